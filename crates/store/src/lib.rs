@@ -1,6 +1,6 @@
 //! Arrays and small files on disk: `.npy` arrays ([`npy`], [`ArrayFile`]), folders of arrays with a manifest
-//! ([`array_folder`]), atomic writes of files and folders ([`whole_file`], [`array_folder::FolderWriter`]), and SHA-256
-//! hashes ([`Hasher`]). The feature `formats` adds `.npz` archives, text tables and YAML.
+//! ([`array_folder`]), atomic writes of files and folders ([`whole_file`], [`array_folder::FolderWriter`]), SHA-256
+//! hashes ([`Hasher`]), and numbers in messages ([`counted`]). The feature `formats` adds `.npz` archives, text tables and YAML.
 //!
 //! Untrusted input is safe to read: invalid files are rejected with an error that contains the path, and memory is
 //! limited by the size of the file. The crate is independent of data sets and tensors and starts no threads. It uses
@@ -17,6 +17,7 @@
 
 mod array_file;
 pub mod array_folder;
+mod counted;
 pub mod csv;
 mod error;
 mod hash;
@@ -32,6 +33,7 @@ pub mod whole_file;
 pub mod yaml;
 
 pub use array_file::ArrayFile;
+pub use counted::counted;
 pub use error::{Error, Result, check_count, io_error};
 pub use hash::{Hasher, name_key, sha256, sha256_of_file};
 #[cfg(feature = "formats")]

@@ -8,7 +8,7 @@
 //! ```
 //! use kiln_train::MetricSums;
 //! // Metrics are made of sums, so that totals over batches and ranks weigh every item the same.
-//! let counts = MetricSums { loss_sum: 3.0, weight: 4.0, hits: 3, total: 4 };
+//! let counts = MetricSums { loss_sum: 3.0, weight: 4.0, hits: 3, total: 4, ..MetricSums::default() };
 //! assert_eq!((counts.loss(), counts.accuracy()), (0.75, 0.75));
 //! ```
 //!

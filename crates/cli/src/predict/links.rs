@@ -214,7 +214,8 @@ fn report_left_out(scorer: &LinkScorer, srcs: &[NodeId], nodes: &LinkNodes, file
     let n_dsts = left_out.iter().filter(|node| nodes.ids[1].contains(&node.0)).count();
     if n_dsts != 0 {
         print_rank_zero(format_args!(
-            "{n_dsts} destinations have outputs that are not finite: they are left out"
+            "the outputs of {} are not finite: no source has them as a link",
+            kiln::store::counted(n_dsts as u64, "destination")
         ));
     }
 }

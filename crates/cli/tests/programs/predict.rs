@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use kiln::prelude::*;
 use kiln::store::{ArrayFile, npy};
 
-fn kiln(flags: &[&str]) -> Output {
+pub(crate) fn kiln(flags: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kiln")).args(flags).output().unwrap()
 }
 

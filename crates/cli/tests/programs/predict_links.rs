@@ -242,7 +242,7 @@ fn links_without_finite_scores_have_none_and_the_best_destinations_leave_them_ou
         n_without_score += usize::from(row[4].is_empty());
     }
     assert!(0 < n_without_score && n_without_score < 200);
-    let note = format!("{n_without_score} items have outputs that are not finite: ");
+    let note = format!("the outputs of {n_without_score} items are not finite: ");
     assert!(printed.contains(&note), "{printed}");
     let of_parts = format!("--parts {parts} --host 127.0.0.1 --ranks 2 {request}");
     let (printed, of_parts) = answer(folder, &run, &of_parts);
@@ -260,8 +260,8 @@ fn links_without_finite_scores_have_none_and_the_best_destinations_leave_them_ou
     assert!(best["links.csv"].1.iter().all(|row| !is_left_out(&row[2]) && row[4].parse::<f32>().is_ok()));
     let n_left_out = left_out.len();
     for line in [
-        format!("{n_left_out} items have outputs that are not finite: "),
-        format!("{n_left_out} destinations have outputs that are not finite: "),
+        format!("the outputs of {n_left_out} items are not finite: "),
+        format!("the outputs of {n_left_out} destinations are not finite: "),
     ] {
         assert!(printed.contains(&line), "{line}: {printed}");
     }

@@ -12,7 +12,7 @@ use kiln::feature::{DenseFeatures, FeatureBuffer, FeatureStore};
 use kiln::graph::Csc;
 use kiln::prelude::*;
 
-use crate::predict::{succeeds, train};
+use crate::predict::{kiln, succeeds, train};
 use crate::predict_answers::{Rows, named, raw, tables, with_values, write_set};
 use crate::predict_ranks::{files, write};
 use crate::predict_typed_parts::named as named_types;
@@ -130,7 +130,7 @@ fn nodes_without_finite_outputs_have_no_class_and_metrics_are_those_of_each_part
             }
             let (printed, answer) = answer(folder, &run, &format!("{flags} {request}"));
             check_classes(&answer, &expected, &reached);
-            let note = format!("{} items have outputs that are not finite: ", reached.len());
+            let note = format!("the outputs of {} items are not finite: ", reached.len());
             assert_eq!(printed.lines().filter(|line| line.starts_with(&note)).count(), 1, "{printed}");
             assert_eq!(metrics(&printed), lines(&reached));
         }
@@ -140,11 +140,48 @@ fn nodes_without_finite_outputs_have_no_class_and_metrics_are_those_of_each_part
     let [nothing, _] = write(&Dataset { features: all, ..data.clone() }, 1, folder, "nothing");
     for format in ["csv", "npy", "parquet"] {
         let (printed, answer) = answer(folder, &run, &format!("--data {nothing} --format {format}"));
-        assert!(printed.contains("50 items have outputs that are not finite: "), "{printed}");
+        assert!(printed.contains("the outputs of 50 items are not finite: "), "{printed}");
         assert!(!printed.contains("accuracy"), "{printed}");
         assert!(answer["classes.csv"].1.iter().all(|row| row[1..].iter().all(String::is_empty)));
         assert_eq!(answer["classes.csv"].1.len(), 50);
     }
+}
+
+/// The outputs of training nodes are finite.
+#[test]
+fn a_run_prints_how_many_outputs_are_not_finite() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path();
+    let data = raw();
+    let reached = reached(&data.graph, DAMAGED);
+    let (lost, kept): (Vec<u32>, Vec<u32>) =
+        (0..data.graph.n_nodes() as u32).partition(|node| reached.contains(node));
+    let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect::<Vec<_>>();
+    let val = nodes(&[&lost[..1], &kept[90..130]].concat());
+    let test = nodes(&[&lost[1..], &kept[130..]].concat());
+    let split = Split { train: nodes(&kept[..90]).into(), val: val.into(), test: test.clone().into() };
+    let features = damage(&*data.features, [DAMAGED].into_iter());
+    let [bad, _] = write(&Dataset { features, split, ..data }, 1, folder, "bad");
+    let out = folder.join("out");
+    let flags = format!("train --out {} --data {bad} {ONE_LAYER} --ranks 2", out.display());
+    let output = kiln(&flags.split_whitespace().collect::<Vec<_>>());
+    let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success(), "{printed}");
+    let warning = "the outputs of 1 item of the validation split are not finite: they count in no metric";
+    assert_eq!(printed.matches(warning).count(), 1, "{printed}");
+    let n_lost = lost.len() - 1;
+    let line =
+        format!("not finite      the outputs of {n_lost} items of the test split, which count in no metric");
+    assert!(printed.lines().any(|printed| printed == line), "{printed}");
+    let rows = fs::read_to_string(out.join("test_predictions.csv")).unwrap();
+    let rows: Vec<Vec<String>> =
+        rows.lines().skip(1).map(|row| row.split(',').map(str::to_owned).collect()).collect();
+    assert_eq!(rows.len(), test.len());
+    let expected = accuracy(&rows, &test.iter().map(|node| node.0).collect(), &reached, "").unwrap();
+    let expected = expected.split_whitespace().nth(1).unwrap();
+    assert!(printed.contains(&format!("test accuracy   {expected}")), "{printed}");
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("of the test split, which count in no metric"));
 }
 
 #[test]
@@ -161,7 +198,7 @@ fn labels_and_numbers_that_are_not_finite_are_empty() {
         let reached = reached(&data.graph, DAMAGED);
         let (_, expected) = answer(&folder, &run, &format!("--data {set} --nodes all"));
         let (printed, answer) = answer(&folder, &run, &format!("--data {bad} --nodes all"));
-        let note = format!("{} items have outputs that are not finite: ", reached.len());
+        let note = format!("the outputs of {} items are not finite: ", reached.len());
         assert!(printed.contains(&note), "{printed}");
         let n_outputs = if are_labels { 3 } else { 2 };
         for name in ["predictions.csv", "values.csv"] {
@@ -229,7 +266,7 @@ fn nodes_of_a_type_without_finite_outputs_have_no_class() {
     for flags in [format!("--data {}", bad.display()), of_parts] {
         let (printed, answer) = answer(folder, &run, &format!("{flags} --nodes all"));
         check_classes(&nameless(answer), &expected, &reached);
-        let note = format!("{} items have outputs that are not finite: ", reached.len());
+        let note = format!("the outputs of {} items are not finite: ", reached.len());
         assert!(printed.contains(&note), "{printed}");
         for line in lines(&reached) {
             assert!(printed.contains(&line), "{line}: {printed}");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use kiln_data::Split;
 use kiln_graph::ItemId;
+use kiln_store::counted;
 
 /// The number of items without finite outputs that are listed.
 const N_LISTED: usize = 5;
@@ -127,7 +128,7 @@ impl PredictionTotals {
         parts
             .map(|(part, PartCounts { n_labelled, n_hits })| {
                 let accuracy = n_hits as f64 / n_labelled as f64;
-                format!("accuracy {accuracy:.4} on {n_labelled} labelled items {part}")
+                format!("accuracy {accuracy:.4} on {} {part}", counted(n_labelled, "labelled item"))
             })
             .collect()
     }
@@ -139,8 +140,8 @@ impl PredictionTotals {
         (0 < *n_non_finite).then(|| {
             let ids = first_non_finite.join(", ");
             format!(
-                "{n_non_finite} items have outputs that are not finite: they have no class or score and count in no \
-                 metric ({ids}{rest})"
+                "the outputs of {} are not finite: no class or score, and not counted in metrics ({ids}{rest})",
+                counted(*n_non_finite, "item")
             )
         })
     }
@@ -229,7 +230,7 @@ mod tests {
         ];
         assert_eq!(sum.accuracies(), expected);
         let note = sum.non_finite_note().expect("6 items have no finite outputs");
-        assert!(note.starts_with("6 items have outputs that are not finite: "), "{note}");
+        assert!(note.starts_with("the outputs of 6 items are not finite: "), "{note}");
         assert!(note.ends_with("(7, 3, 4, 1, 8, …)"), "{note}");
         assert_eq!(PredictionTotals::from_bytes(&[]), PredictionTotals::default());
         assert_eq!(PredictionTotals::default().non_finite_note(), None);

@@ -5,6 +5,7 @@ mod empty_splits;
 mod fit;
 mod half_features;
 mod links;
+mod not_finite;
 mod one_answer;
 mod own_models;
 mod ranks;

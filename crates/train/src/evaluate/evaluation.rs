@@ -5,14 +5,12 @@ use kiln_graph::{ItemId, NodeId};
 use crate::error::{Error, Result};
 use crate::metric::confusion::{Confusion, ConfusionMatrix, Metrics};
 use crate::metric::kind::Metric;
-use crate::metric::link_ranks::LinkRanks;
-use crate::metric::multi_label::MultiLabelCounts;
-use crate::metric::ranking::{average_precision, mean_over_classes, roc_auc};
 use crate::metric::stats::MetricStats;
 use crate::step::classification::Prediction;
 use crate::step::classification::predicted_class;
 use crate::step::metric_sums::MetricSums;
-use crate::step::objective::{ItemLoss, Objective};
+use crate::step::objective::Objective;
+use crate::step::steps::check_finite;
 use crate::step::task::StepOutput;
 
 /// The maximum number of nodes whose output rows [`Evaluation::count`] holds in memory at once.
@@ -235,43 +233,25 @@ impl Evaluation {
         self.items.is_empty()
     }
 
+    /// Returns the number of items whose outputs are not finite. They have no prediction and count in no metric.
+    pub fn n_not_finite(&self) -> u64 {
+        self.rows().filter(|row| !self.objective.has_prediction(row)).count() as u64
+    }
+
     /// Returns the kind of the targets.
     pub fn kind(&self) -> TargetKind {
         self.objective.kind()
     }
 
-    /// Returns the summed loss, the hits and the number of all items, except items without a class because their outputs
-    /// are not finite. The loss is that of the task's objective, computed in f64. Hits are items whose class, or all of
-    /// whose labels, are predicted correctly, and links that score above all their negatives.
+    /// Returns the summed loss, the hits and the number of all items, except items whose outputs are not finite, which are
+    /// counted in [`MetricSums::n_not_finite`] alone. The loss is that of the task's objective, computed in f64. Hits are
+    /// items whose class, or all of whose labels, are predicted correctly, and links that score above all their negatives.
     ///
     /// # Errors
-    /// Returns [`Error::LossNotFinite`] if the loss is infinite or NaN.
+    /// Returns [`Error::LossNotFinite`] if the loss is infinite.
     pub fn counts(&self) -> Result<MetricSums> {
-        let mut counts = MetricSums::default();
-        let mut labels = MultiLabelCounts::new(self.n_outputs);
-        let mut n_without_class = 0;
-        for (item, row) in self.rows().enumerate() {
-            let class = self.labels.get(item).copied().unwrap_or(-1);
-            let values = self.values_of(item);
-            let ItemLoss { loss, weight } = self.objective.loss_of_item(row, class, values);
-            counts.loss_sum += loss;
-            counts.weight += weight;
-            match self.kind() {
-                TargetKind::Classes => match predicted_class(row) {
-                    Some(predicted) => counts.hits += u64::from(predicted == class as u32),
-                    None => n_without_class += 1,
-                },
-                TargetKind::MultiLabel => labels.add(values, row),
-                TargetKind::Regression => {}
-                TargetKind::Links => counts.hits += u64::from(LinkRanks::rank(row) == Some(1.0)),
-            }
-        }
-        counts.hits += labels.n_correct();
-        let loss = counts.loss_sum;
-        if !loss.is_finite() {
-            return Err(Error::LossNotFinite { pass: "evaluation", step: 0, loss });
-        }
-        counts.total = self.items.len() as u64 - n_without_class;
+        let counts = self.objective.count_rows(&self.outputs, self.n_outputs, &self.labels, &self.values);
+        check_finite("evaluation", 0, &counts)?;
         Ok(counts)
     }
 
@@ -310,16 +290,25 @@ impl Evaluation {
     /// This is scikit-learn's `roc_auc_score(..., multi_class="ovr", average="macro")`, which raises an error for such
     /// classes. (Provost and Domingos 2003 weight the classes by their sizes; this does not.)
     ///
-    /// Returns `None` if no class has both positive and negative items, or if an output is not finite.
+    /// Items whose outputs are not finite are left out. Returns `None` if no class has both positive and negative items, or
+    /// for other targets than classes.
     pub fn roc_auc(&self) -> Option<f64> {
-        mean_over_classes(&self.labels, &self.outputs, self.n_outputs, roc_auc)
+        self.metric_of_classes(Metric::RocAuc)
     }
 
     /// Returns the average precision. For two classes, the score is the probability of class 1. For more classes, it is
     /// the mean of the one-vs-rest values, which are 0 for a class without items, as in scikit-learn's
-    /// `average_precision_score(..., average="macro")`. `None` without items, or if an output is not finite.
+    /// `average_precision_score(..., average="macro")`. Items whose outputs are not finite are left out. `None` without items,
+    /// or for other targets than classes.
     pub fn average_precision(&self) -> Option<f64> {
-        mean_over_classes(&self.labels, &self.outputs, self.n_outputs, average_precision)
+        self.metric_of_classes(Metric::AveragePrecision)
+    }
+
+    fn metric_of_classes(&self, metric: Metric) -> Option<f64> {
+        match self.kind() {
+            TargetKind::Classes => self.stats(metric).ok()?.value(),
+            TargetKind::MultiLabel | TargetKind::Regression | TargetKind::Links => None,
+        }
     }
 
     /// Returns the statistics of one metric, which the ranks combine.
@@ -372,11 +361,5 @@ impl Evaluation {
     pub(crate) fn rows(&self) -> impl Iterator<Item = &[f32]> {
         // Without classes there are no rows, but the chunk length must not be 0.
         self.outputs.chunks_exact(self.n_outputs.max(1))
-    }
-
-    /// Returns the target values of an item; empty for class labels.
-    pub(crate) fn values_of(&self, item: usize) -> &[f32] {
-        let start = item * self.n_outputs;
-        self.values.get(start..start + self.n_outputs).unwrap_or_default()
     }
 }

@@ -18,11 +18,12 @@ const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 impl<T: Task> TaskTrainer<T> {
     /// Runs the model on the batches without training, and calls `visit` with each batch of this rank and its outputs.
-    /// Dropout is off; the loader decides whether neighbours are sampled. Returns the metric sums of all ranks.
-    /// Collective: every rank must call it.
+    /// Dropout is off; the loader decides whether neighbours are sampled. Returns the metric sums of all ranks. Items whose
+    /// outputs are not finite are left out and counted in [`MetricSums::n_not_finite`]. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns the loader's error, [`Error::LossNotFinite`](crate::Error::LossNotFinite),
+    /// Returns the loader's error, [`Error::LossNotFinite`](crate::Error::LossNotFinite) if the outputs of no item are finite,
+    /// for an infinite loss and for a task without [`Task::count_finite`],
     /// [`Error::OtherDevice`](crate::Error::OtherDevice) for a batch on another device, and
     /// [`Error::Ranks`](crate::Error::Ranks) if another rank fails.
     pub fn evaluate(
@@ -34,7 +35,7 @@ impl<T: Task> TaskTrainer<T> {
         let own = self.eval_negatives.to_words();
         let (counts, negatives) = counts.sum_over_with(&mut *self.comm, own)?;
         self.eval_negatives = NegativeCounts::from_words(negatives);
-        Ok(counts)
+        counts.check()
     }
 
     /// Evaluates like [`TaskTrainer::evaluate`], but on this rank alone: returns the rank's own metric sums, and is not
@@ -61,7 +62,10 @@ impl<T: Task> TaskTrainer<T> {
             let embedded = learned_rows(&self.embeddings, T::embedded_nodes(&batch.input), &self.device)?;
             let pass = || self.task.forward(&model, &batch.input, &embedded, &ctx);
             let forward = self.generator.evaluate(batch.key, step, pass)?;
-            let of_step = self.counts_of(&batch.input, &forward)();
+            let mut of_step = self.counts_of(&batch.input, &forward)();
+            if !of_step.loss_sum.is_finite() {
+                of_step = self.task.count_finite(&batch.input, &forward.outputs).unwrap_or(of_step);
+            }
             check_finite("evaluation", step, &of_step)?;
             counts += of_step;
             self.eval_negatives += T::negatives(&batch.input);
@@ -82,11 +86,12 @@ impl<T: Task> TaskTrainer<T> {
         Ok(value)
     }
 
-    /// Sums metric sums over all ranks. Collective: every rank must call it.
+    /// Sums the metric sums of an evaluation over all ranks. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::Ranks`](crate::Error::Ranks) if a rank fails.
+    /// Returns [`Error::Ranks`](crate::Error::Ranks) if a rank fails, and
+    /// [`Error::LossNotFinite`](crate::Error::LossNotFinite) if the outputs of no item are finite.
     pub fn sum(&mut self, counts: MetricSums) -> Result<MetricSums> {
-        counts.sum_over(&mut *self.comm)
+        counts.sum_over(&mut *self.comm)?.check()
     }
 }

@@ -30,7 +30,7 @@ impl Validation {
     /// [`Error::LossNotFinite`](crate::Error::LossNotFinite), and [`Error::Ranks`](crate::Error::Ranks) if a rank
     /// fails.
     pub fn of(own: &Evaluation, metric: Metric, comm: &mut dyn Communicator) -> Result<Self> {
-        let sums = own.counts()?.sum_over(comm)?;
+        let sums = own.counts()?.sum_over(comm)?.check()?;
         let value = own.stats(metric)?.value_over(comm)?;
         Ok(Self { sums, metric, value, wall: None })
     }

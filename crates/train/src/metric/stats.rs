@@ -10,7 +10,8 @@ use crate::metric::ranking::{
     average_precision, mean_over_classes, mean_over_labels, over_all_labels, over_all_links, roc_auc,
 };
 use crate::metric::regression::RegressionSums;
-use crate::step::classification::predicted_class;
+use crate::step::classification::{is_finite, predicted_class};
+use crate::step::objective::has_prediction;
 
 /// The statistics from which one metric is computed: counts or sums, which ranks add up, or for metrics of the order of
 /// the items every output, which rank 0 gathers.
@@ -75,31 +76,30 @@ impl MetricStats {
     }
 
     /// Adds items with these classes and logits, `[n, n_outputs]`, row-major. Items whose logits are not finite do not
-    /// count; a metric of the order of the items is undefined with them.
+    /// count.
     ///
     /// # Panics
     /// Panics for statistics of another kind of targets, if the lengths do not fit, or if a class has no output.
     pub fn add_classes(&mut self, classes: &[i32], logits: &[f32]) {
         let (n_items, n_outputs) = (classes.len(), self.n_outputs);
         assert_eq!(logits.len(), n_items * n_outputs, "expected {n_outputs} outputs per item");
-        match &mut self.held {
-            Held::Classes(confusion) => {
-                for (&class, row) in classes.iter().zip(logits.chunks_exact(n_outputs)) {
-                    if let Some(predicted) = predicted_class(row) {
-                        confusion.add(class as u32, predicted);
-                    }
+        for (&class, row) in classes.iter().zip(logits.chunks_exact(n_outputs.max(1))) {
+            let Some(predicted) = predicted_class(row) else {
+                continue;
+            };
+            match &mut self.held {
+                Held::Classes(confusion) => confusion.add(class as u32, predicted),
+                Held::RankedClasses { labels, outputs } => {
+                    labels.push(class);
+                    outputs.extend_from_slice(row);
                 }
+                _ => panic!("the statistics of {} are not of classes", self.metric),
             }
-            Held::RankedClasses { labels, outputs } => {
-                labels.extend_from_slice(classes);
-                outputs.extend_from_slice(logits);
-            }
-            _ => panic!("the statistics of {} are not of classes", self.metric),
         }
     }
 
     /// Adds items with these targets and outputs, both `[n, n_outputs]`, row-major. A target is NaN if it is missing;
-    /// for several labels, it is 1 or 0, and the outputs are logits.
+    /// for several labels, it is 1 or 0, and the outputs are logits. Items whose outputs are not finite do not count.
     ///
     /// # Panics
     /// Panics for statistics of classes or links, or if the lengths do not fit.
@@ -108,29 +108,33 @@ impl MetricStats {
         let is_whole = targets.len() == predicted.len() && targets.len().is_multiple_of(n_outputs.max(1));
         assert!(is_whole, "expected {n_outputs} targets and as many outputs per item");
         let rows = targets.chunks_exact(n_outputs.max(1)).zip(predicted.chunks_exact(n_outputs.max(1)));
-        match &mut self.held {
-            Held::MultiLabel(counts) => rows.for_each(|(targets, outputs)| counts.add(targets, outputs)),
-            Held::Regression(sums) => rows.for_each(|(targets, outputs)| sums.add(targets, outputs)),
-            Held::RankedLabels { targets: all, outputs } => {
-                all.extend_from_slice(targets);
-                outputs.extend_from_slice(predicted);
+        for (targets, row) in rows.filter(|(_, row)| is_finite(row)) {
+            match &mut self.held {
+                Held::MultiLabel(counts) => counts.add(targets, row),
+                Held::Regression(sums) => sums.add(targets, row),
+                Held::RankedLabels { targets: all, outputs } => {
+                    all.extend_from_slice(targets);
+                    outputs.extend_from_slice(row);
+                }
+                _ => panic!("the statistics of {} are not of target values", self.metric),
             }
-            _ => panic!("the statistics of {} are not of target values", self.metric),
         }
     }
 
     /// Adds links with these scores, `[n, n_outputs]`, row-major: the first score of a row is that of the link, the
-    /// others are those of its negatives.
+    /// others are those of its negatives. Links with a score of NaN do not count.
     ///
     /// # Panics
     /// Panics for statistics of another kind of targets, or if the scores are not a whole number of rows.
     pub fn add_links(&mut self, scores: &[f32]) {
         let n_outputs = self.n_outputs.max(1);
         assert!(scores.len().is_multiple_of(n_outputs), "expected {n_outputs} scores per link");
-        match &mut self.held {
-            Held::Links(ranks) => scores.chunks_exact(n_outputs).for_each(|scores| ranks.add(scores)),
-            Held::RankedLinks { scores: all } => all.extend_from_slice(scores),
-            _ => panic!("the statistics of {} are not of links", self.metric),
+        for row in scores.chunks_exact(n_outputs).filter(|row| has_prediction(TargetKind::Links, row)) {
+            match &mut self.held {
+                Held::Links(ranks) => ranks.add(row),
+                Held::RankedLinks { scores: all } => all.extend_from_slice(row),
+                _ => panic!("the statistics of {} are not of links", self.metric),
+            }
         }
     }
 
@@ -162,7 +166,7 @@ impl MetricStats {
                 mean_over_labels(targets, outputs, self.n_outputs, area)
             }
         };
-        // Outputs of a diverged model are NaN.
+        // The accuracy of no items is NaN.
         value.filter(|value| !value.is_nan())
     }
 

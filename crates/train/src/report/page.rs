@@ -87,11 +87,16 @@ impl ReportPage {
             Metric::Accuracy => format!("validation accuracy {}", score(of.val_accuracy)),
             metric => format!("validation {metric} {}", score_or_undefined(of.val_metric)),
         };
-        let epochs = format!("{} trained{stopped}", count_of(of.n_epochs, "epoch"));
+        let epochs = format!("{} trained{stopped}", count_of(of.n_epochs as u64, "epoch"));
         let mapped = format!("anonymous, and {} of mapped files", memory(of.peak_rss_mapped_bytes));
         let hash = format!("<code>sha256 {}</code>", escape(&of.weights_hash));
+        let not_finite = match of.test_not_finite {
+            0 => String::new(),
+            n => tile("", "not finite", &count_of(n, "item"), "of the test split, which count in no metric"),
+        };
         let tiles = [
             self.metric_tiles(),
+            not_finite,
             tile("", "best epoch", &count(of.best_epoch as u64), &best),
             tile("", "time", &duration(of.seconds), &epochs),
             tile("", "peak memory", &memory(of.peak_rss_anon_bytes), &mapped),
@@ -206,6 +211,6 @@ fn tile(class: &str, name: &str, value: &str, remark: &str) -> String {
     format!("<div class=\"{class}\"><dt>{name}</dt><dd>{value}{remark}</dd></div>\n")
 }
 
-fn count_of(n: usize, noun: &str) -> String {
-    format!("{} {noun}{}", count(n as u64), if n == 1 { "" } else { "s" })
+fn count_of(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
 }

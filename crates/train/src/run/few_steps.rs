@@ -1,4 +1,5 @@
 use kiln_loader::{ItemSamplerConfig, Phase};
+use kiln_store::counted;
 
 /// The number of steps of an epoch below which a run has a note.
 const FEW_STEPS: usize = 10;
@@ -24,7 +25,7 @@ pub(crate) fn note_on_steps(
     let of_one = per_step / items.batch_size.max(1);
     let largest = (n_items / (ENOUGH_STEPS * of_one.max(1))).max(MIN_BATCH_SIZE);
     let suggested = 1 << largest.ilog2();
-    let steps = if n_steps == 1 { "1 step".to_owned() } else { format!("{n_steps} steps") };
+    let steps = counted(n_steps as u64, "step");
     let advice = match suggested < items.batch_size {
         true => {
             let more = n_items.div_ceil(suggested * of_one.max(1));

@@ -1,6 +1,7 @@
 use std::time::Instant;
 
 use kiln_loader::{Batcher, Loader, Phase};
+use kiln_store::counted;
 
 use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
@@ -68,6 +69,7 @@ where
     check(&config, run.n_epochs())?;
     check_start(trainer, train, run)?;
     report_warnings(run, callback);
+    let mut has_warned = false;
     let is_patient = |run: &Run| config.patience.is_none_or(|patience| run.n_since_best() < patience);
     while run.n_epochs() < config.n_epochs && is_patient(run) {
         let Some(trained) = train_epoch(trainer, train, config.checkpoint_every, run, callback)? else {
@@ -87,6 +89,10 @@ where
         let wall = (!val.is_empty()).then(|| started.elapsed());
         let val = Validation { wall, ..val };
         check_validation(&val, config.patience, run)?;
+        if 0 < val.sums.n_not_finite && !has_warned {
+            has_warned = true;
+            warn_of_items(trainer, val.sums.n_not_finite, callback);
+        }
         for path in trainer.check_files()? {
             callback.file_replaced(&path);
         }
@@ -112,6 +118,17 @@ fn warn_of_wait<T: Task>(trainer: &TaskTrainer<T>, is_hashed: bool, callback: &m
             "the first checkpoint waits for the hash of the data: to end the run without a checkpoint, interrupt it \
              (SIGINT, Ctrl-C)",
         );
+    }
+}
+
+/// Warns on rank 0 of items of the validation split whose outputs are not finite.
+fn warn_of_items<T: Task>(trainer: &TaskTrainer<T>, n_items: u64, callback: &mut impl TrainCallback) {
+    if trainer.is_rank_zero() {
+        let of_items = counted(n_items, "item");
+        callback.warning(&format!(
+            "the outputs of {of_items} of the validation split are not finite: they count in no metric (check the features \
+             for values that are not finite)"
+        ));
     }
 }
 
@@ -239,7 +256,7 @@ pub(crate) fn evaluate<T: Task>(
     trainer.check_files()?;
     let said = said.gather(trainer.comm())?;
     if trainer.is_rank_zero() {
-        non_empty("test", said.counts()?)?;
+        non_empty("test", said.counts()?.check()?)?;
     }
     Ok(said)
 }

@@ -6,7 +6,6 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::validation::Validation;
-use crate::metric::kind::Metric;
 use crate::run::checkpoint::{self, Checkpoint, Position, Restored, Surroundings};
 use crate::run::contract::Provenance;
 use crate::run::data_hash::DataHash;
@@ -388,10 +387,7 @@ impl Run {
                 folder.write_outputs(said)?;
             }
         }
-        let mut summary = Summary::new(&said.metrics(), self.best()?, &report, info.elapsed);
-        if summary.metric != Metric::Accuracy && !said.is_empty() {
-            summary.test_metrics = said.all_metrics();
-        }
+        let summary = Summary::new(&said.metrics(), self.best()?, &report, info.elapsed).with_test(said);
         folder.write_summary(&summary)?;
         #[cfg(feature = "report")]
         folder.write_report(info.title, &summary, said, info.class_names)?;

@@ -6,7 +6,9 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use kiln_feature::TargetKind;
+use kiln_store::counted;
 
+use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::validation::Validation;
 use crate::metric::confusion::Metrics;
 use crate::metric::kind::Metric;
@@ -85,6 +87,8 @@ pub struct Summary {
     pub val_metric: Option<f64>,
     /// All metrics on the test split; empty if the accuracy selected the best epoch, or without a test split.
     pub test_metrics: Vec<(Metric, Option<f64>)>,
+    /// The number of items of the test split whose outputs are not finite: they count in no metric.
+    pub test_not_finite: u64,
     /// The best epoch, from 1.
     pub best_epoch: usize,
     /// The number of trained epochs.
@@ -134,6 +138,7 @@ impl Summary {
             metric: best.metric,
             val_metric: best.value,
             test_metrics: Vec::new(),
+            test_not_finite: 0,
             best_epoch: best.epoch,
             n_epochs: fit.n_epochs,
             stopped_early: fit.stopped_early,
@@ -144,11 +149,22 @@ impl Summary {
             weights_hash: best.weights_hash.clone(),
         }
     }
+
+    /// Adds what the metrics of labels do not say of the evaluation on the test split: all metrics if another one than the
+    /// accuracy selected the best epoch, and the number of items that count in none.
+    #[must_use]
+    pub fn with_test(mut self, test: &Evaluation) -> Self {
+        if self.metric != Metric::Accuracy && !test.is_empty() {
+            self.test_metrics = test.all_metrics();
+        }
+        self.test_not_finite = test.n_not_finite();
+        self
+    }
 }
 
 /// Writes the fields as a map. With the accuracy as metric, the fields of other metrics are left out, and with a metric
-/// of regression or of links, those of labels. Without a test split or a validation split, their metrics are left out. Only
-/// runs of link prediction have the field `negatives`.
+/// of regression or of links, those of labels. Without a test split or a validation split, their metrics are left out.
+/// `test_not_finite` is left out if it is 0. Only runs of link prediction have the field `negatives`.
 impl Serialize for Summary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -168,6 +184,9 @@ impl Serialize for Summary {
             let test: BTreeMap<&str, _> =
                 self.test_metrics.iter().map(|(metric, value)| (metric.name(), value)).collect();
             map.serialize_entry("test_metrics", &test)?;
+        }
+        if self.test_not_finite != 0 {
+            map.serialize_entry("test_not_finite", &self.test_not_finite)?;
         }
         map.serialize_entry("best_epoch", &self.best_epoch)?;
         map.serialize_entry("n_epochs", &self.n_epochs)?;
@@ -213,6 +232,13 @@ impl fmt::Display for Summary {
             for (metric, value) in &self.test_metrics {
                 writeln!(f, "{:15} {}", format!("test {metric}"), or_undefined(*value))?;
             }
+        }
+        if self.test_not_finite != 0 {
+            writeln!(
+                f,
+                "not finite      the outputs of {} of the test split, which count in no metric",
+                counted(self.test_not_finite, "item")
+            )?;
         }
         let val = match self.metric {
             Metric::Accuracy => format!("{:.4}", self.val_accuracy),

@@ -101,4 +101,8 @@ impl<M: GraphModel> Task for GraphTask<M> {
     fn count(targets: &BatchTargets, outputs: &Tensor<2>, counts: &mut MetricSums) {
         targets.count(outputs, counts);
     }
+
+    fn count_finite(&self, input: &GraphInput, outputs: &Tensor<2>) -> Option<MetricSums> {
+        Some(self.objective.count_finite(outputs, &input.labels, &input.target_values))
+    }
 }

@@ -192,6 +192,10 @@ impl<M: BlockModel> Task for LinkTask<M> {
         targets.count(outputs, counts);
     }
 
+    fn count_finite(&self, _: &LinkInput, outputs: &Tensor<2>) -> Option<MetricSums> {
+        Some(self.objective.count_finite(outputs, &[], &[]))
+    }
+
     fn negatives(input: &LinkInput) -> NegativeCounts {
         input.negatives()
     }

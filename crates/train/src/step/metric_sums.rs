@@ -2,7 +2,7 @@ use std::ops::AddAssign;
 
 use kiln_comm::Communicator;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Sums from which metrics are computed. The sums of batches and ranks can be added, so means weight every item
 /// equally, regardless of the sizes of the batches.
@@ -16,12 +16,15 @@ pub struct MetricSums {
     pub hits: u64,
     /// The number of predictions.
     pub total: u64,
+    /// The number of items of an evaluation that count in no other sum, because their outputs are not finite: a node with
+    /// a feature that is not finite in its neighbourhood, for example.
+    pub n_not_finite: u64,
 }
 
 impl MetricSums {
-    /// Returns true if no item was evaluated. Items without a prediction, because their outputs are not finite, count.
+    /// Returns true if no item was evaluated. Items whose outputs are not finite count.
     pub fn is_empty(&self) -> bool {
-        self.total == 0 && self.weight == 0.0
+        self.total == 0 && self.weight == 0.0 && self.n_not_finite == 0
     }
 
     /// Returns the mean loss; NaN without items.
@@ -32,6 +35,18 @@ impl MetricSums {
     /// Returns the fraction of correct predictions; NaN without items.
     pub fn accuracy(&self) -> f64 {
         self.hits as f64 / self.total as f64
+    }
+
+    /// Checks the sums of a whole evaluation, over all ranks.
+    ///
+    /// # Errors
+    /// Returns [`Error::LossNotFinite`] if items were evaluated and the outputs of none are finite, as those of a model whose
+    /// weights are not finite.
+    pub(crate) fn check(self) -> Result<Self> {
+        match self.weight == 0.0 && self.total == 0 && 0 < self.n_not_finite {
+            true => Err(Error::LossNotFinite { pass: "evaluation", step: 0, loss: f64::NAN }),
+            false => Ok(self),
+        }
     }
 
     /// Adds the sums of all ranks, in the order of the ranks. Collective: every rank must call it.
@@ -48,26 +63,34 @@ impl MetricSums {
         if comm.rank_info().world_size == 1 {
             return Ok((self, numbers));
         }
-        let words: Vec<u64> = self.to_bits().into_iter().chain(numbers).collect();
+        let words: Vec<u64> = self.to_bits().into_iter().chain([self.n_not_finite]).chain(numbers).collect();
         let mut all = (Self::default(), [0; N]);
         for bytes in comm.all_gather(bytemuck::cast_slice(&words))? {
             let (sums, numbers) = bytes.split_at(size_of::<[u64; 4]>());
-            all.0 += Self::from_bits(bytemuck::pod_read_unaligned(sums));
-            for (sum, number) in all.1.iter_mut().zip(numbers.chunks_exact(size_of::<u64>())) {
-                *sum += bytemuck::pod_read_unaligned::<u64>(number);
+            let numbers: Vec<u64> = bytemuck::pod_collect_to_vec(numbers);
+            let of_rank = Self::from_bits(bytemuck::pod_read_unaligned(sums));
+            all.0 += Self { n_not_finite: numbers[0], ..of_rank };
+            for (sum, number) in all.1.iter_mut().zip(&numbers[1..]) {
+                *sum += number;
             }
         }
         Ok(all)
     }
 
-    /// Encodes the sums as four 64-bit words, without rounding.
+    /// Encodes the sums as four 64-bit words, without rounding and without the number of items that are not finite.
     pub(crate) fn to_bits(self) -> [u64; 4] {
         [self.loss_sum.to_bits(), self.weight.to_bits(), self.hits, self.total]
     }
 
     /// Decodes the words of [`MetricSums::to_bits`].
     pub(crate) fn from_bits([loss_sum, weight, hits, total]: [u64; 4]) -> Self {
-        Self { loss_sum: f64::from_bits(loss_sum), weight: f64::from_bits(weight), hits, total }
+        Self {
+            loss_sum: f64::from_bits(loss_sum),
+            weight: f64::from_bits(weight),
+            hits,
+            total,
+            n_not_finite: 0,
+        }
     }
 }
 
@@ -86,5 +109,6 @@ impl AddAssign for MetricSums {
         self.weight += other.weight;
         self.hits += other.hits;
         self.total += other.total;
+        self.n_not_finite += other.n_not_finite;
     }
 }

@@ -179,4 +179,8 @@ impl<M: BlockModel> Task for NodeTask<M> {
     fn count(targets: &BatchTargets, outputs: &Tensor<2>, counts: &mut MetricSums) {
         targets.count(outputs, counts);
     }
+
+    fn count_finite(&self, input: &NodeInput, outputs: &Tensor<2>) -> Option<MetricSums> {
+        Some(self.objective.count_finite(outputs, &input.labels, &input.target_values))
+    }
 }

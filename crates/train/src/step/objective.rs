@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::metric::link_ranks::LinkRanks;
 use crate::metric::multi_label::MultiLabelCounts;
 use crate::metric::ranking::log_sum_exp;
-use crate::step::classification;
+use crate::step::classification::{self, has_class, is_finite, predicted_class};
 use crate::step::metric_sums::MetricSums;
 use crate::step::task::StepOutput;
 
@@ -110,8 +110,60 @@ impl Objective {
         }
     }
 
+    /// Returns true if an item with these outputs has a prediction. Items without one count in no metric.
+    pub(crate) fn has_prediction(&self, outputs: &[f32]) -> bool {
+        has_prediction(self.kind(), outputs)
+    }
+
+    /// Computes the metric sums of a batch like [`Objective::count_rows`], from a tensor `[n_items, n_outputs]`.
+    pub(crate) fn count_finite(&self, outputs: &Tensor<2>, classes: &[i32], values: &[f32]) -> MetricSums {
+        let [_, n_outputs] = outputs.dims();
+        self.count_rows(&kiln_kernels::to_vec_f32(outputs.clone()), n_outputs, classes, values)
+    }
+
+    /// Computes the metric sums of items on the host, the loss in f64, without items whose outputs are not finite. `outputs`
+    /// and `values` are `[n_items, n_outputs]`, row-major; one of `classes` and `values` has the targets, the other is
+    /// empty, and both are for links.
+    pub(crate) fn count_rows(
+        &self,
+        outputs: &[f32],
+        n_outputs: usize,
+        classes: &[i32],
+        values: &[f32],
+    ) -> MetricSums {
+        let mut counts = MetricSums::default();
+        let mut labels = MultiLabelCounts::new(n_outputs);
+        // Without outputs there are no rows, but the chunk length must not be 0.
+        for (item, row) in outputs.chunks_exact(n_outputs.max(1)).enumerate() {
+            if !self.has_prediction(row) {
+                counts.n_not_finite += 1;
+                continue;
+            }
+            let class = classes.get(item).copied().unwrap_or(-1);
+            let values = values.get(item * n_outputs..(item + 1) * n_outputs).unwrap_or_default();
+            let ItemLoss { loss, weight } = self.loss_of_item(row, class, values);
+            counts.loss_sum += loss;
+            counts.weight += weight;
+            match self.kind() {
+                TargetKind::Classes => {
+                    counts.hits += u64::from(predicted_class(row) == Some(class as u32));
+                    counts.total += 1;
+                }
+                TargetKind::MultiLabel => labels.add(values, row),
+                TargetKind::Regression => counts.total += 1,
+                TargetKind::Links => {
+                    counts.hits += u64::from(LinkRanks::rank(row) == Some(1.0));
+                    counts.total += 1;
+                }
+            }
+        }
+        counts.hits += labels.n_correct();
+        counts.total += labels.n_items();
+        counts
+    }
+
     /// Computes the loss of one item on the host, in f64: its weighted loss and its weight.
-    pub(crate) fn loss_of_item(&self, outputs: &[f32], class: i32, values: &[f32]) -> ItemLoss {
+    fn loss_of_item(&self, outputs: &[f32], class: i32, values: &[f32]) -> ItemLoss {
         match self {
             Self::Classes(loss) => class_loss(loss, outputs, class as usize),
             Self::MultiLabel => target_loss(TargetLoss::BinaryCrossEntropy, outputs, values),
@@ -148,13 +200,23 @@ impl BatchTargets {
     }
 }
 
+/// Returns true if an item of a task with these targets has a prediction: a class ([`has_class`]), finite outputs for
+/// labels and numbers, and scores of a link and its negatives of which none is NaN.
+pub(crate) fn has_prediction(kind: TargetKind, outputs: &[f32]) -> bool {
+    match kind {
+        TargetKind::Classes => has_class(outputs),
+        TargetKind::MultiLabel | TargetKind::Regression => is_finite(outputs),
+        TargetKind::Links => !outputs.iter().any(|score| score.is_nan()),
+    }
+}
+
 /// The loss of one item.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct ItemLoss {
+struct ItemLoss {
     /// The weighted loss.
-    pub(crate) loss: f64,
+    loss: f64,
     /// The weight.
-    pub(crate) weight: f64,
+    weight: f64,
 }
 
 /// Computes the formula of [`ClassLoss`].

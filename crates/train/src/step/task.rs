@@ -60,6 +60,12 @@ pub trait Task {
     /// are already set from `forward`.
     fn count(targets: &Self::Targets, outputs: &Tensor<2>, counts: &mut MetricSums);
 
+    /// Computes the metric sums of a batch of an evaluation whose loss is not finite, without the items whose outputs are
+    /// not finite: [`MetricSums::n_not_finite`] is their number. The default, `None`, ends the evaluation with an error.
+    fn count_finite(&self, _input: &Self::Input, _outputs: &Tensor<2>) -> Option<MetricSums> {
+        None
+    }
+
     /// Returns the number of negatives of a batch of links. The default is none, for other tasks.
     fn negatives(_input: &Self::Input) -> NegativeCounts {
         NegativeCounts::default()

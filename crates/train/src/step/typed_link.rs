@@ -79,6 +79,10 @@ impl<M: BlockModel> Task for TypedLinkTask<M> {
         targets.count(outputs, counts);
     }
 
+    fn count_finite(&self, _: &Self::Input, outputs: &Tensor<2>) -> Option<MetricSums> {
+        Some(self.objective().count_finite(outputs, &[], &[]))
+    }
+
     fn negatives(input: &Self::Input) -> NegativeCounts {
         input.negatives()
     }

@@ -221,6 +221,10 @@ impl<M: BlockModel> Task for TypedNodeTask<M> {
     fn count(targets: &BatchTargets, outputs: &Tensor<2>, counts: &mut MetricSums) {
         targets.count(outputs, counts);
     }
+
+    fn count_finite(&self, input: &TypedNodeInput, outputs: &Tensor<2>) -> Option<MetricSums> {
+        Some(self.objective.count_finite(outputs, &input.labels, &input.target_values))
+    }
 }
 
 fn widths_of(types: &[InputType]) -> Vec<Option<usize>> {

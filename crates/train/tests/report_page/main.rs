@@ -57,6 +57,7 @@ fn summary() -> Summary {
         metric: Metric::Accuracy,
         val_metric: Some(0.875),
         test_metrics: Vec::new(),
+        test_not_finite: 0,
         best_epoch: 3,
         n_epochs: 4,
         stopped_early: true,

@@ -252,7 +252,7 @@ fn equal_runs_give_identical_pages() {
 fn parses_a_line_of_the_metrics() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = RunFolder::create(folder.path()).unwrap();
-    let counts = MetricSums { loss_sum: 5.0, weight: 10.0, hits: 4, total: 10 };
+    let counts = MetricSums { loss_sum: 5.0, weight: 10.0, hits: 4, total: 10, ..MetricSums::default() };
     let timings = Timings { forward: Duration::from_millis(1500), ..Timings::default() };
     let memory = MemoryUse { anon_bytes: 300 << 20, mapped_bytes: 0 };
     let wall = Duration::from_secs(2);

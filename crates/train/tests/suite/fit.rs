@@ -129,7 +129,7 @@ fn told(percents: &'static [u64], config: FitConfig) -> (kiln_train::Result<FitR
     let validate = |_: &mut SageTrainer| {
         let hits =
             *percents.next().expect("a run should stop after its last epoch or when its patience ends");
-        Ok(MetricSums { loss_sum: 1.0, weight: 100.0, hits, total: 100 })
+        Ok(MetricSums { loss_sum: 1.0, weight: 100.0, hits, total: 100, ..MetricSums::default() })
     };
     let train = loader(&data, &data.split.train[..100]);
     let report = fit(&mut trainer, &train, config, validate, &mut run, &mut heard);
@@ -209,7 +209,7 @@ fn a_metric_that_is_undefined_for_the_first_epoch_is_an_error() {
     let mut trainer = trainer(&data);
     let mut run = run(&mut trainer, folder.path());
     let train = loader(&data, &data.split.train[..100]);
-    let sums = MetricSums { loss_sum: 1.0, weight: 10.0, hits: 3, total: 10 };
+    let sums = MetricSums { loss_sum: 1.0, weight: 10.0, hits: 3, total: 10, ..MetricSums::default() };
     let validate =
         |_: &mut SageTrainer| Ok(Validation { metric: Metric::RocAuc, value: None, ..sums.into() });
     let error = fit(&mut trainer, &train, epochs(3), validate, &mut run, &mut Heard::default()).unwrap_err();

@@ -16,7 +16,7 @@ use crate::common::ranks;
 use crate::run_folder::{report, run, trainer};
 
 fn by(metric: Metric, value: Option<f64>) -> Validation {
-    let sums = MetricSums { loss_sum: 5.0, weight: 10.0, hits: 5, total: 10 };
+    let sums = MetricSums { loss_sum: 5.0, weight: 10.0, hits: 5, total: 10, ..MetricSums::default() };
     Validation { sums, metric, value, wall: None }
 }
 

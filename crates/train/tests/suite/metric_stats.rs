@@ -154,12 +154,25 @@ fn ties_of_a_link_have_the_mean_rank() {
     assert_eq!([1, 2, 3].map(|k| ranks.hits_at(k)), [Some(1.0 / 3.0), Some(2.0 / 3.0), Some(1.0)]);
 }
 
-/// A NaN is not the best or the worst score: a diverged model has no metric.
+/// A NaN is not the best or the worst score, and not the absence of a label: it is no prediction.
 #[test]
-fn metrics_of_links_with_nan_scores_are_undefined() {
-    for metric in Metric::of_kind(Links) {
-        let mut stats = stats(metric, Links, 0..3);
-        stats.add_links(&[0.5, f32::NAN, 0.25]);
-        assert_eq!(stats.value(), None, "{metric}");
+fn outputs_that_are_not_finite_count_in_no_metric() {
+    for kind in [Classes, MultiLabel, Regression, Links] {
+        for metric in Metric::of_kind(kind) {
+            let expected = stats(metric, kind, 0..3).value().unwrap();
+            let mut found = stats(metric, kind, 0..3);
+            let mut nothing = stats(metric, kind, []);
+            let row = [0.5, f32::NAN, 0.25];
+            for stats in [&mut found, &mut nothing] {
+                match kind {
+                    Classes => stats.add_classes(&[0], &row),
+                    MultiLabel => stats.add_targets(&[1.0, 0.0, f32::NAN], &row),
+                    Regression => stats.add_targets(&[1.0, f32::NAN, 3.0], &row),
+                    Links => stats.add_links(&row),
+                }
+            }
+            assert_eq!(found.value(), Some(expected), "{metric}");
+            assert_eq!(nothing.value(), None, "{metric}");
+        }
     }
 }

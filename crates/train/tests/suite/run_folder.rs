@@ -73,7 +73,7 @@ pub(crate) fn run(folder: &Path) -> Run {
 }
 
 fn counts(hits: u64) -> MetricSums {
-    MetricSums { loss_sum: 5.0, weight: 10.0, hits, total: 10 }
+    MetricSums { loss_sum: 5.0, weight: 10.0, hits, total: 10, ..MetricSums::default() }
 }
 
 pub(crate) fn report() -> EpochReport {
