@@ -21,6 +21,7 @@ mod predict_answers;
 mod predict_links;
 mod predict_non_finite;
 mod predict_ranks;
+mod predict_requests;
 #[cfg(feature = "tables")]
 mod predict_typed;
 #[cfg(feature = "tables")]

@@ -14,7 +14,7 @@ use crate::predict_non_finite::{DAMAGED, answer, damage, reached};
 use crate::predict_ranks::{predicted, write};
 
 /// Returns a set of 300 nodes with names and a split of links, whose first name needs quotes.
-fn data() -> Dataset {
+pub(crate) fn data() -> Dataset {
     let config = synthetic::SbmConfig {
         n_nodes: 300,
         n_classes: 3,

@@ -41,7 +41,7 @@ pub(crate) fn write(data: &Dataset, n_parts: usize, root: &Path, name: &str) -> 
     [set, parts].map(|path| path.to_str().unwrap().to_owned())
 }
 
-fn raw_data() -> Dataset {
+pub(crate) fn raw_data() -> Dataset {
     fake(FakeConfig { avg_num_nodes: 300, num_channels: 16, seed: 4, ..Default::default() }).unwrap()
 }
 
@@ -216,41 +216,5 @@ fn files_that_cannot_be_written_are_an_error_and_leave_no_folder() {
         let left: Vec<_> =
             fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["moved"]);
-    }
-}
-
-/// Returns the lines of a CSV file after their first field, by that field.
-fn lines_by_id(csv: &[u8]) -> BTreeMap<String, String> {
-    let lines = std::str::from_utf8(csv).unwrap().lines().skip(1);
-    let fields = lines.map(|line| line.split_once(',').unwrap());
-    fields.map(|(id, rest)| (id.to_owned(), rest.to_owned())).collect()
-}
-
-/// A node has one prediction, whatever else is requested: subsets, any order, twice, on ranks and on partitions.
-#[test]
-fn predictions_of_any_request_are_those_of_all_nodes() {
-    let root = tempfile::tempdir().unwrap();
-    let (raw, folder) = (raw_data(), root.path());
-    let [set, parts] = write(&raw, 3, folder, "raw");
-    let flags = format!("--data {set} --hidden 8 --fanouts 3,3 --epochs 1 --batch-size 50 --ranks 2");
-    let run = train(folder, &flags);
-    let all = lines_by_id(&predicted(folder, &run, &format!("--data {set} --nodes all"))["scores.csv"]);
-    assert_eq!(all.len(), raw.graph.n_nodes());
-    let of_test = lines_by_id(&predicted(folder, &run, &format!("--data {set}"))["scores.csv"]);
-    assert!(of_test.iter().all(|(node, scores)| all[node] == *scores), "the test split");
-    for (number, step) in [1_usize, 7, 29, 113].into_iter().enumerate() {
-        let n_nodes = raw.graph.n_nodes();
-        let mut nodes: Vec<usize> = (0..n_nodes / step).map(|row| row * 31 * step % n_nodes).collect();
-        nodes.push(nodes[0]);
-        let path = folder.join(format!("nodes-{number}.txt"));
-        fs::write(&path, nodes.iter().map(|node| format!("{node}\n")).collect::<String>()).unwrap();
-        let of_request = format!("--nodes {}", path.display());
-        let of_parts = format!("--parts {parts} --host 127.0.0.1 --ranks 3");
-        for data in [format!("--data {set}"), format!("--data {set} --ranks 3"), of_parts] {
-            let found = predicted(folder, &run, &format!("{data} {of_request}"));
-            let found = lines_by_id(&found["scores.csv"]);
-            assert!(found.iter().all(|(node, scores)| all[node] == *scores), "{data}, every node of {step}");
-            assert!(nodes.iter().all(|node| found.contains_key(&node.to_string())));
-        }
     }
 }

@@ -14,7 +14,7 @@ use crate::typed::{data, partition};
 const RELATIONS: &str = "--relation rates --reverse-relation rated-by";
 
 /// Writes a set with split links, by `kiln data split-links`.
-fn split(root: &Path, data: &TypedDataset) -> String {
+pub(crate) fn split(root: &Path, data: &TypedDataset) -> String {
     let [whole, out] = ["shop", "split"].map(|name| root.join(name));
     typed::write(data, &whole).unwrap();
     let flags =
