@@ -14,6 +14,7 @@ use kiln::train::TopKConfig;
 use super::PredictArgs;
 use super::link_files::LinkNodes;
 use super::request::{id_bytes, nodes_of_keys, requested};
+use crate::output::print_notes;
 
 /// The links to score, with node ids of the graph.
 pub(super) enum LinkRequest {
@@ -86,7 +87,9 @@ impl LinkRequest {
 /// Reads pairs of ids within the types of sources and destinations.
 fn pairs_of_ids(path: &Path, nodes: &LinkNodes) -> anyhow::Result<Links> {
     let [n_srcs, n_dsts] = nodes.ids.each_ref().map(|ids| ids.len());
-    let links = read_pairs(path, n_srcs.max(n_dsts))?;
+    let mut notes = Vec::new();
+    let links = read_pairs(path, n_srcs.max(n_dsts), &mut notes)?;
+    print_notes(&notes);
     for (end, ids, n_nodes) in [("source", links.srcs(), n_srcs), ("destination", links.dsts(), n_dsts)] {
         if let Some(pair) = ids.iter().position(|node| n_nodes <= node.index()) {
             let (path, id) = (path.display(), ids[pair].0);

@@ -14,6 +14,7 @@ use kiln::store::sha256;
 use kiln::train::{EvaluatedNeighbors, LayerWiseConfig, ModelTask};
 
 use super::{Mode, PredictArgs};
+use crate::output::print_rank_zero;
 
 /// The format of scores and embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -26,6 +27,9 @@ pub(super) enum Format {
     #[cfg(feature = "tables")]
     Parquet,
 }
+
+/// The values of `--nodes` that are no files.
+const WORDS: [&str; 2] = ["test", "all"];
 
 impl PredictArgs {
     pub(super) fn mode(&self, model: &SavedModel) -> anyhow::Result<PredictMode> {
@@ -110,8 +114,13 @@ pub(super) fn nodes_of_keys(
 }
 
 /// Returns the items that `--nodes` selects: those of the test split ascending, as in a run's `test_predictions.csv`, and those
-/// of a file in its order.
+/// of a file in its order. A file that is named like a selection gets a note.
 pub(super) fn items<I: ItemId>(selection: &str, test: &[I], n_items: usize) -> anyhow::Result<Vec<I>> {
+    if WORDS.contains(&selection) && Path::new(selection).is_file() {
+        print_rank_zero(format_args!(
+            "note: --nodes {selection} is not the file {selection}: write ./{selection} to select the ids in it"
+        ));
+    }
     match selection {
         "test" => {
             ensure!(!test.is_empty(), "the data has no test split: give --nodes all or a file of ids");
@@ -127,9 +136,10 @@ pub(super) fn items<I: ItemId>(selection: &str, test: &[I], n_items: usize) -> a
 /// Returns what `--nodes` selects, for the check that all processes have the same request: a file of ids must be the same, as the
 /// graph must be.
 pub(super) fn selection(args: &PredictArgs) -> anyhow::Result<String> {
-    match Path::new(&args.nodes) {
-        path if path.is_file() => Ok(sha256(&fs::read(path)?)),
-        _ => Ok(args.nodes.clone()),
+    let path = Path::new(&args.nodes);
+    match path.is_file() && !WORDS.contains(&&*args.nodes) {
+        true => Ok(sha256(&fs::read(path)?)),
+        false => Ok(args.nodes.clone()),
     }
 }
 

@@ -48,6 +48,23 @@ fn folders_take_precedence_over_names_of_sets_of_nodes() {
         noted("data", &format!("partition {name} --out parts-{name} --method random"));
         let predict = format!("--run run-{name} --data {name} --nodes all --out predicted-{name}");
         assert!(succeed(root, "predict", &predict).contains("60 nodes"));
+        // A file that is named like a selection of nodes is not read, with a note.
+        fs::write(root.join("all"), "3\n").unwrap();
+        let [of_word, of_file] = ["all", "./all"].map(|nodes| {
+            let out = format!("of-{}-{name}", nodes.len());
+            let printed = succeed(
+                root,
+                "predict",
+                &format!("--run run-{name} --data {name} --nodes {nodes} --out {out}"),
+            );
+            assert_eq!(
+                printed.contains("note: --nodes all is not the file all"),
+                nodes == "all",
+                "{printed}"
+            );
+            fs::read_to_string(root.join(out).join("scores.csv")).unwrap().lines().count()
+        });
+        assert_eq!([of_word, of_file], [61, 2]);
         // A path that is no name has no note.
         assert!(!succeed(root, "data", &format!("inspect ./{name}")).contains(NOTE));
     }

@@ -285,17 +285,18 @@ pub(crate) fn read_links(array: ArrayFile, n_nodes: usize, notes: &mut Vec<Note>
 
 /// Reads pairs of nodes, as links, from a `.npy` array `[n, 2]` or `[2, n]` of integers (`[2, 2]` is read as the first),
 /// or from a text file with a source and a destination per line, separated by a comma, which may begin with a header that
-/// names them (in any order, such as `dst,src`). All ids must be below `n_nodes`. Pairs may repeat.
+/// names them (in any order, such as `dst,src`). All ids must be below `n_nodes`. Pairs may repeat. Notes on the reading, such
+/// as the columns that a header names, are added to `notes`.
 ///
 /// # Errors
 /// Returns [`Error::Unsupported`] for a third column, [`kiln_store::Error::BadLine`] or [`kiln_store::Error::BadValue`]
 /// for an id that is no whole number below `n_nodes`, and the errors of reading the file.
-pub fn read_pairs(path: impl AsRef<Path>, n_nodes: usize) -> Result<Links> {
-    let (path, mut notes) = (path.as_ref(), Vec::new());
+pub fn read_pairs(path: impl AsRef<Path>, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Links> {
+    let path = path.as_ref();
     if path.extension().is_some_and(|extension| extension == "npy") {
-        return read_links(ArrayFile::open_in_any_order(path)?, n_nodes, &mut notes);
+        return read_links(ArrayFile::open_in_any_order(path)?, n_nodes, notes);
     }
-    let table = EdgeTable::open(path, &mut notes)?;
+    let table = EdgeTable::open(path, notes)?;
     if table.edge_data().weights {
         let what = "a third column".into();
         let instead = "keep the columns of the sources and the destinations".into();

@@ -56,6 +56,12 @@ impl EdgeTable {
             if !(2..=3).contains(&row.n_fields()) {
                 return Err(row.bad(0, COLUMNS).into());
             }
+            if row.n_fields() == 3 {
+                notes.push(Note::Other(format!(
+                    "{} has no header: its third column is read as the weights of the edges",
+                    path.display()
+                )));
+            }
             of_table.columns = Columns::without_header(row.n_fields());
         }
         Ok(of_table)

@@ -119,11 +119,14 @@ fn pairs_of_nodes_are_read_by_the_names_of_a_header() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pairs.csv");
     fs::write(&path, "\"dst\",\"src\"\n4,0\n\"1\",2\n").unwrap();
-    let links = read_pairs(&path, 5).unwrap();
+    let mut notes = Vec::new();
+    let links = read_pairs(&path, 5, &mut notes).unwrap();
     let pairs: Vec<_> =
         links.srcs().iter().zip(links.dsts().iter()).map(|(src, dst)| (src.0, dst.0)).collect();
     assert_eq!(pairs, [(0, 4), (2, 1)]);
+    let note = notes[0].to_string();
+    assert!(note.contains("edges lead from `src` to `dst`") && notes.len() == 1, "{note}");
     fs::write(&path, "src,dst,score\n0,4,1\n").unwrap();
-    let error = read_pairs(&path, 5).unwrap_err().to_string();
+    let error = read_pairs(&path, 5, &mut notes).unwrap_err().to_string();
     assert!(error.contains("\"score\""), "{error}");
 }

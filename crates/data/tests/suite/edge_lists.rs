@@ -138,6 +138,10 @@ fn edge_data_is_reordered_with_its_edge() {
     let (graph, _) = read(at);
     assert_eq!(graph.weights().unwrap(), [0.5, -3.0, 100.0, 4.0]);
     assert_eq!(graph.edge_types().unwrap(), [5, 7, 6, 8]);
+    fs::write(at.join("edges.csv"), "2,0,0.5\n3,1,1e2\n0,1,-3\n3,3,4\n").unwrap();
+    let (graph, notes) = read(at);
+    assert_eq!(graph.weights().unwrap(), [0.5, -3.0, 100.0, 4.0]);
+    assert!(notes[0].contains("no header: its third column is read as the weights"), "{notes:?}");
     fs::write(at.join("edges.csv"), "2,0\n3,1\n0,1\n3,3\n").unwrap();
     put(at, "weights.npy", &[0.5_f32, 1.0, 1.5, 2.0], &[4]);
     let (graph, _) = read(at);

@@ -21,11 +21,11 @@ fn reads_pairs_of_arrays_and_of_lines() {
     fs::write(at.join("plain.csv"), "0,4\n2,1\n2,1").unwrap();
     fs::write(at.join("named.csv"), "source,destination\n0,4\n2,1\n2,1\n").unwrap();
     for name in ["rows.npy", "columns.npy", "plain.csv", "named.csv"] {
-        let links = read_pairs(at.join(name), 5).unwrap();
+        let links = read_pairs(at.join(name), 5, &mut Vec::new()).unwrap();
         assert_eq!(pairs(&links), [(0, 4), (2, 1), (2, 1)], "{name}");
     }
     fs::write(at.join("empty.csv"), "").unwrap();
-    assert!(read_pairs(at.join("empty.csv"), 5).unwrap().is_empty());
+    assert!(read_pairs(at.join("empty.csv"), 5, &mut Vec::new()).unwrap().is_empty());
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn rejects_pairs_with_other_columns_and_unknown_nodes() {
         ("large.csv", "line 2: \"5\", expected a node id below 5"),
         ("word.csv", "line 2: \"node\", expected a node id below 5"),
     ] {
-        let error = read_pairs(at.join(name), 5).unwrap_err().to_string();
+        let error = read_pairs(at.join(name), 5, &mut Vec::new()).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains(name), "{error}");
     }
 }
