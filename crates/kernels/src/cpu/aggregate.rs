@@ -22,7 +22,7 @@ use crate::cpu::edges::{EdgeRow, fill_edges};
 use crate::cpu::maxima::{argmax, max, max_adjoint};
 use crate::cpu::row_value::RowValue;
 use crate::cpu::rows::{Rows, Segments};
-use crate::cpu::sum::{Own, Sum};
+use crate::cpu::sum::{Own, Sum, one, weight_of_edge};
 use crate::cpu::tensor::{contiguous, floats, ints, is_half, matrix, rows, rows_of, with_row_type};
 use crate::cpu::term::Values;
 use crate::device::block::Adjacency;
@@ -137,14 +137,14 @@ fn sum<E: RowValue>(
     };
     let mean = form.reduce == Reduction::Mean;
     let Weights::Tensor(weights) = weights else {
-        return summed(block.n_dst, Sum { mean, own, ..Sum::new(by_dst(block), rows, |_, _, _| 1.0) });
+        return summed(block.n_dst, Sum { mean, own, ..Sum::new(by_dst(block), rows, one) });
     };
     let weights = contiguous(weights.clone());
     let (weights, n) = (floats(&weights), form.sums.n_weights());
     let sum = Sum { mean, own, ..Sum::new(by_dst(block), rows, |edge, _, k| weights[edge * n + k]) };
     match form.sums {
         Sums::One => {
-            let factor = |edge: usize, _, _| weights[edge];
+            let factor = weight_of_edge(weights);
             summed(block.n_dst, Sum { mean, own, ..Sum::new(by_dst(block), rows, factor) })
         }
         Sums::PerHead(n_heads) => summed(block.n_dst, sum.with_columns(PerHead(n_heads))),
@@ -170,19 +170,17 @@ fn sum_adjoint(saved: &Saved<Flex>, grad: &FloatTensor<Flex>) -> FloatTensor<Fle
         return if is_mean {
             summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, |_, dst, _| share(dst)) })
         } else {
-            summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, |_, _, _| 1.0) })
+            summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, one) })
         };
     };
     let weights = contiguous(weights.clone());
     let (weights, n, positions) = (floats(&weights), form.sums.n_weights(), transposed(block).edges());
-    let weight = |position: usize, k| weights[positions[position] as usize * n + k];
-    if is_mean {
-        let factor = |position, dst, k| weight(position, k) * share(dst);
-        summed_over(block.n_src, Sum { own, ..Sum::new(edges, of_sums, factor) }, form.sums)
-    } else {
-        let factor = |position, _, k| weight(position, k);
-        summed_over(block.n_src, Sum { own, ..Sum::new(edges, of_sums, factor) }, form.sums)
-    }
+    // One factor for both, whose loops are compiled once. The product with 1 is exact.
+    let factor = |position: usize, dst, k| {
+        let weight = weights[positions[position] as usize * n + k];
+        weight * if is_mean { share(dst) } else { 1.0 }
+    };
+    summed_over(block.n_src, Sum { own, ..Sum::new(edges, of_sums, factor) }, form.sums)
 }
 
 /// Computes the sums of a source's edges as a matrix tensor: over all weights of an edge that multiplied the same columns.

@@ -8,7 +8,7 @@ use crate::cpu::aggregate::{by_dst, by_src, transposed};
 use crate::cpu::cost::edge_ns;
 use crate::cpu::edges::{EdgeRow, fill_edges};
 use crate::cpu::rows::{Rows, Segments};
-use crate::cpu::sum::Sum;
+use crate::cpu::sum::{Sum, one};
 use crate::cpu::tensor::{contiguous, matrix, rows};
 use crate::cpu::term::{ReluOfEdge, WhereAboveZero};
 use crate::ops::edge_rows::{EdgeRowsInput, Messages};
@@ -18,7 +18,7 @@ pub(super) fn relu_sum(messages: Messages<Flex>) -> FloatTensor<Flex> {
     let Messages { block, x, edge_rows } = messages;
     let (x, edge_rows) = (contiguous(x), contiguous(edge_rows));
     let term = ReluOfEdge { edge_rows: rows(&edge_rows) };
-    let sum = Sum::new(by_dst(&block), rows(&x), |_, _, _| 1.0).with_term(term);
+    let sum = Sum::new(by_dst(&block), rows(&x), one).with_term(term);
     matrix(sum.run(), block.n_dst, &x)
 }
 
@@ -35,7 +35,7 @@ pub(super) fn relu_sum_adjoint(
         EdgeRowsInput::Nodes => {
             let edges = transposed(block).edges();
             let term = WhereAboveZero { rows: of_x, edge_rows: of_edges, edges };
-            let sum = Sum::new(by_src(block), grads, |_, _, _| 1.0).with_term(term);
+            let sum = Sum::new(by_src(block), grads, one).with_term(term);
             matrix(sum.run(), block.n_src, &x)
         }
         EdgeRowsInput::Edges => {

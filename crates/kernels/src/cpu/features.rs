@@ -7,7 +7,7 @@ use kiln_graph::Block;
 
 use crate::cpu::row_value::RowValue;
 use crate::cpu::rows::{Rows, Segments};
-use crate::cpu::sum::{Own, Sum};
+use crate::cpu::sum::{Own, Sum, one, weight_of_edge};
 use crate::device::block::check_limit;
 use crate::device::devices::is_cpu;
 
@@ -105,14 +105,12 @@ fn aggregate<E: RowValue>(
     let own = Own::BesideOf { rows, items: srcs };
     match aggregation {
         FeatureAggregation::ConcatSelfMean => {
-            Sum { mean: true, own, ..Sum::new(segments, rows, |_, _, _| 1.0) }.run_alone()
+            Sum { mean: true, own, ..Sum::new(segments, rows, one) }.run_alone()
         }
-        FeatureAggregation::ConcatSelfSum => {
-            Sum { own, ..Sum::new(segments, rows, |_, _, _| 1.0) }.run_alone()
-        }
+        FeatureAggregation::ConcatSelfSum => Sum { own, ..Sum::new(segments, rows, one) }.run_alone(),
         FeatureAggregation::WeightedSum => {
             let weights = block.weights().expect("a weighted sum should get a block with edge weights");
-            Sum::new(segments, rows, |edge, _, _| weights[edge]).run_alone()
+            Sum::new(segments, rows, weight_of_edge(weights)).run_alone()
         }
     }
 }

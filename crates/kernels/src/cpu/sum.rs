@@ -32,6 +32,19 @@ pub(super) struct Sum<'a, F, C = Whole, T = Values, E = f32> {
     pub(super) own: Own<'a, E>,
 }
 
+/// The factor of items without weights. The loops of a sum are compiled for each type of factor: sums without weights share this
+/// one, and sums with a weight per edge that of [`weight_of_edge`].
+#[inline(always)]
+pub(super) fn one(_position: usize, _item: usize, _weight: usize) -> f32 {
+    1.0
+}
+
+/// Returns the factor of items at the positions of edges, `[n_edges]`.
+#[inline(always)]
+pub(super) fn weight_of_edge(weights: &[f32]) -> impl Fn(usize, usize, usize) -> f32 + Copy + Sync {
+    move |edge, _, _| weights[edge]
+}
+
 /// The minimum number of bytes of a hub's item rows. A core's L2 cache may be too small to hold them until the hub's
 /// sum is complete.
 const HUB_BYTES: usize = 1 << 19;
