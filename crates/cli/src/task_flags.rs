@@ -14,7 +14,7 @@ pub(crate) fn flags_of_other_tasks(task: Task, is_partitioned: bool, has_folds: 
     let (of_links, of_whole_runs) = (LinkArgs::FLAGS, "memory val-batches feature-cache hot-by");
     match (task, is_partitioned) {
         (Task::Graph, _) => {
-            let of_nodes = "input-dropout residual weight-init heads output-heads attention-dropout bases fanouts rule eval memory val-batches graph-mode feature-cache hot-by";
+            let of_nodes = "input-dropout residual weight-init edge-input heads output-heads attention-dropout bases fanouts rule eval memory val-batches graph-mode feature-cache hot-by";
             let of_runs = if has_folds { "loss-every metric tensorboard" } else { "" };
             format!("{of_whole} {of_nodes} {OF_PARTITIONS} {of_runs} {of_links}")
         }

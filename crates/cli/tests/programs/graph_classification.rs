@@ -145,7 +145,26 @@ fn errors_of_invalid_flags_contain_the_expected_values() {
         ("--uneven leave", "possible values: join, drop, pad"),
         ("--lr-decay 0", "expected a number above 0 and at most 1"),
     ];
-    for (flags, expected) in cases {
+    let of_nodes = [
+        "--input-dropout 0.1",
+        "--weight-init pyg",
+        "--edge-input types",
+        "--heads 2",
+        "--output-heads 2",
+        "--attention-dropout 0.1",
+        "--bases 2",
+        "--rule uniform",
+        "--memory 1GiB",
+        "--val-batches 2",
+        "--graph-mode device",
+        "--feature-cache 1GiB",
+        "--hot-by degree",
+        "--standardize true",
+        "--symmetrize",
+        "--decoder dot",
+    ];
+    let of_nodes = of_nodes.map(|flags| (flags, "does not apply to training on graphs"));
+    for (flags, expected) in cases.into_iter().chain(of_nodes) {
         let output = command(flags).current_dir(folder.path()).output().unwrap();
         let said = text(&output.stderr);
         assert!(!output.status.success(), "{flags} was accepted");

@@ -245,11 +245,19 @@ fn loaders_of_the_other_kind_of_graph_are_errors() {
     let texts = launch(RankConfig::threads(1), |rank| {
         let one = NeighborLoader::partitioned(&typed, &rank, [2]).unwrap_err();
         let other = TypedNeighborLoader::partitioned(&ring, &rank, [2]).unwrap_err();
-        Ok([one.to_string(), other.to_string()])
+        // Rank 0 has the nodes of its own partition only, so it cannot evaluate for all ranks.
+        let of_first = EvalMode::FirstRank { n_batches: 1 };
+        let loader = TypedNeighborLoader::partitioned(&typed, &rank, [2])?.evaluation(of_first);
+        let config = TypedModelConfig::new(data().dims(), RgcnConfig::new(4, 3, 3).layers(1));
+        let mut trainer = Trainer::new(config, AdamConfig::new(0.01)).rank(&rank);
+        let fit = FitConfig::epochs(1).out(root.path().join("run")).quiet();
+        let evaluated = trainer.fit(&loader, fit).unwrap_err();
+        Ok([one.to_string(), other.to_string(), evaluated.to_string()])
     });
     let expected = [
         "the partitions are of a heterogeneous graph: use TypedNeighborLoader::partitioned",
         "the partitions are of a homogeneous graph: use NeighborLoader::partitioned",
+        "evaluation on rank 0 needs the whole graph: open the dataset instead of its partitions, or do not use evaluation on rank 0",
     ];
     assert_eq!(texts.unwrap()[0], expected);
 }

@@ -103,10 +103,14 @@ impl TypedNeighborLoader {
     }
 
     pub(crate) fn evaluator_of(&self) -> Result<Evaluator> {
-        match self.evaluation {
-            EvalMode::Sampled => Ok(Evaluator::Sampled),
-            EvalMode::FirstRank { n_batches } => Ok(Evaluator::FirstRank { n_batches }),
-            EvalMode::Exact { .. } => Err(kiln_train::Error::ExactOnTypes.into()),
+        match (&self.source, self.evaluation) {
+            (_, EvalMode::Exact { .. }) => Err(kiln_train::Error::ExactOnTypes.into()),
+            #[cfg(feature = "grpc")]
+            (TypedSource::Partitioned(_), evaluation) => evaluation.sampled(),
+            (TypedSource::Whole(_), EvalMode::Sampled) => Ok(Evaluator::Sampled),
+            (TypedSource::Whole(_), EvalMode::FirstRank { n_batches }) => {
+                Ok(Evaluator::FirstRank { n_batches })
+            }
         }
     }
 
