@@ -122,10 +122,13 @@ impl TrainCallback for Progress {
         self.n_done = epoch;
         if is_json() {
             let Validation { metric, value, .. } = self.val.unwrap_or(val.into());
-            let fields = json!({
+            let mut fields = json!({
                 "epoch": epoch, "n_epochs": self.n_epochs, "loss": train.counts.loss(), "val_loss": val.loss(),
                 "val_metric": metric.name(), "val_value": value, "seconds": seconds, "is_best": is_best,
             });
+            if val.n_not_finite != 0 {
+                fields["val_not_finite"] = val.n_not_finite.into();
+            }
             return print_event("epoch", fields);
         }
         let line = format!(

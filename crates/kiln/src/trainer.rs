@@ -196,7 +196,8 @@ impl<C: ModelConfig> Trainer<C> {
         for _ in 0..n_epochs {
             trainer.epoch(&train, |_| ())?;
             for ((phase, batches), curve) in phases.iter().zip(&mut curves) {
-                curve.push(L::count(&evaluator, &mut trainer, batches, *phase)?.accuracy());
+                let counts = L::count(&evaluator, &mut trainer, batches, *phase)?.complete()?;
+                curve.push(counts.accuracy());
             }
         }
         Ok(curves)
@@ -384,7 +385,7 @@ impl<M: Module + Sync> TrainedModel<M> {
         let outputs = L::evaluate(evaluator, trainer, batches, phase)?;
         trainer.check_files()?;
         let outputs = outputs.gather(trainer.comm())?;
-        match trainer.is_rank_zero() && outputs.counts()?.is_empty() {
+        match trainer.is_rank_zero() && outputs.counts()?.checked()?.is_empty() {
             true => Err(kiln_train::Error::EmptySplit { split: name_of(phase) }.into()),
             false => Ok(outputs),
         }

@@ -157,7 +157,7 @@ fn predict_nodes(
     let n_non_finite = classes.iter().filter(|class| class.is_none()).count();
     let rows = nodes.iter().zip(classes).zip(scores.confidences());
     if n_non_finite != 0 {
-        let _ = writeln!(std::io::stderr(), "{n_non_finite} items have outputs that are not finite");
+        let _ = writeln!(std::io::stderr(), "nodes whose outputs are not finite: {n_non_finite}");
     }
     let answer = |((node, class), probability): ((&NodeId, Option<u32>), Option<f32>)| {
         let class_name = class.and_then(|class| predictor.model().class_name(class)).map(str::to_owned);

@@ -78,6 +78,12 @@ fn check(root: &Path, run: &str, set: &str, parts: &Path, of: Items, items: &[St
         all.values().any(|values| values != all.values().next().unwrap()),
         "a constant is always the same"
     );
+    // The words select the same items.
+    for selection in ["", "--nodes all"].iter().filter(|_| of.flag == NODES.flag) {
+        let found = answer(root, run, of, &format!("--data {set} {selection}"));
+        assert!(!found.is_empty());
+        assert!(found.iter().all(|[ids, values]| all[ids] == *values), "{selection}");
+    }
     let servers = Server::all(parts, N_PARTS);
     let places = [
         format!("--data {set}"),

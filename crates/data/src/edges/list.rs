@@ -76,7 +76,14 @@ impl EdgeList {
         let list = if name.ends_with(".npy") {
             Self::of_arrays(path, EdgeArrays::of_matrix(ArrayFile::open_in_any_order(path)?, &mut notes)?)
         } else if name.ends_with(".csv") || name.ends_with(".csv.gz") {
-            Self::new(path, Box::new(EdgeTable::open(path, &mut notes)?))
+            let table = EdgeTable::open(path, &mut notes)?;
+            if table.has_unnamed_weights() {
+                let path = path.display();
+                notes.push(Note::Other(format!(
+                    "{path} has no header: its third column is read as the weights of the edges"
+                )));
+            }
+            Self::new(path, Box::new(table))
         } else {
             let looked_for =
                 "expected a folder, or an edge list whose name ends in .npy, .csv or .csv.gz".into();

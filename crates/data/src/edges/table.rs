@@ -56,15 +56,14 @@ impl EdgeTable {
             if !(2..=3).contains(&row.n_fields()) {
                 return Err(row.bad(0, COLUMNS).into());
             }
-            if row.n_fields() == 3 {
-                notes.push(Note::Other(format!(
-                    "{} has no header: its third column is read as the weights of the edges",
-                    path.display()
-                )));
-            }
             of_table.columns = Columns::without_header(row.n_fields());
         }
         Ok(of_table)
+    }
+
+    /// Returns true if the edges have weights in a column that no header names.
+    pub(super) fn has_unnamed_weights(&self) -> bool {
+        !self.has_header && self.columns.weight.is_some()
     }
 
     /// Opens a table of two columns without a header.

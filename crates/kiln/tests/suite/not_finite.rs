@@ -16,6 +16,9 @@ const N_NODES: u32 = 300;
 /// A node of the validation split and one of the test split, whose neighbours are in the same split.
 const DAMAGED: [u32; 2] = [170, 230];
 
+const MODES: [EvalMode; 3] =
+    [EvalMode::Sampled, EvalMode::FirstRank { n_batches: 100 }, EvalMode::Exact { memory_bytes: None }];
+
 /// Returns rows in which the first value of these nodes is NaN.
 fn damage(features: &dyn FeatureStore, nodes: &[u32]) -> Arc<dyn FeatureStore> {
     let all: Vec<NodeId> = (0..features.n_rows() as u32).map(NodeId).collect();
@@ -89,7 +92,7 @@ fn a_run_leaves_them_out_and_counts_them() {
         (TargetKind::Regression, Metric::Rmse),
     ];
     for (kind, metric) in metrics {
-        for mode in [EvalMode::Sampled, EvalMode::Exact { memory_bytes: None }] {
+        for mode in MODES {
             for n_ranks in [1, 2] {
                 let run = |data: &Dataset| {
                     let folder = tempfile::tempdir().unwrap();
@@ -103,19 +106,31 @@ fn a_run_leaves_them_out_and_counts_them() {
                     })
                     .unwrap();
                     let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
-                    let summary: serde_json::Value = serde_json::from_str(&read("summary.json")).unwrap();
-                    (summary, read("test_predictions.csv"))
+                    let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+                    let epochs = read("metrics.jsonl").lines().map(parse).collect::<Vec<_>>();
+                    (parse(&read("summary.json")), epochs, read("test_predictions.csv"))
                 };
                 let good = data(kind, &reached());
                 let bad = data(kind, &[]);
                 let bad = Dataset { features: damage(&*bad.features, &DAMAGED), ..bad };
-                let (expected, expected_rows) = run(&good);
-                let (mut summary, rows) = run(&bad);
+                let (expected, expected_epochs, expected_rows) = run(&good);
+                let (mut summary, epochs, rows) = run(&bad);
                 let case = format!("{kind:?}, {metric}, {mode:?}, {n_ranks} ranks");
-                assert_eq!(expected.get("test_not_finite"), None, "{case}");
-                assert_eq!(summary["test_not_finite"], 3, "{case}");
-                for name in ["seconds", "peak_rss_anon_bytes", "peak_rss_mapped_bytes", "test_not_finite"] {
+                for name in ["val_not_finite", "test_not_finite"] {
+                    assert_eq!(expected.get(name), None, "{case}");
+                    assert_eq!(summary.as_object_mut().unwrap().remove(name), Some(3.into()), "{case}");
+                }
+                for name in ["seconds", "peak_rss_anon_bytes", "peak_rss_mapped_bytes"] {
                     summary.as_object_mut().unwrap().remove(name);
+                }
+                for (epoch, expected) in epochs.iter().zip(&expected_epochs) {
+                    assert_eq!(epoch["val_not_finite"], 3, "{case}");
+                    // The loss of a batch is a sum in f32 unless items are left out.
+                    let [loss, expected] = [epoch, expected].map(|epoch| epoch["val_loss"].as_f64().unwrap());
+                    assert!(
+                        (loss - expected).abs() < 1e-5 * expected,
+                        "{case}: {loss} instead of {expected}"
+                    );
                 }
                 for (name, value) in summary.as_object().unwrap() {
                     assert!(is_close(value, &expected[name]), "{case}: {name}: {value}");
@@ -136,14 +151,24 @@ fn an_evaluation_without_a_finite_output_is_an_error() {
     let all_evaluated: Vec<u32> = (150..250).collect();
     // The training nodes have no damaged neighbours.
     let split = Split { train: nodes(1..149).into(), ..good.split.clone() };
-    let bad = Dataset { features: damage(&*good.features, &all_evaluated), split, ..good };
+    let bad = Dataset { features: damage(&*good.features, &all_evaluated), split, ..good.clone() };
     for metric in [Metric::Accuracy, Metric::RocAuc] {
-        for mode in [EvalMode::Sampled, EvalMode::Exact { memory_bytes: None }] {
+        for mode in MODES {
             let loader = loader(&bad).evaluation(mode);
             let folder = tempfile::tempdir().unwrap();
             let fit = FitConfig::epochs(1).out(folder.path().join("run")).metric(metric).quiet();
             let mut trainer = Trainer::new(sage(&bad), AdamConfig::new(1e-2)).seed(7);
             let error = trainer.fit(&loader, fit).unwrap_err();
+            let is_expected =
+                matches!(&error, Error::Train(TrainError::LossNotFinite { pass: "evaluation", .. }));
+            assert!(is_expected, "{metric}, {mode:?}: {error}");
+            // Only the test has no finite output.
+            let of_test = Dataset { features: damage(&*good.features, &all_evaluated[50..]), ..bad.clone() };
+            let split = Split { val: nodes(150..199).into(), ..bad.split.clone() };
+            let loader = self::loader(&Dataset { split, ..of_test }).evaluation(mode);
+            let fit = FitConfig::epochs(1).out(folder.path().join("test")).metric(metric).quiet();
+            let mut trainer = Trainer::new(sage(&bad), AdamConfig::new(1e-2)).seed(7);
+            let error = trainer.fit(&loader, fit).unwrap().write_report(&loader).unwrap_err();
             let is_expected =
                 matches!(&error, Error::Train(TrainError::LossNotFinite { pass: "evaluation", .. }));
             assert!(is_expected, "{metric}, {mode:?}: {error}");

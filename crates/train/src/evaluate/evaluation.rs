@@ -235,7 +235,12 @@ impl Evaluation {
 
     /// Returns the number of items whose outputs are not finite. They have no prediction and count in no metric.
     pub fn n_not_finite(&self) -> u64 {
-        self.rows().filter(|row| !self.objective.has_prediction(row)).count() as u64
+        self.rows().filter(|row| !self.has_prediction(row)).count() as u64
+    }
+
+    /// Returns true if an item with these outputs has a prediction.
+    pub(crate) fn has_prediction(&self, outputs: &[f32]) -> bool {
+        self.objective.has_prediction(outputs)
     }
 
     /// Returns the kind of the targets.
@@ -248,7 +253,7 @@ impl Evaluation {
     /// items whose class, or all of whose labels, are predicted correctly, and links that score above all their negatives.
     ///
     /// # Errors
-    /// Returns [`Error::LossNotFinite`] if the loss is infinite.
+    /// Returns [`Error::LossNotFinite`] if the loss is not finite, such as that of a class of the score -inf.
     pub fn counts(&self) -> Result<MetricSums> {
         let counts = self.objective.count_rows(&self.outputs, self.n_outputs, &self.labels, &self.values);
         check_finite("evaluation", 0, &counts)?;

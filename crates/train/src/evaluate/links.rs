@@ -67,9 +67,10 @@ impl Evaluation {
         predictions
     }
 
-    /// Returns the scores of the links and of their negatives; empty for other targets.
+    /// Returns the scores of the links and of their negatives, without links of which a score is not finite; empty for other
+    /// targets.
     pub fn link_scores(&self) -> LinkScores {
-        let rows = || self.rows().take(self.nodes.len());
+        let rows = || self.rows().take(self.nodes.len()).filter(|scores| self.has_prediction(scores));
         LinkScores {
             links: rows().map(|scores| scores[0]).collect(),
             negatives: rows().flat_map(|scores| &scores[1..]).copied().collect(),

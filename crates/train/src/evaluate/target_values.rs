@@ -15,9 +15,11 @@ pub struct TargetAndOutput {
 }
 
 impl Evaluation {
-    /// Returns the targets and the outputs of one column, without missing targets; none for class labels.
+    /// Returns the targets and the outputs of one column, without missing targets and without items whose outputs are not
+    /// finite; none for class labels.
     pub fn column(&self, column: usize) -> Vec<TargetAndOutput> {
         let rows = self.values.chunks_exact(self.n_outputs.max(1)).zip(self.rows());
+        let rows = rows.filter(|(_, outputs)| self.has_prediction(outputs));
         let pairs = rows.filter_map(|(values, outputs)| {
             let (target, output) = (*values.get(column)?, *outputs.get(column)?);
             (!target.is_nan()).then_some(TargetAndOutput { target, output })

@@ -35,7 +35,7 @@ impl<T: Task> TaskTrainer<T> {
         let own = self.eval_negatives.to_words();
         let (counts, negatives) = counts.sum_over_with(&mut *self.comm, own)?;
         self.eval_negatives = NegativeCounts::from_words(negatives);
-        counts.check()
+        counts.checked()
     }
 
     /// Evaluates like [`TaskTrainer::evaluate`], but on this rank alone: returns the rank's own metric sums, and is not
@@ -62,10 +62,8 @@ impl<T: Task> TaskTrainer<T> {
             let embedded = learned_rows(&self.embeddings, T::embedded_nodes(&batch.input), &self.device)?;
             let pass = || self.task.forward(&model, &batch.input, &embedded, &ctx);
             let forward = self.generator.evaluate(batch.key, step, pass)?;
-            let mut of_step = self.counts_of(&batch.input, &forward)();
-            if !of_step.loss_sum.is_finite() {
-                of_step = self.task.count_finite(&batch.input, &forward.outputs).unwrap_or(of_step);
-            }
+            let of_finite = self.task.count_finite(&batch.input, &forward.outputs);
+            let of_step = of_finite.unwrap_or_else(|| self.counts_of(&batch.input, &forward)());
             check_finite("evaluation", step, &of_step)?;
             counts += of_step;
             self.eval_negatives += T::negatives(&batch.input);
@@ -92,6 +90,6 @@ impl<T: Task> TaskTrainer<T> {
     /// Returns [`Error::Ranks`](crate::Error::Ranks) if a rank fails, and
     /// [`Error::LossNotFinite`](crate::Error::LossNotFinite) if the outputs of no item are finite.
     pub fn sum(&mut self, counts: MetricSums) -> Result<MetricSums> {
-        counts.sum_over(&mut *self.comm)?.check()
+        counts.sum_over(&mut *self.comm)?.checked()
     }
 }

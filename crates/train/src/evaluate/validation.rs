@@ -1,3 +1,4 @@
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use kiln_comm::Communicator;
@@ -30,7 +31,7 @@ impl Validation {
     /// [`Error::LossNotFinite`](crate::Error::LossNotFinite), and [`Error::Ranks`](crate::Error::Ranks) if a rank
     /// fails.
     pub fn of(own: &Evaluation, metric: Metric, comm: &mut dyn Communicator) -> Result<Self> {
-        let sums = own.counts()?.sum_over(comm)?.check()?;
+        let sums = own.counts()?.sum_over(comm)?.checked()?;
         let value = own.stats(metric)?.value_over(comm)?;
         Ok(Self { sums, metric, value, wall: None })
     }
@@ -61,9 +62,15 @@ impl Validation {
         }
     }
 
-    /// Returns true if this validation is strictly better than an earlier one by the same metric.
+    /// Returns true if this validation is strictly better than an earlier one by the same metric. Items whose outputs are not
+    /// finite count first, because values over other items cannot be compared: of two validations, the one with fewer of them
+    /// is better.
     pub fn is_better_than(&self, earlier: &Self) -> bool {
-        self.metric.is_better(self.value, earlier.value)
+        match self.sums.n_not_finite.cmp(&earlier.sums.n_not_finite) {
+            Ordering::Less => self.value.is_some(),
+            Ordering::Equal => self.metric.is_better(self.value, earlier.value),
+            Ordering::Greater => false,
+        }
     }
 }
 

@@ -122,7 +122,7 @@ impl MetricStats {
     }
 
     /// Adds links with these scores, `[n, n_outputs]`, row-major: the first score of a row is that of the link, the
-    /// others are those of its negatives. Links with a score of NaN do not count.
+    /// others are those of its negatives. Links do not count if a score is not finite.
     ///
     /// # Panics
     /// Panics for statistics of another kind of targets, or if the scores are not a whole number of rows.

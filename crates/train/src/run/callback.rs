@@ -27,7 +27,8 @@ pub trait TrainCallback {
     /// Called after [`TrainCallback::started`] of a new run whose settings are unusual, such as few steps in an epoch.
     fn note(&mut self, _text: &str) {}
 
-    /// Called when the run has a warning for the user ([`Run::take_warnings`]), and before the first checkpoint waits for
+    /// Called when the run has a warning for the user ([`Run::take_warnings`]), when outputs of the validation are not finite (and
+    /// again when their number grows), and before the first checkpoint waits for
     /// the hash of the data at a stop or at the end of an epoch.
     fn warning(&mut self, _text: &str) {}
 

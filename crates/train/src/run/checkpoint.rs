@@ -91,17 +91,25 @@ struct BestHeader {
     /// The metric that selected the epoch, and the bits of its value; absent if it is the accuracy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     metric: Option<(String, u64)>,
+    /// The number of items that are not in `val`, because their outputs are not finite; absent if there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    n_not_finite: u64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 impl BestHeader {
     fn new(best: &Best) -> Self {
         let is_other = best.metric != Metric::Accuracy;
         let metric = is_other.then(|| (best.metric.to_string(), bits_of(best.value)));
-        Self { epoch: best.epoch, val: best.val.to_bits(), metric }
+        let n_not_finite = best.val.n_not_finite;
+        Self { epoch: best.epoch, val: best.val.to_bits(), metric, n_not_finite }
     }
 
     fn validation(&self) -> Result<Validation> {
-        let sums = MetricSums::from_bits(self.val);
+        let sums = MetricSums { n_not_finite: self.n_not_finite, ..MetricSums::from_bits(self.val) };
         match &self.metric {
             None => Ok(sums.into()),
             Some((name, bits)) => {

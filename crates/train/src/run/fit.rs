@@ -69,7 +69,7 @@ where
     check(&config, run.n_epochs())?;
     check_start(trainer, train, run)?;
     report_warnings(run, callback);
-    let mut has_warned = false;
+    let mut n_warned = 0;
     let is_patient = |run: &Run| config.patience.is_none_or(|patience| run.n_since_best() < patience);
     while run.n_epochs() < config.n_epochs && is_patient(run) {
         let Some(trained) = train_epoch(trainer, train, config.checkpoint_every, run, callback)? else {
@@ -89,9 +89,9 @@ where
         let wall = (!val.is_empty()).then(|| started.elapsed());
         let val = Validation { wall, ..val };
         check_validation(&val, config.patience, run)?;
-        if 0 < val.sums.n_not_finite && !has_warned {
-            has_warned = true;
-            warn_of_items(trainer, val.sums.n_not_finite, callback);
+        if n_warned < val.sums.n_not_finite {
+            n_warned = val.sums.n_not_finite;
+            warn_of_items(trainer, n_warned, callback);
         }
         for path in trainer.check_files()? {
             callback.file_replaced(&path);
@@ -256,7 +256,7 @@ pub(crate) fn evaluate<T: Task>(
     trainer.check_files()?;
     let said = said.gather(trainer.comm())?;
     if trainer.is_rank_zero() {
-        non_empty("test", said.counts()?.check()?)?;
+        non_empty("test", said.counts()?.checked()?)?;
     }
     Ok(said)
 }

@@ -38,6 +38,9 @@ pub struct EpochRow {
     /// The value of that metric on the validation split; `None` if it is undefined or the metric is the accuracy.
     #[serde(default)]
     pub val_metric: Option<f64>,
+    /// The number of items of the validation split whose outputs are not finite: they are in no value of the row.
+    #[serde(default)]
+    pub val_not_finite: u64,
     /// The duration of the validation in seconds; `None` if it was not measured.
     #[serde(default)]
     pub val_seconds: Option<f64>,
@@ -79,6 +82,8 @@ struct EpochLine {
     metric: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     val_metric: Option<Option<f64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    val_not_finite: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     val_seconds: Option<f64>,
     n_steps: usize,
@@ -123,6 +128,7 @@ impl MetricsFile {
             val_accuracy: has_accuracy.then(|| sums.accuracy()),
             metric: is_other.then(|| metric.name()),
             val_metric: is_other.then_some(value),
+            val_not_finite: Some(sums.n_not_finite).filter(|n| *n != 0),
             val_seconds: wall.map(|wall| wall.as_secs_f64()),
             n_steps: train.n_steps,
             seconds,

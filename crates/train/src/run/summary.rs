@@ -87,6 +87,8 @@ pub struct Summary {
     pub val_metric: Option<f64>,
     /// All metrics on the test split; empty if the accuracy selected the best epoch, or without a test split.
     pub test_metrics: Vec<(Metric, Option<f64>)>,
+    /// The number of items of the validation split whose outputs are not finite in the best epoch: they count in no metric.
+    pub val_not_finite: u64,
     /// The number of items of the test split whose outputs are not finite: they count in no metric.
     pub test_not_finite: u64,
     /// The best epoch, from 1.
@@ -138,6 +140,7 @@ impl Summary {
             metric: best.metric,
             val_metric: best.value,
             test_metrics: Vec::new(),
+            val_not_finite: best.val.n_not_finite,
             test_not_finite: 0,
             best_epoch: best.epoch,
             n_epochs: fit.n_epochs,
@@ -164,7 +167,7 @@ impl Summary {
 
 /// Writes the fields as a map. With the accuracy as metric, the fields of other metrics are left out, and with a metric
 /// of regression or of links, those of labels. Without a test split or a validation split, their metrics are left out.
-/// `test_not_finite` is left out if it is 0. Only runs of link prediction have the field `negatives`.
+/// `val_not_finite` and `test_not_finite` are left out if they are 0. Only runs of link prediction have the field `negatives`.
 impl Serialize for Summary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -185,8 +188,12 @@ impl Serialize for Summary {
                 self.test_metrics.iter().map(|(metric, value)| (metric.name(), value)).collect();
             map.serialize_entry("test_metrics", &test)?;
         }
-        if self.test_not_finite != 0 {
-            map.serialize_entry("test_not_finite", &self.test_not_finite)?;
+        for (name, n_items) in
+            [("val_not_finite", self.val_not_finite), ("test_not_finite", self.test_not_finite)]
+        {
+            if n_items != 0 {
+                map.serialize_entry(name, &n_items)?;
+            }
         }
         map.serialize_entry("best_epoch", &self.best_epoch)?;
         map.serialize_entry("n_epochs", &self.n_epochs)?;

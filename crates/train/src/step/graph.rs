@@ -103,6 +103,6 @@ impl<M: GraphModel> Task for GraphTask<M> {
     }
 
     fn count_finite(&self, input: &GraphInput, outputs: &Tensor<2>) -> Option<MetricSums> {
-        Some(self.objective.count_finite(outputs, &input.labels, &input.target_values))
+        self.objective.count_finite(outputs, &input.labels, &input.target_values)
     }
 }

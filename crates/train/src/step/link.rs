@@ -193,7 +193,7 @@ impl<M: BlockModel> Task for LinkTask<M> {
     }
 
     fn count_finite(&self, _: &LinkInput, outputs: &Tensor<2>) -> Option<MetricSums> {
-        Some(self.objective.count_finite(outputs, &[], &[]))
+        self.objective.count_finite(outputs, &[], &[])
     }
 
     fn negatives(input: &LinkInput) -> NegativeCounts {

@@ -4,6 +4,9 @@ use kiln_comm::Communicator;
 
 use crate::error::{Error, Result};
 
+/// The error for an evaluation whose loss has no meaning.
+const NO_FINITE_LOSS: Error = Error::LossNotFinite { pass: "evaluation", step: 0, loss: f64::NAN };
+
 /// Sums from which metrics are computed. The sums of batches and ranks can be added, so means weight every item
 /// equally, regardless of the sizes of the batches.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -37,16 +40,24 @@ impl MetricSums {
         self.hits as f64 / self.total as f64
     }
 
-    /// Checks the sums of a whole evaluation, over all ranks.
+    /// Returns the sums of a whole evaluation, over all ranks, if they have a meaning.
     ///
     /// # Errors
     /// Returns [`Error::LossNotFinite`] if items were evaluated and the outputs of none are finite, as those of a model whose
     /// weights are not finite.
-    pub(crate) fn check(self) -> Result<Self> {
+    pub fn checked(self) -> Result<Self> {
         match self.weight == 0.0 && self.total == 0 && 0 < self.n_not_finite {
-            true => Err(Error::LossNotFinite { pass: "evaluation", step: 0, loss: f64::NAN }),
+            true => Err(NO_FINITE_LOSS),
             false => Ok(self),
         }
+    }
+
+    /// Returns the sums of an evaluation that are compared with those of others, over the same items.
+    ///
+    /// # Errors
+    /// Returns [`Error::LossNotFinite`] if an item was left out because its outputs are not finite.
+    pub fn complete(self) -> Result<Self> {
+        if self.n_not_finite == 0 { Ok(self) } else { Err(NO_FINITE_LOSS) }
     }
 
     /// Adds the sums of all ranks, in the order of the ranks. Collective: every rank must call it.

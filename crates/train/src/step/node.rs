@@ -181,6 +181,6 @@ impl<M: BlockModel> Task for NodeTask<M> {
     }
 
     fn count_finite(&self, input: &NodeInput, outputs: &Tensor<2>) -> Option<MetricSums> {
-        Some(self.objective.count_finite(outputs, &input.labels, &input.target_values))
+        self.objective.count_finite(outputs, &input.labels, &input.target_values)
     }
 }

@@ -115,10 +115,18 @@ impl Objective {
         has_prediction(self.kind(), outputs)
     }
 
-    /// Computes the metric sums of a batch like [`Objective::count_rows`], from a tensor `[n_items, n_outputs]`.
-    pub(crate) fn count_finite(&self, outputs: &Tensor<2>, classes: &[i32], values: &[f32]) -> MetricSums {
+    /// Computes the metric sums of a batch like [`Objective::count_rows`], from a tensor `[n_items, n_outputs]`; `None` if all
+    /// items have a prediction.
+    pub(crate) fn count_finite(
+        &self,
+        outputs: &Tensor<2>,
+        classes: &[i32],
+        values: &[f32],
+    ) -> Option<MetricSums> {
         let [_, n_outputs] = outputs.dims();
-        self.count_rows(&kiln_kernels::to_vec_f32(outputs.clone()), n_outputs, classes, values)
+        let outputs = kiln_kernels::to_vec_f32(outputs.clone());
+        let is_complete = outputs.chunks_exact(n_outputs.max(1)).all(|row| self.has_prediction(row));
+        (!is_complete).then(|| self.count_rows(&outputs, n_outputs, classes, values))
     }
 
     /// Computes the metric sums of items on the host, the loss in f64, without items whose outputs are not finite. `outputs`
@@ -201,12 +209,11 @@ impl BatchTargets {
 }
 
 /// Returns true if an item of a task with these targets has a prediction: a class ([`has_class`]), finite outputs for
-/// labels and numbers, and scores of a link and its negatives of which none is NaN.
+/// labels and numbers, and finite scores of a link and its negatives.
 pub(crate) fn has_prediction(kind: TargetKind, outputs: &[f32]) -> bool {
     match kind {
         TargetKind::Classes => has_class(outputs),
-        TargetKind::MultiLabel | TargetKind::Regression => is_finite(outputs),
-        TargetKind::Links => !outputs.iter().any(|score| score.is_nan()),
+        TargetKind::MultiLabel | TargetKind::Regression | TargetKind::Links => is_finite(outputs),
     }
 }
 

@@ -60,8 +60,9 @@ pub trait Task {
     /// are already set from `forward`.
     fn count(targets: &Self::Targets, outputs: &Tensor<2>, counts: &mut MetricSums);
 
-    /// Computes the metric sums of a batch of an evaluation whose loss is not finite, without the items whose outputs are
-    /// not finite: [`MetricSums::n_not_finite`] is their number. The default, `None`, ends the evaluation with an error.
+    /// Computes the metric sums of a batch of an evaluation without the items whose outputs are not finite, whose number is
+    /// [`MetricSums::n_not_finite`]. Returns `None` if all are finite. The default is `None`, with which a loss that is not
+    /// finite ends the evaluation.
     fn count_finite(&self, _input: &Self::Input, _outputs: &Tensor<2>) -> Option<MetricSums> {
         None
     }

@@ -80,7 +80,7 @@ impl<M: BlockModel> Task for TypedLinkTask<M> {
     }
 
     fn count_finite(&self, _: &Self::Input, outputs: &Tensor<2>) -> Option<MetricSums> {
-        Some(self.objective().count_finite(outputs, &[], &[]))
+        self.objective().count_finite(outputs, &[], &[])
     }
 
     fn negatives(input: &Self::Input) -> NegativeCounts {

@@ -223,7 +223,7 @@ impl<M: BlockModel> Task for TypedNodeTask<M> {
     }
 
     fn count_finite(&self, input: &TypedNodeInput, outputs: &Tensor<2>) -> Option<MetricSums> {
-        Some(self.objective.count_finite(outputs, &input.labels, &input.target_values))
+        self.objective.count_finite(outputs, &input.labels, &input.target_values)
     }
 }
 

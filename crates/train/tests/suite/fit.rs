@@ -217,3 +217,46 @@ fn a_metric_that_is_undefined_for_the_first_epoch_is_an_error() {
     assert!(is_undefined, "{error}");
     assert!(matches!(run.best(), Err(Error::NoEpoch)));
 }
+
+#[derive(Default)]
+struct Warnings(Vec<String>);
+
+impl TrainCallback for Warnings {
+    fn step(&mut self, _: &StepReport) {}
+
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
+
+    fn warning(&mut self, text: &str) {
+        self.0.push(text.to_owned());
+    }
+}
+
+/// Values over fewer items cannot be compared: an epoch in which more outputs are not finite is not better. A resumed run has
+/// the same best epoch.
+#[test]
+fn an_epoch_with_fewer_finite_outputs_is_not_better() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let mut trainer = trainer(&data);
+    let mut run = run(&mut trainer, folder.path());
+    let train = loader(&data, &data.split.train[..100]);
+    let mut epochs_of_run = [(50, 3), (90, 9), (60, 3), (59, 3), (80, 10)].into_iter();
+    let validate = |_: &mut SageTrainer| {
+        let (hits, n_not_finite) = epochs_of_run.next().unwrap();
+        Ok(MetricSums { loss_sum: 1.0, weight: 90.0, hits, total: 90, n_not_finite })
+    };
+    let mut warnings = Warnings::default();
+    fit(&mut trainer, &train, epochs(5), validate, &mut run, &mut warnings).unwrap();
+    let best = run.best().unwrap().clone();
+    assert_eq!((best.epoch, best.val.hits, best.val.n_not_finite), (3, 60, 3));
+    let expected = ["3 items", "9 items", "10 items"];
+    assert_eq!(warnings.0.len(), expected.len(), "{:?}", warnings.0);
+    for (warning, expected) in warnings.0.iter().zip(expected) {
+        let expected = format!("the outputs of {expected} of the validation split are not finite");
+        assert!(warning.starts_with(&expected), "{warning}");
+    }
+    drop(run);
+    let mut trainer = self::trainer(&data);
+    let folder = || RunFolder::open(folder.path());
+    let resumed = Run::start(&mut trainer, folder, RunIdentity::default()).unwrap();
+    assert_eq!(*resumed.best().unwrap(), best);
+}

@@ -162,13 +162,15 @@ fn outputs_that_are_not_finite_count_in_no_metric() {
             let expected = stats(metric, kind, 0..3).value().unwrap();
             let mut found = stats(metric, kind, 0..3);
             let mut nothing = stats(metric, kind, []);
-            let row = [0.5, f32::NAN, 0.25];
-            for stats in [&mut found, &mut nothing] {
-                match kind {
-                    Classes => stats.add_classes(&[0], &row),
-                    MultiLabel => stats.add_targets(&[1.0, 0.0, f32::NAN], &row),
-                    Regression => stats.add_targets(&[1.0, f32::NAN, 3.0], &row),
-                    Links => stats.add_links(&row),
+            for value in [f32::NAN, f32::INFINITY] {
+                let row = [0.5, value, 0.25];
+                for stats in [&mut found, &mut nothing] {
+                    match kind {
+                        Classes => stats.add_classes(&[0], &row),
+                        MultiLabel => stats.add_targets(&[1.0, f32::NAN, 0.0], &row),
+                        Regression => stats.add_targets(&[1.0, f32::NAN, 3.0], &row),
+                        Links => stats.add_links(&row),
+                    }
                 }
             }
             assert_eq!(found.value(), Some(expected), "{metric}");
