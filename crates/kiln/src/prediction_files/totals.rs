@@ -225,7 +225,7 @@ mod tests {
         let sum = PredictionTotals::sum(&received);
         assert_eq!((sum.n_items, sum.n_non_finite), (12, 6));
         let expected = [
-            "accuracy 1.0000 on 1 labelled items of the training split",
+            "accuracy 1.0000 on 1 labelled item of the training split",
             "accuracy 0.5000 on 2 labelled items of the test split",
         ];
         assert_eq!(sum.accuracies(), expected);
