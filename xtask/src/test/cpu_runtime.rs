@@ -87,6 +87,7 @@ const TESTS: [(&str, &[&str]); 4] = [
             "kiln_device_lists",
             "multi_node_losses",
             "node_classification_losses",
+            "one_answer::",
             "rejects_a_missing_device",
             "tf32_is_rejected",
         ],
