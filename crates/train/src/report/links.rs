@@ -18,20 +18,19 @@ const NEGATIVES: RGBColor = RGBColor(0xd1, 0x49, 0x5b);
 pub struct LinkReport {
     links: ScoreReport,
     negatives: ScoreReport,
-    /// The smallest and the largest finite score.
+    /// The smallest and the largest score.
     range: Option<[f64; 2]>,
 }
 
 /// The scores of links or of negatives.
 #[derive(Debug, Clone)]
 struct ScoreReport {
-    n_scores: usize,
-    /// The finite scores in ascending order.
-    finite: Vec<f32>,
+    /// The scores in ascending order, all finite.
+    scores: Vec<f32>,
 }
 
 impl LinkReport {
-    /// Returns the report of links; `None` for other targets, or without links.
+    /// Returns the report of links with finite scores; `None` for other targets, or without such links.
     pub fn of(evaluation: &Evaluation) -> Option<Self> {
         let LinkScores { links, negatives } = evaluation.link_scores();
         if links.is_empty() {
@@ -97,37 +96,33 @@ impl LinkReport {
 }
 
 impl ScoreReport {
-    fn new(scores: Vec<f32>) -> Self {
-        let n_scores = scores.len();
-        let mut finite = scores;
-        finite.retain(|score| score.is_finite());
-        finite.sort_unstable_by(f32::total_cmp);
-        Self { n_scores, finite }
+    fn new(mut scores: Vec<f32>) -> Self {
+        scores.sort_unstable_by(f32::total_cmp);
+        Self { scores }
     }
 
-    /// Returns the smallest and the largest finite score.
+    /// Returns the smallest and the largest score.
     fn ends(&self) -> Option<[f64; 2]> {
-        Some([f64::from(*self.finite.first()?), f64::from(*self.finite.last()?)])
+        Some([f64::from(*self.scores.first()?), f64::from(*self.scores.last()?)])
     }
 
     /// Returns the share of the scores in each of [`N_BINS`] bins of equal width.
     fn shares(&self, low: f64, high: f64) -> Vec<f64> {
         let mut counts = vec![0_usize; N_BINS];
-        for &score in &self.finite {
+        for &score in &self.scores {
             let bin = ((f64::from(score) - low) / (high - low) * N_BINS as f64) as usize;
             counts[bin.min(N_BINS - 1)] += 1;
         }
-        counts.into_iter().map(|count| count as f64 / self.n_scores as f64).collect()
+        counts.into_iter().map(|count| count as f64 / self.scores.len() as f64).collect()
     }
 
     /// Renders the cells of the table.
     fn cells(&self) -> String {
-        let n = self.finite.len();
-        let mean = self.finite.iter().map(|&score| f64::from(score)).sum::<f64>() / n as f64;
-        let median = (0 < n).then(|| f64::from(self.finite[(n - 1) / 2] + self.finite[n / 2]) / 2.0);
+        let n = self.scores.len();
+        let mean = self.scores.iter().map(|&score| f64::from(score)).sum::<f64>() / n as f64;
+        let median = (0 < n).then(|| f64::from(self.scores[(n - 1) / 2] + self.scores[n / 2]) / 2.0);
         let [low, high] = self.ends().map_or([None; 2], |ends| ends.map(Some));
-        let scores = [low, median, (0 < n).then_some(mean), high];
-        let scores = scores.map(|score| cell(&score_or_undefined(score)));
-        cell(&count(self.n_scores as u64)) + &scores.concat()
+        let values = [low, median, (0 < n).then_some(mean), high];
+        cell(&count(n as u64)) + &values.map(|value| cell(&score_or_undefined(value))).concat()
     }
 }
