@@ -19,6 +19,8 @@ use kiln_train::{
     TaskTrainer, TrainCallback, TrainerConfig, VALIDATION, Validation, evaluate_best, fit, weights_to_bytes,
 };
 
+use crate::run_config::Warnings;
+
 const TRAIN: Phase = Phase::Train { epoch: 0 };
 
 #[derive(Default)]
@@ -216,19 +218,6 @@ fn a_metric_that_is_undefined_for_the_first_epoch_is_an_error() {
     let is_undefined = matches!(error, Error::Selection(SelectionError::Undefined { metric: "roc-auc" }));
     assert!(is_undefined, "{error}");
     assert!(matches!(run.best(), Err(Error::NoEpoch)));
-}
-
-#[derive(Default)]
-struct Warnings(Vec<String>);
-
-impl TrainCallback for Warnings {
-    fn step(&mut self, _: &StepReport) {}
-
-    fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
-
-    fn warning(&mut self, text: &str) {
-        self.0.push(text.to_owned());
-    }
 }
 
 /// Values over fewer items cannot be compared: an epoch in which more outputs are not finite is not better. A resumed run has

@@ -196,7 +196,7 @@ fn rejects_a_test_split_without_nodes() {
 
 /// Collects warnings.
 #[derive(Default)]
-struct Warnings(Vec<String>);
+pub(crate) struct Warnings(pub(crate) Vec<String>);
 
 impl TrainCallback for Warnings {
     fn step(&mut self, _: &StepReport) {}
