@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-const FLAGS: &str = "--data sbm --batch-size 64 --hidden 16 --fanouts 5,5,5 --ranks 2 --seed 3 --lr 0.05 --optimizer sgd \
+const FLAGS: &str = "--data sbm --batch-size 256 --hidden 16 --fanouts 3,3 --ranks 2 --seed 3 --lr 0.05 --optimizer sgd \
     --momentum 0.9 --nesterov --weight-decay 0.0001 --lr-schedule cosine --warmup 3 --clip-grad-norm 0.5 --accumulate 2 \
     --norm layer --residual --jumping-knowledge cat --patience 2";
 
@@ -31,7 +31,7 @@ fn a_run_with_all_options_resumes_to_identical_weights_and_rejects_other_options
     let resume = ["--resume", run.to_str().unwrap()];
     for (others, expected) in [
         ("--epochs 3", "--lr-epochs was 2 and is 3 now"),
-        ("--epochs 2 --batch-size 128 --accumulate 1", "--accumulate was 2 and is not set now"),
+        ("--epochs 2 --batch-size 512 --accumulate 1", "--accumulate was 2 and is not set now"),
         ("--epochs 2 --momentum 0.5", "--momentum was 0.9 and is 0.5 now"),
         ("--epochs 2 --clip-grad-norm 1", "--clip-grad-norm was 0.5 and is 1 now"),
         ("--epochs 2 --jumping max", "--jumping was cat and is max now"),
@@ -59,7 +59,7 @@ fn exact_evaluation_runs_models_with_options() {
     let root = tempfile::tempdir().unwrap();
     for model in ["sage --jumping max", "gcn --jumping last", "gatv2 --jumping cat"] {
         let out = root.path().join(model.split(' ').next().unwrap());
-        let flags = "--data sbm --batch-size 256 --hidden 16 --fanouts 5,5,5 --epochs 1 --eval exact --norm layer --residual";
+        let flags = "--data sbm --batch-size 256 --hidden 16 --fanouts 3,3 --epochs 1 --eval exact --norm layer --residual";
         let output = Command::new(env!("CARGO_BIN_EXE_kiln"))
             .args(["train", "--out", out.to_str().unwrap(), "--model"])
             .args(model.split(' '))

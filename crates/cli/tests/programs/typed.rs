@@ -125,7 +125,7 @@ fn links_of_a_relation_are_learned_on_threads_and_ranks_and_after_interruptions(
         let ranks = format!("{flags} --batch-size 256 --ranks 2 --epochs 3");
         run(root, &ranks, &format!("{model}-ranks")).check_close(&whole);
         let name = format!("{model}-longer");
-        let longer = format!("--data {set} {LINKS} --model {model} --batch-size 256 --epochs 15");
+        let longer = format!("--data {set} {LINKS} --model {model} --batch-size 256 --epochs 8");
         run(root, &longer, &name);
         let summary = std::fs::read_to_string(root.join(name).join("summary.json")).unwrap();
         let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();

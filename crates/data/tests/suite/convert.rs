@@ -125,7 +125,7 @@ fn check_same_bytes(list: &List, data: EdgeData) {
 #[test]
 fn conversion_with_all_options_and_edge_data_matches_the_in_memory_builder() {
     for (seed, data) in (1..).zip(DATA) {
-        check_same_bytes(&list(seed, 400, 20_000), data);
+        check_same_bytes(&list(seed, 400, 8_000), data);
     }
 }
 

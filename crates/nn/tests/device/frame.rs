@@ -237,7 +237,7 @@ fn step_bits(n_threads: usize) -> Vec<u32> {
     pool.install(|| {
         let device = device().autodiff();
         // Another device does not use the threads.
-        let n_nodes = if is_cpu(&device) { 40_000_u32 } else { 4000 };
+        let n_nodes = if is_cpu(&device) { 12_000_u32 } else { 4000 };
         let ends = |step: u32| (0..3 * n_nodes).map(|edge| edge * step % n_nodes).collect::<Vec<_>>();
         let graph = CscBuilder::new(n_nodes as usize).build(&ends(1), &ends(7)).expect("valid edges");
         let sampler = NeighborSampler::full(Arc::new(graph), 3);

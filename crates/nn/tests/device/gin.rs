@@ -345,7 +345,7 @@ fn step_bits(n_threads: usize) -> Vec<u32> {
         let device = device().autodiff();
         let ring = |n: u32| (0..n).map(|node| vec![(node + 1) % n, (node + n - 1) % n]).collect::<Graph>();
         // Another device does not use the threads.
-        let n_graphs = if is_cpu(&device) { 2000 } else { 200 };
+        let n_graphs = if is_cpu(&device) { 500 } else { 200 };
         let graphs: Vec<Graph> = (0..n_graphs).map(|graph| ring(10 + graph % 30)).collect();
         let n_nodes = graphs.iter().map(Vec::len).sum::<usize>();
         let config = GinConfig { n_layers: 2, dropout: 0.5, hidden: 64, ..config() };
