@@ -37,6 +37,14 @@ pub(crate) fn problems(files: &[SourceFile]) -> Vec<String> {
     problems
 }
 
+/// Returns the number of files of each cycle, by the folder of the library or program, such as `crates/data/src`.
+pub(crate) fn sizes(files: &[SourceFile]) -> BTreeMap<String, Vec<usize>> {
+    trees(files)
+        .into_iter()
+        .map(|(root, tree)| (root, tree.cycles().iter().map(Vec::len).collect()))
+        .collect()
+}
+
 fn is_exempt(root: &str) -> bool {
     EXEMPT.iter().any(|folder| root == *folder || root.starts_with(&format!("{folder}/")))
 }

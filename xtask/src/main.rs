@@ -7,6 +7,7 @@
 //! cargo xtask llvm         installs the LLVM that CubeCL's CPU and CUDA compilers link
 //! cargo xtask cuda-stub    runs a program on a stub of the CUDA driver
 //! cargo xtask gpu          packs programs for a machine with a GPU, and tests the script of that machine on the stub
+//! cargo xtask sizes        prints lines of code, types and cycles of the crates as a table
 //! cargo xtask third-party  writes THIRD-PARTY.md, the list of packages that the programs contain
 //! ```
 
@@ -26,6 +27,7 @@ mod manifest;
 mod names;
 mod prose;
 mod publish;
+mod sizes;
 mod test;
 mod third_party;
 mod tidy;
@@ -57,6 +59,8 @@ enum Task {
     CudaStub(cuda::Args),
     /// Packs programs for a machine with a GPU but without cargo, and tests the script of that machine on the stub.
     Gpu(gpu::Args),
+    /// Prints lines of code, types and import cycles of the crates, as a table in Markdown.
+    Sizes,
     /// Writes THIRD-PARTY.md: the packages that the programs contain, with their licences.
     ThirdParty,
     /// Installs the LLVM that CubeCL's CPU and CUDA compilers link.
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::run(args),
         Task::CudaStub(args) => cuda::run(args),
         Task::Gpu(args) => gpu::run(args),
+        Task::Sizes => sizes::run(),
         Task::ThirdParty => third_party::run(),
         Task::Llvm => llvm::run(),
     };

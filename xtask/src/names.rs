@@ -34,7 +34,7 @@ fn repeated(files: &[SourceFile]) -> BTreeMap<String, String> {
 }
 
 /// Returns true for the source files of library crates, except tests and generated protocol messages.
-fn is_of_a_crate(path: &str) -> bool {
+pub(crate) fn is_of_a_crate(path: &str) -> bool {
     let is_private =
         path.ends_with("/tests.rs") || path.contains("/tests/") || path.ends_with("/generated.rs");
     path.starts_with("crates/") && path.contains("/src/") && path.ends_with(".rs") && !is_private
@@ -45,7 +45,7 @@ fn may_repeat(name: &str) -> bool {
 }
 
 /// Returns the lines of a file with their indices from 0, without its test modules.
-fn lines_outside_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn lines_outside_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let (mut after_cfg, mut end) = (false, None::<String>);
     text.lines().enumerate().filter(move |(_, line)| {
         if let Some(last) = &end {
@@ -65,7 +65,7 @@ fn lines_outside_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// Returns `Name` for `pub struct Name…`, and likewise for other items that define types.
-fn public_type(line: &str) -> Option<&str> {
+pub(crate) fn public_type(line: &str) -> Option<&str> {
     let (item, rest) = line.trim_start().strip_prefix("pub ")?.split_once(' ')?;
     let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
     ITEMS.contains(&item).then_some(name)

@@ -27,7 +27,7 @@ fn generate(folder: &Path, name: &str, code_path: &str) -> Result<(), Box<dyn Er
     let code = fs::read_to_string(out.join(format!("kiln.{name}.v1.rs")))?;
     let digest = digest(&fs::read(proto.join(format!("{name}.proto")))?);
     let first_lines = format!(
-        "// Longer than 400 lines because it is generated, of `proto/{name}.proto`, by `kiln-comm`'s `generate`: not to be \
+        "// Longer than 600 lines because it is generated, of `proto/{name}.proto`, by `kiln-comm`'s `generate`: not to be \
          changed by hand.\n// The proto's digest: {digest:016x}.\n"
     );
     fs::write(folder.join(code_path), first_lines + &code)?;
