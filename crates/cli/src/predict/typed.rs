@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::Context;
+use indicatif::ProgressBar;
 use kiln::data::{NodeNames, Split, TypedLinks, TypedTargets};
 use kiln::feature::{Labels, Targets};
 use kiln::graph::{GraphSchema, NodeId, NodeTypes};
@@ -49,7 +50,7 @@ impl Job<'_> {
             ..self.request(nodes.into(), targets.values)
         };
         self.launch(&sha256(&id_bytes(&request.items)), |rank| {
-            self.predict_typed(rank, &predictor, request.clone(), &mode)
+            self.predict_typed(rank, &predictor, request.clone(), &mode, &progress_bar(rank))
         })
     }
 
@@ -70,17 +71,18 @@ impl Job<'_> {
                 parts: SplitParts::new(predictor.n_nodes(), &targets.split),
                 ..self.request(nodes.into(), targets.values)
             };
-            self.predict_typed(rank, &predictor, request, &mode)
+            self.predict_typed(rank, &predictor, request, &mode, &progress_bar(rank))
         })
     }
 
-    /// Predicts nodes on one rank.
+    /// Predicts nodes on one rank. Shows the progress on the bar, and clears it.
     fn predict_typed(
         &self,
         rank: &RankHandle,
         predictor: &TypedNodePredictor,
         request: PredictionRequest<NodeId>,
         mode: &PredictMode,
+        bar: &ProgressBar,
     ) -> kiln::Result<PredictionTotals> {
         let predictor = predictor.with_model(&self.model_of(rank)?)?;
         let has_embeddings = self.args.embeddings;
@@ -89,8 +91,16 @@ impl Job<'_> {
         let first = if has_embeddings && predictor.n_nodes() != 0 { &[NodeId(0)][..] } else { &[] };
         let embedding_width = predictor.embed(first, mode)?.map(|rows| rows.width());
         let batches = predictor.batches(&request.items, mode, wanted)?;
+        let n_nodes = batches.n_items() as u64;
         let request = PredictionRequest { embedding_width, ..request };
-        self.write(rank, request, |output, each| rank.predict_batches(&batches, output, |rows| each(&rows)))
+        let totals = self.write(rank, request, |output, each| {
+            rank.predict_batches(&batches, output, |rows| {
+                show(bar, rows.positions.end as u64, n_nodes);
+                each(&rows)
+            })
+        });
+        bar.finish_and_clear();
+        totals
     }
 
     /// Returns the position of the type of nodes that the model predicts.
@@ -195,4 +205,68 @@ fn targets_of(targets: Option<TypedTargets>, node_type: usize, nodes: Range<u32>
     let Split { train, val, test } = targets.split;
     let split = Split { train: within(&train), val: within(&val), test: within(&test) };
     TypeTargets { values: targets.values, split }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use clap::Parser;
+    use kiln::graph::RelationEdges;
+    use kiln::prelude::*;
+
+    use super::*;
+    use crate::predict::PredictArgs;
+
+    #[derive(Debug, Parser)]
+    struct Flags {
+        #[command(flatten)]
+        predict: PredictArgs,
+    }
+
+    /// Pages that link to the next page, of two classes.
+    fn pages() -> TypedDataset {
+        let next: Vec<u32> = (0..100).map(|page| (page + 1) % 100).collect();
+        let all: Vec<u32> = (0..100).collect();
+        let links = RelationEdges {
+            name: "links",
+            src_type: "page",
+            dst_type: "page",
+            srcs: &all,
+            dsts: &next,
+            weights: None,
+        };
+        TypedDataset::builder(NodeTypes::new([("page", 100)]).unwrap())
+            .relation(links)
+            .features("page", vec![0.5; 100], 1)
+            .labels("page", (0..100).map(|page| page % 2).collect::<Vec<i32>>(), 2)
+            .split(&all[..40], &all[40..60], &all[60..])
+            .build()
+            .unwrap()
+    }
+
+    #[test]
+    fn predictions_of_heterogeneous_nodes_show_their_progress() {
+        let root = tempfile::tempdir().unwrap();
+        let [run, out] = ["run", "out"].map(|name| root.path().join(name));
+        let data = pages();
+        let loader = TypedNeighborLoader::new(&data, [2]).unwrap().batch_size(8).workers(0);
+        let config = TypedModelConfig::new(data.dims(), RsageConfig::new(1, 2).layers(1));
+        let fit = FitConfig::epochs(1).out(&run).quiet();
+        Trainer::new(config, AdamConfig::new(1e-2)).fit(&loader, fit).unwrap();
+        let model = SavedModel::open(&run).unwrap();
+        let predictor = model.on_typed_dataset(&data).unwrap();
+        let flags = format!("kiln --run {} --out {}", run.display(), out.display());
+        let args = Flags::try_parse_from(flags.split(' ')).unwrap().predict;
+        let job = Job { args: &args, model, local_rank: 0, launch: None, started: Instant::now() };
+        let targets = targets_of(data.targets.clone(), 0, 0..100);
+        let bar = ProgressBar::hidden();
+        launch(RankConfig::threads(1), |rank| {
+            let nodes: Vec<NodeId> = targets.split.test.to_vec();
+            let request = job.request(nodes.into(), targets.values.clone());
+            job.predict_typed(&rank, &predictor, request, &PredictMode::AsEvaluated, &bar)
+        })
+        .unwrap();
+        assert_eq!((bar.position(), bar.length()), (40, Some(40)));
+    }
 }
