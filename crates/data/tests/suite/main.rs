@@ -16,6 +16,7 @@ mod edge_headers;
 mod edge_lists;
 mod format;
 mod format_damage;
+mod frozen;
 mod gin;
 mod graph_dataset;
 mod graphbolt;

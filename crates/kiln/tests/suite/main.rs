@@ -3,6 +3,8 @@
 
 mod empty_splits;
 mod fit;
+#[cfg(feature = "grpc")]
+mod frozen;
 mod half_features;
 mod links;
 mod not_finite;

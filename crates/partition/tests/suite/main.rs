@@ -4,6 +4,7 @@ mod common;
 mod damage;
 mod edge_features;
 mod edge_types;
+mod frozen;
 mod parts;
 mod typed;
 mod typed_links;

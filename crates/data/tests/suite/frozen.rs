@@ -1,0 +1,103 @@
+//! The bytes and the hashes of folders in the kiln format: one plain and one heterogeneous set, each with all optional arrays.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kiln_data::{Dataset, LinkSplitConfig, LinkTargets, TypedDataset, TypedLinkSplit, format, typed};
+use kiln_graph::{LinkId, LinkNegatives, Links, NodeId, NodeTypes, RelationEdges};
+use kiln_store::sha256;
+use kiln_testkit::check_golden;
+
+use crate::common::contents;
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/golden").join(name)
+}
+
+/// Returns the manifest of a folder, and the size and the hash of each other file.
+fn listing(folder: &Path) -> String {
+    let mut lines = Vec::new();
+    for (name, bytes) in contents(folder) {
+        match name.as_str() {
+            "kiln.json" => lines.push(format!("{name}\n{}", String::from_utf8(bytes).unwrap())),
+            _ => lines.push(format!("{name} {} {}", bytes.len(), sha256(&bytes))),
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// A plain set with weights, types and features of edges, names, and links with negatives.
+fn plain() -> Dataset {
+    let links = |pairs: &[(u32, u32)]| {
+        let (srcs, dsts): (Vec<u32>, Vec<u32>) = pairs.iter().copied().unzip();
+        Links::new(srcs, dsts).unwrap()
+    };
+    let targets = LinkTargets::of_parts(&links(&[(0, 1), (3, 1)]), &links(&[(2, 0)]), &links(&[(1, 3)]));
+    let negatives = LinkNegatives::of_dsts(vec![LinkId(3)], 2, vec![0_u32, 2]).unwrap();
+    let targets = targets.unwrap().with_negatives(None, Some(negatives)).unwrap();
+    let data = Dataset::builder(4)
+        .name("small")
+        .edges(&[0, 3, 2, 1, 0], &[1, 1, 0, 2, 3])
+        .edge_weights(&[0.5, 1.0, 1.5, 2.0, 2.5])
+        .edge_types(&[0, 1, 1, 0, 2])
+        .edge_features(vec![1.0, 2.0, 3.0, 4.0, 5.0], 1)
+        .features(vec![0.25, -0.5, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0], 2)
+        .labels(vec![0, 1, -1, 1], 2)
+        .split(vec![NodeId(0)], vec![NodeId(1)], vec![NodeId(3)])
+        .node_names(["a", "b", "c", "d"])
+        .class_names(["low", "high"])
+        .edge_type_names(["near", "far", "other"])
+        .build()
+        .unwrap();
+    Dataset { links: Some(Arc::new(targets)), ..data }
+}
+
+/// A heterogeneous set with weights, names and links; users have no features.
+fn heterogeneous() -> TypedDataset {
+    let users = [0, 1, 1, 2, 2, 0, 1, 2];
+    let items = [0, 0, 2, 1, 3, 3, 1, 2];
+    let relation = |name, src_type, dst_type, srcs, dsts, weights| RelationEdges {
+        name,
+        src_type,
+        dst_type,
+        srcs,
+        dsts,
+        weights,
+    };
+    let weights = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0];
+    let data = TypedDataset::builder(NodeTypes::new([("user", 3), ("item", 4)]).unwrap())
+        .name("shop")
+        .relation(relation("rates", "user", "item", &users, &items, Some(&weights)))
+        .relation(relation("rated by", "item", "user", &items, &users, None))
+        .features("item", vec![0.25, -0.5, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0], 2)
+        .labels("item", vec![0, 1, -1, 1], 2)
+        .split(&[0], &[1], &[3])
+        .node_names("user", ["a", "b", "c"])
+        .class_names(["low", "high"])
+        .build()
+        .unwrap();
+    let config = LinkSplitConfig { val: 0.25, test: 0.25, ..Default::default() };
+    let split = TypedLinkSplit::random(&data.graph, "rates", Some("rated by"), &config, 3).unwrap();
+    TypedDataset { graph: split.message().clone(), links: Some(split.links()), ..data }
+}
+
+#[test]
+fn the_folder_of_a_plain_set_is_frozen() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("set");
+    let data = plain();
+    format::write(&data, &folder).unwrap();
+    let hashes = format!("data {}\nfolder {}\n", data.hash().unwrap(), format::hash(&folder).unwrap());
+    check_golden(golden("plain.txt"), &(hashes + &listing(&folder)));
+}
+
+#[test]
+fn the_folder_of_a_heterogeneous_set_is_frozen() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("set");
+    let data = heterogeneous();
+    typed::write(&data, &folder).unwrap();
+    let hashes = format!("data {}\nfolder {}\n", data.hash().unwrap(), typed::hash(&folder).unwrap());
+    check_golden(golden("heterogeneous.txt"), &(hashes + &listing(&folder)));
+}

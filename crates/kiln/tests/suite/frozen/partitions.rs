@@ -1,0 +1,69 @@
+//! Partitions of data sets, which servers of this process or the ranks hold.
+
+use kiln::comm::rpc::Token;
+use kiln::partition::{
+    AnyPart, Method, PartitionBook, PartitionMeta, TypedPartitionBook, part_dir, write_parts,
+    write_typed_parts,
+};
+use kiln::prelude::*;
+use kiln::remote::{PartitionsConfig, ServeConfig, Server};
+use tempfile::TempDir;
+
+const N_PARTS: usize = 2;
+
+/// A folder with two partitions: that of the even nodes and that of the odd nodes.
+pub(super) struct Parts {
+    root: TempDir,
+}
+
+/// A partitioned graph whose partitions are served until this is dropped.
+pub(super) struct Served {
+    pub(super) graph: PartitionedGraph,
+    _servers: Vec<Server>,
+}
+
+fn owners(n_nodes: usize) -> Vec<u16> {
+    (0..n_nodes).map(|node| (node % N_PARTS) as u16).collect()
+}
+
+impl Parts {
+    pub(super) fn of(data: &Dataset) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let book = PartitionBook::from_parts(&owners(data.graph.n_nodes()), N_PARTS).unwrap();
+        let meta = meta(data.hash().unwrap());
+        write_parts(data, &book, &meta, None, root.path().join("parts")).unwrap();
+        Self { root }
+    }
+
+    pub(super) fn of_typed(data: &TypedDataset) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let types = data.graph.types().clone();
+        let book = TypedPartitionBook::from_parts(types, &owners(data.graph.n_nodes()), N_PARTS).unwrap();
+        let meta = meta(data.hash().unwrap());
+        write_typed_parts(data, &book, &meta, None, root.path().join("parts")).unwrap();
+        Self { root }
+    }
+
+    /// Serves the partitions. A rank that holds none then has the batches of the whole graph.
+    pub(super) fn serve(&self) -> Served {
+        let token = Token::new("a-word-of-this-test").unwrap();
+        let mut servers = Vec::new();
+        for part in 0..N_PARTS {
+            let part = AnyPart::open(part_dir(self.root.path().join("parts"), part)).unwrap();
+            servers.push(Server::start(part, ServeConfig::new("127.0.0.1:0", token.clone())).unwrap());
+        }
+        let addresses: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
+        let config = PartitionsConfig { token: Some(token), ..PartitionsConfig::default() };
+        Served { graph: PartitionedGraph::connect(addresses, config).unwrap(), _servers: servers }
+    }
+
+    /// Opens the partitions for two ranks that hold one each.
+    pub(super) fn of_workers(&self) -> PartitionedGraph {
+        let config = PartitionsConfig { host: Some("127.0.0.1".into()), ..PartitionsConfig::default() };
+        PartitionedGraph::open(self.root.path().join("parts"), config).unwrap()
+    }
+}
+
+fn meta(hash: String) -> PartitionMeta {
+    PartitionMeta { hash, method: Method::Random, n_cut_edges: 0 }
+}
