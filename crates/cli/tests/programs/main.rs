@@ -12,6 +12,7 @@ mod graph_classification;
 mod guide;
 mod links;
 mod lost_files;
+mod misuse;
 mod names;
 mod node_classification;
 #[path = "../partitioned/mod.rs"]
