@@ -19,3 +19,4 @@ mod portable_isomorphism;
 mod portable_weights;
 mod rsage;
 mod sage;
+mod stored_models;
