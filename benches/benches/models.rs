@@ -55,7 +55,7 @@ where
 {
     let data = &input.dataset;
     let mut sampling = SamplerConfig::new(input.fanouts.clone());
-    if model.n_relations().is_some() {
+    if model.requirements().n_relations.is_some() {
         sampling = sampling.with_edge_types();
     }
     let sampler = NeighborSampler::with_config(Arc::clone(graph), sampling)?;

@@ -1,8 +1,7 @@
 use burn::module::Module;
 use kiln_feature::TargetKind;
-use kiln_graph::Metagraph;
 use kiln_loader::{Batcher, Loader, Phase};
-use kiln_nn::ModelConfig;
+use kiln_nn::{GraphRequirements, ModelConfig};
 use kiln_train::{
     DataHash, DeviceBatch, Evaluation, EvaluationInfo, Evaluator, Metric, MetricSums, ModelInputs,
     SplitTargets, Task, TaskTrainer, Validation,
@@ -17,30 +16,14 @@ pub struct BatchRequirements {
     pub n_layers: usize,
     /// The number of feature columns that the model reads; `None` if its config does not know it.
     pub d_in: Option<usize>,
-    /// True if the model reads edge weights.
-    pub needs_edge_weights: bool,
-    /// The number of relations of a model that reads edge types, all of which must be below it.
-    pub n_relations: Option<usize>,
-    /// The types of nodes and the relations of a model that reads relation groups; see [`ModelConfig::relation_groups`].
-    pub relation_groups: Option<Metagraph>,
-    /// The number of columns of edge features that the model reads; `None` if it reads none.
-    pub d_edge: Option<usize>,
-    /// True if the model is meant for graphs in which each node has a self loop.
-    pub needs_self_loops: bool,
+    /// The requirements on the graph and the sampling of its neighbourhoods.
+    pub graph: GraphRequirements,
 }
 
 impl BatchRequirements {
     /// Returns the requirements of the models of a configuration.
     pub fn of(config: &impl ModelConfig) -> Self {
-        Self {
-            n_layers: config.n_layers(),
-            d_in: config.d_in(),
-            needs_edge_weights: config.needs_edge_weights(),
-            n_relations: config.n_relations(),
-            relation_groups: config.relation_groups(),
-            d_edge: config.d_edge(),
-            needs_self_loops: config.needs_self_loops(),
-        }
+        Self { n_layers: config.n_layers(), d_in: config.d_in(), graph: config.requirements() }
     }
 }
 

@@ -1,6 +1,6 @@
 use kiln_data::Dataset;
 use kiln_feature::EdgeFeatures;
-use kiln_nn::ModelConfig;
+use kiln_nn::{GraphMetadata, ModelConfig};
 
 /// Model configurations with defaults for a dataset.
 pub trait ForData: ModelConfig {
@@ -9,13 +9,14 @@ pub trait ForData: ModelConfig {
     /// reads types.
     fn for_data(data: &impl DataDims) -> Self {
         let (d_in, n_classes) = data.dims();
-        let config = Self::for_dims(d_in, n_classes);
-        let config = match data.d_edge() {
-            Some(d_edge) => config.with_d_edge(d_edge),
-            None => config,
-        };
-        match config.n_relations().and_then(|_| data.n_edge_types()) {
-            Some(n_edge_types) => config.with_n_relations(n_edge_types),
+        let edges = GraphMetadata { d_edge: data.d_edge(), ..GraphMetadata::default() };
+        let config = Self::for_dims(d_in, n_classes).for_graph(&edges);
+        // The types are counted only for a model that reads them, because that may read those of all edges.
+        match config.requirements().n_relations {
+            Some(_) => {
+                let types = GraphMetadata { n_relations: data.n_edge_types(), ..GraphMetadata::default() };
+                config.for_graph(&types)
+            }
             None => config,
         }
     }

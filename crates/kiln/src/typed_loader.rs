@@ -319,7 +319,7 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
         let targets = TargetsOfType { nodes, targets: self.targets.values.clone() };
         let sampler = Arc::new(self.sampler(trainer.device())?);
         let batcher = TypedNodeBatcher::new(sampler, self.features(), targets);
-        let batcher = self.with_groups(batcher, &trainer.model().model);
+        let batcher = self.with_groups(batcher, trainer.model());
         let config = self.loader_config(&items);
         Ok(trainer.loader(self.source.shard_by_owner(items, |node| node)?, batcher, config)?)
     }

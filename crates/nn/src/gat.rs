@@ -1,7 +1,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::DeviceBlock;
-use kiln_sample::{KeyDomain, RngKey};
+use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
 
 use crate::error::check_size;
@@ -9,8 +9,9 @@ use crate::frame::frame_options;
 use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
-    BlockModel, Error, ForwardContext, Frame, GatConv, GatConvConfig, GatV2Conv, GatV2ConvConfig, HeadOutput,
-    JumpingKnowledge, LayerMemory, LayerWiseModel, ModelConfig, Normalization, Result,
+    Conv, Error, ForwardContext, GatConv, GatConvConfig, GatV2Conv, GatV2ConvConfig, GraphRequirements,
+    HeadOutput, InputFormat, JumpingKnowledge, LayerMemory, LayerWiseConv, ModelConfig, Net, Normalization,
+    Result,
 };
 
 /// The attention of a [`Gat`] model.
@@ -128,10 +129,7 @@ impl GatConfig {
     /// a multiple of the number of heads, if a dropout is not in `[0, 1)`, if `norm` or `jumping` has a value for another
     /// kind of model, or if no layer could have a residual connection.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Gat> {
-        let frame = self.frame();
-        let layer = |(i, widths)| self.layer(i, widths, key.fold_in(KeyDomain::Layer, i as u64), device);
-        let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
-        Ok(Gat { layers, frame: frame.init(key, device)? })
+        Net::init(&self.frame(), key, device, |i, widths, key| self.layer(i, widths, key, device))
     }
 
     fn layer(&self, i: usize, [d_in, d_out]: [usize; 2], key: RngKey, device: &Device) -> Result<GatLayer> {
@@ -185,23 +183,16 @@ impl ModelConfig for GatConfig {
         self.frame().n_weights(1).saturating_add(of_heads)
     }
 
-    fn needs_self_loops(&self) -> bool {
-        true
+    fn requirements(&self) -> GraphRequirements {
+        GraphRequirements { self_loops: true, ..GraphRequirements::default() }
     }
 }
 
 /// A graph attention network (Veličković et al. 2018; with [`AttentionKind::GatV2`] Brody et al. 2022): attention layers, with
 /// ELU and then dropout after each but the last, and dropout of the input features and of the attention weights.
 ///
-/// The mask of a row is a function of its node's global id, that of an attention weight of its edge's id, and both of the
-/// layer and the key of the step. They do not depend on the distribution of a step's seeds over ranks.
-#[derive(Module, Debug)]
-pub struct Gat {
-    /// The layers, input layer first.
-    pub layers: Vec<GatLayer>,
-    /// Normalisations and the linear layer of jumping knowledge; without parameters if the options are not used.
-    pub frame: Frame,
-}
+/// The dropout mask of an attention weight is a function of its edge's id, the layer and the key of the step.
+pub type Gat = Net<GatLayer>;
 
 /// A layer of a [`Gat`] model.
 #[derive(Module, Debug)]
@@ -214,13 +205,6 @@ pub enum GatLayer {
 }
 
 impl GatLayer {
-    fn widths(&self) -> [usize; 2] {
-        match self {
-            Self::Gat(conv) => conv.widths(),
-            Self::GatV2(conv) => conv.widths(),
-        }
-    }
-
     /// The number of heads, and the width of the rows of all heads together.
     fn heads(&self) -> [usize; 2] {
         match self {
@@ -230,36 +214,35 @@ impl GatLayer {
     }
 }
 
-impl BlockModel for Gat {
+impl Conv for GatLayer {
+    fn forward(&self, layer: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+        match self {
+            Self::Gat(conv) => conv.forward(layer, block, x, ctx),
+            Self::GatV2(conv) => conv.forward(layer, block, x, ctx),
+        }
+    }
+
+    fn input_format(&self) -> InputFormat {
+        InputFormat { half_rows: true, ..InputFormat::default() }
+    }
+
     fn uses_burn_rng(&self) -> bool {
         false
     }
-
-    fn n_layers(&self) -> usize {
-        self.layers.len()
-    }
-
-    fn reads_half_rows(&self) -> bool {
-        true
-    }
-
-    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        self.frame.layer(i, block, x, ctx, |x| match &self.layers[i] {
-            GatLayer::Gat(conv) => conv.forward(i, block, x, ctx),
-            GatLayer::GatV2(conv) => conv.forward(i, block, x, ctx),
-        })
-    }
 }
 
-impl LayerWiseModel for Gat {
-    fn widths(&self, i: usize) -> [usize; 2] {
-        self.frame.widths(i, self.layers[i].widths())
+impl LayerWiseConv for GatLayer {
+    fn widths(&self) -> [usize; 2] {
+        match self {
+            Self::Gat(conv) => conv.widths(),
+            Self::GatV2(conv) => conv.widths(),
+        }
     }
 
-    /// The rows of all heads: those of the sources, and those of the destinations before they are averaged. Each edge has a
-    /// score and a weight for each head.
-    fn layer_memory(&self, i: usize) -> LayerMemory {
-        let [n_heads, width] = self.layers[i].heads();
+    /// Returns the memory of the rows of all heads: those of the sources, and those of the destinations before they are
+    /// averaged. Each edge has a score and a weight for each head.
+    fn memory(&self) -> LayerMemory {
+        let [n_heads, width] = self.heads();
         let rows = 4 * width as u64;
         LayerMemory {
             dst_bytes: 2 * rows,

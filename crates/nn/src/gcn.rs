@@ -1,18 +1,14 @@
 use std::fmt;
 
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
-use kiln_kernels::DeviceBlock;
-use kiln_sample::{KeyDomain, RngKey};
+use burn::tensor::Device;
+use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
 
 use crate::frame::{fmt_options, frame_options};
 use crate::model::dims_and_init;
-use crate::model::{aggregated_block, forward_layers};
 use crate::stack::Activation;
 use crate::{
-    BlockModel, ForwardContext, Frame, GcnConv, GcnConvConfig, InputAggregation, JumpingKnowledge,
-    LayerWiseModel, ModelConfig, Normalization, Result,
+    GcnConv, GcnConvConfig, GraphRequirements, JumpingKnowledge, ModelConfig, Net, Normalization, Result,
 };
 
 /// The configuration of a [`Gcn`] model.
@@ -67,12 +63,9 @@ impl GcnConfig {
     /// Returns an error if a width or the number of layers is 0 or too large, if a dropout is not in `[0, 1)`, if
     /// `norm` or `jumping` has a value for another kind of model, or if no layer could have a residual connection.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Gcn> {
-        let frame = self.frame();
-        let layer = |(i, [d_in, d_out]): (usize, [usize; 2])| {
-            GcnConvConfig { d_in, d_out }.init(key.fold_in(KeyDomain::Layer, i as u64), device)
-        };
-        let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
-        Ok(Gcn { layers, frame: frame.init(key, device)? })
+        Net::init(&self.frame(), key, device, |_, [d_in, d_out], key| {
+            GcnConvConfig { d_in, d_out }.init(key, device)
+        })
     }
 }
 
@@ -107,8 +100,8 @@ impl ModelConfig for GcnConfig {
         self.frame().n_weights(1)
     }
 
-    fn needs_edge_weights(&self) -> bool {
-        true
+    fn requirements(&self) -> GraphRequirements {
+        GraphRequirements { edge_weights: true, ..GraphRequirements::default() }
     }
 }
 
@@ -118,51 +111,4 @@ impl ModelConfig for GcnConfig {
 /// Blocks must have the edge weights of `kiln_graph::gcn_norm`. With sampled neighbours and
 /// [`EdgeWeights::Unbiased`](kiln_sample::EdgeWeights::Unbiased), each layer is an unbiased estimate, given its input,
 /// of the layer over whole neighbourhoods.
-///
-/// The dropout mask of a row is a function of its node's global id, the layer and the key of the step. It does not
-/// depend on the distribution of a step's seeds over ranks.
-#[derive(Module, Debug)]
-pub struct Gcn {
-    /// The layers, input layer first.
-    pub layers: Vec<GcnConv>,
-    /// Normalisations and the linear layer of jumping knowledge; without parameters if the options are not used.
-    pub frame: Frame,
-}
-
-impl BlockModel for Gcn {
-    fn uses_burn_rng(&self) -> bool {
-        false
-    }
-
-    fn n_layers(&self) -> usize {
-        self.layers.len()
-    }
-
-    fn reads_half_rows(&self) -> bool {
-        true
-    }
-
-    /// Runs layer `i`, followed by ReLU and dropout unless it is the last; see [`BlockModel::layer`].
-    ///
-    /// # Panics
-    /// Panics if the block has no edge weights, and when [`BlockModel::layer`] panics.
-    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        self.frame.layer(i, block, x, ctx, |x| self.layers[i].forward(block, x))
-    }
-
-    fn input_aggregation(&self) -> Option<InputAggregation> {
-        self.layers.first().map(GcnConv::input_aggregation).filter(|_| self.frame.reads_input_once())
-    }
-
-    fn forward_aggregated(&self, blocks: &[DeviceBlock], rows: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        let conv = |rows| self.layers[0].forward_aggregated(rows);
-        let block = aggregated_block(self, blocks, &rows);
-        forward_layers(self, 1, blocks, self.frame.layer(0, block, rows, ctx, conv), ctx)
-    }
-}
-
-impl LayerWiseModel for Gcn {
-    fn widths(&self, i: usize) -> [usize; 2] {
-        self.frame.widths(i, self.layers[i].weight.dims())
-    }
-}
+pub type Gcn = Net<GcnConv>;

@@ -4,11 +4,11 @@ use kiln_kernels::ops::{self, Aggregation, Reduction};
 use kiln_kernels::{DeviceBlock, FeatureAggregation};
 use kiln_sample::RngKey;
 
-use crate::Result;
 use crate::error::check_weight;
 use crate::init::{NO_GAIN, xavier_uniform, zeros};
 use crate::order::{InputAggregation, projects_first};
 use crate::stack::product;
+use crate::{Conv, ForwardContext, InputFormat, LayerWiseConv, Result};
 
 /// The widths of a [`GcnConv`] layer.
 #[derive(Debug, Clone)]
@@ -77,15 +77,35 @@ impl GcnConv {
             self.forward_aggregated(ops::aggregate_f32(block, x, weighted_sum))
         }
     }
+}
 
-    /// Runs the layer from the weighted sums of the input rows, `[n_dst, d_in]`.
-    pub(crate) fn forward_aggregated(&self, rows: Tensor<2>) -> Tensor<2> {
-        ops::linear(self.bias.val().unsqueeze(), rows, self.weight.val())
+impl Conv for GcnConv {
+    fn forward(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
+        self.forward(block, x)
+    }
+
+    fn input_format(&self) -> InputFormat {
+        InputFormat { half_rows: true, ..InputFormat::default() }
+    }
+
+    fn uses_burn_rng(&self) -> bool {
+        false
     }
 
     /// Returns the aggregation by which the layer reads its input rows if it aggregates first.
-    pub(crate) fn input_aggregation(&self) -> InputAggregation {
+    fn input_aggregation(&self) -> Option<InputAggregation> {
         let [d_in, d_out] = self.weight.dims();
-        InputAggregation { aggregation: FeatureAggregation::WeightedSum, d_in, d_out }
+        Some(InputAggregation { aggregation: FeatureAggregation::WeightedSum, d_in, d_out })
+    }
+
+    /// Runs the layer from the weighted sums of the input rows, `[n_dst, d_in]`.
+    fn forward_aggregated(&self, rows: Tensor<2>) -> Tensor<2> {
+        ops::linear(self.bias.val().unsqueeze(), rows, self.weight.val())
+    }
+}
+
+impl LayerWiseConv for GcnConv {
+    fn widths(&self) -> [usize; 2] {
+        self.weight.dims()
     }
 }

@@ -1,7 +1,5 @@
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
-use kiln_kernels::DeviceBlock;
-use kiln_sample::{KeyDomain, RngKey};
+use burn::tensor::Device;
+use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
 
 use crate::error::check_size;
@@ -9,8 +7,8 @@ use crate::frame::frame_options;
 use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
-    BlockModel, Epsilon, Error, ForwardContext, Frame, GineConv, JumpingKnowledge, LayerMemory,
-    LayerWiseModel, Linear, Mlp, MlpConfig, ModelConfig, Normalization, Result,
+    Epsilon, Error, GineConv, GraphMetadata, GraphRequirements, JumpingKnowledge, Linear, Mlp, MlpConfig,
+    ModelConfig, Net, Normalization, Result,
 };
 
 /// The largest number of edge types, because they are bytes.
@@ -114,16 +112,16 @@ impl GineConfig {
             EdgeInput::Types(n_types) => n_types,
         };
         check_size("the width of the edges' input", width)?;
-        let frame = self.frame();
-        let layer = |(i, [d_in, d_out]): (usize, [usize; 2])| {
-            let key = key.fold_in(KeyDomain::Layer, i as u64);
-            let mlp =
-                MlpConfig { d_in, hidden, d_out, n_layers, norm: Normalization::None }.init(key, device)?;
+        Net::init(&self.frame(), key, device, |_, [d_in, d_out], key| {
+            let norm = Normalization::None;
+            let mlp = MlpConfig { d_in, hidden, d_out, n_layers, norm }.init(key, device)?;
             let edge_linear = Linear::init(key, n_layers, [width, d_in], device)?;
-            GineConv::new(mlp, Some(edge_linear), epsilon, device)
-        };
-        let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
-        Ok(Gine { layers, frame: frame.init(key, device)?, edges })
+            let conv = GineConv::new(mlp, Some(edge_linear), epsilon, device)?;
+            Ok(match edges {
+                EdgeInput::Features(_) => conv,
+                EdgeInput::Types(_) => conv.of_edge_types(),
+            })
+        })
     }
 }
 
@@ -152,87 +150,28 @@ impl ModelConfig for GineConfig {
         }
     }
 
-    fn n_relations(&self) -> Option<usize> {
-        match self.edges {
-            EdgeInput::Types(n_types) => Some(n_types),
-            EdgeInput::Features(_) => None,
-        }
+    fn requirements(&self) -> GraphRequirements {
+        let (n_relations, d_edge) = match self.edges {
+            EdgeInput::Types(n_types) => (Some(n_types), None),
+            EdgeInput::Features(width) => (None, Some(width)),
+        };
+        GraphRequirements { n_relations, d_edge, ..GraphRequirements::default() }
     }
 
-    /// Returns the configuration for another number of edge types, unless the model reads features of edges.
-    fn with_n_relations(self, n_relations: usize) -> Self {
-        match self.edges {
-            EdgeInput::Types(_) => Self { edges: EdgeInput::Types(n_relations), ..self },
-            EdgeInput::Features(_) => self,
-        }
-    }
-
-    fn d_edge(&self) -> Option<usize> {
-        match self.edges {
-            EdgeInput::Features(width) => Some(width),
-            EdgeInput::Types(_) => None,
-        }
-    }
-
-    fn with_d_edge(self, d_edge: usize) -> Self {
-        Self { edges: EdgeInput::Features(d_edge), ..self }
+    /// Returns the configuration for the edge features of the graph if it has some, else for its number of edge types,
+    /// unless the model reads features.
+    fn for_graph(self, graph: &GraphMetadata) -> Self {
+        let edges = match (graph.d_edge, graph.n_relations, self.edges) {
+            (Some(d_edge), _, _) => EdgeInput::Features(d_edge),
+            (None, Some(n_types), EdgeInput::Types(_)) => EdgeInput::Types(n_types),
+            (None, _, edges) => edges,
+        };
+        Self { edges, ..self }
     }
 }
 
 /// A graph isomorphism network whose messages include features or types of edges (Hu et al. 2020): [`GineConv`] layers, with
 /// ReLU and then dropout after each but the last, and optional dropout of the input features.
 ///
-/// Blocks must have edge features ([`EdgeInput::Features`]) or edge types ([`EdgeInput::Types`]). The dropout mask of a row
-/// is a function of its node's global id, the layer and the key of the step. It does not depend on the distribution of a
-/// step's seeds over ranks.
-#[derive(Module, Debug)]
-pub struct Gine {
-    /// The layers, input layer first.
-    pub layers: Vec<GineConv<Mlp>>,
-    /// Normalisations and the linear layer of jumping knowledge; without parameters if the options are not used.
-    pub frame: Frame,
-    #[module(skip)]
-    edges: EdgeInput,
-}
-
-impl BlockModel for Gine {
-    fn uses_burn_rng(&self) -> bool {
-        false
-    }
-
-    fn n_layers(&self) -> usize {
-        self.layers.len()
-    }
-
-    fn reads_half_rows(&self) -> bool {
-        true
-    }
-
-    /// Runs layer `i`, followed by ReLU and dropout unless it is the last; see [`BlockModel::layer`].
-    ///
-    /// # Panics
-    /// Panics if the block lacks the edge features or edge types that the model reads, and when [`BlockModel::layer`]
-    /// panics.
-    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        self.frame.layer(i, block, x, ctx, |x| match self.edges {
-            EdgeInput::Features(_) => self.layers[i].forward(block, x, ctx),
-            EdgeInput::Types(_) => self.layers[i].forward_typed(block, x, ctx),
-        })
-    }
-}
-
-impl LayerWiseModel for Gine {
-    fn widths(&self, i: usize) -> [usize; 2] {
-        let linears = &self.layers[i].mlp.linears;
-        let ([d_in, _], [_, d_out]) = (linears[0].weight.dims(), linears[linears.len() - 1].weight.dims());
-        self.frame.widths(i, [d_in, d_out])
-    }
-
-    /// The rows between the dense layers for each destination, and three rows for each edge: its own, that of its source, and
-    /// their sum.
-    fn layer_memory(&self, i: usize) -> LayerMemory {
-        let [d_in, hidden] = self.layers[i].mlp.linears[0].weight.dims();
-        let (dst_bytes, edge_bytes) = (2 * 4 * hidden as u64, 3 * 4 * d_in as u64);
-        LayerMemory { dst_bytes, src_bytes: 0, edge_bytes }
-    }
-}
+/// Blocks must have edge features ([`EdgeInput::Features`]) or edge types ([`EdgeInput::Types`]).
+pub type Gine = Net<GineConv<Mlp>>;

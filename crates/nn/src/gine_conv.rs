@@ -4,7 +4,9 @@ use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops;
 
 use crate::gin_conv::check_device;
-use crate::{Epsilon, ForwardContext, Linear, NodeModule, Result};
+use crate::{
+    Conv, Epsilon, ForwardContext, InputFormat, LayerMemory, LayerWiseConv, Linear, Mlp, NodeModule, Result,
+};
 
 /// A graph isomorphism layer whose messages include the rows of edges (Hu, Liu, Gomes, Zitnik, Liang, Pande and Leskovec
 /// 2020, section 5): `h_v = mlp((1 + eps) x_v + sum of relu(x_u + e_uv) over the edges u -> v)`.
@@ -23,6 +25,15 @@ pub struct GineConv<M: Module> {
     pub epsilon: Option<Param<Tensor<1>>>,
     #[module(skip)]
     configured: Epsilon,
+    #[module(skip)]
+    edge_rows: EdgeRows,
+}
+
+/// The rows of edges that a layer reads as a [`Conv`].
+#[derive(Debug, Clone, Copy)]
+enum EdgeRows {
+    Features,
+    Types,
 }
 
 impl<M: NodeModule> GineConv<M> {
@@ -35,7 +46,16 @@ impl<M: NodeModule> GineConv<M> {
     /// Panics if the MLP has parameters on another device, or if only one of the two devices tracks gradients.
     pub fn new(mlp: M, edge_linear: Option<Linear>, epsilon: Epsilon, device: &Device) -> Result<Self> {
         check_device(&mlp, device);
-        Ok(Self { mlp, edge_linear, epsilon: epsilon.parameter(device)?, configured: epsilon })
+        let parameter = epsilon.parameter(device)?;
+        let edge_rows = EdgeRows::Features;
+        Ok(Self { mlp, edge_linear, epsilon: parameter, configured: epsilon, edge_rows })
+    }
+
+    /// Makes the layer read the types of edges as a [`Conv`] ([`GineConv::forward_typed`]) instead of their features
+    /// ([`GineConv::forward`]).
+    #[must_use]
+    pub fn of_edge_types(self) -> Self {
+        Self { edge_rows: EdgeRows::Types, ..self }
     }
 
     /// Runs the layer with the features of the block's edges.
@@ -94,5 +114,40 @@ impl<M: NodeModule> GineConv<M> {
     /// Returns epsilon as the layer was configured.
     pub(crate) fn configured_epsilon(&self) -> Epsilon {
         self.configured
+    }
+}
+
+impl Conv for GineConv<Mlp> {
+    fn forward(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+        match self.edge_rows {
+            EdgeRows::Features => self.forward(block, x, ctx),
+            EdgeRows::Types => self.forward_typed(block, x, ctx),
+        }
+    }
+
+    fn input_format(&self) -> InputFormat {
+        InputFormat { half_rows: true, ..InputFormat::default() }
+    }
+
+    fn uses_burn_rng(&self) -> bool {
+        false
+    }
+}
+
+impl LayerWiseConv for GineConv<Mlp> {
+    fn widths(&self) -> [usize; 2] {
+        let linears = &self.mlp.linears;
+        let [d_in, _] = linears[0].weight.dims();
+        let [_, d_out] = linears[linears.len() - 1].weight.dims();
+        [d_in, d_out]
+    }
+
+    /// Returns the memory of the rows between the dense layers for each destination, and of three rows for each edge: its
+    /// own, that of its source, and their sum.
+    fn memory(&self) -> LayerMemory {
+        let [d_in, hidden] = self.mlp.linears[0].weight.dims();
+        let dst_bytes = 2 * 4 * hidden as u64;
+        let edge_bytes = 3 * 4 * d_in as u64;
+        LayerMemory { dst_bytes, src_bytes: 0, edge_bytes }
     }
 }

@@ -1,16 +1,14 @@
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use kiln_graph::Metagraph;
-use kiln_kernels::DeviceBlock;
-use kiln_sample::{KeyDomain, RngKey};
+use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
 
 use crate::frame::frame_options;
 use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
-    BlockModel, ForwardContext, Frame, HgtConv, HgtConvConfig, JumpingKnowledge, ModelConfig, Normalization,
-    Result,
+    GraphMetadata, GraphRequirements, HgtConv, HgtConvConfig, JumpingKnowledge, ModelConfig, Net,
+    Normalization, Result,
 };
 
 /// The configuration of a [`Hgt`] model.
@@ -91,8 +89,7 @@ impl HgtConfig {
     /// width, or if an option has a value for another kind of model.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Hgt> {
         let metagraph = Metagraph::new(self.n_types, self.relations.clone())?;
-        let frame = self.frame();
-        let layer = |(i, [d_in, d_out]): (usize, [usize; 2])| {
+        Net::init(&self.frame(), key, device, |_, [d_in, d_out], key| {
             let config = HgtConvConfig {
                 d_in,
                 d_attention: self.hidden,
@@ -101,10 +98,8 @@ impl HgtConfig {
                 metagraph: metagraph.clone(),
                 project_skip: self.project_skip,
             };
-            config.init(key.fold_in(KeyDomain::Layer, i as u64), device)
-        };
-        let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
-        Ok(Hgt { layers, frame: frame.init(key, device)? })
+            config.init(key, device)
+        })
     }
 }
 
@@ -125,53 +120,22 @@ impl ModelConfig for HgtConfig {
         self.frame().n_weights(self.n_types as u64)
     }
 
-    fn n_relations(&self) -> Option<usize> {
-        Some(self.relations.len())
+    fn requirements(&self) -> GraphRequirements {
+        let metagraph = Metagraph::new(self.n_types, self.relations.clone()).ok();
+        let n_relations = Some(self.relations.len());
+        GraphRequirements { n_relations, metagraph, ..GraphRequirements::default() }
     }
 
-    fn relation_groups(&self) -> Option<Metagraph> {
-        Metagraph::new(self.n_types, self.relations.clone()).ok()
-    }
-
-    fn with_metagraph(self, metagraph: &Metagraph) -> Self {
-        self.metagraph(metagraph)
+    fn for_graph(self, graph: &GraphMetadata) -> Self {
+        match &graph.metagraph {
+            Some(metagraph) => self.metagraph(metagraph),
+            None => self,
+        }
     }
 }
 
 /// A heterogeneous graph transformer (Hu, Dong, Wang and Sun 2020): [`HgtConv`] layers with dropout between them.
 ///
-/// The nodes of all types have input rows of one width, which an [`InputEncoder`](crate::InputEncoder) provides. The dropout
-/// mask of a row is a function of its node's global id, the layer and the key of the step.
-#[derive(Module, Debug)]
-pub struct Hgt {
-    /// The layers, input layer first.
-    pub layers: Vec<HgtConv>,
-    /// Normalisations and the linear layer of the outputs.
-    pub frame: Frame,
-}
-
-impl BlockModel for Hgt {
-    fn uses_burn_rng(&self) -> bool {
-        false
-    }
-
-    fn n_layers(&self) -> usize {
-        self.layers.len()
-    }
-
-    fn reads_half_rows(&self) -> bool {
-        true
-    }
-
-    fn reads_relation_groups(&self) -> bool {
-        true
-    }
-
-    fn reads_node_groups(&self) -> bool {
-        true
-    }
-
-    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        self.frame.layer(i, block, x, ctx, |x| self.layers[i].forward(block, x))
-    }
-}
+/// The nodes of all types have input rows of one width, which an [`InputEncoder`](crate::InputEncoder) provides. Blocks need
+/// relation groups with those of nodes.
+pub type Hgt = Net<HgtConv>;

@@ -8,7 +8,7 @@ use kiln_sample::RngKey;
 
 use crate::error::{check_size, check_weight};
 use crate::init::{NO_GAIN, uniform, xavier_bound};
-use crate::{Error, Result};
+use crate::{Conv, Error, ForwardContext, InputFormat, Result};
 
 /// The widths, heads and relations of a [`HgtConv`] layer.
 #[derive(Debug, Clone)]
@@ -185,6 +185,20 @@ impl HgtConv {
             parts.extend(relations.map(|relation| matrices.clone().narrow(0, relation * width, width)));
         }
         Tensor::cat(parts, 0)
+    }
+}
+
+impl Conv for HgtConv {
+    fn forward(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
+        self.forward(block, x)
+    }
+
+    fn input_format(&self) -> InputFormat {
+        InputFormat { half_rows: true, relation_groups: true, node_groups: true }
+    }
+
+    fn uses_burn_rng(&self) -> bool {
+        false
     }
 }
 

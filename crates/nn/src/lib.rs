@@ -1,7 +1,7 @@
 //! Graph neural network layers, models and losses on blocks.
 //!
-//! A layer depends only on one block and its input, not on a graph, a sampler or other layers. All randomness comes
-//! from the [`RngKey`](kiln_sample::RngKey)s that callers pass.
+//! A layer depends only on one block and its input, not on a graph, a sampler or other layers. A model of nodes is a stack
+//! of layers of one type ([`Net`]). All randomness comes from the [`RngKey`](kiln_sample::RngKey)s that callers pass.
 //!
 //! ```
 //! use burn::tensor::Device;
@@ -18,6 +18,7 @@
 
 mod aggregate;
 mod attention;
+mod conv;
 mod error;
 mod frame;
 mod gat;
@@ -39,8 +40,10 @@ mod link;
 mod loss;
 mod mlp;
 mod model;
+mod net;
 mod normalization;
 mod order;
+mod requirements;
 mod rgcn;
 mod rgcn_conv;
 mod rsage;
@@ -53,6 +56,7 @@ mod weights;
 
 pub use aggregate::{Aggregate, Readout};
 pub use attention::HeadOutput;
+pub use conv::{Conv, LayerWiseConv};
 pub use error::{Error, TensorNames};
 pub use frame::Frame;
 pub use gat::{AttentionKind, Gat, GatConfig, GatLayer};
@@ -72,9 +76,13 @@ pub use linear::Linear;
 pub use link::{LinkDecoder, LinkDecoderConfig, LinkLoss, LinkModel, LinkModelConfig, LinkPairs};
 pub use loss::{ClassLoss, LossSum, TargetLoss};
 pub use mlp::{Mlp, MlpConfig, NodeModule};
-pub use model::{BlockModel, ForwardContext, GraphModel, LayerMemory, LayerWiseModel, Mode, ModelConfig};
+pub use model::{
+    BlockModel, ForwardContext, GraphModel, InputFormat, LayerMemory, LayerWiseModel, Mode, ModelConfig,
+};
+pub use net::Net;
 pub use normalization::Normalization;
 pub use order::InputAggregation;
+pub use requirements::{GraphMetadata, GraphRequirements};
 pub use rgcn::{Rgcn, RgcnConfig};
 pub use rgcn_conv::{RgcnConv, RgcnConvConfig};
 pub use rsage::{Rsage, RsageConfig};

@@ -2,14 +2,13 @@ use std::fmt::Debug;
 
 use burn::module::{Module, ModuleDisplay};
 use burn::tensor::{Device, Tensor};
-use kiln_graph::Metagraph;
 use kiln_kernels::{DeviceBlock, DeviceGraphs, ops};
 use kiln_sample::RngKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::Result;
 use crate::order::InputAggregation;
+use crate::{GraphMetadata, GraphRequirements, InputEncoder, Result, TypeOrder};
 
 /// The mode of a forward pass: training or prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,26 +46,9 @@ pub trait BlockModel: Module + ModuleDisplay {
     /// Panics if `i` is not below [`BlockModel::n_layers`], or if `x` does not match the block or the layer.
     fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2>;
 
-    /// Returns true if the first layer takes rows of half precision on the CPU, besides f32 rows. The default is false:
-    /// callers that have f16 or bf16 features then widen them first ([`BlockModel::input_rows`]).
-    ///
-    /// A layer that returns true reads the rows by [`ops::aggregate_f32`] and [`ops::linear`] only, or by
-    /// [`ops::widen`]; the outputs are those of widened rows, and its weights stay f32.
-    fn reads_half_rows(&self) -> bool {
-        false
-    }
-
-    /// Returns true if the layers read the relation groups of blocks ([`DeviceBlock::relation_groups`]) instead of their edges.
-    /// The default is false.
-    fn reads_relation_groups(&self) -> bool {
-        false
-    }
-
-    /// Returns true if the layers also read the groups of nodes ([`RelationGroups::with_nodes`]). The default is false.
-    ///
-    /// [`RelationGroups::with_nodes`]: kiln_graph::RelationGroups::with_nodes
-    fn reads_node_groups(&self) -> bool {
-        false
+    /// Returns the form in which the layers read rows and edges. The default is that of [`InputFormat::default`].
+    fn input_format(&self) -> InputFormat {
+        InputFormat::default()
     }
 
     /// Returns true if a forward pass may draw from Burn's generator of random numbers, by `Dropout` or random tensors of
@@ -76,9 +58,34 @@ pub trait BlockModel: Module + ModuleDisplay {
         true
     }
 
-    /// Returns the input rows in an element type that the first layer takes: as they are, or as f32.
+    /// Returns rows of the only type of nodes in an element type that the first layer takes: as they are, or as f32.
     fn input_rows(&self, x: Tensor<2>) -> Tensor<2> {
-        if self.reads_half_rows() { x } else { ops::widen(x) }
+        if self.input_format().half_rows { x } else { ops::widen(x) }
+    }
+
+    /// Computes the input rows of the first layer from those of each type of nodes. The default takes the rows of one type
+    /// ([`BlockModel::input_rows`]); a [`TypedModel`](crate::TypedModel) runs its encoder.
+    ///
+    /// # Shapes
+    /// `rows[t]` has the rows of the sources of type `t` of `blocks[0]`, `[n_t, width]`: features, or trainable rows of the
+    /// width of [`BlockModel::input_encoder`]. `order` has the position of each source among them. The result is
+    /// `[n_src of blocks[0], d_0]`.
+    ///
+    /// # Panics
+    /// Panics if the rows do not match the model or `order`. The default panics if there is not one type.
+    fn input(&self, rows: Vec<Tensor<2>>, order: &TypeOrder) -> Tensor<2> {
+        let _ = order;
+        let n_types = rows.len();
+        match <[Tensor<2>; 1]>::try_from(rows) {
+            Ok([only]) => self.input_rows(only),
+            Err(_) => panic!("got rows of {n_types} types, expected 1"),
+        }
+    }
+
+    /// Returns the encoder by which [`BlockModel::input`] computes rows of one width for nodes of all types. `None`, the
+    /// default, if the model reads the features of one type of nodes as they are.
+    fn input_encoder(&self) -> Option<&InputEncoder> {
+        None
     }
 
     /// Runs all layers, layer `i` on `blocks[i]`; layer 0 is the input layer.
@@ -116,17 +123,35 @@ pub trait BlockModel: Module + ModuleDisplay {
     }
 }
 
+/// The form in which the layers of a model read rows and edges. The default is f32 rows and edges without groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InputFormat {
+    /// True if the first layer takes rows of half precision on the CPU, besides f32 rows. If it is false, callers that have
+    /// f16 or bf16 features widen them first ([`BlockModel::input_rows`]).
+    ///
+    /// Such a layer reads the rows by [`ops::aggregate_f32`] and [`ops::linear`] only, or by [`ops::widen`]; the outputs are
+    /// those of widened rows, and its weights stay f32.
+    pub half_rows: bool,
+    /// True if the layers read the relation groups of blocks ([`DeviceBlock::relation_groups`]) instead of their edges.
+    pub relation_groups: bool,
+    /// True if the layers also read the groups of nodes ([`RelationGroups::with_nodes`]).
+    ///
+    /// [`RelationGroups::with_nodes`]: kiln_graph::RelationGroups::with_nodes
+    pub node_groups: bool,
+}
+
 /// Returns the first block of a forward pass from aggregated rows, after checks of the numbers of blocks and rows.
 pub(crate) fn aggregated_block<'a, M: BlockModel>(
     model: &M,
     blocks: &'a [DeviceBlock],
     rows: &Tensor<2>,
 ) -> &'a DeviceBlock {
-    let n_layers = model.n_layers();
-    assert_eq!(blocks.len(), n_layers, "got {} blocks, expected one per layer: {n_layers}", blocks.len());
-    let (Some(block), Some(input)) = (blocks.first(), model.input_aggregation()) else {
+    let Some(input) = model.input_aggregation() else {
         panic!("got aggregated input rows {:?}, but the model has no input aggregation", rows.dims())
     };
+    let n_layers = model.n_layers();
+    assert_eq!(blocks.len(), n_layers, "got {} blocks, expected one per layer: {n_layers}", blocks.len());
+    let block = &blocks[0];
     let expected = [block.n_dst(), input.aggregation.width(input.d_in)];
     assert_eq!(rows.dims(), expected, "the aggregated rows do not match the block and the model");
     block
@@ -209,58 +234,17 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
         0
     }
 
-    /// Returns true if the model reads edge weights. [`BlockModel::layer`] then panics on blocks without them.
-    fn needs_edge_weights(&self) -> bool {
-        false
+    /// Returns what the model requires of a graph. The default is nothing but the rows of nodes.
+    fn requirements(&self) -> GraphRequirements {
+        GraphRequirements::default()
     }
 
-    /// Returns the number of relations of a model that reads edge types, all of which must be below it, or `None`, the
-    /// default. [`BlockModel::layer`] of such a model panics on blocks without types.
-    fn n_relations(&self) -> Option<usize> {
-        None
-    }
-
-    /// Returns the configuration with another number of relations. The default returns it unchanged, for models that read no
-    /// edge types.
+    /// Returns the configuration for a graph with these properties. Those that are unknown, or that the model does not read,
+    /// change nothing. The default returns the configuration unchanged.
     #[must_use]
-    fn with_n_relations(self, n_relations: usize) -> Self {
-        let _ = n_relations;
+    fn for_graph(self, graph: &GraphMetadata) -> Self {
+        let _ = graph;
         self
-    }
-
-    /// Returns the metagraph of a model that reads the relation groups of blocks, or `None`, the default.
-    /// [`BlockModel::layer`] panics on blocks without groups of this metagraph if [`BlockModel::reads_relation_groups`] is true,
-    /// which [`Rsage`](crate::Rsage) is not for one type of nodes and one relation.
-    fn relation_groups(&self) -> Option<Metagraph> {
-        None
-    }
-
-    /// Returns the configuration for the node types and relations of a graph. The default returns it unchanged, for models
-    /// that read no relation groups.
-    #[must_use]
-    fn with_metagraph(self, metagraph: &Metagraph) -> Self {
-        let _ = metagraph;
-        self
-    }
-
-    /// Returns the number of columns of the edge features that the model reads, or `None`, the default, if it reads none.
-    /// [`BlockModel::layer`] of a model that reads them panics on blocks without edge features.
-    fn d_edge(&self) -> Option<usize> {
-        None
-    }
-
-    /// Returns the configuration for edge features with this number of columns. The default returns it unchanged, for
-    /// models that cannot read edge features.
-    #[must_use]
-    fn with_d_edge(self, d_edge: usize) -> Self {
-        let _ = d_edge;
-        self
-    }
-
-    /// Returns true if the model is meant for graphs in which each node has a self loop, and for samplers that keep it. The
-    /// default is false.
-    fn needs_self_loops(&self) -> bool {
-        false
     }
 
     /// Creates a model with initial weights drawn from the key.

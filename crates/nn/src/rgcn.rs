@@ -1,15 +1,13 @@
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
-use kiln_kernels::DeviceBlock;
-use kiln_sample::{KeyDomain, RngKey};
+use burn::tensor::Device;
+use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
 
 use crate::frame::frame_options;
 use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
-    BlockModel, Error, ForwardContext, Frame, JumpingKnowledge, LayerMemory, LayerWiseModel, ModelConfig,
-    Normalization, Result, RgcnConv, RgcnConvConfig,
+    Error, GraphMetadata, GraphRequirements, JumpingKnowledge, ModelConfig, Net, Normalization, Result,
+    RgcnConv, RgcnConvConfig,
 };
 
 /// The largest number of relations, because edge types are bytes.
@@ -83,13 +81,9 @@ impl RgcnConfig {
         if MAX_RELATIONS < n_relations {
             return Err(Error::OutOfRange { name: "n_relations", got: n_relations, max: MAX_RELATIONS });
         }
-        let frame = self.frame();
-        let layer = |(i, [d_in, d_out]): (usize, [usize; 2])| {
-            let key = key.fold_in(KeyDomain::Layer, i as u64);
+        Net::init(&self.frame(), key, device, |_, [d_in, d_out], key| {
             RgcnConvConfig { d_in, d_out, n_relations, n_bases }.init(key, device)
-        };
-        let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
-        Ok(Rgcn { layers, frame: frame.init(key, device)? })
+        })
     }
 }
 
@@ -111,11 +105,12 @@ impl ModelConfig for RgcnConfig {
         matrices.saturating_add(coefficients.saturating_mul(self.n_layers as u64))
     }
 
-    fn n_relations(&self) -> Option<usize> {
-        Some(self.n_relations)
+    fn requirements(&self) -> GraphRequirements {
+        GraphRequirements { n_relations: Some(self.n_relations), ..GraphRequirements::default() }
     }
 
-    fn with_n_relations(self, n_relations: usize) -> Self {
+    fn for_graph(self, graph: &GraphMetadata) -> Self {
+        let n_relations = graph.n_relations.unwrap_or(self.n_relations);
         Self { n_relations, ..self }
     }
 }
@@ -123,49 +118,5 @@ impl ModelConfig for RgcnConfig {
 /// A relational graph convolutional network (Schlichtkrull et al. 2018): [`RgcnConv`] layers, with ReLU and then dropout
 /// after each but the last, and optional dropout of the input features.
 ///
-/// Blocks must have edge types. The dropout mask of a row is a function of its node's global id, the layer and the key of
-/// the step. It does not depend on the distribution of a step's seeds over ranks.
-#[derive(Module, Debug)]
-pub struct Rgcn {
-    /// The layers, input layer first.
-    pub layers: Vec<RgcnConv>,
-    /// Normalisations and the linear layer of jumping knowledge; without parameters if the options are not used.
-    pub frame: Frame,
-}
-
-impl BlockModel for Rgcn {
-    fn uses_burn_rng(&self) -> bool {
-        false
-    }
-
-    fn n_layers(&self) -> usize {
-        self.layers.len()
-    }
-
-    fn reads_half_rows(&self) -> bool {
-        true
-    }
-
-    /// Runs layer `i`, followed by ReLU and dropout unless it is the last; see [`BlockModel::layer`].
-    ///
-    /// # Panics
-    /// Panics if the block has no edge types, and when [`BlockModel::layer`] panics.
-    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        self.frame.layer(i, block, x, ctx, |x| self.layers[i].forward(block, x))
-    }
-}
-
-impl LayerWiseModel for Rgcn {
-    fn widths(&self, i: usize) -> [usize; 2] {
-        self.frame.widths(i, self.layers[i].weight_self.dims())
-    }
-
-    /// The sums of all bases for each destination. Each edge has a weight for each basis, and its share of its relation with
-    /// the counts from which it is computed.
-    fn layer_memory(&self, i: usize) -> LayerMemory {
-        let ([d_in, _], [_, n_bases]) =
-            (self.layers[i].weight_self.dims(), self.layers[i].coefficients.dims());
-        let (dst_bytes, edge_bytes) = (4 * (n_bases * d_in) as u64, 4 * n_bases as u64 + 24);
-        LayerMemory { dst_bytes, src_bytes: 0, edge_bytes }
-    }
-}
+/// Blocks must have edge types.
+pub type Rgcn = Net<RgcnConv>;

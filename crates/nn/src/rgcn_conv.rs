@@ -4,9 +4,9 @@ use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Aggregation, MessageWeights, OwnRow, Reduction};
 use kiln_sample::RngKey;
 
-use crate::Result;
 use crate::error::{check_size, check_weight};
 use crate::init::{NO_GAIN, uniform, xavier_uniform, zeros};
+use crate::{Conv, ForwardContext, InputFormat, LayerMemory, LayerWiseConv, Result};
 
 /// The widths and numbers of relations and bases of a [`RgcnConv`] layer.
 #[derive(Debug, Clone)]
@@ -82,5 +82,35 @@ impl RgcnConv {
         let rows = ops::aggregate_f32(block, x, Aggregation { reduce: Reduction::Sum, weights, own });
         let weight = Tensor::cat(vec![self.weight_self.val(), self.bases.val()], 0);
         ops::linear(self.bias.val().unsqueeze(), rows, weight)
+    }
+}
+
+impl Conv for RgcnConv {
+    fn forward(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
+        self.forward(block, x)
+    }
+
+    fn input_format(&self) -> InputFormat {
+        InputFormat { half_rows: true, ..InputFormat::default() }
+    }
+
+    fn uses_burn_rng(&self) -> bool {
+        false
+    }
+}
+
+impl LayerWiseConv for RgcnConv {
+    fn widths(&self) -> [usize; 2] {
+        self.weight_self.dims()
+    }
+
+    /// Returns the memory of the sums of all bases for each destination. Each edge has a weight for each basis, and its share
+    /// of its relation with the counts from which it is computed.
+    fn memory(&self) -> LayerMemory {
+        let [d_in, _] = self.weight_self.dims();
+        let [_, n_bases] = self.coefficients.dims();
+        let dst_bytes = 4 * (n_bases * d_in) as u64;
+        let edge_bytes = 4 * n_bases as u64 + 24;
+        LayerMemory { dst_bytes, src_bytes: 0, edge_bytes }
     }
 }

@@ -1,15 +1,13 @@
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use kiln_graph::Metagraph;
-use kiln_kernels::DeviceBlock;
-use kiln_sample::{KeyDomain, RngKey};
+use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
 
 use crate::frame::frame_options;
 use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
-    Aggregate, BlockModel, ForwardContext, Frame, JumpingKnowledge, ModelConfig, Normalization, Result,
+    Aggregate, GraphMetadata, GraphRequirements, JumpingKnowledge, ModelConfig, Net, Normalization, Result,
     RsageConv, RsageConvConfig, WeightInit,
 };
 
@@ -99,14 +97,11 @@ impl RsageConfig {
     /// connection.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Rsage> {
         let metagraph = Metagraph::new(self.n_types, self.relations.clone())?;
-        let (frame, aggregate) = (self.frame(), self.aggregate);
-        let layer = |(i, [d_in, d_out]): (usize, [usize; 2])| {
-            let key = key.fold_in(KeyDomain::Layer, i as u64);
+        Net::init(&self.frame(), key, device, |_, [d_in, d_out], key| {
             let metagraph = metagraph.clone();
-            RsageConvConfig { d_in, d_out, metagraph, aggregate }.init_with(self.weight_init, key, device)
-        };
-        let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
-        Ok(Rsage { layers, frame: frame.init(key, device)? })
+            let config = RsageConvConfig { d_in, d_out, metagraph, aggregate: self.aggregate };
+            config.init_with(self.weight_init, key, device)
+        })
     }
 }
 
@@ -126,17 +121,19 @@ impl ModelConfig for RsageConfig {
         self.frame().n_weights((self.n_types as u64).saturating_add(self.relations.len() as u64))
     }
 
-    fn n_relations(&self) -> Option<usize> {
-        let metagraph = self.relation_groups().filter(|metagraph| !metagraph.is_homogeneous());
-        metagraph.map(|metagraph| metagraph.n_relations())
+    /// Returns requirements without edge types for one type of nodes and one relation, where the model reads none.
+    fn requirements(&self) -> GraphRequirements {
+        let metagraph = Metagraph::new(self.n_types, self.relations.clone()).ok();
+        let heterogeneous = metagraph.as_ref().filter(|metagraph| !metagraph.is_homogeneous());
+        let n_relations = heterogeneous.map(Metagraph::n_relations);
+        GraphRequirements { n_relations, metagraph, ..GraphRequirements::default() }
     }
 
-    fn relation_groups(&self) -> Option<Metagraph> {
-        Metagraph::new(self.n_types, self.relations.clone()).ok()
-    }
-
-    fn with_metagraph(self, metagraph: &Metagraph) -> Self {
-        self.metagraph(metagraph)
+    fn for_graph(self, graph: &GraphMetadata) -> Self {
+        match &graph.metagraph {
+            Some(metagraph) => self.metagraph(metagraph),
+            None => self,
+        }
     }
 }
 
@@ -146,39 +143,4 @@ impl ModelConfig for RsageConfig {
 /// The nodes of all types have input rows of one width, which an [`InputEncoder`](crate::InputEncoder) provides. Blocks need
 /// relation groups, except for one type and one relation, where the model is a [`Sage`](crate::Sage) with bit-identical
 /// initial weights, outputs and gradients. Because of the groups, the model is no [`LayerWiseModel`](crate::LayerWiseModel).
-///
-/// The dropout mask of a row is a function of its node's global id, the layer and the key of the step. It does not
-/// depend on the distribution of a step's seeds over ranks.
-#[derive(Module, Debug)]
-pub struct Rsage {
-    /// The layers, input layer first.
-    pub layers: Vec<RsageConv>,
-    /// Normalisations and the linear layer of jumping knowledge; without parameters if the options are not used.
-    pub frame: Frame,
-}
-
-impl BlockModel for Rsage {
-    fn uses_burn_rng(&self) -> bool {
-        false
-    }
-
-    fn n_layers(&self) -> usize {
-        self.layers.len()
-    }
-
-    fn reads_half_rows(&self) -> bool {
-        true
-    }
-
-    fn reads_relation_groups(&self) -> bool {
-        self.layers.iter().any(RsageConv::reads_relation_groups)
-    }
-
-    /// Runs layer `i`, followed by ReLU and dropout unless it is the last; see [`BlockModel::layer`].
-    ///
-    /// # Panics
-    /// Panics if the block has no relation groups of the model's metagraph, and when [`BlockModel::layer`] panics.
-    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        self.frame.layer(i, block, x, ctx, |x| self.layers[i].forward(block, x))
-    }
-}
+pub type Rsage = Net<RsageConv>;

@@ -9,7 +9,7 @@ use crate::error::check_weight;
 use crate::hgt_conv::groups_of;
 use crate::init::{RELU_GAIN, WeightInit, draw, xavier_bound};
 use crate::sage_conv::{self, SageWeights};
-use crate::{Aggregate, Result};
+use crate::{Aggregate, Conv, ForwardContext, InputFormat, Result};
 
 /// The widths, the relations and the aggregation of a [`RsageConv`] layer.
 #[derive(Debug, Clone)]
@@ -95,11 +95,6 @@ pub struct RsageConv {
 }
 
 impl RsageConv {
-    /// Returns true unless there is one type of nodes and one relation, for which the layer reads the edges of the block.
-    pub(crate) fn reads_relation_groups(&self) -> bool {
-        !self.metagraph.is_homogeneous()
-    }
-
     /// Runs the layer. The weights of edges are ignored, as in [`SageConv`](crate::SageConv).
     ///
     /// # Shapes
@@ -115,5 +110,21 @@ impl RsageConv {
         let groups = groups_of(block, &self.metagraph);
         let rows = ops::aggregate_groups(groups, x, Reduction::from(self.aggregate));
         ops::grouped_linear(groups, bias, rows, weight)
+    }
+}
+
+impl Conv for RsageConv {
+    fn forward(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
+        self.forward(block, x)
+    }
+
+    /// Returns a form with relation groups, unless there is one type of nodes and one relation, for which the layer reads the
+    /// edges of the block.
+    fn input_format(&self) -> InputFormat {
+        InputFormat { half_rows: true, relation_groups: !self.metagraph.is_homogeneous(), node_groups: false }
+    }
+
+    fn uses_burn_rng(&self) -> bool {
+        false
     }
 }

@@ -1,17 +1,15 @@
 use std::fmt;
 
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
-use kiln_kernels::DeviceBlock;
-use kiln_sample::{KeyDomain, RngKey};
+use burn::tensor::Device;
+use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
 
 use crate::frame::{fmt_options, frame_options};
-use crate::model::{aggregated_block, dims_and_init, forward_layers};
+use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
-    Aggregate, BlockModel, ForwardContext, Frame, InputAggregation, JumpingKnowledge, LayerWiseModel,
-    ModelConfig, Normalization, Result, SageConv, SageConvConfig, WeightInit,
+    Aggregate, JumpingKnowledge, ModelConfig, Net, Normalization, Result, SageConv, SageConvConfig,
+    WeightInit,
 };
 
 /// The configuration of a [`Sage`] model.
@@ -86,13 +84,10 @@ impl SageConfig {
     /// Returns an error if a width or the number of layers is 0 or too large, if a dropout is not in `[0, 1)`, if
     /// `norm` or `jumping` has a value for another kind of model, or if no layer could have a residual connection.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Sage> {
-        let (frame, aggregate) = (self.frame(), self.aggregate);
-        let layer = |(i, [d_in, d_out]): (usize, [usize; 2])| {
-            let key = key.fold_in(KeyDomain::Layer, i as u64);
-            SageConvConfig { d_in, d_out, aggregate }.init_with(self.weight_init, key, device)
-        };
-        let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
-        Ok(Sage { layers, frame: frame.init(key, device)? })
+        Net::init(&self.frame(), key, device, |_, [d_in, d_out], key| {
+            let config = SageConvConfig { d_in, d_out, aggregate: self.aggregate };
+            config.init_with(self.weight_init, key, device)
+        })
     }
 }
 
@@ -145,47 +140,4 @@ impl ModelConfig for SageConfig {
 
 /// GraphSAGE (Hamilton, Ying and Leskovec 2017): [`SageConv`] layers, with ReLU and then dropout after each but the
 /// last, and optional dropout of the input features.
-///
-/// The dropout mask of a row is a function of its node's global id, the layer and the key of the step. It does not
-/// depend on the distribution of a step's seeds over ranks.
-#[derive(Module, Debug)]
-pub struct Sage {
-    /// The layers, input layer first.
-    pub layers: Vec<SageConv>,
-    /// Normalisations and the linear layer of jumping knowledge; without parameters if the options are not used.
-    pub frame: Frame,
-}
-
-impl BlockModel for Sage {
-    fn uses_burn_rng(&self) -> bool {
-        false
-    }
-
-    fn n_layers(&self) -> usize {
-        self.layers.len()
-    }
-
-    fn reads_half_rows(&self) -> bool {
-        true
-    }
-
-    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        self.frame.layer(i, block, x, ctx, |x| self.layers[i].forward(block, x))
-    }
-
-    fn input_aggregation(&self) -> Option<InputAggregation> {
-        self.layers.first().and_then(SageConv::input_aggregation).filter(|_| self.frame.reads_input_once())
-    }
-
-    fn forward_aggregated(&self, blocks: &[DeviceBlock], rows: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        let conv = |rows| self.layers[0].forward_aggregated(rows);
-        let block = aggregated_block(self, blocks, &rows);
-        forward_layers(self, 1, blocks, self.frame.layer(0, block, rows, ctx, conv), ctx)
-    }
-}
-
-impl LayerWiseModel for Sage {
-    fn widths(&self, i: usize) -> [usize; 2] {
-        self.frame.widths(i, self.layers[i].weight_self.dims())
-    }
-}
+pub type Sage = Net<SageConv>;

@@ -8,7 +8,7 @@ use crate::error::check_weight;
 use crate::init::{RELU_GAIN, WeightInit, uniform, xavier_uniform, zeros};
 use crate::order::{InputAggregation, projects_first};
 use crate::stack::product;
-use crate::{Aggregate, Result};
+use crate::{Aggregate, Conv, ForwardContext, InputFormat, LayerWiseConv, Result};
 
 /// The widths and the aggregation of a [`SageConv`] layer.
 #[derive(Debug, Clone)]
@@ -86,17 +86,26 @@ impl SageConv {
         forward(block, x, self.aggregate, self.weights(), self.bias.val().unsqueeze())
     }
 
-    /// Runs the layer from the own rows followed by the aggregated rows of the neighbours, `[n_dst, 2 * d_in]`.
-    pub(crate) fn forward_aggregated(&self, rows: Tensor<2>) -> Tensor<2> {
-        ops::linear(self.bias.val().unsqueeze(), rows, self.weights().stacked())
-    }
-
     fn weights(&self) -> SageWeights {
         SageWeights::Separate([self.weight_self.val(), self.weight_neigh.val()])
     }
+}
+
+impl Conv for SageConv {
+    fn forward(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
+        self.forward(block, x)
+    }
+
+    fn input_format(&self) -> InputFormat {
+        InputFormat { half_rows: true, ..InputFormat::default() }
+    }
+
+    fn uses_burn_rng(&self) -> bool {
+        false
+    }
 
     /// Returns the aggregation by which the layer reads its input rows if it aggregates first; `None` for maxima.
-    pub(crate) fn input_aggregation(&self) -> Option<InputAggregation> {
+    fn input_aggregation(&self) -> Option<InputAggregation> {
         let aggregation = match self.aggregate {
             Aggregate::Mean => FeatureAggregation::ConcatSelfMean,
             Aggregate::Sum => FeatureAggregation::ConcatSelfSum,
@@ -104,6 +113,17 @@ impl SageConv {
         };
         let [d_in, d_out] = self.weight_neigh.dims();
         Some(InputAggregation { aggregation, d_in, d_out })
+    }
+
+    /// Runs the layer from the own rows followed by the aggregated rows of the neighbours, `[n_dst, 2 * d_in]`.
+    fn forward_aggregated(&self, rows: Tensor<2>) -> Tensor<2> {
+        ops::linear(self.bias.val().unsqueeze(), rows, self.weights().stacked())
+    }
+}
+
+impl LayerWiseConv for SageConv {
+    fn widths(&self) -> [usize; 2] {
+        self.weight_self.dims()
     }
 }
 

@@ -2,14 +2,14 @@ use std::marker::PhantomData;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kiln_graph::Metagraph;
 use kiln_kernels::DeviceBlock;
 use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
 
 use crate::kind::KindName;
 use crate::{
-    BlockModel, Error, ForwardContext, InputEncoder, InputEncoderConfig, ModelConfig, Result, TypeOrder,
+    BlockModel, Error, ForwardContext, GraphMetadata, GraphRequirements, InputAggregation, InputEncoder,
+    InputEncoderConfig, InputFormat, ModelConfig, Result, TypeOrder,
 };
 
 /// A model of the nodes of a heterogeneous graph: an encoder that computes rows of one width for nodes of all types, and a
@@ -23,40 +23,60 @@ pub struct TypedModel<M: Module> {
     pub model: M,
 }
 
-impl<M: BlockModel> TypedModel<M> {
-    /// Runs the encoder and the model on the blocks of a batch.
-    ///
-    /// # Shapes
-    /// `rows[t]` has the rows of the sources of type `t` of `blocks[0]`, `[n_t, width]`: features, or trainable rows of the
-    /// encoder's width. The result is `[n_dst of the last block, d_n]`.
-    ///
-    /// # Panics
-    /// Panics as [`InputEncoder::forward`] and [`BlockModel::forward`] do.
-    pub fn forward(
-        &self,
-        blocks: &[DeviceBlock],
-        rows: Vec<Tensor<2>>,
-        order: &TypeOrder,
-        ctx: &ForwardContext,
-    ) -> Tensor<2> {
-        self.model.forward(blocks, self.encode(rows, order), ctx)
+impl<M: BlockModel> BlockModel for TypedModel<M> {
+    fn n_layers(&self) -> usize {
+        self.model.n_layers()
     }
 
-    /// Runs the encoder: returns the input rows of the model of nodes, `[n_src of blocks[0], d_in]`. The arguments are those of
-    /// [`TypedModel::forward`].
+    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+        self.model.layer(i, block, x, ctx)
+    }
+
+    fn input_format(&self) -> InputFormat {
+        self.model.input_format()
+    }
+
+    fn uses_burn_rng(&self) -> bool {
+        self.model.uses_burn_rng()
+    }
+
+    fn input_rows(&self, x: Tensor<2>) -> Tensor<2> {
+        self.model.input_rows(x)
+    }
+
+    /// Runs the encoder: returns the input rows of the model of nodes, `[n_src of blocks[0], d_in]`.
     ///
     /// # Panics
-    /// Panics as [`InputEncoder::forward`] does.
-    pub fn encode(&self, mut rows: Vec<Tensor<2>>, order: &TypeOrder) -> Tensor<2> {
+    /// Panics as [`InputEncoder::forward`] does, or without an encoder as [`BlockModel::input`] of the model of nodes does.
+    fn input(&self, rows: Vec<Tensor<2>>, order: &TypeOrder) -> Tensor<2> {
         match &self.encoder {
             Some(encoder) => encoder.forward(rows, order),
-            None => {
-                let n_types = rows.len();
-                let only = rows.pop().filter(|_| n_types == 1);
-                let only = only.unwrap_or_else(|| panic!("got rows of {n_types} types, expected 1"));
-                self.model.input_rows(only)
-            }
+            None => self.model.input(rows, order),
         }
+    }
+
+    fn input_encoder(&self) -> Option<&InputEncoder> {
+        self.encoder.as_ref()
+    }
+
+    fn forward(&self, blocks: &[DeviceBlock], x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+        self.model.forward(blocks, x, ctx)
+    }
+
+    /// Returns `None` if there is an encoder, which reads the input rows.
+    fn input_aggregation(&self) -> Option<InputAggregation> {
+        match &self.encoder {
+            Some(_) => None,
+            None => self.model.input_aggregation(),
+        }
+    }
+
+    fn forward_aggregated(&self, blocks: &[DeviceBlock], rows: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+        assert!(
+            self.encoder.is_none(),
+            "got aggregated input rows, but the encoder reads those of each node"
+        );
+        self.model.forward_aggregated(blocks, rows, ctx)
     }
 }
 
@@ -142,36 +162,12 @@ impl<C: ModelConfig<Model: BlockModel>> ModelConfig for TypedModelConfig<C> {
         self.model.min_parameters().saturating_add(of_encoder)
     }
 
-    fn needs_edge_weights(&self) -> bool {
-        self.model.needs_edge_weights()
+    fn requirements(&self) -> GraphRequirements {
+        self.model.requirements()
     }
 
-    fn n_relations(&self) -> Option<usize> {
-        self.model.n_relations()
-    }
-
-    fn with_n_relations(self, n_relations: usize) -> Self {
-        Self { model: self.model.with_n_relations(n_relations), ..self }
-    }
-
-    fn relation_groups(&self) -> Option<Metagraph> {
-        self.model.relation_groups()
-    }
-
-    fn with_metagraph(self, metagraph: &Metagraph) -> Self {
-        Self { model: self.model.with_metagraph(metagraph), ..self }
-    }
-
-    fn d_edge(&self) -> Option<usize> {
-        self.model.d_edge()
-    }
-
-    fn with_d_edge(self, d_edge: usize) -> Self {
-        Self { model: self.model.with_d_edge(d_edge), ..self }
-    }
-
-    fn needs_self_loops(&self) -> bool {
-        self.model.needs_self_loops()
+    fn for_graph(self, graph: &GraphMetadata) -> Self {
+        Self { model: self.model.for_graph(graph), ..self }
     }
 
     /// Creates a model with initial weights drawn from the key. Those of the model of nodes are the ones that it has alone.

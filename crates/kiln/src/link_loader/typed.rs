@@ -193,7 +193,7 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<TypedModel<M>>> for TypedLinkNei
         let sampler =
             Arc::new(nodes.sampler(trainer.device())?.excluding_from(&self.nodes.excluded_relations()));
         let batcher = TypedNodeBatcher::without_targets(sampler, nodes.features());
-        let batcher = nodes.with_groups(batcher, &trainer.model().encoder.model);
+        let batcher = nodes.with_groups(batcher, &trainer.model().encoder);
         let config = nodes.loader_config(&items);
         let links = self.targets.links().clone();
         let items = nodes.source().shard_by_owner(items, move |link: LinkId| links.pair(link).1)?;

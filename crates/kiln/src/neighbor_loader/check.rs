@@ -11,19 +11,19 @@ impl NeighborLoader {
         if n_fanouts != n_layers {
             return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
         }
-        if model.needs_edge_weights && self.sampling.weights == EdgeWeights::None {
+        if model.graph.edge_weights && self.sampling.weights == EdgeWeights::None {
             return Err(Error::NoEdgeWeights);
         }
-        if let Some(n_relations) = model.n_relations {
+        if let Some(n_relations) = model.graph.n_relations {
             self.check_edge_types(n_relations)?;
         }
-        if let Some(expected) = model.d_edge {
+        if let Some(expected) = model.graph.d_edge {
             let got = self.edge_feature_store()?.ok_or(Error::NoEdgeFeatures)?.dim();
             if got != expected {
                 return Err(Error::EdgeFeatureWidth { expected, got });
             }
         }
-        match model.needs_self_loops && !(self.source.has_self_loops() && self.may_keep_self_loops()) {
+        match model.graph.self_loops && !(self.source.has_self_loops() && self.may_keep_self_loops()) {
             true => Err(Error::NoSelfLoops),
             false => Ok(()),
         }

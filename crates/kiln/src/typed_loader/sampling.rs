@@ -92,8 +92,9 @@ impl TypedNeighborLoader {
         batcher: TypedNodeBatcher<TypedSampler>,
         model: &impl BlockModel,
     ) -> TypedNodeBatcher<TypedSampler> {
-        let (relations, nodes) = (model.reads_relation_groups(), model.reads_node_groups());
-        batcher.groups_of_model(relations, nodes, self.source.schema().metagraph())
+        let format = model.input_format();
+        let metagraph = self.source.schema().metagraph();
+        batcher.groups_of_model(format.relation_groups, format.node_groups, metagraph)
     }
 
     /// Returns the workers and the limit of the queue of a loader of these items.
@@ -141,13 +142,13 @@ impl TypedNeighborLoader {
         if n_fanouts != n_layers {
             return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
         }
-        if model.needs_edge_weights && self.weights == EdgeWeights::None {
+        if model.graph.edge_weights && self.weights == EdgeWeights::None {
             return Err(Error::NoEdgeWeights);
         }
-        if model.needs_self_loops {
+        if model.graph.self_loops {
             return Err(Error::NoSelfLoops);
         }
-        if model.d_edge.is_some() {
+        if model.graph.d_edge.is_some() {
             return Err(Error::NoEdgeFeatures);
         }
         let got = self.source.dims();
@@ -157,11 +158,11 @@ impl TypedNeighborLoader {
             return Err(kiln_train::Error::from(EmbeddingError::OtherTypes { expected, got }).into());
         }
         let metagraph = self.source.schema().metagraph();
-        if model.relation_groups.as_ref().is_some_and(|of_model| *of_model != metagraph) {
+        if model.graph.metagraph.as_ref().is_some_and(|of_model| *of_model != metagraph) {
             return Err(Error::OtherMetagraph);
         }
         let n_edge_types = self.source.schema().relations().len();
-        if let Some(n_relations) = model.n_relations.filter(|n_relations| *n_relations < n_edge_types) {
+        if let Some(n_relations) = model.graph.n_relations.filter(|n_relations| *n_relations < n_edge_types) {
             return Err(Error::TooManyEdgeTypes { n_edge_types, n_relations });
         }
         Ok(())

@@ -2,14 +2,14 @@ use std::marker::PhantomData;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kiln_graph::Metagraph;
 use kiln_kernels::DeviceBlock;
 use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
 
 use crate::kind::KindName;
 use crate::{
-    BlockModel, Error, ForwardContext, LinkDecoder, LinkDecoderConfig, LinkPairs, ModelConfig, Result,
+    BlockModel, Error, ForwardContext, GraphMetadata, GraphRequirements, LinkDecoder, LinkDecoderConfig,
+    LinkPairs, ModelConfig, Result,
 };
 
 /// A model of link prediction: an encoder that computes a row for each node from its sampled neighbourhood, and a
@@ -87,36 +87,12 @@ impl<C: ModelConfig> ModelConfig for LinkModelConfig<C> {
         self.encoder.d_in()
     }
 
-    fn needs_edge_weights(&self) -> bool {
-        self.encoder.needs_edge_weights()
+    fn requirements(&self) -> GraphRequirements {
+        self.encoder.requirements()
     }
 
-    fn n_relations(&self) -> Option<usize> {
-        self.encoder.n_relations()
-    }
-
-    fn with_n_relations(self, n_relations: usize) -> Self {
-        Self { encoder: self.encoder.with_n_relations(n_relations), ..self }
-    }
-
-    fn relation_groups(&self) -> Option<Metagraph> {
-        self.encoder.relation_groups()
-    }
-
-    fn with_metagraph(self, metagraph: &Metagraph) -> Self {
-        Self { encoder: self.encoder.with_metagraph(metagraph), ..self }
-    }
-
-    fn d_edge(&self) -> Option<usize> {
-        self.encoder.d_edge()
-    }
-
-    fn with_d_edge(self, d_edge: usize) -> Self {
-        Self { encoder: self.encoder.with_d_edge(d_edge), ..self }
-    }
-
-    fn needs_self_loops(&self) -> bool {
-        self.encoder.needs_self_loops()
+    fn for_graph(self, graph: &GraphMetadata) -> Self {
+        Self { encoder: self.encoder.for_graph(graph), ..self }
     }
 
     /// Creates a model with initial weights drawn from the key. The encoder's are those of the encoder alone.

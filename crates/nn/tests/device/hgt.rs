@@ -6,7 +6,8 @@ use kiln_graph::{Block, Metagraph, RelationGroups, Relations};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::testing::{check_close, check_gradient, device, ramp, values};
 use kiln_nn::{
-    BlockModel, Error, HgtConfig, HgtConv, HgtConvConfig, JumpingKnowledge, Mode, ModelConfig, TypedLinear,
+    BlockModel, Error, GraphMetadata, GraphRequirements, HgtConfig, HgtConv, HgtConvConfig, JumpingKnowledge,
+    Mode, ModelConfig, TypedLinear,
 };
 use kiln_sample::RngKey;
 
@@ -237,9 +238,14 @@ fn every_parameter_has_a_gradient_on_every_batch() {
 #[test]
 fn the_configuration_has_the_metagraph_and_the_heads() {
     let metagraph = graph().metagraph();
-    let config = HgtConfig::for_dims(7, 3).with_metagraph(&metagraph).hidden(8).heads(4);
-    assert_eq!((config.n_relations(), config.relation_groups()), (Some(6), Some(metagraph)));
-    assert!(config.relation_groups().is_some());
+    let of_graph = GraphMetadata { metagraph: Some(metagraph.clone()), ..GraphMetadata::default() };
+    let config = HgtConfig::for_dims(7, 3).for_graph(&of_graph).hidden(8).heads(4);
+    let expected = GraphRequirements {
+        n_relations: Some(6),
+        metagraph: Some(metagraph),
+        ..GraphRequirements::default()
+    };
+    assert_eq!(config.requirements(), expected);
     let text = serde_json::to_string(&config).expect("the configuration should be serialisable");
     assert_eq!(serde_json::from_str::<HgtConfig>(&text).expect("it should be read"), config);
     let device = device();

@@ -20,3 +20,4 @@ mod portable_weights;
 mod rsage;
 mod sage;
 mod stored_models;
+mod typed_model;

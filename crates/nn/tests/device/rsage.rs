@@ -9,8 +9,8 @@ use kiln_graph::{Block, Csc, CscBuilder, Metagraph, NodeId};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::testing::{check_close, check_gradient, device, ramp, values};
 use kiln_nn::{
-    Aggregate, BlockModel, Error, JumpingKnowledge, Mode, ModelConfig, Normalization, RsageConfig, RsageConv,
-    RsageConvConfig, SageConfig, SageConv, SageConvConfig, WeightInit,
+    Aggregate, BlockModel, Error, GraphMetadata, GraphRequirements, JumpingKnowledge, Mode, ModelConfig,
+    Normalization, RsageConfig, RsageConv, RsageConvConfig, SageConfig, SageConv, SageConvConfig, WeightInit,
 };
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
@@ -180,7 +180,8 @@ fn a_homogeneous_model_is_bit_identical_to_sage() {
     let blocks: Vec<_> = blocks.iter().map(|block| DeviceBlock::upload(block, &device)).collect();
     let typed = RsageConfig::new(5, 3).hidden(8).layers(2).residual(false).norm(Normalization::Layer);
     let plain = SageConfig::new(5, 3).hidden(8).layers(2).norm(Normalization::Layer);
-    assert_eq!((typed.n_relations(), typed.relation_groups()), (None, Some(Metagraph::homogeneous())));
+    let metagraph = Some(Metagraph::homogeneous());
+    assert_eq!(typed.requirements(), GraphRequirements { metagraph, ..GraphRequirements::default() });
     assert_eq!(ModelConfig::min_parameters(&typed), ModelConfig::min_parameters(&plain));
     let typed = typed.jumping(JumpingKnowledge::Cat).init(RngKey::new(6), &device);
     let plain = plain.jumping(JumpingKnowledge::Cat).init(RngKey::new(6), &device);
@@ -219,9 +220,15 @@ fn every_parameter_has_a_gradient_on_every_batch() {
 #[test]
 fn the_configuration_has_the_metagraph() {
     let metagraph = graph().metagraph();
-    let config = RsageConfig::for_dims(7, 3).with_metagraph(&metagraph);
+    let of_graph = GraphMetadata { metagraph: Some(metagraph.clone()), ..GraphMetadata::default() };
+    let config = RsageConfig::for_dims(7, 3).for_graph(&of_graph);
     assert_eq!(config, RsageConfig::new(7, 3).metagraph(&metagraph));
-    assert_eq!((config.n_relations(), config.relation_groups()), (Some(6), Some(metagraph)));
+    let expected = GraphRequirements {
+        n_relations: Some(6),
+        metagraph: Some(metagraph),
+        ..GraphRequirements::default()
+    };
+    assert_eq!(config.requirements(), expected);
     let text = serde_json::to_string(&config).expect("the configuration should be serialisable");
     assert_eq!(serde_json::from_str::<RsageConfig>(&text).expect("it should be read"), config);
     let device = device();

@@ -274,7 +274,7 @@ impl ModelRegistry {
             let model = init.map_err(|error| BadModel::Config(error.to_string()))?;
             let network =
                 build(model, info, weights).map_err(|error| BadModel::Weights(error.to_string()))?;
-            Ok((network, config.n_relations()))
+            Ok((network, config.requirements().n_relations))
         });
         self.constructors.insert(C::KIND, constructor);
         self
@@ -326,11 +326,12 @@ fn of_several_types<C: ModelConfig<Model: BlockModel>>(
             "the types of nodes in the config have other numbers of feature columns than those of `graph`";
         return Some(reason.to_owned());
     }
-    if config.relation_groups().is_some_and(|of_model| Some(of_model) != graph.metagraph()) {
+    let requirements = config.requirements();
+    if requirements.metagraph.is_some() && requirements.metagraph != graph.metagraph() {
         return Some("the config is for other relations than those of `graph`".to_owned());
     }
     let n_relations = graph.relations.len();
-    if config.n_relations().is_some_and(|of_model| of_model < n_relations) {
+    if requirements.n_relations.is_some_and(|of_model| of_model < n_relations) {
         return Some(format!("the config is for fewer than the {n_relations} relations of `graph`"));
     }
     let n_outputs = info.inputs.n_outputs;
@@ -358,17 +359,19 @@ fn contradiction<C: ModelConfig>(config: &C, info: &ModelInfo) -> Option<String>
     if n_layers != n_fanouts {
         return Some(format!("the config has {n_layers} layers, but there are {n_fanouts} fanouts"));
     }
-    if config.needs_edge_weights() && sampling.edge_weights == StoredEdgeWeights::None {
+    let requirements = config.requirements();
+    if requirements.edge_weights && sampling.edge_weights == StoredEdgeWeights::None {
         return Some(format!("a {} reads edge weights, but `edge_weights` is none", info.kind));
     }
-    let lacks_types = config.n_relations().is_some() && !sampling.edge_types;
-    if lacks_types {
+    if requirements.n_relations.is_some() && !sampling.edge_types {
         return Some(format!("a {} reads edge types, but `edge_types` is false", info.kind));
     }
-    let of_edges = config.d_edge().filter(|width| sampling.edge_features != Some(*width));
-    of_edges.map(|width| {
-        format!("the config is for {width} edge features, but `edge_features` is another number")
-    })
+    match requirements.d_edge {
+        Some(width) if sampling.edge_features != Some(width) => {
+            Some(format!("the config is for {width} edge features, but `edge_features` is another number"))
+        }
+        _ => None,
+    }
 }
 
 impl fmt::Debug for ModelRegistry {

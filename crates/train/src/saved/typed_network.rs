@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
-use kiln_nn::{BlockModel, TypedModel};
+use kiln_nn::{BlockModel, InputFormat, TypedModel};
 
 use crate::error::Result;
 use crate::saved::registry::context;
@@ -30,8 +30,7 @@ pub(crate) struct TypedOutputs {
 /// A [`TypedModel`] without its type.
 pub(crate) trait EncodedNetwork: Send + Sync {
     fn n_layers(&self) -> usize;
-    fn reads_relation_groups(&self) -> bool;
-    fn reads_node_groups(&self) -> bool;
+    fn input_format(&self) -> InputFormat;
     fn run(&self, input: &TypedNodeInput, embedded: &[Tensor<2>], wanted: [bool; 2]) -> TypedOutputs;
 }
 
@@ -50,15 +49,11 @@ impl TypedNetwork {
 
 impl<M: BlockModel + Sync> EncodedNetwork for TypedModel<M> {
     fn n_layers(&self) -> usize {
-        self.model.n_layers()
+        BlockModel::n_layers(self)
     }
 
-    fn reads_relation_groups(&self) -> bool {
-        self.model.reads_relation_groups()
-    }
-
-    fn reads_node_groups(&self) -> bool {
-        self.model.reads_node_groups()
+    fn input_format(&self) -> InputFormat {
+        BlockModel::input_format(self)
     }
 
     fn run(
@@ -67,12 +62,12 @@ impl<M: BlockModel + Sync> EncodedNetwork for TypedModel<M> {
         embedded: &[Tensor<2>],
         [hidden, outputs]: [bool; 2],
     ) -> TypedOutputs {
-        let x = self.encode(input.rows(embedded, &context()), &input.order);
+        let x = self.input(input.rows(embedded, &context()), &input.order);
         let layers = input.blocks[..input.blocks.len() - 1].iter().enumerate();
         let embeddings =
-            hidden.then(|| layers.fold(x.clone(), |x, (i, block)| self.model.layer(i, block, x, &context())));
+            hidden.then(|| layers.fold(x.clone(), |x, (i, block)| self.layer(i, block, x, &context())));
         // Models may override [`BlockModel::forward`], so it is called instead of each layer.
-        let outputs = outputs.then(|| self.model.forward(&input.blocks, x, &context()));
+        let outputs = outputs.then(|| self.forward(&input.blocks, x, &context()));
         TypedOutputs { embeddings, outputs }
     }
 }

@@ -275,8 +275,8 @@ impl TypedNodePredictor {
         let rule = sampling.rule_or(self.rule.as_ref())?;
         let sampler = (self.sampler)(fanouts, sampling.config(Vec::new(), rule))?;
         let batcher = TypedNodeBatcher::without_targets(Arc::new(sampler), self.features.clone());
-        let (relations, nodes) = (network.reads_relation_groups(), network.reads_node_groups());
-        Ok(batcher.groups_of_model(relations, nodes, self.schema.metagraph()))
+        let format = network.input_format();
+        Ok(batcher.groups_of_model(format.relation_groups, format.node_groups, self.schema.metagraph()))
     }
 
     /// Returns the function that computes the rows of a batch.

@@ -48,7 +48,7 @@ impl<M: BlockModel> Task for TypedLinkTask<M> {
     type Targets = BatchTargets;
 
     fn uses_burn_rng(&self, model: &Self::Model) -> bool {
-        model.encoder.model.uses_burn_rng()
+        model.encoder.uses_burn_rng()
     }
 
     /// Returns those of the encoder's task ([`TypedNodeTask`]).

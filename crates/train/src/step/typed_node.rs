@@ -95,11 +95,12 @@ impl TypedNodeInput {
     /// Runs a model on the batch, with `embedded` for the types whose rows are trainable.
     pub(crate) fn forward<M: BlockModel>(
         &self,
-        model: &TypedModel<M>,
+        model: &M,
         embedded: &[Tensor<2>],
         ctx: &ForwardContext,
     ) -> Tensor<2> {
-        model.forward(&self.blocks, self.rows(embedded, ctx), &self.order, ctx)
+        let x = model.input(self.rows(embedded, ctx), &self.order);
+        model.forward(&self.blocks, x, ctx)
     }
 }
 
@@ -166,7 +167,7 @@ impl<M: BlockModel> Task for TypedNodeTask<M> {
     type Targets = BatchTargets;
 
     fn uses_burn_rng(&self, model: &Self::Model) -> bool {
-        model.model.uses_burn_rng()
+        model.uses_burn_rng()
     }
 
     /// Returns an embedding for each type without features, whose rows have the width of the model's encoder. The rows of
@@ -176,7 +177,7 @@ impl<M: BlockModel> Task for TypedNodeTask<M> {
     /// Returns [`EmbeddingError::OtherTypes`] or [`EmbeddingError::NoEncoder`] if the encoder of the model was created for other
     /// types than those of the data, and [`EmbeddingError::TooLarge`].
     fn embeddings(&self, model: &TypedModel<M>, key: RngKey) -> Result<Vec<NodeEmbedding>> {
-        let Some(encoder) = &model.encoder else {
+        let Some(encoder) = model.input_encoder() else {
             // A model without encoder reads the features of the only type.
             return match &self.types[..] {
                 [InputType { width: Some(_), .. }] => Ok(Vec::new()),

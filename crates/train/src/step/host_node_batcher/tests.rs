@@ -55,7 +55,7 @@ fn train<C: ModelConfig<Model: BlockModel>>(
     let device = Device::flex();
     let mut sampling = SamplerConfig::new([Fanout::UpTo(2), Fanout::UpTo(2)]);
     let mut graph = data.graph.clone();
-    if config.needs_edge_weights() {
+    if config.requirements().edge_weights {
         graph = Arc::new(kiln_graph::gcn_norm(&graph).expect("the graph should be valid"));
         (sampling.rule, sampling.weights) = (Rule::UniformKeepSelfLoops, EdgeWeights::Unbiased);
     }

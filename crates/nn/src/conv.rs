@@ -1,0 +1,58 @@
+use burn::module::{Module, ModuleDisplay};
+use burn::tensor::Tensor;
+use kiln_kernels::DeviceBlock;
+
+use crate::{ForwardContext, InputAggregation, InputFormat, LayerMemory};
+
+/// A layer of a [`Net`](crate::Net): it computes a row for each destination of a block from the rows of the sources.
+pub trait Conv: Module + ModuleDisplay {
+    /// Runs the layer, without an activation. `layer` is its number in the model, which keys its random draws.
+    ///
+    /// # Shapes
+    /// `x` is `[n_src, d_in]`, the result `[n_dst, d_out]`.
+    ///
+    /// # Panics
+    /// Panics if `x` does not match the block or the layer, or if the block lacks what the layer reads, such as edge types.
+    fn forward(&self, layer: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2>;
+
+    /// Returns the form in which the layer reads rows and edges. The default is that of [`InputFormat::default`].
+    fn input_format(&self) -> InputFormat {
+        InputFormat::default()
+    }
+
+    /// Same as [`BlockModel::uses_burn_rng`](crate::BlockModel::uses_burn_rng).
+    fn uses_burn_rng(&self) -> bool {
+        true
+    }
+
+    /// Returns the aggregation by which the layer reads its input rows, if it reads them in no other way. The default is
+    /// `None`.
+    fn input_aggregation(&self) -> Option<InputAggregation> {
+        None
+    }
+
+    /// Runs the layer from the result of [`Conv::input_aggregation`].
+    ///
+    /// # Shapes
+    /// `rows` is `[n_dst, width]`, with the width of [`kiln_kernels::FeatureAggregation::width`]; the result is
+    /// `[n_dst, d_out]`.
+    ///
+    /// # Panics
+    /// Panics if the layer has no input aggregation, or if `rows` does not match the layer.
+    fn forward_aggregated(&self, rows: Tensor<2>) -> Tensor<2> {
+        panic!("got aggregated input rows {:?}, but the layer has no input aggregation", rows.dims())
+    }
+}
+
+/// A layer that exact evaluation can run over a whole graph. A [`Net`](crate::Net) of such layers is a
+/// [`LayerWiseModel`](crate::LayerWiseModel).
+pub trait LayerWiseConv: Conv {
+    /// Returns the widths of the input and output rows, `[d_in, d_out]`.
+    fn widths(&self) -> [usize; 2];
+
+    /// Returns the memory of the layer in addition to its rows; see
+    /// [`LayerWiseModel::layer_memory`](crate::LayerWiseModel::layer_memory). The default is 0.
+    fn memory(&self) -> LayerMemory {
+        LayerMemory::default()
+    }
+}

@@ -1,0 +1,36 @@
+//! Requirements of models on graphs, and properties of graphs for which models are configured.
+
+use kiln_graph::Metagraph;
+
+/// The requirements of a model on a graph and on the sampling of its neighbourhoods, besides the rows of nodes. The default
+/// requires nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GraphRequirements {
+    /// True if the model reads edge weights. [`BlockModel::layer`](crate::BlockModel::layer) then panics on blocks without
+    /// them.
+    pub edge_weights: bool,
+    /// The number of relations of a model that reads edge types, all of which must be below it; `None` if it reads none.
+    /// [`BlockModel::layer`](crate::BlockModel::layer) of such a model panics on blocks without types.
+    pub n_relations: Option<usize>,
+    /// The node types and relations for which a model that reads relation groups was configured; `None` if it reads none.
+    /// [`BlockModel::layer`](crate::BlockModel::layer) panics on blocks without groups of this metagraph if
+    /// [`InputFormat::relation_groups`](crate::InputFormat::relation_groups) is true, which it is not for a
+    /// [`Rsage`](crate::Rsage) of one type of nodes and one relation.
+    pub metagraph: Option<Metagraph>,
+    /// The number of columns of the edge features that the model reads; `None` if it reads none.
+    /// [`BlockModel::layer`](crate::BlockModel::layer) of such a model panics on blocks without edge features.
+    pub d_edge: Option<usize>,
+    /// True if the model is meant for graphs in which each node has a self loop, and for samplers that keep it.
+    pub self_loops: bool,
+}
+
+/// The properties of a graph for which a model is configured. What is unknown is `None`, as all is by default.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GraphMetadata {
+    /// The number of relations, or of edge types.
+    pub n_relations: Option<usize>,
+    /// The node types and relations.
+    pub metagraph: Option<Metagraph>,
+    /// The number of columns of the edge features.
+    pub d_edge: Option<usize>,
+}
