@@ -167,23 +167,37 @@ macro_rules! frame_options {
 }
 pub(crate) use frame_options;
 
-/// Formats the options that differ from the defaults. The identity of a run contains the text of the model's
-/// configuration, so that of a model without the options must stay the same.
-pub(crate) fn fmt_options(
-    text: &mut fmt::DebugStruct<'_, '_>,
-    norm: Normalization,
-    residual: bool,
-    jumping: JumpingKnowledge,
-) {
-    if norm != Normalization::None {
-        text.field("norm", &norm);
+/// Begins the `Debug` text of a configuration: the fields of its frame, with those of its layers before the dropouts.
+///
+/// Normalisation, residual connections and jumping knowledge are left out if they are not used. The identity of a run
+/// contains the text, so that of a model without these options must stay the same.
+pub(crate) fn debug_config<'a, 'b>(
+    f: &'a mut fmt::Formatter<'b>,
+    name: &str,
+    frame: &FrameConfig,
+    layers: &[(&str, &dyn fmt::Debug)],
+) -> fmt::DebugStruct<'a, 'b> {
+    let FrameConfig { widths, input_dropout, dropout, norm, residual, jumping, .. } = frame;
+    let mut text = f.debug_struct(name);
+    text.field("d_in", &widths.d_in);
+    text.field("hidden", &widths.hidden);
+    text.field("n_classes", &widths.n_classes);
+    text.field("n_layers", &widths.n_layers);
+    for (name, value) in layers {
+        text.field(name, value);
     }
-    if residual {
-        text.field("residual", &residual);
+    text.field("input_dropout", input_dropout);
+    text.field("dropout", dropout);
+    if *norm != Normalization::None {
+        text.field("norm", norm);
     }
-    if jumping != JumpingKnowledge::Direct {
-        text.field("jumping", &jumping);
+    if *residual {
+        text.field("residual", residual);
     }
+    if *jumping != JumpingKnowledge::Direct {
+        text.field("jumping", jumping);
+    }
+    text
 }
 
 /// The parts around the convolutions of a model, with their parameters.

@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
 
-use crate::frame::{fmt_options, frame_options};
+use crate::frame::{debug_config, frame_options};
 use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
@@ -71,17 +71,7 @@ impl GcnConfig {
 
 impl fmt::Debug for GcnConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { d_in, hidden, n_classes, n_layers, input_dropout, dropout, norm, residual, jumping } =
-            self;
-        let mut text = f.debug_struct("GcnConfig");
-        text.field("d_in", d_in);
-        text.field("hidden", hidden);
-        text.field("n_classes", n_classes);
-        text.field("n_layers", n_layers);
-        text.field("input_dropout", input_dropout);
-        text.field("dropout", dropout);
-        fmt_options(&mut text, *norm, *residual, *jumping);
-        text.finish()
+        debug_config(f, "GcnConfig", &self.frame(), &[]).finish()
     }
 }
 

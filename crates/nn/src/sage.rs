@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
 
-use crate::frame::{fmt_options, frame_options};
+use crate::frame::{debug_config, frame_options};
 use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
@@ -93,30 +93,10 @@ impl SageConfig {
 
 impl fmt::Debug for SageConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            d_in,
-            hidden,
-            n_classes,
-            n_layers,
-            aggregate,
-            input_dropout,
-            dropout,
-            norm,
-            residual,
-            jumping,
-            weight_init,
-        } = self;
-        let mut text = f.debug_struct("SageConfig");
-        text.field("d_in", d_in);
-        text.field("hidden", hidden);
-        text.field("n_classes", n_classes);
-        text.field("n_layers", n_layers);
-        text.field("aggregate", aggregate);
-        text.field("input_dropout", input_dropout);
-        text.field("dropout", dropout);
-        fmt_options(&mut text, *norm, *residual, *jumping);
-        if *weight_init != WeightInit::Dgl {
-            text.field("weight_init", weight_init);
+        let layers: [(&str, &dyn fmt::Debug); 1] = [("aggregate", &self.aggregate)];
+        let mut text = debug_config(f, "SageConfig", &self.frame(), &layers);
+        if self.weight_init != WeightInit::Dgl {
+            text.field("weight_init", &self.weight_init);
         }
         text.finish()
     }
