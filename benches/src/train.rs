@@ -3,7 +3,6 @@
 
 use burn::tensor::Device;
 use kiln_comm::SingleRank;
-use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{Batcher, Loader, LoaderConfig, NodeBatcher};
 use kiln_nn::{Aggregate, BlockModel, Sage, SageConfig};
@@ -16,7 +15,7 @@ use crate::{BATCH_SIZE, Endless, Input, Result};
 pub const HIDDEN: usize = 256;
 
 /// An endless iterator over the batches of GraphSAGE training.
-pub type SageBatches = Endless<HostNodeBatcher<NeighborSampler, dyn FeatureStore>>;
+pub type SageBatches = Endless<HostNodeBatcher<NeighborSampler>>;
 
 /// Returns an endless iterator over the batches of an input for a model, on a device. One worker prefetches them and, as in
 /// `kiln train` with few threads, aggregates the input rows of large batches.

@@ -2,6 +2,7 @@ use kiln_data::Split;
 use kiln_feature::Targets;
 use kiln_graph::{ItemId, SharedArray};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Phase, Shard, UnevenShards};
+use kiln_nn::{BlockModel, InputAggregation};
 use kiln_train::{BatchConfig, Objective};
 
 /// Returns `workers`, the number that the user set, or the default: 1 if the rank is alone or has several threads,
@@ -17,8 +18,13 @@ const MAX_THREADS_PER_WORKER: usize = 4;
 /// Returns true if a rank's workers may aggregate the input rows of its batches while they read them. This takes less time
 /// in all threads together than gathering the rows and aggregating them in the step, but more in the worker. With many
 /// threads, steps are short and wait for the worker. Without workers, the step's threads would wait.
-pub(crate) fn workers_aggregate(workers: usize, n_threads: usize) -> bool {
+fn workers_aggregate(workers: usize, n_threads: usize) -> bool {
     n_threads <= (MAX_THREADS_PER_WORKER * workers).max(1)
+}
+
+/// Returns the aggregation by which a model reads its input rows, if this number of workers may compute it.
+pub(crate) fn aggregation_of_workers(model: &impl BlockModel, workers: usize) -> Option<InputAggregation> {
+    model.input_aggregation().filter(|_| workers_aggregate(workers, rayon::current_num_threads()))
 }
 
 /// Returns the configuration by which a single rank takes the items of all ranks, with the global batch size.

@@ -41,6 +41,12 @@ pub enum Error {
         "the model was created for another metagraph than that of the data: call .metagraph(&data.graph.metagraph()) on its config"
     )]
     OtherMetagraph,
+    /// The model reads the relations of a heterogeneous graph, but the loader samples a graph of one type.
+    #[error(
+        "the model reads groups of relations, but NeighborLoader samples edges without groups: use TypedNeighborLoader and a \
+         TypedModelConfig"
+    )]
+    ModelOfRelations,
     /// The number of fanouts of a relation differs from the loader's number of layers.
     #[error("the relation `{name}` has {got} fanouts, expected {expected}, one per layer")]
     FanoutsOfRelation {

@@ -6,11 +6,11 @@ use kiln_data::{HashedPart, LinkSplit, LinkTargets};
 use kiln_feature::TargetKind;
 use kiln_graph::{LinkId, NodeId};
 use kiln_loader::{Batcher, ItemSampler, LinkBatcher, LinkExclusion, Loader, Phase};
-use kiln_nn::{LayerWiseModel, LinkLoss, LinkModel};
+use kiln_nn::{BlockModel, LinkLoss, LinkModel};
 use kiln_sample::{NegativeSampler, Negatives, UniformNegatives};
 use kiln_train::{
-    BatchConfig, DataHash, DeviceBatcher, EvaluationInfo, Evaluator, HostOrDeviceBatcher, LinkTask,
-    ModelInputs, Objective, SplitTargets, Task, TaskTrainer,
+    BatchConfig, DataHash, DeviceBatcher, EvaluatedTask, EvaluationInfo, Evaluator, HostOrDeviceBatcher,
+    LinkTask, ModelInputs, Objective, SplitTargets, TaskTrainer,
 };
 
 use crate::batches::{batch_settings, first_items, items_of, items_of_all_ranks, objective_setting};
@@ -202,7 +202,7 @@ impl<N> LinkNeighborLoader<N> {
     }
 
     /// Returns the links of a phase for the trainer's rank.
-    fn items<T: Task>(
+    fn items<T: EvaluatedTask>(
         &self,
         phase: Phase,
         trainer: &TaskTrainer<T>,
@@ -217,7 +217,7 @@ impl<N> LinkNeighborLoader<N> {
     }
 }
 
-impl<M: LayerWiseModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
+impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     type Task = LinkTask<M>;
     type Batcher = DeviceBatcher<LinkBatcher<HostOrDeviceBatcher>>;
 

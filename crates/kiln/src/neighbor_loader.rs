@@ -8,7 +8,7 @@ use kiln_data::Dataset;
 use kiln_feature::TargetKind;
 use kiln_kernels::{CacheStats, GraphMode};
 use kiln_loader::{ItemSampler, Loader, Phase};
-use kiln_nn::LayerWiseModel;
+use kiln_nn::BlockModel;
 use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig};
 use kiln_train::{
     BatchConfig, DataHash, EvaluationInfo, Evaluator, HostOrDeviceBatcher, ModelInputs, NodeTask, Objective,
@@ -294,7 +294,7 @@ impl NeighborLoader {
     }
 }
 
-impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
+impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
     type Task = NodeTask<M>;
     type Batcher = HostOrDeviceBatcher;
 

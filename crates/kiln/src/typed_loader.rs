@@ -7,12 +7,12 @@ use kiln_data::{Split, TypedDataset, TypedTargets};
 use kiln_feature::{Labels, TargetKind};
 use kiln_graph::NodeId;
 use kiln_kernels::GraphMode;
-use kiln_loader::{Phase, TargetsOfType, TypedNodeBatcher};
+use kiln_loader::{Loader, NodeBatcher, NodeTargets, Phase};
 use kiln_nn::{BlockModel, TypedModel};
 use kiln_sample::{EdgeWeights, Fanout, Rule, TypedSampler};
 use kiln_train::{
-    BatchConfig, DataHash, DeviceBatcher, EvaluationInfo, Evaluator, ModelInputs, NodeKeys, Objective,
-    SplitTargets, TaskTrainer, TypedNodeTask,
+    BatchConfig, DataHash, EvaluationInfo, Evaluator, HostNodeBatcher, ModelInputs, NodeKeys, NodeTask,
+    Objective, SplitTargets, TaskTrainer,
 };
 
 use crate::batches::{batch_settings, first_items, items_of, objective_of, objective_setting};
@@ -249,12 +249,12 @@ impl TypedNeighborLoader {
 }
 
 impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
-    type Task = TypedNodeTask<M>;
-    type Batcher = DeviceBatcher<TypedNodeBatcher<TypedSampler>>;
+    type Task = NodeTask<TypedModel<M>>;
+    type Batcher = HostNodeBatcher<TypedSampler>;
 
     fn task(&self) -> Self::Task {
         let objective = objective_of(self.objective.as_ref(), &self.targets.values);
-        TypedNodeTask::new(objective, self.input_types()).with_keys(self.row_keys())
+        NodeTask::with_objective(objective).on_types(self.input_types()).with_keys(self.row_keys())
     }
 
     fn target_kind(&self) -> TargetKind {
@@ -309,19 +309,20 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
         phase: Phase,
         trainer: &TaskTrainer<Self::Task>,
         evaluator: &Evaluator,
-    ) -> Result<kiln_loader::Loader<Self::Batcher>> {
+    ) -> Result<Loader<Self::Batcher>> {
         let nodes = items_of(self.split(), phase);
         let items = match phase {
             Phase::Train { .. } => trainer.items(&nodes[..], self.batches)?,
             Phase::Validation | Phase::Test => evaluator.items(trainer, &nodes[..], self.batches)?,
         };
         let nodes = self.source.schema().types().range(self.targets.node_type);
-        let targets = TargetsOfType { nodes, targets: self.targets.values.clone() };
+        let targets = NodeTargets::of_type(nodes, self.targets.values.clone());
         let sampler = Arc::new(self.sampler(trainer.device())?);
-        let batcher = TypedNodeBatcher::new(sampler, self.features(), targets);
-        let batcher = self.with_groups(batcher, trainer.model());
+        let batcher = NodeBatcher::new(sampler, self.features(), targets);
+        let batcher = self.host_batcher(batcher, &items, trainer.model(), trainer.device());
         let config = self.loader_config(&items);
-        Ok(trainer.loader(self.source.shard_by_owner(items, |node| node)?, batcher, config)?)
+        let items = self.source.shard_by_owner(items, |node| node)?;
+        Ok(Loader::new(items, batcher, config).map_err(kiln_train::Error::from)?)
     }
 
     evaluate_by_evaluator!();

@@ -1,13 +1,15 @@
-use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kiln_feature::{EdgeFeatureStore, FeatureBuffer, FeatureStore, Targets};
-use kiln_graph::{Block, ItemId, LocalId, NodeId};
-use kiln_sample::{FrontierSampler, RngKey, SampledBlocks, Scratch, Seeds};
+use kiln_feature::{EdgeFeatureStore, FeatureStore, Labels, TargetValues, Targets};
+use kiln_graph::{Block, GraphSchema, ItemId, Metagraph, NodeId, NodeTypes, RelationGroups};
+use kiln_sample::{FrontierSampler, SampledBlocks, Scratch, Seeds};
 
-use crate::{BatchError, Phase, SeedBatch, StageTimes};
+use crate::{
+    BatchError, EdgeRows, FeatureRows, MiniBatch, NodeFeatures, SampledBatch, SeedBatch, StageTimes,
+};
 
 /// Makes a batch from its seeds: the task-specific part of a [`Loader`](crate::Loader).
 ///
@@ -41,29 +43,84 @@ pub trait Batcher: Send + Sync + 'static {
     fn n_bytes(batch: &Self::Batch) -> usize;
 }
 
-/// A batcher for node tasks: samples blocks, and gathers the input features and the seeds' targets.
+/// The targets of nodes.
+#[derive(Debug, Clone)]
+pub struct NodeTargets {
+    /// The ids of the nodes that have targets, which are those of one type; `None` for the nodes of a graph of one type.
+    nodes: Option<Range<u32>>,
+    /// The targets, which are numbered from 0 within the type.
+    targets: Targets,
+}
+
+impl NodeTargets {
+    /// Creates the targets of the nodes of one type. `nodes` are the ids of these nodes, and `targets` are numbered from 0
+    /// within the type.
+    pub fn of_type(nodes: Range<u32>, targets: impl Into<Targets>) -> Self {
+        Self { nodes: Some(nodes), targets: targets.into() }
+    }
+}
+
+impl From<Targets> for NodeTargets {
+    fn from(targets: Targets) -> Self {
+        Self { nodes: None, targets }
+    }
+}
+
+impl From<Labels> for NodeTargets {
+    fn from(labels: Labels) -> Self {
+        Targets::from(labels).into()
+    }
+}
+
+impl From<Arc<Labels>> for NodeTargets {
+    fn from(labels: Arc<Labels>) -> Self {
+        Targets::from(labels).into()
+    }
+}
+
+impl From<TargetValues> for NodeTargets {
+    fn from(values: TargetValues) -> Self {
+        Targets::from(values).into()
+    }
+}
+
+/// A batcher for tasks on nodes: samples blocks, and gathers the input rows of each type of nodes and the seeds' targets.
 ///
-/// In training, the loader's worker also transposes each block except the first, so that the backward pass need not do
-/// it. The input of the first block is usually features, which need no gradient. If parameters precede its aggregation
-/// (a layer that projects wide features first), the backward pass transposes the first block.
-pub struct NodeBatcher<S: ?Sized, F: ?Sized> {
+/// In training, the loader's worker also transposes each block for the backward pass, so that the backward pass need not do
+/// it; not the first one if the only type of nodes has features, because the model reads them as they are, and they need no
+/// gradient. If parameters precede its aggregation (a layer that projects wide features first), the backward pass transposes
+/// the first block. If the edges of blocks are grouped by relation, the groups are transposed instead.
+pub struct NodeBatcher<S: ?Sized> {
     sampler: Arc<S>,
-    features: Arc<F>,
+    features: NodeFeatures,
     /// The features of edges; `None` for models that do not read any.
     edge_features: Option<Arc<dyn EdgeFeatureStore>>,
     /// The targets of the seeds; `None` for tasks without targets of nodes.
-    targets: Option<Targets>,
+    targets: Option<NodeTargets>,
+    /// How the edges of blocks are grouped; `None` for models that read no groups.
+    grouping: Option<Grouping>,
 }
 
-impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
-    /// Creates a batcher from a sampler, a feature store and targets: labels, or [`Targets`].
-    pub fn new(sampler: Arc<S>, features: Arc<F>, targets: impl Into<Targets>) -> Self {
-        Self { sampler, features, edge_features: None, targets: Some(targets.into()) }
+/// How the edges of blocks are grouped by relation.
+#[derive(Debug, Clone)]
+struct Grouping {
+    types: Arc<NodeTypes>,
+    metagraph: Metagraph,
+    /// True if the groups have those of nodes.
+    has_nodes: bool,
+}
+
+impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
+    /// Creates a batcher from a sampler, the features of nodes, and targets: a feature store with labels or [`Targets`] for a
+    /// graph of one type, [`NodeFeatures`] and [`NodeTargets`] for several.
+    pub fn new(sampler: Arc<S>, features: impl Into<NodeFeatures>, targets: impl Into<NodeTargets>) -> Self {
+        Self { targets: Some(targets.into()), ..Self::without_targets(sampler, features) }
     }
 
-    /// Creates a batcher whose batches have no targets, for link prediction.
-    pub fn without_targets(sampler: Arc<S>, features: Arc<F>) -> Self {
-        Self { sampler, features, edge_features: None, targets: None }
+    /// Creates a batcher whose batches have no targets and whose seeds may be nodes of any type, for link prediction and
+    /// predictions.
+    pub fn without_targets(sampler: Arc<S>, features: impl Into<NodeFeatures>) -> Self {
+        Self { sampler, features: features.into(), edge_features: None, targets: None, grouping: None }
     }
 
     /// Gathers the features of the edges of each block, too. They must be those of the sampled graph's edges.
@@ -72,16 +129,41 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
         Self { edge_features: Some(edge_features.into()), ..self }
     }
 
-    /// Returns the feature store.
-    pub fn features(&self) -> &Arc<F> {
+    /// Groups the edges of each block by relation, too ([`RelationGroups`]). The schema is that of the sampled graph, and the
+    /// sampler returns edge types. In training, the groups are transposed for the backward pass, and the blocks are not.
+    #[must_use]
+    pub fn relation_groups(self, schema: &GraphSchema) -> Self {
+        let types = Arc::clone(schema.types());
+        Self { grouping: Some(Grouping { types, metagraph: schema.metagraph(), has_nodes: false }), ..self }
+    }
+
+    /// Adds the groups of the sources and of the destinations of each block ([`RelationGroups::with_nodes`]), if edges are
+    /// grouped.
+    #[must_use]
+    pub fn node_groups(self) -> Self {
+        let grouping = self.grouping.map(|grouping| Grouping { has_nodes: true, ..grouping });
+        Self { grouping, ..self }
+    }
+
+    /// Adds the groups that a model reads: those of relations ([`NodeBatcher::relation_groups`]), and those of nodes
+    /// ([`NodeBatcher::node_groups`]).
+    #[must_use]
+    pub fn groups_of_model(self, reads_relations: bool, reads_nodes: bool, schema: &GraphSchema) -> Self {
+        let batcher = if reads_relations { self.relation_groups(schema) } else { self };
+        if reads_nodes { batcher.node_groups() } else { batcher }
+    }
+
+    /// Returns the features of nodes.
+    pub fn features(&self) -> &NodeFeatures {
         &self.features
     }
 
-    /// Makes the batch of one step without the feature rows of its nodes. It is for batchers that gather the rows elsewhere, for
+    /// Makes the batch of one step without the rows of its nodes. It is for batchers that gather the rows elsewhere, for
     /// example into memory from which a device copies. Adds to the times of the sample and gather stages.
     ///
     /// # Errors
-    /// Returns the errors of the sampler, of [`EdgeFeatureStore::gather_block`] and of [`Targets::gather`].
+    /// Returns the errors of the sampler, of [`EdgeFeatureStore::gather_block`] and of [`Targets::gather`], and
+    /// [`BatchError::NoTarget`] for a seed without a target.
     pub fn sample(
         &self,
         seeds: SeedBatch,
@@ -89,11 +171,9 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
         times: &mut StageTimes,
     ) -> Result<SampledBatch, BatchError> {
         let start = Instant::now();
-        let mut sampled = sample_step(&*self.sampler, seeds, 1, scratch)?;
+        let mut sampled = self.sample_blocks(seeds, scratch)?;
         let sampled_at = Instant::now();
-        if let Some(targets) = &self.targets {
-            targets.gather(sampled.seeds.as_nodes(), &mut sampled.labels, &mut sampled.target_values)?;
-        }
+        self.gather_targets(&mut sampled)?;
         if let Some(features) = &self.edge_features {
             sampled.edge_x = Some(EdgeRows::gather(&**features, &sampled.blocks)?);
         }
@@ -101,163 +181,110 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
         times.gather += sampled_at.elapsed();
         Ok(sampled)
     }
-}
 
-/// Samples the blocks of one step, without the features of edges and targets. In training, it transposes the blocks from
-/// number `first_transposed` on.
-pub(crate) fn sample_step<S: FrontierSampler + ?Sized>(
-    sampler: &S,
-    seeds: SeedBatch,
-    first_transposed: usize,
-    scratch: &mut Scratch,
-) -> Result<SampledBatch, BatchError> {
-    let SeedBatch { phase, step, key, seeds, excluded, .. } = seeds;
-    let seeds = Seeds::nodes(seeds).excluding(excluded);
-    let SampledBlocks { mut blocks, seed_index } = sampler.sample_blocks(&seeds, key, scratch)?;
-    if phase.is_training() {
-        blocks.iter_mut().skip(first_transposed).for_each(Block::transpose);
+    /// Makes the batch of one step. `gather` returns the rows of nodes of one type, which are numbered from 0 within the type.
+    ///
+    /// # Errors
+    /// Returns the errors of [`NodeBatcher::sample`] and of `gather`, and [`BatchError::NoSuchNode`] for a node that does not
+    /// exist.
+    pub fn batch_with<R>(
+        &self,
+        seeds: SeedBatch,
+        scratch: &mut Scratch,
+        times: &mut StageTimes,
+        gather: impl Fn(&dyn FeatureStore, &[NodeId]) -> kiln_feature::Result<R>,
+    ) -> Result<MiniBatch<R>, BatchError> {
+        let sampled = self.sample(seeds, scratch, times)?;
+        let start = Instant::now();
+        let input = self.features.gather_with(&sampled.input_nodes(), gather)?;
+        times.gather += start.elapsed();
+        Ok(MiniBatch { sampled, input, times: *times })
     }
-    let (labels, target_values) = (Vec::new(), Vec::new());
-    Ok(SampledBatch { phase, step, key, seeds, blocks, seed_index, edge_x: None, labels, target_values })
+
+    /// Samples the blocks of one step and groups their edges. In training, transposes what the backward pass reads.
+    fn sample_blocks(&self, seeds: SeedBatch, scratch: &mut Scratch) -> Result<SampledBatch, BatchError> {
+        let SeedBatch { phase, step, key, seeds, excluded, .. } = seeds;
+        let seeds = Seeds::nodes(seeds).excluding(excluded);
+        let SampledBlocks { mut blocks, seed_index } = self.sampler.sample_blocks(&seeds, key, scratch)?;
+        let is_training = phase.is_training();
+        let groups = match &self.grouping {
+            // A model that reads groups reads no edges of blocks.
+            Some(grouping) => Some(grouping.of_blocks(&blocks, is_training)?),
+            None => {
+                let first_transposed = usize::from(self.features.only_store().is_some());
+                if is_training {
+                    blocks.iter_mut().skip(first_transposed).for_each(Block::transpose);
+                }
+                None
+            }
+        };
+        Ok(SampledBatch {
+            phase,
+            step,
+            key,
+            seeds,
+            items: Vec::new(),
+            blocks,
+            groups,
+            seed_index,
+            edge_x: None,
+            labels: Vec::new(),
+            target_values: Vec::new(),
+        })
+    }
+
+    /// Sets the numbers of the seeds within their types, and their targets.
+    fn gather_targets(&self, sampled: &mut SampledBatch) -> Result<(), BatchError> {
+        let seeds = sampled.seeds.as_nodes();
+        sampled.items = match &self.targets {
+            Some(NodeTargets { nodes: Some(nodes), .. }) => numbers_in(nodes, seeds)?,
+            _ => self.features.numbers_within_types(seeds)?,
+        };
+        if let Some(NodeTargets { targets, .. }) = &self.targets {
+            targets.gather(&sampled.items, &mut sampled.labels, &mut sampled.target_values)?;
+        }
+        Ok(())
+    }
 }
 
-impl<S: ?Sized, F: ?Sized> fmt::Debug for NodeBatcher<S, F> {
+/// Returns the position of each seed among the nodes that have targets.
+fn numbers_in(nodes: &Range<u32>, seeds: &[NodeId]) -> Result<Vec<NodeId>, BatchError> {
+    let number = |&node: &NodeId| match nodes.contains(&node.0) {
+        true => Ok(NodeId(node.0 - nodes.start)),
+        false => Err(BatchError::NoTarget { node, nodes: nodes.clone() }),
+    };
+    seeds.iter().map(number).collect()
+}
+
+impl Grouping {
+    /// Groups the edges of blocks, and transposes the groups in training.
+    fn of_blocks(&self, blocks: &[Block], is_training: bool) -> Result<Vec<RelationGroups>, BatchError> {
+        let of_block = |block: &Block| {
+            let mut groups = RelationGroups::new(block, &self.types, &self.metagraph)?;
+            if self.has_nodes {
+                groups = groups.with_nodes(block, &self.types)?;
+            }
+            if is_training {
+                groups.transpose();
+            }
+            Ok(groups)
+        };
+        let groups: kiln_graph::Result<_> = blocks.iter().map(of_block).collect();
+        groups.map_err(BatchError::other)
+    }
+}
+
+impl<S: ?Sized> fmt::Debug for NodeBatcher<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NodeBatcher")
+            .field("features", &self.features)
             .field("has_targets", &self.targets.is_some())
             .field("has_edge_features", &self.edge_features.is_some())
             .finish_non_exhaustive()
     }
 }
 
-/// The feature rows of the edges of a batch's blocks, in their stored type.
-#[derive(Debug, Clone)]
-pub struct EdgeRows {
-    /// The rows of each block's edges, `[n_edges, dim]`, in block order; input layer first.
-    pub blocks: Vec<FeatureBuffer>,
-    /// The number of columns.
-    pub dim: usize,
-}
-
-impl EdgeRows {
-    /// Gathers the rows of the edges of each block.
-    ///
-    /// # Errors
-    /// Returns the errors of [`EdgeFeatureStore::gather_block`].
-    pub fn gather(features: &dyn EdgeFeatureStore, blocks: &[Block]) -> kiln_feature::Result<Self> {
-        let of_block = |block: &Block| {
-            let mut rows = FeatureBuffer::empty(features.dtype());
-            features.gather_block(block, &mut rows).map(|()| rows)
-        };
-        Ok(Self { blocks: blocks.iter().map(of_block).collect::<Result<_, _>>()?, dim: features.dim() })
-    }
-
-    /// Returns the size of the rows in bytes.
-    pub fn n_bytes(&self) -> usize {
-        self.blocks.iter().map(FeatureBuffer::n_bytes).sum()
-    }
-}
-
-/// The inputs of a model and its loss for one step of a node task.
-#[derive(Debug, Clone)]
-pub struct MiniBatch {
-    /// The phase of the step.
-    pub phase: Phase,
-    /// The step within the phase, from 0.
-    pub step: usize,
-    /// The key of this step. The blocks were sampled with it, and all other random draws of the step must use it.
-    pub key: RngKey,
-    /// The seeds in the given order, including duplicates.
-    pub seeds: Seeds,
-    /// The blocks, one per layer, input layer first.
-    pub blocks: Vec<Block>,
-    /// For each seed, its destination in the last block, which is also its row in the model's output. A node that
-    /// occurs twice in `seeds` has one destination and two entries here.
-    pub seed_index: Vec<LocalId>,
-    /// The features of the input nodes in their stored type, `[n_src, x_dim]`; see [`SampledBatch::input_nodes`].
-    pub x: FeatureBuffer,
-    /// The number of feature columns.
-    pub x_dim: usize,
-    /// The features of the edges; `None` unless the batcher gathers them.
-    pub edge_x: Option<EdgeRows>,
-    /// The class of each seed, aligned with `seeds` and `seed_index`; never negative. Empty for target values.
-    pub labels: Vec<i32>,
-    /// The target values of each seed, `[n_seeds, n_columns]`, NaN if missing. Empty for class labels.
-    pub target_values: Vec<f32>,
-    /// The durations of the stages that made this batch.
-    pub times: StageTimes,
-}
-
-/// A [`MiniBatch`] without feature rows of nodes.
-#[derive(Debug, Clone)]
-pub struct SampledBatch {
-    /// The phase of the step.
-    pub phase: Phase,
-    /// The step within the phase, from 0.
-    pub step: usize,
-    /// The key of this step.
-    pub key: RngKey,
-    /// The seeds in the given order, including duplicates.
-    pub seeds: Seeds,
-    /// The blocks, one per layer, input layer first.
-    pub blocks: Vec<Block>,
-    /// For each seed, its destination in the last block.
-    pub seed_index: Vec<LocalId>,
-    /// The features of the edges; `None` unless the batcher gathers them.
-    pub edge_x: Option<EdgeRows>,
-    /// The class of each seed, aligned with `seeds` and `seed_index`; never negative. Empty for target values.
-    pub labels: Vec<i32>,
-    /// The target values of each seed, `[n_seeds, n_columns]`, NaN if missing. Empty for class labels.
-    pub target_values: Vec<f32>,
-}
-
-impl SampledBatch {
-    /// Returns the nodes whose feature rows the model reads: the sources of the first block, or, for a model without
-    /// layers, the distinct seeds in the order of their first appearance.
-    pub fn input_nodes(&self) -> Cow<'_, [NodeId]> {
-        match self.blocks.first() {
-            Some(block) => Cow::Borrowed(block.srcs()),
-            None => Cow::Owned(self.seeds.distinct(&self.seed_index)),
-        }
-    }
-
-    /// Returns the size of the batch's arrays in bytes.
-    pub fn n_bytes(&self) -> usize {
-        let Self { blocks, seeds, seed_index, edge_x, labels, target_values, .. } = self;
-        n_bytes(blocks, seeds, seed_index, edge_x.as_ref(), labels, target_values)
-    }
-}
-
-/// Returns the size of a batch's arrays in bytes, except the rows of its nodes.
-fn n_bytes(
-    blocks: &[Block],
-    seeds: &Seeds,
-    seed_index: &[LocalId],
-    edge_x: Option<&EdgeRows>,
-    labels: &[i32],
-    target_values: &[f32],
-) -> usize {
-    blocks.iter().map(Block::n_bytes).sum::<usize>()
-        + size_of_val(seeds.as_nodes())
-        + size_of_val(seed_index)
-        + edge_x.map_or(0, EdgeRows::n_bytes)
-        + size_of_val(labels)
-        + size_of_val(target_values)
-}
-
-impl MiniBatch {
-    /// Returns the size of the batch's arrays in bytes.
-    pub fn n_bytes(&self) -> usize {
-        let Self { blocks, seeds, seed_index, x, edge_x, labels, target_values, .. } = self;
-        x.n_bytes() + n_bytes(blocks, seeds, seed_index, edge_x.as_ref(), labels, target_values)
-    }
-}
-
-impl<S, F> Batcher for NodeBatcher<S, F>
-where
-    S: FrontierSampler + ?Sized + 'static,
-    F: FeatureStore + ?Sized + 'static,
-{
+impl<S: FrontierSampler + ?Sized + 'static> Batcher for NodeBatcher<S> {
     type Item = NodeId;
     type Batch = MiniBatch;
     type Scratch = Scratch;
@@ -268,28 +295,7 @@ where
         scratch: &mut Scratch,
         times: &mut StageTimes,
     ) -> Result<MiniBatch, BatchError> {
-        let sampled = self.sample(seeds, scratch, times)?;
-        let start = Instant::now();
-        let mut x = FeatureBuffer::empty(self.features.dtype());
-        self.features.gather(&sampled.input_nodes(), &mut x)?;
-        times.gather += start.elapsed();
-        let SampledBatch { phase, step, key, seeds, blocks, seed_index, edge_x, labels, target_values } =
-            sampled;
-        let (x_dim, times) = (self.features.dim(), *times);
-        Ok(MiniBatch {
-            phase,
-            step,
-            key,
-            seeds,
-            blocks,
-            seed_index,
-            x,
-            x_dim,
-            edge_x,
-            labels,
-            target_values,
-            times,
-        })
+        self.batch_with(seeds, scratch, times, FeatureRows::gather)
     }
 
     fn n_bytes(batch: &MiniBatch) -> usize {

@@ -25,13 +25,14 @@
 //! let loader = Loader::new(items, batcher, LoaderConfig::default())?;
 //! let mut all_labels = Vec::new();
 //! for batch in loader.epoch(Phase::Train { epoch: 0 }) {
-//!     all_labels.push(batch?.labels);
+//!     all_labels.push(batch?.sampled.labels);
 //! }
 //! assert_eq!(all_labels, [vec![0, 1], vec![0]]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod background;
+mod batch;
 mod batcher;
 mod error;
 mod graph;
@@ -39,20 +40,21 @@ mod item;
 mod link;
 mod loader;
 mod queue;
+mod rows;
 mod seed_batch;
 mod time;
-mod typed;
 
 pub use background::Background;
-pub use batcher::{Batcher, EdgeRows, MiniBatch, NodeBatcher, SampledBatch};
+pub use batch::{EdgeRows, MiniBatch, SampledBatch};
+pub use batcher::{Batcher, NodeBatcher, NodeTargets};
 pub use error::{BatchError, Error};
 pub use graph::{GraphBatch, GraphBatcher};
 pub use item::{EpochPlan, ItemSampler, ItemSamplerConfig, Phase, Shard, UnevenShards};
 pub use link::{LinkBatch, LinkBatcher, LinkExclusion};
 pub use loader::{Batches, Loader, LoaderConfig};
+pub use rows::{FeatureRows, NodeFeatures, NodeRows, RowsOfType};
 pub use seed_batch::{SeedBatch, StepItems};
 pub use time::StageTimes;
-pub use typed::{RowsOfType, TargetsOfType, TypedBatch, TypedFeatures, TypedNodeBatcher, TypedNodeRows};
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -25,7 +25,7 @@ pub enum LinkExclusion {
 ///
 /// On a heterogeneous graph, the links are those of one relation, negatives are drawn from its types
 /// ([`TypedUniformNegatives`](kiln_sample::TypedUniformNegatives), checked if [`LinkBatcher::node_ranges`] is set), `nodes`
-/// is a [`TypedNodeBatcher`](crate::TypedNodeBatcher), and its sampler determines the relations from which the edges of links are
+/// is a [`NodeBatcher`](crate::NodeBatcher) of several types, and its sampler determines the relations from which the edges of links are
 /// excluded ([`TypedSampler::excluding_from`](kiln_sample::TypedSampler::excluding_from)).
 ///
 /// Negatives and excluded edges are those of the whole step, so they do not depend on the number of ranks or of

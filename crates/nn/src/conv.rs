@@ -2,7 +2,7 @@ use burn::module::{Module, ModuleDisplay};
 use burn::tensor::Tensor;
 use kiln_kernels::DeviceBlock;
 
-use crate::{ForwardContext, InputAggregation, InputFormat, LayerMemory};
+use crate::{ForwardContext, InputAggregation, InputFormat, LayerSize};
 
 /// A layer of a [`Net`](crate::Net): it computes a row for each destination of a block from the rows of the sources.
 pub trait Conv: Module + ModuleDisplay {
@@ -42,17 +42,10 @@ pub trait Conv: Module + ModuleDisplay {
     fn forward_aggregated(&self, rows: Tensor<2>) -> Tensor<2> {
         panic!("got aggregated input rows {:?}, but the layer has no input aggregation", rows.dims())
     }
-}
 
-/// A layer that exact evaluation can run over a whole graph. A [`Net`](crate::Net) of such layers is a
-/// [`LayerWiseModel`](crate::LayerWiseModel).
-pub trait LayerWiseConv: Conv {
-    /// Returns the widths of the input and output rows, `[d_in, d_out]`.
-    fn widths(&self) -> [usize; 2];
-
-    /// Returns the memory of the layer in addition to its rows; see
-    /// [`LayerWiseModel::layer_memory`](crate::LayerWiseModel::layer_memory). The default is 0.
-    fn memory(&self) -> LayerMemory {
-        LayerMemory::default()
+    /// Returns the size of the layer if exact evaluation can run it over a whole graph; see
+    /// [`BlockModel::layer_size`](crate::BlockModel::layer_size). The default is `None`.
+    fn size(&self) -> Option<LayerSize> {
+        None
     }
 }

@@ -10,7 +10,7 @@ use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
     Conv, Error, ForwardContext, GatConv, GatConvConfig, GatV2Conv, GatV2ConvConfig, GraphRequirements,
-    HeadOutput, InputFormat, JumpingKnowledge, LayerMemory, LayerWiseConv, ModelConfig, Net, Normalization,
+    HeadOutput, InputFormat, JumpingKnowledge, LayerMemory, LayerSize, ModelConfig, Net, Normalization,
     Result,
 };
 
@@ -229,25 +229,21 @@ impl Conv for GatLayer {
     fn uses_burn_rng(&self) -> bool {
         false
     }
-}
 
-impl LayerWiseConv for GatLayer {
-    fn widths(&self) -> [usize; 2] {
-        match self {
+    /// The memory is that of the rows of all heads: those of the sources, and those of the destinations before they are
+    /// averaged. Each edge has a score and a weight for each head.
+    fn size(&self) -> Option<LayerSize> {
+        let widths = match self {
             Self::Gat(conv) => conv.widths(),
             Self::GatV2(conv) => conv.widths(),
-        }
-    }
-
-    /// Returns the memory of the rows of all heads: those of the sources, and those of the destinations before they are
-    /// averaged. Each edge has a score and a weight for each head.
-    fn memory(&self) -> LayerMemory {
+        };
         let [n_heads, width] = self.heads();
         let rows = 4 * width as u64;
-        LayerMemory {
+        let memory = LayerMemory {
             dst_bytes: 2 * rows,
             src_bytes: rows + 8 * n_heads as u64,
             edge_bytes: 12 * n_heads as u64,
-        }
+        };
+        Some(LayerSize { widths, memory })
     }
 }

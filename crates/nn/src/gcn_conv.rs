@@ -8,7 +8,7 @@ use crate::error::check_weight;
 use crate::init::{NO_GAIN, xavier_uniform, zeros};
 use crate::order::{InputAggregation, projects_first};
 use crate::stack::product;
-use crate::{Conv, ForwardContext, InputFormat, LayerWiseConv, Result};
+use crate::{Conv, ForwardContext, InputFormat, LayerSize, Result};
 
 /// The widths of a [`GcnConv`] layer.
 #[derive(Debug, Clone)]
@@ -102,10 +102,8 @@ impl Conv for GcnConv {
     fn forward_aggregated(&self, rows: Tensor<2>) -> Tensor<2> {
         ops::linear(self.bias.val().unsqueeze(), rows, self.weight.val())
     }
-}
 
-impl LayerWiseConv for GcnConv {
-    fn widths(&self) -> [usize; 2] {
-        self.weight.dims()
+    fn size(&self) -> Option<LayerSize> {
+        Some(LayerSize::new(self.weight.dims()))
     }
 }

@@ -5,7 +5,7 @@ use kiln_kernels::ops;
 
 use crate::gin_conv::check_device;
 use crate::{
-    Conv, Epsilon, ForwardContext, InputFormat, LayerMemory, LayerWiseConv, Linear, Mlp, NodeModule, Result,
+    Conv, Epsilon, ForwardContext, InputFormat, LayerMemory, LayerSize, Linear, Mlp, NodeModule, Result,
 };
 
 /// A graph isomorphism layer whose messages include the rows of edges (Hu, Liu, Gomes, Zitnik, Liang, Pande and Leskovec
@@ -132,22 +132,16 @@ impl Conv for GineConv<Mlp> {
     fn uses_burn_rng(&self) -> bool {
         false
     }
-}
 
-impl LayerWiseConv for GineConv<Mlp> {
-    fn widths(&self) -> [usize; 2] {
+    /// The memory is that of the rows between the dense layers for each destination, and of three rows for each edge: its own,
+    /// that of its source, and their sum.
+    fn size(&self) -> Option<LayerSize> {
         let linears = &self.mlp.linears;
-        let [d_in, _] = linears[0].weight.dims();
+        let [d_in, hidden] = linears[0].weight.dims();
         let [_, d_out] = linears[linears.len() - 1].weight.dims();
-        [d_in, d_out]
-    }
-
-    /// Returns the memory of the rows between the dense layers for each destination, and of three rows for each edge: its
-    /// own, that of its source, and their sum.
-    fn memory(&self) -> LayerMemory {
-        let [d_in, hidden] = self.mlp.linears[0].weight.dims();
         let dst_bytes = 2 * 4 * hidden as u64;
         let edge_bytes = 3 * 4 * d_in as u64;
-        LayerMemory { dst_bytes, src_bytes: 0, edge_bytes }
+        let memory = LayerMemory { dst_bytes, src_bytes: 0, edge_bytes };
+        Some(LayerSize { widths: [d_in, d_out], memory })
     }
 }

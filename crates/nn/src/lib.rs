@@ -56,7 +56,7 @@ mod weights;
 
 pub use aggregate::{Aggregate, Readout};
 pub use attention::HeadOutput;
-pub use conv::{Conv, LayerWiseConv};
+pub use conv::Conv;
 pub use error::{Error, TensorNames};
 pub use frame::Frame;
 pub use gat::{AttentionKind, Gat, GatConfig, GatLayer};
@@ -77,7 +77,7 @@ pub use link::{LinkDecoder, LinkDecoderConfig, LinkLoss, LinkModel, LinkModelCon
 pub use loss::{ClassLoss, LossSum, TargetLoss};
 pub use mlp::{Mlp, MlpConfig, NodeModule};
 pub use model::{
-    BlockModel, ForwardContext, GraphModel, InputFormat, LayerMemory, LayerWiseModel, Mode, ModelConfig,
+    BlockModel, ForwardContext, GraphModel, InputFormat, LayerMemory, LayerSize, Mode, ModelConfig,
 };
 pub use net::Net;
 pub use normalization::Normalization;

@@ -32,7 +32,7 @@ pub struct ForwardContext {
 /// A model that takes one block per layer.
 ///
 /// A model whose layers have more than one input (for example, jumping knowledge) overrides `forward`. A model whose
-/// `forward` runs just its layers in order also implements [`LayerWiseModel`].
+/// `forward` runs just its layers in order also implements [`BlockModel::layer_size`].
 pub trait BlockModel: Module + ModuleDisplay {
     /// The number of layers, and of blocks that [`BlockModel::forward`] takes.
     fn n_layers(&self) -> usize;
@@ -85,6 +85,17 @@ pub trait BlockModel: Module + ModuleDisplay {
     /// Returns the encoder by which [`BlockModel::input`] computes rows of one width for nodes of all types. `None`, the
     /// default, if the model reads the features of one type of nodes as they are.
     fn input_encoder(&self) -> Option<&InputEncoder> {
+        None
+    }
+
+    /// Returns the size of layer `i` if [`BlockModel::forward`] just runs the layers in order. The model can then be evaluated
+    /// exactly, layer by layer over a whole graph: layer 0 for all nodes, in chunks of any size, then layer 1 on the output rows
+    /// of layer 0. The default is `None`: such a model is evaluated on sampled neighbours only.
+    ///
+    /// # Panics
+    /// Panics if `i` is not below [`BlockModel::n_layers`].
+    fn layer_size(&self, i: usize) -> Option<LayerSize> {
+        let _ = i;
         None
     }
 
@@ -171,20 +182,19 @@ pub(crate) fn forward_layers<M: BlockModel>(
     layers.fold(x, |x, (i, block)| model.layer(i, block, x, ctx))
 }
 
-/// A model whose [`BlockModel::forward`] just runs its layers in order. It can therefore be evaluated layer by layer
-/// over a whole graph: layer 0 for all nodes, in chunks of any size, then layer 1 on the output rows of layer 0.
-pub trait LayerWiseModel: BlockModel {
-    /// The widths of the input and output rows of layer `i`, `[d_in, d_out]`.
-    ///
-    /// # Panics
-    /// Panics if `i` is not below [`BlockModel::n_layers`].
-    fn widths(&self, i: usize) -> [usize; 2];
+/// The widths and the memory of a layer, from which evaluation computes how many nodes fit in a memory limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayerSize {
+    /// The widths of the input and output rows, `[d_in, d_out]`.
+    pub widths: [usize; 2],
+    /// The memory of the layer in addition to its rows.
+    pub memory: LayerMemory,
+}
 
-    /// The memory of layer `i` in addition to its rows, from which evaluation computes how many nodes fit in a memory
-    /// limit. The default is 0, for layers whose only intermediate rows have the widths of the input or the output.
-    fn layer_memory(&self, i: usize) -> LayerMemory {
-        let _ = i;
-        LayerMemory::default()
+impl LayerSize {
+    /// Creates the size of a layer whose only intermediate rows have the widths of the input or the output.
+    pub fn new(widths: [usize; 2]) -> Self {
+        Self { widths, memory: LayerMemory::default() }
     }
 }
 

@@ -5,10 +5,7 @@ use kiln_sample::{KeyDomain, RngKey};
 
 use crate::frame::FrameConfig;
 use crate::model::{aggregated_block, forward_layers};
-use crate::{
-    BlockModel, Conv, ForwardContext, Frame, InputAggregation, InputFormat, LayerMemory, LayerWiseConv,
-    LayerWiseModel, Result,
-};
+use crate::{BlockModel, Conv, ForwardContext, Frame, InputAggregation, InputFormat, LayerSize, Result};
 
 /// A model of nodes: layers of one type, with an activation, dropout, and optional normalisation, residual connections and
 /// jumping knowledge around them.
@@ -80,14 +77,10 @@ impl<C: Conv> BlockModel for Net<C> {
         let x = self.frame.layer(0, block, rows, ctx, |rows| self.layers[0].forward_aggregated(rows));
         forward_layers(self, 1, blocks, x, ctx)
     }
-}
 
-impl<C: LayerWiseConv> LayerWiseModel for Net<C> {
-    fn widths(&self, i: usize) -> [usize; 2] {
-        self.frame.widths(i, self.layers[i].widths())
-    }
-
-    fn layer_memory(&self, i: usize) -> LayerMemory {
-        self.layers[i].memory()
+    /// Returns `None` for a model whose layers return no size, such as those that read relation groups.
+    fn layer_size(&self, i: usize) -> Option<LayerSize> {
+        let size = self.layers[i].size()?;
+        Some(LayerSize { widths: self.frame.widths(i, size.widths), ..size })
     }
 }

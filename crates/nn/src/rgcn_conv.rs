@@ -6,7 +6,7 @@ use kiln_sample::RngKey;
 
 use crate::error::{check_size, check_weight};
 use crate::init::{NO_GAIN, uniform, xavier_uniform, zeros};
-use crate::{Conv, ForwardContext, InputFormat, LayerMemory, LayerWiseConv, Result};
+use crate::{Conv, ForwardContext, InputFormat, LayerMemory, LayerSize, Result};
 
 /// The widths and numbers of relations and bases of a [`RgcnConv`] layer.
 #[derive(Debug, Clone)]
@@ -97,20 +97,14 @@ impl Conv for RgcnConv {
     fn uses_burn_rng(&self) -> bool {
         false
     }
-}
 
-impl LayerWiseConv for RgcnConv {
-    fn widths(&self) -> [usize; 2] {
-        self.weight_self.dims()
-    }
-
-    /// Returns the memory of the sums of all bases for each destination. Each edge has a weight for each basis, and its share
-    /// of its relation with the counts from which it is computed.
-    fn memory(&self) -> LayerMemory {
-        let [d_in, _] = self.weight_self.dims();
+    /// The memory is that of the sums of all bases for each destination. Each edge has a weight for each basis, and its share of
+    /// its relation with the counts from which it is computed.
+    fn size(&self) -> Option<LayerSize> {
+        let widths = self.weight_self.dims();
         let [_, n_bases] = self.coefficients.dims();
-        let dst_bytes = 4 * (n_bases * d_in) as u64;
+        let dst_bytes = 4 * (n_bases * widths[0]) as u64;
         let edge_bytes = 4 * n_bases as u64 + 24;
-        LayerMemory { dst_bytes, src_bytes: 0, edge_bytes }
+        Some(LayerSize { widths, memory: LayerMemory { dst_bytes, src_bytes: 0, edge_bytes } })
     }
 }

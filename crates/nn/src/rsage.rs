@@ -142,5 +142,5 @@ impl ModelConfig for RsageConfig {
 ///
 /// The nodes of all types have input rows of one width, which an [`InputEncoder`](crate::InputEncoder) provides. Blocks need
 /// relation groups, except for one type and one relation, where the model is a [`Sage`](crate::Sage) with bit-identical
-/// initial weights, outputs and gradients. Because of the groups, the model is no [`LayerWiseModel`](crate::LayerWiseModel).
+/// initial weights, outputs and gradients. Because of the groups, it cannot be evaluated layer by layer.
 pub type Rsage = Net<RsageConv>;

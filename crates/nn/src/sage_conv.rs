@@ -8,7 +8,7 @@ use crate::error::check_weight;
 use crate::init::{RELU_GAIN, WeightInit, uniform, xavier_uniform, zeros};
 use crate::order::{InputAggregation, projects_first};
 use crate::stack::product;
-use crate::{Aggregate, Conv, ForwardContext, InputFormat, LayerWiseConv, Result};
+use crate::{Aggregate, Conv, ForwardContext, InputFormat, LayerSize, Result};
 
 /// The widths and the aggregation of a [`SageConv`] layer.
 #[derive(Debug, Clone)]
@@ -119,11 +119,9 @@ impl Conv for SageConv {
     fn forward_aggregated(&self, rows: Tensor<2>) -> Tensor<2> {
         ops::linear(self.bias.val().unsqueeze(), rows, self.weights().stacked())
     }
-}
 
-impl LayerWiseConv for SageConv {
-    fn widths(&self) -> [usize; 2] {
-        self.weight_self.dims()
+    fn size(&self) -> Option<LayerSize> {
+        Some(LayerSize::new(self.weight_self.dims()))
     }
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::kind::KindName;
 use crate::{
     BlockModel, Error, ForwardContext, GraphMetadata, GraphRequirements, InputAggregation, InputEncoder,
-    InputEncoderConfig, InputFormat, ModelConfig, Result, TypeOrder,
+    InputEncoderConfig, InputFormat, LayerSize, ModelConfig, Result, TypeOrder,
 };
 
 /// A model of the nodes of a heterogeneous graph: an encoder that computes rows of one width for nodes of all types, and a
@@ -61,6 +61,14 @@ impl<M: BlockModel> BlockModel for TypedModel<M> {
 
     fn forward(&self, blocks: &[DeviceBlock], x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         self.model.forward(blocks, x, ctx)
+    }
+
+    /// Returns `None` if there is an encoder.
+    fn layer_size(&self, i: usize) -> Option<LayerSize> {
+        match &self.encoder {
+            Some(_) => None,
+            None => self.model.layer_size(i),
+        }
     }
 
     /// Returns `None` if there is an encoder, which reads the input rows.

@@ -60,8 +60,8 @@ fn slow_trainer_keeps_memory_within_the_documented_limits() {
     let (mut peak, mut n_bytes, mut n_rows) = (0, 0, 0);
     for batch in loader.epoch(Phase::Train { epoch: 0 }) {
         let batch = batch.unwrap();
-        n_rows += batch.x.n_values() / DIM;
-        n_bytes += batch.x.n_bytes();
+        n_rows += batch.input.only().unwrap().x.n_values() / DIM;
+        n_bytes += batch.input.only().unwrap().x.n_bytes();
         std::thread::sleep(Duration::from_millis(20));
         peak = peak.max(anonymous());
     }

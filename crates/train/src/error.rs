@@ -323,6 +323,13 @@ pub enum Error {
     /// Exact evaluation was requested on a heterogeneous graph.
     #[error("exact evaluation needs a graph with one type of nodes: evaluate with sampled neighbours")]
     ExactOnTypes,
+    /// Exact evaluation, or the width of embeddings, was requested of a model that returns no
+    /// [`BlockModel::layer_size`](kiln_nn::BlockModel::layer_size).
+    #[error(
+        "the model returns no sizes of its layers, by which exact evaluation runs them over the whole graph: implement \
+         BlockModel::layer_size, or evaluate with sampled neighbours"
+    )]
+    NotLayerWise,
     /// The model's number of outputs differs from the number of target columns.
     #[error("the model has {n_outputs} outputs, expected {n_columns}, one for each target column")]
     OutputCount {

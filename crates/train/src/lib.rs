@@ -87,15 +87,15 @@ pub use step::embedding::{NodeEmbedding, SparseAdamConfig};
 pub use step::embedding_error::EmbeddingError;
 pub use step::graph::{GraphClassification, GraphInput, GraphTask};
 pub use step::host_node_batcher::HostNodeBatcher;
-pub use step::input_rows::InputRows;
-pub use step::link::{LinkInput, LinkNodes, LinkTask};
+pub use step::input_rows::{GatheredRows, InputRows};
+pub use step::link::{LinkInput, LinkTask};
 pub use step::loaders::BatchConfig;
 pub use step::memory::{MemoryUse, PeakMemory};
 pub use step::metric_sums::{LossWeight, MetricSums};
 #[cfg(feature = "nccl")]
 pub use step::nccl::{CudaDevices, NcclGroup};
 pub use step::negatives::{NegativeCounts, RunNegatives};
-pub use step::node::{NodeClassification, NodeInput, NodeTask};
+pub use step::node::{InputType, NodeClassification, NodeInput, NodeTask};
 pub use step::node_keys::NodeKeys;
 pub use step::objective::{BatchTargets, Objective};
 pub use step::optimizer::{AdamConfig, Optimizer, OptimizerConfig, SgdConfig};
@@ -105,8 +105,6 @@ pub use step::schedule::{LrDecay, LrSchedule, StepDecay, TrainingLength, Trainin
 pub use step::sync::{GradientSync, HostAllReduce};
 pub use step::task::{StepOutput, Task};
 pub use step::trainer::{TaskTrainer, TrainerConfig};
-pub use step::typed_link::TypedLinkTask;
-pub use step::typed_node::{InputType, TypedNodeInput, TypedNodeTask};
 pub use step::weights::{load_weights, weights_to_bytes};
 
 /// Compiles the README's program as a doc test.

@@ -13,7 +13,7 @@ use burn::tensor::{Device, Tensor};
 use kiln_feature::DenseFeatures;
 use kiln_graph::{Csc, CscBuilder};
 use kiln_kernels::DeviceBlock;
-use kiln_nn::{Aggregate, BlockModel, ForwardContext, LayerWiseModel, Sage, SageConfig};
+use kiln_nn::{Aggregate, BlockModel, ForwardContext, LayerSize, Sage, SageConfig};
 use kiln_sample::RngKey;
 use kiln_train::{LayerWiseConfig, LayerWiseInference, MemoryUse, Spill};
 
@@ -96,11 +96,9 @@ impl BlockModel for Watched {
         look();
         x
     }
-}
 
-impl LayerWiseModel for Watched {
-    fn widths(&self, i: usize) -> [usize; 2] {
-        self.sage.widths(i)
+    fn layer_size(&self, i: usize) -> Option<LayerSize> {
+        self.sage.layer_size(i)
     }
 }
 

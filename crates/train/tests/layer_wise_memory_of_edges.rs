@@ -8,7 +8,7 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use kiln_feature::{DenseFeatures, EdgeFeatures};
 use kiln_graph::{Csc, CscBuilder};
-use kiln_nn::{AttentionKind, EdgeInput, GatConfig, GineConfig, LayerWiseModel, RgcnConfig, SageConfig};
+use kiln_nn::{AttentionKind, BlockModel, EdgeInput, GatConfig, GineConfig, RgcnConfig, SageConfig};
 use kiln_sample::RngKey;
 use kiln_train::{LayerWiseConfig, LayerWiseInference};
 use peak_alloc::PeakAlloc;
@@ -35,13 +35,13 @@ fn graph() -> Arc<Csc> {
     Arc::new(CscBuilder::new(N_NODES as usize).edge_types(&types).build(&srcs, &dsts).unwrap())
 }
 
-fn check<M: LayerWiseModel>(name: &str, model: &M, graph: &Arc<Csc>) {
+fn check<M: BlockModel>(name: &str, model: &M, graph: &Arc<Csc>) {
     let with_types = |inference: LayerWiseInference| inference.carry_edge_types().unwrap();
     check_with(name, model, graph, with_types);
 }
 
 /// Checks the memory of an inference that `configure` completes.
-fn check_with<M: LayerWiseModel>(
+fn check_with<M: BlockModel>(
     name: &str,
     model: &M,
     graph: &Arc<Csc>,

@@ -7,11 +7,12 @@ use kiln_data::TypedLinks;
 use kiln_data::{HashedPart, LinkTargets, TypedLinkSplit};
 use kiln_feature::TargetKind;
 use kiln_graph::LinkId;
-use kiln_loader::{LinkBatcher, LinkExclusion, Loader, Phase, TypedNodeBatcher};
+use kiln_loader::{LinkBatcher, LinkExclusion, Loader, NodeBatcher, Phase};
 use kiln_nn::{BlockModel, LinkModel, TypedModel};
 use kiln_sample::{TypedSampler, TypedUniformNegatives};
 use kiln_train::{
-    DataHash, DeviceBatcher, EvaluationInfo, Evaluator, ModelInputs, SplitTargets, TaskTrainer, TypedLinkTask,
+    DataHash, DeviceBatcher, EvaluationInfo, Evaluator, HostNodeBatcher, LinkTask, ModelInputs, SplitTargets,
+    TaskTrainer,
 };
 
 use crate::data_loader::evaluate_by_evaluator;
@@ -130,11 +131,12 @@ impl LinkNeighborLoader<RelationNodes> {
 }
 
 impl<M: BlockModel + Sync> DataLoader<LinkModel<TypedModel<M>>> for TypedLinkNeighborLoader {
-    type Task = TypedLinkTask<M>;
-    type Batcher = DeviceBatcher<LinkBatcher<TypedNodeBatcher<TypedSampler>>>;
+    type Task = LinkTask<TypedModel<M>>;
+    type Batcher = DeviceBatcher<LinkBatcher<HostNodeBatcher<TypedSampler>>>;
 
     fn task(&self) -> Self::Task {
-        TypedLinkTask::new(self.loss, self.nodes.loader.input_types()).with_keys(self.nodes.loader.row_keys())
+        let nodes = &self.nodes.loader;
+        LinkTask::with_loss(self.loss).on_types(nodes.input_types()).with_keys(nodes.row_keys())
     }
 
     fn target_kind(&self) -> TargetKind {
@@ -192,8 +194,8 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<TypedModel<M>>> for TypedLinkNei
         let items = self.items(phase, trainer, evaluator, nodes.batch_config())?;
         let sampler =
             Arc::new(nodes.sampler(trainer.device())?.excluding_from(&self.nodes.excluded_relations()));
-        let batcher = TypedNodeBatcher::without_targets(sampler, nodes.features());
-        let batcher = nodes.with_groups(batcher, &trainer.model().encoder);
+        let batcher = NodeBatcher::without_targets(sampler, nodes.features());
+        let batcher = nodes.host_batcher(batcher, &items, &trainer.model().encoder, trainer.device());
         let config = nodes.loader_config(&items);
         let links = self.targets.links().clone();
         let items = nodes.source().shard_by_owner(items, move |link: LinkId| links.pair(link).1)?;

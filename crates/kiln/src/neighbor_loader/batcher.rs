@@ -12,7 +12,7 @@ use kiln_nn::{BlockModel, InputAggregation};
 use kiln_sample::{FrontierSampler, NeighborSampler, Rule};
 use kiln_train::{DeviceNodeBatcher, HostNodeBatcher, HostOrDeviceBatcher};
 
-use crate::batches::{n_workers, workers_aggregate};
+use crate::batches::{aggregation_of_workers, n_workers};
 use crate::source::Source;
 use crate::{DeviceCopy, Error, NeighborLoader, Result};
 
@@ -118,7 +118,7 @@ impl NeighborLoader {
         features: Arc<dyn FeatureStore>,
         edge_features: Option<Arc<dyn EdgeFeatureStore>>,
         targets: Option<Targets>,
-    ) -> Result<NodeBatcher<dyn FrontierSampler, dyn FeatureStore>> {
+    ) -> Result<NodeBatcher<dyn FrontierSampler>> {
         if self.feature_cache.is_some() {
             return Err(Error::CacheNeedsDevice);
         }
@@ -138,8 +138,7 @@ impl NeighborLoader {
         items: &ItemSampler<I>,
         model: &impl BlockModel,
     ) -> Option<InputAggregation> {
-        let workers = n_workers(self.workers, items);
-        model.input_aggregation().filter(|_| workers_aggregate(workers, rayon::current_num_threads()))
+        aggregation_of_workers(model, n_workers(self.workers, items))
     }
 
     /// Returns the loader of these items' batches.

@@ -14,6 +14,9 @@ impl NeighborLoader {
         if model.graph.edge_weights && self.sampling.weights == EdgeWeights::None {
             return Err(Error::NoEdgeWeights);
         }
+        if model.graph.metagraph.is_some() {
+            return Err(Error::ModelOfRelations);
+        }
         if let Some(n_relations) = model.graph.n_relations {
             self.check_edge_types(n_relations)?;
         }

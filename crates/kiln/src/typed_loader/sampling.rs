@@ -7,15 +7,15 @@ use kiln_data::TypedLinkSplit;
 use kiln_feature::Preparation;
 use kiln_graph::{ItemId, RelationSchema};
 use kiln_kernels::GraphMode;
-use kiln_loader::{ItemSampler, LoaderConfig, TypedFeatures, TypedNodeBatcher};
+use kiln_loader::{ItemSampler, LoaderConfig, NodeBatcher, NodeFeatures};
 use kiln_nn::BlockModel;
 use kiln_sample::{EdgeWeights, Fanout, SamplerConfig, TypedSampler};
 use kiln_train::{
-    BatchConfig, EmbeddingError, EvaluationInfo, Evaluator, InputType, ModelInputs, ModelTask, NodeKeys,
-    SamplingInfo, TypedGraphInfo,
+    BatchConfig, EmbeddingError, EvaluationInfo, Evaluator, HostNodeBatcher, InputType, ModelInputs,
+    ModelTask, NodeKeys, SamplingInfo, TypedGraphInfo,
 };
 
-use crate::batches::n_workers;
+use crate::batches::{aggregation_of_workers, n_workers};
 use crate::device_copy::GraphCopies;
 use crate::typed_source::TypedSource;
 use crate::{BatchRequirements, Error, EvalMode, Result, TypedNeighborLoader};
@@ -82,19 +82,24 @@ impl TypedNeighborLoader {
         }
     }
 
-    pub(crate) fn features(&self) -> TypedFeatures {
-        TypedFeatures::new(self.source.schema().types().clone(), self.source.features())
+    pub(crate) fn features(&self) -> NodeFeatures {
+        NodeFeatures::new(self.source.schema().types().clone(), self.source.features())
     }
 
-    /// Groups edges and nodes by relation and type, if the model reads groups.
-    pub(crate) fn with_groups(
+    /// Returns the batcher of these items for a device: it groups edges and nodes by relation and type if the model reads
+    /// groups, and aggregates input rows while they are read if the model allows it and the workers may compute it.
+    pub(crate) fn host_batcher<I: ItemId>(
         &self,
-        batcher: TypedNodeBatcher<TypedSampler>,
+        batcher: NodeBatcher<TypedSampler>,
+        items: &ItemSampler<I>,
         model: &impl BlockModel,
-    ) -> TypedNodeBatcher<TypedSampler> {
+        device: &Device,
+    ) -> HostNodeBatcher<TypedSampler> {
         let format = model.input_format();
-        let metagraph = self.source.schema().metagraph();
-        batcher.groups_of_model(format.relation_groups, format.node_groups, metagraph)
+        let schema = self.source.schema();
+        let batcher = batcher.groups_of_model(format.relation_groups, format.node_groups, schema);
+        let aggregation = aggregation_of_workers(model, n_workers(self.workers, items));
+        HostNodeBatcher::new(batcher, device).input_aggregation(aggregation)
     }
 
     /// Returns the workers and the limit of the queue of a loader of these items.

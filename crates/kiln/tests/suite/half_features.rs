@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use kiln::feature::{DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore};
-use kiln::nn::{AttentionKind, BlockModel, LayerWiseModel};
+use kiln::nn::{AttentionKind, BlockModel};
 use kiln::prelude::*;
 use kiln::train::{LayerWiseConfig, weights_to_bytes};
 
@@ -72,7 +72,7 @@ struct Results {
 
 fn run<C: ModelConfig>(config: &C, data: &Dataset, loader: &NeighborLoader, out: &Path) -> Results
 where
-    C::Model: BlockModel + LayerWiseModel,
+    C::Model: BlockModel,
 {
     let fit = FitConfig::epochs(2).out(out).quiet();
     let best = Trainer::new(config.clone(), AdamConfig::new(1e-2)).seed(5).fit(loader, fit).unwrap();
@@ -93,7 +93,7 @@ where
 /// Checks a model with a loader, which `adapt` derives from a plain one.
 fn check<C: ModelConfig>(config: &C, adapt: impl Fn(NeighborLoader) -> NeighborLoader)
 where
-    C::Model: BlockModel + LayerWiseModel,
+    C::Model: BlockModel,
 {
     for is_f16 in [true, false] {
         let results = data(is_f16).map(|data| {

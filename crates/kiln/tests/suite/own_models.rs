@@ -12,7 +12,7 @@ use kiln::burn::nn::{BatchNorm, BatchNormConfig, Dropout, DropoutConfig, Linear,
 use kiln::burn::tensor::{Device, Distribution, Tensor};
 use kiln::data::synthetic;
 use kiln::kernels::{DeviceBlock, ops};
-use kiln::nn::{BlockModel, ForwardContext, LayerWiseModel};
+use kiln::nn::{BlockModel, ForwardContext, LayerSize};
 use kiln::prelude::*;
 use kiln::sample::RngKey;
 use kiln::train::{EpochReport, MetricSums, StepReport, TrainCallback, weights_to_bytes};
@@ -57,12 +57,9 @@ impl BlockModel for Own {
             _ => rows,
         }
     }
-}
 
-impl LayerWiseModel for Own {
-    fn widths(&self, i: usize) -> [usize; 2] {
-        let [d_in, d_out] = self.layers[i].weight.dims();
-        [d_in, d_out]
+    fn layer_size(&self, i: usize) -> Option<LayerSize> {
+        Some(LayerSize::new(self.layers[i].weight.dims()))
     }
 }
 

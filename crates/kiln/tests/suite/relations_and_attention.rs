@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use kiln::feature::EdgeFeatures;
-use kiln::nn::{AttentionKind, BlockModel, GatConfig, LayerWiseModel, RgcnConfig};
+use kiln::nn::{AttentionKind, BlockModel, GatConfig, RgcnConfig};
 use kiln::prelude::*;
 use kiln::train::weights_to_bytes;
 
@@ -59,7 +59,7 @@ fn two_relations() -> Dataset {
 
 fn test_accuracy<C: ModelConfig>(data: &Dataset, model: C, loader: &NeighborLoader, out: &Path) -> f64
 where
-    C::Model: BlockModel + LayerWiseModel,
+    C::Model: BlockModel,
 {
     let fit = FitConfig::epochs(30).out(out).quiet();
     let best = Trainer::new(model, AdamConfig::new(2e-2)).seed(3).fit(loader, fit).unwrap();
@@ -210,7 +210,7 @@ fn unsuitable_edge_features_are_errors_that_say_what_to_do() {
 /// Trains two epochs and returns the weights.
 fn weights<C: ModelConfig>(model: &C, loader: &NeighborLoader, out: &Path) -> Vec<u8>
 where
-    C::Model: BlockModel + LayerWiseModel,
+    C::Model: BlockModel,
 {
     let fit = FitConfig::epochs(2).out(out).quiet();
     let best = Trainer::new(model.clone(), AdamConfig::new(1e-2)).seed(5).fit(loader, fit).unwrap();
@@ -219,7 +219,7 @@ where
 
 fn check_threads_and_workers<C: ModelConfig>(model: &C, loader: &NeighborLoader)
 where
-    C::Model: BlockModel + LayerWiseModel,
+    C::Model: BlockModel,
 {
     let folder = tempfile::tempdir().unwrap();
     let run = |n_threads: usize, n_workers: usize| {

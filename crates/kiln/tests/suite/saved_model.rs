@@ -12,7 +12,7 @@ use kiln::burn::module::Module;
 use kiln::burn::tensor::{Device, Tensor};
 use kiln::data::synthetic;
 use kiln::kernels::{DeviceBlock, ops};
-use kiln::nn::{BlockModel, ForwardContext, LayerWiseModel, SageConv, SageConvConfig};
+use kiln::nn::{BlockModel, ForwardContext, LayerSize, SageConv, SageConvConfig};
 use kiln::prelude::*;
 use kiln::sample::{KeyDomain, Neighbors, NodeKey, RngKey, Selection};
 use kiln::train::{Error as TrainError, LayerWiseConfig, ModelError, ModelRegistry, OutputRows};
@@ -183,11 +183,9 @@ impl BlockModel for Own {
     fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
         self.convs[i].forward(block, if i == 0 { x } else { ops::relu(x) })
     }
-}
 
-impl LayerWiseModel for Own {
-    fn widths(&self, i: usize) -> [usize; 2] {
-        self.convs[i].weight_self.dims()
+    fn layer_size(&self, i: usize) -> Option<LayerSize> {
+        Some(LayerSize::new(self.convs[i].weight_self.dims()))
     }
 }
 

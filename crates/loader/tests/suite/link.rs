@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, FeatureStore};
+use kiln_feature::DenseFeatures;
 use kiln_graph::{Block, CscBuilder, LinkId, LinkNegatives, Links, NodeId};
 use kiln_loader::{
     BatchError, Batcher, ItemSampler, ItemSamplerConfig, LinkBatch, LinkBatcher, LinkExclusion, MiniBatch,
@@ -18,7 +18,7 @@ use kiln_sample::{
 const N_NODES: u32 = 60;
 const TRAIN: Phase = Phase::Train { epoch: 1 };
 
-type Nodes = NodeBatcher<dyn FrontierSampler, dyn FeatureStore>;
+type Nodes = NodeBatcher<dyn FrontierSampler>;
 
 /// A circulant graph in both directions, whose links are its edges in one direction.
 fn links() -> Links {
@@ -52,7 +52,7 @@ fn make(batcher: &LinkBatcher<Nodes>, seeds: SeedBatch<LinkId>) -> LinkBatch<Min
 
 /// The nodes of each pair.
 fn pairs(batch: &LinkBatch<MiniBatch>) -> Vec<(NodeId, NodeId)> {
-    let node = |position: &u32| batch.nodes.seeds.as_nodes()[*position as usize];
+    let node = |position: &u32| batch.nodes.sampled.seeds.as_nodes()[*position as usize];
     batch.srcs.iter().zip(&batch.dsts).map(|(src, dst)| (node(src), node(dst))).collect()
 }
 
@@ -74,10 +74,13 @@ fn pairs_begin_with_the_link_and_address_the_seeds() {
                 assert_eq!(*pair, (sampled.srcs[position], sampled.dsts[position]));
             }
         }
-        let n_dst = batch.nodes.blocks.last().unwrap().n_dst();
-        assert!(batch.nodes.seed_index.iter().all(|row| row.index() < n_dst));
+        let n_dst = batch.nodes.sampled.blocks.last().unwrap().n_dst();
+        assert!(batch.nodes.sampled.seed_index.iter().all(|row| row.index() < n_dst));
         // The features of the blocks' first destinations identify the nodes.
-        assert_eq!(batch.nodes.blocks[0].srcs()[..n_dst], batch.nodes.blocks[1].dsts()[..n_dst]);
+        assert_eq!(
+            batch.nodes.sampled.blocks[0].srcs()[..n_dst],
+            batch.nodes.sampled.blocks[1].dsts()[..n_dst]
+        );
     }
 }
 
@@ -129,7 +132,7 @@ fn sources(batch: &LinkBatch<MiniBatch>) -> Vec<BTreeMap<NodeId, Vec<NodeId>>> {
         };
         block.dsts().iter().enumerate().map(|(row, dst)| (*dst, srcs(row))).collect()
     };
-    batch.nodes.blocks.iter().map(of_block).collect()
+    batch.nodes.sampled.blocks.iter().map(of_block).collect()
 }
 
 /// Keeps the excluded edges of each batch instead of sampling.
@@ -260,7 +263,7 @@ fn excludes_the_links_of_training_steps() {
     let full = || LinkBatcher::new(nodes([Fanout::All; 2]), links(), negatives());
     let n_edges = |batcher: &LinkBatcher<Nodes>, phase: Phase| {
         let batch = make(batcher, items(0, 1, 180).epoch(phase).batch(0));
-        batch.nodes.blocks[1].n_edges()
+        batch.nodes.sampled.blocks[1].n_edges()
     };
     // All edges are links of the step.
     assert_eq!(n_edges(&full(), TRAIN), 0);

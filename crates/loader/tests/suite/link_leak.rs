@@ -65,8 +65,10 @@ fn auc(fanout: Fanout, exclusion: LinkExclusion) -> f64 {
 
 /// Returns the score of each pair, and true for a link.
 fn scored(batch: &LinkBatch<MiniBatch>) -> Vec<(f32, bool)> {
-    let block = &batch.nodes.blocks[0];
-    let FeatureBuffer::F32(x) = &batch.nodes.x else { panic!("the features should be f32") };
+    let block = &batch.nodes.sampled.blocks[0];
+    let FeatureBuffer::F32(x) = &batch.nodes.input.only().unwrap().x else {
+        panic!("the features should be f32")
+    };
     let feature = |row: usize| &x[row * DIM..(row + 1) * DIM];
     let row = |dst: usize| {
         let mut sum = feature(dst).to_vec();
@@ -77,7 +79,7 @@ fn scored(batch: &LinkBatch<MiniBatch>) -> Vec<(f32, bool)> {
         sum
     };
     let rows: Vec<Vec<f32>> = (0..block.n_dst()).map(row).collect();
-    let row_of = |position: u32| &rows[batch.nodes.seed_index[position as usize].index()];
+    let row_of = |position: u32| &rows[batch.nodes.sampled.seed_index[position as usize].index()];
     let pairs = batch.srcs.iter().zip(&batch.dsts).enumerate();
     pairs
         .map(|(pair, (&src, &dst))| {

@@ -3,18 +3,18 @@
 
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, EdgeFeatures, FeatureBuffer, FeatureStore, Labels};
+use kiln_feature::{DenseFeatures, EdgeFeatures, FeatureStore, Labels};
 use kiln_graph::{Block, Csc, CscBuilder, NodeId, TransposedBlock};
 use kiln_loader::{
     BatchError, Batcher, Error, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeBatcher,
-    Phase, SeedBatch, Shard, StageTimes,
+    Phase, SampledBatch, SeedBatch, Shard, StageTimes,
 };
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Scratch};
 
 const N_NODES: u32 = 6000;
 const N_CLASSES: u32 = 7;
 
-type NodeLoader = Loader<NodeBatcher<dyn FrontierSampler, dyn FeatureStore>>;
+type NodeLoader = Loader<NodeBatcher<dyn FrontierSampler>>;
 
 /// Every node has the 12 nodes before it as in-neighbours.
 fn graph() -> Arc<Csc> {
@@ -57,15 +57,19 @@ fn fanouts() -> Vec<Fanout> {
 }
 
 fn check_batch(batch: &MiniBatch) {
-    let seeds = batch.seeds.as_nodes();
-    assert_eq!((batch.labels.len(), batch.seed_index.len()), (seeds.len(), seeds.len()));
-    let last = batch.blocks.last().unwrap();
-    for ((seed, row), label) in seeds.iter().zip(&batch.seed_index).zip(&batch.labels) {
+    let seeds = batch.sampled.seeds.as_nodes();
+    assert_eq!((batch.sampled.labels.len(), batch.sampled.seed_index.len()), (seeds.len(), seeds.len()));
+    let last = batch.sampled.blocks.last().unwrap();
+    for ((seed, row), label) in seeds.iter().zip(&batch.sampled.seed_index).zip(&batch.sampled.labels) {
         assert_eq!(last.dsts()[row.index()], *seed);
         assert_eq!(*label as u32, seed.0 % N_CLASSES);
     }
-    let rows: Vec<f32> = batch.blocks[0].srcs().iter().flat_map(|v| [v.0 as f32, -(v.0 as f32)]).collect();
-    assert_eq!((batch.x.clone().into_f32(), batch.x_dim), (rows, 2));
+    let rows: Vec<f32> =
+        batch.sampled.blocks[0].srcs().iter().flat_map(|v| [v.0 as f32, -(v.0 as f32)]).collect();
+    assert_eq!(
+        (batch.input.only().unwrap().x.clone().into_f32(), batch.input.only().unwrap().dim),
+        (rows, 2)
+    );
 }
 
 /// The debug text of a batch with its times set to 0.
@@ -112,11 +116,11 @@ fn training_batches_equal_evaluation_batches_plus_transposed_blocks_after_the_fi
         batcher().batch(seeds, &mut Scratch::default(), &mut StageTimes::default()).unwrap()
     };
     let (plain, training) = (batch(Phase::Validation), batch(Phase::Train { epoch: 0 }));
-    assert_eq!(training.blocks, plain.blocks);
-    assert!(plain.blocks.iter().all(|block| block.transposed().is_none()));
-    assert_eq!(training.blocks[0].transposed(), None);
-    let transposed = TransposedBlock::of(&plain.blocks[1]);
-    assert_eq!(training.blocks[1].transposed(), Some(&transposed));
+    assert_eq!(training.sampled.blocks, plain.sampled.blocks);
+    assert!(plain.sampled.blocks.iter().all(|block| block.transposed().is_none()));
+    assert_eq!(training.sampled.blocks[0].transposed(), None);
+    let transposed = TransposedBlock::of(&plain.sampled.blocks[1]);
+    assert_eq!(training.sampled.blocks[1].transposed(), Some(&transposed));
     assert_eq!(training.n_bytes(), plain.n_bytes() + transposed.n_bytes());
 }
 
@@ -127,9 +131,9 @@ fn a_duplicate_seed_has_one_destination_and_two_labels() {
     let loader = loader(&items, fanouts(), N_NODES, config, 0);
     let batch = loader.epoch(Phase::Train { epoch: 0 }).next().unwrap().unwrap();
     check_batch(&batch);
-    assert_eq!(batch.seeds.as_nodes(), items);
-    assert_eq!(batch.blocks.last().map(Block::dsts), Some([9, 4].map(NodeId).as_slice()));
-    assert_eq!(batch.labels, [2, 4, 2]);
+    assert_eq!(batch.sampled.seeds.as_nodes(), items);
+    assert_eq!(batch.sampled.blocks.last().map(Block::dsts), Some([9, 4].map(NodeId).as_slice()));
+    assert_eq!(batch.sampled.labels, [2, 4, 2]);
 }
 
 #[test]
@@ -148,14 +152,15 @@ fn batches_have_the_features_of_the_edges_of_each_block() {
         batcher(edge_features).batch(seeds, &mut Scratch::default(), &mut StageTimes::default())
     };
     let got = batch(EdgeFeatures::new(rows.clone(), 2).unwrap()).unwrap();
-    let edge_x = got.edge_x.as_ref().unwrap();
+    let edge_x = got.sampled.edge_x.as_ref().unwrap();
     assert_eq!((edge_x.dim, edge_x.blocks.len()), (2, 2));
-    for (block, rows) in got.blocks.iter().zip(&edge_x.blocks) {
+    for (block, rows) in got.sampled.blocks.iter().zip(&edge_x.blocks) {
         let expected = block.edge_ids().iter().flat_map(|edge| [edge.0 as f32, 0.5 * edge.0 as f32]);
         assert_eq!(rows.clone().into_f32(), expected.collect::<Vec<_>>());
     }
     let (n_bytes, of_edges) = (got.n_bytes(), edge_x.n_bytes());
-    assert_eq!(n_bytes, MiniBatch { edge_x: None, ..got }.n_bytes() + of_edges);
+    let sampled = SampledBatch { edge_x: None, ..got.sampled };
+    assert_eq!(n_bytes, MiniBatch { sampled, ..got }.n_bytes() + of_edges);
     let error = batch(EdgeFeatures::new(rows[..4].to_vec(), 2).unwrap()).unwrap_err();
     assert!(error.to_string().contains("has no feature row: expected an id below 2"), "{error}");
 }
@@ -175,12 +180,14 @@ fn a_sampled_batch_is_the_batch_without_its_rows() {
         let (mut scratch, mut times) = (Scratch::default(), StageTimes::default());
         let batch = batcher.batch(seeds.clone(), &mut scratch, &mut times).unwrap();
         let sampled = batcher.sample(seeds, &mut scratch, &mut times).unwrap();
-        let mut x = FeatureBuffer::default();
-        batcher.features().gather(&sampled.input_nodes(), &mut x).unwrap();
-        assert_eq!(x, batch.x);
-        assert_eq!((sampled.step, sampled.key, sampled.blocks), (batch.step, batch.key, batch.blocks));
-        assert_eq!(sampled.seeds.as_nodes(), batch.seeds.as_nodes());
-        assert_eq!((sampled.seed_index, sampled.labels), (batch.seed_index, batch.labels));
+        let rows = batcher.features().gather(&sampled.input_nodes()).unwrap();
+        assert_eq!(rows.only().unwrap().x, batch.input.only().unwrap().x);
+        assert_eq!(
+            (sampled.step, sampled.key, sampled.blocks),
+            (batch.sampled.step, batch.sampled.key, batch.sampled.blocks)
+        );
+        assert_eq!(sampled.seeds.as_nodes(), batch.sampled.seeds.as_nodes());
+        assert_eq!((sampled.seed_index, sampled.labels), (batch.sampled.seed_index, batch.sampled.labels));
     }
 }
 
@@ -189,8 +196,8 @@ fn without_layers_features_are_those_of_the_distinct_seeds() {
     let config = ItemSamplerConfig { shuffle: false, ..Default::default() };
     let loader = loader(&[9, 4, 9].map(NodeId), Vec::new(), N_NODES, config, 0);
     let batch = loader.epoch(Phase::Train { epoch: 0 }).next().unwrap().unwrap();
-    assert_eq!(batch.x.into_f32(), [9.0, -9.0, 4.0, -4.0]);
-    assert_eq!(batch.seed_index.iter().map(|row| row.0).collect::<Vec<_>>(), [0, 1, 0]);
+    assert_eq!(batch.input.only().unwrap().x.clone().into_f32(), [9.0, -9.0, 4.0, -4.0]);
+    assert_eq!(batch.sampled.seed_index.iter().map(|row| row.0).collect::<Vec<_>>(), [0, 1, 0]);
 }
 
 #[test]
@@ -199,8 +206,8 @@ fn a_rank_without_seeds_in_the_last_step_gets_an_empty_batch() {
     let config = ItemSamplerConfig { batch_size: 1, shard, shuffle: false, ..Default::default() };
     let loader = loader(&nodes()[..3], fanouts(), N_NODES, config, 2);
     let batches: Vec<MiniBatch> = loader.epoch(Phase::Train { epoch: 0 }).map(Result::unwrap).collect();
-    assert_eq!(batches.iter().map(|batch| batch.seeds.len()).collect::<Vec<_>>(), [1, 0]);
-    assert_eq!((batches[1].x.n_values(), batches[1].blocks.len()), (0, 2));
+    assert_eq!(batches.iter().map(|batch| batch.sampled.seeds.len()).collect::<Vec<_>>(), [1, 0]);
+    assert_eq!((batches[1].input.only().unwrap().x.n_values(), batches[1].sampled.blocks.len()), (0, 2));
     check_batch(&batches[1]);
 }
 
@@ -236,9 +243,10 @@ fn batches_report_their_sizes_and_times() {
     let mut total = StageTimes::default();
     for batch in loader.epoch(Phase::Train { epoch: 0 }) {
         let batch = batch.unwrap();
-        let blocks: usize = batch.blocks.iter().map(Block::n_bytes).sum();
-        let n_seeds = batch.seeds.len();
-        assert_eq!(batch.n_bytes(), blocks + 3 * 4 * n_seeds + 4 * 2 * batch.blocks[0].n_src());
+        let blocks: usize = batch.sampled.blocks.iter().map(Block::n_bytes).sum();
+        // Seeds, their numbers within the type, their rows and their labels.
+        let n_seeds = batch.sampled.seeds.len();
+        assert_eq!(batch.n_bytes(), blocks + 4 * 4 * n_seeds + 4 * 2 * batch.sampled.blocks[0].n_src());
         assert!(
             !batch.times.seeds.is_zero() && !batch.times.sample.is_zero() && !batch.times.gather.is_zero()
         );

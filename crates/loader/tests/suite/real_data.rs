@@ -34,16 +34,16 @@ fn four_ranks_of_1024_seeds_sample_the_edges_of_one_rank_of_4096() {
     let ranks: Vec<_> = (0..4).map(|rank| batches(&data, 1024, Shard { rank, world_size: 4 })).collect();
     for (step, whole) in whole.iter().enumerate() {
         let seeds: Vec<NodeId> =
-            ranks.iter().flat_map(|rank| rank[step].seeds.as_nodes().iter().copied()).collect();
-        assert_eq!(seeds, whole.seeds.as_nodes(), "seeds of step {step}");
+            ranks.iter().flat_map(|rank| rank[step].sampled.seeds.as_nodes().iter().copied()).collect();
+        assert_eq!(seeds, whole.sampled.seeds.as_nodes(), "seeds of step {step}");
         for layer in 0..3 {
-            let expected = picks(&whole.blocks[layer]);
+            let expected = picks(&whole.sampled.blocks[layer]);
             let mut seen: HashMap<NodeId, &[EdgeId]> = HashMap::new();
             for rank in &ranks {
-                seen.extend(picks(&rank[step].blocks[layer]));
+                seen.extend(picks(&rank[step].sampled.blocks[layer]));
             }
             for rank in &ranks {
-                for (node, edges) in picks(&rank[step].blocks[layer]) {
+                for (node, edges) in picks(&rank[step].sampled.blocks[layer]) {
                     assert_eq!(expected.get(&node), Some(&edges), "node {} in layer {layer}", node.0);
                 }
             }

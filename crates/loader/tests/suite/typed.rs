@@ -6,8 +6,8 @@ use std::sync::Arc;
 use kiln_feature::{DenseFeatures, FeatureBuffer, FeatureStore, Labels};
 use kiln_graph::{NodeId, NodeTypes, RelationEdges, Relations};
 use kiln_loader::{
-    BatchError, Error, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Phase, RowsOfType,
-    TargetsOfType, TypedBatch, TypedFeatures, TypedNodeBatcher,
+    BatchError, Error, FeatureRows, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch,
+    NodeBatcher, NodeFeatures, NodeTargets, Phase, RowsOfType,
 };
 use kiln_sample::{Fanout, SamplerConfig, TypedSampler};
 
@@ -31,7 +31,7 @@ fn graph() -> Relations {
 
 /// Item `i` of the type has the features `[i, 10 i]` and the class `i % 3`, and shop `i` the feature `[-i]`. Users have no
 /// features.
-fn loader(items: &[u32], workers: usize) -> Loader<TypedNodeBatcher<TypedSampler>> {
+fn loader(items: &[u32], workers: usize) -> Loader<NodeBatcher<TypedSampler>> {
     let graph = graph();
     let fanouts = vec![vec![Fanout::All, Fanout::All]];
     let sampler = TypedSampler::new(&graph, fanouts, SamplerConfig::default()).unwrap();
@@ -41,16 +41,16 @@ fn loader(items: &[u32], workers: usize) -> Loader<TypedNodeBatcher<TypedSampler
         Some(Arc::new(DenseFeatures::from_f32(of_items, 2).unwrap())),
         Some(Arc::new(DenseFeatures::from_f32(vec![0.0, -1.0], 1).unwrap())),
     ];
-    let features = TypedFeatures::new(graph.types().clone(), stores);
+    let features = NodeFeatures::new(graph.types().clone(), stores);
     let labels = Labels::new((0..6).map(|item| item % 3).collect::<Vec<i32>>(), 3);
-    let targets = TargetsOfType { nodes: graph.types().range(1), targets: Arc::new(labels).into() };
-    let batcher = TypedNodeBatcher::new(Arc::new(sampler), features, targets);
+    let targets = NodeTargets::of_type(graph.types().range(1), Arc::new(labels));
+    let batcher = NodeBatcher::new(Arc::new(sampler), features, targets);
     let config = ItemSamplerConfig { batch_size: 4, shuffle: false, ..Default::default() };
     let items = ItemSampler::new(items.iter().copied().map(NodeId).collect::<Vec<_>>(), config).unwrap();
     Loader::new(items, batcher, LoaderConfig { workers, queue_bytes: 1 << 20 }).unwrap()
 }
 
-fn batches(items: &[u32], workers: usize) -> Vec<TypedBatch> {
+fn batches(items: &[u32], workers: usize) -> Vec<MiniBatch> {
     loader(items, workers).epoch(Phase::Train { epoch: 0 }).collect::<Result<_, _>>().unwrap()
 }
 
@@ -65,7 +65,7 @@ fn each_type_has_the_rows_of_its_nodes_in_their_order() {
         let [users, items, shops] = &batch.input.rows[..] else { panic!("there are 3 types") };
         assert!(matches!(users, RowsOfType::Trainable { nodes } if *nodes == [1, 3, 0].map(NodeId)));
         let rows_of = |rows: &RowsOfType| match rows {
-            RowsOfType::Features { x: FeatureBuffer::F32(x), dim } => (x.clone(), *dim),
+            RowsOfType::Features(FeatureRows { x: FeatureBuffer::F32(x), dim }) => (x.clone(), *dim),
             other => panic!("expected f32 rows, got {other:?}"),
         };
         assert_eq!(rows_of(items), (vec![5.0, 50.0, 0.0, 0.0], 2));
@@ -83,7 +83,7 @@ fn batches_do_not_depend_on_the_number_of_workers() {
     let texts = |workers: usize| {
         batches(&items, workers)
             .into_iter()
-            .map(|TypedBatch { sampled, input, .. }| {
+            .map(|MiniBatch { sampled, input, .. }| {
                 format!("{:?} {:?} {input:?}", sampled.blocks, sampled.labels)
             })
             .collect::<Vec<_>>()
@@ -125,10 +125,10 @@ fn the_first_block_is_not_transposed_for_features_that_a_model_reads_directly() 
     for (store, expected) in [(Some(store), [false, true]), (None, [true, true])] {
         let sampler =
             TypedSampler::new(&graph, vec![vec![Fanout::All]; 2], SamplerConfig::default()).unwrap();
-        let features = TypedFeatures::new(graph.types().clone(), vec![store]);
+        let features = NodeFeatures::new(graph.types().clone(), vec![store]);
         let labels = Arc::new(Labels::new(vec![0, 1, 0], 2));
-        let targets = TargetsOfType { nodes: 0..3, targets: labels.into() };
-        let batcher = TypedNodeBatcher::new(Arc::new(sampler), features, targets);
+        let targets = NodeTargets::of_type(0..3, labels);
+        let batcher = NodeBatcher::new(Arc::new(sampler), features, targets);
         let items = ItemSampler::new(vec![NodeId(0)], ItemSamplerConfig::default()).unwrap();
         let loader = Loader::new(items, batcher, LoaderConfig::default()).unwrap();
         let batch = loader.epoch(Phase::Train { epoch: 0 }).next().unwrap().unwrap();
@@ -138,7 +138,7 @@ fn the_first_block_is_not_transposed_for_features_that_a_model_reads_directly() 
         assert!(batch.input.node_types.is_empty());
         let nodes = batch.sampled.input_nodes().to_vec();
         match &batch.input.rows[..] {
-            [RowsOfType::Features { x: FeatureBuffer::F32(x), dim: 1 }] => {
+            [RowsOfType::Features(FeatureRows { x: FeatureBuffer::F32(x), dim: 1 })] => {
                 assert_eq!(*x, nodes.iter().map(|node| (node.0 + 1) as f32).collect::<Vec<_>>());
             }
             [RowsOfType::Trainable { nodes: rows }] => assert_eq!(*rows, nodes),
@@ -152,7 +152,7 @@ fn a_node_that_does_not_exist_has_no_row() {
     for types in [&[("a", 2)][..], &[("a", 1), ("b", 1)]] {
         let stores = vec![None; types.len()];
         let types = Arc::new(NodeTypes::new(types.iter().copied()).unwrap());
-        let error = TypedFeatures::new(types, stores).gather(&[NodeId(1), NodeId(2)]).unwrap_err();
+        let error = NodeFeatures::new(types, stores).gather(&[NodeId(1), NodeId(2)]).unwrap_err();
         assert!(matches!(error, BatchError::NoSuchNode { node: NodeId(2), n_nodes: 2 }), "{error}");
     }
 }

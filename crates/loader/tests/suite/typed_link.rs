@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use kiln_graph::{LinkId, Links, NodeId, NodeTypes, RelationEdges, Relations};
 use kiln_loader::{
-    BatchError, Batcher, ItemSampler, ItemSamplerConfig, LinkBatch, LinkBatcher, LinkExclusion, Phase,
-    SeedBatch, Shard, StageTimes, TypedBatch, TypedFeatures, TypedNodeBatcher,
+    BatchError, Batcher, ItemSampler, ItemSamplerConfig, LinkBatch, LinkBatcher, LinkExclusion, MiniBatch,
+    NodeBatcher, NodeFeatures, Phase, SeedBatch, Shard, StageTimes,
 };
 use kiln_sample::{
     Fanout, NegativeSampler, Negatives, NodeRng, PositiveLink, RngKey, SamplerConfig, Scratch, TypedSampler,
@@ -46,21 +46,21 @@ fn links(graph: &Relations) -> Links {
     Links::new(buys.indices().to_vec(), buys.dsts()).unwrap()
 }
 
-type TypedLinkBatcher = LinkBatcher<TypedNodeBatcher<TypedSampler>>;
+type TypedLinkBatcher = LinkBatcher<NodeBatcher<TypedSampler>>;
 
 fn batcher(exclusion: LinkExclusion, excluding_from: &[usize]) -> TypedLinkBatcher {
     let graph = graph();
     let fanouts = vec![vec![Fanout::UpTo(3), Fanout::All, Fanout::All], vec![Fanout::All; 3]];
     let config = SamplerConfig::default().with_edge_types();
     let sampler = TypedSampler::new(&graph, fanouts, config).unwrap().excluding_from(excluding_from);
-    let features = TypedFeatures::new(graph.types().clone(), vec![None, None]);
-    let nodes = TypedNodeBatcher::without_targets(Arc::new(sampler), features);
+    let features = NodeFeatures::new(graph.types().clone(), vec![None, None]);
+    let nodes = NodeBatcher::without_targets(Arc::new(sampler), features);
     let negatives = TypedUniformNegatives::of_dsts(N_USERS..N_USERS + N_ITEMS);
     LinkBatcher::new(nodes, links(&graph), Negatives::new(negatives, 2)).exclusion(exclusion)
 }
 
 /// Makes a batch with negatives of the validation that are this pair, with items as destinations and users as sources.
-fn with_negative(src: u32, dst: u32) -> Result<LinkBatch<TypedBatch>, BatchError> {
+fn with_negative(src: u32, dst: u32) -> Result<LinkBatch<MiniBatch>, BatchError> {
     let items = N_USERS..N_USERS + N_ITEMS;
     let batcher = batcher(LinkExclusion::WithReverses, &[0, 1])
         .eval_negatives(Negatives::new(Always(NodeId(src), NodeId(dst)), 2))
@@ -113,7 +113,7 @@ fn negatives_of_other_types_are_errors() {
     }
 }
 
-fn make(batcher: &TypedLinkBatcher, phase: Phase, step: usize, rank: usize) -> LinkBatch<TypedBatch> {
+fn make(batcher: &TypedLinkBatcher, phase: Phase, step: usize, rank: usize) -> LinkBatch<MiniBatch> {
     let config =
         ItemSamplerConfig { batch_size: 10, shard: Shard { rank, world_size: 2 }, ..Default::default() };
     let items = ItemSampler::new((0..120).map(LinkId).collect::<Vec<_>>(), config).unwrap();
@@ -122,7 +122,7 @@ fn make(batcher: &TypedLinkBatcher, phase: Phase, step: usize, rank: usize) -> L
 }
 
 /// Returns the edges of all blocks, with their relations.
-fn edges(batch: &LinkBatch<TypedBatch>) -> Edges {
+fn edges(batch: &LinkBatch<MiniBatch>) -> Edges {
     let mut edges = Edges::new();
     for block in &batch.nodes.sampled.blocks {
         for (dst, range) in block.indptr().windows(2).enumerate() {
@@ -136,7 +136,7 @@ fn edges(batch: &LinkBatch<TypedBatch>) -> Edges {
 }
 
 /// Returns the edges of the links of both ranks, and their reverses.
-fn edges_of_links(batches: &[LinkBatch<TypedBatch>; 2]) -> [Edges; 2] {
+fn edges_of_links(batches: &[LinkBatch<MiniBatch>; 2]) -> [Edges; 2] {
     let links = links(&graph());
     let pairs = || batches.iter().flat_map(|batch| &batch.links).map(|link| links.pair(*link));
     [pairs().map(|(src, dst)| (0, src, dst)).collect(), pairs().map(|(src, dst)| (1, dst, src)).collect()]
@@ -180,7 +180,7 @@ fn a_training_step_reads_neither_its_links_nor_their_reverses() {
 #[test]
 fn the_seeds_of_links_have_rows_by_type_and_no_targets() {
     let batch = make(&batcher(LinkExclusion::WithReverses, &[0, 1]), Phase::Train { epoch: 1 }, 0, 0);
-    let TypedBatch { sampled, input, .. } = &batch.nodes;
+    let MiniBatch { sampled, input, .. } = &batch.nodes;
     assert!(sampled.labels.is_empty() && sampled.target_values.is_empty());
     let seeds = sampled.seeds.as_nodes();
     let of_pair =

@@ -8,8 +8,8 @@ use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_kernels::testing::{check_close, device, ramp, values};
 use kiln_kernels::{DeviceBlock, is_cpu};
 use kiln_nn::{
-    BlockModel, Error, Frame, GcnConfig, GinConfig, JumpingKnowledge, LayerWiseModel, MlpConfig, Mode,
-    ModelConfig, Normalization, SageConfig,
+    BlockModel, Error, Frame, GcnConfig, GinConfig, JumpingKnowledge, MlpConfig, Mode, ModelConfig,
+    Normalization, SageConfig,
 };
 use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
@@ -171,7 +171,8 @@ fn layers_declare_the_widths_of_their_rows() {
     let widths = |jumping, n_layers| -> Vec<[usize; 2]> {
         let config = sage().layers(n_layers).jumping(jumping);
         let model = config.init(RngKey::new(0), &device).expect("the configuration should be valid");
-        (0..n_layers).map(|i| model.widths(i)).collect()
+        let size = |i| model.layer_size(i).expect("a GraphSAGE model should know the sizes of its layers");
+        (0..n_layers).map(|i| size(i).widths).collect()
     };
     assert_eq!(widths(JumpingKnowledge::Direct, 3), [[5, 6], [6, 6], [6, 3]]);
     assert_eq!(widths(JumpingKnowledge::Last, 3), [[5, 6], [6, 6], [6, 3]]);

@@ -6,7 +6,7 @@ use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Aggregation, Reduction};
 use kiln_kernels::testing::{check_close, check_layer, device, on_cpu, ramp, values};
-use kiln_nn::{BlockModel, ForwardContext, Gcn, GcnConfig, GcnConv, GcnConvConfig, LayerWiseModel, Mode};
+use kiln_nn::{BlockModel, ForwardContext, Gcn, GcnConfig, GcnConv, GcnConvConfig, Mode};
 use kiln_sample::RngKey;
 
 use super::common::glorot::check_initial_range;
@@ -141,7 +141,7 @@ fn gradients_of_parameters_match_their_closed_form() {
 
 #[test]
 fn model_outputs_have_the_configured_shapes() {
-    fn outputs(model: &impl LayerWiseModel, blocks: &[DeviceBlock], device: &Device) -> Vec<[usize; 2]> {
+    fn outputs(model: &impl BlockModel, blocks: &[DeviceBlock], device: &Device) -> Vec<[usize; 2]> {
         let hidden = model.layer(0, &blocks[0], ramp([6, 5], device), &ctx(Mode::Train));
         vec![hidden.dims(), model.forward(blocks, ramp([6, 5], device), &ctx(Mode::Eval)).dims()]
     }

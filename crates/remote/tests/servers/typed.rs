@@ -9,8 +9,8 @@ use kiln_data::TypedDataset;
 use kiln_feature::{DenseFeatures, FeatureStore, Labels, SparseFeatures};
 use kiln_graph::{NodeId, NodeTypes, RelationEdges, SharedArray};
 use kiln_loader::{
-    ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Phase, Shard, TargetsOfType, TypedFeatures,
-    TypedNodeBatcher,
+    ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, NodeFeatures, NodeTargets, Phase,
+    Shard,
 };
 use kiln_partition::{
     CacheConfig, Method, PartitionMeta, TypedPart, TypedPartitionBook, part_dir, write_typed_parts,
@@ -235,13 +235,13 @@ fn texts<S: FrontierSampler + 'static>(
     items: ItemSampler,
     data: &TypedDataset,
 ) -> Vec<String> {
-    let features = TypedFeatures::new(data.graph.types().clone(), stores);
-    let targets = TargetsOfType { nodes: data.target_nodes(), targets: Arc::clone(labels).into() };
-    let batcher = TypedNodeBatcher::new(Arc::new(sampler), features, targets);
-    let batcher = batcher.relation_groups(data.graph.metagraph());
+    let features = NodeFeatures::new(data.graph.types().clone(), stores);
+    let targets = NodeTargets::of_type(data.target_nodes(), Arc::clone(labels));
+    let batcher = NodeBatcher::new(Arc::new(sampler), features, targets);
+    let batcher = batcher.relation_groups(data.graph.schema());
     let loader = Loader::new(items, batcher, LoaderConfig { workers: 2, ..Default::default() }).unwrap();
     let batches = loader.epoch(Phase::Train { epoch: 3 }).map(|batch| batch.unwrap());
-    let text = |batch: kiln_loader::TypedBatch| {
+    let text = |batch: kiln_loader::MiniBatch| {
         let (sampled, input) = (batch.sampled, batch.input);
         format!("{:?} {:?} {:?} {input:?}", sampled.seeds.as_nodes(), sampled.blocks, sampled.labels)
     };

@@ -2,27 +2,31 @@ use burn::module::Module;
 use burn::tensor::{Tensor, TensorData};
 use kiln_graph::{ItemId, LinkId, NodeId};
 use kiln_loader::{Batcher, Loader, Phase};
-use kiln_nn::{BlockModel, LayerWiseModel};
+use kiln_nn::{BlockModel, LinkModel};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::evaluator::ExactEvaluator;
 use crate::evaluate::pair_scores::pair_scores;
 use crate::step::batch::DeviceBatch;
-use crate::step::link::{LinkInput, LinkNodes, LinkTask};
+use crate::step::link::{LinkInput, LinkTask};
 use crate::step::metric_sums::MetricSums;
 use crate::step::negatives::NegativeCounts;
 use crate::step::node::{NodeInput, NodeTask};
 use crate::step::objective::Objective;
 use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
-use crate::step::typed_link::TypedLinkTask;
-use crate::step::typed_node::{TypedNodeInput, TypedNodeTask};
 
 /// A task on the nodes or the links of a graph, whose outputs an [`Evaluator`](crate::Evaluator) collects.
 pub trait EvaluatedTask: Task + Sized {
     /// The items of the task.
     type Item: ItemId;
+
+    /// The model of nodes.
+    type Encoder: BlockModel + Sync;
+
+    /// Returns the model of nodes, of which exact evaluation computes the rows of all nodes.
+    fn encoder(model: &Self::Model) -> &Self::Encoder;
 
     /// Returns the objective.
     fn objective(&self) -> &Objective;
@@ -60,8 +64,13 @@ pub trait EvaluatedTask: Task + Sized {
     }
 }
 
-impl<M: LayerWiseModel + Sync> EvaluatedTask for NodeTask<M> {
+impl<M: BlockModel + Sync> EvaluatedTask for NodeTask<M> {
     type Item = NodeId;
+    type Encoder = M;
+
+    fn encoder(model: &M) -> &M {
+        model
+    }
 
     fn objective(&self) -> &Objective {
         self.objective()
@@ -80,7 +89,7 @@ impl<M: LayerWiseModel + Sync> EvaluatedTask for NodeTask<M> {
     where
         F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
     {
-        let outputs = exact.outputs(trainer, |model| model)?;
+        let outputs = exact.outputs(trainer)?;
         let (nodes, objective) = (loader.items().items(), trainer.task.objective());
         Evaluation::of_targets(&outputs, nodes, &exact.targets, objective)
     }
@@ -95,77 +104,27 @@ impl<M: LayerWiseModel + Sync> EvaluatedTask for NodeTask<M> {
     where
         F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
     {
-        let outputs = exact.outputs(trainer, |model| model)?;
+        let outputs = exact.outputs(trainer)?;
         let (nodes, objective) = (loader.items().items(), trainer.task.objective());
         Evaluation::count_targets(&outputs, nodes, &exact.targets, objective)
     }
 }
 
-impl<M: BlockModel> EvaluatedTask for TypedNodeTask<M> {
-    type Item = NodeId;
-
-    fn objective(&self) -> &Objective {
-        self.objective()
-    }
-
-    fn collect(evaluation: &mut Evaluation, input: &TypedNodeInput, forward: &StepOutput) {
-        evaluation.add_batch(&input.seeds, &input.labels, &input.target_values, forward);
-    }
-
-    /// Returns [`Error::ExactOnTypes`]: layers of heterogeneous graphs run on sampled blocks only.
-    fn evaluate_exactly<F>(
-        _: &ExactEvaluator,
-        _: &mut TaskTrainer<Self>,
-        _: &Loader<F>,
-        _: Phase,
-    ) -> Result<Evaluation>
-    where
-        F: Batcher<Item = NodeId, Batch = DeviceBatch<TypedNodeInput>>,
-    {
-        Err(Error::ExactOnTypes)
-    }
-}
-
-/// Appends a batch of links to an evaluation.
-fn collect_links<N: LinkNodes>(evaluation: &mut Evaluation, input: &LinkInput<N>, forward: &StepOutput) {
-    let [srcs, dsts] = input.link_nodes();
-    evaluation.add_links(&input.links, &srcs, &dsts, forward);
-}
-
-impl<M: BlockModel> EvaluatedTask for TypedLinkTask<M> {
+impl<M: BlockModel + Sync> EvaluatedTask for LinkTask<M> {
     type Item = LinkId;
+    type Encoder = M;
 
-    fn objective(&self) -> &Objective {
-        self.objective()
+    fn encoder(model: &LinkModel<M>) -> &M {
+        &model.encoder
     }
-
-    fn collect(evaluation: &mut Evaluation, input: &LinkInput<TypedNodeInput>, forward: &StepOutput) {
-        collect_links(evaluation, input, forward);
-    }
-
-    /// Returns [`Error::ExactOnTypes`], as for nodes.
-    fn evaluate_exactly<F>(
-        _: &ExactEvaluator,
-        _: &mut TaskTrainer<Self>,
-        _: &Loader<F>,
-        _: Phase,
-    ) -> Result<Evaluation>
-    where
-        F: Batcher<Item = LinkId, Batch = DeviceBatch<LinkInput<TypedNodeInput>>>,
-    {
-        Err(Error::ExactOnTypes)
-    }
-}
-
-impl<M: LayerWiseModel + Sync> EvaluatedTask for LinkTask<M> {
-    type Item = LinkId;
 
     fn objective(&self) -> &Objective {
         self.objective()
     }
 
     fn collect(evaluation: &mut Evaluation, input: &LinkInput, forward: &StepOutput) {
-        collect_links(evaluation, input, forward);
+        let [srcs, dsts] = input.link_nodes();
+        evaluation.add_links(&input.links, &srcs, &dsts, forward);
     }
 
     /// Computes the encoder's rows of all nodes, and scores the pairs of the loader's batches. The neighbours that the
@@ -179,7 +138,7 @@ impl<M: LayerWiseModel + Sync> EvaluatedTask for LinkTask<M> {
     where
         F: Batcher<Item = LinkId, Batch = DeviceBatch<LinkInput>>,
     {
-        let rows = exact.outputs(trainer, |model| &model.encoder)?;
+        let rows = exact.outputs(trainer)?;
         let decoder = trainer.model().decoder.valid();
         let mut evaluation = Evaluation::new(trainer.task.objective().clone());
         trainer.eval_negatives = NegativeCounts::default();

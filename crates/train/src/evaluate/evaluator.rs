@@ -3,10 +3,10 @@ use std::sync::Arc;
 use kiln_feature::{DenseFeatures, FeatureStore, Targets};
 use kiln_graph::ItemId;
 use kiln_loader::{Batcher, ItemSampler, Loader, Phase, Shard};
-use kiln_nn::LayerWiseModel;
+use kiln_nn::BlockModel;
 use rayon::ThreadPool;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::evaluate::evaluated_task::EvaluatedTask;
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::layer_wise::LayerWiseInference;
@@ -56,13 +56,18 @@ impl Evaluator {
     /// items.
     ///
     /// # Errors
-    /// Returns [`Error::Loader`](crate::Error::Loader) for a batch size of 0.
-    pub fn items<T: Task, I: ItemId>(
+    /// Returns [`Error::Loader`](crate::Error::Loader) for a batch size of 0, and for exact evaluation
+    /// [`Error::ExactOnTypes`](crate::Error::ExactOnTypes) for a model with an encoder of several types of nodes, and
+    /// [`Error::NotLayerWise`](crate::Error::NotLayerWise) for a model that returns no [`BlockModel::layer_size`].
+    pub fn items<T: EvaluatedTask, I: ItemId>(
         &self,
         trainer: &TaskTrainer<T>,
         items: impl Into<Arc<[I]>>,
         config: BatchConfig,
     ) -> Result<ItemSampler<I>> {
+        if let Self::Exact(_) = self {
+            check_layers(T::encoder(trainer.model()))?;
+        }
         Ok(ItemSampler::new(
             items,
             config.with_seed(trainer.seed(), trainer.accumulate, self.shard(trainer)),
@@ -192,14 +197,22 @@ impl Evaluator {
     }
 }
 
+/// Checks that a model can be evaluated layer by layer.
+fn check_layers<M: BlockModel>(model: &M) -> Result<()> {
+    if model.input_encoder().is_some() {
+        return Err(Error::ExactOnTypes);
+    }
+    match (0..model.n_layers()).all(|layer| model.layer_size(layer).is_some()) {
+        true => Ok(()),
+        false => Err(Error::NotLayerWise),
+    }
+}
+
 impl ExactEvaluator {
-    /// Computes the outputs of a model of nodes, which `of_model` returns, for every node of the graph.
-    pub(crate) fn outputs<T: Task, M: LayerWiseModel + Sync>(
-        &self,
-        trainer: &mut TaskTrainer<T>,
-        of_model: impl FnOnce(&T::Model) -> &M,
-    ) -> Result<DenseFeatures> {
-        let (model, device) = (of_model(trainer.model()), trainer.device());
+    /// Computes the outputs of the model of nodes for every node of the graph.
+    pub(crate) fn outputs<T: EvaluatedTask>(&self, trainer: &mut TaskTrainer<T>) -> Result<DenseFeatures> {
+        let model = T::encoder(trainer.model());
+        let device = trainer.device();
         let outputs = self.threads.install(|| self.inference.outputs(model, &*self.features, device));
         trainer.peak.merge(self.inference.peak_memory());
         outputs

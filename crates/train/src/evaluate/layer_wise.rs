@@ -7,7 +7,7 @@ use kiln_feature::{DenseFeatures, EdgeFeatureStore, EdgeFeatures, FeatureStore};
 use kiln_graph::{Csc, NodeId};
 use kiln_kernels::{BlockSize, gather_features};
 use kiln_loader::EdgeRows;
-use kiln_nn::{ForwardContext, LayerWiseModel, Mode};
+use kiln_nn::{BlockModel, ForwardContext, LayerSize, Mode};
 use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
 use crate::error::{Error, Result};
@@ -190,12 +190,13 @@ impl LayerWiseInference {
     /// Returns [`Error::NoNodes`] for an empty graph, [`Error::TooFewRows`] if there are fewer feature rows than nodes,
     /// [`Error::LayerWidth`] if a layer's input width differs from the width of its rows, [`Error::BadSetting`] for a
     /// model without layers, [`Error::TooLarge`] if a layer's outputs do not fit in memory, [`Error::TooManyEdges`] if
-    /// a node has more edges than a block can hold, [`Error::Io`] with the path if activations cannot be written, and
+    /// a node has more edges than a block can hold, [`Error::NotLayerWise`] for a model that returns no
+    /// [`BlockModel::layer_size`], [`Error::Io`] with the path if activations cannot be written, and
     /// the errors of the graph and the features.
     ///
     /// # Panics
     /// Panics if a layer returns another shape than it declares.
-    pub fn outputs<M: LayerWiseModel>(
+    pub fn outputs<M: BlockModel>(
         &self,
         model: &M,
         features: &dyn FeatureStore,
@@ -206,7 +207,7 @@ impl LayerWiseInference {
     }
 
     /// Computes the wanted rows for every node, as [`LayerWiseInference::outputs`] does.
-    pub(crate) fn compute<M: LayerWiseModel>(
+    pub(crate) fn compute<M: BlockModel>(
         &self,
         model: &M,
         features: &dyn FeatureStore,
@@ -229,7 +230,7 @@ impl LayerWiseInference {
         Ok(LayerWiseRows { outputs, embeddings: hidden.filter(|_| wanted.has_embeddings()) })
     }
 
-    fn check<M: LayerWiseModel>(&self, model: &M, features: &dyn FeatureStore) -> Result<()> {
+    fn check<M: BlockModel>(&self, model: &M, features: &dyn FeatureStore) -> Result<()> {
         let (n_nodes, n_rows) = (self.graph.n_nodes(), features.n_rows());
         if n_nodes == 0 {
             return Err(Error::NoNodes);
@@ -242,7 +243,7 @@ impl LayerWiseInference {
         }
         let mut width = features.dim();
         for layer in 0..model.n_layers() {
-            let [d_in, d_out] = model.widths(layer);
+            let LayerSize { widths: [d_in, d_out], .. } = size_of(model, layer)?;
             if d_in != width {
                 return Err(Error::LayerWidth { layer, expected: d_in, got: width });
             }
@@ -274,6 +275,14 @@ pub(crate) fn check_edge_features(features: &dyn EdgeFeatureStore, graph: &Csc) 
     }
 }
 
+/// Returns the size of a layer.
+///
+/// # Errors
+/// Returns [`Error::NotLayerWise`] if the model does not know it.
+pub(crate) fn size_of<M: BlockModel>(model: &M, layer: usize) -> Result<LayerSize> {
+    model.layer_size(layer).ok_or(Error::NotLayerWise)
+}
+
 /// Returns the size of the sampler's table: 8 bytes per node.
 fn sampler_bytes(graph: &Csc) -> u64 {
     8 * graph.n_nodes() as u64
@@ -288,7 +297,7 @@ struct Run<'a, M> {
     n_layers: usize,
 }
 
-impl<M: LayerWiseModel> Run<'_, M> {
+impl<M: BlockModel> Run<'_, M> {
     /// Computes one layer for all nodes from the previous layer's outputs, or from the features if it is the first.
     fn layer_on(
         &self,
@@ -313,7 +322,7 @@ impl<M: LayerWiseModel> Run<'_, M> {
         scratch: &mut Scratch,
     ) -> Result<DenseFeatures> {
         let graph = &*self.inference.graph;
-        let [d_in, d_out] = self.model.widths(layer);
+        let LayerSize { widths: [d_in, d_out], memory } = size_of(&self.model, layer)?;
         let n_nodes = graph.n_nodes();
         let output_bytes = (n_nodes as u64).saturating_mul(d_out as u64).saturating_mul(4);
         let mut output = match self.inference.spill_folder(held_bytes, output_bytes) {
@@ -323,7 +332,7 @@ impl<M: LayerWiseModel> Run<'_, M> {
         let Self { inference, .. } = self;
         let cost = RangeCost::new(d_in, d_out, source.dtype(), &inference.sampling)
             .with_edge_features(inference.edge_features.as_ref())
-            .with_layer(self.model.layer_memory(layer));
+            .with_layer(memory);
         let mut n_done = layer * n_nodes;
         let size = cost.nominal_size(graph);
         for nodes in Ranges::new(graph, cost, self.inference.config.range_bytes) {
@@ -355,7 +364,7 @@ impl<M: LayerWiseModel> Run<'_, M> {
         let block = blocks_to_device(blocks, edge_rows, Some(size), &self.device).remove(0);
         // The outputs of earlier layers are f32.
         let outputs = self.model.layer(layer, &block, self.model.input_rows(x), &ctx);
-        let [_, d_out] = self.model.widths(layer);
+        let LayerSize { widths: [_, d_out], .. } = size_of(&self.model, layer)?;
         assert_eq!(outputs.dims(), [n_dst, d_out], "layer {layer} returned another shape than it declares");
         let rows = kiln_kernels::to_vec_f32(outputs);
         self.inference.peak.lock().unwrap_or_else(PoisonError::into_inner).look();

@@ -30,11 +30,11 @@ use crate::step::trainer::TaskTrainer;
 /// ```no_run
 /// # use kiln_graph::NodeId;
 /// # use kiln_loader::{Batcher, Loader};
-/// # use kiln_nn::LayerWiseModel;
+/// # use kiln_nn::BlockModel;
 /// # use kiln_train::{
 /// #     DeviceBatch, Evaluator, FitConfig, NodeClassification, NodeInput, Outcome, Result, RunConfig, RunDir, TaskTrainer,
 /// # };
-/// # fn example<M: LayerWiseModel + Sync, F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>>(
+/// # fn example<M: BlockModel + Sync, F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>>(
 /// #     trainer: TaskTrainer<NodeClassification<M>>,
 /// #     [train, val, test]: [Loader<F>; 3],
 /// # ) -> Result<()> {

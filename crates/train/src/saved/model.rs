@@ -341,7 +341,7 @@ fn contradiction(info: &ModelInfo, network: &Network) -> Option<String> {
         Network::Nodes(network) | Network::Links { encoder: network, .. } => network,
         Network::Graphs(_) | Network::TypedNodes(_) | Network::TypedLinks { .. } => return None,
     };
-    let [d_in, d_out] = network.outer_widths();
+    let [d_in, d_out] = network.outer_widths()?;
     let (n_features, n_outputs) = (inputs.n_features, inputs.n_outputs);
     (d_in != n_features || d_out < n_outputs).then(|| {
         format!("the config is for {d_in} features and {d_out} outputs, but the inputs have {n_features} and {n_outputs}")

@@ -7,7 +7,7 @@ use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
 use kiln_graph::{Csc, NodeId};
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig, Scratch};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::evaluate::layer_wise::{LayerWiseConfig, WantedRows, check_edge_features};
 use crate::evaluate::progress::OnProgress;
 use crate::saved::batches::{PredictedRows, PredictionBatches};
@@ -193,9 +193,10 @@ impl NodePredictor {
     /// Returns the width of the embeddings.
     ///
     /// # Errors
-    /// Returns [`Error::Saved`](crate::Error::Saved) if the model is not for nodes.
+    /// Returns [`Error::Saved`](crate::Error::Saved) if the model is not for nodes, and [`Error::NotLayerWise`] if its layers
+    /// return no sizes.
     pub fn embedding_width(&self) -> Result<usize> {
-        Ok(self.model.node_network()?.embedding_width())
+        self.model.node_network()?.embedding_width().ok_or(Error::NotLayerWise)
     }
 
     /// Returns the scores of nodes, one row per node and one column per class; for a model of links, the rows that its
@@ -216,10 +217,11 @@ impl NodePredictor {
     /// ([`Max`](kiln_nn::JumpingKnowledge::Max)).
     ///
     /// # Errors
-    /// Returns the errors of [`NodePredictor::predict`].
+    /// Returns the errors of [`NodePredictor::predict`], and [`Error::NotLayerWise`] for no nodes if the layers of the model
+    /// return no sizes.
     pub fn embed(&self, nodes: &[NodeId], mode: &PredictMode) -> Result<OutputRows> {
         let rows = self.rows(nodes, mode, WantedRows::Embeddings)?;
-        Ok(rows.embeddings.expect("the embeddings should have been computed"))
+        rows.embeddings.ok_or(Error::NotLayerWise)
     }
 
     /// Returns the scores and the embeddings of nodes, in the time of [`NodePredictor::predict`].
@@ -233,15 +235,14 @@ impl NodePredictor {
     ) -> Result<(OutputRows, OutputRows)> {
         let rows = self.rows(nodes, mode, WantedRows::Both)?;
         let scores = rows.scores.expect("the scores should have been computed");
-        Ok((scores, rows.embeddings.expect("the embeddings should have been computed")))
+        Ok((scores, rows.embeddings.ok_or(Error::NotLayerWise)?))
     }
 
     fn rows(&self, nodes: &[NodeId], mode: &PredictMode, wanted: WantedRows) -> Result<PredictedRows> {
         let network = self.model.node_network()?;
-        let widths = [
-            wanted.has_outputs().then(|| network.outer_widths()[1]),
-            wanted.has_embeddings().then(|| network.embedding_width()),
-        ];
+        let n_outputs = network.outer_widths().map_or(self.model.info().inputs.n_outputs, |[_, d_out]| d_out);
+        let embedding_width = if wanted.has_embeddings() { network.embedding_width() } else { None };
+        let widths = [wanted.has_outputs().then_some(n_outputs), embedding_width];
         let batches = self.batches(nodes, mode, wanted)?;
         // The layers of exact mode report their own progress.
         let is_exact = self.is_exact(mode);

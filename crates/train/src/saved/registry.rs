@@ -10,8 +10,8 @@ use kiln_feature::FeatureStore;
 use kiln_kernels::{DeviceBlock, DeviceGraphs};
 use kiln_nn::{
     BlockModel, ForwardContext, GatConfig, GcnConfig, GinConfig, GineConfig, GraphModel, HgtConfig,
-    LayerWiseModel, LinkDecoder, LinkModelConfig, Mode, ModelConfig, RgcnConfig, RsageConfig, SageConfig,
-    TypedModel, TypedModelConfig,
+    LinkDecoder, LinkModelConfig, Mode, ModelConfig, RgcnConfig, RsageConfig, SageConfig, TypedModel,
+    TypedModelConfig,
 };
 use kiln_sample::RngKey;
 
@@ -69,11 +69,11 @@ pub(crate) enum Network {
 pub(crate) trait NodeNetwork: Send + Sync {
     fn n_layers(&self) -> usize;
 
-    /// Returns the widths of the first layer's input and of the last layer's output.
-    fn outer_widths(&self) -> [usize; 2];
+    /// Returns the widths of the first layer's input and of the last layer's output; `None` if the layers return no sizes.
+    fn outer_widths(&self) -> Option<[usize; 2]>;
 
-    /// Returns the width of the last layer's input.
-    fn embedding_width(&self) -> usize;
+    /// Returns the width of the last layer's input; `None` if the layers return no sizes.
+    fn embedding_width(&self) -> Option<usize>;
 
     /// Computes the wanted rows for all nodes.
     fn exact(
@@ -101,18 +101,19 @@ pub(crate) fn context() -> ForwardContext {
     ForwardContext { key: RngKey::new(0), mode: Mode::Eval }
 }
 
-impl<M: LayerWiseModel + Sync> NodeNetwork for M {
+impl<M: BlockModel + Sync> NodeNetwork for M {
     fn n_layers(&self) -> usize {
         BlockModel::n_layers(self)
     }
 
-    fn outer_widths(&self) -> [usize; 2] {
-        let last = BlockModel::n_layers(self) - 1;
-        [self.widths(0)[0], self.widths(last)[1]]
+    fn outer_widths(&self) -> Option<[usize; 2]> {
+        let [d_in, _] = self.layer_size(0)?.widths;
+        let [_, d_out] = self.layer_size(BlockModel::n_layers(self) - 1)?.widths;
+        Some([d_in, d_out])
     }
 
-    fn embedding_width(&self) -> usize {
-        self.widths(BlockModel::n_layers(self) - 1)[0]
+    fn embedding_width(&self) -> Option<usize> {
+        Some(self.layer_size(BlockModel::n_layers(self) - 1)?.widths[0])
     }
 
     fn exact(
@@ -179,7 +180,7 @@ impl ModelRegistry {
     #[must_use]
     pub fn with_node_model<C>(self) -> Self
     where
-        C: ModelConfig<Model: LayerWiseModel + Sync> + 'static,
+        C: ModelConfig<Model: BlockModel + Sync> + 'static,
     {
         self.with::<C>(of_one_type, |model, _, weights| Ok(Network::Nodes(Arc::new(loaded(model, weights)?))))
     }
@@ -200,7 +201,7 @@ impl ModelRegistry {
     #[must_use]
     pub fn with_link_model<C>(self) -> Self
     where
-        C: ModelConfig<Model: LayerWiseModel + Sync> + 'static,
+        C: ModelConfig<Model: BlockModel + Sync> + 'static,
     {
         self.with::<LinkModelConfig<C>>(of_one_type, |model, _, weights| {
             let model = loaded(model, weights)?;

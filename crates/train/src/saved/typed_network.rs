@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::saved::registry::context;
 use crate::step::embedding::NodeEmbedding;
 use crate::step::embeddings::learned_rows;
-use crate::step::typed_node::TypedNodeInput;
+use crate::step::node::NodeInput;
 
 /// A model of the nodes of a heterogeneous graph, with its trained rows.
 #[derive(Clone)]
@@ -31,18 +31,13 @@ pub(crate) struct TypedOutputs {
 pub(crate) trait EncodedNetwork: Send + Sync {
     fn n_layers(&self) -> usize;
     fn input_format(&self) -> InputFormat;
-    fn run(&self, input: &TypedNodeInput, embedded: &[Tensor<2>], wanted: [bool; 2]) -> TypedOutputs;
+    fn run(&self, input: &NodeInput, embedded: &[Tensor<2>], wanted: [bool; 2]) -> TypedOutputs;
 }
 
 impl TypedNetwork {
     /// Runs the model on a batch, whose embedded nodes are positions in the tables. `wanted` are the embeddings and the outputs.
-    pub(crate) fn run(
-        &self,
-        input: &TypedNodeInput,
-        wanted: [bool; 2],
-        device: &Device,
-    ) -> Result<TypedOutputs> {
-        let rows = learned_rows(&self.tables, &input.embedded, device)?;
+    pub(crate) fn run(&self, input: &NodeInput, wanted: [bool; 2], device: &Device) -> Result<TypedOutputs> {
+        let rows = learned_rows(&self.tables, input.x.embedded(), device)?;
         Ok(self.model.run(input, &rows, wanted))
     }
 }
@@ -56,13 +51,8 @@ impl<M: BlockModel + Sync> EncodedNetwork for TypedModel<M> {
         BlockModel::input_format(self)
     }
 
-    fn run(
-        &self,
-        input: &TypedNodeInput,
-        embedded: &[Tensor<2>],
-        [hidden, outputs]: [bool; 2],
-    ) -> TypedOutputs {
-        let x = self.input(input.rows(embedded, &context()), &input.order);
+    fn run(&self, input: &NodeInput, embedded: &[Tensor<2>], [hidden, outputs]: [bool; 2]) -> TypedOutputs {
+        let x = input.x.of_model(self, embedded, &context());
         let layers = input.blocks[..input.blocks.len() - 1].iter().enumerate();
         let embeddings =
             hidden.then(|| layers.fold(x.clone(), |x, (i, block)| self.layer(i, block, x, &context())));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kiln_feature::FeatureStore;
 use kiln_graph::{GraphSchema, NodeId, Relations};
 use kiln_kernels::to_vec_f32;
-use kiln_loader::{Batcher, SeedBatch, StageTimes, TypedFeatures, TypedNodeBatcher};
+use kiln_loader::{Batcher, NodeBatcher, NodeFeatures, SeedBatch, StageTimes};
 use kiln_sample::{Fanout, Rule, SamplerConfig, Scratch, TypedSampler};
 
 use crate::error::Result;
@@ -33,7 +33,7 @@ pub struct TypedNodePredictor {
     model: SavedModel,
     schema: GraphSchema,
     sampler: Arc<NewTypedSampler>,
-    features: TypedFeatures,
+    features: NodeFeatures,
     /// The trained row of each node, for each type without features.
     rows: Vec<RowsOfNodes>,
     /// The ids of the nodes that can be predicted.
@@ -152,7 +152,7 @@ impl TypedNodePredictor {
         Ok(Self {
             rows: rows.collect::<Result<_>>()?,
             nodes: types.range(target_type),
-            features: TypedFeatures::new(types, features),
+            features: NodeFeatures::new(types, features),
             model: model.clone(),
             schema,
             sampler: Arc::new(sampler),
@@ -270,19 +270,19 @@ impl TypedNodePredictor {
     }
 
     /// Returns the batcher for the fanouts of each layer and relation.
-    fn batcher(&self, fanouts: Vec<Vec<Fanout>>) -> Result<TypedNodeBatcher<TypedSampler>> {
+    fn batcher(&self, fanouts: Vec<Vec<Fanout>>) -> Result<NodeBatcher<TypedSampler>> {
         let (network, sampling) = (&self.model.typed_network()?.model, sampling_of(&self.model));
         let rule = sampling.rule_or(self.rule.as_ref())?;
         let sampler = (self.sampler)(fanouts, sampling.config(Vec::new(), rule))?;
-        let batcher = TypedNodeBatcher::without_targets(Arc::new(sampler), self.features.clone());
+        let batcher = NodeBatcher::without_targets(Arc::new(sampler), self.features.clone());
         let format = network.input_format();
-        Ok(batcher.groups_of_model(format.relation_groups, format.node_groups, self.schema.metagraph()))
+        Ok(batcher.groups_of_model(format.relation_groups, format.node_groups, &self.schema))
     }
 
     /// Returns the function that computes the rows of a batch.
     fn compute(
         &self,
-        batcher: TypedNodeBatcher<TypedSampler>,
+        batcher: NodeBatcher<TypedSampler>,
         wanted: WantedRows,
     ) -> impl Fn(SeedBatch, Range<usize>) -> Result<PredictedRows> + Send + Sync + 'static {
         let predictor = self.clone();
@@ -291,7 +291,7 @@ impl TypedNodePredictor {
 
     fn rows_of(
         &self,
-        batcher: &TypedNodeBatcher<TypedSampler>,
+        batcher: &NodeBatcher<TypedSampler>,
         seeds: SeedBatch,
         positions: Range<usize>,
         wanted: WantedRows,
@@ -304,7 +304,7 @@ impl TypedNodePredictor {
         self.scratches.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
         let batch = batch.map_err(|source| kiln_loader::Error::Batch { step, source })?;
         let mut input = batch.to_device(device).input;
-        for (of_type, nodes) in self.rows.iter().zip(&mut input.embedded) {
+        for (of_type, nodes) in self.rows.iter().zip(input.x.embedded_mut()) {
             of_type.replace(nodes);
         }
         let wanted = [wanted.has_embeddings(), wanted.has_outputs()];

@@ -1,4 +1,3 @@
-use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
 use kiln_nn::InputAggregation;
@@ -14,7 +13,7 @@ use crate::step::node::NodeInput;
 #[derive(Debug)]
 pub enum HostOrDeviceBatcher {
     /// Samples on the host and gathers rows of the host.
-    Host(HostNodeBatcher<dyn FrontierSampler, dyn FeatureStore>),
+    Host(HostNodeBatcher<dyn FrontierSampler>),
     /// Samples and gathers on the device.
     Device(DeviceNodeBatcher),
 }

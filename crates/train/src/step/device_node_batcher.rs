@@ -96,7 +96,7 @@ impl Batcher for DeviceNodeBatcher {
         }
         let input = NodeInput {
             blocks,
-            x: InputRows::Gathered(x),
+            x: InputRows::Gathered(x.into()),
             seeds: seeds.as_nodes().to_vec(),
             seed_index: sampled.seed_index.iter().map(|row| row.index()).collect(),
             labels,

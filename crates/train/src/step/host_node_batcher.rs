@@ -12,14 +12,14 @@ use kiln_nn::InputAggregation;
 use kiln_sample::{FrontierSampler, Scratch};
 
 use crate::step::batch::DeviceBatch;
-use crate::step::input_rows::InputRows;
+use crate::step::input_rows::{GatheredRows, InputRows};
 use crate::step::node::{NodeInput, nominal_size, sampled_to_device};
 
 /// A batcher for node tasks that samples on the host and gathers the feature rows of the host for a device. On CUDA, the
 /// loader's worker gathers them directly into pinned memory, from which the device copies. The batches are equal to
 /// those of a [`DeviceBatcher`](crate::DeviceBatcher) of the same [`NodeBatcher`], whose rows are copied once more.
-pub struct HostNodeBatcher<S: ?Sized, F: ?Sized> {
-    batcher: NodeBatcher<S, F>,
+pub struct HostNodeBatcher<S: ?Sized> {
+    batcher: NodeBatcher<S>,
     device: Device,
     aggregation: Option<InputAggregation>,
     /// The rule that decides whether a block's rows are aggregated while they are read, given their size in bytes.
@@ -42,9 +42,9 @@ fn is_faster(size: BlockSize, row_bytes: usize) -> bool {
     MIN_GATHERED_BYTES <= n_src * row_bytes && n_edges + n_dst < MAX_READS * n_src
 }
 
-impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> HostNodeBatcher<S, F> {
+impl<S: FrontierSampler + ?Sized> HostNodeBatcher<S> {
     /// Wraps a batcher; its batches are copied to `device`.
-    pub fn new(batcher: NodeBatcher<S, F>, device: &Device) -> Self {
+    pub fn new(batcher: NodeBatcher<S>, device: &Device) -> Self {
         Self { batcher, device: device.clone().inner(), aggregation: None, is_faster }
     }
 
@@ -60,23 +60,21 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> HostNodeBatcher<S, F
     }
 
     /// Gathers the rows of a batch, or aggregates them while they are read.
-    fn input_rows(&self, sampled: &SampledBatch) -> kiln_feature::Result<InputRows> {
-        match self.aggregated(sampled) {
-            Some(Aggregated { features, block, input }) => {
-                let rows = aggregate_features(features, block, input.aggregation, &self.device)?;
-                Ok(InputRows::Aggregated { rows, input })
-            }
-            None => {
-                let (features, nodes) = (&**self.batcher.features(), sampled.input_nodes());
-                gather_features(features, &nodes, &self.device).map(InputRows::Gathered)
-            }
+    fn input_rows(&self, sampled: &SampledBatch) -> Result<InputRows, BatchError> {
+        if let Some(Aggregated { features, block, input }) = self.aggregated(sampled) {
+            let rows = aggregate_features(features, block, input.aggregation, &self.device)?;
+            return Ok(InputRows::Aggregated { rows, input });
         }
+        let nodes = sampled.input_nodes();
+        let gather = |store: &dyn FeatureStore, nodes: &[NodeId]| gather_features(store, nodes, &self.device);
+        let rows = self.batcher.features().gather_with(&nodes, gather)?;
+        Ok(InputRows::Gathered(GatheredRows::new(rows, nodes.len(), &self.device)))
     }
 
     /// Returns the arguments of [`aggregate_features`], if the rows of a batch are aggregated while they are read.
     fn aggregated<'a>(&'a self, sampled: &'a SampledBatch) -> Option<Aggregated<'a>> {
         let input = self.aggregation?;
-        let features = self.batcher.features().as_dense()?;
+        let features = self.batcher.features().only_store()?.as_dense()?;
         let block = sampled.blocks.first()?;
         let aggregation = input.aggregation;
         let size = BlockSize::from(block);
@@ -98,17 +96,13 @@ struct Aggregated<'a> {
     input: InputAggregation,
 }
 
-impl<S: ?Sized, F: ?Sized> fmt::Debug for HostNodeBatcher<S, F> {
+impl<S: ?Sized> fmt::Debug for HostNodeBatcher<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HostNodeBatcher").field("batcher", &self.batcher).finish_non_exhaustive()
     }
 }
 
-impl<S, F> Batcher for HostNodeBatcher<S, F>
-where
-    S: FrontierSampler + ?Sized + 'static,
-    F: FeatureStore + ?Sized + 'static,
-{
+impl<S: FrontierSampler + ?Sized + 'static> Batcher for HostNodeBatcher<S> {
     type Item = NodeId;
     type Batch = DeviceBatch<NodeInput>;
     type Scratch = Scratch;

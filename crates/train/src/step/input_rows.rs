@@ -1,14 +1,16 @@
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
+use kiln_graph::NodeId;
 use kiln_kernels::DeviceBlock;
-use kiln_nn::{BlockModel, ForwardContext, InputAggregation};
+use kiln_loader::{NodeRows, RowsOfType};
+use kiln_nn::{BlockModel, ForwardContext, InputAggregation, TypeOrder};
 
 use crate::step::batch::tracked;
 
 /// The rows from which the first layer of a model computes.
 #[derive(Debug, Clone)]
 pub enum InputRows {
-    /// The features of the input nodes, `[n_src, dim]`: f32, or on the CPU in the element type of the store.
-    Gathered(Tensor<2>),
+    /// The rows of the input nodes.
+    Gathered(GatheredRows),
     /// The result of an aggregation by the first block.
     Aggregated {
         /// The result, `[n_dst, width]`, in f32.
@@ -18,22 +20,123 @@ pub enum InputRows {
     },
 }
 
+/// The rows of the input nodes of a batch, by type of nodes.
+#[derive(Debug, Clone)]
+pub struct GatheredRows {
+    /// The features of the input nodes of each type, `[n_t, width]`: f32, or on the CPU in the element type of the store.
+    /// `None` for a type whose rows are trainable.
+    pub features: Vec<Option<Tensor<2>>>,
+    /// The input nodes whose rows are trainable, a list for each of these types. Nodes are numbered within their type.
+    pub embedded: Vec<Vec<NodeId>>,
+    /// The order of the input nodes among the rows of all types.
+    pub order: TypeOrder,
+}
+
+impl GatheredRows {
+    /// Takes the rows of `n_nodes` input nodes, whose features are on `device`.
+    pub(crate) fn new(input: NodeRows<Tensor<2>>, n_nodes: usize, device: &Device) -> Self {
+        let NodeRows { node_types, rows } = input;
+        let order = match rows.len() {
+            1 => TypeOrder::of_one_type(n_nodes),
+            n_types => TypeOrder::new(&node_types, n_types, device),
+        };
+        let mut features = Vec::with_capacity(rows.len());
+        let mut embedded = Vec::new();
+        for of_type in rows {
+            match of_type {
+                RowsOfType::Features(rows) => features.push(Some(rows)),
+                RowsOfType::Trainable { nodes } => {
+                    features.push(None);
+                    embedded.push(nodes);
+                }
+            }
+        }
+        Self { features, embedded, order }
+    }
+
+    /// Returns the rows of each type for a model, with `embedded` for the types whose rows are trainable. In training, all of
+    /// them track gradients.
+    ///
+    /// # Panics
+    /// Panics if `embedded` does not have a tensor for each type whose rows are trainable.
+    fn by_type(&self, embedded: &[Tensor<2>], ctx: &ForwardContext) -> Vec<Tensor<2>> {
+        let mut embedded = embedded.iter();
+        let of_type = |features: &Option<Tensor<2>>| match features {
+            Some(features) => tracked(features, ctx),
+            None => embedded.next().expect("the batch should have rows of each embedding").clone(),
+        };
+        self.features.iter().map(of_type).collect()
+    }
+
+    fn n_bytes(&self) -> usize {
+        self.features.iter().flatten().map(n_bytes).sum::<usize>() + self.order.n_bytes()
+    }
+}
+
+/// The features of the input nodes of a graph of one type.
+impl From<Tensor<2>> for GatheredRows {
+    fn from(features: Tensor<2>) -> Self {
+        let [n_nodes, _] = features.dims();
+        Self { features: vec![Some(features)], embedded: Vec::new(), order: TypeOrder::of_one_type(n_nodes) }
+    }
+}
+
 impl InputRows {
-    /// Returns the tensor.
-    pub fn tensor(&self) -> &Tensor<2> {
+    /// Returns the nodes whose rows are trainable, a list for each type without features.
+    pub fn embedded(&self) -> &[Vec<NodeId>] {
         match self {
-            Self::Gathered(rows) | Self::Aggregated { rows, .. } => rows,
+            Self::Gathered(rows) => &rows.embedded,
+            Self::Aggregated { .. } => &[],
+        }
+    }
+
+    /// Returns the nodes of [`InputRows::embedded`], to replace them by the positions of their rows.
+    pub(crate) fn embedded_mut(&mut self) -> &mut [Vec<NodeId>] {
+        match self {
+            Self::Gathered(rows) => &mut rows.embedded,
+            Self::Aggregated { .. } => &mut [],
+        }
+    }
+
+    /// Returns the features of the only type of nodes, or their aggregates; `None` if there are several types, or if the type
+    /// has no features.
+    pub fn only(&self) -> Option<&Tensor<2>> {
+        match self {
+            Self::Gathered(rows) => match &rows.features[..] {
+                [features] => features.as_ref(),
+                _ => None,
+            },
+            Self::Aggregated { rows, .. } => Some(rows),
         }
     }
 
     /// Returns the size in bytes.
     pub fn n_bytes(&self) -> usize {
-        let rows = self.tensor();
-        rows.dtype().size() * rows.shape().num_elements()
+        match self {
+            Self::Gathered(rows) => rows.n_bytes(),
+            Self::Aggregated { rows, .. } => n_bytes(rows),
+        }
     }
 
-    /// Runs all layers of a model on the blocks of the batch, and returns `[n_dst of the last block, d_n]`. In training, the
-    /// rows track gradients.
+    /// Computes the input rows of a model from those of each type, if they were gathered. `embedded` has the rows of
+    /// [`InputRows::embedded`]. In training, the rows track gradients.
+    ///
+    /// # Panics
+    /// Panics as [`BlockModel::input`] does, and for aggregated rows.
+    pub(crate) fn of_model<M: BlockModel>(
+        &self,
+        model: &M,
+        embedded: &[Tensor<2>],
+        ctx: &ForwardContext,
+    ) -> Tensor<2> {
+        match self {
+            Self::Gathered(rows) => model.input(rows.by_type(embedded, ctx), &rows.order),
+            Self::Aggregated { rows, .. } => panic!("got aggregated rows {:?}", rows.dims()),
+        }
+    }
+
+    /// Runs all layers of a model on the blocks of the batch, and returns `[n_dst of the last block, d_n]`. `embedded` has the
+    /// rows of [`InputRows::embedded`]. In training, the rows track gradients.
     ///
     /// # Panics
     /// Panics if the rows do not match the blocks or the model, or are of another aggregation than the model's.
@@ -41,10 +144,11 @@ impl InputRows {
         &self,
         model: &M,
         blocks: &[DeviceBlock],
+        embedded: &[Tensor<2>],
         ctx: &ForwardContext,
     ) -> Tensor<2> {
         match self {
-            Self::Gathered(x) => model.forward(blocks, model.input_rows(tracked(x, ctx)), ctx),
+            Self::Gathered(_) => model.forward(blocks, self.of_model(model, embedded, ctx), ctx),
             Self::Aggregated { rows, input } => {
                 let expected = model.input_aggregation();
                 assert_eq!(Some(*input), expected, "the rows are of another aggregation than the model's");
@@ -52,4 +156,8 @@ impl InputRows {
             }
         }
     }
+}
+
+fn n_bytes(rows: &Tensor<2>) -> usize {
+    rows.dtype().size() * rows.shape().num_elements()
 }

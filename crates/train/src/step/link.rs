@@ -1,24 +1,28 @@
-use std::marker::PhantomData;
+use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
 use kiln_graph::{LinkId, NodeId};
-use kiln_kernels::DeviceBlock;
 use kiln_loader::LinkBatch;
 use kiln_nn::{BlockModel, ForwardContext, LinkDecoder, LinkLoss, LinkModel, LinkPairs};
+use kiln_sample::RngKey;
 
+use crate::error::Result;
 use crate::step::batch::{DeviceBatch, ToDevice};
+use crate::step::embedding::NodeEmbedding;
 use crate::step::metric_sums::MetricSums;
 use crate::step::negatives::NegativeCounts;
-use crate::step::node::NodeInput;
+use crate::step::node::{InputType, NodeInput, NodeTask};
+use crate::step::node_keys::NodeKeys;
 use crate::step::objective::{BatchTargets, Objective};
 use crate::step::task::{StepOutput, Task};
 
-/// Link prediction: a model learns to score links above their negatives. `M` is the type of the encoder. The outputs of
-/// a batch are scores, `[n_links, 1 + n_negatives]`, with the score of the link in column 0.
+/// Link prediction: a model learns to score links above their negatives, which are those of one relation if the graph is
+/// heterogeneous. `M` is the type of the encoder. The outputs of a batch are scores, `[n_links, 1 + n_negatives]`, with the
+/// score of the link in column 0. The embeddings are those of a [`NodeTask`].
 #[derive(Debug, Clone)]
 pub struct LinkTask<M> {
-    objective: Objective,
-    encoder: PhantomData<fn() -> M>,
+    /// The task of the encoder, with the objective of links.
+    nodes: NodeTask<M>,
 }
 
 impl<M> LinkTask<M> {
@@ -29,12 +33,25 @@ impl<M> LinkTask<M> {
 
     /// Creates a task with this loss.
     pub fn with_loss(loss: LinkLoss) -> Self {
-        Self { objective: Objective::Links(loss), encoder: PhantomData }
+        Self { nodes: NodeTask::with_objective(Objective::Links(loss)) }
+    }
+
+    /// Sets the types of nodes of the data, as [`NodeTask::on_types`] does.
+    #[must_use]
+    pub fn on_types(self, types: impl Into<Arc<[InputType]>>) -> Self {
+        Self { nodes: self.nodes.on_types(types) }
+    }
+
+    /// Sets the keys of the nodes of each type, by which their trainable rows are found in other data
+    /// ([`NodeTask::with_keys`]).
+    #[must_use]
+    pub fn with_keys(self, keys: impl Into<Arc<[Option<NodeKeys>]>>) -> Self {
+        Self { nodes: self.nodes.with_keys(keys) }
     }
 
     /// Returns the objective.
     pub fn objective(&self) -> &Objective {
-        &self.objective
+        self.nodes.objective()
     }
 }
 
@@ -44,33 +61,7 @@ impl<M> Default for LinkTask<M> {
     }
 }
 
-/// The input of an encoder of link prediction: the sampled neighbourhoods of the nodes of links, which are its seeds.
-pub trait LinkNodes {
-    /// Returns one block per layer, input layer first.
-    fn blocks(&self) -> &[DeviceBlock];
-
-    /// Returns the seeds, which may repeat.
-    fn seeds(&self) -> &[NodeId];
-
-    /// Returns the row of each seed in the encoder's output.
-    fn seed_index(&self) -> &[usize];
-}
-
-impl LinkNodes for NodeInput {
-    fn blocks(&self) -> &[DeviceBlock] {
-        &self.blocks
-    }
-
-    fn seeds(&self) -> &[NodeId] {
-        &self.seeds
-    }
-
-    fn seed_index(&self) -> &[usize] {
-        &self.seed_index
-    }
-}
-
-/// The input of a model of link prediction. `N` is the input of its encoder. A link has `1 + n_negatives` pairs: the link itself, then its negatives.
+/// The input of a model of link prediction. A link has `1 + n_negatives` pairs: the link itself, then its negatives.
 ///
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
@@ -78,9 +69,9 @@ impl LinkNodes for NodeInput {
 /// | `srcs` | `u32`, a position in the seeds of `nodes` | `n_links * (1 + n_negatives)` | pair, row-major; its source |
 /// | `dsts` | `u32`, a position in the seeds of `nodes` | the same | pair, row-major; its destination |
 #[derive(Debug, Clone)]
-pub struct LinkInput<N = NodeInput> {
+pub struct LinkInput {
     /// The sampled neighbourhoods of the pairs' nodes, and their features.
-    pub nodes: N,
+    pub nodes: NodeInput,
     /// The pairs, as rows of the encoder's output.
     pub pairs: LinkPairs,
     /// The links.
@@ -95,12 +86,12 @@ pub struct LinkInput<N = NodeInput> {
     pub n_rejected: u64,
 }
 
-impl<N: LinkNodes> LinkInput<N> {
+impl LinkInput {
     /// Returns the sources and the destinations of the links.
     pub fn link_nodes(&self) -> [Vec<NodeId>; 2] {
         [&self.srcs, &self.dsts].map(|positions| {
             let of_links = positions.iter().step_by(1 + self.n_negatives);
-            of_links.map(|position| self.nodes.seeds()[*position as usize]).collect()
+            of_links.map(|position| self.nodes.seeds[*position as usize]).collect()
         })
     }
 
@@ -141,19 +132,19 @@ fn pair_ids(links: &[LinkId], n_negatives: usize) -> Vec<u32> {
     links.iter().flat_map(of_link).collect()
 }
 
-impl<B: ToDevice<Input: LinkNodes>> ToDevice for LinkBatch<B> {
-    type Input = LinkInput<B::Input>;
+impl<B: ToDevice<Input = NodeInput>> ToDevice for LinkBatch<B> {
+    type Input = LinkInput;
 
     /// Copies the nodes, unless they are on the device already, and the pairs.
     ///
     /// # Panics
     /// Panics if the batch has no blocks.
-    fn to_device(self, device: &Device) -> DeviceBatch<Self::Input> {
+    fn to_device(self, device: &Device) -> DeviceBatch<LinkInput> {
         let Self { nodes, links, srcs, dsts, n_negatives, n_rejected } = self;
         let DeviceBatch { key, n_bytes, times, device: of_nodes, input: nodes, .. } = nodes.to_device(device);
-        let n_rows = nodes.blocks().last().expect("a batch should have a block per layer").n_dst();
+        let n_rows = nodes.blocks.last().expect("a batch should have a block per layer").n_dst();
         let [src_rows, dst_rows] = [&srcs, &dsts].map(|positions| {
-            let rows = positions.iter().map(|position| nodes.seed_index()[*position as usize] as u32);
+            let rows = positions.iter().map(|position| nodes.seed_index[*position as usize] as u32);
             rows.collect::<Vec<u32>>()
         });
         let pairs = LinkPairs::upload(&src_rows, &dst_rows, pair_ids(&links, n_negatives), n_rows, device);
@@ -172,20 +163,28 @@ impl<M: BlockModel> Task for LinkTask<M> {
         model.encoder.uses_burn_rng()
     }
 
+    /// Returns those of the encoder's task ([`NodeTask`]).
+    fn embeddings(&self, model: &LinkModel<M>, key: RngKey) -> Result<Vec<NodeEmbedding>> {
+        self.nodes.embeddings(&model.encoder, key)
+    }
+
+    fn embedded_nodes(input: &LinkInput) -> &[Vec<NodeId>] {
+        input.nodes.x.embedded()
+    }
+
     fn forward(
         &self,
         model: &LinkModel<M>,
         input: &LinkInput,
-        _: &[Tensor<2>],
+        embedded: &[Tensor<2>],
         ctx: &ForwardContext,
     ) -> StepOutput {
-        let NodeInput { blocks, x, .. } = &input.nodes;
-        let rows = x.forward(&model.encoder, blocks, ctx);
-        input.forward(&self.objective, &model.decoder, rows, ctx)
+        let rows = input.nodes.forward(&model.encoder, embedded, ctx);
+        input.forward(self.objective(), &model.decoder, rows, ctx)
     }
 
     fn targets(&self, input: &LinkInput) -> BatchTargets {
-        self.objective.targets(&[], &[], input.links.len())
+        self.objective().targets(&[], &[], input.links.len())
     }
 
     fn count(targets: &BatchTargets, outputs: &Tensor<2>, counts: &mut MetricSums) {
@@ -193,7 +192,7 @@ impl<M: BlockModel> Task for LinkTask<M> {
     }
 
     fn count_finite(&self, _: &LinkInput, outputs: &Tensor<2>) -> Option<MetricSums> {
-        self.objective.count_finite(outputs, &[], &[])
+        self.objective().count_finite(outputs, &[], &[])
     }
 
     fn negatives(input: &LinkInput) -> NegativeCounts {

@@ -36,6 +36,4 @@ pub(crate) mod sync;
 pub(crate) mod task;
 pub(crate) mod task_weights;
 pub(crate) mod trainer;
-pub(crate) mod typed_link;
-pub(crate) mod typed_node;
 pub(crate) mod weights;

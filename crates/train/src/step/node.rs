@@ -1,27 +1,48 @@
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use kiln_graph::{Block, NodeId};
 use kiln_kernels::{BlockSize, DeviceBlock, upload_features};
-use kiln_loader::{EdgeRows, MiniBatch, Phase, SampledBatch, StageTimes};
+use kiln_loader::{EdgeRows, FeatureRows, MiniBatch, Phase, SampledBatch, StageTimes};
 use kiln_nn::{BlockModel, ForwardContext};
-use kiln_sample::RngKey;
+use kiln_sample::{KeyDomain, RngKey};
 
+use crate::error::Result;
 use crate::step::batch::{DeviceBatch, ToDevice};
-use crate::step::input_rows::InputRows;
+use crate::step::embedding::NodeEmbedding;
+use crate::step::embedding_error::EmbeddingError;
+use crate::step::input_rows::{GatheredRows, InputRows};
 use crate::step::metric_sums::MetricSums;
+use crate::step::node_keys::NodeKeys;
 use crate::step::objective::{BatchTargets, Objective};
 use crate::step::task::{StepOutput, Task};
 
-/// A task on nodes: classification, several labels per node, or regression.
+/// A task on the nodes of a graph, or of one type of a heterogeneous graph: classification, several labels per node, or
+/// regression. `M` is the type of the model; for a heterogeneous graph a [`TypedModel`](kiln_nn::TypedModel).
+///
+/// Types without features have an embedding each, in the order of the types: a trainable row per node.
 #[derive(Debug, Clone)]
 pub struct NodeTask<M> {
     objective: Objective,
+    /// The types of nodes of the data; empty for data of one type with features.
+    types: Arc<[InputType]>,
+    /// The keys of the nodes of each type, `[n_types]`, or empty.
+    keys: Arc<[Option<NodeKeys>]>,
     model: PhantomData<fn() -> M>,
 }
 
 /// Node classification by cross entropy, a [`NodeTask`] with the default objective. Every seed has the same weight.
 pub type NodeClassification<M> = NodeTask<M>;
+
+/// A type of nodes of the data of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InputType {
+    /// The number of nodes.
+    pub n_nodes: usize,
+    /// The number of feature columns; `None` for a type without features, whose rows are trainable.
+    pub width: Option<usize>,
+}
 
 impl<M> NodeTask<M> {
     /// Creates the task of node classification for models of type `M`.
@@ -31,12 +52,29 @@ impl<M> NodeTask<M> {
 
     /// Creates a task with this objective.
     pub fn with_objective(objective: Objective) -> Self {
-        Self { objective, model: PhantomData }
+        Self { objective, types: Arc::default(), keys: Arc::default(), model: PhantomData }
+    }
+
+    /// Sets the types of nodes of the data. The default is one type with features.
+    #[must_use]
+    pub fn on_types(self, types: impl Into<Arc<[InputType]>>) -> Self {
+        Self { types: types.into(), ..self }
+    }
+
+    /// Sets the keys of the nodes of each type, `[n_types]`, by which their trainable rows are found in other data
+    /// ([`NodeEmbedding::with_keys`]); `None` for a type with features, or whose nodes have no names.
+    #[must_use]
+    pub fn with_keys(self, keys: impl Into<Arc<[Option<NodeKeys>]>>) -> Self {
+        Self { keys: keys.into(), ..self }
     }
 
     /// Returns the objective.
     pub fn objective(&self) -> &Objective {
         &self.objective
+    }
+
+    fn widths(&self) -> Vec<Option<usize>> {
+        self.types.iter().map(|of_type| of_type.width).collect()
     }
 }
 
@@ -51,9 +89,9 @@ impl<M> Default for NodeTask<M> {
 pub struct NodeInput {
     /// One block per layer, input layer first.
     pub blocks: Vec<DeviceBlock>,
-    /// The features of the input nodes, or their aggregates.
+    /// The rows of the input nodes, or their aggregates.
     pub x: InputRows,
-    /// The seeds in the given order; they may repeat.
+    /// The seeds in the given order, numbered from 0 within their types; they may repeat.
     pub seeds: Vec<NodeId>,
     /// For each seed, the index of its row in the model's output.
     pub seed_index: Vec<usize>,
@@ -71,29 +109,35 @@ impl NodeInput {
         let device = device.clone().inner();
         DeviceBatch { key, n_items: self.seeds.len(), n_bytes, times, device, input: self }
     }
+
+    /// Runs a model on the batch, with `embedded` for the types whose rows are trainable.
+    pub(crate) fn forward<M: BlockModel>(
+        &self,
+        model: &M,
+        embedded: &[Tensor<2>],
+        ctx: &ForwardContext,
+    ) -> Tensor<2> {
+        self.x.forward(model, &self.blocks, embedded, ctx)
+    }
 }
 
 impl ToDevice for MiniBatch {
     type Input = NodeInput;
 
     fn to_device(self, device: &Device) -> DeviceBatch<NodeInput> {
-        let MiniBatch {
-            phase,
-            step,
-            key,
-            seeds,
-            blocks,
-            seed_index,
-            x,
-            x_dim,
-            edge_x,
-            labels,
-            target_values,
-            times,
-        } = self;
-        let x = upload_features(x, x_dim, device);
-        let sampled =
-            SampledBatch { phase, step, key, seeds, blocks, seed_index, edge_x, labels, target_values };
+        let Self { sampled, input, times } = self;
+        let upload = |FeatureRows { x, dim }: FeatureRows| upload_features(x, dim, device);
+        MiniBatch { sampled, input: input.map(upload), times }.to_device(device)
+    }
+}
+
+/// A batch whose feature rows are on the device already.
+impl ToDevice for MiniBatch<Tensor<2>> {
+    type Input = NodeInput;
+
+    fn to_device(self, device: &Device) -> DeviceBatch<NodeInput> {
+        let Self { sampled, input, times } = self;
+        let x = GatheredRows::new(input, sampled.input_nodes().len(), device);
         sampled_to_device(sampled, InputRows::Gathered(x), times, device)
     }
 }
@@ -101,7 +145,8 @@ impl ToDevice for MiniBatch {
 /// Copies a batch to a device that already has the rows of its input nodes.
 ///
 /// # Panics
-/// Panics if `x` does not have one row per input node, or per destination of the first block if it is aggregated.
+/// Panics if the features of the only type do not have one row per input node, or per destination of the first block if they
+/// are aggregated.
 pub(crate) fn sampled_to_device(
     batch: SampledBatch,
     x: InputRows,
@@ -112,11 +157,18 @@ pub(crate) fn sampled_to_device(
         InputRows::Gathered(_) => batch.input_nodes().len(),
         InputRows::Aggregated { .. } => batch.blocks.first().map_or(0, Block::n_dst),
     };
-    assert_eq!(x.tensor().dims()[0], expected, "the batch should have a row per input node or aggregate");
+    if let Some(rows) = x.only() {
+        assert_eq!(rows.dims()[0], expected, "the batch should have a row per input node or aggregate");
+    }
+    let mut blocks = blocks_to_device(batch.blocks, batch.edge_x, nominal_size(batch.phase), device);
+    if let Some(groups) = batch.groups {
+        let grouped = |(block, groups): (DeviceBlock, _)| block.with_relation_groups(groups, device);
+        blocks = blocks.into_iter().zip(groups).map(grouped).collect();
+    }
     let input = NodeInput {
-        blocks: blocks_to_device(batch.blocks, batch.edge_x, nominal_size(batch.phase), device),
+        blocks,
         x,
-        seeds: batch.seeds.as_nodes().to_vec(),
+        seeds: batch.items,
         seed_index: batch.seed_index.iter().map(|row| row.index()).collect(),
         labels: batch.labels,
         target_values: batch.target_values,
@@ -167,8 +219,48 @@ impl<M: BlockModel> Task for NodeTask<M> {
         model.uses_burn_rng()
     }
 
-    fn forward(&self, model: &M, input: &NodeInput, _: &[Tensor<2>], ctx: &ForwardContext) -> StepOutput {
-        let outputs = rows_of_seeds(input.x.forward(model, &input.blocks, ctx), &input.seed_index);
+    /// Returns an embedding for each type without features, whose rows have the width of the model's encoder. The rows of
+    /// type `t` are drawn with `key.fold_in(KeyDomain::NodeType, t)`.
+    ///
+    /// # Errors
+    /// Returns [`EmbeddingError::OtherTypes`] or [`EmbeddingError::NoEncoder`] if the encoder of the model was created for other
+    /// types than those of the data, and [`EmbeddingError::TooLarge`].
+    fn embeddings(&self, model: &M, key: RngKey) -> Result<Vec<NodeEmbedding>> {
+        let Some(encoder) = model.input_encoder() else {
+            // A model without encoder reads the features of the only type.
+            return match &self.types[..] {
+                [] | [InputType { width: Some(_), .. }] => Ok(Vec::new()),
+                _ => Err(EmbeddingError::NoEncoder { got: self.widths() }.into()),
+            };
+        };
+        let expected: Vec<_> = encoder.widths();
+        if self.widths() != expected {
+            return Err(EmbeddingError::OtherTypes { expected, got: self.widths() }.into());
+        }
+        let without_features = self.types.iter().enumerate().filter(|(_, of_type)| of_type.width.is_none());
+        let embedding = |(node_type, of_type): (usize, &InputType)| {
+            let of_rows = key.fold_in(KeyDomain::NodeType, node_type as u64);
+            let table = NodeEmbedding::new(of_type.n_nodes, encoder.d_out(), of_rows)?;
+            match self.keys.get(node_type) {
+                Some(Some(keys)) => table.with_keys(keys.clone()),
+                _ => Ok(table),
+            }
+        };
+        without_features.map(embedding).collect()
+    }
+
+    fn embedded_nodes(input: &NodeInput) -> &[Vec<NodeId>] {
+        input.x.embedded()
+    }
+
+    fn forward(
+        &self,
+        model: &M,
+        input: &NodeInput,
+        embedded: &[Tensor<2>],
+        ctx: &ForwardContext,
+    ) -> StepOutput {
+        let outputs = rows_of_seeds(input.forward(model, embedded, ctx), &input.seed_index);
         self.objective.forward(outputs, &input.labels, &input.target_values)
     }
 

@@ -7,14 +7,13 @@ use std::time::Duration;
 use burn::tensor::Device;
 use kiln_comm::{Communicator, ThreadRanks};
 use kiln_data::{Dataset, synthetic};
-use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Shard};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, RngKey};
 use kiln_train::{DeviceBatcher, NodeClassification, OptimizerConfig, TaskTrainer, TrainerConfig};
 
-pub(crate) type NodeLoader = Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>;
+pub(crate) type NodeLoader = Loader<DeviceBatcher<NodeBatcher<NeighborSampler>>>;
 
 /// Returns ranks that are threads of this process, with one compute thread each. The deadline is so long that only a
 /// deadlock reaches it.

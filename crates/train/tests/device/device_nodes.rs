@@ -46,7 +46,7 @@ fn loader<F: Batcher<Item = NodeId>>(
     Loader::new(items(data, comm), batcher, config).unwrap()
 }
 
-fn host_fetch(data: &Dataset) -> NodeBatcher<NeighborSampler, dyn kiln_feature::FeatureStore> {
+fn host_fetch(data: &Dataset) -> NodeBatcher<NeighborSampler> {
     let sampler = NeighborSampler::new(data.graph.clone(), FANOUTS);
     NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone())
 }
@@ -159,15 +159,21 @@ fn batches_of_the_device_equal_those_of_the_host() {
     for (got, expected) in on_device.into_iter().zip(on_host.epoch(phase)) {
         let expected = expected.unwrap();
         let (got, key) = (got.input, got.key);
-        assert_eq!(got.blocks.len(), expected.blocks.len());
-        let rows: Vec<usize> = expected.seed_index.iter().map(|row| row.index()).collect();
-        assert_eq!((key, &got.seed_index, &got.labels), (expected.key, &rows, &expected.labels));
-        assert_eq!(got.seeds, expected.seeds.as_nodes());
-        for (got, mut expected) in got.blocks.iter().zip(expected.blocks) {
+        assert_eq!(got.blocks.len(), expected.sampled.blocks.len());
+        let rows: Vec<usize> = expected.sampled.seed_index.iter().map(|row| row.index()).collect();
+        assert_eq!(
+            (key, &got.seed_index, &got.labels),
+            (expected.sampled.key, &rows, &expected.sampled.labels)
+        );
+        assert_eq!(got.seeds, expected.sampled.seeds.as_nodes());
+        for (got, mut expected) in got.blocks.iter().zip(expected.sampled.blocks) {
             expected.take_transposed();
             assert_eq!(read_block(got), expected);
         }
-        assert_eq!(values(ops::widen(got.x.tensor().clone())), expected.x.into_f32());
+        assert_eq!(
+            values(ops::widen(got.x.only().unwrap().clone())),
+            expected.input.only().unwrap().x.clone().into_f32()
+        );
     }
 }
 
@@ -209,7 +215,7 @@ fn rows_of_a_batch_are_sent_from_pinned_memory() {
     let (data, device) = (data(400), device());
     let is_cuda = std::env::var("KILN_DEVICE").is_ok_and(|name| name.starts_with("cuda"));
     let phase = Phase::Train { epoch: 0 };
-    let rows = |batch: &DeviceBatch<NodeInput>| batch.input.x.tensor().shape().num_elements() as u64;
+    let rows = |batch: &DeviceBatch<NodeInput>| batch.input.x.only().unwrap().shape().num_elements() as u64;
     let mut n_values = [0; 2];
     // Without workers, this thread makes the batches.
     let uploads = [
@@ -242,7 +248,10 @@ fn rows_selected_by_presampling_have_a_higher_hit_rate() {
     let counts = count_node_accesses(&sampler, data.graph.n_nodes(), batches).unwrap();
     let n_inputs: u32 = counts.iter().sum();
     let batches = loader.epoch(Phase::Train { epoch: 0 });
-    assert_eq!(n_inputs as usize, batches.map(|batch| batch.unwrap().blocks[0].n_src()).sum::<usize>());
+    assert_eq!(
+        n_inputs as usize,
+        batches.map(|batch| batch.unwrap().sampled.blocks[0].n_src()).sum::<usize>()
+    );
     let share = |hotness: &[u32]| {
         let n_bytes = (4 * 400 + 40 * 4 * data.features.dim()) as u64;
         let features = DeviceFeatures::hottest(data.features.clone(), hotness, n_bytes, &device).unwrap();
@@ -311,10 +320,7 @@ fn features_of_edges(data: &Dataset) -> EdgeFeatures {
 }
 
 /// Returns a batcher on the host with edge features.
-fn host_with_edges(
-    data: &Dataset,
-    fanouts: [Fanout; 2],
-) -> NodeBatcher<NeighborSampler, dyn kiln_feature::FeatureStore> {
+fn host_with_edges(data: &Dataset, fanouts: [Fanout; 2]) -> NodeBatcher<NeighborSampler> {
     let sampler = NeighborSampler::new(data.graph.clone(), fanouts);
     NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone())
         .edge_features(features_of_edges(data))

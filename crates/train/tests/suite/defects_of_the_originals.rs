@@ -195,7 +195,7 @@ fn a_short_last_batch_scores_only_its_seeds() {
         let (mut trained, mut judged) = (Vec::new(), Vec::new());
         trainer.epoch(&loader, |step| trained.push(step.counts.total))?;
         trainer.evaluate(loader.epoch(VALIDATION), |input, forward| {
-            assert!(input.seeds.len() < input.x.tensor().dims()[0]);
+            assert!(input.seeds.len() < input.x.only().unwrap().dims()[0]);
             judged.push([input.seeds.len(), input.labels.len(), forward.outputs.dims()[0]]);
         })?;
         Ok((trained, judged))

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use kiln_comm::Communicator;
 use kiln_data::Dataset;
-use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{Loader, LoaderConfig, NodeBatcher};
 use kiln_nn::Sage;
@@ -21,7 +20,7 @@ use crate::common::{data, ranks, trainer};
 const TOLERANCE: f64 = 1e-4;
 
 type SageTrainer = TaskTrainer<NodeClassification<Sage>>;
-type AllNeighbors = Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>;
+type AllNeighbors = Loader<DeviceBatcher<NodeBatcher<NeighborSampler>>>;
 
 /// Returns a loader of batches of 10 nodes per rank with all their neighbours, so that sampled evaluation is also
 /// exact.

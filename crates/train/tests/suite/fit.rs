@@ -8,7 +8,6 @@ use std::path::Path;
 use burn::tensor::Device;
 use kiln_comm::SingleRank;
 use kiln_data::{Dataset, synthetic};
-use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
 use kiln_nn::{Aggregate, Sage, SageConfig};
@@ -52,7 +51,7 @@ fn data() -> Dataset {
     synthetic::sbm(config).unwrap()
 }
 
-type NodeLoader = Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>;
+type NodeLoader = Loader<DeviceBatcher<NodeBatcher<NeighborSampler>>>;
 
 fn loader(data: &Dataset, nodes: &[NodeId]) -> NodeLoader {
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(5); 2]);

@@ -18,8 +18,8 @@ use kiln_kernels::ops::{self, Aggregation, Reduction};
 use kiln_kernels::testing::{check_close, values};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, LoaderConfig, NodeBatcher};
 use kiln_nn::{
-    Aggregate, BlockModel, ForwardContext, GcnConfig, JumpingKnowledge, LayerWiseModel, Mode, Normalization,
-    Sage, SageConfig,
+    Aggregate, BlockModel, ForwardContext, GcnConfig, JumpingKnowledge, LayerSize, Mode, Normalization, Sage,
+    SageConfig,
 };
 use kiln_sample::{
     EdgeWeights, Fanout, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds,
@@ -229,11 +229,9 @@ impl BlockModel for WeightedSum {
         let weights = block.weights().expect("the blocks should carry weights").clone();
         ops::aggregate(block, x, Aggregation { weights: Some(weights.into()), ..Reduction::Sum.into() })
     }
-}
 
-impl LayerWiseModel for WeightedSum {
-    fn widths(&self, i: usize) -> [usize; 2] {
-        [self.widths[i], self.widths[i + 1]]
+    fn layer_size(&self, i: usize) -> Option<LayerSize> {
+        Some(LayerSize::new([self.widths[i], self.widths[i + 1]]))
     }
 }
 
@@ -265,11 +263,9 @@ impl BlockModel for SumByType {
         let weights = block.weights().expect("the blocks should carry weights").clone() * edge_types;
         ops::aggregate(block, x, Aggregation { weights: Some(weights.into()), ..Reduction::Sum.into() })
     }
-}
 
-impl LayerWiseModel for SumByType {
-    fn widths(&self, _: usize) -> [usize; 2] {
-        [1, 1]
+    fn layer_size(&self, _: usize) -> Option<LayerSize> {
+        Some(LayerSize::new([1, 1]))
     }
 }
 
@@ -346,11 +342,9 @@ fn rejects_layers_with_mismatched_widths() {
         fn layer(&self, _: usize, _: &DeviceBlock, _: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
             unreachable!("nothing should run")
         }
-    }
 
-    impl LayerWiseModel for Gap {
-        fn widths(&self, i: usize) -> [usize; 2] {
-            [[12, 8], [9, 4]][i]
+        fn layer_size(&self, i: usize) -> Option<LayerSize> {
+            Some(LayerSize::new([[12, 8], [9, 4]][i]))
         }
     }
 

@@ -32,7 +32,7 @@ use crate::common::{config, ranks, shard};
 const N_NODES: u32 = 120;
 const N_NEGATIVES: usize = 4;
 
-type LinkLoader = Loader<DeviceBatcher<LinkBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>>;
+type LinkLoader = Loader<DeviceBatcher<LinkBatcher<NodeBatcher<NeighborSampler>>>>;
 type LinkTrainer = TaskTrainer<LinkTask<Sage>>;
 
 /// Returns the links of four communities of 30 nodes: each node has links to nodes of its community only. Every fifth
@@ -71,7 +71,7 @@ fn features() -> Arc<dyn FeatureStore> {
     Arc::new(DenseFeatures::from_f32(rows, 8).unwrap())
 }
 
-fn nodes(fanout: Fanout) -> NodeBatcher<NeighborSampler, dyn FeatureStore> {
+fn nodes(fanout: Fanout) -> NodeBatcher<NeighborSampler> {
     NodeBatcher::without_targets(NeighborSampler::new(graph(), [fanout; 2]).into(), features())
 }
 
@@ -79,7 +79,7 @@ fn negatives() -> Negatives {
     Negatives::new(UniformNegatives { n_nodes: N_NODES }, N_NEGATIVES)
 }
 
-fn batcher(fanout: Fanout) -> LinkBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>> {
+fn batcher(fanout: Fanout) -> LinkBatcher<NodeBatcher<NeighborSampler>> {
     LinkBatcher::new(nodes(fanout), links(), negatives())
         .eval_negatives(Negatives::new(UniformNegatives { n_nodes: N_NODES }, 20))
         .exclusion(LinkExclusion::WithReverses)
@@ -131,7 +131,7 @@ fn scores_are_those_of_each_pair_alone() {
     let rows = kiln_nn::BlockModel::forward(
         &model.encoder,
         &input.nodes.blocks,
-        input.nodes.x.tensor().clone(),
+        input.nodes.x.only().unwrap().clone(),
         &ctx,
     );
     let ids = Tensor::from_data([0_u32], (&Device::flex(), burn::tensor::DType::U32));
@@ -290,7 +290,10 @@ fn batches_of_a_device_batcher_equal_those_of_the_host() {
     let other = on_device.batch(seeds(), &mut scratch, &mut times).unwrap().to_device(&Device::flex());
     assert_eq!((one.key, one.n_items, one.n_bytes), (other.key, other.n_items, other.n_bytes));
     assert_eq!((&one.input.links, &one.input.srcs), (&other.input.links, &other.input.srcs));
-    assert_eq!(values(one.input.nodes.x.tensor().clone()), values(other.input.nodes.x.tensor().clone()));
+    assert_eq!(
+        values(one.input.nodes.x.only().unwrap().clone()),
+        values(other.input.nodes.x.only().unwrap().clone())
+    );
 }
 
 #[test]

@@ -10,7 +10,6 @@ use std::time::Duration;
 use burn::tensor::{Device, Tensor};
 use kiln_comm::ThreadRanks;
 use kiln_data::{Dataset, synthetic};
-use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Shard};
 use kiln_nn::{Aggregate, ForwardContext, Sage, SageConfig};
@@ -84,10 +83,7 @@ fn data() -> Dataset {
     synthetic::sbm(config).unwrap()
 }
 
-fn loader(
-    data: &Dataset,
-    shard: Shard,
-) -> Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>> {
+fn loader(data: &Dataset, shard: Shard) -> Loader<DeviceBatcher<NodeBatcher<NeighborSampler>>> {
     // All neighbours are taken, so only the masks are random.
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 2]);
     let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use burn::tensor::Tensor;
 use kiln_comm::{Failure, RankError};
-use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{
     BatchError, Batcher, ItemSampler, LoaderConfig, MiniBatch, NodeBatcher, SeedBatch, StageTimes,
@@ -108,7 +107,7 @@ fn check(told: &Told) {
 
 /// Makes batches for nodes, and panics at the step `at_step` if it is set.
 struct PanickingBatcher {
-    batcher: NodeBatcher<NeighborSampler, dyn FeatureStore>,
+    batcher: NodeBatcher<NeighborSampler>,
     at_step: Option<usize>,
 }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 use burn::tensor::Device;
 use kiln_comm::ThreadRanks;
 use kiln_data::{Dataset, synthetic};
-use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Shard};
 use kiln_nn::{Sage, SageConfig};
@@ -47,7 +46,7 @@ fn loader(
     data: &Dataset,
     nodes: &[NodeId],
     shard: Shard,
-) -> Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>> {
+) -> Loader<DeviceBatcher<NodeBatcher<NeighborSampler>>> {
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
     let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
     let batch_size = GLOBAL_BATCH / shard.world_size;

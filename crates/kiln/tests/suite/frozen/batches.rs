@@ -5,7 +5,7 @@ use kiln::burn::tensor::{Int, Tensor};
 use kiln::kernels::{DeviceBlock, to_vec_f32};
 use kiln::prelude::*;
 use kiln::store::sha256;
-use kiln::train::{InputRows, LinkInput, LinkNodes, NodeInput, Task, TypedNodeInput};
+use kiln::train::{InputRows, LinkInput, NodeInput, Task};
 
 use super::partitions::Parts;
 use super::{heterogeneous, link_split, of_one_type, plain, relation_split};
@@ -56,18 +56,8 @@ impl Observed for NodeInput {
         put_blocks(bytes, &self.blocks);
         // Aggregates depend on the model, and their sums on the processor.
         let InputRows::Gathered(rows) = &self.x else { panic!("the rows should be those of the store") };
-        put_rows(bytes, rows);
-    }
-}
-
-impl Observed for TypedNodeInput {
-    fn observe(&self, bytes: &mut Vec<u8>) {
-        put(bytes, "seeds", self.seeds.iter().map(|node| i64::from(node.0)));
-        put(bytes, "seed index", self.seed_index.iter().map(|row| *row as i64));
-        put(bytes, "labels", self.labels.iter().map(|class| i64::from(*class)));
-        put_blocks(bytes, &self.blocks);
-        let mut embedded = self.embedded.iter();
-        for of_type in &self.features {
+        let mut embedded = rows.embedded.iter();
+        for of_type in &rows.features {
             match of_type {
                 Some(rows) => put_rows(bytes, rows),
                 None => {
@@ -79,7 +69,7 @@ impl Observed for TypedNodeInput {
     }
 }
 
-impl<N: Observed + LinkNodes> Observed for LinkInput<N> {
+impl Observed for LinkInput {
     fn observe(&self, bytes: &mut Vec<u8>) {
         put(bytes, "links", self.links.iter().map(|link| link.0 as i64));
         put(bytes, "srcs", self.srcs.iter().map(|position| i64::from(*position)));

@@ -12,7 +12,7 @@ use kiln::data::{LinkTargets, synthetic};
 use kiln::graph::{LinkId, NodeTypes, RelationEdges, Relations};
 use kiln::prelude::*;
 use kiln::sample::{NegativeSampler, NodeRng, PositiveLink};
-use kiln::train::{Error as TrainError, LinkInput, LinkNodes, Objective, Task, weights_to_bytes};
+use kiln::train::{Error as TrainError, LinkInput, Objective, Task, weights_to_bytes};
 
 const N_TASTES: u32 = 8;
 const N_USERS: u32 = 240;
@@ -113,23 +113,22 @@ struct BatchOfLinks {
 
 impl BatchOfLinks {
     #[expect(clippy::disallowed_methods, reason = "the data is copied at once")]
-    fn new<N: LinkNodes>(input: &LinkInput<N>) -> Self {
+    fn new(input: &LinkInput) -> Self {
         let ids = |ids: &Tensor<1, Int>| ids.clone().into_data().iter::<i64>().collect::<Vec<i64>>();
         // The nodes of rows have their ids in the graph, seeds those within their types.
-        let rows = ids(input.nodes.blocks().last().unwrap().src_nodes());
-        let node = |position: &u32| NodeId(rows[input.nodes.seed_index()[*position as usize]] as u32);
+        let rows = ids(input.nodes.blocks.last().unwrap().src_nodes());
+        let node = |position: &u32| NodeId(rows[input.nodes.seed_index[*position as usize]] as u32);
         let pairs = input.srcs.iter().zip(&input.dsts).map(|(src, dst)| [node(src), node(dst)]).collect();
-        let blocks = input.nodes.blocks().iter().map(|block| [ids(block.src_nodes()), ids(block.edge_ids())]);
+        let blocks = input.nodes.blocks.iter().map(|block| [ids(block.src_nodes()), ids(block.edge_ids())]);
         Self { links: input.links.clone(), pairs, blocks: blocks.collect() }
     }
 }
 
 /// Returns the batches of a phase on each rank.
-fn batches<C, L, N>(model: &C, loader: &L, phase: Phase, n_ranks: usize) -> Vec<Vec<BatchOfLinks>>
+fn batches<C, L>(model: &C, loader: &L, phase: Phase, n_ranks: usize) -> Vec<Vec<BatchOfLinks>>
 where
     C: ModelConfig,
-    L: DataLoader<C::Model, Task: Task<Input = LinkInput<N>>> + Sync,
-    N: LinkNodes,
+    L: DataLoader<C::Model, Task: Task<Input = LinkInput>> + Sync,
 {
     let body = |rank: RankHandle| {
         let trainer = Trainer::new(model.clone(), AdamConfig::new(1e-2)).seed(7).rank(&rank).start(loader)?;

@@ -145,5 +145,5 @@ fn panics_on_rows_of_another_aggregation_than_the_models() {
     let input = InputAggregation { aggregation: FeatureAggregation::ConcatSelfSum, ..input };
     let rows = InputRows::Aggregated { rows: Tensor::zeros([2, 10], &device), input };
     let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
-    let _ = rows.forward(&model, &[], &ctx);
+    let _ = rows.forward(&model, &[], &[], &ctx);
 }

@@ -1,0 +1,108 @@
+//! The batches of tasks on nodes.
+
+use std::borrow::Cow;
+
+use kiln_feature::{EdgeFeatureStore, FeatureBuffer};
+use kiln_graph::{Block, LocalId, NodeId, RelationGroups};
+use kiln_sample::{RngKey, Seeds};
+
+use crate::{FeatureRows, NodeRows, Phase, StageTimes};
+
+/// The inputs of a model and its loss for one step of a task on nodes. `R` has the feature rows of the nodes of one type.
+#[derive(Debug, Clone)]
+pub struct MiniBatch<R = FeatureRows> {
+    /// The seeds, their blocks and their targets.
+    pub sampled: SampledBatch,
+    /// The rows of the input nodes ([`SampledBatch::input_nodes`]).
+    pub input: NodeRows<R>,
+    /// The durations of the stages that made this batch.
+    pub times: StageTimes,
+}
+
+impl MiniBatch {
+    /// Returns the size of the batch's arrays in bytes.
+    pub fn n_bytes(&self) -> usize {
+        self.sampled.n_bytes() + self.input.n_bytes()
+    }
+}
+
+/// A [`MiniBatch`] without the rows of its nodes.
+#[derive(Debug, Clone)]
+pub struct SampledBatch {
+    /// The phase of the step.
+    pub phase: Phase,
+    /// The step within the phase, from 0.
+    pub step: usize,
+    /// The key of this step. The blocks were sampled with it, and all other random draws of the step must use it.
+    pub key: RngKey,
+    /// The seeds in the given order, including duplicates.
+    pub seeds: Seeds,
+    /// The seeds, numbered from 0 within their types: the seeds themselves if there is one type.
+    pub items: Vec<NodeId>,
+    /// The blocks, one per layer, input layer first.
+    pub blocks: Vec<Block>,
+    /// The edges of each block by relation; `None` unless the batcher groups them.
+    pub groups: Option<Vec<RelationGroups>>,
+    /// For each seed, its destination in the last block, which is also its row in the model's output. A node that
+    /// occurs twice in `seeds` has one destination and two entries here.
+    pub seed_index: Vec<LocalId>,
+    /// The features of the edges; `None` unless the batcher gathers them.
+    pub edge_x: Option<EdgeRows>,
+    /// The class of each seed, aligned with `seeds` and `seed_index`; never negative. Empty for target values.
+    pub labels: Vec<i32>,
+    /// The target values of each seed, `[n_seeds, n_columns]`, NaN if missing. Empty for class labels.
+    pub target_values: Vec<f32>,
+}
+
+impl SampledBatch {
+    /// Returns the nodes whose rows the model reads: the sources of the first block, or, for a model without layers, the
+    /// distinct seeds in the order of their first appearance.
+    pub fn input_nodes(&self) -> Cow<'_, [NodeId]> {
+        match self.blocks.first() {
+            Some(block) => Cow::Borrowed(block.srcs()),
+            None => Cow::Owned(self.seeds.distinct(&self.seed_index)),
+        }
+    }
+
+    /// Returns the size of the batch's arrays in bytes.
+    pub fn n_bytes(&self) -> usize {
+        let Self { blocks, groups, seeds, items, seed_index, edge_x, labels, target_values, .. } = self;
+        let of_groups = groups.iter().flatten().map(RelationGroups::n_bytes).sum::<usize>();
+        blocks.iter().map(Block::n_bytes).sum::<usize>()
+            + of_groups
+            + size_of_val(seeds.as_nodes())
+            + size_of_val(items.as_slice())
+            + size_of_val(seed_index.as_slice())
+            + edge_x.as_ref().map_or(0, EdgeRows::n_bytes)
+            + size_of_val(labels.as_slice())
+            + size_of_val(target_values.as_slice())
+    }
+}
+
+/// The feature rows of the edges of a batch's blocks, in their stored type.
+#[derive(Debug, Clone)]
+pub struct EdgeRows {
+    /// The rows of each block's edges, `[n_edges, dim]`, in block order; input layer first.
+    pub blocks: Vec<FeatureBuffer>,
+    /// The number of columns.
+    pub dim: usize,
+}
+
+impl EdgeRows {
+    /// Gathers the rows of the edges of each block.
+    ///
+    /// # Errors
+    /// Returns the errors of [`EdgeFeatureStore::gather_block`].
+    pub fn gather(features: &dyn EdgeFeatureStore, blocks: &[Block]) -> kiln_feature::Result<Self> {
+        let of_block = |block: &Block| {
+            let mut rows = FeatureBuffer::empty(features.dtype());
+            features.gather_block(block, &mut rows).map(|()| rows)
+        };
+        Ok(Self { blocks: blocks.iter().map(of_block).collect::<Result<_, _>>()?, dim: features.dim() })
+    }
+
+    /// Returns the size of the rows in bytes.
+    pub fn n_bytes(&self) -> usize {
+        self.blocks.iter().map(FeatureBuffer::n_bytes).sum()
+    }
+}
