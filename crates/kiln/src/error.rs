@@ -41,12 +41,12 @@ pub enum Error {
         "the model was created for another metagraph than that of the data: call .metagraph(&data.graph.metagraph()) on its config"
     )]
     OtherMetagraph,
-    /// The model reads the relations of a heterogeneous graph, but the loader samples a graph of one type.
+    /// The model reads the types or the relations of a heterogeneous graph, but the loader's graph has one type of nodes.
     #[error(
-        "the model reads groups of relations, but NeighborLoader samples edges without groups: use TypedNeighborLoader and a \
-         TypedModelConfig"
+        "the model is for heterogeneous graphs, but the graph of NeighborLoader has one type of nodes: use a model without \
+         TypedModelConfig and relations, or TypedNeighborLoader"
     )]
-    ModelOfRelations,
+    HeterogeneousModel,
     /// The number of fanouts of a relation differs from the loader's number of layers.
     #[error("the relation `{name}` has {got} fanouts, expected {expected}, one per layer")]
     FanoutsOfRelation {

@@ -6,15 +6,15 @@ use kiln_feature::{EdgeFeatureStore, FeatureBuffer};
 use kiln_graph::{Block, LocalId, NodeId, RelationGroups};
 use kiln_sample::{RngKey, Seeds};
 
-use crate::{FeatureRows, NodeRows, Phase, StageTimes};
+use crate::{NodeRows, Phase, StageTimes};
 
-/// The inputs of a model and its loss for one step of a task on nodes. `R` has the feature rows of the nodes of one type.
+/// The inputs of a model and its loss for one step of a task on nodes.
 #[derive(Debug, Clone)]
-pub struct MiniBatch<R = FeatureRows> {
+pub struct MiniBatch {
     /// The seeds, their blocks and their targets.
     pub sampled: SampledBatch,
     /// The rows of the input nodes ([`SampledBatch::input_nodes`]).
-    pub input: NodeRows<R>,
+    pub input: NodeRows,
     /// The durations of the stages that made this batch.
     pub times: StageTimes,
 }

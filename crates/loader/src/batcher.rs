@@ -3,13 +3,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kiln_feature::{EdgeFeatureStore, FeatureStore, Labels, TargetValues, Targets};
+use kiln_feature::{EdgeFeatureStore, Labels, TargetValues, Targets};
 use kiln_graph::{Block, GraphSchema, ItemId, Metagraph, NodeId, NodeTypes, RelationGroups};
 use kiln_sample::{FrontierSampler, SampledBlocks, Scratch, Seeds};
 
-use crate::{
-    BatchError, EdgeRows, FeatureRows, MiniBatch, NodeFeatures, SampledBatch, SeedBatch, StageTimes,
-};
+use crate::{BatchError, EdgeRows, MiniBatch, NodeFeatures, SampledBatch, SeedBatch, StageTimes};
 
 /// Makes a batch from its seeds: the task-specific part of a [`Loader`](crate::Loader).
 ///
@@ -97,30 +95,34 @@ pub struct NodeBatcher<S: ?Sized> {
     edge_features: Option<Arc<dyn EdgeFeatureStore>>,
     /// The targets of the seeds; `None` for tasks without targets of nodes.
     targets: Option<NodeTargets>,
-    /// How the edges of blocks are grouped; `None` for models that read no groups.
-    grouping: Option<Grouping>,
-}
-
-/// How the edges of blocks are grouped by relation.
-#[derive(Debug, Clone)]
-struct Grouping {
-    types: Arc<NodeTypes>,
-    metagraph: Metagraph,
+    /// The types and relations by which the edges of blocks are grouped; `None` for models that read no groups.
+    grouped_by: Option<(Arc<NodeTypes>, Metagraph)>,
     /// True if the groups have those of nodes.
-    has_nodes: bool,
+    groups_nodes: bool,
 }
 
 impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
     /// Creates a batcher from a sampler, the features of nodes, and targets: a feature store with labels or [`Targets`] for a
-    /// graph of one type, [`NodeFeatures`] and [`NodeTargets`] for several.
+    /// graph of one type, [`NodeFeatures`] and [`NodeTargets::of_type`] for several.
+    ///
+    /// # Panics
+    /// Panics if the features are those of several types, and the targets do not say of which type they are.
     pub fn new(sampler: Arc<S>, features: impl Into<NodeFeatures>, targets: impl Into<NodeTargets>) -> Self {
-        Self { targets: Some(targets.into()), ..Self::without_targets(sampler, features) }
+        let batcher = Self::without_targets(sampler, features);
+        let targets = targets.into();
+        assert!(
+            targets.nodes.is_some() || batcher.features.n_types() == 1,
+            "the features are those of {} types of nodes: pass NodeTargets::of_type as the targets",
+            batcher.features.n_types(),
+        );
+        Self { targets: Some(targets), ..batcher }
     }
 
     /// Creates a batcher whose batches have no targets and whose seeds may be nodes of any type, for link prediction and
     /// predictions.
     pub fn without_targets(sampler: Arc<S>, features: impl Into<NodeFeatures>) -> Self {
-        Self { sampler, features: features.into(), edge_features: None, targets: None, grouping: None }
+        let features = features.into();
+        Self { sampler, features, edge_features: None, targets: None, grouped_by: None, groups_nodes: false }
     }
 
     /// Gathers the features of the edges of each block, too. They must be those of the sampled graph's edges.
@@ -131,18 +133,21 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
 
     /// Groups the edges of each block by relation, too ([`RelationGroups`]). The schema is that of the sampled graph, and the
     /// sampler returns edge types. In training, the groups are transposed for the backward pass, and the blocks are not.
+    ///
+    /// # Panics
+    /// Panics if the schema has another number of types than the features.
     #[must_use]
     pub fn relation_groups(self, schema: &GraphSchema) -> Self {
         let types = Arc::clone(schema.types());
-        Self { grouping: Some(Grouping { types, metagraph: schema.metagraph(), has_nodes: false }), ..self }
+        assert_eq!(types.n_types(), self.features.n_types(), "the schema has other types than the features");
+        Self { grouped_by: Some((types, schema.metagraph())), ..self }
     }
 
     /// Adds the groups of the sources and of the destinations of each block ([`RelationGroups::with_nodes`]), if edges are
     /// grouped.
     #[must_use]
     pub fn node_groups(self) -> Self {
-        let grouping = self.grouping.map(|grouping| Grouping { has_nodes: true, ..grouping });
-        Self { grouping, ..self }
+        Self { groups_nodes: true, ..self }
     }
 
     /// Adds the groups that a model reads: those of relations ([`NodeBatcher::relation_groups`]), and those of nodes
@@ -182,42 +187,18 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
         Ok(sampled)
     }
 
-    /// Makes the batch of one step. `gather` returns the rows of nodes of one type, which are numbered from 0 within the type.
-    ///
-    /// # Errors
-    /// Returns the errors of [`NodeBatcher::sample`] and of `gather`, and [`BatchError::NoSuchNode`] for a node that does not
-    /// exist.
-    pub fn batch_with<R>(
-        &self,
-        seeds: SeedBatch,
-        scratch: &mut Scratch,
-        times: &mut StageTimes,
-        gather: impl Fn(&dyn FeatureStore, &[NodeId]) -> kiln_feature::Result<R>,
-    ) -> Result<MiniBatch<R>, BatchError> {
-        let sampled = self.sample(seeds, scratch, times)?;
-        let start = Instant::now();
-        let input = self.features.gather_with(&sampled.input_nodes(), gather)?;
-        times.gather += start.elapsed();
-        Ok(MiniBatch { sampled, input, times: *times })
-    }
-
     /// Samples the blocks of one step and groups their edges. In training, transposes what the backward pass reads.
     fn sample_blocks(&self, seeds: SeedBatch, scratch: &mut Scratch) -> Result<SampledBatch, BatchError> {
         let SeedBatch { phase, step, key, seeds, excluded, .. } = seeds;
         let seeds = Seeds::nodes(seeds).excluding(excluded);
         let SampledBlocks { mut blocks, seed_index } = self.sampler.sample_blocks(&seeds, key, scratch)?;
         let is_training = phase.is_training();
-        let groups = match &self.grouping {
-            // A model that reads groups reads no edges of blocks.
-            Some(grouping) => Some(grouping.of_blocks(&blocks, is_training)?),
-            None => {
-                let first_transposed = usize::from(self.features.only_store().is_some());
-                if is_training {
-                    blocks.iter_mut().skip(first_transposed).for_each(Block::transpose);
-                }
-                None
-            }
-        };
+        let groups = self.group(&blocks, is_training)?;
+        // A model that reads groups reads no edges of blocks.
+        if is_training && groups.is_none() {
+            let first_transposed = usize::from(self.features.only_store().is_some());
+            blocks.iter_mut().skip(first_transposed).for_each(Block::transpose);
+        }
         Ok(SampledBatch {
             phase,
             step,
@@ -231,6 +212,23 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
             labels: Vec::new(),
             target_values: Vec::new(),
         })
+    }
+
+    /// Groups the edges of blocks by relation if a model reads groups, and transposes the groups in training.
+    fn group(&self, blocks: &[Block], is_training: bool) -> Result<Option<Vec<RelationGroups>>, BatchError> {
+        let Some((types, metagraph)) = &self.grouped_by else { return Ok(None) };
+        let mut all = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            let mut groups = RelationGroups::new(block, types, metagraph).map_err(BatchError::other)?;
+            if self.groups_nodes {
+                groups = groups.with_nodes(block, types).map_err(BatchError::other)?;
+            }
+            if is_training {
+                groups.transpose();
+            }
+            all.push(groups);
+        }
+        Ok(Some(all))
     }
 
     /// Sets the numbers of the seeds within their types, and their targets.
@@ -249,29 +247,14 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
 
 /// Returns the position of each seed among the nodes that have targets.
 fn numbers_in(nodes: &Range<u32>, seeds: &[NodeId]) -> Result<Vec<NodeId>, BatchError> {
-    let number = |&node: &NodeId| match nodes.contains(&node.0) {
-        true => Ok(NodeId(node.0 - nodes.start)),
-        false => Err(BatchError::NoTarget { node, nodes: nodes.clone() }),
-    };
-    seeds.iter().map(number).collect()
-}
-
-impl Grouping {
-    /// Groups the edges of blocks, and transposes the groups in training.
-    fn of_blocks(&self, blocks: &[Block], is_training: bool) -> Result<Vec<RelationGroups>, BatchError> {
-        let of_block = |block: &Block| {
-            let mut groups = RelationGroups::new(block, &self.types, &self.metagraph)?;
-            if self.has_nodes {
-                groups = groups.with_nodes(block, &self.types)?;
-            }
-            if is_training {
-                groups.transpose();
-            }
-            Ok(groups)
-        };
-        let groups: kiln_graph::Result<_> = blocks.iter().map(of_block).collect();
-        groups.map_err(BatchError::other)
+    let mut numbers = Vec::with_capacity(seeds.len());
+    for &node in seeds {
+        if !nodes.contains(&node.0) {
+            return Err(BatchError::NoTarget { node, nodes: nodes.clone() });
+        }
+        numbers.push(NodeId(node.0 - nodes.start));
     }
+    Ok(numbers)
 }
 
 impl<S: ?Sized> fmt::Debug for NodeBatcher<S> {
@@ -295,7 +278,11 @@ impl<S: FrontierSampler + ?Sized + 'static> Batcher for NodeBatcher<S> {
         scratch: &mut Scratch,
         times: &mut StageTimes,
     ) -> Result<MiniBatch, BatchError> {
-        self.batch_with(seeds, scratch, times, FeatureRows::gather)
+        let sampled = self.sample(seeds, scratch, times)?;
+        let start = Instant::now();
+        let input = self.features.gather(&sampled.input_nodes())?;
+        times.gather += start.elapsed();
+        Ok(MiniBatch { sampled, input, times: *times })
     }
 
     fn n_bytes(batch: &MiniBatch) -> usize {

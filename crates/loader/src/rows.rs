@@ -39,6 +39,11 @@ impl NodeFeatures {
         }
     }
 
+    /// Returns the number of types of nodes.
+    pub(crate) fn n_types(&self) -> usize {
+        self.stores.len()
+    }
+
     /// Returns the number of each node within its type.
     ///
     /// # Errors

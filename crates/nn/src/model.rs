@@ -111,7 +111,7 @@ pub trait BlockModel: Module + ModuleDisplay {
     }
 
     /// Returns the aggregation by which the first layer reads its input rows, if nothing else reads them: neither dropout
-    /// nor another layer. The default is `None`. Loaders may then compute it while they read the features of a batch
+    /// nor another layer, nor [`BlockModel::input`] of the model's own. The default is `None`. Loaders may then compute it while they read the features of a batch
     /// ([`aggregate_features`](kiln_kernels::aggregate_features)), so that the rows are never gathered.
     fn input_aggregation(&self) -> Option<InputAggregation> {
         None

@@ -17,6 +17,9 @@ pub struct GraphRequirements {
     /// [`InputFormat::relation_groups`](crate::InputFormat::relation_groups) is true, which it is not for a
     /// [`Rsage`](crate::Rsage) of one type of nodes and one relation.
     pub metagraph: Option<Metagraph>,
+    /// The number of feature columns of each type of nodes for which a [`TypedModel`](crate::TypedModel) was configured; `None`
+    /// for a model of graphs of one type.
+    pub widths: Option<Vec<Option<usize>>>,
     /// The number of columns of the edge features that the model reads; `None` if it reads none.
     /// [`BlockModel::layer`](crate::BlockModel::layer) of such a model panics on blocks without edge features.
     pub d_edge: Option<usize>,

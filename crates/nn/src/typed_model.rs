@@ -171,7 +171,7 @@ impl<C: ModelConfig<Model: BlockModel>> ModelConfig for TypedModelConfig<C> {
     }
 
     fn requirements(&self) -> GraphRequirements {
-        self.model.requirements()
+        GraphRequirements { widths: Some(self.widths.clone()), ..self.model.requirements() }
     }
 
     fn for_graph(self, graph: &GraphMetadata) -> Self {

@@ -323,11 +323,11 @@ pub enum Error {
     /// Exact evaluation was requested on a heterogeneous graph.
     #[error("exact evaluation needs a graph with one type of nodes: evaluate with sampled neighbours")]
     ExactOnTypes,
-    /// Exact evaluation, or the width of embeddings, was requested of a model that returns no
+    /// Exact evaluation, embeddings or their width were requested of a model that returns no
     /// [`BlockModel::layer_size`](kiln_nn::BlockModel::layer_size).
     #[error(
-        "the model returns no sizes of its layers, by which exact evaluation runs them over the whole graph: implement \
-         BlockModel::layer_size, or evaluate with sampled neighbours"
+        "the model returns no sizes of its layers, which exact evaluation and embeddings need: evaluate with sampled \
+         neighbours, or, if its forward pass just runs the layers in order, implement BlockModel::layer_size"
     )]
     NotLayerWise,
     /// The model's number of outputs differs from the number of target columns.

@@ -14,8 +14,8 @@ impl NeighborLoader {
         if model.graph.edge_weights && self.sampling.weights == EdgeWeights::None {
             return Err(Error::NoEdgeWeights);
         }
-        if model.graph.metagraph.is_some() {
-            return Err(Error::ModelOfRelations);
+        if model.graph.metagraph.is_some() || model.graph.widths.is_some() {
+            return Err(Error::HeterogeneousModel);
         }
         if let Some(n_relations) = model.graph.n_relations {
             self.check_edge_types(n_relations)?;

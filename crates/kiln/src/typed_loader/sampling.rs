@@ -157,9 +157,7 @@ impl TypedNeighborLoader {
             return Err(Error::NoEdgeFeatures);
         }
         let got = self.source.dims();
-        // The configuration of a model of several types does not state a number of feature columns.
-        if model.d_in.is_some() && got != [model.d_in] {
-            let expected = vec![model.d_in];
+        if let Some(expected) = model.graph.widths.clone().filter(|widths| *widths != got) {
             return Err(kiln_train::Error::from(EmbeddingError::OtherTypes { expected, got }).into());
         }
         let metagraph = self.source.schema().metagraph();

@@ -12,10 +12,13 @@ use kiln::burn::nn::{BatchNorm, BatchNormConfig, Dropout, DropoutConfig, Linear,
 use kiln::burn::tensor::{Device, Distribution, Tensor};
 use kiln::data::synthetic;
 use kiln::kernels::{DeviceBlock, ops};
-use kiln::nn::{BlockModel, ForwardContext, LayerSize};
+use kiln::nn::{BlockModel, ForwardContext, LayerSize, TypeOrder};
 use kiln::prelude::*;
 use kiln::sample::RngKey;
-use kiln::train::{EpochReport, MetricSums, StepReport, TrainCallback, weights_to_bytes};
+use kiln::train::{
+    EpochReport, Error as TrainError, LayerWiseConfig, MetricSums, ModelRegistry, StepReport, TrainCallback,
+    weights_to_bytes,
+};
 use serde::{Deserialize, Serialize};
 
 const HIDDEN: usize = 16;
@@ -28,6 +31,8 @@ struct Own {
     dropout: Dropout,
     #[module(skip)]
     draws: Draws,
+    #[module(skip)]
+    has_sizes: bool,
 }
 
 /// The epochs in which a model draws from Burn's generator.
@@ -58,8 +63,13 @@ impl BlockModel for Own {
         }
     }
 
+    /// Negates the features, as an example of an input that is not the rows of the store.
+    fn input(&self, mut rows: Vec<Tensor<2>>, _: &TypeOrder) -> Tensor<2> {
+        self.input_rows(rows.remove(0)).neg()
+    }
+
     fn layer_size(&self, i: usize) -> Option<LayerSize> {
-        Some(LayerSize::new(self.layers[i].weight.dims()))
+        self.has_sizes.then(|| LayerSize::new(self.layers[i].weight.dims()))
     }
 }
 
@@ -67,6 +77,8 @@ impl BlockModel for Own {
 struct OwnConfig {
     widths: [usize; 3],
     draws: Draws,
+    /// True if the model returns the sizes of its layers.
+    has_sizes: bool,
 }
 
 impl ModelConfig for OwnConfig {
@@ -74,7 +86,7 @@ impl ModelConfig for OwnConfig {
     type Model = Own;
 
     fn for_dims(d_in: usize, n_classes: usize) -> Self {
-        Self { widths: [d_in, HIDDEN, n_classes], draws: Draws::All }
+        Self { widths: [d_in, HIDDEN, n_classes], draws: Draws::All, has_sizes: true }
     }
 
     fn n_layers(&self) -> usize {
@@ -88,6 +100,7 @@ impl ModelConfig for OwnConfig {
             norm: BatchNormConfig::new(HIDDEN).init(device),
             dropout: DropoutConfig::new(0.5).init(),
             draws: self.draws,
+            has_sizes: self.has_sizes,
         })
     }
 }
@@ -197,4 +210,63 @@ fn a_model_that_begins_to_draw_in_a_later_epoch_is_an_error_on_ranks_in_threads(
         error.to_string().contains("draws random numbers from Burn's generator since epoch 2"),
         "{error}"
     );
+}
+
+/// Exact evaluation is refused before the first step.
+#[test]
+fn a_model_without_sizes_of_its_layers_is_evaluated_on_sampled_neighbours() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let config = OwnConfig { has_sizes: false, ..OwnConfig::for_data(&data) };
+    let sampled = NeighborLoader::new(&data, [4, 4]).batch_size(64);
+    let exact = sampled.clone().evaluation(EvalMode::Exact { memory_bytes: None });
+    let [run, refused] = ["run", "refused"].map(|name| folder.path().join(name));
+    let mut trainer = Trainer::new(config, AdamConfig::new(1e-2));
+    let error = trainer.fit(&exact, fit(&refused)).map(drop).unwrap_err();
+    assert!(error.to_string().contains("the model returns no sizes of its layers"), "{error}");
+    assert!(!refused.join("metrics.jsonl").exists(), "the run began");
+
+    let best = trainer.fit(&sampled, fit(&run)).unwrap();
+    let evaluation = best.evaluate(&sampled, Phase::Test).unwrap();
+    assert_eq!(evaluation.total, data.split.test.len() as u64);
+    let error = best.evaluate(&exact, Phase::Test).map(drop).unwrap_err();
+    assert!(error.to_string().contains("the model returns no sizes of its layers"), "{error}");
+
+    let registry = ModelRegistry::default().with_node_model::<OwnConfig>();
+    let predictor =
+        SavedModel::open_with(&run, &registry, &Device::flex()).unwrap().on_dataset(&data).unwrap();
+    let mode = PredictMode::AsEvaluated;
+    let scores = predictor.predict(&data.split.test, &mode).unwrap();
+    assert_eq!(scores.n_rows(), data.split.test.len());
+    assert_eq!(predictor.predict(&[], &mode).unwrap().width(), data.labels.n_classes());
+    for error in [
+        predictor.embed(&data.split.test, &mode).map(drop).unwrap_err(),
+        predictor.embed(&[], &mode).map(drop).unwrap_err(),
+        predictor.embedding_width().map(drop).unwrap_err(),
+        predictor.predict(&[], &PredictMode::Exact(LayerWiseConfig::default())).map(drop).unwrap_err(),
+    ] {
+        assert!(matches!(error, TrainError::NotLayerWise), "{error}");
+    }
+}
+
+/// Evaluations of a run, exact evaluations and predictions of its saved model compute the input rows as the training does.
+#[test]
+fn every_way_of_computing_outputs_reads_the_input_of_the_model() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let test = &data.split.test;
+    for (name, mode) in [("sampled", EvalMode::Sampled), ("exact", EvalMode::Exact { memory_bytes: None })] {
+        let loader = NeighborLoader::new(&data, [4, 4]).batch_size(64).evaluation(mode);
+        let run = folder.path().join(name);
+        let mut trainer = Trainer::new(OwnConfig::for_data(&data), AdamConfig::new(1e-2));
+        let best = trainer.fit(&loader, fit(&run)).unwrap();
+        let evaluation = best.evaluate(&loader, Phase::Test).unwrap();
+
+        let registry = ModelRegistry::default().with_node_model::<OwnConfig>();
+        let model = SavedModel::open_with(&run, &registry, &Device::flex()).unwrap();
+        let scores = model.on_dataset(&data).unwrap().predict(test, &PredictMode::AsEvaluated).unwrap();
+        let classes = scores.classes();
+        let hits =
+            classes.iter().zip(test).filter(|(class, node)| **class == data.labels.get(**node)).count();
+        assert_eq!((evaluation.hits, evaluation.total), (hits as u64, test.len() as u64), "{name}");
+        assert!(evaluation.total < 2 * evaluation.hits, "the model should learn: {evaluation:?}");
+    }
 }

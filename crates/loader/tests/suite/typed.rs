@@ -156,3 +156,35 @@ fn a_node_that_does_not_exist_has_no_row() {
         assert!(matches!(error, BatchError::NoSuchNode { node: NodeId(2), n_nodes: 2 }), "{error}");
     }
 }
+
+#[test]
+#[should_panic(
+    expected = "the features are those of 2 types of nodes: pass NodeTargets::of_type as the targets"
+)]
+fn targets_of_several_types_must_say_whose_they_are() {
+    let graph = graph();
+    let sampler = TypedSampler::new(&graph, vec![vec![Fanout::All; 2]], SamplerConfig::default()).unwrap();
+    let types = Arc::new(NodeTypes::new([("user", 4), ("item", 8)]).unwrap());
+    let labels = Labels::new(vec![0; 4], 1);
+    NodeBatcher::new(Arc::new(sampler), NodeFeatures::new(types, vec![None, None]), labels);
+}
+
+#[test]
+fn groups_of_nodes_do_not_depend_on_the_order_of_the_calls() {
+    let graph = graph();
+    let of_batch = |has_nodes_first: bool| {
+        let config = SamplerConfig::default().with_edge_types();
+        let sampler = TypedSampler::new(&graph, vec![vec![Fanout::All; 2]], config).unwrap();
+        let features = NodeFeatures::new(graph.types().clone(), vec![None; 3]);
+        let batcher = NodeBatcher::without_targets(Arc::new(sampler), features);
+        let batcher = match has_nodes_first {
+            true => batcher.node_groups().relation_groups(graph.schema()),
+            false => batcher.relation_groups(graph.schema()).node_groups(),
+        };
+        let items = ItemSampler::new(vec![NodeId(4)], ItemSamplerConfig::default()).unwrap();
+        let loader = Loader::new(items, batcher, LoaderConfig::default()).unwrap();
+        let batch = loader.epoch(Phase::Validation).next().unwrap().unwrap();
+        format!("{:?}", batch.sampled.groups.expect("the edges should be grouped"))
+    };
+    assert_eq!(of_batch(true), of_batch(false));
+}

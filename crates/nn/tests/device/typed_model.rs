@@ -96,7 +96,8 @@ fn check<C: ModelConfig<Model: BlockModel>>(config: C, graph: &GraphMetadata, ex
     let link = LinkModelConfig { encoder: typed.clone(), decoder };
     assert_eq!(config.for_graph(graph).requirements(), *expected);
     assert_eq!(typed.for_graph(graph).model.requirements(), *expected);
-    assert_eq!(link.for_graph(graph).requirements(), *expected);
+    let with_types = GraphRequirements { widths: Some(vec![Some(D_IN)]), ..expected.clone() };
+    assert_eq!(link.for_graph(graph).requirements(), with_types);
 }
 
 #[test]

@@ -65,9 +65,7 @@ impl Evaluator {
         items: impl Into<Arc<[I]>>,
         config: BatchConfig,
     ) -> Result<ItemSampler<I>> {
-        if let Self::Exact(_) = self {
-            check_layers(T::encoder(trainer.model()))?;
-        }
+        self.check_model(trainer)?;
         Ok(ItemSampler::new(
             items,
             config.with_seed(trainer.seed(), trainer.accumulate, self.shard(trainer)),
@@ -183,6 +181,19 @@ impl Evaluator {
         Ok(evaluation)
     }
 
+    /// Checks that exact evaluation can run the model layer by layer.
+    fn check_model<T: EvaluatedTask>(&self, trainer: &TaskTrainer<T>) -> Result<()> {
+        let Self::Exact(_) = self else { return Ok(()) };
+        let model = T::encoder(trainer.model());
+        if model.input_encoder().is_some() {
+            return Err(Error::ExactOnTypes);
+        }
+        match (0..model.n_layers()).all(|layer| model.layer_size(layer).is_some()) {
+            true => Ok(()),
+            false => Err(Error::NotLayerWise),
+        }
+    }
+
     /// Returns the share of the items that this rank evaluates.
     fn shard<T: Task>(&self, trainer: &TaskTrainer<T>) -> Shard {
         match self {
@@ -191,20 +202,14 @@ impl Evaluator {
         }
     }
 
-    fn check<T: Task, F: Batcher>(&self, trainer: &TaskTrainer<T>, loader: &Loader<F>) -> Result<()> {
+    fn check<T: EvaluatedTask, F: Batcher>(
+        &self,
+        trainer: &TaskTrainer<T>,
+        loader: &Loader<F>,
+    ) -> Result<()> {
+        self.check_model(trainer)?;
         trainer.check_seed(loader.items())?;
         trainer.check_shard(loader.items(), self.shard(trainer))
-    }
-}
-
-/// Checks that a model can be evaluated layer by layer.
-fn check_layers<M: BlockModel>(model: &M) -> Result<()> {
-    if model.input_encoder().is_some() {
-        return Err(Error::ExactOnTypes);
-    }
-    match (0..model.n_layers()).all(|layer| model.layer_size(layer).is_some()) {
-        true => Ok(()),
-        false => Err(Error::NotLayerWise),
     }
 }
 

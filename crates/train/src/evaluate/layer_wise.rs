@@ -7,7 +7,7 @@ use kiln_feature::{DenseFeatures, EdgeFeatureStore, EdgeFeatures, FeatureStore};
 use kiln_graph::{Csc, NodeId};
 use kiln_kernels::{BlockSize, gather_features};
 use kiln_loader::EdgeRows;
-use kiln_nn::{BlockModel, ForwardContext, LayerSize, Mode};
+use kiln_nn::{BlockModel, ForwardContext, LayerSize, Mode, TypeOrder};
 use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
 use crate::error::{Error, Result};
@@ -363,7 +363,11 @@ impl<M: BlockModel> Run<'_, M> {
         let edge_rows = edge_features.map(|features| EdgeRows::gather(features, &blocks)).transpose()?;
         let block = blocks_to_device(blocks, edge_rows, Some(size), &self.device).remove(0);
         // The outputs of earlier layers are f32.
-        let outputs = self.model.layer(layer, &block, self.model.input_rows(x), &ctx);
+        let x = match layer {
+            0 => self.model.input(vec![x], &TypeOrder::of_one_type(block.n_src())),
+            _ => x,
+        };
+        let outputs = self.model.layer(layer, &block, x, &ctx);
         let LayerSize { widths: [_, d_out], .. } = size_of(&self.model, layer)?;
         assert_eq!(outputs.dims(), [n_dst, d_out], "layer {layer} returned another shape than it declares");
         let rows = kiln_kernels::to_vec_f32(outputs);

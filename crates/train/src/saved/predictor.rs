@@ -12,7 +12,7 @@ use crate::evaluate::layer_wise::{LayerWiseConfig, WantedRows, check_edge_featur
 use crate::evaluate::progress::OnProgress;
 use crate::saved::batches::{PredictedRows, PredictionBatches};
 use crate::saved::error::ModelError;
-use crate::saved::info::{EvaluatedNeighbors, SamplingInfo};
+use crate::saved::info::{EvaluatedNeighbors, ModelTask, SamplingInfo};
 use crate::saved::mode::PredictMode;
 use crate::saved::model::SavedModel;
 use crate::saved::outputs::OutputRows;
@@ -208,7 +208,7 @@ impl NodePredictor {
     /// features and of [`LayerWiseInference::outputs`](crate::LayerWiseInference::outputs).
     pub fn predict(&self, nodes: &[NodeId], mode: &PredictMode) -> Result<OutputRows> {
         let rows = self.rows(nodes, mode, WantedRows::Outputs)?;
-        Ok(rows.scores.expect("the scores should have been computed"))
+        rows.scores.ok_or(Error::NotLayerWise)
     }
 
     /// Returns the embeddings of nodes: the input rows of the model's last layer. For a model of one layer, these are
@@ -217,8 +217,7 @@ impl NodePredictor {
     /// ([`Max`](kiln_nn::JumpingKnowledge::Max)).
     ///
     /// # Errors
-    /// Returns the errors of [`NodePredictor::predict`], and [`Error::NotLayerWise`] for no nodes if the layers of the model
-    /// return no sizes.
+    /// Returns the errors of [`NodePredictor::predict`], and [`Error::NotLayerWise`] if the layers of the model return no sizes.
     pub fn embed(&self, nodes: &[NodeId], mode: &PredictMode) -> Result<OutputRows> {
         let rows = self.rows(nodes, mode, WantedRows::Embeddings)?;
         rows.embeddings.ok_or(Error::NotLayerWise)
@@ -227,22 +226,30 @@ impl NodePredictor {
     /// Returns the scores and the embeddings of nodes, in the time of [`NodePredictor::predict`].
     ///
     /// # Errors
-    /// Returns the errors of [`NodePredictor::predict`].
+    /// Returns the errors of [`NodePredictor::embed`].
     pub fn predict_and_embed(
         &self,
         nodes: &[NodeId],
         mode: &PredictMode,
     ) -> Result<(OutputRows, OutputRows)> {
         let rows = self.rows(nodes, mode, WantedRows::Both)?;
-        let scores = rows.scores.expect("the scores should have been computed");
+        let scores = rows.scores.ok_or(Error::NotLayerWise)?;
         Ok((scores, rows.embeddings.ok_or(Error::NotLayerWise)?))
     }
 
     fn rows(&self, nodes: &[NodeId], mode: &PredictMode, wanted: WantedRows) -> Result<PredictedRows> {
         let network = self.model.node_network()?;
-        let n_outputs = network.outer_widths().map_or(self.model.info().inputs.n_outputs, |[_, d_out]| d_out);
-        let embedding_width = if wanted.has_embeddings() { network.embedding_width() } else { None };
-        let widths = [wanted.has_outputs().then_some(n_outputs), embedding_width];
+        let inputs = &self.model.info().inputs;
+        let n_outputs = match network.outer_widths() {
+            Some([_, d_out]) => Some(d_out),
+            // The scores of links do not have the width of the encoder's rows.
+            None if inputs.task == ModelTask::Links => None,
+            None => Some(inputs.n_outputs),
+        };
+        let widths = [
+            n_outputs.filter(|_| wanted.has_outputs()),
+            network.embedding_width().filter(|_| wanted.has_embeddings()),
+        ];
         let batches = self.batches(nodes, mode, wanted)?;
         // The layers of exact mode report their own progress.
         let is_exact = self.is_exact(mode);
@@ -278,6 +285,10 @@ impl NodePredictor {
         let n_nodes = self.n_nodes();
         if let Some(&node) = nodes.iter().find(|node| n_nodes <= node.index()) {
             return Err(ModelError::NoSuchNode { node, n_nodes }.into());
+        }
+        // The forward pass of a model without sizes of its layers may not run them in order.
+        if wanted.has_embeddings() && self.model.node_network()?.embedding_width().is_none() {
+            return Err(Error::NotLayerWise);
         }
         let evaluation = self.model.info().evaluation;
         let (fanouts, seed) = match (mode, evaluation.neighbors) {

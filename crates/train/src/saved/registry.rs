@@ -10,8 +10,8 @@ use kiln_feature::FeatureStore;
 use kiln_kernels::{DeviceBlock, DeviceGraphs};
 use kiln_nn::{
     BlockModel, ForwardContext, GatConfig, GcnConfig, GinConfig, GineConfig, GraphModel, HgtConfig,
-    LinkDecoder, LinkModelConfig, Mode, ModelConfig, RgcnConfig, RsageConfig, SageConfig, TypedModel,
-    TypedModelConfig,
+    LinkDecoder, LinkModelConfig, Mode, ModelConfig, RgcnConfig, RsageConfig, SageConfig, TypeOrder,
+    TypedModel, TypedModelConfig,
 };
 use kiln_sample::RngKey;
 
@@ -128,12 +128,18 @@ impl<M: BlockModel + Sync> NodeNetwork for M {
 
     fn hidden(&self, blocks: &[DeviceBlock], x: Tensor<2>) -> Tensor<2> {
         let layers = blocks[..blocks.len() - 1].iter().enumerate();
-        layers.fold(self.input_rows(x), |x, (i, block)| self.layer(i, block, x, &context()))
+        layers.fold(input_of(self, x), |x, (i, block)| self.layer(i, block, x, &context()))
     }
 
     fn forward(&self, blocks: &[DeviceBlock], x: Tensor<2>) -> Tensor<2> {
-        BlockModel::forward(self, blocks, self.input_rows(x), &context())
+        BlockModel::forward(self, blocks, input_of(self, x), &context())
     }
+}
+
+/// Returns the input rows of a model from the features of the only type of nodes.
+fn input_of<M: BlockModel>(model: &M, x: Tensor<2>) -> Tensor<2> {
+    let order = TypeOrder::of_one_type(x.dims()[0]);
+    model.input(vec![x], &order)
 }
 
 /// Wraps a graph model, because a blanket implementation may not overlap with another trait's.

@@ -126,18 +126,8 @@ impl ToDevice for MiniBatch {
 
     fn to_device(self, device: &Device) -> DeviceBatch<NodeInput> {
         let Self { sampled, input, times } = self;
-        let upload = |FeatureRows { x, dim }: FeatureRows| upload_features(x, dim, device);
-        MiniBatch { sampled, input: input.map(upload), times }.to_device(device)
-    }
-}
-
-/// A batch whose feature rows are on the device already.
-impl ToDevice for MiniBatch<Tensor<2>> {
-    type Input = NodeInput;
-
-    fn to_device(self, device: &Device) -> DeviceBatch<NodeInput> {
-        let Self { sampled, input, times } = self;
-        let x = GatheredRows::new(input, sampled.input_nodes().len(), device);
+        let rows = input.map(|FeatureRows { x, dim }| upload_features(x, dim, device));
+        let x = GatheredRows::new(rows, sampled.input_nodes().len(), device);
         sampled_to_device(sampled, InputRows::Gathered(x), times, device)
     }
 }

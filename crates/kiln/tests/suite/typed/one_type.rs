@@ -1,6 +1,7 @@
 //! A heterogeneous dataset of one type of nodes, half of which have no edges: models read the own features of nodes.
 
 use kiln::graph::{NodeTypes, RelationEdges};
+use kiln::nn::BlockModel;
 use kiln::prelude::*;
 
 use super::quiet_for;
@@ -66,4 +67,25 @@ fn hgt_reads_the_features_of_nodes_without_edges() {
         let accuracy = best.evaluate(&loader, Phase::Test).unwrap().accuracy();
         assert!(0.7 < accuracy, "hidden width {hidden}: {accuracy}");
     }
+}
+
+#[test]
+fn loaders_of_one_type_refuse_models_of_heterogeneous_graphs() {
+    fn refused<C: ModelConfig<Model: BlockModel + Sync>>(data: &Dataset, config: C) {
+        let loader = NeighborLoader::new(data, [2, 2]);
+        let trained = Trainer::new(config, AdamConfig::new(1e-2)).fit(&loader, FitConfig::epochs(1).quiet());
+        let error = trained.map(drop).unwrap_err();
+        assert!(matches!(error, Error::HeterogeneousModel), "{error}");
+    }
+    let width = WIDTH as usize;
+    let plain = Dataset::builder(4)
+        .edges(&[0, 1, 2, 3], &[1, 2, 3, 0])
+        .features(vec![0.0; 4 * width], width)
+        .labels(vec![0, 1, 0, 1], 2)
+        .split(vec![0, 1], vec![2], vec![3])
+        .build()
+        .unwrap();
+    refused(&plain, HgtConfig::new(width, 2).layers(2));
+    refused(&plain, TypedModelConfig::new([Some(width)], SageConfig::new(width, 2).layers(2)));
+    refused(&plain, TypedModelConfig::new([Some(width), None], SageConfig::new(width, 2).layers(2)));
 }

@@ -5,7 +5,8 @@ use half::bf16;
 use kiln_comm::SingleRank;
 use kiln_data::{Dataset, synthetic};
 use kiln_feature::{DenseFeatures, FeatureArray};
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Phase};
+use kiln_graph::NodeTypes;
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFeatures, Phase};
 use kiln_nn::{BlockModel, ForwardContext, GcnConfig, Mode, ModelConfig, SageConfig};
 use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, RngKey, Rule, SamplerConfig};
 
@@ -49,7 +50,7 @@ struct Trained {
 fn train<C: ModelConfig<Model: BlockModel>>(
     config: &C,
     data: &Dataset,
-    features: &Arc<dyn FeatureStore>,
+    features: impl Into<NodeFeatures>,
     rule: Option<SizeRule>,
 ) -> Trained {
     let device = Device::flex();
@@ -64,7 +65,7 @@ fn train<C: ModelConfig<Model: BlockModel>>(
     let init = |key, device: &Device| config.init(key, device);
     let task = NodeClassification::<C::Model>::new();
     let mut trainer = TaskTrainer::new(task, &trainer_config, Box::new(SingleRank), init).unwrap();
-    let batcher = NodeBatcher::new(Arc::new(sampler), features.clone(), data.labels.clone());
+    let batcher = NodeBatcher::new(Arc::new(sampler), features, data.labels.clone());
     let mut batcher = HostNodeBatcher::new(batcher, &device);
     if let Some(rule) = rule {
         batcher = batcher.input_aggregation(trainer.model().input_aggregation());
@@ -83,15 +84,19 @@ fn train<C: ModelConfig<Model: BlockModel>>(
     }
 }
 
-/// Checks that batches that are aggregated by this rule train bit-identical weights.
+/// Checks that batches that are aggregated by this rule train bit-identical weights, also if the only type of nodes has a
+/// name.
 fn check<C: ModelConfig<Model: BlockModel>>(
     config: &C,
     data: &Dataset,
     features: &Arc<dyn FeatureStore>,
     rule: SizeRule,
 ) {
-    let gathered = train(config, data, features, None);
-    let aggregated = train(config, data, features, Some(rule));
+    let gathered = train(config, data, Arc::clone(features), None);
+    let aggregated = train(config, data, Arc::clone(features), Some(rule));
+    let types = NodeTypes::new([("node", data.graph.n_nodes())]).unwrap();
+    let of_type = NodeFeatures::new(Arc::new(types), vec![Some(Arc::clone(features))]);
+    assert_eq!(train(config, data, of_type, Some(rule)), aggregated);
     assert_eq!(gathered.is_aggregated, [false; 2]);
     assert_eq!(aggregated.is_aggregated, [true; 2]);
     assert!(gathered.weights == aggregated.weights, "{config:?}, {}", features.dtype());
@@ -119,11 +124,11 @@ fn rows_are_gathered_if_the_model_or_the_store_needs_it() {
     let narrow = SageConfig::new(12, 4).hidden(1).layers(2);
     let max = SageConfig::new(12, 4).layers(2).aggregate(kiln_nn::Aggregate::Max);
     for config in [narrow, max] {
-        let trained = train(&config, &data, &data.features, Some(ALWAYS));
+        let trained = train(&config, &data, data.features.clone(), Some(ALWAYS));
         assert_eq!(trained.is_aggregated, [false; 2], "{config:?}");
     }
     let config = SageConfig::new(12, 4).layers(2);
-    let small = train(&config, &data, &data.features, Some(is_faster));
+    let small = train(&config, &data, data.features.clone(), Some(is_faster));
     assert_eq!(small.is_aggregated, [false; 2]);
 }
 
