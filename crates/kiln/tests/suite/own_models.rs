@@ -251,7 +251,17 @@ fn a_model_without_sizes_of_its_layers_is_evaluated_on_sampled_neighbours() {
 /// Evaluations of a run, exact evaluations and predictions of its saved model compute the input rows as the training does.
 #[test]
 fn every_way_of_computing_outputs_reads_the_input_of_the_model() {
-    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let config = synthetic::SbmConfig {
+        n_nodes: 600,
+        n_classes: 4,
+        degree: 8,
+        homophily: 0.9,
+        dim: 12,
+        noise: 1.0,
+        seed: 5,
+    };
+    let data = synthetic::sbm(config).unwrap();
     let test = &data.split.test;
     for (name, mode) in [("sampled", EvalMode::Sampled), ("exact", EvalMode::Exact { memory_bytes: None })] {
         let loader = NeighborLoader::new(&data, [4, 4]).batch_size(64).evaluation(mode);
