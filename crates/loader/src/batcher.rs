@@ -7,7 +7,7 @@ use kiln_feature::{EdgeFeatureStore, Labels, TargetValues, Targets};
 use kiln_graph::{Block, GraphSchema, ItemId, Metagraph, NodeId, NodeTypes, RelationGroups};
 use kiln_sample::{FrontierSampler, SampledBlocks, Scratch, Seeds};
 
-use crate::{BatchError, EdgeRows, MiniBatch, NodeFeatures, SampledBatch, SeedBatch, StageTimes};
+use crate::{BatchError, EdgeRows, FeatureStores, MiniBatch, SampledBatch, SeedBatch, StageTimes};
 
 /// Makes a batch from its seeds: the task-specific part of a [`Loader`](crate::Loader).
 ///
@@ -90,7 +90,7 @@ impl From<TargetValues> for NodeTargets {
 /// the first block. If the edges of blocks are grouped by relation, the groups are transposed instead.
 pub struct NodeBatcher<S: ?Sized> {
     sampler: Arc<S>,
-    features: NodeFeatures,
+    features: FeatureStores,
     /// The features of edges; `None` for models that do not read any.
     edge_features: Option<Arc<dyn EdgeFeatureStore>>,
     /// The targets of the seeds; `None` for tasks without targets of nodes.
@@ -103,11 +103,11 @@ pub struct NodeBatcher<S: ?Sized> {
 
 impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
     /// Creates a batcher from a sampler, the features of nodes, and targets: a feature store with labels or [`Targets`] for a
-    /// graph of one type, [`NodeFeatures`] and [`NodeTargets::of_type`] for several.
+    /// graph of one type, [`FeatureStores`] and [`NodeTargets::of_type`] for several.
     ///
     /// # Panics
     /// Panics if the features are those of several types, and the targets do not say of which type they are.
-    pub fn new(sampler: Arc<S>, features: impl Into<NodeFeatures>, targets: impl Into<NodeTargets>) -> Self {
+    pub fn new(sampler: Arc<S>, features: impl Into<FeatureStores>, targets: impl Into<NodeTargets>) -> Self {
         let batcher = Self::without_targets(sampler, features);
         let targets = targets.into();
         assert!(
@@ -120,7 +120,7 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
 
     /// Creates a batcher whose batches have no targets and whose seeds may be nodes of any type, for link prediction and
     /// predictions.
-    pub fn without_targets(sampler: Arc<S>, features: impl Into<NodeFeatures>) -> Self {
+    pub fn without_targets(sampler: Arc<S>, features: impl Into<FeatureStores>) -> Self {
         let features = features.into();
         Self { sampler, features, edge_features: None, targets: None, grouped_by: None, groups_nodes: false }
     }
@@ -159,7 +159,7 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
     }
 
     /// Returns the features of nodes.
-    pub fn features(&self) -> &NodeFeatures {
+    pub fn features(&self) -> &FeatureStores {
         &self.features
     }
 

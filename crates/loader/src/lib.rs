@@ -52,7 +52,7 @@ pub use graph::{GraphBatch, GraphBatcher};
 pub use item::{EpochPlan, ItemSampler, ItemSamplerConfig, Phase, Shard, UnevenShards};
 pub use link::{LinkBatch, LinkBatcher, LinkExclusion};
 pub use loader::{Batches, Loader, LoaderConfig};
-pub use rows::{FeatureRows, NodeFeatures, NodeRows, RowsOfType};
+pub use rows::{FeatureRows, FeatureStores, NodeRows, RowsOfType};
 pub use seed_batch::{SeedBatch, StepItems};
 pub use time::StageTimes;
 

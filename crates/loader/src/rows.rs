@@ -11,13 +11,13 @@ use crate::BatchError;
 /// The features of the nodes of a graph, by type. A feature store alone is that of a graph of one type, whose nodes are the
 /// rows of the store.
 #[derive(Debug, Clone)]
-pub struct NodeFeatures {
+pub struct FeatureStores {
     /// The types of nodes; `None` for a graph of one type.
     types: Option<Arc<NodeTypes>>,
     stores: Vec<Option<Arc<dyn FeatureStore>>>,
 }
 
-impl NodeFeatures {
+impl FeatureStores {
     /// Creates the features of nodes of these types. The rows of `stores[t]` are those of the nodes of type `t`, which are
     /// numbered from 0 within the type; `None` for a type without features.
     ///
@@ -75,7 +75,7 @@ impl NodeFeatures {
         Ok(NodeRows { node_types, rows })
     }
 
-    /// Gathers the rows of nodes into memory of the host, as [`NodeFeatures::gather_with`] does.
+    /// Gathers the rows of nodes into memory of the host, as [`FeatureStores::gather_with`] does.
     ///
     /// # Errors
     /// Returns [`BatchError::NoSuchNode`] for a node that does not exist, and the errors of [`FeatureStore::gather`].
@@ -105,13 +105,13 @@ impl NodeFeatures {
     }
 }
 
-impl<F: FeatureStore + 'static> From<Arc<F>> for NodeFeatures {
+impl<F: FeatureStore + 'static> From<Arc<F>> for FeatureStores {
     fn from(store: Arc<F>) -> Self {
         Self::from(store as Arc<dyn FeatureStore>)
     }
 }
 
-impl From<Arc<dyn FeatureStore>> for NodeFeatures {
+impl From<Arc<dyn FeatureStore>> for FeatureStores {
     fn from(store: Arc<dyn FeatureStore>) -> Self {
         Self { types: None, stores: vec![Some(store)] }
     }

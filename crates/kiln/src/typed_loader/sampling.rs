@@ -7,7 +7,7 @@ use kiln_data::TypedLinkSplit;
 use kiln_feature::Preparation;
 use kiln_graph::{ItemId, RelationSchema};
 use kiln_kernels::GraphMode;
-use kiln_loader::{ItemSampler, LoaderConfig, NodeBatcher, NodeFeatures};
+use kiln_loader::{FeatureStores, ItemSampler, LoaderConfig, NodeBatcher};
 use kiln_nn::BlockModel;
 use kiln_sample::{EdgeWeights, Fanout, SamplerConfig, TypedSampler};
 use kiln_train::{
@@ -82,8 +82,8 @@ impl TypedNeighborLoader {
         }
     }
 
-    pub(crate) fn features(&self) -> NodeFeatures {
-        NodeFeatures::new(self.source.schema().types().clone(), self.source.features())
+    pub(crate) fn features(&self) -> FeatureStores {
+        FeatureStores::new(self.source.schema().types().clone(), self.source.features())
     }
 
     /// Returns the batcher of these items for a device: it groups edges and nodes by relation and type if the model reads

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use kiln_feature::{DenseFeatures, FeatureBuffer, FeatureStore, Labels};
 use kiln_graph::{NodeId, NodeTypes, RelationEdges, Relations};
 use kiln_loader::{
-    BatchError, Error, FeatureRows, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch,
-    NodeBatcher, NodeFeatures, NodeTargets, Phase, RowsOfType,
+    BatchError, Error, FeatureRows, FeatureStores, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig,
+    MiniBatch, NodeBatcher, NodeTargets, Phase, RowsOfType,
 };
 use kiln_sample::{Fanout, SamplerConfig, TypedSampler};
 
@@ -41,7 +41,7 @@ fn loader(items: &[u32], workers: usize) -> Loader<NodeBatcher<TypedSampler>> {
         Some(Arc::new(DenseFeatures::from_f32(of_items, 2).unwrap())),
         Some(Arc::new(DenseFeatures::from_f32(vec![0.0, -1.0], 1).unwrap())),
     ];
-    let features = NodeFeatures::new(graph.types().clone(), stores);
+    let features = FeatureStores::new(graph.types().clone(), stores);
     let labels = Labels::new((0..6).map(|item| item % 3).collect::<Vec<i32>>(), 3);
     let targets = NodeTargets::of_type(graph.types().range(1), Arc::new(labels));
     let batcher = NodeBatcher::new(Arc::new(sampler), features, targets);
@@ -125,7 +125,7 @@ fn the_first_block_is_not_transposed_for_features_that_a_model_reads_directly() 
     for (store, expected) in [(Some(store), [false, true]), (None, [true, true])] {
         let sampler =
             TypedSampler::new(&graph, vec![vec![Fanout::All]; 2], SamplerConfig::default()).unwrap();
-        let features = NodeFeatures::new(graph.types().clone(), vec![store]);
+        let features = FeatureStores::new(graph.types().clone(), vec![store]);
         let labels = Arc::new(Labels::new(vec![0, 1, 0], 2));
         let targets = NodeTargets::of_type(0..3, labels);
         let batcher = NodeBatcher::new(Arc::new(sampler), features, targets);
@@ -152,7 +152,7 @@ fn a_node_that_does_not_exist_has_no_row() {
     for types in [&[("a", 2)][..], &[("a", 1), ("b", 1)]] {
         let stores = vec![None; types.len()];
         let types = Arc::new(NodeTypes::new(types.iter().copied()).unwrap());
-        let error = NodeFeatures::new(types, stores).gather(&[NodeId(1), NodeId(2)]).unwrap_err();
+        let error = FeatureStores::new(types, stores).gather(&[NodeId(1), NodeId(2)]).unwrap_err();
         assert!(matches!(error, BatchError::NoSuchNode { node: NodeId(2), n_nodes: 2 }), "{error}");
     }
 }
@@ -166,7 +166,7 @@ fn targets_of_several_types_must_say_whose_they_are() {
     let sampler = TypedSampler::new(&graph, vec![vec![Fanout::All; 2]], SamplerConfig::default()).unwrap();
     let types = Arc::new(NodeTypes::new([("user", 4), ("item", 8)]).unwrap());
     let labels = Labels::new(vec![0; 4], 1);
-    NodeBatcher::new(Arc::new(sampler), NodeFeatures::new(types, vec![None, None]), labels);
+    NodeBatcher::new(Arc::new(sampler), FeatureStores::new(types, vec![None, None]), labels);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn groups_of_nodes_do_not_depend_on_the_order_of_the_calls() {
     let of_batch = |has_nodes_first: bool| {
         let config = SamplerConfig::default().with_edge_types();
         let sampler = TypedSampler::new(&graph, vec![vec![Fanout::All; 2]], config).unwrap();
-        let features = NodeFeatures::new(graph.types().clone(), vec![None; 3]);
+        let features = FeatureStores::new(graph.types().clone(), vec![None; 3]);
         let batcher = NodeBatcher::without_targets(Arc::new(sampler), features);
         let batcher = match has_nodes_first {
             true => batcher.node_groups().relation_groups(graph.schema()),

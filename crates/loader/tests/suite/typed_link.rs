@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use kiln_graph::{LinkId, Links, NodeId, NodeTypes, RelationEdges, Relations};
 use kiln_loader::{
-    BatchError, Batcher, ItemSampler, ItemSamplerConfig, LinkBatch, LinkBatcher, LinkExclusion, MiniBatch,
-    NodeBatcher, NodeFeatures, Phase, SeedBatch, Shard, StageTimes,
+    BatchError, Batcher, FeatureStores, ItemSampler, ItemSamplerConfig, LinkBatch, LinkBatcher,
+    LinkExclusion, MiniBatch, NodeBatcher, Phase, SeedBatch, Shard, StageTimes,
 };
 use kiln_sample::{
     Fanout, NegativeSampler, Negatives, NodeRng, PositiveLink, RngKey, SamplerConfig, Scratch, TypedSampler,
@@ -53,7 +53,7 @@ fn batcher(exclusion: LinkExclusion, excluding_from: &[usize]) -> TypedLinkBatch
     let fanouts = vec![vec![Fanout::UpTo(3), Fanout::All, Fanout::All], vec![Fanout::All; 3]];
     let config = SamplerConfig::default().with_edge_types();
     let sampler = TypedSampler::new(&graph, fanouts, config).unwrap().excluding_from(excluding_from);
-    let features = NodeFeatures::new(graph.types().clone(), vec![None, None]);
+    let features = FeatureStores::new(graph.types().clone(), vec![None, None]);
     let nodes = NodeBatcher::without_targets(Arc::new(sampler), features);
     let negatives = TypedUniformNegatives::of_dsts(N_USERS..N_USERS + N_ITEMS);
     LinkBatcher::new(nodes, links(&graph), Negatives::new(negatives, 2)).exclusion(exclusion)

@@ -9,7 +9,7 @@ use kiln_data::TypedDataset;
 use kiln_feature::{DenseFeatures, FeatureStore, Labels, SparseFeatures};
 use kiln_graph::{NodeId, NodeTypes, RelationEdges, SharedArray};
 use kiln_loader::{
-    ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, NodeFeatures, NodeTargets, Phase,
+    FeatureStores, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, NodeTargets, Phase,
     Shard,
 };
 use kiln_partition::{
@@ -235,7 +235,7 @@ fn texts<S: FrontierSampler + 'static>(
     items: ItemSampler,
     data: &TypedDataset,
 ) -> Vec<String> {
-    let features = NodeFeatures::new(data.graph.types().clone(), stores);
+    let features = FeatureStores::new(data.graph.types().clone(), stores);
     let targets = NodeTargets::of_type(data.target_nodes(), Arc::clone(labels));
     let batcher = NodeBatcher::new(Arc::new(sampler), features, targets);
     let batcher = batcher.relation_groups(data.graph.schema());

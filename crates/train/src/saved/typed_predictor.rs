@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kiln_feature::FeatureStore;
 use kiln_graph::{GraphSchema, NodeId, Relations};
 use kiln_kernels::to_vec_f32;
-use kiln_loader::{Batcher, NodeBatcher, NodeFeatures, SeedBatch, StageTimes};
+use kiln_loader::{Batcher, FeatureStores, NodeBatcher, SeedBatch, StageTimes};
 use kiln_sample::{Fanout, Rule, SamplerConfig, Scratch, TypedSampler};
 
 use crate::error::Result;
@@ -33,7 +33,7 @@ pub struct TypedNodePredictor {
     model: SavedModel,
     schema: GraphSchema,
     sampler: Arc<NewTypedSampler>,
-    features: NodeFeatures,
+    features: FeatureStores,
     /// The trained row of each node, for each type without features.
     rows: Vec<RowsOfNodes>,
     /// The ids of the nodes that can be predicted.
@@ -152,7 +152,7 @@ impl TypedNodePredictor {
         Ok(Self {
             rows: rows.collect::<Result<_>>()?,
             nodes: types.range(target_type),
-            features: NodeFeatures::new(types, features),
+            features: FeatureStores::new(types, features),
             model: model.clone(),
             schema,
             sampler: Arc::new(sampler),

@@ -8,6 +8,7 @@ use crate::step::batch::tracked;
 
 /// The rows from which the first layer of a model computes.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a batch has one")]
 pub enum InputRows {
     /// The rows of the input nodes.
     Gathered(GatheredRows),

@@ -6,7 +6,7 @@ use kiln_comm::SingleRank;
 use kiln_data::{Dataset, synthetic};
 use kiln_feature::{DenseFeatures, FeatureArray};
 use kiln_graph::NodeTypes;
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFeatures, Phase};
+use kiln_loader::{FeatureStores, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Phase};
 use kiln_nn::{BlockModel, ForwardContext, GcnConfig, Mode, ModelConfig, SageConfig};
 use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, RngKey, Rule, SamplerConfig};
 
@@ -50,7 +50,7 @@ struct Trained {
 fn train<C: ModelConfig<Model: BlockModel>>(
     config: &C,
     data: &Dataset,
-    features: impl Into<NodeFeatures>,
+    features: impl Into<FeatureStores>,
     rule: Option<SizeRule>,
 ) -> Trained {
     let device = Device::flex();
@@ -95,7 +95,7 @@ fn check<C: ModelConfig<Model: BlockModel>>(
     let gathered = train(config, data, Arc::clone(features), None);
     let aggregated = train(config, data, Arc::clone(features), Some(rule));
     let types = NodeTypes::new([("node", data.graph.n_nodes())]).unwrap();
-    let of_type = NodeFeatures::new(Arc::new(types), vec![Some(Arc::clone(features))]);
+    let of_type = FeatureStores::new(Arc::new(types), vec![Some(Arc::clone(features))]);
     assert_eq!(train(config, data, of_type, Some(rule)), aggregated);
     assert_eq!(gathered.is_aggregated, [false; 2]);
     assert_eq!(aggregated.is_aggregated, [true; 2]);
