@@ -12,7 +12,7 @@ use kiln::loader::LinkExclusion;
 use kiln::nn::{LinkDecoderConfig, LinkLoss, LinkModelConfig};
 use kiln::sample::{DegreeNegatives, InBatchNegatives, Negatives, TypedUniformNegatives};
 use kiln::train::{DataHash, Objective, TrainCallback};
-use kiln::{LinkNeighborLoader, NeighborLoader, PartitionedGraph, RankHandle, TypedLinkNeighborLoader};
+use kiln::{LinkNeighborLoader, NeighborLoader, PartitionedGraph, RankHandle};
 
 use crate::data::with_self_loops;
 use crate::data_id::DataId;
@@ -145,14 +145,14 @@ impl LinkArgs {
 
     /// Sets negatives, excluded edges and the loss of a loader. `nodes` are those of the types of sources and destinations,
     /// and `whole` is the graph before the split.
-    fn configure<N>(
+    fn configure(
         &self,
-        mut loader: LinkNeighborLoader<N>,
+        mut loader: LinkNeighborLoader,
         nodes: [Range<u32>; 2],
         split: &LinkSplit,
         whole: impl FnOnce() -> anyhow::Result<Arc<Csc>>,
         loss: LinkLoss,
-    ) -> anyhow::Result<LinkNeighborLoader<N>> {
+    ) -> anyhow::Result<LinkNeighborLoader> {
         let (message, [srcs, dsts]) = (split.message(), nodes);
         let (uniform, n_per_link) =
             (TypedUniformNegatives::of_dsts(dsts.clone()), self.negatives.unwrap_or(1));
@@ -195,11 +195,11 @@ impl LinkArgs {
     /// Sets negatives, excluded edges and the loss of a loader of one relation. `data` is the data before the split.
     pub(crate) fn configure_typed(
         &self,
-        loader: TypedLinkNeighborLoader,
+        loader: LinkNeighborLoader,
         data: &TypedDataset,
         split: &TypedLinkSplit,
         loss: LinkLoss,
-    ) -> anyhow::Result<TypedLinkNeighborLoader> {
+    ) -> anyhow::Result<LinkNeighborLoader> {
         let whole = || Ok(Arc::new(data.graph.whole_graph(split.relation())?));
         self.configure(loader, split.node_ranges(), split.of_relation(), whole, loss)
     }
@@ -246,7 +246,7 @@ impl TrainRun<'_> {
         let (decoder, loss) = (link.decoder()?, self.link_loss()?);
         self.launch(&id, |rank| {
             let (nodes, traffic) = self.partitioned_loader(&graph, &rank, &fanouts, &encoder)?;
-            let loader = LinkNeighborLoader::partitioned(nodes, split.targets())?;
+            let loader = LinkNeighborLoader::new(nodes, split.targets())?;
             let loader = link
                 .configure_homogeneous(loader, &data, &split, loss)
                 .map_err(|error| kiln::Error::Other(error.into()))?;

@@ -1,12 +1,9 @@
 //! `kiln train` on the nodes of a partitioned graph, and what training on its links has in common.
 
-use std::sync::Arc;
-
 use anyhow::ensure;
 use kiln::feature::TargetKind;
-use kiln::remote::DistGraph;
 use kiln::sample::Fanout;
-use kiln::{EvalMode, NeighborLoader, PartitionedGraph, RankHandle};
+use kiln::{EvalMode, JoinedGraph, NeighborLoader, PartitionedGraph, RankHandle};
 
 use crate::data_id::DataId;
 use crate::node_model::NodeModel;
@@ -56,24 +53,25 @@ impl TrainRun<'_> {
         model: &NodeModel,
     ) -> kiln::Result<(NeighborLoader, TrafficLines)> {
         let TrainArgs { sampling, ranks, device, parts, .. } = self.args;
-        let loader = NeighborLoader::partitioned(graph, rank, fanouts)?
+        let joined = graph.join(rank)?;
+        let loader = NeighborLoader::new(&joined, fanouts)
             .batches(ranks.batches(false))
             .workers(ranks.remote_workers(parts.worker_concurrency))
             .queue_bytes(parts.queue_bytes())
             .graph_mode(device.graph_mode);
-        let joined = loader.partition().map(|joined| (joined.graph.clone(), joined.features.memory_bytes()));
-        let traffic = self.traffic(rank, joined);
+        let traffic = self.traffic(rank, &joined);
         Ok((model.configure(loader, &sampling.rule)?, traffic))
     }
 
     /// Prints the memory limits of a partitioned graph on rank 0: the client, and the bytes of its features' caches. Returns
     /// the callback that prints the traffic of a rank.
-    pub(crate) fn traffic(&self, rank: &RankHandle, joined: Option<(Arc<DistGraph>, usize)>) -> TrafficLines {
+    pub(crate) fn traffic(&self, rank: &RankHandle, joined: &JoinedGraph) -> TrafficLines {
         let TrainArgs { ranks, device, parts, .. } = self.args;
-        if let Some((graph, feature_bytes)) = joined.as_ref().filter(|_| rank.is_zero()) {
+        if rank.is_zero() {
             let workers = ranks.remote_workers(parts.worker_concurrency);
-            print_memory(graph, *feature_bytes, workers, parts.queue_bytes(), device.graph_mode);
+            let feature_bytes = joined.cache_memory_bytes();
+            print_memory(&joined.graph, feature_bytes, workers, parts.queue_bytes(), device.graph_mode);
         }
-        TrafficLines::new(rank, joined.map(|(graph, _)| graph))
+        TrafficLines::new(rank, joined.graph.clone())
     }
 }

@@ -220,34 +220,30 @@ pub(crate) fn print_memory(
 /// Prints a line per epoch and rank with the fetch statistics of training, without those of validation.
 pub(crate) struct TrafficLines {
     rank: usize,
-    graph: Option<Arc<DistGraph>>,
+    graph: Arc<DistGraph>,
     stats: Cell<FetchStats>,
 }
 
 impl TrafficLines {
     /// Returns a callback that prints the lines of a rank for a partitioned graph.
-    pub(crate) fn new(rank: &RankHandle, graph: Option<Arc<DistGraph>>) -> Self {
+    pub(crate) fn new(rank: &RankHandle, graph: Arc<DistGraph>) -> Self {
         Self { rank: rank.index(), graph, stats: Cell::default() }
-    }
-
-    fn take(&self) -> FetchStats {
-        self.graph.as_ref().map(|graph| graph.take_fetch_stats()).unwrap_or_default()
     }
 }
 
 impl TrainCallback for TrafficLines {
     fn started(&mut self, _: &kiln::train::Run, _: usize) {
-        self.take();
+        self.graph.take_fetch_stats();
     }
 
     fn step(&mut self, _: &StepReport) {}
 
     fn epoch_trained(&mut self, _: &EpochReport) {
-        self.stats.set(self.take());
+        self.stats.set(self.graph.take_fetch_stats());
     }
 
     fn epoch(&mut self, epoch: usize, train: &EpochReport, _: &MetricSums, _: bool) {
-        self.take();
+        self.graph.take_fetch_stats();
         let (rank, loss, seconds) = (self.rank, train.counts.loss(), train.wall.as_secs_f64());
         let stats = self.stats.get();
         if is_json() {

@@ -8,7 +8,7 @@ use kiln::nn::{HgtConfig, LinkDecoderConfig, LinkModelConfig, RgcnConfig, RsageC
 use kiln::remote::HeterogeneousInfo;
 use kiln::sample::RelationFanouts;
 use kiln::train::{DataHash, TrainCallback};
-use kiln::{EvalMode, PartitionedGraph, RankHandle, TypedLinkNeighborLoader, TypedNeighborLoader};
+use kiln::{EvalMode, LinkNeighborLoader, NeighborLoader, PartitionedGraph, RankHandle};
 
 use crate::data_id::DataId;
 use crate::link::{require_links, require_same};
@@ -69,9 +69,9 @@ impl TrainRun<'_> {
     /// Sets batches and sampling of a loader as the flags request.
     fn configure_typed(
         &self,
-        loader: TypedNeighborLoader,
+        loader: NeighborLoader,
         fanouts: &RelationFanouts,
-    ) -> anyhow::Result<TypedNeighborLoader> {
+    ) -> anyhow::Result<NeighborLoader> {
         let TrainArgs { sampling, ranks, device, .. } = self.args;
         let loader = loader
             .batches(ranks.batches(false))
@@ -92,8 +92,8 @@ impl TrainRun<'_> {
         let Some(targets) = &data.targets else { bail!("{} has no targets to train on", data.name) };
         ensure!(!targets.split.train.is_empty(), "the train split of {} has no nodes: add one", data.name);
         let fanouts = fanouts_of(self.args, data.graph.schema())?;
-        let loader = TypedNeighborLoader::new(&data, &fanouts.of_all)?
-            .objective(loss.objective(targets.values.kind())?);
+        let loader =
+            NeighborLoader::new(&data, &fanouts.of_all).objective(loss.objective(targets.values.kind())?);
         let loader = self.configure_typed(loader, &fanouts)?;
         let (metagraph, dims, n_layers) = (data.graph.metagraph(), data.dims(), fanouts.of_all.len());
         let model = model.of_typed_nodes(&metagraph, &dims, None, targets.values.n_outputs(), n_layers)?;
@@ -106,8 +106,8 @@ impl TrainRun<'_> {
         let (data, id) = self.open_typed()?;
         let split = link.split.split_relation(&data, ranks.seed)?;
         let fanouts = fanouts_of(self.args, data.graph.schema())?;
-        let nodes = TypedNeighborLoader::without_targets(&data, &fanouts.of_all);
-        let loader = TypedLinkNeighborLoader::of_relation(self.configure_typed(nodes, &fanouts)?, &split)?;
+        let nodes = NeighborLoader::new(&data, &fanouts.of_all);
+        let loader = LinkNeighborLoader::new(self.configure_typed(nodes, &fanouts)?, &split)?;
         let loader = link.configure_typed(loader, &data, &split, self.link_loss()?)?;
         let (decoder, dims) = (link.decoder()?, data.dims());
         let metagraph = data.graph.metagraph();
@@ -159,7 +159,7 @@ impl TrainRun<'_> {
         let (decoder, loss, links) = (link.decoder()?, self.link_loss()?, split.links());
         self.launch(&id, |rank| {
             let (nodes, traffic) = self.typed_loader_of(&graph, &rank, &fanouts, evaluation)?;
-            let loader = TypedLinkNeighborLoader::of_partitioned_relation(nodes, &links)?;
+            let loader = LinkNeighborLoader::new(nodes, &links)?;
             let loader = link
                 .configure_typed(loader, &data, &split, loss)
                 .map_err(|error| kiln::Error::Other(error.into()))?;
@@ -184,17 +184,17 @@ impl TrainRun<'_> {
         rank: &RankHandle,
         fanouts: &RelationFanouts,
         evaluation: EvalMode,
-    ) -> kiln::Result<(TypedNeighborLoader, TrafficLines)> {
+    ) -> kiln::Result<(NeighborLoader, TrafficLines)> {
         let TrainArgs { sampling, ranks, device, parts, .. } = self.args;
-        let loader = TypedNeighborLoader::partitioned(graph, rank, &fanouts.of_all)?
+        let joined = graph.join(rank)?;
+        let loader = NeighborLoader::new(&joined, &fanouts.of_all)
             .batches(ranks.batches(false))
             .rule(sampling.rule.clone())
             .graph_mode(device.graph_mode)
             .evaluation(evaluation)
             .workers(ranks.remote_workers(parts.worker_concurrency))
             .queue_bytes(parts.queue_bytes());
-        let joined = loader.partition().map(|joined| (joined.graph.clone(), joined.cache_memory_bytes()));
-        let traffic = self.traffic(rank, joined);
+        let traffic = self.traffic(rank, &joined);
         Ok((configured(loader, fanouts)?, traffic))
     }
 
@@ -210,7 +210,7 @@ impl TrainRun<'_> {
     fn fit_typed_nodes(
         &self,
         model: &TypedNodeModel,
-        loader: &TypedNeighborLoader,
+        loader: &NeighborLoader,
         rank: &RankHandle,
         hash: &DataHash,
         callback: impl TrainCallback + 'static,
@@ -225,7 +225,7 @@ impl TrainRun<'_> {
         &self,
         encoder: &TypedNodeModel,
         decoder: LinkDecoderConfig,
-        loader: &TypedLinkNeighborLoader,
+        loader: &LinkNeighborLoader,
         rank: &RankHandle,
         hash: &DataHash,
         callback: impl TrainCallback + 'static,
@@ -256,7 +256,7 @@ fn fanouts_of(args: &TrainArgs, schema: &GraphSchema) -> anyhow::Result<Relation
 }
 
 /// Sets the fanouts of relations that have their own.
-fn configured(loader: TypedNeighborLoader, fanouts: &RelationFanouts) -> kiln::Result<TypedNeighborLoader> {
+fn configured(loader: NeighborLoader, fanouts: &RelationFanouts) -> kiln::Result<NeighborLoader> {
     let mut of_relations = fanouts.of_relations.iter();
     of_relations.try_fold(loader, |loader, (name, list)| loader.relation_fanouts(name, list))
 }

@@ -106,10 +106,10 @@ impl RankGroup {
     ///
     /// # Errors
     /// Returns [`JobError::NoAddress`] if there is no address that ranks on other machines can reach.
-    #[cfg(feature = "grpc")]
     pub fn local_ip(&self) -> Result<IpAddr, JobError> {
         match self {
             Self::Threads(_) => Ok(Ipv4Addr::LOCALHOST.into()),
+            #[cfg(feature = "grpc")]
             Self::Process(job) => job.local_ip(),
         }
     }

@@ -1,9 +1,14 @@
+use std::sync::Arc;
+
 use kiln_data::Split;
 use kiln_feature::Targets;
-use kiln_graph::{ItemId, SharedArray};
+use kiln_graph::{ItemId, NodeId, SharedArray};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Phase, Shard, UnevenShards};
 use kiln_nn::{BlockModel, InputAggregation};
 use kiln_train::{BatchConfig, Objective};
+
+use crate::Result;
+use crate::source::Owner;
 
 /// Returns `workers`, the number that the user set, or the default: 1 if the rank is alone or has several threads,
 /// otherwise 0.
@@ -31,6 +36,22 @@ pub(crate) fn aggregation_of_workers(model: &impl BlockModel, workers: usize) ->
 pub(crate) fn items_of_all_ranks(config: &ItemSamplerConfig) -> ItemSamplerConfig {
     let batch_size = config.batch_size * config.shard.world_size;
     ItemSamplerConfig { batch_size, shard: Shard::default(), ..*config }
+}
+
+/// Gives each rank the items whose node it owns, on a partitioned graph in worker mode. In server mode, and on a whole graph, no
+/// rank owns nodes, and the ranks keep their equal shares.
+pub(crate) fn shard_by_owner<I: ItemId>(
+    items: ItemSampler<I>,
+    owner: Option<Arc<Owner>>,
+    node_of: impl Fn(I) -> NodeId + Send + Sync + 'static,
+) -> Result<ItemSampler<I>> {
+    match owner {
+        Some(owner) => {
+            let items = items.shard_by_owner(move |item| owner(node_of(item)));
+            Ok(items.map_err(kiln_train::Error::from)?)
+        }
+        None => Ok(items),
+    }
 }
 
 /// Returns the batch settings that a run's result depends on. They include the number of ranks only if the policy for

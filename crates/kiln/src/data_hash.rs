@@ -51,17 +51,6 @@ pub(crate) fn hash_with_links(
     })
 }
 
-/// Returns a known hash of data, together with that of links if there are any. The computation does not keep a partition or its
-/// server alive, because it gets the hash alone.
-#[cfg(feature = "grpc")]
-pub(crate) fn known_hash_with_links(hash: &str, links: Option<LinkTargets>) -> DataHash {
-    let hash = hash.to_owned();
-    match links {
-        None => hash.into(),
-        links => hash_with_links(move |_| Ok(hash.clone()), links),
-    }
-}
-
 /// Returns the value of `hash`. Each of its checks asks `is_cancelled`. The mapped files are checked with the first of
 /// them, with one of [`CHECKS_PER_FILE_CHECK`] further ones, and after the last one.
 fn hash_checked<R>(

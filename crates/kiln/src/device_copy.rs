@@ -1,8 +1,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Device;
-use kiln_data::Dataset;
-use kiln_feature::EdgeFeatures;
+use kiln_feature::{EdgeFeatureStore, FeatureStore};
 use kiln_graph::Csc;
 use kiln_kernels::{DeviceEdgeFeatures, DeviceFeatures, DeviceGraph, DeviceSampler, GraphMode};
 use kiln_loader::{ItemSampler, Phase};
@@ -60,20 +59,21 @@ impl DeviceCopy {
     pub(crate) fn new(
         device: &Device,
         mode: GraphMode,
-        data: &Dataset,
         graph: &Arc<Csc>,
+        features: &Arc<dyn FeatureStore>,
         sampling: &SamplerConfig,
         hottest: Option<(u64, Arc<Vec<u32>>)>,
-        edge_features: Option<EdgeFeatures>,
+        edge_features: Option<Arc<dyn EdgeFeatureStore>>,
     ) -> Result<Self> {
         let on_device = mode.upload(graph.clone(), device)?.ok_or(Error::CacheNeedsDevice)?;
-        let edge_features = edge_features.map(|features| DeviceEdgeFeatures::new(features, &on_device));
+        let edge_features = edge_features.as_ref().and_then(|features| features.as_edge_features());
+        let edge_features =
+            edge_features.map(|features| DeviceEdgeFeatures::new(features.clone(), &on_device));
         let edge_features = edge_features.transpose()?.map(Arc::new);
         let sampler = Arc::new(DeviceSampler::with_config(on_device, sampling.clone())?);
-        let source = data.features.clone();
         let features = match hottest {
-            None => DeviceFeatures::new(source, device)?,
-            Some((n_bytes, hotness)) => DeviceFeatures::hottest(source, &hotness, n_bytes, device)?,
+            None => DeviceFeatures::new(features.clone(), device)?,
+            Some((n_bytes, hotness)) => DeviceFeatures::hottest(features.clone(), &hotness, n_bytes, device)?,
         };
         Ok(Self { sampler, features: Arc::new(features), edge_features })
     }
@@ -119,7 +119,11 @@ impl GraphCopies {
 
 /// The copies of a loader's graph and features, by device.
 #[derive(Clone, Default)]
-pub(crate) struct DeviceCopies(Arc<Mutex<Copies>>);
+pub(crate) struct DeviceCopies {
+    copies: Arc<Mutex<Copies>>,
+    /// The copies of the relations of a heterogeneous graph, whose features stay on the host.
+    graphs: GraphCopies,
+}
 
 #[derive(Default)]
 struct Copies {
@@ -136,7 +140,7 @@ impl DeviceCopies {
         device: &Device,
         make: impl FnOnce(&mut Option<Arc<Vec<u32>>>) -> Result<DeviceCopy>,
     ) -> Result<DeviceCopy> {
-        let mut copies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, copy)) = copies.all.iter().find(|(place, _)| place == device) {
             return Ok(copy.clone());
         }
@@ -145,8 +149,12 @@ impl DeviceCopies {
         Ok(copy)
     }
 
+    pub(crate) fn graphs(&self) -> &GraphCopies {
+        &self.graphs
+    }
+
     pub(crate) fn all(&self) -> Vec<DeviceCopy> {
-        let copies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         copies.all.iter().map(|(_, copy)| copy.clone()).collect()
     }
 }

@@ -29,8 +29,8 @@ pub enum Error {
     },
     /// A heterogeneous dataset was partitioned for its links, without class labels.
     #[error(
-        "the partitions of `{name}` have no class labels: train on links (TypedLinkNeighborLoader::of_partitioned_relation, or \
-         `kiln train --task link`), or on the whole dataset"
+        "the partitions of `{name}` have no class labels: train on links (LinkNeighborLoader, or `kiln train --task link`), or \
+         on the whole dataset"
     )]
     NoLabelsInPartitions {
         /// The name of the dataset.
@@ -43,10 +43,24 @@ pub enum Error {
     OtherMetagraph,
     /// The model reads the types or the relations of a heterogeneous graph, but the loader's graph has one type of nodes.
     #[error(
-        "the model is for heterogeneous graphs, but the graph of NeighborLoader has one type of nodes: use a model without \
-         TypedModelConfig and relations, or TypedNeighborLoader"
+        "the model is for heterogeneous graphs, but the loader's graph has one type of nodes: use a model without \
+         TypedModelConfig and relations, or a heterogeneous dataset"
     )]
     HeterogeneousModel,
+    /// The loader's graph has several types of nodes or relations with names, which the model does not read.
+    #[error(
+        "the loader's graph is heterogeneous, but the model reads one type of nodes: wrap its config, as in \
+         TypedModelConfig::new(data.dims(), config)"
+    )]
+    HomogeneousModel,
+    /// The operation is not possible on a heterogeneous graph.
+    #[error(
+        "{what} needs a graph with one type of nodes, but the loader's graph is heterogeneous: do not use {what}"
+    )]
+    NeedsOneType {
+        /// The name of the operation, for the message.
+        what: &'static str,
+    },
     /// The number of fanouts of a relation differs from the loader's number of layers.
     #[error("the relation `{name}` has {got} fanouts, expected {expected}, one per layer")]
     FanoutsOfRelation {
@@ -153,14 +167,12 @@ pub enum Error {
         /// The name of the operation, for the message.
         what: &'static str,
     },
-    /// The operation needs a partitioned graph.
-    #[error("{what} needs a loader of a partitioned graph, got one of a whole graph: {instead}")]
-    NeedsPartitionedGraph {
-        /// The name of the operation, for the message.
-        what: &'static str,
-        /// The operation for a whole graph, for the message.
-        instead: &'static str,
-    },
+    /// Links without a message graph were given to a loader of a whole graph.
+    #[error(
+        "links without a message graph need a loader of a partitioned graph, got one of a whole graph: pass their split, a \
+         LinkSplit or TypedLinkSplit"
+    )]
+    NeedsPartitionedGraph,
     /// A loader of nodes has an objective, but it is part of a loader of links, which has its own loss.
     #[error(
         "the loader of the links' nodes has an objective, which link prediction does not use: call .loss() on the \
@@ -232,14 +244,6 @@ pub enum Error {
     /// Training or evaluation failed, or its settings are out of range.
     #[error(transparent)]
     Train(#[from] kiln_train::Error),
-    /// The partitions are of the other kind of graph than the loader.
-    #[error("the partitions are of a {kind} graph: use {instead}")]
-    OtherPartitions {
-        /// The kind of graph, homogeneous or heterogeneous.
-        kind: &'static str,
-        /// The function to use instead.
-        instead: &'static str,
-    },
     /// A partitioned graph could not be used.
     #[cfg(feature = "grpc")]
     #[error(transparent)]

@@ -1,16 +1,13 @@
 use std::sync::Arc;
 
-use kiln_data::Dataset;
-use kiln_feature::EdgeFeatures;
-use kiln_graph::Csc;
+use kiln_feature::{EdgeFeatureStore, Targets};
 use kiln_sample::{EdgeWeights, SamplerConfig};
 use kiln_train::{
     EvaluatedNeighbors, EvaluationInfo, Evaluator, ExactEvaluator, LayerWiseConfig, LayerWiseInference,
 };
 
-#[cfg(feature = "grpc")]
-use crate::Error;
-use crate::{RankHandle, Result};
+use crate::source::{Source, WholeGraph, feature_stores};
+use crate::{Error, RankHandle, Result};
 
 /// The neighbours that evaluation reads, and the ranks that evaluate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,18 +50,34 @@ impl EvalMode {
         EvaluationInfo { seed, batch_size, n_ranks, neighbors }
     }
 
+    /// Returns the evaluator of a graph whose nodes have these targets.
+    ///
+    /// # Errors
+    /// Returns [`Error::NeedsWholeGraph`] for an evaluation by rank 0 alone on a partitioned graph,
+    /// [`ExactOnTypes`](kiln_train::Error::ExactOnTypes) for an exact evaluation on a heterogeneous graph, and an error if the
+    /// edges lack what the sampling reads.
     pub(crate) fn evaluator(
         self,
-        data: &Dataset,
-        graph: &Arc<Csc>,
+        source: &dyn Source,
+        targets: &Targets,
         sampling: &SamplerConfig,
-        edge_features: Option<EdgeFeatures>,
+        edge_features: Option<Arc<dyn EdgeFeatureStore>>,
         rank: &RankHandle,
     ) -> Result<Evaluator> {
-        let memory_bytes = match self {
-            Self::Sampled => return Ok(Evaluator::Sampled),
-            Self::FirstRank { n_batches } => return Ok(Evaluator::FirstRank { n_batches }),
-            Self::Exact { memory_bytes } => memory_bytes,
+        let memory_bytes = match (self, source.whole()) {
+            (Self::Sampled, _) => return Ok(Evaluator::Sampled),
+            (Self::FirstRank { n_batches }, Some(_)) => return Ok(Evaluator::FirstRank { n_batches }),
+            (Self::FirstRank { .. }, None) => {
+                return Err(Error::NeedsWholeGraph { what: "evaluation on rank 0" });
+            }
+            (Self::Exact { memory_bytes }, _) => memory_bytes,
+        };
+        if source.is_heterogeneous() {
+            return Err(kiln_train::Error::ExactOnTypes.into());
+        }
+        let stores = feature_stores(source);
+        let (Some(WholeGraph::One(graph)), Some(features)) = (source.whole(), stores.only_store()) else {
+            return Err(Error::NeedsWholeGraph { what: "exact evaluation" });
         };
         let config = LayerWiseConfig::within(memory_bytes);
         let mut inference = LayerWiseInference::new(graph.clone(), config)?;
@@ -74,21 +87,11 @@ impl EvalMode {
         if sampling.edge_types {
             inference = inference.carry_edge_types()?;
         }
-        if let Some(features) = edge_features {
-            inference = inference.carry_edge_features(features)?;
+        if let Some(features) = edge_features.as_ref().and_then(|features| features.as_edge_features()) {
+            inference = inference.carry_edge_features(features.clone())?;
         }
-        let (features, targets) = (data.features.clone(), data.targets());
         let threads = rank.process.machine_pool()?;
+        let (features, targets) = (features.clone(), targets.clone());
         Ok(Evaluator::Exact(ExactEvaluator { inference, features, targets, threads }))
-    }
-
-    /// Returns the evaluator for a partitioned graph, on which only sampled evaluation is possible.
-    #[cfg(feature = "grpc")]
-    pub(crate) fn sampled(self) -> Result<Evaluator> {
-        match self {
-            Self::Sampled => Ok(Evaluator::Sampled),
-            Self::FirstRank { .. } => Err(Error::NeedsWholeGraph { what: "evaluation on rank 0" }),
-            Self::Exact { .. } => Err(Error::NeedsWholeGraph { what: "exact evaluation" }),
-        }
     }
 }

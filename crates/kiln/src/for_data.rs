@@ -51,18 +51,3 @@ impl DataDims for Dataset {
         self.edge_features.as_ref().map(EdgeFeatures::dim)
     }
 }
-
-#[cfg(feature = "grpc")]
-impl DataDims for crate::PartitionedGraph {
-    fn dims(&self) -> (usize, usize) {
-        (self.info().dim, self.info().n_classes)
-    }
-
-    fn n_edge_types(&self) -> Option<usize> {
-        self.info().n_edge_types
-    }
-
-    fn d_edge(&self) -> Option<usize> {
-        self.info().edge_dim
-    }
-}

@@ -18,8 +18,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod prelude;
-
 mod allocator;
 mod batches;
 mod data_hash;
@@ -31,6 +29,7 @@ mod fit;
 mod for_data;
 mod graph_loader;
 mod link_loader;
+mod links;
 mod neighbor_loader;
 #[cfg(feature = "grpc")]
 mod partitioned;
@@ -41,8 +40,6 @@ mod ranks;
 mod signals;
 mod source;
 mod trainer;
-mod typed_loader;
-mod typed_source;
 
 pub use data_hash::hash_in_background;
 pub use data_loader::{BatchRequirements, DataLoader};
@@ -54,10 +51,11 @@ pub use for_data::{DataDims, ForData};
 pub use graph_loader::GraphLoader;
 pub use kiln_comm::RankConfig;
 pub use kiln_kernels::GraphMode;
-pub use link_loader::{LinkNeighborLoader, RelationNodes, TypedLinkNeighborLoader};
+pub use link_loader::LinkNeighborLoader;
+pub use links::TrainingLinks;
 pub use neighbor_loader::NeighborLoader;
 #[cfg(feature = "grpc")]
-pub use partitioned::{JoinedGraph, JoinedTypedGraph, PartitionedGraph};
+pub use partitioned::{JoinedGraph, PartitionedGraph};
 pub use prediction::{PredictOnDataset, PredictionOutput};
 pub use prediction_files::{
     PartCounts, PredictionFiles, PredictionFormat, PredictionRequest, PredictionTotals, SplitPart, SplitParts,
@@ -65,8 +63,8 @@ pub use prediction_files::{
 pub use rank_count::{RankCount, device_count};
 pub use ranks::{RankHandle, launch};
 pub use signals::stop_on_signals;
+pub use source::GraphSource;
 pub use trainer::{TrainedModel, Trainer};
-pub use typed_loader::TypedNeighborLoader;
 
 pub use burn;
 pub use kiln_comm as comm;
@@ -83,6 +81,34 @@ pub use kiln_remote as remote;
 pub use kiln_sample as sample;
 pub use kiln_store as store;
 pub use kiln_train as train;
+
+/// The items that most training programs need: `use kiln::prelude::*`.
+pub mod prelude {
+    pub use kiln_data::{
+        Dataset, GraphDataset, LinkDirection, LinkSplit, LinkSplitConfig, NodeFeatures, Split, TypedDataset,
+        TypedLinkSplit,
+    };
+    pub use kiln_graph::{GraphId, NodeId};
+    pub use kiln_kernels::Devices;
+    pub use kiln_loader::{LinkExclusion, Phase};
+    pub use kiln_nn::{
+        Aggregate, AttentionKind, EdgeInput, GatConfig, GcnConfig, GinConfig, GineConfig, HgtConfig,
+        JumpingKnowledge, LinkDecoderConfig, LinkLoss, LinkModelConfig, ModelConfig, Normalization,
+        RgcnConfig, RsageConfig, SageConfig, TypedModelConfig, WeightInit,
+    };
+    pub use kiln_sample::{EdgeWeights, Fanout, Negatives, RelationFanouts, Rule, UniformNegatives};
+    pub use kiln_train::{
+        AdamConfig, LrSchedule, Metric, PredictMode, SavedModel, SgdConfig, TopKConfig, TrainingLength,
+    };
+
+    #[cfg(feature = "grpc")]
+    pub use crate::PartitionedGraph;
+    pub use crate::{
+        DataLoader, Error, EvalMode, FitConfig, ForData, GraphLoader, GraphMode, LinkNeighborLoader,
+        NeighborLoader, PredictOnDataset, RankConfig, RankCount, RankHandle, Result, TrainedModel, Trainer,
+        device_count, launch,
+    };
+}
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

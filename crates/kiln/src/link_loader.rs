@@ -1,24 +1,22 @@
-mod typed;
-
 use std::fmt;
 
-use kiln_data::{HashedPart, LinkSplit, LinkTargets};
+use kiln_data::{HashedPart, LinkTargets};
 use kiln_feature::TargetKind;
-use kiln_graph::{LinkId, NodeId};
-use kiln_loader::{Batcher, ItemSampler, LinkBatcher, LinkExclusion, Loader, Phase};
+use kiln_graph::{GraphSchema, LinkId, Links, NodeId};
+use kiln_loader::{ItemSampler, LinkBatcher, LinkExclusion, Loader, Phase};
 use kiln_nn::{BlockModel, LinkLoss, LinkModel};
-use kiln_sample::{NegativeSampler, Negatives, UniformNegatives};
+use kiln_sample::{Negatives, TypedUniformNegatives, UniformNegatives};
 use kiln_train::{
-    BatchConfig, DataHash, DeviceBatcher, EvaluatedTask, EvaluationInfo, Evaluator, HostOrDeviceBatcher,
-    LinkTask, ModelInputs, Objective, SplitTargets, TaskTrainer,
+    DataHash, DeviceBatcher, EvaluationInfo, Evaluator, HostOrDeviceBatcher, LinkTask, ModelInputs,
+    Objective, SplitTargets, TaskTrainer,
 };
 
-use crate::batches::{batch_settings, first_items, items_of, items_of_all_ranks, objective_setting};
+use crate::batches::{
+    batch_settings, first_items, items_of, items_of_all_ranks, objective_setting, shard_by_owner,
+};
 use crate::data_loader::evaluate_by_evaluator;
-use crate::neighbor_loader::nodes_of_links;
+use crate::links::{LinkRelation, TrainingLinks};
 use crate::{BatchRequirements, DataLoader, Error, NeighborLoader, RankHandle, Result};
-
-pub use typed::{RelationNodes, TypedLinkNeighborLoader};
 
 /// A description of minibatches of links, with the sampled neighbourhoods of their sources, their destinations and
 /// their negatives. It trains a [`LinkModel`].
@@ -26,9 +24,6 @@ pub use typed::{RelationNodes, TypedLinkNeighborLoader};
 /// The settings of batches and sampling are those of a [`NeighborLoader`]; its batch size counts links. A training step
 /// excludes the edges of its links, in both directions, from its own messages. Evaluations pass messages over the
 /// message graph of the split, which has no link of the validation and the test.
-///
-/// `N` is the loader of the nodes. For the links of one relation of a heterogeneous graph, use
-/// [`TypedLinkNeighborLoader`].
 ///
 /// ```
 /// use kiln::prelude::*;
@@ -38,11 +33,43 @@ pub use typed::{RelationNodes, TypedLinkNeighborLoader};
 /// let loader = LinkNeighborLoader::new(nodes, &split)?;
 /// # Ok::<(), Error>(())
 /// ```
+///
+/// The links of a heterogeneous graph are those of one relation, as for PyG's `LinkNeighborLoader` with a `HeteroData`. The
+/// encoder of the model is then a [`TypedModel`](kiln_nn::TypedModel). Negatives are nodes of the relation's types; your own
+/// sampler must draw such nodes, too ([`TypedUniformNegatives`]): others are the error
+/// [`BatchError::NegativeOfOtherType`](kiln_loader::BatchError::NegativeOfOtherType). A training step excludes its links from the
+/// relation, and their reverses from the reverse relation of the split (DGL's `exclude="reverse_types"`). In a relation between
+/// nodes of one type, it excludes both directions from both.
+///
+/// ```
+/// use kiln::graph::{NodeTypes, RelationEdges};
+/// use kiln::prelude::*;
+/// let users: Vec<u32> = (0..40).map(|edge| edge % 10).collect();
+/// let items: Vec<u32> = (0..40).map(|edge| edge % 8 + edge / 10).collect();
+/// let of = |name, src_type, dst_type, srcs, dsts| RelationEdges { name, src_type, dst_type, srcs, dsts, weights: None };
+/// // Neither users nor items have features: their rows are trained.
+/// let data = TypedDataset::builder(NodeTypes::new([("user", 10), ("item", 11)])?)
+///     .relation(of("buys", "user", "item", &users, &items))
+///     .relation(of("bought by", "item", "user", &items, &users))
+///     .build()?;
+/// let split = TypedLinkSplit::random(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), 0)?;
+/// let nodes = NeighborLoader::new(&data, [5, 5]).batch_size(8);
+/// let loader = LinkNeighborLoader::new(nodes, &split)?;
+/// let encoder = TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 16, 2).layers(2).hidden(8));
+/// let config = LinkModelConfig { encoder, decoder: LinkDecoderConfig::Dot };
+/// # let folder = tempfile::tempdir()?;
+/// # let out = folder.path().join("run");
+/// let best = Trainer::new(config, AdamConfig::new(1e-2)).fit(&loader, FitConfig::epochs(2).out(out))?;
+/// assert_eq!(best.evaluate(&loader, Phase::Test)?.total, 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 #[must_use = "pass it to Trainer::fit"]
-pub struct LinkNeighborLoader<N = NeighborLoader> {
+pub struct LinkNeighborLoader {
     /// The loader of the nodes, whose graph passes the messages.
-    nodes: N,
+    nodes: NeighborLoader,
+    /// The relation whose edges are the links; `None` for a graph of one type of nodes.
+    relation: Option<LinkRelation>,
     targets: LinkTargets,
     negatives: Negatives,
     /// The negatives of the validation and the test.
@@ -55,63 +82,48 @@ impl LinkNeighborLoader {
     /// The default number of negatives of a link in evaluations, if the split has no fixed negatives.
     pub const EVAL_NEGATIVES: usize = 100;
 
-    /// Returns a loader of the links of a split. `nodes` is a loader of the data that was split; its graph is replaced
-    /// by the split's message graph, normalised or with self loops if that of `nodes` is. Training draws one negative destination per link, uniformly. Evaluations use the
-    /// fixed negatives of the split, or draw 100 per link.
+    /// Returns a loader of links. `nodes` is a loader of the data that was split, which needs no targets. Training draws one
+    /// negative destination per link, uniformly from the nodes of the destinations' type. Evaluations use the fixed negatives of
+    /// the split, or draw 100 per link.
+    ///
+    /// With a [`LinkSplit`](kiln_data::LinkSplit) or a [`TypedLinkSplit`](kiln_data::TypedLinkSplit), the graph of `nodes` is
+    /// replaced by the split's message graph, normalised or with self loops if that of `nodes` is.
+    ///
+    /// With [`LinkTargets`] or [`TypedLinks`](kiln_data::TypedLinks), the links of a partitioned graph, its graph passes the
+    /// messages: it must not have the links of the validation and the test, as in partitions of a dataset with links
+    /// ([`TypedDataset::links`](kiln_data::TypedDataset::links)). The neighbours in the relation and in its reverse must ascend,
+    /// as they do in such partitions, or a step does not find its links to exclude them. In worker mode, each rank trains on the
+    /// links whose destination it owns.
     ///
     /// # Errors
-    /// Returns [`Error::OtherGraph`] if the graphs have different numbers of nodes, [`Error::NeedsWholeGraph`] for a
-    /// loader of a partitioned graph, [`Error::ObjectiveOfNodes`] if [`NeighborLoader::objective`] was called on `nodes`,
-    /// and [`Error::Graph`] if edge weights are not finite.
-    pub fn new(nodes: NeighborLoader, split: &LinkSplit) -> Result<Self> {
-        Self::of(nodes.on_message_graph(split)?, split.targets())
-    }
-
-    /// Returns a loader of links between the nodes of a partitioned graph, which is the message graph: it must not have
-    /// the links of the validation and the test. Otherwise it is [`LinkNeighborLoader::new`].
-    ///
-    /// # Errors
-    /// Returns [`Error::NeedsPartitionedGraph`] for a loader of a whole graph, [`Error::ObjectiveOfNodes`] if
-    /// [`NeighborLoader::objective`] was called on `nodes`, and [`Error::Data`] if a node of a link or of a negative is
-    /// not in the graph.
-    #[cfg(feature = "grpc")]
-    pub fn partitioned(nodes: NeighborLoader, targets: &LinkTargets) -> Result<Self> {
-        if nodes.partition().is_none() {
-            // The graph of a dataset may have the links of the validation and the test.
-            let what = "LinkNeighborLoader::partitioned";
-            return Err(Error::NeedsPartitionedGraph {
-                what,
-                instead: "use LinkNeighborLoader::new with a split",
-            });
-        }
-        targets.check(nodes.source().n_nodes())?;
-        Self::of(nodes, targets)
-    }
-
-    fn of(nodes: NeighborLoader, targets: &LinkTargets) -> Result<Self> {
+    /// Returns [`Error::OtherGraph`] if the graphs have different numbers of nodes, [`Error::OtherRelations`] if they have other
+    /// types of nodes or relations, [`Error::NeedsWholeGraph`] for a split on a partitioned graph,
+    /// [`Error::NeedsPartitionedGraph`] for links without a message graph on a whole graph, [`Error::ObjectiveOfNodes`] if
+    /// [`NeighborLoader::objective`] was called on `nodes`, [`Error::Graph`] if edge weights are not finite, and
+    /// [`Error::Data`] if a node of a link or of a negative is not in the partitioned graph or of another type.
+    pub fn new(nodes: NeighborLoader, links: impl Into<TrainingLinks>) -> Result<Self> {
+        let links = links.into();
+        let nodes = nodes.on_message_graph(&links)?;
         if nodes.has_objective() {
             return Err(Error::ObjectiveOfNodes);
         }
-        let n_nodes = nodes.source().n_nodes() as u32;
-        Ok(Self::with_nodes(nodes, targets, UniformNegatives { n_nodes }))
-    }
-}
-
-impl<N> LinkNeighborLoader<N> {
-    fn with_nodes(nodes: N, targets: &LinkTargets, uniform: impl NegativeSampler + Clone + 'static) -> Self {
-        let drawn = |n_per_link| Negatives::new(uniform.clone(), n_per_link);
+        let relation = links.relation();
+        let schema = nodes.source().schema();
+        let targets = links.into_targets();
         let fixed = [targets.val_negatives(), targets.test_negatives()];
-        let n_per_link = LinkNeighborLoader::EVAL_NEGATIVES;
-        let eval_negatives =
-            fixed.map(|fixed| fixed.cloned().map_or_else(|| drawn(n_per_link), Negatives::fixed));
-        Self {
-            negatives: drawn(1),
+        let eval_negatives = fixed.map(|fixed| match fixed {
+            Some(fixed) => Negatives::fixed(fixed.clone()),
+            None => uniform_negatives(&schema, relation, Self::EVAL_NEGATIVES),
+        });
+        Ok(Self {
+            negatives: uniform_negatives(&schema, relation, 1),
             eval_negatives,
-            nodes,
-            targets: targets.clone(),
-            exclusion: LinkExclusion::default(),
+            exclusion: relation.map_or_else(LinkExclusion::default, |relation| relation.exclusion(&schema)),
             loss: LinkLoss::default(),
-        }
+            nodes,
+            relation,
+            targets,
+        })
     }
 
     /// Sets the negatives of training. The run reports how many of them are still rejected after the last draw
@@ -151,7 +163,7 @@ impl<N> LinkNeighborLoader<N> {
     }
 
     /// Returns the loader of the links' nodes.
-    pub fn nodes(&self) -> &N {
+    pub fn nodes(&self) -> &NeighborLoader {
         &self.nodes
     }
 
@@ -172,49 +184,26 @@ impl<N> LinkNeighborLoader<N> {
         Ok(())
     }
 
-    /// Returns the settings of links by name, with those of batches.
-    fn link_settings(
-        &self,
-        batches: BatchConfig,
-        n_ranks: usize,
-    ) -> impl Iterator<Item = (&'static str, String)> + use<N> {
-        let [val, test] = &self.eval_negatives;
-        let negatives = [
-            ("negatives", format!("{:?}", self.negatives)),
-            ("validation negatives", format!("{val:?}")),
-            ("test negatives", format!("{test:?}")),
-            ("exclusion", format!("{:?}", self.exclusion)),
-        ];
-        let batches = batch_settings(batches, self.targets.split(), n_ranks).into_iter();
-        batches.chain(negatives).chain(objective_setting(&Objective::Links(self.loss)))
+    /// Returns the name of a relation.
+    fn name_of(&self, relation: usize) -> String {
+        self.nodes.source().schema().relations()[relation].name.clone()
     }
+}
 
-    /// Returns the targets of the links of a phase in the first `n_batches` batches of one rank.
-    fn targets_of(&self, phase: Phase, n_batches: usize, batch_size: usize) -> SplitTargets {
-        let links = first_items(self.targets.split(), phase, n_batches, batch_size);
-        SplitTargets::of_links(links.len(), self.negatives_of(phase).n_per_link())
+/// Returns negatives whose destinations are drawn uniformly from the nodes that links may end at.
+fn uniform_negatives(schema: &GraphSchema, relation: Option<LinkRelation>, n_per_link: usize) -> Negatives {
+    match relation {
+        None => Negatives::new(UniformNegatives { n_nodes: schema.n_nodes() as u32 }, n_per_link),
+        Some(relation) => {
+            let [_, dsts] = schema.node_ranges(relation.position);
+            Negatives::new(TypedUniformNegatives::of_dsts(dsts), n_per_link)
+        }
     }
+}
 
-    /// Returns a batcher of the links of a phase with a batcher of their nodes.
-    fn batcher<B: Batcher<Item = NodeId>>(&self, nodes: B, phase: Phase) -> LinkBatcher<B> {
-        LinkBatcher::new(nodes, self.targets.links().clone(), self.negatives_of(phase).clone())
-            .exclusion(self.exclusion)
-    }
-
-    /// Returns the links of a phase for the trainer's rank.
-    fn items<T: EvaluatedTask>(
-        &self,
-        phase: Phase,
-        trainer: &TaskTrainer<T>,
-        evaluator: &Evaluator,
-        batches: BatchConfig,
-    ) -> Result<ItemSampler<LinkId>> {
-        let links = items_of(self.targets.split(), phase);
-        Ok(match phase {
-            Phase::Train { .. } => trainer.items(&links[..], batches)?,
-            Phase::Validation | Phase::Test => evaluator.items(trainer, &links[..], batches)?,
-        })
-    }
+/// Returns the sources and the destinations of some links.
+fn nodes_of_links(links: &Links, ids: &[LinkId]) -> Vec<NodeId> {
+    ids.iter().map(|link| links.pair(*link)).flat_map(|(src, dst)| [src, dst]).collect()
 }
 
 impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
@@ -222,7 +211,11 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     type Batcher = DeviceBatcher<LinkBatcher<HostOrDeviceBatcher>>;
 
     fn task(&self) -> Self::Task {
-        LinkTask::with_loss(self.loss)
+        let task = LinkTask::with_loss(self.loss);
+        match self.nodes.source().is_heterogeneous() {
+            true => task.on_types(self.nodes.input_types()).with_keys(self.nodes.node_keys()),
+            false => task,
+        }
     }
 
     fn target_kind(&self) -> TargetKind {
@@ -230,7 +223,7 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     }
 
     fn names(&self) -> (&str, &[String]) {
-        (self.nodes.source().names().0, &[])
+        (self.nodes.source().name(), &[])
     }
 
     fn data_hash(&self) -> Result<DataHash> {
@@ -243,17 +236,35 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
-        let nodes = self.nodes.sampling_settings().chain([self.nodes.evaluation_setting()]);
-        nodes.chain(self.link_settings(self.nodes.batch_config(), n_ranks)).collect()
+        let mut settings = self.nodes.sampling_settings();
+        if let Some(LinkRelation { position, reverse }) = self.relation {
+            settings.push(("relation", self.name_of(position)));
+            settings.extend(reverse.map(|reverse| ("reverse relation", self.name_of(reverse))));
+        }
+        let [val, test] = &self.eval_negatives;
+        settings.extend(batch_settings(self.nodes.batch_config(), self.targets.split(), n_ranks));
+        settings.extend([
+            ("negatives", format!("{:?}", self.negatives)),
+            ("validation negatives", format!("{val:?}")),
+            ("test negatives", format!("{test:?}")),
+            ("exclusion", format!("{:?}", self.exclusion)),
+        ]);
+        settings.extend(objective_setting(&Objective::Links(self.loss)));
+        settings
     }
 
     fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
-        let (inputs, evaluation) = self.nodes.describe(seed, n_ranks);
+        let (mut inputs, evaluation) = self.nodes.describe(seed, n_ranks);
+        if let Some(relation) = self.relation {
+            inputs.graph = inputs.graph.map(|graph| graph.with_link_relation(relation.position));
+        }
         Some((inputs.of_links(), evaluation))
     }
 
     fn split_targets(&self, phase: Phase, n_batches: usize) -> Result<Option<SplitTargets>> {
-        Ok(Some(self.targets_of(phase, n_batches, self.nodes.batch_config().batch_size)))
+        let batch_size = self.nodes.batch_config().batch_size;
+        let links = first_items(self.targets.split(), phase, n_batches, batch_size);
+        Ok(Some(SplitTargets::of_links(links.len(), self.negatives_of(phase).n_per_link())))
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {
@@ -271,28 +282,41 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
         trainer: &TaskTrainer<Self::Task>,
         evaluator: &Evaluator,
     ) -> Result<Loader<Self::Batcher>> {
-        let items = self.items(phase, trainer, evaluator, self.nodes.batch_config())?;
+        let batches = self.nodes.batch_config();
+        let links = items_of(self.targets.split(), phase);
+        let items = match phase {
+            Phase::Train { .. } => trainer.items(&links[..], batches)?,
+            Phase::Validation | Phase::Test => evaluator.items(trainer, &links[..], batches)?,
+        };
         // An exact evaluation computes the rows of all nodes, and reads only the pairs of the batches.
         let nodes = match (phase, evaluator) {
             (Phase::Validation | Phase::Test, Evaluator::Exact(_)) => self.nodes.for_pairs_only(),
             _ => self.nodes.clone(),
         };
-        let batcher = nodes.batcher(trainer.device(), None, || {
+        let sampling = nodes.sampling_from(self.relation.map(LinkRelation::excluded));
+        let encoder = &trainer.model().encoder;
+        let batcher = nodes.batcher(sampling, trainer.device(), encoder, None, || {
             let train = nodes_of_links(self.targets.links(), &self.targets.split().train);
             Ok(ItemSampler::new(train, items_of_all_ranks(items.config()))
                 .map_err(kiln_train::Error::from)?)
         })?;
-        let batcher = batcher.input_aggregation(nodes.input_aggregation(&items, &trainer.model().encoder));
-        let batcher = self.batcher(batcher, phase);
+        let batcher = batcher.input_aggregation(nodes.input_aggregation(&items, encoder));
+        let negatives = self.negatives_of(phase).clone();
+        let batcher = LinkBatcher::new(batcher, self.targets.links().clone(), negatives);
+        let batcher = batcher.exclusion(self.exclusion);
+        let batcher = match self.relation {
+            Some(relation) => batcher.node_ranges(nodes.source().schema().node_ranges(relation.position)),
+            None => batcher,
+        };
         let links = self.targets.links().clone();
-        let items = self.nodes.source().shard_by_owner(items, move |link: LinkId| links.pair(link).1)?;
-        self.nodes.start(items, DeviceBatcher::new(batcher, trainer.device()))
+        let items = shard_by_owner(items, nodes.source().owner(), move |link: LinkId| links.pair(link).1)?;
+        nodes.start(items, DeviceBatcher::new(batcher, trainer.device()))
     }
 
     evaluate_by_evaluator!();
 }
 
-impl<N: fmt::Debug> fmt::Debug for LinkNeighborLoader<N> {
+impl fmt::Debug for LinkNeighborLoader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { nodes, negatives, exclusion, loss, .. } = self;
         f.debug_struct("LinkNeighborLoader")

@@ -1,33 +1,37 @@
 mod batcher;
 mod check;
-mod of_links;
+mod describe;
 
+use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
-use kiln_data::Dataset;
-use kiln_feature::TargetKind;
+use kiln_data::TypedTargets;
+use kiln_feature::{Labels, TargetKind};
+use kiln_graph::NodeId;
 use kiln_kernels::{CacheStats, GraphMode};
 use kiln_loader::{ItemSampler, Loader, Phase};
 use kiln_nn::BlockModel;
 use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig};
 use kiln_train::{
-    BatchConfig, DataHash, EvaluationInfo, Evaluator, HostOrDeviceBatcher, ModelInputs, NodeTask, Objective,
-    SplitTargets, TaskTrainer,
+    BatchConfig, DataHash, EvaluationInfo, Evaluator, HostOrDeviceBatcher, ModelInputs, NodeKeys, NodeTask,
+    Objective, SplitTargets, TaskTrainer,
 };
 
 use crate::batches::{
     batch_settings, first_items, items_of, items_of_all_ranks, objective_of, objective_setting,
+    shard_by_owner,
 };
 use crate::data_loader::evaluate_by_evaluator;
 use crate::device_copy::DeviceCopies;
-#[cfg(feature = "grpc")]
-use crate::partitioned::{JoinedGraph, PartitionedGraph};
 use crate::source::{GraphStep, Source};
-use crate::{BatchRequirements, CachedNodes, DataLoader, DeviceCopy, EvalMode, RankHandle, Result};
+use crate::{
+    BatchRequirements, CachedNodes, DataLoader, DeviceCopy, Error, EvalMode, GraphSource, RankHandle, Result,
+};
 
-pub(crate) use of_links::nodes_of_links;
-
-/// A description of minibatches of a dataset's nodes with sampled neighbourhoods.
+/// A description of minibatches of a graph's nodes with sampled neighbourhoods: of a dataset or a partitioned graph, with one
+/// type of nodes or several.
 ///
 /// It is cheap to clone. The trainer provides the seed, the epoch, the device and the rank. One loader serves training,
 /// validation and test.
@@ -38,15 +42,57 @@ pub(crate) use of_links::nodes_of_links;
 /// let loader = NeighborLoader::new(&data, [10, 10]).batch_size(16).workers(2);
 /// # Ok::<(), Error>(())
 /// ```
+///
+/// A heterogeneous graph has fanouts for each relation, and its batches are for a model with a
+/// [`TypedModelConfig`](kiln_nn::TypedModelConfig):
+///
+/// ```
+/// use kiln::graph::{NodeTypes, RelationEdges};
+/// use kiln::prelude::*;
+/// let users: Vec<u32> = (0..40).map(|edge| edge % 10).collect();
+/// let items: Vec<u32> = (0..40).map(|edge| edge % 20).collect();
+/// let buys = RelationEdges {
+///     name: "buys",
+///     src_type: "user",
+///     dst_type: "item",
+///     srcs: &users,
+///     dsts: &items,
+///     weights: None,
+/// };
+/// let bought_by =
+///     RelationEdges { name: "bought by", src_type: "item", dst_type: "user", srcs: &items, dsts: &users, weights: None };
+/// // Users have no features: their rows are trained.
+/// let data = TypedDataset::builder(NodeTypes::new([("user", 10), ("item", 20)])?)
+///     .relation(buys)
+///     .relation(bought_by)
+///     .features("item", vec![0.5; 40], 2)
+///     .labels("item", (0..20).map(|item| item % 2).collect::<Vec<i32>>(), 2)
+///     .split(&[0, 1, 2, 3, 4, 5, 6, 7], &[8, 9], &[10, 11])
+///     .build()?;
+/// let loader = NeighborLoader::new(&data, [5, 5]).relation_fanouts("buys", [10, 10])?.batch_size(4);
+/// let config = TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 2, 2).layers(2).hidden(8));
+/// # let folder = tempfile::tempdir()?;
+/// # let out = folder.path().join("run");
+/// let best = Trainer::new(config, AdamConfig::new(1e-2)).fit(&loader, FitConfig::epochs(2).out(out))?;
+/// assert_eq!(best.evaluate(&loader, Phase::Test)?.total, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 #[must_use = "pass it to Trainer::fit"]
 pub struct NeighborLoader {
-    source: Source,
+    source: Arc<dyn Source>,
+    /// The targets of the data; empty if it has none.
+    targets: Arc<TypedTargets>,
+    /// The fanout of each relation in each layer, `[n_layers][n_relations]`, input layer first.
+    fanouts: Vec<Vec<Fanout>>,
+    /// The rule, the edge weights and types, and the fanouts of the first relation.
     sampling: SamplerConfig,
     /// True if [`NeighborLoader::edge_features`] was called.
     edge_features: bool,
     /// True if [`NeighborLoader::rule`] was called.
     has_rule: bool,
+    /// True if only the seeds of the batches are read: their blocks have no edges, and their features are zeros.
+    reads_seeds_only: bool,
     batches: BatchConfig,
     workers: Option<usize>,
     queue_bytes: Option<usize>,
@@ -56,40 +102,33 @@ pub struct NeighborLoader {
     objective: Option<Objective>,
     /// The device copies, which clones of this loader in other ranks of the process share.
     copies: DeviceCopies,
+    /// The keys of the nodes of each type without features, computed when they are first needed.
+    keys: Arc<OnceLock<Arc<[Option<NodeKeys>]>>>,
 }
 
 impl NeighborLoader {
-    /// Returns a loader of batches of 1,024 nodes. In layer `i`, input layer first (DGL's order), each node has at most
-    /// `fanouts[i]` in-neighbours, sampled uniformly without replacement. Integers convert to [`Fanout`];
-    /// [`Fanout::All`] takes all neighbours.
-    pub fn new(data: &Dataset, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
-        Self::of(
-            Source::Whole { data: Box::new(data.clone()), graph: data.graph.clone(), step: GraphStep::None },
-            fanouts,
-        )
-    }
-
-    /// Joins a partitioned graph, and returns a loader on it with the defaults of [`NeighborLoader::new`]. In worker
-    /// mode this rank serves its local partition until the body of [`launch`](crate::launch) has returned on all ranks.
-    /// Collective: every rank must call it.
+    /// Returns a loader of batches of 1,024 nodes of the type that has targets. In layer `i`, input layer first (DGL's
+    /// order), each node has at most `fanouts[i]` in-neighbours of each relation, sampled uniformly without replacement.
+    /// Integers convert to [`Fanout`]; [`Fanout::All`] takes all neighbours.
     ///
-    /// # Errors
-    /// Returns the errors of [`Partitions::join`](kiln_remote::Partitions::join).
-    #[cfg(feature = "grpc")]
-    pub fn partitioned(
-        graph: &PartitionedGraph,
-        rank: &RankHandle,
-        fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
-    ) -> Result<Self> {
-        Ok(Self::of(Source::Partitioned(graph.join(rank)?), fanouts))
-    }
-
-    fn of(source: Source, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
+    /// `graph` is a [`Dataset`](kiln_data::Dataset), a [`TypedDataset`](kiln_data::TypedDataset), or a partitioned graph that
+    /// this rank has joined ([`PartitionedGraph::join`](crate::PartitionedGraph::join)). In worker mode, each rank trains on
+    /// the nodes of a partitioned graph that it owns. For links ([`LinkNeighborLoader`](crate::LinkNeighborLoader)), the
+    /// graph needs no targets; training on its nodes is an error then.
+    pub fn new(graph: impl Into<GraphSource>, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
+        let GraphSource(source) = graph.into();
+        let n_relations = source.schema().relations().len();
+        let sampling = SamplerConfig::new(fanouts);
+        // The type of an edge of a heterogeneous graph is the position of its relation.
+        let sampling = SamplerConfig { edge_types: source.is_heterogeneous(), ..sampling };
         Self {
+            targets: Arc::new(source.targets().unwrap_or_else(|_| no_targets())),
+            fanouts: sampling.fanouts.iter().map(|fanout| vec![*fanout; n_relations]).collect(),
             source,
-            sampling: SamplerConfig::new(fanouts),
+            sampling,
             edge_features: false,
             has_rule: false,
+            reads_seeds_only: false,
             batches: BatchConfig::default(),
             workers: None,
             queue_bytes: None,
@@ -98,7 +137,32 @@ impl NeighborLoader {
             evaluation: EvalMode::default(),
             objective: None,
             copies: DeviceCopies::default(),
+            keys: Arc::default(),
         }
+    }
+
+    /// Sets the fanouts of one relation, input layer first; 0 does not sample the relation. The relation of a graph of one type
+    /// is named `edge`.
+    ///
+    /// # Errors
+    /// Returns [`kiln_graph::Error::NoSuchRelation`] for a name that the data does not have, and [`Error::FanoutsOfRelation`]
+    /// unless there is one fanout per layer.
+    pub fn relation_fanouts(
+        mut self,
+        relation: &str,
+        fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
+    ) -> Result<Self> {
+        let fanouts: Vec<Fanout> = fanouts.into_iter().map(Into::into).collect();
+        let position = self.source.schema().require(relation)?;
+        let (expected, got) = (self.fanouts.len(), fanouts.len());
+        if expected != got {
+            return Err(Error::FanoutsOfRelation { name: relation.to_owned(), expected, got });
+        }
+        for (of_layer, fanout) in self.fanouts.iter_mut().zip(fanouts) {
+            of_layer[position] = fanout;
+        }
+        self.sampling.fanouts = self.fanouts.iter().map(|of_layer| of_layer[0]).collect();
+        Ok(self.unshared())
     }
 
     /// Sets the number of nodes in a batch of one rank.
@@ -151,7 +215,7 @@ impl NeighborLoader {
     }
 
     /// Makes blocks carry the type of each edge ([`DeviceBlock::edge_types`](kiln_kernels::DeviceBlock::edge_types)). The
-    /// graph must have edge types.
+    /// graph must have edge types. Blocks of a heterogeneous graph always carry types: the positions of the relations.
     pub fn edge_types(mut self) -> Self {
         self.sampling.edge_types = true;
         self.unshared()
@@ -159,7 +223,8 @@ impl NeighborLoader {
 
     /// Makes blocks carry the features of each edge
     /// ([`DeviceBlock::edge_features`](kiln_kernels::DeviceBlock::edge_features)). The data must have
-    /// [`Dataset::edge_features`], also before it is partitioned, and the loader must not add self loops. With
+    /// [`Dataset::edge_features`](kiln_data::Dataset::edge_features), also before it is partitioned, and the loader must not add
+    /// self loops. With
     /// [`GraphMode::Device`] all rows of a whole graph are in device memory, like the graph; otherwise they stay on the
     /// host.
     pub fn edge_features(self) -> Self {
@@ -172,17 +237,10 @@ impl NeighborLoader {
     /// neighbours. Clone the loader to share the copy among ranks.
     ///
     /// # Errors
-    /// Returns [`Error::Graph`](crate::Error::Graph) if edge weights are not finite, and
-    /// [`Error::NeedsWholeGraph`](crate::Error::NeedsWholeGraph) on a partitioned graph.
+    /// Returns [`Error::Graph`] if edge weights are not finite, [`Error::NeedsWholeGraph`] on a partitioned graph, and
+    /// [`Error::NeedsOneType`] on a heterogeneous graph.
     pub fn gcn_norm(mut self) -> Result<Self> {
-        match &mut self.source {
-            Source::Whole { data, graph, step } => {
-                *step = GraphStep::GcnNorm;
-                *graph = step.apply(&data.graph)?;
-            }
-            #[cfg(feature = "grpc")]
-            Source::Partitioned(_) => return Err(crate::Error::NeedsWholeGraph { what: "gcn_norm" }),
-        }
+        self.source = self.source.with_step(GraphStep::GcnNorm)?;
         Ok(self.keep_self_loops().edge_weights(EdgeWeights::Unbiased))
     }
 
@@ -190,25 +248,14 @@ impl NeighborLoader {
     /// each node ([`kiln_graph::add_self_loops`]), and samples by [`Rule::UniformKeepSelfLoops`] unless
     /// [`NeighborLoader::rule`] sets another rule, before or after. Another rule may drop loops; a node then does not
     /// attend to itself. Clone the loader to share the copy among ranks. The loops of a partitioned graph must be part of
-    /// its data ([`Dataset::add_self_loops`]). After [`NeighborLoader::gcn_norm`], the graph has self loops already.
+    /// its data ([`Dataset::add_self_loops`](kiln_data::Dataset::add_self_loops)). After [`NeighborLoader::gcn_norm`], the
+    /// graph has self loops already.
     ///
     /// # Errors
-    /// Returns [`Error::Graph`](crate::Error::Graph) if loops are missing and an edge has type 255, and
-    /// [`Error::PartitionsWithoutSelfLoops`](crate::Error::PartitionsWithoutSelfLoops).
+    /// Returns [`Error::Graph`] if loops are missing and an edge has type 255, [`Error::PartitionsWithoutSelfLoops`], and
+    /// [`Error::NeedsOneType`] on a heterogeneous graph.
     pub fn add_self_loops(mut self) -> Result<Self> {
-        match &mut self.source {
-            Source::Whole { step: GraphStep::GcnNorm, .. } => {}
-            Source::Whole { data, graph, step } => {
-                *step = GraphStep::SelfLoops;
-                *graph = step.apply(&data.graph)?;
-            }
-            #[cfg(feature = "grpc")]
-            source @ Source::Partitioned(_) if !source.has_self_loops() => {
-                return Err(crate::Error::PartitionsWithoutSelfLoops);
-            }
-            #[cfg(feature = "grpc")]
-            Source::Partitioned(_) => {}
-        }
+        self.source = self.source.with_step(GraphStep::SelfLoops)?;
         Ok(self.keep_self_loops().unshared())
     }
 
@@ -219,14 +266,17 @@ impl NeighborLoader {
         self
     }
 
-    /// Sets the place where neighbours are sampled and features are gathered. The batches do not depend on it.
+    /// Sets the place where neighbours are sampled and features are gathered. The batches do not depend on it. Of a
+    /// heterogeneous graph, a device samples each relation, which takes 8 bytes per node of the graph and 4 per edge, 4 more
+    /// with weights; the host joins the sampled edges and gathers the features. Of a partitioned graph, in worker mode, the
+    /// device samples the local partition.
     pub fn graph_mode(self, graph_mode: GraphMode) -> Self {
         Self { graph_mode, ..self }.unshared()
     }
 
     /// Limits the features of nodes in the memory of each device to `n_bytes`. The nodes with the most out-edges are
     /// cached; the host sends the other rows with each batch. The limit does not apply to
-    /// [`NeighborLoader::edge_features`].
+    /// [`NeighborLoader::edge_features`]. Training on a heterogeneous graph with a cache is an error.
     pub fn feature_cache(self, n_bytes: u64) -> Self {
         self.feature_cache_of(n_bytes, CachedNodes::ByDegree)
     }
@@ -236,7 +286,8 @@ impl NeighborLoader {
         Self { feature_cache: Some((n_bytes, nodes)), ..self }.unshared()
     }
 
-    /// Sets the neighbours that evaluation reads, and the ranks that evaluate.
+    /// Sets the neighbours that evaluation reads, and the ranks that evaluate. Exact evaluation is not possible on a
+    /// heterogeneous graph; with [`Fanout::All`], sampled evaluation reads all neighbours.
     pub fn evaluation(self, evaluation: EvalMode) -> Self {
         Self { evaluation, ..self }
     }
@@ -247,21 +298,6 @@ impl NeighborLoader {
     /// own.
     pub fn objective(self, objective: Objective) -> Self {
         Self { objective: Some(objective), ..self }
-    }
-
-    /// Returns the settings of sampling that a run's result depends on.
-    pub(crate) fn sampling_settings(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let SamplerConfig { fanouts, rule, weights, edge_types } = &self.sampling;
-        let settings = [
-            ("fanouts", format!("{fanouts:?}")),
-            ("rule", format!("{rule:?}")),
-            ("edge weights", format!("{weights:?}")),
-        ];
-        // Checkpoints of runs without these settings do not have them.
-        let types = edge_types.then(|| ("edge types", "true".to_owned()));
-        let loops = self.source.adds_self_loops().then(|| ("self loops", "added".to_owned()));
-        let features = self.edge_features.then(|| ("edge features", "true".to_owned()));
-        settings.into_iter().chain(types).chain(features).chain(loops)
     }
 
     /// Returns the loader without its device copies, which a changed configuration makes invalid.
@@ -283,14 +319,9 @@ impl NeighborLoader {
             .fold(CacheStats::default(), CacheStats::and)
     }
 
-    /// Returns the partitioned graph, which reports network traffic and memory use, or `None` if the loader reads a
-    /// dataset in this process.
-    #[cfg(feature = "grpc")]
-    pub fn partition(&self) -> Option<&JoinedGraph> {
-        match &self.source {
-            Source::Whole { .. } => None,
-            Source::Partitioned(joined) => Some(joined),
-        }
+    /// Returns the range of the ids of the nodes that have targets.
+    fn target_nodes(&self) -> Range<u32> {
+        self.source.schema().types().range(self.targets.node_type)
     }
 }
 
@@ -299,15 +330,19 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
     type Batcher = HostOrDeviceBatcher;
 
     fn task(&self) -> Self::Task {
-        NodeTask::with_objective(objective_of(self.objective.as_ref(), &self.source.targets()))
+        let task = NodeTask::with_objective(objective_of(self.objective.as_ref(), &self.targets.values));
+        match self.source.is_heterogeneous() {
+            true => task.on_types(self.input_types()).with_keys(self.node_keys()),
+            false => task,
+        }
     }
 
     fn target_kind(&self) -> TargetKind {
-        self.source.targets().kind()
+        self.targets.values.kind()
     }
 
     fn names(&self) -> (&str, &[String]) {
-        self.source.names()
+        (self.source.name(), &self.targets.class_names)
     }
 
     fn data_hash(&self) -> Result<DataHash> {
@@ -319,11 +354,11 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
-        self.sampling_settings()
-            .chain([self.evaluation_setting()])
-            .chain(batch_settings(self.batches, &self.source.split(), n_ranks))
-            .chain(objective_setting(&objective_of(self.objective.as_ref(), &self.source.targets())))
-            .collect()
+        let objective = objective_of(self.objective.as_ref(), &self.targets.values);
+        let mut settings = self.sampling_settings();
+        settings.extend(batch_settings(self.batches, &self.targets.split, n_ranks));
+        settings.extend(objective_setting(&objective));
+        settings
     }
 
     fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
@@ -331,15 +366,22 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
     }
 
     fn split_targets(&self, phase: Phase, n_batches: usize) -> Result<Option<SplitTargets>> {
-        let split = self.source.split();
-        let nodes = first_items(&split, phase, n_batches, self.batches.batch_size);
-        Ok(Some(SplitTargets::of(&self.source.targets(), nodes)?))
+        let nodes = first_items(&self.targets.split, phase, n_batches, self.batches.batch_size);
+        let first = self.target_nodes().start;
+        let rows = match first {
+            0 => Cow::Borrowed(nodes),
+            _ => nodes.iter().map(|node| NodeId(node.0.wrapping_sub(first))).collect(),
+        };
+        Ok(Some(SplitTargets::of(&self.targets.values, &rows)?))
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {
-        let targets = self.source.targets();
-        objective_of(self.objective.as_ref(), &targets).check(targets.kind(), targets.n_outputs())?;
-        self.check_sampling(model)
+        // The targets of the loader are empty if the data has none.
+        self.source.targets()?;
+        self.check_sampling(model)?;
+        let targets = &self.targets.values;
+        let objective = objective_of(self.objective.as_ref(), targets);
+        Ok(objective.check(targets.kind(), targets.n_outputs())?)
     }
 
     fn evaluator(&self, rank: &RankHandle) -> Result<Evaluator> {
@@ -352,28 +394,37 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
         trainer: &TaskTrainer<Self::Task>,
         evaluator: &Evaluator,
     ) -> Result<Loader<HostOrDeviceBatcher>> {
-        let split = self.source.split();
-        let nodes = items_of(&split, phase);
+        let split = &self.targets.split;
+        let nodes = items_of(split, phase);
         let items = match phase {
             Phase::Train { .. } => trainer.items(&nodes[..], self.batches)?,
             Phase::Validation | Phase::Test => evaluator.items(trainer, &nodes[..], self.batches)?,
         };
-        let batcher = self.batcher(trainer.device(), Some(self.source.targets()), || {
+        let targets = Some(self.targets.values.clone());
+        let sampling = self.sampling_from(None);
+        let batcher = self.batcher(sampling, trainer.device(), trainer.model(), targets, || {
             let config = items_of_all_ranks(items.config());
             Ok(ItemSampler::new(&split.train[..], config).map_err(kiln_train::Error::from)?)
         })?;
         let batcher = batcher.input_aggregation(self.input_aggregation(&items, trainer.model()));
-        let items = self.source.shard_by_owner(items, |node| node)?;
+        let items = shard_by_owner(items, self.source.owner(), |node| node)?;
         self.start(items, batcher)
     }
 
     evaluate_by_evaluator!();
 }
 
+/// Returns targets of no nodes, for loaders of links.
+fn no_targets() -> TypedTargets {
+    let values = Arc::new(Labels::new(Vec::new(), 0)).into();
+    TypedTargets { node_type: 0, values, split: Default::default(), class_names: Vec::new() }
+}
+
 impl fmt::Debug for NeighborLoader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sampling, batches, graph_mode, .. } = self;
+        let Self { source, sampling, batches, graph_mode, .. } = self;
         f.debug_struct("NeighborLoader")
+            .field("data", &source.name())
             .field("sampling", sampling)
             .field("batches", batches)
             .field("graph_mode", graph_mode)

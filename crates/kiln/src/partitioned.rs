@@ -1,26 +1,31 @@
+//! Partitioned graphs, which ranks or servers hold.
+
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_data::{Split, TypedTargets};
-use kiln_feature::{EdgeFeatureStore, FeatureStore};
-use kiln_graph::{ItemId, NodeId};
+use kiln_data::{LinkTargets, Split, TypedTargets};
+use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
+use kiln_graph::GraphSchema;
 use kiln_kernels::{DeviceSampler, Devices, GraphMode};
-use kiln_loader::ItemSampler;
 use kiln_partition::AnyPart;
 use kiln_remote::{
     DistEdgeFeatureStore, DistFeatureStore, DistGraph, DistNeighborSampler, JoinedPartition, Partitions,
     PartitionsConfig, PartitionsInfo,
 };
-use kiln_sample::{Fanout, FrontierSampler, SamplerConfig, TypedSampler};
-use kiln_train::NodeKeys;
+use kiln_sample::{FrontierSampler, SamplerConfig};
+use kiln_train::{DataHash, NodeKeys};
 
+use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
-use crate::{Error, RankConfig, RankCount, RankHandle, Result};
+use crate::links::MessageGraph;
+use crate::source::{GraphStep, Owner, Sampling, Source, WholeGraph, has_self_loops, needs_one_type};
+use crate::{DataDims, Error, GraphSource, RankConfig, RankCount, RankHandle, Result};
 
 /// A partitioned graph. In worker mode, the ranks hold the partitions and serve them to each other; in server mode,
-/// dedicated servers hold them. [`NeighborLoader::partitioned`](crate::NeighborLoader::partitioned) joins a rank to it.
+/// dedicated servers hold them. A rank joins it ([`PartitionedGraph::join`]), and passes the joined graph to a
+/// [`NeighborLoader`](crate::NeighborLoader).
 #[derive(Clone)]
 pub struct PartitionedGraph {
     partitions: Arc<Partitions>,
@@ -95,62 +100,20 @@ impl PartitionedGraph {
     }
 
     /// Joins a rank to the graph. In worker mode the rank serves its local partition until the body of
-    /// [`launch`](crate::launch) has returned on all ranks. Collective: every rank must call it.
+    /// [`launch`](crate::launch) has returned on all ranks. The dynamic cache is divided among the node types by the size of
+    /// their features. Fetches the keys of the nodes without features ([`DistGraph::node_keys`]), and waits until all ranks have
+    /// them. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::OtherPartitions`] for a heterogeneous graph, and the errors of [`Partitions::join`].
+    /// Returns the errors of [`Partitions::join`], [`DistGraph::node_keys`] and of a rank that is lost.
     pub fn join(&self, rank: &RankHandle) -> Result<JoinedGraph> {
-        if self.info().heterogeneous.is_some() {
-            return Err(Error::OtherPartitions {
-                kind: "heterogeneous",
-                instead: "TypedNeighborLoader::partitioned",
-            });
-        }
-        let joined = self.join_rank(rank)?;
+        let joined = self.partitions.join(rank.communicator("parts")?, rank.local_ip())?;
         let graph = joined.graph().clone();
-        let features = self.features_of(&graph, 0)?.with_dynamic_cache(self.cache_bytes);
+        let features = self.features_of(&graph)?;
         let edge_features = match graph.edge_dim() {
             Some(_) => Some(Arc::new(DistEdgeFeatureStore::new(graph.clone())?) as Arc<dyn EdgeFeatureStore>),
             None => None,
         };
-        let owners = serve_until_end(rank, joined);
-        Ok(JoinedGraph {
-            graph,
-            features: Arc::new(features),
-            edge_features,
-            owners,
-            copies: self.copies.clone(),
-        })
-    }
-
-    /// Joins a rank to a heterogeneous graph, as [`PartitionedGraph::join`] does to a homogeneous one. The dynamic cache is
-    /// divided among the node types by the size of their features. Fetches the keys of the nodes without features
-    /// ([`DistGraph::node_keys`]), and waits until all ranks have them. Collective: every rank must call it.
-    ///
-    /// # Errors
-    /// Returns [`Error::OtherPartitions`] for a homogeneous graph, and the errors of [`Partitions::join`],
-    /// [`DistGraph::node_keys`] and of a rank that is lost.
-    pub fn join_typed(&self, rank: &RankHandle) -> Result<JoinedTypedGraph> {
-        if self.info().heterogeneous.is_none() {
-            return Err(Error::OtherPartitions {
-                kind: "homogeneous",
-                instead: "NeighborLoader::partitioned",
-            });
-        }
-        let joined = self.join_rank(rank)?;
-        let graph = joined.graph().clone();
-        let mut features = Vec::new();
-        for (node_type, dim) in graph.dims().into_iter().enumerate() {
-            let store = dim.map(|_| self.features_of(&graph, node_type)).transpose()?;
-            features.push(store);
-        }
-        let n_bytes = |store: &DistFeatureStore| store.n_rows() as f64 * store.row_bytes() as f64;
-        let all_bytes: f64 = features.iter().flatten().map(n_bytes).sum();
-        let with_cache = |store: DistFeatureStore| {
-            let share = self.cache_bytes as f64 * n_bytes(&store) / all_bytes.max(1.0);
-            Arc::new(store.with_dynamic_cache(share as usize))
-        };
-        let features: Vec<_> = features.into_iter().map(|store| store.map(with_cache)).collect();
         let mut keys = Vec::with_capacity(features.len());
         for (node_type, features) in features.iter().enumerate() {
             let of_type = if features.is_none() { graph.node_keys(node_type)? } else { None };
@@ -160,28 +123,43 @@ impl PartitionedGraph {
         if keys.iter().any(Option::is_some) {
             rank.communicator("keys")?.barrier(rank.process.deadline)?;
         }
-        let owners = serve_until_end(rank, joined);
-        Ok(JoinedTypedGraph { graph, features, keys: keys.into(), owners, copies: self.copies.clone() })
+        let owner = serve_until_end(rank, joined);
+        let copies = self.copies.clone();
+        Ok(JoinedGraph { graph, features, edge_features, keys: keys.into(), owner, copies })
+    }
+
+    /// Returns the features of each node type, with their share of the dynamic cache.
+    fn features_of(&self, graph: &Arc<DistGraph>) -> Result<Vec<Option<Arc<DistFeatureStore>>>> {
+        let mut stores = Vec::new();
+        for (node_type, dim) in graph.dims().into_iter().enumerate() {
+            let store = dim.map(|_| self.features_of_type(graph, node_type)).transpose()?;
+            stores.push(store);
+        }
+        let n_bytes = |store: &DistFeatureStore| store.n_rows() as f64 * store.row_bytes() as f64;
+        let all_bytes: f64 = stores.iter().flatten().map(n_bytes).sum();
+        let with_cache = |store: DistFeatureStore| {
+            let share = self.cache_bytes as f64 * (n_bytes(&store) / all_bytes.max(1.0));
+            Arc::new(store.with_dynamic_cache(share as usize))
+        };
+        Ok(stores.into_iter().map(|store| store.map(with_cache)).collect())
     }
 
     /// Returns the features of a node type, with the static cache unless it is disabled.
-    fn features_of(&self, graph: &Arc<DistGraph>, node_type: usize) -> Result<DistFeatureStore> {
+    fn features_of_type(&self, graph: &Arc<DistGraph>, node_type: usize) -> Result<DistFeatureStore> {
         Ok(match self.has_static_cache {
             true => DistFeatureStore::of_type(graph.clone(), node_type)?,
             false => DistFeatureStore::without_cache(graph.clone(), node_type)?,
         })
     }
-
-    fn join_rank(&self, rank: &RankHandle) -> Result<JoinedPartition> {
-        Ok(self.partitions.join(rank.communicator("parts")?, rank.process.local_ip.clone())?)
-    }
 }
 
-/// Keeps the local partition served until the body of the launch has returned on all ranks. Returns the owners of nodes.
-fn serve_until_end(rank: &RankHandle, joined: JoinedPartition) -> NodeOwners {
-    let (owner, deadline) = (joined.owner(), rank.process.deadline);
+/// Keeps the local partition served until the body of the launch has returned on all ranks. Returns the owners of nodes; `None`
+/// in server mode, where no rank owns nodes.
+fn serve_until_end(rank: &RankHandle, joined: JoinedPartition) -> Option<Arc<Owner>> {
+    let owner = joined.owner();
+    let deadline = rank.process.deadline;
     rank.at_end(move || Ok(joined.end(deadline)?));
-    NodeOwners(owner.map(|owner| Arc::new(owner) as Arc<Owner>))
+    owner.map(|owner| Arc::new(owner) as Arc<Owner>)
 }
 
 impl fmt::Debug for PartitionedGraph {
@@ -196,92 +174,54 @@ impl fmt::Display for PartitionedGraph {
     }
 }
 
-type Owner = dyn Fn(NodeId) -> usize + Send + Sync;
+impl DataDims for PartitionedGraph {
+    fn dims(&self) -> (usize, usize) {
+        (self.info().dim, self.info().n_classes)
+    }
 
-/// The function from a node to the rank that trains on it; `None` in server mode, where no rank owns nodes.
-#[derive(Clone)]
-pub(crate) struct NodeOwners(Option<Arc<Owner>>);
+    fn n_edge_types(&self) -> Option<usize> {
+        self.info().n_edge_types
+    }
 
-impl NodeOwners {
-    /// In worker mode, gives each rank the items whose node it owns. In server mode, no rank owns nodes, and the ranks keep
-    /// their equal shares.
-    pub(crate) fn shard<I: ItemId>(
-        &self,
-        items: ItemSampler<I>,
-        node_of: impl Fn(I) -> NodeId + Send + Sync + 'static,
-    ) -> Result<ItemSampler<I>> {
-        match &self.0 {
-            Some(owner) => {
-                let owner = Arc::clone(owner);
-                Ok(items.shard_by_owner(move |item| owner(node_of(item))).map_err(kiln_train::Error::from)?)
-            }
-            None => Ok(items),
-        }
+    fn d_edge(&self) -> Option<usize> {
+        self.info().edge_dim
     }
 }
 
-/// Returns the split of a partitioned graph.
-fn split_of(graph: &DistGraph) -> Split {
-    Split { train: graph.train().clone(), val: graph.val().clone(), test: graph.test().clone() }
-}
-
-/// A rank's access to a partitioned graph.
+/// A rank's access to a partitioned graph, with one type of nodes or several.
 #[derive(Clone)]
 pub struct JoinedGraph {
     /// The whole graph; edges that this process does not hold are requested from the processes that hold them.
     pub graph: Arc<DistGraph>,
-    /// The features of all nodes of the graph.
-    pub features: Arc<DistFeatureStore>,
+    /// The features of all nodes of each type, `[n_types]`; `None` for a type without features.
+    pub features: Vec<Option<Arc<DistFeatureStore>>>,
     /// The features of all edges of the graph; `None` if edges have no features.
     pub edge_features: Option<Arc<dyn EdgeFeatureStore>>,
-    pub(crate) owners: NodeOwners,
+    /// The keys of the nodes of each type, `[n_types]`; `None` for a type with features, or without keys in the partitions.
+    pub keys: Arc<[Option<NodeKeys>]>,
+    owner: Option<Arc<Owner>>,
     copies: GraphCopies,
 }
 
 impl JoinedGraph {
     /// Returns the training, validation and test nodes of the graph.
     pub fn split(&self) -> Split {
-        split_of(&self.graph)
+        let graph = &self.graph;
+        Split { train: graph.train().clone(), val: graph.val().clone(), test: graph.test().clone() }
     }
 
-    /// Returns a sampler that samples the local partition on the host or on the device, as `mode` selects.
-    pub(crate) fn sampler(
-        &self,
-        config: &SamplerConfig,
-        mode: GraphMode,
-        device: &Device,
-    ) -> Result<Arc<dyn FrontierSampler>> {
-        let sampler = DistNeighborSampler::with_config(self.graph.clone(), config.clone())?;
-        if mode == GraphMode::Host {
-            return Ok(Arc::new(sampler));
-        }
-        let part = self.graph.part().ok_or(Error::NeedsLocalPartition { what: "sampling on a device" })?;
-        let graph = self.copies.get_or_make(device, mode, part.index, || Ok(part.graph_by_node()?))?;
-        let own = DeviceSampler::with_config(graph, config.clone())?;
-        Ok(Arc::new(sampler.with_local_sampler(own)?))
+    /// Returns the labels and the split; `None` for a heterogeneous graph that was partitioned without labels.
+    pub fn targets(&self) -> Option<TypedTargets> {
+        let labels = self.graph.labels();
+        let has_labels = !self.graph.is_heterogeneous() || labels.n_classes() != 0;
+        has_labels.then(|| TypedTargets {
+            node_type: self.graph.target_type(),
+            values: labels.clone().into(),
+            split: self.split(),
+            class_names: self.graph.class_names().to_vec(),
+        })
     }
-}
 
-impl fmt::Debug for JoinedGraph {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinedGraph").field("graph", &self.graph.name()).finish_non_exhaustive()
-    }
-}
-
-/// A rank's access to a partitioned heterogeneous graph.
-#[derive(Clone)]
-pub struct JoinedTypedGraph {
-    /// The whole graph; edges that this process does not hold are requested from the processes that hold them.
-    pub graph: Arc<DistGraph>,
-    /// The features of all nodes of each type, `[n_types]`; `None` for a type without features.
-    pub features: Vec<Option<Arc<DistFeatureStore>>>,
-    /// The keys of the nodes of each type, `[n_types]`; `None` for a type with features, or without keys in the partitions.
-    pub keys: Arc<[Option<NodeKeys>]>,
-    pub(crate) owners: NodeOwners,
-    copies: GraphCopies,
-}
-
-impl JoinedTypedGraph {
     /// Returns the memory limit of the caches of features ([`DistFeatureStore::memory_bytes`]) and the size of the keys of nodes, in
     /// bytes.
     pub fn cache_memory_bytes(&self) -> usize {
@@ -289,41 +229,148 @@ impl JoinedTypedGraph {
         caches + self.keys.iter().flatten().map(|keys| 16 * keys.len()).sum::<usize>()
     }
 
-    /// Returns the labels and the split; `None` for a set that was partitioned without labels.
-    pub fn targets(&self) -> Option<TypedTargets> {
-        let labels = self.graph.labels();
-        (labels.n_classes() != 0).then(|| TypedTargets {
-            node_type: self.graph.target_type(),
-            values: labels.clone().into(),
-            split: split_of(&self.graph),
-            class_names: self.graph.class_names().to_vec(),
-        })
-    }
-
-    /// Returns a sampler that samples the relations of the local partition on a device.
-    pub(crate) fn device_sampler(
+    /// Returns the sampler of a relation of the local partition on a device. Ranks with the same device share the copy.
+    fn local_sampler(
         &self,
-        fanouts: Vec<Vec<Fanout>>,
+        part: &AnyPart,
+        relation: usize,
         config: &SamplerConfig,
         mode: GraphMode,
         device: &Device,
-    ) -> Result<TypedSampler> {
-        let Some(AnyPart::Heterogeneous(part)) = self.graph.local_part() else {
-            return Err(Error::NeedsLocalPartition { what: "sampling on a device" });
+    ) -> Result<DeviceSampler> {
+        let number = match part {
+            AnyPart::Homogeneous(part) => part.index,
+            AnyPart::Heterogeneous(part) => part.index * part.relations.len() + relation,
         };
-        // The relations have no edge types: their positions are the types of the joined edges.
-        let of_relation = SamplerConfig { edge_types: false, ..config.clone() };
-        self.graph.typed_sampler_with_local(fanouts, config, |relation| -> Result<DeviceSampler> {
-            let number = part.index * part.relations.len() + relation;
-            let graph = || Ok(part.graph_by_node(relation)?);
-            let graph = self.copies.get_or_make(device, mode, number, graph)?;
-            Ok(DeviceSampler::with_config(graph, of_relation.clone())?)
-        })
+        let copy = self.copies.get_or_make(device, mode, number, || match part {
+            AnyPart::Homogeneous(part) => Ok(part.graph_by_node()?),
+            AnyPart::Heterogeneous(part) => Ok(part.graph_by_node(relation)?),
+        })?;
+        Ok(DeviceSampler::with_config(copy, config.clone())?)
     }
 }
 
-impl fmt::Debug for JoinedTypedGraph {
+impl Source for JoinedGraph {
+    fn name(&self) -> &str {
+        self.graph.name()
+    }
+
+    fn schema(&self) -> GraphSchema {
+        self.graph.schema().clone()
+    }
+
+    fn is_heterogeneous(&self) -> bool {
+        self.graph.is_heterogeneous()
+    }
+
+    fn targets(&self) -> Result<TypedTargets> {
+        let missing = || Error::NoLabelsInPartitions { name: self.graph.name().to_owned() };
+        self.targets().ok_or_else(missing)
+    }
+
+    fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>> {
+        let stores = self.features.iter();
+        stores.map(|store| store.clone().map(|store| store as Arc<dyn FeatureStore>)).collect()
+    }
+
+    fn edge_features(&self) -> Option<Arc<dyn EdgeFeatureStore>> {
+        self.edge_features.clone()
+    }
+
+    fn n_edge_types(&self) -> Result<Option<usize>> {
+        match self.graph.n_edge_types() {
+            None if self.graph.has_edge_types() => Err(Error::UnrecordedEdgeTypes),
+            n_edge_types => Ok(n_edge_types),
+        }
+    }
+
+    fn node_keys(&self) -> Arc<[Option<NodeKeys>]> {
+        self.keys.clone()
+    }
+
+    fn preparation(&self) -> Option<Preparation> {
+        match self.is_heterogeneous() {
+            true => Some(Preparation::default()),
+            false => self.graph.preparation().cloned(),
+        }
+    }
+
+    /// The computation does not keep a partition or its server alive, because it gets the hash alone.
+    fn data_hash(&self, links: Option<LinkTargets>) -> DataHash {
+        let hash = self.graph.hash().to_owned();
+        match links {
+            None => hash.into(),
+            links => hash_with_links(move |_| Ok(hash.clone()), links),
+        }
+    }
+
+    fn data_sample(&self) -> Result<String> {
+        Ok(self.graph.hash().to_owned())
+    }
+
+    fn whole(&self) -> Option<WholeGraph<'_>> {
+        None
+    }
+
+    fn with_step(&self, step: GraphStep) -> Result<Arc<dyn Source>> {
+        match step {
+            _ if self.is_heterogeneous() => Err(needs_one_type(step.name())),
+            GraphStep::SelfLoops if !has_self_loops(self) => Err(Error::PartitionsWithoutSelfLoops),
+            GraphStep::SelfLoops | GraphStep::None => Ok(Arc::new(self.clone())),
+            GraphStep::GcnNorm => Err(Error::NeedsWholeGraph { what: step.name() }),
+        }
+    }
+
+    fn with_messages(&self, _: &MessageGraph) -> Result<Arc<dyn Source>> {
+        Err(Error::NeedsWholeGraph { what: "a split of links" })
+    }
+
+    fn sampler(&self, sampling: &Sampling) -> Result<Arc<dyn FrontierSampler>> {
+        let Sampling { fanouts, config, .. } = sampling;
+        if !self.is_heterogeneous() {
+            return Ok(Arc::new(DistNeighborSampler::with_config(self.graph.clone(), config.clone())?));
+        }
+        let sampler = self.graph.typed_sampler(fanouts.clone(), config)?;
+        Ok(Arc::new(sampling.excluding(sampler)))
+    }
+
+    fn device_sampler(
+        &self,
+        sampling: &Sampling,
+        _: &GraphCopies,
+        mode: GraphMode,
+        device: &Device,
+    ) -> Result<Arc<dyn FrontierSampler>> {
+        let Sampling { fanouts, config, .. } = sampling;
+        let what = "sampling on a device";
+        let part = self.graph.local_part().ok_or(Error::NeedsLocalPartition { what })?;
+        if !self.is_heterogeneous() {
+            let own = self.local_sampler(part, 0, config, mode, device)?;
+            let sampler = DistNeighborSampler::with_config(self.graph.clone(), config.clone())?;
+            return Ok(Arc::new(sampler.with_local_sampler(own)?));
+        }
+        // The relations have no edge types: their positions are the types of the joined edges.
+        let of_relation = SamplerConfig { edge_types: false, ..config.clone() };
+        let sampler =
+            self.graph.typed_sampler_with_local(fanouts.clone(), config, |relation| -> Result<_> {
+                self.local_sampler(part, relation, &of_relation, mode, device)
+            })?;
+        Ok(Arc::new(sampling.excluding(sampler)))
+    }
+
+    fn owner(&self) -> Option<Arc<Owner>> {
+        self.owner.clone()
+    }
+}
+
+impl From<&JoinedGraph> for GraphSource {
+    fn from(joined: &JoinedGraph) -> Self {
+        Self(Arc::new(joined.clone()))
+    }
+}
+
+impl fmt::Debug for JoinedGraph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinedTypedGraph").field("graph", &self.graph.name()).finish_non_exhaustive()
+        f.debug_struct("JoinedGraph").field("graph", &self.graph.name()).finish_non_exhaustive()
     }
 }

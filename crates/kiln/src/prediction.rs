@@ -18,7 +18,8 @@ use kiln_train::{
 };
 
 #[cfg(feature = "grpc")]
-use crate::typed_source::TypedSource;
+use crate::source::Source;
+use crate::source::keys_of_names;
 use crate::{RankHandle, Result};
 
 /// The longest wait of a rank for the outputs of others. It may be long, because a lost rank is detected during the wait.
@@ -152,7 +153,7 @@ pub trait PredictOnDataset {
     /// # Errors
     /// Returns the errors of [`TypedNodePredictor::on_sampler`].
     #[cfg(feature = "grpc")]
-    fn on_typed_partitions(&self, joined: &crate::JoinedTypedGraph) -> Result<TypedNodePredictor>;
+    fn on_typed_partitions(&self, joined: &crate::JoinedGraph) -> Result<TypedNodePredictor>;
 
     /// Prepares a partitioned heterogeneous graph for predictions of links on a rank, as [`PredictOnDataset::on_typed_links`]
     /// prepares a dataset. Trained rows are found as by [`PredictOnDataset::on_typed_partitions`]. Messages pass over all edges of
@@ -161,7 +162,7 @@ pub trait PredictOnDataset {
     /// # Errors
     /// Returns the errors of [`TypedLinkPredictor::on_sampler`], and an error if rows would be found by id on other data.
     #[cfg(feature = "grpc")]
-    fn on_typed_link_partitions(&self, joined: &crate::JoinedTypedGraph) -> Result<TypedLinkPredictor>;
+    fn on_typed_link_partitions(&self, joined: &crate::JoinedGraph) -> Result<TypedLinkPredictor>;
 
     /// Returns the node features of a set, of the kind that the model was trained with. If the model does not record it,
     /// the kind is [`NodeFeatures::Auto`].
@@ -184,25 +185,13 @@ pub trait PredictOnDataset {
     ) -> Result<OutputRows>;
 }
 
-/// Returns the keys of the names of the nodes of each type without features, `[n_types]`; `None` for a type with features, or
-/// whose nodes have no names.
-pub(crate) fn row_keys(data: &TypedDataset) -> Arc<[Option<NodeKeys>]> {
-    let types = data.graph.types();
-    let of_type = |node_type: usize| {
-        let names = data.names.get(node_type).filter(|names| !names.is_empty())?;
-        let name = |node: usize| names.get(NodeId(node as u32)).unwrap_or_default();
-        data.features[node_type].is_none().then(|| NodeKeys::of_names(types.range(node_type).len(), name))
-    };
-    (0..types.n_types()).map(of_type).collect()
-}
-
 /// Prepares a heterogeneous dataset, which may be the training data if its hash is known.
 fn typed_predictor(
     model: &SavedModel,
     data: &TypedDataset,
     hash: Option<&str>,
 ) -> Result<TypedNodePredictor> {
-    let (graph, features, keys) = (data.graph.clone(), data.features.clone(), row_keys(data));
+    let (graph, features, keys) = (data.graph.clone(), data.features.clone(), keys_of_names(data));
     // Without names, the rows of a model are those of the nodes of its training data.
     let keys = match hash == Some(model.info().data_hash.as_str()) {
         true => model.keys_of_training_data(&keys),
@@ -220,7 +209,7 @@ type PartitionSamplers =
 #[cfg(feature = "grpc")]
 fn on_typed_parts<P>(
     model: &SavedModel,
-    joined: &crate::JoinedTypedGraph,
+    joined: &crate::JoinedGraph,
     create: impl FnOnce(
         GraphSchema,
         Vec<Option<Arc<dyn FeatureStore>>>,
@@ -228,18 +217,18 @@ fn on_typed_parts<P>(
         PartitionSamplers,
     ) -> kiln_train::Result<P>,
 ) -> Result<P> {
-    let (graph, source) = (joined.graph.clone(), TypedSource::Partitioned(joined.clone()));
+    let graph = joined.graph.clone();
     let (schema, dims) = (graph.schema().clone(), graph.dims());
     let names = schema.types().names().to_vec();
     // The hash of a run on links is that of its data, and may be followed by that of the links.
     let of_model = model.info().data_hash.split(", links ").next();
-    let (of_names, is_training_data) = (source.row_keys(), of_model == Some(graph.hash()));
+    let (of_names, is_training_data) = (joined.keys.clone(), of_model == Some(graph.hash()));
     let of_training = model.keys_of_training_data(&of_names);
     let keys = if is_training_data { &of_training[..] } else { &of_names[..] };
     let sampler = move |fanouts, config| -> kiln_train::Result<TypedSampler> {
         Ok(graph.typed_sampler(fanouts, &config).map_err(kiln_sample::Error::from)?)
     };
-    let predictor = create(schema, source.features(), keys, Box::new(sampler))?;
+    let predictor = create(schema, joined.features(), keys, Box::new(sampler))?;
     // The nodes of other data may be in another order.
     let is_by_id = |(keys, dim): (&Option<NodeKeys>, Option<usize>)| keys.is_none() && dim.is_none();
     let by_id = of_training.iter().zip(dims).position(is_by_id).filter(|_| !is_training_data);
@@ -286,7 +275,7 @@ impl PredictOnDataset for SavedModel {
     }
 
     fn on_typed_links(&self, data: &TypedDataset) -> Result<TypedLinkPredictor> {
-        let (graph, features, keys) = (data.graph.clone(), data.features.clone(), row_keys(data));
+        let (graph, features, keys) = (data.graph.clone(), data.features.clone(), keys_of_names(data));
         Ok(TypedLinkPredictor::new(self, graph, features, &keys)?)
     }
 
@@ -305,7 +294,12 @@ impl PredictOnDataset for SavedModel {
             (None, _) => return Err(kiln_train::Error::from(ModelError::UnknownPreparation).into()),
         };
         self.check_edge_types(|| graph.n_edge_types())?;
-        let (n_nodes, features) = (graph.n_nodes(), joined.features.clone());
+        let n_nodes = graph.n_nodes();
+        let features = joined
+            .features()
+            .remove(0)
+            .ok_or(ModelError::NotHeterogeneous)
+            .map_err(kiln_train::Error::from)?;
         let sampler = move |config| -> kiln_train::Result<Arc<dyn FrontierSampler>> {
             let sampler = DistNeighborSampler::with_config(graph.clone(), config);
             Ok(Arc::new(sampler.map_err(kiln_sample::Error::from)?))
@@ -319,14 +313,14 @@ impl PredictOnDataset for SavedModel {
     }
 
     #[cfg(feature = "grpc")]
-    fn on_typed_partitions(&self, joined: &crate::JoinedTypedGraph) -> Result<TypedNodePredictor> {
+    fn on_typed_partitions(&self, joined: &crate::JoinedGraph) -> Result<TypedNodePredictor> {
         on_typed_parts(self, joined, |schema, features, keys, sampler| {
             TypedNodePredictor::on_sampler(self, schema, features, keys, sampler)
         })
     }
 
     #[cfg(feature = "grpc")]
-    fn on_typed_link_partitions(&self, joined: &crate::JoinedTypedGraph) -> Result<TypedLinkPredictor> {
+    fn on_typed_link_partitions(&self, joined: &crate::JoinedGraph) -> Result<TypedLinkPredictor> {
         on_typed_parts(self, joined, |schema, features, keys, sampler| {
             TypedLinkPredictor::on_sampler(self, schema, features, keys, sampler)
         })

@@ -1,5 +1,4 @@
 use std::fmt;
-#[cfg(feature = "grpc")]
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -55,8 +54,7 @@ pub(crate) struct Process {
     threads: usize,
     machine_threads: usize,
     pub(crate) deadline: Duration,
-    #[cfg(feature = "grpc")]
-    pub(crate) local_ip: std::result::Result<IpAddr, String>,
+    local_ip: std::result::Result<IpAddr, String>,
     pool: OnceLock<Arc<ThreadPool>>,
     #[cfg(feature = "nccl")]
     pub(crate) nccl: Option<kiln_train::NcclGroup>,
@@ -71,7 +69,6 @@ impl Process {
             threads: group.threads(),
             machine_threads: group.machine_threads(),
             deadline: group.deadline(),
-            #[cfg(feature = "grpc")]
             local_ip: group.local_ip().map_err(|error| error.to_string()),
             pool: OnceLock::new(),
             // If ranks are processes, NCCL may sum the gradients even if another engine runs the other collectives.
@@ -160,13 +157,17 @@ impl RankHandle {
         Ok(comm.as_mut().ok_or(Error::RanksEnded)?.duplicate(name)?)
     }
 
-    /// Registers work that runs after the body of [`launch`] has returned without an error. The work that was
-    /// registered last runs first.
-    #[cfg_attr(
-        not(feature = "grpc"),
-        allow(dead_code, reason = "only ranks that serve a partition register work")
-    )]
-    pub(crate) fn at_end(&self, work: impl FnOnce() -> Result<()> + Send + 'static) {
+    /// Returns the address at which other ranks reach servers of this process, or the reason why there is none.
+    ///
+    /// # Errors
+    /// Returns the reason as text if ranks on other machines cannot reach this one.
+    pub fn local_ip(&self) -> std::result::Result<IpAddr, String> {
+        self.process.local_ip.clone()
+    }
+
+    /// Registers work that runs after the body of [`launch`] has returned without an error, for example to end a server. The
+    /// work that was registered last runs first.
+    pub fn at_end(&self, work: impl FnOnce() -> Result<()> + Send + 'static) {
         self.at_end.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(work));
     }
 

@@ -1,29 +1,83 @@
+//! The graphs that loaders read: datasets in this process, and partitioned graphs.
+
+mod dataset;
+mod typed_dataset;
+
+use std::fmt;
 use std::sync::Arc;
 
-use kiln_data::{Dataset, HashedPart, LinkTargets, Split};
-#[cfg(feature = "grpc")]
-use kiln_feature::Preparation;
-use kiln_feature::{PreparationStep, Targets};
-use kiln_graph::{Csc, ItemId, NodeId, add_self_loops, gcn_norm};
-use kiln_loader::ItemSampler;
-use kiln_sample::SamplerConfig;
-use kiln_train::{DataHash, ModelInputs, ModelTask, SamplingInfo};
+use burn::tensor::Device;
+use kiln_data::{Dataset, LinkTargets, TypedDataset, TypedTargets};
+use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
+use kiln_graph::{Csc, GraphSchema, NodeId, add_self_loops, gcn_norm};
+use kiln_kernels::GraphMode;
+use kiln_loader::FeatureStores;
+use kiln_sample::{Fanout, FrontierSampler, SamplerConfig, TypedSampler};
+use kiln_train::{DataHash, NodeKeys};
 
-use crate::Result;
-use crate::data_hash::hash_with_links;
-#[cfg(feature = "grpc")]
-use crate::data_hash::known_hash_with_links;
-#[cfg(feature = "grpc")]
-use crate::partitioned::JoinedGraph;
+use crate::device_copy::GraphCopies;
+use crate::links::MessageGraph;
+use crate::{Error, Result};
 
-/// The source of a loader's graph, features and targets.
+pub(crate) use typed_dataset::keys_of_names;
+
+use dataset::PreparedDataset;
+
+/// A graph with features and targets that a loader reads: a dataset in this process, with one type of nodes or several, or
+/// a partitioned graph that this rank has joined ([`PartitionedGraph::join`](crate::PartitionedGraph::join)). Clones share
+/// the arrays.
+///
+/// ```
+/// use kiln::prelude::*;
+/// use kiln::GraphSource;
+/// let data = kiln::data::synthetic::ring(100)?;
+/// let source = GraphSource::from(&data);
+/// let loader = NeighborLoader::new(&source, [10, 10]);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone)]
-pub(crate) enum Source {
-    /// A dataset in this process. The sampled `graph` is the result of `step` on the graph of the dataset.
-    Whole { data: Box<Dataset>, graph: Arc<Csc>, step: GraphStep },
-    /// A partitioned graph, which ranks or servers hold.
-    #[cfg(feature = "grpc")]
-    Partitioned(JoinedGraph),
+pub struct GraphSource(pub(crate) Arc<dyn Source>);
+
+impl GraphSource {
+    /// Returns the name of the data.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Returns the node types and relations. A graph of one type has one of each, named `node` and `edge`.
+    pub fn schema(&self) -> GraphSchema {
+        self.0.schema()
+    }
+
+    /// Returns true if the graph has several types of nodes or relations with names. A model reads such a graph through a
+    /// [`TypedModel`](kiln_nn::TypedModel).
+    pub fn is_heterogeneous(&self) -> bool {
+        self.0.is_heterogeneous()
+    }
+}
+
+impl From<&Self> for GraphSource {
+    fn from(source: &Self) -> Self {
+        source.clone()
+    }
+}
+
+impl From<&Dataset> for GraphSource {
+    fn from(data: &Dataset) -> Self {
+        Self(Arc::new(PreparedDataset::new(data.clone())))
+    }
+}
+
+impl From<&TypedDataset> for GraphSource {
+    fn from(data: &TypedDataset) -> Self {
+        Self(Arc::new(data.clone()))
+    }
+}
+
+impl fmt::Debug for GraphSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GraphSource").field("name", &self.name()).finish_non_exhaustive()
+    }
 }
 
 /// The step by which a loader prepares the graph for a model.
@@ -45,136 +99,165 @@ impl GraphStep {
             Self::SelfLoops => Arc::new(add_self_loops(graph)?),
         })
     }
+
+    /// Returns the name of the loader's method, for messages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "sampling",
+            Self::GcnNorm => "gcn_norm",
+            Self::SelfLoops => "add_self_loops",
+        }
+    }
 }
 
-impl Source {
-    pub(crate) fn split(&self) -> Split {
-        match self {
-            Self::Whole { data, .. } => data.split.clone(),
-            #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => joined.split(),
+/// A graph that is in this process as a whole.
+pub(crate) enum WholeGraph<'a> {
+    /// The graph of one type of nodes, after the loader's [`GraphStep`].
+    One(&'a Arc<Csc>),
+    /// The relations of a heterogeneous graph.
+    Relations,
+}
+
+/// What a sampler picks.
+#[derive(Clone)]
+pub(crate) struct Sampling {
+    /// The fanout of each relation in each layer, `[n_layers][n_relations]`, input layer first.
+    pub(crate) fanouts: Vec<Vec<Fanout>>,
+    /// The rule, the edge weights and types, and the fanout of the first relation in each layer.
+    pub(crate) config: SamplerConfig,
+    /// The relations from which a batch's excluded edges are left out; `None` for all.
+    pub(crate) excluded_from: Option<Vec<usize>>,
+}
+
+impl Sampling {
+    /// Returns a sampler that leaves out the excluded edges of a batch from the relations of this sampling only.
+    pub(crate) fn excluding(&self, sampler: TypedSampler) -> TypedSampler {
+        match &self.excluded_from {
+            Some(relations) => sampler.excluding_from(relations),
+            None => sampler,
         }
     }
+}
 
-    pub(crate) fn targets(&self) -> Targets {
-        match self {
-            Self::Whole { data, .. } => data.targets(),
-            #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => joined.graph.labels().clone().into(),
-        }
-    }
+/// The function from a node to the rank that trains on it.
+pub(crate) type Owner = dyn Fn(NodeId) -> usize + Send + Sync;
 
-    /// Returns the name of the data and the names of its classes.
-    pub(crate) fn names(&self) -> (&str, &[String]) {
-        match self {
-            Self::Whole { data, .. } => (&data.name, &data.class_names),
-            #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => (joined.graph.name(), joined.graph.class_names()),
-        }
-    }
+/// The access of a loader to a graph. One implementation for each place where a graph lies; loaders do not know which.
+pub(crate) trait Source: Send + Sync {
+    fn name(&self) -> &str;
 
-    /// Returns the hash of the data, together with that of links if there are any.
-    pub(crate) fn data_hash(&self, links: Option<LinkTargets>) -> DataHash {
-        match self {
-            Self::Whole { data, .. } => {
-                let data = data.clone();
-                hash_with_links(move |check| data.hash_of(HashedPart::All(check)), links)
-            }
-            #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => known_hash_with_links(joined.graph.hash(), links),
-        }
-    }
+    fn schema(&self) -> GraphSchema;
 
-    /// Returns a hash of the sizes and of a sample of the values, or the hash of all values if that is known.
-    pub(crate) fn data_sample(&self) -> Result<String> {
-        match self {
-            Self::Whole { data, .. } => Ok(data.hash_of(HashedPart::Sample)?),
-            #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => Ok(joined.graph.hash().to_owned()),
-        }
-    }
+    fn is_heterogeneous(&self) -> bool;
 
-    /// Returns the number of nodes.
-    pub(crate) fn n_nodes(&self) -> usize {
-        match self {
-            Self::Whole { graph, .. } => graph.n_nodes(),
-            #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => joined.graph.n_nodes(),
-        }
+    /// Returns the targets of the nodes of one type, and their split.
+    ///
+    /// # Errors
+    /// Returns an error that says what to do if the data has none.
+    fn targets(&self) -> Result<TypedTargets>;
+
+    /// Returns the features of each node type, `[n_types]`; `None` for a type without features.
+    fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>>;
+
+    /// Returns the features of the edges, in the order of their ids; `None` if edges have none.
+    fn edge_features(&self) -> Option<Arc<dyn EdgeFeatureStore>> {
+        None
     }
 
     /// Returns one more than the largest edge type, or `None` if edges have no types.
     ///
     /// # Errors
-    /// Returns [`Error::UnrecordedEdgeTypes`](crate::Error::UnrecordedEdgeTypes) if it is unknown.
-    pub(crate) fn n_edge_types(&self) -> Result<Option<usize>> {
-        match self {
-            Self::Whole { graph, .. } => Ok(graph.n_edge_types()),
-            #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => match joined.graph.n_edge_types() {
-                None if joined.graph.has_edge_types() => Err(crate::Error::UnrecordedEdgeTypes),
-                n_edge_types => Ok(n_edge_types),
-            },
-        }
+    /// Returns [`Error::UnrecordedEdgeTypes`] if it is unknown.
+    fn n_edge_types(&self) -> Result<Option<usize>> {
+        Ok(None)
     }
 
-    /// Returns true if the loader adds a self loop to each node that has none, without a normalisation.
-    pub(crate) fn adds_self_loops(&self) -> bool {
-        matches!(self, Self::Whole { step: GraphStep::SelfLoops, .. })
+    /// Returns the keys of the nodes of each type without features, `[n_types]`; `None` for a type with features, or whose
+    /// nodes have no names.
+    fn node_keys(&self) -> Arc<[Option<NodeKeys>]> {
+        vec![None; self.schema().types().n_types()].into()
     }
 
-    /// Returns true if a step added a self loop to each node that had none.
-    pub(crate) fn has_self_loops(&self) -> bool {
-        match self {
-            Self::Whole { data, step, .. } => *step != GraphStep::None || data.preparation.adds_self_loops(),
-            #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => joined.graph.preparation().is_some_and(Preparation::adds_self_loops),
-        }
+    /// Returns the steps by which the graph and the features were prepared; `None` if they are unknown.
+    fn preparation(&self) -> Option<Preparation>;
+
+    /// Returns the step by which the loader prepares the graph.
+    fn graph_step(&self) -> GraphStep {
+        GraphStep::None
     }
 
-    /// Gives each rank the items whose node it owns, on a partitioned graph in worker mode. Otherwise, the ranks keep
-    /// their equal shares.
-    #[cfg_attr(not(feature = "grpc"), allow(unused_variables, reason = "only ranks of partitions own nodes"))]
-    pub(crate) fn shard_by_owner<I: ItemId>(
+    /// Returns the hash of all data, together with that of links if there are any.
+    fn data_hash(&self, links: Option<LinkTargets>) -> DataHash;
+
+    /// Returns a hash of the sizes and of a sample of the values, or the hash of all values if that is known.
+    ///
+    /// # Errors
+    /// Returns an error if the data cannot be read.
+    fn data_sample(&self) -> Result<String>;
+
+    /// Returns the graph if it is in this process as a whole.
+    fn whole(&self) -> Option<WholeGraph<'_>>;
+
+    /// Returns the graph with the step of a model.
+    ///
+    /// # Errors
+    /// Returns an error that says why the graph has no such step, and the errors of the step.
+    fn with_step(&self, step: GraphStep) -> Result<Arc<dyn Source>>;
+
+    /// Returns the source with the graph that passes the messages of links, and the same step.
+    ///
+    /// # Errors
+    /// Returns an error if the graph does not belong to this source.
+    fn with_messages(&self, messages: &MessageGraph) -> Result<Arc<dyn Source>>;
+
+    /// Returns a sampler on the host.
+    ///
+    /// # Errors
+    /// Returns an error if the graph lacks what the sampling needs.
+    fn sampler(&self, sampling: &Sampling) -> Result<Arc<dyn FrontierSampler>>;
+
+    /// Returns a sampler whose relations are sampled on a device, and whose blocks are on the host.
+    ///
+    /// # Errors
+    /// Returns [`Error::NeedsLocalPartition`] for a graph that servers hold, and the errors of the copies to the device.
+    fn device_sampler(
         &self,
-        items: ItemSampler<I>,
-        node_of: impl Fn(I) -> NodeId + Send + Sync + 'static,
-    ) -> Result<ItemSampler<I>> {
-        match self {
-            Self::Whole { .. } => Ok(items),
-            #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => joined.owners.shard(items, node_of),
-        }
-    }
+        sampling: &Sampling,
+        copies: &GraphCopies,
+        mode: GraphMode,
+        device: &Device,
+    ) -> Result<Arc<dyn FrontierSampler>>;
 
-    /// Returns the description of the data for a saved model.
-    pub(crate) fn model_inputs(&self, sampling: &SamplerConfig) -> ModelInputs {
-        let (data_name, class_names) = self.names();
-        let (n_features, preparation, gcn_norm) = match self {
-            Self::Whole { data, step, .. } => {
-                let mut preparation = data.preparation.clone();
-                if *step == GraphStep::SelfLoops && !preparation.adds_self_loops() {
-                    preparation.steps.push(PreparationStep::SelfLoops);
-                }
-                (data.features.dim(), Some(preparation), *step == GraphStep::GcnNorm)
-            }
-            #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => {
-                let n_features = kiln_feature::FeatureStore::dim(&*joined.features);
-                (n_features, joined.graph.preparation().cloned(), false)
-            }
-        };
-        ModelInputs {
-            task: ModelTask::Nodes,
-            data_name: data_name.to_owned(),
-            n_features,
-            targets: self.targets().kind(),
-            n_outputs: self.targets().n_outputs(),
-            class_names: class_names.to_vec(),
-            preparation,
-            node_features: None,
-            sampling: Some(SamplingInfo::new(sampling, gcn_norm)),
-            graph: None,
+    /// Returns the owners of the nodes, whose ranks train on them; `None` if the ranks have equal shares.
+    fn owner(&self) -> Option<Arc<Owner>> {
+        None
+    }
+}
+
+/// Returns the number of feature columns of each node type; `None` for a type without features.
+pub(crate) fn dims(source: &dyn Source) -> Vec<Option<usize>> {
+    source.features().iter().map(|store| store.as_ref().map(|store| store.dim())).collect()
+}
+
+/// Returns the features of all types, which batches gather.
+pub(crate) fn feature_stores(source: &dyn Source) -> FeatureStores {
+    let mut stores = source.features();
+    match (source.is_heterogeneous(), stores.pop()) {
+        (false, Some(Some(only))) if stores.is_empty() => only.into(),
+        (_, last) => {
+            stores.extend(last);
+            FeatureStores::new(source.schema().types().clone(), stores)
         }
     }
+}
+
+/// Returns true if a step added a self loop to each node that had none.
+pub(crate) fn has_self_loops(source: &dyn Source) -> bool {
+    let is_prepared = source.preparation().is_some_and(|preparation| preparation.adds_self_loops());
+    source.graph_step() != GraphStep::None || is_prepared
+}
+
+/// Returns the error of a method that a heterogeneous graph does not have.
+pub(crate) fn needs_one_type(what: &'static str) -> Error {
+    Error::NeedsOneType { what }
 }

@@ -70,7 +70,7 @@ fn run(args: Args) -> Result<()> {
             println!("{graph}");
         }
         // The fanouts are in the order of the layers, so the last fanout (15) applies to the seeds.
-        let loader = NeighborLoader::partitioned(&graph, &rank, [5, 10, 15])?.batch_size(512).workers(8);
+        let loader = NeighborLoader::new(&graph.join(&rank)?, [5, 10, 15]).batch_size(512).workers(8);
         let model = SageConfig::for_data(&graph).hidden(256).dropout(0.0);
         let adam = AdamConfig::new(0.01);
         let mut trainer = Trainer::new(model, adam).devices(args.device.clone()).rank(&rank);

@@ -62,7 +62,7 @@ impl Job<'_> {
         args.job.share_partitions(&graph, self.launch.as_ref())?;
         let mode = args.mode(&self.model)?;
         self.launch(&format!("{} of {}", selection(args)?, graph.info().hash), |rank| {
-            let joined = graph.join_typed(rank)?;
+            let joined = graph.join(rank)?;
             let predictor = self.model.on_typed_partitions(&joined)?;
             let targets = targets_of(joined.targets(), node_type, joined.graph.target_nodes());
             let nodes = items(&args.nodes, &targets.split.test, predictor.n_nodes());
@@ -147,7 +147,7 @@ impl Job<'_> {
         let request = LinkRequest::new(args, &[], &nodes, None)?;
         let mode = args.mode(&self.model)?;
         self.launch(&format!("{} of {}", request.hash(), graph.info().hash), |rank| {
-            let predictor = self.model.on_typed_link_partitions(&graph.join_typed(rank)?)?;
+            let predictor = self.model.on_typed_link_partitions(&graph.join(rank)?)?;
             self.score_typed(rank, &predictor, &request, &nodes, &mode)
         })
     }
@@ -250,7 +250,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let [run, out] = ["run", "out"].map(|name| root.path().join(name));
         let data = pages();
-        let loader = TypedNeighborLoader::new(&data, [2]).unwrap().batch_size(8).workers(0);
+        let loader = NeighborLoader::new(&data, [2]).batch_size(8).workers(0);
         let config = TypedModelConfig::new(data.dims(), RsageConfig::new(1, 2).layers(1));
         let fit = FitConfig::epochs(1).out(&run).quiet();
         Trainer::new(config, AdamConfig::new(1e-2)).fit(&loader, fit).unwrap();

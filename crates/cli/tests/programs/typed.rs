@@ -230,7 +230,7 @@ fn training_on_partitions_matches_the_whole_set() {
 }
 
 #[test]
-fn loaders_of_the_other_kind_of_graph_are_errors() {
+fn models_of_the_other_kind_of_graph_are_errors() {
     let root = tempfile::tempdir().unwrap();
     let set = set(root.path());
     let typed = partition(root.path(), &set, 1);
@@ -243,20 +243,23 @@ fn loaders_of_the_other_kind_of_graph_are_errors() {
     let (typed, ring) = (open(&typed), open(&ring));
     assert!(typed.info().heterogeneous.is_some() && ring.info().heterogeneous.is_none());
     let texts = launch(RankConfig::threads(1), |rank| {
-        let one = NeighborLoader::partitioned(&typed, &rank, [2]).unwrap_err();
-        let other = TypedNeighborLoader::partitioned(&ring, &rank, [2]).unwrap_err();
+        let of_types = NeighborLoader::new(&typed.join(&rank)?, [2]);
+        let of_ring = NeighborLoader::new(&ring.join(&rank)?, [2]);
+        let plain = RgcnConfig::new(4, 3, 3).layers(1);
+        let config = TypedModelConfig::new(data().dims(), plain.clone());
+        let fit = || FitConfig::epochs(1).out(root.path().join("run")).quiet();
+        let mut plain = Trainer::new(plain, AdamConfig::new(0.01)).rank(&rank);
+        let one = plain.fit(&of_types, fit()).unwrap_err();
+        let mut trainer = Trainer::new(config, AdamConfig::new(0.01)).rank(&rank);
+        let other = trainer.fit(&of_ring, fit()).unwrap_err();
         // Rank 0 has the nodes of its own partition only, so it cannot evaluate for all ranks.
         let of_first = EvalMode::FirstRank { n_batches: 1 };
-        let loader = TypedNeighborLoader::partitioned(&typed, &rank, [2])?.evaluation(of_first);
-        let config = TypedModelConfig::new(data().dims(), RgcnConfig::new(4, 3, 3).layers(1));
-        let mut trainer = Trainer::new(config, AdamConfig::new(0.01)).rank(&rank);
-        let fit = FitConfig::epochs(1).out(root.path().join("run")).quiet();
-        let evaluated = trainer.fit(&loader, fit).unwrap_err();
+        let evaluated = trainer.fit(&of_types.evaluation(of_first), fit()).unwrap_err();
         Ok([one.to_string(), other.to_string(), evaluated.to_string()])
     });
     let expected = [
-        "the partitions are of a heterogeneous graph: use TypedNeighborLoader::partitioned",
-        "the partitions are of a homogeneous graph: use NeighborLoader::partitioned",
+        "the loader's graph is heterogeneous, but the model reads one type of nodes: wrap its config, as in TypedModelConfig::new(data.dims(), config)",
+        "the model is for heterogeneous graphs, but the loader's graph has one type of nodes: use a model without TypedModelConfig and relations, or a heterogeneous dataset",
         "evaluation on rank 0 needs the whole graph: open the dataset instead of its partitions, or do not use evaluation on rank 0",
     ];
     assert_eq!(texts.unwrap()[0], expected);

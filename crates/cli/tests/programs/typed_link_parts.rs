@@ -327,21 +327,22 @@ fn loaders_of_partitioned_links_check_their_arguments() {
     let parts: PathBuf = partition(root.path(), &set, 1);
     let data = TypedDataset::open(&set).unwrap();
     let links = data.links.clone().unwrap();
-    let whole = TypedNeighborLoader::without_targets(&data, [2, 2]);
-    let error = TypedLinkNeighborLoader::of_partitioned_relation(whole, &links).unwrap_err();
-    assert!(error.to_string().contains("use TypedLinkNeighborLoader::of_relation with a split"), "{error}");
+    let whole = NeighborLoader::new(&data, [2, 2]);
+    let error = LinkNeighborLoader::new(whole, &links).unwrap_err();
+    assert!(error.to_string().contains("pass their split, a LinkSplit or TypedLinkSplit"), "{error}");
     let graph = PartitionedGraph::open(&parts, Default::default()).unwrap();
     let texts = launch(RankConfig::threads(1), |rank| {
-        let nodes = TypedNeighborLoader::partitioned(&graph, &rank, [2, 2])?;
+        let nodes = NeighborLoader::new(&graph.join(&rank)?, [2, 2]);
         let other = TypedLinks { relation: 2, reverse: None, ..links.clone() };
         let far = TypedLinks { relation: 7, ..links.clone() };
         let with_objective = nodes.clone().objective(Objective::MultiLabel);
         let split = TypedLinkSplit::of_links(&data.graph, &links).unwrap();
         Ok([
-            TypedLinkNeighborLoader::of_partitioned_relation(nodes.clone(), &other).unwrap_err(),
-            TypedLinkNeighborLoader::of_partitioned_relation(nodes.clone(), &far).unwrap_err(),
-            TypedLinkNeighborLoader::of_partitioned_relation(with_objective, &links).unwrap_err(),
-            TypedLinkNeighborLoader::of_relation(nodes, &split).unwrap_err(),
+            LinkNeighborLoader::new(nodes.clone(), &other).unwrap_err(),
+            LinkNeighborLoader::new(nodes.clone(), &far).unwrap_err(),
+            LinkNeighborLoader::new(with_objective, &links).unwrap_err(),
+            LinkNeighborLoader::new(nodes.clone(), &split).unwrap_err(),
+            LinkNeighborLoader::new(nodes, &*links.targets).unwrap_err(),
         ]
         .map(|error| error.to_string()))
     });
@@ -351,6 +352,7 @@ fn loaders_of_partitioned_links_check_their_arguments() {
         "the relation of the links is 7",
         "has an objective",
         "needs the whole graph",
+        "the split of links has other types of nodes or relations than the data",
     ]) {
         assert!(text.contains(expected), "{text}");
     }

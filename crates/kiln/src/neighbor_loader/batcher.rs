@@ -3,62 +3,79 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_data::Dataset;
-use kiln_feature::{EdgeFeatureStore, EdgeFeatures, FeatureStore, Targets};
-use kiln_graph::{Csc, ItemId};
+use kiln_feature::{EdgeFeatureStore, FeatureBuffer, FeatureDType, FeatureStore, Targets};
+use kiln_graph::{Csc, ItemId, NodeId};
 use kiln_kernels::GraphMode;
-use kiln_loader::{Batcher, ItemSampler, Loader, LoaderConfig, NodeBatcher};
+use kiln_loader::{Batcher, FeatureStores, ItemSampler, Loader, LoaderConfig, NodeBatcher, NodeTargets};
 use kiln_nn::{BlockModel, InputAggregation};
-use kiln_sample::{FrontierSampler, NeighborSampler, Rule};
+use kiln_sample::{FrontierSampler, Rule};
 use kiln_train::{DeviceNodeBatcher, HostNodeBatcher, HostOrDeviceBatcher};
 
 use crate::batches::{aggregation_of_workers, n_workers};
-use crate::source::Source;
+use crate::source::{Sampling, WholeGraph, feature_stores};
 use crate::{DeviceCopy, Error, NeighborLoader, Result};
 
 impl NeighborLoader {
-    /// Returns the batcher for a device. `train_items` returns the training nodes of all ranks, from which the feature
-    /// cache may select its rows.
+    /// Returns what the samplers of this loader pick. Edges that a batch excludes are left out of the relations
+    /// `excluded_from`, or of all.
+    pub(crate) fn sampling_from(&self, excluded_from: Option<Vec<usize>>) -> Sampling {
+        Sampling { fanouts: self.fanouts.clone(), config: self.sampling.clone(), excluded_from }
+    }
+
+    /// Returns the batcher for a device and a model. `train_items` returns the training nodes of all ranks, from which the
+    /// feature cache may select its rows.
     pub(crate) fn batcher(
         &self,
+        sampling: Sampling,
+        device: &Device,
+        model: &impl BlockModel,
+        targets: Option<Targets>,
+        train_items: impl FnOnce() -> Result<ItemSampler>,
+    ) -> Result<HostOrDeviceBatcher> {
+        let mode = self.graph_mode;
+        if mode != GraphMode::Host && matches!(self.sampling.rule, Rule::Custom { .. }) {
+            return Err(Error::RuleNeedsHost);
+        }
+        let sampler = match self.source.whole() {
+            _ if mode == GraphMode::Host => self.source.sampler(&sampling)?,
+            Some(WholeGraph::One(graph)) => return self.device_batcher(graph, device, targets, train_items),
+            _ => self.source.device_sampler(&sampling, self.copies.graphs(), mode, device)?,
+        };
+        let batcher = self.host_batcher(sampler, model, targets)?;
+        Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
+    }
+
+    /// Returns the batcher of a graph of one type that a device samples, and whose features it gathers.
+    fn device_batcher(
+        &self,
+        graph: &Arc<Csc>,
         device: &Device,
         targets: Option<Targets>,
         train_items: impl FnOnce() -> Result<ItemSampler>,
     ) -> Result<HostOrDeviceBatcher> {
+        let features = self.features();
+        let features = features.only_store().expect("a graph of one type should have features");
         let edge_features = self.edge_feature_store()?;
-        match &self.source {
-            Source::Whole { data, graph, .. } if self.graph_mode == GraphMode::Host => {
-                let sampler = NeighborSampler::with_config(graph.clone(), self.sampling.clone())?;
-                let (sampler, features) = (Arc::new(sampler), data.features.clone());
-                let batcher = self.host_batcher(sampler, features, edge_features, targets)?;
-                Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
-            }
-            Source::Whole { .. } if matches!(self.sampling.rule, Rule::Custom { .. }) => {
-                Err(Error::RuleNeedsHost)
-            }
-            Source::Whole { data, graph, .. } => {
-                let copy = self.copies.get_or_make(device, |hotness| {
-                    let hottest = self.hottest(graph, hotness, train_items)?;
-                    let (mode, edge_features) = (self.graph_mode, self.edge_feature_rows(data, graph)?);
-                    DeviceCopy::new(device, mode, data, graph, &self.sampling, hottest, edge_features)
-                })?;
-                let DeviceCopy { sampler, features, edge_features } = copy;
-                let batcher = match targets {
-                    Some(targets) => DeviceNodeBatcher::new(sampler, features, targets),
-                    None => DeviceNodeBatcher::without_targets(sampler, features),
-                };
-                Ok(HostOrDeviceBatcher::Device(match edge_features {
-                    Some(features) => batcher.edge_features(features),
-                    None => batcher,
-                }))
-            }
-            #[cfg(feature = "grpc")]
-            Source::Partitioned(joined) => {
-                let sampler = joined.sampler(&self.sampling, self.graph_mode, device)?;
-                let features = joined.features.clone();
-                let batcher = self.host_batcher(sampler, features, edge_features, targets)?;
-                Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
-            }
+        let copy = self.copies.get_or_make(device, |hotness| {
+            let hottest = self.hottest(graph, hotness, train_items)?;
+            DeviceCopy::new(device, self.graph_mode, graph, features, &self.sampling, hottest, edge_features)
+        })?;
+        let DeviceCopy { sampler, features, edge_features } = copy;
+        let batcher = match targets {
+            Some(targets) => DeviceNodeBatcher::new(sampler, features, targets),
+            None => DeviceNodeBatcher::without_targets(sampler, features),
+        };
+        Ok(HostOrDeviceBatcher::Device(match edge_features {
+            Some(features) => batcher.edge_features(features),
+            None => batcher,
+        }))
+    }
+
+    /// Returns the features of the nodes, which batches gather.
+    fn features(&self) -> FeatureStores {
+        match self.reads_seeds_only {
+            true => Arc::new(NoFeatures { n_rows: self.source.schema().n_nodes() }).into(),
+            false => feature_stores(&*self.source),
         }
     }
 
@@ -67,33 +84,15 @@ impl NeighborLoader {
     /// # Errors
     /// Returns an error if the data has no features for the edges of this graph.
     pub(crate) fn edge_feature_store(&self) -> Result<Option<Arc<dyn EdgeFeatureStore>>> {
-        match &self.source {
-            Source::Whole { data, graph, .. } => {
-                Ok(self.edge_feature_rows(data, graph)?.map(|features| features.into()))
-            }
-            #[cfg(feature = "grpc")]
-            Source::Partitioned(_) if !self.edge_features => Ok(None),
-            #[cfg(feature = "grpc")]
-            Source::Partitioned(joined) => {
-                let features = joined.edge_features.clone().ok_or(kiln_remote::Error::NoEdgeFeatures)?;
-                Ok(Some(features))
-            }
-        }
-    }
-
-    /// Returns the features of the edges of `graph`, which the loader samples, if it gathers them.
-    ///
-    /// # Errors
-    /// Returns an error if the data has no features for the edges of this graph.
-    pub(crate) fn edge_feature_rows(&self, data: &Dataset, graph: &Csc) -> Result<Option<EdgeFeatures>> {
         if !self.edge_features {
             return Ok(None);
         }
-        let features = data.edge_features.clone().ok_or(Error::DataWithoutEdgeFeatures)?;
-        let (n_rows, n_edges) = (features.n_edges(), graph.n_edges());
-        match n_rows == n_edges {
+        let features = self.source.edge_features().ok_or(Error::DataWithoutEdgeFeatures)?;
+        let Some(WholeGraph::One(graph)) = self.source.whole() else { return Ok(Some(features)) };
+        let rows = features.as_edge_features().map_or(graph.n_edges(), |rows| rows.n_edges());
+        match rows == graph.n_edges() {
             true => Ok(Some(features)),
-            false => Err(Error::EdgeFeatureRows { n_rows, n_edges }),
+            false => Err(Error::EdgeFeatureRows { n_rows: rows, n_edges: graph.n_edges() }),
         }
     }
 
@@ -112,21 +111,35 @@ impl NeighborLoader {
         Ok(Some((n_bytes, Arc::clone(hotness.insert(counted)))))
     }
 
+    /// Returns the batcher of blocks on the host. It groups the edges and nodes of a heterogeneous graph by relation and type
+    /// if the model reads groups.
     fn host_batcher(
         &self,
         sampler: Arc<dyn FrontierSampler>,
-        features: Arc<dyn FeatureStore>,
-        edge_features: Option<Arc<dyn EdgeFeatureStore>>,
+        model: &impl BlockModel,
         targets: Option<Targets>,
     ) -> Result<NodeBatcher<dyn FrontierSampler>> {
         if self.feature_cache.is_some() {
             return Err(Error::CacheNeedsDevice);
         }
+        let is_heterogeneous = self.source.is_heterogeneous();
         let batcher = match targets {
-            Some(targets) => NodeBatcher::new(sampler, features, targets),
-            None => NodeBatcher::without_targets(sampler, features),
+            Some(targets) if is_heterogeneous => {
+                let targets = NodeTargets::of_type(self.target_nodes(), targets);
+                NodeBatcher::new(sampler, self.features(), targets)
+            }
+            Some(targets) => NodeBatcher::new(sampler, self.features(), targets),
+            None => NodeBatcher::without_targets(sampler, self.features()),
         };
-        Ok(match edge_features {
+        let batcher = match is_heterogeneous {
+            true => {
+                let format = model.input_format();
+                let schema = self.source.schema();
+                batcher.groups_of_model(format.relation_groups, format.node_groups, &schema)
+            }
+            false => batcher,
+        };
+        Ok(match self.edge_feature_store()? {
             Some(edge_features) => batcher.edge_features(edge_features),
             None => batcher,
         })
@@ -147,5 +160,66 @@ impl NeighborLoader {
         let queue_bytes = self.queue_bytes.unwrap_or(LoaderConfig::default().queue_bytes);
         let config = LoaderConfig { workers, queue_bytes };
         Ok(Loader::new(items, batcher, config).map_err(kiln_train::Error::from)?)
+    }
+}
+
+/// Features of one column of zeros, for batches whose features are not read.
+#[derive(Debug)]
+struct NoFeatures {
+    n_rows: usize,
+}
+
+impl FeatureStore for NoFeatures {
+    fn dim(&self) -> usize {
+        1
+    }
+
+    fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    fn dtype(&self) -> FeatureDType {
+        FeatureDType::F32
+    }
+
+    fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> kiln_feature::Result<()> {
+        if let Some(&node) = ids.iter().find(|node| self.n_rows <= node.index()) {
+            return Err(kiln_feature::Error::NodeOutOfRange { node, n_rows: self.n_rows });
+        }
+        *out = FeatureBuffer::F32(vec![0.0; ids.len()]);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_data::synthetic;
+    use kiln_nn::SageConfig;
+    use kiln_sample::RngKey;
+
+    use super::*;
+
+    /// The CPU device of this test cannot sample, so a copy of the graph on the device would be an error.
+    #[test]
+    fn a_loader_for_pairs_copies_nothing_to_the_device_and_gathers_no_features() {
+        let data = synthetic::ring(100).unwrap();
+        let nodes = NeighborLoader::new(&data, [10, 10]).graph_mode(GraphMode::Device).feature_cache(1 << 10);
+        let pairs = nodes.for_pairs_only();
+        let device = Device::flex();
+        let model = SageConfig::new(1, 2).layers(2).init(RngKey::new(0), &device).unwrap();
+        let sampling = pairs.sampling_from(None);
+        let batcher =
+            pairs.batcher(sampling, &device, &model, None, || panic!("the cache should not be sampled"));
+        let batcher = batcher.unwrap();
+        assert!(matches!(batcher, HostOrDeviceBatcher::Host(_)), "{batcher:?}");
+        assert!(pairs.device_copies().is_empty() && nodes.device_copies().is_empty());
+        let features = pairs.features();
+        let features = features.only_store().unwrap();
+        let mut rows = FeatureBuffer::empty(FeatureDType::F32);
+        features.gather(&[NodeId(7), NodeId(99)], &mut rows).unwrap();
+        assert_eq!((features.dim(), rows.into_f32()), (1, vec![0.0; 2]));
+        features.gather(&[NodeId(100)], &mut FeatureBuffer::empty(FeatureDType::F32)).unwrap_err();
+        let (own, expected) = (nodes.source().data_hash(None), data.hash().unwrap());
+        assert_eq!(own.wait().unwrap(), expected, "the loader should not change");
     }
 }

@@ -1,21 +1,27 @@
 //! Checks that the blocks of a loader suit a model.
 
 use kiln_sample::{EdgeWeights, Fanout, Rule};
+use kiln_train::EmbeddingError;
 
+use crate::source::{dims, has_self_loops, needs_one_type};
 use crate::{BatchRequirements, Error, NeighborLoader, Result};
 
 impl NeighborLoader {
     /// Checks that the blocks suit a model; see [`DataLoader::check`](crate::DataLoader::check).
     pub(crate) fn check_sampling(&self, model: &BatchRequirements) -> Result<()> {
-        let (n_fanouts, n_layers) = (self.sampling.fanouts.len(), model.n_layers);
+        let (n_fanouts, n_layers) = (self.fanouts.len(), model.n_layers);
         if n_fanouts != n_layers {
             return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
         }
         if model.graph.edge_weights && self.sampling.weights == EdgeWeights::None {
             return Err(Error::NoEdgeWeights);
         }
-        if model.graph.metagraph.is_some() || model.graph.widths.is_some() {
-            return Err(Error::HeterogeneousModel);
+        match self.source.is_heterogeneous() {
+            true => self.check_types(model)?,
+            false if model.graph.metagraph.is_some() || model.graph.widths.is_some() => {
+                return Err(Error::HeterogeneousModel);
+            }
+            false => {}
         }
         if let Some(n_relations) = model.graph.n_relations {
             self.check_edge_types(n_relations)?;
@@ -26,9 +32,28 @@ impl NeighborLoader {
                 return Err(Error::EdgeFeatureWidth { expected, got });
             }
         }
-        match model.graph.self_loops && !(self.source.has_self_loops() && self.may_keep_self_loops()) {
+        match model.graph.self_loops && !(has_self_loops(&*self.source) && self.may_keep_self_loops()) {
             true => Err(Error::NoSelfLoops),
             false => Ok(()),
+        }
+    }
+
+    /// Checks that the model reads the types and relations of a heterogeneous graph, and that no setting needs a graph of one
+    /// type.
+    fn check_types(&self, model: &BatchRequirements) -> Result<()> {
+        if self.feature_cache.is_some() {
+            return Err(needs_one_type("a feature cache"));
+        }
+        let Some(expected) = &model.graph.widths else { return Err(Error::HomogeneousModel) };
+        let got = dims(&*self.source);
+        if *expected != got {
+            let expected = expected.clone();
+            return Err(kiln_train::Error::from(EmbeddingError::OtherTypes { expected, got }).into());
+        }
+        let metagraph = self.source.schema().metagraph();
+        match &model.graph.metagraph {
+            Some(of_model) if *of_model != metagraph => Err(Error::OtherMetagraph),
+            _ => Ok(()),
         }
     }
 
@@ -38,7 +63,11 @@ impl NeighborLoader {
         if !self.sampling.edge_types {
             return Err(Error::NoEdgeTypes);
         }
-        match self.source.n_edge_types()? {
+        let n_edge_types = match self.source.is_heterogeneous() {
+            true => Some(self.source.schema().relations().len()),
+            false => self.source.n_edge_types()?,
+        };
+        match n_edge_types {
             Some(n_edge_types) if n_relations < n_edge_types => {
                 Err(Error::TooManyEdgeTypes { n_edge_types, n_relations })
             }
@@ -50,6 +79,6 @@ impl NeighborLoader {
     fn may_keep_self_loops(&self) -> bool {
         self.has_rule
             || matches!(self.sampling.rule, Rule::UniformKeepSelfLoops)
-            || self.sampling.fanouts.iter().all(|fanout| *fanout == Fanout::All)
+            || self.fanouts.iter().flatten().all(|fanout| *fanout == Fanout::All)
     }
 }

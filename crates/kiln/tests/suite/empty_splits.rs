@@ -68,19 +68,19 @@ fn shop(n_val: u32, n_test: u32) -> TypedDataset {
         .unwrap()
 }
 
-fn typed_nodes(data: &TypedDataset) -> TypedNeighborLoader {
-    TypedNeighborLoader::new(data, [5]).unwrap().batch_size(8).workers(0)
+fn typed_nodes(data: &TypedDataset) -> NeighborLoader {
+    NeighborLoader::new(data, [5]).batch_size(8).workers(0)
 }
 
 fn rgcn(data: &TypedDataset, d_out: usize) -> TypedModelConfig<RgcnConfig> {
     TypedModelConfig::new(data.dims(), RgcnConfig::new(8, d_out, 2).layers(1))
 }
 
-fn typed_links(data: &TypedDataset, shares: [f64; 2]) -> TypedLinkNeighborLoader {
+fn typed_links(data: &TypedDataset, shares: [f64; 2]) -> LinkNeighborLoader {
     let config = LinkSplitConfig { val: shares[0], test: shares[1], ..LinkSplitConfig::default() };
     let split = TypedLinkSplit::random(&data.graph, "buys", Some("bought by"), &config, 3).unwrap();
-    let nodes = TypedNeighborLoader::without_targets(data, [5]).batch_size(16).workers(0);
-    TypedLinkNeighborLoader::of_relation(nodes, &split).unwrap()
+    let nodes = NeighborLoader::new(data, [5]).batch_size(16).workers(0);
+    LinkNeighborLoader::new(nodes, &split).unwrap()
 }
 
 fn quiet(out: &Path) -> FitConfig {

@@ -244,15 +244,13 @@ fn rejects_loaders_of_nodes_with_an_objective() {
 }
 
 /// The graph of a dataset may have the links of the validation and the test.
-#[cfg(feature = "grpc")]
 #[test]
 fn rejects_whole_graphs_instead_of_partitioned_message_graphs() {
     let (data, _) = random_graph(400, 1_200);
     let split = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 3).unwrap();
-    let error =
-        LinkNeighborLoader::partitioned(NeighborLoader::new(&data, [5]), split.targets()).unwrap_err();
-    assert!(matches!(error, Error::NeedsPartitionedGraph { .. }), "{error}");
-    assert!(error.to_string().contains("LinkNeighborLoader::new"), "{error}");
+    let error = LinkNeighborLoader::new(NeighborLoader::new(&data, [5]), split.targets()).unwrap_err();
+    assert!(matches!(error, Error::NeedsPartitionedGraph), "{error}");
+    assert!(error.to_string().contains("pass their split"), "{error}");
 }
 
 /// Returns the counts of a run's negatives on rank 0, and its summary file.

@@ -210,9 +210,8 @@ fn nodes_of_heterogeneous_graphs_are_left_out() {
     let node = good.targets.as_ref().unwrap().split.test[0].0;
     let mut bad = good.clone();
     bad.features[1] = Some(damage(&**good.features[1].as_ref().unwrap(), &[node]));
-    let loader = |data: &TypedDataset| {
-        TypedNeighborLoader::new(data, [Fanout::All, Fanout::All]).unwrap().batch_size(64).workers(0)
-    };
+    let loader =
+        |data: &TypedDataset| NeighborLoader::new(data, [Fanout::All, Fanout::All]).batch_size(64).workers(0);
     let rgcn = RgcnConfig::new(8, 2, 2).layers(2).hidden(16);
     let best = train(TypedModelConfig::new(good.dims(), rgcn), &loader(&good));
     let evaluate = |data: &TypedDataset| best.predict(&loader(data), Phase::Test).unwrap();
@@ -290,8 +289,8 @@ fn links_of_heterogeneous_graphs_are_left_out() {
     let config = LinkSplitConfig::default();
     let split = TypedLinkSplit::random(&good.graph, "buys", Some("bought by"), &config, 3).unwrap();
     let loader = |data: &TypedDataset| {
-        let nodes = TypedNeighborLoader::without_targets(data, [2]).batch_size(64).workers(0);
-        TypedLinkNeighborLoader::of_relation(nodes, &split).unwrap()
+        let nodes = NeighborLoader::new(data, [2]).batch_size(64).workers(0);
+        LinkNeighborLoader::new(nodes, &split).unwrap()
     };
     let rsage = RsageConfig::new(8, 8).metagraph(&good.graph.metagraph()).layers(1);
     let encoder = TypedModelConfig::new(good.dims(), rsage);

@@ -158,11 +158,11 @@ fn nodes_with_wide_features_and_one_output_have_one_prediction() {
 
 fn check_typed<C: ModelConfig>(model: C, data: &TypedDataset)
 where
-    TypedNeighborLoader: DataLoader<C::Model>,
+    NeighborLoader: DataLoader<C::Model>,
 {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
-    let loader = TypedNeighborLoader::new(data, [3, 3]).unwrap().batch_size(64).workers(0);
+    let loader = NeighborLoader::new(data, [3, 3]).batch_size(64).workers(0);
     train(model, &loader, &run);
     check(&run, N_ITEMS, |model, ids| {
         let predictor = model.on_typed_dataset(data).unwrap();
@@ -229,8 +229,8 @@ fn links_of_heterogeneous_graphs_have_one_score() {
     let split =
         TypedLinkSplit::random(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), 3);
     let split = split.unwrap();
-    let nodes = TypedNeighborLoader::without_targets(&data, [3, 3]).batch_size(64).workers(0);
-    let loader = TypedLinkNeighborLoader::of_relation(nodes, &split).unwrap();
+    let nodes = NeighborLoader::new(&data, [3, 3]).batch_size(64).workers(0);
+    let loader = LinkNeighborLoader::new(nodes, &split).unwrap();
     let model = RsageConfig::new(8, 8).metagraph(&data.graph.metagraph()).layers(2).hidden(16);
     let encoder = TypedModelConfig::new(data.dims(), model);
     let folder = tempfile::tempdir().unwrap();

@@ -61,8 +61,8 @@ fn data() -> TypedDataset {
     shop(["user", "item"])
 }
 
-fn loader(data: &TypedDataset) -> TypedNeighborLoader {
-    TypedNeighborLoader::new(data, [4, 4]).unwrap().batch_size(32).workers(1)
+fn loader(data: &TypedDataset) -> NeighborLoader {
+    NeighborLoader::new(data, [4, 4]).batch_size(32).workers(1)
 }
 
 fn config(data: &TypedDataset) -> TypedModelConfig<RgcnConfig> {
@@ -110,7 +110,7 @@ fn rsage(data: &TypedDataset) -> TypedModelConfig<RsageConfig> {
 
 fn check_threads_and_workers<C: ModelConfig>(data: &TypedDataset, model: &C)
 where
-    TypedNeighborLoader: DataLoader<C::Model>,
+    NeighborLoader: DataLoader<C::Model>,
 {
     let folder = tempfile::tempdir().unwrap();
     let run = |n_threads: usize, n_workers: usize| {
@@ -216,12 +216,12 @@ fn a_run_equals_that_of_a_homogeneous_graph_if_there_is_one_type_and_one_relatio
         .fit(&NeighborLoader::new(&data, [5, 5]).batch_size(64), fit("homogeneous"))
         .unwrap();
     let found = Trainer::new(TypedModelConfig::new(typed.dims(), model), adam)
-        .fit(&TypedNeighborLoader::new(&typed, [5, 5]).unwrap().batch_size(64), fit("typed"))
+        .fit(&NeighborLoader::new(&typed, [5, 5]).batch_size(64), fit("typed"))
         .unwrap();
     assert!(found.model.encoder.is_none() && found.embeddings.is_empty());
     let model = RsageConfig::new(16, data.labels.n_classes()).layers(2).hidden(16);
     let grouped = Trainer::new(TypedModelConfig::new(typed.dims(), model), adam)
-        .fit(&TypedNeighborLoader::new(&typed, [5, 5]).unwrap().batch_size(64), fit("grouped"))
+        .fit(&NeighborLoader::new(&typed, [5, 5]).batch_size(64), fit("grouped"))
         .unwrap();
     assert_eq!(grouped.best.val, expected.best.val);
     for (rows, layer) in grouped.model.model.layers.iter().zip(&expected.model.layers) {
@@ -236,22 +236,33 @@ fn a_run_equals_that_of_a_homogeneous_graph_if_there_is_one_type_and_one_relatio
 fn rejects_inconsistent_settings() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
-    let refused = |loader: &TypedNeighborLoader, mut trainer: Trainer<TypedModelConfig<RgcnConfig>>| {
+    let refused = |loader: &NeighborLoader, mut trainer: Trainer<TypedModelConfig<RgcnConfig>>| {
         trainer.fit(loader, quiet(folder.path())).map(drop).unwrap_err()
     };
     let unlabelled = TypedDataset::builder_with_graph(&data.graph).build().unwrap();
-    let error = TypedNeighborLoader::new(&unlabelled, [1]).unwrap_err();
+    let error = refused(&NeighborLoader::new(&unlabelled, [1]), trainer(&data));
     assert!(matches!(&error, Error::NoTargets { name } if name == "dataset"), "{error}");
     let error = loader(&data).relation_fanouts("sells", [1, 1]).unwrap_err();
     assert_eq!(error.to_string(), "the data has no relation `sells`, expected one of: buys, bought by");
     let error = loader(&data).relation_fanouts("buys", [1]).unwrap_err();
     assert!(matches!(error, Error::FanoutsOfRelation { expected: 2, got: 1, .. }), "{error}");
-    let error = refused(&TypedNeighborLoader::new(&data, [4]).unwrap(), trainer(&data));
+    let error = refused(&NeighborLoader::new(&data, [4]), trainer(&data));
     assert!(matches!(error, Error::FanoutsMismatch { n_fanouts: 1, n_layers: 2 }), "{error}");
     let mut fewer = config(&data);
     fewer.model.n_relations = 1;
     let error = refused(&loader(&data), Trainer::new(fewer, AdamConfig::new(1e-2)));
     assert!(matches!(error, Error::TooManyEdgeTypes { n_edge_types: 2, n_relations: 1 }), "{error}");
+    let error = loader(&data).gcn_norm().unwrap_err();
+    assert!(matches!(error, Error::NeedsOneType { what: "gcn_norm" }), "{error}");
+    let error = loader(&data).add_self_loops().unwrap_err();
+    assert!(matches!(error, Error::NeedsOneType { what: "add_self_loops" }), "{error}");
+    let error = refused(&loader(&data).feature_cache(1 << 20), trainer(&data));
+    assert!(matches!(error, Error::NeedsOneType { what: "a feature cache" }), "{error}");
+    let error = refused(&loader(&data).edge_features(), trainer(&data));
+    assert!(matches!(error, Error::DataWithoutEdgeFeatures), "{error}");
+    let mut of_one_type = Trainer::new(config(&data).model, AdamConfig::new(1e-2));
+    let error = of_one_type.fit(&loader(&data), quiet(folder.path())).unwrap_err();
+    assert!(matches!(error, Error::HomogeneousModel), "{error}");
     let exact = loader(&data).evaluation(EvalMode::Exact { memory_bytes: None });
     let error = refused(&exact, trainer(&data));
     assert!(matches!(error, Error::Train(TrainError::ExactOnTypes)), "{error}");
@@ -277,7 +288,7 @@ fn rejects_inconsistent_settings() {
         .unwrap();
     let wide = TypedModelConfig::new([Some(4)], RsageConfig::new(4, 2).layers(1));
     let error = Trainer::new(wide, AdamConfig::new(1e-2))
-        .fit(&TypedNeighborLoader::new(&narrow, [1]).unwrap(), quiet(folder.path()))
+        .fit(&NeighborLoader::new(&narrow, [1]), quiet(folder.path()))
         .unwrap_err();
     assert!(
         error.to_string().contains("[Some(4)] feature columns, but those of the data have [Some(3)]"),
@@ -285,7 +296,7 @@ fn rejects_inconsistent_settings() {
     );
     let unequal = TypedModelConfig::new([Some(3)], RsageConfig::new(4, 2).layers(1));
     let error = Trainer::new(unequal, AdamConfig::new(1e-2))
-        .fit(&TypedNeighborLoader::new(&narrow, [1]).unwrap(), quiet(folder.path()))
+        .fit(&NeighborLoader::new(&narrow, [1]), quiet(folder.path()))
         .unwrap_err();
     assert!(
         error.to_string().contains("the model reads 4 feature columns, but the only type of nodes has 3"),
@@ -305,7 +316,7 @@ fn rejects_inconsistent_settings() {
 #[test]
 fn relations_have_fanouts_of_their_own() {
     let (data, folder) = (data(), tempfile::tempdir().unwrap());
-    let trained = |loader: &TypedNeighborLoader, name: &str| {
+    let trained = |loader: &NeighborLoader, name: &str| {
         trainer(&data).fit(loader, quiet(&folder.path().join(name))).unwrap()
     };
     // Without purchases, nothing tells the class of an item.
@@ -314,4 +325,33 @@ fn relations_have_fanouts_of_their_own() {
     assert!((0.3..0.7).contains(&accuracy), "{accuracy}");
     let same = loader(&data).relation_fanouts("buys", [4, 4]).unwrap();
     assert_eq!(trained(&same, "same").best, trained(&loader(&data), "plain").best);
+}
+
+/// A graph of one type has one relation, `edge`.
+#[test]
+fn a_graph_of_one_type_has_fanouts_by_the_name_of_its_relation() {
+    let data = kiln::data::synthetic::ring(200).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let trained = |loader: &NeighborLoader, name: &str| {
+        let model = SageConfig::for_data(&data).layers(2).hidden(8);
+        Trainer::new(model, AdamConfig::new(1e-2)).fit(loader, quiet(&folder.path().join(name))).unwrap()
+    };
+    let loader = NeighborLoader::new(&data, [1, 1]).batch_size(64).workers(0);
+    let by_name = NeighborLoader::new(&data, [9, 9]).relation_fanouts("edge", [1, 1]).unwrap();
+    let by_name = by_name.batch_size(64).workers(0);
+    assert_eq!(trained(&by_name, "by-name").best, trained(&loader, "plain").best);
+    let error = loader.relation_fanouts("edges", [1, 1]).unwrap_err();
+    assert_eq!(error.to_string(), "the data has no relation `edges`, expected one of: edge");
+}
+
+/// The links of a graph of one type are no links of a heterogeneous graph, and the other way round.
+#[test]
+fn links_of_the_other_kind_of_graph_are_errors() {
+    let (data, ring) = (data(), kiln::data::synthetic::ring(200).unwrap());
+    let of_ring = LinkSplit::random(&ring.graph, &Default::default(), 0).unwrap();
+    let of_types = TypedLinkSplit::random(&data.graph, "buys", None, &Default::default(), 0).unwrap();
+    let one = LinkNeighborLoader::new(NeighborLoader::new(&data, [2]), &of_ring).unwrap_err();
+    let other = LinkNeighborLoader::new(NeighborLoader::new(&ring, [2]), &of_types).unwrap_err();
+    assert!(matches!(one, Error::OtherRelations { .. }), "{one}");
+    assert!(matches!(other, Error::OtherRelations { .. }), "{other}");
 }

@@ -26,7 +26,7 @@ pub enum PredictMode {
         seed: u64,
     },
     /// Sampled neighbours of a heterogeneous graph, whose relations have fanouts of their own, as in
-    /// `TypedNeighborLoader::relation_fanouts`. Otherwise as [`PredictMode::Sampled`].
+    /// `NeighborLoader::relation_fanouts`. Otherwise as [`PredictMode::Sampled`].
     SampledByRelation {
         /// The fanouts, one per layer. An unknown relation is an error, and so is a relation without fanouts.
         fanouts: RelationFanouts,

@@ -123,15 +123,15 @@ fn batches_of_nodes_are_frozen() {
     let typed_model = TypedModelConfig::new(typed.dims(), model.clone());
     let whole = digest(&model, |_| Ok(NeighborLoader::new(&data, FANOUTS).batch_size(64)));
     assert_eq!(whole, NODES);
-    let one_type = digest(&typed_model, |_| Ok(TypedNeighborLoader::new(&typed, FANOUTS)?.batch_size(64)));
+    let one_type = digest(&typed_model, |_| Ok(NeighborLoader::new(&typed, FANOUTS).batch_size(64)));
     assert_eq!(one_type, NODES);
     let served = Parts::of(&data).serve();
     let on_parts =
-        digest(&model, |rank| Ok(NeighborLoader::partitioned(&served.graph, rank, FANOUTS)?.batch_size(64)));
+        digest(&model, |rank| Ok(NeighborLoader::new(&served.graph.join(rank)?, FANOUTS).batch_size(64)));
     assert_eq!(on_parts, NODES);
     let served = Parts::of_typed(&typed).serve();
     let on_parts = digest(&typed_model, |rank| {
-        Ok(TypedNeighborLoader::partitioned(&served.graph, rank, FANOUTS)?.batch_size(64))
+        Ok(NeighborLoader::new(&served.graph.join(rank)?, FANOUTS).batch_size(64))
     });
     assert_eq!(on_parts, NODES);
 }
@@ -149,22 +149,22 @@ fn batches_of_links_are_frozen() {
     });
     assert_eq!(whole, LINKS);
     let one_type = digest(&typed_model, |_| {
-        let nodes = TypedNeighborLoader::without_targets(&typed, FANOUTS).batch_size(256);
-        TypedLinkNeighborLoader::of_relation(nodes, &typed_split)
+        let nodes = NeighborLoader::new(&typed, FANOUTS).batch_size(256);
+        LinkNeighborLoader::new(nodes, &typed_split)
     });
     assert_eq!(one_type, LINKS);
     let message = Dataset { graph: split.message().clone(), ..data };
     let served = Parts::of(&message).serve();
     let on_parts = digest(&model, |rank| {
-        let nodes = NeighborLoader::partitioned(&served.graph, rank, FANOUTS)?.batch_size(256);
-        LinkNeighborLoader::partitioned(nodes, split.targets())
+        let nodes = NeighborLoader::new(&served.graph.join(rank)?, FANOUTS).batch_size(256);
+        LinkNeighborLoader::new(nodes, split.targets())
     });
     assert_eq!(on_parts, LINKS);
     let message = TypedDataset { graph: typed_split.message().clone(), ..typed };
     let served = Parts::of_typed(&message).serve();
     let on_parts = digest(&typed_model, |rank| {
-        let nodes = TypedNeighborLoader::partitioned(&served.graph, rank, FANOUTS)?.batch_size(256);
-        TypedLinkNeighborLoader::of_partitioned_relation(nodes, &typed_split.links())
+        let nodes = NeighborLoader::new(&served.graph.join(rank)?, FANOUTS).batch_size(256);
+        LinkNeighborLoader::new(nodes, &typed_split.links())
     });
     assert_eq!(on_parts, LINKS);
 }
@@ -173,12 +173,11 @@ fn batches_of_links_are_frozen() {
 fn batches_of_heterogeneous_nodes_are_frozen() {
     let data = heterogeneous();
     let model = TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 3, 2).layers(2).hidden(8));
-    let whole = digest(&model, |_| Ok(TypedNeighborLoader::new(&data, FANOUTS)?.batch_size(64)));
+    let whole = digest(&model, |_| Ok(NeighborLoader::new(&data, FANOUTS).batch_size(64)));
     assert_eq!(whole, TYPED_NODES);
     let served = Parts::of_typed(&data).serve();
-    let on_parts = digest(&model, |rank| {
-        Ok(TypedNeighborLoader::partitioned(&served.graph, rank, FANOUTS)?.batch_size(64))
-    });
+    let on_parts =
+        digest(&model, |rank| Ok(NeighborLoader::new(&served.graph.join(rank)?, FANOUTS).batch_size(64)));
     assert_eq!(on_parts, TYPED_NODES);
 }
 
@@ -188,15 +187,15 @@ fn batches_of_links_between_two_types_are_frozen() {
     let split = relation_split(&data, "buys", Some("bought by"));
     let model = of_links(TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 8, 2).layers(2).hidden(8)));
     let whole = digest(&model, |_| {
-        let nodes = TypedNeighborLoader::without_targets(&data, FANOUTS).batch_size(256);
-        TypedLinkNeighborLoader::of_relation(nodes, &split)
+        let nodes = NeighborLoader::new(&data, FANOUTS).batch_size(256);
+        LinkNeighborLoader::new(nodes, &split)
     });
     assert_eq!(whole, TYPED_LINKS);
     let message = TypedDataset { graph: split.message().clone(), ..data };
     let served = Parts::of_typed(&message).serve();
     let on_parts = digest(&model, |rank| {
-        let nodes = TypedNeighborLoader::partitioned(&served.graph, rank, FANOUTS)?.batch_size(256);
-        TypedLinkNeighborLoader::of_partitioned_relation(nodes, &split.links())
+        let nodes = NeighborLoader::new(&served.graph.join(rank)?, FANOUTS).batch_size(256);
+        LinkNeighborLoader::new(nodes, &split.links())
     });
     assert_eq!(on_parts, TYPED_LINKS);
 }

@@ -92,7 +92,7 @@ fn files_of_runs_on_nodes_are_frozen() {
 #[test]
 fn files_of_runs_on_heterogeneous_nodes_are_frozen() {
     let data = heterogeneous();
-    let loader = TypedNeighborLoader::new(&data, FANOUTS).unwrap().batch_size(64);
+    let loader = NeighborLoader::new(&data, FANOUTS).batch_size(64);
     let loader = loader.relation_fanouts("buys", [2, 2]).unwrap();
     let model = RgcnConfig::new(8, 3, 2).layers(2).hidden(8);
     check("heterogeneous-nodes", TypedModelConfig::new(data.dims(), model), &loader);
@@ -111,8 +111,8 @@ fn files_of_runs_on_links_are_frozen() {
 fn files_of_runs_on_links_of_a_relation_are_frozen() {
     let data = heterogeneous();
     let split = relation_split(&data, "buys", Some("bought by"));
-    let nodes = TypedNeighborLoader::without_targets(&data, FANOUTS).batch_size(256);
-    let loader = TypedLinkNeighborLoader::of_relation(nodes, &split).unwrap();
+    let nodes = NeighborLoader::new(&data, FANOUTS).batch_size(256);
+    let loader = LinkNeighborLoader::new(nodes, &split).unwrap();
     let model = RsageConfig::new(8, 8).metagraph(&data.graph.metagraph()).layers(2).hidden(8);
     let encoder = TypedModelConfig::new(data.dims(), model);
     let decoder = LinkDecoderConfig::Mlp { hidden: 8, n_layers: 2, dropout: 0.0 };

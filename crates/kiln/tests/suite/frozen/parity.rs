@@ -82,8 +82,8 @@ fn nodes(data: &Dataset) -> NeighborLoader {
     NeighborLoader::new(data, FANOUTS).batch_size(64)
 }
 
-fn typed_nodes(data: &TypedDataset) -> TypedNeighborLoader {
-    TypedNeighborLoader::new(data, FANOUTS).unwrap().batch_size(64)
+fn typed_nodes(data: &TypedDataset) -> NeighborLoader {
+    NeighborLoader::new(data, FANOUTS).batch_size(64)
 }
 
 /// Ranks with partitions take the nodes that they own, so their sums differ from those of the whole graph.
@@ -100,21 +100,21 @@ fn nodes_on_partitions_have_the_weights_of_one_type() {
     let typed_parts = Parts::of_typed(&typed);
     let served = parts.serve();
     let of_servers = weights(&model, 1, &out("servers"), |rank| {
-        Ok(NeighborLoader::partitioned(&served.graph, rank, FANOUTS)?.batch_size(64))
+        Ok(NeighborLoader::new(&served.graph.join(rank)?, FANOUTS).batch_size(64))
     });
     assert!(of_servers == whole);
     let served = typed_parts.serve();
     let of_servers = weights(&typed_model, 1, &out("typed-servers"), |rank| {
-        Ok(TypedNeighborLoader::partitioned(&served.graph, rank, FANOUTS)?.batch_size(64))
+        Ok(NeighborLoader::new(&served.graph.join(rank)?, FANOUTS).batch_size(64))
     });
     assert!(of_servers == whole);
     let graph = parts.of_workers();
     let of_workers = weights(&model, 2, &out("workers"), |rank| {
-        Ok(NeighborLoader::partitioned(&graph, rank, FANOUTS)?.batch_size(32))
+        Ok(NeighborLoader::new(&graph.join(rank)?, FANOUTS).batch_size(32))
     });
     let graph = typed_parts.of_workers();
     let of_typed_workers = weights(&typed_model, 2, &out("typed-workers"), |rank| {
-        Ok(TypedNeighborLoader::partitioned(&graph, rank, FANOUTS)?.batch_size(32))
+        Ok(NeighborLoader::new(&graph.join(rank)?, FANOUTS).batch_size(32))
     });
     assert!(of_typed_workers == of_workers);
 }
@@ -134,12 +134,12 @@ fn links_on_partitions_have_the_weights_of_one_type() {
     let parts = Parts::of(&Dataset { graph: split.message().clone(), ..data });
     let typed_parts = Parts::of_typed(&TypedDataset { graph: typed_split.message().clone(), ..typed });
     let on = |graph: &PartitionedGraph, rank: &RankHandle, batch_size: usize| {
-        let nodes = NeighborLoader::partitioned(graph, rank, FANOUTS)?.batch_size(batch_size);
-        LinkNeighborLoader::partitioned(nodes, split.targets())
+        let nodes = NeighborLoader::new(&graph.join(rank)?, FANOUTS).batch_size(batch_size);
+        LinkNeighborLoader::new(nodes, split.targets())
     };
     let typed_on = |graph: &PartitionedGraph, rank: &RankHandle, batch_size: usize| {
-        let nodes = TypedNeighborLoader::partitioned(graph, rank, FANOUTS)?.batch_size(batch_size);
-        TypedLinkNeighborLoader::of_partitioned_relation(nodes, &typed_split.links())
+        let nodes = NeighborLoader::new(&graph.join(rank)?, FANOUTS).batch_size(batch_size);
+        LinkNeighborLoader::new(nodes, &typed_split.links())
     };
     let served = parts.serve();
     let of_servers = weights(&model, 1, &out("servers"), |rank| on(&served.graph, rank, 256));
@@ -191,7 +191,7 @@ fn predictions_of_nodes_are_those_of_one_type() {
         });
         assert_eq!(found, expected);
         let found = on_served(&Parts::of_typed(&typed), |graph, rank| {
-            let predictor = typed_model.on_typed_partitions(&graph.join_typed(rank)?)?;
+            let predictor = typed_model.on_typed_partitions(&graph.join(rank)?)?;
             let embeddings = predictor.embed(&all, &mode)?.expect("there are nodes");
             Ok([predictor.predict(&all, &mode)?, embeddings])
         });
@@ -209,8 +209,8 @@ fn scores_of_links_are_those_of_one_type() {
     let typed_split = relation_split(&typed, "edge", None);
     weights(&of_links(sage(8)), 1, &run, |_| LinkNeighborLoader::new(nodes(&data), &split));
     weights(&of_links(typed_sage(&typed, 8)), 1, &typed_run, |_| {
-        let nodes = TypedNeighborLoader::without_targets(&typed, FANOUTS).batch_size(64);
-        TypedLinkNeighborLoader::of_relation(nodes, &typed_split)
+        let nodes = NeighborLoader::new(&typed, FANOUTS).batch_size(64);
+        LinkNeighborLoader::new(nodes, &typed_split)
     });
     let [model, typed_model] = [&run, &typed_run].map(|run| SavedModel::open(run).unwrap());
     let srcs: Vec<NodeId> = (0..200).map(|link| NodeId(link * 7 % N_NODES)).collect();
@@ -231,7 +231,7 @@ fn scores_of_links_are_those_of_one_type() {
     });
     assert_eq!(found, expected);
     let found = on_served(&Parts::of_typed(&typed), |graph, rank| {
-        let predictor = typed_model.on_typed_link_partitions(&graph.join_typed(rank)?)?;
+        let predictor = typed_model.on_typed_link_partitions(&graph.join(rank)?)?;
         Ok((predictor.score_links(&links, &mode)?, predictor.top_k(&srcs, &top, &mode)?))
     });
     assert_eq!(found, expected);
@@ -263,9 +263,9 @@ fn resumed_runs_have_the_weights_of_one_type() {
     let loader = LinkNeighborLoader::new(nodes(&data).batch_size(256), &split).unwrap();
     let whole = weights(&of_links(sage(8)), 1, &out("links"), |_| Ok(loader.clone()));
     assert!(resumed(&of_links(sage(8)), &out("resumed-links"), &loader) == whole);
-    let of_nodes = TypedNeighborLoader::without_targets(&typed, FANOUTS).batch_size(256);
+    let of_nodes = NeighborLoader::new(&typed, FANOUTS).batch_size(256);
     let typed_split = relation_split(&typed, "edge", None);
-    let loader = TypedLinkNeighborLoader::of_relation(of_nodes, &typed_split).unwrap();
+    let loader = LinkNeighborLoader::new(of_nodes, &typed_split).unwrap();
     let typed_model = of_links(typed_sage(&typed, 8));
     assert!(resumed(&typed_model, &out("resumed-typed-links"), &loader) == whole);
 }

@@ -50,12 +50,12 @@ fn split(data: &TypedDataset) -> TypedLinkSplit {
     TypedLinkSplit::random(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), 3).unwrap()
 }
 
-fn nodes(data: &TypedDataset) -> TypedNeighborLoader {
-    TypedNeighborLoader::without_targets(data, [5, 5]).batch_size(128).workers(1)
+fn nodes(data: &TypedDataset) -> NeighborLoader {
+    NeighborLoader::new(data, [5, 5]).batch_size(128).workers(1)
 }
 
-fn loader(data: &TypedDataset) -> TypedLinkNeighborLoader {
-    TypedLinkNeighborLoader::of_relation(nodes(data), &split(data)).unwrap()
+fn loader(data: &TypedDataset) -> LinkNeighborLoader {
+    LinkNeighborLoader::new(nodes(data), &split(data)).unwrap()
 }
 
 /// A model that reads the groups of edges by relation.
@@ -79,7 +79,7 @@ fn quiet(n_epochs: usize, folder: &Path, name: &str) -> FitConfig {
 /// tastes and nothing else.
 fn check_learns<C: ModelConfig>(model: C, name: &str)
 where
-    TypedLinkNeighborLoader: DataLoader<C::Model>,
+    LinkNeighborLoader: DataLoader<C::Model>,
 {
     let (data, folder) = (shop(10), tempfile::tempdir().unwrap());
     let loader = loader(&data);
@@ -161,8 +161,8 @@ fn batches_equal_those_of_a_homogeneous_graph_if_there_is_one_type_and_one_relat
     let expected = Trainer::new(model.clone(), adam).fit(&plain, fit("plain")).unwrap();
     for (name, reverse) in [("alone", None), ("undirected", Some("edge"))] {
         let split = TypedLinkSplit::random(&typed.graph, "edge", reverse, &config, 3).unwrap();
-        let nodes = TypedNeighborLoader::without_targets(&typed, [5, 5]).batch_size(64);
-        let loader = TypedLinkNeighborLoader::of_relation(nodes, &split).unwrap();
+        let nodes = NeighborLoader::new(&typed, [5, 5]).batch_size(64);
+        let loader = LinkNeighborLoader::new(nodes, &split).unwrap();
         for phase in PHASES {
             assert_eq!(
                 batches(&typed_model, &loader, phase, 1),
@@ -189,7 +189,7 @@ fn two_ranks_have_the_batches_of_one() {
     let (model, split) = (rsage(&data), split(&data));
     let of_ranks = |phase: Phase, n_ranks: usize| {
         let nodes = nodes(&data).batch_size(128 / n_ranks);
-        let loader = TypedLinkNeighborLoader::of_relation(nodes, &split).unwrap();
+        let loader = LinkNeighborLoader::new(nodes, &split).unwrap();
         let loader = loader.negatives(Negatives::new(kiln::sample::InBatchNegatives, 2));
         batches(&model, &loader, phase, n_ranks)
     };
@@ -218,7 +218,7 @@ fn ranks_train_the_rows_and_weights_of_one_rank() {
     let users: Vec<NodeId> = (0..N_USERS).map(NodeId).collect();
     let run = |n_ranks: usize| {
         let nodes = nodes(&data).batch_size(128 / n_ranks);
-        let loader = TypedLinkNeighborLoader::of_relation(nodes, &split).unwrap();
+        let loader = LinkNeighborLoader::new(nodes, &split).unwrap();
         let ranks = launch(RankConfig::threads(n_ranks).threads_per_rank(1), |rank| {
             let mut trainer = Trainer::new(model.clone(), AdamConfig::new(1e-2)).rank(&rank);
             let best = trainer.fit(&loader, quiet(2, folder.path(), &n_ranks.to_string()))?;
@@ -275,12 +275,12 @@ fn rejects_inconsistent_settings() {
     assert!(unknown("sells", None).ends_with(&format!("the data has no relation `sells`, {expected}")));
     assert!(unknown("buys", Some("sold to")).ends_with(&format!("no relation `sold to`, {expected}")));
     let other = TypedDataset::builder(NodeTypes::new([("user", 4), ("item", 5)]).unwrap()).build().unwrap();
-    let error = TypedLinkNeighborLoader::of_relation(nodes(&other), &split(&data)).unwrap_err();
+    let error = LinkNeighborLoader::new(nodes(&other), &split(&data)).unwrap_err();
     assert!(matches!(&error, Error::OtherRelations { name } if name == "dataset"), "{error}");
     let nodes_with_loss = nodes(&data).objective(Objective::default());
-    let error = TypedLinkNeighborLoader::of_relation(nodes_with_loss, &split(&data)).unwrap_err();
+    let error = LinkNeighborLoader::new(nodes_with_loss, &split(&data)).unwrap_err();
     assert!(matches!(error, Error::ObjectiveOfNodes), "{error}");
-    let fit = |loader: &TypedLinkNeighborLoader| {
+    let fit = |loader: &LinkNeighborLoader| {
         let mut trainer = Trainer::new(rsage(&data), AdamConfig::new(0.01));
         trainer.fit(loader, quiet(1, folder.path(), "refused")).map(drop).unwrap_err()
     };
@@ -291,7 +291,7 @@ fn rejects_inconsistent_settings() {
     let expected = "expected a node of the relation's destination type (240..400)";
     assert!(error.contains(expected), "{error}");
     let exact = nodes(&data).evaluation(EvalMode::Exact { memory_bytes: None });
-    let error = fit(&TypedLinkNeighborLoader::of_relation(exact, &split(&data)).unwrap());
+    let error = fit(&LinkNeighborLoader::new(exact, &split(&data)).unwrap());
     assert!(matches!(error, Error::Train(TrainError::ExactOnTypes)), "{error}");
     // A loader without targets is for links only.
     let model = TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 2, 2).layers(2));
@@ -305,7 +305,7 @@ fn rejects_inconsistent_settings() {
 #[test]
 fn a_run_resumes_exactly_and_only_with_the_same_relation_and_links() {
     let (data, folder) = (shop(6), tempfile::tempdir().unwrap());
-    let fit = |loader: &TypedLinkNeighborLoader, fit: FitConfig| {
+    let fit = |loader: &LinkNeighborLoader, fit: FitConfig| {
         Trainer::new(rsage(&data), AdamConfig::new(0.01)).fit(loader, fit).map(|trained| trained.best)
     };
     let loader = loader(&data);
@@ -315,7 +315,7 @@ fn a_run_resumes_exactly_and_only_with_the_same_relation_and_links() {
     let of = |relation, reverse| {
         let split =
             TypedLinkSplit::random(&data.graph, relation, reverse, &LinkSplitConfig::default(), 3).unwrap();
-        TypedLinkNeighborLoader::of_relation(nodes(&data), &split).unwrap()
+        LinkNeighborLoader::new(nodes(&data), &split).unwrap()
     };
     let error = fit(&of("bought by", Some("buys")), resume()).unwrap_err();
     assert!(
@@ -335,7 +335,7 @@ fn a_run_resumes_exactly_and_only_with_the_same_relation_and_links() {
     };
     let targets = LinkTargets::new(targets.links().clone(), swapped).unwrap();
     let split = TypedLinkSplit::new(split(&data).message(), "buys", Some("bought by"), targets).unwrap();
-    let other = TypedLinkNeighborLoader::of_relation(nodes(&data), &split).unwrap();
+    let other = LinkNeighborLoader::new(nodes(&data), &split).unwrap();
     let error = fit(&other, resume()).unwrap_err();
     assert!(error.to_string().contains("data"), "{error}");
     assert_eq!(fit(&loader, resume()).unwrap(), whole);
@@ -345,16 +345,16 @@ fn a_run_resumes_exactly_and_only_with_the_same_relation_and_links() {
 #[test]
 fn splits_of_one_loader_have_their_own_copies_on_a_device() {
     let data = shop(6);
-    let losses = |nodes: &TypedNeighborLoader, seed: u64| {
+    let losses = |nodes: &NeighborLoader, seed: u64| {
         let split =
             TypedLinkSplit::random(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), seed);
-        let loader = TypedLinkNeighborLoader::of_relation(nodes.clone(), &split.unwrap()).unwrap();
+        let loader = LinkNeighborLoader::new(nodes.clone(), &split.unwrap()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let config = LinkModelConfig { encoder: super::config(&data), decoder: LinkDecoderConfig::Dot };
         let fit = FitConfig::epochs(1).out(folder.path().join("run")).quiet();
         Trainer::new(config, AdamConfig::new(1e-2)).seed(7).fit(&loader, fit).unwrap().best
     };
-    let on = |mode| TypedNeighborLoader::without_targets(&data, [4, 4]).batch_size(64).graph_mode(mode);
+    let on = |mode| NeighborLoader::new(&data, [4, 4]).batch_size(64).graph_mode(mode);
     let shared = on(GraphMode::Device);
     for seed in [0, 1] {
         assert_eq!(losses(&shared, seed), losses(&on(GraphMode::Host), seed));

@@ -57,7 +57,7 @@ fn data() -> TypedDataset {
 #[test]
 fn hgt_reads_the_features_of_nodes_without_edges() {
     let (data, folder) = (data(), tempfile::tempdir().unwrap());
-    let loader = TypedNeighborLoader::new(&data, [4, 4]).unwrap().batch_size(32).workers(1);
+    let loader = NeighborLoader::new(&data, [4, 4]).batch_size(32).workers(1);
     for hidden in [32, WIDTH as usize] {
         let model = HgtConfig::new(WIDTH as usize, N_CLASSES as usize).metagraph(&data.graph.metagraph());
         let model = TypedModelConfig::new(data.dims(), model.hidden(hidden).heads(2));

@@ -66,15 +66,15 @@ pub(crate) fn named_shop(step: u32, n_new: u32) -> TypedDataset {
         .unwrap()
 }
 
-fn loader(data: &TypedDataset) -> TypedNeighborLoader {
-    TypedNeighborLoader::new(data, [4, 4]).unwrap().batch_size(32).workers(0)
+fn loader(data: &TypedDataset) -> NeighborLoader {
+    NeighborLoader::new(data, [4, 4]).batch_size(32).workers(0)
 }
 
 /// Trains for two epochs and writes the report. Returns the folder of the run.
 fn trained<C: ModelConfig>(data: &TypedDataset, model: C, n_ranks: usize) -> (TempDir, PathBuf)
 where
     C::Model: Sync,
-    TypedNeighborLoader: DataLoader<C::Model>,
+    NeighborLoader: DataLoader<C::Model>,
 {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("run");
@@ -111,7 +111,7 @@ fn test_items(data: &TypedDataset) -> Vec<NodeId> {
 fn check_repeats<C: ModelConfig>(data: &TypedDataset, model: C, n_ranks: usize)
 where
     C::Model: Sync,
-    TypedNeighborLoader: DataLoader<C::Model>,
+    NeighborLoader: DataLoader<C::Model>,
 {
     let (_folder, run) = trained(data, model, n_ranks);
     let items = test_items(data);

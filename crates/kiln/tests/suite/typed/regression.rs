@@ -65,7 +65,7 @@ impl TrainCallback for Losses {
 }
 
 fn fit(data: &TypedDataset, out: &Path, losses: Losses) -> (f64, MetricSums) {
-    let loader = TypedNeighborLoader::new(data, [Fanout::All]).unwrap().batch_size(32);
+    let loader = NeighborLoader::new(data, [Fanout::All]).batch_size(32);
     let model = RgcnConfig::new(8, 1, 1).layers(1).dropout(0.0);
     let model = TypedModelConfig::new(data.dims(), model);
     let fit = FitConfig::epochs(30).out(out).quiet().callback(losses);

@@ -26,8 +26,8 @@ fn count_read(data: &TypedDataset, reverse: Option<&str>) -> [usize; 2] {
         }
         (0..neighbors.degree() as u32).for_each(|pick| picks.push(pick));
     };
-    let nodes = TypedNeighborLoader::without_targets(data, [100]).batch_size(256).rule(rule);
-    let loader = TypedLinkNeighborLoader::of_relation(nodes, &split).unwrap();
+    let nodes = NeighborLoader::new(data, [100]).batch_size(256).rule(rule);
+    let loader = LinkNeighborLoader::new(nodes, &split).unwrap();
     let mut model = rgcn(data);
     model.encoder.model = model.encoder.model.layers(1);
     for phase in PHASES {
@@ -71,8 +71,8 @@ fn reads_its_links(data: &TypedDataset, exclusion: Option<LinkExclusion>) -> [bo
     let [relation, reverse] = [0, 1].map(|position| data.graph.relation(position).name.as_str());
     let config = LinkSplitConfig { direction: Some(LinkDirection::Directed), ..LinkSplitConfig::default() };
     let split = TypedLinkSplit::random(&data.graph, relation, Some(reverse), &config, 3).unwrap();
-    let nodes = TypedNeighborLoader::without_targets(data, [Fanout::All, Fanout::All]).batch_size(64);
-    let mut loader = TypedLinkNeighborLoader::of_relation(nodes, &split).unwrap();
+    let nodes = NeighborLoader::new(data, [Fanout::All, Fanout::All]).batch_size(64);
+    let mut loader = LinkNeighborLoader::new(nodes, &split).unwrap();
     if let Some(exclusion) = exclusion {
         loader = loader.exclusion(exclusion);
     }

@@ -22,11 +22,11 @@ fn split(data: &TypedDataset) -> TypedLinkSplit {
 /// Trains on links. Returns the folder of the run, and the scores of the test links.
 fn trained<C: ModelConfig>(data: &TypedDataset, model: C) -> (TempDir, PathBuf, Vec<LinkPrediction>)
 where
-    TypedLinkNeighborLoader: DataLoader<C::Model>,
+    LinkNeighborLoader: DataLoader<C::Model>,
 {
     let folder = tempfile::tempdir().unwrap();
-    let nodes = TypedNeighborLoader::without_targets(data, ALL).batch_size(256).workers(0);
-    let loader = TypedLinkNeighborLoader::of_relation(nodes, &split(data)).unwrap();
+    let nodes = NeighborLoader::new(data, ALL).batch_size(256).workers(0);
+    let loader = LinkNeighborLoader::new(nodes, &split(data)).unwrap();
     let fit = FitConfig::epochs(2).out(folder.path().join("run")).quiet();
     let best = Trainer::new(model, AdamConfig::new(1e-2)).seed(7).fit(&loader, fit).unwrap();
     let scores = best.predict(&loader, Phase::Test).unwrap().link_predictions();
@@ -50,7 +50,7 @@ fn links(pairs: impl IntoIterator<Item = [u32; 2]>) -> Links {
 
 fn check_repeats<C: ModelConfig>(data: &TypedDataset, model: C)
 where
-    TypedLinkNeighborLoader: DataLoader<C::Model>,
+    LinkNeighborLoader: DataLoader<C::Model>,
 {
     let (_folder, run, expected) = trained(data, model);
     assert!(100 < expected.len());

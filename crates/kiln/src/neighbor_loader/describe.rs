@@ -1,0 +1,139 @@
+//! What runs and saved models record of a neighbour loader.
+
+use std::sync::Arc;
+
+use kiln_graph::RelationSchema;
+use kiln_kernels::GraphMode;
+use kiln_sample::{Fanout, SamplerConfig};
+use kiln_train::{
+    BatchConfig, EvaluationInfo, Evaluator, InputType, ModelInputs, ModelTask, NodeKeys, SamplingInfo,
+    TypedGraphInfo,
+};
+
+use crate::links::TrainingLinks;
+use crate::source::{GraphStep, Source, dims};
+use crate::{NeighborLoader, RankHandle, Result};
+
+impl NeighborLoader {
+    /// Replaces the graph by the one that passes the messages of links, normalised or with self loops if this loader's graph
+    /// is.
+    ///
+    /// # Errors
+    /// Returns the errors of [`TrainingLinks::message_source`].
+    pub(crate) fn on_message_graph(mut self, links: &TrainingLinks) -> Result<Self> {
+        self.source = links.message_source(&self.source)?;
+        Ok(self.unshared())
+    }
+
+    /// Returns a loader for an evaluation that reads only the seeds: its blocks have no edges, its feature rows are
+    /// zeros, and it copies neither graph nor features to a device.
+    pub(crate) fn for_pairs_only(&self) -> Self {
+        let mut loader = self.clone();
+        for of_layer in &mut loader.fanouts {
+            of_layer.fill(Fanout::UpTo(0));
+        }
+        let sampling = SamplerConfig::new(vec![Fanout::UpTo(0); self.fanouts.len()]);
+        loader.sampling = SamplerConfig { edge_types: self.source.is_heterogeneous(), ..sampling };
+        loader.graph_mode = GraphMode::Host;
+        loader.feature_cache = None;
+        loader.edge_features = false;
+        loader.reads_seeds_only = true;
+        loader.unshared()
+    }
+
+    pub(crate) fn has_objective(&self) -> bool {
+        self.objective.is_some()
+    }
+
+    pub(crate) fn source(&self) -> &dyn Source {
+        &*self.source
+    }
+
+    pub(crate) fn batch_config(&self) -> BatchConfig {
+        self.batches
+    }
+
+    /// Returns the types of nodes for a task.
+    pub(crate) fn input_types(&self) -> Vec<InputType> {
+        let schema = self.source.schema();
+        let types = schema.types();
+        let widths = dims(&*self.source).into_iter().enumerate();
+        widths.map(|(position, width)| InputType { n_nodes: types.range(position).len(), width }).collect()
+    }
+
+    /// Returns the keys of the nodes of each type without features.
+    pub(crate) fn node_keys(&self) -> Arc<[Option<NodeKeys>]> {
+        self.keys.get_or_init(|| self.source.node_keys()).clone()
+    }
+
+    /// Returns the settings of the graph, of sampling and of the evaluation that a run's result depends on, by name.
+    pub(crate) fn sampling_settings(&self) -> Vec<(&'static str, String)> {
+        let rule = ("rule", format!("{:?}", self.sampling.rule));
+        let weights = ("edge weights", format!("{:?}", self.sampling.weights));
+        let mut settings = Vec::new();
+        if self.source.is_heterogeneous() {
+            settings.extend(self.schema_settings());
+            settings.extend([("fanouts", self.fanouts_of_relations()), rule, weights]);
+        } else {
+            settings.extend([("fanouts", format!("{:?}", self.sampling.fanouts)), rule, weights]);
+            // Checkpoints of runs without these settings do not have them.
+            settings.extend(self.sampling.edge_types.then(|| ("edge types", "true".to_owned())));
+            settings.extend(self.edge_features.then(|| ("edge features", "true".to_owned())));
+            let adds_self_loops = self.source.graph_step() == GraphStep::SelfLoops;
+            settings.extend(adds_self_loops.then(|| ("self loops", "added".to_owned())));
+        }
+        settings.push(("evaluation", self.evaluation.setting()));
+        settings
+    }
+
+    /// Returns the fanouts of each relation by its name, input layer first, as one text.
+    fn fanouts_of_relations(&self) -> String {
+        let mut texts = Vec::new();
+        for (position, relation) in self.source.schema().relations().iter().enumerate() {
+            let fanouts: Vec<Fanout> = self.fanouts.iter().map(|of_layer| of_layer[position]).collect();
+            texts.push(format!("{}: {fanouts:?}", relation.name));
+        }
+        texts.join("; ")
+    }
+
+    /// Returns the types of nodes and the relations, in their order.
+    fn schema_settings(&self) -> [(&'static str, String); 2] {
+        let schema = self.source.schema();
+        let names = schema.types().names();
+        let text = |relation: &RelationSchema| {
+            format!("{} {} {}", names[relation.src_type], relation.name, names[relation.dst_type])
+        };
+        let relations: Vec<_> = schema.relations().iter().map(text).collect();
+        [("node types", names.join(", ")), ("relations", relations.join(", "))]
+    }
+
+    /// Returns the descriptions of the data and of evaluations for a saved model of nodes.
+    pub(crate) fn describe(&self, seed: u64, n_ranks: usize) -> (ModelInputs, EvaluationInfo) {
+        let widths = dims(&*self.source);
+        let targets = &self.targets;
+        let sampling = SamplingInfo::new(&self.sampling, self.source.graph_step() == GraphStep::GcnNorm);
+        let d_edge = self.edge_feature_store().ok().flatten().map(|features| features.dim());
+        let graph = self
+            .source
+            .is_heterogeneous()
+            .then(|| TypedGraphInfo::new(&self.source.schema(), &widths, targets.node_type, &self.fanouts));
+        let inputs = ModelInputs {
+            task: ModelTask::Nodes,
+            data_name: self.source.name().to_owned(),
+            n_features: widths.iter().flatten().sum(),
+            targets: targets.values.kind(),
+            n_outputs: targets.values.n_outputs(),
+            class_names: targets.class_names.clone(),
+            preparation: self.source.preparation(),
+            node_features: None,
+            sampling: Some(sampling.with_edge_features(d_edge)),
+            graph,
+        };
+        (inputs, self.evaluation.info(seed, self.batches.batch_size, n_ranks))
+    }
+
+    pub(crate) fn evaluator_of(&self, rank: &RankHandle) -> Result<Evaluator> {
+        let edge_features = self.edge_feature_store()?;
+        self.evaluation.evaluator(&*self.source, &self.targets.values, &self.sampling, edge_features, rank)
+    }
+}

@@ -1,0 +1,119 @@
+//! Heterogeneous datasets.
+
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use kiln_data::{HashedPart, LinkTargets, TypedDataset, TypedTargets};
+use kiln_feature::{FeatureStore, Preparation};
+use kiln_graph::{GraphSchema, NodeId, RelationSchema};
+use kiln_kernels::{DeviceSampler, GraphMode};
+use kiln_sample::{FrontierSampler, SamplerConfig, TypedSampler};
+use kiln_train::{DataHash, NodeKeys};
+
+use crate::data_hash::hash_with_links;
+use crate::device_copy::GraphCopies;
+use crate::links::MessageGraph;
+use crate::source::{GraphStep, Sampling, Source, WholeGraph, needs_one_type};
+use crate::{Error, Result};
+
+impl Source for TypedDataset {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn schema(&self) -> GraphSchema {
+        self.graph.schema().clone()
+    }
+
+    fn is_heterogeneous(&self) -> bool {
+        true
+    }
+
+    fn targets(&self) -> Result<TypedTargets> {
+        self.targets.clone().ok_or_else(|| Error::NoTargets { name: self.name.clone() })
+    }
+
+    fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>> {
+        self.features.clone()
+    }
+
+    fn node_keys(&self) -> Arc<[Option<NodeKeys>]> {
+        keys_of_names(self)
+    }
+
+    fn preparation(&self) -> Option<Preparation> {
+        Some(Preparation::default())
+    }
+
+    fn data_hash(&self, links: Option<LinkTargets>) -> DataHash {
+        let data = self.clone();
+        hash_with_links(move |check| data.hash_of(HashedPart::All(check)), links)
+    }
+
+    fn data_sample(&self) -> Result<String> {
+        Ok(self.hash_of(HashedPart::Sample)?)
+    }
+
+    fn whole(&self) -> Option<WholeGraph<'_>> {
+        Some(WholeGraph::Relations)
+    }
+
+    fn with_step(&self, step: GraphStep) -> Result<Arc<dyn Source>> {
+        Err(needs_one_type(step.name()))
+    }
+
+    fn with_messages(&self, messages: &MessageGraph) -> Result<Arc<dyn Source>> {
+        let other = || Error::OtherRelations { name: self.name.clone() };
+        let MessageGraph::Relations(graph) = messages else { return Err(other()) };
+        let ends = |relation: &RelationSchema| (relation.name.clone(), relation.src_type, relation.dst_type);
+        let schema = self.graph.schema();
+        let is_same = schema.types() == graph.schema().types()
+            && schema.relations().iter().map(ends).eq(graph.schema().relations().iter().map(ends));
+        if !is_same {
+            return Err(other());
+        }
+        Ok(Arc::new(Self { graph: Arc::clone(graph), ..self.clone() }))
+    }
+
+    fn sampler(&self, sampling: &Sampling) -> Result<Arc<dyn FrontierSampler>> {
+        let Sampling { fanouts, config, .. } = sampling;
+        let sampler = TypedSampler::new(&self.graph, fanouts.clone(), config.clone())?;
+        Ok(Arc::new(sampling.excluding(sampler)))
+    }
+
+    fn device_sampler(
+        &self,
+        sampling: &Sampling,
+        copies: &GraphCopies,
+        mode: GraphMode,
+        device: &Device,
+    ) -> Result<Arc<dyn FrontierSampler>> {
+        let Sampling { fanouts, config, .. } = sampling;
+        // The relations have no edge types: their positions are the types of the joined edges.
+        let of_relation = SamplerConfig { edge_types: false, ..config.clone() };
+        let mut samplers = Vec::with_capacity(self.graph.n_relations());
+        for position in 0..self.graph.n_relations() {
+            let copy =
+                copies.get_or_make(device, mode, position, || Ok(self.graph.whole_graph(position)?))?;
+            samplers.push(DeviceSampler::with_config(copy, of_relation.clone())?);
+        }
+        let schema = self.graph.schema().clone();
+        let sampler = TypedSampler::of_samplers(schema, Arc::new(samplers), fanouts.clone(), config)?;
+        Ok(Arc::new(sampling.excluding(sampler)))
+    }
+}
+
+/// Returns the keys of the names of the nodes of each type without features, `[n_types]`; `None` for a type with features, or
+/// whose nodes have no names.
+pub(crate) fn keys_of_names(data: &TypedDataset) -> Arc<[Option<NodeKeys>]> {
+    let types = data.graph.types();
+    let mut keys = Vec::with_capacity(types.n_types());
+    for (node_type, features) in data.features.iter().enumerate() {
+        let names = data.names.get(node_type).filter(|names| features.is_none() && !names.is_empty());
+        keys.push(names.map(|names| {
+            let n_nodes = types.range(node_type).len();
+            NodeKeys::of_names(n_nodes, |node| names.get(NodeId(node as u32)).unwrap_or_default())
+        }));
+    }
+    keys.into()
+}
