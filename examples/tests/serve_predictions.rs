@@ -87,7 +87,7 @@ fn answers_8_clients_with_the_predictions_of_the_library() {
     let folder = tempfile::tempdir().unwrap();
     let (run, raw) = trained(folder.path());
     let server = Server::start(folder.path(), &run);
-    let predictor = SavedModel::open(&run).unwrap().on_dataset(&raw).unwrap();
+    let predictor = SavedModel::open(&run).unwrap().on_nodes(&raw).unwrap();
     let nodes: Vec<NodeId> = (0..raw.graph.n_nodes() as u32).map(NodeId).collect();
     let scores = predictor.predict(&nodes, &PredictMode::AsEvaluated).unwrap();
     let classes: Vec<u32> = scores.classes().into_iter().map(Option::unwrap).collect();
@@ -138,7 +138,7 @@ fn nodes_without_finite_outputs_have_the_class_null() {
     assert_eq!(status, 200, "{answer}");
     let expected = json!({ "node": 7, "class": null, "class_name": null, "probability": null });
     assert_eq!(answer["predictions"][0], expected);
-    let predictor = SavedModel::open(&run).unwrap().on_dataset(&raw).unwrap();
+    let predictor = SavedModel::open(&run).unwrap().on_nodes(&raw).unwrap();
     let scores = predictor.predict(&[NodeId(far)], &PredictMode::AsEvaluated).unwrap();
     assert_eq!(answer["predictions"][1]["class"], scores.classes()[0].unwrap());
 }

@@ -18,7 +18,7 @@ use kiln::comm::LaunchEnv;
 use kiln::data::{NodeFeatures, Split};
 use kiln::feature::Targets;
 use kiln::graph::{ItemId, NodeId};
-use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, SavedModel};
+use kiln::prelude::{PredictMode, PredictOn, RankHandle, SavedModel};
 use kiln::sample::RelationFanouts;
 use kiln::store::sha256;
 use kiln::train::{
@@ -180,14 +180,14 @@ impl Job<'_> {
         let names = (!data.names.is_empty()).then_some(&*data.names);
         let nodes = requested(args, &data.split.test, data.graph.n_nodes(), names)?;
         let mode = args.mode(&self.model)?;
-        let predictor = self.model.on_dataset(&data)?;
+        let predictor = self.model.on_nodes(&data)?;
         let request = PredictionRequest {
             parts: SplitParts::new(data.graph.n_nodes(), &data.split),
             names: Some(data.names.clone()),
             ..self.request(nodes.into(), data.targets())
         };
         self.launch(&sha256(&id_bytes(&request.items)), |rank| {
-            self.predict_nodes(rank, &predictor, request.clone(), &mode)
+            self.predict_nodes(rank, &predictor, request.clone(), &mode, &progress_bar(rank))
         })
     }
 
@@ -204,36 +204,36 @@ impl Job<'_> {
             let joined = graph.join(rank)?;
             let nodes = items(&args.nodes, joined.graph.test(), joined.graph.n_nodes());
             let nodes = nodes.map_err(|error| Error::Other(error.into()))?;
-            let predictor = self.model.on_partitions(&joined)?;
+            let predictor = self.model.on_nodes(&joined)?;
             let request = PredictionRequest {
                 parts: SplitParts::new(joined.graph.n_nodes(), &joined.split()),
                 ..self.request(nodes.into(), joined.graph.labels().clone().into())
             };
-            self.predict_nodes(rank, &predictor, request, &mode)
+            self.predict_nodes(rank, &predictor, request, &mode, &progress_bar(rank))
         })
     }
 
-    /// Predicts nodes on one rank.
+    /// Predicts nodes on one rank. Shows the progress on the bar, and clears it.
     fn predict_nodes(
         &self,
         rank: &RankHandle,
         predictor: &NodePredictor,
         request: PredictionRequest<NodeId>,
         mode: &PredictMode,
+        bar: &ProgressBar,
     ) -> kiln::Result<PredictionTotals> {
         let predictor = predictor.with_model(&self.model_of(rank)?)?;
         let nodes = request.items.clone();
-        let bar = progress_bar(rank);
         let to_bar = bar.clone();
         let is_exact = predictor.is_exact(mode);
         let predictor = predictor.on_progress(move |n_done, n_rows| show(&to_bar, n_done, n_rows));
         let wanted = if self.args.embeddings { WantedRows::Both } else { WantedRows::Outputs };
-        let embedding_width = self.args.embeddings.then(|| predictor.embedding_width()).transpose()?;
+        let embedding_width = if self.args.embeddings { embedding_width(&predictor)? } else { None };
         let request = PredictionRequest { embedding_width, ..request };
         let totals = self.write(rank, request, |output, each| {
             rank.predict(&predictor, &nodes, mode, wanted, output, |rows| {
                 if !is_exact {
-                    show(&bar, rows.positions.end as u64, nodes.len() as u64);
+                    show(bar, rows.positions.end as u64, nodes.len() as u64);
                 }
                 each(&rows)
             })
@@ -370,6 +370,14 @@ impl Job<'_> {
             None => Ok(()),
         })?;
         files.map_or(Ok(PredictionTotals::default()), PredictionFiles::finish)
+    }
+}
+
+/// Returns the width of the embeddings; `None` if it is unknown, because the type that is predicted has no nodes.
+fn embedding_width(predictor: &NodePredictor) -> kiln::Result<Option<usize>> {
+    match predictor.embedding_width() {
+        Err(kiln::train::Error::NotLayerWise) if predictor.n_nodes() == 0 => Ok(None),
+        width => Ok(Some(width?)),
     }
 }
 

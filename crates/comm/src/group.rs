@@ -1,5 +1,4 @@
 use std::fmt;
-#[cfg(feature = "grpc")]
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ impl GraphLoader {
     }
 
     /// Records the kind of the node features, which does not change them. A saved model contains it, and
-    /// [`PredictOnDataset::node_features`](crate::PredictOnDataset::node_features) returns features of this kind.
+    /// [`PredictOn::node_features`](crate::PredictOn::node_features) returns features of this kind.
     pub fn node_features(self, kind: NodeFeatures) -> Self {
         Self { node_features: Some(self.graphs.node_features_kind(kind)), ..self }
     }

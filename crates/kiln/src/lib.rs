@@ -56,7 +56,7 @@ pub use links::TrainingLinks;
 pub use neighbor_loader::NeighborLoader;
 #[cfg(feature = "grpc")]
 pub use partitioned::{JoinedGraph, PartitionedGraph};
-pub use prediction::{PredictOnDataset, PredictionOutput};
+pub use prediction::{PredictOn, PredictionOutput};
 pub use prediction_files::{
     PartCounts, PredictionFiles, PredictionFormat, PredictionRequest, PredictionTotals, SplitPart, SplitParts,
 };
@@ -105,7 +105,7 @@ pub mod prelude {
     pub use crate::PartitionedGraph;
     pub use crate::{
         DataLoader, Error, EvalMode, FitConfig, ForData, GraphLoader, GraphMode, LinkNeighborLoader,
-        NeighborLoader, PredictOnDataset, RankConfig, RankCount, RankHandle, Result, TrainedModel, Trainer,
+        NeighborLoader, PredictOn, RankConfig, RankCount, RankHandle, Result, TrainedModel, Trainer,
         device_count, launch,
     };
 }

@@ -81,6 +81,8 @@ use crate::{
 #[must_use = "pass it to Trainer::fit"]
 pub struct NeighborLoader {
     source: Arc<dyn Source>,
+    /// The hash of the data, if the program has told it.
+    known_hash: Option<String>,
     /// The targets of the data; empty if it has none.
     targets: Arc<TypedTargets>,
     /// The fanout of each relation in each layer, `[n_layers][n_relations]`, input layer first.
@@ -116,7 +118,7 @@ impl NeighborLoader {
     /// the nodes of a partitioned graph that it owns. For links ([`LinkNeighborLoader`](crate::LinkNeighborLoader)), the
     /// graph needs no targets; training on its nodes is an error then.
     pub fn new(graph: impl Into<GraphSource>, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
-        let GraphSource(source) = graph.into();
+        let GraphSource { source, known_hash } = graph.into();
         let n_relations = source.schema().relations().len();
         let sampling = SamplerConfig::new(fanouts);
         // The type of an edge of a heterogeneous graph is the position of its relation.
@@ -125,6 +127,7 @@ impl NeighborLoader {
             targets: Arc::new(source.targets().unwrap_or_else(|_| no_targets())),
             fanouts: sampling.fanouts.iter().map(|fanout| vec![*fanout; n_relations]).collect(),
             source,
+            known_hash,
             sampling,
             edge_features: false,
             has_rule: false,
@@ -346,7 +349,10 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
     }
 
     fn data_hash(&self) -> Result<DataHash> {
-        Ok(self.source.data_hash(None))
+        Ok(match &self.known_hash {
+            Some(hash) => hash.clone().into(),
+            None => self.source.data_hash(None),
+        })
     }
 
     fn data_sample(&self) -> Result<String> {

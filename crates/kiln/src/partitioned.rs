@@ -14,8 +14,8 @@ use kiln_remote::{
     DistEdgeFeatureStore, DistFeatureStore, DistGraph, DistNeighborSampler, JoinedPartition, Partitions,
     PartitionsConfig, PartitionsInfo,
 };
-use kiln_sample::{FrontierSampler, SamplerConfig};
-use kiln_train::{DataHash, NodeKeys};
+use kiln_sample::{Fanout, FrontierSampler, SamplerConfig};
+use kiln_train::{DataHash, ModelError, NodeKeys, PredictionData, SavedModel};
 
 use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
@@ -308,6 +308,54 @@ impl Source for JoinedGraph {
         Ok(self.graph.hash().to_owned())
     }
 
+    fn prediction_data(&self, model: &SavedModel, _: Option<&str>) -> Result<PredictionData> {
+        let is_training_data = model.is_of_data(self.graph.hash());
+        let source = self.clone();
+        let sampler = move |fanouts, config| source.sampler_of_predictions(fanouts, config);
+        if self.is_heterogeneous() {
+            let keys = match is_training_data {
+                true => model.keys_of_training_data(&self.keys),
+                false => self.keys.to_vec(),
+            };
+            let data = PredictionData::sampled_heterogeneous(self.schema(), self.features(), sampler);
+            return Ok(data.keys(keys));
+        }
+        let done = match (&model.info().inputs.preparation, self.graph.preparation()) {
+            (Some(_), Some(done)) => done.clone(),
+            (Some(_), None) => return Err(train_error(ModelError::UnrecordedPreparation)),
+            (None, done) if is_training_data || done.is_some_and(|done| !done.steps.is_empty()) => {
+                Preparation::default()
+            }
+            (None, _) => return Err(train_error(ModelError::UnknownPreparation)),
+        };
+        model.check_edge_types(|| self.graph.n_edge_types())?;
+        let features = self.features().remove(0).ok_or_else(|| train_error(ModelError::NotHeterogeneous))?;
+        let data = PredictionData::sampled(self.graph.n_nodes(), features, sampler).prepared(done);
+        Ok(match &self.edge_features {
+            Some(features) => data.edge_features(features.clone()),
+            None => data,
+        })
+    }
+
+    fn check_predicted(&self, model: &SavedModel) -> Result<()> {
+        if model.reads_edge_features() && self.edge_features.is_none() {
+            return Err(kiln_remote::Error::NoEdgeFeatures.into());
+        }
+        if !self.is_heterogeneous() || model.is_of_data(self.graph.hash()) {
+            return Ok(());
+        }
+        // The nodes of other data may be in another order.
+        let keys = model.keys_of_training_data(&self.keys);
+        let is_by_id = |(keys, dim): (&Option<NodeKeys>, Option<usize>)| keys.is_none() && dim.is_none();
+        match keys.iter().zip(self.graph.dims()).position(is_by_id) {
+            Some(position) => {
+                let node_type = self.graph.schema().types().names()[position].clone();
+                Err(train_error(ModelError::RowsWithoutNames { node_type }))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn whole(&self) -> Option<WholeGraph<'_>> {
         None
     }
@@ -363,9 +411,31 @@ impl Source for JoinedGraph {
     }
 }
 
+impl JoinedGraph {
+    /// Returns a sampler of predictions with these fanouts of each relation in each layer.
+    fn sampler_of_predictions(
+        &self,
+        fanouts: Vec<Vec<Fanout>>,
+        config: SamplerConfig,
+    ) -> kiln_train::Result<Arc<dyn FrontierSampler>> {
+        let graph = &self.graph;
+        if self.is_heterogeneous() {
+            let sampler = graph.typed_sampler(fanouts, &config).map_err(kiln_sample::Error::from)?;
+            return Ok(Arc::new(sampler));
+        }
+        let config = SamplerConfig { fanouts: fanouts.concat(), ..config };
+        let sampler = DistNeighborSampler::with_config(graph.clone(), config);
+        Ok(Arc::new(sampler.map_err(kiln_sample::Error::from)?))
+    }
+}
+
+fn train_error(error: ModelError) -> Error {
+    kiln_train::Error::from(error).into()
+}
+
 impl From<&JoinedGraph> for GraphSource {
     fn from(joined: &JoinedGraph) -> Self {
-        Self(Arc::new(joined.clone()))
+        Self::new(joined.clone())
     }
 }
 

@@ -1,26 +1,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_data::{Dataset, GraphDataset, NodeFeatures, TypedDataset};
+use kiln_data::{GraphDataset, NodeFeatures};
 use kiln_feature::FeatureStore;
-#[cfg(feature = "grpc")]
-use kiln_feature::Preparation;
-#[cfg(feature = "grpc")]
-use kiln_graph::GraphSchema;
-use kiln_graph::{Csc, GraphId, NodeId};
-#[cfg(feature = "grpc")]
-use kiln_remote::DistNeighborSampler;
-#[cfg(feature = "grpc")]
-use kiln_sample::{Fanout, FrontierSampler, SamplerConfig, TypedSampler};
+use kiln_graph::{GraphId, NodeId};
 use kiln_train::{
-    ModelError, NodeKeys, NodePredictor, OutputRows, PredictMode, PredictedRows, PredictionBatches,
-    SavedModel, TypedLinkPredictor, TypedNodePredictor, WantedRows,
+    LinkPredictor, ModelError, NodePredictor, OutputRows, PredictMode, PredictedRows, PredictionBatches,
+    SavedModel, WantedRows,
 };
 
-#[cfg(feature = "grpc")]
-use crate::source::Source;
-use crate::source::keys_of_names;
-use crate::{RankHandle, Result};
+use crate::{GraphSource, RankHandle, Result};
 
 /// The longest wait of a rank for the outputs of others. It may be long, because a lost rank is detected during the wait.
 const WAIT: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -39,6 +28,9 @@ impl RankHandle {
     /// Computes the outputs of nodes on all ranks, and passes them to `each` batch by batch. They are bit-identical for
     /// any number of ranks. In exact mode, rank 0 computes alone, with the threads of all ranks of its machine.
     /// Collective: every rank must call it, with the same request.
+    ///
+    /// For links, these are the rows that a [`LinkScorerBuilder`](kiln_train::LinkScorerBuilder) takes, of the predictor
+    /// [`LinkPredictor::encoder`].
     ///
     /// # Errors
     /// Returns the errors of [`NodePredictor::batches`], of `each` and of other ranks, and an error for
@@ -91,80 +83,47 @@ impl RankHandle {
     }
 }
 
-/// Predictions of a [`SavedModel`] on datasets.
+/// Predictions of a [`SavedModel`] on datasets and partitioned graphs.
 ///
 /// ```no_run
 /// use kiln::prelude::*;
 /// let model = SavedModel::open("runs/train-001")?;
-/// let predictor = model.on_dataset(&Dataset::open("debian-packages")?)?;
+/// let predictor = model.on_nodes(&Dataset::open("debian-packages")?)?;
 /// let scores = predictor.predict(&[NodeId(7), NodeId(9)], &PredictMode::default())?;
 /// println!("{:?} {:?}", scores.classes(), scores.confidences());
+/// let links = SavedModel::open("runs/links")?.on_links(&Dataset::open("citations")?)?;
+/// let best = links.top_k(&[NodeId(7)], &TopKConfig::new(10), &PredictMode::default())?;
+/// println!("{best:?}");
 /// # Ok::<(), Error>(())
 /// ```
-pub trait PredictOnDataset {
-    /// Prepares a dataset for predictions. The steps of the model's preparation that the dataset already went through
-    /// ([`Dataset::preparation`]) are not repeated. Labels and split are not read, and the dataset may contain nodes
-    /// that training did not have.
+pub trait PredictOn {
+    /// Prepares a graph for predictions of its nodes; of a heterogeneous graph, of those of the type that had targets in
+    /// training. Targets and split are not read, and the graph may contain nodes that training did not have. `graph` is a
+    /// [`Dataset`](kiln_data::Dataset), a [`TypedDataset`](kiln_data::TypedDataset), or a partitioned graph that this rank has
+    /// joined, whose outputs are those of the whole graph, bit for bit.
+    ///
+    /// The steps of the model's preparation that the data already went through
+    /// ([`Dataset::preparation`](kiln_data::Dataset::preparation)) are not repeated.
+    ///
+    /// The trained rows of nodes without features are found by the names of the nodes, so that the data may have other nodes than
+    /// the training data, in another order. A model that was trained on nodes without names, or on partitions of an older version of
+    /// kiln, finds rows by id: on the data of its training, which is recognised by its hash
+    /// ([`GraphSource::with_hash`]), and on a dataset with as many nodes, which have no names either.
     ///
     /// # Errors
-    /// Returns the errors of [`NodePredictor::on_prepared`], and an error if the preparation of the training data is
-    /// unknown and the dataset went through no step.
-    fn on_dataset(&self, data: &Dataset) -> Result<NodePredictor>;
+    /// Returns the errors of [`NodePredictor::new`], among them one if the preparation of the training data is unknown and the
+    /// dataset went through no step. On a partitioned graph, an error if the preparation of its data is unknown, unless the model
+    /// was trained on the same data, and if rows would be found by id on other data.
+    fn on_nodes(&self, graph: impl Into<GraphSource>) -> Result<NodePredictor>;
 
-    /// Prepares a heterogeneous dataset for predictions of the nodes of the type that had targets in training. Targets and split
-    /// are not read. The trained rows of nodes without features are found by the names of the nodes, so that the dataset may have
-    /// other nodes than the training data, in another order. A model that was trained on nodes without names, or on partitions of an
-    /// older version of kiln, finds rows by id: on the data of its training, which is compared by its hash, and on data with as many
-    /// nodes, which have no names either.
+    /// Prepares a graph for predictions of links: of links between any nodes, or of the relation that training had. Otherwise it is
+    /// [`PredictOn::on_nodes`]. Messages pass over all edges of the graph: to score held-out links, pass data without them.
     ///
     /// # Errors
-    /// Returns the errors of [`TypedNodePredictor::new`].
-    fn on_typed_dataset(&self, data: &TypedDataset) -> Result<TypedNodePredictor>;
+    /// Returns the errors of [`LinkPredictor::new`] and [`PredictOn::on_nodes`].
+    fn on_links(&self, graph: impl Into<GraphSource>) -> Result<LinkPredictor>;
 
-    /// Prepares a heterogeneous dataset for predictions of the links of the relation that training had. Trained rows are found as by
-    /// [`PredictOnDataset::on_typed_dataset`], except that data is not compared with that of the training. Messages pass over all edges of the dataset: to score held-out
-    /// links, pass data without them.
-    ///
-    /// # Errors
-    /// Returns the errors of [`TypedLinkPredictor::new`].
-    fn on_typed_links(&self, data: &TypedDataset) -> Result<TypedLinkPredictor>;
-
-    /// Prepares a dataset as [`PredictOnDataset::on_typed_dataset`] does, whose hash is known: `kiln_data::typed::hash` of a folder,
-    /// which `kiln train` and partitions record, or [`TypedDataset::hash`].
-    ///
-    /// # Errors
-    /// Returns the errors of [`TypedNodePredictor::new`].
-    fn on_hashed_typed_dataset(&self, data: &TypedDataset, hash: &str) -> Result<TypedNodePredictor>;
-
-    /// Prepares a partitioned graph for predictions on a rank, with the steps of the model's preparation that its data
-    /// did not go through before it was partitioned. Outputs are those of the whole graph, bit for bit.
-    ///
-    /// # Errors
-    /// Returns the errors of [`NodePredictor::on_sampler`], and an error if the preparation of the training data or of
-    /// the partitions is unknown, unless the model was trained on the same partitioned data.
-    #[cfg(feature = "grpc")]
-    fn on_partitions(&self, joined: &crate::JoinedGraph) -> Result<NodePredictor>;
-
-    /// Prepares a partitioned heterogeneous graph for predictions on a rank, as [`PredictOnDataset::on_typed_dataset`] prepares a
-    /// dataset. Outputs are those of the whole graph, bit for bit. The trained rows of nodes without features are found by the keys
-    /// in the partitions. Without keys, because the nodes have no names or an older version of kiln wrote the partitions, they are
-    /// found by id, on the data of the training only: on the partitions of the run, or those of its dataset.
-    ///
-    /// # Errors
-    /// Returns the errors of [`TypedNodePredictor::on_sampler`].
-    #[cfg(feature = "grpc")]
-    fn on_typed_partitions(&self, joined: &crate::JoinedGraph) -> Result<TypedNodePredictor>;
-
-    /// Prepares a partitioned heterogeneous graph for predictions of links on a rank, as [`PredictOnDataset::on_typed_links`]
-    /// prepares a dataset. Trained rows are found as by [`PredictOnDataset::on_typed_partitions`]. Messages pass over all edges of
-    /// the partitions.
-    ///
-    /// # Errors
-    /// Returns the errors of [`TypedLinkPredictor::on_sampler`], and an error if rows would be found by id on other data.
-    #[cfg(feature = "grpc")]
-    fn on_typed_link_partitions(&self, joined: &crate::JoinedGraph) -> Result<TypedLinkPredictor>;
-
-    /// Returns the node features of a set, of the kind that the model was trained with. If the model does not record it,
+    /// Returns the node features of a set of graphs, of the kind that the model was trained with. If the model does not record it,
     /// the kind is [`NodeFeatures::Auto`].
     ///
     /// # Errors
@@ -185,145 +144,19 @@ pub trait PredictOnDataset {
     ) -> Result<OutputRows>;
 }
 
-/// Prepares a heterogeneous dataset, which may be the training data if its hash is known.
-fn typed_predictor(
-    model: &SavedModel,
-    data: &TypedDataset,
-    hash: Option<&str>,
-) -> Result<TypedNodePredictor> {
-    let (graph, features, keys) = (data.graph.clone(), data.features.clone(), keys_of_names(data));
-    // Without names, the rows of a model are those of the nodes of its training data.
-    let keys = match hash == Some(model.info().data_hash.as_str()) {
-        true => model.keys_of_training_data(&keys),
-        false => keys.to_vec(),
-    };
-    Ok(TypedNodePredictor::new(model, graph, features, &keys)?)
-}
-
-/// The samplers of a partitioned heterogeneous graph, by the fanouts of each layer and relation.
-#[cfg(feature = "grpc")]
-type PartitionSamplers =
-    Box<dyn Fn(Vec<Vec<Fanout>>, SamplerConfig) -> kiln_train::Result<TypedSampler> + Send + Sync>;
-
-/// Prepares a partitioned heterogeneous graph for a predictor of nodes or of links, which `create` creates.
-#[cfg(feature = "grpc")]
-fn on_typed_parts<P>(
-    model: &SavedModel,
-    joined: &crate::JoinedGraph,
-    create: impl FnOnce(
-        GraphSchema,
-        Vec<Option<Arc<dyn FeatureStore>>>,
-        &[Option<NodeKeys>],
-        PartitionSamplers,
-    ) -> kiln_train::Result<P>,
-) -> Result<P> {
-    let graph = joined.graph.clone();
-    let (schema, dims) = (graph.schema().clone(), graph.dims());
-    let names = schema.types().names().to_vec();
-    // The hash of a run on links is that of its data, and may be followed by that of the links.
-    let of_model = model.info().data_hash.split(", links ").next();
-    let (of_names, is_training_data) = (joined.keys.clone(), of_model == Some(graph.hash()));
-    let of_training = model.keys_of_training_data(&of_names);
-    let keys = if is_training_data { &of_training[..] } else { &of_names[..] };
-    let sampler = move |fanouts, config| -> kiln_train::Result<TypedSampler> {
-        Ok(graph.typed_sampler(fanouts, &config).map_err(kiln_sample::Error::from)?)
-    };
-    let predictor = create(schema, joined.features(), keys, Box::new(sampler))?;
-    // The nodes of other data may be in another order.
-    let is_by_id = |(keys, dim): (&Option<NodeKeys>, Option<usize>)| keys.is_none() && dim.is_none();
-    let by_id = of_training.iter().zip(dims).position(is_by_id).filter(|_| !is_training_data);
-    match by_id.map(|position| names[position].clone()) {
-        Some(node_type) => Err(kiln_train::Error::from(ModelError::RowsWithoutNames { node_type }).into()),
-        None => Ok(predictor),
-    }
-}
-
-/// Returns true if edges with the same id are the same in both graphs.
-fn has_same_edges(one: &Arc<Csc>, other: &Arc<Csc>) -> bool {
-    Arc::ptr_eq(one, other) || (one.indptr() == other.indptr() && one.indices() == other.indices())
-}
-
-impl PredictOnDataset for SavedModel {
-    fn on_dataset(&self, data: &Dataset) -> Result<NodePredictor> {
-        let (graph, features) = (data.graph.clone(), data.features.clone());
-        // Data without a step may be as it was loaded, or need none.
-        if self.info().inputs.preparation.is_none() && data.preparation.steps.is_empty() {
-            return Err(kiln_train::Error::from(ModelError::UnknownPreparation).into());
-        }
-        let predictor = NodePredictor::on_prepared(self, graph, features, &data.preparation)?;
-        match &data.edge_features {
-            Some(features) if predictor.reads_edge_features() => {
-                // A step of the preparation may have changed the order of the edges, and so their ids.
-                let is_changed = predictor.graph().is_some_and(|graph| !has_same_edges(graph, &data.graph));
-                if is_changed {
-                    return Err(kiln_train::Error::from(ModelError::EdgeFeaturesOfUnprepared).into());
-                }
-                Ok(predictor.with_edge_features(features.clone())?)
-            }
-            _ => Ok(predictor),
-        }
+impl PredictOn for SavedModel {
+    fn on_nodes(&self, graph: impl Into<GraphSource>) -> Result<NodePredictor> {
+        let GraphSource { source, known_hash } = graph.into();
+        let predictor = NodePredictor::new(self, source.prediction_data(self, known_hash.as_deref())?)?;
+        source.check_predicted(self)?;
+        Ok(predictor)
     }
 
-    fn on_typed_dataset(&self, data: &TypedDataset) -> Result<TypedNodePredictor> {
-        // Reading all values takes time.
-        let hash = self.finds_rows_by_id().then(|| data.hash()).transpose()?;
-        typed_predictor(self, data, hash.as_deref())
-    }
-
-    fn on_hashed_typed_dataset(&self, data: &TypedDataset, hash: &str) -> Result<TypedNodePredictor> {
-        typed_predictor(self, data, Some(hash))
-    }
-
-    fn on_typed_links(&self, data: &TypedDataset) -> Result<TypedLinkPredictor> {
-        let (graph, features, keys) = (data.graph.clone(), data.features.clone(), keys_of_names(data));
-        Ok(TypedLinkPredictor::new(self, graph, features, &keys)?)
-    }
-
-    #[cfg(feature = "grpc")]
-    fn on_partitions(&self, joined: &crate::JoinedGraph) -> Result<NodePredictor> {
-        let graph = joined.graph.clone();
-        let is_training_data = graph.hash() == self.info().data_hash;
-        let done = match (&self.info().inputs.preparation, graph.preparation()) {
-            (Some(_), Some(done)) => done.clone(),
-            (Some(_), None) => {
-                return Err(kiln_train::Error::from(ModelError::UnrecordedPreparation).into());
-            }
-            (None, done) if is_training_data || done.is_some_and(|done| !done.steps.is_empty()) => {
-                Preparation::default()
-            }
-            (None, _) => return Err(kiln_train::Error::from(ModelError::UnknownPreparation).into()),
-        };
-        self.check_edge_types(|| graph.n_edge_types())?;
-        let n_nodes = graph.n_nodes();
-        let features = joined
-            .features()
-            .remove(0)
-            .ok_or(ModelError::NotHeterogeneous)
-            .map_err(kiln_train::Error::from)?;
-        let sampler = move |config| -> kiln_train::Result<Arc<dyn FrontierSampler>> {
-            let sampler = DistNeighborSampler::with_config(graph.clone(), config);
-            Ok(Arc::new(sampler.map_err(kiln_sample::Error::from)?))
-        };
-        let predictor = NodePredictor::on_sampler(self, n_nodes, features, &done, sampler)?;
-        match &joined.edge_features {
-            Some(features) => Ok(predictor.with_edge_features(features.clone())?),
-            None if predictor.reads_edge_features() => Err(kiln_remote::Error::NoEdgeFeatures.into()),
-            None => Ok(predictor),
-        }
-    }
-
-    #[cfg(feature = "grpc")]
-    fn on_typed_partitions(&self, joined: &crate::JoinedGraph) -> Result<TypedNodePredictor> {
-        on_typed_parts(self, joined, |schema, features, keys, sampler| {
-            TypedNodePredictor::on_sampler(self, schema, features, keys, sampler)
-        })
-    }
-
-    #[cfg(feature = "grpc")]
-    fn on_typed_link_partitions(&self, joined: &crate::JoinedGraph) -> Result<TypedLinkPredictor> {
-        on_typed_parts(self, joined, |schema, features, keys, sampler| {
-            TypedLinkPredictor::on_sampler(self, schema, features, keys, sampler)
-        })
+    fn on_links(&self, graph: impl Into<GraphSource>) -> Result<LinkPredictor> {
+        let GraphSource { source, known_hash } = graph.into();
+        let predictor = LinkPredictor::new(self, source.prediction_data(self, known_hash.as_deref())?)?;
+        source.check_predicted(self)?;
+        Ok(predictor)
     }
 
     fn node_features(&self, data: &GraphDataset) -> Result<Arc<dyn FeatureStore>> {

@@ -71,7 +71,7 @@ pub struct PredictionRequest<I> {
 /// use kiln::{PredictionFiles, PredictionFormat, PredictionRequest, SplitParts};
 /// let data = Dataset::open("papers")?;
 /// let model = SavedModel::open("runs/sage")?;
-/// let batches = model.on_dataset(&data)?.batches(
+/// let batches = model.on_nodes(&data)?.batches(
 ///     &[NodeId(17), NodeId(5)],
 ///     &PredictMode::default(),
 ///     WantedRows::Outputs,

@@ -13,13 +13,11 @@ use kiln_graph::{Csc, GraphSchema, NodeId, add_self_loops, gcn_norm};
 use kiln_kernels::GraphMode;
 use kiln_loader::FeatureStores;
 use kiln_sample::{Fanout, FrontierSampler, SamplerConfig, TypedSampler};
-use kiln_train::{DataHash, NodeKeys};
+use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel};
 
 use crate::device_copy::GraphCopies;
 use crate::links::MessageGraph;
 use crate::{Error, Result};
-
-pub(crate) use typed_dataset::keys_of_names;
 
 use dataset::PreparedDataset;
 
@@ -36,23 +34,38 @@ use dataset::PreparedDataset;
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone)]
-pub struct GraphSource(pub(crate) Arc<dyn Source>);
+pub struct GraphSource {
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) known_hash: Option<String>,
+}
 
 impl GraphSource {
+    pub(crate) fn new(source: impl Source + 'static) -> Self {
+        Self { source: Arc::new(source), known_hash: None }
+    }
+
+    /// Sets the hash of the data, if it is known, so that nothing computes it: the hash of a folder in the kiln format
+    /// (`kiln_data::typed::hash`), which `kiln train` and partitions record, or that of a dataset
+    /// ([`Dataset::hash`](kiln_data::Dataset::hash)). A partitioned graph has the hash of its manifest.
+    #[must_use]
+    pub fn with_hash(self, hash: impl Into<String>) -> Self {
+        Self { known_hash: Some(hash.into()), ..self }
+    }
+
     /// Returns the name of the data.
     pub fn name(&self) -> &str {
-        self.0.name()
+        self.source.name()
     }
 
     /// Returns the node types and relations. A graph of one type has one of each, named `node` and `edge`.
     pub fn schema(&self) -> GraphSchema {
-        self.0.schema()
+        self.source.schema()
     }
 
     /// Returns true if the graph has several types of nodes or relations with names. A model reads such a graph through a
     /// [`TypedModel`](kiln_nn::TypedModel).
     pub fn is_heterogeneous(&self) -> bool {
-        self.0.is_heterogeneous()
+        self.source.is_heterogeneous()
     }
 }
 
@@ -64,13 +77,13 @@ impl From<&Self> for GraphSource {
 
 impl From<&Dataset> for GraphSource {
     fn from(data: &Dataset) -> Self {
-        Self(Arc::new(PreparedDataset::new(data.clone())))
+        Self::new(PreparedDataset::new(data.clone()))
     }
 }
 
 impl From<&TypedDataset> for GraphSource {
     fn from(data: &TypedDataset) -> Self {
-        Self(Arc::new(data.clone()))
+        Self::new(data.clone())
     }
 }
 
@@ -194,6 +207,20 @@ pub(crate) trait Source: Send + Sync {
     /// # Errors
     /// Returns an error if the data cannot be read.
     fn data_sample(&self) -> Result<String>;
+
+    /// Returns the data for predictions of a model. `known_hash` is the hash of the data, if the program knows it.
+    ///
+    /// # Errors
+    /// Returns an error if the model's trained rows or its preparation cannot be found for this data.
+    fn prediction_data(&self, model: &SavedModel, known_hash: Option<&str>) -> Result<PredictionData>;
+
+    /// Checks, for a model whose predictor was created, what only this kind of source knows.
+    ///
+    /// # Errors
+    /// Returns an error that says what the data lacks.
+    fn check_predicted(&self, _model: &SavedModel) -> Result<()> {
+        Ok(())
+    }
 
     /// Returns the graph if it is in this process as a whole.
     fn whole(&self) -> Option<WholeGraph<'_>>;

@@ -68,16 +68,16 @@ pub use saved::info::{
     EvaluatedNeighbors, EvaluationInfo, MODEL_FORMAT, ModelInfo, ModelInputs, ModelTask, SamplingInfo,
     StoredEdgeWeights, StoredRule,
 };
+pub use saved::link_predictor::LinkPredictor;
 pub use saved::link_scorer::{LinkScorer, LinkScorerBuilder};
 pub use saved::mode::PredictMode;
 pub use saved::model::SavedModel;
 pub use saved::outputs::OutputRows;
+pub use saved::prediction_data::PredictionData;
 pub use saved::predictor::NodePredictor;
 pub use saved::registry::ModelRegistry;
+pub use saved::schema_info::{NodeTypeInfo, RelationInfo, SchemaInfo};
 pub use saved::top_k::{ScoredLink, TopKConfig};
-pub use saved::typed_info::{NodeTypeInfo, RelationInfo, TypedGraphInfo};
-pub use saved::typed_links::TypedLinkPredictor;
-pub use saved::typed_predictor::TypedNodePredictor;
 pub use step::any_batcher::HostOrDeviceBatcher;
 pub use step::batch::{DeviceBatch, DeviceBatcher, ToDevice};
 pub use step::classification::Prediction;

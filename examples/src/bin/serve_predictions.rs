@@ -97,7 +97,7 @@ struct App {
 fn main() -> Result<()> {
     let args = Args::parse();
     let model = SavedModel::open(&args.run)?;
-    let predictor = model.on_dataset(&Dataset::open(&args.data)?)?;
+    let predictor = model.on_nodes(&Dataset::open(&args.data)?)?;
     let sampling = model.info().inputs.sampling.as_ref();
     let fanouts = sampling.map(|sampling| sampling.fanouts()).unwrap_or_default();
     let seed = args.seed.unwrap_or(model.info().evaluation.seed);

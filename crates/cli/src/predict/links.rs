@@ -7,10 +7,8 @@ use clap::Args;
 use indicatif::ProgressBar;
 use kiln::data::LinkTargets;
 use kiln::graph::{Links, NodeId};
-use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, SavedModel};
-use kiln::train::{
-    LinkScorer, LinkScorerBuilder, ModelTask, NodePredictor, PredictedRows, ScoredLink, WantedRows,
-};
+use kiln::prelude::{PredictMode, PredictOn, RankHandle};
+use kiln::train::{LinkPredictor, LinkScorer, LinkScorerBuilder, ModelTask, ScoredLink, WantedRows};
 use kiln::{PredictionOutput, PredictionTotals};
 
 use super::link_files::{LinkFiles, LinkNodes};
@@ -98,11 +96,11 @@ impl Job<'_> {
         }
         print_rank_zero(&data);
         let test = test_sources(args, data.links.as_deref(), |links| links.check(data.graph.n_nodes()))?;
-        let predictor = self.model.on_dataset(&data)?;
+        let predictor = self.model.on_links(&data)?;
         let names = (!data.names.is_empty()).then(|| data.names.clone());
         let nodes = LinkNodes::of_graph(data.graph.n_nodes(), names);
-        let graph = predictor.graph().filter(|_| args.links.exclude_edges).cloned();
-        let request = LinkRequest::new(args, &test, &nodes, graph)?;
+        let known = args.links.exclude_edges.then(|| predictor.known_links()).transpose()?;
+        let request = LinkRequest::new(args, &test, &nodes, known)?;
         let mode = args.mode(&self.model)?;
         self.launch(&request.hash(), |rank| self.score(rank, &predictor, &request, &nodes, &mode))
     }
@@ -115,57 +113,41 @@ impl Job<'_> {
         let request = LinkRequest::new(args, &[], &nodes, None)?;
         let mode = args.mode(&self.model)?;
         self.launch(&format!("{} of {}", request.hash(), graph.info().hash), |rank| {
-            let joined = graph.join(rank)?;
-            let predictor = self.model.on_partitions(&joined)?;
+            let predictor = self.model.on_links(&graph.join(rank)?)?;
             self.score(rank, &predictor, &request, &nodes, &mode)
         })
     }
 
-    /// Scores links between the nodes of a homogeneous graph.
-    fn score(
+    /// Scores links: all ranks compute the rows of the nodes, and rank 0 scores the links and writes them.
+    pub(super) fn score(
         &self,
         rank: &RankHandle,
-        predictor: &NodePredictor,
+        predictor: &LinkPredictor,
         request: &LinkRequest,
         nodes: &LinkNodes,
         mode: &PredictMode,
     ) -> kiln::Result<PredictionTotals> {
         let predictor = predictor.with_model(&self.model_of(rank)?)?;
         let bar = progress_bar(rank);
-        let (to_bar, is_exact) = (bar.clone(), predictor.is_exact(mode));
+        let to_bar = bar.clone();
         let predictor = predictor.on_progress(move |n_done, n_rows| show(&to_bar, n_done, n_rows));
-        let (of_rows, output) = (WantedRows::Outputs, PredictionOutput::RankZero);
-        self.score_rows(rank, predictor.model(), request, nodes, &bar, |of_links, each| {
-            rank.predict(&predictor, of_links, mode, of_rows, output, |batch| {
-                if !is_exact {
-                    show(&bar, batch.positions.end as u64, of_links.len() as u64);
-                }
-                each(&batch)
-            })
-        })
-    }
-
-    /// Computes the rows of the nodes on all ranks: `predict` passes them to a callback, batch by batch. Rank 0 scores the
-    /// links, and writes them.
-    pub(super) fn score_rows(
-        &self,
-        rank: &RankHandle,
-        model: &SavedModel,
-        request: &LinkRequest,
-        nodes: &LinkNodes,
-        bar: &ProgressBar,
-        predict: impl FnOnce(&[NodeId], &mut dyn FnMut(&PredictedRows) -> kiln::Result<()>) -> kiln::Result<()>,
-    ) -> kiln::Result<PredictionTotals> {
+        let is_exact = predictor.encoder().is_exact(mode);
         let of_links = request.nodes(&nodes.ids[1]);
         // The layers of exact mode have the other half of the limit.
         let memory =
             self.args.memory.map(|bytes| bytes / 2).or(self.model.info().evaluation.neighbors.memory_bytes());
-        let builder = || LinkScorerBuilder::new(model, of_links.clone(), memory);
+        let builder = || LinkScorerBuilder::new(predictor.model(), of_links.clone(), memory);
         let mut rows = rank.is_zero().then(builder).transpose()?;
-        predict(&of_links, &mut |batch| Ok(rows.as_mut().map_or(Ok(()), |rows| rows.push(batch))?))?;
+        let (of_rows, output) = (WantedRows::Outputs, PredictionOutput::RankZero);
+        rank.predict(predictor.encoder(), &of_links, mode, of_rows, output, |batch| {
+            if !is_exact {
+                show(&bar, batch.positions.end as u64, of_links.len() as u64);
+            }
+            Ok(rows.as_mut().map_or(Ok(()), |rows| rows.push(&batch))?)
+        })?;
         let totals = match rows {
             Some(rows) => {
-                rank.with_machine_threads(|| self.write_links(&rows.finish()?, request, nodes, bar))?
+                rank.with_machine_threads(|| self.write_links(&rows.finish()?, request, nodes, &bar))?
             }
             None => PredictionTotals::default(),
         };

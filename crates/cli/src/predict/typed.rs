@@ -4,20 +4,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::Context;
-use indicatif::ProgressBar;
 use kiln::data::{NodeNames, Split, TypedLinks, TypedTargets};
 use kiln::feature::{Labels, Targets};
 use kiln::graph::{GraphSchema, NodeId, NodeTypes};
-use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, TypedDataset};
+use kiln::prelude::{PredictOn, TypedDataset};
 use kiln::store::sha256;
-use kiln::train::{TypedLinkPredictor, TypedNodePredictor, WantedRows};
-use kiln::{Error, PartitionedGraph, PredictionOutput, PredictionRequest, PredictionTotals, SplitParts};
+use kiln::{Error, GraphSource, PartitionedGraph, PredictionRequest, SplitParts};
 
 use super::link_files::LinkNodes;
 use super::link_request::LinkRequest;
 use super::links::test_sources;
 use super::request::{id_bytes, items, requested, selection};
-use super::{Job, progress_bar, show};
+use super::{Job, progress_bar};
 use crate::data_id::DataId;
 use crate::output::print_rank_zero;
 
@@ -35,10 +33,11 @@ impl Job<'_> {
             return self.partitioned_typed_nodes();
         }
         let (data, id) = self.typed_data()?;
-        let predictor = match id.hash.known() {
-            Some(hash) => self.model.on_hashed_typed_dataset(&data, hash)?,
-            None => self.model.on_typed_dataset(&data)?,
-        };
+        let source = GraphSource::from(&data);
+        let predictor = self.model.on_nodes(match id.hash.known() {
+            Some(hash) => source.with_hash(hash),
+            None => source,
+        })?;
         let node_type = self.target_type(data.graph.types())?;
         let targets = targets_of(data.targets.clone(), node_type, data.graph.types().range(node_type));
         let names = names_of(&data, node_type);
@@ -50,7 +49,7 @@ impl Job<'_> {
             ..self.request(nodes.into(), targets.values)
         };
         self.launch(&sha256(&id_bytes(&request.items)), |rank| {
-            self.predict_typed(rank, &predictor, request.clone(), &mode, &progress_bar(rank))
+            self.predict_nodes(rank, &predictor, request.clone(), &mode, &progress_bar(rank))
         })
     }
 
@@ -63,7 +62,7 @@ impl Job<'_> {
         let mode = args.mode(&self.model)?;
         self.launch(&format!("{} of {}", selection(args)?, graph.info().hash), |rank| {
             let joined = graph.join(rank)?;
-            let predictor = self.model.on_typed_partitions(&joined)?;
+            let predictor = self.model.on_nodes(&joined)?;
             let targets = targets_of(joined.targets(), node_type, joined.graph.target_nodes());
             let nodes = items(&args.nodes, &targets.split.test, predictor.n_nodes());
             let nodes = nodes.map_err(|error| Error::Other(error.into()))?;
@@ -71,36 +70,8 @@ impl Job<'_> {
                 parts: SplitParts::new(predictor.n_nodes(), &targets.split),
                 ..self.request(nodes.into(), targets.values)
             };
-            self.predict_typed(rank, &predictor, request, &mode, &progress_bar(rank))
+            self.predict_nodes(rank, &predictor, request, &mode, &progress_bar(rank))
         })
-    }
-
-    /// Predicts nodes on one rank. Shows the progress on the bar, and clears it.
-    fn predict_typed(
-        &self,
-        rank: &RankHandle,
-        predictor: &TypedNodePredictor,
-        request: PredictionRequest<NodeId>,
-        mode: &PredictMode,
-        bar: &ProgressBar,
-    ) -> kiln::Result<PredictionTotals> {
-        let predictor = predictor.with_model(&self.model_of(rank)?)?;
-        let has_embeddings = self.args.embeddings;
-        let wanted = if has_embeddings { WantedRows::Both } else { WantedRows::Outputs };
-        // The width of the embeddings of a part without nodes.
-        let first = if has_embeddings && predictor.n_nodes() != 0 { &[NodeId(0)][..] } else { &[] };
-        let embedding_width = predictor.embed(first, mode)?.map(|rows| rows.width());
-        let batches = predictor.batches(&request.items, mode, wanted)?;
-        let n_nodes = batches.n_items() as u64;
-        let request = PredictionRequest { embedding_width, ..request };
-        let totals = self.write(rank, request, |output, each| {
-            rank.predict_batches(&batches, output, |rows| {
-                show(bar, rows.positions.end as u64, n_nodes);
-                each(&rows)
-            })
-        });
-        bar.finish_and_clear();
-        totals
     }
 
     /// Returns the position of the type of nodes that the model predicts.
@@ -117,8 +88,8 @@ impl Job<'_> {
             return self.partitioned_typed_links();
         }
         let (data, _) = self.typed_data()?;
-        let predictor = self.model.on_typed_links(&data)?;
-        let relation = predictor.relation();
+        let predictor = self.model.on_links(&data)?;
+        let relation = predictor.relation().context("the model names no relation")?;
         let is_of_model = |links: &&TypedLinks| data.graph.relation(links.relation).name == relation.name;
         let links = data.links.as_ref().filter(is_of_model);
         let test = test_sources(args, links.map(|links| &*links.targets), |_| {
@@ -131,7 +102,7 @@ impl Job<'_> {
         let known = args.links.exclude_edges.then(|| predictor.known_links()).transpose()?;
         let request = LinkRequest::new(args, &test, &nodes, known)?;
         let mode = args.mode(&self.model)?;
-        self.launch(&request.hash(), |rank| self.score_typed(rank, &predictor, &request, &nodes, &mode))
+        self.launch(&request.hash(), |rank| self.score(rank, &predictor, &request, &nodes, &mode))
     }
 
     /// Scores links of a partitioned graph. The ids of nodes are those of the set that was partitioned.
@@ -147,27 +118,8 @@ impl Job<'_> {
         let request = LinkRequest::new(args, &[], &nodes, None)?;
         let mode = args.mode(&self.model)?;
         self.launch(&format!("{} of {}", request.hash(), graph.info().hash), |rank| {
-            let predictor = self.model.on_typed_link_partitions(&graph.join(rank)?)?;
-            self.score_typed(rank, &predictor, &request, &nodes, &mode)
-        })
-    }
-
-    /// Scores links on one rank.
-    fn score_typed(
-        &self,
-        rank: &RankHandle,
-        predictor: &TypedLinkPredictor,
-        request: &LinkRequest,
-        nodes: &LinkNodes,
-        mode: &PredictMode,
-    ) -> kiln::Result<PredictionTotals> {
-        let (predictor, bar) = (predictor.with_model(&self.model_of(rank)?)?, progress_bar(rank));
-        self.score_rows(rank, predictor.model(), request, nodes, &bar, |of_links, each| {
-            let batches = predictor.batches(of_links, mode)?;
-            rank.predict_batches(&batches, PredictionOutput::RankZero, |batch| {
-                show(&bar, batch.positions.end as u64, of_links.len() as u64);
-                each(&batch)
-            })
+            let predictor = self.model.on_links(&graph.join(rank)?)?;
+            self.score(rank, &predictor, &request, &nodes, &mode)
         })
     }
 
@@ -212,6 +164,7 @@ mod tests {
     use std::time::Instant;
 
     use clap::Parser;
+    use indicatif::ProgressBar;
     use kiln::graph::RelationEdges;
     use kiln::prelude::*;
 
@@ -255,7 +208,7 @@ mod tests {
         let fit = FitConfig::epochs(1).out(&run).quiet();
         Trainer::new(config, AdamConfig::new(1e-2)).fit(&loader, fit).unwrap();
         let model = SavedModel::open(&run).unwrap();
-        let predictor = model.on_typed_dataset(&data).unwrap();
+        let predictor = model.on_nodes(&data).unwrap();
         let flags = format!("kiln --run {} --out {}", run.display(), out.display());
         let args = Flags::try_parse_from(flags.split(' ')).unwrap().predict;
         let job = Job { args: &args, model, local_rank: 0, launch: None, started: Instant::now() };
@@ -264,7 +217,7 @@ mod tests {
         launch(RankConfig::threads(1), |rank| {
             let nodes: Vec<NodeId> = targets.split.test.to_vec();
             let request = job.request(nodes.into(), targets.values.clone());
-            job.predict_typed(&rank, &predictor, request, &PredictMode::AsEvaluated, &bar)
+            job.predict_nodes(&rank, &predictor, request, &PredictMode::AsEvaluated, &bar)
         })
         .unwrap();
         assert_eq!((bar.position(), bar.length()), (40, Some(40)));

@@ -117,7 +117,7 @@ fn predicts_nodes_of_another_data_set() {
     assert!(printed.contains(&format!("{n_nodes} nodes predicted in ")), "{printed}");
     let csv = text(&out.join("predictions.csv"));
     // The program's scores are those of the library on the raw features.
-    let predictor = SavedModel::open(&run).unwrap().on_dataset(&other).unwrap();
+    let predictor = SavedModel::open(&run).unwrap().on_nodes(&other).unwrap();
     let nodes: Vec<NodeId> = (0..n_nodes as u32).map(NodeId).collect();
     let mode = PredictMode::Sampled { fanouts: vec![Fanout::All; 2], seed: 0 };
     let classes = predictor.predict(&nodes, &mode).unwrap().classes();

@@ -7,7 +7,7 @@ use kiln_kernels::GraphMode;
 use kiln_sample::{Fanout, SamplerConfig};
 use kiln_train::{
     BatchConfig, EvaluationInfo, Evaluator, InputType, ModelInputs, ModelTask, NodeKeys, SamplingInfo,
-    TypedGraphInfo,
+    SchemaInfo,
 };
 
 use crate::links::TrainingLinks;
@@ -22,6 +22,7 @@ impl NeighborLoader {
     /// Returns the errors of [`TrainingLinks::message_source`].
     pub(crate) fn on_message_graph(mut self, links: &TrainingLinks) -> Result<Self> {
         self.source = links.message_source(&self.source)?;
+        self.known_hash = None;
         Ok(self.unshared())
     }
 
@@ -116,7 +117,7 @@ impl NeighborLoader {
         let graph = self
             .source
             .is_heterogeneous()
-            .then(|| TypedGraphInfo::new(&self.source.schema(), &widths, targets.node_type, &self.fanouts));
+            .then(|| SchemaInfo::new(&self.source.schema(), &widths, targets.node_type, &self.fanouts));
         let inputs = ModelInputs {
             task: ModelTask::Nodes,
             data_name: self.source.name().to_owned(),

@@ -8,7 +8,7 @@ use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation, PreparationStep}
 use kiln_graph::{Csc, GraphSchema};
 use kiln_kernels::{DeviceSampler, GraphMode};
 use kiln_sample::{FrontierSampler, NeighborSampler};
-use kiln_train::DataHash;
+use kiln_train::{DataHash, PredictionData, SavedModel};
 
 use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
@@ -87,6 +87,19 @@ impl Source for PreparedDataset {
 
     fn data_sample(&self) -> Result<String> {
         Ok(self.data.hash_of(HashedPart::Sample)?)
+    }
+
+    fn prediction_data(&self, _: &SavedModel, _: Option<&str>) -> Result<PredictionData> {
+        let Dataset { graph, features, edge_features, preparation, .. } = &self.data;
+        let mut data = PredictionData::new(graph.clone(), features.clone());
+        // Data without a step may be as it was loaded, or need none.
+        if !preparation.steps.is_empty() {
+            data = data.prepared(preparation.clone());
+        }
+        Ok(match edge_features {
+            Some(features) => data.edge_features(features.clone()),
+            None => data,
+        })
     }
 
     fn whole(&self) -> Option<WholeGraph<'_>> {

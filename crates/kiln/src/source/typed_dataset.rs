@@ -8,7 +8,7 @@ use kiln_feature::{FeatureStore, Preparation};
 use kiln_graph::{GraphSchema, NodeId, RelationSchema};
 use kiln_kernels::{DeviceSampler, GraphMode};
 use kiln_sample::{FrontierSampler, SamplerConfig, TypedSampler};
-use kiln_train::{DataHash, NodeKeys};
+use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel};
 
 use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
@@ -38,7 +38,7 @@ impl Source for TypedDataset {
     }
 
     fn node_keys(&self) -> Arc<[Option<NodeKeys>]> {
-        keys_of_names(self)
+        keys_of_names(self).into()
     }
 
     fn preparation(&self) -> Option<Preparation> {
@@ -52,6 +52,20 @@ impl Source for TypedDataset {
 
     fn data_sample(&self) -> Result<String> {
         Ok(self.hash_of(HashedPart::Sample)?)
+    }
+
+    fn prediction_data(&self, model: &SavedModel, known_hash: Option<&str>) -> Result<PredictionData> {
+        let mut keys = keys_of_names(self);
+        let hash = match known_hash {
+            Some(hash) => Some(hash.to_owned()),
+            // Reading all values takes time.
+            None => model.finds_rows_by_id().then(|| self.hash()).transpose()?,
+        };
+        // Without names, the rows of a model are those of the nodes of its training data.
+        if hash.is_some_and(|hash| model.is_of_data(&hash)) {
+            keys = model.keys_of_training_data(&keys);
+        }
+        Ok(PredictionData::heterogeneous(self.graph.clone(), self.features.clone()).keys(keys))
     }
 
     fn whole(&self) -> Option<WholeGraph<'_>> {
@@ -105,7 +119,7 @@ impl Source for TypedDataset {
 
 /// Returns the keys of the names of the nodes of each type without features, `[n_types]`; `None` for a type with features, or
 /// whose nodes have no names.
-pub(crate) fn keys_of_names(data: &TypedDataset) -> Arc<[Option<NodeKeys>]> {
+fn keys_of_names(data: &TypedDataset) -> Vec<Option<NodeKeys>> {
     let types = data.graph.types();
     let mut keys = Vec::with_capacity(types.n_types());
     for (node_type, features) in data.features.iter().enumerate() {
@@ -115,5 +129,5 @@ pub(crate) fn keys_of_names(data: &TypedDataset) -> Arc<[Option<NodeKeys>]> {
             NodeKeys::of_names(n_nodes, |node| names.get(NodeId(node as u32)).unwrap_or_default())
         }));
     }
-    keys.into()
+    keys
 }

@@ -78,7 +78,7 @@ where
     let best = Trainer::new(config.clone(), AdamConfig::new(1e-2)).seed(5).fit(loader, fit).unwrap();
     let exact = loader.clone().evaluation(EvalMode::Exact { memory_bytes: None });
     let accuracy = |loader: &NeighborLoader| best.evaluate(loader, Phase::Test).unwrap().accuracy();
-    let predictor = SavedModel::open(out).unwrap().on_dataset(data).unwrap();
+    let predictor = SavedModel::open(out).unwrap().on_nodes(data).unwrap();
     let scores = [PredictMode::AsEvaluated, PredictMode::Exact(LayerWiseConfig::default())].map(|mode| {
         let predicted = predictor.predict(&data.split.test, &mode).unwrap();
         predicted.values().to_vec()

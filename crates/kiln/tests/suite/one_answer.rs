@@ -98,11 +98,11 @@ where
     let run = folder.path().join("run");
     let best = train(model, loader, &run);
     let predict = |model: &SavedModel, ids: &[u32]| {
-        let predictor = model.on_dataset(data).unwrap();
+        let predictor = model.on_nodes(data).unwrap();
         rows(&predictor.predict(&nodes(ids), &PredictMode::AsEvaluated).unwrap())
     };
     check(&run, data.graph.n_nodes() as u32, predict);
-    let predictor = SavedModel::open(&run).unwrap().on_dataset(data).unwrap();
+    let predictor = SavedModel::open(&run).unwrap().on_nodes(data).unwrap();
     let classes = predictor.predict(&data.split.test, &PredictMode::AsEvaluated).unwrap().classes();
     let of_run = best.predict(loader, Phase::Test).unwrap();
     let mut expected: Vec<(NodeId, Option<u32>)> = data.split.test.iter().copied().zip(classes).collect();
@@ -151,7 +151,7 @@ fn nodes_with_wide_features_and_one_output_have_one_prediction() {
     let run = folder.path().join("run");
     train(SageConfig::for_data(&data).layers(2).hidden(8), &loader(&data), &run);
     check(&run, N_NODES, |model, ids| {
-        let predictor = model.on_dataset(&data).unwrap();
+        let predictor = model.on_nodes(&data).unwrap();
         rows(&predictor.predict(&nodes(ids), &PredictMode::AsEvaluated).unwrap())
     });
 }
@@ -165,7 +165,7 @@ where
     let loader = NeighborLoader::new(data, [3, 3]).batch_size(64).workers(0);
     train(model, &loader, &run);
     check(&run, N_ITEMS, |model, ids| {
-        let predictor = model.on_typed_dataset(data).unwrap();
+        let predictor = model.on_nodes(data).unwrap();
         rows(&predictor.predict(&nodes(ids), &PredictMode::AsEvaluated).unwrap())
     });
 }
@@ -218,7 +218,7 @@ fn links_have_one_score() {
         let best = train(LinkModelConfig { encoder: encoder.clone(), decoder }, &loader, &run);
         let of_run = best.predict(&loader, Phase::Test).unwrap().link_predictions();
         check_links(&run, &of_run, |model, links| {
-            model.on_dataset(&message).unwrap().score_links(links, &PredictMode::AsEvaluated).unwrap()
+            model.on_links(&message).unwrap().score_links(links, &PredictMode::AsEvaluated).unwrap()
         });
     }
 }
@@ -239,7 +239,7 @@ fn links_of_heterogeneous_graphs_have_one_score() {
     let message = TypedDataset { graph: split.message().clone(), ..data.clone() };
     let of_run = best.predict(&loader, Phase::Test).unwrap().link_predictions();
     check_links(&run, &of_run, |model, links| {
-        model.on_typed_links(&message).unwrap().score_links(links, &PredictMode::AsEvaluated).unwrap()
+        model.on_links(&message).unwrap().score_links(links, &PredictMode::AsEvaluated).unwrap()
     });
 }
 

@@ -232,8 +232,7 @@ fn a_model_without_sizes_of_its_layers_is_evaluated_on_sampled_neighbours() {
     assert!(error.to_string().contains("the model returns no sizes of its layers"), "{error}");
 
     let registry = ModelRegistry::default().with_node_model::<OwnConfig>();
-    let predictor =
-        SavedModel::open_with(&run, &registry, &Device::flex()).unwrap().on_dataset(&data).unwrap();
+    let predictor = SavedModel::open_with(&run, &registry, &Device::flex()).unwrap().on_nodes(&data).unwrap();
     let mode = PredictMode::AsEvaluated;
     let scores = predictor.predict(&data.split.test, &mode).unwrap();
     assert_eq!(scores.n_rows(), data.split.test.len());
@@ -272,7 +271,7 @@ fn every_way_of_computing_outputs_reads_the_input_of_the_model() {
 
         let registry = ModelRegistry::default().with_node_model::<OwnConfig>();
         let model = SavedModel::open_with(&run, &registry, &Device::flex()).unwrap();
-        let scores = model.on_dataset(&data).unwrap().predict(test, &PredictMode::AsEvaluated).unwrap();
+        let scores = model.on_nodes(&data).unwrap().predict(test, &PredictMode::AsEvaluated).unwrap();
         let classes = scores.classes();
         let hits =
             classes.iter().zip(test).filter(|(class, node)| **class == data.labels.get(**node)).count();

@@ -7,7 +7,7 @@ use std::path::Path;
 use kiln::feature::EdgeFeatures;
 use kiln::nn::{AttentionKind, BlockModel, GatConfig, RgcnConfig};
 use kiln::prelude::*;
-use kiln::train::weights_to_bytes;
+use kiln::train::{Error as TrainError, weights_to_bytes};
 
 /// The nodes that are classified; each has an in-edge from as many carriers of each relation.
 const N_NODES: u32 = 1_200;
@@ -119,7 +119,7 @@ fn exact_evaluation_and_predictions_read_the_edge_features_of_training() {
     assert_eq!(accuracy, best.evaluate(&sampled, Phase::Test).unwrap().accuracy());
     let nodes: Vec<NodeId> = (900..N_NODES).map(NodeId).collect();
     let model = SavedModel::open(&out).unwrap();
-    let predictor = model.on_dataset(&data).unwrap();
+    let predictor = model.on_nodes(&data).unwrap();
     let exactly = predictor.predict(&nodes, &PredictMode::AsEvaluated).unwrap();
     let mode = PredictMode::Sampled { fanouts: vec![Fanout::All; 2], seed: 0 };
     let by_batches = predictor.predict(&nodes, &mode).unwrap();
@@ -127,10 +127,14 @@ fn exact_evaluation_and_predictions_read_the_edge_features_of_training() {
         assert!((one - other).abs() < 1e-5, "{one} {other}");
     }
     let without = Dataset { edge_features: None, ..data.clone() };
-    let error = model.on_dataset(&without).unwrap().predict(&nodes, &mode).unwrap_err();
+    let error = model.on_nodes(&without).unwrap().predict(&nodes, &mode).unwrap_err();
     assert!(error.to_string().contains("edge features with 3 columns, which are missing"), "{error}");
-    let narrow = Some(EdgeFeatures::new(vec![0.0; data.graph.n_edges() as usize], 1).unwrap());
-    let error = model.on_dataset(&Dataset { edge_features: narrow, ..data }).unwrap_err();
+    let n_edges = data.graph.n_edges() as usize;
+    let few = Some(EdgeFeatures::new(vec![0.0; 3 * n_edges - 3], 3).unwrap());
+    let error = model.on_nodes(&Dataset { edge_features: few, ..data.clone() }).unwrap_err();
+    assert!(matches!(error, Error::Train(TrainError::EdgeFeatureRows { .. })), "{error}");
+    let narrow = Some(EdgeFeatures::new(vec![0.0; n_edges], 1).unwrap());
+    let error = model.on_nodes(&Dataset { edge_features: narrow, ..data }).unwrap_err();
     assert!(error.to_string().contains("1 columns, but the model was trained with 3"), "{error}");
 }
 
@@ -154,7 +158,7 @@ fn predictions_refuse_edge_features_whose_edges_the_preparation_reorders() {
     Trainer::new(config, AdamConfig::new(1e-2)).fit(&loader, fit).unwrap();
     let model = SavedModel::open(&out).unwrap();
     let predict = |data: &Dataset| {
-        model.on_dataset(data).map(|predictor| {
+        model.on_nodes(data).map(|predictor| {
             predictor.predict(&[NodeId(1)], &PredictMode::default()).unwrap().values().to_vec()
         })
     };

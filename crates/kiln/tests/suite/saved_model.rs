@@ -65,7 +65,7 @@ fn predictions_csv(scores: &OutputRows, items: &[u32], label: impl Fn(u32) -> u3
 fn check_repeats(run: &Path, registry: &ModelRegistry, raw: &Dataset) {
     let model = SavedModel::open_with(run, registry, &Device::flex()).unwrap();
     let test = &raw.split.test;
-    let scores = model.on_dataset(raw).unwrap().predict(test, &PredictMode::AsEvaluated).unwrap();
+    let scores = model.on_nodes(raw).unwrap().predict(test, &PredictMode::AsEvaluated).unwrap();
     let items: Vec<u32> = test.iter().map(|node| node.0).collect();
     let csv = predictions_csv(&scores, &items, |item| raw.labels.get(NodeId(item)).unwrap());
     assert_eq!(csv, fs::read_to_string(run.join("test_predictions.csv")).unwrap());
@@ -107,12 +107,12 @@ fn predictions_of_gat_repeat_those_of_the_run_on_data_with_and_without_self_loop
         check_repeats(&run, &ModelRegistry::default(), &raw);
         check_repeats(&run, &ModelRegistry::default(), &raw.clone().add_self_loops().unwrap());
         let model = SavedModel::open(&run).unwrap();
-        assert_eq!(model.on_dataset(&raw).unwrap().graph().unwrap().n_edges(), looped.graph.n_edges());
+        assert_eq!(model.on_nodes(&raw).unwrap().graph().unwrap().n_edges(), looped.graph.n_edges());
         check_repeats(&run, &ModelRegistry::default(), &looped);
     }
     // Another model was trained without the loops.
     let (_folder, run) = trained(&SageConfig::for_data(&data).layers(2).hidden(8), &loader(&data), 1);
-    let error = SavedModel::open(&run).unwrap().on_dataset(&looped).unwrap_err();
+    let error = SavedModel::open(&run).unwrap().on_nodes(&looped).unwrap_err();
     let is_other = |step: &str| step == "given self loops";
     assert!(
         matches!(&error, Error::Train(TrainError::Saved(ModelError::OtherPreparation { step })) if is_other(step)),
@@ -134,15 +134,15 @@ fn predictions_of_rgcn_repeat_those_of_the_run_and_its_edge_types_are_checked() 
         let (_folder, run) = trained(&config, &loader(&data).edge_types().evaluation(evaluation), 2);
         check_repeats(&run, &ModelRegistry::default(), &data);
         let model = SavedModel::open(&run).unwrap();
-        let error = model.on_dataset(&typed(4)).unwrap_err();
+        let error = model.on_nodes(&typed(4)).unwrap_err();
         let expected = "the graph has 4 edge types, but the model was trained with 3 relations";
         assert!(error.to_string().contains(expected), "{error}");
-        let error = model.on_dataset(&raw).unwrap_err();
+        let error = model.on_nodes(&raw).unwrap_err();
         assert!(
             matches!(error, Error::Train(TrainError::Saved(ModelError::NoEdgeTypes { n_relations: 3 }))),
             "{error}"
         );
-        model.on_dataset(&typed(2)).unwrap();
+        model.on_nodes(&typed(2)).unwrap();
         // A description that contradicts itself.
         let path = run.join("model.json");
         let text = fs::read_to_string(&path).unwrap();
@@ -165,7 +165,7 @@ fn predictions_of_gin_repeat_those_of_the_run() {
     let items: Vec<u32> = split.test.iter().map(|graph| graph.0).collect();
     let csv = predictions_csv(&scores, &items, |item| graphs.labels().get(GraphId(item)).unwrap());
     assert_eq!(csv, fs::read_to_string(run.join("test_predictions.csv")).unwrap());
-    let error = model.on_dataset(&raw_data()).unwrap_err();
+    let error = model.on_nodes(&raw_data()).unwrap_err();
     assert!(matches!(error, Error::Train(TrainError::Saved(ModelError::OtherTask { .. }))), "{error}");
 }
 
@@ -239,7 +239,7 @@ fn a_model_with_a_custom_rule_needs_the_rule_for_sampled_predictions() {
     let (_folder, run) =
         trained(&SageConfig::for_data(&data).layers(2).hidden(8), &loader(&data).rule(last), 1);
     let model = SavedModel::open(&run).unwrap();
-    let predictor = model.on_dataset(&data).unwrap();
+    let predictor = model.on_nodes(&data).unwrap();
     let error = predictor.predict(&data.split.test, &PredictMode::AsEvaluated).unwrap_err();
     assert!(matches!(error, TrainError::Saved(ModelError::CustomRule { .. })), "{error}");
     predictor.predict(&data.split.test, &PredictMode::Exact(LayerWiseConfig::default())).unwrap();
@@ -260,7 +260,7 @@ fn sage() -> (TempDir, PathBuf, Dataset) {
 #[test]
 fn sampled_predictions_of_a_node_do_not_depend_on_the_request_or_the_thread() {
     let (_folder, run, raw) = sage();
-    let predictor = SavedModel::open(&run).unwrap().on_dataset(&raw).unwrap();
+    let predictor = SavedModel::open(&run).unwrap().on_nodes(&raw).unwrap();
     let mode = PredictMode::Sampled { fanouts: vec![Fanout::UpTo(2); 2], seed: 5 };
     let many: Vec<NodeId> = (0..100).map(NodeId).chain([NodeId(3), NodeId(3)]).collect();
     let together = predictor.predict(&many, &mode).unwrap();
@@ -286,7 +286,7 @@ fn embeddings_are_the_inputs_of_the_last_layer() {
     let nodes: Vec<NodeId> = [9, 2, 9].map(NodeId).to_vec();
     let all = PredictMode::Sampled { fanouts: vec![Fanout::All; 2], seed: 0 };
     let exact = PredictMode::Exact(LayerWiseConfig::default());
-    let predictor = model.on_dataset(&raw).unwrap();
+    let predictor = model.on_nodes(&raw).unwrap();
     let mut of_modes = Vec::new();
     for mode in [&all, &exact] {
         let (scores, embeddings) = predictor.predict_and_embed(&nodes, mode).unwrap();
@@ -337,7 +337,7 @@ fn a_custom_rule_with_the_name_of_a_built_in_one_is_not_replaced_by_it() {
     let data = raw_data();
     let loader = loader(&data).rule(Rule::named("uniform", first));
     let (_folder, run) = trained(&SageConfig::for_data(&data).layers(2).hidden(8), &loader, 1);
-    let predictor = SavedModel::open(&run).unwrap().on_dataset(&data).unwrap();
+    let predictor = SavedModel::open(&run).unwrap().on_nodes(&data).unwrap();
     let error = predictor.predict(&[NodeId(0)], &PredictMode::AsEvaluated).unwrap_err();
     assert!(matches!(error, TrainError::Saved(ModelError::CustomRule { .. })), "{error}");
 }
@@ -352,7 +352,7 @@ fn a_prepared_set_on_disk_is_not_prepared_again_and_the_order_of_graph_and_featu
     kiln::data::format::write(&data, &set).unwrap();
     let model = SavedModel::open(&run).unwrap();
     let predict = |data: &Dataset| {
-        model.on_dataset(data).unwrap().predict(&raw.split.test, &PredictMode::default()).unwrap()
+        model.on_nodes(data).unwrap().predict(&raw.split.test, &PredictMode::default()).unwrap()
     };
     let expected = predict(&raw);
     assert_eq!(predict(&Dataset::open(set.to_str().unwrap()).unwrap()), expected);
@@ -363,9 +363,9 @@ fn a_prepared_set_on_disk_is_not_prepared_again_and_the_order_of_graph_and_featu
 fn data_that_was_prepared_like_the_training_data_is_not_prepared_again() {
     let (_folder, run, raw) = sage();
     let model = SavedModel::open(&run).unwrap();
-    let prepared = model.on_dataset(&raw.clone().standardize().unwrap()).unwrap();
+    let prepared = model.on_nodes(&raw.clone().standardize().unwrap()).unwrap();
     let mode = PredictMode::default();
     let test = &raw.split.test;
-    let expected = model.on_dataset(&raw).unwrap().predict(test, &mode).unwrap();
+    let expected = model.on_nodes(&raw).unwrap().predict(test, &mode).unwrap();
     assert_eq!(prepared.predict(test, &mode).unwrap(), expected);
 }

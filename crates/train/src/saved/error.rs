@@ -87,7 +87,7 @@ pub enum ModelError {
     /// of kiln.
     #[error(
         "the model was trained on partitions that do not record how their data was prepared: prepare the data in the \
-         same way, and pass it to NodePredictor::on_prepared"
+         same way, and name its steps with PredictionData::prepared"
     )]
     UnknownPreparation,
     /// The preparation of the data is unknown, because an older version of kiln wrote its partitions.
@@ -118,7 +118,7 @@ pub enum ModelError {
     /// The model reads features of edges that were not given.
     #[error(
         "the model reads edge features with {width} columns, which are missing: use data with edge features, or call \
-         NodePredictor::with_edge_features"
+         PredictionData::edge_features"
     )]
     NoEdgeFeatures {
         /// The number of columns that the model reads.
@@ -160,10 +160,7 @@ pub enum ModelError {
     #[error("rank 0 computes exact predictions alone: request one output for all ranks, or use another mode")]
     ExactOnRankZero,
     /// The model is for a heterogeneous graph.
-    #[error(
-        "the model reads a heterogeneous graph: predict on a heterogeneous dataset, with a TypedNodePredictor or a \
-         TypedLinkPredictor"
-    )]
+    #[error("the model reads a heterogeneous graph: predict on a heterogeneous dataset")]
     Heterogeneous,
     /// The model is not for a heterogeneous graph.
     #[error(

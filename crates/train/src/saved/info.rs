@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::contract::DETERMINISM_CONTRACT;
 use crate::saved::error::ModelError;
-use crate::saved::typed_info::TypedGraphInfo;
+use crate::saved::schema_info::SchemaInfo;
 
 /// The name of the file in a run folder.
 pub(crate) const MODEL_FILE: &str = "model.json";
@@ -82,7 +82,7 @@ pub struct ModelInputs {
     /// The types of nodes and the relations of a heterogeneous graph; absent for other graphs. Its fanouts replace those of
     /// [`SamplingInfo`], which are then those of the first relation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub graph: Option<TypedGraphInfo>,
+    pub graph: Option<SchemaInfo>,
 }
 
 impl ModelInputs {

@@ -77,8 +77,8 @@ impl LinkScorerBuilder {
         &self.nodes
     }
 
-    /// Appends the scores of a batch as rows: the outputs that [`NodePredictor::batches`](crate::NodePredictor::batches)
-    /// computes for [`LinkScorerBuilder::nodes`], batch by batch.
+    /// Appends the scores of a batch as rows: the outputs that [`NodePredictor::batches`](crate::NodePredictor::batches) of
+    /// [`LinkPredictor::encoder`](crate::LinkPredictor::encoder) computes for [`LinkScorerBuilder::nodes`], batch by batch.
     ///
     /// # Errors
     /// Returns [`Error::TooLarge`](crate::Error::TooLarge) if the rows do not fit in memory, and

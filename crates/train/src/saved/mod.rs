@@ -2,17 +2,18 @@
 
 pub(crate) mod batches;
 pub(crate) mod error;
+pub(crate) mod graph_access;
 pub(crate) mod info;
+pub(crate) mod link_predictor;
 pub(crate) mod link_scorer;
-pub(crate) mod links;
 pub(crate) mod mode;
 pub(crate) mod model;
+pub(crate) mod network;
 pub(crate) mod outputs;
+pub(crate) mod prediction_data;
 pub(crate) mod predictor;
 pub(crate) mod preparation;
 pub(crate) mod registry;
+pub(crate) mod schema_info;
 pub(crate) mod top_k;
-pub(crate) mod typed_info;
-pub(crate) mod typed_links;
-pub(crate) mod typed_network;
-pub(crate) mod typed_predictor;
+pub(crate) mod trained_rows;

@@ -13,12 +13,14 @@ use kiln_nn::LinkDecoder;
 use crate::error::Result;
 use crate::saved::batches::{PredictedRows, PredictionBatches};
 use crate::saved::error::ModelError;
-use crate::saved::info::{EvaluationInfo, MODEL_FILE, ModelInfo, ModelTask};
+use crate::saved::info::{EvaluationInfo, MODEL_FILE, ModelInfo, ModelTask, SamplingInfo};
 use crate::saved::mode::PredictMode;
+use crate::saved::network::{GraphNetwork, Network, NodeEncoder};
 use crate::saved::outputs::OutputRows;
+use crate::saved::prediction_data::PredictionData;
 use crate::saved::predictor::NodePredictor;
-use crate::saved::registry::{BadModel, GraphNetwork, ModelRegistry, Network, NodeNetwork};
-use crate::saved::typed_network::TypedNetwork;
+use crate::saved::registry::{BadModel, ModelRegistry};
+use crate::saved::schema_info::SchemaInfo;
 use crate::step::node_keys::NodeKeys;
 use crate::step::weights::hash;
 
@@ -120,7 +122,7 @@ impl SavedModel {
         nodes: &[NodeId],
         mode: &PredictMode,
     ) -> Result<OutputRows> {
-        NodePredictor::new(self, graph.clone(), features.clone())?.predict(nodes, mode)
+        self.predictor(graph, features)?.predict(nodes, mode)
     }
 
     /// Returns the embeddings of nodes: the input rows of the model's last layer. The arguments are those of
@@ -135,7 +137,11 @@ impl SavedModel {
         nodes: &[NodeId],
         mode: &PredictMode,
     ) -> Result<OutputRows> {
-        NodePredictor::new(self, graph.clone(), features.clone())?.embed(nodes, mode)
+        self.predictor(graph, features)?.embed(nodes, mode)
+    }
+
+    fn predictor(&self, graph: &Arc<Csc>, features: &Arc<dyn FeatureStore>) -> Result<NodePredictor> {
+        NodePredictor::new(self, PredictionData::new(graph.clone(), features.clone()))
     }
 
     /// Returns the scores of whole graphs, one row per graph and one column per class. The nodes of graph `g` are
@@ -205,18 +211,40 @@ impl SavedModel {
         &self.opened.device
     }
 
-    pub(crate) fn node_network(&self) -> Result<&dyn NodeNetwork> {
+    /// Returns the model of nodes, of a model of links its encoder.
+    pub(crate) fn encoder(&self) -> Result<&NodeEncoder> {
         match &self.opened.network {
-            Network::Nodes(network) | Network::Links { encoder: network, .. } => Ok(&**network),
-            Network::TypedNodes(_) | Network::TypedLinks { .. } => Err(ModelError::Heterogeneous.into()),
+            Network::Nodes { encoder, .. } => Ok(encoder),
             Network::Graphs(_) => Err(self.other_task(ModelTask::Nodes)),
         }
+    }
+
+    /// Returns the sampling of a model of nodes or links.
+    pub(crate) fn sampling(&self) -> &SamplingInfo {
+        let sampling = self.info().inputs.sampling.as_ref();
+        sampling.expect("the description of a node model should have its sampling")
+    }
+
+    /// Returns the types and relations of the graph of a model of a heterogeneous graph.
+    pub(crate) fn schema_info(&self) -> Option<&SchemaInfo> {
+        self.info().inputs.graph.as_ref()
+    }
+
+    /// Returns true if the model reads features of edges.
+    pub fn reads_edge_features(&self) -> bool {
+        self.info().inputs.sampling.as_ref().is_some_and(|sampling| sampling.edge_features.is_some())
+    }
+
+    /// Returns true if the model was trained on the data with this hash, or on links of it.
+    pub fn is_of_data(&self, hash: &str) -> bool {
+        // The hash of a run on links is that of its data, which may be followed by that of the links.
+        self.info().data_hash.split(", links ").next() == Some(hash)
     }
 
     /// Returns true for a model of a heterogeneous graph whose trained rows have no names, because it was trained on nodes
     /// without names, or on partitions of an older version of kiln.
     pub fn finds_rows_by_id(&self) -> bool {
-        let tables = self.typed_network().map_or(&[][..], |network| &network.tables);
+        let tables = self.encoder().map_or(&[][..], |encoder| &encoder.tables);
         tables.iter().any(|table| table.keys().is_none())
     }
 
@@ -224,10 +252,10 @@ impl SavedModel {
     /// `[n_types]`, from those of the data's names: if the model or the data has no names of the nodes of a type, row `v` is that of
     /// node `v`.
     pub fn keys_of_training_data(&self, of_names: &[Option<NodeKeys>]) -> Vec<Option<NodeKeys>> {
-        let (Ok(network), Some(graph)) = (self.typed_network(), &self.info().inputs.graph) else {
+        let (Ok(encoder), Some(graph)) = (self.encoder(), &self.info().inputs.graph) else {
             return of_names.to_vec();
         };
-        let mut tables = network.tables.iter();
+        let mut tables = encoder.tables.iter();
         let keys = |(width, of_names): (Option<usize>, &Option<NodeKeys>)| match width {
             Some(_) => None,
             // The nodes with the keys of the rows, in their order, have the ids of the rows.
@@ -236,25 +264,19 @@ impl SavedModel {
         graph.widths().zip(of_names).map(keys).collect()
     }
 
-    /// Returns the model of a heterogeneous graph.
-    pub(crate) fn typed_network(&self) -> Result<&TypedNetwork> {
-        match &self.opened.network {
-            Network::TypedNodes(network) | Network::TypedLinks { encoder: network, .. } => Ok(network),
-            _ => Err(ModelError::NotHeterogeneous.into()),
-        }
-    }
-
     fn graph_network(&self) -> Result<&dyn GraphNetwork> {
         match &self.opened.network {
             Network::Graphs(network) => Ok(&**network),
-            _ => Err(self.other_task(ModelTask::Graphs)),
+            Network::Nodes { .. } => Err(self.other_task(ModelTask::Graphs)),
         }
     }
 
     pub(crate) fn decoder(&self) -> Result<&LinkDecoder> {
         match &self.opened.network {
-            Network::Links { decoder, .. } | Network::TypedLinks { decoder, .. } => Ok(decoder),
-            _ => Err(self.other_task(ModelTask::Links)),
+            Network::Nodes { decoder: Some(decoder), .. } => Ok(decoder),
+            Network::Nodes { decoder: None, .. } | Network::Graphs(_) => {
+                Err(self.other_task(ModelTask::Links))
+            }
         }
     }
 
@@ -327,9 +349,9 @@ fn read(run_dir: &Path, name: &str) -> Result<(PathBuf, Vec<u8>)> {
 fn contradiction(info: &ModelInfo, network: &Network) -> Option<String> {
     let inputs = &info.inputs;
     let task = match network {
-        Network::Nodes(_) | Network::TypedNodes(_) => ModelTask::Nodes,
+        Network::Nodes { decoder: None, .. } => ModelTask::Nodes,
+        Network::Nodes { decoder: Some(_), .. } => ModelTask::Links,
         Network::Graphs(_) => ModelTask::Graphs,
-        Network::Links { .. } | Network::TypedLinks { .. } => ModelTask::Links,
     };
     if task != inputs.task {
         return Some(format!("the task is {}, but a {} is a model of {task}", inputs.task, info.kind));
@@ -337,11 +359,12 @@ fn contradiction(info: &ModelInfo, network: &Network) -> Option<String> {
     if task == ModelTask::Links && inputs.n_outputs != 1 {
         return Some(format!("`n_outputs` is {}, but a link has one score", inputs.n_outputs));
     }
-    let network = match network {
-        Network::Nodes(network) | Network::Links { encoder: network, .. } => network,
-        Network::Graphs(_) | Network::TypedNodes(_) | Network::TypedLinks { .. } => return None,
+    let encoder = match network {
+        // The first layer of a model of a heterogeneous graph reads the rows of an input encoder.
+        Network::Nodes { encoder, .. } if inputs.graph.is_none() => encoder,
+        Network::Nodes { .. } | Network::Graphs(_) => return None,
     };
-    let [d_in, d_out] = network.outer_widths()?;
+    let [d_in, d_out] = encoder.network.outer_widths()?;
     let (n_features, n_outputs) = (inputs.n_features, inputs.n_outputs);
     (d_in != n_features || d_out < n_outputs).then(|| {
         format!("the config is for {d_in} features and {d_out} outputs, but the inputs have {n_features} and {n_outputs}")

@@ -1,32 +1,51 @@
 mod rows;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
-use kiln_graph::{Csc, NodeId};
-use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig, Scratch};
+use kiln_graph::{Csc, GraphSchema, NodeId};
+use kiln_sample::{Fanout, Rule, Scratch};
 
 use crate::error::{Error, Result};
-use crate::evaluate::layer_wise::{LayerWiseConfig, WantedRows, check_edge_features};
+use crate::evaluate::layer_wise::{LayerWiseConfig, WantedRows};
 use crate::evaluate::progress::OnProgress;
 use crate::saved::batches::{PredictedRows, PredictionBatches};
 use crate::saved::error::ModelError;
-use crate::saved::info::{EvaluatedNeighbors, ModelTask, SamplingInfo};
+use crate::saved::graph_access::GraphAccess;
+use crate::saved::info::{EvaluatedNeighbors, ModelTask};
 use crate::saved::mode::PredictMode;
 use crate::saved::model::SavedModel;
 use crate::saved::outputs::OutputRows;
-use crate::saved::preparation::{check_sampled_graph, left_steps_of, prepared_graph};
+use crate::saved::prediction_data::{PredictionData, PreparedData};
 
-/// A saved node model on a graph: predicts classes and computes embeddings of the graph's nodes. Threads can use one
+/// A saved node model on a graph: predicts classes and computes embeddings of the graph's nodes; of a heterogeneous graph,
+/// those of the nodes of the type that had targets in training, which are numbered from 0 within the type. Threads can use one
 /// predictor at the same time, and clones share its data.
+///
+/// The data may contain other nodes than the training data. A node of a type without features has the trained row of the node
+/// with its name; a node that training did not have, or that was in no batch, has the mean row
+/// ([`NodeEmbedding::learned_rows`](crate::NodeEmbedding::learned_rows)).
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use kiln_feature::FeatureStore;
+/// # use kiln_graph::{Csc, NodeId};
+/// use kiln_train::{NodePredictor, PredictMode, PredictionData, SavedModel};
+/// # fn example(graph: Arc<Csc>, features: Arc<dyn FeatureStore>) -> kiln_train::Result<()> {
+/// let model = SavedModel::open("runs/train-001")?;
+/// let predictor = NodePredictor::new(&model, PredictionData::new(graph, features))?;
+/// let scores = predictor.predict(&[NodeId(7), NodeId(9)], &PredictMode::default())?;
+/// println!("{:?}", scores.classes());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct NodePredictor {
     model: SavedModel,
-    graph: GraphAccess,
-    /// The features with the model's preparation.
-    features: Arc<dyn FeatureStore>,
-    edge_features: Option<Arc<dyn EdgeFeatureStore>>,
+    data: PreparedData,
+    /// The ids of the nodes that can be predicted.
+    nodes: Range<u32>,
     /// A custom sampling rule.
     rule: Option<Rule>,
     /// Tables of samplers that no thread uses at the moment.
@@ -34,124 +53,59 @@ pub struct NodePredictor {
     on_progress: OnProgress,
 }
 
-/// The graph of a predictor, with the model's preparation, and normalised if the model needs it.
-#[derive(Clone)]
-enum GraphAccess {
-    Whole(Arc<Csc>),
-    /// A graph that is not in this process as a whole, such as a partitioned graph.
-    Sampled {
-        n_nodes: usize,
-        sampler: Arc<NewSampler>,
-    },
-}
-
-/// Creates a sampler of a graph.
-type NewSampler = dyn Fn(SamplerConfig) -> Result<Arc<dyn FrontierSampler>> + Send + Sync;
-
 impl NodePredictor {
-    /// Prepares a graph and its features for a model's predictions. Both are as they were loaded; the steps of the
-    /// model's [`Preparation`](kiln_feature::Preparation) are applied to them. This copies the graph if the model needs
-    /// it symmetric, with self loops or normalised, and reads no feature.
+    /// Prepares a graph and its features for a model's predictions. This copies a graph of one type if the model needs it
+    /// symmetric, with self loops or normalised, and reads no feature. A model of links of such a graph is opened, too: its
+    /// scores are the rows that its decoder reads.
     ///
     /// # Errors
-    /// Returns [`Error::Saved`](crate::Error::Saved) if the model is not for nodes, the features have another number of
-    /// columns than the training data or fewer rows than the graph has nodes, or the graph lacks the edge types that the
-    /// model reads or has others, and [`Error::Graph`](crate::Error::Graph) if the graph is damaged.
-    pub fn new(model: &SavedModel, graph: Arc<Csc>, features: Arc<dyn FeatureStore>) -> Result<Self> {
-        if model.info().inputs.preparation.is_none() {
-            return Err(ModelError::UnknownPreparation.into());
+    /// Returns [`Error::Saved`] if the model is not for nodes, or not for graphs of this kind; if the features have other columns
+    /// than the training data, or fewer rows than there are nodes; if the features of edges have another number of columns, or
+    /// belong to other edges than those of the prepared graph. For a graph of one type, also if it lacks the edge types that the
+    /// model reads or has others, and if the preparation of the model is unknown, or does not have the steps that the data went
+    /// through, or is not possible on a graph that is only sampled. For a heterogeneous graph, also if it has other types or
+    /// relations than the training data, or in another order; if a list does not have one entry per type; if nodes lack the names
+    /// by which the model finds their rows; or if the model has no names of the nodes of a type, and the data has names or another
+    /// number of nodes.
+    ///
+    /// Returns [`Error::Graph`] if the graph is damaged, [`Error::EdgeFeatureRows`] unless the features of edges have one row per
+    /// edge, and [`EmbeddingError::Keys`](crate::EmbeddingError::Keys) within [`Error::Embedding`] unless a type has one key per
+    /// node.
+    pub fn new(model: &SavedModel, data: PredictionData) -> Result<Self> {
+        data.check_model(model)?;
+        if data.is_heterogeneous() {
+            model.check_task(ModelTask::Nodes)?;
         }
-        Self::on_prepared(model, graph, features, &Preparation::default())
+        let predictor = Self::on_all_nodes(model, data)?;
+        let target_type = model.schema_info().and_then(|info| info.target_position());
+        let of_type =
+            predictor.schema().zip(target_type).map(|(schema, target)| schema.types().range(target));
+        Ok(Self { nodes: of_type.unwrap_or(predictor.nodes.clone()), ..predictor })
     }
 
-    /// Creates a predictor like [`NodePredictor::new`], on data to which the steps in `done` were already applied, such
-    /// as the training data. Only the other steps of the model's preparation are applied. If the model's preparation is
-    /// unknown, no step is applied.
-    ///
-    /// # Errors
-    /// Returns the errors of [`NodePredictor::new`], and [`Error::Saved`](crate::Error::Saved) if the model's
-    /// preparation does not have the steps in `done`, or begins with other steps of features.
-    pub fn on_prepared(
-        model: &SavedModel,
-        graph: Arc<Csc>,
-        features: Arc<dyn FeatureStore>,
-        done: &Preparation,
-    ) -> Result<Self> {
-        model.node_network()?;
-        model.check_features(&*features, graph.n_nodes())?;
-        let left = left_steps_of(model.info(), done)?;
-        let graph = prepared_graph(model.info(), &left, graph)?;
-        model.check_edge_types(|| graph.n_edge_types())?;
-        Ok(Self::of(model, GraphAccess::Whole(graph), left.features(features)?))
-    }
-
-    /// Creates a predictor like [`NodePredictor::on_prepared`] on a graph of `n_nodes` nodes that is only sampled, such
-    /// as a partitioned graph. `sampler` creates its samplers. [`PredictMode::Exact`] is not possible, and the edge types
-    /// are not compared with the model's relations: [`SavedModel::check_edge_types`] does.
-    ///
-    /// # Errors
-    /// Returns the errors of [`NodePredictor::on_prepared`], and [`Error::Saved`](crate::Error::Saved) if the model
-    /// needs the graph symmetric or with self loops, and it is not, or normalised.
-    pub fn on_sampler(
-        model: &SavedModel,
-        n_nodes: usize,
-        features: Arc<dyn FeatureStore>,
-        done: &Preparation,
-        sampler: impl Fn(SamplerConfig) -> Result<Arc<dyn FrontierSampler>> + Send + Sync + 'static,
-    ) -> Result<Self> {
-        model.node_network()?;
-        model.check_features(&*features, n_nodes)?;
-        let left = left_steps_of(model.info(), done)?;
-        check_sampled_graph(model.info(), &left)?;
-        let graph = GraphAccess::Sampled { n_nodes, sampler: Arc::new(sampler) };
-        Ok(Self::of(model, graph, left.features(features)?))
-    }
-
-    fn of(model: &SavedModel, graph: GraphAccess, features: Arc<dyn FeatureStore>) -> Self {
-        let (rule, scratches, on_progress) = (None, Arc::default(), OnProgress::default());
-        Self { model: model.clone(), graph, features, edge_features: None, rule, scratches, on_progress }
+    /// Creates a predictor of the nodes of all types, whose numbers are their ids in the graph, for a model that was checked by
+    /// [`PredictionData::check_model`].
+    pub(super) fn on_all_nodes(model: &SavedModel, data: PredictionData) -> Result<Self> {
+        model.encoder()?;
+        let data = data.prepare(model)?;
+        Ok(Self {
+            model: model.clone(),
+            nodes: 0..data.graph.n_nodes() as u32,
+            data,
+            rule: None,
+            scratches: Arc::default(),
+            on_progress: OnProgress::default(),
+        })
     }
 
     /// Returns a predictor with the same model on another device, which `model` was opened on.
     ///
     /// # Errors
-    /// Returns [`Error::Saved`](crate::Error::Saved) if `model` has another description.
+    /// Returns [`Error::Saved`] if `model` has another description.
     pub fn with_model(&self, model: &SavedModel) -> Result<Self> {
         match model.info() == self.model.info() {
             true => Ok(Self { model: model.clone(), ..self.clone() }),
             false => Err(ModelError::OtherModel.into()),
-        }
-    }
-
-    /// Returns true if the model reads features of edges.
-    pub fn reads_edge_features(&self) -> bool {
-        self.sampling().edge_features.is_some()
-    }
-
-    /// Sets the features of the edges of [`NodePredictor::graph`], in the order of their ids, for a model that reads them.
-    /// Other models ignore them.
-    ///
-    /// # Errors
-    /// Returns [`Error::Saved`](crate::Error::Saved) if the model reads edge features with another number of columns, and
-    /// [`Error::EdgeFeatureRows`](crate::Error::EdgeFeatureRows) if there is not one row per edge of the graph. The number of
-    /// edges of a graph that is only sampled is unknown; an edge without a row is then an error of the batch that samples it.
-    pub fn with_edge_features(self, features: impl Into<Arc<dyn EdgeFeatureStore>>) -> Result<Self> {
-        let Some(expected) = self.sampling().edge_features else { return Ok(self) };
-        let features = features.into();
-        if features.dim() != expected {
-            return Err(ModelError::EdgeFeatureWidth { expected, got: features.dim() }.into());
-        }
-        if let Some(graph) = self.graph() {
-            check_edge_features(&*features, graph)?;
-        }
-        Ok(Self { edge_features: Some(features), ..self })
-    }
-
-    /// Returns the edge features that the model reads, `None` if it reads none, or an error if they are missing.
-    fn edge_features(&self) -> Result<Option<&dyn EdgeFeatureStore>> {
-        match (self.sampling().edge_features, &self.edge_features) {
-            (Some(width), None) => Err(ModelError::NoEdgeFeatures { width }.into()),
-            (_, features) => Ok(features.as_deref()),
         }
     }
 
@@ -173,38 +127,56 @@ impl NodePredictor {
         &self.model
     }
 
-    /// Returns the number of nodes of the graph.
+    /// Returns the number of nodes that can be predicted: those of the graph, or of the type that had targets in training.
     pub fn n_nodes(&self) -> usize {
-        match &self.graph {
-            GraphAccess::Whole(graph) => graph.n_nodes(),
-            GraphAccess::Sampled { n_nodes, .. } => *n_nodes,
-        }
+        self.nodes.len()
+    }
+
+    /// Returns the types of nodes and the relations of a heterogeneous graph; `None` for a graph of one type of nodes.
+    pub fn schema(&self) -> Option<&GraphSchema> {
+        self.data.graph.schema()
     }
 
     /// Returns the graph with the model's preparation: with the reverse of each edge or with self loops if the model needs
-    /// them, and normalised for a GCN. `None` if the graph is only sampled.
+    /// them, and normalised for a GCN. `None` if the graph is heterogeneous or only sampled.
     pub fn graph(&self) -> Option<&Arc<Csc>> {
-        match &self.graph {
-            GraphAccess::Whole(graph) => Some(graph),
-            GraphAccess::Sampled { .. } => None,
+        match &self.data.graph {
+            GraphAccess::Plain(graph) => Some(graph),
+            _ => None,
         }
     }
 
-    /// Returns the width of the embeddings.
+    pub(super) fn graph_access(&self) -> &GraphAccess {
+        &self.data.graph
+    }
+
+    /// Returns the width of the embeddings. If the layers of a model of a heterogeneous graph return no sizes, this computes
+    /// the embedding of a node without its neighbours.
     ///
     /// # Errors
-    /// Returns [`Error::Saved`](crate::Error::Saved) if the model is not for nodes, and [`Error::NotLayerWise`] if its layers
-    /// return no sizes.
+    /// Returns [`Error::NotLayerWise`] if the layers return no sizes, and the graph is of one type or has no nodes that can be
+    /// predicted; for such a node also the errors of [`NodePredictor::embed`].
     pub fn embedding_width(&self) -> Result<usize> {
-        self.model.node_network()?.embedding_width().ok_or(Error::NotLayerWise)
+        let network = &self.model.encoder()?.network;
+        if let Some(width) = network.embedding_width() {
+            return Ok(width);
+        }
+        if self.schema().is_none() || self.nodes.is_empty() {
+            return Err(Error::NotLayerWise);
+        }
+        let fanouts = vec![self.same_of_relations(Fanout::UpTo(0)); network.n_layers()];
+        let first =
+            self.sampled(&[NodeId(self.nodes.start)], fanouts, 0, WantedRows::Embeddings)?.batch(0)?;
+        Ok(first.embeddings.ok_or(Error::NotLayerWise)?.width())
     }
 
     /// Returns the scores of nodes, one row per node and one column per class; for a model of links, the rows that its
     /// decoder reads. Nodes may repeat.
     ///
     /// # Errors
-    /// Returns [`Error::Saved`](crate::Error::Saved) if a node does not exist, the number of fanouts is not the number
-    /// of layers, or the model was trained with a custom rule that was not set, and the errors of sampling, of the
+    /// Returns [`Error::Saved`] if a node does not exist, the number of fanouts is not the number
+    /// of layers, or the model was trained with a custom rule that was not set, [`Error::ExactOnTypes`] for
+    /// [`PredictMode::Exact`] on a heterogeneous graph, and the errors of sampling, of the
     /// features and of [`LayerWiseInference::outputs`](crate::LayerWiseInference::outputs).
     pub fn predict(&self, nodes: &[NodeId], mode: &PredictMode) -> Result<OutputRows> {
         let rows = self.rows(nodes, mode, WantedRows::Outputs)?;
@@ -217,7 +189,8 @@ impl NodePredictor {
     /// ([`Max`](kiln_nn::JumpingKnowledge::Max)).
     ///
     /// # Errors
-    /// Returns the errors of [`NodePredictor::predict`], and [`Error::NotLayerWise`] if the layers of the model return no sizes.
+    /// Returns the errors of [`NodePredictor::predict`], and [`Error::NotLayerWise`] if the layers of a model of a graph of one
+    /// type return no sizes; for no nodes also the errors of [`NodePredictor::embedding_width`].
     pub fn embed(&self, nodes: &[NodeId], mode: &PredictMode) -> Result<OutputRows> {
         let rows = self.rows(nodes, mode, WantedRows::Embeddings)?;
         rows.embeddings.ok_or(Error::NotLayerWise)
@@ -238,19 +211,12 @@ impl NodePredictor {
     }
 
     fn rows(&self, nodes: &[NodeId], mode: &PredictMode, wanted: WantedRows) -> Result<PredictedRows> {
-        let network = self.model.node_network()?;
-        let inputs = &self.model.info().inputs;
-        let n_outputs = match network.outer_widths() {
-            Some([_, d_out]) => Some(d_out),
-            // The scores of links do not have the width of the encoder's rows.
-            None if inputs.task == ModelTask::Links => None,
-            None => Some(inputs.n_outputs),
-        };
-        let widths = [
-            n_outputs.filter(|_| wanted.has_outputs()),
-            network.embedding_width().filter(|_| wanted.has_embeddings()),
-        ];
         let batches = self.batches(nodes, mode, wanted)?;
+        let widths = match nodes.is_empty() {
+            true => self.widths(wanted)?,
+            // The batches have them.
+            false => [None, None],
+        };
         // The layers of exact mode report their own progress.
         let is_exact = self.is_exact(mode);
         batches.all(widths, |n_done| {
@@ -260,14 +226,34 @@ impl NodePredictor {
         })
     }
 
+    /// Returns the widths of the scores and of the embeddings; `None` for rows that are not wanted.
+    fn widths(&self, wanted: WantedRows) -> Result<[Option<usize>; 2]> {
+        let inputs = &self.model.info().inputs;
+        let n_outputs = match self.model.encoder()?.network.outer_widths() {
+            Some([_, d_out]) => Some(d_out),
+            // The scores of links do not have the width of the encoder's rows.
+            None if inputs.task == ModelTask::Links => None,
+            None => Some(inputs.n_outputs),
+        };
+        let embedding_width = wanted.has_embeddings().then(|| self.embedding_width()).transpose()?;
+        Ok([n_outputs.filter(|_| wanted.has_outputs()), embedding_width])
+    }
+
     /// Returns true if predictions in this mode read all neighbours, layer by layer over the whole graph. They are then
-    /// computed by [`NodePredictor::batches`], before the first batch.
+    /// computed by [`NodePredictor::batches`], before the first batch. False for heterogeneous graphs, on which they are an
+    /// error.
     pub fn is_exact(&self, mode: &PredictMode) -> bool {
-        let evaluated = self.model.info().evaluation.neighbors;
-        match mode {
-            PredictMode::Exact(_) => true,
-            PredictMode::Sampled { .. } | PredictMode::SampledByRelation { .. } => false,
-            PredictMode::AsEvaluated => matches!(evaluated, EvaluatedNeighbors::Exact { .. }),
+        self.schema().is_none() && self.exact_config(mode).is_some()
+    }
+
+    /// Returns the memory limits of predictions that read all neighbours; `None` for a mode that samples neighbours.
+    pub(super) fn exact_config(&self, mode: &PredictMode) -> Option<LayerWiseConfig> {
+        match (mode, self.model.info().evaluation.neighbors) {
+            (PredictMode::Exact(config), _) => Some(config.clone()),
+            (PredictMode::AsEvaluated, EvaluatedNeighbors::Exact { memory_bytes }) => {
+                Some(LayerWiseConfig::within(memory_bytes))
+            }
+            _ => None,
         }
     }
 
@@ -286,47 +272,56 @@ impl NodePredictor {
         if let Some(&node) = nodes.iter().find(|node| n_nodes <= node.index()) {
             return Err(ModelError::NoSuchNode { node, n_nodes }.into());
         }
-        // The forward pass of a model without sizes of its layers may not run them in order.
-        if wanted.has_embeddings() && self.model.node_network()?.embedding_width().is_none() {
+        // The forward pass of a model without sizes of its layers may not run them in order. Models of heterogeneous graphs have
+        // no sizes, because an encoder is in front of their layers.
+        let has_widths = self.schema().is_some() || self.model.encoder()?.network.embedding_width().is_some();
+        if wanted.has_embeddings() && !has_widths {
             return Err(Error::NotLayerWise);
         }
-        let evaluation = self.model.info().evaluation;
-        let (fanouts, seed) = match (mode, evaluation.neighbors) {
-            (PredictMode::Exact(config), _) => return self.exact(nodes, config.clone(), wanted),
-            (PredictMode::AsEvaluated, EvaluatedNeighbors::Exact { memory_bytes }) => {
-                return self.exact(nodes, LayerWiseConfig::within(memory_bytes), wanted);
+        if let Some(config) = self.exact_config(mode) {
+            return self.exact(nodes, config, wanted);
+        }
+        let (fanouts, seed) = self.fanouts(mode)?;
+        let nodes: Vec<NodeId> = nodes.iter().map(|node| NodeId(self.nodes.start + node.0)).collect();
+        self.sampled(&nodes, fanouts, seed, wanted)
+    }
+
+    /// Returns the fanouts of each relation in each layer, `[n_layers][n_relations]`, and the seed of a mode that samples
+    /// neighbours.
+    fn fanouts(&self, mode: &PredictMode) -> Result<(Vec<Vec<Fanout>>, u64)> {
+        let n_layers = self.model.encoder()?.network.n_layers();
+        let (of_all, seed) = match mode {
+            PredictMode::Sampled { fanouts, seed } => (&fanouts[..], *seed),
+            PredictMode::SampledByRelation { fanouts, seed } => {
+                match (self.schema(), fanouts.of_relations.first()) {
+                    (Some(schema), _) => return Ok((fanouts.by_layer(schema, n_layers)?, *seed)),
+                    (None, None) => (&fanouts.of_all[..], *seed),
+                    (None, Some((name, _))) => {
+                        return Err(ModelError::NoNamedRelations { name: name.clone() }.into());
+                    }
+                }
             }
-            (PredictMode::AsEvaluated, EvaluatedNeighbors::Sampled) => (&[][..], evaluation.seed),
-            (PredictMode::Sampled { fanouts, seed }, _) => (&fanouts[..], *seed),
-            (PredictMode::SampledByRelation { fanouts, seed }, _) => match fanouts.of_relations.first() {
-                None => (&fanouts.of_all[..], *seed),
-                Some((name, _)) => return Err(ModelError::NoNamedRelations { name: name.clone() }.into()),
-            },
+            PredictMode::AsEvaluated | PredictMode::Exact(_) => (&[][..], self.model.info().evaluation.seed),
         };
-        let (predictor, sampler) = (self.clone(), self.sampler(fanouts)?);
-        Ok(PredictionBatches::of_items(nodes, evaluation.batch_size, seed, move |seeds, positions| {
-            predictor.batch(&*sampler, seeds.key, seeds.seeds, positions, wanted)
-        }))
+        let fanouts = match (of_all, self.model.schema_info()) {
+            ([], Some(info)) => info.fanouts(n_layers),
+            ([], None) => self.of_all_relations(&self.model.sampling().fanouts()),
+            (of_all, _) => self.of_all_relations(of_all),
+        };
+        match fanouts.len() {
+            n_fanouts if n_fanouts == n_layers => Ok((fanouts, seed)),
+            n_fanouts => Err(ModelError::FanoutsMismatch { n_fanouts, n_layers }.into()),
+        }
     }
 
-    fn sampling(&self) -> &SamplingInfo {
-        let sampling = self.model.info().inputs.sampling.as_ref();
-        sampling.expect("the description of a node model should have its sampling")
+    /// Returns the fanout of each relation in each layer from those of each layer.
+    fn of_all_relations(&self, fanouts: &[Fanout]) -> Vec<Vec<Fanout>> {
+        fanouts.iter().map(|fanout| self.same_of_relations(*fanout)).collect()
     }
 
-    /// Returns the sampler for these fanouts, or for those of training if there are none.
-    fn sampler(&self, fanouts: &[Fanout]) -> Result<Arc<dyn FrontierSampler>> {
-        let sampling = self.sampling();
-        let fanouts = if fanouts.is_empty() { sampling.fanouts() } else { fanouts.to_vec() };
-        let (n_fanouts, n_layers) = (fanouts.len(), self.model.node_network()?.n_layers());
-        if n_fanouts != n_layers {
-            return Err(ModelError::FanoutsMismatch { n_fanouts, n_layers }.into());
-        }
-        let config = sampling.config(fanouts, sampling.rule_or(self.rule.as_ref())?);
-        match &self.graph {
-            GraphAccess::Whole(graph) => Ok(Arc::new(NeighborSampler::with_config(graph.clone(), config)?)),
-            GraphAccess::Sampled { sampler, .. } => sampler(config),
-        }
+    /// Returns this fanout for each relation.
+    fn same_of_relations(&self, fanout: Fanout) -> Vec<Fanout> {
+        vec![fanout; self.data.graph.n_relations()]
     }
 }
 

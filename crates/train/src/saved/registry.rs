@@ -5,20 +5,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
-use kiln_feature::FeatureStore;
-use kiln_kernels::{DeviceBlock, DeviceGraphs};
+use burn::tensor::Device;
 use kiln_nn::{
-    BlockModel, ForwardContext, GatConfig, GcnConfig, GinConfig, GineConfig, GraphModel, HgtConfig,
-    LinkDecoder, LinkModelConfig, Mode, ModelConfig, RgcnConfig, RsageConfig, SageConfig, TypeOrder,
-    TypedModel, TypedModelConfig,
+    BlockModel, GatConfig, GcnConfig, GinConfig, GineConfig, GraphModel, HgtConfig, LinkModelConfig,
+    ModelConfig, RgcnConfig, RsageConfig, SageConfig, TypedModel, TypedModelConfig,
 };
 use kiln_sample::RngKey;
 
 use crate::error::Result;
-use crate::evaluate::layer_wise::{LayerWiseInference, LayerWiseRows, WantedRows};
 use crate::saved::info::{ModelInfo, StoredEdgeWeights};
-use crate::saved::typed_network::TypedNetwork;
+use crate::saved::network::{Network, NodeEncoder, OfGraphs};
 use crate::step::embedding::NodeEmbedding;
 use crate::step::generator::init_seeded;
 use crate::step::task_weights;
@@ -53,102 +49,6 @@ type Constructed = std::result::Result<(Network, Option<usize>), BadModel>;
 pub(crate) enum BadModel {
     Config(String),
     Weights(String),
-}
-
-/// A model without its type.
-#[derive(Clone)]
-pub(crate) enum Network {
-    Nodes(Arc<dyn NodeNetwork>),
-    Graphs(Arc<dyn GraphNetwork>),
-    Links { encoder: Arc<dyn NodeNetwork>, decoder: LinkDecoder },
-    TypedNodes(TypedNetwork),
-    TypedLinks { encoder: TypedNetwork, decoder: LinkDecoder },
-}
-
-/// A node model without its type.
-pub(crate) trait NodeNetwork: Send + Sync {
-    fn n_layers(&self) -> usize;
-
-    /// Returns the widths of the first layer's input and of the last layer's output; `None` if the layers return no sizes.
-    fn outer_widths(&self) -> Option<[usize; 2]>;
-
-    /// Returns the width of the last layer's input; `None` if the layers return no sizes.
-    fn embedding_width(&self) -> Option<usize>;
-
-    /// Computes the wanted rows for all nodes.
-    fn exact(
-        &self,
-        inference: &LayerWiseInference,
-        features: &dyn FeatureStore,
-        wanted: WantedRows,
-        device: &Device,
-    ) -> Result<LayerWiseRows>;
-
-    /// Runs all layers but the last: the rows of the last block's sources.
-    fn hidden(&self, blocks: &[DeviceBlock], x: Tensor<2>) -> Tensor<2>;
-
-    /// Runs all layers. Models may override [`BlockModel::forward`], so it is called instead of each layer.
-    fn forward(&self, blocks: &[DeviceBlock], x: Tensor<2>) -> Tensor<2>;
-}
-
-/// A graph model without its type.
-pub(crate) trait GraphNetwork: Send + Sync {
-    fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>) -> Tensor<2>;
-}
-
-/// Predictions have no dropout, so any key works.
-pub(crate) fn context() -> ForwardContext {
-    ForwardContext { key: RngKey::new(0), mode: Mode::Eval }
-}
-
-impl<M: BlockModel + Sync> NodeNetwork for M {
-    fn n_layers(&self) -> usize {
-        BlockModel::n_layers(self)
-    }
-
-    fn outer_widths(&self) -> Option<[usize; 2]> {
-        let [d_in, _] = self.layer_size(0)?.widths;
-        let [_, d_out] = self.layer_size(BlockModel::n_layers(self) - 1)?.widths;
-        Some([d_in, d_out])
-    }
-
-    fn embedding_width(&self) -> Option<usize> {
-        Some(self.layer_size(BlockModel::n_layers(self) - 1)?.widths[0])
-    }
-
-    fn exact(
-        &self,
-        inference: &LayerWiseInference,
-        features: &dyn FeatureStore,
-        wanted: WantedRows,
-        device: &Device,
-    ) -> Result<LayerWiseRows> {
-        inference.compute(self, features, wanted, device)
-    }
-
-    fn hidden(&self, blocks: &[DeviceBlock], x: Tensor<2>) -> Tensor<2> {
-        let layers = blocks[..blocks.len() - 1].iter().enumerate();
-        layers.fold(input_of(self, x), |x, (i, block)| self.layer(i, block, x, &context()))
-    }
-
-    fn forward(&self, blocks: &[DeviceBlock], x: Tensor<2>) -> Tensor<2> {
-        BlockModel::forward(self, blocks, input_of(self, x), &context())
-    }
-}
-
-/// Returns the input rows of a model from the features of the only type of nodes.
-fn input_of<M: BlockModel>(model: &M, x: Tensor<2>) -> Tensor<2> {
-    let order = TypeOrder::of_one_type(x.dims()[0]);
-    model.input(vec![x], &order)
-}
-
-/// Wraps a graph model, because a blanket implementation may not overlap with another trait's.
-struct OfGraphs<M>(M);
-
-impl<M: GraphModel + Sync> GraphNetwork for OfGraphs<M> {
-    fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>) -> Tensor<2> {
-        self.0.forward(graphs, x, &context())
-    }
 }
 
 impl Default for ModelRegistry {
@@ -188,7 +88,10 @@ impl ModelRegistry {
     where
         C: ModelConfig<Model: BlockModel + Sync> + 'static,
     {
-        self.with::<C>(of_one_type, |model, _, weights| Ok(Network::Nodes(Arc::new(loaded(model, weights)?))))
+        self.with::<C>(of_one_type, |model, _, weights| {
+            let encoder = NodeEncoder::new(loaded(model, weights)?, Vec::new());
+            Ok(Network::Nodes { encoder, decoder: None })
+        })
     }
 
     /// Adds a model of whole graphs. It replaces a model of the same [`KIND`](ModelConfig::KIND).
@@ -211,7 +114,8 @@ impl ModelRegistry {
     {
         self.with::<LinkModelConfig<C>>(of_one_type, |model, _, weights| {
             let model = loaded(model, weights)?;
-            Ok(Network::Links { encoder: Arc::new(model.encoder), decoder: model.decoder })
+            let encoder = NodeEncoder::new(model.encoder, Vec::new());
+            Ok(Network::Nodes { encoder, decoder: Some(model.decoder) })
         })
     }
 
@@ -225,7 +129,7 @@ impl ModelRegistry {
         self.with::<TypedModelConfig<C>>(of_several_types, |model, info, weights| {
             let width = d_rows(&model);
             let (model, tables) = loaded_with_rows(model, width, info, weights)?;
-            Ok(Network::TypedNodes(TypedNetwork { model: Arc::new(model), tables }))
+            Ok(Network::Nodes { encoder: NodeEncoder::new(model, tables), decoder: None })
         })
     }
 
@@ -242,8 +146,8 @@ impl ModelRegistry {
             |model, info, weights| {
                 let width = d_rows(&model.encoder);
                 let (model, tables) = loaded_with_rows(model, width, info, weights)?;
-                let encoder = TypedNetwork { model: Arc::new(model.encoder), tables };
-                Ok(Network::TypedLinks { encoder, decoder: model.decoder })
+                let encoder = NodeEncoder::new(model.encoder, tables);
+                Ok(Network::Nodes { encoder, decoder: Some(model.decoder) })
             },
         )
     }

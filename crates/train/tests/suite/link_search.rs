@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_feature::{DenseFeatures, FeatureStore, Preparation, TargetKind};
-use kiln_graph::{Csc, CscBuilder, Links, NodeId};
+use kiln_graph::{Csc, CscBuilder, Links, NodeId, NodeTypes, Relations};
 use kiln_kernels::testing::{check_close, values};
 use kiln_nn::{ForwardContext, LinkDecoderConfig, LinkModelConfig, LinkPairs, Mode, ModelConfig, SageConfig};
-use kiln_sample::{Fanout, RngKey, SamplerConfig};
+use kiln_sample::{Fanout, NeighborSampler, RngKey, SamplerConfig};
 use kiln_train::{
-    Error, EvaluatedNeighbors, EvaluationInfo, LayerWiseConfig, LinkScorer, LinkScorerBuilder, ModelError,
-    ModelInfo, ModelInputs, ModelTask, NodePredictor, OutputRows, PredictMode, PredictedRows, SamplingInfo,
-    SavedModel, ScoredLink, TopKConfig, WantedRows, weights_to_bytes,
+    Error, EvaluatedNeighbors, EvaluationInfo, LayerWiseConfig, LinkPredictor, LinkScorer, LinkScorerBuilder,
+    ModelError, ModelInfo, ModelInputs, ModelTask, OutputRows, PredictMode, PredictedRows, PredictionData,
+    SamplingInfo, SavedModel, ScoredLink, TopKConfig, WantedRows, weights_to_bytes,
 };
 
 const WIDTH: usize = 16;
@@ -32,8 +32,20 @@ fn features(n_nodes: u32) -> Arc<dyn FeatureStore> {
     Arc::new(DenseFeatures::from_f32((0..n_nodes * 8).map(value).collect::<Vec<f32>>(), 8).unwrap())
 }
 
+fn data(n_nodes: u32) -> PredictionData {
+    PredictionData::new(graph(n_nodes), features(n_nodes))
+}
+
 /// Returns the config of an untrained model, and the model as a run saves it.
 fn saved(decoder: LinkDecoderConfig) -> (LinkModelConfig<SageConfig>, SavedModel) {
+    saved_with(decoder, Some(Preparation::default()))
+}
+
+/// Returns a model like [`saved`] whose training data had this preparation.
+fn saved_with(
+    decoder: LinkDecoderConfig,
+    preparation: Option<Preparation>,
+) -> (LinkModelConfig<SageConfig>, SavedModel) {
     let config = LinkModelConfig { encoder: SageConfig::new(8, WIDTH).layers(2).hidden(WIDTH), decoder };
     let model = config.init(RngKey::new(4), &Device::flex()).unwrap();
     let sampling = SamplingInfo::new(&SamplerConfig::new([Fanout::All; 2]), false);
@@ -44,7 +56,7 @@ fn saved(decoder: LinkDecoderConfig) -> (LinkModelConfig<SageConfig>, SavedModel
         targets: TargetKind::Links,
         n_outputs: 1,
         class_names: Vec::new(),
-        preparation: Some(Preparation::default()),
+        preparation,
         node_features: None,
         sampling: Some(sampling),
         graph: None,
@@ -58,8 +70,8 @@ fn saved(decoder: LinkDecoderConfig) -> (LinkModelConfig<SageConfig>, SavedModel
     (config, SavedModel::open(folder.path()).unwrap())
 }
 
-fn predictor(decoder: LinkDecoderConfig, n_nodes: u32) -> NodePredictor {
-    NodePredictor::new(&saved(decoder).1, graph(n_nodes), features(n_nodes)).unwrap()
+fn predictor(decoder: LinkDecoderConfig, n_nodes: u32) -> LinkPredictor {
+    LinkPredictor::new(&saved(decoder).1, data(n_nodes)).unwrap()
 }
 
 /// The pairs are in no batch.
@@ -70,9 +82,10 @@ fn saved_models_score_links() {
         (model.info().kind.as_str(), model.info().inputs.task.to_string()),
         ("link-sage", "links".into())
     );
-    let predictor = NodePredictor::new(&model, graph(120), features(120)).unwrap();
+    let predictor = LinkPredictor::new(&model, data(120)).unwrap();
     let pairs = Links::new(vec![3, 80, 3, 7], vec![80, 3, 3, 119]).unwrap();
-    let rows = predictor.predict(&[NodeId(3), NodeId(80), NodeId(7), NodeId(119)], &PredictMode::default());
+    let nodes = [3, 80, 7, 119].map(NodeId);
+    let rows = predictor.encoder().predict(&nodes, &PredictMode::default());
     let rows = TensorData::new(rows.unwrap().values().to_vec(), [4, WIDTH]);
     let rows = Tensor::<2>::from_data(rows, &Device::flex());
     let of_rows = LinkPairs::upload(&[0, 1, 0, 2], &[1, 0, 0, 3], vec![0; 4], 4, &Device::flex());
@@ -172,6 +185,63 @@ fn few_nodes_have_few_destinations() {
     assert!(empty.top_k(&[], &TopKConfig::new(10)).unwrap().is_empty());
 }
 
+/// Returns the reason why a model is not for the request.
+fn reason(error: Error) -> ModelError {
+    match error {
+        Error::Saved(error) => error,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn all_nodes_of_a_graph_of_one_type_are_sources_and_destinations() {
+    let predictor = predictor(LinkDecoderConfig::Dot, 30);
+    assert_eq!((predictor.node_ranges(), predictor.relation()), ([0..30, 0..30], None));
+    assert_eq!(predictor.known_links().unwrap().indices(), graph(30).indices());
+    let mode = PredictMode::default();
+    let found = predictor.top_k(&[NodeId(2)], &TopKConfig::new(9).among(3..6), &mode).unwrap();
+    let mut dsts: Vec<u32> = found.iter().map(|link| link.dst.0).collect();
+    dsts.sort_unstable();
+    assert_eq!(dsts, [3, 4, 5]);
+    let error = reason(predictor.top_k(&[NodeId(30)], &TopKConfig::new(1), &mode).unwrap_err());
+    assert_eq!(error.to_string(), "node 30 is not in the graph: expected an id below 30");
+}
+
+/// The sampler gets the fanouts of the only relation in each layer.
+#[test]
+fn a_graph_that_is_only_sampled_has_the_scores_of_the_whole_one_and_no_known_links() {
+    let (_, model) = saved(LinkDecoderConfig::Dot);
+    let sampled = PredictionData::sampled(30, features(30), |fanouts, config| {
+        assert_eq!((&fanouts, &config.fanouts), (&vec![vec![Fanout::UpTo(2)]; 2], &Vec::new()));
+        let config = SamplerConfig { fanouts: fanouts.concat(), ..config };
+        Ok(Arc::new(NeighborSampler::with_config(graph(30), config)?))
+    });
+    let sampled = LinkPredictor::new(&model, sampled).unwrap();
+    let whole = LinkPredictor::new(&model, data(30)).unwrap();
+    let links = Links::new(vec![3, 8, 29], vec![8, 0, 3]).unwrap();
+    let mode = PredictMode::Sampled { fanouts: vec![Fanout::UpTo(2); 2], seed: 7 };
+    assert_eq!(sampled.score_links(&links, &mode).unwrap(), whole.score_links(&links, &mode).unwrap());
+    assert!(matches!(reason(sampled.known_links().unwrap_err()), ModelError::NeedsWholeGraph { .. }));
+    let exact = sampled.score_links(&links, &PredictMode::Exact(LayerWiseConfig::default()));
+    assert!(matches!(reason(exact.unwrap_err()), ModelError::NeedsWholeGraph { .. }));
+}
+
+#[test]
+fn rejects_data_whose_preparation_or_types_do_not_fit() {
+    let (_, model) = saved_with(LinkDecoderConfig::Dot, None);
+    let error = reason(LinkPredictor::new(&model, data(30)).unwrap_err());
+    assert!(matches!(error, ModelError::UnknownPreparation), "{error}");
+    LinkPredictor::new(&model, data(30).prepared(Preparation::default())).unwrap();
+    let (_, model) = saved(LinkDecoderConfig::Dot);
+    let error = reason(LinkPredictor::new(&model, data(30).keys(vec![None; 2])).unwrap_err());
+    assert_eq!(error.to_string(), "got 2 lists of keys, expected 1: one per type of nodes");
+    let of_one_type = NodeTypes::new([("node", 30)]).unwrap();
+    let relations = Arc::new(Relations::new(of_one_type, Vec::new()).unwrap());
+    let heterogeneous = PredictionData::heterogeneous(relations, vec![Some(features(30))]);
+    let error = reason(LinkPredictor::new(&model, heterogeneous).unwrap_err());
+    assert!(matches!(error, ModelError::NotHeterogeneous), "{error}");
+}
+
 #[test]
 fn undefined_scores_are_left_out() {
     let (_, model) = saved(LinkDecoderConfig::Dot);
@@ -196,6 +266,6 @@ fn rejects_nodes_without_rows_and_graphs_with_fewer_nodes() {
     let config = TopKConfig::new(1).excluding(graph(9)).unwrap();
     let error = scorer.top_k(&[NodeId(4)], &config).unwrap_err().to_string();
     assert!(error.contains("node 9 is not in the graph: expected an id below 9"), "{error}");
-    let batches = predictor.batches(&[NodeId(30)], &PredictMode::default(), WantedRows::Outputs);
+    let batches = predictor.encoder().batches(&[NodeId(30)], &PredictMode::default(), WantedRows::Outputs);
     batches.unwrap_err();
 }

@@ -178,22 +178,21 @@ fn predictions_of_nodes_are_those_of_one_type() {
     let all: Vec<NodeId> = (0..N_NODES).rev().map(NodeId).collect();
     let sampled = PredictMode::Sampled { fanouts: vec![Fanout::UpTo(2), Fanout::All], seed: 5 };
     for mode in [PredictMode::AsEvaluated, sampled] {
-        let predictor = model.on_dataset(&data).unwrap();
+        let predictor = model.on_nodes(&data).unwrap();
         let expected: [OutputRows; 2] =
             [predictor.predict(&all, &mode).unwrap(), predictor.embed(&all, &mode).unwrap()];
         assert!(expected[0].classes().iter().any(|class| *class != expected[0].classes()[0]));
-        let predictor = typed_model.on_typed_dataset(&typed).unwrap();
-        let embeddings = predictor.embed(&all, &mode).unwrap().unwrap();
+        let predictor = typed_model.on_nodes(&typed).unwrap();
+        let embeddings = predictor.embed(&all, &mode).unwrap();
         assert_eq!([predictor.predict(&all, &mode).unwrap(), embeddings], expected);
         let found = on_served(&Parts::of(&data), |graph, rank| {
-            let predictor = model.on_partitions(&graph.join(rank)?)?;
+            let predictor = model.on_nodes(&graph.join(rank)?)?;
             Ok([predictor.predict(&all, &mode)?, predictor.embed(&all, &mode)?])
         });
         assert_eq!(found, expected);
         let found = on_served(&Parts::of_typed(&typed), |graph, rank| {
-            let predictor = typed_model.on_typed_partitions(&graph.join(rank)?)?;
-            let embeddings = predictor.embed(&all, &mode)?.expect("there are nodes");
-            Ok([predictor.predict(&all, &mode)?, embeddings])
+            let predictor = typed_model.on_nodes(&graph.join(rank)?)?;
+            Ok([predictor.predict(&all, &mode)?, predictor.embed(&all, &mode)?])
         });
         assert_eq!(found, expected);
     }
@@ -218,20 +217,20 @@ fn scores_of_links_are_those_of_one_type() {
     let links = Links::new(srcs.clone(), dsts).unwrap();
     let top = TopKConfig::new(3);
     let mode = PredictMode::AsEvaluated;
-    let predictor = model.on_dataset(&data).unwrap();
+    let predictor = model.on_links(&data).unwrap();
     let expected =
         (predictor.score_links(&links, &mode).unwrap(), predictor.top_k(&srcs, &top, &mode).unwrap());
     assert!(expected.0.iter().any(|score| *score != expected.0[0]));
-    let predictor = typed_model.on_typed_links(&typed).unwrap();
+    let predictor = typed_model.on_links(&typed).unwrap();
     let found = (predictor.score_links(&links, &mode).unwrap(), predictor.top_k(&srcs, &top, &mode).unwrap());
     assert_eq!(found, expected);
     let found = on_served(&Parts::of(&data), |graph, rank| {
-        let predictor = model.on_partitions(&graph.join(rank)?)?;
+        let predictor = model.on_links(&graph.join(rank)?)?;
         Ok((predictor.score_links(&links, &mode)?, predictor.top_k(&srcs, &top, &mode)?))
     });
     assert_eq!(found, expected);
     let found = on_served(&Parts::of_typed(&typed), |graph, rank| {
-        let predictor = typed_model.on_typed_link_partitions(&graph.join(rank)?)?;
+        let predictor = typed_model.on_links(&graph.join(rank)?)?;
         Ok((predictor.score_links(&links, &mode)?, predictor.top_k(&srcs, &top, &mode)?))
     });
     assert_eq!(found, expected);

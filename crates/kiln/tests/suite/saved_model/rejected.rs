@@ -11,7 +11,7 @@ use super::{loader, raw_data, sage, trained};
 fn rejects_requests_that_do_not_fit_the_model() {
     let (_folder, run, raw) = sage();
     let model = SavedModel::open(&run).unwrap();
-    let predictor = model.on_dataset(&raw).unwrap();
+    let predictor = model.on_nodes(&raw).unwrap();
     let n_nodes = raw.graph.n_nodes();
     let error = predictor.predict(&[NodeId(n_nodes as u32)], &PredictMode::default()).unwrap_err();
     assert_eq!(
@@ -21,14 +21,16 @@ fn rejects_requests_that_do_not_fit_the_model() {
     let mode = PredictMode::Sampled { fanouts: vec![Fanout::All], seed: 0 };
     let error = predictor.predict(&[NodeId(0)], &mode).unwrap_err();
     assert_eq!(error.to_string(), "got 1 fanouts for a model of 2 layers: give one fanout per layer");
-    let error = model.on_dataset(&kiln::data::synthetic::ring(10).unwrap()).unwrap_err();
+    let error = model.on_links(&raw).unwrap_err().to_string();
+    assert_eq!(error, "the model was trained for nodes, but the request needs a model of links");
+    let error = model.on_nodes(&kiln::data::synthetic::ring(10).unwrap()).unwrap_err();
     assert!(
         matches!(error, Error::Train(TrainError::Saved(ModelError::FeatureWidth { expected: 16, .. }))),
         "{error}"
     );
     // A step that the model's preparation does not have cannot be undone.
     let other = raw.clone().symmetrize().unwrap();
-    let error = model.on_dataset(&other).unwrap_err();
+    let error = model.on_nodes(&other).unwrap_err();
     assert!(
         matches!(
             error,

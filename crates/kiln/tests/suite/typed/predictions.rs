@@ -3,12 +3,15 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use kiln::data::synthetic;
 use kiln::feature::Targets;
 use kiln::graph::{NodeTypes, RelationEdges};
 use kiln::prelude::*;
-use kiln::train::{Error as TrainError, ModelError, NodeKeys, OutputRows, TypedNodePredictor, WantedRows};
+use kiln::train::{
+    Error as TrainError, ModelError, NodeKeys, NodePredictor, OutputRows, PredictionData, WantedRows,
+};
 use tempfile::TempDir;
 
 pub(crate) const N_USERS: u32 = 120;
@@ -98,8 +101,8 @@ fn rsage(data: &TypedDataset) -> TypedModelConfig<RsageConfig> {
     TypedModelConfig::new(data.dims(), model)
 }
 
-fn predictor(run: &std::path::Path, data: &TypedDataset) -> TypedNodePredictor {
-    SavedModel::open(run).unwrap().on_typed_dataset(data).unwrap()
+fn predictor(run: &std::path::Path, data: &TypedDataset) -> NodePredictor {
+    SavedModel::open(run).unwrap().on_nodes(data).unwrap()
 }
 
 /// Returns the test items, numbered within their type.
@@ -178,12 +181,28 @@ fn embeddings_are_the_inputs_of_the_last_layer() {
     let predictor = predictor(&run, &data);
     let items = [NodeId(0), NodeId(22), NodeId(0)];
     let mode = PredictMode::Sampled { fanouts: Vec::new(), seed: 3 };
-    let embeddings = predictor.embed(&items, &mode).unwrap().unwrap();
+    let embeddings = predictor.embed(&items, &mode).unwrap();
     assert_eq!(embeddings.width(), 16);
     let rows: Vec<&[f32]> = embeddings.rows().collect();
     assert_eq!(rows[0], rows[2]);
     assert_ne!(rows[0], rows[1]);
-    assert!(predictor.embed(&[], &mode).unwrap().is_none());
+    assert_eq!(predictor.embed(&[], &mode).unwrap(), OutputRows::new(Vec::new(), 16));
+    assert_eq!(predictor.embedding_width().unwrap(), 16);
+    let (scores, of_both) = predictor.predict_and_embed(&items, &mode).unwrap();
+    assert_eq!((scores, of_both), (predictor.predict(&items, &mode).unwrap(), embeddings));
+}
+
+#[test]
+fn predictions_report_their_progress() {
+    let data = named_shop(1, 0);
+    let (_folder, run) = trained(&data, rgcn(&data), 1);
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let record = Arc::clone(&reported);
+    let predictor = predictor(&run, &data)
+        .on_progress(move |n_done, n_rows| record.lock().unwrap().push((n_done, n_rows)));
+    let items: Vec<NodeId> = (0..70).map(NodeId).collect();
+    predictor.predict(&items, &PredictMode::AsEvaluated).unwrap();
+    assert_eq!(*reported.lock().unwrap(), [(32, 70), (64, 70), (70, 70)]);
 }
 
 /// A model without names finds rows by id: on the data of its training, also if its nodes have names now, and on no other data
@@ -197,7 +216,7 @@ fn rows_without_names_are_those_of_the_training_data() {
     assert!(model.finds_rows_by_id());
     let items = test_items(&nameless);
     let predict = |data: &TypedDataset| {
-        model.on_typed_dataset(data)?.predict(&items, &PredictMode::AsEvaluated).map_err(Error::from)
+        model.on_nodes(data)?.predict(&items, &PredictMode::AsEvaluated).map_err(Error::from)
     };
     assert_eq!(predict(&named_shop(1, 0)).unwrap(), predict(&nameless).unwrap());
     let error = predict(&named_shop(7, 0)).unwrap_err().to_string();
@@ -237,7 +256,7 @@ fn requests_that_do_not_fit_are_errors() {
     let data = named_shop(1, 0);
     let (_folder, run) = trained(&data, rgcn(&data), 1);
     let model = SavedModel::open(&run).unwrap();
-    let reason = |data: &TypedDataset| match model.on_typed_dataset(data).unwrap_err() {
+    let reason = |data: &TypedDataset| match model.on_nodes(data).unwrap_err() {
         Error::Train(TrainError::Saved(error)) => error,
         other => panic!("{other}"),
     };
@@ -250,7 +269,9 @@ fn requests_that_do_not_fit_are_errors() {
     assert!(error.to_string().contains("client") && error.to_string().contains("user buys item"), "{error}");
     let features = || data.features.clone();
     let graph = || data.graph.clone();
-    let bare = |features, keys: &[Option<NodeKeys>]| TypedNodePredictor::new(&model, graph(), features, keys);
+    let bare = |features, keys: &[Option<NodeKeys>]| {
+        NodePredictor::new(&model, PredictionData::heterogeneous(graph(), features).keys(keys.to_vec()))
+    };
     for (features, n_keys) in
         [(features()[..1].to_vec(), 2), ([features(), vec![None]].concat(), 2), (features(), 1)]
     {
@@ -260,7 +281,7 @@ fn requests_that_do_not_fit_are_errors() {
     let few = NodeKeys::of_names(1, |_| "user 0");
     let error = bare(features(), &[Some(few), None]).unwrap_err().to_string();
     assert!(error.contains("got 1 keys for an embedding of 120 rows"), "{error}");
-    let predictor = model.on_typed_dataset(&data).unwrap();
+    let predictor = model.on_nodes(&data).unwrap();
     let predict = |nodes: &[u32], mode: &PredictMode| {
         let nodes: Vec<NodeId> = nodes.iter().copied().map(NodeId).collect();
         predictor.predict(&nodes, mode)
@@ -274,7 +295,7 @@ fn requests_that_do_not_fit_are_errors() {
     assert!(predictor.batches(&[], &PredictMode::AsEvaluated, WantedRows::Both).is_ok());
     // A model of one type of nodes is for other data, and the other way round.
     let homogeneous = synthetic::fake(synthetic::FakeConfig::default()).unwrap();
-    assert!(model.on_dataset(&homogeneous).unwrap_err().to_string().contains("reads a heterogeneous graph"));
+    assert!(model.on_nodes(&homogeneous).unwrap_err().to_string().contains("reads a heterogeneous graph"));
     let json = fs::read_to_string(run.join("model.json")).unwrap();
     let damaged = json.replace("\"target_type\":\"item\"", "\"target_type\":\"thing\"");
     let damaged = damaged.replace("\"target_type\": \"item\"", "\"target_type\": \"thing\"");

@@ -3,20 +3,23 @@
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
-use kiln_feature::{FeatureBuffer, FeatureStore};
+use kiln_feature::{EdgeFeatureStore, FeatureBuffer, FeatureStore};
 use kiln_graph::NodeId;
-use kiln_kernels::{BlockSize, gather_features, to_vec_f32};
-use kiln_loader::EdgeRows;
-use kiln_sample::{FrontierSampler, RngKey, Seeds};
+use kiln_kernels::to_vec_f32;
+use kiln_loader::{BatchError, Batcher, NodeBatcher, SeedBatch, StageTimes};
+use kiln_sample::{Fanout, FrontierSampler};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, LayerWiseRows, WantedRows};
 use crate::saved::batches::{PredictedRows, PredictionBatches};
 use crate::saved::error::ModelError;
+use crate::saved::graph_access::GraphAccess;
 use crate::saved::info::StoredEdgeWeights;
+use crate::saved::network::NetworkRows;
 use crate::saved::outputs::OutputRows;
-use crate::saved::predictor::{GraphAccess, NodePredictor};
-use crate::step::node::blocks_to_device;
+use crate::saved::predictor::NodePredictor;
+use crate::step::batch::ToDevice;
+use crate::step::node::NodeInput;
 
 /// The number of rows of a batch in exact mode, which computes all rows before the first batch.
 const EXACT_ROWS: usize = 4096;
@@ -29,28 +32,17 @@ impl NodePredictor {
         config: LayerWiseConfig,
         wanted: WantedRows,
     ) -> Result<PredictionBatches> {
-        let GraphAccess::Whole(graph) = &self.graph else {
-            return Err(ModelError::NeedsWholeGraph { what: "exact mode" }.into());
+        let features = match (self.schema(), self.data.features.only_store()) {
+            (None, Some(features)) => Arc::clone(features),
+            _ => return Err(Error::ExactOnTypes),
         };
-        let on_progress = self.on_progress.clone();
-        let mut inference = LayerWiseInference::new(graph.clone(), config)?.with_progress(on_progress);
-        if self.sampling().edge_weights != StoredEdgeWeights::None {
-            inference = inference.carry_weights()?;
-        }
-        if self.sampling().edge_types {
-            inference = inference.carry_edge_types()?;
-        }
-        if let Some(features) = self.edge_features()? {
-            let all =
-                features.as_edge_features().ok_or(ModelError::NeedsWholeGraph { what: "exact mode" })?;
-            inference = inference.carry_edge_features(all.clone())?;
-        }
-        let network = self.model.node_network()?;
+        let inference = self.inference(config)?;
+        let network = &self.model.encoder()?.network;
         let LayerWiseRows { outputs, embeddings } =
-            network.exact(&inference, &*self.features, wanted, self.model.device())?;
+            network.exact(&inference, &*features, wanted, self.model.device())?;
         let scores = outputs.map(|rows| Arc::new(rows) as Arc<dyn FeatureStore>);
         let embeddings = embeddings.map(|rows| Arc::new(rows) as Arc<dyn FeatureStore>);
-        let embeddings = embeddings.or_else(|| wanted.has_embeddings().then(|| self.features.clone()));
+        let embeddings = embeddings.or_else(|| wanted.has_embeddings().then_some(features));
         let nodes: Arc<[NodeId]> = nodes.into();
         let n_batches = nodes.len().div_ceil(EXACT_ROWS);
         Ok(PredictionBatches::new(nodes.len(), n_batches, move |batch| {
@@ -66,37 +58,113 @@ impl NodePredictor {
         }))
     }
 
-    /// Computes the rows of the nodes at these positions of the request.
-    pub(super) fn batch(
+    /// Returns the inference over all neighbours, with the edges as the model reads them.
+    fn inference(&self, config: LayerWiseConfig) -> Result<LayerWiseInference> {
+        let GraphAccess::Plain(graph) = &self.data.graph else {
+            return Err(ModelError::NeedsWholeGraph { what: "exact mode" }.into());
+        };
+        let sampling = self.model.sampling();
+        let on_progress = self.on_progress.clone();
+        let mut inference = LayerWiseInference::new(graph.clone(), config)?.with_progress(on_progress);
+        if sampling.edge_weights != StoredEdgeWeights::None {
+            inference = inference.carry_weights()?;
+        }
+        if sampling.edge_types {
+            inference = inference.carry_edge_types()?;
+        }
+        if let Some(features) = self.edge_features()? {
+            let all =
+                features.as_edge_features().ok_or(ModelError::NeedsWholeGraph { what: "exact mode" })?;
+            inference = inference.carry_edge_features(all.clone())?;
+        }
+        Ok(inference)
+    }
+
+    /// Returns the edge features that the model reads, `None` if it reads none, or an error if they are missing.
+    fn edge_features(&self) -> Result<Option<&Arc<dyn EdgeFeatureStore>>> {
+        match (self.model.sampling().edge_features, &self.data.edge_features) {
+            (Some(width), None) => Err(ModelError::NoEdgeFeatures { width }.into()),
+            (_, features) => Ok(features.as_ref()),
+        }
+    }
+
+    /// Returns the rows of nodes from sampled neighbours as batches. The nodes have ids of the graph, and the fanouts are those
+    /// of each relation in each layer, `[n_layers][n_relations]`.
+    pub(super) fn sampled(
         &self,
-        sampler: &dyn FrontierSampler,
-        key: RngKey,
-        nodes: Vec<NodeId>,
+        nodes: &[NodeId],
+        fanouts: Vec<Vec<Fanout>>,
+        seed: u64,
+        wanted: WantedRows,
+    ) -> Result<PredictionBatches> {
+        let batcher = self.batcher(fanouts)?;
+        let predictor = self.clone();
+        let size = self.model.info().evaluation.batch_size;
+        Ok(PredictionBatches::of_items(nodes, size, seed, move |seeds, positions| {
+            predictor.batch(&batcher, seeds, positions, wanted)
+        }))
+    }
+
+    fn batcher(&self, fanouts: Vec<Vec<Fanout>>) -> Result<NodeBatcher<dyn FrontierSampler>> {
+        let sampling = self.model.sampling();
+        let rule = sampling.rule_or(self.rule.as_ref())?;
+        let sampler = self.data.graph.sampler(fanouts, sampling.config(Vec::new(), rule))?;
+        let mut batcher = NodeBatcher::without_targets(sampler, self.data.features.clone());
+        if let Some(features) = &self.data.edge_features {
+            batcher = batcher.edge_features(Arc::clone(features));
+        }
+        if let Some(schema) = self.schema() {
+            let format = self.model.encoder()?.network.input_format();
+            batcher = batcher.groups_of_model(format.relation_groups, format.node_groups, schema);
+        }
+        Ok(batcher)
+    }
+
+    /// Computes the rows of a batch, whose seeds have these positions in the request.
+    fn batch(
+        &self,
+        batcher: &NodeBatcher<dyn FrontierSampler>,
+        seeds: SeedBatch,
         positions: Range<usize>,
         wanted: WantedRows,
     ) -> Result<PredictedRows> {
+        let input = self.input(batcher, seeds)?;
+        let NetworkRows { embeddings, outputs } =
+            self.model.encoder()?.run(&input, wanted, self.model.device())?;
         let mut rows = PredictedRows { positions, scores: None, embeddings: None };
-        let (network, device) = (self.model.node_network()?, self.model.device());
-        let mut scratch =
-            self.scratches.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        let sampled = sampler.sample_blocks(&Seeds::nodes(nodes), key, &mut scratch);
-        self.scratches.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
-        let sampled = sampled?;
-        let rows_of_seeds: Vec<usize> = sampled.seed_index.iter().map(|row| row.index()).collect();
-        let x = gather_features(&*self.features, sampled.blocks[0].srcs(), device)?;
-        let edge_features = self.edge_features()?;
-        let edge_rows =
-            edge_features.map(|features| EdgeRows::gather(features, &sampled.blocks)).transpose()?;
-        let blocks = blocks_to_device(sampled.blocks, edge_rows, Some(BlockSize::SAMPLED), device);
-        if wanted.has_embeddings() {
+        if let Some(embeddings) = embeddings {
             // The destinations of a block are its first sources.
-            let hidden = network.hidden(&blocks, x.clone());
-            let [_, width] = hidden.dims();
-            rows.embeddings = Some(OutputRows::new(to_vec_f32(hidden), width).take(&rows_of_seeds));
+            let [_, width] = embeddings.dims();
+            rows.embeddings = Some(OutputRows::new(to_vec_f32(embeddings), width).take(&input.seed_index));
         }
-        if wanted.has_outputs() {
-            rows.scores = Some(self.model.scores(network.forward(&blocks, x))?.take(&rows_of_seeds));
+        if let Some(outputs) = outputs {
+            rows.scores = Some(self.model.scores(outputs)?.take(&input.seed_index));
         }
         Ok(rows)
+    }
+
+    /// Samples a batch and copies it to the device of the model. The embedded nodes are positions in the tables of the model.
+    fn input(&self, batcher: &NodeBatcher<dyn FrontierSampler>, seeds: SeedBatch) -> Result<NodeInput> {
+        self.edge_features()?;
+        let step = seeds.step;
+        let mut scratch =
+            self.scratches.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let batch = batcher.batch(seeds, &mut scratch, &mut StageTimes::default());
+        self.scratches.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+        let batch = batch.map_err(|source| self.batch_error(step, source))?;
+        let mut input = batch.to_device(self.model.device()).input;
+        for (rows, nodes) in self.data.rows.iter().zip(input.x.embedded_mut()) {
+            rows.replace(nodes);
+        }
+        Ok(input)
+    }
+
+    /// Returns the error of a batch; on a heterogeneous graph with the step, as a loader does.
+    fn batch_error(&self, step: usize, source: BatchError) -> Error {
+        match source {
+            BatchError::Sample(source) if self.schema().is_none() => source.into(),
+            BatchError::Feature(source) if self.schema().is_none() => source.into(),
+            source => kiln_loader::Error::Batch { step, source }.into(),
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use kiln::graph::Links;
 use kiln::prelude::*;
-use kiln::train::{Error as TrainError, LinkPrediction, ModelError, TypedLinkPredictor};
+use kiln::train::{Error as TrainError, LinkPrediction, LinkPredictor, ModelError, WantedRows};
 use tempfile::TempDir;
 
 use super::{rgcn, rsage};
@@ -33,8 +33,8 @@ where
     (folder, best.folder().unwrap().to_owned(), scores)
 }
 
-fn predictor(run: &Path, data: &TypedDataset) -> TypedLinkPredictor {
-    SavedModel::open(run).unwrap().on_typed_links(data).unwrap()
+fn predictor(run: &Path, data: &TypedDataset) -> LinkPredictor {
+    SavedModel::open(run).unwrap().on_links(data).unwrap()
 }
 
 /// Returns the data without the links of the validation and the test.
@@ -98,7 +98,7 @@ fn top_k_are_the_best_of_all_destinations_without_known_links() {
     let predictor = predictor(&run, &data);
     let [users, items] = predictor.node_ranges();
     assert_eq!((users, items), (0..N_USERS, N_USERS..N_USERS + N_ITEMS));
-    assert_eq!(predictor.relation().name, "buys");
+    assert_eq!(predictor.relation().unwrap().name, "buys");
     let mode = PredictMode::AsEvaluated;
     let known = predictor.known_links().unwrap();
     let srcs = [NodeId(5), NodeId(0), NodeId(5)];
@@ -137,7 +137,7 @@ fn requests_that_do_not_fit_are_errors() {
     let data = named_shop(1, 0);
     let (_folder, run, _) = trained(&data, rsage(&data));
     let model = SavedModel::open(&run).unwrap();
-    let error = model.on_typed_dataset(&data).unwrap_err();
+    let error = model.on_nodes(&data).unwrap_err();
     let Error::Train(TrainError::Saved(ModelError::OtherTask { .. })) = &error else { panic!("{error}") };
     assert_eq!(error.to_string(), "the model was trained for links, but the request needs a model of nodes");
     let predictor = predictor(&run, &data);
@@ -147,7 +147,9 @@ fn requests_that_do_not_fit_are_errors() {
     }
     let error = predictor.top_k(&[NodeId(N_USERS)], &TopKConfig::new(1), &PredictMode::AsEvaluated);
     assert!(error.unwrap_err().to_string().contains("expected an id below 120"));
-    let error = predictor.batches(&[NodeId(N_USERS + N_ITEMS)], &PredictMode::AsEvaluated).unwrap_err();
+    let outside = [NodeId(N_USERS + N_ITEMS)];
+    let batches = predictor.encoder().batches(&outside, &PredictMode::AsEvaluated, WantedRows::Outputs);
+    let error = batches.unwrap_err();
     assert!(error.to_string().contains("expected an id below 520"), "{error}");
     let exact = predictor.score_links(&links([[0, 0]]), &PredictMode::Exact(Default::default()));
     assert!(matches!(exact, Err(TrainError::ExactOnTypes)));

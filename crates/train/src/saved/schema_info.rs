@@ -10,7 +10,7 @@ use crate::saved::info::{ModelTask, fanout_of, limit_of};
 /// predictions is recognised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TypedGraphInfo {
+pub struct SchemaInfo {
     /// The types of nodes.
     pub node_types: Vec<NodeTypeInfo>,
     /// The relations.
@@ -48,7 +48,7 @@ pub struct RelationInfo {
     pub fanouts: Vec<Option<u32>>,
 }
 
-impl TypedGraphInfo {
+impl SchemaInfo {
     /// Describes a graph. `widths` are the feature columns of each type, and `fanouts` those of each layer, for each relation.
     pub fn new(
         schema: &GraphSchema,

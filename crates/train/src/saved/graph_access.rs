@@ -1,0 +1,79 @@
+//! The graph of predictions: in this process as a whole, or only sampled.
+
+use std::sync::Arc;
+
+use kiln_graph::{Csc, GraphSchema, Relations};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, SamplerConfig, TypedSampler};
+
+use crate::error::Result;
+
+/// The graph of predictions.
+#[derive(Clone)]
+pub(crate) enum GraphAccess {
+    /// A graph of one type of nodes.
+    Plain(Arc<Csc>),
+    /// A heterogeneous graph.
+    Heterogeneous(Arc<Relations>),
+    /// A graph of one type of nodes that is not in this process as a whole, such as a partitioned graph.
+    SampledPlain { n_nodes: usize, sampler: Arc<NewSampler> },
+    /// A heterogeneous graph that is not in this process as a whole.
+    SampledHeterogeneous { schema: GraphSchema, sampler: Arc<NewSampler> },
+}
+
+/// Creates a sampler of a graph from the fanouts of each relation in each layer, `[n_layers][n_relations]`.
+pub(crate) type NewSampler =
+    dyn Fn(Vec<Vec<Fanout>>, SamplerConfig) -> Result<Arc<dyn FrontierSampler>> + Send + Sync;
+
+impl GraphAccess {
+    /// Returns the types of nodes and the relations of a heterogeneous graph; `None` for a graph of one type of nodes.
+    pub(crate) fn schema(&self) -> Option<&GraphSchema> {
+        match self {
+            Self::Plain(_) | Self::SampledPlain { .. } => None,
+            Self::Heterogeneous(graph) => Some(graph.schema()),
+            Self::SampledHeterogeneous { schema, .. } => Some(schema),
+        }
+    }
+
+    /// Returns the number of nodes of all types.
+    pub(crate) fn n_nodes(&self) -> usize {
+        match self {
+            Self::Plain(graph) => graph.n_nodes(),
+            Self::SampledPlain { n_nodes, .. } => *n_nodes,
+            Self::Heterogeneous(graph) => graph.n_nodes(),
+            Self::SampledHeterogeneous { schema, .. } => schema.n_nodes(),
+        }
+    }
+
+    /// Returns the number of edges; `None` for a graph that is only sampled.
+    pub(crate) fn n_edges(&self) -> Option<u64> {
+        match self {
+            Self::Plain(graph) => Some(graph.n_edges()),
+            Self::Heterogeneous(graph) => Some(graph.schema().n_edges()),
+            Self::SampledPlain { .. } | Self::SampledHeterogeneous { .. } => None,
+        }
+    }
+
+    /// Returns the number of relations, 1 for a graph of one type of nodes.
+    pub(crate) fn n_relations(&self) -> usize {
+        self.schema().map_or(1, |schema| schema.relations().len())
+    }
+
+    /// Returns a sampler with these fanouts of each relation in each layer, `[n_layers][n_relations]`. The configuration has
+    /// no fanouts.
+    pub(crate) fn sampler(
+        &self,
+        fanouts: Vec<Vec<Fanout>>,
+        config: SamplerConfig,
+    ) -> Result<Arc<dyn FrontierSampler>> {
+        match self {
+            Self::Plain(graph) => {
+                let config = SamplerConfig { fanouts: fanouts.concat(), ..config };
+                Ok(Arc::new(NeighborSampler::with_config(graph.clone(), config)?))
+            }
+            Self::Heterogeneous(graph) => Ok(Arc::new(TypedSampler::new(graph, fanouts, config)?)),
+            Self::SampledPlain { sampler, .. } | Self::SampledHeterogeneous { sampler, .. } => {
+                sampler(fanouts, config)
+            }
+        }
+    }
+}

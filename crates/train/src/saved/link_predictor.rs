@@ -1,0 +1,190 @@
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use kiln_graph::{Csc, Links, NodeId, RelationSchema};
+use kiln_sample::Rule;
+
+use crate::error::Result;
+use crate::evaluate::layer_wise::WantedRows;
+use crate::saved::error::ModelError;
+use crate::saved::graph_access::GraphAccess;
+use crate::saved::info::ModelTask;
+use crate::saved::link_scorer::{LinkScorer, LinkScorerBuilder};
+use crate::saved::mode::PredictMode;
+use crate::saved::model::SavedModel;
+use crate::saved::prediction_data::PredictionData;
+use crate::saved::predictor::NodePredictor;
+use crate::saved::top_k::{ScoredLink, TopKConfig};
+
+/// A saved model of links on a graph: scores pairs of a source and a destination, and finds the best destinations of a source.
+/// Threads can use one predictor at the same time, and clones share its data.
+///
+/// The links of a heterogeneous graph are those of the relation that training had: sources and destinations are the nodes of its
+/// types, which are numbered from 0 within their types, unless a method takes node ids of the graph. In a graph of one type,
+/// all nodes are sources and destinations, and both numbers are the same. Messages pass over all edges of the graph. As for a
+/// [`NodePredictor`], the data may contain other nodes than the training data.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use kiln_feature::FeatureStore;
+/// # use kiln_graph::{Csc, Links, NodeId};
+/// use kiln_train::{LinkPredictor, PredictMode, PredictionData, SavedModel, TopKConfig};
+/// # fn example(graph: Arc<Csc>, features: Arc<dyn FeatureStore>) -> kiln_train::Result<()> {
+/// let model = SavedModel::open("runs/links")?;
+/// let predictor = LinkPredictor::new(&model, PredictionData::new(graph, features))?;
+/// let mode = PredictMode::default();
+/// let scores = predictor.score_links(&Links::new(vec![3], vec![80])?, &mode)?;
+/// // The ten best destinations of node 3 that it has no link to.
+/// let config = TopKConfig::new(10).excluding(predictor.known_links()?)?;
+/// let best = predictor.top_k(&[NodeId(3)], &config, &mode)?;
+/// # let _ = (scores, best);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct LinkPredictor {
+    /// The predictor of the rows that the decoder reads, of the nodes of all types.
+    encoder: NodePredictor,
+    /// The position of the relation whose edges are the links; `None` for a graph of one type of nodes.
+    relation: Option<usize>,
+    /// The ids of the sources and of the destinations.
+    ends: [Range<u32>; 2],
+}
+
+impl LinkPredictor {
+    /// Prepares a graph and its features for a model's predictions.
+    ///
+    /// # Errors
+    /// Returns [`Error::Saved`](crate::Error::Saved) if the model is not for links, and the errors of [`NodePredictor::new`].
+    pub fn new(model: &SavedModel, data: PredictionData) -> Result<Self> {
+        data.check_model(model)?;
+        model.check_task(ModelTask::Links)?;
+        let encoder = NodePredictor::on_all_nodes(model, data)?;
+        let relation = model.schema_info().and_then(|info| info.link_relation());
+        let of_relation = encoder.schema().zip(relation);
+        let all = 0..encoder.n_nodes() as u32;
+        let ends = of_relation.map_or([all.clone(), all], |(schema, relation)| schema.node_ranges(relation));
+        Ok(Self { encoder, relation, ends })
+    }
+
+    /// Returns a predictor with the same model on another device, which `model` was opened on.
+    ///
+    /// # Errors
+    /// Returns [`Error::Saved`](crate::Error::Saved) if `model` has another description.
+    pub fn with_model(&self, model: &SavedModel) -> Result<Self> {
+        Ok(Self { encoder: self.encoder.with_model(model)?, ..self.clone() })
+    }
+
+    /// Sets the sampling rule of a model that was trained with a custom rule.
+    #[must_use]
+    pub fn rule(self, rule: impl Into<Rule>) -> Self {
+        Self { encoder: self.encoder.rule(rule), ..self }
+    }
+
+    /// Calls `callback` after each range of nodes in exact mode, with the number of finished rows and of all rows.
+    #[must_use]
+    pub fn on_progress(self, callback: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
+        Self { encoder: self.encoder.on_progress(callback), ..self }
+    }
+
+    /// Returns the model.
+    pub fn model(&self) -> &SavedModel {
+        self.encoder.model()
+    }
+
+    /// Returns the predictor of the rows that the decoder reads, from which a [`LinkScorer`] scores pairs. Its nodes are those of
+    /// all types, with their ids in the graph.
+    pub fn encoder(&self) -> &NodePredictor {
+        &self.encoder
+    }
+
+    /// Returns the relation whose edges are the links; `None` for a graph of one type of nodes.
+    pub fn relation(&self) -> Option<&RelationSchema> {
+        let (schema, relation) = self.encoder.schema().zip(self.relation)?;
+        schema.relations().get(relation)
+    }
+
+    /// Returns the node ids, in the graph, of the sources and of the destinations.
+    pub fn node_ranges(&self) -> [Range<u32>; 2] {
+        self.ends.clone()
+    }
+
+    /// Returns the links that the graph has, with node ids of the graph, for [`TopKConfig::excluding`]: the edges of the relation
+    /// as a graph of all nodes, or the graph of one type of nodes with the model's preparation.
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged, and [`Error::Saved`](crate::Error::Saved) if it is
+    /// only sampled.
+    pub fn known_links(&self) -> Result<Arc<Csc>> {
+        match (self.encoder.graph_access(), self.relation) {
+            (GraphAccess::Plain(graph), _) => Ok(Arc::clone(graph)),
+            (GraphAccess::Heterogeneous(graph), Some(relation)) => Ok(Arc::new(graph.whole_graph(relation)?)),
+            _ => Err(ModelError::NeedsWholeGraph { what: "the list of known links" }.into()),
+        }
+    }
+
+    /// Computes the rows of nodes with these ids in the graph, in any order and with repetitions, from which pairs of them are
+    /// scored. The scorer has node ids of the graph, too. The row of each node is computed once. A memory limit of exact mode also
+    /// applies to the rows, beside the outputs of layers.
+    ///
+    /// # Errors
+    /// Returns the errors of [`NodePredictor::predict`].
+    pub fn link_scorer(&self, nodes: Vec<NodeId>, mode: &PredictMode) -> Result<LinkScorer> {
+        let spill = self.encoder.exact_config(mode).and_then(|config| config.spill);
+        let builder = LinkScorerBuilder::new(self.model(), nodes, spill.map(|spill| spill.memory_bytes))?;
+        let batches = self.encoder.batches(builder.nodes(), mode, WantedRows::Outputs)?;
+        builder.of_batches(&batches)
+    }
+
+    /// Returns the score of each link, a logit. The links need not be in the graph.
+    ///
+    /// # Errors
+    /// Returns [`Error::Saved`](crate::Error::Saved) if a node does not exist, and the errors of [`NodePredictor::predict`].
+    pub fn score_links(&self, links: &Links, mode: &PredictMode) -> Result<Vec<f32>> {
+        let srcs = self.ids_of(0, links.srcs())?;
+        let dsts = self.ids_of(1, links.dsts())?;
+        let nodes = srcs.iter().chain(&dsts).copied().collect();
+        self.link_scorer(nodes, mode)?.score(&Links::new(srcs, dsts)?)
+    }
+
+    /// Finds the destinations with the largest scores of each source among all destinations, or those of
+    /// [`TopKConfig::among`], as [`LinkScorer::top_k`] does. The graph of [`TopKConfig::excluding`] has node ids of the graph,
+    /// as [`LinkPredictor::known_links`] has.
+    ///
+    /// # Errors
+    /// Returns [`Error::Saved`](crate::Error::Saved) if a source does not exist, and the errors of [`NodePredictor::predict`] and
+    /// [`LinkScorer::top_k`].
+    pub fn top_k(&self, srcs: &[NodeId], config: &TopKConfig, mode: &PredictMode) -> Result<Vec<ScoredLink>> {
+        let srcs = self.ids_of(0, srcs)?;
+        let [src_ids, dst_ids] = &self.ends;
+        let config = config.clone().within_type(dst_ids);
+        let all_dsts: Vec<NodeId> = dst_ids.clone().map(NodeId).collect();
+        let nodes = srcs.iter().chain(config.dsts(&all_dsts)).copied().collect();
+        let mut found = self.link_scorer(nodes, mode)?.top_k(&srcs, &config)?;
+        for link in &mut found {
+            link.src = NodeId(link.src.0 - src_ids.start);
+            link.dst = NodeId(link.dst.0 - dst_ids.start);
+        }
+        Ok(found)
+    }
+
+    /// Returns the ids, in the graph, of sources (`end` 0) or destinations (`end` 1).
+    fn ids_of(&self, end: usize, nodes: &[NodeId]) -> Result<Vec<NodeId>> {
+        let ids = &self.ends[end];
+        let n_nodes = ids.len();
+        match nodes.iter().find(|node| n_nodes <= node.index()) {
+            Some(&node) => Err(ModelError::NoSuchNode { node, n_nodes }.into()),
+            None => Ok(nodes.iter().map(|node| NodeId(ids.start + node.0)).collect()),
+        }
+    }
+}
+
+impl fmt::Debug for LinkPredictor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LinkPredictor")
+            .field("model", self.model())
+            .field("relation", &self.relation().map(|relation| &relation.name))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,276 @@
+//! The graph and the features of predictions, and the checks that they suit a model.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
+use kiln_graph::{Csc, GraphSchema, Relations};
+use kiln_loader::FeatureStores;
+use kiln_sample::{Fanout, FrontierSampler, SamplerConfig};
+
+use crate::error::{Error, Result};
+use crate::saved::error::ModelError;
+use crate::saved::graph_access::GraphAccess;
+use crate::saved::model::SavedModel;
+use crate::saved::preparation::{check_sampled_graph, left_steps_of, prepared_graph};
+use crate::saved::schema_info::SchemaInfo;
+use crate::saved::trained_rows::TrainedRowIds;
+use crate::step::node_keys::NodeKeys;
+
+/// The graph on which a saved model predicts, with its features: of one type of nodes or heterogeneous, in this process as a
+/// whole or only sampled. [`NodePredictor::new`](crate::NodePredictor::new) and
+/// [`LinkPredictor::new`](crate::LinkPredictor::new) take it, and check that it suits the model.
+///
+/// A graph of one type and its features are as they were loaded: the steps of the model's [`Preparation`] are applied to them,
+/// except those that [`PredictionData::prepared`] names. Heterogeneous data has no such steps.
+///
+/// ```
+/// use std::sync::Arc;
+/// use kiln_feature::DenseFeatures;
+/// use kiln_graph::{CscBuilder, NodeTypes, RelationEdges, Relations};
+/// use kiln_train::{NodeKeys, PredictionData};
+/// // Two papers, of which the first cites the second.
+/// let graph = Arc::new(CscBuilder::new(2).build(&[0], &[1])?);
+/// let features = Arc::new(DenseFeatures::from_f32(vec![0.5, 1.5], 1)?);
+/// let papers = PredictionData::new(graph, features.clone());
+/// // A user who buys an item; items have features, and a user is found by its name.
+/// let buys =
+///     RelationEdges { name: "buys", src_type: "user", dst_type: "item", srcs: &[0], dsts: &[1], weights: None };
+/// let shop = Relations::from_edges(NodeTypes::new([("user", 1), ("item", 2)])?, &[buys])?;
+/// let shop = PredictionData::heterogeneous(Arc::new(shop), vec![None, Some(features)])
+///     .keys(vec![Some(NodeKeys::of_names(1, |_| "ann")), None]);
+/// # let _ = (papers, shop);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct PredictionData {
+    graph: GraphAccess,
+    /// The features of each type of nodes; `None` for a type without features.
+    features: Vec<Option<Arc<dyn FeatureStore>>>,
+    edge_features: Option<Arc<dyn EdgeFeatureStore>>,
+    /// The keys of the names of the nodes of each type.
+    keys: Vec<Option<NodeKeys>>,
+    /// The steps of the preparation that the data went through; `None` for data as it was loaded.
+    done: Option<Preparation>,
+}
+
+/// Data that suits a model, with the model's preparation.
+#[derive(Clone)]
+pub(crate) struct PreparedData {
+    /// The graph, normalised if the model needs it.
+    pub(crate) graph: GraphAccess,
+    pub(crate) features: FeatureStores,
+    /// The features of the edges, if the model reads them; `None` if it reads none, or if they are missing.
+    pub(crate) edge_features: Option<Arc<dyn EdgeFeatureStore>>,
+    /// The trained row of each node, for each type without features.
+    pub(crate) rows: Arc<[TrainedRowIds]>,
+}
+
+impl PredictionData {
+    /// Wraps a graph of one type of nodes. `features` has at least one row per node.
+    pub fn new(graph: Arc<Csc>, features: Arc<dyn FeatureStore>) -> Self {
+        Self::on(GraphAccess::Plain(graph), vec![Some(features)])
+    }
+
+    /// Wraps a heterogeneous graph. The features of type `t`, `features[t]`, have at least one row per node of the type; `None`
+    /// for a type without features, whose nodes have the trained rows of the model.
+    pub fn heterogeneous(graph: Arc<Relations>, features: Vec<Option<Arc<dyn FeatureStore>>>) -> Self {
+        Self::on(GraphAccess::Heterogeneous(graph), features)
+    }
+
+    /// Wraps a graph of one type of nodes that is only sampled, such as a partitioned graph. `sampler` creates its samplers,
+    /// from the fanouts of each relation in each layer, `[n_layers][1]`, because there is one relation, and a configuration
+    /// without fanouts.
+    ///
+    /// [`PredictMode::Exact`](crate::PredictMode::Exact) is not possible, and the edge types are not compared with the model's
+    /// relations: [`SavedModel::check_edge_types`] does.
+    pub fn sampled(
+        n_nodes: usize,
+        features: Arc<dyn FeatureStore>,
+        sampler: impl Fn(Vec<Vec<Fanout>>, SamplerConfig) -> Result<Arc<dyn FrontierSampler>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let graph = GraphAccess::SampledPlain { n_nodes, sampler: Arc::new(sampler) };
+        Self::on(graph, vec![Some(features)])
+    }
+
+    /// Wraps a heterogeneous graph that is only sampled, as [`PredictionData::heterogeneous`] does. `schema` are its types and
+    /// relations. `sampler` creates its samplers, from the fanouts of each relation in each layer, `[n_layers][n_relations]`,
+    /// and a configuration without fanouts.
+    pub fn sampled_heterogeneous(
+        schema: GraphSchema,
+        features: Vec<Option<Arc<dyn FeatureStore>>>,
+        sampler: impl Fn(Vec<Vec<Fanout>>, SamplerConfig) -> Result<Arc<dyn FrontierSampler>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        Self::on(GraphAccess::SampledHeterogeneous { schema, sampler: Arc::new(sampler) }, features)
+    }
+
+    fn on(graph: GraphAccess, features: Vec<Option<Arc<dyn FeatureStore>>>) -> Self {
+        let keys = vec![None; features.len()];
+        Self { graph, features, edge_features: None, keys, done: None }
+    }
+
+    /// Sets the steps of the preparation that the data went through already, such as those of the training data. Only the other
+    /// steps of the model's preparation are applied. If the model's preparation is unknown, no step is applied; without this
+    /// call, it is then an error.
+    #[must_use]
+    pub fn prepared(self, done: Preparation) -> Self {
+        Self { done: Some(done), ..self }
+    }
+
+    /// Sets the keys of the names of the nodes of each type, `[n_types]`, which are read only for types without features. `None`
+    /// for a type whose nodes have no names, or if the graph is that of the training data, of which the model has no names: row
+    /// `v` is then that of node `v`. The default is `None` for all types.
+    #[must_use]
+    pub fn keys(self, keys: Vec<Option<NodeKeys>>) -> Self {
+        Self { keys, ..self }
+    }
+
+    /// Sets the features of the edges of the graph, in the order of their ids, for a model that reads them. Other models ignore
+    /// them.
+    ///
+    /// The number of edges of a graph that is only sampled is unknown; an edge without a row is then an error of the batch that
+    /// samples it.
+    #[must_use]
+    pub fn edge_features(self, features: impl Into<Arc<dyn EdgeFeatureStore>>) -> Self {
+        Self { edge_features: Some(features.into()), ..self }
+    }
+
+    /// Returns true for a heterogeneous graph.
+    pub(crate) fn is_heterogeneous(&self) -> bool {
+        self.graph.schema().is_some()
+    }
+
+    /// Checks that the preparation of the model is known, and that it is for a graph of this kind.
+    pub(crate) fn check_model(&self, model: &SavedModel) -> Result<()> {
+        let inputs = &model.info().inputs;
+        if !self.is_heterogeneous() && self.done.is_none() && inputs.preparation.is_none() {
+            return Err(ModelError::UnknownPreparation.into());
+        }
+        match (inputs.graph.is_some(), self.is_heterogeneous()) {
+            (true, false) => Err(ModelError::Heterogeneous.into()),
+            (false, true) => Err(ModelError::NotHeterogeneous.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the data suits a model of a graph of its kind, and applies the steps of the model's preparation that are left.
+    pub(crate) fn prepare(self, model: &SavedModel) -> Result<PreparedData> {
+        let n_types = self.graph.schema().map_or(1, |schema| schema.types().n_types());
+        for (what, got) in [("feature stores", self.features.len()), ("lists of keys", self.keys.len())] {
+            if got != n_types {
+                return Err(ModelError::NumberOfTypes { what, got, expected: n_types }.into());
+            }
+        }
+        match self.graph.schema().cloned() {
+            None => self.prepare_plain(model),
+            Some(schema) => self.prepare_heterogeneous(model, &schema),
+        }
+    }
+
+    fn prepare_plain(self, model: &SavedModel) -> Result<PreparedData> {
+        let features = self.features[0].clone().expect("a graph of one type of nodes should have features");
+        model.check_features(&*features, self.graph.n_nodes())?;
+        let left = left_steps_of(model.info(), self.done.as_ref().unwrap_or(&Preparation::default()))?;
+        let graph = match &self.graph {
+            GraphAccess::Plain(graph) => {
+                let graph = prepared_graph(model.info(), &left, graph.clone())?;
+                model.check_edge_types(|| graph.n_edge_types())?;
+                GraphAccess::Plain(graph)
+            }
+            graph => {
+                check_sampled_graph(model.info(), &left)?;
+                graph.clone()
+            }
+        };
+        let features = left.features(features)?.into();
+        let edge_features = self.edge_features_of(model, &graph)?;
+        Ok(PreparedData { graph, features, edge_features, rows: Arc::default() })
+    }
+
+    fn prepare_heterogeneous(self, model: &SavedModel, schema: &GraphSchema) -> Result<PreparedData> {
+        self.check_schema(model, schema)?;
+        let types = schema.types();
+        for (node_type, features) in self.features.iter().enumerate() {
+            let n_nodes = types.range(node_type).len();
+            if let Some(n_rows) = features.as_ref().map(|store| store.n_rows()).filter(|rows| *rows < n_nodes)
+            {
+                return Err(ModelError::TooFewRows { n_rows, n_nodes }.into());
+            }
+        }
+        let without_features = (0..types.n_types()).filter(|&node_type| self.features[node_type].is_none());
+        let mut rows = Vec::new();
+        for (node_type, table) in without_features.zip(&model.encoder()?.tables) {
+            let keys = self.keys[node_type].as_ref();
+            let n_nodes = types.range(node_type).len();
+            rows.push(TrainedRowIds::find(table, keys, n_nodes, &types.names()[node_type])?);
+        }
+        if let Some(done) = &self.done {
+            left_steps_of(model.info(), done)?;
+        }
+        let edge_features = self.edge_features_of(model, &self.graph)?;
+        let features = FeatureStores::new(Arc::clone(types), self.features);
+        Ok(PreparedData { graph: self.graph, features, edge_features, rows: rows.into() })
+    }
+
+    /// Checks that the graph and the features have the types, the columns and the relations of a model.
+    fn check_schema(&self, model: &SavedModel, schema: &GraphSchema) -> Result<()> {
+        let of_model = model.schema_info().ok_or(ModelError::NotHeterogeneous)?;
+        let widths: Vec<_> =
+            self.features.iter().map(|store| store.as_ref().map(|store| store.dim())).collect();
+        let of_data = SchemaInfo::new(schema, &widths, 0, &[]);
+        match of_model.has_schema_of(&of_data) {
+            true => Ok(()),
+            false => {
+                Err(ModelError::OtherSchema { expected: of_model.schema(), got: of_data.schema() }.into())
+            }
+        }
+    }
+
+    /// Returns the features of the edges, if there are any and the model reads them. `prepared` is the graph with the model's
+    /// preparation.
+    fn edge_features_of(
+        &self,
+        model: &SavedModel,
+        prepared: &GraphAccess,
+    ) -> Result<Option<Arc<dyn EdgeFeatureStore>>> {
+        let (Some(expected), Some(features)) = (model.sampling().edge_features, &self.edge_features) else {
+            return Ok(None);
+        };
+        // A step of the preparation may have changed the order of the edges, and so their ids.
+        if let (GraphAccess::Plain(graph), GraphAccess::Plain(prepared)) = (&self.graph, prepared)
+            && !has_same_edges(graph, prepared)
+        {
+            return Err(ModelError::EdgeFeaturesOfUnprepared.into());
+        }
+        if features.dim() != expected {
+            return Err(ModelError::EdgeFeatureWidth { expected, got: features.dim() }.into());
+        }
+        let n_rows = features.n_edges();
+        match prepared.n_edges() {
+            Some(n_edges) if n_edges != n_rows => Err(Error::EdgeFeatureRows { n_rows, n_edges }),
+            _ => Ok(Some(Arc::clone(features))),
+        }
+    }
+}
+
+/// Returns true if edges with the same id are the same in both graphs.
+fn has_same_edges(one: &Arc<Csc>, other: &Arc<Csc>) -> bool {
+    Arc::ptr_eq(one, other) || (one.indptr() == other.indptr() && one.indices() == other.indices())
+}
+
+impl fmt::Debug for PredictionData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PredictionData")
+            .field("n_nodes", &self.graph.n_nodes())
+            .field("schema", &self.graph.schema())
+            .field("features", &self.features)
+            .field("done", &self.done)
+            .finish_non_exhaustive()
+    }
+}
