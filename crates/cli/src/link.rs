@@ -9,7 +9,7 @@ use kiln::data::{Dataset, LinkSplit, TypedDataset, TypedLinkSplit};
 use kiln::feature::Preparation;
 use kiln::graph::{Csc, LinkNegatives};
 use kiln::loader::LinkExclusion;
-use kiln::nn::{LinkDecoderConfig, LinkLoss, LinkModelConfig};
+use kiln::nn::{LinkDecoderConfig, LinkLoss};
 use kiln::sample::{DegreeNegatives, InBatchNegatives, Negatives, TypedUniformNegatives};
 use kiln::train::{DataHash, Objective, TrainCallback};
 use kiln::{LinkNeighborLoader, NeighborLoader, PartitionedGraph, RankHandle};
@@ -19,7 +19,7 @@ use crate::data_id::DataId;
 use crate::flags;
 use crate::link_split::LinkSplitArgs;
 use crate::model::ModelArgs;
-use crate::node_model::{NodeModel, with_config};
+use crate::node_model::{LinkTraining, NodeModel, NodeTraining};
 use crate::train::{Outcome, TrainArgs, TrainRun};
 
 /// The distribution of negatives.
@@ -111,7 +111,7 @@ impl LinkArgs {
     /// on the data, which a checkpoint identifies.
     pub(crate) fn defaults(&self, model: &ModelArgs) -> Vec<(&'static str, String)> {
         let flags = [
-            ("weight-init", model.weight_init.is_none() && model.is_sage(), "pyg"),
+            ("weight-init", model.weight_init.is_none() && model.has_weight_init(), "pyg"),
             ("embedding", self.embedding.is_none(), "64"),
             ("decoder", self.decoder.is_none(), "dot"),
             ("negatives", self.negatives.is_none(), "1"),
@@ -255,7 +255,7 @@ impl TrainRun<'_> {
     }
 
     /// Trains a link model with this encoder and decoder on one rank.
-    fn fit_links(
+    pub(crate) fn fit_links(
         &self,
         encoder: &NodeModel,
         decoder: LinkDecoderConfig,
@@ -264,10 +264,8 @@ impl TrainRun<'_> {
         hash: &DataHash,
         callback: impl TrainCallback + 'static,
     ) -> kiln::Result<Outcome> {
-        with_config!(NodeModel { Sage, Gcn, Gat, Rgcn, Gine }, encoder, encoder => {
-            let encoder = encoder.clone();
-            self.fit(&LinkModelConfig { encoder, decoder }, loader, rank, hash, callback)
-        })
+        let nodes = NodeTraining { run: self, loader, rank, hash, callback };
+        encoder.fit(LinkTraining { nodes, decoder })
     }
 
     pub(crate) fn link_loss(&self) -> anyhow::Result<LinkLoss> {

@@ -1,44 +1,36 @@
 //! The model flags of `kiln train`, and the configurations that they select.
 
-use anyhow::{bail, ensure};
-use clap::{Args, ValueEnum};
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use clap::builder::TypedValueParser;
 use kiln::DataDims;
 use kiln::graph::Metagraph;
-use kiln::nn::{
-    AttentionKind, EdgeInput, Epsilon, GatConfig, GcnConfig, GinConfig, GineConfig, HgtConfig,
-    JumpingKnowledge, Normalization, Readout, RgcnConfig, RsageConfig, SageConfig, TypedModelConfig,
-    WeightInit,
-};
+use kiln::nn::{Epsilon, GinConfig, GraphMetadata, JumpingKnowledge, Normalization, Readout, WeightInit};
+use kiln::train::{NamedModel, NodeModelEntry, node_models};
+use serde_json::{Map, Value};
 
 use crate::flags;
 use crate::node_model::NodeModel;
-use crate::typed::TypedNodeModel;
 
-/// The kind of a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ModelKind {
-    /// GraphSAGE with mean aggregation, for nodes.
-    Sage,
-    /// GCN, normalised over the whole graph, for nodes.
-    Gcn,
-    /// GAT, with self-loops on the whole graph, for nodes.
-    Gat,
-    /// GATv2, with self-loops on the whole graph, for nodes.
-    #[value(name = "gatv2")]
-    GatV2,
-    /// R-GCN with basis decomposition, for nodes of a graph with edge types.
-    Rgcn,
-    /// HGT, a transformer with attention per relation, for nodes of a heterogeneous dataset.
-    Hgt,
-    /// GINE, for nodes of a graph with edge features, or with edge types.
-    Gine,
-    /// The network of the GIN paper, for graphs.
-    Gin,
-    /// The network of DGL's tutorial, for graphs: two GIN layers with one linear layer each, and sum pooling.
-    Simplified,
-}
+/// The default model of nodes.
+const SAGE: &str = "sage";
 
-/// The kind of an [`EdgeInput`].
+/// The default model of graphs.
+const GIN: &str = "gin";
+
+/// Another model of graphs, which has no options.
+const SIMPLIFIED: &str = "simplified";
+
+/// The models of graphs, with their descriptions. Those of nodes are [`node_models`].
+const GRAPH_MODELS: [(&str, &str); 2] = [
+    (GIN, "The network of the GIN paper, for graphs"),
+    (
+        SIMPLIFIED,
+        "The network of DGL's tutorial, for graphs: two GIN layers with one linear layer each, and sum pooling",
+    ),
+];
+
+/// What a model reads of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EdgeInputKind {
     Features,
@@ -50,8 +42,8 @@ enum EdgeInputKind {
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
     /// Kind of model. Default: sage, or gin for graphs.
-    #[arg(long = "model", id = "model", value_enum)]
-    kind: Option<ModelKind>,
+    #[arg(long = "model", id = "model", value_parser = names())]
+    name: Option<&'static str>,
     /// Number of layers. Default: the number of fanouts, which is 3 by default, or 5 for gin, which counts the input as a
     /// layer, as in its paper.
     #[arg(long, value_parser = flags::layers)]
@@ -124,66 +116,68 @@ pub(crate) struct ModelArgs {
     jumping: Option<JumpingKnowledge>,
 }
 
-/// Sets the flags that the models of nodes have in common. The configurations have the same setters, but no common type.
-macro_rules! shaped {
-    ($args:expr, $n_layers:expr, $config:expr) => {
-        $config
-            .layers($n_layers)
-            .hidden($args.hidden.unwrap_or(256))
-            .input_dropout($args.input_dropout)
-            .dropout($args.dropout.unwrap_or(0.5))
-            .norm($args.norm.unwrap_or_default())
-            .residual($args.residual)
-            .jumping($args.jumping.unwrap_or_default())
-    };
+/// An option that only some models of nodes have.
+struct ModelOption {
+    /// The flag, without dashes.
+    flag: &'static str,
+    /// The field of the configuration.
+    field: &'static str,
+    /// The value; `None` for the default of the configuration.
+    value: Option<Value>,
+}
+
+impl ModelOption {
+    fn new(flag: &'static str, field: &'static str, value: Option<impl Into<Value>>) -> Self {
+        Self { flag, field, value: value.map(Into::into) }
+    }
 }
 
 impl ModelArgs {
-    /// Returns the kind of model, the hidden width and the dropout rate, with the defaults for flags that were not
-    /// given.
+    /// The names of the flags for models of nodes only, separated by spaces.
+    pub(crate) const FLAGS_OF_NODES: &str =
+        "input-dropout residual weight-init edge-input heads output-heads attention-dropout bases";
+
+    /// Returns the name of the model, the hidden width, the dropout rate and the options of the model, with the defaults for
+    /// flags that were not given.
     pub(crate) fn defaults(&self, is_of_graphs: bool) -> Vec<(&'static str, String)> {
-        let kind = self.kind.unwrap_or(if is_of_graphs { ModelKind::Gin } else { ModelKind::Sage });
-        let kind = kind.to_possible_value().map(|kind| kind.get_name().to_owned()).unwrap_or_default();
-        let hidden = self.hidden.unwrap_or(if is_of_graphs { 64 } else { 256 });
-        let dropout = self.dropout.unwrap_or(0.5);
-        let mut defaults =
-            vec![("model", kind), ("hidden", hidden.to_string()), ("dropout", dropout.to_string())];
-        if self.is_gat() {
-            defaults.extend([
-                ("heads", self.heads.unwrap_or(4).to_string()),
-                ("output-heads", self.output_heads.unwrap_or(1).to_string()),
-                ("attention-dropout", self.attention_dropout.unwrap_or(0.0).to_string()),
-            ]);
-        }
-        if self.kind == Some(ModelKind::Rgcn) {
-            defaults.push(("bases", self.bases.unwrap_or(4).to_string()));
-        }
-        if self.kind == Some(ModelKind::Hgt) {
-            defaults.push(("heads", self.heads.unwrap_or(4).to_string()));
-        }
-        if self.kind == Some(ModelKind::Gine) {
-            defaults.push(("mlp-layers", self.mlp_layers.unwrap_or(2).to_string()));
+        let name = self.name.unwrap_or(if is_of_graphs { GIN } else { SAGE });
+        let entry = entry_of(name);
+        let hidden = match &entry {
+            Some(entry) if !is_of_graphs => self.hidden(entry),
+            _ => Some(self.hidden.unwrap_or(64)),
+        };
+        let mut defaults = vec![("model", name.to_owned()), ("dropout", self.dropout().to_string())];
+        defaults.extend(hidden.map(|hidden| ("hidden", hidden.to_string())));
+        if let Some(entry) = entry {
+            for ModelOption { flag, field, value } in self.own_options() {
+                let default = entry.options.get(field);
+                defaults.extend(default.map(|default| (flag, text_of(value.as_ref().unwrap_or(default)))));
+            }
         }
         defaults
     }
 
     /// Returns true if the model reads features of edges if the data has some.
     pub(crate) fn reads_edge_features(&self) -> bool {
-        self.kind == Some(ModelKind::Gine) && self.edge_input != Some(EdgeInputKind::Types)
+        self.edge_input != Some(EdgeInputKind::Types) && self.entry().is_some_and(|entry| entry.edge_features)
     }
 
-    /// Returns true if the model is GraphSAGE, if it is one of nodes.
-    pub(crate) fn is_sage(&self) -> bool {
-        matches!(self.kind, None | Some(ModelKind::Sage))
+    /// Returns true if the model has a choice of initial weights, if it is one of nodes.
+    pub(crate) fn has_weight_init(&self) -> bool {
+        self.has_option("weight_init")
     }
 
-    /// Returns true if the model needs self loops, and therefore its own sampling rule.
-    pub(crate) fn has_own_rule(&self) -> bool {
-        self.kind == Some(ModelKind::Gcn) || self.is_gat()
-    }
-
-    fn is_gat(&self) -> bool {
-        matches!(self.kind, Some(ModelKind::Gat | ModelKind::GatV2))
+    /// Checks that the model uses the sampling rule of the flags.
+    pub(crate) fn check_rule(&self) -> anyhow::Result<()> {
+        let has_own_rule =
+            |entry: &NodeModelEntry| entry.requirements.gcn_norm || entry.requirements.self_loops;
+        ensure!(
+            !self.entry().is_some_and(|entry| has_own_rule(&entry)),
+            "--rule requires --model {}: {} always use their own sampling rule",
+            names_with(|entry| !has_own_rule(entry), "or"),
+            names_with(has_own_rule, "and")
+        );
+        Ok(())
     }
 
     /// Returns the model of nodes for a dataset: the encoder of links, whose output rows have the width `embedding`, or else a
@@ -195,57 +189,30 @@ impl ModelArgs {
         n_layers: usize,
     ) -> anyhow::Result<NodeModel> {
         self.check_flags_of_nodes()?;
+        let Some(entry) = self.entry() else {
+            bail!("--model gin and simplified classify graphs: give --data a set of graphs")
+        };
+        let name = entry.name;
+        ensure!(entry.one_type, "--model {name} needs a heterogeneous dataset: use another model");
         let (d_in, n_classes) = data.dims();
-        let n_outputs = embedding.unwrap_or(n_classes);
-        let kind = self.kind.unwrap_or(ModelKind::Sage);
-        match kind {
-            ModelKind::Sage => {
-                let weight_init = self.initial_weights(embedding.is_some());
-                Ok(NodeModel::Sage(
-                    shaped!(self, n_layers, SageConfig::new(d_in, n_outputs)).weight_init(weight_init),
-                ))
-            }
-            ModelKind::Gcn => Ok(NodeModel::Gcn(shaped!(self, n_layers, GcnConfig::new(d_in, n_outputs)))),
-            ModelKind::Gat | ModelKind::GatV2 => {
-                let is_v2 = kind == ModelKind::GatV2;
-                let attention = if is_v2 { AttentionKind::GatV2 } else { AttentionKind::Gat };
-                let config = shaped!(self, n_layers, GatConfig::new(d_in, n_outputs))
-                    .attention(attention)
-                    .heads(self.heads.unwrap_or(4))
-                    .output_heads(self.output_heads.unwrap_or(1))
-                    .attention_dropout(self.attention_dropout.unwrap_or(0.0));
-                Ok(NodeModel::Gat(config))
-            }
-            ModelKind::Rgcn => {
-                let Some(n_relations) = data.n_edge_types() else {
-                    bail!(
-                        "--model rgcn needs data with edge types: use another model, or data with types; partition \
-                         the data again if an older version of kiln wrote the partitions"
-                    );
-                };
-                let config = shaped!(self, n_layers, RgcnConfig::new(d_in, n_outputs, n_relations));
-                Ok(NodeModel::Rgcn(config.bases(self.bases.unwrap_or(4))))
-            }
-            ModelKind::Gine => {
-                let features = data.d_edge().filter(|_| self.edge_input != Some(EdgeInputKind::Types));
-                let types =
-                    || data.n_edge_types().filter(|_| self.edge_input != Some(EdgeInputKind::Features));
-                let edges = features.map(EdgeInput::Features).or_else(|| types().map(EdgeInput::Types));
-                let Some(edges) = edges else {
-                    bail!(
-                        "--model gine needs data with edge features or edge types, and those that --edge-input names: use \
-                         another model, or data with them; partition the data again if an older version of kiln wrote the \
-                         partitions"
-                    )
-                };
-                let config = shaped!(self, n_layers, GineConfig::new(d_in, n_outputs, edges));
-                Ok(NodeModel::Gine(config.mlp_layers(self.mlp_layers.unwrap_or(2)).epsilon(self.epsilon())))
-            }
-            ModelKind::Hgt => bail!("--model hgt needs a heterogeneous dataset: use another model"),
-            ModelKind::Gin | ModelKind::Simplified => {
-                bail!("--model gin and simplified classify graphs: give --data a set of graphs")
-            }
+        let mut model = NamedModel::new(name, d_in, embedding.unwrap_or(n_classes));
+        model.options = self.options(&entry, embedding.is_some(), n_layers)?;
+        model.graph.d_edge = data.d_edge().filter(|_| self.edge_input != Some(EdgeInputKind::Types));
+        // The types are counted only for a model that reads them, because that may read those of all edges.
+        if model.requirements()?.n_relations.is_some() {
+            let is_read = self.edge_input != Some(EdgeInputKind::Features);
+            model.graph.n_relations = if is_read { data.n_edge_types() } else { None };
+            ensure!(
+                model.graph.n_relations.is_some(),
+                "--model {name} needs data with {}; partition the data again if an older version of kiln wrote the partitions",
+                match entry.edge_features {
+                    true =>
+                        "edge features or edge types, and those that --edge-input names: use another model, or data with them",
+                    false => "edge types: use another model, or data with types",
+                }
+            );
         }
+        NodeModel::new(model)
     }
 
     /// Returns the model for the nodes of a heterogeneous dataset, as [`ModelArgs::of_nodes`] does. Its input rows have the
@@ -257,71 +224,111 @@ impl ModelArgs {
         embedding: Option<usize>,
         n_classes: usize,
         n_layers: usize,
-    ) -> anyhow::Result<TypedNodeModel> {
+    ) -> anyhow::Result<NodeModel> {
         self.check_flags_of_nodes()?;
-        let n_outputs = embedding.unwrap_or(n_classes);
-        let hidden = self.hidden.unwrap_or(256);
-        let d_in = match dims[..] {
-            [Some(width)] => width,
-            _ => hidden,
+        let Some(entry) = self.entry().filter(|entry| entry.several_types) else {
+            let names = names_with(|entry| entry.several_types, "or");
+            bail!("--model has no layers for a heterogeneous dataset: use {names}")
         };
-        let dims = dims.to_vec();
-        match self.kind.unwrap_or(ModelKind::Sage) {
-            ModelKind::Sage => {
-                let config = shaped!(self, n_layers, RsageConfig::new(d_in, n_outputs).metagraph(metagraph));
-                let config = config.weight_init(self.initial_weights(embedding.is_some()));
-                Ok(TypedNodeModel::Rsage(TypedModelConfig::new(dims, config)))
-            }
-            ModelKind::Rgcn => {
-                let config =
-                    shaped!(self, n_layers, RgcnConfig::new(d_in, n_outputs, metagraph.n_relations()));
-                let config = config.bases(self.bases.unwrap_or(4));
-                Ok(TypedNodeModel::Rgcn(TypedModelConfig::new(dims, config)))
-            }
-            ModelKind::Hgt => {
-                let config = shaped!(self, n_layers, HgtConfig::new(d_in, n_outputs).metagraph(metagraph));
-                let config = config.jumping(self.jumping.unwrap_or(JumpingKnowledge::Last));
-                let config = config.heads(self.heads.unwrap_or(4));
-                Ok(TypedNodeModel::Hgt(TypedModelConfig::new(dims, config)))
-            }
-            _ => bail!("--model has no layers for a heterogeneous dataset: use sage, rgcn or hgt"),
-        }
+        let d_in = match dims[..] {
+            [Some(width)] => Some(width),
+            _ => self.hidden(&entry),
+        };
+        let d_in = d_in.with_context(|| format!("--model {} needs --hidden: add it", entry.name))?;
+        let mut model =
+            NamedModel::new(entry.name, d_in, embedding.unwrap_or(n_classes)).graph(GraphMetadata {
+                n_relations: Some(metagraph.n_relations()),
+                metagraph: Some(metagraph.clone()),
+                widths: Some(dims.to_vec()),
+                d_edge: None,
+            });
+        model.options = self.options(&entry, embedding.is_some(), n_layers)?;
+        NodeModel::new(model)
     }
 
-    /// Returns the initial weights of GraphSAGE: those of the flags, or else small ones for an encoder of links, so that dot
-    /// products are small.
-    fn initial_weights(&self, is_encoder: bool) -> WeightInit {
-        let default = if is_encoder { WeightInit::Pyg } else { WeightInit::default() };
-        self.weight_init.unwrap_or(default)
+    /// Returns the model of nodes; `None` if the name is that of a model of graphs.
+    fn entry(&self) -> Option<NodeModelEntry> {
+        entry_of(self.name.unwrap_or(SAGE))
+    }
+
+    /// Returns true if the model is one of nodes and has an option.
+    fn has_option(&self, field: &str) -> bool {
+        self.entry().is_some_and(|entry| entry.options.contains_key(field))
+    }
+
+    /// Returns the hidden width of a model of nodes; `None` if it has none.
+    fn hidden(&self, entry: &NodeModelEntry) -> Option<usize> {
+        let default = entry.options.get("hidden").and_then(Value::as_u64);
+        self.hidden.or(default.map(|hidden| hidden as usize))
+    }
+
+    fn dropout(&self) -> f64 {
+        // The default is the same for all models, as the help text states; that of `HgtConfig` differs.
+        self.dropout.unwrap_or(0.5)
+    }
+
+    /// Returns the options that only some models have.
+    fn own_options(&self) -> [ModelOption; 5] {
+        // The default is the same for all models, as the help text states; that of `HgtConfig` differs.
+        let heads = self.heads.unwrap_or(4);
+        [
+            ModelOption::new("heads", "n_heads", Some(heads)),
+            ModelOption::new("output-heads", "n_output_heads", self.output_heads),
+            ModelOption::new("attention-dropout", "attention_dropout", self.attention_dropout),
+            ModelOption::new("bases", "n_bases", self.bases),
+            ModelOption::new("mlp-layers", "mlp_layers", self.mlp_layers),
+        ]
+    }
+
+    /// Returns the fields of the configuration of a model of nodes that the flags set.
+    fn options(
+        &self,
+        entry: &NodeModelEntry,
+        is_encoder: bool,
+        n_layers: usize,
+    ) -> anyhow::Result<Map<String, Value>> {
+        // Those of all models, whose other defaults are those of the configuration.
+        let of_all = [
+            ("n_layers", Some(n_layers.into())),
+            ("hidden", self.hidden.map(Value::from)),
+            ("dropout", Some(self.dropout().into())),
+            ("input_dropout", (self.input_dropout != 0.0).then(|| self.input_dropout.into())),
+            ("norm", self.norm.map(serde_json::to_value).transpose()?),
+            ("residual", self.residual.then_some(Value::Bool(true))),
+            ("jumping", self.jumping.map(serde_json::to_value).transpose()?),
+        ];
+        // An encoder of links has small initial weights, so that dot products are small.
+        let weight_init = self.weight_init.or(is_encoder.then_some(WeightInit::Pyg));
+        let epsilon = self.learn_epsilon.then_some(self.epsilon());
+        let of_enums = [
+            ("weight_init", weight_init.map(serde_json::to_value).transpose()?),
+            ("epsilon", epsilon.map(serde_json::to_value).transpose()?),
+        ];
+        let of_some =
+            self.own_options().map(|option| (option.field, option.value)).into_iter().chain(of_enums);
+        let of_model = of_some.filter(|(field, _)| entry.options.contains_key(*field));
+        let set = of_all.into_iter().chain(of_model);
+        Ok(set.filter_map(|(field, value)| Some((field.to_owned(), value?))).collect())
     }
 
     /// Checks that no flag of another kind of model was given.
     fn check_flags_of_nodes(&self) -> anyhow::Result<()> {
         ensure!(self.readout.is_none(), "--readout requires --model gin: remove it");
-        ensure!(
-            self.edge_input.is_none() || self.kind == Some(ModelKind::Gine),
-            "--edge-input requires --model gine: remove it"
-        );
-        ensure!(
-            self.kind == Some(ModelKind::Gine) || !self.has_gin_flags(),
-            "--mlp-layers and --learn-epsilon require --model gin or gine: remove them"
-        );
-        ensure!(
-            self.weight_init.is_none() || self.is_sage(),
-            "--weight-init requires --model sage: remove it"
-        );
-        ensure!(
-            self.is_gat() || self.output_heads.is_none() && self.attention_dropout.is_none(),
-            "--output-heads and --attention-dropout require --model gat or gatv2: remove them"
-        );
-        ensure!(
-            self.is_gat() || self.kind == Some(ModelKind::Hgt) || self.heads.is_none(),
-            "--heads requires --model gat, gatv2 or hgt: remove it"
-        );
-        ensure!(
-            self.bases.is_none() || self.kind == Some(ModelKind::Rgcn),
-            "--bases requires --model rgcn: remove it"
-        );
+        self.check_options("--edge-input requires", [("edges", self.edge_input.is_some())])?;
+        self.check_options(
+            "--mlp-layers and --learn-epsilon require",
+            [("mlp_layers", self.mlp_layers.is_some()), ("epsilon", self.learn_epsilon)],
+        )?;
+        self.check_options("--weight-init requires", [("weight_init", self.weight_init.is_some())])?;
+        self.check_options(
+            "--output-heads and --attention-dropout require",
+            [
+                ("n_output_heads", self.output_heads.is_some()),
+                ("attention_dropout", self.attention_dropout.is_some()),
+            ],
+        )?;
+        self.check_options("--heads requires", [("n_heads", self.heads.is_some())])?;
+        self.check_options("--bases requires", [("n_bases", self.bases.is_some())])?;
         ensure!(
             self.output_heads.is_none() || self.jumping.is_none(),
             "--output-heads does not apply with --jumping, which computes the scores by a linear layer: remove it"
@@ -329,29 +336,38 @@ impl ModelArgs {
         Ok(())
     }
 
+    /// Checks that the model has those options that were given. `flags` is the beginning of the message: their flags.
+    fn check_options<const N: usize>(&self, flags: &str, options: [(&str, bool); N]) -> anyhow::Result<()> {
+        let has_all =
+            |fields: &Map<String, Value>| options.iter().all(|(field, _)| fields.contains_key(*field));
+        let is_foreign = |(field, is_given): &(&str, bool)| *is_given && !self.has_option(field);
+        if !options.iter().any(is_foreign) {
+            return Ok(());
+        }
+        let of_gin = serde_json::from_value(serde_json::to_value(GinConfig::paper(1, 1, 1))?)?;
+        let of_graphs = has_all(&of_gin).then_some(GIN);
+        let of_nodes =
+            node_models().into_iter().filter(|entry| has_all(&entry.options)).map(|entry| entry.name);
+        let names = list(of_graphs.into_iter().chain(of_nodes), "or");
+        bail!("{flags} --model {names}: remove {}", if N == 1 { "it" } else { "them" })
+    }
+
     /// Returns the graph classification model for this input width and number of classes.
     pub(crate) fn of_graphs(&self, (d_in, n_classes): (usize, usize)) -> anyhow::Result<GinConfig> {
         let has_options = self.norm.is_some() || self.jumping.is_some();
         let has_shape = self.has_gin_flags() || has_options || self.layers.is_some() || self.hidden.is_some();
-        match self.kind.unwrap_or(ModelKind::Gin) {
-            ModelKind::Gin => {}
-            ModelKind::Simplified => {
+        match self.name.unwrap_or(GIN) {
+            GIN => {}
+            SIMPLIFIED => {
                 ensure!(
                     !has_shape && self.dropout.is_none(),
                     "flags that shape the model require --model gin: add --model gin, or remove these flags"
                 );
                 return Ok(GinConfig::simplified(d_in, n_classes, n_classes));
             }
-            ModelKind::Sage
-            | ModelKind::Gcn
-            | ModelKind::Gat
-            | ModelKind::GatV2
-            | ModelKind::Rgcn
-            | ModelKind::Hgt
-            | ModelKind::Gine => {
-                bail!(
-                    "--model sage, gcn, gat, gatv2, rgcn and gine classify nodes: use gin or simplified for graphs"
-                )
+            _ => {
+                let names = names_with(|_| true, "and");
+                bail!("--model {names} classify nodes: use gin or simplified for graphs")
             }
         }
         let paper = GinConfig::paper(d_in, self.hidden.unwrap_or(64), n_classes);
@@ -380,3 +396,39 @@ impl ModelArgs {
         mlp_layers.is_some() || *learn_epsilon || readout.is_some()
     }
 }
+
+/// Returns the parser of `--model`.
+fn names() -> impl TypedValueParser<Value = &'static str> {
+    let of_nodes = node_models().into_iter().map(|entry| (entry.name, entry.about));
+    flags::choice(of_nodes.chain(GRAPH_MODELS).map(|(name, about)| (name, about, name)))
+}
+
+/// Returns the model of nodes with a name; `None` for the name of a model of graphs.
+fn entry_of(name: &str) -> Option<NodeModelEntry> {
+    node_models().into_iter().find(|entry| entry.name == name)
+}
+
+/// Returns the names of some models of nodes, with a word before the last of them.
+fn names_with(has: impl Fn(&NodeModelEntry) -> bool, word: &str) -> String {
+    list(node_models().iter().filter(|entry| has(entry)).map(|entry| entry.name), word)
+}
+
+/// Returns names separated by commas, with a word before the last of them.
+fn list<'a>(names: impl IntoIterator<Item = &'a str>, word: &str) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    match &names[..] {
+        [first @ .., last] if !first.is_empty() => format!("{} {word} {last}", first.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// Returns the value of an option as a flag has it.
+fn text_of(value: &Value) -> String {
+    match (value.as_u64(), value.as_f64()) {
+        (None, Some(number)) => number.to_string(),
+        _ => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

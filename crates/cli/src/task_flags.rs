@@ -1,6 +1,7 @@
 //! The flags of `kiln train` that apply to some tasks only.
 
 use crate::link::LinkArgs;
+use crate::model::ModelArgs;
 use crate::train::Task;
 
 /// The flags for the access to a partitioned graph.
@@ -14,9 +15,10 @@ pub(crate) fn flags_of_other_tasks(task: Task, is_partitioned: bool, has_folds: 
     let (of_links, of_whole_runs) = (LinkArgs::FLAGS, "memory val-batches feature-cache hot-by");
     match (task, is_partitioned) {
         (Task::Graph, _) => {
-            let of_nodes = "input-dropout residual weight-init edge-input heads output-heads attention-dropout bases fanouts rule eval memory val-batches graph-mode feature-cache hot-by";
+            let of_models = ModelArgs::FLAGS_OF_NODES;
+            let of_nodes = "fanouts rule eval memory val-batches graph-mode feature-cache hot-by";
             let of_runs = if has_folds { "loss-every metric tensorboard" } else { "" };
-            format!("{of_whole} {of_nodes} {OF_PARTITIONS} {of_runs} {of_links}")
+            format!("{of_whole} {of_models} {of_nodes} {OF_PARTITIONS} {of_runs} {of_links}")
         }
         (Task::Node, true) => format!("data {of_whole} {of_graphs} {of_whole_runs} {of_links}"),
         (Task::Node, false) => format!("{of_graphs} {OF_PARTITIONS} {of_links}"),

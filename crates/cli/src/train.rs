@@ -27,7 +27,7 @@ use crate::fit::FitArgs;
 use crate::flags::GivenFlags;
 use crate::link::LinkArgs;
 use crate::model::ModelArgs;
-use crate::node_model::{NodeModel, with_config};
+use crate::node_model::{NodeModel, NodeTraining};
 use crate::objective::LossArgs;
 use crate::optimizer::OptimizerArgs;
 use crate::output::{be_quiet, is_json, print_event, print_rank_zero, set_format};
@@ -136,11 +136,9 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
         };
         bail!("--{flag} does not apply to training on {what}: remove it");
     }
-    let has_rule = flags.on_command_line.contains("rule");
-    ensure!(
-        !(has_rule && args.model.has_own_rule()),
-        "--rule requires --model sage, rgcn or gine: gcn, gat and gatv2 always use their own sampling rule"
-    );
+    if flags.on_command_line.contains("rule") {
+        args.model.check_rule()?;
+    }
     ensure!(
         !(task == Task::Link && is_partitioned) || flags.on_command_line.contains("data"),
         "--task link on a partitioned graph needs --data, the data that was partitioned, for its links: add it"
@@ -200,9 +198,7 @@ impl TrainRun<'_> {
         hash: &DataHash,
         callback: impl TrainCallback + 'static,
     ) -> kiln::Result<Outcome> {
-        with_config!(NodeModel { Sage, Gcn, Gat, Rgcn, Gine }, model, config => {
-            self.fit(config, loader, rank, hash, callback)
-        })
+        model.fit(NodeTraining { run: self, loader, rank, hash, callback })
     }
 
     fn graphs(&self) -> anyhow::Result<Vec<Outcome>> {

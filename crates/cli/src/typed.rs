@@ -4,26 +4,16 @@ use anyhow::{Context, bail, ensure};
 use kiln::data::{DatasetName, TypedDataset};
 use kiln::feature::TargetKind;
 use kiln::graph::GraphSchema;
-use kiln::nn::{HgtConfig, LinkDecoderConfig, LinkModelConfig, RgcnConfig, RsageConfig, TypedModelConfig};
 use kiln::remote::HeterogeneousInfo;
 use kiln::sample::RelationFanouts;
-use kiln::train::{DataHash, TrainCallback};
 use kiln::{EvalMode, LinkNeighborLoader, NeighborLoader, PartitionedGraph, RankHandle};
 
 use crate::data_id::DataId;
 use crate::link::{require_links, require_same};
-use crate::node_model::with_config;
 use crate::output::{print_notes, print_rank_zero};
 use crate::partitions::TrafficLines;
 use crate::source::{DataSource, open_timed};
 use crate::train::{Outcome, TrainArgs, TrainRun};
-
-/// The configuration of a model of nodes of a heterogeneous graph.
-pub(crate) enum TypedNodeModel {
-    Rsage(TypedModelConfig<RsageConfig>),
-    Rgcn(TypedModelConfig<RgcnConfig>),
-    Hgt(TypedModelConfig<HgtConfig>),
-}
 
 impl DataSource {
     /// Returns true if the data has several types of nodes, or relations with names.
@@ -97,7 +87,7 @@ impl TrainRun<'_> {
         let loader = self.configure_typed(loader, &fanouts)?;
         let (metagraph, dims, n_layers) = (data.graph.metagraph(), data.dims(), fanouts.of_all.len());
         let model = model.of_typed_nodes(&metagraph, &dims, None, targets.values.n_outputs(), n_layers)?;
-        self.launch(&id, |rank| self.fit_typed_nodes(&model, &loader, &rank, &id.hash, ()))
+        self.launch(&id, |rank| self.fit_nodes(&model, &loader, &rank, &id.hash, ()))
     }
 
     /// Trains on the links of one relation of a heterogeneous dataset.
@@ -113,7 +103,7 @@ impl TrainRun<'_> {
         let metagraph = data.graph.metagraph();
         let encoder =
             model.of_typed_nodes(&metagraph, &dims, Some(link.embedding()), 0, fanouts.of_all.len())?;
-        self.launch(&id, |rank| self.fit_typed_links(&encoder, decoder, &loader, &rank, &id.hash, ()))
+        self.launch(&id, |rank| self.fit_links(&encoder, decoder, &loader, &rank, &id.hash, ()))
     }
 
     /// Trains on the nodes of the type that has labels in a partitioned graph.
@@ -132,7 +122,7 @@ impl TrainRun<'_> {
         self.launch(&id, |rank| {
             let (loader, traffic) = self.typed_loader_of(graph, &rank, &fanouts, evaluation)?;
             let loader = loader.objective(objective.clone());
-            self.fit_typed_nodes(&model, &loader, &rank, &id.hash, traffic)
+            self.fit_nodes(&model, &loader, &rank, &id.hash, traffic)
         })
     }
 
@@ -163,7 +153,7 @@ impl TrainRun<'_> {
             let loader = link
                 .configure_typed(loader, &data, &split, loss)
                 .map_err(|error| kiln::Error::Other(error.into()))?;
-            self.fit_typed_links(&encoder, decoder, &loader, &rank, &id.hash, traffic)
+            self.fit_links(&encoder, decoder, &loader, &rank, &id.hash, traffic)
         })
     }
 
@@ -205,35 +195,6 @@ impl TrainRun<'_> {
             "--feature-cache and --hot-by need a graph with one type of nodes: remove them"
         );
         Ok(())
-    }
-
-    fn fit_typed_nodes(
-        &self,
-        model: &TypedNodeModel,
-        loader: &NeighborLoader,
-        rank: &RankHandle,
-        hash: &DataHash,
-        callback: impl TrainCallback + 'static,
-    ) -> kiln::Result<Outcome> {
-        with_config!(TypedNodeModel { Rsage, Rgcn, Hgt }, model, config => {
-            self.fit(config, loader, rank, hash, callback)
-        })
-    }
-
-    /// Trains a link model with this encoder and decoder on one rank.
-    fn fit_typed_links(
-        &self,
-        encoder: &TypedNodeModel,
-        decoder: LinkDecoderConfig,
-        loader: &LinkNeighborLoader,
-        rank: &RankHandle,
-        hash: &DataHash,
-        callback: impl TrainCallback + 'static,
-    ) -> kiln::Result<Outcome> {
-        with_config!(TypedNodeModel { Rsage, Rgcn, Hgt }, encoder, encoder => {
-            let encoder = encoder.clone();
-            self.fit(&LinkModelConfig { encoder, decoder }, loader, rank, hash, callback)
-        })
     }
 }
 

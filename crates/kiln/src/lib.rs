@@ -91,11 +91,7 @@ pub mod prelude {
     pub use kiln_graph::{GraphId, NodeId};
     pub use kiln_kernels::Devices;
     pub use kiln_loader::{LinkExclusion, Phase};
-    pub use kiln_nn::{
-        Aggregate, AttentionKind, EdgeInput, GatConfig, GcnConfig, GinConfig, GineConfig, HgtConfig,
-        JumpingKnowledge, LinkDecoderConfig, LinkLoss, LinkModelConfig, ModelConfig, Normalization,
-        RgcnConfig, RsageConfig, SageConfig, TypedModelConfig, WeightInit,
-    };
+    pub use kiln_nn::prelude::*;
     pub use kiln_sample::{EdgeWeights, Fanout, Negatives, RelationFanouts, Rule, UniformNegatives};
     pub use kiln_train::{
         AdamConfig, LrSchedule, Metric, PredictMode, SavedModel, SgdConfig, TopKConfig, TrainingLength,

@@ -91,7 +91,7 @@ impl ModelConfig for GcnConfig {
     }
 
     fn requirements(&self) -> GraphRequirements {
-        GraphRequirements { edge_weights: true, ..GraphRequirements::default() }
+        GraphRequirements { edge_weights: true, gcn_norm: true, ..GraphRequirements::default() }
     }
 }
 

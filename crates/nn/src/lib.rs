@@ -92,6 +92,15 @@ pub use sage_conv::{SageConv, SageConvConfig};
 pub use typed_model::{TypedModel, TypedModelConfig};
 pub use weights::{PortableWeights, WeightFormat, load_safetensors, to_safetensors};
 
+/// The configurations of models and the types of their options, which `kiln::prelude` contains.
+pub mod prelude {
+    pub use crate::{
+        Aggregate, AttentionKind, EdgeInput, GatConfig, GcnConfig, GinConfig, GineConfig, HgtConfig,
+        JumpingKnowledge, LinkDecoderConfig, LinkLoss, LinkModelConfig, ModelConfig, Normalization,
+        RgcnConfig, RsageConfig, SageConfig, TypedModelConfig, WeightInit,
+    };
+}
+
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 

@@ -9,6 +9,9 @@ pub struct GraphRequirements {
     /// True if the model reads edge weights. [`BlockModel::layer`](crate::BlockModel::layer) then panics on blocks without
     /// them.
     pub edge_weights: bool,
+    /// True if the edge weights that the model reads are meant to be those of `kiln_graph::gcn_norm`, which are computed on
+    /// the whole graph.
+    pub gcn_norm: bool,
     /// The number of relations of a model that reads edge types, all of which must be below it; `None` if it reads none.
     /// [`BlockModel::layer`](crate::BlockModel::layer) of such a model panics on blocks without types.
     pub n_relations: Option<usize>,
@@ -34,6 +37,10 @@ pub struct GraphMetadata {
     pub n_relations: Option<usize>,
     /// The node types and relations.
     pub metagraph: Option<Metagraph>,
+    /// The number of feature columns of each type of nodes, in the order of their types; `None` for a type without features.
+    /// It is unknown, `None` as a whole, for a graph with one type of nodes, for which a model has no
+    /// [`TypedModelConfig`](crate::TypedModelConfig).
+    pub widths: Option<Vec<Option<usize>>>,
     /// The number of columns of the edge features.
     pub d_edge: Option<usize>,
 }

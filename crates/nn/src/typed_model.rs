@@ -175,7 +175,7 @@ impl<C: ModelConfig<Model: BlockModel>> ModelConfig for TypedModelConfig<C> {
     }
 
     fn for_graph(self, graph: &GraphMetadata) -> Self {
-        Self { model: self.model.for_graph(graph), ..self }
+        Self { widths: graph.widths.clone().unwrap_or(self.widths), model: self.model.for_graph(graph) }
     }
 
     /// Creates a model with initial weights drawn from the key. Those of the model of nodes are the ones that it has alone.

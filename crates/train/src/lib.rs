@@ -72,6 +72,8 @@ pub use saved::link_predictor::LinkPredictor;
 pub use saved::link_scorer::{LinkScorer, LinkScorerBuilder};
 pub use saved::mode::PredictMode;
 pub use saved::model::SavedModel;
+pub use saved::models::{NodeModelEntry, node_models};
+pub use saved::named_model::{ConfigVisitor, NamedModel, NamedModelError};
 pub use saved::outputs::OutputRows;
 pub use saved::prediction_data::PredictionData;
 pub use saved::predictor::NodePredictor;

@@ -282,7 +282,10 @@ fn errors_name_the_flag_and_the_unsuitable_data() {
         ("--data sbm --model gat --bases 2", "--bases requires --model rgcn"),
         ("--data sbm --model gat --heads 3", "expected a multiple of the 3 attention heads"),
         ("--data sbm --model gat --weight-init pyg", "--weight-init requires --model sage"),
-        ("--data sbm --model gat --rule uniform", "--rule requires --model sage, rgcn or gine"),
+        (
+            "--data sbm --model gat --rule uniform",
+            "--rule requires --model sage, rgcn, hgt or gine: gcn, gat and gatv2 always",
+        ),
         ("--data sbm --model gat --jumping cat --output-heads 2", "--output-heads does not apply"),
         ("--data sbm --model rgcn", "--model rgcn needs data with edge types"),
         ("--data sbm --model gine", "--model gine needs data with edge features or edge types"),

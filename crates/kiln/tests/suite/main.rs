@@ -7,6 +7,7 @@ mod fit;
 mod frozen;
 mod half_features;
 mod links;
+mod named_models;
 mod not_finite;
 mod one_answer;
 mod own_models;

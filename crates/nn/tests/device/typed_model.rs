@@ -103,10 +103,16 @@ fn check<C: ModelConfig<Model: BlockModel>>(config: C, graph: &GraphMetadata, ex
 #[test]
 fn a_configuration_takes_the_properties_of_a_graph_that_its_model_reads() {
     let metagraph = graph().metagraph();
-    let whole = GraphMetadata { n_relations: Some(6), metagraph: Some(metagraph.clone()), d_edge: Some(7) };
+    let whole = GraphMetadata {
+        n_relations: Some(6),
+        metagraph: Some(metagraph.clone()),
+        d_edge: Some(7),
+        ..GraphMetadata::default()
+    };
     let nothing = GraphRequirements::default();
     check(sage(), &whole, &nothing);
-    check(GcnConfig::new(D_IN, 3), &whole, &GraphRequirements { edge_weights: true, ..nothing.clone() });
+    let weights = GraphRequirements { edge_weights: true, gcn_norm: true, ..nothing.clone() };
+    check(GcnConfig::new(D_IN, 3), &whole, &weights);
     check(GatConfig::new(D_IN, 3), &whole, &GraphRequirements { self_loops: true, ..nothing.clone() });
     let types = GraphRequirements { n_relations: Some(6), ..nothing.clone() };
     check(RgcnConfig::new(D_IN, 3, 2), &whole, &types);
@@ -125,4 +131,13 @@ fn a_configuration_takes_the_properties_of_a_graph_that_its_model_reads() {
     let unknown = GraphMetadata::default();
     check(gine(EdgeInput::Features(7)), &unknown, &features);
     check(RgcnConfig::new(D_IN, 3, 6), &unknown, &types);
+}
+
+#[test]
+fn a_configuration_of_several_types_takes_their_numbers_of_feature_columns() {
+    let widths = Some(vec![Some(D_IN), None]);
+    let graph = GraphMetadata { widths: widths.clone(), ..GraphMetadata::default() };
+    let config = TypedModelConfig::new([Some(D_IN)], sage());
+    assert_eq!(config.clone().for_graph(&graph).requirements().widths, widths);
+    assert_eq!(config.clone().for_graph(&GraphMetadata::default()), config);
 }

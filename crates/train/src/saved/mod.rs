@@ -8,6 +8,8 @@ pub(crate) mod link_predictor;
 pub(crate) mod link_scorer;
 pub(crate) mod mode;
 pub(crate) mod model;
+pub(crate) mod models;
+pub(crate) mod named_model;
 pub(crate) mod network;
 pub(crate) mod outputs;
 pub(crate) mod prediction_data;

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::Device;
 use kiln_nn::{
-    BlockModel, GatConfig, GcnConfig, GinConfig, GineConfig, GraphModel, HgtConfig, LinkModelConfig,
-    ModelConfig, RgcnConfig, RsageConfig, SageConfig, TypedModel, TypedModelConfig,
+    BlockModel, GinConfig, GraphModel, LinkModelConfig, ModelConfig, TypedModel, TypedModelConfig,
 };
 use kiln_sample::RngKey;
 
 use crate::error::Result;
 use crate::saved::info::{ModelInfo, StoredEdgeWeights};
+use crate::saved::models;
 use crate::saved::network::{Network, NodeEncoder, OfGraphs};
 use crate::step::embedding::NodeEmbedding;
 use crate::step::generator::init_seeded;
@@ -55,29 +55,7 @@ impl Default for ModelRegistry {
     /// Returns the registry of kiln's models.
     fn default() -> Self {
         let empty = Self { constructors: BTreeMap::new() };
-        let of_items = empty
-            .with_node_model::<SageConfig>()
-            .with_node_model::<GcnConfig>()
-            .with_node_model::<GatConfig>()
-            .with_node_model::<RgcnConfig>()
-            .with_node_model::<GineConfig>()
-            .with_graph_model::<GinConfig>();
-        let of_links = of_items
-            .with_link_model::<SageConfig>()
-            .with_link_model::<GcnConfig>()
-            .with_link_model::<GatConfig>()
-            .with_link_model::<RgcnConfig>()
-            .with_link_model::<GineConfig>();
-        let of_typed_nodes = of_links
-            .with_typed_model::<SageConfig>()
-            .with_typed_model::<RsageConfig>()
-            .with_typed_model::<RgcnConfig>()
-            .with_typed_model::<HgtConfig>();
-        of_typed_nodes
-            .with_typed_link_model::<SageConfig>()
-            .with_typed_link_model::<RsageConfig>()
-            .with_typed_link_model::<RgcnConfig>()
-            .with_typed_link_model::<HgtConfig>()
+        models::visit_rows(empty).with_graph_model::<GinConfig>()
     }
 }
 

@@ -19,6 +19,7 @@ mod metric_fixture;
 mod metric_runs;
 mod metric_stats;
 mod metrics;
+mod named_model;
 mod old_checkpoints;
 mod one_seed;
 mod optimizer;

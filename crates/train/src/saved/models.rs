@@ -1,0 +1,165 @@
+//! The table of the models of nodes, from which programs take the names and configurations of models, and [`ModelRegistry`]
+//! the constructors of saved models.
+
+use kiln_nn::{
+    BlockModel, GatConfig, GcnConfig, GineConfig, GraphMetadata, GraphRequirements, HgtConfig, ModelConfig,
+    RgcnConfig, RsageConfig, SageConfig,
+};
+use serde_json::{Map, Value};
+
+use crate::saved::named_model::fields;
+use crate::saved::registry::ModelRegistry;
+
+/// Visits the rows of the table, in the order in which programs list the names. A new model of nodes is added here.
+///
+/// A name has at most one row for graphs with one type of nodes and one for those with several. [`RowVisitor::saved`] is for a
+/// configuration that no name selects.
+pub(crate) fn visit_rows<V: RowVisitor>(visitor: V) -> V {
+    let sage = Row::new("sage", "GraphSAGE with mean aggregation, for nodes");
+    let gcn = Row::new("gcn", "GCN, normalised over the whole graph, for nodes");
+    let gat = Row::new("gat", "GAT, with self-loops on the whole graph, for nodes");
+    let gatv2 = Row::new("gatv2", "GATv2, with self-loops on the whole graph, for nodes");
+    let rgcn = Row::new("rgcn", "R-GCN with basis decomposition, for nodes of a graph with edge types");
+    let hgt = Row::new(
+        "hgt",
+        "HGT, a transformer with attention per relation, for nodes of a heterogeneous dataset",
+    );
+    let gine = Row::new("gine", "GINE, for nodes of a graph with edge features, or with edge types");
+    visitor
+        .one_type::<SageConfig>(sage)
+        .several_types::<RsageConfig>(sage)
+        .saved::<SageConfig>()
+        .one_type::<GcnConfig>(gcn)
+        .one_type::<GatConfig>(gat)
+        .one_type::<GatConfig>(gatv2.with("attention", "gat_v2"))
+        .one_type::<RgcnConfig>(rgcn)
+        .several_types::<RgcnConfig>(rgcn)
+        .several_types::<HgtConfig>(hgt)
+        .one_type::<GineConfig>(gine)
+}
+
+/// A name of the table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    /// The name.
+    pub(crate) name: &'static str,
+    /// The description, a phrase without a full stop.
+    pub(crate) about: &'static str,
+    /// The option by which the model differs from others with the same configuration, and its value.
+    pub(crate) option: Option<(&'static str, &'static str)>,
+}
+
+impl Row {
+    fn new(name: &'static str, about: &'static str) -> Self {
+        Self { name, about, option: None }
+    }
+
+    fn with(self, option: &'static str, value: &'static str) -> Self {
+        Self { option: Some((option, value)), ..self }
+    }
+}
+
+/// A function of the configurations of the table.
+pub(crate) trait RowVisitor: Sized {
+    /// Visits a name and its configuration for graphs with one type of nodes.
+    fn one_type<C: ModelConfig<Model: BlockModel> + 'static>(self, row: Row) -> Self;
+
+    /// Visits a name and its configuration for graphs with several types of nodes, that of the model within a
+    /// [`TypedModelConfig`](kiln_nn::TypedModelConfig).
+    fn several_types<C: ModelConfig<Model: BlockModel> + 'static>(self, row: Row) -> Self;
+
+    /// Visits a configuration for graphs with several types of nodes that no name selects. The default ignores it.
+    fn saved<C: ModelConfig<Model: BlockModel> + 'static>(self) -> Self {
+        self
+    }
+}
+
+impl RowVisitor for ModelRegistry {
+    fn one_type<C: ModelConfig<Model: BlockModel> + 'static>(self, _: Row) -> Self {
+        self.with_node_model::<C>().with_link_model::<C>()
+    }
+
+    fn several_types<C: ModelConfig<Model: BlockModel> + 'static>(self, _: Row) -> Self {
+        self.saved::<C>()
+    }
+
+    fn saved<C: ModelConfig<Model: BlockModel> + 'static>(self) -> Self {
+        self.with_typed_model::<C>().with_typed_link_model::<C>()
+    }
+}
+
+/// A name of a model of nodes, with what a program needs to know before it configures a
+/// [`NamedModel`](crate::NamedModel).
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeModelEntry {
+    /// The name.
+    pub name: &'static str,
+    /// The description, a phrase without a full stop.
+    pub about: &'static str,
+    /// True if there is such a model for graphs with one type of nodes.
+    pub one_type: bool,
+    /// True if there is such a model for graphs with several types of nodes, or with named relations.
+    pub several_types: bool,
+    /// The fields of the default configuration by name, with their values in JSON. If the model has a configuration for graphs
+    /// with one type of nodes and another for those with several, the fields of both.
+    pub options: Map<String, Value>,
+    /// The requirements of the default configuration for a graph of which nothing is known.
+    pub requirements: GraphRequirements,
+    /// True if the model reads the features of edges of a graph that has some.
+    pub edge_features: bool,
+}
+
+/// Returns the names of the models of nodes, in the order in which programs list them.
+///
+/// ```
+/// use kiln_train::node_models;
+/// let models = node_models();
+/// let names: Vec<_> = models.iter().map(|model| model.name).collect();
+/// assert_eq!(names, ["sage", "gcn", "gat", "gatv2", "rgcn", "hgt", "gine"]);
+/// let with_heads = models.iter().filter(|model| model.options.contains_key("n_heads"));
+/// assert_eq!(with_heads.map(|model| model.name).collect::<Vec<_>>(), ["gat", "gatv2", "hgt"]);
+/// ```
+pub fn node_models() -> Vec<NodeModelEntry> {
+    visit_rows(Entries(Vec::new())).0
+}
+
+/// The names of the rows so far.
+struct Entries(Vec<NodeModelEntry>);
+
+impl Entries {
+    /// Returns the entry of a row, a new one unless there is one of its name.
+    fn entry<C: ModelConfig>(&mut self, row: Row) -> &mut NodeModelEntry {
+        let config = C::for_dims(1, 1);
+        let mut options = fields(&config).expect("a configuration should have a form in JSON");
+        options.extend(row.option.map(|(option, value)| (option.to_owned(), value.into())));
+        if let Some(i) = self.0.iter().position(|entry| entry.name == row.name) {
+            self.0[i].options.extend(options);
+            return &mut self.0[i];
+        }
+        let requirements = config.requirements();
+        let featured = GraphMetadata { d_edge: Some(1), ..GraphMetadata::default() };
+        self.0.push(NodeModelEntry {
+            name: row.name,
+            about: row.about,
+            one_type: false,
+            several_types: false,
+            options,
+            requirements,
+            edge_features: config.for_graph(&featured).requirements().d_edge.is_some(),
+        });
+        let last = self.0.len() - 1;
+        &mut self.0[last]
+    }
+}
+
+impl RowVisitor for Entries {
+    fn one_type<C: ModelConfig<Model: BlockModel> + 'static>(mut self, row: Row) -> Self {
+        self.entry::<C>(row).one_type = true;
+        self
+    }
+
+    fn several_types<C: ModelConfig<Model: BlockModel> + 'static>(mut self, row: Row) -> Self {
+        self.entry::<C>(row).several_types = true;
+        self
+    }
+}

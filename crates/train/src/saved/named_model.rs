@@ -1,0 +1,262 @@
+use kiln_nn::{BlockModel, GraphMetadata, GraphRequirements, ModelConfig, TypedModelConfig};
+use serde_json::{Map, Value};
+
+use crate::saved::models::{NodeModelEntry, Row, RowVisitor, node_models, visit_rows};
+
+/// A model of nodes by its name and its options: the default configuration for a graph, with some fields set.
+/// [`node_models`] returns the names, and [`NamedModel::configure`] calls a function of the configuration, whose type depends on
+/// the name. A program can so read the model from its flags or a file.
+///
+/// ```
+/// use kiln_nn::{BlockModel, ModelConfig};
+/// use kiln_train::{ConfigVisitor, NamedModel};
+///
+/// struct PrintConfig;
+///
+/// impl ConfigVisitor for PrintConfig {
+///     type Output = String;
+///
+///     fn visit<C: ModelConfig<Model: BlockModel> + 'static>(self, config: C) -> String {
+///         format!("{} with {} layers", C::KIND, config.n_layers())
+///     }
+/// }
+///
+/// // 100 feature columns, 10 classes.
+/// let model = NamedModel::new("gat", 100, 10).option("n_layers", 2).option("n_heads", 8);
+/// assert_eq!(model.configure(PrintConfig)?, "gat with 2 layers");
+/// let error = NamedModel::new("gcn", 100, 10).option("n_heads", 8).configure(PrintConfig).unwrap_err();
+/// assert!(error.to_string().starts_with("the model gcn has no option `n_heads`"));
+/// # Ok::<(), kiln_train::NamedModelError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedModel {
+    /// The name, one of [`node_models`].
+    pub name: String,
+    /// The number of feature columns. With several types of nodes, the width of the rows that the encoder computes.
+    pub d_in: usize,
+    /// The width of the output rows: the number of classes or targets, or the width that a decoder of links reads.
+    pub d_out: usize,
+    /// The properties of the graph. [`GraphMetadata::widths`] are those of a graph with several types of nodes, or with named
+    /// relations; the configuration is then a [`TypedModelConfig`].
+    pub graph: GraphMetadata,
+    /// The fields of the configuration that are set, by name, with their values in JSON. In a [`TypedModelConfig`], they are
+    /// those of the model within.
+    pub options: Map<String, Value>,
+}
+
+/// A function of the configuration of a [`NamedModel`], such as its training.
+pub trait ConfigVisitor: Sized {
+    /// The result of the function.
+    type Output;
+
+    /// Calls the function on a configuration; for graphs with several types of nodes, a [`TypedModelConfig`].
+    fn visit<C: ModelConfig<Model: BlockModel> + 'static>(self, config: C) -> Self::Output;
+}
+
+impl NamedModel {
+    /// Creates a model with the default options, for a graph with one type of nodes, `d_in` feature columns and `d_out` outputs.
+    pub fn new(name: impl Into<String>, d_in: usize, d_out: usize) -> Self {
+        Self { name: name.into(), d_in, d_out, graph: GraphMetadata::default(), options: Map::new() }
+    }
+
+    /// Sets the properties of the graph.
+    #[must_use]
+    pub fn graph(self, graph: GraphMetadata) -> Self {
+        Self { graph, ..self }
+    }
+
+    /// Sets a field of the configuration. The value of an enumeration is its form in `model.json`, such as `"layer"` for
+    /// [`Normalization::Layer`](kiln_nn::Normalization::Layer).
+    #[must_use]
+    pub fn option(mut self, option: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.options.insert(option.into(), value.into());
+        self
+    }
+
+    /// Calls a function on the configuration.
+    ///
+    /// # Errors
+    /// Returns an error if no model for such graphs has the name, if its configuration has no field of the name of an option,
+    /// or if a field cannot have the value. Numbers that are out of range are errors of [`ModelConfig::init`].
+    pub fn configure<V: ConfigVisitor>(&self, visitor: V) -> Result<V::Output, NamedModelError> {
+        let configuration = visit_rows(Configuration { model: self, state: State::Searching(visitor) });
+        match configuration.state {
+            State::Found(output) => output,
+            State::Searching(_) => Err(self.not_found()),
+        }
+    }
+
+    /// Returns what the model requires of the graph.
+    ///
+    /// # Errors
+    /// Same as [`NamedModel::configure`].
+    pub fn requirements(&self) -> Result<GraphRequirements, NamedModelError> {
+        self.configure(RequirementsOf)
+    }
+
+    /// Returns true if the graph has several types of nodes, or named relations.
+    fn has_several_types(&self) -> bool {
+        self.graph.widths.is_some()
+    }
+
+    /// Returns the configuration of a row, that of the model within for several types of nodes.
+    fn config<C: ModelConfig>(&self, row: Row) -> Result<C, NamedModelError> {
+        let default = C::for_dims(self.d_in, self.d_out).for_graph(&self.graph);
+        let of_row = row.option.map(|(option, value)| (option, Value::from(value)));
+        let given = self.options.iter().map(|(option, value)| (option.as_str(), value.clone()));
+        let mut options = of_row.into_iter().chain(given);
+        options.try_fold(default, |config, (option, value)| self.with_option(&config, option, value))
+    }
+
+    /// Returns a configuration with another value of a field.
+    fn with_option<C: ModelConfig>(
+        &self,
+        config: &C,
+        option: &str,
+        value: Value,
+    ) -> Result<C, NamedModelError> {
+        let invalid = |error: serde_json::Error| NamedModelError::InvalidOption {
+            name: self.name.clone(),
+            option: option.to_owned(),
+            reason: error.to_string(),
+        };
+        let mut fields = fields(config).map_err(invalid)?;
+        let known = fields.keys().cloned().collect::<Vec<_>>().join(", ");
+        let Some(field) = fields.get_mut(option) else {
+            return Err(NamedModelError::UnknownOption {
+                name: self.name.clone(),
+                option: option.to_owned(),
+                known,
+            });
+        };
+        *field = value;
+        serde_json::from_value(Value::Object(fields)).map_err(invalid)
+    }
+
+    /// Returns the error for a name that no row for such graphs has.
+    fn not_found(&self) -> NamedModelError {
+        let has_several_types = self.has_several_types();
+        let entries = node_models();
+        let suits =
+            |entry: &&NodeModelEntry| if has_several_types { entry.several_types } else { entry.one_type };
+        let known = entries.iter().filter(suits).map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+        let name = self.name.clone();
+        match entries.iter().any(|entry| entry.name == name) {
+            true if has_several_types => NamedModelError::ForOneType { name, known },
+            true => NamedModelError::ForSeveralTypes { name, known },
+            false => NamedModelError::UnknownName { name, known },
+        }
+    }
+}
+
+/// Returns the fields of a configuration, with their values in JSON.
+pub(crate) fn fields<C: ModelConfig>(config: &C) -> serde_json::Result<Map<String, Value>> {
+    serde_json::from_value(serde_json::to_value(config)?)
+}
+
+/// The errors of a [`NamedModel`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NamedModelError {
+    /// No model of nodes has the name.
+    #[error("there is no model of nodes with the name {name}: use one of {known}")]
+    UnknownName {
+        /// The name.
+        name: String,
+        /// The names of the models for such graphs, separated by commas.
+        known: String,
+    },
+    /// The model is for graphs with one type of nodes, and the graph has several.
+    #[error(
+        "the model {name} is for graphs with one type of nodes, but the graph has several: use one of {known}"
+    )]
+    ForOneType {
+        /// The name of the model.
+        name: String,
+        /// The names of the models for several types of nodes, separated by commas.
+        known: String,
+    },
+    /// The model is for graphs with several types of nodes, and the graph has one.
+    #[error(
+        "the model {name} is for graphs with several types of nodes, but the graph has one: use one of {known}"
+    )]
+    ForSeveralTypes {
+        /// The name of the model.
+        name: String,
+        /// The names of the models for one type of nodes, separated by commas.
+        known: String,
+    },
+    /// The configuration of the model has no such field.
+    #[error("the model {name} has no option `{option}`: use one of {known}")]
+    UnknownOption {
+        /// The name of the model.
+        name: String,
+        /// The name of the option.
+        option: String,
+        /// The fields of the configuration, separated by commas.
+        known: String,
+    },
+    /// A field of the configuration cannot have the value.
+    #[error("the option `{option}` of the model {name} is invalid: {reason}")]
+    InvalidOption {
+        /// The name of the model.
+        name: String,
+        /// The name of the option.
+        option: String,
+        /// The expected and the actual value.
+        reason: String,
+    },
+}
+
+/// Returns what a configuration requires of a graph.
+struct RequirementsOf;
+
+impl ConfigVisitor for RequirementsOf {
+    type Output = GraphRequirements;
+
+    fn visit<C: ModelConfig<Model: BlockModel> + 'static>(self, config: C) -> GraphRequirements {
+        config.requirements()
+    }
+}
+
+/// The search for the row of a model, on whose configuration a function is called.
+struct Configuration<'a, V: ConfigVisitor> {
+    model: &'a NamedModel,
+    state: State<V>,
+}
+
+enum State<V: ConfigVisitor> {
+    Searching(V),
+    Found(Result<V::Output, NamedModelError>),
+}
+
+impl<V: ConfigVisitor> Configuration<'_, V> {
+    /// Calls the function if the row is that of the model.
+    fn call<C: ModelConfig>(
+        self,
+        row: Row,
+        has_several_types: bool,
+        call: impl FnOnce(V, C) -> V::Output,
+    ) -> Self {
+        let model = self.model;
+        let is_selected = row.name == model.name && has_several_types == model.has_several_types();
+        let state = match self.state {
+            State::Searching(visitor) if is_selected => {
+                State::Found(model.config(row).map(|config| call(visitor, config)))
+            }
+            state => state,
+        };
+        Self { model, state }
+    }
+}
+
+impl<V: ConfigVisitor> RowVisitor for Configuration<'_, V> {
+    fn one_type<C: ModelConfig<Model: BlockModel> + 'static>(self, row: Row) -> Self {
+        self.call(row, false, |visitor, config: C| visitor.visit(config))
+    }
+
+    fn several_types<C: ModelConfig<Model: BlockModel> + 'static>(self, row: Row) -> Self {
+        let widths = self.model.graph.widths.clone().unwrap_or_default();
+        self.call(row, true, |visitor, config: C| visitor.visit(TypedModelConfig::new(widths, config)))
+    }
+}
