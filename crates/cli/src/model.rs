@@ -340,8 +340,7 @@ impl ModelArgs {
     fn check_options<const N: usize>(&self, flags: &str, options: [(&str, bool); N]) -> anyhow::Result<()> {
         let has_all =
             |fields: &Map<String, Value>| options.iter().all(|(field, _)| fields.contains_key(*field));
-        let is_foreign = |(field, is_given): &(&str, bool)| *is_given && !self.has_option(field);
-        if !options.iter().any(is_foreign) {
+        if options.iter().all(|&(field, is_given)| !is_given || self.has_option(field)) {
             return Ok(());
         }
         let of_gin = serde_json::from_value(serde_json::to_value(GinConfig::paper(1, 1, 1))?)?;

@@ -1,7 +1,7 @@
 use kiln_nn::{BlockModel, GraphMetadata, GraphRequirements, ModelConfig, TypedModelConfig};
 use serde_json::{Map, Value};
 
-use crate::saved::models::{NodeModelEntry, Row, RowVisitor, node_models, visit_rows};
+use crate::saved::models::{Row, RowVisitor, node_models, visit_rows};
 
 /// A model of nodes by its name and its options: the default configuration for a graph, with some fields set.
 /// [`node_models`] returns the names, and [`NamedModel::configure`] calls a function of the configuration, whose type depends on
@@ -137,9 +137,11 @@ impl NamedModel {
     fn not_found(&self) -> NamedModelError {
         let has_several_types = self.has_several_types();
         let entries = node_models();
-        let suits =
-            |entry: &&NodeModelEntry| if has_several_types { entry.several_types } else { entry.one_type };
-        let known = entries.iter().filter(suits).map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+        let for_such = entries.iter().filter(|entry| match has_several_types {
+            true => entry.several_types,
+            false => entry.one_type,
+        });
+        let known = for_such.map(|entry| entry.name).collect::<Vec<_>>().join(", ");
         let name = self.name.clone();
         match entries.iter().any(|entry| entry.name == name) {
             true if has_several_types => NamedModelError::ForOneType { name, known },
