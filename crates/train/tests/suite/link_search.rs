@@ -226,6 +226,20 @@ fn a_graph_that_is_only_sampled_has_the_scores_of_the_whole_one_and_no_known_lin
     assert!(matches!(reason(exact.unwrap_err()), ModelError::NeedsWholeGraph { .. }));
 }
 
+/// The neighbours of node 0 in the larger graph have no features.
+#[test]
+fn the_error_of_a_batch_of_a_graph_of_one_type_is_that_of_the_store() {
+    let (_, model) = saved(LinkDecoderConfig::Dot);
+    let larger = PredictionData::sampled(30, features(30), |fanouts, config| {
+        let config = SamplerConfig { fanouts: fanouts.concat(), ..config };
+        Ok(Arc::new(NeighborSampler::with_config(graph(40), config)?))
+    });
+    let predictor = LinkPredictor::new(&model, larger).unwrap();
+    let error = predictor.encoder().predict(&[NodeId(0)], &PredictMode::default()).unwrap_err();
+    assert!(matches!(error, Error::Feature(_)), "{error}");
+    assert!(error.to_string().ends_with("has no feature row: expected an id below 30"), "{error}");
+}
+
 #[test]
 fn rejects_data_whose_preparation_or_types_do_not_fit() {
     let (_, model) = saved_with(LinkDecoderConfig::Dot, None);
