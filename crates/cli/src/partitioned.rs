@@ -36,6 +36,11 @@ impl TrainRun<'_> {
         model: &NodeModel,
     ) -> anyhow::Result<()> {
         model.check_partitioned()?;
+        self.check_partitions(graph)
+    }
+
+    /// Checks that the ranks and the evaluation suit a partitioned graph.
+    pub(crate) fn check_partitions(&self, graph: &PartitionedGraph) -> anyhow::Result<()> {
         self.args.ranks.job.share_partitions(graph, self.launch.as_ref())?;
         ensure!(
             self.args.sampling.evaluation()? == EvalMode::Sampled,

@@ -6,7 +6,7 @@ use kiln::feature::TargetKind;
 use kiln::graph::GraphSchema;
 use kiln::remote::HeterogeneousInfo;
 use kiln::sample::RelationFanouts;
-use kiln::{EvalMode, LinkNeighborLoader, NeighborLoader, PartitionedGraph, RankHandle};
+use kiln::{LinkNeighborLoader, NeighborLoader, PartitionedGraph, RankHandle};
 
 use crate::data_id::DataId;
 use crate::link::{require_links, require_same};
@@ -113,14 +113,14 @@ impl TrainRun<'_> {
         info: &HeterogeneousInfo,
     ) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { model, loss, .. } = self.args;
-        let evaluation = self.check_typed_partitions(graph)?;
+        self.check_typed_partitions(graph)?;
         let fanouts = fanouts_of(self.args, &info.schema)?;
         let (metagraph, n_layers) = (info.schema.metagraph(), fanouts.of_all.len());
         let model = model.of_typed_nodes(&metagraph, &info.dims, None, graph.info().n_classes, n_layers)?;
         let objective = loss.objective(TargetKind::Classes)?;
         let id = DataId::recorded(graph.info().hash.clone());
         self.launch(&id, |rank| {
-            let (loader, traffic) = self.typed_loader_of(graph, &rank, &fanouts, evaluation)?;
+            let (loader, traffic) = self.typed_loader_of(graph, &rank, &fanouts)?;
             let loader = loader.objective(objective.clone());
             self.fit_nodes(&model, &loader, &rank, &id.hash, traffic)
         })
@@ -130,7 +130,7 @@ impl TrainRun<'_> {
     pub(crate) fn partitioned_typed_links(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { model, ranks, device, parts, link, .. } = self.args;
         let graph = parts.open(ranks.job.tls(), device.graph_mode)?;
-        let evaluation = self.check_typed_partitions(&graph)?;
+        self.check_typed_partitions(&graph)?;
         let (data, id) = self.open_typed()?;
         require_links(data.links.is_some())?;
         let split = link.split.split_relation(&data, ranks.seed)?;
@@ -148,7 +148,7 @@ impl TrainRun<'_> {
         let encoder = model.of_typed_nodes(&metagraph, &dims, Some(link.embedding()), 0, n_layers)?;
         let (decoder, loss, links) = (link.decoder()?, self.link_loss()?, split.links());
         self.launch(&id, |rank| {
-            let (nodes, traffic) = self.typed_loader_of(&graph, &rank, &fanouts, evaluation)?;
+            let (nodes, traffic) = self.typed_loader_of(&graph, &rank, &fanouts)?;
             let loader = LinkNeighborLoader::new(nodes, &links)?;
             let loader = link
                 .configure_typed(loader, &data, &split, loss)
@@ -157,14 +157,10 @@ impl TrainRun<'_> {
         })
     }
 
-    /// Checks that the flags suit a partitioned graph. Returns the evaluation.
-    fn check_typed_partitions(&self, graph: &PartitionedGraph) -> anyhow::Result<EvalMode> {
+    /// Checks that the flags suit a partitioned graph.
+    fn check_typed_partitions(&self, graph: &PartitionedGraph) -> anyhow::Result<()> {
         self.check_typed_device()?;
-        self.args.ranks.job.share_partitions(graph, self.launch.as_ref())?;
-        match self.args.sampling.evaluation()? {
-            EvalMode::Exact { .. } => Err(kiln::train::Error::ExactOnTypes.into()),
-            evaluation => Ok(evaluation),
-        }
+        self.check_partitions(graph)
     }
 
     /// Returns a rank's loader of the nodes of a partitioned graph, and the callback that prints its traffic.
@@ -173,7 +169,6 @@ impl TrainRun<'_> {
         graph: &PartitionedGraph,
         rank: &RankHandle,
         fanouts: &RelationFanouts,
-        evaluation: EvalMode,
     ) -> kiln::Result<(NeighborLoader, TrafficLines)> {
         let TrainArgs { sampling, ranks, device, parts, .. } = self.args;
         let joined = graph.join(rank)?;
@@ -181,7 +176,6 @@ impl TrainRun<'_> {
             .batches(ranks.batches(false))
             .rule(sampling.rule.clone())
             .graph_mode(device.graph_mode)
-            .evaluation(evaluation)
             .workers(ranks.remote_workers(parts.worker_concurrency))
             .queue_bytes(parts.queue_bytes());
         let traffic = self.traffic(rank, &joined);

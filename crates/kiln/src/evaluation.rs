@@ -1,9 +1,11 @@
 use std::sync::Arc;
 
-use kiln_feature::{EdgeFeatureStore, Targets};
+use kiln_feature::EdgeFeatureStore;
+use kiln_loader::NodeTargets;
 use kiln_sample::{EdgeWeights, SamplerConfig};
 use kiln_train::{
-    EvaluatedNeighbors, EvaluationInfo, Evaluator, ExactEvaluator, LayerWiseConfig, LayerWiseInference,
+    EvaluatedNeighbors, EvaluationInfo, Evaluator, ExactEvaluator, InferenceGraph, LayerWiseConfig,
+    LayerWiseInference,
 };
 
 use crate::source::{Source, WholeGraph, feature_stores};
@@ -53,34 +55,30 @@ impl EvalMode {
     /// Returns the evaluator of a graph whose nodes have these targets.
     ///
     /// # Errors
-    /// Returns [`Error::NeedsWholeGraph`] for an evaluation by rank 0 alone on a partitioned graph,
-    /// [`ExactOnTypes`](kiln_train::Error::ExactOnTypes) for an exact evaluation on a heterogeneous graph, and an error if the
-    /// edges lack what the sampling reads.
+    /// Returns [`Error::NeedsWholeGraph`] for an evaluation by rank 0 alone on a partitioned graph, and an error if the edges
+    /// lack what the sampling reads.
     pub(crate) fn evaluator(
         self,
         source: &dyn Source,
-        targets: &Targets,
+        targets: NodeTargets,
         sampling: &SamplerConfig,
         edge_features: Option<Arc<dyn EdgeFeatureStore>>,
         rank: &RankHandle,
     ) -> Result<Evaluator> {
-        let memory_bytes = match (self, source.whole()) {
+        let (memory_bytes, graph) = match (self, source.whole()) {
             (Self::Sampled, _) => return Ok(Evaluator::Sampled),
             (Self::FirstRank { n_batches }, Some(_)) => return Ok(Evaluator::FirstRank { n_batches }),
             (Self::FirstRank { .. }, None) => {
                 return Err(Error::NeedsWholeGraph { what: "evaluation on rank 0" });
             }
-            (Self::Exact { memory_bytes }, _) => memory_bytes,
+            (Self::Exact { .. }, None) => return Err(Error::NeedsWholeGraph { what: "exact evaluation" }),
+            (Self::Exact { memory_bytes }, Some(graph)) => (memory_bytes, graph),
         };
-        if source.is_heterogeneous() {
-            return Err(kiln_train::Error::ExactOnTypes.into());
-        }
-        let stores = feature_stores(source);
-        let (Some(WholeGraph::One(graph)), Some(features)) = (source.whole(), stores.only_store()) else {
-            return Err(Error::NeedsWholeGraph { what: "exact evaluation" });
+        let graph = match graph {
+            WholeGraph::One(graph) => InferenceGraph::from(Arc::clone(graph)),
+            WholeGraph::Relations(graph) => InferenceGraph::from(Arc::clone(graph)),
         };
-        let config = LayerWiseConfig::within(memory_bytes);
-        let mut inference = LayerWiseInference::new(graph.clone(), config)?;
+        let mut inference = LayerWiseInference::new(graph, LayerWiseConfig::within(memory_bytes))?;
         if sampling.weights != EdgeWeights::None {
             inference = inference.carry_weights()?;
         }
@@ -90,8 +88,8 @@ impl EvalMode {
         if let Some(features) = edge_features.as_ref().and_then(|features| features.as_edge_features()) {
             inference = inference.carry_edge_features(features.clone())?;
         }
+        let features = feature_stores(source);
         let threads = rank.process.machine_pool()?;
-        let (features, targets) = (features.clone(), targets.clone());
-        Ok(Evaluator::Exact(ExactEvaluator { inference, features, targets, threads }))
+        Ok(Evaluator::Exact(ExactEvaluator { inference, features, targets, first_ends: [0; 2], threads }))
     }
 }

@@ -273,7 +273,12 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     }
 
     fn evaluator(&self, rank: &RankHandle) -> Result<Evaluator> {
-        self.nodes.evaluator_of(rank)
+        let mut evaluator = self.nodes.evaluator_of(rank)?;
+        if let (Evaluator::Exact(exact), Some(relation)) = (&mut evaluator, self.relation) {
+            let ends = self.nodes.source().schema().node_ranges(relation.position);
+            exact.first_ends = ends.map(|nodes| nodes.start);
+        }
+        Ok(evaluator)
     }
 
     fn loader(

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use kiln_data::{Dataset, LinkTargets, TypedDataset, TypedTargets};
 use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
-use kiln_graph::{Csc, GraphSchema, NodeId, add_self_loops, gcn_norm};
+use kiln_graph::{Csc, GraphSchema, NodeId, Relations, add_self_loops, gcn_norm};
 use kiln_kernels::GraphMode;
 use kiln_loader::FeatureStores;
 use kiln_sample::{Fanout, FrontierSampler, SamplerConfig, TypedSampler};
@@ -128,7 +128,7 @@ pub(crate) enum WholeGraph<'a> {
     /// The graph of one type of nodes, after the loader's [`GraphStep`].
     One(&'a Arc<Csc>),
     /// The relations of a heterogeneous graph.
-    Relations,
+    Relations(&'a Arc<Relations>),
 }
 
 /// What a sampler picks.

@@ -56,6 +56,16 @@ impl NodeTargets {
     pub fn of_type(nodes: Range<u32>, targets: impl Into<Targets>) -> Self {
         Self { nodes: Some(nodes), targets: targets.into() }
     }
+
+    /// Returns the id of the first node that has targets.
+    pub fn first_node(&self) -> u32 {
+        self.nodes.as_ref().map_or(0, |nodes| nodes.start)
+    }
+
+    /// Returns the targets, which are numbered from 0 within the type.
+    pub fn targets(&self) -> &Targets {
+        &self.targets
+    }
 }
 
 impl From<Targets> for NodeTargets {

@@ -39,6 +39,11 @@ impl FeatureStores {
         }
     }
 
+    /// Returns the number of feature columns of each type of nodes; `None` for a type without features.
+    pub fn widths(&self) -> Vec<Option<usize>> {
+        self.stores.iter().map(|store| store.as_ref().map(|store| store.dim())).collect()
+    }
+
     /// Returns the number of types of nodes.
     pub(crate) fn n_types(&self) -> usize {
         self.stores.len()

@@ -8,7 +8,7 @@ use kiln_sample::RngKey;
 
 use crate::error::{check_size, check_weight};
 use crate::init::{NO_GAIN, uniform, xavier_bound};
-use crate::{Conv, Error, ForwardContext, InputFormat, Result};
+use crate::{Conv, Error, ForwardContext, InputFormat, LayerMemory, LayerSize, Result};
 
 /// The widths, heads and relations of a [`HgtConv`] layer.
 #[derive(Debug, Clone)]
@@ -197,6 +197,25 @@ impl Conv for HgtConv {
         InputFormat { half_rows: true, relation_groups: true, node_groups: true }
     }
 
+    fn size(&self) -> Option<LayerSize> {
+        let n_types = self.metagraph.n_types();
+        let [n_rows, d_attention] = self.key.weight.dims();
+        let d_in = n_rows / n_types;
+        let [_, d_out] = self.output.weight.dims();
+        let [_, n_heads] = self.prior.dims();
+        let n_segments = 1 + most_relations(&self.metagraph);
+        let memory = LayerMemory {
+            // The own row twice, and the queries, their products with the attention matrices and the sums of values of each
+            // relation into a type.
+            dst_bytes: 4 * (2 * d_in + 3 * d_attention + 2 * n_segments * d_attention) as u64,
+            // The row in f32 in the order by type, and the key and the value.
+            src_bytes: 4 * (d_in + 2 * d_attention) as u64,
+            // The score, its exponential and the weight of each head.
+            edge_bytes: 3 * 4 * n_heads as u64,
+        };
+        Some(LayerSize { widths: [d_in, d_out], memory })
+    }
+
     fn uses_burn_rng(&self) -> bool {
         false
     }
@@ -215,4 +234,10 @@ pub(crate) fn groups_of<'a>(block: &'a DeviceBlock, metagraph: &Metagraph) -> &'
     let expected: Vec<usize> = (0..metagraph.n_types()).map(of_type).collect();
     assert_eq!(got, expected, "the numbers of relations into each type differ between groups and layer");
     groups
+}
+
+/// Returns the largest number of relations into a type of nodes.
+pub(crate) fn most_relations(metagraph: &Metagraph) -> usize {
+    let into_types = (0..metagraph.n_types()).map(|node_type| metagraph.relations_into(node_type).count());
+    into_types.max().unwrap_or(0)
 }

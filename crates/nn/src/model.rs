@@ -88,9 +88,9 @@ pub trait BlockModel: Module + ModuleDisplay {
         None
     }
 
-    /// Returns the size of layer `i` if [`BlockModel::forward`] just runs the layers in order. The model can then be evaluated
-    /// exactly, layer by layer over a whole graph: layer 0 for all nodes, in chunks of any size, then layer 1 on the output rows
-    /// of layer 0. The default is `None`: such a model is evaluated on sampled neighbours only.
+    /// Returns the size of layer `i` if [`BlockModel::forward`] just runs the layers in order on the rows of
+    /// [`BlockModel::input`]. The model can then be evaluated exactly, layer by layer over a whole graph: layer 0 for all nodes, in
+    /// chunks of any size, then layer 1 on the output rows of layer 0. The default is `None`: such a model is evaluated on sampled neighbours only.
     ///
     /// # Panics
     /// Panics if `i` is not below [`BlockModel::n_layers`].

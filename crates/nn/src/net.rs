@@ -78,7 +78,7 @@ impl<C: Conv> BlockModel for Net<C> {
         forward_layers(self, 1, blocks, x, ctx)
     }
 
-    /// Returns `None` for a model whose layers return no size, such as those that read relation groups.
+    /// Returns `None` for a model whose layers return no size.
     fn layer_size(&self, i: usize) -> Option<LayerSize> {
         let size = self.layers[i].size()?;
         Some(LayerSize { widths: self.frame.widths(i, size.widths), ..size })

@@ -6,10 +6,10 @@ use kiln_kernels::ops::{self, Reduction};
 use kiln_sample::RngKey;
 
 use crate::error::check_weight;
-use crate::hgt_conv::groups_of;
+use crate::hgt_conv::{groups_of, most_relations};
 use crate::init::{RELU_GAIN, WeightInit, draw, xavier_bound};
 use crate::sage_conv::{self, SageWeights};
-use crate::{Aggregate, Conv, ForwardContext, InputFormat, Result};
+use crate::{Aggregate, Conv, ForwardContext, InputFormat, LayerMemory, LayerSize, Result};
 
 /// The widths, the relations and the aggregation of a [`RsageConv`] layer.
 #[derive(Debug, Clone)]
@@ -122,6 +122,19 @@ impl Conv for RsageConv {
     /// edges of the block.
     fn input_format(&self) -> InputFormat {
         InputFormat { half_rows: true, relation_groups: !self.metagraph.is_homogeneous(), node_groups: false }
+    }
+
+    fn size(&self) -> Option<LayerSize> {
+        let [n_rows, d_out] = self.weight.dims();
+        let metagraph = &self.metagraph;
+        let d_in = n_rows / (metagraph.n_types() + metagraph.n_relations());
+        if metagraph.is_homogeneous() {
+            return Some(LayerSize::new([d_in, d_out]));
+        }
+        // A destination has an aggregate for each relation into its type, and its own row, in the order by type.
+        let dst_bytes = 4 * (d_in * (1 + most_relations(metagraph))) as u64;
+        let memory = LayerMemory { dst_bytes, ..LayerMemory::default() };
+        Some(LayerSize { widths: [d_in, d_out], memory })
     }
 
     fn uses_burn_rng(&self) -> bool {

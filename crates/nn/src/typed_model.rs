@@ -63,12 +63,8 @@ impl<M: BlockModel> BlockModel for TypedModel<M> {
         self.model.forward(blocks, x, ctx)
     }
 
-    /// Returns `None` if there is an encoder.
     fn layer_size(&self, i: usize) -> Option<LayerSize> {
-        match &self.encoder {
-            Some(_) => None,
-            None => self.model.layer_size(i),
-        }
+        self.model.layer_size(i)
     }
 
     /// Returns `None` if there is an encoder, which reads the input rows.

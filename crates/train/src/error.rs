@@ -320,9 +320,6 @@ pub enum Error {
         "the binary cross entropy is a loss of labels: use the squared, absolute or Huber loss for regression"
     )]
     BinaryLoss,
-    /// Exact evaluation was requested on a heterogeneous graph.
-    #[error("exact evaluation needs a graph with one type of nodes: evaluate with sampled neighbours")]
-    ExactOnTypes,
     /// Exact evaluation, embeddings or their width were requested of a model that returns no
     /// [`BlockModel::layer_size`](kiln_nn::BlockModel::layer_size).
     #[error(

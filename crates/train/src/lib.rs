@@ -31,6 +31,7 @@ pub use evaluate::cross_validation::{CrossValidation, FoldResult, MeanAndDeviati
 pub use evaluate::evaluated_task::EvaluatedTask;
 pub use evaluate::evaluation::Evaluation;
 pub use evaluate::evaluator::{Evaluator, ExactEvaluator};
+pub use evaluate::inference_graph::InferenceGraph;
 pub use evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, Spill, WantedRows};
 pub use evaluate::links::{LinkPrediction, LinkScores};
 pub use evaluate::target_values::{TargetAndOutput, push_target_columns, push_target_fields};

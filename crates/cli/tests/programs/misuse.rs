@@ -54,7 +54,7 @@ const HETEROGENEOUS: &[&str] = &[
     "--symmetrize",
     "--feature-cache 1000",
     "--optimizer sgd",
-    "--eval exact",
+    "--eval exact --memory 100",
     "--memory 1MiB",
     "--relation rates",
     "--cache-size 1MiB",
@@ -63,7 +63,7 @@ const HETEROGENEOUS: &[&str] = &[
     "--task link --relation sells",
     "--task link --relation rates --reverse-relation with",
     "--task link --relation rates --link-type 1",
-    "--task link --relation rates --eval exact",
+    "--task link --relation rates --eval exact --memory 100",
     "--task link --relation rates --standardize true",
     "--task link --reverse-relation with",
 ];

@@ -180,7 +180,7 @@ fn requests_that_partitions_cannot_serve_are_errors() {
         &format!("--data {} --hidden 8 --layers 1 --fanouts 2 --epochs 1", ring[0].display()),
     );
     let cases = [
-        (&run, &parts, "--ranks 2 --mode exact", "exact evaluation needs a graph with one type of nodes"),
+        (&run, &parts, "--ranks 2 --mode exact", "exact mode needs the whole graph"),
         (&run, &parts, "--ranks 3", "3 ranks cannot share 2 partitions equally"),
         (&run, &parts, "--ranks 2 --mode sampled --fanouts 1,1,1", "3 fanouts for a model of 2 layers"),
         (&run, &parts, "--ranks 2 --nodes none.txt", "none.txt"),

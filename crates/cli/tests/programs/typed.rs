@@ -222,7 +222,7 @@ fn training_on_partitions_matches_the_whole_set() {
         ("--ranks 3", "3 ranks cannot share 2 partitions equally"),
         ("--ranks 2 --fanouts 1,1;sells=1,1", "the data has no relation `sells`"),
         ("--ranks 2 --model gat", "use sage, rgcn or hgt"),
-        ("--ranks 2 --eval exact", "exact evaluation needs a graph with one type of nodes"),
+        ("--ranks 2 --eval exact", "--eval exact needs the whole graph: use --data instead of --parts"),
     ] {
         let (is_done, text) = output(&format!("--parts {} {flags}", parts.display()));
         assert!(!is_done && text.contains(expected), "{flags}: {text}");
@@ -304,7 +304,6 @@ fn unsuitable_flags_are_errors() {
             "--feature-cache and --hot-by need a graph with one type of nodes: remove them",
         ),
         ("--optimizer sgd", "use Adam or AdamW"),
-        ("--eval exact", "exact evaluation needs a graph with one type of nodes"),
         ("--relation rates", "--relation does not apply to training on nodes of a whole graph: remove it"),
         (
             "--task link",
@@ -321,10 +320,6 @@ fn unsuitable_flags_are_errors() {
         (
             "--task link --relation rates --link-type 1",
             "--link-type does not apply to a heterogeneous dataset",
-        ),
-        (
-            "--task link --relation rates --eval exact",
-            "exact evaluation needs a graph with one type of nodes",
         ),
         ("--task link --reverse-relation with", "need --relation, the name"),
     ] {

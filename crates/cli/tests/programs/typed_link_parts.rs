@@ -192,7 +192,7 @@ fn requests_that_partitions_of_links_cannot_serve_are_errors() {
     for (flags, expected) in [
         (format!("--data {other} --ranks 2"), "are those of other data than --data"),
         (format!("--data {whole} --ranks 2"), "split the links first"),
-        (format!("--data {set} --ranks 2 --eval exact"), "exact evaluation needs a graph with one type"),
+        (format!("--data {set} --ranks 2 --eval exact"), "--eval exact needs the whole graph"),
         (format!("--data {set} --ranks 3"), "3 ranks cannot share 2 partitions equally"),
         (format!("--data {set} --ranks 2 --relation with"), "remove --relation"),
         ("--ranks 2".to_owned(), "needs --data, the data that was partitioned"),
@@ -210,7 +210,7 @@ fn requests_that_partitions_of_links_cannot_serve_are_errors() {
         (&parts, "--top-k 2", "partitions have no test links"),
         (&parts, "--pairs none.csv", "none.csv"),
         (&parts, "--top-k 2 --nodes all --exclude-edges", "--exclude-edges needs the whole graph"),
-        (&parts, "--top-k 2 --nodes all --mode exact", "exact evaluation needs a graph with one type"),
+        (&parts, "--top-k 2 --nodes all --mode exact", "exact mode needs the whole graph"),
         (&other, "--top-k 2 --nodes all", "the data has no relation `rates`, expected one of: next"),
     ] {
         let run = root.join("run").display().to_string();

@@ -71,12 +71,25 @@ impl NeighborLoader {
         }))
     }
 
+    /// Returns the targets of the nodes, or of those of one type of a heterogeneous graph.
+    pub(crate) fn node_targets(&self) -> NodeTargets {
+        let values = self.targets.values.clone();
+        match self.source.is_heterogeneous() {
+            true => NodeTargets::of_type(self.target_nodes(), values),
+            false => values.into(),
+        }
+    }
+
     /// Returns the features of the nodes, which batches gather.
     fn features(&self) -> FeatureStores {
-        match self.reads_seeds_only {
-            true => Arc::new(NoFeatures { n_rows: self.source.schema().n_nodes() }).into(),
-            false => feature_stores(&*self.source),
+        if !self.reads_seeds_only {
+            return feature_stores(&*self.source);
         }
+        let schema = self.source.schema();
+        let types = schema.types();
+        let none = |n_rows: usize| Some(Arc::new(NoFeatures { n_rows }) as Arc<dyn FeatureStore>);
+        let stores = (0..types.n_types()).map(|node_type| none(types.range(node_type).len()));
+        FeatureStores::new(types.clone(), stores.collect())
     }
 
     /// Returns the features of the sampled graph's edges if the loader gathers them.
@@ -122,16 +135,11 @@ impl NeighborLoader {
         if self.feature_cache.is_some() {
             return Err(Error::CacheNeedsDevice);
         }
-        let is_heterogeneous = self.source.is_heterogeneous();
         let batcher = match targets {
-            Some(targets) if is_heterogeneous => {
-                let targets = NodeTargets::of_type(self.target_nodes(), targets);
-                NodeBatcher::new(sampler, self.features(), targets)
-            }
-            Some(targets) => NodeBatcher::new(sampler, self.features(), targets),
+            Some(_) => NodeBatcher::new(sampler, self.features(), self.node_targets()),
             None => NodeBatcher::without_targets(sampler, self.features()),
         };
-        let batcher = match is_heterogeneous {
+        let batcher = match self.source.is_heterogeneous() {
             true => {
                 let format = model.input_format();
                 let schema = self.source.schema();

@@ -135,6 +135,6 @@ impl NeighborLoader {
 
     pub(crate) fn evaluator_of(&self, rank: &RankHandle) -> Result<Evaluator> {
         let edge_features = self.edge_feature_store()?;
-        self.evaluation.evaluator(&*self.source, &self.targets.values, &self.sampling, edge_features, rank)
+        self.evaluation.evaluator(&*self.source, self.node_targets(), &self.sampling, edge_features, rank)
     }
 }

@@ -69,7 +69,7 @@ impl Source for TypedDataset {
     }
 
     fn whole(&self) -> Option<WholeGraph<'_>> {
-        Some(WholeGraph::Relations)
+        Some(WholeGraph::Relations(&self.graph))
     }
 
     fn with_step(&self, step: GraphStep) -> Result<Arc<dyn Source>> {

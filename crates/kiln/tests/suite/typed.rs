@@ -3,6 +3,7 @@
 //! model.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod exact;
 mod links;
 mod one_type;
 pub(crate) mod predictions;
@@ -263,9 +264,9 @@ fn rejects_inconsistent_settings() {
     let mut of_one_type = Trainer::new(config(&data).model, AdamConfig::new(1e-2));
     let error = of_one_type.fit(&loader(&data), quiet(folder.path())).unwrap_err();
     assert!(matches!(error, Error::HomogeneousModel), "{error}");
-    let exact = loader(&data).evaluation(EvalMode::Exact { memory_bytes: None });
+    let exact = loader(&data).evaluation(EvalMode::Exact { memory_bytes: Some(100) });
     let error = refused(&exact, trainer(&data));
-    assert!(matches!(error, Error::Train(TrainError::ExactOnTypes)), "{error}");
+    assert!(matches!(error, Error::Train(TrainError::MemoryTooSmall { .. })), "{error}");
     let mut undirected = rsage(&data);
     undirected.model.relations = vec![[0, 1], [0, 1]];
     let error = Trainer::new(undirected, AdamConfig::new(1e-2)).fit(&loader(&data), quiet(folder.path()));

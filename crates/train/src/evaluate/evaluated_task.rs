@@ -89,9 +89,8 @@ impl<M: BlockModel + Sync> EvaluatedTask for NodeTask<M> {
     where
         F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
     {
-        let outputs = exact.outputs(trainer)?;
-        let (nodes, objective) = (loader.items().items(), trainer.task.objective());
-        Evaluation::of_targets(&outputs, nodes, &exact.targets, objective)
+        let (outputs, nodes) = exact.outputs_of_targets(trainer, loader.items().items())?;
+        Evaluation::of_targets(&outputs, &nodes, exact.targets.targets(), trainer.task.objective())
     }
 
     /// Does not hold the output rows of all nodes in memory at once.
@@ -104,9 +103,8 @@ impl<M: BlockModel + Sync> EvaluatedTask for NodeTask<M> {
     where
         F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
     {
-        let outputs = exact.outputs(trainer)?;
-        let (nodes, objective) = (loader.items().items(), trainer.task.objective());
-        Evaluation::count_targets(&outputs, nodes, &exact.targets, objective)
+        let (outputs, nodes) = exact.outputs_of_targets(trainer, loader.items().items())?;
+        Evaluation::count_targets(&outputs, &nodes, exact.targets.targets(), trainer.task.objective())
     }
 }
 
@@ -148,10 +146,11 @@ impl<M: BlockModel + Sync> EvaluatedTask for LinkTask<M> {
                 continue;
             }
             trainer.eval_negatives += Self::negatives(&input);
-            let [srcs, dsts] = [&input.srcs, &input.dsts].map(|positions| {
-                let nodes = positions.iter().map(|position| input.nodes.seeds[*position as usize]);
-                nodes.collect::<Vec<NodeId>>()
-            });
+            // The nodes of a batch are numbered within their types, the rows in the graph.
+            let [first_src, first_dst] = exact.first_ends;
+            let id_of = |position: &u32, first: u32| NodeId(input.nodes.seeds[*position as usize].0 + first);
+            let srcs: Vec<NodeId> = input.srcs.iter().map(|position| id_of(position, first_src)).collect();
+            let dsts: Vec<NodeId> = input.dsts.iter().map(|position| id_of(position, first_dst)).collect();
             let device = &trainer.device().clone().inner();
             let scores = pair_scores(&decoder, &rows, &srcs, &dsts, device)?;
             let scores = Tensor::from_data(TensorData::new(scores, [srcs.len()]), device);

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, FeatureStore, Targets};
-use kiln_graph::ItemId;
-use kiln_loader::{Batcher, ItemSampler, Loader, Phase, Shard};
+use kiln_feature::{DenseFeatures, FeatureBuffer, FeatureDType, FeatureStore};
+use kiln_graph::{ItemId, NodeId};
+use kiln_loader::{Batcher, FeatureStores, ItemSampler, Loader, NodeTargets, Phase, Shard};
 use kiln_nn::BlockModel;
 use rayon::ThreadPool;
 
@@ -41,10 +41,13 @@ pub enum Evaluator {
 pub struct ExactEvaluator {
     /// The inference that computes the outputs.
     pub inference: LayerWiseInference,
-    /// The features of all nodes.
-    pub features: Arc<dyn FeatureStore>,
-    /// The targets of all nodes; link prediction does not read them.
-    pub targets: Targets,
+    /// The features of all nodes, by type.
+    pub features: FeatureStores,
+    /// The targets of all nodes, or of those of one type; link prediction does not read them.
+    pub targets: NodeTargets,
+    /// The ids of the first source and of the first destination that links may have: those of their types, or 0 for a graph of
+    /// one type. Tasks on nodes do not read them.
+    pub first_ends: [u32; 2],
     /// The pool that computes the outputs, with the threads of all ranks of the machine
     /// ([`ThreadRanks::machine_pool`](kiln_comm::ThreadRanks::machine_pool)). The other ranks wait meanwhile and do not
     /// use their threads.
@@ -57,7 +60,6 @@ impl Evaluator {
     ///
     /// # Errors
     /// Returns [`Error::Loader`](crate::Error::Loader) for a batch size of 0, and for exact evaluation
-    /// [`Error::ExactOnTypes`](crate::Error::ExactOnTypes) for a model with an encoder of several types of nodes, and
     /// [`Error::NotLayerWise`](crate::Error::NotLayerWise) for a model that returns no [`BlockModel::layer_size`].
     pub fn items<T: EvaluatedTask, I: ItemId>(
         &self,
@@ -185,9 +187,6 @@ impl Evaluator {
     fn check_model<T: EvaluatedTask>(&self, trainer: &TaskTrainer<T>) -> Result<()> {
         let Self::Exact(_) = self else { return Ok(()) };
         let model = T::encoder(trainer.model());
-        if model.input_encoder().is_some() {
-            return Err(Error::ExactOnTypes);
-        }
         match (0..model.n_layers()).all(|layer| model.layer_size(layer).is_some()) {
             true => Ok(()),
             false => Err(Error::NotLayerWise),
@@ -218,8 +217,50 @@ impl ExactEvaluator {
     pub(crate) fn outputs<T: EvaluatedTask>(&self, trainer: &mut TaskTrainer<T>) -> Result<DenseFeatures> {
         let model = T::encoder(trainer.model());
         let device = trainer.device();
-        let outputs = self.threads.install(|| self.inference.outputs(model, &*self.features, device));
+        let tables = &trainer.embeddings;
+        let outputs = self.threads.install(|| match self.features.only_store() {
+            Some(features) => self.inference.outputs(model, &**features, device),
+            None => self.inference.outputs_by_type(model, &self.features, tables, device),
+        });
         trainer.peak.merge(self.inference.peak_memory());
         outputs
+    }
+
+    /// Computes the outputs of the nodes that have targets, which are numbered from 0 within their type, and returns them with
+    /// the numbers of these nodes.
+    pub(crate) fn outputs_of_targets<T: EvaluatedTask>(
+        &self,
+        trainer: &mut TaskTrainer<T>,
+        nodes: &[NodeId],
+    ) -> Result<(RowsFrom, Vec<NodeId>)> {
+        let first = self.targets.first_node();
+        let rows = RowsFrom { rows: self.outputs(trainer)?, first };
+        Ok((rows, nodes.iter().map(|node| NodeId(node.0 - first)).collect()))
+    }
+}
+
+/// The rows of the nodes of one type, of which the first has the row `first`.
+#[derive(Debug)]
+pub(crate) struct RowsFrom {
+    rows: DenseFeatures,
+    first: u32,
+}
+
+impl FeatureStore for RowsFrom {
+    fn dim(&self) -> usize {
+        self.rows.dim()
+    }
+
+    fn n_rows(&self) -> usize {
+        self.rows.n_rows() - self.first as usize
+    }
+
+    fn dtype(&self) -> FeatureDType {
+        self.rows.dtype()
+    }
+
+    fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> kiln_feature::Result<()> {
+        let rows: Vec<NodeId> = ids.iter().map(|id| NodeId(id.0 + self.first)).collect();
+        self.rows.gather(&rows, out)
     }
 }

@@ -1,12 +1,13 @@
 use std::ops::Range;
 
 use kiln_feature::{EdgeFeatures, FeatureDType};
-use kiln_graph::{Csc, NodeId};
+use kiln_graph::NodeId;
 use kiln_kernels::BlockSize;
 use kiln_nn::LayerMemory;
 use kiln_sample::{EdgeWeights, SamplerConfig};
 
 use crate::error::{Error, Result};
+use crate::evaluate::inference_graph::InferenceGraph;
 
 /// The maximum number of edges, and of sources, of a block on a device ([`kiln_kernels::DeviceBlock::upload`]).
 const MAX_EDGES: u64 = i32::MAX as u64 - 1;
@@ -62,7 +63,7 @@ impl RangeCost {
 
     /// Returns the size that stands for the blocks of all ranges: that of the whole graph, with the sources that ranges of the
     /// default size would repeat. So the order of a layer's computations depends on the graph and the layer only.
-    pub(crate) fn nominal_size(self, graph: &Csc) -> BlockSize {
+    pub(crate) fn nominal_size(self, graph: &InferenceGraph) -> BlockSize {
         let (n_nodes, n_edges) = (graph.n_nodes() as u64, graph.n_edges());
         let n_ranges = self.bytes(n_nodes, n_edges, n_nodes).div_ceil(DEFAULT_RANGE_BYTES).max(1);
         let n_repeated = n_edges.min((n_ranges - 1).saturating_mul(n_nodes));
@@ -85,14 +86,14 @@ impl RangeCost {
 /// a range of its own.
 #[derive(Debug)]
 pub(crate) struct Ranges<'a> {
-    graph: &'a Csc,
+    graph: &'a InferenceGraph,
     cost: RangeCost,
     max_bytes: u64,
     next: u32,
 }
 
 impl<'a> Ranges<'a> {
-    pub(crate) fn new(graph: &'a Csc, cost: RangeCost, max_bytes: u64) -> Self {
+    pub(crate) fn new(graph: &'a InferenceGraph, cost: RangeCost, max_bytes: u64) -> Self {
         Self { graph, cost, max_bytes, next: 0 }
     }
 }
@@ -126,12 +127,15 @@ impl Iterator for Ranges<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiln_graph::SharedArray;
+    use std::sync::Arc;
+
+    use kiln_graph::{Csc, SharedArray};
 
     /// Builds a graph of six nodes with the in-degrees 2, 0, 1, 5, 0, 0.
-    fn graph() -> Csc {
+    fn graph() -> InferenceGraph {
         let indices = [1, 2, 0, 0, 1, 2, 4, 5].map(NodeId).to_vec();
-        Csc::new(vec![0, 2, 2, 3, 8, 8, 8].into(), indices.into()).expect("the arrays should match")
+        let graph = Csc::new(vec![0, 2, 2, 3, 8, 8, 8].into(), indices.into());
+        Arc::new(graph.expect("the arrays should match")).into()
     }
 
     fn ranges(max_bytes: u64) -> Vec<Range<u32>> {
@@ -175,6 +179,7 @@ mod tests {
     fn rejects_a_node_with_too_many_edges() {
         let indptr: SharedArray<u64> = vec![0, 1, 1 << 31, 3].into();
         let graph = Csc::new(indptr, vec![NodeId(0); 3].into()).expect("the arrays should match");
+        let graph = InferenceGraph::from(Arc::new(graph));
         let cost = RangeCost::new(4, 4, FeatureDType::F32, &SamplerConfig::full(1));
         let ranges: Vec<_> = Ranges::new(&graph, cost, u64::MAX).collect();
         assert!(matches!(ranges[0], Ok(Range { start: 0, end: 1 })), "{ranges:?}");

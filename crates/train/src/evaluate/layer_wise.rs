@@ -2,18 +2,23 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use kiln_feature::{DenseFeatures, EdgeFeatureStore, EdgeFeatures, FeatureStore};
-use kiln_graph::{Csc, NodeId};
-use kiln_kernels::{BlockSize, gather_features};
-use kiln_loader::EdgeRows;
-use kiln_nn::{BlockModel, ForwardContext, LayerSize, Mode, TypeOrder};
-use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
+use kiln_graph::NodeId;
+use kiln_kernels::{BlockSize, gather_features, ops};
+use kiln_loader::{BatchError, EdgeRows, FeatureStores};
+use kiln_nn::{BlockModel, ForwardContext, InputEncoder, LayerSize, Mode, TypeOrder};
+use kiln_sample::{EdgeWeights, FrontierSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
 use crate::error::{Error, Result};
+use crate::evaluate::inference_graph::InferenceGraph;
 use crate::evaluate::layer_range::{DEFAULT_RANGE_BYTES, RangeCost, Ranges};
 use crate::evaluate::progress::OnProgress;
 use crate::evaluate::spill::Activations;
+use crate::step::embedding::NodeEmbedding;
+use crate::step::embedding_error::EmbeddingError;
+use crate::step::embeddings::learned_rows;
+use crate::step::input_rows::{GatheredRows, InputRows};
 use crate::step::memory::{MemoryUse, PeakMemory};
 use crate::step::node::blocks_to_device;
 
@@ -30,9 +35,8 @@ use crate::step::node::blocks_to_device;
 /// for another number of rows.
 #[derive(Debug)]
 pub struct LayerWiseInference {
-    graph: Arc<Csc>,
-    sampler: NeighborSampler,
-    /// The configuration of the sampler.
+    graph: InferenceGraph,
+    /// The configuration of samplers.
     sampling: SamplerConfig,
     edge_features: Option<EdgeFeatures>,
     config: LayerWiseConfig,
@@ -115,25 +119,24 @@ impl Default for LayerWiseConfig {
 }
 
 impl LayerWiseInference {
-    /// Prepares inference over all in-neighbours of a graph. Blocks carry no edge weights, types and features; see
-    /// [`LayerWiseInference::carry_weights`], [`LayerWiseInference::carry_edge_types`] and
-    /// [`LayerWiseInference::carry_edge_features`].
+    /// Prepares inference over all in-neighbours of a graph: an `Arc<Csc>` of one type of nodes, or the `Arc<Relations>` of a
+    /// heterogeneous graph. Blocks carry no edge weights, types and features; see [`LayerWiseInference::carry_weights`],
+    /// [`LayerWiseInference::carry_edge_types`] and [`LayerWiseInference::carry_edge_features`]. Those of a heterogeneous graph
+    /// carry the positions of the relations as types.
     ///
     /// # Errors
     /// Returns [`Error::MemoryTooSmall`] if the memory limit is below the sampler's 8 bytes per node.
-    pub fn new(graph: Arc<Csc>, mut config: LayerWiseConfig) -> Result<Self> {
+    pub fn new(graph: impl Into<InferenceGraph>, mut config: LayerWiseConfig) -> Result<Self> {
+        let graph = graph.into();
         if let Some(Spill { memory_bytes, .. }) = config.spill {
             let needed_bytes = sampler_bytes(&graph);
             let left = memory_bytes.checked_sub(needed_bytes);
             let left = left.ok_or(Error::MemoryTooSmall { memory_bytes, needed_bytes })?;
             config.range_bytes = config.range_bytes.min(left);
         }
-        let sampling = SamplerConfig::full(1);
-        let sampler = NeighborSampler::full(Arc::clone(&graph), 1);
         Ok(Self {
+            sampling: graph.sampling(),
             graph,
-            sampler,
-            sampling,
             edge_features: None,
             config,
             peak: Mutex::default(),
@@ -169,8 +172,9 @@ impl LayerWiseInference {
     }
 
     fn with_sampling(self, sampling: SamplerConfig) -> Result<Self> {
-        let sampler = NeighborSampler::with_config(Arc::clone(&self.graph), sampling.clone())?;
-        Ok(Self { sampler, sampling, ..self })
+        // Edges without the weights or types are an error here, before the first layer.
+        self.graph.sampler(&sampling)?;
+        Ok(Self { sampling, ..self })
     }
 
     /// Reports the finished rows over all layers after each range of nodes.
@@ -202,7 +206,31 @@ impl LayerWiseInference {
         features: &dyn FeatureStore,
         device: &Device,
     ) -> Result<DenseFeatures> {
-        let rows = self.compute(model, features, WantedRows::Outputs, device)?;
+        let rows = self.compute(model, InferenceInput::OneType(features), WantedRows::Outputs, device)?;
+        Ok(rows.outputs.expect("the outputs should have been computed"))
+    }
+
+    /// Computes the model's outputs for every node of a heterogeneous graph, as [`LayerWiseInference::outputs`] does. `tables`
+    /// are the trained rows of each type without features, in the order of the types; a node that was in no step has the mean
+    /// row ([`NodeEmbedding::learned_rows`]). The rows that [`BlockModel::input`] computes are one more layer: they are
+    /// computed once for each node, and kept like activations.
+    ///
+    /// # Errors
+    /// Returns the errors of [`LayerWiseInference::outputs`], [`EmbeddingError::OtherTypes`] for a model of types with other
+    /// feature columns, and [`EmbeddingError::Lists`] unless there is a table for each type without features.
+    ///
+    /// [`EmbeddingError::OtherTypes`]: crate::EmbeddingError::OtherTypes
+    /// [`EmbeddingError::Lists`]: crate::EmbeddingError::Lists
+    pub fn outputs_by_type<M: BlockModel>(
+        &self,
+        model: &M,
+        features: &FeatureStores,
+        tables: &[Arc<NodeEmbedding>],
+        device: &Device,
+    ) -> Result<DenseFeatures> {
+        let embedded = |nodes: &mut [Vec<NodeId>]| learned_rows(tables, nodes, device);
+        let input = InferenceInput::new(features, &embedded);
+        let rows = self.compute(model, input, WantedRows::Outputs, device)?;
         Ok(rows.outputs.expect("the outputs should have been computed"))
     }
 
@@ -210,38 +238,50 @@ impl LayerWiseInference {
     pub(crate) fn compute<M: BlockModel>(
         &self,
         model: &M,
-        features: &dyn FeatureStore,
+        input: InferenceInput<'_>,
         wanted: WantedRows,
         device: &Device,
     ) -> Result<LayerWiseRows> {
-        self.check(model, features)?;
-        let n_layers = model.n_layers() - usize::from(!wanted.has_outputs());
-        let run = Run { inference: self, model: model.valid(), device: device.clone().inner(), n_layers };
+        self.check(model, input)?;
+        let run = Run {
+            inference: self,
+            sampler: self.graph.sampler(&self.sampling)?,
+            model: model.valid(),
+            device: device.clone().inner(),
+            n_layers: model.n_layers() - usize::from(!wanted.has_outputs()),
+            n_encoded: usize::from(matches!(input, InferenceInput::ByType { .. })),
+        };
         let mut scratch = Scratch::default();
         let last = model.n_layers() - 1;
-        let mut hidden: Option<DenseFeatures> = None;
+        let mut hidden = match input {
+            InferenceInput::OneType(_) => None,
+            InferenceInput::ByType { features, embedded } => Some(run.encode(features, embedded)?),
+        };
         for layer in 0..last {
-            hidden = Some(run.layer_on(layer, features, hidden.as_ref(), &mut scratch)?);
+            hidden = Some(run.layer_on(layer, input, hidden.as_ref(), &mut scratch)?);
         }
         let outputs = match wanted.has_outputs() {
-            true => Some(run.layer_on(last, features, hidden.as_ref(), &mut scratch)?),
+            true => Some(run.layer_on(last, input, hidden.as_ref(), &mut scratch)?),
             false => None,
         };
         Ok(LayerWiseRows { outputs, embeddings: hidden.filter(|_| wanted.has_embeddings()) })
     }
 
-    fn check<M: BlockModel>(&self, model: &M, features: &dyn FeatureStore) -> Result<()> {
-        let (n_nodes, n_rows) = (self.graph.n_nodes(), features.n_rows());
+    fn check<M: BlockModel>(&self, model: &M, input: InferenceInput<'_>) -> Result<()> {
+        let n_nodes = self.graph.n_nodes();
         if n_nodes == 0 {
             return Err(Error::NoNodes);
         }
         if model.n_layers() == 0 {
             return Err(Error::BadSetting { what: "the number of layers", expected: "at least 1", got: 0.0 });
         }
-        if n_rows < n_nodes {
-            return Err(Error::TooFewRows { n_rows, n_nodes });
-        }
-        let mut width = features.dim();
+        let mut width = match input {
+            InferenceInput::OneType(features) if features.n_rows() < n_nodes => {
+                return Err(Error::TooFewRows { n_rows: features.n_rows(), n_nodes });
+            }
+            InferenceInput::OneType(features) => features.dim(),
+            InferenceInput::ByType { features, .. } => encoded_width(model, features)?,
+        };
         for layer in 0..model.n_layers() {
             let LayerSize { widths: [d_in, d_out], .. } = size_of(model, layer)?;
             if d_in != width {
@@ -267,7 +307,7 @@ impl LayerWiseInference {
 }
 
 /// Checks that there is one row of features per edge.
-pub(crate) fn check_edge_features(features: &dyn EdgeFeatureStore, graph: &Csc) -> Result<()> {
+pub(crate) fn check_edge_features(features: &dyn EdgeFeatureStore, graph: &InferenceGraph) -> Result<()> {
     let (n_rows, n_edges) = (features.n_edges(), graph.n_edges());
     match n_rows == n_edges {
         true => Ok(()),
@@ -284,31 +324,128 @@ pub(crate) fn size_of<M: BlockModel>(model: &M, layer: usize) -> Result<LayerSiz
 }
 
 /// Returns the size of the sampler's table: 8 bytes per node.
-fn sampler_bytes(graph: &Csc) -> u64 {
+fn sampler_bytes(graph: &InferenceGraph) -> u64 {
     8 * graph.n_nodes() as u64
+}
+
+/// The rows of nodes that the first layer of an inference reads.
+#[derive(Clone, Copy)]
+pub(crate) enum InferenceInput<'a> {
+    /// Features of one type of nodes, which the model reads as they are.
+    OneType(&'a dyn FeatureStore),
+    /// Features and trained rows by type, from which the model computes its input.
+    ByType { features: &'a FeatureStores, embedded: &'a EmbeddedRows<'a> },
+}
+
+/// Returns the trained rows of nodes, `[n, width]` for each type without features. Nodes are numbered within their type.
+pub(crate) type EmbeddedRows<'a> = dyn Fn(&mut [Vec<NodeId>]) -> Result<Vec<Tensor<2>>> + Sync + 'a;
+
+impl<'a> InferenceInput<'a> {
+    /// Returns the input of these features. Those of only one type need no encoder.
+    pub(crate) fn new(features: &'a FeatureStores, embedded: &'a EmbeddedRows<'a>) -> Self {
+        match features.only_store() {
+            Some(store) => Self::OneType(&**store),
+            None => Self::ByType { features, embedded },
+        }
+    }
+}
+
+/// Returns the width of the rows that the encoder of a model computes from these features.
+///
+/// # Errors
+/// Returns [`EmbeddingError::OtherTypes`] if it reads other types.
+fn encoded_width<M: BlockModel>(model: &M, features: &FeatureStores) -> Result<usize> {
+    let got = features.widths();
+    match model.input_encoder() {
+        Some(encoder) if encoder.widths() == got => Ok(encoder.d_out()),
+        encoder => {
+            let expected = encoder.map(InputEncoder::widths).unwrap_or_default();
+            Err(EmbeddingError::OtherTypes { expected, got }.into())
+        }
+    }
 }
 
 /// One inference over all layers; the model is without autodiff.
 struct Run<'a, M> {
     inference: &'a LayerWiseInference,
+    sampler: Arc<dyn FrontierSampler>,
     model: M,
     device: Device,
     /// The number of layers that are computed.
     n_layers: usize,
+    /// 1 if the rows that the first layer reads are computed like those of a layer.
+    n_encoded: usize,
+}
+
+/// Returns the error of rows that could not be gathered, which belong to no batch.
+fn error_of_rows(source: BatchError) -> Error {
+    match source {
+        BatchError::Feature(source) => source.into(),
+        source => kiln_loader::Error::Batch { step: 0, source }.into(),
+    }
+}
+
+/// Returns the context of an inference. Any key works: all neighbours are taken, and evaluation has no dropout.
+fn context() -> ForwardContext {
+    ForwardContext { key: RngKey::new(0), mode: Mode::Eval }
 }
 
 impl<M: BlockModel> Run<'_, M> {
-    /// Computes one layer for all nodes from the previous layer's outputs, or from the features if it is the first.
+    /// Computes the rows that the first layer reads for all nodes, `[n_nodes, d_0]`, in ranges of nodes.
+    fn encode(&self, features: &FeatureStores, embedded: &EmbeddedRows<'_>) -> Result<DenseFeatures> {
+        let n_nodes = self.inference.graph.n_nodes();
+        let width = encoded_width(&self.model, features)?;
+        let mut output = self.activations(n_nodes, width, 0)?;
+        let widest = features.widths().into_iter().flatten().fold(width, usize::max);
+        // A node has a row as stored and as f32, its encoded row twice, and a position.
+        let node_bytes = 4 * 4 * widest as u64 + 16;
+        let n_at_once = (self.inference.config.range_bytes / node_bytes).clamp(1, 1 << 20) as usize;
+        let nodes: Vec<u32> = (0..n_nodes as u32).step_by(n_at_once).collect();
+        for start in nodes {
+            let end = n_nodes.min(start as usize + n_at_once) as u32;
+            let nodes: Vec<NodeId> = (start..end).map(NodeId).collect();
+            let gather =
+                |store: &dyn FeatureStore, nodes: &[NodeId]| gather_features(store, nodes, &self.device);
+            let rows = features.gather_with(&nodes, gather).map_err(error_of_rows)?;
+            let mut rows = InputRows::Gathered(GatheredRows::new(rows, nodes.len(), &self.device));
+            let embedded = embedded(rows.embedded_mut())?;
+            let x = ops::widen(rows.of_model(&self.model, &embedded, &context()));
+            output.append(&kiln_kernels::to_vec_f32(x))?;
+            self.looked_at(end as usize);
+        }
+        output.finish(width)
+    }
+
+    /// Returns room for the rows of all nodes: in memory, or in a file if they would exceed the limit. `held_bytes` is the
+    /// anonymous memory of the rows that they are computed from.
+    fn activations(&self, n_nodes: usize, width: usize, held_bytes: u64) -> Result<Activations> {
+        let output_bytes = (n_nodes as u64).saturating_mul(width as u64).saturating_mul(4);
+        match self.inference.spill_folder(held_bytes, output_bytes) {
+            None => Activations::in_memory(n_nodes, width),
+            Some(folder) => Activations::in_file(folder),
+        }
+    }
+
+    /// Notes the memory, and reports the number of rows that are done over all layers.
+    fn looked_at(&self, n_done: usize) {
+        self.inference.peak.lock().unwrap_or_else(PoisonError::into_inner).look();
+        let n_rows = (self.n_encoded + self.n_layers) * self.inference.graph.n_nodes();
+        self.inference.on_progress.report(n_done, n_rows);
+    }
+
+    /// Computes one layer for all nodes from the previous layer's outputs or encoded rows, or from the features of one type of
+    /// nodes if it is the first.
     fn layer_on(
         &self,
         layer: usize,
-        features: &dyn FeatureStore,
+        input: InferenceInput<'_>,
         hidden: Option<&DenseFeatures>,
         scratch: &mut Scratch,
     ) -> Result<DenseFeatures> {
-        match hidden {
-            None => self.layer(layer, features, 0, scratch),
-            Some(rows) => self.layer(layer, rows, rows.rows().owned_bytes() as u64, scratch),
+        match (hidden, input) {
+            (Some(rows), _) => self.layer(layer, rows, rows.rows().owned_bytes() as u64, scratch),
+            (None, InferenceInput::OneType(features)) => self.layer(layer, features, 0, scratch),
+            (None, InferenceInput::ByType { .. }) => Err(Error::NotLayerWise),
         }
     }
 
@@ -321,25 +458,22 @@ impl<M: BlockModel> Run<'_, M> {
         held_bytes: u64,
         scratch: &mut Scratch,
     ) -> Result<DenseFeatures> {
-        let graph = &*self.inference.graph;
+        let graph = &self.inference.graph;
         let LayerSize { widths: [d_in, d_out], memory } = size_of(&self.model, layer)?;
         let n_nodes = graph.n_nodes();
-        let output_bytes = (n_nodes as u64).saturating_mul(d_out as u64).saturating_mul(4);
-        let mut output = match self.inference.spill_folder(held_bytes, output_bytes) {
-            None => Activations::in_memory(n_nodes, d_out)?,
-            Some(folder) => Activations::in_file(folder)?,
-        };
+        let mut output = self.activations(n_nodes, d_out, held_bytes)?;
         let Self { inference, .. } = self;
         let cost = RangeCost::new(d_in, d_out, source.dtype(), &inference.sampling)
             .with_edge_features(inference.edge_features.as_ref())
+            .with_layer(graph.memory())
             .with_layer(memory);
-        let mut n_done = layer * n_nodes;
+        let mut n_done = (self.n_encoded + layer) * n_nodes;
         let size = cost.nominal_size(graph);
         for nodes in Ranges::new(graph, cost, self.inference.config.range_bytes) {
             let rows = self.range(layer, source, nodes?, size, scratch)?;
             output.append(&rows)?;
             n_done += rows.len() / d_out;
-            self.inference.on_progress.report(n_done, self.n_layers * n_nodes);
+            self.looked_at(n_done);
         }
         output.finish(d_out)
     }
@@ -353,25 +487,26 @@ impl<M: BlockModel> Run<'_, M> {
         size: BlockSize,
         scratch: &mut Scratch,
     ) -> Result<Vec<f32>> {
-        // Any key works: all neighbours are taken, and evaluation has no dropout.
-        let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
+        let ctx = context();
         let n_dst = nodes.len();
         let seeds = Seeds::nodes(nodes.map(NodeId).collect());
-        let blocks = self.inference.sampler.sample_blocks(&seeds, ctx.key, scratch)?.blocks;
+        let blocks = self.sampler.sample_blocks(&seeds, ctx.key, scratch)?.blocks;
+        let groups = self.inference.graph.groups(&blocks[0], self.model.input_format())?;
         let x = gather_features(source, blocks[0].srcs(), &self.device)?;
         let edge_features = self.inference.edge_features.as_ref();
         let edge_rows = edge_features.map(|features| EdgeRows::gather(features, &blocks)).transpose()?;
-        let block = blocks_to_device(blocks, edge_rows, Some(size), &self.device).remove(0);
-        // The outputs of earlier layers are f32.
-        let x = match layer {
-            0 => self.model.input(vec![x], &TypeOrder::of_one_type(block.n_src())),
+        let mut block = blocks_to_device(blocks, edge_rows, Some(size), &self.device).remove(0);
+        if let Some(groups) = groups {
+            block = block.with_relation_groups(groups, &self.device);
+        }
+        // Encoded rows and the outputs of earlier layers are f32.
+        let x = match (layer, self.n_encoded) {
+            (0, 0) => self.model.input(vec![x], &TypeOrder::of_one_type(block.n_src())),
             _ => x,
         };
         let outputs = self.model.layer(layer, &block, x, &ctx);
         let LayerSize { widths: [_, d_out], .. } = size_of(&self.model, layer)?;
         assert_eq!(outputs.dims(), [n_dst, d_out], "layer {layer} returned another shape than it declares");
-        let rows = kiln_kernels::to_vec_f32(outputs);
-        self.inference.peak.lock().unwrap_or_else(PoisonError::into_inner).look();
-        Ok(rows)
+        Ok(kiln_kernels::to_vec_f32(outputs))
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod cross_validation;
 pub(crate) mod evaluated_task;
 pub(crate) mod evaluation;
 pub(crate) mod evaluator;
+pub(crate) mod inference_graph;
 pub(crate) mod layer_range;
 pub(crate) mod layer_wise;
 pub(crate) mod links;

@@ -6,6 +6,8 @@ use kiln_graph::{Csc, GraphSchema, Relations};
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, SamplerConfig, TypedSampler};
 
 use crate::error::Result;
+use crate::evaluate::inference_graph::InferenceGraph;
+use crate::saved::error::ModelError;
 
 /// The graph of predictions.
 #[derive(Clone)]
@@ -50,6 +52,20 @@ impl GraphAccess {
             Self::Plain(graph) => Some(graph.n_edges()),
             Self::Heterogeneous(graph) => Some(graph.schema().n_edges()),
             Self::SampledPlain { .. } | Self::SampledHeterogeneous { .. } => None,
+        }
+    }
+
+    /// Returns the graph for an inference over all neighbours.
+    ///
+    /// # Errors
+    /// Returns [`ModelError::NeedsWholeGraph`] for a graph that is only sampled.
+    pub(crate) fn whole(&self) -> Result<InferenceGraph> {
+        match self {
+            Self::Plain(graph) => Ok(Arc::clone(graph).into()),
+            Self::Heterogeneous(graph) => Ok(Arc::clone(graph).into()),
+            Self::SampledPlain { .. } | Self::SampledHeterogeneous { .. } => {
+                Err(ModelError::NeedsWholeGraph { what: "exact mode" }.into())
+            }
         }
     }
 

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
-use kiln_feature::FeatureStore;
 use kiln_kernels::DeviceGraphs;
 use kiln_nn::{BlockModel, ForwardContext, GraphModel, InputFormat, LinkDecoder, Mode};
 use kiln_sample::RngKey;
 
 use crate::error::Result;
-use crate::evaluate::layer_wise::{LayerWiseInference, LayerWiseRows, WantedRows};
+use crate::evaluate::layer_wise::{InferenceInput, LayerWiseInference, LayerWiseRows, WantedRows};
 use crate::step::embedding::NodeEmbedding;
 use crate::step::embeddings::learned_rows;
 use crate::step::node::NodeInput;
@@ -56,7 +55,7 @@ pub(crate) trait NodeNetwork: Send + Sync {
     fn exact(
         &self,
         inference: &LayerWiseInference,
-        features: &dyn FeatureStore,
+        input: InferenceInput<'_>,
         wanted: WantedRows,
         device: &Device,
     ) -> Result<LayerWiseRows>;
@@ -111,11 +110,11 @@ impl<M: BlockModel + Sync> NodeNetwork for M {
     fn exact(
         &self,
         inference: &LayerWiseInference,
-        features: &dyn FeatureStore,
+        input: InferenceInput<'_>,
         wanted: WantedRows,
         device: &Device,
     ) -> Result<LayerWiseRows> {
-        inference.compute(self, features, wanted, device)
+        inference.compute(self, input, wanted, device)
     }
 
     fn run(&self, input: &NodeInput, embedded: &[Tensor<2>], wanted: WantedRows) -> NetworkRows {

@@ -150,24 +150,12 @@ impl NodePredictor {
         &self.data.graph
     }
 
-    /// Returns the width of the embeddings. If the layers of a model of a heterogeneous graph return no sizes, this computes
-    /// the embedding of a node without its neighbours.
+    /// Returns the width of the embeddings.
     ///
     /// # Errors
-    /// Returns [`Error::NotLayerWise`] if the layers return no sizes, and the graph is of one type or has no nodes that can be
-    /// predicted; for such a node also the errors of [`NodePredictor::embed`].
+    /// Returns [`Error::NotLayerWise`] if the layers of the model return no sizes.
     pub fn embedding_width(&self) -> Result<usize> {
-        let network = &self.model.encoder()?.network;
-        if let Some(width) = network.embedding_width() {
-            return Ok(width);
-        }
-        if self.schema().is_none() || self.nodes.is_empty() {
-            return Err(Error::NotLayerWise);
-        }
-        let fanouts = vec![self.same_of_relations(Fanout::UpTo(0)); network.n_layers()];
-        let first =
-            self.sampled(&[NodeId(self.nodes.start)], fanouts, 0, WantedRows::Embeddings)?.batch(0)?;
-        Ok(first.embeddings.ok_or(Error::NotLayerWise)?.width())
+        self.model.encoder()?.network.embedding_width().ok_or(Error::NotLayerWise)
     }
 
     /// Returns the scores of nodes, one row per node and one column per class; for a model of links, the rows that its
@@ -175,8 +163,7 @@ impl NodePredictor {
     ///
     /// # Errors
     /// Returns [`Error::Saved`] if a node does not exist, the number of fanouts is not the number
-    /// of layers, or the model was trained with a custom rule that was not set, [`Error::ExactOnTypes`] for
-    /// [`PredictMode::Exact`] on a heterogeneous graph, and the errors of sampling, of the
+    /// of layers, or the model was trained with a custom rule that was not set, and the errors of sampling, of the
     /// features and of [`LayerWiseInference::outputs`](crate::LayerWiseInference::outputs).
     pub fn predict(&self, nodes: &[NodeId], mode: &PredictMode) -> Result<OutputRows> {
         let rows = self.rows(nodes, mode, WantedRows::Outputs)?;
@@ -189,8 +176,7 @@ impl NodePredictor {
     /// ([`Max`](kiln_nn::JumpingKnowledge::Max)).
     ///
     /// # Errors
-    /// Returns the errors of [`NodePredictor::predict`], and [`Error::NotLayerWise`] if the layers of a model of a graph of one
-    /// type return no sizes; for no nodes also the errors of [`NodePredictor::embedding_width`].
+    /// Returns the errors of [`NodePredictor::predict`], and [`Error::NotLayerWise`] if the layers of the model return no sizes.
     pub fn embed(&self, nodes: &[NodeId], mode: &PredictMode) -> Result<OutputRows> {
         let rows = self.rows(nodes, mode, WantedRows::Embeddings)?;
         rows.embeddings.ok_or(Error::NotLayerWise)
@@ -240,10 +226,9 @@ impl NodePredictor {
     }
 
     /// Returns true if predictions in this mode read all neighbours, layer by layer over the whole graph. They are then
-    /// computed by [`NodePredictor::batches`], before the first batch. False for heterogeneous graphs, on which they are an
-    /// error.
+    /// computed by [`NodePredictor::batches`], before the first batch.
     pub fn is_exact(&self, mode: &PredictMode) -> bool {
-        self.schema().is_none() && self.exact_config(mode).is_some()
+        self.exact_config(mode).is_some()
     }
 
     /// Returns the memory limits of predictions that read all neighbours; `None` for a mode that samples neighbours.
@@ -272,17 +257,15 @@ impl NodePredictor {
         if let Some(&node) = nodes.iter().find(|node| n_nodes <= node.index()) {
             return Err(ModelError::NoSuchNode { node, n_nodes }.into());
         }
-        // The forward pass of a model without sizes of its layers may not run them in order. Models of heterogeneous graphs have
-        // no sizes, because an encoder is in front of their layers.
-        let has_widths = self.schema().is_some() || self.model.encoder()?.network.embedding_width().is_some();
-        if wanted.has_embeddings() && !has_widths {
-            return Err(Error::NotLayerWise);
+        // The forward pass of a model without sizes of its layers may not run them in order.
+        if wanted.has_embeddings() {
+            self.embedding_width()?;
         }
+        let nodes: Vec<NodeId> = nodes.iter().map(|node| NodeId(self.nodes.start + node.0)).collect();
         if let Some(config) = self.exact_config(mode) {
-            return self.exact(nodes, config, wanted);
+            return self.exact(&nodes, config, wanted);
         }
         let (fanouts, seed) = self.fanouts(mode)?;
-        let nodes: Vec<NodeId> = nodes.iter().map(|node| NodeId(self.nodes.start + node.0)).collect();
         self.sampled(&nodes, fanouts, seed, wanted)
     }
 

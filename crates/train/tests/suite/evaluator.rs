@@ -35,8 +35,9 @@ fn loader(data: &Dataset, evaluator: &Evaluator, trainer: &SageTrainer, nodes: &
 fn exact(data: &Dataset, n_ranks: usize) -> Evaluator {
     Evaluator::Exact(ExactEvaluator {
         inference: LayerWiseInference::new(data.graph.clone(), LayerWiseConfig::default()).unwrap(),
-        features: data.features.clone(),
-        targets: data.targets(),
+        features: data.features.clone().into(),
+        targets: data.targets().into(),
+        first_ends: [0; 2],
         threads: Arc::new(ranks(n_ranks).machine_pool().unwrap()),
     })
 }

@@ -299,7 +299,7 @@ fn rejects_features_models_limits_and_labels_that_do_not_fit() {
     let error = refused(&inference, &few);
     assert!(matches!(error, Error::TooFewRows { n_rows: 299, n_nodes: 300 }), "{error}");
     let empty = CscBuilder::new(0).build(&[], &[]).unwrap();
-    let nothing = LayerWiseInference::new(empty.into(), in_memory(1)).unwrap();
+    let nothing = LayerWiseInference::new(Arc::new(empty), in_memory(1)).unwrap();
     assert!(matches!(refused(&nothing, &*data.features), Error::NoNodes));
 
     let broken = WeightedSum { widths: vec![12] };

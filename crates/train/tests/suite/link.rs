@@ -259,8 +259,9 @@ fn exact_evaluation_equals_sampled_evaluation_with_all_neighbours() {
     let threads = Arc::new(ranks(1).machine_pool().unwrap());
     let exact = Evaluator::Exact(ExactEvaluator {
         inference: LayerWiseInference::new(graph(), LayerWiseConfig::default()).unwrap(),
-        features: features(),
+        features: features().into(),
         targets: Arc::new(Labels::new(vec![0; N_NODES as usize], 1)).into(),
+        first_ends: [0; 2],
         threads,
     });
     let mut trainer = trainer(LinkTask::new(), MLP, Box::new(SingleRank));

@@ -290,9 +290,6 @@ fn rejects_inconsistent_settings() {
     let error = fit(&loader(&data).negatives(Negatives::new(Users, 1))).to_string();
     let expected = "expected a node of the relation's destination type (240..400)";
     assert!(error.contains(expected), "{error}");
-    let exact = nodes(&data).evaluation(EvalMode::Exact { memory_bytes: None });
-    let error = fit(&LinkNeighborLoader::new(exact, &split(&data)).unwrap());
-    assert!(matches!(error, Error::Train(TrainError::ExactOnTypes)), "{error}");
     // A loader without targets is for links only.
     let model = TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 2, 2).layers(2));
     let error = Trainer::new(model, AdamConfig::new(0.01))
@@ -359,4 +356,21 @@ fn splits_of_one_loader_have_their_own_copies_on_a_device() {
     for seed in [0, 1] {
         assert_eq!(losses(&shared, seed), losses(&on(GraphMode::Host), seed));
     }
+}
+
+/// Exact evaluation scores links from the rows of all nodes.
+#[test]
+fn exact_evaluation_equals_sampling_with_all_neighbours() {
+    let (data, folder) = (shop(4), tempfile::tempdir().unwrap());
+    let loader = |evaluation| {
+        let nodes = NeighborLoader::new(&data, [Fanout::All; 2]).batch_size(64).workers(0);
+        LinkNeighborLoader::new(nodes.evaluation(evaluation), &split(&data)).unwrap()
+    };
+    let exact = loader(EvalMode::Exact { memory_bytes: None });
+    let mut trainer = Trainer::new(rsage(&data), AdamConfig::new(1e-2)).seed(5);
+    let best = trainer.fit(&exact, quiet(1, folder.path(), "exact")).unwrap();
+    let found = best.evaluate(&exact, Phase::Validation).unwrap();
+    let expected = best.evaluate(&loader(EvalMode::Sampled), Phase::Validation).unwrap();
+    assert_eq!((found.total, found.hits), (expected.total, expected.hits));
+    assert!((found.loss() - expected.loss()).abs() < 1e-5, "{found:?} {expected:?}");
 }

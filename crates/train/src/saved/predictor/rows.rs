@@ -10,39 +10,47 @@ use kiln_loader::{BatchError, Batcher, NodeBatcher, SeedBatch, StageTimes};
 use kiln_sample::{Fanout, FrontierSampler};
 
 use crate::error::{Error, Result};
-use crate::evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, LayerWiseRows, WantedRows};
+use crate::evaluate::layer_wise::{
+    InferenceInput, LayerWiseConfig, LayerWiseInference, LayerWiseRows, WantedRows,
+};
 use crate::saved::batches::{PredictedRows, PredictionBatches};
 use crate::saved::error::ModelError;
-use crate::saved::graph_access::GraphAccess;
 use crate::saved::info::StoredEdgeWeights;
 use crate::saved::network::NetworkRows;
 use crate::saved::outputs::OutputRows;
 use crate::saved::predictor::NodePredictor;
 use crate::step::batch::ToDevice;
+use crate::step::embeddings::learned_rows;
 use crate::step::node::NodeInput;
 
 /// The number of rows of a batch in exact mode, which computes all rows before the first batch.
 const EXACT_ROWS: usize = 4096;
 
 impl NodePredictor {
-    /// Computes the rows of all nodes layer by layer, and returns those of the requested nodes as batches.
+    /// Computes the rows of all nodes layer by layer, and returns those of the requested nodes, which have ids of the graph, as
+    /// batches.
     pub(super) fn exact(
         &self,
         nodes: &[NodeId],
         config: LayerWiseConfig,
         wanted: WantedRows,
     ) -> Result<PredictionBatches> {
-        let features = match (self.schema(), self.data.features.only_store()) {
-            (None, Some(features)) => Arc::clone(features),
-            _ => return Err(Error::ExactOnTypes),
-        };
         let inference = self.inference(config)?;
-        let network = &self.model.encoder()?.network;
+        let device = self.model.device();
+        let encoder = self.model.encoder()?;
+        let features = &self.data.features;
+        let embedded = |nodes: &mut [Vec<NodeId>]| {
+            self.replace_by_rows(nodes);
+            learned_rows(&encoder.tables, nodes, device)
+        };
+        let input = InferenceInput::new(features, &embedded);
         let LayerWiseRows { outputs, embeddings } =
-            network.exact(&inference, &*features, wanted, self.model.device())?;
+            encoder.network.exact(&inference, input, wanted, device)?;
         let scores = outputs.map(|rows| Arc::new(rows) as Arc<dyn FeatureStore>);
         let embeddings = embeddings.map(|rows| Arc::new(rows) as Arc<dyn FeatureStore>);
-        let embeddings = embeddings.or_else(|| wanted.has_embeddings().then_some(features));
+        // The embeddings of a model of one layer are the features of the only type of nodes, unless they were encoded.
+        let only = features.only_store().filter(|_| wanted.has_embeddings()).cloned();
+        let embeddings = embeddings.or(only);
         let nodes: Arc<[NodeId]> = nodes.into();
         let n_batches = nodes.len().div_ceil(EXACT_ROWS);
         Ok(PredictionBatches::new(nodes.len(), n_batches, move |batch| {
@@ -60,12 +68,10 @@ impl NodePredictor {
 
     /// Returns the inference over all neighbours, with the edges as the model reads them.
     fn inference(&self, config: LayerWiseConfig) -> Result<LayerWiseInference> {
-        let GraphAccess::Plain(graph) = &self.data.graph else {
-            return Err(ModelError::NeedsWholeGraph { what: "exact mode" }.into());
-        };
+        let graph = self.data.graph.whole()?;
         let sampling = self.model.sampling();
         let on_progress = self.on_progress.clone();
-        let mut inference = LayerWiseInference::new(graph.clone(), config)?.with_progress(on_progress);
+        let mut inference = LayerWiseInference::new(graph, config)?.with_progress(on_progress);
         if sampling.edge_weights != StoredEdgeWeights::None {
             inference = inference.carry_weights()?;
         }
@@ -153,10 +159,15 @@ impl NodePredictor {
         self.scratches.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
         let batch = batch.map_err(|source| self.batch_error(step, source))?;
         let mut input = batch.to_device(self.model.device()).input;
-        for (rows, nodes) in self.data.rows.iter().zip(input.x.embedded_mut()) {
+        self.replace_by_rows(input.x.embedded_mut());
+        Ok(input)
+    }
+
+    /// Replaces the nodes of each type without features by the positions of their rows in the tables of the model.
+    fn replace_by_rows(&self, nodes: &mut [Vec<NodeId>]) {
+        for (rows, nodes) in self.data.rows.iter().zip(nodes) {
             rows.replace(nodes);
         }
-        Ok(input)
     }
 
     /// Returns the error of a batch; on a heterogeneous graph with the step, as a loader does.

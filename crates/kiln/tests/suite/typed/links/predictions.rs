@@ -151,8 +151,13 @@ fn requests_that_do_not_fit_are_errors() {
     let batches = predictor.encoder().batches(&outside, &PredictMode::AsEvaluated, WantedRows::Outputs);
     let error = batches.unwrap_err();
     assert!(error.to_string().contains("expected an id below 520"), "{error}");
-    let exact = predictor.score_links(&links([[0, 0]]), &PredictMode::Exact(Default::default()));
-    assert!(matches!(exact, Err(TrainError::ExactOnTypes)));
+    // All neighbours, layer by layer or by sampling, give the same score.
+    let exact = predictor.score_links(&links([[0, 0], [7, 9]]), &PredictMode::Exact(Default::default()));
+    let all = PredictMode::Sampled { fanouts: vec![Fanout::All; 2], seed: 1 };
+    let sampled = predictor.score_links(&links([[0, 0], [7, 9]]), &all).unwrap();
+    for (exact, sampled) in exact.unwrap().iter().zip(&sampled) {
+        assert!((exact - sampled).abs() < 1e-5, "{exact} {sampled}");
+    }
     let json = fs::read_to_string(run.join("model.json")).unwrap();
     let relation = json.lines().find(|line| line.contains("\"relation\":")).unwrap();
     for (from, to, reason) in [
