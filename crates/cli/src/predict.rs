@@ -230,6 +230,10 @@ impl Job<'_> {
         let wanted = if self.args.embeddings { WantedRows::Both } else { WantedRows::Outputs };
         let embedding_width = if self.args.embeddings { embedding_width(&predictor)? } else { None };
         let request = PredictionRequest { embedding_width, ..request };
+        if !is_exact {
+            // A request that is invalid is an error before the first file.
+            predictor.batches(&nodes, mode, wanted)?;
+        }
         let totals = self.write(rank, request, |output, each| {
             rank.predict(&predictor, &nodes, mode, wanted, output, |rows| {
                 if !is_exact {

@@ -66,10 +66,15 @@ impl DeviceCopy {
         edge_features: Option<Arc<dyn EdgeFeatureStore>>,
     ) -> Result<Self> {
         let on_device = mode.upload(graph.clone(), device)?.ok_or(Error::CacheNeedsDevice)?;
-        let edge_features = edge_features.as_ref().and_then(|features| features.as_edge_features());
-        let edge_features =
-            edge_features.map(|features| DeviceEdgeFeatures::new(features.clone(), &on_device));
-        let edge_features = edge_features.transpose()?.map(Arc::new);
+        let edge_features = match edge_features {
+            Some(features) => {
+                let features = features.as_edge_features().cloned();
+                let features =
+                    features.ok_or(Error::NeedsWholeGraph { what: "edge features on a device" })?;
+                Some(Arc::new(DeviceEdgeFeatures::new(features, &on_device)?))
+            }
+            None => None,
+        };
         let sampler = Arc::new(DeviceSampler::with_config(on_device, sampling.clone())?);
         let features = match hottest {
             None => DeviceFeatures::new(features.clone(), device)?,
@@ -147,6 +152,11 @@ impl DeviceCopies {
         let copy = make(&mut copies.hotness)?;
         copies.all.push((device.clone(), copy.clone()));
         Ok(copy)
+    }
+
+    /// Returns the copies of the relations of a heterogeneous graph only.
+    pub(crate) fn graphs_only(&self) -> Self {
+        Self { copies: Arc::default(), graphs: self.graphs.clone() }
     }
 
     pub(crate) fn graphs(&self) -> &GraphCopies {

@@ -55,11 +55,13 @@ pub enum Error {
     HomogeneousModel,
     /// The operation is not possible on a heterogeneous graph.
     #[error(
-        "{what} needs a graph with one type of nodes, but the loader's graph is heterogeneous: do not use {what}"
+        "{what} needs a graph with one type of nodes, because {reason}: do not use {what} on a heterogeneous graph"
     )]
     NeedsOneType {
         /// The name of the operation, for the message.
         what: &'static str,
+        /// The reason, as a clause.
+        reason: &'static str,
     },
     /// The number of fanouts of a relation differs from the loader's number of layers.
     #[error("the relation `{name}` has {got} fanouts, expected {expected}, one per layer")]
@@ -186,6 +188,12 @@ pub enum Error {
     NeedsLocalPartition {
         /// The operation, as text for the message.
         what: &'static str,
+    },
+    /// Ranks on other machines cannot reach servers of this process.
+    #[error("{reason}")]
+    NoAddress {
+        /// The reason.
+        reason: String,
     },
     /// A feature cache was configured for sampling on the host, where the device gathers no features.
     #[error("a feature cache needs a device that samples: use GraphMode::Device or GraphMode::ZeroCopy")]

@@ -85,8 +85,10 @@ impl EvalMode {
         if sampling.edge_types {
             inference = inference.carry_edge_types()?;
         }
-        if let Some(features) = edge_features.as_ref().and_then(|features| features.as_edge_features()) {
-            inference = inference.carry_edge_features(features.clone())?;
+        if let Some(features) = edge_features {
+            let features = features.as_edge_features().cloned();
+            let features = features.ok_or(Error::NeedsWholeGraph { what: "exact evaluation" })?;
+            inference = inference.carry_edge_features(features)?;
         }
         let features = feature_stores(source);
         let threads = rank.process.machine_pool()?;

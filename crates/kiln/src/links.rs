@@ -80,7 +80,7 @@ impl TrainingLinks {
         match self.relation {
             Some(LinkRelation { position, reverse }) => {
                 let targets = Arc::new(self.targets.clone());
-                TypedLinks { relation: position, reverse, targets }.check(&schema)?;
+                TypedLinks { relation: position, reverse, targets }.check(schema)?;
             }
             None => self.targets.check(schema.n_nodes())?,
         }
@@ -121,6 +121,12 @@ impl From<&TypedLinkSplit> for TrainingLinks {
 impl From<&LinkTargets> for TrainingLinks {
     fn from(targets: &LinkTargets) -> Self {
         Self { messages: MessageGraph::OfLoader, relation: None, targets: targets.clone() }
+    }
+}
+
+impl From<&Arc<LinkTargets>> for TrainingLinks {
+    fn from(targets: &Arc<LinkTargets>) -> Self {
+        (&**targets).into()
     }
 }
 

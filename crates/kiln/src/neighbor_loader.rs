@@ -81,7 +81,7 @@ use crate::{
 #[must_use = "pass it to Trainer::fit"]
 pub struct NeighborLoader {
     source: Arc<dyn Source>,
-    /// The hash of the data, if the program has told it.
+    /// The hash of the data, if the program knows it.
     known_hash: Option<String>,
     /// The targets of the data; empty if it has none.
     targets: Arc<TypedTargets>,
@@ -126,8 +126,9 @@ impl NeighborLoader {
         Self {
             targets: Arc::new(source.targets().unwrap_or_else(|_| no_targets())),
             fanouts: sampling.fanouts.iter().map(|fanout| vec![*fanout; n_relations]).collect(),
+            // A partitioned graph has the hash of its manifest.
+            known_hash: known_hash.filter(|_| source.whole().is_some()),
             source,
-            known_hash,
             sampling,
             edge_features: false,
             has_rule: false,
@@ -303,9 +304,10 @@ impl NeighborLoader {
         Self { objective: Some(objective), ..self }
     }
 
-    /// Returns the loader without its device copies, which a changed configuration makes invalid.
+    /// Returns the loader without its device copies, which a changed configuration makes invalid. Those of the relations of a
+    /// heterogeneous graph depend on the graph only.
     fn unshared(self) -> Self {
-        Self { copies: DeviceCopies::default(), ..self }
+        Self { copies: self.copies.graphs_only(), ..self }
     }
 
     /// Returns the copies of graph and features in device memory that this loader shares with its clones.
@@ -384,10 +386,9 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
     fn check(&self, model: &BatchRequirements) -> Result<()> {
         // The targets of the loader are empty if the data has none.
         self.source.targets()?;
-        self.check_sampling(model)?;
         let targets = &self.targets.values;
-        let objective = objective_of(self.objective.as_ref(), targets);
-        Ok(objective.check(targets.kind(), targets.n_outputs())?)
+        objective_of(self.objective.as_ref(), targets).check(targets.kind(), targets.n_outputs())?;
+        self.check_sampling(model)
     }
 
     fn evaluator(&self, rank: &RankHandle) -> Result<Evaluator> {

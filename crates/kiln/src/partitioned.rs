@@ -20,7 +20,9 @@ use kiln_train::{DataHash, ModelError, NodeKeys, PredictionData, SavedModel};
 use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
 use crate::links::MessageGraph;
-use crate::source::{GraphStep, Owner, Sampling, Source, WholeGraph, has_self_loops, needs_one_type};
+use crate::source::{
+    GraphStep, Owner, Sampling, Source, WholeGraph, edge_features_of_relations, has_self_loops, no_step,
+};
 use crate::{DataDims, Error, GraphSource, RankConfig, RankCount, RankHandle, Result};
 
 /// A partitioned graph. In worker mode, the ranks hold the partitions and serve them to each other; in server mode,
@@ -107,7 +109,8 @@ impl PartitionedGraph {
     /// # Errors
     /// Returns the errors of [`Partitions::join`], [`DistGraph::node_keys`] and of a rank that is lost.
     pub fn join(&self, rank: &RankHandle) -> Result<JoinedGraph> {
-        let joined = self.partitions.join(rank.communicator("parts")?, rank.local_ip())?;
+        let address = rank.local_ip().map_err(|error| error.to_string());
+        let joined = self.partitions.join(rank.communicator("parts")?, address)?;
         let graph = joined.graph().clone();
         let features = self.features_of(&graph)?;
         let edge_features = match graph.edge_dim() {
@@ -255,8 +258,8 @@ impl Source for JoinedGraph {
         self.graph.name()
     }
 
-    fn schema(&self) -> GraphSchema {
-        self.graph.schema().clone()
+    fn schema(&self) -> &GraphSchema {
+        self.graph.schema()
     }
 
     fn is_heterogeneous(&self) -> bool {
@@ -264,8 +267,8 @@ impl Source for JoinedGraph {
     }
 
     fn targets(&self) -> Result<TypedTargets> {
-        let missing = || Error::NoLabelsInPartitions { name: self.graph.name().to_owned() };
-        self.targets().ok_or_else(missing)
+        let name = self.graph.name();
+        self.targets().ok_or_else(|| Error::NoLabelsInPartitions { name: name.to_owned() })
     }
 
     fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>> {
@@ -273,8 +276,12 @@ impl Source for JoinedGraph {
         stores.map(|store| store.clone().map(|store| store as Arc<dyn FeatureStore>)).collect()
     }
 
-    fn edge_features(&self) -> Option<Arc<dyn EdgeFeatureStore>> {
-        self.edge_features.clone()
+    fn edge_features(&self) -> Result<Arc<dyn EdgeFeatureStore>> {
+        match &self.edge_features {
+            Some(features) => Ok(features.clone()),
+            None if self.is_heterogeneous() => Err(edge_features_of_relations()),
+            None => Err(kiln_remote::Error::NoEdgeFeatures.into()),
+        }
     }
 
     fn n_edge_types(&self) -> Result<Option<usize>> {
@@ -317,7 +324,7 @@ impl Source for JoinedGraph {
                 true => model.keys_of_training_data(&self.keys),
                 false => self.keys.to_vec(),
             };
-            let data = PredictionData::sampled_heterogeneous(self.schema(), self.features(), sampler);
+            let data = PredictionData::sampled_heterogeneous(self.schema().clone(), self.features(), sampler);
             return Ok(data.keys(keys));
         }
         let done = match (&model.info().inputs.preparation, self.graph.preparation()) {
@@ -329,7 +336,8 @@ impl Source for JoinedGraph {
             (None, _) => return Err(train_error(ModelError::UnknownPreparation)),
         };
         model.check_edge_types(|| self.graph.n_edge_types())?;
-        let features = self.features().remove(0).ok_or_else(|| train_error(ModelError::NotHeterogeneous))?;
+        let features =
+            self.features().remove(0).expect("the nodes of a graph of one type should have features");
         let data = PredictionData::sampled(self.graph.n_nodes(), features, sampler).prepared(done);
         Ok(match &self.edge_features {
             Some(features) => data.edge_features(features.clone()),
@@ -362,10 +370,10 @@ impl Source for JoinedGraph {
 
     fn with_step(&self, step: GraphStep) -> Result<Arc<dyn Source>> {
         match step {
-            _ if self.is_heterogeneous() => Err(needs_one_type(step.name())),
+            _ if self.is_heterogeneous() => Err(no_step(step)),
             GraphStep::SelfLoops if !has_self_loops(self) => Err(Error::PartitionsWithoutSelfLoops),
             GraphStep::SelfLoops | GraphStep::None => Ok(Arc::new(self.clone())),
-            GraphStep::GcnNorm => Err(Error::NeedsWholeGraph { what: step.name() }),
+            GraphStep::GcnNorm => Err(Error::NeedsWholeGraph { what: "gcn_norm" }),
         }
     }
 
@@ -388,14 +396,14 @@ impl Source for JoinedGraph {
         _: &GraphCopies,
         mode: GraphMode,
         device: &Device,
-    ) -> Result<Arc<dyn FrontierSampler>> {
+    ) -> Result<Option<Arc<dyn FrontierSampler>>> {
         let Sampling { fanouts, config, .. } = sampling;
         let what = "sampling on a device";
         let part = self.graph.local_part().ok_or(Error::NeedsLocalPartition { what })?;
         if !self.is_heterogeneous() {
             let own = self.local_sampler(part, 0, config, mode, device)?;
             let sampler = DistNeighborSampler::with_config(self.graph.clone(), config.clone())?;
-            return Ok(Arc::new(sampler.with_local_sampler(own)?));
+            return Ok(Some(Arc::new(sampler.with_local_sampler(own)?)));
         }
         // The relations have no edge types: their positions are the types of the joined edges.
         let of_relation = SamplerConfig { edge_types: false, ..config.clone() };
@@ -403,7 +411,7 @@ impl Source for JoinedGraph {
             self.graph.typed_sampler_with_local(fanouts.clone(), config, |relation| -> Result<_> {
                 self.local_sampler(part, relation, &of_relation, mode, device)
             })?;
-        Ok(Arc::new(sampling.excluding(sampler)))
+        Ok(Some(Arc::new(sampling.excluding(sampler))))
     }
 
     fn owner(&self) -> Option<Arc<Owner>> {
@@ -431,6 +439,12 @@ impl JoinedGraph {
 
 fn train_error(error: ModelError) -> Error {
     kiln_train::Error::from(error).into()
+}
+
+impl From<JoinedGraph> for GraphSource {
+    fn from(joined: JoinedGraph) -> Self {
+        Self::new(joined)
+    }
 }
 
 impl From<&JoinedGraph> for GraphSource {

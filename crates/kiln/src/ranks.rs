@@ -157,12 +157,12 @@ impl RankHandle {
         Ok(comm.as_mut().ok_or(Error::RanksEnded)?.duplicate(name)?)
     }
 
-    /// Returns the address at which other ranks reach servers of this process, or the reason why there is none.
+    /// Returns the address at which other ranks reach servers of this process.
     ///
     /// # Errors
-    /// Returns the reason as text if ranks on other machines cannot reach this one.
-    pub fn local_ip(&self) -> std::result::Result<IpAddr, String> {
-        self.process.local_ip.clone()
+    /// Returns [`Error::NoAddress`] if ranks on other machines cannot reach this one.
+    pub fn local_ip(&self) -> Result<IpAddr> {
+        self.process.local_ip.clone().map_err(|reason| Error::NoAddress { reason })
     }
 
     /// Registers work that runs after the body of [`launch`] has returned without an error, for example to end a server. The

@@ -44,9 +44,10 @@ impl GraphSource {
         Self { source: Arc::new(source), known_hash: None }
     }
 
-    /// Sets the hash of the data, if it is known, so that nothing computes it: the hash of a folder in the kiln format
-    /// (`kiln_data::typed::hash`), which `kiln train` and partitions record, or that of a dataset
-    /// ([`Dataset::hash`](kiln_data::Dataset::hash)). A partitioned graph has the hash of its manifest.
+    /// Sets the hash of a dataset, if it is known: the hash of a folder in the kiln format (`kiln_data::typed::hash`), which
+    /// `kiln train` and partitions record, or that of a dataset ([`Dataset::hash`](kiln_data::Dataset::hash)). Training on nodes
+    /// records it instead of reading all values, and predictions recognise the data of the training by it. Links have another
+    /// hash, which is computed, and a partitioned graph keeps that of its manifest.
     #[must_use]
     pub fn with_hash(self, hash: impl Into<String>) -> Self {
         Self { known_hash: Some(hash.into()), ..self }
@@ -58,7 +59,7 @@ impl GraphSource {
     }
 
     /// Returns the node types and relations. A graph of one type has one of each, named `node` and `edge`.
-    pub fn schema(&self) -> GraphSchema {
+    pub fn schema(&self) -> &GraphSchema {
         self.source.schema()
     }
 
@@ -72,6 +73,18 @@ impl GraphSource {
 impl From<&Self> for GraphSource {
     fn from(source: &Self) -> Self {
         source.clone()
+    }
+}
+
+impl From<&Arc<Dataset>> for GraphSource {
+    fn from(data: &Arc<Dataset>) -> Self {
+        (&**data).into()
+    }
+}
+
+impl From<&Arc<TypedDataset>> for GraphSource {
+    fn from(data: &Arc<TypedDataset>) -> Self {
+        (&**data).into()
     }
 }
 
@@ -112,15 +125,6 @@ impl GraphStep {
             Self::SelfLoops => Arc::new(add_self_loops(graph)?),
         })
     }
-
-    /// Returns the name of the loader's method, for messages.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::None => "sampling",
-            Self::GcnNorm => "gcn_norm",
-            Self::SelfLoops => "add_self_loops",
-        }
-    }
 }
 
 /// A graph that is in this process as a whole.
@@ -155,11 +159,12 @@ impl Sampling {
 /// The function from a node to the rank that trains on it.
 pub(crate) type Owner = dyn Fn(NodeId) -> usize + Send + Sync;
 
-/// The access of a loader to a graph. One implementation for each place where a graph lies; loaders do not know which.
+/// The access of a loader to a graph, with one implementation for each kind of source. Loaders ask whether the graph is
+/// heterogeneous, and whether it is in this process as a whole, and never which source it is.
 pub(crate) trait Source: Send + Sync {
     fn name(&self) -> &str;
 
-    fn schema(&self) -> GraphSchema;
+    fn schema(&self) -> &GraphSchema;
 
     fn is_heterogeneous(&self) -> bool;
 
@@ -172,10 +177,11 @@ pub(crate) trait Source: Send + Sync {
     /// Returns the features of each node type, `[n_types]`; `None` for a type without features.
     fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>>;
 
-    /// Returns the features of the edges, in the order of their ids; `None` if edges have none.
-    fn edge_features(&self) -> Option<Arc<dyn EdgeFeatureStore>> {
-        None
-    }
+    /// Returns the features of the edges, in the order of their ids.
+    ///
+    /// # Errors
+    /// Returns an error that says what to do if the edges have none.
+    fn edge_features(&self) -> Result<Arc<dyn EdgeFeatureStore>>;
 
     /// Returns one more than the largest edge type, or `None` if edges have no types.
     ///
@@ -243,17 +249,20 @@ pub(crate) trait Source: Send + Sync {
     /// Returns an error if the graph lacks what the sampling needs.
     fn sampler(&self, sampling: &Sampling) -> Result<Arc<dyn FrontierSampler>>;
 
-    /// Returns a sampler whose relations are sampled on a device, and whose blocks are on the host.
+    /// Returns a sampler whose relations are sampled on a device, and whose blocks are on the host. `None` for a graph of one type
+    /// in this process, whose blocks and features stay on the device.
     ///
     /// # Errors
     /// Returns [`Error::NeedsLocalPartition`] for a graph that servers hold, and the errors of the copies to the device.
     fn device_sampler(
         &self,
-        sampling: &Sampling,
-        copies: &GraphCopies,
-        mode: GraphMode,
-        device: &Device,
-    ) -> Result<Arc<dyn FrontierSampler>>;
+        _sampling: &Sampling,
+        _copies: &GraphCopies,
+        _mode: GraphMode,
+        _device: &Device,
+    ) -> Result<Option<Arc<dyn FrontierSampler>>> {
+        Ok(None)
+    }
 
     /// Returns the owners of the nodes, whose ranks train on them; `None` if the ranks have equal shares.
     fn owner(&self) -> Option<Arc<Owner>> {
@@ -284,7 +293,18 @@ pub(crate) fn has_self_loops(source: &dyn Source) -> bool {
     source.graph_step() != GraphStep::None || is_prepared
 }
 
-/// Returns the error of a method that a heterogeneous graph does not have.
-pub(crate) fn needs_one_type(what: &'static str) -> Error {
-    Error::NeedsOneType { what }
+/// Returns the error of edge features of a heterogeneous graph.
+pub(crate) fn edge_features_of_relations() -> Error {
+    Error::NeedsOneType { what: "edge_features", reason: "the edges of relations have no features yet" }
+}
+
+/// Returns the error of a step that a heterogeneous graph does not have.
+pub(crate) fn no_step(step: GraphStep) -> Error {
+    let (what, reason) = match step {
+        GraphStep::GcnNorm => ("gcn_norm", "a heterogeneous graph has no degree over all relations"),
+        GraphStep::None | GraphStep::SelfLoops => {
+            ("add_self_loops", "a loop is an edge of no relation between two types")
+        }
+    };
+    Error::NeedsOneType { what, reason }
 }

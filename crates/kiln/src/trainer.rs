@@ -160,7 +160,8 @@ impl<C: ModelConfig> Trainer<C> {
                 let embeddings = trained.embeddings().to_vec();
                 let run = trained.into_run();
                 let best = run.best()?.clone();
-                Ok(TrainedModel { model, embeddings, best, report, run, parts, title, started })
+                let requirements = BatchRequirements::of(&self.model);
+                Ok(TrainedModel { model, embeddings, best, report, run, parts, requirements, title, started })
             }
         }
     }
@@ -313,6 +314,8 @@ pub struct TrainedModel<M> {
     pub report: FitReport,
     run: Run,
     parts: Parts,
+    /// What the model requires of batches.
+    requirements: BatchRequirements,
     title: String,
     started: Instant,
 }
@@ -322,7 +325,8 @@ impl<M: Module + Sync> TrainedModel<M> {
     /// it.
     ///
     /// # Errors
-    /// Returns [`Error::Train`] if the split is empty, [`Error::RanksEnded`] after the body of
+    /// Returns an error if the batches of the loader do not suit the model ([`DataLoader::check`]), [`Error::Train`] if the split
+    /// is empty, [`Error::RanksEnded`] after the body of
     /// [`launch`](crate::launch) has returned, and the errors of sampling.
     pub fn evaluate<L: DataLoader<M>>(&self, loader: &L, phase: Phase) -> Result<MetricSums> {
         let (mut trainer, evaluator) = self.trainer(loader)?;
@@ -368,6 +372,7 @@ impl<M: Module + Sync> TrainedModel<M> {
     }
 
     fn trainer<L: DataLoader<M>>(&self, loader: &L) -> Result<(kiln_train::TaskTrainer<L::Task>, Evaluator)> {
+        loader.check(&self.requirements)?;
         let evaluator = loader.evaluator(&self.parts.rank)?;
         let comm = self.parts.rank.communicator("trainer")?;
         let (model, embeddings) = (self.model.clone(), self.embeddings.clone());

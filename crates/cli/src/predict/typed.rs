@@ -33,11 +33,7 @@ impl Job<'_> {
             return self.partitioned_typed_nodes();
         }
         let (data, id) = self.typed_data()?;
-        let source = GraphSource::from(&data);
-        let predictor = self.model.on_nodes(match id.hash.known() {
-            Some(hash) => source.with_hash(hash),
-            None => source,
-        })?;
+        let predictor = self.model.on_nodes(source_of(&data, &id))?;
         let node_type = self.target_type(data.graph.types())?;
         let targets = targets_of(data.targets.clone(), node_type, data.graph.types().range(node_type));
         let names = names_of(&data, node_type);
@@ -87,8 +83,8 @@ impl Job<'_> {
         if args.parts.is_given() {
             return self.partitioned_typed_links();
         }
-        let (data, _) = self.typed_data()?;
-        let predictor = self.model.on_links(&data)?;
+        let (data, id) = self.typed_data()?;
+        let predictor = self.model.on_links(source_of(&data, &id))?;
         let relation = predictor.relation().context("the model names no relation")?;
         let is_of_model = |links: &&TypedLinks| data.graph.relation(links.relation).name == relation.name;
         let links = data.links.as_ref().filter(is_of_model);
@@ -157,6 +153,15 @@ fn targets_of(targets: Option<TypedTargets>, node_type: usize, nodes: Range<u32>
     let Split { train, val, test } = targets.split;
     let split = Split { train: within(&train), val: within(&val), test: within(&test) };
     TypeTargets { values: targets.values, split }
+}
+
+/// Returns the source of a dataset, with its hash if that is known.
+fn source_of(data: &TypedDataset, id: &DataId) -> GraphSource {
+    let source = GraphSource::from(data);
+    match id.hash.known() {
+        Some(hash) => source.with_hash(hash),
+        None => source,
+    }
 }
 
 #[cfg(test)]

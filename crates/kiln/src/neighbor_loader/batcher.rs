@@ -36,11 +36,11 @@ impl NeighborLoader {
         if mode != GraphMode::Host && matches!(self.sampling.rule, Rule::Custom { .. }) {
             return Err(Error::RuleNeedsHost);
         }
-        let sampler = match self.source.whole() {
-            _ if mode == GraphMode::Host => self.source.sampler(&sampling)?,
-            Some(WholeGraph::One(graph)) => return self.device_batcher(graph, device, targets, train_items),
+        let sampler = match mode {
+            GraphMode::Host => Some(self.source.sampler(&sampling)?),
             _ => self.source.device_sampler(&sampling, self.copies.graphs(), mode, device)?,
         };
+        let Some(sampler) = sampler else { return self.device_batcher(device, targets, train_items) };
         let batcher = self.host_batcher(sampler, model, targets)?;
         Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
     }
@@ -48,11 +48,13 @@ impl NeighborLoader {
     /// Returns the batcher of a graph of one type that a device samples, and whose features it gathers.
     fn device_batcher(
         &self,
-        graph: &Arc<Csc>,
         device: &Device,
         targets: Option<Targets>,
         train_items: impl FnOnce() -> Result<ItemSampler>,
     ) -> Result<HostOrDeviceBatcher> {
+        let Some(WholeGraph::One(graph)) = self.source.whole() else {
+            return Err(Error::NeedsWholeGraph { what: "gathering on a device" });
+        };
         let features = self.features();
         let features = features.only_store().expect("a graph of one type should have features");
         let edge_features = self.edge_feature_store()?;
@@ -100,12 +102,12 @@ impl NeighborLoader {
         if !self.edge_features {
             return Ok(None);
         }
-        let features = self.source.edge_features().ok_or(Error::DataWithoutEdgeFeatures)?;
+        let features = self.source.edge_features()?;
         let Some(WholeGraph::One(graph)) = self.source.whole() else { return Ok(Some(features)) };
-        let rows = features.as_edge_features().map_or(graph.n_edges(), |rows| rows.n_edges());
-        match rows == graph.n_edges() {
+        let (n_rows, n_edges) = (features.n_edges(), graph.n_edges());
+        match n_rows == n_edges {
             true => Ok(Some(features)),
-            false => Err(Error::EdgeFeatureRows { n_rows: rows, n_edges: graph.n_edges() }),
+            false => Err(Error::EdgeFeatureRows { n_rows, n_edges }),
         }
     }
 
@@ -143,7 +145,7 @@ impl NeighborLoader {
             true => {
                 let format = model.input_format();
                 let schema = self.source.schema();
-                batcher.groups_of_model(format.relation_groups, format.node_groups, &schema)
+                batcher.groups_of_model(format.relation_groups, format.node_groups, schema)
             }
             false => batcher,
         };

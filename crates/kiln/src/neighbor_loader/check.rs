@@ -3,7 +3,7 @@
 use kiln_sample::{EdgeWeights, Fanout, Rule};
 use kiln_train::EmbeddingError;
 
-use crate::source::{dims, has_self_loops, needs_one_type};
+use crate::source::{dims, has_self_loops};
 use crate::{BatchRequirements, Error, NeighborLoader, Result};
 
 impl NeighborLoader {
@@ -42,7 +42,8 @@ impl NeighborLoader {
     /// type.
     fn check_types(&self, model: &BatchRequirements) -> Result<()> {
         if self.feature_cache.is_some() {
-            return Err(needs_one_type("a feature cache"));
+            let reason = "the features of several types stay on the host";
+            return Err(Error::NeedsOneType { what: "a feature cache", reason });
         }
         let Some(expected) = &model.graph.widths else { return Err(Error::HomogeneousModel) };
         let got = dims(&*self.source);

@@ -10,6 +10,7 @@ use kiln_train::{
     SchemaInfo,
 };
 
+use crate::device_copy::DeviceCopies;
 use crate::links::TrainingLinks;
 use crate::source::{GraphStep, Source, dims};
 use crate::{NeighborLoader, RankHandle, Result};
@@ -23,7 +24,8 @@ impl NeighborLoader {
     pub(crate) fn on_message_graph(mut self, links: &TrainingLinks) -> Result<Self> {
         self.source = links.message_source(&self.source)?;
         self.known_hash = None;
-        Ok(self.unshared())
+        self.copies = DeviceCopies::default();
+        Ok(self)
     }
 
     /// Returns a loader for an evaluation that reads only the seeds: its blocks have no edges, its feature rows are
@@ -117,7 +119,7 @@ impl NeighborLoader {
         let graph = self
             .source
             .is_heterogeneous()
-            .then(|| SchemaInfo::new(&self.source.schema(), &widths, targets.node_type, &self.fanouts));
+            .then(|| SchemaInfo::new(self.source.schema(), &widths, targets.node_type, &self.fanouts));
         let inputs = ModelInputs {
             task: ModelTask::Nodes,
             data_name: self.source.name().to_owned(),

@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use burn::tensor::Device;
 use kiln_data::{Dataset, HashedPart, LinkTargets, TypedTargets};
 use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation, PreparationStep};
 use kiln_graph::{Csc, GraphSchema};
-use kiln_kernels::{DeviceSampler, GraphMode};
 use kiln_sample::{FrontierSampler, NeighborSampler};
 use kiln_train::{DataHash, PredictionData, SavedModel};
 
 use crate::data_hash::hash_with_links;
-use crate::device_copy::GraphCopies;
 use crate::links::MessageGraph;
 use crate::source::{GraphStep, Sampling, Source, WholeGraph};
 use crate::{Error, Result};
@@ -28,10 +25,13 @@ pub(super) struct PreparedDataset {
 impl PreparedDataset {
     pub(super) fn new(data: Dataset) -> Self {
         let graph = Arc::clone(&data.graph);
-        let schema = GraphSchema::homogeneous(graph.n_nodes(), graph.n_edges());
-        let schema = schema.expect("a graph should have fewer than 2^32 nodes");
-        Self { data, schema, graph, step: GraphStep::None }
+        Self { data, schema: schema_of(&graph), graph, step: GraphStep::None }
     }
+}
+
+fn schema_of(graph: &Csc) -> GraphSchema {
+    let schema = GraphSchema::homogeneous(graph.n_nodes(), graph.n_edges());
+    schema.expect("a graph should have fewer than 2^32 nodes")
 }
 
 impl Source for PreparedDataset {
@@ -39,8 +39,8 @@ impl Source for PreparedDataset {
         &self.data.name
     }
 
-    fn schema(&self) -> GraphSchema {
-        self.schema.clone()
+    fn schema(&self) -> &GraphSchema {
+        &self.schema
     }
 
     fn is_heterogeneous(&self) -> bool {
@@ -60,8 +60,9 @@ impl Source for PreparedDataset {
         vec![Some(self.data.features.clone())]
     }
 
-    fn edge_features(&self) -> Option<Arc<dyn EdgeFeatureStore>> {
-        self.data.edge_features.clone().map(Into::into)
+    fn edge_features(&self) -> Result<Arc<dyn EdgeFeatureStore>> {
+        let features = self.data.edge_features.clone().ok_or(Error::DataWithoutEdgeFeatures)?;
+        Ok(features.into())
     }
 
     fn n_edge_types(&self) -> Result<Option<usize>> {
@@ -112,7 +113,7 @@ impl Source for PreparedDataset {
             return Ok(Arc::new(self.clone()));
         }
         let graph = step.apply(&self.data.graph)?;
-        Ok(Arc::new(Self { graph, step, ..self.clone() }))
+        Ok(Arc::new(Self { schema: schema_of(&graph), graph, step, ..self.clone() }))
     }
 
     fn with_messages(&self, messages: &MessageGraph) -> Result<Arc<dyn Source>> {
@@ -134,16 +135,5 @@ impl Source for PreparedDataset {
 
     fn sampler(&self, sampling: &Sampling) -> Result<Arc<dyn FrontierSampler>> {
         Ok(Arc::new(NeighborSampler::with_config(self.graph.clone(), sampling.config.clone())?))
-    }
-
-    fn device_sampler(
-        &self,
-        sampling: &Sampling,
-        copies: &GraphCopies,
-        mode: GraphMode,
-        device: &Device,
-    ) -> Result<Arc<dyn FrontierSampler>> {
-        let copy = copies.get_or_make(device, mode, 0, || Ok(Csc::clone(&self.graph)))?;
-        Ok(Arc::new(DeviceSampler::with_config(copy, sampling.config.clone())?))
     }
 }

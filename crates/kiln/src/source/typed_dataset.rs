@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kiln_data::{HashedPart, LinkTargets, TypedDataset, TypedTargets};
-use kiln_feature::{FeatureStore, Preparation};
+use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
 use kiln_graph::{GraphSchema, NodeId, RelationSchema};
 use kiln_kernels::{DeviceSampler, GraphMode};
 use kiln_sample::{FrontierSampler, SamplerConfig, TypedSampler};
@@ -13,7 +13,7 @@ use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel};
 use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
 use crate::links::MessageGraph;
-use crate::source::{GraphStep, Sampling, Source, WholeGraph, needs_one_type};
+use crate::source::{GraphStep, Sampling, Source, WholeGraph, edge_features_of_relations, no_step};
 use crate::{Error, Result};
 
 impl Source for TypedDataset {
@@ -21,8 +21,8 @@ impl Source for TypedDataset {
         &self.name
     }
 
-    fn schema(&self) -> GraphSchema {
-        self.graph.schema().clone()
+    fn schema(&self) -> &GraphSchema {
+        self.graph.schema()
     }
 
     fn is_heterogeneous(&self) -> bool {
@@ -35,6 +35,10 @@ impl Source for TypedDataset {
 
     fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>> {
         self.features.clone()
+    }
+
+    fn edge_features(&self) -> Result<Arc<dyn EdgeFeatureStore>> {
+        Err(edge_features_of_relations())
     }
 
     fn node_keys(&self) -> Arc<[Option<NodeKeys>]> {
@@ -73,7 +77,7 @@ impl Source for TypedDataset {
     }
 
     fn with_step(&self, step: GraphStep) -> Result<Arc<dyn Source>> {
-        Err(needs_one_type(step.name()))
+        Err(no_step(step))
     }
 
     fn with_messages(&self, messages: &MessageGraph) -> Result<Arc<dyn Source>> {
@@ -101,7 +105,7 @@ impl Source for TypedDataset {
         copies: &GraphCopies,
         mode: GraphMode,
         device: &Device,
-    ) -> Result<Arc<dyn FrontierSampler>> {
+    ) -> Result<Option<Arc<dyn FrontierSampler>>> {
         let Sampling { fanouts, config, .. } = sampling;
         // The relations have no edge types: their positions are the types of the joined edges.
         let of_relation = SamplerConfig { edge_types: false, ..config.clone() };
@@ -113,7 +117,7 @@ impl Source for TypedDataset {
         }
         let schema = self.graph.schema().clone();
         let sampler = TypedSampler::of_samplers(schema, Arc::new(samplers), fanouts.clone(), config)?;
-        Ok(Arc::new(sampling.excluding(sampler)))
+        Ok(Some(Arc::new(sampling.excluding(sampler))))
     }
 }
 

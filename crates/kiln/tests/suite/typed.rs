@@ -254,13 +254,13 @@ fn rejects_inconsistent_settings() {
     let error = refused(&loader(&data), Trainer::new(fewer, AdamConfig::new(1e-2)));
     assert!(matches!(error, Error::TooManyEdgeTypes { n_edge_types: 2, n_relations: 1 }), "{error}");
     let error = loader(&data).gcn_norm().unwrap_err();
-    assert!(matches!(error, Error::NeedsOneType { what: "gcn_norm" }), "{error}");
+    assert!(matches!(error, Error::NeedsOneType { what: "gcn_norm", .. }), "{error}");
     let error = loader(&data).add_self_loops().unwrap_err();
-    assert!(matches!(error, Error::NeedsOneType { what: "add_self_loops" }), "{error}");
+    assert!(matches!(error, Error::NeedsOneType { what: "add_self_loops", .. }), "{error}");
     let error = refused(&loader(&data).feature_cache(1 << 20), trainer(&data));
-    assert!(matches!(error, Error::NeedsOneType { what: "a feature cache" }), "{error}");
+    assert!(matches!(error, Error::NeedsOneType { what: "a feature cache", .. }), "{error}");
     let error = refused(&loader(&data).edge_features(), trainer(&data));
-    assert!(matches!(error, Error::DataWithoutEdgeFeatures), "{error}");
+    assert!(matches!(error, Error::NeedsOneType { what: "edge_features", .. }), "{error}");
     let mut of_one_type = Trainer::new(config(&data).model, AdamConfig::new(1e-2));
     let error = of_one_type.fit(&loader(&data), quiet(folder.path())).unwrap_err();
     assert!(matches!(error, Error::HomogeneousModel), "{error}");
@@ -355,4 +355,38 @@ fn links_of_the_other_kind_of_graph_are_errors() {
     let other = LinkNeighborLoader::new(NeighborLoader::new(&ring, [2]), &of_types).unwrap_err();
     assert!(matches!(one, Error::OtherRelations { .. }), "{one}");
     assert!(matches!(other, Error::OtherRelations { .. }), "{other}");
+}
+
+/// A trained model is evaluated on batches that suit it, as it is trained.
+#[test]
+fn evaluations_check_their_loader() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let best = trainer(&data).fit(&loader(&data), quiet_for(1, &folder.path().join("types"))).unwrap();
+    let ring = kiln::data::synthetic::ring(60).unwrap();
+    let of_ring = NeighborLoader::new(&ring, [2, 2]);
+    let error = best.evaluate(&of_ring, Phase::Test).unwrap_err();
+    assert!(matches!(error, Error::HeterogeneousModel), "{error}");
+    let unlabelled = TypedDataset { targets: None, ..data.clone() };
+    let error = best.write_report(&NeighborLoader::new(&unlabelled, [4, 4])).unwrap_err();
+    assert!(matches!(error, Error::NoTargets { .. }), "{error}");
+    let model = SageConfig::for_data(&ring).layers(2).hidden(8);
+    let mut trainer = Trainer::new(model, AdamConfig::new(1e-2));
+    let best = trainer.fit(&of_ring, quiet_for(1, &folder.path().join("ring"))).unwrap();
+    let error = best.predict(&loader(&data), Phase::Test).map(drop).unwrap_err();
+    assert!(matches!(error, Error::HomogeneousModel), "{error}");
+}
+
+/// The hash that the program knows is that of the run, and nothing reads all values.
+#[test]
+fn a_known_hash_of_the_data_is_recorded() {
+    let (data, folder) = (Arc::new(data()), tempfile::tempdir().unwrap());
+    let out = folder.path().join("run");
+    let source = kiln::GraphSource::from(&data).with_hash("of the folder");
+    let loader = NeighborLoader::new(source.clone(), [4, 4]).batch_size(32).workers(0);
+    trainer(&data).fit(&loader, quiet_for(1, &out)).unwrap();
+    let model = SavedModel::open(&out).unwrap();
+    assert_eq!(model.info().data_hash, "of the folder");
+    // Users have no names, so that their rows are found by id, on data with this hash.
+    assert!(model.is_of_data("of the folder") && !model.is_of_data("other"));
+    model.on_nodes(source).unwrap();
 }

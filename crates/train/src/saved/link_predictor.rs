@@ -82,7 +82,8 @@ impl LinkPredictor {
         Self { encoder: self.encoder.rule(rule), ..self }
     }
 
-    /// Calls `callback` after each range of nodes in exact mode, with the number of finished rows and of all rows.
+    /// Calls `callback` after each batch of nodes, or after each range of nodes in exact mode, with the number of finished rows
+    /// and of all rows.
     #[must_use]
     pub fn on_progress(self, callback: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
         Self { encoder: self.encoder.on_progress(callback), ..self }
@@ -133,8 +134,15 @@ impl LinkPredictor {
     pub fn link_scorer(&self, nodes: Vec<NodeId>, mode: &PredictMode) -> Result<LinkScorer> {
         let spill = self.encoder.exact_config(mode).and_then(|config| config.spill);
         let builder = LinkScorerBuilder::new(self.model(), nodes, spill.map(|spill| spill.memory_bytes))?;
+        let n_nodes = builder.nodes().len();
         let batches = self.encoder.batches(builder.nodes(), mode, WantedRows::Outputs)?;
-        builder.of_batches(&batches)
+        // The layers of exact mode report their own progress.
+        let is_exact = self.encoder.is_exact(mode);
+        builder.of_batches(&batches, |n_done| {
+            if !is_exact {
+                self.encoder.report(n_done, n_nodes);
+            }
+        })
     }
 
     /// Returns the score of each link, a logit. The links need not be in the graph.

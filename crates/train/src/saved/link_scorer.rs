@@ -111,10 +111,16 @@ impl LinkScorerBuilder {
         }
     }
 
-    /// Computes the batches of [`LinkScorerBuilder::nodes`], and returns their scorer.
-    pub(crate) fn of_batches(mut self, batches: &PredictionBatches) -> Result<LinkScorer> {
+    /// Computes the batches of [`LinkScorerBuilder::nodes`], and returns their scorer. `progress` gets the number of finished rows
+    /// after each batch.
+    pub(crate) fn of_batches(
+        mut self,
+        batches: &PredictionBatches,
+        progress: impl Fn(usize),
+    ) -> Result<LinkScorer> {
         for batch in 0..batches.n_batches() {
             self.push(&batches.batch(batch)?)?;
+            progress(self.n_rows);
         }
         self.finish()
     }

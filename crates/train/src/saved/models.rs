@@ -3,7 +3,7 @@
 
 use kiln_nn::{
     BlockModel, GatConfig, GcnConfig, GineConfig, GraphMetadata, GraphRequirements, HgtConfig, ModelConfig,
-    RgcnConfig, RsageConfig, SageConfig,
+    RgcnConfig, RsageConfig, SageConfig, TypedModelConfig,
 };
 use serde_json::{Map, Value};
 
@@ -84,7 +84,7 @@ impl RowVisitor for ModelRegistry {
     }
 
     fn saved<C: ModelConfig<Model: BlockModel> + 'static>(self) -> Self {
-        self.with_typed_model::<C>().with_typed_link_model::<C>()
+        self.with_node_model::<TypedModelConfig<C>>().with_link_model::<TypedModelConfig<C>>()
     }
 }
 

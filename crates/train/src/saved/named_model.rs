@@ -102,10 +102,28 @@ impl NamedModel {
     /// Returns the configuration of a row, that of the model within for several types of nodes.
     fn config<C: ModelConfig>(&self, row: Row) -> Result<C, NamedModelError> {
         let default = C::for_dims(self.d_in, self.d_out).for_graph(&self.graph);
+        self.check_determined(&default)?;
         let of_row = row.option.map(|(option, value)| (option, Value::from(value)));
         let given = self.options.iter().map(|(option, value)| (option.as_str(), value.clone()));
         let mut options = of_row.into_iter().chain(given);
         options.try_fold(default, |config, (option, value)| self.with_option(&config, option, value))
+    }
+
+    /// Checks that no option contradicts a field that the widths and the graph determine.
+    fn check_determined<C: ModelConfig>(&self, default: &C) -> Result<(), NamedModelError> {
+        // Other widths change these fields, and so does another graph.
+        let wider = C::for_dims(self.d_in + 1, self.d_out + 1).for_graph(&self.graph);
+        let without_graph = C::for_dims(self.d_in, self.d_out);
+        let others = [fields(&wider), fields(&without_graph)].map(Result::unwrap_or_default);
+        let own = fields(default).unwrap_or_default();
+        for (option, value) in &self.options {
+            let is_determined = others.iter().any(|other| other.get(option) != own.get(option));
+            if is_determined && own.get(option) != Some(value) {
+                let name = self.name.clone();
+                return Err(NamedModelError::DeterminedOption { name, option: option.clone() });
+            }
+        }
+        Ok(())
     }
 
     /// Returns a configuration with another value of a field.
@@ -197,6 +215,16 @@ pub enum NamedModelError {
         option: String,
         /// The fields of the configuration, separated by commas.
         known: String,
+    },
+    /// An option contradicts a field that the widths or the graph determine.
+    #[error(
+        "the option `{option}` of the model {name} follows from the widths and the graph of the model: remove the option"
+    )]
+    DeterminedOption {
+        /// The name of the model.
+        name: String,
+        /// The name of the option.
+        option: String,
     },
     /// A field of the configuration cannot have the value.
     #[error("the option `{option}` of the model {name} is invalid: {reason}")]

@@ -212,6 +212,11 @@ impl NodePredictor {
         })
     }
 
+    /// Reports the number of finished rows and of all rows.
+    pub(super) fn report(&self, n_done: usize, n_rows: usize) {
+        self.on_progress.report(n_done, n_rows);
+    }
+
     /// Returns the widths of the scores and of the embeddings; `None` for rows that are not wanted.
     fn widths(&self, wanted: WantedRows) -> Result<[Option<usize>; 2]> {
         let inputs = &self.model.info().inputs;

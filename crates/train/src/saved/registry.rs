@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use kiln_nn::{
-    BlockModel, GinConfig, GraphModel, LinkModelConfig, ModelConfig, TypedModel, TypedModelConfig,
-};
+use kiln_nn::{BlockModel, GinConfig, GraphModel, InputEncoder, LinkModelConfig, ModelConfig};
 use kiln_sample::RngKey;
 
 use crate::error::Result;
@@ -60,15 +58,17 @@ impl Default for ModelRegistry {
 }
 
 impl ModelRegistry {
-    /// Adds a node model. It replaces a model of the same [`KIND`](ModelConfig::KIND).
+    /// Adds a model of nodes. It replaces a model of the same [`KIND`](ModelConfig::KIND). That of heterogeneous graphs has a
+    /// [`TypedModelConfig`](kiln_nn::TypedModelConfig).
     #[must_use]
     pub fn with_node_model<C>(self) -> Self
     where
         C: ModelConfig<Model: BlockModel + Sync> + 'static,
     {
-        self.with::<C>(of_one_type, |model, _, weights| {
-            let encoder = NodeEncoder::new(loaded(model, weights)?, Vec::new());
-            Ok(Network::Nodes { encoder, decoder: None })
+        self.with::<C>(|model, info, weights| {
+            let width = trained_width(&model);
+            let (model, tables) = loaded(model, width, info, weights)?;
+            Ok(Network::Nodes { encoder: NodeEncoder::new(model, tables), decoder: None })
         })
     }
 
@@ -78,8 +78,9 @@ impl ModelRegistry {
     where
         C: ModelConfig<Model: GraphModel + Sync> + 'static,
     {
-        self.with::<C>(of_one_type, |model, _, weights| {
-            Ok(Network::Graphs(Arc::new(OfGraphs(loaded(model, weights)?))))
+        self.with::<C>(|model, info, weights| {
+            let (model, _) = loaded(model, 0, info, weights)?;
+            Ok(Network::Graphs(Arc::new(OfGraphs(model))))
         })
     }
 
@@ -90,44 +91,12 @@ impl ModelRegistry {
     where
         C: ModelConfig<Model: BlockModel + Sync> + 'static,
     {
-        self.with::<LinkModelConfig<C>>(of_one_type, |model, _, weights| {
-            let model = loaded(model, weights)?;
-            let encoder = NodeEncoder::new(model.encoder, Vec::new());
+        self.with::<LinkModelConfig<C>>(|model, info, weights| {
+            let width = trained_width(&model.encoder);
+            let (model, tables) = loaded(model, width, info, weights)?;
+            let encoder = NodeEncoder::new(model.encoder, tables);
             Ok(Network::Nodes { encoder, decoder: Some(model.decoder) })
         })
-    }
-
-    /// Adds a model of the nodes of heterogeneous graphs, with this model of nodes. It replaces a model of the same
-    /// [`KIND`](ModelConfig::KIND), that of the [`TypedModelConfig`].
-    #[must_use]
-    pub fn with_typed_model<C>(self) -> Self
-    where
-        C: ModelConfig<Model: BlockModel + Sync> + 'static,
-    {
-        self.with::<TypedModelConfig<C>>(of_several_types, |model, info, weights| {
-            let width = d_rows(&model);
-            let (model, tables) = loaded_with_rows(model, width, info, weights)?;
-            Ok(Network::Nodes { encoder: NodeEncoder::new(model, tables), decoder: None })
-        })
-    }
-
-    /// Adds a model of the links of one relation of heterogeneous graphs, with this model of nodes in its encoder. It
-    /// replaces a model of the same [`KIND`](ModelConfig::KIND), that of the [`LinkModelConfig`] of the
-    /// [`TypedModelConfig`].
-    #[must_use]
-    pub fn with_typed_link_model<C>(self) -> Self
-    where
-        C: ModelConfig<Model: BlockModel + Sync> + 'static,
-    {
-        self.with::<LinkModelConfig<TypedModelConfig<C>>>(
-            |config, info| of_several_types(&config.encoder, info),
-            |model, info, weights| {
-                let width = d_rows(&model.encoder);
-                let (model, tables) = loaded_with_rows(model, width, info, weights)?;
-                let encoder = NodeEncoder::new(model.encoder, tables);
-                Ok(Network::Nodes { encoder, decoder: Some(model.decoder) })
-            },
-        )
     }
 
     /// Returns the registered kinds, in alphabetical order.
@@ -139,11 +108,9 @@ impl ModelRegistry {
         self.constructors.get(kind)
     }
 
-    /// Adds a constructor. `contradiction` returns the first difference between a config and its description, and `build`
-    /// loads the weights into a model with other ones.
+    /// Adds a constructor. `build` loads the weights into a model with other ones.
     fn with<C: ModelConfig + 'static>(
         mut self,
-        contradiction: fn(&C, &ModelInfo) -> Option<String>,
         build: fn(C::Model, &ModelInfo, Vec<u8>) -> Result<Network>,
     ) -> Self {
         let constructor: Constructor = Arc::new(move |info, weights, device| {
@@ -170,52 +137,45 @@ impl ModelRegistry {
     }
 }
 
-/// Returns a model with the weights of a file, for predictions.
-fn loaded<M: Module>(mut model: M, weights: Vec<u8>) -> Result<M> {
-    load_weights(&mut model, weights)?;
-    Ok(model.valid())
-}
-
 /// Returns the width of the rows of the types of nodes without features; 0 if there are none.
-fn d_rows<M: Module>(model: &TypedModel<M>) -> usize {
-    model.encoder.as_ref().map_or(0, |encoder| encoder.d_out())
+fn trained_width<M: BlockModel>(model: &M) -> usize {
+    model.input_encoder().map_or(0, InputEncoder::d_out)
 }
 
 /// Returns a model with the weights of a file, for predictions, and the trained rows of the types of nodes without
 /// features, `[n_nodes, width]`.
-fn loaded_with_rows<M: Module>(
+fn loaded<M: Module>(
     mut model: M,
     width: usize,
     info: &ModelInfo,
     weights: Vec<u8>,
 ) -> Result<(M, Vec<Arc<NodeEmbedding>>)> {
-    let types = info.inputs.graph.iter().flat_map(|graph| &graph.node_types);
-    let without_features = types.filter(|of_type| of_type.n_features.is_none());
+    let Some(graph) = &info.inputs.graph else {
+        load_weights(&mut model, weights)?;
+        return Ok((model.valid(), Vec::new()));
+    };
+    let without_features = graph.node_types.iter().filter(|of_type| of_type.n_features.is_none());
     let shapes: Vec<_> = without_features.map(|of_type| [of_type.n_nodes, width]).collect();
     let tables = task_weights::read(&mut model, &shapes, weights)?;
     Ok((model.valid(), tables.into_iter().map(Arc::new).collect()))
 }
 
-/// Returns the first difference between a config of a model of one type of nodes and the description that contains it.
-fn of_one_type<C: ModelConfig>(config: &C, info: &ModelInfo) -> Option<String> {
-    match info.inputs.graph.is_some() {
-        true => Some(format!("a {} is no model of the heterogeneous graph of `graph`", info.kind)),
-        false => contradiction(config, info),
-    }
-}
-
-/// Returns the first difference between a config of a model of a heterogeneous graph and the description that contains it.
-fn of_several_types<C: ModelConfig<Model: BlockModel>>(
-    config: &TypedModelConfig<C>,
-    info: &ModelInfo,
-) -> Option<String> {
-    let Some(graph) = &info.inputs.graph else { return Some("`graph` is missing".to_owned()) };
-    if !graph.widths().eq(config.widths.iter().copied()) {
+/// Returns the first difference between a config and the graph of its description.
+fn contradiction_of_graph<C: ModelConfig>(config: &C, info: &ModelInfo) -> Option<String> {
+    let requirements = config.requirements();
+    let (graph, widths) = match (&info.inputs.graph, &requirements.widths) {
+        (None, None) => return None,
+        (Some(_), None) => {
+            return Some(format!("a {} is no model of the heterogeneous graph of `graph`", info.kind));
+        }
+        (None, Some(_)) => return Some("`graph` is missing".to_owned()),
+        (Some(graph), Some(widths)) => (graph, widths),
+    };
+    if !graph.widths().eq(widths.iter().copied()) {
         let reason =
             "the types of nodes in the config have other numbers of feature columns than those of `graph`";
         return Some(reason.to_owned());
     }
-    let requirements = config.requirements();
     if requirements.metagraph.is_some() && requirements.metagraph != graph.metagraph() {
         return Some("the config is for other relations than those of `graph`".to_owned());
     }
@@ -223,11 +183,10 @@ fn of_several_types<C: ModelConfig<Model: BlockModel>>(
     if requirements.n_relations.is_some_and(|of_model| of_model < n_relations) {
         return Some(format!("the config is for fewer than the {n_relations} relations of `graph`"));
     }
+    // The outputs of an encoder of links are the rows that its decoder reads.
     let n_outputs = info.inputs.n_outputs;
-    if config.d_out().is_some_and(|d_out| d_out < n_outputs) {
-        return Some(format!("the config has fewer than {n_outputs} outputs"));
-    }
-    contradiction(config, info)
+    let has_too_few = config.d_out().is_some_and(|d_out| d_out < n_outputs);
+    has_too_few.then(|| format!("the config has fewer than {n_outputs} outputs"))
 }
 
 /// Returns the reason why a file is too small for the weights of this config: 4 bytes for each parameter.
@@ -239,6 +198,9 @@ fn too_few_bytes<C: ModelConfig>(config: &C, weights: &[u8]) -> Option<String> {
 
 /// Returns the first difference between a config and the description that contains it.
 fn contradiction<C: ModelConfig>(config: &C, info: &ModelInfo) -> Option<String> {
+    if let Some(reason) = contradiction_of_graph(config, info) {
+        return Some(reason);
+    }
     let inputs = &info.inputs;
     if let Some(d_in) = config.d_in().filter(|&d_in| d_in != inputs.n_features) {
         return Some(format!("the config is for {d_in} features, but the inputs have {}", inputs.n_features));

@@ -148,6 +148,8 @@ fn errors_name_the_value_or_the_models_for_such_graphs() {
     let expected = "the option `norm` of the model gcn is invalid: unknown variant `group`, expected one of `none`, `batch`, \
                     `layer`";
     assert_eq!(text(named("gcn").option("norm", "group")), expected);
+    let expected = "the option `d_in` of the model gcn follows from the widths and the graph of the model: remove the option";
+    assert_eq!(text(named("gcn").option("d_in", 9999)), expected);
 }
 
 #[test]
