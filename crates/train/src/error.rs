@@ -9,7 +9,7 @@ use kiln_graph::NodeId;
 use crate::metric::selection_error::SelectionError;
 use crate::run::contract::DETERMINISM_CONTRACT;
 use crate::saved::error::ModelError;
-use crate::step::embedding_error::EmbeddingError;
+use crate::step::embedding::embedding_error::EmbeddingError;
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -66,13 +66,13 @@ pub use run::tensorboard::TensorBoard;
 pub use saved::batches::{PredictedRows, PredictionBatches};
 pub use saved::error::ModelError;
 pub use saved::info::{
-    EvaluatedNeighbors, EvaluationInfo, MODEL_FORMAT, ModelInfo, ModelInputs, ModelTask, SamplingInfo,
-    StoredEdgeWeights, StoredRule,
+    EvaluatedNeighbors, EvaluationInfo, ModelInfo, ModelInputs, SamplingInfo, StoredEdgeWeights, StoredRule,
 };
 pub use saved::link_predictor::LinkPredictor;
 pub use saved::link_scorer::{LinkScorer, LinkScorerBuilder};
 pub use saved::mode::PredictMode;
 pub use saved::model::SavedModel;
+pub use saved::model_file::{MODEL_FORMAT, ModelTask};
 pub use saved::models::{NodeModelEntry, node_models};
 pub use saved::named_model::{ConfigVisitor, NamedModel, NamedModelError};
 pub use saved::outputs::OutputRows;
@@ -81,31 +81,31 @@ pub use saved::predictor::NodePredictor;
 pub use saved::registry::ModelRegistry;
 pub use saved::schema_info::{NodeTypeInfo, RelationInfo, SchemaInfo};
 pub use saved::top_k::{ScoredLink, TopKConfig};
-pub use step::any_batcher::HostOrDeviceBatcher;
+pub use step::batch::any_batcher::HostOrDeviceBatcher;
+pub use step::batch::device_node_batcher::DeviceNodeBatcher;
+pub use step::batch::host_node_batcher::HostNodeBatcher;
+pub use step::batch::input_rows::{GatheredRows, InputRows};
+pub use step::batch::loaders::BatchConfig;
 pub use step::batch::{DeviceBatch, DeviceBatcher, ToDevice};
-pub use step::classification::Prediction;
-pub use step::device_all_reduce::DeviceAllReduce;
-pub use step::device_node_batcher::DeviceNodeBatcher;
+pub use step::embedding::embedding_error::EmbeddingError;
+pub use step::embedding::node_keys::NodeKeys;
+pub use step::embedding::row_gradients::RowGradients;
 pub use step::embedding::{NodeEmbedding, SparseAdamConfig};
-pub use step::embedding_error::EmbeddingError;
-pub use step::graph::{GraphClassification, GraphInput, GraphTask};
-pub use step::host_node_batcher::HostNodeBatcher;
-pub use step::input_rows::{GatheredRows, InputRows};
-pub use step::link::{LinkInput, LinkTask};
-pub use step::loaders::BatchConfig;
 pub use step::memory::{MemoryUse, PeakMemory};
-pub use step::metric_sums::{LossWeight, MetricSums};
-#[cfg(feature = "nccl")]
-pub use step::nccl::{CudaDevices, NcclGroup};
-pub use step::negatives::{NegativeCounts, RunNegatives};
-pub use step::node::{InputType, NodeClassification, NodeInput, NodeTask};
-pub use step::node_keys::NodeKeys;
-pub use step::objective::{BatchTargets, Objective};
+pub use step::optimizer::schedule::{LrDecay, LrSchedule, StepDecay, TrainingLength, TrainingPosition};
 pub use step::optimizer::{AdamConfig, Optimizer, OptimizerConfig, SgdConfig};
 pub use step::reports::{EpochReport, MeanStepTime, StepReport, Timings};
-pub use step::row_gradients::RowGradients;
-pub use step::schedule::{LrDecay, LrSchedule, StepDecay, TrainingLength, TrainingPosition};
+pub use step::sync::device_all_reduce::DeviceAllReduce;
+#[cfg(feature = "nccl")]
+pub use step::sync::nccl::{CudaDevices, NcclGroup};
 pub use step::sync::{GradientSync, HostAllReduce};
+pub use step::task::classification::Prediction;
+pub use step::task::graph::{GraphClassification, GraphInput, GraphTask};
+pub use step::task::link::{LinkInput, LinkTask};
+pub use step::task::metric_sums::{LossWeight, MetricSums};
+pub use step::task::negatives::{NegativeCounts, RunNegatives};
+pub use step::task::node::{InputType, NodeClassification, NodeInput, NodeTask};
+pub use step::task::objective::{BatchTargets, Objective};
 pub use step::task::{StepOutput, Task};
 pub use step::trainer::{TaskTrainer, TrainerConfig};
 pub use step::weights::{load_weights, weights_to_bytes};

@@ -9,11 +9,11 @@ use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::evaluator::ExactEvaluator;
 use crate::evaluate::pair_scores::pair_scores;
 use crate::step::batch::DeviceBatch;
-use crate::step::link::{LinkInput, LinkTask};
-use crate::step::metric_sums::MetricSums;
-use crate::step::negatives::NegativeCounts;
-use crate::step::node::{NodeInput, NodeTask};
-use crate::step::objective::Objective;
+use crate::step::task::link::{LinkInput, LinkTask};
+use crate::step::task::metric_sums::MetricSums;
+use crate::step::task::negatives::NegativeCounts;
+use crate::step::task::node::{NodeInput, NodeTask};
+use crate::step::task::objective::Objective;
 use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
 

@@ -6,12 +6,12 @@ use crate::error::{Error, Result};
 use crate::metric::confusion::{Confusion, ConfusionMatrix, Metrics};
 use crate::metric::kind::Metric;
 use crate::metric::stats::MetricStats;
-use crate::step::classification::Prediction;
-use crate::step::classification::predicted_class;
-use crate::step::metric_sums::MetricSums;
-use crate::step::objective::Objective;
 use crate::step::steps::check_finite;
 use crate::step::task::StepOutput;
+use crate::step::task::classification::Prediction;
+use crate::step::task::classification::predicted_class;
+use crate::step::task::metric_sums::MetricSums;
+use crate::step::task::objective::Objective;
 
 /// The maximum number of nodes whose output rows [`Evaluation::count`] holds in memory at once.
 const NODES_AT_ONCE: usize = 4096;

@@ -13,8 +13,8 @@ use crate::evaluate::layer_wise::LayerWiseInference;
 use crate::evaluate::validation::Validation;
 use crate::metric::kind::Metric;
 use crate::step::batch::DeviceBatch;
-use crate::step::loaders::BatchConfig;
-use crate::step::metric_sums::MetricSums;
+use crate::step::batch::loaders::BatchConfig;
+use crate::step::task::metric_sums::MetricSums;
 use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
 

@@ -15,12 +15,12 @@ use crate::evaluate::inference_graph::InferenceGraph;
 use crate::evaluate::layer_range::{DEFAULT_RANGE_BYTES, RangeCost, Ranges};
 use crate::evaluate::progress::OnProgress;
 use crate::evaluate::spill::Activations;
+use crate::step::batch::input_rows::{GatheredRows, InputRows};
 use crate::step::embedding::NodeEmbedding;
-use crate::step::embedding_error::EmbeddingError;
-use crate::step::embeddings::learned_rows;
-use crate::step::input_rows::{GatheredRows, InputRows};
+use crate::step::embedding::embedding_error::EmbeddingError;
+use crate::step::embedding::embeddings::learned_rows;
 use crate::step::memory::{MemoryUse, PeakMemory};
-use crate::step::node::blocks_to_device;
+use crate::step::task::node::blocks_to_device;
 
 /// Exact outputs of a model for every node of a graph. Each layer is computed for all nodes and all their
 /// in-neighbours, in ranges of nodes, before the next layer starts. Each node's hidden row is computed once; batches of

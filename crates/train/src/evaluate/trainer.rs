@@ -5,10 +5,10 @@ use kiln_nn::{ForwardContext, Mode};
 
 use crate::error::Result;
 use crate::step::batch::DeviceBatch;
-use crate::step::embeddings::learned_rows;
-use crate::step::metric_sums::MetricSums;
-use crate::step::negatives::NegativeCounts;
+use crate::step::embedding::embeddings::learned_rows;
 use crate::step::steps::check_finite;
+use crate::step::task::metric_sums::MetricSums;
+use crate::step::task::negatives::NegativeCounts;
 use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
 

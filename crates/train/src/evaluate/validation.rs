@@ -6,7 +6,7 @@ use kiln_comm::Communicator;
 use crate::error::Result;
 use crate::evaluate::evaluation::Evaluation;
 use crate::metric::kind::Metric;
-use crate::step::metric_sums::MetricSums;
+use crate::step::task::metric_sums::MetricSums;
 
 /// The result of a validation: its metric sums, and the value of the metric that selects the best epoch. Metric sums
 /// convert to the validation by accuracy.

@@ -10,8 +10,8 @@ use crate::metric::ranking::{
     average_precision, mean_over_classes, mean_over_labels, over_all_labels, over_all_links, roc_auc,
 };
 use crate::metric::regression::RegressionSums;
-use crate::step::classification::{is_finite, predicted_class};
-use crate::step::objective::has_prediction;
+use crate::step::task::classification::{is_finite, predicted_class};
+use crate::step::task::objective::has_prediction;
 
 /// The statistics from which one metric is computed: counts or sums, which ranks add up, or for metrics of the order of
 /// the items every output, which rank 0 gathers.

@@ -2,8 +2,8 @@ use std::path::Path;
 
 use crate::evaluate::validation::Validation;
 use crate::run::state::Run;
-use crate::step::metric_sums::MetricSums;
 use crate::step::reports::{EpochReport, StepReport};
+use crate::step::task::metric_sums::MetricSums;
 
 /// Receives a run's progress.
 pub trait TrainCallback {

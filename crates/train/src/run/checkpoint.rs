@@ -17,13 +17,13 @@ use crate::run::contract::DETERMINISM_CONTRACT;
 use crate::run::contract::Provenance;
 use crate::run::identity::RecordedIdentity;
 use crate::run::summary::Best;
-use crate::step::metric_sums::MetricSums;
-use crate::step::negatives::{NegativeCounts, RunNegatives};
 use crate::step::reports::{EpochState, Timings};
 use crate::step::task::Task;
-use crate::step::task_weights;
+use crate::step::task::metric_sums::MetricSums;
+use crate::step::task::negatives::{NegativeCounts, RunNegatives};
 use crate::step::trainer::TaskTrainer;
 use crate::step::weights::hash;
+use crate::step::weights::task_weights;
 
 /// The version of the file format; other versions are rejected.
 const VERSION: u32 = 1;

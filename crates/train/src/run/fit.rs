@@ -11,9 +11,9 @@ use crate::run::callback::TrainCallback;
 use crate::run::state::Run;
 use crate::run::summary::FitReport;
 use crate::step::batch::DeviceBatch;
-use crate::step::metric_sums::MetricSums;
 use crate::step::reports::EpochReport;
 use crate::step::task::Task;
+use crate::step::task::metric_sums::MetricSums;
 use crate::step::trainer::TaskTrainer;
 
 /// The phase of validation loaders. It is the same after every epoch, so every validation uses the same samples.

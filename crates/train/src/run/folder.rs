@@ -11,10 +11,13 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::evaluate::validation::Validation;
 use crate::run::metrics_file::MetricsFile;
-use crate::run::tensorboard::TENSORBOARD_FOLDER;
-use crate::saved::info::{MODEL_FILE, ModelInfo};
+use crate::saved::info::ModelInfo;
+use crate::saved::model_file::MODEL_FILE;
 use crate::step::reports::EpochReport;
 use crate::step::weights::hash;
+
+/// The folder of the event files in a run folder.
+pub(crate) const TENSORBOARD_FOLDER: &str = "tensorboard";
 
 /// The files of the last checkpoint and of the checkpoint before it.
 const CHECKPOINTS: [&str; 2] = ["last/checkpoint.safetensors", "last/previous.safetensors"];

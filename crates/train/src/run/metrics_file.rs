@@ -217,7 +217,7 @@ mod tests {
 
     use super::*;
     use crate::step::memory::MemoryUse;
-    use crate::step::metric_sums::MetricSums;
+    use crate::step::task::metric_sums::MetricSums;
 
     fn push(file: &mut MetricsFile, epoch: usize) {
         let counts = MetricSums { loss_sum: 1.0, weight: 2.0, hits: 1, total: 2, ..MetricSums::default() };

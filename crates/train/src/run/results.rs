@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::evaluate::evaluation::Evaluation;
 use crate::run::folder::RunFolder;
 use crate::run::summary::Summary;
-use crate::step::classification::Prediction;
+use crate::step::task::classification::Prediction;
 
 impl RunFolder {
     /// Writes `test_predictions.csv` with the columns `item,label,predicted`, in the given order. The prediction is empty

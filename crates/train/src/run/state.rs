@@ -18,9 +18,9 @@ use crate::saved::info::ModelInfo;
 use crate::step::memory::MemoryUse;
 use crate::step::reports::EpochReport;
 use crate::step::task::Task;
-use crate::step::task_weights;
 use crate::step::trainer::TaskTrainer;
 use crate::step::weights::hash;
+use crate::step::weights::task_weights;
 
 /// The state of a training run, from which it can be resumed. It is the same on every rank; only rank 0 has the files.
 ///

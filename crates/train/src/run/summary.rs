@@ -13,8 +13,8 @@ use crate::evaluate::validation::Validation;
 use crate::metric::confusion::Metrics;
 use crate::metric::kind::Metric;
 use crate::step::memory::MemoryUse;
-use crate::step::metric_sums::MetricSums;
-use crate::step::negatives::RunNegatives;
+use crate::step::task::metric_sums::MetricSums;
+use crate::step::task::negatives::RunNegatives;
 
 /// The information for a run's report that the run itself does not have.
 #[derive(Debug, Clone, Copy)]

@@ -9,12 +9,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::evaluate::validation::Validation;
 use crate::metric::kind::Metric;
 use crate::run::callback::TrainCallback;
+use crate::run::folder::TENSORBOARD_FOLDER;
 use crate::run::state::Run;
-use crate::step::metric_sums::MetricSums;
 use crate::step::reports::{EpochReport, StepReport};
+use crate::step::task::metric_sums::MetricSums;
 
-/// The folder of the event files in a run folder.
-pub(crate) const TENSORBOARD_FOLDER: &str = "tensorboard";
 /// The number of buffered bytes from which they are written. An epoch's end writes them, too.
 const BUFFER_BYTES: usize = 16 << 10;
 

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use kiln_graph::NodeId;
 
-use crate::saved::info::{MODEL_FILE, MODEL_FORMAT, ModelTask};
+use crate::saved::model_file::{MODEL_FILE, MODEL_FORMAT, ModelTask};
 
 /// The errors of opening a saved model, and of requests that do not fit it.
 #[derive(Debug, thiserror::Error)]

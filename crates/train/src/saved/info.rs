@@ -1,6 +1,5 @@
 //! The description of a saved model: the content of `model.json`.
 
-use std::fmt;
 use std::path::Path;
 
 use kiln_feature::{Preparation, TargetKind};
@@ -11,13 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::contract::DETERMINISM_CONTRACT;
 use crate::saved::error::ModelError;
+use crate::saved::model_file::{MODEL_FORMAT, ModelTask};
 use crate::saved::schema_info::SchemaInfo;
-
-/// The name of the file in a run folder.
-pub(crate) const MODEL_FILE: &str = "model.json";
-
-/// The highest format of `model.json` that this version reads and writes. A file with a higher format is rejected.
-pub const MODEL_FORMAT: u64 = 4;
 
 /// The description of a saved model, `model.json` in the run folder: everything that predictions need besides the
 /// weights in `best.safetensors`, which include the running statistics of normalisation layers.
@@ -91,28 +85,6 @@ impl ModelInputs {
     pub fn of_links(self) -> Self {
         let (task, targets, n_outputs, class_names) = (ModelTask::Links, TargetKind::Links, 1, Vec::new());
         Self { task, targets, n_outputs, class_names, ..self }
-    }
-}
-
-/// The items for which a saved model was trained.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ModelTask {
-    /// The nodes of a graph.
-    Nodes,
-    /// Whole graphs.
-    Graphs,
-    /// Pairs of nodes of a graph.
-    Links,
-}
-
-impl fmt::Display for ModelTask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nodes => "nodes",
-            Self::Graphs => "whole graphs",
-            Self::Links => "links",
-        })
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod link_predictor;
 pub(crate) mod link_scorer;
 pub(crate) mod mode;
 pub(crate) mod model;
+pub(crate) mod model_file;
 pub(crate) mod models;
 pub(crate) mod named_model;
 pub(crate) mod network;

@@ -13,15 +13,16 @@ use kiln_nn::LinkDecoder;
 use crate::error::Result;
 use crate::saved::batches::{PredictedRows, PredictionBatches};
 use crate::saved::error::ModelError;
-use crate::saved::info::{EvaluationInfo, MODEL_FILE, ModelInfo, ModelTask, SamplingInfo};
+use crate::saved::info::{EvaluationInfo, ModelInfo, SamplingInfo};
 use crate::saved::mode::PredictMode;
+use crate::saved::model_file::{MODEL_FILE, ModelTask};
 use crate::saved::network::{GraphNetwork, Network, NodeEncoder};
 use crate::saved::outputs::OutputRows;
 use crate::saved::prediction_data::PredictionData;
 use crate::saved::predictor::NodePredictor;
 use crate::saved::registry::{BadModel, ModelRegistry};
 use crate::saved::schema_info::SchemaInfo;
-use crate::step::node_keys::NodeKeys;
+use crate::step::embedding::node_keys::NodeKeys;
 use crate::step::weights::hash;
 
 /// The file of a run folder with the weights of the best epoch.

@@ -10,8 +10,8 @@ use kiln_sample::RngKey;
 use crate::error::Result;
 use crate::evaluate::layer_wise::{InferenceInput, LayerWiseInference, LayerWiseRows, WantedRows};
 use crate::step::embedding::NodeEmbedding;
-use crate::step::embeddings::learned_rows;
-use crate::step::node::NodeInput;
+use crate::step::embedding::embeddings::learned_rows;
+use crate::step::task::node::NodeInput;
 
 /// A model without its type.
 #[derive(Clone)]

@@ -1,6 +1,6 @@
 //! The outputs of a saved model for a list of items.
 
-use crate::step::classification::{has_class, is_finite, predicted_class};
+use crate::step::task::classification::{has_class, is_finite, predicted_class};
 
 /// The rows that a model returns for a list of nodes or graphs: scores with one column per class, or embeddings. Row
 /// `i` belongs to the `i`-th requested item.

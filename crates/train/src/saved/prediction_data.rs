@@ -15,7 +15,7 @@ use crate::saved::model::SavedModel;
 use crate::saved::preparation::{check_sampled_graph, left_steps_of, prepared_graph};
 use crate::saved::schema_info::SchemaInfo;
 use crate::saved::trained_rows::TrainedRowIds;
-use crate::step::node_keys::NodeKeys;
+use crate::step::embedding::node_keys::NodeKeys;
 
 /// The graph on which a saved model predicts, with its features: of one type of nodes or heterogeneous, in this process as a
 /// whole or only sampled. [`NodePredictor::new`](crate::NodePredictor::new) and

@@ -13,9 +13,10 @@ use crate::evaluate::progress::OnProgress;
 use crate::saved::batches::{PredictedRows, PredictionBatches};
 use crate::saved::error::ModelError;
 use crate::saved::graph_access::GraphAccess;
-use crate::saved::info::{EvaluatedNeighbors, ModelTask};
+use crate::saved::info::EvaluatedNeighbors;
 use crate::saved::mode::PredictMode;
 use crate::saved::model::SavedModel;
+use crate::saved::model_file::ModelTask;
 use crate::saved::outputs::OutputRows;
 use crate::saved::prediction_data::{PredictionData, PreparedData};
 

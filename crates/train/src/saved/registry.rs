@@ -15,8 +15,8 @@ use crate::saved::models;
 use crate::saved::network::{Network, NodeEncoder, OfGraphs};
 use crate::step::embedding::NodeEmbedding;
 use crate::step::generator::init_seeded;
-use crate::step::task_weights;
 use crate::step::weights::load_weights;
+use crate::step::weights::task_weights;
 
 /// The models that [`SavedModel`](crate::SavedModel) can open, by their kind. The default registry has `sage`, `gcn`,
 /// `gat`, `rgcn`, `gine` and `gin`, the models of heterogeneous graphs `typed-sage`, `typed-rsage`, `typed-rgcn` and

@@ -5,8 +5,8 @@ use kiln_graph::NodeId;
 use crate::error::Result;
 use crate::saved::error::ModelError;
 use crate::step::embedding::NodeEmbedding;
-use crate::step::embedding_error::EmbeddingError;
-use crate::step::node_keys::NodeKeys;
+use crate::step::embedding::embedding_error::EmbeddingError;
+use crate::step::embedding::node_keys::NodeKeys;
 
 /// The trained rows of the nodes of a type without features.
 #[derive(Debug, Clone)]

@@ -1,3 +1,9 @@
+pub(crate) mod any_batcher;
+pub(crate) mod device_node_batcher;
+pub(crate) mod host_node_batcher;
+pub(crate) mod input_rows;
+pub(crate) mod loaders;
+
 use std::time::Instant;
 
 use burn::tensor::{Device, Tensor};

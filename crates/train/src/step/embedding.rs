@@ -1,3 +1,8 @@
+pub(crate) mod embedding_error;
+pub(crate) mod embeddings;
+pub(crate) mod node_keys;
+pub(crate) mod row_gradients;
+
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -5,9 +10,9 @@ use kiln_graph::NodeId;
 use kiln_sample::RngKey;
 
 use crate::error::{Error, Result};
-use crate::step::embedding_error::EmbeddingError;
-use crate::step::node_keys::NodeKeys;
-use crate::step::row_gradients::RowGradients;
+use crate::step::embedding::embedding_error::EmbeddingError;
+use crate::step::embedding::node_keys::NodeKeys;
+use crate::step::embedding::row_gradients::RowGradients;
 
 /// A trainable row for each node of a type without features, `[n_nodes, dim]`, in host memory, with the moments of a sparse
 /// Adam. Nodes are numbered within the type.

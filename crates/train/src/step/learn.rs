@@ -5,14 +5,14 @@ use kiln_nn::{ForwardContext, Mode};
 
 use crate::error::Result;
 use crate::step::batch::DeviceBatch;
-use crate::step::clip::{Factor, scaled};
-use crate::step::embeddings::TrainedRows;
-use crate::step::metric_sums::MetricSums;
-use crate::step::negatives::NegativeCounts;
+use crate::step::embedding::embeddings::TrainedRows;
+use crate::step::embedding::row_gradients::RowGradients;
+use crate::step::optimizer::clip::{Factor, scaled};
 use crate::step::reports::StepReport;
-use crate::step::row_gradients::RowGradients;
 use crate::step::steps::check_finite;
 use crate::step::task::Task;
+use crate::step::task::metric_sums::MetricSums;
+use crate::step::task::negatives::NegativeCounts;
 use crate::step::trainer::TaskTrainer;
 
 /// The result of a rank's forward and backward pass.

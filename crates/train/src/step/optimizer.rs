@@ -1,11 +1,16 @@
+pub(crate) mod adam;
+pub(crate) mod clip;
+pub(crate) mod schedule;
+pub(crate) mod sgd;
+
 use std::fmt;
 
 use burn::optim::ModuleOptimizer;
 
 use crate::error::{Error, Result};
-use crate::step::adam::{Adam, Decay};
-use crate::step::schedule::{LrDecay, LrSchedule, TrainingPosition};
-use crate::step::sgd::Sgd;
+use crate::step::optimizer::adam::{Adam, Decay};
+use crate::step::optimizer::schedule::{LrDecay, LrSchedule, TrainingPosition};
+use crate::step::optimizer::sgd::Sgd;
 
 /// The kinds of update rules.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -4,7 +4,7 @@ use kiln_loader::StageTimes;
 use serde::Serialize;
 
 use crate::step::memory::{MemoryUse, PeakMemory};
-use crate::step::metric_sums::MetricSums;
+use crate::step::task::metric_sums::MetricSums;
 
 /// The time that a step or an epoch spent in each stage. The first three stages run in the loader's workers, in
 /// parallel with the others; `wait` is the loader time that did not overlap with compute.

@@ -8,18 +8,18 @@ use kiln_loader::{Batcher, Loader};
 use crate::error::{Error, Result};
 use crate::run::data_hash::DataHash;
 use crate::step::batch::DeviceBatch;
-use crate::step::clip::clip_by_norm;
 use crate::step::embedding::SparseAdamConfig;
+use crate::step::embedding::row_gradients::RowGradients;
 use crate::step::learn::{Learned, LossScale, Outcome};
-use crate::step::metric_sums::{LossWeight, MetricSums};
-use crate::step::negatives::NegativeCounts;
+use crate::step::optimizer::clip::clip_by_norm;
+use crate::step::optimizer::schedule::TrainingPosition;
 use crate::step::reports::{EpochReport, EpochState, StepReport, Unread};
-use crate::step::row_gradients::RowGradients;
-use crate::step::schedule::TrainingPosition;
 use crate::step::sync::share_buffers;
+use crate::step::task::metric_sums::{LossWeight, MetricSums};
+use crate::step::task::negatives::NegativeCounts;
 use crate::step::task::{StepOutput, Task};
-use crate::step::task_weights;
 use crate::step::trainer::TaskTrainer;
+use crate::step::weights::task_weights;
 
 impl<T: Task> TaskTrainer<T> {
     /// Trains the next epoch on the loader's batches, or the rest of the current one. Calls `observe` with each step,

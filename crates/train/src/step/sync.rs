@@ -1,3 +1,8 @@
+pub(crate) mod device_all_reduce;
+pub(crate) mod files;
+#[cfg(feature = "nccl")]
+pub(crate) mod nccl;
+
 use std::fmt::Debug;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
@@ -6,7 +11,7 @@ use burn::tensor::{Tensor, TensorData};
 use kiln_comm::{Communicator, Reduce};
 
 use crate::error::Result;
-use crate::step::metric_sums::LossWeight;
+use crate::step::task::metric_sums::LossWeight;
 
 /// Averages gradients over the ranks, through host memory or between devices. This is the interface between the
 /// training loop and the transport of gradients.

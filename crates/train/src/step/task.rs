@@ -1,3 +1,11 @@
+pub(crate) mod classification;
+pub(crate) mod graph;
+pub(crate) mod link;
+pub(crate) mod metric_sums;
+pub(crate) mod negatives;
+pub(crate) mod node;
+pub(crate) mod objective;
+
 use burn::module::Module;
 use burn::tensor::Tensor;
 use kiln_graph::NodeId;
@@ -6,8 +14,8 @@ use kiln_sample::RngKey;
 
 use crate::error::Result;
 use crate::step::embedding::NodeEmbedding;
-use crate::step::metric_sums::MetricSums;
-use crate::step::negatives::NegativeCounts;
+use crate::step::task::metric_sums::MetricSums;
+use crate::step::task::negatives::NegativeCounts;
 
 /// A learning task: defines the loss of a batch and which predictions are correct. The trainer is the same for all
 /// tasks.

@@ -12,14 +12,14 @@ use kiln_sample::RngKey;
 use crate::error::{Error, Result};
 use crate::run::data_hash::DataHash;
 use crate::step::embedding::NodeEmbedding;
-use crate::step::embedding_error::EmbeddingError;
+use crate::step::embedding::embedding_error::EmbeddingError;
 use crate::step::generator::{Generator, init_seeded};
 use crate::step::memory::{MemoryUse, PeakMemory};
-use crate::step::negatives::{NegativeCounts, RunNegatives};
 use crate::step::optimizer::{Optimizer, OptimizerConfig};
 use crate::step::reports::EpochState;
 use crate::step::sync::{GradientSync, HostAllReduce};
 use crate::step::task::Task;
+use crate::step::task::negatives::{NegativeCounts, RunNegatives};
 use crate::step::weights::{load_weights, weights_to_bytes};
 
 /// Trains a task's model together with the trainers of the other ranks. Each rank processes its share of a step's

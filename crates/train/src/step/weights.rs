@@ -1,3 +1,5 @@
+pub(crate) mod task_weights;
+
 use burn::module::Module;
 use burn::store::{ModuleSnapshot, SafetensorsStore};
 use burn::tensor::Device;

@@ -20,8 +20,8 @@ use crate::saved::network::NetworkRows;
 use crate::saved::outputs::OutputRows;
 use crate::saved::predictor::NodePredictor;
 use crate::step::batch::ToDevice;
-use crate::step::embeddings::learned_rows;
-use crate::step::node::NodeInput;
+use crate::step::embedding::embeddings::learned_rows;
+use crate::step::task::node::NodeInput;
 
 /// The number of rows of a batch in exact mode, which computes all rows before the first batch.
 const EXACT_ROWS: usize = 4096;

@@ -6,8 +6,8 @@ use burn::tensor::Tensor;
 use kiln_comm::{Communicator, Reduce};
 
 use crate::error::Result;
-use crate::step::metric_sums::LossWeight;
 use crate::step::sync::GradientSync;
+use crate::step::task::metric_sums::LossWeight;
 
 /// An all-reduce of gradients on the device: concatenates them into one tensor there and sums it with a given function,
 /// such as NCCL's all-reduce.

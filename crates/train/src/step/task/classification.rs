@@ -3,8 +3,8 @@
 use burn::tensor::Tensor;
 use kiln_kernels::ops;
 
-use crate::step::metric_sums::MetricSums;
 use crate::step::task::StepOutput;
+use crate::step::task::metric_sums::MetricSums;
 
 /// A classifier's prediction for one item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

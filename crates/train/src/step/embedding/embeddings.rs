@@ -9,8 +9,8 @@ use kiln_kernels::to_vec_f32;
 
 use crate::error::Result;
 use crate::step::embedding::NodeEmbedding;
-use crate::step::embedding_error::EmbeddingError;
-use crate::step::row_gradients::RowGradients;
+use crate::step::embedding::embedding_error::EmbeddingError;
+use crate::step::embedding::row_gradients::RowGradients;
 
 /// The rows of a batch from each table, `[n, dim]`, with the nodes that they belong to.
 pub(crate) struct TrainedRows<'a> {

@@ -9,11 +9,11 @@ use kiln_sample::RngKey;
 use crate::error::Result;
 use crate::step::batch::{DeviceBatch, ToDevice};
 use crate::step::embedding::NodeEmbedding;
-use crate::step::metric_sums::MetricSums;
-use crate::step::negatives::NegativeCounts;
-use crate::step::node::{InputType, NodeInput, NodeTask};
-use crate::step::node_keys::NodeKeys;
-use crate::step::objective::{BatchTargets, Objective};
+use crate::step::embedding::node_keys::NodeKeys;
+use crate::step::task::metric_sums::MetricSums;
+use crate::step::task::negatives::NegativeCounts;
+use crate::step::task::node::{InputType, NodeInput, NodeTask};
+use crate::step::task::objective::{BatchTargets, Objective};
 use crate::step::task::{StepOutput, Task};
 
 /// Link prediction: a model learns to score links above their negatives, which are those of one relation if the graph is

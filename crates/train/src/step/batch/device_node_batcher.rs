@@ -9,8 +9,8 @@ use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
 use kiln_sample::{Scratch, Seeds};
 
 use crate::step::batch::DeviceBatch;
-use crate::step::input_rows::InputRows;
-use crate::step::node::{NodeInput, nominal_size};
+use crate::step::batch::input_rows::InputRows;
+use crate::step::task::node::{NodeInput, nominal_size};
 
 /// A batcher for node tasks that samples the blocks and gathers the input features on a device, and the features of edges
 /// if it has some. The seeds and their targets come from the host. For equal seeds and keys, the batches are equal to those

@@ -26,7 +26,7 @@ impl<const D: usize> RecordState for Velocity<D> {
         self.0.state_flatten(prefix, out);
     }
 
-    /// Loads the state on the CPU, like that of [`Adam`](crate::step::adam::Adam); the next step moves it to the
+    /// Loads the state on the CPU, like that of [`Adam`](crate::step::optimizer::adam::Adam); the next step moves it to the
     /// parameter's device.
     fn state_unflatten(prefix: &str, source: &mut StateSource, _default: &Device) -> Option<Self> {
         SgdState::state_unflatten(prefix, source, &Device::flex()).map(Self)

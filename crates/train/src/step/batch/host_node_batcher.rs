@@ -12,8 +12,8 @@ use kiln_nn::InputAggregation;
 use kiln_sample::{FrontierSampler, Scratch};
 
 use crate::step::batch::DeviceBatch;
-use crate::step::input_rows::{GatheredRows, InputRows};
-use crate::step::node::{NodeInput, nominal_size, sampled_to_device};
+use crate::step::batch::input_rows::{GatheredRows, InputRows};
+use crate::step::task::node::{NodeInput, nominal_size, sampled_to_device};
 
 /// A batcher for node tasks that samples on the host and gathers the feature rows of the host for a device. On CUDA, the
 /// loader's worker gathers them directly into pinned memory, from which the device copies. The batches are equal to

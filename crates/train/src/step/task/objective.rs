@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 use crate::metric::link_ranks::LinkRanks;
 use crate::metric::multi_label::MultiLabelCounts;
 use crate::metric::ranking::log_sum_exp;
-use crate::step::classification::{self, has_class, is_finite, predicted_class};
-use crate::step::metric_sums::MetricSums;
 use crate::step::task::StepOutput;
+use crate::step::task::classification::{self, has_class, is_finite, predicted_class};
+use crate::step::task::metric_sums::MetricSums;
 
 /// The kind of targets that a task learns, with their loss.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,7 +7,7 @@ use kiln_comm::{Communicator, RankInfo};
 use kiln_kernels::{DeviceError, NcclSum};
 
 use crate::error::{Error, Result};
-use crate::step::device_all_reduce::DeviceAllReduce;
+use crate::step::sync::device_all_reduce::DeviceAllReduce;
 use crate::step::task::Task;
 use crate::step::trainer::TaskTrainer;
 

@@ -9,13 +9,13 @@ use kiln_nn::{BlockModel, ForwardContext};
 use kiln_sample::{KeyDomain, RngKey};
 
 use crate::error::Result;
+use crate::step::batch::input_rows::{GatheredRows, InputRows};
 use crate::step::batch::{DeviceBatch, ToDevice};
 use crate::step::embedding::NodeEmbedding;
-use crate::step::embedding_error::EmbeddingError;
-use crate::step::input_rows::{GatheredRows, InputRows};
-use crate::step::metric_sums::MetricSums;
-use crate::step::node_keys::NodeKeys;
-use crate::step::objective::{BatchTargets, Objective};
+use crate::step::embedding::embedding_error::EmbeddingError;
+use crate::step::embedding::node_keys::NodeKeys;
+use crate::step::task::metric_sums::MetricSums;
+use crate::step::task::objective::{BatchTargets, Objective};
 use crate::step::task::{StepOutput, Task};
 
 /// A task on the nodes of a graph, or of one type of a heterogeneous graph: classification, several labels per node, or

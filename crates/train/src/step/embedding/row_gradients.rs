@@ -2,8 +2,8 @@ use kiln_comm::Communicator;
 use kiln_graph::NodeId;
 
 use crate::error::{Error, Result};
-use crate::step::embedding_error::EmbeddingError;
-use crate::step::metric_sums::LossWeight;
+use crate::step::embedding::embedding_error::EmbeddingError;
+use crate::step::task::metric_sums::LossWeight;
 
 /// The gradients of some rows of a table, one per node, ascending by node.
 #[derive(Debug, Clone, PartialEq, Default)]

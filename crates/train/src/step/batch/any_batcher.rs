@@ -4,9 +4,9 @@ use kiln_nn::InputAggregation;
 use kiln_sample::{FrontierSampler, Scratch};
 
 use crate::step::batch::DeviceBatch;
-use crate::step::device_node_batcher::DeviceNodeBatcher;
-use crate::step::host_node_batcher::HostNodeBatcher;
-use crate::step::node::NodeInput;
+use crate::step::batch::device_node_batcher::DeviceNodeBatcher;
+use crate::step::batch::host_node_batcher::HostNodeBatcher;
+use crate::step::task::node::NodeInput;
 
 /// A batcher for node tasks that prepares batches on the host and copies them to a device, or prepares them on the
 /// device. It is for programs that choose at run time.

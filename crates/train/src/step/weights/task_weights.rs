@@ -11,7 +11,7 @@ use safetensors::tensor::{Dtype, TensorView, serialize};
 
 use crate::error::{Error, Result};
 use crate::step::embedding::NodeEmbedding;
-use crate::step::node_keys::NodeKeys;
+use crate::step::embedding::node_keys::NodeKeys;
 use crate::step::weights::{load_weights, weights_to_bytes};
 
 /// Serializes the parameters of a model, like [`weights_to_bytes`], and of tables. Table `k` has further tensors in the
@@ -188,7 +188,7 @@ mod tests {
 
     use super::*;
     use crate::step::embedding::SparseAdamConfig;
-    use crate::step::row_gradients::RowGradients;
+    use crate::step::embedding::row_gradients::RowGradients;
 
     fn model(seed: u64) -> Mlp {
         let config = MlpConfig { d_in: 2, hidden: 3, d_out: 2, n_layers: 1, norm: Normalization::None };

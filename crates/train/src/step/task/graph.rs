@@ -7,8 +7,8 @@ use kiln_loader::GraphBatch;
 use kiln_nn::{ForwardContext, GraphModel};
 
 use crate::step::batch::{DeviceBatch, ToDevice, tracked};
-use crate::step::metric_sums::MetricSums;
-use crate::step::objective::{BatchTargets, Objective};
+use crate::step::task::metric_sums::MetricSums;
+use crate::step::task::objective::{BatchTargets, Objective};
 use crate::step::task::{StepOutput, Task};
 
 /// A task on whole graphs: classification, several labels per graph, or regression.
