@@ -113,12 +113,12 @@ impl LinkNeighborLoader {
         let fixed = [targets.val_negatives(), targets.test_negatives()];
         let eval_negatives = fixed.map(|fixed| match fixed {
             Some(fixed) => Negatives::fixed(fixed.clone()),
-            None => uniform_negatives(&schema, relation, Self::EVAL_NEGATIVES),
+            None => uniform_negatives(schema, relation, Self::EVAL_NEGATIVES),
         });
         Ok(Self {
-            negatives: uniform_negatives(&schema, relation, 1),
+            negatives: uniform_negatives(schema, relation, 1),
             eval_negatives,
-            exclusion: relation.map_or_else(LinkExclusion::default, |relation| relation.exclusion(&schema)),
+            exclusion: relation.map_or_else(LinkExclusion::default, |relation| relation.exclusion(schema)),
             loss: LinkLoss::default(),
             nodes,
             relation,
