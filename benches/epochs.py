@@ -3,8 +3,9 @@
     python3 benches/epochs.py [--rounds 5] [--case nodes] NAME=PROGRAM [NAME=PROGRAM ...]
 
 A program is a build of `kiln`, such as one of another commit or `kiln-glibc`. In each round, every program runs each case once, in
-turn. The measures are those of `getrusage` for a whole process: user and system time of all its threads, and page faults
-without access to a disk. The table has the minimum and the median of all rounds.
+turn, and in the other order in every second round, because the first program after another case takes longer. The measures are
+those of `getrusage` for a whole process: user and system time of all its threads, and page faults without access to a disk. The
+table has the minimum and the median of all rounds.
 """
 
 import argparse
@@ -20,7 +21,7 @@ CASES = {
     "nodes": "--data debian-packages --val-batches 1 --epochs 1",
     "links": "--task link --data debian-packages --link-split 0.01,0.01 --eval-negatives 10 --hidden 32 --fanouts 5,5 "
     "--batch-size 8192 --epochs 1",
-    "heterogeneous": "--data debian-archive --fanouts 10,10 --hidden 64 --epochs 4",
+    "heterogeneous": "--data debian-archive --fanouts 10,10 --hidden 64 --epochs 16",
     "partitions": "--parts {parts} --host 127.0.0.1 --ranks 2 --epochs 1",
 }
 COMMON = "--threads-per-rank 1"
@@ -48,7 +49,10 @@ def measure(programs, cases, n_rounds, folder):
     for round_number in range(n_rounds):
         for case in cases:
             flags = shlex.split(CASES[case].format(parts=shlex.quote(str(parts)))) + shlex.split(COMMON)
-            for name, program in programs.items():
+            in_turn = list(programs.items())
+            if round_number % 2 == 1:
+                in_turn.reverse()
+            for name, program in in_turn:
                 out = folder / f"{case}-{name}-{round_number}"
                 measures[case, name].append(resources_of([program, "train", *flags, "--out", str(out)]))
     return measures

@@ -2,13 +2,13 @@ use std::sync::Arc;
 
 use kiln_feature::EdgeFeatureStore;
 use kiln_loader::NodeTargets;
-use kiln_sample::{EdgeWeights, SamplerConfig};
+use kiln_sample::EdgeWeights;
 use kiln_train::{
     EvaluatedNeighbors, EvaluationInfo, Evaluator, ExactEvaluator, InferenceGraph, LayerWiseConfig,
     LayerWiseInference,
 };
 
-use crate::source::{Source, WholeGraph, feature_stores};
+use crate::source::{Sampling, Source, WholeGraph, feature_stores};
 use crate::{Error, RankHandle, Result};
 
 /// The neighbours that evaluation reads, and the ranks that evaluate.
@@ -61,7 +61,7 @@ impl EvalMode {
         self,
         source: &dyn Source,
         targets: NodeTargets,
-        sampling: &SamplerConfig,
+        sampling: &Sampling,
         edge_features: Option<Arc<dyn EdgeFeatureStore>>,
         rank: &RankHandle,
     ) -> Result<Evaluator> {
@@ -78,11 +78,12 @@ impl EvalMode {
             WholeGraph::One(graph) => InferenceGraph::from(Arc::clone(graph)),
             WholeGraph::Relations(graph) => InferenceGraph::from(Arc::clone(graph)),
         };
-        let mut inference = LayerWiseInference::new(graph, LayerWiseConfig::within(memory_bytes))?;
-        if sampling.weights != EdgeWeights::None {
+        let inference = LayerWiseInference::new(graph, LayerWiseConfig::within(memory_bytes))?;
+        let mut inference = inference.relation_fanouts(sampling.fanouts.clone());
+        if sampling.config.weights != EdgeWeights::None {
             inference = inference.carry_weights()?;
         }
-        if sampling.edge_types {
+        if sampling.config.edge_types {
             inference = inference.carry_edge_types()?;
         }
         if let Some(features) = edge_features {

@@ -137,6 +137,7 @@ impl NeighborLoader {
 
     pub(crate) fn evaluator_of(&self, rank: &RankHandle) -> Result<Evaluator> {
         let edge_features = self.edge_feature_store()?;
-        self.evaluation.evaluator(&*self.source, self.node_targets(), &self.sampling, edge_features, rank)
+        let sampling = self.sampling_from(None);
+        self.evaluation.evaluator(&*self.source, self.node_targets(), &sampling, edge_features, rank)
     }
 }

@@ -69,18 +69,28 @@ impl InferenceGraph {
         SamplerConfig { edge_types, ..SamplerConfig::full(1) }
     }
 
-    /// Returns a sampler of all neighbours in one layer.
+    /// Returns a sampler of all neighbours in one layer. `fanouts` are those of the relations, of which 0 leaves a relation out;
+    /// none if all are read.
     ///
     /// # Errors
-    /// Returns [`Error::Sample`](crate::Error::Sample) if edges lack the weights or the types of the configuration.
-    pub(crate) fn sampler(&self, sampling: &SamplerConfig) -> Result<Arc<dyn FrontierSampler>> {
+    /// Returns [`Error::Sample`](crate::Error::Sample) if edges lack the weights or the types of the configuration, or if there is
+    /// not one fanout per relation.
+    pub(crate) fn sampler(
+        &self,
+        sampling: &SamplerConfig,
+        fanouts: Option<&[Fanout]>,
+    ) -> Result<Arc<dyn FrontierSampler>> {
         Ok(match self {
             Self::OneType(graph) => {
                 Arc::new(NeighborSampler::with_config(Arc::clone(graph), sampling.clone())?)
             }
             Self::Relations(graph) => {
-                let fanouts = vec![vec![Fanout::All; graph.n_relations()]];
-                Arc::new(TypedSampler::new(graph, fanouts, sampling.clone())?)
+                let all = vec![Fanout::All; graph.n_relations()];
+                let mut fanouts = fanouts.map_or(all, <[Fanout]>::to_vec);
+                for fanout in fanouts.iter_mut().filter(|fanout| **fanout != Fanout::UpTo(0)) {
+                    *fanout = Fanout::All;
+                }
+                Arc::new(TypedSampler::new(graph, vec![fanouts], sampling.clone())?)
             }
         })
     }

@@ -1,14 +1,13 @@
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::{Device, Tensor};
 use kiln_feature::{DenseFeatures, EdgeFeatureStore, EdgeFeatures, FeatureStore};
-use kiln_graph::NodeId;
+use kiln_graph::{Block, NodeId};
 use kiln_kernels::{BlockSize, gather_features, ops};
 use kiln_loader::{BatchError, EdgeRows, FeatureStores};
 use kiln_nn::{BlockModel, ForwardContext, InputEncoder, LayerSize, Mode, TypeOrder};
-use kiln_sample::{EdgeWeights, FrontierSampler, RngKey, SamplerConfig, Scratch, Seeds};
+use kiln_sample::{EdgeWeights, Fanout, RngKey, SamplerConfig, Scratch, Seeds};
 
 use crate::error::{Error, Result};
 use crate::evaluate::inference_graph::InferenceGraph;
@@ -38,6 +37,8 @@ pub struct LayerWiseInference {
     graph: InferenceGraph,
     /// The configuration of samplers.
     sampling: SamplerConfig,
+    /// The fanouts of each relation in each layer, `[n_layers][n_relations]`, or empty.
+    fanouts: Vec<Vec<Fanout>>,
     edge_features: Option<EdgeFeatures>,
     config: LayerWiseConfig,
     peak: Mutex<PeakMemory>,
@@ -136,12 +137,20 @@ impl LayerWiseInference {
         }
         Ok(Self {
             sampling: graph.sampling(),
+            fanouts: Vec::new(),
             graph,
             edge_features: None,
             config,
             peak: Mutex::default(),
             on_progress: OnProgress::default(),
         })
+    }
+
+    /// Leaves out the relations of a heterogeneous graph whose fanout in a layer is 0, `[n_layers][n_relations]`, as samplers with
+    /// these fanouts do. All neighbours of the other relations are read. A graph of one type is read as a whole.
+    #[must_use]
+    pub fn relation_fanouts(self, fanouts: Vec<Vec<Fanout>>) -> Self {
+        Self { fanouts, ..self }
     }
 
     /// Passes the graph's edge weights to the layers with each block, for models that use them.
@@ -173,7 +182,7 @@ impl LayerWiseInference {
 
     fn with_sampling(self, sampling: SamplerConfig) -> Result<Self> {
         // Edges without the weights or types are an error here, before the first layer.
-        self.graph.sampler(&sampling)?;
+        self.graph.sampler(&sampling, None)?;
         Ok(Self { sampling, ..self })
     }
 
@@ -245,7 +254,6 @@ impl LayerWiseInference {
         self.check(model, input)?;
         let run = Run {
             inference: self,
-            sampler: self.graph.sampler(&self.sampling)?,
             model: model.valid(),
             device: device.clone().inner(),
             n_layers: model.n_layers() - usize::from(!wanted.has_outputs()),
@@ -368,7 +376,6 @@ fn encoded_width<M: BlockModel>(model: &M, features: &FeatureStores) -> Result<u
 /// One inference over all layers; the model is without autodiff.
 struct Run<'a, M> {
     inference: &'a LayerWiseInference,
-    sampler: Arc<dyn FrontierSampler>,
     model: M,
     device: Device,
     /// The number of layers that are computed.
@@ -469,8 +476,12 @@ impl<M: BlockModel> Run<'_, M> {
             .with_layer(memory);
         let mut n_done = (self.n_encoded + layer) * n_nodes;
         let size = cost.nominal_size(graph);
+        let fanouts = inference.fanouts.get(layer).map(|of_relations| &of_relations[..]);
+        let sampler = graph.sampler(&inference.sampling, fanouts)?;
         for nodes in Ranges::new(graph, cost, self.inference.config.range_bytes) {
-            let rows = self.range(layer, source, nodes?, size, scratch)?;
+            let seeds = Seeds::nodes(nodes?.map(NodeId).collect());
+            let blocks = sampler.sample_blocks(&seeds, context().key, scratch)?.blocks;
+            let rows = self.range(layer, source, blocks, size)?;
             output.append(&rows)?;
             n_done += rows.len() / d_out;
             self.looked_at(n_done);
@@ -478,19 +489,15 @@ impl<M: BlockModel> Run<'_, M> {
         output.finish(d_out)
     }
 
-    /// Computes one layer for one range of nodes. `size` stands for the size of its block.
+    /// Computes one layer for the destinations of one block. `size` stands for the size of the block.
     fn range(
         &self,
         layer: usize,
         source: &dyn FeatureStore,
-        nodes: Range<u32>,
+        blocks: Vec<Block>,
         size: BlockSize,
-        scratch: &mut Scratch,
     ) -> Result<Vec<f32>> {
-        let ctx = context();
-        let n_dst = nodes.len();
-        let seeds = Seeds::nodes(nodes.map(NodeId).collect());
-        let blocks = self.sampler.sample_blocks(&seeds, ctx.key, scratch)?.blocks;
+        let n_dst = blocks[0].n_dst();
         let groups = self.inference.graph.groups(&blocks[0], self.model.input_format())?;
         let x = gather_features(source, blocks[0].srcs(), &self.device)?;
         let edge_features = self.inference.edge_features.as_ref();
@@ -504,7 +511,7 @@ impl<M: BlockModel> Run<'_, M> {
             (0, 0) => self.model.input(vec![x], &TypeOrder::of_one_type(block.n_src())),
             _ => x,
         };
-        let outputs = self.model.layer(layer, &block, x, &ctx);
+        let outputs = self.model.layer(layer, &block, x, &context());
         let LayerSize { widths: [_, d_out], .. } = size_of(&self.model, layer)?;
         assert_eq!(outputs.dims(), [n_dst, d_out], "layer {layer} returned another shape than it declares");
         Ok(kiln_kernels::to_vec_f32(outputs))

@@ -80,6 +80,31 @@ fn exact_evaluation_equals_sampling_with_all_neighbours() {
     check_model("jumping", folder.path(), TypedModelConfig::new(data.dims(), jumping));
 }
 
+/// A relation without neighbours in training has no trained weights, and is left out.
+#[test]
+fn relations_that_are_not_sampled_are_left_out() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let out = folder.path().join("run");
+    let without = |loader: NeighborLoader| loader.relation_fanouts("bought by", [0, 0]).unwrap();
+    let of_exact = without(exact(&data, None));
+    let of_sampled = without(NeighborLoader::new(&data, ALL).batch_size(64).workers(0));
+    let mut trainer = Trainer::new(rsage(&data), AdamConfig::new(1e-2)).seed(5);
+    let best = trainer.fit(&of_exact, quiet_for(1, &out)).unwrap();
+    let expected = best.evaluate(&of_sampled, Phase::Validation).unwrap();
+    assert_eq!(best.best.val.hits, expected.hits);
+    assert!((best.best.val.loss() - expected.loss()).abs() < 1e-5);
+    let with_all = best.evaluate(&exact(&data, None), Phase::Validation).unwrap();
+    assert!(1e-4 < (with_all.loss() - expected.loss()).abs(), "the relation should tell something");
+    let predictor = SavedModel::open(&out).unwrap().on_nodes(&data).unwrap();
+    let nodes = [NodeId(0), NodeId(7)];
+    let scores = predictor.predict(&nodes, &PredictMode::AsEvaluated).unwrap();
+    let fanouts: kiln::sample::RelationFanouts = "all,all;bought by=0,0".parse().unwrap();
+    check_close(
+        &scores,
+        &predictor.predict(&nodes, &PredictMode::SampledByRelation { fanouts, seed: 0 }).unwrap(),
+    );
+}
+
 /// Bad arguments of the inference itself.
 #[test]
 fn inference_on_types_checks_its_arguments() {

@@ -72,6 +72,11 @@ impl NodePredictor {
         let sampling = self.model.sampling();
         let on_progress = self.on_progress.clone();
         let mut inference = LayerWiseInference::new(graph, config)?.with_progress(on_progress);
+        if let Some(info) = self.model.schema_info() {
+            // A relation that training did not sample has no trained weights.
+            let n_layers = self.model.encoder()?.network.n_layers();
+            inference = inference.relation_fanouts(info.fanouts(n_layers));
+        }
         if sampling.edge_weights != StoredEdgeWeights::None {
             inference = inference.carry_weights()?;
         }
