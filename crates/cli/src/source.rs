@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use kiln::data::{Dataset, DatasetFormat, DatasetName, GraphDataset, NodeFeatures, Split, recorded_hash};
+use kiln::data::{
+    Dataset, DatasetFormat, DatasetName, GraphDataset, NodeFeatures, Split, TypedDataset, recorded_hash,
+};
 use kiln::graph::GraphId;
 
 use crate::data_id::DataId;
@@ -57,6 +59,27 @@ impl DataSource {
                 Ok(data)
             })?,
         })
+    }
+
+    /// Returns true if the data has several types of nodes, or relations with names.
+    pub(crate) fn is_typed(&self) -> anyhow::Result<bool> {
+        Ok(match self {
+            DataSource::Named(name) => *name == DatasetName::DebianArchive,
+            DataSource::Path(path) => kiln::data::typed::is_heterogeneous(path)?,
+        })
+    }
+
+    /// Opens a heterogeneous dataset, and returns it with its identity. In the kiln format, that comes from the manifest.
+    pub(crate) fn load_typed(&self) -> anyhow::Result<(TypedDataset, DataId)> {
+        let data = match self {
+            DataSource::Named(DatasetName::DebianArchive) => {
+                kiln::data::debian_archive().context("loading debian-archive")?
+            }
+            DataSource::Path(path) => open_timed(path, |_| Ok(TypedDataset::open(path)?))?,
+            _ => bail!("the data has one type of nodes, expected a heterogeneous dataset"),
+        };
+        let id = self.recorded_hash()?.map_or_else(|| DataId::of_typed(&data), DataId::recorded);
+        Ok((data, id))
     }
 
     /// Opens a set of graphs and prints a summary. Returns the set and its split, if it has one.
@@ -178,7 +201,7 @@ impl DataArgs {
 }
 
 /// Opens data at a path with `open`, which gets its format, and prints the format and the time.
-pub(crate) fn open_timed<T>(
+fn open_timed<T>(
     path: &Path,
     open: impl FnOnce(DatasetFormat) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {

@@ -1,7 +1,7 @@
 //! `kiln train` on a heterogeneous dataset, whole or partitioned.
 
 use anyhow::{Context, bail, ensure};
-use kiln::data::{DatasetName, TypedDataset};
+use kiln::data::TypedDataset;
 use kiln::feature::TargetKind;
 use kiln::graph::GraphSchema;
 use kiln::remote::HeterogeneousInfo;
@@ -12,31 +12,7 @@ use crate::data_id::DataId;
 use crate::link::{require_links, require_same};
 use crate::output::{print_notes, print_rank_zero};
 use crate::partitions::TrafficLines;
-use crate::source::{DataSource, open_timed};
 use crate::train::{Outcome, TrainArgs, TrainRun};
-
-impl DataSource {
-    /// Returns true if the data has several types of nodes, or relations with names.
-    pub(crate) fn is_typed(&self) -> anyhow::Result<bool> {
-        Ok(match self {
-            DataSource::Named(name) => *name == DatasetName::DebianArchive,
-            DataSource::Path(path) => kiln::data::typed::is_heterogeneous(path)?,
-        })
-    }
-
-    /// Opens a heterogeneous dataset, and returns it with its identity. In the kiln format, that comes from the manifest.
-    pub(crate) fn load_typed(&self) -> anyhow::Result<(TypedDataset, DataId)> {
-        let data = match self {
-            DataSource::Named(DatasetName::DebianArchive) => {
-                kiln::data::debian_archive().context("loading debian-archive")?
-            }
-            DataSource::Path(path) => open_timed(path, |_| Ok(TypedDataset::open(path)?))?,
-            _ => bail!("the data has one type of nodes, expected a heterogeneous dataset"),
-        };
-        let id = self.recorded_hash()?.map_or_else(|| DataId::of_typed(&data), DataId::recorded);
-        Ok((data, id))
-    }
-}
 
 impl TrainRun<'_> {
     /// Opens a heterogeneous dataset and prints a summary, after a check of the flags that do not apply to it.
