@@ -197,6 +197,32 @@ pub fn edge_relu_sum(block: &DeviceBlock, x: Tensor<2>, rows: Tensor<2>) -> Tens
     run(block.rows_of_dsts().adjacency(), relu(gathered + rows), Reduction::Sum.into())
 }
 
+/// Computes the dot products of the rows of each edge's source and destination: for each head, of its range of columns
+/// (DGL's `u_dot_v`). With keys and queries, these are the scores of dot-product attention (Vaswani et al. 2017, equation 1)
+/// before they are scaled.
+///
+/// No `[n_edges, n_heads * d]` tensor is created. The gradients of the rows are sums over a node's edges in their order.
+///
+/// # Shapes
+/// `srcs` is `[n_src, n_heads * d]`, `dsts` `[n_dst, n_heads * d]`, the result `[n_edges, n_heads]`, in block order.
+///
+/// # Panics
+/// Panics if the shapes do not match, if the element types differ, or if there are no heads.
+pub fn edge_dots(block: &DeviceBlock, srcs: Tensor<2>, dsts: Tensor<2>, n_heads: usize) -> Tensor<2> {
+    check_rows(block, &srcs);
+    let ([_, width], n_dst) = (srcs.dims(), block.n_dst());
+    assert_eq!(
+        dsts.dims(),
+        [n_dst, width],
+        "the rows of destinations should be [n_dst, {width}], as wide as those of sources"
+    );
+    let is_divided = n_heads != 0 && width.is_multiple_of(n_heads);
+    assert!(is_divided, "the rows have {width} columns, expected a multiple of the {n_heads} heads");
+    assert_eq!(srcs.dtype(), dsts.dtype(), "the element types of the rows differ: cast some of them");
+    let (srcs, dsts) = (srcs.into_dispatch(), dsts.into_dispatch());
+    Tensor::from_dispatch(<Dispatch as BlockOps>::edge_dots(block.adjacency(), srcs, dsts, n_heads))
+}
+
 /// Returns the rows of the destinations, which are the first `n_dst` of the sources' rows. On Flex this is a view, not
 /// a copy.
 ///

@@ -75,6 +75,68 @@ fn gradients_of_scores_match_finite_differences() {
     }
 }
 
+/// Returns rows of sources and destinations, of both signs.
+fn dot_inputs(host: &Block, width: usize, device: &Device) -> Vec<Tensor<2>> {
+    vec![ramp([host.n_src(), width], device), ramp([host.n_dst(), width], device) * -0.7 + 0.05]
+}
+
+/// Checks the dot products, and the gradients: the sums of the other rows over the edges of a node, with the gradients of the
+/// dot products as weights.
+fn check_dots(host: &Block, n_heads: usize, d: usize, tolerance: f32) {
+    let device = device().autodiff();
+    let block = DeviceBlock::upload(host, &device);
+    let width = n_heads * d;
+    let got = run(dot_inputs(host, width, &device), |inputs| {
+        ops::edge_dots(&block, inputs[0].clone(), inputs[1].clone(), n_heads)
+    });
+    let inputs = dot_inputs(host, width, &device).into_iter().map(values).collect::<Vec<_>>();
+    let factors = values(ramp([host.n_edges(), n_heads], &device));
+    let mut expected = vec![Vec::new(), vec![0.0; inputs[0].len()], vec![0.0; inputs[1].len()]];
+    for (dst, ends) in host.indptr().windows(2).enumerate() {
+        for edge in ends[0] as usize..ends[1] as usize {
+            let src = host.indices()[edge].index();
+            for head in 0..n_heads {
+                let columns = head * d..(head + 1) * d;
+                let products =
+                    columns.clone().map(|k| inputs[0][src * width + k] * inputs[1][dst * width + k]);
+                expected[0].push(products.sum::<f32>());
+                for k in columns {
+                    let factor = factors[edge * n_heads + head];
+                    expected[1][src * width + k] += factor * inputs[1][dst * width + k];
+                    expected[2][dst * width + k] += factor * inputs[0][src * width + k];
+                }
+            }
+        }
+    }
+    for (got, expected) in got.iter().zip(&expected) {
+        check_close(got, expected, tolerance);
+    }
+}
+
+#[test]
+fn dot_products_of_edges_and_their_gradients_equal_the_formula() {
+    for (n_heads, d) in [(1, 1), (4, 1), (3, 5), (2, 16), (4, 33), (1, 64)] {
+        check_dots(&six_nodes(), n_heads, d, TOLERANCE);
+    }
+    check_dots(&with_hub(), 2, 8, HUB_TOLERANCE);
+    check_dots(&block(3, &[vec![], vec![]]), 2, 3, TOLERANCE);
+}
+
+#[test]
+fn gradients_of_dot_products_of_edges_match_finite_differences() {
+    let host = six_nodes();
+    let block = DeviceBlock::upload(&host, &device().autodiff());
+    let inputs = || dot_inputs(&host, 6, &device());
+    for k in 0..2 {
+        check_gradient(inputs().swap_remove(k), |input| {
+            let mut all = inputs();
+            all[k] = input;
+            let [srcs, dsts] = <[_; 2]>::try_from(all).expect("there are two inputs");
+            ops::edge_dots(&block, srcs, dsts, 2)
+        });
+    }
+}
+
 fn check_softmax(host: &Block, n_heads: usize, tolerance: f32) {
     let device = device().autodiff();
     let block = DeviceBlock::upload(host, &device);
@@ -188,6 +250,12 @@ fn no_op_of_attention_runs_the_reference() {
         });
     });
     assert_eq!(launches, Launches { direct: 3 + 2 + 3, reference: 0 });
+    let launches = launches_of(|| {
+        run(dot_inputs(&host, 8, &device), |inputs| {
+            ops::edge_dots(&block, inputs[0].clone(), inputs[1].clone(), 4)
+        });
+    });
+    assert_eq!(launches, Launches { direct: 3, reference: 0 });
 }
 
 #[test]
@@ -196,4 +264,11 @@ fn rows_of_another_width_are_rejected() {
     let block = DeviceBlock::upload(&six_nodes(), &device());
     let (src, dst) = (ramp([6, 6], &device()), ramp([5, 4], &device()));
     ops::attention_scores(&block, src, dst, ramp([2, 3], &device()), SLOPE);
+}
+
+#[test]
+#[should_panic(expected = "should be [n_dst, 6], as wide as those of sources")]
+fn dot_products_of_rows_of_another_width_are_rejected() {
+    let block = DeviceBlock::upload(&six_nodes(), &device());
+    ops::edge_dots(&block, ramp([6, 6], &device()), ramp([block.n_dst(), 4], &device()), 2);
 }
