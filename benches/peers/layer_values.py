@@ -12,7 +12,7 @@ different types, a destination without edges, a source without edges and an edge
 """
 import json, pathlib, sys
 import numpy as np, torch, torch_geometric
-from torch_geometric.nn import FastRGCNConv, GATConv, GATv2Conv, GINConv, GINEConv, RGCNConv
+from torch_geometric.nn import FastRGCNConv, GATConv, GATv2Conv, GINConv, GINEConv, RGCNConv, TransformerConv
 
 DEFAULT = pathlib.Path(__file__).resolve().parents[2] / "crates/nn/tests/parity/layer_values.json"
 # The sources of each destination's edges, with their types.
@@ -24,6 +24,7 @@ TYPES = [edge_type for edges in EDGES for _, edge_type in edges]
 INDPTR = [0, *np.cumsum([len(edges) for edges in EDGES]).tolist()]
 TYPED = dict(d_in=D_IN, d_out=D_OUT, n_relations=N_TYPES, aggr="mean", root_weight=True, bias=True)
 ATTENTION = dict(d_in=D_IN, d_out=D_OUT, heads=3, negative_slope=0.2, add_self_loops=False, bias=True)
+TRANSFORMER = dict(d_in=D_IN, d_out=D_OUT, heads=3, bias=True)
 GIN = dict(d_in=D_IN, d_hidden=D_HIDDEN, d_out=D_OUT, train_eps=True)
 
 
@@ -67,6 +68,11 @@ CASES = [
     ("gin", "GINConv", gin, GIN, "float64"),
     ("gine", "GINEConv", gine, dict(GIN, edge_dim=None), "float64"),
     ("gine_projected", "GINEConv", gine, dict(GIN, edge_dim=D_EDGE), "float64"),
+    *(
+        (f"transformer_{heads}{skip}", "TransformerConv", attention(TransformerConv),
+         dict(TRANSFORMER, concat=heads == "concat", beta=skip == "_beta", root_weight=skip != "_no_root"), "float64")
+        for heads in ("concat", "mean") for skip in ("", "_beta", "_no_root")
+    ),
 ]
 
 
@@ -76,7 +82,7 @@ def draw(rng, shape):
 
 
 def run(layer, inputs, weights, out_grad, dtype):
-    """Returns the output, and the gradients of the inputs and weights."""
+    """Returns the output, and the gradients of the inputs and of the weights that the layer reads."""
     inputs = {name: value.to(dtype, copy=True).requires_grad_() for name, value in inputs.items()}
     layer.to(dtype)
     with torch.no_grad():
@@ -87,7 +93,8 @@ def run(layer, inputs, weights, out_grad, dtype):
     out = layer((inputs["x"], inputs["x"][:N_DST]), edges, *extra)
     assert out.dtype == dtype
     (out * out_grad).sum().backward()
-    return out.detach(), {name: value.grad for name, value in {**inputs, **dict(layer.named_parameters())}.items()}
+    tensors = {**inputs, **dict(layer.named_parameters())}
+    return out.detach(), {name: value.grad for name, value in tensors.items() if value.grad is not None}
 
 
 def check_same(one, two, tolerance):

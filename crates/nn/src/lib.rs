@@ -51,6 +51,7 @@ mod rsage_conv;
 mod sage;
 mod sage_conv;
 mod stack;
+mod transformer_conv;
 mod typed_model;
 mod weights;
 
@@ -89,6 +90,7 @@ pub use rsage::{Rsage, RsageConfig};
 pub use rsage_conv::{RsageConv, RsageConvConfig};
 pub use sage::{Sage, SageConfig};
 pub use sage_conv::{SageConv, SageConvConfig};
+pub use transformer_conv::{Transformer, TransformerConfig, TransformerConv, TransformerConvConfig};
 pub use typed_model::{TypedModel, TypedModelConfig};
 pub use weights::{PortableWeights, WeightFormat, load_safetensors, to_safetensors};
 
@@ -97,7 +99,7 @@ pub mod prelude {
     pub use crate::{
         Aggregate, AttentionKind, EdgeInput, GatConfig, GcnConfig, GinConfig, GineConfig, HgtConfig,
         JumpingKnowledge, LinkDecoderConfig, LinkLoss, LinkModelConfig, ModelConfig, Normalization,
-        RgcnConfig, RsageConfig, SageConfig, TypedModelConfig, WeightInit,
+        RgcnConfig, RsageConfig, SageConfig, TransformerConfig, TypedModelConfig, WeightInit,
     };
 }
 

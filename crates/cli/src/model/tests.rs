@@ -1,7 +1,7 @@
 use clap::FromArgMatches;
 use kiln::nn::{
     BlockModel, EdgeInput, GatConfig, GcnConfig, GineConfig, HgtConfig, ModelConfig, RgcnConfig, RsageConfig,
-    SageConfig, TypedModelConfig,
+    SageConfig, TransformerConfig, TypedModelConfig,
 };
 use kiln::train::ConfigVisitor;
 
@@ -66,6 +66,10 @@ fn flags_are_options_of_the_configuration() {
     let gatv2 =
         GatConfig::new(5, 3).layers(2).attention(kiln::nn::AttentionKind::GatV2).heads(2).output_heads(3);
     check("--model gatv2 --heads 2 --output-heads 3 --attention-dropout 0.2", &gatv2.attention_dropout(0.2));
+    let transformer = TransformerConfig::new(5, 3).layers(2);
+    check("--model transformer", &transformer);
+    let transformer = transformer.heads(2).output_heads(3).attention_dropout(0.2);
+    check("--model transformer --heads 2 --output-heads 3 --attention-dropout 0.2", &transformer);
     let rgcn = RgcnConfig::new(5, 3, 2).layers(2);
     check("--model rgcn", &rgcn);
     check("--model rgcn --bases 3 --input-dropout 0.1", &rgcn.bases(3).input_dropout(0.1));
@@ -118,14 +122,16 @@ fn defaults_are_recorded_as_in_earlier_versions() {
         ("gcn", ""),
         ("gat", "attention-dropout 0, "),
         ("gatv2", "attention-dropout 0, "),
+        ("transformer", "attention-dropout 0, "),
         ("rgcn", "bases 4, "),
         ("hgt", ""),
         ("gine", ""),
     ] {
-        let with_heads = matches!(name, "gat" | "gatv2" | "hgt");
+        let with_heads = matches!(name, "gat" | "gatv2" | "transformer" | "hgt");
         let heads = if with_heads { "heads 4, " } else { "" };
         let mlp_layers = if name == "gine" { "mlp-layers 2, " } else { "" };
-        let output_heads = if matches!(name, "gat" | "gatv2") { ", output-heads 1" } else { "" };
+        let output_heads =
+            if matches!(name, "gat" | "gatv2" | "transformer") { ", output-heads 1" } else { "" };
         let expected =
             format!("{others}dropout 0.5, {heads}hidden 256, {mlp_layers}model {name}{output_heads}");
         assert_eq!(settings(&format!("--model {name}"), false), expected);

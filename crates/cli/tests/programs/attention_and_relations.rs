@@ -1,4 +1,4 @@
-//! Tests of `kiln train --model gat`, `gatv2`, `rgcn` and `gine`, and of predictions by these models: results that do not depend
+//! Tests of `kiln train --model gat`, `gatv2`, `transformer`, `rgcn` and `gine`, and of predictions by these models: results that do not depend
 //! on threads, interruptions, ranks and partitions, and the errors for unsuitable data and flags.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -16,9 +16,10 @@ use crate::predict_ranks::{predicted, write};
 
 const FLAGS: &str = "--hidden 16 --fanouts 4,4 --dropout 0.2";
 
-const MODELS: [(&str, &str); 4] = [
+const MODELS: [(&str, &str); 5] = [
     ("gat", "--model gat --heads 2 --attention-dropout 0.3"),
     ("gatv2", "--model gatv2 --output-heads 3 --norm layer"),
+    ("transformer", "--model transformer --heads 2 --output-heads 2 --attention-dropout 0.3 --norm layer"),
     ("rgcn", "--model rgcn --bases 2 --jumping max"),
     ("gine", "--model gine --learn-epsilon --norm layer --residual --jumping cat"),
 ];
@@ -166,7 +167,7 @@ fn partitions_train_the_weights_of_the_whole_graph_and_predict_like_it() {
     let [featured, of_featured] = write(&with_edge_features(data()), 2, root, "featured");
     let looped = root.join("looped").to_str().unwrap().to_owned();
     succeeds(&["data", "partition", &set, "--parts", "2", "--add-self-loops", "--out", &looped]);
-    let typed = [&looped, &looped, &typed, &typed];
+    let typed = [&looped, &looped, &typed, &typed, &typed];
     let of_types = MODELS.into_iter().zip(typed).map(|((name, model), parts)| (name, model, &set, parts));
     let of_features = [
         ("gine-features", "--model gine --residual"),
@@ -242,7 +243,7 @@ fn links_of_partitions_with_self_loops_train_the_weights_of_the_whole_graph() {
         succeeds(&[&["data", "partition", split, "--parts", "1", "--out", &path(name)], flags].concat());
         path(name)
     });
-    let parts = [&looped, &looped, &typed, &typed];
+    let parts = [&looped, &looped, &typed, &typed, &typed];
     let of_types = MODELS.into_iter().zip(parts).map(|((name, model), parts)| (name, model, &split, parts));
     let of_features = [
         ("gine-features", "--model gine", &featured_split, &of_featured),
@@ -277,14 +278,14 @@ fn errors_name_the_flag_and_the_unsuitable_data() {
     let of_parts = |parts: &str| format!("--parts {parts} --host 127.0.0.1");
     let out = root.join("out");
     for (flags, expected) in [
-        ("--data sbm --heads 2", "--heads requires --model gat, gatv2 or hgt"),
-        ("--data sbm --model rgcn --output-heads 2", "require --model gat or gatv2"),
+        ("--data sbm --heads 2", "--heads requires --model gat, gatv2, transformer or hgt"),
+        ("--data sbm --model rgcn --output-heads 2", "require --model gat, gatv2 or transformer"),
         ("--data sbm --model gat --bases 2", "--bases requires --model rgcn"),
         ("--data sbm --model gat --heads 3", "expected a multiple of the 3 attention heads"),
         ("--data sbm --model gat --weight-init pyg", "--weight-init requires --model sage"),
         (
             "--data sbm --model gat --rule uniform",
-            "--rule requires --model sage, rgcn, hgt or gine: gcn, gat and gatv2 always",
+            "--rule requires --model sage, transformer, rgcn, hgt or gine: gcn, gat and gatv2 always",
         ),
         ("--data sbm --model gat --jumping cat --output-heads 2", "--output-heads does not apply"),
         ("--data sbm --model rgcn", "--model rgcn needs data with edge types"),

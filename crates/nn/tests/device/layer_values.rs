@@ -13,7 +13,7 @@ use kiln_kernels::DeviceBlock;
 use kiln_kernels::testing::{check_close, device, values};
 use kiln_nn::{
     Aggregate, BlockModel, EdgeInput, Epsilon, ForwardContext, GatConvConfig, GatV2ConvConfig, GinConv,
-    GineConfig, GineConv, HeadOutput, Linear, Mlp, Mode, RgcnConv,
+    GineConfig, GineConv, HeadOutput, Linear, Mlp, Mode, RgcnConv, TransformerConvConfig,
 };
 use kiln_sample::RngKey;
 
@@ -213,6 +213,39 @@ fn gatv2_conv_equals_pyg() {
         matrices.extend(layer.weight_dst.iter().map(|weight| ("lin_r.weight", weight)));
         let mut vectors = vec![("lin_l.bias", &layer.bias_src), ("bias", &layer.bias)];
         vectors.extend(layer.bias_dst.iter().map(|bias| ("lin_r.bias", bias)));
+        let forward = |block: &_, x, ctx: &_| layer.forward(0, block, x, ctx);
+        case.check(forward, &matrices, &vectors);
+    }
+}
+
+#[test]
+fn transformer_conv_equals_pyg() {
+    for case in cases("transformer_") {
+        let config = TransformerConvConfig {
+            output: output(&case),
+            root_weight: case.is("root_weight"),
+            beta: case.is("beta"),
+            ..TransformerConvConfig::new(case.number("d_in"), case.number("d_out"), case.number("heads"))
+        };
+        let mut layer = config.init(RngKey::new(0), &device().autodiff()).unwrap();
+        layer.key = case.linear_module("lin_key");
+        layer.query = case.linear_module("lin_query");
+        layer.value = case.linear_module("lin_value");
+        layer.skip = config.root_weight.then(|| case.linear_module("lin_skip"));
+        layer.beta = config.beta.then(|| case.linear("lin_beta.weight"));
+        let mut matrices = vec![
+            ("lin_key.weight", &layer.key.weight),
+            ("lin_query.weight", &layer.query.weight),
+            ("lin_value.weight", &layer.value.weight),
+        ];
+        let mut vectors = vec![
+            ("lin_key.bias", &layer.key.bias),
+            ("lin_query.bias", &layer.query.bias),
+            ("lin_value.bias", &layer.value.bias),
+        ];
+        matrices.extend(layer.skip.iter().map(|skip| ("lin_skip.weight", &skip.weight)));
+        vectors.extend(layer.skip.iter().map(|skip| ("lin_skip.bias", &skip.bias)));
+        matrices.extend(layer.beta.iter().map(|beta| ("lin_beta.weight", beta)));
         let forward = |block: &_, x, ctx: &_| layer.forward(0, block, x, ctx);
         case.check(forward, &matrices, &vectors);
     }

@@ -20,4 +20,5 @@ mod portable_weights;
 mod rsage;
 mod sage;
 mod stored_models;
+mod transformer;
 mod typed_model;

@@ -9,7 +9,7 @@ use kiln_kernels::testing::{device, values};
 use kiln_nn::{
     Aggregate, AttentionKind, EdgeInput, Epsilon, GatConfig, GcnConfig, GineConfig, HgtConfig,
     JumpingKnowledge, LinkDecoderConfig, LinkModelConfig, ModelConfig, Normalization, RgcnConfig,
-    RsageConfig, SageConfig, TypedModelConfig, WeightInit,
+    RsageConfig, SageConfig, TransformerConfig, TypedModelConfig, WeightInit,
 };
 use kiln_sample::RngKey;
 use serde::Serialize;
@@ -76,6 +76,7 @@ fn configurations_and_parameters_are_stored_as_before() {
     let rsage = RsageConfig::new(d_in, n_classes);
     let gine = GineConfig::new(d_in, n_classes, EdgeInput::Types(4));
     let hgt = HgtConfig::new(d_in, n_classes);
+    let transformer = TransformerConfig::new(d_in, n_classes);
     let mut text = String::new();
     text += &stored("sage", &sage);
     text += &stored("gcn", &gcn);
@@ -85,6 +86,7 @@ fn configurations_and_parameters_are_stored_as_before() {
     text += &stored("rsage", &rsage);
     text += &stored("gine", &gine);
     text += &stored("hgt", &hgt);
+    text += &stored("transformer", &transformer);
 
     macro_rules! with_options {
         ($config:expr, $jumping:ident) => {
@@ -113,6 +115,8 @@ fn configurations_and_parameters_are_stored_as_before() {
     text += &stored("gine with options", &gine);
     let hgt = HgtConfig { project_skip: false, ..with_options!(hgt, Cat).heads(4).metagraph(&metagraph) };
     text += &stored("hgt with options", &hgt);
+    let transformer = with_options!(transformer, Cat).heads(4).output_heads(3).attention_dropout(0.5);
+    text += &stored("transformer with options", &transformer.beta(true));
 
     let widths = [Some(6), None, Some(2), None];
     let typed = TypedModelConfig::new(widths, rsage);

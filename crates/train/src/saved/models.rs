@@ -3,7 +3,7 @@
 
 use kiln_nn::{
     BlockModel, GatConfig, GcnConfig, GineConfig, GraphMetadata, GraphRequirements, HgtConfig, ModelConfig,
-    RgcnConfig, RsageConfig, SageConfig, TypedModelConfig,
+    RgcnConfig, RsageConfig, SageConfig, TransformerConfig, TypedModelConfig,
 };
 use serde_json::{Map, Value};
 
@@ -19,6 +19,8 @@ pub(crate) fn visit_rows<V: RowVisitor>(visitor: V) -> V {
     let gcn = Row::new("gcn", "GCN, normalised over the whole graph, for nodes");
     let gat = Row::new("gat", "GAT, with self-loops on the whole graph, for nodes");
     let gatv2 = Row::new("gatv2", "GATv2, with self-loops on the whole graph, for nodes");
+    let transformer =
+        Row::new("transformer", "Graph transformer (TransformerConv), with dot-product attention, for nodes");
     let rgcn = Row::new("rgcn", "R-GCN with basis decomposition, for nodes of a graph with edge types");
     let hgt = Row::new(
         "hgt",
@@ -32,6 +34,7 @@ pub(crate) fn visit_rows<V: RowVisitor>(visitor: V) -> V {
         .one_type::<GcnConfig>(gcn)
         .one_type::<GatConfig>(gat)
         .one_type::<GatConfig>(gatv2.with("attention", "gat_v2"))
+        .one_type::<TransformerConfig>(transformer)
         .one_type::<RgcnConfig>(rgcn)
         .several_types::<RgcnConfig>(rgcn)
         .several_types::<HgtConfig>(hgt)
@@ -115,9 +118,9 @@ pub struct NodeModelEntry {
 /// use kiln_train::node_models;
 /// let models = node_models();
 /// let names: Vec<_> = models.iter().map(|model| model.name).collect();
-/// assert_eq!(names, ["sage", "gcn", "gat", "gatv2", "rgcn", "hgt", "gine"]);
+/// assert_eq!(names, ["sage", "gcn", "gat", "gatv2", "transformer", "rgcn", "hgt", "gine"]);
 /// let with_heads = models.iter().filter(|model| model.options.contains_key("n_heads"));
-/// assert_eq!(with_heads.map(|model| model.name).collect::<Vec<_>>(), ["gat", "gatv2", "hgt"]);
+/// assert_eq!(with_heads.map(|model| model.name).collect::<Vec<_>>(), ["gat", "gatv2", "transformer", "hgt"]);
 /// ```
 pub fn node_models() -> Vec<NodeModelEntry> {
     visit_rows(Entries(Vec::new())).0

@@ -134,11 +134,10 @@ fn an_option_that_a_model_does_not_have_is_an_error_that_names_both() {
 fn errors_name_the_value_or_the_models_for_such_graphs() {
     let text =
         |model: NamedModel| model.configure(Json).expect_err("the model should be rejected").to_string();
-    let expected =
-        "there is no model of nodes with the name gin: use one of sage, gcn, gat, gatv2, rgcn, gine";
+    let expected = "there is no model of nodes with the name gin: use one of sage, gcn, gat, gatv2, transformer, rgcn, gine";
     assert_eq!(text(named("gin")), expected);
     let expected = "the model hgt is for graphs with several types of nodes, but the graph has one: use one of sage, gcn, gat, \
-                    gatv2, rgcn, gine";
+                    gatv2, transformer, rgcn, gine";
     assert_eq!(text(named("hgt")), expected);
     let expected = "the model gat is for graphs with one type of nodes, but the graph has several: use one of sage, rgcn, hgt";
     assert_eq!(text(named("gat").graph(heterogeneous())), expected);
@@ -153,10 +152,11 @@ fn errors_name_the_value_or_the_models_for_such_graphs() {
 }
 
 #[test]
-fn the_kinds_of_saved_models_are_those_of_earlier_versions() {
+fn the_kinds_of_saved_models_are_those_of_the_table_and_of_earlier_versions() {
     let registry = ModelRegistry::default();
     let kinds = registry.kinds().collect::<Vec<_>>().join(" ");
-    let expected = "gat gcn gin gine link-gat link-gcn link-gine link-rgcn link-sage link-typed-hgt link-typed-rgcn \
-                    link-typed-rsage link-typed-sage rgcn sage typed-hgt typed-rgcn typed-rsage typed-sage";
+    let expected = "gat gcn gin gine link-gat link-gcn link-gine link-rgcn link-sage link-transformer link-typed-hgt \
+                    link-typed-rgcn link-typed-rsage link-typed-sage rgcn sage transformer typed-hgt typed-rgcn typed-rsage \
+                    typed-sage";
     assert_eq!(kinds, expected);
 }
