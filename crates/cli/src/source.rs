@@ -201,10 +201,7 @@ impl DataArgs {
 }
 
 /// Opens data at a path with `open`, which gets its format, and prints the format and the time.
-fn open_timed<T>(
-    path: &Path,
-    open: impl FnOnce(DatasetFormat) -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
+fn open_timed<T>(path: &Path, open: impl FnOnce(DatasetFormat) -> anyhow::Result<T>) -> anyhow::Result<T> {
     let started = Instant::now();
     print_name_note(path);
     let kind = kiln::data::detect_format(path)?;
