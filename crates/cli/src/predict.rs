@@ -1,14 +1,13 @@
 //! `kiln predict`.
 
+mod data;
 mod link_files;
 mod link_request;
 mod links;
 mod parts;
 mod request;
-mod typed;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
@@ -22,12 +21,13 @@ use kiln::prelude::{PredictMode, PredictOn, RankHandle, SavedModel};
 use kiln::sample::RelationFanouts;
 use kiln::store::sha256;
 use kiln::train::{
-    ModelError, ModelInfo, ModelInputs, ModelRegistry, ModelTask, NodePredictor, PredictedRows, WantedRows,
+    ModelInfo, ModelInputs, ModelRegistry, ModelTask, NodePredictor, PredictedRows, WantedRows,
 };
 use kiln::{
     Error, PredictionFiles, PredictionOutput, PredictionRequest, PredictionTotals, SplitParts, launch,
 };
 
+use self::data::PredictedGraph;
 use self::links::LinkPredictionArgs;
 use self::parts::{check_out, part_name, totals_of_ranks, write_index};
 use self::request::{Format, id_bytes, items, requested, selection};
@@ -144,20 +144,15 @@ pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
         args.node_features.is_none() || task == ModelTask::Graphs,
         "--node-features does not apply to a model of {task}: remove it"
     );
-    let inputs_are_typed = inputs.graph.is_some();
     let job = Job { args, model, local_rank, launch, started: Instant::now() };
     ensure!(
         args.keys.is_none() || task != ModelTask::Graphs,
         "--keys does not apply to a model of {task}: use --nodes"
     );
     match task {
-        ModelTask::Nodes if inputs_are_typed => job.typed_nodes(),
-        ModelTask::Nodes if args.parts.is_given() => job.partitioned_nodes(),
         ModelTask::Nodes => job.nodes(),
-        ModelTask::Graphs => job.graphs(),
-        ModelTask::Links if inputs_are_typed => job.typed_links(),
-        ModelTask::Links if args.parts.is_given() => job.partitioned_links(),
         ModelTask::Links => job.links(),
+        ModelTask::Graphs => job.graphs(),
     }
 }
 
@@ -167,50 +162,41 @@ fn open_model(args: &PredictArgs, local_rank: usize) -> kiln::Result<SavedModel>
 }
 
 impl Job<'_> {
+    /// Predicts nodes; of a heterogeneous graph, those of the type that had targets in training, numbered within the type.
     fn nodes(&self) -> anyhow::Result<()> {
         let args = self.args;
-        if args.data.is_typed()? {
-            return Err(kiln::train::Error::from(ModelError::NotHeterogeneous).into());
-        }
-        let mut data = args.data.load(self.model.info().evaluation.seed)?;
-        if args.in_memory {
-            data = data.in_memory();
-        }
-        print_rank_zero(&data);
-        let names = (!data.names.is_empty()).then_some(&*data.names);
-        let nodes = requested(args, &data.split.test, data.graph.n_nodes(), names)?;
+        let graph = self.open()?;
+        let whole = graph.whole().map(|graph| self.node_request(graph)).transpose()?;
+        // A partitioned graph without the type is an error before the ranks start.
+        self.node_type(graph.schema())?;
         let mode = args.mode(&self.model)?;
-        let predictor = self.model.on_nodes(&data)?;
-        let request = PredictionRequest {
-            parts: SplitParts::new(data.graph.n_nodes(), &data.split),
-            names: Some(data.names.clone()),
-            ..self.request(nodes.into(), data.targets())
+        let request = match &whole {
+            Some((_, request)) => sha256(&id_bytes(&request.items)),
+            None => selection(args)?,
         };
-        self.launch(&sha256(&id_bytes(&request.items)), |rank| {
-            self.predict_nodes(rank, &predictor, request.clone(), &mode, &progress_bar(rank))
-        })
-    }
-
-    fn partitioned_nodes(&self) -> anyhow::Result<()> {
-        let args = self.args;
-        let graph = args.parts.open(args.job.tls())?;
-        ensure!(
-            graph.info().heterogeneous.is_none(),
-            "the partitions are of a heterogeneous graph, and the model is not: use partitions of its training data"
-        );
-        args.job.share_partitions(&graph, self.launch.as_ref())?;
-        let mode = args.mode(&self.model)?;
-        self.launch(&format!("{} of {}", selection(args)?, graph.info().hash), |rank| {
-            let joined = graph.join(rank)?;
-            let nodes = items(&args.nodes, joined.graph.test(), joined.graph.n_nodes());
-            let nodes = nodes.map_err(|error| Error::Other(error.into()))?;
-            let predictor = self.model.on_nodes(&joined)?;
-            let request = PredictionRequest {
-                parts: SplitParts::new(joined.graph.n_nodes(), &joined.split()),
-                ..self.request(nodes.into(), joined.graph.labels().clone().into())
+        self.launch(&graph.identity(request), |rank| {
+            let (predictor, request) = match &whole {
+                Some(prepared) => prepared.clone(),
+                None => self.node_request(&graph.join(rank)?).map_err(rank_error)?,
             };
             self.predict_nodes(rank, &predictor, request, &mode, &progress_bar(rank))
         })
+    }
+
+    /// Returns the predictor and the request of the nodes of a graph.
+    fn node_request(
+        &self,
+        graph: &PredictedGraph,
+    ) -> anyhow::Result<(NodePredictor, PredictionRequest<NodeId>)> {
+        let predictor = self.model.on_nodes(&graph.source)?;
+        let n_nodes = predictor.n_nodes();
+        let node_type = self.node_type(graph.source.schema())?;
+        let names = graph.names(node_type);
+        let (targets, split) = graph.targets(node_type);
+        let nodes = requested(self.args, &split.test, n_nodes, names.as_deref())?;
+        let parts = SplitParts::new(n_nodes, &split);
+        let request = PredictionRequest { names, ..self.request(nodes, targets, parts) };
+        Ok((predictor, request))
     }
 
     /// Predicts nodes on one rank. Shows the progress on the bar, and clears it.
@@ -246,12 +232,17 @@ impl Job<'_> {
         totals
     }
 
-    /// Returns the request for items, without parts, names and embeddings.
-    fn request<I: ItemId>(&self, items: Arc<[I]>, targets: Targets<I>) -> PredictionRequest<I> {
+    /// Returns the request for items, without names and embeddings.
+    fn request<I: ItemId>(
+        &self,
+        items: Vec<I>,
+        targets: Targets<I>,
+        parts: SplitParts,
+    ) -> PredictionRequest<I> {
         PredictionRequest {
-            items,
+            items: items.into(),
             targets,
-            parts: SplitParts::default(),
+            parts,
             names: None,
             model: self.model.clone(),
             format: self.args.format.into(),
@@ -290,10 +281,8 @@ impl Job<'_> {
         let seed = self.model.info().evaluation.seed;
         let split = split.map_or_else(|| Split::random(data.n_graphs(), [0.8, 0.1], seed), Ok)?;
         let graphs = items(&args.nodes, &split.test, data.n_graphs())?;
-        let request = PredictionRequest {
-            parts: SplitParts::new(data.n_graphs(), &split),
-            ..self.request(graphs.into(), data.targets())
-        };
+        let parts = SplitParts::new(data.n_graphs(), &split);
+        let request = self.request(graphs, data.targets(), parts);
         self.launch(&sha256(&id_bytes(&request.items)), |rank| {
             let model = self.model_of(rank)?;
             let batches =
@@ -377,6 +366,11 @@ impl Job<'_> {
     }
 }
 
+/// Returns an error that occurred on a rank.
+fn rank_error(error: anyhow::Error) -> Error {
+    error.downcast().unwrap_or_else(|error| Error::Other(error.into()))
+}
+
 /// Returns the width of the embeddings; `None` if it is unknown, because the type that is predicted has no nodes.
 fn embedding_width(predictor: &NodePredictor) -> kiln::Result<Option<usize>> {
     match predictor.embedding_width() {
@@ -398,4 +392,62 @@ fn progress_bar(rank: &RankHandle) -> ProgressBar {
 fn show(bar: &ProgressBar, n_done: u64, n_rows: u64) {
     bar.set_length(n_rows);
     bar.set_position(n_done);
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use kiln::graph::{NodeTypes, RelationEdges};
+    use kiln::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Flags {
+        #[command(flatten)]
+        predict: PredictArgs,
+    }
+
+    /// Pages that link to the next page, of two classes.
+    fn pages() -> TypedDataset {
+        let next: Vec<u32> = (0..100).map(|page| (page + 1) % 100).collect();
+        let all: Vec<u32> = (0..100).collect();
+        let links = RelationEdges {
+            name: "links",
+            src_type: "page",
+            dst_type: "page",
+            srcs: &all,
+            dsts: &next,
+            weights: None,
+        };
+        TypedDataset::builder(NodeTypes::new([("page", 100)]).unwrap())
+            .relation(links)
+            .features("page", vec![0.5; 100], 1)
+            .labels("page", (0..100).map(|page| page % 2).collect::<Vec<i32>>(), 2)
+            .split(&all[..40], &all[40..60], &all[60..])
+            .build()
+            .unwrap()
+    }
+
+    #[test]
+    fn predictions_of_heterogeneous_nodes_show_their_progress() {
+        let root = tempfile::tempdir().unwrap();
+        let [run, out] = ["run", "out"].map(|name| root.path().join(name));
+        let data = pages();
+        let loader = NeighborLoader::new(&data, [2]).batch_size(8).workers(0);
+        let config = TypedModelConfig::new(data.dims(), RsageConfig::new(1, 2).layers(1));
+        let fit = FitConfig::epochs(1).out(&run).quiet();
+        Trainer::new(config, AdamConfig::new(1e-2)).fit(&loader, fit).unwrap();
+        let model = SavedModel::open(&run).unwrap();
+        let flags = format!("kiln --run {} --out {}", run.display(), out.display());
+        let args = Flags::try_parse_from(flags.split(' ')).unwrap().predict;
+        let job = Job { args: &args, model, local_rank: 0, launch: None, started: Instant::now() };
+        let (predictor, request) = job.node_request(&data.into()).unwrap();
+        let bar = ProgressBar::hidden();
+        launch(RankConfig::threads(1), |rank| {
+            job.predict_nodes(&rank, &predictor, request.clone(), &PredictMode::AsEvaluated, &bar)
+        })
+        .unwrap();
+        assert_eq!((bar.position(), bar.length()), (40, Some(40)));
+    }
 }

@@ -49,12 +49,6 @@ enum LinkRows {
 }
 
 impl LinkNodes {
-    /// Returns the nodes of a homogeneous graph.
-    pub(super) fn of_graph(n_nodes: usize, names: Option<Arc<NodeNames>>) -> Self {
-        let ids = 0..n_nodes as u32;
-        Self { ids: [ids.clone(), ids], names: [names.clone(), names] }
-    }
-
     /// Returns the number of a node within its type. `end` is 0 for sources, 1 for destinations.
     fn number(&self, end: usize, node: NodeId) -> u32 {
         node.0 - self.ids[end].start

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use anyhow::{Context, ensure};
 use clap::Args;
 use indicatif::ProgressBar;
-use kiln::data::LinkTargets;
-use kiln::graph::{Links, NodeId};
+use kiln::graph::{Links, NodeId, RelationSchema};
 use kiln::prelude::{PredictMode, PredictOn, RankHandle};
 use kiln::train::{LinkPredictor, LinkScorer, LinkScorerBuilder, ModelTask, ScoredLink, WantedRows};
 use kiln::{PredictionOutput, PredictionTotals};
 
+use super::data::PredictedGraph;
 use super::link_files::{LinkFiles, LinkNodes};
 use super::link_request::LinkRequest;
 use super::parts::WRITING;
@@ -64,62 +64,37 @@ impl LinkPredictionArgs {
     }
 }
 
-/// Returns the sources of the test links that the flags request, ascending; none for other requests. `check` checks the links.
-/// Prints that held-out links are among the edges of data without links.
-pub(super) fn test_sources(
-    args: &PredictArgs,
-    links: Option<&LinkTargets>,
-    check: impl FnOnce(&LinkTargets) -> kiln::data::Result<()>,
-) -> anyhow::Result<Vec<NodeId>> {
-    let Some(links) = links else {
-        print_rank_zero(
-            "note: messages pass over all edges of the data, also over links that training held out",
-        );
-        return Ok(Vec::new());
-    };
-    if args.links.top_k.is_none() || args.keys.is_some() || args.nodes != "test" {
-        return Ok(Vec::new());
-    }
-    check(links).context("the links of the data are damaged")?;
-    let mut srcs: Vec<NodeId> = links.split().test.iter().map(|link| links.links().pair(*link).0).collect();
-    srcs.sort_unstable();
-    srcs.dedup();
-    Ok(srcs)
-}
-
 impl Job<'_> {
+    /// Scores links; of a heterogeneous graph, those of the relation that training had. Sources and destinations are numbered
+    /// within their types.
     pub(super) fn links(&self) -> anyhow::Result<()> {
         let args = self.args;
-        let mut data = args.data.load(self.model.info().evaluation.seed)?;
-        if args.in_memory {
-            data = data.in_memory();
-        }
-        print_rank_zero(&data);
-        let test = test_sources(args, data.links.as_deref(), |links| links.check(data.graph.n_nodes()))?;
-        let predictor = self.model.on_links(&data)?;
-        let names = (!data.names.is_empty()).then(|| data.names.clone());
-        let nodes = LinkNodes::of_graph(data.graph.n_nodes(), names);
-        let known = args.links.exclude_edges.then(|| predictor.known_links()).transpose()?;
-        let request = LinkRequest::new(args, &test, &nodes, known)?;
+        let graph = self.open()?;
+        let whole = graph.whole().map(|graph| self.model.on_links(&graph.source)).transpose()?;
+        let relation = self.relation(graph.schema())?;
+        let RelationSchema { src_type, dst_type, .. } = graph.schema().relations()[relation];
+        let nodes = LinkNodes {
+            ids: graph.schema().node_ranges(relation),
+            names: [src_type, dst_type].map(|node_type| graph.whole()?.names(node_type)),
+        };
+        let test = graph.whole().map(|graph| test_sources(args, graph, relation)).transpose()?;
+        let known = match &whole {
+            Some(predictor) if args.links.exclude_edges => Some(predictor.known_links()?),
+            _ => None,
+        };
+        let request = LinkRequest::new(args, &test.unwrap_or_default(), &nodes, known)?;
         let mode = args.mode(&self.model)?;
-        self.launch(&request.hash(), |rank| self.score(rank, &predictor, &request, &nodes, &mode))
-    }
-
-    pub(super) fn partitioned_links(&self) -> anyhow::Result<()> {
-        let args = self.args;
-        let graph = args.parts.open(args.job.tls())?;
-        args.job.share_partitions(&graph, self.launch.as_ref())?;
-        let nodes = LinkNodes::of_graph(graph.info().n_nodes, None);
-        let request = LinkRequest::new(args, &[], &nodes, None)?;
-        let mode = args.mode(&self.model)?;
-        self.launch(&format!("{} of {}", request.hash(), graph.info().hash), |rank| {
-            let predictor = self.model.on_links(&graph.join(rank)?)?;
+        self.launch(&graph.identity(request.hash()), |rank| {
+            let predictor = match &whole {
+                Some(predictor) => predictor.clone(),
+                None => self.model.on_links(graph.join(rank)?.source)?,
+            };
             self.score(rank, &predictor, &request, &nodes, &mode)
         })
     }
 
     /// Scores links: all ranks compute the rows of the nodes, and rank 0 scores the links and writes them.
-    pub(super) fn score(
+    fn score(
         &self,
         rank: &RankHandle,
         predictor: &LinkPredictor,
@@ -184,6 +159,31 @@ impl Job<'_> {
         }
         files.finish()
     }
+}
+
+/// Returns the sources of the test links of a relation that the flags request, ascending within their type; none for other
+/// requests. Prints that held-out links are among the edges of data without links.
+fn test_sources(args: &PredictArgs, graph: &PredictedGraph, relation: usize) -> anyhow::Result<Vec<NodeId>> {
+    let Some(links) = graph.links.as_ref().filter(|links| links.relation == relation) else {
+        print_rank_zero(
+            "note: messages pass over all edges of the data, also over links that training held out",
+        );
+        return Ok(Vec::new());
+    };
+    if args.links.top_k.is_none() || args.keys.is_some() || args.nodes != "test" {
+        return Ok(Vec::new());
+    }
+    let schema = graph.source.schema();
+    links.check(schema).context("the links of the data are damaged")?;
+    let first = schema.node_ranges(relation)[0].start;
+    let mut srcs = Vec::new();
+    for &link in links.targets.split().test.iter() {
+        let (src, _) = links.targets.links().pair(link);
+        srcs.push(NodeId(src.0 - first));
+    }
+    srcs.sort_unstable();
+    srcs.dedup();
+    Ok(srcs)
 }
 
 /// Counts the sources without finite scores, and prints the number of destinations that no source has because their scores
