@@ -48,8 +48,7 @@ pub(crate) struct ModelArgs {
     /// layer, as in its paper.
     #[arg(long, value_parser = flags::layers)]
     pub(crate) layers: Option<usize>,
-    /// Width of the hidden layers; for gat and gatv2, of all heads together. Default: 256, or 64 for gin.
-    #[arg(long, value_parser = flags::size)]
+    #[arg(long, value_parser = flags::size, help = hidden_help())]
     hidden: Option<usize>,
     /// Dropout rate of the hidden layers; for gin, of the scores. Default: 0.5.
     #[arg(long, value_parser = flags::rate)]
@@ -57,15 +56,11 @@ pub(crate) struct ModelArgs {
     /// Dropout rate of the input features, for models of nodes.
     #[arg(long, value_parser = flags::rate, default_value = "0")]
     input_dropout: f64,
-    /// Attention heads of each layer, for gat and gatv2 of each but the last; also for hgt. Their rows are concatenated.
-    /// Default: 4.
-    #[arg(long, value_parser = flags::size)]
+    #[arg(long, value_parser = flags::size, help = heads_help())]
     heads: Option<usize>,
-    /// Attention heads of the last layer, for gat and gatv2. Their rows are averaged. Default: 1.
-    #[arg(long, value_parser = flags::size)]
+    #[arg(long, value_parser = flags::size, help = output_heads_help())]
     output_heads: Option<usize>,
-    /// Dropout rate of the attention weights, for gat and gatv2. Default: 0.
-    #[arg(long, value_parser = flags::rate)]
+    #[arg(long, value_parser = flags::rate, help = attention_dropout_help())]
     attention_dropout: Option<f64>,
     /// Bases of each layer, of which the matrix of a relation is a weighted sum, for rgcn. Default: 4.
     #[arg(long, value_parser = flags::size)]
@@ -400,6 +395,34 @@ impl ModelArgs {
 fn names() -> impl TypedValueParser<Value = &'static str> {
     let of_nodes = node_models().into_iter().map(|entry| (entry.name, entry.about));
     flags::choice(of_nodes.chain(GRAPH_MODELS).map(|(name, about)| (name, about, name)))
+}
+
+fn hidden_help() -> String {
+    let names = names_with(has_output_heads, "and");
+    format!("Width of the hidden layers; for {names}, of all heads together. Default: 256, or 64 for gin")
+}
+
+fn heads_help() -> String {
+    let names = names_with(has_output_heads, "and");
+    let others = names_with(|entry| entry.options.contains_key("n_heads") && !has_output_heads(entry), "and");
+    format!(
+        "Attention heads of each layer, for {names} of each but the last; also for {others}. Their rows are concatenated. \
+         Default: 4"
+    )
+}
+
+fn output_heads_help() -> String {
+    let names = names_with(has_output_heads, "and");
+    format!("Attention heads of the last layer, for {names}. Their rows are averaged. Default: 1")
+}
+
+fn attention_dropout_help() -> String {
+    let names = names_with(|entry| entry.options.contains_key("attention_dropout"), "and");
+    format!("Dropout rate of the attention weights, for {names}. Default: 0")
+}
+
+fn has_output_heads(entry: &NodeModelEntry) -> bool {
+    entry.options.contains_key("n_output_heads")
 }
 
 /// Returns the model of nodes with a name; `None` for the name of a model of graphs.

@@ -10,8 +10,8 @@ use crate::{BlockModel, Conv, ForwardContext, Frame, InputAggregation, InputForm
 /// A model of nodes: layers of one type, with an activation, dropout, and optional normalisation, residual connections and
 /// jumping knowledge around them.
 ///
-/// The models of this crate are aliases of it: [`Sage`](crate::Sage), [`Gcn`](crate::Gcn), [`Gat`](crate::Gat),
-/// [`Rgcn`](crate::Rgcn), [`Rsage`](crate::Rsage), [`Gine`](crate::Gine) and [`Hgt`](crate::Hgt).
+/// The models of nodes of this crate are aliases of it, such as [`Sage`](crate::Sage), whose layers are
+/// [`SageConv`](crate::SageConv)s.
 ///
 /// The dropout mask of a row is a function of its node's global id, the layer and the key of the step. It does not
 /// depend on the distribution of a step's seeds over ranks.
