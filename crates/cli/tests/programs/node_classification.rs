@@ -171,7 +171,7 @@ fn errors_of_invalid_flags_contain_the_expected_values() {
         ),
         (["--data", "fake:3"], "expected a whole number from 10 to 10000000"),
         (["--data", "/dev"], "/dev is not a data set of a known format"),
-        (["--model", "gta"], "possible values: sage, gcn, gat, gatv2, rgcn"),
+        (["--model", "gta"], "possible values: sage, gcn, gat, gatv2, transformer, rgcn"),
         (["--memory", "1GiB"], "--memory requires --eval exact"),
         (["--folds", "3"], "--folds does not apply to training on nodes of a whole graph"),
         (["--cache-size", "1GiB"], "--cache-size does not apply to training on nodes of a whole graph"),
