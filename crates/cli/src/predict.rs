@@ -16,18 +16,18 @@ use indicatif::{ProgressBar, ProgressStyle};
 use kiln::comm::LaunchEnv;
 use kiln::data::{NodeFeatures, Split};
 use kiln::feature::Targets;
-use kiln::graph::{ItemId, NodeId};
+use kiln::graph::{GraphSchema, ItemId, NodeId};
 use kiln::prelude::{PredictMode, PredictOn, RankHandle, SavedModel};
 use kiln::sample::RelationFanouts;
 use kiln::store::sha256;
 use kiln::train::{
-    ModelInfo, ModelInputs, ModelRegistry, ModelTask, NodePredictor, PredictedRows, WantedRows,
+    ModelError, ModelInfo, ModelInputs, ModelRegistry, ModelTask, NodePredictor, PredictedRows, WantedRows,
 };
 use kiln::{
     Error, PredictionFiles, PredictionOutput, PredictionRequest, PredictionTotals, SplitParts, launch,
 };
 
-use self::data::PredictedGraph;
+use self::data::{OpenedGraph, PredictedGraph};
 use self::links::LinkPredictionArgs;
 use self::parts::{check_out, part_name, totals_of_ranks, write_index};
 use self::request::{Format, id_bytes, items, requested, selection};
@@ -162,6 +162,54 @@ fn open_model(args: &PredictArgs, local_rank: usize) -> kiln::Result<SavedModel>
 }
 
 impl Job<'_> {
+    /// Opens the graph of the flags and prints a summary.
+    fn open(&self) -> anyhow::Result<OpenedGraph> {
+        let args = self.args;
+        let inputs = &self.model.info().inputs;
+        if args.parts.is_given() {
+            return self.open_partitions(inputs);
+        }
+        if inputs.graph.is_some() {
+            let (data, id) = args.data.load_typed()?;
+            let data = if args.in_memory { data.in_memory() } else { data };
+            print_rank_zero(&data);
+            let mut graph = PredictedGraph::from(data);
+            if let Some(hash) = id.hash.known() {
+                graph.source = graph.source.with_hash(hash);
+            }
+            return Ok(OpenedGraph::Whole(graph));
+        }
+        // For links, loading reports heterogeneous data.
+        if inputs.task == ModelTask::Nodes && args.data.is_typed()? {
+            return Err(kiln::train::Error::from(ModelError::NotHeterogeneous).into());
+        }
+        let data = args.data.load(self.model.info().evaluation.seed)?;
+        let data = if args.in_memory { data.in_memory() } else { data };
+        print_rank_zero(&data);
+        Ok(OpenedGraph::Whole(data.into()))
+    }
+
+    /// Opens the partitions of the flags, and checks that they suit the model and the ranks.
+    fn open_partitions(&self, inputs: &ModelInputs) -> anyhow::Result<OpenedGraph> {
+        let job = &self.args.job;
+        let graph = self.args.parts.open(job.tls())?;
+        let info = graph.info();
+        let schema = match (&info.heterogeneous, &inputs.graph) {
+            (Some(info), Some(_)) => info.schema.clone(),
+            (None, Some(_)) => bail!(
+                "the partitions are of a graph with one type of nodes, and the model is of a heterogeneous graph: use partitions of its \
+                 training data"
+            ),
+            // For links, the ranks report it.
+            (Some(_), None) if inputs.task == ModelTask::Nodes => bail!(
+                "the partitions are of a heterogeneous graph, and the model is not: use partitions of its training data"
+            ),
+            (_, None) => GraphSchema::homogeneous(info.n_nodes, info.n_edges)?,
+        };
+        job.share_partitions(&graph, self.launch.as_ref())?;
+        Ok(OpenedGraph::Partitioned(graph, schema))
+    }
+
     /// Predicts nodes; of a heterogeneous graph, those of the type that had targets in training, numbered within the type.
     fn nodes(&self) -> anyhow::Result<()> {
         let args = self.args;
@@ -197,6 +245,13 @@ impl Job<'_> {
         let parts = SplitParts::new(n_nodes, &split);
         let request = PredictionRequest { names, ..self.request(nodes, targets, parts) };
         Ok((predictor, request))
+    }
+
+    /// Returns the position of the type of nodes that the model predicts.
+    fn node_type(&self, schema: &GraphSchema) -> anyhow::Result<usize> {
+        let Some(info) = &self.model.info().inputs.graph else { return Ok(0) };
+        let position = schema.types().position(&info.target_type);
+        position.context("the data lacks the type of nodes that the model predicts")
     }
 
     /// Predicts nodes on one rank. Shows the progress on the bar, and clears it.

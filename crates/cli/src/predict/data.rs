@@ -2,16 +2,11 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
 use kiln::data::{Dataset, NodeNames, Split, TypedLinks, TypedTargets};
 use kiln::feature::{Labels, Targets};
 use kiln::graph::{GraphSchema, NodeId};
 use kiln::prelude::TypedDataset;
-use kiln::train::{ModelError, ModelInputs, ModelTask};
 use kiln::{GraphSource, JoinedGraph, PartitionedGraph, RankHandle};
-
-use super::Job;
-use crate::output::print_rank_zero;
 
 /// The graph of the flags, before the ranks start.
 #[allow(clippy::large_enum_variant, reason = "there is one")]
@@ -30,70 +25,6 @@ pub(super) struct PredictedGraph {
     pub(super) links: Option<TypedLinks>,
     /// The names of the nodes of each type, `[n_types]`; empty for nodes without names, and no entries for partitions.
     names: Vec<Arc<NodeNames>>,
-}
-
-impl Job<'_> {
-    /// Opens the graph of the flags and prints a summary.
-    pub(super) fn open(&self) -> anyhow::Result<OpenedGraph> {
-        let args = self.args;
-        let inputs = &self.model.info().inputs;
-        if args.parts.is_given() {
-            return self.open_partitions(inputs);
-        }
-        if inputs.graph.is_some() {
-            let (data, id) = args.data.load_typed()?;
-            let data = if args.in_memory { data.in_memory() } else { data };
-            print_rank_zero(&data);
-            let mut graph = PredictedGraph::from(data);
-            if let Some(hash) = id.hash.known() {
-                graph.source = graph.source.with_hash(hash);
-            }
-            return Ok(OpenedGraph::Whole(graph));
-        }
-        // For links, loading reports heterogeneous data.
-        if inputs.task == ModelTask::Nodes && args.data.is_typed()? {
-            return Err(kiln::train::Error::from(ModelError::NotHeterogeneous).into());
-        }
-        let data = args.data.load(self.model.info().evaluation.seed)?;
-        let data = if args.in_memory { data.in_memory() } else { data };
-        print_rank_zero(&data);
-        Ok(OpenedGraph::Whole(data.into()))
-    }
-
-    /// Opens the partitions of the flags, and checks that they suit the model and the ranks.
-    fn open_partitions(&self, inputs: &ModelInputs) -> anyhow::Result<OpenedGraph> {
-        let job = &self.args.job;
-        let graph = self.args.parts.open(job.tls())?;
-        let info = graph.info();
-        let schema = match (&info.heterogeneous, &inputs.graph) {
-            (Some(info), Some(_)) => info.schema.clone(),
-            (None, Some(_)) => bail!(
-                "the partitions are of a graph with one type of nodes, and the model is of a heterogeneous graph: use partitions of its \
-                 training data"
-            ),
-            // For links, the ranks report it.
-            (Some(_), None) if inputs.task == ModelTask::Nodes => bail!(
-                "the partitions are of a heterogeneous graph, and the model is not: use partitions of its training data"
-            ),
-            (_, None) => GraphSchema::homogeneous(info.n_nodes, info.n_edges)?,
-        };
-        job.share_partitions(&graph, self.launch.as_ref())?;
-        Ok(OpenedGraph::Partitioned(graph, schema))
-    }
-
-    /// Returns the position of the type of nodes that the model predicts.
-    pub(super) fn node_type(&self, schema: &GraphSchema) -> anyhow::Result<usize> {
-        let Some(info) = &self.model.info().inputs.graph else { return Ok(0) };
-        let position = schema.types().position(&info.target_type);
-        position.context("the data lacks the type of nodes that the model predicts")
-    }
-
-    /// Returns the position of the relation whose links the model predicts.
-    pub(super) fn relation(&self, schema: &GraphSchema) -> anyhow::Result<usize> {
-        let Some(info) = &self.model.info().inputs.graph else { return Ok(0) };
-        let name = info.relation.as_deref().context("the model names no relation")?;
-        schema.require(name).context("the partitions are of other data than the model's")
-    }
 }
 
 impl OpenedGraph {

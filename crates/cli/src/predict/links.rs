@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, ensure};
 use clap::Args;
 use indicatif::ProgressBar;
-use kiln::graph::{Links, NodeId, RelationSchema};
+use kiln::graph::{GraphSchema, Links, NodeId, RelationSchema};
 use kiln::prelude::{PredictMode, PredictOn, RankHandle};
 use kiln::train::{LinkPredictor, LinkScorer, LinkScorerBuilder, ModelTask, ScoredLink, WantedRows};
 use kiln::{PredictionOutput, PredictionTotals};
@@ -91,6 +91,13 @@ impl Job<'_> {
             };
             self.score(rank, &predictor, &request, &nodes, &mode)
         })
+    }
+
+    /// Returns the position of the relation whose links the model predicts.
+    fn relation(&self, schema: &GraphSchema) -> anyhow::Result<usize> {
+        let Some(info) = &self.model.info().inputs.graph else { return Ok(0) };
+        let name = info.relation.as_deref().context("the model names no relation")?;
+        schema.require(name).context("the partitions are of other data than the model's")
     }
 
     /// Scores links: all ranks compute the rows of the nodes, and rank 0 scores the links and writes them.
