@@ -179,8 +179,7 @@ impl Job<'_> {
             }
             return Ok(OpenedGraph::Whole(graph));
         }
-        // For links, loading reports heterogeneous data.
-        if inputs.task == ModelTask::Nodes && args.data.is_typed()? {
+        if args.data.is_typed()? {
             return Err(kiln::train::Error::from(ModelError::NotHeterogeneous).into());
         }
         let data = args.data.load(self.model.info().evaluation.seed)?;
@@ -200,11 +199,10 @@ impl Job<'_> {
                 "the partitions are of a graph with one type of nodes, and the model is of a heterogeneous graph: use partitions of its \
                  training data"
             ),
-            // For links, the ranks report it.
-            (Some(_), None) if inputs.task == ModelTask::Nodes => bail!(
+            (Some(_), None) => bail!(
                 "the partitions are of a heterogeneous graph, and the model is not: use partitions of its training data"
             ),
-            (_, None) => GraphSchema::homogeneous(info.n_nodes, info.n_edges)?,
+            (None, None) => GraphSchema::homogeneous(info.n_nodes, info.n_edges)?,
         };
         job.share_partitions(&graph, self.launch.as_ref())?;
         Ok(OpenedGraph::Partitioned(graph, schema))

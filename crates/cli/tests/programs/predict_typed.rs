@@ -213,4 +213,12 @@ relations: []
     let out = root.join("none").to_str().unwrap().to_owned();
     let error = crate::predict::fails(&["predict", "--run", &homogeneous, "--data", &set, "--out", &out]);
     assert!(error.contains("the model reads no heterogeneous graph"), "{error}");
+    let of_links = root.join("of-links");
+    fs::create_dir(&of_links).unwrap();
+    let flags = "--task link --data sbm --hidden 8 --layers 1 --fanouts 4 --embedding 8 --epochs 1";
+    let links = train(&of_links, flags);
+    let top = ["--top-k", "1", "--nodes", "all"];
+    let request = [&["predict", "--run", &links, "--data", &set, "--out", &out], &top[..]].concat();
+    let error = crate::predict::fails(&request);
+    assert!(error.contains("the model reads no heterogeneous graph"), "{error}");
 }
