@@ -70,7 +70,6 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-examples", normal: &["kiln"], dev: &[], tensors: Allowed },
     Row { name: "kiln-benches", normal: ALL, dev: &[], tensors: Allowed },
     Row { name: "kiln-gpu-kit", normal: &["kiln-benches", "kiln-cli", "kiln-graph", "kiln-sample", "kiln-feature", "kiln-store", "kiln-nccl", "kiln-kernels", "kiln-nn", "kiln-train", "burn"], dev: &["kiln-comm", "kiln-data", "kiln-loader"], tensors: Allowed },
-    Row { name: "debian-packages", normal: &["kiln-data", "kiln-store"], dev: &[], tensors: Forbidden },
     // xtask is built before all other crates, so it depends on none of them.
     Row { name: "xtask", normal: &[], dev: &[], tensors: Forbidden },
 ];

@@ -31,7 +31,6 @@ const STEPS: &[Step] = &[
     ("fmt", || workspace::run(workspace::cargo()?.args(["fmt", "--all", "--check"]))),
     ("clippy", clippy),
     ("docs", docs),
-    ("generator", generator),
     ("arrows", || report(arrows::problems(&workspace::metadata()?))),
     ("cycles", || report(cycles::problems(&text_files()?))),
     ("features", || report(features::problems()?)),
@@ -102,14 +101,6 @@ fn docs() -> Result<()> {
     doc.args("doc --profile tests --locked --workspace --no-deps --features".split(' '))
         .arg(test::all_features());
     workspace::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
-}
-
-/// Tests the generator of the built-in data set, which `cargo xtask test` excludes. The selection of the whole workspace
-/// keeps the features of the dependencies that both have, which are not compiled again.
-fn generator() -> Result<()> {
-    let args = "test --quiet --profile tests --locked --bin debian-packages --workspace --exclude";
-    let mut test = workspace::cargo()?;
-    workspace::run(test.args(args.split(' ')).args([test::KIT, "--features", test::DEFAULT_FEATURES]))
 }
 
 /// Checks the licences, sources and bans of the packages of all features, for the targets in `deny.toml`.

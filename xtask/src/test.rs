@@ -89,9 +89,8 @@ const ALONE: &[&str] = &["kiln-cli jobs"];
 /// `http` the one that serves predictions.
 pub(crate) const DEFAULT_FEATURES: &str = "grpc,http";
 
-/// The packages of tests: all except [`KIT`] and the generator of the built-in data set, which needs extra dependencies.
-/// The tests of the generator run in `cargo xtask check`.
-pub(crate) const PACKAGES: [&str; 5] = ["--workspace", "--exclude", "debian-packages", "--exclude", KIT];
+/// The packages of tests: all except [`KIT`].
+pub(crate) const PACKAGES: [&str; 3] = ["--workspace", "--exclude", KIT];
 
 /// The package of the programs for GPU machines. Its tests are those of other packages, linked once more.
 pub(crate) const KIT: &str = "kiln-gpu-kit";

@@ -1,9 +1,9 @@
 //! Generates the built-in data set `debian-packages` from Debian's index of binary packages.
 //!
 //! ```text
-//! cargo run --profile tests -p debian-packages -- [--packages FILE] [--out DIR]
-//! cargo run --profile tests -p debian-packages -- [--packages FILE] [--out DIR] --tags TAGS
-//! cargo run --profile tests -p debian-packages -- [--packages FILE] [--out DIR] --archive ARCHIVE
+//! cargo run --release --manifest-path xtask/debian-packages/Cargo.toml -- [--packages FILE] [--out DIR]
+//! cargo run --release --manifest-path xtask/debian-packages/Cargo.toml -- [--packages FILE] [--out DIR] --tags TAGS
+//! cargo run --release --manifest-path xtask/debian-packages/Cargo.toml -- [--packages FILE] [--out DIR] --archive ARCHIVE
 //! ```
 //!
 //! The second form reads the data set in `DIR` and writes the Debtags of its packages to the folder `TAGS`, the third form
