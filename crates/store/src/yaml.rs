@@ -1,27 +1,32 @@
-//! YAML files as trees of text. Errors contain the line or the entry. The parser is made for small metadata files from
-//! untrusted sources: file size, nesting and expansion of aliases are limited.
+//! YAML files as trees of text, for small metadata files from untrusted sources: file size, nesting and the expansion of
+//! aliases are limited. Errors contain the line or the entry.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
-use granit_parser::{Event, Parser, ScalarStyle};
 use kiln_graph::open_file;
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
+use serde_saphyr::{Location, Options, Spanned};
 
 use crate::{Error, Result};
 
 /// The maximum file size in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The maximum total cost of the values that anchors and aliases copy. A value costs 1 for itself and each value inside
-/// it, and 1 per byte of their text.
-const MAX_COST: usize = 4 << 20;
+/// The maximum number of bytes of all scalars. Those that an alias repeats count again.
+const MAX_SCALAR_BYTES: usize = 5 << 20;
+
+/// The maximum number of lists, mappings and scalars. Those that an alias repeats count again.
+const MAX_NODES: usize = 100_000;
 
 /// The maximum nesting depth of lists and mappings.
 const MAX_DEPTH: usize = 32;
 
-/// The maximum number of keys in a mapping. Each new key is compared with all others.
-const MAX_KEYS: usize = 1000;
+const DUPLICATE_KEY: &str = "a duplicate key";
 
 /// A document or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +37,8 @@ pub enum Yaml {
     Scalar(String),
     /// A list.
     List(Vec<Yaml>),
-    /// A mapping with distinct keys, in the order of the file.
-    Map(Vec<(String, Yaml)>),
+    /// A mapping.
+    Map(BTreeMap<String, Yaml>),
 }
 
 impl Yaml {
@@ -58,37 +63,30 @@ impl Yaml {
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self> {
-        let bad = |line: usize, expected: &str, found: String| Error::BadLine {
-            path: path.to_owned(),
-            line: line as u64,
-            expected: expected.into(),
-            found,
-        };
-        let mut builder = Builder::default();
-        for event in Parser::new_from_str(text) {
-            let (event, span) =
-                event.map_err(|error| bad(error.marker().line(), "valid YAML", error.info()))?;
-            builder.take(event).map_err(|found| bad(span.start.line(), "plain metadata", found.into()))?;
-        }
-        Ok(builder.root.unwrap_or(Self::Null))
+        // The parser counts positions from the end of a byte order mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let root: Spanned<Node> =
+            serde_saphyr::from_str_with_options(text, options()).map_err(|error| bad_line(path, &error))?;
+        Self::new(path, text, root)
     }
 
-    fn cost(&self) -> usize {
-        match self {
-            Self::Null => 1,
-            Self::Scalar(text) => 1 + text.len(),
-            Self::List(items) => 1 + items.iter().map(Self::cost).sum::<usize>(),
-            Self::Map(entries) => {
-                1 + entries.iter().map(|(key, value)| key.len() + value.cost()).sum::<usize>()
+    /// Converts a node, with the texts of numbers and booleans as they are in the file.
+    fn new(path: &Path, text: &str, node: Spanned<Node>) -> Result<Self> {
+        match node.value {
+            Node::Null => Ok(Self::Null),
+            Node::Text(text) => Ok(Self::Scalar(text)),
+            Node::NumberOrBool => text_at(text, node.defined)
+                .map(|text| Self::Scalar(text.to_owned()))
+                .ok_or_else(|| plain_metadata(path, node.defined, "a value without a position")),
+            Node::List(items) => {
+                let items = items.into_iter().map(|item| Self::new(path, text, item));
+                Ok(Self::List(items.collect::<Result<_>>()?))
             }
-        }
-    }
-
-    fn depth(&self) -> usize {
-        match self {
-            Self::Null | Self::Scalar(_) => 0,
-            Self::List(items) => 1 + items.iter().map(Self::depth).max().unwrap_or(0),
-            Self::Map(entries) => 1 + entries.iter().map(|(_, value)| value.depth()).max().unwrap_or(0),
+            Node::Map(entries) => {
+                let entries =
+                    entries.into_iter().map(|(key, value)| Ok((key, Self::new(path, text, value)?)));
+                Ok(Self::Map(entries.collect::<Result<_>>()?))
+            }
         }
     }
 }
@@ -126,7 +124,7 @@ impl<'a> YamlEntry<'a> {
             Yaml::Map(entries) => entries,
             _ => return Err(self.bad("a mapping")),
         };
-        let value = entries.iter().find(|(name, _)| name == key).map(|(_, value)| value);
+        let value = entries.get(key);
         Ok(value.filter(|value| **value != Yaml::Null).map(|value| self.child(key, value)))
     }
 
@@ -202,93 +200,146 @@ impl<'a> YamlEntry<'a> {
     }
 }
 
-/// The builder of the tree from the parser's events.
-#[derive(Debug, Default)]
-struct Builder {
-    root: Option<Yaml>,
-    /// The lists and mappings whose end has not been read yet, outermost first.
-    open: Vec<Open>,
-    /// The values of anchors, by the parser's anchor number.
-    anchors: HashMap<usize, Yaml>,
-    cost: usize,
+/// A value, without the text of a number or a boolean, which the parser converts: the position in the file has it.
+#[derive(Debug)]
+enum Node {
+    Null,
+    Text(String),
+    NumberOrBool,
+    List(Vec<Spanned<Node>>),
+    Map(BTreeMap<String, Spanned<Node>>),
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NodeVisitor)
+    }
 }
 
 #[derive(Debug)]
-struct Open {
-    value: Yaml,
-    /// The last key of a mapping, if its value has not been read yet.
-    key: Option<String>,
-    anchor: usize,
+struct NodeVisitor;
+
+impl<'de> Visitor<'de> for NodeVisitor {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("plain metadata")
+    }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Node, E> {
+        Ok(Node::NumberOrBool)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Node, E> {
+        Ok(Node::NumberOrBool)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Node, E> {
+        Ok(Node::NumberOrBool)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
+        Ok(Node::NumberOrBool)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Node, E> {
+        Ok(Node::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Node::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Node, A::Error> {
+        let mut map = BTreeMap::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if key == "<<" {
+                return Err(de::Error::custom("a merge key (<<)"));
+            }
+            let value = entries.next_value()?;
+            if map.insert(key, value).is_some() {
+                // Keys of different types with the same text, such as `1` and `"1"`.
+                return Err(de::Error::custom(DUPLICATE_KEY));
+            }
+        }
+        Ok(Node::Map(map))
+    }
 }
 
-impl Builder {
-    /// Handles a parser event. The error describes the unsupported or invalid construct.
-    fn take(&mut self, event: Event<'_>) -> std::result::Result<(), &'static str> {
-        match event {
-            Event::Scalar(text, style, anchor, _) => {
-                let is_null = matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
-                let is_null = is_null && style == ScalarStyle::Plain;
-                self.add(if is_null { Yaml::Null } else { Yaml::Scalar(text.into_owned()) }, anchor)
-            }
-            Event::SequenceStart(_, anchor, _) => self.open(Yaml::List(Vec::new()), anchor),
-            Event::MappingStart(_, anchor, _) => self.open(Yaml::Map(Vec::new()), anchor),
-            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
-                Some(Open { value, anchor, .. }) => self.add(value, anchor),
-                None => Err("an end without a start"),
-            },
-            Event::Alias(anchor) => {
-                let Some(value) = self.anchors.get(&anchor) else {
-                    return Err("a recursive alias");
-                };
-                if self.open.len() + value.depth() > MAX_DEPTH {
-                    return Err("nesting that is too deep");
-                }
-                self.cost += value.cost();
-                if self.cost > MAX_COST {
-                    return Err("aliases with too much data");
-                }
-                self.add(value.clone(), 0)
-            }
-            Event::DocumentStart(..) if self.root.is_some() => Err("a second document"),
-            _ => Ok(()),
-        }
+/// Returns the parser's options: the limits, and merge keys and duplicate keys as errors.
+fn options() -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: MAX_DEPTH,
+            max_nodes: MAX_NODES,
+            max_recorded_anchor_events: MAX_NODES,
+            max_total_scalar_bytes: MAX_SCALAR_BYTES,
+            max_recorded_anchor_bytes: MAX_SCALAR_BYTES,
+            enforce_alias_anchor_ratio: false,
+        },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        merge_keys: MergeKeyPolicy::AsOrdinary,
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+        ignore_binary_tag_for_string: true,
+        with_snippet: false,
     }
+}
 
-    fn open(&mut self, value: Yaml, anchor: usize) -> std::result::Result<(), &'static str> {
-        if self.open.len() == MAX_DEPTH {
-            return Err("nesting that is too deep");
-        }
-        self.open.push(Open { value, key: None, anchor });
-        Ok(())
-    }
+/// Returns the text of a value as it is in the file.
+fn text_at(text: &str, location: Location) -> Option<&str> {
+    let span = location.span();
+    let start = usize::try_from(span.byte_offset()?).ok()?;
+    let n_bytes = usize::try_from(span.byte_len()?).ok()?;
+    text.get(start..start + n_bytes)
+}
 
-    /// Adds a complete value to the innermost open list or mapping.
-    fn add(&mut self, value: Yaml, anchor: usize) -> std::result::Result<(), &'static str> {
-        if anchor != 0 {
-            self.cost += value.cost();
-            if self.cost > MAX_COST {
-                return Err("anchors with too much data");
-            }
-            self.anchors.insert(anchor, value.clone());
+/// Converts an error of the parser.
+fn bad_line(path: &Path, error: &serde_saphyr::Error) -> Error {
+    use serde_saphyr::Error as Yaml;
+    let location = error.location().unwrap_or(Location::UNKNOWN);
+    let cause = match error {
+        Yaml::AliasError { error, .. } => error,
+        _ => error,
+    };
+    let found = match cause {
+        // The messages of `NodeVisitor`.
+        Yaml::Message { msg, .. } => msg,
+        Yaml::DuplicateMappingKey { .. } => DUPLICATE_KEY,
+        Yaml::MultipleDocuments { .. } => "a second document",
+        Yaml::RecursiveReferencesRequireWeakTypes { .. } => "a recursive alias",
+        Yaml::NullIntoString { .. } | Yaml::Unexpected { .. } => "a key that is not a string",
+        Yaml::Budget { breach: BudgetBreach::Depth { .. }, .. } => "nesting that is too deep",
+        Yaml::Budget { .. } | Yaml::AliasReplayLimitExceeded { .. } => "too many values or too much text",
+        _ => {
+            let text = cause.to_string();
+            // The location, which the error contains besides.
+            let found = text.split(" at line ").next().unwrap_or_default().to_owned();
+            return Error::BadLine {
+                path: path.to_owned(),
+                line: location.line(),
+                expected: "valid YAML".into(),
+                found,
+            };
         }
-        let Some(Open { value: parent, key, .. }) = self.open.last_mut() else {
-            self.root = Some(value);
-            return Ok(());
-        };
-        match (parent, key.take(), value) {
-            (Yaml::List(items), _, value) => items.push(value),
-            (Yaml::Map(entries), Some(name), value) => entries.push((name, value)),
-            (Yaml::Map(entries), None, Yaml::Scalar(name)) => match &*name {
-                "<<" => return Err("a merge key (<<)"),
-                _ if entries.len() == MAX_KEYS => return Err("a mapping of more than 1000 keys"),
-                _ if entries.iter().any(|(known, _)| *known == name) => {
-                    return Err("a duplicate key");
-                }
-                _ => *key = Some(name),
-            },
-            _ => return Err("a key that is not a string"),
-        }
-        Ok(())
+    };
+    plain_metadata(path, location, found)
+}
+
+/// Creates an error for a feature of YAML that metadata may not use.
+fn plain_metadata(path: &Path, location: Location, found: &str) -> Error {
+    Error::BadLine {
+        path: path.to_owned(),
+        line: location.line(),
+        expected: "plain metadata".into(),
+        found: found.to_owned(),
     }
 }
 
@@ -300,24 +351,31 @@ mod tests {
     fn rejects_invalid_and_oversized_yaml_with_the_line() {
         let bomb: String =
             (1..30).map(|level| format!("- &a{level} [*a{0}, *a{0}, *a{0}]\n", level - 1)).collect();
-        let wide = format!("- &a \"{}\"\n{}", "x".repeat(1000), "- *a\n".repeat(5000));
+        let wide = format!("- &a \"{}\"\n{}", "x".repeat(1000), "- *a\n".repeat(6000));
         let chain: String = (1..40).map(|level| format!("- &a{level} [*a{}]\n", level - 1)).collect();
-        let keys: String = (0..1001).map(|key| format!("k{key}: 1\n")).collect();
+        let many = format!("[{}]", "1,".repeat(MAX_NODES));
         for (text, expected) in [
-            ("a: [1, 2\nb: 3\n", "metadata.yaml, line "),
-            ("a: 1\na: 2\n", "line 2: \"a duplicate key\", expected plain metadata"),
+            (
+                "a: [1, 2\nb: 3\n",
+                "metadata.yaml, line 2: \"illegal placement of ':' indicator\", expected valid YAML",
+            ),
+            ("a:\n- 'b\n", "metadata.yaml, line 2: \"unclosed quote\""),
+            ("a:\n  b: !!int c\n", "metadata.yaml, line 2: \"invalid u64\""),
+            ("b: 0\na: 1\nc: {}\na: 2\nd: 1\n", "line 4: \"a duplicate key\", expected plain metadata"),
             ("a: &x {b: 1}\nc:\n  <<: *x\n", "line 3: \"a merge key (<<)\""),
+            ("1: a\n\"1\": b\n", "\"a duplicate key\", expected plain metadata"),
+            ("null: 1\n", "line 1: \"a key that is not a string\", expected plain metadata"),
             ("? [a]\n: 1\n", "a key that is not a string"),
-            ("a: 1\n---\nb: 2\n", "line 2: \"a second document\""),
+            ("a: 1\n---\nb: 2\n", "line 3: \"a second document\""),
             ("a: *nothing\n", "metadata.yaml, line 1: "),
             ("a: &a [*a]\n", "line 1: \"a recursive alias\""),
-            (&format!("- &a0 x\n{bomb}"), "too much data"),
-            (&wide, "\"aliases with too much data\""),
+            (&format!("- &a0 x\n{bomb}"), "\"too many values or too much text\""),
+            (&wide, "\"too many values or too much text\""),
             (&format!("- &a0 x\n{chain}"), "\"nesting that is too deep\""),
-            (&"[".repeat(1 << 20), "metadata.yaml, line 1: "),
+            (&"[".repeat(1 << 20), "line 1: \"recursion limit exceeded\""),
             (&"- ".repeat(1 << 19), "line 1: \"nesting that is too deep\""),
-            (&"{a: ".repeat(1 << 18), "metadata.yaml, line 1: "),
-            (&keys, "line 1001: \"a mapping of more than 1000 keys\""),
+            (&"{a: ".repeat(1 << 18), "line 1: \"recursion limit exceeded\""),
+            (&many, "line 1: \"too many values or too much text\""),
         ] {
             let said = Yaml::parse("metadata.yaml".as_ref(), text).unwrap_err().to_string();
             assert!(said.contains(expected), "{said}\n    expected {expected}");
@@ -328,9 +386,38 @@ mod tests {
     fn reads_lists_mappings_nulls_and_aliases() {
         let text = "a: [1, ~, 'null', &x {b: c}]\nd: *x\ne:\n";
         let scalar = |text: &str| Yaml::Scalar(text.into());
-        let map = Yaml::Map(vec![("b".into(), scalar("c"))]);
+        let map = Yaml::Map([("b".into(), scalar("c"))].into());
         let list = Yaml::List(vec![scalar("1"), Yaml::Null, scalar("null"), map.clone()]);
-        let entries = vec![("a".into(), list), ("d".into(), map), ("e".into(), Yaml::Null)];
-        assert_eq!(Yaml::parse("file".as_ref(), text).unwrap(), Yaml::Map(entries));
+        let entries = [("a".into(), list), ("d".into(), map), ("e".into(), Yaml::Null)];
+        assert_eq!(Yaml::parse("file".as_ref(), text).unwrap(), Yaml::Map(entries.into()));
+    }
+    #[test]
+    fn numbers_and_booleans_keep_their_text() {
+        let plain =
+            ["1_0", "1.50", "007", "0x1", "-3", "+3", "1e3", ".inf", ".NaN", "on", "True", "2020-01-01"];
+        let huge = "99999999999999999999999999999999999999999999";
+        for scalar in plain.into_iter().chain([huge]) {
+            let texts = [
+                format!("\u{feff}ä: {scalar}"),
+                format!("ä: &a {scalar}   # comment\n"),
+                format!("ö: {{x: \"é\"}}\nä: !t\n    {scalar}\n"),
+                format!("x: [&a {scalar}, ü]\nä: *a"),
+            ];
+            for text in texts {
+                let Yaml::Map(map) = Yaml::parse("file".as_ref(), &text).unwrap() else {
+                    panic!("{text} is not a mapping");
+                };
+                assert_eq!(map["ä"], Yaml::Scalar(scalar.to_owned()), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_text() {
+        let text = "1: a\n0x7: b\ntrue: c\n~x: d\n";
+        let Yaml::Map(map) = Yaml::parse("file".as_ref(), text).unwrap() else {
+            panic!("not a mapping");
+        };
+        assert_eq!(map.keys().collect::<Vec<_>>(), ["0x7", "1", "true", "~x"]);
     }
 }
