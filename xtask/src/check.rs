@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 
 use crate::workspace::{self, SourceFile};
 use crate::{
-    arrows, commits, cuda, cycles, deny, features, llvm, manifest, names, prose, publish, test, third_party,
-    tidy,
+    arrows, commits, cuda, cycles, features, llvm, manifest, names, prose, publish, test, third_party, tidy,
+    tools,
 };
 
 /// Options of `cargo xtask check`.
@@ -34,7 +34,7 @@ const STEPS: &[Step] = &[
     ("arrows", || report(arrows::problems(&workspace::metadata()?))),
     ("cycles", || report(cycles::problems(&text_files()?))),
     ("features", || report(features::problems()?)),
-    ("deny", licenses_sources_and_bans),
+    ("deny", tools::check_packages),
     ("third-party", || report(third_party::problems()?)),
     ("manifests", || report(manifest::problems(&text_files()?)?)),
     ("published", || report(publish::problems(&workspace::metadata()?))),
@@ -52,7 +52,7 @@ const STEPS: &[Step] = &[
     ("phrases", || report(prose::banned_phrases(&text_files()?))),
     ("snippets", || report(prose::untested_snippets(&text_files()?))),
     ("commits", || report(commits::problems()?)),
-    ("links", || report(tidy::dead_links(&text_files()?, &workspace::paths()?))),
+    ("links", tools::check_links),
 ];
 
 /// Runs all selected steps, also after a failure, and lists the failed steps at the end.
@@ -101,12 +101,6 @@ fn docs() -> Result<()> {
     doc.args("doc --profile tests --locked --workspace --no-deps --features".split(' '))
         .arg(test::all_features());
     workspace::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
-}
-
-/// Checks the licences, sources and bans of the packages of all features, for the targets in `deny.toml`.
-fn licenses_sources_and_bans() -> Result<()> {
-    let rules = deny::Rules::load()?;
-    report(deny::problems(&workspace::metadata_of_all_features(&rules.graph.targets)?, &rules))
 }
 
 fn text_files() -> Result<Vec<SourceFile>> {

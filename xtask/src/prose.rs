@@ -207,9 +207,20 @@ pub(crate) fn untested_snippets(files: &[SourceFile]) -> Vec<String> {
 fn includes(file: &SourceFile, path: &str) -> bool {
     let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let includes = file.text.split("#[doc = include_str!(\"").skip(1);
-    includes
-        .filter_map(|rest| rest.split('"').next())
-        .any(|target| crate::tidy::joined(folder, target) == path)
+    includes.filter_map(|rest| rest.split('"').next()).any(|target| joined(folder, target) == path)
+}
+
+/// Resolves a relative path: the folder `docs` and the target `../README.md` give `README.md`.
+fn joined(folder: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in folder.split('/').chain(target.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
 }
 
 #[cfg(test)]

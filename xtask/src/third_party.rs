@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
+use serde::Deserialize;
 
-use crate::deny::Rules;
 use crate::workspace;
 
 /// The path of the file, relative to the workspace's folder.
@@ -23,6 +23,50 @@ WITH LLVM-exception), which the build of `llvm-sys` links with the features `cud
 ([`crates/data/datasets`](crates/data/datasets)). The programs do not contain MPI, NCCL and the CUDA driver, which are \
 libraries of the machine.
 ";
+
+/// The path of the rules of cargo-deny, relative to the workspace's folder.
+const RULES_PATH: &str = "deny.toml";
+
+/// What the list needs of the rules of cargo-deny.
+#[derive(Debug, Deserialize)]
+struct Rules {
+    graph: Graph,
+    licenses: Licenses,
+}
+
+#[derive(Debug, Deserialize)]
+struct Graph {
+    /// The target triples for which the programs are built.
+    targets: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Licenses {
+    /// The licences of single packages, which replace those in their manifests.
+    clarify: Vec<Clarification>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Clarification {
+    #[serde(rename = "crate")]
+    name: String,
+    expression: String,
+}
+
+impl Rules {
+    fn load() -> Result<Self> {
+        let path = workspace::root()?.join(RULES_PATH);
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {RULES_PATH}"))?;
+        toml::from_str(&text).with_context(|| format!("{RULES_PATH} is invalid"))
+    }
+
+    /// Returns the licence of a package: its clarification if there is one, otherwise the licence in its manifest.
+    fn license<'a>(&'a self, name: &str, stated: &'a str) -> Option<&'a str> {
+        let clarified = self.licenses.clarify.iter().find(|clarified| clarified.name == name);
+        let license = clarified.map_or(stated, |clarified| &clarified.expression);
+        Some(license).filter(|license| !license.is_empty())
+    }
+}
 
 /// A package, as a row of the table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,8 +158,7 @@ fn rows(rules: &Rules, lines: &str) -> Result<BTreeSet<Row>> {
         if version.contains(" (") {
             continue;
         }
-        let license = rules.licenses.stated(name, Some(license).filter(|license| !license.is_empty()));
-        let license = license.with_context(|| format!("{name} states no licence"))?;
+        let license = rules.license(name, license).with_context(|| format!("{name} states no licence"))?;
         let [name, version, license, repository] = [name, version, license, repository].map(str::to_owned);
         rows.insert(Row { name, version, license, repository });
     }

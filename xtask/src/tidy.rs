@@ -1,6 +1,6 @@
 //! Checks of the sources, as text, for rules that the compiler does not check.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::exceptions::beyond;
 use crate::workspace::SourceFile;
@@ -130,67 +130,6 @@ pub(crate) fn machine_paths(files: &[SourceFile]) -> Vec<String> {
     })
 }
 
-/// Returns a message for each relative link in a Markdown file, and each `docs/…` named in the README, whose file or
-/// heading does not exist.
-pub(crate) fn dead_links(files: &[SourceFile], paths: &[String]) -> Vec<String> {
-    let mut known: BTreeSet<&str> = BTreeSet::new();
-    for path in paths {
-        known.extend(path.match_indices('/').map(|(at, _)| &path[..at]));
-        known.insert(path);
-    }
-    let pages = files.iter().filter(|file| file.path.ends_with(".md"));
-    let anchors: BTreeMap<&str, BTreeSet<String>> =
-        pages.map(|page| (page.path.as_str(), anchors(&page.text))).collect();
-    let mut problems = Vec::new();
-    for SourceFile { path, text } in files.iter().filter(|file| file.path.ends_with(".md")) {
-        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        let inline = text.split('`').skip(1).step_by(2).filter(|word| {
-            path == "README.md" && word.starts_with("docs/") && !word.contains(char::is_whitespace)
-        });
-        for link in links.chain(inline) {
-            let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
-            if target.contains(':') {
-                continue;
-            }
-            let target = if target.is_empty() { path.clone() } else { joined(folder, target) };
-            let has_anchor = || anchors.get(target.as_str()).is_none_or(|known| known.contains(anchor));
-            if !known.contains(target.as_str()) || !anchor.is_empty() && !has_anchor() {
-                problems.push(format!("{path} names {link}, which does not exist"));
-            }
-        }
-    }
-    problems
-}
-
-/// Returns the anchors of a page's headings, as GitHub generates them: `two-modes-one-client` for `## Two modes, one
-/// client`.
-fn anchors(page: &str) -> BTreeSet<String> {
-    let mut in_code = false;
-    let headings = page.lines().filter(|line| {
-        in_code ^= line.trim_start().starts_with("```");
-        !in_code && line.starts_with('#')
-    });
-    let anchor = |heading: &str| {
-        let text = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
-        text.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
-    };
-    headings.map(anchor).collect()
-}
-
-/// Resolves a relative path: the folder `docs` and the target `../README.md` give `README.md`.
-pub(crate) fn joined(folder: &str, target: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in folder.split('/').chain(target.split('/')) {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()),
-            _ => parts.push(part),
-        }
-    }
-    parts.join("/")
-}
-
 /// Returns `path:line: message` for each line that violates a rule. The rule returns the message, or `None`.
 fn find_lines<'a>(
     files: impl Iterator<Item = &'a SourceFile>,
@@ -318,23 +257,5 @@ mod tests {
         let found = machine_paths(&[file("a.md", text)]);
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].starts_with("a.md:1:") && found[1].starts_with("a.md:2:"));
-    }
-
-    #[test]
-    fn a_link_to_a_missing_file_is_found() {
-        let paths = ["README.md", "docs/rng.md", "docs/a.svg", "crates/graph/src/lib.rs"].map(String::from);
-        let good = "# Top\n[a](docs/rng.md#keys) [b](https://x.org) [c](#top) [d](crates/graph) `docs/a.svg`";
-        let rng = file("docs/rng.md", "# Rng\n```sh\n# no heading\n```\n## `Keys`\n");
-        assert_eq!(dead_links(&[file("README.md", good), rng.clone()], &paths), [""; 0]);
-        let dead = file("README.md", "[a](docs/rng.md#no-heading) [b](#top)");
-        assert_eq!(dead_links(&[dead, rng], &paths).len(), 2);
-        assert_eq!(dead_links(&[file("docs/rng.md", "[up](../README.md) ![p](a.svg)")], &paths), [""; 0]);
-        assert_eq!(
-            dead_links(&[file("README.md", "[a](rng.md) and `docs/none.md`")], &paths),
-            [
-                "README.md names rng.md, which does not exist",
-                "README.md names docs/none.md, which does not exist"
-            ]
-        );
     }
 }

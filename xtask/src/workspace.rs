@@ -35,12 +35,6 @@ pub(crate) fn metadata() -> Result<Metadata> {
     metadata_with(&["--filter-platform", &host()?])
 }
 
-/// Returns the packages that all features need on these targets.
-pub(crate) fn metadata_of_all_features(targets: &[String]) -> Result<Metadata> {
-    let targets = targets.iter().flat_map(|target| ["--filter-platform", target]);
-    metadata_with(&["--all-features"].into_iter().chain(targets).collect::<Vec<_>>())
-}
-
 /// Same as [`metadata`], but with these features, separated by commas.
 pub(crate) fn metadata_of_features(features: &str) -> Result<Metadata> {
     metadata_with(&["--filter-platform", &host()?, "--features", features])

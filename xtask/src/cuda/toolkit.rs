@@ -1,11 +1,10 @@
 //! The parts of the CUDA toolkit that work without a GPU, from the wheels that NVIDIA publishes.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::wheel::{self, Wheel};
+use crate::wheel::Wheel;
 
 /// The wheel with `libdevice`, the library of exponentials and logarithms that CubeCL links into kernels. On machines
 /// with a GPU, the CUDA toolkit contains `libdevice`.
@@ -24,25 +23,11 @@ const NVCC: Wheel = Wheel {
 
 /// Installs `libdevice` in the folder of a toolkit, unless it is there.
 pub(super) fn install_libdevice(toolkit: &Path) -> Result<()> {
-    install(&NVVM, "nvidia/cu13/nvvm", toolkit, "nvvm", "libdevice/libdevice.10.bc")?;
+    NVVM.install("nvidia/cu13/nvvm", toolkit, "nvvm", "libdevice/libdevice.10.bc")?;
     Ok(())
 }
 
 /// Installs the assembler in the folder of a toolkit, unless it is there, and returns its path.
 pub(super) fn install_ptxas(toolkit: &Path) -> Result<PathBuf> {
-    install(&NVCC, "nvidia/cu13/bin", toolkit, "bin", "ptxas")
-}
-
-/// Extracts the folder `inside` of a wheel as the folder `name` of the toolkit, and returns the path of `file` in it.
-fn install(wheel: &Wheel, inside: &str, toolkit: &Path, name: &str, file: &str) -> Result<PathBuf> {
-    let folder = toolkit.join(name);
-    let path = folder.join(file);
-    if !path.exists() {
-        let download = toolkit.join("download");
-        wheel::download(std::slice::from_ref(wheel), &download)?;
-        wheel.unpack(&download, inside, &download.join(name))?;
-        fs::rename(download.join(name), &folder)?;
-        fs::remove_dir_all(download)?;
-    }
-    Ok(path)
+    NVCC.install("nvidia/cu13/bin", toolkit, "bin", "ptxas")
 }
