@@ -28,7 +28,8 @@ pub(crate) fn main() -> Result {
     let mut stage = Stage::new("aggregate");
     for input in inputs()? {
         let sampled = input.sampled(1)?;
-        let (host, name) = (&sampled[0].blocks[0], &input.name);
+        let host = &sampled[0].blocks[0];
+        let name = &input.name;
         let values = (0..host.n_src() * DIM).map(|i| (i % 1021) as f32 / 1021.0).collect::<Vec<_>>();
         let work = Works::of(host, &values);
         let data = TensorData::new(values, [host.n_src(), DIM]);
@@ -50,11 +51,12 @@ pub(crate) fn main() -> Result {
         let transposing = transposing.streamed(transposing.streamed + 24 * host.n_edges() as u64);
         stage.bench("mean-backward-transpose", name, transposing, |bencher| {
             bencher.iter_custom(|n| {
-                let fresh = |_| {
-                    let (block, elapsed) = transposed(host);
-                    elapsed + backward(&DeviceBlock::new(block, &device), Reduction::Mean, &tracked)
-                };
-                (0..n).map(fresh).sum()
+                (0..n)
+                    .map(|_| {
+                        let (block, elapsed) = transposed(host);
+                        elapsed + backward(&DeviceBlock::new(block, &device), Reduction::Mean, &tracked)
+                    })
+                    .sum()
             });
         })?;
     }
@@ -66,7 +68,8 @@ pub(crate) fn main() -> Result {
 fn half_precision(stage: &mut Stage, name: &str, host: &Block, block: &DeviceBlock, x: &Tensor<2>) -> Result {
     for (type_name, dtype) in [("bf16", DType::BF16), ("f16", DType::F16)] {
         let x = x.clone().cast(dtype);
-        let (n_edges, row_bytes) = (host.n_edges() as u64, 2 * DIM as u64);
+        let n_edges = host.n_edges() as u64;
+        let row_bytes = 2 * DIM as u64;
         let work = Work::new(n_edges, "edges", n_threads())
             .rows(n_edges * row_bytes, Access::Read(row_bytes), host.n_src() as u64 * row_bytes)
             .streamed(n_edges * 4 + host.n_dst() as u64 * (4 * DIM as u64 + 8));
@@ -94,10 +97,12 @@ fn weighted(
     let [weights, tracked] = [weights[0].clone(), weights[1].clone().require_grad()];
     let [x, tracked_x] = rows;
     let aggregate = |x: &Tensor<2>, weights: MessageWeights| {
-        let (weights, own) = (Some(weights), OwnRow::Excluded);
+        let weights = Some(weights);
+        let own = OwnRow::Excluded;
         ops::aggregate(block, x.clone(), Aggregation { reduce: Reduction::Sum, weights, own })
     };
-    let (of_edges, row_bytes) = (4 * (host.n_edges() * N_WEIGHTS) as u64, 4 * DIM as u64);
+    let of_edges = 4 * (host.n_edges() * N_WEIGHTS) as u64;
+    let row_bytes = 4 * DIM as u64;
     let Works { forward, backward } = work;
     let weighted = forward.streamed(forward.streamed + of_edges);
     stage.bench("heads-forward", name, weighted, |bencher| {
@@ -170,7 +175,8 @@ impl Works {
 /// Returns the work of a pass. For each edge, it reads a row randomly and the index sequentially. For each result, it writes
 /// the row and reads the offset, both sequentially.
 fn work(block: &Block, n_in: usize, n_out: usize) -> Work {
-    let (n_edges, row_bytes) = (block.n_edges() as u64, 4 * DIM as u64);
+    let n_edges = block.n_edges() as u64;
+    let row_bytes = 4 * DIM as u64;
     Work::new(n_edges, "edges", n_threads())
         .rows(n_edges * row_bytes, Access::Read(row_bytes), n_in as u64 * row_bytes)
         .streamed(n_edges * 4 + n_out as u64 * (row_bytes + 8))

@@ -52,7 +52,9 @@ fn scale() -> Scale {
 }
 
 pub(crate) fn main() -> Result {
-    let (device, scale, mut stage) = (device(), scale(), Stage::new("device"));
+    let device = device();
+    let scale = scale();
+    let mut stage = Stage::new("device");
     stage.samples(10);
     if std::env::var_os(INPUTS_ONLY).is_none() {
         copy(&mut stage, &device, &scale)?;
@@ -95,7 +97,8 @@ fn means(stage: &mut Stage, device: &Device, scale: &Scale) -> Result {
             let x = Tensor::<2>::from_data(TensorData::new::<f32, _>(values, [scale.n_rows, dim]), device);
             let x = x.cast(dtype);
             let row_bytes = (dim * dtype.size()) as u64;
-            let (n_edges, n_dst) = (block.n_edges() as u64, block.n_dst() as u64);
+            let n_edges = block.n_edges() as u64;
+            let n_dst = block.n_dst() as u64;
             let work = Work::new(n_edges * (row_bytes + 4) + n_dst * (row_bytes + 8), "bytes", 1);
             let variant = format!("mean-{dim}-{dtype:?}-degree-{degree}").to_lowercase();
             stage.bench(&variant, scale.name, work, |bencher| {
@@ -111,7 +114,8 @@ fn means(stage: &mut Stage, device: &Device, scale: &Scale) -> Result {
 
 /// Returns a block in which every destination has this degree, and the sources are random rows of the table.
 fn random_block(scale: &Scale, degree: usize) -> Block {
-    let (n_dst, n_rows) = (scale.n_edges / degree, scale.n_rows as u64);
+    let n_dst = scale.n_edges / degree;
+    let n_rows = scale.n_rows as u64;
     let n_edges = n_dst * degree;
     // The upper bits of the golden ratio's multiples give evenly distributed rows without locality.
     let upper = |edge: usize| (edge as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
@@ -127,7 +131,8 @@ fn random_block(scale: &Scale, degree: usize) -> Block {
 
 fn batches(stage: &mut Stage, device: &Device, input: &Input) -> Result {
     let (sampler, features) = parts(device, input)?;
-    let (batches, mut scratch) = (input.batches(N_BATCHES)?, Scratch::default());
+    let batches = input.batches(N_BATCHES)?;
+    let mut scratch = Scratch::default();
     let mut sample = |number: usize| {
         let batch = &batches[number % batches.len()];
         let sampled = run_on_load_stream(device, || {

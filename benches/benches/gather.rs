@@ -21,7 +21,8 @@ pub(crate) fn main() -> Result {
             features.n_rows() as u64 * row_bytes,
         );
         let variant = format!("dense-{}x{}", features.dtype(), features.dim());
-        let (mut rows, mut next) = (FeatureBuffer::empty(features.dtype()), 0);
+        let mut rows = FeatureBuffer::empty(features.dtype());
+        let mut next = 0;
         stage.bench(&variant, &input.name, work, |bencher| {
             bencher.iter(|| {
                 next = (next + 1) % batches.len();

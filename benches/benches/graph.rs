@@ -15,8 +15,10 @@ pub(crate) fn main() -> Result {
     let mut stage = Stage::new("graph");
     for input in inputs()? {
         bench_open(&mut stage, &input)?;
-        let (graph, name) = (&input.dataset.graph, &input.name);
-        let (n_nodes, n_edges) = (graph.n_nodes() as u64, graph.n_edges());
+        let graph = &input.dataset.graph;
+        let name = &input.name;
+        let n_nodes = graph.n_nodes() as u64;
+        let n_edges = graph.n_edges();
         // The lower bound assumes that each edge of the list is read once, and the CSC's arrays are written once.
         let bytes = 12 * n_edges + 8 * n_nodes;
         let work = Work::new(n_edges, "edges", n_threads()).streamed(bytes);

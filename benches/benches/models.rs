@@ -25,7 +25,8 @@ pub(crate) fn main() -> Result {
         let n_relations =
             usize::from(graph.edge_types().and_then(|types| types.iter().max()).map_or(0, |t| *t)) + 1;
         let graph = Arc::new(graph);
-        let (d_in, n_classes) = (input.dataset.features.dim(), input.dataset.labels.n_classes());
+        let d_in = input.dataset.features.dim();
+        let n_classes = input.dataset.labels.n_classes();
         let n_layers = input.fanouts.len();
         let gat = GatConfig::new(d_in, n_classes).layers(n_layers).dropout(0.0).output_heads(4);
         let rgcn = RgcnConfig::new(d_in, n_classes, n_relations).layers(n_layers).dropout(0.0);
@@ -63,8 +64,12 @@ where
     let loader = train::loader(input, HostNodeBatcher::new(batcher, &Device::flex()))?;
     let mut batches = Endless::new(loader);
     let config = TrainerConfig::new(OptimizerConfig::adam(0.003, 0.0));
-    let init = |key, device: &Device| model.init(key, device);
-    let mut trainer = TaskTrainer::new(NodeClassification::new(), &config, Box::new(SingleRank), init)?;
+    let mut trainer = TaskTrainer::new(
+        NodeClassification::new(),
+        &config,
+        Box::new(SingleRank),
+        |key, device: &Device| model.init(key, device),
+    )?;
     let work = Work::new(kiln_benches::BATCH_SIZE as u64, "seeds", n_threads());
     stage.bench(&format!("{name}-256-{}", input.fanouts_name()), &input.name, work, |bencher| {
         bencher.iter_custom(|n_steps| {

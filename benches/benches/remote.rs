@@ -88,12 +88,14 @@ impl Partitioned {
         let n_cut_edges = PartitionStats::of(&data.graph, &data.split.train, &parts, 2)?.n_cut_edges;
         let book = PartitionBook::from_parts(&parts, 2)?;
         let meta = PartitionMeta { hash: data.hash()?, method: Method::Random, n_cut_edges };
-        let (fanouts, batch_size) = (input.fanouts.clone(), kiln_benches::BATCH_SIZE);
+        let fanouts = input.fanouts.clone();
+        let batch_size = kiln_benches::BATCH_SIZE;
         let cache = CacheConfig { ratio: CACHE_RATIO, fanouts, batch_size, seed: 0 };
         let folder = std::env::temp_dir().join(format!("kiln-bench-parts-{}", std::process::id()));
         write_parts(data, &book, &meta, Some(&cache), &folder)?;
         let open = |part| Part::open(part_dir(&folder, part)).map(Arc::new);
-        let (here, there) = (open(0)?, open(1)?);
+        let here = open(0)?;
+        let there = open(1)?;
         // The partitions map these files, and mapped files remain readable after their removal.
         std::fs::remove_dir_all(&folder)?;
         let token = Token::new(&Token::random_text()?)?;
@@ -117,11 +119,17 @@ impl Partitioned {
 
     /// Returns the input nodes of at most [`N_BATCHES`] batches. Only the local seeds of each batch are sampled.
     fn inputs_of_batches(&self, input: &Input) -> Result<Vec<Vec<NodeId>>> {
-        let (book, sampler, mut scratch) = (self.graph.book(), input.sampler(), Scratch::default());
-        let is_own = |node: &&NodeId| book.place(**node).is_some_and(|place| place.part == 0);
+        let book = self.graph.book();
+        let sampler = input.sampler();
+        let mut scratch = Scratch::default();
         let mut inputs = Vec::new();
         for batch in input.batches(N_BATCHES)? {
-            let own = batch.seeds.iter().filter(is_own).copied().collect();
+            let own = batch
+                .seeds
+                .iter()
+                .filter(|node: &&NodeId| book.place(**node).is_some_and(|place| place.part == 0))
+                .copied()
+                .collect();
             let sampled = sampler.sample_blocks(&Seeds::nodes(own), batch.key, &mut scratch)?;
             inputs.push(sampled.blocks[0].srcs().to_vec());
         }
@@ -133,7 +141,8 @@ pub(crate) fn main() -> Result {
     let mut stage = Stage::new("remote");
     for input in inputs()? {
         let partitioned = Partitioned::of(&input)?;
-        let (features, graph) = (&input.dataset.features, &partitioned.graph);
+        let features = &input.dataset.features;
+        let graph = &partitioned.graph;
         let row_bytes = features.dim() * features.dtype().bytes();
         let mut rows = FeatureBuffer::empty(features.dtype());
         let others = partitioned.others(row_bytes);
@@ -153,7 +162,8 @@ pub(crate) fn main() -> Result {
             let rows_there = others.iter().filter_map(|node| graph.book().place(*node));
             let rows_there = rows_there.map(|place| place.row.local_node()).collect();
             let mut bare = Bare::start(Arc::clone(&partitioned.there), rows_there, row_bytes)?;
-            let (places, mut all): (Vec<usize>, _) = ((0..others.len()).collect(), vec![0; bytes as usize]);
+            let places: Vec<usize> = (0..others.len()).collect();
+            let mut all = vec![0; bytes as usize];
             stage.bench(&format!("gather-bare-f32x{}", features.dim()), &input.name, work, |bencher| {
                 bencher.iter(|| bare.gather(&places, row_bytes, &mut all).expect("the rows should arrive"));
             })?;

@@ -52,7 +52,8 @@ fn bench(
     sampler: &impl FrontierSampler,
     work: impl Fn(&Input, &[SampledBlocks], usize) -> Work,
 ) -> Result {
-    let (batches, mut scratch) = (input.batches(N_BATCHES)?, Scratch::default());
+    let batches = input.batches(N_BATCHES)?;
+    let mut scratch = Scratch::default();
     let mut sample = |batch: &SeedBatch| {
         let sampled = sampler.sample_blocks(&Seeds::nodes(batch.seeds.clone()), batch.key, &mut scratch);
         sampled.expect("the seeds should be nodes of the graph")
@@ -91,7 +92,8 @@ fn bench_links(stage: &mut Stage, fanouts: &str, input: &Input) -> Result {
     let links = links(&input.dataset.graph);
     let negatives = Negatives::new(UniformNegatives { n_nodes: input.dataset.graph.n_nodes() as u32 }, 1);
     let batcher = LinkBatcher::new(SampleOnly(input.sampler()), links.clone(), negatives);
-    let (mut scratch, mut times) = (Scratch::default(), StageTimes::default());
+    let mut scratch = Scratch::default();
+    let mut times = StageTimes::default();
     let batches: Vec<SeedBatch<LinkId>> = (0..N_BATCHES)
         .map(|step| {
             let seeds = (0..BATCH_SIZE).map(|row| LinkId((step * BATCH_SIZE + row) as u32)).collect();
@@ -128,11 +130,13 @@ fn bench_links(stage: &mut Stage, fanouts: &str, input: &Input) -> Result {
 /// Returns edges of a graph for all batches, at equal distances in the order of destinations, and shuffled by a fixed
 /// step, so that a batch contains edges of all regions.
 fn links(graph: &Csc) -> Links {
-    let (n_links, n_edges) = (N_BATCHES * BATCH_SIZE, graph.n_edges() as usize);
-    let edge_of = |link: usize| (link * 7_919 % n_links) * (n_edges / n_links).max(1) % n_edges;
+    let n_links = N_BATCHES * BATCH_SIZE;
+    let n_edges = graph.n_edges() as usize;
     let dst_of =
         |edge: usize| NodeId((graph.indptr().partition_point(|&start| start <= edge as u64) - 1) as u32);
-    let edges: Vec<usize> = (0..n_links).map(edge_of).collect();
+    let edges: Vec<usize> = (0..n_links)
+        .map(|link: usize| (link * 7_919 % n_links) * (n_edges / n_links).max(1) % n_edges)
+        .collect();
     let srcs: Vec<NodeId> = edges.iter().map(|&edge| graph.indices()[edge]).collect();
     let dsts: Vec<NodeId> = edges.iter().map(|&edge| dst_of(edge)).collect();
     Links::new(srcs, dsts).expect("there should be few links")
@@ -141,13 +145,15 @@ fn links(graph: &Csc) -> Links {
 /// Returns the mean work of these batches in cache lines: one line of `indices` per edge, one of the relabelling table
 /// per new node, and two per destination (its entry of `indptr` and its first edge).
 fn work(input: &Input, sampled: &[SampledBlocks], threads: usize) -> Work {
-    let lines_of = |block: &Block| block.n_edges() + (block.n_src() - block.n_dst()) + 2 * block.n_dst();
     let mean_of = |count: fn(&Block) -> usize| {
         let all: usize = sampled.iter().flat_map(|batch| &batch.blocks).map(count).sum();
         (all / sampled.len()) as u64
     };
     let indices_bytes = 4 * input.dataset.graph.n_edges();
-    Work::new(mean_of(Block::n_edges), "edges", threads).lines(mean_of(lines_of), indices_bytes)
+    Work::new(mean_of(Block::n_edges), "edges", threads).lines(
+        mean_of(|block: &Block| block.n_edges() + (block.n_src() - block.n_dst()) + 2 * block.n_dst()),
+        indices_bytes,
+    )
 }
 
 /// A batcher that samples blocks, but gathers neither features nor labels.

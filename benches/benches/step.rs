@@ -97,9 +97,11 @@ fn gcn(stage: &mut Stage) -> Result {
         ..GcnConfig::new(data.features.dim(), data.labels.n_classes())
     };
     let optimizer = AdamConfig::new(0.01).weight_decay(5e-4).into();
-    let (task, config) = (NodeClassification::new(), TrainerConfig::new(optimizer));
-    let init = |key, device: &Device| model.init(key, device);
-    let mut trainer = TaskTrainer::new(task, &config, Box::new(SingleRank), init)?;
+    let task = NodeClassification::new();
+    let config = TrainerConfig::new(optimizer);
+    let mut trainer = TaskTrainer::new(task, &config, Box::new(SingleRank), |key, device: &Device| {
+        model.init(key, device)
+    })?;
     stage.bench("gcn-2x64-50-50", "fake", Work::new(128, "seeds", n_threads()), |bencher| {
         bencher.iter_custom(|n| steps(&mut trainer, &mut batches, n));
     })
@@ -122,8 +124,12 @@ fn gin(stage: &mut Stage, input: &GraphInput) -> Result {
         ..GinConfig::paper(input.features.dim(), 64, input.labels.n_classes())
     };
     let config = TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0));
-    let init = |key, device: &Device| model.init(key, device);
-    let mut trainer = TaskTrainer::new(GraphClassification::new(), &config, Box::new(SingleRank), init)?;
+    let mut trainer = TaskTrainer::new(
+        GraphClassification::new(),
+        &config,
+        Box::new(SingleRank),
+        |key, device: &Device| model.init(key, device),
+    )?;
     stage.bench("gin-2x64-epoch", &input.name, work, |bencher| {
         bencher.iter(|| trainer.epoch(&loader, |_| {}).expect("a step should have a finite loss"));
     })

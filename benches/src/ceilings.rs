@@ -67,31 +67,35 @@ impl Ceilings {
     pub fn measure(threads: &[usize], array_bytes: usize) -> Vec<Self> {
         let mut small_pages = arrays::random_lines_small_pages(threads, array_bytes).into_iter();
         let arrays = Arrays::new(array_bytes);
-        let on = |&n_threads: &usize| Self {
-            threads: n_threads,
-            stream_read: arrays.stream_read(n_threads),
-            stream_copy: arrays.stream_copy(n_threads),
-            random_lines_small_pages: small_pages.next().unwrap_or(0.0),
-            random: RandomPlaces::measure(&arrays, n_threads, array_bytes),
-            fma: compute::fma(n_threads),
-        };
-        threads.iter().map(on).collect()
+        threads
+            .iter()
+            .map(|&n_threads: &usize| Self {
+                threads: n_threads,
+                stream_read: arrays.stream_read(n_threads),
+                stream_copy: arrays.stream_copy(n_threads),
+                random_lines_small_pages: small_pages.next().unwrap_or(0.0),
+                random: RandomPlaces::measure(&arrays, n_threads, array_bytes),
+                fma: compute::fma(n_threads),
+            })
+            .collect()
     }
 }
 
 impl RandomPlaces {
     fn measure(arrays: &Arrays, n_threads: usize, array_bytes: usize) -> Vec<Self> {
         let smaller = SMALLER_ARRAYS.into_iter().filter(|&bytes| bytes < array_bytes);
-        let of_size = |array_bytes| {
-            let part = arrays.first(array_bytes);
-            Self {
-                array_bytes,
-                lines: part.random_lines(n_threads),
-                gather_rows: ROW_WIDTHS.map(|dim| part.gather_rows(n_threads, dim)).to_vec(),
-                read_rows: ROW_WIDTHS.map(|dim| part.read_rows(n_threads, dim)).to_vec(),
-            }
-        };
-        smaller.chain([array_bytes]).map(of_size).collect()
+        smaller
+            .chain([array_bytes])
+            .map(|array_bytes| {
+                let part = arrays.first(array_bytes);
+                Self {
+                    array_bytes,
+                    lines: part.random_lines(n_threads),
+                    gather_rows: ROW_WIDTHS.map(|dim| part.gather_rows(n_threads, dim)).to_vec(),
+                    read_rows: ROW_WIDTHS.map(|dim| part.read_rows(n_threads, dim)).to_vec(),
+                }
+            })
+            .collect()
     }
 }
 

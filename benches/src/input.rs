@@ -79,7 +79,8 @@ pub fn inputs() -> Result<Vec<Input>> {
 pub fn graph_inputs() -> Result<Vec<GraphInput>> {
     let Some(folders) = folders() else {
         let set = kiln_data::mutag()?;
-        let (graph, offsets) = (set.graph().clone(), set.node_offsets().to_vec());
+        let graph = set.graph().clone();
+        let offsets = set.node_offsets().to_vec();
         return Ok(vec![GraphInput::new("mutag", graph, offsets, set.labels().clone())?]);
     };
     folders.iter().filter(|folder| is_of_graphs(folder)).map(|folder| GraphInput::read(folder)).collect()
@@ -168,7 +169,8 @@ impl Input {
     /// # Errors
     /// Returns an error if the graph is invalid or there are no training nodes.
     pub fn sampled(&self, n: usize) -> Result<Vec<SampledBlocks>> {
-        let (sampler, mut scratch) = (self.sampler(), Scratch::default());
+        let sampler = self.sampler();
+        let mut scratch = Scratch::default();
         let batches = self.batches(n)?;
         Ok(batches
             .iter()
@@ -178,11 +180,14 @@ impl Input {
 
     /// Returns the fanouts as they occur in bench names: `15-10-5`.
     pub fn fanouts_name(&self) -> String {
-        let name = |fanout: &Fanout| match fanout {
-            Fanout::All => "all".to_owned(),
-            Fanout::UpTo(n) => n.to_string(),
-        };
-        self.fanouts.iter().map(name).collect::<Vec<_>>().join("-")
+        self.fanouts
+            .iter()
+            .map(|fanout: &Fanout| match fanout {
+                Fanout::All => "all".to_owned(),
+                Fanout::UpTo(n) => n.to_string(),
+            })
+            .collect::<Vec<_>>()
+            .join("-")
     }
 }
 
@@ -209,8 +214,10 @@ impl GraphInput {
         let bytes = |name: &str| std::fs::read(folder.join(name));
         let longs = |name: &str| Ok::<_, Box<dyn std::error::Error>>(npy::read::<i64>(&bytes(name)?)?.values);
         let ints = |name: &str| Ok::<_, Box<dyn std::error::Error>>(npy::read::<i32>(&bytes(name)?)?.values);
-        let (node_ptr, edge_ptr) = (longs("node_ptr.npy")?, longs("edge_ptr.npy")?);
-        let (mut srcs, mut dsts) = (ints("src.npy")?, ints("dst.npy")?);
+        let node_ptr = longs("node_ptr.npy")?;
+        let edge_ptr = longs("edge_ptr.npy")?;
+        let mut srcs = ints("src.npy")?;
+        let mut dsts = ints("dst.npy")?;
         for (first_node, edges) in node_ptr.iter().zip(edge_ptr.windows(2)) {
             for edge in edges[0] as usize..edges[1] as usize {
                 srcs[edge] += *first_node as i32;
@@ -238,8 +245,12 @@ fn fanouts_of(name: &str, text: &str) -> Result<Option<Vec<Fanout>>> {
     for part in text.split(';').filter(|part| !part.is_empty()) {
         let (set, fanouts) = part.split_once('=').ok_or_else(|| bad_fanouts(part))?;
         if set == name {
-            let one = |number: &str| number.parse().map(Fanout::UpTo).map_err(|_| bad_fanouts(part));
-            return Ok(Some(fanouts.split(',').map(one).collect::<std::result::Result<_, _>>()?));
+            return Ok(Some(
+                fanouts
+                    .split(',')
+                    .map(|number: &str| number.parse().map(Fanout::UpTo).map_err(|_| bad_fanouts(part)))
+                    .collect::<std::result::Result<_, _>>()?,
+            ));
         }
     }
     Ok(None)

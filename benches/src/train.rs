@@ -57,8 +57,9 @@ pub fn trainer(input: &Input, device: &Device) -> Result<TaskTrainer<NodeClassif
     };
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
     let config = TrainerConfig { device: device.clone(), ..TrainerConfig::new(optimizer) };
-    let init = |key, device: &Device| model.init(key, device);
-    Ok(TaskTrainer::new(NodeClassification::new(), &config, Box::new(SingleRank), init)?)
+    Ok(TaskTrainer::new(NodeClassification::new(), &config, Box::new(SingleRank), |key, device: &Device| {
+        model.init(key, device)
+    })?)
 }
 
 /// Returns the number of floating-point operations of the dense products of a training step on these blocks. It assumes
@@ -66,16 +67,21 @@ pub fn trainer(input: &Input, device: &Device) -> Result<TaskTrainer<NodeClassif
 /// two products in the forward pass, two for the gradients of its weights and, except in the first layer, two for the
 /// gradient of its input.
 pub fn flop(input: &Input, sampled: &SampledBlocks) -> u64 {
-    let (d_in, n_classes) = (input.dataset.features.dim(), input.dataset.labels.n_classes());
+    let d_in = input.dataset.features.dim();
+    let n_classes = input.dataset.labels.n_classes();
     let n_layers = sampled.blocks.len();
     let width = |layer: usize| match layer {
         0 => d_in,
         layer if layer == n_layers => n_classes,
         _ => HIDDEN,
     };
-    let of_layer = |(layer, block): (usize, &kiln_graph::Block)| {
-        let n_products = if layer == 0 { 4 } else { 6 };
-        n_products * 2 * (block.n_dst() * width(layer) * width(layer + 1)) as u64
-    };
-    sampled.blocks.iter().enumerate().map(of_layer).sum()
+    sampled
+        .blocks
+        .iter()
+        .enumerate()
+        .map(|(layer, block): (usize, &kiln_graph::Block)| {
+            let n_products = if layer == 0 { 4 } else { 6 };
+            n_products * 2 * (block.n_dst() * width(layer) * width(layer + 1)) as u64
+        })
+        .sum()
 }

@@ -47,7 +47,11 @@ pub enum Access {
 impl Work {
     /// Returns the work of a bench without a ceiling.
     pub fn new(elements: u64, unit: &'static str, threads: usize) -> Self {
-        let (streamed, row_traffic, lines, among, flop) = (0, 0, 0, 0, 0);
+        let streamed = 0;
+        let row_traffic = 0;
+        let lines = 0;
+        let among = 0;
+        let flop = 0;
         let access = Access::Nothing;
         Self { elements, unit, threads, streamed, row_traffic, access, lines, among, flop, replayed: 0.0 }
     }

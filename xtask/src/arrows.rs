@@ -96,7 +96,8 @@ pub(crate) fn problems(metadata: &Metadata) -> Vec<String> {
             continue;
         };
         for dependency in &package.dependencies {
-            let (name, kind) = (dependency.name.as_str(), dependency.kind);
+            let name = dependency.name.as_str();
+            let kind = dependency.kind;
             if (ours.contains(name) || is_tensor_library(name)) && !is_allowed(row, name, kind) {
                 problems.push(format!("{} -> {name} ({kind}) is not an allowed dependency", row.name));
             }
@@ -149,8 +150,8 @@ fn normal_tree<'a>(metadata: &'a Metadata, name: &str) -> Vec<&'a str> {
         metadata.packages.iter().map(|package| (&package.id, package.name.as_str())).collect();
     let nodes: BTreeMap<&PackageId, &Node> =
         metadata.resolve.iter().flat_map(|resolve| &resolve.nodes).map(|node| (&node.id, node)).collect();
-    let is_member = |id: &&PackageId| names.get(*id) == Some(&name);
-    let mut open: Vec<&PackageId> = metadata.workspace_members.iter().filter(is_member).collect();
+    let mut open: Vec<&PackageId> =
+        metadata.workspace_members.iter().filter(|id: &&PackageId| names.get(*id) == Some(&name)).collect();
     let mut seen: BTreeSet<&PackageId> = open.iter().copied().collect();
     while let Some(id) = open.pop() {
         let deps = nodes.get(id).map_or(&[][..], |node| &node.deps);

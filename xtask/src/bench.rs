@@ -92,9 +92,10 @@ fn parse_bench(text: &str) -> Result<String, String> {
 
 fn parse_fanouts(text: &str) -> Result<String, String> {
     let list = text.split_once('=').filter(|(name, _)| !name.is_empty() && !name.contains(';'));
-    let is_number = |number: &str| number.parse::<u32>().is_ok();
     match list {
-        Some((_, list)) if list.split(',').all(is_number) => Ok(text.to_owned()),
+        Some((_, list)) if list.split(',').all(|number: &str| number.parse::<u32>().is_ok()) => {
+            Ok(text.to_owned())
+        }
         _ => Err("expected NAME=15,10,5, a number per layer".into()),
     }
 }
@@ -201,10 +202,10 @@ fn stages<'a>(asked: &[String], settings: &'a Settings) -> Vec<&'a str> {
     match (&settings.device, &settings.only) {
         (Some(_), _) => vec![DEVICE_STAGE],
         (_, Some(name)) => name.split('/').take(1).collect(),
-        _ => {
-            let is_asked_for = |stage: &&str| asked.is_empty() || asked.iter().any(|name| name == stage);
-            STAGES.into_iter().filter(is_asked_for).collect()
-        }
+        _ => STAGES
+            .into_iter()
+            .filter(|stage: &&str| asked.is_empty() || asked.iter().any(|name| name == stage))
+            .collect(),
     }
 }
 

@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 
 use crate::workspace::{self, SourceFile};
 use crate::{
-    arrows, commits, cuda, cycles, features, llvm, manifest, names, prose, publish, test, third_party, tidy,
-    tools,
+    arrows, commits, cuda, cycles, features, llvm, manifest, names, prose, publish, style, test, third_party,
+    tidy, tools,
 };
 
 /// Options of `cargo xtask check`.
@@ -44,6 +44,8 @@ const STEPS: &[Step] = &[
     ("file-length", || report(tidy::long_files(&text_files()?))),
     ("crate-length", || report(tidy::long_crates(&text_files()?))),
     ("type-names", || report(names::repeated_types(&text_files()?))),
+    ("style", || report(style::habits(&text_files()?))),
+    ("error-variants", || report(style::large_errors(&text_files()?))),
     ("crate-docs", || report(tidy::crate_docs(&text_files()?))),
     ("unsafe", || report(tidy::stray_unsafe(&text_files()?))),
     ("ignored-tests", || report(tidy::ignored_tests(&text_files()?))),

@@ -9,6 +9,7 @@ mod imports;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(crate) use self::imports::tokens;
 use self::imports::{Imports, Path};
 use crate::workspace::SourceFile;
 
@@ -195,8 +196,10 @@ mod tests {
     use super::*;
 
     fn files(texts: &[(&str, &str)]) -> Vec<SourceFile> {
-        let file = |(path, text): &(&str, &str)| SourceFile { path: (*path).into(), text: (*text).into() };
-        texts.iter().map(file).collect()
+        texts
+            .iter()
+            .map(|(path, text): &(&str, &str)| SourceFile { path: (*path).into(), text: (*text).into() })
+            .collect()
     }
 
     /// Returns the cycles of a crate with these files.
@@ -205,8 +208,11 @@ mod tests {
             texts.iter().map(|(file, text)| (format!("crates/made-up/src/{file}"), *text)).collect();
         let files = files(&paths.iter().map(|(path, text)| (path.as_str(), *text)).collect::<Vec<_>>());
         let trees = trees(&files);
-        let owned = |cycle: Vec<&str>| cycle.into_iter().map(str::to_owned).collect();
-        trees.values().flat_map(Tree::cycles).map(owned).collect()
+        trees
+            .values()
+            .flat_map(Tree::cycles)
+            .map(|cycle: Vec<&str>| cycle.into_iter().map(str::to_owned).collect())
+            .collect()
     }
 
     #[test]

@@ -24,10 +24,13 @@ fn packages(edges: &str) -> Result<BTreeSet<String>> {
 }
 
 fn differences(run: &BTreeSet<String>, test: &BTreeSet<String>) -> Vec<String> {
-    let say = |package: &String| {
-        format!("{package} is built with these features outside tests only: a dev-dependency adds features")
-    };
-    run.difference(test).map(say).collect()
+    run.difference(test)
+        .map(|package: &String| {
+            format!(
+                "{package} is built with these features outside tests only: a dev-dependency adds features"
+            )
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -111,11 +111,13 @@ mod tests {
     /// The rest of a day's 300 and 380 seconds is for unpacking the programs and packing the logs.
     #[test]
     fn the_days_fit_into_their_seconds() {
-        let budget = |day: &str| {
-            let (_, table) = run_without_package(&[day]);
-            let seconds = table.lines().next().unwrap().rsplit_once("budget ").unwrap().1;
-            seconds.strip_suffix(" s").unwrap().parse::<u32>().unwrap()
-        };
-        assert_eq!(dry_run::DAYS.map(budget), [285, 365]);
+        assert_eq!(
+            dry_run::DAYS.map(|day: &str| {
+                let (_, table) = run_without_package(&[day]);
+                let seconds = table.lines().next().unwrap().rsplit_once("budget ").unwrap().1;
+                seconds.strip_suffix(" s").unwrap().parse::<u32>().unwrap()
+            }),
+            [285, 365]
+        );
     }
 }

@@ -26,6 +26,7 @@ mod names;
 mod prose;
 mod publish;
 mod sizes;
+mod style;
 mod test;
 mod third_party;
 mod tidy;

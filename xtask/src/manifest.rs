@@ -69,8 +69,11 @@ pub(crate) fn problems(files: &[SourceFile]) -> Result<Vec<String>> {
         let shared = workspace.tables.workspace.iter().flat_map(|workspace| &workspace.dependencies);
         for (name, dependency) in in_order(shared.chain(workspace.sections.all())) {
             problems.extend(workspace.reasons_and_versions(name, dependency));
-            let is_used = |member: &Manifest<'_>| member.sections.all().iter().any(|(used, _)| *used == name);
-            if workspace.file.path == "Cargo.toml" && !members.iter().any(is_used) {
+            if workspace.file.path == "Cargo.toml"
+                && !members
+                    .iter()
+                    .any(|member: &Manifest<'_>| member.sections.all().iter().any(|(used, _)| *used == name))
+            {
                 problems.push(format!("{}: no crate uses {name}", workspace.place(name)));
             }
         }
@@ -117,7 +120,8 @@ impl<'a> Manifest<'a> {
             Dependency::Table { version, .. } => version.as_deref().unwrap_or_default(),
             Dependency::Version(version) => version,
         };
-        let (mut problems, place) = (Vec::new(), self.place(name));
+        let mut problems = Vec::new();
+        let place = self.place(name);
         let above = self.file.text[..name.span().start].lines().next_back();
         if !above.is_some_and(|line| line.trim_start().starts_with('#')) {
             problems.push(format!("{place}: no comment above {name} gives the reason for the dependency"));
@@ -136,7 +140,8 @@ impl<'a> Manifest<'a> {
                 problems.push(format!("{place}: {name} does not come from the workspace's manifest"));
             }
         }
-        let (path, package) = (&self.file.path, &self.tables.package);
+        let path = &self.file.path;
+        let package = &self.tables.package;
         if self.tables.lints.get("workspace").and_then(toml::Value::as_bool) != Some(true) {
             problems.push(format!("{path}: [lints] lacks `workspace = true`"));
         }

@@ -27,10 +27,15 @@ fn repeated(files: &[SourceFile]) -> BTreeMap<String, String> {
         }
     }
     places.retain(|_, places| 1 < places.len());
-    let say = |(name, places): (&str, Vec<String>)| {
-        (name.to_owned(), format!("the public type name {name} occurs more than once: {}", places.join(", ")))
-    };
-    places.into_iter().map(say).collect()
+    places
+        .into_iter()
+        .map(|(name, places): (&str, Vec<String>)| {
+            (
+                name.to_owned(),
+                format!("the public type name {name} occurs more than once: {}", places.join(", ")),
+            )
+        })
+        .collect()
 }
 
 /// Returns true for the source files of library crates, except tests and generated protocol messages.
@@ -46,7 +51,8 @@ fn may_repeat(name: &str) -> bool {
 
 /// Returns the lines of a file with their indices from 0, without its test modules.
 pub(crate) fn lines_outside_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let (mut after_cfg, mut end) = (false, None::<String>);
+    let mut after_cfg = false;
+    let mut end = None::<String>;
     text.lines().enumerate().filter(move |(_, line)| {
         if let Some(last) = &end {
             if line == last {

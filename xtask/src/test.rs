@@ -146,7 +146,8 @@ fn run_tests(args: Args) -> Result<Option<Stub>> {
     ensure!(!args.stub || args.device.as_deref().map(feature) == Some("cuda"), "--stub needs --device cuda");
     let stub = if args.stub { Some(Stub::build(N_STUB_DEVICES)?) } else { None };
     let skips = if args.device.is_none() { standing_skips(args.all) } else { Vec::new() };
-    let (mut tally, mut times) = (Tally { skips, ..Tally::default() }, Vec::new());
+    let mut tally = Tally { skips, ..Tally::default() };
+    let mut times = Vec::new();
     let mut part_start = start;
     let mut end_part = |name: &str| {
         times.push(format!("{name} {} s", part_start.elapsed().as_secs()));
@@ -229,8 +230,8 @@ fn packages(args: &Args, features: &str) -> Result<Vec<String>> {
     if !args.rest && args.device.is_none() {
         return Ok(PACKAGES.map(str::to_owned).to_vec());
     }
-    let (default, featured) =
-        (workspace::metadata_of_features(DEFAULT_FEATURES)?, workspace::metadata_of_features(features)?);
+    let default = workspace::metadata_of_features(DEFAULT_FEATURES)?;
+    let featured = workspace::metadata_of_features(features)?;
     let mut packages = binaries::with_other_features(&default, &featured);
     if args.device.is_some() {
         packages.extend(binaries::with_targets(&featured, &[DEVICE_TESTS, PROGRAM_TESTS]));

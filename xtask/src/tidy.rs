@@ -33,8 +33,10 @@ pub(crate) fn long_examples(files: &[SourceFile]) -> Vec<String> {
     }
     let limit = |name: &str| if name == SERVER_EXAMPLE.0 { SERVER_EXAMPLE.1 } else { EXAMPLE_MAX_LINES };
     n_lines.retain(|name, n_lines| limit(name) < *n_lines);
-    let say = |(name, n)| format!("example {name} has {n} lines, at most {} allowed", limit(name));
-    n_lines.into_iter().map(say).collect()
+    n_lines
+        .into_iter()
+        .map(|(name, n)| format!("example {name} has {n} lines, at most {} allowed", limit(name)))
+        .collect()
 }
 
 /// Returns a message for each Rust file that is too long and whose first comment does not give the reason.
@@ -93,13 +95,12 @@ pub(crate) fn stray_unsafe(files: &[SourceFile]) -> Vec<String> {
     let allowed = |path: &str| UNSAFE_CRATES.iter().any(|folder| path.starts_with(folder));
     find_lines(files.iter().filter(|file| file.is_rust() && !allowed(&file.path)), |line| {
         let code = line.split("//").next().unwrap_or(line);
-        let is_unsafe = |(at, word): (usize, &str)| {
+        let found = code.match_indices("unsafe").any(|(at, word): (usize, &str)| {
             let rest = code[at + word.len()..].trim_start();
             let is_word = !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
             is_word
                 && ["{", "fn ", "impl", "trait ", "extern ", "("].iter().any(|start| rest.starts_with(start))
-        };
-        let found = code.match_indices("unsafe").any(is_unsafe);
+        });
         found.then(|| "unsafe code belongs in mem, graph, kernels, comm and nccl".into())
     })
 }

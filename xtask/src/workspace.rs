@@ -72,8 +72,10 @@ pub(crate) fn cargo() -> Result<Command> {
 /// script of another package reads one of them, cargo runs the script again and rebuilds its dependents whenever the
 /// variable is set in one command and not in the next.
 pub(crate) fn without_own_package(command: &mut Command) -> &mut Command {
-    let own = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(own)) {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| {
+        name.to_str()
+            .is_some_and(|name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+    }) {
         command.env_remove(name);
     }
     command
@@ -239,8 +241,7 @@ pub(crate) mod tests {
 
     /// Returns the JSON of a package's node in the resolved graph, with its dependencies and their kinds.
     pub(crate) fn node(name: &str, below: &[(&str, Option<&str>)]) -> Value {
-        let dep = |&(name, kind): &(&str, Option<&str>)| json!({ "name": name, "pkg": name, "dep_kinds": [{ "kind": kind, "target": null }] });
-        json!({ "id": name, "dependencies": [], "deps": below.iter().map(dep).collect::<Vec<_>>() })
+        json!({ "id": name, "dependencies": [], "deps": below.iter().map(|&(name, kind): &(&str, Option<&str>)| json!({ "name": name, "pkg": name, "dep_kinds": [{ "kind": kind, "target": null }] })).collect::<Vec<_>>() })
     }
 
     /// Returns the metadata that cargo would print for these packages.

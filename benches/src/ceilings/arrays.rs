@@ -70,20 +70,24 @@ pub(super) fn random_lines_small_pages(threads: &[usize], array_bytes: usize) ->
         let line = place(i, n_pieces * lines_of_piece);
         (&pieces[line / lines_of_piece], line % lines_of_piece * LINE)
     };
-    let pass = |thread: usize| {
-        let first = thread * N_LINES;
-        move || {
-            let mut sum = 0.0;
-            for i in first..first + N_LINES {
-                let (ahead, place_ahead) = at(i + LINES_AHEAD);
-                prefetch(ahead, place_ahead);
-                let (piece, place) = at(i);
-                sum += piece[place];
-            }
-            black_box(sum);
-        }
-    };
-    threads.iter().map(|&n_threads| best_rate(n_threads, n_threads * N_LINES, pass)).collect()
+    threads
+        .iter()
+        .map(|&n_threads| {
+            best_rate(n_threads, n_threads * N_LINES, |thread: usize| {
+                let first = thread * N_LINES;
+                move || {
+                    let mut sum = 0.0;
+                    for i in first..first + N_LINES {
+                        let (ahead, place_ahead) = at(i + LINES_AHEAD);
+                        prefetch(ahead, place_ahead);
+                        let (piece, place) = at(i);
+                        sum += piece[place];
+                    }
+                    black_box(sum);
+                }
+            })
+        })
+        .collect()
 }
 
 impl Arrays {
@@ -153,7 +157,8 @@ impl Part<'_> {
     /// Measures copies of random rows to sequential rows, in bytes read and written per second: the faster of a plain
     /// loop and of the non-temporal copy that feature stores use.
     pub(super) fn gather_rows(&self, n_threads: usize, dim: usize) -> RowRate {
-        let (row_bytes, n_places) = (dim * size_of::<f32>(), self.values.len() / dim);
+        let row_bytes = dim * size_of::<f32>();
+        let n_places = self.values.len() / dim;
         let plain = best_rate(n_threads, 2 * n_threads * N_ROWS * row_bytes, |thread| {
             let mut gathered: Vec<f32> = Vec::with_capacity(N_ROWS * dim);
             move || {

@@ -20,13 +20,14 @@ pub(crate) fn best_rate<R: FnMut()>(
     let barrier = Barrier::new(n_threads);
     let run = |thread: usize| {
         let mut run = start(thread);
-        let timed = |_| {
-            barrier.wait();
-            let started = Instant::now();
-            run();
-            (started, Instant::now())
-        };
-        (0..PASSES).map(timed).collect::<Vec<_>>()
+        (0..PASSES)
+            .map(|_| {
+                barrier.wait();
+                let started = Instant::now();
+                run();
+                (started, Instant::now())
+            })
+            .collect::<Vec<_>>()
     };
     let spans: Vec<Vec<(Instant, Instant)>> = thread::scope(|scope| {
         let run = &run;

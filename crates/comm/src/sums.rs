@@ -89,7 +89,8 @@ impl<T: Number> Sums<T> {
 /// Returns the range of the `n_values` values that the rank `member` sums. The ranges of the ranks are in rank order,
 /// differ in length by at most 1, and may be empty.
 pub(crate) fn share(n_values: usize, member: usize, n_ranks: usize) -> Range<usize> {
-    let (each, rest) = (n_values / n_ranks, n_values % n_ranks);
+    let each = n_values / n_ranks;
+    let rest = n_values % n_ranks;
     let start = member * each + member.min(rest);
     start..start + each + usize::from(member < rest)
 }

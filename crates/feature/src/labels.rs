@@ -29,8 +29,11 @@ impl<I: ItemId> Labels<I> {
     /// # Errors
     /// Returns [`Error::LabelOutOfRange`] for the first label that is not below [`Labels::n_classes`].
     pub fn validate(&self) -> Result<()> {
-        let is_bad = |&label: &i32| usize::try_from(label).is_ok_and(|class| class >= self.n_classes);
-        match self.classes.iter().position(is_bad) {
+        match self
+            .classes
+            .iter()
+            .position(|&label: &i32| usize::try_from(label).is_ok_and(|class| class >= self.n_classes))
+        {
             Some(position) => Err(self.out_of_range(position as u32)),
             None => Ok(()),
         }

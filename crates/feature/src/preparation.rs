@@ -75,8 +75,11 @@ impl Scaling {
                 *varies |= value != first;
             }
         }
-        let factor = |(&variance, &varies): (&f64, &bool)| if varies { 1.0 / variance.sqrt() } else { 0.0 };
-        let factors = variances.iter().zip(&varies).map(factor).collect();
+        let factors = variances
+            .iter()
+            .zip(&varies)
+            .map(|(&variance, &varies): (&f64, &bool)| if varies { 1.0 / variance.sqrt() } else { 0.0 })
+            .collect();
         Self { means, factors }
     }
 
@@ -146,8 +149,8 @@ impl Preparation {
     /// # Errors
     /// Returns the errors of [`Preparation::check`].
     pub fn features(&self, source: Arc<dyn FeatureStore>) -> Result<Arc<dyn FeatureStore>> {
-        let of_features = |step: &&PreparationStep| !step.is_of_graph();
-        let steps: Vec<PreparationStep> = self.steps.iter().filter(of_features).cloned().collect();
+        let steps: Vec<PreparationStep> =
+            self.steps.iter().filter(|step: &&PreparationStep| !step.is_of_graph()).cloned().collect();
         self.check(source.dim())?;
         Ok(if steps.is_empty() { source } else { Arc::new(PreparedFeatures { source, steps }) })
     }

@@ -118,7 +118,8 @@ impl SparseFeatures {
     /// # Panics
     /// Panics if the node has no row.
     pub fn value_range(&self, node: NodeId) -> Result<Range<usize>> {
-        let (start, end) = (self.indptr[node.index()], self.indptr[node.index() + 1]);
+        let start = self.indptr[node.index()];
+        let end = self.indptr[node.index() + 1];
         let n_values = self.values.len() as u64;
         if start > end || end > n_values {
             return Err(Error::BadSparseRow { node, start, end, n_values }.in_file(self.indptr.path()));
@@ -144,7 +145,8 @@ impl SparseFeatures {
         }
         if let Some(later) = ids.get(ROWS_AHEAD) {
             // A damaged range is harmless here: a prefetch reads no data, and `add_row` checks the range.
-            let (start, end) = (self.indptr[later.index()], self.indptr[later.index() + 1]);
+            let start = self.indptr[later.index()];
+            let end = self.indptr[later.index() + 1];
             let n_values = end.saturating_sub(start).min(MAX_ASKED) as usize;
             prefetch_range(&self.columns, start as usize, n_values);
             prefetch_range(&self.values, start as usize, n_values);
@@ -190,7 +192,9 @@ impl FeatureStore for SparseFeatures {
 
     fn in_memory(&self) -> Option<Arc<dyn FeatureStore>> {
         let Self { indptr, columns, values, dim } = self;
-        let (indptr, columns, values) = (indptr.in_memory(), columns.in_memory(), values.in_memory());
+        let indptr = indptr.in_memory();
+        let columns = columns.in_memory();
+        let values = values.in_memory();
         Some(Arc::new(Self { indptr, columns, values, dim: *dim }))
     }
 

@@ -213,7 +213,8 @@ impl<I: ItemId> TargetValues<I> {
         out.clear();
         out.reserve(items.len() * self.n_columns);
         for &item in items {
-            let (id, start) = (item.get(), item.get() as usize * self.n_columns);
+            let id = item.get();
+            let start = item.get() as usize * self.n_columns;
             let range = start..start + self.n_columns;
             if self.len() <= item.get() as usize {
                 return Err(Error::NoSuchItem { item: I::NAME, id, n_labels: self.len() });
@@ -225,8 +226,10 @@ impl<I: ItemId> TargetValues<I> {
                     if let Some(at) = row.iter().position(|&label| !is_label(label)) {
                         return Err(self.bad(start + at));
                     }
-                    let number = |&label| if label == Self::MISSING { f32::NAN } else { f32::from(label) };
-                    out.extend(row.iter().map(number));
+                    out.extend(
+                        row.iter()
+                            .map(|&label| if label == Self::MISSING { f32::NAN } else { f32::from(label) }),
+                    );
                 }
                 Values::Numbers(values) => out.extend_from_slice(&values[range]),
             }
@@ -242,7 +245,8 @@ impl<I: ItemId> TargetValues<I> {
     }
 
     fn bad(&self, position: usize) -> Error {
-        let (id, column) = ((position / self.n_columns) as u32, position % self.n_columns);
+        let id = (position / self.n_columns) as u32;
+        let column = position % self.n_columns;
         let (value, expected, path) = match &self.values {
             Values::Labels(values) => (values[position].to_string(), "0, 1 or 255 (missing)", values.path()),
             Values::Numbers(values) => {

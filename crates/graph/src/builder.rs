@@ -83,11 +83,13 @@ impl TracedGraph {
                 *slot = edge as u64;
             }
         }
-        let twin = |&code: &u64| match edge_of_code.get((code ^ 1) as usize) {
-            Some(&edge) if edge != NONE => Some(EdgeId(edge)),
-            _ => None,
-        };
-        self.origins.iter().map(twin).collect()
+        self.origins
+            .iter()
+            .map(|&code: &u64| match edge_of_code.get((code ^ 1) as usize) {
+                Some(&edge) if edge != NONE => Some(EdgeId(edge)),
+                _ => None,
+            })
+            .collect()
     }
 }
 
@@ -179,11 +181,14 @@ impl<'a> CscBuilder<'a> {
             return Ok(self.build_ordered(srcs, dsts)?.0);
         }
         let edges = self.edges(srcs, dsts)?;
-        let order = |srcs: &mut [u32], _: &mut ()| match srcs.len() < LEAST_PARALLEL {
-            true => srcs.sort_unstable(),
-            false => srcs.par_sort_unstable(),
-        };
-        let (mut indptr, mut indices) = sort_by_dst(&edges, |_, src| src, order);
+        let (mut indptr, mut indices) = sort_by_dst(
+            &edges,
+            |_, src| src,
+            |srcs: &mut [u32], _: &mut ()| match srcs.len() < LEAST_PARALLEL {
+                true => srcs.sort_unstable(),
+                false => srcs.par_sort_unstable(),
+            },
+        );
         if self.duplicates == Duplicates::Remove {
             remove_duplicates(&mut indptr, &mut indices, |src| *src);
         }

@@ -43,11 +43,12 @@ pub(crate) fn sort_by_dst<E: Entry, M: Default>(
 ) -> (Vec<u64>, Vec<E>) {
     let plan = Plan::new(edges);
     let counts: Vec<Vec<usize>> = plan.chunks().map(|chunk| plan.count(edges, chunk)).collect();
-    let in_bin = |bin: usize| counts.iter().map(|counts| counts[bin]).sum();
-    let bin_counts: Vec<usize> = (0..plan.n_bins).map(in_bin).collect();
+    let bin_counts: Vec<usize> =
+        (0..plan.n_bins).map(|bin: usize| counts.iter().map(|counts| counts[bin]).sum()).collect();
     let n_edges = bin_counts.iter().sum();
     // The allocator usually provides zeroed memory without writing it, so this costs no pass over the arrays.
-    let (mut entries, mut lows) = (vec![E::default(); n_edges], vec![0_u16; n_edges]);
+    let mut entries = vec![E::default(); n_edges];
+    let mut lows = vec![0_u16; n_edges];
     let places = split(&mut entries, &mut lows, &counts);
     plan.chunks().zip(places).for_each(|(chunk, mut places)| {
         edges.for_each_in(chunk, |code, src, dst| {
@@ -74,10 +75,11 @@ struct Plan {
 
 impl Plan {
     fn new(edges: &Edges<'_>) -> Self {
-        let (n_nodes, n_edges) = (edges.n_nodes(), edges.n_at_most());
+        let n_nodes = edges.n_nodes();
+        let n_edges = edges.n_at_most();
         let n_wanted = (n_edges / EDGES_A_BIN).clamp(1, MAX_BINS);
-        let is_enough = |shift: &u32| n_nodes.div_ceil(1 << shift) <= n_wanted;
-        let shift = (0..MAX_SHIFT).find(is_enough).unwrap_or(MAX_SHIFT);
+        let shift =
+            (0..MAX_SHIFT).find(|shift: &u32| n_nodes.div_ceil(1 << shift) <= n_wanted).unwrap_or(MAX_SHIFT);
         let n_chunks = CHUNKS_A_THREAD * rayon::current_num_threads();
         let n_chunks = n_chunks.min(n_edges / LEAST_EDGES_A_CHUNK + 1);
         Self { shift, n_bins: n_nodes.div_ceil(1 << shift), n_chunks }
@@ -117,7 +119,8 @@ struct Place<'a, E> {
 impl<E> Place<'_, E> {
     #[inline(always)]
     fn put(&mut self, entry: E, low: u16) {
-        let (at, low_at) = (self.entries.next(), self.lows.next());
+        let at = self.entries.next();
+        let low_at = self.lows.next();
         *at.expect("a bin should have room for the edges that were counted") = entry;
         *low_at.expect("a bin should have room for the edges that were counted") = low;
     }
@@ -163,15 +166,16 @@ fn bins<'a, E>(
     bin_counts: &[usize],
 ) -> Vec<Bin<'a, E>> {
     let mut first_edge = 0;
-    let bin = |(ends, &n_edges): (&'a mut [u64], &usize)| {
-        let entries =
-            entries.split_off_mut(..n_edges).expect("the counts should add up to the number of edges");
-        let lows = lows.split_off(..n_edges).expect("the counts should add up to the number of edges");
-        let bin = Bin { first_edge, ends, entries, lows };
-        first_edge += n_edges as u64;
-        bin
-    };
-    ends.zip(bin_counts).map(bin).collect()
+    ends.zip(bin_counts)
+        .map(|(ends, &n_edges): (&'a mut [u64], &usize)| {
+            let entries =
+                entries.split_off_mut(..n_edges).expect("the counts should add up to the number of edges");
+            let lows = lows.split_off(..n_edges).expect("the counts should add up to the number of edges");
+            let bin = Bin { first_edge, ends, entries, lows };
+            first_edge += n_edges as u64;
+            bin
+        })
+        .collect()
 }
 
 impl<E: Entry> Bin<'_, E> {

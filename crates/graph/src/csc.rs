@@ -79,7 +79,8 @@ impl Csc {
     /// for too many nodes. Errors in the values of a mapped array are wrapped in [`Error::InFile`].
     pub fn scatter_rows(&self, nodes: &SharedArray<NodeId>, n_nodes: usize) -> Result<Self> {
         check_node_count(n_nodes)?;
-        let (expected, got) = (self.n_nodes() as u64, nodes.len() as u64);
+        let expected = self.n_nodes() as u64;
+        let got = nodes.len() as u64;
         if expected != got {
             return Err(Error::LengthMismatch { what: "nodes", expected, got });
         }
@@ -88,7 +89,8 @@ impl Csc {
             if node.index() < indptr.len() || n_nodes <= node.index() {
                 return Err(Error::BadRow { row, node: node.0, n_nodes }.in_file(nodes.path()));
             }
-            let (before, after) = (self.indptr[row], self.indptr[row + 1]);
+            let before = self.indptr[row];
+            let after = self.indptr[row + 1];
             if after < before {
                 let error = Error::IndptrNotMonotone { node: row as u64, before, after };
                 return Err(error.in_file(self.indptr.path()));
@@ -107,10 +109,13 @@ impl Csc {
     /// Returns [`Error::LengthMismatch`] if the range exceeds the nodes, or if other nodes have edges.
     pub fn narrow_rows(&self, nodes: Range<u32>) -> Result<Self> {
         let Some(indptr) = self.indptr.get(nodes.start as usize..=nodes.end.max(nodes.start) as usize) else {
-            let (expected, got) = (self.n_nodes() as u64, u64::from(nodes.end));
+            let expected = self.n_nodes() as u64;
+            let got = u64::from(nodes.end);
             return Err(Error::LengthMismatch { what: "the range of rows", expected, got });
         };
-        let (expected, first, last) = (self.n_edges(), indptr[0], indptr[indptr.len() - 1]);
+        let expected = self.n_edges();
+        let first = indptr[0];
+        let last = indptr[indptr.len() - 1];
         if (first, last) != (0, expected) {
             let got = last.saturating_sub(first);
             return Err(Error::LengthMismatch { what: "the edges into the range of rows", expected, got });
@@ -159,7 +164,8 @@ impl Csc {
         self.validate_indptr()?;
         match self.indices.par_iter().position_first(|src| !srcs.contains(&src.0)) {
             Some(edge) => {
-                let (node, name) = (self.indices[edge].0, name.to_owned());
+                let node = self.indices[edge].0;
+                let name = name.to_owned();
                 let error =
                     Error::NotOfType { edge: edge as u64, node, name, start: srcs.start, end: srcs.end };
                 Err(error.in_file(self.indices.path()))
@@ -169,10 +175,10 @@ impl Csc {
     }
 
     fn validate_indptr(&self) -> Result<()> {
-        let falls = |pair: &[u64]| pair[1] < pair[0];
-        match self.indptr.par_windows(2).position_first(falls) {
+        match self.indptr.par_windows(2).position_first(|pair: &[u64]| pair[1] < pair[0]) {
             Some(node) => {
-                let (before, after) = (self.indptr[node], self.indptr[node + 1]);
+                let before = self.indptr[node];
+                let after = self.indptr[node + 1];
                 let error = Error::IndptrNotMonotone { node: node as u64, before, after };
                 Err(error.in_file(self.indptr.path()))
             }

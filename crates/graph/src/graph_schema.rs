@@ -125,7 +125,12 @@ impl GraphSchema {
 
     /// Returns the types of the graph without its nodes and edges.
     pub fn metagraph(&self) -> Metagraph {
-        let types_of = |relation: &RelationSchema| [relation.src_type, relation.dst_type];
-        Metagraph::of(self.types.n_types(), self.relations.iter().map(types_of).collect())
+        Metagraph::of(
+            self.types.n_types(),
+            self.relations
+                .iter()
+                .map(|relation: &RelationSchema| [relation.src_type, relation.dst_type])
+                .collect(),
+        )
     }
 }

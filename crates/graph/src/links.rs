@@ -28,8 +28,10 @@ impl Links {
     /// Returns [`Error::LengthMismatch`] if the arrays have different lengths, and [`Error::TooMany`] if there are
     /// 2^32 links or more.
     pub fn new(srcs: impl Into<SharedArray<NodeId>>, dsts: impl Into<SharedArray<NodeId>>) -> Result<Self> {
-        let (srcs, dsts) = (srcs.into(), dsts.into());
-        let (expected, got) = (srcs.len() as u64, dsts.len() as u64);
+        let srcs = srcs.into();
+        let dsts = dsts.into();
+        let expected = srcs.len() as u64;
+        let got = dsts.len() as u64;
         if expected != got {
             return Err(Error::LengthMismatch { what: "the destinations of links", expected, got });
         }

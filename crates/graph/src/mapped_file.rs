@@ -108,8 +108,7 @@ impl MappedFile {
     /// Returns [`Error::Io`] if the path is not a regular file, or if it cannot be opened or mapped.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let io = |source| Error::Io { path: path.to_owned(), source };
-        Self::of_file(&open_file(path).map_err(io)?, path)
+        Self::of_file(&open_file(path).map_err(|source| Error::Io { path: path.to_owned(), source })?, path)
     }
 
     /// Maps a file that is open for reading. `path` is used in messages and to detect changes; the file may have been
@@ -197,7 +196,8 @@ impl MappedRegion {
         if inode(&found) != self.inode {
             return Ok(false);
         }
-        let (expected, found) = (self.version, FileVersion::of(&found));
+        let expected = self.version;
+        let found = FileVersion::of(&found);
         if expected == found { Ok(true) } else { Err(Error::FileChanged { path: path(), expected, found }) }
     }
 }

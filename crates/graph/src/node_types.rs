@@ -35,7 +35,9 @@ impl NodeTypes {
     /// Returns [`Error::NoTypes`] without types, [`Error::BadName`] for a name that is empty or occurs twice, and
     /// [`Error::TooMany`] for more than 2^32 - 1 nodes.
     pub fn new(types: impl IntoIterator<Item = (impl Into<String>, usize)>) -> Result<Self> {
-        let (mut names, mut offsets, mut n_nodes) = (Vec::new(), vec![0], 0_usize);
+        let mut names = Vec::new();
+        let mut offsets = vec![0];
+        let mut n_nodes = 0_usize;
         for (name, n_of_type) in types {
             names.push(name.into());
             n_nodes = n_nodes.saturating_add(n_of_type);
@@ -79,8 +81,8 @@ impl NodeTypes {
     /// # Errors
     /// Returns [`Error::NoSuchType`] with the names of all types if there is none.
     pub fn require(&self, name: &str) -> Result<usize> {
-        let unknown = || Error::NoSuchType { name: name.to_owned(), known: self.names.clone() };
-        self.position(name).ok_or_else(unknown)
+        self.position(name)
+            .ok_or_else(|| Error::NoSuchType { name: name.to_owned(), known: self.names.clone() })
     }
 
     /// Returns the node ids of a type.

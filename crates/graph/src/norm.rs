@@ -45,8 +45,11 @@ pub fn gcn_norm(graph: &Csc) -> Result<Csc> {
         return Err(error.in_file(graph.weights_path()));
     }
     let factors: Vec<f64> = (0..graph.n_nodes()).into_par_iter().map(|dst| factor(graph, dst)).collect();
-    let weight = |src: usize, weight: f64, dst: usize| (factors[src] * weight * factors[dst]) as f32;
-    insert_self_loops(graph, 0, Some(weight))
+    insert_self_loops(
+        graph,
+        0,
+        Some(|src: usize, weight: f64, dst: usize| (factors[src] * weight * factors[dst]) as f32),
+    )
 }
 
 /// Returns the factor `1 / sqrt(d)` of a node, or 0 if its degree `d` is not positive. The degree includes the self

@@ -77,7 +77,8 @@ impl RelationGroups {
     /// [`Error::RelationOrder`] unless the edges of each destination are in the order of the relations into its type, and
     /// [`Error::TooMany`] for 2^31 or more segments or entries.
     pub fn new(block: &Block, types: &NodeTypes, metagraph: &Metagraph) -> Result<Self> {
-        let (expected, got) = (metagraph.n_types() as u64, types.n_types() as u64);
+        let expected = metagraph.n_types() as u64;
+        let got = types.n_types() as u64;
         if expected != got {
             return Err(Error::LengthMismatch { what: "the list of node types", expected, got });
         }
@@ -103,8 +104,11 @@ impl RelationGroups {
             }
         }
         let Filled { indptr, indices, weights } = filled;
-        let (types, n_src, order) = (groups, block.n_src(), inverse(&order));
-        let (nodes, transposed) = (None, None);
+        let types = groups;
+        let n_src = block.n_src();
+        let order = inverse(&order);
+        let nodes = None;
+        let transposed = None;
         Ok(Self {
             parts: RelationGroupParts { n_src, types, indptr, indices, weights, order, nodes, transposed },
         })
@@ -117,9 +121,13 @@ impl RelationGroups {
     /// Returns [`Error::NodeWithoutType`] for a node that is not in `types`.
     pub fn of_nodes(nodes: &[NodeId], types: &NodeTypes) -> Result<Self> {
         let (types, by_type) = group_by_type(nodes, types, &vec![Vec::new(); types.n_types()])?;
-        let (n_src, indptr, order) = (nodes.len(), (0..=nodes.len() as u32).collect(), inverse(&by_type));
+        let n_src = nodes.len();
+        let indptr = (0..=nodes.len() as u32).collect();
+        let order = inverse(&by_type);
         let indices = by_type.into_iter().map(LocalId).collect();
-        let (weights, nodes, transposed) = (None, None, None);
+        let weights = None;
+        let nodes = None;
+        let transposed = None;
         Ok(Self {
             parts: RelationGroupParts { n_src, types, indptr, indices, weights, order, nodes, transposed },
         })
@@ -162,12 +170,11 @@ impl RelationGroups {
         let RelationGroupParts { n_src, indptr, indices, order, nodes, transposed, .. } = &mut self.parts;
         nodes.iter_mut().flat_map(|nodes| nodes.iter_mut()).for_each(Self::transpose);
         transposed.get_or_insert_with(|| {
-            let of_order = |order: &Vec<u32>| {
-                let (each, rows): (Vec<u32>, Vec<_>) =
-                    ((0..=order.len() as u32).collect(), order.iter().copied().map(LocalId).collect());
+            let order = order.as_ref().map(|order: &Vec<u32>| {
+                let each: Vec<u32> = (0..=order.len() as u32).collect();
+                let rows: Vec<_> = order.iter().copied().map(LocalId).collect();
                 TransposedBlock::of_edges(&each, &rows, rows.len())
-            };
-            let order = order.as_ref().map(of_order);
+            });
             TransposedGroups { segments: TransposedBlock::of_edges(indptr, indices, *n_src), order }
         });
     }
@@ -176,15 +183,14 @@ impl RelationGroups {
     pub fn n_bytes(&self) -> usize {
         let RelationGroupParts { types, indptr, indices, weights, order, nodes, transposed, .. } =
             &self.parts;
-        let of_transposed = |TransposedGroups { segments, order }: &TransposedGroups| {
-            segments.n_bytes() + order.as_ref().map_or(0, TransposedBlock::n_bytes)
-        };
         types.capacity() * size_of::<TypeGroup>()
             + indptr.capacity() * size_of::<u32>()
             + indices.capacity() * size_of::<LocalId>()
             + weights.as_ref().map_or(0, |weights| weights.capacity() * size_of::<f32>())
             + order.as_ref().map_or(0, |order| order.capacity() * size_of::<u32>())
-            + transposed.as_ref().map_or(0, of_transposed)
+            + transposed.as_ref().map_or(0, |TransposedGroups { segments, order }: &TransposedGroups| {
+                segments.n_bytes() + order.as_ref().map_or(0, TransposedBlock::n_bytes)
+            })
             + nodes.iter().flat_map(|nodes| nodes.iter()).map(Self::n_bytes).sum::<usize>()
     }
 }
@@ -254,7 +260,8 @@ impl Filled {
         }
         self.indptr.push(self.indices.len() as u32);
         let ends = &block.indptr()[dst as usize..][..2];
-        let (mut edge, end) = (ends[0] as usize, ends[1] as usize);
+        let mut edge = ends[0] as usize;
+        let end = ends[1] as usize;
         for &relation in relations {
             let first = edge;
             while edge < end && relation_of(block, edge) == relation {
@@ -267,7 +274,8 @@ impl Filled {
             self.indptr.push(self.indices.len() as u32);
         }
         if edge < end {
-            let (node, relation) = (block.dsts()[dst as usize].0, relation_of(block, edge));
+            let node = block.dsts()[dst as usize].0;
+            let relation = relation_of(block, edge);
             return Err(Error::RelationOrder { edge, relation, node });
         }
         Ok(())

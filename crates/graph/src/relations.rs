@@ -76,16 +76,21 @@ impl Relations {
     /// occurs twice, [`Error::NoSuchType`] for a type that does not exist, and [`Error::LengthMismatch`] within
     /// [`Error::InRelation`] unless an adjacency has one row per node of the destinations' type.
     pub fn new(types: impl Into<Arc<NodeTypes>>, relations: Vec<Relation>) -> Result<Self> {
-        let schema_of = |relation: &Relation| RelationSchema {
-            name: relation.name.clone(),
-            src_type: relation.src_type,
-            dst_type: relation.dst_type,
-            n_edges: relation.graph.n_edges(),
-        };
-        let schema = GraphSchema::new(types, relations.iter().map(schema_of).collect())?;
+        let schema = GraphSchema::new(
+            types,
+            relations
+                .iter()
+                .map(|relation: &Relation| RelationSchema {
+                    name: relation.name.clone(),
+                    src_type: relation.src_type,
+                    dst_type: relation.dst_type,
+                    n_edges: relation.graph.n_edges(),
+                })
+                .collect(),
+        )?;
         for relation in &relations {
-            let (expected, got) =
-                (schema.types().range(relation.dst_type).len() as u64, relation.graph.n_nodes() as u64);
+            let expected = schema.types().range(relation.dst_type).len() as u64;
+            let got = relation.graph.n_nodes() as u64;
             if expected != got {
                 let error = Error::LengthMismatch { what: "the list of rows", expected, got };
                 return Err(error.in_relation(&relation.name));
@@ -96,7 +101,9 @@ impl Relations {
 
     pub(crate) fn check_count(n_relations: usize) -> Result<()> {
         if Self::MOST < n_relations {
-            let (what, n, max) = ("relations", n_relations as u64, Self::MOST as u64);
+            let what = "relations";
+            let n = n_relations as u64;
+            let max = Self::MOST as u64;
             return Err(Error::TooMany { what, n, max });
         }
         Ok(())
@@ -133,7 +140,8 @@ impl Relations {
     pub fn validate(&self) -> Result<()> {
         for relation in &self.relations {
             let types = self.types();
-            let (srcs, name) = (types.range(relation.src_type), &types.names()[relation.src_type]);
+            let srcs = types.range(relation.src_type);
+            let name = &types.names()[relation.src_type];
             let is_valid = relation.graph.validate_rows(srcs, name);
             is_valid.map_err(|error| error.in_relation(&relation.name))?;
         }
@@ -231,7 +239,8 @@ impl Relations {
     /// Panics if there is no such relation.
     pub fn with_graph(&self, relation: usize, graph: &Csc) -> Result<Self> {
         let Relation { name, dst_type, .. } = self.relation(relation);
-        let (expected, got) = (self.n_nodes() as u64, graph.n_nodes() as u64);
+        let expected = self.n_nodes() as u64;
+        let got = graph.n_nodes() as u64;
         let graph = match expected == got {
             true => graph.narrow_rows(self.types().range(*dst_type)),
             false => Err(Error::LengthMismatch { what: "the list of rows", expected, got }),
@@ -262,8 +271,10 @@ impl Relations {
 
 impl RelationEdges<'_> {
     fn build(&self, types: &NodeTypes) -> Result<Relation> {
-        let (src_type, dst_type) = (types.require(self.src_type)?, types.require(self.dst_type)?);
-        let (src_nodes, n_dst) = (types.range(src_type), types.range(dst_type).len());
+        let src_type = types.require(self.src_type)?;
+        let dst_type = types.require(self.dst_type)?;
+        let src_nodes = types.range(src_type);
+        let n_dst = types.range(dst_type).len();
         for (ids, name, n_nodes) in
             [(self.srcs, self.src_type, src_nodes.len()), (self.dsts, self.dst_type, n_dst)]
         {

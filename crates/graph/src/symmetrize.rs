@@ -14,7 +14,8 @@ use crate::{Csc, CscBuilder, Duplicates, Result};
 /// Returns the errors of [`Csc::validate`], which is called because a mapped graph may not have been validated yet.
 pub fn symmetrize(graph: &Csc) -> Result<Csc> {
     graph.validate()?;
-    let (srcs, dsts) = (graph.indices(), graph.dsts());
+    let srcs = graph.indices();
+    let dsts = graph.dsts();
     let mut builder = CscBuilder::new(graph.n_nodes()).symmetrize().duplicates(Duplicates::Remove);
     if let Some(weights) = graph.weights() {
         builder = builder.weights(weights);

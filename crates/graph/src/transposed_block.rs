@@ -62,7 +62,8 @@ impl TransposedBlock {
             sum += *start;
             *start = sum;
         }
-        let (mut dsts, mut edges) = (vec![0; n_edges], vec![0; n_edges]);
+        let mut dsts = vec![0; n_edges];
+        let mut edges = vec![0; n_edges];
         for (dst, range) in indptr.windows(2).enumerate() {
             for edge in range[0]..range[1] {
                 if let Some(later) = indices.get(edge as usize + POSITION_AHEAD) {

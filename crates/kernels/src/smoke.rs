@@ -35,8 +35,12 @@ pub fn smoke_test(device: &Device) -> Result<(), DeviceError> {
             .or_else(|| panic.downcast_ref::<&str>().copied());
         failed(text.unwrap_or("a kernel panicked").to_owned())
     })?;
-    let is_equal = |(got, expected): (&f32, &f32)| (got - expected).abs() <= tolerance();
-    if got.len() != expected.len() || !got.iter().zip(&expected).all(is_equal) {
+    if got.len() != expected.len()
+        || !got
+            .iter()
+            .zip(&expected)
+            .all(|(got, expected): (&f32, &f32)| (got - expected).abs() <= tolerance())
+    {
         return Err(failed(format!("the results {got:?} differ from those of the CPU, {expected:?}")));
     }
     Ok(())

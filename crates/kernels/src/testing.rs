@@ -223,7 +223,8 @@ pub fn check_gradient<const D: usize, const E: usize>(x: Tensor<D>, f: impl Fn(T
     let gradient = values(gradient);
     let n_moved = if is_cpu(&plain) { x.len() } else { x.len().min(MOST_MOVED) };
     let indices = (0..n_moved).map(|nth| nth * (x.len() - 1) / (n_moved - 1).max(1));
-    let (mut got, mut expected) = (Vec::with_capacity(n_moved), Vec::with_capacity(n_moved));
+    let mut got = Vec::with_capacity(n_moved);
+    let mut expected = Vec::with_capacity(n_moved);
     for idx in indices {
         got.push(gradient[idx]);
         let mut moved = x.clone();

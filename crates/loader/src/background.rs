@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn a_dropped_value_stops_its_computation_without_a_wait() {
-        let ((began, begins), (ended, ends)) = (channel(), channel());
+        let (began, begins) = channel();
+        let (ended, ends) = channel();
         let value = Background::new("test", move |is_unwanted: &AtomicBool| {
             began.send(()).unwrap();
             while !is_unwanted.load(Ordering::Relaxed) {

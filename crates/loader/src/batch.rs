@@ -94,11 +94,16 @@ impl EdgeRows {
     /// # Errors
     /// Returns the errors of [`EdgeFeatureStore::gather_block`].
     pub fn gather(features: &dyn EdgeFeatureStore, blocks: &[Block]) -> kiln_feature::Result<Self> {
-        let of_block = |block: &Block| {
-            let mut rows = FeatureBuffer::empty(features.dtype());
-            features.gather_block(block, &mut rows).map(|()| rows)
-        };
-        Ok(Self { blocks: blocks.iter().map(of_block).collect::<Result<_, _>>()?, dim: features.dim() })
+        Ok(Self {
+            blocks: blocks
+                .iter()
+                .map(|block: &Block| {
+                    let mut rows = FeatureBuffer::empty(features.dtype());
+                    features.gather_block(block, &mut rows).map(|()| rows)
+                })
+                .collect::<Result<_, _>>()?,
+            dim: features.dim(),
+        })
     }
 
     /// Returns the size of the rows in bytes.

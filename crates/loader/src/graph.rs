@@ -118,11 +118,13 @@ impl<F: FeatureStore + ?Sized + 'static> Batcher for GraphBatcher<F> {
         let copied_at = Instant::now();
         let mut x = FeatureBuffer::empty(self.features.dtype());
         self.features.gather(block.srcs(), &mut x)?;
-        let (mut labels, mut target_values) = (Vec::new(), Vec::new());
+        let mut labels = Vec::new();
+        let mut target_values = Vec::new();
         self.targets.gather(&graphs, &mut labels, &mut target_values)?;
         times.sample += copied_at - start;
         times.gather += copied_at.elapsed();
-        let (x_dim, times) = (self.features.dim(), *times);
+        let x_dim = self.features.dim();
+        let times = *times;
         Ok(GraphBatch { step, key, graphs, block, node_offsets, x, x_dim, labels, target_values, times })
     }
 
@@ -136,7 +138,8 @@ impl<F: ?Sized> GraphBatcher<F> {
     /// followed by the number of nodes.
     fn copy(&self, graphs: &[GraphId]) -> Result<(Block, Vec<u32>), BatchError> {
         let mut ranges = Vec::with_capacity(graphs.len());
-        let (mut n_nodes, mut n_edges) = (0_u64, 0_u64);
+        let mut n_nodes = 0_u64;
+        let mut n_edges = 0_u64;
         for (position, &graph) in graphs.iter().enumerate() {
             let nodes = self.nodes(graph, position)?;
             let edges = self.edges(&nodes)?;
@@ -149,7 +152,8 @@ impl<F: ?Sized> GraphBatcher<F> {
                 return Err(BatchError::BatchTooLarge { what, n });
             }
         }
-        let (n_nodes, n_edges) = (n_nodes as usize, n_edges as usize);
+        let n_nodes = n_nodes as usize;
+        let n_edges = n_edges as usize;
         let mut parts = BlockParts {
             srcs: Vec::with_capacity(n_nodes),
             indptr: Vec::with_capacity(n_nodes + 1),
@@ -173,7 +177,8 @@ impl<F: ?Sized> GraphBatcher<F> {
         if graph.index() >= n_graphs {
             return Err(BatchError::GraphOutOfRange { graph, position, n_graphs });
         }
-        let (start, end) = (self.node_offsets[graph.index()], self.node_offsets[graph.index() + 1]);
+        let start = self.node_offsets[graph.index()];
+        let end = self.node_offsets[graph.index() + 1];
         let n_nodes = self.graph.n_nodes();
         if start > end || end as usize > n_nodes {
             let file = self.node_offsets.path().map(Path::to_owned);
@@ -191,7 +196,8 @@ impl<F: ?Sized> GraphBatcher<F> {
         if nodes.is_empty() {
             return Ok(0..0);
         }
-        let (start, end) = (self.graph.indptr()[nodes.start], self.graph.indptr()[nodes.end]);
+        let start = self.graph.indptr()[nodes.start];
+        let end = self.graph.indptr()[nodes.end];
         if start > end || end > self.graph.n_edges() {
             return Err(self.bad_edge_range(nodes));
         }
@@ -211,8 +217,10 @@ impl<F: ?Sized> GraphBatcher<F> {
             return Err(self.bad_edge_range(&nodes));
         }
         // No cast truncates: `copy` has checked that the batch's nodes and edges fit 32 bits.
-        let (first_node, first_edge) = (nodes.start as u32, edges.start as u64);
-        let (node_base, edge_base) = (to.srcs.len() as u32, to.indices.len() as u64);
+        let first_node = nodes.start as u32;
+        let first_edge = edges.start as u64;
+        let node_base = to.srcs.len() as u32;
+        let edge_base = to.indices.len() as u64;
         let srcs = &self.graph.indices()[edges.clone()];
         // The subtraction wraps for a source before the first node, so one comparison checks both bounds.
         let largest = srcs.iter().map(|src| src.0.wrapping_sub(first_node)).max().unwrap_or(0);
@@ -228,9 +236,12 @@ impl<F: ?Sized> GraphBatcher<F> {
 
     /// Returns the error for the first node of `nodes` whose edge range is invalid.
     fn bad_edge_range(&self, nodes: &Range<usize>) -> BatchError {
-        let (indptr, n_edges) = (self.graph.indptr(), self.graph.n_edges());
-        let is_bad = |&node: &usize| indptr[node + 1] < indptr[node] || indptr[node + 1] > n_edges;
-        let node = nodes.clone().find(is_bad).unwrap_or(nodes.start);
+        let indptr = self.graph.indptr();
+        let n_edges = self.graph.n_edges();
+        let node = nodes
+            .clone()
+            .find(|&node: &usize| indptr[node + 1] < indptr[node] || indptr[node + 1] > n_edges)
+            .unwrap_or(nodes.start);
         BatchError::Sample(kiln_sample::Error::BadEdgeRange {
             node: NodeId(node as u32),
             start: indptr[node],
@@ -242,8 +253,10 @@ impl<F: ?Sized> GraphBatcher<F> {
 
     /// Returns the error for the first edge of `edges` whose source is not in `nodes`.
     fn edge_leaves_graph(&self, graph: GraphId, nodes: Range<usize>, edges: Range<usize>) -> BatchError {
-        let is_outside = |&edge: &usize| !nodes.contains(&self.graph.indices()[edge].index());
-        let edge = edges.clone().find(is_outside).unwrap_or(edges.start);
+        let edge = edges
+            .clone()
+            .find(|&edge: &usize| !nodes.contains(&self.graph.indices()[edge].index()))
+            .unwrap_or(edges.start);
         BatchError::EdgeLeavesGraph {
             edge: edge as u64,
             node: self.graph.indices()[edge],

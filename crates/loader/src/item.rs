@@ -238,7 +238,8 @@ impl<I: ItemId> ItemSampler<I> {
 
     /// Returns the number of steps of a phase, the same on all ranks.
     pub fn n_steps(&self, phase: Phase) -> usize {
-        let (n_items, per_step) = (self.items.len(), self.config.items_per_step(phase));
+        let n_items = self.items.len();
+        let per_step = self.config.items_per_step(phase);
         let n_in_last = n_items % per_step;
         let drops_last = match phase {
             Phase::Train { .. } => self.config.drop_last || self.n_used(phase, n_in_last) == 0,
@@ -317,7 +318,8 @@ impl<I: ItemId> EpochPlan<I> {
     pub fn step(&self, step: usize) -> SeedBatch<I> {
         let n_steps = self.n_steps();
         assert!(step < n_steps, "step {step} is out of range: the phase has {n_steps} steps");
-        let (items, per_step) = (self.items(), self.sampler.config.items_per_step(self.phase));
+        let items = self.items();
+        let per_step = self.sampler.config.items_per_step(self.phase);
         let start = step * per_step;
         let n_of_step = per_step.min(items.len() - start);
         let n_used = self.sampler.n_used(self.phase, n_of_step);

@@ -86,7 +86,8 @@ impl<B: Batcher<Item = NodeId>> LinkBatcher<B> {
     /// training excludes the step's links in both directions.
     pub fn new(nodes: B, links: Links, negatives: Negatives) -> Self {
         let negatives = [negatives.clone(), negatives.clone(), negatives];
-        let (exclusion, last_excluded) = (LinkExclusion::default(), Mutex::default());
+        let exclusion = LinkExclusion::default();
+        let last_excluded = Mutex::default();
         Self { nodes, links, negatives, exclusion, node_ranges: None, last_excluded }
     }
 
@@ -244,12 +245,15 @@ impl Pairs {
         let mut seeds: Vec<NodeId> = links.iter().map(|link| all.pair(*link).0).collect();
         seeds.extend(links.iter().map(|link| all.pair(*link).1));
         seeds.reserve(negative_dsts.len());
-        let (mut srcs, mut dsts) = (Vec::with_capacity(n_pairs), Vec::with_capacity(n_pairs));
+        let mut srcs = Vec::with_capacity(n_pairs);
+        let mut dsts = Vec::with_capacity(n_pairs);
         for row in 0..n_links {
-            let (src_seed, dst_seed) = (row as u32, (n_links + row) as u32);
+            let src_seed = row as u32;
+            let dst_seed = (n_links + row) as u32;
             srcs.push(src_seed);
             dsts.push(dst_seed);
-            let (src, dst) = (seeds[row], seeds[n_links + row]);
+            let src = seeds[row];
+            let dst = seeds[n_links + row];
             let mut position = |node: NodeId, of_link: NodeId, seed: u32| {
                 if node == of_link {
                     return seed;

@@ -88,7 +88,8 @@ impl<F: Batcher> Loader<F> {
     pub fn epoch_from(&self, phase: Phase, first_step: usize) -> Batches<F> {
         let start = Instant::now();
         let order = self.items.epoch(phase);
-        let (n_steps, per_step) = (order.n_steps(), order.batches_per_step());
+        let n_steps = order.n_steps();
+        let per_step = order.batches_per_step();
         let first_batch = first_step.min(n_steps) * per_step;
         let n_batches = n_steps * per_step;
         let largest_bytes = self.shared.kept().largest_bytes;

@@ -49,7 +49,8 @@ impl PageFaults {
     /// `None` if the program uses it, if the gain would be small, and on systems other than Linux. First accesses to mapped
     /// files count as well, although another allocator does not change them.
     pub fn note(&self) -> Option<String> {
-        let (before, now) = (self.before?, Usage::now()?);
+        let before = self.before?;
+        let now = Usage::now()?;
         let n_faults = now.n_faults.saturating_sub(before.n_faults);
         let time = now.time.saturating_sub(before.time);
         let text = note(n_faults, time, HugePageAllocator::is_used())?;

@@ -73,7 +73,8 @@ impl<'m> Writer<'m> {
 
     /// Writes the filled bytes of the stage.
     fn write_stage(&mut self) {
-        let (stage, n_bytes) = (self.stage.0.as_ptr().cast::<u8>(), self.n_staged);
+        let stage = self.stage.0.as_ptr().cast::<u8>();
+        let n_bytes = self.n_staged;
         let room_bytes = self.out.len();
         assert!(
             n_bytes <= room_bytes - self.n_written,

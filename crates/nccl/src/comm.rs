@@ -102,7 +102,8 @@ impl Comm {
         id: &UniqueId,
         deadline: Duration,
     ) -> Result<Self, Error> {
-        let (nccl, stream) = (library::nccl()?, new_stream(device)?);
+        let nccl = library::nccl()?;
+        let stream = new_stream(device)?;
         let mut comm = Self::new(nccl, stream, rank, n_ranks, deadline, Arc::default());
         let started = comm.start(id);
         comm.finish("ncclCommInitRankConfig", started)?;
@@ -122,7 +123,9 @@ impl Comm {
         if let Some(index) = devices.iter().find(|index| !distinct.insert(**index)) {
             return Err(Error::SharedDevice { index: *index });
         }
-        let (nccl, id, is_over) = (library::nccl()?, UniqueId::new()?, Arc::default());
+        let nccl = library::nccl()?;
+        let id = UniqueId::new()?;
+        let is_over = Arc::default();
         let streams = devices.iter().map(|device| new_stream(*device)).collect::<Result<Vec<_>, _>>()?;
         let new =
             |(rank, stream)| Self::new(nccl, stream, rank, devices.len(), deadline, Arc::clone(&is_over));
@@ -162,8 +165,9 @@ impl Comm {
     /// Starts to join the other ranks. Within an NCCL group of this thread, the join starts when the group ends.
     fn start(&mut self, id: &UniqueId) -> Result<(), Error> {
         self.bind()?;
-        let (n_ranks, rank, mut config) =
-            (self.n_ranks as c_int, self.rank as c_int, RawConfig::non_blocking());
+        let n_ranks = self.n_ranks as c_int;
+        let rank = self.rank as c_int;
+        let mut config = RawConfig::non_blocking();
         // SAFETY: the handle's box lives as long as this value, and the configuration has the layout of its version.
         let status =
             unsafe { (self.nccl.comm_init_rank_config)(self.raw.as_ptr(), n_ranks, id.0, rank, &mut config) };
@@ -198,7 +202,8 @@ impl Comm {
     /// does not call before the deadline, or if an earlier call failed.
     pub unsafe fn all_reduce_sum(&mut self, buffer: Buffer) -> Result<(), Error> {
         self.check()?;
-        let (at, stream) = (buffer.address as *mut c_void, self.raw_stream());
+        let at = buffer.address as *mut c_void;
+        let stream = self.raw_stream();
         // SAFETY: the caller guarantees that the buffer is valid and that nothing else uses it until `finish` returns.
         let status = unsafe { (self.nccl.all_reduce)(at, at, buffer.len, FLOAT32, SUM, self.raw(), stream) };
         let started = self.nccl.started("ncclAllReduce", status);
@@ -216,7 +221,8 @@ impl Comm {
     /// Same as [`Comm::all_reduce_sum`].
     pub unsafe fn exchange(&mut self, sends: &[Buffer], recvs: &[Buffer]) -> Result<(), Error> {
         self.check()?;
-        let (nccl, stream) = (self.nccl, self.raw_stream());
+        let nccl = self.nccl;
+        let stream = self.raw_stream();
         // SAFETY: the call starts a group of this thread, and the group ends below on every path.
         nccl.ok("ncclGroupStart", unsafe { (nccl.group_start)() })?;
         let mut started = Ok(());
@@ -262,7 +268,8 @@ impl Comm {
     /// Waits until NCCL has finished the call and the stream is idle. Returns [`Error::Aborted`] after the deadline, or
     /// [`GRACE`] after a rank of the same [`Comm::for_devices`] call has failed or ended.
     fn wait(&self, call: &'static str, deadline: Duration) -> Result<(), Error> {
-        let (start, aborted) = (Instant::now(), |reason| Err(Error::Aborted { rank: self.rank, reason }));
+        let start = Instant::now();
+        let aborted = |reason| Err(Error::Aborted { rank: self.rank, reason });
         let mut over_since = None;
         loop {
             if !self.is_in_progress(call)? && self.is_stream_done()? {

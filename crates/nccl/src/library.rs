@@ -93,8 +93,10 @@ pub(crate) fn device_count() -> Result<usize, Error> {
     if !unsafe { cudarc::driver::sys::is_culib_present() } {
         return Err(Error::NotFound { library: "the NVIDIA driver", names: vec!["libcuda.so.1".to_owned()] });
     }
-    let failed = |error: DriverError| Error::Failed { call: "cuInit", reason: error.to_string() };
-    match CudaContext::device_count().map_err(failed)?.max(0) as usize {
+    match CudaContext::device_count()
+        .map_err(|error: DriverError| Error::Failed { call: "cuInit", reason: error.to_string() })?
+        .max(0) as usize
+    {
         0 => Err(Error::NoDevice { index: 0, n_devices: 0 }),
         n_devices => Ok(n_devices),
     }

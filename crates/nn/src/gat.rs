@@ -92,8 +92,13 @@ impl GatConfig {
     /// Creates the configuration of the paper for Cora (section 3.3): two layers, 8 heads of 8 columns, one output head,
     /// and a dropout of 0.6 of the input features, between the layers and of the attention weights.
     pub fn cora(d_in: usize, n_classes: usize) -> Self {
-        let (hidden, n_layers, n_heads, n_output_heads) = (64, 2, 8, 1);
-        let (attention_dropout, input_dropout, dropout) = (0.6, 0.6, 0.6);
+        let hidden = 64;
+        let n_layers = 2;
+        let n_heads = 8;
+        let n_output_heads = 1;
+        let attention_dropout = 0.6;
+        let input_dropout = 0.6;
+        let dropout = 0.6;
         let new = Self::new(d_in, n_classes);
         Self { hidden, n_layers, n_heads, n_output_heads, attention_dropout, input_dropout, dropout, ..new }
     }

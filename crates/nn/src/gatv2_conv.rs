@@ -29,7 +29,9 @@ pub struct GatV2ConvConfig {
 impl GatV2ConvConfig {
     /// Creates a layer of concatenated heads with a slope of 0.2, without dropout and without shared weights.
     pub fn new(d_in: usize, d_head: usize, n_heads: usize) -> Self {
-        let (output, negative_slope, attention_dropout) = (HeadOutput::Concat, 0.2, 0.0);
+        let output = HeadOutput::Concat;
+        let negative_slope = 0.2;
+        let attention_dropout = 0.0;
         Self { d_in, d_head, n_heads, output, negative_slope, attention_dropout, share_weights: false }
     }
 

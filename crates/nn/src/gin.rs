@@ -117,8 +117,8 @@ impl GinConfig {
         check_size("mlp_layers", self.mlp_layers)?;
         check_dropout("dropout", self.dropout)?;
         let layer_key = |i: usize| key.fold_in(KeyDomain::Layer, i as u64);
-        let layer = |i| self.layer(i, layer_key(i), device);
-        let layers = (0..self.n_layers).map(layer).collect::<Result<_>>()?;
+        let layers =
+            (0..self.n_layers).map(|i| self.layer(i, layer_key(i), device)).collect::<Result<_>>()?;
         let pooled_widths = match self.jumping {
             JumpingKnowledge::Direct => Vec::new(),
             JumpingKnowledge::Last => vec![self.hidden],
@@ -126,8 +126,11 @@ impl GinConfig {
             JumpingKnowledge::Cat => return Err(other_jumping("cat")),
             JumpingKnowledge::Max => return Err(other_jumping("max")),
         };
-        let head = |(k, width)| Linear::init(layer_key(self.n_layers), k, [width, self.n_classes], device);
-        let heads = pooled_widths.into_iter().enumerate().map(head).collect::<Result<_>>()?;
+        let heads = pooled_widths
+            .into_iter()
+            .enumerate()
+            .map(|(k, width)| Linear::init(layer_key(self.n_layers), k, [width, self.n_classes], device))
+            .collect::<Result<_>>()?;
         Ok(Gin { layers, heads, readout: self.readout, dropout: self.dropout })
     }
 

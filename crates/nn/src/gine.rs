@@ -142,7 +142,8 @@ impl ModelConfig for GineConfig {
         match self.mlp_layers {
             0 | 1 => self.frame().n_weights(1),
             _ => {
-                let (hidden, d_in) = (self.hidden as u64, self.d_in as u64);
+                let hidden = self.hidden as u64;
+                let d_in = self.d_in as u64;
                 let hidden_layers = (self.n_layers as u64).saturating_mul(self.mlp_layers as u64 - 1);
                 let inner = hidden_layers.saturating_sub(1).saturating_mul(hidden.saturating_mul(hidden));
                 inner.saturating_add(d_in.saturating_mul(hidden))

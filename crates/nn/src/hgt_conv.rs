@@ -36,7 +36,8 @@ impl HgtConvConfig {
     /// Returns an error if a width or number is 0 or too large, or if the heads do not divide the width.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<HgtConv> {
         let &Self { d_in, d_attention, d_out, n_heads, ref metagraph, project_skip } = self;
-        let (n_types, n_relations) = (metagraph.n_types(), metagraph.n_relations());
+        let n_types = metagraph.n_types();
+        let n_relations = metagraph.n_relations();
         for (name, size) in [("d_in", d_in), ("n_heads", n_heads), ("n_relations", n_relations)] {
             check_size(name, size)?;
         }
@@ -173,8 +174,10 @@ impl HgtConv {
     /// Returns the block-diagonal matrices of the segments of each type, of `d_attention` rows each: zeros for own rows,
     /// followed by the matrices of the relations. `heads` has the matrices of each relation and head in row-major order.
     fn by_segment(&self, heads: Tensor<2>) -> Tensor<2> {
-        let ([n_relations, n_heads], d_head) = (self.prior.dims(), self.attention.dims()[1]);
-        let (width, device) = (n_heads * d_head, heads.device());
+        let [n_relations, n_heads] = self.prior.dims();
+        let d_head = self.attention.dims()[1];
+        let width = n_heads * d_head;
+        let device = heads.device();
         let diagonal = Tensor::<2>::eye(n_heads, &device).reshape([1, n_heads, 1, n_heads, 1]);
         let matrices = heads.reshape([n_relations, n_heads, d_head, 1, d_head]) * diagonal;
         let matrices: Tensor<2> = matrices.reshape([n_relations * width, width]);
@@ -230,8 +233,8 @@ pub(crate) fn groups_of<'a>(block: &'a DeviceBlock, metagraph: &Metagraph) -> &'
         panic!("the block has no relation groups: add them with DeviceBlock::with_relation_groups");
     };
     let got: Vec<usize> = groups.types().iter().map(|group| group.n_segments - 1).collect();
-    let of_type = |node_type| metagraph.relations_into(node_type).count();
-    let expected: Vec<usize> = (0..metagraph.n_types()).map(of_type).collect();
+    let expected: Vec<usize> =
+        (0..metagraph.n_types()).map(|node_type| metagraph.relations_into(node_type).count()).collect();
     assert_eq!(got, expected, "the numbers of relations into each type differ between groups and layer");
     groups
 }

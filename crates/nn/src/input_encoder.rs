@@ -39,14 +39,17 @@ impl InputEncoderConfig {
         }
         // The width of trainable rows is checked also if no type has features.
         check_weight(1, hidden)?;
-        let layer = |(i, width): (usize, &Option<usize>)| match *width {
-            Some(width) => {
-                let key = key.fold_in(KeyDomain::NodeType, i as u64);
-                Linear::init(key, 0, [width, hidden], device).map(Some)
-            }
-            None => Ok(None),
-        };
-        let layers = widths.iter().enumerate().map(layer).collect::<Result<_>>()?;
+        let layers = widths
+            .iter()
+            .enumerate()
+            .map(|(i, width): (usize, &Option<usize>)| match *width {
+                Some(width) => {
+                    let key = key.fold_in(KeyDomain::NodeType, i as u64);
+                    Linear::init(key, 0, [width, hidden], device).map(Some)
+                }
+                None => Ok(None),
+            })
+            .collect::<Result<_>>()?;
         Ok(InputEncoder { layers, hidden })
     }
 }
@@ -95,11 +98,13 @@ impl TypeOrder {
                 (first - n_nodes) as u32
             })
             .collect();
-        let row = |&node_type: &usize| {
-            next[node_type] += 1;
-            next[node_type] - 1
-        };
-        let rows: Vec<u32> = types.iter().map(row).collect();
+        let rows: Vec<u32> = types
+            .iter()
+            .map(|&node_type: &usize| {
+                next[node_type] += 1;
+                next[node_type] - 1
+            })
+            .collect();
         Self { n_of_type, rows: Some(DeviceRows::upload(&rows, types.len(), device)) }
     }
 
@@ -116,7 +121,8 @@ impl TypeOrder {
 
     /// Checks the number of types and of the rows of each type.
     fn check(&self, rows: &[Tensor<2>]) {
-        let (n_types, expected) = (rows.len(), self.n_of_type.len());
+        let n_types = rows.len();
+        let expected = self.n_of_type.len();
         assert_eq!(n_types, expected, "the input has rows of {n_types} types, expected {expected}");
         for (node_type, (of_type, n_nodes)) in rows.iter().zip(&self.n_of_type).enumerate() {
             let n_rows = of_type.dims()[0];
@@ -145,14 +151,16 @@ impl InputEncoder {
     /// # Panics
     /// Panics if the number of types, of rows or a width does not match.
     pub fn forward(&self, rows: Vec<Tensor<2>>, order: &TypeOrder) -> Tensor<2> {
-        let (n_types, expected) = (rows.len(), self.layers.len());
+        let n_types = rows.len();
+        let expected = self.layers.len();
         assert_eq!(n_types, expected, "the input has {n_types} types of nodes, the encoder {expected}");
         order.check(&rows);
         let device = rows[0].device();
         let encoded = |(layer, rows): (&Option<Linear>, Tensor<2>)| match layer {
             Some(layer) => layer.forward(rows),
             None => {
-                let (width, hidden) = (rows.dims()[1], self.hidden);
+                let width = rows.dims()[1];
+                let hidden = self.hidden;
                 assert_eq!(width, hidden, "trainable rows have {width} columns, expected {hidden}");
                 rows
             }

@@ -12,7 +12,8 @@ pub(crate) struct KindName {
 impl KindName {
     /// Joins the prefix and the name. A name that is too long does not compile.
     pub(crate) const fn new(prefix: &str, inner: &str) -> Self {
-        let (mut bytes, mut len) = ([0; MAX_LEN], 0);
+        let mut bytes = [0; MAX_LEN];
+        let mut len = 0;
         while len < prefix.len() + inner.len() {
             let is_prefix = len < prefix.len();
             bytes[len] =

@@ -40,8 +40,10 @@ impl ClassLoss {
             return Err(Error::LabelSmoothing { got: self.label_smoothing });
         }
         let Some(weights) = &self.class_weights else { return Ok(()) };
-        let is_valid = |weight: &f32| weight.is_finite() && 0.0 <= *weight;
-        match weights.len() == n_classes && weights.iter().all(is_valid) && weights.iter().any(|w| 0.0 < *w) {
+        match weights.len() == n_classes
+            && weights.iter().all(|weight: &f32| weight.is_finite() && 0.0 <= *weight)
+            && weights.iter().any(|w| 0.0 < *w)
+        {
             true => Ok(()),
             false => Err(Error::ClassWeights { n_classes, got: weights.clone() }),
         }
@@ -119,7 +121,8 @@ impl TargetLoss {
     /// # Panics
     /// Panics if there is not one target per output, or if [`TargetLoss::check`] fails.
     pub fn sum(&self, outputs: Tensor<2>, targets: &[f32]) -> LossSum {
-        let ([n_rows, n_columns], n_targets) = (outputs.dims(), targets.len());
+        let [n_rows, n_columns] = outputs.dims();
+        let n_targets = targets.len();
         assert_eq!(n_rows * n_columns, n_targets, "{n_targets} targets for {n_rows} x {n_columns} outputs");
         self.check().expect("the loss should have been checked");
         let device = outputs.device();
@@ -161,7 +164,8 @@ impl TargetLoss {
 /// Adds all values in a fixed order: of each column, then of the columns' sums. Burn's sum of a tensor may add in
 /// another order on a GPU.
 pub(crate) fn sum_all(values: Tensor<2>) -> Tensor<1> {
-    let ([n_rows, n_columns], device) = (values.dims(), values.device());
+    let [n_rows, n_columns] = values.dims();
+    let device = values.device();
     let all = |n: usize| DeviceSegments::upload(&[0, n as u32], &device);
     let of_columns = segment_reduce(&all(n_rows), values, Reduction::Sum);
     segment_reduce(&all(n_columns), of_columns.reshape([n_columns, 1]), Reduction::Sum).reshape([1])

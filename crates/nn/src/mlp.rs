@@ -51,9 +51,10 @@ impl MlpConfig {
             _ => hidden,
         };
         let norms = (1..n_layers).map(|_| norm.init(hidden, device)).collect::<Result<Vec<_>>>()?;
-        let linear = |i| Linear::init(key, i, [width(i), width(i + 1)], device);
         Ok(Mlp {
-            linears: (0..n_layers).map(linear).collect::<Result<_>>()?,
+            linears: (0..n_layers)
+                .map(|i| Linear::init(key, i, [width(i), width(i + 1)], device))
+                .collect::<Result<_>>()?,
             norms: norms.into_iter().flatten().collect(),
         })
     }

@@ -54,7 +54,8 @@ pub(crate) fn normalize(norm: &BatchNorm, x: Tensor<2>, ctx: &ForwardContext) ->
         Mode::Train => norm.forward(x),
         Mode::Eval => {
             // Only the synced value contains this thread's last training step.
-            let (mean, variance) = (norm.running_mean.value_sync(), norm.running_var.value_sync());
+            let mean = norm.running_mean.value_sync();
+            let variance = norm.running_var.value_sync();
             module::batch_norm(x, norm.gamma.val(), norm.beta.val(), mean, variance, norm.epsilon)
         }
     }

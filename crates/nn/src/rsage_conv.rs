@@ -52,7 +52,8 @@ impl RsageConvConfig {
             WeightInit::Dgl => xavier_bound([d_in, d_out], RELU_GAIN),
             WeightInit::Pyg => of_pyg,
         };
-        let (mut weight, mut bias) = (Vec::with_capacity(n_rows * d_out), Vec::new());
+        let mut weight = Vec::with_capacity(n_rows * d_out);
+        let mut bias = Vec::new();
         for node_type in 0..n_types {
             weight.extend(draw(key, 3 * node_type as u64, d_in * d_out, bound));
             for relation in metagraph.relations_into(node_type) {
@@ -66,7 +67,8 @@ impl RsageConvConfig {
         let parameter = |values, n_rows| {
             Param::from_tensor(Tensor::from_data(TensorData::new(values, [n_rows, d_out]), device))
         };
-        let (weight, bias) = (parameter(weight, n_rows), parameter(bias, n_types));
+        let weight = parameter(weight, n_rows);
+        let bias = parameter(bias, n_types);
         Ok(RsageConv { weight, bias, metagraph: metagraph.clone(), aggregate })
     }
 }
@@ -103,7 +105,8 @@ impl RsageConv {
     /// # Panics
     /// Panics if the block has no relation groups, or those of another metagraph, or if `x` does not have this shape.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-        let (weight, bias) = (self.weight.val(), self.bias.val());
+        let weight = self.weight.val();
+        let bias = self.bias.val();
         if self.metagraph.is_homogeneous() {
             return sage_conv::forward(block, x, self.aggregate, SageWeights::Stacked(weight), bias);
         }

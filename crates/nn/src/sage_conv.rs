@@ -165,7 +165,8 @@ pub(crate) fn forward(
     weights: SageWeights,
     bias: Tensor<2>,
 ) -> Tensor<2> {
-    let (commutes, reduce) = (aggregate != Aggregate::Max, Reduction::from(aggregate));
+    let commutes = aggregate != Aggregate::Max;
+    let reduce = Reduction::from(aggregate);
     if commutes && !projects_first(block.into(), weights.dims()) {
         let beside = Aggregation { own: OwnRow::Concatenated, ..reduce.into() };
         // One product of twice the depth is faster than two products, and so is its gradient.

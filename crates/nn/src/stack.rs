@@ -22,11 +22,12 @@ impl Widths {
         check_size("hidden", self.hidden)?;
         check_size("n_classes", self.n_classes)?;
         check_size("n_layers", self.n_layers)?;
-        let widths = |i: usize| {
-            let d_in = if i == 0 { self.d_in } else { self.hidden };
-            [d_in, if i + 1 == self.n_layers { self.n_classes } else { self.hidden }]
-        };
-        Ok((0..self.n_layers).map(widths).collect())
+        Ok((0..self.n_layers)
+            .map(|i: usize| {
+                let d_in = if i == 0 { self.d_in } else { self.hidden };
+                [d_in, if i + 1 == self.n_layers { self.n_classes } else { self.hidden }]
+            })
+            .collect())
     }
 }
 

@@ -39,7 +39,8 @@ pub struct TransformerConvConfig {
 impl TransformerConvConfig {
     /// Creates a layer of concatenated heads with a root weight, without a gate and without dropout: PyG's defaults.
     pub fn new(d_in: usize, d_head: usize, n_heads: usize) -> Self {
-        let (output, attention_dropout) = (HeadOutput::Concat, 0.0);
+        let output = HeadOutput::Concat;
+        let attention_dropout = 0.0;
         Self { d_in, d_head, n_heads, output, attention_dropout, root_weight: true, beta: false }
     }
 
@@ -62,7 +63,8 @@ impl TransformerConvConfig {
                 expected: "false without root_weight",
             });
         }
-        let (width, d_out) = (heads.width(), heads.d_out());
+        let width = heads.width();
+        let d_out = heads.d_out();
         let bound = 1.0 / (3.0 * d_out as f64).sqrt();
         Ok(TransformerConv {
             key: Linear::init(key, 0, [d_in, width], device)?,
@@ -196,7 +198,8 @@ impl Conv for TransformerConv {
 
     fn size(&self) -> Option<LayerSize> {
         let [d_in, width] = self.key.weight.dims();
-        let (d_out, n_heads) = (self.heads.d_out(), self.heads.n_heads);
+        let d_out = self.heads.d_out();
+        let n_heads = self.heads.n_heads;
         let memory = LayerMemory {
             // The query, the sums of all heads, and the own row with its difference to them.
             dst_bytes: 4 * (2 * width + 2 * d_out) as u64,

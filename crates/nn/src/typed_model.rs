@@ -161,8 +161,11 @@ impl<C: ModelConfig<Model: BlockModel>> ModelConfig for TypedModelConfig<C> {
             Ok(Some(encoder)) => encoder.widths,
             _ => Vec::new(),
         };
-        let of_type = |width: &usize| hidden.saturating_mul(*width as u64);
-        let of_encoder = of_types.iter().flatten().map(of_type).fold(0, u64::saturating_add);
+        let of_encoder = of_types
+            .iter()
+            .flatten()
+            .map(|width: &usize| hidden.saturating_mul(*width as u64))
+            .fold(0, u64::saturating_add);
         self.model.min_parameters().saturating_add(of_encoder)
     }
 

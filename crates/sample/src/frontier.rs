@@ -52,7 +52,8 @@ impl Frontier {
             && self.edge_ids.len() == self.srcs.len()
             && self.weights.as_ref().is_none_or(|weights| weights.len() == self.srcs.len())
             && self.edge_types.as_ref().is_none_or(|types| types.len() == self.srcs.len());
-        let (n_srcs, n_edge_ids) = (self.srcs.len(), self.edge_ids.len());
+        let n_srcs = self.srcs.len();
+        let n_edge_ids = self.edge_ids.len();
         match is_right {
             true => Ok(()),
             false => {

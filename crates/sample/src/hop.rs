@@ -67,7 +67,8 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         let group = (GROUP_EDGES / edges_per_dst.max(1)).clamp(1, GROUP);
         self.ask_for_ranges(&dsts[..group.min(dsts.len())]);
         for first in (0..dsts.len()).step_by(group) {
-            let (end, next_end) = ((first + group).min(dsts.len()), (first + 2 * group).min(dsts.len()));
+            let end = (first + group).min(dsts.len());
+            let next_end = (first + 2 * group).min(dsts.len());
             self.ask_for_ranges(&dsts[end..next_end]);
             self.pick_group(&dsts[first..end], first, picked)?;
             for (position, &dst) in (first..end).zip(&dsts[first..end]) {
@@ -133,13 +134,16 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
     /// Finds the edges to leave out. A destination without a global id is not a node of the graph, which is an error of
     /// [`HopSampler::pick`].
     fn find_removed(&self, dsts: &[NodeId], removed: &mut RemovedEdges) -> Result<()> {
-        let node = |dst: NodeId| match self.rows {
-            RowIds::Listed(ids) => ids.get(dst.index()).copied().unwrap_or(dst),
-            RowIds::All | RowIds::From(_) => dst,
-        };
-        removed.find(self.id, self.request.excluded.as_ref(), dsts, node, |dst, position| {
-            Ok(&self.graph.indices()[self.edge_range(dst, position)?])
-        })
+        removed.find(
+            self.id,
+            self.request.excluded.as_ref(),
+            dsts,
+            |dst: NodeId| match self.rows {
+                RowIds::Listed(ids) => ids.get(dst.index()).copied().unwrap_or(dst),
+                RowIds::All | RowIds::From(_) => dst,
+            },
+            |dst, position| Ok(&self.graph.indices()[self.edge_range(dst, position)?]),
+        )
     }
 
     /// Estimates the number of edges to pick per destination: the graph's mean degree, limited to the fanout.
@@ -202,7 +206,8 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         picks: &mut Selection,
         out: &mut Frontier,
     ) -> Result<()> {
-        let (edges, node) = (self.edge_range(dst, position)?, self.node(dst));
+        let edges = self.edge_range(dst, position)?;
+        let node = self.node(dst);
         match removed.is_empty() {
             true => self.pick_from_all(node, edges, picks, out),
             false => self.pick_from_remaining(node, edges, removed, picks, out),
@@ -242,8 +247,12 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
                     picks.positions().iter().map(|&pick| EdgeId(neighbors.first_edge.0 + u64::from(pick))),
                 );
                 if let Some(factors) = &mut out.weights {
-                    let kept = || neighbors.self_loops();
-                    self.push_factors(neighbors.degree(), kept, picks.positions(), factors);
+                    self.push_factors(
+                        neighbors.degree(),
+                        || neighbors.self_loops(),
+                        picks.positions(),
+                        factors,
+                    );
                 }
             }
         }
@@ -276,8 +285,12 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
             match self.request.fanout {
                 Fanout::All => factors.resize(factors.len() + n_remaining, 1.0),
                 Fanout::UpTo(_) => {
-                    let kept = || remaining_self_loops(neighbors, removed);
-                    self.push_factors(n_remaining, kept, picks.positions(), factors);
+                    self.push_factors(
+                        n_remaining,
+                        || remaining_self_loops(neighbors, removed),
+                        picks.positions(),
+                        factors,
+                    );
                 }
             }
         }
@@ -377,9 +390,11 @@ fn range_of_row(graph: &Csc, row: NodeId, dst: NodeId, position: usize) -> Resul
     if row.index() >= graph.n_nodes() {
         return Err(Error::SeedOutOfRange { node: dst, position, n_nodes: graph.n_nodes() });
     }
-    let (start, end) = (indptr[row.index()], indptr[row.index() + 1]);
+    let start = indptr[row.index()];
+    let end = indptr[row.index() + 1];
     if start > end || end > graph.n_edges() {
-        let (n_edges, file) = (graph.n_edges(), graph.indptr_path().map(Path::to_owned));
+        let n_edges = graph.n_edges();
+        let file = graph.indptr_path().map(Path::to_owned);
         return Err(Error::BadEdgeRange { node: dst, start, end, n_edges, file });
     }
     if end - start > u64::from(u32::MAX) {

@@ -25,7 +25,8 @@ pub fn count_node_accesses(
     n_nodes: usize,
     batches: impl IntoIterator<Item = (Seeds, RngKey)>,
 ) -> Result<Vec<u32>> {
-    let (mut counts, mut scratch) = (vec![0; n_nodes], Scratch::default());
+    let mut counts = vec![0; n_nodes];
+    let mut scratch = Scratch::default();
     for (seeds, key) in batches {
         let sampled = sampler.sample_blocks(&seeds, key, &mut scratch)?;
         let inputs = match sampled.blocks.first() {

@@ -137,11 +137,14 @@ fn sort(values: &mut [Lanes], n_dsts: usize) {
     let first = values.len().next_power_of_two() / 2;
     let mut p = first;
     while 0 < p {
-        let (mut q, mut r, mut d) = (first, 0, p);
+        let mut q = first;
+        let mut r = 0;
+        let mut d = p;
         loop {
             for low in (0..values.len().saturating_sub(d)).filter(|low| low & p == r) {
                 let (lower, upper) = values.split_at_mut(low + d);
-                let (lower, upper) = (&mut lower[low][..n_dsts], &mut upper[0][..n_dsts]);
+                let lower = &mut lower[low][..n_dsts];
+                let upper = &mut upper[0][..n_dsts];
                 for (low, high) in lower.iter_mut().zip(upper) {
                     (*low, *high) = ((*low).min(*high), (*low).max(*high));
                 }
@@ -178,7 +181,9 @@ mod tests {
     #[test]
     fn picks_are_those_of_one_destination_at_a_time_on_all_instruction_sets() {
         // The bitset of `alone` is large, so it is created once.
-        let (key, mut lanes, mut alone) = (RngKey::new(7), LanePicks::default(), Selection::default());
+        let key = RngKey::new(7);
+        let mut lanes = LanePicks::default();
+        let mut alone = Selection::default();
         for fanout in 1..=MOST_PICKS as u32 {
             for n_dsts in [1, 15, 16, 17, 40, MOST_DSTS as u32] {
                 let degree = |dst: u32| match dst % 4 {
@@ -191,13 +196,14 @@ mod tests {
                 let places: Vec<usize> =
                     (0..n_dsts).map(|dst| lanes.push(NodeId(dst * 77), degree(dst))).collect();
                 lanes.fanout = fanout as usize;
-                let picks_of_dst = |dst: u32| {
-                    alone.clear();
-                    pick_uniformly(degree(dst), fanout, key.node(NodeId(dst * 77)), &mut alone);
-                    alone.sort();
-                    alone.positions().to_vec()
-                };
-                let expected: Vec<Vec<u32>> = (0..n_dsts).map(picks_of_dst).collect();
+                let expected: Vec<Vec<u32>> = (0..n_dsts)
+                    .map(|dst: u32| {
+                        alone.clear();
+                        pick_uniformly(degree(dst), fanout, key.node(NodeId(dst * 77)), &mut alone);
+                        alone.sort();
+                        alone.positions().to_vec()
+                    })
+                    .collect();
                 let check = |lanes: &LanePicks| {
                     for (&place, expected) in places.iter().zip(&expected) {
                         let picks: Vec<u32> = lanes.picks_of(place).collect();

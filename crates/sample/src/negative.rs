@@ -348,7 +348,8 @@ impl Negatives {
 /// Returns the fixed negatives of some links.
 fn take_fixed(negatives: &LinkNegatives, all: &Links, links: &[LinkId]) -> Result<SampledNegatives> {
     let n_pairs = links.len() * negatives.n_per_link();
-    let (mut srcs, mut dsts) = (Vec::with_capacity(n_pairs), Vec::with_capacity(n_pairs));
+    let mut srcs = Vec::with_capacity(n_pairs);
+    let mut dsts = Vec::with_capacity(n_pairs);
     for &link in links {
         let row = negatives.row(link).ok_or(Error::NoFixedNegatives { link })?;
         dsts.extend_from_slice(negatives.dsts_of(row));

@@ -44,7 +44,8 @@ impl<'a> Neighbors<'a> {
     pub fn edge_id(&self, position: usize) -> EdgeId {
         // The number of edges before a removed one that are not removed does not decrease, so the number of removed
         // edges before this one is found by binary search.
-        let (mut low, mut high) = (0, self.removed.len());
+        let mut low = 0;
+        let mut high = self.removed.len();
         while low < high {
             let middle = low.midpoint(high);
             if self.removed[middle] as usize - middle <= position {

@@ -59,16 +59,18 @@ impl TypedSampler {
     /// Returns [`Error::RelationFanouts`] unless each layer has one fanout per relation, and [`Error::NoRelationWeights`]
     /// if edge weights are configured and a relation has none.
     pub fn new(graph: &Relations, fanouts: Vec<Vec<Fanout>>, config: SamplerConfig) -> Result<Self> {
-        let of_relation = |relation: &Relation| {
-            let config = SamplerConfig { edge_types: false, ..config.clone() };
-            if config.weights != EdgeWeights::None && relation.graph.weights().is_none() {
-                return Err(Error::NoRelationWeights { relation: relation.name.clone() });
-            }
-            let sampler = NeighborSampler::with_config(Arc::clone(&relation.graph), config)?;
-            let first = graph.types().range(relation.dst_type).start;
-            Ok(sampler.with_rows_from(first, graph.n_nodes()))
-        };
-        let relations = graph.iter().map(of_relation).collect::<Result<Vec<_>>>()?;
+        let relations = graph
+            .iter()
+            .map(|relation: &Relation| {
+                let config = SamplerConfig { edge_types: false, ..config.clone() };
+                if config.weights != EdgeWeights::None && relation.graph.weights().is_none() {
+                    return Err(Error::NoRelationWeights { relation: relation.name.clone() });
+                }
+                let sampler = NeighborSampler::with_config(Arc::clone(&relation.graph), config)?;
+                let first = graph.types().range(relation.dst_type).start;
+                Ok(sampler.with_rows_from(first, graph.n_nodes()))
+            })
+            .collect::<Result<Vec<_>>>()?;
         Self::of_samplers(graph.schema().clone(), Arc::new(relations), fanouts, &config)
     }
 
@@ -86,7 +88,8 @@ impl TypedSampler {
     ) -> Result<Self> {
         let n_relations = schema.relations().len();
         if let Some(layer) = fanouts.iter().position(|of_layer| of_layer.len() != n_relations) {
-            let (got, expected) = (fanouts[layer].len(), n_relations);
+            let got = fanouts[layer].len();
+            let expected = n_relations;
             return Err(Error::RelationFanouts { layer, got, expected });
         }
         let mut by_dst_type = vec![Vec::new(); schema.types().n_types()];
@@ -215,7 +218,8 @@ impl TypedSampler {
                     edge_types.resize(edge_types.len() + edges.len(), relation as u8);
                 }
             }
-            let (layer, n_edges) = (request.layer, out.srcs.len() as u64);
+            let layer = request.layer;
+            let n_edges = out.srcs.len() as u64;
             let end = u32::try_from(n_edges).map_err(|_| Error::BlockTooLarge { layer, n_edges })?;
             out.indptr.push(end);
         }
@@ -268,7 +272,8 @@ impl FrontierSampler for TypedSampler {
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
-        let (layer, n_layers) = (request.layer, self.fanouts.len());
+        let layer = request.layer;
+        let n_layers = self.fanouts.len();
         let fanouts = self.fanouts.get(layer).ok_or(Error::LayerOutOfRange { layer, n_layers })?;
         if smaller(request.fanout, self.largest[layer]) != request.fanout {
             return Err(Error::LargerFanout { layer });

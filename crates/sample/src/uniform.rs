@@ -59,7 +59,8 @@ pub(crate) fn pick_besides(
     key: NodeKey,
     picks: &mut Selection,
 ) {
-    let (start, n_loops) = (loops.start as u32, loops.len() as u32);
+    let start = loops.start as u32;
+    let n_loops = loops.len() as u32;
     let n_before = picks.len();
     pick_uniformly(degree - n_loops, fanout, key, picks);
     if 0 < n_loops {
@@ -164,8 +165,11 @@ impl Drawn {
     fn new(degree: u32, fanout: u32, key: NodeKey, batch: u32) -> Self {
         let first = degree - fanout + batch * BATCH as u32;
         let draws = key.draw16(batch);
-        let number = |at: usize| mul_hi(draws[at], first.wrapping_add(at as u32 + 1));
-        Self { first, n: ((degree - first) as usize).min(BATCH), numbers: std::array::from_fn(number) }
+        Self {
+            first,
+            n: ((degree - first) as usize).min(BATCH),
+            numbers: std::array::from_fn(|at: usize| mul_hi(draws[at], first.wrapping_add(at as u32 + 1))),
+        }
     }
 
     #[inline(always)]

@@ -158,7 +158,8 @@ impl ArrayFile {
     /// # Errors
     /// Returns [`Error::OutOfMemory`] if the allocation fails.
     pub fn room<T>(&self) -> Result<Vec<T>> {
-        let (mut values, n_values) = (Vec::new(), self.n_values());
+        let mut values = Vec::new();
+        let n_values = self.n_values();
         values.try_reserve_exact(n_values).map_err(|_| Error::OutOfMemory {
             what: format!("the {n_values} values of {}", self.path.display()),
         })?;
@@ -167,7 +168,8 @@ impl ArrayFile {
 
     /// Creates an error for an array with an unsupported element type. `expected` names the supported types.
     pub fn wrong_type(&self, expected: &str) -> Error {
-        let (expected, got) = (expected.to_owned(), self.dtype().descr().to_owned());
+        let expected = expected.to_owned();
+        let got = self.dtype().descr().to_owned();
         Error::Npy { path: self.path.clone(), source: npy::Error::WrongType { expected, got } }
     }
 

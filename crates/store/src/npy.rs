@@ -274,7 +274,8 @@ impl Header {
     /// # Errors
     /// Returns [`Error::WrongLength`] if it does not.
     pub fn check_file_bytes(&self, file_bytes: u64) -> Result<(), Error> {
-        let (expected, got) = (self.data_bytes(), file_bytes.saturating_sub(self.data_offset as u64));
+        let expected = self.data_bytes();
+        let got = file_bytes.saturating_sub(self.data_offset as u64);
         if expected != got {
             return Err(Error::WrongLength { shape: self.shape.clone(), expected, got });
         }
@@ -289,7 +290,8 @@ impl Header {
 pub fn read<T: Element>(bytes: &[u8]) -> Result<Array<T>, Error> {
     let header = Header::read(bytes)?;
     if header.dtype != T::DTYPE {
-        let (expected, got) = (T::DTYPE.descr().to_owned(), header.dtype.descr().to_owned());
+        let expected = T::DTYPE.descr().to_owned();
+        let got = header.dtype.descr().to_owned();
         return Err(Error::WrongType { expected, got });
     }
     header.check_file_bytes(bytes.len() as u64)?;

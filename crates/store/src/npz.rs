@@ -96,7 +96,8 @@ impl Npz {
     fn read(&mut self, member: &str) -> std::result::Result<Vec<u8>, ReadError> {
         let file_bytes = self.file_bytes;
         let mut file = self.archive.by_name(member).map_err(io::Error::from)?;
-        let (n_bytes, n_compressed) = (file.size(), file.compressed_size().min(file_bytes));
+        let n_bytes = file.size();
+        let n_compressed = file.compressed_size().min(file_bytes);
         if n_bytes > n_compressed.saturating_mul(MAX_INFLATION) {
             let said = format!("{n_compressed} compressed bytes cannot expand to {n_bytes}: damaged archive");
             return Err(io::Error::new(io::ErrorKind::InvalidData, said).into());

@@ -166,7 +166,8 @@ impl TextRow<'_> {
             Some(bytes) => String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]).into_owned(),
             None => format!("{} fields", self.n_fields()),
         };
-        let (path, expected) = (self.path.to_owned(), expected.to_owned());
+        let path = self.path.to_owned();
+        let expected = expected.to_owned();
         Error::BadLine { path, line: self.line, expected, found }
     }
 

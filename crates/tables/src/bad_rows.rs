@@ -122,7 +122,8 @@ pub(crate) fn format_bad_rows(found: &[BadRows]) -> String {
     let mut text = String::from("the tables have bad rows:");
     for BadRows { table, kind, n_rows, examples, .. } in found.iter().filter(|rows| !rows.is_dropped) {
         let rows = if *n_rows == 1 { "row has" } else { "rows have" };
-        let (noun, word) = (kind.noun(), kind.name());
+        let noun = kind.noun();
+        let word = kind.name();
         let _ = write!(text, "\n{table}: {n_rows} {rows} {noun}: correct them, or add `drop: [{word}]`");
         for BadRow { path, row, column, expected, found } in examples {
             let path = path.display();

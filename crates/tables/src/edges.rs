@@ -44,8 +44,8 @@ impl RelationRows {
     }
 
     fn read(&self) -> Result<RowReader> {
-        let read = |end: &EndRows| end.file.read_from(4 * end.start, SPILL_BUFFER);
-        let [src, dst] = self.ends.each_ref().map(read);
+        let [src, dst] =
+            self.ends.each_ref().map(|end: &EndRows| end.file.read_from(4 * end.start, SPILL_BUFFER));
         let weights = self.weights.as_ref().map(|weights| weights.read(SPILL_BUFFER)).transpose()?;
         Ok(RowReader { ends: [src?, dst?], weights })
     }
@@ -108,7 +108,8 @@ fn examples(spec: &RelationSpec, folder: &Path, rows: &[u64]) -> Result<Vec<BadR
     columns.sort_unstable();
     columns.dedup();
     let table = relation_table(spec, folder, columns.clone());
-    let (mut examples, mut n_rows) = (Vec::new(), 0);
+    let mut examples = Vec::new();
+    let mut n_rows = 0;
     let expected = format!("a key of `{}`, a key of `{}`", spec.src.node_type, spec.dst.node_type);
     let expected = if spec.weight.is_some() { format!("{expected} and a finite weight") } else { expected };
     table.for_each_batch(&mut |batch| {
@@ -196,7 +197,8 @@ impl EdgeSource for RelationEdgeList<'_> {
         visit: &mut dyn FnMut(&mut EdgeChunk) -> kiln_data::Result<()>,
     ) -> kiln_data::Result<()> {
         let mut reader = self.rows.read().map_err(data_error)?;
-        let (mut chunk, mut n_left) = (EdgeChunk::default(), self.rows.n_rows());
+        let mut chunk = EdgeChunk::default();
+        let mut n_left = self.rows.n_rows();
         while n_left > 0 {
             let n_rows = n_left.min(CHUNK_EDGES as u64);
             self.read_chunk(&mut reader, n_rows, &mut chunk).map_err(data_error)?;

@@ -53,7 +53,8 @@ pub fn import(
     out: impl AsRef<Path>,
     options: &ImportOptions,
 ) -> Result<ImportReport> {
-    let (spec, out) = (spec.as_ref(), out.as_ref());
+    let spec = spec.as_ref();
+    let out = out.as_ref();
     in_pool(options.n_threads, || import_spec(spec, out, options))
 }
 
@@ -135,7 +136,8 @@ impl<'a> Importer<'a> {
         for imported in types {
             let dim: usize = imported.fitted.columns.iter().map(FittedColumn::width).sum();
             if MAX_DIM < dim {
-                let (table, what) = (table_of(&imported.fitted.name), format!("{dim} feature columns"));
+                let table = table_of(&imported.fitted.name);
+                let what = format!("{dim} feature columns");
                 return Err(Error::TooLarge { table, what, max: MAX_DIM as u64 });
             }
             self.room(used_bytes + 4 * dim as u64)?;
@@ -149,7 +151,8 @@ impl<'a> Importer<'a> {
 
     /// Returns the memory that is left, after `used_bytes` and the buffers.
     fn room(&self, used_bytes: u64) -> Result<u64> {
-        let (budget_bytes, needed_bytes) = (self.options.memory_bytes, FIXED_BYTES + used_bytes + (1 << 20));
+        let budget_bytes = self.options.memory_bytes;
+        let needed_bytes = FIXED_BYTES + used_bytes + (1 << 20);
         if budget_bytes < needed_bytes {
             let what = "the buffers and the ids of the rows".to_owned();
             return Err(Error::Memory { what, needed_bytes, budget_bytes });
@@ -177,7 +180,8 @@ impl<'a> Importer<'a> {
             let weights =
                 spill_weights(spec, self.folder, self.temporary, &format!("relation-{position}-weights"))?;
             if src.n_rows != dst.n_rows {
-                let (table, what) = (relation_of(spec), "a table that changed during the import".to_owned());
+                let table = relation_of(spec);
+                let what = "a table that changed during the import".to_owned();
                 return Err(Error::TooLarge { table, what, max: src.n_rows.min(dst.n_rows) });
             }
             let rows = RelationRows { ends: [src, dst], weights };
@@ -283,8 +287,11 @@ impl<'a> Importer<'a> {
         let spec = &self.spec.nodes[position];
         let label = table_of(&spec.name);
         let mut keys = SpillFile::create(self.temporary, &format!("keys-of-type-{position}"), SPILL_BUFFER)?;
-        let (mut dropped, mut n_rows) = (DroppedRows::default(), 0_u64);
-        let (mut n_keys, mut text_bytes, mut starts) = (0, 0, vec![0_u64]);
+        let mut dropped = DroppedRows::default();
+        let mut n_rows = 0_u64;
+        let mut n_keys = 0;
+        let mut text_bytes = 0;
+        let mut starts = vec![0_u64];
         for column in columns {
             column.table.for_each_batch(&mut |batch| {
                 if MAX_ROWS < n_rows + batch.n_rows as u64 {
@@ -316,12 +323,15 @@ impl<'a> Importer<'a> {
         }
         let keys = KeyFile { file: keys.finish()?, n_rows: n_rows as u32, n_keys, text_bytes };
         let (_, first) = self.join(&label, &keys, &mut dropped, used_bytes, |join| join.find_first_rows())?;
-        let end = |(start, end): (&u64, &u64)| EndRows {
-            file: first.file.clone(),
-            start: *start,
-            n_rows: end - start,
-        };
-        let rows = starts.iter().zip(&starts[1..]).map(end).collect();
+        let rows = starts
+            .iter()
+            .zip(&starts[1..])
+            .map(|(start, end): (&u64, &u64)| EndRows {
+                file: first.file.clone(),
+                start: *start,
+                n_rows: end - start,
+            })
+            .collect();
         let ids = RowIds::new(keys.n_rows, dropped);
         let fitted = FittedNodeType { name: spec.name.clone(), columns: Vec::new(), target: None };
         Ok((ImportedType { table: None, keys, ids, fitted, lacks_targets: false }, rows))
@@ -336,7 +346,10 @@ impl<'a> Importer<'a> {
         let names = types.iter().map(|imported| (imported.fitted.name.as_str(), imported.ids.n_ids()));
         let node_types = NodeTypes::new(names)?;
         let mut set = TypedSetWriter::new(set, &self.spec.name, &node_types);
-        let (mut ids, mut fitted, mut counts, mut split) = (Vec::new(), Vec::new(), Vec::new(), None);
+        let mut ids = Vec::new();
+        let mut fitted = Vec::new();
+        let mut counts = Vec::new();
+        let mut split = None;
         for (position, imported) in types.into_iter().enumerate() {
             let first = node_types.range(position).start;
             let label = table_of(&imported.fitted.name);
@@ -358,7 +371,8 @@ impl<'a> Importer<'a> {
                 [(Some(&spec.name), false), (spec.reverse.as_ref(), true)].into_iter().filter_map(named)
             {
                 let [src, dst] = [&spec.src, &spec.dst].map(|end| node_types.require(&end.node_type));
-                let (src, dst) = (src?, dst?);
+                let src = src?;
+                let dst = dst?;
                 let source = RelationEdgeList { rows: &rows, ids: [&ids[src], &ids[dst]], is_reversed };
                 let (src_type, dst_type) = if is_reversed { (dst, src) } else { (src, dst) };
                 let written =

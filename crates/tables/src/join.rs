@@ -199,8 +199,8 @@ impl Join<'_> {
 
     fn index_all(&mut self, mut first: Option<&mut SpillWriter>) -> Result<KeyIndex> {
         let KeyFile { n_keys, text_bytes, .. } = *self.keys;
-        let (mut index, bytes) =
-            (KeyIndex::with_capacity(n_keys, text_bytes), KeyIndex::bytes(n_keys, text_bytes));
+        let mut index = KeyIndex::with_capacity(n_keys, text_bytes);
+        let bytes = KeyIndex::bytes(n_keys, text_bytes);
         let mut keys = self.keys.file.read(SPILL_BUFFER)?;
         for row in 0..self.keys.n_rows {
             let first = first.as_deref_mut();
@@ -253,7 +253,8 @@ impl Join<'_> {
     }
 
     fn look_up(&self, index: &KeyIndex, end: &EndColumn) -> Result<EndRows> {
-        let (mut rows, mut n_rows) = (SpillFile::create(self.folder, &end.name, SPILL_BUFFER)?, 0);
+        let mut rows = SpillFile::create(self.folder, &end.name, SPILL_BUFFER)?;
+        let mut n_rows = 0;
         end.table.for_each_batch(&mut |batch| {
             let found = map_keys(batch, 0, end.key_type, |key| match key {
                 RowKey::Key(key) => index.get(key).unwrap_or(DANGLING),
@@ -339,9 +340,10 @@ struct Partitions {
 
 impl Partitions {
     fn create(folder: &Path, name: &str, n_partitions: u64) -> Result<Self> {
-        let file = |number| SpillFile::create(folder, &format!("{name}-part-{number}"), PARTITION_BUFFER);
         Ok(Self {
-            files: (0..n_partitions).map(file).collect::<Result<_>>()?,
+            files: (0..n_partitions)
+                .map(|number| SpillFile::create(folder, &format!("{name}-part-{number}"), PARTITION_BUFFER))
+                .collect::<Result<_>>()?,
             sizes: vec![[0; 2]; n_partitions as usize],
             order: SpillFile::create(folder, &format!("{name}-order"), SPILL_BUFFER)?,
         })

@@ -49,7 +49,7 @@ pub(crate) fn map_keys<T: Send>(
     map: impl Fn(RowKey<'_>) -> T + Sync,
 ) -> Vec<T> {
     let rows = (0..batch.n_rows).into_par_iter().with_min_len(TASK_ROWS);
-    let key = |buffer: &mut String, row: usize| {
+    rows.map_init(String::new, |buffer: &mut String, row: usize| {
         if batch.malformed(row).is_some() {
             return map(RowKey::Wrong);
         }
@@ -58,8 +58,8 @@ pub(crate) fn map_keys<T: Send>(
             Ok(None) => map(RowKey::Missing),
             Err(_) => map(RowKey::Wrong),
         }
-    };
-    rows.map_init(String::new, key).collect()
+    })
+    .collect()
 }
 
 #[cfg(test)]

@@ -105,8 +105,11 @@ impl<'a> NodeTable<'a> {
     /// Reads the table: checks each row, writes its key, and computes the statistics of the rows that are not bad.
     pub(crate) fn scan(&self, folder: &Path, with_statistics: bool) -> Result<Scan> {
         let mut keys = SpillFile::create(folder, &format!("keys-of-{}", self.spec_number()), SPILL_BUFFER)?;
-        let (mut dropped, mut log) = (DroppedRows::default(), BadRowLog::default());
-        let (mut n_rows, mut n_keys, mut text_bytes) = (0_u64, 0, 0);
+        let mut dropped = DroppedRows::default();
+        let mut log = BadRowLog::default();
+        let mut n_rows = 0_u64;
+        let mut n_keys = 0;
+        let mut text_bytes = 0;
         let mut statistics = with_statistics.then(|| self.statistics());
         let mut buffer = String::new();
         self.table.for_each_batch(&mut |batch| {
@@ -115,7 +118,8 @@ impl<'a> NodeTable<'a> {
                 statistics.add(self, batch, &|row| problems[row].is_none())?;
             }
             if MAX_ROWS < n_rows + batch.n_rows as u64 {
-                let (table, what) = (self.label.clone(), "too many rows".to_owned());
+                let table = self.label.clone();
+                let what = "too many rows".to_owned();
                 return Err(Error::TooLarge { table, what, max: MAX_ROWS });
             }
             for (row, problem) in problems.into_iter().enumerate() {
@@ -143,7 +147,8 @@ impl<'a> NodeTable<'a> {
 
     /// Returns the statistics of the rows that are not dropped.
     pub(crate) fn fit(&self, is_kept: &dyn Fn(u32) -> bool) -> Result<Fitted> {
-        let (mut statistics, mut n_rows) = (self.statistics(), 0);
+        let mut statistics = self.statistics();
+        let mut n_rows = 0;
         self.table.for_each_batch(&mut |batch| {
             let kept: Vec<bool> = (0..batch.n_rows as u32).map(|row| is_kept(n_rows + row)).collect();
             statistics.add(self, batch, &|row| kept[row])?;
@@ -155,7 +160,8 @@ impl<'a> NodeTable<'a> {
 
     /// Returns the examples of duplicate keys, which are at the given rows of the table.
     pub(crate) fn duplicates(&self, rows: &[u32]) -> Result<Vec<BadRow>> {
-        let (mut examples, mut n_rows) = (Vec::new(), 0);
+        let mut examples = Vec::new();
+        let mut n_rows = 0;
         self.table.for_each_batch(&mut |batch| {
             for row in 0..batch.n_rows {
                 if rows.get(examples.len()) == Some(&(n_rows + row as u32)) {
@@ -192,7 +198,8 @@ impl<'a> NodeTable<'a> {
     /// Returns the first reason why a row is bad.
     fn problem(&self, batch: &TableBatch, row: usize) -> Option<Problem> {
         if let Some(malformed) = batch.malformed(row) {
-            let (expected, found) = (malformed.expected.clone(), malformed.found.clone());
+            let expected = malformed.expected.clone();
+            let found = malformed.found.clone();
             return Some(Problem { kind: BadRowKind::WrongType, column: "(row)".into(), expected, found });
         }
         let problem = |kind, column: usize, expected: &str| {
@@ -216,7 +223,8 @@ impl<'a> NodeTable<'a> {
         {
             return problem(BadRowKind::WrongType, self.target[position], expected);
         }
-        let (split, column) = (self.spec.split.as_ref()?, self.split?);
+        let split = self.spec.split.as_ref()?;
+        let column = self.split?;
         let expected = split.part_of(&batch.cell(column, row), key).err()?;
         problem(BadRowKind::WrongType, column, expected)
     }

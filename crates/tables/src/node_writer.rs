@@ -89,7 +89,9 @@ pub(crate) fn write_node_type(
         Ok((TargetEncoder::new(target), writers))
     });
     let mut targets = targets.transpose()?;
-    let (mut n_rows, mut buffer, mut n_in_part) = (0_u32, String::new(), [0_u64; 3]);
+    let mut n_rows = 0_u32;
+    let mut buffer = String::new();
+    let mut n_in_part = [0_u64; 3];
     table.table.for_each_batch(&mut |batch| {
         let is_kept =
             |row: &usize| n_rows + (*row as u32) < ids.n_rows() && !ids.is_dropped(n_rows + *row as u32);
@@ -132,13 +134,16 @@ pub(crate) fn write_names(
     ids: &RowIds,
 ) -> Result<()> {
     let [mut text, mut ends] = set.names(node_type)?;
-    let (mut records, mut end) = (keys.file.read(SPILL_BUFFER)?, 0_u64);
+    let mut records = keys.file.read(SPILL_BUFFER)?;
+    let mut end = 0_u64;
     for row in 0..keys.n_rows {
         let record = records.read_key()?;
         let (KeyRecord::Key(key), false) = (record, ids.is_dropped(row)) else { continue };
         end += key.len() as u64;
         let Ok(end) = u32::try_from(end) else {
-            let (table, what, max) = (label.to_owned(), format!("{end} bytes of keys"), u32::MAX.into());
+            let table = label.to_owned();
+            let what = format!("{end} bytes of keys");
+            let max = u32::MAX.into();
             return Err(Error::TooLarge { table, what, max });
         };
         text.push(key)?;

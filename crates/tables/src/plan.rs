@@ -96,7 +96,8 @@ pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
             n_rows,
             has_weights: relation.weight.is_some(),
         };
-        let (src, dst) = (&relation.src.node_type, &relation.dst.node_type);
+        let src = &relation.src.node_type;
+        let dst = &relation.dst.node_type;
         relations.push(planned(&relation.name, src, dst));
         relations.extend(relation.reverse.as_ref().map(|name| planned(name, dst, src)));
     }

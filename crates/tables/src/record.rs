@@ -130,8 +130,10 @@ impl Import {
             return Err(Error::OtherTransforms { node_type: node_type.to_owned(), what });
         };
         let spec = NodeTypeSpec { files: files.to_vec(), target: None, split: None, ..spec.clone() };
-        let (table, encoder) = (NodeTable::new(&spec, Path::new(""), None), RowEncoder::new(fitted));
-        let (mut all, mut buffer) = (BadRowLog::default(), String::new());
+        let table = NodeTable::new(&spec, Path::new(""), None);
+        let encoder = RowEncoder::new(fitted);
+        let mut all = BadRowLog::default();
+        let mut buffer = String::new();
         table.table.for_each_batch(&mut |batch| {
             let mut log = BadRowLog::default();
             let kept = table.check_batch(batch, &mut log);
@@ -144,11 +146,13 @@ impl Import {
             }
             let rows: Vec<usize> = (0..batch.n_rows).filter(|row| kept[*row]).collect();
             encoder.encode(batch, &table.features, &rows, |rows, values| {
-                let key = |row: &usize| {
-                    let key = key_of(&batch.cell(table.key, *row), spec.key_type, &mut buffer);
-                    key.ok().flatten().unwrap_or_default().to_owned()
-                };
-                let keys = rows.iter().map(key).collect();
+                let keys = rows
+                    .iter()
+                    .map(|row: &usize| {
+                        let key = key_of(&batch.cell(table.key, *row), spec.key_type, &mut buffer);
+                        key.ok().flatten().unwrap_or_default().to_owned()
+                    })
+                    .collect();
                 visit(TransformedRows { keys, features: values.to_vec(), dim: encoder.dim })
             })?;
             Ok(ControlFlow::Continue(()))

@@ -84,10 +84,15 @@ impl RowWriter {
     /// [`Error::DiskFull`] and [`Error::Store`] if the file cannot be written.
     pub fn write(&mut self, columns: &[(&str, OutputColumn<'_>)]) -> Result<()> {
         let arrays: Vec<ArrayRef> = columns.iter().map(|(_, column)| column.to_array()).collect();
-        let field = |((name, column), array): (&(&str, OutputColumn<'_>), &ArrayRef)| {
-            Field::new(*name, array.data_type().clone(), column.is_optional())
-        };
-        let schema = Arc::new(Schema::new(columns.iter().zip(&arrays).map(field).collect::<Vec<_>>()));
+        let schema = Arc::new(Schema::new(
+            columns
+                .iter()
+                .zip(&arrays)
+                .map(|((name, column), array): (&(&str, OutputColumn<'_>), &ArrayRef)| {
+                    Field::new(*name, array.data_type().clone(), column.is_optional())
+                })
+                .collect::<Vec<_>>(),
+        ));
         let batch = RecordBatch::try_new(schema.clone(), arrays);
         let batch = batch.map_err(|error| self.failed(ParquetError::from(error)))?;
         if self.schema.as_ref().is_some_and(|of_file| *of_file != schema) {

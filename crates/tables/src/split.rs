@@ -59,16 +59,19 @@ mod tests {
             assert!((count - expected).abs() < 300, "{counts:?}");
         }
         let other = SplitSpec::Random { seed: 8, train: 0.5, val: 0.2, test: 0.1 };
-        let differs = |key: i32| {
-            let key = key.to_string();
-            split.part_of(&Cell::Missing, &key) != other.part_of(&Cell::Missing, &key)
-        };
-        assert!((0..100).any(differs), "the seed should change the parts");
+        assert!(
+            (0..100).any(|key: i32| {
+                let key = key.to_string();
+                split.part_of(&Cell::Missing, &key) != other.part_of(&Cell::Missing, &key)
+            }),
+            "the seed should change the parts"
+        );
     }
 
     #[test]
     fn times_are_compared_with_the_bounds() {
-        let (val_from, test_from) = ("2024-01-01".to_owned(), "2024-02-01".to_owned());
+        let val_from = "2024-01-01".to_owned();
+        let test_from = "2024-02-01".to_owned();
         let split = SplitSpec::Time { column: "at".into(), unit: TimeUnit::Seconds, val_from, test_from };
         let part = |text: &str| split.part_of(&Cell::Text(text), "");
         assert_eq!(part("2023-12-31T23:59:59"), Ok(Some(0)));

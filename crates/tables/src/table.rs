@@ -99,7 +99,8 @@ impl Table {
         &self,
         visit: &mut dyn FnMut(&TableBatch) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        let (mut seen, mut n_rows) = (vec![false; self.columns.len()], 0);
+        let mut seen = vec![false; self.columns.len()];
+        let mut n_rows = 0;
         for (position, path) in self.files.iter().enumerate() {
             let mut file = self.open(path)?;
             let mut first_row = 0;

@@ -139,8 +139,10 @@ impl<'a> TargetAccumulator<'a> {
         let cell = batch.cell(*column, row);
         match self.spec {
             TargetSpec::Regression { .. } => {
-                let has_value = |column: &usize| matches!(number(&batch.cell(*column, row)), Ok(Some(_)));
-                self.has_targets = self.has_targets || columns.iter().any(has_value);
+                self.has_targets = self.has_targets
+                    || columns
+                        .iter()
+                        .any(|column: &usize| matches!(number(&batch.cell(*column, row)), Ok(Some(_))));
                 Ok(())
             }
             TargetSpec::Class { .. } => match category(&cell, &mut self.buffer) {
@@ -224,7 +226,9 @@ impl TargetEncoder {
             }
             FittedTarget::MultiLabel { separator, .. } => {
                 self.labels.fill(0);
-                let (labels, positions, buffer) = (&mut self.labels, &self.positions, &mut self.buffer);
+                let labels = &mut self.labels;
+                let positions = &self.positions;
+                let buffer = &mut self.buffer;
                 let found = for_each_item(&batch.cell(columns[0], row), separator.as_deref(), |item| {
                     let label = category(item, buffer)?.and_then(|label| positions.get(label));
                     label.into_iter().for_each(|label| labels[*label] = 1);

@@ -120,10 +120,11 @@ impl FittedColumn {
                 let names = categories.iter().map(|category| of(&format!("={category}")));
                 names.chain(has_other.then(|| of("=other"))).collect()
             }
-            FittedTransform::Time { parts, .. } => {
-                let of_part = |part: &TimePart| [format!(".{part:?}.sin"), format!(".{part:?}.cos")];
-                parts.iter().flat_map(of_part).map(|suffix| of(&suffix)).collect()
-            }
+            FittedTransform::Time { parts, .. } => parts
+                .iter()
+                .flat_map(|part: &TimePart| [format!(".{part:?}.sin"), format!(".{part:?}.cos")])
+                .map(|suffix| of(&suffix))
+                .collect(),
             FittedTransform::Hash { columns }
             | FittedTransform::Text { columns, .. }
             | FittedTransform::Vector { columns, .. } => numbered(*columns),

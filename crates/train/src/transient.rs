@@ -64,8 +64,8 @@ mod tests {
             let source = io::Error::from_raw_os_error(code);
             Error::Io { path: PathBuf::new(), source }.is_transient()
         };
-        let (transient, lasting) =
-            ([5, 12, 16, 23, 24, 28, 30, 110, 116, 122], [1, 2, 13, 17, 20, 21, 22, 27, 36]);
+        let transient = [5, 12, 16, 23, 24, 28, 30, 110, 116, 122];
+        let lasting = [1, 2, 13, 17, 20, 21, 22, 27, 36];
         assert_eq!(transient.map(is_transient), [true; 10]);
         assert_eq!(lasting.map(is_transient), [false; 9]);
         assert!(!Error::NoEpoch.is_transient());

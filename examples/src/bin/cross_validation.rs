@@ -37,18 +37,19 @@ fn main() -> Result<()> {
     let folds = Split::folds(graphs.labels(), args.folds, 0)?;
     let results = launch(RankConfig::threads(args.ranks), |rank| {
         let own = (0..args.folds).filter(|fold| fold % rank.world_size() == rank.index());
-        let judge = |fold| {
+        own.map(|fold| {
             let result = FoldResult::of(fold, args.folds, |left_out| {
                 let split = Split::leave_out(&folds, left_out);
                 let loader = GraphLoader::new(&graphs, features.clone(), &split).batch_size(32);
                 let phases = &[Phase::Test, Phase::Validation][..left_out.len()];
                 Trainer::new(model.clone(), adam).learning_curves(&loader, args.epochs, phases)
             })?;
-            let (best, inner) = (result.best_accuracy(), result.by_inner_validation);
+            let best = result.best_accuracy();
+            let inner = result.by_inner_validation;
             println!("fold {:2}  best epoch {best:.4}  by inner validation {inner:.4}", fold + 1);
             Ok(result)
-        };
-        own.map(judge).collect::<Result<Vec<_>>>()
+        })
+        .collect::<Result<Vec<_>>>()
     })?;
     let results: Vec<FoldResult> = results.into_iter().flatten().collect();
     println!("{}", CrossValidation::new(&results));

@@ -27,14 +27,17 @@ fn read_csv(
 
 /// Reads `src,dst` per edge, and `label,split,feature,feature,...` per node, node 0 first.
 fn read(edges: &str, nodes: &str) -> Result<Dataset> {
-    let (mut srcs, mut dsts) = (vec![], vec![]);
+    let mut srcs = vec![];
+    let mut dsts = vec![];
     read_csv(edges, |fields| {
         let [src, dst] = fields else { return Err("expected src,dst".into()) };
         srcs.push(src.parse()?);
         dsts.push(dst.parse()?);
         Ok(())
     })?;
-    let (mut labels, mut features, mut splits) = (vec![], vec![], [vec![], vec![], vec![]]);
+    let mut labels = vec![];
+    let mut features = vec![];
+    let mut splits = [vec![], vec![], vec![]];
     read_csv(nodes, |fields| {
         let [label, split, row @ ..] = fields else { return Err("expected label,split,features".into()) };
         if row.len() != N_FEATURES {

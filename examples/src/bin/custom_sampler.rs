@@ -18,7 +18,8 @@ kiln::use_allocator!();
 /// Samples uniformly without replacement (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S).
 pub(crate) fn uniform(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
     let mut rng = key.rng();
-    let (mut wanted, degree) = (fanout, neighbors.degree() as u32);
+    let mut wanted = fanout;
+    let degree = neighbors.degree() as u32;
     for position in 0..degree {
         if rng.below(degree - position) < wanted {
             picks.push(position);
@@ -34,7 +35,8 @@ pub(crate) struct LowDegree(pub(crate) Arc<Csc>);
 
 impl SamplingRule for LowDegree {
     fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
-        let (mut rng, indptr) = (key.rng(), self.0.indptr());
+        let mut rng = key.rng();
+        let indptr = self.0.indptr();
         let arrival = |(position, neighbor): (usize, &NodeId)| {
             let degree = (indptr[neighbor.index() + 1] - indptr[neighbor.index()]).max(1);
             (-(1.0 - rng.unit_f32()).ln() * degree as f32, position as u32)

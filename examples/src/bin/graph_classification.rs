@@ -42,7 +42,8 @@ fn main() -> Result<()> {
     let graphs = GraphDataset::open(&args.data)?;
     // `Auto` selects the stored features, else the node labels, else a constant.
     let features = graphs.node_features(NodeFeatures::Auto)?;
-    let (d_in, n_classes) = (features.dim(), graphs.labels().n_classes());
+    let d_in = features.dim();
+    let n_classes = graphs.labels().n_classes();
     let model = match args.paper {
         true => GinConfig::paper(d_in, 64, n_classes),
         false => GinConfig::simplified(d_in, n_classes, n_classes),

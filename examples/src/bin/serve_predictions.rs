@@ -159,11 +159,12 @@ fn predict_nodes(
     if n_non_finite != 0 {
         let _ = writeln!(std::io::stderr(), "nodes whose outputs are not finite: {n_non_finite}");
     }
-    let answer = |((node, class), probability): ((&NodeId, Option<u32>), Option<f32>)| {
-        let class_name = class.and_then(|class| predictor.model().class_name(class)).map(str::to_owned);
-        Answer { node: node.0, class, class_name, probability }
-    };
-    Ok(rows.map(answer).collect())
+    Ok(rows
+        .map(|((node, class), probability): ((&NodeId, Option<u32>), Option<f32>)| {
+            let class_name = class.and_then(|class| predictor.model().class_name(class)).map(str::to_owned);
+            Answer { node: node.0, class, class_name, probability }
+        })
+        .collect())
 }
 
 /// Accepts connections until SIGTERM or SIGINT, then answers the requests that were received.
@@ -174,8 +175,10 @@ async fn serve(listener: TcpListener, app: App) -> Result<()> {
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn(limit_time))
         .with_state(app);
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let (connections, graceful) = (Arc::new(Semaphore::new(MAX_CONNECTIONS)), GracefulShutdown::new());
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let graceful = GracefulShutdown::new();
     loop {
         // With all connections in use, new clients wait in the system's queue.
         let accept = async {

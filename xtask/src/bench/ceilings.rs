@@ -103,7 +103,8 @@ impl Machine {
 impl RandomPlaces {
     /// Compares the array's size with `bytes`. Returns the larger of the two in percent of the smaller.
     fn distance(&self, bytes: u64) -> u64 {
-        let (small, large) = (self.array_bytes.min(bytes).max(1), self.array_bytes.max(bytes));
+        let small = self.array_bytes.min(bytes).max(1);
+        let large = self.array_bytes.max(bytes);
         large.saturating_mul(100) / small
     }
 }
@@ -124,7 +125,8 @@ impl fmt::Display for Machine {
             let small = of.random_lines_small_pages / 1e6;
             write!(f, "FMA {:.0} GFLOP/s; random lines in small pages {small:.0} M/s", of.fma / 1e9)?;
             for places in &of.random {
-                let (mib, lines) = (places.array_bytes >> 20, places.lines / 1e6);
+                let mib = places.array_bytes >> 20;
+                let lines = places.lines / 1e6;
                 write!(f, "; of {mib} MiB: random lines {lines:.0} M/s, random rows")?;
                 for (gather, read) in places.gather_rows.iter().zip(&places.read_rows) {
                     let [copied, added] = [gather, read].map(|rate| rate.bytes_per_second / 1e9);

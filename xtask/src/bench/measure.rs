@@ -170,7 +170,9 @@ fn measurement(name: String, work: Work, sample: &SampleFile, machine: &Machine)
     let mut times: Vec<f64> = sample.times.iter().zip(&sample.iters).map(|(ns, n)| ns / n).collect();
     ensure!(!times.is_empty(), "bench {name} has no samples");
     times.sort_by(f64::total_cmp);
-    let (min_ns, median_ns, max_ns) = (times[0], median(&times), times[times.len() - 1]);
+    let min_ns = times[0];
+    let median_ns = median(&times);
+    let max_ns = times[times.len() - 1];
     let fraction = |work: &Work| machine.bound_seconds(work).map(|seconds| seconds * 1e9 / median_ns);
     let ceiling_fraction = fraction(&work);
     let is_replayed = 0.0 < work.replayed;
@@ -241,7 +243,8 @@ pub(super) mod tests {
                 Work { streamed: 0, lines: 0, row_traffic: 1 << 20, access: Access::Read(512), ..work() };
             measurement("a".into(), Work { replayed, ..rows }, &sample, &machine()).unwrap()
         };
-        let (random, replayed) = (read(0.0), read(0.0005));
+        let random = read(0.0);
+        let replayed = read(0.0005);
         assert_eq!((random.random_rows_fraction, replayed.ceiling_fraction), (None, Some(0.5)));
         assert!(random.ceiling_fraction.is_some());
         assert_eq!(replayed.random_rows_fraction, random.ceiling_fraction);

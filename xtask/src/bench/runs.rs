@@ -127,7 +127,8 @@ fn today() -> Result<String> {
 /// Algorithms", `civil_from_days`, restricted to days from 1970 on.
 fn date_of(days: u64) -> String {
     let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     // Years begin in March here, so that a leap day is the last day of a year.
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
@@ -145,7 +146,8 @@ pub(super) mod tests {
     /// Returns a run of these benches on a made-up machine.
     pub(in super::super) fn run_of(benches: Vec<Measurement>) -> Run {
         let machine = Host { cpu: "a processor".into(), cores: 2 };
-        let (commit, date) = ("abc".into(), "2026-01-31".into());
+        let commit = "abc".into();
+        let date = "2026-01-31".into();
         Run { commit, date, machine, threads: None, ceilings: None, benches }
     }
 

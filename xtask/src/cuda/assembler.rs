@@ -84,7 +84,8 @@ pub(super) fn assemble_all(
         match assembled {
             Ok(usage) => {
                 of_kernel[*arch] = of_kernel[*arch].max(usage);
-                let (name, arch_name) = (kernel.to_string(), ARCHS[*arch].name);
+                let name = kernel.to_string();
+                let arch_name = ARCHS[*arch].name;
                 let spill = accepted.iter().find(|spill| spill.kernel == name && spill.arch == arch_name);
                 let problem = usage.problem(spill.map_or((0, 0), |spill| (spill.n_bytes, spill.stack)));
                 problems.extend(problem.map(|problem| format!("{kernel} for {arch_name}: {problem}")));
@@ -114,7 +115,9 @@ struct Text<'a> {
 /// one of these, apart from the name of the kind: a message is returned for each that is not, and for each that names an
 /// unknown kind.
 fn texts_by_arch<'a>(modules: &'a [Module<'a>]) -> Result<(Vec<Text<'a>>, BTreeSet<String>)> {
-    let (mut texts, mut others, mut problems) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let mut texts = Vec::new();
+    let mut others = Vec::new();
+    let mut problems = BTreeSet::new();
     for module in modules {
         let ptx = fs::read_to_string(&module.ptx)
             .with_context(|| format!("cannot read {}", module.ptx.display()))?;
@@ -126,8 +129,11 @@ fn texts_by_arch<'a>(modules: &'a [Module<'a>]) -> Result<(Vec<Text<'a>>, BTreeS
         if module.kernel.is_of_half_precision() {
             texts.push(Text { module, arch, ptx });
         } else if arch == 0 {
-            let replaced = |arch| Text { module, arch, ptx: replace_target(&ptx, ARCHS[0], ARCHS[arch]) };
-            texts.extend((0..ARCHS.len()).map(replaced));
+            texts.extend((0..ARCHS.len()).map(|arch| Text {
+                module,
+                arch,
+                ptx: replace_target(&ptx, ARCHS[0], ARCHS[arch]),
+            }));
         } else {
             others.push(Text { module, arch, ptx });
         }
@@ -280,7 +286,8 @@ mod tests {
     fn code_for_another_gpu_is_that_for_the_first_with_the_target_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let kernel = |dtype| Kernel { name: "gather".to_owned(), dtype };
-        let (single, half) = (kernel(Some("f32")), kernel(Some("f16")));
+        let single = kernel(Some("f32"));
+        let half = kernel(Some("f16"));
         let module = |name: &str, text: &str, kernel| {
             let ptx = folder.path().join(name);
             fs::write(&ptx, text).unwrap();

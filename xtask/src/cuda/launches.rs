@@ -62,7 +62,8 @@ pub(super) fn measure(stub: &Stub) -> Result<Vec<Run>> {
 
 fn train(stub: &Stub, model: &Model) -> Result<Run> {
     let folder = stub.models();
-    let (trace_path, out) = (folder.join("trace"), folder.join("run"));
+    let trace_path = folder.join("trace");
+    let out = folder.join("run");
     if out.exists() {
         fs::remove_dir_all(&out)?;
     }
@@ -160,7 +161,7 @@ mod tests {
 
     fn trace(calls: &str) -> Trace {
         let mut trace = Trace::default();
-        let line = |word: &str| match word.split_once('@') {
+        trace.read(&calls.split(' ').map(|word: &str| match word.split_once('@') {
             Some(("wait", queue)) => format!("0.1 t1 wait event {queue}\n"),
             Some(("copy", queue)) => format!("0.1 t1 copy h2d 512 {queue}\n"),
             Some((kernel, queue)) => {
@@ -169,8 +170,7 @@ mod tests {
                 )
             }
             None => unreachable!("the test gives each call a queue"),
-        };
-        trace.read(&calls.split(' ').map(line).collect::<String>());
+        }).collect::<String>());
         trace
     }
 
@@ -185,7 +185,8 @@ mod tests {
         let expected = Counts { step: (3, 0), batch: (2, 1) };
         assert_eq!(counts(&trace(&calls.join(" "))).unwrap(), expected);
         // A step that has one more launch, and another that waits for the whole device.
-        let (more, waiting) = (format!("{step} more@q2"), format!("{step} wait@d0"));
+        let more = format!("{step} more@q2");
+        let waiting = format!("{step} wait@d0");
         let calls = [&calls[..calls.len() - 1], &[&*more, &*waiting, step]].concat();
         let expected = Counts { step: (4, 1), batch: (2, 1) };
         assert_eq!(counts(&trace(&calls.join(" "))).unwrap(), expected);

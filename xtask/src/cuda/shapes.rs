@@ -144,8 +144,8 @@ fn step(stub: &Stub, model: &str, data: &Path) -> Result<Vec<Row>> {
 /// Returns an error if the trace has fewer than two steps.
 fn last_step(trace: &Trace) -> Result<Vec<&Launch>> {
     let launches: Vec<&Launch> = trace.launches().collect();
-    let is_start = |at: &usize| launches[*at].kernel.starts_with(OF_STEP);
-    let starts: Vec<usize> = (0..launches.len()).filter(is_start).collect();
+    let starts: Vec<usize> =
+        (0..launches.len()).filter(|at: &usize| launches[*at].kernel.starts_with(OF_STEP)).collect();
     let [.., start, end] = starts[..] else { bail!("the trace has fewer than two steps") };
     let queue = &launches[start].queue;
     Ok(launches[start..end].iter().copied().filter(|launch| launch.queue == *queue).collect())
@@ -184,7 +184,8 @@ fn table(model: &str, rows: &[Row]) -> String {
          |---|---|---|---|---|---|\n"
     );
     for row in rows.iter().filter(|row| LEAST_MICROSECONDS / 10.0 <= row.microseconds()) {
-        let (microseconds, ratio) = (row.microseconds(), row.ratio());
+        let microseconds = row.microseconds();
+        let ratio = row.ratio();
         text += &format!(
             "| `{}` | {} | {} | {microseconds:.1} | {ratio:.2} | {} |\n",
             row.kernel, row.n_launches, row.n_cubes, row.work.longest

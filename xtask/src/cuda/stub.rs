@@ -78,7 +78,8 @@ impl Stub {
     pub(crate) fn build(n_devices: usize) -> Result<Self> {
         let root = workspace::root()?;
         let stub = Self { folder: root.join(FOLDER), n_devices };
-        let (source, library) = (root.join("xtask/cuda_stub"), stub.library());
+        let source = root.join("xtask/cuda_stub");
+        let library = stub.library();
         fs::create_dir_all(&library)?;
         fs::create_dir_all(stub.traces())?;
         for entry in fs::read_dir(stub.traces())? {

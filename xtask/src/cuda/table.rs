@@ -84,12 +84,15 @@ fn differences(committed: &str, measured: &str) -> Vec<String> {
 /// advance before a run ends depends on time.
 fn is_same_row(left: &str, right: &str) -> bool {
     let average = |cell: &str| cell.trim().parse::<f64>().ok().filter(|_| cell.contains('.'));
-    let is_same = |(left, right): (&str, &str)| match (average(left), average(right)) {
-        (Some(left), Some(right)) => (left - right).abs() < 0.15 + 0.01 * right,
-        _ => left == right,
-    };
-    let (left, right): (Vec<&str>, Vec<&str>) = (left.split('|').collect(), right.split('|').collect());
-    left.len() == right.len() && left.into_iter().zip(right).all(is_same)
+    let left: Vec<&str> = left.split('|').collect();
+    let right: Vec<&str> = right.split('|').collect();
+    left.len() == right.len()
+        && left.into_iter().zip(right).all(|(left, right): (&str, &str)| {
+            match (average(left), average(right)) {
+                (Some(left), Some(right)) => (left - right).abs() < 0.15 + 0.01 * right,
+                _ => left == right,
+            }
+        })
 }
 
 /// Returns a message for each number of launches or waits that a diff of the file raises and that is not among the
@@ -109,22 +112,25 @@ pub(crate) fn unexplained_rises(diff: &str, message: &str) -> Vec<String> {
         };
         diff.lines().filter_map(row).collect()
     };
-    let (before, after) = (rows("-"), rows("+"));
+    let before = rows("-");
+    let after = rows("+");
     let is_named =
         |number: &usize| message.split(|c: char| !c.is_ascii_digit()).any(|word| word == number.to_string());
-    let problems = |(name, before): (&String, &Vec<usize>)| match after.get(name) {
-        Some(after) => {
-            let rises = before.iter().zip(after).filter(|(old, new)| old < new && !is_named(new));
-            rises
-                .map(|(old, new)| {
-                    format!("`{name}` rises from {old} to {new}, which the message does not name")
-                })
-                .collect()
-        }
-        None if message.contains(name.as_str()) => Vec::new(),
-        None => vec![format!("`{name}` is removed, which the message does not name")],
-    };
-    before.iter().flat_map(problems).collect()
+    before
+        .iter()
+        .flat_map(|(name, before): (&String, &Vec<usize>)| match after.get(name) {
+            Some(after) => {
+                let rises = before.iter().zip(after).filter(|(old, new)| old < new && !is_named(new));
+                rises
+                    .map(|(old, new)| {
+                        format!("`{name}` rises from {old} to {new}, which the message does not name")
+                    })
+                    .collect()
+            }
+            None if message.contains(name.as_str()) => Vec::new(),
+            None => vec![format!("`{name}` is removed, which the message does not name")],
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -133,7 +139,8 @@ mod tests {
 
     #[test]
     fn lists_lines_that_differ() {
-        let (committed, measured) = ("| sage | 60 |\n| gcn | 50 |\n", "| sage | 61 |\n| gcn | 50 |\n");
+        let committed = "| sage | 60 |\n| gcn | 50 |\n";
+        let measured = "| sage | 61 |\n| gcn | 50 |\n";
         let expected = ["    committed: | sage | 60 |", "    measured:  | sage | 61 |"];
         assert_eq!(differences(committed, measured), expected);
         assert!(differences(committed, committed).is_empty());

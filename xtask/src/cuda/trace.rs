@@ -86,8 +86,10 @@ impl Trace {
 fn call(words: &[&str]) -> Option<Call> {
     let [_, _, kind, name, ..] = *words else { return None };
     let numbered = |start: char| {
-        let is_number = |word: &&&str| word.strip_prefix(start).is_some_and(|n| n.parse::<u32>().is_ok());
-        words.iter().find(is_number).map_or_else(|| "?".to_owned(), |word| (*word).to_owned())
+        words
+            .iter()
+            .find(|word: &&&str| word.strip_prefix(start).is_some_and(|n| n.parse::<u32>().is_ok()))
+            .map_or_else(|| "?".to_owned(), |word| (*word).to_owned())
     };
     let queue = numbered('q');
     match kind {

@@ -216,7 +216,7 @@ fn is_word(token: &str) -> bool {
 
 /// Splits text into tokens: words, `::` and other single characters. Comments, strings and character literals are
 /// skipped.
-fn tokens(text: &str) -> Vec<&str> {
+pub(crate) fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {

@@ -305,7 +305,8 @@ mod tests {
 
     #[test]
     fn the_copy_for_a_day_contains_the_script_and_the_package() {
-        let (checkout, root) = (tempfile::tempdir().unwrap(), workspace::root().unwrap());
+        let checkout = tempfile::tempdir().unwrap();
+        let root = workspace::root().unwrap();
         let package = root.join("target").join(format!("test-package-{}", std::process::id()));
         fs::create_dir_all(package.join("cuda")).unwrap();
         fs::write(package.join("cuda/a"), "").unwrap();

@@ -39,7 +39,8 @@ const LIBDEVICE: &str = "nvvm/libdevice/libdevice.10.bc";
 /// Returns an error if the build fails, if the CPU cannot compute an expected result, or if a program does not fit.
 pub(super) fn run(limit: u64) -> Result<()> {
     let start = Instant::now();
-    let (package, stripped) = (folder()?.join(PACKAGE), folder()?.join("stripped"));
+    let package = folder()?.join(PACKAGE);
+    let stripped = folder()?.join("stripped");
     for folder in [&package, &stripped] {
         if folder.exists() {
             fs::remove_dir_all(folder)?;
@@ -79,11 +80,13 @@ pub(super) fn run(limit: u64) -> Result<()> {
 /// Returns an error if the build has not created one of them.
 fn ordered(built: &[Artifact]) -> Result<Vec<(String, PathBuf)>> {
     let path_of = |name: &str| {
-        let is_named = |artifact: &&Artifact| {
-            let package = workspace::package_name(&artifact.package_id.repr);
-            format!("{package} {}", artifact.target.name) == name
-        };
-        let path = built.iter().find(is_named).and_then(|artifact| artifact.executable.clone());
+        let path = built
+            .iter()
+            .find(|artifact: &&Artifact| {
+                let package = workspace::package_name(&artifact.package_id.repr);
+                format!("{package} {}", artifact.target.name) == name
+            })
+            .and_then(|artifact| artifact.executable.clone());
         let path =
             path.with_context(|| format!("the build has no program of this package and target: {name}"))?;
         let target = name.split(' ').next_back().unwrap_or(name);

@@ -90,12 +90,18 @@ impl Binary {
     /// Same as [`run_of`](Self::run_of).
     pub(super) fn run_each(&self, device: Option<&str>, parts: &[&str]) -> Result<Vec<Run>> {
         let tests = self.tests(parts)?;
-        let run_of = |test: &String| {
-            let Run { name, mut command } = self.run(device);
-            command.args(["--exact", test]);
-            Run { name: format!("{name} {test}"), command }
-        };
-        Ok(if tests.is_empty() { vec![self.run(device)] } else { tests.iter().map(run_of).collect() })
+        Ok(if tests.is_empty() {
+            vec![self.run(device)]
+        } else {
+            tests
+                .iter()
+                .map(|test: &String| {
+                    let Run { name, mut command } = self.run(device);
+                    command.args(["--exact", test]);
+                    Run { name: format!("{name} {test}"), command }
+                })
+                .collect()
+        })
     }
 
     /// Returns the names of the tests that contain one of `parts`, or of all tests if there are none.
@@ -156,7 +162,9 @@ fn binary(
 /// Returns an error if a binary cannot be started, or if `out` cannot be written.
 pub(super) fn run_all(runs: Vec<Run>, at_once: usize, out: impl Write + Send) -> Result<Tally> {
     let runs: Vec<Mutex<Run>> = runs.into_iter().map(Mutex::new).collect();
-    let (next, total, out) = (AtomicUsize::new(0), Mutex::new(Tally::default()), Mutex::new(out));
+    let next = AtomicUsize::new(0);
+    let total = Mutex::new(Tally::default());
+    let out = Mutex::new(out);
     std::thread::scope(|scope| {
         let worker = || -> Result<()> {
             while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -218,10 +226,9 @@ pub(super) fn with_other_features<'a>(default: &'a Metadata, featured: &'a Metad
 
 /// Returns the workspace's packages with a target of one of these names.
 pub(super) fn with_targets(metadata: &Metadata, names: &[&str]) -> BTreeSet<String> {
-    let has_target = |package: &&cargo_metadata::Package| {
+    let packages = metadata.workspace_packages().into_iter().filter(|package: &&cargo_metadata::Package| {
         package.targets.iter().any(|target| names.contains(&&*target.name))
-    };
-    let packages = metadata.workspace_packages().into_iter().filter(has_target);
+    });
     packages.map(|package| package.name.to_string()).collect()
 }
 
@@ -323,7 +330,8 @@ mod tests {
         let on = |name: &str| format!(r#"{{"name":"{name}","pkg":"path+file:///w/{name}#0.1.0"}}"#);
         let nodes = [node("a", "", ""), node("b", features_of_b, &on("a")), node("c", "", &on("b"))];
         let members = ["a", "b", "c"].map(|name| format!("\"path+file:///w/{name}#0.1.0\""));
-        let (members, nodes) = (members.join(","), nodes.join(","));
+        let members = members.join(",");
+        let nodes = nodes.join(",");
         let json = format!(
             r#"{{"packages":[],"workspace_members":[{members}],"resolve":{{"nodes":[{nodes}]}},"workspace_root":"/w","target_directory":"/w/target","version":1}}"#
         );

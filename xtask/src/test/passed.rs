@@ -65,7 +65,8 @@ impl Inputs {
         let (sources, files): (Vec<String>, Vec<String>) =
             workspace::paths()?.into_iter().partition(|path| path.ends_with(".rs"));
         let states = |paths: &[String]| paths.iter().map(|path| state(&root.join(path))).collect();
-        let (sources, mut files): (Vec<String>, Vec<String>) = (states(&sources), states(&files));
+        let sources: Vec<String> = states(&sources);
+        let mut files: Vec<String> = states(&files);
         let mut variables: Vec<String> = std::env::vars_os()
             .map(|(name, value)| format!("{}={}", name.to_string_lossy(), value.to_string_lossy()))
             .filter(|variable| VARIABLES.iter().any(|start| variable.starts_with(start)))

@@ -38,11 +38,10 @@ pub(crate) fn compare(file: &Path) -> Result {
     let mut n_equal = 0;
     let mut failed = Vec::new();
     for case in cases() {
-        let run = || -> Result {
+        let result = catch_unwind(AssertUnwindSafe(|| -> Result {
             let wanted = expected.get(&case.name).ok_or("no expected result: pack again")?;
             (case.run)(&device)?.check(wanted)
-        };
-        let result = catch_unwind(AssertUnwindSafe(run));
+        }));
         match result {
             Ok(Ok(())) => n_equal += 1,
             Ok(Err(error)) => failed.push(format!("{}: {error}", case.name)),

@@ -47,7 +47,8 @@ fn open(address: &SocketAddr) -> Option<TcpStream> {
 
 /// Reads until the other side closes the connection. Returns an error if it is still open after [`CLOSED_WITHIN`].
 fn until_closed(mut stream: TcpStream) -> Result {
-    let (started, mut bytes) = (Instant::now(), [0; 4096]);
+    let started = Instant::now();
+    let mut bytes = [0; 4096];
     while started.elapsed() < CLOSED_WITHIN {
         match stream.read(&mut bytes) {
             Ok(0) => return Ok(()),

@@ -49,14 +49,18 @@ pub(crate) fn undisturbed(program: &Path, folder: &Path) -> Result<String> {
 /// Runs jobs until the soak test ends, and compares their weights with the expected hash.
 pub(crate) fn repeat(soak: &Soak, folder: &Path, expected: &str, n_jobs: &AtomicUsize) {
     while !soak.is_over() {
-        let publish = |address: Option<&str>| {
-            if let Ok(mut job) = soak.job.lock() {
-                *job = address.map(str::to_owned);
-            }
-        };
         let show =
             |usage: &str| println!("job {}: rank 0 had {usage} at most", n_jobs.load(Ordering::Relaxed));
-        match run(&soak.program, folder, publish, show) {
+        match run(
+            &soak.program,
+            folder,
+            |address: Option<&str>| {
+                if let Ok(mut job) = soak.job.lock() {
+                    *job = address.map(str::to_owned);
+                }
+            },
+            show,
+        ) {
             Ok(hash) if hash == expected => _ = n_jobs.fetch_add(1, Ordering::Relaxed),
             Ok(hash) => {
                 return soak.fail(format!("a job ended with the weights {hash}, expected {expected}"));
@@ -76,7 +80,8 @@ fn run(program: &Path, folder: &Path, publish: impl Fn(Option<&str>), show: impl
         ranks.0.push(command.arg("--out").arg(&out).spawn()?);
     }
     publish(Some(&address));
-    let (started, mut most) = (Instant::now(), Usage { rss_bytes: 0, n_descriptors: 0 });
+    let started = Instant::now();
+    let mut most = Usage { rss_bytes: 0, n_descriptors: 0 };
     let mut statuses: [Option<ExitStatus>; 2] = [None, None];
     while statuses.iter().any(Option::is_none) {
         if LIMIT < started.elapsed() {

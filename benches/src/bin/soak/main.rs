@@ -91,7 +91,8 @@ fn run(program: PathBuf, minutes: f64) -> Result {
         .map(|(name, run)| Activity { name, run: *run, count: AtomicUsize::new(0) })
         .collect();
     let time = Duration::from_secs_f64(60.0 * minutes);
-    let (n_jobs, n_samples) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let n_jobs = AtomicUsize::new(0);
+    let n_samples = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for activity in &activities {
             scope.spawn(|| repeat(&soak, activity));
@@ -105,8 +106,10 @@ fn run(program: PathBuf, minutes: f64) -> Result {
                 .iter()
                 .map(|activity| format!("{} {}", activity.name, activity.count.load(Ordering::Relaxed)))
                 .collect();
-            let (jobs, samples) = (n_jobs.load(Ordering::Relaxed), n_samples.load(Ordering::Relaxed));
-            let (used, at) = (server.usage(), started.elapsed().as_secs());
+            let jobs = n_jobs.load(Ordering::Relaxed);
+            let samples = n_samples.load(Ordering::Relaxed);
+            let used = server.usage();
+            let at = started.elapsed().as_secs();
             if MAX_RSS_BYTES < used.rss_bytes {
                 soak.fail(format!("the server exceeded the memory limit: {used}"));
             }

@@ -33,8 +33,10 @@ pub(crate) fn token() -> Result<Token> {
 
 /// Returns the rules that the server and its clients register. Clients register `panics` without calling it.
 fn rules() -> Result<RuleRegistry> {
-    let rule = |_: Neighbors<'_>, _: NodeKey, _: u32, _: &mut Selection| panic!("intended by the soak test");
-    Ok(RuleRegistry::default().register(PANICS, rule)?)
+    Ok(RuleRegistry::default()
+        .register(PANICS, |_: Neighbors<'_>, _: NodeKey, _: u32, _: &mut Selection| {
+            panic!("intended by the soak test")
+        })?)
 }
 
 pub(crate) fn connect(address: &str) -> Result<Arc<DistGraph>> {
@@ -107,7 +109,8 @@ pub(crate) fn start(folder: &Path) -> Result<(ServerProcess, Dataset)> {
     let mut command = limited(&std::env::current_exe()?, &folder.join("server.log"))?;
     let process = command.arg("serve").arg(&part).spawn()?;
     let mut server = ServerProcess { process, address: String::new() };
-    let (address, started) = (part.join("address"), Instant::now());
+    let address = part.join("address");
+    let started = Instant::now();
     while !address.exists() {
         if DEADLINE < started.elapsed() {
             return Err("the server did not start in time: see server.log".into());

@@ -50,7 +50,8 @@ impl Carrier {
     #[cfg(feature = "mpi")]
     fn start_mpi(launch: &LaunchEnv) -> Result<Self, JobError> {
         let world = crate::process::mpi::MpiWorld::start()?;
-        let (rank, world_size) = (world.rank(), world.world_size());
+        let rank = world.rank();
+        let world_size = world.world_size();
         if (rank, world_size) == (launch.rank, launch.world_size) {
             return Ok(Self::Mpi(world));
         }
@@ -104,7 +105,8 @@ impl Carrier {
                 };
                 match text.split_once('\n') {
                     Some((address, token)) if !address.is_empty() => {
-                        let (address, token) = (address.to_owned(), Token::new(token)?);
+                        let address = address.to_owned();
+                        let token = Token::new(token)?;
                         Ok(Meet {
                             rpc_endpoint: RpcEndpoint { address, token, tls: config.tls.clone() },
                             listener,
@@ -176,7 +178,9 @@ const PATIENT: Duration = Duration::from_secs(30);
 /// Listens as [`listen`] does, with retries: the host name may not resolve yet, or resolve to a previous machine (as in
 /// Kubernetes after a restart), and rank 0 of the previous attempt may still hold the port.
 fn listen_soon(master: &MasterAddress, config: &RankConfig) -> Result<TcpListener, JobError> {
-    let (started, limit, mut is_logged) = (Instant::now(), config.join_within.min(PATIENT), false);
+    let started = Instant::now();
+    let limit = config.join_within.min(PATIENT);
+    let mut is_logged = false;
     loop {
         match listen(master) {
             Err(JobError::Listen { source, .. })
@@ -235,8 +239,11 @@ mod tests {
 
     #[test]
     fn auto_engine_returns_the_error_of_a_failing_mpi() {
-        let broken_mpi = || Err(JobError::Mpi { reason: "no MPI_THREAD_MULTIPLE".to_owned() });
-        let outcome = first_that_works("2 ranks", broken_mpi, || Ok("nccl"));
+        let outcome = first_that_works(
+            "2 ranks",
+            || Err(JobError::Mpi { reason: "no MPI_THREAD_MULTIPLE".to_owned() }),
+            || Ok("nccl"),
+        );
         assert!(matches!(outcome, Err(JobError::Mpi { .. })), "{outcome:?}");
     }
 }

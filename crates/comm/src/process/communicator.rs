@@ -91,7 +91,8 @@ impl ProcessCommunicator {
         body: impl FnOnce(&mut dyn Engine, &[usize]) -> std::result::Result<V, String>,
     ) -> Result<V> {
         self.n_calls += 1;
-        let (context, meeting) = (Arc::clone(&self.context), call.meeting(self.n_calls, &self.name));
+        let context = Arc::clone(&self.context);
+        let meeting = call.meeting(self.n_calls, &self.name);
         let failed = |reason| Error::Engine { meeting: meeting.to_string(), reason };
         if let Some(cause) = context.over.get() {
             return Err(cause.error(&meeting));
@@ -130,10 +131,8 @@ impl ProcessCommunicator {
         let of = |header: &Header| (header.kind, header.argument, header.number);
         let first = headers[0];
         let Some(other) = headers.iter().position(|header| of(header) != of(&first)) else { return Ok(()) };
-        let (step, meeting) = (
-            |header: &Header| header.step.checked_sub(1),
-            |header: &Header| decode(header).meeting(header.number, &self.name),
-        );
+        let step = |header: &Header| header.step.checked_sub(1);
+        let meeting = |header: &Header| decode(header).meeting(header.number, &self.name);
         let cause = Cause::Mismatch {
             meeting: Box::new(meeting(&first)),
             rank: self.ranks[0],
@@ -147,7 +146,9 @@ impl ProcessCommunicator {
     }
 
     fn sum<T: Number + Pod>(&mut self, values: &mut [T]) -> Result<()> {
-        let (member, n_ranks, deadline) = (self.member, self.n_ranks(), self.context.deadline);
+        let member = self.member;
+        let n_ranks = self.n_ranks();
+        let deadline = self.context.deadline;
         let call = Call::all_reduce_sum(values);
         self.meet(call, size_of_val(values), deadline, |engine, _| {
             let at_once = (engine.max_bytes() / size_of::<T>()).max(1);
@@ -207,10 +208,12 @@ impl Communicator for ProcessCommunicator {
         if send.len() != n_ranks {
             return Err(Error::SendCount { world_size: n_ranks, got: send.len() });
         }
-        let (longest, deadline) = (send.iter().map(Vec::len).max().unwrap_or(0), self.context.deadline);
+        let longest = send.iter().map(Vec::len).max().unwrap_or(0);
+        let deadline = self.context.deadline;
         self.meet(Call::AllToAll, longest, deadline, |engine, n_bytes| {
             let lengths: Vec<u64> = send.iter().map(|bytes| bytes.len() as u64).collect();
-            let (mut incoming, words) = (vec![0u64; n_ranks], vec![size_of::<u64>(); n_ranks]);
+            let mut incoming = vec![0u64; n_ranks];
+            let words = vec![size_of::<u64>(); n_ranks];
             engine.all_to_all(
                 Parts { bytes: bytemuck::cast_slice(&lengths), counts: &words },
                 PartsMut { bytes: bytemuck::cast_slice_mut(&mut incoming), counts: &words },
@@ -220,7 +223,8 @@ impl Communicator for ProcessCommunicator {
                 let parts: Vec<&[u8]> = send.iter().map(|bytes| &bytes[start.of(bytes.len())]).collect();
                 let send_counts: Vec<usize> = parts.iter().map(|part| part.len()).collect();
                 let recv_counts: Vec<usize> = incoming.iter().map(|n| start.of(*n as usize).len()).collect();
-                let (bytes, mut recv) = (parts.concat(), vec![0; recv_counts.iter().sum()]);
+                let bytes = parts.concat();
+                let mut recv = vec![0; recv_counts.iter().sum()];
                 engine.all_to_all(
                     Parts { bytes: &bytes, counts: &send_counts },
                     PartsMut { bytes: &mut recv, counts: &recv_counts },
@@ -254,7 +258,8 @@ impl Communicator for ProcessCommunicator {
     }
 
     fn duplicate(&mut self, name: &str) -> Result<Box<dyn Communicator>> {
-        let (ranks, member) = (self.ranks.clone(), self.member);
+        let ranks = self.ranks.clone();
+        let member = self.member;
         Ok(self.child(format!("channel {name:?}"), ranks, member))
     }
 }
@@ -280,8 +285,8 @@ fn sum_piece<T: Number + Pod>(
     values: &mut [T],
     shares: &mut Vec<T>,
 ) -> std::result::Result<(), String> {
-    let bytes_of = |rank| share(values.len(), rank, n_ranks).len() * size_of::<T>();
-    let send_counts: Vec<usize> = (0..n_ranks).map(bytes_of).collect();
+    let send_counts: Vec<usize> =
+        (0..n_ranks).map(|rank| share(values.len(), rank, n_ranks).len() * size_of::<T>()).collect();
     let n_own = share(values.len(), member, n_ranks).len();
     shares.clear();
     shares.resize(n_ranks * n_own, T::zeroed());
@@ -316,8 +321,8 @@ impl Piece {
 /// Returns the pieces in which messages are sent. `n_bytes` contains the length of the longest message of each rank and
 /// is equal on all ranks, so all ranks compute the same pieces.
 fn pieces(engine: &dyn Engine, n_bytes: &[usize]) -> impl Iterator<Item = Piece> + use<> {
-    let (longest, at_once) =
-        (n_bytes.iter().copied().max().unwrap_or(0), (engine.max_bytes() / n_bytes.len()).max(1));
+    let longest = n_bytes.iter().copied().max().unwrap_or(0);
+    let at_once = (engine.max_bytes() / n_bytes.len()).max(1);
     (0..longest).step_by(at_once).map(move |start| Piece { start, n_bytes: at_once })
 }
 

@@ -186,7 +186,8 @@ impl LaunchEnv {
             return Err(LaunchError::Misfit { first: said.setting(first), second: said.setting(second) });
         }
         said.agree(source)?;
-        let (master, job_id) = (said.master(source)?, said.job_id(source));
+        let master = said.master(source)?;
+        let job_id = said.job_id(source);
         Ok(Some(Self { source, rank, world_size, local_rank, master, job_id }))
     }
 }
@@ -264,7 +265,8 @@ impl Said<'_> {
             if let Some(their_number) = self.optional(theirs)?
                 && their_number != self.number(source, ours)?
             {
-                let (first, second) = (self.setting(ours), self.setting(theirs));
+                let first = self.setting(ours);
+                let second = self.setting(theirs);
                 return Err(LaunchError::Contradiction { first, second });
             }
         }

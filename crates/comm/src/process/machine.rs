@@ -36,7 +36,8 @@ pub(crate) fn ranks_beside(members: &[Member], rank: usize) -> Vec<usize> {
 
 /// Formats the number of ranks on each machine, in the order of the machines' first ranks, as `2 on n1, 1 on n2`.
 pub(crate) fn list(members: &[Member]) -> String {
-    let (mut machines, mut place_of) = (Vec::<(&str, usize)>::new(), HashMap::new());
+    let mut machines = Vec::<(&str, usize)>::new();
+    let mut place_of = HashMap::new();
     for Member { host, machine, .. } in members {
         let place = *place_of.entry(machine).or_insert(machines.len());
         match machines.get_mut(place) {

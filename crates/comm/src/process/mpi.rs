@@ -67,9 +67,11 @@ impl MpiWorld {
     pub(crate) fn all_same(&self, text: &str) -> Result<bool, JobError> {
         let mut engine = MpiEngine { comm: SimpleCommunicator::world() };
         let own = hash(text).to_ne_bytes();
-        let (n_ranks, mut all) = (self.world_size(), vec![0; own.len() * self.world_size()]);
-        let failed = |reason| JobError::Mpi { reason };
-        engine.all_gather(&own, &vec![own.len(); n_ranks], &mut all).map_err(failed)?;
+        let n_ranks = self.world_size();
+        let mut all = vec![0; own.len() * self.world_size()];
+        engine
+            .all_gather(&own, &vec![own.len(); n_ranks], &mut all)
+            .map_err(|reason| JobError::Mpi { reason })?;
         Ok(all.chunks(own.len()).all(|other| other == own))
     }
 }
@@ -132,7 +134,8 @@ impl Engine for MpiEngine {
     }
 
     fn all_to_all(&mut self, send: Parts<'_>, recv: PartsMut<'_>) -> Outcome {
-        let ((send_counts, send_displs), (counts, displs)) = (layout(send.counts), layout(recv.counts));
+        let (send_counts, send_displs) = layout(send.counts);
+        let (counts, displs) = layout(recv.counts);
         // Open MPI takes the address of an empty vector for `MPI_IN_PLACE`, so an empty receive buffer gets another
         // address.
         let mut nowhere = [0; 1];
@@ -159,11 +162,13 @@ fn addressed(bytes: &[u8]) -> &[u8] {
 /// Returns the counts, and the displacement of each part from the start of a buffer in which the parts are contiguous.
 fn layout(counts: &[usize]) -> (Vec<Count>, Vec<Count>) {
     let mut start = 0;
-    let place = |count: &usize| {
-        let own = start;
-        start += *count as Count;
-        own
-    };
-    let displs = counts.iter().map(place).collect();
+    let displs = counts
+        .iter()
+        .map(|count: &usize| {
+            let own = start;
+            start += *count as Count;
+            own
+        })
+        .collect();
     (counts.iter().map(|count| *count as Count).collect(), displs)
 }

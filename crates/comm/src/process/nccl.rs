@@ -76,7 +76,8 @@ impl NcclEngine {
         let n_received: usize = recv.counts.iter().sum();
         let incoming = stream.alloc_zeros::<u8>(n_received.max(1)).map_err(told)?;
         stream.synchronize().map_err(told)?;
-        let (from, to) = (outgoing.device_ptr(&stream).0, incoming.device_ptr(&stream).0);
+        let from = outgoing.device_ptr(&stream).0;
+        let to = incoming.device_ptr(&stream).0;
         // SAFETY: each allocation is memory of this GPU with room for the sum of its counts. The two do not overlap,
         // were written before the stream became idle, and are dropped only after the call has returned.
         unsafe { self.comm.exchange(&buffers(from, send.counts), &buffers(to, recv.counts)) }
@@ -90,12 +91,14 @@ impl NcclEngine {
 
 /// Returns contiguous buffers of these lengths, starting at `address`.
 fn buffers(mut address: u64, counts: &[usize]) -> Vec<Buffer> {
-    let part = |len: &usize| {
-        let start = address;
-        address += *len as u64;
-        Buffer { address: start, len: *len }
-    };
-    counts.iter().map(part).collect()
+    counts
+        .iter()
+        .map(|len: &usize| {
+            let start = address;
+            address += *len as u64;
+            Buffer { address: start, len: *len }
+        })
+        .collect()
 }
 
 impl Engine for NcclEngine {
@@ -104,7 +107,8 @@ impl Engine for NcclEngine {
     }
 
     fn all_gather(&mut self, send: &[u8], counts: &[usize], recv: &mut [u8]) -> Outcome {
-        let (bytes, sent) = (send.repeat(self.comm.n_ranks()), vec![send.len(); self.comm.n_ranks()]);
+        let bytes = send.repeat(self.comm.n_ranks());
+        let sent = vec![send.len(); self.comm.n_ranks()];
         self.exchange(Parts { bytes: &bytes, counts: &sent }, PartsMut { bytes: recv, counts })
     }
 

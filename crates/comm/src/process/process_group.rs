@@ -107,7 +107,8 @@ impl ProcessGroup {
     /// Returns the number of threads of this rank's pool: the configured number, or all cores available to this
     /// process, divided by the number of processes on the machine unless each of them is bound to its own cores.
     pub fn threads(&self) -> usize {
-        let (own, n_local) = (ThreadRanks::of(1).threads_per_rank, self.local_ranks().len());
+        let own = ThreadRanks::of(1).threads_per_rank;
+        let n_local = self.local_ranks().len();
         let is_bound = own * n_local <= n_cores().unwrap_or(0);
         self.threads.unwrap_or(if is_bound { own } else { (own / n_local).max(1) })
     }
@@ -200,7 +201,8 @@ impl fmt::Display for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { launch, engine, .. } = self;
         let machines = machine::list(self.control.members());
-        let (n_ranks, source) = (launch.world_size, launch.source);
+        let n_ranks = launch.world_size;
+        let source = launch.source;
         write!(f, "{n_ranks} ranks by {source}, {machines}; engine {engine}")
     }
 }
@@ -225,7 +227,8 @@ fn n_cores() -> Option<usize> {
 /// Ends the job when any thread of this process panics, because a rank without that thread may never join the
 /// collective that the others wait in. The previous panic hook runs first, so it prints the message of the panic.
 fn fail_on_panic(control: &Arc<Control>) {
-    let (control, previous) = (Arc::downgrade(control), std::panic::take_hook());
+    let control = Arc::downgrade(control);
+    let previous = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         previous(info);
         if let Some(control) = control.upgrade() {

@@ -28,7 +28,8 @@ impl Engines for Store {
         let member = ranks.iter().position(|rank| *rank == self.control.rank());
         let member = member.ok_or("this rank is not in the group")?;
         let control = Arc::clone(&self.control);
-        let (group, n_members) = (name.to_owned(), ranks.len());
+        let group = name.to_owned();
+        let n_members = ranks.len();
         Ok(Box::new(StoreEngine { control, group, member, n_members, n_exchanges: 0 }))
     }
 }
@@ -39,7 +40,8 @@ impl StoreEngine {
     fn exchange(&mut self, parcels: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, String> {
         let number = self.n_exchanges;
         self.n_exchanges += 1;
-        let (member, n_members) = (self.member as u64, self.n_members as u64);
+        let member = self.member as u64;
+        let n_members = self.n_members as u64;
         self.control.exchange(Parcels { group: self.group.clone(), number, member, n_members, parcels })
     }
 }

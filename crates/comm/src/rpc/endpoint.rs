@@ -73,11 +73,12 @@ impl RpcEndpoint {
     /// Returns [`Error::BadAddress`] for an invalid address, and [`Error::Tls`] if the certificates cannot be used.
     pub fn endpoint(&self) -> Result<Endpoint> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
-        let bad = |error: tonic::transport::Error| Error::BadAddress {
-            address: self.address.clone(),
-            reason: chain(&error),
-        };
-        let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.address)).map_err(bad)?;
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.address)).map_err(
+            |error: tonic::transport::Error| Error::BadAddress {
+                address: self.address.clone(),
+                reason: chain(&error),
+            },
+        )?;
         let endpoint = endpoint.connect_timeout(ATTEMPT).tcp_nodelay(true);
         match &self.tls {
             Some(tls) => tls.client(endpoint),
@@ -91,7 +92,8 @@ impl RpcEndpoint {
     /// # Errors
     /// Returns [`Error::NoAnswer`] if the time is up, and the errors of [`RpcEndpoint::endpoint`].
     pub async fn connect(&self, within: Duration, waits: impl Fn(u64)) -> Result<Channel> {
-        let (started, mut told) = (Instant::now(), 0);
+        let started = Instant::now();
+        let mut told = 0;
         let endpoint = self.endpoint()?;
         loop {
             // The kernel accepts connections even if the server's process is stopped, hence the timeout.

@@ -47,11 +47,14 @@ async fn accept_all(
     let at = listener.local_addr().map_or_else(|_| "the listener".to_owned(), |address| address.to_string());
     let fullness = Throttle::new(LOG_EVERY);
     loop {
-        let full = || {
+        let Some(slot) = slot(&slots, || {
             fullness
                 .event(|_| format!("{at}: all {max_connections} connections are in use; further ones wait"));
+        })
+        .await
+        else {
+            return;
         };
-        let Some(slot) = slot(&slots, full).await else { return };
         let (tcp, peer) = accept(&listener, &at).await;
         // Small messages should not be delayed. If the connection is closed already, the first read reports it.
         let _ = tcp.set_nodelay(true);

@@ -58,7 +58,8 @@ mod tests {
 
     #[test]
     fn logs_the_first_event_and_then_one_per_period() {
-        let (throttle, start) = (Throttle::new(Duration::from_secs(10)), Instant::now());
+        let throttle = Throttle::new(Duration::from_secs(10));
+        let start = Instant::now();
         let at = |seconds| throttle.count(start + Duration::from_secs(seconds));
         assert_eq!(
             [at(0), at(1), at(9), at(10), at(11), at(25)],

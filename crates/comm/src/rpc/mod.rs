@@ -34,6 +34,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Returns the FNV-1a hash (Fowler, Noll and Vo) of a `.proto` file. Tests compare it with the hash in the generated
 /// code, which `generate` computes in the same way.
 pub fn proto_digest(proto: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    proto.iter().fold(0xcbf2_9ce4_8422_2325, step)
+    proto.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte: &u8| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }

@@ -37,8 +37,7 @@ impl Tls {
 
     fn read(&self) -> Result<(tonic::transport::Certificate, tonic::transport::Identity)> {
         let read = |path: &PathBuf| {
-            let failed = |error| Error::Tls { reason: format!("{}: {error}", path.display()) };
-            std::fs::read(path).map_err(failed)
+            std::fs::read(path).map_err(|error| Error::Tls { reason: format!("{}: {error}", path.display()) })
         };
         let Self { authority, certificate, key } = self;
         let identity = tonic::transport::Identity::from_pem(read(certificate)?, read(key)?);

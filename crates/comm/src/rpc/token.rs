@@ -59,7 +59,8 @@ impl Token {
 
     /// Compares two tokens in a time that depends on their lengths only.
     fn is(&self, other: &MetadataValue<Ascii>) -> bool {
-        let (own, other) = (self.0.as_bytes(), other.as_bytes());
+        let own = self.0.as_bytes();
+        let other = other.as_bytes();
         let differences = own.iter().zip(other).fold(0, |differences, (a, b)| differences | (a ^ b));
         own.len() == other.len() && differences == 0
     }

@@ -93,11 +93,13 @@ impl Group {
             Birth::Subgroup(members) => members.clone(),
         };
         let ranks: Arc<[usize]> = members.iter().map(|member| self.ranks[*member]).collect();
-        let inherited = |member: &usize| match self.seats[*member] {
-            Seat::Left(farewell) => Seat::Left(farewell),
-            Seat::Taken | Seat::Untaken => Seat::Untaken,
-        };
-        let seats = members.iter().map(inherited).collect();
+        let seats = members
+            .iter()
+            .map(|member: &usize| match self.seats[*member] {
+                Seat::Left(farewell) => Seat::Left(farewell),
+                Seat::Taken | Seat::Untaken => Seat::Untaken,
+            })
+            .collect();
         let name = self.name_of(&origin, &ranks);
         Self::new(Some(origin), name, ranks, seats)
     }

@@ -225,7 +225,8 @@ impl Watch {
 
     /// Returns the results of all ranks, or, if ranks failed, the failure that caused the others.
     fn verdict<R>(&self, outcomes: Vec<Result<R, Failure>>) -> Result<Vec<R>, RankError> {
-        let (mut results, mut failures) = (Vec::with_capacity(outcomes.len()), BTreeMap::new());
+        let mut results = Vec::with_capacity(outcomes.len());
+        let mut failures = BTreeMap::new();
         for (rank, outcome) in outcomes.into_iter().enumerate() {
             match outcome {
                 Ok(result) => results.push(result),

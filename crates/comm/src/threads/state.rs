@@ -214,7 +214,8 @@ impl State {
             None if group.is_untaken(rank) => Whereabouts::Untaken,
             None => Whereabouts::Away,
         };
-        let (step, meeting) = (self.ranks[rank].step, Box::new(meeting));
+        let step = self.ranks[rank].step;
+        let meeting = Box::new(meeting);
         self.end(Cause::Missed { rank, step, meeting, deadline, whereabouts, others: missing });
     }
 
@@ -224,7 +225,8 @@ impl State {
             Cause::Missed { rank, meeting, deadline, others, .. }
                 if *rank == seat.rank || others.contains(&seat.rank) =>
             {
-                let (rank, step) = (seat.rank, self.ranks[seat.rank].step);
+                let rank = seat.rank;
+                let step = self.ranks[seat.rank].step;
                 Error::Late { rank, step, meeting: meeting.to_string(), deadline: *deadline }
             }
             _ => self.error(seat, call, number, cause),

@@ -88,7 +88,8 @@ impl Communicator for ThreadGroup {
 
     fn all_reduce_sum(&mut self, buf: Reduce<'_>) -> Result<()> {
         let Self { place, f32_sums, u64_sums } = self;
-        let (member, n_ranks) = (place.member, place.ranks.len());
+        let member = place.member;
+        let n_ranks = place.ranks.len();
         place.n_calls += 1;
         match buf {
             Reduce::F32(buf) => {
@@ -109,7 +110,8 @@ impl Communicator for ThreadGroup {
     }
 
     fn all_to_all(&mut self, send: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
-        let (member, world_size) = (self.place.member, self.place.ranks.len());
+        let member = self.place.member;
+        let world_size = self.place.ranks.len();
         if send.len() != world_size {
             return Err(Error::SendCount { world_size, got: send.len() });
         }
@@ -117,10 +119,12 @@ impl Communicator for ThreadGroup {
         // Each message has exactly one reader, so the reader can take the message without a copy.
         let messages: Vec<Mutex<Vec<u8>>> = send.iter().map(|bytes| Mutex::new(bytes.clone())).collect();
         let all = self.place.exchange(Call::AllToAll, Arc::new(messages))?;
-        let take = |messages: &Arc<Vec<Mutex<Vec<u8>>>>| {
-            std::mem::take(&mut *messages[member].lock().unwrap_or_else(PoisonError::into_inner))
-        };
-        Ok(all.iter().map(take).collect())
+        Ok(all
+            .iter()
+            .map(|messages: &Arc<Vec<Mutex<Vec<u8>>>>| {
+                std::mem::take(&mut *messages[member].lock().unwrap_or_else(PoisonError::into_inner))
+            })
+            .collect())
     }
 
     fn broadcast(&mut self, root: usize, bytes: &mut Vec<u8>) -> Result<()> {
@@ -152,7 +156,8 @@ impl Communicator for ThreadGroup {
     }
 
     fn duplicate(&mut self, name: &str) -> Result<Box<dyn Communicator>> {
-        let (ranks, member) = (Arc::clone(&self.place.ranks), self.place.member);
+        let ranks = Arc::clone(&self.place.ranks);
+        let member = self.place.member;
         Ok(self.child(Birth::Channel(name.to_owned()), ranks, member))
     }
 }
@@ -181,10 +186,12 @@ impl Place {
         payload: Arc<P>,
     ) -> Result<Vec<Arc<P>>> {
         let brought = self.world.meet(self.seat, call, self.n_calls, deadline, payload)?;
-        let downcast = |payload: Arc<dyn Any + Send + Sync>| {
-            payload.downcast().expect("payloads of one collective should have the same type")
-        };
-        Ok(brought.into_iter().map(downcast).collect())
+        Ok(brought
+            .into_iter()
+            .map(|payload: Arc<dyn Any + Send + Sync>| {
+                payload.downcast().expect("payloads of one collective should have the same type")
+            })
+            .collect())
     }
 }
 

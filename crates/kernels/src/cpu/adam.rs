@@ -23,7 +23,10 @@ pub(super) fn decayed_mean_square(means: &mut [f32], values: &[f32], decay: f32)
 
 /// Updates the parameters in place.
 pub(super) fn parameters(values: &mut [f32], means: &[f32], mean_squares: &[f32], step: &AdamStep) {
-    let (kept, rate, scale, epsilon) = (step.kept(), step.rate(), step.scale(), step.scaled_epsilon());
+    let kept = step.kept();
+    let rate = step.rate();
+    let scale = step.scale();
+    let epsilon = step.scaled_epsilon();
     in_tasks(values, 1, ROOT_NS, |start, values| {
         for ((value, mean), mean_square) in values.iter_mut().zip(&means[start..]).zip(&mean_squares[start..])
         {
@@ -47,7 +50,8 @@ mod tests {
 
     #[test]
     fn moments_decay_to_exact_zero_without_gradients() {
-        let (mut means, mut squares) = (vec![1e-20, -3.0, 0.0], vec![1e-20, 3.0, 0.0]);
+        let mut means = vec![1e-20, -3.0, 0.0];
+        let mut squares = vec![1e-20, 3.0, 0.0];
         for _ in 0..1500 {
             decayed_mean(&mut means, &[0.0; 3], 0.9);
             decayed_mean_square(&mut squares, &[0.0; 3], 0.9);

@@ -92,7 +92,8 @@ pub(super) fn adjoint(saved: &Saved<Flex>, grad: FloatTensor<Flex>, input: Input
     count_direct();
     match (input, form.reduce) {
         (Input::Weights, _) => {
-            let (x, grad) = (contiguous(saved.rows()), contiguous(aggregate_grad(block, grad, *form)));
+            let x = contiguous(saved.rows());
+            let grad = contiguous(aggregate_grad(block, grad, *form));
             let grads = rows(&grad);
             let dots = with_row_type!(E of x => edge_dots(by_dst(block), rows_of::<E>(&x), grads, form.sums));
             let shape = form.sums.weights_shape(block.n_edges);
@@ -140,7 +141,8 @@ fn sum<E: RowValue>(
         return summed(block.n_dst, Sum { mean, own, ..Sum::new(by_dst(block), rows, one) });
     };
     let weights = contiguous(weights.clone());
-    let (weights, n) = (floats(&weights), form.sums.n_weights());
+    let weights = floats(&weights);
+    let n = form.sums.n_weights();
     let sum = Sum { mean, own, ..Sum::new(by_dst(block), rows, |edge, _, k| weights[edge * n + k]) };
     match form.sums {
         Sums::One => {
@@ -165,7 +167,9 @@ fn sum_adjoint(saved: &Saved<Flex>, grad: &FloatTensor<Flex>) -> FloatTensor<Fle
         }
         OwnRow::Scaled(weight) => (rows(grad), plus(rows(grad), weight)),
     };
-    let (edges, share, is_mean) = (by_src(block), share(block), form.reduce == Reduction::Mean);
+    let edges = by_src(block);
+    let share = share(block);
+    let is_mean = form.reduce == Reduction::Mean;
     let Weights::Tensor(weights) = weights else {
         return if is_mean {
             summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, |_, dst, _| share(dst)) })
@@ -174,7 +178,9 @@ fn sum_adjoint(saved: &Saved<Flex>, grad: &FloatTensor<Flex>) -> FloatTensor<Fle
         };
     };
     let weights = contiguous(weights.clone());
-    let (weights, n, positions) = (floats(&weights), form.sums.n_weights(), transposed(block).edges());
+    let weights = floats(&weights);
+    let n = form.sums.n_weights();
+    let positions = transposed(block).edges();
     // One factor for both, whose loops are compiled once. The product with 1 is exact.
     let factor = |position: usize, dst, k| {
         let weight = weights[positions[position] as usize * n + k];
@@ -227,14 +233,13 @@ pub(super) fn by_src(block: &Adjacency<Flex>) -> Segments<'_> {
 }
 
 pub(super) fn transposed(block: &Adjacency<Flex>) -> &TransposedBlock {
-    let list = || {
+    block.by_source.host_or(|| {
         TransposedBlock::of_edges(
             cast_slice(ints(&block.indptr)),
             cast_slice(ints(&block.indices)),
             block.n_src,
         )
-    };
-    block.by_source.host_or(list)
+    })
 }
 
 /// Returns for each weight of an edge the dot product of the columns of its item's row of `x` and of its segment's row of
@@ -258,9 +263,11 @@ impl<E: RowValue> EdgeRow for Dots<'_, E> {
     #[inline(always)]
     fn write(&self, row: usize, position: usize, out: &mut [f32]) {
         let Self { segments, x, y, width, sums } = *self;
-        let (of_x, of_y) = (0..x.width, 0..y.width);
+        let of_x = 0..x.width;
+        let of_y = 0..y.width;
         x.ask_ahead(segments.items, position, &of_x);
-        let (x, y) = (x.row(segments.items[position] as usize, &of_x), y.row(row, &of_y));
+        let x = x.row(segments.items[position] as usize, &of_x);
+        let y = y.row(row, &of_y);
         for (k, out) in out.iter_mut().enumerate() {
             let range = k * width..(k + 1) * width;
             let x = if let Sums::PerHead(_) = sums { &x[range.clone()] } else { x };
@@ -273,7 +280,8 @@ impl<E: RowValue> EdgeRow for Dots<'_, E> {
 #[inline(always)]
 fn dot<E: RowValue>(one: &[E], other: &[f32]) -> f32 {
     let mut sums = [0.0_f32; 16];
-    let (ones, others) = (one.chunks_exact(16), other.chunks_exact(16));
+    let ones = one.chunks_exact(16);
+    let others = other.chunks_exact(16);
     let rest: f32 = ones.remainder().iter().zip(others.remainder()).map(|(a, b)| a.widened() * b).sum();
     for (a, b) in ones.zip(others) {
         for lane in 0..16 {

@@ -23,7 +23,9 @@ use crate::ops::keep::Keep;
 /// Computes the scores, `[n_edges, n_heads]`.
 pub(super) fn scores(inputs: Attention<Flex>) -> FloatTensor<Flex> {
     let Attention { block, src, dst, weights, slope } = inputs;
-    let (src, dst, weights) = (contiguous(src), contiguous(dst), contiguous(weights));
+    let src = contiguous(src);
+    let dst = contiguous(dst);
+    let weights = contiguous(weights);
     let [n_heads, width] = weights.shape().dims();
     let segments = by_dst(&block);
     let scores =
@@ -47,7 +49,8 @@ impl EdgeRow for Scores<'_> {
         let Self { segments, src, dst, weights, width, slope } = *self;
         let columns = 0..src.width;
         src.ask_ahead(segments.items, position, &columns);
-        let (src, dst) = (src.row(segments.items[position] as usize, &columns), dst.row(row, &columns));
+        let src = src.row(segments.items[position] as usize, &columns);
+        let dst = dst.row(row, &columns);
         for (head, out) in out.iter_mut().enumerate() {
             let range = head * width..(head + 1) * width;
             *out = weighted_sum(&src[range.clone()], &dst[range.clone()], &weights[range], slope);
@@ -60,7 +63,9 @@ impl EdgeRow for Scores<'_> {
 #[inline(always)]
 fn weighted_sum(one: &[f32], other: &[f32], weights: &[f32], slope: f32) -> f32 {
     let mut sums = [0.0_f32; 16];
-    let (ones, others, factors) = (one.chunks_exact(16), other.chunks_exact(16), weights.chunks_exact(16));
+    let ones = one.chunks_exact(16);
+    let others = other.chunks_exact(16);
+    let factors = weights.chunks_exact(16);
     let ends = ones.remainder().iter().zip(others.remainder()).zip(factors.remainder());
     let rest: f32 = ends.map(|((a, b), factor)| factor * leaky_relu(a + b, slope)).sum();
     for ((a, b), factors) in ones.zip(others).zip(factors) {
@@ -79,17 +84,23 @@ pub(super) fn scores_adjoint(
 ) -> FloatTensor<Flex> {
     let Attention { block, src, dst, weights, slope } = inputs;
     let [n_heads, width] = weights.shape().dims();
-    let (src, dst) = (contiguous(src.clone()), contiguous(dst.clone()));
-    let (grad, weights) = (contiguous(grad), contiguous(weights.clone()));
-    let (grads, slope) = (floats(&grad), *slope);
+    let src = contiguous(src.clone());
+    let dst = contiguous(dst.clone());
+    let grad = contiguous(grad);
+    let weights = contiguous(weights.clone());
+    let grads = floats(&grad);
+    let slope = *slope;
     let of_edge = |edge: usize, _, head| grads[edge * n_heads + head];
     let columns = PerHead(n_heads);
     match input {
         AttentionInput::Src => {
             let edges = transposed(block).edges();
-            let of_position = |position: usize, _, head| grads[edges[position] as usize * n_heads + head];
             let term = SlopeOfSum { rows: rows(&src), slope };
-            let sum = Sum::new(by_src(block), rows(&dst), of_position).with_columns(columns).with_term(term);
+            let sum = Sum::new(by_src(block), rows(&dst), |position: usize, _, head| {
+                grads[edges[position] as usize * n_heads + head]
+            })
+            .with_columns(columns)
+            .with_term(term);
             matrix(scaled(sum.run(), floats(&weights)), block.n_src, &src)
         }
         AttentionInput::Dst => {
@@ -155,7 +166,8 @@ pub(super) fn softmax_adjoint(
     output: FloatTensor<Flex>,
     grad: FloatTensor<Flex>,
 ) -> FloatTensor<Flex> {
-    let (output, grad) = (contiguous(output), contiguous(grad));
+    let output = contiguous(output);
+    let grad = contiguous(grad);
     let n_heads = output.shape()[1];
     let adjoint = SoftmaxAdjoint { output: floats(&output), grad: floats(&grad), n_heads };
     matrix(fill_segments(by_dst(block), n_heads, PASS_NS, &adjoint), block.n_edges, &output)

@@ -125,7 +125,8 @@ pub(super) fn transposed_product(out: &mut Vec<f32>, x: Matrix<'_>, grad: Matrix
 
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 fn sum_of_chunks(sum: &mut Vec<f32>, x: Matrix<'_>, grad: Matrix<'_>) {
-    let ([n_rows, d_in], [_, d_out]) = (x.shape(), grad.shape());
+    let [n_rows, d_in] = x.shape();
+    let [_, d_out] = grad.shape();
     sum.reserve_exact(d_in * d_out);
     let out = &mut sum.spare_capacity_mut()[..d_in * d_out];
     if n_rows == 0 {

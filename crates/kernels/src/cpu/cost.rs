@@ -124,7 +124,8 @@ mod tests {
                 assert!(decided.is_sorted(), "a longer loop runs alone on {n_threads} threads");
                 decided.iter().filter(|is_parallel| **is_parallel).count()
             };
-            let (inside, outside) = (of(decided(WAKE_NS).collect()), of(decided(ENTER_NS).collect()));
+            let inside = of(decided(WAKE_NS).collect());
+            let outside = of(decided(ENTER_NS).collect());
             assert!(outside < inside, "{outside} and {inside} of 60 sizes in parallel");
         }
         let of_threads = [1, 2, 3, 16].map(|n_threads| is_faster(100_000.0, 1.0, n_threads, ENTER_NS));

@@ -104,7 +104,8 @@ fn multiply<E: RowValue>(
     right: Matrix<'_>,
     start: Start<'_>,
 ) {
-    let ([n_rows, inner], [right_rows, n_columns]) = (left.shape(), right.shape());
+    let [n_rows, inner] = left.shape();
+    let [right_rows, n_columns] = right.shape();
     assert_eq!(inner, right_rows, "the inner dimensions of a product differ");
     assert_eq!(
         Some(out.len()),
@@ -146,7 +147,8 @@ fn least_rows(right: Matrix<'_>) -> usize {
 /// Same as [`multiply_alone`], with rows of zeros added to the left operand up to [`least_rows`], so that a row of the product
 /// does not depend on how many others are computed with it.
 fn multiply_padded(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, start: Start<'_>) {
-    let ([_, inner], [_, n_columns]) = (left.shape(), right.shape());
+    let [_, inner] = left.shape();
+    let [_, n_columns] = right.shape();
     let n_rows = least_rows(right);
     let mut padded_left = Vec::with_capacity(n_rows * inner);
     padded_left.extend_from_slice(left.values());
@@ -161,7 +163,8 @@ fn multiply_padded(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix
 
 /// Same as [`multiply`], but in f32 and in the calling thread.
 fn multiply_alone(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, start: Start<'_>) {
-    let ([n_rows, inner], [right_rows, n_columns]) = (left.shape(), right.shape());
+    let [n_rows, inner] = left.shape();
+    let [right_rows, n_columns] = right.shape();
     assert_eq!(inner, right_rows, "the inner dimensions of a product differ");
     assert_eq!(
         Some(out.len()),
@@ -223,24 +226,28 @@ fn is_parallel(n_rows: usize, task_rows: usize, [d_in, d_out]: [usize; 2]) -> bo
 /// # Panics
 /// Panics if the numbers of rows differ.
 pub(super) fn weight_gradient<E: RowValue>(x: Matrix<'_, E>, grad: Matrix<'_>) -> Vec<f32> {
-    let ([n_rows, d_in], [grad_rows, d_out]) = (x.shape(), grad.shape());
+    let [n_rows, d_in] = x.shape();
+    let [grad_rows, d_out] = grad.shape();
     assert_eq!(n_rows, grad_rows, "x and grad differ in the number of rows");
     let task_rows =
         (n_rows / 16).clamp(LEAST_GRADIENT_ROWS, GRADIENT_ROWS).max(n_rows.div_ceil(MOST_GRADIENTS));
     let n_ranges = n_rows.div_ceil(task_rows);
-    let of_range = |range: usize, out: &mut Vec<f32>| {
-        let start = range * task_rows;
-        let rows = start..(start + task_rows).min(n_rows);
-        let grad = grad.rows(rows.clone());
-        x.widened_rows(rows, |x| {
-            if !bf16::transposed_product(out, x, grad) {
-                write_product(out, multiply_alone, x.transposed(), grad, Start::Nothing);
-            }
-        });
-    };
     match n_ranges {
         0 => vec![0.0; d_in * d_out],
-        _ => sum_in_order(n_ranges, is_parallel(n_rows, task_rows, [d_in, d_out]), of_range),
+        _ => sum_in_order(
+            n_ranges,
+            is_parallel(n_rows, task_rows, [d_in, d_out]),
+            |range: usize, out: &mut Vec<f32>| {
+                let start = range * task_rows;
+                let rows = start..(start + task_rows).min(n_rows);
+                let grad = grad.rows(rows.clone());
+                x.widened_rows(rows, |x| {
+                    if !bf16::transposed_product(out, x, grad) {
+                        write_product(out, multiply_alone, x.transposed(), grad, Start::Nothing);
+                    }
+                });
+            },
+        ),
     }
 }
 
@@ -297,9 +304,11 @@ mod tests {
             [4, 0, 3],
             [4, 3, 0],
         ] {
-            let (left, right) = (ramp(n * inner), ramp(inner * m));
+            let left = ramp(n * inner);
+            let right = ramp(inner * m);
             let expected = reference(&left, &right, [n, inner, m]);
-            let (a, b) = (Matrix::new(&left, [n, inner]), Matrix::new(&right, [inner, m]));
+            let a = Matrix::new(&left, [n, inner]);
+            let b = Matrix::new(&right, [inner, m]);
             assert_eq!(product(a, b), expected, "{n} x {inner} x {m}");
             let mut sum = vec![2.0; n * m];
             add_product(&mut sum, a, b);
@@ -327,7 +336,8 @@ mod tests {
                     Matrix::new(&values, [inner, n_columns]),
                     Matrix::new(&values, [n_columns, inner]).transposed(),
                 ] {
-                    let (all, with_row) = (product(left, right), add_row(&row, left, right));
+                    let all = product(left, right);
+                    let with_row = add_row(&row, left, right);
                     let mut sum: Vec<f32> = (0..n_rows * n_columns).map(value).collect();
                     let before = sum.clone();
                     add_product(&mut sum, left, right);
@@ -358,8 +368,10 @@ mod tests {
             3 * GRADIENT_ROWS + 7,
             9 * GRADIENT_ROWS,
         ] {
-            let (x, grad) = (ramp(n * 5), ramp(n * 3));
-            let (a, b) = (Matrix::new(&x, [n, 5]), Matrix::new(&grad, [n, 3]));
+            let x = ramp(n * 5);
+            let grad = ramp(n * 3);
+            let a = Matrix::new(&x, [n, 5]);
+            let b = Matrix::new(&grad, [n, 3]);
             let mut expected = vec![0.0; 15];
             for row in 0..n {
                 for (i, j) in (0..5).flat_map(|i| (0..3).map(move |j| (i, j))) {

@@ -16,7 +16,8 @@ use crate::ops::edge_rows::{EdgeRowsInput, Messages};
 /// Computes the sums, `[n_dst, d]`.
 pub(super) fn relu_sum(messages: Messages<Flex>) -> FloatTensor<Flex> {
     let Messages { block, x, edge_rows } = messages;
-    let (x, edge_rows) = (contiguous(x), contiguous(edge_rows));
+    let x = contiguous(x);
+    let edge_rows = contiguous(edge_rows);
     let term = ReluOfEdge { edge_rows: rows(&edge_rows) };
     let sum = Sum::new(by_dst(&block), rows(&x), one).with_term(term);
     matrix(sum.run(), block.n_dst, &x)
@@ -29,8 +30,12 @@ pub(super) fn relu_sum_adjoint(
     input: EdgeRowsInput,
 ) -> FloatTensor<Flex> {
     let Messages { block, x, edge_rows } = messages;
-    let (x, edge_rows, grad) = (contiguous(x.clone()), contiguous(edge_rows.clone()), contiguous(grad));
-    let (of_x, of_edges, grads) = (rows(&x), rows(&edge_rows), rows(&grad));
+    let x = contiguous(x.clone());
+    let edge_rows = contiguous(edge_rows.clone());
+    let grad = contiguous(grad);
+    let of_x = rows(&x);
+    let of_edges = rows(&edge_rows);
+    let grads = rows(&grad);
     match input {
         EdgeRowsInput::Nodes => {
             let edges = transposed(block).edges();
@@ -63,7 +68,8 @@ impl EdgeRow for Passed<'_> {
         let columns = 0..out.len();
         of_x.ask_ahead(segments.items, position, &columns);
         let src = of_x.row(segments.items[position] as usize, &columns);
-        let (edge, grad) = (of_edges.row(position, &columns), grads.row(row, &columns));
+        let edge = of_edges.row(position, &columns);
+        let grad = grads.row(row, &columns);
         for (((out, src), edge), grad) in out.iter_mut().zip(src).zip(edge).zip(grad) {
             *out = if src + edge <= 0.0 { 0.0 } else { *grad };
         }

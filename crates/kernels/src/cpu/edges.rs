@@ -80,9 +80,11 @@ pub(super) fn fill_segments(
     if out.is_empty() {
         return out;
     }
-    let (n_rows, n_values) = (segments.indptr.len() - 1, out.len());
+    let n_rows = segments.indptr.len() - 1;
+    let n_values = out.len();
     let mut tasks = Vec::new();
-    let (mut rest, mut start) = (out.as_mut_slice(), 0);
+    let mut rest = out.as_mut_slice();
+    let mut start = 0;
     while start < n_rows {
         let limit = segments.indptr[start] as usize + EDGES_PER_TASK;
         let n_within = segments.indptr[start + 1..].partition_point(|&end| end as usize <= limit);

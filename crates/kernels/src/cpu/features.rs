@@ -76,7 +76,9 @@ pub fn aggregate_features(
     device: &Device,
 ) -> Result<Tensor<2>> {
     assert!(is_cpu(device), "features are aggregated on the CPU, but the device is {device:?}");
-    let (n_rows, dim, max) = (features.n_rows(), features.dim(), FeatureAggregation::MAX_ROWS);
+    let n_rows = features.n_rows();
+    let dim = features.dim();
+    let max = FeatureAggregation::MAX_ROWS;
     assert!(n_rows <= max, "there are {n_rows} feature rows, expected at most {max}: gather the rows");
     check_limit(block.n_edges(), "edges");
     if let Some(&node) = block.srcs().iter().find(|node| n_rows <= node.index()) {

@@ -90,7 +90,8 @@ fn fill_rows_on<F: Fill>(
 ) -> (Vec<F::One>, Vec<F::Other>) {
     let n_rows = indptr.len() - 1;
     let n_values = n_rows * width;
-    let (mut one, mut other) = (Vec::with_capacity(n_values), Vec::with_capacity(n_values));
+    let mut one = Vec::with_capacity(n_values);
+    let mut other = Vec::with_capacity(n_values);
     if n_values == 0 {
         return (one, other);
     }
@@ -224,7 +225,8 @@ mod tests {
     #[test]
     fn pieces_cover_each_value_once_in_order() {
         for (width, n_threads) in [(1, 2), (5, 64), (100, 1), (100, 8), (256, 64)] {
-            let (mut row, mut column) = (0, 0);
+            let mut row = 0;
+            let mut column = 0;
             for piece in pieces(&with_hub(), width, n_threads) {
                 assert_eq!((piece.rows.start, piece.columns.start), (row, column));
                 column = if piece.columns.end == width { 0 } else { piece.columns.end };
@@ -292,7 +294,8 @@ mod tests {
 
     #[test]
     fn fill_rows_alone_runs_in_the_calling_thread() {
-        let (indptr, fill) = (with_hub(), InThread(std::thread::current().id()));
+        let indptr = with_hub();
+        let fill = InThread(std::thread::current().id());
         assert!(fill_rows_alone(&indptr, 100, &fill).0.iter().all(|in_thread| *in_thread == 1));
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
         let in_pool = pool.install(|| fill_rows(&indptr, 100, &fill).0);
@@ -305,8 +308,7 @@ mod tests {
     #[test]
     fn copied_rows_are_copies_or_zeros() {
         let given = [1.0, 2.0, 3.0];
-        let source = |row: usize, columns| (row % 3 == 1).then(|| &given[columns]);
-        let rows = copied_rows(50_000, 3, source);
+        let rows = copied_rows(50_000, 3, |row: usize, columns| (row % 3 == 1).then(|| &given[columns]));
         assert_eq!(rows.len(), 150_000);
         assert!(rows.chunks(9).all(|rows| {
             rows.iter().zip([0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 0.0, 0.0, 0.0]).all(|(got, want)| *got == want)

@@ -61,10 +61,12 @@ unsafe impl<E: RowValue> Fill for ArgMax<'_, E> {
 
     #[inline(always)]
     fn fill(&self, piece: &Piece, out: &mut [MaybeUninit<f32>], from: &mut [MaybeUninit<i32>]) {
-        let (Self { segments, x }, width) = (self, piece.columns.len());
+        let Self { segments, x } = self;
+        let width = piece.columns.len();
         let rows = out.chunks_exact_mut(width).zip(from.chunks_exact_mut(width));
         for (row, (out, from)) in piece.rows.clone().zip(rows) {
-            let (out, from) = (initialised(out, 0.0), initialised(from, -1));
+            let out = initialised(out, 0.0);
+            let from = initialised(from, -1);
             let edges = segments.of(row);
             for position in edges.clone() {
                 x.ask_ahead(segments.items, position, &piece.columns);
@@ -125,7 +127,8 @@ unsafe impl Fill for MaxAdjoint<'_> {
             let out = initialised(out, 0.0);
             for position in by_source.of(row) {
                 grad.ask_ahead(by_source.items, position, columns);
-                let (dst, edge) = (by_source.items[position] as usize, edges[position] as i32);
+                let dst = by_source.items[position] as usize;
+                let edge = edges[position] as i32;
                 let from = &from[dst * grad.width + columns.start..dst * grad.width + columns.end];
                 for ((sum, value), &from) in out.iter_mut().zip(grad.row(dst, columns)).zip(from) {
                     *sum += if from == edge { *value } else { 0.0 };

@@ -115,7 +115,8 @@ impl BlockOps for Flex {
         weight: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
         direct_or_reference!(weight, reference::add_linear::<Self>(base, x, weight), {
-            let (x, weight) = (contiguous(x), contiguous(weight));
+            let x = contiguous(x);
+            let weight = contiguous(weight);
             with_row_type!(E of x => add_product(base, matrix_of::<E>(&x), dense_matrix(&weight)))
         })
     }
@@ -239,7 +240,8 @@ impl BlockAdjoints for Flex {
 
     fn linear_x_adjoint(grad: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(grad, reference::linear_x_adjoint::<Self>(grad, weight), {
-            let (grad, weight) = (contiguous(grad), contiguous(weight));
+            let grad = contiguous(grad);
+            let weight = contiguous(weight);
             let values = dense::product(dense_matrix(&grad), dense_matrix(&weight).transposed());
             FloatTensor::<Self>::from_data(TensorData::new(values, [grad.shape()[0], weight.shape()[0]]))
         })
@@ -247,7 +249,8 @@ impl BlockAdjoints for Flex {
 
     fn linear_weight_adjoint(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(grad, reference::linear_weight_adjoint::<Self>(x, grad), {
-            let (x, grad) = (contiguous(x), contiguous(grad));
+            let x = contiguous(x);
+            let grad = contiguous(grad);
             let grads = dense_matrix(&grad);
             let values = with_row_type!(E of x => dense::weight_gradient(matrix_of::<E>(&x), grads));
             matrix(values, x.shape()[1], &grad)
@@ -288,8 +291,13 @@ impl BlockAdjoints for Flex {
         direct_or_reference!(grad, reference::take_dst_adjoint(block, grad), {
             let grad = contiguous(grad);
             let given = rows(&grad);
-            let own = |row, columns| (row < block.n_dst).then(|| given.row(row, &columns));
-            matrix(fill::copied_rows(block.n_src, given.width, own), block.n_src, &grad)
+            matrix(
+                fill::copied_rows(block.n_src, given.width, |row, columns| {
+                    (row < block.n_dst).then(|| given.row(row, &columns))
+                }),
+                block.n_src,
+                &grad,
+            )
         })
     }
 }

@@ -175,7 +175,8 @@ impl<F: Fn(usize, usize, usize) -> f32 + Copy, C: Columns, T: Term, E: RowValue>
         let width = layout.range_width(x.width);
         let mut rest = out;
         for range in 0..layout.n_ranges() {
-            let (start, end) = (range * width, (range + 1) * width);
+            let start = range * width;
+            let end = (range + 1) * width;
             let of_range = columns.start.clamp(start, end) - start..columns.end.clamp(start, end) - start;
             let (out, after) = rest.split_at_mut(of_range.len());
             let first = layout.first_column(range, x.width);
@@ -229,7 +230,8 @@ impl<F: Fn(usize, usize, usize) -> f32 + Copy, C: Columns, T: Term, E: RowValue>
         asked: &Range<usize>,
     ) -> [f32; N] {
         let Sum { segments, x, factor, columns, term: of, mean, own } = self.sum;
-        let (edges, width) = (segments.of(row), columns.range_width(x.width));
+        let edges = segments.of(row);
+        let width = columns.range_width(x.width);
         let mut sum = [0.0; N];
         for position in edges.clone() {
             x.ask_ahead(segments.items, position, asked);

@@ -36,7 +36,8 @@ pub(super) fn sum_in_order(
     is_parallel: bool,
     compute: impl Fn(usize, &mut Vec<f32>) + Sync,
 ) -> Vec<f32> {
-    let (next, sum) = (AtomicUsize::new(0), Mutex::new(OrderedSum::default()));
+    let next = AtomicUsize::new(0);
+    let sum = Mutex::new(OrderedSum::default());
     let work = |_| {
         let mut array = Vec::new();
         loop {
@@ -112,7 +113,8 @@ mod tests {
 
     #[test]
     fn arrays_are_added_in_order_on_any_number_of_threads() {
-        let (mut expected, mut values) = (Vec::new(), Vec::new());
+        let mut expected = Vec::new();
+        let mut values = Vec::new();
         array(0, &mut expected);
         for i in 1..200 {
             values.clear();

@@ -188,7 +188,9 @@ fn edge_softmax_adjoint_kernel<F: Float>(
 pub(super) fn scores(inputs: Attention<CubeBackend>) -> CubeTensor {
     let Attention { block, src, dst, weights, slope } = inputs;
     let [n_heads, width] = weights.meta.shape().dims();
-    let (src, dst, weights) = (Rows::of(src), Rows::of(dst), Rows::of(into_contiguous(weights)));
+    let src = Rows::of(src);
+    let dst = Rows::of(dst);
+    let weights = Rows::of(into_contiguous(weights));
     let tensor = src.tensor();
     let out = launch::new_tensor(tensor, Shape::new([block.n_edges, n_heads]), tensor.dtype);
     if block.n_edges * n_heads == 0 {
@@ -255,7 +257,8 @@ fn sums(
 ) -> CubeTensor {
     let [n_heads, head_width] = inputs.weights.meta.shape().dims();
     let [own, other] = rows.map(|rows| Rows::of(rows.clone()));
-    let (tensor, width) = (own.tensor(), own.width());
+    let tensor = own.tensor();
+    let width = own.width();
     let out = Rows::new(tensor, segments.n_segments, width, tensor.dtype);
     if segments.n_segments * width == 0 {
         return out.into_tensor();
@@ -318,7 +321,8 @@ pub(super) fn softmax_adjoint(
     output: CubeTensor,
     grad: CubeTensor,
 ) -> CubeTensor {
-    let (output, grad) = (into_contiguous(output), into_contiguous(grad));
+    let output = into_contiguous(output);
+    let grad = into_contiguous(grad);
     let out = launch::new_tensor(&output, output.meta.shape().clone(), output.dtype);
     let n_heads = output.meta.shape()[1];
     if block.n_edges * n_heads == 0 {

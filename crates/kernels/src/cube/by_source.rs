@@ -160,9 +160,9 @@ fn zeros(like: &CubeTensor, n_values: usize) -> CubeTensor {
 impl Transposed {
     /// Copies a transposed block to the device of a tensor.
     pub(crate) fn upload(like: &CubeTensor, list: &kiln_graph::TransposedBlock) -> Self {
-        let upload = |values: &[u32]| launch::upload(like, values);
         let longest = list.indptr().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0) as usize;
-        let [indptr, dsts, edges] = [list.indptr(), list.dsts(), list.edges()].map(upload);
+        let [indptr, dsts, edges] =
+            [list.indptr(), list.dsts(), list.edges()].map(|values: &[u32]| launch::upload(like, values));
         Self { indptr, dsts, edges, longest }
     }
 

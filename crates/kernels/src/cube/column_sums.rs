@@ -129,7 +129,8 @@ fn column_sums_kernel<F: Float, O: Float, N: Size>(
 /// Computes the sums of the columns, `[n, F] -> [1, F]`.
 pub(super) fn column_sums(rows: CubeTensor) -> CubeTensor {
     let rows = Rows::of(rows);
-    let (n_rows, dtype) = (rows.n_rows(), rows.tensor().dtype);
+    let n_rows = rows.n_rows();
+    let dtype = rows.tensor().dtype;
     if n_rows * rows.width() == 0 {
         return zero_rows::<CubeBackend>(1, rows.tensor());
     }

@@ -109,7 +109,8 @@ pub(super) fn cross_entropy_adjoint(
     grad: CubeTensor,
 ) -> CubeTensor {
     let x = Rows::of(x);
-    let (n_rows, width) = (x.n_rows(), x.width());
+    let n_rows = x.n_rows();
+    let width = x.width();
     let out = Rows::new(x.tensor(), n_rows, width, DType::F32);
     if n_rows * width == 0 {
         return out.into_tensor();

@@ -66,7 +66,8 @@ pub(super) fn product(left: CubeTensor, right: CubeTensor) -> CubeTensor {
 }
 
 pub(crate) fn product_with(left: CubeTensor, right: CubeTensor, precision: MatmulPrecision) -> CubeTensor {
-    let (n_rows, inner) = (left.meta.shape()[0], left.meta.shape()[1]);
+    let n_rows = left.meta.shape()[0];
+    let inner = left.meta.shape()[1];
     let is_empty = n_rows * inner * right.meta.shape()[1] == 0;
     match left.device {
         Device::Cpu(_) if !is_empty => product_on_cpu(left, right),

@@ -131,7 +131,8 @@ pub(super) fn dropout(
     has_relu: bool,
 ) -> CubeTensor {
     let x = Rows::of(x);
-    let (n_rows, width) = (x.n_rows(), x.width());
+    let n_rows = x.n_rows();
+    let width = x.width();
     let out = Rows::new(x.tensor(), n_rows, width, x.tensor().dtype);
     if n_rows * width == 0 {
         return out.into_tensor();
@@ -160,7 +161,8 @@ pub(super) fn dropout(
 /// Applies dropout to the rows of edges, `[n_edges, d], [n_edges] -> [n_edges, d]`.
 pub(super) fn edge_dropout(x: CubeTensor, edge_ids: CubeTensor, key: RngKey, keep: Keep) -> CubeTensor {
     let x = Rows::of(x);
-    let (n_rows, width) = (x.n_rows(), x.width());
+    let n_rows = x.n_rows();
+    let width = x.width();
     let out = Rows::new(x.tensor(), n_rows, width, x.tensor().dtype);
     if n_rows * width == 0 {
         return out.into_tensor();
@@ -195,8 +197,10 @@ fn mask_of(key: RngKey, keep: Keep) -> MaskLaunch {
 
 /// Computes the gradient of a ReLU with dropout that returned `output`, `[n, d], [n, d] -> [n, d]`.
 pub(super) fn relu_dropout_adjoint(output: CubeTensor, grad: CubeTensor, keep: Keep) -> CubeTensor {
-    let (output, grad) = (Rows::of(output), Rows::of(grad));
-    let (n_rows, width) = (grad.n_rows(), grad.width());
+    let output = Rows::of(output);
+    let grad = Rows::of(grad);
+    let n_rows = grad.n_rows();
+    let width = grad.width();
     let out = Rows::new(grad.tensor(), n_rows, width, grad.tensor().dtype);
     if n_rows * width == 0 {
         return out.into_tensor();

@@ -72,7 +72,8 @@ fn edge_dots_kernel<F: Float, N: Size>(
 
 /// Returns the gradient of the weights of the edges, `[n_edges]` or one column per head or basis.
 pub(super) fn edge_dots(by_dst: &Segments, x: CubeTensor, grad: CubeTensor, of: Sums) -> CubeTensor {
-    let (x, grad) = (Rows::of(x), Rows::of(grad));
+    let x = Rows::of(x);
+    let grad = Rows::of(grad);
     let tensor = x.tensor();
     let out = launch::new_tensor(tensor, of.weights_shape(by_dst.n_positions), tensor.dtype);
     if by_dst.n_positions == 0 {

@@ -13,7 +13,9 @@ use crate::cube::launch;
 /// Copies edges to the device of a tensor. Edges of nodes that a graph with `n_nodes` nodes does not have are omitted,
 /// so the arithmetic of kernels on ids does not overflow.
 pub(crate) fn upload(anchor: &CubeTensor, excluded: &ExcludedEdges, n_nodes: usize) -> CubeTensor {
-    let (mut dsts, mut counts, mut srcs) = (Vec::new(), Vec::new(), Vec::with_capacity(excluded.len()));
+    let mut dsts = Vec::new();
+    let mut counts = Vec::new();
+    let mut srcs = Vec::with_capacity(excluded.len());
     for (src, dst) in excluded.pairs().filter(|(src, dst)| src.index().max(dst.index()) < n_nodes) {
         if dsts.last() != Some(&dst.0) {
             dsts.push(dst.0);

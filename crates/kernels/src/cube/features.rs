@@ -145,8 +145,9 @@ impl FeatureRows {
         part_bytes: u64,
     ) -> Result<Self, UploadError> {
         let row_type = staging::sent_type(anchor, source.dtype());
-        let ids = |range: Range<usize>| range.map(S::id).collect();
-        let parts = upload_rows(anchor, source, part_bytes, source.n_rows(), ids)?;
+        let parts = upload_rows(anchor, source, part_bytes, source.n_rows(), |range: Range<usize>| {
+            range.map(S::id).collect()
+        })?;
         Ok(Self { parts, slots: None, row_type })
     }
 
@@ -161,8 +162,10 @@ impl FeatureRows {
         nodes: &[NodeId],
     ) -> Result<Self, UploadError> {
         let row_type = staging::sent_type(anchor, source.dtype());
-        let ids = |range: Range<usize>| nodes[range].to_vec();
-        let parts = upload_rows(anchor, &NodeRows(source), part_bytes, nodes.len(), ids)?;
+        let parts =
+            upload_rows(anchor, &NodeRows(source), part_bytes, nodes.len(), |range: Range<usize>| {
+                nodes[range].to_vec()
+            })?;
         let mut slots = vec![MISSING; source.n_rows()];
         for (slot, node) in nodes.iter().enumerate() {
             slots[node.index()] = slot as u32;
@@ -222,7 +225,8 @@ impl FeatureRows {
         slots: &CubeTensor,
         n_missing_before: &CubeTensor,
     ) -> CubeTensor {
-        let (n_ids, width) = (launch::length(ids), self.parts[0].1.meta.shape()[1]);
+        let n_ids = launch::length(ids);
+        let width = self.parts[0].1.meta.shape()[1];
         let out = Rows::new(ids, n_ids, width, DType::F32);
         if n_ids == 0 {
             return out.into_tensor();
@@ -326,11 +330,13 @@ fn allocate<S: RowSource>(
     // Each part is an allocation of its own. In a shared pool, it would set the size of all later pages, so that the
     // next small allocation would take as much memory as a part.
     let parts: Vec<_> = anchor.client.memory_dedicated_allocation(ranges, |ranges| {
-        let part = |range: Range<usize>| {
-            let shape = Shape::new([range.len(), dim]);
-            (range, launch::new_tensor(anchor, shape, dtype))
-        };
-        ranges.into_iter().map(part).collect()
+        ranges
+            .into_iter()
+            .map(|range: Range<usize>| {
+                let shape = Shape::new([range.len(), dim]);
+                (range, launch::new_tensor(anchor, shape, dtype))
+            })
+            .collect()
     });
     for (_, part) in &parts {
         launch::wait(part)

@@ -85,9 +85,10 @@ impl Graph {
     /// Returns [`UploadError::DegreeTooLarge`] if a node has 2^32 or more edges, [`UploadError::TooLarge`] if the
     /// device cannot allocate an array, and [`UploadError::Device`] if it fails.
     pub(crate) fn new(anchor: &CubeTensor, graph: &Csc) -> Result<Self, UploadError> {
-        let of_node = |node: u32| Bounds::of(NodeId(node), graph.in_neighbors(NodeId(node)));
         let nodes = (0..graph.n_nodes() as u32).into_par_iter();
-        let bounds = nodes.map(of_node).reduce(Bounds::default, Bounds::or);
+        let bounds = nodes
+            .map(|node: u32| Bounds::of(NodeId(node), graph.in_neighbors(NodeId(node))))
+            .reduce(Bounds::default, Bounds::or);
         let copy = Self::of_lists(anchor, graph.indptr(), graph.indices(), graph.weights(), &bounds)?;
         Ok(Self { edge_types: graph.shared_edge_types().map(EdgeTypes::new), ..copy })
     }
@@ -154,7 +155,8 @@ impl Graph {
 
     /// An upper bound on the number of edges that are picked for a destination.
     fn most_picks(&self, how: How, fanout: u32) -> u64 {
-        let (degree, fanout) = (u64::from(self.largest_degree), u64::from(fanout));
+        let degree = u64::from(self.largest_degree);
+        let fanout = u64::from(fanout);
         match how {
             How::All => degree,
             How::Uniform => degree.min(fanout),
@@ -365,8 +367,7 @@ impl Bounds {
         let n_below = |is_below: fn(&NodeId, &NodeId) -> bool| {
             neighbors.partition_point(|other| is_below(other, &node))
         };
-        let n_loops = || n_below(NodeId::le) - n_below(NodeId::lt);
-        let most_loops = neighbors.is_sorted().then(n_loops);
+        let most_loops = neighbors.is_sorted().then(|| n_below(NodeId::le) - n_below(NodeId::lt));
         Self { largest_degree: neighbors.len() as u64, node, most_loops }
     }
 

@@ -110,10 +110,14 @@ pub(super) fn vector_size(tensor: &CubeTensor, divided: &[usize]) -> usize {
     let n_bytes = tensor.dtype.size();
     // A view of a larger tensor may start at any value, so its offset must be a multiple of the size, too.
     let first = tensor.handle.offset_start.unwrap_or(0) as usize / n_bytes;
-    let fits = |size: &usize| {
-        first.is_multiple_of(*size) && divided.iter().all(|values| values.is_multiple_of(*size))
-    };
-    tensor.client.io_optimized_vector_sizes(n_bytes).filter(fits).max().unwrap_or(1)
+    tensor
+        .client
+        .io_optimized_vector_sizes(n_bytes)
+        .filter(|size: &usize| {
+            first.is_multiple_of(*size) && divided.iter().all(|values| values.is_multiple_of(*size))
+        })
+        .max()
+        .unwrap_or(1)
 }
 
 /// A number of units that exceeds the size of any cube, so that CubeCL chooses the largest cube.
@@ -237,7 +241,8 @@ pub(crate) fn prefix(array: &CubeTensor, n_values: usize) -> CubeTensor {
 pub(super) fn values_from(array: &CubeTensor, start: usize, n_values: usize) -> CubeTensor {
     let n_bytes = array.dtype.size() as u64;
     let handle = bytes_of(&array.handle, start as u64 * n_bytes, n_values as u64 * n_bytes);
-    let (client, device) = (array.client.clone(), array.device.clone());
+    let client = array.client.clone();
+    let device = array.device.clone();
     CubeTensor::new_contiguous(client, device, Shape::new([n_values]), handle, array.dtype)
 }
 
@@ -328,7 +333,8 @@ pub(super) fn fill(
     let mut n_done = 0;
     for piece in pieces {
         let piece = piece?;
-        let (n_piece, end) = (piece.len() as u64, n_done + piece.len() as u64);
+        let n_piece = piece.len() as u64;
+        let end = n_done + piece.len() as u64;
         assert!(end <= n_bytes, "the pieces of {what} have at least {end} bytes, expected {n_bytes}");
         let place = bytes_of(&tensor.handle, n_done, n_piece);
         tensor.client.write(&place, piece);

@@ -78,7 +78,8 @@ impl NcclSum {
     pub fn sum(&mut self, tensor: Tensor<1>) -> Result<Tensor<1>, DeviceError> {
         let array = tensor.try_into_primitive::<CubeBackend>().map_err(other_device)?;
         let array = into_contiguous(array);
-        let (n_values, dtype) = (array.meta.shape()[0], array.dtype);
+        let n_values = array.meta.shape()[0];
+        let dtype = array.dtype;
         launch::wait(&array)?;
         type Server = <CudaRuntime as Runtime>::Server;
         let memory = array.client.get_resource::<Server>(array.handle.clone()).map_err(other_device)?;

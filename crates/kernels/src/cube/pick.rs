@@ -131,8 +131,11 @@ impl Values for PickCounts {
     type Inputs = PickCountsInputs;
 
     fn value(inputs: &PickCountsInputs, position: usize) -> u32 {
-        let (row, node) = (inputs.rows[position], inputs.nodes[position]);
-        let (indptr, indices, excluded) = (&inputs.indptr, &inputs.indices, &inputs.excluded);
+        let row = inputs.rows[position];
+        let node = inputs.nodes[position];
+        let indptr = &inputs.indptr;
+        let indices = &inputs.indices;
+        let excluded = &inputs.excluded;
         let of_dst = neighborhood(indptr, indices, excluded, row, node, inputs.how, inputs.excludes);
         match comptime!(inputs.how) {
             How::All => of_dst.degree,
@@ -254,8 +257,10 @@ fn pick(
         }
     }
     if comptime!(excludes) {
-        let (first, end) = (of_dst.first_excluded, of_dst.end_excluded);
-        let (first_edge, n_all) = (of_dst.first_edge, of_dst.n_all);
+        let first = of_dst.first_excluded;
+        let end = of_dst.end_excluded;
+        let first_edge = of_dst.first_edge;
+        let n_all = of_dst.n_all;
         all_in_whole_list(indices, first_edge, n_all, excluded, first, end, srcs, start, start + n_picks);
     }
     for place in start..start + n_picks {

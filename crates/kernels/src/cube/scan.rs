@@ -311,7 +311,8 @@ fn sums_with_planes<V: Values>(
     let n_tiles = n_values.div_ceil(TILE as usize);
     let dim = CubeDim::new_1d(UNITS);
     let count = |n_cubes| calculate_cube_count_elemwise(client, n_cubes * UNITS as usize, dim);
-    let (n, to) = (n_values as u32, launch::buffer(&out));
+    let n = n_values as u32;
+    let to = launch::buffer(&out);
     let syncs = needs_plane_syncs(like);
     // An argument that a kernel does not use must be an array of its own, because WGPU rejects an array that is bound
     // twice.
@@ -350,7 +351,8 @@ fn sums_with_planes<V: Values>(
             stores,
             syncs,
         );
-        let (address, before) = (launch::address(&[&array]), launch::buffer(&sums));
+        let address = launch::address(&[&array]);
+        let before = launch::buffer(&sums);
         let inputs = StoredInputsLaunch::new(launch::buffer(&array));
         sums_in_tiles::launch::<Stored>(
             client,

@@ -214,15 +214,18 @@ fn segment_max_adjoint_kernel<F: Float, N: Size>(
 /// written.
 pub(super) fn segment_max(segments: &Segments, x: CubeTensor, gives_edges: bool) -> (CubeTensor, CubeTensor) {
     let rows = Rows::of(x);
-    let (width, tensor) = (rows.width(), rows.tensor());
+    let width = rows.width();
+    let tensor = rows.tensor();
     let out = Rows::new(tensor, segments.n_segments, width, tensor.dtype);
     let edges = Rows::new(tensor, if gives_edges { segments.n_segments } else { 1 }, width, DType::I32);
-    let (n_units, n_chunks) = (segments.n_segments * width, segments.n_positions.div_ceil(CHUNK as usize));
+    let n_units = segments.n_segments * width;
+    let n_chunks = segments.n_positions.div_ceil(CHUNK as usize);
     if n_units == 0 {
         return (out.into_tensor(), edges.into_tensor());
     }
     let vector_size = rows.vector_size(&[width]).min(edges.vector_size(&[width]));
-    let (n_vectors, stride) = (width / vector_size, rows.stride / vector_size);
+    let n_vectors = width / vector_size;
+    let stride = rows.stride / vector_size;
     let address = launch::address(&[tensor, out.tensor(), edges.tensor()]);
     let splits = segments.may_be_long();
     launch_units!(
@@ -287,8 +290,10 @@ pub(super) fn segment_max_adjoint(
     max_edges: CubeTensor,
     grad: CubeTensor,
 ) -> CubeTensor {
-    let (grad, max_edges) = (Rows::of(grad), Rows::of(into_contiguous(max_edges)));
-    let (width, tensor) = (grad.width(), grad.tensor());
+    let grad = Rows::of(grad);
+    let max_edges = Rows::of(into_contiguous(max_edges));
+    let width = grad.width();
+    let tensor = grad.tensor();
     let out = Rows::new(tensor, by_src.n_segments, width, tensor.dtype);
     if by_src.n_segments * width == 0 {
         return out.into_tensor();

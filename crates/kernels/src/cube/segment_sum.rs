@@ -310,7 +310,8 @@ impl SegmentSum {
         };
         let sizes = || {
             let stride = self.rows.stride / vector_size;
-            let (first_column, out_stride) = (first_column / vector_size, out_width / vector_size);
+            let first_column = first_column / vector_size;
+            let out_stride = out_width / vector_size;
             let range_width = range_width / vector_size;
             SizesLaunch::new(
                 n_vectors,
@@ -327,9 +328,10 @@ impl SegmentSum {
         let shape = Shape { factor: self.factor.kind(), columns, own, is_mean: self.is_mean, splits };
         let dtype = launch::element(tensor);
         let address = launch::address(&[tensor, out.tensor()]);
-        let (indptr, items) =
-            (|| launch::buffer(&self.segments.indptr), || launch::buffer(&self.segments.items));
-        let (rows, sums) = (|| self.rows.buffer(vector_size), || out.buffer(vector_size));
+        let indptr = || launch::buffer(&self.segments.indptr);
+        let items = || launch::buffer(&self.segments.items);
+        let rows = || self.rows.buffer(vector_size);
+        let sums = || out.buffer(vector_size);
         macro_rules! run {
             ($kernel:ident, $n_units:expr, $($array:expr),+) => {{
                 launch_units!(

@@ -91,7 +91,8 @@ pub(crate) fn gather<S: RowSource>(
     source: &S,
     ids: &[S::Id],
 ) -> kiln_feature::Result<Bytes> {
-    let (stored, sent) = (source.dtype(), sent_type(like, source.dtype()));
+    let stored = source.dtype();
+    let sent = sent_type(like, source.dtype());
     let n_bytes = ids.len() * source.dim() * stored.bytes();
     if stored == sent
         && let Some(mut bytes) = pinned(like, n_bytes)
@@ -126,7 +127,8 @@ fn counted(rows: Bytes) -> Bytes {
 pub(super) fn upload(like: &CubeTensor, rows: Bytes, dim: usize, row_type: FeatureDType) -> CubeTensor {
     let n_rows = rows.len() / (dim * row_type.bytes());
     let handle = like.client.create(rows);
-    let (client, device) = (like.client.clone(), like.device.clone());
+    let client = like.client.clone();
+    let device = like.device.clone();
     CubeTensor::new_contiguous(client, device, Shape::new([n_rows, dim]), handle, dtype(row_type))
 }
 

@@ -46,7 +46,9 @@ impl DeviceBlock {
     /// # Panics
     /// Panics if the block has 2^31 or more edges or sources.
     pub fn new(mut block: Block, device: &Device) -> Self {
-        let (n_src, n_dst, n_edges) = (block.n_src(), block.n_dst(), block.n_edges());
+        let n_src = block.n_src();
+        let n_dst = block.n_dst();
+        let n_edges = block.n_edges();
         check_limit(n_edges, "edges");
         check_limit(n_src, "sources");
         // The index tensors carry no gradient. They are on the device without autodiff, so that tracked and untracked
@@ -112,7 +114,8 @@ impl DeviceBlock {
     /// Panics if there is not one row per edge.
     #[must_use]
     pub fn with_edge_features(self, rows: Tensor<2>) -> Self {
-        let ([n_rows, _], n_edges) = (rows.dims(), self.n_edges());
+        let [n_rows, _] = rows.dims();
+        let n_edges = self.n_edges();
         assert_eq!(
             n_rows, n_edges,
             "got {n_rows} rows of features for {n_edges} edges, expected one per edge"

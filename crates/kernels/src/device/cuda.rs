@@ -30,8 +30,10 @@ pub(crate) fn check_toolkit(name: &str) -> Result<(), DeviceError> {
 /// Looks for libdevice as CubeCL does: in `CUDA_PATH`, or else in the first toolkit with a folder for it. Returns the
 /// folders in which it was looked for if it was not found.
 fn find_libdevice(cuda_path: Option<OsString>, toolkits: &[&Path]) -> Result<(), Vec<PathBuf>> {
-    let has_folder = |toolkit: &&&Path| toolkit.join(LIBDEVICE).parent().is_some_and(Path::is_dir);
-    let folders = match (cuda_path, toolkits.iter().find(has_folder)) {
+    let folders = match (
+        cuda_path,
+        toolkits.iter().find(|toolkit: &&&Path| toolkit.join(LIBDEVICE).parent().is_some_and(Path::is_dir)),
+    ) {
         (Some(folder), _) => vec![PathBuf::from(folder)],
         (None, Some(folder)) => vec![folder.to_path_buf()],
         (None, None) => toolkits.iter().map(|folder| folder.to_path_buf()).collect(),
@@ -76,7 +78,8 @@ mod tests {
     #[test]
     fn libdevice_is_found_in_cuda_path_or_else_in_the_toolkits() {
         let folder = tempfile::tempdir().expect("a folder should be created");
-        let (with, without) = (folder.path().join("with"), folder.path().join("without"));
+        let with = folder.path().join("with");
+        let without = folder.path().join("without");
         std::fs::create_dir_all(with.join(LIBDEVICE).parent().expect("the path has a parent"))
             .expect("create");
         std::fs::write(with.join(LIBDEVICE), "BC").expect("write");

@@ -31,7 +31,8 @@ impl DeviceSegments {
         }
         let n_rows = offsets[offsets.len() - 1];
         check_limit(n_rows as usize, "rows");
-        let (rows, by_row): (Vec<u32>, _) = ((0..n_rows).collect(), by_row(offsets));
+        let rows: Vec<u32> = (0..n_rows).collect();
+        let by_row = by_row(offsets);
         // The index tensors carry no gradient. They are on the device without autodiff, so that tracked and untracked
         // tensors can be used with them.
         let device = &device.clone().inner();
@@ -93,7 +94,8 @@ impl DeviceRows {
     /// Moves a permutation of the rows of a matrix to a device without autodiff, with its transposed adjacency if it is
     /// known.
     pub(crate) fn of_permutation(rows: Vec<u32>, by_row: Option<TransposedBlock>, device: &Device) -> Self {
-        let (n_rows, offsets) = (rows.len(), (0..=rows.len() as u32).collect());
+        let n_rows = rows.len();
+        let offsets = (0..=rows.len() as u32).collect();
         let edges = DeviceEdges::new(n_rows, offsets, rows, by_row, device);
         edges.upload_by_source();
         Self(edges)
@@ -151,7 +153,8 @@ impl DeviceGraphs {
     /// Panics if the block has a source that is not a destination, the offsets do not end at its number of nodes, or
     /// there is not one id per graph. Also panics as [`DeviceBlock::new`] and [`DeviceSegments::upload`] do.
     pub fn new(block: Block, node_offsets: &[u32], graphs: &[GraphId], device: &Device) -> Self {
-        let (n_src, n_dst) = (block.n_src(), block.n_dst());
+        let n_src = block.n_src();
+        let n_dst = block.n_dst();
         assert_eq!(
             n_src, n_dst,
             "the block has {n_src} sources and {n_dst} destinations, expected the same nodes"
@@ -159,7 +162,8 @@ impl DeviceGraphs {
         let segments = DeviceSegments::upload(node_offsets, device);
         let n_rows = segments.n_rows();
         assert_eq!(n_rows, n_src, "the node offsets end at {n_rows}, but the block has {n_src} nodes");
-        let (n_graphs, n_segments) = (graphs.len(), segments.n_segments());
+        let n_graphs = graphs.len();
+        let n_segments = segments.n_segments();
         assert_eq!(
             n_graphs, n_segments,
             "got {n_graphs} ids for {n_segments} graphs, expected one per graph"

@@ -143,7 +143,8 @@ impl NodeGroups {
         indptr: &[u32],
         device: &Device,
     ) -> Self {
-        let (mut starts, mut segment) = (vec![0], 0);
+        let mut starts = vec![0];
+        let mut segment = 0;
         for group in types {
             for _ in 0..group.n_dst {
                 segment += group.n_segments;

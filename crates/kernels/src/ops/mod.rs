@@ -130,7 +130,8 @@ pub fn segment_reduce(segments: &DeviceSegments, x: Tensor<2>, reduce: Reduction
 /// # Panics
 /// Panics if `x` does not have one row per segment.
 pub fn broadcast_segments(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
-    let ([n_rows, _], n_segments) = (x.dims(), segments.n_segments());
+    let [n_rows, _] = x.dims();
+    let n_segments = segments.n_segments();
     assert_eq!(n_rows, n_segments, "x has {n_rows} rows, expected one for each of {n_segments} segments");
     Tensor::from_dispatch(<Dispatch as BlockOps>::expand(segments.adjacency(), x.into_dispatch()))
 }
@@ -163,7 +164,8 @@ pub fn segment_softmax(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
 /// # Panics
 /// Panics if `x` does not have the number of rows that `rows` was created for.
 pub fn gather_rows(rows: &DeviceRows, x: Tensor<2>) -> Tensor<2> {
-    let ([n_rows, _], expected) = (x.dims(), rows.n_rows());
+    let [n_rows, _] = x.dims();
+    let expected = rows.n_rows();
     assert_eq!(n_rows, expected, "x has {n_rows} rows, but the row indices are for {expected}");
     run(rows.adjacency(), x, Reduction::Sum.into())
 }
@@ -181,7 +183,8 @@ pub fn gather_rows(rows: &DeviceRows, x: Tensor<2>) -> Tensor<2> {
 /// Panics if the shapes do not match, or the element types differ.
 pub fn edge_relu_sum(block: &DeviceBlock, x: Tensor<2>, rows: Tensor<2>) -> Tensor<2> {
     check_rows(block, &x);
-    let ([n_src, width], n_edges) = (x.dims(), block.n_edges());
+    let [n_src, width] = x.dims();
+    let n_edges = block.n_edges();
     assert_eq!(
         rows.dims(),
         [n_edges, width],
@@ -189,7 +192,8 @@ pub fn edge_relu_sum(block: &DeviceBlock, x: Tensor<2>, rows: Tensor<2>) -> Tens
     );
     assert_eq!(rows.dtype(), x.dtype(), "the element types of x and the rows differ: cast one of them");
     if is_cpu(&x.device()) && x.dtype() == DType::F32 {
-        let (x, rows) = (x.into_dispatch(), rows.into_dispatch());
+        let x = x.into_dispatch();
+        let rows = rows.into_dispatch();
         return Tensor::from_dispatch(<Dispatch as BlockOps>::edge_relu_sum(block.adjacency(), x, rows));
     }
     let of_sources = DeviceRows::of_indices(block.sources().clone(), n_src);
@@ -210,7 +214,8 @@ pub fn edge_relu_sum(block: &DeviceBlock, x: Tensor<2>, rows: Tensor<2>) -> Tens
 /// Panics if the shapes do not match, if the element types differ, or if there are no heads.
 pub fn edge_dots(block: &DeviceBlock, srcs: Tensor<2>, dsts: Tensor<2>, n_heads: usize) -> Tensor<2> {
     check_rows(block, &srcs);
-    let ([_, width], n_dst) = (srcs.dims(), block.n_dst());
+    let [_, width] = srcs.dims();
+    let n_dst = block.n_dst();
     assert_eq!(
         dsts.dims(),
         [n_dst, width],
@@ -219,7 +224,8 @@ pub fn edge_dots(block: &DeviceBlock, srcs: Tensor<2>, dsts: Tensor<2>, n_heads:
     let is_divided = n_heads != 0 && width.is_multiple_of(n_heads);
     assert!(is_divided, "the rows have {width} columns, expected a multiple of the {n_heads} heads");
     assert_eq!(srcs.dtype(), dsts.dtype(), "the element types of the rows differ: cast some of them");
-    let (srcs, dsts) = (srcs.into_dispatch(), dsts.into_dispatch());
+    let srcs = srcs.into_dispatch();
+    let dsts = dsts.into_dispatch();
     Tensor::from_dispatch(<Dispatch as BlockOps>::edge_dots(block.adjacency(), srcs, dsts, n_heads))
 }
 
@@ -284,7 +290,8 @@ pub fn relu_dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: us
 /// `x` and the result are `[n, d]`.
 pub fn relu(x: Tensor<2>) -> Tensor<2> {
     let no_nodes = upload(Vec::<u32>::new(), DType::U32, &x.device().inner()).into_dispatch();
-    let (key, keep) = (RngKey::new(0), Keep::new(0.0));
+    let key = RngKey::new(0);
+    let keep = Keep::new(0.0);
     Tensor::from_dispatch(<Dispatch as BlockOps>::relu_dropout(x.into_dispatch(), no_nodes, key, keep))
 }
 
@@ -312,7 +319,9 @@ pub fn elu(x: Tensor<2>) -> Tensor<2> {
 /// # Panics
 /// Panics if the shapes do not match, or the element types differ otherwise.
 pub fn linear(base: Tensor<2>, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
-    let ([n_rows, d_in], [w_in, d_out], [base_rows, base_width]) = (x.dims(), weight.dims(), base.dims());
+    let [n_rows, d_in] = x.dims();
+    let [w_in, d_out] = weight.dims();
+    let [base_rows, base_width] = base.dims();
     assert_eq!(d_in, w_in, "x has {d_in} columns, but weight has {w_in} rows");
     assert_eq!(base_width, d_out, "base has {base_width} columns, but weight has {d_out}");
     assert!(base_rows == n_rows || base_rows == 1, "base has {base_rows} rows, expected 1 or {n_rows}");

@@ -31,7 +31,8 @@ pub fn aggregate_groups(
     aggregation: impl Into<Aggregation>,
 ) -> Tensor<2> {
     let aggregation = aggregation.into();
-    let ([n_rows, _], n_src) = (x.dims(), groups.n_src());
+    let [n_rows, _] = x.dims();
+    let n_src = groups.n_src();
     assert_eq!(n_rows, n_src, "x has {n_rows} rows, but the groups have {n_src} sources");
     let own = aggregation.own;
     assert!(own == OwnRow::Excluded, "segments have no own rows, but the aggregation has {own:?}");
@@ -55,8 +56,10 @@ pub fn grouped_linear(
     x: Tensor<2>,
     weight: Tensor<2>,
 ) -> Tensor<2> {
-    let ([n_rows, d_in], [w_in, d_out]) = (x.dims(), weight.dims());
-    let (n_segments, types) = (groups.n_segments(), groups.types());
+    let [n_rows, d_in] = x.dims();
+    let [w_in, d_out] = weight.dims();
+    let n_segments = groups.n_segments();
+    let types = groups.types();
     assert_eq!(n_rows, n_segments, "x has {n_rows} rows, but the groups have {n_segments} segments");
     let expected = d_in * types.iter().map(|group| group.n_segments).sum::<usize>();
     assert_eq!(w_in, expected, "weight has {w_in} rows, expected {d_in} for each matrix: {expected}");
@@ -65,7 +68,9 @@ pub fn grouped_linear(
         assert_eq!(other, weight.dtype(), "the element types of {name} and weight differ: cast one of them");
     }
     let types = Arc::clone(groups.shared_types());
-    let (bias, x, weight) = (bias.into_dispatch(), x.into_dispatch(), weight.into_dispatch());
+    let bias = bias.into_dispatch();
+    let x = x.into_dispatch();
+    let weight = weight.into_dispatch();
     let rows = Tensor::from_dispatch(<Dispatch as BlockOps>::grouped_linear(types, bias, x, weight));
     match groups.order() {
         Some(order) => gather_rows(order, rows),
@@ -84,15 +89,18 @@ pub fn grouped_linear(
 /// # Panics
 /// Panics if the shapes do not match, or the element types differ.
 pub fn grouped_transposed(groups: &DeviceRelationGroups, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
-    let ([n_rows, width], [w_rows, d]) = (x.dims(), weight.dims());
+    let [n_rows, width] = x.dims();
+    let [w_rows, d] = weight.dims();
     let types = groups.types();
     assert_eq!(n_rows, groups.n_dst(), "x has {n_rows} rows, expected one per destination");
     assert_eq!(width, d, "x has {width} columns, but weight has {d}");
     let n_matrices: usize = types.iter().map(|group| group.n_segments).sum();
     assert!(w_rows.is_multiple_of(n_matrices), "weight has {w_rows} rows, for {n_matrices} equal matrices");
     assert_eq!(x.dtype(), weight.dtype(), "the element types of x and weight differ: cast one of them");
-    let (types, d_out) = (Arc::clone(groups.shared_types()), w_rows / n_matrices);
-    let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
+    let types = Arc::clone(groups.shared_types());
+    let d_out = w_rows / n_matrices;
+    let x = x.into_dispatch();
+    let weight = weight.into_dispatch();
     Tensor::from_dispatch(<Dispatch as BlockOps>::grouped_transposed(types, x, weight, d_out))
 }
 
@@ -109,13 +117,15 @@ pub fn group_dots(
     segments: Tensor<2>,
     n_heads: usize,
 ) -> Tensor<2> {
-    let ([n_src, width], expected) = (srcs.dims(), [groups.n_segments(), srcs.dims()[1]]);
+    let [n_src, width] = srcs.dims();
+    let expected = [groups.n_segments(), srcs.dims()[1]];
     assert_eq!(n_src, groups.n_src(), "there are {n_src} rows of sources, expected {}", groups.n_src());
     assert_eq!(segments.dims(), expected, "the rows of segments do not match the groups and the sources");
     let is_divided = n_heads != 0 && width.is_multiple_of(n_heads);
     assert!(is_divided, "the rows have {width} columns, expected a multiple of the {n_heads} heads");
     assert_eq!(srcs.dtype(), segments.dtype(), "the element types of the rows differ: cast some of them");
-    let (srcs, segments) = (srcs.into_dispatch(), segments.into_dispatch());
+    let srcs = srcs.into_dispatch();
+    let segments = segments.into_dispatch();
     Tensor::from_dispatch(<Dispatch as BlockOps>::edge_dots(groups.adjacency(), srcs, segments, n_heads))
 }
 
@@ -132,7 +142,8 @@ const LOWEST: f32 = -1e30;
 /// Panics if there is not one row per entry, or the groups lack those of nodes
 /// ([`RelationGroups::with_nodes`](kiln_graph::RelationGroups::with_nodes)).
 pub fn group_softmax(groups: &DeviceRelationGroups, scores: Tensor<2>) -> Tensor<2> {
-    let ([n_rows, _], n_entries) = (scores.dims(), groups.n_entries());
+    let [n_rows, _] = scores.dims();
+    let n_entries = groups.n_entries();
     assert_eq!(n_rows, n_entries, "got {n_rows} rows for {n_entries} entries, expected one per entry");
     let (entries, own) = groups.entries_of_dsts();
     let own = if scores.device() == own.device() { own.clone() } else { Tensor::from_inner(own.clone()) };

@@ -58,7 +58,8 @@ pub(crate) fn relation_shares<B: Backend>(
     types: IntTensor<B>,
     n_types: usize,
 ) -> FloatTensor<B> {
-    let (device, n_edges) = (types.device(), block.n_edges);
+    let device = types.device();
+    let n_edges = block.n_edges;
     let shape = Shape::new([n_edges]);
     if n_edges == 0 {
         return B::float_zeros(shape, &device, FloatDType::F32);

@@ -31,9 +31,12 @@ struct TypeRows {
 }
 
 fn rows_of_types(types: &[TypeGroup], d_in: usize) -> impl Iterator<Item = TypeRows> {
-    let (mut dst, mut segment, mut row) = (0, 0, 0);
+    let mut dst = 0;
+    let mut segment = 0;
+    let mut row = 0;
     types.iter().enumerate().map(move |(node_type, group)| {
-        let (n_dst, n_segments) = (group.n_dst, group.n_dst * group.n_segments);
+        let n_dst = group.n_dst;
+        let n_segments = group.n_dst * group.n_segments;
         let rows = TypeRows {
             node_type,
             n_dst,
@@ -55,12 +58,14 @@ pub(crate) fn products<B: Backend>(
     add_linear: fn(FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) -> FloatTensor<B>,
 ) -> FloatTensor<B> {
     let d_in = x.shape()[1];
-    let product = |of: TypeRows| {
-        let rows = side_by_side::<B>(slice::<B>(&x, of.segments), of.n_dst);
-        let bias = slice::<B>(&bias, of.node_type..of.node_type + 1);
-        add_linear(bias, rows, slice::<B>(&weight, of.weight))
-    };
-    let parts = rows_of_types(types, d_in).filter(|of| 0 < of.n_dst).map(product).collect();
+    let parts = rows_of_types(types, d_in)
+        .filter(|of| 0 < of.n_dst)
+        .map(|of: TypeRows| {
+            let rows = side_by_side::<B>(slice::<B>(&x, of.segments), of.n_dst);
+            let bias = slice::<B>(&bias, of.node_type..of.node_type + 1);
+            add_linear(bias, rows, slice::<B>(&weight, of.weight))
+        })
+        .collect();
     joined::<B>(parts, &weight)
 }
 
@@ -72,12 +77,14 @@ pub(crate) fn x_adjoint<B: Backend>(
     d_in: usize,
     product: Product<B>,
 ) -> FloatTensor<B> {
-    let part = |of: TypeRows| {
-        let n_segments = of.segments.len();
-        let rows = product(slice::<B>(grad, of.dsts), slice::<B>(weight, of.weight));
-        B::float_reshape(rows, Shape::new([n_segments, d_in]))
-    };
-    let parts: Vec<_> = rows_of_types(types, d_in).filter(|of| 0 < of.n_dst).map(part).collect();
+    let parts: Vec<_> = rows_of_types(types, d_in)
+        .filter(|of| 0 < of.n_dst)
+        .map(|of: TypeRows| {
+            let n_segments = of.segments.len();
+            let rows = product(slice::<B>(grad, of.dsts), slice::<B>(weight, of.weight));
+            B::float_reshape(rows, Shape::new([n_segments, d_in]))
+        })
+        .collect();
     match parts.is_empty() {
         true => B::float_zeros(Shape::new([0, d_in]), &grad.device(), grad.dtype().into()),
         false => joined::<B>(parts, grad),
@@ -91,14 +98,18 @@ pub(crate) fn weight_adjoint<B: Backend>(
     x: &FloatTensor<B>,
     product: Product<B>,
 ) -> FloatTensor<B> {
-    let part = |of: TypeRows| match of.n_dst {
-        0 => zero_rows::<B>(of.weight.len(), grad),
-        _ => {
-            let rows = side_by_side::<B>(slice::<B>(x, of.segments), of.n_dst);
-            product(rows, slice::<B>(grad, of.dsts))
-        }
-    };
-    joined::<B>(rows_of_types(types, x.shape()[1]).map(part).collect(), grad)
+    joined::<B>(
+        rows_of_types(types, x.shape()[1])
+            .map(|of: TypeRows| match of.n_dst {
+                0 => zero_rows::<B>(of.weight.len(), grad),
+                _ => {
+                    let rows = side_by_side::<B>(slice::<B>(x, of.segments), of.n_dst);
+                    product(rows, slice::<B>(grad, of.dsts))
+                }
+            })
+            .collect(),
+        grad,
+    )
 }
 
 /// The gradient of the bias, `[n_types, d_out]`.
@@ -107,11 +118,15 @@ pub(crate) fn bias_adjoint<B: Backend>(
     grad: &FloatTensor<B>,
     column_sums: fn(FloatTensor<B>) -> FloatTensor<B>,
 ) -> FloatTensor<B> {
-    let part = |of: TypeRows| match of.n_dst {
-        0 => zero_rows::<B>(1, grad),
-        _ => column_sums(slice::<B>(grad, of.dsts)),
-    };
-    joined::<B>(rows_of_types(types, 0).map(part).collect(), grad)
+    joined::<B>(
+        rows_of_types(types, 0)
+            .map(|of: TypeRows| match of.n_dst {
+                0 => zero_rows::<B>(1, grad),
+                _ => column_sums(slice::<B>(grad, of.dsts)),
+            })
+            .collect(),
+        grad,
+    )
 }
 
 /// Returns some of the rows. All rows are returned as they are, because some backends copy slices.

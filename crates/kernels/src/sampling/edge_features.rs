@@ -41,7 +41,8 @@ impl DeviceEdgeFeatures {
         part_bytes: u64,
         graph: &DeviceGraph,
     ) -> Result<Self, UploadError> {
-        let (n_rows, n_edges) = (source.n_edges(), graph.n_edges());
+        let n_rows = source.n_edges();
+        let n_edges = graph.n_edges();
         if n_rows != n_edges {
             return Err(UploadError::EdgeFeatureRows { n_rows, n_edges });
         }

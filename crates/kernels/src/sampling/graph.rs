@@ -73,8 +73,10 @@ impl DeviceGraph {
         place: impl FnOnce(Arc<Csc>, &Device) -> Result<Place, UploadError>,
     ) -> Result<Self, UploadError> {
         let device = device.clone().inner();
-        let (n_nodes, n_edges) = (graph.n_nodes(), graph.n_edges());
-        let (has_weights, has_edge_types) = (graph.weights().is_some(), graph.edge_types().is_some());
+        let n_nodes = graph.n_nodes();
+        let n_edges = graph.n_edges();
+        let has_weights = graph.weights().is_some();
+        let has_edge_types = graph.edge_types().is_some();
         let place = place(graph, &device)?;
         Ok(Self { place, device, n_nodes, n_edges, has_weights, has_edge_types })
     }

@@ -250,7 +250,8 @@ fn of_layer(error: HopError, layer: usize) -> Error {
 #[cfg(feature = "cube")]
 fn number_seeds(seeds: &Seeds, n_nodes: usize) -> Result<(Vec<NodeId>, Vec<LocalId>)> {
     let mut numbers = std::collections::HashMap::with_capacity(seeds.len());
-    let (mut distinct, mut rows) = (Vec::with_capacity(seeds.len()), Vec::with_capacity(seeds.len()));
+    let mut distinct = Vec::with_capacity(seeds.len());
+    let mut rows = Vec::with_capacity(seeds.len());
     for (position, &node) in seeds.as_nodes().iter().enumerate() {
         if node.index() >= n_nodes {
             return Err(Error::SeedOutOfRange { node, position, n_nodes });

@@ -71,7 +71,8 @@ impl<'a> Staged<'a> {
         let n_edges = edges_of.iter().map(ExactSizeIterator::len).sum();
         let mut indptr = Vec::with_capacity(dsts.len() + 1);
         indptr.push(0);
-        let (mut indices, mut bounds) = (Vec::with_capacity(n_edges), Bounds::default());
+        let mut indices = Vec::with_capacity(n_edges);
+        let mut bounds = Bounds::default();
         let all_weights = whole.weights().filter(|_| request.weights != EdgeWeights::None);
         let mut weights = all_weights.map(|_| Vec::with_capacity(n_edges));
         let mut edge_ids = request.excluded.as_ref().map(|_| Vec::with_capacity(n_edges));

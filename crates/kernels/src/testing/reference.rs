@@ -15,14 +15,16 @@ use crate::ops::reference;
 /// The reference implementation of [`crate::ops::aggregate`].
 pub fn aggregate(block: &DeviceBlock, x: Tensor<2>, aggregation: impl Into<Aggregation>) -> Tensor<2> {
     let (weights, form) = aggregation.into().into_parts();
-    let (block, x) = (block.adjacency(), x.into_dispatch());
+    let block = block.adjacency();
+    let x = x.into_dispatch();
     Tensor::from_dispatch(aggregation::aggregate::<Dispatch>(&block, x, &weights, form))
 }
 
 /// The reference implementation of [`crate::ops::segment_reduce`].
 pub fn segment_reduce(segments: &DeviceSegments, x: Tensor<2>, reduce: Reduction) -> Tensor<2> {
     let (weights, form) = Aggregation::from(reduce).into_parts();
-    let (edges, x) = (segments.adjacency(), x.into_dispatch());
+    let edges = segments.adjacency();
+    let x = x.into_dispatch();
     Tensor::from_dispatch(aggregation::aggregate::<Dispatch>(&edges, x, &weights, form))
 }
 
@@ -33,7 +35,8 @@ pub fn take_dst(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
 
 /// The reference implementation of [`crate::ops::linear`].
 pub fn linear(base: Tensor<2>, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
-    let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
+    let x = x.into_dispatch();
+    let weight = weight.into_dispatch();
     Tensor::from_dispatch(reference::add_linear::<Dispatch>(base.into_dispatch(), x, weight))
 }
 
@@ -59,7 +62,9 @@ pub fn attention_scores(
     weights: Tensor<2>,
     negative_slope: f32,
 ) -> Tensor<2> {
-    let (src, dst, weights) = (src.into_dispatch(), dst.into_dispatch(), weights.into_dispatch());
+    let src = src.into_dispatch();
+    let dst = dst.into_dispatch();
+    let weights = weights.into_dispatch();
     let block = block.adjacency();
     let inputs = Attention::<Dispatch> { block, src, dst, weights, slope: negative_slope };
     Tensor::from_dispatch(attention::scores(&inputs))

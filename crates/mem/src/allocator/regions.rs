@@ -240,7 +240,8 @@ fn region_bytes(before: usize, size: usize) -> Option<usize> {
 /// Maps a new region and writes its header.
 fn map(n_bytes: usize) -> Option<*mut Header> {
     let n_mapped = n_bytes.checked_add(HUGE_PAGE)?;
-    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping at an address chosen by the kernel affects no other memory; the unaligned parts before and
     // after the region are unmapped before any pointer to them exists.
     unsafe {

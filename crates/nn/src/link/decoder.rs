@@ -73,8 +73,9 @@ impl LinkDecoderConfig {
                 let key = key.fold_in(KeyDomain::Layer, DECODER as u64);
                 let d_in = |i| if i == 0 { width } else { hidden };
                 let d_out = |i| if i + 1 == n_layers { 1 } else { hidden };
-                let linear = |i| Linear::init(key, i, [d_in(i), d_out(i)], device);
-                let linears = (0..n_layers).map(linear).collect::<Result<_>>()?;
+                let linears = (0..n_layers)
+                    .map(|i| Linear::init(key, i, [d_in(i), d_out(i)], device))
+                    .collect::<Result<_>>()?;
                 Ok(LinkDecoder { relation: None, linears, dropout })
             }
         }
@@ -111,7 +112,8 @@ impl LinkDecoder {
         ids: &Tensor<1, Int>,
         ctx: &ForwardContext,
     ) -> Tensor<1> {
-        let (shape, other) = (src.dims(), dst.dims());
+        let shape = src.dims();
+        let other = dst.dims();
         assert_eq!(shape, other, "the rows of sources and destinations should have the same shape");
         self.of_products(src * dst, ids, ctx).reshape([shape[0]])
     }
@@ -126,7 +128,8 @@ impl LinkDecoder {
     /// # Panics
     /// Panics if the widths differ from each other or from that of the parameters.
     pub fn score_all(&self, src: Tensor<2>, dst: Tensor<2>) -> Tensor<2> {
-        let ([n_src, width], [n_dst, other]) = (src.dims(), dst.dims());
+        let [n_src, width] = src.dims();
+        let [n_dst, other] = dst.dims();
         assert_eq!(width, other, "the rows of sources and destinations should have the same width");
         if let Some(relation) = &self.relation {
             return product(src * relation.val().transpose(), dst.transpose());

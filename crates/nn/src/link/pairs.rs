@@ -42,16 +42,18 @@ impl LinkPairs {
         assert_eq!(srcs.len(), n_pairs, "expected one source for each of {n_pairs} pairs");
         assert_eq!(dsts.len(), n_pairs, "expected one destination for each of {n_pairs} pairs");
         let device = &device.clone().inner();
-        let part = |first: usize| {
-            let part = first..n_pairs.min(first + PAIRS_AT_ONCE);
-            let ids = TensorData::new(ids[part.clone()].to_vec(), [part.len()]);
-            PairsPart {
-                srcs: DeviceRows::upload(&srcs[part.clone()], n_rows, device),
-                dsts: DeviceRows::upload(&dsts[part], n_rows, device),
-                ids: Tensor::from_data(ids, (device, DType::U32)),
-            }
-        };
-        let parts = (0..n_pairs.max(1)).step_by(PAIRS_AT_ONCE).map(part).collect();
+        let parts = (0..n_pairs.max(1))
+            .step_by(PAIRS_AT_ONCE)
+            .map(|first: usize| {
+                let part = first..n_pairs.min(first + PAIRS_AT_ONCE);
+                let ids = TensorData::new(ids[part.clone()].to_vec(), [part.len()]);
+                PairsPart {
+                    srcs: DeviceRows::upload(&srcs[part.clone()], n_rows, device),
+                    dsts: DeviceRows::upload(&dsts[part], n_rows, device),
+                    ids: Tensor::from_data(ids, (device, DType::U32)),
+                }
+            })
+            .collect();
         Self { parts, n_pairs }
     }
 

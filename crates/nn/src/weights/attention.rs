@@ -106,7 +106,8 @@ fn gat_v2_params(conv: &GatV2Conv, format: WeightFormat) -> Vec<Parameter> {
         panic!("the layers of a model should not share the weights of sources and destinations");
     };
     let [_, width] = conv.weight_src.dims();
-    let (mut src, mut dst) = (Parameter::new(&conv.bias_src), Parameter::new(bias_dst));
+    let mut src = Parameter::new(&conv.bias_src);
+    let mut dst = Parameter::new(bias_dst);
     if format == WeightFormat::Dgl {
         src.values = src.values + repeated(&conv.bias, width);
         dst.values = dst.values - repeated(&conv.bias, width);

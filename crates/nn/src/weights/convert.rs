@@ -9,7 +9,8 @@ use crate::{Error, Result};
 
 pub(super) fn check_shape(name: &str, tensor: &TensorView<'_>, expected: &[usize]) -> Result<()> {
     if tensor.shape() != expected {
-        let (expected, got) = (expected.to_vec(), tensor.shape().to_vec());
+        let expected = expected.to_vec();
+        let got = tensor.shape().to_vec();
         return Err(Error::TensorShape { name: name.to_owned(), expected, got });
     }
     Ok(())

@@ -99,7 +99,8 @@ impl private::Layers for Rgcn {
 
     fn params(&self, _: WeightFormat) -> Vec<Vec<Parameter>> {
         let params = self.layers.iter().map(|layer| {
-            let ([d_in, d_out], [_, n_bases]) = (layer.weight_self.dims(), layer.coefficients.dims());
+            let [d_in, d_out] = layer.weight_self.dims();
+            let [_, n_bases] = layer.coefficients.dims();
             vec![
                 Parameter::new(&layer.weight_self),
                 Parameter::with_shape(&[n_bases, d_in, d_out], &layer.bases),

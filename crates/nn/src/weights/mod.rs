@@ -142,16 +142,19 @@ pub fn load_safetensors<M: PortableWeights>(model: &mut M, bytes: &[u8]) -> Resu
     let format = find_naming(&names, |format| model.slots(format))?;
     let slots = model.slots(format);
     let params = model.params(format);
-    let equal = |one: &str, other: &str| file.tensor(one).ok() == file.tensor(other).ok();
-    let found = find_layers(&names, slots, params.len(), equal)?;
+    let found = find_layers(&names, slots, params.len(), |one: &str, other: &str| {
+        file.tensor(one).ok() == file.tensor(other).ok()
+    })?;
     let mut loaded = Vec::with_capacity(found.len());
     for (LayerNames { prefix, tensors }, params) in found.iter().zip(&params) {
         let mut layer = Vec::with_capacity(slots.len());
         for ((slot, name), Parameter { shape, values: own }) in slots.iter().zip(tensors).zip(params) {
             let Some(name) = name else {
                 let name = || format!("{prefix}{}", slot.names[0]);
-                let missing = || Error::MissingTensor { name: name(), complete: M::COMPLETE };
-                layer.push(slot.default_values(shape, || to_vec_f32(own.clone())).ok_or_else(missing)?);
+                layer.push(
+                    slot.default_values(shape, || to_vec_f32(own.clone()))
+                        .ok_or_else(|| Error::MissingTensor { name: name(), complete: M::COMPLETE })?,
+                );
                 continue;
             };
             let tensor = file.tensor(name).map_err(broken)?;

@@ -175,7 +175,8 @@ fn prefix_of<'n>(name: &'n str, end: &str) -> Option<&'n str> {
 fn order<T>(layers: &mut [(&str, T)]) -> Result<()> {
     layers.sort_by(|(one, _), (other, _)| numbers(one).cmp(&numbers(other)));
     for pair in layers.windows(2) {
-        let (one, other) = (pair[0].0, pair[1].0);
+        let one = pair[0].0;
+        let other = pair[1].0;
         if without_numbers(one) != without_numbers(other) || numbers(one) == numbers(other) {
             return Err(Error::LayerOrder { one: one.to_owned(), other: other.to_owned() });
         }

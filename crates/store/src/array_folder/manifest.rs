@@ -114,8 +114,7 @@ pub fn check_unlisted<'a>(
     names: impl IntoIterator<Item = &'a str>,
 ) -> Result<()> {
     let folder = path.parent().unwrap_or(path);
-    let is_unlisted = |name: &&str| !entries.contains_key(*name) && is_there(&folder.join(name));
-    match names.into_iter().find(is_unlisted) {
+    match names.into_iter().find(|name: &&str| !entries.contains_key(*name) && is_there(&folder.join(name))) {
         None => Ok(()),
         Some(name) => Err(bad_entry(path, name, "", "an entry, because the file exists", "none")),
     }
@@ -123,7 +122,8 @@ pub fn check_unlisted<'a>(
 
 /// Creates an error for an invalid value of a manifest's key.
 pub fn bad_key(path: &Path, key: &str, expected: impl Into<String>, found: impl ToString) -> Error {
-    let (path, key) = (path.to_owned(), key.to_owned());
+    let path = path.to_owned();
+    let key = key.to_owned();
     Error::Metadata { path, key, expected: expected.into(), found: found.to_string() }
 }
 

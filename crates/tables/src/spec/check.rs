@@ -69,11 +69,11 @@ impl ImportSpec {
             names.len(),
         )?;
         for (position, node_type) in self.nodes.iter().enumerate() {
-            let occurs = |relation: &RelationSpec| {
-                [&relation.src, &relation.dst].iter().any(|end| end.node_type == node_type.name)
-            };
             at(&format!("nodes[{position}].from")).require(
-                node_type.from.is_none() || self.relations.iter().any(occurs),
+                node_type.from.is_none()
+                    || self.relations.iter().any(|relation: &RelationSpec| {
+                        [&relation.src, &relation.dst].iter().any(|end| end.node_type == node_type.name)
+                    }),
                 "a type that occurs in a relation",
                 "no relation has it",
             )?;

@@ -61,7 +61,9 @@ impl CsvFile {
 
     pub(super) fn next_batch(&mut self, first_row: u64) -> Result<Option<TableBatch>> {
         let mut columns: Vec<TextColumn> = self.positions.iter().map(|_| TextColumn::default()).collect();
-        let (mut n_rows, mut n_bytes, mut malformed) = (0, 0, Vec::new());
+        let mut n_rows = 0;
+        let mut n_bytes = 0;
+        let mut malformed = Vec::new();
         while n_rows < BATCH_ROWS && n_bytes < BATCH_BYTES {
             let has_row = self.reader.read_byte_record(&mut self.record);
             if !has_row.map_err(|error| bad_file(&self.path, error))? {

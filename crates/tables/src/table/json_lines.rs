@@ -41,7 +41,9 @@ impl JsonLinesFile {
 
     pub(super) fn next_batch(&mut self, first_row: u64) -> Result<Option<TableBatch>> {
         let mut columns: Vec<Vec<Value>> = vec![Vec::new(); self.columns.len()];
-        let (mut n_rows, mut n_bytes, mut malformed) = (0, 0, Vec::new());
+        let mut n_rows = 0;
+        let mut n_bytes = 0;
+        let mut malformed = Vec::new();
         while n_rows < BATCH_ROWS && n_bytes < BATCH_BYTES {
             self.line.clear();
             if self.reader.read_until(b'\n', &mut self.line).map_err(io_error(&self.path))? == 0 {
@@ -57,17 +59,17 @@ impl JsonLinesFile {
             let row = RowSeed { names: &self.columns, columns: &mut columns, seen: &mut self.seen };
             let mut parser = serde_json::Deserializer::from_slice(line);
             if row.deserialize(&mut parser).and_then(|()| parser.end()).is_err() {
-                let (expected, found) = (
-                    "a JSON object".to_owned(),
-                    shortened(&String::from_utf8_lossy(&line[..line.len().min(80)])),
-                );
+                let expected = "a JSON object".to_owned();
+                let found = shortened(&String::from_utf8_lossy(&line[..line.len().min(80)]));
                 malformed.push(Malformed { row: n_rows, expected, found });
             }
             n_bytes += columns.iter().filter_map(|column| column.last()).map(heap_bytes).sum::<usize>();
             n_rows += 1;
         }
-        let column = |values| BatchColumn::Json { values, missing: self.missing.clone() };
-        let columns = columns.into_iter().map(column).collect();
+        let columns = columns
+            .into_iter()
+            .map(|values| BatchColumn::Json { values, missing: self.missing.clone() })
+            .collect();
         let batch = TableBatch { path: self.path.clone(), first_row, n_rows, columns, malformed };
         Ok((n_rows > 0).then_some(batch))
     }

@@ -99,7 +99,8 @@ fn batch_rows(
         let n_rows = u64::try_from(row_group.num_rows()).unwrap_or(0);
         let row_bytes = n_bytes.checked_div(n_rows).unwrap_or(0);
         if MAX_RECORD_BYTES as u64 <= row_bytes {
-            let (table, max) = (path.display().to_string(), MAX_RECORD_BYTES as u64);
+            let table = path.display().to_string();
+            let max = MAX_RECORD_BYTES as u64;
             let what = format!("a row group has {row_bytes} bytes per row");
             return Err(Error::TooLarge { table, what, max });
         }

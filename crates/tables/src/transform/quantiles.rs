@@ -78,7 +78,8 @@ pub(super) fn rank(value: f64, quantiles: &[f64]) -> f64 {
         (0, _) => 0.0,
         (below, _) if below == quantiles.len() => 1.0,
         (below, _) => {
-            let (low, high) = (quantiles[below - 1], quantiles[below]);
+            let low = quantiles[below - 1];
+            let high = quantiles[below];
             ((below - 1) as f64 + (value - low) / (high - low)) / last
         }
     }

@@ -37,7 +37,9 @@ pub(crate) fn parse_time(text: &str) -> Option<i64> {
     };
     let mut parts = date.split('-');
     let [year, month, day] = [4, 2, 2].map(|n_digits| parts.next().and_then(|part| digits(part, n_digits)));
-    let (year, month, day) = (year?, month?, day?);
+    let year = year?;
+    let month = month?;
+    let day = day?;
     if parts.next().is_some() || !(1..=12).contains(&month) || !(1..=days_of(year, month)).contains(&day) {
         return None;
     }
@@ -68,7 +70,8 @@ fn parse_clock(text: &str) -> Option<i64> {
     };
     let (clock, fraction) = clock.split_once('.').map_or((clock, None), |(clock, rest)| (clock, Some(rest)));
     let mut parts = clock.split(':');
-    let (hour, minute) = (below(parts.next()?, 24)?, below(parts.next()?, 60)?);
+    let hour = below(parts.next()?, 24)?;
+    let minute = below(parts.next()?, 60)?;
     let second = parts.next().map_or(Some(0), |second| below(second, 61))?;
     if parts.next().is_some() {
         return None;
@@ -106,7 +109,8 @@ fn days_of(year: i64, month: i64) -> i64 {
 /// `days_from_civil`).
 const fn days_before(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
-    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
@@ -114,7 +118,8 @@ const fn days_before(year: i64, month: i64, day: i64) -> i64 {
 /// Returns year, month and day of month of a day since 1970-01-01 (Hinnant, `civil_from_days`).
 fn date_of(day: i64) -> [i64; 3] {
     let day = day + 719_468;
-    let (era, day_of_era) = (day.div_euclid(146_097), day.rem_euclid(146_097));
+    let era = day.div_euclid(146_097);
+    let day_of_era = day.rem_euclid(146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;

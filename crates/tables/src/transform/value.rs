@@ -151,8 +151,8 @@ pub(crate) fn check(transform: &ColumnTransform, cell: &Cell<'_>) -> Result<(), 
         | ColumnTransform::Hash { .. }
         | ColumnTransform::Text { .. } => category(cell, &mut buffer).map(drop),
         ColumnTransform::MultiHot { separator, .. } => {
-            let item = |item: &Cell<'_>| category(item, &mut buffer).map(drop);
-            for_each_item(cell, separator.as_deref(), item).map(drop)
+            for_each_item(cell, separator.as_deref(), |item: &Cell<'_>| category(item, &mut buffer).map(drop))
+                .map(drop)
         }
         ColumnTransform::Time { unit, .. } => micros(cell, *unit).map(drop),
         ColumnTransform::Vector { columns, separator } => {

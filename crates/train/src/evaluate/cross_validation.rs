@@ -60,8 +60,11 @@ impl CrossValidation {
     /// Panics if a fold has no epoch.
     pub fn new(folds: &[FoldResult]) -> Self {
         let n_epochs = folds.iter().map(|fold| fold.accuracies.len()).min().unwrap_or(0);
-        let sum_after = |epoch: usize| folds.iter().map(|fold| fold.accuracies[epoch]).sum::<f64>();
-        let best = best_epoch(&(0..n_epochs).map(sum_after).collect::<Vec<_>>());
+        let best = best_epoch(
+            &(0..n_epochs)
+                .map(|epoch: usize| folds.iter().map(|fold| fold.accuracies[epoch]).sum::<f64>())
+                .collect::<Vec<_>>(),
+        );
         Self {
             best_epoch: best + 1,
             best_mean: MeanAndDeviation::of(folds.iter().map(|fold| fold.accuracies[best])),

@@ -50,7 +50,8 @@ impl Evaluation {
         let mut classes = Vec::new();
         labels.gather(nodes, &mut classes)?;
         if let Some(position) = classes.iter().position(|&class| n_classes <= class as usize) {
-            let (node, label) = (nodes[position], classes[position]);
+            let node = nodes[position];
+            let label = classes[position];
             return Err(Error::ClassOutOfRange { node, label, n_outputs: n_classes });
         }
         let mut rows = FeatureBuffer::empty(outputs.dtype());
@@ -85,11 +86,13 @@ impl Evaluation {
             Targets::Classes(labels) => return Ok(Self { objective, ..Self::of(outputs, nodes, labels)? }),
             Targets::Values(targets) => targets,
         };
-        let (n_outputs, n_columns) = (outputs.dim(), targets.n_columns());
+        let n_outputs = outputs.dim();
+        let n_columns = targets.n_columns();
         if n_outputs != n_columns {
             return Err(Error::OutputCount { n_outputs, n_columns });
         }
-        let (mut values, mut rows) = (Vec::new(), FeatureBuffer::empty(outputs.dtype()));
+        let mut values = Vec::new();
+        let mut rows = FeatureBuffer::empty(outputs.dtype());
         targets.gather(nodes, &mut values)?;
         outputs.gather(nodes, &mut rows)?;
         let items = nodes.iter().map(|node| node.0).collect();
@@ -102,8 +105,7 @@ impl Evaluation {
     /// # Errors
     /// Returns the errors of [`Evaluation::of`] and [`Evaluation::counts`].
     pub fn count(outputs: &dyn FeatureStore, nodes: &[NodeId], labels: &Labels) -> Result<MetricSums> {
-        let of = |nodes: &[NodeId]| Self::of(outputs, nodes, labels);
-        Self::count_each(nodes, of)
+        Self::count_each(nodes, |nodes: &[NodeId]| Self::of(outputs, nodes, labels))
     }
 
     /// Computes the metric sums of these nodes, like [`Evaluation::count`], for targets of any kind.
@@ -201,8 +203,10 @@ impl Evaluation {
             return Vec::new();
         }
         let sizes = [self.items.len() as u64, self.n_outputs as u64];
-        let (items, labels) = (bytemuck::cast_slice(&self.items), bytemuck::cast_slice(&self.labels));
-        let (values, outputs) = (bytemuck::cast_slice(&self.values), bytemuck::cast_slice(&self.outputs));
+        let items = bytemuck::cast_slice(&self.items);
+        let labels = bytemuck::cast_slice(&self.labels);
+        let values = bytemuck::cast_slice(&self.values);
+        let outputs = bytemuck::cast_slice(&self.outputs);
         [bytemuck::cast_slice(&sizes), items, labels, values, bytemuck::cast_slice(&self.nodes), outputs]
             .concat()
     }
@@ -210,7 +214,8 @@ impl Evaluation {
     fn append_bytes(&mut self, bytes: &[u8]) {
         let (sizes, arrays) = bytes.split_at(2 * size_of::<u64>());
         let sizes: Vec<u64> = bytemuck::pod_collect_to_vec(sizes);
-        let (n_items, n_outputs) = (sizes[0] as usize, sizes[1] as usize);
+        let n_items = sizes[0] as usize;
+        let n_outputs = sizes[1] as usize;
         let (n_labels, n_values, n_links) = match self.kind() {
             TargetKind::Classes => (n_items, 0, 0),
             TargetKind::MultiLabel | TargetKind::Regression => (0, n_items * n_outputs, 0),
@@ -333,8 +338,9 @@ impl Evaluation {
 
     /// Computes all metrics that are defined for the targets; `None` for an undefined value.
     pub fn all_metrics(&self) -> Vec<(Metric, Option<f64>)> {
-        let value = |metric| (metric, self.stats(metric).ok().and_then(|stats| stats.value()));
-        Metric::of_kind(self.kind()).map(value).collect()
+        Metric::of_kind(self.kind())
+            .map(|metric| (metric, self.stats(metric).ok().and_then(|stats| stats.value())))
+            .collect()
     }
 
     /// Computes the metrics of labels. For regression and links, the accuracy is NaN and others are undefined.

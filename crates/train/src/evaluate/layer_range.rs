@@ -26,7 +26,8 @@ pub(crate) struct RangeCost {
 
 impl RangeCost {
     pub(crate) fn new(d_in: usize, d_out: usize, stored: FeatureDType, sampling: &SamplerConfig) -> Self {
-        let (d_in, d_out) = (d_in as u64, d_out as u64);
+        let d_in = d_in as u64;
+        let d_out = d_out as u64;
         let widened = if stored == FeatureDType::F32 { 0 } else { stored.bytes() as u64 * d_in };
         let weight_bytes = if sampling.weights == EdgeWeights::None { 0 } else { 16 };
         let type_bytes = if sampling.edge_types { 11 } else { 0 };
@@ -47,8 +48,12 @@ impl RangeCost {
 
     /// Adds the bytes of edge features: their rows as stored and as f32.
     pub(crate) fn with_edge_features(self, features: Option<&EdgeFeatures>) -> Self {
-        let row_bytes = |rows: &EdgeFeatures| (rows.dtype().bytes() as u64 + 4) * rows.dim() as u64;
-        Self { edge_bytes: self.edge_bytes + features.map_or(0, row_bytes), ..self }
+        Self {
+            edge_bytes: self.edge_bytes
+                + features
+                    .map_or(0, |rows: &EdgeFeatures| (rows.dtype().bytes() as u64 + 4) * rows.dim() as u64),
+            ..self
+        }
     }
 
     /// Adds the bytes of a layer's intermediate tensors.
@@ -64,7 +69,8 @@ impl RangeCost {
     /// Returns the size that stands for the blocks of all ranges: that of the whole graph, with the sources that ranges of the
     /// default size would repeat. So the order of a layer's computations depends on the graph and the layer only.
     pub(crate) fn nominal_size(self, graph: &InferenceGraph) -> BlockSize {
-        let (n_nodes, n_edges) = (graph.n_nodes() as u64, graph.n_edges());
+        let n_nodes = graph.n_nodes() as u64;
+        let n_edges = graph.n_edges();
         let n_ranges = self.bytes(n_nodes, n_edges, n_nodes).div_ceil(DEFAULT_RANGE_BYTES).max(1);
         let n_repeated = n_edges.min((n_ranges - 1).saturating_mul(n_nodes));
         BlockSize {
@@ -104,10 +110,12 @@ impl Iterator for Ranges<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         let n_nodes = self.graph.n_nodes() as u32;
         let start = self.next;
-        let (mut end, mut n_edges) = (start, 0);
+        let mut end = start;
+        let mut n_edges = 0;
         while end < n_nodes {
             let degree = self.graph.in_degree(NodeId(end));
-            let (with_dst, with_edges) = (u64::from(end - start) + 1, degree.saturating_add(n_edges));
+            let with_dst = u64::from(end - start) + 1;
+            let with_edges = degree.saturating_add(n_edges);
             let is_block = with_dst.saturating_add(with_edges) <= MAX_EDGES;
             let bytes = self.cost.bytes(with_dst, with_edges.min(MAX_EDGES), u64::from(n_nodes));
             if start == end && !is_block {

@@ -316,7 +316,8 @@ impl LayerWiseInference {
 
 /// Checks that there is one row of features per edge.
 pub(crate) fn check_edge_features(features: &dyn EdgeFeatureStore, graph: &InferenceGraph) -> Result<()> {
-    let (n_rows, n_edges) = (features.n_edges(), graph.n_edges());
+    let n_rows = features.n_edges();
+    let n_edges = graph.n_edges();
     match n_rows == n_edges {
         true => Ok(()),
         false => Err(Error::EdgeFeatureRows { n_rows, n_edges }),

@@ -29,7 +29,8 @@ pub(crate) fn pair_scores(
         // Without dropout, the pairs need no ids of their own.
         let ids = TensorData::new(vec![0_u32; srcs.len()], [srcs.len()]);
         let ids = Tensor::<1, Int>::from_data(ids, (device, DType::U32));
-        let (srcs, dsts) = (gather_features(rows, srcs, device)?, gather_features(rows, dsts, device)?);
+        let srcs = gather_features(rows, srcs, device)?;
+        let dsts = gather_features(rows, dsts, device)?;
         scores.extend(to_vec_f32(decoder.scores(srcs, dsts, &ids, &ctx)));
     }
     Ok(scores)

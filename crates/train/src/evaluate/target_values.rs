@@ -21,7 +21,8 @@ impl Evaluation {
         let rows = self.values.chunks_exact(self.n_outputs.max(1)).zip(self.rows());
         let rows = rows.filter(|(_, outputs)| self.has_prediction(outputs));
         let pairs = rows.filter_map(|(values, outputs)| {
-            let (target, output) = (*values.get(column)?, *outputs.get(column)?);
+            let target = *values.get(column)?;
+            let output = *outputs.get(column)?;
             (!target.is_nan()).then_some(TargetAndOutput { target, output })
         });
         pairs.collect()

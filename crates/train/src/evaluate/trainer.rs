@@ -60,8 +60,9 @@ impl<T: Task> TaskTrainer<T> {
             }
             let ctx = ForwardContext { key: batch.key, mode: Mode::Eval };
             let embedded = learned_rows(&self.embeddings, T::embedded_nodes(&batch.input), &self.device)?;
-            let pass = || self.task.forward(&model, &batch.input, &embedded, &ctx);
-            let forward = self.generator.evaluate(batch.key, step, pass)?;
+            let forward = self
+                .generator
+                .evaluate(batch.key, step, || self.task.forward(&model, &batch.input, &embedded, &ctx))?;
             let of_finite = self.task.count_finite(&batch.input, &forward.outputs);
             let of_step = of_finite.unwrap_or_else(|| self.counts_of(&batch.input, &forward)());
             check_finite("evaluation", step, &of_step)?;

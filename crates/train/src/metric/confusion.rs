@@ -76,9 +76,12 @@ impl Confusion {
     /// Panics if `class` is not below the number of classes.
     pub fn scores(&self, class: u32) -> ClassScores {
         let class = class as usize;
-        let (hits, n_labelled, n_predicted) = (self.hits[class], self.labelled[class], self.predicted[class]);
+        let hits = self.hits[class];
+        let n_labelled = self.labelled[class];
+        let n_predicted = self.predicted[class];
         let share = |of: u64| (0 < of).then(|| hits as f64 / of as f64);
-        let (precision, recall) = (share(n_predicted), share(n_labelled));
+        let precision = share(n_predicted);
+        let recall = share(n_labelled);
         ClassScores { n_labelled, n_predicted, precision, recall, f1: f1(hits, n_labelled + n_predicted) }
     }
 
@@ -113,7 +116,8 @@ impl AddAssign<&Confusion> for Confusion {
     /// # Panics
     /// Panics if the numbers of classes differ.
     fn add_assign(&mut self, other: &Confusion) {
-        let (one, two) = (self.hits.len(), other.hits.len());
+        let one = self.hits.len();
+        let two = other.hits.len();
         assert_eq!(one, two, "the numbers of classes should be equal");
         let pairs = [
             (&mut self.hits, &other.hits),

@@ -35,12 +35,14 @@ impl MultiLabelCounts {
             targets.len(),
             outputs.len()
         );
-        let (mut is_known, mut is_correct) = (false, true);
+        let mut is_known = false;
+        let mut is_correct = true;
         for (label, (&target, &output)) in targets.iter().zip(outputs).enumerate() {
             if target.is_nan() {
                 continue;
             }
-            let (has_label, is_predicted) = (target > 0.5, output > 0.0);
+            let has_label = target > 0.5;
+            let is_predicted = output > 0.0;
             self.labels.add_label(label, has_label, is_predicted);
             self.n_known[label] += 1;
             is_known = true;

@@ -10,7 +10,9 @@
 /// Panics if the lengths differ.
 pub fn roc_auc(scores: &[f64], is_positive: &[bool]) -> Option<f64> {
     let ascending = sorted(scores, is_positive)?;
-    let (mut n_positive, mut n_negative, mut twice_u) = (0_u64, 0_u64, 0_u128);
+    let mut n_positive = 0_u64;
+    let mut n_negative = 0_u64;
+    let mut twice_u = 0_u128;
     for tied in ascending.chunk_by(|one, other| one.0 == other.0) {
         let (positives, negatives) = count(tied);
         // Each positive item is above all negatives counted so far. A negative with an equal score counts half.
@@ -36,7 +38,9 @@ pub fn average_precision(scores: &[f64], is_positive: &[bool]) -> Option<f64> {
     if ascending.is_empty() {
         return None;
     }
-    let (mut sum, mut n_found, mut n_ranked) = (0.0, 0_u64, 0_u64);
+    let mut sum = 0.0;
+    let mut n_found = 0_u64;
+    let mut n_ranked = 0_u64;
     for tied in ascending.chunk_by(|one, other| one.0 == other.0).rev() {
         let (positives, negatives) = count(tied);
         n_found += positives;
@@ -68,7 +72,8 @@ pub fn precision_recall_curve(scores: &[f64], is_positive: &[bool]) -> Vec<Preci
     if n_positive == 0 {
         return Vec::new();
     }
-    let (mut n_found, mut n_ranked) = (0, 0);
+    let mut n_found = 0;
+    let mut n_ranked = 0;
     let tied = ascending.chunk_by(|one, other| one.0 == other.0).rev();
     let points = tied.map(|tied| {
         n_found += count(tied).0;

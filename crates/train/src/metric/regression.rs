@@ -102,12 +102,17 @@ impl RegressionSums {
 
     /// Decodes the words of [`RegressionSums::to_words`].
     pub(crate) fn from_words(words: &[u64]) -> Self {
-        let column = |words: &[u64]| {
-            let [squared_error, absolute_error, mean, deviation] =
-                [1, 2, 3, 4].map(|i| f64::from_bits(words[i]));
-            ColumnSums { n: words[0], squared_error, absolute_error, mean, deviation }
-        };
-        Self { columns: words[1..].chunks_exact(WORDS).map(column).collect(), n_items: words[0] }
+        Self {
+            columns: words[1..]
+                .chunks_exact(WORDS)
+                .map(|words: &[u64]| {
+                    let [squared_error, absolute_error, mean, deviation] =
+                        [1, 2, 3, 4].map(|i| f64::from_bits(words[i]));
+                    ColumnSums { n: words[0], squared_error, absolute_error, mean, deviation }
+                })
+                .collect(),
+            n_items: words[0],
+        }
     }
 }
 
@@ -130,7 +135,8 @@ impl ColumnSums {
         if n == 0 {
             return;
         }
-        let (distance, share) = (other.mean - self.mean, other.n as f64 / n as f64);
+        let distance = other.mean - self.mean;
+        let share = other.n as f64 / n as f64;
         self.mean += distance * share;
         self.deviation += other.deviation + distance * distance * self.n as f64 * share;
         self.squared_error += other.squared_error;

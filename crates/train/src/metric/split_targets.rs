@@ -64,11 +64,15 @@ impl SplitTargets {
     /// # Errors
     /// Returns [`Error::Feature`](crate::Error::Feature) for an item without a target.
     pub fn of<I: ItemId>(targets: &Targets<I>, items: &[I]) -> Result<Self> {
-        let (kind, n_items, n_outputs) = (targets.kind(), items.len(), targets.n_outputs());
-        let (mut classes, mut values) = (Vec::new(), Vec::new());
+        let kind = targets.kind();
+        let n_items = items.len();
+        let n_outputs = targets.n_outputs();
+        let mut classes = Vec::new();
+        let mut values = Vec::new();
         let mut has_class = vec![false; if kind == TargetKind::Classes { n_outputs } else { 0 }];
         let mut seen = vec![Seen::default(); if kind == TargetKind::Classes { 0 } else { n_outputs }];
-        let (mut sampled_classes, mut sampled_values) = (Vec::new(), Vec::new());
+        let mut sampled_classes = Vec::new();
+        let mut sampled_values = Vec::new();
         for items in items.chunks(ITEMS_AT_ONCE) {
             targets.gather(items, &mut classes, &mut values)?;
             for &class in &classes {
@@ -95,7 +99,8 @@ impl SplitTargets {
 
     /// Returns the targets of a split of links with this number of negatives each.
     pub fn of_links(n_links: usize, n_negatives: usize) -> Self {
-        let (kind, n_outputs) = (TargetKind::Links, 1 + n_negatives);
+        let kind = TargetKind::Links;
+        let n_outputs = 1 + n_negatives;
         Self { kind, n_items: n_links, n_outputs, sample: Sample::Links }
     }
 

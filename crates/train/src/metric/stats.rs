@@ -81,7 +81,8 @@ impl MetricStats {
     /// # Panics
     /// Panics for statistics of another kind of targets, if the lengths do not fit, or if a class has no output.
     pub fn add_classes(&mut self, classes: &[i32], logits: &[f32]) {
-        let (n_items, n_outputs) = (classes.len(), self.n_outputs);
+        let n_items = classes.len();
+        let n_outputs = self.n_outputs;
         assert_eq!(logits.len(), n_items * n_outputs, "expected {n_outputs} outputs per item");
         for (&class, row) in classes.iter().zip(logits.chunks_exact(n_outputs.max(1))) {
             let Some(predicted) = predicted_class(row) else {

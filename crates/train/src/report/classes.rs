@@ -39,8 +39,11 @@ impl ClassNames<'_> {
     /// are not allowed in a document are replaced.
     pub(super) fn plain(self, class: u32) -> String {
         const LONGEST: usize = 32;
-        let is_allowed = |c: &char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
-        self.text(class).chars().filter(is_allowed).take(LONGEST).collect()
+        self.text(class)
+            .chars()
+            .filter(|c: &char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}'))
+            .take(LONGEST)
+            .collect()
     }
 
     fn n_letters(self, class: u32) -> usize {
@@ -107,7 +110,8 @@ fn shaded(matrix: &ConfusionMatrix, names: ClassNames<'_>, label: u32, predicted
     let share = n_items as f64 / n_labelled as f64;
     let hit = if label == predicted { " hit" } else { "" };
     let deep = if DEEP_SHARE <= share { " deep" } else { "" };
-    let (label, predicted) = (names.html(label), names.html(predicted));
+    let label = names.html(label);
+    let predicted = names.html(predicted);
     format!(
         "<td class=\"some{hit}{deep}\" style=\"--share:{share:.3}\" \
         title=\"{label} as {predicted}: {:.1} % of the row\">{}</td>",
@@ -128,12 +132,18 @@ pub(super) fn scores(matrix: &ConfusionMatrix, names: ClassNames<'_>) -> String 
     }
     let rows = classes.into_iter().map(|class| {
         let of = margins.scores(class);
-        let bar = |value: Option<f64>| {
-            let (share, text) = (value.unwrap_or(0.0), score_or_undefined(value));
-            format!("<td class=\"bar\" style=\"--share:{share:.3}\">{text}</td>")
-        };
         let counts = [of.n_labelled, of.n_predicted].map(|n_items| cell(&count(n_items)));
-        row(&names.html(class), &(counts.concat() + &[of.precision, of.recall, of.f1].map(bar).concat()))
+        row(
+            &names.html(class),
+            &(counts.concat()
+                + &[of.precision, of.recall, of.f1]
+                    .map(|value: Option<f64>| {
+                        let share = value.unwrap_or(0.0);
+                        let text = score_or_undefined(value);
+                        format!("<td class=\"bar\" style=\"--share:{share:.3}\">{text}</td>")
+                    })
+                    .concat()),
+        )
     });
     note + &table("full scores", &["class", "items", "predicted", "precision", "recall", "F1"], rows)
 }

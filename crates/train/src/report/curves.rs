@@ -34,13 +34,18 @@ const VALIDATION: RGBColor = RGBColor(0xd1, 0x49, 0x5b);
 impl Curves {
     /// Collects the plotted values of these epochs.
     pub(crate) fn of(epochs: &[EpochRow]) -> Self {
-        let point = |row: &EpochRow| {
-            let &EpochRow { epoch, train_loss, val_loss, train_accuracy, val_accuracy, .. } = row;
-            let val_metric = row.val_metric.unwrap_or(f64::NAN);
-            Point { epoch, train_loss, val_loss, train_accuracy, val_accuracy, val_metric }
-        };
         let metric = epochs.last().map_or_else(String::new, |row| row.metric.clone());
-        Self { points: epochs.iter().map(point).collect(), metric }
+        Self {
+            points: epochs
+                .iter()
+                .map(|row: &EpochRow| {
+                    let &EpochRow { epoch, train_loss, val_loss, train_accuracy, val_accuracy, .. } = row;
+                    let val_metric = row.val_metric.unwrap_or(f64::NAN);
+                    Point { epoch, train_loss, val_loss, train_accuracy, val_accuracy, val_metric }
+                })
+                .collect(),
+            metric,
+        }
     }
 
     /// Draws both charts side by side, as SVG.
@@ -103,8 +108,10 @@ impl Curves {
         for &(name, color, value) in series {
             let points = self.points.iter().map(|point| (point.epoch, value(point)));
             let line = LineSeries::new(points.filter(|(_, y)| y.is_finite()), color.stroke_width(2));
-            let legend = move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2));
-            chart.draw_series(line)?.label(name).legend(legend);
+            chart
+                .draw_series(line)?
+                .label(name)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2)));
         }
         let mut labels = chart.configure_series_labels();
         Ok(labels.position(legend_position).background_style(WHITE.mix(0.8)).draw()?)

@@ -82,10 +82,15 @@ impl LinkReport {
         mesh.x_desc("score").y_desc("share of the pairs").light_line_style(WHITE).draw()?;
         for ((name, color, _), shares) in kinds.into_iter().zip(shares) {
             let edge = |bin: usize| low + (high - low) * bin as f64 / N_BINS as f64;
-            let ends = |(bin, share)| [(edge(bin), share), (edge(bin + 1), share)];
-            let steps: Vec<(f64, f64)> = shares.into_iter().enumerate().flat_map(ends).collect();
-            let legend = move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2));
-            chart.draw_series(LineSeries::new(steps, color.stroke_width(2)))?.label(name).legend(legend);
+            let steps: Vec<(f64, f64)> = shares
+                .into_iter()
+                .enumerate()
+                .flat_map(|(bin, share)| [(edge(bin), share), (edge(bin + 1), share)])
+                .collect();
+            chart
+                .draw_series(LineSeries::new(steps, color.stroke_width(2)))?
+                .label(name)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2)));
         }
         let mut labels = chart.configure_series_labels();
         labels.position(SeriesLabelPosition::UpperRight).background_style(WHITE.mix(0.8)).draw()?;

@@ -152,7 +152,8 @@ impl ReportPage {
             Metric::Accuracy => String::new(),
             metric => format!("validation {metric}"),
         };
-        let (has_accuracy, has_validation) = (self.summary.is_of_labels(), self.summary.has_validation());
+        let has_accuracy = self.summary.is_of_labels();
+        let has_validation = self.summary.has_validation();
         let columns = [
             ("epoch", true),
             ("training loss", true),
@@ -176,10 +177,13 @@ impl ReportPage {
         if self.config.is_empty() {
             return "<p class=\"note\">No settings were recorded.</p>\n".into();
         }
-        let setting = |(name, value): (&String, &String)| {
-            row(&escape(name), &text_cell(&format!("<code>{}</code>", escape(value))))
-        };
-        table("full config", &["name", "value"], self.config.iter().map(setting))
+        table(
+            "full config",
+            &["name", "value"],
+            self.config.iter().map(|(name, value): (&String, &String)| {
+                row(&escape(name), &text_cell(&format!("<code>{}</code>", escape(value))))
+            }),
+        )
     }
 }
 

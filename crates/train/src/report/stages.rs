@@ -59,7 +59,9 @@ fn drawn(&(_, seconds): &Stage) -> f64 {
 }
 
 fn bar(caption: &str, stages: &[Stage], top: f64, scale: f64) -> String {
-    let (baseline, y, middle) = (top + 14.0, top + 22.0, top + 41.0);
+    let baseline = top + 14.0;
+    let y = top + 22.0;
+    let middle = top + 41.0;
     let mut svg = format!("<text x=\"0\" y=\"{baseline}\">{caption}</text>\n");
     svg.push_str(&format!("<rect class=\"track\" x=\"0\" y=\"{y}\" width=\"{WIDTH}\" height=\"30\"/>\n"));
     let mut x = 0.0;

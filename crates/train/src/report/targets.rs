@@ -52,8 +52,12 @@ impl TargetReport {
         let kind = evaluation.kind();
         let is_of_values = matches!(kind, TargetKind::MultiLabel | TargetKind::Regression);
         let has_values = is_of_values && 0 < evaluation.n_outputs();
-        let column = |column| ColumnReport::of(column, kind, &evaluation.column(column));
-        has_values.then(|| Self { kind, columns: (0..evaluation.n_outputs()).map(column).collect() })
+        has_values.then(|| Self {
+            kind,
+            columns: (0..evaluation.n_outputs())
+                .map(|column| ColumnReport::of(column, kind, &evaluation.column(column)))
+                .collect(),
+        })
     }
 
     /// Returns the title of the section.
@@ -77,7 +81,8 @@ impl TargetReport {
             html = format!("<figure class=\"curves\" role=\"img\" aria-label=\"{label}\">\n{svg}</figure>\n");
         }
         if drawn.len() < self.columns.len() {
-            let (n_drawn, n_columns) = (drawn.len(), count(self.columns.len() as u64));
+            let n_drawn = drawn.len();
+            let n_columns = count(self.columns.len() as u64);
             html += &format!("<p class=\"note\">{n_drawn} of {n_columns} columns are drawn.</p>\n");
         }
         let head: &[&str] = match self.kind {
@@ -132,11 +137,6 @@ impl ColumnReport {
             TargetKind::Regression => &[Metric::Rmse, Metric::Mae, Metric::R2],
             _ => &[Metric::F1Micro, Metric::RocAuc, Metric::AveragePrecision],
         };
-        let value = |&metric| {
-            let mut stats = MetricStats::new(metric, kind, 1).ok()?;
-            stats.add_targets(&targets, &outputs);
-            stats.value()
-        };
         let is_positive: Vec<bool> = targets.iter().map(|&target| target > 0.5).collect();
         let points: Vec<(f64, f64)> = match kind {
             TargetKind::Regression => pairs.iter().map(|p| (p.target.into(), p.output.into())).collect(),
@@ -150,7 +150,14 @@ impl ColumnReport {
             TargetKind::Regression => pairs.len(),
             _ => is_positive.iter().filter(|is_positive| **is_positive).count(),
         };
-        let scores = metrics.iter().map(value).collect();
+        let scores = metrics
+            .iter()
+            .map(|&metric| {
+                let mut stats = MetricStats::new(metric, kind, 1).ok()?;
+                stats.add_targets(&targets, &outputs);
+                stats.value()
+            })
+            .collect();
         Self { column, n_targets: pairs.len(), n_positive, scores, points: thinned(points) }
     }
 

@@ -113,7 +113,8 @@ impl BestHeader {
         match &self.metric {
             None => Ok(sums.into()),
             Some((name, bits)) => {
-                let (metric, value) = (name.parse()?, value_of(*bits));
+                let metric = name.parse()?;
+                let value = value_of(*bits);
                 Ok(Validation { sums, metric, value, wall: None })
             }
         }
@@ -271,7 +272,8 @@ impl<'a> Checkpoint<'a> {
         task_weights::load_moments(&mut trainer.embeddings, moments)?;
         let mut ids = Ids(Vec::new());
         trainer.model.visit(&mut ids);
-        let (expected, got) = (ids.0.len(), header.param_ids.len());
+        let expected = ids.0.len();
+        let got = header.param_ids.len();
         if expected != got {
             let reason = format!("the checkpoint has {got} trainable parameters, expected {expected}");
             return Err(Error::Weights { reason });

@@ -28,8 +28,9 @@ impl DataHash {
     pub fn later<E: Into<HashError>>(
         hash: impl FnOnce(&AtomicBool) -> std::result::Result<String, E> + Send + 'static,
     ) -> Self {
-        let hash = |is_unwanted: &AtomicBool| hash(is_unwanted).map_err(|error| Arc::new(error.into()));
-        Self(Kind::Later(Arc::new(Background::new("kiln-hash", hash))))
+        Self(Kind::Later(Arc::new(Background::new("kiln-hash", |is_unwanted: &AtomicBool| {
+            hash(is_unwanted).map_err(|error| Arc::new(error.into()))
+        }))))
     }
 
     /// Returns the hash if it was known from the start, without a computation.

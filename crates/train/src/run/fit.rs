@@ -73,8 +73,9 @@ where
     let is_patient = |run: &Run| config.patience.is_none_or(|patience| run.n_since_best() < patience);
     while run.n_epochs() < config.n_epochs && is_patient(run) {
         let Some(trained) = train_epoch(trainer, train, config.checkpoint_every, run, callback)? else {
-            let (n_epochs, peak_memory, negatives) =
-                (run.n_epochs(), trainer.peak_memory(), run.position.negatives);
+            let n_epochs = run.n_epochs();
+            let peak_memory = trainer.peak_memory();
+            let negatives = run.position.negatives;
             return Ok(FitReport {
                 n_epochs,
                 stopped_early: false,
@@ -106,7 +107,8 @@ where
     run.complete(trainer)?;
     let n_epochs = run.n_epochs();
     let stopped_early = n_epochs < config.n_epochs;
-    let (peak_memory, negatives) = (trainer.peak_memory(), run.position.negatives);
+    let peak_memory = trainer.peak_memory();
+    let negatives = run.position.negatives;
     Ok(FitReport { n_epochs, stopped_early, interrupted: false, peak_memory, negatives })
 }
 
@@ -169,7 +171,8 @@ fn check_validation(val: &Validation, patience: Option<usize>, run: &Run) -> Res
 /// Checks that the loader belongs to this trainer and has steps, and that the trainer is at the run's epoch and step.
 fn check_start<T: Task, F: Batcher>(trainer: &TaskTrainer<T>, train: &Loader<F>, run: &Run) -> Result<()> {
     check_items(trainer, train)?;
-    let (expected, got) = (run.n_epochs(), trainer.n_epochs());
+    let expected = run.n_epochs();
+    let got = trainer.n_epochs();
     match (run.n_steps(), trainer.epoch.n_steps) {
         (run_steps, steps) if expected == got && run_steps == steps => Ok(()),
         _ => Err(Error::OtherTrainer { expected, got }),

@@ -364,8 +364,10 @@ impl RunFolder {
     }
 
     fn to_json(&self, name: &str, value: &impl Serialize) -> Result<Vec<u8>> {
-        let io = |error: serde_json::Error| Error::Io { path: self.path.join(name), source: error.into() };
-        let mut json = serde_json::to_vec_pretty(value).map_err(io)?;
+        let mut json = serde_json::to_vec_pretty(value).map_err(|error: serde_json::Error| Error::Io {
+            path: self.path.join(name),
+            source: error.into(),
+        })?;
         json.push(b'\n');
         Ok(json)
     }

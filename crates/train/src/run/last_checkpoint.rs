@@ -40,7 +40,8 @@ pub(crate) fn whole_checkpoint(
                 return Err(Error::BadFile { path, reason });
             }
             Err(Fault::Contract(wrote)) => {
-                let (version, program) = (wrote.contract, wrote.program());
+                let version = wrote.contract;
+                let program = wrote.program();
                 return Err(Error::OtherContract { path, version, program });
             }
         }

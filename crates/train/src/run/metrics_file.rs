@@ -221,7 +221,8 @@ mod tests {
 
     fn push(file: &mut MetricsFile, epoch: usize) {
         let counts = MetricSums { loss_sum: 1.0, weight: 2.0, hits: 1, total: 2, ..MetricSums::default() };
-        let (wall, peak_memory) = (Duration::from_secs(1), MemoryUse::default());
+        let wall = Duration::from_secs(1);
+        let peak_memory = MemoryUse::default();
         let train = EpochReport { n_steps: 1, counts, timings: Timings::default(), wall, peak_memory };
         file.push(epoch, &train, &counts.into()).expect("a row of numbers should be readable");
     }

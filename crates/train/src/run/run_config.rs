@@ -168,13 +168,21 @@ impl RunConfig {
                 "the validation split has no items: no metric selects an epoch, the last one is kept",
             );
         }
-        let validate = |trainer: &mut TaskTrainer<T>| validate(trainer, val, VALIDATION);
-        let report = fit::fit(&mut trainer, train, self.fit, validate, &mut run, callback)?;
+        let report = fit::fit(
+            &mut trainer,
+            train,
+            self.fit,
+            |trainer: &mut TaskTrainer<T>| validate(trainer, val, VALIDATION),
+            &mut run,
+            callback,
+        )?;
         if report.interrupted {
             return Ok(Outcome::Interrupted(Box::new(run)));
         }
         run.load_best(&mut trainer)?;
-        let (title, class_names, started) = (self.title.clone(), self.class_names.clone(), self.started);
+        let title = self.title.clone();
+        let class_names = self.class_names.clone();
+        let started = self.started;
         let trained = Trained { trainer, run, report, title, class_names, started };
         Ok(Outcome::Trained(Box::new(trained)))
     }

@@ -319,11 +319,14 @@ impl Run {
         train: &EpochReport,
         val: impl Into<Validation>,
     ) -> Result<bool> {
-        let (epoch, val) = (self.position.epoch + 1, val.into());
+        let epoch = self.position.epoch + 1;
+        let val = val.into();
         trainer.comm().set_stage("recording the epoch");
         let Position { best, n_since_best, .. } = &self.position;
         if let Some(then) = best.as_ref().map(|best| best.metric).filter(|then| *then != val.metric) {
-            let (name, then, now) = ("the metric".to_owned(), then.to_string(), val.metric.to_string());
+            let name = "the metric".to_owned();
+            let then = then.to_string();
+            let now = val.metric.to_string();
             return Err(Error::OtherRun { name, then, now });
         }
         if let Some(folder) = &mut self.folder {

@@ -260,7 +260,8 @@ impl fmt::Display for Summary {
         let stopped = if self.stopped_early { ", stopped early" } else { "" };
         writeln!(f, "epochs          {}{stopped}", self.n_epochs)?;
         writeln!(f, "time            {:.1} s", self.seconds)?;
-        let (anon, mapped) = (mib(self.peak_rss_anon_bytes), mib(self.peak_rss_mapped_bytes));
+        let anon = mib(self.peak_rss_anon_bytes);
+        let mapped = mib(self.peak_rss_mapped_bytes);
         writeln!(f, "peak memory     {anon:.0} MiB anonymous, {mapped:.0} MiB mapped files")?;
         write!(f, "weights         sha256 {}{}", self.weights_hash, self.negatives)
     }

@@ -193,7 +193,8 @@ const CRC_TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        let (mut crc, mut bit) = (byte as u32, 0);
+        let mut crc = byte as u32;
+        let mut bit = 0;
         while bit < 8 {
             crc = if crc & 1 == 0 { crc >> 1 } else { crc >> 1 ^ 0x82F6_3B78 };
             bit += 1;

@@ -99,8 +99,7 @@ mod tests {
     /// Creates a policy whose clock shows these seconds.
     fn failures(seconds: &Arc<AtomicU64>) -> WriteFailures {
         let seconds = Arc::clone(seconds);
-        let now = move || Duration::from_secs(seconds.load(Ordering::Relaxed));
-        WriteFailures::new(Clock(Box::new(now)))
+        WriteFailures::new(Clock(Box::new(move || Duration::from_secs(seconds.load(Ordering::Relaxed)))))
     }
 
     #[test]

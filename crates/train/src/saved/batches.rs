@@ -95,7 +95,8 @@ impl PredictionBatches {
         comm: &mut dyn Communicator,
         mut each: impl FnMut(PredictedRows) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        let (rank, n_ranks) = (comm.rank_info().rank, comm.rank_info().world_size);
+        let rank = comm.rank_info().rank;
+        let n_ranks = comm.rank_info().world_size;
         if n_ranks == 1 {
             return (0..self.n_batches).try_for_each(|batch| each(self.batch(batch)?));
         }
@@ -117,7 +118,8 @@ impl PredictionBatches {
     /// Computes all batches and joins them. `widths` are those of scores and embeddings, for an empty request; `None`
     /// if they are not wanted. `report` is called with the number of finished items.
     pub(crate) fn all(&self, widths: [Option<usize>; 2], report: impl Fn(usize)) -> Result<PredictedRows> {
-        let (mut scores, mut embeddings) = (None, None);
+        let mut scores = None;
+        let mut embeddings = None;
         for batch in 0..self.n_batches {
             let rows = self.batch(batch)?;
             if rows.positions.is_empty() {
@@ -185,7 +187,8 @@ mod tests {
     fn batches_contain_the_items_in_their_order_with_one_key() {
         let items: Vec<NodeId> = [7, 3, 3, 9, 1, 0, 2, 5, 4, 6, 8].map(NodeId).to_vec();
         for size in [1, 2, 4, 11, 100] {
-            let (seen, expected) = (Arc::new(Mutex::new(Vec::new())), items.clone());
+            let seen = Arc::new(Mutex::new(Vec::new()));
+            let expected = items.clone();
             let record = Arc::clone(&seen);
             let batches = PredictionBatches::of_items(&items, size, 5, move |seeds, positions| {
                 assert_eq!(seeds.key, Phase::Validation.step_key(5, 0));

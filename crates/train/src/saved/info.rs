@@ -83,7 +83,10 @@ impl ModelInputs {
     /// Returns the description of a model of links from that of its encoder, a model of nodes. A link has one score.
     #[must_use]
     pub fn of_links(self) -> Self {
-        let (task, targets, n_outputs, class_names) = (ModelTask::Links, TargetKind::Links, 1, Vec::new());
+        let task = ModelTask::Links;
+        let targets = TargetKind::Links;
+        let n_outputs = 1;
+        let class_names = Vec::new();
         Self { task, targets, n_outputs, class_names, ..self }
     }
 }

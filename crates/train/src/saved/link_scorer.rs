@@ -168,7 +168,8 @@ impl LinkScorer {
         if links.is_empty() {
             return Ok(Vec::new());
         }
-        let (srcs, dsts) = (self.rows_of(links.srcs())?, self.rows_of(links.dsts())?);
+        let srcs = self.rows_of(links.srcs())?;
+        let dsts = self.rows_of(links.dsts())?;
         pair_scores(self.model.decoder()?, &self.rows, &srcs, &dsts, self.model.device())
     }
 
@@ -213,11 +214,13 @@ impl LinkScorer {
 
     /// Returns the number of the row of each node.
     fn rows_of(&self, nodes: &[NodeId]) -> Result<Vec<NodeId>> {
-        let row_of = |node: &NodeId| match self.nodes.binary_search(node) {
-            Ok(row) => Ok(NodeId(row as u32)),
-            Err(_) => Err(ModelError::NoRow { node: *node }.into()),
-        };
-        nodes.iter().map(row_of).collect()
+        nodes
+            .iter()
+            .map(|node: &NodeId| match self.nodes.binary_search(node) {
+                Ok(row) => Ok(NodeId(row as u32)),
+                Err(_) => Err(ModelError::NoRow { node: *node }.into()),
+            })
+            .collect()
     }
 }
 

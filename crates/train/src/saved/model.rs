@@ -178,7 +178,8 @@ impl SavedModel {
         self.graph_network()?;
         self.check_features(&**features, graph.n_nodes())?;
         if features.n_rows() != graph.n_nodes() {
-            let (n_rows, n_nodes) = (features.n_rows(), graph.n_nodes());
+            let n_rows = features.n_rows();
+            let n_nodes = graph.n_nodes();
             return Err(ModelError::TooFewRows { n_rows, n_nodes }.into());
         }
         let preparation = self.info().inputs.preparation.as_ref().ok_or(ModelError::UnknownPreparation)?;
@@ -311,7 +312,8 @@ impl SavedModel {
     }
 
     pub(crate) fn check_features(&self, features: &dyn FeatureStore, n_nodes: usize) -> Result<()> {
-        let (expected, got) = (self.info().inputs.n_features, features.dim());
+        let expected = self.info().inputs.n_features;
+        let got = features.dim();
         if expected != got {
             return Err(ModelError::FeatureWidth { expected, got }.into());
         }
@@ -323,7 +325,8 @@ impl SavedModel {
 
     /// Copies a model's output, `[n_items, n_outputs]`, to host memory. A model may have more outputs than classes.
     pub(crate) fn scores(&self, outputs: Tensor<2>) -> Result<OutputRows> {
-        let ([_, got], expected) = (outputs.dims(), self.info().inputs.n_outputs);
+        let [_, got] = outputs.dims();
+        let expected = self.info().inputs.n_outputs;
         match got < expected {
             true => Err(ModelError::OutputWidth { expected, got }.into()),
             false => Ok(OutputRows::new(to_vec_f32(outputs), got)),
@@ -366,7 +369,8 @@ fn contradiction(info: &ModelInfo, network: &Network) -> Option<String> {
         Network::Nodes { .. } | Network::Graphs(_) => return None,
     };
     let [d_in, d_out] = encoder.network.outer_widths()?;
-    let (n_features, n_outputs) = (inputs.n_features, inputs.n_outputs);
+    let n_features = inputs.n_features;
+    let n_outputs = inputs.n_outputs;
     (d_in != n_features || d_out < n_outputs).then(|| {
         format!("the config is for {d_in} features and {d_out} outputs, but the inputs have {n_features} and {n_outputs}")
     })

@@ -56,12 +56,13 @@ impl OutputRows {
     /// Returns the probability of the predicted class of each row: its share of the row's softmax. `None` for a row
     /// without a class.
     pub fn confidences(&self) -> Vec<Option<f32>> {
-        let confidence = |row: &[f32]| {
-            let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            let sum: f64 = row.iter().map(|value| f64::from(value - largest).exp()).sum();
-            has_class(row).then_some((1.0 / sum) as f32)
-        };
-        self.rows().map(confidence).collect()
+        self.rows()
+            .map(|row: &[f32]| {
+                let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                let sum: f64 = row.iter().map(|value| f64::from(value - largest).exp()).sum();
+                has_class(row).then_some((1.0 / sum) as f32)
+            })
+            .collect()
     }
 
     /// Returns the positions of the rows with a value that is not finite, ascending.
@@ -110,7 +111,8 @@ mod tests {
 
     #[test]
     fn a_row_that_is_not_finite_has_no_class_and_no_confidence() {
-        let (nan, inf) = (f32::NAN, f32::INFINITY);
+        let nan = f32::NAN;
+        let inf = f32::INFINITY;
         let scores = OutputRows::new(vec![nan, nan, 0.0, 0.0, 1.0, nan, inf, 0.0, 0.0, -inf], 2);
         // The score -inf rules a class out.
         assert_eq!(scores.classes(), [None, Some(0), None, None, Some(0)]);

@@ -51,15 +51,19 @@ fn left_steps(wanted: &Preparation, done: &Preparation) -> Result<Preparation> {
     let split = |preparation: &Preparation| -> (Vec<PreparationStep>, Vec<PreparationStep>) {
         preparation.steps.iter().cloned().partition(PreparationStep::is_of_graph)
     };
-    let ((of_graph, of_features), (graph_done, features_done)) = (split(wanted), split(done));
+    let (of_graph, of_features) = split(wanted);
+    let (graph_done, features_done) = split(done);
     if let Some(step) = graph_done.iter().find(|step| !of_graph.contains(step)) {
         let is_symmetrized = *step == PreparationStep::Symmetrize;
         let step = if is_symmetrized { "symmetrized" } else { "given self loops" };
         return Err(ModelError::OtherPreparation { step }.into());
     }
     let Some(left) = of_features.strip_prefix(&features_done[..]) else {
-        let differs = |(i, step): &(usize, &PreparationStep)| of_features.get(*i) != Some(*step);
-        let step = match features_done.iter().enumerate().find(differs) {
+        let step = match features_done
+            .iter()
+            .enumerate()
+            .find(|(i, step): &(usize, &PreparationStep)| of_features.get(*i) != Some(*step))
+        {
             Some((_, PreparationStep::Scale(_))) => "scaled by other means and deviations",
             _ => "divided by the sums of its rows",
         };

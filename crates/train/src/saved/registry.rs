@@ -191,7 +191,8 @@ fn contradiction_of_graph<C: ModelConfig>(config: &C, info: &ModelInfo) -> Optio
 
 /// Returns the reason why a file is too small for the weights of this config: 4 bytes for each parameter.
 fn too_few_bytes<C: ModelConfig>(config: &C, weights: &[u8]) -> Option<String> {
-    let (expected, got) = (config.min_parameters().saturating_mul(4), weights.len() as u64);
+    let expected = config.min_parameters().saturating_mul(4);
+    let got = weights.len() as u64;
     (got < expected)
         .then(|| format!("the file has {got} bytes, but the weights of the config take at least {expected}"))
 }
@@ -206,7 +207,8 @@ fn contradiction<C: ModelConfig>(config: &C, info: &ModelInfo) -> Option<String>
         return Some(format!("the config is for {d_in} features, but the inputs have {}", inputs.n_features));
     }
     let sampling = inputs.sampling.as_ref()?;
-    let (n_layers, n_fanouts) = (config.n_layers(), sampling.fanouts.len());
+    let n_layers = config.n_layers();
+    let n_fanouts = sampling.fanouts.len();
     if n_layers != n_fanouts {
         return Some(format!("the config has {n_layers} layers, but there are {n_fanouts} fanouts"));
     }

@@ -58,11 +58,6 @@ impl SchemaInfo {
         fanouts: &[Vec<Fanout>],
     ) -> Self {
         let types = schema.types();
-        let node_type = |(position, name): (usize, &String)| NodeTypeInfo {
-            name: name.clone(),
-            n_nodes: types.range(position).len(),
-            n_features: widths.get(position).copied().flatten(),
-        };
         let relation = |(position, relation): (usize, &RelationSchema)| RelationInfo {
             name: relation.name.clone(),
             src_type: types.names()[relation.src_type].clone(),
@@ -70,7 +65,16 @@ impl SchemaInfo {
             fanouts: fanouts.iter().map(|of_layer| limit_of(&of_layer[position])).collect(),
         };
         Self {
-            node_types: types.names().iter().enumerate().map(node_type).collect(),
+            node_types: types
+                .names()
+                .iter()
+                .enumerate()
+                .map(|(position, name): (usize, &String)| NodeTypeInfo {
+                    name: name.clone(),
+                    n_nodes: types.range(position).len(),
+                    n_features: widths.get(position).copied().flatten(),
+                })
+                .collect(),
             relations: schema.relations().iter().enumerate().map(relation).collect(),
             target_type: types.names()[target_type].clone(),
             relation: None,
@@ -84,7 +88,8 @@ impl SchemaInfo {
     #[must_use]
     pub fn with_link_relation(self, relation: usize) -> Self {
         let of_links = &self.relations[relation];
-        let (target_type, relation) = (of_links.dst_type.clone(), Some(of_links.name.clone()));
+        let target_type = of_links.dst_type.clone();
+        let relation = Some(of_links.name.clone());
         Self { target_type, relation, ..self }
     }
 
@@ -116,10 +121,13 @@ impl SchemaInfo {
 
     /// Returns the metagraph, or `None` if a relation is between types that do not exist.
     pub(crate) fn metagraph(&self) -> Option<Metagraph> {
-        let ends = |relation: &RelationInfo| {
-            Some([self.position(&relation.src_type)?, self.position(&relation.dst_type)?])
-        };
-        let relations = self.relations.iter().map(ends).collect::<Option<_>>()?;
+        let relations = self
+            .relations
+            .iter()
+            .map(|relation: &RelationInfo| {
+                Some([self.position(&relation.src_type)?, self.position(&relation.dst_type)?])
+            })
+            .collect::<Option<_>>()?;
         Metagraph::new(self.node_types.len(), relations).ok()
     }
 
@@ -153,7 +161,8 @@ impl SchemaInfo {
         if let Some(position) = self.link_relation()
             && relations[position].dst_type != *target_type
         {
-            let (name, dst_type) = (&relations[position].name, &relations[position].dst_type);
+            let name = &relations[position].name;
+            let dst_type = &relations[position].dst_type;
             return Some(format!(
                 "the target type is {target_type:?}, but the links of {name:?} end at {dst_type:?}"
             ));
@@ -175,15 +184,21 @@ impl SchemaInfo {
 
     /// Returns the types and relations as text, for messages: `user [3], item; user buys item`.
     pub fn schema(&self) -> String {
-        let of_type = |of_type: &NodeTypeInfo| match of_type.n_features {
-            Some(width) => format!("{} [{width}]", of_type.name),
-            None => of_type.name.clone(),
-        };
-        let of_relation = |relation: &RelationInfo| {
-            format!("{} {} {}", relation.src_type, relation.name, relation.dst_type)
-        };
-        let types: Vec<String> = self.node_types.iter().map(of_type).collect();
-        let relations: Vec<String> = self.relations.iter().map(of_relation).collect();
+        let types: Vec<String> = self
+            .node_types
+            .iter()
+            .map(|of_type: &NodeTypeInfo| match of_type.n_features {
+                Some(width) => format!("{} [{width}]", of_type.name),
+                None => of_type.name.clone(),
+            })
+            .collect();
+        let relations: Vec<String> = self
+            .relations
+            .iter()
+            .map(|relation: &RelationInfo| {
+                format!("{} {} {}", relation.src_type, relation.name, relation.dst_type)
+            })
+            .collect();
         format!("{}; {}", types.join(", "), relations.join(", "))
     }
 }

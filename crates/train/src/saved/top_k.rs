@@ -105,8 +105,12 @@ impl<'a> Best<'a> {
     }
 
     fn is_excluded(&self, dst: NodeId) -> bool {
-        let has_edge = |graph: &Arc<Csc>| graph.in_neighbors(dst).binary_search(&self.src).is_ok();
-        dst == self.src || self.config.excluded.as_ref().is_some_and(has_edge)
+        dst == self.src
+            || self
+                .config
+                .excluded
+                .as_ref()
+                .is_some_and(|graph: &Arc<Csc>| graph.in_neighbors(dst).binary_search(&self.src).is_ok())
     }
 
     pub(crate) fn into_links(self) -> Vec<ScoredLink> {
@@ -158,7 +162,8 @@ mod tests {
     fn leaves_out_the_source_scores_that_are_not_finite_and_excluded_edges() {
         let scores = [5.0, f32::NAN, 4.0, f32::NEG_INFINITY, f32::INFINITY, 3.0];
         // The neighbours of node 2 do not ascend.
-        let (indptr, indices) = (vec![0_u64, 0, 0, 2, 2, 3, 3], vec![3_u32, 0, 1]);
+        let indptr = vec![0_u64, 0, 0, 2, 2, 3, 3];
+        let indices = vec![3_u32, 0, 1];
         let graph = Csc::new(indptr.into(), indices.into()).expect("the arrays should be valid");
         assert_eq!(kept(0, &TopKConfig::new(5), &scores), [2, 5]);
         assert_eq!(kept(4, &TopKConfig::new(1), &scores), [0]);

@@ -141,7 +141,8 @@ impl NodeEmbedding {
         };
         let mut values = Vec::new();
         values.try_reserve_exact(n_values).map_err(|_| too_large())?;
-        let (means, mean_squares) = (zeros()?, zeros()?);
+        let means = zeros()?;
+        let mean_squares = zeros()?;
         let scale = (dim as f32).sqrt().recip();
         for node in 0..n_rows {
             for group in 0..dim.div_ceil(4) {
@@ -171,7 +172,8 @@ impl NodeEmbedding {
         is_learned: &[u8],
         keys: Option<NodeKeys>,
     ) -> NodeEmbedding {
-        let (means, mean_squares) = (vec![0.0; values.len()], vec![0.0; values.len()]);
+        let means = vec![0.0; values.len()];
+        let mean_squares = vec![0.0; values.len()];
         let is_learned = is_learned.iter().map(|&is_learned| is_learned != 0).collect();
         Self { dim, values, means, mean_squares, is_learned, n_steps: 0, keys, mean_row: OnceLock::new() }
     }
@@ -181,7 +183,8 @@ impl NodeEmbedding {
     /// # Errors
     /// Returns [`EmbeddingError::Keys`] unless there is a key for each node.
     pub fn with_keys(self, keys: NodeKeys) -> Result<Self> {
-        let (expected, got) = (self.n_nodes(), keys.len());
+        let expected = self.n_nodes();
+        let got = keys.len();
         match expected == got {
             true => Ok(Self { keys: Some(keys), ..self }),
             false => Err(EmbeddingError::Keys { expected, got }.into()),
@@ -254,11 +257,14 @@ impl NodeEmbedding {
         config.check()?;
         let rate = config.rate(learning_rate, i32::try_from(self.n_steps + 1).unwrap_or(i32::MAX));
         if !rate.is_finite() {
-            let (what, expected) = ("the learning rate of the sparse Adam", "a finite number of f32");
+            let what = "the learning rate of the sparse Adam";
+            let expected = "a finite number of f32";
             return Err(Error::BadSetting { what, expected, got: learning_rate });
         }
-        let (nodes, values) = (gradients.nodes(), gradients.values());
-        let (n_nodes, n_values) = (nodes.len(), values.len());
+        let nodes = gradients.nodes();
+        let values = gradients.values();
+        let n_nodes = nodes.len();
+        let n_values = values.len();
         if n_nodes * self.dim != n_values {
             return Err(EmbeddingError::Gradients { n_nodes, n_values }.into());
         }

@@ -141,15 +141,18 @@ impl<T: Task> TaskTrainer<T> {
         let uploaded = Instant::now();
         self.epoch.timings.upload += uploaded - started;
         if batch.n_items == 0 {
-            let (outcome, gradients) = (Outcome::Read(MetricSums::default()), GradientsParams::new());
-            let (negatives, rows) = (NegativeCounts::default(), self.no_rows());
+            let outcome = Outcome::Read(MetricSums::default());
+            let gradients = GradientsParams::new();
+            let negatives = NegativeCounts::default();
+            let rows = self.no_rows();
             return Ok(Learned { outcome, weight: 0.0, negatives, gradients, rows });
         }
         self.comm.set_stage("forward");
         let ctx = ForwardContext { key: batch.key, mode: Mode::Train };
         let embedded = TrainedRows::new(&self.embeddings, T::embedded_nodes(&batch.input), &self.device)?;
-        let pass = || self.task.forward(&self.model, &batch.input, &embedded.rows, &ctx);
-        let forward = self.generator.train(batch.key, self.epoch.epoch, number, pass)?;
+        let forward = self.generator.train(batch.key, self.epoch.epoch, number, || {
+            self.task.forward(&self.model, &batch.input, &embedded.rows, &ctx)
+        })?;
         let negatives = T::negatives(&batch.input);
         let read = self.counts_of(&batch.input, &forward);
         let outcome = if self.reads_at_once() {

@@ -53,7 +53,8 @@ impl OptimizerConfig {
 
     /// Returns an update rule without weight decay and with a constant learning rate.
     pub fn new(kind: Optimizer, learning_rate: f64) -> Self {
-        let (weight_decay, schedule) = (0.0, LrSchedule::default());
+        let weight_decay = 0.0;
+        let schedule = LrSchedule::default();
         Self { kind, learning_rate, weight_decay, schedule, clip_grad_norm: None }
     }
 

@@ -86,8 +86,10 @@ impl<T: Task> TaskTrainer<T> {
         let (outcome, all) = self.share(outcome, weight, negatives)?;
         let weight = LossWeight { own: weight, all };
         let gradients = self.average(gradients, weight)?;
-        let of_table = |of_rank: RowGradients| of_rank.sum_over_ranks(weight, &mut *self.comm);
-        let rows: Vec<RowGradients> = rows.into_iter().map(of_table).collect::<Result<_>>()?;
+        let rows: Vec<RowGradients> = rows
+            .into_iter()
+            .map(|of_rank: RowGradients| of_rank.sum_over_ranks(weight, &mut *self.comm))
+            .collect::<Result<_>>()?;
         let synced = Instant::now();
         self.epoch.timings.sync += synced - learned;
         self.comm.set_stage("update");
@@ -99,7 +101,8 @@ impl<T: Task> TaskTrainer<T> {
         }
         self.epoch.timings.update += synced.elapsed();
         self.epoch.memory.look();
-        let (step, wall) = (self.epoch.n_steps, asked.elapsed());
+        let step = self.epoch.n_steps;
+        let wall = asked.elapsed();
         self.epoch.n_steps += 1;
         let read = Box::new(move || outcome.read());
         self.epoch.unread.push(Unread { step, wall, read });
@@ -177,7 +180,9 @@ impl<T: Task> TaskTrainer<T> {
 
     /// Returns the learning rate of the current step.
     fn learning_rate(&self) -> Result<f64> {
-        let (epoch, step, epoch_steps) = (self.epoch.epoch, self.epoch.n_steps, self.epoch_steps);
+        let epoch = self.epoch.epoch;
+        let step = self.epoch.n_steps;
+        let epoch_steps = self.epoch_steps;
         let position = TrainingPosition { epoch, step, epoch_steps };
         self.optimizer.config.learning_rate_at(position).ok_or(Error::UnknownEpochSteps)
     }
@@ -222,7 +227,8 @@ impl<T: Task> TaskTrainer<T> {
         if batch.device == self.device {
             return Ok(());
         }
-        let (expected, got) = (format!("{:?}", self.device), format!("{:?}", batch.device));
+        let expected = format!("{:?}", self.device);
+        let got = format!("{:?}", batch.device);
         Err(Error::OtherDevice { expected, got })
     }
 
@@ -232,9 +238,11 @@ impl<T: Task> TaskTrainer<T> {
         input: &T::Input,
         forward: &StepOutput,
     ) -> impl FnOnce() -> MetricSums + 'static + use<T> {
-        let (targets, weight) = (self.task.targets(input), forward.weight);
+        let targets = self.task.targets(input);
+        let weight = forward.weight;
         // Detached tensors do not keep the graph of the forward pass alive.
-        let (loss_sum, outputs) = (forward.loss_sum.clone().detach(), forward.outputs.clone().detach());
+        let loss_sum = forward.loss_sum.clone().detach();
+        let outputs = forward.outputs.clone().detach();
         move || {
             let loss_sum = kiln_kernels::to_vec_f32(loss_sum).iter().map(|&sum| f64::from(sum)).sum();
             let mut counts = MetricSums { loss_sum, weight, ..MetricSums::default() };

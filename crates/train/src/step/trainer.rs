@@ -118,7 +118,8 @@ impl<T: Task> TaskTrainer<T> {
     ) -> Result<Self> {
         let &TrainerConfig { seed, ref device, optimizer, accumulate } = config;
         if accumulate == 0 {
-            let (what, expected) = ("the number of batches to accumulate in a step", "at least 1");
+            let what = "the number of batches to accumulate in a step";
+            let expected = "at least 1";
             return Err(Error::BadSetting { what, expected, got: 0.0 });
         }
         let optimizer = OptimizerState { state: optimizer.init()?, config: optimizer };
@@ -323,7 +324,8 @@ fn check_device<M: Module>(model: &M, device: &Device) -> Result<()> {
     model.visit(&mut check);
     match check.other {
         Some(got) => {
-            let (expected, got) = (format!("{device:?}"), format!("{got:?}"));
+            let expected = format!("{device:?}");
+            let got = format!("{got:?}");
             Err(Error::ModelDevice { expected, got })
         }
         None => Ok(()),

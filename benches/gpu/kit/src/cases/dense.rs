@@ -31,7 +31,8 @@ pub(super) fn cases() -> Vec<Case> {
         Ok(Outcome::floats(&both, PRODUCT_BOUND))
     }));
     cases.push(Case::new("product-tf32", |device| {
-        let (left, right) = (ramp([70, 130], device), ramp([130, 36], device));
+        let left = ramp([70, 130], device);
+        let right = ramp([130, 36], device);
         let result = product(&left, &right, MatmulPrecision::Tf32).unwrap_or_else(|| left.matmul(right));
         Ok(Outcome::floats(&values(result), TF32_BOUND))
     }));

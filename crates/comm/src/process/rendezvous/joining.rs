@@ -46,8 +46,8 @@ pub(crate) fn serve_job(
     let router = serve(rpc_endpoint, server.clone())?;
     // Each rank keeps one connection until the job ends, so the limit includes one connection per rank.
     let incoming = rpc_endpoint.incoming(listener, world_size + N_STRANGERS);
-    let failed = |source| JobError::Listen { address: rpc_endpoint.address.clone(), source };
-    let incoming = incoming.map_err(failed)?;
+    let incoming =
+        incoming.map_err(|source| JobError::Listen { address: rpc_endpoint.address.clone(), source })?;
     tokio::spawn(server.watch());
     tokio::spawn(router.serve_with_incoming(incoming));
     Ok(())
@@ -59,7 +59,8 @@ pub(crate) async fn attend(
     join: &Join,
     timing: Timing,
 ) -> Result<Attended, JobError> {
-    let (started, mut is_logged) = (Instant::now(), false);
+    let started = Instant::now();
+    let mut is_logged = false;
     loop {
         let mut client = connect(rpc_endpoint, timing.join.saturating_sub(started.elapsed())).await?;
         let (say, said) = mpsc::channel(16);

@@ -83,7 +83,9 @@ impl State {
 
     /// Returns the reason why a process may not join, or `None` if it may.
     pub(crate) fn refusal(&self, join: &Join, now: Instant) -> Option<Refusal> {
-        let (rank, world_size, who) = (join.rank as usize, self.seats.len(), name_of(join));
+        let rank = join.rank as usize;
+        let world_size = self.seats.len();
+        let who = name_of(join);
         let is_complete = self.missing().is_empty();
         let job = self.job.as_str();
         match (&self.fault, self.seats.get(rank)) {
@@ -108,7 +110,9 @@ impl State {
 
     /// Returns the reason why a process may not join a running job, in which its rank exists already.
     fn refusal_of_second(&self, seat: &Seat, join: &Join, now: Instant) -> Refusal {
-        let (who, other, job) = (name_of(join), name_of(&seat.join), self.job.as_str());
+        let who = name_of(join);
+        let other = name_of(&seat.join);
+        let job = self.job.as_str();
         let silence = now.saturating_duration_since(seat.heard);
         let ago = Seconds(silence);
         let is_there = format!("{other} of job {job} was heard from {ago} ago");
@@ -139,7 +143,8 @@ impl State {
 
     /// Compares a process with those that have joined. Returns the difference if it may not join them.
     fn misfit(&self, join: &Join) -> Option<String> {
-        let (rank, who) = (join.rank as usize, name_of(join));
+        let rank = join.rank as usize;
+        let who = name_of(join);
         if let Some(seat) = &self.seats[rank] {
             let other = name_of(&seat.join);
             return Some(format!("two processes claim rank {rank}: {other} and {who}; start each rank once"));
@@ -151,7 +156,9 @@ impl State {
     }
 
     fn other_size(&self, join: &Join) -> Option<String> {
-        let (who, of, world_size) = (name_of(join), join.world_size, self.seats.len());
+        let who = name_of(join);
+        let of = join.world_size;
+        let world_size = self.seats.len();
         let differs = of as usize != world_size;
         differs.then(|| {
             format!(
@@ -165,9 +172,11 @@ impl State {
         if let Some(text) = self.other_size(join) {
             return Some(text);
         }
-        let (who, other) = (name_of(join), name_of(first));
+        let who = name_of(join);
+        let other = name_of(first);
         if join.version != first.version {
-            let (own, others) = (&join.version, &first.version);
+            let own = &join.version;
+            let others = &first.version;
             return Some(format!(
                 "{who} runs version {own} of the program, {other} version {others}: start the same version"
             ));
@@ -175,12 +184,14 @@ impl State {
         let of = |join: &Join| -> BTreeMap<String, String> {
             join.settings.iter().map(|setting| (setting.name.clone(), setting.value.clone())).collect()
         };
-        let (own, others) = (of(join), of(first));
+        let own = of(join);
+        let others = of(first);
         let name = own.keys().chain(others.keys()).find(|name| own.get(*name) != others.get(*name))?;
         let text = |settings: &BTreeMap<String, String>| {
             settings.get(name).map_or("not set", String::as_str).to_owned()
         };
-        let (own, others) = (text(&own), text(&others));
+        let own = text(&own);
+        let others = text(&others);
         Some(format!(
             "{name} is {own} for {who} and {others} for {other}: start all processes with the same {name}"
         ))
@@ -209,14 +220,18 @@ impl State {
 
     /// Returns the first rank that has been silent for longer than the deadline.
     pub(crate) fn silent(&self, now: Instant, deadline: Duration) -> Option<usize> {
-        let is_silent = |seat: &Seat| !seat.has_left && deadline < now.saturating_duration_since(seat.heard);
-        self.seats.iter().position(|seat| seat.as_ref().is_some_and(is_silent))
+        self.seats.iter().position(|seat| {
+            seat.as_ref().is_some_and(|seat: &Seat| {
+                !seat.has_left && deadline < now.saturating_duration_since(seat.heard)
+            })
+        })
     }
 
     /// Formats the loss of a rank, with its last known activity. `what` is the predicate, such as `has been silent`.
     pub(crate) fn lost(&self, rank: usize, now: Instant, what: &str) -> String {
         let Some(seat) = &self.seats[rank] else { return format!("rank {rank} {what}") };
-        let (who, ago) = (name_of(&seat.join), Seconds(now.saturating_duration_since(seat.heard)));
+        let who = name_of(&seat.join);
+        let ago = Seconds(now.saturating_duration_since(seat.heard));
         match &seat.doing {
             Some(doing) => format!("{who} {what}; last seen {ago} ago {doing}"),
             None => format!("{who} {what}; last seen {ago} ago when it joined"),
@@ -230,11 +245,15 @@ impl State {
         if exchange.brought.iter().any(Option::is_none) {
             return None;
         }
-        let part = |parcels: &mut Vec<Vec<u8>>| match parcels.len() {
-            1 => parcels[0].clone(),
-            _ => parcels.get_mut(member).map(std::mem::take).unwrap_or_default(),
-        };
-        let own = exchange.brought.iter_mut().flatten().map(part).collect();
+        let own = exchange
+            .brought
+            .iter_mut()
+            .flatten()
+            .map(|parcels: &mut Vec<Vec<u8>>| match parcels.len() {
+                1 => parcels[0].clone(),
+                _ => parcels.get_mut(member).map(std::mem::take).unwrap_or_default(),
+            })
+            .collect();
         exchange.n_due -= 1;
         if exchange.n_due == 0 {
             self.exchanges.remove(key);
@@ -288,7 +307,8 @@ mod tests {
         let refusal = |silence, join: &Join| {
             state.refusal(join, heard + silence).expect("the process should be refused")
         };
-        let (short, long) = (Duration::from_millis(10), 2 * RECENT);
+        let short = Duration::from_millis(10);
+        let long = 2 * RECENT;
         assert!(matches!(refusal(short, &join(1, 2, "a")), Refusal::Newcomer(_)));
         assert!(matches!(refusal(long, &join(1, 2, "a")), Refusal::Replacement(_)));
         for silence in [short, long] {

@@ -38,18 +38,22 @@ impl Server {
     /// Creates the server of a job of `world_size` processes.
     pub(crate) fn new(world_size: usize, job: JobId, timing: Timing) -> Self {
         let state = Arc::new(Mutex::new(State::new(world_size, job)));
-        let (changed, brought) = (watch::Sender::new(()), watch::Sender::new(()));
+        let changed = watch::Sender::new(());
+        let brought = watch::Sender::new(());
         Self { state, changed, brought, refused: Arc::new(Throttle::new(LOG_EVERY)), timing }
     }
 
     /// Logs the missing ranks every 10 s until all have joined, and ends the job if they do not join in time. After
     /// that, ends the job if a rank is silent for longer than the deadline.
     pub(crate) async fn watch(self) {
-        let (started, mut told, mut clock) = (Instant::now(), 0, Clock::start());
+        let started = Instant::now();
+        let mut told = 0;
+        let mut clock = Clock::start();
         loop {
             tokio::time::sleep(BEAT / 2).await;
             let slept = clock.tick();
-            let (now, mut state) = (Instant::now(), self.lock());
+            let now = Instant::now();
+            let mut state = self.lock();
             let missing = state.missing();
             let waited = now - started;
             if missing.is_empty() {
@@ -65,7 +69,8 @@ impl Server {
             } else if told < waited.as_secs() / 10 {
                 told = waited.as_secs() / 10;
                 drop(state);
-                let (waited, at_most) = (Seconds(waited), self.timing.join);
+                let waited = Seconds(waited);
+                let at_most = self.timing.join;
                 log(&format!("waiting for {} to join: {waited} of {at_most:?}", ranks(&missing)));
             }
         }
@@ -79,7 +84,8 @@ impl Server {
             // other tasks read them, before the decision below.
             tokio::time::sleep(2 * BEAT).await;
         }
-        let (mut state, rank) = (self.lock(), join.rank as usize);
+        let mut state = self.lock();
+        let rank = join.rank as usize;
         if let Some(refusal) = state.refusal(&join, Instant::now()) {
             return Err(self.refuse(state, rank, refusal));
         }
@@ -237,14 +243,18 @@ impl Rendezvous for Server {
     async fn exchange(&self, request: Request<Parcels>) -> Result<Response<Parcels>, Status> {
         of_a_rank(&request)?;
         let Parcels { group, number, member, n_members, parcels } = request.into_inner();
-        let (key, n_members, member_idx) = ((group, number), n_members as usize, member as usize);
+        let key = (group, number);
+        let n_members = n_members as usize;
+        let member_idx = member as usize;
         {
             let mut state = self.lock();
             if n_members <= member_idx || state.seats.len() < n_members {
                 return Err(Status::invalid_argument("the group has no such member"));
             }
-            let new = || Exchange { brought: vec![None; n_members], n_due: n_members };
-            let exchange = state.exchanges.entry(key.clone()).or_insert_with(new);
+            let exchange = state
+                .exchanges
+                .entry(key.clone())
+                .or_insert_with(|| Exchange { brought: vec![None; n_members], n_due: n_members });
             match exchange.brought.get_mut(member_idx) {
                 Some(place) => *place = Some(parcels),
                 None => return Err(Status::invalid_argument("the group's members disagree on its size")),
@@ -264,13 +274,20 @@ impl Rendezvous for Server {
 
     async fn look(&self, request: Request<Nothing>) -> Result<Response<Table>, Status> {
         of_a_rank(&request)?;
-        let (now, state) = (Instant::now(), self.lock());
-        let row = |seat: &Seat| Row {
-            member: Some(member(&seat.join)),
-            doing: seat.doing.clone(),
-            silent_ms: now.saturating_duration_since(seat.heard).as_millis() as u64,
-        };
-        Ok(Response::new(Table { rows: state.seats.iter().flatten().map(row).collect() }))
+        let now = Instant::now();
+        let state = self.lock();
+        Ok(Response::new(Table {
+            rows: state
+                .seats
+                .iter()
+                .flatten()
+                .map(|seat: &Seat| Row {
+                    member: Some(member(&seat.join)),
+                    doing: seat.doing.clone(),
+                    silent_ms: now.saturating_duration_since(seat.heard).as_millis() as u64,
+                })
+                .collect(),
+        }))
     }
 }
 

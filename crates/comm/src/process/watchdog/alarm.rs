@@ -19,7 +19,8 @@ impl Alarm {
     pub(crate) fn set(limit: Duration, what: &'static str) -> Self {
         let (alive, dropped) = mpsc::channel::<()>();
         let started = Instant::now();
-        let body = move || {
+        // If the thread cannot be started, the wait has no limit.
+        let _ = thread::Builder::new().name("kiln-alarm".to_owned()).spawn(move || {
             loop {
                 let rest = limit.saturating_sub(started.elapsed());
                 let outcome = dropped.recv_timeout(rest.min(Duration::from_secs(10)));
@@ -31,9 +32,7 @@ impl Alarm {
                 }
                 log(&format!("waiting for {what}: {} s of {limit:?}", started.elapsed().as_secs()));
             }
-        };
-        // If the thread cannot be started, the wait has no limit.
-        let _ = thread::Builder::new().name("kiln-alarm".to_owned()).spawn(body);
+        });
         Self { _alive: alive }
     }
 }

@@ -68,25 +68,29 @@ impl Control {
     /// Joins the job, and returns when all processes have joined.
     pub(crate) fn start(start: Start) -> Result<Self, JobError> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(JobError::Thread)?;
-        let (handle, place, rank) = (runtime.handle().clone(), start.place.clone(), start.join.rank as usize);
+        let handle = runtime.handle().clone();
+        let place = start.place.clone();
+        let rank = start.join.rank as usize;
         let (commands, orders) = mpsc::unbounded_channel();
         let (joined, join) = std_mpsc::channel();
-        let body = move || {
-            runtime.block_on(async {
-                let watch = match Watch::join(start).await {
-                    Ok(watch) => watch,
-                    Err(error) => return drop(joined.send(Err(error))),
-                };
-                let known = (watch.members.clone(), watch.job_id.clone(), watch.client.clone());
-                if joined.send(Ok(known)).is_ok() {
-                    watch.run(orders).await;
-                }
-            });
-        };
-        let thread =
-            thread::Builder::new().name("kiln-job".to_owned()).spawn(body).map_err(JobError::Thread)?;
-        let gone = |_| JobError::Refused { reason: "the thread that joins the job has panicked".to_owned() };
-        let (members, job_id, client) = join.recv().map_err(gone)??;
+        let thread = thread::Builder::new()
+            .name("kiln-job".to_owned())
+            .spawn(move || {
+                runtime.block_on(async {
+                    let watch = match Watch::join(start).await {
+                        Ok(watch) => watch,
+                        Err(error) => return drop(joined.send(Err(error))),
+                    };
+                    let known = (watch.members.clone(), watch.job_id.clone(), watch.client.clone());
+                    if joined.send(Ok(known)).is_ok() {
+                        watch.run(orders).await;
+                    }
+                });
+            })
+            .map_err(JobError::Thread)?;
+        let (members, job_id, client) = join.recv().map_err(|_| JobError::Refused {
+            reason: "the thread that joins the job has panicked".to_owned(),
+        })??;
         Ok(Self { handle, client, commands, thread: Mutex::new(Some(thread)), rank, place, members, job_id })
     }
 
@@ -121,8 +125,8 @@ impl Control {
 
     /// Returns the value stored under a key. Waits for it at most `within`.
     pub(crate) fn get(&self, key: &str, within: Duration) -> Result<Vec<u8>, String> {
-        let (mut client, late) =
-            (self.client.clone(), format!("no process stored `{key}` within {within:?}"));
+        let mut client = self.client.clone();
+        let late = format!("no process stored `{key}` within {within:?}");
         let get = async { timeout(within, client.get(Key { key: key.to_owned() })).await };
         Ok(self.handle.block_on(get).map_err(|_| late)?.map_err(said_by)?.into_inner().value)
     }
@@ -207,9 +211,10 @@ impl Watch {
         let Attended { client, say, mut told } = attend(&rpc_endpoint, &join, timing).await?;
         let lost =
             |reason: &str| JobError::Lost { reason: format!("rank 0 at {}: {reason}", rpc_endpoint.address) };
-        let silent = |_| lost(&format!("it has been silent for {:?}", timing.deadline));
         let Members { members, job } = loop {
-            let news = timeout(timing.deadline, told.message()).await.map_err(silent)?;
+            let news = timeout(timing.deadline, told.message())
+                .await
+                .map_err(|_| lost(&format!("it has been silent for {:?}", timing.deadline)))?;
             match news.map(|told| told.and_then(|told| told.what)) {
                 Ok(Some(told::What::Members(members))) => break members,
                 Ok(Some(told::What::Alive(_))) => {}
@@ -229,8 +234,10 @@ impl Watch {
     }
 
     async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Command>) {
-        let (mut heard, mut clock) = (Instant::now(), Clock::start());
-        let (mut leaves, mut has_failed) = (false, false);
+        let mut heard = Instant::now();
+        let mut clock = Clock::start();
+        let mut leaves = false;
+        let mut has_failed = false;
         let mut beat = tokio::time::interval(BEAT / 2);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -297,8 +304,10 @@ impl Watch {
     }
 
     fn first_is_lost(&self, what: &str, heard: Instant) -> ! {
-        let (own, first) = (self.name(self.rank), self.name(0));
-        let (ago, doing) = (Seconds(heard.elapsed()), self.place.doing(Instant::now()));
+        let own = self.name(self.rank);
+        let first = self.name(0);
+        let ago = Seconds(heard.elapsed());
+        let doing = self.place.doing(Instant::now());
         let line =
             format!("{own}: the job is over: {first} {what}; last message {ago} ago; this rank is {doing}");
         end(EXIT_RETRY, Some(&line))

@@ -10,7 +10,8 @@ use crate::rpc::log;
 /// Logs `line`, and ends the process at once. Does not wait for threads, and runs no destructors, because MPI's would
 /// wait for the other ranks.
 pub(crate) fn end(status: u8, line: Option<&str>) -> ! {
-    let (line, (done, said)) = (line.map(str::to_owned), mpsc::channel());
+    let line = line.map(str::to_owned);
+    let (done, said) = mpsc::channel();
     // Another thread may be blocked while it holds the lock of a stream. Output that would block is dropped.
     // On a loaded machine, the thread that writes may start late.
     let speak = move || {

@@ -67,7 +67,8 @@ impl Place {
         let mut inner = self.lock();
         let number = inner.n_waits;
         inner.n_waits += 1;
-        let (ranks, since) = (ranks.to_vec(), Instant::now());
+        let ranks = ranks.to_vec();
+        let since = Instant::now();
         inner.waits.insert(number, Wait { meeting, ranks, since, deadline });
         Waiting { place: self, number }
     }
@@ -83,22 +84,28 @@ impl Place {
         let inner = self.lock();
         inner.waits.values().find_map(|wait| {
             let waited = now.saturating_duration_since(wait.since);
-            let overdue = || Overdue { meeting: wait.meeting.clone(), ranks: wait.ranks.clone(), waited };
-            (wait.deadline < waited).then(overdue)
+            (wait.deadline < waited).then(|| Overdue {
+                meeting: wait.meeting.clone(),
+                ranks: wait.ranks.clone(),
+                waited,
+            })
         })
     }
 
     pub(crate) fn doing(&self, now: Instant) -> proto::Doing {
         let inner = self.lock();
-        let meeting = |wait: &Wait| {
-            let Meeting { collective, number, group } = wait.meeting.clone();
-            let waited_ms = now.saturating_duration_since(wait.since).as_millis() as u64;
-            proto::Meeting { collective, number, group, waited_ms }
-        };
         proto::Doing {
             step: inner.step,
             phase: inner.phase.to_owned(),
-            meetings: inner.waits.values().map(meeting).collect(),
+            meetings: inner
+                .waits
+                .values()
+                .map(|wait: &Wait| {
+                    let Meeting { collective, number, group } = wait.meeting.clone();
+                    let waited_ms = now.saturating_duration_since(wait.since).as_millis() as u64;
+                    proto::Meeting { collective, number, group, waited_ms }
+                })
+                .collect(),
         }
     }
 

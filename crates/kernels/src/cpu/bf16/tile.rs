@@ -75,7 +75,8 @@ impl Ahead<'_> {
 
 /// The number of tiles of a product.
 pub(super) fn n_tiles(n_rows: usize, n_columns: usize) -> usize {
-    let (n_panels, rest) = (n_columns / PANEL_COLUMNS, n_columns % PANEL_COLUMNS);
+    let n_panels = n_columns / PANEL_COLUMNS;
+    let rest = n_columns % PANEL_COLUMNS;
     let of_rest = if rest == 0 { 0 } else { n_rows.div_ceil(tile_rows(rest.div_ceil(LANES))) };
     n_panels * n_rows.div_ceil(tile_rows(4)) + of_rest
 }
@@ -98,7 +99,9 @@ pub(super) fn multiply(
     start: Start<'_>,
     ahead: &mut Ahead<'_>,
 ) {
-    let (n_rows, n_columns, n_pairs) = (left.n_rows, right.n_columns, right.n_pairs);
+    let n_rows = left.n_rows;
+    let n_columns = right.n_columns;
+    let n_pairs = right.n_pairs;
     let n_padded = n_rows.next_multiple_of(MOST_TILE_ROWS);
     let n_panels = n_columns.div_ceil(PANEL_COLUMNS);
     assert_eq!(out.len(), n_rows * n_columns, "the output should have {n_rows} x {n_columns} values");

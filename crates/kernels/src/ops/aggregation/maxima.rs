@@ -45,7 +45,8 @@ pub(super) fn max_adjoint<B: Backend>(saved: &Saved<B>, grad: FloatTensor<B>) ->
 /// `[n_dst, d] -> [n_edges]`: for each edge, the sum over the maxima that came from it. A term is the gradient of the
 /// maximum times the value of the edge's source.
 pub(super) fn max_weights_adjoint<B: Backend>(saved: &Saved<B>, grad: FloatTensor<B>) -> FloatTensor<B> {
-    let (block, x) = (&saved.block, saved.rows());
+    let block = &saved.block;
+    let x = saved.rows();
     let zeros = B::float_zeros(Shape::new([block.n_edges]), &x.device(), x.dtype().into());
     if block.n_edges == 0 {
         return zeros;
@@ -81,7 +82,8 @@ fn lower<B: Backend>(numbers: IntTensor<B>, limit: i32) -> BoolTensor<B> {
 pub(super) fn largest_edges<B: Backend>(block: &Adjacency<B>, rows: FloatTensor<B>) -> IntTensor<B> {
     let device = rows.device();
     let bools = get_or_init_device_settings::<B>(&device).bool_dtype;
-    let (n_edges, width) = (block.n_edges, rows.shape()[1]);
+    let n_edges = block.n_edges;
+    let width = rows.shape()[1];
     let dsts = edge_dsts(block);
     let positions = B::int_arange(0..n_edges as i64, &device, INDEX);
     let column = B::int_reshape(positions.clone(), Shape::new([n_edges, 1]));

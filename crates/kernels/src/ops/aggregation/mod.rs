@@ -152,7 +152,9 @@ impl Sums {
 impl Form {
     /// Returns the form of a sum with a weight per head.
     pub(crate) fn of_heads(n_heads: usize) -> Self {
-        let (reduce, own, sums) = (Reduction::Sum, OwnRow::Excluded, Sums::PerHead(n_heads));
+        let reduce = Reduction::Sum;
+        let own = OwnRow::Excluded;
+        let sums = Sums::PerHead(n_heads);
         Self { reduce, own, sums, to_f32: false }
     }
 
@@ -257,7 +259,9 @@ impl<B: Backend> Saved<B> {
 
     /// Creates the state of a sum without edge weights or own rows.
     pub(crate) fn of_sum(block: Adjacency<B>) -> Self {
-        let (reduce, own, sums) = (Reduction::Sum, OwnRow::Excluded, Sums::One);
+        let reduce = Reduction::Sum;
+        let own = OwnRow::Excluded;
+        let sums = Sums::One;
         Self::new(block, Form { reduce, own, sums, to_f32: false })
     }
 

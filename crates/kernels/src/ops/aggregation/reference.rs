@@ -170,7 +170,8 @@ fn edge_dots<B: Backend>(
     grad: FloatTensor<B>,
     sums: Sums,
 ) -> FloatTensor<B> {
-    let (n_edges, shape) = (block.n_edges, sums.weights_shape(block.n_edges));
+    let n_edges = block.n_edges;
+    let shape = sums.weights_shape(block.n_edges);
     if n_edges == 0 {
         return B::float_zeros(shape, &x.device(), x.dtype().into());
     }

@@ -39,7 +39,9 @@ pub fn attention_scores(
     negative_slope: f32,
 ) -> Tensor<2> {
     check_rows(block, &src);
-    let ([n_rows, dst_width], [_, src_width], [n_heads, d]) = (dst.dims(), src.dims(), weights.dims());
+    let [n_rows, dst_width] = dst.dims();
+    let [_, src_width] = src.dims();
+    let [n_heads, d] = weights.dims();
     assert_eq!(
         n_rows,
         block.n_dst(),
@@ -56,7 +58,9 @@ pub fn attention_scores(
     }
     let same_type = src.dtype() == dst.dtype() && src.dtype() == weights.dtype();
     assert!(same_type, "the element types of src, dst and weights differ: cast them");
-    let (src, dst, weights) = (src.into_dispatch(), dst.into_dispatch(), weights.into_dispatch());
+    let src = src.into_dispatch();
+    let dst = dst.into_dispatch();
+    let weights = weights.into_dispatch();
     let scores =
         <Dispatch as BlockOps>::attention_scores(block.adjacency(), src, dst, weights, negative_slope);
     Tensor::from_dispatch(scores)
@@ -122,6 +126,7 @@ pub(crate) enum AttentionInput {
 }
 
 fn check_edges(block: &DeviceBlock, x: &Tensor<2>) {
-    let ([n_rows, _], n_edges) = (x.dims(), block.n_edges());
+    let [n_rows, _] = x.dims();
+    let n_edges = block.n_edges();
     assert_eq!(n_rows, n_edges, "got {n_rows} rows for {n_edges} edges, expected one per edge");
 }

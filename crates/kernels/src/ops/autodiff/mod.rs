@@ -39,7 +39,8 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         weights: FloatTensor<Self>,
         slope: f32,
     ) -> FloatTensor<Self> {
-        let ((src, src_node), (dst, dst_node)) = (src.into_parts(), dst.into_parts());
+        let (src, src_node) = src.into_parts();
+        let (dst, dst_node) = dst.into_parts();
         let (weights, weights_node) = weights.into_parts();
         let inputs = Attention { block: inner(block), src, dst, weights, slope };
         attention::scores::<B, C>(inputs, [src_node, dst_node, weights_node])
@@ -55,7 +56,8 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         x: FloatTensor<Self>,
         rows_of_edges: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        let ((x, x_node), (rows_of_edges, rows_node)) = (x.into_parts(), rows_of_edges.into_parts());
+        let (x, x_node) = x.into_parts();
+        let (rows_of_edges, rows_node) = rows_of_edges.into_parts();
         let messages = Messages { block: inner(block), x, edge_rows: rows_of_edges };
         edge_rows::relu_sum::<B, C>(messages, [x_node, rows_node])
     }
@@ -218,7 +220,9 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         let kept_weight = x.is_tracked().then(|| weight.primitive().clone());
         let base_is_row = base.primitive().shape()[0] != x.primitive().shape()[0];
         let nodes = [base.node(), x.node(), weight.node()];
-        let (base, x, weight) = (base.into_primitive(), x.into_primitive(), weight.into_primitive());
+        let base = base.into_primitive();
+        let x = x.into_primitive();
+        let weight = weight.into_primitive();
         match LinearOp.prepare::<C>(nodes).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
                 let state = LinearState { base_is_row, x: kept_x, weight: kept_weight };

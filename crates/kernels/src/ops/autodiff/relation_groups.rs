@@ -26,7 +26,9 @@ pub(super) fn grouped_linear<B: BlockOps + BlockAdjoints, C: CheckpointStrategy>
     let kept_weight = x.is_tracked().then(|| weight.primitive().clone());
     let nodes = [bias.node(), x.node(), weight.node()];
     let d_in = x.primitive().shape()[1];
-    let (bias, x, weight) = (bias.into_primitive(), x.into_primitive(), weight.into_primitive());
+    let bias = bias.into_primitive();
+    let x = x.into_primitive();
+    let weight = weight.into_primitive();
     match GroupedLinearOp.prepare::<C>(nodes).compute_bound().stateful() {
         OpsKind::Tracked(prep) => {
             let output = B::grouped_linear(Arc::clone(&types), bias, x, weight);
@@ -73,7 +75,8 @@ pub(super) fn grouped_transposed<B: BlockOps + BlockAdjoints, C: CheckpointStrat
     weight: FloatTensor<Autodiff<B, C>>,
     d_out: usize,
 ) -> FloatTensor<Autodiff<B, C>> {
-    let ((x, x_node), (weight, weight_node)) = (x.into_parts(), weight.into_parts());
+    let (x, x_node) = x.into_parts();
+    let (weight, weight_node) = weight.into_parts();
     match GroupedTransposedOp.prepare::<C>([x_node, weight_node]).compute_bound().stateful() {
         OpsKind::Tracked(prep) => {
             let output = B::grouped_transposed(Arc::clone(&types), x.clone(), weight.clone(), d_out);
@@ -112,7 +115,8 @@ pub(super) fn edge_dots<B: BlockOps + BlockAdjoints, C: CheckpointStrategy>(
     dsts: FloatTensor<Autodiff<B, C>>,
     n_heads: usize,
 ) -> FloatTensor<Autodiff<B, C>> {
-    let ((srcs, srcs_node), (dsts, dsts_node)) = (srcs.into_parts(), dsts.into_parts());
+    let (srcs, srcs_node) = srcs.into_parts();
+    let (dsts, dsts_node) = dsts.into_parts();
     let op = EdgeDotsOp { n_heads };
     match op.prepare::<C>([srcs_node, dsts_node]).compute_bound().stateful() {
         OpsKind::Tracked(prep) => {

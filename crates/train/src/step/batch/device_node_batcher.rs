@@ -86,7 +86,8 @@ impl Batcher for DeviceNodeBatcher {
         // The gather stage includes the copies to the device, and the wait until it has completed the sampling and the
         // gathering.
         times.gather += start.elapsed() - took;
-        let (mut labels, mut target_values) = (Vec::new(), Vec::new());
+        let mut labels = Vec::new();
+        let mut target_values = Vec::new();
         if let Some(targets) = &self.targets {
             targets.gather(seeds.as_nodes(), &mut labels, &mut target_values)?;
         }

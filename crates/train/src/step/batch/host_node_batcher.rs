@@ -66,8 +66,10 @@ impl<S: FrontierSampler + ?Sized> HostNodeBatcher<S> {
             return Ok(InputRows::Aggregated { rows, input });
         }
         let nodes = sampled.input_nodes();
-        let gather = |store: &dyn FeatureStore, nodes: &[NodeId]| gather_features(store, nodes, &self.device);
-        let rows = self.batcher.features().gather_with(&nodes, gather)?;
+        let rows =
+            self.batcher.features().gather_with(&nodes, |store: &dyn FeatureStore, nodes: &[NodeId]| {
+                gather_features(store, nodes, &self.device)
+            })?;
         Ok(InputRows::Gathered(GatheredRows::new(rows, nodes.len(), &self.device)))
     }
 
@@ -115,11 +117,11 @@ impl<S: FrontierSampler + ?Sized + 'static> Batcher for HostNodeBatcher<S> {
     ) -> Result<DeviceBatch<NodeInput>, BatchError> {
         let sampled = self.batcher.sample(seeds, scratch, times)?;
         let start = Instant::now();
-        let load = || {
+        let mut batch = run_on_load_stream(&self.device, || {
             let x = self.input_rows(&sampled)?;
             Ok::<_, BatchError>(sampled_to_device(sampled, x, *times, &self.device))
-        };
-        let mut batch = run_on_load_stream(&self.device, load).map_err(BatchError::other)??;
+        })
+        .map_err(BatchError::other)??;
         // The gather stage includes the wait until the device has copied the rows and the blocks.
         times.gather += start.elapsed();
         batch.times = *times;

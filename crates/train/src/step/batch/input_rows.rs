@@ -62,11 +62,13 @@ impl GatheredRows {
     /// Panics if `embedded` does not have a tensor for each type whose rows are trainable.
     fn by_type(&self, embedded: &[Tensor<2>], ctx: &ForwardContext) -> Vec<Tensor<2>> {
         let mut embedded = embedded.iter();
-        let of_type = |features: &Option<Tensor<2>>| match features {
-            Some(features) => tracked(features, ctx),
-            None => embedded.next().expect("the batch should have rows of each embedding").clone(),
-        };
-        self.features.iter().map(of_type).collect()
+        self.features
+            .iter()
+            .map(|features: &Option<Tensor<2>>| match features {
+                Some(features) => tracked(features, ctx),
+                None => embedded.next().expect("the batch should have rows of each embedding").clone(),
+            })
+            .collect()
     }
 
     fn n_bytes(&self) -> usize {

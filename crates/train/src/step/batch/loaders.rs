@@ -84,7 +84,8 @@ impl<T: Task> TaskTrainer<T> {
     pub(crate) fn check_seed<I: ItemId>(&self, items: &ItemSampler<I>) -> Result<()> {
         let seed = items.config().seed;
         if seed != self.seed {
-            let (expected, got) = (format!("seed {}", self.seed), format!("seed {seed}"));
+            let expected = format!("seed {}", self.seed);
+            let got = format!("seed {seed}");
             return Err(Error::OtherLoader { expected, got });
         }
         Ok(())

@@ -40,11 +40,14 @@ impl<'a> TrainedRows<'a> {
 
     /// Returns the gradients of the rows of each table. Rows that the loss does not depend on have none.
     pub(crate) fn gradients(&self, gradients: &Gradients) -> Result<Vec<RowGradients>> {
-        let of_table = |(rows, nodes): (&Tensor<2>, &Vec<NodeId>)| match rows.grad(gradients) {
-            Some(gradient) => RowGradients::new(nodes.clone(), to_vec_f32(gradient)),
-            None => Ok(RowGradients::default()),
-        };
-        self.rows.iter().zip(self.nodes).map(of_table).collect()
+        self.rows
+            .iter()
+            .zip(self.nodes)
+            .map(|(rows, nodes): (&Tensor<2>, &Vec<NodeId>)| match rows.grad(gradients) {
+                Some(gradient) => RowGradients::new(nodes.clone(), to_vec_f32(gradient)),
+                None => Ok(RowGradients::default()),
+            })
+            .collect()
     }
 }
 
@@ -59,14 +62,18 @@ pub(crate) fn learned_rows(
 ) -> Result<Vec<Tensor<2>>> {
     check_lists(tables, nodes)?;
     let device = device.clone().inner();
-    let of_table = |(table, nodes): (&Arc<NodeEmbedding>, &Vec<NodeId>)| {
-        upload(table.learned_rows(nodes), table.dim(), &device)
-    };
-    Ok(tables.iter().zip(nodes).map(of_table).collect())
+    Ok(tables
+        .iter()
+        .zip(nodes)
+        .map(|(table, nodes): (&Arc<NodeEmbedding>, &Vec<NodeId>)| {
+            upload(table.learned_rows(nodes), table.dim(), &device)
+        })
+        .collect())
 }
 
 fn check_lists(tables: &[Arc<NodeEmbedding>], nodes: &[Vec<NodeId>]) -> Result<()> {
-    let (expected, got) = (tables.len(), nodes.len());
+    let expected = tables.len();
+    let got = nodes.len();
     if expected == got { Ok(()) } else { Err(EmbeddingError::Lists { expected, got }.into()) }
 }
 

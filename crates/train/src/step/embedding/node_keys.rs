@@ -18,8 +18,7 @@ impl NodeKeys {
 
     /// Computes the keys of nodes from their names, on all threads. `name` returns the name of a node, from 0.
     pub fn of_names<'a>(n_nodes: usize, name: impl Fn(usize) -> &'a str + Sync) -> Self {
-        let key = |node: usize| name_key(name(node));
-        (0..n_nodes).into_par_iter().map(key).collect::<Vec<_>>().into()
+        (0..n_nodes).into_par_iter().map(|node: usize| name_key(name(node))).collect::<Vec<_>>().into()
     }
 
     /// Creates keys from their bytes, `[n_nodes, 16]`.

@@ -64,7 +64,8 @@ impl RowGradients {
     pub fn sum_over_ranks(mut self, weight: LossWeight, comm: &mut dyn Communicator) -> Result<Self> {
         let LossWeight { own, all } = weight;
         if !(0.0..=all).contains(&own) || !all.is_finite() {
-            let (what, expected) = ("the weight of a rank's items", "0 to the weight of all items");
+            let what = "the weight of a rank's items";
+            let expected = "0 to the weight of all items";
             return Err(Error::BadSetting { what, expected, got: own });
         }
         // A step without weight, in which all targets are missing, has no gradients.
@@ -73,10 +74,13 @@ impl RowGradients {
         if comm.rank_info().world_size == 1 {
             return Ok(self);
         }
-        let (mut nodes, mut values, mut dim) = (Vec::new(), Vec::new(), None);
+        let mut nodes = Vec::new();
+        let mut values = Vec::new();
+        let mut dim = None;
         for bytes in comm.all_gather(&self.to_bytes())? {
             let of_rank = Self::from_bytes(&bytes)?;
-            let (n_nodes, n_values) = (of_rank.nodes.len(), of_rank.values.len());
+            let n_nodes = of_rank.nodes.len();
+            let n_values = of_rank.values.len();
             if n_nodes != 0 && *dim.get_or_insert(n_values / n_nodes) * n_nodes != n_values {
                 return Err(EmbeddingError::Gradients { n_nodes, n_values }.into());
             }
@@ -113,7 +117,8 @@ impl RowGradients {
         let n_bytes =
             usize::try_from(u64::from_le_bytes(*n_nodes)).ok().and_then(|n_nodes| n_nodes.checked_mul(4));
         let (nodes, values) = n_bytes.and_then(|n_bytes| rest.split_at_checked(n_bytes)).ok_or_else(wrong)?;
-        let (nodes, values) = (nodes.as_chunks::<4>().0, values.as_chunks::<4>().0);
+        let nodes = nodes.as_chunks::<4>().0;
+        let values = values.as_chunks::<4>().0;
         let nodes = nodes.iter().map(|word| NodeId(u32::from_le_bytes(*word))).collect();
         Self::new(nodes, values.iter().map(|word| f32::from_le_bytes(*word)).collect())
     }

@@ -82,7 +82,8 @@ impl ModuleVisitor for DeviceSquares<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let Some(gradient) = self.gradients.get::<D>(param.id) else { return };
         let shape = gradient.dims();
-        let (width, n_values) = (shape[D - 1], shape.iter().product::<usize>());
+        let width = shape[D - 1];
+        let n_values = shape.iter().product::<usize>();
         if n_values == 0 {
             return;
         }

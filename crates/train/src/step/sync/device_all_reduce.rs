@@ -57,7 +57,9 @@ impl<M: Module, S: FnMut(Tensor<1>) -> Result<Tensor<1>> + Send> GradientSync<M>
             return Ok(averaged);
         }
         let bucket = Tensor::cat(travel, 0);
-        let (n_values, mut bucket, mut sums) = (bucket.shape().num_elements(), Some(bucket), None);
+        let n_values = bucket.shape().num_elements();
+        let mut bucket = Some(bucket);
+        let mut sums = None;
         comm.device_sum(n_values, &mut || sums = bucket.take().map(&mut self.sum))?;
         let Some(sums) = sums.transpose()? else { return Ok(averaged) };
         let is_any = on_any.collect::<Vec<_>>();

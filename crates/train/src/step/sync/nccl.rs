@@ -63,8 +63,10 @@ impl NcclGroup {
 
     /// Takes the communicator of a rank that is a thread, if there are several ranks and each has its own device.
     fn of_thread(&self, rank_info: RankInfo, indices: Option<&[usize]>) -> Result<Joined> {
-        let distinct = |indices: &&[usize]| indices.iter().collect::<BTreeSet<_>>().len() == indices.len();
-        let Some(indices) = indices.filter(distinct).filter(|indices| 1 < indices.len()) else {
+        let Some(indices) = indices
+            .filter(|indices: &&[usize]| indices.iter().collect::<BTreeSet<_>>().len() == indices.len())
+            .filter(|indices| 1 < indices.len())
+        else {
             let is_missed = self.is_required && 1 < rank_info.world_size;
             return if is_missed {
                 Err(no_nccl("every rank needs its own CUDA device"))

@@ -74,7 +74,8 @@ impl ToDevice for GraphBatch {
             target_values: self.target_values,
         };
         let n_bytes = input.graphs.n_bytes() + input.x.dtype().size() * input.x.shape().num_elements();
-        let (n_items, device) = (input.items.len(), device.clone().inner());
+        let n_items = input.items.len();
+        let device = device.clone().inner();
         DeviceBatch { key: self.key, n_items, n_bytes, times: self.times, device, input }
     }
 }

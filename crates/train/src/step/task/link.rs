@@ -148,7 +148,8 @@ impl<B: ToDevice<Input = NodeInput>> ToDevice for LinkBatch<B> {
             rows.collect::<Vec<u32>>()
         });
         let pairs = LinkPairs::upload(&src_rows, &dst_rows, pair_ids(&links, n_negatives), n_rows, device);
-        let (n_items, n_bytes) = (links.len(), n_bytes + pairs.n_bytes());
+        let n_items = links.len();
+        let n_bytes = n_bytes + pairs.n_bytes();
         let input = LinkInput { nodes, pairs, links, srcs, dsts, n_negatives, n_rejected };
         DeviceBatch { key, n_items, n_bytes, times, device: of_nodes, input }
     }

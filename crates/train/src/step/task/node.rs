@@ -152,8 +152,11 @@ pub(crate) fn sampled_to_device(
     }
     let mut blocks = blocks_to_device(batch.blocks, batch.edge_x, nominal_size(batch.phase), device);
     if let Some(groups) = batch.groups {
-        let grouped = |(block, groups): (DeviceBlock, _)| block.with_relation_groups(groups, device);
-        blocks = blocks.into_iter().zip(groups).map(grouped).collect();
+        blocks = blocks
+            .into_iter()
+            .zip(groups)
+            .map(|(block, groups): (DeviceBlock, _)| block.with_relation_groups(groups, device))
+            .collect();
     }
     let input = NodeInput {
         blocks,
@@ -228,15 +231,16 @@ impl<M: BlockModel> Task for NodeTask<M> {
             return Err(EmbeddingError::OtherTypes { expected, got: self.widths() }.into());
         }
         let without_features = self.types.iter().enumerate().filter(|(_, of_type)| of_type.width.is_none());
-        let embedding = |(node_type, of_type): (usize, &InputType)| {
-            let of_rows = key.fold_in(KeyDomain::NodeType, node_type as u64);
-            let table = NodeEmbedding::new(of_type.n_nodes, encoder.d_out(), of_rows)?;
-            match self.keys.get(node_type) {
-                Some(Some(keys)) => table.with_keys(keys.clone()),
-                _ => Ok(table),
-            }
-        };
-        without_features.map(embedding).collect()
+        without_features
+            .map(|(node_type, of_type): (usize, &InputType)| {
+                let of_rows = key.fold_in(KeyDomain::NodeType, node_type as u64);
+                let table = NodeEmbedding::new(of_type.n_nodes, encoder.d_out(), of_rows)?;
+                match self.keys.get(node_type) {
+                    Some(Some(keys)) => table.with_keys(keys.clone()),
+                    _ => Ok(table),
+                }
+            })
+            .collect()
     }
 
     fn embedded_nodes(input: &NodeInput) -> &[Vec<NodeId>] {

@@ -232,7 +232,8 @@ fn class_loss(loss: &ClassLoss, outputs: &[f32], class: usize) -> ItemLoss {
     let weight_of =
         |class: usize| loss.class_weights.as_ref().map_or(1.0, |weights| f64::from(weights[class]));
     let of_class = |class: usize| weight_of(class) * (log_sum - f64::from(outputs[class]));
-    let (smoothing, weight) = (f64::from(loss.label_smoothing), weight_of(class));
+    let smoothing = f64::from(loss.label_smoothing);
+    let weight = weight_of(class);
     if smoothing == 0.0 {
         return ItemLoss { loss: of_class(class), weight };
     }
@@ -245,7 +246,8 @@ fn class_loss(loss: &ClassLoss, outputs: &[f32], class: usize) -> ItemLoss {
 fn target_loss(loss: TargetLoss, outputs: &[f32], values: &[f32]) -> ItemLoss {
     let mut sum = ItemLoss { loss: 0.0, weight: 0.0 };
     for (&output, &target) in outputs.iter().zip(values).filter(|(_, target)| !target.is_nan()) {
-        let (output, target) = (f64::from(output), f64::from(target));
+        let output = f64::from(output);
+        let target = f64::from(target);
         let error = (output - target).abs();
         sum.weight += 1.0;
         sum.loss += match loss {
@@ -263,7 +265,8 @@ fn target_loss(loss: TargetLoss, outputs: &[f32], values: &[f32]) -> ItemLoss {
 
 /// Computes the formulas of [`LinkLoss`] for a link, whose score is the first one, and its negatives.
 fn link_loss(loss: LinkLoss, scores: &[f32]) -> ItemLoss {
-    let (of_link, of_negatives) = (f64::from(scores[0]), scores[1..].iter().map(|&score| f64::from(score)));
+    let of_link = f64::from(scores[0]);
+    let of_negatives = scores[1..].iter().map(|&score| f64::from(score));
     match loss {
         LinkLoss::BinaryCrossEntropy => ItemLoss {
             loss: softplus(-of_link) + of_negatives.map(softplus).sum::<f64>(),

@@ -87,20 +87,23 @@ pub(crate) fn read<M: Module>(
         return Ok(Vec::new());
     }
     let file = SafeTensors::deserialize(&bytes).map_err(|error| invalid(&error))?;
-    let table = |(position, &[n_nodes, dim]): (usize, &[usize; 2])| {
-        let [weight, flags, keys] = names(position);
-        let rows = tensor(&file, &weight, Dtype::F32, &[n_nodes, dim])?;
-        let is_learned = tensor(&file, &flags, Dtype::U8, &[n_nodes])?;
-        let keys = match file.tensor(&keys) {
-            Ok(_) => {
-                let bytes = tensor(&file, &keys, Dtype::U8, &[n_nodes, NodeKeys::N_BYTES])?;
-                Some(NodeKeys::from_bytes(bytes))
-            }
-            Err(_) => None,
-        };
-        Ok(NodeEmbedding::of_rows(dim, pod_collect_to_vec(rows), is_learned, keys))
-    };
-    let tables = shapes.iter().enumerate().map(table).collect::<Result<_>>()?;
+    let tables = shapes
+        .iter()
+        .enumerate()
+        .map(|(position, &[n_nodes, dim]): (usize, &[usize; 2])| {
+            let [weight, flags, keys] = names(position);
+            let rows = tensor(&file, &weight, Dtype::F32, &[n_nodes, dim])?;
+            let is_learned = tensor(&file, &flags, Dtype::U8, &[n_nodes])?;
+            let keys = match file.tensor(&keys) {
+                Ok(_) => {
+                    let bytes = tensor(&file, &keys, Dtype::U8, &[n_nodes, NodeKeys::N_BYTES])?;
+                    Some(NodeKeys::from_bytes(bytes))
+                }
+                Err(_) => None,
+            };
+            Ok(NodeEmbedding::of_rows(dim, pod_collect_to_vec(rows), is_learned, keys))
+        })
+        .collect::<Result<_>>()?;
     let of_tables: Vec<String> = (0..shapes.len()).flat_map(names).collect();
     let of_model = file.tensors().into_iter().filter(|(name, _)| !of_tables.contains(name)).collect();
     load_weights(model, pack(of_model)?)?;
@@ -164,7 +167,8 @@ fn tensor<'a>(file: &SafeTensors<'a>, name: &str, dtype: Dtype, shape: &[usize])
     if (found.dtype(), found.shape()) == (dtype, shape) {
         return Ok(found.data());
     }
-    let (got_type, got) = (found.dtype(), found.shape());
+    let got_type = found.dtype();
+    let got = found.shape();
     let reason =
         format!("`{name}` is {got_type:?} of the shape {got:?}, expected {dtype:?} of the shape {shape:?}");
     Err(Error::Weights { reason })
@@ -210,14 +214,18 @@ mod tests {
     }
 
     fn state(tables: &[Arc<NodeEmbedding>]) -> String {
-        let of_table = |table: &Arc<NodeEmbedding>| format!("{:?} {:?}", table.learned(), table.moments());
-        tables.iter().map(of_table).collect()
+        tables
+            .iter()
+            .map(|table: &Arc<NodeEmbedding>| format!("{:?} {:?}", table.learned(), table.moments()))
+            .collect()
     }
 
     #[test]
     fn weights_and_moments_are_loaded_as_they_were() {
-        let (written, bytes) = (tables(), to_bytes(&model(1), &tables()).unwrap());
-        let (mut read, mut other) = (tables_of([3, 4]), model(2));
+        let written = tables();
+        let bytes = to_bytes(&model(1), &tables()).unwrap();
+        let mut read = tables_of([3, 4]);
+        let mut other = model(2);
         load(&mut other, &mut read, bytes.clone()).unwrap();
         load_moments(&mut read, &moments_to_bytes(&written)).unwrap();
         assert_eq!(state(&read), state(&written));
@@ -232,7 +240,8 @@ mod tests {
     fn weights_of_other_tables_change_nothing() {
         let bytes = to_bytes(&model(1), &tables()).unwrap();
         let reason = |mut tables: Vec<Arc<NodeEmbedding>>, bytes: &[u8]| {
-            let (before, mut other) = (state(&tables), model(2));
+            let before = state(&tables);
+            let mut other = model(2);
             let error = load(&mut other, &mut tables, bytes.to_vec()).unwrap_err();
             assert_eq!(state(&tables), before);
             assert_eq!(weights_to_bytes(&other).unwrap(), weights_to_bytes(&model(2)).unwrap());
