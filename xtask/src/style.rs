@@ -51,16 +51,11 @@ const MAX_VARIANTS: usize = 15;
 
 /// The error enums above [`MAX_VARIANTS`]. The numbers may only fall.
 const LARGE_ERRORS: &[(&str, usize)] = &[
-    ("crates/comm JobError", 16),
     ("crates/feature Error", 22),
     ("crates/graph Error", 23),
     ("crates/kiln Error", 45),
-    ("crates/nn Error", 27),
     ("crates/remote Error", 24),
-    ("crates/sample Error", 25),
-    ("crates/tables Error", 21),
     ("crates/train Error", 51),
-    ("crates/train ModelError", 32),
 ];
 
 /// Returns a message for each habit that occurs in a folder more often than allowed, or less often than the list states.

@@ -5,7 +5,9 @@ use std::time::Duration;
 #[cfg(feature = "grpc")]
 use crate::ProcessGroup;
 use crate::config::Start;
-use crate::{BoxError, CommBackend, Communicator, JobError, RankConfig, RankError, RankInfo, ThreadRanks};
+use crate::{
+    BoxError, CommBackend, Communicator, EngineError, JobError, RankConfig, RankError, RankInfo, ThreadRanks,
+};
 
 /// One rank of a program.
 #[derive(Debug)]
@@ -59,7 +61,7 @@ impl RankGroup {
     pub fn join(mut config: RankConfig) -> Result<Self, JobError> {
         match std::mem::replace(&mut config.start, Ok(Start::Threads(0)))? {
             Start::Threads(_) if config.engine == CommBackend::Nccl && cfg!(not(feature = "nccl")) => {
-                Err(JobError::NotBuilt { engine: "nccl" })
+                Err(JobError::Engine(EngineError::NotBuilt { engine: "nccl" }))
             }
             Start::Threads(n_ranks) => {
                 let ranks = ThreadRanks::of(n_ranks);

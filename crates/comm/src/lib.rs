@@ -44,7 +44,9 @@ pub use failure::{BoxError, Failure, RankError};
 pub use group::{Rank, RankGroup, launch};
 #[cfg(feature = "grpc")]
 pub use process::ProcessGroup;
-pub use process::{JobError, LaunchEnv, LaunchError, LaunchFlags, Launcher, MAX_WORLD_SIZE, MasterAddress};
+pub use process::{
+    EngineError, JobError, LaunchEnv, LaunchError, LaunchFlags, Launcher, MAX_WORLD_SIZE, MasterAddress,
+};
 pub use single::SingleRank;
 pub use threads::{ThreadGroup, ThreadRanks};
 

@@ -15,7 +15,9 @@ use kiln_remote::{
     PartitionsConfig, PartitionsInfo,
 };
 use kiln_sample::{Fanout, FrontierSampler, SamplerConfig};
-use kiln_train::{DataHash, ModelError, NodeKeys, PredictionData, SavedModel};
+use kiln_train::{
+    DataHash, ModelError, ModelNodesError, NodeKeys, PredictionData, PreparationError, SavedModel,
+};
 
 use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
@@ -329,11 +331,15 @@ impl Source for JoinedGraph {
         }
         let done = match (&model.info().inputs.preparation, self.graph.preparation()) {
             (Some(_), Some(done)) => done.clone(),
-            (Some(_), None) => return Err(train_error(ModelError::UnrecordedPreparation)),
+            (Some(_), None) => {
+                return Err(train_error(ModelError::Preparation(PreparationError::UnrecordedPreparation)));
+            }
             (None, done) if is_training_data || done.is_some_and(|done| !done.steps.is_empty()) => {
                 Preparation::default()
             }
-            (None, _) => return Err(train_error(ModelError::UnknownPreparation)),
+            (None, _) => {
+                return Err(train_error(ModelError::Preparation(PreparationError::UnknownPreparation)));
+            }
         };
         model.check_edge_types(|| self.graph.n_edge_types())?;
         let features =
@@ -358,7 +364,7 @@ impl Source for JoinedGraph {
         match keys.iter().zip(self.graph.dims()).position(is_by_id) {
             Some(position) => {
                 let node_type = self.graph.schema().types().names()[position].clone();
-                Err(train_error(ModelError::RowsWithoutNames { node_type }))
+                Err(train_error(ModelError::Nodes(ModelNodesError::RowsWithoutNames { node_type })))
             }
             None => Ok(()),
         }

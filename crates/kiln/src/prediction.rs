@@ -5,8 +5,8 @@ use kiln_data::{GraphDataset, NodeFeatures};
 use kiln_feature::FeatureStore;
 use kiln_graph::{GraphId, NodeId};
 use kiln_train::{
-    LinkPredictor, ModelError, NodePredictor, OutputRows, PredictMode, PredictedRows, PredictionBatches,
-    SavedModel, WantedRows,
+    LinkPredictor, ModelError, ModelNodesError, NodePredictor, OutputRows, PredictMode, PredictModeError,
+    PredictedRows, PredictionBatches, SavedModel, WantedRows,
 };
 
 use crate::{GraphSource, RankHandle, Result};
@@ -48,7 +48,7 @@ impl RankHandle {
             return self.predict_batches(&predictor.batches(nodes, mode, wanted)?, output, each);
         }
         if output == PredictionOutput::EachRank {
-            return Err(kiln_train::Error::from(ModelError::ExactOnRankZero).into());
+            return Err(kiln_train::Error::from(ModelError::Mode(PredictModeError::ExactOnRankZero)).into());
         }
         if self.is_zero() {
             let threads = self.process.machine_pool()?;
@@ -162,7 +162,11 @@ impl PredictOn for SavedModel {
     fn node_features(&self, data: &GraphDataset) -> Result<Arc<dyn FeatureStore>> {
         let recorded = self.info().inputs.node_features.as_deref();
         let kind = recorded.map_or(Some(NodeFeatures::Auto), NodeFeatures::from_name);
-        let unknown = || ModelError::UnknownNodeFeatures { kind: recorded.unwrap_or_default().to_owned() };
+        let unknown = || {
+            ModelError::Nodes(ModelNodesError::UnknownNodeFeatures {
+                kind: recorded.unwrap_or_default().to_owned(),
+            })
+        };
         Ok(data.node_features(kind.ok_or_else(unknown).map_err(kiln_train::Error::from)?)?)
     }
 

@@ -242,13 +242,13 @@ impl<F: ?Sized> GraphBatcher<F> {
             .clone()
             .find(|&node: &usize| indptr[node + 1] < indptr[node] || indptr[node + 1] > n_edges)
             .unwrap_or(nodes.start);
-        BatchError::Sample(kiln_sample::Error::BadEdgeRange {
+        BatchError::Sample(kiln_sample::Error::DamagedGraph(kiln_sample::DamagedGraphError::BadEdgeRange {
             node: NodeId(node as u32),
             start: indptr[node],
             end: indptr[node + 1],
             n_edges,
             file: self.graph.indptr_path().map(Path::to_owned),
-        })
+        }))
     }
 
     /// Returns the error for the first edge of `edges` whose source is not in `nodes`.

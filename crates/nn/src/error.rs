@@ -1,4 +1,10 @@
-use std::fmt;
+mod loss_error;
+mod tensor_names;
+mod weights_error;
+
+pub use self::loss_error::LossError;
+pub use self::tensor_names::TensorNames;
+pub use self::weights_error::WeightsError;
 
 /// An error in a model's configuration, or in a file of weights for it.
 #[derive(Debug, thiserror::Error)]
@@ -76,52 +82,12 @@ pub enum Error {
         /// The value of the field.
         got: f32,
     },
-    /// The weights of a model cannot be exchanged with other libraries.
-    #[error("weights of {what} cannot be exchanged with PyG and DGL: create a model without it")]
-    NotPortable {
-        /// The part of the model that has no counterpart in the files.
-        what: &'static str,
-    },
-    /// A file of weights has another epsilon than the model, whose epsilon is fixed.
-    #[error(
-        "layer {layer} of the file has an epsilon of {got}, but that of the model is fixed at {expected}: create the model \
-         with Epsilon::Learnable, or with this epsilon"
-    )]
-    OtherEpsilon {
-        /// The layer, from 0.
-        layer: usize,
-        /// The model's epsilon.
-        expected: f32,
-        /// The epsilon in the file.
-        got: f32,
-    },
-    /// The class weights of a loss do not fit the classes.
-    #[error(
-        "the class weights are {got:?}, expected {n_classes} finite numbers, one per class, of at least 0 and not all 0"
-    )]
-    ClassWeights {
-        /// The number of classes.
-        n_classes: usize,
-        /// The weights.
-        got: Vec<f32>,
-    },
-    /// The label smoothing of a loss is not in `[0, 1)`.
-    #[error("the label smoothing is {got}, expected at least 0 and below 1")]
-    LabelSmoothing {
-        /// The value of the setting.
-        got: f32,
-    },
-    /// The threshold of the Huber loss is not a finite number above 0.
-    #[error("the delta of the Huber loss is {got}, expected a finite number above 0")]
-    HuberDelta {
-        /// The value of the setting.
-        got: f32,
-    },
-    /// A loss of link prediction has no negatives.
-    #[error(
-        "the links have no negatives, expected at least 1 per link: a loss of links alone has no minimum"
-    )]
-    NoNegatives,
+    /// The weights of a file do not fit the model, or the model those of files.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// The configuration of a loss is invalid, or does not fit the data.
+    #[error(transparent)]
+    Loss(#[from] LossError),
     /// The configuration of an encoder does not state the width of its output rows.
     #[error(
         "the configuration `{kind}` does not state the width of its output rows, which this decoder needs: implement \
@@ -150,112 +116,6 @@ pub enum Error {
         /// The number of feature columns.
         got: usize,
     },
-    /// The bytes are not a complete safetensors file.
-    #[error("the weights are not a complete safetensors file: {reason}")]
-    NotSafetensors {
-        /// The error of the safetensors reader.
-        reason: String,
-    },
-    /// No tensor in the file has the name of a weight of the model's layers.
-    #[error(
-        "no tensor name ends in {expected}; the file has {got}: save the layers of a PyG or DGL model of the same type"
-    )]
-    UnknownNames {
-        /// The suffixes of the weight names of the model's layers in PyG and DGL.
-        expected: TensorNames,
-        /// The names of the file's tensors.
-        got: TensorNames,
-    },
-    /// Some tensors have PyG names and some have DGL names.
-    #[error("{pyg} is a PyG name and {dgl} a DGL name: save the layers of one model only")]
-    MixedNames {
-        /// The name in the format of PyG.
-        pyg: String,
-        /// The name in the format of DGL.
-        dgl: String,
-    },
-    /// The file has tensors that belong to no layer.
-    #[error("the model has no parameter for {names}: save only its layers, and check their type")]
-    SurplusTensors {
-        /// The names of the tensors.
-        names: TensorNames,
-    },
-    /// The file lacks a weight of a layer.
-    #[error("the file has no tensor {name}: save a model whose layers have it ({complete})")]
-    MissingTensor {
-        /// The name of the tensor.
-        name: String,
-        /// The layers or options of the libraries that have it.
-        complete: &'static str,
-    },
-    /// The names of two tensors stand for the same parameter.
-    #[error("{one} and {other} are the same parameter of one layer: keep one of them")]
-    AmbiguousTensors {
-        /// The name of one tensor.
-        one: String,
-        /// The name of the other tensor.
-        other: String,
-    },
-    /// The file has more or fewer layers than the model.
-    #[error("the file has {got} layers ({layers}), expected {expected}: create a model of {got} layers")]
-    LayerCount {
-        /// The number of layers of the model.
-        expected: usize,
-        /// The number of layers in the file.
-        got: usize,
-        /// The prefixes of the layers' tensor names.
-        layers: TensorNames,
-    },
-    /// The names of two layers do not determine their order.
-    #[error("the order of the layers {one} and {other} is ambiguous: number them after a common prefix")]
-    LayerOrder {
-        /// The prefix of one layer's tensor names.
-        one: String,
-        /// The prefix of the other layer's tensor names.
-        other: String,
-    },
-    /// A tensor has the wrong shape.
-    #[error("{name} has shape {got:?}, expected {expected:?}: create a model with the widths of the file")]
-    TensorShape {
-        /// The name of the tensor.
-        name: String,
-        /// The shape that follows from the model's widths.
-        expected: Vec<usize>,
-        /// The shape in the file.
-        got: Vec<usize>,
-    },
-    /// A tensor has an unsupported element type.
-    #[error("{name} has element type {dtype}, expected F32, F64, F16 or BF16: convert the weights first")]
-    TensorType {
-        /// The name of the tensor.
-        name: String,
-        /// The element type, as spelled by safetensors.
-        dtype: String,
-    },
-}
-
-/// A list of tensor names; a message shows the first six.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TensorNames(pub Vec<String>);
-
-impl TensorNames {
-    pub(crate) fn of(names: &[&str]) -> Self {
-        Self(names.iter().map(|name| name.to_string()).collect())
-    }
-}
-
-impl fmt::Display for TensorNames {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 6;
-        let shown: Vec<String> = self.0.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-        match (shown.len(), self.0.len()) {
-            (0, _) => write!(f, "no tensors"),
-            (shown_len, all) if shown_len < all => {
-                write!(f, "{} and {} more", shown.join(", "), all - shown_len)
-            }
-            _ => write!(f, "{}", shown.join(", ")),
-        }
-    }
 }
 
 /// The upper bound on widths and numbers of layers, which catches typing errors.

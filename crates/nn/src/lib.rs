@@ -58,7 +58,7 @@ mod weights;
 pub use aggregate::{Aggregate, Readout};
 pub use attention::HeadOutput;
 pub use conv::Conv;
-pub use error::{Error, TensorNames};
+pub use error::{Error, LossError, TensorNames, WeightsError};
 pub use frame::Frame;
 pub use gat::{AttentionKind, Gat, GatConfig, GatLayer};
 pub use gat_conv::{GatConv, GatConvConfig};

@@ -5,7 +5,7 @@ use burn::tensor::{Tensor, TensorData};
 use kiln_kernels::DeviceSegments;
 use kiln_kernels::ops::{self, Reduction, segment_reduce};
 
-use crate::{Error, Result};
+use crate::{Error, LossError, Result};
 
 /// The loss of a batch: the mean loss is `sum / weight`.
 #[derive(Debug)]
@@ -33,11 +33,11 @@ impl ClassLoss {
     /// Checks the settings for a model with `n_classes` outputs.
     ///
     /// # Errors
-    /// Returns [`Error::ClassWeights`] unless there is one weight per class, all finite, none negative and one of them
-    /// positive, and [`Error::LabelSmoothing`] if the smoothing is not in `[0, 1)`.
+    /// Returns [`LossError::ClassWeights`] unless there is one weight per class, all finite, none negative and one of
+    /// them positive, and [`LossError::LabelSmoothing`] if the smoothing is not in `[0, 1)`.
     pub fn check(&self, n_classes: usize) -> Result<()> {
         if !(0.0..1.0).contains(&self.label_smoothing) {
-            return Err(Error::LabelSmoothing { got: self.label_smoothing });
+            return Err(Error::Loss(LossError::LabelSmoothing { got: self.label_smoothing }));
         }
         let Some(weights) = &self.class_weights else { return Ok(()) };
         match weights.len() == n_classes
@@ -45,7 +45,7 @@ impl ClassLoss {
             && weights.iter().any(|w| 0.0 < *w)
         {
             true => Ok(()),
-            false => Err(Error::ClassWeights { n_classes, got: weights.clone() }),
+            false => Err(Error::Loss(LossError::ClassWeights { n_classes, got: weights.clone() })),
         }
     }
 
@@ -103,11 +103,11 @@ impl TargetLoss {
     /// Checks the settings.
     ///
     /// # Errors
-    /// Returns [`Error::HuberDelta`] if `delta` is not a finite number above 0.
+    /// Returns [`LossError::HuberDelta`] if `delta` is not a finite number above 0.
     pub fn check(&self) -> Result<()> {
         match *self {
             Self::Huber { delta } if !delta.is_finite() || delta <= 0.0 => {
-                Err(Error::HuberDelta { got: delta })
+                Err(Error::Loss(LossError::HuberDelta { got: delta }))
             }
             _ => Ok(()),
         }

@@ -34,7 +34,8 @@ pub struct SampledBlocks {
 /// ```
 ///
 /// # Errors
-/// Returns [`Error::SeedOutOfRange`] or [`Error::NeighborOutOfRange`] for a node that is not below `n_nodes`.
+/// Returns [`Error::SeedOutOfRange`] or [`crate::DamagedGraphError::NeighborOutOfRange`] for a node that is not below
+/// `n_nodes`.
 ///
 /// # Panics
 /// Panics if the frontier's arrays are inconsistent or do not match `dsts`, or if `dsts` contains a duplicate.

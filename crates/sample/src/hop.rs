@@ -7,7 +7,10 @@ use kiln_mem::prefetch;
 use crate::excluded::{RemovedEdges, SamplerId};
 use crate::hop_rule::{HopRule, remaining_self_loops};
 use crate::lanes::{GroupPicks, MOST_DSTS, MOST_PICKS};
-use crate::{EdgeWeights, Error, Fanout, Frontier, HopRequest, Neighbors, Result, Selection};
+use crate::{
+    DamagedGraphError, EdgeWeights, Error, Fanout, Frontier, HopRequest, Neighbors, Result, RuleError,
+    Selection,
+};
 
 /// The sampler of one hop, which picks edges in groups of destinations.
 ///
@@ -367,7 +370,9 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
 #[inline]
 fn check_picks(dst: NodeId, picks: &[u32], degree: usize) -> Result<()> {
     match picks.last() {
-        Some(&pick) if degree <= pick as usize => Err(Error::PickOutOfRange { dst, pick, degree }),
+        Some(&pick) if degree <= pick as usize => {
+            Err(Error::Rule(RuleError::PickOutOfRange { dst, pick, degree }))
+        }
         _ => Ok(()),
     }
 }
@@ -376,8 +381,8 @@ fn check_picks(dst: NodeId, picks: &[u32], degree: usize) -> Result<()> {
 /// not have been validated. `position` is the position of `dst` in the caller's list, for errors.
 ///
 /// # Errors
-/// Returns [`Error::SeedOutOfRange`] if the graph does not have the node, [`Error::BadEdgeRange`] if the range is
-/// invalid, and [`Error::DegreeTooLarge`] if it has more than 2^32 - 1 edges.
+/// Returns [`Error::SeedOutOfRange`] if the graph does not have the node, [`DamagedGraphError::BadEdgeRange`] if the
+/// range is invalid, and [`Error::DegreeTooLarge`] if it has more than 2^32 - 1 edges.
 #[inline]
 pub fn in_edge_range(graph: &Csc, dst: NodeId, position: usize) -> Result<Range<usize>> {
     range_of_row(graph, dst, dst, position)
@@ -395,7 +400,13 @@ fn range_of_row(graph: &Csc, row: NodeId, dst: NodeId, position: usize) -> Resul
     if start > end || end > graph.n_edges() {
         let n_edges = graph.n_edges();
         let file = graph.indptr_path().map(Path::to_owned);
-        return Err(Error::BadEdgeRange { node: dst, start, end, n_edges, file });
+        return Err(Error::DamagedGraph(DamagedGraphError::BadEdgeRange {
+            node: dst,
+            start,
+            end,
+            n_edges,
+            file,
+        }));
     }
     if end - start > u64::from(u32::MAX) {
         return Err(Error::DegreeTooLarge { dst, degree: end - start });

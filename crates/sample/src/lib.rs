@@ -40,7 +40,7 @@ mod uniform;
 
 pub use block::{RelationScratch, SampledBlocks, Scratch, to_block};
 pub use config::{EdgeWeights, Fanout, HopRequest, SamplerConfig};
-pub use error::Error;
+pub use error::{DamagedGraphError, Error, FanoutsError, NegativesError, RuleError};
 pub use excluded::ExcludedEdges;
 pub use frontier::{Frontier, FrontierSampler};
 pub use hop::in_edge_range;

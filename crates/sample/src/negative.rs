@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeId};
 
 use crate::rng::mul_hi;
-use crate::{Error, KeyDomain, NodeRng, Result, RngKey, in_edge_range};
+use crate::{Error, KeyDomain, NegativesError, NodeRng, Result, RngKey, in_edge_range};
 
 /// A distribution of negative links: pairs of nodes that a model learns to score below a given link.
 ///
@@ -113,8 +113,8 @@ impl DegreeNegatives {
     /// Builds the table from the in-degrees of a graph.
     ///
     /// # Errors
-    /// Returns [`Error::NoEdges`] if the graph has no edges, [`Error::BadEdgeRange`] if its `indptr` is damaged, and
-    /// [`Error::DegreeTooLarge`] if a node has more than 2^32 - 1 edges.
+    /// Returns [`NegativesError::NoEdges`] if the graph has no edges, [`crate::DamagedGraphError::BadEdgeRange`] if its
+    /// `indptr` is damaged, and [`Error::DegreeTooLarge`] if a node has more than 2^32 - 1 edges.
     pub fn new(graph: &Csc) -> Result<Self> {
         // Square roots are rounded correctly on every machine, unlike powers.
         let of_degree = |degree: usize| (degree as f64 * (degree as f64).sqrt()).sqrt();
@@ -123,7 +123,7 @@ impl DegreeNegatives {
         let mut weights = weights.collect::<Result<Vec<f64>>>()?;
         let sum: f64 = weights.iter().sum();
         if sum == 0.0 {
-            return Err(Error::NoEdges);
+            return Err(Error::Negatives(NegativesError::NoEdges));
         }
         let scale = weights.len() as f64 / sum;
         weights.iter_mut().for_each(|weight| *weight *= scale);
@@ -260,8 +260,9 @@ impl Negatives {
     /// ranks, which may be empty unless [`Negatives::reads_step`] is true.
     ///
     /// # Errors
-    /// Returns [`Error::NegativeOutOfRange`] if a custom sampler returns a node that the graph of
-    /// [`Negatives::rejecting`] does not have, and [`Error::NoFixedNegatives`] if the fixed negatives lack a link.
+    /// Returns [`NegativesError::NegativeOutOfRange`] if a custom sampler returns a node that the graph of
+    /// [`Negatives::rejecting`] does not have, and [`NegativesError::NoFixedNegatives`] if the fixed negatives lack a
+    /// link.
     ///
     /// # Panics
     /// Panics if a link is not in the list.
@@ -339,7 +340,10 @@ impl Negatives {
         let Some(known) = &self.known else { return Ok(false) };
         let node = src.max(dst);
         if known.n_nodes() <= node.index() {
-            return Err(Error::NegativeOutOfRange { node, n_nodes: known.n_nodes() });
+            return Err(Error::Negatives(NegativesError::NegativeOutOfRange {
+                node,
+                n_nodes: known.n_nodes(),
+            }));
         }
         Ok(known.in_neighbors(dst).binary_search(&src).is_ok())
     }
@@ -351,7 +355,7 @@ fn take_fixed(negatives: &LinkNegatives, all: &Links, links: &[LinkId]) -> Resul
     let mut srcs = Vec::with_capacity(n_pairs);
     let mut dsts = Vec::with_capacity(n_pairs);
     for &link in links {
-        let row = negatives.row(link).ok_or(Error::NoFixedNegatives { link })?;
+        let row = negatives.row(link).ok_or(Error::Negatives(NegativesError::NoFixedNegatives { link }))?;
         dsts.extend_from_slice(negatives.dsts_of(row));
         match negatives.srcs_of(row) {
             Some(of_row) => srcs.extend_from_slice(of_row),

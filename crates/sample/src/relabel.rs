@@ -3,7 +3,7 @@ use std::path::Path;
 use kiln_graph::{LocalId, NodeId};
 use kiln_mem::prefetch_far;
 
-use crate::{Error, Frontier, Result};
+use crate::{DamagedGraphError, Error, Frontier, Result};
 
 /// Assigns local ids to nodes in the order of their first appearance.
 ///
@@ -54,11 +54,13 @@ impl Relabel {
             let n = CHUNK.min(srcs.len() - first);
             let later = &srcs[(first + AHEAD).min(srcs.len())..];
             let numbered = self.number_chunk(&srcs[first..first + n], later, &mut indices);
-            numbered.map_err(|position| Error::NeighborOutOfRange {
-                node: srcs[first + position],
-                edge: frontier.edge_ids[first + position].0,
-                n_nodes: self.table.len(),
-                file: file.map(Path::to_owned),
+            numbered.map_err(|position| {
+                Error::DamagedGraph(DamagedGraphError::NeighborOutOfRange {
+                    node: srcs[first + position],
+                    edge: frontier.edge_ids[first + position].0,
+                    n_nodes: self.table.len(),
+                    file: file.map(Path::to_owned),
+                })
             })?;
         }
         Ok(indices)

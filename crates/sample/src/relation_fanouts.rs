@@ -2,7 +2,7 @@ use std::str::FromStr;
 
 use kiln_graph::GraphSchema;
 
-use crate::{Error, Fanout, Result};
+use crate::{Error, Fanout, FanoutsError, Result};
 
 /// The fanouts of the relations of a heterogeneous graph, by name. Of other graphs, there is one list for all edges.
 ///
@@ -43,8 +43,9 @@ impl RelationFanouts {
     /// [`TypedSampler`](crate::TypedSampler) takes them.
     ///
     /// # Errors
-    /// Returns [`kiln_graph::Error::NoSuchRelation`] within [`Error::Graph`] for an unknown name, [`Error::NoFanouts`] for a
-    /// relation without fanouts, and [`Error::LayerFanouts`] if a list does not have one fanout per layer.
+    /// Returns [`kiln_graph::Error::NoSuchRelation`] within [`Error::Graph`] for an unknown name,
+    /// [`FanoutsError::NoFanouts`] for a relation without fanouts, and [`FanoutsError::LayerFanouts`] if a list does
+    /// not have one fanout per layer.
     pub fn by_layer(&self, schema: &GraphSchema, n_layers: usize) -> Result<Vec<Vec<Fanout>>> {
         for (name, _) in &self.of_relations {
             schema.require(name)?;
@@ -54,10 +55,12 @@ impl RelationFanouts {
             let list = own.map_or(&self.of_all, |(_, fanouts)| fanouts);
             match list.len() {
                 n_fanouts if n_fanouts == n_layers => Ok(list),
-                0 if own.is_none() => Err(Error::NoFanouts { relation: relation.name.clone() }),
+                0 if own.is_none() => {
+                    Err(Error::Fanouts(FanoutsError::NoFanouts { relation: relation.name.clone() }))
+                }
                 got => {
                     let relation = relation.name.clone();
-                    Err(Error::LayerFanouts { relation, got, expected: n_layers })
+                    Err(Error::Fanouts(FanoutsError::LayerFanouts { relation, got, expected: n_layers }))
                 }
             }
         });
@@ -75,7 +78,7 @@ impl FromStr for Fanout {
             "all" => Ok(Self::All),
             number => number.parse().map(Self::UpTo).map_err(|_| {
                 let expected = "expected a number per layer or `all`, separated by commas";
-                Error::InvalidFanouts { reason: expected.to_owned() }
+                Error::Fanouts(FanoutsError::InvalidFanouts { reason: expected.to_owned() })
             }),
         }
     }
@@ -90,7 +93,7 @@ impl FromStr for RelationFanouts {
             // Names of relations may contain the sign.
             let (name, list) = part.rsplit_once('=').map_or((None, part), |(name, list)| (Some(name), list));
             let fanouts = list.split(',').map(str::parse).collect::<Result<Vec<Fanout>>>()?;
-            let invalid = |reason: String| Err(Error::InvalidFanouts { reason });
+            let invalid = |reason: String| Err(Error::Fanouts(FanoutsError::InvalidFanouts { reason }));
             match name.map(str::trim) {
                 None if lists.of_all.is_empty() => lists.of_all = fanouts,
                 None => return invalid("expected one list without a name of a relation".to_owned()),

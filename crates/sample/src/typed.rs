@@ -5,8 +5,9 @@ use kiln_graph::{EdgeId, GraphSchema, NodeId, NodeTypes, Relation, Relations};
 
 use crate::block::TypedScratch;
 use crate::{
-    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, KeyDomain, NeighborSampler,
-    RelationHop, RelationSampler, RelationScratch, Result, RngKey, SamplerConfig, Scratch,
+    DamagedGraphError, EdgeWeights, Error, Fanout, FanoutsError, Frontier, FrontierSampler, HopRequest,
+    KeyDomain, NeighborSampler, RelationHop, RelationSampler, RelationScratch, Result, RngKey, SamplerConfig,
+    Scratch,
 };
 
 /// A sampler of a heterogeneous graph: picks edges of each relation with a fanout of its own.
@@ -186,7 +187,11 @@ impl TypedSampler {
         let nodes = self.types().range(of_relation.src_type);
         match srcs.iter().find(|src| !nodes.contains(&src.0)) {
             None => Ok(()),
-            Some(&node) => Err(Error::SourceOfOtherType { relation: of_relation.name.clone(), node, nodes }),
+            Some(&node) => Err(Error::DamagedGraph(DamagedGraphError::SourceOfOtherType {
+                relation: of_relation.name.clone(),
+                node,
+                nodes,
+            })),
         }
     }
 
@@ -262,9 +267,9 @@ impl FrontierSampler for TypedSampler {
     /// limits.
     ///
     /// # Errors
-    /// Returns [`Error::LayerOutOfRange`] for a layer without fanouts, [`Error::LargerFanout`] if the fanout of the request is
-    /// larger than all fanouts of the layer, [`Error::SourceOfOtherType`] for a damaged relation, and the errors of the
-    /// relations' samplers.
+    /// Returns [`FanoutsError::LayerOutOfRange`] for a layer without fanouts, [`FanoutsError::LargerFanout`] if the
+    /// fanout of the request is larger than all fanouts of the layer, [`DamagedGraphError::SourceOfOtherType`] for a
+    /// damaged relation, and the errors of the relations' samplers.
     fn sample_frontier(
         &self,
         request: &HopRequest,
@@ -274,9 +279,12 @@ impl FrontierSampler for TypedSampler {
     ) -> Result<()> {
         let layer = request.layer;
         let n_layers = self.fanouts.len();
-        let fanouts = self.fanouts.get(layer).ok_or(Error::LayerOutOfRange { layer, n_layers })?;
+        let fanouts = self
+            .fanouts
+            .get(layer)
+            .ok_or(Error::Fanouts(FanoutsError::LayerOutOfRange { layer, n_layers }))?;
         if smaller(request.fanout, self.largest[layer]) != request.fanout {
-            return Err(Error::LargerFanout { layer });
+            return Err(Error::Fanouts(FanoutsError::LargerFanout { layer }));
         }
         if let ([fanout], 1) = (&fanouts[..], self.types().n_types()) {
             let fanout = smaller(*fanout, request.fanout);

@@ -1,87 +1,26 @@
+mod earlier_import_error;
+mod spec_error;
+mod table_file_error;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::bad_rows::{BadRows, format_bad_rows};
 
+pub use self::earlier_import_error::EarlierImportError;
+pub use self::spec_error::SpecError;
+pub use self::table_file_error::TableFileError;
+
 /// An error from an import.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The spec is not YAML with the keys of a spec.
-    #[error("{path}: {message} (spec.schema.json lists the keys)")]
-    SpecSyntax {
-        /// The path of the spec.
-        path: PathBuf,
-        /// The parser's message, with line and column.
-        message: String,
-    },
-    /// A value of the spec is invalid.
-    #[error("{path}: {key} is {found}, expected {expected}")]
-    Spec {
-        /// The path of the spec.
-        path: PathBuf,
-        /// The place in the spec, such as `nodes[0].columns[2].transform`.
-        key: String,
-        /// The allowed values, and what to do.
-        expected: String,
-        /// The value in the spec.
-        found: String,
-    },
-    /// A table has no column of a name, or has it twice.
-    #[error("{path}: {n_found} columns are named {column:?}, expected one of: {known}")]
-    Column {
-        /// The path of the table's file.
-        path: PathBuf,
-        /// The name of the column in the spec.
-        column: String,
-        /// The number of columns of this name.
-        n_found: usize,
-        /// The names of the table's columns.
-        known: String,
-    },
-    /// A CSV file ends within a quoted field.
-    #[error(
-        "{path}: {} has a quote that is never closed, expected a closing quote before the end of the file: \
-         close it, or write a quote within a quoted field twice",
-        .row.map_or_else(|| "the header".to_owned(), |row| format!("row {row}"))
-    )]
-    OpenQuote {
-        /// The path of the file.
-        path: PathBuf,
-        /// The number of the row in the file at which the record starts, from 1; `None` for the header.
-        row: Option<u64>,
-    },
-    /// A Parquet file is damaged or uses a feature that is not supported.
-    #[error("{path}: cannot read the Parquet file: {message}")]
-    Parquet {
-        /// The path of the file.
-        path: PathBuf,
-        /// The reader's message.
-        message: String,
-    },
-    /// Rows cannot be written to a Parquet file.
-    #[error("{path}: cannot write the Parquet file: {message}")]
-    Written {
-        /// The path of the file.
-        path: PathBuf,
-        /// The writer's message.
-        message: String,
-    },
-    /// A Parquet file is compressed by a codec that this program was built without.
-    #[error(
-        "{path}: column {column:?} is compressed by {codec}, which this program was built without: build it with the \
-         feature `{feature}` of kiln-tables, or write the file with another codec"
-    )]
-    Codec {
-        /// The path of the file.
-        path: PathBuf,
-        /// The name of the column.
-        column: String,
-        /// The name of the codec.
-        codec: String,
-        /// The feature of this crate that includes the codec.
-        feature: &'static str,
-    },
+    /// The spec is invalid, or does not fit the tables.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A file of a table cannot be read or written.
+    #[error(transparent)]
+    TableFile(#[from] TableFileError),
     /// Tables have bad rows that the spec does not drop.
     #[error("{}", format_bad_rows(.0))]
     BadRows(Vec<BadRows>),
@@ -132,28 +71,9 @@ pub enum Error {
         /// The path of the file that could not be written.
         path: PathBuf,
     },
-    /// A set was not made by an import.
-    #[error("{set}: the set has no import.json, expected a set that `import` wrote")]
-    NoImport {
-        /// The path of the set.
-        set: PathBuf,
-    },
-    /// The record of an import is invalid.
-    #[error("{path}: {message}: import the tables again")]
-    Record {
-        /// The path of the record.
-        path: PathBuf,
-        /// The reason.
-        message: String,
-    },
-    /// The columns of a spec differ from those of the import whose transforms it should use.
-    #[error("node type `{node_type}`: its {what} differ from those of the earlier import: use the same spec")]
-    OtherTransforms {
-        /// The name of the node type.
-        node_type: String,
-        /// The part that differs.
-        what: &'static str,
-    },
+    /// An earlier import cannot be used.
+    #[error(transparent)]
+    EarlierImport(#[from] EarlierImportError),
     /// A thread pool of the given size could not be started.
     #[error("cannot start {n_threads} threads: {message}")]
     Threads {

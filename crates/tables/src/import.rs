@@ -22,7 +22,7 @@ use crate::spec::{EndSpec, ImportSpec, RelationSpec};
 use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
 use crate::target::FittedTarget;
 use crate::transform::FittedColumn;
-use crate::{BadRows, Error, Result};
+use crate::{BadRows, EarlierImportError, Error, Result};
 
 /// The memory of batches of rows and of buffers in bytes.
 const FIXED_BYTES: u64 = 16 << 20;
@@ -44,10 +44,10 @@ pub struct FittedNodeType {
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`] within [`Error::Store`] if the output exists and is not an empty folder,
-/// [`Error::SpecSyntax`] or [`Error::Spec`] for an invalid spec, [`Error::Column`] for a column that a table does not have,
-/// [`Error::BadRows`] if tables have bad rows that the spec does not drop, [`Error::Codec`] and [`Error::Parquet`] for files
-/// that cannot be read, [`Error::Memory`] if the limit is too small, [`Error::DiskFull`], and other errors of reading and
-/// writing.
+/// [`crate::SpecError::SpecSyntax`] or [`crate::SpecError::Spec`] for an invalid spec, [`crate::SpecError::Column`] for
+/// a column that a table does not have, [`Error::BadRows`] if tables have bad rows that the spec does not drop,
+/// [`crate::TableFileError::Codec`] and [`crate::TableFileError::Parquet`] for files that cannot be read,
+/// [`Error::Memory`] if the limit is too small, [`Error::DiskFull`], and other errors of reading and writing.
 pub fn import(
     spec: impl AsRef<Path>,
     out: impl AsRef<Path>,
@@ -117,7 +117,12 @@ impl<'a> Importer<'a> {
         let Some(earlier) = &self.options.transforms_of else { return Ok(()) };
         for node_type in self.spec.nodes.iter().filter(|node_type| node_type.from.is_none()) {
             let other = earlier.spec().nodes.iter().find(|other| other.name == node_type.name);
-            let differ = |what| Err(Error::OtherTransforms { node_type: node_type.name.clone(), what });
+            let differ = |what| {
+                Err(Error::EarlierImport(EarlierImportError::OtherTransforms {
+                    node_type: node_type.name.clone(),
+                    what,
+                }))
+            };
             match other {
                 None => return differ("name and columns"),
                 Some(other) if other.columns != node_type.columns => return differ("columns"),

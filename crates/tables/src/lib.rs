@@ -90,7 +90,7 @@ mod target;
 mod transform;
 
 pub use bad_rows::{BadRow, BadRowKind, BadRows};
-pub use error::{Error, Result};
+pub use error::{EarlierImportError, Error, Result, SpecError, TableFileError};
 pub use hash::hash_bytes;
 pub use import::{FittedNodeType, import};
 pub use options::{ImportOptions, ImportReport, ImportedSplit};

@@ -66,7 +66,8 @@ pub struct PlannedRelation {
 /// Reads a spec and the headers of its tables, and returns what [`import`](crate::import()) would do. Nothing is written.
 ///
 /// # Errors
-/// Returns [`Error::SpecSyntax`] or [`Error::Spec`] for an invalid spec. Errors in the tables are in the plan.
+/// Returns [`crate::SpecError::SpecSyntax`] or [`crate::SpecError::Spec`] for an invalid spec. Errors in the tables are
+/// in the plan.
 pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
     let path = spec.as_ref();
     let spec = ImportSpec::read(path)?;

@@ -14,7 +14,7 @@ use crate::node_table::NodeTable;
 use crate::node_writer::RowEncoder;
 use crate::spec::{ImportSpec, NodeTypeSpec};
 use crate::transform::{FittedColumn, FittedTransform};
-use crate::{BadRows, Error, Result};
+use crate::{BadRows, EarlierImportError, Error, Result};
 
 /// The file of the record.
 pub(crate) const FILE: &str = "import.json";
@@ -73,20 +73,23 @@ impl Import {
     /// Reads the record of the import that wrote a set, after its hash was compared with the set's manifest.
     ///
     /// # Errors
-    /// Returns [`Error::NoImport`] if the set has no record, [`Error::Record`] if the record is invalid, and the errors of
-    /// [`typed::attachment`].
+    /// Returns [`EarlierImportError::NoImport`] if the set has no record, [`EarlierImportError::Record`] if the record
+    /// is invalid, and the errors of [`typed::attachment`].
     pub fn open(set: impl AsRef<Path>) -> Result<Self> {
         let set = set.as_ref();
-        let bytes = typed::attachment(set, FILE)?.ok_or_else(|| Error::NoImport { set: set.to_owned() })?;
+        let bytes = typed::attachment(set, FILE)?
+            .ok_or_else(|| Error::EarlierImport(EarlierImportError::NoImport { set: set.to_owned() }))?;
         Self::parse(&set.join(FILE), &bytes)
     }
 
     /// Parses a record and checks that its statistics fit its spec. `path` is its path, for the errors.
     ///
     /// # Errors
-    /// Returns [`Error::Record`] if the record is invalid, and [`Error::Spec`] if its spec is.
+    /// Returns [`EarlierImportError::Record`] if the record is invalid, and [`crate::SpecError::Spec`] if its spec is.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self> {
-        let bad = |message: String| Error::Record { path: path.to_owned(), message };
+        let bad = |message: String| {
+            Error::EarlierImport(EarlierImportError::Record { path: path.to_owned(), message })
+        };
         let record: Self = serde_json::from_slice(bytes).map_err(|error| bad(error.to_string()))?;
         if record.format != VERSION {
             return Err(bad(format!("its format is {}, expected {VERSION}", record.format)));
@@ -116,8 +119,8 @@ impl Import {
     /// statistics. Memory is that of a batch of rows. Keys that occur twice are not rejected.
     ///
     /// # Errors
-    /// Returns [`Error::OtherTransforms`] for a name that is no node type with a table, [`Error::BadRows`] with the bad rows of
-    /// a batch that the spec does not drop, the error of `visit`, and the errors of reading.
+    /// Returns [`EarlierImportError::OtherTransforms`] for a name that is no node type with a table, [`Error::BadRows`]
+    /// with the bad rows of a batch that the spec does not drop, the error of `visit`, and the errors of reading.
     pub fn transform(
         &self,
         node_type: &str,
@@ -127,7 +130,10 @@ impl Import {
         let spec = self.spec.nodes.iter().find(|spec| spec.name == node_type && spec.from.is_none());
         let (Some(spec), Some(fitted)) = (spec, self.node_type(node_type)) else {
             let what = "name and columns";
-            return Err(Error::OtherTransforms { node_type: node_type.to_owned(), what });
+            return Err(Error::EarlierImport(EarlierImportError::OtherTransforms {
+                node_type: node_type.to_owned(),
+                what,
+            }));
         };
         let spec = NodeTypeSpec { files: files.to_vec(), target: None, split: None, ..spec.clone() };
         let table = NodeTable::new(&spec, Path::new(""), None);

@@ -11,7 +11,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
 use crate::error::io_error;
-use crate::{Error, Result};
+use crate::{Error, Result, TableFileError};
 
 /// The maximum number of rows of a row group, which is in memory until it is written.
 const GROUP_ROWS: usize = 1 << 16;
@@ -80,8 +80,8 @@ impl RowWriter {
     /// without rows does, too.
     ///
     /// # Errors
-    /// Returns [`Error::Written`] if the columns are others than those of the first call or have different lengths, and
-    /// [`Error::DiskFull`] and [`Error::Store`] if the file cannot be written.
+    /// Returns [`TableFileError::Written`] if the columns are others than those of the first call or have different
+    /// lengths, and [`Error::DiskFull`] and [`Error::Store`] if the file cannot be written.
     pub fn write(&mut self, columns: &[(&str, OutputColumn<'_>)]) -> Result<()> {
         let arrays: Vec<ArrayRef> = columns.iter().map(|(_, column)| column.to_array()).collect();
         let schema = Arc::new(Schema::new(
@@ -97,7 +97,7 @@ impl RowWriter {
         let batch = batch.map_err(|error| self.failed(ParquetError::from(error)))?;
         if self.schema.as_ref().is_some_and(|of_file| *of_file != schema) {
             let message = "the columns differ from those of the first rows".to_owned();
-            return Err(Error::Written { path: self.path.clone(), message });
+            return Err(Error::TableFile(TableFileError::Written { path: self.path.clone(), message }));
         }
         self.schema = Some(schema.clone());
         if let Some(file) = self.file.take() {
@@ -132,7 +132,10 @@ impl RowWriter {
                 let source = *source.downcast::<std::io::Error>().expect("the source should be an I/O error");
                 io_error(&self.path)(source)
             }
-            other => Error::Written { path: self.path.clone(), message: other.to_string() },
+            other => Error::TableFile(TableFileError::Written {
+                path: self.path.clone(),
+                message: other.to_string(),
+            }),
         }
     }
 }

@@ -9,7 +9,7 @@ mod parquet_file;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use crate::{BadRow, Error, Result};
+use crate::{BadRow, Error, Result, SpecError};
 
 pub(crate) use self::cell::{BatchColumn, Cell};
 use self::csv_file::CsvFile;
@@ -124,12 +124,12 @@ impl Table {
     fn check_columns(&self, last: &Path, seen: &[bool]) -> Result<()> {
         match self.columns.iter().zip(seen).find(|(_, is_seen)| !**is_seen) {
             None => Ok(()),
-            Some((column, _)) => Err(Error::Column {
+            Some((column, _)) => Err(Error::Spec(SpecError::Column {
                 path: last.to_owned(),
                 column: column.clone(),
                 n_found: 0,
                 known: "the keys of the objects".into(),
-            }),
+            })),
         }
     }
 

@@ -64,7 +64,9 @@ pub use run::state::{Resumed, Run};
 pub use run::summary::{Best, FitReport, ReportInfo, Summary};
 pub use run::tensorboard::TensorBoard;
 pub use saved::batches::{PredictedRows, PredictionBatches};
-pub use saved::error::ModelError;
+pub use saved::error::{
+    ModelEdgesError, ModelError, ModelFileError, ModelNodesError, PredictModeError, PreparationError,
+};
 pub use saved::info::{
     EvaluatedNeighbors, EvaluationInfo, ModelInfo, ModelInputs, SamplingInfo, StoredEdgeWeights, StoredRule,
 };

@@ -11,7 +11,7 @@ use crate::process::machine::{host, machine_id};
 use crate::process::store::Store;
 use crate::process::watchdog::control::Control;
 use crate::rpc::{RpcEndpoint, Token, log};
-use crate::{CommBackend, JobError, LaunchEnv, MasterAddress, RankConfig};
+use crate::{CommBackend, EngineError, JobError, LaunchEnv, MasterAddress, RankConfig};
 
 /// The selected engine, before the processes are connected.
 pub(crate) enum Carrier {
@@ -55,12 +55,12 @@ impl Carrier {
         if (rank, world_size) == (launch.rank, launch.world_size) {
             return Ok(Self::Mpi(world));
         }
-        Err(JobError::OtherWorld { launch: launch.to_string(), rank, world_size })
+        Err(JobError::Engine(EngineError::OtherWorld { launch: launch.to_string(), rank, world_size }))
     }
 
     #[cfg(not(feature = "mpi"))]
     fn start_mpi(_: &LaunchEnv) -> Result<Self, JobError> {
-        Err(JobError::NotBuilt { engine: "mpi" })
+        Err(JobError::Engine(EngineError::NotBuilt { engine: "mpi" }))
     }
 
     #[cfg(feature = "nccl")]
@@ -70,7 +70,7 @@ impl Carrier {
 
     #[cfg(not(feature = "nccl"))]
     fn start_nccl(_: &LaunchEnv, _: Option<usize>) -> Result<Self, JobError> {
-        Err(JobError::NotBuilt { engine: "nccl" })
+        Err(JobError::Engine(EngineError::NotBuilt { engine: "nccl" }))
     }
 
     pub(crate) fn meet(&self, launch: &LaunchEnv, config: &RankConfig) -> Result<Meet, JobError> {
@@ -137,12 +137,12 @@ fn first_that_works<T>(
     nccl: impl FnOnce() -> Result<T, JobError>,
 ) -> Result<T, JobError> {
     let no_mpi = match mpi() {
-        Err(error @ JobError::NotBuilt { .. }) => error,
+        Err(error @ JobError::Engine(EngineError::NotBuilt { .. })) => error,
         outcome => return outcome,
     };
     nccl().map_err(|no_nccl| {
         let tried = format!("mpi ({no_mpi}), nccl ({no_nccl})");
-        JobError::NoEngine { launch: launch.to_owned(), tried }
+        JobError::Engine(EngineError::NoEngine { launch: launch.to_owned(), tried })
     })
 }
 
@@ -159,7 +159,9 @@ fn first_of_mpi(
         None if is_one_machine => listen(&MasterAddress { host: "127.0.0.1".to_owned(), port: 0 })?,
         None => listen(&MasterAddress { host: host(), port: 0 })?,
     };
-    let address = listener.local_addr().map_err(|error| JobError::Mpi { reason: error.to_string() })?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| JobError::Engine(EngineError::Mpi { reason: error.to_string() }))?;
     if !is_one_machine && address.ip().is_loopback() {
         let reason = format!("other machines cannot reach {}: give --master HOST:PORT", address.ip());
         return Err(JobError::NoAddress { host: host(), reason });
@@ -212,11 +214,11 @@ mod tests {
     use super::*;
 
     fn missing(engine: &'static str) -> Result<&'static str, JobError> {
-        Err(JobError::NotBuilt { engine })
+        Err(JobError::Engine(EngineError::NotBuilt { engine }))
     }
 
     fn broken(reason: &str) -> Result<&'static str, JobError> {
-        Err(JobError::Nccl { reason: reason.to_owned() })
+        Err(JobError::Engine(EngineError::Nccl { reason: reason.to_owned() }))
     }
 
     #[test]
@@ -241,9 +243,9 @@ mod tests {
     fn auto_engine_returns_the_error_of_a_failing_mpi() {
         let outcome = first_that_works(
             "2 ranks",
-            || Err(JobError::Mpi { reason: "no MPI_THREAD_MULTIPLE".to_owned() }),
+            || Err(JobError::Engine(EngineError::Mpi { reason: "no MPI_THREAD_MULTIPLE".to_owned() })),
             || Ok("nccl"),
         );
-        assert!(matches!(outcome, Err(JobError::Mpi { .. })), "{outcome:?}");
+        assert!(matches!(outcome, Err(JobError::Engine(EngineError::Mpi { .. }))), "{outcome:?}");
     }
 }

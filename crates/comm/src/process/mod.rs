@@ -26,7 +26,7 @@ mod store;
 #[cfg(feature = "grpc")]
 mod watchdog;
 
-pub use error::JobError;
+pub use error::{EngineError, JobError};
 pub use launch::{LaunchEnv, LaunchError, LaunchFlags, Launcher, MAX_WORLD_SIZE};
 pub use master_address::MasterAddress;
 #[cfg(feature = "grpc")]

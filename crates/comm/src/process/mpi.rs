@@ -9,8 +9,8 @@ use mpi::environment::Universe;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives, Group, Root};
 
-use crate::JobError;
 use crate::process::engine::{Engine, Engines, Outcome, Parts, PartsMut};
+use crate::{EngineError, JobError};
 
 /// The maximum number of bytes of one call, because MPI counts bytes in 32 bits.
 const MAX_BYTES: usize = 1 << 30;
@@ -30,7 +30,7 @@ impl MpiWorld {
     /// # Errors
     /// Returns an error if MPI was initialised before in this process, or does not support `MPI_THREAD_MULTIPLE`.
     pub(crate) fn start() -> Result<Self, JobError> {
-        let failed = |reason: &str| JobError::Mpi { reason: reason.to_owned() };
+        let failed = |reason: &str| JobError::Engine(EngineError::Mpi { reason: reason.to_owned() });
         let started = mpi::initialize_with_threading(Threading::Multiple);
         let (universe, threading) =
             started.ok_or_else(|| failed("it is already initialised in this process"))?;
@@ -54,7 +54,7 @@ impl MpiWorld {
     /// Returns, on all ranks, the text that rank 0 passes. A collective: every rank must call it.
     pub(crate) fn text_of_first(&self, text: String) -> Result<String, JobError> {
         let mut engine = MpiEngine { comm: SimpleCommunicator::world() };
-        let failed = |reason| JobError::Mpi { reason };
+        let failed = |reason| JobError::Engine(EngineError::Mpi { reason });
         let mut n_bytes = text.len() as u64;
         engine.broadcast(0, bytemuck::bytes_of_mut(&mut n_bytes)).map_err(failed)?;
         let mut bytes = text.into_bytes();
@@ -71,7 +71,7 @@ impl MpiWorld {
         let mut all = vec![0; own.len() * self.world_size()];
         engine
             .all_gather(&own, &vec![own.len(); n_ranks], &mut all)
-            .map_err(|reason| JobError::Mpi { reason })?;
+            .map_err(|reason| JobError::Engine(EngineError::Mpi { reason }))?;
         Ok(all.chunks(own.len()).all(|other| other == own))
     }
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 use cudarc::driver::DevicePtr;
 use kiln_nccl::{Buffer, Comm, CudaContext, UniqueId};
 
-use crate::JobError;
 use crate::process::engine::{Engine, Engines, Outcome, Parts, PartsMut};
 use crate::process::watchdog::control::Control;
+use crate::{EngineError, JobError};
 
 /// The maximum number of bytes of one call. The device buffers take twice as much memory.
 const MAX_BYTES: usize = 256 << 20;
@@ -34,11 +34,11 @@ impl Nccl {
         match CudaContext::device_count().map_err(failed)? as usize {
             1 => Ok(0),
             n_devices if local_rank < n_devices => Ok(local_rank),
-            n_devices => Err(JobError::Nccl {
+            n_devices => Err(JobError::Engine(EngineError::Nccl {
                 reason: format!(
                     "local rank {local_rank} has no GPU: the process sees {n_devices} GPUs; start one process per GPU"
                 ),
-            }),
+            })),
         }
     }
 
@@ -132,5 +132,5 @@ fn told(error: impl std::fmt::Display) -> String {
 }
 
 fn failed(error: impl std::fmt::Display) -> JobError {
-    JobError::Nccl { reason: error.to_string() }
+    JobError::Engine(EngineError::Nccl { reason: error.to_string() })
 }

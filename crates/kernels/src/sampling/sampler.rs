@@ -6,7 +6,7 @@ use kiln_graph::LocalId;
 use kiln_graph::NodeId;
 use kiln_sample::{
     EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Result, RngKey, Rule,
-    SampledBlocks, SamplerConfig, Scratch, Seeds,
+    RuleError, SampledBlocks, SamplerConfig, Scratch, Seeds,
 };
 
 #[cfg(feature = "cube")]
@@ -67,17 +67,17 @@ impl DeviceSampler {
     /// Creates a sampler with this configuration.
     ///
     /// # Errors
-    /// Returns [`Error::NoWeights`] or [`Error::NoEdgeTypes`] if the configuration requests edge weights or types and the
-    /// graph has none. On devices other than the CPU, returns [`Error::CustomRule`] for a rule that is not built in; such
-    /// rules run on the host ([`NeighborSampler::with_config`]). Returns an [`UploadError`](crate::UploadError) as
-    /// [`Error::Elsewhere`] if the device cannot allocate the edge types.
+    /// Returns [`Error::NoWeights`] or [`Error::NoEdgeTypes`] if the configuration requests edge weights or types and
+    /// the graph has none. On devices other than the CPU, returns [`RuleError::CustomRule`] for a rule that is not
+    /// built in; such rules run on the host ([`NeighborSampler::with_config`]). Returns an
+    /// [`UploadError`](crate::UploadError) as [`Error::Elsewhere`] if the device cannot allocate the edge types.
     pub fn with_config(graph: DeviceGraph, config: SamplerConfig) -> Result<Self> {
         if config.weights != EdgeWeights::None && !graph.has_weights() {
             return Err(Error::NoWeights);
         }
         let is_host = matches!(graph.place, Place::Host(_));
         if matches!(config.rule, Rule::Custom { .. }) && !is_host {
-            return Err(Error::CustomRule);
+            return Err(Error::Rule(RuleError::CustomRule));
         }
         if config.edge_types {
             graph.store_edge_types()?;
@@ -112,8 +112,9 @@ impl DeviceSampler {
     ///
     /// # Errors
     /// Returns the errors of [`FrontierSampler::sample_blocks`]. On devices other than the CPU, also returns
-    /// [`Error::FanoutTooLarge`] if a fanout is above the limit (see [`DeviceSampler`]). For a staged graph, also
-    /// returns an [`UploadError`](crate::UploadError) as [`Error::Elsewhere`] if the lists of a hop cannot be copied.
+    /// [`kiln_sample::FanoutsError::FanoutTooLarge`] if a fanout is above the limit (see [`DeviceSampler`]). For a
+    /// staged graph, also returns an [`UploadError`](crate::UploadError) as [`Error::Elsewhere`] if the lists of a hop
+    /// cannot be copied.
     ///
     /// # Panics
     /// Panics if the device fails.
@@ -242,7 +243,9 @@ fn tensors(arrays: HopArrays) -> BlockTensors {
 fn of_layer(error: HopError, layer: usize) -> Error {
     match error {
         HopError::TooLarge { n_edges } => Error::BlockTooLarge { layer, n_edges },
-        HopError::FanoutTooLarge { most } => Error::FanoutTooLarge { layer, most },
+        HopError::FanoutTooLarge { most } => {
+            Error::Fanouts(kiln_sample::FanoutsError::FanoutTooLarge { layer, most })
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod relation_groups;
 mod rows;
 mod sampler;
 mod sampler_edge_types;
+mod sampler_errors;
 mod sampler_excluded;
 mod sampler_typed;
 mod scan;

@@ -15,7 +15,10 @@ use kiln::kernels::{DeviceBlock, ops};
 use kiln::nn::{BlockModel, ForwardContext, LayerSize, SageConv, SageConvConfig};
 use kiln::prelude::*;
 use kiln::sample::{KeyDomain, Neighbors, NodeKey, RngKey, Selection};
-use kiln::train::{Error as TrainError, LayerWiseConfig, ModelError, ModelRegistry, OutputRows};
+use kiln::train::{
+    Error as TrainError, LayerWiseConfig, ModelEdgesError, ModelError, ModelRegistry, OutputRows,
+    PredictModeError, PreparationError,
+};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
@@ -115,7 +118,7 @@ fn predictions_of_gat_repeat_those_of_the_run_on_data_with_and_without_self_loop
     let error = SavedModel::open(&run).unwrap().on_nodes(&looped).unwrap_err();
     let is_other = |step: &str| step == "given self loops";
     assert!(
-        matches!(&error, Error::Train(TrainError::Saved(ModelError::OtherPreparation { step })) if is_other(step)),
+        matches!(&error, Error::Train(TrainError::Saved(ModelError::Preparation(PreparationError::OtherPreparation { step }))) if is_other(step)),
         "{error}"
     );
 }
@@ -139,7 +142,12 @@ fn predictions_of_rgcn_repeat_those_of_the_run_and_its_edge_types_are_checked() 
         assert!(error.to_string().contains(expected), "{error}");
         let error = model.on_nodes(&raw).unwrap_err();
         assert!(
-            matches!(error, Error::Train(TrainError::Saved(ModelError::NoEdgeTypes { n_relations: 3 }))),
+            matches!(
+                error,
+                Error::Train(TrainError::Saved(ModelError::Edges(ModelEdgesError::NoEdgeTypes {
+                    n_relations: 3
+                })))
+            ),
             "{error}"
         );
         model.on_nodes(&typed(2)).unwrap();
@@ -245,7 +253,10 @@ fn a_model_with_a_custom_rule_needs_the_rule_for_sampled_predictions() {
     let model = SavedModel::open(&run).unwrap();
     let predictor = model.on_nodes(&data).unwrap();
     let error = predictor.predict(&data.split.test, &PredictMode::AsEvaluated).unwrap_err();
-    assert!(matches!(error, TrainError::Saved(ModelError::CustomRule { .. })), "{error}");
+    assert!(
+        matches!(error, TrainError::Saved(ModelError::Mode(PredictModeError::CustomRule { .. }))),
+        "{error}"
+    );
     predictor.predict(&data.split.test, &PredictMode::Exact(LayerWiseConfig::default())).unwrap();
     let scores = predictor.rule(last).predict(&data.split.test, &PredictMode::AsEvaluated).unwrap();
     let items: Vec<u32> = data.split.test.iter().map(|node| node.0).collect();
@@ -343,7 +354,10 @@ fn a_custom_rule_with_the_name_of_a_built_in_one_is_not_replaced_by_it() {
     let (_folder, run) = trained(&SageConfig::for_data(&data).layers(2).hidden(8), &loader, 1);
     let predictor = SavedModel::open(&run).unwrap().on_nodes(&data).unwrap();
     let error = predictor.predict(&[NodeId(0)], &PredictMode::AsEvaluated).unwrap_err();
-    assert!(matches!(error, TrainError::Saved(ModelError::CustomRule { .. })), "{error}");
+    assert!(
+        matches!(error, TrainError::Saved(ModelError::Mode(PredictModeError::CustomRule { .. }))),
+        "{error}"
+    );
 }
 
 #[test]

@@ -202,7 +202,13 @@ fn objectives_that_do_not_suit_the_targets_are_rejected_before_anything_is_writt
     let error = refused(Objective::Regression(TargetLoss::BinaryCrossEntropy));
     assert!(matches!(error, Error::Train(TrainError::BinaryLoss)), "{error}");
     let error = refused(Objective::Regression(TargetLoss::Huber { delta: 0.0 }));
-    assert!(matches!(error, Error::Train(TrainError::Model(kiln::nn::Error::HuberDelta { .. }))), "{error}");
+    assert!(
+        matches!(
+            error,
+            Error::Train(TrainError::Model(kiln::nn::Error::Loss(kiln::nn::LossError::HuberDelta { .. })))
+        ),
+        "{error}"
+    );
     let out = folder.path().join("run");
     let error = trainer(&data).fit(&loader(&data, 50), quiet(&out).metric(Metric::RocAuc)).unwrap_err();
     assert!(matches!(error, Error::Train(TrainError::OtherMetric { .. })), "{error}");

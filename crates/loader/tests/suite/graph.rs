@@ -187,7 +187,15 @@ fn rejects_damaged_offsets_only_in_batches_with_their_graphs() {
         let damaged = Csc::new(SharedArray::from(indptr), graph().indices().to_vec().into()).unwrap();
         let damaged = batcher(damaged, &OFFSETS, &CLASSES);
         let error = take(&damaged, &[0]).unwrap_err();
-        assert!(matches!(error, BatchError::Sample(kiln_sample::Error::BadEdgeRange { .. })), "{error}");
+        assert!(
+            matches!(
+                error,
+                BatchError::Sample(kiln_sample::Error::DamagedGraph(
+                    kiln_sample::DamagedGraphError::BadEdgeRange { .. }
+                ))
+            ),
+            "{error}"
+        );
         assert!(error.to_string().starts_with(expected), "{error}");
         assert!(take(&damaged, &[3]).is_ok());
     }

@@ -2,7 +2,7 @@ use burn::tensor::Tensor;
 use burn::tensor::activation::log_sigmoid;
 
 use crate::loss::sum_all;
-use crate::{Error, LossSum, Result, TargetLoss};
+use crate::{Error, LossError, LossSum, Result, TargetLoss};
 
 /// The loss of links and their negatives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -20,9 +20,9 @@ impl LinkLoss {
     /// Checks the number of negatives of a link.
     ///
     /// # Errors
-    /// Returns [`Error::NoNegatives`] for 0 negatives, because no loss can then be learned from.
+    /// Returns [`LossError::NoNegatives`] for 0 negatives, because no loss can then be learned from.
     pub fn check(&self, n_negatives: usize) -> Result<()> {
-        if 0 < n_negatives { Ok(()) } else { Err(Error::NoNegatives) }
+        if 0 < n_negatives { Ok(()) } else { Err(Error::Loss(LossError::NoNegatives)) }
     }
 
     /// Computes the loss of links. The weight is the number of pairs, or that of negatives for

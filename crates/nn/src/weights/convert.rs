@@ -5,13 +5,13 @@ use burn::tensor::{Tensor, TensorData};
 use half::{bf16, f16};
 use safetensors::{Dtype, tensor::TensorView};
 
-use crate::{Error, Result};
+use crate::{Error, Result, WeightsError};
 
 pub(super) fn check_shape(name: &str, tensor: &TensorView<'_>, expected: &[usize]) -> Result<()> {
     if tensor.shape() != expected {
         let expected = expected.to_vec();
         let got = tensor.shape().to_vec();
-        return Err(Error::TensorShape { name: name.to_owned(), expected, got });
+        return Err(Error::Weights(WeightsError::TensorShape { name: name.to_owned(), expected, got }));
     }
     Ok(())
 }
@@ -24,7 +24,12 @@ pub(super) fn values(name: &str, tensor: &TensorView<'_>) -> Result<Vec<f32>> {
         Dtype::F64 => bytes.as_chunks().0.iter().map(|value| f64::from_le_bytes(*value) as f32).collect(),
         Dtype::F16 => bytes.as_chunks().0.iter().map(|value| f16::from_le_bytes(*value).to_f32()).collect(),
         Dtype::BF16 => bytes.as_chunks().0.iter().map(|value| bf16::from_le_bytes(*value).to_f32()).collect(),
-        dtype => return Err(Error::TensorType { name: name.to_owned(), dtype: format!("{dtype:?}") }),
+        dtype => {
+            return Err(Error::Weights(WeightsError::TensorType {
+                name: name.to_owned(),
+                dtype: format!("{dtype:?}"),
+            }));
+        }
     })
 }
 

@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 use super::convert::set;
 use super::names::{DefaultValues, Slot};
 use super::{Parameter, WeightFormat, private};
-use crate::{Epsilon, Error, Gin, Gine, Linear, Mlp, Result};
+use crate::{Epsilon, Error, Gin, Gine, Linear, Mlp, Result, WeightsError};
 
 /// The largest number of dense layers of an MLP whose weights can be exchanged.
 const MAX_LINEARS: usize = 4;
@@ -57,7 +57,9 @@ const fn with_edges(slots: [Slot; 1 + 2 * MAX_LINEARS]) -> [Slot; 3 + 2 * MAX_LI
 fn check_mlp(mlp: &Mlp) -> Result<()> {
     match mlp.norms.is_empty() && mlp.linears.len() <= MAX_LINEARS {
         true => Ok(()),
-        false => Err(Error::NotPortable { what: "an MLP with normalisations or more than 4 linear layers" }),
+        false => Err(Error::Weights(WeightsError::NotPortable {
+            what: "an MLP with normalisations or more than 4 linear layers",
+        })),
     }
 }
 
@@ -107,7 +109,7 @@ fn set_layer(
 fn check_epsilon(layer: usize, configured: Epsilon, values: &[f32]) -> Result<()> {
     match configured {
         Epsilon::Fixed(expected) if values != [expected] => {
-            Err(Error::OtherEpsilon { layer, expected, got: values[0] })
+            Err(Error::Weights(WeightsError::OtherEpsilon { layer, expected, got: values[0] }))
         }
         _ => Ok(()),
     }

@@ -13,7 +13,7 @@ use burn::tensor::Tensor;
 use kiln_kernels::to_vec_f32;
 use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};
 
-use crate::{Error, Gat, Gcn, Gin, Gine, Result, Rgcn, Sage};
+use crate::{Error, Gat, Gcn, Gin, Gine, Result, Rgcn, Sage, WeightsError};
 use convert::{check_shape, transposed, values};
 use names::{LayerNames, Slot, find_layers, find_naming};
 
@@ -134,7 +134,9 @@ impl PortableWeights for Gine {}
 /// # Panics
 /// Panics if layers of a [`Gat`] were replaced by layers of the other attention or with shared weights.
 pub fn load_safetensors<M: PortableWeights>(model: &mut M, bytes: &[u8]) -> Result<WeightFormat> {
-    let broken = |error: safetensors::SafeTensorError| Error::NotSafetensors { reason: error.to_string() };
+    let broken = |error: safetensors::SafeTensorError| {
+        Error::Weights(WeightsError::NotSafetensors { reason: error.to_string() })
+    };
     let file = SafeTensors::deserialize(bytes).map_err(broken)?;
     let mut names = file.names();
     names.sort_unstable();
@@ -151,10 +153,9 @@ pub fn load_safetensors<M: PortableWeights>(model: &mut M, bytes: &[u8]) -> Resu
         for ((slot, name), Parameter { shape, values: own }) in slots.iter().zip(tensors).zip(params) {
             let Some(name) = name else {
                 let name = || format!("{prefix}{}", slot.names[0]);
-                layer.push(
-                    slot.default_values(shape, || to_vec_f32(own.clone()))
-                        .ok_or_else(|| Error::MissingTensor { name: name(), complete: M::COMPLETE })?,
-                );
+                layer.push(slot.default_values(shape, || to_vec_f32(own.clone())).ok_or_else(|| {
+                    Error::Weights(WeightsError::MissingTensor { name: name(), complete: M::COMPLETE })
+                })?);
                 continue;
             };
             let tensor = file.tensor(name).map_err(broken)?;
@@ -173,7 +174,7 @@ pub fn load_safetensors<M: PortableWeights>(model: &mut M, bytes: &[u8]) -> Resu
 /// weights give identical bytes. The prefix of layer `i` is `convs.{i}.` for PyG and `layers.{i}.` for DGL.
 ///
 /// # Panics
-/// Panics like [`load_safetensors`], and if that function returns [`Error::NotPortable`] for the model.
+/// Panics like [`load_safetensors`], and if that function returns [`WeightsError::NotPortable`] for the model.
 pub fn to_safetensors<M: PortableWeights>(model: &M, format: WeightFormat) -> Vec<u8> {
     let stem = match format {
         WeightFormat::Pyg => "convs",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::WeightFormat;
 use crate::error::TensorNames;
-use crate::{Error, Result};
+use crate::{Error, Result, WeightsError};
 
 /// A parameter of a layer in a library's files.
 #[derive(Debug)]
@@ -102,8 +102,10 @@ pub(super) fn find_naming(
     match (find(|pyg, dgl| dgl < pyg), find(|pyg, dgl| pyg < dgl)) {
         (Some(_), None) => Ok(WeightFormat::Pyg),
         (None, Some(_)) => Ok(WeightFormat::Dgl),
-        (Some(pyg), Some(dgl)) => Err(Error::MixedNames { pyg: pyg.to_string(), dgl: dgl.to_string() }),
-        (None, None) => Err(Error::UnknownNames {
+        (Some(pyg), Some(dgl)) => {
+            Err(Error::Weights(WeightsError::MixedNames { pyg: pyg.to_string(), dgl: dgl.to_string() }))
+        }
+        (None, None) => Err(Error::Weights(WeightsError::UnknownNames {
             expected: TensorNames(
                 weight_ends(WeightFormat::Pyg)
                     .chain(weight_ends(WeightFormat::Dgl))
@@ -111,7 +113,7 @@ pub(super) fn find_naming(
                     .collect(),
             ),
             got: TensorNames::of(names),
-        }),
+        })),
     }
 }
 
@@ -132,7 +134,10 @@ pub(super) fn find_layers<'n>(
         };
         let tensor = &mut layers.entry(prefix).or_insert_with(|| vec![None; slots.len()])[slot];
         if let Some(one) = tensor.replace(name).filter(|one| !equal(one, name)) {
-            return Err(Error::AmbiguousTensors { one: one.to_owned(), other: name.to_string() });
+            return Err(Error::Weights(WeightsError::AmbiguousTensors {
+                one: one.to_owned(),
+                other: name.to_string(),
+            }));
         }
     }
     if layers.len() != n_layers {
@@ -143,16 +148,16 @@ pub(super) fn find_layers<'n>(
         surplus.extend(layers.values().filter(|tensors| !is_layer(tensors)).flatten().flatten());
     }
     if !surplus.is_empty() {
-        return Err(Error::SurplusTensors { names: TensorNames::of(&surplus) });
+        return Err(Error::Weights(WeightsError::SurplusTensors { names: TensorNames::of(&surplus) }));
     }
     let mut layers: Vec<(&str, Vec<Option<&str>>)> = layers.into_iter().collect();
     if layers.len() != n_layers {
         let prefixes: Vec<&str> = layers.iter().map(|(prefix, _)| *prefix).collect();
-        return Err(Error::LayerCount {
+        return Err(Error::Weights(WeightsError::LayerCount {
             expected: n_layers,
             got: layers.len(),
             layers: TensorNames::of(&prefixes),
-        });
+        }));
     }
     order(&mut layers)?;
     Ok(layers.into_iter().map(|(prefix, tensors)| LayerNames { prefix, tensors }).collect())
@@ -178,7 +183,10 @@ fn order<T>(layers: &mut [(&str, T)]) -> Result<()> {
         let one = pair[0].0;
         let other = pair[1].0;
         if without_numbers(one) != without_numbers(other) || numbers(one) == numbers(other) {
-            return Err(Error::LayerOrder { one: one.to_owned(), other: other.to_owned() });
+            return Err(Error::Weights(WeightsError::LayerOrder {
+                one: one.to_owned(),
+                other: other.to_owned(),
+            }));
         }
     }
     Ok(())
@@ -235,7 +243,10 @@ mod tests {
     fn rejects_an_ambiguous_order_of_layers() {
         for prefixes in [["encoder.", "decoder."], ["conv1.", "conv01."], ["conv.", "conv1."], ["a1.", "b2."]]
         {
-            assert!(matches!(ordered(&prefixes), Err(Error::LayerOrder { .. })), "{prefixes:?}");
+            assert!(
+                matches!(ordered(&prefixes), Err(Error::Weights(WeightsError::LayerOrder { .. }))),
+                "{prefixes:?}"
+            );
         }
     }
 }

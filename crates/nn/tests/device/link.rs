@@ -8,7 +8,7 @@ use kiln_kernels::testing::{check_close, check_gradient, device, ramp, values};
 use kiln_kernels::{DeviceBlock, is_cpu};
 use kiln_nn::{
     BlockModel, Error, ForwardContext, GcnConfig, GinConfig, LinkDecoder, LinkDecoderConfig, LinkLoss,
-    LinkModelConfig, LinkPairs, LossSum, Mode, ModelConfig, SageConfig,
+    LinkModelConfig, LinkPairs, LossError, LossSum, Mode, ModelConfig, SageConfig,
 };
 use kiln_sample::RngKey;
 
@@ -79,7 +79,7 @@ fn losses_and_gradients_equal_their_formulas() {
 #[test]
 fn losses_reject_links_without_negatives() {
     for loss in LOSSES {
-        assert!(matches!(loss.check(0), Err(Error::NoNegatives)));
+        assert!(matches!(loss.check(0), Err(Error::Loss(LossError::NoNegatives))));
         loss.check(1).unwrap();
     }
 }

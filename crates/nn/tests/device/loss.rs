@@ -3,7 +3,7 @@
 
 use burn::tensor::{Tensor, TensorData};
 use kiln_kernels::testing::{check_close, device, values};
-use kiln_nn::{ClassLoss, Error, LossSum, TargetLoss};
+use kiln_nn::{ClassLoss, Error, LossError, LossSum, TargetLoss};
 
 /// The tolerance for f32 sums of a dozen terms of about 1, with exponentials.
 const TOLERANCE: f32 = 2e-6;
@@ -166,10 +166,13 @@ fn rejects_invalid_settings() {
     };
     for weights in [&[1.0, 2.0][..], &[1.0, -1.0, 1.0], &[f32::NAN, 1.0, 1.0], &[0.0; 3]] {
         let error = loss(weights, 0.0).check(3).unwrap_err();
-        assert!(matches!(error, Error::ClassWeights { n_classes: 3, .. }), "{error}");
+        assert!(matches!(error, Error::Loss(LossError::ClassWeights { n_classes: 3, .. })), "{error}");
     }
     for smoothing in [-0.1, 1.0, f32::NAN] {
-        assert!(matches!(loss(&[1.0; 3], smoothing).check(3), Err(Error::LabelSmoothing { .. })));
+        assert!(matches!(
+            loss(&[1.0; 3], smoothing).check(3),
+            Err(Error::Loss(LossError::LabelSmoothing { .. }))
+        ));
     }
     loss(&[1.0, 0.0, 2.0], 0.9).check(3).unwrap();
     for delta in [0.0, -1.0, f32::INFINITY, f32::NAN] {

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use half::{bf16, f16};
 use kiln_kernels::testing::{device, values};
 use kiln_nn::{
-    Aggregate, Error, Gcn, GcnConfig, PortableWeights, Sage, SageConfig, WeightFormat, load_safetensors,
-    to_safetensors,
+    Aggregate, Error, Gcn, GcnConfig, PortableWeights, Sage, SageConfig, WeightFormat, WeightsError,
+    load_safetensors, to_safetensors,
 };
 use kiln_sample::RngKey;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
@@ -287,7 +287,7 @@ fn rejects_broken_files() {
     cases.push(vec![0xff; 64]);
     for bytes in cases {
         let error = fail(sage(1, 2), &bytes);
-        assert!(matches!(error, Error::NotSafetensors { .. }), "{error}");
+        assert!(matches!(error, Error::Weights(WeightsError::NotSafetensors { .. })), "{error}");
         assert!(
             error.to_string().starts_with("the weights are not a complete safetensors file: "),
             "{error}"

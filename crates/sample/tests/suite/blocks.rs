@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use kiln_graph::{Csc, CscBuilder, EdgeId, LocalId, NodeId};
 use kiln_sample::{
-    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
-    RngKey, Rule, SampledBlocks, SamplerConfig, SamplingRule, Scratch, Seeds, Selection,
+    DamagedGraphError, EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler,
+    Neighbors, NodeKey, RngKey, Rule, RuleError, SampledBlocks, SamplerConfig, SamplingRule, Scratch, Seeds,
+    Selection,
 };
 use kiln_testkit::{arb_coo, check_block, check_same_edges, hub, ring, six_nodes};
 use proptest::prelude::*;
@@ -143,13 +144,33 @@ fn rejects_invalid_seeds_graphs_and_weights() {
     assert!(matches!(error, Error::SeedOutOfRange { node: NodeId(4), position: 1, n_nodes: 4 }), "{error}");
     let error = fail(csc(vec![0, 1, 1], vec![9]), 1);
     assert!(
-        matches!(error, Error::NeighborOutOfRange { node: NodeId(9), edge: 0, n_nodes: 2, file: None }),
+        matches!(
+            error,
+            Error::DamagedGraph(DamagedGraphError::NeighborOutOfRange {
+                node: NodeId(9),
+                edge: 0,
+                n_nodes: 2,
+                file: None
+            })
+        ),
         "{error}"
     );
     let error = fail(csc(vec![0, 2, 1], vec![0]), 1);
-    assert!(matches!(error, Error::BadEdgeRange { node: NodeId(0), start: 0, end: 2, .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            Error::DamagedGraph(DamagedGraphError::BadEdgeRange { node: NodeId(0), start: 0, end: 2, .. })
+        ),
+        "{error}"
+    );
     let error = fail(csc(vec![0, 1, 0, 1], vec![0]), 1);
-    assert!(matches!(error, Error::BadEdgeRange { node: NodeId(1), start: 1, end: 0, .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            Error::DamagedGraph(DamagedGraphError::BadEdgeRange { node: NodeId(1), start: 1, end: 0, .. })
+        ),
+        "{error}"
+    );
     let weighted = SamplerConfig::new([Fanout::All]).with_weights(EdgeWeights::Stored);
     assert!(matches!(NeighborSampler::with_config(ring(4), weighted).unwrap_err(), Error::NoWeights));
     // A request may ask for weights although the sampler is configured without them.
@@ -211,7 +232,7 @@ fn custom_rule_gets_one_destination_and_its_picks_are_checked() {
     let error = sampler
         .sample_blocks(&Seeds::nodes(nodes([0])), RngKey::new(0), &mut Scratch::default())
         .unwrap_err();
-    assert!(matches!(error, Error::PickOutOfRange { pick: 50, degree: 50, .. }), "{error}");
+    assert!(matches!(error, Error::Rule(RuleError::PickOutOfRange { pick: 50, degree: 50, .. })), "{error}");
 }
 
 /// A sampler that returns one destination fewer than requested.

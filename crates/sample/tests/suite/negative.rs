@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use kiln_graph::{Csc, CscBuilder, Error as GraphError, LinkId, LinkNegatives, Links, NodeId};
 use kiln_sample::{
-    DegreeNegatives, Error, InBatchNegatives, NegativeSampler, Negatives, NodeRng, PositiveLink, RngKey,
-    TypedUniformNegatives, UniformNegatives, UniformPairNegatives,
+    DamagedGraphError, DegreeNegatives, Error, InBatchNegatives, NegativeSampler, Negatives, NegativesError,
+    NodeRng, PositiveLink, RngKey, TypedUniformNegatives, UniformNegatives, UniformPairNegatives,
 };
 use kiln_testkit::{chi_square_p_value, hub, ring};
 
@@ -132,7 +132,7 @@ fn degree_negatives_follow_the_power_of_the_degree() {
     let expected: Vec<f64> = powers.iter().map(|power| power / sum * f64::from(n)).collect();
     assert!(1e-3 < chi_square_p_value(&counts, &expected), "{counts:?}, expected {expected:?}");
     let error = DegreeNegatives::new(&CscBuilder::new(3).build(&[], &[]).unwrap()).unwrap_err();
-    assert!(matches!(error, Error::NoEdges), "{error}");
+    assert!(matches!(error, Error::Negatives(NegativesError::NoEdges)), "{error}");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn negatives_of_damaged_graphs_are_an_error() {
     let error = DegreeNegatives::new(&falls).unwrap_err();
     let expected = (NodeId(1), 2, 1);
     assert!(
-        matches!(error, Error::BadEdgeRange { node, start, end, .. } if (node, start, end) == expected),
+        matches!(error, Error::DamagedGraph(DamagedGraphError::BadEdgeRange { node, start, end, .. }) if (node, start, end) == expected),
         "{error}"
     );
 }
@@ -204,7 +204,13 @@ fn reports_nodes_that_do_not_exist() {
     }
     let negatives = Negatives::new(Beyond, 1).rejecting(hub(60)).unwrap();
     let error = negatives.sample(&links(), &ids(0..1), &ids(0..1), RngKey::new(0)).unwrap_err();
-    assert!(matches!(error, Error::NegativeOutOfRange { node: NodeId(99), n_nodes: 61 }), "{error}");
+    assert!(
+        matches!(
+            error,
+            Error::Negatives(NegativesError::NegativeOutOfRange { node: NodeId(99), n_nodes: 61 })
+        ),
+        "{error}"
+    );
 }
 
 #[test]
@@ -224,5 +230,8 @@ fn fixed_negatives_are_returned_as_given() {
     }
     assert_eq!(format!("{of_dsts:?}"), "2 fixed of 2 links");
     let error = of_dsts.sample(&links, &[LinkId(4)], &[], key).unwrap_err();
-    assert!(matches!(error, Error::NoFixedNegatives { link: LinkId(4) }), "{error}");
+    assert!(
+        matches!(error, Error::Negatives(NegativesError::NoFixedNegatives { link: LinkId(4) })),
+        "{error}"
+    );
 }

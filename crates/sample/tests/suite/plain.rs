@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use kiln_graph::{Block, BlockParts, Csc, CscBuilder, LocalId, NodeId};
 use kiln_sample::{
-    EdgeWeights, Error, Fanout, FrontierSampler, KeyDomain, NeighborSampler, Neighbors, NodeKey, RngKey,
-    Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
+    DamagedGraphError, EdgeWeights, Error, Fanout, FrontierSampler, KeyDomain, NeighborSampler, Neighbors,
+    NodeKey, RngKey, Rule, RuleError, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
 };
 use kiln_testkit::arb_coo;
 use proptest::prelude::*;
@@ -241,12 +241,11 @@ fn first_of_several_damaged_values_is_reported() {
     for at in [1, 63, 64, 65, 127, 128, 129] {
         // The edge ranges of two nodes, `at - 1` and the later node 189, end after the last edge.
         let error = error_of(damaged(|indptr, _| (indptr[at], indptr[190]) = (900, 901)), Rule::Uniform);
-        let named = matches!(error, Error::BadEdgeRange { node, end: 900, .. } if node.index() == at - 1);
+        let named = matches!(error, Error::DamagedGraph(DamagedGraphError::BadEdgeRange { node, end: 900, .. }) if node.index() == at - 1);
         assert!(named, "{error}");
         let bad = |indices: &mut [NodeId]| (indices[at], indices[190]) = (NodeId(300), NodeId(301));
         let error = error_of(damaged(|_, indices| bad(indices)), Rule::Uniform);
-        let named =
-            matches!(error, Error::NeighborOutOfRange { node: NodeId(300), edge, .. } if edge == at as u64);
+        let named = matches!(error, Error::DamagedGraph(DamagedGraphError::NeighborOutOfRange { node: NodeId(300), edge, .. }) if edge == at as u64);
         assert!(named, "{error}");
     }
 }
@@ -260,7 +259,21 @@ fn pick_out_of_range_is_reported_before_later_damage() {
     };
     let graph = damaged(|indptr, _| indptr[101] = 900);
     let error = error_of(graph.clone(), too_far_at(99));
-    assert!(matches!(error, Error::PickOutOfRange { dst: NodeId(99), pick: 1, degree: 1 }), "{error}");
+    assert!(
+        matches!(error, Error::Rule(RuleError::PickOutOfRange { dst: NodeId(99), pick: 1, degree: 1 })),
+        "{error}"
+    );
     let error = error_of(graph, too_far_at(101));
-    assert!(matches!(error, Error::BadEdgeRange { node: NodeId(100), start: 100, end: 900, .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            Error::DamagedGraph(DamagedGraphError::BadEdgeRange {
+                node: NodeId(100),
+                start: 100,
+                end: 900,
+                ..
+            })
+        ),
+        "{error}"
+    );
 }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use kiln_graph::{Csc, CscBuilder, NodeId, NodeTypes, RelationEdges, Relations};
 use kiln_sample::{
-    EdgeWeights, Error, ExcludedEdges, Fanout, Frontier, FrontierSampler, HopRequest, KeyDomain,
-    NeighborSampler, RelationHop, RelationSampler, RelationScratch, RngKey, Rule, SamplerConfig, Scratch,
-    Seeds, TypedSampler,
+    DamagedGraphError, EdgeWeights, Error, ExcludedEdges, Fanout, FanoutsError, Frontier, FrontierSampler,
+    HopRequest, KeyDomain, NeighborSampler, RelationHop, RelationSampler, RelationScratch, RngKey, Rule,
+    SamplerConfig, Scratch, Seeds, TypedSampler,
 };
 
 /// The name and the types of each relation. The first and the last have edges into the same type, and no edge leads to the
@@ -322,10 +322,13 @@ fn wrong_requests_are_errors() {
         few.sample_frontier(&request, &[NodeId(0)], &mut Scratch::default(), &mut Frontier::default())
     };
     assert!(with(Fanout::UpTo(5)).is_ok());
-    assert!(matches!(with(Fanout::UpTo(6)), Err(Error::LargerFanout { layer: 0 })));
-    assert!(matches!(with(Fanout::All), Err(Error::LargerFanout { layer: 0 })));
+    assert!(matches!(with(Fanout::UpTo(6)), Err(Error::Fanouts(FanoutsError::LargerFanout { layer: 0 }))));
+    assert!(matches!(with(Fanout::All), Err(Error::Fanouts(FanoutsError::LargerFanout { layer: 0 }))));
     assert!(matches!(sample(0, 72), Err(Error::SeedOutOfRange { node: NodeId(72), n_nodes: 72, .. })));
-    assert!(matches!(sample(1, 0), Err(Error::LayerOutOfRange { layer: 1, n_layers: 1 })));
+    assert!(matches!(
+        sample(1, 0),
+        Err(Error::Fanouts(FanoutsError::LayerOutOfRange { layer: 1, n_layers: 1 }))
+    ));
     let unweighted = Relations::of_graph(CscBuilder::new(2).build(&[0], &[1]).unwrap());
     let config = SamplerConfig::default().with_weights(EdgeWeights::Stored);
     assert!(
@@ -352,7 +355,7 @@ fn samplers_of_damaged_relations_are_errors() {
     let swapped = [3, 1, 2, 0].map(sampler_of).to_vec();
     let found = error(swapped, 40);
     assert!(
-        matches!(&found, Error::SourceOfOtherType { relation, nodes, .. } if relation == "rates" && *nodes == (0..40)),
+        matches!(&found, Error::DamagedGraph(DamagedGraphError::SourceOfOtherType { relation, nodes, .. }) if relation == "rates" && *nodes == (0..40)),
         "{found}"
     );
     assert!(matches!(error(vec![sampler_of(0)], 40), Error::RelationSamplers { relation: 1, n_samplers: 1 }));

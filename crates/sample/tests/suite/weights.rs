@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use kiln_graph::{Block, Csc, CscBuilder, EdgeId, MappedFile, NodeId, gcn_norm};
 use kiln_sample::{
-    EdgeWeights, Error, Fanout, FrontierSampler, KeyDomain, NeighborSampler, Neighbors, NodeKey, RngKey,
-    Rule, SamplerConfig, SamplingRule, Scratch, Seeds, Selection,
+    DamagedGraphError, EdgeWeights, Error, Fanout, FrontierSampler, KeyDomain, NeighborSampler, Neighbors,
+    NodeKey, RngKey, Rule, SamplerConfig, SamplingRule, Scratch, Seeds, Selection,
 };
 use kiln_testkit::{arb_coo, check_block, hub, six_nodes};
 use proptest::prelude::*;
@@ -274,14 +274,18 @@ fn errors_of_a_damaged_mapped_graph_contain_the_path() {
     };
     let error = fail(mapped(folder.path(), &[0, 1, 2], &[1, 9]));
     let path = folder.path().join("indices.bin");
-    assert!(matches!(&error, Error::NeighborOutOfRange { edge: 1, file: Some(file), .. } if *file == path));
+    assert!(
+        matches!(&error, Error::DamagedGraph(DamagedGraphError::NeighborOutOfRange { edge: 1, file: Some(file), .. }) if *file == path)
+    );
     let expected = "edge 1 comes from node 9, but the graph has 2 nodes: the graph is damaged: restore or \
                     regenerate it";
     assert_eq!(error.to_string(), format!("{}: {expected}", path.display()));
 
     let error = fail(mapped(folder.path(), &[0, 2, 1, 2], &[1, 0]));
     let path = folder.path().join("indptr.bin");
-    assert!(matches!(&error, Error::BadEdgeRange { node: NodeId(1), file: Some(file), .. } if *file == path));
+    assert!(
+        matches!(&error, Error::DamagedGraph(DamagedGraphError::BadEdgeRange { node: NodeId(1), file: Some(file), .. }) if *file == path)
+    );
     let expected = "node 1 has the edge range 2 to 1, expected an ascending range within 2 edges: the graph is \
                     damaged: restore or regenerate it";
     assert_eq!(error.to_string(), format!("{}: {expected}", path.display()));

@@ -7,7 +7,7 @@ use kiln_graph::Relations;
 use super::{ColumnTransform, ImportSpec, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec};
 use crate::table::TableFormat;
 use crate::transform::{MAX_CATEGORIES, parse_time};
-use crate::{Error, Result};
+use crate::{Error, Result, SpecError};
 
 /// The maximum length of an n-gram.
 const MAX_N: usize = 8;
@@ -32,12 +32,12 @@ impl At<'_> {
             return Ok(());
         }
         let found: String = found.to_string().chars().take(80).collect();
-        Err(Error::Spec {
+        Err(Error::Spec(SpecError::Spec {
             path: self.path.to_owned(),
             key: self.key.clone(),
             expected: expected.into(),
             found,
-        })
+        }))
     }
 
     fn count(&self, n: usize, max: usize) -> Result<()> {

@@ -5,7 +5,7 @@ use kiln_graph::open_file;
 
 use super::ImportSpec;
 use crate::error::io_error;
-use crate::{Error, Result};
+use crate::{Error, Result, SpecError};
 
 /// The maximum size of a spec in bytes.
 const MAX_BYTES: u64 = 1 << 20;
@@ -14,8 +14,9 @@ impl ImportSpec {
     /// Reads a spec and checks it.
     ///
     /// # Errors
-    /// Returns [`Error::SpecSyntax`] with the line if the file is not YAML with the keys of a spec or is larger than 1 MiB,
-    /// [`Error::Spec`] with the place of an invalid value, and [`Error::Store`] if the file cannot be read.
+    /// Returns [`SpecError::SpecSyntax`] with the line if the file is not YAML with the keys of a spec or is larger
+    /// than 1 MiB, [`SpecError::Spec`] with the place of an invalid value, and [`Error::Store`] if the file cannot be
+    /// read.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let mut bytes = Vec::new();
@@ -29,7 +30,7 @@ impl ImportSpec {
     /// # Errors
     /// Returns the errors of [`ImportSpec::read`].
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self> {
-        let syntax = |message: String| Error::SpecSyntax { path: path.to_owned(), message };
+        let syntax = |message: String| Error::Spec(SpecError::SpecSyntax { path: path.to_owned(), message });
         if MAX_BYTES < bytes.len() as u64 {
             return Err(syntax(format!("more than {MAX_BYTES} bytes, expected a spec in YAML")));
         }

@@ -8,7 +8,7 @@ use super::cell::TextColumn;
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader};
 use super::{BATCH_BYTES, BATCH_ROWS, BatchColumn, Malformed, TableBatch};
 use crate::error::io_error;
-use crate::{Error, Result};
+use crate::{Error, Result, SpecError, TableFileError};
 
 /// The bytes that follow the file for the parser: a record of its own, unless the file ends within a quoted field. The
 /// parser itself ends such a field at the end of the file and reports no error.
@@ -117,7 +117,7 @@ fn check_end(path: &Path, record: &ByteRecord, row: Option<u64>) -> Result<()> {
     if record.iter().eq([END_RECORD]) {
         return Ok(());
     }
-    Err(Error::OpenQuote { path: path.to_owned(), row })
+    Err(Error::TableFile(TableFileError::OpenQuote { path: path.to_owned(), row }))
 }
 
 /// Returns the position of a column.
@@ -126,12 +126,12 @@ pub(super) fn position_of(path: &Path, column: &str, names: &[String]) -> Result
     let mut found = names.iter().enumerate().filter(|(_, name)| *name == column);
     match (found.next(), found.count()) {
         (Some((position, _)), 0) => Ok(position),
-        (first, n_others) => Err(Error::Column {
+        (first, n_others) => Err(Error::Spec(SpecError::Column {
             path: path.to_owned(),
             column: column.to_owned(),
             n_found: first.map_or(0, |_| n_others + 1),
             known: names.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", "),
-        }),
+        })),
     }
 }
 

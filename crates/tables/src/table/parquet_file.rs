@@ -14,7 +14,7 @@ use super::csv_file::position_of;
 use super::lines::MAX_RECORD_BYTES;
 use super::{BATCH_BYTES, BATCH_ROWS, BatchColumn, FileInfo, TableBatch};
 use crate::error::io_error;
-use crate::{Error, Result};
+use crate::{Error, Result, TableFileError};
 
 /// The number of bytes per value besides those of the file: an offset, a bit that marks missing ones, and wider numbers.
 const VALUE_BYTES: u64 = 16;
@@ -136,12 +136,12 @@ fn check_codecs(
                 _ => "none: it is not supported",
             };
             let codec = chunk.compression().to_string();
-            return Err(Error::Codec {
+            return Err(Error::TableFile(TableFileError::Codec {
                 path: path.to_owned(),
                 column: columns[column].clone(),
                 codec,
                 feature,
-            });
+            }));
         }
     }
     Ok(())
@@ -153,5 +153,5 @@ fn guarded<T>(path: &Path, run: impl FnOnce() -> T) -> Result<T> {
 }
 
 fn bad_file(path: &Path, error: impl ToString) -> Error {
-    Error::Parquet { path: path.to_owned(), message: error.to_string() }
+    Error::TableFile(TableFileError::Parquet { path: path.to_owned(), message: error.to_string() })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, StringArray};
-use kiln_tables::{BadRowKind, Error, ImportOptions};
+use kiln_tables::{BadRowKind, Error, ImportOptions, SpecError};
 use parquet::file::properties::WriterProperties;
 
 use crate::helpers::{Tables, edges, features, keys, pairs};
@@ -189,7 +189,7 @@ fn columns_that_do_not_exist_are_named() {
         tables.put(name, text);
         let error = tables.import_with(&spec(name, ""), "set", &ImportOptions::default()).unwrap_err();
         assert!(
-            matches!(error, Error::Column { .. }) && error.to_string().ends_with(expected)
+            matches!(error, Error::Spec(SpecError::Column { .. })) && error.to_string().ends_with(expected)
                 || error.to_string().contains(expected),
             "{error}"
         );

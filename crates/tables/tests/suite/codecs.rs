@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use arrow_array::StringArray;
-use kiln_tables::{Error, ImportOptions};
+use kiln_tables::{Error, ImportOptions, TableFileError};
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
@@ -55,7 +55,10 @@ fn a_codec_that_is_not_built_in_is_named() {
         let path = tables.path("t.parquet");
         write_with_codec(&tables, codec);
         let error = tables.import_with(SPEC, "set", &ImportOptions::default()).unwrap_err();
-        let Error::Codec { path: of, column, codec, feature: found } = &error else { panic!("{error}") };
+        let Error::TableFile(TableFileError::Codec { path: of, column, codec, feature: found }) = &error
+        else {
+            panic!("{error}")
+        };
         assert!(*of == path && column == "id" && codec.starts_with(name) && *found == feature, "{error}");
         assert!(error.to_string().contains(&format!("build it with the feature `{feature}`")), "{error}");
     }
@@ -111,7 +114,7 @@ fn damaged_files_are_errors() {
     for length in (0..bytes.len()).step_by(bytes.len() / 50) {
         fs::write(&path, &bytes[..length]).unwrap();
         let error = tables.import_with(SPEC, "cut", &ImportOptions::default()).unwrap_err();
-        assert!(matches!(error, Error::Parquet { .. }), "{error}");
+        assert!(matches!(error, Error::TableFile(TableFileError::Parquet { .. })), "{error}");
     }
     assert!(20 < n_errors && 20 < n_read, "{n_errors} errors, {n_read} sets");
 }

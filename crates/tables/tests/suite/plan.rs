@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{Int64Array, StringArray};
-use kiln_tables::{Error, PlannedColumn, plan};
+use kiln_tables::{Error, PlannedColumn, SpecError, TableFileError, plan};
 use parquet::file::properties::WriterProperties;
 
 use crate::helpers::Tables;
@@ -57,10 +57,17 @@ fn plan_lists_all_errors() {
     let errors = plan(tables.path("spec.yaml")).unwrap().errors;
     assert_eq!(errors.len(), 3);
     assert!(
-        matches!(errors[..], [Error::Parquet { .. }, Error::Parquet { .. }, Error::Column { .. }]),
+        matches!(
+            errors[..],
+            [
+                Error::TableFile(TableFileError::Parquet { .. }),
+                Error::TableFile(TableFileError::Parquet { .. }),
+                Error::Spec(SpecError::Column { .. })
+            ]
+        ),
         "{errors:?}"
     );
     tables.put("spec.yaml", "name: x");
-    assert!(matches!(plan(tables.path("spec.yaml")), Err(Error::SpecSyntax { .. })));
+    assert!(matches!(plan(tables.path("spec.yaml")), Err(Error::Spec(SpecError::SpecSyntax { .. }))));
     assert!(plan(tables.path("none.yaml")).unwrap_err().to_string().contains("none.yaml: "));
 }

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kiln_data::TypedDataset;
-use kiln_tables::{BadRowKind, Error, FittedTransform, Import, ImportOptions, hash_bytes};
+use kiln_tables::{
+    BadRowKind, EarlierImportError, Error, FittedTransform, Import, ImportOptions, hash_bytes,
+};
 
 use crate::helpers::{Tables, features, keys};
 
@@ -124,7 +126,7 @@ fn new_values_use_the_stored_statistics() {
     let error = import.transform("person", &[tables.path("new.csv")], &mut |_| Ok(())).unwrap_err();
     assert!(matches!(error, Error::BadRows(_)), "{error}");
     let error = import.transform("people", &[], &mut |_| Ok(())).unwrap_err();
-    assert!(matches!(error, Error::OtherTransforms { .. }), "{error}");
+    assert!(matches!(error, Error::EarlierImport(EarlierImportError::OtherTransforms { .. })), "{error}");
 }
 
 #[test]
@@ -154,7 +156,7 @@ fn another_spec_cannot_use_the_transforms() {
             .replace(old, new)
             .replace("type: person", if old == "name: person" { "type: people" } else { "type: person" });
         let error = tables.import_with(&spec, "other", &options).unwrap_err();
-        assert!(matches!(error, Error::OtherTransforms { .. }), "{error}");
+        assert!(matches!(error, Error::EarlierImport(EarlierImportError::OtherTransforms { .. })), "{error}");
     }
     // A class that the earlier import did not have is a value of a wrong type.
     tables.put("people.csv", &format!("{HEADER}p1,1,1,t1,,\np2,1,1,t9,,\np3,1,1,t0,,\n"));
@@ -228,7 +230,11 @@ nodes:
         *changed.pointer_mut(pointer).unwrap() = value;
         let bytes = serde_json::to_vec(&changed).unwrap();
         let error = Import::parse(path, &bytes).unwrap_err();
-        assert!(matches!(error, Error::Record { .. }) && error.to_string().contains(expected), "{error}");
+        assert!(
+            matches!(error, Error::EarlierImport(EarlierImportError::Record { .. }))
+                && error.to_string().contains(expected),
+            "{error}"
+        );
     }
 }
 
@@ -239,5 +245,5 @@ fn a_set_without_a_record_has_no_import() {
     let data = TypedDataset::builder(types).build().unwrap();
     kiln_data::typed::write(&data, root.path().join("set")).unwrap();
     let error = Import::open(root.path().join("set")).unwrap_err();
-    assert!(matches!(error, Error::NoImport { .. }), "{error}");
+    assert!(matches!(error, Error::EarlierImport(EarlierImportError::NoImport { .. })), "{error}");
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, UInt32Type};
 use arrow_array::{Array, RecordBatch};
-use kiln_tables::{Error, OutputColumn, RowWriter};
+use kiln_tables::{Error, OutputColumn, RowWriter, TableFileError};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::helpers::Tables;
@@ -88,7 +88,10 @@ fn other_columns_and_existing_files_are_errors() {
         &[("item", OutputColumn::U32(&[1])), ("label", OutputColumn::U32(&[1]))],
         &[],
     ] {
-        assert!(matches!(writer.write(others), Err(Error::Written { .. })), "{others:?}");
+        assert!(
+            matches!(writer.write(others), Err(Error::TableFile(TableFileError::Written { .. }))),
+            "{others:?}"
+        );
     }
     let lengths = [("item", OutputColumn::U32(&[1, 2])), ("class", OutputColumn::U32(&[1]))];
     let error = RowWriter::create(tables.path("other.parquet")).unwrap().write(&lengths).unwrap_err();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kiln_tables::{Error, ImportSpec};
+use kiln_tables::{Error, ImportSpec, SpecError};
 
 use crate::schema::FULL;
 
@@ -24,7 +24,7 @@ fn syntax_errors_have_the_line() {
         ("\u{0}", "spec.yaml: "),
     ] {
         let error = error_of(text);
-        assert!(matches!(error, Error::SpecSyntax { .. }), "{error}");
+        assert!(matches!(error, Error::Spec(SpecError::SpecSyntax { .. })), "{error}");
         assert!(error.to_string().contains(expected), "{error}\n    expected {expected}");
         assert!(error.to_string().ends_with("(spec.schema.json lists the keys)"), "{error}");
     }
@@ -108,7 +108,7 @@ fn invalid_values_have_their_place() {
     ] {
         assert!(FULL.contains(old), "{old}");
         let error = error_of(&FULL.replacen(old, new, 1));
-        assert!(matches!(error, Error::Spec { .. }), "{error}");
+        assert!(matches!(error, Error::Spec(SpecError::Spec { .. })), "{error}");
         assert!(error.to_string().contains(expected), "{error}\n    expected {expected}");
     }
     let two = FULL.replace(

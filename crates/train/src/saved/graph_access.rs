@@ -7,7 +7,7 @@ use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, SamplerConfig, Typed
 
 use crate::error::Result;
 use crate::evaluate::inference_graph::InferenceGraph;
-use crate::saved::error::ModelError;
+use crate::saved::error::{ModelError, PredictModeError};
 
 /// The graph of predictions.
 #[derive(Clone)]
@@ -58,13 +58,13 @@ impl GraphAccess {
     /// Returns the graph for an inference over all neighbours.
     ///
     /// # Errors
-    /// Returns [`ModelError::NeedsWholeGraph`] for a graph that is only sampled.
+    /// Returns [`PredictModeError::NeedsWholeGraph`] for a graph that is only sampled.
     pub(crate) fn whole(&self) -> Result<InferenceGraph> {
         match self {
             Self::Plain(graph) => Ok(Arc::clone(graph).into()),
             Self::Heterogeneous(graph) => Ok(Arc::clone(graph).into()),
             Self::SampledPlain { .. } | Self::SampledHeterogeneous { .. } => {
-                Err(ModelError::NeedsWholeGraph { what: "exact mode" }.into())
+                Err(ModelError::Mode(PredictModeError::NeedsWholeGraph { what: "exact mode" }).into())
             }
         }
     }

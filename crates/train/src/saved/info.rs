@@ -9,7 +9,7 @@ use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::run::contract::DETERMINISM_CONTRACT;
-use crate::saved::error::ModelError;
+use crate::saved::error::{ModelError, ModelFileError, PredictModeError};
 use crate::saved::model_file::{MODEL_FORMAT, ModelTask};
 use crate::saved::schema_info::SchemaInfo;
 
@@ -196,7 +196,7 @@ impl SamplingInfo {
             StoredRule::Custom(name) => name.as_deref().unwrap_or_default(),
             StoredRule::BuiltIn(name) => name,
         };
-        Ok(rule.ok_or_else(|| ModelError::CustomRule { rule: name.to_owned() })?)
+        Ok(rule.ok_or_else(|| ModelError::Mode(PredictModeError::CustomRule { rule: name.to_owned() }))?)
     }
 
     /// Returns the built-in sampling rule, or `None` if the model was trained with a custom one.
@@ -297,10 +297,11 @@ impl ModelInfo {
     /// Parses `model.json`. `path` is for error messages.
     ///
     /// # Errors
-    /// Returns [`ModelError::BadInfo`] if the text is no JSON, or a field is missing, unknown or invalid, and
-    /// [`ModelError::UnknownFormat`] if a newer version of kiln wrote it.
+    /// Returns [`ModelFileError::BadInfo`] if the text is no JSON, or a field is missing, unknown or invalid, and
+    /// [`ModelFileError::UnknownFormat`] if a newer version of kiln wrote it.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, ModelError> {
-        let bad = |reason: String| ModelError::BadInfo { path: path.to_owned(), reason };
+        let bad =
+            |reason: String| ModelError::File(ModelFileError::BadInfo { path: path.to_owned(), reason });
         let json: serde_json::Value =
             serde_json::from_slice(bytes).map_err(|error| bad(error.to_string()))?;
         // The format comes first: other fields of a newer format may be unknown here.
@@ -313,7 +314,11 @@ impl ModelInfo {
         if MODEL_FORMAT < found {
             let version =
                 json.get("kiln").and_then(|version| version.as_str()).unwrap_or("unknown").to_owned();
-            return Err(ModelError::UnknownFormat { path: path.to_owned(), found, version });
+            return Err(ModelError::File(ModelFileError::UnknownFormat {
+                path: path.to_owned(),
+                found,
+                version,
+            }));
         }
         // The text is parsed again, because errors of a parsed value have no line.
         let info: Self = serde_json::from_slice(bytes).map_err(|error| bad(error.to_string()))?;

@@ -7,7 +7,7 @@ use kiln_sample::Rule;
 
 use crate::error::Result;
 use crate::evaluate::layer_wise::WantedRows;
-use crate::saved::error::ModelError;
+use crate::saved::error::{ModelError, ModelNodesError, PredictModeError};
 use crate::saved::graph_access::GraphAccess;
 use crate::saved::link_scorer::{LinkScorer, LinkScorerBuilder};
 use crate::saved::mode::PredictMode;
@@ -121,7 +121,8 @@ impl LinkPredictor {
         match (self.encoder.graph_access(), self.relation) {
             (GraphAccess::Plain(graph), _) => Ok(Arc::clone(graph)),
             (GraphAccess::Heterogeneous(graph), Some(relation)) => Ok(Arc::new(graph.whole_graph(relation)?)),
-            _ => Err(ModelError::NeedsWholeGraph { what: "the list of known links" }.into()),
+            _ => Err(ModelError::Mode(PredictModeError::NeedsWholeGraph { what: "the list of known links" })
+                .into()),
         }
     }
 
@@ -182,7 +183,7 @@ impl LinkPredictor {
         let ids = &self.ends[end];
         let n_nodes = ids.len();
         match nodes.iter().find(|node| n_nodes <= node.index()) {
-            Some(&node) => Err(ModelError::NoSuchNode { node, n_nodes }.into()),
+            Some(&node) => Err(ModelError::Nodes(ModelNodesError::NoSuchNode { node, n_nodes }).into()),
             None => Ok(nodes.iter().map(|node| NodeId(ids.start + node.0)).collect()),
         }
     }

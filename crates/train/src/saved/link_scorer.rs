@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::evaluate::pair_scores::pair_scores;
 use crate::evaluate::spill::Activations;
 use crate::saved::batches::{PredictedRows, PredictionBatches};
-use crate::saved::error::ModelError;
+use crate::saved::error::{ModelError, ModelNodesError};
 use crate::saved::model::SavedModel;
 use crate::saved::top_k::{Best, ScoredLink, TopKConfig};
 
@@ -189,7 +189,9 @@ impl LinkScorer {
         if let (Some(graph), Some(&node)) = (config.excluded(), all_dsts.last())
             && graph.n_nodes() <= node.index()
         {
-            return Err(ModelError::NoSuchNode { node, n_nodes: graph.n_nodes() }.into());
+            return Err(
+                ModelError::Nodes(ModelNodesError::NoSuchNode { node, n_nodes: graph.n_nodes() }).into()
+            );
         }
         let mut found = Vec::new();
         for srcs in srcs.chunks(Self::SRCS_AT_ONCE) {
@@ -218,7 +220,7 @@ impl LinkScorer {
             .iter()
             .map(|node: &NodeId| match self.nodes.binary_search(node) {
                 Ok(row) => Ok(NodeId(row as u32)),
-                Err(_) => Err(ModelError::NoRow { node: *node }.into()),
+                Err(_) => Err(ModelError::Nodes(ModelNodesError::NoRow { node: *node }).into()),
             })
             .collect()
     }

@@ -12,7 +12,7 @@ use kiln_nn::LinkDecoder;
 
 use crate::error::Result;
 use crate::saved::batches::{PredictedRows, PredictionBatches};
-use crate::saved::error::ModelError;
+use crate::saved::error::{ModelEdgesError, ModelError, ModelFileError, ModelNodesError, PreparationError};
 use crate::saved::info::{EvaluationInfo, ModelInfo, SamplingInfo};
 use crate::saved::mode::PredictMode;
 use crate::saved::model_file::{MODEL_FILE, ModelTask};
@@ -79,22 +79,28 @@ impl SavedModel {
         let info = ModelInfo::parse(&info_bytes, &path)?;
         let Some(constructor) = registry.constructor(&info.kind) else {
             let known = registry.kinds().collect::<Vec<_>>().join(", ");
-            return Err(ModelError::UnknownKind { path, kind: info.kind, known }.into());
+            return Err(ModelError::File(ModelFileError::UnknownKind { path, kind: info.kind, known }).into());
         };
         let (weights_path, weights) = read(run_dir, WEIGHTS_FILE)?;
         if let Some(expected) = &info.weights_hash {
             let got = hash(&weights);
             if got != *expected {
                 let reason = format!("its SHA-256 is {got}, expected {expected}");
-                return Err(ModelError::BadWeights { path: weights_path, reason }.into());
+                return Err(
+                    ModelError::File(ModelFileError::BadWeights { path: weights_path, reason }).into()
+                );
             }
         }
         let (network, n_relations) = constructor(&info, weights, device).map_err(|bad| match bad {
-            BadModel::Config(reason) => ModelError::BadInfo { path: path.clone(), reason },
-            BadModel::Weights(reason) => ModelError::BadWeights { path: weights_path, reason },
+            BadModel::Config(reason) => {
+                ModelError::File(ModelFileError::BadInfo { path: path.clone(), reason })
+            }
+            BadModel::Weights(reason) => {
+                ModelError::File(ModelFileError::BadWeights { path: weights_path, reason })
+            }
         })?;
         if let Some(reason) = contradiction(&info, &network) {
-            return Err(ModelError::BadInfo { path, reason }.into());
+            return Err(ModelError::File(ModelFileError::BadInfo { path, reason }).into());
         }
         let device = device.clone().inner();
         Ok(Self { opened: Arc::new(Opened { info, network, n_relations, device, path }) })
@@ -180,9 +186,14 @@ impl SavedModel {
         if features.n_rows() != graph.n_nodes() {
             let n_rows = features.n_rows();
             let n_nodes = graph.n_nodes();
-            return Err(ModelError::TooFewRows { n_rows, n_nodes }.into());
+            return Err(ModelError::Nodes(ModelNodesError::TooFewRows { n_rows, n_nodes }).into());
         }
-        let preparation = self.info().inputs.preparation.as_ref().ok_or(ModelError::UnknownPreparation)?;
+        let preparation = self
+            .info()
+            .inputs
+            .preparation
+            .as_ref()
+            .ok_or(ModelError::Preparation(PreparationError::UnknownPreparation))?;
         let features = preparation.features(features.clone())?;
         // The batcher reads the graphs' classes for the loss. A prediction has none, so all are 0.
         let n_graphs = node_offsets.len().saturating_sub(1);
@@ -303,9 +314,9 @@ impl SavedModel {
     pub fn check_edge_types(&self, n_edge_types: impl FnOnce() -> Option<usize>) -> Result<()> {
         let Some(n_relations) = self.opened.n_relations else { return Ok(()) };
         match n_edge_types() {
-            None => Err(ModelError::NoEdgeTypes { n_relations }.into()),
+            None => Err(ModelError::Edges(ModelEdgesError::NoEdgeTypes { n_relations }).into()),
             Some(n_edge_types) if n_relations < n_edge_types => {
-                Err(ModelError::UnknownEdgeTypes { n_edge_types, n_relations }.into())
+                Err(ModelError::Edges(ModelEdgesError::UnknownEdgeTypes { n_edge_types, n_relations }).into())
             }
             Some(_) => Ok(()),
         }
@@ -315,10 +326,13 @@ impl SavedModel {
         let expected = self.info().inputs.n_features;
         let got = features.dim();
         if expected != got {
-            return Err(ModelError::FeatureWidth { expected, got }.into());
+            return Err(ModelError::Nodes(ModelNodesError::FeatureWidth { expected, got }).into());
         }
         match features.n_rows() < n_nodes {
-            true => Err(ModelError::TooFewRows { n_rows: features.n_rows(), n_nodes }.into()),
+            true => {
+                Err(ModelError::Nodes(ModelNodesError::TooFewRows { n_rows: features.n_rows(), n_nodes })
+                    .into())
+            }
             false => Ok(()),
         }
     }
@@ -345,7 +359,7 @@ fn read(run_dir: &Path, name: &str) -> Result<(PathBuf, Vec<u8>)> {
     let path = run_dir.join(name);
     match fs::read(&path) {
         Ok(bytes) => Ok((path, bytes)),
-        Err(source) => Err(ModelError::Unreadable { path, source }.into()),
+        Err(source) => Err(ModelError::File(ModelFileError::Unreadable { path, source }).into()),
     }
 }
 

@@ -9,7 +9,7 @@ use kiln_loader::FeatureStores;
 use kiln_sample::{Fanout, FrontierSampler, SamplerConfig};
 
 use crate::error::{Error, Result};
-use crate::saved::error::ModelError;
+use crate::saved::error::{ModelEdgesError, ModelError, ModelNodesError, PreparationError};
 use crate::saved::graph_access::GraphAccess;
 use crate::saved::model::SavedModel;
 use crate::saved::preparation::{check_sampled_graph, left_steps_of, prepared_graph};
@@ -150,7 +150,7 @@ impl PredictionData {
     pub(crate) fn check_model(&self, model: &SavedModel) -> Result<()> {
         let inputs = &model.info().inputs;
         if !self.is_heterogeneous() && self.done.is_none() && inputs.preparation.is_none() {
-            return Err(ModelError::UnknownPreparation.into());
+            return Err(ModelError::Preparation(PreparationError::UnknownPreparation).into());
         }
         match (inputs.graph.is_some(), self.is_heterogeneous()) {
             (true, false) => Err(ModelError::Heterogeneous.into()),
@@ -164,7 +164,12 @@ impl PredictionData {
         let n_types = self.graph.schema().map_or(1, |schema| schema.types().n_types());
         for (what, got) in [("feature stores", self.features.len()), ("lists of keys", self.keys.len())] {
             if got != n_types {
-                return Err(ModelError::NumberOfTypes { what, got, expected: n_types }.into());
+                return Err(ModelError::Nodes(ModelNodesError::NumberOfTypes {
+                    what,
+                    got,
+                    expected: n_types,
+                })
+                .into());
             }
         }
         match self.graph.schema().cloned() {
@@ -200,7 +205,7 @@ impl PredictionData {
             let n_nodes = types.range(node_type).len();
             if let Some(n_rows) = features.as_ref().map(|store| store.n_rows()).filter(|rows| *rows < n_nodes)
             {
-                return Err(ModelError::TooFewRows { n_rows, n_nodes }.into());
+                return Err(ModelError::Nodes(ModelNodesError::TooFewRows { n_rows, n_nodes }).into());
             }
         }
         let without_features = (0..types.n_types()).filter(|&node_type| self.features[node_type].is_none());
@@ -246,10 +251,14 @@ impl PredictionData {
         if let (GraphAccess::Plain(graph), GraphAccess::Plain(prepared)) = (&self.graph, prepared)
             && !has_same_edges(graph, prepared)
         {
-            return Err(ModelError::EdgeFeaturesOfUnprepared.into());
+            return Err(ModelError::Edges(ModelEdgesError::EdgeFeaturesOfUnprepared).into());
         }
         if features.dim() != expected {
-            return Err(ModelError::EdgeFeatureWidth { expected, got: features.dim() }.into());
+            return Err(ModelError::Edges(ModelEdgesError::EdgeFeatureWidth {
+                expected,
+                got: features.dim(),
+            })
+            .into());
         }
         let n_rows = features.n_edges();
         match prepared.n_edges() {

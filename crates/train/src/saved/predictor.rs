@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::evaluate::layer_wise::{LayerWiseConfig, WantedRows};
 use crate::evaluate::progress::OnProgress;
 use crate::saved::batches::{PredictedRows, PredictionBatches};
-use crate::saved::error::ModelError;
+use crate::saved::error::{ModelError, ModelNodesError, PredictModeError};
 use crate::saved::graph_access::GraphAccess;
 use crate::saved::info::EvaluatedNeighbors;
 use crate::saved::mode::PredictMode;
@@ -261,7 +261,7 @@ impl NodePredictor {
     ) -> Result<PredictionBatches> {
         let n_nodes = self.n_nodes();
         if let Some(&node) = nodes.iter().find(|node| n_nodes <= node.index()) {
-            return Err(ModelError::NoSuchNode { node, n_nodes }.into());
+            return Err(ModelError::Nodes(ModelNodesError::NoSuchNode { node, n_nodes }).into());
         }
         // The forward pass of a model without sizes of its layers may not run them in order.
         if wanted.has_embeddings() {
@@ -286,7 +286,10 @@ impl NodePredictor {
                     (Some(schema), _) => return Ok((fanouts.by_layer(schema, n_layers)?, *seed)),
                     (None, None) => (&fanouts.of_all[..], *seed),
                     (None, Some((name, _))) => {
-                        return Err(ModelError::NoNamedRelations { name: name.clone() }.into());
+                        return Err(ModelError::Mode(PredictModeError::NoNamedRelations {
+                            name: name.clone(),
+                        })
+                        .into());
                     }
                 }
             }
@@ -299,7 +302,9 @@ impl NodePredictor {
         };
         match fanouts.len() {
             n_fanouts if n_fanouts == n_layers => Ok((fanouts, seed)),
-            n_fanouts => Err(ModelError::FanoutsMismatch { n_fanouts, n_layers }.into()),
+            n_fanouts => {
+                Err(ModelError::Mode(PredictModeError::FanoutsMismatch { n_fanouts, n_layers }).into())
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use kiln_feature::{Preparation, PreparationStep};
 use kiln_graph::{Csc, add_self_loops, gcn_norm, symmetrize};
 
 use crate::error::Result;
-use crate::saved::error::ModelError;
+use crate::saved::error::{ModelError, PredictModeError, PreparationError};
 use crate::saved::info::ModelInfo;
 
 /// Returns the steps of the model's preparation that are left after those in `done`; none if it is unknown.
@@ -36,7 +36,7 @@ pub(crate) fn check_sampled_graph(info: &ModelInfo, left: &Preparation) -> Resul
         (is_normalized(info), "the normalisation of a GCN"),
     ];
     match steps.into_iter().find(|(is_needed, _)| *is_needed) {
-        Some((_, what)) => Err(ModelError::NeedsWholeGraph { what }.into()),
+        Some((_, what)) => Err(ModelError::Mode(PredictModeError::NeedsWholeGraph { what }).into()),
         None => Ok(()),
     }
 }
@@ -56,7 +56,7 @@ fn left_steps(wanted: &Preparation, done: &Preparation) -> Result<Preparation> {
     if let Some(step) = graph_done.iter().find(|step| !of_graph.contains(step)) {
         let is_symmetrized = *step == PreparationStep::Symmetrize;
         let step = if is_symmetrized { "symmetrized" } else { "given self loops" };
-        return Err(ModelError::OtherPreparation { step }.into());
+        return Err(ModelError::Preparation(PreparationError::OtherPreparation { step }).into());
     }
     let Some(left) = of_features.strip_prefix(&features_done[..]) else {
         let step = match features_done
@@ -67,7 +67,7 @@ fn left_steps(wanted: &Preparation, done: &Preparation) -> Result<Preparation> {
             Some((_, PreparationStep::Scale(_))) => "scaled by other means and deviations",
             _ => "divided by the sums of its rows",
         };
-        return Err(ModelError::OtherPreparation { step }.into());
+        return Err(ModelError::Preparation(PreparationError::OtherPreparation { step }).into());
     };
     let of_graph = of_graph.into_iter().filter(|step| !graph_done.contains(step));
     Ok(Preparation { steps: of_graph.chain(left.iter().cloned()).collect() })

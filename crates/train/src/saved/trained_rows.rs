@@ -3,7 +3,7 @@ use std::sync::Arc;
 use kiln_graph::NodeId;
 
 use crate::error::Result;
-use crate::saved::error::ModelError;
+use crate::saved::error::{ModelError, ModelNodesError};
 use crate::step::embedding::NodeEmbedding;
 use crate::step::embedding::embedding_error::EmbeddingError;
 use crate::step::embedding::node_keys::NodeKeys;
@@ -31,9 +31,13 @@ impl TrainedRowIds {
                 Err(EmbeddingError::Keys { expected: n_nodes, got: keys.len() }.into())
             }
             (None, None) if table.n_nodes() == n_nodes => Ok(Self::ById),
-            (None, _) => Err(ModelError::RowsWithoutNames { node_type: node_type() }.into()),
+            (None, _) => {
+                Err(ModelError::Nodes(ModelNodesError::RowsWithoutNames { node_type: node_type() }).into())
+            }
             (Some(of_model), Some(of_data)) => Ok(Self::ByName(of_model.nodes_of(of_data))),
-            (Some(_), None) => Err(ModelError::NoNames { node_type: node_type() }.into()),
+            (Some(_), None) => {
+                Err(ModelError::Nodes(ModelNodesError::NoNames { node_type: node_type() }).into())
+            }
         }
     }
 

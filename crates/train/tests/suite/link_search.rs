@@ -13,8 +13,9 @@ use kiln_nn::{ForwardContext, LinkDecoderConfig, LinkModelConfig, LinkPairs, Mod
 use kiln_sample::{Fanout, NeighborSampler, RngKey, SamplerConfig};
 use kiln_train::{
     Error, EvaluatedNeighbors, EvaluationInfo, LayerWiseConfig, LinkPredictor, LinkScorer, LinkScorerBuilder,
-    ModelError, ModelInfo, ModelInputs, ModelTask, OutputRows, PredictMode, PredictedRows, PredictionData,
-    SamplingInfo, SavedModel, ScoredLink, TopKConfig, WantedRows, weights_to_bytes,
+    ModelError, ModelInfo, ModelInputs, ModelNodesError, ModelTask, OutputRows, PredictMode,
+    PredictModeError, PredictedRows, PredictionData, PreparationError, SamplingInfo, SavedModel, ScoredLink,
+    TopKConfig, WantedRows, weights_to_bytes,
 };
 
 const WIDTH: usize = 16;
@@ -221,9 +222,12 @@ fn a_graph_that_is_only_sampled_has_the_scores_of_the_whole_one_and_no_known_lin
     let links = Links::new(vec![3, 8, 29], vec![8, 0, 3]).unwrap();
     let mode = PredictMode::Sampled { fanouts: vec![Fanout::UpTo(2); 2], seed: 7 };
     assert_eq!(sampled.score_links(&links, &mode).unwrap(), whole.score_links(&links, &mode).unwrap());
-    assert!(matches!(reason(sampled.known_links().unwrap_err()), ModelError::NeedsWholeGraph { .. }));
+    assert!(matches!(
+        reason(sampled.known_links().unwrap_err()),
+        ModelError::Mode(PredictModeError::NeedsWholeGraph { .. })
+    ));
     let exact = sampled.score_links(&links, &PredictMode::Exact(LayerWiseConfig::default()));
-    assert!(matches!(reason(exact.unwrap_err()), ModelError::NeedsWholeGraph { .. }));
+    assert!(matches!(reason(exact.unwrap_err()), ModelError::Mode(PredictModeError::NeedsWholeGraph { .. })));
 }
 
 /// The neighbours of node 0 in the larger graph have no features.
@@ -244,7 +248,7 @@ fn the_error_of_a_batch_of_a_graph_of_one_type_is_that_of_the_store() {
 fn rejects_data_whose_preparation_or_types_do_not_fit() {
     let (_, model) = saved_with(LinkDecoderConfig::Dot, None);
     let error = reason(LinkPredictor::new(&model, data(30)).unwrap_err());
-    assert!(matches!(error, ModelError::UnknownPreparation), "{error}");
+    assert!(matches!(error, ModelError::Preparation(PreparationError::UnknownPreparation)), "{error}");
     LinkPredictor::new(&model, data(30).prepared(Preparation::default())).unwrap();
     let (_, model) = saved(LinkDecoderConfig::Dot);
     let error = reason(LinkPredictor::new(&model, data(30).keys(vec![None; 2])).unwrap_err());
@@ -273,7 +277,9 @@ fn undefined_scores_are_left_out() {
 fn rejects_nodes_without_rows_and_graphs_with_fewer_nodes() {
     let predictor = predictor(LinkDecoderConfig::Dot, 30);
     let scorer = predictor.link_scorer(vec![NodeId(9), NodeId(4)], &PredictMode::default()).unwrap();
-    let is_no_row = |error: Error| matches!(error, Error::Saved(ModelError::NoRow { node: NodeId(5) }));
+    let is_no_row = |error: Error| {
+        matches!(error, Error::Saved(ModelError::Nodes(ModelNodesError::NoRow { node: NodeId(5) })))
+    };
     let links = Links::new(vec![4, 4], vec![9, 5]).unwrap();
     assert!(is_no_row(scorer.score(&links).unwrap_err()));
     assert!(is_no_row(scorer.top_k(&[NodeId(5)], &TopKConfig::new(1)).unwrap_err()));

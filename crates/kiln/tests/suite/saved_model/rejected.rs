@@ -3,7 +3,7 @@
 use std::fs;
 
 use kiln::prelude::*;
-use kiln::train::{Error as TrainError, ModelError};
+use kiln::train::{Error as TrainError, ModelError, ModelFileError, ModelNodesError, PreparationError};
 
 use super::{loader, raw_data, sage, trained};
 
@@ -25,7 +25,13 @@ fn rejects_requests_that_do_not_fit_the_model() {
     assert_eq!(error, "the model was trained for nodes, but the request needs a model of links");
     let error = model.on_nodes(&kiln::data::synthetic::ring(10).unwrap()).unwrap_err();
     assert!(
-        matches!(error, Error::Train(TrainError::Saved(ModelError::FeatureWidth { expected: 16, .. }))),
+        matches!(
+            error,
+            Error::Train(TrainError::Saved(ModelError::Nodes(ModelNodesError::FeatureWidth {
+                expected: 16,
+                ..
+            })))
+        ),
         "{error}"
     );
     // A step that the model's preparation does not have cannot be undone.
@@ -34,7 +40,9 @@ fn rejects_requests_that_do_not_fit_the_model() {
     assert!(
         matches!(
             error,
-            Error::Train(TrainError::Saved(ModelError::OtherPreparation { step: "symmetrized" }))
+            Error::Train(TrainError::Saved(ModelError::Preparation(PreparationError::OtherPreparation {
+                step: "symmetrized"
+            })))
         ),
         "{error}"
     );
@@ -77,7 +85,7 @@ fn rejects_damaged_newer_and_incomplete_run_folders() {
         }
     };
     let newer = open(&text.replace("\"format\": 4", "\"format\": 5"));
-    assert!(matches!(newer, ModelError::UnknownFormat { found: 5, .. }), "{newer}");
+    assert!(matches!(newer, ModelError::File(ModelFileError::UnknownFormat { found: 5, .. })), "{newer}");
     // Each change is a damage that JSON allows.
     let damages = [
         ("{", "", "trailing characters"),
@@ -113,22 +121,31 @@ fn rejects_damaged_newer_and_incomplete_run_folders() {
     for (from, to, expected) in damages {
         assert!(text.contains(from), "{from} is not in {text}");
         let error = open(&text.replacen(from, to, 1));
-        assert!(matches!(error, ModelError::BadInfo { .. }), "{from} -> {to}: {error}");
+        assert!(matches!(error, ModelError::File(ModelFileError::BadInfo { .. })), "{from} -> {to}: {error}");
         assert!(error.to_string().contains(expected), "{from} -> {to}: {error}");
     }
     let weights = open(&text.replace("\"hidden\": 8", "\"hidden\": 9"));
-    assert!(matches!(weights, ModelError::BadWeights { .. }), "{weights}");
+    assert!(matches!(weights, ModelError::File(ModelFileError::BadWeights { .. })), "{weights}");
     fs::write(&path, &text).unwrap();
     fs::write(run.join("best.safetensors"), b"not weights").unwrap();
     let error = SavedModel::open(&run).unwrap_err();
-    assert!(matches!(error, TrainError::Saved(ModelError::BadWeights { .. })), "{error}");
+    assert!(
+        matches!(error, TrainError::Saved(ModelError::File(ModelFileError::BadWeights { .. }))),
+        "{error}"
+    );
     // Without a hash, the bytes are parsed.
     fs::write(&path, without_hash(&text)).unwrap();
     let error = SavedModel::open(&run).unwrap_err();
-    assert!(matches!(error, TrainError::Saved(ModelError::BadWeights { .. })), "{error}");
+    assert!(
+        matches!(error, TrainError::Saved(ModelError::File(ModelFileError::BadWeights { .. }))),
+        "{error}"
+    );
     fs::remove_file(&path).unwrap();
     let error = SavedModel::open(&run).unwrap_err();
-    assert!(matches!(error, TrainError::Saved(ModelError::Unreadable { .. })), "{error}");
+    assert!(
+        matches!(error, TrainError::Saved(ModelError::File(ModelFileError::Unreadable { .. }))),
+        "{error}"
+    );
 }
 
 /// Returns `model.json` as an older version of kiln wrote it.
@@ -150,7 +167,10 @@ fn rejects_changed_weights_by_their_hash_and_opens_files_without_a_hash() {
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&weights, bytes).unwrap();
     let error = SavedModel::open(&run).unwrap_err();
-    assert!(matches!(error, TrainError::Saved(ModelError::BadWeights { .. })), "{error}");
+    assert!(
+        matches!(error, TrainError::Saved(ModelError::File(ModelFileError::BadWeights { .. }))),
+        "{error}"
+    );
     assert!(error.to_string().contains(&format!("expected {hash}")), "{error}");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, without_hash(&text)).unwrap();
@@ -193,7 +213,10 @@ fn rejects_configs_that_are_too_large_for_the_weights_before_the_model_is_create
         assert!(text.contains(from), "{text}");
         fs::write(&path, text.replacen(from, to, 1)).unwrap();
         let error = SavedModel::open(run).unwrap_err();
-        assert!(matches!(error, TrainError::Saved(ModelError::BadWeights { .. })), "{to}: {error}");
+        assert!(
+            matches!(error, TrainError::Saved(ModelError::File(ModelFileError::BadWeights { .. }))),
+            "{to}: {error}"
+        );
         assert!(error.to_string().contains("the weights of the config take at least"), "{to}: {error}");
         fs::write(&path, text).unwrap();
     }

@@ -10,7 +10,8 @@ use kiln::feature::Targets;
 use kiln::graph::{NodeTypes, RelationEdges};
 use kiln::prelude::*;
 use kiln::train::{
-    Error as TrainError, ModelError, NodeKeys, NodePredictor, OutputRows, PredictionData, WantedRows,
+    Error as TrainError, ModelError, ModelNodesError, NodeKeys, NodePredictor, OutputRows, PredictionData,
+    WantedRows,
 };
 use tempfile::TempDir;
 
@@ -263,7 +264,10 @@ fn requests_that_do_not_fit_are_errors() {
     let mut nameless = data.clone();
     nameless.names[0] = Default::default();
     let error = reason(&nameless);
-    assert!(matches!(&error, ModelError::NoNames { node_type } if node_type == "user"), "{error}");
+    assert!(
+        matches!(&error, ModelError::Nodes(ModelNodesError::NoNames { node_type }) if node_type == "user"),
+        "{error}"
+    );
     let error = reason(&super::shop(["client", "item"]));
     assert!(matches!(&error, ModelError::OtherSchema { .. }), "{error}");
     assert!(error.to_string().contains("client") && error.to_string().contains("user buys item"), "{error}");

@@ -14,7 +14,7 @@ use crate::evaluate::layer_wise::{
     InferenceInput, LayerWiseConfig, LayerWiseInference, LayerWiseRows, WantedRows,
 };
 use crate::saved::batches::{PredictedRows, PredictionBatches};
-use crate::saved::error::ModelError;
+use crate::saved::error::{ModelEdgesError, ModelError, PredictModeError};
 use crate::saved::info::StoredEdgeWeights;
 use crate::saved::network::NetworkRows;
 use crate::saved::outputs::OutputRows;
@@ -84,8 +84,9 @@ impl NodePredictor {
             inference = inference.carry_edge_types()?;
         }
         if let Some(features) = self.edge_features()? {
-            let all =
-                features.as_edge_features().ok_or(ModelError::NeedsWholeGraph { what: "exact mode" })?;
+            let all = features
+                .as_edge_features()
+                .ok_or(ModelError::Mode(PredictModeError::NeedsWholeGraph { what: "exact mode" }))?;
             inference = inference.carry_edge_features(all.clone())?;
         }
         Ok(inference)
@@ -94,7 +95,7 @@ impl NodePredictor {
     /// Returns the edge features that the model reads, `None` if it reads none, or an error if they are missing.
     fn edge_features(&self) -> Result<Option<&Arc<dyn EdgeFeatureStore>>> {
         match (self.model.sampling().edge_features, &self.data.edge_features) {
-            (Some(width), None) => Err(ModelError::NoEdgeFeatures { width }.into()),
+            (Some(width), None) => Err(ModelError::Edges(ModelEdgesError::NoEdgeFeatures { width }).into()),
             (_, features) => Ok(features.as_ref()),
         }
     }

@@ -1,0 +1,29 @@
+use std::path::PathBuf;
+
+/// An error in the record of an earlier import, or in its use.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EarlierImportError {
+    /// A set was not made by an import.
+    #[error("{set}: the set has no import.json, expected a set that `import` wrote")]
+    NoImport {
+        /// The path of the set.
+        set: PathBuf,
+    },
+    /// The record of an import is invalid.
+    #[error("{path}: {message}: import the tables again")]
+    Record {
+        /// The path of the record.
+        path: PathBuf,
+        /// The reason.
+        message: String,
+    },
+    /// The columns of a spec differ from those of the import whose transforms it should use.
+    #[error("node type `{node_type}`: its {what} differ from those of the earlier import: use the same spec")]
+    OtherTransforms {
+        /// The name of the node type.
+        node_type: String,
+        /// The part that differs.
+        what: &'static str,
+    },
+}

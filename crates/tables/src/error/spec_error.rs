@@ -1,0 +1,39 @@
+use std::path::PathBuf;
+
+/// An error in the spec of an import.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// The spec is not YAML with the keys of a spec.
+    #[error("{path}: {message} (spec.schema.json lists the keys)")]
+    SpecSyntax {
+        /// The path of the spec.
+        path: PathBuf,
+        /// The parser's message, with line and column.
+        message: String,
+    },
+    /// A value of the spec is invalid.
+    #[error("{path}: {key} is {found}, expected {expected}")]
+    Spec {
+        /// The path of the spec.
+        path: PathBuf,
+        /// The place in the spec, such as `nodes[0].columns[2].transform`.
+        key: String,
+        /// The allowed values, and what to do.
+        expected: String,
+        /// The value in the spec.
+        found: String,
+    },
+    /// A table has no column of a name, or has it twice.
+    #[error("{path}: {n_found} columns are named {column:?}, expected one of: {known}")]
+    Column {
+        /// The path of the table's file.
+        path: PathBuf,
+        /// The name of the column in the spec.
+        column: String,
+        /// The number of columns of this name.
+        n_found: usize,
+        /// The names of the table's columns.
+        known: String,
+    },
+}

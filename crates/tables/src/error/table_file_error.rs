@@ -1,0 +1,50 @@
+use std::path::PathBuf;
+
+/// An error in the content of a table's file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TableFileError {
+    /// A CSV file ends within a quoted field.
+    #[error(
+        "{path}: {} has a quote that is never closed, expected a closing quote before the end of the file: \
+         close it, or write a quote within a quoted field twice",
+        .row.map_or_else(|| "the header".to_owned(), |row| format!("row {row}"))
+    )]
+    OpenQuote {
+        /// The path of the file.
+        path: PathBuf,
+        /// The number of the row in the file at which the record starts, from 1; `None` for the header.
+        row: Option<u64>,
+    },
+    /// A Parquet file is damaged or uses a feature that is not supported.
+    #[error("{path}: cannot read the Parquet file: {message}")]
+    Parquet {
+        /// The path of the file.
+        path: PathBuf,
+        /// The reader's message.
+        message: String,
+    },
+    /// Rows cannot be written to a Parquet file.
+    #[error("{path}: cannot write the Parquet file: {message}")]
+    Written {
+        /// The path of the file.
+        path: PathBuf,
+        /// The writer's message.
+        message: String,
+    },
+    /// A Parquet file is compressed by a codec that this program was built without.
+    #[error(
+        "{path}: column {column:?} is compressed by {codec}, which this program was built without: build it with the \
+         feature `{feature}` of kiln-tables, or write the file with another codec"
+    )]
+    Codec {
+        /// The path of the file.
+        path: PathBuf,
+        /// The name of the column.
+        column: String,
+        /// The name of the codec.
+        codec: String,
+        /// The feature of this crate that includes the codec.
+        feature: &'static str,
+    },
+}

@@ -1,0 +1,50 @@
+/// An error in the edge types or edge features of the data for a saved model.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelEdgesError {
+    /// The model reads edge types, and the graph has none, or they are not recorded.
+    #[error(
+        "the model has {n_relations} relations, but the edge types of the graph are missing or unknown: set them with \
+         CscBuilder::edge_types; partition the data again if an older version of kiln wrote the partitions"
+    )]
+    NoEdgeTypes {
+        /// The number of relations of the model.
+        n_relations: usize,
+    },
+    /// The graph has edge types that the model does not know.
+    #[error(
+        "the graph has {n_edge_types} edge types, but the model was trained with {n_relations} relations: use data with \
+         the edge types of the training data"
+    )]
+    UnknownEdgeTypes {
+        /// The number of edge types: one more than the largest.
+        n_edge_types: usize,
+        /// The number of relations of the model.
+        n_relations: usize,
+    },
+    /// The model reads features of edges that were not given.
+    #[error(
+        "the model reads edge features with {width} columns, which are missing: use data with edge features, or call \
+         PredictionData::edge_features"
+    )]
+    NoEdgeFeatures {
+        /// The number of columns that the model reads.
+        width: usize,
+    },
+    /// A step of the model's preparation changes the edges of the data, so their features belong to other edges.
+    #[error(
+        "a step of the model's preparation changes the edges of this data, so their features would be those of others: build \
+         the data with its reverse edges and their features (Dataset::builder(..).symmetrize())"
+    )]
+    EdgeFeaturesOfUnprepared,
+    /// The features of edges have another number of columns than those of the training data.
+    #[error(
+        "the edge features have {got} columns, but the model was trained with {expected}: use the same columns"
+    )]
+    EdgeFeatureWidth {
+        /// The number of columns that the model reads.
+        expected: usize,
+        /// The number of columns of the features.
+        got: usize,
+    },
+}

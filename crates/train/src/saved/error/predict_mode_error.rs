@@ -1,0 +1,40 @@
+/// An error in the mode, the fanouts or the sampling rule of a prediction.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PredictModeError {
+    /// The graph is partitioned, and the model or the mode needs all of it.
+    #[error(
+        "{what} needs the whole graph: predict on the dataset instead of its partitions, or use another mode"
+    )]
+    NeedsWholeGraph {
+        /// The step that is not possible, as text for the message.
+        what: &'static str,
+    },
+    /// Each rank was to get its own outputs in exact mode, which rank 0 computes alone.
+    #[error("rank 0 computes exact predictions alone: request one output for all ranks, or use another mode")]
+    ExactOnRankZero,
+    /// The number of fanouts differs from the number of layers.
+    #[error("got {n_fanouts} fanouts for a model of {n_layers} layers: give one fanout per layer")]
+    FanoutsMismatch {
+        /// The number of fanouts.
+        n_fanouts: usize,
+        /// The number of layers of the model.
+        n_layers: usize,
+    },
+    /// Fanouts name a relation, but the model is not for a heterogeneous graph.
+    #[error(
+        "the fanouts name the relation `{name}`, but the data of the model has no named relations: give one list of fanouts"
+    )]
+    NoNamedRelations {
+        /// The name of the first relation with fanouts.
+        name: String,
+    },
+    /// The model was trained with a sampling rule of a program's own, which a file cannot contain.
+    #[error(
+        "the model was trained with the custom sampling rule {rule:?}: set it with NodePredictor::rule, or use PredictMode::Exact"
+    )]
+    CustomRule {
+        /// The name of the rule; empty for a rule without a name.
+        rule: String,
+    },
+}
