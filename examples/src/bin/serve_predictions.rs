@@ -134,8 +134,7 @@ fn answer_jobs(predictor: &NodePredictor, mode: &PredictMode, mut received: mpsc
         // A client that has gone needs no answer.
         batch.retain(|job| !job.reply.is_closed());
         let nodes: Vec<NodeId> = batch.iter().flat_map(|job| &job.nodes).copied().collect();
-        let together = predict_nodes(predictor, mode, &nodes);
-        let mut rows = together.ok().map(Vec::into_iter);
+        let mut rows = predict_nodes(predictor, mode, &nodes).ok().map(Vec::into_iter);
         for Job { nodes, reply } in batch {
             let own = match &mut rows {
                 Some(rows) => Ok(rows.take(nodes.len()).collect()),
@@ -155,16 +154,14 @@ fn predict_nodes(
     let scores = predictor.predict(nodes, mode)?;
     let classes = scores.classes();
     let n_non_finite = classes.iter().filter(|class| class.is_none()).count();
-    let rows = nodes.iter().zip(classes).zip(scores.confidences());
     if n_non_finite != 0 {
         let _ = writeln!(std::io::stderr(), "nodes whose outputs are not finite: {n_non_finite}");
     }
-    Ok(rows
-        .map(|((node, class), probability): ((&NodeId, Option<u32>), Option<f32>)| {
-            let class_name = class.and_then(|class| predictor.model().class_name(class)).map(str::to_owned);
-            Answer { node: node.0, class, class_name, probability }
-        })
-        .collect())
+    let answers = nodes.iter().zip(classes).zip(scores.confidences()).map(|((node, class), probability)| {
+        let class_name = class.and_then(|class| predictor.model().class_name(class)).map(str::to_owned);
+        Answer { node: node.0, class, class_name, probability }
+    });
+    Ok(answers.collect())
 }
 
 /// Accepts connections until SIGTERM or SIGINT, then answers the requests that were received.

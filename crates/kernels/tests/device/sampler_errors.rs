@@ -11,7 +11,7 @@ use kiln_sample::{
 };
 use kiln_testkit::{hub, six_nodes};
 
-use crate::sampler::{RULES, nodes, sampler};
+use super::sampler::{RULES, nodes, sampler};
 
 /// The CPU has no limit on the fanout.
 #[test]
