@@ -9,9 +9,7 @@ kiln::use_allocator!();
 
 fn main() -> Result<()> {
     // The edge list has 4 communities. Each node has 16 noisy features, of which 4 are larger in its community.
-    let n_nodes = 4_000_u32;
-    let n_classes = 4;
-    let dim = 16;
+    let (n_nodes, n_classes, dim) = (4_000_u32, 4, 16);
     let steps = [4, 16, 64, 256, 1024];
     let srcs: Vec<u32> = (0..n_nodes).flat_map(|node| [node; 5]).collect();
     let dsts: Vec<u32> = (0..n_nodes).flat_map(|node| steps.map(|step| (node + step) % n_nodes)).collect();
