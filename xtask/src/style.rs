@@ -55,7 +55,6 @@ const LARGE_ERRORS: &[(&str, usize)] = &[
     ("crates/graph Error", 23),
     ("crates/kiln Error", 45),
     ("crates/remote Error", 24),
-    ("crates/train Error", 51),
 ];
 
 /// Returns a message for each habit that occurs in a folder more often than allowed, or less often than the list states.

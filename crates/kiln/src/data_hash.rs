@@ -121,7 +121,7 @@ mod tests {
         let hash = hash_in_background(move |check| compute(&data, &features, check));
         let error = hash.wait().unwrap_err();
         let expected = "features.npy: the file was changed while it was mapped";
-        assert!(matches!(error, kiln_train::Error::DataHash { .. }), "{error}");
+        assert!(matches!(error, kiln_train::Error::Run(kiln_train::RunError::DataHash { .. })), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
 

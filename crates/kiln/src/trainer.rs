@@ -184,14 +184,26 @@ impl<C: ModelConfig> Trainer<C> {
         let phases = phases.collect::<Result<Vec<_>>>()?;
         if n_epochs == 0 {
             let (what, expected) = ("the number of epochs", "at least 1");
-            return Err(kiln_train::Error::BadSetting { what, expected, got: 0.0 }.into());
+            return Err(kiln_train::Error::Trainer(kiln_train::TrainerError::BadSetting {
+                what,
+                expected,
+                got: 0.0,
+            })
+            .into());
         }
         if let Some((phase, _)) = phases.iter().find(|(_, batches)| batches.items().items().is_empty()) {
-            return Err(kiln_train::Error::EmptySplit { split: name_of(*phase) }.into());
+            return Err(kiln_train::Error::Input(kiln_train::InputError::EmptySplit {
+                split: name_of(*phase),
+            })
+            .into());
         }
         if train.n_steps(trainer.next_phase()) == 0 {
             let per_step = train.items().config().items_per_step(trainer.next_phase());
-            return Err(kiln_train::Error::NoStep { n_items: train.items().items().len(), per_step }.into());
+            return Err(kiln_train::Error::Input(kiln_train::InputError::NoStep {
+                n_items: train.items().items().len(),
+                per_step,
+            })
+            .into());
         }
         let mut curves = vec![Vec::with_capacity(n_epochs); phases.len()];
         for _ in 0..n_epochs {
@@ -247,7 +259,12 @@ fn check_metric<M: Module, L: DataLoader<M>>(
     };
     if n_batches == 0 {
         let (what, expected) = ("the number of batches of an evaluation", "at least 1");
-        return Err(kiln_train::Error::BadSetting { what, expected, got: 0.0 }.into());
+        return Err(kiln_train::Error::Trainer(kiln_train::TrainerError::BadSetting {
+            what,
+            expected,
+            got: 0.0,
+        })
+        .into());
     }
     let targets = loader.split_targets(Phase::Validation, n_batches)?;
     match targets.filter(|targets| targets.n_items() != 0) {
@@ -333,7 +350,10 @@ impl<M: Module + Sync> TrainedModel<M> {
         let batches = loader.loader(phase, &trainer, &evaluator)?;
         let counts = L::count(&evaluator, &mut trainer, &batches, phase)?;
         match counts.is_empty() {
-            true => Err(kiln_train::Error::EmptySplit { split: name_of(phase) }.into()),
+            true => {
+                Err(kiln_train::Error::Input(kiln_train::InputError::EmptySplit { split: name_of(phase) })
+                    .into())
+            }
             false => Ok(counts),
         }
     }
@@ -391,7 +411,10 @@ impl<M: Module + Sync> TrainedModel<M> {
         trainer.check_files()?;
         let outputs = outputs.gather(trainer.comm())?;
         match trainer.is_rank_zero() && outputs.counts()?.checked()?.is_empty() {
-            true => Err(kiln_train::Error::EmptySplit { split: name_of(phase) }.into()),
+            true => {
+                Err(kiln_train::Error::Input(kiln_train::InputError::EmptySplit { split: name_of(phase) })
+                    .into())
+            }
             false => Ok(outputs),
         }
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use kiln::data::synthetic;
 use kiln::kernels::ops::{MatmulPrecision, matmul_precision, set_matmul_precision};
 use kiln::prelude::*;
-use kiln::train::Error as TrainError;
+use kiln::train::{Error as TrainError, RunError};
 
 /// Trains two layers of 64 columns, and returns the hash of the weights.
 fn fit(precision: MatmulPrecision, config: FitConfig) -> Result<String> {
@@ -42,7 +42,9 @@ fn a_run_resumes_in_its_own_precision_only() {
     fit(MatmulPrecision::Bf16, FitConfig::epochs(1).out(&out)).unwrap();
     let resume = || FitConfig::epochs(2).resume(&out);
     let error = fit(MatmulPrecision::F32, resume()).unwrap_err();
-    let Error::Train(TrainError::OtherRun { name, then, now }) = error else { panic!("{error}") };
+    let Error::Train(TrainError::Run(RunError::OtherRun { name, then, now })) = error else {
+        panic!("{error}")
+    };
     assert_eq!([name, then, now], ["matmul precision", "bf16", "not set"]);
     assert_eq!(fit(MatmulPrecision::Bf16, resume()).unwrap(), bf16);
 }

@@ -26,7 +26,7 @@ mod saved;
 mod step;
 mod transient;
 
-pub use error::{Error, Result};
+pub use error::{Error, ExactError, InputError, MetricError, Result, RunError, TrainerError};
 pub use evaluate::cross_validation::{CrossValidation, FoldResult, MeanAndDeviation};
 pub use evaluate::evaluated_task::EvaluatedTask;
 pub use evaluate::evaluation::Evaluation;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::error::Error;
+use crate::error::{Error, RunError};
 
 /// Unix error codes without an [`io::ErrorKind`]: EIO, ENFILE and EMFILE.
 const TRANSIENT_CODES: [i32; 3] = [5, 23, 24];
@@ -13,11 +13,11 @@ impl Error {
     /// network file system failed.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Io { source, .. } | Self::Graph(kiln_graph::Error::Io { source, .. }) => {
+            Self::Run(RunError::Io { source, .. }) | Self::Graph(kiln_graph::Error::Io { source, .. }) => {
                 is_transient(source)
             }
             Self::CheckpointOverdue { last, .. } => last.is_transient(),
-            Self::DataHash { source } => is_transient_cause(&***source),
+            Self::Run(RunError::DataHash { source }) => is_transient_cause(&***source),
             _ => false,
         }
     }
@@ -54,7 +54,7 @@ mod tests {
     use std::io;
     use std::path::PathBuf;
 
-    use crate::error::Error;
+    use crate::error::{Error, RunError};
 
     /// The error codes of this test are those of Linux.
     #[cfg(target_os = "linux")]
@@ -62,12 +62,12 @@ mod tests {
     fn distinguishes_transient_from_permanent_system_errors() {
         let is_transient = |code| {
             let source = io::Error::from_raw_os_error(code);
-            Error::Io { path: PathBuf::new(), source }.is_transient()
+            Error::Run(RunError::Io { path: PathBuf::new(), source }).is_transient()
         };
         let transient = [5, 12, 16, 23, 24, 28, 30, 110, 116, 122];
         let lasting = [1, 2, 13, 17, 20, 21, 22, 27, 36];
         assert_eq!(transient.map(is_transient), [true; 10]);
         assert_eq!(lasting.map(is_transient), [false; 9]);
-        assert!(!Error::NoEpoch.is_transient());
+        assert!(!Error::Run(RunError::NoEpoch).is_transient());
     }
 }

@@ -30,7 +30,14 @@ impl<C: ModelConfig> Trainer<C> {
         if let Some(rank) = all.iter().position(|other| *other != all[0]) {
             let (what, first) = ("hash of its sizes and of sampled values", 0);
             let (expected, got) = (text(&all, 0), text(&all, rank));
-            return Err(kiln_train::Error::DataDiffers { what, first, rank, expected, got }.into());
+            return Err(kiln_train::Error::Input(kiln_train::InputError::DataDiffers {
+                what,
+                first,
+                rank,
+                expected,
+                got,
+            })
+            .into());
         }
         Ok(())
     }

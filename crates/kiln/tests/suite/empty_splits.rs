@@ -8,7 +8,7 @@ use kiln::data::{LinkTargets, synthetic};
 use kiln::feature::Labels;
 use kiln::graph::{LinkId, NodeTypes, RelationEdges};
 use kiln::prelude::*;
-use kiln::train::{Error as TrainError, SelectionError, Summary};
+use kiln::train::{Error as TrainError, InputError, MetricError, SelectionError, Summary};
 
 /// Returns a graph of at least 150 nodes in two classes. The split has 60 nodes for training, and the given numbers for validation
 /// and test.
@@ -99,7 +99,9 @@ fn check<C: ModelConfig, L: DataLoader<C::Model>>(
             let error = trainer.fit(&loader, quiet(&out).patience(1)).unwrap_err();
             let is_refused = matches!(
                 error,
-                Error::Train(TrainError::Selection(SelectionError::PatienceWithoutValidation))
+                Error::Train(TrainError::Metric(MetricError::Selection(
+                    SelectionError::PatienceWithoutValidation
+                )))
             );
             assert!(is_refused && !out.exists(), "{error}");
         }
@@ -113,7 +115,7 @@ fn check<C: ModelConfig, L: DataLoader<C::Model>>(
             let evaluated = trained.evaluate(&loader, phase);
             let is_empty = matches!(
                 &evaluated,
-                Err(Error::Train(TrainError::EmptySplit { split })) if *split == name
+                Err(Error::Train(TrainError::Input(InputError::EmptySplit { split }))) if *split == name
             );
             assert_eq!((evaluated.is_ok(), is_empty), (has_items, !has_items), "{name}");
         }
@@ -190,7 +192,7 @@ fn check_refused<C: ModelConfig, L: DataLoader<C::Model>>(
     let error = trainer.fit(loader, quiet(&out).metric(metric).patience(1)).unwrap_err();
     let is_refused = matches!(
         &error,
-        Error::Train(TrainError::Selection(SelectionError::CannotRank { metric: named, .. })) if *named == metric.name()
+        Error::Train(TrainError::Metric(MetricError::Selection(SelectionError::CannotRank { metric: named, .. }))) if *named == metric.name()
     );
     assert!(is_refused && !out.exists(), "{error}");
     assert!(error.to_string().contains(instead), "{error}\n    expected {instead}");

@@ -9,7 +9,10 @@ use std::sync::{Arc, Mutex};
 use kiln::data::synthetic;
 use kiln::prelude::*;
 use kiln::sample::{Neighbors, NodeKey, Selection};
-use kiln::train::{EpochReport, Error as TrainError, MetricSums, StepReport, TrainCallback};
+use kiln::train::{
+    EpochReport, Error as TrainError, InputError, MetricError, MetricSums, RunError, StepReport,
+    TrainCallback, TrainerError,
+};
 
 const N_EPOCHS: usize = 3;
 
@@ -44,7 +47,10 @@ fn rejects_inconsistent_settings() {
     let folder = tempfile::tempdir().unwrap();
     let error = trainer(&data).fit(&loader(&data), FitConfig::epochs(0).out(folder.path())).unwrap_err();
     assert!(
-        matches!(error, Error::Train(TrainError::BadSetting { what: "the number of epochs", .. })),
+        matches!(
+            error,
+            Error::Train(TrainError::Trainer(TrainerError::BadSetting { what: "the number of epochs", .. }))
+        ),
         "{error}"
     );
     let error = refused(&data, &NeighborLoader::new(&data, [5, 5, 5]));
@@ -56,7 +62,10 @@ fn rejects_inconsistent_settings() {
     let error = refused(&data, &loader(&data).batch_size(0));
     assert!(matches!(error, Error::Train(TrainError::Loader(kiln::loader::Error::ZeroBatchSize))), "{error}");
     let error = refused(&data, &loader(&data).batch_size(1_000_000).drop_last());
-    assert!(matches!(error, Error::Train(TrainError::NoStep { per_step: 1_000_000, .. })), "{error}");
+    assert!(
+        matches!(error, Error::Train(TrainError::Input(InputError::NoStep { per_step: 1_000_000, .. }))),
+        "{error}"
+    );
     let error = refused(&data, &loader(&data).feature_cache(1 << 20));
     assert!(matches!(error, Error::CacheNeedsDevice), "{error}");
     let error = trainer(&data).device("abacus").unwrap_err();
@@ -69,13 +78,19 @@ fn rejects_empty_splits() {
     let split = data.split.clone();
     data.split.train = Default::default();
     let error = refused(&data, &loader(&data));
-    assert!(matches!(error, Error::Train(TrainError::EmptySplit { split: "training" })), "{error}");
+    assert!(
+        matches!(error, Error::Train(TrainError::Input(InputError::EmptySplit { split: "training" }))),
+        "{error}"
+    );
     // An empty test split is an error only when it is evaluated.
     data.split = Split { test: Default::default(), ..split };
     let folder = tempfile::tempdir().unwrap();
     let best = trainer(&data).fit(&loader(&data), quiet(folder.path())).unwrap();
     let error = best.evaluate(&loader(&data), Phase::Test).unwrap_err();
-    assert!(matches!(error, Error::Train(TrainError::EmptySplit { split: "test" })), "{error}");
+    assert!(
+        matches!(error, Error::Train(TrainError::Input(InputError::EmptySplit { split: "test" }))),
+        "{error}"
+    );
 }
 
 #[test]
@@ -222,7 +237,10 @@ fn a_stopped_run_resumes_to_identical_weights() {
 
     let config = FitConfig::epochs(N_EPOCHS).start_or_resume(out("stopped")).quiet();
     let error = trainer(&data).seed(8).fit(&loader(&data), config).unwrap_err();
-    assert!(matches!(&error, Error::Train(TrainError::OtherRun { name, .. }) if name == "seed"), "{error}");
+    assert!(
+        matches!(&error, Error::Train(TrainError::Run(RunError::OtherRun { name, .. })) if name == "seed"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -281,7 +299,7 @@ fn rejects_a_metric_of_other_targets_before_anything_is_written() {
     let (data, folder) = (data(), tempfile::tempdir().unwrap());
     let out = folder.path().join("run");
     let error = trainer(&data).fit(&loader(&data), quiet(&out).metric(Metric::Rmse)).unwrap_err();
-    assert!(matches!(error, Error::Train(TrainError::OtherMetric { .. })), "{error}");
+    assert!(matches!(error, Error::Train(TrainError::Metric(MetricError::OtherMetric { .. }))), "{error}");
     assert!(!out.exists());
 }
 

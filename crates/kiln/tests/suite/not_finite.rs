@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kiln::feature::{DenseFeatures, FeatureBuffer, FeatureStore, TargetKind};
 use kiln::prelude::*;
-use kiln::train::{Error as TrainError, Evaluation, MetricSums};
+use kiln::train::{Error as TrainError, Evaluation, MetricSums, TrainerError};
 
 use crate::typed::predictions::named_shop;
 
@@ -159,8 +159,10 @@ fn an_evaluation_without_a_finite_output_is_an_error() {
             let fit = FitConfig::epochs(1).out(folder.path().join("run")).metric(metric).quiet();
             let mut trainer = Trainer::new(sage(&bad), AdamConfig::new(1e-2)).seed(7);
             let error = trainer.fit(&loader, fit).unwrap_err();
-            let is_expected =
-                matches!(&error, Error::Train(TrainError::LossNotFinite { pass: "evaluation", .. }));
+            let is_expected = matches!(
+                &error,
+                Error::Train(TrainError::Trainer(TrainerError::LossNotFinite { pass: "evaluation", .. }))
+            );
             assert!(is_expected, "{metric}, {mode:?}: {error}");
             // Only the test has no finite output.
             let of_test = Dataset { features: damage(&*good.features, &all_evaluated[50..]), ..bad.clone() };
@@ -169,8 +171,10 @@ fn an_evaluation_without_a_finite_output_is_an_error() {
             let fit = FitConfig::epochs(1).out(folder.path().join("test")).metric(metric).quiet();
             let mut trainer = Trainer::new(sage(&bad), AdamConfig::new(1e-2)).seed(7);
             let error = trainer.fit(&loader, fit).unwrap().write_report(&loader).unwrap_err();
-            let is_expected =
-                matches!(&error, Error::Train(TrainError::LossNotFinite { pass: "evaluation", .. }));
+            let is_expected = matches!(
+                &error,
+                Error::Train(TrainError::Trainer(TrainerError::LossNotFinite { pass: "evaluation", .. }))
+            );
             assert!(is_expected, "{metric}, {mode:?}: {error}");
         }
     }

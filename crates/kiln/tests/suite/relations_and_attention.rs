@@ -7,7 +7,7 @@ use std::path::Path;
 use kiln::feature::EdgeFeatures;
 use kiln::nn::{AttentionKind, BlockModel, GatConfig, RgcnConfig};
 use kiln::prelude::*;
-use kiln::train::{Error as TrainError, weights_to_bytes};
+use kiln::train::{Error as TrainError, InputError, weights_to_bytes};
 
 /// The nodes that are classified; each has an in-edge from as many carriers of each relation.
 const N_NODES: u32 = 1_200;
@@ -132,7 +132,7 @@ fn exact_evaluation_and_predictions_read_the_edge_features_of_training() {
     let n_edges = data.graph.n_edges() as usize;
     let few = Some(EdgeFeatures::new(vec![0.0; 3 * n_edges - 3], 3).unwrap());
     let error = model.on_nodes(&Dataset { edge_features: few, ..data.clone() }).unwrap_err();
-    assert!(matches!(error, Error::Train(TrainError::EdgeFeatureRows { .. })), "{error}");
+    assert!(matches!(error, Error::Train(TrainError::Input(InputError::EdgeFeatureRows { .. }))), "{error}");
     let narrow = Some(EdgeFeatures::new(vec![0.0; n_edges], 1).unwrap());
     let error = model.on_nodes(&Dataset { edge_features: narrow, ..data }).unwrap_err();
     assert!(error.to_string().contains("1 columns, but the model was trained with 3"), "{error}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kiln::feature::{DenseFeatures, FeatureStore, Labels, TargetKind, TargetValues};
 use kiln::nn::{ClassLoss, TargetLoss};
 use kiln::prelude::*;
-use kiln::train::{Error as TrainError, Objective};
+use kiln::train::{Error as TrainError, InputError, MetricError, Objective};
 
 const N_NODES: u32 = 300;
 const N_EPOCHS: usize = 40;
@@ -195,12 +195,12 @@ fn objectives_that_do_not_suit_the_targets_are_rejected_before_anything_is_writt
         error
     };
     let error = refused(Objective::MultiLabel);
-    assert!(matches!(error, Error::Train(TrainError::OtherTargets { .. })), "{error}");
+    assert!(matches!(error, Error::Train(TrainError::Input(InputError::OtherTargets { .. }))), "{error}");
     let expected = "the task learns several labels per item, but the data has regression targets: set the objective \
                     that suits the data (--loss)";
     assert_eq!(error.to_string(), expected);
     let error = refused(Objective::Regression(TargetLoss::BinaryCrossEntropy));
-    assert!(matches!(error, Error::Train(TrainError::BinaryLoss)), "{error}");
+    assert!(matches!(error, Error::Train(TrainError::Input(InputError::BinaryLoss))), "{error}");
     let error = refused(Objective::Regression(TargetLoss::Huber { delta: 0.0 }));
     assert!(
         matches!(
@@ -211,7 +211,7 @@ fn objectives_that_do_not_suit_the_targets_are_rejected_before_anything_is_writt
     );
     let out = folder.path().join("run");
     let error = trainer(&data).fit(&loader(&data, 50), quiet(&out).metric(Metric::RocAuc)).unwrap_err();
-    assert!(matches!(error, Error::Train(TrainError::OtherMetric { .. })), "{error}");
+    assert!(matches!(error, Error::Train(TrainError::Metric(MetricError::OtherMetric { .. }))), "{error}");
 }
 
 /// Class weights count like repeated items, so they move the model towards the heavier class.

@@ -8,7 +8,7 @@ use kiln::burn::tensor::Tensor;
 use kiln::data::synthetic;
 use kiln::kernels::to_vec_f32;
 use kiln::prelude::*;
-use kiln::train::Error as TrainError;
+use kiln::train::{Error as TrainError, RunError};
 
 fn data() -> Dataset {
     let config = synthetic::FakeConfig { avg_num_nodes: 500, num_channels: 16, ..Default::default() };
@@ -90,7 +90,7 @@ fn a_run_with_options_resumes_only_with_the_same_options() {
     for (error, expected) in others {
         let error = error.unwrap();
         assert!(
-            matches!(&error, Error::Train(TrainError::OtherRun { name, .. }) if name == expected),
+            matches!(&error, Error::Train(TrainError::Run(RunError::OtherRun { name, .. })) if name == expected),
             "{error}"
         );
     }

@@ -18,7 +18,7 @@ use kiln::data::synthetic;
 use kiln::graph::{NodeTypes, RelationEdges, Relations};
 use kiln::kernels::to_vec_f32;
 use kiln::prelude::*;
-use kiln::train::{Error as TrainError, weights_to_bytes};
+use kiln::train::{Error as TrainError, ExactError, RunError, weights_to_bytes};
 
 const N_USERS: u32 = 120;
 const N_ITEMS: u32 = 400;
@@ -188,7 +188,7 @@ fn a_stopped_run_resumes_to_identical_weights_and_rows() {
     // Another order of types has other ids, even if the relations are the same.
     let error = trainer(&data).fit(&loader(&shop(["customer", "item"])), resume()).unwrap_err();
     assert!(
-        matches!(&error, Error::Train(TrainError::OtherRun { name, .. }) if name == "node types"),
+        matches!(&error, Error::Train(TrainError::Run(RunError::OtherRun { name, .. })) if name == "node types"),
         "{error}"
     );
     let continued = trainer(&data).fit(&loader(&data), resume()).unwrap();
@@ -266,7 +266,7 @@ fn rejects_inconsistent_settings() {
     assert!(matches!(error, Error::HomogeneousModel), "{error}");
     let exact = loader(&data).evaluation(EvalMode::Exact { memory_bytes: Some(100) });
     let error = refused(&exact, trainer(&data));
-    assert!(matches!(error, Error::Train(TrainError::MemoryTooSmall { .. })), "{error}");
+    assert!(matches!(error, Error::Train(TrainError::Exact(ExactError::MemoryTooSmall { .. }))), "{error}");
     let mut undirected = rsage(&data);
     undirected.model.relations = vec![[0, 1], [0, 1]];
     let error = Trainer::new(undirected, AdamConfig::new(1e-2)).fit(&loader(&data), quiet(folder.path()));

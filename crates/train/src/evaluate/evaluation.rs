@@ -2,7 +2,7 @@ use kiln_comm::Communicator;
 use kiln_feature::{FeatureBuffer, FeatureStore, Labels, TargetKind, Targets};
 use kiln_graph::{ItemId, NodeId};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, InputError, Result};
 use crate::metric::confusion::{Confusion, ConfusionMatrix, Metrics};
 use crate::metric::kind::Metric;
 use crate::metric::stats::MetricStats;
@@ -43,8 +43,8 @@ impl Evaluation {
     /// computes.
     ///
     /// # Errors
-    /// Returns [`Error::Feature`] for a node without a row or a label, and [`Error::ClassOutOfRange`] for a label that
-    /// is not below the number of outputs.
+    /// Returns [`Error::Feature`] for a node without a row or a label, and [`InputError::ClassOutOfRange`] for a label
+    /// that is not below the number of outputs.
     pub fn of(outputs: &dyn FeatureStore, nodes: &[NodeId], labels: &Labels) -> Result<Self> {
         let n_classes = outputs.dim();
         let mut classes = Vec::new();
@@ -52,7 +52,7 @@ impl Evaluation {
         if let Some(position) = classes.iter().position(|&class| n_classes <= class as usize) {
             let node = nodes[position];
             let label = classes[position];
-            return Err(Error::ClassOutOfRange { node, label, n_outputs: n_classes });
+            return Err(Error::Input(InputError::ClassOutOfRange { node, label, n_outputs: n_classes }));
         }
         let mut rows = FeatureBuffer::empty(outputs.dtype());
         outputs.gather(nodes, &mut rows)?;
@@ -73,7 +73,7 @@ impl Evaluation {
     /// Selects these nodes from the outputs for all nodes, like [`Evaluation::of`], for targets of any kind.
     ///
     /// # Errors
-    /// Returns the errors of [`Evaluation::of`], and [`Error::OutputCount`] if there is not one output per column of
+    /// Returns the errors of [`Evaluation::of`], and [`InputError::OutputCount`] if there is not one output per column of
     /// target values.
     pub fn of_targets(
         outputs: &dyn FeatureStore,
@@ -89,7 +89,7 @@ impl Evaluation {
         let n_outputs = outputs.dim();
         let n_columns = targets.n_columns();
         if n_outputs != n_columns {
-            return Err(Error::OutputCount { n_outputs, n_columns });
+            return Err(Error::Input(InputError::OutputCount { n_outputs, n_columns }));
         }
         let mut values = Vec::new();
         let mut rows = FeatureBuffer::empty(outputs.dtype());
@@ -258,7 +258,8 @@ impl Evaluation {
     /// items whose class, or all of whose labels, are predicted correctly, and links that score above all their negatives.
     ///
     /// # Errors
-    /// Returns [`Error::LossNotFinite`] if the loss is not finite, such as that of a class of the score -inf.
+    /// Returns [`crate::TrainerError::LossNotFinite`] if the loss is not finite, such as that of a class of the score
+    /// -inf.
     pub fn counts(&self) -> Result<MetricSums> {
         let counts = self.objective.count_rows(&self.outputs, self.n_outputs, &self.labels, &self.values);
         check_finite("evaluation", 0, &counts)?;
@@ -324,7 +325,7 @@ impl Evaluation {
     /// Returns the statistics of one metric, which the ranks combine.
     ///
     /// # Errors
-    /// Returns [`Error::OtherMetric`] if the metric is not defined for the targets.
+    /// Returns [`crate::MetricError::OtherMetric`] if the metric is not defined for the targets.
     pub fn stats(&self, metric: Metric) -> Result<MetricStats> {
         let mut stats = MetricStats::new(metric, self.kind(), self.n_outputs)?;
         match self.kind() {

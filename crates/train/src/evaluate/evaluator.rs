@@ -78,7 +78,7 @@ impl Evaluator {
     /// stops after `n_batches`. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::OtherLoader`](crate::Error::OtherLoader) for a loader whose items are not those of
+    /// Returns [`crate::TrainerError::OtherLoader`] for a loader whose items are not those of
     /// [`Evaluator::items`], and the errors of [`TaskTrainer::evaluate`], [`LayerWiseInference::outputs`] and
     /// [`Evaluation::count`].
     pub fn count<T, F>(

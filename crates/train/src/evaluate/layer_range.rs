@@ -6,7 +6,7 @@ use kiln_kernels::BlockSize;
 use kiln_nn::LayerMemory;
 use kiln_sample::{EdgeWeights, SamplerConfig};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ExactError, Result};
 use crate::evaluate::inference_graph::InferenceGraph;
 
 /// The maximum number of edges, and of sources, of a block on a device ([`kiln_kernels::DeviceBlock::upload`]).
@@ -120,7 +120,11 @@ impl Iterator for Ranges<'_> {
             let bytes = self.cost.bytes(with_dst, with_edges.min(MAX_EDGES), u64::from(n_nodes));
             if start == end && !is_block {
                 self.next = n_nodes;
-                return Some(Err(Error::TooManyEdges { node: end, n_edges: degree, max: MAX_EDGES - 1 }));
+                return Some(Err(Error::Exact(ExactError::TooManyEdges {
+                    node: end,
+                    n_edges: degree,
+                    max: MAX_EDGES - 1,
+                })));
             }
             if start < end && (!is_block || self.max_bytes < bytes) {
                 break;
@@ -191,7 +195,10 @@ mod tests {
         let cost = RangeCost::new(4, 4, FeatureDType::F32, &SamplerConfig::full(1));
         let ranges: Vec<_> = Ranges::new(&graph, cost, u64::MAX).collect();
         assert!(matches!(ranges[0], Ok(Range { start: 0, end: 1 })), "{ranges:?}");
-        assert!(matches!(ranges[1], Err(Error::TooManyEdges { node: 1, .. })), "{ranges:?}");
+        assert!(
+            matches!(ranges[1], Err(Error::Exact(ExactError::TooManyEdges { node: 1, .. }))),
+            "{ranges:?}"
+        );
         assert_eq!(ranges.len(), 2);
     }
 }

@@ -9,7 +9,7 @@ use kiln_loader::{BatchError, EdgeRows, FeatureStores};
 use kiln_nn::{BlockModel, ForwardContext, InputEncoder, LayerSize, Mode, TypeOrder};
 use kiln_sample::{EdgeWeights, Fanout, RngKey, SamplerConfig, Scratch, Seeds};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ExactError, InputError, Result, TrainerError};
 use crate::evaluate::inference_graph::InferenceGraph;
 use crate::evaluate::layer_range::{DEFAULT_RANGE_BYTES, RangeCost, Ranges};
 use crate::evaluate::progress::OnProgress;
@@ -126,13 +126,13 @@ impl LayerWiseInference {
     /// carry the positions of the relations as types.
     ///
     /// # Errors
-    /// Returns [`Error::MemoryTooSmall`] if the memory limit is below the sampler's 8 bytes per node.
+    /// Returns [`ExactError::MemoryTooSmall`] if the memory limit is below the sampler's 8 bytes per node.
     pub fn new(graph: impl Into<InferenceGraph>, mut config: LayerWiseConfig) -> Result<Self> {
         let graph = graph.into();
         if let Some(Spill { memory_bytes, .. }) = config.spill {
             let needed_bytes = sampler_bytes(&graph);
             let left = memory_bytes.checked_sub(needed_bytes);
-            let left = left.ok_or(Error::MemoryTooSmall { memory_bytes, needed_bytes })?;
+            let left = left.ok_or(Error::Exact(ExactError::MemoryTooSmall { memory_bytes, needed_bytes }))?;
             config.range_bytes = config.range_bytes.min(left);
         }
         Ok(Self {
@@ -174,7 +174,7 @@ impl LayerWiseInference {
     /// Passes the features of edges to the layers with each block, for models that use them.
     ///
     /// # Errors
-    /// Returns [`Error::EdgeFeatureRows`] if there is not one row per edge of the graph.
+    /// Returns [`InputError::EdgeFeatureRows`] if there is not one row per edge of the graph.
     pub fn carry_edge_features(self, features: EdgeFeatures) -> Result<Self> {
         check_edge_features(&features, &self.graph)?;
         Ok(Self { edge_features: Some(features), ..self })
@@ -200,12 +200,12 @@ impl LayerWiseInference {
     /// is off and no gradients are tracked, even if the model has autodiff. The model must be on `device`.
     ///
     /// # Errors
-    /// Returns [`Error::NoNodes`] for an empty graph, [`Error::TooFewRows`] if there are fewer feature rows than nodes,
-    /// [`Error::LayerWidth`] if a layer's input width differs from the width of its rows, [`Error::BadSetting`] for a
-    /// model without layers, [`Error::TooLarge`] if a layer's outputs do not fit in memory, [`Error::TooManyEdges`] if
-    /// a node has more edges than a block can hold, [`Error::NotLayerWise`] for a model that returns no
-    /// [`BlockModel::layer_size`], [`Error::Io`] with the path if activations cannot be written, and
-    /// the errors of the graph and the features.
+    /// Returns [`InputError::NoNodes`] for an empty graph, [`InputError::TooFewRows`] if there are fewer feature rows
+    /// than nodes, [`InputError::LayerWidth`] if a layer's input width differs from the width of its rows,
+    /// [`TrainerError::BadSetting`] for a model without layers, [`ExactError::TooLarge`] if a layer's outputs do not
+    /// fit in memory, [`ExactError::TooManyEdges`] if a node has more edges than a block can hold,
+    /// [`Error::NotLayerWise`] for a model that returns no [`BlockModel::layer_size`], [`crate::RunError::Io`] with the
+    /// path if activations cannot be written, and the errors of the graph and the features.
     ///
     /// # Panics
     /// Panics if a layer returns another shape than it declares.
@@ -278,14 +278,18 @@ impl LayerWiseInference {
     fn check<M: BlockModel>(&self, model: &M, input: InferenceInput<'_>) -> Result<()> {
         let n_nodes = self.graph.n_nodes();
         if n_nodes == 0 {
-            return Err(Error::NoNodes);
+            return Err(Error::Input(InputError::NoNodes));
         }
         if model.n_layers() == 0 {
-            return Err(Error::BadSetting { what: "the number of layers", expected: "at least 1", got: 0.0 });
+            return Err(Error::Trainer(TrainerError::BadSetting {
+                what: "the number of layers",
+                expected: "at least 1",
+                got: 0.0,
+            }));
         }
         let mut width = match input {
             InferenceInput::OneType(features) if features.n_rows() < n_nodes => {
-                return Err(Error::TooFewRows { n_rows: features.n_rows(), n_nodes });
+                return Err(Error::Input(InputError::TooFewRows { n_rows: features.n_rows(), n_nodes }));
             }
             InferenceInput::OneType(features) => features.dim(),
             InferenceInput::ByType { features, .. } => encoded_width(model, features)?,
@@ -293,7 +297,7 @@ impl LayerWiseInference {
         for layer in 0..model.n_layers() {
             let LayerSize { widths: [d_in, d_out], .. } = size_of(model, layer)?;
             if d_in != width {
-                return Err(Error::LayerWidth { layer, expected: d_in, got: width });
+                return Err(Error::Input(InputError::LayerWidth { layer, expected: d_in, got: width }));
             }
             width = d_out;
         }
@@ -320,7 +324,7 @@ pub(crate) fn check_edge_features(features: &dyn EdgeFeatureStore, graph: &Infer
     let n_edges = graph.n_edges();
     match n_rows == n_edges {
         true => Ok(()),
-        false => Err(Error::EdgeFeatureRows { n_rows, n_edges }),
+        false => Err(Error::Input(InputError::EdgeFeatureRows { n_rows, n_edges })),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use kiln_feature::{DenseFeatures, FeatureArray};
 use kiln_graph::MappedFile;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ExactError, Result, RunError};
 
 /// The size of the write buffer, in bytes.
 const WRITE_BYTES: usize = 1 << 20;
@@ -20,7 +20,7 @@ pub(crate) enum Activations {
 impl Activations {
     /// Creates empty activations in memory, with capacity for all rows.
     pub(crate) fn in_memory(n_rows: usize, dim: usize) -> Result<Self> {
-        let too_large = Error::TooLarge { n_rows, dim };
+        let too_large = Error::Exact(ExactError::TooLarge { n_rows, dim });
         let mut values = Vec::new();
         match n_rows.checked_mul(dim).map(|n_values| values.try_reserve_exact(n_values)) {
             Some(Ok(())) => Ok(Self::Memory(values)),
@@ -71,11 +71,12 @@ impl SpillFile {
             let path = folder.join(format!("kiln-activations-{}-{number}.f32", std::process::id()));
             match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
                 Ok(file) => {
-                    fs::remove_file(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+                    fs::remove_file(&path)
+                        .map_err(|source| Error::Run(RunError::Io { path: path.clone(), source }))?;
                     return Ok(Self::new(file, path));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-                Err(source) => return Err(Error::Io { path, source }),
+                Err(source) => return Err(Error::Run(RunError::Io { path, source })),
             }
         }
     }
@@ -85,14 +86,17 @@ impl SpillFile {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.writer.write_all(bytes).map_err(|source| Error::Io { path: self.path.clone(), source })
+        self.writer
+            .write_all(bytes)
+            .map_err(|source| Error::Run(RunError::Io { path: self.path.clone(), source }))
     }
 
     /// Maps the file. Its disk space is freed when the mapping is dropped.
     fn into_mapping(self) -> Result<MappedFile> {
         let Self { writer, path } = self;
         let file = writer.into_inner();
-        let file = file.map_err(|error| Error::Io { path: path.clone(), source: error.into_error() })?;
+        let file = file
+            .map_err(|error| Error::Run(RunError::Io { path: path.clone(), source: error.into_error() }))?;
         Ok(MappedFile::of_file(&file, path)?)
     }
 }

@@ -22,9 +22,9 @@ impl<T: Task> TaskTrainer<T> {
     /// outputs are not finite are left out and counted in [`MetricSums::n_not_finite`]. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns the loader's error, [`Error::LossNotFinite`](crate::Error::LossNotFinite) if the outputs of no item are finite,
-    /// for an infinite loss and for a task without [`Task::count_finite`],
-    /// [`Error::OtherDevice`](crate::Error::OtherDevice) for a batch on another device, and
+    /// Returns the loader's error, [`crate::TrainerError::LossNotFinite`] if the outputs of no
+    /// item are finite, for an infinite loss and for a task without [`Task::count_finite`],
+    /// [`crate::TrainerError::OtherDevice`] for a batch on another device, and
     /// [`Error::Ranks`](crate::Error::Ranks) if another rank fails.
     pub fn evaluate(
         &mut self,
@@ -89,7 +89,7 @@ impl<T: Task> TaskTrainer<T> {
     ///
     /// # Errors
     /// Returns [`Error::Ranks`](crate::Error::Ranks) if a rank fails, and
-    /// [`Error::LossNotFinite`](crate::Error::LossNotFinite) if the outputs of no item are finite.
+    /// [`crate::TrainerError::LossNotFinite`] if the outputs of no item are finite.
     pub fn sum(&mut self, counts: MetricSums) -> Result<MetricSums> {
         counts.sum_over(&mut *self.comm)?.checked()
     }

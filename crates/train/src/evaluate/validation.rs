@@ -27,8 +27,8 @@ impl Validation {
     /// ranks. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::OtherMetric`](crate::Error::OtherMetric) if the metric is not defined for the targets,
-    /// [`Error::LossNotFinite`](crate::Error::LossNotFinite), and [`Error::Ranks`](crate::Error::Ranks) if a rank
+    /// Returns [`crate::MetricError::OtherMetric`] if the metric is not defined for the targets,
+    /// [`crate::TrainerError::LossNotFinite`], and [`Error::Ranks`](crate::Error::Ranks) if a rank
     /// fails.
     pub fn of(own: &Evaluation, metric: Metric, comm: &mut dyn Communicator) -> Result<Self> {
         let sums = own.counts()?.sum_over(comm)?.checked()?;

@@ -3,7 +3,7 @@ use std::str::FromStr;
 
 use kiln_feature::TargetKind;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, MetricError, Result};
 
 /// A metric of a model on a split. It selects the best epoch and ends a run's patience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -127,11 +127,15 @@ impl Metric {
     /// Checks that the metric is defined for targets of this kind.
     ///
     /// # Errors
-    /// Returns [`Error::OtherMetric`] with the metrics that are.
+    /// Returns [`MetricError::OtherMetric`] with the metrics that are.
     pub fn check(self, kind: TargetKind) -> Result<()> {
         match self.applies_to(kind) {
             true => Ok(()),
-            false => Err(Error::OtherMetric { metric: self.to_string(), kind, expected: names(kind) }),
+            false => Err(Error::Metric(MetricError::OtherMetric {
+                metric: self.to_string(),
+                kind,
+                expected: names(kind),
+            })),
         }
     }
 }
@@ -153,9 +157,11 @@ impl FromStr for Metric {
     /// Parses a [name](Metric::name).
     fn from_str(name: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|metric| metric.name() == name);
-        found.ok_or_else(|| Error::UnknownMetric {
-            name: name.to_owned(),
-            expected: Self::ALL.map(Self::name).join(", "),
+        found.ok_or_else(|| {
+            Error::Metric(MetricError::UnknownMetric {
+                name: name.to_owned(),
+                expected: Self::ALL.map(Self::name).join(", "),
+            })
         })
     }
 }

@@ -112,7 +112,7 @@ impl SplitTargets {
     /// Returns true if the metric has different values for different models on the split.
     ///
     /// # Errors
-    /// Returns [`Error::OtherMetric`](crate::Error::OtherMetric) if the metric is not defined for the targets.
+    /// Returns [`crate::MetricError::OtherMetric`] if the metric is not defined for the targets.
     pub fn can_rank(&self, metric: Metric) -> Result<bool> {
         let [good, bad] = self.values_of(metric)?;
         Ok(good.is_some() && bad.is_some() && good != bad)
@@ -122,7 +122,7 @@ impl SplitTargets {
     ///
     /// # Errors
     /// Returns [`SelectionError::CannotRank`] if it has not, with the metrics that have, and
-    /// [`Error::OtherMetric`](crate::Error::OtherMetric) if it is not defined for the targets.
+    /// [`crate::MetricError::OtherMetric`] if it is not defined for the targets.
     pub fn check(&self, metric: Metric) -> Result<()> {
         if self.can_rank(metric)? {
             return Ok(());

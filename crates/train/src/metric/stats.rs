@@ -49,7 +49,7 @@ impl MetricStats {
     /// Creates statistics without items for a model with `n_outputs` outputs.
     ///
     /// # Errors
-    /// Returns [`Error::OtherMetric`](crate::Error::OtherMetric) if the metric is not defined for these targets.
+    /// Returns [`crate::MetricError::OtherMetric`] if the metric is not defined for these targets.
     pub fn new(metric: Metric, kind: TargetKind, n_outputs: usize) -> Result<Self> {
         metric.check(kind)?;
         let is_ranked =

@@ -1,7 +1,7 @@
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, RunError};
 use crate::metric::kind::Metric;
 use crate::run::metrics_file::EpochRow;
 
@@ -51,10 +51,10 @@ impl Curves {
     /// Draws both charts side by side, as SVG.
     ///
     /// # Errors
-    /// Returns [`Error::Drawing`] with the drawing library's error.
+    /// Returns [`RunError::Drawing`] with the drawing library's error.
     pub(crate) fn to_svg(&self) -> Result<String> {
         let mut svg = String::new();
-        self.draw(&mut svg).map_err(|error| Error::Drawing { reason: error.to_string() })?;
+        self.draw(&mut svg).map_err(|error| Error::Run(RunError::Drawing { reason: error.to_string() }))?;
         Ok(svg)
     }
 

@@ -3,7 +3,7 @@ use std::fs;
 
 use kiln_feature::TargetKind;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, RunError};
 use crate::evaluate::evaluation::Evaluation;
 use crate::report::links::LinkReport;
 use crate::report::page::ReportPage;
@@ -15,8 +15,8 @@ impl RunFolder {
     /// Writes `report.html` from the files of the run, the summary and the evaluation of the test split.
     ///
     /// # Errors
-    /// Returns [`Error::Io`] if a file cannot be read or written, [`Error::BadFile`] for a `config.json` that cannot be
-    /// parsed, or [`Error::Drawing`] if the curves cannot be drawn.
+    /// Returns [`RunError::Io`] if a file cannot be read or written, [`RunError::BadFile`] for a `config.json` that
+    /// cannot be parsed, or [`RunError::Drawing`] if the curves cannot be drawn.
     pub fn write_report(
         &self,
         title: &str,
@@ -40,9 +40,11 @@ impl RunFolder {
     /// Reads the settings in `config.json`, with each value as text.
     fn config(&self) -> Result<BTreeMap<String, String>> {
         let path = self.path().join("config.json");
-        let text = fs::read_to_string(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+        let text = fs::read_to_string(&path)
+            .map_err(|source| Error::Run(RunError::Io { path: path.clone(), source }))?;
         let config = serde_json::from_str::<BTreeMap<String, serde_json::Value>>(&text);
-        let config = config.map_err(|error| Error::BadFile { path, reason: error.to_string() })?;
+        let config =
+            config.map_err(|error| Error::Run(RunError::BadFile { path, reason: error.to_string() }))?;
         let plain = |value: serde_json::Value| match value {
             serde_json::Value::String(text) => text,
             other => other.to_string(),

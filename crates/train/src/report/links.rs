@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 
 use super::html::{cell, count, row, score_or_undefined, table};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, RunError};
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::links::LinkScores;
 
@@ -57,7 +57,8 @@ impl LinkReport {
 
     fn to_svg(&self, range: [f64; 2]) -> Result<String> {
         let mut svg = String::new();
-        self.draw(range, &mut svg).map_err(|error| Error::Drawing { reason: error.to_string() })?;
+        self.draw(range, &mut svg)
+            .map_err(|error| Error::Run(RunError::Drawing { reason: error.to_string() }))?;
         Ok(svg)
     }
 

@@ -48,7 +48,7 @@ impl ReportPage {
     /// against markup in them, the content security policy forbids scripts and resources.
     ///
     /// # Errors
-    /// Returns [`Error::Drawing`](crate::Error::Drawing) if the curves cannot be drawn.
+    /// Returns [`crate::RunError::Drawing`] if the curves cannot be drawn.
     pub fn to_html(&self) -> Result<String> {
         let title = escape(&self.title);
         let mut page = format!(

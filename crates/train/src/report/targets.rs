@@ -6,7 +6,7 @@ use plotters::prelude::*;
 
 use super::classes::ClassNames;
 use super::html::{cell, count, row, score_or_undefined, table};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, RunError};
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::target_values::TargetAndOutput;
 use crate::metric::kind::Metric;
@@ -102,7 +102,8 @@ impl TargetReport {
 
     fn to_svg(&self, drawn: &[&ColumnReport], names: ClassNames<'_>) -> Result<String> {
         let mut svg = String::new();
-        self.draw(drawn, names, &mut svg).map_err(|error| Error::Drawing { reason: error.to_string() })?;
+        self.draw(drawn, names, &mut svg)
+            .map_err(|error| Error::Run(RunError::Drawing { reason: error.to_string() }))?;
         Ok(svg)
     }
 

@@ -9,7 +9,7 @@ use safetensors::tensor::{Dtype, TensorView, serialize};
 use safetensors::{SafeTensorError, SafeTensors};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, RunError};
 use crate::evaluate::validation::Validation;
 use crate::metric::kind::Metric;
 use crate::metric::stats::{bits_of, value_of};
@@ -134,7 +134,7 @@ pub(crate) struct Surroundings<'a> {
 
 /// Serializes a checkpoint of this trainer.
 pub(crate) fn to_bytes<T: Task>(trainer: &TaskTrainer<T>, around: &Surroundings<'_>) -> Result<Vec<u8>> {
-    let unwritable = |reason: String| Error::Weights { reason };
+    let unwritable = |reason: String| Error::Run(RunError::Weights { reason });
     let model = task_weights::to_bytes(&trainer.model, &trainer.embeddings)?;
     let moments = task_weights::moments_to_bytes(&trainer.embeddings);
     let optimizer = trainer.optimizer.state.into_bytes().map_err(|error| unwritable(error.to_string()))?;
@@ -265,7 +265,7 @@ impl<'a> Checkpoint<'a> {
     /// Restores the trainer's model, optimizer and epoch state, and returns the rest.
     ///
     /// # Errors
-    /// Returns [`Error::Weights`] if the checkpoint's model or optimizer does not fit the trainer's model.
+    /// Returns [`RunError::Weights`] if the checkpoint's model or optimizer does not fit the trainer's model.
     pub(crate) fn restore<T: Task>(self, trainer: &mut TaskTrainer<T>) -> Result<Restored> {
         let Self { header, model, optimizer, best, metrics, moments } = self;
         task_weights::load(&mut trainer.model, &mut trainer.embeddings, model.to_vec())?;
@@ -276,11 +276,12 @@ impl<'a> Checkpoint<'a> {
         let got = header.param_ids.len();
         if expected != got {
             let reason = format!("the checkpoint has {got} trainable parameters, expected {expected}");
-            return Err(Error::Weights { reason });
+            return Err(Error::Run(RunError::Weights { reason }));
         }
         trainer.model = trainer.model.clone().map(&mut SetIds(&header.param_ids));
         let optimizer = trainer.optimizer.state.clone().from_bytes(Bytes::from_bytes_vec(optimizer.to_vec()));
-        trainer.optimizer.state = optimizer.map_err(|error| Error::Weights { reason: error.to_string() })?;
+        trainer.optimizer.state =
+            optimizer.map_err(|error| Error::Run(RunError::Weights { reason: error.to_string() }))?;
         let [train, val] = header.negatives.unwrap_or_default().map(NegativeCounts::from_words);
         let position = Position {
             epoch: header.epoch,

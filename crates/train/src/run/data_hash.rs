@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use kiln_comm::Communicator;
 use kiln_loader::Background;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, InputError, Result, RunError};
 
 /// The error of a function that hashes data.
 type HashError = Box<dyn std::error::Error + Send + Sync>;
@@ -59,7 +59,7 @@ impl DataHash {
     /// Returns the hash. Computes it, or waits for it, if it is not known yet.
     ///
     /// # Errors
-    /// Returns [`Error::DataHash`] if the data could not be hashed.
+    /// Returns [`RunError::DataHash`] if the data could not be hashed.
     pub fn wait(&self) -> Result<String> {
         match &self.0 {
             Kind::Known(hash) => Ok(hash.clone()),
@@ -67,7 +67,7 @@ impl DataHash {
                 let panicked =
                     |message: String| Err(Arc::new(HashError::from(format!("a panic: {message}"))));
                 let hash = hash.wait().unwrap_or_else(panicked);
-                hash.map_err(|source| Error::DataHash { source })
+                hash.map_err(|source| Error::Run(RunError::DataHash { source }))
             }
         }
     }
@@ -76,7 +76,7 @@ impl DataHash {
     /// itself, is not compared. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns the errors of [`DataHash::wait`], [`Error::DataDiffers`] and [`Error::Ranks`].
+    /// Returns the errors of [`DataHash::wait`], [`InputError::DataDiffers`] and [`Error::Ranks`].
     pub(crate) fn agree(&self, comm: &mut dyn Communicator) -> Result<String> {
         if comm.rank_info().world_size == 1 {
             return self.wait();
@@ -94,7 +94,13 @@ impl DataHash {
             None => Ok(own),
             Some((rank, got)) => {
                 let [expected, got] = [expected, got].map(|hash| String::from_utf8_lossy(hash).into_owned());
-                Err(Error::DataDiffers { what: "hash of the data", first, rank, expected, got })
+                Err(Error::Input(InputError::DataDiffers {
+                    what: "hash of the data",
+                    first,
+                    rank,
+                    expected,
+                    got,
+                }))
             }
         }
     }

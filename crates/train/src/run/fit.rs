@@ -3,7 +3,7 @@ use std::time::Instant;
 use kiln_loader::{Batcher, Loader, Phase};
 use kiln_store::counted;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, InputError, Result, RunError, TrainerError};
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::validation::Validation;
 use crate::metric::selection_error::SelectionError;
@@ -47,12 +47,12 @@ pub struct FitConfig {
 ///
 /// # Errors
 /// Returns the errors of the loader, the trainer, `validate` and the run, and those of [`TaskTrainer::check_files`],
-/// after which the epoch is not recorded. Invalid calls return [`Error::EmptySplit`] if the training split is empty,
+/// after which the epoch is not recorded. Invalid calls return [`InputError::EmptySplit`] if the training split is empty,
 /// [`SelectionError`] if `validate` counted no items and there is a patience, or if the metric is undefined for the first
-/// epoch, [`Error::NoStep`] if the training items do not fill a step, [`Error::BadSetting`] for 0
+/// epoch, [`InputError::NoStep`] if the training items do not fill a step, [`TrainerError::BadSetting`] for 0
 /// epochs, a patience of 0 or 0 steps between checkpoints, [`Error::TooFewEpochs`] for fewer epochs than the run has
-/// completed, [`Error::OtherLoader`] for a loader of another seed or share than the trainer's, and
-/// [`Error::OtherTrainer`] for a trainer at another epoch or step than the run.
+/// completed, [`TrainerError::OtherLoader`] for a loader of another seed or share than the trainer's, and
+/// [`RunError::OtherTrainer`] for a trainer at another epoch or step than the run.
 pub fn fit<T, F, V>(
     trainer: &mut TaskTrainer<T>,
     train: &Loader<F>,
@@ -148,7 +148,7 @@ pub(crate) fn check(config: &FitConfig, n_done: usize) -> Result<()> {
         ("the number of steps between checkpoints", config.checkpoint_every, "at least 1 step"),
     ] {
         if number == Some(0) {
-            return Err(Error::BadSetting { what, expected, got: 0.0 });
+            return Err(Error::Trainer(TrainerError::BadSetting { what, expected, got: 0.0 }));
         }
     }
     match n_done <= config.n_epochs {
@@ -175,7 +175,7 @@ fn check_start<T: Task, F: Batcher>(trainer: &TaskTrainer<T>, train: &Loader<F>,
     let got = trainer.n_epochs();
     match (run.n_steps(), trainer.epoch.n_steps) {
         (run_steps, steps) if expected == got && run_steps == steps => Ok(()),
-        _ => Err(Error::OtherTrainer { expected, got }),
+        _ => Err(Error::Run(RunError::OtherTrainer { expected, got })),
     }
 }
 
@@ -184,11 +184,11 @@ pub(crate) fn check_items<T: Task, F: Batcher>(trainer: &TaskTrainer<T>, train: 
     trainer.check_items(train.items())?;
     let items = train.items();
     if items.items().is_empty() {
-        return Err(Error::EmptySplit { split: "training" });
+        return Err(Error::Input(InputError::EmptySplit { split: "training" }));
     }
     if train.n_steps(trainer.next_phase()) == 0 {
         let per_step = items.config().items_per_step(trainer.next_phase());
-        return Err(Error::NoStep { n_items: items.items().len(), per_step });
+        return Err(Error::Input(InputError::NoStep { n_items: items.items().len(), per_step }));
     }
     Ok(())
 }
@@ -239,7 +239,7 @@ where
 /// epoch. Collective: every rank must call it.
 ///
 /// # Errors
-/// Returns the errors of `test`, of the run and of [`TaskTrainer::check_files`], and [`Error::EmptySplit`] if `test`
+/// Returns the errors of `test`, of the run and of [`TaskTrainer::check_files`], and [`InputError::EmptySplit`] if `test`
 /// evaluated no items.
 pub fn evaluate_best<T: Task>(
     mut trainer: TaskTrainer<T>,
@@ -266,5 +266,5 @@ pub(crate) fn evaluate<T: Task>(
 
 /// Rejects metric sums of no items: their accuracy is NaN and cannot be compared.
 fn non_empty(split: &'static str, counts: MetricSums) -> Result<MetricSums> {
-    if counts.is_empty() { Err(Error::EmptySplit { split }) } else { Ok(counts) }
+    if counts.is_empty() { Err(Error::Input(InputError::EmptySplit { split })) } else { Ok(counts) }
 }

@@ -8,7 +8,7 @@ use kiln_store::whole_file::{
 };
 use serde::Serialize;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, RunError};
 use crate::evaluate::validation::Validation;
 use crate::run::metrics_file::MetricsFile;
 use crate::saved::info::ModelInfo;
@@ -75,36 +75,37 @@ impl RunFolder {
     /// checkpoint counts as empty.
     ///
     /// # Errors
-    /// Returns [`Error::RunFolderNotEmpty`], [`Error::RunFolderInUse`] if another run holds its lock, or [`Error::Io`]
-    /// if the folder cannot be created.
+    /// Returns [`RunError::RunFolderNotEmpty`], [`RunError::RunFolderInUse`] if another run holds its lock, or
+    /// [`RunError::Io`] if the folder cannot be created.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        let io = |source| Error::Io { path: path.clone(), source };
+        let io = |source| Error::Run(RunError::Io { path: path.clone(), source });
         fs::create_dir_all(&path).and_then(|()| sync_parents(&path)).map_err(io)?;
         let folder = Self::lock(path.clone())?;
         match is_as_good_as_empty(&path).map_err(io)? {
             true => Ok(folder),
-            false => Err(Error::RunFolderNotEmpty { path }),
+            false => Err(Error::Run(RunError::RunFolderNotEmpty { path })),
         }
     }
 
     /// Opens the folder of a stopped run, to resume it.
     ///
     /// # Errors
-    /// Returns [`Error::NoCheckpoint`] if the folder has no checkpoint, [`Error::RunFolderInUse`] if another run holds
-    /// its lock, or [`Error::Io`] if it cannot be opened.
+    /// Returns [`RunError::NoCheckpoint`] if the folder has no checkpoint, [`RunError::RunFolderInUse`] if another run
+    /// holds its lock, or [`RunError::Io`] if it cannot be opened.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         match CHECKPOINTS.iter().any(|name| path.join(name).is_file()) {
             true => Self::lock(path),
-            false => Err(Error::NoCheckpoint { path }),
+            false => Err(Error::Run(RunError::NoCheckpoint { path })),
         }
     }
 
     fn lock(path: PathBuf) -> Result<Self> {
-        let lock = File::open(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+        let lock =
+            File::open(&path).map_err(|source| Error::Run(RunError::Io { path: path.clone(), source }))?;
         match lock.try_lock() {
-            Err(TryLockError::WouldBlock) => Err(Error::RunFolderInUse { path }),
+            Err(TryLockError::WouldBlock) => Err(Error::Run(RunError::RunFolderInUse { path })),
             // If the file system has no locks, nothing prevents two runs from using one folder.
             Err(TryLockError::Error(_)) | Ok(()) => Ok(Self {
                 metrics: MetricsFile::new(path.join("metrics.jsonl")),
@@ -124,7 +125,8 @@ impl RunFolder {
     /// Returns the errors of [`RunFolder::create`].
     pub fn create_numbered(parent: impl AsRef<Path>, name: &str) -> Result<Self> {
         let parent = parent.as_ref();
-        fs::create_dir_all(parent).map_err(|source| Error::Io { path: parent.to_owned(), source })?;
+        fs::create_dir_all(parent)
+            .map_err(|source| Error::Run(RunError::Io { path: parent.to_owned(), source }))?;
         let mut number = 1;
         loop {
             let path = parent.join(format!("{name}-{number:03}"));
@@ -133,7 +135,7 @@ impl RunFolder {
             match fs::create_dir(&path) {
                 Ok(()) => return Self::create(path),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-                Err(source) => return Err(Error::Io { path, source }),
+                Err(source) => return Err(Error::Run(RunError::Io { path, source })),
             }
         }
     }
@@ -146,7 +148,7 @@ impl RunFolder {
     /// Writes `config.json`.
     ///
     /// # Errors
-    /// Returns [`Error::Io`] if it cannot be written.
+    /// Returns [`RunError::Io`] if it cannot be written.
     pub fn write_config(&self, config: &impl Serialize) -> Result<()> {
         self.write_json("config.json", config)
     }
@@ -176,7 +178,7 @@ impl RunFolder {
     /// hash, because a crash between the writes of two files would leave a hash of other parameters.
     ///
     /// # Errors
-    /// Returns [`Error::Io`] if it cannot be written.
+    /// Returns [`RunError::Io`] if it cannot be written.
     pub(crate) fn seal_model(&mut self) -> Result<()> {
         let Some(model) = self.model.as_mut().filter(|_| !self.best.is_empty()) else { return Ok(()) };
         let hash = hash(&self.best);
@@ -206,23 +208,23 @@ impl RunFolder {
     /// Renames a damaged checkpoint, so that the next written checkpoint does not keep it as the previous checkpoint.
     ///
     /// # Errors
-    /// Returns [`Error::Io`] if it cannot be renamed.
+    /// Returns [`RunError::Io`] if it cannot be renamed.
     pub(crate) fn set_aside(&self, checkpoint: &Path) -> Result<()> {
         let mut aside = checkpoint.as_os_str().to_owned();
         aside.push(".damaged");
         let renamed = fs::rename(checkpoint, aside).and_then(|()| sync_folder(&self.path.join("last")));
-        renamed.map_err(|source| Error::Io { path: checkpoint.to_owned(), source })
+        renamed.map_err(|source| Error::Run(RunError::Io { path: checkpoint.to_owned(), source }))
     }
 
     /// Replaces the last checkpoint, which becomes the previous one. Also removes the results that the run wrote when
     /// it ended earlier, because the run has continued since.
     ///
     /// # Errors
-    /// Returns [`Error::Io`] if a file cannot be written, renamed or removed. The old checkpoint then still exists, as
+    /// Returns [`RunError::Io`] if a file cannot be written, renamed or removed. The old checkpoint then still exists, as
     /// the last or the previous one.
     pub(crate) fn write_checkpoint(&self, bytes: &[u8]) -> Result<()> {
         let [last, previous] = CHECKPOINTS.map(|name| self.path.join(name));
-        let io = |source| Error::Io { path: last.clone(), source };
+        let io = |source| Error::Run(RunError::Io { path: last.clone(), source });
         let folder = self.path.join("last");
         create_folder(&folder, &self.path).map_err(io)?;
         let unfinished = write_unfinished(&last, bytes).map_err(io)?;
@@ -241,7 +243,7 @@ impl RunFolder {
     /// checkpoint.
     ///
     /// # Errors
-    /// Returns [`Error::Io`] if a file cannot be removed, and [`Error::BadFile`] if the rows cannot be parsed
+    /// Returns [`RunError::Io`] if a file cannot be removed, and [`RunError::BadFile`] if the rows cannot be parsed
     /// or their number is not `n_epochs`.
     pub(crate) fn restore(
         &mut self,
@@ -264,7 +266,7 @@ impl RunFolder {
         for path in names.iter().map(|name| self.path.join(name)) {
             match fs::remove_file(&path) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                    return Err(Error::Io { path, source });
+                    return Err(Error::Run(RunError::Io { path, source }));
                 }
                 _ => {}
             }
@@ -275,8 +277,8 @@ impl RunFolder {
     /// Records an epoch, counted from 1: appends to the metrics and draws the curves.
     ///
     /// # Errors
-    /// Returns [`Error::Io`] if a file cannot be written, [`Error::BadFile`] for a row that could not be read back, or
-    /// [`Error::Drawing`] if the curves cannot be drawn.
+    /// Returns [`RunError::Io`] if a file cannot be written, [`RunError::BadFile`] for a row that could not be read
+    /// back, or [`RunError::Drawing`] if the curves cannot be drawn.
     pub fn record(&mut self, epoch: usize, train: &EpochReport, val: impl Into<Validation>) -> Result<()> {
         self.add_epoch(epoch, train, &val.into())?;
         self.write_files()
@@ -285,7 +287,7 @@ impl RunFolder {
     /// Appends the row of an epoch, to be written by [`RunFolder::write_files`].
     ///
     /// # Errors
-    /// Returns [`Error::BadFile`] for a row that could not be read back.
+    /// Returns [`RunError::BadFile`] for a row that could not be read back.
     pub(crate) fn add_epoch(&mut self, epoch: usize, train: &EpochReport, val: &Validation) -> Result<()> {
         self.metrics.push(epoch, train, val)?;
         self.unwritten.extend([Held::Metrics, Held::Curves]);
@@ -306,7 +308,7 @@ impl RunFolder {
     /// that failed.
     ///
     /// # Errors
-    /// Returns the first error: [`Error::Io`] or [`Error::Drawing`].
+    /// Returns the first error: [`RunError::Io`] or [`RunError::Drawing`].
     pub(crate) fn write_files(&mut self) -> Result<()> {
         let mut outcome = Ok(());
         for file in self.unwritten.clone() {
@@ -364,9 +366,8 @@ impl RunFolder {
     }
 
     fn to_json(&self, name: &str, value: &impl Serialize) -> Result<Vec<u8>> {
-        let mut json = serde_json::to_vec_pretty(value).map_err(|error: serde_json::Error| Error::Io {
-            path: self.path.join(name),
-            source: error.into(),
+        let mut json = serde_json::to_vec_pretty(value).map_err(|error: serde_json::Error| {
+            Error::Run(RunError::Io { path: self.path.join(name), source: error.into() })
         })?;
         json.push(b'\n');
         Ok(json)
@@ -374,7 +375,7 @@ impl RunFolder {
 
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path.join(name);
-        write_whole(&path, bytes).map_err(|source| Error::Io { path, source })
+        write_whole(&path, bytes).map_err(|source| Error::Run(RunError::Io { path, source }))
     }
 }
 

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, RunError};
 use crate::run::data_hash::DataHash;
 
 /// The settings and the data that a run's results depend on. A run can resume only from a checkpoint with an equal
@@ -26,11 +26,11 @@ pub(crate) struct RecordedIdentity {
 /// Checks that a checkpoint belongs to this run.
 ///
 /// # Errors
-/// Returns [`Error::OtherRun`] with the first difference.
+/// Returns [`RunError::OtherRun`] with the first difference.
 pub(crate) fn check_identity(checkpoint: &RecordedIdentity, run: &RecordedIdentity) -> Result<()> {
     let differs = |name: &str, then: &str, now: &str| {
         let [name, then, now] = [name, then, now].map(str::to_owned);
-        Err(Error::OtherRun { name, then, now })
+        Err(Error::Run(RunError::OtherRun { name, then, now }))
     };
     if let Some((name, then, now)) = differences(&checkpoint.settings, &run.settings) {
         return differs(name, then, now);

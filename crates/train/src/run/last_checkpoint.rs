@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, RunError};
 use crate::run::checkpoint::{Checkpoint, Fault};
 use crate::run::folder::RunFolder;
 use crate::run::identity::{RecordedIdentity, check_identity};
@@ -16,7 +16,7 @@ pub(crate) fn whole_checkpoint(
         let bytes = match bytes {
             Ok(bytes) => bytes,
             Err(source) => {
-                let error = Error::Io { path: path.clone(), source };
+                let error = Error::Run(RunError::Io { path: path.clone(), source });
                 // After a transient error the file may be intact, so it is neither skipped nor renamed.
                 if error.is_transient() {
                     return Err(error);
@@ -31,18 +31,20 @@ pub(crate) fn whole_checkpoint(
                 damaged.iter().try_for_each(|(path, _)| folder.set_aside(path))?;
                 return Ok((bytes, damaged.first().map(|(_, error)| error.to_string())));
             }
-            Err(Fault::Damaged(reason)) => damaged.push((path.clone(), Error::BadFile { path, reason })),
+            Err(Fault::Damaged(reason)) => {
+                damaged.push((path.clone(), Error::Run(RunError::BadFile { path, reason })))
+            }
             Err(Fault::Version(version)) => {
                 let reason = format!(
                     "it has format version {version}, which this program cannot read: resume with the program that \
                      wrote it"
                 );
-                return Err(Error::BadFile { path, reason });
+                return Err(Error::Run(RunError::BadFile { path, reason }));
             }
             Err(Fault::Contract(wrote)) => {
                 let version = wrote.contract;
                 let program = wrote.program();
-                return Err(Error::OtherContract { path, version, program });
+                return Err(Error::Run(RunError::OtherContract { path, version, program }));
             }
         }
     }

@@ -9,7 +9,7 @@ use kiln_feature::TargetKind;
 use kiln_store::whole_file::write_whole;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, RunError};
 use crate::evaluate::validation::Validation;
 use crate::metric::kind::Metric;
 use crate::step::reports::{EpochReport, Timings};
@@ -114,7 +114,7 @@ impl MetricsFile {
     /// Appends the row of an epoch, counted from 1.
     ///
     /// # Errors
-    /// Returns [`Error::BadFile`] for a row that could not be read back.
+    /// Returns [`RunError::BadFile`] for a row that could not be read back.
     pub(crate) fn push(&mut self, epoch: usize, train: &EpochReport, val: &Validation) -> Result<()> {
         let &Validation { sums, metric, value, wall } = val;
         let is_other = metric != Metric::Accuracy;
@@ -151,7 +151,7 @@ impl MetricsFile {
     /// warning if the file has other rows than the checkpoint.
     ///
     /// # Errors
-    /// Returns [`Error::BadFile`] if the rows cannot be parsed or their number is not `n_epochs`.
+    /// Returns [`RunError::BadFile`] if the rows cannot be parsed or their number is not `n_epochs`.
     pub(crate) fn restore(&mut self, n_epochs: usize, bytes: Vec<u8>) -> Result<Option<String>> {
         let warning = self.differs(&bytes);
         let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
@@ -178,20 +178,20 @@ impl MetricsFile {
     }
 
     fn bad(&self, reason: String) -> Error {
-        Error::BadFile { path: self.path.clone(), reason }
+        Error::Run(RunError::BadFile { path: self.path.clone(), reason })
     }
 
     /// Appends the rows that the file lacks.
     ///
     /// # Errors
-    /// Returns [`Error::Io`] if the file cannot be written. The next call then rewrites the whole file, because it may
+    /// Returns [`RunError::Io`] if the file cannot be written. The next call then rewrites the whole file, because it may
     /// end with an incomplete row.
     pub(crate) fn write(&mut self) -> Result<()> {
         let written = match std::mem::take(&mut self.n_written) {
             0 => write_whole(&self.path, &self.bytes),
             n_written => append(&self.path, &self.bytes[n_written..]),
         };
-        written.map_err(|source| Error::Io { path: self.path.clone(), source })?;
+        written.map_err(|source| Error::Run(RunError::Io { path: self.path.clone(), source }))?;
         self.n_written = self.bytes.len();
         Ok(())
     }

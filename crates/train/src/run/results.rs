@@ -11,7 +11,7 @@ impl RunFolder {
     /// if the outputs of the item are not finite.
     ///
     /// # Errors
-    /// Returns [`Error::Io`](crate::Error::Io) if it cannot be written.
+    /// Returns [`crate::RunError::Io`] if it cannot be written.
     pub fn write_predictions(&self, predictions: &[Prediction]) -> Result<()> {
         let mut csv = String::from("item,label,predicted\n");
         for said in predictions {
@@ -26,7 +26,7 @@ impl RunFolder {
     /// each link with its nodes, its score and its rank among its negatives.
     ///
     /// # Errors
-    /// Returns [`Error::Io`](crate::Error::Io) if it cannot be written.
+    /// Returns [`crate::RunError::Io`] if it cannot be written.
     pub fn write_outputs(&self, evaluation: &Evaluation) -> Result<()> {
         self.write("test_predictions.csv", evaluation.to_csv().as_bytes())
     }
@@ -34,7 +34,7 @@ impl RunFolder {
     /// Writes `summary.json`.
     ///
     /// # Errors
-    /// Returns [`Error::Io`](crate::Error::Io) if it cannot be written.
+    /// Returns [`crate::RunError::Io`] if it cannot be written.
     pub fn write_summary(&self, summary: &Summary) -> Result<()> {
         self.write_json("summary.json", summary)
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use kiln_loader::{Batcher, Loader, Phase};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, InputError, Result};
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::validation::Validation;
 use crate::metric::selection_error::SelectionError;
@@ -125,10 +125,10 @@ impl RunConfig {
     ///
     /// # Errors
     /// Returns the errors of [`Run::start`] and [`fit`](crate::fit()). Invalid calls are rejected before anything is
-    /// written: [`Error::BadSetting`] for 0 epochs, a patience of 0 or 0 steps between checkpoints,
-    /// [`Error::EmptySplit`] for an empty training split, [`SelectionError::PatienceWithoutValidation`] for a patience
-    /// with an empty validation split, [`Error::NoStep`] if the training items do not fill a step, and
-    /// [`Error::OtherLoader`] for a loader of another seed or share than the trainer's.
+    /// written: [`crate::TrainerError::BadSetting`] for 0 epochs, a patience of 0 or 0 steps between checkpoints,
+    /// [`InputError::EmptySplit`] for an empty training split, [`SelectionError::PatienceWithoutValidation`] for a
+    /// patience with an empty validation split, [`InputError::NoStep`] if the training items do not fill a step, and
+    /// [`crate::TrainerError::OtherLoader`] for a loader of another seed or share than the trainer's.
     pub fn fit<T, F, V, R>(
         &self,
         mut trainer: TaskTrainer<T>,
@@ -223,8 +223,8 @@ impl<T: Task> Trained<T> {
     /// summary and, with the feature `report`, the page. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::EmptySplit`] if the test split is empty ([`Trained::finish_without_test`] ends such a run),
-    /// [`Error::OtherLoader`] for a loader of another seed than the trainer's, and the errors of `test`,
+    /// Returns [`InputError::EmptySplit`] if the test split is empty ([`Trained::finish_without_test`] ends such a run),
+    /// [`crate::TrainerError::OtherLoader`] for a loader of another seed than the trainer's, and the errors of `test`,
     /// [`TaskTrainer::check_files`] and [`Run::finish`].
     pub fn test<V: Batcher>(
         self,
@@ -233,7 +233,7 @@ impl<T: Task> Trained<T> {
     ) -> Result<Tested> {
         self.trainer.check_seed(loader.items())?;
         if loader.items().items().is_empty() {
-            return Err(Error::EmptySplit { split: "test" });
+            return Err(Error::Input(InputError::EmptySplit { split: "test" }));
         }
         self.finish(|trainer| fit::evaluate(trainer, |trainer| test(trainer, loader, TEST)))
     }

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, RunError};
 use crate::run::folder::RunFolder;
 
 /// The folder of a run, and whether the run starts or resumes there.
@@ -41,7 +41,7 @@ impl RunDir {
             Self::Numbered { parent, name } => RunFolder::create_numbered(parent, name),
             Self::Resume(path) => RunFolder::open(path),
             Self::StartOrResume(path) => match RunFolder::open(path) {
-                Err(Error::NoCheckpoint { .. }) => RunFolder::create(path),
+                Err(Error::Run(RunError::NoCheckpoint { .. })) => RunFolder::create(path),
                 opened => opened,
             },
         }

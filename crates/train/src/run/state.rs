@@ -3,7 +3,7 @@ use std::time::Duration;
 use kiln_feature::TargetKind;
 use serde::Serialize;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, RunError};
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::validation::Validation;
 use crate::run::checkpoint::{self, Checkpoint, Position, Restored, Surroundings};
@@ -73,12 +73,12 @@ impl Run {
     /// further, because its statistics are computed from each rank's own batches.
     ///
     /// # Errors
-    /// Returns the error of `folder`, [`Error::DataHash`] and [`Error::DataDiffers`] if the data cannot be hashed or is
-    /// not the same on all ranks, [`Error::OtherRun`] if the checkpoint belongs to another run,
-    /// [`Error::OtherContract`] if it has another version of the determinism contract, [`Error::BadFile`] if all
-    /// checkpoints are damaged or one has another format version, [`Error::Io`] or [`Error::Drawing`] if a file cannot
-    /// be read or written, [`Error::Weights`] if the checkpoint does not fit the model, and [`Error::Ranks`] if another
-    /// rank fails.
+    /// Returns the error of `folder`, [`RunError::DataHash`] and [`crate::InputError::DataDiffers`] if the data cannot
+    /// be hashed or is not the same on all ranks, [`RunError::OtherRun`] if the checkpoint belongs to another run,
+    /// [`RunError::OtherContract`] if it has another version of the determinism contract, [`RunError::BadFile`] if all
+    /// checkpoints are damaged or one has another format version, [`RunError::Io`] or [`RunError::Drawing`] if a file
+    /// cannot be read or written, [`RunError::Weights`] if the checkpoint does not fit the model, and [`Error::Ranks`]
+    /// if another rank fails.
     pub fn start<T: Task>(
         trainer: &mut TaskTrainer<T>,
         folder: impl FnOnce() -> Result<RunFolder>,
@@ -148,8 +148,8 @@ impl Run {
         bytes: &[u8],
         damage: Option<String>,
     ) -> Result<()> {
-        let checkpoint = Checkpoint::read(bytes).map_err(|_| Error::Weights {
-            reason: "rank 0's checkpoint was damaged in transfer".to_owned(),
+        let checkpoint = Checkpoint::read(bytes).map_err(|_| {
+            Error::Run(RunError::Weights { reason: "rank 0's checkpoint was damaged in transfer".to_owned() })
         })?;
         let n_ranks = checkpoint.n_ranks();
         let differences = checkpoint.provenance().differences(&Provenance::current());
@@ -215,8 +215,8 @@ impl Run {
     /// because a folder without a checkpoint must count as empty.
     ///
     /// # Errors
-    /// Returns [`Error::Io`] or [`Error::Drawing`] if a file cannot be written for a reason that is not transient, and
-    /// [`Error::CheckpointOverdue`] as described at [`Run`].
+    /// Returns [`RunError::Io`] or [`RunError::Drawing`] if a file cannot be written for a reason that is not
+    /// transient, and [`Error::CheckpointOverdue`] as described at [`Run`].
     pub fn write_config(&mut self, config: &impl Serialize) -> Result<()> {
         let Some(folder) = &mut self.folder else { return Ok(()) };
         folder.set_config(config)?;
@@ -249,9 +249,10 @@ impl Run {
     /// rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::DataHash`] and [`Error::DataDiffers`] as [`Run::start`] does, [`Error::Weights`] if the state
-    /// cannot be serialized, [`Error::Drawing`] or [`Error::Io`] if a file cannot be written for a reason that is not
-    /// transient, and [`Error::CheckpointOverdue`]. The last checkpoint then still exists.
+    /// Returns [`RunError::DataHash`] and [`crate::InputError::DataDiffers`] as [`Run::start`] does,
+    /// [`RunError::Weights`] if the state cannot be serialized, [`RunError::Drawing`] or [`RunError::Io`] if a file
+    /// cannot be written for a reason that is not transient, and [`Error::CheckpointOverdue`]. The last checkpoint then
+    /// still exists.
     pub fn checkpoint<T: Task>(&mut self, trainer: &mut TaskTrainer<T>) -> Result<()> {
         self.agree_on_data(trainer)?;
         let outcome = self.save(trainer);
@@ -311,8 +312,8 @@ impl Run {
     /// every rank; metric sums stand for the accuracy.
     ///
     /// # Errors
-    /// Returns the errors of [`Run::checkpoint`], [`Error::BadFile`] if the metrics cannot be stored, and
-    /// [`Error::OtherRun`] if earlier epochs were validated by another metric.
+    /// Returns the errors of [`Run::checkpoint`], [`RunError::BadFile`] if the metrics cannot be stored, and
+    /// [`RunError::OtherRun`] if earlier epochs were validated by another metric.
     pub fn record<T: Task>(
         &mut self,
         trainer: &mut TaskTrainer<T>,
@@ -327,7 +328,7 @@ impl Run {
             let name = "the metric".to_owned();
             let then = then.to_string();
             let now = val.metric.to_string();
-            return Err(Error::OtherRun { name, then, now });
+            return Err(Error::Run(RunError::OtherRun { name, then, now }));
         }
         if let Some(folder) = &mut self.folder {
             folder.add_epoch(epoch, train, &val)?;
@@ -353,16 +354,16 @@ impl Run {
     /// Returns the best epoch so far.
     ///
     /// # Errors
-    /// Returns [`Error::NoEpoch`] before the first epoch was recorded.
+    /// Returns [`RunError::NoEpoch`] before the first epoch was recorded.
     pub fn best(&self) -> Result<&Best> {
-        self.position.best.as_ref().ok_or(Error::NoEpoch)
+        self.position.best.as_ref().ok_or(Error::Run(RunError::NoEpoch))
     }
 
     /// Loads the best epoch's parameters into the trainer. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::NoEpoch`] if no epoch was recorded, [`Error::Weights`] if the parameters do not fit the model,
-    /// and [`Error::Ranks`] if another rank fails.
+    /// Returns [`RunError::NoEpoch`] if no epoch was recorded, [`RunError::Weights`] if the parameters do not fit the
+    /// model, and [`Error::Ranks`] if another rank fails.
     pub fn load_best<T: Task>(&self, trainer: &mut TaskTrainer<T>) -> Result<()> {
         self.best()?;
         let mut bytes = self.folder.as_ref().map_or_else(Vec::new, |folder| folder.best().to_vec());
@@ -374,7 +375,7 @@ impl Run {
     /// summary; `None` on the other ranks. An evaluation without items stands for a run without a test.
     ///
     /// # Errors
-    /// Returns [`Error::NoEpoch`] if no epoch was recorded, and the errors of writing the files.
+    /// Returns [`RunError::NoEpoch`] if no epoch was recorded, and the errors of writing the files.
     pub fn finish(
         &self,
         said: &Evaluation,

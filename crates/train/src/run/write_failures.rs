@@ -91,9 +91,10 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
+    use crate::error::RunError;
 
     fn error(source: io::Error) -> Error {
-        Error::Io { path: "checkpoint".into(), source }
+        Error::Run(RunError::Io { path: "checkpoint".into(), source })
     }
 
     /// Creates a policy whose clock shows these seconds.
@@ -147,6 +148,6 @@ mod tests {
     fn a_permanent_error_ends_the_run_at_once() {
         let mut failures = failures(&Arc::default());
         let denied = error(io::ErrorKind::PermissionDenied.into());
-        assert!(matches!(failures.tolerate(denied), Err(Error::Io { .. })));
+        assert!(matches!(failures.tolerate(denied), Err(Error::Run(RunError::Io { .. }))));
     }
 }

@@ -255,15 +255,17 @@ impl ModelInfo {
     /// Describes a model with this config and the precision that the process is set to, written by this version of kiln.
     ///
     /// # Errors
-    /// Returns [`Error::Weights`](crate::Error::Weights) if the config cannot be represented as JSON.
+    /// Returns [`crate::RunError::Weights`] if the config cannot be represented as JSON.
     pub fn new<C: ModelConfig>(
         config: &C,
         data_hash: &str,
         inputs: ModelInputs,
         evaluation: EvaluationInfo,
     ) -> crate::Result<Self> {
-        let config = serde_json::to_value(config).map_err(|error| crate::Error::Weights {
-            reason: format!("the config of a {}: {error}", C::KIND),
+        let config = serde_json::to_value(config).map_err(|error| {
+            crate::Error::Run(crate::RunError::Weights {
+                reason: format!("the config of a {}: {error}", C::KIND),
+            })
         })?;
         Ok(Self {
             format: MODEL_FORMAT,

@@ -81,8 +81,8 @@ impl LinkScorerBuilder {
     /// [`LinkPredictor::encoder`](crate::LinkPredictor::encoder) computes for [`LinkScorerBuilder::nodes`], batch by batch.
     ///
     /// # Errors
-    /// Returns [`Error::TooLarge`](crate::Error::TooLarge) if the rows do not fit in memory, and
-    /// [`Error::Io`](crate::Error::Io) if they cannot be written.
+    /// Returns [`crate::ExactError::TooLarge`] if the rows do not fit in memory, and
+    /// [`crate::RunError::Io`] if they cannot be written.
     ///
     /// # Panics
     /// Panics if the batch does not follow the last one, or has rows of another width.
@@ -128,7 +128,7 @@ impl LinkScorerBuilder {
     /// Returns the scorer.
     ///
     /// # Errors
-    /// Returns [`Error::Io`](crate::Error::Io) if the rows cannot be written or mapped.
+    /// Returns [`crate::RunError::Io`] if the rows cannot be written or mapped.
     ///
     /// # Panics
     /// Panics if rows are missing.

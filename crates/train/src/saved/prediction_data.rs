@@ -8,7 +8,7 @@ use kiln_graph::{Csc, GraphSchema, Relations};
 use kiln_loader::FeatureStores;
 use kiln_sample::{Fanout, FrontierSampler, SamplerConfig};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, InputError, Result};
 use crate::saved::error::{ModelEdgesError, ModelError, ModelNodesError, PreparationError};
 use crate::saved::graph_access::GraphAccess;
 use crate::saved::model::SavedModel;
@@ -262,7 +262,9 @@ impl PredictionData {
         }
         let n_rows = features.n_edges();
         match prepared.n_edges() {
-            Some(n_edges) if n_edges != n_rows => Err(Error::EdgeFeatureRows { n_rows, n_edges }),
+            Some(n_edges) if n_edges != n_rows => {
+                Err(Error::Input(InputError::EdgeFeatureRows { n_rows, n_edges }))
+            }
             _ => Ok(Some(Arc::clone(features))),
         }
     }

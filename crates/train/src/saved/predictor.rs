@@ -69,9 +69,9 @@ impl NodePredictor {
     /// by which the model finds their rows; or if the model has no names of the nodes of a type, and the data has names or another
     /// number of nodes.
     ///
-    /// Returns [`Error::Graph`] if the graph is damaged, [`Error::EdgeFeatureRows`] unless the features of edges have one row per
-    /// edge, and [`EmbeddingError::Keys`](crate::EmbeddingError::Keys) within [`Error::Embedding`] unless a type has one key per
-    /// node.
+    /// Returns [`Error::Graph`] if the graph is damaged, [`crate::InputError::EdgeFeatureRows`] unless the features of
+    /// edges have one row per edge, and [`EmbeddingError::Keys`](crate::EmbeddingError::Keys) within
+    /// [`crate::TrainerError::Embedding`] unless a type has one key per node.
     pub fn new(model: &SavedModel, data: PredictionData) -> Result<Self> {
         data.check_model(model)?;
         if data.is_heterogeneous() {

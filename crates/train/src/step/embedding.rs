@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use kiln_graph::NodeId;
 use kiln_sample::RngKey;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TrainerError};
 use crate::step::embedding::embedding_error::EmbeddingError;
 use crate::step::embedding::node_keys::NodeKeys;
 use crate::step::embedding::row_gradients::RowGradients;
@@ -72,19 +72,19 @@ impl SparseAdamConfig {
     fn check(&self) -> Result<()> {
         let Self { betas, epsilon } = *self;
         if let Some(got) = betas.into_iter().find(|beta| !(0.0..1.0).contains(beta)) {
-            return Err(Error::BadSetting {
+            return Err(Error::Trainer(TrainerError::BadSetting {
                 what: "a decay rate of the sparse Adam",
                 expected: "0 to below 1",
                 got,
-            });
+            }));
         }
         match 0.0 < epsilon && epsilon.is_finite() {
             true => Ok(()),
-            false => Err(Error::BadSetting {
+            false => Err(Error::Trainer(TrainerError::BadSetting {
                 what: "the epsilon of the sparse Adam",
                 expected: "a positive number",
                 got: epsilon.into(),
-            }),
+            })),
         }
     }
 
@@ -247,7 +247,7 @@ impl NodeEmbedding {
     ///
     /// # Errors
     /// Returns [`EmbeddingError::NoRow`] for a node without a row, [`EmbeddingError::Gradients`] if the gradients have another width, and
-    /// [`Error::BadSetting`] for a setting out of range. The table is then unchanged.
+    /// [`TrainerError::BadSetting`] for a setting out of range. The table is then unchanged.
     pub fn step(
         &mut self,
         gradients: &RowGradients,
@@ -259,7 +259,7 @@ impl NodeEmbedding {
         if !rate.is_finite() {
             let what = "the learning rate of the sparse Adam";
             let expected = "a finite number of f32";
-            return Err(Error::BadSetting { what, expected, got: learning_rate });
+            return Err(Error::Trainer(TrainerError::BadSetting { what, expected, got: learning_rate }));
         }
         let nodes = gradients.nodes();
         let values = gradients.values();

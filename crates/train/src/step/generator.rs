@@ -17,7 +17,7 @@ use burn::tensor::{Device, Distribution, Tensor};
 use kiln_kernels::{is_cpu, to_vec_f32};
 use kiln_sample::{KeyDomain, RngKey};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TrainerError};
 
 /// The value that is folded into a key in [`KeyDomain::Host`] to derive the seed of Burn's generator.
 const HOST_BURN: u64 = 1;
@@ -42,7 +42,7 @@ impl Turn {
     /// Waits for the turn.
     fn take() -> Result<Self> {
         if HAS_TURN.get() {
-            return Err(Error::NestedTrainers);
+            return Err(Error::Trainer(TrainerError::NestedTrainers));
         }
         let lock = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         HAS_TURN.set(true);
@@ -77,9 +77,9 @@ impl Generator {
     /// the model may draw.
     ///
     /// # Errors
-    /// Returns [`Error::SharedGenerator`] if trainers in several threads share the generator and the model draws from it in
-    /// this epoch, but not in the first step of the epoch before: its earlier draws were then not seeded. Returns
-    /// [`Error::NestedTrainers`] within the turn of another trainer on this thread.
+    /// Returns [`TrainerError::SharedGenerator`] if trainers in several threads share the generator and the model draws
+    /// from it in this epoch, but not in the first step of the epoch before: its earlier draws were then not seeded.
+    /// Returns [`TrainerError::NestedTrainers`] within the turn of another trainer on this thread.
     pub(crate) fn train<R>(
         &mut self,
         key: RngKey,
@@ -107,7 +107,7 @@ impl Generator {
         let drew_before = self.examined.is_none_or(|(_, draws)| draws);
         self.examined = Some((epoch, draws));
         match is_shared && draws && !drew_before {
-            true => Err(Error::SharedGenerator(epoch)),
+            true => Err(Error::Trainer(TrainerError::SharedGenerator(epoch))),
             false => Ok(output),
         }
     }
@@ -115,7 +115,7 @@ impl Generator {
     /// Runs the forward pass of a batch of an evaluation, seeded like that of a training step.
     ///
     /// # Errors
-    /// Returns [`Error::NestedTrainers`] within the turn of another trainer on this thread.
+    /// Returns [`TrainerError::NestedTrainers`] within the turn of another trainer on this thread.
     pub(crate) fn evaluate<R>(&self, key: RngKey, batch: usize, forward: impl FnOnce() -> R) -> Result<R> {
         let is_shared = 1 < N_TRAINERS.load(Ordering::Relaxed);
         if !self.may_draw || is_shared && matches!(self.examined, Some((_, false))) {
@@ -146,7 +146,7 @@ impl Drop for Generator {
 /// those of Burn's layers, are drawn here.
 ///
 /// # Errors
-/// Returns the error of `init`, and [`Error::NestedTrainers`] within the turn of another trainer on this thread.
+/// Returns the error of `init`, and [`TrainerError::NestedTrainers`] within the turn of another trainer on this thread.
 pub(crate) fn init_seeded<M: Module>(
     device: &Device,
     key: RngKey,
@@ -179,7 +179,7 @@ mod tests {
             let mut inner = Generator::new(&device, 0, true);
             inner.train(RngKey::new(2), 0, 0, || ())
         });
-        assert!(matches!(nested, Ok(Err(Error::NestedTrainers))), "{nested:?}");
+        assert!(matches!(nested, Ok(Err(Error::Trainer(TrainerError::NestedTrainers)))), "{nested:?}");
         // The turn has ended.
         assert!(outer.train(RngKey::new(1), 0, 1, || ()).is_ok());
     }

@@ -7,7 +7,7 @@ use std::fmt;
 
 use burn::optim::ModuleOptimizer;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TrainerError};
 use crate::step::optimizer::adam::{Adam, Decay};
 use crate::step::optimizer::schedule::{LrDecay, LrSchedule, TrainingPosition};
 use crate::step::optimizer::sgd::Sgd;
@@ -73,11 +73,11 @@ impl OptimizerConfig {
     /// Checks the hyperparameters and creates the optimizer.
     ///
     /// # Errors
-    /// Returns [`Error::BadSetting`] for a learning rate that is not positive and finite, a weight decay that is
+    /// Returns [`TrainerError::BadSetting`] for a learning rate that is not positive and finite, a weight decay that is
     /// negative or not finite, a norm that is not above 0, a momentum outside of [0, 1), Nesterov momentum of 0, or a
     /// schedule with a length of 0 or a factor that is out of range.
     pub fn init(&self) -> Result<ModuleOptimizer> {
-        let bad = |what, expected, got| Err(Error::BadSetting { what, expected, got });
+        let bad = |what, expected, got| Err(Error::Trainer(TrainerError::BadSetting { what, expected, got }));
         if !(self.learning_rate.is_finite() && self.learning_rate > 0.0) {
             return bad("the learning rate", "a positive number", self.learning_rate);
         }

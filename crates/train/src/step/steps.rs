@@ -5,7 +5,7 @@ use std::time::Instant;
 use burn::optim::GradientsParams;
 use kiln_loader::{Batcher, Loader};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TrainerError};
 use crate::run::data_hash::DataHash;
 use crate::step::batch::DeviceBatch;
 use crate::step::embedding::SparseAdamConfig;
@@ -27,10 +27,11 @@ impl<T: Task> TaskTrainer<T> {
     /// ([`TaskTrainer::check_files`]). Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::OtherLoader`] for a loader of another seed, another rank's share or another number of batches
-    /// per step, the loader's error, [`Error::LossNotFinite`], [`Error::OtherDevice`], [`Error::Ranks`] if another rank
-    /// fails, [`Error::RanksDiffer`], [`Error::UnknownEpochSteps`], and [`Error::Graph`] if a mapped file was changed.
-    /// The parameters are then those after the last complete step (but see [`TaskTrainer::with_read_every`]).
+    /// Returns [`TrainerError::OtherLoader`] for a loader of another seed, another rank's share or another number of
+    /// batches per step, the loader's error, [`TrainerError::LossNotFinite`], [`TrainerError::OtherDevice`],
+    /// [`Error::Ranks`] if another rank fails, [`TrainerError::RanksDiffer`], [`TrainerError::UnknownEpochSteps`], and
+    /// [`Error::Graph`] if a mapped file was changed. The parameters are then those after the last complete step (but
+    /// see [`TaskTrainer::with_read_every`]).
     pub fn epoch<F>(&mut self, loader: &Loader<F>, observe: impl FnMut(&StepReport)) -> Result<EpochReport>
     where
         F: Batcher<Batch = DeviceBatch<T::Input>>,
@@ -138,7 +139,7 @@ impl<T: Task> TaskTrainer<T> {
     /// an epoch that is stopped before its end.
     ///
     /// # Errors
-    /// Returns [`Error::LossNotFinite`] if a loss is infinite or NaN.
+    /// Returns [`TrainerError::LossNotFinite`] if a loss is infinite or NaN.
     pub fn read_back(&mut self, mut observe: impl FnMut(&StepReport)) -> Result<()> {
         for Unread { step, wall, read } in std::mem::take(&mut self.epoch.unread) {
             let asked = Instant::now();
@@ -157,8 +158,8 @@ impl<T: Task> TaskTrainer<T> {
     /// and the next step belongs to the next epoch. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::RanksDiffer`] if the ranks have different parameters, [`Error::Weights`] if the parameters
-    /// cannot be serialized, and [`Error::Ranks`] if another rank fails.
+    /// Returns [`TrainerError::RanksDiffer`] if the ranks have different parameters, [`crate::RunError::Weights`] if
+    /// the parameters cannot be serialized, and [`Error::Ranks`] if another rank fails.
     pub fn end_epoch(&mut self) -> Result<EpochReport> {
         let epoch = self.epoch.epoch;
         // This collective comes first: it differs from that of a step, so a rank with more steps than the others is
@@ -184,7 +185,10 @@ impl<T: Task> TaskTrainer<T> {
         let step = self.epoch.n_steps;
         let epoch_steps = self.epoch_steps;
         let position = TrainingPosition { epoch, step, epoch_steps };
-        self.optimizer.config.learning_rate_at(position).ok_or(Error::UnknownEpochSteps)
+        self.optimizer
+            .config
+            .learning_rate_at(position)
+            .ok_or(Error::Trainer(TrainerError::UnknownEpochSteps))
     }
 
     /// Returns true if losses are read in every step. This is always the case with several ranks, because the ranks
@@ -217,7 +221,7 @@ impl<T: Task> TaskTrainer<T> {
         self.comm.broadcast(0, &mut first)?;
         let differs = self.comm.all_gather(&[u8::from(own != first)])?;
         match differs.iter().position(|differs| *differs != [0]) {
-            Some(rank) => Err(Error::RanksDiffer { rank, epoch: epoch + 1 }),
+            Some(rank) => Err(Error::Trainer(TrainerError::RanksDiffer { rank, epoch: epoch + 1 })),
             None => Ok(()),
         }
     }
@@ -229,7 +233,7 @@ impl<T: Task> TaskTrainer<T> {
         }
         let expected = format!("{:?}", self.device);
         let got = format!("{:?}", batch.device);
-        Err(Error::OtherDevice { expected, got })
+        Err(Error::Trainer(TrainerError::OtherDevice { expected, got }))
     }
 
     /// Returns a function that reads a step's loss and outputs. The function does not keep the step's input alive.
@@ -254,5 +258,9 @@ impl<T: Task> TaskTrainer<T> {
 
 pub(crate) fn check_finite(pass: &'static str, step: usize, counts: &MetricSums) -> Result<()> {
     let loss = counts.loss_sum;
-    if loss.is_finite() { Ok(()) } else { Err(Error::LossNotFinite { pass, step, loss }) }
+    if loss.is_finite() {
+        Ok(())
+    } else {
+        Err(Error::Trainer(TrainerError::LossNotFinite { pass, step, loss }))
+    }
 }

@@ -9,7 +9,7 @@ use kiln_kernels::is_cpu;
 use kiln_loader::Phase;
 use kiln_sample::RngKey;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TrainerError};
 use crate::run::data_hash::DataHash;
 use crate::step::embedding::NodeEmbedding;
 use crate::step::embedding::embedding_error::EmbeddingError;
@@ -107,9 +107,10 @@ impl<T: Task> TaskTrainer<T> {
     ///
     /// # Errors
     /// Returns [`EmbeddingError::NeedsAdam`] for another optimizer than Adam if the task has embeddings,
-    /// [`Error::BadSetting`] for an invalid hyperparameter of the optimizer or 0 batches per step, [`Error::Model`] if `init` fails,
-    /// [`Error::ModelDevice`] if the model is not on the device that `init` received, [`Error::Ranks`] if another rank
-    /// fails, and [`Error::Weights`] if the ranks' models have different shapes.
+    /// [`TrainerError::BadSetting`] for an invalid hyperparameter of the optimizer or 0 batches per step,
+    /// [`Error::Model`] if `init` fails, [`TrainerError::ModelDevice`] if the model is not on the device that `init`
+    /// received, [`Error::Ranks`] if another rank fails, and [`crate::RunError::Weights`] if the ranks' models have
+    /// different shapes.
     pub fn new(
         task: T,
         config: &TrainerConfig,
@@ -120,7 +121,7 @@ impl<T: Task> TaskTrainer<T> {
         if accumulate == 0 {
             let what = "the number of batches to accumulate in a step";
             let expected = "at least 1";
-            return Err(Error::BadSetting { what, expected, got: 0.0 });
+            return Err(Error::Trainer(TrainerError::BadSetting { what, expected, got: 0.0 }));
         }
         let optimizer = OptimizerState { state: optimizer.init()?, config: optimizer };
         let device = device.clone().inner();
@@ -144,8 +145,8 @@ impl<T: Task> TaskTrainer<T> {
     /// caller. All ranks have the same model and embeddings.
     ///
     /// # Errors
-    /// Returns [`Error::BadSetting`] for an invalid hyperparameter of the optimizer, and [`Error::ModelDevice`] if the model
-    /// is not on the device.
+    /// Returns [`TrainerError::BadSetting`] for an invalid hyperparameter of the optimizer, and
+    /// [`TrainerError::ModelDevice`] if the model is not on the device.
     pub fn of_trained(
         task: T,
         config: &TrainerConfig,
@@ -326,7 +327,7 @@ fn check_device<M: Module>(model: &M, device: &Device) -> Result<()> {
         Some(got) => {
             let expected = format!("{device:?}");
             let got = format!("{got:?}");
-            Err(Error::ModelDevice { expected, got })
+            Err(Error::Trainer(TrainerError::ModelDevice { expected, got }))
         }
         None => Ok(()),
     }

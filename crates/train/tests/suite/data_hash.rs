@@ -12,8 +12,8 @@ use kiln_comm::Communicator;
 use kiln_loader::Phase;
 use kiln_nn::Sage;
 use kiln_train::{
-    DataHash, EpochReport, Error, Evaluator, FitConfig, MetricSums, NodeClassification, Outcome, RunConfig,
-    RunDir, RunIdentity, StepReport, TaskTrainer, TrainCallback,
+    DataHash, EpochReport, Error, Evaluator, FitConfig, InputError, MetricSums, NodeClassification, Outcome,
+    RunConfig, RunDir, RunError, RunIdentity, StepReport, TaskTrainer, TrainCallback,
 };
 
 use crate::common::{NodeLoader, data, loader, ranks, shard, trainer};
@@ -160,7 +160,7 @@ fn ranks_with_different_hashes_fail_before_the_first_checkpoint() {
         let own = format!("hash {}", comm.rank_info().rank);
         let outcome = run(folder.path(), comm, DataHash::later(|_| Ok::<_, String>(own)), None, &mut ());
         match outcome {
-            Err(Error::DataDiffers { first: 0, rank: 1, expected, got, .. }) => {
+            Err(Error::Input(InputError::DataDiffers { first: 0, rank: 1, expected, got, .. })) => {
                 assert_eq!((&expected[..], &got[..]), ("hash 0", "hash 1"));
                 Ok(())
             }
@@ -182,7 +182,10 @@ fn a_hash_that_fails_ends_the_run_before_the_first_checkpoint() {
         ),
     ] {
         let error = run(folder.path(), solo(), hash, None, &mut ()).unwrap_err();
-        assert!(matches!(error, Error::DataHash { .. }) && error.to_string().contains(expected), "{error}");
+        assert!(
+            matches!(error, Error::Run(RunError::DataHash { .. })) && error.to_string().contains(expected),
+            "{error}"
+        );
         assert!(!folder.path().join("last").exists());
     }
 }
@@ -202,7 +205,9 @@ fn a_resumed_run_compares_the_hash_before_it_trains() {
     run(folder.path(), solo(), hash("slow"), None, &mut ()).unwrap();
     run(folder.path(), solo(), hash("slow"), None, &mut NoStep).unwrap();
     let error = run(folder.path(), solo(), hash("other"), None, &mut NoStep).unwrap_err();
-    assert!(matches!(error, Error::OtherRun { then, now, .. } if then == "slow" && now == "other"));
+    assert!(
+        matches!(error, Error::Run(RunError::OtherRun { then, now, .. }) if then == "slow" && now == "other")
+    );
     assert!(has_checkpoint(folder.path(), "slow"));
 }
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 use kiln_comm::{Communicator, RankInfo, Reduce, SingleRank, ThreadRanks};
 use kiln_graph::NodeId;
 use kiln_sample::RngKey;
-use kiln_train::{EmbeddingError, Error, LossWeight, NodeEmbedding, RowGradients, SparseAdamConfig};
+use kiln_train::{
+    EmbeddingError, Error, LossWeight, NodeEmbedding, RowGradients, SparseAdamConfig, TrainerError,
+};
 use serde_json::Value;
 
 /// The row of node 42 in a table of 6 columns with the key of seed 0x0123456789abcdef, from `docs/rng.md`.
@@ -102,39 +104,52 @@ fn wrong_rows_are_errors_that_leave_the_table_unchanged() {
     let before = all_rows(&table);
     assert!(matches!(
         table.rows(&nodes([6])),
-        Err(Error::Embedding(EmbeddingError::NoRow { node: NodeId(6), n_nodes: 6 }))
+        Err(Error::Trainer(TrainerError::Embedding(EmbeddingError::NoRow { node: NodeId(6), n_nodes: 6 })))
     ));
     let wrong = |nodes: Vec<NodeId>, n_values: usize| RowGradients::new(nodes, vec![1.0; n_values]);
     assert!(matches!(
         wrong(nodes([1, 2]), 3),
-        Err(Error::Embedding(EmbeddingError::Gradients { n_nodes: 2, n_values: 3 }))
+        Err(Error::Trainer(TrainerError::Embedding(EmbeddingError::Gradients { n_nodes: 2, n_values: 3 })))
     ));
     assert!(matches!(
         wrong(Vec::new(), 3),
-        Err(Error::Embedding(EmbeddingError::Gradients { n_nodes: 0, n_values: 3 }))
+        Err(Error::Trainer(TrainerError::Embedding(EmbeddingError::Gradients { n_nodes: 0, n_values: 3 })))
     ));
     let narrow = table.step(&wrong(nodes([1]), 2).unwrap(), &config, 0.1);
-    assert!(matches!(narrow, Err(Error::Embedding(EmbeddingError::Gradients { n_nodes: 1, n_values: 2 }))));
+    assert!(matches!(
+        narrow,
+        Err(Error::Trainer(TrainerError::Embedding(EmbeddingError::Gradients { n_nodes: 1, n_values: 2 })))
+    ));
     let beyond = table.step(&wrong(nodes([1, 6]), 6).unwrap(), &config, 0.1);
-    assert!(matches!(beyond, Err(Error::Embedding(EmbeddingError::NoRow { node: NodeId(6), .. }))));
+    assert!(matches!(
+        beyond,
+        Err(Error::Trainer(TrainerError::Embedding(EmbeddingError::NoRow { node: NodeId(6), .. })))
+    ));
     let one = wrong(nodes([1]), 3).unwrap();
     let beta = table.step(&one, &SparseAdamConfig { betas: [0.9, 1.0], ..config }, 0.1);
-    assert!(matches!(beta, Err(Error::BadSetting { got: 1.0, .. })));
+    assert!(matches!(beta, Err(Error::Trainer(TrainerError::BadSetting { got: 1.0, .. }))));
     assert!(matches!(
         table.step(&one, &SparseAdamConfig { epsilon: 0.0, ..config }, 0.1),
-        Err(Error::BadSetting { .. })
+        Err(Error::Trainer(TrainerError::BadSetting { .. }))
     ));
-    assert!(matches!(table.step(&one, &config, f64::NAN), Err(Error::BadSetting { .. })));
+    assert!(matches!(
+        table.step(&one, &config, f64::NAN),
+        Err(Error::Trainer(TrainerError::BadSetting { .. }))
+    ));
     assert_eq!(all_rows(&table), before);
     let new = |n_nodes, dim| NodeEmbedding::new(n_nodes, dim, RngKey::new(0));
-    let is_too_large =
-        |n_nodes, dim| matches!(new(n_nodes, dim), Err(Error::Embedding(EmbeddingError::TooLarge { .. })));
+    let is_too_large = |n_nodes, dim| {
+        matches!(
+            new(n_nodes, dim),
+            Err(Error::Trainer(TrainerError::Embedding(EmbeddingError::TooLarge { .. })))
+        )
+    };
     assert!(
         [(3, 0), (1 << 32, 1), (u32::MAX as usize, 1 << 20), (2, usize::MAX)]
             .iter()
             .all(|&(n, dim)| is_too_large(n, dim))
     );
-    assert!(matches!(table.step(&one, &config, 1e300), Err(Error::BadSetting { .. })));
+    assert!(matches!(table.step(&one, &config, 1e300), Err(Error::Trainer(TrainerError::BadSetting { .. }))));
 }
 
 /// Sums the gradients of ranks, which `of_rank` returns with their weights, on all ranks.
@@ -169,11 +184,10 @@ fn ranks_add_their_gradients_in_order_by_their_shares() {
         assert_eq!(sum.unwrap().values(), [1e8], "1 is lost in the sum of the first ranks");
     }
     let narrow = |rank: usize| RowGradients::new(nodes([1]), vec![1.0; 1 + rank]).unwrap();
-    assert!(
-        summed(&[1.0, 1.0], narrow)
-            .iter()
-            .all(|sum| matches!(sum, Err(Error::Embedding(EmbeddingError::Gradients { .. }))))
-    );
+    assert!(summed(&[1.0, 1.0], narrow).iter().all(|sum| matches!(
+        sum,
+        Err(Error::Trainer(TrainerError::Embedding(EmbeddingError::Gradients { .. })))
+    )));
 }
 
 /// Two ranks with uneven shares of a batch have the step of one rank with the whole batch: the loss is a mean over items.
@@ -282,6 +296,9 @@ fn a_step_without_weight_has_no_gradients_and_a_wrong_weight_is_an_error() {
         assert_eq!(sum.unwrap().values(), [0.0]);
     }
     for (own, all) in [(-1.0, 2.0), (3.0, 2.0), (f64::NAN, 2.0), (1.0, f64::INFINITY)] {
-        assert!(matches!(alone(own, all), Err(Error::BadSetting { .. })), "{own} of {all}");
+        assert!(
+            matches!(alone(own, all), Err(Error::Trainer(TrainerError::BadSetting { .. }))),
+            "{own} of {all}"
+        );
     }
 }

@@ -11,7 +11,7 @@ use kiln_nn::Sage;
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
     BatchConfig, DeviceBatcher, Error, Evaluator, ExactEvaluator, LayerWiseConfig, LayerWiseInference,
-    Metric, MetricSums, NodeClassification, Prediction, TEST, TaskTrainer, VALIDATION,
+    Metric, MetricSums, NodeClassification, Prediction, TEST, TaskTrainer, TrainerError, VALIDATION,
 };
 
 use crate::common::{data, ranks, trainer};
@@ -117,7 +117,10 @@ fn rejects_a_loader_of_another_share() {
             sampled.count(&mut trainer, &all, VALIDATION).unwrap_err(),
             first.count(&mut trainer, &own, VALIDATION).unwrap_err(),
         ];
-        assert!(refused.iter().all(|error| matches!(error, Error::OtherLoader { .. })), "{refused:?}");
+        assert!(
+            refused.iter().all(|error| matches!(error, Error::Trainer(TrainerError::OtherLoader { .. }))),
+            "{refused:?}"
+        );
         Ok(refused.map(|error| error.to_string()))
     });
     let [of_all, of_own] = &errors.unwrap()[1];

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use kiln_comm::{Failure, RankError};
 use kiln_train::{
-    EpochReport, Error, FitConfig, MetricSums, Run, RunFolder, RunIdentity, StepReport, TaskTrainer,
-    TrainCallback, VALIDATION, fit, weights_to_bytes,
+    EpochReport, Error, FitConfig, MetricSums, Run, RunError, RunFolder, RunIdentity, StepReport,
+    TaskTrainer, TrainCallback, VALIDATION, fit, weights_to_bytes,
 };
 
 use crate::common::{data, loader, ranks, shard, trainer};
@@ -190,7 +190,7 @@ fn a_temporarily_full_disk_causes_one_warning() {
             if is_last {
                 // The disk is still full after the last epoch, whose checkpoint must be written.
                 let error = error_of(outcome);
-                assert!(matches!(*error, Error::Io { .. }) && error.is_transient(), "{error}");
+                assert!(matches!(*error, Error::Run(RunError::Io { .. })) && error.is_transient(), "{error}");
                 let (left, _) = train(folder.path(), &Case { n_ranks, ..Case::default() }).unwrap();
                 assert_eq!(left, expected, "{n_ranks} ranks, {during:?}");
                 continue;
@@ -253,7 +253,7 @@ fn a_run_stopped_while_the_disk_is_full_fails() {
         let folder = tempfile::tempdir().unwrap();
         let case = Case { n_ranks, during: 3..100, stopped_after: 4, ..Case::default() };
         let error = error_of(train(folder.path(), &case));
-        assert!(matches!(*error, Error::Io { .. }) && error.is_transient(), "{error}");
+        assert!(matches!(*error, Error::Run(RunError::Io { .. })) && error.is_transient(), "{error}");
         let (left, _) = train(folder.path(), &Case { n_ranks, ..Case::default() }).unwrap();
         assert_eq!(left, expected);
     }
@@ -280,5 +280,5 @@ fn a_permanent_write_error_ends_the_run_at_once() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join(format!("{CHECKPOINT}.unfinished"))).unwrap();
     let error = error_of(train(folder.path(), &Case::default()));
-    assert!(matches!(*error, Error::Io { .. }) && !error.is_transient(), "{error}");
+    assert!(matches!(*error, Error::Run(RunError::Io { .. })) && !error.is_transient(), "{error}");
 }

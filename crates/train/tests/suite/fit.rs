@@ -13,9 +13,10 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatc
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    DeviceBatcher, EpochReport, Error, Evaluation, FitConfig, FitReport, Metric, MetricSums,
-    NodeClassification, OptimizerConfig, Run, RunFolder, RunIdentity, SelectionError, StepReport, TEST,
-    TaskTrainer, TrainCallback, TrainerConfig, VALIDATION, Validation, evaluate_best, fit, weights_to_bytes,
+    DeviceBatcher, EpochReport, Error, Evaluation, FitConfig, FitReport, InputError, Metric, MetricError,
+    MetricSums, NodeClassification, OptimizerConfig, Run, RunError, RunFolder, RunIdentity, SelectionError,
+    StepReport, TEST, TaskTrainer, TrainCallback, TrainerConfig, TrainerError, VALIDATION, Validation,
+    evaluate_best, fit, weights_to_bytes,
 };
 
 use crate::run_config::Warnings;
@@ -158,7 +159,10 @@ fn a_run_stops_when_its_patience_ends() {
         assert_eq!((heard.epochs.len(), kept), (n_epochs, best), "{percents:?}");
     }
     let (error, heard, _) = told(&[], patience(Some(0)));
-    assert!(matches!(error, Err(Error::BadSetting { what: "the patience", .. })), "{error:?}");
+    assert!(
+        matches!(error, Err(Error::Trainer(TrainerError::BadSetting { what: "the patience", .. }))),
+        "{error:?}"
+    );
     assert_eq!(heard.n_steps, 0);
 }
 
@@ -171,12 +175,12 @@ fn rejects_empty_splits() {
     let mut heard = Heard::default();
     let validate = |trainer: &mut SageTrainer| trainer.evaluate(some.epoch(VALIDATION), |_, _| ());
     let error = fit(&mut trainer(&data), &none, epochs(1), validate, &mut run, &mut heard).unwrap_err();
-    assert!(matches!(error, Error::EmptySplit { split: "training" }), "{error}");
+    assert!(matches!(error, Error::Input(InputError::EmptySplit { split: "training" })), "{error}");
     assert_eq!(heard.n_steps, 0);
-    assert!(matches!(run.best(), Err(Error::NoEpoch)));
+    assert!(matches!(run.best(), Err(Error::Run(RunError::NoEpoch))));
     fit(&mut trainer(&data), &some, epochs(1), validate, &mut run, &mut heard).unwrap();
     let error = evaluate_best(trainer(&data), &run, |trainer| judge(trainer, &none));
-    assert!(matches!(error, Err(Error::EmptySplit { split: "test" })), "{error:?}");
+    assert!(matches!(error, Err(Error::Input(InputError::EmptySplit { split: "test" }))), "{error:?}");
 }
 
 #[test]
@@ -214,9 +218,12 @@ fn a_metric_that_is_undefined_for_the_first_epoch_is_an_error() {
     let validate =
         |_: &mut SageTrainer| Ok(Validation { metric: Metric::RocAuc, value: None, ..sums.into() });
     let error = fit(&mut trainer, &train, epochs(3), validate, &mut run, &mut Heard::default()).unwrap_err();
-    let is_undefined = matches!(error, Error::Selection(SelectionError::Undefined { metric: "roc-auc" }));
+    let is_undefined = matches!(
+        error,
+        Error::Metric(MetricError::Selection(SelectionError::Undefined { metric: "roc-auc" }))
+    );
     assert!(is_undefined, "{error}");
-    assert!(matches!(run.best(), Err(Error::NoEpoch)));
+    assert!(matches!(run.best(), Err(Error::Run(RunError::NoEpoch))));
 }
 
 /// Values over fewer items cannot be compared: an epoch in which more outputs are not finite is not better. A resumed run has

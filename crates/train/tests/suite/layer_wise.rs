@@ -25,8 +25,8 @@ use kiln_sample::{
     EdgeWeights, Fanout, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds,
 };
 use kiln_train::{
-    Error, Evaluation, LayerWiseConfig, LayerWiseInference, NodeClassification, NodeInput, OptimizerConfig,
-    Spill, TEST, TaskTrainer, TrainerConfig,
+    Error, Evaluation, ExactError, InputError, LayerWiseConfig, LayerWiseInference, NodeClassification,
+    NodeInput, OptimizerConfig, Spill, TEST, TaskTrainer, TrainerConfig, TrainerError,
 };
 
 /// The tolerance for sums of a few dozen numbers of about 1, which are added in two orders.
@@ -294,17 +294,17 @@ fn rejects_features_models_limits_and_labels_that_do_not_fit() {
     let inference = exact(&data, LayerWiseConfig::default());
     let narrow = DenseFeatures::from_f32(vec![0.0; 300 * 11], 11).unwrap();
     let error = refused(&inference, &narrow);
-    assert!(matches!(error, Error::LayerWidth { layer: 0, expected: 12, got: 11 }), "{error}");
+    assert!(matches!(error, Error::Input(InputError::LayerWidth { layer: 0, expected: 12, got: 11 })));
     let few = DenseFeatures::from_f32(vec![0.0; 299 * 12], 12).unwrap();
     let error = refused(&inference, &few);
-    assert!(matches!(error, Error::TooFewRows { n_rows: 299, n_nodes: 300 }), "{error}");
+    assert!(matches!(error, Error::Input(InputError::TooFewRows { n_rows: 299, n_nodes: 300 })), "{error}");
     let empty = CscBuilder::new(0).build(&[], &[]).unwrap();
     let nothing = LayerWiseInference::new(Arc::new(empty), in_memory(1)).unwrap();
-    assert!(matches!(refused(&nothing, &*data.features), Error::NoNodes));
+    assert!(matches!(refused(&nothing, &*data.features), Error::Input(InputError::NoNodes)));
 
     let broken = WeightedSum { widths: vec![12] };
     let error = inference.outputs(&broken, &*data.features, &device).unwrap_err();
-    assert!(matches!(error, Error::BadSetting { what: "the number of layers", .. }), "{error}");
+    assert!(matches!(error, Error::Trainer(TrainerError::BadSetting { what: "the number of layers", .. })));
     assert!(matches!(inference.carry_weights(), Err(Error::Sample(kiln_sample::Error::NoWeights))));
     let inference = exact(&data, LayerWiseConfig::default());
     let error = inference.carry_edge_types().unwrap_err();
@@ -313,14 +313,17 @@ fn rejects_features_models_limits_and_labels_that_do_not_fit() {
     let spill = Spill { memory_bytes: 8 * 300 - 1, folder: "no-such-folder".into() };
     let mut config = LayerWiseConfig { range_bytes: 1, spill: Some(spill) };
     let error = LayerWiseInference::new(data.graph.clone(), config.clone()).unwrap_err();
-    assert!(matches!(error, Error::MemoryTooSmall { memory_bytes: 2399, needed_bytes: 2400 }), "{error}");
+    assert!(
+        matches!(error, Error::Exact(ExactError::MemoryTooSmall { memory_bytes: 2399, needed_bytes: 2400 })),
+        "{error}"
+    );
     config.spill.as_mut().unwrap().memory_bytes += 1;
     let error = refused(&exact(&data, config), &*data.features).to_string();
     assert!(error.starts_with("no-such-folder/kiln-activations-"), "{error}");
 
     let outputs = DenseFeatures::from_f32(vec![0.0; 300 * 3], 3).unwrap();
     let error = Evaluation::of(&outputs, &data.split.test, &data.labels).unwrap_err();
-    assert!(matches!(error, Error::ClassOutOfRange { label: 3, n_outputs: 3, .. }), "{error}");
+    assert!(matches!(error, Error::Input(InputError::ClassOutOfRange { label: 3, n_outputs: 3, .. })));
     let outputs = DenseFeatures::from_f32(vec![f32::NAN; 300 * 4], 4).unwrap();
     let lost = Evaluation::of(&outputs, &data.split.test, &data.labels).unwrap();
     let counts = lost.counts().unwrap();
@@ -351,7 +354,7 @@ fn rejects_layers_with_mismatched_widths() {
     let data = sbm();
     let inference = exact(&data, LayerWiseConfig::default());
     let error = inference.outputs(&Gap, &*data.features, &Device::flex()).unwrap_err();
-    assert!(matches!(error, Error::LayerWidth { layer: 1, expected: 9, got: 8 }), "{error}");
+    assert!(matches!(error, Error::Input(InputError::LayerWidth { layer: 1, expected: 9, got: 8 })));
 }
 
 /// A feature store that fails to read node 200, as a broken disk would.

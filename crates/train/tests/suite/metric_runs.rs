@@ -8,8 +8,8 @@ use kiln_comm::SingleRank;
 use kiln_feature::{DenseFeatures, Labels};
 use kiln_graph::NodeId;
 use kiln_train::{
-    Error, Evaluation, FitReport, Metric, MetricSums, Metrics, Run, RunFolder, RunIdentity, Summary,
-    Validation,
+    Error, Evaluation, FitReport, Metric, MetricError, MetricSums, Metrics, Run, RunError, RunFolder,
+    RunIdentity, Summary, Validation,
 };
 
 use crate::common::ranks;
@@ -44,7 +44,7 @@ fn the_lowest_error_is_kept_and_a_resumed_run_compares_with_it() {
     assert!(!run.record(&mut trainer(1.0), &report(), by(Metric::Rmse, Some(1.5))).unwrap());
     assert!(run.record(&mut trainer(1.0), &report(), by(Metric::Rmse, Some(0.5))).unwrap());
     let error = run.record(&mut trainer(1.0), &report(), by(Metric::Mae, Some(0.1))).unwrap_err();
-    assert!(matches!(&error, Error::OtherRun { name, .. } if name == "the metric"), "{error}");
+    assert!(matches!(&error, Error::Run(RunError::OtherRun { name, .. }) if name == "the metric"), "{error}");
 
     let lines = std::fs::read_to_string(path.join("metrics.jsonl")).unwrap();
     let lines: Vec<serde_json::Value> =
@@ -98,5 +98,8 @@ fn a_validation_is_equal_on_all_ranks_if_one_holds_all_outputs() {
         assert_eq!(of_ranks.unwrap(), [expected, expected], "{metric}");
         assert!(expected.value.is_some_and(|value| 0.0 < value && value < 1.0), "{metric}: {expected:?}");
     }
-    assert!(matches!(Validation::of(&all, Metric::R2, &mut SingleRank), Err(Error::OtherMetric { .. })));
+    assert!(matches!(
+        Validation::of(&all, Metric::R2, &mut SingleRank),
+        Err(Error::Metric(MetricError::OtherMetric { .. }))
+    ));
 }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use kiln_feature::TargetKind::{self, Classes, Links, MultiLabel, Regression};
-use kiln_train::{Error, LinkRanks, Metric, MetricStats};
+use kiln_train::{Error, LinkRanks, Metric, MetricError, MetricStats};
 
 use crate::common::ranks;
 
@@ -93,7 +93,7 @@ fn names_parse_and_unknown_names_list_the_known_ones() {
 #[test]
 fn metrics_of_other_targets_are_rejected() {
     let error = MetricStats::new(Metric::Rmse, MultiLabel, 2).unwrap_err();
-    assert!(matches!(error, Error::OtherMetric { .. }));
+    assert!(matches!(error, Error::Metric(MetricError::OtherMetric { .. })));
     let expected = "the metric rmse is not defined for several labels per item: use one of accuracy, f1-micro, \
                     f1-macro, roc-auc, average-precision, average-precision-micro";
     assert_eq!(error.to_string(), expected);

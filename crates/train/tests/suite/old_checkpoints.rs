@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use kiln_comm::SingleRank;
-use kiln_train::{DETERMINISM_CONTRACT, Error, Resumed, Run, RunFolder};
+use kiln_train::{DETERMINISM_CONTRACT, Error, Resumed, Run, RunError, RunFolder};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -56,7 +56,7 @@ fn resumes_a_checkpoint_of_an_earlier_commit_to_the_same_weights() {
 fn rejects_a_checkpoint_of_commit_9350b4b() {
     let folder = fixture("checkpoint-9350b4b");
     let error = start(folder.path()).unwrap_err();
-    assert!(matches!(error, Error::OtherContract { version: 1, .. }), "{error}");
+    assert!(matches!(error, Error::Run(RunError::OtherContract { version: 1, .. })), "{error}");
     let expected = "resume the run with the version of kiln that wrote it, or start a new run";
     assert!(error.to_string().contains(expected), "{error}");
 }
@@ -142,7 +142,7 @@ fn rejects_a_checkpoint_of_another_version_of_the_contract() {
         let error = start(folder.path()).unwrap_err();
         let text = error.to_string();
         assert!(
-            matches!(error, Error::OtherContract { path: named, version: found, .. } if (&named, found) == (&path, version))
+            matches!(error, Error::Run(RunError::OtherContract { path: named, version: found, .. }) if (&named, found) == (&path, version))
         );
         assert!(text.contains(&format!("version {version} of the determinism contract")), "{text}");
         assert!(text.contains("resume the run with kiln 7.1.0, or start a new run"), "{text}");

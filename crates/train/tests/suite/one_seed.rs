@@ -7,7 +7,7 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, LoaderConfig, NodeBatcher, Pha
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
     BatchConfig, Error, FitConfig, LrSchedule, NodeClassification, OptimizerConfig, Run, RunFolder,
-    RunIdentity, TaskTrainer, TrainerConfig, VALIDATION, fit, weights_to_bytes,
+    RunIdentity, TaskTrainer, TrainerConfig, TrainerError, VALIDATION, fit, weights_to_bytes,
 };
 
 use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
@@ -44,7 +44,7 @@ fn rejects_a_loader_of_another_seed_or_share() {
     assert!(error.to_string().contains("belong to seed 2, expected seed 1"), "{error}");
     let half = Shard { rank: 1, world_size: 2 };
     let error = trainer.epoch(&loader(&data, &nodes(50), 10, half), |_| ()).unwrap_err();
-    assert!(matches!(error, Error::OtherLoader { .. }), "{error}");
+    assert!(matches!(error, Error::Trainer(TrainerError::OtherLoader { .. })), "{error}");
     assert!(error.to_string().contains("rank 1 of 2, expected the share of rank 0 of 1"), "{error}");
     assert_eq!(trainer.n_epochs(), 0);
 }
@@ -55,7 +55,7 @@ fn rejects_a_model_without_autodiff() {
     let model = |_, device: &Device| sage_on(&data, &device.clone().inner());
     let error =
         TaskTrainer::new(NodeClassification::new(), &config(), Box::new(SingleRank), model).unwrap_err();
-    assert!(matches!(error, Error::ModelDevice { .. }), "{error}");
+    assert!(matches!(error, Error::Trainer(TrainerError::ModelDevice { .. })), "{error}");
     assert!(error.to_string().contains("with autodiff"), "{error}");
 }
 

@@ -15,8 +15,8 @@ use kiln_nn::{Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
     DeviceBatcher, EpochReport, Error, Evaluation, FitConfig, MetricSums, NodeClassification,
-    OptimizerConfig, Resumed, Run, RunFolder, RunIdentity, StepReport, TEST, TaskTrainer, TrainCallback,
-    TrainerConfig, VALIDATION, evaluate_best, fit, weights_to_bytes,
+    OptimizerConfig, Resumed, Run, RunError, RunFolder, RunIdentity, StepReport, TEST, TaskTrainer,
+    TrainCallback, TrainerConfig, VALIDATION, evaluate_best, fit, weights_to_bytes,
 };
 
 pub(crate) type Nodes = TaskTrainer<NodeClassification<Sage>>;
@@ -237,7 +237,9 @@ fn rejects_a_checkpoint_of_another_run_and_names_the_difference() {
         (other_data, ["the hash of the data", "a hash", "another"]),
     ] {
         match start(other) {
-            Err(Error::OtherRun { name, then, now }) => assert_eq!([&name[..], &then, &now], expected),
+            Err(Error::Run(RunError::OtherRun { name, then, now })) => {
+                assert_eq!([&name[..], &then, &now], expected)
+            }
             other => panic!("{other:?} where {expected:?} differ"),
         }
     }
@@ -258,7 +260,10 @@ fn rejects_a_damaged_checkpoint_with_its_path() {
         std::fs::write(&path, damaged).unwrap();
         let open = || RunFolder::open(folder.path());
         let error = Run::start(&mut trainer(&data, solo()), open, identity()).unwrap_err();
-        assert!(matches!(&error, Error::BadFile { path: named, .. } if *named == path), "{error}");
+        assert!(
+            matches!(&error, Error::Run(RunError::BadFile { path: named, .. }) if *named == path),
+            "{error}"
+        );
     }
 }
 
@@ -336,11 +341,11 @@ fn a_run_starts_in_the_folder_of_one_that_stopped_before_its_first_checkpoint() 
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("last")).unwrap();
     std::fs::write(folder.path().join("last/checkpoint.safetensors.unfinished"), "{").unwrap();
-    assert!(matches!(RunFolder::open(folder.path()), Err(Error::NoCheckpoint { .. })));
+    assert!(matches!(RunFolder::open(folder.path()), Err(Error::Run(RunError::NoCheckpoint { .. }))));
     let (_, resumed) = train(1, || RunFolder::create(folder.path()), None, usize::MAX).unwrap();
     assert_eq!(resumed, None);
     assert!(!folder.path().join("last/checkpoint.safetensors.unfinished").exists());
-    assert!(matches!(RunFolder::create(folder.path()), Err(Error::RunFolderNotEmpty { .. })));
+    assert!(matches!(RunFolder::create(folder.path()), Err(Error::Run(RunError::RunFolderNotEmpty { .. }))));
 }
 
 /// Files of another origin are neither resumed from nor overwritten.
@@ -349,8 +354,8 @@ fn rejects_a_folder_with_files_but_without_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("config.json"), "{}").unwrap();
     std::fs::write(folder.path().join("best.safetensors"), "mine").unwrap();
-    assert!(matches!(RunFolder::open(folder.path()), Err(Error::NoCheckpoint { .. })));
-    assert!(matches!(RunFolder::create(folder.path()), Err(Error::RunFolderNotEmpty { .. })));
+    assert!(matches!(RunFolder::open(folder.path()), Err(Error::Run(RunError::NoCheckpoint { .. }))));
+    assert!(matches!(RunFolder::create(folder.path()), Err(Error::Run(RunError::RunFolderNotEmpty { .. }))));
     assert_eq!(std::fs::read(folder.path().join("best.safetensors")).unwrap(), b"mine");
 }
 
@@ -359,8 +364,8 @@ fn rejects_a_folder_that_another_run_uses() {
     let (data, folder) = (data(), tempfile::tempdir().unwrap());
     let mut trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
     let run = Run::start(&mut trainer, || RunFolder::create(folder.path()), identity()).unwrap();
-    assert!(matches!(RunFolder::open(folder.path()), Err(Error::RunFolderInUse { .. })));
-    assert!(matches!(RunFolder::create(folder.path()), Err(Error::RunFolderInUse { .. })));
+    assert!(matches!(RunFolder::open(folder.path()), Err(Error::Run(RunError::RunFolderInUse { .. }))));
+    assert!(matches!(RunFolder::create(folder.path()), Err(Error::Run(RunError::RunFolderInUse { .. }))));
     drop(run);
     RunFolder::open(folder.path()).unwrap();
 }

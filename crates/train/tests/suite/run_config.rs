@@ -11,9 +11,9 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatc
 use kiln_nn::Sage;
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    DeviceBatcher, EpochReport, Error, Evaluator, FitConfig, MetricSums, NodeClassification, Outcome,
-    Resumed, Run, RunConfig, RunDir, RunIdentity, SelectionError, StepReport, TaskTrainer, Tested,
-    TrainCallback, weights_to_bytes,
+    DeviceBatcher, EpochReport, Error, Evaluator, FitConfig, InputError, MetricError, MetricSums,
+    NodeClassification, Outcome, Resumed, Run, RunConfig, RunDir, RunError, RunIdentity, SelectionError,
+    StepReport, TaskTrainer, Tested, TrainCallback, TrainerError, weights_to_bytes,
 };
 
 use crate::common::{NodeLoader, data, loader, ranks, shard, trainer};
@@ -147,21 +147,28 @@ fn rejects_invalid_calls_before_a_file_is_written() {
     let items = ItemSamplerConfig { batch_size: 60, seed: 1, ..ItemSamplerConfig::default() };
     let splits = [&nodes[..], &nodes[..]];
     let error = refused(|config| config.fit.n_epochs = 0, splits, items);
-    assert!(matches!(error, Error::BadSetting { what: "the number of epochs", .. }), "{error}");
+    assert!(
+        matches!(error, Error::Trainer(TrainerError::BadSetting { what: "the number of epochs", .. })),
+        "{error}"
+    );
     let error = refused(|config| config.fit.patience = Some(0), splits, items);
-    assert!(matches!(error, Error::BadSetting { what: "the patience", .. }), "{error}");
+    assert!(
+        matches!(error, Error::Trainer(TrainerError::BadSetting { what: "the patience", .. })),
+        "{error}"
+    );
     let error = refused(|_| (), [&[], &nodes], items);
-    assert!(matches!(error, Error::EmptySplit { split: "training" }), "{error}");
+    assert!(matches!(error, Error::Input(InputError::EmptySplit { split: "training" })), "{error}");
     let error = refused(|config| config.fit.patience = Some(2), [&nodes, &[]], items);
-    let is_refused = matches!(error, Error::Selection(SelectionError::PatienceWithoutValidation));
+    let is_refused =
+        matches!(error, Error::Metric(MetricError::Selection(SelectionError::PatienceWithoutValidation)));
     assert!(is_refused, "{error}");
     let error = refused(|_| (), splits, ItemSamplerConfig { batch_size: 101, drop_last: true, ..items });
-    assert!(matches!(error, Error::NoStep { n_items: 100, per_step: 101 }), "{error}");
+    assert!(matches!(error, Error::Input(InputError::NoStep { n_items: 100, per_step: 101 })), "{error}");
     let error = refused(|_| (), splits, ItemSamplerConfig { seed: 2, ..items });
-    assert!(matches!(error, Error::OtherLoader { .. }), "{error}");
+    assert!(matches!(error, Error::Trainer(TrainerError::OtherLoader { .. })), "{error}");
     let shard = Shard { rank: 1, world_size: 2 };
     let error = refused(|_| (), splits, ItemSamplerConfig { shard, ..items });
-    assert!(matches!(error, Error::OtherLoader { .. }), "{error}");
+    assert!(matches!(error, Error::Trainer(TrainerError::OtherLoader { .. })), "{error}");
 }
 
 #[test]
@@ -179,7 +186,7 @@ fn rejects_fewer_epochs_than_the_run_has_done_and_another_identity() {
     assert!(matches!(error, Error::TooFewEpochs { n_epochs: 1, n_done: 2 }), "{error}");
     let identity = RunIdentity { data_hash: "another".into(), ..RunIdentity::default() };
     let error = again(RunConfig { identity, ..config(folder.path(), 2) });
-    assert!(matches!(error, Error::OtherRun { .. }), "{error}");
+    assert!(matches!(error, Error::Run(RunError::OtherRun { .. })), "{error}");
 }
 
 #[test]
@@ -191,7 +198,7 @@ fn rejects_a_test_split_without_nodes() {
     let outcome = config(folder.path(), 1).fit(trainer, &train, &val, validate, &mut ()).unwrap();
     let Outcome::Trained(best) = outcome else { panic!("the run should complete") };
     let tested = best.test(&test, |trainer, test, phase| Evaluator::Sampled.evaluate(trainer, test, phase));
-    assert!(matches!(tested, Err(Error::EmptySplit { split: "test" })));
+    assert!(matches!(tested, Err(Error::Input(InputError::EmptySplit { split: "test" }))));
 }
 
 /// Collects warnings.
@@ -254,9 +261,9 @@ fn a_run_without_validation_and_test_keeps_the_last_epoch_and_reports_it() {
 fn run_dir_variants_open_the_expected_folder_or_fail() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("run");
-    assert!(matches!(RunDir::Resume(path.clone()).open(), Err(Error::NoCheckpoint { .. })));
+    assert!(matches!(RunDir::Resume(path.clone()).open(), Err(Error::Run(RunError::NoCheckpoint { .. }))));
     run(&path, Box::new(kiln_comm::SingleRank), None).unwrap();
-    assert!(matches!(RunDir::New(path.clone()).open(), Err(Error::RunFolderNotEmpty { .. })));
+    assert!(matches!(RunDir::New(path.clone()).open(), Err(Error::Run(RunError::RunFolderNotEmpty { .. }))));
     for dir in [RunDir::Resume(path.clone()), RunDir::StartOrResume(path.clone())] {
         assert_eq!(dir.open().unwrap().path(), path);
     }

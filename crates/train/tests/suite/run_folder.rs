@@ -12,8 +12,8 @@ use kiln_comm::SingleRank;
 use kiln_nn::ForwardContext;
 use kiln_train::{
     EpochReport, Error, FitReport, MemoryUse, MetricSums, Metrics, OptimizerConfig, Prediction, Run,
-    RunFolder, RunIdentity, StepOutput, Summary, Task, TaskTrainer, Timings, TrainerConfig, load_weights,
-    weights_to_bytes,
+    RunError, RunFolder, RunIdentity, StepOutput, Summary, Task, TaskTrainer, Timings, TrainerConfig,
+    load_weights, weights_to_bytes,
 };
 use sha2::{Digest, Sha256};
 
@@ -90,8 +90,8 @@ pub(crate) fn report() -> EpochReport {
 fn the_first_epoch_with_the_best_accuracy_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = run(&folder.path().join("run"));
-    assert!(matches!(run.best(), Err(Error::NoEpoch)));
-    assert!(matches!(run.load_best(&mut trainer(0.0)), Err(Error::NoEpoch)));
+    assert!(matches!(run.best(), Err(Error::Run(RunError::NoEpoch))));
+    assert!(matches!(run.load_best(&mut trainer(0.0)), Err(Error::Run(RunError::NoEpoch))));
     for (epoch, hits, kept) in [(1, 5, true), (2, 7, true), (3, 7, false), (4, 6, false)] {
         let is_best = run.record(&mut trainer(epoch as f32), &report(), counts(hits)).unwrap();
         assert_eq!((is_best, run.n_epochs()), (kept, epoch), "epoch {epoch}");
@@ -168,10 +168,10 @@ fn earlier_results_are_never_overwritten() {
     assert_eq!(first.path(), folder.path().join("run-001"));
     assert_eq!(second.path(), folder.path().join("run-002"));
     let error = RunFolder::create(folder.path()).unwrap_err();
-    assert!(matches!(error, Error::RunFolderNotEmpty { .. }), "{error}");
+    assert!(matches!(error, Error::Run(RunError::RunFolderNotEmpty { .. })), "{error}");
     let file = folder.path().join("file");
     std::fs::write(&file, "x").unwrap();
-    assert!(matches!(RunFolder::create(&file), Err(Error::Io { .. })));
+    assert!(matches!(RunFolder::create(&file), Err(Error::Run(RunError::Io { .. }))));
 }
 
 #[test]
@@ -181,11 +181,14 @@ fn rejects_weights_that_do_not_fit_the_model() {
     assert_ne!(bytes, weights_to_bytes(&line(2.0)).unwrap());
 
     let mut other_shape = Line { slope: param([1.0, 2.0, 3.0]), shift: param([0.5]) };
-    assert!(matches!(load_weights(&mut other_shape, bytes.clone()), Err(Error::Weights { .. })));
+    assert!(matches!(
+        load_weights(&mut other_shape, bytes.clone()),
+        Err(Error::Run(RunError::Weights { .. }))
+    ));
     let mut longer = Longer { slope: param([1.0, 2.0]), shift: param([0.5]), bend: param([0.0]) };
-    assert!(matches!(load_weights(&mut longer, bytes.clone()), Err(Error::Weights { .. })));
+    assert!(matches!(load_weights(&mut longer, bytes.clone()), Err(Error::Run(RunError::Weights { .. }))));
     let longer = weights_to_bytes(&longer).unwrap();
-    assert!(matches!(load_weights(&mut line(0.0), longer), Err(Error::Weights { .. })));
+    assert!(matches!(load_weights(&mut line(0.0), longer), Err(Error::Run(RunError::Weights { .. }))));
     let cut = bytes[..bytes.len() - 3].to_vec();
-    assert!(matches!(load_weights(&mut line(0.0), cut), Err(Error::Weights { .. })));
+    assert!(matches!(load_weights(&mut line(0.0), cut), Err(Error::Run(RunError::Weights { .. }))));
 }

@@ -3,7 +3,7 @@
 
 use kiln_feature::{Labels, TargetKind, TargetValues, Targets};
 use kiln_graph::NodeId;
-use kiln_train::{Error, Metric, SelectionError, SplitTargets};
+use kiln_train::{Error, Metric, MetricError, SelectionError, SplitTargets};
 
 fn all_nodes(n_nodes: usize) -> Vec<NodeId> {
     (0..n_nodes as u32).map(NodeId).collect()
@@ -35,7 +35,11 @@ fn check(targets: &SplitTargets, kind: TargetKind, able: &[Metric]) {
         assert_eq!(targets.can_rank(metric).unwrap(), is_able, "{metric}: {targets:?}");
         match targets.check(metric) {
             Ok(()) => assert!(is_able, "{metric}"),
-            Err(Error::Selection(SelectionError::CannotRank { metric: named, instead, .. })) => {
+            Err(Error::Metric(MetricError::Selection(SelectionError::CannotRank {
+                metric: named,
+                instead,
+                ..
+            }))) => {
                 assert!(!is_able && named == metric.name(), "{metric}");
                 for other in Metric::of_kind(kind) {
                     let names: Vec<&str> = instead.split([' ', ',']).collect();
@@ -124,7 +128,7 @@ fn ranks_of_links_need_more_negatives_than_hits() {
 #[test]
 fn metrics_of_other_targets_and_items_without_targets_are_errors() {
     let error = classes(&[0, 1], 2).check(Metric::Rmse).unwrap_err();
-    assert!(matches!(error, Error::OtherMetric { .. }), "{error}");
+    assert!(matches!(error, Error::Metric(MetricError::OtherMetric { .. })), "{error}");
     let targets = Targets::from(Labels::new(vec![0, -1], 2));
     let error = SplitTargets::of(&targets, &all_nodes(2)).unwrap_err();
     assert!(matches!(error, Error::Feature(_)), "{error}");

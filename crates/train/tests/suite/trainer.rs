@@ -15,7 +15,7 @@ use kiln_nn::{ForwardContext, Mode};
 use kiln_sample::RngKey;
 use kiln_train::{
     DeviceBatch, Error, GradientSync, HostAllReduce, LossWeight, MeanStepTime, MetricSums, Optimizer,
-    OptimizerConfig, StepOutput, StepReport, Task, TaskTrainer, TrainerConfig,
+    OptimizerConfig, StepOutput, StepReport, Task, TaskTrainer, TrainerConfig, TrainerError,
 };
 
 /// A linear model with one output, weights `[d, 1]`.
@@ -267,7 +267,10 @@ fn rejects_an_evaluation_with_an_infinite_loss() {
     let mut trainer = trainer(Box::new(SingleRank));
     let bad = vec![([f32::INFINITY, 0.0], 1.0)];
     let error = trainer.evaluate([batch(points(4)), batch(bad)], |_, _| ()).unwrap_err();
-    assert!(matches!(error, Error::LossNotFinite { pass: "evaluation", step: 1, .. }), "{error}");
+    assert!(
+        matches!(error, Error::Trainer(TrainerError::LossNotFinite { pass: "evaluation", step: 1, .. })),
+        "{error}"
+    );
 }
 
 /// Steps are reported in order up to the invalid one, even if another error ends the epoch first.
@@ -291,7 +294,10 @@ fn an_invalid_loss_that_is_read_later_ends_the_epoch() {
             "every {read_every}"
         );
         let (error, steps) = told(vec![batch(points(4)), bad(), batch(points(4)), failed()], read_every);
-        assert!(matches!(error, Err(Error::LossNotFinite { step: 1, .. })), "{error:?}");
+        assert!(
+            matches!(error, Err(Error::Trainer(TrainerError::LossNotFinite { step: 1, .. }))),
+            "{error:?}"
+        );
         assert_eq!(steps, expected_steps[..1], "every {read_every}");
         let (error, steps) =
             told(vec![batch(points(4)), batch(points(4)), batch(points(4)), failed()], read_every);
@@ -305,7 +311,7 @@ fn a_nan_loss_ends_the_epoch_and_keeps_the_parameters() {
     let mut trainer = trainer(Box::new(SingleRank));
     let bad = vec![([f32::NAN, 0.0], 1.0)];
     let error = trainer.epoch_of([batch(points(4)), batch(bad)], |_| ()).unwrap_err();
-    assert!(matches!(error, Error::LossNotFinite { step: 1, .. }), "{error}");
+    assert!(matches!(error, Error::Trainer(TrainerError::LossNotFinite { step: 1, .. })), "{error}");
     assert!(trainer.model().values().iter().all(|value| value.is_finite()));
 }
 
@@ -324,7 +330,7 @@ fn rejects_invalid_optimizer_settings() {
         ..OptimizerConfig::new(Optimizer::AdamW, learning_rate)
     };
     for bad in [config(0.0, 0.0), config(-1.0, 0.0), config(f64::NAN, 0.0), config(0.1, -0.1)] {
-        assert!(matches!(bad.init(), Err(Error::BadSetting { .. })), "{bad:?}");
+        assert!(matches!(bad.init(), Err(Error::Trainer(TrainerError::BadSetting { .. }))), "{bad:?}");
     }
     config(0.1, 0.0).init().unwrap();
 }

@@ -13,7 +13,7 @@ use kiln_sample::RngKey;
 use kiln_train::{
     AdamConfig, EpochReport, Error, FitConfig, LrDecay, LrSchedule, MetricSums, NodeClassification,
     OptimizerConfig, Run, RunFolder, RunIdentity, SgdConfig, StepReport, TaskTrainer, TrainCallback,
-    TrainerConfig, TrainingLength, VALIDATION, fit, load_weights, weights_to_bytes,
+    TrainerConfig, TrainerError, TrainingLength, VALIDATION, fit, load_weights, weights_to_bytes,
 };
 
 use crate::common::{data, loader, micro_loader, nodes, ranks, sage, shard};
@@ -176,7 +176,7 @@ fn batches_from_no_loader_need_the_number_of_steps_for_a_schedule() {
         weights_to_bytes(trainer.model())
     };
     let trainer = || trainer(&data, optimizer, Box::new(SingleRank));
-    assert!(matches!(of_batches(trainer()), Err(Error::UnknownEpochSteps)));
+    assert!(matches!(of_batches(trainer()), Err(Error::Trainer(TrainerError::UnknownEpochSteps))));
     let mut of_loader = trainer();
     of_loader.epoch(&loader, |_| ()).unwrap();
     let weights = weights_to_bytes(of_loader.model()).unwrap();

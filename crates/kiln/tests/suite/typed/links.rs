@@ -12,7 +12,7 @@ use kiln::data::{LinkTargets, synthetic};
 use kiln::graph::{LinkId, NodeTypes, RelationEdges, Relations};
 use kiln::prelude::*;
 use kiln::sample::{NegativeSampler, NodeRng, PositiveLink};
-use kiln::train::{Error as TrainError, LinkInput, Objective, Task, weights_to_bytes};
+use kiln::train::{Error as TrainError, LinkInput, Objective, RunError, Task, weights_to_bytes};
 
 const N_TASTES: u32 = 8;
 const N_USERS: u32 = 240;
@@ -316,11 +316,11 @@ fn a_run_resumes_exactly_and_only_with_the_same_relation_and_links() {
     };
     let error = fit(&of("bought by", Some("buys")), resume()).unwrap_err();
     assert!(
-        matches!(&error, Error::Train(TrainError::OtherRun { name, .. }) if name == "relation"),
+        matches!(&error, Error::Train(TrainError::Run(RunError::OtherRun { name, .. })) if name == "relation"),
         "{error}"
     );
     let error = fit(&of("buys", None), resume()).unwrap_err();
-    assert!(matches!(error, Error::Train(TrainError::OtherRun { .. })), "{error}");
+    assert!(matches!(error, Error::Train(TrainError::Run(RunError::OtherRun { .. }))), "{error}");
     // The same numbers of links, but other links.
     let targets = split(&data).of_relation().targets().clone();
     let Split { train, val, test } = targets.split().clone();

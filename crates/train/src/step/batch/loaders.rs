@@ -3,7 +3,7 @@ use std::sync::Arc;
 use kiln_graph::ItemId;
 use kiln_loader::{Batcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Shard, UnevenShards};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TrainerError};
 use crate::step::batch::{DeviceBatcher, ToDevice};
 use crate::step::task::Task;
 use crate::step::trainer::TaskTrainer;
@@ -53,8 +53,8 @@ impl<T: Task> TaskTrainer<T> {
     /// batches of a [`DeviceNodeBatcher`](crate::DeviceNodeBatcher), which are on the device already.
     ///
     /// # Errors
-    /// Returns [`Error::Loader`] for too many workers, and [`Error::OtherLoader`] for items of another seed than the
-    /// trainer's.
+    /// Returns [`Error::Loader`] for too many workers, and [`TrainerError::OtherLoader`] for items of another seed than
+    /// the trainer's.
     pub fn loader<F>(
         &self,
         items: ItemSampler<F::Item>,
@@ -76,7 +76,10 @@ impl<T: Task> TaskTrainer<T> {
         let got = items.config().accumulate;
         if got != self.accumulate {
             let text = |accumulate| format!("{accumulate} batches per step");
-            return Err(Error::OtherLoader { expected: text(self.accumulate), got: text(got) });
+            return Err(Error::Trainer(TrainerError::OtherLoader {
+                expected: text(self.accumulate),
+                got: text(got),
+            }));
         }
         self.check_shard(items, self.shard())
     }
@@ -86,7 +89,7 @@ impl<T: Task> TaskTrainer<T> {
         if seed != self.seed {
             let expected = format!("seed {}", self.seed);
             let got = format!("seed {seed}");
-            return Err(Error::OtherLoader { expected, got });
+            return Err(Error::Trainer(TrainerError::OtherLoader { expected, got }));
         }
         Ok(())
     }
@@ -96,7 +99,10 @@ impl<T: Task> TaskTrainer<T> {
         let got = items.config().shard;
         if got != expected {
             let text = |shard: Shard| format!("the share of rank {} of {}", shard.rank, shard.world_size);
-            return Err(Error::OtherLoader { expected: text(expected), got: text(got) });
+            return Err(Error::Trainer(TrainerError::OtherLoader {
+                expected: text(expected),
+                got: text(got),
+            }));
         }
         Ok(())
     }

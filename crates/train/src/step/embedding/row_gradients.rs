@@ -1,7 +1,7 @@
 use kiln_comm::Communicator;
 use kiln_graph::NodeId;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TrainerError};
 use crate::step::embedding::embedding_error::EmbeddingError;
 use crate::step::task::metric_sums::LossWeight;
 
@@ -66,7 +66,7 @@ impl RowGradients {
         if !(0.0..=all).contains(&own) || !all.is_finite() {
             let what = "the weight of a rank's items";
             let expected = "0 to the weight of all items";
-            return Err(Error::BadSetting { what, expected, got: own });
+            return Err(Error::Trainer(TrainerError::BadSetting { what, expected, got: own }));
         }
         // A step without weight, in which all targets are missing, has no gradients.
         let share = if all == 0.0 { 0.0 } else { (own / all) as f32 };

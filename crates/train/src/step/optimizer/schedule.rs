@@ -1,4 +1,4 @@
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TrainerError};
 
 /// A schedule that multiplies the learning rate by a factor after every `every_epochs` epochs, as PyTorch's `StepLR`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -138,9 +138,9 @@ impl LrSchedule {
     /// Checks the lengths and factors.
     ///
     /// # Errors
-    /// Returns [`Error::BadSetting`] for a length of 0, a decay every 0 epochs, or a factor that is out of range.
+    /// Returns [`TrainerError::BadSetting`] for a length of 0, a decay every 0 epochs, or a factor that is out of range.
     pub(crate) fn check(&self) -> Result<()> {
-        let bad = |what, expected, got| Err(Error::BadSetting { what, expected, got });
+        let bad = |what, expected, got| Err(Error::Trainer(TrainerError::BadSetting { what, expected, got }));
         match self.decay {
             LrDecay::Constant => {}
             LrDecay::Step(StepDecay { every_epochs, factor }) => {

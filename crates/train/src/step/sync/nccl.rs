@@ -6,7 +6,7 @@ use std::time::Duration;
 use kiln_comm::{Communicator, RankInfo};
 use kiln_kernels::{DeviceError, NcclSum};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TrainerError};
 use crate::step::sync::device_all_reduce::DeviceAllReduce;
 use crate::step::task::Task;
 use crate::step::trainer::TaskTrainer;
@@ -43,7 +43,7 @@ impl NcclGroup {
     /// Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::NoNccl`] if NCCL is required but cannot be used, [`Error::Device`] if it fails, and
+    /// Returns [`TrainerError::NoNccl`] if NCCL is required but cannot be used, [`TrainerError::Device`] if it fails, and
     /// [`Error::Ranks`] if another rank fails.
     pub fn join<T: Task>(
         &self,
@@ -130,7 +130,7 @@ impl NcclGroup {
 type Joined = (Option<NcclSum>, Option<String>);
 
 fn no_nccl(reason: impl fmt::Display) -> Error {
-    Error::NoNccl { reason: reason.to_string() }
+    Error::Trainer(TrainerError::NoNccl { reason: reason.to_string() })
 }
 
 impl fmt::Debug for NcclGroup {

@@ -2,10 +2,11 @@ use std::ops::AddAssign;
 
 use kiln_comm::Communicator;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TrainerError};
 
 /// The error for an evaluation whose loss has no meaning.
-const NO_FINITE_LOSS: Error = Error::LossNotFinite { pass: "evaluation", step: 0, loss: f64::NAN };
+const NO_FINITE_LOSS: Error =
+    Error::Trainer(TrainerError::LossNotFinite { pass: "evaluation", step: 0, loss: f64::NAN });
 
 /// Sums from which metrics are computed. The sums of batches and ranks can be added, so means weight every item
 /// equally, regardless of the sizes of the batches.
@@ -43,8 +44,8 @@ impl MetricSums {
     /// Returns the sums of a whole evaluation, over all ranks, if they have a meaning.
     ///
     /// # Errors
-    /// Returns [`Error::LossNotFinite`] if items were evaluated and the outputs of none are finite, as those of a model whose
-    /// weights are not finite.
+    /// Returns [`TrainerError::LossNotFinite`] if items were evaluated and the outputs of none are finite, as those of
+    /// a model whose weights are not finite.
     pub fn checked(self) -> Result<Self> {
         match self.weight == 0.0 && self.total == 0 && 0 < self.n_not_finite {
             true => Err(NO_FINITE_LOSS),
@@ -55,7 +56,7 @@ impl MetricSums {
     /// Returns the sums of an evaluation that are compared with those of others, over the same items.
     ///
     /// # Errors
-    /// Returns [`Error::LossNotFinite`] if an item was left out because its outputs are not finite.
+    /// Returns [`TrainerError::LossNotFinite`] if an item was left out because its outputs are not finite.
     pub fn complete(self) -> Result<Self> {
         if self.n_not_finite == 0 { Ok(self) } else { Err(NO_FINITE_LOSS) }
     }

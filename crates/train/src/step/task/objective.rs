@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use kiln_feature::TargetKind;
 use kiln_nn::{ClassLoss, LinkLoss, LossSum, TargetLoss};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, InputError, Result};
 use crate::metric::link_ranks::LinkRanks;
 use crate::metric::multi_label::MultiLabelCounts;
 use crate::metric::ranking::log_sum_exp;
@@ -71,16 +71,16 @@ impl Objective {
     /// scores, which is 1 plus the number of negatives.
     ///
     /// # Errors
-    /// Returns [`Error::OtherTargets`] for targets of another kind, [`Error::BinaryLoss`] for a regression by binary
-    /// cross entropy, and [`Error::Model`] for invalid settings of the loss.
+    /// Returns [`InputError::OtherTargets`] for targets of another kind, [`InputError::BinaryLoss`] for a regression by
+    /// binary cross entropy, and [`Error::Model`] for invalid settings of the loss.
     pub fn check(&self, kind: TargetKind, n_outputs: usize) -> Result<()> {
         if self.kind() != kind {
-            return Err(Error::OtherTargets { expected: self.kind(), got: kind });
+            return Err(Error::Input(InputError::OtherTargets { expected: self.kind(), got: kind }));
         }
         match self {
             Self::Classes(loss) => Ok(loss.check(n_outputs)?),
             Self::MultiLabel => Ok(()),
-            Self::Regression(TargetLoss::BinaryCrossEntropy) => Err(Error::BinaryLoss),
+            Self::Regression(TargetLoss::BinaryCrossEntropy) => Err(Error::Input(InputError::BinaryLoss)),
             Self::Regression(loss) => Ok(loss.check()?),
             Self::Links(loss) => Ok(loss.check(n_outputs.saturating_sub(1))?),
         }

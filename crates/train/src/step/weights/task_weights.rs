@@ -9,7 +9,7 @@ use kiln_store::Hasher;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView, serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, RunError};
 use crate::step::embedding::NodeEmbedding;
 use crate::step::embedding::node_keys::NodeKeys;
 use crate::step::weights::{load_weights, weights_to_bytes};
@@ -27,7 +27,7 @@ pub(crate) fn to_bytes<M: Module>(model: &M, tables: &[Arc<NodeEmbedding>]) -> R
     let mut tensors = of_model.tensors();
     if let Some((name, _)) = tensors.iter().find(|(name, _)| name.starts_with(PREFIX)) {
         let reason = format!("the parameter `{name}` of the model has the name of an embedding: rename it");
-        return Err(Error::Weights { reason });
+        return Err(Error::Run(RunError::Weights { reason }));
     }
     for (position, (table, (values, is_learned))) in tables.iter().zip(&learned).enumerate() {
         let [weight, flags, keys] = names(position);
@@ -49,8 +49,8 @@ pub(crate) fn to_bytes<M: Module>(model: &M, tables: &[Arc<NodeEmbedding>]) -> R
 /// Loads the file of [`to_bytes`] into a model and tables, all of them or none.
 ///
 /// # Errors
-/// Returns [`Error::Weights`] if a parameter or a table is missing, unknown, or has another shape, or if a table is for other
-/// nodes.
+/// Returns [`RunError::Weights`] if a parameter or a table is missing, unknown, or has another shape, or if a table is
+/// for other nodes.
 pub(crate) fn load<M: Module>(
     model: &mut M,
     tables: &mut [Arc<NodeEmbedding>],
@@ -64,7 +64,9 @@ pub(crate) fn load<M: Module>(
     };
     if let Some(position) = tables.iter().zip(&read).position(|(table, read)| is_other(table, read)) {
         let [_, _, keys] = names(position);
-        return Err(Error::Weights { reason: format!("`{keys}` are the keys of other nodes") });
+        return Err(Error::Run(RunError::Weights {
+            reason: format!("`{keys}` are the keys of other nodes"),
+        }));
     }
     for (table, read) in tables.iter_mut().zip(read) {
         Arc::make_mut(table).set_learned(read);
@@ -76,7 +78,8 @@ pub(crate) fn load<M: Module>(
 /// `[n_nodes, dim]`.
 ///
 /// # Errors
-/// Returns [`Error::Weights`] if a parameter or a table is missing, unknown, or has another shape. The model is then unchanged.
+/// Returns [`RunError::Weights`] if a parameter or a table is missing, unknown, or has another shape. The model is then
+/// unchanged.
 pub(crate) fn read<M: Module>(
     model: &mut M,
     shapes: &[[usize; 2]],
@@ -136,9 +139,10 @@ pub(crate) fn moments_to_bytes(tables: &[Arc<NodeEmbedding>]) -> Vec<u8> {
 /// Loads the output of [`moments_to_bytes`].
 ///
 /// # Errors
-/// Returns [`Error::Weights`] if the moments are those of other tables.
+/// Returns [`RunError::Weights`] if the moments are those of other tables.
 pub(crate) fn load_moments(tables: &mut [Arc<NodeEmbedding>], mut bytes: &[u8]) -> Result<()> {
-    let other = || Error::Weights { reason: "the moments are those of other embeddings".to_owned() };
+    let other =
+        || Error::Run(RunError::Weights { reason: "the moments are those of other embeddings".to_owned() });
     for table in tables {
         let n_bytes = 4 * table.n_nodes() * table.dim();
         let (n_steps, rest) = bytes.split_first_chunk::<8>().ok_or_else(other)?;
@@ -171,7 +175,7 @@ fn tensor<'a>(file: &SafeTensors<'a>, name: &str, dtype: Dtype, shape: &[usize])
     let got = found.shape();
     let reason =
         format!("`{name}` is {got_type:?} of the shape {got:?}, expected {dtype:?} of the shape {shape:?}");
-    Err(Error::Weights { reason })
+    Err(Error::Run(RunError::Weights { reason }))
 }
 
 fn pack(tensors: Vec<(String, TensorView<'_>)>) -> Result<Vec<u8>> {
@@ -180,7 +184,7 @@ fn pack(tensors: Vec<(String, TensorView<'_>)>) -> Result<Vec<u8>> {
 }
 
 fn invalid(error: &safetensors::SafeTensorError) -> Error {
-    Error::Weights { reason: error.to_string() }
+    Error::Run(RunError::Weights { reason: error.to_string() })
 }
 
 #[cfg(test)]
@@ -327,7 +331,7 @@ mod tests {
             (tables(), &[]),
             (Vec::new(), &bytes),
         ] {
-            assert!(matches!(load_moments(&mut tables, bytes), Err(Error::Weights { .. })));
+            assert!(matches!(load_moments(&mut tables, bytes), Err(Error::Run(RunError::Weights { .. }))));
         }
     }
 }

@@ -1,0 +1,30 @@
+use kiln_feature::TargetKind;
+
+use crate::metric::selection_error::SelectionError;
+
+/// An error in the choice of a metric.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetricError {
+    /// The metric is not defined for the data's targets.
+    #[error("the metric {metric} is not defined for {kind}: use one of {expected}")]
+    OtherMetric {
+        /// The name of the metric.
+        metric: String,
+        /// The kind of targets.
+        kind: TargetKind,
+        /// The names of the metrics that are defined.
+        expected: String,
+    },
+    /// The best epoch cannot be selected by the metric.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+    /// No metric has this name.
+    #[error("unknown metric '{name}': expected one of {expected}")]
+    UnknownMetric {
+        /// The name.
+        name: String,
+        /// The names of all metrics.
+        expected: String,
+    },
+}

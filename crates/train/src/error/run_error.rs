@@ -1,0 +1,100 @@
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::run::contract::DETERMINISM_CONTRACT;
+
+/// An error in a run: its folder, its checkpoints and its other files.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The data could not be hashed, so checkpoints could not state to which data they belong.
+    #[error("the data could not be hashed: {source}")]
+    DataHash {
+        /// The error of the data.
+        source: Arc<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    /// The checkpoint belongs to a run with other settings or data.
+    #[error(
+        "the checkpoint belongs to another run: {name} was {then} and is {now} now; restore the earlier value, or start a new run"
+    )]
+    OtherRun {
+        /// The name of the first value that differs: a setting, or the hash of the data.
+        name: String,
+        /// The value of the setting, or the hash, in the checkpoint.
+        then: String,
+        /// The value of the setting, or the hash, in this run.
+        now: String,
+    },
+    /// The checkpoint has another version of the determinism contract, [`DETERMINISM_CONTRACT`].
+    #[error(
+        "{path}: the checkpoint has version {version} of the determinism contract, this program has version {DETERMINISM_CONTRACT} and computes other results: resume the run with {program}, or start a new run"
+    )]
+    OtherContract {
+        /// The path of the checkpoint.
+        path: PathBuf,
+        /// The version of the contract that the checkpoint has.
+        version: u32,
+        /// The name and version of the program that wrote the checkpoint.
+        program: String,
+    },
+    /// A file of a run folder is damaged, was changed, or has an unknown format version.
+    #[error("{path}: {reason}")]
+    BadFile {
+        /// The file.
+        path: PathBuf,
+        /// The reason why the file was rejected, with the expected and the found value if there are any.
+        reason: String,
+    },
+    /// The folder contains no checkpoint to resume from.
+    #[error("{path} has no checkpoint to resume from: pass the folder of a run, or start a new run")]
+    NoCheckpoint {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Another run holds the lock of the run folder.
+    #[error("{path} is in use by another run: wait for that run, stop it, or pass another folder")]
+    RunFolderInUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file could not be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// The folder for a new run is not empty.
+    #[error("{path} is not empty: pass a new folder, so that no earlier result is overwritten")]
+    RunFolderNotEmpty {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The weights could not be serialized, or do not fit the model.
+    #[error("the weights could not be saved or loaded: {reason}")]
+    Weights {
+        /// A description of the tensor that does not fit, or the error of the file format.
+        reason: String,
+    },
+    /// The trainer and the run are at different epochs or steps.
+    #[error(
+        "the trainer is in epoch {got}, the run in epoch {expected} (from 0), expected the same epoch and step: pass the trainer that the run was started with"
+    )]
+    OtherTrainer {
+        /// The number of epochs that the run has recorded.
+        expected: usize,
+        /// The number of epochs that the trainer has trained.
+        got: usize,
+    },
+    /// The run has not recorded an epoch yet.
+    #[error("no epoch was recorded, so there is no best model")]
+    NoEpoch,
+    /// The learning curves could not be drawn.
+    #[error("the learning curves could not be drawn: {reason}")]
+    Drawing {
+        /// The drawing library's error.
+        reason: String,
+    },
+}
