@@ -84,8 +84,9 @@ struct Partitioned {
 impl Partitioned {
     fn of(input: &Input) -> Result<Self> {
         let data = &input.dataset;
-        let parts = partition_nodes(&data.graph, &data.split.train, 2, Method::Random, 0)?;
-        let n_cut_edges = PartitionStats::of(&data.graph, &data.split.train, &parts, 2)?.n_cut_edges;
+        let parts = partition_nodes(data.csc().unwrap(), &data.split().train, 2, Method::Random, 0)?;
+        let n_cut_edges =
+            PartitionStats::of(data.csc().unwrap(), &data.split().train, &parts, 2)?.n_cut_edges;
         let book = PartitionBook::from_parts(&parts, 2)?;
         let meta = PartitionMeta { hash: data.hash()?, method: Method::Random, n_cut_edges };
         let (fanouts, batch_size) = (input.fanouts.clone(), kiln_benches::BATCH_SIZE);
@@ -133,7 +134,7 @@ pub(crate) fn main() -> Result {
     let mut stage = Stage::new("remote");
     for input in inputs()? {
         let partitioned = Partitioned::of(&input)?;
-        let (features, graph) = (&input.dataset.features, &partitioned.graph);
+        let (features, graph) = (input.dataset.node_features()?, &partitioned.graph);
         let row_bytes = features.dim() * features.dtype().bytes();
         let mut rows = FeatureBuffer::empty(features.dtype());
         let others = partitioned.others(row_bytes);

@@ -1,14 +1,13 @@
 //! `kiln data`: converts, verifies, inspects and partitions datasets (docs/formats.md).
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{bail, ensure};
 use clap::{Args, Subcommand};
 use kiln::data::convert::{self, ConvertOptions};
 use kiln::data::format::{self, VerifyReport};
-use kiln::data::{Dataset, DatasetFormat, TypedDataset, TypedTargets, typed};
+use kiln::data::{Dataset, DatasetTargets};
 use kiln::graph::{Csc, Duplicates, NodeId, SelfLoops};
 use kiln::partition::{
     CacheConfig, Method, PartitionBook, PartitionMeta, PartitionStats, TypedPartitionBook, WriteReport,
@@ -166,7 +165,7 @@ fn run_convert(args: &ConvertArgs) -> anyhow::Result<()> {
             "{} has several node types: --nodes, --symmetrize, --duplicates and --self-loops apply to edge lists of one type",
             args.input.display()
         );
-        let converted = typed::convert(&args.input, &args.out, args.memory)?;
+        let converted = convert::convert_heterogeneous(&args.input, &args.out, args.memory)?;
         print_notes(&converted.notes);
         print_rank_zero(&converted);
     } else {
@@ -184,18 +183,14 @@ fn run_convert(args: &ConvertArgs) -> anyhow::Result<()> {
 fn is_heterogeneous(path: &Path) -> anyhow::Result<bool> {
     match kiln::data::detect_format(path) {
         Err(_) if path.exists() => Ok(false),
-        _ => Ok(typed::is_heterogeneous(path)?),
+        _ => Ok(kiln::data::is_heterogeneous(path)?),
     }
 }
 
 fn run_verify(folder: &Path) -> anyhow::Result<()> {
     let start = Instant::now();
     print_name_note(folder);
-    let is_kiln = matches!(kiln::data::detect_format(folder), Ok(DatasetFormat::Kiln));
-    let VerifyReport { n_nodes, n_edges, n_hashed, notes } = match is_kiln && is_heterogeneous(folder)? {
-        true => typed::verify(folder)?,
-        false => format::verify(folder)?,
-    };
+    let VerifyReport { n_nodes, n_edges, n_hashed, notes } = format::verify(folder)?;
     print_notes(&notes);
     let hashes = match n_hashed {
         0 => "no kiln.json, so no hashes to verify".to_owned(),
@@ -210,11 +205,7 @@ fn run_verify(folder: &Path) -> anyhow::Result<()> {
 
 fn run_inspect(source: &Path) -> anyhow::Result<()> {
     print_name_note(source);
-    let summary = match is_heterogeneous(source)? {
-        true => TypedDataset::open(source)?.summary(),
-        false => Dataset::open(source)?.summary(),
-    };
-    print_rank_zero(summary);
+    print_rank_zero(Dataset::open(source)?.summary());
     Ok(())
 }
 
@@ -230,11 +221,11 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
         print_rank_zero(&data);
         print_notes(&data.notes);
         let split = args.split.split_relation(&data, args.seed)?;
-        let (graph, links) = (split.message().clone(), Some(split.links()));
-        let data = TypedDataset { graph, links, ..data };
+        let (graph, links) = (split.message().clone(), Some(split.dataset_links().clone()));
+        let data = Dataset { graph, links, ..data };
         match &args.source {
-            DataSource::Path(path) => typed::write_with_attachments(&data, &args.out, path)?,
-            _ => typed::write(&data, &args.out)?,
+            DataSource::Path(path) => format::write_with_attachments(&data, &args.out, path)?,
+            _ => format::write(&data, &args.out)?,
         }
     } else {
         let data = args.source.load(args.seed)?;
@@ -242,7 +233,7 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
         print_rank_zero(&data);
         print_notes(&data.notes);
         let split = args.split.split(&data, args.seed)?;
-        let links = Some(Arc::new(split.targets().clone()));
+        let links = Some(split.dataset_links().clone());
         let (graph, edge_features) = (split.message().clone(), split.edge_features().cloned());
         format::write(&Dataset { graph, edge_features, links, ..data }, &args.out)?;
     }
@@ -258,7 +249,7 @@ fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
     let (data, hash) = open_to_partition(args)?;
     print_rank_zero(&data);
     print_notes(&data.notes);
-    let (parts, meta) = assign(args, &data.graph, &data.training_nodes()?, hash)?;
+    let (parts, meta) = assign(args, data.csc()?, &data.training_nodes()?, hash)?;
     let book = PartitionBook::from_parts(&parts, args.parts)?;
     drop(parts);
     let start = Instant::now();
@@ -276,7 +267,7 @@ fn run_typed_partition(args: &PartitionArgs) -> anyhow::Result<()> {
     let hash = id.hash.wait()?;
     print_rank_zero(&data);
     print_notes(&data.notes);
-    let has_classes = |targets: &TypedTargets| matches!(targets.values, kiln::feature::Targets::Classes(_));
+    let has_classes = |targets: &DatasetTargets| matches!(targets.values, kiln::feature::Targets::Classes(_));
     if data.links.is_some() && !data.targets.as_ref().is_none_or(has_classes) {
         print_rank_zero(
             "note: the targets are not in the partitions, which have class labels only: train on the links of the partitions",

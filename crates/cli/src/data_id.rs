@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln::data::{Dataset, GraphDataset, HashedPart, Split, TypedDataset};
+use kiln::data::{Dataset, GraphDataset, HashedPart, Split};
 use kiln::feature::FeatureStore;
 use kiln::graph::GraphId;
 use kiln::train::DataHash;
@@ -21,7 +21,7 @@ impl DataId {
     }
 
     /// Returns the identity of a heterogeneous dataset, whose hash is computed while the run trains.
-    pub(crate) fn of_typed(data: &TypedDataset) -> Self {
+    pub(crate) fn of_typed(data: &Dataset) -> Self {
         let data = data.clone();
         Self::of(move |part| data.hash_of(part))
     }

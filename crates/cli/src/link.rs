@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use kiln::data::{Dataset, LinkSplit, TypedDataset, TypedLinkSplit};
+use kiln::data::{Dataset, LinkSplit};
 use kiln::feature::Preparation;
 use kiln::graph::{Csc, LinkNegatives};
 use kiln::loader::LinkExclusion;
@@ -153,7 +153,8 @@ impl LinkArgs {
         whole: impl FnOnce() -> anyhow::Result<Arc<Csc>>,
         loss: LinkLoss,
     ) -> anyhow::Result<LinkNeighborLoader> {
-        let (message, [srcs, dsts]) = (split.message(), nodes);
+        let message = Arc::new(split.message().whole_graph(split.relation())?);
+        let [srcs, dsts] = nodes;
         let (uniform, n_per_link) =
             (TypedUniformNegatives::of_dsts(dsts.clone()), self.negatives.unwrap_or(1));
         let negatives = match self.negative_sampler.unwrap_or(NegativeKind::Uniform) {
@@ -162,10 +163,10 @@ impl LinkArgs {
                 Negatives::new(TypedUniformNegatives::of_pairs(srcs, dsts), n_per_link)
             }
             // Nodes that are no destinations have no edges, and are never drawn.
-            NegativeKind::Degree => Negatives::new(DegreeNegatives::new(message)?, n_per_link),
+            NegativeKind::Degree => Negatives::new(DegreeNegatives::new(&message)?, n_per_link),
             NegativeKind::InBatch => Negatives::new(InBatchNegatives, n_per_link),
         };
-        let negatives = if self.reject_edges { negatives.rejecting(message.clone())? } else { negatives };
+        let negatives = if self.reject_edges { negatives.rejecting(message)? } else { negatives };
         if let Some(exclusion) = self.exclude {
             loader = loader.exclusion(exclusion);
         }
@@ -189,19 +190,19 @@ impl LinkArgs {
         loss: LinkLoss,
     ) -> anyhow::Result<LinkNeighborLoader> {
         let nodes = 0..data.graph.n_nodes() as u32;
-        self.configure(loader, [nodes.clone(), nodes], split, || Ok(data.graph.clone()), loss)
+        self.configure(loader, [nodes.clone(), nodes], split, || Ok(data.csc()?.clone()), loss)
     }
 
     /// Sets negatives, excluded edges and the loss of a loader of one relation. `data` is the data before the split.
     pub(crate) fn configure_typed(
         &self,
         loader: LinkNeighborLoader,
-        data: &TypedDataset,
-        split: &TypedLinkSplit,
+        data: &Dataset,
+        split: &LinkSplit,
         loss: LinkLoss,
     ) -> anyhow::Result<LinkNeighborLoader> {
         let whole = || Ok(Arc::new(data.graph.whole_graph(split.relation())?));
-        self.configure(loader, split.node_ranges(), split.of_relation(), whole, loss)
+        self.configure(loader, split.node_ranges(), split, whole, loss)
     }
 }
 

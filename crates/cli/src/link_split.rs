@@ -2,9 +2,7 @@
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use kiln::data::{
-    Dataset, LinkDirection, LinkSplit, LinkSplitConfig, Note, TypedDataset, TypedLinkSplit, TypedLinks,
-};
+use kiln::data::{Dataset, DatasetLinks, LinkDirection, LinkSplit, LinkSplitConfig, Note};
 
 use crate::flags;
 use crate::output::{print_notes, print_rank_zero};
@@ -55,13 +53,13 @@ impl LinkSplitArgs {
             "--relation and --reverse-relation need a heterogeneous dataset: remove them"
         );
         let split = LinkSplit::of_dataset(data, &self.config()?, seed).context(FAILED)?;
-        print_summary(&split, split.message().n_edges(), split.find_leaks());
+        print_summary(&split, split.find_leaks()?);
         Ok(split)
     }
 
     /// Returns the split of the links of a heterogeneous dataset, or a random split of the links of a relation, and prints its
     /// sizes and notes.
-    pub(crate) fn split_relation(&self, data: &TypedDataset, seed: u64) -> anyhow::Result<TypedLinkSplit> {
+    pub(crate) fn split_relation(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
         let (relation, reverse) = (self.relation.as_deref(), self.reverse_relation.as_deref());
         for name in relation.into_iter().chain(reverse) {
             data.graph.require(name)?;
@@ -70,7 +68,7 @@ impl LinkSplitArgs {
             Some(links) => self.given(data, links, relation, reverse)?,
             None => self.random_of_relation(data, relation, reverse, seed)?,
         };
-        print_summary(split.of_relation(), split.message().n_edges(), split.find_leaks()?);
+        print_summary(&split, split.find_leaks()?);
         Ok(split)
     }
 
@@ -78,11 +76,11 @@ impl LinkSplitArgs {
     /// relation, which other formats than kiln's do not state.
     fn given(
         &self,
-        data: &TypedDataset,
-        links: &TypedLinks,
+        data: &Dataset,
+        links: &DatasetLinks,
         relation: Option<&str>,
         reverse: Option<&str>,
-    ) -> anyhow::Result<TypedLinkSplit> {
+    ) -> anyhow::Result<LinkSplit> {
         let name = |position: usize| &*data.graph.relation(position).name;
         ensure!(!self.are_given(), "{} has a split of links: remove {}", data.name, Self::NAMES);
         let of_data = name(links.relation);
@@ -98,17 +96,18 @@ impl LinkSplitArgs {
             data.name,
             reverse_of_data.unwrap_or_default()
         );
-        let (reverse, targets) = (reverse.or(reverse_of_data), (*links.targets).clone());
-        TypedLinkSplit::new(&data.graph, of_data, reverse, targets).context(FAILED)
+        let targets = (*links.targets).clone();
+        let links = DatasetLinks::new(data.graph.schema(), of_data, reverse.or(reverse_of_data), targets);
+        LinkSplit::new(&data.graph, links.context(FAILED)?).context(FAILED)
     }
 
     fn random_of_relation(
         &self,
-        data: &TypedDataset,
+        data: &Dataset,
         relation: Option<&str>,
         reverse: Option<&str>,
         seed: u64,
-    ) -> anyhow::Result<TypedLinkSplit> {
+    ) -> anyhow::Result<LinkSplit> {
         let Some(relation) = relation else {
             let names: Vec<_> = data.graph.iter().map(|relation| relation.name.as_str()).collect();
             bail!(
@@ -121,7 +120,7 @@ impl LinkSplitArgs {
             self.link_type.is_none(),
             "--link-type does not apply to a heterogeneous dataset, whose links --relation names: remove it"
         );
-        let split = TypedLinkSplit::random(&data.graph, relation, reverse, &self.config()?, seed);
+        let split = LinkSplit::random_relation(&data.graph, relation, reverse, &self.config()?, seed);
         split.context(FAILED)
     }
 
@@ -142,8 +141,11 @@ impl LinkSplitArgs {
 
 const FAILED: &str = "the links could not be split";
 
-fn print_summary(split: &LinkSplit, n_edges: u64, notes: Vec<Note>) {
+fn print_summary(split: &LinkSplit, notes: Vec<Note>) {
     let [train, val, test] = split.split().parts().map(|(_, links)| links.len());
-    print_rank_zero(format_args!("links           {train} / {val} / {test}, messages over {n_edges} edges"));
+    print_rank_zero(format_args!(
+        "links           {train} / {val} / {test}, messages over {} edges",
+        split.message().n_edges()
+    ));
     print_notes(&notes);
 }

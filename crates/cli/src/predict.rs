@@ -462,7 +462,7 @@ mod tests {
     }
 
     /// Pages that link to the next page, of two classes.
-    fn pages() -> TypedDataset {
+    fn pages() -> Dataset {
         let next: Vec<u32> = (0..100).map(|page| (page + 1) % 100).collect();
         let all: Vec<u32> = (0..100).collect();
         let links = RelationEdges {
@@ -473,11 +473,13 @@ mod tests {
             dsts: &next,
             weights: None,
         };
-        TypedDataset::builder(NodeTypes::new([("page", 100)]).unwrap())
+        Dataset::builder_with_types(NodeTypes::new([("page", 100)]).unwrap())
             .relation(links)
-            .features("page", vec![0.5; 100], 1)
-            .labels("page", (0..100).map(|page| page % 2).collect::<Vec<i32>>(), 2)
-            .split(&all[..40], &all[40..60], &all[60..])
+            .nodes("page")
+            .features(vec![0.5; 100], 1)
+            .nodes("page")
+            .labels((0..100).map(|page| page % 2).collect::<Vec<i32>>(), 2)
+            .split(all[..40].to_vec(), all[40..60].to_vec(), all[60..].to_vec())
             .build()
             .unwrap()
     }

@@ -5,9 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use kiln::data::{
-    Dataset, DatasetFormat, DatasetName, GraphDataset, NodeFeatures, Split, TypedDataset, recorded_hash,
-};
+use kiln::data::{Dataset, DatasetFormat, DatasetName, GraphDataset, NodeFeatures, Split, recorded_hash};
 use kiln::graph::GraphId;
 
 use crate::data_id::DataId;
@@ -65,17 +63,17 @@ impl DataSource {
     pub(crate) fn is_typed(&self) -> anyhow::Result<bool> {
         Ok(match self {
             DataSource::Named(name) => *name == DatasetName::DebianArchive,
-            DataSource::Path(path) => kiln::data::typed::is_heterogeneous(path)?,
+            DataSource::Path(path) => kiln::data::is_heterogeneous(path)?,
         })
     }
 
     /// Opens a heterogeneous dataset, and returns it with its identity. In the kiln format, that comes from the manifest.
-    pub(crate) fn load_typed(&self) -> anyhow::Result<(TypedDataset, DataId)> {
+    pub(crate) fn load_typed(&self) -> anyhow::Result<(Dataset, DataId)> {
         let data = match self {
             DataSource::Named(DatasetName::DebianArchive) => {
                 kiln::data::debian_archive().context("loading debian-archive")?
             }
-            DataSource::Path(path) => open_timed(path, |_| Ok(TypedDataset::open(path)?))?,
+            DataSource::Path(path) => open_timed(path, |_| Ok(Dataset::open(path)?))?,
             _ => bail!("the data has one type of nodes, expected a heterogeneous dataset"),
         };
         let id = self.recorded_hash()?.map_or_else(|| DataId::of_typed(&data), DataId::recorded);
@@ -159,7 +157,7 @@ impl DataArgs {
     pub(crate) fn open(&self, seed: u64, edge_features: bool) -> anyhow::Result<(Dataset, DataId)> {
         let (data, id) = self.open_graph(seed, edge_features)?;
         ensure!(
-            !data.split.train.is_empty(),
+            !data.split().train.is_empty(),
             "the train split of {} has no nodes: add at least one, or use --task link to learn its edges",
             data.name
         );

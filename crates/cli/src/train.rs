@@ -175,9 +175,10 @@ impl TrainRun<'_> {
     fn nodes(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { data, model, sampling, ranks, device, .. } = self.args;
         let (data, id) = data.open(ranks.seed, model.reads_edge_features())?;
+        let Some(targets) = &data.targets else { bail!("{} has no targets to train on", data.name) };
         let fanouts = self.args.fanouts()?;
         let mut loader = NeighborLoader::new(&data, &fanouts)
-            .objective(self.args.loss.objective(data.targets().kind())?)
+            .objective(self.args.loss.objective(targets.values.kind())?)
             .batches(ranks.batches(false))
             .evaluation(sampling.evaluation()?);
         if let Some(workers) = ranks.workers {

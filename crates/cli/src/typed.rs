@@ -1,7 +1,7 @@
 //! `kiln train` on a heterogeneous dataset, whole or partitioned.
 
 use anyhow::{Context, bail, ensure};
-use kiln::data::TypedDataset;
+use kiln::data::Dataset;
 use kiln::feature::TargetKind;
 use kiln::graph::GraphSchema;
 use kiln::remote::HeterogeneousInfo;
@@ -16,7 +16,7 @@ use crate::train::{Outcome, TrainArgs, TrainRun};
 
 impl TrainRun<'_> {
     /// Opens a heterogeneous dataset and prints a summary, after a check of the flags that do not apply to it.
-    fn open_typed(&self) -> anyhow::Result<(TypedDataset, DataId)> {
+    fn open_heterogeneous(&self) -> anyhow::Result<(Dataset, DataId)> {
         let source = &self.args.data;
         self.check_typed_device()?;
         source.check_typed()?;
@@ -54,7 +54,7 @@ impl TrainRun<'_> {
     /// Trains on the nodes of the type that has targets.
     pub(crate) fn typed_nodes(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { model, loss, .. } = self.args;
-        let (data, id) = self.open_typed()?;
+        let (data, id) = self.open_heterogeneous()?;
         let Some(targets) = &data.targets else { bail!("{} has no targets to train on", data.name) };
         ensure!(!targets.split.train.is_empty(), "the train split of {} has no nodes: add one", data.name);
         let fanouts = fanouts_of(self.args, data.graph.schema())?;
@@ -69,7 +69,7 @@ impl TrainRun<'_> {
     /// Trains on the links of one relation of a heterogeneous dataset.
     pub(crate) fn typed_links(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { model, ranks, link, .. } = self.args;
-        let (data, id) = self.open_typed()?;
+        let (data, id) = self.open_heterogeneous()?;
         let split = link.split.split_relation(&data, ranks.seed)?;
         let fanouts = fanouts_of(self.args, data.graph.schema())?;
         let nodes = NeighborLoader::new(&data, &fanouts.of_all);
@@ -107,7 +107,7 @@ impl TrainRun<'_> {
         let TrainArgs { model, ranks, device, parts, link, .. } = self.args;
         let graph = parts.open(ranks.job.tls(), device.graph_mode)?;
         self.check_typed_partitions(&graph)?;
-        let (data, id) = self.open_typed()?;
+        let (data, id) = self.open_heterogeneous()?;
         require_links(data.links.is_some())?;
         let split = link.split.split_relation(&data, ranks.seed)?;
         let is_same = graph.info().hash == id.hash.wait()?;
@@ -122,10 +122,10 @@ impl TrainRun<'_> {
         let fanouts = fanouts_of(self.args, data.graph.schema())?;
         let (metagraph, dims, n_layers) = (data.graph.metagraph(), data.dims(), fanouts.of_all.len());
         let encoder = model.of_typed_nodes(&metagraph, &dims, Some(link.embedding()), 0, n_layers)?;
-        let (decoder, loss, links) = (link.decoder()?, self.link_loss()?, split.links());
+        let (decoder, loss, links) = (link.decoder()?, self.link_loss()?, split.dataset_links());
         self.launch(&id, |rank| {
             let (nodes, traffic) = self.typed_loader_of(&graph, &rank, &fanouts)?;
-            let loader = LinkNeighborLoader::new(nodes, &links)?;
+            let loader = LinkNeighborLoader::new(nodes, links)?;
             let loader = link
                 .configure_typed(loader, &data, &split, loss)
                 .map_err(|error| kiln::Error::Other(error.into()))?;

@@ -290,7 +290,7 @@ fn blocks_with_a_device_sampled_partition_match_the_whole_graph() {
     let (graph, by_node) = (Arc::new(graph), Arc::new(own.graph_by_node().unwrap()));
     let fanouts = [Fanout::UpTo(3), Fanout::All, Fanout::UpTo(5)];
     let config = SamplerConfig::new(fanouts).with_rule(Rule::UniformKeepSelfLoops);
-    let whole = NeighborSampler::with_config(whole.graph, config.clone()).unwrap();
+    let whole = NeighborSampler::with_config(whole.csc().unwrap().clone(), config.clone()).unwrap();
     let seeds = Seeds::nodes((0..90).map(|seed| NodeId(seed * 5)).collect());
     let expected = whole.sample_blocks(&seeds, RngKey::new(8), &mut Scratch::default()).unwrap();
     for on_device in [DeviceGraph::new(by_node.clone(), &device), DeviceGraph::host_staged(by_node, &device)]

@@ -168,7 +168,7 @@ impl Csc {
         }
     }
 
-    fn validate_indptr(&self) -> Result<()> {
+    pub(crate) fn validate_indptr(&self) -> Result<()> {
         let falls = |pair: &[u64]| pair[1] < pair[0];
         match self.indptr.par_windows(2).position_first(falls) {
             Some(node) => {

@@ -48,11 +48,11 @@ use crate::{BatchRequirements, DataLoader, Error, NeighborLoader, RankHandle, Re
 /// let items: Vec<u32> = (0..40).map(|edge| edge % 8 + edge / 10).collect();
 /// let of = |name, src_type, dst_type, srcs, dsts| RelationEdges { name, src_type, dst_type, srcs, dsts, weights: None };
 /// // Neither users nor items have features: their rows are trained.
-/// let data = TypedDataset::builder(NodeTypes::new([("user", 10), ("item", 11)])?)
+/// let data = Dataset::builder_with_types(NodeTypes::new([("user", 10), ("item", 11)])?)
 ///     .relation(of("buys", "user", "item", &users, &items))
 ///     .relation(of("bought by", "item", "user", &items, &users))
 ///     .build()?;
-/// let split = TypedLinkSplit::random(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), 0)?;
+/// let split = LinkSplit::random_relation(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), 0)?;
 /// let nodes = NeighborLoader::new(&data, [5, 5]).batch_size(8);
 /// let loader = LinkNeighborLoader::new(nodes, &split)?;
 /// let encoder = TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 16, 2).layers(2).hidden(8));
@@ -86,12 +86,12 @@ impl LinkNeighborLoader {
     /// negative destination per link, uniformly from the nodes of the destinations' type. Evaluations use the fixed negatives of
     /// the split, or draw 100 per link.
     ///
-    /// With a [`LinkSplit`](kiln_data::LinkSplit) or a [`TypedLinkSplit`](kiln_data::TypedLinkSplit), the graph of `nodes` is
+    /// With a [`LinkSplit`](kiln_data::LinkSplit), the graph of `nodes` is
     /// replaced by the split's message graph, normalised or with self loops if that of `nodes` is.
     ///
-    /// With [`LinkTargets`] or [`TypedLinks`](kiln_data::TypedLinks), the links of a partitioned graph, its graph passes the
+    /// With [`DatasetLinks`](kiln_data::DatasetLinks), or [`LinkTargets`] for a graph of one type, the links of a partitioned graph, its graph passes the
     /// messages: it must not have the links of the validation and the test, as in partitions of a dataset with links
-    /// ([`TypedDataset::links`](kiln_data::TypedDataset::links)). The neighbours in the relation and in its reverse must ascend,
+    /// ([`Dataset::links`](kiln_data::Dataset::links)). The neighbours in the relation and in its reverse must ascend,
     /// as they do in such partitions, or a step does not find its links to exclude them. In worker mode, each rank trains on the
     /// links whose destination it owns.
     ///
@@ -107,7 +107,7 @@ impl LinkNeighborLoader {
         if nodes.has_objective() {
             return Err(Error::ObjectiveOfNodes);
         }
-        let relation = links.relation();
+        let relation = links.relation(nodes.source());
         let schema = nodes.source().schema();
         let targets = links.into_targets();
         let fixed = [targets.val_negatives(), targets.test_negatives()];

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_data::{LinkTargets, Split, TypedTargets};
+use kiln_data::{DatasetTargets, LinkTargets, Split};
 use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
 use kiln_graph::GraphSchema;
 use kiln_kernels::{DeviceSampler, Devices, GraphMode};
@@ -214,10 +214,10 @@ impl JoinedGraph {
     }
 
     /// Returns the labels and the split; `None` for a heterogeneous graph that was partitioned without labels.
-    pub fn targets(&self) -> Option<TypedTargets> {
+    pub fn targets(&self) -> Option<DatasetTargets> {
         let labels = self.graph.labels();
         let has_labels = !self.graph.is_heterogeneous() || labels.n_classes() != 0;
-        has_labels.then(|| TypedTargets {
+        has_labels.then(|| DatasetTargets {
             node_type: self.graph.target_type(),
             values: labels.clone().into(),
             split: self.split(),
@@ -266,7 +266,7 @@ impl Source for JoinedGraph {
         self.graph.is_heterogeneous()
     }
 
-    fn targets(&self) -> Result<TypedTargets> {
+    fn targets(&self) -> Result<DatasetTargets> {
         let name = self.graph.name();
         self.targets().ok_or_else(|| Error::NoLabelsInPartitions { name: name.to_owned() })
     }

@@ -52,7 +52,7 @@ pub enum Error {
     #[error(
         "the data set has links, but the neighbours in its graph do not ascend, expected a sorted graph: convert the \
          data set from an edge list (kiln data convert), which sorts them, write the graph of its LinkSplit or \
-         TypedLinkSplit, or split the graph without its links (kiln data split-links)"
+         LinkSplit, or split the graph without its links (kiln data split-links)"
     )]
     UnsortedNeighbors,
     /// The node of a row does not have an edge whose features were requested.

@@ -1,7 +1,7 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use kiln_data::{Dataset, TypedDataset};
+use kiln_data::Dataset;
 use kiln_graph::{NodeId, SharedArray};
 use kiln_sample::{
     Fanout, FrontierSampler, KeyDomain, NeighborSampler, RngKey, SamplerConfig, Seeds, TypedSampler,
@@ -16,8 +16,7 @@ use crate::{Error, Result};
 const HOST_ITEM_ORDER: u64 = 0;
 
 /// The configuration of the static cache: each partition stores the remote feature rows that are inputs of the largest
-/// number of batches. To count these batches, an epoch of the partition's training nodes ([`Dataset::training_nodes`],
-/// [`TypedDataset::training_nodes`]) is presampled on the whole graph (Yang et al. 2022, "GNNLab").
+/// number of batches. To count these batches, an epoch of the partition's training nodes ([`Dataset::training_nodes`]) is presampled on the whole graph (Yang et al. 2022, "GNNLab").
 #[derive(Debug, Clone, PartialEq)]
 pub struct CacheConfig {
     /// The largest number of cached rows of a partition, as a share of all nodes, 0 to 1.
@@ -77,12 +76,12 @@ pub(crate) struct Presampler<'a> {
 
 impl<'a> Presampler<'a> {
     pub(crate) fn new(data: &'a Dataset, config: &'a CacheConfig) -> Result<Self> {
-        let sampler = Box::new(NeighborSampler::new(data.graph.clone(), config.fanouts.clone()));
+        let sampler = Box::new(NeighborSampler::new(data.csc()?.clone(), config.fanouts.clone()));
         Ok(Self { config, train: data.training_nodes()?, sampler })
     }
 
     /// Creates a presampler of a heterogeneous set.
-    pub(crate) fn of_types(data: &TypedDataset, config: &'a CacheConfig) -> Result<Self> {
+    pub(crate) fn of_types(data: &Dataset, config: &'a CacheConfig) -> Result<Self> {
         let (graph, fanouts) = (&data.graph, config.fanouts.iter());
         let fanouts = fanouts.map(|&fanout| vec![fanout; graph.n_relations()]).collect();
         let sampler = Box::new(TypedSampler::new(graph, fanouts, SamplerConfig::default())?);

@@ -90,8 +90,8 @@ pub fn write_parts(
         cache.check()?;
     }
     let whole = FolderWriter::create(out)?;
-    data.graph.validate()?;
-    if data.links.is_some() && !data.graph.has_sorted_neighbors() {
+    data.csc()?.validate()?;
+    if data.links.is_some() && !data.csc()?.has_sorted_neighbors() {
         return Err(Error::UnsortedNeighbors);
     }
     let set = Set { data, book, meta, old_ids: book.old_ids()?, n_edge_types: data.n_edge_types() };
@@ -131,28 +131,30 @@ impl Set<'_> {
         let nodes = &self.old_ids[owned.start as usize..owned.end as usize];
         put_whole(&mut folder, data, book)?;
         folder.put("old_ids.npy", ElementType::U32, nodes)?;
-        put_edges(&mut folder, &data.graph, nodes, Cow::Borrowed)?;
+        put_edges(&mut folder, data.csc()?, nodes, Cow::Borrowed)?;
         if let Some(features) = &data.edge_features {
-            put_edge_rows(&mut folder, features, &data.graph, nodes)?;
+            put_edge_rows(&mut folder, features, data.csc()?, nodes)?;
         }
-        put_rows(&mut folder, &FEATURES, &*data.features, nodes)?;
-        put_cache(&mut folder, list, &*data.features, &CACHE, Cow::Borrowed)?;
-        let manifest = self.manifest(part, folder.entries());
+        let features = data.node_features()?;
+        put_rows(&mut folder, &FEATURES, &**features, nodes)?;
+        put_cache(&mut folder, list, &**features, &CACHE, Cow::Borrowed)?;
+        let manifest = self.manifest(part, features.dim(), folder.entries());
         folder.commit_with(manifest::FILE_NAME, &manifest)?;
         Ok(written(&manifest.files, nodes.len(), list))
     }
 
-    fn manifest(&self, part: usize, files: &Entries) -> Manifest {
+    fn manifest(&self, part: usize, dim: usize, files: &Entries) -> Manifest {
         let Self { data, book, meta, .. } = self;
+        let n_classes = data.labels().n_classes();
         Manifest {
             format: manifest::VERSION,
             name: data.name.clone(),
             hash: meta.hash.clone(),
             n_nodes: book.n_nodes(),
             n_edges: data.graph.n_edges(),
-            dim: data.features.dim(),
-            n_classes: data.labels.n_classes(),
-            class_names: class_names_to_write(&data.class_names, data.labels.n_classes()),
+            dim,
+            n_classes,
+            class_names: class_names_to_write(data.class_names(), n_classes),
             edge_type_names: data.edge_type_names.clone(),
             n_edge_types: self.n_edge_types,
             edge_dim: data.edge_features.as_ref().map(EdgeFeatures::dim),
@@ -169,8 +171,8 @@ impl Set<'_> {
 /// Writes the arrays of the whole data set, which are the same in each partition.
 fn put_whole(folder: &mut FolderWriter, data: &Dataset, book: &PartitionBook) -> Result<()> {
     folder.put("new_ids.npy", ElementType::U32, book.new_ids())?;
-    folder.put("labels.npy", ElementType::I32, data.labels.as_slice())?;
-    put_split(folder, &data.split)
+    folder.put("labels.npy", ElementType::I32, data.labels().as_slice())?;
+    put_split(folder, data.split())
 }
 
 /// Writes the split of the whole data set.
@@ -268,9 +270,10 @@ pub(crate) fn labels_expected(got: impl ToString) -> Error {
 
 fn check_set(data: &Dataset, book: &PartitionBook, out: &Path) -> Result<()> {
     let n_nodes = data.graph.n_nodes();
-    let kind = data.targets().kind();
-    if kind != TargetKind::Classes {
-        return Err(labels_expected(kind));
+    let labels = data.labels();
+    match data.targets.as_ref().map(|targets| targets.values.kind()) {
+        Some(TargetKind::Classes) | None => {}
+        Some(kind) => return Err(labels_expected(kind)),
     }
     let n_edges = data.graph.n_edges();
     if let Some(n_rows) = data.edge_features.as_ref().map(EdgeFeatures::n_edges).filter(|n| *n != n_edges) {
@@ -283,8 +286,8 @@ fn check_set(data: &Dataset, book: &PartitionBook, out: &Path) -> Result<()> {
     }
     let counts = [
         ("the number of nodes in the partition book", book.n_nodes()),
-        ("the number of feature rows", data.features.n_rows()),
-        ("the number of labels", data.labels.len()),
+        ("the number of feature rows", data.node_features()?.n_rows()),
+        ("the number of labels", labels.len()),
     ];
     for (what, got) in counts {
         if got != n_nodes {
@@ -292,8 +295,8 @@ fn check_set(data: &Dataset, book: &PartitionBook, out: &Path) -> Result<()> {
             return Err(Error::BadParameter { what, expected, got: got.to_string() });
         }
     }
-    check_train(n_nodes, &data.split.train)?;
-    let names = class_names_to_write(&data.class_names, data.labels.n_classes());
-    check_class_names(out, Some(data.features.dim()), data.labels.n_classes(), &names)?;
+    check_train(n_nodes, &data.split().train)?;
+    let names = class_names_to_write(data.class_names(), labels.n_classes());
+    check_class_names(out, Some(data.node_features()?.dim()), labels.n_classes(), &names)?;
     Ok(())
 }

@@ -261,7 +261,7 @@ impl From<Error> for kiln_feature::Error {
 pub(crate) mod testing {
     use std::sync::Arc;
 
-    use kiln_data::{Dataset, TypedDataset};
+    use kiln_data::Dataset;
     use kiln_partition::{
         Method, Part, PartitionBook, PartitionMeta, TypedPart, TypedPartitionBook, part_dir, write_parts,
         write_typed_parts,
@@ -278,7 +278,7 @@ pub(crate) mod testing {
     }
 
     /// Writes a heterogeneous data set as a single partition and opens it.
-    pub(crate) fn only_typed_part(data: &TypedDataset) -> Arc<TypedPart> {
+    pub(crate) fn only_typed_part(data: &Dataset) -> Arc<TypedPart> {
         let owners = vec![0; data.graph.n_nodes()];
         let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &owners, 1).unwrap();
         let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };

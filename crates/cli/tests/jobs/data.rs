@@ -80,7 +80,7 @@ fn processes_with_different_data_fail_before_the_first_checkpoint() {
     // Another number of training nodes.
     write();
     let mut shorter = data.clone();
-    shorter.split.train = shorter.split.train[1..].iter().copied().collect();
+    shorter.targets.as_mut().unwrap().split.train = shorter.split().train[1..].iter().copied().collect();
     let folder = root.path().join("1");
     fs::remove_dir_all(&folder).unwrap();
     format::write(&shorter, &folder).unwrap();

@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kiln_data::graph_folder::{FEATURES, check_class_names, class_names_to_write, numbered};
-use kiln_data::{NodeNames, Split, TypedDataset, TypedTargets};
+use kiln_data::{Dataset, DatasetTargets, NodeNames, Split};
 use kiln_feature::{Labels, Targets};
 use kiln_graph::{NodeId, Relation};
 use kiln_store::array_folder::{ElementType, FolderWriter};
@@ -22,7 +22,7 @@ use crate::{Error, PartitionMeta, Result, WriteReport, part_dir};
 ///
 /// A set that has links and no class labels is partitioned without labels; the links themselves are not in the partitions.
 ///
-/// The folder is written atomically, like that of [`kiln_data::typed::write`]. The same set and book give identical
+/// The folder is written atomically, like that of [`kiln_data::format::write`]. The same set and book give identical
 /// files.
 ///
 /// # Memory
@@ -38,7 +38,7 @@ use crate::{Error, PartitionMeta, Result, WriteReport, part_dir};
 /// [`Error::Feature`] if the set is damaged; and [`Error::Store`] if the number of columns or classes is invalid, or if files
 /// cannot be written.
 pub fn write_typed_parts(
-    data: &TypedDataset,
+    data: &Dataset,
     book: &TypedPartitionBook,
     meta: &PartitionMeta,
     cache: Option<&CacheConfig>,
@@ -71,7 +71,7 @@ pub fn write_typed_parts(
 
 /// The inputs from which partitions are written.
 struct Set<'a> {
-    data: &'a TypedDataset,
+    data: &'a Dataset,
     targets: LabelsOfType<'a>,
     book: &'a TypedPartitionBook,
     meta: &'a PartitionMeta,
@@ -165,7 +165,7 @@ impl Set<'_> {
 }
 
 /// Returns the names of the nodes of a type without features, by which a model finds their trained rows; `None` if there are none.
-fn names_of_rows(data: &TypedDataset, node_type: usize) -> Option<&NodeNames> {
+fn names_of_rows(data: &Dataset, node_type: usize) -> Option<&NodeNames> {
     let names = data.names.get(node_type).filter(|names| !names.is_empty())?;
     data.features[node_type].is_none().then_some(names)
 }
@@ -187,10 +187,10 @@ impl LabelsOfType<'_> {
 
 /// Returns the class labels of a set. Those of a set with links and other targets, or none, are no class for each node of the
 /// first type, because each partition has labels.
-fn labels_of(data: &TypedDataset) -> Result<LabelsOfType<'_>> {
+fn labels_of(data: &Dataset) -> Result<LabelsOfType<'_>> {
     let targets = data.targets.as_ref();
     match targets.map(|targets| (targets, &targets.values)) {
-        Some((TypedTargets { node_type, split, class_names, .. }, Targets::Classes(labels))) => {
+        Some((DatasetTargets { node_type, split, class_names, .. }, Targets::Classes(labels))) => {
             let (labels, split) = (Arc::clone(labels), split.clone());
             Ok(LabelsOfType { node_type: *node_type, labels, split, names: class_names })
         }
@@ -206,7 +206,7 @@ fn labels_of(data: &TypedDataset) -> Result<LabelsOfType<'_>> {
 
 /// Checks that the neighbours ascend in the relations from which training steps exclude edges: the relation of the links and its
 /// reverse. If the links name none, a run may name any relation between their types in the other order.
-fn check_sorted(data: &TypedDataset) -> Result<()> {
+fn check_sorted(data: &Dataset) -> Result<()> {
     let Some(links) = &data.links else { return Ok(()) };
     links.check(data.graph.schema())?;
     let of_links = data.graph.relation(links.relation);
@@ -225,7 +225,7 @@ fn check_sorted(data: &TypedDataset) -> Result<()> {
 
 /// Checks that the parts of a set and the book are consistent.
 fn check_set(
-    data: &TypedDataset,
+    data: &Dataset,
     book: &TypedPartitionBook,
     targets: &LabelsOfType<'_>,
     out: &Path,

@@ -12,8 +12,8 @@ use crate::common::{Stored, set};
 /// Checks the features of the edges into nodes of a partition, in the order of `own`.
 pub(crate) fn check_edge_features(part: &Part, data: &Dataset, own: &[NodeId]) {
     let ids_into = |node: &NodeId| {
-        let first = data.graph.first_edge(*node).0;
-        (first..first + data.graph.in_degree(*node)).map(EdgeId)
+        let first = data.csc().unwrap().first_edge(*node).0;
+        (first..first + data.csc().unwrap().in_degree(*node)).map(EdgeId)
     };
     let ids: Vec<EdgeId> = own.iter().flat_map(ids_into).collect();
     let mut positions = Vec::new();

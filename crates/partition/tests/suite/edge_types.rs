@@ -17,7 +17,7 @@ fn data(names: &[&str]) -> Dataset {
 #[test]
 fn partitions_record_the_number_of_edge_types_of_the_whole_graph() {
     let untyped = data(&[]);
-    let graph = (*untyped.graph).clone();
+    let graph = untyped.csc().unwrap();
     let plain =
         kiln_graph::Csc::new(graph.indptr().to_vec().into(), graph.indices().to_vec().into()).unwrap();
     let untyped = Dataset { graph: plain.into(), ..untyped };

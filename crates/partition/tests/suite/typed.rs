@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use kiln_data::{NodeNames, TypedDataset};
+use kiln_data::{Dataset, NodeNames};
 use kiln_feature::FeatureBuffer;
 use kiln_graph::{NodeId, NodeTypes};
 use kiln_partition::{
@@ -22,7 +22,7 @@ use crate::parts::counts_of_epoch;
 type Way = (usize, fn(u32) -> usize);
 
 /// Checks that each node is in one partition, with its features and its edges of each relation.
-fn check_parts(data: &TypedDataset, parts: &[TypedPart]) {
+fn check_parts(data: &Dataset, parts: &[TypedPart]) {
     let types = data.graph.types();
     let mut n_owned = 0;
     for part in parts {
@@ -308,14 +308,14 @@ fn open_rejects_inconsistent_manifests() {
 fn sets_that_cannot_be_partitioned_are_errors() {
     let (data, root) = (shop(), tempfile::tempdir().unwrap());
     let out = root.path().join("parts");
-    let write = |data: &TypedDataset, sizes: [usize; 3]| {
+    let write = |data: &Dataset, sizes: [usize; 3]| {
         let types = NodeTypes::new(["user", "item", "shop"].into_iter().zip(sizes)).unwrap();
         let owners = vec![0; types.n_nodes()];
         let book = TypedPartitionBook::from_parts(types, &owners, 1).unwrap();
         let meta = PartitionMeta { hash: "hash".into(), method: Method::Random, n_cut_edges: 0 };
         write_typed_parts(data, &book, &meta, None, &out).unwrap_err().to_string()
     };
-    let without = TypedDataset { targets: None, ..data.clone() };
+    let without = Dataset { targets: None, ..data.clone() };
     let error = write(&without, [9, 7, 4]);
     assert_eq!(error, "the kind of targets is none, expected class labels: train on the whole graph instead");
     let error = write(&data, [9, 8, 4]);

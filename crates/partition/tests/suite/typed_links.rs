@@ -4,7 +4,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use kiln_data::{LinkSplitConfig, TypedDataset, TypedLinkSplit};
+use kiln_data::{Dataset, LinkSplit, LinkSplitConfig};
 use kiln_graph::{Csc, EdgeId, NodeId, Relation, Relations};
 use kiln_partition::{
     Error, Method, PartitionMeta, TypedPart, TypedPartitionBook, part_dir, write_typed_parts,
@@ -15,16 +15,16 @@ use crate::common::{cache, shop, typed_parts, write_typed};
 use crate::parts::counts_of_epoch;
 
 /// The set of [`shop`], whose ratings are split.
-fn rated() -> TypedDataset {
+fn rated() -> Dataset {
     let config = LinkSplitConfig { val: 0.2, test: 0.2, ..Default::default() };
-    let split = TypedLinkSplit::random(&shop().graph, "rates", Some("rated by"), &config, 3).unwrap();
-    TypedDataset { graph: split.message().clone(), links: Some(split.links()), ..shop() }
+    let split = LinkSplit::random_relation(&shop().graph, "rates", Some("rated by"), &config, 3).unwrap();
+    Dataset { graph: split.message().clone(), links: Some(split.dataset_links().clone()), ..shop() }
 }
 
 #[test]
 fn sets_with_links_need_no_labels() {
     let labelled = rated();
-    let data = TypedDataset { targets: None, ..labelled.clone() };
+    let data = Dataset { targets: None, ..labelled.clone() };
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("parts");
     write_typed(&data, 2, |node| node as usize % 2, None, &out);
@@ -86,9 +86,9 @@ fn relations_of_links_must_be_sorted() {
             false => relation.clone(),
         });
         let graph = Relations::new(data.graph.types().clone(), relations.collect()).unwrap();
-        TypedDataset { graph: Arc::new(graph), ..data.clone() }
+        Dataset { graph: Arc::new(graph), ..data.clone() }
     };
-    let write = |data: &TypedDataset| {
+    let write = |data: &Dataset| {
         let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &[0; 20], 1).unwrap();
         let meta = PartitionMeta { hash: "hash".into(), method: Method::Random, n_cut_edges: 0 };
         let root = tempfile::tempdir().unwrap();
@@ -108,7 +108,7 @@ fn relations_of_links_must_be_sorted() {
     write(&without_reverse(2)).unwrap();
     // Links are not excluded from the third relation, nor from any in a set without links.
     write(&reversed(2)).unwrap();
-    write(&TypedDataset { links: None, ..reversed(0) }).unwrap();
+    write(&Dataset { links: None, ..reversed(0) }).unwrap();
     let mut other = data;
     other.links.as_mut().unwrap().reverse = Some(2);
     assert!(write(&other).unwrap_err().to_string().contains("the reverse relation of the links"));

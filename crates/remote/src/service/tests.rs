@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kiln_comm::rpc::Token;
-use kiln_data::TypedDataset;
+use kiln_data::Dataset;
 use kiln_feature::EdgeFeatures;
 use kiln_graph::{NodeTypes, RelationEdges};
 use kiln_partition::AnyPart;
@@ -226,10 +226,11 @@ fn clients_that_do_not_support_heterogeneous_graphs_are_refused() {
         dsts,
         weights: None,
     };
-    let data = TypedDataset::builder(types)
+    let data = Dataset::builder_with_types(types)
         .relation(of("rates", "user", "item", &srcs, &dsts))
-        .labels("item", vec![0, 1, 0], 2)
-        .split(&[0], &[1], &[2])
+        .nodes("item")
+        .labels(vec![0, 1, 0], 2)
+        .split(vec![0], vec![1], vec![2])
         .build()
         .unwrap();
     let [old, current] = open_by_both(only_typed_part(&data));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kiln_comm::rpc::Token;
-use kiln_data::{Dataset, NodeNames, Split};
+use kiln_data::{Dataset, DatasetTargets, NodeNames, Split};
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_partition::{
@@ -62,16 +62,19 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
     };
     Dataset {
         name: "hubs".to_owned(),
-        graph: Arc::new(graph),
-        features,
-        labels: Arc::new(Labels::new(classes, 4)),
-        split: Split { train: split(0), val: split(1), test: split(2) },
-        names: Arc::new(NodeNames::default()),
-        class_names: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
+        graph: graph.into(),
+        features: vec![Some(features)],
+        targets: Some(DatasetTargets {
+            node_type: 0,
+            values: Labels::new(classes, 4).into(),
+            split: Split { train: split(0), val: split(1), test: split(2) },
+            class_names: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
+        }),
+        names: vec![Arc::new(NodeNames::default())],
         edge_features: None,
         edge_type_names: Vec::new(),
+        layout: kiln_data::Layout::Plain,
         preparation: Default::default(),
-        target_values: None,
         links: None,
         notes: Vec::new(),
     }

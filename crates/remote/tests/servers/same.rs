@@ -64,7 +64,9 @@ fn blocks_equal_those_of_the_whole_graph() {
             for weights in [EdgeWeights::None, EdgeWeights::Stored, EdgeWeights::Unbiased] {
                 for rule in Rule::BUILT_IN {
                     let config = SamplerConfig::new(FANOUTS).with_rule(rule.clone()).with_weights(weights);
-                    let whole = NeighborSampler::with_config(Arc::clone(graph), config.clone()).unwrap();
+                    let whole =
+                        NeighborSampler::with_config(Arc::clone(&graph.relation(0).graph), config.clone())
+                            .unwrap();
                     let remote =
                         DistNeighborSampler::with_config(Arc::clone(&cluster.graph), config).unwrap();
                     assert_eq!(remote.warning(), None);
@@ -91,7 +93,7 @@ fn custom_rules_sample_identically_on_servers_and_clients() {
     let data = hubs();
     let config = SamplerConfig::new(FANOUTS).with_weights(EdgeWeights::Stored);
     let by = |rule: Rule| config.clone().with_rule(rule);
-    let whole = NeighborSampler::with_config(Arc::clone(&data.graph), by(last_ones.into())).unwrap();
+    let whole = NeighborSampler::with_config(Arc::clone(data.csc().unwrap()), by(last_ones.into())).unwrap();
     let expected = sampled(&whole);
     let parts = parts(&data, 2, |node| node as usize / 3 % 2, None);
     for own in modes(&parts) {
@@ -140,7 +142,7 @@ fn local_sampler_gives_the_blocks_of_the_whole_graph() {
     let data = hubs();
     let config = SamplerConfig::new(FANOUTS).with_rule(Rule::UniformKeepSelfLoops);
     let config = || config.clone().with_weights(EdgeWeights::Unbiased);
-    let expected = sampled(&NeighborSampler::with_config(Arc::clone(&data.graph), config()).unwrap());
+    let expected = sampled(&NeighborSampler::with_config(Arc::clone(data.csc().unwrap()), config()).unwrap());
     for (n_parts, owner) in ways() {
         let parts = parts(&data, n_parts, owner, None);
         for (own, part) in parts.iter().enumerate() {
@@ -202,7 +204,7 @@ fn rejects_local_samplers_that_do_not_match_the_partition() {
     let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
     assert!(error.to_string().contains("returns no edge weights"), "{error}");
     // These samplers use other graphs: the whole graph and the other partition.
-    for graph in [Arc::clone(&data.graph), Arc::new(parts[1].graph_by_node().unwrap())] {
+    for graph in [data.csc().unwrap().clone(), Arc::new(parts[1].graph_by_node().unwrap())] {
         let remote = DistNeighborSampler::new(Arc::clone(&cluster.graph), FANOUTS);
         let remote = remote.with_local_sampler(NeighborSampler::new(graph, FANOUTS)).unwrap();
         let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
@@ -293,7 +295,7 @@ fn feature_rows_equal_those_of_the_data_set() {
     let ids = |n: u64| -> Vec<NodeId> { (0..n).map(|at| NodeId((wild(at) % 500) as u32)).collect() };
     for kind in kinds {
         let data = data(N_NODES, kind);
-        let wide = 1000 < data.features.dim();
+        let wide = 1000 < data.node_features().unwrap().dim();
         let lists = if wide {
             vec![ids(40)]
         } else {
@@ -305,7 +307,8 @@ fn feature_rows_equal_those_of_the_data_set() {
             for own in modes(&parts) {
                 let cluster = Cluster::of(&parts, own, RuleRegistry::default());
                 let graph = || Arc::clone(&cluster.graph);
-                let row_bytes = data.features.dim() * data.features.dtype().bytes();
+                let row_bytes =
+                    data.node_features().unwrap().dim() * data.node_features().unwrap().dtype().bytes();
                 let bare = || DistFeatureStore::without_cache(graph(), 0).unwrap();
                 for remote in [
                     DistFeatureStore::new(graph()).unwrap(),
@@ -313,9 +316,12 @@ fn feature_rows_equal_those_of_the_data_set() {
                     bare().with_dynamic_cache(30 * row_bytes),
                     bare().with_dynamic_cache(N_NODES * row_bytes),
                 ] {
-                    assert_eq!((remote.dim(), remote.n_rows()), (data.features.dim(), N_NODES));
+                    assert_eq!(
+                        (remote.dim(), remote.n_rows()),
+                        (data.node_features().unwrap().dim(), N_NODES)
+                    );
                     for ids in lists.iter().chain(&lists) {
-                        let expected = gathered(&*data.features, ids);
+                        let expected = gathered(&**data.node_features().unwrap(), ids);
                         assert!(gathered(&remote, ids) == expected, "{n_parts} partitions, local {own:?}");
                     }
                 }
@@ -332,11 +338,11 @@ fn labels_split_and_metadata_equal_those_of_the_data_set() {
         let Cluster { graph, .. } = &Cluster::of(&parts, own, RuleRegistry::default());
         assert_eq!((graph.n_nodes(), graph.n_edges()), (N_NODES, data.graph.n_edges()));
         assert_eq!((graph.name(), graph.hash()), ("hubs", &*data.hash().unwrap()));
-        assert_eq!(graph.labels().as_slice(), data.labels.as_slice());
-        assert_eq!(graph.class_names(), data.class_names);
-        assert_eq!(graph.train()[..], data.split.train[..]);
-        assert_eq!(graph.val()[..], data.split.val[..]);
-        assert_eq!(graph.test()[..], data.split.test[..]);
+        assert_eq!(graph.labels().as_slice(), data.labels().as_slice());
+        assert_eq!(graph.class_names(), data.class_names());
+        assert_eq!(graph.train()[..], data.split().train[..]);
+        assert_eq!(graph.val()[..], data.split().val[..]);
+        assert_eq!(graph.test()[..], data.split().test[..]);
     }
 }
 
@@ -369,7 +375,7 @@ fn dynamic_cache_keeps_rows_that_are_read_again() {
     let remote = remote.with_dynamic_cache(20 * row_bytes);
     let ids: Vec<NodeId> = (0..15).map(NodeId).collect();
     let counts = |ids: &[NodeId]| {
-        assert!(gathered(&remote, ids) == gathered(&*data.features, ids));
+        assert!(gathered(&remote, ids) == gathered(&**data.node_features().unwrap(), ids));
         let stats = cluster.graph.take_fetch_stats();
         assert_eq!(stats.remote_bytes, stats.remote_rows * row_bytes as u64);
         (stats.kept_rows, stats.remote_rows)

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use kiln_comm::ThreadRanks;
-use kiln_data::TypedDataset;
+use kiln_data::Dataset;
 use kiln_feature::{DenseFeatures, FeatureStore, Labels, SparseFeatures};
 use kiln_graph::{NodeId, NodeTypes, RelationEdges, SharedArray};
 use kiln_loader::{
@@ -37,7 +37,7 @@ pub(crate) fn fanouts() -> Vec<Vec<Fanout>> {
 }
 
 /// Returns a set with users without features, items with labels, and shops with sparse features. All relations have weights.
-pub(crate) fn shop() -> TypedDataset {
+pub(crate) fn shop() -> Dataset {
     let types = NodeTypes::new([("user", 120), ("item", 80), ("shop", 11)]).unwrap();
     let ids =
         |n: u32, seed: u64| (0..400).map(|edge| wild(edge + 1000 * seed) as u32 % n).collect::<Vec<_>>();
@@ -57,23 +57,26 @@ pub(crate) fn shop() -> TypedDataset {
     let values: Vec<f32> = (0..N_SHOPS).map(|shop| shop as f32).collect();
     let sparse = SparseFeatures::new(indptr.into(), columns.into(), values.into(), 5).unwrap();
     let part = |rest: u32| (0..N_ITEMS).filter(|item| item % 3 == rest).collect::<Vec<u32>>();
-    TypedDataset::builder(types)
+    Dataset::builder_with_types(types)
         .name("shop")
         .relation(of("rates", ["user", "item"], &users, &items))
         .relation(of("rated by", ["item", "user"], &items, &users))
         .relation(of("follows", ["user", "user"], &others, &users))
         .relation(of("sells", ["shop", "item"], &shops, &items))
-        .feature_store("item", Arc::new(DenseFeatures::from_f32(rows, 3).unwrap()))
-        .feature_store("shop", Arc::new(sparse))
-        .labels("item", (0..N_ITEMS as i32).map(|item| item % 4).collect::<Vec<_>>(), 4)
-        .split(&part(0), &part(1), &part(2))
+        .nodes("item")
+        .feature_store(Arc::new(DenseFeatures::from_f32(rows, 3).unwrap()))
+        .nodes("shop")
+        .feature_store(Arc::new(sparse))
+        .nodes("item")
+        .labels((0..N_ITEMS as i32).map(|item| item % 4).collect::<Vec<_>>(), 4)
+        .split(part(0).clone(), part(1).clone(), part(2).clone())
         .build()
         .unwrap()
 }
 
 /// Partitions a set, with node `v` in partition `owner(v)`.
 pub(crate) fn typed_parts(
-    data: &TypedDataset,
+    data: &Dataset,
     n_parts: usize,
     owner: impl Fn(u32) -> usize,
 ) -> Vec<Arc<TypedPart>> {
@@ -82,7 +85,7 @@ pub(crate) fn typed_parts(
 
 /// Partitions a set with a static cache.
 fn cached_parts(
-    data: &TypedDataset,
+    data: &Dataset,
     n_parts: usize,
     owner: impl Fn(u32) -> usize,
     cache: Option<&CacheConfig>,
@@ -233,7 +236,7 @@ fn texts<S: FrontierSampler + 'static>(
     stores: Vec<Option<Arc<dyn FeatureStore>>>,
     labels: &Arc<Labels>,
     items: ItemSampler,
-    data: &TypedDataset,
+    data: &Dataset,
 ) -> Vec<String> {
     let features = FeatureStores::new(data.graph.types().clone(), stores);
     let targets = NodeTargets::of_type(data.target_nodes(), Arc::clone(labels));
@@ -249,7 +252,7 @@ fn texts<S: FrontierSampler + 'static>(
 }
 
 /// The batches of a rank from the whole set.
-fn texts_of_whole(data: &TypedDataset, items: ItemSampler) -> Vec<String> {
+fn texts_of_whole(data: &Dataset, items: ItemSampler) -> Vec<String> {
     let config = SamplerConfig::default().with_edge_types();
     let sampler = TypedSampler::new(&data.graph, fanouts(), config).unwrap();
     let kiln_feature::Targets::Classes(labels) = &data.targets.as_ref().unwrap().values else {
@@ -259,7 +262,7 @@ fn texts_of_whole(data: &TypedDataset, items: ItemSampler) -> Vec<String> {
 }
 
 /// The batches of a rank from partitions.
-fn texts_of_parts(data: &TypedDataset, graph: &Arc<DistGraph>, items: ItemSampler) -> Vec<String> {
+fn texts_of_parts(data: &Dataset, graph: &Arc<DistGraph>, items: ItemSampler) -> Vec<String> {
     let config = SamplerConfig::default().with_edge_types();
     let sampler = graph.typed_sampler(fanouts(), &config).unwrap();
     let store = |(node_type, dim): (usize, Option<usize>)| {
@@ -371,6 +374,6 @@ fn typed_sampler_samples_a_homogeneous_graph() {
     assert!(!cluster.graph.is_heterogeneous());
     let fanouts = vec![vec![Fanout::UpTo(3)], vec![Fanout::UpTo(5)]];
     let remote = cluster.graph.typed_sampler(fanouts, &SamplerConfig::default()).unwrap();
-    let whole = NeighborSampler::new(Arc::clone(&data.graph), [3, 5]);
+    let whole = NeighborSampler::new(Arc::clone(data.csc().unwrap()), [3, 5]);
     assert_eq!(sampled(&remote), sampled(&whole));
 }

@@ -35,7 +35,7 @@ impl Parts {
         Self { root }
     }
 
-    pub(super) fn of_typed(data: &TypedDataset) -> Self {
+    pub(super) fn of_typed(data: &Dataset) -> Self {
         let root = tempfile::tempdir().unwrap();
         let types = data.graph.types().clone();
         let book = TypedPartitionBook::from_parts(types, &owners(data.graph.n_nodes()), N_PARTS).unwrap();

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use kiln_feature::MAX_DIM;
+use kiln_feature::{MAX_DIM, Preparation};
 use kiln_graph::{NodeTypes, Relation, Relations};
 use kiln_store::Hasher;
 use kiln_store::array_folder::{
@@ -15,13 +15,15 @@ use kiln_store::array_folder::{
 use serde::{Deserialize, Serialize};
 
 use super::attachment::check_names;
+use super::contents::{Contents, TargetContents};
 use super::links_entry::{LinksEntry, check_links};
-use crate::format::manifest::{FILE_NAME, Kind, LABELS, kind_of, path_in};
+use super::{FILE_NAME, path_in};
 use crate::graph_folder::{
-    FEATURES, LINK_FILES, NEGATIVES, TARGETS, check_class_names, class_names_to_write, link_entries, numbered,
+    FEATURES, LABELS, LINK_FILES, NEGATIVES, TARGETS, check_class_names, class_names_to_write, link_entries,
+    numbered,
 };
 use crate::limits::{MAX_TYPES, MEMORY_BYTES};
-use crate::{Error, Result, TypedDataset};
+use crate::{Dataset, Result};
 
 /// The version of the format that is written, and the only one that can be read.
 const VERSION: u32 = 1;
@@ -29,7 +31,7 @@ const VERSION: u32 = 1;
 /// The content of `kiln.json`: everything about a heterogeneous set except its arrays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Manifest {
+pub(crate) struct NumberedManifest {
     /// The version of the format, always [`VERSION`].
     format: u32,
     pub(super) name: String,
@@ -75,9 +77,9 @@ pub(super) struct RelationEntry {
     pub(super) n_edges: usize,
 }
 
-impl Manifest {
+impl NumberedManifest {
     /// Returns the manifest of a set, without files.
-    pub(super) fn of(data: &TypedDataset) -> Self {
+    pub(super) fn describe(data: &Dataset) -> Self {
         let types = data.graph.types();
         let of_type = |(position, name): (usize, &String)| TypeEntry {
             name: name.clone(),
@@ -136,15 +138,7 @@ impl Manifest {
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let path = path_in(folder);
         let what = "the manifest of a heterogeneous set in the kiln format";
-        let manifest: Self =
-            read_manifest(&path, VERSION..=VERSION, what).map_err(|error| match kind_of(&path) {
-                Some(Kind::Homogeneous) => Error::WrongKind {
-                    path: folder.to_owned(),
-                    kind: "a homogeneous set (open it with Dataset::open or format::open)".into(),
-                    expected: "a heterogeneous set, whose manifest has node_types",
-                },
-                _ => error.into(),
-            })?;
+        let manifest: Self = read_manifest(&path, VERSION..=VERSION, what)?;
         manifest.check(&path)?;
         let (relations, types) = (manifest.relation_files(), manifest.type_files());
         let names = relations.iter().chain(&types).map(|known| &*known.name);
@@ -160,7 +154,7 @@ impl Manifest {
         Ok(folder.commit_with(FILE_NAME, &manifest)?)
     }
 
-    /// Returns the hash that [`typed::hash`](super::hash) documents.
+    /// Returns the hash that [`format::hash`](super::super::hash) documents.
     pub(super) fn hash(&self) -> String {
         let mut hasher = Hasher::default();
         let quoted = |name: &String| serde_json::Value::from(name.as_str());
@@ -190,6 +184,32 @@ impl Manifest {
             }
         }
         hasher.finish()
+    }
+
+    /// Returns what the manifest states about a set with this graph.
+    pub(super) fn contents(&self, graph: &Relations) -> Result<Contents> {
+        let target_type = self.target_type.as_ref().and_then(|name| graph.types().position(name));
+        let targets = match (target_type, self.n_classes) {
+            (Some(node_type), Some(n_outputs)) => {
+                Some(TargetContents { node_type, n_outputs, class_names: self.class_names.clone() })
+            }
+            _ => None,
+        };
+        let links = match &self.links {
+            Some(LinksEntry { relation, reverse }) => {
+                let reverse = reverse.as_ref().map(|name| graph.require(name)).transpose()?;
+                Some((graph.require(relation)?, reverse))
+            }
+            None => None,
+        };
+        Ok(Contents {
+            name: self.name.clone(),
+            dims: self.node_types.iter().map(|node_type| node_type.dim).collect(),
+            targets,
+            links,
+            edge_type_names: Vec::new(),
+            preparation: Preparation::default(),
+        })
     }
 
     /// Returns the node types.

@@ -7,8 +7,8 @@ use kiln_store::paths::{find, is_there, required};
 use kiln_store::text::{TextRow, TextTable};
 use kiln_store::{Error as StoreError, Npz, check_count};
 
+use super::heterogeneous::LabelsOfType;
 use super::links::check_n_lines;
-use super::typed::TypedLabels;
 use super::{EDGE_FEATURES, EDGES, FEATURES, LABELS, count_of, of_classes, read_count, targets_of_table};
 use crate::limits::{MAX_TYPES, check_n_nodes};
 use crate::readers::classes;
@@ -31,7 +31,7 @@ const NAME: &str = "a name of 1 to 120 bytes without / and \\";
 
 /// The content of the folder `raw`. The files of features and edges are not read yet.
 #[derive(Debug)]
-pub(super) struct TypedRaw {
+pub(super) struct RawTypes {
     /// The file that states the numbers of nodes.
     pub(super) stated_in: PathBuf,
     /// The node types, in the order of their names.
@@ -41,14 +41,14 @@ pub(super) struct TypedRaw {
     /// The location of the features of each type.
     pub(super) features: Vec<Option<Source>>,
     /// The targets; `None` if no type has labels.
-    pub(super) labels: Option<TypedLabels>,
+    pub(super) labels: Option<LabelsOfType>,
 }
 
 /// A relation: the names of the sources' type, the relation and the destinations' type.
 type Triplet = [String; 3];
 
 /// Reads the text files, and adds notes about those that are not read.
-pub(super) fn read_text(raw: &Path, notes: &mut Vec<Note>) -> Result<TypedRaw> {
+pub(super) fn read_text(raw: &Path, notes: &mut Vec<Note>) -> Result<RawTypes> {
     let stated_in = required(raw, &NODE_COUNTS, "the number of nodes of each type")?;
     let types = types_of(&stated_in, read_node_counts(&stated_in)?)?;
     let path = required(raw, &TRIPLETS, "the relations")?;
@@ -80,7 +80,7 @@ pub(super) fn read_text(raw: &Path, notes: &mut Vec<Note>) -> Result<TypedRaw> {
         Ok(Edges { source: Source::Table(edges), n_stated, is_symmetrized: false })
     })?;
     let labels = read_labels(raw, &types)?;
-    Ok(TypedRaw { stated_in, types, relations, features, labels })
+    Ok(RawTypes { stated_in, types, relations, features, labels })
 }
 
 fn not_read(features: &str) -> Note {
@@ -218,7 +218,7 @@ fn relations_of(
 }
 
 /// Reads the labels of the only node type that has any; `None` for a folder without labels.
-fn read_labels(raw: &Path, types: &NodeTypes) -> Result<Option<TypedLabels>> {
+fn read_labels(raw: &Path, types: &NodeTypes) -> Result<Option<LabelsOfType>> {
     let folder = raw.join("node-label");
     if find(raw, &HAS_LABEL).is_none() && !is_there(&folder) {
         return Ok(None);
@@ -229,7 +229,7 @@ fn read_labels(raw: &Path, types: &NodeTypes) -> Result<Option<TypedLabels>> {
     let path = required(&folder.join(&types.names()[node_type]), &LABELS, "the class of each node")?;
     let values = targets_of_table(&path, n_nodes)?;
     check_count(&path, "the number of lines", n_nodes, values.len())?;
-    Ok(Some(TypedLabels { node_type, values }))
+    Ok(Some(LabelsOfType { node_type, values }))
 }
 
 /// Returns the only type with labels, if there is one.
@@ -246,7 +246,7 @@ fn only_labelled(path: &Path, labelled: &[usize]) -> Result<Option<usize>> {
 }
 
 /// Reads the archives, and adds notes about those that are not read.
-pub(super) fn read_npz(raw: &Path, notes: &mut Vec<Note>) -> Result<TypedRaw> {
+pub(super) fn read_npz(raw: &Path, notes: &mut Vec<Note>) -> Result<RawTypes> {
     let mut node_counts =
         Npz::open(required(raw, &["num_nodes_dict.npz"], "the number of nodes of each type")?)?;
     let stated_in = node_counts.path().to_owned();
@@ -295,10 +295,10 @@ pub(super) fn read_npz(raw: &Path, notes: &mut Vec<Note>) -> Result<TypedRaw> {
         Some(path) => read_label_archive(Npz::open(path)?, &types)?,
         None => None,
     };
-    Ok(TypedRaw { stated_in, types, relations, features, labels })
+    Ok(RawTypes { stated_in, types, relations, features, labels })
 }
 
-fn read_label_archive(mut archive: Npz, types: &NodeTypes) -> Result<Option<TypedLabels>> {
+fn read_label_archive(mut archive: Npz, types: &NodeTypes) -> Result<Option<LabelsOfType>> {
     let path = archive.path().to_owned();
     let mut labelled = Vec::new();
     for name in names_of(&archive, MAX_TYPES)? {
@@ -311,7 +311,7 @@ fn read_label_archive(mut archive: Npz, types: &NodeTypes) -> Result<Option<Type
         _ => of_classes(classes::from_array(&labels)?),
     };
     check_count(labels.path(), "the number of labels", types.range(node_type).len(), values.len())?;
-    Ok(Some(TypedLabels { node_type, values }))
+    Ok(Some(LabelsOfType { node_type, values }))
 }
 
 /// Returns the names of the arrays of an archive, of which there may be at most `most`.

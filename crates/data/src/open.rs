@@ -81,8 +81,8 @@ pub fn detect_format(path: impl AsRef<Path>) -> Result<DatasetFormat> {
     })
 }
 
-/// Opens a node classification set of any format that [`detect_format`] knows. A compressed edge list may take at most
-/// 1 GiB of memory; [`open_within`] sets another limit.
+/// Opens a set for tasks on nodes and links, homogeneous or heterogeneous, of any format that [`detect_format`] knows. A
+/// compressed edge list may take at most 1 GiB of memory; [`open_within`] sets another limit.
 ///
 /// # Errors
 /// Returns the errors of [`detect_format`] and of the format's reader, and [`Error::WrongKind`] for a graph
@@ -91,7 +91,8 @@ pub fn open(path: impl AsRef<Path>) -> Result<Dataset> {
     open_within(path, MEMORY_BYTES)
 }
 
-/// Opens a node classification set with a memory limit for compressed edge lists (files whose names end in `.gz`).
+/// Opens a set as [`open`] does, with a memory limit for compressed edge lists (files whose names end in `.gz`), and for the
+/// nodes of heterogeneous sets whose number no file confirms.
 /// While such a list is read, an edge takes 8 bytes, 4 more with a weight and 1 more with a type. Building the graph
 /// then takes up to twice as much memory as the list, beside the list. [`convert`](crate::convert::convert()) takes no
 /// more memory than its limit.
@@ -103,28 +104,60 @@ pub fn open_within(path: impl AsRef<Path>, memory_bytes: u64) -> Result<Dataset>
     match detect_format(path)? {
         DatasetFormat::Kiln => format::open(path),
         DatasetFormat::Npy => npy::open_within(path, memory_bytes),
-        DatasetFormat::GraphBolt => graphbolt::read(path)?.read_within(memory_bytes),
-        DatasetFormat::Ogb => ogb::read(path)?.read_within(memory_bytes),
+        DatasetFormat::GraphBolt => graphbolt::open_within(path, memory_bytes),
+        DatasetFormat::Ogb => ogb::open_within(path, memory_bytes),
         kind @ (DatasetFormat::Tu | DatasetFormat::Gin | DatasetFormat::OgbGraphs) => {
             Err(kind.of_graphs(path))
         }
     }
 }
 
+/// Returns true if a name or path is a heterogeneous set: a kiln folder whose manifest has node types, or a GraphBolt or OGB
+/// folder with several node types or edge types. Only the manifest or the metadata is read. Of the names of
+/// [`DatasetName`], `debian-archive` is one; see [`locate`].
+///
+/// # Errors
+/// Returns the errors of [`detect_format`], and those of reading the metadata of a GraphBolt folder.
+pub fn is_heterogeneous(name_or_path: impl AsRef<Path>) -> Result<bool> {
+    let path = name_or_path.as_ref();
+    if let DatasetLocation::Name(name) = locate(path) {
+        return Ok(name == DatasetName::DebianArchive);
+    }
+    match detect_format(path)? {
+        DatasetFormat::Kiln => Ok(format::is_heterogeneous(path)),
+        DatasetFormat::GraphBolt => graphbolt::has_types(path),
+        DatasetFormat::Ogb => Ok(ogb::has_types(path)),
+        _ => Ok(false),
+    }
+}
+
 impl Dataset {
-    /// Opens a node classification set by name or path: a set of [`DatasetName`], synthetic ones with the seed 0, or a path that
-    /// [`open`] opens. A file or folder with the name of a set takes precedence, with a note; see [`locate`].
+    /// Opens a set for tasks on nodes and links, homogeneous or heterogeneous, by name or path: a set of [`DatasetName`],
+    /// synthetic ones with the seed 0, or a path that [`open`] opens. A file or folder with the name of a set takes
+    /// precedence, with a note; see [`locate`].
+    ///
+    /// ```
+    /// use kiln_data::Dataset;
+    /// assert!(!Dataset::open("sbm")?.is_heterogeneous());
+    /// assert!(Dataset::open("debian-archive")?.is_heterogeneous());
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns the errors of [`open`] and [`DatasetName::open`].
     pub fn open(name_or_path: impl AsRef<Path>) -> Result<Self> {
-        match locate(name_or_path) {
-            DatasetLocation::Name(name) => name.open(0),
-            DatasetLocation::Path(path) => {
-                let mut data = open(&path)?;
-                data.notes.extend(note_on_name(&path));
-                Ok(data)
-            }
+        open_location(name_or_path.as_ref(), MEMORY_BYTES)
+    }
+}
+
+/// Opens a set as [`Dataset::open`] does, with another memory limit.
+pub(crate) fn open_location(name_or_path: &Path, memory_bytes: u64) -> Result<Dataset> {
+    match locate(name_or_path) {
+        DatasetLocation::Name(name) => name.open(0),
+        DatasetLocation::Path(path) => {
+            let mut data = open_within(&path, memory_bytes)?;
+            data.notes.extend(note_on_name(&path));
+            Ok(data)
         }
     }
 }

@@ -8,14 +8,14 @@ use kiln_graph::{NodeTypes, Relations};
 use kiln_store::Error as StoreError;
 use kiln_store::paths::{find, is_there, required};
 
-use super::typed_raw::{self, TypedRaw, flagged_types};
+use super::heterogeneous_raw::{self, RawTypes, flagged_types};
 use super::{OF_SEVERAL_TYPES, read_split, the_split};
 use crate::check::{Place, check_split};
-use crate::limits::{MEMORY_BYTES, numbers};
+use crate::limits::MEMORY_BYTES;
 use crate::readers::name_of;
-use crate::readers::relation_files::{check_offsets, shifted};
+use crate::readers::relation_files::check_offsets;
 use crate::readers::stored::read_features;
-use crate::{Error, Note, Result, TypedDataset, TypedTargets};
+use crate::{Dataset, DatasetTargets, Error, Note, Result};
 
 /// The files that state which node types have a split.
 const HAS_SPLIT: [&str; 2] = ["nodetype-has-split.csv.gz", "nodetype-has-split.csv"];
@@ -57,17 +57,17 @@ const ONE_SCHEME: &str = "and remove the others from the folder";
 /// [`kiln_store::Error::Inconsistent`], [`kiln_store::Error::BadValue`] or [`kiln_store::Error::Npy`] for invalid counts and
 /// arrays, [`Error::EdgeListTooLarge`] if edges in `.csv.gz` files would take more than 1 GiB, and [`Error::Memory`] if the offsets
 /// of nodes that no file confirms would take more than 1 GiB and more than all features, as for
-/// [`graphbolt::open_typed`](crate::graphbolt::open_typed).
-pub fn open_typed(folder: impl AsRef<Path>) -> Result<TypedDataset> {
-    open_typed_within(folder, MEMORY_BYTES)
+/// [`graphbolt::open_heterogeneous`](crate::graphbolt::open_heterogeneous).
+pub fn open_heterogeneous(folder: impl AsRef<Path>) -> Result<Dataset> {
+    open_heterogeneous_within(folder, MEMORY_BYTES)
 }
 
-/// Opens a folder as [`open_typed`] does, with another limit for edges in compressed text and for nodes without features. Archives are
+/// Opens a folder as [`open_heterogeneous`] does, with another limit for edges in compressed text and for nodes without features. Archives are
 /// not limited.
 ///
 /// # Errors
-/// Returns the errors of [`open_typed`].
-pub fn open_typed_within(folder: impl AsRef<Path>, memory_bytes: u64) -> Result<TypedDataset> {
+/// Returns the errors of [`open_heterogeneous`].
+pub fn open_heterogeneous_within(folder: impl AsRef<Path>, memory_bytes: u64) -> Result<Dataset> {
     let folder = folder.as_ref();
     let raw_folder = folder.join("raw");
     if !has_types(folder) && super::is_one(folder) {
@@ -78,10 +78,10 @@ pub fn open_typed_within(folder: impl AsRef<Path>, memory_bytes: u64) -> Result<
         });
     }
     let mut notes = Vec::new();
-    let TypedRaw { stated_in, types, relations, features: sources, labels } =
-        match is_there(&raw_folder.join(typed_raw::EDGE_ARCHIVE)) {
-            true => typed_raw::read_npz(&raw_folder, &mut notes)?,
-            false => typed_raw::read_text(&raw_folder, &mut notes)?,
+    let RawTypes { stated_in, types, relations, features: sources, labels } =
+        match is_there(&raw_folder.join(heterogeneous_raw::EDGE_ARCHIVE)) {
+            true => heterogeneous_raw::read_npz(&raw_folder, &mut notes)?,
+            false => heterogeneous_raw::read_text(&raw_folder, &mut notes)?,
         };
     let types = Arc::new(types);
     let mut features = Vec::<Option<Arc<dyn FeatureStore>>>::new();
@@ -104,14 +104,12 @@ pub fn open_typed_within(folder: impl AsRef<Path>, memory_bytes: u64) -> Result<
     }
     let graph = Arc::new(Relations::new(types.clone(), graphs)?);
     let targets = match labels {
-        Some(TypedLabels { node_type, values }) => {
+        Some(LabelsOfType { node_type, values }) => {
             let nodes = types.range(node_type);
             let split_folder = split_of(&the_split(folder, ONE_SCHEME)?, &types, node_type)?;
             let split = read_split(&split_folder, nodes.len(), &mut notes)?;
             check_split(Place::Set(&split_folder), &split, &values, &mut notes)?;
-            let class_names = numbers(values.n_outputs());
-            let split = shifted(split, nodes.start);
-            Some(TypedTargets { node_type, values, split, class_names })
+            Some(DatasetTargets::new(node_type, values, split.shifted(nodes.start)))
         }
         None => {
             let raw = raw_folder.display();
@@ -119,14 +117,12 @@ pub fn open_typed_within(folder: impl AsRef<Path>, memory_bytes: u64) -> Result<
             None
         }
     };
-    let names = vec![Arc::default(); types.n_types()];
-    let (name, links) = (name_of(folder), None);
-    Ok(TypedDataset { name, graph, features, targets, links, names, notes })
+    Ok(Dataset { targets, notes, ..Dataset::heterogeneous(name_of(folder), graph, features) })
 }
 
 /// The targets of the nodes of one type.
 #[derive(Debug)]
-pub(super) struct TypedLabels {
+pub(super) struct LabelsOfType {
     pub(super) node_type: usize,
     pub(super) values: Targets,
 }

@@ -14,14 +14,14 @@ use super::{
 };
 use crate::arrays::{RowsOf, row_shape, rows_of};
 use crate::check::{Place, check_split};
-use crate::limits::{MAX_TYPES, MEMORY_BYTES, check_n_nodes, numbers};
+use crate::limits::{MAX_TYPES, MEMORY_BYTES, check_n_nodes};
 use crate::readers::links::{StoredLinks, StoredNegatives};
 use crate::readers::name_of;
-use crate::readers::relation_files::{RelationFiles, check_offsets, shifted, unique_names};
+use crate::readers::relation_files::{RelationFiles, check_offsets, unique_names};
 use crate::readers::stored::Edges;
-use crate::{Note, Result, TypedDataset, TypedLinks, TypedTargets};
+use crate::{Dataset, DatasetLinks, DatasetTargets, Note, Result};
 
-/// Opens a GraphBolt folder with any number of node types and edge types. The entries of `metadata.yaml` are those of
+/// Opens a GraphBolt folder with any number of node types and edge types as a heterogeneous set. The entries of `metadata.yaml` are those of
 /// [`graphbolt::open`](super::open), and in addition:
 ///
 /// | entry | content |
@@ -40,15 +40,15 @@ use crate::{Note, Result, TypedDataset, TypedLinks, TypedTargets};
 /// [`Error::Memory`](crate::Error::Memory) if the
 /// offsets of nodes that no file confirms would take more than 1 GiB and more than all features: those of types without
 /// features, and those of all relations but the first into a type with features.
-pub fn open_typed(folder: impl AsRef<Path>) -> Result<TypedDataset> {
-    open_typed_within(folder, MEMORY_BYTES)
+pub fn open_heterogeneous(folder: impl AsRef<Path>) -> Result<Dataset> {
+    open_heterogeneous_within(folder, MEMORY_BYTES)
 }
 
-/// Opens a folder as [`open_typed`] does, with another limit for compressed edges and for nodes without features.
+/// Opens a folder as [`open_heterogeneous`] does, with another limit for compressed edges and for nodes without features.
 ///
 /// # Errors
-/// Returns the errors of [`open_typed`].
-pub fn open_typed_within(folder: impl AsRef<Path>, memory_bytes: u64) -> Result<TypedDataset> {
+/// Returns the errors of [`open_heterogeneous`].
+pub fn open_heterogeneous_within(folder: impl AsRef<Path>, memory_bytes: u64) -> Result<Dataset> {
     let folder = folder.as_ref();
     let path = metadata_path(folder)?;
     let yaml = Yaml::read(&path)?;
@@ -73,8 +73,7 @@ pub fn open_typed_within(folder: impl AsRef<Path>, memory_bytes: u64) -> Result<
     let targets = read_targets(folder, &root, &types, &mut notes)?;
     let name = root.get("dataset_name")?.map(|name| name.text()).transpose()?;
     let name = name.map_or_else(|| name_of(folder), str::to_owned);
-    let names = vec![Arc::default(); types.n_types()];
-    Ok(TypedDataset { name, graph, features, targets, links, names, notes })
+    Ok(Dataset { targets, links, notes, ..Dataset::heterogeneous(name, graph, features) })
 }
 
 /// Returns true if the folder has several node types or several edge types.
@@ -229,7 +228,7 @@ fn read_links(
     edges: &[EdgeType<'_>],
     types: &NodeTypes,
     notes: &mut Vec<Note>,
-) -> Result<Option<TypedLinks>> {
+) -> Result<Option<DatasetLinks>> {
     let train = task.list_of("train_set")?;
     let [first] = &train[..] else {
         let (key, n_types) = (task.key(), train.len());
@@ -252,7 +251,7 @@ fn read_links(
     let n_nodes = ends.map(|node_type| types.range(node_type).len());
     let to_ids = |links| ids_of_links(links, task, types, ends);
     let targets = links::read_task(folder, task, n_nodes[0].max(n_nodes[1]), check_type, to_ids, notes)?;
-    Ok(Some(TypedLinks { relation, reverse: None, targets }))
+    Ok(Some(DatasetLinks { relation, reverse: None, targets }))
 }
 
 /// Returns the position of the relation of a set of links.
@@ -316,7 +315,7 @@ fn read_targets(
     root: &YamlEntry<'_>,
     types: &NodeTypes,
     notes: &mut Vec<Note>,
-) -> Result<Option<TypedTargets>> {
+) -> Result<Option<DatasetTargets>> {
     if root.list_of("tasks")?.is_empty() {
         return Ok(None);
     }
@@ -334,6 +333,5 @@ fn read_targets(
     let (labels, split) = read_task(folder, &task, stated, nodes.len(), notes)?;
     let values = labels.into();
     check_split(Place::Set(root.path()), &split, &values, notes)?;
-    let class_names = numbers(values.n_outputs());
-    Ok(Some(TypedTargets { node_type, values, split: shifted(split, nodes.start), class_names }))
+    Ok(Some(DatasetTargets::new(node_type, values, split.shifted(nodes.start))))
 }

@@ -4,40 +4,40 @@ use kiln_graph::NodeTypes;
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter, bad_entry};
 
 use super::attachment::{self, check_name};
-use super::manifest::{Manifest, RelationEntry};
+use super::numbered_manifest::{NumberedManifest, RelationEntry};
+use super::path_in;
 use crate::Result;
 use crate::convert::{ConvertOptions, ConvertReport, CscRows, EdgeSource, write_csc};
 use crate::error::require;
-use crate::format::manifest::{LABELS, path_in};
-use crate::graph_folder::{FEATURES, TARGETS, check_class_names, class_names_to_write, numbered};
+use crate::graph_folder::{FEATURES, LABELS, TARGETS, check_class_names, class_names_to_write, numbered};
 
 /// Writes a heterogeneous set in the kiln format part by part, for sets that do not fit in memory. The folder appears when
 /// it is committed; without a commit, all written files are removed.
 ///
 /// ```
-/// use kiln_data::typed::{self, TypedSetWriter};
+/// use kiln_data::format::{self, SetWriter};
 /// use kiln_graph::NodeTypes;
 /// use kiln_store::array_folder::{ElementType, FolderWriter};
 /// let root = tempfile::tempdir()?;
 /// let types = NodeTypes::new([("user", 2), ("item", 1)])?;
-/// let mut set = TypedSetWriter::new(FolderWriter::create(root.path().join("set"))?, "shop", &types);
+/// let mut set = SetWriter::new(FolderWriter::create(root.path().join("set"))?, "shop", &types);
 /// let mut rows = set.feature_rows(0, ElementType::F32, 2)?;
 /// rows.push(&[0.0_f32, 0.5])?;
 /// rows.push(&[1.0_f32, 1.5])?;
 /// set.add_features(0, rows, 2)?;
 /// set.commit()?;
-/// assert_eq!(typed::open(root.path().join("set"))?.dims(), [Some(2), None]);
+/// assert_eq!(format::open(root.path().join("set"))?.dims(), [Some(2), None]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "call .commit() to write the manifest"]
-pub struct TypedSetWriter {
+pub struct SetWriter {
     set: FolderWriter,
     types: NodeTypes,
-    manifest: Manifest,
+    manifest: NumberedManifest,
 }
 
-/// The arrays of the targets of a node type and of their split, which a [`TypedSetWriter`] starts and finishes.
+/// The arrays of the targets of a node type and of their split, which a [`SetWriter`] starts and finishes.
 #[derive(Debug)]
 pub struct TargetWriters {
     /// The class of each node (`i32`), or its target values: `u8` for several labels, `f32` for regression.
@@ -46,7 +46,7 @@ pub struct TargetWriters {
     pub split: [ArrayWriter; 3],
 }
 
-/// The name and the node types of a relation that a [`TypedSetWriter`] writes.
+/// The name and the node types of a relation that a [`SetWriter`] writes.
 #[derive(Debug, Clone, Copy)]
 pub struct RelationTypes<'a> {
     /// The name, which is unique among the relations.
@@ -57,10 +57,10 @@ pub struct RelationTypes<'a> {
     pub dst_type: usize,
 }
 
-impl TypedSetWriter {
+impl SetWriter {
     /// Starts a set with nodes of these types.
     pub fn new(set: FolderWriter, name: &str, types: &NodeTypes) -> Self {
-        Self { set, types: types.clone(), manifest: Manifest::of_types(name, types) }
+        Self { set, types: types.clone(), manifest: NumberedManifest::of_types(name, types) }
     }
 
     /// Returns the folder that contains the files until the commit. Temporary files in it must be removed before that.
@@ -92,7 +92,7 @@ impl TypedSetWriter {
     }
 
     /// Starts the names of the nodes of a type: the array of their concatenated texts (`u8`), and the array of the end of
-    /// each (`u32`). [`TypedSetWriter::add`] finishes them.
+    /// each (`u32`). [`SetWriter::add`] finishes them.
     ///
     /// # Errors
     /// Returns [`kiln_store::Error::Io`] if a file cannot be created.
@@ -240,7 +240,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let types = NodeTypes::new([("node", 0)]).unwrap();
         let folder = FolderWriter::create(root.path().join("set")).unwrap();
-        let mut set = TypedSetWriter::new(folder, "set", &types);
+        let mut set = SetWriter::new(folder, "set", &types);
         for name in ["kiln.json", "../a.json", "a/b.json", ".json", "A.json", "a.npy", ""] {
             let error = set.attach(name, b"{}").unwrap_err();
             assert!(matches!(error, Error::Store(kiln_store::Error::Metadata { .. })), "{name}: {error}");

@@ -9,8 +9,8 @@ use kiln_store::array_folder::{bad_entry, bad_key};
 use kiln_store::whole_file::write_whole;
 use kiln_store::{Error as StoreError, io_error, sha256};
 
+use super::{FILE_NAME, path_in};
 use crate::Result;
-use crate::format::manifest::{FILE_NAME, path_in};
 
 /// The maximum size of an attachment in bytes.
 const MAX_BYTES: u64 = 256 << 20;

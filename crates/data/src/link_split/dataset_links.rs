@@ -1,15 +1,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use kiln_graph::{GraphSchema, LinkNegatives, NodeId};
+use kiln_graph::{GraphSchema, LinkNegatives, NodeId, RelationSchema};
 
 use super::LinkTargets;
 use crate::Result;
 use crate::error::{LinkSplitError, require};
 
-/// The links of one relation, their split, and the fixed negatives of the validation and the test, if there are any.
+/// The links of one relation of a graph, their split, and the fixed negatives of the validation and the test, if there are
+/// any. [`LinkTargets`] converts to the links of the only relation of a homogeneous graph. Cloning shares the arrays.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TypedLinks {
+pub struct DatasetLinks {
     /// The position of the relation.
     pub relation: usize,
     /// The position of the relation that has the reverse of each link; `None` if there is none.
@@ -18,7 +19,35 @@ pub struct TypedLinks {
     pub targets: Arc<LinkTargets>,
 }
 
-impl TypedLinks {
+impl From<LinkTargets> for DatasetLinks {
+    fn from(targets: LinkTargets) -> Self {
+        Arc::new(targets).into()
+    }
+}
+
+impl From<Arc<LinkTargets>> for DatasetLinks {
+    fn from(targets: Arc<LinkTargets>) -> Self {
+        Self { relation: 0, reverse: None, targets }
+    }
+}
+
+impl DatasetLinks {
+    /// Creates the links of a named relation. `reverse` is the relation that has the reverse of each link, if there is one.
+    /// Links and negatives have node ids of the graph; [`DatasetLinks::check`] checks them.
+    ///
+    /// # Errors
+    /// Returns [`kiln_graph::Error::NoSuchRelation`] for the name of a relation that does not exist, and
+    /// [`LinkSplitError::NotReverse`] for a reverse relation between other types.
+    pub fn new(
+        schema: &GraphSchema,
+        relation: &str,
+        reverse: Option<&str>,
+        targets: LinkTargets,
+    ) -> Result<Self> {
+        let (relation, reverse) = positions(schema, relation, reverse)?;
+        Ok(Self { relation, reverse, targets: Arc::new(targets) })
+    }
+
     /// Checks that the links belong to a graph with these types and relations: that their relations exist and have the same
     /// types in opposite order, that the split and the negatives are those of the links, and that all nodes have the types of
     /// the relation. The links of a set in the kiln format are not checked before.
@@ -45,6 +74,30 @@ impl TypedLinks {
         let expected = "a relation between the types of the links in the other order";
         require(is_reverse, "the reverse relation of the links", expected, &reverse.name)
     }
+}
+
+/// Returns the positions of a relation and its reverse, which has the types of the relation in the other order.
+pub(super) fn positions(
+    schema: &GraphSchema,
+    name: &str,
+    reverse: Option<&str>,
+) -> Result<(usize, Option<usize>)> {
+    let position = schema.require(name)?;
+    let Some(reverse) = reverse else { return Ok((position, None)) };
+    let reverse_position = schema.require(reverse)?;
+    let RelationSchema { src_type, dst_type, .. } = schema.relations()[position];
+    let found = &schema.relations()[reverse_position];
+    if (found.src_type, found.dst_type) != (dst_type, src_type) {
+        let type_name = |node_type: usize| schema.types().names()[node_type].clone();
+        return Err(LinkSplitError::NotReverse {
+            relation: name.to_owned(),
+            reverse: reverse.to_owned(),
+            src_type: type_name(dst_type),
+            dst_type: type_name(src_type),
+        }
+        .into());
+    }
+    Ok((position, Some(reverse_position)))
 }
 
 /// Checks that links and negatives have nodes of the types of their relation.
