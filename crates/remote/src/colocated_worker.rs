@@ -5,7 +5,7 @@ use std::time::Duration;
 use kiln_comm::rpc::{Tls, Token};
 use kiln_comm::{Communicator, RankInfo};
 use kiln_graph::NodeId;
-use kiln_partition::{AnyPart, TypedPartitionBook};
+use kiln_partition::{Part, PartitionBooks};
 
 use crate::{ConnectConfig, DistGraph, Error, Result, RuleRegistry, ServeConfig, Server};
 
@@ -62,12 +62,12 @@ impl ColocatedWorker {
     /// [`DistGraph::connect`].
     pub fn meet(
         mut meeting: Box<dyn Communicator>,
-        part: impl Into<AnyPart>,
+        part: impl Into<Arc<Part>>,
         config: ColocatedWorkerConfig,
     ) -> Result<Self> {
         let rank_info = meeting.rank_info();
         let part = part.into();
-        let (n_parts, index) = (part.n_parts(), part.index());
+        let (n_parts, index) = (part.n_parts(), part.index);
         if Self::part_of(rank_info, n_parts) != Some(index) {
             let RankInfo { rank, world_size, .. } = rank_info;
             let reason = format!(
@@ -85,7 +85,7 @@ impl ColocatedWorker {
         if serves(rank_info.rank) {
             let (tls, rules) = (tls.clone(), rules.clone());
             let serve = ServeConfig { tls, rules, ..ServeConfig::new(format!("{host}:0"), token.clone()) };
-            server = Some(Server::start(part.clone(), serve)?);
+            server = Some(Server::start(Arc::clone(&part), serve)?);
         }
         let port = server.as_ref().map(|server| server.address().port());
         let address = port.map_or_else(String::new, |port| format!("{host}:{port}"));
@@ -115,9 +115,10 @@ impl ColocatedWorker {
     /// Returns a function from a node to the rank that trains on it, for `ItemSampler::shard_by_owner`. That rank holds
     /// the node's partition, so the node's edges and features are local.
     pub fn owner(&self) -> impl Fn(NodeId) -> usize + Send + Sync + 'static {
-        let book = self.graph.typed_book().clone();
-        let ranks_per_part = ranks_per_part(self.meeting.rank_info().world_size, book.n_parts()).unwrap_or(1);
-        move |node| owner(&book, ranks_per_part, node)
+        let books = self.graph.books().clone();
+        let ranks_per_part =
+            ranks_per_part(self.meeting.rank_info().world_size, books.n_parts()).unwrap_or(1);
+        move |node| owner(&books, ranks_per_part, node)
     }
 
     /// Waits at most `deadline` until all ranks have finished, and stops this rank's server. Collective: every rank
@@ -140,9 +141,9 @@ fn ranks_per_part(world_size: usize, n_parts: usize) -> Option<usize> {
 }
 
 /// Returns the rank that trains on a node: the nodes of a partition are dealt to its ranks in turn.
-fn owner(book: &TypedPartitionBook, ranks_per_part: usize, node: NodeId) -> usize {
+fn owner(books: &PartitionBooks, ranks_per_part: usize, node: NodeId) -> usize {
     // Invalid nodes may go to any rank, because the sampler returns an error for them.
-    let place = book.place(node);
+    let place = books.place(node);
     place.map_or(0, |place| place.part * ranks_per_part + place.row.index() % ranks_per_part)
 }
 

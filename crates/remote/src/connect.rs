@@ -1,10 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytemuck::{Pod, pod_collect_to_vec};
 use kiln_comm::rpc::{Tls, Token};
-use kiln_feature::{Labels, Preparation};
+use kiln_data::{Split, TypedTargets};
+use kiln_feature::{Labels, TargetKind, TargetValues, Targets};
 use kiln_graph::{NodeId, SharedArray};
-use kiln_partition::{AnyPart, PartitionBook, TypedPartitionBook};
+use kiln_partition::{Part, PartitionBook, PartitionBooks};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -16,7 +18,7 @@ use crate::peer::{Peer, ReplyEvent};
 use crate::proto::{Array, FetchRequest, Opened};
 use crate::question::Question;
 use crate::replies::{PIECES_AHEAD, put};
-use crate::{Error, Result, RuleRegistry};
+use crate::{Error, Result, RuleRegistry, TargetsInfo};
 
 /// The configuration of a client of a partitioned graph.
 #[derive(Debug, Clone)]
@@ -24,7 +26,7 @@ pub struct ConnectConfig {
     /// The servers of all partitions, `HOST:PORT` each, in any order. The server of the local partition is optional.
     pub servers: Vec<String>,
     /// The local partition, if there is one.
-    pub own: Option<AnyPart>,
+    pub own: Option<Arc<Part>>,
     /// The token that servers require.
     pub token: Token,
     /// The certificates of client and servers; `None` for connections without TLS.
@@ -62,64 +64,92 @@ impl ConnectConfig {
 
 /// The arrays of the whole graph, which are the same in all partitions.
 pub(crate) struct Shared {
-    pub(crate) book: TypedPartitionBook,
-    pub(crate) labels: Arc<Labels>,
-    /// The training, validation and test nodes.
-    pub(crate) split: [SharedArray<NodeId>; 3],
+    pub(crate) books: PartitionBooks,
+    pub(crate) targets: Option<TypedTargets>,
+}
+
+impl From<&Part> for Shared {
+    fn from(part: &Part) -> Self {
+        Self { books: part.books.clone(), targets: part.targets.clone() }
+    }
 }
 
 impl Shared {
-    pub(crate) fn of_part(part: &AnyPart, info: &GraphInfo) -> Result<Self> {
-        let split = part.split();
-        let book = match part {
-            AnyPart::Homogeneous(part) => {
-                TypedPartitionBook::new(info.schema.types().clone(), vec![Arc::clone(&part.book)])?
-            }
-            AnyPart::Heterogeneous(part) => part.book.clone(),
-        };
-        Ok(Self {
-            book,
-            labels: Arc::clone(part.labels()),
-            split: [split.train.clone(), split.val.clone(), split.test.clone()],
-        })
-    }
-
-    pub(crate) fn fetch(
-        runtime: &Runtime,
-        owners: &[Owner],
-        info: &GraphInfo,
-        n_classes: usize,
-    ) -> Result<Self> {
+    /// Fetches the arrays from the owner of the first partition.
+    pub(crate) fn fetch(runtime: &Runtime, owners: &[Owner], info: &GraphInfo) -> Result<Self> {
         let Some(Owner::Remote(owner)) = owners.first() else {
             return Err(Error::BadParts {
                 reason: "neither a local partition nor a server is given: give all servers".to_owned(),
             });
         };
-        let bytes = |array: Array, node_type: usize| -> Result<Vec<u8>> {
-            let bytes = fetch(runtime, owner, array, node_type)?;
-            match bytes.len().is_multiple_of(size_of::<u32>()) {
-                true => Ok(bytes),
-                false => Err(bad_array(owner, "elements of 4 bytes", bytes.len())),
-            }
-        };
-        let ids = |array| -> Result<SharedArray<NodeId>> {
-            Ok(bytemuck::pod_collect_to_vec::<u8, NodeId>(&bytes(array, 0)?).into())
-        };
-        let book = |(node_type, offsets): (usize, &Vec<u32>)| -> Result<Arc<PartitionBook>> {
-            let new_ids: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes(Array::NewIds, node_type)?);
-            Ok(Arc::new(PartitionBook::new(offsets.clone(), new_ids.into())?))
-        };
-        let books = info.offsets.iter().enumerate().map(book).collect::<Result<_>>()?;
-        let book = TypedPartitionBook::new(info.schema.types().clone(), books)?;
-        let classes: Vec<i32> = bytemuck::pod_collect_to_vec(&bytes(Array::Labels, 0)?);
-        let n_labels = book.of_type(info.target_type).n_nodes();
-        if classes.len() != n_labels {
-            let expected = format!("{n_labels} labels of 4 bytes");
-            return Err(bad_array(owner, &expected, classes.len() * size_of::<i32>()));
+        let mut books = Vec::with_capacity(info.types.len());
+        for (node_type, of_type) in info.types.iter().enumerate() {
+            let new_ids: Vec<u32> = fetch_words(runtime, owner, Array::NewIds, node_type)?;
+            books.push(Arc::new(PartitionBook::new(of_type.offsets.clone(), new_ids.into())?));
         }
-        let labels = Labels::new(classes, n_classes);
-        let split = [ids(Array::Train)?, ids(Array::Validation)?, ids(Array::Test)?];
-        Ok(Self { book, labels: Arc::new(labels), split })
+        let books = PartitionBooks::new(info.schema.types().clone(), books)?;
+        let targets = info.targets.as_ref().map(|of_graph| {
+            let n_nodes = books.of_type(of_graph.node_type).n_nodes();
+            fetch_targets(runtime, owner, of_graph, n_nodes)
+        });
+        Ok(Self { targets: targets.transpose()?, books })
+    }
+}
+
+/// Fetches the targets of `n_nodes` nodes and the split.
+fn fetch_targets(
+    runtime: &Runtime,
+    owner: &Arc<Peer>,
+    info: &TargetsInfo,
+    n_nodes: usize,
+) -> Result<TypedTargets> {
+    let n_outputs = info.n_outputs;
+    let (value_bytes, n_columns) = match info.kind {
+        TargetKind::MultiLabel => (size_of::<u8>(), n_outputs),
+        TargetKind::Regression => (size_of::<f32>(), n_outputs),
+        TargetKind::Classes | TargetKind::Links => (size_of::<i32>(), 1),
+    };
+    let bytes = fetch(runtime, owner, Array::Targets, info.node_type)?;
+    let n_values = n_nodes.saturating_mul(n_columns);
+    if bytes.len() != n_values.saturating_mul(value_bytes) {
+        let expected = format!("{n_values} targets of {value_bytes} bytes");
+        return Err(bad_array(owner, &expected, bytes.len()));
+    }
+    let values: Targets = match info.kind {
+        TargetKind::MultiLabel => TargetValues::multi_label(bytes, n_outputs)?.into(),
+        TargetKind::Regression => {
+            TargetValues::regression(pod_collect_to_vec::<u8, f32>(&bytes), n_outputs)?.into()
+        }
+        TargetKind::Classes | TargetKind::Links => {
+            Labels::new(pod_collect_to_vec::<u8, i32>(&bytes), n_outputs).into()
+        }
+    };
+    let nodes = |array| -> Result<SharedArray<NodeId>> {
+        Ok(fetch_words::<NodeId>(runtime, owner, array, 0)?.into())
+    };
+    Ok(TypedTargets {
+        node_type: info.node_type,
+        values,
+        split: Split {
+            train: nodes(Array::Train)?,
+            val: nodes(Array::Validation)?,
+            test: nodes(Array::Test)?,
+        },
+        class_names: info.class_names.clone(),
+    })
+}
+
+/// Fetches an array of elements of 4 bytes.
+fn fetch_words<T: Pod>(
+    runtime: &Runtime,
+    peer: &Arc<Peer>,
+    array: Array,
+    node_type: usize,
+) -> Result<Vec<T>> {
+    let bytes = fetch(runtime, peer, array, node_type)?;
+    match bytes.len().is_multiple_of(size_of::<u32>()) {
+        true => Ok(pod_collect_to_vec(&bytes)),
+        false => Err(bad_array(peer, "elements of 4 bytes", bytes.len())),
     }
 }
 
@@ -144,19 +174,6 @@ pub(crate) fn fetch(runtime: &Runtime, peer: &Arc<Peer>, array: Array, node_type
 
 pub(crate) fn bad_array(peer: &Peer, expected: &str, n_bytes: usize) -> Error {
     peer.bad_answer("an array", expected.to_owned(), format!("{n_bytes} bytes"))
-}
-
-/// Parses the preparation of a partition, which is `None` if it is unknown.
-pub(crate) fn preparation_of(told: &Opened) -> Result<Option<Preparation>> {
-    let invalid = |reason: String| Error::BadParts {
-        reason: format!(
-            "the preparation of the data is invalid: {reason}: use the same version of kiln for clients and servers"
-        ),
-    };
-    let Some(json) = &told.preparation else { return Ok(None) };
-    let preparation: Preparation = serde_json::from_str(json).map_err(|error| invalid(error.to_string()))?;
-    preparation.check(told.dim as usize).map_err(|error| invalid(error.to_string()))?;
-    Ok(Some(preparation))
 }
 
 /// Takes a lease from each server, concurrently, and starts tasks that renew the leases. Returns the descriptions of
@@ -185,12 +202,8 @@ fn of_whole_graph(told: &Opened) -> Opened {
     Opened {
         node_types: told.node_types.clone(),
         relations: told.relations.clone(),
-        row_type: told.row_type.clone(),
-        edge_row_type: told.edge_row_type.clone(),
-        dim: told.dim,
-        edge_dim: told.edge_dim,
-        target_type: told.target_type,
-        n_classes: told.n_classes,
+        is_heterogeneous: told.is_heterogeneous,
+        targets: told.targets.clone(),
         ..Opened::default()
     }
 }
@@ -202,13 +215,13 @@ pub(crate) fn assemble(
     peers: &[Arc<Peer>],
     opened: Vec<Opened>,
 ) -> Result<(Vec<Owner>, Opened)> {
-    let told_here = own.as_ref().map(|held| held.told());
+    let told_here = own.as_ref().map(|held| held.describe());
     let Some(first) = told_here.or_else(|| opened.first().cloned()) else {
         return Err(Error::BadParts {
             reason: "neither a local partition nor a server is given: give all servers".to_owned(),
         });
     };
-    let n_parts = n_parts(&first);
+    let n_parts = first.node_types.first().map_or(0, |node_type| n_parts(&node_type.offsets));
     let mut owners: Vec<Option<Owner>> = vec![None; n_parts];
     if let Some(held) = own
         && let Some(owner) = owners.get_mut(first.part as usize)
@@ -225,7 +238,7 @@ pub(crate) fn assemble(
             );
             return Err(Error::BadParts { reason });
         }
-        if told.partition_hash != first.partition_hash || told.offsets != first.offsets {
+        if told.partition_hash != first.partition_hash {
             let (address, other, hash) = (&peer.address, &told.partition_hash, &first.partition_hash);
             let reason = format!(
                 "graph server {address} holds a partition of the partitioning {other}, expected {hash}: serve \

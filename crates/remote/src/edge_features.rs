@@ -27,7 +27,7 @@ pub struct DistEdgeFeatureStore {
 
 /// Returns the edges of a block by the partition of their destination, with their positions in the block.
 fn edges_by_part(graph: &DistGraph, block: &Block) -> Result<Vec<Vec<WantedRow<EdgeOfRow>>>> {
-    let book = graph.book();
+    let book = graph.books().of_type(0);
     let mut edges_of = vec![Vec::new(); book.n_parts()];
     for (&node, bounds) in block.dsts().iter().zip(block.indptr().windows(2)) {
         let n_rows = book.n_nodes();
@@ -39,10 +39,10 @@ fn edges_by_part(graph: &DistGraph, block: &Block) -> Result<Vec<Vec<WantedRow<E
 }
 
 impl DistEdgeFeatureStore {
-    /// Creates a store of the edge features of a partitioned graph.
+    /// Creates a store of the edge features of a partitioned graph with one relation.
     ///
     /// # Errors
-    /// Returns [`Error::NoEdgeFeatures`] if the edges have no features.
+    /// Returns [`Error::NoEdgeFeatures`] if the edges have no features, as those of graphs with several relations.
     pub fn new(graph: Arc<DistGraph>) -> Result<Self> {
         let format = graph.edge_row_format().ok_or(Error::NoEdgeFeatures)?;
         Ok(Self { graph, format })
@@ -54,13 +54,13 @@ impl DistEdgeFeatureStore {
 
     fn gather_all(&self, block: &Block, out: &mut FeatureBuffer) -> Result<()> {
         let edges_of = edges_by_part(&self.graph, block)?;
-        let own = self.graph.part().map_or(&[][..], |part| &edges_of[part.index]);
+        let own = self.graph.local_part().map_or(&[][..], |part| &edges_of[part.index]);
         let requests =
             RowRequests::new("feature rows of edges", &self.graph, &edges_of, self.row_bytes(), MAX_EDGES);
         let replies = requests.send(|edges| {
             let (rows, edges): (Vec<PartitionRow>, Vec<EdgeId>) = edges.into_iter().unzip();
             let (rows, edges) = (bytes_of(rows), bytes_of(edges));
-            Question::GatherEdges(GatherEdgesRequest { lease: 0, rows, edges })
+            Question::GatherEdges(GatherEdgesRequest { lease: 0, rows, edges, relation: 0 })
         });
         self.gather_own(own, block.n_edges(), out)?;
         requests.receive(replies, bytes_mut(out)?, |_, _| ())?;
@@ -79,7 +79,7 @@ impl DistEdgeFeatureStore {
     ) -> Result<()> {
         match self.graph.own().filter(|_| !own.is_empty()) {
             // One gather is faster than many. It writes arbitrary rows for remote edges, which are overwritten later.
-            Some(held) => held.gather_edges(own, n_edges, out),
+            Some(held) => held.gather_edges(0, own, n_edges, out),
             None => fit(out, self.format, n_edges),
         }
     }

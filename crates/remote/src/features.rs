@@ -102,7 +102,7 @@ impl DistFeatureStore {
     }
 
     fn book(&self) -> &PartitionBook {
-        self.graph.typed_book().of_type(self.node_type)
+        self.graph.books().of_type(self.node_type)
     }
 
     /// Returns the size of a row in bytes.
@@ -111,7 +111,7 @@ impl DistFeatureStore {
     }
 
     fn gather_all(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()> {
-        let own_part = self.graph.own().map(|held| held.part.index());
+        let own_part = self.graph.own().map(|held| held.part.index);
         let mut places = Places::of(self.book(), own_part, self.hot.as_ref(), ids)?;
         let kept = self.find_kept(&mut places, ids);
         let requests =

@@ -1,21 +1,20 @@
-use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_comm::rpc::RpcEndpoint;
-use kiln_feature::{Labels, Preparation};
-use kiln_graph::{GraphSchema, NodeId, SharedArray};
-use kiln_partition::{AnyPart, Part, PartitionBook, TypedPartitionBook};
+use kiln_data::{Split, TypedTargets};
+use kiln_feature::{Preparation, TargetKind};
+use kiln_graph::GraphSchema;
+use kiln_partition::{Part, PartitionBooks};
 use kiln_sample::Rule;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use crate::connect::{ConnectConfig, Shared, assemble, open_all, preparation_of};
+use crate::connect::{ConnectConfig, Shared, assemble, open_all};
 use crate::fetch_stats::{Counters, count};
-use crate::graph_info::GraphInfo;
+use crate::graph_info::{GraphInfo, RelationInfo};
 use crate::local_part::LocalPart;
 use crate::peer::Peer;
-use crate::proto::Opened;
 use crate::replies::{PIECES_AHEAD, PeerRequest, PendingReplies};
 use crate::row_format::RowFormat;
 use crate::{Error, FetchStats, Result, RuleRegistry, WINDOW_BYTES};
@@ -26,7 +25,8 @@ const PERMIT_BYTES: usize = 1 << 10;
 /// A client of a partitioned graph: the local partition, if any, and connections to the servers of the others.
 ///
 /// **Memory.** If there is a local partition, the arrays of the whole graph are mapped from it. Otherwise they are
-/// fetched: 8 bytes per node for its new id and label, and 4 per node of the split. In addition there are in-flight
+/// fetched: 4 bytes per node for its new id, 4 for its label (the target values of other targets), and 4 per node of the
+/// split. In addition there are in-flight
 /// responses ([`ConnectConfig::in_flight_bytes`]) and at most 16 MiB per connection; see [`DistGraph::memory_bytes`].
 ///
 /// **Threads.** The client runs two network threads. Sampling and gathering wait for these threads, so they must run on
@@ -39,13 +39,8 @@ pub struct DistGraph {
     owners: Vec<Owner>,
     peers: Peers,
     info: GraphInfo,
-    book: TypedPartitionBook,
-    labels: Arc<Labels>,
-    /// The training, validation and test nodes.
-    split: [SharedArray<NodeId>; 3],
-    told: Opened,
-    preparation: Option<Preparation>,
-    edge_row_format: Option<RowFormat>,
+    books: PartitionBooks,
+    targets: Option<TypedTargets>,
     rules: RuleRegistry,
     pub(crate) counters: Counters,
     budget: Arc<Semaphore>,
@@ -89,30 +84,21 @@ impl DistGraph {
         let opened = open_all(&runtime, &peers.all, join_within)?;
         let own = own.map(|part| Arc::new(LocalPart::new(part, rules.clone())));
         let (owners, told) = assemble(own.clone(), &peers.all, opened)?;
-        let info = GraphInfo::of(&told)?;
-        let shared = match own {
-            Some(held) => Shared::of_part(&held.part, &info)?,
-            None => Shared::fetch(&runtime, &owners, &info, told.n_classes as usize)?,
+        let info = GraphInfo::new(&told)?;
+        let Shared { books, targets } = match own {
+            Some(held) => Shared::from(&*held.part),
+            None => Shared::fetch(&runtime, &owners, &info)?,
         };
-        let edge_row_format =
-            told.edge_dim.map(|dim| RowFormat::new("edge features", dim, &told.edge_row_type));
-        let edge_row_format = edge_row_format.transpose()?;
-        let preparation = preparation_of(&told)?;
         let n_permits = (config.in_flight_bytes / PERMIT_BYTES).clamp(1, 1 << 28);
         let budget = Arc::new(Semaphore::new(n_permits));
-        let Shared { book, labels, split } = shared;
         let counters = Counters::default();
         Ok(Self {
             runtime: Some(runtime),
             owners,
             peers,
             info,
-            book,
-            labels,
-            split,
-            told,
-            preparation,
-            edge_row_format,
+            books,
+            targets,
             rules,
             counters,
             budget,
@@ -122,12 +108,12 @@ impl DistGraph {
 
     /// Returns the name of the data set.
     pub fn name(&self) -> &str {
-        &self.told.name
+        &self.info.name
     }
 
     /// Returns the hash of the whole data set.
     pub fn hash(&self) -> &str {
-        &self.told.hash
+        &self.info.hash
     }
 
     /// Returns true if the graph is heterogeneous: it has several types of nodes, or named relations.
@@ -140,25 +126,9 @@ impl DistGraph {
         &self.info.schema
     }
 
-    /// Returns the partition book, which maps each node to its partition; for a heterogeneous graph, that of the type with
-    /// labels.
-    pub fn book(&self) -> &Arc<PartitionBook> {
-        self.book.of_type(self.info.target_type)
-    }
-
-    /// Returns the partition books of all node types.
-    pub fn typed_book(&self) -> &TypedPartitionBook {
-        &self.book
-    }
-
-    /// Returns the type of the nodes that have labels; 0 for a homogeneous graph.
-    pub fn target_type(&self) -> usize {
-        self.info.target_type
-    }
-
-    /// Returns the ids of the nodes whose type has labels: of all nodes, for a homogeneous graph.
-    pub fn target_nodes(&self) -> Range<u32> {
-        self.schema().types().range(self.info.target_type)
+    /// Returns the partition books of all node types, which map each node to its partition.
+    pub fn books(&self) -> &PartitionBooks {
+        &self.books
     }
 
     /// Returns the number of nodes of the whole graph.
@@ -173,12 +143,13 @@ impl DistGraph {
 
     /// Returns the number of feature columns of each node type, `[n_types]`; `None` for a type without features.
     pub fn dims(&self) -> Vec<Option<usize>> {
-        self.info.row_formats.iter().map(|format| format.map(|format| format.dim)).collect()
+        self.info.dims()
     }
 
-    /// Returns the number of columns of the edge features, or `None` if edges have no features.
+    /// Returns the number of columns of the edge features; `None` if edges have no features, or if there are several
+    /// relations.
     pub fn edge_dim(&self) -> Option<usize> {
-        self.edge_row_format.map(|format| format.dim)
+        self.edge_row_format().map(|format| format.dim)
     }
 
     /// Returns the format of the feature rows of a node type.
@@ -186,61 +157,49 @@ impl DistGraph {
     /// # Errors
     /// Returns [`Error::NoSuchPosition`] if there is no such type, and [`Error::NoFeaturesOfType`] if it has no features.
     pub(crate) fn row_format(&self, node_type: usize) -> Result<RowFormat> {
-        let n_known = self.info.row_formats.len();
+        let n_known = self.info.types.len();
         let unknown = Error::NoSuchPosition { what: "node type", position: node_type, n_known };
-        let format = self.info.row_formats.get(node_type).ok_or(unknown)?;
-        format.ok_or(Error::NoFeaturesOfType { node_type })
+        let of_type = self.info.types.get(node_type).ok_or(unknown)?;
+        of_type.row_format.ok_or(Error::NoFeaturesOfType { node_type })
     }
 
+    /// Returns the format of the feature rows of the edges of a graph with one relation.
     pub(crate) fn edge_row_format(&self) -> Option<RowFormat> {
-        self.edge_row_format
+        self.info.only_relation()?.row_format
     }
 
-    /// Returns the classes of all nodes; for a heterogeneous graph, of the type with labels, by position in the type.
-    pub fn labels(&self) -> &Arc<Labels> {
-        &self.labels
+    /// Returns the targets of the nodes of one type, and the split; `None` if the partitions have none.
+    pub fn targets(&self) -> Option<&TypedTargets> {
+        self.targets.as_ref()
     }
 
-    /// Returns the name of each class.
-    pub fn class_names(&self) -> &[String] {
-        &self.told.class_names
+    /// Returns the training, validation and test nodes, in the order of the data set; empty without targets.
+    pub fn split(&self) -> Split {
+        self.targets.as_ref().map(|targets| targets.split.clone()).unwrap_or_default()
     }
 
     /// Returns the steps that prepared the data set before it was partitioned, or `None` if they are unknown, because an
-    /// older version of kiln wrote the partitions or serves them.
+    /// older version of kiln wrote the partitions.
     pub fn preparation(&self) -> Option<&Preparation> {
-        self.preparation.as_ref()
+        self.info.preparation.as_ref()
     }
 
-    /// Returns the number of edge types of the whole graph, or `None` if edges have no types, or if an older version of
-    /// kiln wrote the partitions or serves them.
+    /// Returns the number of edge types of the whole graph. `None` if edges have no types, if there are several relations,
+    /// or if an older version of kiln wrote the partitions.
     pub fn n_edge_types(&self) -> Option<usize> {
-        self.told.n_edge_types.map(|n_types| n_types as usize)
+        self.info.only_relation()?.n_edge_types
     }
 
-    /// Returns the training nodes, in the order of the data set.
-    pub fn train(&self) -> &SharedArray<NodeId> {
-        &self.split[0]
-    }
-
-    /// Returns the validation nodes, in the order of the data set.
-    pub fn val(&self) -> &SharedArray<NodeId> {
-        &self.split[1]
-    }
-
-    /// Returns the test nodes, in the order of the data set.
-    pub fn test(&self) -> &SharedArray<NodeId> {
-        &self.split[2]
+    /// Returns true if the edges of a graph with one relation have types.
+    pub fn has_edge_types(&self) -> bool {
+        self.info.only_relation().is_some_and(|edges| edges.has_edge_types)
     }
 
     /// Returns the memory limit of the client in bytes. The limit does not grow with the graph's edges or features.
     pub fn memory_bytes(&self) -> usize {
         let fetched = match self.own() {
             Some(_) => 0,
-            None => {
-                4 * (self.n_nodes() + self.labels.len())
-                    + 4 * self.split.iter().map(|nodes| nodes.len()).sum::<usize>()
-            }
+            None => 4 * self.n_nodes() + self.targets.as_ref().map_or(0, target_bytes),
         };
         let peers = self.owners.iter().map(|owner| match owner {
             Owner::Remote(peer) => peer.n_channels() * WINDOW_BYTES as usize,
@@ -255,13 +214,8 @@ impl DistGraph {
     }
 
     /// Returns the local partition, if there is one.
-    pub fn local_part(&self) -> Option<&AnyPart> {
+    pub fn local_part(&self) -> Option<&Arc<Part>> {
         self.own().map(|held| &held.part)
-    }
-
-    /// Returns the local partition of a homogeneous graph, if there is one.
-    pub fn part(&self) -> Option<&Arc<Part>> {
-        self.own().and_then(|held| held.homogeneous())
     }
 
     /// Returns the sampling rule with a name: a built-in one, or one registered with [`RuleRegistry::register`].
@@ -272,19 +226,18 @@ impl DistGraph {
         self.rules.get(name).cloned()
     }
 
-    /// Returns true if the edges of a relation have weights.
-    pub(crate) fn has_weights(&self, relation: usize) -> bool {
-        self.info.has_weights.get(relation).is_some_and(|has_weights| *has_weights)
+    pub(crate) fn info(&self) -> &GraphInfo {
+        &self.info
     }
 
-    /// Returns true if the edges have types.
-    pub fn has_edge_types(&self) -> bool {
-        self.told.has_edge_types
+    /// Returns the properties of the edges of a relation, which must exist.
+    pub(crate) fn relation(&self, relation: usize) -> &RelationInfo {
+        &self.info.relations[relation]
     }
 
     /// Returns true if the partitions have the keys of the nodes of a type.
     pub(crate) fn has_keys(&self, node_type: usize) -> bool {
-        self.told.node_types.get(node_type).is_some_and(|of_type| of_type.has_keys)
+        self.info.types.get(node_type).is_some_and(|of_type| of_type.has_keys)
     }
 
     /// Returns the runtime of the network threads.
@@ -327,6 +280,18 @@ impl DistGraph {
         }
         PendingReplies { graph: self, tasks, pieces, n_open }
     }
+}
+
+/// Returns the size of fetched targets and of the split in bytes.
+fn target_bytes(targets: &TypedTargets) -> usize {
+    let values = &targets.values;
+    let value_bytes = match values.kind() {
+        TargetKind::MultiLabel => values.n_outputs(),
+        TargetKind::Regression => 4 * values.n_outputs(),
+        TargetKind::Classes | TargetKind::Links => 4,
+    };
+    let n_split: usize = targets.split.parts().into_iter().map(|(_, nodes)| nodes.len()).sum();
+    value_bytes * values.len() + 4 * n_split
 }
 
 impl Drop for DistGraph {

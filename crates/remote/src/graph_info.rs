@@ -1,79 +1,141 @@
+use kiln_feature::{Preparation, TargetKind};
 use kiln_graph::{GraphSchema, NodeTypes, RelationSchema, Relations};
 
-use crate::proto::{NodeType, Opened, Relation};
+use crate::proto::{self, NodeType, Opened, Relation};
 use crate::row_format::RowFormat;
-use crate::{Error, Result};
+use crate::{Error, PartitionsInfo, Result, TargetsInfo};
 
 /// The maximum number of node types: two for each relation, as in partitions on disk.
 const MAX_TYPES: usize = 2 * Relations::MOST;
 
-/// The properties of the whole graph that a partition describes. A homogeneous graph has one node type and one relation.
+/// The properties of the whole graph that a partition describes.
 #[derive(Debug)]
 pub(crate) struct GraphInfo {
+    pub(crate) name: String,
+    pub(crate) hash: String,
     pub(crate) is_heterogeneous: bool,
     pub(crate) schema: GraphSchema,
-    /// The offsets of the partition book of each node type.
-    pub(crate) offsets: Vec<Vec<u32>>,
-    /// The format of the feature rows of each node type; `None` for a type without features.
-    pub(crate) row_formats: Vec<Option<RowFormat>>,
-    /// True for each relation whose edges have weights.
-    pub(crate) has_weights: Vec<bool>,
-    /// The type of the nodes that have labels.
-    pub(crate) target_type: usize,
+    /// The properties of each node type, `[n_types]`.
+    pub(crate) types: Vec<TypeInfo>,
+    /// The properties of each relation, `[n_relations]`.
+    pub(crate) relations: Vec<RelationInfo>,
+    pub(crate) targets: Option<TargetsInfo>,
+    /// The steps that prepared the data set before it was partitioned; `None` if they are unknown.
+    pub(crate) preparation: Option<Preparation>,
+}
+
+/// The properties of the nodes of a type.
+#[derive(Debug)]
+pub(crate) struct TypeInfo {
+    /// The offsets of the partition book.
+    pub(crate) offsets: Vec<u32>,
+    /// The format of the feature rows; `None` without features.
+    pub(crate) row_format: Option<RowFormat>,
+    /// True if the partitions have the keys of the nodes.
+    pub(crate) has_keys: bool,
+}
+
+/// The properties of the edges of a relation.
+#[derive(Debug, Default)]
+pub(crate) struct RelationInfo {
+    pub(crate) has_weights: bool,
+    pub(crate) has_edge_types: bool,
+    /// The number of edge types; `None` without edge types, or if it is unknown.
+    pub(crate) n_edge_types: Option<usize>,
+    /// The format of the feature rows of edges; `None` without edge features.
+    pub(crate) row_format: Option<RowFormat>,
 }
 
 impl GraphInfo {
     /// Reads and checks the description of a partition.
     ///
     /// # Errors
-    /// Returns [`Error::BadParts`] for unsupported features, and for types or relations that are inconsistent.
-    pub(crate) fn of(told: &Opened) -> Result<Self> {
-        if told.node_types.is_empty() {
-            return match told.relations.is_empty() {
-                true => Self::homogeneous(told),
-                false => Err(invalid("it has relations, but no node types".to_owned())),
-            };
+    /// Returns [`Error::BadParts`] for unsupported features, and for types, relations, targets or a preparation that are
+    /// inconsistent.
+    pub(crate) fn new(opened: &Opened) -> Result<Self> {
+        let n_types = opened.node_types.len();
+        if !(1..=MAX_TYPES).contains(&n_types) {
+            return Err(invalid(format!("{n_types} node types, expected 1 to {MAX_TYPES}")));
         }
-        if told.dim != 0 || told.edge_dim.is_some() || !told.offsets.is_empty() {
-            return Err(invalid("it has node types, and features of a homogeneous graph".to_owned()));
-        }
-        let (n_types, target_type) = (told.node_types.len(), told.target_type as usize);
-        if MAX_TYPES < n_types || n_types <= target_type {
-            return Err(invalid(format!(
-                "{n_types} node types, of which type {target_type} has labels, expected at most {MAX_TYPES}, with one of \
-                 them"
-            )));
-        }
-        let n_nodes = |node_type: &NodeType| node_type.offsets.last().map_or(0, |&end| end as usize);
-        let types = told.node_types.iter().map(|node_type| (node_type.name.as_str(), n_nodes(node_type)));
-        let schema = NodeTypes::new(types)
-            .and_then(|types| GraphSchema::new(types, told.relations.iter().map(relation_schema).collect()));
-        let format = |node_type: &NodeType| {
-            let what = format!("features of node type `{}`", node_type.name);
-            node_type.dim.map(|dim| RowFormat::new(&what, dim, &node_type.row_type)).transpose()
-        };
-        Ok(Self {
-            is_heterogeneous: true,
+        let sizes = opened.node_types.iter().map(|node_type| (node_type.name.as_str(), n_nodes(node_type)));
+        let schema = NodeTypes::new(sizes).and_then(|types| {
+            GraphSchema::new(types, opened.relations.iter().map(relation_schema).collect())
+        });
+        let info = Self {
+            name: opened.name.clone(),
+            hash: opened.hash.clone(),
+            is_heterogeneous: opened.is_heterogeneous,
             schema: schema.map_err(|error| invalid(error.to_string()))?,
-            offsets: told.node_types.iter().map(|node_type| node_type.offsets.clone()).collect(),
-            row_formats: told.node_types.iter().map(format).collect::<Result<_>>()?,
-            has_weights: told.relations.iter().map(|relation| relation.has_weights).collect(),
-            target_type,
-        })
+            types: opened.node_types.iter().map(TypeInfo::new).collect::<Result<_>>()?,
+            relations: opened.relations.iter().map(RelationInfo::new).collect::<Result<_>>()?,
+            targets: opened.targets.as_ref().map(|targets| targets_info(targets, n_types)).transpose()?,
+            preparation: preparation(opened)?,
+        };
+        match info.is_heterogeneous || info.schema.metagraph().is_homogeneous() {
+            true => Ok(info),
+            false => Err(invalid(format!("{n_types} node types of a homogeneous graph"))),
+        }
     }
 
-    fn homogeneous(told: &Opened) -> Result<Self> {
-        let n_nodes = told.offsets.last().map_or(0, |&end| end as usize);
-        let schema = GraphSchema::homogeneous(n_nodes, told.n_edges);
+    /// Returns the number of feature columns of each node type, `[n_types]`; `None` for a type without features.
+    pub(crate) fn dims(&self) -> Vec<Option<usize>> {
+        self.types.iter().map(|of_type| of_type.row_format.map(|format| format.dim)).collect()
+    }
+
+    /// Returns the properties of the edges of a graph with one relation; `None` if it has several.
+    pub(crate) fn only_relation(&self) -> Option<&RelationInfo> {
+        match &self.relations[..] {
+            [relation] => Some(relation),
+            _ => None,
+        }
+    }
+}
+
+impl From<&GraphInfo> for PartitionsInfo {
+    fn from(info: &GraphInfo) -> Self {
+        let edges = info.only_relation();
+        Self {
+            n_parts: n_parts(&info.types[0].offsets),
+            dims: info.dims(),
+            n_edge_types: edges.and_then(|edges| edges.n_edge_types),
+            edge_dim: edges.and_then(|edges| edges.row_format).map(|format| format.dim),
+            name: info.name.clone(),
+            hash: info.hash.clone(),
+            schema: info.schema.clone(),
+            is_heterogeneous: info.is_heterogeneous,
+            targets: info.targets.clone(),
+            preparation: info.preparation.clone(),
+        }
+    }
+}
+
+impl TypeInfo {
+    fn new(node_type: &NodeType) -> Result<Self> {
+        let what = format!("features of node type `{}`", node_type.name);
+        let row_format = node_type.dim.map(|dim| RowFormat::new(&what, dim, &node_type.row_type));
         Ok(Self {
-            is_heterogeneous: false,
-            schema: schema.map_err(|error| invalid(error.to_string()))?,
-            offsets: vec![told.offsets.clone()],
-            row_formats: vec![Some(RowFormat::new("features", told.dim, &told.row_type)?)],
-            has_weights: vec![told.has_weights],
-            target_type: 0,
+            offsets: node_type.offsets.clone(),
+            row_format: row_format.transpose()?,
+            has_keys: node_type.has_keys,
         })
     }
+}
+
+impl RelationInfo {
+    fn new(relation: &Relation) -> Result<Self> {
+        let row_format =
+            relation.edge_dim.map(|dim| RowFormat::new("edge features", dim, &relation.edge_row_type));
+        Ok(Self {
+            has_weights: relation.has_weights,
+            has_edge_types: relation.has_edge_types,
+            n_edge_types: relation.n_edge_types.map(|n_types| n_types as usize),
+            row_format: row_format.transpose()?,
+        })
+    }
+}
+
+fn n_nodes(node_type: &NodeType) -> usize {
+    node_type.offsets.last().map_or(0, |&end| end as usize)
 }
 
 fn relation_schema(relation: &Relation) -> RelationSchema {
@@ -85,6 +147,34 @@ fn relation_schema(relation: &Relation) -> RelationSchema {
     }
 }
 
+fn targets_info(targets: &proto::Targets, n_types: usize) -> Result<TargetsInfo> {
+    let node_type = targets.node_type as usize;
+    if n_types <= node_type {
+        return Err(invalid(format!("{n_types} node types, of which type {node_type} has targets")));
+    }
+    let kind = match proto::TargetKind::try_from(targets.kind) {
+        Ok(proto::TargetKind::Classes) => TargetKind::Classes,
+        Ok(proto::TargetKind::MultiLabel) => TargetKind::MultiLabel,
+        Ok(proto::TargetKind::Regression) => TargetKind::Regression,
+        Err(_) => return Err(invalid(format!("targets of kind {}", targets.kind))),
+    };
+    let class_names = targets.class_names.clone();
+    Ok(TargetsInfo { node_type, kind, n_outputs: targets.n_outputs as usize, class_names })
+}
+
+fn preparation(opened: &Opened) -> Result<Option<Preparation>> {
+    let invalid = |reason: String| Error::BadParts {
+        reason: format!(
+            "the preparation of the data is invalid: {reason}: use the same version of kiln for clients and servers"
+        ),
+    };
+    let Some(json) = &opened.preparation else { return Ok(None) };
+    let preparation: Preparation = serde_json::from_str(json).map_err(|error| invalid(error.to_string()))?;
+    let dim = opened.node_types.first().and_then(|node_type| node_type.dim).unwrap_or(0);
+    preparation.check(dim as usize).map_err(|error| invalid(error.to_string()))?;
+    Ok(Some(preparation))
+}
+
 fn invalid(reason: String) -> Error {
     let reason = format!(
         "the description of the graph is invalid: {reason}: use the same version of kiln for clients and servers"
@@ -92,9 +182,8 @@ fn invalid(reason: String) -> Error {
     Error::BadParts { reason }
 }
 
-/// Returns the number of partitions that a partition describes; 0 if it describes none.
-pub(crate) fn n_parts(told: &Opened) -> usize {
-    let offsets = told.node_types.first().map_or(&told.offsets, |node_type| &node_type.offsets);
+/// Returns the number of partitions by the offsets of a partition book; 0 if there are none.
+pub(crate) fn n_parts(offsets: &[u32]) -> usize {
     offsets.len().saturating_sub(1)
 }
 
@@ -102,7 +191,7 @@ pub(crate) fn n_parts(told: &Opened) -> usize {
 mod tests {
     use super::*;
 
-    fn told() -> Opened {
+    fn opened() -> Opened {
         let node_type = |name: &str, end, dim| NodeType {
             name: name.to_owned(),
             offsets: vec![0, 1, end],
@@ -116,55 +205,65 @@ mod tests {
             dst_type,
             n_edges: 5,
             has_weights: name == "rates",
+            ..Relation::default()
         };
         Opened {
             node_types: vec![node_type("user", 4, None), node_type("item", 3, Some(2))],
             relations: vec![relation("rates", 0, 1), relation("rated by", 1, 0)],
-            target_type: 1,
+            targets: Some(proto::Targets { node_type: 1, n_outputs: 3, ..proto::Targets::default() }),
+            is_heterogeneous: true,
             ..Opened::default()
         }
     }
 
     #[test]
     fn types_and_relations_of_a_server_are_those_of_the_graph() {
-        let info = GraphInfo::of(&told()).unwrap();
-        assert!(info.is_heterogeneous);
-        assert_eq!((info.schema.n_nodes(), info.schema.n_edges(), n_parts(&told())), (7, 10, 2));
+        let info = GraphInfo::new(&opened()).unwrap();
+        assert_eq!((info.schema.n_nodes(), info.schema.n_edges()), (7, 10));
         assert_eq!(info.schema.types().range(1), 4..7);
-        assert_eq!(
-            info.row_formats.iter().map(|rows| rows.map(|rows| rows.dim)).collect::<Vec<_>>(),
-            [None, Some(2)]
-        );
-        assert_eq!((info.has_weights, info.target_type), (vec![true, false], 1));
-        let graph =
-            Opened { offsets: vec![0, 4], n_edges: 9, dim: 3, row_type: "f32".into(), ..Opened::default() };
-        let info = GraphInfo::of(&graph).unwrap();
-        assert!(!info.is_heterogeneous && info.schema.metagraph().is_homogeneous());
-        assert_eq!((info.schema.n_nodes(), info.schema.n_edges(), n_parts(&graph)), (4, 9, 1));
+        assert_eq!(info.dims(), [None, Some(2)]);
+        assert_eq!(info.types.iter().map(|of_type| of_type.has_keys).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(info.relations.iter().map(|edges| edges.has_weights).collect::<Vec<_>>(), [true, false]);
+        let info = PartitionsInfo::from(&info);
+        assert_eq!((info.n_parts, info.is_heterogeneous), (2, true));
+        let targets = info.targets.unwrap();
+        assert_eq!((targets.node_type, targets.kind, targets.n_outputs), (1, TargetKind::Classes, 3));
     }
 
     #[test]
     fn inconsistent_descriptions_are_errors() {
         let check = |change: fn(&mut Opened), expected: &str| {
-            let mut told = told();
-            change(&mut told);
-            let error = GraphInfo::of(&told).unwrap_err().to_string();
+            let mut opened = opened();
+            change(&mut opened);
+            let error = GraphInfo::new(&opened).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}\n    expected {expected}");
         };
-        check(|told| told.node_types.clear(), "it has relations, but no node types");
-        check(|told| told.edge_dim = Some(4), "it has node types, and features of a homogeneous graph");
-        check(|told| told.target_type = 2, "2 node types, of which type 2 has labels");
-        check(|told| told.node_types = vec![told.node_types[0].clone(); 513], "expected at most 512");
-        check(|told| told.node_types[1].name = "user".into(), "invalid node type `user`: it occurs twice");
-        check(|told| told.node_types[0].offsets = vec![0, u32::MAX], "nodes do not fit");
-        check(|told| told.node_types[1].dim = Some(0), "the features of node type `item` have 0 columns");
-        check(|told| told.node_types[1].row_type = "i8".into(), "features of node type `item` of i8");
-        check(|told| told.relations[1].name = String::new(), "invalid relation ``: it is empty");
-        check(|told| told.relations[1].dst_type = u32::MAX, "there is no node type `4294967295`");
-        check(|told| told.relations = vec![told.relations[0].clone(); 257], "257 relations do not fit");
+        check(|opened| opened.node_types.clear(), "0 node types, expected 1 to 512");
+        check(|opened| opened.is_heterogeneous = false, "2 node types of a homogeneous graph");
+        check(
+            |opened| opened.targets.as_mut().unwrap().node_type = 2,
+            "2 node types, of which type 2 has targets",
+        );
+        check(|opened| opened.targets.as_mut().unwrap().kind = 3, "targets of kind 3");
+        check(|opened| opened.preparation = Some("[7]".into()), "the preparation of the data is invalid");
+        check(
+            |opened| opened.node_types = vec![opened.node_types[0].clone(); 513],
+            "513 node types, expected 1 to 512",
+        );
+        check(
+            |opened| opened.node_types[1].name = "user".into(),
+            "invalid node type `user`: it occurs twice",
+        );
+        check(|opened| opened.node_types[0].offsets = vec![0, u32::MAX], "nodes do not fit");
+        check(|opened| opened.node_types[1].dim = Some(0), "the features of node type `item` have 0 columns");
+        check(|opened| opened.node_types[1].row_type = "i8".into(), "features of node type `item` of i8");
+        check(|opened| opened.relations[1].edge_dim = Some(0), "the edge features have 0 columns");
+        check(|opened| opened.relations[1].name = String::new(), "invalid relation ``: it is empty");
+        check(|opened| opened.relations[1].dst_type = u32::MAX, "there is no node type `4294967295`");
+        check(|opened| opened.relations = vec![opened.relations[0].clone(); 257], "257 relations do not fit");
         // Numbers of edges that overflow are not an error: edges are read when they are sampled.
-        let mut many = told();
+        let mut many = opened();
         many.relations[0].n_edges = u64::MAX;
-        assert_eq!(GraphInfo::of(&many).unwrap().schema.n_edges(), u64::MAX);
+        assert_eq!(GraphInfo::new(&many).unwrap().schema.n_edges(), u64::MAX);
     }
 }

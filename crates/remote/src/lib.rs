@@ -30,7 +30,7 @@
 //! let token = Token::new("a-long-random-secret")?;
 //! let server = Server::start(part(1)?, ServeConfig::new("127.0.0.1:0", token.clone()))?;
 //! let config = ConnectConfig::new(vec![server.address().to_string()], token);
-//! let graph = Arc::new(DistGraph::connect(ConnectConfig { own: Some(part(0)?.into()), ..config })?);
+//! let graph = Arc::new(DistGraph::connect(ConnectConfig { own: Some(part(0)?), ..config })?);
 //! let (seeds, key) = (Seeds::nodes(vec![NodeId(7)]), RngKey::new(0));
 //! let fanouts = [Fanout::UpTo(1); 3];
 //! let sampled = DistNeighborSampler::new(graph, fanouts).sample_blocks(&seeds, key, &mut Scratch::default())?;
@@ -82,7 +82,7 @@ pub use features::DistFeatureStore;
 pub use fetch_stats::FetchStats;
 pub use graph::DistGraph;
 pub use health::Health;
-pub use partitions::{HeterogeneousInfo, JoinedPartition, Partitions, PartitionsConfig, PartitionsInfo};
+pub use partitions::{JoinedPartition, Partitions, PartitionsConfig, PartitionsInfo, TargetsInfo};
 pub use rule_registry::RuleRegistry;
 pub use sampler::DistNeighborSampler;
 pub use server::{ServeConfig, Server};
@@ -91,7 +91,7 @@ pub use server::{ServeConfig, Server};
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The version of the protocol between clients and servers.
-const PROTOCOL: u32 = 4;
+const PROTOCOL: u32 = 5;
 
 /// The interval of HTTP/2 keep-alive pings, on both sides of a connection.
 const BEAT: Duration = Duration::from_secs(2);

@@ -19,7 +19,7 @@ impl DistGraph {
         if !self.has_keys(node_type) {
             return Ok(None);
         }
-        let book = self.typed_book().of_type(node_type);
+        let book = self.books().of_type(node_type);
         let mut of_parts = Vec::with_capacity(book.n_parts());
         for part in 0..book.n_parts() {
             let n_owned = book.n_owned(part);

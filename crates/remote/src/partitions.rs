@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use kiln_comm::Communicator;
 use kiln_comm::rpc::{Tls, Token};
-use kiln_feature::{EdgeFeatures, Preparation};
+use kiln_feature::{Preparation, TargetKind};
 use kiln_graph::{GraphSchema, NodeId};
-use kiln_partition::{AnyPart, part_dir};
+use kiln_partition::{Part, part_dir};
 
+use crate::graph_info::GraphInfo;
+use crate::local_part::LocalPart;
 use crate::{ColocatedWorker, ColocatedWorkerConfig, ConnectConfig, DistGraph, Error, Result, RuleRegistry};
 
 /// A partitioned graph that ranks can join. In worker mode, a folder contains the partitions, and the ranks serve them
@@ -60,36 +62,35 @@ pub struct PartitionsInfo {
     pub hash: String,
     /// The number of partitions.
     pub n_parts: usize,
-    /// The number of nodes of the whole graph.
-    pub n_nodes: usize,
-    /// The number of edges of the whole graph.
-    pub n_edges: u64,
-    /// The number of feature columns; 0 for a heterogeneous graph.
-    pub dim: usize,
-    /// The number of classes.
-    pub n_classes: usize,
-    /// The name of each class.
-    pub class_names: Vec<String>,
+    /// The node types and relations. A homogeneous graph has one of each, named `node` and `edge`.
+    pub schema: GraphSchema,
+    /// True if the graph is heterogeneous: it has several types of nodes, or named relations.
+    pub is_heterogeneous: bool,
+    /// The number of feature columns of each node type, `[n_types]`; `None` for a type without features.
+    pub dims: Vec<Option<usize>>,
+    /// The targets of the nodes of one type; `None` if the partitions have none.
+    pub targets: Option<TargetsInfo>,
     /// The number of edge types: one more than the largest, or the number of names if it is larger. `None` if edges have
-    /// no types, or if it is unknown because an older version of kiln wrote the partitions.
+    /// no types, if there are several relations, or if it is unknown because an older version of kiln wrote the
+    /// partitions.
     pub n_edge_types: Option<usize>,
-    /// The number of columns of the edge features; `None` if edges have no features.
+    /// The number of columns of the edge features; `None` if edges have no features, or if there are several relations.
     pub edge_dim: Option<usize>,
     /// The steps that prepared the data set before it was partitioned; `None` if they are unknown.
     pub preparation: Option<Preparation>,
-    /// The node types and relations of a heterogeneous graph; `None` for a homogeneous one.
-    pub heterogeneous: Option<HeterogeneousInfo>,
 }
 
-/// Properties of a partitioned heterogeneous graph.
-#[derive(Debug, Clone, PartialEq)]
-pub struct HeterogeneousInfo {
-    /// The node types and relations.
-    pub schema: GraphSchema,
-    /// The number of feature columns of each node type, `[n_types]`; `None` for a type without features.
-    pub dims: Vec<Option<usize>>,
-    /// The type of the nodes that have labels.
-    pub target_type: usize,
+/// The targets of the nodes of one type, without their values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetsInfo {
+    /// The type of the nodes that have targets.
+    pub node_type: usize,
+    /// The kind of the targets.
+    pub kind: TargetKind,
+    /// The number of outputs of a model for these targets: the number of classes or of columns.
+    pub n_outputs: usize,
+    /// The name of each class or column.
+    pub class_names: Vec<String>,
 }
 
 enum Source {
@@ -126,7 +127,9 @@ impl Partitions {
             let reason = format!("{folder} contains no partition: create some with `kiln data partition`");
             return Err(Error::BadParts { reason });
         };
-        let info = info_of(&AnyPart::open(part_dir(folder, first))?);
+        let part = Part::open(part_dir(folder, first))?;
+        let described = LocalPart::new(part.into(), config.rules.clone()).describe();
+        let info = PartitionsInfo::from(&GraphInfo::new(&described)?);
         Ok(Self { source: Source::Folder(folder.to_owned()), config, info })
     }
 
@@ -137,24 +140,7 @@ impl Partitions {
     pub fn connect(servers: impl Into<Vec<String>>, config: PartitionsConfig) -> Result<Self> {
         let servers = servers.into();
         let graph = config.connect(&servers)?;
-        let info = PartitionsInfo {
-            name: graph.name().to_owned(),
-            hash: graph.hash().to_owned(),
-            n_parts: graph.book().n_parts(),
-            n_nodes: graph.n_nodes(),
-            n_edges: graph.n_edges(),
-            dim: if graph.is_heterogeneous() { 0 } else { graph.dims()[0].unwrap_or(0) },
-            n_classes: graph.labels().n_classes(),
-            class_names: graph.class_names().to_vec(),
-            n_edge_types: graph.n_edge_types(),
-            edge_dim: graph.edge_dim(),
-            preparation: graph.preparation().cloned(),
-            heterogeneous: graph.is_heterogeneous().then(|| HeterogeneousInfo {
-                schema: graph.schema().clone(),
-                dims: graph.dims(),
-                target_type: graph.target_type(),
-            }),
-        };
+        let info = PartitionsInfo::from(graph.info());
         let source = Source::Servers(servers, Mutex::new(Some(Arc::new(graph))));
         Ok(Self { source, config, info })
     }
@@ -221,7 +207,7 @@ impl Partitions {
             Some(host) => host,
             None => local_ip.map_err(|reason| Error::NoHost { reason })?.to_string(),
         };
-        let part = AnyPart::open(part_dir(folder, part))?;
+        let part = Part::open(part_dir(folder, part))?;
         let worker = ColocatedWorker::meet(
             comm,
             part,
@@ -235,45 +221,6 @@ impl Partitions {
 fn largest_multiple(unit: usize, most: usize) -> Option<usize> {
     let rest = most.checked_rem(unit)?;
     Some(most - rest).filter(|multiple| 0 < *multiple)
-}
-
-/// Returns the properties of the whole graph that a partition states.
-fn info_of(part: &AnyPart) -> PartitionsInfo {
-    let of_both = PartitionsInfo {
-        name: part.name().to_owned(),
-        hash: part.hash().to_owned(),
-        n_parts: part.n_parts(),
-        n_nodes: 0,
-        n_edges: 0,
-        dim: 0,
-        n_classes: part.labels().n_classes(),
-        class_names: part.class_names().to_vec(),
-        n_edge_types: None,
-        edge_dim: None,
-        preparation: None,
-        heterogeneous: None,
-    };
-    match part {
-        AnyPart::Homogeneous(part) => PartitionsInfo {
-            n_nodes: part.book.n_nodes(),
-            n_edges: part.n_edges,
-            dim: part.features.dim(),
-            n_edge_types: part.n_edge_types,
-            edge_dim: part.edge_features.as_ref().map(EdgeFeatures::dim),
-            preparation: part.preparation.clone(),
-            ..of_both
-        },
-        AnyPart::Heterogeneous(part) => PartitionsInfo {
-            n_nodes: part.schema.n_nodes(),
-            n_edges: part.schema.n_edges(),
-            heterogeneous: Some(HeterogeneousInfo {
-                schema: part.schema.clone(),
-                dims: part.dims(),
-                target_type: part.target_type,
-            }),
-            ..of_both
-        },
-    }
 }
 
 impl PartitionsConfig {
@@ -298,7 +245,8 @@ impl fmt::Debug for Partitions {
 /// Writes one line: the graph's name and size, the mode, and the number of partitions or servers.
 impl fmt::Display for Partitions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PartitionsInfo { name, n_nodes, n_edges, n_parts, .. } = &self.info;
+        let PartitionsInfo { name, n_parts, schema, .. } = &self.info;
+        let (n_nodes, n_edges) = (schema.n_nodes(), schema.n_edges());
         write!(f, "{name}: {n_nodes} nodes, {n_edges} edges; ")?;
         match &self.source {
             Source::Folder(_) => write!(f, "worker mode, {n_parts} parts"),

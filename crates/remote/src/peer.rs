@@ -192,7 +192,7 @@ impl Peer {
 
     async fn try_open(&self) -> std::result::Result<Opened, Failure> {
         let partition_hash = self.holds.get().map(|holds| holds.partition_hash.clone()).unwrap_or_default();
-        let request = OpenRequest { protocol: PROTOCOL, partition_hash, supports_heterogeneous: true };
+        let request = OpenRequest { protocol: PROTOCOL, partition_hash };
         let opened = self.client().open(request).await.map_err(|status| failure(&status))?.into_inner();
         self.lease.store(opened.lease.map_or(0, |lease| lease.id), Ordering::Relaxed);
         let (part, partition_hash) = (opened.part as usize, opened.partition_hash.clone());
@@ -361,5 +361,17 @@ fn failure(status: &Status) -> Failure {
         | Code::Aborted
         | Code::Unimplemented => Failure::Refused(text),
         _ => Failure::Again(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The status of a server with another version of the protocol.
+    #[test]
+    fn a_server_of_another_version_refuses_without_retries() {
+        let text = "protocol version 5, expected 4: use the same version of kiln for clients and servers";
+        assert!(matches!(failure(&Status::unimplemented(text)), Failure::Refused(reason) if reason == text));
     }
 }

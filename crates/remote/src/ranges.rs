@@ -110,7 +110,7 @@ mod tests {
     fn ranges_stay_within_the_memory_limit() {
         // All nodes of a ring have the same degree.
         let part = only_part(&kiln_data::synthetic::ring(60).unwrap());
-        let held = LocalPart::new(part.into(), RuleRegistry::default());
+        let held = LocalPart::new(part, RuleRegistry::default());
         let edges = held.edges(0).unwrap();
         let rows: Vec<PartitionRow> = (0..10).map(PartitionRow).collect();
         let degree = edges.ranges(&rows[..1]).unwrap()[0].len();

@@ -75,7 +75,7 @@ impl<'a> Requests<'a> {
     /// does not exist.
     pub(crate) fn of(graph: &'a DistGraph, relation: usize, dsts: &[NodeId]) -> Result<Self> {
         let RelationSchema { name, dst_type, .. } = &graph.schema().relations()[relation];
-        let (book, n_nodes) = (graph.typed_book().of_type(*dst_type), graph.n_nodes());
+        let (book, n_nodes) = (graph.books().of_type(*dst_type), graph.n_nodes());
         let dst_nodes = graph.schema().types().range(*dst_type);
         let n_parts = book.n_parts();
         let (mut nodes, mut rows) = (vec![Vec::new(); n_parts], vec![Vec::new(); n_parts]);
@@ -106,7 +106,7 @@ impl<'a> Requests<'a> {
     /// Returns [`Error::NoSuchPosition`] if the partition does not have the relation.
     pub(crate) fn here(&self) -> Result<Option<(&'a Edges, Rows<'_>)>> {
         let Some(held) = self.graph.own() else { return Ok(None) };
-        let part = held.part.index();
+        let part = held.part.index;
         Ok(Some((held.edges(self.relation)?, Rows { nodes: &self.nodes[part], rows: &self.rows[part] })))
     }
 

@@ -92,9 +92,8 @@ impl DistNeighborSampler {
     }
 
     /// Samples the nodes of the local partition with `own`, for example on a device. `own` must sample
-    /// [`Part::graph_by_node`](kiln_partition::Part::graph_by_node), or of a relation
-    /// [`TypedPart::graph_by_node`](kiln_partition::TypedPart::graph_by_node), by the same rule and with the same fanouts;
-    /// with another rule, blocks differ from those of the whole graph. [`EdgeWeights::Unbiased`] weights are quotients,
+    /// [`Part::graph_by_node`](kiln_partition::Part::graph_by_node) of the relation, by the same rule and with the same
+    /// fanouts; with another rule, blocks differ from those of the whole graph. [`EdgeWeights::Unbiased`] weights are quotients,
     /// which `own` may round differently on a device.
     ///
     /// # Errors
@@ -147,10 +146,11 @@ impl DistNeighborSampler {
     /// Checks that the graph has the arrays that are requested. Returns the relation that is sampled.
     fn check(&self, weights: EdgeWeights, edge_types: bool) -> Result<usize> {
         let relation = self.relation()?;
-        if weights != EdgeWeights::None && !self.graph.has_weights(relation) {
+        let edges = self.graph.relation(relation);
+        if weights != EdgeWeights::None && !edges.has_weights {
             return Err(kiln_sample::Error::NoWeights.into());
         }
-        if edge_types && !self.graph.has_edge_types() {
+        if edge_types && !edges.has_edge_types {
             return Err(kiln_sample::Error::NoEdgeTypes.into());
         }
         Ok(relation)
@@ -229,8 +229,8 @@ impl DistNeighborSampler {
             Some(_) => wire::frontier(answer, n_dst, request)
                 .map_err(|expected| peer.bad_answer("a sample", expected, found())),
             None => {
-                let (weighs, types) = (self.graph.has_weights(relation), self.graph.has_edge_types());
-                let edges = wire::lists(answer, rows.nodes, weighs, types)
+                let of_graph = self.graph.relation(relation);
+                let edges = wire::lists(answer, rows.nodes, of_graph.has_weights, of_graph.has_edge_types)
                     .map_err(|expected| peer.bad_answer("neighbour lists", expected, found()))?;
                 let all: Vec<PartitionRow> = (0..n_dst as u32).map(PartitionRow).collect();
                 let mut picked = Frontier::default();
@@ -272,7 +272,8 @@ impl Hop<'_> {
             frontiers.push(sampler.picked(*relation, piece, &answer, request, scratch)?);
         }
         requests.merge(own, pieces, &frontiers, request, out);
-        check_edge_types(out.edge_types.as_deref().unwrap_or_default(), sampler.graph.n_edge_types())?;
+        let n_edge_types = sampler.graph.relation(*relation).n_edge_types;
+        check_edge_types(out.edge_types.as_deref().unwrap_or_default(), n_edge_types)?;
         let (layer, n_edges) = (request.layer, out.srcs.len() as u64);
         match u32::try_from(n_edges) {
             Ok(_) => Ok(()),
@@ -306,7 +307,7 @@ fn sample_hops(
     Ok(())
 }
 
-/// The samplers of the relations of a heterogeneous graph.
+/// The samplers of the relations of a graph.
 #[derive(Debug)]
 pub(crate) struct DistRelations {
     pub(crate) graph: Arc<DistGraph>,
@@ -338,7 +339,7 @@ impl RelationSampler for DistRelations {
 /// # Errors
 /// Returns [`Error::BadRule`] with the first server that does not know it.
 fn check_owners_know(graph: &DistGraph, name: &str) -> Result<()> {
-    for part in 0..graph.book().n_parts() {
+    for part in 0..graph.books().n_parts() {
         if let Owner::Remote(peer) = graph.owner(part)
             && !peer.knows(name)
         {

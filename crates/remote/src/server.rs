@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kiln_comm::rpc::{RpcEndpoint, Throttle, Tls, Token, max_open_files};
-use kiln_partition::AnyPart;
+use kiln_partition::Part;
 use tokio::runtime::{Builder, Runtime};
 use tonic::service::interceptor::InterceptedService;
 
@@ -84,12 +84,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server of a partition, an `Arc<Part>` or an `Arc<TypedPart>`.
+    /// Starts a server of a partition.
     ///
     /// # Errors
     /// Returns [`Error::Listen`] if the address cannot be used, [`Error::Rpc`] if the certificates cannot be used, and
     /// [`Error::Threads`] if threads cannot be started.
-    pub fn start(part: impl Into<AnyPart>, config: ServeConfig) -> Result<Self> {
+    pub fn start(part: impl Into<Arc<Part>>, config: ServeConfig) -> Result<Self> {
         let n_connections = config.n_connections();
         let ServeConfig { address, token, tls, rules, n_threads, lease, response_bytes, .. } = config;
         let failed = |source| Error::Listen { address: address.clone(), source };

@@ -2,9 +2,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use kiln_feature::FeatureBuffer;
+use kiln_feature::{FeatureBuffer, Targets};
 use kiln_graph::EdgeId;
-use kiln_partition::{AnyPart, PartitionRow};
+use kiln_partition::PartitionRow;
 use kiln_sample::Rule;
 use tonic::{Request, Response, Status};
 
@@ -18,7 +18,7 @@ use crate::ranges::{row_bytes, send_samples};
 use crate::respond::{Answer, Chunks, Responder, ResponseSender, refusal};
 use crate::row_format::RowFormat;
 use crate::wire::{self, CHUNK_BYTES};
-use crate::{MAX_DSTS, MAX_ROWS, PROTOCOL};
+use crate::{Error, MAX_DSTS, MAX_ROWS, PROTOCOL};
 
 /// The maximum number of draws with replacement for one request.
 const MAX_DRAWS: u64 = 1 << 26;
@@ -81,7 +81,7 @@ impl Graph for Service {
     type GatherEdgesStream = Chunks;
 
     async fn open(&self, request: Request<OpenRequest>) -> Answer<Opened> {
-        let OpenRequest { protocol, partition_hash, supports_heterogeneous } = request.into_inner();
+        let OpenRequest { protocol, partition_hash } = request.into_inner();
         if protocol != PROTOCOL {
             let text = format!(
                 "protocol version {protocol}, expected {PROTOCOL}: use the same version of kiln for clients and servers"
@@ -89,23 +89,17 @@ impl Graph for Service {
             return Err(Status::unimplemented(text));
         }
         let part = &self.held.part;
-        if matches!(part, AnyPart::Heterogeneous(_)) && !supports_heterogeneous {
-            let text = "it holds a partition of a heterogeneous graph, which the client's version of kiln does not support: \
-                        use the server's version of kiln for the client";
-            return Err(Status::unimplemented(text));
-        }
-        if !partition_hash.is_empty() && partition_hash != part.partition_hash() {
+        if !partition_hash.is_empty() && partition_hash != part.partition_hash {
             let text = format!(
                 "it holds partition {} of another partitioning, {}, expected {partition_hash}: restart it with the \
                  partition of this job",
-                part.index(),
-                part.partition_hash()
+                part.index, part.partition_hash
             );
             return Err(Status::aborted(text));
         }
         let lease = Lease { id: self.leases.take(Instant::now()) };
         let lease_ms = self.leases.time().as_millis() as u64;
-        Ok(Response::new(Opened { lease: Some(lease), lease_ms, ..self.held.told() }))
+        Ok(Response::new(Opened { lease: Some(lease), lease_ms, ..self.held.describe() }))
     }
 
     async fn renew(&self, request: Request<Lease>) -> Answer<Nothing> {
@@ -123,13 +117,13 @@ impl Graph for Service {
         self.renew(request.lease)?;
         let array = Array::try_from(request.array).map_err(|_| Status::invalid_argument("unknown array"))?;
         self.responder.respond(0, move |held, response| {
-            let (labels, split) = (held.part.labels(), held.part.split());
+            let targets = || held.part.targets.as_ref().ok_or(Error::NoTargets);
             let bytes: &[u8] = match array {
                 Array::NewIds => bytemuck::cast_slice(held.book(request.node_type as usize)?.new_ids()),
-                Array::Labels => bytemuck::cast_slice(labels.as_slice()),
-                Array::Train => bytemuck::cast_slice(&split.train),
-                Array::Validation => bytemuck::cast_slice(&split.val),
-                Array::Test => bytemuck::cast_slice(&split.test),
+                Array::Targets => value_bytes(&targets()?.values),
+                Array::Train => bytemuck::cast_slice(&targets()?.split.train),
+                Array::Validation => bytemuck::cast_slice(&targets()?.split.val),
+                Array::Test => bytemuck::cast_slice(&targets()?.split.test),
                 Array::Keys => held.keys(request.node_type as usize)?,
             };
             let _ = bytes.chunks(CHUNK_BYTES).all(|chunk| response.send(Bytes::copy_from_slice(chunk)));
@@ -196,11 +190,12 @@ impl Graph for Service {
     async fn gather_edges(&self, request: Request<GatherEdgesRequest>) -> Answer<Chunks> {
         let request = request.into_inner();
         self.renew(request.lease)?;
+        let relation = request.relation as usize;
         let edges = wire::edges(&request.rows, &request.edges).map_err(Status::invalid_argument)?;
         self.responder.respond(request.rows.len() + request.edges.len(), move |held, response| {
-            let features = held.edge_features()?;
-            let positions = edges.iter().map(|&(row, edge)| held.edge_position(row, edge));
-            let positions: Vec<EdgeId> = positions.collect::<crate::Result<_>>()?;
+            let features = held.edge_features(relation)?;
+            let positions = edges.iter().map(|&(row, edge)| held.part.edge_position(relation, row, edge));
+            let positions: Vec<EdgeId> = positions.collect::<kiln_partition::Result<_>>()?;
             let format = RowFormat { dim: features.dim(), dtype: features.dtype() };
             send_rows(&positions, format, response, |rows, out| Ok(features.gather(rows, out)?))
         })
@@ -209,11 +204,22 @@ impl Graph for Service {
     async fn health(&self, _: Request<Nothing>) -> Answer<Healthy> {
         let now = Instant::now();
         Ok(Response::new(Healthy {
-            part: self.held.part.index() as u32,
+            part: self.held.part.index as u32,
             n_clients: self.leases.n_held(now) as u64,
             uptime_ms: now.saturating_duration_since(self.started).as_millis() as u64,
             oldest_request_ms: self.responder.oldest_request(now).map(|age| age.as_millis() as u64),
         }))
+    }
+}
+
+/// Returns the bytes of the classes or target values.
+fn value_bytes(targets: &Targets) -> &[u8] {
+    match targets {
+        Targets::Classes(labels) => bytemuck::cast_slice(labels.as_slice()),
+        Targets::Values(values) => match values.as_labels() {
+            Some(labels) => labels,
+            None => bytemuck::cast_slice(values.as_numbers().unwrap_or_default()),
+        },
     }
 }
 

@@ -48,7 +48,7 @@ impl DistGraph {
     ) -> std::result::Result<TypedSampler, E> {
         let mut samplers = Vec::new();
         for (position, relation) in self.schema().relations().iter().enumerate() {
-            if config.weights != EdgeWeights::None && !self.has_weights(position) {
+            if config.weights != EdgeWeights::None && !self.relation(position).has_weights {
                 let relation = relation.name.clone();
                 return Err(Error::from(kiln_sample::Error::NoRelationWeights { relation }).into());
             }

@@ -3,15 +3,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kiln_comm::rpc::Token;
-use kiln_data::TypedDataset;
 use kiln_feature::EdgeFeatures;
-use kiln_graph::{NodeTypes, RelationEdges};
-use kiln_partition::AnyPart;
 use tokio::time::timeout;
 use tonic::{Request, Streaming};
 
 use super::*;
-use crate::local_part::testing::{only_part, only_typed_part};
+use crate::local_part::testing::only_part;
 use crate::proto::{Chunk, GraphClient};
 use crate::wire::bytes_of;
 use crate::{MAX_EDGES, ServeConfig, Server};
@@ -155,7 +152,7 @@ fn rejects_invalid_requests_for_rows_of_edges() {
             let mut client = GraphClient::with_interceptor(channel, token);
             let request = OpenRequest { protocol: PROTOCOL, ..OpenRequest::default() };
             let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
-            match client.gather_edges(GatherEdgesRequest { lease, rows, edges }).await {
+            match client.gather_edges(GatherEdgesRequest { lease, rows, edges, relation: 0 }).await {
                 Ok(mut response) => response.get_mut().message().await.unwrap_err(),
                 Err(status) => status,
             }
@@ -182,6 +179,10 @@ fn rejects_requests_for_relations_and_types_that_do_not_exist() {
         let sampled = client.sample(request).await.unwrap_err();
         let listed =
             client.list(ListRequest { lease, rows: rows.clone(), relation: u32::MAX }).await.unwrap_err();
+        let edges = bytes_of(vec![0_u64]);
+        let of_edges = GatherEdgesRequest { lease, rows: rows.clone(), edges, relation: 1 };
+        let mut of_edges = client.gather_edges(of_edges).await.unwrap();
+        let of_edges = of_edges.get_mut().message().await.unwrap_err();
         let gathered = client.gather(GatherRequest { lease, rows, node_type: 1 }).await.unwrap_err();
         let mut fetched = client.fetch(FetchRequest { lease, array: 0, node_type: 7 }).await.unwrap();
         let fetched = fetched.get_mut().message().await.unwrap_err();
@@ -190,6 +191,7 @@ fn rejects_requests_for_relations_and_types_that_do_not_exist() {
         for (status, expected) in [
             (sampled, "there is no relation 1, expected below 1"),
             (listed, "there is no relation 4294967295, expected below 1"),
+            (of_edges, "there is no relation 1, expected below 1"),
             (gathered, "there is no node type 1, expected below 1"),
             (fetched, "there is no node type 7, expected below 1"),
             (keys, "the nodes of type 0 have no keys: partition a dataset whose nodes have names"),
@@ -199,49 +201,28 @@ fn rejects_requests_for_relations_and_types_that_do_not_exist() {
     });
 }
 
-/// Opens a partition with the request of a client that was built before heterogeneous graphs were supported, which lacks
-/// the field `supports_heterogeneous`, and with that of a current client.
-fn open_by_both(part: impl Into<AnyPart>) -> [Result<Opened, Status>; 2] {
+/// Clients of every version report the status code as a refusal, with the message, and do not retry.
+#[test]
+fn clients_with_another_version_of_the_protocol_are_refused() {
     let token = Token::new("a-word-of-this-test").unwrap();
+    let part = only_part(&kiln_data::synthetic::ring(10).unwrap());
     let server = Server::start(part, ServeConfig::new("127.0.0.1:0", token.clone())).unwrap();
     let address = format!("http://{}", server.address());
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let channel = tonic::transport::Endpoint::from_shared(address).unwrap().connect().await.unwrap();
         let mut client = GraphClient::with_interceptor(channel, token.clone());
-        let old = OpenRequest { protocol: PROTOCOL, ..OpenRequest::default() };
-        let current = OpenRequest { supports_heterogeneous: true, ..old.clone() };
-        [client.open(old).await, client.open(current).await].map(|opened| opened.map(Response::into_inner))
-    })
-}
-
-#[test]
-fn clients_that_do_not_support_heterogeneous_graphs_are_refused() {
-    let types = NodeTypes::new([("user", 2), ("item", 3)]).unwrap();
-    let (srcs, dsts) = (vec![0, 1], vec![2, 0]);
-    let of = |name, src_type, dst_type, srcs, dsts| RelationEdges {
-        name,
-        src_type,
-        dst_type,
-        srcs,
-        dsts,
-        weights: None,
-    };
-    let data = TypedDataset::builder(types)
-        .relation(of("rates", "user", "item", &srcs, &dsts))
-        .labels("item", vec![0, 1, 0], 2)
-        .split(&[0], &[1], &[2])
-        .build()
-        .unwrap();
-    let [old, current] = open_by_both(only_typed_part(&data));
-    // Clients of every version report this code as a refusal, with the message, and do not retry.
-    let status = old.unwrap_err();
-    assert_eq!(status.code(), tonic::Code::Unimplemented);
-    let expected = "it holds a partition of a heterogeneous graph, which the client's version of kiln does not support: \
-                    use the server's version of kiln for the client";
-    assert_eq!(status.message(), expected);
-    assert_eq!(current.unwrap().node_types.len(), 2);
-    let [old, current] = open_by_both(only_part(&kiln_data::synthetic::ring(10).unwrap()));
-    let (old, current) = (old.unwrap(), current.unwrap());
-    assert_eq!(old.offsets, [0, 10]);
-    assert_eq!(Opened { lease: None, ..old }, Opened { lease: None, ..current });
+        for protocol in [0, 4, PROTOCOL - 1, PROTOCOL + 1] {
+            let request = OpenRequest { protocol, ..OpenRequest::default() };
+            let status = client.open(request).await.unwrap_err();
+            assert_eq!(status.code(), tonic::Code::Unimplemented);
+            let expected = format!(
+                "protocol version {protocol}, expected {PROTOCOL}: use the same version of kiln for clients and servers"
+            );
+            assert_eq!(status.message(), expected);
+        }
+        let request = OpenRequest { protocol: PROTOCOL, ..OpenRequest::default() };
+        let opened = client.open(request).await.unwrap().into_inner();
+        assert_eq!((opened.node_types.len(), opened.relations.len()), (1, 1));
+    });
+    assert_eq!(server.n_clients(), 1);
 }

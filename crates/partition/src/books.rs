@@ -1,31 +1,33 @@
+use std::path::Path;
 use std::sync::Arc;
 
-use kiln_graph::{NodeId, NodeTypes};
+use kiln_graph::{NodeId, NodeTypes, SharedArray};
 
 use crate::{Error, PartitionBook, Place, Result};
 
-/// The partition books of a heterogeneous graph: one for the nodes of each type, which count from 0 within their type.
+/// The partition books of a graph: one for the nodes of each type, which count from 0 within their type.
 ///
-/// All books have the same number of partitions. Cloning shares them.
+/// All books have the same number of partitions. Cloning shares them. A graph with one type of nodes, `node`, has one book,
+/// which converts into its books.
 ///
 /// ```
 /// use kiln_graph::{NodeId, NodeTypes};
-/// use kiln_partition::{PartitionRow, Place, TypedPartitionBook};
+/// use kiln_partition::{PartitionRow, Place, PartitionBooks};
 /// let types = NodeTypes::new([("user", 2), ("item", 3)])?;
-/// let book = TypedPartitionBook::from_parts(types, &[1, 0, 1, 0, 1], 2)?;
+/// let book = PartitionBooks::from_parts(types, &[1, 0, 1, 0, 1], 2)?;
 /// // Nodes 2 and 4 are the items of partition 1.
 /// assert_eq!(book.place(NodeId(4)), Some(Place { part: 1, row: PartitionRow(1) }));
 /// assert_eq!(book.of_type(1).n_owned(1), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct TypedPartitionBook {
+pub struct PartitionBooks {
     types: Arc<NodeTypes>,
     books: Vec<Arc<PartitionBook>>,
     n_parts: usize,
 }
 
-impl TypedPartitionBook {
+impl PartitionBooks {
     /// Creates the books of these types from the book of each.
     ///
     /// # Errors
@@ -83,6 +85,65 @@ impl TypedPartitionBook {
     pub fn place(&self, node: NodeId) -> Option<Place> {
         let node_type = self.types.type_of(node)?;
         self.books[node_type].place(NodeId(node.0 - self.types.range(node_type).start))
+    }
+
+    /// Returns the first row of a partition whose node does not have the new id that the book of its type assigns to the
+    /// row; `None` if all rows agree with the book. If the book is valid, the nodes then ascend.
+    pub(crate) fn first_bad_row(&self, node_type: usize, part: usize, nodes: &[NodeId]) -> Option<BadRow> {
+        let book = self.of_type(node_type);
+        let first = self.types.range(node_type).start;
+        let new_id_of = |node: NodeId| book.new_id(NodeId(node.0.checked_sub(first)?));
+        let rows = nodes.iter().zip(book.owned(part)).enumerate();
+        let mut rows = rows.map(|(row, (&node, new_id))| BadRow { row, new_id, node });
+        rows.find(|BadRow { node, new_id, .. }| new_id_of(*node) != Some(*new_id))
+    }
+
+    /// Checks that the nodes of a type in a partition are those of the book, before the partition is sampled.
+    pub(crate) fn check_rows(
+        &self,
+        node_type: usize,
+        part: usize,
+        nodes: &SharedArray<NodeId>,
+    ) -> Result<()> {
+        let Some(BadRow { row, new_id, node }) = self.first_bad_row(node_type, part, nodes) else {
+            return Ok(());
+        };
+        Err(Error::BadBook {
+            file: nodes.path().map(Path::to_owned),
+            what: format!("the node of row {row}"),
+            expected: format!("the node whose new id is {new_id}"),
+            got: node.0,
+        })
+    }
+}
+
+/// A row whose node does not have the row's new id.
+pub(crate) struct BadRow {
+    pub(crate) row: usize,
+    /// The new id of the row.
+    pub(crate) new_id: u32,
+    /// The node of the row.
+    pub(crate) node: NodeId,
+}
+
+impl From<PartitionBook> for PartitionBooks {
+    /// Returns the books of a graph with one type of nodes, `node`.
+    fn from(book: PartitionBook) -> Self {
+        let types = NodeTypes::new([("node", book.n_nodes())]);
+        let types = types.expect("a partition book should have fewer than 2^32 nodes");
+        Self { types: types.into(), n_parts: book.n_parts(), books: vec![Arc::new(book)] }
+    }
+}
+
+impl From<&PartitionBook> for PartitionBooks {
+    fn from(book: &PartitionBook) -> Self {
+        book.clone().into()
+    }
+}
+
+impl From<&Self> for PartitionBooks {
+    fn from(books: &Self) -> Self {
+        books.clone()
     }
 }
 
