@@ -6,8 +6,8 @@ use kiln_graph::{EdgeId, RelationSchema};
 use kiln_partition::{Cache, Part, PartOfRelation, PartOfType, PartitionBook, PartitionRow};
 
 use crate::edges::Edges;
-use crate::proto::{self, NodeType, Opened, Relation};
-use crate::wanted::{EdgeOfRow, WantedRow};
+use crate::wire::proto::{self, NodeType, Opened, Relation};
+use crate::wire::wanted::{EdgeOfRow, WantedRow};
 use crate::{Error, Result, RuleRegistry};
 
 /// A local partition, which answers requests of its own process and, through a server, of other processes.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::fetch_stats::count;
-use crate::graph::DistGraph;
-use crate::peer::{Peer, ReplyEvent};
-use crate::question::Question;
+use crate::client::fetch_stats::count;
+use crate::client::graph::DistGraph;
+use crate::client::peer::{Peer, ReplyEvent};
+use crate::client::question::Question;
 use crate::{Error, Result};
 
 /// The number of received chunks that are buffered for the requesting thread.

@@ -1,8 +1,8 @@
 use kiln_graph::NodeId;
 
-use crate::connect::{bad_array, fetch};
-use crate::graph::Owner;
-use crate::proto::Array;
+use crate::client::connect::{bad_array, fetch};
+use crate::client::graph::Owner;
+use crate::wire::proto::Array;
 use crate::{DistGraph, Error, Result};
 
 /// The key of the name of a node.

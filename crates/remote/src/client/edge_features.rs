@@ -4,15 +4,16 @@ use kiln_feature::{EdgeFeatureStore, FeatureBuffer, FeatureDType};
 use kiln_graph::{Block, EdgeId};
 use kiln_partition::PartitionRow;
 
-use crate::fetch_stats::count;
-use crate::graph::DistGraph;
-use crate::proto::GatherEdgesRequest;
-use crate::question::Question;
-use crate::row_format::RowFormat;
-use crate::row_requests::{RowRequests, bytes_mut, fit};
-use crate::wanted::{EdgeOfRow, WantedRow};
-use crate::wire::bytes_of;
-use crate::{Error, MAX_EDGES, Result};
+use crate::client::fetch_stats::count;
+use crate::client::graph::DistGraph;
+use crate::client::question::Question;
+use crate::client::row_requests::{RowRequests, bytes_mut, fit};
+use crate::wire::encoding::bytes_of;
+use crate::wire::limits::MAX_EDGES;
+use crate::wire::proto::GatherEdgesRequest;
+use crate::wire::row_format::RowFormat;
+use crate::wire::wanted::{EdgeOfRow, WantedRow};
+use crate::{Error, Result};
 
 /// The edge features of a partitioned graph, by ids of the whole graph. Rows are bit-identical to those of the whole
 /// graph's edge features.

@@ -6,11 +6,12 @@ use kiln_graph::{NodeId, RelationSchema};
 use kiln_partition::PartitionRow;
 use kiln_sample::{EdgeWeights, ExcludedEdges, Frontier, HopRequest};
 
+use crate::client::graph::{DistGraph, Owner};
+use crate::client::peer::Peer;
 use crate::edges::Edges;
-use crate::graph::{DistGraph, Owner};
-use crate::peer::Peer;
-use crate::wire::ExcludedEdge;
-use crate::{Error, MAX_DSTS, MAX_EXCLUDED, Result};
+use crate::wire::limits::{MAX_DSTS, MAX_EXCLUDED};
+use crate::wire::wanted::ExcludedEdge;
+use crate::{Error, Result};
 
 /// The destinations of one hop, grouped by the partition that owns them.
 pub(crate) struct Requests<'a> {

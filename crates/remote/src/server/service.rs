@@ -8,17 +8,18 @@ use kiln_partition::PartitionRow;
 use kiln_sample::Rule;
 use tonic::{Request, Response, Status};
 
-use crate::leases::Leases;
+use crate::Error;
 use crate::local_part::LocalPart;
-use crate::proto::{
+use crate::server::leases::Leases;
+use crate::server::ranges::{row_bytes, send_samples};
+use crate::server::respond::{Answer, Chunks, Responder, ResponseSender, refusal};
+use crate::wire::encoding::{self, CHUNK_BYTES};
+use crate::wire::limits::{MAX_DSTS, MAX_ROWS, PROTOCOL};
+use crate::wire::proto::{
     Array, FetchRequest, GatherEdgesRequest, GatherRequest, Graph, Healthy, Lease, ListRequest, Nothing,
     OpenRequest, Opened, SampleRequest,
 };
-use crate::ranges::{row_bytes, send_samples};
-use crate::respond::{Answer, Chunks, Responder, ResponseSender, refusal};
-use crate::row_format::RowFormat;
-use crate::wire::{self, CHUNK_BYTES};
-use crate::{Error, MAX_DSTS, MAX_ROWS, PROTOCOL};
+use crate::wire::row_format::RowFormat;
 
 /// The maximum number of draws with replacement for one request.
 const MAX_DRAWS: u64 = 1 << 26;
@@ -46,7 +47,7 @@ impl Service {
     /// Decodes the rows of a request. Checks that there are at most `most`, and that they are below `n_rows`.
     fn rows(&self, bytes: &[u8], most: usize, n_rows: usize) -> Result<Vec<PartitionRow>, Status> {
         let rows =
-            wire::rows(bytes).ok_or_else(|| Status::invalid_argument("rows must have 4 bytes each"))?;
+            encoding::rows(bytes).ok_or_else(|| Status::invalid_argument("rows must have 4 bytes each"))?;
         if most < rows.len() {
             let text = format!("{} rows in one request, expected at most {most}", rows.len());
             return Err(Status::invalid_argument(text));
@@ -136,8 +137,8 @@ impl Graph for Service {
         self.renew(request.lease)?;
         let rows = self.distinct_rows(&request.rows, request.relation)?;
         let rule = self.held.rules.get(&request.rule).map_err(|error| refusal(&error))?.clone();
-        let hop = wire::hop_request(&request).map_err(Status::invalid_argument)?;
-        let excluded = wire::excluded(&request.excluded, rows.len()).map_err(Status::invalid_argument)?;
+        let hop = encoding::hop_request(&request).map_err(Status::invalid_argument)?;
+        let excluded = encoding::excluded(&request.excluded, rows.len()).map_err(Status::invalid_argument)?;
         // Other rules select each edge at most once, so their samples are limited by the degrees.
         let is_repeated = matches!(rule, Rule::UniformWithReplacement);
         let n_draws = rows.len() as u64 * u64::from(request.fanout.unwrap_or(0));
@@ -170,7 +171,7 @@ impl Graph for Service {
         self.responder.respond(request.rows.len(), move |held, response| {
             let edges = held.edges(request.relation as usize)?;
             let ranges = edges.ranges(&rows)?;
-            let _ = wire::of_lists(edges, &rows, &ranges).all(|chunk| response.send(chunk));
+            let _ = encoding::of_lists(edges, &rows, &ranges).all(|chunk| response.send(chunk));
             Ok(())
         })
     }
@@ -191,7 +192,7 @@ impl Graph for Service {
         let request = request.into_inner();
         self.renew(request.lease)?;
         let relation = request.relation as usize;
-        let edges = wire::edges(&request.rows, &request.edges).map_err(Status::invalid_argument)?;
+        let edges = encoding::edges(&request.rows, &request.edges).map_err(Status::invalid_argument)?;
         self.responder.respond(request.rows.len() + request.edges.len(), move |held, response| {
             let features = held.edge_features(relation)?;
             let positions = edges.iter().map(|&(row, edge)| held.part.edge_position(relation, row, edge));
@@ -236,7 +237,7 @@ fn send_rows<R>(
         }
         let mut values = FeatureBuffer::empty(format.dtype);
         gather(rows, &mut values)?;
-        if !wire::bytes_of_rows(values).is_some_and(|chunk| response.send(chunk)) {
+        if !encoding::bytes_of_rows(values).is_some_and(|chunk| response.send(chunk)) {
             break;
         }
     }

@@ -17,7 +17,7 @@ use tonic::{Response, Status};
 
 use crate::Error;
 use crate::local_part::LocalPart;
-use crate::proto::Chunk;
+use crate::wire::proto::Chunk;
 
 /// The number of chunks of a response that are computed ahead of the network.
 const AHEAD: usize = 2;

@@ -12,7 +12,7 @@ pub(crate) use generated::*;
 mod tests {
     #[test]
     fn generated_code_matches_the_proto_file() {
-        let digest = kiln_comm::rpc::proto_digest(include_bytes!("../../proto/graph.proto"));
+        let digest = kiln_comm::rpc::proto_digest(include_bytes!("../../../proto/graph.proto"));
         let code = include_str!("generated.rs");
         let text = "run `cargo run --manifest-path crates/comm/generate/Cargo.toml`";
         assert!(code.contains(&format!("digest: {digest:016x}.")), "{text}");

@@ -5,8 +5,8 @@ use kiln_sample::{Fanout, Frontier, HopRequest, Rule, Scratch};
 
 use crate::Result;
 use crate::edges::Edges;
-use crate::respond::ResponseSender;
-use crate::wire::{SampledRange, chunks};
+use crate::server::respond::ResponseSender;
+use crate::wire::encoding::{SampledRange, chunks};
 
 /// The number of rows that are sampled between two checks that the client is still connected.
 const GROUP: usize = 256;

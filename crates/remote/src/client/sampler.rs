@@ -8,13 +8,13 @@ use kiln_sample::{
     RelationScratch, SamplerConfig, Scratch,
 };
 
-use crate::fetch_stats::count;
-use crate::graph::{DistGraph, Owner};
-use crate::proto::ListRequest;
-use crate::question::Question;
-use crate::replies::PeerRequest;
-use crate::requests::{Piece, Requests, Rows};
-use crate::wire::{self, bytes_of};
+use crate::client::fetch_stats::count;
+use crate::client::graph::{DistGraph, Owner};
+use crate::client::question::Question;
+use crate::client::replies::PeerRequest;
+use crate::client::requests::{Piece, Requests, Rows};
+use crate::wire::encoding::{self, bytes_of};
+use crate::wire::proto::ListRequest;
 use crate::{Error, Result};
 
 /// A neighbour sampler of a partitioned graph. For the same key its blocks are bit-identical to those of a
@@ -170,7 +170,7 @@ impl DistNeighborSampler {
                 };
                 let excluded = excluded.clone();
                 (
-                    Question::Sample(wire::sample_request(request, rule, relation, list, excluded)),
+                    Question::Sample(encoding::sample_request(request, rule, relation, list, excluded)),
                     edges_per_dst,
                 )
             }
@@ -226,12 +226,13 @@ impl DistNeighborSampler {
         let n_dst = rows.rows.len();
         let found = || format!("{} bytes for {n_dst} nodes", answer.len());
         match self.config.rule.name() {
-            Some(_) => wire::frontier(answer, n_dst, request)
+            Some(_) => encoding::frontier(answer, n_dst, request)
                 .map_err(|expected| peer.bad_answer("a sample", expected, found())),
             None => {
                 let of_graph = self.graph.relation(relation);
-                let edges = wire::lists(answer, rows.nodes, of_graph.has_weights, of_graph.has_edge_types)
-                    .map_err(|expected| peer.bad_answer("neighbour lists", expected, found()))?;
+                let edges =
+                    encoding::lists(answer, rows.nodes, of_graph.has_weights, of_graph.has_edge_types)
+                        .map_err(|expected| peer.bad_answer("neighbour lists", expected, found()))?;
                 let all: Vec<PartitionRow> = (0..n_dst as u32).map(PartitionRow).collect();
                 let mut picked = Frontier::default();
                 edges.sample(&all, &self.config.rule, request, scratch, &mut picked)?;

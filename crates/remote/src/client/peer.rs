@@ -10,10 +10,11 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
+use crate::client::question::Question;
 use crate::error::chain;
-use crate::proto::{Chunk, GraphClient, Healthy, Lease, Nothing, OpenRequest, Opened};
-use crate::question::Question;
-use crate::{BEAT, Error, MAX_MESSAGE_BYTES, PROTOCOL, Result, SILENCE, WINDOW_BYTES};
+use crate::wire::limits::{BEAT, MAX_MESSAGE_BYTES, PROTOCOL, SILENCE, WINDOW_BYTES};
+use crate::wire::proto::{Chunk, GraphClient, Healthy, Lease, Nothing, OpenRequest, Opened};
+use crate::{Error, Result};
 
 /// A connection to a graph server.
 pub(crate) type Client = GraphClient<InterceptedService<Channel, Token>>;

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use kiln_sample::{EdgeWeights, Fanout, FrontierSampler, SamplerConfig, TypedSampler};
 
-use crate::sampler::DistRelations;
+use crate::client::sampler::DistRelations;
 use crate::{DistGraph, DistNeighborSampler, Error, Result};
 
 impl DistGraph {

@@ -9,9 +9,10 @@ use tonic::{Request, Streaming};
 
 use super::*;
 use crate::local_part::testing::only_part;
-use crate::proto::{Chunk, GraphClient};
-use crate::wire::bytes_of;
-use crate::{MAX_EDGES, ServeConfig, Server};
+use crate::wire::encoding::bytes_of;
+use crate::wire::limits::MAX_EDGES;
+use crate::wire::proto::{Chunk, GraphClient};
+use crate::{ServeConfig, Server};
 
 /// A client that does not read its response occupies the server's only thread until the timeout.
 #[test]

@@ -1,8 +1,8 @@
 use kiln_feature::{Preparation, TargetKind};
 use kiln_graph::{GraphSchema, NodeTypes, RelationSchema, Relations};
 
-use crate::proto::{self, NodeType, Opened, Relation};
-use crate::row_format::RowFormat;
+use crate::wire::proto::{self, NodeType, Opened, Relation};
+use crate::wire::row_format::RowFormat;
 use crate::{Error, PartitionsInfo, Result, TargetsInfo};
 
 /// The maximum number of node types: two for each relation, as in partitions on disk.
@@ -11,17 +11,12 @@ const MAX_TYPES: usize = 2 * Relations::MOST;
 /// The properties of the whole graph that a partition describes.
 #[derive(Debug)]
 pub(crate) struct GraphInfo {
-    pub(crate) name: String,
-    pub(crate) hash: String,
-    pub(crate) is_heterogeneous: bool,
-    pub(crate) schema: GraphSchema,
+    /// The properties that programs read.
+    pub(crate) of_graph: PartitionsInfo,
     /// The properties of each node type, `[n_types]`.
     pub(crate) types: Vec<TypeInfo>,
     /// The properties of each relation, `[n_relations]`.
     pub(crate) relations: Vec<RelationInfo>,
-    pub(crate) targets: Option<TargetsInfo>,
-    /// The steps that prepared the data set before it was partitioned; `None` if they are unknown.
-    pub(crate) preparation: Option<Preparation>,
 }
 
 /// The properties of the nodes of a type.
@@ -61,52 +56,36 @@ impl GraphInfo {
         let schema = NodeTypes::new(sizes).and_then(|types| {
             GraphSchema::new(types, opened.relations.iter().map(relation_schema).collect())
         });
-        let info = Self {
+        let schema = schema.map_err(|error| invalid(error.to_string()))?;
+        if !opened.is_heterogeneous && !schema.metagraph().is_homogeneous() {
+            return Err(invalid(format!("{n_types} node types of a homogeneous graph")));
+        }
+        let types: Vec<_> = opened.node_types.iter().map(TypeInfo::new).collect::<Result<_>>()?;
+        let relations: Vec<_> = opened.relations.iter().map(RelationInfo::new).collect::<Result<_>>()?;
+        let edges = only(&relations);
+        let of_graph = PartitionsInfo {
             name: opened.name.clone(),
             hash: opened.hash.clone(),
+            n_parts: n_parts(&types[0].offsets),
+            schema,
             is_heterogeneous: opened.is_heterogeneous,
-            schema: schema.map_err(|error| invalid(error.to_string()))?,
-            types: opened.node_types.iter().map(TypeInfo::new).collect::<Result<_>>()?,
-            relations: opened.relations.iter().map(RelationInfo::new).collect::<Result<_>>()?,
+            dims: types.iter().map(|of_type| of_type.row_format.map(|format| format.dim)).collect(),
             targets: opened.targets.as_ref().map(|targets| targets_info(targets, n_types)).transpose()?,
+            n_edge_types: edges.and_then(|edges| edges.n_edge_types),
+            edge_dim: edges.and_then(|edges| edges.row_format).map(|format| format.dim),
             preparation: preparation(opened)?,
         };
-        match info.is_heterogeneous || info.schema.metagraph().is_homogeneous() {
-            true => Ok(info),
-            false => Err(invalid(format!("{n_types} node types of a homogeneous graph"))),
-        }
-    }
-
-    /// Returns the number of feature columns of each node type, `[n_types]`; `None` for a type without features.
-    pub(crate) fn dims(&self) -> Vec<Option<usize>> {
-        self.types.iter().map(|of_type| of_type.row_format.map(|format| format.dim)).collect()
+        Ok(Self { of_graph, types, relations })
     }
 
     /// Returns the properties of the edges of a graph with one relation; `None` if it has several.
     pub(crate) fn only_relation(&self) -> Option<&RelationInfo> {
-        match &self.relations[..] {
-            [relation] => Some(relation),
-            _ => None,
-        }
+        only(&self.relations)
     }
 }
 
-impl From<&GraphInfo> for PartitionsInfo {
-    fn from(info: &GraphInfo) -> Self {
-        let edges = info.only_relation();
-        Self {
-            n_parts: n_parts(&info.types[0].offsets),
-            dims: info.dims(),
-            n_edge_types: edges.and_then(|edges| edges.n_edge_types),
-            edge_dim: edges.and_then(|edges| edges.row_format).map(|format| format.dim),
-            name: info.name.clone(),
-            hash: info.hash.clone(),
-            schema: info.schema.clone(),
-            is_heterogeneous: info.is_heterogeneous,
-            targets: info.targets.clone(),
-            preparation: info.preparation.clone(),
-        }
-    }
+fn only(relations: &[RelationInfo]) -> Option<&RelationInfo> {
+    relations.first().filter(|_| relations.len() == 1)
 }
 
 impl TypeInfo {
@@ -219,14 +198,14 @@ mod tests {
     #[test]
     fn types_and_relations_of_a_server_are_those_of_the_graph() {
         let info = GraphInfo::new(&opened()).unwrap();
-        assert_eq!((info.schema.n_nodes(), info.schema.n_edges()), (7, 10));
-        assert_eq!(info.schema.types().range(1), 4..7);
-        assert_eq!(info.dims(), [None, Some(2)]);
+        let of_graph = &info.of_graph;
+        assert_eq!((of_graph.schema.n_nodes(), of_graph.schema.n_edges()), (7, 10));
+        assert_eq!(of_graph.schema.types().range(1), 4..7);
+        assert_eq!(of_graph.dims, [None, Some(2)]);
         assert_eq!(info.types.iter().map(|of_type| of_type.has_keys).collect::<Vec<_>>(), [true, false]);
         assert_eq!(info.relations.iter().map(|edges| edges.has_weights).collect::<Vec<_>>(), [true, false]);
-        let info = PartitionsInfo::from(&info);
-        assert_eq!((info.n_parts, info.is_heterogeneous), (2, true));
-        let targets = info.targets.unwrap();
+        assert_eq!((of_graph.n_parts, of_graph.is_heterogeneous), (2, true));
+        let targets = of_graph.targets.as_ref().unwrap();
         assert_eq!((targets.node_type, targets.kind, targets.n_outputs), (1, TargetKind::Classes, 3));
     }
 
@@ -264,6 +243,6 @@ mod tests {
         // Numbers of edges that overflow are not an error: edges are read when they are sampled.
         let mut many = opened();
         many.relations[0].n_edges = u64::MAX;
-        assert_eq!(GraphInfo::new(&many).unwrap().schema.n_edges(), u64::MAX);
+        assert_eq!(GraphInfo::new(&many).unwrap().of_graph.schema.n_edges(), u64::MAX);
     }
 }

@@ -1,4 +1,4 @@
-//! The rows that a gather asks for.
+//! The rows and edges that requests name.
 
 use kiln_graph::EdgeId;
 use kiln_partition::PartitionRow;
@@ -8,3 +8,7 @@ pub(crate) type WantedRow<K> = (K, u32);
 
 /// An edge as the partition of its destination finds it: the row of the destination, and the edge's id in the whole graph.
 pub(crate) type EdgeOfRow = (PartitionRow, EdgeId);
+
+/// An edge to leave out in a request: the position of its destination in the request's rows, and the global id of its
+/// source.
+pub(crate) type ExcludedEdge = [u32; 2];

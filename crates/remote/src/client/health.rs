@@ -3,7 +3,7 @@ use std::time::Duration;
 use kiln_comm::rpc::{RpcEndpoint, Tls, Token};
 use tokio::runtime::Builder;
 
-use crate::peer::Peer;
+use crate::client::peer::Peer;
 use crate::{Error, Result};
 
 /// The health of a server, for monitoring.

@@ -4,16 +4,17 @@ use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_partition::{PartitionBook, PartitionRow};
 
-use crate::fetch_stats::count;
-use crate::graph::DistGraph;
-use crate::hot::{CacheRow, NodeSet};
-use crate::proto::GatherRequest;
-use crate::question::Question;
-use crate::row_format::RowFormat;
-use crate::row_requests::{RowRequests, bytes_mut, fit};
-use crate::sieve::Sieve;
-use crate::wire::bytes_of;
-use crate::{Error, MAX_ROWS, Result};
+use crate::cache::hot::{CacheRow, NodeSet};
+use crate::cache::sieve::Sieve;
+use crate::client::fetch_stats::count;
+use crate::client::graph::DistGraph;
+use crate::client::question::Question;
+use crate::client::row_requests::{RowRequests, bytes_mut, fit};
+use crate::wire::encoding::bytes_of;
+use crate::wire::limits::MAX_ROWS;
+use crate::wire::proto::GatherRequest;
+use crate::wire::row_format::RowFormat;
+use crate::{Error, Result};
 
 /// A feature store of a partitioned graph, indexed by nodes of the whole graph. Its rows are bit-identical to those of
 /// the whole graph's features. A store of a heterogeneous graph ([`DistFeatureStore::of_type`]) has the features of one

@@ -11,9 +11,9 @@ use kiln_partition::PartitionRow;
 use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, RngKey};
 
 use crate::edges::Edges;
-use crate::proto::{SampleRequest, Weights};
-use crate::wanted::EdgeOfRow;
-use crate::{MAX_EDGES, MAX_EXCLUDED};
+use crate::wire::limits::{MAX_EDGES, MAX_EXCLUDED};
+use crate::wire::proto::{SampleRequest, Weights};
+use crate::wire::wanted::{EdgeOfRow, ExcludedEdge};
 
 /// The largest chunk in bytes, unless a single row is larger. It fits in CPU caches, and is too small for allocators to
 /// map and unmap memory for each chunk.
@@ -86,10 +86,6 @@ pub(crate) fn sample_request(
     let (weights, edge_types, relation) = (weights.into(), request.edge_types, relation as u32);
     SampleRequest { lease: 0, rows, key, rule, fanout, weights, excluded, edge_types, relation }
 }
-
-/// An edge to leave out in a request: the position of its destination in the request's rows, and the global id of its
-/// source.
-pub(crate) type ExcludedEdge = [u32; 2];
 
 /// Decodes the edges to leave out in a request for `n_rows` rows.
 ///

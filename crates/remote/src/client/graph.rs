@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use kiln_comm::rpc::RpcEndpoint;
 use kiln_data::{Split, TypedTargets};
-use kiln_feature::{Preparation, TargetKind};
+use kiln_feature::Preparation;
 use kiln_graph::GraphSchema;
 use kiln_partition::{Part, PartitionBooks};
 use kiln_sample::Rule;
@@ -10,14 +10,15 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use crate::connect::{ConnectConfig, Shared, assemble, open_all};
-use crate::fetch_stats::{Counters, count};
-use crate::graph_info::{GraphInfo, RelationInfo};
+use crate::client::connect::{ConnectConfig, Shared, assemble, open_all};
+use crate::client::fetch_stats::{Counters, count};
+use crate::client::graph_info::{GraphInfo, RelationInfo};
+use crate::client::peer::Peer;
+use crate::client::replies::{PIECES_AHEAD, PeerRequest, PendingReplies};
 use crate::local_part::LocalPart;
-use crate::peer::Peer;
-use crate::replies::{PIECES_AHEAD, PeerRequest, PendingReplies};
-use crate::row_format::RowFormat;
-use crate::{Error, FetchStats, Result, RuleRegistry, WINDOW_BYTES};
+use crate::wire::limits::WINDOW_BYTES;
+use crate::wire::row_format::RowFormat;
+use crate::{Error, FetchStats, PartitionsInfo, Result, RuleRegistry};
 
 /// The number of in-flight response bytes that one permit of `budget` stands for.
 const PERMIT_BYTES: usize = 1 << 10;
@@ -86,7 +87,7 @@ impl DistGraph {
         let (owners, told) = assemble(own.clone(), &peers.all, opened)?;
         let info = GraphInfo::new(&told)?;
         let Shared { books, targets } = match own {
-            Some(held) => Shared::from(&*held.part),
+            Some(held) => Shared { books: held.part.books.clone(), targets: held.part.targets.clone() },
             None => Shared::fetch(&runtime, &owners, &info)?,
         };
         let n_permits = (config.in_flight_bytes / PERMIT_BYTES).clamp(1, 1 << 28);
@@ -108,22 +109,22 @@ impl DistGraph {
 
     /// Returns the name of the data set.
     pub fn name(&self) -> &str {
-        &self.info.name
+        &self.info.of_graph.name
     }
 
     /// Returns the hash of the whole data set.
     pub fn hash(&self) -> &str {
-        &self.info.hash
+        &self.info.of_graph.hash
     }
 
     /// Returns true if the graph is heterogeneous: it has several types of nodes, or named relations.
     pub fn is_heterogeneous(&self) -> bool {
-        self.info.is_heterogeneous
+        self.info.of_graph.is_heterogeneous
     }
 
     /// Returns the node types and relations. A homogeneous graph has one of each, named `node` and `edge`.
     pub fn schema(&self) -> &GraphSchema {
-        &self.info.schema
+        &self.info.of_graph.schema
     }
 
     /// Returns the partition books of all node types, which map each node to its partition.
@@ -143,7 +144,7 @@ impl DistGraph {
 
     /// Returns the number of feature columns of each node type, `[n_types]`; `None` for a type without features.
     pub fn dims(&self) -> Vec<Option<usize>> {
-        self.info.dims()
+        self.info.of_graph.dims.clone()
     }
 
     /// Returns the number of columns of the edge features; `None` if edges have no features, or if there are several
@@ -181,13 +182,13 @@ impl DistGraph {
     /// Returns the steps that prepared the data set before it was partitioned, or `None` if they are unknown, because an
     /// older version of kiln wrote the partitions.
     pub fn preparation(&self) -> Option<&Preparation> {
-        self.info.preparation.as_ref()
+        self.info.of_graph.preparation.as_ref()
     }
 
     /// Returns the number of edge types of the whole graph. `None` if edges have no types, if there are several relations,
     /// or if an older version of kiln wrote the partitions.
     pub fn n_edge_types(&self) -> Option<usize> {
-        self.info.only_relation()?.n_edge_types
+        self.info.of_graph.n_edge_types
     }
 
     /// Returns true if the edges of a graph with one relation have types.
@@ -197,15 +198,20 @@ impl DistGraph {
 
     /// Returns the memory limit of the client in bytes. The limit does not grow with the graph's edges or features.
     pub fn memory_bytes(&self) -> usize {
-        let fetched = match self.own() {
-            Some(_) => 0,
-            None => 4 * self.n_nodes() + self.targets.as_ref().map_or(0, target_bytes),
-        };
+        let fetched = if self.own().is_some() { 0 } else { self.fetched_bytes() };
         let peers = self.owners.iter().map(|owner| match owner {
             Owner::Remote(peer) => peer.n_channels() * WINDOW_BYTES as usize,
             Owner::Local(_) => 0,
         });
         fetched + self.n_permits * PERMIT_BYTES + peers.sum::<usize>()
+    }
+
+    /// Returns the size of the arrays of the whole graph in bytes.
+    fn fetched_bytes(&self) -> usize {
+        let n_split: usize = self.split().parts().into_iter().map(|(_, nodes)| nodes.len()).sum();
+        let targets = self.targets.as_ref().zip(self.info.of_graph.targets.as_ref());
+        let target_bytes = targets.map_or(0, |(targets, info)| targets.values.len() * info.node_bytes());
+        4 * (self.n_nodes() + n_split) + target_bytes
     }
 
     /// Returns the counts of nodes and rows since the last call, by location.
@@ -226,8 +232,8 @@ impl DistGraph {
         self.rules.get(name).cloned()
     }
 
-    pub(crate) fn info(&self) -> &GraphInfo {
-        &self.info
+    pub(crate) fn info(&self) -> &PartitionsInfo {
+        &self.info.of_graph
     }
 
     /// Returns the properties of the edges of a relation, which must exist.
@@ -280,18 +286,6 @@ impl DistGraph {
         }
         PendingReplies { graph: self, tasks, pieces, n_open }
     }
-}
-
-/// Returns the size of fetched targets and of the split in bytes.
-fn target_bytes(targets: &TypedTargets) -> usize {
-    let values = &targets.values;
-    let value_bytes = match values.kind() {
-        TargetKind::MultiLabel => values.n_outputs(),
-        TargetKind::Regression => 4 * values.n_outputs(),
-        TargetKind::Classes | TargetKind::Links => 4,
-    };
-    let n_split: usize = targets.split.parts().into_iter().map(|(_, nodes)| nodes.len()).sum();
-    value_bytes * values.len() + 4 * n_split
 }
 
 impl Drop for DistGraph {

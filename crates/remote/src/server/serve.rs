@@ -7,12 +7,13 @@ use kiln_partition::Part;
 use tokio::runtime::{Builder, Runtime};
 use tonic::service::interceptor::InterceptedService;
 
-use crate::leases::Leases;
 use crate::local_part::LocalPart;
-use crate::proto::GraphServer;
-use crate::respond::{REQUEST_BYTES, Responder};
-use crate::service::Service;
-use crate::{BEAT, Error, MAX_QUESTION_BYTES, MAX_QUESTIONS, Result, RuleRegistry, SILENCE, WINDOW_BYTES};
+use crate::server::leases::Leases;
+use crate::server::respond::{REQUEST_BYTES, Responder};
+use crate::server::service::Service;
+use crate::wire::limits::{BEAT, MAX_QUESTION_BYTES, MAX_QUESTIONS, SILENCE, WINDOW_BYTES};
+use crate::wire::proto::GraphServer;
+use crate::{Error, Result, RuleRegistry};
 
 /// The configuration of a server.
 #[derive(Debug, Clone)]

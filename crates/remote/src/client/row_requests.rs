@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bytemuck::Zeroable;
 use kiln_feature::{FeatureBuffer, FeatureDType};
 
-use crate::graph::{DistGraph, Owner};
-use crate::peer::{Peer, ReplyEvent};
-use crate::question::Question;
-use crate::replies::{PeerRequest, PendingReplies};
-use crate::row_format::RowFormat;
-use crate::wanted::WantedRow;
+use crate::client::graph::{DistGraph, Owner};
+use crate::client::peer::{Peer, ReplyEvent};
+use crate::client::question::Question;
+use crate::client::replies::{PeerRequest, PendingReplies};
+use crate::wire::row_format::RowFormat;
+use crate::wire::wanted::WantedRow;
 use crate::{Error, Result};
 
 /// The target size in bytes of a response with feature rows. A single row above it is requested alone.

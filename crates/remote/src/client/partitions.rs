@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use kiln_comm::Communicator;
 use kiln_comm::rpc::{Tls, Token};
-use kiln_feature::{Preparation, TargetKind};
-use kiln_graph::{GraphSchema, NodeId};
+use kiln_graph::NodeId;
 use kiln_partition::{Part, part_dir};
 
-use crate::graph_info::GraphInfo;
+use crate::client::graph_info::GraphInfo;
 use crate::local_part::LocalPart;
-use crate::{ColocatedWorker, ColocatedWorkerConfig, ConnectConfig, DistGraph, Error, Result, RuleRegistry};
+use crate::{
+    ColocatedWorker, ColocatedWorkerConfig, ConnectConfig, DistGraph, Error, PartitionsInfo, Result,
+    RuleRegistry,
+};
 
 /// A partitioned graph that ranks can join. In worker mode, a folder contains the partitions, and the ranks serve them
 /// to each other. In server-client mode, servers hold all partitions.
@@ -53,46 +55,6 @@ impl Default for PartitionsConfig {
     }
 }
 
-/// Properties of a partitioned graph that are known before ranks join it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PartitionsInfo {
-    /// The name of the data set.
-    pub name: String,
-    /// The hash of the whole data set.
-    pub hash: String,
-    /// The number of partitions.
-    pub n_parts: usize,
-    /// The node types and relations. A homogeneous graph has one of each, named `node` and `edge`.
-    pub schema: GraphSchema,
-    /// True if the graph is heterogeneous: it has several types of nodes, or named relations.
-    pub is_heterogeneous: bool,
-    /// The number of feature columns of each node type, `[n_types]`; `None` for a type without features.
-    pub dims: Vec<Option<usize>>,
-    /// The targets of the nodes of one type; `None` if the partitions have none.
-    pub targets: Option<TargetsInfo>,
-    /// The number of edge types: one more than the largest, or the number of names if it is larger. `None` if edges have
-    /// no types, if there are several relations, or if it is unknown because an older version of kiln wrote the
-    /// partitions.
-    pub n_edge_types: Option<usize>,
-    /// The number of columns of the edge features; `None` if edges have no features, or if there are several relations.
-    pub edge_dim: Option<usize>,
-    /// The steps that prepared the data set before it was partitioned; `None` if they are unknown.
-    pub preparation: Option<Preparation>,
-}
-
-/// The targets of the nodes of one type, without their values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TargetsInfo {
-    /// The type of the nodes that have targets.
-    pub node_type: usize,
-    /// The kind of the targets.
-    pub kind: TargetKind,
-    /// The number of outputs of a model for these targets: the number of classes or of columns.
-    pub n_outputs: usize,
-    /// The name of each class or column.
-    pub class_names: Vec<String>,
-}
-
 enum Source {
     /// A folder with `part0`, `part1` and so on. A machine only needs the partitions of its own ranks.
     Folder(PathBuf),
@@ -129,7 +91,7 @@ impl Partitions {
         };
         let part = Part::open(part_dir(folder, first))?;
         let described = LocalPart::new(part.into(), config.rules.clone()).describe();
-        let info = PartitionsInfo::from(&GraphInfo::new(&described)?);
+        let info = GraphInfo::new(&described)?.of_graph;
         Ok(Self { source: Source::Folder(folder.to_owned()), config, info })
     }
 
@@ -140,7 +102,7 @@ impl Partitions {
     pub fn connect(servers: impl Into<Vec<String>>, config: PartitionsConfig) -> Result<Self> {
         let servers = servers.into();
         let graph = config.connect(&servers)?;
-        let info = PartitionsInfo::from(graph.info());
+        let info = graph.info().clone();
         let source = Source::Servers(servers, Mutex::new(Some(Arc::new(graph))));
         Ok(Self { source, config, info })
     }

@@ -1,7 +1,9 @@
 use tonic::{Response, Status, Streaming};
 
-use crate::peer::Client;
-use crate::proto::{Chunk, FetchRequest, GatherEdgesRequest, GatherRequest, ListRequest, SampleRequest};
+use crate::client::peer::Client;
+use crate::wire::proto::{
+    Chunk, FetchRequest, GatherEdgesRequest, GatherRequest, ListRequest, SampleRequest,
+};
 
 /// A request whose response is a stream of chunks.
 #[derive(Debug, Clone)]

@@ -11,13 +11,13 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::graph::Owner;
-use crate::graph_info::{GraphInfo, n_parts};
+use crate::client::graph::Owner;
+use crate::client::graph_info::{GraphInfo, n_parts};
+use crate::client::peer::{Peer, ReplyEvent};
+use crate::client::question::Question;
+use crate::client::replies::{PIECES_AHEAD, put};
 use crate::local_part::LocalPart;
-use crate::peer::{Peer, ReplyEvent};
-use crate::proto::{Array, FetchRequest, Opened};
-use crate::question::Question;
-use crate::replies::{PIECES_AHEAD, put};
+use crate::wire::proto::{Array, FetchRequest, Opened};
 use crate::{Error, Result, RuleRegistry, TargetsInfo};
 
 /// The configuration of a client of a partitioned graph.
@@ -68,29 +68,21 @@ pub(crate) struct Shared {
     pub(crate) targets: Option<TypedTargets>,
 }
 
-impl From<&Part> for Shared {
-    fn from(part: &Part) -> Self {
-        Self { books: part.books.clone(), targets: part.targets.clone() }
-    }
-}
-
 impl Shared {
     /// Fetches the arrays from the owner of the first partition.
     pub(crate) fn fetch(runtime: &Runtime, owners: &[Owner], info: &GraphInfo) -> Result<Self> {
         let Some(Owner::Remote(owner)) = owners.first() else {
-            return Err(Error::BadParts {
-                reason: "neither a local partition nor a server is given: give all servers".to_owned(),
-            });
+            return Err(no_server());
         };
         let mut books = Vec::with_capacity(info.types.len());
         for (node_type, of_type) in info.types.iter().enumerate() {
             let new_ids: Vec<u32> = fetch_words(runtime, owner, Array::NewIds, node_type)?;
             books.push(Arc::new(PartitionBook::new(of_type.offsets.clone(), new_ids.into())?));
         }
-        let books = PartitionBooks::new(info.schema.types().clone(), books)?;
-        let targets = info.targets.as_ref().map(|of_graph| {
-            let n_nodes = books.of_type(of_graph.node_type).n_nodes();
-            fetch_targets(runtime, owner, of_graph, n_nodes)
+        let books = PartitionBooks::new(info.of_graph.schema.types().clone(), books)?;
+        let targets = info.of_graph.targets.as_ref().map(|targets| {
+            let n_nodes = books.of_type(targets.node_type).n_nodes();
+            fetch_targets(runtime, owner, targets, n_nodes)
         });
         Ok(Self { targets: targets.transpose()?, books })
     }
@@ -103,18 +95,13 @@ fn fetch_targets(
     info: &TargetsInfo,
     n_nodes: usize,
 ) -> Result<TypedTargets> {
-    let n_outputs = info.n_outputs;
-    let (value_bytes, n_columns) = match info.kind {
-        TargetKind::MultiLabel => (size_of::<u8>(), n_outputs),
-        TargetKind::Regression => (size_of::<f32>(), n_outputs),
-        TargetKind::Classes | TargetKind::Links => (size_of::<i32>(), 1),
-    };
     let bytes = fetch(runtime, owner, Array::Targets, info.node_type)?;
-    let n_values = n_nodes.saturating_mul(n_columns);
-    if bytes.len() != n_values.saturating_mul(value_bytes) {
-        let expected = format!("{n_values} targets of {value_bytes} bytes");
+    let node_bytes = info.node_bytes();
+    if bytes.len() != n_nodes.saturating_mul(node_bytes) {
+        let expected = format!("{n_nodes} targets of {node_bytes} bytes");
         return Err(bad_array(owner, &expected, bytes.len()));
     }
+    let n_outputs = info.n_outputs;
     let values: Targets = match info.kind {
         TargetKind::MultiLabel => TargetValues::multi_label(bytes, n_outputs)?.into(),
         TargetKind::Regression => {
@@ -151,6 +138,12 @@ fn fetch_words<T: Pod>(
         true => Ok(pod_collect_to_vec(&bytes)),
         false => Err(bad_array(peer, "elements of 4 bytes", bytes.len())),
     }
+}
+
+/// Returns the error of a client without a local partition and servers.
+fn no_server() -> Error {
+    let reason = "neither a local partition nor a server is given: give all servers".to_owned();
+    Error::BadParts { reason }
 }
 
 /// Requests an array and waits for it.
@@ -217,9 +210,7 @@ pub(crate) fn assemble(
 ) -> Result<(Vec<Owner>, Opened)> {
     let told_here = own.as_ref().map(|held| held.describe());
     let Some(first) = told_here.or_else(|| opened.first().cloned()) else {
-        return Err(Error::BadParts {
-            reason: "neither a local partition nor a server is given: give all servers".to_owned(),
-        });
+        return Err(no_server());
     };
     let n_parts = first.node_types.first().map_or(0, |node_type| n_parts(&node_type.offsets));
     let mut owners: Vec<Option<Owner>> = vec![None; n_parts];
