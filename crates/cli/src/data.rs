@@ -10,8 +10,8 @@ use kiln::data::format::{self, VerifyReport};
 use kiln::data::{Dataset, DatasetTargets};
 use kiln::graph::{Csc, Duplicates, NodeId, SelfLoops};
 use kiln::partition::{
-    CacheConfig, Method, PartitionBook, PartitionMeta, PartitionStats, TypedPartitionBook, WriteReport,
-    part_dir, partition_nodes, write_parts, write_typed_parts,
+    CacheConfig, Method, PartitionBook, PartitionBooks, PartitionMeta, PartitionStats, WriteReport, part_dir,
+    partition_nodes, write_parts,
 };
 use kiln::sample::Fanout;
 
@@ -274,10 +274,10 @@ fn run_typed_partition(args: &PartitionArgs) -> anyhow::Result<()> {
         );
     }
     let (parts, meta) = assign(args, &data.graph.to_homogeneous()?, &data.training_nodes()?, hash)?;
-    let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &parts, args.parts)?;
+    let book = PartitionBooks::from_parts(data.graph.types().clone(), &parts, args.parts)?;
     drop(parts);
     let start = Instant::now();
-    print_written(args, &write_typed_parts(&data, &book, &meta, cache_of(args).as_ref(), &args.out)?, start);
+    print_written(args, &write_parts(&data, &book, &meta, cache_of(args).as_ref(), &args.out)?, start);
     Ok(())
 }
 

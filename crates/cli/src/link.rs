@@ -296,7 +296,8 @@ fn check_partitions(graph: &PartitionedGraph, data: &Dataset, hash: &DataHash) -
     let with_loops = if has_loops { with_self_loops(data.clone())? } else { data.clone() };
     let hash = if has_loops { with_loops.hash()? } else { hash.wait()? };
     let data = &with_loops;
-    let has_size = info.n_nodes == data.graph.n_nodes() && info.n_edges == data.graph.n_edges();
+    let schema = &info.schema;
+    let has_size = schema.n_nodes() == data.graph.n_nodes() && schema.n_edges() == data.graph.n_edges();
     // `kiln data partition --standardize` records the hash of the scaled data.
     let is_same = info.hash == hash || (has_size && info.hash == data.clone().standardize()?.hash()?);
     require_same(graph, is_same, data.graph.n_nodes(), data.graph.n_edges())
@@ -309,13 +310,13 @@ pub(crate) fn require_same(
     n_nodes: usize,
     n_edges: u64,
 ) -> anyhow::Result<()> {
-    let info = graph.info();
+    let schema = &graph.info().schema;
     ensure!(
         is_same,
         "the partitions ({} nodes, {} edges) are those of other data than --data ({n_nodes} nodes, {n_edges} edges), or \
          of another split: partition the data of --data, whose graph lacks the links of the validation and the test",
-        info.n_nodes,
-        info.n_edges
+        schema.n_nodes(),
+        schema.n_edges()
     );
     Ok(())
 }

@@ -15,8 +15,8 @@ impl TrainRun<'_> {
     pub(crate) fn partitioned_nodes(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { model, ranks, device, parts, loss, .. } = self.args;
         let graph = parts.open(ranks.job.tls(), device.graph_mode)?;
-        if let Some(info) = &graph.info().heterogeneous {
-            return self.partitioned_typed_nodes(&graph, info);
+        if graph.info().is_heterogeneous {
+            return self.partitioned_typed_nodes(&graph);
         }
         let fanouts = self.args.fanouts()?;
         let model = model.of_nodes(&graph, None, fanouts.len())?;

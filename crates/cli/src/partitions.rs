@@ -208,7 +208,7 @@ pub(crate) fn print_memory(
         GraphMode::ZeroCopy => (" and the neighbour lists of each sampled hop", Some("stay on the host")),
     };
     if let (Some(part), Some(place)) = (graph.local_part(), place) {
-        let (index, n_edges) = (part.index(), part.n_edges());
+        let (index, n_edges) = (part.index, part.n_edges());
         print_rank_zero(format_args!("sampling        partition {index}: {n_edges} edges {place}"));
     }
     print_rank_zero(format_args!(

@@ -193,17 +193,17 @@ impl Job<'_> {
         let job = &self.args.job;
         let graph = self.args.parts.open(job.tls())?;
         let info = graph.info();
-        let schema = match (&info.heterogeneous, &inputs.graph) {
-            (Some(info), Some(_)) => info.schema.clone(),
-            (None, Some(_)) => bail!(
+        match (info.is_heterogeneous, &inputs.graph) {
+            (true, Some(_)) | (false, None) => {}
+            (false, Some(_)) => bail!(
                 "the partitions are of a graph with one type of nodes, and the model is of a heterogeneous graph: use partitions of its \
                  training data"
             ),
-            (Some(_), None) => bail!(
+            (true, None) => bail!(
                 "the partitions are of a heterogeneous graph, and the model is not: use partitions of its training data"
             ),
-            (None, None) => GraphSchema::homogeneous(info.n_nodes, info.n_edges)?,
-        };
+        }
+        let schema = info.schema.clone();
         job.share_partitions(&graph, self.launch.as_ref())?;
         Ok(OpenedGraph::Partitioned(graph, schema))
     }

@@ -1,13 +1,14 @@
 //! The commands `kiln serve` and `kiln health`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use kiln::comm::rpc::Token;
-use kiln::partition::AnyPart;
+use kiln::partition::Part;
 use kiln::remote::{Health, ServeConfig, Server};
 
 use crate::flags;
@@ -78,9 +79,9 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let token = token(&args.tls)?;
     let stop = kiln::stop_on_signals().context("catching signals")?;
     if args.verify {
-        AnyPart::verify(&args.part)?;
+        Part::verify(&args.part)?;
     }
-    let part = AnyPart::open(&args.part)?;
+    let part = Arc::new(Part::open(&args.part)?);
     let config = ServeConfig::new(&args.listen, token);
     let config = ServeConfig {
         tls: args.tls.files()?,
@@ -89,7 +90,7 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         lease: Duration::from_secs(args.lease as u64),
         ..config
     };
-    let server = Server::start(part.clone(), config)?;
+    let server = Server::start(Arc::clone(&part), config)?;
     // On Debian a machine's own name resolves to a loopback address. A loopback address given explicitly is accepted.
     let is_meant = ["127.", "localhost:", "[::1]"].iter().any(|start| args.listen.starts_with(start));
     ensure!(
@@ -98,8 +99,8 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         args.listen,
         server.address()
     );
-    let (index, n_parts, n_nodes) = (part.index(), part.n_parts(), part.n_owned());
-    let (name, n_edges, address) = (part.name(), part.n_edges(), server.address());
+    let (index, n_parts, n_nodes) = (part.index, part.n_parts(), part.n_owned());
+    let (name, n_edges, address) = (&part.name, part.n_edges(), server.address());
     print_rank_zero(format_args!(
         "part {index} of {n_parts} of {name}, {n_nodes} nodes and {n_edges} edges, at {address}"
     ));

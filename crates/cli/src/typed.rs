@@ -4,7 +4,6 @@ use anyhow::{Context, bail, ensure};
 use kiln::data::Dataset;
 use kiln::feature::TargetKind;
 use kiln::graph::GraphSchema;
-use kiln::remote::HeterogeneousInfo;
 use kiln::sample::RelationFanouts;
 use kiln::{LinkNeighborLoader, NeighborLoader, PartitionedGraph, RankHandle};
 
@@ -83,16 +82,14 @@ impl TrainRun<'_> {
     }
 
     /// Trains on the nodes of the type that has labels in a partitioned graph.
-    pub(crate) fn partitioned_typed_nodes(
-        &self,
-        graph: &PartitionedGraph,
-        info: &HeterogeneousInfo,
-    ) -> anyhow::Result<Vec<Outcome>> {
+    pub(crate) fn partitioned_typed_nodes(&self, graph: &PartitionedGraph) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { model, loss, .. } = self.args;
         self.check_typed_partitions(graph)?;
+        let info = graph.info();
         let fanouts = fanouts_of(self.args, &info.schema)?;
+        let n_outputs = info.targets.as_ref().map_or(0, |targets| targets.n_outputs);
         let (metagraph, n_layers) = (info.schema.metagraph(), fanouts.of_all.len());
-        let model = model.of_typed_nodes(&metagraph, &info.dims, None, graph.info().n_classes, n_layers)?;
+        let model = model.of_typed_nodes(&metagraph, &info.dims, None, n_outputs, n_layers)?;
         let objective = loss.objective(TargetKind::Classes)?;
         let id = DataId::recorded(graph.info().hash.clone());
         self.launch(&id, |rank| {

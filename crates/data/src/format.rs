@@ -23,7 +23,6 @@
 mod attachment;
 mod contents;
 mod copy;
-mod files;
 mod links_entry;
 mod manifest;
 mod numbered_manifest;

@@ -90,6 +90,6 @@ impl From<Dataset> for PredictedGraph {
 
 impl From<JoinedGraph> for PredictedGraph {
     fn from(joined: JoinedGraph) -> Self {
-        Self { targets: joined.targets(), source: joined.into(), links: None, names: Vec::new() }
+        Self { targets: joined.targets().cloned(), source: joined.into(), links: None, names: Vec::new() }
     }
 }

@@ -2,7 +2,7 @@
 
 use kiln::data::{Dataset, LinkSplit, LinkSplitConfig};
 use kiln::graph::{NodeTypes, RelationEdges};
-use kiln::partition::{Method, PartitionMeta, TypedPartitionBook, write_typed_parts};
+use kiln::partition::{Method, PartitionBooks, PartitionMeta, write_parts};
 
 use super::{device, run, text, weights_hash};
 
@@ -40,10 +40,10 @@ fn relations_of_partitions_sampled_on_the_device_give_identical_weights() {
     let data = with_links();
     kiln::data::format::write(&data, &set).unwrap();
     let owners: Vec<u16> = (0..160).map(|node| node % 2).collect();
-    let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &owners, 2).unwrap();
+    let book = PartitionBooks::from_parts(data.graph.types().clone(), &owners, 2).unwrap();
     let hash = kiln::data::format::hash(&set).unwrap();
     let meta = PartitionMeta { hash, method: Method::Random, n_cut_edges: 0 };
-    write_typed_parts(&data, &book, &meta, None, &parts).unwrap();
+    write_parts(&data, &book, &meta, None, &parts).unwrap();
     let of_links =
         format!("--task link --data {} --embedding 8 --batch-size 64 --eval-negatives 5", set.display());
     for task in ["--task node", &of_links] {

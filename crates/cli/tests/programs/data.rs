@@ -77,14 +77,14 @@ fn a_dataset_is_partitioned() {
     assert!(printed.contains("method: fennel") && printed.contains("part 2: "), "{printed}");
     let part = Part::open(part_dir(&out, 2)).unwrap();
     assert_eq!(part.hash, format::hash(&set).unwrap());
-    assert_eq!((part.book.n_parts(), part.book.n_nodes()), (3, 60));
-    assert!(part.cache.is_some());
+    assert_eq!((part.n_parts(), part.schema.n_nodes()), (3, 60));
+    assert!(part.types[0].cache.is_some());
     Part::verify(part_dir(&out, 2)).unwrap();
 
     let other = root.path().join("other");
     let args = ["data", "partition", text(&set), "--out", text(&other), "--cache-ratio", "0"];
     succeed(&args);
-    assert!(Part::open(part_dir(&other, 0)).unwrap().cache.is_none());
+    assert!(Part::open(part_dir(&other, 0)).unwrap().types[0].cache.is_none());
 }
 
 /// Returns a dataset of two authors and three papers.

@@ -243,7 +243,7 @@ fn models_of_the_other_kind_of_graph_are_errors() {
     assert!(command("data", &flags).status().unwrap().success());
     let open = |folder: &Path| PartitionedGraph::open(folder, Default::default()).unwrap();
     let (typed, ring) = (open(&typed), open(&ring));
-    assert!(typed.info().heterogeneous.is_some() && ring.info().heterogeneous.is_none());
+    assert!(typed.info().is_heterogeneous && !ring.info().is_heterogeneous);
     let texts = launch(RankConfig::threads(1), |rank| {
         let of_types = NeighborLoader::new(&typed.join(&rank)?, [2]);
         let of_ring = NeighborLoader::new(&ring.join(&rank)?, [2]);

@@ -71,7 +71,7 @@ impl Set {
         let mut features = Vec::new();
         let mut names = Vec::new();
         for (position, dim) in dims.into_iter().enumerate() {
-            let rows = dim.map(|dim| read_rows(arrays, &layout.feature_files(position), dim));
+            let rows = dim.map(|dim| read_rows(arrays, &layout.rows(&FEATURES, position), dim));
             features.push(rows.transpose()?);
             names.push(Arc::new(self.names(layout, position)?));
         }

@@ -13,7 +13,9 @@ use super::numbered_manifest::NumberedManifest;
 use super::path_in;
 use crate::arrays::EDGE_FEATURES;
 use crate::check::for_each_rows;
-use crate::graph_folder::{LABELS, RowFiles, TARGETS, push_rows, row_element_type, write_link_targets};
+use crate::graph_folder::{
+    FEATURES, LABELS, RowFiles, TARGETS, push_rows, row_element_type, write_link_targets,
+};
 use crate::layout::Layout;
 use crate::{Dataset, Error, Result, Split};
 
@@ -56,7 +58,7 @@ fn write_arrays(data: &Dataset, manifest: Manifest, mut set: FolderWriter) -> Re
     }
     for (node_type, features) in data.features.iter().enumerate() {
         if let Some(features) = features {
-            write_features(&mut set, &data.layout.feature_files(node_type), &**features)?;
+            write_features(&mut set, &data.layout.rows(&FEATURES, node_type), &**features)?;
         }
     }
     if let Some(targets) = &data.targets {

@@ -138,7 +138,7 @@ fn edges_of_other_destinations_are_an_error() {
         })
     };
     for own in [None, Some(Arc::clone(&parts[0]))] {
-        let connect = ConnectConfig { own: own.map(Into::into), ..config(addresses(&servers)) };
+        let connect = ConnectConfig { own, ..config(addresses(&servers)) };
         let store = DistEdgeFeatureStore::new(Arc::new(DistGraph::connect(connect).unwrap())).unwrap();
         let gather = |edges: &[u64]| store.gather_block(&block_with(edges), &mut FeatureBuffer::default());
         for edge in [of_node_2, u64::MAX] {

@@ -116,7 +116,7 @@ fn local_sampler_returns_the_edge_types_of_its_partition() {
     let data = hubs();
     let parts = parts(&data, 2, |node| node as usize % 2, None);
     let cluster = Cluster::of(&parts, Some(1), RuleRegistry::default());
-    let by_node = || Arc::new(cluster.graph.part().unwrap().graph_by_node().unwrap());
+    let by_node = || Arc::new(cluster.graph.local_part().unwrap().graph_by_node(0).unwrap());
     let config = || SamplerConfig::new(FANOUTS).with_edge_types();
     let remote = || DistNeighborSampler::with_config(Arc::clone(&cluster.graph), config()).unwrap();
     let local = NeighborSampler::with_config(by_node(), config()).unwrap();

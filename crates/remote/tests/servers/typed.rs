@@ -12,16 +12,14 @@ use kiln_loader::{
     FeatureStores, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, NodeTargets, Phase,
     Shard,
 };
-use kiln_partition::{
-    CacheConfig, Method, PartitionMeta, TypedPart, TypedPartitionBook, part_dir, write_typed_parts,
-};
+use kiln_partition::{CacheConfig, Method, Part, PartitionBooks, PartitionMeta, part_dir, write_parts};
 use kiln_remote::{ColocatedWorker, ColocatedWorkerConfig, DistFeatureStore, DistGraph, RuleRegistry};
 use kiln_sample::{
     EdgeWeights, ExcludedEdges, Fanout, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
     RngKey, Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection, TypedSampler,
 };
 
-use crate::cluster::{Cluster, hubs, parts, wild};
+use crate::cluster::{Cluster, hubs, labels, parts, wild};
 use crate::same::{Way, gathered, last_ones};
 
 pub(crate) const N_USERS: u32 = 120;
@@ -75,11 +73,7 @@ pub(crate) fn shop() -> Dataset {
 }
 
 /// Partitions a set, with node `v` in partition `owner(v)`.
-pub(crate) fn typed_parts(
-    data: &Dataset,
-    n_parts: usize,
-    owner: impl Fn(u32) -> usize,
-) -> Vec<Arc<TypedPart>> {
+pub(crate) fn typed_parts(data: &Dataset, n_parts: usize, owner: impl Fn(u32) -> usize) -> Vec<Arc<Part>> {
     cached_parts(data, n_parts, owner, None)
 }
 
@@ -89,15 +83,15 @@ fn cached_parts(
     n_parts: usize,
     owner: impl Fn(u32) -> usize,
     cache: Option<&CacheConfig>,
-) -> Vec<Arc<TypedPart>> {
+) -> Vec<Arc<Part>> {
     let owners: Vec<u16> = (0..data.graph.n_nodes() as u32).map(|node| owner(node) as u16).collect();
-    let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &owners, n_parts).unwrap();
+    let book = PartitionBooks::from_parts(data.graph.types().clone(), &owners, n_parts).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("parts");
     let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
-    write_typed_parts(data, &book, &meta, cache, &out).unwrap();
+    write_parts(data, &book, &meta, cache, &out).unwrap();
     // Mapped files outlive the removed folder.
-    (0..n_parts).map(|part| Arc::new(TypedPart::open(part_dir(&out, part)).unwrap())).collect()
+    (0..n_parts).map(|part| Arc::new(Part::open(part_dir(&out, part)).unwrap())).collect()
 }
 
 /// Returns one to four partitions: one of them with an empty partition, and one with a type in a single partition.
@@ -133,7 +127,8 @@ fn blocks_equal_those_of_the_whole_graph() {
             let cluster = Cluster::of(&parts, own, Default::default());
             assert!(cluster.graph.is_heterogeneous());
             assert_eq!(cluster.graph.schema(), data.graph.schema());
-            assert_eq!(cluster.graph.target_nodes(), data.target_nodes());
+            let target_type = cluster.graph.targets().unwrap().node_type;
+            assert_eq!(cluster.graph.schema().types().range(target_type), data.target_nodes());
             for weights in [EdgeWeights::None, EdgeWeights::Stored, EdgeWeights::Unbiased] {
                 for rule in Rule::BUILT_IN.into_iter().chain([Rule::from(last_ones)]) {
                     let config = SamplerConfig::default().with_rule(rule.clone()).with_weights(weights);
@@ -271,7 +266,7 @@ fn texts_of_parts(data: &Dataset, graph: &Arc<DistGraph>, items: ItemSampler) ->
         })
     };
     let stores = graph.dims().into_iter().enumerate().map(store).collect();
-    texts(sampler, stores, graph.labels(), items, data)
+    texts(sampler, stores, labels(graph), items, data)
 }
 
 fn items_of(train: &SharedArray<NodeId>, rank: usize, world_size: usize) -> ItemSampler {
@@ -286,12 +281,11 @@ fn ranks_have_the_batches_of_the_whole_set_from_servers() {
     for (n_parts, owner) in ways() {
         let cluster = Cluster::of(&typed_parts(&data, n_parts, owner), None, Default::default());
         let split = &data.targets.as_ref().unwrap().split;
-        assert_eq!(cluster.graph.train(), &split.train);
-        assert_eq!((cluster.graph.val(), cluster.graph.test()), (&split.val, &split.test));
+        assert_eq!(cluster.graph.split(), *split);
         for n_ranks in [1, 2, 4] {
             for rank in 0..n_ranks {
                 let expected = texts_of_whole(&data, items_of(&split.train, rank, n_ranks));
-                let items = items_of(cluster.graph.train(), rank, n_ranks);
+                let items = items_of(&cluster.graph.split().train, rank, n_ranks);
                 assert_eq!(expected.len(), 4);
                 assert!(
                     texts_of_parts(&data, &cluster.graph, items) == expected,
@@ -315,7 +309,7 @@ fn ranks_with_partitions_have_the_batches_of_the_whole_set() {
             let config = ColocatedWorkerConfig::new("127.0.0.1");
             let worker = ColocatedWorker::meet(meeting, Arc::clone(&parts[part]), config).unwrap();
             let (graph, owner) = (Arc::clone(worker.graph()), worker.owner());
-            let items = items_of(graph.train(), info.rank, n_ranks).shard_by_owner(owner).unwrap();
+            let items = items_of(&graph.split().train, info.rank, n_ranks).shard_by_owner(owner).unwrap();
             let expected = texts_of_whole(&data, items.clone());
             assert!(
                 texts_of_parts(&data, &graph, items) == expected,

@@ -1,16 +1,20 @@
 //! Helpers for the tests of partitions on disk.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use kiln_data::{Dataset, DatasetTargets, NodeNames, Split};
-use kiln_feature::{DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures};
+use kiln_data::{Dataset, DatasetTargets, Layout, NodeNames, Split};
+use kiln_feature::{
+    DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures, Targets,
+};
 use kiln_graph::{Csc, CscBuilder, NodeId, NodeTypes, RelationEdges, SharedArray};
 use kiln_partition::{
-    CacheConfig, Method, PartitionBook, PartitionMeta, TypedPartitionBook, WriteReport, part_dir,
-    write_parts, write_typed_parts,
+    CacheConfig, Method, Part, PartitionBook, PartitionBooks, PartitionMeta, WriteReport, part_dir,
+    write_parts,
 };
 use kiln_sample::Fanout;
 use kiln_testkit::CooGraph;
@@ -41,10 +45,10 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
             split: Split { train: every(0), val: every(1), test: every(2) },
             class_names: vec!["even".into(), "odd".into()],
         }),
+        layout: Layout::Plain,
         names: vec![Arc::new(NodeNames::default())],
         edge_features: Some(edge_features(graph.n_edges(), stored)),
         edge_type_names: vec!["near".into(), "far".into()],
-        layout: kiln_data::Layout::Plain,
         preparation: Default::default(),
         links: None,
         notes: Vec::new(),
@@ -151,9 +155,9 @@ pub(crate) fn write_typed(
     out: &Path,
 ) -> Vec<WriteReport> {
     let owners: Vec<u16> = (0..data.graph.n_nodes() as u32).map(|node| owner(node) as u16).collect();
-    let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &owners, n_parts).unwrap();
+    let book = PartitionBooks::from_parts(data.graph.types().clone(), &owners, n_parts).unwrap();
     let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 1 };
-    write_typed_parts(data, &book, &meta, cache, out).unwrap()
+    write_parts(data, &book, &meta, cache, out).unwrap()
 }
 
 /// Writes [`shop`] in 2 partitions, with even nodes in the first, and with cached rows. Returns the temporary root folder and the folder of the
@@ -165,10 +169,25 @@ pub(crate) fn typed_parts() -> (tempfile::TempDir, PathBuf) {
     (root, part_dir(out, 0))
 }
 
+/// Returns the class labels of a partition.
+pub(crate) fn labels(part: &Part) -> &Labels {
+    match part.targets.as_ref().map(|targets| &targets.values) {
+        Some(Targets::Classes(labels)) => labels,
+        other => panic!("the targets are {other:?}"),
+    }
+}
+
 /// Returns the edges into a node: source, weight and type.
 pub(crate) fn edges(graph: &Csc, row: NodeId) -> Vec<(u32, f32, u8)> {
     let first = graph.first_edge(row).index();
     let data = |edge: usize| (graph.weights().unwrap()[edge], graph.edge_types().unwrap()[edge]);
     let srcs = graph.in_neighbors(row).iter().enumerate();
     srcs.map(|(at, src)| (src.0, data(first + at).0, data(first + at).1)).collect()
+}
+
+/// Returns the files of a folder by their names.
+pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+    paths.map(|path| (name(&path), fs::read(&path).unwrap())).collect()
 }
