@@ -204,7 +204,7 @@ fn rejects_invalid_metadata_with_its_entry() {
         ),
         (
             &edited("edges:\n  - format", "edges:\n  - path: x\n  - format"),
-            "graph.edges[0].type is missing, expected the name of a relation",
+            "graph.edges is a list of 2, expected edge types with different names",
         ),
         (
             &edited("- num: 4", "- {num: 4, type: paper}").replace("type: null", "type: author"),
@@ -260,7 +260,10 @@ fn rejects_invalid_metadata_with_its_entry() {
             &edited("name: seeds", "name: indices"),
             "tasks[0].train_set[0].data is a list of 2, expected an entry called seeds or seed_nodes",
         ),
-        (&edited("train_set:\n  - type: null", "train_set:\n  - {}\n  - type: null"), "X"),
+        (
+            &edited("train_set:\n  - type: null", "train_set:\n  - {}\n  - type: null"),
+            "a set over several node types (tasks[0].train_set) is not supported",
+        ),
         (
             &edited("path: set/train_seeds.npy", "path: [a]"),
             "train_set[0].data[0].path is a list of 1, expected text",

@@ -149,7 +149,7 @@ fn what_needs_one_node_type_names_the_function_for_several() {
     for (error, expected) in [
         (
             format::open_graph(&folder).map(drop),
-            "a heterogeneous set (open it with Dataset::open or format::open)",
+            "a heterogeneous set (open it with format::open), expected a homogeneous set",
         ),
         (convert(&folder, &out, &ConvertOptions::default()).map(drop), "a heterogeneous set"),
     ] {

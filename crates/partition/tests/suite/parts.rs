@@ -258,7 +258,7 @@ fn rejects_links_with_a_graph_whose_neighbors_do_not_ascend() {
     let reversed = |graph: &Csc| {
         let mut indices = graph.indices().to_vec();
         indices.chunks_mut(2).for_each(<[NodeId]>::reverse);
-        Arc::new(Csc::new(graph.indptr().to_vec().into(), indices.into()).unwrap())
+        Csc::new(graph.indptr().to_vec().into(), indices.into()).unwrap()
     };
     let unsorted = Dataset { graph: reversed(data.csc().unwrap()).into(), ..data };
     let out = tempfile::tempdir().unwrap();
