@@ -16,10 +16,10 @@ use kiln::partition::{
 };
 use kiln::sample::Fanout;
 
-use crate::flags;
-use crate::link_split::LinkSplitArgs;
+use crate::flags::link_split::LinkSplitArgs;
+use crate::flags::parse;
+use crate::flags::source::{DataSource, print_name_note};
 use crate::output::{print_notes, print_rank_zero};
-use crate::source::{DataSource, print_name_note};
 
 /// The subcommands of `kiln data`.
 #[derive(Debug, Subcommand)]
@@ -67,13 +67,13 @@ pub(crate) struct ConvertArgs {
     #[arg(long)]
     symmetrize: bool,
     /// Treatment of parallel edges.
-    #[arg(long, default_value = "keep", value_parser = flags::choice([
+    #[arg(long, default_value = "keep", value_parser = parse::choice([
         ("keep", "", Duplicates::Keep),
         ("remove", "Keeps only the first one in the edge list", Duplicates::Remove),
     ]))]
     duplicates: Duplicates,
     /// Treatment of self-loops.
-    #[arg(long, default_value = "keep", value_parser = flags::choice([
+    #[arg(long, default_value = "keep", value_parser = parse::choice([
         ("keep", "", SelfLoops::Keep),
         ("remove", "", SelfLoops::Remove),
         ("add", "Adds one to each node that has none", SelfLoops::Add),
@@ -84,7 +84,7 @@ pub(crate) struct ConvertArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SplitLinksArgs {
     /// Dataset of nodes, as for `kiln train`: a path, which takes precedence, or a name.
-    #[arg(value_parser = flags::data)]
+    #[arg(value_parser = DataSource::parse)]
     source: DataSource,
     /// New or empty output folder.
     #[arg(long)]
@@ -99,7 +99,7 @@ pub(crate) struct SplitLinksArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PartitionArgs {
     /// Dataset of nodes with class labels or links, as for `kiln train`: a path, which takes precedence, or a name.
-    #[arg(value_parser = flags::data)]
+    #[arg(value_parser = DataSource::parse)]
     source: DataSource,
     /// New or empty output folder, which receives `part0`, `part1`, and so on.
     #[arg(long)]
@@ -108,7 +108,7 @@ pub(crate) struct PartitionArgs {
     #[arg(long, default_value = "2")]
     parts: usize,
     /// Algorithm that assigns nodes to partitions.
-    #[arg(long, default_value = "auto", value_parser = flags::choice([
+    #[arg(long, default_value = "auto", value_parser = parse::choice([
         ("auto", "METIS if it is built in and the graph fits its limits and the memory, else Fennel", None),
         ("random", "Random assignment", Some(Method::Random)),
         ("fennel", "Streaming partitioning; memory grows with the number of nodes only", Some(Method::Fennel)),
@@ -225,7 +225,7 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
         Ok(())
     };
     if args.source.is_typed()? {
-        let (data, _) = args.source.load_typed()?;
+        let data = args.source.load_typed()?;
         check(&data.name, data.links.is_some())?;
         print_rank_zero(&data);
         print_notes(&data.notes);
@@ -272,8 +272,8 @@ fn run_typed_partition(args: &PartitionArgs) -> anyhow::Result<()> {
     if let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
         bail!("--{flag} does not apply to a heterogeneous dataset: remove it");
     }
-    let (data, id) = args.source.load_typed()?;
-    let hash = id.hash.wait()?;
+    let data = args.source.load_typed()?;
+    let hash = args.source.recorded_hash()?.map_or_else(|| data.hash(), Ok)?;
     print_rank_zero(&data);
     print_notes(&data.notes);
     let has_classes = |targets: &TypedTargets| matches!(targets.values, kiln::feature::Targets::Classes(_));

@@ -91,6 +91,15 @@ impl TrainingLinks {
         self.relation
     }
 
+    /// Returns the number of edges of the message graph of a split; `None` if the graph of the loader passes the messages.
+    pub(crate) fn n_message_edges(&self) -> Option<u64> {
+        match &self.messages {
+            MessageGraph::OfLoader => None,
+            MessageGraph::One { graph, .. } => Some(graph.n_edges()),
+            MessageGraph::Relations(graph) => Some(graph.n_edges()),
+        }
+    }
+
     pub(crate) fn into_targets(self) -> LinkTargets {
         self.targets
     }

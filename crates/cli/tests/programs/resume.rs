@@ -312,7 +312,7 @@ fn rejects_resuming_with_other_settings_and_keeps_the_folder() {
         (&["--batch-size", "64"], "--batch-size x --ranks was 256 and is 128 now"),
         (&["--ranks", "1"], "--batch-size x --ranks was 256 and is 128 now"),
         (&["--uneven", "drop"], "--uneven was join and is drop now"),
-        (&["--data", "fake:500"], "the hash of the data was "),
+        (&["--data", "fake:500"], "items was "),
     ];
     for (others, expected) in cases {
         let output = output(["--resume", path(&folder)], others);

@@ -1,43 +1,12 @@
 //! Parsers of flag values. Each returns the value, or a message with the expected values.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::parser::ValueSource;
-use kiln::data::{DatasetLocation, DatasetName, NodeFeatures};
+use kiln::data::NodeFeatures;
 use kiln::train::TrainingLength;
-
-use crate::source::DataSource;
-
-/// The values of a command's flags by their long names, and the names of the flags on its command line.
-pub(crate) struct GivenFlags {
-    /// The value of each flag as text, including defaults. The values of a list are joined by commas.
-    pub(crate) all: BTreeMap<String, String>,
-    /// The long names of the flags that were passed on the command line.
-    pub(crate) on_command_line: BTreeSet<String>,
-}
-
-/// Reads the values of all flags of `command` from its parsed arguments.
-pub(crate) fn given(command: &clap::Command, matches: &clap::ArgMatches) -> GivenFlags {
-    let text = |id: &str| {
-        let values = matches.get_raw(id).into_iter().flatten();
-        values.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(",")
-    };
-    let (mut all, mut on_command_line) = (BTreeMap::new(), BTreeSet::new());
-    for flag in command.get_arguments() {
-        let (Some(name), id) = (flag.get_long(), flag.get_id().as_str()) else { continue };
-        if matches.contains_id(id) {
-            all.insert(name.to_owned(), text(id));
-        }
-        if matches.value_source(id) == Some(ValueSource::CommandLine) {
-            on_command_line.insert(name.to_owned());
-        }
-    }
-    GivenFlags { all, on_command_line }
-}
 
 /// Returns a parser of an enumeration, whose choices are triples of a name, a help text (which may be empty) and a
 /// value.
@@ -55,6 +24,21 @@ pub(crate) fn choice<T: Clone + Send + Sync + 'static>(
     })
 }
 
+/// Returns the name of a value among the choices of [`choice`].
+pub(crate) fn name_of<T: PartialEq>(choices: &[(&'static str, &'static str, T)], value: &T) -> &'static str {
+    choices.iter().find(|(.., other)| other == value).map_or("", |(name, ..)| name)
+}
+
+/// Returns words separated by commas, with another word before the last of them, such as `a, b or c`.
+pub(crate) fn join_words<S: AsRef<str>>(words: impl IntoIterator<Item = S>, last: &str) -> String {
+    let words: Vec<S> = words.into_iter().collect();
+    let words: Vec<&str> = words.iter().map(S::as_ref).collect();
+    match &words[..] {
+        [others @ .., word] if !others.is_empty() => format!("{} {last} {word}", others.join(", ")),
+        _ => words.concat(),
+    }
+}
+
 /// Returns the parser of `--node-features`.
 pub(crate) fn node_features() -> impl TypedValueParser<Value = NodeFeatures> {
     choice(NodeFeatures::ALL.map(|kind| {
@@ -67,20 +51,6 @@ pub(crate) fn node_features() -> impl TypedValueParser<Value = NodeFeatures> {
         };
         (kind.name(), help, kind)
     }))
-}
-
-/// Parses `--data`: an existing path, or the name of a built-in or synthetic dataset.
-pub(crate) fn data(text: &str) -> Result<DataSource, String> {
-    match (kiln::data::locate(text), text.strip_prefix("fake:")) {
-        (DatasetLocation::Name(name), _) => Ok(DataSource::Named(name)),
-        (DatasetLocation::Path(path), _) if path.exists() => Ok(DataSource::Path(path)),
-        // A number of nodes in this range would be a name.
-        (_, Some(_)) => Err(not_within(DatasetName::FAKE_NODES)),
-        (_, None) => {
-            let expected = "expected debian-packages, debian-tags, debian-archive, mutag, sbm, fake:NODES or a path that exists";
-            Err(expected.into())
-        }
-    }
 }
 
 /// Parses a host name or an IP address, without a port.
@@ -134,11 +104,11 @@ pub(crate) fn length(text: &str) -> Result<TrainingLength, String> {
 fn within<T: FromStr + PartialOrd + Display>(text: &str, min: T, max: T) -> Result<T, String> {
     match text.parse() {
         Ok(value) if (&min..=&max).contains(&&value) => Ok(value),
-        _ => Err(not_within(min..=max)),
+        _ => Err(describe_range(min..=max)),
     }
 }
 
-fn not_within<T: Display>(range: RangeInclusive<T>) -> String {
+pub(super) fn describe_range<T: Display>(range: RangeInclusive<T>) -> String {
     format!("expected a whole number from {} to {}", range.start(), range.end())
 }
 
@@ -166,5 +136,17 @@ fn number(text: &str, is_good: impl Fn(f64) -> bool, expected: &str) -> Result<f
     match text.parse() {
         Ok(value) if f64::is_finite(value) && is_good(value) => Ok(value),
         _ => Err(expected.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_words_have_another_word_before_the_last() {
+        assert_eq!(join_words(["a"], "or"), "a");
+        assert_eq!(join_words(["a", "b"], "or"), "a or b");
+        assert_eq!(join_words(["a", "b", "c"], "and"), "a, b and c");
     }
 }

@@ -1,35 +1,24 @@
 //! The flags that split the edges of a dataset into links.
 
+use std::ops::Range;
+
 use anyhow::{Context, bail, ensure};
 use clap::Args;
+use kiln::TrainingLinks;
 use kiln::data::{
     Dataset, LinkDirection, LinkSplit, LinkSplitConfig, Note, TypedDataset, TypedLinkSplit, TypedLinks,
 };
 
-use crate::flags;
+use crate::dataset::GraphData;
+use crate::flags::{list_names, parse};
 use crate::output::{print_notes, print_rank_zero};
 
 /// The flags of `kiln train --task link` and `kiln data split-links` that split edges. They have no defaults in the
-/// parser, because checkpoints record every flag with a value.
+/// parser, because the description of a run has every flag with a value.
 #[derive(Debug, Args)]
 pub(crate) struct LinkSplitArgs {
-    /// Shares of the edges for validation and test, for data without a split of links. Default: 0.05,0.1.
-    #[arg(long, value_delimiter = ',', value_name = "VAL,TEST", value_parser = flags::rate)]
-    link_split: Vec<f64>,
-    /// Number of the edge type whose edges are the links. Default: all edges.
-    #[arg(long)]
-    link_type: Option<u8>,
-    /// Relation of links and edges. Default: undirected if each edge has its reverse.
-    #[arg(long, value_parser = flags::choice([
-        ("directed", "Each edge is a link", LinkDirection::Directed),
-        ("with-reverses", "As directed, but reverse edges leave the graph together with a link", LinkDirection::WithReverses),
-        ("undirected", "An edge and its reverse are one link", LinkDirection::Undirected),
-    ]))]
-    link_direction: Option<LinkDirection>,
-    /// Share of the training edges that are links and do not pass messages; the others only pass messages. Default: 0,
-    /// which uses all of them for both.
-    #[arg(long, value_parser = flags::share)]
-    disjoint_train: Option<f64>,
+    #[command(flatten)]
+    random: RandomSplitArgs,
     /// Relation of a heterogeneous dataset whose edges are the links.
     #[arg(long, value_name = "NAME")]
     relation: Option<String>,
@@ -38,14 +27,73 @@ pub(crate) struct LinkSplitArgs {
     reverse_relation: Option<String>,
 }
 
-impl LinkSplitArgs {
-    /// The names of the flags, for messages.
-    pub(crate) const NAMES: &str = "--link-split, --link-type, --link-direction and --disjoint-train";
+/// The flags of a random split, for data without a split of links.
+#[derive(Debug, Args)]
+struct RandomSplitArgs {
+    /// Shares of the edges for validation and test, for data without a split of links. Default: 0.05,0.1.
+    #[arg(long, value_delimiter = ',', value_name = "VAL,TEST", value_parser = parse::rate)]
+    link_split: Vec<f64>,
+    /// Number of the edge type whose edges are the links. Default: all edges.
+    #[arg(long)]
+    link_type: Option<u8>,
+    /// Relation of links and edges. Default: undirected if each edge has its reverse.
+    #[arg(long, value_parser = parse::choice([
+        ("directed", "Each edge is a link", LinkDirection::Directed),
+        ("with-reverses", "As directed, but reverse edges leave the graph together with a link", LinkDirection::WithReverses),
+        ("undirected", "An edge and its reverse are one link", LinkDirection::Undirected),
+    ]))]
+    link_direction: Option<LinkDirection>,
+    /// Share of the training edges that are links and do not pass messages; the others only pass messages. Default: 0,
+    /// which uses all of them for both.
+    #[arg(long, value_parser = parse::share)]
+    disjoint_train: Option<f64>,
+}
 
-    /// Returns true if a flag is given.
-    pub(crate) fn are_given(&self) -> bool {
-        let Self { link_split, link_type, link_direction, disjoint_train, .. } = self;
-        !link_split.is_empty() || link_type.is_some() || link_direction.is_some() || disjoint_train.is_some()
+/// A split of the links of a graph.
+pub(crate) struct SplitLinks {
+    /// The links with the graph that passes their messages, for a loader of a whole graph.
+    pub(crate) with_messages: TrainingLinks,
+    /// The links alone, for a loader of a partitioned graph.
+    pub(crate) alone: TrainingLinks,
+    /// The split of the links, with the graph of their relation.
+    pub(crate) split: LinkSplit,
+    /// The ids of the nodes of the types of sources and destinations.
+    pub(crate) nodes: [Range<u32>; 2],
+    /// The position of the relation whose edges are the links.
+    pub(crate) relation: usize,
+    /// The position of the relation that has the reverse of each link.
+    pub(crate) reverse: Option<usize>,
+}
+
+impl LinkSplitArgs {
+    /// Returns the split of the links of the data, or a random one, and prints its sizes and notes.
+    pub(crate) fn split_links(&self, data: &GraphData, seed: u64) -> anyhow::Result<SplitLinks> {
+        match data {
+            GraphData::OneType(data) => {
+                ensure!(data.links.is_none() || !self.random.are_given(), has_split(&data.name));
+                let split = self.split(data, seed)?;
+                let nodes = 0..data.graph.n_nodes() as u32;
+                Ok(SplitLinks {
+                    with_messages: (&split).into(),
+                    alone: split.targets().into(),
+                    split,
+                    nodes: [nodes.clone(), nodes],
+                    relation: 0,
+                    reverse: None,
+                })
+            }
+            GraphData::SeveralTypes(data) => {
+                let split = self.split_relation(data, seed)?;
+                Ok(SplitLinks {
+                    with_messages: (&split).into(),
+                    alone: (&split.links()).into(),
+                    split: split.of_relation().clone(),
+                    nodes: split.node_ranges(),
+                    relation: split.relation(),
+                    reverse: split.reverse(),
+                })
+            }
+        }
     }
 
     /// Returns the split of the data, or a random one, and prints its sizes and notes.
@@ -54,7 +102,7 @@ impl LinkSplitArgs {
             self.relation.is_none() && self.reverse_relation.is_none(),
             "--relation and --reverse-relation need a heterogeneous dataset: remove them"
         );
-        let split = LinkSplit::of_dataset(data, &self.config()?, seed).context(FAILED)?;
+        let split = LinkSplit::of_dataset(data, &self.random.config()?, seed).context(FAILED)?;
         print_summary(&split, split.message().n_edges(), split.find_leaks());
         Ok(split)
     }
@@ -84,7 +132,7 @@ impl LinkSplitArgs {
         reverse: Option<&str>,
     ) -> anyhow::Result<TypedLinkSplit> {
         let name = |position: usize| &*data.graph.relation(position).name;
-        ensure!(!self.are_given(), "{} has a split of links: remove {}", data.name, Self::NAMES);
+        ensure!(!self.random.are_given(), has_split(&data.name));
         let of_data = name(links.relation);
         ensure!(
             relation.is_none_or(|relation| relation == of_data),
@@ -118,11 +166,19 @@ impl LinkSplitArgs {
             );
         };
         ensure!(
-            self.link_type.is_none(),
+            self.random.link_type.is_none(),
             "--link-type does not apply to a heterogeneous dataset, whose links --relation names: remove it"
         );
-        let split = TypedLinkSplit::random(&data.graph, relation, reverse, &self.config()?, seed);
+        let split = TypedLinkSplit::random(&data.graph, relation, reverse, &self.random.config()?, seed);
         split.context(FAILED)
+    }
+}
+
+impl RandomSplitArgs {
+    /// Returns true if a flag is given.
+    fn are_given(&self) -> bool {
+        let Self { link_split, link_type, link_direction, disjoint_train } = self;
+        !link_split.is_empty() || link_type.is_some() || link_direction.is_some() || disjoint_train.is_some()
     }
 
     fn config(&self) -> anyhow::Result<LinkSplitConfig> {
@@ -138,6 +194,12 @@ impl LinkSplitArgs {
             disjoint_train: self.disjoint_train.unwrap_or(0.0),
         })
     }
+}
+
+/// Returns the message for flags of a random split of data that has a split.
+fn has_split(name: &str) -> String {
+    let flags = list_names::<RandomSplitArgs>().into_iter().map(|flag| format!("--{flag}"));
+    format!("{name} has a split of links: remove {}", parse::join_words(flags, "and"))
 }
 
 const FAILED: &str = "the links could not be split";
