@@ -13,7 +13,7 @@ use kiln::{PredictionOutput, PredictionTotals};
 use super::data::PredictedGraph;
 use super::link_files::{LinkFiles, LinkNodes};
 use super::link_request::LinkRequest;
-use super::parts::WRITING;
+use super::rank_folders::WRITING;
 use super::{Job, PredictArgs, progress_bar, show};
 use crate::flags::parse;
 use crate::output::print_rank_zero;

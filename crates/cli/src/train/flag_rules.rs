@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::bail;
 
-use super::run::Task;
+use super::task::Task;
 use crate::flags::links::LinkArgs;
 use crate::flags::partitions::PartitionArgs;
 use crate::flags::ranks::LaunchArgs;

@@ -8,6 +8,7 @@ mod links;
 mod nodes;
 mod progress;
 mod run;
+mod task;
 mod traffic;
 
 use std::process::ExitCode;
@@ -17,7 +18,8 @@ use anyhow::ensure;
 use kiln::comm::EXIT_RETRY;
 
 use self::flag_rules::Training;
-use self::run::{Outcome, Task, TrainRun};
+use self::run::{Outcome, TrainRun};
+use self::task::Task;
 use crate::flags::GivenFlags;
 use crate::output::{be_quiet, set_format};
 

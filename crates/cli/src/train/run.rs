@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::flag_rules::compare_flags;
 use super::progress::Progress;
+use super::task::Task;
 use crate::flags::device::DeviceArgs;
 use crate::flags::fit::FitArgs;
 use crate::flags::links::LinkArgs;
@@ -24,17 +25,6 @@ use crate::flags::ranks::RankArgs;
 use crate::flags::sampling::{SamplingArgs, default_fanouts};
 use crate::flags::source::DataArgs;
 use crate::output::{is_json, print_event, print_rank_zero};
-
-/// The learning task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Task {
-    /// Node classification.
-    Node,
-    /// Graph classification.
-    Graph,
-    /// Link prediction.
-    Link,
-}
 
 /// The flags of `kiln train`.
 #[derive(Debug, Args)]

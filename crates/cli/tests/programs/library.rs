@@ -1,5 +1,5 @@
-//! One identity of a run for `kiln train` and the library: either resumes a run that the other began, with the weights of an
-//! uninterrupted run.
+//! One identity of a run for `kiln train` and the library, on whole and on partitioned graphs: either resumes a run that the
+//! other began, with the weights of an uninterrupted run.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -11,6 +11,7 @@ use kiln::nn::WeightInit;
 use kiln::prelude::*;
 use serde_json::Value;
 
+use crate::distributed_sage::{Data, Learned as Losses};
 use crate::predict::{fails, succeeds};
 
 /// The flags of all runs on nodes and links.
@@ -159,6 +160,21 @@ fn runs_on_graphs_are_resumed_by_the_other() {
     let loader = GraphLoader::new(&graphs, features.clone(), &split).batch_size(32);
     let model = GinConfig::paper(features.dim(), 64, graphs.labels().n_classes());
     check("--data mutag --threads-per-rank 1", |config| library(&model, 0.01, &loader, config));
+}
+
+/// Sums over two ranks round differently.
+#[test]
+fn a_run_on_the_whole_graph_is_resumed_on_its_partitions() {
+    let data = Data::of(500);
+    let path = |name: &str| data.path(name).to_str().unwrap().to_owned();
+    let [whole, parts, begun, expected] = ["whole", "parts", "begun", "expected"].map(path);
+    let flags = "--fanouts 4,6 --hidden 16 --threads-per-rank 1";
+    let on_whole = format!("{flags} --data {whole} --batch-size 128");
+    program(&on_whole, 2, ["--out", &expected]);
+    program(&on_whole, 1, ["--out", &begun]);
+    let on_parts = format!("{flags} --parts {parts} --host 127.0.0.1 --ranks 2 --batch-size 64");
+    program(&on_parts, 2, ["--resume", &begun]);
+    Losses::of(begun.as_ref()).check_close(&Losses::of(expected.as_ref()));
 }
 
 /// The run of a program has no flags that the message could name.

@@ -4,7 +4,7 @@ mod data;
 mod link_files;
 mod link_request;
 mod links;
-mod parts;
+mod rank_folders;
 mod request;
 
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ use kiln::{PredictionFiles, PredictionOutput, PredictionRequest, PredictionTotal
 
 use self::data::{OpenedGraph, PredictedGraph};
 use self::links::LinkPredictionArgs;
-use self::parts::{check_out, part_name, totals_of_ranks, write_index};
+use self::rank_folders::{check_out, part_name, totals_of_ranks, write_index};
 use self::request::{Format, id_bytes, items, requested, selection};
 use crate::flags::device::set_trained_precision;
 use crate::flags::parse;
