@@ -55,14 +55,6 @@ impl GraphData {
         }
     }
 
-    /// Returns the numbers of nodes and edges.
-    pub(crate) fn sizes(&self) -> (usize, u64) {
-        match self {
-            Self::OneType(data) => (data.graph.n_nodes(), data.graph.n_edges()),
-            Self::SeveralTypes(data) => (data.graph.n_nodes(), data.graph.n_edges()),
-        }
-    }
-
     /// Returns the targets of the nodes and their split; `None` for data without targets.
     pub(crate) fn targets(&self) -> Option<TypedTargets> {
         match self {

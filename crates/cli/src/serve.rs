@@ -31,7 +31,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT")]
     listen: String,
     /// Threads that compute responses. Default: the number of cores.
-    #[arg(long, value_parser = parse::threads)]
+    #[arg(long, value_parser = parse::whole(1, 1024))]
     threads: Option<usize>,
     /// Maximum number of connections, two per client; at most half of the process's open file limit. Further
     /// connections wait.

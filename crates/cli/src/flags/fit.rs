@@ -11,9 +11,6 @@ use kiln::train::{Metric, RunDir};
 use crate::flags::parse;
 use crate::output::LogFormat;
 
-/// The file of a run with its flags.
-const CONFIG: &str = "config.json";
-
 /// The flags for training, checkpoints and the run's folder.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Training")]
@@ -79,7 +76,7 @@ impl FitArgs {
     /// Returns the flags of the run that is resumed, by their names; `None` for the run of another program, which has none.
     pub(crate) fn read_resumed_flags(&self) -> Option<BTreeMap<String, String>> {
         let folder = self.resume.as_ref().or(self.start_or_resume.as_ref())?;
-        let bytes = fs::read(folder.join(CONFIG)).ok()?;
+        let bytes = fs::read(folder.join("config.json")).ok()?;
         let flags: BTreeMap<String, String> = serde_json::from_slice(&bytes).ok()?;
         flags.contains_key("task").then_some(flags)
     }

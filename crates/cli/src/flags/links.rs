@@ -75,7 +75,7 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_parser = parse::choice(DECODERS))]
     decoder: Option<DecoderKind>,
     /// Linear layers of `--decoder mlp`. Default: 3.
-    #[arg(long, value_parser = parse::layers)]
+    #[arg(long, value_parser = parse::whole(1, 1000))]
     decoder_layers: Option<usize>,
     /// Negatives per link in training. Default: 1.
     #[arg(long, value_parser = parse::size)]

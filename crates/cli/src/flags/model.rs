@@ -3,13 +3,16 @@
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use clap::builder::TypedValueParser;
-use kiln::DataDims;
 use kiln::graph::Metagraph;
-use kiln::nn::{Epsilon, GinConfig, GraphMetadata, JumpingKnowledge, Normalization, Readout, WeightInit};
-use kiln::train::{NamedModel, NodeModelEntry, node_models};
+use kiln::nn::{
+    Epsilon, GinConfig, GraphMetadata, GraphRequirements, JumpingKnowledge, Normalization, Readout,
+    WeightInit,
+};
+use kiln::sample::Rule;
+use kiln::train::{ConfigVisitor, NamedModel, NodeModelEntry, node_models};
+use kiln::{DataDims, Error, NeighborLoader};
 use serde_json::{Map, Value};
 
-use crate::flags::node_model::NodeModel;
 use crate::flags::parse;
 
 /// The default model of nodes.
@@ -52,7 +55,7 @@ pub(crate) struct ModelArgs {
     name: Option<&'static str>,
     /// Number of layers. Default: the number of fanouts, which is 3 by default, or 5 for gin, which counts the input as a
     /// layer, as in its paper.
-    #[arg(long, value_parser = parse::layers)]
+    #[arg(long, value_parser = parse::whole(1, 1000))]
     pub(crate) layers: Option<usize>,
     #[arg(long, value_parser = parse::size, help = hidden_help())]
     hidden: Option<usize>,
@@ -78,7 +81,7 @@ pub(crate) struct ModelArgs {
     ]))]
     edge_input: Option<EdgeInputKind>,
     /// Linear layers in the MLP of each layer, for gin and gine. Default: 2.
-    #[arg(long, value_parser = parse::layers)]
+    #[arg(long, value_parser = parse::whole(1, 1000))]
     mlp_layers: Option<usize>,
     /// Normalisation of the hidden layers. Default: none, or batch for gin.
     #[arg(long, value_parser = parse::choice([
@@ -431,6 +434,52 @@ impl ModelArgs {
     fn has_gin_flags(&self) -> bool {
         let Self { mlp_layers, learn_epsilon, readout, .. } = self;
         mlp_layers.is_some() || *learn_epsilon || readout.is_some()
+    }
+}
+
+/// A model of nodes with its options.
+pub(crate) struct NodeModel {
+    model: NamedModel,
+    requirements: GraphRequirements,
+}
+
+impl NodeModel {
+    /// Returns a model after a check of its options.
+    pub(crate) fn new(model: NamedModel) -> anyhow::Result<Self> {
+        let requirements = model.requirements()?;
+        Ok(Self { model, requirements })
+    }
+
+    /// Returns the loader with the preparation, the rule and the edge data that the model needs. `rule` is that of models
+    /// without a rule of their own.
+    pub(crate) fn configure(&self, loader: NeighborLoader, rule: &Rule) -> kiln::Result<NeighborLoader> {
+        let mut loader = match &self.requirements {
+            requirements if requirements.gcn_norm => loader.gcn_norm()?,
+            requirements if requirements.self_loops => loader.add_self_loops()?,
+            _ => loader.rule(rule.clone()),
+        };
+        if self.requirements.n_relations.is_some() {
+            loader = loader.edge_types();
+        }
+        if self.requirements.d_edge.is_some() {
+            loader = loader.edge_features();
+        }
+        Ok(loader)
+    }
+
+    /// Checks that the model can be trained on a partitioned graph.
+    pub(crate) fn check_partitioned(&self) -> anyhow::Result<()> {
+        ensure!(
+            !self.requirements.gcn_norm,
+            "--model {} normalises over the whole graph: use --data, or another model with partitions",
+            self.model.name
+        );
+        Ok(())
+    }
+
+    /// Calls a function on the configuration, such as its training.
+    pub(crate) fn visit<T, V: ConfigVisitor<Output = kiln::Result<T>>>(&self, visitor: V) -> kiln::Result<T> {
+        self.model.configure(visitor).map_err(|error| Error::Other(error.into()))?
     }
 }
 

@@ -62,34 +62,14 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses a number of compute threads, from 1 to 1024.
-pub(crate) fn threads(text: &str) -> Result<usize, String> {
-    within(text, 1, 1024)
-}
-
-/// Parses a number of loader threads, from 0 to 1024.
-pub(crate) fn workers(text: &str) -> Result<usize, String> {
-    within(text, 0, 1024)
-}
-
-/// Parses a number of layers, from 1 to 1000.
-pub(crate) fn layers(text: &str) -> Result<usize, String> {
-    within(text, 1, 1000)
-}
-
-/// Parses a number of folds. At least 3 are needed: one each for testing, validation and training.
-pub(crate) fn folds(text: &str) -> Result<usize, String> {
-    within(text, 3, 1_000_000)
+/// Returns a parser of whole numbers from `min` to `max`.
+pub(crate) fn whole(min: usize, max: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    move |text| within(text, min, max)
 }
 
 /// Parses a size or a count, such as a layer width, a batch size or a number of epochs, from 1 to 1,000,000.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
     within(text, 1, 1_000_000)
-}
-
-/// Parses a number of results per item, from 1 to 10,000.
-pub(crate) fn top_k(text: &str) -> Result<usize, String> {
-    within(text, 1, 10_000)
 }
 
 /// Parses a length of training: a number of steps, or of epochs with the suffix `epochs`.
@@ -136,17 +116,5 @@ fn number(text: &str, is_good: impl Fn(f64) -> bool, expected: &str) -> Result<f
     match text.parse() {
         Ok(value) if f64::is_finite(value) && is_good(value) => Ok(value),
         _ => Err(expected.into()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn joined_words_have_another_word_before_the_last() {
-        assert_eq!(join_words(["a"], "or"), "a");
-        assert_eq!(join_words(["a", "b"], "or"), "a or b");
-        assert_eq!(join_words(["a", "b", "c"], "and"), "a, b and c");
     }
 }

@@ -14,7 +14,7 @@ use crate::output::print_rank_zero;
 
 /// The processes that hold the partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Mode {
+pub(crate) enum Mode {
     /// Each rank trains, and serves its local partition to the other ranks.
     Worker,
     /// Dedicated servers (`kiln serve`) hold the partitions; ranks hold none.
@@ -31,7 +31,7 @@ pub(crate) struct PartitionArgs {
     #[command(flatten)]
     source: PartitionSource,
     /// Number of batches that each loader worker (--workers) prepares concurrently, to overlap network latency.
-    #[arg(long, value_parser = parse::threads, default_value = "4")]
+    #[arg(long, value_parser = parse::whole(1, 1024), default_value = "4")]
     pub(crate) worker_concurrency: usize,
     /// Size limit of the prefetched batches of each rank, finished or in preparation.
     #[arg(long, value_parser = kiln::data::convert::parse_bytes, default_value = "1GiB")]
@@ -71,7 +71,7 @@ impl PartitionArgs {
 
     /// Returns the processes that hold the partitions, which must be the same for all processes of a job.
     pub(crate) fn holders(&self) -> &'static str {
-        self.source.holders_in(self.mode)
+        self.source.holders(self.mode)
     }
 
     /// Returns the size limit of the prefetched batches, in bytes.
@@ -115,11 +115,7 @@ impl PartitionSource {
     }
 
     /// Returns the processes that hold the partitions; see [`PartitionArgs::holders`].
-    pub(crate) fn holders(&self) -> &'static str {
-        self.holders_in(None)
-    }
-
-    fn holders_in(&self, mode: Option<Mode>) -> &'static str {
+    pub(crate) fn holders(&self, mode: Option<Mode>) -> &'static str {
         match mode.or(self.is_given().then(|| self.default_mode())) {
             None => "none",
             Some(Mode::Worker) => "ranks (--parts)",

@@ -28,7 +28,7 @@ pub(crate) struct JobArgs {
     #[arg(skip)]
     n_sharing: OnceLock<usize>,
     /// Compute threads of each rank. Default: the rank's share of the cores.
-    #[arg(long, value_parser = parse::threads)]
+    #[arg(long, value_parser = parse::whole(1, 1024))]
     threads_per_rank: Option<usize>,
     /// Seconds that ranks wait for a missing rank before all ranks fail. Default: 600, or 120 if ranks are processes.
     #[arg(long, value_parser = parse::size)]
@@ -65,7 +65,7 @@ pub(crate) struct RankArgs {
     /// Loader threads of each rank, in addition to its compute threads; 0 prepares each batch between the steps.
     /// Default: 1 if a rank has several compute threads or is the only one, otherwise 0; for a
     /// partitioned graph 2.
-    #[arg(long, value_parser = parse::workers)]
+    #[arg(long, value_parser = parse::whole(0, 1024))]
     pub(crate) workers: Option<usize>,
     #[command(flatten)]
     pub(crate) job: JobArgs,

@@ -49,7 +49,7 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_parser = parse::size, conflicts_with = "eval")]
     pub(crate) val_batches: Option<usize>,
     /// Cross-validates on N stratified folds of a set of graphs, which the ranks (threads) divide; writes no files.
-    #[arg(long, value_parser = parse::folds, conflicts_with_all = ["out", "resume", "start_or_resume", "patience", "checkpoint_every"])]
+    #[arg(long, value_parser = parse::whole(3, 1_000_000), conflicts_with_all = ["out", "resume", "start_or_resume", "patience", "checkpoint_every"])]
     pub(crate) folds: Option<usize>,
 }
 

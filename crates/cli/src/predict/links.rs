@@ -35,7 +35,7 @@ pub(super) struct LinkPredictionArgs {
     pub(super) pair_keys: Option<PathBuf>,
     /// Finds the K destinations with the largest scores of each source that --nodes or --keys selects, at most 10,000, by an
     /// exact search over all nodes; for a relation of a heterogeneous dataset, over those of the destinations' type.
-    #[arg(long, value_name = "K", value_parser = parse::top_k)]
+    #[arg(long, value_name = "K", value_parser = parse::whole(1, 10_000))]
     pub(super) top_k: Option<usize>,
     /// Leaves out destinations to which the source already has an edge in --data, prepared as for the model.
     #[arg(long, requires = "top_k", conflicts_with_all = ["pairs", "pair_keys"])]

@@ -361,7 +361,7 @@ impl Job<'_> {
             let flags =
                 format!("{mode:?} {fanouts:?} {seed:?} {per_rank} {embeddings} {memory:?} {of_links:?}");
             config = config.agree_on("the flags of predictions", flags);
-            config = config.agree_on("place of the partitions", args.parts.holders());
+            config = config.agree_on("place of the partitions", args.parts.holders(None));
         }
         launch(config, |rank| {
             if environment.is_some() {

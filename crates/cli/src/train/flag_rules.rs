@@ -3,12 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::bail;
+use clap::ValueEnum;
 
-use super::task::Task;
 use crate::flags::links::LinkArgs;
 use crate::flags::partitions::PartitionArgs;
 use crate::flags::ranks::LaunchArgs;
 use crate::flags::{GivenFlags, list_names};
+
+/// The learning task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Task {
+    /// Node classification.
+    Node,
+    /// Graph classification.
+    Graph,
+    /// Link prediction.
+    Link,
+}
 
 /// The runs to which a flag applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,25 +63,16 @@ const GROUPS: [(&str, Scope, bool); 9] = [
     ("loss-every tensorboard", Scope::OneModel, false),
 ];
 
-/// Some flags with the same runs and effect.
-struct FlagGroup {
-    names: Vec<String>,
-    scope: Scope,
-    is_of_result: bool,
-}
-
 /// Returns [`GROUPS`] and the flags of partitions, processes and links.
-fn flag_groups() -> Vec<FlagGroup> {
-    let mut groups = Vec::new();
+fn flag_groups() -> Vec<(Vec<String>, Scope, bool)> {
+    let mut groups = vec![
+        (list_names::<PartitionArgs>(), Scope::Partitions, false),
+        (list_names::<LaunchArgs>(), Scope::All, false),
+        (list_names::<LinkArgs>(), Scope::Links, true),
+    ];
     for (names, scope, is_of_result) in GROUPS {
-        let names = names.split_whitespace().map(str::to_owned).collect();
-        groups.push(FlagGroup { names, scope, is_of_result });
+        groups.push((names.split_whitespace().map(str::to_owned).collect(), scope, is_of_result));
     }
-    groups.extend([
-        FlagGroup { names: list_names::<PartitionArgs>(), scope: Scope::Partitions, is_of_result: false },
-        FlagGroup { names: list_names::<LaunchArgs>(), scope: Scope::All, is_of_result: false },
-        FlagGroup { names: list_names::<LinkArgs>(), scope: Scope::Links, is_of_result: true },
-    ]);
     groups
 }
 
@@ -86,8 +88,9 @@ pub(super) struct Training {
 impl Training {
     /// Checks that the flags of a command line apply to this run.
     pub(super) fn check_flags(self, flags: &GivenFlags) -> anyhow::Result<()> {
-        for group in flag_groups().into_iter().filter(|group| !self.is_within(group.scope)) {
-            if let Some(flag) = group.names.iter().find(|flag| flags.on_command_line.contains(*flag)) {
+        for (names, scope, _) in flag_groups() {
+            let given = names.iter().find(|flag| flags.on_command_line.contains(*flag));
+            if let Some(flag) = given.filter(|_| !self.is_within(scope)) {
                 bail!("--{flag} does not apply to training on {}: remove it", self.describe());
             }
         }
@@ -122,8 +125,8 @@ impl Training {
 /// Returns the differences between the flags of a run and those with which it is resumed, of flags that the result depends on.
 pub(super) fn compare_flags(then: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
     let groups = flag_groups();
-    let of_computation = groups.iter().filter(|group| !group.is_of_result);
-    let ignored: BTreeSet<&String> = of_computation.flat_map(|group| &group.names).collect();
+    let of_computation = groups.iter().filter(|(_, _, is_of_result)| !is_of_result);
+    let ignored: BTreeSet<&String> = of_computation.flat_map(|(names, ..)| names).collect();
     let names: BTreeSet<&String> = then.keys().chain(now.keys()).collect();
     let mut differences = Vec::new();
     for name in names.difference(&ignored) {
@@ -150,24 +153,8 @@ mod tests {
     #[test]
     fn the_listed_flags_exist() {
         let all = list_names::<TrainArgs>();
-        for name in flag_groups().iter().flat_map(|group| &group.names) {
+        for name in flag_groups().iter().flat_map(|(names, ..)| names) {
             assert!(all.contains(name), "--{name}");
         }
-    }
-
-    #[test]
-    fn differences_are_those_of_flags_that_the_result_depends_on() {
-        let flags = |text: &str| {
-            let pairs = text.split(' ').filter_map(|pair| pair.split_once('='));
-            pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect::<BTreeMap<_, _>>()
-        };
-        let then = flags("lr=0.01 dropout=0.50 workers=2 engine=auto cache-size=0 negatives=1");
-        let now = flags("lr=0.02 dropout=0.5 workers=3 engine=store cache-size=1 patience=3");
-        let expected = [
-            "--lr was 0.01 and is 0.02 now",
-            "--negatives was 1 and is not set now",
-            "--patience was not set and is 3 now",
-        ];
-        assert_eq!(compare_flags(&then, &now), expected);
     }
 }

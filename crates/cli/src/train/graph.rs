@@ -8,8 +8,7 @@ use kiln::{EvalMode, GraphSource, JoinedGraph, NeighborLoader, PartitionedGraph,
 use super::run::{Outcome, TrainArgs, TrainRun};
 use super::traffic::{TrafficLines, print_memory};
 use crate::dataset::{GraphData, OpenedDataset};
-use crate::flags::model::ModelGraph;
-use crate::flags::node_model::NodeModel;
+use crate::flags::model::{ModelGraph, NodeModel};
 use crate::flags::ranks::convert_error;
 
 /// The graph of a run, before its ranks start.
@@ -23,6 +22,14 @@ pub(super) enum TrainingGraph {
 pub(super) struct NodeConfig {
     pub(super) model: NodeModel,
     fanouts: RelationFanouts,
+}
+
+/// The training on one rank, by a loader of nodes or links.
+pub(super) struct RankTraining<'a, L> {
+    pub(super) run: &'a TrainRun<'a>,
+    pub(super) loader: &'a L,
+    pub(super) rank: &'a RankHandle,
+    pub(super) traffic: Option<TrafficLines>,
 }
 
 impl TrainingGraph {
@@ -133,20 +140,22 @@ impl TrainRun<'_> {
         &self,
         graph: &TrainingGraph,
         make_loader: impl Fn(&GraphSource) -> anyhow::Result<L> + Sync,
-        train: impl Fn(&L, &RankHandle, Option<TrafficLines>) -> kiln::Result<Outcome> + Sync,
+        train: impl Fn(RankTraining<'_, L>) -> kiln::Result<Outcome> + Sync,
     ) -> anyhow::Result<(Vec<Outcome>, Option<L>)> {
         match graph {
             TrainingGraph::Whole(opened) => {
                 let loader = make_loader(&opened.source())?;
-                let outcomes = self.launch(|rank| train(&loader, &rank, None))?;
+                let outcomes = self.launch(|rank| {
+                    train(RankTraining { run: self, loader: &loader, rank: &rank, traffic: None })
+                })?;
                 Ok((outcomes, Some(loader)))
             }
             TrainingGraph::Partitioned(partitions) => {
                 let outcomes = self.launch(|rank| {
                     let joined = partitions.join(&rank)?;
-                    let traffic = self.print_joined(&rank, &joined);
+                    let traffic = Some(self.print_joined(&rank, &joined));
                     let loader = make_loader(&joined.into()).map_err(convert_error)?;
-                    train(&loader, &rank, Some(traffic))
+                    train(RankTraining { run: self, loader: &loader, rank: &rank, traffic })
                 })?;
                 Ok((outcomes, None))
             }

@@ -1,14 +1,13 @@
 //! `kiln train --task link`.
 
 use anyhow::{Context, ensure};
+use kiln::LinkNeighborLoader;
 use kiln::feature::Preparation;
 use kiln::nn::{BlockModel, LinkDecoderConfig, LinkModelConfig, ModelConfig};
 use kiln::train::ConfigVisitor;
-use kiln::{LinkNeighborLoader, PartitionedGraph, RankHandle};
 
-use super::graph::TrainingGraph;
+use super::graph::{RankTraining, TrainingGraph};
 use super::run::{Outcome, TrainArgs, TrainRun};
-use super::traffic::TrafficLines;
 use crate::data::with_self_loops;
 use crate::dataset::{GraphData, OpenedDataset};
 use crate::flags::link_split::SplitLinks;
@@ -43,9 +42,7 @@ impl TrainRun<'_> {
                 let loader = LinkNeighborLoader::new(nodes, training_links.clone())?;
                 Ok(link.configure(loader, &data, &links, loss)?)
             },
-            |loader, rank, traffic| {
-                config.model.visit(LinkTraining { run: self, loader, rank, traffic, decoder })
-            },
+            |training| config.model.visit(LinkTraining { training, decoder }),
         )?;
         if let Some(loader) = shared {
             self.args.device.report(loader.nodes());
@@ -93,15 +90,8 @@ fn check_partitions(graph: &TrainingGraph, opened: &OpenedDataset, links: &Split
             let is_same = info.hash == hash || (has_sizes && info.hash == data.standardize()?.hash()?);
             (is_same, sizes)
         }
-        GraphData::SeveralTypes(_) => (info.hash == hash, opened.data.sizes()),
+        GraphData::SeveralTypes(data) => (info.hash == hash, (data.graph.n_nodes(), data.graph.n_edges())),
     };
-    require_same(graph, is_same, n_nodes, n_edges)?;
-    check_order(&opened.data, links)
-}
-
-/// Checks that `is_same` is true: that the partitions are those of the data, which has these numbers of nodes and edges.
-fn require_same(graph: &PartitionedGraph, is_same: bool, n_nodes: usize, n_edges: u64) -> anyhow::Result<()> {
-    let info = graph.info();
     ensure!(
         is_same,
         "the partitions ({} nodes, {} edges) are those of other data than --data ({n_nodes} nodes, {n_edges} edges), or \
@@ -109,7 +99,7 @@ fn require_same(graph: &PartitionedGraph, is_same: bool, n_nodes: usize, n_edges
         info.n_nodes,
         info.n_edges
     );
-    Ok(())
+    check_order(&opened.data, links)
 }
 
 /// Checks that the neighbours in the relations of the links ascend. The split sorts them, and partitions have them as the data
@@ -127,10 +117,7 @@ fn check_order(data: &GraphData, links: &SplitLinks) -> anyhow::Result<()> {
 
 /// The training of a model of links on one rank, whose encoder is a model of nodes.
 struct LinkTraining<'a> {
-    run: &'a TrainRun<'a>,
-    loader: &'a LinkNeighborLoader,
-    rank: &'a RankHandle,
-    traffic: Option<TrafficLines>,
+    training: RankTraining<'a, LinkNeighborLoader>,
     decoder: LinkDecoderConfig,
 }
 
@@ -139,6 +126,7 @@ impl ConfigVisitor for LinkTraining<'_> {
 
     fn visit<C: ModelConfig<Model: BlockModel> + 'static>(self, encoder: C) -> Self::Output {
         let config = LinkModelConfig { encoder, decoder: self.decoder };
-        self.run.fit(&config, self.loader, self.rank, self.traffic)
+        let RankTraining { run, loader, rank, traffic } = self.training;
+        run.fit(&config, loader, rank, traffic)
     }
 }

@@ -8,7 +8,6 @@ mod links;
 mod nodes;
 mod progress;
 mod run;
-mod task;
 mod traffic;
 
 use std::process::ExitCode;
@@ -17,9 +16,8 @@ use std::time::Instant;
 use anyhow::ensure;
 use kiln::comm::EXIT_RETRY;
 
-use self::flag_rules::Training;
+use self::flag_rules::{Task, Training};
 use self::run::{Outcome, TrainRun};
-use self::task::Task;
 use crate::flags::GivenFlags;
 use crate::output::{be_quiet, set_format};
 

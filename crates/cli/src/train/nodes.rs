@@ -2,14 +2,12 @@
 
 use anyhow::{Context, ensure};
 use kiln::NeighborLoader;
-use kiln::RankHandle;
 use kiln::feature::TargetKind;
 use kiln::nn::{BlockModel, ModelConfig};
 use kiln::train::ConfigVisitor;
 
-use super::graph::TrainingGraph;
+use super::graph::{RankTraining, TrainingGraph};
 use super::run::{Outcome, TrainRun};
-use super::traffic::TrafficLines;
 
 impl TrainRun<'_> {
     /// Trains on the nodes of the type that has targets.
@@ -21,10 +19,7 @@ impl TrainRun<'_> {
         let (outcomes, shared) = self.train_on(
             &graph,
             |source| Ok(self.node_loader(source, &config)?.objective(objective.clone())),
-            |loader, rank, traffic| {
-                let training = NodeTraining { run: self, loader, rank, traffic };
-                config.model.visit(training)
-            },
+            |training| config.model.visit(training),
         )?;
         if let Some(loader) = shared {
             self.args.device.report(&loader);
@@ -49,15 +44,7 @@ fn targets_of(graph: &TrainingGraph) -> anyhow::Result<(TargetKind, usize)> {
     Ok((targets.values.kind(), targets.values.n_outputs()))
 }
 
-/// The training of a model of nodes on one rank.
-struct NodeTraining<'a> {
-    run: &'a TrainRun<'a>,
-    loader: &'a NeighborLoader,
-    rank: &'a RankHandle,
-    traffic: Option<TrafficLines>,
-}
-
-impl ConfigVisitor for NodeTraining<'_> {
+impl ConfigVisitor for RankTraining<'_, NeighborLoader> {
     type Output = kiln::Result<Outcome>;
 
     fn visit<C: ModelConfig<Model: BlockModel> + 'static>(self, config: C) -> Self::Output {

@@ -11,9 +11,8 @@ use kiln::train::{OptimizerConfig, TensorBoard, TrainCallback};
 use kiln::{DataLoader, Error, RankHandle, TrainedModel, Trainer, launch};
 use serde_json::json;
 
-use super::flag_rules::compare_flags;
+use super::flag_rules::{Task, compare_flags};
 use super::progress::Progress;
-use super::task::Task;
 use crate::flags::device::DeviceArgs;
 use crate::flags::fit::FitArgs;
 use crate::flags::links::LinkArgs;

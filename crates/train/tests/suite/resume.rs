@@ -243,19 +243,6 @@ fn rejects_a_checkpoint_of_another_run_and_names_the_difference() {
     }
 }
 
-/// The settings of the earlier run are flags, so no difference of one of them says why it cannot be resumed.
-#[test]
-fn a_run_of_an_earlier_version_of_the_program_is_named() {
-    let data = data();
-    let folder = tempfile::tempdir().unwrap();
-    let mut of_flags = identity();
-    of_flags.settings.insert("the program".into(), "kiln train".into());
-    let solo = || trainer(&data, Box::new(kiln_comm::SingleRank));
-    Run::start(&mut solo(), || RunFolder::create(folder.path()), of_flags).unwrap();
-    let error = Run::start(&mut solo(), || RunFolder::open(folder.path()), identity()).unwrap_err();
-    assert!(matches!(&error, Error::RunOfEarlierVersion { program } if program == "kiln train"), "{error}");
-}
-
 #[test]
 fn rejects_a_damaged_checkpoint_with_its_path() {
     let data = data();

@@ -48,7 +48,7 @@ fn check<C: ModelConfig>(flags: &str, expected: &C) {
     let sizes = Sizes { d_edge: None };
     let model = args(flags).build_node_model(&ModelGraph::OneType(&sizes), 3, false, 2);
     let model = model.expect("the flags should be valid");
-    model.named().configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
+    model.model.configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
 }
 
 fn check_typed<C: ModelConfig>(flags: &str, embedding: Option<usize>, expected: C) {
@@ -58,7 +58,7 @@ fn check_typed<C: ModelConfig>(flags: &str, embedding: Option<usize>, expected: 
     let model = args(flags).build_node_model(&graph, embedding.unwrap_or(3), embedding.is_some(), 2);
     let model = model.expect("the flags should be valid");
     let expected = TypedModelConfig::new(dims, expected);
-    model.named().configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
+    model.model.configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn gine_reads_the_features_of_edges_unless_a_flag_names_their_types() {
         let model = args.build_node_model(&ModelGraph::OneType(&sizes), 3, false, 2);
         let model = model.expect("the flags should be valid");
         let expected = GineConfig::new(5, 3, edges).layers(2);
-        model.named().configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
+        model.model.configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
         assert_eq!(args.reads_edge_features(), flags.is_empty());
     }
 }
