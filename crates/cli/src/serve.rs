@@ -11,10 +11,10 @@ use kiln::comm::rpc::Token;
 use kiln::partition::Part;
 use kiln::remote::{Health, ServeConfig, Server};
 
-use crate::flags;
+use crate::flags::parse;
+use crate::flags::partitions::graph_token;
+use crate::flags::ranks::TlsArgs;
 use crate::output::print_rank_zero;
-use crate::partitions::graph_token;
-use crate::ranks::TlsArgs;
 
 /// The interval at which the server checks for a signal, for its release by all clients, and for changed files.
 const POLL: Duration = Duration::from_millis(100);
@@ -32,18 +32,18 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT")]
     listen: String,
     /// Threads that compute responses. Default: the number of cores.
-    #[arg(long, value_parser = flags::threads)]
+    #[arg(long, value_parser = parse::whole(1, 1024))]
     threads: Option<usize>,
     /// Maximum number of connections, two per client; at most half of the process's open file limit. Further
     /// connections wait.
-    #[arg(long, value_parser = flags::size, default_value = "1024")]
+    #[arg(long, value_parser = parse::size, default_value = "1024")]
     max_connections: usize,
     /// Seconds after which a silent client is no longer counted, and a response that its client does not read is
     /// dropped.
-    #[arg(long, value_parser = flags::size, default_value = "30")]
+    #[arg(long, value_parser = parse::size, default_value = "30")]
     lease: usize,
     /// Exits after N seconds without clients, once there was at least one. Default: never.
-    #[arg(long, value_name = "SECONDS", value_parser = flags::size)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse::size)]
     until_released: Option<usize>,
     /// Verifies the whole partition before serving it.
     #[arg(long)]

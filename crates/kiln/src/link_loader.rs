@@ -71,6 +71,8 @@ pub struct LinkNeighborLoader {
     /// The relation whose edges are the links; `None` for a graph of one type of nodes.
     relation: Option<LinkRelation>,
     targets: LinkTargets,
+    /// The number of edges that pass messages, if the split has taken some from the data.
+    n_message_edges: Option<u64>,
     negatives: Negatives,
     /// The negatives of the validation and the test.
     eval_negatives: [Negatives; 2],
@@ -103,6 +105,7 @@ impl LinkNeighborLoader {
     /// [`Error::Data`] if a node of a link or of a negative is not in the partitioned graph or of another type.
     pub fn new(nodes: NeighborLoader, links: impl Into<TrainingLinks>) -> Result<Self> {
         let links = links.into();
+        let n_message_edges = links.n_message_edges().filter(|n_edges| *n_edges != nodes.n_data_edges());
         let nodes = nodes.on_message_graph(&links)?;
         if nodes.has_objective() {
             return Err(Error::ObjectiveOfNodes);
@@ -123,6 +126,7 @@ impl LinkNeighborLoader {
             nodes,
             relation,
             targets,
+            n_message_edges,
         })
     }
 
@@ -227,12 +231,12 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     }
 
     fn data_hash(&self) -> Result<DataHash> {
-        Ok(self.nodes.source().data_hash(Some(self.targets.clone())))
+        Ok(self.nodes.hash_data(Some(self.targets.clone())))
     }
 
     fn data_sample(&self) -> Result<String> {
         let links = self.targets.hash_of(HashedPart::Sample)?;
-        Ok(format!("{}, links {links}", self.nodes.source().data_sample()?))
+        Ok(format!("{}, links {links}", self.nodes.sample_data()?))
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
@@ -241,6 +245,8 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
             settings.push(("relation", self.name_of(position)));
             settings.extend(reverse.map(|reverse| ("reverse relation", self.name_of(reverse))));
         }
+        // The hash is that of the data before the split. Splits with the same links leave nested sets of its edges.
+        settings.extend(self.n_message_edges.map(|n_edges| ("message edges", n_edges.to_string())));
         let [val, test] = &self.eval_negatives;
         settings.extend(batch_settings(self.nodes.batch_config(), self.targets.split(), n_ranks));
         settings.extend([

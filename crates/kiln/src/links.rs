@@ -85,6 +85,14 @@ impl TrainingLinks {
         source.is_heterogeneous().then_some(LinkRelation { position: relation, reverse })
     }
 
+    /// Returns the number of edges of the message graph of a split; `None` if the graph of the loader passes the messages.
+    pub(crate) fn n_message_edges(&self) -> Option<u64> {
+        match &self.messages {
+            MessageGraph::OfLoader => None,
+            MessageGraph::Own { graph, .. } => Some(graph.n_edges()),
+        }
+    }
+
     pub(crate) fn into_targets(self) -> LinkTargets {
         Arc::unwrap_or_clone(self.links.targets)
     }

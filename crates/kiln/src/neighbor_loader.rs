@@ -81,6 +81,8 @@ use crate::{
 #[must_use = "pass it to Trainer::fit"]
 pub struct NeighborLoader {
     source: Arc<dyn Source>,
+    /// The data by which a run is identified: `source` before a step of a model and before the message graph of links.
+    data: Arc<dyn Source>,
     /// The hash of the data, if the program knows it.
     known_hash: Option<String>,
     /// The targets of the data; empty if it has none.
@@ -128,6 +130,7 @@ impl NeighborLoader {
             fanouts: sampling.fanouts.iter().map(|fanout| vec![*fanout; n_relations]).collect(),
             // A partitioned graph has the hash of its manifest.
             known_hash: known_hash.filter(|_| source.whole().is_some()),
+            data: Arc::clone(&source),
             source,
             sampling,
             edge_features: false,
@@ -351,14 +354,11 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
     }
 
     fn data_hash(&self) -> Result<DataHash> {
-        Ok(match &self.known_hash {
-            Some(hash) => hash.clone().into(),
-            None => self.source.data_hash(None),
-        })
+        Ok(self.hash_data(None))
     }
 
     fn data_sample(&self) -> Result<String> {
-        self.source.data_sample()
+        self.sample_data()
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {

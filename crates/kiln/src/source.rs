@@ -44,9 +44,9 @@ impl GraphSource {
     }
 
     /// Sets the hash of a dataset, if it is known: the hash of a folder in the kiln format (`kiln_data::format::hash`), which
-    /// `kiln train` and partitions record, or that of a dataset ([`Dataset::hash`](kiln_data::Dataset::hash)). Training on nodes
-    /// records it instead of reading all values, and predictions recognise the data of the training by it. Links have another
-    /// hash, which is computed, and a partitioned graph keeps that of its manifest.
+    /// `kiln train` and partitions record, or that of a dataset ([`Dataset::hash`](kiln_data::Dataset::hash)). Training records it
+    /// instead of reading all values, followed by the hash of links if it is on links, and predictions recognise the data of the
+    /// training by it. A partitioned graph keeps the hash of its manifest.
     #[must_use]
     pub fn with_hash(self, hash: impl Into<String>) -> Self {
         Self { known_hash: Some(hash.into()), ..self }

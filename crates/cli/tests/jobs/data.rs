@@ -74,7 +74,7 @@ fn processes_with_different_data_fail_before_the_first_checkpoint() {
     change(root.path(), 0);
     let (statuses, said) = train(root.path());
     assert!(statuses.iter().all(|status| *status != Some(0)), "{said}");
-    let expected = "the hash of the sizes and of sampled values of the data";
+    let expected = "rank 1 has other data than rank 0: the hash of its sizes and of sampled values is ";
     assert!(said.contains(expected) && !root.path().join("run").exists(), "{said}");
 
     // Another number of training nodes.

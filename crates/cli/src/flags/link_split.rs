@@ -2,32 +2,17 @@
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use kiln::data::{Dataset, DatasetLinks, LinkDirection, LinkSplit, LinkSplitConfig, Note};
+use kiln::data::{Dataset, DatasetLinks, LinkDirection, LinkSplit, LinkSplitConfig};
 
-use crate::flags;
+use crate::flags::{list_names, parse};
 use crate::output::{print_notes, print_rank_zero};
 
 /// The flags of `kiln train --task link` and `kiln data split-links` that split edges. They have no defaults in the
-/// parser, because checkpoints record every flag with a value.
+/// parser, because the description of a run has every flag with a value.
 #[derive(Debug, Args)]
 pub(crate) struct LinkSplitArgs {
-    /// Shares of the edges for validation and test, for data without a split of links. Default: 0.05,0.1.
-    #[arg(long, value_delimiter = ',', value_name = "VAL,TEST", value_parser = flags::rate)]
-    link_split: Vec<f64>,
-    /// Number of the edge type whose edges are the links. Default: all edges.
-    #[arg(long)]
-    link_type: Option<u8>,
-    /// Relation of links and edges. Default: undirected if each edge has its reverse.
-    #[arg(long, value_parser = flags::choice([
-        ("directed", "Each edge is a link", LinkDirection::Directed),
-        ("with-reverses", "As directed, but reverse edges leave the graph together with a link", LinkDirection::WithReverses),
-        ("undirected", "An edge and its reverse are one link", LinkDirection::Undirected),
-    ]))]
-    link_direction: Option<LinkDirection>,
-    /// Share of the training edges that are links and do not pass messages; the others only pass messages. Default: 0,
-    /// which uses all of them for both.
-    #[arg(long, value_parser = flags::share)]
-    disjoint_train: Option<f64>,
+    #[command(flatten)]
+    random: RandomSplitArgs,
     /// Relation of a heterogeneous dataset whose edges are the links.
     #[arg(long, value_name = "NAME")]
     relation: Option<String>,
@@ -36,40 +21,62 @@ pub(crate) struct LinkSplitArgs {
     reverse_relation: Option<String>,
 }
 
+/// The flags of a random split, for data without a split of links.
+#[derive(Debug, Args)]
+struct RandomSplitArgs {
+    /// Shares of the edges for validation and test, for data without a split of links. Default: 0.05,0.1.
+    #[arg(long, value_delimiter = ',', value_name = "VAL,TEST", value_parser = parse::rate)]
+    link_split: Vec<f64>,
+    /// Number of the edge type whose edges are the links. Default: all edges.
+    #[arg(long)]
+    link_type: Option<u8>,
+    /// Relation of links and edges. Default: undirected if each edge has its reverse.
+    #[arg(long, value_parser = parse::choice([
+        ("directed", "Each edge is a link", LinkDirection::Directed),
+        ("with-reverses", "As directed, but reverse edges leave the graph together with a link", LinkDirection::WithReverses),
+        ("undirected", "An edge and its reverse are one link", LinkDirection::Undirected),
+    ]))]
+    link_direction: Option<LinkDirection>,
+    /// Share of the training edges that are links and do not pass messages; the others only pass messages. Default: 0,
+    /// which uses all of them for both.
+    #[arg(long, value_parser = parse::share)]
+    disjoint_train: Option<f64>,
+}
+
 impl LinkSplitArgs {
-    /// The names of the flags, for messages.
-    pub(crate) const NAMES: &str = "--link-split, --link-type, --link-direction and --disjoint-train";
-
-    /// Returns true if a flag is given.
-    pub(crate) fn are_given(&self) -> bool {
-        let Self { link_split, link_type, link_direction, disjoint_train, .. } = self;
-        !link_split.is_empty() || link_type.is_some() || link_direction.is_some() || disjoint_train.is_some()
-    }
-
-    /// Returns the split of the data, or a random one, and prints its sizes and notes.
-    pub(crate) fn split(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
-        ensure!(
-            self.relation.is_none() && self.reverse_relation.is_none(),
-            "--relation and --reverse-relation need a heterogeneous dataset: remove them"
-        );
-        let split = LinkSplit::of_dataset(data, &self.config()?, seed).context(FAILED)?;
-        print_summary(&split, split.find_leaks()?);
+    /// Returns the split of the links of the data, or a random one, and prints its sizes and notes.
+    pub(crate) fn split_links(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
+        ensure!(data.links.is_none() || !self.random.are_given(), has_split(&data.name));
+        let split = match data.is_heterogeneous() {
+            true => self.split_relation(data, seed)?,
+            false => {
+                ensure!(
+                    self.relation.is_none() && self.reverse_relation.is_none(),
+                    "--relation and --reverse-relation need a heterogeneous dataset: remove them"
+                );
+                LinkSplit::of_dataset(data, &self.random.config()?, seed).context(FAILED)?
+            }
+        };
+        let [train, val, test] = split.split().parts().map(|(_, links)| links.len());
+        let n_edges = split.message().n_edges();
+        print_rank_zero(format_args!(
+            "links           {train} / {val} / {test}, messages over {n_edges} edges"
+        ));
+        print_notes(&split.find_leaks()?);
         Ok(split)
     }
 
-    /// Returns the split of the links of a heterogeneous dataset, or a random split of the links of a relation, and prints its
-    /// sizes and notes.
-    pub(crate) fn split_relation(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
-        let (relation, reverse) = (self.relation.as_deref(), self.reverse_relation.as_deref());
+    /// Returns the split of the links of a heterogeneous dataset, or a random split of the links of a relation.
+    fn split_relation(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
+        let relation = self.relation.as_deref();
+        let reverse = self.reverse_relation.as_deref();
         for name in relation.into_iter().chain(reverse) {
             data.graph.require(name)?;
         }
-        let split = match &data.links {
-            Some(links) => self.given(data, links, relation, reverse)?,
-            None => self.random_of_relation(data, relation, reverse, seed)?,
-        };
-        print_summary(&split, split.find_leaks()?);
-        Ok(split)
+        match &data.links {
+            Some(links) => self.given(data, links, relation, reverse),
+            None => self.random_of_relation(data, relation, reverse, seed),
+        }
     }
 
     /// Returns the split that a heterogeneous dataset has, whose relation the flags may repeat. They may name its reverse
@@ -82,7 +89,6 @@ impl LinkSplitArgs {
         reverse: Option<&str>,
     ) -> anyhow::Result<LinkSplit> {
         let name = |position: usize| &*data.graph.relation(position).name;
-        ensure!(!self.are_given(), "{} has a split of links: remove {}", data.name, Self::NAMES);
         let of_data = name(links.relation);
         ensure!(
             relation.is_none_or(|relation| relation == of_data),
@@ -96,8 +102,8 @@ impl LinkSplitArgs {
             data.name,
             reverse_of_data.unwrap_or_default()
         );
-        let targets = (*links.targets).clone();
-        let links = DatasetLinks::new(data.graph.schema(), of_data, reverse.or(reverse_of_data), targets);
+        let reverse = reverse.or(reverse_of_data);
+        let links = DatasetLinks::new(data.graph.schema(), of_data, reverse, (*links.targets).clone());
         LinkSplit::new(&data.graph, links.context(FAILED)?).context(FAILED)
     }
 
@@ -117,11 +123,19 @@ impl LinkSplitArgs {
             );
         };
         ensure!(
-            self.link_type.is_none(),
+            self.random.link_type.is_none(),
             "--link-type does not apply to a heterogeneous dataset, whose links --relation names: remove it"
         );
-        let split = LinkSplit::random_relation(&data.graph, relation, reverse, &self.config()?, seed);
+        let split = LinkSplit::random_relation(&data.graph, relation, reverse, &self.random.config()?, seed);
         split.context(FAILED)
+    }
+}
+
+impl RandomSplitArgs {
+    /// Returns true if a flag is given.
+    fn are_given(&self) -> bool {
+        let Self { link_split, link_type, link_direction, disjoint_train } = self;
+        !link_split.is_empty() || link_type.is_some() || link_direction.is_some() || disjoint_train.is_some()
     }
 
     fn config(&self) -> anyhow::Result<LinkSplitConfig> {
@@ -139,13 +153,10 @@ impl LinkSplitArgs {
     }
 }
 
-const FAILED: &str = "the links could not be split";
-
-fn print_summary(split: &LinkSplit, notes: Vec<Note>) {
-    let [train, val, test] = split.split().parts().map(|(_, links)| links.len());
-    print_rank_zero(format_args!(
-        "links           {train} / {val} / {test}, messages over {} edges",
-        split.message().n_edges()
-    ));
-    print_notes(&notes);
+/// Returns the message for flags of a random split of data that has a split.
+fn has_split(name: &str) -> String {
+    let flags = list_names::<RandomSplitArgs>().into_iter().map(|flag| format!("--{flag}"));
+    format!("{name} has a split of links: remove {}", parse::join_words(flags, "and"))
 }
+
+const FAILED: &str = "the links could not be split";

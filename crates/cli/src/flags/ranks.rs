@@ -11,9 +11,9 @@ use kiln::comm::{CommBackend, LaunchEnv, LaunchFlags, MasterAddress, ThreadRanks
 use kiln::kernels::{Devices, is_cpu};
 use kiln::loader::{LoaderConfig, UnevenShards};
 use kiln::train::BatchConfig;
-use kiln::{PartitionedGraph, RankConfig, RankCount};
+use kiln::{Error, PartitionedGraph, RankConfig, RankCount};
 
-use crate::flags;
+use crate::flags::parse;
 
 /// The flags for the ranks of a job and their devices.
 #[derive(Debug, Args)]
@@ -28,10 +28,10 @@ pub(crate) struct JobArgs {
     #[arg(skip)]
     n_sharing: OnceLock<usize>,
     /// Compute threads of each rank. Default: the rank's share of the cores.
-    #[arg(long, value_parser = flags::threads)]
+    #[arg(long, value_parser = parse::whole(1, 1024))]
     threads_per_rank: Option<usize>,
     /// Seconds that ranks wait for a missing rank before all ranks fail. Default: 600, or 120 if ranks are processes.
-    #[arg(long, value_parser = flags::size)]
+    #[arg(long, value_parser = parse::size)]
     deadline: Option<usize>,
     /// Compute devices: `cpu`, or with the feature of that name `cuda`, `wgpu` or `cube-cpu`. `cuda` is all n GPUs;
     /// local rank i uses GPU i mod n. `cuda:1` is one GPU, `cuda:0,cuda:2` are two.
@@ -46,13 +46,13 @@ pub(crate) struct JobArgs {
 #[command(next_help_heading = "Batches")]
 pub(crate) struct RankArgs {
     /// Nodes, links or graphs in a batch of one rank. Default: 1024 nodes or links, or 32 graphs.
-    #[arg(long, value_parser = flags::size)]
+    #[arg(long, value_parser = parse::size)]
     batch_size: Option<usize>,
     /// Drops the last step of an epoch if it has fewer items than a full batch for each rank.
     #[arg(long)]
     drop_last: bool,
     /// Policy for a last step whose number of items is not a multiple of the number of ranks.
-    #[arg(long, default_value = "join", value_parser = flags::choice([
+    #[arg(long, default_value = "join", value_parser = parse::choice([
         ("join", "Uses all items; some ranks get one item more", UnevenShards::Join),
         ("drop", "Drops the last items", UnevenShards::Drop),
         ("pad", "Repeats the first items of the epoch", UnevenShards::Pad),
@@ -65,7 +65,7 @@ pub(crate) struct RankArgs {
     /// Loader threads of each rank, in addition to its compute threads; 0 prepares each batch between the steps.
     /// Default: 1 if a rank has several compute threads or is the only one, otherwise 0; for a
     /// partitioned graph 2.
-    #[arg(long, value_parser = flags::workers)]
+    #[arg(long, value_parser = parse::whole(0, 1024))]
     pub(crate) workers: Option<usize>,
     #[command(flatten)]
     pub(crate) job: JobArgs,
@@ -76,7 +76,7 @@ pub(crate) struct RankArgs {
 #[command(
     next_help_heading = "Ranks that are processes (read from the environment of torchrun, mpirun or srun)"
 )]
-struct LaunchArgs {
+pub(crate) struct LaunchArgs {
     /// Rank of this process.
     #[arg(long)]
     rank: Option<usize>,
@@ -90,7 +90,7 @@ struct LaunchArgs {
     #[arg(long, value_name = "HOST:PORT")]
     master: Option<MasterAddress>,
     /// Backend of the collectives.
-    #[arg(long, default_value = "auto", value_parser = flags::choice([
+    #[arg(long, default_value = "auto", value_parser = parse::choice([
         ("auto", "MPI if it is built in, otherwise NCCL; joining fails if it does not work", CommBackend::Auto),
         ("mpi", "MPI (feature `mpi`)", CommBackend::Mpi),
         ("nccl", "NCCL, one GPU per rank (feature `nccl`)", CommBackend::Nccl),
@@ -98,7 +98,7 @@ struct LaunchArgs {
     ]))]
     engine: CommBackend,
     /// Seconds that a process waits for all others to join.
-    #[arg(long, value_parser = flags::size, default_value = "300")]
+    #[arg(long, value_parser = parse::size, default_value = "300")]
     join_within: usize,
     #[command(flatten)]
     tls: TlsArgs,
@@ -228,6 +228,11 @@ impl RankArgs {
         let default = LoaderConfig::default().workers.max(2);
         (self.workers.unwrap_or(default) * concurrency).min(MAX_WORKERS)
     }
+}
+
+/// Returns an error of the program as an error of a rank.
+pub(crate) fn convert_error(error: anyhow::Error) -> Error {
+    error.downcast().unwrap_or_else(|error| Error::Other(error.into()))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use kiln::train::{LrSchedule, Optimizer, OptimizerConfig, TrainingLength};
 
-use crate::flags;
+use crate::flags::parse;
 
 /// The kind of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -24,45 +24,45 @@ enum Schedule {
 #[command(next_help_heading = "Optimizer")]
 pub(crate) struct OptimizerArgs {
     /// Learning rate. Default: 0.003, or 0.01 for graphs.
-    #[arg(long, value_parser = flags::positive)]
+    #[arg(long, value_parser = parse::positive)]
     lr: Option<f64>,
     /// Schedule of the learning rate. Default: constant, or step with --lr-decay-every.
     #[arg(long, value_enum)]
     lr_schedule: Option<Schedule>,
     /// Number of epochs after which --lr-schedule cosine or linear ends, warm-up included. Default: --epochs.
-    #[arg(long, value_parser = flags::size)]
+    #[arg(long, value_parser = parse::size)]
     lr_epochs: Option<usize>,
     /// Multiplies the learning rate by --lr-decay after every N epochs. Default: never.
-    #[arg(long, value_parser = flags::size)]
+    #[arg(long, value_parser = parse::size)]
     lr_decay_every: Option<usize>,
     /// Factor for --lr-decay-every. Default: 0.5.
-    #[arg(long, value_parser = flags::share)]
+    #[arg(long, value_parser = parse::share)]
     lr_decay: Option<f64>,
     /// Raises the learning rate in a line from 0 during the first N steps, or with `Nepochs` during the first N epochs.
     /// Default: no warm-up.
-    #[arg(long, value_parser = flags::length)]
+    #[arg(long, value_parser = parse::length)]
     warmup: Option<TrainingLength>,
     /// Optimizer.
-    #[arg(long, default_value = "adam", value_parser = flags::choice([
+    #[arg(long, default_value = "adam", value_parser = parse::choice([
         ("adam", "Adam; weight decay is added to the gradients", Optimizer::Adam),
         ("adamw", "AdamW; weight decay is applied to the weights", Optimizer::AdamW),
         ("sgd", "SGD; weight decay is added to the gradients", Optimizer::Sgd { momentum: 0.0, nesterov: false }),
     ]))]
     optimizer: Optimizer,
     /// Momentum, for --optimizer sgd.
-    #[arg(long, value_parser = flags::rate, default_value = "0")]
+    #[arg(long, value_parser = parse::rate, default_value = "0")]
     momentum: f64,
     /// Uses Nesterov momentum, for --optimizer sgd.
     #[arg(long)]
     nesterov: bool,
     /// Weight decay factor; --optimizer determines how it is applied.
-    #[arg(long, value_parser = flags::non_negative, default_value = "0")]
+    #[arg(long, value_parser = parse::non_negative, default_value = "0")]
     weight_decay: f64,
     /// Scales the gradients of a step to this norm if theirs is larger. Default: no limit.
-    #[arg(long, value_parser = flags::positive)]
+    #[arg(long, value_parser = parse::positive)]
     clip_grad_norm: Option<f64>,
     /// Averages the gradients of N batches of each rank before an update, as if batches were N times as large.
-    #[arg(long, value_parser = flags::size, default_value = "1")]
+    #[arg(long, value_parser = parse::size, default_value = "1")]
     pub(crate) accumulate: usize,
 }
 

@@ -45,17 +45,20 @@ fn args(flags: &str) -> ModelArgs {
 }
 
 fn check<C: ModelConfig>(flags: &str, expected: &C) {
-    let model = args(flags).of_nodes(&Sizes { d_edge: None }, None, 2).expect("the flags should be valid");
-    model.named().configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
+    let sizes = Sizes { d_edge: None };
+    let model = args(flags).build_node_model(&ModelGraph::OneType(&sizes), 3, false, 2);
+    let model = model.expect("the flags should be valid");
+    model.model.configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
 }
 
 fn check_typed<C: ModelConfig>(flags: &str, embedding: Option<usize>, expected: C) {
     let metagraph = Metagraph::new(2, vec![[0, 1], [1, 0]]).expect("the relations should be valid");
-    let dims = [Some(7), None];
-    let model =
-        args(flags).of_typed_nodes(&metagraph, &dims, embedding, 3, 2).expect("the flags should be valid");
+    let dims = vec![Some(7), None];
+    let graph = ModelGraph::SeveralTypes { metagraph, dims: dims.clone() };
+    let model = args(flags).build_node_model(&graph, embedding.unwrap_or(3), embedding.is_some(), 2);
+    let model = model.expect("the flags should be valid");
     let expected = TypedModelConfig::new(dims, expected);
-    model.named().configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
+    model.model.configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
 }
 
 #[test]
@@ -86,9 +89,11 @@ fn flags_are_options_of_the_configuration() {
 fn gine_reads_the_features_of_edges_unless_a_flag_names_their_types() {
     for (flags, edges) in [("", EdgeInput::Features(4)), ("--edge-input types", EdgeInput::Types(2))] {
         let args = args(&format!("--model gine {flags}"));
-        let model = args.of_nodes(&Sizes { d_edge: Some(4) }, None, 2).expect("the flags should be valid");
+        let sizes = Sizes { d_edge: Some(4) };
+        let model = args.build_node_model(&ModelGraph::OneType(&sizes), 3, false, 2);
+        let model = model.expect("the flags should be valid");
         let expected = GineConfig::new(5, 3, edges).layers(2);
-        model.named().configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
+        model.model.configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
         assert_eq!(args.reads_edge_features(), flags.is_empty());
     }
 }
@@ -142,11 +147,4 @@ fn defaults_are_recorded_as_in_earlier_versions() {
     let given = "--model gat --heads 2 --attention-dropout 0.60 --dropout 0.10 --hidden 8";
     let expected = "attention-dropout 0.6, dropout 0.1, heads 2, hidden 8, model gat, output-heads 1";
     assert_eq!(settings(given, false), expected);
-}
-
-#[test]
-fn lists_have_a_word_before_the_last_name() {
-    assert_eq!(list(["a"], "or"), "a");
-    assert_eq!(list(["a", "b"], "or"), "a or b");
-    assert_eq!(list(["a", "b", "c"], "and"), "a, b and c");
 }

@@ -3,14 +3,17 @@
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use clap::builder::TypedValueParser;
-use kiln::DataDims;
 use kiln::graph::Metagraph;
-use kiln::nn::{Epsilon, GinConfig, GraphMetadata, JumpingKnowledge, Normalization, Readout, WeightInit};
-use kiln::train::{NamedModel, NodeModelEntry, node_models};
+use kiln::nn::{
+    Epsilon, GinConfig, GraphMetadata, GraphRequirements, JumpingKnowledge, Normalization, Readout,
+    WeightInit,
+};
+use kiln::sample::Rule;
+use kiln::train::{ConfigVisitor, NamedModel, NodeModelEntry, node_models};
+use kiln::{DataDims, Error, NeighborLoader};
 use serde_json::{Map, Value};
 
-use crate::flags;
-use crate::node_model::NodeModel;
+use crate::flags::parse;
 
 /// The default model of nodes.
 const SAGE: &str = "sage";
@@ -30,6 +33,12 @@ const GRAPH_MODELS: [(&str, &str); 2] = [
     ),
 ];
 
+/// The choices of `--weight-init`.
+pub(crate) const WEIGHT_INITS: [(&str, &str, WeightInit); 2] = [
+    ("dgl", "As in DGL: Xavier uniform with the gain of a ReLU", WeightInit::Dgl),
+    ("pyg", "As in PyG: uniform within 1 / sqrt(width of the input)", WeightInit::Pyg),
+];
+
 /// What a model reads of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EdgeInputKind {
@@ -46,36 +55,36 @@ pub(crate) struct ModelArgs {
     name: Option<&'static str>,
     /// Number of layers. Default: the number of fanouts, which is 3 by default, or 5 for gin, which counts the input as a
     /// layer, as in its paper.
-    #[arg(long, value_parser = flags::layers)]
+    #[arg(long, value_parser = parse::whole(1, 1000))]
     pub(crate) layers: Option<usize>,
-    #[arg(long, value_parser = flags::size, help = hidden_help())]
+    #[arg(long, value_parser = parse::size, help = hidden_help())]
     hidden: Option<usize>,
     /// Dropout rate of the hidden layers; for gin, of the scores. Default: 0.5.
-    #[arg(long, value_parser = flags::rate)]
+    #[arg(long, value_parser = parse::rate)]
     dropout: Option<f64>,
     /// Dropout rate of the input features, for models of nodes.
-    #[arg(long, value_parser = flags::rate, default_value = "0")]
+    #[arg(long, value_parser = parse::rate, default_value = "0")]
     input_dropout: f64,
-    #[arg(long, value_parser = flags::size, help = heads_help())]
+    #[arg(long, value_parser = parse::size, help = heads_help())]
     heads: Option<usize>,
-    #[arg(long, value_parser = flags::size, help = output_heads_help())]
+    #[arg(long, value_parser = parse::size, help = output_heads_help())]
     output_heads: Option<usize>,
-    #[arg(long, value_parser = flags::rate, help = attention_dropout_help())]
+    #[arg(long, value_parser = parse::rate, help = attention_dropout_help())]
     attention_dropout: Option<f64>,
     /// Bases of each layer, of which the matrix of a relation is a weighted sum, for rgcn. Default: 4.
-    #[arg(long, value_parser = flags::size)]
+    #[arg(long, value_parser = parse::size)]
     bases: Option<usize>,
     /// What gine reads of an edge. Default: its features if the data has some, else its type.
-    #[arg(long, value_parser = flags::choice([
+    #[arg(long, value_parser = parse::choice([
         ("features", "Its features", EdgeInputKind::Features),
         ("types", "Its type", EdgeInputKind::Types),
     ]))]
     edge_input: Option<EdgeInputKind>,
     /// Linear layers in the MLP of each layer, for gin and gine. Default: 2.
-    #[arg(long, value_parser = flags::layers)]
+    #[arg(long, value_parser = parse::whole(1, 1000))]
     mlp_layers: Option<usize>,
     /// Normalisation of the hidden layers. Default: none, or batch for gin.
-    #[arg(long, value_parser = flags::choice([
+    #[arg(long, value_parser = parse::choice([
         ("batch", "Batch normalisation, for gin", Normalization::Batch),
         ("layer", "Layer normalisation, for models of nodes", Normalization::Layer),
         ("none", "No normalisation", Normalization::None),
@@ -85,16 +94,13 @@ pub(crate) struct ModelArgs {
     #[arg(long)]
     residual: bool,
     /// Distribution of the initial weights, for sage. Default: dgl, or pyg for links.
-    #[arg(long, value_parser = flags::choice([
-        ("dgl", "As in DGL: Xavier uniform with the gain of a ReLU", WeightInit::Dgl),
-        ("pyg", "As in PyG: uniform within 1 / sqrt(width of the input)", WeightInit::Pyg),
-    ]))]
-    pub(crate) weight_init: Option<WeightInit>,
+    #[arg(long, value_parser = parse::choice(WEIGHT_INITS))]
+    weight_init: Option<WeightInit>,
     /// Learns epsilon, the extra weight of a node's own row (GIN-eps), for gin and gine. Default: a fixed 0 (GIN-0).
     #[arg(long)]
     learn_epsilon: bool,
     /// Pooling of the nodes of a graph, for gin. Default: sum.
-    #[arg(long, value_parser = flags::choice([
+    #[arg(long, value_parser = parse::choice([
         ("sum", "Sum pooling", Readout::Sum),
         ("mean", "Mean pooling", Readout::Mean),
         ("max", "Max pooling", Readout::Max),
@@ -102,13 +108,25 @@ pub(crate) struct ModelArgs {
     readout: Option<Readout>,
     /// Layers from which a linear layer computes the scores (jumping knowledge). Default: all for gin; for models of nodes,
     /// the last layer is the scores.
-    #[arg(long, visible_alias = "jumping-knowledge", value_parser = flags::choice([
+    #[arg(long, visible_alias = "jumping-knowledge", value_parser = parse::choice([
         ("all", "The input and all layers, as in the paper, for gin", JumpingKnowledge::Sum),
         ("last", "The last layer", JumpingKnowledge::Last),
         ("cat", "All layers, concatenated, for models of nodes", JumpingKnowledge::Cat),
         ("max", "The maximum over all layers, for models of nodes", JumpingKnowledge::Max),
     ]))]
     jumping: Option<JumpingKnowledge>,
+}
+
+/// What the configuration of a model of nodes takes from the graph.
+pub(crate) enum ModelGraph<'a> {
+    /// The nodes have one type.
+    OneType(&'a dyn DataDims),
+    /// There are several types of nodes, or relations with names.
+    SeveralTypes {
+        metagraph: Metagraph,
+        /// The number of feature columns of each node type, `[n_types]`; `None` for a type without features.
+        dims: Vec<Option<usize>>,
+    },
 }
 
 /// An option that only some models of nodes have.
@@ -128,25 +146,22 @@ impl ModelOption {
 }
 
 impl ModelArgs {
-    /// The names of the flags for models of nodes only, separated by spaces.
-    pub(crate) const FLAGS_OF_NODES: &str =
-        "input-dropout residual weight-init edge-input heads output-heads attention-dropout bases";
-
     /// Returns the name of the model, the hidden width, the dropout rate and the options of the model, with the defaults for
     /// flags that were not given.
     pub(crate) fn defaults(&self, is_of_graphs: bool) -> Vec<(&'static str, String)> {
         let name = self.name.unwrap_or(if is_of_graphs { GIN } else { SAGE });
-        let entry = entry_of(name);
+        let entry = find_entry(name);
         let hidden = match &entry {
             Some(entry) if !is_of_graphs => self.hidden(entry),
-            _ => Some(self.hidden.unwrap_or(64)),
+            _ => Some(self.hidden_of_graphs()),
         };
         let mut defaults = vec![("model", name.to_owned()), ("dropout", self.dropout().to_string())];
         defaults.extend(hidden.map(|hidden| ("hidden", hidden.to_string())));
         if let Some(entry) = entry {
             for ModelOption { flag, field, value } in self.own_options() {
                 let default = entry.options.get(field);
-                defaults.extend(default.map(|default| (flag, text_of(value.as_ref().unwrap_or(default)))));
+                defaults
+                    .extend(default.map(|default| (flag, format_value(value.as_ref().unwrap_or(default)))));
             }
         }
         defaults
@@ -157,9 +172,15 @@ impl ModelArgs {
         self.edge_input != Some(EdgeInputKind::Types) && self.entry().is_some_and(|entry| entry.edge_features)
     }
 
-    /// Returns true if the model has a choice of initial weights, if it is one of nodes.
-    pub(crate) fn has_weight_init(&self) -> bool {
-        self.has_option("weight_init")
+    /// Returns the distribution of the initial weights of an encoder of links; `None` for a model without a choice.
+    pub(crate) fn weight_init_of_encoder(&self) -> Option<WeightInit> {
+        self.weight_init(true).filter(|_| self.has_option("weight_init"))
+    }
+
+    /// Returns the distribution of the initial weights; `None` for the default of the configuration.
+    fn weight_init(&self, is_encoder: bool) -> Option<WeightInit> {
+        // An encoder of links has small initial weights, so that dot products are small.
+        self.weight_init.or(is_encoder.then_some(WeightInit::Pyg))
     }
 
     /// Checks that the model uses the sampling rule of the flags.
@@ -169,60 +190,56 @@ impl ModelArgs {
         ensure!(
             !self.entry().is_some_and(|entry| has_own_rule(&entry)),
             "--rule requires --model {}: {} always use their own sampling rule",
-            names_with(|entry| !has_own_rule(entry), "or"),
-            names_with(has_own_rule, "and")
+            list_models(|entry| !has_own_rule(entry), "or"),
+            list_models(has_own_rule, "and")
         );
         Ok(())
     }
 
-    /// Returns the model of nodes for a dataset: the encoder of links, whose output rows have the width `embedding`, or else a
-    /// classifier.
-    pub(crate) fn of_nodes(
+    /// Returns the model of the nodes of a graph: the encoder of links, or else a classifier, whose output rows have the width
+    /// `d_out`. With several types of nodes, its input rows have the hidden width, unless there is one type with features.
+    pub(crate) fn build_node_model(
         &self,
-        data: &impl DataDims,
-        embedding: Option<usize>,
+        graph: &ModelGraph<'_>,
+        d_out: usize,
+        is_encoder: bool,
         n_layers: usize,
     ) -> anyhow::Result<NodeModel> {
         self.check_flags_of_nodes()?;
-        let Some(entry) = self.entry() else {
-            bail!("--model gin and simplified classify graphs: give --data a set of graphs")
+        let (entry, mut model) = match graph {
+            ModelGraph::OneType(data) => self.choose_for_one_type(*data, d_out)?,
+            ModelGraph::SeveralTypes { metagraph, dims } => {
+                self.choose_for_several_types(metagraph, dims, d_out)?
+            }
         };
-        let name = entry.name;
-        ensure!(entry.one_type, "--model {name} needs a heterogeneous dataset: use another model");
-        let (d_in, n_classes) = data.dims();
-        let mut model = NamedModel::new(name, d_in, embedding.unwrap_or(n_classes));
-        model.options = self.options(&entry, embedding.is_some(), n_layers)?;
-        model.graph.d_edge = data.d_edge().filter(|_| self.edge_input != Some(EdgeInputKind::Types));
-        // The types are counted only for a model that reads them, because that may read those of all edges.
-        if model.requirements()?.n_relations.is_some() {
-            let is_read = self.edge_input != Some(EdgeInputKind::Features);
-            model.graph.n_relations = if is_read { data.n_edge_types() } else { None };
-            ensure!(
-                model.graph.n_relations.is_some(),
-                "--model {name} needs data with {}; partition the data again if an older version of kiln wrote the partitions",
-                match entry.edge_features {
-                    true =>
-                        "edge features or edge types, and those that --edge-input names: use another model, or data with them",
-                    false => "edge types: use another model, or data with types",
-                }
-            );
+        model.options = self.options(&entry, is_encoder, n_layers)?;
+        if let ModelGraph::OneType(data) = graph {
+            self.add_edges(*data, &entry, &mut model)?;
         }
         NodeModel::new(model)
     }
 
-    /// Returns the model for the nodes of a heterogeneous dataset, as [`ModelArgs::of_nodes`] does. Its input rows have the
-    /// hidden width, unless there is one type of nodes with features.
-    pub(crate) fn of_typed_nodes(
+    fn choose_for_one_type(
+        &self,
+        data: &dyn DataDims,
+        d_out: usize,
+    ) -> anyhow::Result<(NodeModelEntry, NamedModel)> {
+        let Some(entry) = self.entry() else {
+            bail!("--model gin and simplified classify graphs: give --data a set of graphs")
+        };
+        ensure!(entry.one_type, "--model {} needs a heterogeneous dataset: use another model", entry.name);
+        let model = NamedModel::new(entry.name, data.dims().0, d_out);
+        Ok((entry, model))
+    }
+
+    fn choose_for_several_types(
         &self,
         metagraph: &Metagraph,
         dims: &[Option<usize>],
-        embedding: Option<usize>,
-        n_classes: usize,
-        n_layers: usize,
-    ) -> anyhow::Result<NodeModel> {
-        self.check_flags_of_nodes()?;
+        d_out: usize,
+    ) -> anyhow::Result<(NodeModelEntry, NamedModel)> {
         let Some(entry) = self.entry().filter(|entry| entry.several_types) else {
-            let names = names_with(|entry| entry.several_types, "or");
+            let names = list_models(|entry| entry.several_types, "or");
             bail!("--model has no layers for a heterogeneous dataset: use {names}")
         };
         let d_in = match dims[..] {
@@ -230,20 +247,45 @@ impl ModelArgs {
             _ => self.hidden(&entry),
         };
         let d_in = d_in.with_context(|| format!("--model {} needs --hidden: add it", entry.name))?;
-        let mut model =
-            NamedModel::new(entry.name, d_in, embedding.unwrap_or(n_classes)).graph(GraphMetadata {
-                n_relations: Some(metagraph.n_relations()),
-                metagraph: Some(metagraph.clone()),
-                widths: Some(dims.to_vec()),
-                d_edge: None,
-            });
-        model.options = self.options(&entry, embedding.is_some(), n_layers)?;
-        NodeModel::new(model)
+        let model = NamedModel::new(entry.name, d_in, d_out).graph(GraphMetadata {
+            n_relations: Some(metagraph.n_relations()),
+            metagraph: Some(metagraph.clone()),
+            widths: Some(dims.to_vec()),
+            d_edge: None,
+        });
+        Ok((entry, model))
+    }
+
+    /// Adds what the model reads of the edges of a graph with one type of nodes.
+    fn add_edges(
+        &self,
+        data: &dyn DataDims,
+        entry: &NodeModelEntry,
+        model: &mut NamedModel,
+    ) -> anyhow::Result<()> {
+        model.graph.d_edge = data.d_edge().filter(|_| self.edge_input != Some(EdgeInputKind::Types));
+        // The types are counted only for a model that reads them, because that may read those of all edges.
+        if model.requirements()?.n_relations.is_none() {
+            return Ok(());
+        }
+        let is_read = self.edge_input != Some(EdgeInputKind::Features);
+        model.graph.n_relations = if is_read { data.n_edge_types() } else { None };
+        ensure!(
+            model.graph.n_relations.is_some(),
+            "--model {} needs data with {}; partition the data again if an older version of kiln wrote the partitions",
+            entry.name,
+            match entry.edge_features {
+                true =>
+                    "edge features or edge types, and those that --edge-input names: use another model, or data with them",
+                false => "edge types: use another model, or data with types",
+            }
+        );
+        Ok(())
     }
 
     /// Returns the model of nodes; `None` if the name is that of a model of graphs.
     fn entry(&self) -> Option<NodeModelEntry> {
-        entry_of(self.name.unwrap_or(SAGE))
+        find_entry(self.name.unwrap_or(SAGE))
     }
 
     /// Returns true if the model is one of nodes and has an option.
@@ -255,6 +297,11 @@ impl ModelArgs {
     fn hidden(&self, entry: &NodeModelEntry) -> Option<usize> {
         let default = entry.options.get("hidden").and_then(Value::as_u64);
         self.hidden.or(default.map(|hidden| hidden as usize))
+    }
+
+    /// Returns the hidden width of a model of graphs.
+    fn hidden_of_graphs(&self) -> usize {
+        self.hidden.unwrap_or(64)
     }
 
     fn dropout(&self) -> f64 {
@@ -292,8 +339,7 @@ impl ModelArgs {
             ("residual", self.residual.then_some(Value::Bool(true))),
             ("jumping", self.jumping.map(serde_json::to_value).transpose()?),
         ];
-        // An encoder of links has small initial weights, so that dot products are small.
-        let weight_init = self.weight_init.or(is_encoder.then_some(WeightInit::Pyg));
+        let weight_init = self.weight_init(is_encoder);
         let epsilon = self.learn_epsilon.then_some(self.epsilon());
         let of_enums = [
             ("weight_init", weight_init.map(serde_json::to_value).transpose()?),
@@ -342,12 +388,12 @@ impl ModelArgs {
         let of_graphs = has_all(&of_gin).then_some(GIN);
         let of_nodes =
             node_models().into_iter().filter(|entry| has_all(&entry.options)).map(|entry| entry.name);
-        let names = list(of_graphs.into_iter().chain(of_nodes), "or");
+        let names = parse::join_words(of_graphs.into_iter().chain(of_nodes), "or");
         bail!("{flags} --model {names}: remove {}", if N == 1 { "it" } else { "them" })
     }
 
     /// Returns the graph classification model for this input width and number of classes.
-    pub(crate) fn of_graphs(&self, (d_in, n_classes): (usize, usize)) -> anyhow::Result<GinConfig> {
+    pub(crate) fn build_graph_model(&self, (d_in, n_classes): (usize, usize)) -> anyhow::Result<GinConfig> {
         let has_options = self.norm.is_some() || self.jumping.is_some();
         let has_shape = self.has_gin_flags() || has_options || self.layers.is_some() || self.hidden.is_some();
         match self.name.unwrap_or(GIN) {
@@ -360,11 +406,11 @@ impl ModelArgs {
                 return Ok(GinConfig::simplified(d_in, n_classes, n_classes));
             }
             _ => {
-                let names = names_with(|_| true, "and");
+                let names = list_models(|_| true, "and");
                 bail!("--model {names} classify nodes: use gin or simplified for graphs")
             }
         }
-        let paper = GinConfig::paper(d_in, self.hidden.unwrap_or(64), n_classes);
+        let paper = GinConfig::paper(d_in, self.hidden_of_graphs(), n_classes);
         ensure!(
             self.layers != Some(1),
             "--layers is 1, but the input of a gin counts as a layer: give at least 2"
@@ -391,20 +437,67 @@ impl ModelArgs {
     }
 }
 
+/// A model of nodes with its options.
+pub(crate) struct NodeModel {
+    model: NamedModel,
+    requirements: GraphRequirements,
+}
+
+impl NodeModel {
+    /// Returns a model after a check of its options.
+    pub(crate) fn new(model: NamedModel) -> anyhow::Result<Self> {
+        let requirements = model.requirements()?;
+        Ok(Self { model, requirements })
+    }
+
+    /// Returns the loader with the preparation, the rule and the edge data that the model needs. `rule` is that of models
+    /// without a rule of their own.
+    pub(crate) fn configure(&self, loader: NeighborLoader, rule: &Rule) -> kiln::Result<NeighborLoader> {
+        let mut loader = match &self.requirements {
+            requirements if requirements.gcn_norm => loader.gcn_norm()?,
+            requirements if requirements.self_loops => loader.add_self_loops()?,
+            _ => loader.rule(rule.clone()),
+        };
+        if self.requirements.n_relations.is_some() {
+            loader = loader.edge_types();
+        }
+        if self.requirements.d_edge.is_some() {
+            loader = loader.edge_features();
+        }
+        Ok(loader)
+    }
+
+    /// Checks that the model can be trained on a partitioned graph.
+    pub(crate) fn check_partitioned(&self) -> anyhow::Result<()> {
+        ensure!(
+            !self.requirements.gcn_norm,
+            "--model {} normalises over the whole graph: use --data, or another model with partitions",
+            self.model.name
+        );
+        Ok(())
+    }
+
+    /// Calls a function on the configuration, such as its training.
+    pub(crate) fn visit<T, V: ConfigVisitor<Output = kiln::Result<T>>>(&self, visitor: V) -> kiln::Result<T> {
+        self.model.configure(visitor).map_err(|error| Error::Other(error.into()))?
+    }
+}
+
 /// Returns the parser of `--model`.
 fn names() -> impl TypedValueParser<Value = &'static str> {
     let of_nodes = node_models().into_iter().map(|entry| (entry.name, entry.about));
-    flags::choice(of_nodes.chain(GRAPH_MODELS).map(|(name, about)| (name, about, name)))
+    parse::choice(of_nodes.chain(GRAPH_MODELS).map(|(name, about)| (name, about, name)))
 }
 
 fn hidden_help() -> String {
-    let names = names_with(has_output_heads, "and");
+    let names = list_models(has_output_heads, "and");
     format!("Width of the hidden layers; for {names}, of all heads together. Default: 256, or 64 for gin")
 }
 
 fn heads_help() -> String {
-    let names = names_with(has_output_heads, "and");
-    let others = names_with(|entry| entry.options.contains_key("n_heads") && !has_output_heads(entry), "and");
+    let names = list_models(has_output_heads, "and");
+    let others =
+        list_models(|entry| entry.options.contains_key("n_heads") && !has_output_heads(entry), "and");
     format!(
         "Attention heads of each layer, for {names} of each but the last; also for {others}. Their rows are concatenated. \
          Default: 4"
@@ -412,12 +505,12 @@ fn heads_help() -> String {
 }
 
 fn output_heads_help() -> String {
-    let names = names_with(has_output_heads, "and");
+    let names = list_models(has_output_heads, "and");
     format!("Attention heads of the last layer, for {names}. Their rows are averaged. Default: 1")
 }
 
 fn attention_dropout_help() -> String {
-    let names = names_with(|entry| entry.options.contains_key("attention_dropout"), "and");
+    let names = list_models(|entry| entry.options.contains_key("attention_dropout"), "and");
     format!("Dropout rate of the attention weights, for {names}. Default: 0")
 }
 
@@ -426,26 +519,17 @@ fn has_output_heads(entry: &NodeModelEntry) -> bool {
 }
 
 /// Returns the model of nodes with a name; `None` for the name of a model of graphs.
-fn entry_of(name: &str) -> Option<NodeModelEntry> {
+fn find_entry(name: &str) -> Option<NodeModelEntry> {
     node_models().into_iter().find(|entry| entry.name == name)
 }
 
 /// Returns the names of some models of nodes, with a word before the last of them.
-fn names_with(has: impl Fn(&NodeModelEntry) -> bool, word: &str) -> String {
-    list(node_models().iter().filter(|entry| has(entry)).map(|entry| entry.name), word)
-}
-
-/// Returns names separated by commas, with a word before the last of them.
-fn list<'a>(names: impl IntoIterator<Item = &'a str>, word: &str) -> String {
-    let names: Vec<&str> = names.into_iter().collect();
-    match &names[..] {
-        [first @ .., last] if !first.is_empty() => format!("{} {word} {last}", first.join(", ")),
-        _ => names.concat(),
-    }
+fn list_models(has: impl Fn(&NodeModelEntry) -> bool, word: &str) -> String {
+    parse::join_words(node_models().iter().filter(|entry| has(entry)).map(|entry| entry.name), word)
 }
 
 /// Returns the value of an option as a flag has it.
-fn text_of(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match (value.as_u64(), value.as_f64()) {
         (None, Some(number)) => number.to_string(),
         _ => value.to_string(),

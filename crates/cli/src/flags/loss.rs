@@ -6,7 +6,7 @@ use kiln::feature::TargetKind;
 use kiln::nn::{ClassLoss, LinkLoss, TargetLoss};
 use kiln::train::Objective;
 
-use crate::flags;
+use crate::flags::parse;
 
 /// The kind of a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ enum LossKind {
 #[command(next_help_heading = "Loss")]
 pub(crate) struct LossArgs {
     /// Loss. Default: cross-entropy for classes, bce for several labels per item and for links, mse for regression.
-    #[arg(long, value_parser = flags::choice([
+    #[arg(long, value_parser = parse::choice([
         ("cross-entropy", "Cross entropy, for classes", LossKind::CrossEntropy),
         ("bce", "Binary cross entropy, for several labels per item and for links", LossKind::BinaryCrossEntropy),
         ("mse", "Squared error, for regression", LossKind::Squared),
@@ -34,13 +34,13 @@ pub(crate) struct LossArgs {
     ]))]
     loss: Option<LossKind>,
     /// Weight of each class in the cross entropy, separated by commas. Default: 1.
-    #[arg(long, value_delimiter = ',', value_parser = flags::non_negative)]
+    #[arg(long, value_delimiter = ',', value_parser = parse::non_negative)]
     class_weights: Vec<f64>,
     /// Share of each label that the cross entropy distributes over all classes. Default: 0.
-    #[arg(long, value_parser = flags::rate)]
+    #[arg(long, value_parser = parse::rate)]
     label_smoothing: Option<f64>,
     /// Error at which the Huber loss becomes linear. Default: 1.
-    #[arg(long, value_parser = flags::positive)]
+    #[arg(long, value_parser = parse::positive)]
     huber_delta: Option<f64>,
 }
 

@@ -1,43 +1,12 @@
 //! Parsers of flag values. Each returns the value, or a message with the expected values.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::parser::ValueSource;
-use kiln::data::{DatasetLocation, DatasetName, NodeFeatures};
+use kiln::data::NodeFeatures;
 use kiln::train::TrainingLength;
-
-use crate::source::DataSource;
-
-/// The values of a command's flags by their long names, and the names of the flags on its command line.
-pub(crate) struct GivenFlags {
-    /// The value of each flag as text, including defaults. The values of a list are joined by commas.
-    pub(crate) all: BTreeMap<String, String>,
-    /// The long names of the flags that were passed on the command line.
-    pub(crate) on_command_line: BTreeSet<String>,
-}
-
-/// Reads the values of all flags of `command` from its parsed arguments.
-pub(crate) fn given(command: &clap::Command, matches: &clap::ArgMatches) -> GivenFlags {
-    let text = |id: &str| {
-        let values = matches.get_raw(id).into_iter().flatten();
-        values.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(",")
-    };
-    let (mut all, mut on_command_line) = (BTreeMap::new(), BTreeSet::new());
-    for flag in command.get_arguments() {
-        let (Some(name), id) = (flag.get_long(), flag.get_id().as_str()) else { continue };
-        if matches.contains_id(id) {
-            all.insert(name.to_owned(), text(id));
-        }
-        if matches.value_source(id) == Some(ValueSource::CommandLine) {
-            on_command_line.insert(name.to_owned());
-        }
-    }
-    GivenFlags { all, on_command_line }
-}
 
 /// Returns a parser of an enumeration, whose choices are triples of a name, a help text (which may be empty) and a
 /// value.
@@ -55,6 +24,21 @@ pub(crate) fn choice<T: Clone + Send + Sync + 'static>(
     })
 }
 
+/// Returns the name of a value among the choices of [`choice`].
+pub(crate) fn name_of<T: PartialEq>(choices: &[(&'static str, &'static str, T)], value: &T) -> &'static str {
+    choices.iter().find(|(.., other)| other == value).map_or("", |(name, ..)| name)
+}
+
+/// Returns words separated by commas, with another word before the last of them, such as `a, b or c`.
+pub(crate) fn join_words<S: AsRef<str>>(words: impl IntoIterator<Item = S>, last: &str) -> String {
+    let words: Vec<S> = words.into_iter().collect();
+    let words: Vec<&str> = words.iter().map(S::as_ref).collect();
+    match &words[..] {
+        [others @ .., word] if !others.is_empty() => format!("{} {last} {word}", others.join(", ")),
+        _ => words.concat(),
+    }
+}
+
 /// Returns the parser of `--node-features`.
 pub(crate) fn node_features() -> impl TypedValueParser<Value = NodeFeatures> {
     choice(NodeFeatures::ALL.map(|kind| {
@@ -69,20 +53,6 @@ pub(crate) fn node_features() -> impl TypedValueParser<Value = NodeFeatures> {
     }))
 }
 
-/// Parses `--data`: an existing path, or the name of a built-in or synthetic dataset.
-pub(crate) fn data(text: &str) -> Result<DataSource, String> {
-    match (kiln::data::locate(text), text.strip_prefix("fake:")) {
-        (DatasetLocation::Name(name), _) => Ok(DataSource::Named(name)),
-        (DatasetLocation::Path(path), _) if path.exists() => Ok(DataSource::Path(path)),
-        // A number of nodes in this range would be a name.
-        (_, Some(_)) => Err(not_within(DatasetName::FAKE_NODES)),
-        (_, None) => {
-            let expected = "expected debian-packages, debian-tags, debian-archive, mutag, sbm, fake:NODES or a path that exists";
-            Err(expected.into())
-        }
-    }
-}
-
 /// Parses a host name or an IP address, without a port.
 pub(crate) fn host(text: &str) -> Result<String, String> {
     let is_v6 = text.parse::<std::net::Ipv6Addr>().is_ok();
@@ -92,34 +62,14 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses a number of compute threads, from 1 to 1024.
-pub(crate) fn threads(text: &str) -> Result<usize, String> {
-    within(text, 1, 1024)
-}
-
-/// Parses a number of loader threads, from 0 to 1024.
-pub(crate) fn workers(text: &str) -> Result<usize, String> {
-    within(text, 0, 1024)
-}
-
-/// Parses a number of layers, from 1 to 1000.
-pub(crate) fn layers(text: &str) -> Result<usize, String> {
-    within(text, 1, 1000)
-}
-
-/// Parses a number of folds. At least 3 are needed: one each for testing, validation and training.
-pub(crate) fn folds(text: &str) -> Result<usize, String> {
-    within(text, 3, 1_000_000)
+/// Returns a parser of whole numbers from `min` to `max`.
+pub(crate) fn whole(min: usize, max: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    move |text| within(text, min, max)
 }
 
 /// Parses a size or a count, such as a layer width, a batch size or a number of epochs, from 1 to 1,000,000.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
     within(text, 1, 1_000_000)
-}
-
-/// Parses a number of results per item, from 1 to 10,000.
-pub(crate) fn top_k(text: &str) -> Result<usize, String> {
-    within(text, 1, 10_000)
 }
 
 /// Parses a length of training: a number of steps, or of epochs with the suffix `epochs`.
@@ -134,11 +84,11 @@ pub(crate) fn length(text: &str) -> Result<TrainingLength, String> {
 fn within<T: FromStr + PartialOrd + Display>(text: &str, min: T, max: T) -> Result<T, String> {
     match text.parse() {
         Ok(value) if (&min..=&max).contains(&&value) => Ok(value),
-        _ => Err(not_within(min..=max)),
+        _ => Err(describe_range(min..=max)),
     }
 }
 
-fn not_within<T: Display>(range: RangeInclusive<T>) -> String {
+pub(super) fn describe_range<T: Display>(range: RangeInclusive<T>) -> String {
     format!("expected a whole number from {} to {}", range.start(), range.end())
 }
 

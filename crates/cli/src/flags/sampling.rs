@@ -3,9 +3,11 @@
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
 use kiln::EvalMode;
-use kiln::sample::{Fanout, RelationFanouts, Rule};
+use kiln::graph::GraphSchema;
+use kiln::sample::{RelationFanouts, Rule};
 
-use crate::flags;
+use crate::flags::model::ModelGraph;
+use crate::flags::parse;
 
 /// The neighbours that evaluation reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -21,16 +23,6 @@ pub(crate) fn default_fanouts(n_layers: Option<usize>) -> String {
     vec!["10"; n_layers.unwrap_or(3)].join(",")
 }
 
-/// Returns the fanouts of a homogeneous graph.
-pub(crate) fn of_homogeneous(fanouts: &RelationFanouts) -> anyhow::Result<&[Fanout]> {
-    match fanouts.of_relations.first() {
-        None => Ok(&fanouts.of_all),
-        Some((name, _)) => bail!(
-            "--fanouts names the relation `{name}`, but the data has no named relations: give one list of numbers"
-        ),
-    }
-}
-
 /// The flags for neighbour sampling and evaluation.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Neighbours")]
@@ -41,7 +33,7 @@ pub(crate) struct SamplingArgs {
     #[arg(long)]
     pub(crate) fanouts: Option<RelationFanouts>,
     /// Sampling rule, for sage and rgcn.
-    #[arg(long, default_value = "uniform", value_parser = flags::choice([
+    #[arg(long, default_value = "uniform", value_parser = parse::choice([
         ("uniform", "Uniform without replacement", Rule::Uniform),
         ("uniform-with-replacement", "Uniform with replacement", Rule::UniformWithReplacement),
     ]))]
@@ -54,17 +46,46 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_parser = kiln::data::convert::parse_bytes)]
     pub(crate) memory: Option<u64>,
     /// Validates on N batches on rank 0, while the other ranks wait. Default: the whole split on all ranks.
-    #[arg(long, value_parser = flags::size, conflicts_with = "eval")]
+    #[arg(long, value_parser = parse::size, conflicts_with = "eval")]
     pub(crate) val_batches: Option<usize>,
     /// Cross-validates on N stratified folds of a set of graphs, which the ranks (threads) divide; writes no files.
-    #[arg(long, value_parser = flags::folds, conflicts_with_all = ["out", "resume", "start_or_resume", "patience", "checkpoint_every"])]
+    #[arg(long, value_parser = parse::whole(3, 1_000_000), conflicts_with_all = ["out", "resume", "start_or_resume", "patience", "checkpoint_every"])]
     pub(crate) folds: Option<usize>,
 }
 
 impl SamplingArgs {
-    /// Returns the fanouts, one per layer: the given ones, single given ones repeated for all layers, or the default.
-    /// `n_layers` is the value of `--layers`.
-    pub(crate) fn fanouts(&self, n_layers: Option<usize>) -> anyhow::Result<RelationFanouts> {
+    /// Returns the fanouts of a graph, one per layer; see [`SamplingArgs::repeated_fanouts`]. Those of relations without their
+    /// own are never empty: if all have their own, they are those of the first.
+    pub(crate) fn fanouts(
+        &self,
+        n_layers: Option<usize>,
+        graph: &ModelGraph<'_>,
+        schema: &GraphSchema,
+    ) -> anyhow::Result<RelationFanouts> {
+        let fanouts = self.repeated_fanouts(n_layers)?;
+        let first = fanouts.of_relations.first().cloned();
+        if let (ModelGraph::OneType(_), Some((name, _))) = (graph, &first) {
+            bail!(
+                "--fanouts names the relation `{name}`, but the data has no named relations: give one list of numbers"
+            );
+        }
+        let has_own = |name: &String| fanouts.of_relations.iter().any(|(own, _)| own == name);
+        let without = schema.relations().iter().map(|relation| &relation.name).find(|name| !has_own(name));
+        match (without, first) {
+            (Some(name), _) if fanouts.of_all.is_empty() => bail!(
+                "--fanouts has no list for the relation `{name}`: add `;{name}=...`, or a list without a name for all \
+                 others"
+            ),
+            (None, Some((_, first))) if fanouts.of_all.is_empty() => {
+                Ok(RelationFanouts { of_all: first, ..fanouts })
+            }
+            _ => Ok(fanouts),
+        }
+    }
+
+    /// Returns the given fanouts, single given ones repeated for all layers, or the default. `n_layers` is the value of
+    /// `--layers`.
+    fn repeated_fanouts(&self, n_layers: Option<usize>) -> anyhow::Result<RelationFanouts> {
         let Some(given) = &self.fanouts else { return Ok(default_fanouts(n_layers).parse()?) };
         let Some(n_layers) = n_layers else { return Ok(given.clone()) };
         let fanouts = given.clone().repeated(n_layers);

@@ -5,11 +5,13 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use kiln::data::{Dataset, DatasetFormat, DatasetName, GraphDataset, NodeFeatures, Split, recorded_hash};
+use kiln::data::{
+    Dataset, DatasetFormat, DatasetLocation, DatasetName, GraphDataset, NodeFeatures, Split, recorded_hash,
+};
 use kiln::graph::GraphId;
 
-use crate::data_id::DataId;
-use crate::flags;
+use crate::dataset::OpenedDataset;
+use crate::flags::parse;
 use crate::output::{print_notes, print_rank_zero};
 
 /// The source of a dataset.
@@ -22,6 +24,20 @@ pub(crate) enum DataSource {
 }
 
 impl DataSource {
+    /// Parses `--data`: an existing path, or the name of a built-in or synthetic dataset.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        match (kiln::data::locate(text), text.strip_prefix("fake:")) {
+            (DatasetLocation::Name(name), _) => Ok(DataSource::Named(name)),
+            (DatasetLocation::Path(path), _) if path.exists() => Ok(DataSource::Path(path)),
+            // A number of nodes in this range would be a name.
+            (_, Some(_)) => Err(parse::describe_range(DatasetName::FAKE_NODES)),
+            (_, None) => {
+                let expected = "expected debian-packages, debian-tags, debian-archive, mutag, sbm, fake:NODES or a path that exists";
+                Err(expected.into())
+            }
+        }
+    }
+
     /// Returns true if the data is a set of graphs.
     pub(crate) fn has_graphs(&self) -> anyhow::Result<bool> {
         Ok(match self {
@@ -60,24 +76,11 @@ impl DataSource {
     }
 
     /// Returns true if the data has several types of nodes, or relations with names.
-    pub(crate) fn is_typed(&self) -> anyhow::Result<bool> {
+    pub(crate) fn is_heterogeneous(&self) -> anyhow::Result<bool> {
         Ok(match self {
             DataSource::Named(name) => *name == DatasetName::DebianArchive,
             DataSource::Path(path) => kiln::data::is_heterogeneous(path)?,
         })
-    }
-
-    /// Opens a heterogeneous dataset, and returns it with its identity. In the kiln format, that comes from the manifest.
-    pub(crate) fn load_typed(&self) -> anyhow::Result<(Dataset, DataId)> {
-        let data = match self {
-            DataSource::Named(DatasetName::DebianArchive) => {
-                kiln::data::debian_archive().context("loading debian-archive")?
-            }
-            DataSource::Path(path) => open_timed(path, |_| Ok(Dataset::open(path)?))?,
-            _ => bail!("the data has one type of nodes, expected a heterogeneous dataset"),
-        };
-        let id = self.recorded_hash()?.map_or_else(|| DataId::of_typed(&data), DataId::recorded);
-        Ok((data, id))
     }
 
     /// Opens a set of graphs and prints a summary. Returns the set and its split, if it has one.
@@ -112,7 +115,7 @@ pub(crate) struct DataArgs {
     /// Dataset. For nodes: `debian-packages`, `debian-tags` or the heterogeneous `debian-archive` (built in), `sbm`,
     /// `fake:NODES`, or the path of a folder (kiln, GraphBolt or OGB format, `.npy` arrays, or an edge list). For graphs: `mutag` (built in), a file of DGL's
     /// GIN collection, or a folder of the TU collection or of OGB, whose own split is used. A path takes precedence over a name.
-    #[arg(long, value_parser = flags::data, default_value = "debian-packages")]
+    #[arg(long, value_parser = DataSource::parse, default_value = "debian-packages")]
     pub(crate) data: DataSource,
     /// If true, scales feature columns to mean 0 and standard deviation 1 (in memory). Default: true for
     /// debian-packages and debian-tags, false for other data.
@@ -131,43 +134,22 @@ pub(crate) struct DataArgs {
     #[arg(long)]
     pub(crate) verify: bool,
     /// Node features, for graph classification.
-    #[arg(long, default_value = "auto", value_parser = flags::node_features())]
+    #[arg(long, default_value = "auto", value_parser = parse::node_features())]
     pub(crate) node_features: NodeFeatures,
 }
 
 impl DataArgs {
-    /// Checks that no flag changes the graph or the features of a heterogeneous dataset.
-    pub(crate) fn check_typed(&self) -> anyhow::Result<()> {
-        for (flag, is_given) in [
-            ("standardize", self.standardize == Some(true)),
-            ("row-normalize", self.row_normalize),
-            ("symmetrize", self.symmetrize),
-        ] {
-            ensure!(!is_given, "--{flag} does not apply to a heterogeneous dataset: remove it");
-        }
-        Ok(())
-    }
-
     /// Returns true if the flags add the reverse of each edge.
     pub(crate) fn is_symmetrized(&self) -> bool {
         self.symmetrize
     }
 
-    /// Opens a graph like [`DataArgs::open_graph`], and checks that it has nodes for training.
-    pub(crate) fn open(&self, seed: u64, edge_features: bool) -> anyhow::Result<(Dataset, DataId)> {
-        let (data, id) = self.open_graph(seed, edge_features)?;
-        ensure!(
-            !data.split().train.is_empty(),
-            "the train split of {} has no nodes: add at least one, or use --task link to learn its edges",
-            data.name
-        );
-        Ok((data, id))
-    }
-
-    /// Opens or generates a graph, preprocesses it as the flags request, and prints a summary. Returns the dataset and
-    /// its identity, by which a resumed run recognizes it. In the kiln format, that comes from the manifest. Without
-    /// `edge_features`, the features of edges are not part of the dataset, so that edges may be added.
-    pub(crate) fn open_graph(&self, seed: u64, edge_features: bool) -> anyhow::Result<(Dataset, DataId)> {
+    /// Opens or generates a graph, prepares it as the flags request, and prints a summary. Without `edge_features`, the
+    /// features of edges are not part of the dataset, so that edges may be added.
+    pub(crate) fn open(&self, seed: u64, edge_features: bool) -> anyhow::Result<OpenedDataset> {
+        if self.data.is_heterogeneous()? {
+            self.check_unprepared()?;
+        }
         let mut data = self.data.load(seed)?;
         if !edge_features {
             data.edge_features = None;
@@ -182,19 +164,34 @@ impl DataArgs {
         if self.symmetrize {
             data = data.symmetrize()?;
         }
+        let is_standardized = self.standardize.unwrap_or(self.data.is_debian());
         if self.row_normalize {
             data = data.row_normalize()?;
-        } else if self.standardize.unwrap_or(self.data.is_debian()) {
+        } else if is_standardized {
             data = data.standardize()?;
         }
+        let is_prepared = self.symmetrize || self.row_normalize || is_standardized;
         // The copy comes last, because transformed arrays are in memory already and are not copied again.
         if self.in_memory {
             data = data.in_memory();
         }
         print_rank_zero(&data);
         print_notes(&data.notes);
-        let id = self.data.recorded_hash()?.map_or_else(|| DataId::of_graph(&data), DataId::recorded);
-        Ok((data, id))
+        // The recorded hash is that of the data before a preparation.
+        let recorded_hash = if is_prepared { None } else { self.data.recorded_hash()? };
+        Ok(OpenedDataset { data, recorded_hash })
+    }
+
+    /// Checks that no flag changes the graph or the features, as it could not those of a heterogeneous dataset.
+    fn check_unprepared(&self) -> anyhow::Result<()> {
+        for (flag, is_given) in [
+            ("standardize", self.standardize == Some(true)),
+            ("row-normalize", self.row_normalize),
+            ("symmetrize", self.symmetrize),
+        ] {
+            ensure!(!is_given, "--{flag} does not apply to a heterogeneous dataset: remove it");
+        }
+        Ok(())
     }
 }
 

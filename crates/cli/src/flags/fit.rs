@@ -1,12 +1,14 @@
 //! The flags of `kiln train` for the length of the run and its folder.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
 use kiln::FitConfig;
 use kiln::train::{Metric, RunDir};
 
-use crate::flags;
+use crate::flags::parse;
 use crate::output::LogFormat;
 
 /// The flags for training, checkpoints and the run's folder.
@@ -14,17 +16,17 @@ use crate::output::LogFormat;
 #[command(next_help_heading = "Training")]
 pub(crate) struct FitArgs {
     /// Number of epochs.
-    #[arg(long, value_parser = flags::size, default_value = "20")]
+    #[arg(long, value_parser = parse::size, default_value = "20")]
     pub(crate) epochs: usize,
     /// Prints the loss every N steps of an epoch. Default: never.
-    #[arg(long, value_parser = flags::size)]
+    #[arg(long, value_parser = parse::size)]
     pub(crate) loss_every: Option<usize>,
     /// Metric on the validation split that selects the best epoch and ends --patience. Default: accuracy for
     /// classes, roc-auc for several labels, rmse for regression, mrr for links.
-    #[arg(long, value_parser = flags::choice(Metric::ALL.map(|metric| (metric.name(), "", metric))))]
-    pub(crate) metric: Option<Metric>,
+    #[arg(long, value_parser = parse::choice(Metric::ALL.map(|metric| (metric.name(), "", metric))))]
+    metric: Option<Metric>,
     /// Stops early after N epochs without a better --metric. Default: never.
-    #[arg(long, value_parser = flags::size)]
+    #[arg(long, value_parser = parse::size)]
     patience: Option<usize>,
     /// Also writes an event file for TensorBoard to the folder `tensorboard` of the run.
     #[arg(long)]
@@ -33,7 +35,7 @@ pub(crate) struct FitArgs {
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) log_format: LogFormat,
     /// Writes a checkpoint after every N steps of an epoch, in addition to the one at its end.
-    #[arg(long, value_parser = flags::size)]
+    #[arg(long, value_parser = parse::size)]
     checkpoint_every: Option<usize>,
     /// New or empty folder for the results. Default: `runs/train-NNN`.
     #[arg(long)]
@@ -69,5 +71,13 @@ impl FitArgs {
             config = config.checkpoint_every(n_steps);
         }
         config
+    }
+
+    /// Returns the flags of the run that is resumed, by their names; `None` for the run of another program, which has none.
+    pub(crate) fn read_resumed_flags(&self) -> Option<BTreeMap<String, String>> {
+        let folder = self.resume.as_ref().or(self.start_or_resume.as_ref())?;
+        let bytes = fs::read(folder.join("config.json")).ok()?;
+        let flags: BTreeMap<String, String> = serde_json::from_slice(&bytes).ok()?;
+        flags.contains_key("task").then_some(flags)
     }
 }

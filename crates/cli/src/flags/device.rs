@@ -6,7 +6,7 @@ use kiln::kernels::Devices;
 use kiln::kernels::ops::{MatmulPrecision, has_bf16_products, matmul_precision, set_matmul_precision};
 use kiln::{CachedNodes, GraphMode, NeighborLoader};
 
-use crate::flags;
+use crate::flags::parse;
 use crate::output::{is_quiet, print_rank_zero};
 
 /// The flags for the placement of graph and features.
@@ -15,7 +15,7 @@ use crate::output::{is_quiet, print_rank_zero};
 pub(crate) struct DeviceArgs {
     /// Place where neighbours are sampled and their features gathered; the batches do not depend on it. For a
     /// partitioned graph, it applies to the rank's local partition; graph servers always sample on the CPU.
-    #[arg(long, default_value = "cpu", value_parser = flags::choice([
+    #[arg(long, default_value = "cpu", value_parser = parse::choice([
         ("cpu", "On the host", GraphMode::Host),
         ("device", "On the compute device, from a copy of the graph and its edge features", GraphMode::Device),
         ("zero-copy", "On the compute device; the host sends the neighbour lists of each hop and the edge features of each batch", GraphMode::ZeroCopy),
@@ -26,13 +26,13 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_parser = kiln::data::convert::parse_bytes)]
     feature_cache: Option<u64>,
     /// Ranking of the rows for --feature-cache. Default: degree.
-    #[arg(long, value_parser = flags::choice([
+    #[arg(long, value_parser = parse::choice([
         ("degree", "The nodes with the most out-edges", CachedNodes::ByDegree),
         ("presampling", "The nodes that a presampled first epoch reads most often", CachedNodes::ByPresampling),
     ]))]
     hot_by: Option<CachedNodes>,
     /// Precision of the factors of matrix products; sums, weights and the optimizer's state are f32.
-    #[arg(long, alias = "matmul", default_value = "f32", value_parser = flags::choice([
+    #[arg(long, alias = "matmul", default_value = "f32", value_parser = parse::choice([
         ("f32", "f32, without tensor cores", MatmulPrecision::F32),
         ("tf32", "TF32 on tensor cores of CUDA devices: factors are rounded to a mantissa of 10 bits", MatmulPrecision::Tf32),
         ("bf16", "bf16 on processors with AVX512-BF16: factors are rounded to a mantissa of 7 bits. Other processors \
@@ -75,8 +75,8 @@ impl DeviceArgs {
         self.feature_cache.is_some() || self.hot_by.is_some()
     }
 
-    /// Configures the loader to prepare its batches at the selected place.
-    pub(crate) fn place(&self, loader: NeighborLoader) -> anyhow::Result<NeighborLoader> {
+    /// Sets where the loader samples neighbours and gathers features.
+    pub(crate) fn configure(&self, loader: NeighborLoader) -> anyhow::Result<NeighborLoader> {
         let is_for_cache = self.feature_cache.is_some() || self.hot_by.is_none();
         ensure!(is_for_cache, "--hot-by requires --feature-cache: add it, or remove --hot-by");
         let loader = loader.graph_mode(self.graph_mode);
@@ -88,17 +88,17 @@ impl DeviceArgs {
         Ok(loader.feature_cache_of(n_bytes, self.hot_by.unwrap_or_default()))
     }
 
-    /// Prints the place of the edges, the number of feature rows on a device, and the hit rate of the feature caches of
+    /// Prints where the edges are, the number of feature rows on a device, and the hit rate of the feature caches of
     /// all devices. Prints nothing if no device has a copy.
     pub(crate) fn report(&self, loader: &NeighborLoader) {
         let Some(copy) = loader.device_copies().into_iter().next() else { return };
-        let place =
+        let location =
             if self.graph_mode == GraphMode::ZeroCopy { "stay on the host" } else { "are on the device" };
         let (n_edges, n_cached) = (copy.sampler.graph().n_edges(), copy.features.n_cached());
         let n_rows = copy.features.n_rows();
         let edges = if copy.edge_features.is_some() { "edges with their features" } else { "edges" };
         print_rank_zero(format_args!(
-            "{n_edges} {edges} {place}; {n_cached} of {n_rows} feature rows are on the device"
+            "{n_edges} {edges} {location}; {n_cached} of {n_rows} feature rows are on the device"
         ));
         let hits = loader.cache_stats();
         print_rank_zero(format_args!(

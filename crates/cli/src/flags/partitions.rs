@@ -1,25 +1,20 @@
-//! The flags of `kiln train` and `kiln predict` for partitioned graphs, and the lines that it prints about them.
+//! The flags of `kiln train` and `kiln predict` for partitioned graphs.
 
-use std::cell::Cell;
-use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
 use kiln::comm::rpc::{Token, secret};
-use kiln::remote::{DistGraph, FetchStats, PartitionsConfig};
-use kiln::train::{EpochReport, MetricSums, StepReport, TrainCallback};
-use kiln::{GraphMode, PartitionedGraph, RankHandle};
-use serde_json::json;
+use kiln::remote::PartitionsConfig;
+use kiln::{GraphMode, PartitionedGraph};
 
-use crate::flags;
-use crate::output::{is_json, print_event, print_rank_zero};
-use crate::ranks::TlsArgs;
+use crate::flags::parse;
+use crate::flags::ranks::TlsArgs;
+use crate::output::print_rank_zero;
 
 /// The processes that hold the partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Mode {
+pub(crate) enum Mode {
     /// Each rank trains, and serves its local partition to the other ranks.
     Worker,
     /// Dedicated servers (`kiln serve`) hold the partitions; ranks hold none.
@@ -36,7 +31,7 @@ pub(crate) struct PartitionArgs {
     #[command(flatten)]
     source: PartitionSource,
     /// Number of batches that each loader worker (--workers) prepares concurrently, to overlap network latency.
-    #[arg(long, value_parser = flags::threads, default_value = "4")]
+    #[arg(long, value_parser = parse::whole(1, 1024), default_value = "4")]
     pub(crate) worker_concurrency: usize,
     /// Size limit of the prefetched batches of each rank, finished or in preparation.
     #[arg(long, value_parser = kiln::data::convert::parse_bytes, default_value = "1GiB")]
@@ -58,7 +53,7 @@ pub(crate) struct PartitionSource {
     servers: Vec<String>,
     /// Name or address by which other ranks reach this machine, for `--mode worker`. Default: the local address of the
     /// connection to rank 0.
-    #[arg(long, value_parser = flags::host)]
+    #[arg(long, value_parser = parse::host)]
     host: Option<String>,
     /// Disables the static feature cache, which holds the remote rows that were stored with the local partition.
     #[arg(long)]
@@ -74,9 +69,9 @@ impl PartitionArgs {
         self.source.is_given() || self.mode.is_some()
     }
 
-    /// Returns the place of the partitions as text, which must be the same for all processes of a job.
-    pub(crate) fn place(&self) -> &'static str {
-        self.source.place_in(self.mode)
+    /// Returns the processes that hold the partitions, which must be the same for all processes of a job.
+    pub(crate) fn holders(&self) -> &'static str {
+        self.source.holders(self.mode)
     }
 
     /// Returns the size limit of the prefetched batches, in bytes.
@@ -119,12 +114,8 @@ impl PartitionSource {
         }
     }
 
-    /// Returns the place of the partitions; see [`PartitionArgs::place`].
-    pub(crate) fn place(&self) -> &'static str {
-        self.place_in(None)
-    }
-
-    fn place_in(&self, mode: Option<Mode>) -> &'static str {
+    /// Returns the processes that hold the partitions; see [`PartitionArgs::holders`].
+    pub(crate) fn holders(&self, mode: Option<Mode>) -> &'static str {
         match mode.or(self.is_given().then(|| self.default_mode())) {
             None => "none",
             Some(Mode::Worker) => "ranks (--parts)",
@@ -183,77 +174,4 @@ pub(crate) fn graph_token(tls: &TlsArgs) -> anyhow::Result<Option<Token>> {
     let word = secret("KILN_GRAPH_TOKEN", |name| std::env::var(name).ok())?;
     let word = word.or(tls.files()?.map(|_| CERTIFICATES.to_owned()));
     Ok(word.map(|word| Token::new(&word)).transpose()?)
-}
-
-/// Prints where the local partition is sampled, and upper bounds for the memory of graph data and of the queue.
-/// `feature_bytes` is the memory of the caches of features.
-pub(crate) fn print_memory(
-    graph: &DistGraph,
-    feature_bytes: usize,
-    workers: usize,
-    queue_bytes: usize,
-    mode: GraphMode,
-) {
-    let n_nodes = graph.n_nodes();
-    // Each worker of the three loaders (training, validation, test) has a relabelling table with 8 bytes per node.
-    let tables = 3 * workers.max(1) * 8 * n_nodes;
-    // A device samples each relation of the local partition through an index of all nodes.
-    let by_node = if mode == GraphMode::Host { 0 } else { 8 * n_nodes * graph.schema().relations().len() };
-    let mib = |bytes: usize| bytes.div_ceil(1 << 20);
-    let graph_mib = mib(graph.memory_bytes() + feature_bytes + tables + by_node);
-    let batches = mib(queue_bytes);
-    let (besides, place) = match mode {
-        GraphMode::Host => ("", None),
-        GraphMode::Device => (" and the local partition on the device", Some("are on the device")),
-        GraphMode::ZeroCopy => (" and the neighbour lists of each sampled hop", Some("stay on the host")),
-    };
-    if let (Some(part), Some(place)) = (graph.local_part(), place) {
-        let (index, n_edges) = (part.index, part.n_edges());
-        print_rank_zero(format_args!("sampling        partition {index}: {n_edges} edges {place}"));
-    }
-    print_rank_zero(format_args!(
-        "memory          at most {graph_mib} MiB for the graph and {batches} MiB for prefetched batches per rank, \
-         plus a training step{besides}"
-    ));
-}
-
-/// Prints a line per epoch and rank with the fetch statistics of training, without those of validation.
-pub(crate) struct TrafficLines {
-    rank: usize,
-    graph: Arc<DistGraph>,
-    stats: Cell<FetchStats>,
-}
-
-impl TrafficLines {
-    /// Returns a callback that prints the lines of a rank for a partitioned graph.
-    pub(crate) fn new(rank: &RankHandle, graph: Arc<DistGraph>) -> Self {
-        Self { rank: rank.index(), graph, stats: Cell::default() }
-    }
-}
-
-impl TrainCallback for TrafficLines {
-    fn started(&mut self, _: &kiln::train::Run, _: usize) {
-        self.graph.take_fetch_stats();
-    }
-
-    fn step(&mut self, _: &StepReport) {}
-
-    fn epoch_trained(&mut self, _: &EpochReport) {
-        self.stats.set(self.graph.take_fetch_stats());
-    }
-
-    fn epoch(&mut self, epoch: usize, train: &EpochReport, _: &MetricSums, _: bool) {
-        self.graph.take_fetch_stats();
-        let (rank, loss, seconds) = (self.rank, train.counts.loss(), train.wall.as_secs_f64());
-        let stats = self.stats.get();
-        if is_json() {
-            let fields = json!({
-                "rank": rank, "epoch": epoch, "loss": loss, "seconds": seconds, "traffic": stats.to_string(),
-            });
-            return print_event("traffic", fields);
-        }
-        // Every rank prints its own line, so `print_rank_zero` is not used.
-        let line = format!("trainer {rank}  epoch {epoch:3}  loss {loss:.4}  {seconds:.2} s  {stats}");
-        let _ = writeln!(io::stdout(), "{line}");
-    }
 }

@@ -4,7 +4,7 @@ mod data;
 mod link_files;
 mod link_request;
 mod links;
-mod parts;
+mod rank_folders;
 mod request;
 
 use std::path::PathBuf;
@@ -23,20 +23,18 @@ use kiln::store::sha256;
 use kiln::train::{
     ModelError, ModelInfo, ModelInputs, ModelRegistry, ModelTask, NodePredictor, PredictedRows, WantedRows,
 };
-use kiln::{
-    Error, PredictionFiles, PredictionOutput, PredictionRequest, PredictionTotals, SplitParts, launch,
-};
+use kiln::{PredictionFiles, PredictionOutput, PredictionRequest, PredictionTotals, SplitParts, launch};
 
 use self::data::{OpenedGraph, PredictedGraph};
 use self::links::LinkPredictionArgs;
-use self::parts::{check_out, part_name, totals_of_ranks, write_index};
+use self::rank_folders::{check_out, part_name, totals_of_ranks, write_index};
 use self::request::{Format, id_bytes, items, requested, selection};
-use crate::device::set_trained_precision;
-use crate::flags;
+use crate::flags::device::set_trained_precision;
+use crate::flags::parse;
+use crate::flags::partitions::PartitionSource;
+use crate::flags::ranks::{JobArgs, convert_error};
+use crate::flags::source::DataSource;
 use crate::output::{be_quiet, print_rank_zero};
-use crate::partitions::PartitionSource;
-use crate::ranks::JobArgs;
-use crate::source::DataSource;
 
 /// The neighbours that predictions read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -57,13 +55,13 @@ pub(crate) struct PredictArgs {
     run: PathBuf,
     /// Dataset, as for `kiln train`, without preprocessing: the model repeats that of its training data. It may contain
     /// nodes that training did not have.
-    #[arg(long, value_parser = flags::data, default_value = "debian-packages", conflicts_with_all = ["parts", "servers"])]
+    #[arg(long, value_parser = DataSource::parse, default_value = "debian-packages", conflicts_with_all = ["parts", "servers"])]
     data: DataSource,
     /// Copies graph and features into memory.
     #[arg(long, conflicts_with_all = ["parts", "servers"])]
     in_memory: bool,
     /// Node features, for graph classification. Default: those of training.
-    #[arg(long, value_parser = flags::node_features())]
+    #[arg(long, value_parser = parse::node_features())]
     node_features: Option<NodeFeatures>,
     /// Nodes (or graphs) to predict, or the sources of --top-k: `test` (the test split of the data; of graphs, that of the
     /// run's seed; of links, the sources of the test links), `all`, or a file of ids, `.npy` or text with one id per line.
@@ -169,23 +167,17 @@ impl Job<'_> {
         if args.parts.is_given() {
             return self.open_partitions(inputs);
         }
-        if inputs.graph.is_some() {
-            let (data, id) = args.data.load_typed()?;
-            let data = if args.in_memory { data.in_memory() } else { data };
-            print_rank_zero(&data);
-            let mut graph = PredictedGraph::from(data);
-            if let Some(hash) = id.hash.known() {
-                graph.source = graph.source.with_hash(hash);
-            }
-            return Ok(OpenedGraph::Whole(graph));
-        }
-        if args.data.is_typed()? {
+        if inputs.graph.is_none() && args.data.is_heterogeneous()? {
             return Err(kiln::train::Error::from(ModelError::NotHeterogeneous).into());
         }
         let data = args.data.load(self.model.info().evaluation.seed)?;
         let data = if args.in_memory { data.in_memory() } else { data };
         print_rank_zero(&data);
-        Ok(OpenedGraph::Whole(data.into()))
+        let mut graph = PredictedGraph::from(data);
+        if let Some(hash) = args.data.recorded_hash()? {
+            graph.source = graph.source.with_hash(hash);
+        }
+        Ok(OpenedGraph::Whole(graph))
     }
 
     /// Opens the partitions of the flags, and checks that they suit the model and the ranks.
@@ -223,7 +215,7 @@ impl Job<'_> {
         self.launch(&graph.identity(request), |rank| {
             let (predictor, request) = match &whole {
                 Some(prepared) => prepared.clone(),
-                None => self.node_request(&graph.join(rank)?).map_err(rank_error)?,
+                None => self.node_request(&graph.join(rank)?).map_err(convert_error)?,
             };
             self.predict_nodes(rank, &predictor, request, &mode, &progress_bar(rank))
         })
@@ -363,7 +355,7 @@ impl Job<'_> {
             let flags =
                 format!("{mode:?} {fanouts:?} {seed:?} {per_rank} {embeddings} {memory:?} {of_links:?}");
             config = config.agree_on("the flags of predictions", flags);
-            config = config.agree_on("place of the partitions", args.parts.place());
+            config = config.agree_on("place of the partitions", args.parts.holders(None));
         }
         launch(config, |rank| {
             if environment.is_some() {
@@ -417,11 +409,6 @@ impl Job<'_> {
         })?;
         files.map_or(Ok(PredictionTotals::default()), PredictionFiles::finish)
     }
-}
-
-/// Returns an error that occurred on a rank.
-fn rank_error(error: anyhow::Error) -> Error {
-    error.downcast().unwrap_or_else(|error| Error::Other(error.into()))
 }
 
 /// Returns the width of the embeddings; `None` if it is unknown, because the type that is predicted has no nodes.
