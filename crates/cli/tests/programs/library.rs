@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use kiln::GraphSource;
-use kiln::data::{format, recorded_hash, synthetic, typed};
+use kiln::data::{format, recorded_hash, synthetic};
 use kiln::nn::WeightInit;
 use kiln::prelude::*;
 use serde_json::Value;
@@ -91,7 +91,7 @@ fn write_plain(root: &Path) -> String {
 
 fn write_typed(root: &Path) -> String {
     let path = root.join("shop");
-    typed::write(&crate::typed::data(), &path).unwrap();
+    format::write(&crate::typed::data(), &path).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
@@ -136,7 +136,7 @@ fn runs_on_links_are_resumed_by_the_other() {
 fn runs_on_heterogeneous_graphs_are_resumed_by_the_other() {
     let root = tempfile::tempdir().unwrap();
     let path = write_typed(root.path());
-    let data = TypedDataset::open(&path).unwrap();
+    let data = Dataset::open(&path).unwrap();
     let rgcn = |n_outputs| {
         let config = RgcnConfig::new(8, n_outputs, data.graph.n_relations()).layers(2).hidden(8);
         TypedModelConfig::new(data.dims(), config)
@@ -145,7 +145,7 @@ fn runs_on_heterogeneous_graphs_are_resumed_by_the_other() {
     let nodes = NeighborLoader::new(source(&data, &path), [3, 2]).batch_size(64);
     check(&flags, |config| library(&rgcn(3), 0.003, &nodes, config));
     let config = LinkSplitConfig { val: 0.05, test: 0.1, ..Default::default() };
-    let split = TypedLinkSplit::random(&data.graph, "rates", Some("rated-by"), &config, 0).unwrap();
+    let split = LinkSplit::random_relation(&data.graph, "rates", Some("rated-by"), &config, 0).unwrap();
     let loader = LinkNeighborLoader::new(nodes, &split).unwrap();
     let model = LinkModelConfig { encoder: rgcn(8), decoder: LinkDecoderConfig::Dot };
     let flags = format!("--task link --relation rates --reverse-relation rated-by --embedding 8 {flags}");
