@@ -152,7 +152,8 @@ fn batches(stage: &mut Stage, device: &Device, input: &Input) -> Result {
         });
     })?;
     let n_rows: usize = sampled.iter().map(|batch| batch.input_nodes.dims()[0]).sum();
-    let row_bytes = 4 + 4 * features.dim() + input.dataset.features.dtype().bytes() * features.dim();
+    let row_bytes =
+        4 + 4 * features.dim() + input.dataset.node_features().unwrap().dtype().bytes() * features.dim();
     let work = Work::new((n_rows / sampled.len() * row_bytes) as u64, "bytes", 1);
     stage.bench("gather", &input.name, work, |bencher| {
         bencher.iter(|| {
@@ -166,15 +167,15 @@ fn batches(stage: &mut Stage, device: &Device, input: &Input) -> Result {
 }
 
 fn parts(device: &Device, input: &Input) -> Result<(DeviceSampler, DeviceFeatures)> {
-    let graph = DeviceGraph::new(Arc::clone(&input.dataset.graph), device)?;
-    let features = DeviceFeatures::new(input.dataset.features.clone(), device)?;
+    let graph = DeviceGraph::new(Arc::clone(input.dataset.csc().unwrap()), device)?;
+    let features = DeviceFeatures::new(input.dataset.node_features().unwrap().clone(), device)?;
     Ok((DeviceSampler::new(graph, input.fanouts.clone()), features))
 }
 
 /// Benches steps of GraphSAGE with three layers of 256, on batches that are sampled and gathered on the device.
 fn steps(stage: &mut Stage, device: &Device, input: &Input) -> Result {
     let (sampler, features) = parts(device, input)?;
-    let batcher = DeviceNodeBatcher::new(sampler.into(), features.into(), input.dataset.labels.clone());
+    let batcher = DeviceNodeBatcher::new(sampler.into(), features.into(), input.dataset.labels().clone());
     let mut batches = Endless::new(train::loader(input, batcher)?);
     let mut trainer = train::trainer(input, device)?;
     let mut step = || {

@@ -12,7 +12,7 @@ pub(crate) fn main() -> Result {
     for input in inputs()? {
         let sampled = input.sampled(N_BATCHES)?;
         let batches: Vec<&[NodeId]> = sampled.iter().map(|batch| batch.blocks[0].srcs()).collect();
-        let features = &input.dataset.features;
+        let features = input.dataset.node_features()?;
         let n_rows = batches.iter().map(|nodes| nodes.len()).sum::<usize>() / batches.len();
         let row_bytes = (features.dim() * features.dtype().bytes()) as u64;
         let work = Work::new(n_rows as u64, "rows", 1).rows(

@@ -22,7 +22,7 @@ pub(crate) fn main() -> Result {
         // The lower bound assumes that each edge of the list is read once, and the CSC's arrays are written once.
         let bytes = 12 * n_edges + 8 * n_nodes;
         let work = Work::new(n_edges, "edges", n_threads()).streamed(bytes);
-        let (srcs, dsts) = scattered_edges(graph);
+        let (srcs, dsts) = scattered_edges(&graph.relation(0).graph);
         let plain = CscBuilder::new(graph.n_nodes());
         let is_large = MANY_EDGES < n_edges;
         if is_large {

@@ -21,12 +21,12 @@ const N_TYPES: u64 = 10;
 pub(crate) fn main() -> Result {
     let mut stage = Stage::new("models");
     for input in inputs()? {
-        let graph = with_edge_types(&input.dataset.graph)?;
+        let graph = with_edge_types(input.dataset.csc().unwrap())?;
         let n_relations =
             usize::from(graph.edge_types().and_then(|types| types.iter().max()).map_or(0, |t| *t)) + 1;
         let graph = Arc::new(graph);
-        let d_in = input.dataset.features.dim();
-        let n_classes = input.dataset.labels.n_classes();
+        let d_in = input.dataset.node_features()?.dim();
+        let n_classes = input.dataset.labels().n_classes();
         let n_layers = input.fanouts.len();
         let gat = GatConfig::new(d_in, n_classes).layers(n_layers).dropout(0.0).output_heads(4);
         let rgcn = RgcnConfig::new(d_in, n_classes, n_relations).layers(n_layers).dropout(0.0);
@@ -60,7 +60,8 @@ where
         sampling = sampling.with_edge_types();
     }
     let sampler = NeighborSampler::with_config(Arc::clone(graph), sampling)?;
-    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let batcher =
+        NodeBatcher::new(sampler.into(), data.node_features().unwrap().clone(), data.labels().clone());
     let loader = train::loader(input, HostNodeBatcher::new(batcher, &Device::flex()))?;
     let mut batches = Endless::new(loader);
     let config = TrainerConfig::new(OptimizerConfig::adam(0.003, 0.0));

@@ -46,11 +46,12 @@ impl Bare {
         let (mut client, _) = listener.accept()?;
         let rows_at_once = (PIECE_BYTES / row_bytes).max(1);
         std::thread::spawn(move || -> io::Result<()> {
-            let mut piece = FeatureBuffer::empty(part.features.dtype());
+            let Some(features) = &part.types[0].features else { return Ok(()) };
+            let mut piece = FeatureBuffer::empty(features.dtype());
             loop {
                 client.read_exact(&mut [0])?;
                 for rows in rows.chunks(rows_at_once) {
-                    part.features.gather(rows, &mut piece).map_err(io::Error::other)?;
+                    features.gather(rows, &mut piece).map_err(io::Error::other)?;
                     let FeatureBuffer::F32(values) = &piece else { return Ok(()) };
                     client.write_all(bytemuck::cast_slice(values))?;
                 }
@@ -84,8 +85,9 @@ struct Partitioned {
 impl Partitioned {
     fn of(input: &Input) -> Result<Self> {
         let data = &input.dataset;
-        let parts = partition_nodes(&data.graph, &data.split.train, 2, Method::Random, 0)?;
-        let n_cut_edges = PartitionStats::of(&data.graph, &data.split.train, &parts, 2)?.n_cut_edges;
+        let parts = partition_nodes(data.csc().unwrap(), &data.split().train, 2, Method::Random, 0)?;
+        let n_cut_edges =
+            PartitionStats::of(data.csc().unwrap(), &data.split().train, &parts, 2)?.n_cut_edges;
         let book = PartitionBook::from_parts(&parts, 2)?;
         let meta = PartitionMeta { hash: data.hash()?, method: Method::Random, n_cut_edges };
         let fanouts = input.fanouts.clone();
@@ -101,13 +103,13 @@ impl Partitioned {
         let token = Token::new(&Token::random_text()?)?;
         let server = Server::start(Arc::clone(&there), ServeConfig::new("127.0.0.1:0", token.clone()))?;
         let config = ConnectConfig::new(vec![server.address().to_string()], token);
-        let graph = DistGraph::connect(ConnectConfig { own: Some(here.into()), n_channels: 1, ..config })?;
+        let graph = DistGraph::connect(ConnectConfig { own: Some(here), n_channels: 1, ..config })?;
         Ok(Self { graph: Arc::new(graph), _server: server, there })
     }
 
     /// Returns remote nodes in random order. Their rows have at most [`GATHER_BYTES`] in total.
     fn others(&self, row_bytes: usize) -> Vec<NodeId> {
-        let book = self.graph.book();
+        let book = self.graph.books().of_type(0);
         let nodes = (0..book.n_nodes() as u32).map(NodeId);
         let mut others: Vec<NodeId> =
             nodes.filter(|node| book.place(*node).is_some_and(|place| place.part == 1)).collect();
@@ -119,7 +121,7 @@ impl Partitioned {
 
     /// Returns the input nodes of at most [`N_BATCHES`] batches. Only the local seeds of each batch are sampled.
     fn inputs_of_batches(&self, input: &Input) -> Result<Vec<Vec<NodeId>>> {
-        let book = self.graph.book();
+        let book = self.graph.books();
         let sampler = input.sampler();
         let mut scratch = Scratch::default();
         let mut inputs = Vec::new();
@@ -141,7 +143,7 @@ pub(crate) fn main() -> Result {
     let mut stage = Stage::new("remote");
     for input in inputs()? {
         let partitioned = Partitioned::of(&input)?;
-        let features = &input.dataset.features;
+        let features = input.dataset.node_features()?;
         let graph = &partitioned.graph;
         let row_bytes = features.dim() * features.dtype().bytes();
         let mut rows = FeatureBuffer::empty(features.dtype());
@@ -159,7 +161,7 @@ pub(crate) fn main() -> Result {
             },
         )?;
         if features.dtype() == FeatureDType::F32 {
-            let rows_there = others.iter().filter_map(|node| graph.book().place(*node));
+            let rows_there = others.iter().filter_map(|node| graph.books().place(*node));
             let rows_there = rows_there.map(|place| place.row.local_node()).collect();
             let mut bare = Bare::start(Arc::clone(&partitioned.there), rows_there, row_bytes)?;
             let places: Vec<usize> = (0..others.len()).collect();

@@ -28,7 +28,7 @@ pub(crate) fn main() -> Result {
         let graph = &input.dataset.graph;
         let fanouts = input.fanouts_name();
         let replacement = NeighborSampler::with_rule(
-            Arc::clone(graph),
+            Arc::clone(&graph.relation(0).graph),
             input.fanouts.clone(),
             Rule::UniformWithReplacement,
         );
@@ -37,7 +37,13 @@ pub(crate) fn main() -> Result {
         // Whole neighbourhoods are read sequentially, so the ceiling of random reads does not apply.
         let without_ceiling =
             |input: &Input, sampled: &[SampledBlocks], threads| work(input, sampled, threads).lines(0, 0);
-        bench(&mut stage, "full-1", &input, &NeighborSampler::full(Arc::clone(graph), 1), without_ceiling)?;
+        bench(
+            &mut stage,
+            "full-1",
+            &input,
+            &NeighborSampler::full(Arc::clone(&graph.relation(0).graph), 1),
+            without_ceiling,
+        )?;
         bench_workers(&mut stage, &format!("uniform-{fanouts}-workers"), &input)?;
         bench_links(&mut stage, &fanouts, &input)?;
     }
@@ -89,7 +95,7 @@ fn bench_workers(stage: &mut Stage, variant: &str, input: &Input) -> Result {
 
 /// Benches batches of links, and the same seeds as batches of nodes.
 fn bench_links(stage: &mut Stage, fanouts: &str, input: &Input) -> Result {
-    let links = links(&input.dataset.graph);
+    let links = links(input.dataset.csc().unwrap());
     let negatives = Negatives::new(UniformNegatives { n_nodes: input.dataset.graph.n_nodes() as u32 }, 1);
     let batcher = LinkBatcher::new(SampleOnly(input.sampler()), links.clone(), negatives);
     let mut scratch = Scratch::default();

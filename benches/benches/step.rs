@@ -40,7 +40,8 @@ pub(crate) fn main() -> Result {
 
 fn sage(stage: &mut Stage, input: &Input) -> Result {
     let sampled = input.sampled(4)?;
-    let flop = sampled.iter().map(|batch| train::flop(input, batch)).sum::<u64>() / sampled.len() as u64;
+    let flops = sampled.iter().map(|batch| train::flop(input, batch)).sum::<Result<u64>>()?;
+    let flop = flops / sampled.len() as u64;
     let n_seeds = sampled[0].seed_index.len() as u64;
     drop(sampled);
     let work = Work::new(n_seeds, "seeds", n_threads()).flop(flop);
@@ -79,22 +80,23 @@ fn steps<T: Task, F: Batcher<Batch = DeviceBatch<T::Input>>>(
 
 fn gcn(stage: &mut Stage) -> Result {
     let data = fake()?;
-    let graph = std::sync::Arc::new(gcn_norm(&data.graph)?);
+    let graph = std::sync::Arc::new(gcn_norm(data.csc().unwrap())?);
     let config = SamplerConfig::new([Fanout::UpTo(50); 2]).with_rule(Rule::UniformKeepSelfLoops);
     let sampler = NeighborSampler::with_config(graph, config.with_weights(EdgeWeights::Unbiased))?;
-    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let batcher =
+        NodeBatcher::new(sampler.into(), data.node_features().unwrap().clone(), data.labels().clone());
     let batcher = DeviceBatcher::new(batcher, &Device::flex());
     let items = ItemSamplerConfig { batch_size: 128, ..ItemSamplerConfig::default() };
     let mut batches =
-        Endless::new(Loader::new(ItemSampler::new(data.split.train.to_vec(), items)?, batcher, LOADER)?);
+        Endless::new(Loader::new(ItemSampler::new(data.split().train.to_vec(), items)?, batcher, LOADER)?);
     let model = GcnConfig {
-        d_in: data.features.dim(),
+        d_in: data.node_features().unwrap().dim(),
         hidden: 64,
-        n_classes: data.labels.n_classes(),
+        n_classes: data.labels().n_classes(),
         n_layers: 2,
         input_dropout: 0.0,
         dropout: 0.0,
-        ..GcnConfig::new(data.features.dim(), data.labels.n_classes())
+        ..GcnConfig::new(data.node_features().unwrap().dim(), data.labels().n_classes())
     };
     let optimizer = AdamConfig::new(0.01).weight_decay(5e-4).into();
     let task = NodeClassification::new();

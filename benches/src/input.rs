@@ -156,12 +156,15 @@ impl Input {
     /// Returns the errors of [`ItemSampler::new`].
     pub fn items(&self, batch_size: usize) -> Result<ItemSampler> {
         let config = ItemSamplerConfig { batch_size, ..ItemSamplerConfig::default() };
-        Ok(ItemSampler::new(self.dataset.split.train.to_vec(), config)?)
+        Ok(ItemSampler::new(self.dataset.split().train.to_vec(), config)?)
     }
 
     /// Returns a uniform neighbour sampler of the graph with the input's fanouts.
     pub fn sampler(&self) -> NeighborSampler {
-        NeighborSampler::new(Arc::clone(&self.dataset.graph), self.fanouts.clone())
+        NeighborSampler::new(
+            Arc::clone(self.dataset.csc().expect("a synthetic set should have one node type")),
+            self.fanouts.clone(),
+        )
     }
 
     /// Samples the blocks of the first `n` batches.

@@ -24,7 +24,7 @@ pub type SageBatches = Endless<HostNodeBatcher<NeighborSampler>>;
 /// Returns the errors of [`loader`].
 pub fn batches(input: &Input, model: &Sage, device: &Device) -> Result<SageBatches> {
     let data = &input.dataset;
-    let batcher = NodeBatcher::new(input.sampler().into(), data.features.clone(), data.labels.clone());
+    let batcher = NodeBatcher::new(input.sampler().into(), data.node_features()?.clone(), data.labels());
     let batcher = HostNodeBatcher::new(batcher, device).input_aggregation(model.input_aggregation());
     Ok(Endless::new(loader(input, batcher)?))
 }
@@ -46,14 +46,14 @@ pub fn loader<F: Batcher<Item = NodeId>>(input: &Input, batcher: F) -> Result<Lo
 pub fn trainer(input: &Input, device: &Device) -> Result<TaskTrainer<NodeClassification<Sage>>> {
     let data = &input.dataset;
     let model = SageConfig {
-        d_in: data.features.dim(),
+        d_in: data.node_features()?.dim(),
         hidden: HIDDEN,
-        n_classes: data.labels.n_classes(),
+        n_classes: data.labels().n_classes(),
         n_layers: input.fanouts.len(),
         aggregate: Aggregate::Mean,
         input_dropout: 0.0,
         dropout: 0.0,
-        ..SageConfig::new(data.features.dim(), data.labels.n_classes())
+        ..SageConfig::new(data.node_features()?.dim(), data.labels().n_classes())
     };
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
     let config = TrainerConfig { device: device.clone(), ..TrainerConfig::new(optimizer) };
@@ -66,16 +66,19 @@ pub fn trainer(input: &Input, device: &Device) -> Result<TaskTrainer<NodeClassif
 /// that each layer aggregates before it multiplies by its weights, which needs the fewest operations. Each layer has
 /// two products in the forward pass, two for the gradients of its weights and, except in the first layer, two for the
 /// gradient of its input.
-pub fn flop(input: &Input, sampled: &SampledBlocks) -> u64 {
-    let d_in = input.dataset.features.dim();
-    let n_classes = input.dataset.labels.n_classes();
+///
+/// # Errors
+/// Returns an error if the set of the input has several node types.
+pub fn flop(input: &Input, sampled: &SampledBlocks) -> Result<u64> {
+    let d_in = input.dataset.node_features()?.dim();
+    let n_classes = input.dataset.labels().n_classes();
     let n_layers = sampled.blocks.len();
     let width = |layer: usize| match layer {
         0 => d_in,
         layer if layer == n_layers => n_classes,
         _ => HIDDEN,
     };
-    sampled
+    Ok(sampled
         .blocks
         .iter()
         .enumerate()
@@ -83,5 +86,5 @@ pub fn flop(input: &Input, sampled: &SampledBlocks) -> u64 {
             let n_products = if layer == 0 { 4 } else { 6 };
             n_products * 2 * (block.n_dst() * width(layer) * width(layer + 1)) as u64
         })
-        .sum()
+        .sum())
 }

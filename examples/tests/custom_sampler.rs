@@ -1,9 +1,9 @@
 //! Tests of the two sampling rules of `custom_sampler`: uniform sampling, and preference for neighbours of low degree.
 #![allow(clippy::unwrap_used, reason = "helper functions of tests may unwrap")]
 
+use kiln::data::{DatasetTargets, synthetic};
 use std::sync::Arc;
 
-use kiln::data::synthetic;
 use kiln::feature::{DenseFeatures, Labels};
 use kiln::graph::CscBuilder;
 use kiln::prelude::*;
@@ -17,7 +17,7 @@ use custom_sampler::{LowDegree, uniform};
 /// Sets the rule of this name on a loader.
 fn with_rule(loader: NeighborLoader, rule: &str, data: &Dataset) -> NeighborLoader {
     match rule {
-        "low-degree" => loader.rule(LowDegree(data.graph.clone())),
+        "low-degree" => loader.rule(LowDegree(data.csc().unwrap().clone())),
         _ => loader.rule(uniform),
     }
 }
@@ -88,13 +88,13 @@ fn leaves_and_hubs() -> Dataset {
     let labels: Vec<i32> =
         (0..n_nodes).map(|node| if node < N_LEAVES { class(node) as i32 } else { 0 }).collect();
     let part = |nodes: std::ops::Range<u32>| nodes.map(NodeId).collect();
+    let labels = Labels::new(labels, N_CLASSES as usize);
+    let split = Split { train: part(0..2000), val: part(2000..2500), test: part(2500..N_LEAVES) };
     Dataset {
         name: "leaves and hubs".into(),
-        graph: Arc::new(CscBuilder::new(n_nodes as usize).build(&srcs, &dsts).unwrap()),
-        features: Arc::new(DenseFeatures::from_f32(features, N_CLASSES as usize).unwrap()),
-        labels: Arc::new(Labels::new(labels, N_CLASSES as usize)),
-        split: Split { train: part(0..2000), val: part(2000..2500), test: part(2500..N_LEAVES) },
-        class_names: Vec::new(),
+        graph: CscBuilder::new(n_nodes as usize).build(&srcs, &dsts).unwrap().into(),
+        features: vec![Some(Arc::new(DenseFeatures::from_f32(features, N_CLASSES as usize).unwrap()))],
+        targets: Some(DatasetTargets::new(0, labels.into(), split)),
         ..synthetic::ring(6).unwrap()
     }
 }

@@ -122,17 +122,18 @@ fn answers_8_clients_with_the_predictions_of_the_library() {
 fn nodes_without_finite_outputs_have_the_class_null() {
     let folder = tempfile::tempdir().unwrap();
     let (run, raw) = trained_on(folder.path(), 2.0);
-    let (n_nodes, dim) = (raw.graph.n_nodes() as u32, raw.features.dim());
-    let neighbors = |node: u32| raw.graph.in_neighbors(NodeId(node)).iter().map(|node| node.0);
+    let (n_nodes, dim) = (raw.graph.n_nodes() as u32, raw.node_features().unwrap().dim());
+    let neighbors = |node: u32| raw.csc().unwrap().in_neighbors(NodeId(node)).iter().map(|node| node.0);
     let reads_damaged = |node: u32| neighbors(node).any(|one| one == 7 || neighbors(one).any(|two| two == 7));
     let far = (0..n_nodes).find(|&node| node != 7 && !reads_damaged(node)).unwrap();
-    let mut rows = FeatureBuffer::empty(raw.features.dtype());
-    raw.features.gather(&(0..n_nodes).map(NodeId).collect::<Vec<_>>(), &mut rows).unwrap();
+    let mut rows = FeatureBuffer::empty(raw.node_features().unwrap().dtype());
+    raw.node_features().unwrap().gather(&(0..n_nodes).map(NodeId).collect::<Vec<_>>(), &mut rows).unwrap();
     let mut values = rows.into_f32();
     values[7 * dim..8 * dim].fill(f32::NAN);
     let features = std::sync::Arc::new(DenseFeatures::from_f32(values, dim).unwrap());
     std::fs::remove_dir_all(folder.path().join("set")).unwrap();
-    format::write(&Dataset { features, ..raw.clone() }, folder.path().join("set")).unwrap();
+    format::write(&Dataset { features: vec![Some(features)], ..raw.clone() }, folder.path().join("set"))
+        .unwrap();
     let server = Server::start(folder.path(), &run);
     let (status, answer) = server.predict(json!({ "nodes": [7, far] }).to_string().as_bytes());
     assert_eq!(status, 200, "{answer}");

@@ -61,7 +61,7 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-loader", normal: &["kiln-graph", "kiln-sample", "kiln-feature"], dev: &["kiln-data"], tensors: Forbidden },
     Row { name: "kiln-comm", normal: &["kiln-nccl"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-nccl", normal: &[], dev: &[], tensors: Forbidden },
-    Row { name: "kiln-remote", normal: &["kiln-graph", "kiln-sample", "kiln-feature", "kiln-partition", "kiln-comm"], dev: &["kiln-data", "kiln-loader"], tensors: Forbidden },
+    Row { name: "kiln-remote", normal: &["kiln-graph", "kiln-sample", "kiln-feature", "kiln-data", "kiln-partition", "kiln-comm"], dev: &["kiln-loader"], tensors: Forbidden },
     Row { name: "kiln-kernels", normal: &["kiln-mem", "kiln-graph", "kiln-sample", "kiln-feature", "kiln-nccl", "burn", "burn-cubecl", "cubecl", "cubecl-runtime"], dev: &[], tensors: Allowed },
     Row { name: "kiln-nn", normal: &["kiln-graph", "kiln-kernels", "kiln-sample", "burn"], dev: &[], tensors: Allowed },
     Row { name: "kiln-train", normal: &["kiln-graph", "kiln-sample", "kiln-store", "kiln-loader", "kiln-feature", "kiln-comm", "kiln-kernels", "kiln-nn", "burn"], dev: &["kiln-data"], tensors: Allowed },

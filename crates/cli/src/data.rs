@@ -8,18 +8,18 @@ use anyhow::{bail, ensure};
 use clap::{Args, Subcommand};
 use kiln::data::convert::{self, ConvertOptions};
 use kiln::data::format::{self, VerifyReport};
-use kiln::data::{Dataset, DatasetFormat, TypedDataset, TypedTargets, typed};
+use kiln::data::{Dataset, DatasetTargets};
 use kiln::graph::{Csc, Duplicates, NodeId, SelfLoops};
 use kiln::partition::{
-    CacheConfig, Method, PartitionBook, PartitionMeta, PartitionStats, TypedPartitionBook, WriteReport,
-    part_dir, partition_nodes, write_parts, write_typed_parts,
+    CacheConfig, Method, PartitionBooks, PartitionMeta, PartitionStats, WriteReport, part_dir,
+    partition_nodes, write_parts,
 };
 use kiln::sample::Fanout;
 
-use crate::flags;
-use crate::link_split::LinkSplitArgs;
+use crate::flags::link_split::LinkSplitArgs;
+use crate::flags::parse;
+use crate::flags::source::{DataSource, print_name_note};
 use crate::output::{print_notes, print_rank_zero};
-use crate::source::{DataSource, print_name_note};
 
 /// The subcommands of `kiln data`.
 #[derive(Debug, Subcommand)]
@@ -67,13 +67,13 @@ pub(crate) struct ConvertArgs {
     #[arg(long)]
     symmetrize: bool,
     /// Treatment of parallel edges.
-    #[arg(long, default_value = "keep", value_parser = flags::choice([
+    #[arg(long, default_value = "keep", value_parser = parse::choice([
         ("keep", "", Duplicates::Keep),
         ("remove", "Keeps only the first one in the edge list", Duplicates::Remove),
     ]))]
     duplicates: Duplicates,
     /// Treatment of self-loops.
-    #[arg(long, default_value = "keep", value_parser = flags::choice([
+    #[arg(long, default_value = "keep", value_parser = parse::choice([
         ("keep", "", SelfLoops::Keep),
         ("remove", "", SelfLoops::Remove),
         ("add", "Adds one to each node that has none", SelfLoops::Add),
@@ -84,7 +84,7 @@ pub(crate) struct ConvertArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SplitLinksArgs {
     /// Dataset of nodes, as for `kiln train`: a path, which takes precedence, or a name.
-    #[arg(value_parser = flags::data)]
+    #[arg(value_parser = DataSource::parse)]
     source: DataSource,
     /// New or empty output folder.
     #[arg(long)]
@@ -99,7 +99,7 @@ pub(crate) struct SplitLinksArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PartitionArgs {
     /// Dataset of nodes with class labels or links, as for `kiln train`: a path, which takes precedence, or a name.
-    #[arg(value_parser = flags::data)]
+    #[arg(value_parser = DataSource::parse)]
     source: DataSource,
     /// New or empty output folder, which receives `part0`, `part1`, and so on.
     #[arg(long)]
@@ -108,7 +108,7 @@ pub(crate) struct PartitionArgs {
     #[arg(long, default_value = "2")]
     parts: usize,
     /// Algorithm that assigns nodes to partitions.
-    #[arg(long, default_value = "auto", value_parser = flags::choice([
+    #[arg(long, default_value = "auto", value_parser = parse::choice([
         ("auto", "METIS if it is built in and the graph fits its limits and the memory, else Fennel", None),
         ("random", "Random assignment", Some(Method::Random)),
         ("fennel", "Streaming partitioning; memory grows with the number of nodes only", Some(Method::Fennel)),
@@ -166,7 +166,7 @@ fn run_convert(args: &ConvertArgs) -> anyhow::Result<()> {
             "{} has several node types: --nodes, --symmetrize, --duplicates and --self-loops apply to edge lists of one type",
             args.input.display()
         );
-        let converted = typed::convert(&args.input, &args.out, args.memory)?;
+        let converted = convert::convert_heterogeneous(&args.input, &args.out, args.memory)?;
         print_notes(&converted.notes);
         print_rank_zero(&converted);
     } else {
@@ -184,18 +184,14 @@ fn run_convert(args: &ConvertArgs) -> anyhow::Result<()> {
 fn is_heterogeneous(path: &Path) -> anyhow::Result<bool> {
     match kiln::data::detect_format(path) {
         Err(_) if path.exists() => Ok(false),
-        _ => Ok(typed::is_heterogeneous(path)?),
+        _ => Ok(kiln::data::is_heterogeneous(path)?),
     }
 }
 
 fn run_verify(folder: &Path) -> anyhow::Result<()> {
     let start = Instant::now();
     print_name_note(folder);
-    let is_kiln = matches!(kiln::data::detect_format(folder), Ok(DatasetFormat::Kiln));
-    let VerifyReport { n_nodes, n_edges, n_hashed, notes } = match is_kiln && is_heterogeneous(folder)? {
-        true => typed::verify(folder)?,
-        false => format::verify(folder)?,
-    };
+    let VerifyReport { n_nodes, n_edges, n_hashed, notes } = format::verify(folder)?;
     print_notes(&notes);
     let hashes = match n_hashed {
         0 => "no kiln.json, so no hashes to verify".to_owned(),
@@ -210,41 +206,26 @@ fn run_verify(folder: &Path) -> anyhow::Result<()> {
 
 fn run_inspect(source: &Path) -> anyhow::Result<()> {
     print_name_note(source);
-    let summary = match is_heterogeneous(source)? {
-        true => TypedDataset::open(source)?.summary(),
-        false => Dataset::open(source)?.summary(),
-    };
-    print_rank_zero(summary);
+    print_rank_zero(Dataset::open(source)?.summary());
     Ok(())
 }
 
 fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
     let start = Instant::now();
-    let check = |name: &str, has_links: bool| {
-        ensure!(!has_links, "{name} already has a split of links: use it as it is");
-        Ok(())
-    };
-    if args.source.is_typed()? {
-        let (data, _) = args.source.load_typed()?;
-        check(&data.name, data.links.is_some())?;
-        print_rank_zero(&data);
-        print_notes(&data.notes);
-        let split = args.split.split_relation(&data, args.seed)?;
-        let (graph, links) = (split.message().clone(), Some(split.links()));
-        let data = TypedDataset { graph, links, ..data };
-        match &args.source {
-            DataSource::Path(path) => typed::write_with_attachments(&data, &args.out, path)?,
-            _ => typed::write(&data, &args.out)?,
+    let data = args.source.load(args.seed)?;
+    ensure!(data.links.is_none(), "{} already has a split of links: use it as it is", data.name);
+    print_rank_zero(&data);
+    print_notes(&data.notes);
+    let split = args.split.split_links(&data, args.seed)?;
+    let graph = split.message().clone();
+    let edge_features = split.edge_features().cloned();
+    let links = Some(split.dataset_links().clone());
+    let data = Dataset { graph, edge_features, links, ..data };
+    match &args.source {
+        DataSource::Path(path) if data.is_heterogeneous() => {
+            format::write_with_attachments(&data, &args.out, path)?
         }
-    } else {
-        let data = args.source.load(args.seed)?;
-        check(&data.name, data.links.is_some())?;
-        print_rank_zero(&data);
-        print_notes(&data.notes);
-        let split = args.split.split(&data, args.seed)?;
-        let links = Some(Arc::new(split.targets().clone()));
-        let (graph, edge_features) = (split.message().clone(), split.edge_features().cloned());
-        format::write(&Dataset { graph, edge_features, links, ..data }, &args.out)?;
+        _ => format::write(&data, &args.out)?,
     }
     let seconds = start.elapsed().as_secs_f64();
     print_rank_zero(format_args!("written: {}, in {seconds:.1} s", args.out.display()));
@@ -252,41 +233,30 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
 }
 
 fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
-    if args.source.is_typed()? {
-        return run_typed_partition(args);
+    if args.source.is_heterogeneous()? {
+        let given = [("standardize", args.standardize), ("add-self-loops", args.add_self_loops)];
+        if let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+            bail!("--{flag} does not apply to a heterogeneous dataset: remove it");
+        }
     }
     let (data, hash) = open_to_partition(args)?;
     print_rank_zero(&data);
     print_notes(&data.notes);
-    let (parts, meta) = assign(args, &data.graph, &data.training_nodes()?, hash)?;
-    let book = PartitionBook::from_parts(&parts, args.parts)?;
-    drop(parts);
-    let start = Instant::now();
-    print_written(args, &write_parts(&data, &book, &meta, cache_of(args).as_ref(), &args.out)?, start);
-    Ok(())
-}
-
-/// Partitions a heterogeneous dataset.
-fn run_typed_partition(args: &PartitionArgs) -> anyhow::Result<()> {
-    let given = [("standardize", args.standardize), ("add-self-loops", args.add_self_loops)];
-    if let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
-        bail!("--{flag} does not apply to a heterogeneous dataset: remove it");
-    }
-    let (data, id) = args.source.load_typed()?;
-    let hash = id.hash.wait()?;
-    print_rank_zero(&data);
-    print_notes(&data.notes);
-    let has_classes = |targets: &TypedTargets| matches!(targets.values, kiln::feature::Targets::Classes(_));
-    if data.links.is_some() && !data.targets.as_ref().is_none_or(has_classes) {
+    let has_classes = |targets: &DatasetTargets| matches!(targets.values, kiln::feature::Targets::Classes(_));
+    if data.is_heterogeneous() && data.links.is_some() && !data.targets.as_ref().is_none_or(has_classes) {
         print_rank_zero(
             "note: the targets are not in the partitions, which have class labels only: train on the links of the partitions",
         );
     }
-    let (parts, meta) = assign(args, &data.graph.to_homogeneous()?, &data.training_nodes()?, hash)?;
-    let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &parts, args.parts)?;
-    drop(parts);
+    let graph = match data.csc() {
+        Ok(graph) => graph.clone(),
+        Err(_) => Arc::new(data.graph.to_homogeneous()?),
+    };
+    let (parts, meta) = assign(args, &graph, &data.training_nodes()?, hash)?;
+    let books = PartitionBooks::from_parts(data.graph.types().clone(), &parts, args.parts)?;
+    drop((graph, parts));
     let start = Instant::now();
-    print_written(args, &write_typed_parts(&data, &book, &meta, cache_of(args).as_ref(), &args.out)?, start);
+    print_written(args, &write_parts(&data, &books, &meta, cache_of(args).as_ref(), &args.out)?, start);
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use clap::Args;
 use kiln::data::convert::parse_bytes;
 use kiln_tables::{Import, ImportOptions};
 
-use crate::flags;
+use crate::flags::parse;
 
 /// The flags of `kiln data import`.
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub(crate) struct ImportArgs {
     #[arg(long, default_value = "1GiB", value_parser = parse_bytes)]
     memory: u64,
     /// Number of threads. Default: one per core. The result does not depend on it.
-    #[arg(long, value_parser = flags::threads)]
+    #[arg(long, value_parser = parse::whole(1, 1024))]
     threads: Option<usize>,
     /// Uses the statistics, categories and classes of an earlier import, a dataset that this command wrote, for new tables with the
     /// same columns. Its models can then predict the new rows. Targets may be absent.

@@ -13,32 +13,15 @@
 #![forbid(unsafe_code)]
 
 mod data;
-mod data_id;
-mod device;
-mod fingerprint;
-mod fit;
+mod dataset;
 mod flags;
 #[cfg(feature = "tables")]
 mod import;
-mod link;
-mod link_split;
 mod list;
-mod model;
-mod node_model;
-mod objective;
-mod optimizer;
 mod output;
-mod partitioned;
-mod partitions;
 mod predict;
-mod progress;
-mod ranks;
-mod sampling;
 mod serve;
-mod source;
-mod task_flags;
 mod train;
-mod typed;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -117,7 +100,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
         Command::Train(args) => {
             let (_, matches) = matches.subcommand().context("no subcommand")?;
             let command = train::TrainArgs::augment_args(clap::Command::new("train"));
-            return train::run(&args, flags::given(&command, matches));
+            return train::run(&args, flags::read_given(&command, matches));
         }
         Command::Predict(args) => predict::run(&args)?,
         Command::Data(command) => data::run(&command)?,

@@ -1,19 +1,20 @@
 //! The commands `kiln serve` and `kiln health`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use kiln::comm::rpc::Token;
-use kiln::partition::AnyPart;
+use kiln::partition::Part;
 use kiln::remote::{Health, ServeConfig, Server};
 
-use crate::flags;
+use crate::flags::parse;
+use crate::flags::partitions::graph_token;
+use crate::flags::ranks::TlsArgs;
 use crate::output::print_rank_zero;
-use crate::partitions::graph_token;
-use crate::ranks::TlsArgs;
 
 /// The interval at which the server checks for a signal, for its release by all clients, and for changed files.
 const POLL: Duration = Duration::from_millis(100);
@@ -31,18 +32,18 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT")]
     listen: String,
     /// Threads that compute responses. Default: the number of cores.
-    #[arg(long, value_parser = flags::threads)]
+    #[arg(long, value_parser = parse::whole(1, 1024))]
     threads: Option<usize>,
     /// Maximum number of connections, two per client; at most half of the process's open file limit. Further
     /// connections wait.
-    #[arg(long, value_parser = flags::size, default_value = "1024")]
+    #[arg(long, value_parser = parse::size, default_value = "1024")]
     max_connections: usize,
     /// Seconds after which a silent client is no longer counted, and a response that its client does not read is
     /// dropped.
-    #[arg(long, value_parser = flags::size, default_value = "30")]
+    #[arg(long, value_parser = parse::size, default_value = "30")]
     lease: usize,
     /// Exits after N seconds without clients, once there was at least one. Default: never.
-    #[arg(long, value_name = "SECONDS", value_parser = flags::size)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse::size)]
     until_released: Option<usize>,
     /// Verifies the whole partition before serving it.
     #[arg(long)]
@@ -78,9 +79,9 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let token = token(&args.tls)?;
     let stop = kiln::stop_on_signals().context("catching signals")?;
     if args.verify {
-        AnyPart::verify(&args.part)?;
+        Part::verify(&args.part)?;
     }
-    let part = AnyPart::open(&args.part)?;
+    let part = Arc::new(Part::open(&args.part)?);
     let config = ServeConfig::new(&args.listen, token);
     let config = ServeConfig {
         tls: args.tls.files()?,
@@ -89,7 +90,7 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         lease: Duration::from_secs(args.lease as u64),
         ..config
     };
-    let server = Server::start(part.clone(), config)?;
+    let server = Server::start(Arc::clone(&part), config)?;
     // On Debian a machine's own name resolves to a loopback address. A loopback address given explicitly is accepted.
     let is_meant = ["127.", "localhost:", "[::1]"].iter().any(|start| args.listen.starts_with(start));
     ensure!(
@@ -98,8 +99,8 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         args.listen,
         server.address()
     );
-    let (index, n_parts, n_nodes) = (part.index(), part.n_parts(), part.n_owned());
-    let (name, n_edges, address) = (part.name(), part.n_edges(), server.address());
+    let (index, n_parts, n_nodes) = (part.index, part.n_parts(), part.n_owned());
+    let (name, n_edges, address) = (&part.name, part.n_edges(), server.address());
     print_rank_zero(format_args!(
         "part {index} of {n_parts} of {name}, {n_nodes} nodes and {n_edges} edges, at {address}"
     ));

@@ -286,11 +286,11 @@ fn blocks_with_a_device_sampled_partition_match_the_whole_graph() {
     let (own, token) = (part(0), Token::new("a-word-of-this-test").unwrap());
     let server = Server::start(part(1), ServeConfig::new("127.0.0.1:0", token.clone())).unwrap();
     let config = ConnectConfig::new(vec![server.address().to_string()], token);
-    let graph = DistGraph::connect(ConnectConfig { own: Some(own.clone().into()), ..config }).unwrap();
-    let (graph, by_node) = (Arc::new(graph), Arc::new(own.graph_by_node().unwrap()));
+    let graph = DistGraph::connect(ConnectConfig { own: Some(own.clone()), ..config }).unwrap();
+    let (graph, by_node) = (Arc::new(graph), Arc::new(own.graph_by_node(0).unwrap()));
     let fanouts = [Fanout::UpTo(3), Fanout::All, Fanout::UpTo(5)];
     let config = SamplerConfig::new(fanouts).with_rule(Rule::UniformKeepSelfLoops);
-    let whole = NeighborSampler::with_config(whole.graph, config.clone()).unwrap();
+    let whole = NeighborSampler::with_config(whole.csc().unwrap().clone(), config.clone()).unwrap();
     let seeds = Seeds::nodes((0..90).map(|seed| NodeId(seed * 5)).collect());
     let expected = whole.sample_blocks(&seeds, RngKey::new(8), &mut Scratch::default()).unwrap();
     for on_device in [DeviceGraph::new(by_node.clone(), &device), DeviceGraph::host_staged(by_node, &device)]

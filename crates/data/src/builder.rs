@@ -1,17 +1,21 @@
 //! A builder of datasets from arrays that a program holds in memory or has mapped.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kiln_feature::{
-    DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore, Labels, Preparation, PreparationStep,
-    TargetValues, Targets,
+    DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore, Labels, PreparationStep, TargetValues, Targets,
 };
-use kiln_graph::{Csc, CscBuilder, Duplicates, ItemId, NodeId, SharedArray, symmetrize};
+use kiln_graph::{
+    Csc, CscBuilder, Duplicates, NodeId, NodeTypes, Relation, RelationEdges, Relations, SharedArray,
+    symmetrize,
+};
 
-use crate::dataset::{Dataset, Split};
+use crate::dataset::{Dataset, DatasetTargets};
 use crate::edge_features::in_csc_order;
-use crate::error::{BuildError, Result};
+use crate::error::{BuildError, Error, Result, missing};
 use crate::node_names::NodeNames;
+use crate::split::Split;
 
 /// Builds a [`Dataset`] from a program's own arrays.
 ///
@@ -28,25 +32,77 @@ use crate::node_names::NodeNames;
 ///     .labels(vec![0, 1, 0, 1], 2)
 ///     .split(vec![0, 1], vec![2], vec![3])
 ///     .build()?;
-/// assert_eq!((data.graph.n_edges(), data.features.dim()), (6, 2));
+/// assert_eq!((data.graph.n_edges(), data.dims()), (6, vec![Some(2)]));
+/// # Ok::<(), kiln_data::Error>(())
+/// ```
+///
+/// A heterogeneous set starts with its node types. [`DatasetBuilder::nodes`] selects the type that the next calls describe.
+/// All ids that the builder takes count from 0 within their type, as in DGL and PyG.
+///
+/// ```
+/// use kiln_data::Dataset;
+/// use kiln_graph::{NodeTypes, RelationEdges};
+/// let data = Dataset::builder_with_types(NodeTypes::new([("author", 2), ("paper", 3)])?)
+///     .relation(RelationEdges {
+///         name: "writes",
+///         src_type: "author",
+///         dst_type: "paper",
+///         srcs: &[0, 0, 1],
+///         dsts: &[0, 1, 2],
+///         weights: None,
+///     })
+///     .nodes("paper")
+///     .features(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5], 2)
+///     .labels(vec![0, 1, 1], 2)
+///     .split(vec![0], vec![1], vec![2])
+///     .build()?;
+/// assert_eq!(data.to_string(), "dataset: 5 nodes of 2 types, 3 edges of 1 relations, 2 classes of paper; \
+///     1 / 1 / 1 nodes to train, validate, test");
+/// // Paper 0 is node 2 of the graph.
+/// assert_eq!(data.split().train[0].0, 2);
 /// # Ok::<(), kiln_data::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 #[must_use = "call .build() to get the dataset"]
 pub struct DatasetBuilder<'a> {
-    n_nodes: usize,
+    nodes: Nodes,
     name: String,
+    /// The edges of a homogeneous set, and what belongs to them.
     edges: Option<Edges<'a>>,
     edge_weights: Option<&'a [f32]>,
     edge_types: Option<&'a [u8]>,
     edge_features: Option<(FeatureArray, usize)>,
     symmetrize: bool,
-    features: Option<Features>,
-    targets: Option<GivenTargets>,
-    split: Option<Split>,
-    node_names: NodeNames,
-    class_names: Vec<String>,
     edge_type_names: Vec<String>,
+    /// The relations of a heterogeneous set: those that are already built, and the others.
+    built: Vec<Relation>,
+    relations: Vec<RelationEdges<'a>>,
+    /// The features and the names of the nodes, by the name of the type.
+    of_type: BTreeMap<String, OfType>,
+    /// The name of the type that calls describe.
+    selected: Option<String>,
+    /// The targets, with the name of their type.
+    targets: Option<(String, GivenTargets)>,
+    split: Option<Split>,
+    class_names: Vec<String>,
+    /// The first call that has no effect on this set, as an error.
+    misplaced: Option<BuildError>,
+}
+
+/// The nodes of the set.
+#[derive(Debug, Clone)]
+enum Nodes {
+    /// The number of nodes of a homogeneous set.
+    OneType(usize),
+    /// The types of a heterogeneous set.
+    Types(Arc<NodeTypes>),
+}
+
+/// What was set for a node type.
+#[derive(Debug, Clone, Default)]
+struct OfType {
+    features: Option<Features>,
+    names: NodeNames,
 }
 
 /// The topology as it was passed to the builder.
@@ -58,22 +114,25 @@ enum Edges<'a> {
 
 /// The feature rows as they were passed to the builder.
 #[derive(Debug, Clone)]
-pub(crate) enum Features {
+enum Features {
     Rows { rows: FeatureArray, dim: usize },
     Source(Arc<dyn FeatureStore>),
 }
 
 /// The targets as they were passed to the builder, with their number of columns.
 #[derive(Debug, Clone)]
-pub(crate) enum GivenTargets {
+enum GivenTargets {
     Classes(Labels),
     MultiLabel(SharedArray<u8>, usize),
     Regression(SharedArray<f32>, usize),
 }
 
+/// The node type of a homogeneous set.
+const NODE: &str = "node";
+
 impl Features {
     /// Returns the features of `n_nodes` nodes.
-    pub(crate) fn build(self, n_nodes: usize) -> Result<Arc<dyn FeatureStore>> {
+    fn build(self, n_nodes: usize) -> Result<Arc<dyn FeatureStore>> {
         let features = match self {
             Self::Rows { rows, dim } => Arc::new(DenseFeatures::new(rows, dim)?),
             Self::Source(source) => source,
@@ -85,7 +144,7 @@ impl Features {
 
 impl GivenTargets {
     /// Returns the targets of `n_nodes` nodes.
-    pub(crate) fn build(self, n_nodes: usize) -> Result<Targets> {
+    fn build(self, n_nodes: usize) -> Result<Targets> {
         let targets: Targets = match self {
             Self::Classes(labels) => labels.into(),
             Self::MultiLabel(labels, n) => TargetValues::multi_label(labels, n)?.into(),
@@ -101,45 +160,71 @@ impl GivenTargets {
 }
 
 impl Dataset {
-    /// Starts a dataset of `n_nodes` nodes, whose ids are `0..n_nodes`.
+    /// Starts a homogeneous dataset of `n_nodes` nodes, whose ids are `0..n_nodes`.
     pub fn builder<'a>(n_nodes: usize) -> DatasetBuilder<'a> {
-        DatasetBuilder {
-            n_nodes,
+        DatasetBuilder::new(Nodes::OneType(n_nodes), Some(NODE.to_owned()))
+    }
+
+    /// Starts a heterogeneous dataset with nodes of these types.
+    pub fn builder_with_types<'a>(types: impl Into<Arc<NodeTypes>>) -> DatasetBuilder<'a> {
+        DatasetBuilder::new(Nodes::Types(types.into()), None)
+    }
+
+    /// Starts a heterogeneous dataset with a graph that is already built or mapped.
+    ///
+    /// ```
+    /// use kiln_data::Dataset;
+    /// let graph = kiln_data::debian_archive()?.graph;
+    /// let data = Dataset::builder_with_relations(&graph).name("topology").build()?;
+    /// assert_eq!(data.graph.n_relations(), 10);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
+    pub fn builder_with_relations<'a>(graph: &Relations) -> DatasetBuilder<'a> {
+        let builder = Self::builder_with_types(graph.types().clone());
+        DatasetBuilder { built: graph.iter().cloned().collect(), ..builder }
+    }
+}
+
+impl<'a> DatasetBuilder<'a> {
+    fn new(nodes: Nodes, selected: Option<String>) -> Self {
+        Self {
+            nodes,
             name: "dataset".to_owned(),
             edges: None,
             edge_weights: None,
             edge_types: None,
             edge_features: None,
             symmetrize: false,
-            features: None,
+            edge_type_names: Vec::new(),
+            built: Vec::new(),
+            relations: Vec::new(),
+            of_type: BTreeMap::new(),
+            selected,
             targets: None,
             split: None,
-            node_names: NodeNames::default(),
             class_names: Vec::new(),
-            edge_type_names: Vec::new(),
+            misplaced: None,
         }
     }
-}
 
-impl<'a> DatasetBuilder<'a> {
-    /// Sets the edges `srcs[i] -> dsts[i]`. Messages flow from source to destination.
+    /// Sets the edges `srcs[i] -> dsts[i]` of a homogeneous set. Messages flow from source to destination.
     pub fn edges(self, srcs: &'a [u32], dsts: &'a [u32]) -> Self {
-        Self { edges: Some(Edges::List { srcs, dsts }), ..self }
+        Self { edges: Some(Edges::List { srcs, dsts }), ..self.homogeneous(".edges(&srcs, &dsts)") }
     }
 
-    /// Sets a graph that is already built or mapped, instead of an edge list.
+    /// Sets a graph of a homogeneous set that is already built or mapped, instead of an edge list.
     pub fn graph(self, graph: impl Into<Arc<Csc>>) -> Self {
-        Self { edges: Some(Edges::Graph(graph.into())), ..self }
+        Self { edges: Some(Edges::Graph(graph.into())), ..self.homogeneous(".graph(graph)") }
     }
 
     /// Sets a weight per edge of the edge list.
     pub fn edge_weights(self, weights: &'a [f32]) -> Self {
-        Self { edge_weights: Some(weights), ..self }
+        Self { edge_weights: Some(weights), ..self.homogeneous(".edge_weights(&weights)") }
     }
 
     /// Sets a type per edge of the edge list.
     pub fn edge_types(self, types: &'a [u8]) -> Self {
-        Self { edge_types: Some(types), ..self }
+        Self { edge_types: Some(types), ..self.homogeneous(".edge_types(&types)") }
     }
 
     /// Sets the features of the edges, `[n_edges, dim]`, row-major, with a row per edge of the edge list; in the set they
@@ -161,45 +246,87 @@ impl<'a> DatasetBuilder<'a> {
     /// # Ok::<(), kiln_data::Error>(())
     /// ```
     pub fn edge_features(self, rows: impl Into<FeatureArray>, dim: usize) -> Self {
-        Self { edge_features: Some((rows.into(), dim)), ..self }
+        Self { edge_features: Some((rows.into(), dim)), ..self.homogeneous(".edge_features(rows, dim)") }
     }
 
     /// Adds the reverse of each edge, with its weight, type and features, and removes duplicates: the graph becomes
     /// undirected. Of the edges between two nodes, also in opposite directions, the first one in the list determines the
     /// weight, type and features of both directions.
     pub fn symmetrize(self) -> Self {
-        Self { symmetrize: true, ..self }
+        Self { symmetrize: true, ..self.homogeneous(".symmetrize()") }
     }
 
-    /// Sets the features `[n_nodes, dim]`, row-major. `rows` is a `Vec` of `f32`, `f16` or `bf16`, or a range of a
-    /// mapped file.
+    /// Sets the edge types' names, one per type.
+    pub fn edge_type_names(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let edge_type_names = names.into_iter().map(Into::into).collect();
+        Self { edge_type_names, ..self.homogeneous(".edge_type_names(names)") }
+    }
+
+    /// Adds a relation of a heterogeneous set with its edges `srcs[i] -> dsts[i]`. Messages flow from source to destination.
+    /// The relations of the graph are in the order in which they were added.
+    pub fn relation(mut self, edges: RelationEdges<'a>) -> Self {
+        if let Nodes::OneType(_) = self.nodes {
+            let instead = "start the set with its node types (Dataset::builder_with_types), or call .edges(&srcs, &dsts)";
+            self.misplace(".relation(edges)", instead);
+        }
+        self.relations.push(edges);
+        self
+    }
+
+    /// Selects the node type that the next calls of `features`, `feature_store`, `node_names`, `labels`, `multi_label` and
+    /// `regression` describe. A homogeneous set has the type `node`, which is selected.
+    pub fn nodes(self, node_type: &str) -> Self {
+        Self { selected: Some(node_type.to_owned()), ..self }
+    }
+
+    /// Sets the features of the selected node type, `[n_nodes_of_type, dim]`, row-major. `rows` is a `Vec` of `f32`, `f16` or
+    /// `bf16`, or a range of a mapped file.
     pub fn features(self, rows: impl Into<FeatureArray>, dim: usize) -> Self {
-        Self { features: Some(Features::Rows { rows: rows.into(), dim }), ..self }
+        self.describe(".features(x, dim)", |of_type| {
+            of_type.features = Some(Features::Rows { rows: rows.into(), dim });
+        })
     }
 
-    /// Sets a feature store, for features that are not one dense array, such as sparse ones.
+    /// Sets a feature store for the selected node type, for features that are not one dense array, such as sparse ones.
     pub fn feature_store(self, features: Arc<dyn FeatureStore>) -> Self {
-        Self { features: Some(Features::Source(features)), ..self }
+        self.describe(".feature_store(features)", |of_type| {
+            of_type.features = Some(Features::Source(features))
+        })
     }
 
-    /// Sets the class of each node, 0 to `n_classes - 1`; a negative number marks a node without a label.
+    /// Sets the names of the nodes of the selected type, one per node.
+    pub fn node_names<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Self {
+        self.describe(".node_names(names)", |of_type| of_type.names = NodeNames::new(names))
+    }
+
+    /// Sets the class of each node of the selected type, 0 to `n_classes - 1`; a negative number marks a node without a label.
     pub fn labels(self, classes: impl Into<SharedArray<i32>>, n_classes: usize) -> Self {
-        Self { targets: Some(GivenTargets::Classes(Labels::new(classes, n_classes))), ..self }
+        self.targets(".labels(y, n_classes)", GivenTargets::Classes(Labels::new(classes, n_classes)))
     }
 
-    /// Sets several labels per node instead of a class, `[n_nodes, n_labels]`, row-major: 1 if the node has the label,
-    /// 0 if not, and [`TargetValues::MISSING`] if it is unknown.
+    /// Sets several labels per node of the selected type instead of a class, `[n_nodes_of_type, n_labels]`, row-major: 1 if the
+    /// node has the label, 0 if not, and [`TargetValues::MISSING`] if it is unknown.
     pub fn multi_label(self, labels: impl Into<SharedArray<u8>>, n_labels: usize) -> Self {
-        Self { targets: Some(GivenTargets::MultiLabel(labels.into(), n_labels)), ..self }
+        self.targets(".multi_label(y, n_labels)", GivenTargets::MultiLabel(labels.into(), n_labels))
     }
 
-    /// Sets regression targets instead of classes, `[n_nodes, n_columns]`, row-major; NaN marks a missing target.
+    /// Sets regression targets of the nodes of the selected type instead of classes, `[n_nodes_of_type, n_columns]`, row-major;
+    /// NaN marks a missing target.
     pub fn regression(self, values: impl Into<SharedArray<f32>>, n_columns: usize) -> Self {
-        Self { targets: Some(GivenTargets::Regression(values.into(), n_columns)), ..self }
+        self.targets(".regression(y, n_columns)", GivenTargets::Regression(values.into(), n_columns))
     }
 
-    /// Sets the nodes of the training, validation and test split. Each of these nodes must have a label or at least one
-    /// target value, and no node may be in two of the splits.
+    fn targets(mut self, call: &'static str, targets: GivenTargets) -> Self {
+        match &self.selected {
+            Some(node_type) => self.targets = Some((node_type.clone(), targets)),
+            None => self.misplaced = self.misplaced.or(Some(BuildError::NoNodeType { call })),
+        }
+        self
+    }
+
+    /// Sets the nodes of the training, validation and test split, as ids within the type that has targets. Each of these
+    /// nodes must have a label or at least one target value, and no node may be in two of the splits. The set has their node
+    /// ids of the graph.
     pub fn split(
         self,
         train: impl Into<SharedArray<NodeId>>,
@@ -214,86 +341,141 @@ impl<'a> DatasetBuilder<'a> {
         Self { name: name.into(), ..self }
     }
 
-    /// Sets the nodes' names, one per node.
-    pub fn node_names<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Self {
-        Self { node_names: NodeNames::new(names), ..self }
-    }
-
     /// Sets the classes' names, one per class; for several labels or regression targets, the columns' names.
     pub fn class_names(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { class_names: names.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// Sets the edge types' names, one per type.
-    pub fn edge_type_names(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self { edge_type_names: names.into_iter().map(Into::into).collect(), ..self }
+    fn describe(mut self, call: &'static str, set: impl FnOnce(&mut OfType)) -> Self {
+        match &self.selected {
+            Some(node_type) => set(self.of_type.entry(node_type.clone()).or_default()),
+            None => self.misplaced = self.misplaced.or(Some(BuildError::NoNodeType { call })),
+        }
+        self
+    }
+
+    /// Records an error if the set is heterogeneous.
+    fn homogeneous(mut self, call: &'static str) -> Self {
+        if let Nodes::Types(_) = self.nodes {
+            self.misplace(
+                call,
+                "the edges of a heterogeneous set are those of its relations (.relation(edges))",
+            );
+        }
+        self
+    }
+
+    fn misplace(&mut self, call: &'static str, instead: &'static str) {
+        self.misplaced.get_or_insert(BuildError::NotApplicable { call, instead });
     }
 
     /// Builds the graph, checks that all parts are consistent, and returns the dataset. Labels and split may both be
-    /// omitted, for link prediction: no node then has a label. Labels and split are read,
-    /// features are not: [`Dataset::validate`] also finds features that are not finite.
+    /// omitted, for link prediction: no node then has a label. Features may be omitted for any type of a heterogeneous set.
+    /// Labels and split are read, features are not: [`Dataset::validate`] also finds features that are not finite.
     ///
     /// # Errors
-    /// Returns [`Error::Build`](crate::Error::Build) if a part is missing or inconsistent with the others,
-    /// [`Error::Graph`](crate::Error::Graph) if the edge arrays differ in length or contain a node out of range, and
-    /// [`Error::Feature`](crate::Error::Feature) if the features are not a whole number of rows or a label is out of
-    /// range.
+    /// Returns [`Error::Build`] if a part is missing or inconsistent with the others, or if a call does not apply to the set;
+    /// [`Error::Graph`] if the edge arrays differ in length or contain a node out of range, for an invalid relation, and for the
+    /// name of a type that does not exist; and [`Error::Feature`] if the features are not a whole number of rows or a label is
+    /// out of range. For a heterogeneous set, the last and those of a type's lengths are within [`Error::InPart`] with the name
+    /// of the type.
     pub fn build(mut self) -> Result<Dataset> {
-        let (graph, edge_features) = self.build_graph()?;
-        let features = self.features.take().ok_or(missing("features", ".features(x, dim)"))?;
-        let features = features.build(self.n_nodes)?;
-        let (targets, split) = self.targets_and_split()?;
-        if !self.node_names.is_empty() {
-            check_length("node names", "node", self.n_nodes, self.node_names.len())?;
+        if let Some(error) = self.misplaced.take() {
+            return Err(error.into());
+        }
+        match self.nodes.clone() {
+            Nodes::OneType(n_nodes) => self.build_homogeneous(n_nodes),
+            Nodes::Types(types) => self.build_heterogeneous(types),
+        }
+    }
+
+    fn build_homogeneous(mut self, n_nodes: usize) -> Result<Dataset> {
+        if self.selected.as_deref() != Some(NODE) || self.of_type.keys().any(|name| name != NODE) {
+            let instead = "a homogeneous set has only the type `node`, which is selected: remove the call, or start the \
+                           set with its node types (Dataset::builder_with_types)";
+            return Err(BuildError::NotApplicable { call: ".nodes(type_name)", instead }.into());
+        }
+        let (graph, edge_features) = self.build_graph(n_nodes)?;
+        let OfType { features, names } = self.of_type.remove(NODE).unwrap_or_default();
+        let features = features.ok_or(missing("features", ".features(x, dim)"))?.build(n_nodes)?;
+        let (values, split) = match (self.targets.take(), self.split.take()) {
+            (None, None) => (Labels::new(vec![-1; n_nodes], 0).into(), Split::default()),
+            (targets, split) => {
+                let (_, targets) = targets.ok_or(missing("labels", ".labels(y, n_classes)"))?;
+                let split = split.ok_or(missing("split", ".split(train, val, test)"))?;
+                let targets = targets.build(n_nodes)?;
+                check_split(&split, &targets)?;
+                (targets, split)
+            }
+        };
+        if !names.is_empty() {
+            check_length("node names", "node", n_nodes, names.len())?;
         }
         if !self.class_names.is_empty() {
-            check_length("class names", "class", targets.n_outputs(), self.class_names.len())?;
+            check_length("class names", "class", values.n_outputs(), self.class_names.len())?;
         }
-        let steps = self.symmetrize.then_some(PreparationStep::Symmetrize).into_iter().collect();
-        let (labels, target_values) = labels_and_values(targets);
-        Ok(Dataset {
-            preparation: Preparation { steps },
-            name: self.name,
-            graph,
-            features,
-            edge_features,
-            labels,
-            target_values,
-            links: None,
-            split,
-            names: Arc::new(self.node_names),
-            class_names: self.class_names,
-            edge_type_names: self.edge_type_names,
-            notes: Vec::new(),
-        })
+        let targets = DatasetTargets { node_type: 0, values, split, class_names: self.class_names };
+        let mut data = Dataset::homogeneous(self.name, graph, features, targets);
+        data.preparation.steps.extend(self.symmetrize.then_some(PreparationStep::Symmetrize));
+        data.edge_features = edge_features;
+        data.edge_type_names = self.edge_type_names;
+        data.names = vec![Arc::new(names)];
+        Ok(data)
     }
 
-    /// Returns the targets and the split of the nodes; no labels and an empty split if neither was set.
-    fn targets_and_split(&mut self) -> Result<(Targets, Split)> {
-        let (targets, split) = match (self.targets.take(), self.split.take()) {
+    fn build_heterogeneous(mut self, types: Arc<NodeTypes>) -> Result<Dataset> {
+        for name in self.of_type.keys().chain(self.targets.as_ref().map(|(name, _)| name)) {
+            types.require(name)?;
+        }
+        let built = Relations::from_edges(types.clone(), &self.relations)?;
+        self.built.extend(built.iter().cloned());
+        let graph = Arc::new(Relations::new(types.clone(), std::mem::take(&mut self.built))?);
+        let mut features = Vec::new();
+        let mut names = Vec::new();
+        for (node_type, name) in types.names().iter().enumerate() {
+            let of_type = self.of_type.remove(name).unwrap_or_default();
+            let n_nodes = types.range(node_type).len();
+            let store = of_type.features.map(|features| features.build(n_nodes)).transpose();
+            features.push(store.map_err(|error| error.in_type(name))?);
+            names.push(Arc::new(of_type.names));
+        }
+        let targets = self.targets_of_type(&types)?;
+        let data = Dataset { targets, names, ..Dataset::heterogeneous(self.name, graph, features) };
+        data.check_parts()?;
+        Ok(data)
+    }
+
+    fn targets_of_type(&mut self, types: &NodeTypes) -> Result<Option<DatasetTargets>> {
+        let class_names = std::mem::take(&mut self.class_names);
+        let (name, targets, split) = match (self.targets.take(), self.split.take()) {
             (None, None) => {
-                return Ok((Labels::new(vec![-1; self.n_nodes], 0).into(), Split::default()));
+                check_length("class names", "class", 0, class_names.len())?;
+                return Ok(None);
             }
-            (targets, split) => (
-                targets.ok_or(missing("labels", ".labels(y, n_classes)"))?,
-                split.ok_or(missing("split", ".split(train, val, test)"))?,
-            ),
+            (Some((name, targets)), Some(split)) => (name, targets, split),
+            (None, Some(_)) => return Err(missing("labels", ".labels(y, n_classes)").into()),
+            (Some(_), None) => return Err(missing("split", ".split(train, val, test)").into()),
         };
-        let targets = targets.build(self.n_nodes)?;
-        check_split(&split, &targets)?;
-        Ok((targets, split))
+        let node_type = types.require(&name)?;
+        let nodes = types.range(node_type);
+        let in_type = |error: Error| error.in_type(&name);
+        let values = targets.build(nodes.len()).map_err(in_type)?;
+        // The rows are checked first, so that the sum cannot overflow.
+        check_split(&split, &values).map_err(in_type)?;
+        let split = split.shifted(nodes.start);
+        Ok(Some(DatasetTargets { node_type, values, split, class_names }))
     }
 
-    /// Returns the graph and the edge features in its order.
-    fn build_graph(&mut self) -> Result<(Arc<Csc>, Option<EdgeFeatures>)> {
+    /// Returns the graph of a homogeneous set, and the edge features in its order.
+    fn build_graph(&mut self, n_nodes: usize) -> Result<(Arc<Csc>, Option<EdgeFeatures>)> {
         let n_types = self.edge_type_names.len();
         let rows = self.edge_features.take().map(|(rows, dim)| EdgeFeatures::new(rows, dim)).transpose()?;
         let (graph, rows) = match self.edges.as_ref().ok_or(missing("edges", ".edges(&srcs, &dsts)"))? {
             Edges::List { srcs, dsts } => match rows {
-                None => (Arc::new(self.csc_builder().build(srcs, dsts)?), None),
+                None => (Arc::new(self.csc_builder(n_nodes).build(srcs, dsts)?), None),
                 Some(rows) => {
                     check_edge_rows(&rows, srcs.len() as u64)?;
-                    let traced = self.csc_builder().build_with_origins(srcs, dsts)?;
+                    let traced = self.csc_builder(n_nodes).build_with_origins(srcs, dsts)?;
                     let rows = in_csc_order(&rows, &traced)?;
                     (Arc::new(traced.graph), Some(rows))
                 }
@@ -306,7 +488,7 @@ impl<'a> DatasetBuilder<'a> {
                 if let Some((what, _)) = edge_data.into_iter().find(|(_, is_given)| *is_given) {
                     return Err(BuildError::EdgeDataOfGraph { what }.into());
                 }
-                check_length("nodes of the graph", "node of the dataset", self.n_nodes, graph.n_nodes())?;
+                check_length("nodes of the graph", "node of the dataset", n_nodes, graph.n_nodes())?;
                 if let Some(rows) = &rows {
                     check_edge_rows(rows, graph.n_edges())?;
                 }
@@ -327,8 +509,8 @@ impl<'a> DatasetBuilder<'a> {
         }
     }
 
-    fn csc_builder(&self) -> CscBuilder<'a> {
-        let mut builder = CscBuilder::new(self.n_nodes);
+    fn csc_builder(&self, n_nodes: usize) -> CscBuilder<'a> {
+        let mut builder = CscBuilder::new(n_nodes);
         if self.symmetrize {
             builder = builder.symmetrize().duplicates(Duplicates::Remove);
         }
@@ -342,11 +524,7 @@ impl<'a> DatasetBuilder<'a> {
     }
 }
 
-pub(crate) fn missing(what: &'static str, call: &'static str) -> BuildError {
-    BuildError::Missing { what, call }
-}
-
-pub(crate) fn check_length(what: &'static str, per: &'static str, expected: usize, got: usize) -> Result<()> {
+fn check_length(what: &'static str, per: &'static str, expected: usize, got: usize) -> Result<()> {
     match got == expected {
         true => Ok(()),
         false => Err(BuildError::Length { what, per, expected, got }.into()),
@@ -357,19 +535,9 @@ fn check_edge_rows(rows: &EdgeFeatures, n_edges: u64) -> Result<()> {
     check_length("edge feature rows", "edge", n_edges as usize, rows.n_edges() as usize)
 }
 
-/// Returns the fields of a set for these targets: the classes, empty for target values, and the values.
-pub(crate) fn labels_and_values<I: ItemId>(
-    targets: Targets<I>,
-) -> (Arc<Labels<I>>, Option<Arc<TargetValues<I>>>) {
-    match targets {
-        Targets::Classes(labels) => (labels, None),
-        Targets::Values(values) => (Arc::new(Labels::new(Vec::new(), 0)), Some(values)),
-    }
-}
-
 /// Checks that each node of the split exists, has a target and is in only one part. A node may occur several times in
 /// the same part.
-pub(crate) fn check_split(split: &Split, targets: &Targets) -> Result<()> {
+fn check_split(split: &Split, targets: &Targets) -> Result<()> {
     const NONE: u8 = u8::MAX;
     let parts = split.parts();
     let mut part_of = vec![NONE; targets.len()];

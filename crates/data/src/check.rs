@@ -1,37 +1,90 @@
 //! Checks of all values of a set. The checks read each array once, so opening a mapped set does not run them.
 
+mod parts;
 mod place;
 
 use std::ops::Range;
 use std::path::Path;
 
 use kiln_feature::{EdgeFeatures, FeatureArray, FeatureBuffer, FeatureStore, TargetKind, Targets};
-use kiln_graph::{Csc, NodeId};
+use kiln_graph::{Csc, Error as GraphError, NodeId};
 use kiln_store::Error as StoreError;
 
 use self::place::stored_id;
 use crate::arrays::{EDGE_FEATURES, RowsOf};
 use crate::graph_folder::NEGATIVES;
+use crate::layout::Layout;
+use crate::link_split::check_link_types;
 use crate::mask::{is_mask, mask_as_ids};
-use crate::{Dataset, Error, LinkTargets, NodeNames, Note, Result, Split};
+use crate::{Dataset, DatasetLinks, Error, LinkTargets, NodeNames, Note, Result, Split};
 
 pub(crate) use self::place::Place;
 
 /// The maximum number of feature values that are gathered at a time. A row with more values is gathered alone.
 pub(crate) const VALUES_AT_ONCE: usize = 1 << 16;
 
-/// Checks all values of the set except its split.
-pub(crate) fn check_values(data: &Dataset, place: Place<'_>) -> Result<()> {
-    check_graph(&data.graph, &data.edge_type_names, place)?;
-    data.targets().validate().map_err(|error| place.located(error.into()))?;
-    check_features(&*data.features, place)?;
+/// Checks all values of a set whose parts have the right lengths, and returns notes about its split. `place` is a folder, or
+/// the set in memory, whose messages have the names of the set and of the part.
+pub(crate) fn check_set(data: &Dataset, place: Place<'_>) -> Result<Vec<Note>> {
+    check_relations(data, place)?;
+    for (node_type, name) in data.graph.types().names().iter().enumerate() {
+        let place_of_type = numbered(data, place, node_type);
+        let in_type = |error: Error| match is_named(data, place) {
+            true => error.in_type(name),
+            false => error,
+        };
+        if let Some(features) = &data.features[node_type] {
+            check_features(&**features, place_of_type).map_err(in_type)?;
+        }
+        check_names(&data.names[node_type], place_of_type).map_err(in_type)?;
+    }
     if let Some(features) = &data.edge_features {
         check_edge_features(features, data.graph.n_edges(), place)?;
     }
-    if let Some(links) = &data.links {
-        check_links(links, data.graph.n_nodes(), place)?;
+    let mut notes = Vec::new();
+    if let Some(targets) = &data.targets {
+        targets.values.validate().map_err(|error| place.located(error.into()))?;
+        check_split_from(data.target_nodes().start, place, &targets.split, &targets.values, &mut notes)?;
     }
-    check_names(&data.names, place)
+    if let Some(DatasetLinks { relation, targets, .. }) = &data.links {
+        check_links(targets, data.graph.n_nodes(), place)?;
+        check_link_types(data.graph.schema(), *relation, targets).map_err(|error| place.located(error))?;
+    }
+    Ok(notes)
+}
+
+/// Checks the offsets, the nodes, the weights and the edge types of all relations.
+fn check_relations(data: &Dataset, place: Place<'_>) -> Result<()> {
+    if let Layout::Plain = data.layout {
+        return check_graph(data.csc()?, &data.edge_type_names, place);
+    }
+    data.graph.validate().map_err(|error| match error {
+        GraphError::InRelation { name, source } if !is_named(data, place) => {
+            numbered(data, place, data.graph.position(&name).unwrap_or(0)).located(Error::Graph(*source))
+        }
+        other => other.into(),
+    })?;
+    for (position, relation) in data.graph.iter().enumerate() {
+        let in_relation = |error| match is_named(data, place) {
+            true => Error::InPart { part: format!("relation `{}`", relation.name), source: Box::new(error) },
+            false => error,
+        };
+        check_edge_data(&relation.graph, &[], numbered(data, place, position)).map_err(in_relation)?;
+    }
+    Ok(())
+}
+
+/// Returns true if messages name the node type or the relation, because they name no file of it.
+fn is_named(data: &Dataset, place: Place<'_>) -> bool {
+    data.is_heterogeneous() && matches!(place, Place::Set(_))
+}
+
+/// Returns the place of the node type or the relation at a position.
+fn numbered<'a>(data: &Dataset, place: Place<'a>, position: usize) -> Place<'a> {
+    match (data.layout, place) {
+        (Layout::Numbered, Place::Folder(folder)) => Place::Numbered(folder, position),
+        _ => place,
+    }
 }
 
 /// Checks that the nodes of a split exist and have a target, and adds a note for each pair of parts that overlap.

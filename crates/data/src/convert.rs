@@ -27,6 +27,7 @@
 
 mod buckets;
 mod csc_rows;
+mod heterogeneous;
 mod in_memory;
 mod rest;
 mod sorting;
@@ -45,7 +46,8 @@ use self::in_memory::write_with_rows;
 use self::rest::{Sizes, check_memory, copy_graph, copy_rest, copy_stored, n_nodes_of, refuse_options};
 use crate::arrays::EDGE_FEATURES;
 use crate::edges::{EdgeList, edge_list_of};
-use crate::format::manifest::{self, Manifest};
+use crate::format::path_in;
+use crate::format::plain_manifest::{self, PlainManifest};
 use crate::graph_folder::write_link_targets;
 use crate::limits::{MEMORY_BYTES, check_node_count};
 use crate::readers::name_of;
@@ -57,6 +59,7 @@ pub(crate) use self::buckets::write_csc;
 pub(crate) use self::csc_rows::CscRows;
 pub use kiln_store::parse_bytes;
 
+pub use self::heterogeneous::{HeterogeneousReport, convert_heterogeneous};
 pub use crate::edges::{EdgeChunk, EdgeData, EdgeSource};
 
 /// The maximum number of bucket files that are open at a time.
@@ -187,7 +190,7 @@ pub fn convert(
         let notes = list.notes;
         return commit(set, name_of_file(input), n_nodes, written, Sizes::default(), notes);
     }
-    if is_there(&manifest::path_in(input)) {
+    if is_there(&path_in(input)) {
         refuse_options(options.keeps_edges())?;
         let [n_nodes, n_edges] = format::copy(input, out)?;
         let written = Written { n_coo_edges: n_edges as u64, n_edges, ..Written::default() };
@@ -322,8 +325,8 @@ fn commit(
     sizes: Sizes,
     notes: Vec<Note>,
 ) -> Result<ConvertReport> {
-    let manifest = Manifest {
-        format: manifest::VERSION,
+    let manifest = PlainManifest {
+        format: plain_manifest::VERSION,
         name,
         n_nodes,
         n_edges: written.n_edges,

@@ -2,7 +2,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use crate::{Dataset, Error, Note, Result, debian_packages, debian_tags, synthetic};
+use crate::{Dataset, Error, Note, Result, debian_archive, debian_packages, debian_tags, synthetic};
 
 /// The average number of nodes of `fake` without a number.
 const FAKE_DEFAULT: usize = 1000;
@@ -85,12 +85,13 @@ impl DatasetName {
     /// Opens or generates the set of nodes with this name. `seed` is that of synthetic sets.
     ///
     /// # Errors
-    /// Returns [`Error::WrongKind`] for the heterogeneous set and the set of graphs.
+    /// Returns [`Error::WrongKind`] for the set of graphs.
     pub fn open(self, seed: u64) -> Result<Dataset> {
         match self {
             Self::DebianPackages => debian_packages(),
             Self::DebianTags => debian_tags(),
-            Self::DebianArchive | Self::Mutag => Err(self.wrong_kind("a set of nodes of one type")),
+            Self::DebianArchive => debian_archive(),
+            Self::Mutag => Err(self.wrong_kind("a set for tasks on nodes")),
             Self::Sbm => synthetic::sbm(synthetic::SbmConfig {
                 n_nodes: 10_000,
                 n_classes: 8,

@@ -88,6 +88,32 @@ pub enum Error {
     /// The links of a split do not fit the graph or each other.
     #[error(transparent)]
     LinkSplit(#[from] LinkSplitError),
+    /// A graph with several node types or relations where one of each is needed.
+    #[error(
+        "{what} needs a graph with one node type and one relation, but `{name}` has the node types {types} and the \
+         relations {relations}"
+    )]
+    SeveralTypes {
+        /// The name of the set.
+        name: String,
+        /// What needs one node type and one relation.
+        what: &'static str,
+        /// The names of the node types.
+        types: String,
+        /// The names of the relations.
+        relations: String,
+    },
+    /// A step of the preparation of a set whose format cannot record it.
+    #[error(
+        "{step}() prepares homogeneous sets only, and `{name}` has names of its node types and relations: prepare its \
+         arrays before the set is built"
+    )]
+    NamedTypes {
+        /// The name of the set.
+        name: String,
+        /// The step, such as `standardize`.
+        step: &'static str,
+    },
     /// A node type or a relation of a heterogeneous set is invalid.
     #[error("{part}: {source}")]
     InPart {
@@ -133,6 +159,20 @@ pub enum BuildError {
         expected: usize,
         /// The given number of entries.
         got: usize,
+    },
+    /// A part of the builder describes a node type, but no type was selected.
+    #[error("{call} describes the nodes of one type: call .nodes(type_name) before it")]
+    NoNodeType {
+        /// The call, such as `.features(x, dim)`.
+        call: &'static str,
+    },
+    /// A call of the builder does not apply to the set.
+    #[error("{call} does not apply to this set: {instead}")]
+    NotApplicable {
+        /// The call, such as `.symmetrize()`.
+        call: &'static str,
+        /// The reason, and what to do instead.
+        instead: &'static str,
     },
     /// The number of classes is 0, so that a classifier would have no output.
     #[error("the number of classes is 0, expected at least 1: pass it to .labels(y, n_classes)")]
@@ -183,6 +223,11 @@ pub enum BuildError {
         /// The name of the second of the two parts.
         second: &'static str,
     },
+}
+
+/// Returns the error for a part that was not set.
+pub(crate) fn missing(what: &'static str, call: &'static str) -> BuildError {
+    BuildError::Missing { what, call }
 }
 
 /// An error from a [`LinkSplit`](crate::LinkSplit) or [`LinkTargets`](crate::LinkTargets).

@@ -1,42 +1,64 @@
 //! The kiln format of a data set on disk: a folder of plain `.npy` arrays, which NumPy and
 //! [`npy::open`](crate::npy::open) can read, and a small manifest, `kiln.json`, with the counts, the names of classes
-//! and edge types, and the element type, shape and SHA-256 of each file. `docs/formats.md` specifies it.
+//! and edge types, and the element type, shape and SHA-256 of each file. The files of a heterogeneous set have the number of
+//! their node type or relation. `docs/formats.md` specifies both layouts.
 //!
 //! ```
-//! use kiln_data::{format, synthetic};
+//! use kiln_data::{Dataset, format, synthetic};
+//! use kiln_graph::NodeTypes;
 //! let folder = tempfile::tempdir()?;
 //! let ring = folder.path().join("ring");
 //! format::write(&synthetic::ring(6)?, &ring)?;
 //! assert_eq!(format::open(&ring)?.graph.n_edges(), 12);
 //! assert_eq!(format::verify(&ring)?.n_hashed, 7);
+//!
+//! let types = NodeTypes::new([("user", 2), ("item", 3)])?;
+//! let data = Dataset::builder_with_types(types).nodes("user").features(vec![0.5, 1.0], 1).build()?;
+//! let ratings = folder.path().join("ratings");
+//! format::write(&data, &ratings)?;
+//! assert_eq!(format::open(&ratings)?.hash()?, data.hash()?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod attachment;
+mod contents;
 mod copy;
-pub(crate) mod manifest;
+mod links_entry;
+mod manifest;
+mod numbered_manifest;
+pub(crate) mod plain_manifest;
 mod set;
 mod verify;
+mod write;
+mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use bytemuck::Pod;
-use kiln_feature::{EdgeFeatures, FeatureArray, FeatureStore, Targets};
 use kiln_graph::Csc;
-use kiln_store::array_folder::{ElementType, Entries, FolderWriter};
-use kiln_store::check_count;
 
-use self::manifest::Manifest;
+use self::manifest::{Manifest, layout_of};
 use self::set::Set;
-use crate::arrays::{EDGE_FEATURES, RowsOf};
-use crate::check::for_each_rows;
-use crate::graph_folder::{
-    FEATURES, RowFiles, TARGETS, class_names_to_write, push_rows, read_graph, row_element_type,
-    write_link_targets,
-};
-use crate::{Dataset, Error, Result, Split};
+use self::write::{write_attached, write_set};
+use crate::layout::Layout;
+use crate::{Dataset, Result};
 
 pub(crate) use self::copy::copy;
 pub use self::verify::{VerifyReport, verify};
+pub(crate) use self::write::{write_graph, write_targets};
+pub use self::writer::{RelationTypes, SetWriter, TargetWriters};
+
+/// The manifest's file name.
+pub(crate) const FILE_NAME: &str = "kiln.json";
+
+/// Returns the path of the manifest of a folder.
+pub(crate) fn path_in(folder: &Path) -> PathBuf {
+    folder.join(FILE_NAME)
+}
+
+/// Returns true if a folder has the manifest of a heterogeneous set.
+pub(crate) fn is_heterogeneous(folder: &Path) -> bool {
+    layout_of(folder) == Some(Layout::Numbered)
+}
 
 /// Opens a set in the kiln format. The time does not depend on the size of the set: the manifest and the headers of the
 /// arrays are read, and the arrays are mapped.
@@ -55,13 +77,13 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     Set::open(folder.as_ref())?.dataset()
 }
 
-/// Opens the topology of a set in the kiln format. The set may be a graph without node data, which
+/// Opens the topology of a homogeneous set in the kiln format. The set may be a graph without node data, which
 /// [`convert`](crate::convert::convert) writes for an edge list.
 ///
 /// # Errors
-/// Returns the errors of [`open`] except [`Error::WrongKind`].
+/// Returns the errors of [`open`], with [`Error::WrongKind`] for a heterogeneous set only.
 pub fn open_graph(folder: impl AsRef<Path>) -> Result<Csc> {
-    read_graph(&Set::open(folder.as_ref())?.arrays)
+    Set::open(folder.as_ref())?.csc()
 }
 
 /// Returns the SHA-256, in lower-case hexadecimal, of all training data of a set in the kiln format, which may be a
@@ -71,15 +93,37 @@ pub fn open_graph(folder: impl AsRef<Path>) -> Result<Csc> {
 /// The files are assumed to match the manifest; [`verify`] checks that. The hash differs from [`Dataset::hash`] for the
 /// same set, since it also depends on the layout of the arrays in their files.
 ///
-/// The hashed bytes are the line `kiln format 1`, then the line `dim D` and the line `n_classes C` if the manifest has
+/// The hashed bytes of a homogeneous set are the line `kiln format 1`, then the line `dim D` and the line `n_classes C` if the manifest has
 /// them, and then a line `NAME TYPE LENGTHS SHA256` for each file, in the order of their names, such as
 /// `features.npy f32 34x2 9f86…`.
+///
+/// Those of a heterogeneous set are the line `kiln typed format 1`; a line `node_type N D NAME` for each type, with its
+/// number of nodes, its number of feature columns (or `null`) and its name as a JSON string; a line `relation S D NAME` for
+/// each relation, with the numbers of its types; the line `target_type T C` with the number of the type and the number of
+/// classes, if there are targets; the line `links RELATION REVERSE` with the names of the relations as JSON strings (`null`
+/// without a reverse), if there are links; and then the lines of the files.
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::Missing`], [`kiln_store::Error::Manifest`], [`kiln_store::Error::Format`],
 /// [`kiln_store::Error::Metadata`] or [`kiln_store::Error::Io`] in the cases in which [`open`] does.
 pub fn hash(folder: impl AsRef<Path>) -> Result<String> {
     Ok(Manifest::read(folder.as_ref())?.hash())
+}
+
+/// Returns the content of a JSON file that was attached to a heterogeneous set in the kiln format, after its hash was
+/// compared with the manifest; `None` if the set has no such file. [`SetWriter::attach`] writes it.
+///
+/// # Errors
+/// Returns the errors of [`open`] for an invalid manifest, [`kiln_store::Error::HashMismatch`] if the file has
+/// changed, [`kiln_store::Error::Metadata`] if it is larger than 256 MiB, and [`kiln_store::Error::Io`] if it cannot be read.
+pub fn attachment(folder: impl AsRef<Path>, name: &str) -> Result<Option<Vec<u8>>> {
+    let folder = folder.as_ref();
+    match Manifest::read(folder)? {
+        Manifest::Plain(_) => Ok(None),
+        Manifest::Numbered(manifest) => {
+            manifest.attachments.get(name).map(|hash| attachment::read(folder, name, hash)).transpose()
+        }
+    }
 }
 
 /// Writes a set to a new folder. Missing parent folders are created.
@@ -89,123 +133,33 @@ pub fn hash(folder: impl AsRef<Path>) -> Result<String> {
 /// folder, which can be deleted.
 ///
 /// The output is a function of the set. Features are written in chunks of rows with their stored element type: dense
-/// ones as `f32`, `f16` or `bf16`, sparse ones as the arrays of a CSR matrix. [`Dataset::notes`] are not written.
+/// ones as `f32`, `f16` or `bf16`, sparse ones as the arrays of a CSR matrix. [`Dataset::notes`] and attachments are not written.
 /// Values are not checked.
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`] if the folder exists and is not empty, before anything is written;
-/// [`kiln_store::Error::Inconsistent`] if the parts of the set are inconsistent; [`kiln_store::Error::Metadata`] if
-/// the number of class names differs from the number of classes; [`Error::Feature`] if rows
+/// [`kiln_store::Error::Inconsistent`] or [`Error::InPart`](crate::Error::InPart) if the parts of the set are inconsistent; [`kiln_store::Error::Metadata`] if
+/// the number of class names differs from the number of classes; [`Error::Feature`](crate::Error::Feature) if rows
 /// cannot be read; and [`kiln_store::Error::Io`] if writing fails.
 pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
-    let n_nodes = data.graph.n_nodes();
-    check_count(&data.name, RowsOf::Nodes.count(), n_nodes, data.features.n_rows())?;
-    if let Some(features) = &data.edge_features {
-        let (n_edges, n_rows) = (data.graph.n_edges() as usize, features.n_edges() as usize);
-        check_count(&data.name, RowsOf::Edges.count(), n_edges, n_rows)?;
-    }
-    let targets = data.targets();
-    check_count(&data.name, "the number of labels", n_nodes, targets.len())?;
-    if !data.names.is_empty() {
-        check_count(&data.name, "the number of node names", n_nodes, data.names.len())?;
-    }
-    let manifest = Manifest {
-        format: manifest::VERSION,
-        name: data.name.clone(),
-        n_nodes,
-        n_edges: data.graph.n_edges() as usize,
-        dim: Some(data.features.dim()),
-        n_classes: Some(targets.n_outputs()),
-        class_names: class_names_to_write(&data.class_names, targets.n_outputs()),
-        edge_type_names: data.edge_type_names.clone(),
-        preparation: data.preparation.clone(),
-        files: Entries::new(),
-    };
-    manifest.check_counts(&manifest::path_in(folder.as_ref()))?;
-    let mut set = FolderWriter::create(folder.as_ref())?;
-    write_graph(&mut set, &data.graph)?;
-    if let Some(features) = &data.edge_features {
-        write_edge_features(&mut set, features)?;
-    }
-    write_features(&mut set, &FEATURES, &*data.features)?;
-    write_targets(&mut set, &targets, &data.split)?;
-    if let Some(links) = &data.links {
-        write_link_targets(&mut set, links)?;
-    }
-    if !data.names.is_empty() {
-        set.put("names_text.npy", ElementType::U8, data.names.text())?;
-        set.put("names_ends.npy", ElementType::U32, data.names.ends())?;
-    }
-    manifest.commit(set)
+    write_set(data, folder.as_ref())
 }
 
-pub(crate) fn write_graph(set: &mut FolderWriter, graph: &Csc) -> Result<()> {
-    set.put("indptr.npy", ElementType::U64, graph.indptr())?;
-    set.put("indices.npy", ElementType::U32, graph.indices())?;
-    if let Some(weights) = graph.weights() {
-        set.put("weights.npy", ElementType::F32, weights)?;
-    }
-    if let Some(types) = graph.edge_types() {
-        set.put("edge_types.npy", ElementType::U8, types)?;
-    }
-    Ok(())
-}
-
-fn write_edge_features(set: &mut FolderWriter, features: &EdgeFeatures) -> Result<()> {
-    let mut rows = set.rows(EDGE_FEATURES, row_element_type(features.dtype())?, features.dim())?;
-    match features.rows() {
-        FeatureArray::F32(values) => rows.push(values)?,
-        FeatureArray::F16(values) => rows.push(values)?,
-        FeatureArray::BF16(values) => rows.push(values)?,
-        other => return Err(Error::unknown_row_type(other.dtype())),
-    }
-    Ok(set.add(rows)?)
-}
-
-/// Writes the file of classes or of target values, and the split.
-pub(crate) fn write_targets(set: &mut FolderWriter, targets: &Targets, split: &Split) -> Result<()> {
-    match targets {
-        Targets::Classes(labels) => set.put("labels.npy", ElementType::I32, labels.as_slice())?,
-        Targets::Values(values) => match (values.as_labels(), values.as_numbers()) {
-            (Some(labels), _) => put_rows(set, ElementType::U8, values.n_columns(), labels)?,
-            (None, numbers) => {
-                put_rows(set, ElementType::F32, values.n_columns(), numbers.unwrap_or_default())?;
-            }
-        },
-    }
-    for ((_, nodes), file) in split.parts().into_iter().zip(["train.npy", "val.npy", "test.npy"]) {
-        set.put(file, ElementType::U32, nodes)?;
-    }
-    Ok(())
-}
-
-/// Writes the file of target values.
-fn put_rows<T: Pod>(
-    set: &mut FolderWriter,
-    dtype: ElementType,
-    n_columns: usize,
-    values: &[T],
+/// Writes a set as [`write()`] does, with the [`attachment()`]s of the set that it was made of, if `source` is a folder with a
+/// heterogeneous set in the kiln format.
+///
+/// # Errors
+/// Returns the errors of [`write()`], and those of [`attachment()`].
+pub fn write_with_attachments(
+    data: &Dataset,
+    folder: impl AsRef<Path>,
+    source: impl AsRef<Path>,
 ) -> Result<()> {
-    let mut rows = set.rows(TARGETS, dtype, n_columns)?;
-    rows.push(values)?;
-    Ok(set.add(rows)?)
-}
-
-/// Writes the files of feature rows: those of a CSR matrix for sparse features.
-pub(crate) fn write_features(
-    set: &mut FolderWriter,
-    files: &RowFiles,
-    features: &dyn FeatureStore,
-) -> Result<()> {
-    if let Some(sparse) = features.as_sparse() {
-        let [indptr, columns, values] = files.sparse.clone();
-        set.put(indptr, ElementType::U64, sparse.indptr())?;
-        set.put(columns, ElementType::U32, sparse.columns())?;
-        set.put(values, ElementType::F32, sparse.values())?;
-        return Ok(());
+    let source = source.as_ref();
+    if is_heterogeneous(source)
+        && let Manifest::Numbered(manifest) = Manifest::read(source)?
+    {
+        return write_attached(data, folder.as_ref(), &manifest, source);
     }
-    let dtype = row_element_type(features.dtype())?;
-    let mut array = set.rows(files.dense.clone(), dtype, features.dim())?;
-    for_each_rows(features, |_, rows| push_rows(&mut array, rows))?;
-    Ok(set.add(array)?)
+    write_set(data, folder.as_ref())
 }

@@ -7,7 +7,6 @@ use kiln_graph::{Csc, CscBuilder, GraphId, NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 use kiln_store::check_count;
 
-use crate::builder::labels_and_values;
 use crate::dataset::noun;
 use crate::limits::numbers;
 use crate::{Note, Result};
@@ -69,7 +68,10 @@ impl GraphDataset {
         check_edges(&name, &node_offsets, &graph)?;
         check_count(&name, "the number of graph labels", node_offsets.len() - 1, targets.len())?;
         let class_names = numbers(targets.n_outputs());
-        let (labels, target_values) = labels_and_values(targets);
+        let (labels, target_values) = match targets {
+            Targets::Classes(labels) => (labels, None),
+            Targets::Values(values) => (Arc::new(Labels::new(Vec::new(), 0)), Some(values)),
+        };
         Ok(Self {
             name,
             class_names,

@@ -73,8 +73,11 @@ pub(crate) fn graph_of(
 /// # Errors
 /// Returns the errors of [`ArrayFolder::values`].
 pub fn read_labels(arrays: &ArrayFolder, n_classes: usize) -> Result<Labels> {
-    Ok(Labels::new(arrays.values::<i32>("labels.npy")?, n_classes))
+    Ok(Labels::new(arrays.values::<i32>(LABELS)?, n_classes))
 }
+
+/// The file of the classes.
+pub(crate) const LABELS: &str = "labels.npy";
 
 /// The file of target values, `[n, n_columns]`: u8 for several labels, f32 for regression.
 pub(crate) const TARGETS: &str = "targets.npy";

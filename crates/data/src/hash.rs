@@ -9,7 +9,8 @@ use kiln_graph::{Csc, GraphId, ItemId, NodeId};
 use kiln_store::Hasher;
 
 use crate::check::for_each_rows;
-use crate::{Dataset, Error, GraphDataset, LinkTargets, Result, Split};
+use crate::layout::Layout;
+use crate::{Dataset, DatasetLinks, Error, GraphDataset, LinkTargets, Result, Split};
 
 /// The first hashed bytes. Any change of the hashed content must change the version number in them.
 const START: &str = "kiln data 1\n";
@@ -43,8 +44,8 @@ impl fmt::Debug for HashedPart<'_> {
 
 impl Dataset {
     /// Returns the SHA-256, in lower-case hexadecimal, of all training data: topology, features of nodes and edges with
-    /// their stored element type, labels and split. Every change of a value changes the hash. The name, the notes and the names of
-    /// nodes, classes and edge types are not hashed, and mapped and in-memory arrays have the same hash.
+    /// their stored element type, targets and split. Every change of a value changes the hash. The name, the notes and the names
+    /// of nodes, classes and edge types are not hashed, and mapped and in-memory arrays have the same hash.
     ///
     /// The hashed bytes are the line `kiln data 1`, and then for each of these arrays a line of its name, element
     /// type and lengths, and its values, little-endian: `indptr u64 N+1`, `indices u32 M`, if present `weights f32 M`,
@@ -54,6 +55,12 @@ impl Dataset {
     /// then `train u32 P`, `val u32 Q`, `test u32 R`. If the set has links, `link_srcs u32 L`, `link_dsts u32 L` and the
     /// ids of each part, `train_links u32 P`, `val_links u32 Q`, `test_links u32 R`, follow, and for each part with fixed
     /// negatives, `negative_links u32 P`, if present `negative_srcs u32 PxK`, and `negative_dsts u32 PxK`.
+    ///
+    /// For a heterogeneous set, the names, the order and the sizes of node types and relations are hashed, too: after the line
+    /// `kiln data 1` follow `type_offsets u32 T+1`, and for each node type `node_type u8 L`, its name in UTF-8, and its
+    /// features, if it has any; for each relation `relation u8 L`, its name, `relation_types u32 2`, the types of its sources
+    /// and destinations, and its `indptr`, `indices` and `weights`; if there are targets, `target_type u32 1`, the targets and
+    /// the split; and if there are links, `link_relations u32 1` or `2`, their relation and its reverse, and the links.
     ///
     /// This reads the whole set once, with constant memory, and is several times faster on a CPU with SHA instructions.
     /// For a set in the kiln format, [`format::hash`](crate::format::hash) returns a different hash without reading the
@@ -72,17 +79,56 @@ impl Dataset {
     /// Returns the errors of [`Dataset::hash`] and of the check.
     pub fn hash_of(&self, part: HashedPart<'_>) -> Result<String> {
         let mut hasher = ArrayHasher::new(part);
-        hasher.graph(&self.graph)?;
+        match self.layout {
+            Layout::Plain => self.hash_homogeneous(&mut hasher)?,
+            Layout::Numbered => self.hash_heterogeneous(&mut hasher)?,
+        }
+        hasher.finish()
+    }
+
+    fn hash_homogeneous(&self, hasher: &mut ArrayHasher<'_>) -> Result<()> {
+        hasher.graph(self.csc()?)?;
         if let Some(features) = &self.edge_features {
             hasher.edge_features(features)?;
         }
-        hasher.features(&*self.features)?;
-        hasher.targets(&self.targets())?;
-        hasher.split(&self.split)?;
-        if let Some(links) = &self.links {
-            hasher.links(links)?;
+        hasher.features(&**self.node_features()?)?;
+        if let Some(targets) = &self.targets {
+            hasher.targets(&targets.values)?;
+            hasher.split(&targets.split)?;
         }
-        hasher.finish()
+        match &self.links {
+            Some(links) => hasher.links(&links.targets),
+            None => Ok(()),
+        }
+    }
+
+    fn hash_heterogeneous(&self, hasher: &mut ArrayHasher<'_>) -> Result<()> {
+        let types = self.graph.types();
+        hasher.array("type_offsets", "u32", types.offsets().len(), types.offsets())?;
+        for (name, features) in types.names().iter().zip(&self.features) {
+            hasher.array("node_type", "u8", name.len(), name.as_bytes())?;
+            if let Some(features) = features {
+                hasher.features(&**features)?;
+            }
+        }
+        for relation in self.graph.iter() {
+            hasher.array("relation", "u8", relation.name.len(), relation.name.as_bytes())?;
+            let types = [relation.src_type as u32, relation.dst_type as u32];
+            hasher.array("relation_types", "u32", types.len(), &types)?;
+            hasher.graph(&relation.graph)?;
+        }
+        if let Some(targets) = &self.targets {
+            hasher.array("target_type", "u32", 1, &[targets.node_type as u32])?;
+            hasher.targets(&targets.values)?;
+            hasher.split(&targets.split)?;
+        }
+        if let Some(DatasetLinks { relation, reverse, targets }) = &self.links {
+            let relations: Vec<u32> =
+                [Some(*relation), *reverse].into_iter().flatten().map(|at| at as u32).collect();
+            hasher.array("link_relations", "u32", relations.len(), &relations)?;
+            hasher.links(targets)?;
+        }
+        Ok(())
     }
 }
 
@@ -158,7 +204,7 @@ impl GraphDataset {
 
 /// A hasher of named arrays. A line with its name, type and lengths precedes each array, so that different lists of
 /// arrays never produce the same bytes.
-pub(crate) struct ArrayHasher<'a> {
+struct ArrayHasher<'a> {
     hasher: Hasher,
     part: HashedPart<'a>,
     /// The number of bytes since the last check.
@@ -166,7 +212,7 @@ pub(crate) struct ArrayHasher<'a> {
 }
 
 impl<'a> ArrayHasher<'a> {
-    pub(crate) fn new(part: HashedPart<'a>) -> Self {
+    fn new(part: HashedPart<'a>) -> Self {
         let mut hasher = Hasher::default();
         hasher.update(if matches!(part, HashedPart::All(_)) { START } else { SAMPLE_START });
         // The first piece is checked too.
@@ -200,7 +246,7 @@ impl<'a> ArrayHasher<'a> {
         Ok(())
     }
 
-    pub(crate) fn array<T: Pod>(
+    fn array<T: Pod>(
         &mut self,
         name: &str,
         element_type: &str,
@@ -211,7 +257,7 @@ impl<'a> ArrayHasher<'a> {
         self.values(values)
     }
 
-    pub(crate) fn graph(&mut self, graph: &Csc) -> Result<()> {
+    fn graph(&mut self, graph: &Csc) -> Result<()> {
         self.array("indptr", "u64", graph.indptr().len(), graph.indptr())?;
         self.array("indices", "u32", graph.n_edges(), graph.indices())?;
         if let Some(weights) = graph.weights() {
@@ -234,7 +280,7 @@ impl<'a> ArrayHasher<'a> {
         }
     }
 
-    pub(crate) fn features(&mut self, features: &dyn FeatureStore) -> Result<()> {
+    fn features(&mut self, features: &dyn FeatureStore) -> Result<()> {
         let dim = features.dim();
         if let Some(sparse) = features.as_sparse() {
             self.array("features_indptr", "u64", sparse.indptr().len(), sparse.indptr())?;
@@ -270,7 +316,7 @@ impl<'a> ArrayHasher<'a> {
         }
     }
 
-    pub(crate) fn targets<I: ItemId>(&mut self, targets: &Targets<I>) -> Result<()> {
+    fn targets<I: ItemId>(&mut self, targets: &Targets<I>) -> Result<()> {
         let lengths = format!("{}x{}", targets.len(), targets.n_outputs());
         match targets {
             Targets::Classes(labels) => self.labels("labels", labels),
@@ -286,14 +332,14 @@ impl<'a> ArrayHasher<'a> {
         self.array(name, "i32", lengths, labels.as_slice())
     }
 
-    pub(crate) fn split<I: ItemId>(&mut self, split: &Split<I>) -> Result<()> {
+    fn split<I: ItemId>(&mut self, split: &Split<I>) -> Result<()> {
         for (name, items) in split.parts() {
             self.array(name, "u32", items.len(), items)?;
         }
         Ok(())
     }
 
-    pub(crate) fn links(&mut self, targets: &LinkTargets) -> Result<()> {
+    fn links(&mut self, targets: &LinkTargets) -> Result<()> {
         let links = targets.links();
         self.array("link_srcs", "u32", links.len(), links.srcs())?;
         self.array("link_dsts", "u32", links.len(), links.dsts())?;
@@ -314,7 +360,7 @@ impl<'a> ArrayHasher<'a> {
         Ok(())
     }
 
-    pub(crate) fn finish(self) -> Result<String> {
+    fn finish(self) -> Result<String> {
         if let HashedPart::All(check) = self.part {
             check()?;
         }

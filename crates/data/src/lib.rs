@@ -7,16 +7,18 @@
 //! - [`LinkSplit`] divides edges for link prediction, or takes the links and fixed negatives of a set.
 //! - [`debian_packages`], [`debian_tags`] (several labels per node) and [`mutag`] are built in, and [`synthetic`] generates graphs.
 //!   [`debian_archive`] is the built-in heterogeneous set.
-//! - [`typed`] has heterogeneous sets ([`TypedDataset`]): node types with features of their own, and relations.
 //! - [`convert`] writes folders and edge lists that do not fit in memory in the kiln format.
+//!
+//! A [`Dataset`] is homogeneous, with one node type and one relation, or heterogeneous: node types with features of their own,
+//! and relations.
 //!
 //! Nothing is fetched from a network. This crate contains no sampler, no tensors and no threads.
 //!
 //! ```
 //! use kiln_graph::NodeId;
 //! let data = kiln_data::synthetic::ring(6)?;
-//! assert_eq!(data.graph.in_neighbors(NodeId(0)), [NodeId(1), NodeId(5)]);
-//! assert_eq!(data.labels.get(NodeId(3)), Some(1));
+//! assert_eq!(data.csc()?.in_neighbors(NodeId(0)), [NodeId(1), NodeId(5)]);
+//! assert_eq!(data.labels().get(NodeId(3)), Some(1));
 //! # Ok::<(), kiln_data::Error>(())
 //! ```
 
@@ -26,7 +28,6 @@ mod builtin;
 mod check;
 pub mod convert;
 mod dataset;
-mod dataset_format;
 mod dataset_name;
 mod draws;
 mod edge_features;
@@ -36,40 +37,44 @@ pub mod format;
 mod graph_dataset;
 pub mod graph_folder;
 mod hash;
+mod layout;
 mod limits;
 mod link_split;
 mod mask;
 mod node_features;
 mod node_names;
 mod note;
+mod open;
+mod preparation;
 mod readers;
 mod recorded_hash;
+mod split;
 mod summary;
-pub mod typed;
 
 pub use builder::DatasetBuilder;
 pub use builtin::{
     debian_archive, debian_packages, debian_tags, mutag, read_debian_archive, read_debian_packages,
     read_debian_tags, synthetic,
 };
-pub use dataset::{Dataset, Split};
-pub use dataset_format::{DatasetFormat, detect_format, open, open_within};
+pub use dataset::{Dataset, DatasetTargets};
 pub use dataset_name::{DatasetLocation, DatasetName, locate, note_on_name};
 pub use edges::read_pairs;
 pub use error::{BuildError, Error, LinkSplitError, Result};
 pub use graph_dataset::GraphDataset;
 pub use hash::HashedPart;
-pub use link_split::{LinkDirection, LinkSplit, LinkSplitConfig, LinkTargets, TypedLinkSplit, TypedLinks};
+pub use layout::Layout;
+pub use link_split::{DatasetLinks, LinkDirection, LinkSplit, LinkSplitConfig, LinkTargets};
 pub use node_features::NodeFeatures;
 pub use node_names::NodeNames;
 pub use note::Note;
+pub use open::{DatasetFormat, detect_format, is_heterogeneous, open, open_within};
 pub use readers::ids::read_ids;
 pub use readers::{gin, graphbolt, npy, ogb, tu};
 pub use recorded_hash::recorded_hash;
+pub use split::Split;
 pub use summary::{
     DatasetSummary, DegreeSummary, FeatureSummary, RelationSummary, TargetSummary, TypeSummary,
 };
-pub use typed::{TypedDataset, TypedDatasetBuilder, TypedTargets};
 
 /// The README, so that the doc tests run its example.
 #[cfg(doctest)]

@@ -1,28 +1,29 @@
 //! Splits for link prediction: the graph that passes messages, and the links for training, validation and test.
 
+mod dataset_links;
 mod random;
 mod targets;
-mod typed;
-mod typed_links;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_feature::EdgeFeatures;
-use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeId, SharedArray};
-
+use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeId, Relations, SharedArray};
 use kiln_store::check_count;
 
-use self::random::sorted;
-pub use self::random::{LinkDirection, LinkSplitConfig};
-pub use self::targets::LinkTargets;
-pub use self::typed::TypedLinkSplit;
-pub use self::typed_links::TypedLinks;
-pub(crate) use self::typed_links::check_link_types;
+use self::dataset_links::positions;
+use self::random::{SplitEdges, retain_edges, sorted};
 use crate::arrays::RowsOf;
+use crate::error::require;
 use crate::{Dataset, Note, Result, Split};
 
-/// A split for link prediction: the graph that passes messages, and the links for training, validation and test. Cloning
-/// shares the arrays.
+pub use self::dataset_links::DatasetLinks;
+pub(crate) use self::dataset_links::check_link_types;
+pub use self::random::{LinkDirection, LinkSplitConfig};
+pub use self::targets::LinkTargets;
+
+/// A split for link prediction on one relation of a graph: the graph that passes messages, and the links for training,
+/// validation and test. Links and negatives have node ids of the graph. Cloning shares the arrays.
 ///
 /// A model must not read a link that it predicts from the graph. [`LinkSplit::random`] therefore removes the links for
 /// validation and test from the graph. Training links stay in it by default, and a training step excludes its own links
@@ -38,60 +39,151 @@ use crate::{Dataset, Note, Result, Split};
 /// assert_eq!(split.message().n_edges(), 70);
 /// # Ok::<(), kiln_data::Error>(())
 /// ```
+///
+/// On a heterogeneous graph, [`LinkSplit::random_relation`] is PyG's `RandomLinkSplit` with `edge_types` and
+/// `rev_edge_types`: the links for validation and test leave their relation, and their reverses leave the reverse relation,
+/// if there is one. Other relations between the same nodes stay, so a relation that tells the links (such as `rated` for
+/// `rated highly`) must be removed from the data.
 #[derive(Debug, Clone)]
 pub struct LinkSplit {
-    message: Arc<Csc>,
+    message: Arc<Relations>,
     /// The features of the edges of `message`.
     edge_features: Option<EdgeFeatures>,
-    targets: LinkTargets,
+    links: DatasetLinks,
 }
 
 impl LinkSplit {
+    /// Returns a random split of the edges of a graph with one relation.
+    ///
+    /// The pairs of nodes with a link between them are divided by the shares, both rounded; the rest is for training.
+    /// All parallel edges of a pair are one link, and self loops are no links. The edges of a pair for validation or
+    /// test, of all edge types, leave the graph. The graph keeps the weights and the types of the other edges. In each
+    /// part, links ascend by destination and then by source; those for training have the first ids, then those for
+    /// validation, then those for test.
+    ///
+    /// The split depends on the edges, the settings and the seed only. `docs/rng.md` specifies the random numbers.
+    /// Beside the result it takes about 24 bytes per edge, and 13 per pair.
+    ///
+    /// # Errors
+    /// Returns [`Error::BadParameter`](crate::Error::BadParameter) if a share or the sum of both is not in `0..=1`, or if the
+    /// graph has several relations; [`LinkSplitError::NoLinks`](crate::LinkSplitError::NoLinks) if the graph has no link;
+    /// [`LinkSplitError::NotUndirected`](crate::LinkSplitError::NotUndirected) if the links are undirected but an edge lacks its
+    /// reverse; and [`Error::Graph`](crate::Error::Graph) if the graph is invalid.
+    pub fn random(graph: &Relations, config: &LinkSplitConfig, seed: u64) -> Result<Self> {
+        let relation = only_relation(graph)?;
+        Self::draw(graph, relation, None, None, config, seed)
+    }
+
+    /// Returns a random split of the edges of one relation, as [`LinkSplit::random`] does for a graph with these edges.
+    /// `reverse` is the relation that has the reverse of each edge, if there is one. The reverse relation may be the
+    /// relation itself, which changes nothing: [`LinkSplitConfig::direction`] determines how reverses are treated.
+    ///
+    /// ```
+    /// use kiln_data::{LinkSplit, LinkSplitConfig};
+    /// use kiln_graph::{NodeTypes, RelationEdges, Relations};
+    /// let types = NodeTypes::new([("user", 4), ("item", 5)])?;
+    /// let (users, items) = ([0, 1, 2, 3, 0, 1, 2, 3, 0, 1], [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]);
+    /// let of = |name, src_type, dst_type, srcs, dsts| RelationEdges { name, src_type, dst_type, srcs, dsts, weights: None };
+    /// let buys = of("buys", "user", "item", &users, &items);
+    /// let graph = Relations::from_edges(types, &[buys, of("bought by", "item", "user", &items, &users)])?;
+    /// let config = LinkSplitConfig { val: 0.1, test: 0.2, ..Default::default() };
+    /// let split = LinkSplit::random_relation(&graph, "buys", Some("bought by"), &config, 7)?;
+    /// assert_eq!(split.split().parts().map(|(_, links)| links.len()), [7, 1, 2]);
+    /// assert_eq!([0, 1].map(|relation| split.message().relation(relation).graph.n_edges()), [7, 7]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`kiln_graph::Error::NoSuchRelation`] for the name of a relation that does not exist,
+    /// [`LinkSplitError::NotReverse`](crate::LinkSplitError::NotReverse) for a reverse relation between other types, and the
+    /// errors of [`LinkSplit::random`].
+    pub fn random_relation(
+        graph: &Relations,
+        relation: &str,
+        reverse: Option<&str>,
+        config: &LinkSplitConfig,
+        seed: u64,
+    ) -> Result<Self> {
+        let (relation, reverse) = positions(graph.schema(), relation, reverse)?;
+        Self::draw(graph, relation, reverse, None, config, seed)
+    }
+
+    fn draw(
+        graph: &Relations,
+        relation: usize,
+        reverse: Option<usize>,
+        features: Option<&EdgeFeatures>,
+        config: &LinkSplitConfig,
+        seed: u64,
+    ) -> Result<Self> {
+        let edges = graph.whole_graph(relation)?;
+        let split = SplitEdges::draw(&edges, features, config, seed)?;
+        let mut message = graph.with_graph(relation, split.message.clone())?;
+        if let Some(reverse) = reverse.filter(|reverse| *reverse != relation) {
+            let edges = if edges.has_sorted_neighbors() { edges } else { edges.sort_neighbors()? };
+            let has_left = |src, dst| has_edge(&edges, src, dst) && !has_edge(&split.message, src, dst);
+            let reverses = retain_edges(&graph.whole_graph(reverse)?, |src, dst| !has_left(dst, src))?;
+            message = message.with_graph(reverse, reverses)?;
+        }
+        let links = DatasetLinks { relation, reverse, targets: Arc::new(split.targets) };
+        let split_of_graph = Self::new(&message, links)?;
+        Ok(Self { edge_features: split.features, ..split_of_graph })
+    }
+
     /// Creates a split from a graph that passes messages and from links. The graph may contain any of the links;
     /// [`LinkSplit::find_leaks`] finds those of the validation and the test.
     ///
-    /// The search for the edges of links requires that neighbours ascend. A graph in which they do not, as may be one
-    /// that was made from existing arrays, is copied and sorted ([`Csc::sort_neighbors`]): its edges then have other ids
-    /// than in the given graph. Reads the whole graph once.
+    /// The search for the edges of links requires that neighbours ascend in the relation and its reverse. One in which they do
+    /// not, as may be one that was made from existing arrays, is copied and sorted ([`Csc::sort_neighbors`]): its edges then
+    /// have other ids than in the given graph. Reads both relations once.
     ///
     /// # Errors
-    /// Returns [`Error::Graph`](crate::Error::Graph) if a node of a link or of a negative is not in the graph, or if the
-    /// graph is damaged.
-    pub fn new(message: Arc<Csc>, targets: LinkTargets) -> Result<Self> {
-        targets.check(message.n_nodes())?;
-        let message = match message.has_sorted_neighbors() {
-            true => message,
-            false => Arc::new(message.sort_neighbors()?),
-        };
-        Ok(Self { message, edge_features: None, targets })
+    /// Returns [`Error::BadParameter`](crate::Error::BadParameter) if the graph lacks a relation of the links,
+    /// [`Error::Graph`](crate::Error::Graph) if a node of a link or of a negative is not in the graph, or if the graph is
+    /// damaged, and [`LinkSplitError::OtherType`](crate::LinkSplitError::OtherType) for a link or a negative with a node of
+    /// another type than the relation's.
+    pub fn new(message: &Relations, links: impl Into<DatasetLinks>) -> Result<Self> {
+        let links = links.into();
+        links.check(message.schema())?;
+        let mut message = message.clone();
+        for relation in [Some(links.relation), links.reverse].into_iter().flatten() {
+            if !message.relation(relation).graph.has_sorted_neighbors() {
+                let sorted = message.whole_graph(relation)?.sort_neighbors()?;
+                message = message.with_graph(relation, sorted)?;
+            }
+        }
+        Ok(Self { message: Arc::new(message), edge_features: None, links })
     }
 
-    /// Returns the split of a data set: its own ([`Dataset::links`]) with its graph, or else a random split of its edges.
-    /// The split has the features of the edges of its graph, if the set has them: as in the set, or in memory if the graph
-    /// has other edges or another order.
+    /// Returns the split of a data set: its own ([`Dataset::links`]) with its graph, or else a random split of the edges of its
+    /// only relation. The split has the features of the edges of its graph, if the set has them: as in the set, or in memory
+    /// if the graph has other edges or another order.
     ///
     /// # Errors
     /// Returns the errors of [`LinkSplit::new`] and [`LinkSplit::random`], and [`kiln_store::Error::Inconsistent`] if the
     /// set has another number of rows than of edges.
     pub fn of_dataset(data: &Dataset, config: &LinkSplitConfig, seed: u64) -> Result<Self> {
-        let (graph, features) = (&data.graph, data.edge_features.as_ref());
+        let features = data.edge_features.as_ref();
         if let Some(features) = features {
-            let (n_edges, n_rows) = (graph.n_edges() as usize, features.n_edges() as usize);
-            check_count(&data.name, RowsOf::Edges.count(), n_edges, n_rows)?;
+            let n_edges = data.csc()?.n_edges() as usize;
+            check_count(&data.name, RowsOf::Edges.count(), n_edges, features.n_edges() as usize)?;
         }
-        let Some(targets) = &data.links else { return Self::random_of(graph, features, config, seed) };
-        let (message, edge_features) = match features {
-            Some(features) if !graph.has_sorted_neighbors() => {
-                let (message, features) = sorted(graph, features)?;
-                (Arc::new(message), features)
-            }
-            features => (graph.clone(), features.cloned()),
+        let Some(links) = &data.links else {
+            return Self::draw(&data.graph, only_relation(&data.graph)?, None, features, config, seed);
         };
-        Ok(Self { edge_features, ..Self::new(message, (**targets).clone())? })
+        let Some(features) = features else { return Self::new(&data.graph, links.clone()) };
+        if data.csc()?.has_sorted_neighbors() {
+            let split = Self::new(&data.graph, links.clone())?;
+            return Ok(Self { edge_features: Some(features.clone()), ..split });
+        }
+        let (message, edge_features) = sorted(data.csc()?, features)?;
+        let split = Self::new(&data.graph.with_graph(0, message)?, links.clone())?;
+        Ok(Self { edge_features, ..split })
     }
 
-    /// Returns the graph that passes messages. The neighbours of each node ascend.
-    pub fn message(&self) -> &Arc<Csc> {
+    /// Returns the graph that passes messages. The neighbours of each node ascend in the relation of the links and its
+    /// reverse.
+    pub fn message(&self) -> &Arc<Relations> {
         &self.message
     }
 
@@ -101,71 +193,111 @@ impl LinkSplit {
         self.edge_features.as_ref()
     }
 
+    /// Returns the position of the relation whose edges are the links.
+    pub fn relation(&self) -> usize {
+        self.links.relation
+    }
+
+    /// Returns the position of the relation that has the reverses of the links; `None` if none was given.
+    pub fn reverse(&self) -> Option<usize> {
+        self.links.reverse
+    }
+
+    /// Returns the links with their relation, for [`Dataset::links`] of a set with the graph of [`LinkSplit::message`].
+    pub fn dataset_links(&self) -> &DatasetLinks {
+        &self.links
+    }
+
+    /// Returns the ids of the nodes of the sources' type and of the destinations' type.
+    pub fn node_ranges(&self) -> [Range<u32>; 2] {
+        self.message.schema().node_ranges(self.links.relation)
+    }
+
     /// Returns the links with their split and their negatives.
     pub fn targets(&self) -> &LinkTargets {
-        &self.targets
+        &self.links.targets
     }
 
     /// Returns all links.
     pub fn links(&self) -> &Links {
-        self.targets.links()
+        self.targets().links()
     }
 
     /// Returns the links for training, validation and test.
     pub fn split(&self) -> &Split<LinkId> {
-        self.targets.split()
+        self.targets().split()
     }
 
     /// Returns the fixed negatives of the validation links; `None` if they are to be drawn.
     pub fn val_negatives(&self) -> Option<&LinkNegatives> {
-        self.targets.val_negatives()
+        self.targets().val_negatives()
     }
 
     /// Returns the fixed negatives of the test links; `None` if they are to be drawn.
     pub fn test_negatives(&self) -> Option<&LinkNegatives> {
-        self.targets.test_negatives()
+        self.targets().test_negatives()
     }
 
-    /// Finds the links for validation and test that are edges of the graph that passes messages, or whose reverse is.
-    /// Returns a note ([`Note::LinksInGraph`]) for each part that has some. A random split has none, except that the
-    /// reverse of a directed link may be an edge of its own. Benchmarks may have some: in a graph of citations, for
-    /// example, a reverse edge is another citation. They are therefore reported and not rejected.
+    /// Finds the links for validation and test that are edges of the relation that passes messages, or whose reverse is an edge
+    /// of the reverse relation; without one, of the relation. Returns a note ([`Note::LinksInGraph`]) for each part that has
+    /// some. A random split has none, except that the reverse of a directed link may be an edge of its own. Benchmarks may have
+    /// some: in a graph of citations, for example, a reverse edge is another citation. They are therefore reported and not
+    /// rejected.
     ///
-    /// Each link takes two binary searches.
-    pub fn find_leaks(&self) -> Vec<Note> {
-        self.find_leaks_in(&self.message)
-    }
-
-    /// Finds leaks, with the reverses of links in another graph.
-    fn find_leaks_in(&self, reverses: &Csc) -> Vec<Note> {
-        let in_graph = self.count_held_out(|src, dst| has_edge(&self.message, src, dst));
-        let reversed = self.count_held_out(|src, dst| has_edge(reverses, dst, src));
-        let notes = in_graph.into_iter().zip(reversed);
-        let notes = notes.filter(|((_, n_links), (_, n_reversed))| (*n_links, *n_reversed) != (0, 0));
-        notes
-            .map(|((part, n_links), (_, n_reversed))| Note::LinksInGraph { part, n_links, n_reversed })
-            .collect()
-    }
-
-    /// Counts the links for validation and for test of which `is_found` returns true.
-    fn count_held_out(&self, is_found: impl Fn(NodeId, NodeId) -> bool) -> [(&'static str, usize); 2] {
+    /// Also finds the links whose reverse is an edge of another relation ([`Note::LinksInRelation`]), training links among them,
+    /// because a training step leaves out the reverses of its links only if their relation is named.
+    ///
+    /// Each link takes two binary searches, and another one for each other relation between its types.
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`](crate::Error::Graph) if a relation is damaged.
+    pub fn find_leaks(&self) -> Result<Vec<Note>> {
+        let edges = self.message.whole_graph(self.links.relation)?;
+        let reverses = self.message.whole_graph(self.links.reverse.unwrap_or(self.links.relation))?;
         let [_, held_out @ ..] = self.split().parts();
-        held_out.map(|part| self.count(part, &is_found))
+        let mut notes = Vec::new();
+        for (part, links) in held_out {
+            let n_links = self.count(links, |src, dst| has_edge(&edges, src, dst));
+            let n_reversed = self.count(links, |src, dst| has_edge(&reverses, dst, src));
+            if (n_links, n_reversed) != (0, 0) {
+                notes.push(Note::LinksInGraph { part, n_links, n_reversed });
+            }
+        }
+        let relation = self.message.relation(self.links.relation);
+        for (position, other) in self.message.iter().enumerate() {
+            let is_reversed = (other.src_type, other.dst_type) == (relation.dst_type, relation.src_type);
+            if !is_reversed || position == self.links.relation || Some(position) == self.links.reverse {
+                continue;
+            }
+            let graph = self.message.whole_graph(position)?;
+            for (part, links) in self.split().parts() {
+                let n_reversed = self.count(links, |src, dst| has_edge(&graph, dst, src));
+                if n_reversed != 0 {
+                    notes.push(Note::LinksInRelation { part, relation: other.name.clone(), n_reversed });
+                }
+            }
+        }
+        Ok(notes)
     }
 
-    /// Counts the links for training, validation and test of which `is_found` returns true.
-    fn count_links(&self, is_found: impl Fn(NodeId, NodeId) -> bool) -> [(&'static str, usize); 3] {
-        self.split().parts().map(|part| self.count(part, &is_found))
-    }
-
-    fn count(
-        &self,
-        (part, links): (&'static str, &SharedArray<LinkId>),
-        is_found: impl Fn(NodeId, NodeId) -> bool,
-    ) -> (&'static str, usize) {
+    /// Counts the links of a part of which `is_found` returns true.
+    fn count(&self, links: &SharedArray<LinkId>, is_found: impl Fn(NodeId, NodeId) -> bool) -> usize {
         let pairs = links.iter().map(|link| self.links().pair(*link));
-        (part, pairs.filter(|(src, dst)| is_found(*src, *dst)).count())
+        pairs.filter(|(src, dst)| is_found(*src, *dst)).count()
     }
+}
+
+/// Returns the position of the only relation.
+fn only_relation(graph: &Relations) -> Result<usize> {
+    let names = graph.iter().map(|relation| &*relation.name).collect::<Vec<_>>().join(", ");
+    let expected = "one, or the name of one of them (LinkSplit::random_relation)";
+    require(
+        graph.n_relations() == 1,
+        "the list of relations of the graph whose edges are split",
+        expected,
+        names,
+    )?;
+    Ok(0)
 }
 
 /// Returns true if a graph whose neighbours ascend has an edge.

@@ -7,12 +7,12 @@ use kiln_feature::{FeatureDType, FeatureStore, TargetKind, Targets};
 use kiln_graph::{Csc, NodeId};
 
 use crate::dataset::noun;
-use crate::{Dataset, Split, TypedDataset};
+use crate::{Dataset, Split};
 
 /// The node types, relations, targets and split of a data set, with their sizes. A homogeneous set has the node type
 /// `node` and the relation `edge`.
 ///
-/// [`TypedDataset::summary`] and [`Dataset::summary`] compute it, and its [`Display`](fmt::Display) prints it as tables.
+/// [`Dataset::summary`] computes it, and its [`Display`](fmt::Display) prints it as tables.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct DatasetSummary {
@@ -106,84 +106,65 @@ pub struct TargetSummary {
     pub n_split: [usize; 3],
 }
 
-impl TypedDataset {
-    /// Returns the types, relations, targets and split with their sizes. It reads all offsets and targets, and neither
-    /// edges nor features.
+impl Dataset {
+    /// Returns the types, relations, targets and split with their sizes. It reads all offsets, edge types and targets, and
+    /// neither edges nor features.
     pub fn summary(&self) -> DatasetSummary {
         let names = self.graph.types().names();
-        let of_type = |(position, name): (usize, &String)| TypeSummary {
-            name: name.clone(),
-            n_nodes: self.graph.types().range(position).len(),
-            features: self.features.get(position).and_then(Option::as_deref).map(features_of),
-            is_named: self.names.get(position).is_some_and(|names| !names.is_empty()),
-        };
-        let of_relation = |relation: &kiln_graph::Relation| RelationSummary {
-            name: relation.name.clone(),
-            src_type: names[relation.src_type].clone(),
-            dst_type: names[relation.dst_type].clone(),
-            n_edges: relation.graph.n_edges(),
-            has_weights: relation.graph.weights().is_some(),
-            in_degrees: DegreeSummary::of(degrees(&relation.graph)),
-        };
+        let mut types = Vec::new();
+        for (position, name) in names.iter().enumerate() {
+            types.push(TypeSummary {
+                name: name.clone(),
+                n_nodes: self.graph.types().range(position).len(),
+                features: self.features.get(position).and_then(Option::as_deref).map(summarize_features),
+                is_named: self.names.get(position).is_some_and(|names| !names.is_empty()),
+            });
+        }
+        let mut relations = Vec::new();
+        for relation in self.graph.iter() {
+            relations.push(RelationSummary {
+                name: relation.name.clone(),
+                src_type: names[relation.src_type].clone(),
+                dst_type: names[relation.dst_type].clone(),
+                n_edges: relation.graph.n_edges(),
+                has_weights: relation.graph.weights().is_some(),
+                in_degrees: DegreeSummary::of(degrees(&relation.graph)),
+            });
+        }
+        let targets = self.targets.as_ref().filter(|_| self.has_targets());
+        let split = self.links.as_ref().map(|links| links.targets.split());
         DatasetSummary {
             name: self.name.clone(),
-            types: names.iter().enumerate().map(of_type).collect(),
-            relations: self.graph.iter().map(of_relation).collect(),
-            edge_types: Vec::new(),
-            edge_dim: None,
-            n_links: self
-                .links
-                .as_ref()
-                .map(|links| links.targets.split().parts().map(|(_, part)| part.len())),
-            targets: self.targets.as_ref().map(|targets| {
+            types,
+            edge_types: self.summarize_edge_types(&relations),
+            relations,
+            edge_dim: self.edge_features.as_ref().map(|features| features.dim()),
+            n_links: split.map(|split| split.parts().map(|(_, part)| part.len())),
+            targets: targets.map(|targets| {
                 let name = names.get(targets.node_type).map_or("?", String::as_str);
                 TargetSummary::new(name, &targets.values, &targets.split)
             }),
         }
     }
-}
 
-impl Dataset {
-    /// Returns the sizes of the set, with a node type `node` and a relation `edge`. It reads all offsets, edge types and
-    /// targets, and neither edges nor features.
-    pub fn summary(&self) -> DatasetSummary {
-        const NODE: &str = "node";
-        let relation = |name: &str, n_edges, in_degrees| RelationSummary {
-            name: name.to_owned(),
-            src_type: NODE.to_owned(),
-            dst_type: NODE.to_owned(),
-            n_edges,
-            has_weights: self.graph.weights().is_some(),
-            in_degrees,
-        };
-        let edge = relation("edge", self.graph.n_edges(), DegreeSummary::of(degrees(&self.graph)));
+    /// Returns the types of the edges of a graph with one relation.
+    fn summarize_edge_types(&self, relations: &[RelationSummary]) -> Vec<RelationSummary> {
+        let (Ok(graph), [relation]) = (self.csc(), relations) else { return Vec::new() };
         let mut edge_types = Vec::new();
         for ty in 0..self.n_edge_types().unwrap_or(0) {
-            let degrees = degrees_of_type(&self.graph, ty);
-            let n_edges = degrees.iter().map(|&degree| u64::from(degree)).sum();
-            let name = self.edge_type_names.get(ty).cloned().unwrap_or_else(|| ty.to_string());
-            edge_types.push(relation(&name, n_edges, DegreeSummary::of(degrees)));
+            let degrees = degrees_of_type(graph, ty);
+            edge_types.push(RelationSummary {
+                name: self.edge_type_names.get(ty).cloned().unwrap_or_else(|| ty.to_string()),
+                n_edges: degrees.iter().map(|&degree| u64::from(degree)).sum(),
+                in_degrees: DegreeSummary::of(degrees),
+                ..relation.clone()
+            });
         }
-        let targets = self.targets();
-        let has_targets = targets.n_outputs() != 0;
-        DatasetSummary {
-            name: self.name.clone(),
-            types: vec![TypeSummary {
-                name: NODE.to_owned(),
-                n_nodes: self.graph.n_nodes(),
-                features: Some(features_of(&*self.features)),
-                is_named: !self.names.is_empty(),
-            }],
-            relations: vec![edge],
-            edge_types,
-            edge_dim: self.edge_features.as_ref().map(|features| features.dim()),
-            n_links: self.links.as_ref().map(|links| links.split().parts().map(|(_, part)| part.len())),
-            targets: has_targets.then(|| TargetSummary::new(NODE, &targets, &self.split)),
-        }
+        edge_types
     }
 }
 
-fn features_of(features: &dyn FeatureStore) -> FeatureSummary {
+fn summarize_features(features: &dyn FeatureStore) -> FeatureSummary {
     let (dim, dtype) = (features.dim(), features.dtype());
     FeatureSummary { dim, dtype, is_sparse: features.as_sparse().is_some() }
 }

@@ -48,7 +48,7 @@ fn building_a_dataset_copies_no_array() {
         "the peak heap usage is {peak} bytes, and a copy of the labels alone takes {}",
         4 * N_NODES
     );
-    assert_eq!((data.labels.as_slice().as_ptr(), data.split.train.as_ptr()), (given.1, given.2));
+    assert_eq!((data.labels().as_slice().as_ptr(), data.split().train.as_ptr()), (given.1, given.2));
 
     // The second check uses rows that stay in their mapped file.
     let folder = tempfile::tempdir().unwrap();
@@ -56,10 +56,10 @@ fn building_a_dataset_copies_no_array() {
     fs::write(&path, bytemuck::cast_slice(&vec![0.25_f32; N_NODES * DIM])).unwrap();
     let mapping = MappedFile::open(&path).unwrap();
     let mapped: SharedArray<f32> = mapping.slice(0..4 * N_NODES * DIM).unwrap();
-    let (classes, split) = (vec![0; N_NODES], data.split.clone());
+    let (classes, split) = (vec![0; N_NODES], data.split().clone());
     let builder = Dataset::builder(N_NODES).graph(graph).labels(classes, 1);
     let (data, peak) =
         peak_bytes(|| builder.features(mapped, DIM).split(split.train, split.val, split.test).build());
     assert!(peak <= SMALL_BYTES, "the peak heap usage is {peak} bytes, expected at most {SMALL_BYTES}");
-    assert_eq!(data.unwrap().features.row(NodeId(7)).unwrap(), [0.25; DIM]);
+    assert_eq!(data.unwrap().node_features().unwrap().row(NodeId(7)).unwrap(), [0.25; DIM]);
 }

@@ -5,8 +5,7 @@ use std::env;
 use std::fs;
 
 use kiln_data::{
-    Dataset, DatasetLocation, DatasetName, Error, GraphDataset, Note, TypedDataset, format, locate,
-    synthetic, typed,
+    Dataset, DatasetLocation, DatasetName, Error, GraphDataset, Note, format, locate, synthetic,
 };
 use kiln_graph::{NodeTypes, RelationEdges};
 
@@ -28,7 +27,7 @@ fn files_and_folders_take_precedence_over_names() {
     assert_eq!(locate("sbm"), DatasetLocation::Name(DatasetName::Sbm));
     assert_eq!(locate("fake:9"), DatasetLocation::Path("fake:9".into()));
     assert_eq!(Dataset::open("sbm").unwrap().graph.n_nodes(), 10_000);
-    assert!(typed::is_heterogeneous("debian-archive").unwrap());
+    assert!(kiln_data::is_heterogeneous("debian-archive").unwrap());
     check_other_kinds();
     for (name, expected) in [
         ("sbm", DatasetName::Sbm),
@@ -57,10 +56,14 @@ fn files_and_folders_take_precedence_over_names() {
         weights: None,
     };
     let types = NodeTypes::new([("user", 2), ("item", 3)]).unwrap();
-    let data =
-        TypedDataset::builder(types).relation(buys).features("item", vec![0.0_f32; 3], 1).build().unwrap();
-    typed::write(&data, "debian-archive").unwrap();
-    let data = TypedDataset::open("debian-archive").unwrap();
+    let data = Dataset::builder_with_types(types)
+        .relation(buys)
+        .nodes("item")
+        .features(vec![0.0_f32; 3], 1)
+        .build()
+        .unwrap();
+    format::write(&data, "debian-archive").unwrap();
+    let data = Dataset::open("debian-archive").unwrap();
     assert_eq!((data.graph.n_nodes(), noted(&data.notes)), (5, DatasetName::DebianArchive));
     // A folder that is no dataset is an error that explains why the built-in set is not opened.
     fs::remove_dir_all("sbm").unwrap();
@@ -73,16 +76,8 @@ fn files_and_folders_take_precedence_over_names() {
 /// Checks the errors of names of other kinds of sets, in a folder without files of these names.
 fn check_other_kinds() {
     for (error, expected) in [
-        (
-            Dataset::open("mutag").unwrap_err(),
-            "mutag is a set of graphs, expected a set of nodes of one type",
-        ),
-        (Dataset::open("debian-archive").unwrap_err(), "debian-archive is a heterogeneous set, expected"),
+        (Dataset::open("mutag").unwrap_err(), "mutag is a set of graphs, expected a set for tasks on nodes"),
         (GraphDataset::open("sbm").unwrap_err(), "sbm is a set of nodes of one type, expected a graph"),
-        (
-            TypedDataset::open("sbm").unwrap_err(),
-            "sbm is a set of nodes of one type, expected a heterogeneous",
-        ),
     ] {
         assert!(matches!(&error, Error::WrongKind { .. }), "{error}");
         assert!(error.to_string().starts_with(expected), "{error}");

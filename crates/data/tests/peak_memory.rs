@@ -9,7 +9,7 @@ use std::sync::Arc;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use kiln_data::convert::{ConvertOptions, convert};
-use kiln_data::{Dataset, Error, Split, format, open_within};
+use kiln_data::{Dataset, DatasetTargets, Error, Split, format, open_within};
 use kiln_feature::{DenseFeatures, Labels, Preparation};
 use kiln_graph::{CscBuilder, NodeId};
 use kiln_store::npy;
@@ -124,7 +124,7 @@ fn check_labels(root: &Path) {
     let manifest = fs::read(root.join("classes/kiln.json")).unwrap();
     assert!(manifest.len() < 4096, "the manifest has {} bytes, expected fewer than 4096", manifest.len());
     let data = format::open(root.join("classes")).unwrap();
-    assert_eq!(data.class_names.last().unwrap(), "1048575");
+    assert_eq!(data.class_names().last().unwrap(), "1048575");
     // Writing the opened set reproduces the manifest.
     format::write(&data, root.join("again")).unwrap();
     assert!(manifest == fs::read(root.join("again/kiln.json")).unwrap());
@@ -178,16 +178,19 @@ fn check_writing(root: &Path) {
     let (n_nodes, dim) = (50_000, 64);
     let data = Dataset {
         name: "large".into(),
-        graph: Arc::new(CscBuilder::new(n_nodes).build(&[], &[]).unwrap()),
-        features: Arc::new(DenseFeatures::from_f32(vec![1.0; n_nodes * dim], dim).unwrap()),
+        graph: CscBuilder::new(n_nodes).build(&[], &[]).unwrap().into(),
+        features: vec![Some(Arc::new(DenseFeatures::from_f32(vec![1.0; n_nodes * dim], dim).unwrap()))],
         edge_features: None,
-        labels: Arc::new(Labels::new(vec![0; n_nodes], 1)),
-        split: Split { train: (0..n_nodes as u32).map(NodeId).collect(), ..Split::default() },
-        names: Arc::default(),
-        class_names: vec!["all".into()],
+        targets: Some(DatasetTargets {
+            node_type: 0,
+            values: Labels::new(vec![0; n_nodes], 1).into(),
+            split: Split { train: (0..n_nodes as u32).map(NodeId).collect(), ..Split::default() },
+            class_names: vec!["all".into()],
+        }),
+        names: vec![Arc::default()],
         edge_type_names: Vec::new(),
+        layout: kiln_data::Layout::Plain,
         preparation: Preparation::default(),
-        target_values: None,
         links: None,
         notes: Vec::new(),
     };

@@ -174,7 +174,7 @@ impl Csc {
         }
     }
 
-    fn validate_indptr(&self) -> Result<()> {
+    pub(crate) fn validate_indptr(&self) -> Result<()> {
         match self.indptr.par_windows(2).position_first(|pair: &[u64]| pair[1] < pair[0]) {
             Some(node) => {
                 let before = self.indptr[node];

@@ -64,6 +64,13 @@ pub struct Relations {
     relations: Vec<Relation>,
 }
 
+impl From<Csc> for Arc<Relations> {
+    /// Returns the graph with one type of nodes and one relation of [`Relations::of_graph`].
+    fn from(graph: Csc) -> Self {
+        Arc::new(Relations::of_graph(graph))
+    }
+}
+
 impl Relations {
     /// The maximum number of relations: an edge's type in a block has 8 bits.
     pub const MOST: usize = 256;
@@ -214,8 +221,8 @@ impl Relations {
         self.schema.require(name)
     }
 
-    /// Returns the graph of all nodes with the edges of one relation. The arrays of the edges are shared.
-    /// [`Relations::with_graph`] is its inverse.
+    /// Returns the graph of all nodes with the edges of one relation. The arrays of the edges are shared, and with one node
+    /// type also the offsets. [`Relations::with_graph`] is its inverse.
     ///
     /// # Errors
     /// Returns [`Error::IndptrNotMonotone`] within [`Error::InRelation`] if the relation is damaged.
@@ -224,29 +231,43 @@ impl Relations {
     /// Panics if there is no such relation.
     pub fn whole_graph(&self, relation: usize) -> Result<Csc> {
         let Relation { name, dst_type, graph, .. } = self.relation(relation);
+        if self.types().n_types() == 1 {
+            graph.validate_indptr().map_err(|error| self.in_relation(error, name))?;
+            return Ok(Csc::clone(graph));
+        }
         let dsts: SharedArray<NodeId> = self.types().range(*dst_type).map(NodeId).collect();
-        graph.scatter_rows(&dsts, self.n_nodes()).map_err(|error| error.in_relation(name))
+        graph.scatter_rows(&dsts, self.n_nodes()).map_err(|error| self.in_relation(error, name))
+    }
+
+    /// Returns an error with the name of its relation. In a graph with one type and one relation, the name tells nothing.
+    fn in_relation(&self, error: Error, name: &str) -> Error {
+        match (self.types().n_types(), self.n_relations()) {
+            (1, 1) => error,
+            _ => error.in_relation(name),
+        }
     }
 
     /// Returns these relations with other edges of one relation: those of a graph of all nodes. The arrays of the edges
-    /// are shared.
+    /// are shared, and with one node type the graph itself.
     ///
     /// # Errors
-    /// Returns [`Error::LengthMismatch`] within [`Error::InRelation`] if the graph has another number of nodes, or edges
-    /// into nodes that are not of the destinations' type.
+    /// Returns [`Error::LengthMismatch`], within [`Error::InRelation`] if there are several relations, if the graph has another
+    /// number of nodes, or edges into nodes that are not of the destinations' type.
     ///
     /// # Panics
     /// Panics if there is no such relation.
-    pub fn with_graph(&self, relation: usize, graph: &Csc) -> Result<Self> {
+    pub fn with_graph(&self, relation: usize, graph: impl Into<Arc<Csc>>) -> Result<Self> {
         let Relation { name, dst_type, .. } = self.relation(relation);
+        let graph: Arc<Csc> = graph.into();
         let expected = self.n_nodes() as u64;
         let got = graph.n_nodes() as u64;
-        let graph = match expected == got {
-            true => graph.narrow_rows(self.types().range(*dst_type)),
-            false => Err(Error::LengthMismatch { what: "the list of rows", expected, got }),
+        let graph = match (expected == got, self.types().n_types()) {
+            (false, _) => Err(Error::LengthMismatch { what: "the list of rows", expected, got }),
+            (true, 1) => Ok(graph),
+            (true, _) => graph.narrow_rows(self.types().range(*dst_type)).map(Arc::new),
         };
         let mut relations = self.relations.clone();
-        relations[relation].graph = Arc::new(graph.map_err(|error| error.in_relation(name))?);
+        relations[relation].graph = graph.map_err(|error| self.in_relation(error, name))?;
         Self::new(Arc::clone(self.types()), relations)
     }
 

@@ -172,7 +172,7 @@ pub enum Error {
     /// Links without a message graph were given to a loader of a whole graph.
     #[error(
         "links without a message graph need a loader of a partitioned graph, got one of a whole graph: pass their split, a \
-         LinkSplit or TypedLinkSplit"
+         LinkSplit"
     )]
     NeedsPartitionedGraph,
     /// A loader of nodes has an objective, but it is part of a loader of links, which has its own loss.

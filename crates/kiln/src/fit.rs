@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use kiln_train::{
-    EpochReport, Metric, MetricSums, RunDir, RunIdentity, StepReport, TrainCallback, Validation,
-};
+use kiln_train::{EpochReport, Metric, MetricSums, RunDir, StepReport, TrainCallback, Validation};
 
 /// The settings of a run: the number of epochs, checkpoints, early stopping and the run's folder.
 #[must_use = "pass it to Trainer::fit"]
@@ -20,9 +18,7 @@ pub struct FitConfig {
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) callback: Box<dyn TrainCallback>,
     pub(crate) is_quiet: bool,
-    /// The identity of the run; by default the settings of model, optimizer and loader, and the hash of the data.
-    pub(crate) fingerprint: Option<RunIdentity>,
-    /// The settings in `config.json`; by default those of the fingerprint.
+    /// The settings in `config.json`; by default those of the run's identity.
     pub(crate) settings: Option<BTreeMap<String, String>>,
     /// The title of the report; by default the dataset's name.
     pub(crate) title: Option<String>,
@@ -37,7 +33,6 @@ impl FitConfig {
     pub fn epochs(n_epochs: usize) -> Self {
         let schedule = kiln_train::FitConfig { n_epochs, patience: None, checkpoint_every: None };
         let (stop, callback) = (Arc::default(), Box::new(()));
-        let (fingerprint, settings, title, started) = (None, None, None, None);
         Self {
             schedule,
             metric: None,
@@ -45,10 +40,9 @@ impl FitConfig {
             stop,
             callback,
             is_quiet: false,
-            fingerprint,
-            settings,
-            title,
-            started,
+            settings: None,
+            title: None,
+            started: None,
         }
     }
 
@@ -77,7 +71,10 @@ impl FitConfig {
     }
 
     /// Resumes the run in this folder from its last checkpoint. The weights are bit-identical to those of an
-    /// uninterrupted run. Settings and data must be the same; the number of epochs may grow.
+    /// uninterrupted run. Settings, patience and data must be the same; the number of epochs may grow.
+    ///
+    /// `kiln train` and programs resume the runs of each other. `kiln train` identifies data in the kiln format by the hash of its
+    /// manifest, which a program passes with [`GraphSource::with_hash`](crate::GraphSource::with_hash).
     pub fn resume(self, folder: impl Into<PathBuf>) -> Self {
         Self { dir: Some(RunDir::Resume(folder.into())), ..self }
     }
@@ -97,13 +94,7 @@ impl FitConfig {
         Self { callback: Box::new(callback), ..self }
     }
 
-    /// Sets the settings and the data hash that must match when the run is resumed, instead of those of model,
-    /// optimizer and loader.
-    pub fn fingerprint(self, fingerprint: RunIdentity) -> Self {
-        Self { fingerprint: Some(fingerprint), ..self }
-    }
-
-    /// Sets the settings that `config.json` records.
+    /// Sets the settings that `config.json` records, instead of those by which a resumed run is compared.
     pub fn settings(self, settings: BTreeMap<String, String>) -> Self {
         Self { settings: Some(settings), ..self }
     }

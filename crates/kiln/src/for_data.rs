@@ -39,8 +39,13 @@ pub trait DataDims {
 }
 
 impl DataDims for Dataset {
+    /// For a heterogeneous set whose types have features of several widths, or none, the number of feature columns is 0. A
+    /// model of one width does not serve it, and its loader says so before the first step.
     fn dims(&self) -> (usize, usize) {
-        (self.features.dim(), self.targets().n_outputs())
+        let dims = Dataset::dims(self);
+        let first = dims.first().copied().flatten();
+        let d_in = first.filter(|_| dims.iter().all(|dim| *dim == first)).unwrap_or(0);
+        (d_in, self.targets.as_ref().map_or(0, |targets| targets.values.n_outputs()))
     }
 
     fn n_edge_types(&self) -> Option<usize> {

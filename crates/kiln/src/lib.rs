@@ -85,8 +85,7 @@ pub use kiln_train as train;
 /// The items that most training programs need: `use kiln::prelude::*`.
 pub mod prelude {
     pub use kiln_data::{
-        Dataset, GraphDataset, LinkDirection, LinkSplit, LinkSplitConfig, NodeFeatures, Split, TypedDataset,
-        TypedLinkSplit,
+        Dataset, GraphDataset, LinkDirection, LinkSplit, LinkSplitConfig, NodeFeatures, Split,
     };
     pub use kiln_graph::{GraphId, NodeId};
     pub use kiln_kernels::Devices;

@@ -48,11 +48,11 @@ use crate::{BatchRequirements, DataLoader, Error, NeighborLoader, RankHandle, Re
 /// let items: Vec<u32> = (0..40).map(|edge| edge % 8 + edge / 10).collect();
 /// let of = |name, src_type, dst_type, srcs, dsts| RelationEdges { name, src_type, dst_type, srcs, dsts, weights: None };
 /// // Neither users nor items have features: their rows are trained.
-/// let data = TypedDataset::builder(NodeTypes::new([("user", 10), ("item", 11)])?)
+/// let data = Dataset::builder_with_types(NodeTypes::new([("user", 10), ("item", 11)])?)
 ///     .relation(of("buys", "user", "item", &users, &items))
 ///     .relation(of("bought by", "item", "user", &items, &users))
 ///     .build()?;
-/// let split = TypedLinkSplit::random(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), 0)?;
+/// let split = LinkSplit::random_relation(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), 0)?;
 /// let nodes = NeighborLoader::new(&data, [5, 5]).batch_size(8);
 /// let loader = LinkNeighborLoader::new(nodes, &split)?;
 /// let encoder = TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 16, 2).layers(2).hidden(8));
@@ -71,6 +71,8 @@ pub struct LinkNeighborLoader {
     /// The relation whose edges are the links; `None` for a graph of one type of nodes.
     relation: Option<LinkRelation>,
     targets: LinkTargets,
+    /// The number of edges that pass messages, if the split has taken some from the data.
+    n_message_edges: Option<u64>,
     negatives: Negatives,
     /// The negatives of the validation and the test.
     eval_negatives: [Negatives; 2],
@@ -86,12 +88,12 @@ impl LinkNeighborLoader {
     /// negative destination per link, uniformly from the nodes of the destinations' type. Evaluations use the fixed negatives of
     /// the split, or draw 100 per link.
     ///
-    /// With a [`LinkSplit`](kiln_data::LinkSplit) or a [`TypedLinkSplit`](kiln_data::TypedLinkSplit), the graph of `nodes` is
+    /// With a [`LinkSplit`](kiln_data::LinkSplit), the graph of `nodes` is
     /// replaced by the split's message graph, normalised or with self loops if that of `nodes` is.
     ///
-    /// With [`LinkTargets`] or [`TypedLinks`](kiln_data::TypedLinks), the links of a partitioned graph, its graph passes the
+    /// With [`DatasetLinks`](kiln_data::DatasetLinks), or [`LinkTargets`] for a graph of one type, the links of a partitioned graph, its graph passes the
     /// messages: it must not have the links of the validation and the test, as in partitions of a dataset with links
-    /// ([`TypedDataset::links`](kiln_data::TypedDataset::links)). The neighbours in the relation and in its reverse must ascend,
+    /// ([`Dataset::links`](kiln_data::Dataset::links)). The neighbours in the relation and in its reverse must ascend,
     /// as they do in such partitions, or a step does not find its links to exclude them. In worker mode, each rank trains on the
     /// links whose destination it owns.
     ///
@@ -103,11 +105,12 @@ impl LinkNeighborLoader {
     /// [`Error::Data`] if a node of a link or of a negative is not in the partitioned graph or of another type.
     pub fn new(nodes: NeighborLoader, links: impl Into<TrainingLinks>) -> Result<Self> {
         let links = links.into();
+        let n_message_edges = links.n_message_edges().filter(|n_edges| *n_edges != nodes.n_data_edges());
         let nodes = nodes.on_message_graph(&links)?;
         if nodes.has_objective() {
             return Err(Error::ObjectiveOfNodes);
         }
-        let relation = links.relation();
+        let relation = links.relation(nodes.source());
         let schema = nodes.source().schema();
         let targets = links.into_targets();
         let fixed = [targets.val_negatives(), targets.test_negatives()];
@@ -123,6 +126,7 @@ impl LinkNeighborLoader {
             nodes,
             relation,
             targets,
+            n_message_edges,
         })
     }
 
@@ -227,12 +231,12 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     }
 
     fn data_hash(&self) -> Result<DataHash> {
-        Ok(self.nodes.source().data_hash(Some(self.targets.clone())))
+        Ok(self.nodes.hash_data(Some(self.targets.clone())))
     }
 
     fn data_sample(&self) -> Result<String> {
         let links = self.targets.hash_of(HashedPart::Sample)?;
-        Ok(format!("{}, links {links}", self.nodes.source().data_sample()?))
+        Ok(format!("{}, links {links}", self.nodes.sample_data()?))
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
@@ -241,6 +245,8 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
             settings.push(("relation", self.name_of(position)));
             settings.extend(reverse.map(|reverse| ("reverse relation", self.name_of(reverse))));
         }
+        // The hash is that of the data before the split. Splits with the same links leave nested sets of its edges.
+        settings.extend(self.n_message_edges.map(|n_edges| ("message edges", n_edges.to_string())));
         let [val, test] = &self.eval_negatives;
         settings.extend(batch_settings(self.nodes.batch_config(), self.targets.split(), n_ranks));
         settings.extend([

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use kiln_data::{LinkSplit, LinkTargets, TypedLinkSplit, TypedLinks};
+use kiln_data::{DatasetLinks, LinkSplit, LinkTargets};
 use kiln_feature::EdgeFeatures;
-use kiln_graph::{Csc, GraphSchema, Relations};
+use kiln_graph::{GraphSchema, Relations};
 use kiln_loader::LinkExclusion;
 
 use crate::source::Source;
@@ -12,14 +12,15 @@ use crate::{Error, Result};
 
 /// Links with their split into training, validation and test, and the graph that passes the messages.
 ///
-/// A [`LinkSplit`] or a [`TypedLinkSplit`] has a message graph of its own, without the links of the validation and the test.
-/// [`LinkTargets`] and [`TypedLinks`] are links alone: the graph of the loader must then be a partitioned graph without those
+/// A [`LinkSplit`] has a message graph of its own, without the links of the validation and the test. [`DatasetLinks`] and, for
+/// a graph of one type, [`LinkTargets`] are links alone: the graph of the loader must then be a partitioned graph without those
 /// links, as the partitions of a dataset with links are.
 #[derive(Debug, Clone)]
 pub struct TrainingLinks {
     messages: MessageGraph,
-    relation: Option<LinkRelation>,
-    targets: LinkTargets,
+    links: DatasetLinks,
+    /// False for links whose relation was not stated, which must be the only one.
+    has_relation: bool,
 }
 
 /// The graph that passes the messages of links.
@@ -27,10 +28,8 @@ pub struct TrainingLinks {
 pub(crate) enum MessageGraph {
     /// The graph of the loader.
     OfLoader,
-    /// A graph of one type of nodes, with the features of its edges if they have some.
-    One { graph: Arc<Csc>, edge_features: Option<EdgeFeatures> },
-    /// The relations of a heterogeneous graph.
-    Relations(Arc<Relations>),
+    /// A graph of the links' own, with the features of its edges if they have some.
+    Own { graph: Arc<Relations>, edge_features: Option<EdgeFeatures> },
 }
 
 /// The relation whose edges are the links, by its position.
@@ -73,26 +72,29 @@ impl TrainingLinks {
             // The graph of a dataset may have the links of the validation and the test.
             return Err(Error::NeedsPartitionedGraph);
         }
-        if self.relation.is_some() != source.is_heterogeneous() {
+        if source.is_heterogeneous() && !self.has_relation {
             return Err(Error::OtherRelations { name: source.name().to_owned() });
         }
-        let schema = source.schema();
-        match self.relation {
-            Some(LinkRelation { position, reverse }) => {
-                let targets = Arc::new(self.targets.clone());
-                TypedLinks { relation: position, reverse, targets }.check(schema)?;
-            }
-            None => self.targets.check(schema.n_nodes())?,
-        }
+        self.links.check(source.schema())?;
         Ok(Arc::clone(source))
     }
 
-    pub(crate) fn relation(&self) -> Option<LinkRelation> {
-        self.relation
+    /// Returns the relation of the links in a heterogeneous graph.
+    pub(crate) fn relation(&self, source: &dyn Source) -> Option<LinkRelation> {
+        let DatasetLinks { relation, reverse, .. } = self.links;
+        source.is_heterogeneous().then_some(LinkRelation { position: relation, reverse })
+    }
+
+    /// Returns the number of edges of the message graph of a split; `None` if the graph of the loader passes the messages.
+    pub(crate) fn n_message_edges(&self) -> Option<u64> {
+        match &self.messages {
+            MessageGraph::OfLoader => None,
+            MessageGraph::Own { graph, .. } => Some(graph.n_edges()),
+        }
     }
 
     pub(crate) fn into_targets(self) -> LinkTargets {
-        self.targets
+        Arc::unwrap_or_clone(self.links.targets)
     }
 }
 
@@ -101,42 +103,27 @@ impl From<&LinkSplit> for TrainingLinks {
         let graph = Arc::clone(split.message());
         let edge_features = split.edge_features().cloned();
         Self {
-            messages: MessageGraph::One { graph, edge_features },
-            relation: None,
-            targets: split.targets().clone(),
+            messages: MessageGraph::Own { graph, edge_features },
+            links: split.dataset_links().clone(),
+            has_relation: true,
         }
     }
 }
 
-impl From<&TypedLinkSplit> for TrainingLinks {
-    fn from(split: &TypedLinkSplit) -> Self {
-        Self {
-            messages: MessageGraph::Relations(Arc::clone(split.message())),
-            relation: Some(LinkRelation { position: split.relation(), reverse: split.reverse() }),
-            targets: split.of_relation().targets().clone(),
-        }
+impl From<&DatasetLinks> for TrainingLinks {
+    fn from(links: &DatasetLinks) -> Self {
+        Self { messages: MessageGraph::OfLoader, links: links.clone(), has_relation: true }
     }
 }
 
 impl From<&LinkTargets> for TrainingLinks {
     fn from(targets: &LinkTargets) -> Self {
-        Self { messages: MessageGraph::OfLoader, relation: None, targets: targets.clone() }
+        (&Arc::new(targets.clone())).into()
     }
 }
 
 impl From<&Arc<LinkTargets>> for TrainingLinks {
     fn from(targets: &Arc<LinkTargets>) -> Self {
-        (&**targets).into()
-    }
-}
-
-impl From<&TypedLinks> for TrainingLinks {
-    fn from(links: &TypedLinks) -> Self {
-        let TypedLinks { relation, reverse, targets } = links;
-        Self {
-            messages: MessageGraph::OfLoader,
-            relation: Some(LinkRelation { position: *relation, reverse: *reverse }),
-            targets: LinkTargets::clone(targets),
-        }
+        Self { messages: MessageGraph::OfLoader, links: Arc::clone(targets).into(), has_relation: false }
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use kiln_data::TypedTargets;
+use kiln_data::DatasetTargets;
 use kiln_feature::{Labels, TargetKind};
 use kiln_graph::NodeId;
 use kiln_kernels::{CacheStats, GraphMode};
@@ -62,12 +62,12 @@ use crate::{
 /// let bought_by =
 ///     RelationEdges { name: "bought by", src_type: "item", dst_type: "user", srcs: &items, dsts: &users, weights: None };
 /// // Users have no features: their rows are trained.
-/// let data = TypedDataset::builder(NodeTypes::new([("user", 10), ("item", 20)])?)
+/// let data = Dataset::builder_with_types(NodeTypes::new([("user", 10), ("item", 20)])?)
 ///     .relation(buys)
 ///     .relation(bought_by)
-///     .features("item", vec![0.5; 40], 2)
-///     .labels("item", (0..20).map(|item| item % 2).collect::<Vec<i32>>(), 2)
-///     .split(&[0, 1, 2, 3, 4, 5, 6, 7], &[8, 9], &[10, 11])
+///     .nodes("item").features(vec![0.5; 40], 2)
+///     .nodes("item").labels((0..20).map(|item| item % 2).collect::<Vec<i32>>(), 2)
+///     .split(vec![0, 1, 2, 3, 4, 5, 6, 7], vec![8, 9], vec![10, 11])
 ///     .build()?;
 /// let loader = NeighborLoader::new(&data, [5, 5]).relation_fanouts("buys", [10, 10])?.batch_size(4);
 /// let config = TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 2, 2).layers(2).hidden(8));
@@ -81,10 +81,12 @@ use crate::{
 #[must_use = "pass it to Trainer::fit"]
 pub struct NeighborLoader {
     source: Arc<dyn Source>,
+    /// The data by which a run is identified: `source` before a step of a model and before the message graph of links.
+    data: Arc<dyn Source>,
     /// The hash of the data, if the program knows it.
     known_hash: Option<String>,
     /// The targets of the data; empty if it has none.
-    targets: Arc<TypedTargets>,
+    targets: Arc<DatasetTargets>,
     /// The fanout of each relation in each layer, `[n_layers][n_relations]`, input layer first.
     fanouts: Vec<Vec<Fanout>>,
     /// The rule, the edge weights and types, and the fanouts of the first relation.
@@ -113,7 +115,7 @@ impl NeighborLoader {
     /// order), each node has at most `fanouts[i]` in-neighbours of each relation, sampled uniformly without replacement.
     /// Integers convert to [`Fanout`]; [`Fanout::All`] takes all neighbours.
     ///
-    /// `graph` is a [`Dataset`](kiln_data::Dataset), a [`TypedDataset`](kiln_data::TypedDataset), or a partitioned graph that
+    /// `graph` is a [`Dataset`](kiln_data::Dataset) or a partitioned graph that
     /// this rank has joined ([`PartitionedGraph::join`](crate::PartitionedGraph::join)). In worker mode, each rank trains on
     /// the nodes of a partitioned graph that it owns. For links ([`LinkNeighborLoader`](crate::LinkNeighborLoader)), the
     /// graph needs no targets; training on its nodes is an error then.
@@ -128,6 +130,7 @@ impl NeighborLoader {
             fanouts: sampling.fanouts.iter().map(|fanout| vec![*fanout; n_relations]).collect(),
             // A partitioned graph has the hash of its manifest.
             known_hash: known_hash.filter(|_| source.whole().is_some()),
+            data: Arc::clone(&source),
             source,
             sampling,
             edge_features: false,
@@ -351,14 +354,11 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
     }
 
     fn data_hash(&self) -> Result<DataHash> {
-        Ok(match &self.known_hash {
-            Some(hash) => hash.clone().into(),
-            None => self.source.data_hash(None),
-        })
+        Ok(self.hash_data(None))
     }
 
     fn data_sample(&self) -> Result<String> {
-        self.source.data_sample()
+        self.sample_data()
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
@@ -422,9 +422,9 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
 }
 
 /// Returns targets of no nodes, for loaders of links.
-fn no_targets() -> TypedTargets {
+fn no_targets() -> DatasetTargets {
     let values = Arc::new(Labels::new(Vec::new(), 0)).into();
-    TypedTargets { node_type: 0, values, split: Default::default(), class_names: Vec::new() }
+    DatasetTargets { node_type: 0, values, split: Default::default(), class_names: Vec::new() }
 }
 
 impl fmt::Debug for NeighborLoader {

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_data::{LinkTargets, Split, TypedTargets};
+use kiln_data::{DatasetTargets, LinkTargets, Split};
 use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
 use kiln_graph::GraphSchema;
 use kiln_kernels::{DeviceSampler, Devices, GraphMode};
-use kiln_partition::AnyPart;
+use kiln_partition::Part;
 use kiln_remote::{
     DistEdgeFeatureStore, DistFeatureStore, DistGraph, DistNeighborSampler, JoinedPartition, Partitions,
     PartitionsConfig, PartitionsInfo,
@@ -181,7 +181,9 @@ impl fmt::Display for PartitionedGraph {
 
 impl DataDims for PartitionedGraph {
     fn dims(&self) -> (usize, usize) {
-        (self.info().dim, self.info().n_classes)
+        let PartitionsInfo { is_heterogeneous, dims, targets, .. } = self.info();
+        let dim = if *is_heterogeneous { 0 } else { dims[0].unwrap_or(0) };
+        (dim, targets.as_ref().map_or(0, |targets| targets.n_outputs))
     }
 
     fn n_edge_types(&self) -> Option<usize> {
@@ -211,20 +213,12 @@ pub struct JoinedGraph {
 impl JoinedGraph {
     /// Returns the training, validation and test nodes of the graph.
     pub fn split(&self) -> Split {
-        let graph = &self.graph;
-        Split { train: graph.train().clone(), val: graph.val().clone(), test: graph.test().clone() }
+        self.graph.split()
     }
 
-    /// Returns the labels and the split; `None` for a heterogeneous graph that was partitioned without labels.
-    pub fn targets(&self) -> Option<TypedTargets> {
-        let labels = self.graph.labels();
-        let has_labels = !self.graph.is_heterogeneous() || labels.n_classes() != 0;
-        has_labels.then(|| TypedTargets {
-            node_type: self.graph.target_type(),
-            values: labels.clone().into(),
-            split: self.split(),
-            class_names: self.graph.class_names().to_vec(),
-        })
+    /// Returns the targets and the split; `None` for a heterogeneous graph that was partitioned without labels.
+    pub fn targets(&self) -> Option<&DatasetTargets> {
+        self.graph.targets()
     }
 
     /// Returns the memory limit of the caches of features ([`DistFeatureStore::memory_bytes`]) and the size of the keys of nodes, in
@@ -237,20 +231,14 @@ impl JoinedGraph {
     /// Returns the sampler of a relation of the local partition on a device. Ranks with the same device share the copy.
     fn local_sampler(
         &self,
-        part: &AnyPart,
+        part: &Part,
         relation: usize,
         config: &SamplerConfig,
         mode: GraphMode,
         device: &Device,
     ) -> Result<DeviceSampler> {
-        let number = match part {
-            AnyPart::Homogeneous(part) => part.index,
-            AnyPart::Heterogeneous(part) => part.index * part.relations.len() + relation,
-        };
-        let copy = self.copies.get_or_make(device, mode, number, || match part {
-            AnyPart::Homogeneous(part) => Ok(part.graph_by_node()?),
-            AnyPart::Heterogeneous(part) => Ok(part.graph_by_node(relation)?),
-        })?;
+        let number = part.index * part.relations.len() + relation;
+        let copy = self.copies.get_or_make(device, mode, number, || Ok(part.graph_by_node(relation)?))?;
         Ok(DeviceSampler::with_config(copy, config.clone())?)
     }
 }
@@ -268,9 +256,9 @@ impl Source for JoinedGraph {
         self.graph.is_heterogeneous()
     }
 
-    fn targets(&self) -> Result<TypedTargets> {
+    fn targets(&self) -> Result<DatasetTargets> {
         let name = self.graph.name();
-        self.targets().ok_or_else(|| Error::NoLabelsInPartitions { name: name.to_owned() })
+        self.targets().cloned().ok_or_else(|| Error::NoLabelsInPartitions { name: name.to_owned() })
     }
 
     fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>> {
@@ -298,10 +286,7 @@ impl Source for JoinedGraph {
     }
 
     fn preparation(&self) -> Option<Preparation> {
-        match self.is_heterogeneous() {
-            true => Some(Preparation::default()),
-            false => self.graph.preparation().cloned(),
-        }
+        self.graph.preparation().cloned()
     }
 
     /// The computation does not keep a partition or its server alive, because it gets the hash alone.

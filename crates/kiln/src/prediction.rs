@@ -99,7 +99,7 @@ impl RankHandle {
 pub trait PredictOn {
     /// Prepares a graph for predictions of its nodes; of a heterogeneous graph, of those of the type that had targets in
     /// training. Targets and split are not read, and the graph may contain nodes that training did not have. `graph` is a
-    /// [`Dataset`](kiln_data::Dataset), a [`TypedDataset`](kiln_data::TypedDataset), or a partitioned graph that this rank has
+    /// [`Dataset`](kiln_data::Dataset) or a partitioned graph that this rank has
     /// joined, whose outputs are those of the whole graph, bit for bit.
     ///
     /// The steps of the model's preparation that the data already went through

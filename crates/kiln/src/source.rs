@@ -1,13 +1,12 @@
 //! The graphs that loaders read: datasets in this process, and partitioned graphs.
 
 mod dataset;
-mod typed_dataset;
 
 use std::fmt;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_data::{Dataset, LinkTargets, TypedDataset, TypedTargets};
+use kiln_data::{Dataset, DatasetTargets, LinkTargets};
 use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
 use kiln_graph::{Csc, GraphSchema, NodeId, Relations, add_self_loops, gcn_norm};
 use kiln_kernels::GraphMode;
@@ -44,10 +43,10 @@ impl GraphSource {
         Self { source: Arc::new(source), known_hash: None }
     }
 
-    /// Sets the hash of a dataset, if it is known: the hash of a folder in the kiln format (`kiln_data::typed::hash`), which
-    /// `kiln train` and partitions record, or that of a dataset ([`Dataset::hash`](kiln_data::Dataset::hash)). Training on nodes
-    /// records it instead of reading all values, and predictions recognise the data of the training by it. Links have another
-    /// hash, which is computed, and a partitioned graph keeps that of its manifest.
+    /// Sets the hash of a dataset, if it is known: the hash of a folder in the kiln format (`kiln_data::format::hash`), which
+    /// `kiln train` and partitions record, or that of a dataset ([`Dataset::hash`](kiln_data::Dataset::hash)). Training records it
+    /// instead of reading all values, followed by the hash of links if it is on links, and predictions recognise the data of the
+    /// training by it. A partitioned graph keeps the hash of its manifest.
     #[must_use]
     pub fn with_hash(self, hash: impl Into<String>) -> Self {
         Self { known_hash: Some(hash.into()), ..self }
@@ -82,21 +81,9 @@ impl From<&Arc<Dataset>> for GraphSource {
     }
 }
 
-impl From<&Arc<TypedDataset>> for GraphSource {
-    fn from(data: &Arc<TypedDataset>) -> Self {
-        (&**data).into()
-    }
-}
-
 impl From<&Dataset> for GraphSource {
     fn from(data: &Dataset) -> Self {
         Self::new(PreparedDataset::new(data.clone()))
-    }
-}
-
-impl From<&TypedDataset> for GraphSource {
-    fn from(data: &TypedDataset) -> Self {
-        Self::new(data.clone())
     }
 }
 
@@ -172,7 +159,7 @@ pub(crate) trait Source: Send + Sync {
     ///
     /// # Errors
     /// Returns an error that says what to do if the data has none.
-    fn targets(&self) -> Result<TypedTargets>;
+    fn targets(&self) -> Result<DatasetTargets>;
 
     /// Returns the features of each node type, `[n_types]`; `None` for a type without features.
     fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>>;

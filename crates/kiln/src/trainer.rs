@@ -105,10 +105,10 @@ impl<C: ModelConfig> Trainer<C> {
         let page_faults = PageFaults::start();
         loader.check(&BatchRequirements::of(&self.model))?;
         let FitConfig { schedule, metric, dir, stop, callback, is_quiet, .. } = config;
-        let FitConfig { fingerprint, settings, title, started, .. } = config;
+        let FitConfig { settings, title, started, .. } = config;
         let metric = metric.unwrap_or(Metric::default_of(loader.target_kind()));
         metric.check(loader.target_kind())?;
-        let identity = fingerprint.map_or_else(|| self.identity(loader, metric), Ok)?;
+        let identity = self.identity(loader, metric, schedule.patience)?;
         self.agree(loader, &identity)?;
         let (name, class_names) = loader.names();
         // Without a known hash, the run sets it when it writes the file.

@@ -34,25 +34,12 @@ pub enum Error {
         /// The value found.
         got: u32,
     },
-    /// A partition is of the other kind of data set than requested.
-    #[error(
-        "{}: it is a partition of a {} set: open it with {}, or with AnyPart::open",
-        path.display(),
-        if *is_typed { "heterogeneous" } else { "homogeneous" },
-        if *is_typed { "TypedPart::open" } else { "Part::open" }
-    )]
-    WrongKind {
-        /// The folder of the partition.
-        path: PathBuf,
-        /// True if the partition is of a heterogeneous set.
-        is_typed: bool,
-    },
     /// A data set has links, and the neighbours of a node of its graph do not ascend. A batch of links could not leave
     /// out its own edges.
     #[error(
         "the data set has links, but the neighbours in its graph do not ascend, expected a sorted graph: convert the \
          data set from an edge list (kiln data convert), which sorts them, write the graph of its LinkSplit or \
-         TypedLinkSplit, or split the graph without its links (kiln data split-links)"
+         LinkSplit, or split the graph without its links (kiln data split-links)"
     )]
     UnsortedNeighbors,
     /// The node of a row does not have an edge whose features were requested.

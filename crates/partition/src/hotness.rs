@@ -1,7 +1,8 @@
 use std::cmp::Reverse;
 use std::ops::Range;
+use std::sync::Arc;
 
-use kiln_data::{Dataset, TypedDataset};
+use kiln_data::Dataset;
 use kiln_graph::{NodeId, SharedArray};
 use kiln_sample::{
     Fanout, FrontierSampler, KeyDomain, NeighborSampler, RngKey, SamplerConfig, Seeds, TypedSampler,
@@ -16,8 +17,9 @@ use crate::{Error, Result};
 const HOST_ITEM_ORDER: u64 = 0;
 
 /// The configuration of the static cache: each partition stores the remote feature rows that are inputs of the largest
-/// number of batches. To count these batches, an epoch of the partition's training nodes ([`Dataset::training_nodes`],
-/// [`TypedDataset::training_nodes`]) is presampled on the whole graph (Yang et al. 2022, "GNNLab").
+/// number of batches. To count these batches, an epoch of the partition's training nodes
+/// ([`Dataset::training_nodes`]) is presampled on the whole graph
+/// (Yang et al. 2022, "GNNLab").
 #[derive(Debug, Clone, PartialEq)]
 pub struct CacheConfig {
     /// The largest number of cached rows of a partition, as a share of all nodes, 0 to 1.
@@ -76,16 +78,16 @@ pub(crate) struct Presampler<'a> {
 }
 
 impl<'a> Presampler<'a> {
-    pub(crate) fn new(data: &'a Dataset, config: &'a CacheConfig) -> Result<Self> {
-        let sampler = Box::new(NeighborSampler::new(data.graph.clone(), config.fanouts.clone()));
-        Ok(Self { config, train: data.training_nodes()?, sampler })
-    }
-
-    /// Creates a presampler of a heterogeneous set.
-    pub(crate) fn of_types(data: &TypedDataset, config: &'a CacheConfig) -> Result<Self> {
-        let (graph, fanouts) = (&data.graph, config.fanouts.iter());
-        let fanouts = fanouts.map(|&fanout| vec![fanout; graph.n_relations()]).collect();
-        let sampler = Box::new(TypedSampler::new(graph, fanouts, SamplerConfig::default())?);
+    pub(crate) fn new(data: &Dataset, config: &'a CacheConfig) -> Result<Self> {
+        let graph = &data.graph;
+        let sampler: Box<dyn FrontierSampler> = if graph.schema().metagraph().is_homogeneous() {
+            // A sampler of relations gives the same blocks, but has an index of all nodes.
+            let graph = Arc::clone(&graph.relation(0).graph);
+            Box::new(NeighborSampler::new(graph, config.fanouts.clone()))
+        } else {
+            let fanouts = config.fanouts.iter().map(|&fanout| vec![fanout; graph.n_relations()]).collect();
+            Box::new(TypedSampler::new(graph, fanouts, SamplerConfig::default())?)
+        };
         Ok(Self { config, train: data.training_nodes()?, sampler })
     }
 

@@ -5,33 +5,33 @@
 //! that its training nodes read most often ([`CacheConfig`]). Node ids are always those of the whole graph, so samples
 //! of a partitioned graph are bit-identical to samples of the whole graph.
 //!
-//! Heterogeneous sets have partitions of their own ([`write_typed_parts`], [`TypedPart`]); [`AnyPart`] is one of either
-//! kind.
+//! A partition consists of node types and relations. A graph with one type of nodes has one of each.
 //!
 //! This crate uses no network, no ranks and no clock.
 //!
 //! ```
 //! use kiln_partition::{Method, Part, PartitionBook, PartitionMeta, PartitionStats, part_dir, partition_nodes, write_parts};
 //! let data = kiln_data::synthetic::ring(60)?;
-//! let parts = partition_nodes(&data.graph, &data.split.train, 2, Method::Fennel, 0)?;
-//! let n_cut_edges = PartitionStats::of(&data.graph, &data.split.train, &parts, 2)?.n_cut_edges;
+//! let parts = partition_nodes(data.csc()?, &data.split().train, 2, Method::Fennel, 0)?;
+//! let n_cut_edges = PartitionStats::of(data.csc()?, &data.split().train, &parts, 2)?.n_cut_edges;
 //! let book = PartitionBook::from_parts(&parts, 2)?;
 //! let meta = PartitionMeta { hash: data.hash()?, method: Method::Fennel, n_cut_edges };
 //! let root = tempfile::tempdir()?;
 //! write_parts(&data, &book, &meta, None, root.path().join("ring2"))?;
 //! let part = Part::open(part_dir(root.path().join("ring2"), 1))?;
-//! assert_eq!(part.graph.n_nodes(), part.book.n_owned(1));
+//! assert_eq!(part.relations[0].graph.n_nodes(), part.books.of_type(0).n_owned(1));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod any_part;
 mod assign;
 mod balance;
 mod book;
+mod books;
 mod draws;
 mod error;
 mod fennel;
 mod hotness;
+mod layout;
 mod manifest;
 #[cfg(feature = "metis")]
 mod metis;
@@ -42,19 +42,18 @@ mod rows;
 mod stats;
 #[cfg_attr(not(any(test, feature = "metis")), expect(dead_code, reason = "only METIS reads the graph"))]
 mod symmetric;
-mod typed;
 mod verify;
+mod whole_set;
 mod write;
 
-pub use any_part::AnyPart;
 pub use assign::{MAX_PARTS, Method, partition_nodes};
 pub use book::{PartitionBook, Place};
+pub use books::PartitionBooks;
 pub use error::Error;
 pub use hotness::CacheConfig;
-pub use part::{Cache, Part, part_dir};
+pub use part::{Cache, Part, PartOfRelation, PartOfType, part_dir};
 pub use row::PartitionRow;
 pub use stats::PartitionStats;
-pub use typed::{PartOfRelation, PartOfType, TypedPart, TypedPartitionBook, write_typed_parts};
 pub use verify::PartVerifyReport;
 pub use write::{PartitionMeta, WriteReport, write_parts};
 

@@ -1,26 +1,36 @@
 //! The manifest `part.json`: metadata of a partition and the list of its files (`docs/formats.md`).
 
+mod numbered;
+mod plain;
+
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use kiln_data::graph_folder::{EDGE_FEATURES, FEATURES, RowFiles, check_class_names};
 use kiln_feature::{MAX_DIM, Preparation};
+use kiln_graph::{GraphSchema, NodeTypes, RelationSchema, Relations};
 use kiln_store::array_folder::{
-    ElementType, Entries, Known, bad_key, check_entries, check_unlisted, read_manifest,
+    ElementType, Entries, FolderWriter, Known, bad_entry, bad_key, check_entries, check_unlisted,
+    read_manifest,
 };
+use kiln_store::sha256;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use crate::typed::is_typed;
+use self::numbered::NumberedManifest;
+use self::plain::PlainManifest;
+use crate::layout::PartLayout;
 use crate::{Error, Method, Result};
+use kiln_data::Layout;
 
 /// The manifest's file name.
-pub(crate) const FILE_NAME: &str = "part.json";
-
-/// The version of the format that is written. Version 1, which has no `preparation`, is read, too.
-pub(crate) const VERSION: u32 = 2;
+const FILE_NAME: &str = "part.json";
 
 /// The largest number of edge types, which are stored as `u8`.
 const MAX_EDGE_TYPES: usize = 256;
+
+/// The maximum number of node types: two for each relation, as in the kiln format.
+const MAX_TYPES: usize = 2 * Relations::MOST;
 
 /// The files of the cached feature rows of remote nodes.
 pub(crate) const CACHE: RowFiles = RowFiles::new([
@@ -30,135 +40,323 @@ pub(crate) const CACHE: RowFiles = RowFiles::new([
     "cache_features_data.npy",
 ]);
 
-/// The metadata of a partition. All keys except `part` and `files` describe the whole data set.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The file of the keys of the nodes of a type without features.
+pub(crate) const KEYS: &str = "keys.npy";
+
+/// The number of bytes of a key.
+pub(crate) const KEY_BYTES: usize = 16;
+
+/// The metadata of a partition. All fields except `layout`, `part` and `files` describe the whole data set.
+#[derive(Debug, Clone)]
 pub(crate) struct Manifest {
-    /// The version of the format, at most [`VERSION`].
-    pub(crate) format: u32,
+    pub(crate) layout: Layout,
     pub(crate) name: String,
     /// The hash of the whole data set, which covers all data that training reads.
     pub(crate) hash: String,
-    pub(crate) n_nodes: usize,
-    pub(crate) n_edges: u64,
-    pub(crate) dim: usize,
+    /// The node types, in the order of their ids.
+    pub(crate) node_types: Vec<TypeEntry>,
+    /// The relations, in the order of their edge ids.
+    pub(crate) relations: Vec<RelationEntry>,
+    /// The position of the node type that has labels.
+    pub(crate) target_type: usize,
     pub(crate) n_classes: usize,
     /// The name of each class; empty if classes have no names.
     pub(crate) class_names: Vec<String>,
-    /// The name of each edge type; empty if edge types have no names.
-    pub(crate) edge_type_names: Vec<String>,
-    /// The number of edge types: one more than the largest, or the number of names if it is larger. `None` without edge
-    /// types, and in partitions of older versions of kiln.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) n_edge_types: Option<usize>,
-    /// The number of columns of the edge features; `None` if edges have no features.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) edge_dim: Option<usize>,
-    /// The steps that prepared the data set before it was partitioned; `None` in version 1, where they are unknown.
-    #[serde(default)]
+    /// The steps that prepared the data set before it was partitioned; `None` if they are unknown.
     pub(crate) preparation: Option<Preparation>,
     pub(crate) method: Method,
     pub(crate) n_cut_edges: u64,
-    /// The offsets of the [`PartitionBook`](crate::PartitionBook).
-    pub(crate) offsets: Vec<u32>,
     /// The index of this partition, from 0.
     pub(crate) part: usize,
     /// The element type, shape and hash of each file, by file name.
     pub(crate) files: Entries,
 }
 
+/// A node type.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TypeEntry {
+    pub(crate) name: String,
+    pub(crate) n_nodes: usize,
+    /// The number of feature columns; `None` for a type without features.
+    pub(crate) dim: Option<usize>,
+    /// The offsets of the type's [`PartitionBook`](crate::PartitionBook).
+    pub(crate) offsets: Vec<u32>,
+}
+
+/// A relation.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RelationEntry {
+    pub(crate) name: String,
+    /// The position of the sources' type.
+    pub(crate) src_type: usize,
+    /// The position of the destinations' type.
+    pub(crate) dst_type: usize,
+    /// The number of edges of the whole graph.
+    pub(crate) n_edges: u64,
+    /// Only in [`Layout::Plain`], with keys of its own.
+    #[serde(skip)]
+    pub(crate) edges: EdgeEntry,
+}
+
+/// The types and features of the edges of a relation.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EdgeEntry {
+    /// The name of each edge type; empty if edge types have no names.
+    pub(crate) type_names: Vec<String>,
+    /// The number of edge types: one more than the largest, or the number of names if it is larger. `None` without edge
+    /// types, and in partitions of older versions of kiln.
+    pub(crate) n_types: Option<usize>,
+    /// The number of columns of the edge features; `None` if edges have no features.
+    pub(crate) dim: Option<usize>,
+}
+
+/// Returns true if the manifest at `path` has lists of node types and relations. A manifest that cannot be read counts as
+/// one without, whose reader returns the error.
+fn has_node_types(path: &Path) -> bool {
+    #[derive(Deserialize)]
+    struct Keys {
+        node_types: Option<IgnoredAny>,
+    }
+    read_manifest(path, 0..=u32::MAX, "").is_ok_and(|keys: Keys| keys.node_types.is_some())
+}
+
 impl Manifest {
-    /// Reads the manifest at `path` and checks that it is consistent and lists exactly the files of the format.
-    pub(crate) fn read(path: &Path) -> Result<Self> {
-        let manifest: Self =
-            read_manifest(path, 1..=VERSION, "the manifest of a partition").map_err(|error| {
-                match (error, path.parent()) {
-                    (kiln_store::Error::Manifest { .. }, Some(folder)) if is_typed(folder) => {
-                        Error::WrongKind { path: folder.to_owned(), is_typed: true }
-                    }
-                    (other, _) => other.into(),
-                }
-            })?;
-        if let Some(Err(error)) = manifest.preparation.as_ref().map(|steps| steps.check(manifest.dim)) {
-            let expected = format!("steps for {} feature columns", manifest.dim);
-            return Err(bad_key(path, "preparation", expected, error).into());
-        }
-        if let Some(n_types) = manifest.n_edge_types.filter(|n_types| MAX_EDGE_TYPES < *n_types) {
-            let expected = format!("at most {MAX_EDGE_TYPES}");
-            return Err(bad_key(path, "n_edge_types", expected, n_types).into());
-        }
-        if let Some(dim) = manifest.edge_dim.filter(|dim| !(1..=MAX_DIM).contains(dim)) {
-            return Err(bad_key(path, "edge_dim", format!("1 to {MAX_DIM} columns"), dim).into());
-        }
-        check_class_names(path, Some(manifest.dim), manifest.n_classes, &manifest.class_names)?;
-        if manifest.edge_dim.is_none() && manifest.files.contains_key(EDGE_FEATURES) {
-            let expected = format!("the number of columns of {EDGE_FEATURES}");
-            return Err(bad_key(path, "edge_dim", expected, "nothing").into());
-        }
-        let known = manifest.known(path)?;
-        check_entries(path, &manifest.files, &known)?;
-        FEATURES.check(path, &manifest.files, true)?;
-        CACHE.check(path, &manifest.files, manifest.has_cache())?;
-        check_unlisted(path, &manifest.files, known.iter().map(|known| &*known.name))?;
+    /// Reads the manifest of a folder and checks that it is consistent and lists exactly the files of the format.
+    pub(crate) fn read(folder: &Path) -> Result<Self> {
+        let path = path_in(folder);
+        let manifest: Self = if has_node_types(&path) {
+            let what = "the manifest of a partition of a heterogeneous set";
+            read_manifest::<NumberedManifest>(&path, 1..=numbered::VERSION, what)?.into()
+        } else {
+            let what = "the manifest of a partition";
+            read_manifest::<PlainManifest>(&path, 1..=plain::VERSION, what)?.into()
+        };
+        manifest.check_preparation(&path)?;
+        manifest.check_edge_data(&path)?;
+        manifest.check_types(&path)?;
+        check_class_names(&path, None, manifest.n_classes, &manifest.class_names)?;
+        manifest.schema(&path)?;
+        manifest.check_files(&path)?;
         Ok(manifest)
+    }
+
+    /// Writes the manifest to a folder, and completes the folder.
+    pub(crate) fn commit(&self, folder: FolderWriter) -> Result<()> {
+        let committed = match (self.layout, &self.node_types[..], &self.relations[..]) {
+            (Layout::Plain, [node], [edge]) => {
+                folder.commit_with(FILE_NAME, &PlainManifest::new(self, node, edge))
+            }
+            _ => folder.commit_with(FILE_NAME, &NumberedManifest::from(self)),
+        };
+        Ok(committed?)
+    }
+
+    /// Returns the node types and relations of the whole graph.
+    pub(crate) fn schema(&self, path: &Path) -> Result<GraphSchema> {
+        let types = self.node_types.iter().map(|node_type| (node_type.name.as_str(), node_type.n_nodes));
+        let expected = "types with different names and fewer than 2^32 nodes in all";
+        let types = NodeTypes::new(types).map_err(|error| bad_key(path, "node_types", expected, error))?;
+        let relations = self.relations.iter().map(|relation| RelationSchema {
+            name: relation.name.clone(),
+            src_type: relation.src_type,
+            dst_type: relation.dst_type,
+            n_edges: relation.n_edges,
+        });
+        let schema = GraphSchema::new(types, relations.collect());
+        let expected = "at most 256 with different names, between node types";
+        Ok(schema.map_err(|error| bad_key(path, "relations", expected, error))?)
     }
 
     /// Returns the hash of the partitioning; see [`Part::partition_hash`](crate::Part::partition_hash).
     pub(crate) fn partition_hash(&self) -> String {
-        let book = self.files.get("new_ids.npy").map_or("", |entry| &entry.sha256);
-        format!("{}-{}-{}", short(&self.hash), self.offsets.len().saturating_sub(1), short(book))
+        let book_hash = |node_type| {
+            let book = self.files.get(&*self.layout.file("new_ids.npy", node_type));
+            book.map_or("", |entry| &*entry.sha256)
+        };
+        let books: String = (0..self.node_types.len()).map(book_hash).collect();
+        let books = match self.layout {
+            Layout::Plain => books,
+            Layout::Numbered => sha256(books.as_bytes()),
+        };
+        format!("{}-{}-{}", short(&self.hash), self.n_parts(), short(&books))
     }
 
-    /// Returns true if the partition has cached rows.
-    pub(crate) fn has_cache(&self) -> bool {
-        self.files.contains_key("cache_ids.npy")
+    /// Returns true if the partition has cached rows of a node type.
+    pub(crate) fn has_cache(&self, node_type: usize) -> bool {
+        self.files.contains_key(&*self.layout.file("cache_ids.npy", node_type))
     }
 
-    /// Returns the files that a partition may contain, with the shapes that follow from the manifest's counts, or an
-    /// error if `part` or `offsets` is invalid.
-    fn known(&self, path: &Path) -> Result<Vec<Known>> {
-        use ElementType::{BF16, F16, F32, I32, U8, U32, U64};
-        let Some(&[start, end]) = self.offsets.get(self.part..).and_then(|rest| rest.first_chunk()) else {
-            let n_parts = self.offsets.len().saturating_sub(1);
+    fn n_parts(&self) -> usize {
+        self.node_types.first().map_or(0, |node_type| node_type.offsets.len().saturating_sub(1))
+    }
+
+    /// Returns the number of nodes of a type that this partition owns. The types must be valid.
+    fn n_owned(&self, node_type: usize) -> usize {
+        let offsets = &self.node_types[node_type].offsets;
+        offsets[self.part + 1].saturating_sub(offsets[self.part]) as usize
+    }
+
+    /// Returns the length of an array by its entry; 0 if there is none.
+    fn length(&self, name: &str) -> usize {
+        self.files.get(name).and_then(|entry| entry.shape.first().copied()).unwrap_or(0)
+    }
+
+    fn check_preparation(&self, path: &Path) -> Result<()> {
+        let dim = self.node_types.first().and_then(|node_type| node_type.dim).unwrap_or(0);
+        if let Some(Err(error)) = self.preparation.as_ref().map(|steps| steps.check(dim)) {
+            let expected = format!("steps for {dim} feature columns");
+            return Err(bad_key(path, "preparation", expected, error).into());
+        }
+        Ok(())
+    }
+
+    fn check_edge_data(&self, path: &Path) -> Result<()> {
+        for (position, RelationEntry { edges, .. }) in self.relations.iter().enumerate() {
+            let key = |name| self.layout.key("relations", position, name);
+            if let Some(n_types) = edges.n_types.filter(|n_types| MAX_EDGE_TYPES < *n_types) {
+                let expected = format!("at most {MAX_EDGE_TYPES}");
+                return Err(bad_key(path, &key("n_edge_types"), expected, n_types).into());
+            }
+            if let Some(dim) = edges.dim.filter(|dim| !(1..=MAX_DIM).contains(dim)) {
+                let expected = format!("1 to {MAX_DIM} columns");
+                return Err(bad_key(path, &key("edge_dim"), expected, dim).into());
+            }
+            let file = self.layout.file(EDGE_FEATURES, position);
+            if self.layout.has_edge_data() && edges.dim.is_none() && self.files.contains_key(&*file) {
+                let expected = format!("the number of columns of {file}");
+                return Err(bad_key(path, &key("edge_dim"), expected, "nothing").into());
+            }
+        }
+        Ok(())
+    }
+
+    fn check_types(&self, path: &Path) -> Result<()> {
+        let n_types = self.node_types.len();
+        let n_parts = self.n_parts();
+        if MAX_TYPES < n_types {
+            let expected = format!("at most {MAX_TYPES} types");
+            return Err(bad_key(path, "node_types", expected, format!("{n_types} types")).into());
+        }
+        if n_parts <= self.part {
             let expected = format!("below {n_parts}, the number of partitions");
             return Err(bad_key(path, "part", expected, self.part).into());
+        }
+        for (position, node_type) in self.node_types.iter().enumerate() {
+            self.check_type(path, position, node_type)?;
+        }
+        if n_types <= self.target_type {
+            let expected = format!("below {n_types}, the number of node types");
+            return Err(bad_key(path, "target_type", expected, self.target_type).into());
+        }
+        Ok(())
+    }
+
+    fn check_type(&self, path: &Path, position: usize, node_type: &TypeEntry) -> Result<()> {
+        let TypeEntry { dim, offsets, .. } = node_type;
+        let key = |name| self.layout.key("node_types", position, name);
+        let n_parts = self.n_parts();
+        if offsets.len() != n_parts + 1 {
+            let expected = format!("{} offsets, one more than partitions", n_parts + 1);
+            return Err(bad_key(path, &key("offsets"), expected, offsets.len()).into());
+        }
+        if let Some(pair) = offsets.windows(2).find(|pair| pair[1] < pair[0]) {
+            let key = match self.layout {
+                Layout::Plain => "an offset".to_owned(),
+                Layout::Numbered => key("offsets"),
+            };
+            let expected = format!("at least {}, the previous one", pair[0]);
+            return Err(bad_key(path, &key, expected, pair[1]).into());
+        }
+        if let Some(dim) = dim.filter(|dim| !(1..=MAX_DIM).contains(dim)) {
+            let expected = match self.layout {
+                Layout::Plain => format!("1 to {MAX_DIM}"),
+                Layout::Numbered => format!("1 to {MAX_DIM}, or null"),
+            };
+            return Err(bad_key(path, &key("dim"), expected, dim).into());
+        }
+        Ok(())
+    }
+
+    /// Checks that the entries are those of the format. The types must be valid.
+    fn check_files(&self, path: &Path) -> Result<()> {
+        let mut known = Vec::new();
+        for (position, node_type) in self.node_types.iter().enumerate() {
+            self.add_files_of_type(position, node_type, &mut known);
+        }
+        for (position, relation) in self.relations.iter().enumerate() {
+            self.add_files_of_relation(path, position, relation, &mut known)?;
+        }
+        let n_labels = self.node_types[self.target_type].n_nodes;
+        known.push(file("labels.npy", &[ElementType::I32], Some(vec![n_labels]), true));
+        known.extend(
+            ["train.npy", "val.npy", "test.npy"].map(|name| file(name, &[ElementType::U32], None, true)),
+        );
+        check_entries(path, &self.files, &known)?;
+        for (position, node_type) in self.node_types.iter().enumerate() {
+            if node_type.dim.is_some() {
+                self.layout.rows(&FEATURES, position).check(path, &self.files, true)?;
+                self.layout.rows(&CACHE, position).check(path, &self.files, self.has_cache(position))?;
+            }
+        }
+        Ok(check_unlisted(path, &self.files, known.iter().map(|known| &*known.name))?)
+    }
+
+    fn add_files_of_type(&self, position: usize, node_type: &TypeEntry, known: &mut Vec<Known>) {
+        use ElementType::{U8, U32};
+        let name = |name| self.layout.file(name, position);
+        let n_owned = self.n_owned(position);
+        known.push(file(name("new_ids.npy"), &[U32], Some(vec![node_type.n_nodes]), true));
+        known.push(file(name("old_ids.npy"), &[U32], Some(vec![n_owned]), true));
+        let Some(dim) = node_type.dim else {
+            known.push(file(name(KEYS), &[U8], Some(vec![n_owned, KEY_BYTES]), false));
+            return;
         };
-        let Some(n_owned) = end.checked_sub(start).map(|n| n as usize) else {
-            let expected = format!("at least {start}, the previous one");
-            return Err(bad_key(path, "an offset", expected, end).into());
-        };
-        let length = |name| self.files.get(name)?.shape.first().copied();
-        let (n_kept, n_edges) = (length("cache_ids.npy").unwrap_or(0), length("indices.npy").unwrap_or(0));
-        let edge_rows = vec![n_edges, self.edge_dim.unwrap_or(1)];
-        let of_length = |n: usize| Some(vec![n]);
-        let own = [
-            known("new_ids.npy", &[U32], of_length(self.n_nodes), true),
-            known("labels.npy", &[I32], of_length(self.n_nodes), true),
-            known("train.npy", &[U32], None, true),
-            known("val.npy", &[U32], None, true),
-            known("test.npy", &[U32], None, true),
-            known("old_ids.npy", &[U32], of_length(n_owned), true),
-            known("indptr.npy", &[U64], of_length(n_owned + 1), true),
-            known("first_edges.npy", &[U64], of_length(n_owned), true),
-            known("indices.npy", &[U32], None, true),
-            known("weights.npy", &[F32], None, false),
-            known("edge_types.npy", &[U8], None, false),
-            known(EDGE_FEATURES, &[F32, F16, BF16], Some(edge_rows), self.edge_dim.is_some()),
-            known("cache_ids.npy", &[U32], None, false),
-            known("cache_counts.npy", &[U32], of_length(n_kept), self.has_cache()),
-        ];
-        let rows = [FEATURES.known(n_owned, self.dim), CACHE.known(n_kept, self.dim)];
-        Ok(own.into_iter().chain(rows.into_iter().flatten()).collect())
+        let n_cached = self.length(&name("cache_ids.npy"));
+        let has_cache = self.has_cache(position);
+        known.push(file(name("cache_ids.npy"), &[U32], None, false));
+        known.push(file(name("cache_counts.npy"), &[U32], Some(vec![n_cached]), has_cache));
+        known.extend(self.layout.rows(&FEATURES, position).known(n_owned, dim));
+        known.extend(self.layout.rows(&CACHE, position).known(n_cached, dim));
+    }
+
+    fn add_files_of_relation(
+        &self,
+        path: &Path,
+        position: usize,
+        relation: &RelationEntry,
+        known: &mut Vec<Known>,
+    ) -> Result<()> {
+        use ElementType::{BF16, F16, F32, U8, U32, U64};
+        let name = |name| self.layout.file(name, position);
+        let n_owned = self.n_owned(relation.dst_type);
+        let n_edges = self.length(&name("indices.npy"));
+        if relation.n_edges < n_edges as u64 {
+            let expected = format!("at most {}, the edges of the whole relation", relation.n_edges);
+            return Err(bad_entry(path, &name("indices.npy"), ".shape", expected, n_edges).into());
+        }
+        known.push(file(name("indptr.npy"), &[U64], Some(vec![n_owned + 1]), true));
+        known.push(file(name("first_edges.npy"), &[U64], Some(vec![n_owned]), true));
+        known.push(file(name("indices.npy"), &[U32], None, true));
+        known.push(file(name("weights.npy"), &[F32], Some(vec![n_edges]), false));
+        if self.layout.has_edge_data() {
+            let dim = relation.edges.dim;
+            let rows = Some(vec![n_edges, dim.unwrap_or(1)]);
+            known.push(file(name("edge_types.npy"), &[U8], Some(vec![n_edges]), false));
+            known.push(file(name(EDGE_FEATURES), &[F32, F16, BF16], rows, dim.is_some()));
+        }
+        Ok(())
     }
 }
 
 /// Returns 64 bits of a hash in hexadecimal.
-pub(crate) fn short(hash: &str) -> String {
+fn short(hash: &str) -> String {
     hash.chars().take(16).collect()
 }
 
 /// Returns a file that a partition may contain, or must if it is needed.
-pub(crate) fn known(
+fn file(
     name: impl Into<Cow<'static, str>>,
     types: &'static [ElementType],
     shape: Option<Vec<usize>>,

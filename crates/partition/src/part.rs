@@ -1,22 +1,24 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_data::Split;
 use kiln_data::graph_folder::{
-    FEATURES, class_names_of, read_edge_features, read_graph, read_labels, read_rows, read_split,
+    FEATURES, class_names_of, read_edge_features, read_labels, read_rows, read_split,
 };
-use kiln_feature::{EdgeFeatures, FeatureStore, Labels, Preparation};
-use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
+use kiln_data::{DatasetTargets, Layout};
+use kiln_feature::{EdgeFeatures, FeatureStore, Preparation};
+use kiln_graph::{Csc, EdgeId, GraphSchema, NodeId, SharedArray};
 use kiln_store::array_folder::ArrayFolder;
 
-use crate::manifest::{self, CACHE, Manifest};
-use crate::verify::{PartVerifyReport, check_rows_of_book, verify};
-use crate::{Error, Method, PartitionBook, PartitionRow, Result};
+use crate::layout::PartLayout;
+use crate::manifest::{CACHE, KEYS, Manifest, TypeEntry, path_in};
+use crate::{Error, Method, PartitionBook, PartitionBooks, PartitionRow, Result};
 
-/// One partition of a data set, with everything that a machine needs to serve it or to train on it. Its rows are the
-/// nodes that it owns, in ascending order; ids are those of the whole graph.
+/// One partition of a data set, with everything that a machine needs to serve it or to train on it: for each node type,
+/// the nodes that it owns and their features, and for each relation, the edges into the nodes that it owns. Ids are those
+/// of the whole graph.
 ///
-/// Cloning shares the arrays.
+/// A graph with one type of nodes has the type `node` and the relation `edge`, both at position 0. Cloning shares the
+/// arrays.
 #[derive(Debug, Clone)]
 pub struct Part {
     /// The index of this partition, from 0.
@@ -26,52 +28,69 @@ pub struct Part {
     /// The hash of the whole data set. Partitions that are used in one training run must have the same hash.
     pub hash: String,
     /// The hash of the partitioning, the same in all its partitions: 64 bits of the data set's hash, the number of
-    /// partitions, and 64 bits of the hash of the partition book.
+    /// partitions, and 64 bits of the hash of the partition books.
     pub partition_hash: String,
-    /// The partition book of the whole graph.
-    pub book: Arc<PartitionBook>,
-    /// The node of each row, ascending, `[n_owned]`.
-    pub old_ids: SharedArray<NodeId>,
-    /// The edges into the nodes of this partition: destinations are rows, and `indices` contains **nodes of the whole
-    /// graph**, in the order of the whole graph. [`Csc::validate`] does not apply, because it expects destinations and
-    /// `indices` to use the same ids; use [`Part::verify`] instead.
-    pub graph: Arc<Csc>,
-    /// The id, in the whole graph, of the first edge into each row, `[n_owned]`. The row's other edges have the
-    /// following ids.
-    pub first_edges: SharedArray<u64>,
-    /// The features of each row, `[n_owned, dim]`.
-    pub features: Arc<dyn FeatureStore>,
-    /// The features of each edge of [`Part::graph`], in its order, `[n_edges, edge_dim]`; `None` if edges have no
-    /// features.
-    pub edge_features: Option<EdgeFeatures>,
-    /// The cached feature rows of remote nodes; `None` if the partition has no cache.
-    pub cache: Option<Cache>,
-    /// The class of each node of the whole graph; unlabelled nodes have no class.
-    pub labels: Arc<Labels>,
-    /// The split of the whole data set.
-    pub split: Split,
-    /// The name of each class; the numbers from 0 if classes have no names.
-    pub class_names: Vec<String>,
-    /// The name of each edge type; empty if the types have no names.
-    pub edge_type_names: Vec<String>,
-    /// The number of edge types of the whole graph: one more than the largest, or the number of names if it is larger.
-    /// `None` if there are no types, or an older version of kiln wrote the partition and the types have no names.
-    pub n_edge_types: Option<usize>,
+    /// The node types and relations of the whole graph.
+    pub schema: GraphSchema,
+    /// The partition books of the whole graph.
+    pub books: PartitionBooks,
+    /// The nodes of each type that this partition owns, `[n_types]`.
+    pub types: Vec<PartOfType>,
+    /// The edges of each relation into the nodes that this partition owns, `[n_relations]`.
+    pub relations: Vec<PartOfRelation>,
+    /// The class of each node of one type in the whole graph, and the split of the whole data set; `None` for a
+    /// heterogeneous set that was partitioned for its links, without labels.
+    pub targets: Option<DatasetTargets>,
     /// The steps that prepared the data set before it was partitioned. `None` if they are unknown, because an older
     /// version of kiln wrote the partition.
     pub preparation: Option<Preparation>,
-    /// The number of edges of the whole graph.
-    pub n_edges: u64,
     /// The number of edges of the whole graph whose ends are in different partitions.
     pub n_cut_edges: u64,
     /// The algorithm that assigned nodes to partitions.
     pub method: Method,
+    pub(crate) layout: Layout,
 }
 
-/// The static cache of a partition: feature rows of remote nodes that its training reads often.
+/// The nodes of one type that a partition owns. Its rows are these nodes, in ascending order.
+#[derive(Debug, Clone)]
+pub struct PartOfType {
+    /// The node of each row, as a node id of the graph, ascending, `[n_owned]`.
+    pub old_ids: SharedArray<NodeId>,
+    /// The features of each row, `[n_owned, dim]`; `None` for a type without features.
+    pub features: Option<Arc<dyn FeatureStore>>,
+    /// The key of the name of each row ([`kiln_store::name_key`]), `[n_owned, 16]`, by which a trained model finds the row of a node
+    /// without features. `None` for a type with features, if the nodes have no names, or if an older version of kiln wrote the
+    /// partition.
+    pub keys: Option<SharedArray<u8>>,
+    /// The cached feature rows of remote nodes; `None` if there are none.
+    pub cache: Option<Cache>,
+}
+
+/// The edges of one relation into the nodes that a partition owns.
+#[derive(Debug, Clone)]
+pub struct PartOfRelation {
+    /// The edges: destinations are the rows of the relation's destination type, and `indices` contains **nodes of the
+    /// whole graph**, in the order of the whole relation. [`Csc::validate`] does not apply, because it expects
+    /// destinations and `indices` to use the same ids; use [`Part::verify`] instead.
+    pub graph: Arc<Csc>,
+    /// The id, within the whole relation, of the first edge into each row, `[n_owned]`. The row's other edges have the
+    /// following ids.
+    pub first_edges: SharedArray<u64>,
+    /// The features of each edge of [`PartOfRelation::graph`], in its order, `[n_edges, edge_dim]`; `None` if edges have
+    /// no features.
+    pub edge_features: Option<EdgeFeatures>,
+    /// The name of each edge type; empty if the types have no names.
+    pub edge_type_names: Vec<String>,
+    /// The number of edge types of the whole relation: one more than the largest, or the number of names if it is
+    /// larger. `None` if there are no types, or an older version of kiln wrote the partition and the types have no
+    /// names.
+    pub n_edge_types: Option<usize>,
+}
+
+/// The static cache of the nodes of one type: feature rows of remote nodes that the partition's training reads often.
 #[derive(Debug, Clone)]
 pub struct Cache {
-    /// The node of each row, ascending, `[n_rows]`.
+    /// The node of each row, counted from 0 within its type, ascending, `[n_rows]`.
     pub ids: SharedArray<NodeId>,
     /// The number of batches of the presampled epoch in which each node was an input, `[n_rows]`.
     pub counts: SharedArray<u32>,
@@ -80,95 +99,179 @@ pub struct Cache {
 }
 
 impl Part {
-    /// Opens a partition in constant time: reads the manifest and the headers of the arrays, and maps the arrays.
+    /// Opens a partition without reading values: reads the manifest and the headers of the arrays, and maps the arrays.
     ///
     /// Element types, shapes and file lengths are checked, values are not. Samplers and feature stores check the values
     /// that they read; [`Part::verify`] checks all values and the hashes.
     ///
     /// # Errors
     /// Returns [`Error::Store`](crate::Error::Store) or [`Error::Data`](crate::Error::Data) if the manifest or an array
-    /// cannot be read or is invalid, and [`Error::BadBook`](crate::Error::BadBook) if the book's offsets are invalid.
+    /// cannot be read or is invalid, and [`Error::BadBook`](crate::Error::BadBook) if the offsets of a book are invalid.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
-        let path = manifest::path_in(folder.as_ref());
-        let manifest = Manifest::read(&path)?;
+        Ok(Self::open_with_arrays(folder.as_ref())?.0)
+    }
+
+    /// Opens a partition, and returns it with its arrays.
+    pub(crate) fn open_with_arrays(folder: &Path) -> Result<(Self, ArrayFolder)> {
+        let path = path_in(folder);
+        let manifest = Manifest::read(folder)?;
         let arrays = ArrayFolder::open(&path, &manifest.files)?;
-        let cache = match manifest.has_cache() {
-            true => Some(Cache {
-                ids: arrays.values("cache_ids.npy")?,
-                counts: arrays.values("cache_counts.npy")?,
-                features: read_rows(&arrays, &CACHE, manifest.dim)?,
-            }),
-            false => None,
-        };
-        let partition_hash = manifest.partition_hash();
-        let graph = Arc::new(read_graph(&arrays)?);
-        let n_names = manifest.edge_type_names.len();
-        let has_names = graph.edge_types().is_some() && 0 < n_names;
-        Ok(Self {
+        let schema = manifest.schema(&path)?;
+        let mut books = Vec::with_capacity(manifest.node_types.len());
+        let mut types = Vec::with_capacity(manifest.node_types.len());
+        for (position, node_type) in manifest.node_types.iter().enumerate() {
+            let new_ids = arrays.values(&manifest.layout.file("new_ids.npy", position))?;
+            books.push(Arc::new(PartitionBook::new(node_type.offsets.clone(), new_ids)?));
+            types.push(read_type(&manifest, &arrays, position, node_type)?);
+        }
+        let mut relations = Vec::with_capacity(manifest.relations.len());
+        for position in 0..manifest.relations.len() {
+            relations.push(read_relation(&manifest, &arrays, position)?);
+        }
+        let part = Self {
             index: manifest.part,
+            partition_hash: manifest.partition_hash(),
+            books: PartitionBooks::new(Arc::clone(schema.types()), books)?,
+            schema,
+            types,
+            relations,
+            targets: read_targets(&manifest, &arrays)?,
             name: manifest.name,
-            partition_hash,
             hash: manifest.hash,
-            book: Arc::new(PartitionBook::new(manifest.offsets, arrays.values("new_ids.npy")?)?),
-            old_ids: arrays.values("old_ids.npy")?,
-            graph,
-            first_edges: arrays.values("first_edges.npy")?,
-            features: read_rows(&arrays, &FEATURES, manifest.dim)?,
-            edge_features: read_edge_features(&arrays)?,
-            cache,
-            labels: Arc::new(read_labels(&arrays, manifest.n_classes)?),
-            split: read_split(&arrays)?,
-            class_names: class_names_of(manifest.class_names, manifest.n_classes),
-            n_edge_types: manifest.n_edge_types.or(has_names.then_some(n_names)),
-            edge_type_names: manifest.edge_type_names,
             preparation: manifest.preparation,
-            n_edges: manifest.n_edges,
             n_cut_edges: manifest.n_cut_edges,
             method: manifest.method,
-        })
+            layout: manifest.layout,
+        };
+        Ok((part, arrays))
     }
 
-    /// Returns the edges into the nodes of this partition, indexed by **nodes of the whole graph**; remote nodes have
-    /// no edges. Edge ids are those of [`Part::graph`], whose arrays are shared. Memory: 8 bytes per node of the whole
-    /// graph.
+    /// Returns true for a partition of a heterogeneous set, whose node types and relations have names.
+    pub fn is_heterogeneous(&self) -> bool {
+        self.layout == Layout::Numbered
+    }
+
+    /// Returns the number of partitions.
+    pub fn n_parts(&self) -> usize {
+        self.books.n_parts()
+    }
+
+    /// Returns the number of feature columns of each node type, `[n_types]`; `None` for a type without features.
+    pub fn dims(&self) -> Vec<Option<usize>> {
+        self.types.iter().map(|of_type| of_type.features.as_ref().map(|features| features.dim())).collect()
+    }
+
+    /// Returns the type of the nodes that have labels; 0 for a partition without labels.
+    pub fn target_type(&self) -> usize {
+        self.targets.as_ref().map_or(0, |targets| targets.node_type)
+    }
+
+    /// Returns the number of nodes of all types that this partition owns.
+    pub fn n_owned(&self) -> usize {
+        self.types.iter().map(|of_type| of_type.old_ids.len()).sum()
+    }
+
+    /// Returns the number of edges of all relations into the nodes that this partition owns.
+    pub fn n_edges(&self) -> u64 {
+        self.relations.iter().map(|relation| relation.graph.n_edges()).sum()
+    }
+
+    /// Returns the edges of a relation into the nodes of this partition, indexed by **nodes of the whole graph**; all other
+    /// nodes have no edges. Edge ids are those of the relation's [`PartOfRelation::graph`], whose arrays are shared.
+    /// Memory: 8 bytes per node of the whole graph.
     ///
     /// # Errors
-    /// Returns [`Error::BadBook`] if `old_ids` is damaged and [`Error::Graph`] if `indptr` is damaged.
-    pub fn graph_by_node(&self) -> Result<Csc> {
-        check_rows_of_book(&self.old_ids, self.book.owned(self.index), |node| self.book.new_id(node))?;
-        Ok(self.graph.scatter_rows(&self.old_ids, self.book.n_nodes())?)
+    /// Returns [`Error::BadBook`] if the nodes of the destinations' type are damaged, and [`Error::Graph`] if the edges
+    /// are.
+    ///
+    /// # Panics
+    /// Panics if there is no such relation.
+    pub fn graph_by_node(&self, relation: usize) -> Result<Csc> {
+        let node_type = self.schema.relations()[relation].dst_type;
+        let nodes = &self.types[node_type].old_ids;
+        self.books.check_rows(node_type, self.index, nodes)?;
+        Ok(self.relations[relation].graph.scatter_rows(nodes, self.schema.n_nodes())?)
     }
 
-    /// Returns the position, in [`Part::graph`] and [`Part::edge_features`], of an edge into the node of `row`. `edge` is
-    /// its id in the whole graph. The arrays are checked, because they may be damaged files.
+    /// Returns the position, in [`PartOfRelation::graph`] and [`PartOfRelation::edge_features`], of an edge of a relation
+    /// into the node of `row`. `edge` is its id in the whole relation. The arrays are checked, because they may be damaged
+    /// files.
     ///
     /// # Errors
     /// Returns [`Error::UnknownEdge`] if the row does not have this edge.
+    ///
+    /// # Panics
+    /// Panics if there is no such relation.
     #[inline]
-    pub fn edge_position(&self, row: PartitionRow, edge: EdgeId) -> Result<EdgeId> {
+    pub fn edge_position(&self, relation: usize, row: PartitionRow, edge: EdgeId) -> Result<EdgeId> {
+        let PartOfRelation { graph, first_edges, .. } = &self.relations[relation];
         let position = || {
-            let offset = edge.0.checked_sub(*self.first_edges.get(row.index())?)?;
-            let &[start, end] = self.graph.indptr().get(row.index()..)?.first_chunk()?;
-            start.checked_add(offset).filter(|position| *position < end.min(self.graph.n_edges()))
+            let offset = edge.0.checked_sub(*first_edges.get(row.index())?)?;
+            let &[start, end] = graph.indptr().get(row.index()..)?.first_chunk()?;
+            start.checked_add(offset).filter(|position| *position < end.min(graph.n_edges()))
         };
         position().map(EdgeId).ok_or_else(|| {
-            let file = self.first_edges.path().map(Path::to_owned);
+            let file = first_edges.path().map(Path::to_owned);
             Error::UnknownEdge { file, edge, row, part: self.index }
         })
     }
+}
 
-    /// Verifies a partition: opens it and checks the hashes of all files, that the book is a permutation and agrees
-    /// with the rows, that edges have valid sources, ids and types, that weights and the features of nodes and edges are
-    /// finite, that labels and split are valid, and that cached rows belong to remote nodes. Reads each file twice,
-    /// once for its hash and once for its values.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Part::open`]; [`kiln_store::Error::HashMismatch`] if a file's hash differs from the
-    /// manifest's; [`kiln_store::Error::BadValue`] with the file and the position of the first invalid value;
-    /// [`Error::BadBook`] if the book is invalid.
-    pub fn verify(folder: impl AsRef<Path>) -> Result<PartVerifyReport> {
-        verify(folder.as_ref())
+/// Returns the nodes of the type at a position.
+fn read_type(
+    manifest: &Manifest,
+    arrays: &ArrayFolder,
+    position: usize,
+    node_type: &TypeEntry,
+) -> Result<PartOfType> {
+    let layout = manifest.layout;
+    let mut features = None;
+    let mut cache = None;
+    if let Some(dim) = node_type.dim {
+        features = Some(read_rows(arrays, &layout.rows(&FEATURES, position), dim)?);
+        if manifest.has_cache(position) {
+            cache = Some(Cache {
+                ids: arrays.values(&layout.file("cache_ids.npy", position))?,
+                counts: arrays.values(&layout.file("cache_counts.npy", position))?,
+                features: read_rows(arrays, &layout.rows(&CACHE, position), dim)?,
+            });
+        }
     }
+    Ok(PartOfType {
+        old_ids: arrays.values(&layout.file("old_ids.npy", position))?,
+        features,
+        keys: arrays.optional(&layout.file(KEYS, position))?,
+        cache,
+    })
+}
+
+/// Returns the edges of the relation at a position.
+fn read_relation(manifest: &Manifest, arrays: &ArrayFolder, position: usize) -> Result<PartOfRelation> {
+    let layout = manifest.layout;
+    let edges = &manifest.relations[position].edges;
+    let graph = layout.read_edges(arrays, position)?;
+    let n_names = edges.type_names.len();
+    let has_names = graph.edge_types().is_some() && 0 < n_names;
+    Ok(PartOfRelation {
+        graph: Arc::new(graph),
+        first_edges: arrays.values(&layout.file("first_edges.npy", position))?,
+        edge_features: if layout.has_edge_data() { read_edge_features(arrays)? } else { None },
+        edge_type_names: edges.type_names.clone(),
+        n_edge_types: edges.n_types.or(has_names.then_some(n_names)),
+    })
+}
+
+/// Returns the labels and the split; `None` for a heterogeneous set that was partitioned without labels.
+fn read_targets(manifest: &Manifest, arrays: &ArrayFolder) -> Result<Option<DatasetTargets>> {
+    if manifest.layout == Layout::Numbered && manifest.n_classes == 0 {
+        return Ok(None);
+    }
+    Ok(Some(DatasetTargets {
+        node_type: manifest.target_type,
+        values: read_labels(arrays, manifest.n_classes)?.into(),
+        split: read_split(arrays)?,
+        class_names: class_names_of(manifest.class_names.clone(), manifest.n_classes),
+    }))
 }
 
 /// Returns the folder of a partition, `part0` and so on, in the folder that [`write_parts`](crate::write_parts) wrote.

@@ -13,8 +13,8 @@ impl PartitionRow {
         self.0 as usize
     }
 
-    /// Returns the row as a node id of [`Part::graph`](crate::Part::graph) and `Part::features`, which are indexed by
-    /// rows.
+    /// Returns the row as a node id of [`PartOfRelation::graph`](crate::PartOfRelation::graph) and
+    /// [`PartOfType::features`](crate::PartOfType::features), which are indexed by rows.
     pub fn local_node(self) -> NodeId {
         NodeId(self.0)
     }

@@ -1,6 +1,8 @@
 //! Writing feature rows in their stored element type, in chunks.
 
-use kiln_data::graph_folder::{EDGE_FEATURES, RowFiles, push_rows, row_element_type};
+use std::borrow::Cow;
+
+use kiln_data::graph_folder::{RowFiles, push_rows, row_element_type};
 use kiln_feature::{EdgeFeatures, FeatureBuffer, FeatureStore, SparseFeatures};
 use kiln_graph::{Csc, EdgeId, NodeId};
 use kiln_store::array_folder::{ElementType, FolderWriter};
@@ -33,12 +35,13 @@ pub(crate) fn put_rows(
 /// Writes the feature rows of the edges into `nodes`, in the order of `nodes`.
 pub(crate) fn put_edge_rows(
     folder: &mut FolderWriter,
+    file: Cow<'static, str>,
     features: &EdgeFeatures,
     graph: &Csc,
     nodes: &[NodeId],
 ) -> Result<()> {
     let dim = features.dim();
-    let mut array = folder.rows(EDGE_FEATURES, row_element_type(features.dtype())?, dim)?;
+    let mut array = folder.rows(file, row_element_type(features.dtype())?, dim)?;
     let (mut edges, mut rows) = (Vec::new(), FeatureBuffer::empty(features.dtype()));
     let edges_at_once = (VALUES_AT_ONCE / dim).max(1);
     let mut put = |edges: &mut Vec<EdgeId>| -> Result<()> {

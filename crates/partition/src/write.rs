@@ -2,22 +2,26 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
-use kiln_data::graph_folder::{FEATURES, RowFiles, check_class_names, class_names_to_write};
-use kiln_data::{Dataset, Split};
-use kiln_feature::{EdgeFeatures, FeatureStore, TargetKind};
+use kiln_data::graph_folder::{EDGE_FEATURES, FEATURES};
+use kiln_data::{Dataset, DatasetTargets};
+use kiln_feature::{FeatureStore, Targets};
 use kiln_graph::{Csc, NodeId};
 use kiln_store::array_folder::{ElementType, Entries, Entry, FolderWriter};
+use kiln_store::name_key;
 
-use crate::assign::check_train;
 use crate::hotness::{CacheConfig, CacheList, Presampler};
-use crate::manifest::{self, CACHE, Manifest};
+use crate::manifest::{CACHE, KEY_BYTES, KEYS, Manifest};
 use crate::rows::{put_edge_rows, put_rows};
-use crate::{Error, Method, PartitionBook, Result, part_dir};
+use crate::whole_set::WholeSet;
+use crate::{Method, PartitionBooks, Result, part_dir};
+
+/// The number of node ids that are converted at once.
+const IDS_AT_ONCE: usize = 1 << 14;
 
 /// The metadata of a partitioned data set, which each partition stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionMeta {
-    /// The hash of the whole data set: [`Dataset::hash`], or [`kiln_data::format::hash`] if it is in the kiln format.
+    /// The hash of the whole data set: [`kiln_data::Dataset::hash`], or [`kiln_data::format::hash`] if it is in the kiln format.
     pub hash: String,
     /// The algorithm that assigned nodes to partitions.
     pub method: Method,
@@ -60,172 +64,211 @@ impl fmt::Display for WriteReport {
     }
 }
 
-/// Writes the partitions of a data set to a new folder. Each is a subfolder, `part0` and so on, that opens as a
-/// [`Part`](crate::Part). If `cache` is given, each also stores the remote feature rows that an epoch of its training
-/// nodes reads most often.
+/// Writes the partitions of a data set, to a new folder. Each is a subfolder, `part0` and
+/// so on, that opens as a [`Part`](crate::Part). If `cache` is given, each also stores the remote feature rows of all node types
+/// that an epoch of its training nodes reads most often. `books` may be a [`PartitionBook`](crate::PartitionBook) if there is one
+/// node type.
 ///
-/// The folder is written atomically, like that of [`kiln_data::format::write`]. The same data set and book give
+/// A heterogeneous set that has links and no class labels is partitioned without labels. The links themselves are not in
+/// partitions.
+///
+/// The folder is written atomically, like that of [`kiln_data::format::write`]. The same data set and books give
 /// identical files.
 ///
 /// # Memory
-/// In addition to the data set and the book: 4 bytes per node. A cache takes 12 more bytes per node for counts and the
+/// In addition to the data set and the books: 4 bytes per node. A cache takes 12 more bytes per node for counts and the
 /// sampler's table, 4 per training node of a partition, and the blocks of one batch. Mapped arrays are streamed.
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`], before anything is written, if the folder exists and is not empty;
-/// [`Error::BadParameter`] if the graph, the features, the labels and the book differ in their number of nodes, if the
-/// edges and their features differ in number, or if a training node or a value of `cache` is out of range;
-/// [`Error::UnsortedNeighbors`] if the set has links and the neighbours of its graph do not ascend; [`Error::BadBook`]
-/// if the book is invalid; [`Error::Graph`], [`Error::Feature`] or [`Error::Sample`] if the data set is damaged;
+/// [`Error::BadParameter`] if the graph, the features, the labels and the books differ in their node types or in their number
+/// of nodes, if the edges and their features differ in number, if the set has neither class labels nor links, or if a node of
+/// the split or a value of `cache` is out of range; [`Error::UnsortedNeighbors`] if the set has links and the neighbours in
+/// their relation or its reverse do not ascend, or in one that may be the reverse if the links name none; [`Error::BadBook`] if
+/// a book is invalid; [`Error::Graph`], [`Error::Feature`], [`Error::Sample`] or [`Error::Data`] if the data set is damaged;
 /// [`Error::Store`] if the number of columns, classes or class names is invalid, or if files cannot be written.
 pub fn write_parts(
     data: &Dataset,
-    book: &PartitionBook,
+    books: impl Into<PartitionBooks>,
     meta: &PartitionMeta,
     cache: Option<&CacheConfig>,
     out: impl AsRef<Path>,
 ) -> Result<Vec<WriteReport>> {
-    check_set(data, book, out.as_ref())?;
+    write(&WholeSet::new(data)?, &books.into(), meta, cache, out.as_ref())
+}
+
+fn write(
+    set: &WholeSet<'_>,
+    books: &PartitionBooks,
+    meta: &PartitionMeta,
+    cache: Option<&CacheConfig>,
+    out: &Path,
+) -> Result<Vec<WriteReport>> {
+    set.check(books, out)?;
     if let Some(cache) = cache {
         cache.check()?;
     }
     let whole = FolderWriter::create(out)?;
-    data.graph.validate()?;
-    if data.links.is_some() && !data.graph.has_sorted_neighbors() {
-        return Err(Error::UnsortedNeighbors);
-    }
-    let set = Set { data, book, meta, old_ids: book.old_ids()?, n_edge_types: data.n_edge_types() };
-    let presampler = cache.map(|config| Presampler::new(data, config)).transpose()?;
-    let mut written = Vec::with_capacity(book.n_parts());
-    for part in 0..book.n_parts() {
+    set.validate()?;
+    set.check_sorted()?;
+    let n_types = books.types().n_types();
+    let rows = (0..n_types).map(|node_type| books.of_type(node_type).old_ids()).collect::<Result<_>>()?;
+    let presampler = match cache {
+        Some(config) => Some(Presampler::new(set.data, config)?),
+        None => None,
+    };
+    let manifest = set.manifest(books, meta);
+    let parts = Parts { set, books, rows, manifest };
+    let mut written = Vec::with_capacity(books.n_parts());
+    for part in 0..books.n_parts() {
         let list = match &presampler {
-            Some(presampler) => {
-                let owned = book.owned(part);
-                let is_own = |node| book.new_id(node).is_some_and(|new_id| owned.contains(&new_id));
-                presampler.cache_list(is_own, |_| true)?
-            }
+            Some(presampler) => parts.cache_list(presampler, part)?,
             None => CacheList::default(),
         };
         let folder = FolderWriter::create(part_dir(whole.folder(), part))?;
-        written.push(set.write_part(part, &list, folder)?);
+        written.push(parts.write(part, &list, folder)?);
     }
     whole.commit()?;
     Ok(written)
 }
 
 /// The inputs from which partitions are written.
-struct Set<'a> {
-    data: &'a Dataset,
-    book: &'a PartitionBook,
-    meta: &'a PartitionMeta,
-    /// All nodes in the order of their new ids: the result of [`PartitionBook::old_ids`].
-    old_ids: Vec<NodeId>,
-    /// The result of [`Dataset::n_edge_types`].
-    n_edge_types: Option<usize>,
+struct Parts<'a> {
+    set: &'a WholeSet<'a>,
+    books: &'a PartitionBooks,
+    /// The nodes of each type, counted from 0 within the type, in the order of their new ids.
+    rows: Vec<Vec<NodeId>>,
+    /// The manifest of the first partition, without files.
+    manifest: Manifest,
 }
 
-impl Set<'_> {
-    fn write_part(&self, part: usize, list: &CacheList, mut folder: FolderWriter) -> Result<WriteReport> {
-        let Self { data, book, .. } = self;
-        let owned = book.owned(part);
-        let nodes = &self.old_ids[owned.start as usize..owned.end as usize];
-        put_whole(&mut folder, data, book)?;
-        folder.put("old_ids.npy", ElementType::U32, nodes)?;
-        put_edges(&mut folder, &data.graph, nodes, Cow::Borrowed)?;
-        if let Some(features) = &data.edge_features {
-            put_edge_rows(&mut folder, features, &data.graph, nodes)?;
-        }
-        put_rows(&mut folder, &FEATURES, &*data.features, nodes)?;
-        put_cache(&mut folder, list, &*data.features, &CACHE, Cow::Borrowed)?;
-        let manifest = self.manifest(part, folder.entries());
-        folder.commit_with(manifest::FILE_NAME, &manifest)?;
-        Ok(written(&manifest.files, nodes.len(), list))
+impl Parts<'_> {
+    /// Returns the nodes of a type that a partition owns, counted from 0 within the type.
+    fn rows(&self, node_type: usize, part: usize) -> &[NodeId] {
+        let owned = self.books.of_type(node_type).owned(part);
+        &self.rows[node_type][owned.start as usize..owned.end as usize]
     }
 
-    fn manifest(&self, part: usize, files: &Entries) -> Manifest {
-        let Self { data, book, meta, .. } = self;
-        Manifest {
-            format: manifest::VERSION,
-            name: data.name.clone(),
-            hash: meta.hash.clone(),
-            n_nodes: book.n_nodes(),
-            n_edges: data.graph.n_edges(),
-            dim: data.features.dim(),
-            n_classes: data.labels.n_classes(),
-            class_names: class_names_to_write(&data.class_names, data.labels.n_classes()),
-            edge_type_names: data.edge_type_names.clone(),
-            n_edge_types: self.n_edge_types,
-            edge_dim: data.edge_features.as_ref().map(EdgeFeatures::dim),
-            preparation: Some(data.preparation.clone()),
-            method: meta.method,
-            n_cut_edges: meta.n_cut_edges,
-            offsets: book.offsets().to_vec(),
-            part,
-            files: files.clone(),
+    fn cache_list(&self, presampler: &Presampler<'_>, part: usize) -> Result<CacheList> {
+        let types = self.set.data.graph.types();
+        let is_own = |node| self.books.place(node).is_some_and(|place| place.part == part);
+        let has_features =
+            |node| types.type_of(node).is_some_and(|node_type| self.set.data.features[node_type].is_some());
+        presampler.cache_list(is_own, has_features)
+    }
+
+    fn write(&self, part: usize, list: &CacheList, mut folder: FolderWriter) -> Result<WriteReport> {
+        let mut n_owned = 0;
+        for node_type in 0..self.rows.len() {
+            let rows = self.rows(node_type, part);
+            self.put_type(&mut folder, node_type, rows, list)?;
+            n_owned += rows.len();
         }
+        for (position, relation) in self.set.data.graph.iter().enumerate() {
+            let rows = self.rows(relation.dst_type, part);
+            self.put_relation(&mut folder, position, &relation.graph, rows)?;
+        }
+        put_targets(&mut folder, &self.set.targets)?;
+        let manifest = Manifest { part, files: folder.entries().clone(), ..self.manifest.clone() };
+        manifest.commit(folder)?;
+        Ok(written(&manifest.files, n_owned, list))
+    }
+
+    /// Writes the nodes of a type: the book of the whole type, the ids and the features or keys of `rows`, and the cached
+    /// rows of the type.
+    fn put_type(
+        &self,
+        folder: &mut FolderWriter,
+        node_type: usize,
+        rows: &[NodeId],
+        list: &CacheList,
+    ) -> Result<()> {
+        let Dataset { layout, graph, features, .. } = self.set.data;
+        let nodes = graph.types().range(node_type);
+        let new_ids = self.books.of_type(node_type).new_ids();
+        folder.put(layout.file("new_ids.npy", node_type), ElementType::U32, new_ids)?;
+        let mut old_ids = folder.vector(layout.file("old_ids.npy", node_type), ElementType::U32)?;
+        for rows in rows.chunks(IDS_AT_ONCE) {
+            let ids: Vec<NodeId> = rows.iter().map(|row| NodeId(nodes.start + row.0)).collect();
+            old_ids.push(&ids)?;
+        }
+        folder.add(old_ids)?;
+        if let Some(features) = &features[node_type] {
+            put_rows(folder, &layout.rows(&FEATURES, node_type), &**features, rows)?;
+            return self.put_cache(folder, node_type, &list.within(nodes), &**features);
+        }
+        if let Some(names) = self.set.names_of_rows(node_type) {
+            let mut keys = folder.rows(layout.file(KEYS, node_type), ElementType::U8, KEY_BYTES)?;
+            for row in rows {
+                keys.push(&name_key(names.get(*row).unwrap_or_default()))?;
+            }
+            folder.add(keys)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the cached rows of remote nodes of a type, which are rows of `features`, unless the list is empty.
+    fn put_cache(
+        &self,
+        folder: &mut FolderWriter,
+        node_type: usize,
+        list: &CacheList,
+        features: &dyn FeatureStore,
+    ) -> Result<()> {
+        if list.ids.is_empty() {
+            return Ok(());
+        }
+        let layout = self.set.data.layout;
+        folder.put(layout.file("cache_ids.npy", node_type), ElementType::U32, &list.ids)?;
+        folder.put(layout.file("cache_counts.npy", node_type), ElementType::U32, &list.counts)?;
+        put_rows(folder, &layout.rows(&CACHE, node_type), features, &list.ids)
+    }
+
+    /// Writes the edges of a relation into the nodes of `rows`. The graph must be valid.
+    fn put_relation(
+        &self,
+        folder: &mut FolderWriter,
+        position: usize,
+        graph: &Csc,
+        rows: &[NodeId],
+    ) -> Result<()> {
+        let name = |name| self.set.data.layout.file(name, position);
+        let mut indptr = folder.vector(name("indptr.npy"), ElementType::U64)?;
+        let mut first_edges = folder.vector(name("first_edges.npy"), ElementType::U64)?;
+        let mut indices = folder.vector(name("indices.npy"), ElementType::U32)?;
+        let mut end = 0_u64;
+        indptr.push(&[end])?;
+        for &row in rows {
+            end += graph.in_degree(row);
+            indptr.push(&[end])?;
+            first_edges.push(&[graph.first_edge(row).0])?;
+            indices.push(graph.in_neighbors(row))?;
+        }
+        for array in [indptr, first_edges, indices] {
+            folder.add(array)?;
+        }
+        if let Some(weights) = graph.weights() {
+            put_edge_data(folder, name("weights.npy"), ElementType::F32, weights, graph, rows)?;
+        }
+        if let Some(types) = graph.edge_types() {
+            put_edge_data(folder, name("edge_types.npy"), ElementType::U8, types, graph, rows)?;
+        }
+        if let Some(features) = self.set.edge_features(position) {
+            put_edge_rows(folder, name(EDGE_FEATURES), features, graph, rows)?;
+        }
+        Ok(())
     }
 }
 
-/// Writes the arrays of the whole data set, which are the same in each partition.
-fn put_whole(folder: &mut FolderWriter, data: &Dataset, book: &PartitionBook) -> Result<()> {
-    folder.put("new_ids.npy", ElementType::U32, book.new_ids())?;
-    folder.put("labels.npy", ElementType::I32, data.labels.as_slice())?;
-    put_split(folder, &data.split)
-}
-
-/// Writes the split of the whole data set.
-pub(crate) fn put_split(folder: &mut FolderWriter, split: &Split) -> Result<()> {
-    for ((_, nodes), file) in split.parts().into_iter().zip(["train.npy", "val.npy", "test.npy"]) {
+/// Writes the labels and the split of the whole data set.
+fn put_targets(folder: &mut FolderWriter, targets: &DatasetTargets) -> Result<()> {
+    if let Targets::Classes(labels) = &targets.values {
+        folder.put("labels.npy", ElementType::I32, labels.as_slice())?;
+    }
+    for ((_, nodes), file) in targets.split.parts().into_iter().zip(["train.npy", "val.npy", "test.npy"]) {
         folder.put(file, ElementType::U32, nodes)?;
     }
     Ok(())
-}
-
-/// Writes the in-edges of `nodes`. The graph must be valid. `name` returns the name of an array's file.
-pub(crate) fn put_edges(
-    folder: &mut FolderWriter,
-    graph: &Csc,
-    nodes: &[NodeId],
-    name: impl Fn(&'static str) -> Cow<'static, str>,
-) -> Result<()> {
-    let mut indptr = folder.vector(name("indptr.npy"), ElementType::U64)?;
-    let mut first_edges = folder.vector(name("first_edges.npy"), ElementType::U64)?;
-    let mut indices = folder.vector(name("indices.npy"), ElementType::U32)?;
-    let mut end = 0_u64;
-    indptr.push(&[end])?;
-    for &node in nodes {
-        end += graph.in_degree(node);
-        indptr.push(&[end])?;
-        first_edges.push(&[graph.first_edge(node).0])?;
-        indices.push(graph.in_neighbors(node))?;
-    }
-    for array in [indptr, first_edges, indices] {
-        folder.add(array)?;
-    }
-    if let Some(weights) = graph.weights() {
-        put_edge_data(folder, name("weights.npy"), ElementType::F32, weights, graph, nodes)?;
-    }
-    if let Some(types) = graph.edge_types() {
-        put_edge_data(folder, name("edge_types.npy"), ElementType::U8, types, graph, nodes)?;
-    }
-    Ok(())
-}
-
-/// Writes the cached rows of remote nodes, which are rows of `features`, unless the list is empty. `name` returns the name
-/// of an array's file, and `files` are those of the rows.
-pub(crate) fn put_cache(
-    folder: &mut FolderWriter,
-    list: &CacheList,
-    features: &dyn FeatureStore,
-    files: &RowFiles,
-    name: impl Fn(&'static str) -> Cow<'static, str>,
-) -> Result<()> {
-    if list.ids.is_empty() {
-        return Ok(());
-    }
-    folder.put(name("cache_ids.npy"), ElementType::U32, &list.ids)?;
-    folder.put(name("cache_counts.npy"), ElementType::U32, &list.counts)?;
-    put_rows(folder, files, features, &list.ids)
 }
 
 fn put_edge_data<T: bytemuck::Pod>(
@@ -245,7 +288,7 @@ fn put_edge_data<T: bytemuck::Pod>(
 }
 
 /// Returns the report of a partition with these files.
-pub(crate) fn written(files: &Entries, n_owned: usize, list: &CacheList) -> WriteReport {
+fn written(files: &Entries, n_owned: usize, list: &CacheList) -> WriteReport {
     let n_values = |entry: &Entry| entry.shape.iter().product::<usize>();
     // There are the edges of a graph, or of each relation.
     let indices = files.iter().filter(|(name, _)| name.starts_with("indices."));
@@ -258,42 +301,4 @@ pub(crate) fn written(files: &Entries, n_owned: usize, list: &CacheList) -> Writ
         n_answered: list.counts.iter().map(|&count| u64::from(count)).sum(),
         n_bytes: files.values().map(n_bytes).sum(),
     }
-}
-
-/// Returns the error for a set with other targets than class labels.
-pub(crate) fn labels_expected(got: impl ToString) -> Error {
-    let (what, expected) = ("the kind of targets", "class labels: train on the whole graph instead");
-    Error::BadParameter { what, expected: expected.into(), got: got.to_string() }
-}
-
-fn check_set(data: &Dataset, book: &PartitionBook, out: &Path) -> Result<()> {
-    let n_nodes = data.graph.n_nodes();
-    let kind = data.targets().kind();
-    if kind != TargetKind::Classes {
-        return Err(labels_expected(kind));
-    }
-    let n_edges = data.graph.n_edges();
-    if let Some(n_rows) = data.edge_features.as_ref().map(EdgeFeatures::n_edges).filter(|n| *n != n_edges) {
-        let expected = format!("{n_edges}, the number of edges in the graph");
-        return Err(Error::BadParameter {
-            what: "the number of edge feature rows",
-            expected,
-            got: n_rows.to_string(),
-        });
-    }
-    let counts = [
-        ("the number of nodes in the partition book", book.n_nodes()),
-        ("the number of feature rows", data.features.n_rows()),
-        ("the number of labels", data.labels.len()),
-    ];
-    for (what, got) in counts {
-        if got != n_nodes {
-            let expected = format!("{n_nodes}, the number of nodes in the graph");
-            return Err(Error::BadParameter { what, expected, got: got.to_string() });
-        }
-    }
-    check_train(n_nodes, &data.split.train)?;
-    let names = class_names_to_write(&data.class_names, data.labels.n_classes());
-    check_class_names(out, Some(data.features.dim()), data.labels.n_classes(), &names)?;
-    Ok(())
 }

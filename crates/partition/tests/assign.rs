@@ -71,11 +71,11 @@ fn groups() -> kiln_data::Dataset {
 #[test]
 fn partitioners_cut_fewer_edges_than_random() {
     let data = groups();
-    let (graph, train) = (&data.graph, &data.split.train);
+    let (graph, train) = (&data.graph, &data.split().train);
     for n_parts in [2, 4, 7] {
         let cut = |method| {
-            let parts = check_parts(graph, train, n_parts, method);
-            let stats = PartitionStats::of(graph, train, &parts, n_parts).unwrap();
+            let parts = check_parts(&graph.relation(0).graph, train, n_parts, method);
+            let stats = PartitionStats::of(&graph.relation(0).graph, train, &parts, n_parts).unwrap();
             assert!(stats.node_balance <= 1.05 && stats.train_balance <= 1.05, "{method}: {stats:?}");
             stats.cut
         };

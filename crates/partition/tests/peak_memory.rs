@@ -1,8 +1,7 @@
 //! The peak heap usage of partitioning and writing, counted by the allocator of this test binary.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use kiln_data::synthetic;
-use kiln_data::{Dataset, format};
+use kiln_data::{Dataset, format, synthetic};
 use kiln_partition::{
     CacheConfig, Method, Part, PartitionBook, PartitionMeta, part_dir, partition_nodes, write_parts,
 };
@@ -42,13 +41,13 @@ fn peak_heap_stays_within_documented_limits() {
     const N_PARTS: usize = 4;
     let root = tempfile::tempdir().unwrap();
     let data = mapped(root.path());
-    let (n_nodes, n_train) = (data.graph.n_nodes(), data.split.train.len());
-    let file_bytes = 4 * data.graph.n_edges() as usize + 4 * n_nodes * data.features.dim();
+    let (n_nodes, n_train) = (data.graph.n_nodes(), data.split().train.len());
+    let file_bytes = 4 * data.graph.n_edges() as usize + 4 * n_nodes * data.node_features().unwrap().dim();
     assert!(
         12 * n_nodes + 4 * FIXED_BYTES < file_bytes,
         "the files should be larger than the limits, but have {file_bytes} bytes"
     );
-    let of = |method| partition_nodes(&data.graph, &data.split.train, N_PARTS, method, 0).unwrap();
+    let of = |method| partition_nodes(data.csc().unwrap(), &data.split().train, N_PARTS, method, 0).unwrap();
     check_peak("random", 7 * n_nodes, || of(Method::Random));
     let parts = check_peak("fennel", 3 * n_nodes, || of(Method::Fennel));
     let book = PartitionBook::from_parts(&parts, N_PARTS).unwrap();

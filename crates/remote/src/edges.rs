@@ -8,7 +8,7 @@ use kiln_sample::{
     in_edge_range,
 };
 
-use crate::wire::ExcludedEdge;
+use crate::wire::wanted::ExcludedEdge;
 
 /// All in-edges of some nodes of a graph. The nodes are those of a partition, or nodes whose neighbour lists a server
 /// has sent.

@@ -96,6 +96,9 @@ pub enum Error {
         /// The position of the node type.
         node_type: usize,
     },
+    /// Targets were requested, and the partitions have none.
+    #[error("the partitions have no targets: partition data that has some")]
+    NoTargets,
     /// The keys of the nodes of a type were requested that has none.
     #[error("the nodes of type {node_type} have no keys: partition a dataset whose nodes have names")]
     NoKeysOfType {

@@ -51,7 +51,8 @@ fn slow_trainer_keeps_memory_within_the_documented_limits() {
     let graph = Arc::new(DistGraph::connect(config).unwrap());
     let sampler = Arc::new(DistNeighborSampler::new(Arc::clone(&graph), [Fanout::UpTo(3)]));
     let features = Arc::new(DistFeatureStore::new(Arc::clone(&graph)).unwrap());
-    let batcher = NodeBatcher::new(sampler, features, Arc::clone(graph.labels()));
+    let targets = graph.targets().unwrap().values.clone();
+    let batcher = NodeBatcher::new(sampler, features, targets);
     let items = ItemSamplerConfig { batch_size: 512, ..ItemSamplerConfig::default() };
     let items = ItemSampler::new((0..1 << 16).map(kiln_graph::NodeId).collect::<Vec<_>>(), items).unwrap();
     let (workers, queue_bytes) = (4, 8 * MIB);

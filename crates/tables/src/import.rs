@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use kiln_data::convert::ConvertOptions;
-use kiln_data::typed::{RelationTypes, TypedSetWriter};
+use kiln_data::format::{RelationTypes, SetWriter};
 use kiln_feature::MAX_DIM;
 use kiln_graph::NodeTypes;
 use kiln_store::array_folder::FolderWriter;
@@ -350,7 +350,7 @@ impl<'a> Importer<'a> {
     ) -> Result<ImportReport> {
         let names = types.iter().map(|imported| (imported.fitted.name.as_str(), imported.ids.n_ids()));
         let node_types = NodeTypes::new(names)?;
-        let mut set = TypedSetWriter::new(set, &self.spec.name, &node_types);
+        let mut set = SetWriter::new(set, &self.spec.name, &node_types);
         let mut ids = Vec::new();
         let mut fitted = Vec::new();
         let mut counts = Vec::new();

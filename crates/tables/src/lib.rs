@@ -11,7 +11,7 @@
 //! defaults, `brotli` is written in Rust, too, and `zstd` compiles a C library.
 //!
 //! ```
-//! use kiln_data::TypedDataset;
+//! use kiln_data::Dataset;
 //! use kiln_tables::{ImportOptions, import};
 //! let root = tempfile::tempdir()?;
 //! let put = |name: &str, text: &str| std::fs::write(root.path().join(name), text);
@@ -36,7 +36,7 @@
 //! )?;
 //! let set = root.path().join("set");
 //! import(root.path().join("spec.yaml"), &set, &ImportOptions::default())?;
-//! let data = TypedDataset::open(&set)?;
+//! let data = Dataset::open(&set)?;
 //! // The second column of the users is 1 where the age is missing.
 //! assert_eq!(data.dims(), [Some(2), None]);
 //! assert_eq!(data.names[1].get(kiln_graph::NodeId(0)), Some("book"));

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use kiln_data::typed::TypedSetWriter;
+use kiln_data::format::SetWriter;
 use kiln_store::array_folder::ElementType;
 use rayon::prelude::*;
 
@@ -71,7 +71,7 @@ impl RowEncoder {
 /// Writes the features, the targets and the split of the nodes of a table. `first` is the first node of the type. Returns
 /// the split, if there is one.
 pub(crate) fn write_node_type(
-    set: &mut TypedSetWriter,
+    set: &mut SetWriter,
     node_type: usize,
     first: u32,
     table: &NodeTable<'_>,
@@ -127,7 +127,7 @@ pub(crate) fn write_node_type(
 
 /// Writes the keys of the nodes of a type as their names.
 pub(crate) fn write_names(
-    set: &mut TypedSetWriter,
+    set: &mut SetWriter,
     node_type: usize,
     label: &str,
     keys: &KeyFile,

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use kiln_data::typed;
+use kiln_data::format;
 use kiln_feature::MAX_DIM;
 use serde::{Deserialize, Serialize};
 
@@ -74,10 +74,10 @@ impl Import {
     ///
     /// # Errors
     /// Returns [`EarlierImportError::NoImport`] if the set has no record, [`EarlierImportError::Record`] if the record
-    /// is invalid, and the errors of [`typed::attachment`].
+    /// is invalid, and the errors of [`format::attachment`].
     pub fn open(set: impl AsRef<Path>) -> Result<Self> {
         let set = set.as_ref();
-        let bytes = typed::attachment(set, FILE)?
+        let bytes = format::attachment(set, FILE)?
             .ok_or_else(|| Error::EarlierImport(EarlierImportError::NoImport { set: set.to_owned() }))?;
         Self::parse(&set.join(FILE), &bytes)
     }

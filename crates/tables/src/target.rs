@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kiln_data::typed::TargetWriters;
+use kiln_data::format::TargetWriters;
 use kiln_store::array_folder::ElementType;
 use serde::{Deserialize, Serialize};
 

@@ -4,11 +4,11 @@
 
 mod common;
 
+use kiln_data::{Dataset, DatasetTargets};
 use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use kiln_data::Dataset;
 use kiln_feature::{DenseFeatures, Labels};
 use kiln_loader::{Phase, Shard};
 use kiln_nn::{Aggregate, Sage, SageConfig};
@@ -47,7 +47,9 @@ fn wide_data() -> Dataset {
     let values: Vec<f32> = (0..N_NODES * DIM).map(|i| (i % 97) as f32 / 97.0).collect();
     let labels: Vec<i32> = (0..N_NODES as i32).map(|node| node % 4).collect();
     let features = Arc::new(DenseFeatures::from_f32(values, DIM).unwrap());
-    Dataset { features, labels: Arc::new(Labels::new(labels, 4)), ..data(N_NODES) }
+    let data = data(N_NODES);
+    let targets = DatasetTargets::new(0, Labels::new(labels, 4).into(), data.split().clone());
+    Dataset { features: vec![Some(features)], targets: Some(targets), ..data }
 }
 
 fn model() -> Sage {

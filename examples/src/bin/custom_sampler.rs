@@ -79,7 +79,7 @@ fn main() -> Result<()> {
     let loader = NeighborLoader::new(&data, [4, 4, 4]).batch_size(1024);
     let loader = match args.rule {
         RuleName::Uniform => loader.rule(uniform),
-        RuleName::LowDegree => loader.rule(LowDegree(data.graph.clone())),
+        RuleName::LowDegree => loader.rule(LowDegree(data.csc()?.clone())),
     };
     launch(args.ranks.config(&args.device), |rank| {
         let model = SageConfig::for_data(&data).hidden(128);

@@ -47,7 +47,7 @@ fn main() -> Result<()> {
     let evaluation = EvalMode::Exact { memory_bytes: None };
     let nodes = NeighborLoader::new(&data, [10, 10]).batch_size(1024).evaluation(evaluation);
     let loader = LinkNeighborLoader::new(nodes, &split)?;
-    let encoder = SageConfig::new(data.features.dim(), 64)
+    let encoder = SageConfig::new(data.node_features()?.dim(), 64)
         .layers(2)
         .hidden(128)
         .dropout(0.0)

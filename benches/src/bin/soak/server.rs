@@ -147,7 +147,7 @@ fn batch(n_nodes: usize, step: u64) -> (Seeds, RngKey) {
 pub(crate) fn sample_and_compare(soak: &Soak, data: &Dataset, n_samples: &AtomicUsize) {
     let outcome = || -> Result {
         let sampler = DistNeighborSampler::new(connect(&soak.server)?, FANOUTS);
-        let whole = NeighborSampler::new(Arc::clone(&data.graph), FANOUTS);
+        let whole = NeighborSampler::new(Arc::clone(data.csc()?), FANOUTS);
         let mut scratch = Scratch::default();
         for step in 0.. {
             if soak.is_over() {

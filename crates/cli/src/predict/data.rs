@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use kiln::data::{Dataset, NodeNames, Split, TypedLinks, TypedTargets};
+use kiln::data::{Dataset, DatasetLinks, DatasetTargets, NodeNames, Split};
 use kiln::feature::{Labels, Targets};
 use kiln::graph::{GraphSchema, NodeId};
-use kiln::prelude::TypedDataset;
 use kiln::{GraphSource, JoinedGraph, PartitionedGraph, RankHandle};
 
 /// The graph of the flags, before the ranks start.
@@ -20,9 +19,9 @@ pub(super) enum OpenedGraph {
 pub(super) struct PredictedGraph {
     pub(super) source: GraphSource,
     /// `None` for data without targets.
-    targets: Option<TypedTargets>,
+    targets: Option<DatasetTargets>,
     /// `None` for data without links, and for partitions.
-    pub(super) links: Option<TypedLinks>,
+    pub(super) links: Option<DatasetLinks>,
     /// The names of the nodes of each type, `[n_types]`; empty for nodes without names, and no entries for partitions.
     names: Vec<Arc<NodeNames>>,
 }
@@ -84,23 +83,6 @@ impl PredictedGraph {
 
 impl From<Dataset> for PredictedGraph {
     fn from(data: Dataset) -> Self {
-        let targets = TypedTargets {
-            node_type: 0,
-            values: data.targets(),
-            split: data.split.clone(),
-            class_names: data.class_names.clone(),
-        };
-        let links = data.links.as_ref().map(|links| TypedLinks {
-            relation: 0,
-            reverse: None,
-            targets: links.clone(),
-        });
-        Self { source: (&data).into(), targets: Some(targets), links, names: vec![data.names] }
-    }
-}
-
-impl From<TypedDataset> for PredictedGraph {
-    fn from(data: TypedDataset) -> Self {
         let source = GraphSource::from(&data);
         Self { source, targets: data.targets, links: data.links, names: data.names }
     }
@@ -108,6 +90,6 @@ impl From<TypedDataset> for PredictedGraph {
 
 impl From<JoinedGraph> for PredictedGraph {
     fn from(joined: JoinedGraph) -> Self {
-        Self { targets: joined.targets(), source: joined.into(), links: None, names: Vec::new() }
+        Self { targets: joined.targets().cloned(), source: joined.into(), links: None, names: Vec::new() }
     }
 }

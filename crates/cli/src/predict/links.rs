@@ -13,9 +13,9 @@ use kiln::{PredictionOutput, PredictionTotals};
 use super::data::PredictedGraph;
 use super::link_files::{LinkFiles, LinkNodes};
 use super::link_request::LinkRequest;
-use super::parts::WRITING;
+use super::rank_folders::WRITING;
 use super::{Job, PredictArgs, progress_bar, show};
-use crate::flags;
+use crate::flags::parse;
 use crate::output::print_rank_zero;
 
 /// The number of pairs that are scored and written at once.
@@ -35,7 +35,7 @@ pub(super) struct LinkPredictionArgs {
     pub(super) pair_keys: Option<PathBuf>,
     /// Finds the K destinations with the largest scores of each source that --nodes or --keys selects, at most 10,000, by an
     /// exact search over all nodes; for a relation of a heterogeneous dataset, over those of the destinations' type.
-    #[arg(long, value_name = "K", value_parser = flags::top_k)]
+    #[arg(long, value_name = "K", value_parser = parse::whole(1, 10_000))]
     pub(super) top_k: Option<usize>,
     /// Leaves out destinations to which the source already has an edge in --data, prepared as for the model.
     #[arg(long, requires = "top_k", conflicts_with_all = ["pairs", "pair_keys"])]

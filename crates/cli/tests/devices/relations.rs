@@ -1,8 +1,8 @@
 //! Tests of `kiln train --graph-mode` on heterogeneous graphs.
 
-use kiln::data::{LinkSplitConfig, TypedDataset, TypedLinkSplit};
+use kiln::data::{Dataset, LinkSplit, LinkSplitConfig};
 use kiln::graph::{NodeTypes, RelationEdges};
-use kiln::partition::{Method, PartitionMeta, TypedPartitionBook, write_typed_parts};
+use kiln::partition::{Method, PartitionBooks, PartitionMeta, write_parts};
 
 use super::{device, run, text, weights_hash};
 
@@ -12,7 +12,7 @@ fn relations_sampled_on_the_device_give_identical_weights() {
     let device = device().unwrap_or_else(|| "cpu".into());
     let folder = tempfile::tempdir().unwrap();
     let set = folder.path().join("shop");
-    kiln::data::typed::write(&shop(), &set).unwrap();
+    kiln::data::format::write(&shop(), &set).unwrap();
     for task in
         ["--task node", "--task link --relation buys --embedding 8 --batch-size 128 --eval-negatives 5"]
     {
@@ -38,12 +38,12 @@ fn relations_of_partitions_sampled_on_the_device_give_identical_weights() {
     let folder = tempfile::tempdir().unwrap();
     let [set, parts] = ["shop", "parts"].map(|name| folder.path().join(name));
     let data = with_links();
-    kiln::data::typed::write(&data, &set).unwrap();
+    kiln::data::format::write(&data, &set).unwrap();
     let owners: Vec<u16> = (0..160).map(|node| node % 2).collect();
-    let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &owners, 2).unwrap();
-    let hash = kiln::data::typed::hash(&set).unwrap();
+    let book = PartitionBooks::from_parts(data.graph.types().clone(), &owners, 2).unwrap();
+    let hash = kiln::data::format::hash(&set).unwrap();
     let meta = PartitionMeta { hash, method: Method::Random, n_cut_edges: 0 };
-    write_typed_parts(&data, &book, &meta, None, &parts).unwrap();
+    write_parts(&data, &book, &meta, None, &parts).unwrap();
     let of_links =
         format!("--task link --data {} --embedding 8 --batch-size 64 --eval-negatives 5", set.display());
     for task in ["--task node", &of_links] {
@@ -80,16 +80,16 @@ fn relations_of_partitions_sampled_on_the_device_give_identical_weights() {
 }
 
 /// The set of [`shop`], whose purchases are split.
-fn with_links() -> TypedDataset {
+fn with_links() -> Dataset {
     let data = shop();
     let split =
-        TypedLinkSplit::random(&data.graph, "buys", Some("bought-by"), &LinkSplitConfig::default(), 0)
+        LinkSplit::random_relation(&data.graph, "buys", Some("bought-by"), &LinkSplitConfig::default(), 0)
             .unwrap();
-    TypedDataset { graph: split.message().clone(), links: Some(split.links()), ..data }
+    Dataset { graph: split.message().clone(), links: Some(split.dataset_links().clone()), ..data }
 }
 
 /// Users without features who buy items of two classes.
-fn shop() -> TypedDataset {
+fn shop() -> Dataset {
     let users: Vec<u32> = (0..600).map(|edge| edge * 7 % 40).collect();
     let items: Vec<u32> = (0..600).map(|edge| edge % 120).collect();
     let of = |name, src_type, dst_type, srcs, dsts| RelationEdges {
@@ -101,12 +101,14 @@ fn shop() -> TypedDataset {
         weights: None,
     };
     let part = |part: u32| (0..120).filter(|item| item % 4 == part).collect::<Vec<u32>>();
-    TypedDataset::builder(NodeTypes::new([("user", 40), ("item", 120)]).unwrap())
+    Dataset::builder_with_types(NodeTypes::new([("user", 40), ("item", 120)]).unwrap())
         .relation(of("buys", "user", "item", &users, &items))
         .relation(of("bought-by", "item", "user", &items, &users))
-        .features("item", (0..360).map(|value| (value % 13) as f32 / 13.0).collect::<Vec<f32>>(), 3)
-        .labels("item", (0..120).map(|item| item % 2).collect::<Vec<i32>>(), 2)
-        .split(&[part(0), part(1)].concat(), &part(2), &part(3))
+        .nodes("item")
+        .features((0..360).map(|value| (value % 13) as f32 / 13.0).collect::<Vec<f32>>(), 3)
+        .nodes("item")
+        .labels((0..120).map(|item| item % 2).collect::<Vec<i32>>(), 2)
+        .split([part(0), part(1)].concat().clone(), part(2).clone(), part(3).clone())
         .build()
         .unwrap()
 }

@@ -11,7 +11,7 @@ use kiln::partition::{CacheConfig, Method, PartitionBook, PartitionMeta, partiti
 pub(crate) fn write(config: FakeConfig, cache: Option<&CacheConfig>, folder: &Path) {
     let data = fake(config).unwrap();
     format::write(&data, folder.join("whole")).unwrap();
-    let owners = partition_nodes(&data.graph, &data.split.train, 2, Method::Fennel, 0).unwrap();
+    let owners = partition_nodes(data.csc().unwrap(), &data.split().train, 2, Method::Fennel, 0).unwrap();
     let book = PartitionBook::from_parts(&owners, 2).unwrap();
     let hash = format::hash(folder.join("whole")).unwrap();
     let meta = PartitionMeta { hash, method: Method::Fennel, n_cut_edges: 0 };

@@ -2,8 +2,10 @@
 //! on threads, interruptions, ranks and partitions, and the errors for unsuitable data and flags.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use kiln::graph::Relations;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use kiln::data::synthetic::{FakeConfig, fake};
 use kiln::feature::EdgeFeatures;
@@ -29,8 +31,8 @@ fn data() -> Dataset {
     let config = FakeConfig { avg_num_nodes: 500, num_channels: 16, seed: 3, ..Default::default() };
     let data = fake(config).unwrap();
     let types: Vec<u8> = (0..data.graph.n_edges()).map(|edge| (edge % 5) as u8).collect();
-    let graph = (*data.graph).clone().with_edge_types(types.into()).unwrap().into();
-    Dataset { graph, ..data }
+    let graph = (**data.csc().unwrap()).clone().with_edge_types(types.into()).unwrap();
+    Dataset { graph: graph.into(), ..data }
 }
 
 /// Trains into a new folder `out`.
@@ -314,9 +316,10 @@ fn errors_name_the_flag_and_the_unsuitable_data() {
     }
     // Predictions on data with other edge types, or without.
     let run = train(root, &format!("--data {typed} {FLAGS} --model rgcn --epochs 1"));
-    let graph = (*data().graph).clone();
+    let graph = (**data().csc().unwrap()).clone();
     let types: Vec<u8> = (0..graph.n_edges()).map(|edge| (edge % 6) as u8).collect();
-    let more = Dataset { graph: graph.with_edge_types(types.into()).unwrap().into(), ..data() };
+    let graph = Relations::of_graph(graph.with_edge_types(types.into()).unwrap());
+    let more = Dataset { graph: Arc::new(graph), ..data() };
     let [more, more_parts] = write(&more, 1, root, "more");
     for (flags, expected) in [
         (format!("--data {more}"), "the graph has 6 edge types, but the model was trained with 5 relations"),

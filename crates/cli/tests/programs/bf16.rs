@@ -57,7 +57,7 @@ fn trains_in_bf16_with_the_same_weights_on_any_number_of_threads_and_resumes_exa
     let resume = ["--resume", resumed.to_str().unwrap()];
     let output = train("--epochs 2", resume);
     let message = String::from_utf8_lossy(&output.stderr);
-    let expected = "--precision was bf16 and is not set now";
+    let expected = "--precision was bf16 and is f32 now";
     assert!(!output.status.success() && message.contains(expected), "{message}");
     assert!(train("--epochs 2 --precision bf16", resume).status.success());
     assert!(best(&resumed) == bf16, "the resumed run should end with the weights of the whole one");

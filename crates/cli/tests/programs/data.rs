@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use kiln::data::{TypedDataset, format, typed};
+use kiln::data::{Dataset, format};
 use kiln::graph::{NodeId, NodeTypes, RelationEdges};
 use kiln::partition::{Part, part_dir};
 
@@ -77,18 +77,18 @@ fn a_dataset_is_partitioned() {
     assert!(printed.contains("method: fennel") && printed.contains("part 2: "), "{printed}");
     let part = Part::open(part_dir(&out, 2)).unwrap();
     assert_eq!(part.hash, format::hash(&set).unwrap());
-    assert_eq!((part.book.n_parts(), part.book.n_nodes()), (3, 60));
-    assert!(part.cache.is_some());
+    assert_eq!((part.n_parts(), part.schema.n_nodes()), (3, 60));
+    assert!(part.types[0].cache.is_some());
     Part::verify(part_dir(&out, 2)).unwrap();
 
     let other = root.path().join("other");
     let args = ["data", "partition", text(&set), "--out", text(&other), "--cache-ratio", "0"];
     succeed(&args);
-    assert!(Part::open(part_dir(&other, 0)).unwrap().cache.is_none());
+    assert!(Part::open(part_dir(&other, 0)).unwrap().types[0].cache.is_none());
 }
 
 /// Returns a dataset of two authors and three papers.
-fn papers() -> TypedDataset {
+fn papers() -> Dataset {
     let types = NodeTypes::new([("author", 2), ("paper", 3)]).unwrap();
     let writes = RelationEdges {
         name: "writes",
@@ -98,19 +98,24 @@ fn papers() -> TypedDataset {
         dsts: &[0, 1, 1],
         weights: None,
     };
-    let builder = TypedDataset::builder(types).name("papers").relation(writes);
-    let builder = builder.features("paper", vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5], 2);
-    builder.labels("paper", vec![0, 1, -1], 2).split(&[0], &[1], &[]).build().unwrap()
+    let builder = Dataset::builder_with_types(types).name("papers").relation(writes);
+    let builder = builder.nodes("paper").features(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5], 2);
+    builder
+        .nodes("paper")
+        .labels(vec![0, 1, -1], 2)
+        .split(vec![0], vec![1], Vec::<u32>::new())
+        .build()
+        .unwrap()
 }
 
 #[test]
 fn a_heterogeneous_dataset_is_converted_verified_and_inspected() {
     let root = tempfile::tempdir().unwrap();
     let (set, out) = (root.path().join("papers"), root.path().join("copy"));
-    typed::write(&papers(), &set).unwrap();
+    format::write(&papers(), &set).unwrap();
     let printed = succeed(&["data", "convert", text(&set), "--out", text(&out)]);
     assert!(printed.contains("5 nodes of 2 types, 3 edges of 1 relations\n"), "{printed}");
-    assert_eq!(typed::hash(&out).unwrap(), typed::hash(&set).unwrap());
+    assert_eq!(format::hash(&out).unwrap(), format::hash(&set).unwrap());
     let printed = succeed(&["data", "verify", text(&out)]);
     assert!(
         printed.contains("5 nodes, 3 edges: all values are valid; the hashes of 7 files match"),

@@ -29,7 +29,7 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    fn of(n_nodes: usize) -> Self {
+    pub(crate) fn of(n_nodes: usize) -> Self {
         Self::wide(n_nodes, 64)
     }
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use kiln::data::{synthetic, typed};
+use kiln::data::{DatasetTargets, format, synthetic};
 use kiln::graph::{NodeTypes, RelationEdges};
 use kiln::prelude::*;
 use kiln::store::npy;
@@ -46,8 +46,9 @@ fn ring() -> Dataset {
     let labels = (0..200).map(|node| node % 2).collect::<Vec<i32>>();
     let part = |range: std::ops::Range<u32>| range.map(NodeId).collect();
     let split = Split { train: part(0..100), val: part(100..150), test: part(150..200) };
-    let labels = kiln::feature::Labels::new(labels, 2).into();
-    Dataset { labels, split, class_names: vec!["even".into(), "odd".into()], ..ring }
+    let values = kiln::feature::Labels::new(labels, 2).into();
+    let class_names = vec!["even".into(), "odd".into()];
+    Dataset { targets: Some(DatasetTargets { node_type: 0, values, split, class_names }), ..ring }
 }
 
 #[test]
@@ -56,9 +57,9 @@ fn nodes_are_trained_without_validation_and_test() {
     for (has_val, has_test) in [(false, true), (true, false)] {
         let mut data = ring();
         if has_val {
-            data.split.test = Default::default();
+            data.targets.as_mut().unwrap().split.test = Default::default();
         } else {
-            data.split.val = Default::default();
+            data.targets.as_mut().unwrap().split.val = Default::default();
         }
         let (set, out) =
             (root.path().join(format!("set {has_val}")), root.path().join(format!("out {has_val}")));
@@ -99,15 +100,17 @@ fn heterogeneous_nodes_are_trained_without_validation_and_test() {
         weights: None,
     };
     let train_items: Vec<u32> = (0..40).collect();
-    let data = TypedDataset::builder(NodeTypes::new([("user", 20), ("item", 40)]).unwrap())
+    let data = Dataset::builder_with_types(NodeTypes::new([("user", 20), ("item", 40)]).unwrap())
         .relation(rates)
-        .features("item", vec![0.5; 80], 2)
-        .labels("item", (0..40).map(|item| item % 2).collect::<Vec<i32>>(), 2)
-        .split(&train_items, &[], &[])
+        .nodes("item")
+        .features(vec![0.5; 80], 2)
+        .nodes("item")
+        .labels((0..40).map(|item| item % 2).collect::<Vec<i32>>(), 2)
+        .split(train_items.clone(), Vec::<u32>::new(), Vec::<u32>::new())
         .build()
         .unwrap();
     let (set, out) = (root.path().join("set"), root.path().join("out"));
-    typed::write(&data, &set).unwrap();
+    format::write(&data, &set).unwrap();
     check(&train(&set, &out, ""), &out, false, false);
 }
 
@@ -115,7 +118,7 @@ fn heterogeneous_nodes_are_trained_without_validation_and_test() {
 fn a_metric_that_cannot_rank_the_epochs_is_an_error_before_the_first_step() {
     let root = tempfile::tempdir().unwrap();
     let mut data = ring();
-    data.split.val = (100..150).step_by(2).map(NodeId).collect();
+    data.targets.as_mut().unwrap().split.val = (100..150).step_by(2).map(NodeId).collect();
     let (set, out) = (root.path().join("set"), root.path().join("out"));
     kiln::data::format::write(&data, &set).unwrap();
     for metric in ["roc-auc", "average-precision"] {

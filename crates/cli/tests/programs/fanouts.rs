@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use kiln::data::{format, synthetic, typed};
+use kiln::data::{format, synthetic};
 
 use crate::distributed_sage::{Learned, command, text};
 
@@ -30,7 +30,7 @@ fn refused(subcommand: &str, flags: &str, expected: &str) {
 /// Writes a heterogeneous set with the relations `rates`, `rated-by` and `with`.
 fn shop(root: &Path) -> String {
     let path = root.join("shop");
-    typed::write(&crate::typed::data(), &path).unwrap();
+    format::write(&crate::typed::data(), &path).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
@@ -108,7 +108,7 @@ fn partitions_are_presampled_from_the_input_layer() {
     assert!(is_done, "{printed}");
     assert!(printed.contains("note: --fanouts begins at the input layer"), "{printed}");
     let assigned =
-        partition_nodes(&data.graph, &data.training_nodes().unwrap(), 2, Method::Random, 0).unwrap();
+        partition_nodes(data.csc().unwrap(), &data.training_nodes().unwrap(), 2, Method::Random, 0).unwrap();
     let book = PartitionBook::from_parts(&assigned, 2).unwrap();
     let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
     let written = |name: &str, fanouts: [u32; 2]| {

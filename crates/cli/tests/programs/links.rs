@@ -6,7 +6,6 @@ mod distributed;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use kiln::data::{format, synthetic};
 use kiln::graph::{CscBuilder, LinkId};
@@ -38,12 +37,12 @@ fn communities() -> Dataset {
     let (srcs, dsts) = edges(&data);
     let types: Vec<u8> = srcs.iter().zip(&dsts).map(|(src, dst)| u8::from((src + dst) % 3 == 0)).collect();
     let graph = CscBuilder::new(data.graph.n_nodes()).edge_types(&types).build(&srcs, &dsts).unwrap();
-    Dataset { graph: Arc::new(graph), edge_type_names: vec!["a".into(), "b".into()], ..data }
+    Dataset { graph: graph.into(), edge_type_names: vec!["a".into(), "b".into()], ..data }
 }
 
 fn edges(data: &Dataset) -> (Vec<u32>, Vec<u32>) {
-    let srcs = data.graph.indices().iter().map(|node| node.0).collect();
-    (srcs, data.graph.dsts().iter().map(|node| node.0).collect())
+    let srcs = data.csc().unwrap().indices().iter().map(|node| node.0).collect();
+    (srcs, data.csc().unwrap().dsts().iter().map(|node| node.0).collect())
 }
 
 /// Runs `kiln` with flags and paths that contain no spaces.
@@ -278,12 +277,12 @@ fn write_fixed(sets: &Sets, with_negatives: &[&str], out: &str) {
     let (srcs, dsts) = edges(&data);
     put("edges.npy", npy::write(&[srcs.clone(), dsts].concat(), &[2, srcs.len()]));
     let n_nodes = data.graph.n_nodes();
-    let rows = |node| data.features.row(NodeId(node)).unwrap().to_vec();
+    let rows = |node| data.node_features().unwrap().row(NodeId(node)).unwrap().to_vec();
     let features: Vec<f32> = (0..n_nodes as u32).flat_map(rows).collect();
     put("features.npy", npy::write(&features, &[n_nodes, features.len() / n_nodes]));
     let targets = data.links.unwrap();
-    for (name, ids) in targets.split().parts() {
-        let pairs = ids.iter().map(|link: &LinkId| targets.links().pair(*link));
+    for (name, ids) in targets.targets.split().parts() {
+        let pairs = ids.iter().map(|link: &LinkId| targets.targets.links().pair(*link));
         let nodes: Vec<u32> = pairs.clone().flat_map(|(src, dst)| [src.0, dst.0]).collect();
         put(&format!("{name}_edges.npy"), npy::write(&nodes, &[ids.len(), 2]));
         let negatives: Vec<u32> = pairs.flat_map(|(_, dst)| [dst.0; 4]).collect();

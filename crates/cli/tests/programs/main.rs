@@ -10,6 +10,7 @@ mod fanouts;
 mod full_disk;
 mod graph_classification;
 mod guide;
+mod library;
 mod links;
 mod lost_files;
 mod misuse;

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use kiln::data::{format, synthetic, typed};
+use kiln::data::{format, synthetic};
 use kiln_testkit::check_golden;
 
 use crate::distributed_sage::{command, text};
@@ -135,7 +135,7 @@ fn messages_for_flags_that_do_not_apply_are_frozen() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     format::write(&synthetic::ring(60).unwrap(), root.join("plain")).unwrap();
-    typed::write(&crate::typed::data(), root.join("shop")).unwrap();
+    format::write(&crate::typed::data(), root.join("shop")).unwrap();
     for name in ["plain", "shop"] {
         let flags = format!("partition {name} --parts 1 --out {name}-parts");
         let output = command("data", &flags).current_dir(root).output().unwrap();

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use kiln::data::{format, synthetic, typed};
+use kiln::data::{format, synthetic};
 
 use crate::distributed_sage::{command, text};
 
@@ -74,7 +74,7 @@ fn folders_take_precedence_over_names_of_sets_of_nodes() {
 fn folders_take_precedence_over_the_names_of_other_kinds_of_sets() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
-    typed::write(&crate::typed::data(), root.join("debian-archive")).unwrap();
+    format::write(&crate::typed::data(), root.join("debian-archive")).unwrap();
     let flags = "--data debian-archive --epochs 1 --fanouts 2 --layers 2 --hidden 4 --batch-size 32";
     for (subcommand, flags) in [("train", flags), ("data", "inspect debian-archive")] {
         let printed = succeed(root, subcommand, flags);

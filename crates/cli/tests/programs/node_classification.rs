@@ -150,11 +150,8 @@ fn a_diverging_run_fails_with_an_error() {
 fn rejects_a_missing_test_node_before_training() {
     let folder = tempfile::tempdir().unwrap();
     let (set, out) = (folder.path().join("set"), folder.path().join("run"));
-    let data = kiln::data::synthetic::ring(10).unwrap();
-    let data = kiln::data::Dataset {
-        split: kiln::data::Split { test: vec![kiln::graph::NodeId(10)].into(), ..data.split.clone() },
-        ..data
-    };
+    let mut data = kiln::data::synthetic::ring(10).unwrap();
+    data.targets.as_mut().unwrap().split.test = vec![kiln::graph::NodeId(10)].into();
     kiln::data::format::write(&data, &set).unwrap();
     let output = run(&["--data", set.to_str().unwrap(), "--out", out.to_str().unwrap()]);
     let said = text(&output.stderr);

@@ -1,6 +1,7 @@
 //! Tests of `kiln predict`: predictions of a moved run folder, on the run's data and on new nodes, in both formats.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use kiln::data::DatasetTargets;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -173,9 +174,8 @@ fn predictions_of_regression_and_of_several_labels_are_those_of_the_run() {
         ("numbers", kiln::feature::TargetValues::regression(numbers, 2).unwrap()),
         ("bits", kiln::feature::TargetValues::multi_label(bits, 3).unwrap()),
     ] {
-        let labels = std::sync::Arc::new(kiln::feature::Labels::new(Vec::new(), 0));
-        let data =
-            Dataset { target_values: Some(values.into()), labels, class_names: Vec::new(), ..base.clone() };
+        let targets = DatasetTargets::new(0, values.into(), base.split().clone());
+        let data = Dataset { targets: Some(targets), ..base.clone() };
         let (own, set) = (folder.path().join(name), folder.path().join(format!("{name}-set")));
         fs::create_dir(&own).unwrap();
         kiln::data::format::write(&data, &set).unwrap();

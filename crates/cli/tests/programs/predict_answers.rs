@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kiln::data::synthetic::{FakeConfig, fake};
-use kiln::data::{NodeNames, format};
-use kiln::feature::{Labels, TargetValues};
+use kiln::data::{DatasetTargets, NodeNames, format};
+use kiln::feature::TargetValues;
 use kiln::prelude::*;
 use kiln::store::{ArrayFile, npy};
 
@@ -27,7 +27,7 @@ pub(crate) fn raw() -> Dataset {
 pub(crate) fn named() -> Dataset {
     let data = raw();
     let names: Vec<String> = (0..data.graph.n_nodes()).map(|node| format!("n{node}")).collect();
-    Dataset { names: NodeNames::new(names.iter().map(String::as_str)).into(), ..data }
+    Dataset { names: vec![Arc::new(NodeNames::new(names.iter().map(String::as_str)))], ..data }
 }
 
 /// Returns the target values of the set: two numbers, or three labels with names.
@@ -39,8 +39,8 @@ pub(crate) fn with_values(data: &Dataset, are_labels: bool) -> Dataset {
         }
         false => TargetValues::regression((0..2 * n_nodes).map(|i| (i % 11) as f32).collect::<Vec<_>>(), 2),
     };
-    let labels = Arc::new(Labels::new(Vec::new(), 0));
-    Dataset { target_values: Some(values.unwrap().into()), labels, class_names: Vec::new(), ..data.clone() }
+    let targets = DatasetTargets::new(0, values.unwrap().into(), data.split().clone());
+    Dataset { targets: Some(targets), ..data.clone() }
 }
 
 /// Writes a set, which partitions need not support, and returns its path.
@@ -113,7 +113,7 @@ fn files_of_nodes_have_the_order_of_the_request_and_the_same_first_columns() {
     for (row, node) in request.iter().enumerate() {
         let class = largest(&scores.1[row], 2);
         assert_eq!([&classes.1[row][2], &predictions.1[row][3]], [&class; 2]);
-        assert_eq!(predictions.1[row][2], data.labels.get(NodeId(*node)).unwrap().to_string());
+        assert_eq!(predictions.1[row][2], data.labels().get(NodeId(*node)).unwrap().to_string());
     }
     // Ids select the same nodes, and arrays have the order, too.
     assert!(files == predicted(folder, &run, &format!("--data {set} --nodes {ids} --embeddings")));

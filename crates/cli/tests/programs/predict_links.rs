@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use kiln::data::{NodeNames, synthetic};
 use kiln::prelude::*;
@@ -28,7 +29,8 @@ pub(crate) fn data() -> Dataset {
     let config = LinkSplitConfig { val: 0.1, test: 0.2, ..LinkSplitConfig::default() };
     let split = LinkSplit::random(&data.graph, &config, 7).unwrap();
     let names: Vec<String> = (1..300).map(|node| format!("n{node}")).collect();
-    let names = NodeNames::new(["a, b"].into_iter().chain(names.iter().map(String::as_str))).into();
+    let names = NodeNames::new(["a, b"].into_iter().chain(names.iter().map(String::as_str)));
+    let names = vec![Arc::new(names)];
     let links = Some(split.targets().clone().into());
     Dataset { graph: split.message().clone(), links, names, ..data }
 }
@@ -98,7 +100,7 @@ fn scores_of_test_pairs_are_those_of_the_run() {
 fn links_of_1_to_4_ranks_and_partitions_are_those_of_one_rank_byte_for_byte() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path();
-    let data = Dataset { names: NodeNames::default().into(), ..data() };
+    let data = Dataset { names: vec![Arc::default()], ..data() };
     let [set, _] = write(&data, 1, folder, "set");
     let run = train(folder, &format!("--data {set} {FLAGS}"));
     let (pairs, _) = test_pairs(folder, &run);
@@ -151,14 +153,19 @@ fn top_k_lists_the_best_destinations_of_each_source_within_a_memory_limit() {
 
     // Without --nodes, the sources are those of the test links.
     let targets = data.links.as_ref().unwrap();
-    let test: HashSet<String> =
-        targets.split().test.iter().map(|link| targets.links().pair(*link).0.0.to_string()).collect();
+    let test: HashSet<String> = targets
+        .targets
+        .split()
+        .test
+        .iter()
+        .map(|link| targets.targets.links().pair(*link).0.0.to_string())
+        .collect();
     let sources: HashSet<String> = best("").into_iter().map(|link| link[0].clone()).collect();
     assert_eq!(sources, test);
 
     let has_edge = |link: &Vec<String>| {
         let [src, dst] = [0, 2].map(|column| NodeId(link[column].parse().unwrap()));
-        data.graph.in_neighbors(dst).contains(&src)
+        data.csc().unwrap().in_neighbors(dst).contains(&src)
     };
     assert!(all.iter().any(has_edge), "the model should score some edges highest");
     let new = best("--nodes all --exclude-edges");
@@ -214,15 +221,15 @@ fn rejects_flags_that_do_not_apply_to_models_of_links() {
 fn links_without_finite_scores_have_none_and_the_best_destinations_leave_them_out() {
     let root = tempfile::tempdir().unwrap();
     let names = (0..300).map(|node| format!("n{node}")).collect::<Vec<_>>();
-    let names = NodeNames::new(names.iter().map(String::as_str)).into();
+    let names = vec![Arc::new(NodeNames::new(names.iter().map(String::as_str)))];
     let folder = root.path();
     let data = Dataset { names, ..data() };
-    let features = damage(&*data.features, [DAMAGED].into_iter());
+    let features = damage(&**data.node_features().unwrap(), [DAMAGED].into_iter());
     let [set, _] = write(&data, 1, folder, "set");
-    let [bad, parts] = write(&Dataset { features, ..data.clone() }, 2, folder, "bad");
+    let [bad, parts] = write(&Dataset { features: vec![Some(features)], ..data.clone() }, 2, folder, "bad");
     let flags = FLAGS.replace("4,4", "all");
     let run = train(folder, &format!("--data {set} {flags}"));
-    let left_out = reached(&data.graph, DAMAGED);
+    let left_out = reached(data.csc().unwrap(), DAMAGED);
     let is_left_out = |node: &str| left_out.contains(&node.parse().unwrap());
     let pairs: Vec<[u32; 2]> = (0..200).map(|pair| [pair * 7 % 300, (pair * 11 + 1) % 300]).collect();
     let file = folder.join("pairs.csv");

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln::data::{Split, typed};
+use kiln::data::{Split, format};
 use kiln::feature::{DenseFeatures, FeatureBuffer, FeatureStore};
 use kiln::graph::Csc;
 use kiln::prelude::*;
@@ -95,13 +95,13 @@ fn nodes_without_finite_outputs_have_no_class_and_metrics_are_those_of_each_part
     let n_nodes = data.graph.n_nodes() as u32;
     let nodes = |ids: std::ops::Range<u32>| ids.map(NodeId).collect::<Vec<_>>().into();
     let split = Split { train: nodes(0..90), val: nodes(90..130), test: nodes(130..180) };
-    let data = Dataset { split, ..data };
-    let features = damage(&*data.features, [DAMAGED].into_iter());
-    let damaged = Dataset { features, ..data.clone() };
+    let data = data.with_split(split).unwrap();
+    let features = damage(&**data.node_features().unwrap(), [DAMAGED].into_iter());
+    let damaged = Dataset { features: vec![Some(features)], ..data.clone() };
     let [set, _] = write(&data, 1, folder, "set");
     let [bad, parts] = write(&damaged, 2, folder, "bad");
     let run = train(folder, &format!("--data {set} {ONE_LAYER}"));
-    let reached = reached(&data.graph, DAMAGED);
+    let reached = reached(data.csc().unwrap(), DAMAGED);
     assert!(1 < reached.len() && reached.len() < 50);
     let ranges = [
         (0..90, "of the training split"),
@@ -136,8 +136,8 @@ fn nodes_without_finite_outputs_have_no_class_and_metrics_are_those_of_each_part
         }
     }
     // The test split has no other part, and no node of it may be finite.
-    let all = damage(&*data.features, 0..n_nodes);
-    let [nothing, _] = write(&Dataset { features: all, ..data.clone() }, 1, folder, "nothing");
+    let all = damage(&**data.node_features().unwrap(), 0..n_nodes);
+    let [nothing, _] = write(&Dataset { features: vec![Some(all)], ..data.clone() }, 1, folder, "nothing");
     for format in ["csv", "npy", "parquet"] {
         let (printed, answer) = answer(folder, &run, &format!("--data {nothing} --format {format}"));
         assert!(printed.contains("the outputs of 50 items are not finite: "), "{printed}");
@@ -153,15 +153,16 @@ fn a_run_prints_how_many_outputs_are_not_finite() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path();
     let data = raw();
-    let reached = reached(&data.graph, DAMAGED);
+    let reached = reached(data.csc().unwrap(), DAMAGED);
     let (lost, kept): (Vec<u32>, Vec<u32>) =
         (0..data.graph.n_nodes() as u32).partition(|node| reached.contains(node));
     let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect::<Vec<_>>();
     let val = nodes(&[&lost[..1], &kept[90..130]].concat());
     let test = nodes(&[&lost[1..], &kept[130..]].concat());
     let split = Split { train: nodes(&kept[..90]).into(), val: val.into(), test: test.clone().into() };
-    let features = damage(&*data.features, [DAMAGED].into_iter());
-    let [bad, _] = write(&Dataset { features, split, ..data }, 1, folder, "bad");
+    let features = damage(&**data.node_features().unwrap(), [DAMAGED].into_iter());
+    let damaged = Dataset { features: vec![Some(features)], ..data }.with_split(split).unwrap();
+    let [bad, _] = write(&damaged, 1, folder, "bad");
     let out = folder.join("out");
     let flags = format!("train --out {} --data {bad} {ONE_LAYER} --ranks 2", out.display());
     let output = kiln(&flags.split_whitespace().collect::<Vec<_>>());
@@ -191,11 +192,11 @@ fn labels_and_numbers_that_are_not_finite_are_empty() {
         let folder = root.path().join(if are_labels { "labels" } else { "numbers" });
         fs::create_dir(&folder).unwrap();
         let data = with_values(&named(), are_labels);
-        let features = damage(&*data.features, [DAMAGED].into_iter());
+        let features = damage(&**data.node_features().unwrap(), [DAMAGED].into_iter());
         let set = write_set(&data, &folder.join("set"));
-        let bad = write_set(&Dataset { features, ..data.clone() }, &folder.join("bad"));
+        let bad = write_set(&Dataset { features: vec![Some(features)], ..data.clone() }, &folder.join("bad"));
         let run = train(&folder, &format!("--data {set} {ONE_LAYER}"));
-        let reached = reached(&data.graph, DAMAGED);
+        let reached = reached(data.csc().unwrap(), DAMAGED);
         let (_, expected) = answer(&folder, &run, &format!("--data {set} --nodes all"));
         let (printed, answer) = answer(&folder, &run, &format!("--data {bad} --nodes all"));
         let note = format!("the outputs of {} items are not finite: ", reached.len());
@@ -235,7 +236,7 @@ fn nodes_of_a_type_without_finite_outputs_have_no_class() {
     damaged.features[1] = Some(damage(&**data.features[1].as_ref().unwrap(), [DAMAGED].into_iter()));
     let [good, bad] = ["good", "bad"].map(|name| folder.join(name));
     for (data, path) in [(&data, &good), (&damaged, &bad)] {
-        typed::write(data, path).unwrap();
+        format::write(data, path).unwrap();
     }
     let run = train(
         folder,

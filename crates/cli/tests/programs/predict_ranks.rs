@@ -34,7 +34,8 @@ pub(crate) fn predicted(root: &Path, run: &str, flags: &str) -> BTreeMap<String,
 pub(crate) fn write(data: &Dataset, n_parts: usize, root: &Path, name: &str) -> [String; 2] {
     let [set, parts] = [root.join(name), root.join(format!("{name}-parts"))];
     format::write(data, &set).unwrap();
-    let owners = partition_nodes(&data.graph, &data.split.train, n_parts, Method::Random, 0).unwrap();
+    let owners =
+        partition_nodes(data.csc().unwrap(), &data.split().train, n_parts, Method::Random, 0).unwrap();
     let book = PartitionBook::from_parts(&owners, n_parts).unwrap();
     let meta = PartitionMeta { hash: format::hash(&set).unwrap(), method: Method::Random, n_cut_edges: 0 };
     write_parts(data, &book, &meta, None, &parts).unwrap();

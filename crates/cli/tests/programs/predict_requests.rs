@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kiln::data::{NodeNames, typed};
+use kiln::data::format;
 use kiln::graph::NodeId;
 use kiln::prelude::*;
 use kiln::sample::{KeyDomain, RngKey};
@@ -132,7 +132,7 @@ fn nodes_have_one_answer() {
 #[test]
 fn links_have_one_answer() {
     let root = tempfile::tempdir().unwrap();
-    let data = Dataset { names: NodeNames::default().into(), ..predict_links::data() };
+    let data = Dataset { names: vec![Default::default()], ..predict_links::data() };
     let [set, parts] = write(&data, N_PARTS, root.path(), "set");
     let flags = "--task link --hidden 8 --embedding 8 --fanouts 3,3 --epochs 1 --batch-size 200";
     let run = train(root.path(), &format!("--data {set} {flags}"));
@@ -143,7 +143,7 @@ fn links_have_one_answer() {
 fn nodes_of_a_type_have_one_answer() {
     let root = tempfile::tempdir().unwrap();
     let set = root.path().join("shop");
-    typed::write(&crate::typed::data(), &set).unwrap();
+    format::write(&crate::typed::data(), &set).unwrap();
     let set = set.to_str().unwrap();
     let flags = "--hidden 8 --fanouts 3,3;with=2,2 --epochs 1 --batch-size 64 --ranks 2";
     let run = train(root.path(), &format!("--data {set} {flags}"));
@@ -154,7 +154,7 @@ fn nodes_of_a_type_have_one_answer() {
 #[test]
 fn links_of_a_relation_have_one_answer() {
     let root = tempfile::tempdir().unwrap();
-    let data = TypedDataset { targets: None, ..crate::typed::data() };
+    let data = Dataset { targets: None, ..crate::typed::data() };
     let set = typed_link_parts::split(root.path(), &data);
     let flags = "--task link --hidden 8 --embedding 8 --fanouts 3,3;with=2,2 --epochs 1 --batch-size 200";
     let run = train(root.path(), &format!("--data {set} {flags}"));

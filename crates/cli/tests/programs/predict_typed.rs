@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use kiln::data::TypedDataset;
+use kiln::data::Dataset;
 
 use crate::predict::{fails, succeeds, text, train};
 use crate::predict_answers::without_names;
@@ -148,12 +148,12 @@ fn predictions_of_keys_do_not_depend_on_files_and_order() {
     let classes: Vec<&String> = one.values().map(|(class, _)| class).collect();
     assert!(classes.iter().any(|class| *class != classes[0]));
     // The trained rows of buyers matter: without their own rows, probabilities are others.
-    let data = TypedDataset::open(&other).unwrap();
+    let data = Dataset::open(&other).unwrap();
     let mut renamed = data.clone();
     let names: Vec<String> = (0..renamed.names[0].len()).map(|buyer| format!("new {buyer}")).collect();
     renamed.names[0] = kiln::data::NodeNames::new(names.iter().map(String::as_str)).into();
     let path = root.join("renamed");
-    kiln::data::typed::write(&renamed, &path).unwrap();
+    kiln::data::format::write(&renamed, &path).unwrap();
     predict(&run, path.to_str().unwrap(), &root.join("all-renamed"), all);
     let renamed = by_key(&root.join("all-renamed"));
     assert!(one.iter().any(|(key, (_, probability))| 1e-3 < (probability - renamed[key].1).abs()));
@@ -188,7 +188,7 @@ relations: []
             path.display()
         );
         fs::write(root.join("table.yaml"), spec).unwrap();
-        let data = TypedDataset::open(import(root, "table.yaml", &format!("of-{file}"), &[])).unwrap();
+        let data = Dataset::open(import(root, "table.yaml", &format!("of-{file}"), &[])).unwrap();
         assert_eq!(data.dims(), [Some(width)]);
         assert_eq!(data.graph.n_nodes(), N_ITEMS);
         assert_eq!(data.names[0].get(kiln::graph::NodeId(5)), Some("i5"));
@@ -202,7 +202,7 @@ relations: []
     let error = fails(&format!("--data {set} --keys {}", keys.display()));
     assert!(error.contains("line 2: no node is named \"stranger\""), "{error}");
     let error = fails("--data sbm");
-    assert!(error.contains("expected a heterogeneous dataset"), "{error}");
+    assert!(error.contains("predict on a heterogeneous dataset"), "{error}");
     let error = fails(&format!("--data {set} --mode exact --memory 10"));
     assert!(error.contains("the memory limit is 10 bytes"), "{error}");
     let error = fails("--data debian-archive");

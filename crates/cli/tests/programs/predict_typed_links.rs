@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::Path;
 
-use kiln::data::TypedDataset;
+use kiln::data::Dataset;
 use kiln::graph::NodeId;
 
 use crate::predict::{fails, succeeds, text};
@@ -48,7 +48,7 @@ fn scores_of_keys_do_not_depend_on_files_order_and_ranks() {
     let root = root.path();
     let set = imported(root);
     let run = trained(root, &set);
-    let data = TypedDataset::open(&set).unwrap();
+    let data = Dataset::open(&set).unwrap();
     let name = |node_type: usize, node: usize| data.names[node_type].get(NodeId(node as u32)).unwrap();
     let pairs: Vec<[usize; 2]> =
         (0..50).map(|pair| [pair * 7 % data.names[0].len(), pair * 11 % 120]).collect();
@@ -108,7 +108,7 @@ relations:
     );
     fs::write(root.join("scores.yaml"), spec).unwrap();
     let set = crate::predict_typed::import(root, "scores.yaml", "scores", &[]);
-    assert_eq!(TypedDataset::open(set).unwrap().graph.n_edges(), n_pairs as u64);
+    assert_eq!(Dataset::open(set).unwrap().graph.n_edges(), n_pairs as u64);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn top_k_are_destinations_of_the_relation_and_known_links_can_be_left_out() {
     let root = root.path();
     let set = imported(root);
     let run = trained(root, &set);
-    let data = TypedDataset::open(&set).unwrap();
+    let data = Dataset::open(&set).unwrap();
     let buyer = |node: u32| data.names[0].get(NodeId(node)).unwrap().to_owned();
     let keys = root.join("buyers.txt");
     fs::write(&keys, format!("{}\n{}\n", buyer(3), buyer(0))).unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kiln::data::{NodeNames, typed};
+use kiln::data::{NodeNames, format};
 use kiln::prelude::*;
 
 use crate::distributed_sage::{Learned, Server, command, text};
@@ -15,7 +15,7 @@ use crate::predict_ranks::files;
 use crate::typed::{data, partition};
 
 /// The set of [`data`], whose nodes have names.
-pub(crate) fn named() -> TypedDataset {
+pub(crate) fn named() -> Dataset {
     let mut data = data();
     for (names, (n_nodes, name)) in data.names.iter_mut().zip([(90, "user"), (600, "item")]) {
         let of_type: Vec<String> = (0..n_nodes).map(|node| format!("{name} {node}")).collect();
@@ -24,9 +24,9 @@ pub(crate) fn named() -> TypedDataset {
     data
 }
 
-fn write(data: &TypedDataset, root: &Path, name: &str) -> String {
+fn write(data: &Dataset, root: &Path, name: &str) -> String {
     let path = root.join(name);
-    typed::write(data, &path).unwrap();
+    format::write(data, &path).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
@@ -91,7 +91,7 @@ fn files_of_partitions_are_those_of_the_whole_set_byte_for_byte() {
 }
 
 /// Writes a set to a folder of its own. Returns the paths of the set and of its two partitions.
-fn partitioned(data: &TypedDataset, root: &Path, name: &str) -> (String, PathBuf) {
+fn partitioned(data: &Dataset, root: &Path, name: &str) -> (String, PathBuf) {
     let root = root.join(name);
     fs::create_dir(&root).unwrap();
     let set = write(data, &root, "shop");
@@ -143,7 +143,7 @@ fn rows_are_found_by_key_in_partitions_of_other_data() {
     other.names[0] = NodeNames::new(users.iter().map(String::as_str)).into();
     let split = &mut other.targets.as_mut().unwrap().split;
     split.test = split.val.clone();
-    let nameless = TypedDataset { names: data().names, ..other.clone() };
+    let nameless = Dataset { names: data().names, ..other.clone() };
     let (other, nameless) = (partitioned(&other, root, "other"), partitioned(&nameless, root, "nameless"));
     let run = train_on(&training.1, &root.join("of-parts"));
     let request = "--nodes all --mode sampled --fanouts all,all";

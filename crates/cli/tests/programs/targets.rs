@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use kiln::data::{Dataset, format, synthetic};
+use kiln::data::{Dataset, DatasetTargets, format, synthetic};
 use kiln::feature::TargetValues;
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ fn set(folder: &Path, is_regression: bool) {
     let config = synthetic::FakeConfig { avg_num_nodes: 600, num_channels: 8, ..Default::default() };
     let data = synthetic::fake(config).unwrap();
     let n_nodes = data.graph.n_nodes() as u32;
-    let feature = |node| data.features.row(kiln::graph::NodeId(node)).unwrap()[0];
+    let feature = |node| data.node_features().unwrap().row(kiln::graph::NodeId(node)).unwrap()[0];
     let values = match is_regression {
         true => {
             let row =
@@ -52,9 +52,8 @@ fn set(folder: &Path, is_regression: bool) {
             TargetValues::multi_label((0..n_nodes).flat_map(row).collect::<Vec<u8>>(), 2)
         }
     };
-    let target_values = Some(values.unwrap().into());
-    let (labels, class_names) = (kiln::feature::Labels::new(Vec::new(), 0).into(), Vec::new());
-    format::write(&Dataset { labels, target_values, class_names, ..data }, folder).unwrap();
+    let targets = DatasetTargets::new(0, values.unwrap().into(), data.split().clone());
+    format::write(&Dataset { targets: Some(targets), ..data }, folder).unwrap();
 }
 
 /// A run that is resumed by its metric ends like an uninterrupted one.

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kiln::data::typed;
+use kiln::data::format;
 use kiln::graph::{NodeTypes, RelationEdges};
 use kiln::prelude::*;
 
@@ -13,7 +13,7 @@ use crate::distributed_sage::{Learned, Server, command, text};
 const FLAGS: &str = "--hidden 16 --dropout 0.2";
 
 /// Users without features who rate items, and items that are bought together.
-pub(crate) fn data() -> TypedDataset {
+pub(crate) fn data() -> Dataset {
     let types = NodeTypes::new([("user", 90), ("item", 600)]).unwrap();
     let (mut users, mut items, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for item in 0..600_u32 {
@@ -35,21 +35,23 @@ pub(crate) fn data() -> TypedDataset {
     let part = |parts: std::ops::Range<u32>| {
         (0..600).filter(|item| parts.contains(&(item / 3 % 10))).collect::<Vec<u32>>()
     };
-    TypedDataset::builder(types)
+    Dataset::builder_with_types(types)
         .name("shop")
         .relation(of("rates", ["user", "item"], &users, &items))
         .relation(of("rated-by", ["item", "user"], &items, &users))
         .relation(of("with", ["item", "item"], &others, &items))
-        .features("item", rows, 4)
-        .labels("item", (0..600).map(|item| item % 3).collect::<Vec<i32>>(), 3)
-        .split(&part(0..6), &part(6..8), &part(8..10))
+        .nodes("item")
+        .features(rows, 4)
+        .nodes("item")
+        .labels((0..600).map(|item| item % 3).collect::<Vec<i32>>(), 3)
+        .split(part(0..6).clone(), part(6..8).clone(), part(8..10).clone())
         .build()
         .unwrap()
 }
 
 fn set(root: &Path) -> String {
     let path = root.join("shop");
-    typed::write(&data(), &path).unwrap();
+    format::write(&data(), &path).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
@@ -241,7 +243,7 @@ fn models_of_the_other_kind_of_graph_are_errors() {
     assert!(command("data", &flags).status().unwrap().success());
     let open = |folder: &Path| PartitionedGraph::open(folder, Default::default()).unwrap();
     let (typed, ring) = (open(&typed), open(&ring));
-    assert!(typed.info().heterogeneous.is_some() && ring.info().heterogeneous.is_none());
+    assert!(typed.info().is_heterogeneous && !ring.info().is_heterogeneous);
     let texts = launch(RankConfig::threads(1), |rank| {
         let of_types = NeighborLoader::new(&typed.join(&rank)?, [2]);
         let of_ring = NeighborLoader::new(&ring.join(&rank)?, [2]);

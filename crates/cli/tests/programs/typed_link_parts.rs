@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kiln::data::{NodeNames, TypedLinks, typed};
+use kiln::data::{DatasetLinks, NodeNames, format};
 use kiln::prelude::*;
 use kiln::train::Objective;
 
@@ -14,9 +14,9 @@ use crate::typed::{data, partition};
 const RELATIONS: &str = "--relation rates --reverse-relation rated-by";
 
 /// Writes a set with split links, by `kiln data split-links`.
-pub(crate) fn split(root: &Path, data: &TypedDataset) -> String {
+pub(crate) fn split(root: &Path, data: &Dataset) -> String {
     let [whole, out] = ["shop", "split"].map(|name| root.join(name));
-    typed::write(data, &whole).unwrap();
+    format::write(data, &whole).unwrap();
     let flags =
         format!("split-links {} {RELATIONS} --link-split 0.1,0.1 --out {}", whole.display(), out.display());
     let output = command("data", &flags).output().unwrap();
@@ -25,13 +25,13 @@ pub(crate) fn split(root: &Path, data: &TypedDataset) -> String {
 }
 
 /// The set of [`data`] without labels, whose nodes have names.
-fn without_labels() -> TypedDataset {
+fn without_labels() -> Dataset {
     let mut data = data();
     for (names, (n_nodes, name)) in data.names.iter_mut().zip([(90, "user"), (600, "item")]) {
         let of_type: Vec<String> = (0..n_nodes).map(|node| format!("{name} {node}")).collect();
         *names = NodeNames::new(of_type.iter().map(String::as_str)).into();
     }
-    TypedDataset { targets: None, ..data }
+    Dataset { targets: None, ..data }
 }
 
 const TRAINING: &str =
@@ -139,7 +139,7 @@ fn scores_on_partitions_are_those_of_the_whole_set() {
     }
 }
 
-fn check_scores(root: &Path, data: &TypedDataset) {
+fn check_scores(root: &Path, data: &Dataset) {
     let set = split(root, data);
     let parts = partition(root, &set, 2);
     let servers = Server::all(&parts, 2);
@@ -233,14 +233,16 @@ fn parts_of_ring(root: &Path) -> PathBuf {
         dsts: &(0..20).collect::<Vec<u32>>(),
         weights: None,
     };
-    let data = TypedDataset::builder(types)
+    let data = Dataset::builder_with_types(types)
         .relation(of_ring)
-        .features("node", vec![0.5; 20], 1)
-        .labels("node", vec![0; 20], 2)
-        .split(&[0, 1], &[2], &[3])
+        .nodes("node")
+        .features(vec![0.5; 20], 1)
+        .nodes("node")
+        .labels(vec![0; 20], 2)
+        .split(vec![0, 1], vec![2], vec![3])
         .build()
         .unwrap();
-    typed::write(&data, folder.join("set")).unwrap();
+    format::write(&data, folder.join("set")).unwrap();
     partition(&folder, folder.join("set").to_str().unwrap(), 2)
 }
 
@@ -249,10 +251,10 @@ fn parts_of_ring(root: &Path) -> PathBuf {
 fn the_reverse_relation_may_be_named_by_the_training() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
-    let mut data = TypedDataset::open(split(root, &data())).unwrap();
+    let mut data = Dataset::open(split(root, &data())).unwrap();
     data.links.as_mut().unwrap().reverse = None;
     let set = root.join("without-reverse").display().to_string();
-    typed::write(&data, &set).unwrap();
+    format::write(&data, &set).unwrap();
     let parts = partition(root, &set, 1).display().to_string();
     let flags = format!("--data {set} --epochs 1 --batch-size 512 --threads-per-rank 1");
     let hashes = ["", "--reverse-relation rated-by"].map(|reverse| {
@@ -276,10 +278,10 @@ fn the_reverse_relation_may_be_named_by_the_training() {
         ..relation.clone()
     });
     let relations = kiln::graph::Relations::new(data.graph.types().clone(), relations.collect()).unwrap();
-    let unsorted = TypedDataset { graph: relations.into(), ..data };
+    let unsorted = Dataset { graph: relations.into(), ..data };
     let [set, of_nodes] = ["unsorted", "of-nodes"].map(|name| root.join(name));
-    typed::write(&unsorted, &set).unwrap();
-    typed::write(&TypedDataset { links: None, ..unsorted }, &of_nodes).unwrap();
+    format::write(&unsorted, &set).unwrap();
+    format::write(&Dataset { links: None, ..unsorted }, &of_nodes).unwrap();
     let parts = root.join("unsorted-parts");
     let partition = |set: &Path| {
         let flags = format!("partition {} --parts 1 --out {}", set.display(), parts.display());
@@ -289,7 +291,7 @@ fn the_reverse_relation_may_be_named_by_the_training() {
     assert!(!output.status.success() && text(&output).contains("do not ascend"), "{}", text(&output));
     assert!(partition(&of_nodes).status.success());
     // These partitions are as those of an earlier version: with the hash of the data with links.
-    let [hash, other] = [&set, &of_nodes].map(|set| typed::hash(set).unwrap());
+    let [hash, other] = [&set, &of_nodes].map(|set| format::hash(set).unwrap());
     let manifest = parts.join("part0/part.json");
     fs::write(&manifest, fs::read_to_string(&manifest).unwrap().replace(&other, &hash)).unwrap();
     let flags = format!("--data {} --parts {}", set.display(), parts.display());
@@ -325,18 +327,18 @@ fn loaders_of_partitioned_links_check_their_arguments() {
     let root = tempfile::tempdir().unwrap();
     let set = split(root.path(), &data());
     let parts: PathBuf = partition(root.path(), &set, 1);
-    let data = TypedDataset::open(&set).unwrap();
+    let data = Dataset::open(&set).unwrap();
     let links = data.links.clone().unwrap();
     let whole = NeighborLoader::new(&data, [2, 2]);
     let error = LinkNeighborLoader::new(whole, &links).unwrap_err();
-    assert!(error.to_string().contains("pass their split, a LinkSplit or TypedLinkSplit"), "{error}");
+    assert!(error.to_string().contains("pass their split, a LinkSplit"), "{error}");
     let graph = PartitionedGraph::open(&parts, Default::default()).unwrap();
     let texts = launch(RankConfig::threads(1), |rank| {
         let nodes = NeighborLoader::new(&graph.join(&rank)?, [2, 2]);
-        let other = TypedLinks { relation: 2, reverse: None, ..links.clone() };
-        let far = TypedLinks { relation: 7, ..links.clone() };
+        let other = DatasetLinks { relation: 2, reverse: None, ..links.clone() };
+        let far = DatasetLinks { relation: 7, ..links.clone() };
         let with_objective = nodes.clone().objective(Objective::MultiLabel);
-        let split = TypedLinkSplit::of_links(&data.graph, &links).unwrap();
+        let split = LinkSplit::new(&data.graph, links.clone()).unwrap();
         Ok([
             LinkNeighborLoader::new(nodes.clone(), &other).unwrap_err(),
             LinkNeighborLoader::new(nodes.clone(), &far).unwrap_err(),

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// The crates with a `proto/NAME.proto` of the package `kiln.NAME.v1`, each with `NAME` and the path of its code.
 const PROTOS: &[(&str, &str, &str)] =
-    &[("comm", "job", "src/process/proto/generated.rs"), ("remote", "graph", "src/proto/generated.rs")];
+    &[("comm", "job", "src/process/proto/generated.rs"), ("remote", "graph", "src/wire/proto/generated.rs")];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).ok_or("expected a folder of a crate")?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kiln_data::{Dataset, Error, GraphDataset, Note, TypedDataset};
+use kiln_data::{Dataset, Error, GraphDataset, Note};
 use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::{EdgeId, NodeId, gcn_norm};
 
@@ -31,18 +31,19 @@ pub(super) fn notes(notes: &[Note], folder: &Path) {
 /// does not panic. Returns true if the set is valid.
 pub(super) fn dataset(data: &Dataset) -> bool {
     let n_nodes = data.graph.n_nodes();
-    assert_eq!(data.features.n_rows(), n_nodes);
-    let targets = data.targets();
+    assert_eq!(data.node_features().unwrap().n_rows(), n_nodes);
+    let targets = &data.targets.as_ref().expect("a homogeneous set should have targets").values;
     assert_eq!(targets.len(), n_nodes);
-    assert_eq!(data.class_names.len(), targets.n_outputs());
+    assert_eq!(data.class_names().len(), targets.n_outputs());
     assert!(!data.to_string().is_empty());
     assert!(!data.summary().to_string().is_empty());
-    gather(&*data.features, n_nodes);
+    gather(&**data.node_features().unwrap(), n_nodes);
     if let Some(features) = &data.edge_features {
         assert_eq!(features.n_edges(), data.graph.n_edges());
     }
     change(data);
-    let split: Vec<NodeId> = data.split.parts().iter().flat_map(|(_, nodes)| nodes.iter().copied()).collect();
+    let split: Vec<NodeId> =
+        data.split().parts().iter().flat_map(|(_, nodes)| nodes.iter().copied()).collect();
     let is_sound = match data.validate() {
         Ok(found) => {
             notes(&found, data.name.as_ref());
@@ -57,7 +58,10 @@ pub(super) fn dataset(data: &Dataset) -> bool {
     if is_sound {
         gathered.expect("the nodes of a valid split should have targets");
         for node in (0..n_nodes as u32).map(NodeId) {
-            assert_eq!(data.graph.in_neighbors(node).len() as u64, data.graph.in_degree(node));
+            assert_eq!(
+                data.csc().unwrap().in_neighbors(node).len() as u64,
+                data.csc().unwrap().in_degree(node)
+            );
         }
     }
     is_sound
@@ -65,7 +69,7 @@ pub(super) fn dataset(data: &Dataset) -> bool {
 
 /// Checks that the parts of an opened heterogeneous set have the lengths of their types, and that reading its values does
 /// not panic. Returns true if the set is valid.
-pub(super) fn typed(data: &TypedDataset) -> bool {
+pub(super) fn typed(data: &Dataset) -> bool {
     let types = data.graph.types();
     assert_eq!((data.features.len(), data.names.len()), (types.n_types(), types.n_types()));
     for (node_type, (features, names)) in data.features.iter().zip(&data.names).enumerate() {
@@ -108,9 +112,9 @@ pub(super) fn typed(data: &TypedDataset) -> bool {
 
 /// Applies the transformations that precede training. For a damaged set, they may fail with an error message.
 fn change(data: &Dataset) {
-    let normalised = gcn_norm(&data.graph).map_err(|error| error.to_string());
+    let normalised = gcn_norm(data.csc().unwrap()).map_err(|error| error.to_string());
     let mut changed = vec![normalised.map(drop)];
-    if data.features.dim() <= MAX_DIM {
+    if data.node_features().unwrap().dim() <= MAX_DIM {
         let sets = [data.clone().symmetrize(), data.clone().standardize(), data.clone().row_normalize()];
         changed.extend(sets.map(|set| set.map(drop).map_err(|error| error.to_string())));
     }
@@ -122,18 +126,31 @@ fn change(data: &Dataset) {
 /// Checks that two sets are equal except for their notes.
 pub(super) fn same(a: &Dataset, b: &Dataset) {
     assert_eq!(a.name, b.name);
-    assert_eq!((a.graph.indptr(), a.graph.indices()), (b.graph.indptr(), b.graph.indices()));
-    assert_eq!((a.graph.weights(), a.graph.edge_types()), (b.graph.weights(), b.graph.edge_types()));
-    assert_eq!((a.labels.as_slice(), a.labels.n_classes()), (b.labels.as_slice(), b.labels.n_classes()));
+    assert_eq!(
+        (a.csc().unwrap().indptr(), a.csc().unwrap().indices()),
+        (b.csc().unwrap().indptr(), b.csc().unwrap().indices())
+    );
+    assert_eq!(
+        (a.csc().unwrap().weights(), a.csc().unwrap().edge_types()),
+        (b.csc().unwrap().weights(), b.csc().unwrap().edge_types())
+    );
+    assert_eq!(
+        (a.labels().as_slice(), a.labels().n_classes()),
+        (b.labels().as_slice(), b.labels().n_classes())
+    );
     assert_eq!(values(a), values(b));
-    assert_eq!((&a.split, &a.names), (&b.split, &b.names));
+    assert_eq!((&a.split(), &a.names), (&b.split(), &b.names));
     assert_eq!(a.links, b.links);
     assert_eq!(edge_rows(a), edge_rows(b));
-    assert_eq!((&a.class_names, &a.edge_type_names), (&b.class_names, &b.edge_type_names));
-    assert_eq!((a.features.dim(), a.features.n_rows()), (b.features.dim(), b.features.n_rows()));
-    if a.features.dim() <= MAX_DIM {
-        for node in (0..a.features.n_rows().min(8) as u32).map(NodeId) {
-            let rows = [a, b].map(|data| data.features.row(node).expect("a valid row should be readable"));
+    assert_eq!((&a.class_names(), &a.edge_type_names), (&b.class_names(), &b.edge_type_names));
+    assert_eq!(
+        (a.node_features().unwrap().dim(), a.node_features().unwrap().n_rows()),
+        (b.node_features().unwrap().dim(), b.node_features().unwrap().n_rows())
+    );
+    if a.node_features().unwrap().dim() <= MAX_DIM {
+        for node in (0..a.node_features().unwrap().n_rows().min(8) as u32).map(NodeId) {
+            let rows = [a, b]
+                .map(|data| data.node_features().unwrap().row(node).expect("a valid row should be readable"));
             assert_eq!(rows[0], rows[1], "row {}", node.0);
         }
     }
@@ -150,7 +167,7 @@ fn edge_rows(data: &Dataset) -> Option<(usize, FeatureBuffer)> {
 
 /// Returns the number of columns and the target values of a set, with the bits of numbers, because a missing one is NaN.
 fn values(data: &Dataset) -> Option<(usize, &[u8], Vec<u32>)> {
-    let values = data.target_values.as_deref()?;
+    let values = data.target_values()?;
     let bits = values.as_numbers().unwrap_or_default().iter().map(|number| number.to_bits());
     Some((values.n_columns(), values.as_labels().unwrap_or_default(), bits.collect()))
 }

@@ -12,8 +12,7 @@ use std::path::Path;
 
 use half::f16;
 use kiln_data::{
-    Dataset, Error, GraphDataset, Result, TypedDataset, convert, detect_format, format, gin, graphbolt, ogb,
-    tu, typed,
+    Dataset, Error, GraphDataset, Result, convert, detect_format, format, gin, graphbolt, ogb, tu,
 };
 use kiln_store::npy::{self, DType, Element, Header};
 
@@ -132,7 +131,7 @@ fn kiln_folder(input: &[u8], walk: Walk) -> bool {
 /// Reads an input as the folder of a heterogeneous set in the kiln format.
 fn typed_folder(input: &[u8], _: Walk) -> bool {
     open_typed_with(input, |folder| {
-        let (verified, opened) = (typed::verify(folder), typed::open(folder));
+        let (verified, opened) = (format::verify(folder), format::open(folder));
         match (&verified, &opened) {
             (Ok(verified), Ok(data)) => {
                 assert_eq!(
@@ -150,26 +149,26 @@ fn typed_folder(input: &[u8], _: Walk) -> bool {
 
 /// Opens an input as a GraphBolt folder with several node types.
 fn typed_graphbolt(input: &[u8], _: Walk) -> bool {
-    open_typed_with(input, |folder| graphbolt::open_typed_within(folder, TYPED_BYTES))
+    open_typed_with(input, |folder| graphbolt::open_heterogeneous_within(folder, TYPED_BYTES))
 }
 
 /// Opens an input as an OGB folder with several node types.
 fn typed_ogb(input: &[u8], _: Walk) -> bool {
-    open_typed_with(input, |folder| ogb::open_typed_within(folder, TYPED_BYTES))
+    open_typed_with(input, |folder| ogb::open_heterogeneous_within(folder, TYPED_BYTES))
 }
 
 /// Unpacks the folder of a heterogeneous set, opens it and checks the result. Writing and opening a valid set must return
 /// an equal set.
-fn open_typed_with(input: &[u8], open: impl FnOnce(&Path) -> Result<TypedDataset>) -> bool {
+fn open_typed_with(input: &[u8], open: impl FnOnce(&Path) -> Result<Dataset>) -> bool {
     let scratch = folder::unpack(input);
     match open(scratch.path()) {
         Ok(data) => {
             check::notes(&data.notes, scratch.path());
             if check::typed(&data) {
                 let written = scratch.path().with_file_name("written");
-                typed::write(&data, &written).expect("a valid set should be written");
-                typed::verify(&written).expect("a written set should be valid");
-                let again = typed::open(&written).expect("a written set should open");
+                format::write(&data, &written).expect("a valid set should be written");
+                format::verify(&written).expect("a written set should be valid");
+                let again = format::open(&written).expect("a written set should open");
                 assert_eq!(again.hash().unwrap(), data.hash().unwrap());
                 assert_eq!((&again.name, &again.names), (&data.name, &data.names));
             }
@@ -227,7 +226,10 @@ fn check_converted(converted: &convert::ConvertReport, out: &Path, opened: Optio
     let is_sound = data.validate().is_ok();
     let again = format::open(out).expect("a set with node data should be converted with it");
     assert!(!is_sound || format::verify(out).is_ok(), "the conversion of a valid set should be valid");
-    assert_eq!((graph.indptr(), graph.indices()), (data.graph.indptr(), data.graph.indices()));
+    assert_eq!(
+        (graph.indptr(), graph.indices()),
+        (data.csc().unwrap().indptr(), data.csc().unwrap().indices())
+    );
     if is_sound {
         check::same(&Dataset { name: again.name.clone(), ..data.clone() }, &again);
     }

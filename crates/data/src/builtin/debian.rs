@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, Labels, Preparation};
+use kiln_feature::{DenseFeatures, Labels};
 use kiln_graph::{Csc, CscBuilder, NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 use kiln_store::check_count;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::read_manifest;
 use crate::readers::files::Files;
-use crate::{Dataset, NodeNames, Result, Split};
+use crate::{Dataset, DatasetTargets, NodeNames, Result, Split};
 
 /// The version of the files' format.
 pub(super) const FORMAT: u32 = 1;
@@ -86,21 +86,19 @@ fn load(files: Files<'_>) -> Result<Dataset> {
         load_split(&files, &labels)?.map(|nodes| nodes.into_iter().map(NodeId).collect::<SharedArray<_>>());
     let labels = Labels::new(labels, manifest.class_names.len());
     labels.validate()?;
-    let reversed = manifest.type_names.iter().map(|name| format!("{name} (reversed)"));
-    Ok(Dataset {
-        name: manifest.name,
-        graph: Arc::new(load_graph(&files, n_nodes, manifest.type_names.len())?),
-        features: Arc::new(load_features(&files, n_nodes)?),
-        edge_features: None,
-        labels: Arc::new(labels),
+    let targets = DatasetTargets {
+        node_type: 0,
+        values: labels.into(),
         split: Split { train, val, test },
-        names: Arc::new(names),
-        edge_type_names: manifest.type_names.iter().cloned().chain(reversed).collect(),
         class_names: manifest.class_names,
-        preparation: Preparation::default(),
-        target_values: None,
-        links: None,
-        notes: Vec::new(),
+    };
+    let reversed = manifest.type_names.iter().map(|name| format!("{name} (reversed)"));
+    let graph = load_graph(&files, n_nodes, manifest.type_names.len())?;
+    let features = Arc::new(load_features(&files, n_nodes)?);
+    Ok(Dataset {
+        edge_type_names: manifest.type_names.iter().cloned().chain(reversed).collect(),
+        names: vec![Arc::new(names)],
+        ..Dataset::homogeneous(manifest.name, graph, features, targets)
     })
 }
 

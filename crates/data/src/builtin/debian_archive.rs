@@ -11,7 +11,7 @@ use super::debian::{self, Arcs, load_arcs, load_features, load_names, load_split
 use super::debian_tags::{self, load_lists};
 use super::read_manifest;
 use crate::readers::files::Files;
-use crate::{NodeNames, Result, TypedDataset};
+use crate::{Dataset, NodeNames, Result};
 
 /// The version of the files' format.
 const FORMAT: u32 = 1;
@@ -87,7 +87,7 @@ struct TagsManifest {
 ///
 /// # Errors
 /// Returns an error only if the embedded files are damaged; see [`read_debian_archive`].
-pub fn debian_archive() -> Result<TypedDataset> {
+pub fn debian_archive() -> Result<Dataset> {
     load([&debian::EMBEDDED[..], &debian_tags::EMBEDDED, &EMBEDDED].map(Files::Embedded))
 }
 
@@ -98,12 +98,12 @@ pub fn debian_archive() -> Result<TypedDataset> {
 ///
 /// # Errors
 /// Returns the errors of [`read_debian_packages`](crate::read_debian_packages), for each folder, and those of
-/// [`TypedDatasetBuilder::build`](crate::TypedDatasetBuilder::build).
+/// [`DatasetBuilder::build`](crate::DatasetBuilder::build).
 pub fn read_debian_archive(
     packages: impl AsRef<Path>,
     tags: impl AsRef<Path>,
     archive: impl AsRef<Path>,
-) -> Result<TypedDataset> {
+) -> Result<Dataset> {
     load([packages.as_ref(), tags.as_ref(), archive.as_ref()].map(Files::Folder))
 }
 
@@ -130,7 +130,7 @@ struct Sources {
     maintained_by: Pairs,
 }
 
-fn load([packages, tags, archive]: [Files<'_>; 3]) -> Result<TypedDataset> {
+fn load([packages, tags, archive]: [Files<'_>; 3]) -> Result<Dataset> {
     let manifest: Manifest = read_manifest(&archive, FORMAT)?;
     let fields = read_manifest::<PackagesManifest>(&packages, debian::FORMAT)?.type_names;
     let tag_names = read_manifest::<TagsManifest>(&tags, debian_tags::FORMAT)?.tag_names;
@@ -164,7 +164,7 @@ fn load([packages, tags, archive]: [Files<'_>; 3]) -> Result<TypedDataset> {
         ("maintainer", n_maintainers),
         ("tag", tag_names.len()),
     ])?;
-    let mut builder = TypedDataset::builder(types).name(manifest.name);
+    let mut builder = Dataset::builder_with_types(types).name(manifest.name);
     for (name, src_type, dst_type, Pairs { srcs, dsts }) in &relations {
         builder = builder.relation(RelationEdges { name, src_type, dst_type, srcs, dsts, weights: None });
     }
@@ -173,12 +173,15 @@ fn load([packages, tags, archive]: [Files<'_>; 3]) -> Result<TypedDataset> {
         builder = builder.relation(RelationEdges { name, src_type, dst_type, srcs, dsts, weights: None });
     }
     builder
-        .feature_store("package", Arc::new(load_features(&packages, n_packages)?))
-        .node_names("package", all(&package_names))
-        .node_names("source", all(&sources.names))
-        .node_names("tag", tag_names.iter().map(String::as_str))
-        .labels("source", labels, manifest.class_names.len())
-        .split(&train, &val, &test)
+        .nodes("package")
+        .feature_store(Arc::new(load_features(&packages, n_packages)?))
+        .node_names(all(&package_names))
+        .nodes("tag")
+        .node_names(tag_names.iter().map(String::as_str))
+        .nodes("source")
+        .node_names(all(&sources.names))
+        .labels(labels, manifest.class_names.len())
+        .split(train, val, test)
         .class_names(manifest.class_names)
         .build()
 }

@@ -9,9 +9,8 @@ use serde::Deserialize;
 
 use super::debian::{debian_packages, read_debian_packages};
 use super::read_manifest;
-use crate::builder::labels_and_values;
 use crate::readers::files::Files;
-use crate::{Dataset, Result, Split};
+use crate::{Dataset, DatasetTargets, Result, Split};
 
 /// The version of the files' format.
 pub(super) const FORMAT: u32 = 1;
@@ -61,13 +60,11 @@ fn with_tags(data: Dataset, files: Files<'_>) -> Result<Dataset> {
     let tagged = |nodes: &SharedArray<NodeId>| -> SharedArray<NodeId> {
         nodes.iter().copied().filter(|&node| values.has_any(node)).collect::<Vec<_>>().into()
     };
-    let split = Split {
-        train: tagged(&data.split.train),
-        val: tagged(&data.split.val),
-        test: tagged(&data.split.test),
-    };
-    let (labels, target_values) = labels_and_values(values.into());
-    Ok(Dataset { name: manifest.name, labels, target_values, split, class_names: manifest.tag_names, ..data })
+    let Split { train, val, test } = data.split();
+    let split = Split { train: tagged(train), val: tagged(val), test: tagged(test) };
+    let class_names = manifest.tag_names;
+    let targets = DatasetTargets { node_type: 0, values: values.into(), split, class_names };
+    Ok(Dataset { name: manifest.name, targets: Some(targets), ..data })
 }
 
 fn load_values(files: &Files<'_>, n_nodes: usize, n_tags: usize) -> Result<TargetValues> {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, Labels, Preparation};
+use kiln_feature::{DenseFeatures, Labels};
 use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SelfLoops};
 
 use crate::draws::Draws;
 use crate::error::require;
-use crate::{Dataset, NodeNames, Result, Split};
+use crate::{Dataset, DatasetTargets, Result, Split};
 
 /// The largest `n` such that 32-bit floats represent every integer up to `n` exactly.
 const MAX_EXACT_F32: usize = 1 << 24;
@@ -207,19 +207,7 @@ fn dataset(
     n_classes: usize,
     split: Split,
 ) -> Result<Dataset> {
-    Ok(Dataset {
-        name: name.to_owned(),
-        graph: Arc::new(graph),
-        features: Arc::new(DenseFeatures::from_f32(features.rows, features.dim)?),
-        edge_features: None,
-        labels: Arc::new(Labels::new(labels, n_classes)),
-        split,
-        names: Arc::new(NodeNames::default()),
-        class_names: (0..n_classes).map(|class| class.to_string()).collect(),
-        edge_type_names: Vec::new(),
-        preparation: Preparation::default(),
-        target_values: None,
-        links: None,
-        notes: Vec::new(),
-    })
+    let features = Arc::new(DenseFeatures::from_f32(features.rows, features.dim)?);
+    let targets = DatasetTargets::new(0, Labels::new(labels, n_classes).into(), split);
+    Ok(Dataset::homogeneous(name.to_owned(), graph, features, targets))
 }

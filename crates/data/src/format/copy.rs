@@ -2,21 +2,22 @@ use std::path::Path;
 
 use kiln_store::array_folder::{Entries, FolderWriter};
 
-use super::manifest::{Manifest, file_names};
+use super::plain_manifest::{PlainManifest, file_names};
 use super::set::Set;
 use crate::Result;
 use crate::graph_folder::class_names_to_write;
 
-/// Copies a set in the kiln format, which may be a graph without node data, and returns its number of nodes and
+/// Copies a homogeneous set in the kiln format, which may be a graph without node data, and returns its number of nodes and
 /// edges. The hashes of the copy are recomputed, so those of the source are verified first: otherwise damaged data
 /// would get valid hashes.
 pub(crate) fn copy(folder: &Path, out: &Path) -> Result<[usize; 2]> {
     let mut to = FolderWriter::create(out)?;
     let set = Set::open(folder)?;
-    set.arrays.verify_hashes()?;
+    set.verify_hashes()?;
     set.check()?;
+    let manifest = set.plain()?.clone();
     for name in file_names() {
-        let (Some(array), Some(entry)) = (set.arrays.array(name), set.manifest.files.get(name)) else {
+        let (Some(array), Some(entry)) = (set.arrays.array(name), manifest.files.get(name)) else {
             continue;
         };
         let mut copy = match entry.shape[..] {
@@ -26,9 +27,8 @@ pub(crate) fn copy(folder: &Path, out: &Path) -> Result<[usize; 2]> {
         copy.push_bytes(array.value_bytes())?;
         to.add(copy)?;
     }
-    let manifest = set.manifest;
     let class_names = class_names_to_write(&manifest.class_names, manifest.n_classes.unwrap_or(0));
     let (n_nodes, n_edges) = (manifest.n_nodes, manifest.n_edges);
-    Manifest { class_names, files: Entries::new(), ..manifest }.commit(to)?;
+    PlainManifest { class_names, files: Entries::new(), ..manifest }.commit(to)?;
     Ok([n_nodes, n_edges])
 }

@@ -3,15 +3,21 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_store::array_folder::ArrayFolder;
+use kiln_graph::{Csc, Relation, Relations};
+use kiln_store::array_folder::{ArrayFolder, bad_key};
 
-use super::manifest::{self, Manifest};
-use crate::builder::labels_and_values;
+use super::attachment;
+use super::contents::{Contents, TargetContents};
+use super::manifest::Manifest;
+use super::numbered_manifest::NumberedManifest;
+use super::path_in;
+use super::plain_manifest::PlainManifest;
 use crate::graph_folder::{
-    FEATURES, class_names_of, read_edge_features, read_graph, read_link_targets, read_rows, read_split,
-    read_targets,
+    FEATURES, class_names_of, read_edge_features, read_graph, read_link_targets, read_relation, read_rows,
+    read_split, read_targets,
 };
-use crate::{Dataset, Error, NodeNames, Result};
+use crate::layout::Layout;
+use crate::{Dataset, DatasetLinks, DatasetTargets, Error, NodeNames, Result};
 
 /// A set in the kiln format. The headers and lengths of its files match the manifest; values are not checked.
 #[derive(Debug)]
@@ -25,46 +31,135 @@ impl Set {
     /// Reads the manifest and maps each file.
     pub(super) fn open(folder: &Path) -> Result<Self> {
         let manifest = Manifest::read(folder)?;
-        let arrays = ArrayFolder::open(&manifest::path_in(folder), &manifest.files)?;
+        let arrays = ArrayFolder::open(&path_in(folder), manifest.files())?;
         Ok(Self { folder: folder.to_owned(), manifest, arrays })
+    }
+
+    /// Returns the manifest of a homogeneous set, which may be a graph without node data.
+    pub(super) fn plain(&self) -> Result<&PlainManifest> {
+        match &self.manifest {
+            Manifest::Plain(manifest) => Ok(manifest),
+            Manifest::Numbered(_) => Err(Error::WrongKind {
+                path: self.folder.clone(),
+                kind: "a heterogeneous set (open it with format::open)".into(),
+                expected: "a homogeneous set, with nodes of one type",
+            }),
+        }
+    }
+
+    /// Returns the topology of a homogeneous set, which may be a graph without node data.
+    pub(super) fn csc(&self) -> Result<Csc> {
+        self.plain()?;
+        read_graph(&self.arrays)
     }
 
     /// Returns the set, or an error for a graph without node data.
     pub(super) fn dataset(&self) -> Result<Dataset> {
-        let (Some(dim), Some(n_classes)) = (self.manifest.dim, self.manifest.n_classes) else {
-            return Err(Error::WrongKind {
-                path: self.folder.clone(),
-                kind: "a graph without features, labels and split (open it with format::open_graph)".into(),
-                expected: "a node classification set",
-            });
+        let (layout, graph, contents) = match &self.manifest {
+            Manifest::Plain(manifest) => {
+                let contents = manifest.contents().ok_or_else(|| self.no_node_data())?;
+                (Layout::Plain, Relations::of_graph(read_graph(&self.arrays)?), contents)
+            }
+            Manifest::Numbered(manifest) => {
+                let graph = self.relations(manifest)?;
+                let contents = manifest.contents(&graph)?;
+                (Layout::Numbered, graph, contents)
+            }
         };
+        let Contents { name, dims, targets, links, edge_type_names, preparation } = contents;
         let arrays = &self.arrays;
-        let names = match arrays.optional("names_ends.npy")? {
-            Some(ends) => NodeNames::from_arrays(arrays.values("names_text.npy")?, ends),
-            None => NodeNames::default(),
+        let mut features = Vec::new();
+        let mut names = Vec::new();
+        for (position, dim) in dims.into_iter().enumerate() {
+            let rows = dim.map(|dim| read_rows(arrays, &layout.rows(&FEATURES, position), dim));
+            features.push(rows.transpose()?);
+            names.push(Arc::new(self.names(layout, position)?));
+        }
+        let edge_features = match layout {
+            Layout::Plain => read_edge_features(arrays)?,
+            Layout::Numbered => None,
         };
-        let (labels, target_values) = labels_and_values(read_targets(arrays, n_classes)?);
+        let links = match links {
+            Some((relation, reverse)) => read_link_targets(|name| arrays.array(name))?
+                .map(|targets| DatasetLinks { relation, reverse, targets: Arc::new(targets) }),
+            None => None,
+        };
         Ok(Dataset {
-            name: self.manifest.name.clone(),
-            graph: Arc::new(read_graph(arrays)?),
-            features: read_rows(arrays, &FEATURES, dim)?,
-            edge_features: read_edge_features(arrays)?,
-            labels,
-            target_values,
-            links: read_link_targets(|name| arrays.array(name))?.map(Arc::new),
-            split: read_split(arrays)?,
-            names: Arc::new(names),
-            class_names: class_names_of(self.manifest.class_names.clone(), n_classes),
-            edge_type_names: self.manifest.edge_type_names.clone(),
-            preparation: self.manifest.preparation.clone(),
+            name,
+            graph: Arc::new(graph),
+            features,
+            edge_features,
+            edge_type_names,
+            targets: targets.map(|targets| self.targets(targets)).transpose()?,
+            links,
+            names,
+            preparation,
             notes: Vec::new(),
+            layout,
         })
     }
 
-    /// Performs the checks of [`Set::dataset`]; the set may also be a graph without node data.
+    fn no_node_data(&self) -> Error {
+        Error::WrongKind {
+            path: self.folder.clone(),
+            kind: "a graph without features, labels and split (open it with format::open_graph)".into(),
+            expected: "a node classification set",
+        }
+    }
+
+    fn relations(&self, manifest: &NumberedManifest) -> Result<Relations> {
+        let path = path_in(&self.folder);
+        let types = manifest.types(&path)?;
+        let mut relations = Vec::new();
+        for (position, relation) in manifest.relations.iter().enumerate() {
+            let graph = Arc::new(read_relation(&self.arrays, position)?);
+            let [src_type, dst_type] = manifest.types_of(&path, position)?;
+            relations.push(Relation { name: relation.name.clone(), src_type, dst_type, graph });
+        }
+        let bad = |error| bad_key(&path, "relations", "at most 256 with different names", error);
+        Ok(Relations::new(types, relations).map_err(bad)?)
+    }
+
+    fn names(&self, layout: Layout, position: usize) -> Result<NodeNames> {
+        let Some(ends) = self.arrays.optional(&layout.file("names_ends.npy", position))? else {
+            return Ok(NodeNames::default());
+        };
+        let text = self.arrays.values(&layout.file("names_text.npy", position))?;
+        Ok(NodeNames::from_arrays(text, ends))
+    }
+
+    fn targets(&self, targets: TargetContents) -> Result<DatasetTargets> {
+        let TargetContents { node_type, n_outputs, class_names } = targets;
+        Ok(DatasetTargets {
+            node_type,
+            values: read_targets(&self.arrays, n_outputs)?,
+            split: read_split(&self.arrays)?,
+            class_names: class_names_of(class_names, n_outputs),
+        })
+    }
+
+    /// Performs the checks of [`Set::dataset`] for a homogeneous set, which may be a graph without node data.
     pub(super) fn check(&self) -> Result<()> {
+        let dim = self.plain()?.dim;
         read_graph(&self.arrays)?;
         read_edge_features(&self.arrays)?;
-        self.manifest.dim.map_or(Ok(()), |dim| read_rows(&self.arrays, &FEATURES, dim).map(drop))
+        dim.map_or(Ok(()), |dim| read_rows(&self.arrays, &FEATURES, dim).map(drop))
+    }
+
+    /// Returns the number of arrays and attachments.
+    pub(super) fn n_files(&self) -> usize {
+        match &self.manifest {
+            Manifest::Plain(manifest) => manifest.files.len(),
+            Manifest::Numbered(manifest) => manifest.files.len() + manifest.attachments.len(),
+        }
+    }
+
+    /// Compares the hashes of all files with the manifest.
+    pub(super) fn verify_hashes(&self) -> Result<()> {
+        self.arrays.verify_hashes()?;
+        match &self.manifest {
+            Manifest::Plain(_) => Ok(()),
+            Manifest::Numbered(manifest) => attachment::verify(&self.folder, &manifest.attachments),
+        }
     }
 }

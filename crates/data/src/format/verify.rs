@@ -2,10 +2,11 @@ use std::path::Path;
 
 use kiln_store::paths::is_there;
 
-use super::manifest;
+use super::manifest::Manifest;
+use super::path_in;
 use super::set::Set;
-use crate::check::{Place, check_graph, check_split, check_values};
-use crate::graph_folder::{read_graph, verify_edge_features};
+use crate::check::{Place, check_graph, check_set};
+use crate::graph_folder::verify_edge_features;
 use crate::{Note, Result, npy};
 
 /// The report of [`verify`] on a valid set.
@@ -22,7 +23,8 @@ pub struct VerifyReport {
 }
 
 /// Verifies a set: the SHA-256 of each file, then that offsets never decrease, that ids, labels, columns and splits
-/// are in range, and that weights and features (of nodes and edges) are finite. [`open`](super::open) checks none of this. Each file is
+/// are in range, that weights and features (of nodes and edges) are finite, that each edge of a relation comes from a node
+/// of its type, and that names are UTF-8; and the hashes of [`attachment`](super::attachment())s. [`open`](super::open) checks none of this. Each file is
 /// read twice, once for its hash and once for its values.
 ///
 /// A folder of `.npy` files without a `kiln.json` has no hashes; only its values are checked. Arrays that [`npy::open`]
@@ -35,27 +37,26 @@ pub struct VerifyReport {
 pub fn verify(folder: impl AsRef<Path>) -> Result<VerifyReport> {
     let folder = folder.as_ref();
     let place = Place::Folder(folder);
-    if !is_there(&manifest::path_in(folder)) {
-        let mut data = npy::open(folder)?;
-        check_values(&data, place)?;
-        check_split(place, &data.split, &data.targets(), &mut Vec::new())?;
-        let (n_nodes, n_edges) = (data.graph.n_nodes(), data.graph.n_edges());
-        return Ok(VerifyReport { n_nodes, n_edges, n_hashed: 0, notes: std::mem::take(&mut data.notes) });
+    if !is_there(&path_in(folder)) {
+        let data = npy::open(folder)?;
+        check_set(&data, place)?;
+        let n_nodes = data.graph.n_nodes();
+        let n_edges = data.graph.n_edges();
+        return Ok(VerifyReport { n_nodes, n_edges, n_hashed: 0, notes: data.notes });
     }
     let set = Set::open(folder)?;
-    set.arrays.verify_hashes()?;
-    let mut notes = Vec::new();
-    let graph = if set.manifest.is_graph_alone() {
-        let graph = read_graph(&set.arrays)?;
-        check_graph(&graph, &set.manifest.edge_type_names, place)?;
+    set.verify_hashes()?;
+    let n_hashed = set.n_files();
+    if let Manifest::Plain(manifest) = &set.manifest
+        && manifest.is_graph_alone()
+    {
+        let graph = set.csc()?;
+        check_graph(&graph, &manifest.edge_type_names, place)?;
         verify_edge_features(&set.arrays, graph.n_edges())?;
-        graph
-    } else {
-        let data = set.dataset()?;
-        check_values(&data, place)?;
-        check_split(place, &data.split, &data.targets(), &mut notes)?;
-        (*data.graph).clone()
-    };
-    let (n_nodes, n_edges) = (graph.n_nodes(), graph.n_edges());
-    Ok(VerifyReport { n_nodes, n_edges, n_hashed: set.manifest.files.len(), notes })
+        let n_nodes = graph.n_nodes();
+        return Ok(VerifyReport { n_nodes, n_edges: graph.n_edges(), n_hashed, notes: Vec::new() });
+    }
+    let data = set.dataset()?;
+    let notes = check_set(&data, place)?;
+    Ok(VerifyReport { n_nodes: data.graph.n_nodes(), n_edges: data.graph.n_edges(), n_hashed, notes })
 }

@@ -1,9 +1,7 @@
-use std::sync::Arc;
-
 use kiln_feature::EdgeFeatures;
 use kiln_graph::{Csc, CscBuilder, EdgeId, Links, NodeId};
 
-use super::{LinkSplit, LinkTargets};
+use super::LinkTargets;
 use crate::Result;
 use crate::draws::Draws;
 use crate::edge_features::{position_in_list, rows_of_edges};
@@ -47,28 +45,16 @@ pub enum LinkDirection {
     Undirected,
 }
 
-impl LinkSplit {
-    /// Returns a random split of the edges of a graph.
-    ///
-    /// The pairs of nodes with a link between them are divided by the shares, both rounded; the rest is for training.
-    /// All parallel edges of a pair are one link, and self loops are no links. The edges of a pair for validation or
-    /// test, of all edge types, leave the graph. The graph keeps the weights and the types of the other edges. In each
-    /// part, links ascend by destination and then by source; those for training have the first ids, then those for
-    /// validation, then those for test.
-    ///
-    /// The split depends on the edges, the settings and the seed only. `docs/rng.md` specifies the random numbers.
-    /// Beside the result it takes about 24 bytes per edge, and 13 per pair.
-    ///
-    /// # Errors
-    /// Returns [`Error::BadParameter`](crate::Error::BadParameter) if a share or the sum of both is not in `0..=1`,
-    /// [`LinkSplitError::NoLinks`] if the graph has no link, [`LinkSplitError::NotUndirected`] if the links are undirected
-    /// but an edge lacks its reverse, and [`Error::Graph`](crate::Error::Graph) if the graph is invalid.
-    pub fn random(graph: &Csc, config: &LinkSplitConfig, seed: u64) -> Result<Self> {
-        Self::random_of(graph, None, config, seed)
-    }
+/// A random split of the edges of a graph: the edges that stay in it, their features, and the links.
+pub(super) struct SplitEdges {
+    pub(super) message: Csc,
+    pub(super) features: Option<EdgeFeatures>,
+    pub(super) targets: LinkTargets,
+}
 
-    /// Returns the split of [`LinkSplit::random`] with the features of the edges that stay in the graph.
-    pub(super) fn random_of(
+impl SplitEdges {
+    /// Splits the edges of a graph as [`LinkSplit::random`](super::LinkSplit::random) documents.
+    pub(super) fn draw(
         graph: &Csc,
         features: Option<&EdgeFeatures>,
         config: &LinkSplitConfig,
@@ -100,10 +86,10 @@ impl LinkSplit {
                 links.filter(|&(src, dst)| roles.contains(&role_of(src, dst))).unzip();
             Links::new(srcs, dsts)
         };
-        let (train, val, test) =
-            (part(&[Role::EdgeAndLink, Role::TrainLink])?, part(&[Role::Val])?, part(&[Role::Test])?);
-        let split = Self::new(Arc::new(message), LinkTargets::of_parts(&train, &val, &test)?)?;
-        Ok(Self { edge_features: features, ..split })
+        let train = part(&[Role::EdgeAndLink, Role::TrainLink])?;
+        let val = part(&[Role::Val])?;
+        let test = part(&[Role::Test])?;
+        Ok(Self { message, features, targets: LinkTargets::of_parts(&train, &val, &test)? })
     }
 }
 

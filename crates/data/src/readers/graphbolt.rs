@@ -1,7 +1,7 @@
 //! A reader of data sets in the format of DGL GraphBolt: a folder with a `metadata.yaml` that lists the other files.
 
+mod heterogeneous;
 mod links;
-mod typed;
 
 use std::path::{Path, PathBuf};
 
@@ -21,8 +21,8 @@ use crate::readers::stored::{Edges, Source, Stored};
 use crate::readers::{classes, name_of};
 use crate::{Dataset, Error, Note, Result, Split};
 
-pub(crate) use self::typed::has_types;
-pub use self::typed::{open_typed, open_typed_within};
+pub(crate) use self::heterogeneous::has_types;
+pub use self::heterogeneous::{open_heterogeneous, open_heterogeneous_within};
 
 /// The name of the task to use if there are several.
 const TASK: &str = "node_classification";
@@ -35,7 +35,8 @@ const SEEDS: [&str; 2] = ["seeds", "seed_nodes"];
 
 const LABELS: &str = "labels";
 
-/// Opens a GraphBolt folder with one node type and one edge type; [`open_typed`] opens those with several.
+/// Opens a GraphBolt folder. One with several node types or edge types is a heterogeneous set, which
+/// [`open_heterogeneous`] opens. The others have one of each:
 ///
 /// | entry of `metadata.yaml` | content |
 /// |---|---|
@@ -64,7 +65,15 @@ const LABELS: &str = "labels";
 /// arrays, and [`Error::EdgeListTooLarge`] if compressed edges would take more than 1 GiB
 /// ([`open_within`](crate::open_within) sets another limit).
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
-    read(folder.as_ref())?.read_within(MEMORY_BYTES)
+    open_within(folder.as_ref(), MEMORY_BYTES)
+}
+
+/// Opens a folder as [`open`] does, with another limit for compressed edges and for nodes without features.
+pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
+    match has_types(folder)? {
+        true => open_heterogeneous_within(folder, memory_bytes),
+        false => read(folder)?.read_within(memory_bytes),
+    }
 }
 
 /// Reads the labels and the split, and locates the files of features and edges.
@@ -74,8 +83,8 @@ pub(crate) fn read(folder: &Path) -> Result<Stored> {
     let root = YamlEntry::root(&path, &yaml);
     let mut notes = Vec::new();
     let graph = graph_entry(&root)?;
-    let nodes = only(&graph, "nodes", "a graph of several node types", OPEN_TYPED)?;
-    let edges = only(&graph, "edges", "a graph of several edge types", OPEN_TYPED)?;
+    let nodes = only(&graph, "nodes", "a graph of several node types", OPEN_TYPES)?;
+    let edges = only(&graph, "edges", "a graph of several edge types", OPEN_TYPES)?;
     let node_type = nodes.get("type")?.map(|ty| ty.text()).transpose()?;
     check_type(&edges, node_type)?;
     let links_task = links_task(&root)?;
@@ -124,7 +133,7 @@ fn graph_entry<'a>(root: &YamlEntry<'a>) -> Result<YamlEntry<'a>> {
 }
 
 /// The advice for a graph of several types.
-const OPEN_TYPED: &str = "open it with graphbolt::open_typed or TypedDataset::open";
+const OPEN_TYPES: &str = "open it with graphbolt::open or Dataset::open";
 
 /// Returns the only entry of a list. `several` is the noun phrase for a list of several entries, and `instead` the advice.
 fn only<'a>(parent: &YamlEntry<'a>, key: &str, several: &str, instead: &str) -> Result<YamlEntry<'a>> {

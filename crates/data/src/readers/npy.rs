@@ -3,21 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_feature::{EdgeFeatures, FeatureStore, Labels, Preparation, SparseFeatures, Targets};
+use kiln_feature::{EdgeFeatures, FeatureStore, Labels, SparseFeatures, Targets};
 use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::npy::DType;
 use kiln_store::paths::{find, required};
 use kiln_store::{ArrayFile, check_count};
 
 use crate::arrays::{EDGE_FEATURES, RowsOf, nodes_of, offsets_of, row_shape, rows_of};
-use crate::builder::labels_and_values;
 use crate::check::{Place, check_split};
 use crate::edges::edge_list_of;
 use crate::graph_folder::graph_of;
-use crate::limits::{MEMORY_BYTES, numbers};
+use crate::limits::MEMORY_BYTES;
 use crate::readers::ids::listed_nodes;
 use crate::readers::{links, name_of, target_arrays};
-use crate::{Dataset, NodeNames, Note, Result, Split};
+use crate::{Dataset, DatasetTargets, Note, Result, Split};
 
 /// Opens a folder of `.npy` files as a data set. Topology and features are mapped, not read, if their element types
 /// allow it:
@@ -86,23 +85,9 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
         false => open_targets(folder, n_nodes, &mut notes)?,
     };
     let links = links::read_folder(folder, n_nodes, &mut notes)?;
-    let class_names = numbers(targets.n_outputs());
-    let (labels, target_values) = labels_and_values(targets);
-    Ok(Dataset {
-        name: name_of(folder),
-        graph: Arc::new(graph),
-        features,
-        edge_features,
-        labels,
-        target_values,
-        links,
-        split,
-        names: Arc::new(NodeNames::default()),
-        class_names,
-        edge_type_names: Vec::new(),
-        preparation: Preparation::default(),
-        notes,
-    })
+    let targets = DatasetTargets::new(0, targets, split);
+    let data = Dataset::homogeneous(name_of(folder), graph, features, targets);
+    Ok(Dataset { edge_features, links: links.map(Into::into), notes, ..data })
 }
 
 /// Returns true if a folder has neither labels nor a split of nodes.

@@ -1,10 +1,10 @@
-//! Readers of sets of the Open Graph Benchmark: [`open`] for sets for node tasks and for link prediction, [`open_typed`] for
-//! sets with several node types, [`open_graphs`] for sets of graphs, in the folders that its Python library downloads: `ogbn_arxiv`, for example, which contains `raw`
+//! Readers of sets of the Open Graph Benchmark: [`open`] for sets for node tasks and for link prediction,
+//! [`open_graphs`] for sets of graphs, in the folders that its Python library downloads: `ogbn_arxiv`, for example, which contains `raw`
 //! and `split`.
 
+mod heterogeneous;
+mod heterogeneous_raw;
 mod links;
-mod typed;
-mod typed_raw;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,8 +25,8 @@ use crate::readers::target_arrays::TargetTable;
 use crate::readers::{classes, name_of};
 use crate::{Dataset, Error, Note, Result, Split};
 
-pub(crate) use self::typed::has_types;
-pub use self::typed::{open_typed, open_typed_within};
+pub(crate) use self::heterogeneous::has_types;
+pub use self::heterogeneous::{open_heterogeneous, open_heterogeneous_within};
 pub(crate) use super::ogb_graphs::is_one as has_graphs;
 pub use super::ogb_graphs::open_graphs;
 
@@ -48,7 +48,8 @@ const REVERSED: [&str; 5] = ["products", "proteins", "ppa", "collab", "ddi"];
 /// The sets whose edges OGB's library does not change.
 const AS_GIVEN: [&str; 4] = ["arxiv", "papers100M", "mag", "citation2"];
 
-/// Opens an OGB folder with one node type and one edge type; [`open_typed`] opens those with several. The text files are `.csv.gz` or `.csv`:
+/// Opens an OGB folder. One with several node types or edge types is a heterogeneous set, which
+/// [`open_heterogeneous`] opens. In the others, the text files are `.csv.gz` or `.csv`:
 ///
 /// | file | content |
 /// |---|---|
@@ -78,7 +79,15 @@ const AS_GIVEN: [&str; 4] = ["arxiv", "papers100M", "mag", "citation2"];
 /// ([`open_within`](crate::open_within) sets another limit, and conversion has none), and other errors of
 /// [`kiln_store`] for invalid files.
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
-    read(folder.as_ref())?.read_within(MEMORY_BYTES)
+    open_within(folder.as_ref(), MEMORY_BYTES)
+}
+
+/// Opens a folder as [`open`] does, with another limit for edges in compressed text and for nodes without features.
+pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
+    match has_types(folder) {
+        true => open_heterogeneous_within(folder, memory_bytes),
+        false => read(folder)?.read_within(memory_bytes),
+    }
 }
 
 /// Opens an OGB folder with the split in the folder `split/SCHEME`.
@@ -175,7 +184,7 @@ pub(super) fn the_split(folder: &Path, how: &str) -> Result<PathBuf> {
 fn check_supported(folder: &Path, raw: &Path) -> Result<()> {
     if let Some(path) = find(raw, &OF_SEVERAL_TYPES) {
         let what = "a graph of several node or edge types".into();
-        let instead = "open it with ogb::open_typed or TypedDataset::open".into();
+        let instead = "open it with ogb::open or Dataset::open".into();
         return Err(Error::Unsupported { path, what, instead });
     }
     let graph_labels = ["graph-label.csv.gz", "graph-label.npz"];

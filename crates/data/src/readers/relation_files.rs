@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kiln_feature::FeatureStore;
-use kiln_graph::{NodeId, NodeTypes, Relation, RelationEdges, Relations, SharedArray};
+use kiln_graph::{NodeTypes, Relation, RelationEdges, Relations};
 use kiln_store::Error as StoreError;
 
 use crate::readers::stored::Edges;
-use crate::{Error, Result, Split};
+use crate::{Error, Result};
 
 /// A relation whose edges are still in their file.
 #[derive(Debug)]
@@ -105,13 +105,4 @@ pub(crate) fn check_offsets(
         return Err(Error::Memory { what, needed_bytes, budget_bytes });
     }
     Ok(())
-}
-
-/// Returns the split of the nodes of a type in node ids of the graph. `first` is the first node of the type.
-pub(crate) fn shifted(split: Split, first: u32) -> Split {
-    let shift = |nodes: SharedArray<NodeId>| match first {
-        0 => nodes,
-        _ => nodes.iter().map(|node| NodeId(first + node.0)).collect(),
-    };
-    Split { train: shift(split.train), val: shift(split.val), test: shift(split.test) }
 }

@@ -4,18 +4,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, FeatureStore, MAX_DIM, Preparation, Targets};
+use kiln_feature::{DenseFeatures, FeatureStore, MAX_DIM, Targets};
 use kiln_graph::CscBuilder;
 use kiln_store::Error as StoreError;
 use kiln_store::text::TextTable;
 use kiln_store::{ArrayFile, Npz, check_count};
 
 use crate::arrays::{RowsOf, rows_of};
-use crate::builder::labels_and_values;
 use crate::edges::EdgeList;
-use crate::limits::{bad_dim, numbers};
+use crate::limits::bad_dim;
 use crate::readers::edge_means::{EdgeMeans, MeanRows};
-use crate::{Dataset, LinkTargets, NodeNames, Note, Result, Split};
+use crate::{Dataset, DatasetTargets, LinkTargets, Note, Result, Split};
 
 /// A set whose labels and split have been read. Features and edges are still in their files.
 #[derive(Debug)]
@@ -78,23 +77,9 @@ impl Stored {
             builder = builder.symmetrize();
         }
         let graph = self.edges.open()?.build(n_nodes, builder, memory_bytes)?;
-        let class_names = numbers(self.targets.n_outputs());
-        let (labels, target_values) = labels_and_values(self.targets);
-        Ok(Dataset {
-            name: self.name,
-            graph: Arc::new(graph),
-            features: Arc::new(features),
-            edge_features: None,
-            class_names,
-            labels,
-            target_values,
-            links: self.links,
-            split: self.split,
-            names: Arc::new(NodeNames::default()),
-            edge_type_names: Vec::new(),
-            preparation: Preparation::default(),
-            notes,
-        })
+        let targets = DatasetTargets::new(0, self.targets, self.split);
+        let data = Dataset::homogeneous(self.name, graph, Arc::new(features), targets);
+        Ok(Dataset { links: self.links.map(Into::into), notes, ..data })
     }
 }
 

@@ -27,12 +27,12 @@ fn build_error(builder: DatasetBuilder<'_>) -> BuildError {
 fn builds_a_dataset_from_vectors() {
     let data =
         ring().name("ring").class_names(["even", "odd"]).node_names(["a", "b", "c", "d"]).build().unwrap();
-    assert_eq!(data.graph.in_neighbors(NodeId(0)), [NodeId(3)]);
-    assert_eq!(data.features.row(NodeId(2)).unwrap(), [2.0, 2.5]);
-    assert_eq!(data.labels.get(NodeId(3)), Some(1));
-    assert_eq!(data.split.parts().map(|(_, nodes)| nodes.len()), [2, 1, 1]);
-    assert_eq!((data.name.as_str(), data.class_names[1].as_str()), ("ring", "odd"));
-    assert_eq!(data.names.get(NodeId(1)), Some("b"));
+    assert_eq!(data.csc().unwrap().in_neighbors(NodeId(0)), [NodeId(3)]);
+    assert_eq!(data.node_features().unwrap().row(NodeId(2)).unwrap(), [2.0, 2.5]);
+    assert_eq!(data.labels().get(NodeId(3)), Some(1));
+    assert_eq!(data.split().parts().map(|(_, nodes)| nodes.len()), [2, 1, 1]);
+    assert_eq!((data.name.as_str(), data.class_names()[1].as_str()), ("ring", "odd"));
+    assert_eq!(data.names[0].get(NodeId(1)), Some("b"));
     assert_eq!(data.validate().unwrap(), []);
 }
 
@@ -49,17 +49,17 @@ fn symmetrizes_edge_lists_and_graphs_alike() {
     let of_set = ring().graph(graph).build().unwrap().symmetrize().unwrap().graph;
     let arrays = |graph: &Csc| (graph.indptr().to_vec(), graph.indices().to_vec());
     assert_eq!(of_list.n_edges(), 8);
-    assert_eq!(arrays(&of_list), arrays(&of_set));
-    assert_eq!(arrays(&of_graph), arrays(&of_set));
-    assert_eq!(of_graph.weights(), of_set.weights());
-    assert_eq!(of_graph.edge_types(), of_set.edge_types());
+    assert_eq!(arrays(&of_list.relation(0).graph), arrays(&of_set.relation(0).graph));
+    assert_eq!(arrays(&of_graph.relation(0).graph), arrays(&of_set.relation(0).graph));
+    assert_eq!(of_graph.relation(0).graph.weights(), of_set.relation(0).graph.weights());
+    assert_eq!(of_graph.relation(0).graph.edge_types(), of_set.relation(0).graph.edge_types());
 }
 
 #[test]
 fn added_self_loops_are_recorded_once_and_their_type_is_named() {
     let typed = || ring().edges(&SRCS, &DSTS).edge_types(&[0, 1, 1, 0]);
     let named = typed().edge_type_names(["a", "b"]).build().unwrap().add_self_loops().unwrap();
-    assert_eq!(named.graph.edge_types().unwrap(), [2, 0, 0, 2, 1, 2, 1, 2]);
+    assert_eq!(named.csc().unwrap().edge_types().unwrap(), [2, 0, 0, 2, 1, 2, 1, 2]);
     assert_eq!(
         (named.edge_type_names.as_slice(), named.n_edge_types()),
         (&["a", "b", "self loop"].map(str::to_owned)[..], Some(3))
@@ -70,7 +70,7 @@ fn added_self_loops_are_recorded_once_and_their_type_is_named() {
     assert_eq!(twice.preparation.steps, [PreparationStep::SelfLoops]);
     // Unused types with names keep them.
     let unused = typed().edge_type_names(["a", "b", "c", "d"]).build().unwrap().add_self_loops().unwrap();
-    assert_eq!(unused.graph.edge_types().unwrap()[0], 4);
+    assert_eq!(unused.csc().unwrap().edge_types().unwrap()[0], 4);
     let names = ["a", "b", "c", "d", "self loop"].map(str::to_owned);
     assert_eq!((unused.edge_type_names.as_slice(), unused.n_edge_types()), (&names[..], Some(5)));
     let plain = ring().build().unwrap().symmetrize().unwrap().add_self_loops().unwrap();
@@ -83,7 +83,9 @@ fn shares_graph_and_features_without_a_copy() {
     let graph = Arc::new(CscBuilder::new(4).build(&SRCS, &DSTS).unwrap());
     let features: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(vec![1.0; 4], 1).unwrap());
     let data = ring().graph(graph.clone()).feature_store(features.clone()).build().unwrap();
-    assert!(Arc::ptr_eq(&data.graph, &graph) && Arc::ptr_eq(&data.features, &features));
+    assert!(
+        Arc::ptr_eq(data.csc().unwrap(), &graph) && Arc::ptr_eq(data.node_features().unwrap(), &features)
+    );
 }
 
 #[test]
@@ -106,13 +108,13 @@ fn error_for_a_missing_part_names_the_builder_call() {
 #[test]
 fn without_labels_and_split_no_node_has_a_label() {
     let data = Dataset::builder(4).edges(&SRCS, &DSTS).features(vec![0.0; 4], 1).build().unwrap();
-    assert_eq!((data.labels.as_slice(), data.labels.n_classes()), (&[-1; 4][..], 0));
-    assert!(data.split.parts().iter().all(|(_, nodes)| nodes.is_empty()));
+    assert_eq!((data.labels().as_slice(), data.labels().n_classes()), (&[-1; 4][..], 0));
+    assert!(data.split().parts().iter().all(|(_, nodes)| nodes.is_empty()));
     assert_eq!(data.validate().unwrap(), []);
     let split =
         LinkSplit::random(&data.graph, &LinkSplitConfig { test: 0.25, ..Default::default() }, 1).unwrap();
     let links = Some(Arc::new(split.targets().clone()));
-    let data = Dataset { graph: split.message().clone(), links, ..data };
+    let data = Dataset { graph: split.message().clone(), links: links.map(Into::into), ..data };
     let folder = tempfile::tempdir().unwrap();
     let stored = folder.path().join("set");
     kiln_data::format::write(&data, &stored).unwrap();
@@ -193,7 +195,10 @@ fn rejects_invalid_splits() {
 fn accepts_f16_and_bf16_features() {
     let rows = vec![half::f16::from_f32(0.5); 8];
     let data = ring().features(rows, 2).build().unwrap();
-    assert_eq!(data.features.row(NodeId(3)).unwrap(), [0.5, 0.5]);
+    assert_eq!(data.node_features().unwrap().row(NodeId(3)).unwrap(), [0.5, 0.5]);
     let rows: FeatureArray = vec![half::bf16::from_f32(0.25); 4].into();
-    assert_eq!(ring().features(rows, 1).build().unwrap().features.row(NodeId(0)).unwrap(), [0.25]);
+    assert_eq!(
+        ring().features(rows, 1).build().unwrap().node_features().unwrap().row(NodeId(0)).unwrap(),
+        [0.25]
+    );
 }

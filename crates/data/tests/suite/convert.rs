@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use half::f16;
 use kiln_data::convert::{self, ConvertOptions, ConvertReport, EdgeChunk, EdgeData, EdgeSource, convert};
@@ -99,8 +98,8 @@ fn check_same_bytes(list: &List, data: EdgeData) {
     let rest = kiln_data::npy::open(&input).unwrap();
     for (case, options) in all_options().into_iter().enumerate() {
         let out = |name: &str| root.path().join(format!("{name}-{case}"));
-        let graph = Arc::new(list.build(data, &options));
-        format::write(&Dataset { graph, ..rest.clone() }, out("expected")).unwrap();
+        let graph = list.build(data, &options);
+        format::write(&Dataset { graph: graph.into(), ..rest.clone() }, out("expected")).unwrap();
         let expected = contents(&out("expected"));
         let check = |name: &str, converted: &ConvertReport| {
             assert!(contents(&out(name)) == expected, "{name}: {options:?}, {data:?}");
@@ -141,8 +140,14 @@ fn conversion_of_empty_and_sparse_edge_lists_matches_the_in_memory_builder() {
             let out = root.path().join(format!("least-{case}"));
             convert_with_least(&input, &out, &options);
             let (got, expected) = (format::open(out).unwrap().graph, list.build(DATA[3], &options));
-            assert_eq!((got.indptr(), got.indices()), (expected.indptr(), expected.indices()));
-            assert_eq!((got.weights(), got.edge_types()), (expected.weights(), expected.edge_types()));
+            assert_eq!(
+                (got.relation(0).graph.indptr(), got.relation(0).graph.indices()),
+                (expected.indptr(), expected.indices())
+            );
+            assert_eq!(
+                (got.relation(0).graph.weights(), got.relation(0).graph.edge_types()),
+                (expected.weights(), expected.edge_types())
+            );
         }
     }
 }

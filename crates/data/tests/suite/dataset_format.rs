@@ -125,5 +125,5 @@ fn opens_a_folder_by_path() {
     for (part, node) in [("train.npy", 0), ("val.npy", 1), ("test.npy", 1)] {
         put(part, npy::write(&[node], &[1]));
     }
-    assert_eq!(open(folder.path()).unwrap().labels.n_classes(), 2);
+    assert_eq!(open(folder.path()).unwrap().labels().n_classes(), 2);
 }

@@ -43,8 +43,8 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 pub(crate) fn node(data: &Dataset, name: &str) -> NodeId {
-    let nodes = (0..data.names.len() as u32).map(NodeId);
-    nodes.into_iter().find(|&node| data.names.get(node) == Some(name)).unwrap()
+    let nodes = (0..data.names[0].len() as u32).map(NodeId);
+    nodes.into_iter().find(|&node| data.names[0].get(node) == Some(name)).unwrap()
 }
 
 #[test]
@@ -75,22 +75,22 @@ fn node_and_edge_counts_match_the_manifest() {
     assert_eq!(data.graph.n_edges(), 2 * 323_446);
     assert_eq!(expected("counts", "nodes"), 63_437);
     assert_eq!(expected("counts", "arcs"), 323_446);
-    assert_eq!(data.names.len(), data.graph.n_nodes());
-    assert_eq!((data.features.n_rows(), data.features.dim()), (63_437, 128));
-    assert_eq!(data.labels.len(), data.graph.n_nodes());
-    assert_eq!(data.class_names.len(), 49);
-    assert_eq!(data.labels.n_classes(), 49);
+    assert_eq!(data.names[0].len(), data.graph.n_nodes());
+    assert_eq!((data.node_features().unwrap().n_rows(), data.node_features().unwrap().dim()), (63_437, 128));
+    assert_eq!(data.labels().len(), data.graph.n_nodes());
+    assert_eq!(data.class_names().len(), 49);
+    assert_eq!(data.labels().n_classes(), 49);
     assert_eq!(data.edge_type_names.len(), 10);
-    assert_eq!(data.split.train.len() as u64, expected("split_counts", "train"));
-    assert_eq!(data.split.val.len() as u64, expected("split_counts", "val"));
-    assert_eq!(data.split.test.len() as u64, expected("split_counts", "test"));
+    assert_eq!(data.split().train.len() as u64, expected("split_counts", "train"));
+    assert_eq!(data.split().val.len() as u64, expected("split_counts", "val"));
+    assert_eq!(data.split().test.len() as u64, expected("split_counts", "test"));
 }
 
 #[test]
 fn each_edge_has_a_reverse_with_its_type_plus_five() {
     let data = debian_packages().unwrap();
     data.graph.validate().unwrap();
-    let graph = &data.graph;
+    let graph = data.csc().unwrap();
     let types = graph.edge_types().unwrap();
     let mut forward = Vec::new();
     let mut reversed = Vec::new();
@@ -117,31 +117,31 @@ fn each_edge_has_a_reverse_with_its_type_plus_five() {
 #[test]
 fn node_of_highest_degree_is_libc6() {
     let data = debian_packages().unwrap();
-    let degree = |node: &NodeId| data.graph.in_degree(*node);
+    let degree = |node: &NodeId| data.csc().unwrap().in_degree(*node);
     let hub = (0..data.graph.n_nodes() as u32).map(NodeId).max_by_key(degree).unwrap();
-    assert_eq!(data.names.get(hub), Some("libc6"));
+    assert_eq!(data.names[0].get(hub), Some("libc6"));
     assert_eq!(degree(&hub), manifest()["counts"]["max_degree"].as_u64().unwrap());
     assert_eq!(degree(&hub), 21_822);
     let hello = node(&data, "hello");
-    assert_eq!(data.graph.in_neighbors(hello).binary_search(&hub).map(|_| ()), Ok(()));
+    assert_eq!(data.csc().unwrap().in_neighbors(hello).binary_search(&hub).map(|_| ()), Ok(()));
 }
 
 #[test]
 fn node_names_are_in_ascending_order() {
     let data = debian_packages().unwrap();
-    let names: Vec<&str> = (0..63_437).map(|node| data.names.get(NodeId(node)).unwrap()).collect();
+    let names: Vec<&str> = (0..63_437).map(|node| data.names[0].get(NodeId(node)).unwrap()).collect();
     assert!(names.windows(2).all(|pair| pair[0] < pair[1]));
-    assert_eq!(data.names.get(NodeId(63_437)), None);
+    assert_eq!(data.names[0].get(NodeId(63_437)), None);
 }
 
 #[test]
 fn split_contains_each_labelled_node_once() {
     let data = debian_packages().unwrap();
-    let parts = [&data.split.train, &data.split.val, &data.split.test];
+    let parts = [&data.split().train, &data.split().val, &data.split().test];
     let mut in_split: Vec<NodeId> = parts.iter().flat_map(|part| part.iter().copied()).collect();
     in_split.sort_unstable();
     let nodes = (0..data.graph.n_nodes() as u32).map(NodeId);
-    let labelled: Vec<NodeId> = nodes.filter(|&node| data.labels.get(node).is_some()).collect();
+    let labelled: Vec<NodeId> = nodes.filter(|&node| data.labels().get(node).is_some()).collect();
     assert_eq!(in_split, labelled);
     for (part, expected) in parts.iter().zip([0.6, 0.2, 0.2]) {
         let share = part.len() as f64 / labelled.len() as f64;
@@ -156,26 +156,27 @@ fn every_class_has_100_nodes_and_occurs_in_each_part_of_the_split() {
     let count = |nodes: &[NodeId]| {
         let mut counts = vec![0; 49];
         for &node in nodes {
-            counts[data.labels.get(node).unwrap() as usize] += 1;
+            counts[data.labels().get(node).unwrap() as usize] += 1;
         }
         counts
     };
-    let [train, val, test] = [&data.split.train, &data.split.val, &data.split.test].map(|part| count(part));
+    let [train, val, test] =
+        [&data.split().train, &data.split().val, &data.split().test].map(|part| count(part));
     for class in 0..49 {
         let n_nodes = train[class] + val[class] + test[class];
         assert!(
             n_nodes >= 100,
             "class {} has {n_nodes} nodes, expected at least 100",
-            data.class_names[class]
+            data.class_names()[class]
         );
         assert!(
             train[class].min(val[class]).min(test[class]) > 0,
             "class {} should occur in each part",
-            data.class_names[class]
+            data.class_names()[class]
         );
     }
-    let label = data.labels.get(node(&data, "libc6")).unwrap();
-    assert_eq!(data.class_names[label as usize], "libs");
+    let label = data.labels().get(node(&data, "libc6")).unwrap();
+    assert_eq!(data.class_names()[label as usize], "libs");
 }
 
 #[test]
@@ -183,7 +184,7 @@ fn features_have_their_golden_digest() {
     let data = debian_packages().unwrap();
     let all: Vec<NodeId> = (0..63_437).map(NodeId).collect();
     let mut rows = FeatureBuffer::default();
-    data.features.gather(&all, &mut rows).unwrap();
+    data.node_features().unwrap().gather(&all, &mut rows).unwrap();
     let rows = rows.into_f32();
     let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();
     assert_eq!(hex(bytes), FEATURES_SHA256);
@@ -197,8 +198,8 @@ fn features_have_their_golden_digest() {
 fn folder_reader_returns_the_built_in_set() {
     let built_in = debian_packages().unwrap();
     let read = read_debian_packages(folder()).unwrap();
-    assert_eq!(read.graph.indices(), built_in.graph.indices());
-    assert_eq!(read.split, built_in.split);
+    assert_eq!(read.csc().unwrap().indices(), built_in.csc().unwrap().indices());
+    assert_eq!(read.split(), built_in.split());
     assert_eq!(read.names, built_in.names);
 }
 

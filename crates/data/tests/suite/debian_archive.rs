@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kiln_data::{Error, TypedDataset, debian_archive, debian_packages, read_debian_archive, typed};
+use kiln_data::{Dataset, Error, debian_archive, debian_packages, format, read_debian_archive};
 use kiln_feature::{FeatureBuffer, Targets};
 use kiln_graph::NodeId;
 use kiln_store::Error as StoreError;
@@ -28,7 +28,7 @@ fn manifest() -> Value {
 }
 
 /// Returns the edges of a relation by name, as pairs of positions in the types of source and destination.
-fn edges(data: &TypedDataset, name: &str) -> Vec<(u32, u32)> {
+fn edges(data: &Dataset, name: &str) -> Vec<(u32, u32)> {
     let relation = data.graph.relation(data.graph.position(name).unwrap());
     let first = data.graph.types().range(relation.src_type).start;
     let mut edges = Vec::new();
@@ -39,7 +39,7 @@ fn edges(data: &TypedDataset, name: &str) -> Vec<(u32, u32)> {
 }
 
 /// Returns the classes of the sources, by their position; -1 without one.
-fn classes(data: &TypedDataset) -> Vec<i32> {
+fn classes(data: &Dataset) -> Vec<i32> {
     match &data.targets.as_ref().unwrap().values {
         Targets::Classes(labels) => (0..labels.len() as u32)
             .map(|node| labels.get(NodeId(node)).map_or(-1, |class| class as i32))
@@ -49,7 +49,7 @@ fn classes(data: &TypedDataset) -> Vec<i32> {
 }
 
 /// Returns the positions of the sources in each part of the split.
-fn parts(data: &TypedDataset) -> [Vec<u32>; 3] {
+fn parts(data: &Dataset) -> [Vec<u32>; 3] {
     let rows = |nodes: &[NodeId]| nodes.iter().map(|&node| data.target_row_of(node).unwrap().0).collect();
     data.targets.as_ref().unwrap().split.parts().map(|(_, nodes)| rows(nodes))
 }
@@ -112,7 +112,7 @@ fn archive_is_valid_and_has_its_golden_hash() {
     let data = debian_archive().unwrap();
     assert_eq!(data.validate().unwrap(), []);
     assert_eq!(data.hash().unwrap(), HASH);
-    assert_eq!(TypedDataset::open("debian-archive").unwrap().hash().unwrap(), HASH);
+    assert_eq!(Dataset::open("debian-archive").unwrap().hash().unwrap(), HASH);
     let [packages, tags, archive] = SOURCES.map(folder);
     assert_eq!(read_debian_archive(packages, tags, archive).unwrap().hash().unwrap(), HASH);
 }
@@ -121,9 +121,9 @@ fn archive_is_valid_and_has_its_golden_hash() {
 fn archive_round_trips_through_the_kiln_format() {
     let (data, folder) = (debian_archive().unwrap(), tempfile::tempdir().unwrap());
     let written = folder.path().join("set");
-    typed::write(&data, &written).unwrap();
-    assert_eq!(typed::verify(&written).unwrap().n_edges, data.graph.n_edges());
-    let opened = typed::open(&written).unwrap();
+    format::write(&data, &written).unwrap();
+    assert_eq!(format::verify(&written).unwrap().n_edges, data.graph.n_edges());
+    let opened = format::open(&written).unwrap();
     assert_eq!(opened.hash().unwrap(), HASH);
     assert_eq!(
         (&opened.names, opened.targets.unwrap().class_names),
@@ -134,19 +134,19 @@ fn archive_round_trips_through_the_kiln_format() {
 #[test]
 fn packages_are_those_of_debian_packages() {
     let (data, packages) = (debian_archive().unwrap(), debian_packages().unwrap());
-    assert_eq!(*data.names[0], *packages.names);
+    assert_eq!(data.names[0], packages.names[0]);
     let nodes: Vec<NodeId> = (0..63_437).step_by(97).map(NodeId).collect();
     let (mut rows, mut expected) = (FeatureBuffer::default(), FeatureBuffer::default());
     data.features[0].as_ref().unwrap().gather(&nodes, &mut rows).unwrap();
-    packages.features.gather(&nodes, &mut expected).unwrap();
+    packages.node_features().unwrap().gather(&nodes, &mut expected).unwrap();
     assert_eq!(rows.into_f32(), expected.into_f32());
     // Types 0 and 1 are Depends and Pre-Depends, types 2 and 3 are Recommends and Suggests.
-    let types = packages.graph.edge_types().unwrap();
+    let types = packages.csc().unwrap().edge_types().unwrap();
     for (name, kept) in [("depends", [0, 1]), ("recommends", [2, 3])] {
         let mut expected = BTreeSet::new();
         for dst in 0..63_437 {
-            let first = packages.graph.first_edge(NodeId(dst)).index();
-            for (edge, src) in packages.graph.in_neighbors(NodeId(dst)).iter().enumerate() {
+            let first = packages.csc().unwrap().first_edge(NodeId(dst)).index();
+            for (edge, src) in packages.csc().unwrap().in_neighbors(NodeId(dst)).iter().enumerate() {
                 if kept.contains(&types[first + edge]) {
                     expected.insert((src.0, dst));
                 }
@@ -162,8 +162,8 @@ fn sources_have_the_section_of_their_packages() {
     let (classes, targets) = (classes(&data), data.targets.as_ref().unwrap());
     let mut sections = BTreeMap::<u32, Vec<&str>>::new();
     for (package, source) in edges(&data, "built-from") {
-        let class = packages.labels.get(NodeId(package));
-        let section = class.map_or("", |class| packages.class_names[class as usize].as_str());
+        let class = packages.labels().get(NodeId(package));
+        let section = class.map_or("", |class| packages.class_names()[class as usize].as_str());
         sections.entry(source).or_default().push(section);
     }
     // Each source has a package.
@@ -207,7 +207,7 @@ fn split_has_each_labelled_source_once_and_each_class_in_each_part() {
 
 /// Returns the share of the test sources whose class is the most frequent class of the training sources with the same
 /// key; sources with a new key have the most frequent class of all.
-fn lookup_accuracy(data: &TypedDataset, key: impl Fn(u32) -> Vec<u32>) -> f64 {
+fn lookup_accuracy(data: &Dataset, key: impl Fn(u32) -> Vec<u32>) -> f64 {
     let (classes, [train, _, test]) = (classes(data), parts(data));
     let mut counts = BTreeMap::<Option<Vec<u32>>, BTreeMap<i32, usize>>::new();
     for &source in &train {

@@ -25,9 +25,9 @@ fn manifest() -> Value {
 
 /// Returns the names of a package's tags.
 fn tags_of<'a>(data: &'a Dataset, package: &str) -> Vec<&'a str> {
-    let values = data.target_values.as_ref().unwrap().as_labels().unwrap();
+    let values = data.target_values().unwrap().as_labels().unwrap();
     let row = &values[node(data, package).index() * N_TAGS..][..N_TAGS];
-    let named = data.class_names.iter().zip(row).filter(|(_, value)| **value == 1);
+    let named = data.class_names().iter().zip(row).filter(|(_, value)| **value == 1);
     named.map(|(name, _)| name.as_str()).collect()
 }
 
@@ -44,9 +44,9 @@ fn tag_files_match_the_manifest() {
 #[test]
 fn tagged_packages_have_a_value_for_every_tag_and_others_none() {
     let (data, manifest) = (debian_tags().unwrap(), manifest());
-    let values = data.target_values.as_ref().unwrap();
+    let values = data.target_values().unwrap();
     assert_eq!((values.kind(), values.len(), values.n_columns()), (TargetKind::MultiLabel, N_NODES, N_TAGS));
-    assert_eq!((&*data.name, data.class_names.len(), data.labels.len()), ("debian-tags", N_TAGS, 0));
+    assert_eq!((&*data.name, data.class_names().len(), data.labels().len()), ("debian-tags", N_TAGS, 0));
     values.validate().unwrap();
     let (mut n_tagged, mut n_true) = (0, 0);
     for row in values.as_labels().unwrap().chunks_exact(N_TAGS) {
@@ -66,13 +66,13 @@ fn tagged_packages_have_a_value_for_every_tag_and_others_none() {
 #[test]
 fn split_has_the_tagged_packages_of_the_split_by_section() {
     let (data, packages) = (debian_tags().unwrap(), debian_packages().unwrap());
-    let values = data.target_values.as_ref().unwrap();
-    for ((part, nodes), (_, all)) in data.split.parts().into_iter().zip(packages.split.parts()) {
+    let values = data.target_values().unwrap();
+    for ((part, nodes), (_, all)) in data.split().parts().into_iter().zip(packages.split().parts()) {
         let tagged: Vec<NodeId> = all.iter().copied().filter(|&node| values.has_any(node)).collect();
         assert_eq!(nodes[..], tagged, "{part}");
     }
-    assert_eq!(data.split.parts().map(|(_, nodes)| nodes.len()), [18_101, 5_765, 6_147]);
-    assert_eq!(data.graph.indices(), packages.graph.indices());
+    assert_eq!(data.split().parts().map(|(_, nodes)| nodes.len()), [18_101, 5_765, 6_147]);
+    assert_eq!(data.csc().unwrap().indices(), packages.csc().unwrap().indices());
     assert_eq!(data.names, packages.names);
     assert_eq!(Dataset::open("debian-tags").unwrap().hash().unwrap(), data.hash().unwrap());
 }
@@ -80,14 +80,14 @@ fn split_has_the_tagged_packages_of_the_split_by_section() {
 #[test]
 fn every_tag_has_100_packages_and_occurs_in_each_part_of_the_split() {
     let data = debian_tags().unwrap();
-    let values = data.target_values.as_ref().unwrap().as_labels().unwrap();
+    let values = data.target_values().unwrap().as_labels().unwrap();
     let count = |nodes: &[NodeId], tag: usize| {
         nodes.iter().filter(|node| values[node.index() * N_TAGS + tag] == 1).count()
     };
     let all: Vec<NodeId> = (0..N_NODES as u32).map(NodeId).collect();
-    for (tag, name) in data.class_names.iter().enumerate() {
+    for (tag, name) in data.class_names().iter().enumerate() {
         assert!(100 <= count(&all, tag), "{name} has {} packages", count(&all, tag));
-        for (part, nodes) in data.split.parts() {
+        for (part, nodes) in data.split().parts() {
             assert!(0 < count(nodes, tag), "no {part} package has {name}");
         }
     }

@@ -149,8 +149,8 @@ fn a_conversion_with_options_equals_the_builder() {
             builder = builder.symmetrize();
         }
         let expected = builder.build(&srcs, &dsts).unwrap();
-        assert_eq!(data.graph.indices(), expected.indices());
-        assert_eq!(data.graph.weights(), expected.weights());
+        assert_eq!(data.csc().unwrap().indices(), expected.indices());
+        assert_eq!(data.csc().unwrap().weights(), expected.weights());
         assert_eq!(values(&data), expected.weights().unwrap());
         assert_eq!((report.n_coo_edges, report.n_edges), (500, values(&data).len()));
     }

@@ -51,13 +51,16 @@ fn rows_of_an_edge_list_follow_their_edges() {
         let list =
             || on(n_nodes).edges(&srcs, &dsts).edge_weights(&weights).edge_features(two_columns(&weights), 2);
         for data in [list().build().unwrap(), list().symmetrize().build().unwrap()] {
-            assert_eq!(of(&data), two_columns(data.graph.weights().unwrap()));
+            assert_eq!(of(&data), two_columns(data.csc().unwrap().weights().unwrap()));
             assert_eq!(data.validate().unwrap(), []);
         }
         // The graph is the one that is built without edge features.
         let plain = on(n_nodes).edges(&srcs, &dsts).symmetrize().build().unwrap().graph;
         let with_rows = list().symmetrize().build().unwrap().graph;
-        assert_eq!((plain.indptr(), plain.indices()), (with_rows.indptr(), with_rows.indices()));
+        assert_eq!(
+            (plain.relation(0).graph.indptr(), plain.relation(0).graph.indices()),
+            (with_rows.relation(0).graph.indptr(), with_rows.relation(0).graph.indices())
+        );
     }
 }
 
@@ -187,13 +190,13 @@ fn splits_of_links_keep_the_rows_of_the_message_graph() {
     ] {
         let split = LinkSplit::of_dataset(&data, &config, 5).unwrap();
         assert!(split.message().n_edges() < data.graph.n_edges());
-        let weights = split.message().weights().unwrap();
+        let weights = split.message().relation(0).graph.weights().unwrap();
         assert_eq!(values(split.edge_features()), two_columns(weights));
         // The rows do not change the split.
         let plain = LinkSplit::random(&data.graph, &config, 5).unwrap();
         assert!(plain.edge_features().is_none());
         assert_eq!(plain.targets(), split.targets());
-        assert_eq!(plain.message().indices(), split.message().indices());
+        assert_eq!(plain.message().relation(0).graph.indices(), split.message().relation(0).graph.indices());
     }
 }
 
@@ -208,10 +211,13 @@ fn given_links_keep_the_rows_of_sorted_and_unsorted_graphs() {
     let rows = two_columns(sorted.weights().unwrap());
     let of_sorted = on(3).graph(sorted).edge_features(rows, 2).build().unwrap();
     for data in [data, of_sorted] {
-        let data = Dataset { links: links.clone(), ..data };
+        let data = Dataset { links: links.clone().map(Into::into), ..data };
         let split = LinkSplit::of_dataset(&data, &LinkSplitConfig::default(), 0).unwrap();
-        assert!(split.message().has_sorted_neighbors());
-        assert_eq!(values(split.edge_features()), two_columns(split.message().weights().unwrap()));
+        assert!(split.message().relation(0).graph.has_sorted_neighbors());
+        assert_eq!(
+            values(split.edge_features()),
+            two_columns(split.message().relation(0).graph.weights().unwrap())
+        );
         let edge_features = Some(EdgeFeatures::new(vec![0.0; 2], 1).unwrap());
         let short = Dataset { edge_features, ..data };
         let error = LinkSplit::of_dataset(&short, &LinkSplitConfig::default(), 0).unwrap_err();

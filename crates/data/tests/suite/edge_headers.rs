@@ -35,11 +35,19 @@ fn check(text: &str, weights: Option<&[f32]>) {
         let folder = written(text, is_compressed);
         let data = kiln_data::open(folder.path()).unwrap();
         let name = if is_compressed { "edges.csv.gz" } else { "edges.csv" };
-        let graphs = [(*data.graph).clone(), converted(folder.path()), converted(&folder.path().join(name))];
+        let graphs = [
+            (*data.graph).clone(),
+            kiln_graph::Relations::of_graph(converted(folder.path())),
+            kiln_graph::Relations::of_graph(converted(&folder.path().join(name))),
+        ];
         for graph in graphs {
-            assert_eq!(graph.indptr(), [0, 1, 3, 3, 4], "{text}");
-            assert_eq!(graph.indices().iter().map(|src| src.0).collect::<Vec<_>>(), [2, 0, 3, 3], "{text}");
-            assert_eq!(graph.weights(), weights, "{text}");
+            assert_eq!(graph.relation(0).graph.indptr(), [0, 1, 3, 3, 4], "{text}");
+            assert_eq!(
+                graph.relation(0).graph.indices().iter().map(|src| src.0).collect::<Vec<_>>(),
+                [2, 0, 3, 3],
+                "{text}"
+            );
+            assert_eq!(graph.relation(0).graph.weights(), weights, "{text}");
         }
     }
 }

@@ -48,12 +48,12 @@ fn read(folder: &Path) -> (Csc, Vec<String>) {
     let root = tempfile::tempdir().unwrap();
     let converted = convert(folder, root.path().join("out"), &ConvertOptions::default()).unwrap();
     let mapped = format::open(root.path().join("out")).unwrap();
-    assert_eq!(mapped.graph.indptr(), data.graph.indptr());
-    assert_eq!(mapped.graph.indices(), data.graph.indices());
-    assert_eq!(mapped.graph.weights(), data.graph.weights());
-    assert_eq!(mapped.graph.edge_types(), data.graph.edge_types());
+    assert_eq!(mapped.csc().unwrap().indptr(), data.csc().unwrap().indptr());
+    assert_eq!(mapped.csc().unwrap().indices(), data.csc().unwrap().indices());
+    assert_eq!(mapped.csc().unwrap().weights(), data.csc().unwrap().weights());
+    assert_eq!(mapped.csc().unwrap().edge_types(), data.csc().unwrap().edge_types());
     assert_eq!(converted.notes.iter().map(ToString::to_string).collect::<Vec<_>>(), rest);
-    ((*data.graph).clone(), rest.to_vec())
+    ((**data.csc().unwrap()).clone(), rest.to_vec())
 }
 
 fn check(folder: &Path) -> Vec<String> {

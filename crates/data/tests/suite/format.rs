@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use kiln_data::synthetic::{self, SbmConfig};
-use kiln_data::{Dataset, Error, NodeNames, Split, debian_packages, format};
+use kiln_data::{Dataset, DatasetTargets, Error, Layout, NodeNames, Split, debian_packages, format};
 use kiln_feature::{
     DenseFeatures, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, Labels, SparseFeatures,
 };
@@ -35,16 +35,19 @@ fn small(features: impl FeatureStore + 'static) -> Dataset {
     let builder = CscBuilder::new(4).weights(&[0.5, 1.0, 1.5, 2.0]).edge_types(&[0, 1, 0, 1]);
     Dataset {
         name: "small".into(),
-        graph: Arc::new(builder.build(&[0, 0, 1, 3], &[1, 2, 2, 2]).unwrap()),
-        features: Arc::new(features),
-        labels: Arc::new(Labels::new(vec![1, 0, 2, -1], 3)),
-        split: Split { train: nodes(&[0]), val: nodes(&[1]), test: nodes(&[2]) },
-        names: Arc::new(NodeNames::new(["zero", "", "zwei", "três"])),
-        class_names: ["a", "b", "c"].map(String::from).to_vec(),
+        graph: builder.build(&[0, 0, 1, 3], &[1, 2, 2, 2]).unwrap().into(),
+        features: vec![Some(Arc::new(features))],
+        targets: Some(DatasetTargets {
+            node_type: 0,
+            values: Labels::new(vec![1, 0, 2, -1], 3).into(),
+            split: Split { train: nodes(&[0]), val: nodes(&[1]), test: nodes(&[2]) },
+            class_names: ["a", "b", "c"].map(String::from).to_vec(),
+        }),
+        names: vec![Arc::new(NodeNames::new(["zero", "", "zwei", "três"]))],
         edge_features: None,
         edge_type_names: ["near", "far"].map(String::from).to_vec(),
         preparation: Default::default(),
-        target_values: None,
+        layout: Layout::Plain,
         links: None,
         notes: Vec::new(),
     }
@@ -82,25 +85,25 @@ fn names_in(folder: &Path) -> Vec<String> {
 }
 
 fn all_rows(data: &Dataset) -> FeatureBuffer {
-    let nodes: Vec<NodeId> = (0..data.features.n_rows() as u32).map(NodeId).collect();
+    let nodes: Vec<NodeId> = (0..data.node_features().unwrap().n_rows() as u32).map(NodeId).collect();
     let mut rows = FeatureBuffer::default();
-    data.features.gather(&nodes, &mut rows).unwrap();
+    data.node_features().unwrap().gather(&nodes, &mut rows).unwrap();
     rows
 }
 
 fn check_equal(got: &Dataset, expected: &Dataset) {
     assert_eq!(got.name, expected.name);
-    assert_eq!(got.graph.indptr(), expected.graph.indptr());
-    assert_eq!(got.graph.indices(), expected.graph.indices());
-    assert_eq!(got.graph.weights(), expected.graph.weights());
-    assert_eq!(got.graph.edge_types(), expected.graph.edge_types());
-    assert_eq!(got.features.dim(), expected.features.dim());
+    assert_eq!(got.csc().unwrap().indptr(), expected.csc().unwrap().indptr());
+    assert_eq!(got.csc().unwrap().indices(), expected.csc().unwrap().indices());
+    assert_eq!(got.csc().unwrap().weights(), expected.csc().unwrap().weights());
+    assert_eq!(got.csc().unwrap().edge_types(), expected.csc().unwrap().edge_types());
+    assert_eq!(got.node_features().unwrap().dim(), expected.node_features().unwrap().dim());
     assert!(all_rows(got) == all_rows(expected), "the features should be equal");
-    assert_eq!(got.labels.as_slice(), expected.labels.as_slice());
-    assert_eq!(got.labels.n_classes(), expected.labels.n_classes());
-    assert_eq!(got.split, expected.split);
+    assert_eq!(got.labels().as_slice(), expected.labels().as_slice());
+    assert_eq!(got.labels().n_classes(), expected.labels().n_classes());
+    assert_eq!(got.split(), expected.split());
     assert!(got.names == expected.names, "the node names should be equal");
-    assert_eq!(got.class_names, expected.class_names);
+    assert_eq!(got.class_names(), expected.class_names());
     assert_eq!(got.edge_type_names, expected.edge_type_names);
 }
 
@@ -109,7 +112,7 @@ fn check_round_trip(data: &Dataset) {
     let (_root, folder) = written(data);
     let read = format::open(&folder).unwrap();
     check_equal(&read, data);
-    assert_eq!(read.graph.owned_bytes(), 0);
+    assert_eq!(read.csc().unwrap().owned_bytes(), 0);
     let verified = format::verify(&folder).unwrap();
     assert_eq!((verified.n_nodes, verified.n_edges), (data.graph.n_nodes(), data.graph.n_edges()));
     assert_eq!(verified.n_hashed, contents(&folder).len() - 1);
@@ -144,11 +147,11 @@ fn features_of_each_type_round_trip() {
     let data = small(DenseFeatures::new(FeatureArray::BF16(brain.into()), 1).unwrap());
     check_round_trip(&data);
     let (_root, folder) = written(&data);
-    assert_eq!(format::open(&folder).unwrap().features.dtype(), FeatureDType::BF16);
+    assert_eq!(format::open(&folder).unwrap().node_features().unwrap().dtype(), FeatureDType::BF16);
     check_round_trip(&small(sparse()));
     let (_root, folder) = written(&small(sparse()));
     let read = format::open(&folder).unwrap();
-    let read = read.features.as_sparse().unwrap();
+    let read = read.node_features().unwrap().as_sparse().unwrap();
     assert_eq!((read.indptr(), read.columns(), read.dim()), (sparse().indptr(), sparse().columns(), 500));
 }
 
@@ -157,7 +160,7 @@ fn kiln_folder_opens_as_plain_arrays() {
     let (_root, folder) = written(&small(rows()));
     let data = kiln_data::npy::open(&folder).unwrap();
     assert_eq!(data.notes, []);
-    assert_eq!(data.graph.weights(), small(rows()).graph.weights());
+    assert_eq!(data.csc().unwrap().weights(), small(rows()).csc().unwrap().weights());
     assert!(all_rows(&data) == all_rows(&small(rows())));
     let file = fs::read(folder.join("features.npy")).unwrap();
     assert_eq!(file, npy::write(&[0.0_f32, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], &[4, 2]));
@@ -227,12 +230,16 @@ fn failed_write_leaves_no_files() {
     let root = tempfile::tempdir().unwrap();
     let target = root.path().join("set");
     let data = Dataset {
-        graph: Arc::new(CscBuilder::new(200_000).build(&[], &[]).unwrap()),
-        labels: Arc::new(Labels::new(vec![0; 200_000], 1)),
-        features: Arc::new(Breaking { target: target.clone() }),
+        graph: CscBuilder::new(200_000).build(&[], &[]).unwrap().into(),
+        targets: Some(DatasetTargets {
+            node_type: 0,
+            values: Labels::new(vec![0; 200_000], 1).into(),
+            split: synthetic::ring(5).unwrap().split().clone(),
+            class_names: vec!["all".into()],
+        }),
+        features: vec![Some(Arc::new(Breaking { target: target.clone() }))],
         ..synthetic::ring(5).unwrap()
     };
-    let data = Dataset { class_names: vec!["all".into()], ..data };
     let error = format::write(&data, &target).unwrap_err();
     assert!(matches!(error, Error::Feature(kiln_feature::Error::ZeroDim)), "{error}");
     assert_eq!(names_in(root.path()), [""; 0]);
@@ -261,12 +268,14 @@ fn rejects_inconsistent_sets() {
     };
     let three_rows = DenseFeatures::from_f32(vec![0.0; 3], 1).unwrap();
     check(small(three_rows), "the number of feature rows is 3, expected 4");
-    let labels = Arc::new(Labels::new(vec![0; 5], 3));
-    check(Dataset { labels, ..small(rows()) }, "the number of labels is 5, expected 4");
-    let names = Arc::new(NodeNames::new(["one"]));
+    let mut long = small(rows());
+    long.targets.as_mut().unwrap().values = Labels::new(vec![0; 5], 3).into();
+    check(long, "the number of labels is 5, expected 4");
+    let names = vec![Arc::new(NodeNames::new(["one"]))];
     check(Dataset { names, ..small(rows()) }, "the number of node names is 1, expected 4");
-    let class_names = vec!["a".to_owned()];
-    check(Dataset { class_names, ..small(rows()) }, "class_names is 1 names, expected 3 names or none");
+    let mut named = small(rows());
+    named.targets.as_mut().unwrap().class_names = vec!["a".to_owned()];
+    check(named, "class_names is 1 names, expected 3 names or none");
 }
 
 #[test]
@@ -274,12 +283,12 @@ fn in_memory_copy_equals_the_mapped_set_and_outlives_its_files() {
     for data in [small(rows()), small(sparse())] {
         let (root, folder) = written(&data);
         let mapped = format::open(&folder).unwrap();
-        assert_eq!(mapped.graph.owned_bytes(), 0);
+        assert_eq!(mapped.csc().unwrap().owned_bytes(), 0);
         let hash = mapped.hash().unwrap();
         let in_memory = mapped.in_memory();
         // The graph has 5 offsets, and 4 edges with weights and types.
-        assert_eq!(in_memory.graph.owned_bytes(), 5 * 8 + 4 * (4 + 4 + 1));
-        assert!(in_memory.graph.indices_path().is_none());
+        assert_eq!(in_memory.csc().unwrap().owned_bytes(), 5 * 8 + 4 * (4 + 4 + 1));
+        assert!(in_memory.csc().unwrap().indices_path().is_none());
         drop(root);
         assert_eq!(in_memory.hash().unwrap(), hash);
     }

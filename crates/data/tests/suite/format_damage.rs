@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kiln_data::convert::{ConvertOptions, convert};
-use kiln_data::{Dataset, Error, NodeNames, Split, format};
+use kiln_data::{Dataset, DatasetTargets, Error, Layout, NodeNames, Split, format};
 use kiln_feature::{DenseFeatures, FeatureStore, Labels, SparseFeatures};
 use kiln_graph::{CscBuilder, NodeId};
 use kiln_store::Error as StoreError;
@@ -18,16 +18,19 @@ fn set(features: impl FeatureStore + 'static) -> (tempfile::TempDir, PathBuf) {
     let part = |node| [NodeId(node)].into_iter().collect();
     let data = Dataset {
         name: "small".into(),
-        graph: Arc::new(builder.build(&[0, 0, 1, 3], &[1, 2, 2, 2]).unwrap()),
-        features: Arc::new(features),
+        graph: builder.build(&[0, 0, 1, 3], &[1, 2, 2, 2]).unwrap().into(),
+        features: vec![Some(Arc::new(features))],
         edge_features: None,
-        labels: Arc::new(Labels::new(vec![1, 0, 2, -1], 3)),
-        split: Split { train: part(0), val: part(1), test: part(2) },
-        names: Arc::new(NodeNames::new(["zero", "", "zwei", "três"])),
-        class_names: ["a", "b", "c"].map(String::from).to_vec(),
+        targets: Some(DatasetTargets {
+            node_type: 0,
+            values: Labels::new(vec![1, 0, 2, -1], 3).into(),
+            split: Split { train: part(0), val: part(1), test: part(2) },
+            class_names: ["a", "b", "c"].map(String::from).to_vec(),
+        }),
+        names: vec![Arc::new(NodeNames::new(["zero", "", "zwei", "três"]))],
         edge_type_names: ["near", "far"].map(String::from).to_vec(),
         preparation: Default::default(),
-        target_values: None,
+        layout: Layout::Plain,
         links: None,
         notes: Vec::new(),
     };

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_data::{Dataset, LinkSplitConfig, LinkTargets, TypedDataset, TypedLinkSplit, format, typed};
+use kiln_data::{Dataset, LinkSplit, LinkSplitConfig, LinkTargets, format};
 use kiln_graph::{LinkId, LinkNegatives, Links, NodeId, NodeTypes, RelationEdges};
 use kiln_store::sha256;
 use kiln_testkit::check_golden;
@@ -50,11 +50,11 @@ fn plain() -> Dataset {
         .edge_type_names(["near", "far", "other"])
         .build()
         .unwrap();
-    Dataset { links: Some(Arc::new(targets)), ..data }
+    Dataset { links: Some(Arc::new(targets).into()), ..data }
 }
 
 /// A heterogeneous set with weights, names and links; users have no features.
-fn heterogeneous() -> TypedDataset {
+fn heterogeneous() -> Dataset {
     let users = [0, 1, 1, 2, 2, 0, 1, 2];
     let items = [0, 0, 2, 1, 3, 3, 1, 2];
     let relation = |name, src_type, dst_type, srcs, dsts, weights| RelationEdges {
@@ -66,20 +66,23 @@ fn heterogeneous() -> TypedDataset {
         weights,
     };
     let weights = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0];
-    let data = TypedDataset::builder(NodeTypes::new([("user", 3), ("item", 4)]).unwrap())
+    let data = Dataset::builder_with_types(NodeTypes::new([("user", 3), ("item", 4)]).unwrap())
         .name("shop")
         .relation(relation("rates", "user", "item", &users, &items, Some(&weights)))
         .relation(relation("rated by", "item", "user", &items, &users, None))
-        .features("item", vec![0.25, -0.5, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0], 2)
-        .labels("item", vec![0, 1, -1, 1], 2)
-        .split(&[0], &[1], &[3])
-        .node_names("user", ["a", "b", "c"])
+        .nodes("item")
+        .features(vec![0.25, -0.5, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0], 2)
+        .nodes("item")
+        .labels(vec![0, 1, -1, 1], 2)
+        .split(vec![0], vec![1], vec![3])
+        .nodes("user")
+        .node_names(["a", "b", "c"])
         .class_names(["low", "high"])
         .build()
         .unwrap();
     let config = LinkSplitConfig { val: 0.25, test: 0.25, ..Default::default() };
-    let split = TypedLinkSplit::random(&data.graph, "rates", Some("rated by"), &config, 3).unwrap();
-    TypedDataset { graph: split.message().clone(), links: Some(split.links()), ..data }
+    let split = LinkSplit::random_relation(&data.graph, "rates", Some("rated by"), &config, 3).unwrap();
+    Dataset { graph: split.message().clone(), links: Some(split.dataset_links().clone()), ..data }
 }
 
 #[test]
@@ -97,7 +100,7 @@ fn the_folder_of_a_heterogeneous_set_is_frozen() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("set");
     let data = heterogeneous();
-    typed::write(&data, &folder).unwrap();
-    let hashes = format!("data {}\nfolder {}\n", data.hash().unwrap(), typed::hash(&folder).unwrap());
+    format::write(&data, &folder).unwrap();
+    let hashes = format!("data {}\nfolder {}\n", data.hash().unwrap(), format::hash(&folder).unwrap());
     check_golden(golden("heterogeneous.txt"), &(hashes + &listing(&folder)));
 }

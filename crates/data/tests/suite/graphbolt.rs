@@ -65,12 +65,12 @@ fn folder() -> TempDir {
 }
 
 fn check(data: &Dataset) {
-    assert_eq!(data.graph.indptr(), [0, 1, 4, 4, 4]);
-    assert_eq!(data.graph.indices(), [3, 0, 2, 2].map(NodeId));
-    assert_eq!((data.features.dim(), data.labels.n_classes()), (2, 5));
-    assert_eq!(data.features.row(NodeId(3)).unwrap(), [3.0, 3.5]);
-    assert_eq!(data.labels.as_slice(), [1, 4, 0, -1]);
-    let split = data.split.parts().map(|(_, nodes)| nodes.to_vec());
+    assert_eq!(data.csc().unwrap().indptr(), [0, 1, 4, 4, 4]);
+    assert_eq!(data.csc().unwrap().indices(), [3, 0, 2, 2].map(NodeId));
+    assert_eq!((data.node_features().unwrap().dim(), data.labels().n_classes()), (2, 5));
+    assert_eq!(data.node_features().unwrap().row(NodeId(3)).unwrap(), [3.0, 3.5]);
+    assert_eq!(data.labels().as_slice(), [1, 4, 0, -1]);
+    let split = data.split().parts().map(|(_, nodes)| nodes.to_vec());
     assert_eq!(split, [1, 0, 2].map(|node| vec![NodeId(node)]));
     assert_eq!(data.validate().unwrap(), []);
 }
@@ -165,7 +165,7 @@ fn notes_entries_that_are_not_read() {
     assert_eq!(data.notes, expected.map(|text| Note::Other(text.into())));
     let without_test = &METADATA[..METADATA.find("  test_set").unwrap()];
     let data = open_as(without_test).unwrap();
-    assert!(data.split.test.is_empty());
+    assert!(data.split().test.is_empty());
     assert_eq!(data.notes[0].to_string(), "metadata.yaml has no test_set: that part of the split is empty");
 }
 
@@ -200,9 +200,12 @@ fn rejects_invalid_metadata_with_its_entry() {
         (&edited("num: 4", "num: 4294967294"), "the number of feature rows is 4, expected 4294967294"),
         (
             &edited("num: 4", "num: 4\n  - num: 3"),
-            "a graph of several node types (graph.nodes) is not supported",
+            "graph.nodes[0].type is missing, expected the name of a node type",
         ),
-        (&edited("edges:\n  - format", "edges:\n  - path: x\n  - format"), "a graph of several edge types"),
+        (
+            &edited("edges:\n  - format", "edges:\n  - path: x\n  - format"),
+            "graph.edges is a list of 2, expected edge types with different names",
+        ),
         (
             &edited("- num: 4", "- {num: 4, type: paper}").replace("type: null", "type: author"),
             "feature_data[0].type is \"author\", expected paper",

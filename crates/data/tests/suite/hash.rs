@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use kiln_data::{
-    Dataset, Error, GraphDataset, HashedPart, LinkTargets, NodeNames, Note, Split, format, mutag,
-    recorded_hash, synthetic,
+    Dataset, DatasetTargets, Error, GraphDataset, HashedPart, Layout, LinkTargets, NodeNames, Note, Split,
+    format, mutag, recorded_hash, synthetic,
 };
 use kiln_feature::{DenseFeatures, FeatureArray, Labels, SparseFeatures};
 use kiln_graph::{Csc, ItemId, LinkId, LinkNegatives, Links, NodeId};
@@ -44,16 +44,19 @@ fn sparse(indptr: &[u64], columns: &[u32], values: &[f32], dim: usize) -> Arc<Sp
 fn path() -> Dataset {
     Dataset {
         name: "path".into(),
-        graph: Arc::new(graph(&INDPTR, &INDICES)),
-        features: dense(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2),
-        labels: Arc::new(labels(&[0, -1, 1], 2)),
-        split: split(&[0], &[2], &[]),
-        names: Arc::default(),
-        class_names: Vec::new(),
+        graph: graph(&INDPTR, &INDICES).into(),
+        features: vec![Some(dense(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2))],
+        targets: Some(DatasetTargets {
+            node_type: 0,
+            values: labels(&[0, -1, 1], 2).into(),
+            split: split(&[0], &[2], &[]),
+            class_names: Vec::new(),
+        }),
+        names: vec![Arc::default()],
         edge_features: None,
         edge_type_names: Vec::new(),
         preparation: Default::default(),
-        target_values: None,
+        layout: Layout::Plain,
         links: None,
         notes: Vec::new(),
     }
@@ -62,8 +65,12 @@ fn path() -> Dataset {
 /// Returns the path with weights, edge types and sparse features.
 fn sparse_path() -> Dataset {
     let graph = graph(&INDPTR, &INDICES).with_weights(vec![0.5, 1.0, 2.0, 4.0].into()).unwrap();
-    let graph = Arc::new(graph.with_edge_types(vec![0, 1, 0, 2].into()).unwrap());
-    Dataset { graph, features: sparse(&[0, 1, 1, 2], &[6, 0], &[1.0, 3.0], 9), ..path() }
+    let graph = graph.with_edge_types(vec![0, 1, 0, 2].into()).unwrap();
+    Dataset {
+        graph: graph.into(),
+        features: vec![Some(sparse(&[0, 1, 1, 2], &[6, 0], &[1.0, 3.0], 9))],
+        ..path()
+    }
 }
 
 /// Fails if the hashed bytes change, because checkpoints contain hashes. The values were computed by an independent
@@ -122,8 +129,13 @@ fn manifest_hash_covers_the_documented_bytes() {
     assert_eq!(recorded_hash(&list).unwrap(), None);
 }
 
+fn with_labels(labels: Labels) -> Dataset {
+    let targets = path().targets.map(|targets| DatasetTargets { values: labels.into(), ..targets });
+    Dataset { targets, ..path() }
+}
+
 fn with_graph(graph: Csc) -> Dataset {
-    Dataset { graph: Arc::new(graph), ..path() }
+    Dataset { graph: graph.into(), ..path() }
 }
 
 /// Returns the path with two links of training, one of each other part, and fixed negatives of the test.
@@ -135,7 +147,7 @@ fn with_links(pair: (u32, u32), val_negatives: Option<LinkNegatives>, negatives:
     let targets = LinkTargets::of_parts(&links(&[(0, 1), (1, 2)]), &links(&[(2, 1)]), &links(&[pair]));
     let test = LinkNegatives::of_dsts(vec![LinkId(3)], negatives.len(), negatives.to_vec()).unwrap();
     let targets = targets.unwrap().with_negatives(val_negatives, Some(test)).unwrap();
-    Dataset { links: Some(Arc::new(targets)), ..path() }
+    Dataset { links: Some(Arc::new(targets).into()), ..path() }
 }
 
 /// Checks that all hashes differ.
@@ -150,7 +162,6 @@ fn every_change_of_a_set_changes_its_hash() {
     let halves = Arc::new(DenseFeatures::new(FeatureArray::F16(halves.into()), 2).unwrap());
     let weights = |weights: [f32; 4]| graph(&INDPTR, &INDICES).with_weights(weights.to_vec().into()).unwrap();
     let types = |types: [u8; 4]| graph(&INDPTR, &INDICES).with_edge_types(types.to_vec().into()).unwrap();
-    let with_labels = |labels: Labels| Dataset { labels: Arc::new(labels), ..path() };
     let sets = [
         path(),
         with_graph(graph(&[0, 1, 2, 4], &INDICES)),
@@ -159,20 +170,20 @@ fn every_change_of_a_set_changes_its_hash() {
         with_graph(weights([1.0, 1.0, 1.0, 2.0])),
         with_graph(types([0; 4])),
         with_graph(types([0, 0, 0, 1])),
-        Dataset { features: dense(&[1.0, 2.0, 3.0, 4.0, 5.0, 7.0], 2), ..path() },
-        Dataset { features: dense(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 1), ..path() },
-        Dataset { features: halves, ..path() },
-        Dataset { features: sparse(&[0, 1, 1, 2], &[6, 0], &[1.0, 3.0], 9), ..path() },
-        Dataset { features: sparse(&[0, 1, 1, 2], &[6, 1], &[1.0, 3.0], 9), ..path() },
-        Dataset { features: sparse(&[0, 1, 2, 2], &[6, 0], &[1.0, 3.0], 9), ..path() },
-        Dataset { features: sparse(&[0, 1, 1, 2], &[6, 0], &[1.0, 4.0], 9), ..path() },
-        Dataset { features: sparse(&[0, 1, 1, 2], &[6, 0], &[1.0, 3.0], 8), ..path() },
+        Dataset { features: vec![Some(dense(&[1.0, 2.0, 3.0, 4.0, 5.0, 7.0], 2))], ..path() },
+        Dataset { features: vec![Some(dense(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 1))], ..path() },
+        Dataset { features: vec![Some(halves)], ..path() },
+        Dataset { features: vec![Some(sparse(&[0, 1, 1, 2], &[6, 0], &[1.0, 3.0], 9))], ..path() },
+        Dataset { features: vec![Some(sparse(&[0, 1, 1, 2], &[6, 1], &[1.0, 3.0], 9))], ..path() },
+        Dataset { features: vec![Some(sparse(&[0, 1, 2, 2], &[6, 0], &[1.0, 3.0], 9))], ..path() },
+        Dataset { features: vec![Some(sparse(&[0, 1, 1, 2], &[6, 0], &[1.0, 4.0], 9))], ..path() },
+        Dataset { features: vec![Some(sparse(&[0, 1, 1, 2], &[6, 0], &[1.0, 3.0], 8))], ..path() },
         with_labels(labels(&[0, -1, 0], 2)),
         with_labels(labels(&[0, -1, 1], 3)),
-        Dataset { split: split(&[2], &[2], &[]), ..path() },
-        Dataset { split: split(&[2], &[0], &[]), ..path() },
-        Dataset { split: split(&[0], &[], &[2]), ..path() },
-        Dataset { split: split(&[0, 2], &[], &[]), ..path() },
+        path().with_split(split(&[2], &[2], &[])).unwrap(),
+        path().with_split(split(&[2], &[0], &[])).unwrap(),
+        path().with_split(split(&[0], &[], &[2])).unwrap(),
+        path().with_split(split(&[0, 2], &[], &[])).unwrap(),
         with_links((2, 0), None, &[1]),
         with_links((0, 2), None, &[1]),
         with_links((0, 2), None, &[2]),
@@ -184,10 +195,11 @@ fn every_change_of_a_set_changes_its_hash() {
 
 #[test]
 fn names_and_notes_do_not_change_the_hash() {
+    let class_names = vec!["a".into(), "b".into()];
     let named = Dataset {
         name: "other".into(),
-        names: Arc::new(NodeNames::new(["a", "b", "c"])),
-        class_names: vec!["a".into(), "b".into()],
+        names: vec![Arc::new(NodeNames::new(["a", "b", "c"]))],
+        targets: path().targets.map(|targets| DatasetTargets { class_names, ..targets }),
         edge_type_names: vec!["c".into()],
         notes: vec![Note::Other("read from afar".into())],
         ..path()
@@ -203,7 +215,7 @@ fn mapped_and_in_memory_sets_have_equal_hashes() {
         let path = folder.path().join(name);
         format::write(&owned, &path).unwrap();
         let mapped = format::open(&path).unwrap();
-        assert_eq!(mapped.graph.owned_bytes(), 0);
+        assert_eq!(mapped.csc().unwrap().owned_bytes(), 0);
         assert_eq!(mapped.hash().unwrap(), owned.hash().unwrap(), "{name}");
     }
 }
@@ -253,7 +265,7 @@ fn hash_fails_if_rows_cannot_be_read() {
             Err(kiln_feature::Error::NodeOutOfRange { node: ids[0], n_rows: 0 })
         }
     }
-    let error = Dataset { features: Arc::new(Broken), ..path() }.hash().unwrap_err();
+    let error = Dataset { features: vec![Some(Arc::new(Broken))], ..path() }.hash().unwrap_err();
     assert!(matches!(error, Error::Feature(_)), "{error}");
 }
 
@@ -264,14 +276,14 @@ fn a_sample_changes_with_each_size_and_each_sampled_value() {
     let large = synthetic::ring(100_000).unwrap();
     assert_eq!(sample(&large), sample(&large.clone()));
     check_differ(vec![sample(&path()), path().hash().unwrap(), sample(&sparse_path()), sample(&large)]);
-    let small = Dataset { split: split(&[0], &[1], &[]), ..path() };
-    let shorter = Dataset { split: split(&[0], &[], &[]), ..path() };
+    let small = path().with_split(split(&[0], &[1], &[])).unwrap();
+    let shorter = path().with_split(split(&[0], &[], &[])).unwrap();
     check_differ(vec![sample(&path()), sample(&small), sample(&shorter)]);
     // Of the nodes of the training split, a sample reads the first, the last, and few between.
     let with = |position: usize| {
         let mut nodes: Vec<u32> = (0..90_000).collect();
         nodes[position] = 99_999;
-        Dataset { split: split(&nodes, &[], &[]), ..large.clone() }
+        large.clone().with_split(split(&nodes, &[], &[])).unwrap()
     };
     let positions: Vec<usize> = vec![0, 1023, 1024, 89_999];
     let sets: Vec<Dataset> = positions.iter().map(|&position| with(position)).collect();
@@ -311,10 +323,11 @@ fn manifest_hash_depends_on_values_but_not_on_names() {
         format::write(set, &path).unwrap();
         format::hash(&path).unwrap()
     };
+    let class_names = vec!["a".into(), "b".into()];
     let named = Dataset {
         name: "other".into(),
-        names: Arc::new(NodeNames::new(["a", "b", "c"])),
-        class_names: vec!["a".into(), "b".into()],
+        names: vec![Arc::new(NodeNames::new(["a", "b", "c"]))],
+        targets: path().targets.map(|targets| DatasetTargets { class_names, ..targets }),
         ..path()
     };
     assert_eq!(hash(&path()), hash(&named));
@@ -322,10 +335,10 @@ fn manifest_hash_depends_on_values_but_not_on_names() {
         hash(&path()),
         hash(&sparse_path()),
         hash(&with_graph(graph(&INDPTR, &[1, 0, 2, 0]))),
-        hash(&Dataset { features: dense(&[1.0, 2.0, 3.0, 4.0, 5.0, 7.0], 2), ..path() }),
-        hash(&Dataset { labels: Arc::new(labels(&[0, -1, 0], 2)), ..path() }),
-        hash(&Dataset { labels: Arc::new(labels(&[0, -1, 1], 3)), ..path() }),
-        hash(&Dataset { split: split(&[2], &[0], &[]), ..path() }),
+        hash(&Dataset { features: vec![Some(dense(&[1.0, 2.0, 3.0, 4.0, 5.0, 7.0], 2))], ..path() }),
+        hash(&with_labels(labels(&[0, -1, 0], 2))),
+        hash(&with_labels(labels(&[0, -1, 1], 3))),
+        hash(&path().with_split(split(&[2], &[0], &[])).unwrap()),
         path().hash().unwrap(),
     ]);
     assert!(matches!(format::hash(folder.path()), Err(Error::Store(StoreError::Missing { .. }))));

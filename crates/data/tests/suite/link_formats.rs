@@ -68,8 +68,8 @@ fn check_npy(targets: &LinkTargets) {
 fn reads_links_of_a_folder_of_arrays_without_labels() {
     let folder = npy_folder();
     let data = open(folder.path()).unwrap();
-    check_npy(data.links.as_ref().unwrap());
-    assert_eq!((data.graph.n_nodes(), data.labels.n_classes(), data.split.train.len()), (5, 0, 0));
+    check_npy(&data.links.as_ref().unwrap().targets);
+    assert_eq!((data.graph.n_nodes(), data.labels().n_classes(), data.split().train.len()), (5, 0, 0));
     assert!(data.to_string().ends_with("; 3 / 3 / 2 links"), "{data}");
     assert!(
         data.notes
@@ -79,13 +79,13 @@ fn reads_links_of_a_folder_of_arrays_without_labels() {
     assert_eq!(data.validate().unwrap(), []);
     let split = LinkSplit::of_dataset(&data, &Default::default(), 0).unwrap();
     assert_eq!(split.message().n_edges(), 3);
-    assert_eq!(split.targets(), &**data.links.as_ref().unwrap());
-    assert_eq!(split.find_leaks(), [Note::LinksInGraph { part: "val", n_links: 0, n_reversed: 1 }]);
+    assert_eq!(split.targets(), &*data.links.as_ref().unwrap().targets);
+    assert_eq!(split.find_leaks().unwrap(), [Note::LinksInGraph { part: "val", n_links: 0, n_reversed: 1 }]);
     // With pairs of negatives.
     put(folder.path(), "test_negative_srcs.npy", &[3_i64, 3, 3, 1, 1, 1], &[2, 3]);
     let data = open(folder.path()).unwrap();
     assert_eq!(
-        test_negatives(data.links.as_ref().unwrap()),
+        test_negatives(&data.links.as_ref().unwrap().targets),
         [vec![(3, 0), (3, 2), (3, 4)], vec![(1, 1), (1, 4), (1, 0)]]
     );
 }
@@ -133,8 +133,8 @@ fn reads_links_beside_labels() {
     assert!(error.contains("labels.npy"), "{error}");
     put(folder.path(), "labels.npy", &[0_i32, 1, 0, 1, 0], &[5]);
     let data = open(folder.path()).unwrap();
-    check_npy(data.links.as_ref().unwrap());
-    assert_eq!((data.labels.n_classes(), data.split.train.len()), (2, 1));
+    check_npy(&data.links.as_ref().unwrap().targets);
+    assert_eq!((data.labels().n_classes(), data.split().train.len()), (2, 1));
 }
 
 #[test]
@@ -224,9 +224,12 @@ fn reads_ogb_sets_with_negatives_of_each_link() {
     zip(&split.join("test.npz"), &test);
     let data = open(&at).unwrap();
     let targets = data.links.as_ref().unwrap();
-    assert_eq!(links(targets), [vec![(0, 1), (2, 1), (3, 0)], vec![(1, 3)], vec![(2, 4), (4, 0)]]);
-    assert_eq!(test_negatives(targets), [vec![(2, 0), (2, 1), (2, 3)], vec![(4, 1), (4, 2), (4, 3)]]);
-    assert_eq!((data.graph.n_edges(), data.labels.n_classes(), data.split.train.len()), (3, 0, 0));
+    assert_eq!(links(&targets.targets), [vec![(0, 1), (2, 1), (3, 0)], vec![(1, 3)], vec![(2, 4), (4, 0)]]);
+    assert_eq!(
+        test_negatives(&targets.targets),
+        [vec![(2, 0), (2, 1), (2, 3)], vec![(4, 1), (4, 2), (4, 3)]]
+    );
+    assert_eq!((data.graph.n_edges(), data.labels().n_classes(), data.split().train.len()), (3, 0, 0));
     assert_eq!(data.notes.iter().filter(|note| !matches!(note, Note::Converted { .. })).count(), 0);
     test[2].1 = ids(&[0, 1, 3, 1, 2, 5], &[2, 3]);
     zip(&split.join("test.npz"), &test);
@@ -254,7 +257,7 @@ fn reads_ogb_sets_with_pooled_negatives() {
     };
     test(&[0, 2, 0, 3, 1, 4], &[4, 4, 3, 1, 2, 2, 0, 0, 3, 4]);
     let data = open(&at).unwrap();
-    let negatives = test_negatives(data.links.as_ref().unwrap());
+    let negatives = test_negatives(&data.links.as_ref().unwrap().targets);
     assert_eq!(negatives, [vec![(4, 4), (3, 1)], vec![(2, 2), (0, 0)], vec![(3, 4), (4, 4)]]);
     // OGB's library adds the reverse of each edge of this set.
     assert_eq!(data.graph.n_edges(), 6);
@@ -263,7 +266,7 @@ fn reads_ogb_sets_with_pooled_negatives() {
     assert!(note.ends_with("were dealt to 3 links, 2 each: 1 negatives are repeated"), "{note}");
     test(&[0, 2, 0, 3, 1, 4], &[4, 4, 3, 1, 2, 2]);
     let data = open(&at).unwrap();
-    assert_eq!(test_negatives(data.links.as_ref().unwrap()), [[(4, 4)], [(3, 1)], [(2, 2)]]);
+    assert_eq!(test_negatives(&data.links.as_ref().unwrap().targets), [[(4, 4)], [(3, 1)], [(2, 2)]]);
     assert!(!data.notes.iter().any(|note| note.to_string().contains("repeated")));
     zip(&split.join("test.npz"), &[("head", ids(&[0], &[1]))]);
     let error = open(&at).unwrap_err();

@@ -55,21 +55,24 @@ fn reads_graphbolt_tasks_of_links() {
     let folder = graphbolt_folder();
     let data = open(folder.path()).unwrap();
     let targets = data.links.as_ref().unwrap();
-    assert_eq!(links(targets), [vec![(0, 1), (2, 1), (3, 0)], vec![(1, 3)], vec![(2, 4), (4, 0)]]);
-    assert_eq!(targets.val_negatives().unwrap().dsts_of(0), [NodeId(4), NodeId(0)]);
-    assert_eq!(test_negatives(targets), [vec![(2, 0), (2, 1)], vec![(4, 1), (4, 2)]]);
-    assert_eq!((data.labels.n_classes(), data.split.train.len()), (0, 0));
+    assert_eq!(links(&targets.targets), [vec![(0, 1), (2, 1), (3, 0)], vec![(1, 3)], vec![(2, 4), (4, 0)]]);
+    assert_eq!(targets.targets.val_negatives().unwrap().dsts_of(0), [NodeId(4), NodeId(0)]);
+    assert_eq!(test_negatives(&targets.targets), [vec![(2, 0), (2, 1)], vec![(4, 1), (4, 2)]]);
+    assert_eq!((data.labels().n_classes(), data.split().train.len()), (0, 0));
     // Without indexes, the negatives belong to no link in particular.
     let index = "    - {name: indexes, format: numpy, path: test_indexes.npy}\n";
     fs::write(folder.path().join("metadata.yaml"), METADATA.replace(index, "")).unwrap();
     let data = open(folder.path()).unwrap();
-    assert_eq!(test_negatives(data.links.as_ref().unwrap()), [vec![(4, 1), (2, 0)], vec![(4, 2), (2, 1)]]);
+    assert_eq!(
+        test_negatives(&data.links.as_ref().unwrap().targets),
+        [vec![(4, 1), (2, 0)], vec![(4, 2), (2, 1)]]
+    );
     // Without a validation set.
     let (start, end) = (METADATA.find("  validation_set").unwrap(), METADATA.find("  test_set").unwrap());
     let text = [&METADATA[..start], &METADATA[end..]].concat();
     fs::write(folder.path().join("metadata.yaml"), text).unwrap();
     let data = open(folder.path()).unwrap();
-    assert_eq!(links(data.links.as_ref().unwrap()).map(|part| part.len()), [3, 0, 2]);
+    assert_eq!(links(&data.links.as_ref().unwrap().targets).map(|part| part.len()), [3, 0, 2]);
     assert_eq!(
         data.notes.last().unwrap().to_string(),
         "metadata.yaml has no validation_set of links: that part of the split is empty"
@@ -128,5 +131,8 @@ fn rejects_graphbolt_queries_whose_repeated_negatives_exceed_the_memory_limit() 
     put(folder.path(), "test_labels.npy", &[1_i64, 1, 0, 0], &[4]);
     put(folder.path(), "test_indexes.npy", &[0_i64; 4], &[4]);
     let data = open(folder.path()).unwrap();
-    assert_eq!(test_negatives(data.links.as_ref().unwrap()), [vec![(4, 1), (2, 0)], vec![(4, 1), (2, 0)]]);
+    assert_eq!(
+        test_negatives(&data.links.as_ref().unwrap().targets),
+        [vec![(4, 1), (2, 0)], vec![(4, 1), (2, 0)]]
+    );
 }

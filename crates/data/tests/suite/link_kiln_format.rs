@@ -19,7 +19,9 @@ fn kiln_format_keeps_links_and_negatives() {
     for (name, folder) in [("npy", npy_folder()), ("graphbolt", graphbolt_folder())] {
         let (at, written) = (folder.path(), out(&format!("{name}-written")));
         let data = open(at).unwrap();
-        format::write(&Dataset { class_names: Vec::new(), ..data.clone() }, &written).unwrap();
+        let mut unnamed = data.clone();
+        unnamed.targets.as_mut().unwrap().class_names = Vec::new();
+        format::write(&unnamed, &written).unwrap();
         let again = format::open(&written).unwrap();
         assert_eq!(again.links, data.links);
         assert_eq!(again.hash().unwrap(), data.hash().unwrap());
@@ -78,9 +80,11 @@ fn rejects_damaged_links_in_the_kiln_format() {
     // Negatives of other links cannot be written.
     let negatives = LinkNegatives::of_dsts((0..8).map(LinkId).collect::<Vec<_>>(), 1, vec![0_u32; 8]);
     let data = format::open(&set).unwrap();
-    let targets =
-        (**data.links.as_ref().unwrap()).clone().with_negatives(Some(negatives.unwrap()), None).unwrap();
-    let data = Dataset { links: Some(Arc::new(targets)), ..data };
+    let targets = (*data.links.as_ref().unwrap().targets)
+        .clone()
+        .with_negatives(Some(negatives.unwrap()), None)
+        .unwrap();
+    let data = Dataset { links: Some(Arc::new(targets).into()), ..data };
     let error = format::write(&data, root.path().join("other")).unwrap_err().to_string();
     assert!(
         error.contains("the links of the fixed negatives is others, expected those of their part"),

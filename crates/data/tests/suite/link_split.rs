@@ -47,14 +47,14 @@ fn directed() -> Csc {
 #[test]
 fn directed_links_are_divided_by_the_shares() {
     let graph = directed();
-    let split = LinkSplit::random(&graph, &HALVES, 3).unwrap();
+    let split = LinkSplit::random(&kiln_graph::Relations::of_graph(graph.clone()), &HALVES, 3).unwrap();
     let [train, val, test] = parts(&split);
     assert_eq!([train.len(), val.len(), test.len()], [200, 80, 120]);
     // Together they are all edges, and the graph keeps those for training only.
     assert_eq!(set(&[train.clone(), val, test].concat()), edges(&graph));
-    assert_eq!(edges(split.message()), set(&train));
+    assert_eq!(edges(&split.message().relation(0).graph), set(&train));
     assert_eq!(split.message().n_edges(), 200);
-    assert_eq!(split.find_leaks(), []);
+    assert_eq!(split.find_leaks().unwrap(), []);
     let ids: Vec<LinkId> = split.split().parts().into_iter().flat_map(|(_, ids)| ids.to_vec()).collect();
     assert_eq!(ids, (0..400).map(LinkId).collect::<Vec<_>>());
     for part in parts(&split) {
@@ -70,22 +70,25 @@ fn both_directions_of_an_undirected_pair_stay_together() {
     assert_eq!([train.len(), val.len(), test.len()], [20, 8, 12]);
     assert!([&train[..], &val, &test].concat().iter().all(|(src, dst)| src < dst));
     let train = set(&train);
-    assert_eq!(edges(split.message()), &train | &reversed(&train));
-    assert_eq!(split.find_leaks(), []);
+    assert_eq!(edges(&split.message().relation(0).graph), &train | &reversed(&train));
+    assert_eq!(split.find_leaks().unwrap(), []);
     let stated = LinkSplitConfig { direction: Some(LinkDirection::Undirected), ..HALVES };
     assert_eq!(parts(&LinkSplit::random(&graph, &stated, 3).unwrap()), parts(&split));
     // As directed links, both directions of a pair are links of their own.
     let directed = LinkSplitConfig { direction: Some(LinkDirection::Directed), ..HALVES };
     let directed = LinkSplit::random(&graph, &directed, 3).unwrap();
     assert_eq!(directed.links().len(), 80);
-    assert!(matches!(directed.find_leaks()[..], [Note::LinksInGraph { part: "val", n_links: 0, .. }, _]));
+    assert!(matches!(
+        directed.find_leaks().unwrap()[..],
+        [Note::LinksInGraph { part: "val", n_links: 0, .. }, _]
+    ));
 }
 
 #[test]
 fn rejects_undirected_links_of_a_directed_graph() {
     let config = LinkSplitConfig { direction: Some(LinkDirection::Undirected), ..HALVES };
     let graph = CscBuilder::new(4).build(&[0, 1, 2], &[1, 0, 3]).unwrap();
-    let error = LinkSplit::random(&graph, &config, 0).unwrap_err();
+    let error = LinkSplit::random(&kiln_graph::Relations::of_graph(graph.clone()), &config, 0).unwrap_err();
     assert!(matches!(error, Error::LinkSplit(LinkSplitError::NotUndirected { src: 2, dst: 3 })), "{error}");
     assert!(error.to_string().contains("Dataset::symmetrize"), "{error}");
 }
@@ -108,14 +111,14 @@ fn parallel_edges_are_one_link_and_self_loops_are_none() {
         weights.push(-1.0);
     }
     let graph = CscBuilder::new(n_nodes as usize).weights(&weights).build(&srcs, &dsts).unwrap();
-    let split = LinkSplit::random(&graph, &HALVES, 8).unwrap();
+    let split = LinkSplit::random(&kiln_graph::Relations::of_graph(graph.clone()), &HALVES, 8).unwrap();
     assert_eq!(parts(&split).map(|part| part.len()), [15, 6, 9]);
     assert_eq!(split.message().n_edges(), 15 * 6 + 30);
-    assert!((0..n_nodes).all(|node| edges(split.message()).contains(&(node, node))));
-    assert_eq!(split.find_leaks(), []);
-    let weights = split.message().weights().unwrap();
-    for (edge, dst) in split.message().dsts().into_iter().enumerate() {
-        let src = split.message().indices()[edge];
+    assert!((0..n_nodes).all(|node| edges(&split.message().relation(0).graph).contains(&(node, node))));
+    assert_eq!(split.find_leaks().unwrap(), []);
+    let weights = split.message().relation(0).graph.weights().unwrap();
+    for (edge, dst) in split.message().relation(0).graph.dsts().into_iter().enumerate() {
+        let src = split.message().relation(0).graph.indices()[edge];
         let expected = if src == dst { -1.0 } else { (src.0 * 100 + dst.0) as f32 };
         assert_eq!(weights[edge], expected);
     }
@@ -133,7 +136,12 @@ fn links_of_a_relation_are_held_out_with_their_reverses() {
     let types: Vec<u8> = all.iter().map(|edge| edge.2).collect();
     let builder = CscBuilder::new(n_nodes as usize).symmetrize().edge_types(&types).reverse_type_offset(2);
     let graph = builder.build(&srcs, &dsts).unwrap();
-    let split = LinkSplit::random(&graph, &LinkSplitConfig { edge_type: Some(0), ..HALVES }, 1).unwrap();
+    let split = LinkSplit::random(
+        &kiln_graph::Relations::of_graph(graph.clone()),
+        &LinkSplitConfig { edge_type: Some(0), ..HALVES },
+        1,
+    )
+    .unwrap();
     let [train, val, test] = parts(&split);
     let expected = all.iter().filter(|edge| edge.2 == 0).map(|edge| (edge.0, edge.1)).collect();
     assert_eq!(set(&[&train[..], &val, &test].concat()), expected);
@@ -146,10 +154,12 @@ fn links_of_a_relation_are_held_out_with_their_reverses() {
             part.contains(&(dst, src)) == has_both
         }));
     }
-    assert_eq!(split.find_leaks(), []);
-    let types = split.message().edge_types().unwrap();
-    let dsts = split.message().dsts();
-    for (edge, src) in split.message().indices().iter().enumerate().filter(|(edge, _)| types[*edge] == 0) {
+    assert_eq!(split.find_leaks().unwrap(), []);
+    let types = split.message().relation(0).graph.edge_types().unwrap();
+    let dsts = split.message().relation(0).graph.dsts();
+    for (edge, src) in
+        split.message().relation(0).graph.indices().iter().enumerate().filter(|(edge, _)| types[*edge] == 0)
+    {
         assert!(train.contains(&(src.0, dsts[edge].0)), "{:?}", EdgeId(edge as u64));
     }
 }
@@ -157,13 +167,14 @@ fn links_of_a_relation_are_held_out_with_their_reverses() {
 #[test]
 fn disjoint_training_links_are_no_edges_of_the_graph() {
     let config = LinkSplitConfig { disjoint_train: 0.3, ..HALVES };
-    let split = LinkSplit::random(&directed(), &config, 3).unwrap();
+    let split = LinkSplit::random(&kiln_graph::Relations::of_graph(directed().clone()), &config, 3).unwrap();
     let [train, val, test] = parts(&split);
     assert_eq!([train.len(), val.len(), test.len()], [60, 80, 120]);
     assert_eq!(split.message().n_edges(), 140);
-    assert!(edges(split.message()).is_disjoint(&set(&[&train[..], &val, &test].concat())));
+    assert!(edges(&split.message().relation(0).graph).is_disjoint(&set(&[&train[..], &val, &test].concat())));
     // The held-out links are those of the split whose training links are edges.
-    let shared = parts(&LinkSplit::random(&directed(), &HALVES, 3).unwrap());
+    let shared =
+        parts(&LinkSplit::random(&kiln_graph::Relations::of_graph(directed().clone()), &HALVES, 3).unwrap());
     assert_eq!([&val, &test], [&shared[1], &shared[2]]);
 }
 
@@ -171,8 +182,9 @@ fn disjoint_training_links_are_no_edges_of_the_graph() {
 fn split_depends_on_the_seed_and_not_on_the_order_of_edges() {
     let graph = directed();
     let all = |graph: &Csc, seed: u64| {
-        let split = LinkSplit::random(graph, &HALVES, seed).unwrap();
-        (parts(&split), split.message().indices().to_vec())
+        let split =
+            LinkSplit::random(&kiln_graph::Relations::of_graph(graph.clone()), &HALVES, seed).unwrap();
+        (parts(&split), split.message().relation(0).graph.indices().to_vec())
     };
     let expected = all(&graph, 5);
     assert_ne!(all(&graph, 6).0, expected.0);
@@ -191,7 +203,9 @@ const FIRST: [[(u32, u32); 3]; 3] =
 #[test]
 fn rejects_shares_and_graphs_without_links() {
     let check = |graph: &Csc, config: LinkSplitConfig, expected: &str| {
-        let error = LinkSplit::random(graph, &config, 0).unwrap_err().to_string();
+        let error = LinkSplit::random(&kiln_graph::Relations::of_graph(graph.clone()), &config, 0)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(expected), "{error}");
     };
     let graph = directed();
@@ -214,7 +228,11 @@ fn rejects_shares_and_graphs_without_links() {
     check(&damaged, HALVES, "node 7");
     let all = LinkSplitConfig { val: 0.5, test: 0.5, ..HALVES };
     let one = CscBuilder::new(2).build(&[0], &[1]).unwrap();
-    assert_eq!(parts(&LinkSplit::random(&one, &all, 0).unwrap()).map(|part| part.len()), [0, 0, 1]);
+    assert_eq!(
+        parts(&LinkSplit::random(&kiln_graph::Relations::of_graph(one.clone()), &all, 0).unwrap())
+            .map(|part| part.len()),
+        [0, 0, 1]
+    );
 }
 
 fn links(pairs: &[(u32, u32)]) -> Links {
@@ -247,7 +265,9 @@ fn given_splits_are_checked() {
     assert!(new(&[0, 0], &[], &[]).is_err());
     let targets = new(&[0], &[2], &[1]).unwrap();
     let graph = Arc::new(CscBuilder::new(3).build(&[0], &[1]).unwrap());
-    let error = LinkSplit::new(graph.clone(), targets.clone()).unwrap_err().to_string();
+    let error = LinkSplit::new(&kiln_graph::Relations::of_graph(graph.clone()), targets.clone())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("refers to node 3"), "{error}");
     let negatives = |links: &[u32], dsts: &[u32]| {
         LinkNegatives::of_dsts(ids(links), dsts.len() / links.len(), dsts.to_vec()).unwrap()
@@ -259,7 +279,7 @@ fn given_splits_are_checked() {
     );
     let four = Arc::new(CscBuilder::new(4).build(&[0], &[1]).unwrap());
     let targets = targets.with_negatives(Some(negatives(&[2], &[1, 9])), None).unwrap();
-    let error = LinkSplit::new(four, targets).unwrap_err().to_string();
+    let error = LinkSplit::new(&kiln_graph::Relations::of_graph(four), targets).unwrap_err().to_string();
     assert!(error.contains("refers to node 9"), "{error}");
 }
 
@@ -268,8 +288,8 @@ fn leaks_of_given_splits_are_reported() {
     let targets =
         LinkTargets::of_parts(&links(&[(0, 1)]), &links(&[(1, 0), (1, 2)]), &links(&[(2, 3)])).unwrap();
     let graph = CscBuilder::new(4).build(&[0, 1], &[1, 2]).unwrap();
-    let split = LinkSplit::new(Arc::new(graph), targets).unwrap();
-    let notes = split.find_leaks();
+    let split = LinkSplit::new(&kiln_graph::Relations::of_graph(Arc::new(graph)), targets).unwrap();
+    let notes = split.find_leaks().unwrap();
     assert_eq!(notes, [Note::LinksInGraph { part: "val", n_links: 1, n_reversed: 1 }]);
     assert!(notes[0].to_string().starts_with("1 links of the val split are edges of the graph"));
 }
@@ -283,17 +303,17 @@ fn unsorted() -> Arc<Csc> {
 #[test]
 fn sorts_the_message_graph_so_that_leaks_are_found() {
     let targets = LinkTargets::of_parts(&links(&[]), &links(&[(3, 0)]), &links(&[(0, 7)])).unwrap();
-    let split = LinkSplit::new(unsorted(), targets).unwrap();
-    assert_eq!(split.message().indices(), [3, 7, 2].map(NodeId));
+    let split = LinkSplit::new(&kiln_graph::Relations::of_graph(unsorted()), targets).unwrap();
+    assert_eq!(split.message().relation(0).graph.indices(), [3, 7, 2].map(NodeId));
     let leak = |part, n_links, n_reversed| Note::LinksInGraph { part, n_links, n_reversed };
-    assert_eq!(split.find_leaks(), [leak("val", 1, 0), leak("test", 0, 1)]);
+    assert_eq!(split.find_leaks().unwrap(), [leak("val", 1, 0), leak("test", 0, 1)]);
 }
 
 #[test]
 fn rejects_a_damaged_message_graph() {
     let targets = LinkTargets::of_parts(&links(&[]), &links(&[(0, 1)]), &links(&[])).unwrap();
     let falls = Csc::new(vec![0, 2, 1, 3].into(), vec![0_u32, 1, 2].into()).unwrap();
-    let error = LinkSplit::new(Arc::new(falls), targets).unwrap_err();
+    let error = LinkSplit::new(&kiln_graph::Relations::of_graph(Arc::new(falls)), targets).unwrap_err();
     assert!(matches!(error, Error::Graph(GraphError::IndptrNotMonotone { node: 1, .. })), "{error}");
 }
 
@@ -303,7 +323,7 @@ fn dependencies_of_packages_split_as_directed_links() {
     let depends = data.edge_type_names.iter().position(|name| name == "Depends").unwrap() as u8;
     let config = LinkSplitConfig { val: 0.05, test: 0.1, edge_type: Some(depends), ..Default::default() };
     let split = LinkSplit::of_dataset(&data, &config, 1).unwrap();
-    assert_eq!(split.find_leaks(), []);
+    assert_eq!(split.find_leaks().unwrap(), []);
     let n_links = split.links().len();
     let [train, val, test] = split.split().parts().map(|(_, links)| links.len());
     assert_eq!(train + val + test, n_links);
@@ -313,5 +333,5 @@ fn dependencies_of_packages_split_as_directed_links() {
         assert!((n as f64 / n_links as f64 - share).abs() < 0.001, "{n} of {n_links}");
     }
     assert!(split.message().n_edges() < data.graph.n_edges());
-    assert!(split.message().edge_types().is_some());
+    assert!(split.message().relation(0).graph.edge_types().is_some());
 }

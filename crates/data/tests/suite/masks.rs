@@ -29,7 +29,7 @@ fn ring() -> TempDir {
 }
 
 fn parts(data: &Dataset) -> [Vec<NodeId>; 3] {
-    data.split.parts().map(|(_, nodes)| nodes.to_vec())
+    data.split().parts().map(|(_, nodes)| nodes.to_vec())
 }
 
 fn convert_to(input: &Path, out: &Path) -> Result<Dataset, String> {
@@ -128,7 +128,7 @@ fn boolean_labels_are_two_classes() {
     let opened = npy::open(folder.path()).unwrap();
     let converted = convert_to(folder.path(), &folder.path().join("out")).unwrap();
     for data in [opened, converted] {
-        assert_eq!((data.labels.as_slice(), data.labels.n_classes()), (&[1, 0, 1, 0][..], 2));
+        assert_eq!((data.labels().as_slice(), data.labels().n_classes()), (&[1, 0, 1, 0][..], 2));
     }
 }
 
@@ -169,7 +169,7 @@ fn seeds_of_graphbolt_may_be_a_mask() {
     fs::write(at.join("metadata.yaml"), metadata).unwrap();
     let data = graphbolt::open(at).unwrap();
     assert_eq!(parts(&data), [vec![NodeId(0), NodeId(2)], vec![NodeId(1)], vec![]]);
-    assert_eq!(data.labels.as_slice(), [1, 0, 1, -1]);
+    assert_eq!(data.labels().as_slice(), [1, 0, 1, -1]);
     put_mask(at, "train.npy", &[1, 0, 1]);
     let error = graphbolt::open(at).unwrap_err().to_string();
     assert!(error.contains("train.npy: the number of elements of the mask is 3, expected 4"), "{error}");

@@ -31,12 +31,12 @@ fn folder() -> TempDir {
 }
 
 fn check(data: &Dataset) {
-    assert_eq!(data.graph.indptr(), [0, 0, 1, 4, 4]);
-    assert_eq!(data.graph.in_neighbors(NodeId(2)), [NodeId(0), NodeId(1), NodeId(3)]);
-    assert_eq!((data.features.dim(), data.labels.n_classes()), (2, 3));
-    assert_eq!(data.features.row(NodeId(3)).unwrap(), [3.0, 3.5]);
-    assert_eq!(data.labels.as_slice(), [1, 0, 2, -1]);
-    let split = data.split.parts().map(|(_, nodes)| nodes.to_vec());
+    assert_eq!(data.csc().unwrap().indptr(), [0, 0, 1, 4, 4]);
+    assert_eq!(data.csc().unwrap().in_neighbors(NodeId(2)), [NodeId(0), NodeId(1), NodeId(3)]);
+    assert_eq!((data.node_features().unwrap().dim(), data.labels().n_classes()), (2, 3));
+    assert_eq!(data.node_features().unwrap().row(NodeId(3)).unwrap(), [3.0, 3.5]);
+    assert_eq!(data.labels().as_slice(), [1, 0, 2, -1]);
+    let split = data.split().parts().map(|(_, nodes)| nodes.to_vec());
     assert_eq!(split, [0, 1, 2].map(|node| vec![NodeId(node)]));
 }
 
@@ -46,7 +46,7 @@ fn arrays_of_32_bit_ids_are_mapped() {
     let data = kiln_data::npy::open(folder.path()).unwrap();
     check(&data);
     assert_eq!(data.notes, []);
-    assert_eq!(data.graph.owned_bytes(), 0);
+    assert_eq!(data.csc().unwrap().owned_bytes(), 0);
 }
 
 #[test]
@@ -262,9 +262,9 @@ fn check_unlabelled(at: &Path, n_nodes: usize) {
     let out = root.path().join("out");
     convert(at, &out, &ConvertOptions::default()).unwrap();
     for data in [kiln_data::npy::open(at).unwrap(), kiln_data::open(&out).unwrap()] {
-        assert_eq!((data.labels.as_slice(), data.labels.n_classes()), (&vec![-1; n_nodes][..], 0));
-        assert!(data.split.parts().iter().all(|(_, nodes)| nodes.is_empty()) && data.links.is_none());
-        assert_eq!(data.features.n_rows(), n_nodes);
+        assert_eq!((data.labels().as_slice(), data.labels().n_classes()), (&vec![-1; n_nodes][..], 0));
+        assert!(data.split().parts().iter().all(|(_, nodes)| nodes.is_empty()) && data.links.is_none());
+        assert_eq!(data.node_features().unwrap().n_rows(), n_nodes);
     }
 }
 

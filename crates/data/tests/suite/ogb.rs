@@ -81,15 +81,15 @@ fn folder_of_archives(method: CompressionMethod) -> TempDir {
 }
 
 fn check(data: &Dataset) {
-    assert_eq!(data.graph.indptr(), [0, 1, 4, 4, 4]);
-    assert_eq!(data.graph.indices(), [3, 0, 1, 2].map(NodeId));
-    assert_eq!((data.features.dim(), data.labels.n_classes()), (2, 3));
+    assert_eq!(data.csc().unwrap().indptr(), [0, 1, 4, 4, 4]);
+    assert_eq!(data.csc().unwrap().indices(), [3, 0, 1, 2].map(NodeId));
+    assert_eq!((data.node_features().unwrap().dim(), data.labels().n_classes()), (2, 3));
     let rows = [[0.5, -1.0], [1.0, 20.0], [0.0, 0.0], [3.0, 4.0]];
     for (node, row) in rows.iter().enumerate() {
-        assert_eq!(data.features.row(NodeId(node as u32)).unwrap(), row);
+        assert_eq!(data.node_features().unwrap().row(NodeId(node as u32)).unwrap(), row);
     }
-    assert_eq!(data.labels.as_slice(), [1, 0, 2, -1]);
-    let split = data.split.parts().map(|(_, nodes)| nodes.to_vec());
+    assert_eq!(data.labels().as_slice(), [1, 0, 2, -1]);
+    let split = data.split().parts().map(|(_, nodes)| nodes.to_vec());
     assert_eq!(split, [0, 1, 2].map(|node| vec![NodeId(node)]));
     assert_eq!(data.validate().unwrap(), []);
 }
@@ -152,7 +152,7 @@ fn adds_reverse_edges_like_the_ogb_library() {
         let not_added = Note::ReverseEdgesNotAdded { name: name.into() };
         assert_eq!(data.notes.contains(&not_added), is_unknown, "{name}: {:?}", data.notes);
         let expected: &[u64] = if is_reversed { &[0, 2, 5, 6, 7] } else { &[0, 1, 4, 4, 4] };
-        assert_eq!(data.graph.indptr(), expected, "{name}");
+        assert_eq!(data.csc().unwrap().indptr(), expected, "{name}");
     }
 }
 
@@ -165,7 +165,7 @@ fn selects_a_split_scheme_by_name() {
     assert!(error.contains("unique split scheme: choose one of random, time"), "{error}");
     check(&ogb::open_with_split(&at, "time").unwrap());
     let data = ogb::open_with_split(&at, "random").unwrap();
-    assert_eq!(data.split.test, vec![NodeId(0)].into());
+    assert_eq!(data.split().test, vec![NodeId(0)].into());
     let overlap = Note::SplitsOverlap { parts: ["train", "test"], n_nodes: 1 };
     assert!(data.notes.contains(&overlap), "{:?}", data.notes);
     let error = ogb::open_with_split(&at, "public").unwrap_err().to_string();
@@ -274,7 +274,7 @@ fn rejects_unsupported_sets() {
     gz(&at, "raw/graph-label.csv.gz", "1\n");
     check("is an OGB folder (graph classification), expected a node classification set");
     gz(&at, "raw/triplet-type-list.csv.gz", "a,b,c\n");
-    check("triplet-type-list.csv.gz: a graph of several node or edge types is not supported");
+    check("raw has no num-node-dict.csv.gz or num-node-dict.csv (the number of nodes of each type)");
 }
 
 #[test]

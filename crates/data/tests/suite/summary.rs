@@ -25,7 +25,7 @@ publishes  venue   paper  2            0, 0, 1
 targets: 3 classes of paper, known for 3 of 4 nodes
 split: 1 / 1 / 1 nodes to train, validate, test";
     assert_eq!(data.summary().to_string(), expected);
-    let without = papers().build().map(|data| kiln_data::TypedDataset { targets: None, ..data }).unwrap();
+    let without = papers().build().map(|data| kiln_data::Dataset { targets: None, ..data }).unwrap();
     assert!(without.summary().to_string().ends_with("\n\ntargets: none"));
 }
 

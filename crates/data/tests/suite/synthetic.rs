@@ -12,20 +12,20 @@ const SBM: SbmConfig =
     SbmConfig { n_nodes: 3_000, n_classes: 4, degree: 10, homophily: 0.8, dim: 8, noise: 0.5, seed: 7 };
 
 fn rows(data: &Dataset) -> Vec<f32> {
-    let all: Vec<NodeId> = (0..data.features.n_rows() as u32).map(NodeId).collect();
+    let all: Vec<NodeId> = (0..data.node_features().unwrap().n_rows() as u32).map(NodeId).collect();
     let mut rows = FeatureBuffer::default();
-    data.features.gather(&all, &mut rows).expect("every node should have a feature row");
+    data.node_features().unwrap().gather(&all, &mut rows).expect("every node should have a feature row");
     rows.into_f32()
 }
 
 /// Returns the SHA-256 of all arrays of a set.
 fn digest(data: &Dataset) -> String {
     let mut hasher = Sha256::new();
-    data.graph.indptr().iter().for_each(|value| hasher.update(value.to_le_bytes()));
-    data.graph.indices().iter().for_each(|node| hasher.update(node.0.to_le_bytes()));
+    data.csc().unwrap().indptr().iter().for_each(|value| hasher.update(value.to_le_bytes()));
+    data.csc().unwrap().indices().iter().for_each(|node| hasher.update(node.0.to_le_bytes()));
     rows(data).iter().for_each(|value| hasher.update(value.to_le_bytes()));
-    data.labels.as_slice().iter().for_each(|value| hasher.update(value.to_le_bytes()));
-    let split = [&data.split.train, &data.split.val, &data.split.test];
+    data.labels().as_slice().iter().for_each(|value| hasher.update(value.to_le_bytes()));
+    let split = [&data.split().train, &data.split().val, &data.split().test];
     split.into_iter().flatten().for_each(|node| hasher.update(node.0.to_le_bytes()));
     hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -33,7 +33,7 @@ fn digest(data: &Dataset) -> String {
 /// Checks that every node is in exactly one part, and that the parts have 60, 20 and 20 %.
 fn check_split(data: &Dataset) {
     let n_nodes = data.graph.n_nodes();
-    let parts = [&data.split.train, &data.split.val, &data.split.test];
+    let parts = [&data.split().train, &data.split().val, &data.split().test];
     let mut all: Vec<u32> = parts.into_iter().flatten().map(|node| node.0).collect();
     all.sort_unstable();
     assert!(all.into_iter().eq(0..n_nodes as u32));
@@ -52,14 +52,14 @@ fn ring_has_the_documented_values() {
     for v in 0..10 {
         let mut neighbors = [NodeId((v + 9) % 10), NodeId((v + 1) % 10)];
         neighbors.sort_unstable();
-        assert_eq!(data.graph.in_neighbors(NodeId(v)), neighbors);
-        assert_eq!(data.features.row(NodeId(v)).unwrap(), [v as f32]);
-        assert_eq!(data.labels.get(NodeId(v)), Some(v % 2));
+        assert_eq!(data.csc().unwrap().in_neighbors(NodeId(v)), neighbors);
+        assert_eq!(data.node_features().unwrap().row(NodeId(v)).unwrap(), [v as f32]);
+        assert_eq!(data.labels().get(NodeId(v)), Some(v % 2));
     }
     check_split(&data);
-    assert!(data.names.is_empty());
-    assert_eq!(data.names.get(NodeId(0)), None);
-    assert_eq!(data.class_names, ["0", "1"]);
+    assert!(data.names[0].is_empty());
+    assert_eq!(data.names[0].get(NodeId(0)), None);
+    assert_eq!(data.class_names(), ["0", "1"]);
 }
 
 #[test]
@@ -71,9 +71,15 @@ fn sbm_has_the_configured_degree_and_homophily() {
     assert!((9.8..=10.0).contains(&degree), "the average degree is {degree}");
     let mut n_within = 0;
     for dst in (0..3_000).map(NodeId) {
-        let class = data.labels.get(dst);
-        n_within += data.graph.in_neighbors(dst).iter().filter(|&&src| data.labels.get(src) == class).count();
-        assert!(!data.graph.in_neighbors(dst).contains(&dst), "node {} has a self loop", dst.0);
+        let class = data.labels().get(dst);
+        n_within += data
+            .csc()
+            .unwrap()
+            .in_neighbors(dst)
+            .iter()
+            .filter(|&&src| data.labels().get(src) == class)
+            .count();
+        assert!(!data.csc().unwrap().in_neighbors(dst).contains(&dst), "node {} has a self loop", dst.0);
     }
     // 15,000 edges were drawn, so the standard deviation of the homophily is 0.0033. Removing self loops and duplicates
     // hardly changes it.
@@ -106,14 +112,14 @@ fn rmat_is_skewed_towards_low_ids() {
     let data = rmat(12, 8, 4, 1).unwrap();
     check_split(&data);
     assert_eq!((data.graph.n_nodes(), data.graph.n_edges()), (4_096, 32_768));
-    assert_eq!((data.features.n_rows(), data.features.dim()), (4_096, 4));
+    assert_eq!((data.node_features().unwrap().n_rows(), data.node_features().unwrap().dim()), (4_096, 4));
     // The highest bit of a destination is 0 with probability a + c = 0.76, and the highest bit of a source is 0 with
     // probability a + b = 0.76.
-    let low_dsts = data.graph.indptr()[2_048] as f64 / 32_768.0;
-    let low_srcs = data.graph.indices().iter().filter(|src| src.0 < 2_048).count() as f64 / 32_768.0;
+    let low_dsts = data.csc().unwrap().indptr()[2_048] as f64 / 32_768.0;
+    let low_srcs = data.csc().unwrap().indices().iter().filter(|src| src.0 < 2_048).count() as f64 / 32_768.0;
     assert!((low_dsts - 0.76).abs() < 0.01, "{low_dsts}");
     assert!((low_srcs - 0.76).abs() < 0.01, "{low_srcs}");
-    assert!(data.graph.in_degree(NodeId(0)) > 500);
+    assert!(data.csc().unwrap().in_degree(NodeId(0)) > 500);
     assert!(rows(&data).iter().all(|value| (-1.0..1.0).contains(value)));
 }
 
@@ -147,10 +153,15 @@ fn fake_set_has_the_configured_sizes() {
 fn fake_edges_are_simple_and_symmetric() {
     let data = fake(FakeConfig { avg_num_nodes: 20, avg_degree: 10.0, ..FakeConfig::default() }).unwrap();
     for dst in (0..data.graph.n_nodes() as u32).map(NodeId) {
-        let neighbors = data.graph.in_neighbors(dst);
+        let neighbors = data.csc().unwrap().in_neighbors(dst);
         assert!(neighbors.windows(2).all(|pair| pair[0] < pair[1]));
         for &src in neighbors {
-            assert!(src != dst && data.graph.in_neighbors(src).contains(&dst), "{} -> {}", src.0, dst.0);
+            assert!(
+                src != dst && data.csc().unwrap().in_neighbors(src).contains(&dst),
+                "{} -> {}",
+                src.0,
+                dst.0
+            );
         }
     }
 }
@@ -160,7 +171,7 @@ fn fake_features_are_normally_distributed_around_the_class_number() {
     let data = fake(FakeConfig::default()).unwrap();
     let (mut n_of_class, mut sum, mut squares) = ([0; 10], 0.0, 0.0);
     let rows = rows(&data);
-    for (row, &class) in rows.chunks_exact(64).zip(data.labels.as_slice()) {
+    for (row, &class) in rows.chunks_exact(64).zip(data.labels().as_slice()) {
         n_of_class[class as usize] += 1;
         for &value in row {
             let noise = f64::from(value) - f64::from(class);
@@ -241,15 +252,17 @@ fn rejects_parameters_out_of_range() {
 #[test]
 fn standardize_gives_mean_0_and_deviation_1_and_constant_columns_0() {
     let values = vec![0.1, 1.0, 5.0, 0.1, 2.0, 5.0, 0.1, 3.0, 9.0, 0.1, 4.0, 9.0];
-    let data =
-        Dataset { features: Arc::new(DenseFeatures::from_f32(values, 3).unwrap()), ..ring(4).unwrap() };
+    let data = Dataset {
+        features: vec![Some(Arc::new(DenseFeatures::from_f32(values, 3).unwrap()))],
+        ..ring(4).unwrap()
+    };
     let data = data.standardize();
     // The standard deviation of 1, 2, 3, 4 is the square root of 5 / 4.
     let unit = 1.0 / 5.0_f64.sqrt();
     let expected = [0.0, -3.0 * unit, -1.0, 0.0, -unit, -1.0, 0.0, unit, 1.0, 0.0, 3.0 * unit, 1.0];
     let data = data.unwrap();
     assert_eq!(rows(&data), expected.map(|value| value as f32));
-    assert_eq!(data.features.dim(), 3);
+    assert_eq!(data.node_features().unwrap().dim(), 3);
 }
 
 #[test]

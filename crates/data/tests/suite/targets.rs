@@ -39,12 +39,15 @@ fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
 #[test]
 fn builder_takes_several_labels_and_numbers() {
     let labels = ring("labels").multi_label(LABELS.to_vec(), 2).class_names(["a", "b"]).build().unwrap();
-    assert_eq!((labels.targets().kind(), labels.targets().n_outputs()), (TargetKind::MultiLabel, 2));
-    assert!(labels.labels.is_empty() && labels.validate().unwrap().is_empty());
+    assert_eq!(
+        (labels.targets.as_ref().unwrap().values.kind(), labels.targets.as_ref().unwrap().values.n_outputs()),
+        (TargetKind::MultiLabel, 2)
+    );
+    assert!(labels.labels().is_empty() && labels.validate().unwrap().is_empty());
     let shown = "labels: 4 nodes, 4 edges, 1 features, 2 labels; 1 / 1 / 1 nodes to train, validate, test";
     assert_eq!(labels.to_string(), shown);
     let numbers = ring("numbers").regression(NUMBERS.to_vec(), 2).build().unwrap();
-    assert_eq!(numbers.targets().kind(), TargetKind::Regression);
+    assert_eq!(numbers.targets.as_ref().unwrap().values.kind(), TargetKind::Regression);
     // A hash covers the values and their kind.
     let other = ring("other").regression([&[0.75], &NUMBERS[1..]].concat(), 2).build().unwrap();
     let hashes = [&labels, &numbers, &other].map(|data| data.hash().unwrap());
@@ -82,19 +85,20 @@ fn kiln_format_keeps_target_values_and_verifies_them() {
         format::write(&data, &folder).unwrap();
         assert!(folder.join("targets.npy").exists() && !folder.join("labels.npy").exists());
         let opened = format::open(&folder).unwrap();
-        assert_eq!(text(&opened.targets()), text(&data.targets()));
-        assert_eq!((opened.hash().unwrap(), &opened.split), (data.hash().unwrap(), &data.split));
-        assert_eq!(opened.class_names.len(), data.targets().n_outputs());
+        assert_eq!(
+            text(&opened.targets.as_ref().unwrap().values),
+            text(&data.targets.as_ref().unwrap().values)
+        );
+        assert_eq!((opened.hash().unwrap(), &opened.split()), (data.hash().unwrap(), &data.split()));
+        assert_eq!(opened.class_names().len(), data.targets.as_ref().unwrap().values.n_outputs());
         format::verify(&folder).unwrap();
         let copy = root.path().join(format!("copy-{name}"));
         convert(&folder, &copy, &ConvertOptions::default()).unwrap();
         assert_eq!(format::hash(&copy).unwrap(), format::hash(&folder).unwrap());
     }
     // A value that is no label is found although its hash is correct.
-    let bad = kiln_data::Dataset {
-        target_values: Some(TargetValues::multi_label(vec![0, 1, 0, 3], 1).unwrap().into()),
-        ..ring("set").multi_label(vec![1; 4], 1).build().unwrap()
-    };
+    let mut bad = ring("set").multi_label(vec![1; 4], 1).build().unwrap();
+    bad.targets.as_mut().unwrap().values = TargetValues::multi_label(vec![0, 1, 0, 3], 1).unwrap().into();
     let folder = root.path().join("bad");
     format::write(&bad, &folder).unwrap();
     let error = format::verify(&folder).unwrap_err().to_string();
@@ -137,12 +141,12 @@ fn npy_folders_have_several_labels_or_numbers_and_convert_alike() {
         ring("x").multi_label(LABELS.to_vec(), 2).build().unwrap(),
         ring("x").regression(NUMBERS.to_vec(), 2).build().unwrap(),
     ];
-    let expected = expected.map(|data| text(&data.targets()));
+    let expected = expected.map(|data| text(&data.targets.as_ref().unwrap().values));
     let mut n_cases = 0;
     let mut check = |expected: &str| {
         n_cases += 1;
         let data = kiln_data::open(&at).unwrap();
-        assert_eq!(text(&data.targets()), expected);
+        assert_eq!(text(&data.targets.as_ref().unwrap().values), expected);
         let out = root.path().join(format!("out-{n_cases}"));
         convert(&at, &out, &ConvertOptions::default()).unwrap();
         assert_eq!(format::open(&out).unwrap().hash().unwrap(), data.hash().unwrap());
@@ -158,7 +162,16 @@ fn npy_folders_have_several_labels_or_numbers_and_convert_alike() {
     put(&at, "labels.npy", &NUMBERS.map(f64::from), &[4, 2]);
     check(&expected[1]);
     put(&at, "labels.npy", &[0.5_f32, 1.5, 2.5, f32::NAN], &[4, 1]);
-    check(&text(&ring("x").regression(vec![0.5, 1.5, 2.5, f32::NAN], 1).build().unwrap().targets()));
+    check(&text(
+        &ring("x")
+            .regression(vec![0.5, 1.5, 2.5, f32::NAN], 1)
+            .build()
+            .unwrap()
+            .targets
+            .as_ref()
+            .unwrap()
+            .values,
+    ));
 
     let refused = |expected: &str| {
         let out = root.path().join("refused");
@@ -190,13 +203,13 @@ fn ogb_folders_have_several_labels_or_numbers() {
     };
     let labels = put("1,0\n0,nan\n1,1\nnan,nan\n");
     assert_eq!(
-        text(&labels.targets()),
-        text(&ring("x").multi_label(LABELS.to_vec(), 2).build().unwrap().targets())
+        text(&labels.targets.as_ref().unwrap().values),
+        text(&ring("x").multi_label(LABELS.to_vec(), 2).build().unwrap().targets.as_ref().unwrap().values)
     );
     let numbers = put("0.5,-1\n2,nan\n0,8.5\nnan,nan\n");
     assert_eq!(
-        text(&numbers.targets()),
-        text(&ring("x").regression(NUMBERS.to_vec(), 2).build().unwrap().targets())
+        text(&numbers.targets.as_ref().unwrap().values),
+        text(&ring("x").regression(NUMBERS.to_vec(), 2).build().unwrap().targets.as_ref().unwrap().values)
     );
     let out = folder.join("out");
     convert(&folder, &out, &ConvertOptions::default()).unwrap();
@@ -313,9 +326,12 @@ fn ogb_node_features_are_the_means_of_edge_features_if_there_are_no_others() {
     // The edges are 0 -> 1, 2 -> 1, 1 -> 1 and 3 -> 0.
     fs::write(raw.join("edge-feat.csv"), "0.5,1\n0.25,0\n0.75,2\n1,1\n").unwrap();
     let data = ogb::open(&folder).unwrap();
-    let row = |node| data.features.row(NodeId(node)).unwrap();
+    let row = |node| data.node_features().unwrap().row(NodeId(node)).unwrap();
     assert_eq!([row(0), row(1), row(2), row(3)], [[0.75, 1.0], [0.5, 1.0], [0.25, 0.0], [1.0, 1.0]]);
-    assert_eq!((data.targets().kind(), data.targets().n_outputs()), (TargetKind::MultiLabel, 2));
+    assert_eq!(
+        (data.targets.as_ref().unwrap().values.kind(), data.targets.as_ref().unwrap().values.n_outputs()),
+        (TargetKind::MultiLabel, 2)
+    );
     assert!(data.notes.iter().any(|note| note.to_string().starts_with("node features are the means")));
     let out = folder.join("out");
     convert(&folder, &out, &ConvertOptions::default()).unwrap();

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use kiln_data::{
-    BuildError, Error, HashedPart, NodeNames, Note, Split, TypedDataset, TypedDatasetBuilder, TypedTargets,
+    BuildError, Dataset, DatasetBuilder, DatasetTargets, Error, HashedPart, NodeNames, Note, Split,
 };
 use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures, TargetKind, Targets};
 use kiln_graph::{Csc, Error as GraphError, NodeId, NodeTypes, Relation, RelationEdges, Relations};
@@ -41,21 +41,25 @@ pub(crate) const PUBLISHES: RelationEdges<'static> = RelationEdges {
 };
 
 /// Returns a builder of authors with sparse features, papers with dense features and classes, and venues without features.
-pub(crate) fn papers() -> TypedDatasetBuilder<'static> {
+pub(crate) fn papers() -> DatasetBuilder<'static> {
     papers_with([WRITES, CITES, PUBLISHES])
 }
 
-fn papers_with(relations: [RelationEdges<'static>; 3]) -> TypedDatasetBuilder<'static> {
-    let builder = TypedDataset::builder(NodeTypes::new(TYPES).unwrap()).name("papers");
+fn papers_with(relations: [RelationEdges<'static>; 3]) -> DatasetBuilder<'static> {
+    let builder = Dataset::builder_with_types(NodeTypes::new(TYPES).unwrap()).name("papers");
     relations
         .into_iter()
-        .fold(builder, TypedDatasetBuilder::relation)
-        .feature_store("author", sparse(&[0.5, 1.0, 1.5]))
-        .features("paper", vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], 2)
-        .labels("paper", vec![1, 0, 2, -1], 3)
-        .split(&[2], &[0], &[1])
+        .fold(builder, DatasetBuilder::relation)
+        .nodes("author")
+        .feature_store(sparse(&[0.5, 1.0, 1.5]))
+        .nodes("paper")
+        .features(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], 2)
+        .nodes("paper")
+        .labels(vec![1, 0, 2, -1], 3)
+        .split(vec![2], vec![0], vec![1])
         .class_names(["a", "b", "c"])
-        .node_names("author", ["Ada", "", "três"])
+        .nodes("author")
+        .node_names(["Ada", "", "três"])
 }
 
 pub(crate) fn sparse(values: &[f32]) -> Arc<dyn FeatureStore> {
@@ -95,7 +99,7 @@ fn display_is_one_line_with_the_sizes() {
         "papers: 9 nodes of 3 types, 10 edges of 3 relations, 3 classes of paper; \
          1 / 1 / 1 nodes to train, validate, test"
     );
-    let bare = TypedDataset::builder(NodeTypes::new(TYPES).unwrap()).build().unwrap();
+    let bare = Dataset::builder_with_types(NodeTypes::new(TYPES).unwrap()).build().unwrap();
     assert_eq!(bare.to_string(), "dataset: 9 nodes of 3 types, 0 edges of 0 relations");
     assert!(bare.targets.is_none() && bare.target_nodes().is_empty());
 }
@@ -103,19 +107,27 @@ fn display_is_one_line_with_the_sizes() {
 #[test]
 fn builder_accepts_a_built_graph_and_target_values() {
     let graph = Relations::from_edges(NodeTypes::new(TYPES).unwrap(), &[WRITES]).unwrap();
-    let builder = TypedDataset::builder_with_graph(&graph).relation(CITES);
-    let data = builder.clone().regression("venue", vec![0.5, f32::NAN], 1).split(&[0], &[], &[]);
+    let builder = Dataset::builder_with_relations(&graph).relation(CITES);
+    let data = builder.clone().nodes("venue").regression(vec![0.5, f32::NAN], 1).split(
+        vec![0],
+        Vec::<u32>::new(),
+        Vec::<u32>::new(),
+    );
     let data = data.build().unwrap();
     assert_eq!(data.graph.iter().map(|relation| &*relation.name).collect::<Vec<_>>(), ["writes", "cites"]);
     assert!(Arc::ptr_eq(&data.graph.relation(0).graph, &graph.relation(0).graph));
     let targets = data.targets.unwrap();
     assert_eq!((targets.values.kind(), ids(&targets.split.train)), (TargetKind::Regression, vec![7]));
-    let labels = builder.multi_label("author", vec![1, 0, 255, 255, 0, 0], 2).split(&[2], &[], &[]);
+    let labels = builder.nodes("author").multi_label(vec![1, 0, 255, 255, 0, 0], 2).split(
+        vec![2],
+        Vec::<u32>::new(),
+        Vec::<u32>::new(),
+    );
     assert_eq!(labels.build().unwrap().targets.unwrap().values.kind(), TargetKind::MultiLabel);
 }
 
 /// Checks that building fails with the expected message.
-fn check_rejected(builder: TypedDatasetBuilder<'_>, expected: &str) -> Error {
+fn check_rejected(builder: DatasetBuilder<'_>, expected: &str) -> Error {
     let error = builder.build().unwrap_err();
     assert_eq!(error.to_string(), expected);
     error
@@ -124,37 +136,37 @@ fn check_rejected(builder: TypedDatasetBuilder<'_>, expected: &str) -> Error {
 #[test]
 fn builder_rejects_inconsistent_parts() {
     let of_length = "node type `paper`: the number of feature rows is 3, expected 4, one per node";
-    let error = check_rejected(papers().features("paper", vec![0.5; 3], 1), of_length);
+    let error = check_rejected(papers().nodes("paper").features(vec![0.5; 3], 1), of_length);
     let Error::InPart { source, .. } = &error else { panic!("{error}") };
     assert!(matches!(**source, Error::Build(BuildError::Length { expected: 4, got: 3, .. })));
     let unknown =
         "cannot use the graph: there is no node type `editor`, expected one of author, paper, venue";
-    let error = check_rejected(papers().features("editor", vec![0.5; 3], 1), unknown);
+    let error = check_rejected(papers().nodes("editor").features(vec![0.5; 3], 1), unknown);
     assert!(matches!(error, Error::Graph(GraphError::NoSuchType { .. })));
-    check_rejected(papers().node_names("editor", ["a"]), unknown);
-    check_rejected(papers().labels("editor", vec![0], 1), unknown);
+    check_rejected(papers().nodes("editor").node_names(["a"]), unknown);
+    check_rejected(papers().nodes("editor").labels(vec![0], 1), unknown);
     check_rejected(
-        papers().labels("venue", vec![0], 1),
+        papers().nodes("venue").labels(vec![0], 1),
         "node type `venue`: the number of labels is 1, expected 2, one per node",
     );
     check_rejected(
-        papers().split(&[2], &[4], &[]),
+        papers().split(vec![2], vec![4], Vec::<u32>::new()),
         "node type `paper`: the val split contains node 4 at position 0, expected a node id below 4",
     );
     check_rejected(
-        papers().split(&[2], &[0, 3], &[]),
+        papers().split(vec![2], vec![0, 3], Vec::<u32>::new()),
         "node type `paper`: the val split contains node 3 at position 1, which has no label: remove it",
     );
     check_rejected(
-        papers().split(&[2], &[], &[2]),
+        papers().split(vec![2], Vec::<u32>::new(), vec![2]),
         "node type `paper`: node 2 is in both the train and the test split: remove it from one of them",
     );
     check_rejected(
-        papers().labels("paper", vec![1, 0, 3, -1], 3),
+        papers().nodes("paper").labels(vec![1, 0, 3, -1], 3),
         "node type `paper`: cannot use the features or labels: node 2 has label 3, expected a class below 3",
     );
     check_rejected(
-        papers().node_names("venue", ["a", "b", "c"]),
+        papers().nodes("venue").node_names(["a", "b", "c"]),
         "node type `venue`: papers: the number of node names is 3, expected 2: correct this file or the files it \
          must match",
     );
@@ -163,13 +175,13 @@ fn builder_rejects_inconsistent_parts() {
         "papers: the number of class names is 1, expected 3: correct this file or the files it must match",
     );
     assert!(matches!(error, Error::Store(StoreError::Inconsistent { .. })));
-    let bare = || TypedDataset::builder(NodeTypes::new(TYPES).unwrap());
+    let bare = || Dataset::builder_with_types(NodeTypes::new(TYPES).unwrap());
     check_rejected(
-        bare().split(&[0], &[], &[]),
-        "the dataset has no labels: call .labels(node_type, y, n_classes)",
+        bare().split(vec![0], Vec::<u32>::new(), Vec::<u32>::new()),
+        "the dataset has no labels: call .labels(y, n_classes)",
     );
     check_rejected(
-        bare().labels("venue", vec![0, 1], 2),
+        bare().nodes("venue").labels(vec![0, 1], 2),
         "the dataset has no split: call .split(train, val, test)",
     );
     check_rejected(bare().class_names(["a"]), "the number of class names is 1, expected 0, one per class");
@@ -187,7 +199,7 @@ fn builder_rejects_invalid_relations() {
     let graph = Arc::new(csc.with_edge_types(vec![0].into()).unwrap());
     let typed = Relation { name: "edge".into(), src_type: 0, dst_type: 0, graph };
     let graph = Relations::new(types, vec![typed]).unwrap();
-    let error = TypedDataset::builder_with_graph(&graph).build().unwrap_err();
+    let error = Dataset::builder_with_relations(&graph).build().unwrap_err();
     assert!(
         matches!(error, Error::BadParameter { .. }) && error.to_string().contains("edge types"),
         "{error}"
@@ -195,14 +207,14 @@ fn builder_rejects_invalid_relations() {
 }
 
 /// Checks that `validate` fails with the expected message after a change of the set.
-fn check_invalid(change: impl FnOnce(&mut TypedDataset), expected: &str) {
+fn check_invalid(change: impl FnOnce(&mut Dataset), expected: &str) {
     let mut data = papers().build().unwrap();
     change(&mut data);
     assert_eq!(data.validate().unwrap_err().to_string(), expected);
 }
 
 /// Returns a graph whose first relation has other arrays.
-fn with_writes(data: &TypedDataset, indptr: Vec<u64>, srcs: Vec<u32>, weights: Vec<f32>) -> Arc<Relations> {
+fn with_writes(data: &Dataset, indptr: Vec<u64>, srcs: Vec<u32>, weights: Vec<f32>) -> Arc<Relations> {
     let mut relations: Vec<Relation> = data.graph.iter().cloned().collect();
     let graph = Csc::new(indptr.into(), srcs.into()).unwrap().with_weights(weights.into()).unwrap();
     relations[0].graph = Arc::new(graph);
@@ -211,7 +223,7 @@ fn with_writes(data: &TypedDataset, indptr: Vec<u64>, srcs: Vec<u32>, weights: V
 
 #[test]
 fn validate_rejects_values_out_of_range() {
-    let graph = |data: &mut TypedDataset, indptr: [u64; 5], srcs: [u32; 2], weights: [f32; 2]| {
+    let graph = |data: &mut Dataset, indptr: [u64; 5], srcs: [u32; 2], weights: [f32; 2]| {
         data.graph = with_writes(data, indptr.into(), srcs.into(), weights.into());
     };
     check_invalid(
@@ -307,45 +319,48 @@ fn hash_changes_with_every_change_of_the_data() {
 }
 
 /// Returns sets that differ in one part of the training data each, with the names of the changes.
-pub(crate) fn changed_sets() -> Vec<(&'static str, TypedDataset)> {
+pub(crate) fn changed_sets() -> Vec<(&'static str, Dataset)> {
     let types = |types: &[(&str, usize)]| {
         let data = papers().build().unwrap();
         let types = NodeTypes::new(types.iter().copied()).unwrap();
         let relations: Vec<Relation> = data.graph.iter().cloned().collect();
-        TypedDataset { graph: Arc::new(Relations::new(types, relations).unwrap()), ..data }
+        Dataset { graph: Arc::new(Relations::new(types, relations).unwrap()), ..data }
     };
     let relation = |change: &dyn Fn(&mut Vec<Relation>)| {
         let data = papers().build().unwrap();
         let mut relations: Vec<Relation> = data.graph.iter().cloned().collect();
         change(&mut relations);
-        TypedDataset {
-            graph: Arc::new(Relations::new(data.graph.types().clone(), relations).unwrap()),
-            ..data
-        }
+        Dataset { graph: Arc::new(Relations::new(data.graph.types().clone(), relations).unwrap()), ..data }
     };
     let more_types = {
         let data = types(&[("author", 3), ("paper", 4), ("venue", 2), ("field", 0)]);
         let (features, names) = (data.features, data.names);
-        TypedDataset {
+        Dataset {
             features: features.into_iter().chain([None]).collect(),
             names: names.into_iter().chain([Arc::default()]).collect(),
             ..data
         }
     };
-    let of_types = |types: [(&str, usize); 2]| TypedDataset::builder(NodeTypes::new(types).unwrap());
-    let empty = of_types([("a", 2), ("b", 2)]).features("a", vec![0.5; 2], 1);
+    let of_types = |types: [(&str, usize); 2]| Dataset::builder_with_types(NodeTypes::new(types).unwrap());
+    let empty = of_types([("a", 2), ("b", 2)]).nodes("a").features(vec![0.5; 2], 1);
     let f16 = FeatureArray::F16(vec![half::f16::ZERO; 2].into());
-    let build = |builder: TypedDatasetBuilder<'_>| builder.build().unwrap();
+    let build = |builder: DatasetBuilder<'_>| builder.build().unwrap();
     let weights = Some(&[0.5, 1.0, 1.5, 2.0, 3.0][..]);
     vec![
         ("unchanged", build(papers())),
         ("a renamed type", types(&[("author", 3), ("article", 4), ("venue", 2)])),
         ("an added type", more_types),
         ("no types of papers", build(empty.clone())),
-        ("features of another type", build(of_types([("a", 2), ("b", 2)]).features("b", vec![0.5; 2], 1))),
-        ("types in another order", build(of_types([("b", 2), ("a", 2)]).features("a", vec![0.5; 2], 1))),
-        ("another element type", build(empty.clone().features("a", f16, 1))),
-        ("features of both types", build(empty.features("b", vec![0.5; 2], 1))),
+        (
+            "features of another type",
+            build(of_types([("a", 2), ("b", 2)]).nodes("b").features(vec![0.5; 2], 1)),
+        ),
+        (
+            "types in another order",
+            build(of_types([("b", 2), ("a", 2)]).nodes("a").features(vec![0.5; 2], 1)),
+        ),
+        ("another element type", build(empty.clone().nodes("a").features(f16, 1))),
+        ("features of both types", build(empty.nodes("b").features(vec![0.5; 2], 1))),
         ("a renamed relation", relation(&|relations| relations[1].name = "quotes".into())),
         ("relations in another order", relation(&|relations| relations.swap(0, 1))),
         ("a relation less", relation(&|relations| drop(relations.pop()))),
@@ -354,34 +369,34 @@ pub(crate) fn changed_sets() -> Vec<(&'static str, TypedDataset)> {
         ("an edge", build(papers_with([WRITES, RelationEdges { srcs: &[3, 2, 1], ..CITES }, PUBLISHES]))),
         ("a weight", build(papers_with([RelationEdges { weights, ..WRITES }, CITES, PUBLISHES]))),
         ("no weights", build(papers_with([RelationEdges { weights: None, ..WRITES }, CITES, PUBLISHES]))),
-        ("a feature", build(papers().feature_store("author", sparse(&[0.5, 1.0, 2.0])))),
-        ("a label", build(papers().labels("paper", vec![1, 0, 1, -1], 3))),
+        ("a feature", build(papers().nodes("author").feature_store(sparse(&[0.5, 1.0, 2.0])))),
+        ("a label", build(papers().nodes("paper").labels(vec![1, 0, 1, -1], 3))),
         (
             "more classes",
-            build(papers().labels("paper", vec![1, 0, 2, -1], 4).class_names(Vec::<String>::new())),
+            build(papers().nodes("paper").labels(vec![1, 0, 2, -1], 4).class_names(Vec::<String>::new())),
         ),
-        ("the target type", build(papers().labels("author", vec![1, 0, 2], 3))),
-        ("the split", build(papers().split(&[2], &[1], &[0]))),
-        ("regression", build(papers().regression("paper", vec![1.0; 12], 3))),
-        ("no targets", TypedDataset { targets: None, ..build(papers()) }),
+        ("the target type", build(papers().nodes("author").labels(vec![1, 0, 2], 3))),
+        ("the split", build(papers().split(vec![2], vec![1], vec![0]))),
+        ("regression", build(papers().nodes("paper").regression(vec![1.0; 12], 3))),
+        ("no targets", Dataset { targets: None, ..build(papers()) }),
     ]
 }
 
 #[test]
 fn hash_ignores_names_of_nodes_and_copies() {
     let data = papers().build().unwrap();
-    let renamed = TypedDataset {
+    let renamed = Dataset {
         name: "other".into(),
         names: [["x", "y", "z"].as_slice(), &[], &[]]
             .map(|names| Arc::new(NodeNames::new(names.iter().copied())))
             .into(),
-        targets: Some(TypedTargets { class_names: Vec::new(), ..data.targets.clone().unwrap() }),
+        targets: Some(DatasetTargets { class_names: Vec::new(), ..data.targets.clone().unwrap() }),
         notes: vec![Note::Other("a note".into())],
         ..data.clone()
     };
     let rebuilt = papers().build().unwrap();
     let rows = DenseFeatures::from_f32(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], 2).unwrap();
-    let stored = papers().feature_store("paper", Arc::new(rows)).build().unwrap();
+    let stored = papers().nodes("paper").feature_store(Arc::new(rows)).build().unwrap();
     for same in [renamed, rebuilt, stored] {
         assert_eq!(same.hash().unwrap(), data.hash().unwrap());
     }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kiln_data::{Error, TypedDataset, typed};
+use kiln_data::{Dataset, Error, format};
 use kiln_store::Error as StoreError;
 use kiln_store::npy::{self, Element};
 
@@ -25,7 +25,7 @@ fn for_each_array(check: impl Fn(&Path, &Path)) {
         let whole = fs::read(&path).unwrap();
         check(&folder, &path);
         fs::write(&path, whole).unwrap();
-        typed::verify(&folder).unwrap();
+        format::verify(&folder).unwrap();
     }
 }
 
@@ -35,12 +35,12 @@ fn open_rejects_truncated_and_missing_arrays() {
         let whole = fs::read(path).unwrap();
         for bytes in [&whole[..60], &whole[..whole.len() - 1], &[&whole[..], b"more"].concat()] {
             fs::write(path, bytes).unwrap();
-            let error = typed::open(folder).unwrap_err();
+            let error = format::open(folder).unwrap_err();
             let is_named = matches!(&error, Error::Store(StoreError::Npy { path: at, .. }) if at == path);
             assert!(is_named, "{error}");
         }
         fs::remove_file(path).unwrap();
-        let error = typed::open(folder).unwrap_err();
+        let error = format::open(folder).unwrap_err();
         assert!(matches!(&error, Error::Store(StoreError::Io { path: at, .. }) if at == path), "{error}");
     });
 }
@@ -55,7 +55,7 @@ fn verify_detects_a_flipped_bit() {
         let mut bytes = whole.clone();
         bytes[at] ^= 1;
         fs::write(path, &bytes).unwrap();
-        let error = typed::verify(folder).unwrap_err();
+        let error = format::verify(folder).unwrap_err();
         let is_named =
             matches!(&error, Error::Store(StoreError::HashMismatch { path: at, .. }) if at == path);
         assert!(is_named, "{name}: {error}");
@@ -72,7 +72,7 @@ fn edit(folder: &Path, from: &str, to: &str) {
 /// Replaces an array and its hash in the manifest, so that only its values are wrong.
 fn forge<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
     fs::write(folder.join(name), npy::write(values, shape)).unwrap();
-    let Err(Error::Store(StoreError::HashMismatch { expected, got, .. })) = typed::verify(folder) else {
+    let Err(Error::Store(StoreError::HashMismatch { expected, got, .. })) = format::verify(folder) else {
         panic!("the hash of {name} should differ");
     };
     edit(folder, &expected, &got);
@@ -82,8 +82,8 @@ fn forge<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
 fn check_forged<T: Element>(name: &str, values: &[T], shape: &[usize], expected: &str) {
     let (_root, folder) = set();
     forge(&folder, name, values, shape);
-    typed::open(&folder).unwrap();
-    let error = typed::verify(&folder).unwrap_err();
+    format::open(&folder).unwrap();
+    let error = format::verify(&folder).unwrap_err();
     let Error::Store(StoreError::BadValue { path, .. }) = &error else { panic!("{error}") };
     assert_eq!(*path, folder.join(name));
     assert!(error.to_string().contains(expected), "{error}\n    expected {expected}");
@@ -138,7 +138,7 @@ fn open_rejects_offsets_that_do_not_fit_the_edges() {
     let check = |name: &str, values: &[u64], expected: &str| {
         let (_root, folder) = set();
         fs::write(folder.join(name), npy::write(values, &[values.len()])).unwrap();
-        let error = typed::open(&folder).unwrap_err().to_string();
+        let error = format::open(&folder).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}\n    expected {expected}");
     };
     check("indptr.1.npy", &[1, 2, 2, 3, 3], "indptr.1.npy: entry 0 is 1, expected 0");
@@ -150,7 +150,7 @@ fn open_rejects_offsets_that_do_not_fit_the_edges() {
 fn check_edited(from: &str, to: &str, expected: &str) {
     let (_root, folder) = set();
     edit(&folder, from, to);
-    let error = typed::open(&folder).unwrap_err();
+    let error = format::open(&folder).unwrap_err();
     let is_typed = matches!(
         &error,
         Error::Store(
@@ -161,7 +161,7 @@ fn check_edited(from: &str, to: &str, expected: &str) {
         )
     );
     assert!(is_typed && error.to_string().contains(expected), "{error}\n    expected {expected}");
-    assert_eq!(typed::verify(&folder).unwrap_err().to_string(), error.to_string());
+    assert_eq!(format::verify(&folder).unwrap_err().to_string(), error.to_string());
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn missing_manifest_entry_is_reported() {
         let mut without = whole.clone();
         without["files"].as_object_mut().unwrap().remove(name).unwrap();
         fs::write(&manifest, serde_json::to_vec(&without).unwrap()).unwrap();
-        let check = |is_whole: bool| match typed::open(&folder) {
+        let check = |is_whole: bool| match format::open(&folder) {
             Err(Error::Store(StoreError::Metadata { expected, found, .. })) => {
                 assert_eq!((expected.contains("an entry"), &*found), (true, "none"), "{name}");
             }
@@ -233,28 +233,28 @@ fn missing_manifest_entry_is_reported() {
     }
     fs::write(&manifest, serde_json::to_vec(&whole).unwrap()).unwrap();
     fs::copy(folder.join("names_text.0.npy"), folder.join("names_text.2.npy")).unwrap();
-    let error = typed::open(&folder).unwrap_err().to_string();
+    let error = format::open(&folder).unwrap_err().to_string();
     assert!(error.contains("files.names_text.2.npy is none, expected an entry, because the file"), "{error}");
     fs::remove_file(&manifest).unwrap();
-    let error = typed::open(&folder).unwrap_err();
+    let error = format::open(&folder).unwrap_err();
     assert!(matches!(&error, Error::Store(StoreError::Missing { .. })), "{error}");
-    let expected = "has no kiln.json (the manifest of a heterogeneous set in the kiln format)";
+    let expected = "has no kiln.json (the manifest of a set in the kiln format)";
     assert!(error.to_string().contains(expected), "{error}");
 }
 
 #[test]
 fn a_set_without_targets_has_no_files_of_targets() {
-    let data = TypedDataset { targets: None, ..papers().build().unwrap() };
+    let data = Dataset { targets: None, ..papers().build().unwrap() };
     let (_root, folder) = written(&data);
-    typed::verify(&folder).unwrap();
-    assert!(typed::open(&folder).unwrap().targets.is_none());
+    format::verify(&folder).unwrap();
+    assert!(format::open(&folder).unwrap().targets.is_none());
     let (_other, with) = set();
     fs::copy(with.join("train.npy"), folder.join("train.npy")).unwrap();
-    let error = typed::open(&folder).unwrap_err().to_string();
+    let error = format::open(&folder).unwrap_err().to_string();
     assert!(error.contains("files.train.npy is none, expected an entry, because the file exists"), "{error}");
     let entry = "\"train.npy\": {\"dtype\": \"u32\", \"shape\": [1], \"sha256\": \"\"}, \"weights.0.npy\"";
     edit(&folder, "\"weights.0.npy\"", entry);
-    let error = typed::open(&folder).unwrap_err().to_string();
+    let error = format::open(&folder).unwrap_err().to_string();
     assert!(error.contains("files.train.npy is an entry, expected no entry, because target_type"), "{error}");
 }
 
@@ -266,7 +266,7 @@ fn a_number_of_nodes_that_no_file_confirms_is_limited() {
             ",\n    {{ \"name\": \"nothing\", \"n_nodes\": {n_nodes}, \"dim\": null }}\n  ],\n  \"relations\""
         );
         edit(&folder, "\n  ],\n  \"relations\"", &more);
-        typed::open(&folder).map(drop)
+        format::open(&folder).map(drop)
     };
     // Two nodes of another type count, too.
     with_nodes(134_217_726).unwrap();

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use kiln_data::{Dataset, Error, Note, TypedDataset, format, graphbolt, synthetic, typed};
+use kiln_data::{Dataset, Error, Note, format, graphbolt, synthetic};
 use kiln_graph::NodeId;
 use kiln_store::Error as StoreError;
 use tempfile::TempDir;
@@ -82,16 +82,16 @@ fn edited(from: &str, to: &str) -> String {
 }
 
 /// Opens the folder with other metadata and the unchanged arrays.
-fn open_as(metadata: &str) -> kiln_data::Result<TypedDataset> {
+fn open_as(metadata: &str) -> kiln_data::Result<Dataset> {
     let folder = folder();
     fs::write(folder.path().join("metadata.yaml"), metadata).unwrap();
-    graphbolt::open_typed(folder.path())
+    graphbolt::open_heterogeneous(folder.path())
 }
 
 #[test]
 fn opens_types_relations_features_and_the_task() {
     let folder = folder();
-    let data = TypedDataset::open(folder.path()).unwrap();
+    let data = Dataset::open(folder.path()).unwrap();
     assert_eq!(
         data.to_string(),
         "small: 7 nodes of 2 types, 6 edges of 2 relations, 5 classes of paper; 1 / 1 / 1 nodes to train, validate, \
@@ -120,11 +120,11 @@ fn opens_types_relations_features_and_the_task() {
 #[test]
 fn a_graphbolt_folder_is_written_in_the_kiln_format() {
     let folder = folder();
-    let data = graphbolt::open_typed(folder.path()).unwrap();
+    let data = graphbolt::open_heterogeneous(folder.path()).unwrap();
     let out = folder.path().join("kiln");
-    typed::write(&data, &out).unwrap();
-    typed::verify(&out).unwrap();
-    assert_eq!(typed::open(&out).unwrap().hash().unwrap(), data.hash().unwrap());
+    format::write(&data, &out).unwrap();
+    format::verify(&out).unwrap();
+    assert_eq!(format::open(&out).unwrap().hash().unwrap(), data.hash().unwrap());
 }
 
 #[test]
@@ -144,15 +144,12 @@ fn folders_without_a_task_have_no_targets() {
 }
 
 #[test]
-fn the_homogeneous_reader_names_the_typed_one() {
+fn every_reader_opens_several_types() {
     let folder = folder();
-    for error in [graphbolt::open(folder.path()).unwrap_err(), Dataset::open(folder.path()).unwrap_err()] {
-        let expected =
-            "(graph.nodes) is not supported: open it with graphbolt::open_typed or TypedDataset::open";
-        assert!(
-            matches!(error, Error::Unsupported { .. }) && error.to_string().contains(expected),
-            "{error}"
-        );
+    let expected = graphbolt::open_heterogeneous(folder.path()).unwrap().hash().unwrap();
+    for data in [graphbolt::open(folder.path()), Dataset::open(folder.path()), kiln_data::open(folder.path())]
+    {
+        assert_eq!(data.unwrap().hash().unwrap(), expected);
     }
 }
 
@@ -171,17 +168,15 @@ fn graphs_of_one_type_need_no_names() {
 fn detects_heterogeneous_sets() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
-    assert!(typed::is_heterogeneous(folder.path()).unwrap());
-    typed::write(&graphbolt::open_typed(folder.path()).unwrap(), at("typed")).unwrap();
-    assert!(typed::is_heterogeneous(at("typed")).unwrap());
+    assert!(kiln_data::is_heterogeneous(folder.path()).unwrap());
+    format::write(&graphbolt::open_heterogeneous(folder.path()).unwrap(), at("typed")).unwrap();
+    assert!(kiln_data::is_heterogeneous(at("typed")).unwrap());
     format::write(&synthetic::ring(6).unwrap(), at("ring")).unwrap();
-    assert!(!typed::is_heterogeneous(at("ring")).unwrap());
+    assert!(!kiln_data::is_heterogeneous(at("ring")).unwrap());
     fs::remove_file(at("ring").join("kiln.json")).unwrap();
-    assert!(!typed::is_heterogeneous(at("ring")).unwrap());
-    let error = TypedDataset::open(at("ring")).unwrap_err();
-    let expected = "is a folder of .npy files, expected a heterogeneous set: a kiln folder, a GraphBolt folder or an OGB folder";
-    assert!(matches!(error, Error::WrongKind { .. }) && error.to_string().contains(expected), "{error}");
-    assert!(typed::is_heterogeneous(at("nowhere")).is_err());
+    assert!(!kiln_data::is_heterogeneous(at("ring")).unwrap());
+    assert!(!Dataset::open(at("ring")).unwrap().is_heterogeneous());
+    assert!(kiln_data::is_heterogeneous(at("nowhere")).is_err());
 }
 
 /// Checks that opening the folder with other metadata fails with an error that names the metadata.
@@ -241,7 +236,7 @@ fn rejects_invalid_metadata() {
 fn check_file(change: impl FnOnce(&Path), name: &str, expected: &str) {
     let folder = folder();
     change(folder.path());
-    let error = graphbolt::open_typed(folder.path()).unwrap_err();
+    let error = graphbolt::open_heterogeneous(folder.path()).unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, Error::Store(_)) && text.contains(name) && text.contains(expected), "{text}");
 }
@@ -303,6 +298,6 @@ fn a_number_of_nodes_that_no_file_confirms_is_limited() {
     );
     let folder = folder();
     // The ids of three authors, who have no in-edges, and the offsets of four papers in their second relation.
-    assert!(graphbolt::open_typed_within(folder.path(), 55).is_err());
-    assert!(graphbolt::open_typed_within(folder.path(), 56).is_ok());
+    assert!(graphbolt::open_heterogeneous_within(folder.path(), 55).is_err());
+    assert!(graphbolt::open_heterogeneous_within(folder.path(), 56).is_ok());
 }

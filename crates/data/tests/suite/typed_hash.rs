@@ -1,11 +1,11 @@
 //! Tests of the hashed bytes of heterogeneous sets, which must not change without a new version of the hash.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use kiln_data::{TypedDataset, typed};
+use kiln_data::{Dataset, format};
 use kiln_graph::{NodeTypes, RelationEdges};
 use sha2::{Digest, Sha256};
 
-fn set() -> TypedDataset {
+fn set() -> Dataset {
     let rates = RelationEdges {
         name: "rates",
         src_type: "user",
@@ -14,9 +14,10 @@ fn set() -> TypedDataset {
         dsts: &[0, 0, 2],
         weights: Some(&[0.5, 1.0, 1.5]),
     };
-    let builder = TypedDataset::builder(NodeTypes::new([("user", 2), ("item", 3)]).unwrap()).relation(rates);
-    let builder = builder.features("user", vec![0.25, 0.75], 1).labels("item", vec![0, 1, -1], 2);
-    builder.split(&[0], &[1], &[]).node_names("user", ["a", "b"]).build().unwrap()
+    let builder =
+        Dataset::builder_with_types(NodeTypes::new([("user", 2), ("item", 3)]).unwrap()).relation(rates);
+    let builder = builder.nodes("user").features(vec![0.25, 0.75], 1).nodes("item").labels(vec![0, 1, -1], 2);
+    builder.split(vec![0], vec![1], Vec::<u32>::new()).nodes("user").node_names(["a", "b"]).build().unwrap()
 }
 
 fn sha256(bytes: &[u8]) -> String {
@@ -54,7 +55,7 @@ fn hash_is_that_of_the_documented_bytes() {
 fn manifest_hash_is_that_of_the_documented_lines() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("set");
-    typed::write(&set(), &folder).unwrap();
+    format::write(&set(), &folder).unwrap();
     let mut lines = vec![
         "kiln typed format 1".to_owned(),
         "node_type 2 1 \"user\"".to_owned(),
@@ -74,5 +75,5 @@ fn manifest_hash_is_that_of_the_documented_lines() {
     ] {
         lines.push(format!("{name} {form} {}", sha256(&std::fs::read(folder.join(name)).unwrap())));
     }
-    assert_eq!(typed::hash(&folder).unwrap(), sha256(format!("{}\n", lines.join("\n")).as_bytes()));
+    assert_eq!(format::hash(&folder).unwrap(), sha256(format!("{}\n", lines.join("\n")).as_bytes()));
 }

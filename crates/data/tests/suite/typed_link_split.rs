@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 
 use kiln_data::{
-    Error, LinkDirection, LinkSplit, LinkSplitConfig, LinkSplitError, LinkTargets, Note, Split,
-    TypedLinkSplit,
+    DatasetLinks, Error, LinkDirection, LinkSplit, LinkSplitConfig, LinkSplitError, LinkTargets, Note, Split,
 };
 use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeTypes, RelationEdges, Relations};
 
@@ -71,8 +70,8 @@ fn held_out_links_leave_their_relation_and_its_reverse() {
         ("buys", "bought by", ["views", "follows", "followed by"]),
         ("follows", "followed by", ["buys", "views", "bought by"]),
     ] {
-        let split = TypedLinkSplit::random(&graph, relation, Some(reverse), &HALVES, 3).unwrap();
-        let held_out = held_out(split.of_relation());
+        let split = LinkSplit::random_relation(&graph, relation, Some(reverse), &HALVES, 3).unwrap();
+        let held_out = held_out(&split);
         assert_eq!(held_out.len(), edges_of(&graph, relation).len() / 2);
         let message = split.message();
         assert_eq!(edges_of(message, relation), &edges_of(&graph, relation) - &held_out);
@@ -83,19 +82,14 @@ fn held_out_links_leave_their_relation_and_its_reverse() {
         message.validate().unwrap();
         assert_eq!(split.find_leaks().unwrap(), []);
         // Without the name of the reverse relation, that has all edges.
-        let alone = TypedLinkSplit::random(&graph, relation, None, &HALVES, 3).unwrap();
+        let alone = LinkSplit::random_relation(&graph, relation, None, &HALVES, 3).unwrap();
         assert_eq!(edges_of(alone.message(), reverse), edges_of(&graph, reverse));
-        assert_eq!(alone.of_relation().targets(), split.of_relation().targets());
+        assert_eq!(alone.targets(), split.targets());
         // The names of the relations of the same edges are enough to find what is left.
-        let kept = TypedLinkSplit::new(
-            alone.message(),
-            relation,
-            Some(reverse),
-            alone.of_relation().targets().clone(),
-        )
-        .unwrap();
-        let [n_val, n_test] =
-            [&split.of_relation().split().val, &split.of_relation().split().test].map(|p| p.len());
+        let links =
+            DatasetLinks::new(graph.schema(), relation, Some(reverse), alone.targets().clone()).unwrap();
+        let kept = LinkSplit::new(alone.message(), links).unwrap();
+        let [n_val, n_test] = [&split.split().val, &split.split().test].map(|p| p.len());
         let leak = |part, n_reversed| Note::LinksInGraph { part, n_links: 0, n_reversed };
         assert_eq!(kept.find_leaks().unwrap(), [leak("val", n_val), leak("test", n_test)]);
         // A relation that was not named has the reverses, too.
@@ -113,13 +107,16 @@ fn the_only_relation_is_split_as_its_graph() {
     let ring = kiln_graph::CscBuilder::new(40).build(&srcs, &dsts).unwrap();
     for direction in [None, Some(LinkDirection::Directed), Some(LinkDirection::WithReverses)] {
         let config = LinkSplitConfig { direction, disjoint_train: 0.3, ..HALVES };
-        let expected = LinkSplit::random(&ring, &config, 5).unwrap();
+        let expected = LinkSplit::random(&kiln_graph::Relations::of_graph(ring.clone()), &config, 5).unwrap();
         for reverse in [None, Some("edge")] {
             let split =
-                TypedLinkSplit::random(&Relations::of_graph(ring.clone()), "edge", reverse, &config, 5)
+                LinkSplit::random_relation(&Relations::of_graph(ring.clone()), "edge", reverse, &config, 5)
                     .unwrap();
-            assert_eq!(split.of_relation().targets(), expected.targets());
-            assert_eq!(edges(&split.message().relation(0).graph), edges(expected.message()));
+            assert_eq!(split.targets(), expected.targets());
+            assert_eq!(
+                edges(&split.message().relation(0).graph),
+                edges(&expected.message().relation(0).graph)
+            );
         }
     }
 }
@@ -128,7 +125,7 @@ fn the_only_relation_is_split_as_its_graph() {
 fn rejects_unknown_relations_and_links_between_other_types() {
     let graph = graph();
     let split = |relation, reverse| {
-        TypedLinkSplit::random(&graph, relation, reverse, &HALVES, 3).unwrap_err().to_string()
+        LinkSplit::random_relation(&graph, relation, reverse, &HALVES, 3).unwrap_err().to_string()
     };
     let known = "expected one of: buys, views, bought by, follows, followed by";
     assert_eq!(
@@ -148,7 +145,8 @@ fn rejects_unknown_relations_and_links_between_other_types() {
         let split = Split { train: ids(0..1), val: ids(1..2), test: ids(0..0) };
         let targets = LinkTargets::new(Links::new(srcs, dsts).unwrap(), split).unwrap();
         let targets = targets.with_negatives(negatives, None).unwrap();
-        match TypedLinkSplit::new(&graph, "buys", None, targets) {
+        let links = DatasetLinks::new(graph.schema(), "buys", None, targets).unwrap();
+        match LinkSplit::new(&graph, links) {
             Err(Error::LinkSplit(error @ LinkSplitError::OtherType { .. })) => error.to_string(),
             other => panic!("{other:?}"),
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kiln_data::{
-    LinkSplitConfig, LinkTargets, TypedDataset, TypedLinkSplit, TypedLinks, graphbolt, recorded_hash, typed,
+    Dataset, DatasetLinks, LinkSplit, LinkSplitConfig, LinkTargets, format, graphbolt, recorded_hash,
 };
 use kiln_graph::{LinkId, LinkNegatives, Links, NodeId};
 use tempfile::TempDir;
@@ -15,23 +15,23 @@ use crate::common::{contents, put};
 use crate::typed_link_split::graph;
 
 /// A set whose purchases are split, with fixed negatives of the validation: items of user 0, and pairs for the test.
-fn data() -> TypedDataset {
+fn data() -> Dataset {
     let config = LinkSplitConfig { val: 0.2, test: 0.3, ..Default::default() };
-    let split = TypedLinkSplit::random(&graph(), "buys", Some("bought by"), &config, 3).unwrap();
-    let [val, test] = [&split.of_relation().split().val, &split.of_relation().split().test];
+    let split = LinkSplit::random_relation(&graph(), "buys", Some("bought by"), &config, 3).unwrap();
+    let [val, test] = [&split.split().val, &split.split().test];
     let items = |n: usize| (0..2 * n as u32).map(|draw| NodeId(20 + draw % 30)).collect::<Vec<_>>();
     let users = |n: usize| (0..2 * n as u32).map(|draw| NodeId(draw % 20)).collect::<Vec<_>>();
     let of_val = LinkNegatives::of_dsts(val.clone(), 2, items(val.len())).unwrap();
     let of_test = LinkNegatives::of_pairs(test.clone(), 2, users(test.len()), items(test.len())).unwrap();
-    let targets = split.of_relation().targets().clone().with_negatives(Some(of_val), Some(of_test)).unwrap();
-    let links = Some(TypedLinks { targets: Arc::new(targets), ..split.links() });
-    TypedDataset { links, ..TypedDataset::builder_with_graph(split.message()).build().unwrap() }
+    let targets = split.targets().clone().with_negatives(Some(of_val), Some(of_test)).unwrap();
+    let links = Some(DatasetLinks { targets: Arc::new(targets), ..split.dataset_links().clone() });
+    Dataset { links, ..Dataset::builder_with_relations(split.message()).build().unwrap() }
 }
 
-fn written(data: &TypedDataset) -> (TempDir, PathBuf) {
+fn written(data: &Dataset) -> (TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("set");
-    typed::write(data, &folder).unwrap();
+    format::write(data, &folder).unwrap();
     (root, folder)
 }
 
@@ -42,18 +42,18 @@ fn the_kiln_format_keeps_links_and_their_split() {
     assert!(data.to_string().ends_with("; 50 / 20 / 30 links"), "{data}");
     assert!(data.summary().to_string().contains("links: 50 to train, 20 to validate, 30 to test"));
     let (root, folder) = written(&data);
-    let opened = typed::open(&folder).unwrap();
+    let opened = format::open(&folder).unwrap();
     assert_eq!(opened.links, data.links);
     assert_eq!(opened.hash().unwrap(), data.hash().unwrap());
-    assert_eq!(typed::verify(&folder).unwrap().n_hashed, 10 + 8);
+    assert_eq!(format::verify(&folder).unwrap().n_hashed, 10 + 8);
     let copy = root.path().join("copy");
-    typed::convert(&folder, &copy, 1 << 30).unwrap();
+    kiln_data::convert::convert_heterogeneous(&folder, &copy, 1 << 30).unwrap();
     assert_eq!(contents(&copy), contents(&folder));
-    let split = TypedLinkSplit::of_links(&opened.graph, opened.links.as_ref().unwrap()).unwrap();
+    let split = LinkSplit::new(&opened.graph, opened.links.clone().unwrap()).unwrap();
     assert_eq!(split.find_leaks().unwrap(), []);
-    assert_eq!(Some(split.links()), data.links);
+    assert_eq!(Some(split.dataset_links()), data.links.as_ref());
     assert_eq!((split.relation(), split.reverse()), (0, Some(2)));
-    assert_eq!(recorded_hash(&folder).unwrap(), Some(typed::hash(&folder).unwrap()));
+    assert_eq!(recorded_hash(&folder).unwrap(), Some(format::hash(&folder).unwrap()));
     // Each part of the links is hashed.
     let links = data.links.clone().unwrap();
     let without = |val: bool| {
@@ -61,20 +61,20 @@ fn the_kiln_format_keeps_links_and_their_split() {
         let [of_val, of_test] = [targets.val_negatives(), targets.test_negatives()].map(|part| part.cloned());
         let targets =
             if val { targets.with_negatives(None, of_test) } else { targets.with_negatives(of_val, None) };
-        TypedLinks { targets: Arc::new(targets.unwrap()), ..links.clone() }
+        DatasetLinks { targets: Arc::new(targets.unwrap()), ..links.clone() }
     };
     let others = [
         None,
-        Some(TypedLinks { reverse: None, ..links.clone() }),
+        Some(DatasetLinks { reverse: None, ..links.clone() }),
         Some(without(true)),
         Some(without(false)),
     ];
     for links in others {
-        let other = TypedDataset { links, ..data.clone() };
+        let other = Dataset { links, ..data.clone() };
         let (_root, other_folder) = written(&other);
         assert_ne!(other.hash().unwrap(), data.hash().unwrap());
-        assert_ne!(typed::hash(&other_folder).unwrap(), typed::hash(&folder).unwrap());
-        assert_eq!(typed::open(&other_folder).unwrap().links, other.links);
+        assert_ne!(format::hash(&other_folder).unwrap(), format::hash(&folder).unwrap());
+        assert_eq!(format::open(&other_folder).unwrap().links, other.links);
     }
 }
 
@@ -92,25 +92,25 @@ fn damaged_links_are_errors() {
     ] {
         assert!(manifest.contains(from), "{manifest}");
         fs::write(folder.join("kiln.json"), manifest.replace(from, to)).unwrap();
-        let error = typed::open(&folder).unwrap_err().to_string();
+        let error = format::open(&folder).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
     let mut json: serde_json::Value = serde_json::from_str(&manifest).unwrap();
     json.as_object_mut().unwrap().remove("links");
     fs::write(folder.join("kiln.json"), json.to_string()).unwrap();
-    let error = typed::open(&folder).unwrap_err().to_string();
+    let error = format::open(&folder).unwrap_err().to_string();
     assert!(error.contains("no entry, because links is absent"), "{error}");
     let mut json: serde_json::Value = serde_json::from_str(&manifest).unwrap();
     json["files"].as_object_mut().unwrap().remove("train_links.npy");
     fs::write(folder.join("kiln.json"), json.to_string()).unwrap();
-    let error = typed::open(&folder).unwrap_err().to_string();
+    let error = format::open(&folder).unwrap_err().to_string();
     assert!(error.contains("train_links.npy"), "{error}");
     // Nodes of another type: opening does not read the values, but verifying and using them does.
     let links = data.links.clone().unwrap();
     let wrong = |links: Links| {
         let targets = LinkTargets::new(links, links_split(&data)).unwrap();
-        TypedDataset {
-            links: Some(TypedLinks { targets: Arc::new(targets), ..links_of(&data) }),
+        Dataset {
+            links: Some(DatasetLinks { targets: Arc::new(targets), ..links_of(&data) }),
             ..data.clone()
         }
     };
@@ -120,10 +120,10 @@ fn damaged_links_are_errors() {
     let error = other.validate().unwrap_err().to_string();
     assert!(error.contains("the destination of link 7 is node 3"), "{error}");
     let (_root, other_folder) = written(&other);
-    let error = typed::verify(&other_folder).unwrap_err().to_string();
+    let error = format::verify(&other_folder).unwrap_err().to_string();
     assert!(error.contains("the destination of link 7 is node 3"), "{error}");
-    let opened = typed::open(&other_folder).unwrap();
-    let error = TypedLinkSplit::of_links(&opened.graph, opened.links.as_ref().unwrap()).unwrap_err();
+    let opened = format::open(&other_folder).unwrap();
+    let error = LinkSplit::new(&opened.graph, opened.links.clone().unwrap()).unwrap_err();
     assert!(error.to_string().contains("the destination of link 7 is node 3"), "{error}");
     dsts[7] = NodeId(50);
     let error = wrong(Links::new(srcs, dsts).unwrap()).validate().unwrap_err().to_string();
@@ -134,12 +134,12 @@ fn damaged_links_are_errors() {
         (0, Some(9), "the relation of the links"),
         (0, Some(3), "reverse"),
     ] {
-        let links = Some(TypedLinks { relation, reverse, ..links.clone() });
-        let error = TypedDataset { links, ..data.clone() }.validate().unwrap_err().to_string();
+        let links = Some(DatasetLinks { relation, reverse, ..links.clone() });
+        let error = Dataset { links, ..data.clone() }.validate().unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    let missing = TypedLinks { relation: 5, ..links_of(&data) };
-    let error = TypedLinkSplit::of_links(&data.graph, &missing).unwrap_err().to_string();
+    let missing = DatasetLinks { relation: 5, ..links_of(&data) };
+    let error = LinkSplit::new(&data.graph, missing).unwrap_err().to_string();
     assert!(error.contains("the relation of the links"), "{error}");
 }
 
@@ -147,7 +147,7 @@ fn damaged_links_are_errors() {
 #[test]
 fn training_nodes_are_those_of_training_links() {
     let data = data();
-    let TypedLinks { targets, .. } = links_of(&data);
+    let DatasetLinks { targets, .. } = links_of(&data);
     let nodes = data.training_nodes().unwrap();
     assert!(nodes.is_sorted_by(|one, other| one < other));
     let of_train = |node: &NodeId| {
@@ -157,15 +157,15 @@ fn training_nodes_are_those_of_training_links() {
     let all = (0..data.graph.n_nodes() as u32).map(NodeId);
     assert_eq!(*nodes, all.filter(of_train).collect::<Vec<_>>()[..]);
     assert!(nodes.len() < data.graph.n_nodes());
-    let without = TypedDataset { links: None, ..data };
+    let without = Dataset { links: None, ..data };
     assert!(without.training_nodes().unwrap().is_empty());
 }
 
-fn links_of(data: &TypedDataset) -> TypedLinks {
+fn links_of(data: &Dataset) -> DatasetLinks {
     data.links.clone().unwrap()
 }
 
-fn links_split(data: &TypedDataset) -> kiln_data::Split<LinkId> {
+fn links_split(data: &Dataset) -> kiln_data::Split<LinkId> {
     links_of(data).targets.split().clone()
 }
 
@@ -217,7 +217,7 @@ fn a_graphbolt_task_over_several_edge_types_is_a_note() {
     let root = graphbolt_folder();
     let open = |metadata: &str| {
         fs::write(root.path().join("metadata.yaml"), metadata).unwrap();
-        graphbolt::open_typed(root.path()).unwrap()
+        graphbolt::open_heterogeneous(root.path()).unwrap()
     };
     let more = "train_set:\n  - {type: 'item:bought by:user', data: []}\n";
     let several = METADATA.replace("train_set:\n", more);
@@ -234,9 +234,9 @@ fn a_graphbolt_task_over_several_edge_types_is_a_note() {
 #[test]
 fn a_graphbolt_task_has_links_of_one_relation() {
     let root = graphbolt_folder();
-    let data = graphbolt::open_typed(root.path()).unwrap();
+    let data = graphbolt::open_heterogeneous(root.path()).unwrap();
     assert!(data.notes.iter().all(|note| !note.to_string().contains("not read")), "{:?}", data.notes);
-    let TypedLinks { relation, reverse, targets } = data.links.clone().unwrap();
+    let DatasetLinks { relation, reverse, targets } = data.links.clone().unwrap();
     assert_eq!((relation, reverse), (0, None));
     let pair = |link: &LinkId| targets.links().pair(*link);
     let pairs =
@@ -249,7 +249,7 @@ fn a_graphbolt_task_has_links_of_one_relation() {
     assert_eq!((ids(of_test.srcs().unwrap()), ids(of_test.dsts())), (vec![2], vec![3]));
     assert_eq!(data.validate().unwrap(), []);
     let (_root, folder) = written(&data);
-    assert_eq!(typed::open(folder).unwrap().links, data.links);
+    assert_eq!(format::open(folder).unwrap().links, data.links);
     for (from, to, expected) in [
         (
             "type: user:buys:item\n    data: [{name: seeds",
@@ -265,16 +265,19 @@ fn a_graphbolt_task_has_links_of_one_relation() {
     ] {
         assert!(METADATA.contains(from), "{from}");
         fs::write(root.path().join("metadata.yaml"), METADATA.replace(from, to)).unwrap();
-        let error = graphbolt::open_typed(root.path()).unwrap_err().to_string();
+        let error = graphbolt::open_heterogeneous(root.path()).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
     fs::write(root.path().join("metadata.yaml"), METADATA).unwrap();
     // User 3 does not exist, but item 3 does.
     put(root.path(), "val.npy", &[3_i64, 3], &[1, 2]);
-    let error = graphbolt::open_typed(root.path()).unwrap_err().to_string();
+    let error = graphbolt::open_heterogeneous(root.path()).unwrap_err().to_string();
     assert!(error.contains("below 3, the number of nodes of type `user`"), "{error}");
     put(root.path(), "val.npy", &[0_i64, 4], &[1, 2]);
     assert!(
-        graphbolt::open_typed(root.path()).unwrap_err().to_string().contains("expected a node id below 4")
+        graphbolt::open_heterogeneous(root.path())
+            .unwrap_err()
+            .to_string()
+            .contains("expected a node id below 4")
     );
 }

@@ -52,7 +52,7 @@ pub(crate) fn folder_of_archives() -> TempDir {
 fn check_archive(name: &str, members: &[(String, Vec<u8>)], expected: &str) {
     let folder = folder_of_archives();
     put(folder.path(), name, members);
-    let error = ogb::open_typed(folder.path()).unwrap_err();
+    let error = ogb::open_heterogeneous(folder.path()).unwrap_err();
     let said = error.to_string();
     let is_typed = matches!(error, Error::Store(_) | Error::Unsupported { .. });
     assert!(is_typed && said.contains(name) && said.contains(expected), "{said}\n    expected {expected}");

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use kiln_data::convert::{ConvertOptions, EdgeChunk, EdgeData, EdgeSource};
-use kiln_data::typed::{self, RelationTypes, TypedSetWriter};
-use kiln_data::{Error, Result, TypedDataset};
+use kiln_data::format::{self, RelationTypes, SetWriter};
+use kiln_data::{Dataset, Error, Result};
 use kiln_graph::{NodeTypes, RelationEdges};
 use kiln_store::Error as StoreError;
 use kiln_store::array_folder::{ElementType, FolderWriter};
@@ -38,7 +38,7 @@ fn types() -> NodeTypes {
 
 /// Writes a set with features, names, targets, an attachment and a relation.
 fn write(out: &Path, edges: &List) -> Result<()> {
-    let mut set = TypedSetWriter::new(FolderWriter::create(out)?, "shop", &types());
+    let mut set = SetWriter::new(FolderWriter::create(out)?, "shop", &types());
     let mut rows = set.feature_rows(1, ElementType::F32, 1)?;
     rows.push(&[1.0_f32, 2.0, 3.0])?;
     set.add_features(1, rows, 1)?;
@@ -63,7 +63,7 @@ fn set_written_part_by_part_equals_the_set_in_memory() {
     let root = tempfile::tempdir().unwrap();
     let edges = List { srcs: vec![2, 0, 1, 0], dsts: vec![1, 1, 0, 1] };
     write(&root.path().join("parts"), &edges).unwrap();
-    let data = TypedDataset::builder(types())
+    let data = Dataset::builder_with_types(types())
         .relation(RelationEdges {
             name: "rates",
             src_type: "item",
@@ -72,26 +72,29 @@ fn set_written_part_by_part_equals_the_set_in_memory() {
             dsts: &edges.dsts,
             weights: Some(&[0.0, 1.0, 2.0, 3.0]),
         })
-        .features("item", vec![1.0, 2.0, 3.0], 1)
-        .node_names("user", ["a", "bc"])
-        .labels("item", vec![0, 1, -1], 2)
-        .split(&[0], &[], &[1])
+        .nodes("item")
+        .features(vec![1.0, 2.0, 3.0], 1)
+        .nodes("user")
+        .node_names(["a", "bc"])
+        .nodes("item")
+        .labels(vec![0, 1, -1], 2)
+        .split(vec![0], Vec::<u32>::new(), vec![1])
         .class_names(["low", "high"])
         .name("shop")
         .build()
         .unwrap();
-    typed::write(&data, root.path().join("whole")).unwrap();
+    format::write(&data, root.path().join("whole")).unwrap();
     for entry in fs::read_dir(root.path().join("whole")).unwrap() {
         let name = entry.unwrap().file_name();
         let read = |set: &str| fs::read(root.path().join(set).join(&name)).unwrap();
         assert!(name == "kiln.json" || read("whole") == read("parts"), "{name:?} differs");
     }
-    assert_eq!(typed::verify(root.path().join("parts")).unwrap().n_hashed, 11);
-    assert_eq!(typed::verify(root.path().join("whole")).unwrap().n_hashed, 10);
+    assert_eq!(format::verify(root.path().join("parts")).unwrap().n_hashed, 11);
+    assert_eq!(format::verify(root.path().join("whole")).unwrap().n_hashed, 10);
     let set = root.path().join("parts");
-    assert_eq!(typed::hash(&set).unwrap(), typed::hash(root.path().join("whole")).unwrap());
-    assert_eq!(typed::attachment(&set, "import.json").unwrap().unwrap(), b"{\"format\": 1}");
-    assert_eq!(typed::attachment(&set, "other.json").unwrap(), None);
+    assert_eq!(format::hash(&set).unwrap(), format::hash(root.path().join("whole")).unwrap());
+    assert_eq!(format::attachment(&set, "import.json").unwrap().unwrap(), b"{\"format\": 1}");
+    assert_eq!(format::attachment(&set, "other.json").unwrap(), None);
 }
 
 #[test]
@@ -99,12 +102,13 @@ fn conversion_keeps_attachments() {
     let root = tempfile::tempdir().unwrap();
     let [set, copy] = ["set", "copy"].map(|name| root.path().join(name));
     write(&set, &List { srcs: vec![2, 0], dsts: vec![1, 1] }).unwrap();
-    typed::convert(&set, &copy, 1 << 20).unwrap();
+    kiln_data::convert::convert_heterogeneous(&set, &copy, 1 << 20).unwrap();
     assert_eq!(crate::common::contents(&copy), crate::common::contents(&set));
-    assert_eq!(typed::attachment(&copy, "import.json").unwrap().unwrap(), b"{\"format\": 1}");
-    assert_eq!(typed::verify(&copy).unwrap().n_hashed, 11);
+    assert_eq!(format::attachment(&copy, "import.json").unwrap().unwrap(), b"{\"format\": 1}");
+    assert_eq!(format::verify(&copy).unwrap().n_hashed, 11);
     fs::write(set.join("import.json"), "{}").unwrap();
-    let error = typed::convert(&set, root.path().join("other"), 1 << 20).unwrap_err();
+    let error =
+        kiln_data::convert::convert_heterogeneous(&set, root.path().join("other"), 1 << 20).unwrap_err();
     assert!(matches!(error, Error::Store(StoreError::HashMismatch { .. })), "{error}");
 }
 
@@ -115,14 +119,14 @@ fn verify_rejects_a_changed_attachment() {
     write(&set, &List { srcs: Vec::new(), dsts: Vec::new() }).unwrap();
     fs::write(set.join("import.json"), "{}").unwrap();
     for error in [
-        typed::verify(&set).map(drop).unwrap_err(),
-        typed::attachment(&set, "import.json").map(drop).unwrap_err(),
+        format::verify(&set).map(drop).unwrap_err(),
+        format::attachment(&set, "import.json").map(drop).unwrap_err(),
     ] {
         assert!(matches!(error, Error::Store(StoreError::HashMismatch { .. })), "{error}");
     }
     let manifest = fs::read_to_string(set.join("kiln.json")).unwrap();
     fs::write(set.join("kiln.json"), manifest.replace("import.json", "../import.json")).unwrap();
-    let error = typed::open(&set).unwrap_err().to_string();
+    let error = format::open(&set).unwrap_err().to_string();
     assert!(error.contains("attachments is \"../import.json\", expected a name of"), "{error}");
 }
 

@@ -106,15 +106,15 @@ fn a_relation_is_a_graph_of_all_nodes_and_back() {
     whole.validate().unwrap();
     assert_eq!((whole.n_nodes(), whole.n_edges()), (5, 3));
     assert_eq!(whole.in_neighbors(NodeId(4)), NodeId::from_slice(&[0, 1]));
-    let same = graph.with_graph(0, &whole).unwrap();
+    let same = graph.with_graph(0, whole).unwrap();
     assert_eq!(same.relation(0).graph.indptr(), graph.relation(0).graph.indptr());
     let fewer = CscBuilder::new(5).build(&[1], &[3]).unwrap();
-    let fewer = graph.with_graph(0, &fewer).unwrap();
+    let fewer = graph.with_graph(0, fewer).unwrap();
     assert_eq!((fewer.n_edges(), fewer.first_edge(1)), (3, EdgeId(1)));
     // Users have no rows in the relation, and the graph must have all nodes.
     for (n_nodes, dst) in [(5, 0), (6, 3)] {
         let other = CscBuilder::new(n_nodes).build(&[1], &[dst]).unwrap();
-        error_of(graph.with_graph(0, &other));
+        error_of(graph.with_graph(0, other));
     }
     let error = graph.require("sells").unwrap_err();
     assert_eq!(error.to_string(), "the data has no relation `sells`, expected one of: rates, rated by");

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use kiln_data::LinkTargets;
 use kiln_graph::RelationSchema;
 use kiln_kernels::GraphMode;
 use kiln_sample::{Fanout, SamplerConfig};
 use kiln_train::{
-    BatchConfig, EvaluationInfo, Evaluator, InputType, ModelInputs, ModelTask, NodeKeys, SamplingInfo,
-    SchemaInfo,
+    BatchConfig, DataHash, EvaluationInfo, Evaluator, InputType, ModelInputs, ModelTask, NodeKeys,
+    SamplingInfo, SchemaInfo,
 };
 
+use crate::data_hash::hash_with_links;
 use crate::device_copy::DeviceCopies;
 use crate::links::TrainingLinks;
 use crate::source::{GraphStep, Source, dims};
@@ -23,7 +25,6 @@ impl NeighborLoader {
     /// Returns the errors of [`TrainingLinks::message_source`].
     pub(crate) fn on_message_graph(mut self, links: &TrainingLinks) -> Result<Self> {
         self.source = links.message_source(&self.source)?;
-        self.known_hash = None;
         self.copies = DeviceCopies::default();
         Ok(self)
     }
@@ -50,6 +51,28 @@ impl NeighborLoader {
 
     pub(crate) fn source(&self) -> &dyn Source {
         &*self.source
+    }
+
+    /// Returns the hash of the data, followed by that of links if there are any.
+    pub(crate) fn hash_data(&self, links: Option<LinkTargets>) -> DataHash {
+        match (&self.known_hash, links) {
+            (Some(hash), None) => hash.clone().into(),
+            (Some(hash), links) => {
+                let hash = hash.clone();
+                hash_with_links(move |_| Ok(hash.clone()), links)
+            }
+            (None, links) => self.data.data_hash(links),
+        }
+    }
+
+    /// Returns the number of edges of the data.
+    pub(crate) fn n_data_edges(&self) -> u64 {
+        self.data.schema().n_edges()
+    }
+
+    /// Returns the hash of the sizes of the data and of a sample of its values.
+    pub(crate) fn sample_data(&self) -> Result<String> {
+        self.data.data_sample()
     }
 
     pub(crate) fn batch_config(&self) -> BatchConfig {

@@ -1,37 +1,39 @@
-//! Datasets of one type of nodes.
+//! Datasets in this process.
 
 use std::sync::Arc;
 
-use kiln_data::{Dataset, HashedPart, LinkTargets, TypedTargets};
+use burn::tensor::Device;
+use kiln_data::{Dataset, DatasetTargets, HashedPart, LinkTargets};
 use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation, PreparationStep};
-use kiln_graph::{Csc, GraphSchema};
-use kiln_sample::{FrontierSampler, NeighborSampler};
-use kiln_train::{DataHash, PredictionData, SavedModel};
+use kiln_graph::{GraphSchema, NodeId, RelationSchema, Relations};
+use kiln_kernels::{DeviceSampler, GraphMode};
+use kiln_sample::{FrontierSampler, NeighborSampler, SamplerConfig, TypedSampler};
+use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel};
 
 use crate::data_hash::hash_with_links;
+use crate::device_copy::GraphCopies;
 use crate::links::MessageGraph;
-use crate::source::{GraphStep, Sampling, Source, WholeGraph};
+use crate::source::{GraphStep, Sampling, Source, WholeGraph, edge_features_of_relations, no_step};
 use crate::{Error, Result};
 
 /// A dataset with the graph that the loader samples: the result of `step` on the graph of the dataset.
 #[derive(Clone)]
 pub(super) struct PreparedDataset {
     data: Dataset,
-    schema: GraphSchema,
-    graph: Arc<Csc>,
+    graph: Arc<Relations>,
     step: GraphStep,
 }
 
 impl PreparedDataset {
     pub(super) fn new(data: Dataset) -> Self {
         let graph = Arc::clone(&data.graph);
-        Self { data, schema: schema_of(&graph), graph, step: GraphStep::None }
+        Self { data, graph, step: GraphStep::None }
     }
-}
 
-fn schema_of(graph: &Csc) -> GraphSchema {
-    let schema = GraphSchema::homogeneous(graph.n_nodes(), graph.n_edges());
-    schema.expect("a graph should have fewer than 2^32 nodes")
+    /// Returns the source with the graph that passes messages, before the step.
+    fn with_graph(&self, graph: &Arc<Relations>) -> Self {
+        Self::new(Dataset { graph: Arc::clone(graph), ..self.data.clone() })
+    }
 }
 
 impl Source for PreparedDataset {
@@ -40,33 +42,38 @@ impl Source for PreparedDataset {
     }
 
     fn schema(&self) -> &GraphSchema {
-        &self.schema
+        self.graph.schema()
     }
 
     fn is_heterogeneous(&self) -> bool {
-        false
+        self.data.is_heterogeneous()
     }
 
-    fn targets(&self) -> Result<TypedTargets> {
-        Ok(TypedTargets {
-            node_type: 0,
-            values: self.data.targets(),
-            split: self.data.split.clone(),
-            class_names: self.data.class_names.clone(),
-        })
+    fn targets(&self) -> Result<DatasetTargets> {
+        self.data.targets.clone().ok_or_else(|| Error::NoTargets { name: self.data.name.clone() })
     }
 
     fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>> {
-        vec![Some(self.data.features.clone())]
+        self.data.features.clone()
     }
 
     fn edge_features(&self) -> Result<Arc<dyn EdgeFeatureStore>> {
+        if self.is_heterogeneous() {
+            return Err(edge_features_of_relations());
+        }
         let features = self.data.edge_features.clone().ok_or(Error::DataWithoutEdgeFeatures)?;
         Ok(features.into())
     }
 
     fn n_edge_types(&self) -> Result<Option<usize>> {
-        Ok(self.graph.n_edge_types())
+        match self.is_heterogeneous() {
+            true => Ok(None),
+            false => Ok(self.graph.relation(0).graph.n_edge_types()),
+        }
+    }
+
+    fn node_keys(&self) -> Arc<[Option<NodeKeys>]> {
+        keys_of_names(&self.data).into()
     }
 
     fn preparation(&self) -> Option<Preparation> {
@@ -90,9 +97,13 @@ impl Source for PreparedDataset {
         Ok(self.data.hash_of(HashedPart::Sample)?)
     }
 
-    fn prediction_data(&self, _: &SavedModel, _: Option<&str>) -> Result<PredictionData> {
+    fn prediction_data(&self, model: &SavedModel, known_hash: Option<&str>) -> Result<PredictionData> {
         let Dataset { graph, features, edge_features, preparation, .. } = &self.data;
-        let mut data = PredictionData::new(graph.clone(), features.clone());
+        if self.is_heterogeneous() {
+            let data = PredictionData::heterogeneous(graph.clone(), features.clone());
+            return Ok(data.keys(keys_of_rows(&self.data, model, known_hash)?));
+        }
+        let mut data = PredictionData::new(self.data.csc()?.clone(), self.data.node_features()?.clone());
         // Data without a step may be as it was loaded, or need none.
         if !preparation.steps.is_empty() {
             data = data.prepared(preparation.clone());
@@ -104,36 +115,125 @@ impl Source for PreparedDataset {
     }
 
     fn whole(&self) -> Option<WholeGraph<'_>> {
-        Some(WholeGraph::One(&self.graph))
+        Some(match self.is_heterogeneous() {
+            true => WholeGraph::Relations(&self.graph),
+            false => WholeGraph::One(&self.graph.relation(0).graph),
+        })
     }
 
     fn with_step(&self, step: GraphStep) -> Result<Arc<dyn Source>> {
+        if self.is_heterogeneous() {
+            return Err(no_step(step));
+        }
         // The graph of a GCN has self loops already.
         if (self.step, step) == (GraphStep::GcnNorm, GraphStep::SelfLoops) {
             return Ok(Arc::new(self.clone()));
         }
-        let graph = step.apply(&self.data.graph)?;
-        Ok(Arc::new(Self { schema: schema_of(&graph), graph, step, ..self.clone() }))
+        let graph = Arc::new(Relations::of_graph(step.apply(self.data.csc()?)?));
+        Ok(Arc::new(Self { graph, step, data: self.data.clone() }))
     }
 
     fn with_messages(&self, messages: &MessageGraph) -> Result<Arc<dyn Source>> {
-        let MessageGraph::One { graph, edge_features } = messages else {
+        let MessageGraph::Own { graph, edge_features } = messages else {
             return Err(Error::OtherRelations { name: self.data.name.clone() });
         };
-        let (n_nodes, expected) = (graph.n_nodes(), self.data.graph.n_nodes());
-        if n_nodes != expected {
-            return Err(Error::OtherGraph { n_nodes, expected });
+        check_messages(&self.data, graph.schema())?;
+        let mut source = self.with_graph(graph);
+        if self.is_heterogeneous() {
+            return Ok(Arc::new(source));
         }
-        let mut data = self.data.clone();
-        if !Arc::ptr_eq(graph, &data.graph) {
+        if !Arc::ptr_eq(source.data.csc()?, self.data.csc()?) {
             // The ids of the edges have changed.
-            data.edge_features = edge_features.clone();
+            source.data.edge_features = edge_features.clone();
         }
-        data.graph = Arc::clone(graph);
-        Self::new(data).with_step(self.step)
+        source.with_step(self.step)
     }
 
     fn sampler(&self, sampling: &Sampling) -> Result<Arc<dyn FrontierSampler>> {
-        Ok(Arc::new(NeighborSampler::with_config(self.graph.clone(), sampling.config.clone())?))
+        let Sampling { fanouts, config, .. } = sampling;
+        if self.is_heterogeneous() {
+            let sampler = TypedSampler::new(&self.graph, fanouts.clone(), config.clone())?;
+            return Ok(Arc::new(sampling.excluding(sampler)));
+        }
+        let graph = Arc::clone(&self.graph.relation(0).graph);
+        Ok(Arc::new(NeighborSampler::with_config(graph, config.clone())?))
     }
+
+    fn device_sampler(
+        &self,
+        sampling: &Sampling,
+        copies: &GraphCopies,
+        mode: GraphMode,
+        device: &Device,
+    ) -> Result<Option<Arc<dyn FrontierSampler>>> {
+        if !self.is_heterogeneous() {
+            return Ok(None);
+        }
+        let Sampling { fanouts, config, .. } = sampling;
+        // The relations have no edge types: their positions are the types of the joined edges.
+        let of_relation = SamplerConfig { edge_types: false, ..config.clone() };
+        let mut samplers = Vec::with_capacity(self.graph.n_relations());
+        for position in 0..self.graph.n_relations() {
+            let copy =
+                copies.get_or_make(device, mode, position, || Ok(self.graph.whole_graph(position)?))?;
+            samplers.push(DeviceSampler::with_config(copy, of_relation.clone())?);
+        }
+        let schema = self.graph.schema().clone();
+        let sampler = TypedSampler::of_samplers(schema, Arc::new(samplers), fanouts.clone(), config)?;
+        Ok(Some(Arc::new(sampling.excluding(sampler))))
+    }
+}
+
+/// Checks that a message graph has the node types and the relations of a dataset.
+fn check_messages(data: &Dataset, messages: &GraphSchema) -> Result<()> {
+    let ends = |relation: &RelationSchema| (relation.name.clone(), relation.src_type, relation.dst_type);
+    let schema = data.graph.schema();
+    let has_relations = schema.relations().iter().map(ends).eq(messages.relations().iter().map(ends));
+    let has_types = schema.types().names() == messages.types().names();
+    if !data.is_heterogeneous() && has_relations && has_types {
+        let n_nodes = messages.n_nodes();
+        let expected = schema.n_nodes();
+        return match n_nodes == expected {
+            true => Ok(()),
+            false => Err(Error::OtherGraph { n_nodes, expected }),
+        };
+    }
+    match has_relations && schema.types() == messages.types() {
+        true => Ok(()),
+        false => Err(Error::OtherRelations { name: data.name.clone() }),
+    }
+}
+
+/// Returns the keys of the names of the nodes of each type without features, `[n_types]`; `None` for a type with features, or
+/// whose nodes have no names.
+fn keys_of_names(data: &Dataset) -> Vec<Option<NodeKeys>> {
+    let types = data.graph.types();
+    let mut keys = Vec::with_capacity(types.n_types());
+    for (node_type, features) in data.features.iter().enumerate() {
+        let names = data.names.get(node_type).filter(|names| features.is_none() && !names.is_empty());
+        keys.push(names.map(|names| {
+            let n_nodes = types.range(node_type).len();
+            NodeKeys::of_names(n_nodes, |node| names.get(NodeId(node as u32)).unwrap_or_default())
+        }));
+    }
+    keys
+}
+
+/// Returns the keys of the nodes of each type without features, by which a model finds their trained rows.
+fn keys_of_rows(
+    data: &Dataset,
+    model: &SavedModel,
+    known_hash: Option<&str>,
+) -> Result<Vec<Option<NodeKeys>>> {
+    let keys = keys_of_names(data);
+    let hash = match known_hash {
+        Some(hash) => Some(hash.to_owned()),
+        // Reading all values takes time.
+        None => model.finds_rows_by_id().then(|| data.hash()).transpose()?,
+    };
+    // Without names, the rows of a model are those of the nodes of its training data.
+    Ok(match hash.is_some_and(|hash| model.is_of_data(&hash)) {
+        true => model.keys_of_training_data(&keys),
+        false => keys,
+    })
 }

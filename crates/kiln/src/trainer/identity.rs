@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kiln_kernels::is_cpu;
@@ -22,10 +23,7 @@ impl<C: ModelConfig> Trainer<C> {
         // The timeout may be long, because a lost rank is detected during the wait.
         comm.barrier(READING)?;
         let text = |all: &[Vec<u8>], rank: usize| String::from_utf8_lossy(&all[rank]).into_owned();
-        let all = comm.all_gather(format!("{:?}", identity.settings).as_bytes())?;
-        if let Some(rank) = all.iter().position(|other| *other != all[0]) {
-            return Err(Error::SettingsDiffer { rank, expected: text(&all, 0), got: text(&all, rank) });
-        }
+        // Other data often has other settings, too, such as the number of items.
         let all = comm.all_gather(sample.as_bytes())?;
         if let Some(rank) = all.iter().position(|other| *other != all[0]) {
             let (what, first) = ("hash of its sizes and of sampled values", 0);
@@ -39,6 +37,14 @@ impl<C: ModelConfig> Trainer<C> {
             })
             .into());
         }
+        let all = comm.all_gather(lines_of(identity).as_bytes())?;
+        if let Some(rank) = all.iter().position(|other| *other != all[0]) {
+            let of_zero = text(&all, 0);
+            let of_rank = text(&all, rank);
+            let expected = line_only_in(&of_zero, &of_rank);
+            let got = line_only_in(&of_rank, &of_zero);
+            return Err(Error::SettingsDiffer { rank, expected, got });
+        }
         Ok(())
     }
 
@@ -48,23 +54,62 @@ impl<C: ModelConfig> Trainer<C> {
         &self,
         loader: &L,
         metric: Metric,
+        patience: Option<usize>,
     ) -> Result<RunIdentity> {
-        let own = [
+        let mut settings = loader.settings(self.rank.world_size());
+        settings.extend([
             ("model", format!("{:?}", self.model)),
             ("optimizer", format!("{:?}", self.optimizer)),
             ("seed", self.seed.to_string()),
-        ];
+        ]);
         // Checkpoints of default values do not name them.
-        let metric = (metric != Metric::Accuracy).then(|| ("metric", metric.to_string()));
-        let accumulate = (self.accumulate != 1).then(|| ("batches per step", self.accumulate.to_string()));
-        // Earlier checkpoints name no precision. Other devices than the CPU do not compute in bf16.
-        let is_bf16 = matmul_precision() == MatmulPrecision::Bf16 && is_cpu(&self.config().device);
-        let precision = is_bf16.then(|| ("matmul precision", MatmulPrecision::Bf16.name().to_owned()));
-        let settings = loader.settings(self.rank.world_size()).into_iter().chain(own);
-        let settings = settings.chain(metric).chain(accumulate).chain(precision);
-        let settings = settings.map(|(name, value)| (name.to_owned(), value)).collect();
+        if metric != Metric::Accuracy {
+            settings.push(("metric", metric.to_string()));
+        }
+        if self.accumulate != 1 {
+            settings.push(("batches per step", self.accumulate.to_string()));
+        }
+        settings.extend(patience.map(|n_epochs| ("patience", n_epochs.to_string())));
+        settings.extend(self.device_kinds().map(|kinds| ("devices", kinds)));
+        settings.extend(self.precision().map(|name| ("matmul precision", name.to_owned())));
+        let settings = settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let has_own = self.rank.is_zero() || self.rank.process.is_one_rank;
         let data_hash = if has_own { loader.data_hash()? } else { DataHash::default() };
         Ok(RunIdentity { settings, data_hash })
     }
+
+    /// Returns the kinds of the devices, such as `cuda`, which round sums differently; `None` for the CPU.
+    fn device_kinds(&self) -> Option<String> {
+        let names = self.devices.iter().flat_map(|devices| devices.iter()).map(|device| device.name.as_str());
+        let kinds: BTreeSet<&str> = names.filter_map(|name| name.split(':').next()).collect();
+        let is_other = kinds.iter().any(|kind| *kind != "cpu");
+        is_other.then(|| kinds.into_iter().collect::<Vec<_>>().join(", "))
+    }
+
+    /// Returns the name of the precision of matrix products; `None` for f32, in which devices compute that lack the other one.
+    fn precision(&self) -> Option<&'static str> {
+        let precision = matmul_precision();
+        let is_on_cpu = is_cpu(&self.config().device);
+        let is_used = match precision {
+            MatmulPrecision::F32 => false,
+            MatmulPrecision::Tf32 => !is_on_cpu,
+            MatmulPrecision::Bf16 => is_on_cpu,
+        };
+        is_used.then(|| precision.name())
+    }
+}
+
+/// Returns a line for each setting.
+fn lines_of(identity: &RunIdentity) -> String {
+    let mut lines = String::new();
+    for (name, value) in &identity.settings {
+        lines.push_str(&format!("{name} {value}\n"));
+    }
+    lines
+}
+
+/// Returns the first line of a text that another text lacks.
+fn line_only_in(text: &str, other: &str) -> String {
+    let line = text.lines().find(|line| other.lines().all(|of_other| of_other != *line));
+    line.unwrap_or("no such setting").to_owned()
 }

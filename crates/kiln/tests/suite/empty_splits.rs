@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use kiln::data::{LinkTargets, synthetic};
+use kiln::data::{DatasetTargets, LinkTargets, synthetic};
 use kiln::feature::Labels;
 use kiln::graph::{LinkId, NodeTypes, RelationEdges};
 use kiln::prelude::*;
@@ -18,12 +18,9 @@ fn data(n_val: u32, n_test: u32) -> Dataset {
     let part = |range: std::ops::Range<u32>| range.map(NodeId).collect();
     let labels = (0..data.graph.n_nodes() as i32).map(|node| node % 2).collect::<Vec<i32>>();
     let split = Split { train: part(0..60), val: part(60..60 + n_val), test: part(80..80 + n_test) };
-    Dataset {
-        labels: Labels::new(labels, 2).into(),
-        split,
-        class_names: vec!["a".into(), "b".into()],
-        ..data
-    }
+    let class_names = vec!["a".into(), "b".into()];
+    let values = Labels::new(labels, 2).into();
+    Dataset { targets: Some(DatasetTargets { node_type: 0, values, split, class_names }), ..data }
 }
 
 fn nodes(data: &Dataset) -> NeighborLoader {
@@ -41,12 +38,12 @@ fn links(data: &Dataset, shares: [f64; 2]) -> LinkNeighborLoader {
 }
 
 fn link_trainer(data: &Dataset) -> Trainer<LinkModelConfig<SageConfig>> {
-    let encoder = SageConfig::new(data.features.dim(), 8).layers(1);
+    let encoder = SageConfig::new(data.node_features().unwrap().dim(), 8).layers(1);
     Trainer::new(LinkModelConfig { encoder, decoder: LinkDecoderConfig::Dot }, AdamConfig::new(1e-2)).seed(7)
 }
 
 /// Returns users who buy items of two classes, with these numbers of items for validation and test.
-fn shop(n_val: u32, n_test: u32) -> TypedDataset {
+fn shop(n_val: u32, n_test: u32) -> Dataset {
     let users: Vec<u32> = (0..120).map(|edge| edge % 20).collect();
     let items: Vec<u32> = (0..120).map(|edge| edge % 40).collect();
     let of = |name, src_type, dst_type, srcs, dsts| RelationEdges {
@@ -58,27 +55,29 @@ fn shop(n_val: u32, n_test: u32) -> TypedDataset {
         weights: None,
     };
     let ids = |range: std::ops::Range<u32>| range.collect::<Vec<u32>>();
-    TypedDataset::builder(NodeTypes::new([("user", 20), ("item", 40)]).unwrap())
+    Dataset::builder_with_types(NodeTypes::new([("user", 20), ("item", 40)]).unwrap())
         .relation(of("buys", "user", "item", &users, &items))
         .relation(of("bought by", "item", "user", &items, &users))
-        .features("item", vec![0.5; 80], 2)
-        .labels("item", (0..40).map(|item| item % 2).collect::<Vec<i32>>(), 2)
-        .split(&ids(0..20), &ids(20..20 + n_val), &ids(30..30 + n_test))
+        .nodes("item")
+        .features(vec![0.5; 80], 2)
+        .nodes("item")
+        .labels((0..40).map(|item| item % 2).collect::<Vec<i32>>(), 2)
+        .split(ids(0..20).clone(), ids(20..20 + n_val).clone(), ids(30..30 + n_test).clone())
         .build()
         .unwrap()
 }
 
-fn typed_nodes(data: &TypedDataset) -> NeighborLoader {
+fn typed_nodes(data: &Dataset) -> NeighborLoader {
     NeighborLoader::new(data, [5]).batch_size(8).workers(0)
 }
 
-fn rgcn(data: &TypedDataset, d_out: usize) -> TypedModelConfig<RgcnConfig> {
+fn rgcn(data: &Dataset, d_out: usize) -> TypedModelConfig<RgcnConfig> {
     TypedModelConfig::new(data.dims(), RgcnConfig::new(8, d_out, 2).layers(1))
 }
 
-fn typed_links(data: &TypedDataset, shares: [f64; 2]) -> LinkNeighborLoader {
+fn typed_links(data: &Dataset, shares: [f64; 2]) -> LinkNeighborLoader {
     let config = LinkSplitConfig { val: shares[0], test: shares[1], ..LinkSplitConfig::default() };
-    let split = TypedLinkSplit::random(&data.graph, "buys", Some("bought by"), &config, 3).unwrap();
+    let split = LinkSplit::random_relation(&data.graph, "buys", Some("bought by"), &config, 3).unwrap();
     let nodes = NeighborLoader::new(data, [5]).batch_size(16).workers(0);
     LinkNeighborLoader::new(nodes, &split).unwrap()
 }
@@ -202,13 +201,14 @@ fn check_refused<C: ModelConfig, L: DataLoader<C::Model>>(
 fn metrics_that_cannot_rank_the_epochs_are_refused_before_the_first_step() {
     // The validation has the nodes 60, 62, and so on, which are all of class 0.
     let mut plain = data(20, 20);
-    plain.split.val = (60..80).step_by(2).map(NodeId).collect();
+    plain.targets.as_mut().unwrap().split.val = (60..80).step_by(2).map(NodeId).collect();
     for metric in [Metric::RocAuc, Metric::AveragePrecision] {
         check_refused(sage(&plain), &nodes(&plain), metric, "use one of accuracy, f1-micro, f1-macro");
     }
     // The first batch alone has one class, and rank 0 evaluates no other.
     let mut first = data(20, 20);
-    first.split.val = (60..80).step_by(2).chain((61..80).step_by(2)).map(NodeId).collect();
+    first.targets.as_mut().unwrap().split.val =
+        (60..80).step_by(2).chain((61..80).step_by(2)).map(NodeId).collect();
     let loader = nodes(&first).batch_size(10);
     let of_first = loader.clone().evaluation(EvalMode::FirstRank { n_batches: 1 });
     check_refused(sage(&first), &of_first, Metric::RocAuc, "whose 10 items are all of class 0");
@@ -254,7 +254,7 @@ fn ranks_that_are_always_hits_are_refused_before_the_first_step() {
             test: Default::default(),
         },
     );
-    let split = LinkSplit::new(data.graph.clone(), targets.unwrap()).unwrap();
+    let split = LinkSplit::new(&data.graph, targets.unwrap()).unwrap();
     let n_nodes = data.graph.n_nodes() as u32;
     let one = Negatives::new(UniformNegatives { n_nodes }, 1);
     let loader = LinkNeighborLoader::new(nodes(&data), &split).unwrap().val_negatives(one);

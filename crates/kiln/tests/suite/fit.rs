@@ -75,15 +75,15 @@ fn rejects_inconsistent_settings() {
 #[test]
 fn rejects_empty_splits() {
     let mut data = data();
-    let split = data.split.clone();
-    data.split.train = Default::default();
+    let split = data.split().clone();
+    data.targets.as_mut().unwrap().split.train = Default::default();
     let error = refused(&data, &loader(&data));
     assert!(
         matches!(error, Error::Train(TrainError::Input(InputError::EmptySplit { split: "training" }))),
         "{error}"
     );
     // An empty test split is an error only when it is evaluated.
-    data.split = Split { test: Default::default(), ..split };
+    let data = data.with_split(Split { test: Default::default(), ..split }).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let best = trainer(&data).fit(&loader(&data), quiet(folder.path())).unwrap();
     let error = best.evaluate(&loader(&data), Phase::Test).unwrap_err();
@@ -136,8 +136,8 @@ fn rejects_a_gat_without_self_loops_and_accepts_a_rule_of_the_program() {
 fn rejects_edge_types_that_are_missing_or_not_below_the_relations() {
     let untyped = data();
     let types: Vec<u8> = (0..untyped.graph.n_edges()).map(|edge| (edge % 3) as u8).collect();
-    let graph = (*untyped.graph).clone().with_edge_types(types.into()).unwrap();
-    let typed = Dataset { graph: Arc::new(graph), ..untyped.clone() };
+    let graph = (**untyped.csc().unwrap()).clone().with_edge_types(types.into()).unwrap();
+    let typed = Dataset { graph: graph.into(), ..untyped.clone() };
     let folder = tempfile::tempdir().unwrap();
     let config = RgcnConfig::for_data(&typed).layers(2).hidden(16);
     assert_eq!((config.n_relations, RgcnConfig::for_data(&untyped).n_relations), (3, 256));
@@ -253,7 +253,7 @@ fn evaluates_and_reports_the_best_model() {
     let sums = best.evaluate(&loader(&data), test).unwrap();
     let outputs = best.predict(&loader(&data), test).unwrap();
     assert_eq!(sums.accuracy(), outputs.metrics().accuracy);
-    assert_eq!(outputs.predictions().len(), data.split.test.len());
+    assert_eq!(outputs.predictions().len(), data.split().test.len());
     let summary = best.write_report(&loader(&data)).unwrap().unwrap();
     assert_eq!((summary.test_accuracy, &summary.weights_hash), (sums.accuracy(), &best.best.weights_hash));
     for name in ["best.safetensors", "config.json", "metrics.jsonl", "summary.json", "test_predictions.csv"] {

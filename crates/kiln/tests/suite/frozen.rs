@@ -54,19 +54,21 @@ fn plain() -> Dataset {
 }
 
 /// Returns [`plain`] as a heterogeneous data set with one type of nodes and one relation.
-fn of_one_type(plain: &Dataset) -> TypedDataset {
+fn of_one_type(plain: &Dataset) -> Dataset {
     let [train, val, test] = parts(N_NODES);
-    TypedDataset::builder_with_graph(&Relations::of_graph(plain.graph.clone()))
+    Dataset::builder_with_relations(&Relations::of_graph(plain.csc().unwrap().clone()))
         .name("plain")
-        .feature_store("node", plain.features.clone())
-        .labels("node", classes(N_NODES), N_CLASSES as usize)
-        .split(&train, &val, &test)
+        .nodes("node")
+        .feature_store(plain.node_features().unwrap().clone())
+        .nodes("node")
+        .labels(classes(N_NODES), N_CLASSES as usize)
+        .split(train.clone(), val.clone(), test.clone())
         .build()
         .unwrap()
 }
 
 /// Returns a heterogeneous data set: users without features, who buy items with features and classes.
-fn heterogeneous() -> TypedDataset {
+fn heterogeneous() -> Dataset {
     let n_edges = 6 * N_NODES;
     let users: Vec<u32> = (0..n_edges).map(|edge| wild(edge + 3) % N_USERS).collect();
     let items: Vec<u32> = (0..n_edges).map(|edge| edge % N_NODES).collect();
@@ -82,13 +84,15 @@ fn heterogeneous() -> TypedDataset {
     let bought_by = relation("bought by", "item", "user", &items, &users);
     let [train, val, test] = parts(N_NODES);
     let types = NodeTypes::new([("user", N_USERS as usize), ("item", N_NODES as usize)]).unwrap();
-    TypedDataset::builder(types)
+    Dataset::builder_with_types(types)
         .name("shop")
         .relation(buys)
         .relation(bought_by)
-        .features("item", features(N_NODES), WIDTH as usize)
-        .labels("item", classes(N_NODES), N_CLASSES as usize)
-        .split(&train, &val, &test)
+        .nodes("item")
+        .features(features(N_NODES), WIDTH as usize)
+        .nodes("item")
+        .labels(classes(N_NODES), N_CLASSES as usize)
+        .split(train.clone(), val.clone(), test.clone())
         .build()
         .unwrap()
 }
@@ -101,6 +105,6 @@ fn link_split(data: &Dataset) -> LinkSplit {
     LinkSplit::random(&data.graph, &links(), 3).unwrap()
 }
 
-fn relation_split(data: &TypedDataset, relation: &str, reverse: Option<&str>) -> TypedLinkSplit {
-    TypedLinkSplit::random(&data.graph, relation, reverse, &links(), 3).unwrap()
+fn relation_split(data: &Dataset, relation: &str, reverse: Option<&str>) -> LinkSplit {
+    LinkSplit::random_relation(&data.graph, relation, reverse, &links(), 3).unwrap()
 }

@@ -55,7 +55,7 @@ fn data(is_f16: bool) -> [Dataset; 2] {
         stored(3 * built.graph.n_edges() as usize, is_f16).map(|rows| EdgeFeatures::new(rows, 3).unwrap());
     let of_nodes = stored(N_NODES as usize * DIM, is_f16).map(|rows| DenseFeatures::new(rows, DIM).unwrap());
     let mut sets = of_nodes.into_iter().zip(of_edges).map(|(features, edge_features)| Dataset {
-        features: Arc::new(features),
+        features: vec![Some(Arc::new(features))],
         edge_features: Some(edge_features),
         ..built.clone()
     });
@@ -80,7 +80,7 @@ where
     let accuracy = |loader: &NeighborLoader| best.evaluate(loader, Phase::Test).unwrap().accuracy();
     let predictor = SavedModel::open(out).unwrap().on_nodes(data).unwrap();
     let scores = [PredictMode::AsEvaluated, PredictMode::Exact(LayerWiseConfig::default())].map(|mode| {
-        let predicted = predictor.predict(&data.split.test, &mode).unwrap();
+        let predicted = predictor.predict(&data.split().test, &mode).unwrap();
         predicted.values().to_vec()
     });
     Results {

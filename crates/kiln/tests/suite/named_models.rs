@@ -34,7 +34,7 @@ fn plain() -> Dataset {
 }
 
 /// Returns users without features who buy items of two classes.
-fn shop() -> TypedDataset {
+fn shop() -> Dataset {
     let users: Vec<u32> = (0..120).map(|edge| edge % 20).collect();
     let items: Vec<u32> = (0..120).map(|edge| (7 * edge + edge / 40) % 40).collect();
     let relation = |name, src_type, dst_type, srcs, dsts| RelationEdges {
@@ -46,12 +46,14 @@ fn shop() -> TypedDataset {
         weights: None,
     };
     let ids = |range: std::ops::Range<u32>| range.collect::<Vec<u32>>();
-    TypedDataset::builder(NodeTypes::new([("user", 20), ("item", 40)]).unwrap())
+    Dataset::builder_with_types(NodeTypes::new([("user", 20), ("item", 40)]).unwrap())
         .relation(relation("buys", "user", "item", &users, &items))
         .relation(relation("bought by", "item", "user", &items, &users))
-        .features("item", vec![0.5; 80], 2)
-        .labels("item", (0..40).map(|item| item % 2).collect::<Vec<i32>>(), 2)
-        .split(&ids(0..20), &ids(20..30), &ids(30..40))
+        .nodes("item")
+        .features(vec![0.5; 80], 2)
+        .nodes("item")
+        .labels((0..40).map(|item| item % 2).collect::<Vec<i32>>(), 2)
+        .split(ids(0..20).clone(), ids(20..30).clone(), ids(30..40).clone())
         .build()
         .unwrap()
 }
@@ -127,7 +129,7 @@ fn on_several_types(entry: &NodeModelEntry, folder: &Path) -> [String; 2] {
     };
     let nodes = NeighborLoader::new(&data, [3, 3]).batch_size(8).workers(0);
     let config = LinkSplitConfig::default();
-    let split = TypedLinkSplit::random(&data.graph, "buys", Some("bought by"), &config, 3).unwrap();
+    let split = LinkSplit::random_relation(&data.graph, "buys", Some("bought by"), &config, 3).unwrap();
     let of_links = NeighborLoader::new(&data, [3, 3]).batch_size(8).workers(0);
     let links = LinkNeighborLoader::new(of_links, &split).unwrap();
     let of_nodes = model(entry.name, 8, 2, &graph).configure(OnNodes(&nodes, &folder.join("nodes")));

@@ -112,7 +112,10 @@ fn a_run_leaves_them_out_and_counts_them() {
                 };
                 let good = data(kind, &reached());
                 let bad = data(kind, &[]);
-                let bad = Dataset { features: damage(&*bad.features, &DAMAGED), ..bad };
+                let bad = Dataset {
+                    features: vec![Some(damage(&**bad.node_features().unwrap(), &DAMAGED))],
+                    ..bad
+                };
                 let (expected, expected_epochs, expected_rows) = run(&good);
                 let (mut summary, epochs, rows) = run(&bad);
                 let case = format!("{kind:?}, {metric}, {mode:?}, {n_ranks} ranks");
@@ -150,8 +153,10 @@ fn an_evaluation_without_a_finite_output_is_an_error() {
     let good = data(TargetKind::Classes, &[]);
     let all_evaluated: Vec<u32> = (150..250).collect();
     // The training nodes have no damaged neighbours.
-    let split = Split { train: nodes(1..149).into(), ..good.split.clone() };
-    let bad = Dataset { features: damage(&*good.features, &all_evaluated), split, ..good.clone() };
+    let split = Split { train: nodes(1..149).into(), ..good.split().clone() };
+    let features = good.node_features().unwrap();
+    let damaged = Dataset { features: vec![Some(damage(&**features, &all_evaluated))], ..good.clone() };
+    let bad = damaged.with_split(split).unwrap();
     for metric in [Metric::Accuracy, Metric::RocAuc] {
         for mode in MODES {
             let loader = loader(&bad).evaluation(mode);
@@ -165,9 +170,10 @@ fn an_evaluation_without_a_finite_output_is_an_error() {
             );
             assert!(is_expected, "{metric}, {mode:?}: {error}");
             // Only the test has no finite output.
-            let of_test = Dataset { features: damage(&*good.features, &all_evaluated[50..]), ..bad.clone() };
-            let split = Split { val: nodes(150..199).into(), ..bad.split.clone() };
-            let loader = self::loader(&Dataset { split, ..of_test }).evaluation(mode);
+            let damaged = vec![Some(damage(&**features, &all_evaluated[50..]))];
+            let of_test = Dataset { features: damaged, ..bad.clone() };
+            let split = Split { val: nodes(150..199).into(), ..bad.split().clone() };
+            let loader = self::loader(&of_test.with_split(split).unwrap()).evaluation(mode);
             let fit = FitConfig::epochs(1).out(folder.path().join("test")).metric(metric).quiet();
             let mut trainer = Trainer::new(sage(&bad), AdamConfig::new(1e-2)).seed(7);
             let error = trainer.fit(&loader, fit).unwrap().write_report(&loader).unwrap_err();
@@ -215,10 +221,10 @@ fn nodes_of_heterogeneous_graphs_are_left_out() {
     let mut bad = good.clone();
     bad.features[1] = Some(damage(&**good.features[1].as_ref().unwrap(), &[node]));
     let loader =
-        |data: &TypedDataset| NeighborLoader::new(data, [Fanout::All, Fanout::All]).batch_size(64).workers(0);
+        |data: &Dataset| NeighborLoader::new(data, [Fanout::All, Fanout::All]).batch_size(64).workers(0);
     let rgcn = RgcnConfig::new(8, 2, 2).layers(2).hidden(16);
     let best = train(TypedModelConfig::new(good.dims(), rgcn), &loader(&good));
-    let evaluate = |data: &TypedDataset| best.predict(&loader(data), Phase::Test).unwrap();
+    let evaluate = |data: &Dataset| best.predict(&loader(data), Phase::Test).unwrap();
     let sums = best.evaluate(&loader(&bad), Phase::Test).unwrap();
     let bad = evaluate(&bad);
     let lost = check_items(&evaluate(&good), &bad);
@@ -272,7 +278,8 @@ fn check_links(good: &Evaluation, bad: &Evaluation, counts: &MetricSums) {
 #[test]
 fn links_are_left_out() {
     let good = data(TargetKind::Classes, &[]);
-    let bad = Dataset { features: damage(&*good.features, &DAMAGED), ..good.clone() };
+    let bad =
+        Dataset { features: vec![Some(damage(&**good.node_features().unwrap(), &DAMAGED))], ..good.clone() };
     let split = LinkSplit::random(&good.graph, &LinkSplitConfig::default(), 3).unwrap();
     for mode in [EvalMode::Sampled, EvalMode::Exact { memory_bytes: None }] {
         let loader = |data: &Dataset| LinkNeighborLoader::new(loader(data).evaluation(mode), &split).unwrap();
@@ -291,15 +298,15 @@ fn links_of_heterogeneous_graphs_are_left_out() {
     let mut bad = good.clone();
     bad.features[1] = Some(damage(&**good.features[1].as_ref().unwrap(), &[5]));
     let config = LinkSplitConfig::default();
-    let split = TypedLinkSplit::random(&good.graph, "buys", Some("bought by"), &config, 3).unwrap();
-    let loader = |data: &TypedDataset| {
+    let split = LinkSplit::random_relation(&good.graph, "buys", Some("bought by"), &config, 3).unwrap();
+    let loader = |data: &Dataset| {
         let nodes = NeighborLoader::new(data, [2]).batch_size(64).workers(0);
         LinkNeighborLoader::new(nodes, &split).unwrap()
     };
     let rsage = RsageConfig::new(8, 8).metagraph(&good.graph.metagraph()).layers(1);
     let encoder = TypedModelConfig::new(good.dims(), rsage);
     let best = train(LinkModelConfig { encoder, decoder: LinkDecoderConfig::Dot }, &loader(&good));
-    let evaluate = |data: &TypedDataset| best.predict(&loader(data), Phase::Test).unwrap();
+    let evaluate = |data: &Dataset| best.predict(&loader(data), Phase::Test).unwrap();
     let counts = best.evaluate(&loader(&bad), Phase::Test).unwrap();
     check_links(&evaluate(&good), &evaluate(&bad), &counts);
 }

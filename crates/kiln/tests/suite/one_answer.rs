@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use kiln::data::synthetic;
 use kiln::feature::EdgeFeatures;
@@ -31,10 +31,10 @@ fn data() -> Dataset {
     let data = synthetic::fake(config).unwrap();
     let n_edges = data.graph.n_edges();
     let types: Vec<u8> = (0..n_edges).map(|edge| (edge % 3) as u8).collect();
-    let graph = (*data.graph).clone().with_edge_types(types.into()).unwrap();
+    let graph = (**data.csc().unwrap()).clone().with_edge_types(types.into()).unwrap();
     let rows: Vec<f32> = (0..3 * n_edges).map(|value| (value * 7 % 11) as f32 / 11.0).collect();
     let edge_features = Some(EdgeFeatures::new(rows, 3).unwrap());
-    Dataset { graph: Arc::new(graph), edge_features, ..data }
+    Dataset { graph: graph.into(), edge_features, ..data }
 }
 
 fn loader(data: &Dataset) -> NeighborLoader {
@@ -103,9 +103,9 @@ where
     };
     check(&run, data.graph.n_nodes() as u32, predict);
     let predictor = SavedModel::open(&run).unwrap().on_nodes(data).unwrap();
-    let classes = predictor.predict(&data.split.test, &PredictMode::AsEvaluated).unwrap().classes();
+    let classes = predictor.predict(&data.split().test, &PredictMode::AsEvaluated).unwrap().classes();
     let of_run = best.predict(loader, Phase::Test).unwrap();
-    let mut expected: Vec<(NodeId, Option<u32>)> = data.split.test.iter().copied().zip(classes).collect();
+    let mut expected: Vec<(NodeId, Option<u32>)> = data.split().test.iter().copied().zip(classes).collect();
     expected.sort_unstable();
     let of_run: Vec<(NodeId, Option<u32>)> =
         of_run.predictions().iter().map(|of_node| (NodeId(of_node.item), of_node.predicted)).collect();
@@ -156,7 +156,7 @@ fn nodes_with_wide_features_and_one_output_have_one_prediction() {
     });
 }
 
-fn check_typed<C: ModelConfig>(model: C, data: &TypedDataset)
+fn check_typed<C: ModelConfig>(model: C, data: &Dataset)
 where
     NeighborLoader: DataLoader<C::Model>,
 {
@@ -227,7 +227,7 @@ fn links_have_one_score() {
 fn links_of_heterogeneous_graphs_have_one_score() {
     let data = named_shop(1, 0);
     let split =
-        TypedLinkSplit::random(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), 3);
+        LinkSplit::random_relation(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), 3);
     let split = split.unwrap();
     let nodes = NeighborLoader::new(&data, [3, 3]).batch_size(64).workers(0);
     let loader = LinkNeighborLoader::new(nodes, &split).unwrap();
@@ -236,7 +236,7 @@ fn links_of_heterogeneous_graphs_have_one_score() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     let best = train(LinkModelConfig { encoder, decoder: LinkDecoderConfig::Dot }, &loader, &run);
-    let message = TypedDataset { graph: split.message().clone(), ..data.clone() };
+    let message = Dataset { graph: split.message().clone(), ..data.clone() };
     let of_run = best.predict(&loader, Phase::Test).unwrap().link_predictions();
     check_links(&run, &of_run, |model, links| {
         model.on_links(&message).unwrap().score_links(links, &PredictMode::AsEvaluated).unwrap()
@@ -273,8 +273,9 @@ fn evaluations_do_not_depend_on_batches_and_ranks() {
         assert_eq!(evaluations(&loader(&data).batch_size(batch_size)), expected, "batches of {batch_size}");
     }
     // The nodes of one split are evaluated as nodes of the other.
-    let Split { train: of_training, val, test } = data.split.clone();
-    let swapped = Dataset { split: Split { train: of_training, val: test, test: val }, ..data.clone() };
+    let Split { train: of_training, val, test } = data.split().clone();
+    let swapped = Split { train: of_training, val: test, test: val };
+    let swapped = data.clone().with_split(swapped).unwrap();
     let [of_test, of_validation] = evaluations(&loader(&swapped));
     assert_eq!([of_validation, of_test], expected);
 }

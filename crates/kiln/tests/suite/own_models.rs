@@ -227,18 +227,18 @@ fn a_model_without_sizes_of_its_layers_is_evaluated_on_sampled_neighbours() {
 
     let best = trainer.fit(&sampled, fit(&run)).unwrap();
     let evaluation = best.evaluate(&sampled, Phase::Test).unwrap();
-    assert_eq!(evaluation.total, data.split.test.len() as u64);
+    assert_eq!(evaluation.total, data.split().test.len() as u64);
     let error = best.evaluate(&exact, Phase::Test).map(drop).unwrap_err();
     assert!(error.to_string().contains("the model returns no sizes of its layers"), "{error}");
 
     let registry = ModelRegistry::default().with_node_model::<OwnConfig>();
     let predictor = SavedModel::open_with(&run, &registry, &Device::flex()).unwrap().on_nodes(&data).unwrap();
     let mode = PredictMode::AsEvaluated;
-    let scores = predictor.predict(&data.split.test, &mode).unwrap();
-    assert_eq!(scores.n_rows(), data.split.test.len());
-    assert_eq!(predictor.predict(&[], &mode).unwrap().width(), data.labels.n_classes());
+    let scores = predictor.predict(&data.split().test, &mode).unwrap();
+    assert_eq!(scores.n_rows(), data.split().test.len());
+    assert_eq!(predictor.predict(&[], &mode).unwrap().width(), data.labels().n_classes());
     for error in [
-        predictor.embed(&data.split.test, &mode).map(drop).unwrap_err(),
+        predictor.embed(&data.split().test, &mode).map(drop).unwrap_err(),
         predictor.embed(&[], &mode).map(drop).unwrap_err(),
         predictor.embedding_width().map(drop).unwrap_err(),
         predictor.predict(&[], &PredictMode::Exact(LayerWiseConfig::default())).map(drop).unwrap_err(),
@@ -261,7 +261,7 @@ fn every_way_of_computing_outputs_reads_the_input_of_the_model() {
         seed: 5,
     };
     let data = synthetic::sbm(config).unwrap();
-    let test = &data.split.test;
+    let test = &data.split().test;
     for (name, mode) in [("sampled", EvalMode::Sampled), ("exact", EvalMode::Exact { memory_bytes: None })] {
         let loader = NeighborLoader::new(&data, [4, 4]).batch_size(64).evaluation(mode);
         let run = folder.path().join(name);
@@ -274,7 +274,7 @@ fn every_way_of_computing_outputs_reads_the_input_of_the_model() {
         let scores = model.on_nodes(&data).unwrap().predict(test, &PredictMode::AsEvaluated).unwrap();
         let classes = scores.classes();
         let hits =
-            classes.iter().zip(test).filter(|(class, node)| **class == data.labels.get(**node)).count();
+            classes.iter().zip(test).filter(|(class, node)| **class == data.labels().get(**node)).count();
         assert_eq!((evaluation.hits, evaluation.total), (hits as u64, test.len() as u64), "{name}");
         assert!(evaluation.total < 2 * evaluation.hits, "the model should learn: {evaluation:?}");
     }

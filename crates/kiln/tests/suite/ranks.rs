@@ -23,8 +23,8 @@ fn fit(
     let best = trainer.fit(&loader, FitConfig::epochs(2).out(out).quiet())?;
     let metrics = best.evaluate(&loader, Phase::Test)?;
     let outputs = best.predict(&loader, Phase::Test)?;
-    let n_outputs = if rank.is_zero() { data.split.test.len() } else { 0 };
-    assert_eq!((metrics.total as usize, outputs.predictions().len()), (data.split.test.len(), n_outputs));
+    let n_outputs = if rank.is_zero() { data.split().test.len() } else { 0 };
+    assert_eq!((metrics.total as usize, outputs.predictions().len()), (data.split().test.len(), n_outputs));
     Ok(best)
 }
 

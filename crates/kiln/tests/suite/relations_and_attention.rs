@@ -63,7 +63,7 @@ where
 {
     let fit = FitConfig::epochs(30).out(out).quiet();
     let best = Trainer::new(model, AdamConfig::new(2e-2)).seed(3).fit(loader, fit).unwrap();
-    assert_eq!(data.split.test.len(), 300);
+    assert_eq!(data.split().test.len(), 300);
     best.evaluate(loader, Phase::Test).unwrap().accuracy()
 }
 
@@ -82,7 +82,7 @@ fn rgcn_learns_labels_that_depend_on_the_relation_and_graphsage_cannot() {
 
 /// Returns the set with features of edges from which their relations can be computed: a noisy sum and a difference.
 fn with_edge_features(data: Dataset) -> Dataset {
-    let types = data.graph.edge_types().unwrap();
+    let types = data.csc().unwrap().edge_types().unwrap();
     let rows = types.iter().enumerate().flat_map(|(edge, &relation)| {
         let noise = (hashed(edge as u32) % 1000) as f32 / 1000.0;
         [noise, noise + f32::from(relation), 1.0]
@@ -166,8 +166,8 @@ fn predictions_refuse_edge_features_whose_edges_the_preparation_reorders() {
     // The same graph as it was loaded, without a record of the step.
     let loaded = Dataset { preparation: Default::default(), ..built.clone() };
     assert_eq!(predict(&loaded).unwrap(), expected);
-    let indptr = built.graph.indptr().to_vec();
-    let mut indices = built.graph.indices().to_vec();
+    let indptr = built.csc().unwrap().indptr().to_vec();
+    let mut indices = built.csc().unwrap().indices().to_vec();
     let of_one = indptr[1] as usize..indptr[2] as usize;
     indices[of_one].reverse();
     let graph = kiln::graph::Csc::new(indptr.into(), indices.into()).unwrap();

@@ -67,10 +67,10 @@ fn predictions_csv(scores: &OutputRows, items: &[u32], label: impl Fn(u32) -> u3
 /// Checks that the saved model repeats the run's predictions for the test split of the data as it was loaded.
 fn check_repeats(run: &Path, registry: &ModelRegistry, raw: &Dataset) {
     let model = SavedModel::open_with(run, registry, &Device::flex()).unwrap();
-    let test = &raw.split.test;
+    let test = &raw.split().test;
     let scores = model.on_nodes(raw).unwrap().predict(test, &PredictMode::AsEvaluated).unwrap();
     let items: Vec<u32> = test.iter().map(|node| node.0).collect();
-    let csv = predictions_csv(&scores, &items, |item| raw.labels.get(NodeId(item)).unwrap());
+    let csv = predictions_csv(&scores, &items, |item| raw.labels().get(NodeId(item)).unwrap());
     assert_eq!(csv, fs::read_to_string(run.join("test_predictions.csv")).unwrap());
     // A constant prediction would also be repeated.
     assert!(scores.classes().iter().any(|class| *class != scores.classes()[0]));
@@ -128,8 +128,8 @@ fn predictions_of_rgcn_repeat_those_of_the_run_and_its_edge_types_are_checked() 
     let raw = raw_data();
     let typed = |n_types: u64| {
         let types: Vec<u8> = (0..raw.graph.n_edges()).map(|edge| (edge % n_types) as u8).collect();
-        let graph = (*raw.graph).clone().with_edge_types(types.into()).unwrap();
-        Dataset { graph: Arc::new(graph), ..raw.clone() }
+        let graph = (**raw.csc().unwrap()).clone().with_edge_types(types.into()).unwrap();
+        Dataset { graph: graph.into(), ..raw.clone() }
     };
     let data = typed(3);
     let config = RgcnConfig::for_data(&data).layers(2).hidden(16).bases(2);
@@ -252,15 +252,15 @@ fn a_model_with_a_custom_rule_needs_the_rule_for_sampled_predictions() {
         trained(&SageConfig::for_data(&data).layers(2).hidden(8), &loader(&data).rule(last), 1);
     let model = SavedModel::open(&run).unwrap();
     let predictor = model.on_nodes(&data).unwrap();
-    let error = predictor.predict(&data.split.test, &PredictMode::AsEvaluated).unwrap_err();
+    let error = predictor.predict(&data.split().test, &PredictMode::AsEvaluated).unwrap_err();
     assert!(
         matches!(error, TrainError::Saved(ModelError::Mode(PredictModeError::CustomRule { .. }))),
         "{error}"
     );
-    predictor.predict(&data.split.test, &PredictMode::Exact(LayerWiseConfig::default())).unwrap();
-    let scores = predictor.rule(last).predict(&data.split.test, &PredictMode::AsEvaluated).unwrap();
-    let items: Vec<u32> = data.split.test.iter().map(|node| node.0).collect();
-    let csv = predictions_csv(&scores, &items, |item| data.labels.get(NodeId(item)).unwrap());
+    predictor.predict(&data.split().test, &PredictMode::Exact(LayerWiseConfig::default())).unwrap();
+    let scores = predictor.rule(last).predict(&data.split().test, &PredictMode::AsEvaluated).unwrap();
+    let items: Vec<u32> = data.split().test.iter().map(|node| node.0).collect();
+    let csv = predictions_csv(&scores, &items, |item| data.labels().get(NodeId(item)).unwrap());
     assert_eq!(csv, fs::read_to_string(run.join("test_predictions.csv")).unwrap());
 }
 
@@ -325,16 +325,20 @@ fn predicts_nodes_that_training_did_not_have() {
     let n_nodes = raw.graph.n_nodes() as u32;
     let (mut srcs, mut dsts, mut rows) = (Vec::new(), Vec::new(), Vec::new());
     for node in (0..n_nodes).chain(0..10) {
-        let dst = if rows.len() < n_nodes as usize * raw.features.dim() { node } else { n_nodes + node };
-        rows.extend(raw.features.row(NodeId(node)).unwrap());
-        for src in raw.graph.in_neighbors(NodeId(node)) {
+        let dst = if rows.len() < n_nodes as usize * raw.node_features().unwrap().dim() {
+            node
+        } else {
+            n_nodes + node
+        };
+        rows.extend(raw.node_features().unwrap().row(NodeId(node)).unwrap());
+        for src in raw.csc().unwrap().in_neighbors(NodeId(node)) {
             srcs.push(src.0);
             dsts.push(dst);
         }
     }
     let graph = kiln::graph::CscBuilder::new(n_nodes as usize + 10).build(&srcs, &dsts).unwrap();
     let features: Arc<dyn kiln::feature::FeatureStore> =
-        Arc::new(kiln::feature::DenseFeatures::from_f32(rows, raw.features.dim()).unwrap());
+        Arc::new(kiln::feature::DenseFeatures::from_f32(rows, raw.node_features().unwrap().dim()).unwrap());
     let model = SavedModel::open(&run).unwrap();
     let mode = PredictMode::Exact(LayerWiseConfig::default());
     let new: Vec<NodeId> = (n_nodes..n_nodes + 10).map(NodeId).collect();
@@ -370,7 +374,7 @@ fn a_prepared_set_on_disk_is_not_prepared_again_and_the_order_of_graph_and_featu
     kiln::data::format::write(&data, &set).unwrap();
     let model = SavedModel::open(&run).unwrap();
     let predict = |data: &Dataset| {
-        model.on_nodes(data).unwrap().predict(&raw.split.test, &PredictMode::default()).unwrap()
+        model.on_nodes(data).unwrap().predict(&raw.split().test, &PredictMode::default()).unwrap()
     };
     let expected = predict(&raw);
     assert_eq!(predict(&Dataset::open(set.to_str().unwrap()).unwrap()), expected);
@@ -383,7 +387,7 @@ fn data_that_was_prepared_like_the_training_data_is_not_prepared_again() {
     let model = SavedModel::open(&run).unwrap();
     let prepared = model.on_nodes(&raw.clone().standardize().unwrap()).unwrap();
     let mode = PredictMode::default();
-    let test = &raw.split.test;
+    let test = &raw.split().test;
     let expected = model.on_nodes(&raw).unwrap().predict(test, &mode).unwrap();
     assert_eq!(prepared.predict(test, &mode).unwrap(), expected);
 }

@@ -2,6 +2,7 @@
 //! exact evaluation computes the same metrics, and missing targets do not matter.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use kiln::data::DatasetTargets;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -220,7 +221,8 @@ fn class_weights_and_label_smoothing_change_the_loss() {
     let folder = tempfile::tempdir().unwrap();
     let base = data(TargetKind::MultiLabel);
     let classes: Vec<i32> = (0..N_NODES).map(|node| i32::from(node.is_multiple_of(3))).collect();
-    let data = Dataset { labels: Arc::new(Labels::new(classes, 2)), target_values: None, ..base };
+    let targets = DatasetTargets::new(0, Labels::new(classes, 2).into(), base.split().clone());
+    let data = Dataset { targets: Some(targets), ..base };
     let predicted = |name: &str, loss: ClassLoss| {
         let loader = loader(&data, 50).objective(Objective::Classes(loss));
         let best = trainer(&data).fit(&loader, quiet(&folder.path().join(name))).unwrap();

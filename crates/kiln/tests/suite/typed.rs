@@ -25,7 +25,7 @@ const N_ITEMS: u32 = 400;
 const N_EPOCHS: usize = 4;
 
 /// Users who buy items of one of two classes. Only the purchases tell the class of an item, and users have no features.
-fn shop(types: [&str; 2]) -> TypedDataset {
+fn shop(types: [&str; 2]) -> Dataset {
     let (mut users, mut items) = (Vec::new(), Vec::new());
     for item in 0..N_ITEMS {
         for purchase in 0..6 {
@@ -47,32 +47,33 @@ fn shop(types: [&str; 2]) -> TypedDataset {
     let parts = |part: u32| (0..N_ITEMS).filter(|item| item % 5 == part).collect::<Vec<u32>>();
     let train: Vec<u32> = (0..3).flat_map(parts).collect();
     let types = NodeTypes::new([(user, N_USERS as usize), (item, N_ITEMS as usize)]).unwrap();
-    TypedDataset::builder(types)
+    Dataset::builder_with_types(types)
         .name("shop")
         .relation(relation("buys", user, item, &users, &items))
         .relation(relation("bought by", item, user, &items, &users))
-        .features(item, features, 3)
-        .labels(item, (0..N_ITEMS).map(|item| (item % 2) as i32).collect::<Vec<i32>>(), 2)
-        .split(&train, &parts(3), &parts(4))
+        .nodes(item)
+        .features(features, 3)
+        .labels((0..N_ITEMS).map(|item| (item % 2) as i32).collect::<Vec<i32>>(), 2)
+        .split(train.clone(), parts(3).clone(), parts(4).clone())
         .build()
         .unwrap()
 }
 
-fn data() -> TypedDataset {
+fn data() -> Dataset {
     shop(["user", "item"])
 }
 
-fn loader(data: &TypedDataset) -> NeighborLoader {
+fn loader(data: &Dataset) -> NeighborLoader {
     NeighborLoader::new(data, [4, 4]).batch_size(32).workers(1)
 }
 
-fn config(data: &TypedDataset) -> TypedModelConfig<RgcnConfig> {
+fn config(data: &Dataset) -> TypedModelConfig<RgcnConfig> {
     let n_relations = data.graph.n_relations();
     let model = RgcnConfig::new(8, 2, n_relations).layers(2).hidden(16).bases(2).dropout(0.0);
     TypedModelConfig::new(data.dims(), model)
 }
 
-fn trainer(data: &TypedDataset) -> Trainer<TypedModelConfig<RgcnConfig>> {
+fn trainer(data: &Dataset) -> Trainer<TypedModelConfig<RgcnConfig>> {
     Trainer::new(config(data), AdamConfig::new(1e-2)).seed(7)
 }
 
@@ -104,12 +105,12 @@ fn rows_of_nodes_without_features_are_learned() {
 }
 
 /// A model that reads the groups of edges by relation.
-fn rsage(data: &TypedDataset) -> TypedModelConfig<RsageConfig> {
+fn rsage(data: &Dataset) -> TypedModelConfig<RsageConfig> {
     let model = RsageConfig::new(8, 2).metagraph(&data.graph.metagraph()).layers(2).hidden(16);
     TypedModelConfig::new(data.dims(), model)
 }
 
-fn check_threads_and_workers<C: ModelConfig>(data: &TypedDataset, model: &C)
+fn check_threads_and_workers<C: ModelConfig>(data: &Dataset, model: &C)
 where
     NeighborLoader: DataLoader<C::Model>,
 {
@@ -200,14 +201,16 @@ fn a_run_equals_that_of_a_homogeneous_graph_if_there_is_one_type_and_one_relatio
     let fake = synthetic::FakeConfig { avg_num_nodes: 500, num_channels: 16, ..Default::default() };
     let (data, folder) = (synthetic::fake(fake).unwrap(), tempfile::tempdir().unwrap());
     let ids = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect::<Vec<u32>>();
-    let (train, val, test) = (ids(&data.split.train), ids(&data.split.val), ids(&data.split.test));
-    let graph = Relations::of_graph(data.graph.clone());
-    let class = |node: u32| data.labels.get(NodeId(node)).map_or(-1, |class| class as i32);
+    let (train, val, test) = (ids(&data.split().train), ids(&data.split().val), ids(&data.split().test));
+    let graph = Relations::of_graph(data.csc().unwrap().clone());
+    let class = |node: u32| data.labels().get(NodeId(node)).map_or(-1, |class| class as i32);
     let classes: Vec<i32> = (0..data.graph.n_nodes() as u32).map(class).collect();
-    let typed = TypedDataset::builder_with_graph(&graph)
-        .feature_store("node", data.features.clone())
-        .labels("node", classes, data.labels.n_classes())
-        .split(&train, &val, &test)
+    let typed = Dataset::builder_with_relations(&graph)
+        .nodes("node")
+        .feature_store(data.node_features().unwrap().clone())
+        .nodes("node")
+        .labels(classes, data.labels().n_classes())
+        .split(train.clone(), val.clone(), test.clone())
         .build()
         .unwrap();
     let model = SageConfig::for_data(&data).layers(2).hidden(16);
@@ -220,7 +223,7 @@ fn a_run_equals_that_of_a_homogeneous_graph_if_there_is_one_type_and_one_relatio
         .fit(&NeighborLoader::new(&typed, [5, 5]).batch_size(64), fit("typed"))
         .unwrap();
     assert!(found.model.encoder.is_none() && found.embeddings.is_empty());
-    let model = RsageConfig::new(16, data.labels.n_classes()).layers(2).hidden(16);
+    let model = RsageConfig::new(16, data.labels().n_classes()).layers(2).hidden(16);
     let grouped = Trainer::new(TypedModelConfig::new(typed.dims(), model), adam)
         .fit(&NeighborLoader::new(&typed, [5, 5]).batch_size(64), fit("grouped"))
         .unwrap();
@@ -240,7 +243,7 @@ fn rejects_inconsistent_settings() {
     let refused = |loader: &NeighborLoader, mut trainer: Trainer<TypedModelConfig<RgcnConfig>>| {
         trainer.fit(loader, quiet(folder.path())).map(drop).unwrap_err()
     };
-    let unlabelled = TypedDataset::builder_with_graph(&data.graph).build().unwrap();
+    let unlabelled = Dataset::builder_with_relations(&data.graph).build().unwrap();
     let error = refused(&NeighborLoader::new(&unlabelled, [1]), trainer(&data));
     assert!(matches!(&error, Error::NoTargets { name } if name == "dataset"), "{error}");
     let error = loader(&data).relation_fanouts("sells", [1, 1]).unwrap_err();
@@ -273,7 +276,7 @@ fn rejects_inconsistent_settings() {
     assert!(matches!(error, Err(Error::OtherMetagraph)), "{error:?}");
     // One type of nodes whose features have another width than the model reads.
     let types = NodeTypes::new([("node", 4)]).unwrap();
-    let narrow = TypedDataset::builder(types)
+    let narrow = Dataset::builder_with_types(types)
         .relation(RelationEdges {
             name: "edge",
             src_type: "node",
@@ -282,9 +285,11 @@ fn rejects_inconsistent_settings() {
             dsts: &[1, 2],
             weights: None,
         })
-        .features("node", vec![0.5; 12], 3)
-        .labels("node", vec![0, 1, 0, 1], 2)
-        .split(&[0, 1], &[2], &[3])
+        .nodes("node")
+        .features(vec![0.5; 12], 3)
+        .nodes("node")
+        .labels(vec![0, 1, 0, 1], 2)
+        .split(vec![0, 1], vec![2], vec![3])
         .build()
         .unwrap();
     let wide = TypedModelConfig::new([Some(4)], RsageConfig::new(4, 2).layers(1));
@@ -350,7 +355,7 @@ fn a_graph_of_one_type_has_fanouts_by_the_name_of_its_relation() {
 fn links_of_the_other_kind_of_graph_are_errors() {
     let (data, ring) = (data(), kiln::data::synthetic::ring(200).unwrap());
     let of_ring = LinkSplit::random(&ring.graph, &Default::default(), 0).unwrap();
-    let of_types = TypedLinkSplit::random(&data.graph, "buys", None, &Default::default(), 0).unwrap();
+    let of_types = LinkSplit::random_relation(&data.graph, "buys", None, &Default::default(), 0).unwrap();
     let one = LinkNeighborLoader::new(NeighborLoader::new(&data, [2]), &of_ring).unwrap_err();
     let other = LinkNeighborLoader::new(NeighborLoader::new(&ring, [2]), &of_types).unwrap_err();
     assert!(matches!(one, Error::OtherRelations { .. }), "{one}");
@@ -366,7 +371,7 @@ fn evaluations_check_their_loader() {
     let of_ring = NeighborLoader::new(&ring, [2, 2]);
     let error = best.evaluate(&of_ring, Phase::Test).unwrap_err();
     assert!(matches!(error, Error::HeterogeneousModel), "{error}");
-    let unlabelled = TypedDataset { targets: None, ..data.clone() };
+    let unlabelled = Dataset { targets: None, ..data.clone() };
     let error = best.write_report(&NeighborLoader::new(&unlabelled, [4, 4])).unwrap_err();
     assert!(matches!(error, Error::NoTargets { .. }), "{error}");
     let model = SageConfig::for_data(&ring).layers(2).hidden(8);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use kiln_graph::{EdgeId, NodeId};
-use kiln_partition::{AnyPart, Error, Part, PartitionRow};
+use kiln_partition::{Error, Part, PartitionRow};
 use kiln_store::npy::{self, Element};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -26,7 +26,7 @@ fn for_each_array(check: impl Fn(&Path, &Path)) {
             let whole = fs::read(&path).unwrap();
             check(&folder, &path);
             fs::write(&path, whole).unwrap();
-            AnyPart::verify(&folder).unwrap();
+            Part::verify(&folder).unwrap();
         }
     }
 }
@@ -37,7 +37,7 @@ fn open_rejects_truncated_arrays() {
         let whole = fs::read(path).unwrap();
         for length in [0, 60, whole.len() - 1] {
             fs::write(path, &whole[..length]).unwrap();
-            let error = AnyPart::open(folder).unwrap_err();
+            let error = Part::open(folder).unwrap_err();
             let Error::Store(kiln_store::Error::Npy { path: at, .. }) = &error else { panic!("{error}") };
             assert_eq!(at, path);
         }
@@ -49,7 +49,7 @@ fn open_rejects_missing_and_unlisted_arrays() {
     for_each_array(|folder, path| {
         let whole = fs::read(path).unwrap();
         fs::remove_file(path).unwrap();
-        let error = AnyPart::open(folder).unwrap_err();
+        let error = Part::open(folder).unwrap_err();
         assert!(
             matches!(&error, Error::Store(kiln_store::Error::Io { path: at, .. }) if at == path),
             "{error}"
@@ -61,7 +61,7 @@ fn open_rejects_missing_and_unlisted_arrays() {
         let name = path.file_name().unwrap().to_str().unwrap();
         without["files"].as_object_mut().unwrap().remove(name).unwrap();
         fs::write(&manifest, serde_json::to_vec(&without).unwrap()).unwrap();
-        let error = AnyPart::open(folder).unwrap_err();
+        let error = Part::open(folder).unwrap_err();
         let is_metadata = matches!(&error, Error::Store(kiln_store::Error::Metadata { .. }));
         assert!(is_metadata, "{name}: {error}");
         fs::write(&manifest, text).unwrap();
@@ -74,8 +74,8 @@ fn verify_detects_a_flipped_bit_by_the_hash() {
         let mut bytes = fs::read(path).unwrap();
         bytes[126] ^= 1;
         fs::write(path, &bytes).unwrap();
-        AnyPart::open(folder).unwrap();
-        let error = AnyPart::verify(folder).unwrap_err();
+        Part::open(folder).unwrap();
+        let error = Part::verify(folder).unwrap_err();
         assert!(
             matches!(&error, Error::Store(kiln_store::Error::HashMismatch { path: at, .. }) if at == path),
             "{error}"
@@ -99,14 +99,13 @@ pub(crate) fn check_forged_in<T: Element>(
     expected: &str,
 ) {
     fs::write(folder.join(name), npy::write(values, shape)).unwrap();
-    let Err(Error::Store(kiln_store::Error::HashMismatch { expected: old, got, .. })) =
-        AnyPart::verify(folder)
+    let Err(Error::Store(kiln_store::Error::HashMismatch { expected: old, got, .. })) = Part::verify(folder)
     else {
         panic!("verifying the changed {name} should find a wrong hash");
     };
     edit(folder, &old, &got);
-    AnyPart::open(folder).unwrap();
-    let error = AnyPart::verify(folder).unwrap_err().to_string();
+    Part::open(folder).unwrap();
+    let error = Part::verify(folder).unwrap_err().to_string();
     assert!(error.contains(expected), "{error}\n    expected {expected}");
 }
 
@@ -123,7 +122,7 @@ fn graph_by_node_rejects_damaged_rows() {
     let damaged = |name: &str, bytes: Vec<u8>| {
         let (_root, folder) = six_nodes(Stored::F32);
         fs::write(folder.join(name), bytes).unwrap();
-        Part::open(&folder).unwrap().graph_by_node().unwrap_err().to_string()
+        Part::open(&folder).unwrap().graph_by_node(0).unwrap_err().to_string()
     };
     let error = damaged("old_ids.npy", npy::write(&[0_u32, 4], &[2]));
     assert!(error.contains("old_ids.npy: partition book: the node of row 1 is 4"), "{error}");
@@ -138,7 +137,7 @@ fn edge_position_rejects_damaged_rows() {
         let (_root, folder) = six_nodes(Stored::F32);
         fs::write(folder.join(name), bytes).unwrap();
         let part = Part::open(&folder).unwrap();
-        part.edge_position(PartitionRow(1), EdgeId(edge)).unwrap_err().to_string()
+        part.edge_position(0, PartitionRow(1), EdgeId(edge)).unwrap_err().to_string()
     };
     // The row has the edges 4 and 5 at the positions 0 and 1.
     for (name, values, edge) in [
@@ -158,9 +157,12 @@ fn edge_position_rejects_damaged_rows() {
 fn verify_reports_file_and_position_of_invalid_values() {
     let (_root, folder) = six_nodes(Stored::F32);
     let part = Part::open(&folder).unwrap();
-    assert_eq!(part.old_ids.iter().map(|node| node.0).collect::<Vec<_>>(), [0, 3]);
-    assert_eq!((part.graph.indptr(), &*part.first_edges), (&[0, 0, 2][..], &[0, 4][..]));
-    let cache = part.cache.unwrap();
+    assert_eq!(part.types[0].old_ids.iter().map(|node| node.0).collect::<Vec<_>>(), [0, 3]);
+    assert_eq!(
+        (part.relations[0].graph.indptr(), &*part.relations[0].first_edges),
+        (&[0, 0, 2][..], &[0, 4][..])
+    );
+    let cache = part.types[0].cache.as_ref().unwrap();
     assert_eq!((cache.ids[0].0, cache.ids.len()), (4, 1));
 
     check_forged(
@@ -258,10 +260,10 @@ fn check_edited(from: &str, to: &str, expected: &str) {
 /// Checks a manifest as [`check_edited`] does, in this folder.
 pub(crate) fn check_edited_in(folder: &Path, from: &str, to: &str, expected: &str) {
     edit(folder, from, to);
-    let error = AnyPart::open(folder).unwrap_err();
+    let error = Part::open(folder).unwrap_err();
     assert!(matches!(&error, Error::Store(_) | Error::BadBook { .. }), "{error}");
     assert!(error.to_string().contains(expected), "{error}\n    expected {expected}");
-    assert_eq!(AnyPart::verify(folder).unwrap_err().to_string(), error.to_string());
+    assert_eq!(Part::verify(folder).unwrap_err().to_string(), error.to_string());
 }
 
 #[test]
@@ -306,12 +308,9 @@ fn changed_bytes_never_panic_and_are_always_detected() {
             let at = at.index(bytes.len());
             bytes[at] = byte;
             fs::write(path, &bytes).unwrap();
-            let place = |node| match AnyPart::open(&folder).ok()? {
-                AnyPart::Homogeneous(part) => part.book.place(NodeId(node)),
-                AnyPart::Heterogeneous(part) => part.book.place(NodeId(node)),
-            };
+            let place = |node| Part::open(&folder).ok()?.books.place(NodeId(node));
             prop_assert!((0..8).filter_map(place).all(|place| place.part < 2));
-            prop_assert_eq!(AnyPart::verify(&folder).is_ok(), byte == whole[at]);
+            prop_assert_eq!(Part::verify(&folder).is_ok(), byte == whole[at]);
             fs::write(path, whole).unwrap();
             Ok(())
         });

@@ -12,15 +12,15 @@ use crate::common::{Stored, set};
 /// Checks the features of the edges into nodes of a partition, in the order of `own`.
 pub(crate) fn check_edge_features(part: &Part, data: &Dataset, own: &[NodeId]) {
     let ids_into = |node: &NodeId| {
-        let first = data.graph.first_edge(*node).0;
-        (first..first + data.graph.in_degree(*node)).map(EdgeId)
+        let first = data.csc().unwrap().first_edge(*node).0;
+        (first..first + data.csc().unwrap().in_degree(*node)).map(EdgeId)
     };
     let ids: Vec<EdgeId> = own.iter().flat_map(ids_into).collect();
     let mut positions = Vec::new();
     for (row, node) in (0..).map(PartitionRow).zip(own) {
         let of_row: Vec<EdgeId> = ids_into(node).collect();
         for edge in (0..=data.graph.n_edges()).chain([u64::MAX]).map(EdgeId) {
-            match part.edge_position(row, edge) {
+            match part.edge_position(0, row, edge) {
                 Ok(position) => positions.push(position),
                 Err(Error::UnknownEdge { edge: of, row: at, .. }) => {
                     assert!((of, at) == (edge, row) && !of_row.contains(&edge));
@@ -30,15 +30,15 @@ pub(crate) fn check_edge_features(part: &Part, data: &Dataset, own: &[NodeId]) {
         }
     }
     assert_eq!(positions, (0..ids.len() as u64).map(EdgeId).collect::<Vec<_>>());
-    assert!(part.edge_position(PartitionRow(own.len() as u32), EdgeId(0)).is_err());
+    assert!(part.edge_position(0, PartitionRow(own.len() as u32), EdgeId(0)).is_err());
     let rows = |features: &Option<EdgeFeatures>, ids: &[EdgeId]| {
         let features = features.as_ref().unwrap();
         let mut rows = FeatureBuffer::empty(features.dtype());
         features.gather(ids, &mut rows).unwrap();
         (features.dim(), rows)
     };
-    assert_eq!(part.edge_features.as_ref().unwrap().n_edges(), part.graph.n_edges());
-    assert_eq!(rows(&part.edge_features, &positions), rows(&data.edge_features, &ids));
+    assert_eq!(part.relations[0].edge_features.as_ref().unwrap().n_edges(), part.n_edges());
+    assert_eq!(rows(&part.relations[0].edge_features, &positions), rows(&data.edge_features, &ids));
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn data(names: &[&str]) -> Dataset {
 #[test]
 fn partitions_record_the_number_of_edge_types_of_the_whole_graph() {
     let untyped = data(&[]);
-    let graph = (*untyped.graph).clone();
+    let graph = untyped.csc().unwrap();
     let plain =
         kiln_graph::Csc::new(graph.indptr().to_vec().into(), graph.indices().to_vec().into()).unwrap();
     let untyped = Dataset { graph: plain.into(), ..untyped };
@@ -32,12 +32,12 @@ fn partitions_record_the_number_of_edge_types_of_the_whole_graph() {
         write(&data, &[0, 0, 0, 1], 2, None, &out);
         for part in 0..2 {
             let folder = part_dir(&out, part);
-            assert_eq!(Part::open(&folder).unwrap().n_edge_types, expected);
+            assert_eq!(Part::open(&folder).unwrap().relations[0].n_edge_types, expected);
             let path = folder.join("part.json");
             let mut manifest: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
             manifest.as_object_mut().unwrap().remove("n_edge_types");
             fs::write(&path, manifest.to_string()).unwrap();
-            assert_eq!(Part::open(&folder).unwrap().n_edge_types, of_older);
+            assert_eq!(Part::open(&folder).unwrap().relations[0].n_edge_types, of_older);
             manifest["n_edge_types"] = 257.into();
             fs::write(&path, manifest.to_string()).unwrap();
             let error = Part::open(&folder).unwrap_err().to_string();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use kiln_data::{Dataset, LinkSplit, LinkSplitConfig, LinkTargets, Split};
 use kiln_feature::{FeatureBuffer, FeatureStore, Preparation};
-use kiln_graph::{Csc, LinkId, Links, LocalId, NodeId};
+use kiln_graph::{Csc, GraphSchema, LinkId, Links, LocalId, NodeId};
 use kiln_partition::{
     Error, Method, Part, PartitionBook, PartitionMeta, PartitionRow, Place, WriteReport, part_dir,
     write_parts,
@@ -19,7 +19,7 @@ use kiln_sample::{
 use kiln_testkit::{CooGraph, arb_coo};
 use proptest::prelude::*;
 
-use crate::common::{Stored, cache, edges, set, six_nodes, write};
+use crate::common::{Stored, cache, contents, edges, labels, set, six_nodes, write};
 use crate::edge_features::check_edge_features;
 
 fn rows(features: &dyn FeatureStore, ids: &[NodeId]) -> FeatureBuffer {
@@ -31,42 +31,47 @@ fn rows(features: &dyn FeatureStore, ids: &[NodeId]) -> FeatureBuffer {
 /// Checks the nodes, edges and features of a partition, and its data about the whole set, against the data set.
 fn check_part(part: &Part, data: &Dataset, parts: &[u16]) {
     assert_eq!((&part.hash, &part.name), (&data.hash().unwrap(), &data.name));
-    assert_eq!((&part.class_names, &part.edge_type_names), (&data.class_names, &data.edge_type_names));
-    assert_eq!((part.n_edges, part.n_cut_edges, part.method), (data.graph.n_edges(), 1, Method::Random));
-    assert_eq!((&part.split, part.labels.as_slice()), (&data.split, data.labels.as_slice()));
-    let nodes = (0..parts.len() as u32).map(NodeId);
-    let own: Vec<NodeId> = nodes.filter(|node| usize::from(parts[node.index()]) == part.index).collect();
-    assert_eq!(*part.old_ids, own);
+    let targets = part.targets.as_ref().unwrap();
+    let (nodes, edges_into) = (&part.types[0], &part.relations[0]);
+    assert_eq!(part.schema, GraphSchema::homogeneous(data.graph.n_nodes(), data.graph.n_edges()).unwrap());
+    assert_eq!((part.types.len(), part.relations.len(), part.is_heterogeneous()), (1, 1, false));
+    assert_eq!(targets.class_names, data.class_names());
+    assert_eq!(edges_into.edge_type_names, data.edge_type_names);
+    assert_eq!((part.n_cut_edges, part.method), (1, Method::Random));
+    assert_eq!((&targets.split, labels(part).as_slice()), (data.split(), data.labels().as_slice()));
+    let all = (0..parts.len() as u32).map(NodeId);
+    let own: Vec<NodeId> = all.filter(|node| usize::from(parts[node.index()]) == part.index).collect();
+    assert_eq!(*nodes.old_ids, own);
     for (row, &node) in own.iter().enumerate() {
         let place = Place { part: part.index, row: PartitionRow(row as u32) };
-        assert_eq!(part.book.place(node), Some(place));
-        assert_eq!(edges(&part.graph, NodeId(row as u32)), edges(&data.graph, node));
-        assert_eq!(part.first_edges[row], data.graph.first_edge(node).0);
+        assert_eq!(part.books.place(node), Some(place));
+        assert_eq!(edges(&edges_into.graph, NodeId(row as u32)), edges(data.csc().unwrap(), node));
+        assert_eq!(edges_into.first_edges[row], data.csc().unwrap().first_edge(node).0);
     }
     let all: Vec<NodeId> = (0..own.len() as u32).map(NodeId).collect();
-    assert_eq!(rows(&*part.features, &all), rows(&*data.features, &own));
+    assert_eq!(rows(&**nodes.features.as_ref().unwrap(), &all), rows(&**data.node_features().unwrap(), &own));
     check_edge_features(part, data, &own);
 }
 
 /// Checks the cached rows against an independently sampled epoch.
 fn check_cache(part: &Part, data: &Dataset, ratio: f64, written: &WriteReport) {
-    let sampler = NeighborSampler::new(data.graph.clone(), cache(0.0).fanouts);
-    let is_own = |node: &NodeId| part.book.place(*node).unwrap().part == part.index;
+    let sampler = NeighborSampler::new(data.csc().unwrap().clone(), cache(0.0).fanouts);
+    let is_own = |node: &NodeId| part.books.place(*node).unwrap().part == part.index;
     let counts = counts_of_epoch(&sampler, data.training_nodes().unwrap().iter().copied().filter(is_own));
-    let is_remote = |node: &u32| part.book.place(NodeId(*node)).unwrap().part != part.index;
+    let is_remote = |node: &u32| part.books.place(NodeId(*node)).unwrap().part != part.index;
     let mut remote: Vec<(u32, u32)> = counts.into_iter().filter(|(node, _)| is_remote(node)).collect();
     assert_eq!(written.n_remote, remote.iter().map(|(_, count)| u64::from(*count)).sum::<u64>());
     remote.sort_by_key(|&(node, count)| (u32::MAX - count, node));
     remote.truncate((ratio * data.graph.n_nodes() as f64) as usize);
     remote.sort_unstable();
-    assert_eq!((written.n_cached, part.cache.is_some()), (remote.len(), !remote.is_empty()));
+    assert_eq!((written.n_cached, part.types[0].cache.is_some()), (remote.len(), !remote.is_empty()));
     assert_eq!(written.n_answered, remote.iter().map(|(_, count)| u64::from(*count)).sum::<u64>());
-    let Some(cache) = &part.cache else { return };
+    let Some(cache) = &part.types[0].cache else { return };
     let kept: Vec<(u32, u32)> =
         cache.ids.iter().map(|node| node.0).zip(cache.counts.iter().copied()).collect();
     assert_eq!(kept, remote);
     let all: Vec<NodeId> = (0..kept.len() as u32).map(NodeId).collect();
-    assert_eq!(rows(&*cache.features, &all), rows(&*data.features, &cache.ids));
+    assert_eq!(rows(&*cache.features, &all), rows(&**data.node_features().unwrap(), &cache.ids));
 }
 
 /// The number of batches of the first epoch of these training nodes in which each node is an input.
@@ -157,8 +162,9 @@ fn partition_without_nodes_opens() {
         assert_eq!(written.iter().map(|part| part.n_owned).collect::<Vec<_>>(), [0, 0, 2, 0]);
         for index in [0, 1, 3] {
             let part = Part::open(part_dir(&out, index)).unwrap();
-            assert_eq!((part.graph.n_nodes(), part.graph.n_edges(), part.features.n_rows()), (0, 0, 0));
-            assert!(part.cache.is_none());
+            let n_rows = part.types[0].features.as_ref().unwrap().n_rows();
+            assert_eq!((part.relations[0].graph.n_nodes(), part.n_edges(), n_rows), (0, 0, 0));
+            assert!(part.types[0].cache.is_none());
             check_part(&part, &data, &[2, 2]);
             Part::verify(part_dir(&out, index)).unwrap();
         }
@@ -171,15 +177,10 @@ fn partitions_data_without_edge_data_and_class_names() {
     let root = tempfile::tempdir().unwrap();
     write(&data, &[0, 1, 0, 1, 0, 1, 0, 1, 0, 1], 2, None, &root.path().join("parts"));
     let part = Part::open(part_dir(root.path().join("parts"), 1)).unwrap();
-    assert!(part.graph.weights().is_none() && part.graph.edge_types().is_none() && part.cache.is_none());
-    assert!(part.edge_features.is_none());
-    assert_eq!(part.class_names, data.class_names);
-}
-
-fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
-    paths.map(|path| (name(&path), fs::read(&path).unwrap())).collect()
+    let edges = &part.relations[0];
+    assert!(edges.graph.weights().is_none() && edges.graph.edge_types().is_none());
+    assert!(edges.edge_features.is_none() && part.types[0].cache.is_none());
+    assert_eq!(part.targets.unwrap().class_names, data.class_names());
 }
 
 #[test]
@@ -215,10 +216,10 @@ fn write_parts_overwrites_nothing_and_cleans_up_after_errors() {
     bad(&data, &book, f64::NAN, 1, "the cache's share of the nodes is NaN, expected 0 to 1");
     bad(&data, &book, 0.5, 0, "the batch size is 0, expected at least 1");
     let mut other = data.clone();
-    other.split.train = [NodeId(3), NodeId(10)].into_iter().collect();
+    other.targets.as_mut().unwrap().split.train = [NodeId(3), NodeId(10)].into_iter().collect();
     bad(&other, &book, 0.5, 1, "a training node is 10, expected below 10, the number of nodes");
     let mut named = data.clone();
-    named.class_names = vec!["one".into()];
+    named.targets.as_mut().unwrap().class_names = vec!["one".into()];
     bad(&named, &book, 0.5, 1, "class_names is 1 names, expected");
     write_parts(&data, &book, &meta, None, &out).unwrap();
 }
@@ -228,7 +229,7 @@ fn ring_with_links(n_nodes: u32) -> Dataset {
     let ring = kiln_data::synthetic::ring(n_nodes as usize).unwrap();
     let config = LinkSplitConfig { val: 0.25, test: 0.5, ..LinkSplitConfig::default() };
     let split = LinkSplit::random(&ring.graph, &config, 1).unwrap();
-    Dataset { links: Some(Arc::new(split.targets().clone())), ..ring }
+    Dataset { links: Some(Arc::new(split.targets().clone()).into()), ..ring }
 }
 
 #[test]
@@ -238,9 +239,9 @@ fn excludes_the_edge_of_a_link_whose_destination_had_unsorted_neighbors() {
     let graph = Csc::new(indptr.into(), vec![7_u32, 3, 2].into()).unwrap();
     let link = Links::new(vec![3_u32], vec![0_u32]).unwrap();
     let targets = LinkTargets::of_parts(&link, &Links::default(), &Links::default()).unwrap();
-    let split = LinkSplit::new(Arc::new(graph), targets).unwrap();
+    let split = LinkSplit::new(&kiln_graph::Relations::of_graph(Arc::new(graph)), targets).unwrap();
     let excluded = Arc::new(ExcludedEdges::new([split.links().pair(LinkId(0))]));
-    let sampler = NeighborSampler::new(split.message().clone(), vec![Fanout::All]);
+    let sampler = NeighborSampler::new(split.message().relation(0).graph.clone(), vec![Fanout::All]);
     let seeds = Seeds::nodes(vec![NodeId(0), NodeId(1)]);
     let srcs_of = |seeds: &Seeds| {
         let blocks = sampler.sample_blocks(seeds, RngKey::new(0), &mut Scratch::default()).unwrap().blocks;
@@ -257,9 +258,9 @@ fn rejects_links_with_a_graph_whose_neighbors_do_not_ascend() {
     let reversed = |graph: &Csc| {
         let mut indices = graph.indices().to_vec();
         indices.chunks_mut(2).for_each(<[NodeId]>::reverse);
-        Arc::new(Csc::new(graph.indptr().to_vec().into(), indices.into()).unwrap())
+        Csc::new(graph.indptr().to_vec().into(), indices.into()).unwrap()
     };
-    let unsorted = Dataset { graph: reversed(&data.graph), ..data };
+    let unsorted = Dataset { graph: reversed(data.csc().unwrap()).into(), ..data };
     let out = tempfile::tempdir().unwrap();
     let book = PartitionBook::from_parts(&[0; 10], 1).unwrap();
     let meta = PartitionMeta { hash: String::new(), method: Method::Fennel, n_cut_edges: 0 };
@@ -276,7 +277,7 @@ fn training_links_that_do_not_exist_are_an_error() {
     let data = ring_with_links(10);
     let links = data.links.as_ref().unwrap();
     let graph = kiln_graph::CscBuilder::new(3).build(&[], &[]).unwrap();
-    let error = Dataset { graph: Arc::new(graph), ..data.clone() }.training_nodes().unwrap_err().to_string();
+    let error = Dataset { graph: graph.into(), ..data.clone() }.training_nodes().unwrap_err().to_string();
     assert!(error.contains("expected a node id below 3"), "{error}");
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().join("set");
@@ -284,7 +285,7 @@ fn training_links_that_do_not_exist_are_an_error() {
     // The last entry of the file of ids becomes one that no link has.
     let path = at.join("train_links.npy");
     let mut bytes = std::fs::read(&path).unwrap();
-    let (end, n_links) = (bytes.len(), links.links().len() as u32);
+    let (end, n_links) = (bytes.len(), links.targets.links().len() as u32);
     bytes[end - 4..].copy_from_slice(&n_links.to_le_bytes());
     std::fs::write(&path, bytes).unwrap();
     let damaged = kiln_data::open(&at).unwrap();
@@ -303,8 +304,8 @@ fn caches_the_rows_that_training_links_read() {
     let ring = kiln_data::synthetic::ring(40).unwrap();
     let config = LinkSplitConfig { val: 0.25, test: 0.5, ..LinkSplitConfig::default() };
     let split = LinkSplit::random(&ring.graph, &config, 1).unwrap();
-    let links = Some(Arc::new(split.targets().clone()));
-    let data = Dataset { links, split: Split::default(), ..ring };
+    let links = Some(split.dataset_links().clone());
+    let data = Dataset { links, ..ring }.with_split(Split::default()).unwrap();
     let ends: BTreeSet<NodeId> =
         split.split().train.iter().flat_map(|link| <[_; 2]>::from(split.links().pair(*link))).collect();
     assert_eq!(data.training_nodes().unwrap().to_vec(), ends.into_iter().collect::<Vec<_>>());

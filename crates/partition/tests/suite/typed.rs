@@ -4,17 +4,17 @@
 use std::fs;
 use std::path::Path;
 
-use kiln_data::{NodeNames, TypedDataset};
+use kiln_data::{Dataset, NodeNames};
 use kiln_feature::FeatureBuffer;
 use kiln_graph::{NodeId, NodeTypes};
 use kiln_partition::{
-    AnyPart, Error, Method, Part, PartitionMeta, PartitionRow, PartitionStats, TypedPart, TypedPartitionBook,
-    part_dir, partition_nodes, write_typed_parts,
+    Method, Part, PartitionBooks, PartitionMeta, PartitionRow, PartitionStats, part_dir, partition_nodes,
+    write_parts,
 };
 use kiln_sample::{SamplerConfig, TypedSampler};
 use kiln_store::{name_key, npy};
 
-use crate::common::{Stored, cache, shop, six_nodes, typed_parts, write_typed};
+use crate::common::{cache, labels, shop, typed_parts, write_typed};
 use crate::damage::{check_edited_in, check_forged_in};
 use crate::parts::counts_of_epoch;
 
@@ -22,19 +22,20 @@ use crate::parts::counts_of_epoch;
 type Way = (usize, fn(u32) -> usize);
 
 /// Checks that each node is in one partition, with its features and its edges of each relation.
-fn check_parts(data: &TypedDataset, parts: &[TypedPart]) {
+fn check_parts(data: &Dataset, parts: &[Part]) {
     let types = data.graph.types();
     let mut n_owned = 0;
     for part in parts {
         assert_eq!(part.schema, *data.graph.schema());
-        assert_eq!(part.labels.as_slice(), [0, 1, 2, 0, 1, 2, -1]);
-        let targets = data.targets.as_ref().unwrap();
-        assert_eq!((&part.split, part.target_type), (&targets.split, targets.node_type));
-        assert_eq!(part.class_names, targets.class_names);
+        assert_eq!(labels(part).as_slice(), [0, 1, 2, 0, 1, 2, -1]);
+        let (found, targets) = (part.targets.as_ref().unwrap(), data.targets.as_ref().unwrap());
+        assert_eq!((&found.split, found.node_type), (&targets.split, targets.node_type));
+        assert_eq!(found.class_names, targets.class_names);
+        assert!(part.is_heterogeneous());
         for (node_type, of_type) in part.types.iter().enumerate() {
             let first = types.range(node_type).start;
             for (row, &node) in (0..).map(PartitionRow).zip(&*of_type.old_ids) {
-                let place = part.book.place(node).unwrap();
+                let place = part.books.place(node).unwrap();
                 assert_eq!((place.part, place.row), (part.index, row));
                 n_owned += 1;
                 let local = NodeId(node.0 - first);
@@ -80,10 +81,10 @@ fn each_node_is_in_one_partition_with_its_edges_and_features() {
         let root = tempfile::tempdir().unwrap();
         let out = root.path().join("parts");
         let written = write_typed(&data, n_parts, owner, None, &out);
-        let parts: Vec<_> = (0..n_parts).map(|part| TypedPart::open(part_dir(&out, part)).unwrap()).collect();
+        let parts: Vec<_> = (0..n_parts).map(|part| Part::open(part_dir(&out, part)).unwrap()).collect();
         check_parts(&data, &parts);
         for (part, written) in parts.iter().zip(&written) {
-            let report = TypedPart::verify(part_dir(&out, part.index)).unwrap();
+            let report = Part::verify(part_dir(&out, part.index)).unwrap();
             assert_eq!((report.n_owned, report.n_edges), (written.n_owned, written.n_edges));
             assert_eq!((part.n_owned(), part.n_edges()), (written.n_owned, written.n_edges));
             assert_eq!(part.partition_hash, parts[0].partition_hash);
@@ -91,7 +92,7 @@ fn each_node_is_in_one_partition_with_its_edges_and_features() {
         assert_eq!(written.iter().map(|written| written.n_edges).sum::<u64>(), 80);
         let other = tempfile::tempdir().unwrap();
         write_typed(&data, n_parts, |node| (owner(node) + 1) % n_parts, None, &other.path().join("parts"));
-        let other = TypedPart::open(part_dir(other.path().join("parts"), 0)).unwrap();
+        let other = Part::open(part_dir(other.path().join("parts"), 0)).unwrap();
         assert_eq!(other.partition_hash == parts[0].partition_hash, n_parts == 1);
     }
 }
@@ -116,8 +117,8 @@ fn partitions_have_the_keys_of_nodes_without_features() {
     let out = root.path().join("named");
     write_typed(&data, 2, owner, None, &out);
     for index in 0..2 {
-        let part = TypedPart::open(part_dir(&out, index)).unwrap();
-        TypedPart::verify(part_dir(&out, index)).unwrap();
+        let part = Part::open(part_dir(&out, index)).unwrap();
+        Part::verify(part_dir(&out, index)).unwrap();
         let nodes = part.types[0].old_ids.iter();
         let expected: Vec<u8> = nodes.flat_map(|node| name_key(&users[node.index()])).collect();
         assert_eq!(part.types[0].keys.as_deref(), Some(&expected[..]));
@@ -125,7 +126,7 @@ fn partitions_have_the_keys_of_nodes_without_features() {
         let nodes = part.types[2].old_ids.iter();
         let expected: Vec<u8> = nodes.flat_map(|node| name_key(&shops[node.index() - first_shop])).collect();
         assert_eq!(part.types[2].keys.as_deref(), Some(&expected[..]));
-        let other = TypedPart::open(part_dir(&nameless, index)).unwrap();
+        let other = Part::open(part_dir(&nameless, index)).unwrap();
         assert!(other.types[0].keys.is_none());
         assert_eq!(other.partition_hash, part.partition_hash);
         // Without keys, the format is that of older versions of kiln.
@@ -153,8 +154,8 @@ fn the_most_frequent_remote_rows_are_cached() {
         let out = root.path().join("parts");
         let written = write_typed(&data, 2, owner, Some(&config), &out);
         for (index, written) in written.iter().enumerate() {
-            let part = TypedPart::open(part_dir(&out, index)).unwrap();
-            TypedPart::verify(part_dir(&out, index)).unwrap();
+            let part = Part::open(part_dir(&out, index)).unwrap();
+            Part::verify(part_dir(&out, index)).unwrap();
             let train = data.targets.as_ref().unwrap().split.train.iter().copied();
             let fanouts = config.fanouts.iter().map(|&fanout| vec![fanout; 3]).collect();
             let sampler = TypedSampler::new(&data.graph, fanouts, SamplerConfig::default()).unwrap();
@@ -207,25 +208,11 @@ fn partitioners_assign_the_nodes_of_all_types() {
     }
 }
 
-#[test]
-fn opening_the_other_kind_is_an_error() {
-    let ((_homogeneous, part), (_heterogeneous, typed)) = (six_nodes(Stored::F32), typed_parts());
-    for (error, expected) in [
-        (Part::open(&typed).unwrap_err(), "a heterogeneous set: open it with TypedPart::open"),
-        (TypedPart::open(&part).unwrap_err(), "a homogeneous set: open it with Part::open"),
-    ] {
-        assert!(matches!(error, Error::WrongKind { .. }), "{error}");
-        assert!(error.to_string().contains(expected), "{error}");
-    }
-    assert!(matches!(AnyPart::open(&part).unwrap(), AnyPart::Homogeneous(_)));
-    assert!(matches!(AnyPart::open(&typed).unwrap(), AnyPart::Heterogeneous(_)));
-}
-
 /// The partition has the even nodes of the graph.
 #[test]
 fn verify_reports_file_and_position_of_invalid_values() {
     let (_root, folder) = typed_parts();
-    let part = TypedPart::open(&folder).unwrap();
+    let part = Part::open(&folder).unwrap();
     let ids = |node_type: usize| part.types[node_type].old_ids.iter().map(|node| node.0).collect::<Vec<_>>();
     assert_eq!((ids(0), ids(1), ids(2)), (vec![0, 2, 4, 6, 8], vec![10, 12, 14], vec![16, 18]));
     let forged = |name: &str, change: fn(&mut Vec<u32>), values: &[u32], expected: &str| {
@@ -234,7 +221,7 @@ fn verify_reports_file_and_position_of_invalid_values() {
         change(&mut values);
         check_forged_in(&folder, name, &values, &[values.len()], expected);
     };
-    let book = part.book.of_type(1).new_ids();
+    let book = part.books.of_type(1).new_ids();
     forged(
         "new_ids.1.npy",
         |ids| ids[1] = 2,
@@ -308,14 +295,14 @@ fn open_rejects_inconsistent_manifests() {
 fn sets_that_cannot_be_partitioned_are_errors() {
     let (data, root) = (shop(), tempfile::tempdir().unwrap());
     let out = root.path().join("parts");
-    let write = |data: &TypedDataset, sizes: [usize; 3]| {
+    let write = |data: &Dataset, sizes: [usize; 3]| {
         let types = NodeTypes::new(["user", "item", "shop"].into_iter().zip(sizes)).unwrap();
         let owners = vec![0; types.n_nodes()];
-        let book = TypedPartitionBook::from_parts(types, &owners, 1).unwrap();
+        let book = PartitionBooks::from_parts(types, &owners, 1).unwrap();
         let meta = PartitionMeta { hash: "hash".into(), method: Method::Random, n_cut_edges: 0 };
-        write_typed_parts(data, &book, &meta, None, &out).unwrap_err().to_string()
+        write_parts(data, &book, &meta, None, &out).unwrap_err().to_string()
     };
-    let without = TypedDataset { targets: None, ..data.clone() };
+    let without = Dataset { targets: None, ..data.clone() };
     let error = write(&without, [9, 7, 4]);
     assert_eq!(error, "the kind of targets is none, expected class labels: train on the whole graph instead");
     let error = write(&data, [9, 8, 4]);
@@ -328,6 +315,6 @@ fn sets_that_cannot_be_partitioned_are_errors() {
     other.features.pop();
     assert!(write(&other, [9, 7, 4]).contains("types with or without features is 2, expected 3"));
     assert!(!out.exists());
-    let error = TypedPartitionBook::from_parts(data.graph.types().clone(), &[0, 1], 2).unwrap_err();
+    let error = PartitionBooks::from_parts(data.graph.types().clone(), &[0, 1], 2).unwrap_err();
     assert_eq!(error.to_string(), "the number of assigned nodes is 2, expected 20");
 }

@@ -4,44 +4,41 @@
 use std::fs;
 use std::sync::Arc;
 
-use kiln_data::{LinkSplitConfig, TypedDataset, TypedLinkSplit};
+use kiln_data::{Dataset, LinkSplit, LinkSplitConfig};
 use kiln_graph::{Csc, EdgeId, NodeId, Relation, Relations};
-use kiln_partition::{
-    Error, Method, PartitionMeta, TypedPart, TypedPartitionBook, part_dir, write_typed_parts,
-};
+use kiln_partition::{Error, Method, Part, PartitionBooks, PartitionMeta, part_dir, write_parts};
 use kiln_store::npy;
 
-use crate::common::{cache, shop, typed_parts, write_typed};
+use crate::common::{cache, labels, shop, typed_parts, write_typed};
 use crate::parts::counts_of_epoch;
 
 /// The set of [`shop`], whose ratings are split.
-fn rated() -> TypedDataset {
+fn rated() -> Dataset {
     let config = LinkSplitConfig { val: 0.2, test: 0.2, ..Default::default() };
-    let split = TypedLinkSplit::random(&shop().graph, "rates", Some("rated by"), &config, 3).unwrap();
-    TypedDataset { graph: split.message().clone(), links: Some(split.links()), ..shop() }
+    let split = LinkSplit::random_relation(&shop().graph, "rates", Some("rated by"), &config, 3).unwrap();
+    Dataset { graph: split.message().clone(), links: Some(split.dataset_links().clone()), ..shop() }
 }
 
 #[test]
 fn sets_with_links_need_no_labels() {
     let labelled = rated();
-    let data = TypedDataset { targets: None, ..labelled.clone() };
+    let data = Dataset { targets: None, ..labelled.clone() };
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("parts");
     write_typed(&data, 2, |node| node as usize % 2, None, &out);
     for part in [0, 1] {
         let folder = part_dir(&out, part);
-        assert_eq!(TypedPart::verify(&folder).unwrap().notes, []);
-        let part = TypedPart::open(&folder).unwrap();
-        assert_eq!((part.target_type, part.labels.n_classes(), part.labels.len()), (0, 0, 9));
-        assert!((0..9).all(|node| part.labels.get(NodeId(node)).is_none()));
-        assert!(part.split.parts().into_iter().all(|(_, nodes)| nodes.is_empty()));
-        assert!(part.class_names.is_empty());
+        assert_eq!(Part::verify(&folder).unwrap().notes, []);
+        let part = Part::open(&folder).unwrap();
+        assert!(part.targets.is_none());
+        let no_labels = npy::write(&[-1_i32; 9], &[9]);
+        assert_eq!(fs::read(folder.join("labels.npy")).unwrap(), no_labels);
     }
     // Class labels are written beside links.
     let out = root.path().join("labelled");
     write_typed(&labelled, 1, |_| 0, None, &out);
-    let part = TypedPart::open(part_dir(&out, 0)).unwrap();
-    assert_eq!(part.labels.as_slice(), [0, 1, 2, 0, 1, 2, -1]);
+    let part = Part::open(part_dir(&out, 0)).unwrap();
+    assert_eq!(labels(&part).as_slice(), [0, 1, 2, 0, 1, 2, -1]);
 }
 
 /// The cached rows are those that batches of the nodes of training links read most often.
@@ -86,13 +83,13 @@ fn relations_of_links_must_be_sorted() {
             false => relation.clone(),
         });
         let graph = Relations::new(data.graph.types().clone(), relations.collect()).unwrap();
-        TypedDataset { graph: Arc::new(graph), ..data.clone() }
+        Dataset { graph: Arc::new(graph), ..data.clone() }
     };
-    let write = |data: &TypedDataset| {
-        let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &[0; 20], 1).unwrap();
+    let write = |data: &Dataset| {
+        let book = PartitionBooks::from_parts(data.graph.types().clone(), &[0; 20], 1).unwrap();
         let meta = PartitionMeta { hash: "hash".into(), method: Method::Random, n_cut_edges: 0 };
         let root = tempfile::tempdir().unwrap();
-        write_typed_parts(data, &book, &meta, None, root.path().join("parts"))
+        write_parts(data, &book, &meta, None, root.path().join("parts"))
     };
     for position in [0, 1] {
         let error = write(&reversed(position)).unwrap_err();
@@ -108,7 +105,7 @@ fn relations_of_links_must_be_sorted() {
     write(&without_reverse(2)).unwrap();
     // Links are not excluded from the third relation, nor from any in a set without links.
     write(&reversed(2)).unwrap();
-    write(&TypedDataset { links: None, ..reversed(0) }).unwrap();
+    write(&Dataset { links: None, ..reversed(0) }).unwrap();
     let mut other = data;
     other.links.as_mut().unwrap().reverse = Some(2);
     assert!(write(&other).unwrap_err().to_string().contains("the reverse relation of the links"));
@@ -132,7 +129,7 @@ fn graph_by_node_has_the_edges_of_a_relation_into_own_nodes() {
     let (root, _) = typed_parts();
     let data = shop();
     for index in [0, 1] {
-        let part = TypedPart::open(part_dir(root.path().join("parts"), index)).unwrap();
+        let part = Part::open(part_dir(root.path().join("parts"), index)).unwrap();
         for position in 0..3 {
             let whole = data.graph.whole_graph(position).unwrap();
             let own = part.graph_by_node(position).unwrap();
@@ -151,7 +148,7 @@ fn graph_by_node_has_the_edges_of_a_relation_into_own_nodes() {
     let damaged = |name: &str, bytes: Vec<u8>| {
         let (_root, folder) = typed_parts();
         fs::write(folder.join(name), bytes).unwrap();
-        TypedPart::open(&folder).unwrap().graph_by_node(0).unwrap_err().to_string()
+        Part::open(&folder).unwrap().graph_by_node(0).unwrap_err().to_string()
     };
     // The relation leads to items, which have the ids 9 to 15.
     let error = damaged("old_ids.1.npy", npy::write(&[10_u32, 14, 12], &[3]));

@@ -8,12 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kiln_comm::rpc::Token;
-use kiln_data::{Dataset, NodeNames, Split};
-use kiln_feature::{DenseFeatures, FeatureStore, Labels};
+use kiln_data::{Dataset, DatasetTargets, Layout, NodeNames, Split};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels, Targets};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
-use kiln_partition::{
-    AnyPart, CacheConfig, Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts,
-};
+use kiln_partition::{CacheConfig, Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
 use kiln_remote::{ConnectConfig, DistGraph, DistNeighborSampler, Error, RuleRegistry, ServeConfig, Server};
 use kiln_sample::{Fanout, SamplerConfig};
 use kiln_testkit::free_port;
@@ -62,16 +60,19 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
     };
     Dataset {
         name: "hubs".to_owned(),
-        graph: Arc::new(graph),
-        features,
-        labels: Arc::new(Labels::new(classes, 4)),
-        split: Split { train: split(0), val: split(1), test: split(2) },
-        names: Arc::new(NodeNames::default()),
-        class_names: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
+        graph: graph.into(),
+        features: vec![Some(features)],
+        targets: Some(DatasetTargets {
+            node_type: 0,
+            values: Labels::new(classes, 4).into(),
+            split: Split { train: split(0), val: split(1), test: split(2) },
+            class_names: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
+        }),
+        layout: Layout::Plain,
+        names: vec![Arc::new(NodeNames::default())],
         edge_features: None,
         edge_type_names: Vec::new(),
         preparation: Default::default(),
-        target_values: None,
         links: None,
         notes: Vec::new(),
     }
@@ -84,6 +85,14 @@ pub(crate) fn features(n_nodes: usize, dim: usize) -> Arc<dyn FeatureStore> {
 
 pub(crate) fn hubs() -> Dataset {
     data(N_NODES, features(N_NODES, 3))
+}
+
+/// Returns the class labels of a graph.
+pub(crate) fn labels(graph: &DistGraph) -> &Arc<Labels> {
+    match graph.targets().map(|targets| &targets.values) {
+        Some(Targets::Classes(labels)) => labels,
+        other => panic!("the targets are {other:?}"),
+    }
 }
 
 /// Partitions a data set, with node `v` in partition `owner(v)`.
@@ -186,18 +195,18 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn of<P: Clone + Into<AnyPart>>(parts: &[P], own: Option<usize>, rules: RuleRegistry) -> Self {
-        let serve = |part: &P| {
+    pub(crate) fn of(parts: &[Arc<Part>], own: Option<usize>, rules: RuleRegistry) -> Self {
+        let serve = |part: &Arc<Part>| {
             let config = ServeConfig {
                 rules: rules.clone(),
                 n_threads: 2,
                 ..ServeConfig::new("127.0.0.1:0", token())
             };
-            Server::start(part.clone(), config).unwrap()
+            Server::start(Arc::clone(part), config).unwrap()
         };
         let others = parts.iter().enumerate().filter(|(part, _)| Some(*part) != own);
         let servers: Vec<Server> = others.map(|(_, part)| serve(part)).collect();
-        let own = own.map(|own| parts[own].clone().into());
+        let own = own.map(|own| Arc::clone(&parts[own]));
         let config = ConnectConfig { own, rules, ..config(addresses(&servers)) };
         Self { graph: Arc::new(DistGraph::connect(config).unwrap()), servers }
     }

@@ -66,7 +66,7 @@ fn rows_equal_those_of_the_whole_graph() {
     ];
     // A rule with replacement picks the same edge several times.
     let config = SamplerConfig::new(FANOUTS).with_rule(Rule::UniformWithReplacement);
-    let whole = NeighborSampler::with_config(Arc::clone(&data.graph), config.clone()).unwrap();
+    let whole = NeighborSampler::with_config(Arc::clone(data.csc().unwrap()), config.clone()).unwrap();
     let batches = sampled(&whole);
     for rows in types {
         let data = with_rows(data.clone(), rows);
@@ -95,7 +95,7 @@ fn rows_equal_those_of_the_whole_graph() {
 #[test]
 fn rows_survive_broken_connections() {
     let data = with_edge_features();
-    let whole = NeighborSampler::new(Arc::clone(&data.graph), FANOUTS);
+    let whole = NeighborSampler::new(Arc::clone(data.csc().unwrap()), FANOUTS);
     let batches = sampled(&whole);
     let expected = rows_of(data.edge_features.as_ref().unwrap(), &batches);
     let parts = parts(&data, 2, |node| node as usize % 2, None);
@@ -125,7 +125,7 @@ fn edges_of_other_destinations_are_an_error() {
     let data = with_edge_features();
     let parts = parts(&data, 2, |node| node as usize % 2, None);
     // Node 0 has edges, and so has node 2, the next row of its partition.
-    let of_node_2 = data.graph.first_edge(NodeId(2)).0;
+    let of_node_2 = data.csc().unwrap().first_edge(NodeId(2)).0;
     let servers = [serve(&parts[0]), serve(&parts[1])];
     let block_with = |edges: &[u64]| {
         Block::new(BlockParts {
@@ -138,7 +138,7 @@ fn edges_of_other_destinations_are_an_error() {
         })
     };
     for own in [None, Some(Arc::clone(&parts[0]))] {
-        let connect = ConnectConfig { own: own.map(Into::into), ..config(addresses(&servers)) };
+        let connect = ConnectConfig { own, ..config(addresses(&servers)) };
         let store = DistEdgeFeatureStore::new(Arc::new(DistGraph::connect(connect).unwrap())).unwrap();
         let gather = |edges: &[u64]| store.gather_block(&block_with(edges), &mut FeatureBuffer::default());
         for edge in [of_node_2, u64::MAX] {

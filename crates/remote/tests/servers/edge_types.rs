@@ -42,7 +42,8 @@ fn check_types(graph: &Csc, batches: &[SampledBlocks]) {
 #[test]
 fn edge_types_equal_those_of_the_whole_graph() {
     let data = hubs();
-    let srcs = |dst: u32| data.graph.in_neighbors(NodeId(dst)).iter().map(move |src| (*src, NodeId(dst)));
+    let srcs =
+        |dst: u32| data.csc().unwrap().in_neighbors(NodeId(dst)).iter().map(move |src| (*src, NodeId(dst)));
     let excluded = Arc::new(ExcludedEdges::new((0..100).flat_map(|dst| srcs(dst).step_by(3))));
     let rules = || RuleRegistry::default().register("odd-types", odd_types).unwrap();
     for (n_parts, owner) in ways() {
@@ -52,15 +53,16 @@ fn edge_types_equal_those_of_the_whole_graph() {
             let named = cluster.graph.rule("odd-types").unwrap();
             for rule in Rule::BUILT_IN.iter().cloned().chain([named, odd_types.into()]) {
                 let config = SamplerConfig::new(FANOUTS).with_rule(rule.clone()).with_edge_types();
-                let whole = NeighborSampler::with_config(Arc::clone(&data.graph), config.clone()).unwrap();
+                let whole =
+                    NeighborSampler::with_config(Arc::clone(data.csc().unwrap()), config.clone()).unwrap();
                 let remote = DistNeighborSampler::with_config(Arc::clone(&cluster.graph), config).unwrap();
                 let (got, expected) = (sampled(&remote), sampled(&whole));
                 assert!(got == expected, "{rule:?}, {n_parts} partitions, local {own:?}");
-                check_types(&data.graph, &got);
+                check_types(data.csc().unwrap(), &got);
                 let (got, expected) =
                     (sampled_without(&remote, &excluded), sampled_without(&whole, &excluded));
                 assert!(got == expected, "{rule:?}, {n_parts} partitions, local {own:?}, excluded edges");
-                check_types(&data.graph, &got);
+                check_types(data.csc().unwrap(), &got);
             }
         }
     }
@@ -114,11 +116,11 @@ fn local_sampler_returns_the_edge_types_of_its_partition() {
     let data = hubs();
     let parts = parts(&data, 2, |node| node as usize % 2, None);
     let cluster = Cluster::of(&parts, Some(1), RuleRegistry::default());
-    let by_node = || Arc::new(cluster.graph.part().unwrap().graph_by_node().unwrap());
+    let by_node = || Arc::new(cluster.graph.local_part().unwrap().graph_by_node(0).unwrap());
     let config = || SamplerConfig::new(FANOUTS).with_edge_types();
     let remote = || DistNeighborSampler::with_config(Arc::clone(&cluster.graph), config()).unwrap();
     let local = NeighborSampler::with_config(by_node(), config()).unwrap();
-    let whole = NeighborSampler::with_config(Arc::clone(&data.graph), config()).unwrap();
+    let whole = NeighborSampler::with_config(Arc::clone(data.csc().unwrap()), config()).unwrap();
     assert!(sampled(&remote().with_local_sampler(local).unwrap()) == sampled(&whole));
     let without = WithoutTypes(NeighborSampler::new(by_node(), FANOUTS));
     let remote = remote().with_local_sampler(without).unwrap();
@@ -130,8 +132,10 @@ fn local_sampler_returns_the_edge_types_of_its_partition() {
 #[test]
 fn rejects_edge_types_of_partitions_without_them() {
     let data = hubs();
-    let graph = Csc::new(data.graph.indptr().to_vec().into(), data.graph.indices().to_vec().into()).unwrap();
-    let data = Dataset { graph: Arc::new(graph), ..data };
+    let graph =
+        Csc::new(data.csc().unwrap().indptr().to_vec().into(), data.csc().unwrap().indices().to_vec().into())
+            .unwrap();
+    let data = Dataset { graph: graph.into(), ..data };
     let cluster =
         Cluster::of(&parts(&data, 2, |node| node as usize % 2, None), None, RuleRegistry::default());
     let config = SamplerConfig::new(FANOUTS).with_edge_types();

@@ -16,7 +16,9 @@ use crate::same::{FANOUTS, batches, last_ones, modes, sampled as plain, ways};
 /// Edges of the graph of hubs to leave out: parallel edges, self pairs, pairs without an edge, and both directions.
 fn excluded(data: &Dataset) -> Arc<ExcludedEdges> {
     let graph = &data.graph;
-    let srcs = |dst: u32| graph.in_neighbors(NodeId(dst)).iter().map(move |src| (*src, NodeId(dst)));
+    let srcs = |dst: u32| {
+        graph.relation(0).graph.in_neighbors(NodeId(dst)).iter().map(move |src| (*src, NodeId(dst)))
+    };
     let of_edges = (0..N_NODES as u32).flat_map(|dst| srcs(dst).skip(dst as usize % 3).step_by(3));
     let others = (0..N_NODES as u32).map(|node| (NodeId(node), NodeId(node / 2)));
     Arc::new(ExcludedEdges::with_reverses(of_edges.chain(others)))
@@ -45,7 +47,8 @@ fn blocks_with_excluded_edges_equal_those_of_the_whole_graph() {
             let named = cluster.graph.rule("last-ones").unwrap();
             for rule in Rule::BUILT_IN.iter().cloned().chain([named, last_ones.into()]) {
                 let config = SamplerConfig::new(FANOUTS).with_rule(rule.clone()).with_weights(weights);
-                let whole = NeighborSampler::with_config(Arc::clone(&data.graph), config.clone()).unwrap();
+                let whole =
+                    NeighborSampler::with_config(Arc::clone(data.csc().unwrap()), config.clone()).unwrap();
                 let remote = DistNeighborSampler::with_config(Arc::clone(&cluster.graph), config).unwrap();
                 assert!(sampled(&remote) == sampled(&whole), "{rule:?}, {n_parts} partitions, local {own:?}");
                 assert!(sampled(&whole) != plain(&whole), "{rule:?} should leave out edges");

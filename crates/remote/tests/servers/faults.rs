@@ -47,7 +47,7 @@ fn refused(config: ConnectConfig) -> Error {
 #[test]
 fn restarted_server_resumes_with_identical_responses() {
     let (parts, data) = (halves(), hubs());
-    let whole = NeighborSampler::new(Arc::clone(&data.graph), FANOUTS);
+    let whole = NeighborSampler::new(Arc::clone(data.csc().unwrap()), FANOUTS);
     let first = serve(&parts[0]);
     let mut second = Some(serve(&parts[1]));
     let address = second.as_ref().unwrap().address().to_string();
@@ -69,7 +69,10 @@ fn restarted_server_resumes_with_identical_responses() {
     while !restarter.is_finished() || n_steps < 20 {
         assert!(step(&sampler, n_steps).unwrap() == step(&whole, n_steps).unwrap(), "step {n_steps}");
         let ids: Vec<NodeId> = (0..200).map(|at| NodeId((n_steps as u32 + 3 * at) % 500)).collect();
-        assert!(gathered(&features, &ids) == gathered(&*data.features, &ids), "step {n_steps}");
+        assert!(
+            gathered(&features, &ids) == gathered(&**data.node_features().unwrap(), &ids),
+            "step {n_steps}"
+        );
         n_steps += 1;
     }
     let second = restarter.join().unwrap().unwrap();
@@ -163,7 +166,7 @@ fn lost_server_is_an_error_with_its_address_at_the_deadline() {
 /// A cut link closes no connection, so both sides detect it by missing keep-alive responses.
 #[test]
 fn cut_link_is_detected_and_requests_resume_once_it_is_restored() {
-    let (parts, whole) = (halves(), NeighborSampler::new(hubs().graph, FANOUTS));
+    let (parts, whole) = (halves(), NeighborSampler::new(hubs().csc().unwrap().clone(), FANOUTS));
     let servers = [serve(&parts[0]), serve(&parts[1])];
     let link = Link::to(servers[1].address());
     let addresses = vec![servers[0].address().to_string(), link.address.to_string()];
@@ -268,7 +271,7 @@ fn clients_end_their_leases() {
 #[test]
 fn small_in_flight_limit_and_many_threads_give_identical_results() {
     let (parts, data) = (halves(), hubs());
-    let whole = NeighborSampler::new(Arc::clone(&data.graph), FANOUTS);
+    let whole = NeighborSampler::new(Arc::clone(data.csc().unwrap()), FANOUTS);
     let cluster = Cluster::of(&parts, None, RuleRegistry::default());
     let config = ConnectConfig { in_flight_bytes: 1, n_channels: 1, ..config(addresses(&cluster.servers)) };
     let graph = Arc::new(DistGraph::connect(config).unwrap());
@@ -282,7 +285,7 @@ fn small_in_flight_limit_and_many_threads_give_identical_results() {
                     let (got, expected) = (step(sampler, 10 * thread + at), step(whole, 10 * thread + at));
                     assert!(got.unwrap() == expected.unwrap());
                     let ids = [1, 2, 3 + thread as u32 * 10 + at as u32].map(NodeId);
-                    assert!(gathered(features, &ids) == gathered(&*data.features, &ids));
+                    assert!(gathered(features, &ids) == gathered(&**data.node_features().unwrap(), &ids));
                 }
             });
         }

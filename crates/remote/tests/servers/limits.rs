@@ -90,7 +90,7 @@ fn one_request_stays_within_the_memory_limit_of_the_server() {
     let graph = Arc::new(DistGraph::connect(config(vec![address])).unwrap());
     let before = server.peak_bytes();
     let seeds = Seeds::nodes((0..n_nodes as u32).map(NodeId).collect());
-    let whole = NeighborSampler::new(Arc::clone(&data.graph), [Fanout::All]);
+    let whole = NeighborSampler::new(Arc::clone(data.csc().unwrap()), [Fanout::All]);
     let expected = whole.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap();
     let all = |neighbors: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| {
         (0..neighbors.degree() as u32).for_each(|position| picks.push(position));

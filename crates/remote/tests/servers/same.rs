@@ -13,7 +13,7 @@ use kiln_sample::{
     Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
 };
 
-use crate::cluster::{Cluster, N_NODES, by_name, data, features, hubs, parts, wild};
+use crate::cluster::{Cluster, N_NODES, by_name, data, features, hubs, labels, parts, wild};
 
 pub(crate) const FANOUTS: [Fanout; 3] = [Fanout::UpTo(3), Fanout::All, Fanout::UpTo(7)];
 
@@ -64,7 +64,9 @@ fn blocks_equal_those_of_the_whole_graph() {
             for weights in [EdgeWeights::None, EdgeWeights::Stored, EdgeWeights::Unbiased] {
                 for rule in Rule::BUILT_IN {
                     let config = SamplerConfig::new(FANOUTS).with_rule(rule.clone()).with_weights(weights);
-                    let whole = NeighborSampler::with_config(Arc::clone(graph), config.clone()).unwrap();
+                    let whole =
+                        NeighborSampler::with_config(Arc::clone(&graph.relation(0).graph), config.clone())
+                            .unwrap();
                     let remote =
                         DistNeighborSampler::with_config(Arc::clone(&cluster.graph), config).unwrap();
                     assert_eq!(remote.warning(), None);
@@ -91,7 +93,7 @@ fn custom_rules_sample_identically_on_servers_and_clients() {
     let data = hubs();
     let config = SamplerConfig::new(FANOUTS).with_weights(EdgeWeights::Stored);
     let by = |rule: Rule| config.clone().with_rule(rule);
-    let whole = NeighborSampler::with_config(Arc::clone(&data.graph), by(last_ones.into())).unwrap();
+    let whole = NeighborSampler::with_config(Arc::clone(data.csc().unwrap()), by(last_ones.into())).unwrap();
     let expected = sampled(&whole);
     let parts = parts(&data, 2, |node| node as usize / 3 % 2, None);
     for own in modes(&parts) {
@@ -140,19 +142,19 @@ fn local_sampler_gives_the_blocks_of_the_whole_graph() {
     let data = hubs();
     let config = SamplerConfig::new(FANOUTS).with_rule(Rule::UniformKeepSelfLoops);
     let config = || config.clone().with_weights(EdgeWeights::Unbiased);
-    let expected = sampled(&NeighborSampler::with_config(Arc::clone(&data.graph), config()).unwrap());
+    let expected = sampled(&NeighborSampler::with_config(Arc::clone(data.csc().unwrap()), config()).unwrap());
     for (n_parts, owner) in ways() {
         let parts = parts(&data, n_parts, owner, None);
         for (own, part) in parts.iter().enumerate() {
             let cluster = Cluster::of(&parts, Some(own), RuleRegistry::default());
             let n_dsts = Arc::<AtomicUsize>::default();
-            let by_node = Arc::new(cluster.graph.part().unwrap().graph_by_node().unwrap());
+            let by_node = Arc::new(cluster.graph.local_part().unwrap().graph_by_node(0).unwrap());
             let sampler = NeighborSampler::with_config(by_node, config()).unwrap();
             let remote = DistNeighborSampler::with_config(Arc::clone(&cluster.graph), config()).unwrap();
             let remote =
                 remote.with_local_sampler(Counting { sampler, n_dsts: Arc::clone(&n_dsts) }).unwrap();
             assert!(sampled(&remote) == expected, "{n_parts} partitions, local {own}");
-            assert_eq!(0 < n_dsts.load(Ordering::Relaxed), !part.old_ids.is_empty());
+            assert_eq!(0 < n_dsts.load(Ordering::Relaxed), 0 < part.n_owned());
         }
     }
 }
@@ -185,14 +187,15 @@ impl FrontierSampler for WithoutWeights {
 fn rejects_local_samplers_that_do_not_match_the_partition() {
     let data = hubs();
     let parts = parts(&data, 2, |node| node as usize % 2, None);
-    let by_node = |cluster: &Cluster| Arc::new(cluster.graph.part().unwrap().graph_by_node().unwrap());
+    let by_node = |cluster: &Cluster| Arc::new(cluster.graph.local_part().unwrap().graph_by_node(0).unwrap());
     let cluster = Cluster::of(&parts, Some(0), RuleRegistry::default());
     let remote = || DistNeighborSampler::new(Arc::clone(&cluster.graph), FANOUTS);
     let error =
         remote().with_local_sampler(NeighborSampler::new(by_node(&cluster), [Fanout::All])).unwrap_err();
     assert!(error.to_string().contains("has 1 layers and 500 nodes, expected 3 and 500"), "{error}");
-    let error =
-        remote().with_local_sampler(NeighborSampler::new(Arc::clone(&parts[0].graph), FANOUTS)).unwrap_err();
+    let error = remote()
+        .with_local_sampler(NeighborSampler::new(Arc::clone(&parts[0].relations[0].graph), FANOUTS))
+        .unwrap_err();
     assert!(error.to_string().contains("has 3 layers and 250 nodes, expected 3 and 500"), "{error}");
     let config = SamplerConfig::new(FANOUTS).with_weights(EdgeWeights::Stored);
     let remote = DistNeighborSampler::with_config(Arc::clone(&cluster.graph), config).unwrap();
@@ -202,7 +205,7 @@ fn rejects_local_samplers_that_do_not_match_the_partition() {
     let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
     assert!(error.to_string().contains("returns no edge weights"), "{error}");
     // These samplers use other graphs: the whole graph and the other partition.
-    for graph in [Arc::clone(&data.graph), Arc::new(parts[1].graph_by_node().unwrap())] {
+    for graph in [data.csc().unwrap().clone(), Arc::new(parts[1].graph_by_node(0).unwrap())] {
         let remote = DistNeighborSampler::new(Arc::clone(&cluster.graph), FANOUTS);
         let remote = remote.with_local_sampler(NeighborSampler::new(graph, FANOUTS)).unwrap();
         let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
@@ -293,7 +296,7 @@ fn feature_rows_equal_those_of_the_data_set() {
     let ids = |n: u64| -> Vec<NodeId> { (0..n).map(|at| NodeId((wild(at) % 500) as u32)).collect() };
     for kind in kinds {
         let data = data(N_NODES, kind);
-        let wide = 1000 < data.features.dim();
+        let wide = 1000 < data.node_features().unwrap().dim();
         let lists = if wide {
             vec![ids(40)]
         } else {
@@ -305,7 +308,8 @@ fn feature_rows_equal_those_of_the_data_set() {
             for own in modes(&parts) {
                 let cluster = Cluster::of(&parts, own, RuleRegistry::default());
                 let graph = || Arc::clone(&cluster.graph);
-                let row_bytes = data.features.dim() * data.features.dtype().bytes();
+                let row_bytes =
+                    data.node_features().unwrap().dim() * data.node_features().unwrap().dtype().bytes();
                 let bare = || DistFeatureStore::without_cache(graph(), 0).unwrap();
                 for remote in [
                     DistFeatureStore::new(graph()).unwrap(),
@@ -313,9 +317,12 @@ fn feature_rows_equal_those_of_the_data_set() {
                     bare().with_dynamic_cache(30 * row_bytes),
                     bare().with_dynamic_cache(N_NODES * row_bytes),
                 ] {
-                    assert_eq!((remote.dim(), remote.n_rows()), (data.features.dim(), N_NODES));
+                    assert_eq!(
+                        (remote.dim(), remote.n_rows()),
+                        (data.node_features().unwrap().dim(), N_NODES)
+                    );
                     for ids in lists.iter().chain(&lists) {
-                        let expected = gathered(&*data.features, ids);
+                        let expected = gathered(&**data.node_features().unwrap(), ids);
                         assert!(gathered(&remote, ids) == expected, "{n_parts} partitions, local {own:?}");
                     }
                 }
@@ -332,11 +339,9 @@ fn labels_split_and_metadata_equal_those_of_the_data_set() {
         let Cluster { graph, .. } = &Cluster::of(&parts, own, RuleRegistry::default());
         assert_eq!((graph.n_nodes(), graph.n_edges()), (N_NODES, data.graph.n_edges()));
         assert_eq!((graph.name(), graph.hash()), ("hubs", &*data.hash().unwrap()));
-        assert_eq!(graph.labels().as_slice(), data.labels.as_slice());
-        assert_eq!(graph.class_names(), data.class_names);
-        assert_eq!(graph.train()[..], data.split.train[..]);
-        assert_eq!(graph.val()[..], data.split.val[..]);
-        assert_eq!(graph.test()[..], data.split.test[..]);
+        assert_eq!(labels(graph).as_slice(), data.labels().as_slice());
+        assert_eq!(graph.targets().unwrap().class_names, data.class_names());
+        assert_eq!(&graph.split(), data.split());
     }
 }
 
@@ -345,7 +350,7 @@ fn fetch_stats_count_rows_by_location() {
     let data = hubs();
     let cache = CacheConfig { ratio: 0.1, fanouts: vec![Fanout::UpTo(5); 2], batch_size: 50, seed: 0 };
     let parts = parts(&data, 2, |node| node as usize % 2, Some(&cache));
-    let kept = parts[0].cache.as_ref().unwrap().ids.to_vec();
+    let kept = parts[0].types[0].cache.as_ref().unwrap().ids.to_vec();
     let cluster = Cluster::of(&parts, Some(0), RuleRegistry::default());
     let remote = DistFeatureStore::new(Arc::clone(&cluster.graph)).unwrap();
     let others = (0..N_NODES as u32).map(NodeId).filter(|node| node.0 % 2 == 1 && !kept.contains(node));
@@ -369,7 +374,7 @@ fn dynamic_cache_keeps_rows_that_are_read_again() {
     let remote = remote.with_dynamic_cache(20 * row_bytes);
     let ids: Vec<NodeId> = (0..15).map(NodeId).collect();
     let counts = |ids: &[NodeId]| {
-        assert!(gathered(&remote, ids) == gathered(&*data.features, ids));
+        assert!(gathered(&remote, ids) == gathered(&**data.node_features().unwrap(), ids));
         let stats = cluster.graph.take_fetch_stats();
         assert_eq!(stats.remote_bytes, stats.remote_rows * row_bytes as u64);
         (stats.kept_rows, stats.remote_rows)

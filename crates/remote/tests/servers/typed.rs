@@ -5,23 +5,21 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use kiln_comm::ThreadRanks;
-use kiln_data::TypedDataset;
+use kiln_data::Dataset;
 use kiln_feature::{DenseFeatures, FeatureStore, Labels, SparseFeatures};
 use kiln_graph::{NodeId, NodeTypes, RelationEdges, SharedArray};
 use kiln_loader::{
     FeatureStores, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, NodeTargets, Phase,
     Shard,
 };
-use kiln_partition::{
-    CacheConfig, Method, PartitionMeta, TypedPart, TypedPartitionBook, part_dir, write_typed_parts,
-};
+use kiln_partition::{CacheConfig, Method, Part, PartitionBooks, PartitionMeta, part_dir, write_parts};
 use kiln_remote::{ColocatedWorker, ColocatedWorkerConfig, DistFeatureStore, DistGraph, RuleRegistry};
 use kiln_sample::{
     EdgeWeights, ExcludedEdges, Fanout, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
     RngKey, Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection, TypedSampler,
 };
 
-use crate::cluster::{Cluster, hubs, parts, wild};
+use crate::cluster::{Cluster, hubs, labels, parts, wild};
 use crate::same::{Way, gathered, last_ones};
 
 pub(crate) const N_USERS: u32 = 120;
@@ -37,7 +35,7 @@ pub(crate) fn fanouts() -> Vec<Vec<Fanout>> {
 }
 
 /// Returns a set with users without features, items with labels, and shops with sparse features. All relations have weights.
-pub(crate) fn shop() -> TypedDataset {
+pub(crate) fn shop() -> Dataset {
     let types = NodeTypes::new([("user", 120), ("item", 80), ("shop", 11)]).unwrap();
     let ids =
         |n: u32, seed: u64| (0..400).map(|edge| wild(edge + 1000 * seed) as u32 % n).collect::<Vec<_>>();
@@ -57,44 +55,43 @@ pub(crate) fn shop() -> TypedDataset {
     let values: Vec<f32> = (0..N_SHOPS).map(|shop| shop as f32).collect();
     let sparse = SparseFeatures::new(indptr.into(), columns.into(), values.into(), 5).unwrap();
     let part = |rest: u32| (0..N_ITEMS).filter(|item| item % 3 == rest).collect::<Vec<u32>>();
-    TypedDataset::builder(types)
+    Dataset::builder_with_types(types)
         .name("shop")
         .relation(of("rates", ["user", "item"], &users, &items))
         .relation(of("rated by", ["item", "user"], &items, &users))
         .relation(of("follows", ["user", "user"], &others, &users))
         .relation(of("sells", ["shop", "item"], &shops, &items))
-        .feature_store("item", Arc::new(DenseFeatures::from_f32(rows, 3).unwrap()))
-        .feature_store("shop", Arc::new(sparse))
-        .labels("item", (0..N_ITEMS as i32).map(|item| item % 4).collect::<Vec<_>>(), 4)
-        .split(&part(0), &part(1), &part(2))
+        .nodes("item")
+        .feature_store(Arc::new(DenseFeatures::from_f32(rows, 3).unwrap()))
+        .nodes("shop")
+        .feature_store(Arc::new(sparse))
+        .nodes("item")
+        .labels((0..N_ITEMS as i32).map(|item| item % 4).collect::<Vec<_>>(), 4)
+        .split(part(0).clone(), part(1).clone(), part(2).clone())
         .build()
         .unwrap()
 }
 
 /// Partitions a set, with node `v` in partition `owner(v)`.
-pub(crate) fn typed_parts(
-    data: &TypedDataset,
-    n_parts: usize,
-    owner: impl Fn(u32) -> usize,
-) -> Vec<Arc<TypedPart>> {
+pub(crate) fn typed_parts(data: &Dataset, n_parts: usize, owner: impl Fn(u32) -> usize) -> Vec<Arc<Part>> {
     cached_parts(data, n_parts, owner, None)
 }
 
 /// Partitions a set with a static cache.
 fn cached_parts(
-    data: &TypedDataset,
+    data: &Dataset,
     n_parts: usize,
     owner: impl Fn(u32) -> usize,
     cache: Option<&CacheConfig>,
-) -> Vec<Arc<TypedPart>> {
+) -> Vec<Arc<Part>> {
     let owners: Vec<u16> = (0..data.graph.n_nodes() as u32).map(|node| owner(node) as u16).collect();
-    let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &owners, n_parts).unwrap();
+    let book = PartitionBooks::from_parts(data.graph.types().clone(), &owners, n_parts).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("parts");
     let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
-    write_typed_parts(data, &book, &meta, cache, &out).unwrap();
+    write_parts(data, &book, &meta, cache, &out).unwrap();
     // Mapped files outlive the removed folder.
-    (0..n_parts).map(|part| Arc::new(TypedPart::open(part_dir(&out, part)).unwrap())).collect()
+    (0..n_parts).map(|part| Arc::new(Part::open(part_dir(&out, part)).unwrap())).collect()
 }
 
 /// Returns one to four partitions: one of them with an empty partition, and one with a type in a single partition.
@@ -130,7 +127,8 @@ fn blocks_equal_those_of_the_whole_graph() {
             let cluster = Cluster::of(&parts, own, Default::default());
             assert!(cluster.graph.is_heterogeneous());
             assert_eq!(cluster.graph.schema(), data.graph.schema());
-            assert_eq!(cluster.graph.target_nodes(), data.target_nodes());
+            let target_type = cluster.graph.targets().unwrap().node_type;
+            assert_eq!(cluster.graph.schema().types().range(target_type), data.target_nodes());
             for weights in [EdgeWeights::None, EdgeWeights::Stored, EdgeWeights::Unbiased] {
                 for rule in Rule::BUILT_IN.into_iter().chain([Rule::from(last_ones)]) {
                     let config = SamplerConfig::default().with_rule(rule.clone()).with_weights(weights);
@@ -233,7 +231,7 @@ fn texts<S: FrontierSampler + 'static>(
     stores: Vec<Option<Arc<dyn FeatureStore>>>,
     labels: &Arc<Labels>,
     items: ItemSampler,
-    data: &TypedDataset,
+    data: &Dataset,
 ) -> Vec<String> {
     let features = FeatureStores::new(data.graph.types().clone(), stores);
     let targets = NodeTargets::of_type(data.target_nodes(), Arc::clone(labels));
@@ -249,7 +247,7 @@ fn texts<S: FrontierSampler + 'static>(
 }
 
 /// The batches of a rank from the whole set.
-fn texts_of_whole(data: &TypedDataset, items: ItemSampler) -> Vec<String> {
+fn texts_of_whole(data: &Dataset, items: ItemSampler) -> Vec<String> {
     let config = SamplerConfig::default().with_edge_types();
     let sampler = TypedSampler::new(&data.graph, fanouts(), config).unwrap();
     let kiln_feature::Targets::Classes(labels) = &data.targets.as_ref().unwrap().values else {
@@ -259,7 +257,7 @@ fn texts_of_whole(data: &TypedDataset, items: ItemSampler) -> Vec<String> {
 }
 
 /// The batches of a rank from partitions.
-fn texts_of_parts(data: &TypedDataset, graph: &Arc<DistGraph>, items: ItemSampler) -> Vec<String> {
+fn texts_of_parts(data: &Dataset, graph: &Arc<DistGraph>, items: ItemSampler) -> Vec<String> {
     let config = SamplerConfig::default().with_edge_types();
     let sampler = graph.typed_sampler(fanouts(), &config).unwrap();
     let store = |(node_type, dim): (usize, Option<usize>)| {
@@ -268,7 +266,7 @@ fn texts_of_parts(data: &TypedDataset, graph: &Arc<DistGraph>, items: ItemSample
         })
     };
     let stores = graph.dims().into_iter().enumerate().map(store).collect();
-    texts(sampler, stores, graph.labels(), items, data)
+    texts(sampler, stores, labels(graph), items, data)
 }
 
 fn items_of(train: &SharedArray<NodeId>, rank: usize, world_size: usize) -> ItemSampler {
@@ -283,12 +281,11 @@ fn ranks_have_the_batches_of_the_whole_set_from_servers() {
     for (n_parts, owner) in ways() {
         let cluster = Cluster::of(&typed_parts(&data, n_parts, owner), None, Default::default());
         let split = &data.targets.as_ref().unwrap().split;
-        assert_eq!(cluster.graph.train(), &split.train);
-        assert_eq!((cluster.graph.val(), cluster.graph.test()), (&split.val, &split.test));
+        assert_eq!(cluster.graph.split(), *split);
         for n_ranks in [1, 2, 4] {
             for rank in 0..n_ranks {
                 let expected = texts_of_whole(&data, items_of(&split.train, rank, n_ranks));
-                let items = items_of(cluster.graph.train(), rank, n_ranks);
+                let items = items_of(&cluster.graph.split().train, rank, n_ranks);
                 assert_eq!(expected.len(), 4);
                 assert!(
                     texts_of_parts(&data, &cluster.graph, items) == expected,
@@ -312,7 +309,7 @@ fn ranks_with_partitions_have_the_batches_of_the_whole_set() {
             let config = ColocatedWorkerConfig::new("127.0.0.1");
             let worker = ColocatedWorker::meet(meeting, Arc::clone(&parts[part]), config).unwrap();
             let (graph, owner) = (Arc::clone(worker.graph()), worker.owner());
-            let items = items_of(graph.train(), info.rank, n_ranks).shard_by_owner(owner).unwrap();
+            let items = items_of(&graph.split().train, info.rank, n_ranks).shard_by_owner(owner).unwrap();
             let expected = texts_of_whole(&data, items.clone());
             assert!(
                 texts_of_parts(&data, &graph, items) == expected,
@@ -371,6 +368,6 @@ fn typed_sampler_samples_a_homogeneous_graph() {
     assert!(!cluster.graph.is_heterogeneous());
     let fanouts = vec![vec![Fanout::UpTo(3)], vec![Fanout::UpTo(5)]];
     let remote = cluster.graph.typed_sampler(fanouts, &SamplerConfig::default()).unwrap();
-    let whole = NeighborSampler::new(Arc::clone(&data.graph), [3, 5]);
+    let whole = NeighborSampler::new(Arc::clone(data.csc().unwrap()), [3, 5]);
     assert_eq!(sampled(&remote), sampled(&whole));
 }

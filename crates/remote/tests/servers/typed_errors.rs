@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kiln_graph::NodeId;
-use kiln_partition::TypedPart;
+use kiln_partition::Part;
 use kiln_remote::{DistFeatureStore, DistGraph, DistNeighborSampler, Error, ServeConfig, Server};
 use kiln_sample::{Fanout, FrontierSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
@@ -50,9 +50,8 @@ fn connect_rejects_partitions_of_different_graphs() {
     let homogeneous = parts(&hubs(), 2, |node| node as usize % 2, None);
     let connect =
         |servers: &[Server]| DistGraph::connect(config(addresses(servers))).unwrap_err().to_string();
-    let typed = |part: &Arc<TypedPart>| {
-        Server::start(part.clone(), ServeConfig::new("127.0.0.1:0", token())).unwrap()
-    };
+    let typed =
+        |part: &Arc<Part>| Server::start(part.clone(), ServeConfig::new("127.0.0.1:0", token())).unwrap();
     for (servers, expected) in [
         (vec![typed(&of_two[0]), typed(&other[1])], "serve partitions of one partitioning"),
         (vec![typed(&of_two[0]), serve(&homogeneous[1])], "serve partitions of one partitioning"),

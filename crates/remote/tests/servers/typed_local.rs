@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kiln_graph::NodeId;
-use kiln_partition::{AnyPart, TypedPart};
+use kiln_partition::Part;
 use kiln_remote::{DistGraph, Error};
 use kiln_sample::{
     EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds, TypedSampler,
@@ -14,17 +14,10 @@ use crate::cluster::Cluster;
 use crate::same::Counting;
 use crate::typed::{fanouts, shop, typed_parts, ways};
 
-fn local_part(graph: &DistGraph) -> &TypedPart {
-    match graph.local_part() {
-        Some(AnyPart::Heterogeneous(part)) => part,
-        other => panic!("{other:?}"),
-    }
-}
-
 /// Returns a sampler whose local nodes are sampled by samplers of `part`.
 fn with_local(
     graph: &Arc<DistGraph>,
-    part: &TypedPart,
+    part: &Part,
     config: &SamplerConfig,
     n_dsts: &Arc<AtomicUsize>,
 ) -> kiln_remote::Result<TypedSampler> {
@@ -53,7 +46,8 @@ fn blocks_with_local_samplers_equal_those_of_the_whole_graph() {
                 let cluster = Cluster::of(&parts, Some(own), Default::default());
                 let n_dsts = Arc::default();
                 let sampler =
-                    with_local(&cluster.graph, local_part(&cluster.graph), &config, &n_dsts).unwrap();
+                    with_local(&cluster.graph, cluster.graph.local_part().unwrap(), &config, &n_dsts)
+                        .unwrap();
                 assert!(blocks(&sampler).unwrap() == expected, "{n_parts} partitions, local {own}");
                 assert_eq!(0 < n_dsts.load(Ordering::Relaxed), 0 < part.n_owned());
             }

@@ -37,13 +37,13 @@ fn ranks_with_partitions_sample_the_whole_graph() {
                 let seeds: Vec<NodeId> =
                     (0..50).map(|at| NodeId(wild(at + rank as u64) as u32 % 500)).collect();
                 let (seeds, key) = (Seeds::nodes(seeds), RngKey::new(rank as u64));
-                let whole = NeighborSampler::new(Arc::clone(&data.graph), fanouts);
+                let whole = NeighborSampler::new(Arc::clone(data.csc().unwrap()), fanouts);
                 let expected = whole.sample_blocks(&seeds, key, &mut Scratch::default()).unwrap();
                 let sampler = DistNeighborSampler::new(Arc::clone(&graph), fanouts);
                 assert_eq!(sampler.sample_blocks(&seeds, key, &mut Scratch::default()).unwrap(), expected);
                 let ids = expected.blocks[0].srcs();
                 let features = DistFeatureStore::new(graph).unwrap();
-                assert!(gathered(&features, ids) == gathered(&*data.features, ids));
+                assert!(gathered(&features, ids) == gathered(&**data.node_features().unwrap(), ids));
                 let owner = worker.owner();
                 let owned: Vec<bool> = (0..N_NODES as u32).map(|node| owner(NodeId(node)) == rank).collect();
                 drop((sampler, features));

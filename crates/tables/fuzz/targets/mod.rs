@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::Path;
 
-use kiln_data::typed;
+use kiln_data::format;
 use kiln_tables::{Import, ImportOptions, ImportSpec, import, plan};
 
 /// The memory limit of imports in bytes.
@@ -45,7 +45,7 @@ pub(crate) fn spec(input: &[u8]) -> bool {
             false
         }
         Ok(report) => {
-            let verified = typed::verify(&out).expect("a written set should be valid");
+            let verified = format::verify(&out).expect("a written set should be valid");
             assert_eq!(verified.n_nodes as u64, report.node_types.iter().map(|(_, n)| n).sum::<u64>());
             let import = Import::open(&out).expect("a written set should have its record");
             for node_type in &import.spec().nodes {

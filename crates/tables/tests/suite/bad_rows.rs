@@ -43,7 +43,7 @@ fn check(users: &str, knows: &str, kind: BadRowKind, expected: &[&str], kept: &[
     let report =
         tables.import_with(&spec("users.csv", kind.name()), "set", &ImportOptions::default()).unwrap();
     assert!(report.dropped.iter().all(|rows| rows.kind == kind && rows.is_dropped), "{:?}", report.dropped);
-    let data = kiln_data::TypedDataset::open(tables.path("set")).unwrap();
+    let data = kiln_data::Dataset::open(tables.path("set")).unwrap();
     assert_eq!(keys(&data, 0), kept);
 }
 
@@ -222,7 +222,7 @@ fn an_open_quote_is_an_error_with_its_row() {
         tables.put("users.csv", text);
         let out = format!("set {}", text.len());
         tables.import_with(&spec("users.csv", ""), &out, &ImportOptions::default()).unwrap();
-        let data = kiln_data::TypedDataset::open(tables.path(&out)).unwrap();
+        let data = kiln_data::Dataset::open(tables.path(&out)).unwrap();
         assert_eq!(keys(&data, 0), kept, "{text:?}");
     }
     tables.put("users.csv", "");

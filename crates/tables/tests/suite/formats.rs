@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{
     Array, ArrayRef, BinaryArray, Float32Array, Float64Array, LargeStringArray, NullArray, StringArray,
 };
-use kiln_data::TypedDataset;
+use kiln_data::Dataset;
 use kiln_feature::{TargetValues, Targets};
 use kiln_tables::{FittedTransform, Import};
 use parquet::file::properties::WriterProperties;
@@ -19,7 +19,7 @@ fn spec(file: &str, transform: &str, more: &str) -> String {
 }
 
 /// Imports a column of an array and returns the set with its features.
-fn of_array(tables: &Tables, array: ArrayRef, transform: &str, more: &str) -> (TypedDataset, Vec<f32>) {
+fn of_array(tables: &Tables, array: ArrayRef, transform: &str, more: &str) -> (Dataset, Vec<f32>) {
     let ids: StringArray = (0..array.len()).map(|row| Some(row.to_string())).collect();
     let columns: [(&str, ArrayRef); 2] = [("id", Arc::new(ids)), ("x", array)];
     tables.put_parquet("t.parquet", &columns, WriterProperties::default());
@@ -29,7 +29,7 @@ fn of_array(tables: &Tables, array: ArrayRef, transform: &str, more: &str) -> (T
 }
 
 /// Returns the values of several labels.
-fn labels(data: &TypedDataset) -> Vec<u8> {
+fn labels(data: &Dataset) -> Vec<u8> {
     match &data.targets.as_ref().unwrap().values {
         Targets::Values(values) => TargetValues::as_labels(values).unwrap().to_vec(),
         Targets::Classes(_) => panic!("the targets should be values"),

@@ -9,7 +9,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use kiln_data::{TypedDataset, typed};
+use kiln_data::{Dataset, format};
 use kiln_graph::NodeId;
 use kiln_tables::{Error, ImportOptions, ImportReport, import};
 use parquet::arrow::ArrowWriter;
@@ -74,10 +74,10 @@ impl Tables {
     }
 
     /// Imports the tables by a spec, verifies the set and opens it.
-    pub(crate) fn import(&self, spec: &str) -> TypedDataset {
+    pub(crate) fn import(&self, spec: &str) -> Dataset {
         self.import_with(spec, "set", &ImportOptions::default()).unwrap();
-        typed::verify(self.path("set")).unwrap();
-        TypedDataset::open(self.path("set")).unwrap()
+        format::verify(self.path("set")).unwrap();
+        Dataset::open(self.path("set")).unwrap()
     }
 
     /// Returns the message of the error of an import, which must leave no files behind.
@@ -94,7 +94,7 @@ impl Tables {
 }
 
 /// Returns the features of a node type, one row after the other.
-pub(crate) fn features(data: &TypedDataset, node_type: usize) -> Vec<f32> {
+pub(crate) fn features(data: &Dataset, node_type: usize) -> Vec<f32> {
     let store = data.features[node_type].as_ref().unwrap();
     let rows: Vec<NodeId> = (0..store.n_rows() as u32).map(NodeId).collect();
     let mut buffer = kiln_feature::FeatureBuffer::empty(store.dtype());
@@ -103,13 +103,13 @@ pub(crate) fn features(data: &TypedDataset, node_type: usize) -> Vec<f32> {
 }
 
 /// Returns the keys of a node type.
-pub(crate) fn keys(data: &TypedDataset, node_type: usize) -> Vec<String> {
+pub(crate) fn keys(data: &Dataset, node_type: usize) -> Vec<String> {
     let names = &data.names[node_type];
     (0..names.len() as u32).map(|node| names.get(NodeId(node)).unwrap().to_owned()).collect()
 }
 
 /// Returns the edges of a relation as pairs of keys, by destination.
-pub(crate) fn edges(data: &TypedDataset, relation: usize) -> Vec<(String, String)> {
+pub(crate) fn edges(data: &Dataset, relation: usize) -> Vec<(String, String)> {
     let graph = &data.graph;
     let relation = graph.relation(relation);
     let dsts = graph.types().range(relation.dst_type);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{Float32Array, Int16Array, Int64Array, StringArray, UInt64Array};
-use kiln_data::{TypedDataset, typed};
+use kiln_data::{Dataset, format};
 use kiln_graph::NodeId;
 use kiln_tables::{Error, ImportOptions};
 use parquet::file::properties::WriterProperties;
@@ -155,8 +155,8 @@ fn bytes_do_not_depend_on_the_memory_limit() {
         tables.import_with(&spec, name, &options).unwrap();
     }
     assert!(files(&tables.path("whole")) == files(&tables.path("parts")), "the sets should be equal");
-    typed::verify(tables.path("parts")).unwrap();
-    let data = TypedDataset::open(tables.path("parts")).unwrap();
+    format::verify(tables.path("parts")).unwrap();
+    let data = Dataset::open(tables.path("parts")).unwrap();
     // The row without a source adds the tag `x`, but no edge.
     assert_eq!((data.graph.n_edges(), data.names[1].len()), (120_000, 1001));
     assert_eq!(data.names[1].get(NodeId(1000)), Some("x"));

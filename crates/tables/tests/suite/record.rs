@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_data::TypedDataset;
+use kiln_data::Dataset;
 use kiln_tables::{
     BadRowKind, EarlierImportError, Error, FittedTransform, Import, ImportOptions, hash_bytes,
 };
@@ -47,7 +47,7 @@ fn people() -> Vec<String> {
     (0..500).map(person).collect()
 }
 
-fn import() -> (Tables, TypedDataset) {
+fn import() -> (Tables, Dataset) {
     let tables = Tables::new();
     tables.put("people.csv", &format!("{HEADER}{}", people().concat()));
     tables.put("knows.csv", "a,b\np1,p2\np3,p1\n");
@@ -96,7 +96,7 @@ fn rows_in_another_order_and_other_files_have_the_same_features() {
         SPEC.replace("people.csv", "b.jsonl, a.csv.gz").replace("    target: {class: {column: town}}\n", "");
     let options = ImportOptions { transforms_of: Some(Arc::new(import)), ..ImportOptions::default() };
     tables.import_with(&spec, "again", &options).unwrap();
-    let again = TypedDataset::open(tables.path("again")).unwrap();
+    let again = Dataset::open(tables.path("again")).unwrap();
     assert!(by_key(keys(&again, 0), &features(&again, 0)) == expected);
     assert!(again.targets.is_none());
 }
@@ -242,8 +242,8 @@ nodes:
 fn a_set_without_a_record_has_no_import() {
     let root = tempfile::tempdir().unwrap();
     let types = kiln_graph::NodeTypes::new([("node", 1)]).unwrap();
-    let data = TypedDataset::builder(types).build().unwrap();
-    kiln_data::typed::write(&data, root.path().join("set")).unwrap();
+    let data = Dataset::builder_with_types(types).build().unwrap();
+    kiln_data::format::write(&data, root.path().join("set")).unwrap();
     let error = Import::open(root.path().join("set")).unwrap_err();
     assert!(matches!(error, Error::EarlierImport(EarlierImportError::NoImport { .. })), "{error}");
 }

@@ -1,12 +1,12 @@
 //! Targets and splits.
 
-use kiln_data::TypedDataset;
+use kiln_data::Dataset;
 use kiln_feature::{Labels, TargetValues, Targets};
 use kiln_graph::NodeId;
 
 use crate::helpers::Tables;
 
-fn import(header: &str, rows: &str, target: &str, split: &str) -> TypedDataset {
+fn import(header: &str, rows: &str, target: &str, split: &str) -> Dataset {
     let tables = Tables::new();
     tables.put("t.csv", &format!("{header}\n{rows}")).put("u.csv", "id\n1\n2\n");
     tables.import(&spec(target, split))
@@ -24,19 +24,19 @@ nodes:
 }
 
 /// Returns the rows of each part of the split.
-fn parts(data: &TypedDataset) -> [Vec<u32>; 3] {
+fn parts(data: &Dataset) -> [Vec<u32>; 3] {
     let split = &data.targets.as_ref().unwrap().split;
     split.parts().map(|(_, nodes)| nodes.iter().map(|node| data.target_row_of(*node).unwrap().0).collect())
 }
 
-fn classes_of(data: &TypedDataset) -> &Labels {
+fn classes_of(data: &Dataset) -> &Labels {
     match &data.targets.as_ref().unwrap().values {
         Targets::Classes(labels) => labels,
         Targets::Values(_) => panic!("the targets should be classes"),
     }
 }
 
-fn values_of(data: &TypedDataset) -> &TargetValues {
+fn values_of(data: &Dataset) -> &TargetValues {
     match &data.targets.as_ref().unwrap().values {
         Targets::Values(values) => values,
         Targets::Classes(_) => panic!("the targets should be values"),
@@ -88,7 +88,7 @@ fn random_parts_depend_on_the_key_only() {
     let split = ", split: {random: {seed: 3, train: 0.5, val: 0.25, test: 0.25}}";
     let import = |rows: &str| import("id,y", rows, "{class: {column: y}}", split);
     let (data, reversed) = (import(&rows(&mut keys.iter())), import(&rows(&mut keys.iter().rev())));
-    let names = |data: &TypedDataset| {
+    let names = |data: &Dataset| {
         parts(data).map(|rows| {
             let name = |row: &u32| data.names[1].get(NodeId(*row)).unwrap().to_owned();
             let mut names: Vec<String> = rows.iter().map(name).collect();

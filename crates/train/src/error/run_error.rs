@@ -26,6 +26,15 @@ pub enum RunError {
         /// The value of the setting, or the hash, in this run.
         now: String,
     },
+    /// The checkpoint belongs to a run of an earlier version of the program `kiln`, which recorded flags instead of settings.
+    #[error(
+        "the checkpoint belongs to a run of an earlier version of `{program}`, which identified runs by their flags: finish \
+         the run with the version that began it, or start a new run"
+    )]
+    RunOfEarlierVersion {
+        /// The program, such as `kiln train`.
+        program: String,
+    },
     /// The checkpoint has another version of the determinism contract, [`DETERMINISM_CONTRACT`].
     #[error(
         "{path}: the checkpoint has version {version} of the determinism contract, this program has version {DETERMINISM_CONTRACT} and computes other results: resume the run with {program}, or start a new run"

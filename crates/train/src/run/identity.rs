@@ -23,11 +23,18 @@ pub(crate) struct RecordedIdentity {
     pub(crate) data_hash: String,
 }
 
+/// The setting by which earlier versions of a program with flags named it. They recorded flags instead of settings.
+const PROGRAM: &str = "the program";
+
 /// Checks that a checkpoint belongs to this run.
 ///
 /// # Errors
-/// Returns [`RunError::OtherRun`] with the first difference.
+/// Returns [`RunError::RunOfEarlierVersion`] for a checkpoint that records flags, and [`RunError::OtherRun`] with the first
+/// difference.
 pub(crate) fn check_identity(checkpoint: &RecordedIdentity, run: &RecordedIdentity) -> Result<()> {
+    if let Some(program) = checkpoint.settings.get(PROGRAM).filter(|_| !run.settings.contains_key(PROGRAM)) {
+        return Err(Error::Run(RunError::RunOfEarlierVersion { program: program.clone() }));
+    }
     let differs = |name: &str, then: &str, now: &str| {
         let [name, then, now] = [name, then, now].map(str::to_owned);
         Err(Error::Run(RunError::OtherRun { name, then, now }))

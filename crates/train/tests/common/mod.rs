@@ -61,8 +61,8 @@ pub(crate) fn micro_loader(
     assert_eq!(global_batch % (shard.world_size * accumulate), 0);
     let batch_size = global_batch / (shard.world_size * accumulate);
     let items = ItemSamplerConfig { batch_size, accumulate, seed: 1, shard, ..Default::default() };
-    let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
-    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let sampler = NeighborSampler::new(data.csc().unwrap().clone(), [Fanout::UpTo(3); 2]);
+    let batcher = NodeBatcher::new(sampler.into(), data.node_features().unwrap().clone(), data.labels());
     let config = LoaderConfig { workers: 0, ..Default::default() };
     let batcher = DeviceBatcher::new(batcher, &Device::flex());
     Loader::new(ItemSampler::new(nodes, items).unwrap(), batcher, config).unwrap()
@@ -70,7 +70,7 @@ pub(crate) fn micro_loader(
 
 /// Returns a model with these dropout rates for the features and between the layers.
 pub(crate) fn sage(data: &Dataset, [input_dropout, dropout]: [f64; 2]) -> Sage {
-    let (d_in, n_classes) = (data.features.dim(), data.labels.n_classes());
+    let (d_in, n_classes) = (data.node_features().unwrap().dim(), data.labels().n_classes());
     let aggregate = Aggregate::Mean;
     let config = SageConfig {
         d_in,

@@ -47,38 +47,38 @@ fn loader<F: Batcher<Item = NodeId>>(
 }
 
 fn host_fetch(data: &Dataset) -> NodeBatcher<NeighborSampler> {
-    let sampler = NeighborSampler::new(data.graph.clone(), FANOUTS);
-    NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone())
+    let sampler = NeighborSampler::new(data.csc().unwrap().clone(), FANOUTS);
+    NodeBatcher::new(sampler.into(), data.node_features().unwrap().clone(), data.labels())
 }
 
 /// Returns a batcher on the device. If `has_all_rows` is true, device memory contains all feature rows, otherwise a
 /// tenth of them.
 fn device_fetch(data: &Dataset, device: &Device, has_all_rows: bool) -> DeviceNodeBatcher {
-    let graph = DeviceGraph::new(data.graph.clone(), device).unwrap();
+    let graph = DeviceGraph::new(data.csc().unwrap().clone(), device).unwrap();
     let sampler = DeviceSampler::new(graph, FANOUTS);
-    let source = data.features.clone();
+    let source = data.node_features().unwrap().clone();
     let n_rows = source.n_rows() as u64;
     let features = match has_all_rows {
         true => DeviceFeatures::new(source, device).unwrap(),
         false => {
             let row_bytes = 4 * source.dim() as u64;
             let n_bytes = 4 * n_rows + n_rows / 10 * row_bytes;
-            DeviceFeatures::hottest(source, &data.graph.out_degrees(), n_bytes, device).unwrap()
+            DeviceFeatures::hottest(source, &data.csc().unwrap().out_degrees(), n_bytes, device).unwrap()
         }
     };
-    DeviceNodeBatcher::new(sampler.into(), features.into(), data.labels.clone())
+    DeviceNodeBatcher::new(sampler.into(), features.into(), data.labels())
 }
 
 fn sage(data: &Dataset) -> SageConfig {
     SageConfig {
-        d_in: data.features.dim(),
+        d_in: data.node_features().unwrap().dim(),
         hidden: 16,
-        n_classes: data.labels.n_classes(),
+        n_classes: data.labels().n_classes(),
         n_layers: 2,
         aggregate: Aggregate::Mean,
         input_dropout: 0.1,
         dropout: 0.5,
-        ..SageConfig::new(data.features.dim(), data.labels.n_classes())
+        ..SageConfig::new(data.node_features().unwrap().dim(), data.labels().n_classes())
     }
 }
 
@@ -181,17 +181,17 @@ fn batches_of_the_device_equal_those_of_the_host() {
 fn edge_types_reach_the_blocks_of_every_batcher() {
     let (data, device) = (data(400), device());
     let types: Vec<u8> = (0..data.graph.n_edges()).map(|edge| (edge % 251) as u8).collect();
-    let graph = Arc::new((*data.graph).clone().with_edge_types(types.into()).unwrap());
+    let graph = Arc::new((**data.csc().unwrap()).clone().with_edge_types(types.into()).unwrap());
     let config = || SamplerConfig::new(FANOUTS).with_edge_types();
     let on_host = || {
         let sampler = Arc::new(NeighborSampler::with_config(graph.clone(), config()).unwrap());
-        NodeBatcher::new(sampler, data.features.clone(), data.labels.clone())
+        NodeBatcher::new(sampler, data.node_features().unwrap().clone(), data.labels())
     };
     let on_device = || {
         let graph = DeviceGraph::new(graph.clone(), &device).unwrap();
         let sampler = DeviceSampler::with_config(graph, config()).unwrap();
-        let features = DeviceFeatures::new(data.features.clone(), &device).unwrap();
-        DeviceNodeBatcher::new(sampler.into(), features.into(), data.labels.clone())
+        let features = DeviceFeatures::new(data.node_features().unwrap().clone(), &device).unwrap();
+        DeviceNodeBatcher::new(sampler.into(), features.into(), data.labels())
     };
     fn first<F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>>(
         data: &Dataset,
@@ -244,7 +244,7 @@ fn rows_selected_by_presampling_have_a_higher_hit_rate() {
     let order = loader.items().epoch(Phase::Train { epoch: 0 });
     let batches =
         (0..order.n_steps()).map(|step| order.step(step)).map(|batch| (Seeds::nodes(batch.seeds), batch.key));
-    let sampler = NeighborSampler::new(data.graph.clone(), FANOUTS);
+    let sampler = NeighborSampler::new(data.csc().unwrap().clone(), FANOUTS);
     let counts = count_node_accesses(&sampler, data.graph.n_nodes(), batches).unwrap();
     let n_inputs: u32 = counts.iter().sum();
     let batches = loader.epoch(Phase::Train { epoch: 0 });
@@ -253,12 +253,14 @@ fn rows_selected_by_presampling_have_a_higher_hit_rate() {
         batches.map(|batch| batch.unwrap().sampled.blocks[0].n_src()).sum::<usize>()
     );
     let share = |hotness: &[u32]| {
-        let n_bytes = (4 * 400 + 40 * 4 * data.features.dim()) as u64;
-        let features = DeviceFeatures::hottest(data.features.clone(), hotness, n_bytes, &device).unwrap();
+        let n_bytes = (4 * 400 + 40 * 4 * data.node_features().unwrap().dim()) as u64;
+        let features =
+            DeviceFeatures::hottest(data.node_features().unwrap().clone(), hotness, n_bytes, &device)
+                .unwrap();
         let features = Arc::new(features);
-        let graph = DeviceGraph::new(data.graph.clone(), &device).unwrap();
+        let graph = DeviceGraph::new(data.csc().unwrap().clone(), &device).unwrap();
         let sampler = Arc::new(DeviceSampler::new(graph, FANOUTS));
-        let batcher = DeviceNodeBatcher::new(sampler, Arc::clone(&features), data.labels.clone());
+        let batcher = DeviceNodeBatcher::new(sampler, Arc::clone(&features), data.labels());
         let loader = Loader::new(items(&data, &SingleRank), batcher, LoaderConfig::default()).unwrap();
         loader.epoch(Phase::Train { epoch: 0 }).for_each(|batch| drop(batch.unwrap()));
         assert_eq!(features.cache_stats().n_rows, u64::from(n_inputs));
@@ -321,21 +323,20 @@ fn features_of_edges(data: &Dataset) -> EdgeFeatures {
 
 /// Returns a batcher on the host with edge features.
 fn host_with_edges(data: &Dataset, fanouts: [Fanout; 2]) -> NodeBatcher<NeighborSampler> {
-    let sampler = NeighborSampler::new(data.graph.clone(), fanouts);
-    NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone())
+    let sampler = NeighborSampler::new(data.csc().unwrap().clone(), fanouts);
+    NodeBatcher::new(sampler.into(), data.node_features().unwrap().clone(), data.labels())
         .edge_features(features_of_edges(data))
 }
 
 /// Returns batchers with edge features on a device, of a copy of the graph and of a staged graph.
 fn devices_with_edges(data: &Dataset, device: &Device, fanouts: [Fanout; 2]) -> [DeviceNodeBatcher; 2] {
-    let copied = DeviceGraph::new(data.graph.clone(), device).unwrap();
-    let staged = DeviceGraph::host_staged(data.graph.clone(), device).unwrap();
+    let copied = DeviceGraph::new(data.csc().unwrap().clone(), device).unwrap();
+    let staged = DeviceGraph::host_staged(data.csc().unwrap().clone(), device).unwrap();
     [copied, staged].map(|graph| {
         let of_edges = DeviceEdgeFeatures::new(features_of_edges(data), &graph).unwrap();
         let sampler = DeviceSampler::new(graph, fanouts);
-        let of_nodes = DeviceFeatures::new(data.features.clone(), device).unwrap();
-        DeviceNodeBatcher::new(sampler.into(), of_nodes.into(), data.labels.clone())
-            .edge_features(of_edges.into())
+        let of_nodes = DeviceFeatures::new(data.node_features().unwrap().clone(), device).unwrap();
+        DeviceNodeBatcher::new(sampler.into(), of_nodes.into(), data.labels()).edge_features(of_edges.into())
     })
 }
 
@@ -373,7 +374,7 @@ fn train_gine<F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>>(
     device: &Device,
     batcher: F,
 ) -> Vec<u8> {
-    let (d_in, n_classes) = (data.features.dim(), data.labels.n_classes());
+    let (d_in, n_classes) = (data.node_features().unwrap().dim(), data.labels().n_classes());
     let model = GineConfig::new(d_in, n_classes, EdgeInput::Features(1)).layers(2).hidden(8);
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
     let config = TrainerConfig { seed: 1, device: device.clone(), ..TrainerConfig::new(optimizer) };

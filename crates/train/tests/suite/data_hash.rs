@@ -39,7 +39,7 @@ fn run_with_stop(
     stop: bool,
 ) -> kiln_train::Result<Outcome<NodeClassification<Sage>>> {
     let (data, shard) = (data(320), shard(&*comm));
-    let [train, val] = [&data.split.train, &data.split.val].map(|nodes| loader(&data, nodes, 60, shard));
+    let [train, val] = [&data.split().train, &data.split().val].map(|nodes| loader(&data, nodes, 60, shard));
     let fit = FitConfig { n_epochs: 1, patience: None, checkpoint_every: every };
     let identity = RunIdentity { settings: BTreeMap::new(), data_hash: hash };
     let config = RunConfig { identity, ..RunConfig::new(RunDir::StartOrResume(folder.to_owned()), fit) };

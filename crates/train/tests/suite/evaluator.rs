@@ -25,8 +25,8 @@ type AllNeighbors = Loader<DeviceBatcher<NodeBatcher<NeighborSampler>>>;
 /// Returns a loader of batches of 10 nodes per rank with all their neighbours, so that sampled evaluation is also
 /// exact.
 fn loader(data: &Dataset, evaluator: &Evaluator, trainer: &SageTrainer, nodes: &[NodeId]) -> AllNeighbors {
-    let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 2]);
-    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let sampler = NeighborSampler::new(data.csc().unwrap().clone(), [Fanout::All; 2]);
+    let batcher = NodeBatcher::new(sampler.into(), data.node_features().unwrap().clone(), data.labels());
     let batches = BatchConfig { batch_size: 10, ..BatchConfig::default() };
     let items = evaluator.items(trainer, nodes, batches).unwrap();
     trainer.loader(items, batcher, LoaderConfig::default()).unwrap()
@@ -35,8 +35,8 @@ fn loader(data: &Dataset, evaluator: &Evaluator, trainer: &SageTrainer, nodes: &
 fn exact(data: &Dataset, n_ranks: usize) -> Evaluator {
     Evaluator::Exact(ExactEvaluator {
         inference: LayerWiseInference::new(data.graph.clone(), LayerWiseConfig::default()).unwrap(),
-        features: data.features.clone().into(),
-        targets: data.targets().into(),
+        features: data.node_features().unwrap().clone().into(),
+        targets: data.targets.as_ref().unwrap().values.clone().into(),
         first_ends: [0; 2],
         threads: Arc::new(ranks(n_ranks).machine_pool().unwrap()),
     })
@@ -46,7 +46,7 @@ fn exact(data: &Dataset, n_ranks: usize) -> Evaluator {
 fn judge(data: &Dataset, evaluator: &Evaluator, n_ranks: usize) -> (MetricSums, Vec<Prediction>) {
     let judged = ranks(n_ranks).run(|comm: Box<dyn Communicator>| {
         let mut trainer = trainer(data, comm);
-        let loader = loader(data, evaluator, &trainer, &data.split.test);
+        let loader = loader(data, evaluator, &trainer, &data.split().test);
         let counts = evaluator.count(&mut trainer, &loader, TEST)?;
         let evaluation = evaluator.evaluate(&mut trainer, &loader, TEST)?.gather(trainer.comm())?;
         Ok((counts, evaluation.predictions()))
@@ -61,7 +61,7 @@ fn judge(data: &Dataset, evaluator: &Evaluator, n_ranks: usize) -> (MetricSums, 
 fn all_evaluators_return_equal_counts_and_predictions() {
     let data = data(300);
     let (expected, predictions) = judge(&data, &Evaluator::Sampled, 1);
-    assert_eq!(predictions.len(), data.split.test.len());
+    assert_eq!(predictions.len(), data.split().test.len());
     for n_ranks in [1, 3] {
         let first = Evaluator::FirstRank { n_batches: usize::MAX };
         for evaluator in [Evaluator::Sampled, first, exact(&data, n_ranks)] {
@@ -78,7 +78,7 @@ fn all_evaluators_return_equal_counts_and_predictions() {
 fn first_rank_evaluator_limits_the_batches_of_count_but_not_of_evaluate() {
     let data = data(300);
     let (counts, predictions) = judge(&data, &Evaluator::FirstRank { n_batches: 2 }, 2);
-    assert_eq!((counts.total, predictions.len()), (20, data.split.test.len()));
+    assert_eq!((counts.total, predictions.len()), (20, data.split().test.len()));
 }
 
 /// Every metric is computed on the nodes that the accuracy is computed on, and equal on all ranks.
@@ -91,14 +91,14 @@ fn evaluators_validate_by_any_metric_on_the_nodes_that_they_count() {
     {
         let validations = ranks(2).run(|comm| {
             let mut trainer = trainer(&data, comm);
-            let loader = loader(&data, &evaluator, &trainer, &data.split.test);
+            let loader = loader(&data, &evaluator, &trainer, &data.split().test);
             let validate = |metric, trainer: &mut _| evaluator.validate(trainer, &loader, TEST, metric);
             Ok([Metric::Accuracy, Metric::F1Micro].map(|metric| validate(metric, &mut trainer).unwrap()))
         });
         let validations = validations.unwrap();
         assert_eq!(validations[0], validations[1], "{evaluator:?}");
         let [accuracy, f1] = &validations[0];
-        assert_eq!(f1.sums.total, n_nodes.unwrap_or(data.split.test.len() as u64), "{evaluator:?}");
+        assert_eq!(f1.sums.total, n_nodes.unwrap_or(data.split().test.len() as u64), "{evaluator:?}");
         // Each node has one label and one prediction, so both metrics count the same.
         assert_eq!((f1.sums.hits, f1.value), (accuracy.sums.hits, accuracy.value), "{evaluator:?}");
     }
@@ -110,8 +110,9 @@ fn rejects_a_loader_of_another_share() {
     let errors = ranks(2).run(|comm| {
         let mut trainer = trainer(&data, comm);
         let (sampled, first) = (Evaluator::Sampled, Evaluator::FirstRank { n_batches: 1 });
-        let of =
-            |evaluator: &Evaluator, trainer: &SageTrainer| loader(&data, evaluator, trainer, &data.split.val);
+        let of = |evaluator: &Evaluator, trainer: &SageTrainer| {
+            loader(&data, evaluator, trainer, &data.split().val)
+        };
         let (own, all) = (of(&sampled, &trainer), of(&first, &trainer));
         let refused = [
             sampled.count(&mut trainer, &all, VALIDATION).unwrap_err(),
@@ -133,7 +134,7 @@ fn exact_evaluation_reports_its_memory() {
     let data = data(300);
     let mut trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
     let evaluator = exact(&data, 1);
-    let loader = loader(&data, &evaluator, &trainer, &data.split.val);
+    let loader = loader(&data, &evaluator, &trainer, &data.split().val);
     evaluator.count(&mut trainer, &loader, VALIDATION).unwrap();
     let Evaluator::Exact(ExactEvaluator { inference, .. }) = &evaluator else { unreachable!("made above") };
     assert_eq!(trainer.peak_memory(), inference.peak_memory());

@@ -117,7 +117,8 @@ fn train(folder: &Path, case: &Case) -> Result<(Left, Vec<String>), RankError> {
     }
     let mut ends = ranks(case.n_ranks).run(|comm| {
         let (shard, stop, minutes) = (shard(&*comm), Arc::default(), Arc::<AtomicU64>::default());
-        let [train, val] = [&data.split.train, &data.split.val].map(|nodes| loader(&data, nodes, 60, shard));
+        let [train, val] =
+            [&data.split().train, &data.split().val].map(|nodes| loader(&data, nodes, 60, shard));
         let mut trainer = trainer(&data, comm).with_stop(Arc::clone(&stop));
         let open = || match folder.join(CHECKPOINT).exists() {
             true => RunFolder::open(folder),

@@ -55,8 +55,8 @@ fn data() -> Dataset {
 type NodeLoader = Loader<DeviceBatcher<NodeBatcher<NeighborSampler>>>;
 
 fn loader(data: &Dataset, nodes: &[NodeId]) -> NodeLoader {
-    let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(5); 2]);
-    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let sampler = NeighborSampler::new(data.csc().unwrap().clone(), [Fanout::UpTo(5); 2]);
+    let batcher = NodeBatcher::new(sampler.into(), data.node_features().unwrap().clone(), data.labels());
     let items = ItemSamplerConfig { batch_size: 100, seed: 1, ..Default::default() };
     let batcher = DeviceBatcher::new(batcher, &Device::flex());
     Loader::new(ItemSampler::new(nodes, items).unwrap(), batcher, LoaderConfig::default()).unwrap()
@@ -66,14 +66,14 @@ type SageTrainer = TaskTrainer<NodeClassification<Sage>>;
 
 fn trainer(data: &Dataset) -> SageTrainer {
     let model = SageConfig {
-        d_in: data.features.dim(),
+        d_in: data.node_features().unwrap().dim(),
         hidden: 16,
         n_classes: 4,
         n_layers: 2,
         aggregate: Aggregate::Mean,
         input_dropout: 0.0,
         dropout: 0.2,
-        ..SageConfig::new(data.features.dim(), 4)
+        ..SageConfig::new(data.node_features().unwrap().dim(), 4)
     };
     let config = TrainerConfig { seed: 1, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0)) };
     let init = |key, device: &Device| model.init(key, device);
@@ -98,7 +98,7 @@ fn epochs(n_epochs: usize) -> FitConfig {
 fn a_run_learns_and_tests_its_best_epoch() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
-    let (train, val) = (loader(&data, &data.split.train), loader(&data, &data.split.val));
+    let (train, val) = (loader(&data, &data.split().train), loader(&data, &data.split().val));
     let mut trainer = trainer(&data);
     let mut run = run(&mut trainer, folder.path());
     let mut heard = Heard::default();
@@ -113,9 +113,9 @@ fn a_run_learns_and_tests_its_best_epoch() {
     assert_eq!((run.best().unwrap().epoch, run.best().unwrap().val.accuracy()), (*best, *accuracy));
     assert!(heard.epochs.iter().all(|(_, other, _)| other <= accuracy));
 
-    let test = loader(&data, &data.split.test);
+    let test = loader(&data, &data.split().test);
     let said = evaluate_best(trainer, &run, |trainer| judge(trainer, &test)).unwrap();
-    assert_eq!(said.predictions().len(), data.split.test.len());
+    assert_eq!(said.predictions().len(), data.split().test.len());
     assert!(said.metrics().accuracy > 0.85, "{}", said.metrics().accuracy);
 }
 
@@ -133,7 +133,7 @@ fn told(percents: &'static [u64], config: FitConfig) -> (kiln_train::Result<FitR
             *percents.next().expect("a run should stop after its last epoch or when its patience ends");
         Ok(MetricSums { loss_sum: 1.0, weight: 100.0, hits, total: 100, ..MetricSums::default() })
     };
-    let train = loader(&data, &data.split.train[..100]);
+    let train = loader(&data, &data.split().train[..100]);
     let report = fit(&mut trainer, &train, config, validate, &mut run, &mut heard);
     let best = run.best().map_or(0, |best| best.epoch);
     (report, heard, best)
@@ -171,7 +171,7 @@ fn rejects_empty_splits() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
     let mut run = run(&mut trainer(&data), folder.path());
-    let (some, none) = (loader(&data, &data.split.train), loader(&data, &[]));
+    let (some, none) = (loader(&data, &data.split().train), loader(&data, &[]));
     let mut heard = Heard::default();
     let validate = |trainer: &mut SageTrainer| trainer.evaluate(some.epoch(VALIDATION), |_, _| ());
     let error = fit(&mut trainer(&data), &none, epochs(1), validate, &mut run, &mut heard).unwrap_err();
@@ -188,7 +188,7 @@ fn the_last_epoch_is_kept_without_a_validation() {
     let (data, folder) = (data(), tempfile::tempdir().unwrap());
     let mut trainer = trainer(&data);
     let mut run = run(&mut trainer, folder.path());
-    let (train, none) = (loader(&data, &data.split.train[..100]), loader(&data, &[]));
+    let (train, none) = (loader(&data, &data.split().train[..100]), loader(&data, &[]));
     let validate = |trainer: &mut SageTrainer| trainer.evaluate(none.epoch(VALIDATION), |_, _| ());
     let mut heard = Heard::default();
     let patient = FitConfig { patience: Some(2), ..epochs(3) };
@@ -213,7 +213,7 @@ fn a_metric_that_is_undefined_for_the_first_epoch_is_an_error() {
     let (data, folder) = (data(), tempfile::tempdir().unwrap());
     let mut trainer = trainer(&data);
     let mut run = run(&mut trainer, folder.path());
-    let train = loader(&data, &data.split.train[..100]);
+    let train = loader(&data, &data.split().train[..100]);
     let sums = MetricSums { loss_sum: 1.0, weight: 10.0, hits: 3, total: 10, ..MetricSums::default() };
     let validate =
         |_: &mut SageTrainer| Ok(Validation { metric: Metric::RocAuc, value: None, ..sums.into() });
@@ -233,7 +233,7 @@ fn an_epoch_with_fewer_finite_outputs_is_not_better() {
     let (data, folder) = (data(), tempfile::tempdir().unwrap());
     let mut trainer = trainer(&data);
     let mut run = run(&mut trainer, folder.path());
-    let train = loader(&data, &data.split.train[..100]);
+    let train = loader(&data, &data.split().train[..100]);
     let mut epochs_of_run = [(50, 3), (90, 9), (60, 3), (59, 3), (80, 10)].into_iter();
     let validate = |_: &mut SageTrainer| {
         let (hits, n_not_finite) = epochs_of_run.next().unwrap();

@@ -69,7 +69,7 @@ fn in_memory(range_bytes: u64) -> LayerWiseConfig {
 }
 
 fn exact(data: &Dataset, config: LayerWiseConfig) -> LayerWiseInference {
-    LayerWiseInference::new(data.graph.clone(), config).unwrap()
+    LayerWiseInference::new(data.csc().unwrap().clone(), config).unwrap()
 }
 
 fn floats(dense: &DenseFeatures) -> Vec<f32> {
@@ -90,7 +90,7 @@ fn at_once<M: BlockModel>(data: &Dataset, sampler: &NeighborSampler, model: &M, 
     let whole = sampler.sample_blocks(&seeds, ctx.key, &mut Scratch::default()).unwrap();
     let blocks: Vec<_> = whole.blocks.iter().map(|block| DeviceBlock::upload(block, device)).collect();
     let mut rows = FeatureBuffer::default();
-    data.features.gather(whole.blocks[0].srcs(), &mut rows).unwrap();
+    data.node_features().unwrap().gather(whole.blocks[0].srcs(), &mut rows).unwrap();
     let x = TensorData::new(rows.into_f32(), [whole.blocks[0].n_src(), 12]);
     values(model.forward(&blocks, Tensor::from_data(x, device), &ctx))
 }
@@ -99,9 +99,11 @@ fn at_once<M: BlockModel>(data: &Dataset, sampler: &NeighborSampler, model: &M, 
 fn layer_wise_outputs_equal_those_of_whole_neighbourhoods() {
     let (data, device) = (sbm(), Device::flex());
     let model = sage(12, &device);
-    let expected = at_once(&data, &NeighborSampler::full(data.graph.clone(), 3), &model, &device);
+    let expected = at_once(&data, &NeighborSampler::full(data.csc().unwrap().clone(), 3), &model, &device);
     for range_bytes in BUDGETS {
-        let outputs = exact(&data, in_memory(range_bytes)).outputs(&model, &*data.features, &device).unwrap();
+        let outputs = exact(&data, in_memory(range_bytes))
+            .outputs(&model, &**data.node_features().unwrap(), &device)
+            .unwrap();
         assert_eq!((outputs.n_rows(), outputs.dim()), (300, 4));
         check_close(&floats(&outputs), &expected, TOLERANCE);
     }
@@ -111,7 +113,7 @@ fn layer_wise_outputs_equal_those_of_whole_neighbourhoods() {
 #[test]
 fn layer_wise_gcn_outputs_equal_those_of_whole_neighbourhoods() {
     let (data, device) = (sbm(), Device::flex());
-    let graph = Arc::new(gcn_norm(&data.graph).unwrap());
+    let graph = Arc::new(gcn_norm(data.csc().unwrap()).unwrap());
     let config = GcnConfig {
         d_in: 12,
         hidden: 16,
@@ -127,7 +129,11 @@ fn layer_wise_gcn_outputs_equal_those_of_whole_neighbourhoods() {
     let expected = at_once(&data, &sampler, &model, &device);
     for range_bytes in BUDGETS {
         let exact = LayerWiseInference::new(graph.clone(), in_memory(range_bytes)).unwrap();
-        let outputs = exact.carry_weights().unwrap().outputs(&model, &*data.features, &device).unwrap();
+        let outputs = exact
+            .carry_weights()
+            .unwrap()
+            .outputs(&model, &**data.node_features().unwrap(), &device)
+            .unwrap();
         check_close(&floats(&outputs), &expected, TOLERANCE);
     }
 }
@@ -140,12 +146,13 @@ fn layer_wise_outputs_of_models_with_options_equal_those_of_whole_neighbourhoods
     for jumping in [JumpingKnowledge::Last, JumpingKnowledge::Cat, JumpingKnowledge::Max] {
         let config = SageConfig::new(12, 4).hidden(16).norm(Normalization::Layer).residual(true);
         let model = config.jumping(jumping).init(RngKey::new(2), &device).unwrap();
-        let expected = at_once(&data, &NeighborSampler::full(data.graph.clone(), 3), &model, &device);
+        let expected =
+            at_once(&data, &NeighborSampler::full(data.csc().unwrap().clone(), 3), &model, &device);
         for range_bytes in BUDGETS {
             let spill = Spill { memory_bytes: range_bytes + 8 * 300, folder: folder.path().into() };
             for spill in [None, Some(spill)] {
                 let inference = exact(&data, LayerWiseConfig { range_bytes, spill });
-                let outputs = inference.outputs(&model, &*data.features, &device).unwrap();
+                let outputs = inference.outputs(&model, &**data.node_features().unwrap(), &device).unwrap();
                 assert_eq!((outputs.n_rows(), outputs.dim()), (300, 4));
                 check_close(&floats(&outputs), &expected, TOLERANCE);
             }
@@ -160,7 +167,8 @@ fn outputs_do_not_depend_on_spill_files_or_threads_and_no_file_remains() {
     let model = sage(12, &device.clone().autodiff());
     let folder = tempfile::tempdir().unwrap();
     for range_bytes in BUDGETS {
-        let expected = exact(&data, in_memory(range_bytes)).outputs(&model, &*data.features, &device);
+        let expected =
+            exact(&data, in_memory(range_bytes)).outputs(&model, &**data.node_features().unwrap(), &device);
         let expected = expected.unwrap();
         assert_eq!(expected.rows().owned_bytes(), 300 * 4 * 4);
         // The memory suffices for no layer, for one layer (so every other layer is in a file), or for all layers.
@@ -169,7 +177,9 @@ fn outputs_do_not_depend_on_spill_files_or_threads_and_no_file_remains() {
             let inference = exact(&data, LayerWiseConfig { range_bytes, spill: Some(spill) });
             for n_threads in [1, 2] {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
-                let outputs = pool.install(|| inference.outputs(&model, &*data.features, &device)).unwrap();
+                let outputs = pool
+                    .install(|| inference.outputs(&model, &**data.node_features().unwrap(), &device))
+                    .unwrap();
                 assert_eq!(floats(&outputs), floats(&expected), "{range_bytes} {room} {n_threads}");
                 assert_eq!(outputs.rows().owned_bytes() == 0, spilled);
                 assert_eq!(n_files(folder.path()), 0);
@@ -185,10 +195,10 @@ fn layer_wise_counts_equal_those_of_a_trainer_with_whole_neighbourhoods() {
     let init = |_, device: &Device| Ok(sage(12, device));
     let mut trainer =
         TaskTrainer::new(NodeClassification::new(), &config, Box::new(SingleRank), init).unwrap();
-    let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 3]);
-    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let sampler = NeighborSampler::new(data.csc().unwrap().clone(), [Fanout::All; 3]);
+    let batcher = NodeBatcher::new(sampler.into(), data.node_features().unwrap().clone(), data.labels());
     let items = ItemSamplerConfig { batch_size: 17, ..Default::default() };
-    let nodes = &data.split.test;
+    let nodes = &data.split().test;
     let items = ItemSampler::new(&nodes[..], items).unwrap();
     let loader = trainer.loader(items, batcher, LoaderConfig::default()).unwrap();
     let mut sampled = Evaluation::default();
@@ -196,8 +206,9 @@ fn layer_wise_counts_equal_those_of_a_trainer_with_whole_neighbourhoods() {
     let expected = trainer.evaluate(loader.epoch(TEST), visit).unwrap();
 
     let inference = exact(&data, LayerWiseConfig::default());
-    let outputs = inference.outputs(trainer.model(), &*data.features, trainer.device()).unwrap();
-    let exact = Evaluation::of(&outputs, nodes, &data.labels).unwrap();
+    let outputs =
+        inference.outputs(trainer.model(), &**data.node_features().unwrap(), trainer.device()).unwrap();
+    let exact = Evaluation::of(&outputs, nodes, &data.labels()).unwrap();
     for counts in [exact.counts().unwrap(), sampled.counts().unwrap()] {
         assert_eq!(
             (counts.hits, counts.total, counts.weight),
@@ -205,7 +216,7 @@ fn layer_wise_counts_equal_those_of_a_trainer_with_whole_neighbourhoods() {
         );
         assert!((counts.loss() - expected.loss()).abs() < f64::from(TOLERANCE), "{counts:?} {expected:?}");
     }
-    let counted = Evaluation::count(&outputs, nodes, &data.labels).unwrap();
+    let counted = Evaluation::count(&outputs, nodes, &data.labels()).unwrap();
     assert_eq!((counted.hits, counted.total), (expected.hits, expected.total));
     assert!((counted.loss() - expected.loss()).abs() < f64::from(TOLERANCE), "{counted:?} {expected:?}");
     assert_eq!(exact.predictions(), sampled.predictions());
@@ -300,10 +311,10 @@ fn rejects_features_models_limits_and_labels_that_do_not_fit() {
     assert!(matches!(error, Error::Input(InputError::TooFewRows { n_rows: 299, n_nodes: 300 })), "{error}");
     let empty = CscBuilder::new(0).build(&[], &[]).unwrap();
     let nothing = LayerWiseInference::new(Arc::new(empty), in_memory(1)).unwrap();
-    assert!(matches!(refused(&nothing, &*data.features), Error::Input(InputError::NoNodes)));
+    assert!(matches!(refused(&nothing, &**data.node_features().unwrap()), Error::Input(InputError::NoNodes)));
 
     let broken = WeightedSum { widths: vec![12] };
-    let error = inference.outputs(&broken, &*data.features, &device).unwrap_err();
+    let error = inference.outputs(&broken, &**data.node_features().unwrap(), &device).unwrap_err();
     assert!(matches!(error, Error::Trainer(TrainerError::BadSetting { what: "the number of layers", .. })));
     assert!(matches!(inference.carry_weights(), Err(Error::Sample(kiln_sample::Error::NoWeights))));
     let inference = exact(&data, LayerWiseConfig::default());
@@ -318,16 +329,16 @@ fn rejects_features_models_limits_and_labels_that_do_not_fit() {
         "{error}"
     );
     config.spill.as_mut().unwrap().memory_bytes += 1;
-    let error = refused(&exact(&data, config), &*data.features).to_string();
+    let error = refused(&exact(&data, config), &**data.node_features().unwrap()).to_string();
     assert!(error.starts_with("no-such-folder/kiln-activations-"), "{error}");
 
     let outputs = DenseFeatures::from_f32(vec![0.0; 300 * 3], 3).unwrap();
-    let error = Evaluation::of(&outputs, &data.split.test, &data.labels).unwrap_err();
+    let error = Evaluation::of(&outputs, &data.split().test, &data.labels()).unwrap_err();
     assert!(matches!(error, Error::Input(InputError::ClassOutOfRange { label: 3, n_outputs: 3, .. })));
     let outputs = DenseFeatures::from_f32(vec![f32::NAN; 300 * 4], 4).unwrap();
-    let lost = Evaluation::of(&outputs, &data.split.test, &data.labels).unwrap();
+    let lost = Evaluation::of(&outputs, &data.split().test, &data.labels()).unwrap();
     let counts = lost.counts().unwrap();
-    assert_eq!((counts.n_not_finite, counts.total), (data.split.test.len() as u64, 0));
+    assert_eq!((counts.n_not_finite, counts.total), (data.split().test.len() as u64, 0));
     assert_eq!(lost.roc_auc(), None);
 }
 
@@ -353,7 +364,7 @@ fn rejects_layers_with_mismatched_widths() {
 
     let data = sbm();
     let inference = exact(&data, LayerWiseConfig::default());
-    let error = inference.outputs(&Gap, &*data.features, &Device::flex()).unwrap_err();
+    let error = inference.outputs(&Gap, &**data.node_features().unwrap(), &Device::flex()).unwrap_err();
     assert!(matches!(error, Error::Input(InputError::LayerWidth { layer: 1, expected: 9, got: 8 })));
 }
 
@@ -388,7 +399,7 @@ fn no_spill_file_remains_after_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let spill = Spill { memory_bytes: 8 * 300, folder: folder.path().into() };
     let inference = exact(&data, LayerWiseConfig { range_bytes: 0, spill: Some(spill) });
-    let features = Failing(data.features.clone());
+    let features = Failing(data.node_features().unwrap().clone());
     let error = inference.outputs(&sage(12, &device), &features, &device).unwrap_err();
     assert!(matches!(error, Error::Feature(_)), "{error}");
     assert_eq!(n_files(folder.path()), 0);

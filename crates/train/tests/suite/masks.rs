@@ -85,8 +85,8 @@ fn data() -> Dataset {
 
 fn loader(data: &Dataset, shard: Shard) -> Loader<DeviceBatcher<NodeBatcher<NeighborSampler>>> {
     // All neighbours are taken, so only the masks are random.
-    let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 2]);
-    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let sampler = NeighborSampler::new(data.csc().unwrap().clone(), [Fanout::All; 2]);
+    let batcher = NodeBatcher::new(sampler.into(), data.node_features().unwrap().clone(), data.labels());
     let batch_size = GLOBAL_BATCH / shard.world_size;
     let items = ItemSamplerConfig { batch_size, seed: 1, shard, ..Default::default() };
     let nodes: Vec<NodeId> = (0..N_NODES as u32).map(NodeId).collect();

@@ -163,3 +163,19 @@ fn warns_of_a_checkpoint_of_another_kiln_or_cpu() {
     assert!(cpu.contains("another CPU (a CPU of another kind, now "), "{cpu}");
     assert_eq!((run.n_epochs(), run.n_steps()), (2, 1));
 }
+
+/// The settings of the earlier run are flags, so no difference of one of them says why it cannot be resumed.
+#[test]
+fn a_run_of_an_earlier_version_of_the_program_is_named() {
+    let data = data();
+    let folder = tempfile::tempdir().unwrap();
+    let mut of_flags = identity();
+    of_flags.settings.insert("the program".into(), "kiln train".into());
+    let solo = || trainer(&data, Box::new(SingleRank));
+    Run::start(&mut solo(), || RunFolder::create(folder.path()), of_flags).unwrap();
+    let error = Run::start(&mut solo(), || RunFolder::open(folder.path()), identity()).unwrap_err();
+    assert!(
+        matches!(&error, Error::Run(RunError::RunOfEarlierVersion { program }) if program == "kiln train"),
+        "{error}"
+    );
+}

@@ -33,8 +33,8 @@ fn item_sampler_of_a_trainer_has_its_seed_and_shard() {
 #[test]
 fn rejects_a_loader_of_another_seed_or_share() {
     let data = data(100);
-    let sampler = || NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
-    let batcher = || NodeBatcher::new(sampler().into(), data.features.clone(), data.labels.clone());
+    let sampler = || NeighborSampler::new(data.csc().unwrap().clone(), [Fanout::UpTo(3); 2]);
+    let batcher = || NodeBatcher::new(sampler().into(), data.node_features().unwrap().clone(), data.labels());
     let mut trainer = trainer(&data, Box::new(SingleRank));
     let items = |seed, shard| {
         let config = ItemSamplerConfig { batch_size: 10, seed, shard, ..Default::default() };
@@ -61,14 +61,14 @@ fn rejects_a_model_without_autodiff() {
 
 fn sage_on(data: &kiln_data::Dataset, device: &Device) -> kiln_nn::Result<kiln_nn::Sage> {
     let config = kiln_nn::SageConfig {
-        d_in: data.features.dim(),
+        d_in: data.node_features().unwrap().dim(),
         hidden: 4,
-        n_classes: data.labels.n_classes(),
+        n_classes: data.labels().n_classes(),
         n_layers: 2,
         aggregate: kiln_nn::Aggregate::Mean,
         input_dropout: 0.0,
         dropout: 0.0,
-        ..kiln_nn::SageConfig::new(data.features.dim(), data.labels.n_classes())
+        ..kiln_nn::SageConfig::new(data.node_features().unwrap().dim(), data.labels().n_classes())
     };
     config.init(kiln_sample::RngKey::new(1), device)
 }

@@ -138,8 +138,10 @@ fn a_panic_of_one_ranks_loader_ends_all_ranks_with_an_error_that_names_it() {
         let others = Mutex::new(Vec::new());
         let outcome = ranks(3).run(|comm| {
             let shard = shard(&*comm);
-            let sampler = NeighborSampler::new(data.graph.clone(), [kiln_sample::Fanout::UpTo(3); 2]);
-            let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
+            let sampler =
+                NeighborSampler::new(data.csc().unwrap().clone(), [kiln_sample::Fanout::UpTo(3); 2]);
+            let batcher =
+                NodeBatcher::new(sampler.into(), data.node_features().unwrap().clone(), data.labels());
             let batcher = PanickingBatcher { batcher, at_step: (shard.rank == 2).then_some(5) };
             let items =
                 kiln_loader::ItemSamplerConfig { batch_size: 10, seed: 1, shard, ..Default::default() };

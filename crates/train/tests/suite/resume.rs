@@ -47,8 +47,8 @@ fn loader(
     nodes: &[NodeId],
     shard: Shard,
 ) -> Loader<DeviceBatcher<NodeBatcher<NeighborSampler>>> {
-    let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
-    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let sampler = NeighborSampler::new(data.csc().unwrap().clone(), [Fanout::UpTo(3); 2]);
+    let batcher = NodeBatcher::new(sampler.into(), data.node_features().unwrap().clone(), data.labels());
     let batch_size = GLOBAL_BATCH / shard.world_size;
     let items = ItemSamplerConfig { batch_size, seed: 1, shard, ..Default::default() };
     let config = LoaderConfig { workers: 1, ..Default::default() };
@@ -92,8 +92,8 @@ pub(crate) fn train(
         let mut trainer = trainer(&data, comm);
         let mut run = Run::start(&mut trainer, &open, identity())?;
         let config = FitConfig { n_epochs: 3, patience: None, checkpoint_every };
-        let [train, val, test] =
-            [&data.split.train, &data.split.val, &data.split.test].map(|nodes| loader(&data, nodes, shard));
+        let [train, val, test] = [&data.split().train, &data.split().val, &data.split().test]
+            .map(|nodes| loader(&data, nodes, shard));
         let validate = |trainer: &mut Nodes| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
         let mut stop = StopAfter(if rank_info.rank == 0 { n_steps } else { usize::MAX });
         fit(&mut trainer, &train, config, validate, &mut run, &mut stop)?;
@@ -115,7 +115,11 @@ pub(crate) fn train(
 }
 
 pub(crate) fn trainer(data: &Dataset, comm: Box<dyn kiln_comm::Communicator>) -> Nodes {
-    let model = SageConfig::new(data.features.dim(), 4).hidden(8).layers(2).input_dropout(0.1).dropout(0.3);
+    let model = SageConfig::new(data.node_features().unwrap().dim(), 4)
+        .hidden(8)
+        .layers(2)
+        .input_dropout(0.1)
+        .dropout(0.3);
     let config = TrainerConfig { seed: 1, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.01)) };
     let init = |key, device: &Device| model.init(key, device);
     TaskTrainer::new(NodeClassification::new(), &config, comm, init).unwrap().with_read_every(4)

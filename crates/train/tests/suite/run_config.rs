@@ -58,8 +58,8 @@ type Ended = (Option<(Tested, Vec<u8>)>, Option<Resumed>);
 /// Runs two epochs of four steps and the test. A run that is stopped after `steps_left` steps has no result.
 fn run(folder: &Path, comm: Box<dyn Communicator>, steps_left: Option<usize>) -> kiln_train::Result<Ended> {
     let (data, shard) = (data(320), shard(&*comm));
-    let [train, val, test] =
-        [&data.split.train, &data.split.val, &data.split.test].map(|nodes| loader(&data, nodes, 60, shard));
+    let [train, val, test] = [&data.split().train, &data.split().val, &data.split().test]
+        .map(|nodes| loader(&data, nodes, 60, shard));
     let mut watch = Watch { steps_left, ..Watch::default() };
     let trainer = trainer(&data, comm).with_stop(Arc::clone(&watch.stop));
     let outcome = config(folder, 2).fit(trainer, &train, &val, validate, &mut watch)?;
@@ -129,8 +129,8 @@ fn refused(change: impl FnOnce(&mut RunConfig), splits: [&[NodeId]; 2], items: I
     let path = folder.path().join("run");
     let trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
     let [train, val] = splits.map(|nodes| {
-        let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
-        let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
+        let sampler = NeighborSampler::new(data.csc().unwrap().clone(), [Fanout::UpTo(3); 2]);
+        let batcher = NodeBatcher::new(sampler.into(), data.node_features().unwrap().clone(), data.labels());
         let batcher = DeviceBatcher::new(batcher, trainer.device());
         Loader::new(ItemSampler::new(nodes, items).unwrap(), batcher, LoaderConfig::default()).unwrap()
     });
@@ -177,7 +177,7 @@ fn rejects_fewer_epochs_than_the_run_has_done_and_another_identity() {
     run(folder.path(), Box::new(kiln_comm::SingleRank), None).unwrap();
     let data = data(320);
     let [train, val] =
-        [&data.split.train, &data.split.val].map(|nodes| loader(&data, nodes, 60, Shard::default()));
+        [&data.split().train, &data.split().val].map(|nodes| loader(&data, nodes, 60, Shard::default()));
     let again = |config: RunConfig| {
         let trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
         config.fit(trainer, &train, &val, validate, &mut ()).unwrap_err()
@@ -193,7 +193,7 @@ fn rejects_fewer_epochs_than_the_run_has_done_and_another_identity() {
 fn rejects_a_test_split_without_nodes() {
     let (data, folder) = (data(320), tempfile::tempdir().unwrap());
     let nodes = |nodes: &[NodeId]| loader(&data, nodes, 60, Shard::default());
-    let (train, val, test) = (nodes(&data.split.train), nodes(&data.split.val), nodes(&[]));
+    let (train, val, test) = (nodes(&data.split().train), nodes(&data.split().val), nodes(&[]));
     let trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
     let outcome = config(folder.path(), 1).fit(trainer, &train, &val, validate, &mut ()).unwrap();
     let Outcome::Trained(best) = outcome else { panic!("the run should complete") };
@@ -221,7 +221,7 @@ fn a_run_without_validation_and_test_keeps_the_last_epoch_and_reports_it() {
         let folder = tempfile::tempdir().unwrap();
         let of_ranks = ranks(n_ranks).run(|comm| {
             let (data, shard) = (data(320), shard(&*comm));
-            let [train, none] = [&data.split.train[..], &[]].map(|nodes| loader(&data, nodes, 60, shard));
+            let [train, none] = [&data.split().train[..], &[]].map(|nodes| loader(&data, nodes, 60, shard));
             let trainer = trainer(&data, comm);
             let mut warnings = Warnings::default();
             let outcome = config(folder.path(), 2).fit(trainer, &train, &none, validate, &mut warnings)?;

@@ -47,7 +47,8 @@ fn train(folder: &Path, n_ranks: usize, asked: Option<(usize, usize)>) -> End {
     let ends = ranks(n_ranks).run(|comm| {
         let (shard, flag) = (shard(&*comm), Arc::<AtomicBool>::default());
         let rank = comm.rank_info().rank;
-        let [train, val] = [&data.split.train, &data.split.val].map(|nodes| loader(&data, nodes, 60, shard));
+        let [train, val] =
+            [&data.split().train, &data.split().val].map(|nodes| loader(&data, nodes, 60, shard));
         let mut trainer = trainer(&data, comm).with_stop(Arc::clone(&flag));
         let open = || match folder.join("last").exists() {
             true => RunFolder::open(folder),

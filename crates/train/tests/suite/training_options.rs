@@ -206,7 +206,8 @@ fn models_with_options_train_the_same_weights_on_1_2_and_4_ranks_and_in_batches(
     const TOLERANCE: f64 = 1e-4;
     let (data, adam) = (data(400), AdamConfig::new(0.01).schedule(cosine()).into());
     for jumping in [JumpingKnowledge::Last, JumpingKnowledge::Cat, JumpingKnowledge::Max] {
-        let config = SageConfig::new(data.features.dim(), 4).hidden(16).layers(2).input_dropout(0.1);
+        let config =
+            SageConfig::new(data.node_features().unwrap().dim(), 4).hidden(16).layers(2).input_dropout(0.1);
         let config = config.norm(Normalization::Layer).residual(true).jumping(jumping);
         let model = || config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap();
         let one = train_model(1, 1, &data, adam, model);

@@ -160,11 +160,11 @@ fn batches_of_links_are_frozen() {
         LinkNeighborLoader::new(nodes, split.targets())
     });
     assert_eq!(on_parts, LINKS);
-    let message = TypedDataset { graph: typed_split.message().clone(), ..typed };
+    let message = Dataset { graph: typed_split.message().clone(), ..typed };
     let served = Parts::of_typed(&message).serve();
     let on_parts = digest(&typed_model, |rank| {
         let nodes = NeighborLoader::new(&served.graph.join(rank)?, FANOUTS).batch_size(256);
-        LinkNeighborLoader::new(nodes, &typed_split.links())
+        LinkNeighborLoader::new(nodes, typed_split.dataset_links())
     });
     assert_eq!(on_parts, LINKS);
 }
@@ -191,11 +191,11 @@ fn batches_of_links_between_two_types_are_frozen() {
         LinkNeighborLoader::new(nodes, &split)
     });
     assert_eq!(whole, TYPED_LINKS);
-    let message = TypedDataset { graph: split.message().clone(), ..data };
+    let message = Dataset { graph: split.message().clone(), ..data };
     let served = Parts::of_typed(&message).serve();
     let on_parts = digest(&model, |rank| {
         let nodes = NeighborLoader::new(&served.graph.join(rank)?, FANOUTS).batch_size(256);
-        LinkNeighborLoader::new(nodes, &split.links())
+        LinkNeighborLoader::new(nodes, split.dataset_links())
     });
     assert_eq!(on_parts, TYPED_LINKS);
 }

@@ -46,7 +46,7 @@ fn sage(d_out: usize) -> SageConfig {
     SageConfig::new(4, d_out).layers(2).hidden(8).dropout(0.3)
 }
 
-fn typed_sage(data: &TypedDataset, d_out: usize) -> TypedModelConfig<SageConfig> {
+fn typed_sage(data: &Dataset, d_out: usize) -> TypedModelConfig<SageConfig> {
     TypedModelConfig::new(data.dims(), sage(d_out))
 }
 
@@ -82,7 +82,7 @@ fn nodes(data: &Dataset) -> NeighborLoader {
     NeighborLoader::new(data, FANOUTS).batch_size(64)
 }
 
-fn typed_nodes(data: &TypedDataset) -> NeighborLoader {
+fn typed_nodes(data: &Dataset) -> NeighborLoader {
     NeighborLoader::new(data, FANOUTS).batch_size(64)
 }
 
@@ -132,14 +132,14 @@ fn links_on_partitions_have_the_weights_of_one_type() {
     let whole =
         weights(&model, 1, &out("whole"), |_| LinkNeighborLoader::new(nodes(&data).batch_size(256), &split));
     let parts = Parts::of(&Dataset { graph: split.message().clone(), ..data });
-    let typed_parts = Parts::of_typed(&TypedDataset { graph: typed_split.message().clone(), ..typed });
+    let typed_parts = Parts::of_typed(&Dataset { graph: typed_split.message().clone(), ..typed });
     let on = |graph: &PartitionedGraph, rank: &RankHandle, batch_size: usize| {
         let nodes = NeighborLoader::new(&graph.join(rank)?, FANOUTS).batch_size(batch_size);
         LinkNeighborLoader::new(nodes, split.targets())
     };
     let typed_on = |graph: &PartitionedGraph, rank: &RankHandle, batch_size: usize| {
         let nodes = NeighborLoader::new(&graph.join(rank)?, FANOUTS).batch_size(batch_size);
-        LinkNeighborLoader::new(nodes, &typed_split.links())
+        LinkNeighborLoader::new(nodes, typed_split.dataset_links())
     };
     let served = parts.serve();
     let of_servers = weights(&model, 1, &out("servers"), |rank| on(&served.graph, rank, 256));

@@ -1,10 +1,7 @@
 //! Partitions of data sets, which servers of this process or the ranks hold.
 
 use kiln::comm::rpc::Token;
-use kiln::partition::{
-    AnyPart, Method, PartitionBook, PartitionMeta, TypedPartitionBook, part_dir, write_parts,
-    write_typed_parts,
-};
+use kiln::partition::{Method, Part, PartitionBook, PartitionBooks, PartitionMeta, part_dir, write_parts};
 use kiln::prelude::*;
 use kiln::remote::{PartitionsConfig, ServeConfig, Server};
 use tempfile::TempDir;
@@ -35,12 +32,12 @@ impl Parts {
         Self { root }
     }
 
-    pub(super) fn of_typed(data: &TypedDataset) -> Self {
+    pub(super) fn of_typed(data: &Dataset) -> Self {
         let root = tempfile::tempdir().unwrap();
         let types = data.graph.types().clone();
-        let book = TypedPartitionBook::from_parts(types, &owners(data.graph.n_nodes()), N_PARTS).unwrap();
+        let book = PartitionBooks::from_parts(types, &owners(data.graph.n_nodes()), N_PARTS).unwrap();
         let meta = meta(data.hash().unwrap());
-        write_typed_parts(data, &book, &meta, None, root.path().join("parts")).unwrap();
+        write_parts(data, &book, &meta, None, root.path().join("parts")).unwrap();
         Self { root }
     }
 
@@ -49,7 +46,7 @@ impl Parts {
         let token = Token::new("a-word-of-this-test").unwrap();
         let mut servers = Vec::new();
         for part in 0..N_PARTS {
-            let part = AnyPart::open(part_dir(self.root.path().join("parts"), part)).unwrap();
+            let part = Part::open(part_dir(self.root.path().join("parts"), part)).unwrap();
             servers.push(Server::start(part, ServeConfig::new("127.0.0.1:0", token.clone())).unwrap());
         }
         let addresses: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();

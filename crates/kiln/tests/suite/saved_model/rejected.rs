@@ -196,7 +196,7 @@ fn rejects_configs_that_are_too_large_for_the_weights_before_the_model_is_create
     let split = LinkSplitConfig { val: 0.2, test: 0.2, ..LinkSplitConfig::default() };
     let split = LinkSplit::random(&data.graph, &split, 0).unwrap();
     let links = LinkNeighborLoader::new(NeighborLoader::new(&data, [2]).batch_size(20), &split).unwrap();
-    let encoder = SageConfig::new(data.features.dim(), 8).layers(1);
+    let encoder = SageConfig::new(data.node_features().unwrap().dim(), 8).layers(1);
     let decoder = LinkDecoderConfig::Mlp { hidden: 5, n_layers: 2, dropout: 0.0 };
     let (_third, run_of_links) = trained(&LinkModelConfig { encoder, decoder }, &links, 1);
     for (run, from, to) in [

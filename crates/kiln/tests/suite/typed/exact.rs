@@ -13,7 +13,7 @@ const ALL: [Fanout; 2] = [Fanout::All; 2];
 /// The limit of memory of 8 bytes per node for the sampler and a few rows, which writes the rows of layers to files.
 const SMALL: Option<u64> = Some(24 << 10);
 
-fn exact(data: &TypedDataset, memory_bytes: Option<u64>) -> NeighborLoader {
+fn exact(data: &Dataset, memory_bytes: Option<u64>) -> NeighborLoader {
     let loader = NeighborLoader::new(data, ALL).batch_size(64).workers(0);
     loader.evaluation(EvalMode::Exact { memory_bytes })
 }
@@ -48,7 +48,7 @@ where
 }
 
 /// Compares the predictions of a saved model that was evaluated exactly with those of sampling with all neighbours.
-fn check_saved(run: &Path, data: &TypedDataset, test_accuracy: f64) {
+fn check_saved(run: &Path, data: &Dataset, test_accuracy: f64) {
     let predictor = SavedModel::open(run).unwrap().on_nodes(data).unwrap();
     let targets = data.targets.as_ref().unwrap();
     let first = data.graph.types().range(targets.node_type).start;

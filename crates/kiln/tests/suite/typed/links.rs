@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use kiln::burn::tensor::{Int, Tensor};
-use kiln::data::{LinkTargets, synthetic};
+use kiln::data::{DatasetLinks, LinkTargets, synthetic};
 use kiln::graph::{LinkId, NodeTypes, RelationEdges, Relations};
 use kiln::prelude::*;
 use kiln::sample::{NegativeSampler, NodeRng, PositiveLink};
@@ -19,7 +19,7 @@ const N_USERS: u32 = 240;
 const N_ITEMS: u32 = 160;
 
 /// Users who buy items of their taste only. Users have no features, and those of items tell nothing.
-fn shop(n_purchases: u32) -> TypedDataset {
+fn shop(n_purchases: u32) -> Dataset {
     let (mut users, mut items) = (Vec::new(), Vec::new());
     for user in 0..N_USERS {
         for purchase in 0..n_purchases {
@@ -37,35 +37,39 @@ fn shop(n_purchases: u32) -> TypedDataset {
         weights: None,
     };
     let features = (0..2 * N_ITEMS).map(|value| (value * 7 % 11) as f32 / 11.0).collect::<Vec<f32>>();
-    TypedDataset::builder(NodeTypes::new([("user", N_USERS as usize), ("item", N_ITEMS as usize)]).unwrap())
-        .name("shop")
-        .relation(of("buys", "user", "item", &users, &items))
-        .relation(of("bought by", "item", "user", &items, &users))
-        .features("item", features, 2)
-        .build()
+    Dataset::builder_with_types(
+        NodeTypes::new([("user", N_USERS as usize), ("item", N_ITEMS as usize)]).unwrap(),
+    )
+    .name("shop")
+    .relation(of("buys", "user", "item", &users, &items))
+    .relation(of("bought by", "item", "user", &items, &users))
+    .nodes("item")
+    .features(features, 2)
+    .build()
+    .unwrap()
+}
+
+fn split(data: &Dataset) -> LinkSplit {
+    LinkSplit::random_relation(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), 3)
         .unwrap()
 }
 
-fn split(data: &TypedDataset) -> TypedLinkSplit {
-    TypedLinkSplit::random(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), 3).unwrap()
-}
-
-fn nodes(data: &TypedDataset) -> NeighborLoader {
+fn nodes(data: &Dataset) -> NeighborLoader {
     NeighborLoader::new(data, [5, 5]).batch_size(128).workers(1)
 }
 
-fn loader(data: &TypedDataset) -> LinkNeighborLoader {
+fn loader(data: &Dataset) -> LinkNeighborLoader {
     LinkNeighborLoader::new(nodes(data), &split(data)).unwrap()
 }
 
 /// A model that reads the groups of edges by relation.
-fn rsage(data: &TypedDataset) -> LinkModelConfig<TypedModelConfig<RsageConfig>> {
+fn rsage(data: &Dataset) -> LinkModelConfig<TypedModelConfig<RsageConfig>> {
     let model = RsageConfig::new(16, 16).metagraph(&data.graph.metagraph()).layers(2).hidden(16).dropout(0.0);
     let decoder = LinkDecoderConfig::Dot;
     LinkModelConfig { encoder: TypedModelConfig::new(data.dims(), model), decoder }
 }
 
-fn rgcn(data: &TypedDataset) -> LinkModelConfig<TypedModelConfig<RgcnConfig>> {
+fn rgcn(data: &Dataset) -> LinkModelConfig<TypedModelConfig<RgcnConfig>> {
     let model = RgcnConfig::new(16, 16, data.graph.n_relations()).layers(2).hidden(16).dropout(0.0);
     let decoder = LinkDecoderConfig::DistMult;
     LinkModelConfig { encoder: TypedModelConfig::new(data.dims(), model), decoder }
@@ -90,7 +94,7 @@ where
     assert!(0.15 < value(Metric::Mrr), "{}", value(Metric::Mrr));
     assert!(0.85 < value(Metric::RocAuc) && 0.5 < value(Metric::Hits10));
     let summary = best.write_report(&loader).unwrap().unwrap();
-    let n_test = split(&data).of_relation().split().test.len() as u64;
+    let n_test = split(&data).split().test.len() as u64;
     assert_eq!(summary.negatives.test.n_negatives, 100 * n_test);
     assert_eq!(best.embeddings.len(), 1, "users have trainable rows");
 }
@@ -145,8 +149,9 @@ const PHASES: [Phase; 3] = [Phase::Train { epoch: 1 }, Phase::Validation, Phase:
 fn batches_equal_those_of_a_homogeneous_graph_if_there_is_one_type_and_one_relation() {
     let fake = synthetic::FakeConfig { avg_num_nodes: 400, num_channels: 16, ..Default::default() };
     let (data, folder) = (synthetic::fake(fake).unwrap(), tempfile::tempdir().unwrap());
-    let typed = TypedDataset::builder_with_graph(&Relations::of_graph(data.graph.clone()))
-        .feature_store("node", data.features.clone())
+    let typed = Dataset::builder_with_relations(&Relations::of_graph(data.csc().unwrap().clone()))
+        .nodes("node")
+        .feature_store(data.node_features().unwrap().clone())
         .build()
         .unwrap();
     let config = LinkSplitConfig { val: 0.1, test: 0.1, ..LinkSplitConfig::default() };
@@ -160,7 +165,7 @@ fn batches_equal_those_of_a_homogeneous_graph_if_there_is_one_type_and_one_relat
     let fit = |name| quiet(2, folder.path(), name);
     let expected = Trainer::new(model.clone(), adam).fit(&plain, fit("plain")).unwrap();
     for (name, reverse) in [("alone", None), ("undirected", Some("edge"))] {
-        let split = TypedLinkSplit::random(&typed.graph, "edge", reverse, &config, 3).unwrap();
+        let split = LinkSplit::random_relation(&typed.graph, "edge", reverse, &config, 3).unwrap();
         let nodes = NeighborLoader::new(&typed, [5, 5]).batch_size(64);
         let loader = LinkNeighborLoader::new(nodes, &split).unwrap();
         for phase in PHASES {
@@ -266,7 +271,7 @@ fn negatives_are_nodes_of_the_types_of_the_relation() {
 fn rejects_inconsistent_settings() {
     let (data, folder) = (shop(6), tempfile::tempdir().unwrap());
     let unknown = |relation, reverse| {
-        TypedLinkSplit::random(&data.graph, relation, reverse, &LinkSplitConfig::default(), 3)
+        LinkSplit::random_relation(&data.graph, relation, reverse, &LinkSplitConfig::default(), 3)
             .map_err(Error::from)
             .unwrap_err()
             .to_string()
@@ -274,7 +279,8 @@ fn rejects_inconsistent_settings() {
     let expected = "expected one of: buys, bought by";
     assert!(unknown("sells", None).ends_with(&format!("the data has no relation `sells`, {expected}")));
     assert!(unknown("buys", Some("sold to")).ends_with(&format!("no relation `sold to`, {expected}")));
-    let other = TypedDataset::builder(NodeTypes::new([("user", 4), ("item", 5)]).unwrap()).build().unwrap();
+    let other =
+        Dataset::builder_with_types(NodeTypes::new([("user", 4), ("item", 5)]).unwrap()).build().unwrap();
     let error = LinkNeighborLoader::new(nodes(&other), &split(&data)).unwrap_err();
     assert!(matches!(&error, Error::OtherRelations { name } if name == "dataset"), "{error}");
     let nodes_with_loss = nodes(&data).objective(Objective::default());
@@ -311,7 +317,8 @@ fn a_run_resumes_exactly_and_only_with_the_same_relation_and_links() {
     let resume = || FitConfig::epochs(3).resume(folder.path().join("run")).quiet();
     let of = |relation, reverse| {
         let split =
-            TypedLinkSplit::random(&data.graph, relation, reverse, &LinkSplitConfig::default(), 3).unwrap();
+            LinkSplit::random_relation(&data.graph, relation, reverse, &LinkSplitConfig::default(), 3)
+                .unwrap();
         LinkNeighborLoader::new(nodes(&data), &split).unwrap()
     };
     let error = fit(&of("bought by", Some("buys")), resume()).unwrap_err();
@@ -322,7 +329,7 @@ fn a_run_resumes_exactly_and_only_with_the_same_relation_and_links() {
     let error = fit(&of("buys", None), resume()).unwrap_err();
     assert!(matches!(error, Error::Train(TrainError::Run(RunError::OtherRun { .. }))), "{error}");
     // The same numbers of links, but other links.
-    let targets = split(&data).of_relation().targets().clone();
+    let targets = split(&data).targets().clone();
     let Split { train, val, test } = targets.split().clone();
     let n_val = val.len();
     let swapped = Split {
@@ -331,7 +338,8 @@ fn a_run_resumes_exactly_and_only_with_the_same_relation_and_links() {
         test: val.iter().chain(test.iter().skip(n_val)).copied().collect(),
     };
     let targets = LinkTargets::new(targets.links().clone(), swapped).unwrap();
-    let split = TypedLinkSplit::new(split(&data).message(), "buys", Some("bought by"), targets).unwrap();
+    let links = DatasetLinks::new(data.graph.schema(), "buys", Some("bought by"), targets).unwrap();
+    let split = LinkSplit::new(split(&data).message(), links).unwrap();
     let other = LinkNeighborLoader::new(nodes(&data), &split).unwrap();
     let error = fit(&other, resume()).unwrap_err();
     assert!(error.to_string().contains("data"), "{error}");
@@ -343,8 +351,13 @@ fn a_run_resumes_exactly_and_only_with_the_same_relation_and_links() {
 fn splits_of_one_loader_have_their_own_copies_on_a_device() {
     let data = shop(6);
     let losses = |nodes: &NeighborLoader, seed: u64| {
-        let split =
-            TypedLinkSplit::random(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), seed);
+        let split = LinkSplit::random_relation(
+            &data.graph,
+            "buys",
+            Some("bought by"),
+            &LinkSplitConfig::default(),
+            seed,
+        );
         let loader = LinkNeighborLoader::new(nodes.clone(), &split.unwrap()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let config = LinkModelConfig { encoder: super::config(&data), decoder: LinkDecoderConfig::Dot };

@@ -11,7 +11,7 @@ const N_CLASSES: u32 = 3;
 const WIDTH: u32 = 6;
 
 /// Nodes with the class in their features, under noise. Nodes below 300 have edges from nodes of any class.
-fn data() -> TypedDataset {
+fn data() -> Dataset {
     let hash = |value: u32| {
         let mixed = (value ^ 0x9e37_79b9).wrapping_mul(0x85eb_ca6b);
         (mixed ^ (mixed >> 13)).wrapping_mul(0xc2b2_ae35) >> 8
@@ -40,16 +40,14 @@ fn data() -> TypedDataset {
         dsts: &dsts,
         weights: None,
     };
-    TypedDataset::builder(NodeTypes::new([("paper", N_NODES as usize)]).unwrap())
+    Dataset::builder_with_types(NodeTypes::new([("paper", N_NODES as usize)]).unwrap())
         .name("papers")
         .relation(relation)
-        .features("paper", (0..N_NODES * WIDTH).map(value).collect::<Vec<f32>>(), WIDTH as usize)
-        .labels(
-            "paper",
-            (0..N_NODES).map(|node| class(node) as i32).collect::<Vec<i32>>(),
-            N_CLASSES as usize,
-        )
-        .split(&part(0..6), &part(6..8), &part(8..10))
+        .nodes("paper")
+        .features((0..N_NODES * WIDTH).map(value).collect::<Vec<f32>>(), WIDTH as usize)
+        .nodes("paper")
+        .labels((0..N_NODES).map(|node| class(node) as i32).collect::<Vec<i32>>(), N_CLASSES as usize)
+        .split(part(0..6).clone(), part(6..8).clone(), part(8..10).clone())
         .build()
         .unwrap()
 }

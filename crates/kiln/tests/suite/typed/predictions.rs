@@ -20,7 +20,7 @@ pub(crate) const N_ITEMS: u32 = 400;
 
 /// Users who buy items of one of two classes, with names. User `u` has the id `u * step % N_USERS`, and item `i` the id
 /// `i * step % N_ITEMS`, for a `step` without common divisors; the last `n_new` users have names that `step` 1 does not have.
-pub(crate) fn named_shop(step: u32, n_new: u32) -> TypedDataset {
+pub(crate) fn named_shop(step: u32, n_new: u32) -> Dataset {
     let user_id = |user: u32| user * step % N_USERS;
     let item_id = |item: u32| item * step % N_ITEMS;
     let (mut users, mut items) = (Vec::new(), Vec::new());
@@ -57,25 +57,29 @@ pub(crate) fn named_shop(step: u32, n_new: u32) -> TypedDataset {
         parts[(item % 5).saturating_sub(2) as usize].push(id as u32);
     }
     let types = NodeTypes::new([("user", N_USERS as usize), ("item", N_ITEMS as usize)]).unwrap();
-    TypedDataset::builder(types)
+    Dataset::builder_with_types(types)
         .name("shop")
         .relation(relation("buys", "user", "item", &users, &items))
         .relation(relation("bought by", "item", "user", &items, &users))
-        .features("item", features, 3)
-        .node_names("user", user_names.iter().map(String::as_str))
-        .node_names("item", item_names.iter().map(String::as_str))
-        .labels("item", labels, 2)
-        .split(&parts[0], &parts[1], &parts[2])
+        .nodes("item")
+        .features(features, 3)
+        .nodes("user")
+        .node_names(user_names.iter().map(String::as_str))
+        .nodes("item")
+        .node_names(item_names.iter().map(String::as_str))
+        .nodes("item")
+        .labels(labels, 2)
+        .split(parts[0].to_vec(), parts[1].to_vec(), parts[2].to_vec())
         .build()
         .unwrap()
 }
 
-fn loader(data: &TypedDataset) -> NeighborLoader {
+fn loader(data: &Dataset) -> NeighborLoader {
     NeighborLoader::new(data, [4, 4]).batch_size(32).workers(0)
 }
 
 /// Trains for two epochs and writes the report. Returns the folder of the run.
-fn trained<C: ModelConfig>(data: &TypedDataset, model: C, n_ranks: usize) -> (TempDir, PathBuf)
+fn trained<C: ModelConfig>(data: &Dataset, model: C, n_ranks: usize) -> (TempDir, PathBuf)
 where
     C::Model: Sync,
     NeighborLoader: DataLoader<C::Model>,
@@ -93,26 +97,26 @@ where
     (folder, out)
 }
 
-fn rgcn(data: &TypedDataset) -> TypedModelConfig<RgcnConfig> {
+fn rgcn(data: &Dataset) -> TypedModelConfig<RgcnConfig> {
     TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 2, 2).layers(2).hidden(16).dropout(0.3))
 }
 
-fn rsage(data: &TypedDataset) -> TypedModelConfig<RsageConfig> {
+fn rsage(data: &Dataset) -> TypedModelConfig<RsageConfig> {
     let model = RsageConfig::new(8, 2).metagraph(&data.graph.metagraph()).layers(2).hidden(16);
     TypedModelConfig::new(data.dims(), model)
 }
 
-fn predictor(run: &std::path::Path, data: &TypedDataset) -> NodePredictor {
+fn predictor(run: &std::path::Path, data: &Dataset) -> NodePredictor {
     SavedModel::open(run).unwrap().on_nodes(data).unwrap()
 }
 
 /// Returns the test items, numbered within their type.
-fn test_items(data: &TypedDataset) -> Vec<NodeId> {
+fn test_items(data: &Dataset) -> Vec<NodeId> {
     let split = &data.targets.as_ref().unwrap().split;
     split.test.iter().map(|node| NodeId(node.0 - N_USERS)).collect()
 }
 
-fn check_repeats<C: ModelConfig>(data: &TypedDataset, model: C, n_ranks: usize)
+fn check_repeats<C: ModelConfig>(data: &Dataset, model: C, n_ranks: usize)
 where
     C::Model: Sync,
     NeighborLoader: DataLoader<C::Model>,
@@ -145,7 +149,7 @@ fn predictions_repeat_those_of_the_run_on_1_and_3_ranks() {
 }
 
 /// Returns the scores of all items with all neighbours, in the order of the names.
-fn by_name(run: &std::path::Path, data: &TypedDataset) -> Vec<Vec<f32>> {
+fn by_name(run: &std::path::Path, data: &Dataset) -> Vec<Vec<f32>> {
     let mode = PredictMode::Sampled { fanouts: vec![Fanout::All; 2], seed: 0 };
     let items: Vec<NodeId> = (0..N_ITEMS).map(NodeId).collect();
     let scores = predictor(run, data).predict(&items, &mode).unwrap();
@@ -216,7 +220,7 @@ fn rows_without_names_are_those_of_the_training_data() {
     let model = SavedModel::open(&run).unwrap();
     assert!(model.finds_rows_by_id());
     let items = test_items(&nameless);
-    let predict = |data: &TypedDataset| {
+    let predict = |data: &Dataset| {
         model.on_nodes(data)?.predict(&items, &PredictMode::AsEvaluated).map_err(Error::from)
     };
     assert_eq!(predict(&named_shop(1, 0)).unwrap(), predict(&nameless).unwrap());
@@ -232,7 +236,7 @@ fn types_with_and_without_names_find_their_own_rows() {
     data.names[0] = Default::default();
     let (_folder, run) = trained(&data, rsage(&data), 1);
     let items = test_items(&data);
-    let classes = |data: &TypedDataset| {
+    let classes = |data: &Dataset| {
         let scores = predictor(&run, data).predict(&items, &PredictMode::AsEvaluated).unwrap();
         scores.classes().into_iter().map(Option::unwrap).collect::<Vec<u32>>()
     };
@@ -257,7 +261,7 @@ fn requests_that_do_not_fit_are_errors() {
     let data = named_shop(1, 0);
     let (_folder, run) = trained(&data, rgcn(&data), 1);
     let model = SavedModel::open(&run).unwrap();
-    let reason = |data: &TypedDataset| match model.on_nodes(data).unwrap_err() {
+    let reason = |data: &Dataset| match model.on_nodes(data).unwrap_err() {
         Error::Train(TrainError::Saved(error)) => error,
         other => panic!("{other}"),
     };

@@ -22,7 +22,7 @@ fn buyers(item: u32) -> [u32; 4] {
 }
 
 /// Items whose value is 3 more than the mean taste of their buyers. Every seventh item has no value.
-fn data() -> TypedDataset {
+fn data() -> Dataset {
     let users: Vec<u32> = (0..N_ITEMS).flat_map(buyers).collect();
     let items: Vec<u32> = (0..N_ITEMS).flat_map(|item| [item; 4]).collect();
     let buys = RelationEdges {
@@ -36,14 +36,19 @@ fn data() -> TypedDataset {
     let parts = |parts: &[u32]| -> Vec<u32> {
         (0..N_ITEMS).filter(|item| item % 7 != 0 && parts.contains(&(item % 5))).collect()
     };
-    TypedDataset::builder(NodeTypes::new([("user", N_USERS as usize), ("item", N_ITEMS as usize)]).unwrap())
-        .relation(buys)
-        .features("user", (0..N_USERS).map(taste).collect::<Vec<f32>>(), 1)
-        .features("item", vec![1.0; N_ITEMS as usize], 1)
-        .regression("item", (0..N_ITEMS).map(value).collect::<Vec<f32>>(), 1)
-        .split(&parts(&[0, 1, 2]), &parts(&[3]), &parts(&[4]))
-        .build()
-        .unwrap()
+    Dataset::builder_with_types(
+        NodeTypes::new([("user", N_USERS as usize), ("item", N_ITEMS as usize)]).unwrap(),
+    )
+    .relation(buys)
+    .nodes("user")
+    .features((0..N_USERS).map(taste).collect::<Vec<f32>>(), 1)
+    .nodes("item")
+    .features(vec![1.0; N_ITEMS as usize], 1)
+    .nodes("item")
+    .regression((0..N_ITEMS).map(value).collect::<Vec<f32>>(), 1)
+    .split(parts(&[0, 1, 2]).clone(), parts(&[3]).clone(), parts(&[4]).clone())
+    .build()
+    .unwrap()
 }
 
 fn value(item: u32) -> f32 {
@@ -64,7 +69,7 @@ impl TrainCallback for Losses {
     }
 }
 
-fn fit(data: &TypedDataset, out: &Path, losses: Losses) -> (f64, MetricSums) {
+fn fit(data: &Dataset, out: &Path, losses: Losses) -> (f64, MetricSums) {
     let loader = NeighborLoader::new(data, [Fanout::All]).batch_size(32);
     let model = RgcnConfig::new(8, 1, 1).layers(1).dropout(0.0);
     let model = TypedModelConfig::new(data.dims(), model);

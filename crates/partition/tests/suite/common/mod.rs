@@ -1,16 +1,20 @@
 //! Helpers for the tests of partitions on disk.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use kiln_data::{Dataset, NodeNames, Split, TypedDataset};
-use kiln_feature::{DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures};
+use kiln_data::{Dataset, DatasetTargets, Layout, NodeNames, Split};
+use kiln_feature::{
+    DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures, Targets,
+};
 use kiln_graph::{Csc, CscBuilder, NodeId, NodeTypes, RelationEdges, SharedArray};
 use kiln_partition::{
-    CacheConfig, Method, PartitionBook, PartitionMeta, TypedPartitionBook, WriteReport, part_dir,
-    write_parts, write_typed_parts,
+    CacheConfig, Method, Part, PartitionBook, PartitionBooks, PartitionMeta, WriteReport, part_dir,
+    write_parts,
 };
 use kiln_sample::Fanout;
 use kiln_testkit::CooGraph;
@@ -34,18 +38,21 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
     let every = |offset| (offset..coo.n_nodes as u32).step_by(3).map(NodeId).collect();
     Dataset {
         name: "small".into(),
-        features: features(coo.n_nodes, stored),
-        labels: Arc::new(Labels::new((0..coo.n_nodes as i32).map(|node| node % 2).collect::<Vec<_>>(), 2)),
-        split: Split { train: every(0), val: every(1), test: every(2) },
-        names: Arc::new(NodeNames::default()),
-        class_names: vec!["even".into(), "odd".into()],
+        features: vec![Some(features(coo.n_nodes, stored))],
+        targets: Some(DatasetTargets {
+            node_type: 0,
+            values: Labels::new((0..coo.n_nodes as i32).map(|node| node % 2).collect::<Vec<_>>(), 2).into(),
+            split: Split { train: every(0), val: every(1), test: every(2) },
+            class_names: vec!["even".into(), "odd".into()],
+        }),
+        layout: Layout::Plain,
+        names: vec![Arc::new(NodeNames::default())],
         edge_features: Some(edge_features(graph.n_edges(), stored)),
         edge_type_names: vec!["near".into(), "far".into()],
         preparation: Default::default(),
-        target_values: None,
         links: None,
         notes: Vec::new(),
-        graph: Arc::new(graph),
+        graph: graph.into(),
     }
 }
 
@@ -108,7 +115,7 @@ pub(crate) fn six_nodes(stored: Stored) -> (tempfile::TempDir, PathBuf) {
 
 /// Returns a heterogeneous set: 9 users without features, 7 items with f16 features and labels, and 4 shops with sparse
 /// features. The relation `rates` has weights, and no edge of a relation leads to shops.
-pub(crate) fn shop() -> TypedDataset {
+pub(crate) fn shop() -> Dataset {
     let types = NodeTypes::new([("user", 9), ("item", 7), ("shop", 4)]).unwrap();
     let ids = |n: u32, factor: u32| (0..30).map(|edge| (edge * factor + edge / 7) % n).collect::<Vec<_>>();
     let (users, items, shops) = (ids(9, 5), ids(7, 3), ids(4, 3));
@@ -122,32 +129,35 @@ pub(crate) fn shop() -> TypedDataset {
         weights,
     };
     let rows: Vec<f16> = (0..14).map(|value| f16::from_f32(value as f32)).collect();
-    TypedDataset::builder(types)
+    Dataset::builder_with_types(types)
         .name("shop")
         .relation(of("rates", "user", "item", &users, &items, Some(&weights)))
         .relation(of("rated by", "item", "user", &items, &users, None))
         .relation(of("sells", "shop", "item", &shops[..20], &items[..20], None))
-        .features("item", FeatureArray::F16(rows.into()), 2)
-        .feature_store("shop", features(4, Stored::Sparse))
-        .labels("item", vec![0, 1, 2, 0, 1, 2, -1], 3)
+        .nodes("item")
+        .features(FeatureArray::F16(rows.into()), 2)
+        .nodes("shop")
+        .feature_store(features(4, Stored::Sparse))
+        .nodes("item")
+        .labels(vec![0, 1, 2, 0, 1, 2, -1], 3)
         .class_names(["a", "b", "c"])
-        .split(&[0, 1, 2], &[3, 4], &[5])
+        .split(vec![0, 1, 2], vec![3, 4], vec![5])
         .build()
         .unwrap()
 }
 
 /// Writes the partitions of a heterogeneous set, with node `v` in partition `owner(v)`.
 pub(crate) fn write_typed(
-    data: &TypedDataset,
+    data: &Dataset,
     n_parts: usize,
     owner: impl Fn(u32) -> usize,
     cache: Option<&CacheConfig>,
     out: &Path,
 ) -> Vec<WriteReport> {
     let owners: Vec<u16> = (0..data.graph.n_nodes() as u32).map(|node| owner(node) as u16).collect();
-    let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &owners, n_parts).unwrap();
+    let book = PartitionBooks::from_parts(data.graph.types().clone(), &owners, n_parts).unwrap();
     let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 1 };
-    write_typed_parts(data, &book, &meta, cache, out).unwrap()
+    write_parts(data, &book, &meta, cache, out).unwrap()
 }
 
 /// Writes [`shop`] in 2 partitions, with even nodes in the first, and with cached rows. Returns the temporary root folder and the folder of the
@@ -159,10 +169,25 @@ pub(crate) fn typed_parts() -> (tempfile::TempDir, PathBuf) {
     (root, part_dir(out, 0))
 }
 
+/// Returns the class labels of a partition.
+pub(crate) fn labels(part: &Part) -> &Labels {
+    match part.targets.as_ref().map(|targets| &targets.values) {
+        Some(Targets::Classes(labels)) => labels,
+        other => panic!("the targets are {other:?}"),
+    }
+}
+
 /// Returns the edges into a node: source, weight and type.
 pub(crate) fn edges(graph: &Csc, row: NodeId) -> Vec<(u32, f32, u8)> {
     let first = graph.first_edge(row).index();
     let data = |edge: usize| (graph.weights().unwrap()[edge], graph.edge_types().unwrap()[edge]);
     let srcs = graph.in_neighbors(row).iter().enumerate();
     srcs.map(|(at, src)| (src.0, data(first + at).0, data(first + at).1)).collect()
+}
+
+/// Returns the files of a folder by their names.
+pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+    paths.map(|path| (name(&path), fs::read(&path).unwrap())).collect()
 }

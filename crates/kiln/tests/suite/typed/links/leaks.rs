@@ -11,12 +11,11 @@ use kiln::sample::{Neighbors, NodeKey, Selection};
 use super::{PHASES, batches, rgcn, rsage, shop};
 
 /// Counts the edges that a rule sees, and those of held-out links and their reverses among them.
-fn count_read(data: &TypedDataset, reverse: Option<&str>) -> [usize; 2] {
-    let split = TypedLinkSplit::random(&data.graph, "buys", reverse, &LinkSplitConfig::default(), 3).unwrap();
-    let of_relation = split.of_relation();
-    let held_out =
-        [&of_relation.split().val, &of_relation.split().test].into_iter().flat_map(|links| links.iter());
-    let pairs = held_out.map(|link| of_relation.links().pair(*link));
+fn count_read(data: &Dataset, reverse: Option<&str>) -> [usize; 2] {
+    let split =
+        LinkSplit::random_relation(&data.graph, "buys", reverse, &LinkSplitConfig::default(), 3).unwrap();
+    let held_out = [&split.split().val, &split.split().test].into_iter().flat_map(|links| links.iter());
+    let pairs = held_out.map(|link| split.links().pair(*link));
     let held_out: HashSet<_> = pairs.flat_map(|(src, dst)| [(src, dst), (dst, src)]).collect();
     let n_read = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
     let counts = Arc::clone(&n_read);
@@ -47,7 +46,7 @@ fn messages_never_pass_over_held_out_links() {
 }
 
 /// Users who follow users, with the reverse edges as a relation of their own. Some pairs follow each other.
-fn social() -> TypedDataset {
+fn social() -> Dataset {
     let edges = (0..200_u32).flat_map(|user| [1, 7, 19, 199].map(|step| (user, (user + step) % 200)));
     let (srcs, dsts): (Vec<u32>, Vec<u32>) = edges.unzip();
     let of = |name, srcs, dsts| RelationEdges {
@@ -58,7 +57,7 @@ fn social() -> TypedDataset {
         dsts,
         weights: None,
     };
-    TypedDataset::builder(NodeTypes::new([("user", 200)]).unwrap())
+    Dataset::builder_with_types(NodeTypes::new([("user", 200)]).unwrap())
         .relation(of("follows", &srcs, &dsts))
         .relation(of("followed by", &dsts, &srcs))
         .build()
@@ -67,10 +66,10 @@ fn social() -> TypedDataset {
 
 /// Returns whether a training step reads one of its links, and the reverse of one from the other relation. The data has two
 /// relations, the second of which has the reverses of the first.
-fn reads_its_links(data: &TypedDataset, exclusion: Option<LinkExclusion>) -> [bool; 2] {
+fn reads_its_links(data: &Dataset, exclusion: Option<LinkExclusion>) -> [bool; 2] {
     let [relation, reverse] = [0, 1].map(|position| data.graph.relation(position).name.as_str());
     let config = LinkSplitConfig { direction: Some(LinkDirection::Directed), ..LinkSplitConfig::default() };
-    let split = TypedLinkSplit::random(&data.graph, relation, Some(reverse), &config, 3).unwrap();
+    let split = LinkSplit::random_relation(&data.graph, relation, Some(reverse), &config, 3).unwrap();
     let nodes = NeighborLoader::new(data, [Fanout::All, Fanout::All]).batch_size(64);
     let mut loader = LinkNeighborLoader::new(nodes, &split).unwrap();
     if let Some(exclusion) = exclusion {
@@ -84,7 +83,7 @@ fn reads_its_links(data: &TypedDataset, exclusion: Option<LinkExclusion>) -> [bo
     let mut found = [false; 2];
     for batch in &batches(&rsage(data), &loader, PHASES[0], 1)[0] {
         assert!(batch.blocks.iter().all(|[_, edges]| 100 < edges.len()));
-        let pair = |link: &kiln::graph::LinkId| split.of_relation().links().pair(*link);
+        let pair = |link: &kiln::graph::LinkId| split.links().pair(*link);
         let links: HashSet<_> = batch.links.iter().map(pair).collect();
         for edge in batch.blocks.iter().flat_map(|[_, edges]| edges) {
             match edges.get(*edge as usize) {

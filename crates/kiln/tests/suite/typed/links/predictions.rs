@@ -15,12 +15,13 @@ use crate::typed::predictions::{N_ITEMS, N_USERS, named_shop};
 /// All neighbours, so that the row of a node does not depend on its batch.
 const ALL: [Fanout; 2] = [Fanout::All; 2];
 
-fn split(data: &TypedDataset) -> TypedLinkSplit {
-    TypedLinkSplit::random(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), 3).unwrap()
+fn split(data: &Dataset) -> LinkSplit {
+    LinkSplit::random_relation(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), 3)
+        .unwrap()
 }
 
 /// Trains on links. Returns the folder of the run, and the scores of the test links.
-fn trained<C: ModelConfig>(data: &TypedDataset, model: C) -> (TempDir, PathBuf, Vec<LinkPrediction>)
+fn trained<C: ModelConfig>(data: &Dataset, model: C) -> (TempDir, PathBuf, Vec<LinkPrediction>)
 where
     LinkNeighborLoader: DataLoader<C::Model>,
 {
@@ -33,13 +34,13 @@ where
     (folder, best.folder().unwrap().to_owned(), scores)
 }
 
-fn predictor(run: &Path, data: &TypedDataset) -> LinkPredictor {
+fn predictor(run: &Path, data: &Dataset) -> LinkPredictor {
     SavedModel::open(run).unwrap().on_links(data).unwrap()
 }
 
 /// Returns the data without the links of the validation and the test.
-fn message_data(data: &TypedDataset) -> TypedDataset {
-    TypedDataset { graph: split(data).message().clone(), ..data.clone() }
+fn message_data(data: &Dataset) -> Dataset {
+    Dataset { graph: split(data).message().clone(), ..data.clone() }
 }
 
 fn links(pairs: impl IntoIterator<Item = [u32; 2]>) -> Links {
@@ -48,7 +49,7 @@ fn links(pairs: impl IntoIterator<Item = [u32; 2]>) -> Links {
     Links::new(srcs, dsts).unwrap()
 }
 
-fn check_repeats<C: ModelConfig>(data: &TypedDataset, model: C)
+fn check_repeats<C: ModelConfig>(data: &Dataset, model: C)
 where
     LinkNeighborLoader: DataLoader<C::Model>,
 {

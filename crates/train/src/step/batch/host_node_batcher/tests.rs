@@ -55,7 +55,7 @@ fn train<C: ModelConfig<Model: BlockModel>>(
 ) -> Trained {
     let device = Device::flex();
     let mut sampling = SamplerConfig::new([Fanout::UpTo(2), Fanout::UpTo(2)]);
-    let mut graph = data.graph.clone();
+    let mut graph = data.csc().unwrap().clone();
     if config.requirements().edge_weights {
         graph = Arc::new(kiln_graph::gcn_norm(&graph).expect("the graph should be valid"));
         (sampling.rule, sampling.weights) = (Rule::UniformKeepSelfLoops, EdgeWeights::Unbiased);
@@ -65,7 +65,7 @@ fn train<C: ModelConfig<Model: BlockModel>>(
     let init = |key, device: &Device| config.init(key, device);
     let task = NodeClassification::<C::Model>::new();
     let mut trainer = TaskTrainer::new(task, &trainer_config, Box::new(SingleRank), init).unwrap();
-    let batcher = NodeBatcher::new(Arc::new(sampler), features, data.labels.clone());
+    let batcher = NodeBatcher::new(Arc::new(sampler), features, data.labels());
     let mut batcher = HostNodeBatcher::new(batcher, &device);
     if let Some(rule) = rule {
         batcher = batcher.input_aggregation(trainer.model().input_aggregation());
@@ -106,7 +106,8 @@ fn check<C: ModelConfig<Model: BlockModel>>(
 #[test]
 fn aggregated_batches_train_bit_identical_weights() {
     let data = data(6000);
-    for features in [data.features.clone(), rounded(&*data.features)] {
+    let features = data.node_features().unwrap();
+    for features in [features.clone(), rounded(&**features)] {
         check(&SageConfig::new(12, 4).hidden(16).layers(2), &data, &features, ALWAYS);
         check(&GcnConfig::new(12, 4).hidden(16).layers(2), &data, &features, ALWAYS);
     }
@@ -124,11 +125,11 @@ fn rows_are_gathered_if_the_model_or_the_store_needs_it() {
     let narrow = SageConfig::new(12, 4).hidden(1).layers(2);
     let max = SageConfig::new(12, 4).layers(2).aggregate(kiln_nn::Aggregate::Max);
     for config in [narrow, max] {
-        let trained = train(&config, &data, data.features.clone(), Some(ALWAYS));
+        let trained = train(&config, &data, data.node_features().unwrap().clone(), Some(ALWAYS));
         assert_eq!(trained.is_aggregated, [false; 2], "{config:?}");
     }
     let config = SageConfig::new(12, 4).layers(2);
-    let small = train(&config, &data, data.features.clone(), Some(is_faster));
+    let small = train(&config, &data, data.node_features().unwrap().clone(), Some(is_faster));
     assert_eq!(small.is_aggregated, [false; 2]);
 }
 

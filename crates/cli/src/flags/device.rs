@@ -1,0 +1,164 @@
+//! The flags of `kiln train` that select where neighbours are sampled and features are gathered.
+
+use anyhow::ensure;
+use clap::Args;
+use kiln::kernels::Devices;
+use kiln::kernels::ops::{MatmulPrecision, has_bf16_products, matmul_precision, set_matmul_precision};
+use kiln::{CachedNodes, GraphMode, NeighborLoader};
+
+use crate::flags::parse;
+use crate::output::{is_quiet, print_rank_zero};
+
+/// The flags for the placement of graph and features.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Devices")]
+pub(crate) struct DeviceArgs {
+    /// Place where neighbours are sampled and their features gathered; the batches do not depend on it. For a
+    /// partitioned graph, it applies to the rank's local partition; graph servers always sample on the CPU.
+    #[arg(long, default_value = "cpu", value_parser = parse::choice([
+        ("cpu", "On the host", GraphMode::Host),
+        ("device", "On the compute device, from a copy of the graph and its edge features", GraphMode::Device),
+        ("zero-copy", "On the compute device; the host sends the neighbour lists of each hop and the edge features of each batch", GraphMode::ZeroCopy),
+    ]))]
+    pub(crate) graph_mode: GraphMode,
+    /// Size of the cache of node features on each device, such as 2GiB, filled with the hottest rows; the host sends the
+    /// other rows with each batch. It does not limit edge features. Default: all rows.
+    #[arg(long, value_parser = kiln::data::convert::parse_bytes)]
+    feature_cache: Option<u64>,
+    /// Ranking of the rows for --feature-cache. Default: degree.
+    #[arg(long, value_parser = parse::choice([
+        ("degree", "The nodes with the most out-edges", CachedNodes::ByDegree),
+        ("presampling", "The nodes that a presampled first epoch reads most often", CachedNodes::ByPresampling),
+    ]))]
+    hot_by: Option<CachedNodes>,
+    /// Precision of the factors of matrix products; sums, weights and the optimizer's state are f32.
+    #[arg(long, alias = "matmul", default_value = "f32", value_parser = parse::choice([
+        ("f32", "f32, without tensor cores", MatmulPrecision::F32),
+        ("tf32", "TF32 on tensor cores of CUDA devices: factors are rounded to a mantissa of 10 bits", MatmulPrecision::Tf32),
+        ("bf16", "bf16 on processors with AVX512-BF16: factors are rounded to a mantissa of 7 bits. Other processors \
+            compute in f32", MatmulPrecision::Bf16),
+    ]))]
+    precision: MatmulPrecision,
+}
+
+impl DeviceArgs {
+    /// Sets the precision of matrix products, prints it if it is bf16, and returns the name of the precision that this
+    /// processor computes in. It is f32 for bf16 without the instructions: such a run is one in f32.
+    pub(crate) fn set_precision(&self, devices: &Devices) -> anyhow::Result<&'static str> {
+        match self.precision {
+            MatmulPrecision::F32 => {}
+            MatmulPrecision::Tf32 => ensure!(
+                are_all(devices, "cuda"),
+                "--precision tf32 requires CUDA devices: remove it, or use --device cuda"
+            ),
+            MatmulPrecision::Bf16 => {
+                ensure!(
+                    are_all(devices, "cpu"),
+                    "--precision bf16 requires the CPU: remove it, or use --device cpu"
+                )
+            }
+        }
+        set_matmul_precision(self.precision);
+        let actual = matmul_precision();
+        if let Some(line) = precision_line(self.precision, actual) {
+            print_rank_zero(line);
+            // A rank without the instructions cannot join ranks with them, so it says why.
+            if is_quiet() && actual != self.precision {
+                eprintln!("{line}");
+            }
+        }
+        Ok(actual.name())
+    }
+
+    /// Returns true if a flag configures a feature cache.
+    pub(crate) fn has_cache_flags(&self) -> bool {
+        self.feature_cache.is_some() || self.hot_by.is_some()
+    }
+
+    /// Sets where the loader samples neighbours and gathers features.
+    pub(crate) fn configure(&self, loader: NeighborLoader) -> anyhow::Result<NeighborLoader> {
+        let is_for_cache = self.feature_cache.is_some() || self.hot_by.is_none();
+        ensure!(is_for_cache, "--hot-by requires --feature-cache: add it, or remove --hot-by");
+        let loader = loader.graph_mode(self.graph_mode);
+        let Some(n_bytes) = self.feature_cache else { return Ok(loader) };
+        ensure!(
+            self.graph_mode != GraphMode::Host,
+            "--feature-cache requires --graph-mode device or zero-copy: add one, or remove --feature-cache"
+        );
+        Ok(loader.feature_cache_of(n_bytes, self.hot_by.unwrap_or_default()))
+    }
+
+    /// Prints where the edges are, the number of feature rows on a device, and the hit rate of the feature caches of
+    /// all devices. Prints nothing if no device has a copy.
+    pub(crate) fn report(&self, loader: &NeighborLoader) {
+        let Some(copy) = loader.device_copies().into_iter().next() else { return };
+        let location =
+            if self.graph_mode == GraphMode::ZeroCopy { "stay on the host" } else { "are on the device" };
+        let (n_edges, n_cached) = (copy.sampler.graph().n_edges(), copy.features.n_cached());
+        let n_rows = copy.features.n_rows();
+        let edges = if copy.edge_features.is_some() { "edges with their features" } else { "edges" };
+        print_rank_zero(format_args!(
+            "{n_edges} {edges} {location}; {n_cached} of {n_rows} feature rows are on the device"
+        ));
+        let hits = loader.cache_stats();
+        print_rank_zero(format_args!(
+            "feature hits    {:.1} % of {} rows",
+            100.0 * hits.hit_rate(),
+            hits.n_rows
+        ));
+    }
+}
+
+/// Returns true if all devices are of a kind, such as `cuda`.
+fn are_all(devices: &Devices, kind: &str) -> bool {
+    devices.iter().all(|device| device.name.starts_with(kind))
+}
+
+/// Sets the precision in which a saved model was trained, so that predictions are those of its run, or prints a note if
+/// these devices do not compute in it.
+pub(crate) fn set_trained_precision(trained: Option<&str>, devices: &Devices) {
+    let Some(name) = trained else { return };
+    let precision = MatmulPrecision::ALL.into_iter().find(|precision| precision.name() == name);
+    match precision {
+        Some(precision @ MatmulPrecision::Tf32) if are_all(devices, "cuda") => {
+            set_matmul_precision(precision)
+        }
+        Some(precision @ MatmulPrecision::Bf16) if are_all(devices, "cpu") && has_bf16_products() => {
+            set_matmul_precision(precision);
+        }
+        _ => print_rank_zero(format_args!(
+            "note: the model was trained with products in {name}, which this device does not compute: predictions are in \
+             f32 and may differ from those of the run"
+        )),
+    }
+}
+
+/// Returns the line about the precision of matrix products for the precision that was chosen and the one that the
+/// processor computes in.
+fn precision_line(chosen: MatmulPrecision, actual: MatmulPrecision) -> Option<&'static str> {
+    match (chosen, actual) {
+        (MatmulPrecision::Bf16, MatmulPrecision::Bf16) => {
+            Some("matrix products  bf16 with sums in f32 (AVX512-BF16)")
+        }
+        (MatmulPrecision::Bf16, _) => Some(
+            "note: matrix products are in f32, because this processor lacks AVX512-BF16 for --precision bf16",
+        ),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_precision_of_products_is_printed_for_bf16_only() {
+        let line = |chosen, actual| precision_line(chosen, actual).unwrap_or_default();
+        assert_eq!(line(MatmulPrecision::F32, MatmulPrecision::F32), "");
+        assert_eq!(line(MatmulPrecision::Tf32, MatmulPrecision::Tf32), "");
+        assert!(line(MatmulPrecision::Bf16, MatmulPrecision::Bf16).contains("bf16 with sums in f32"));
+        assert!(
+            line(MatmulPrecision::Bf16, MatmulPrecision::F32).contains("this processor lacks AVX512-BF16")
+        );
+    }
+}

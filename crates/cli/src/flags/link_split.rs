@@ -1,0 +1,162 @@
+//! The flags that split the edges of a dataset into links.
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use kiln::data::{Dataset, DatasetLinks, LinkDirection, LinkSplit, LinkSplitConfig};
+
+use crate::flags::{list_names, parse};
+use crate::output::{print_notes, print_rank_zero};
+
+/// The flags of `kiln train --task link` and `kiln data split-links` that split edges. They have no defaults in the
+/// parser, because the description of a run has every flag with a value.
+#[derive(Debug, Args)]
+pub(crate) struct LinkSplitArgs {
+    #[command(flatten)]
+    random: RandomSplitArgs,
+    /// Relation of a heterogeneous dataset whose edges are the links.
+    #[arg(long, value_name = "NAME")]
+    relation: Option<String>,
+    /// Relation that has the reverse of each link, which leaves the graph together with its link.
+    #[arg(long, value_name = "NAME")]
+    reverse_relation: Option<String>,
+}
+
+/// The flags of a random split, for data without a split of links.
+#[derive(Debug, Args)]
+struct RandomSplitArgs {
+    /// Shares of the edges for validation and test, for data without a split of links. Default: 0.05,0.1.
+    #[arg(long, value_delimiter = ',', value_name = "VAL,TEST", value_parser = parse::rate)]
+    link_split: Vec<f64>,
+    /// Number of the edge type whose edges are the links. Default: all edges.
+    #[arg(long)]
+    link_type: Option<u8>,
+    /// Relation of links and edges. Default: undirected if each edge has its reverse.
+    #[arg(long, value_parser = parse::choice([
+        ("directed", "Each edge is a link", LinkDirection::Directed),
+        ("with-reverses", "As directed, but reverse edges leave the graph together with a link", LinkDirection::WithReverses),
+        ("undirected", "An edge and its reverse are one link", LinkDirection::Undirected),
+    ]))]
+    link_direction: Option<LinkDirection>,
+    /// Share of the training edges that are links and do not pass messages; the others only pass messages. Default: 0,
+    /// which uses all of them for both.
+    #[arg(long, value_parser = parse::share)]
+    disjoint_train: Option<f64>,
+}
+
+impl LinkSplitArgs {
+    /// Returns the split of the links of the data, or a random one, and prints its sizes and notes.
+    pub(crate) fn split_links(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
+        ensure!(data.links.is_none() || !self.random.are_given(), has_split(&data.name));
+        let split = match data.is_heterogeneous() {
+            true => self.split_relation(data, seed)?,
+            false => {
+                ensure!(
+                    self.relation.is_none() && self.reverse_relation.is_none(),
+                    "--relation and --reverse-relation need a heterogeneous dataset: remove them"
+                );
+                LinkSplit::of_dataset(data, &self.random.config()?, seed).context(FAILED)?
+            }
+        };
+        let [train, val, test] = split.split().parts().map(|(_, links)| links.len());
+        let n_edges = split.message().n_edges();
+        print_rank_zero(format_args!(
+            "links           {train} / {val} / {test}, messages over {n_edges} edges"
+        ));
+        print_notes(&split.find_leaks()?);
+        Ok(split)
+    }
+
+    /// Returns the split of the links of a heterogeneous dataset, or a random split of the links of a relation.
+    fn split_relation(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
+        let relation = self.relation.as_deref();
+        let reverse = self.reverse_relation.as_deref();
+        for name in relation.into_iter().chain(reverse) {
+            data.graph.require(name)?;
+        }
+        match &data.links {
+            Some(links) => self.given(data, links, relation, reverse),
+            None => self.random_of_relation(data, relation, reverse, seed),
+        }
+    }
+
+    /// Returns the split that a heterogeneous dataset has, whose relation the flags may repeat. They may name its reverse
+    /// relation, which other formats than kiln's do not state.
+    fn given(
+        &self,
+        data: &Dataset,
+        links: &DatasetLinks,
+        relation: Option<&str>,
+        reverse: Option<&str>,
+    ) -> anyhow::Result<LinkSplit> {
+        let name = |position: usize| &*data.graph.relation(position).name;
+        let of_data = name(links.relation);
+        ensure!(
+            relation.is_none_or(|relation| relation == of_data),
+            "{} has a split of the links of `{of_data}`: remove --relation",
+            data.name
+        );
+        let reverse_of_data = links.reverse.map(name);
+        ensure!(
+            reverse_of_data.is_none() || reverse.is_none() || reverse == reverse_of_data,
+            "the reverse of the links of {} is `{}`: remove --reverse-relation",
+            data.name,
+            reverse_of_data.unwrap_or_default()
+        );
+        let reverse = reverse.or(reverse_of_data);
+        let links = DatasetLinks::new(data.graph.schema(), of_data, reverse, (*links.targets).clone());
+        LinkSplit::new(&data.graph, links.context(FAILED)?).context(FAILED)
+    }
+
+    fn random_of_relation(
+        &self,
+        data: &Dataset,
+        relation: Option<&str>,
+        reverse: Option<&str>,
+        seed: u64,
+    ) -> anyhow::Result<LinkSplit> {
+        let Some(relation) = relation else {
+            let names: Vec<_> = data.graph.iter().map(|relation| relation.name.as_str()).collect();
+            bail!(
+                "the links of a heterogeneous dataset need --relation, the name of the relation whose edges they are: add \
+                 one of {}",
+                names.join(", ")
+            );
+        };
+        ensure!(
+            self.random.link_type.is_none(),
+            "--link-type does not apply to a heterogeneous dataset, whose links --relation names: remove it"
+        );
+        let split = LinkSplit::random_relation(&data.graph, relation, reverse, &self.random.config()?, seed);
+        split.context(FAILED)
+    }
+}
+
+impl RandomSplitArgs {
+    /// Returns true if a flag is given.
+    fn are_given(&self) -> bool {
+        let Self { link_split, link_type, link_direction, disjoint_train } = self;
+        !link_split.is_empty() || link_type.is_some() || link_direction.is_some() || disjoint_train.is_some()
+    }
+
+    fn config(&self) -> anyhow::Result<LinkSplitConfig> {
+        let &[val, test] = (if self.link_split.is_empty() { &[0.05, 0.1][..] } else { &self.link_split[..] })
+        else {
+            bail!("--link-split: got {} numbers, expected two: VAL,TEST", self.link_split.len());
+        };
+        Ok(LinkSplitConfig {
+            val,
+            test,
+            direction: self.link_direction,
+            edge_type: self.link_type,
+            disjoint_train: self.disjoint_train.unwrap_or(0.0),
+        })
+    }
+}
+
+/// Returns the message for flags of a random split of data that has a split.
+fn has_split(name: &str) -> String {
+    let flags = list_names::<RandomSplitArgs>().into_iter().map(|flag| format!("--{flag}"));
+    format!("{name} has a split of links: remove {}", parse::join_words(flags, "and"))
+}
+
+const FAILED: &str = "the links could not be split";

@@ -1,0 +1,199 @@
+//! The flags of `kiln train --task link`, and the decoder and the negatives that they select.
+
+use std::sync::Arc;
+
+use anyhow::{bail, ensure};
+use clap::Args;
+use kiln::LinkNeighborLoader;
+use kiln::data::{Dataset, LinkSplit};
+use kiln::feature::TargetKind;
+use kiln::graph::LinkNegatives;
+use kiln::loader::LinkExclusion;
+use kiln::nn::{LinkDecoderConfig, LinkLoss};
+use kiln::sample::{DegreeNegatives, InBatchNegatives, Negatives, TypedUniformNegatives};
+use kiln::train::Objective;
+
+use crate::flags::link_split::LinkSplitArgs;
+use crate::flags::loss::LossArgs;
+use crate::flags::model::{ModelArgs, WEIGHT_INITS};
+use crate::flags::parse;
+
+/// The distribution of negatives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum NegativeKind {
+    #[default]
+    Uniform,
+    UniformPairs,
+    Degree,
+    InBatch,
+}
+
+/// The kind of a decoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum DecoderKind {
+    #[default]
+    Dot,
+    DistMult,
+    Mlp,
+}
+
+/// The choices of `--decoder`.
+const DECODERS: [(&str, &str, DecoderKind); 3] = [
+    ("dot", "Dot product", DecoderKind::Dot),
+    ("distmult", "Dot product with a learned weight per column", DecoderKind::DistMult),
+    ("mlp", "Multilayer perceptron on the product of the rows", DecoderKind::Mlp),
+];
+
+/// The choices of `--negative-sampler`.
+const NEGATIVE_SAMPLERS: [(&str, &str, NegativeKind); 4] = [
+    ("uniform", "Replaces the destination by any node", NegativeKind::Uniform),
+    ("uniform-pairs", "Draws both nodes", NegativeKind::UniformPairs),
+    (
+        "degree",
+        "Replaces the destination in proportion to the in-degree to the power 0.75",
+        NegativeKind::Degree,
+    ),
+    ("in-batch", "Replaces the destination by that of another link of the step", NegativeKind::InBatch),
+];
+
+/// The choices of `--exclude`.
+const EXCLUSIONS: [(&str, &str, LinkExclusion); 3] = [
+    ("reverses", "The edges of the step's links and their reverses", LinkExclusion::WithReverses),
+    ("directed", "The edges of the step's links", LinkExclusion::Directed),
+    ("none", "None", LinkExclusion::None),
+];
+
+/// The flags for link prediction. They have no defaults in the parser, because the description of a run has every flag with a
+/// value.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Links, for --task link")]
+pub(crate) struct LinkArgs {
+    #[command(flatten)]
+    pub(crate) split: LinkSplitArgs,
+    /// Width of the rows that the encoder computes for the decoder. Default: 64.
+    #[arg(long, value_parser = parse::size)]
+    embedding: Option<usize>,
+    /// Decoder, which scores a pair of rows. Default: dot.
+    #[arg(long, value_parser = parse::choice(DECODERS))]
+    decoder: Option<DecoderKind>,
+    /// Linear layers of `--decoder mlp`. Default: 3.
+    #[arg(long, value_parser = parse::whole(1, 1000))]
+    decoder_layers: Option<usize>,
+    /// Negatives per link in training. Default: 1.
+    #[arg(long, value_parser = parse::size)]
+    negatives: Option<usize>,
+    /// Distribution of negatives in training. Default: uniform.
+    #[arg(long, value_parser = parse::choice(NEGATIVE_SAMPLERS))]
+    negative_sampler: Option<NegativeKind>,
+    /// Draws a negative anew if it is an edge: in training, of the graph that passes messages; in evaluations, of --data,
+    /// which contains the links for validation and test unless it has a split of links.
+    #[arg(long)]
+    reject_edges: bool,
+    /// Negatives per link in evaluations, drawn uniformly. Default: the negatives of the data, or else 100.
+    #[arg(long, value_parser = parse::size)]
+    eval_negatives: Option<usize>,
+    /// Edges that a training step leaves out of its messages. Default: reverses.
+    #[arg(long, value_parser = parse::choice(EXCLUSIONS))]
+    exclude: Option<LinkExclusion>,
+}
+
+impl LinkArgs {
+    /// Returns the values of flags with their defaults, for the description of a run. Others depend on the data.
+    pub(crate) fn defaults(&self, model: &ModelArgs) -> Vec<(&'static str, String)> {
+        let decoder = self.decoder.unwrap_or_default();
+        let sampler = self.negative_sampler.unwrap_or_default();
+        let exclusion = self.exclude.unwrap_or_default();
+        let mut defaults = vec![
+            ("embedding", self.embedding().to_string()),
+            ("decoder", parse::name_of(&DECODERS, &decoder).to_owned()),
+            ("negatives", self.negatives().to_string()),
+            ("negative-sampler", parse::name_of(&NEGATIVE_SAMPLERS, &sampler).to_owned()),
+            ("exclude", parse::name_of(&EXCLUSIONS, &exclusion).to_owned()),
+        ];
+        if decoder == DecoderKind::Mlp {
+            defaults.push(("decoder-layers", self.decoder_layers().to_string()));
+        }
+        let weight_init = model.weight_init_of_encoder();
+        defaults
+            .extend(weight_init.map(|init| ("weight-init", parse::name_of(&WEIGHT_INITS, &init).to_owned())));
+        defaults
+    }
+
+    pub(crate) fn embedding(&self) -> usize {
+        self.embedding.unwrap_or(64)
+    }
+
+    fn decoder_layers(&self) -> usize {
+        self.decoder_layers.unwrap_or(3)
+    }
+
+    fn negatives(&self) -> usize {
+        self.negatives.unwrap_or(1)
+    }
+
+    pub(crate) fn decoder(&self) -> anyhow::Result<LinkDecoderConfig> {
+        let kind = self.decoder.unwrap_or_default();
+        ensure!(
+            kind == DecoderKind::Mlp || self.decoder_layers.is_none(),
+            "--decoder-layers requires --decoder mlp: add it, or remove --decoder-layers"
+        );
+        Ok(match kind {
+            DecoderKind::Dot => LinkDecoderConfig::Dot,
+            DecoderKind::DistMult => LinkDecoderConfig::DistMult,
+            DecoderKind::Mlp => LinkDecoderConfig::Mlp {
+                hidden: self.embedding(),
+                n_layers: self.decoder_layers(),
+                dropout: 0.0,
+            },
+        })
+    }
+
+    /// Sets negatives, excluded edges and the loss of a loader. `data` is the data before the split.
+    pub(crate) fn configure(
+        &self,
+        mut loader: LinkNeighborLoader,
+        data: &Dataset,
+        split: &LinkSplit,
+        loss: LinkLoss,
+    ) -> kiln::Result<LinkNeighborLoader> {
+        let message = Arc::new(split.message().whole_graph(split.relation())?);
+        let [srcs, dsts] = split.node_ranges();
+        let uniform = TypedUniformNegatives::of_dsts(dsts.clone());
+        let n_per_link = self.negatives();
+        let negatives = match self.negative_sampler.unwrap_or_default() {
+            NegativeKind::Uniform => Negatives::new(uniform.clone(), n_per_link),
+            NegativeKind::UniformPairs => {
+                Negatives::new(TypedUniformNegatives::of_pairs(srcs, dsts), n_per_link)
+            }
+            // Nodes that are no destinations have no edges, and are never drawn.
+            NegativeKind::Degree => Negatives::new(DegreeNegatives::new(&message)?, n_per_link),
+            NegativeKind::InBatch => Negatives::new(InBatchNegatives, n_per_link),
+        };
+        let negatives = if self.reject_edges { negatives.rejecting(message)? } else { negatives };
+        if let Some(exclusion) = self.exclude {
+            loader = loader.exclusion(exclusion);
+        }
+        let loader = loader.negatives(negatives).loss(loss);
+        let n_per_link = self.eval_negatives.unwrap_or(LinkNeighborLoader::EVAL_NEGATIVES);
+        let drawn = Negatives::new(uniform, n_per_link);
+        let drawn = match self.reject_edges {
+            true => drawn.rejecting(Arc::new(data.graph.whole_graph(split.relation())?))?,
+            false => drawn,
+        };
+        let choose = |fixed: Option<&LinkNegatives>| match fixed {
+            Some(fixed) if self.eval_negatives.is_none() => Negatives::fixed(fixed.clone()),
+            _ => drawn.clone(),
+        };
+        let val = choose(split.val_negatives());
+        let test = choose(split.test_negatives());
+        Ok(loader.val_negatives(val).test_negatives(test))
+    }
+}
+
+/// Returns the loss of links that the flags select.
+pub(crate) fn select_loss(loss: &LossArgs) -> anyhow::Result<LinkLoss> {
+    match loss.objective(TargetKind::Links)? {
+        Objective::Links(loss) => Ok(loss),
+        other => bail!("--loss is for {}: use bce or bpr for links", other.kind()),
+    }
+}

@@ -1,0 +1,114 @@
+//! The flags of `kiln train` for neighbour sampling and evaluation.
+
+use anyhow::{bail, ensure};
+use clap::{Args, ValueEnum};
+use kiln::EvalMode;
+use kiln::graph::GraphSchema;
+use kiln::sample::{RelationFanouts, Rule};
+
+use crate::flags::model::ModelGraph;
+use crate::flags::parse;
+
+/// The neighbours that evaluation reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Eval {
+    /// Samples neighbours as in training.
+    Sampled,
+    /// Reads all neighbours, layer by layer over the whole graph.
+    Exact,
+}
+
+/// Returns the value of `--fanouts` if the flag is not given: 10 in each layer.
+pub(crate) fn default_fanouts(n_layers: Option<usize>) -> String {
+    vec!["10"; n_layers.unwrap_or(3)].join(",")
+}
+
+/// The flags for neighbour sampling and evaluation.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Neighbours")]
+pub(crate) struct SamplingArgs {
+    /// Neighbours per node: a number or `all` per layer, input layer first. With --layers, one value is used for all
+    /// layers. Relations of a heterogeneous graph may have their own, such as `10,10;depends=5,5;tagged=0,0`. Default: 10 in
+    /// each layer, and 3 layers without --layers.
+    #[arg(long)]
+    pub(crate) fanouts: Option<RelationFanouts>,
+    /// Sampling rule, for sage and rgcn.
+    #[arg(long, default_value = "uniform", value_parser = parse::choice([
+        ("uniform", "Uniform without replacement", Rule::Uniform),
+        ("uniform-with-replacement", "Uniform with replacement", Rule::UniformWithReplacement),
+    ]))]
+    pub(crate) rule: Rule,
+    /// Neighbours that evaluation reads.
+    #[arg(long, value_enum, default_value = "sampled")]
+    pub(crate) eval: Eval,
+    /// Memory limit of `--eval exact` for layer outputs, such as 512MiB; the rest is written to temporary files
+    /// (TMPDIR). The scores of the test nodes are not included. Default: no limit.
+    #[arg(long, value_parser = kiln::data::convert::parse_bytes)]
+    pub(crate) memory: Option<u64>,
+    /// Validates on N batches on rank 0, while the other ranks wait. Default: the whole split on all ranks.
+    #[arg(long, value_parser = parse::size, conflicts_with = "eval")]
+    pub(crate) val_batches: Option<usize>,
+    /// Cross-validates on N stratified folds of a set of graphs, which the ranks (threads) divide; writes no files.
+    #[arg(long, value_parser = parse::whole(3, 1_000_000), conflicts_with_all = ["out", "resume", "start_or_resume", "patience", "checkpoint_every"])]
+    pub(crate) folds: Option<usize>,
+}
+
+impl SamplingArgs {
+    /// Returns the fanouts of a graph, one per layer; see [`SamplingArgs::repeated_fanouts`]. Those of relations without their
+    /// own are never empty: if all have their own, they are those of the first.
+    pub(crate) fn fanouts(
+        &self,
+        n_layers: Option<usize>,
+        graph: &ModelGraph<'_>,
+        schema: &GraphSchema,
+    ) -> anyhow::Result<RelationFanouts> {
+        let fanouts = self.repeated_fanouts(n_layers)?;
+        let first = fanouts.of_relations.first().cloned();
+        if let (ModelGraph::OneType(_), Some((name, _))) = (graph, &first) {
+            bail!(
+                "--fanouts names the relation `{name}`, but the data has no named relations: give one list of numbers"
+            );
+        }
+        let has_own = |name: &String| fanouts.of_relations.iter().any(|(own, _)| own == name);
+        let without = schema.relations().iter().map(|relation| &relation.name).find(|name| !has_own(name));
+        match (without, first) {
+            (Some(name), _) if fanouts.of_all.is_empty() => bail!(
+                "--fanouts has no list for the relation `{name}`: add `;{name}=...`, or a list without a name for all \
+                 others"
+            ),
+            (None, Some((_, first))) if fanouts.of_all.is_empty() => {
+                Ok(RelationFanouts { of_all: first, ..fanouts })
+            }
+            _ => Ok(fanouts),
+        }
+    }
+
+    /// Returns the given fanouts, single given ones repeated for all layers, or the default. `n_layers` is the value of
+    /// `--layers`.
+    fn repeated_fanouts(&self, n_layers: Option<usize>) -> anyhow::Result<RelationFanouts> {
+        let Some(given) = &self.fanouts else { return Ok(default_fanouts(n_layers).parse()?) };
+        let Some(n_layers) = n_layers else { return Ok(given.clone()) };
+        let fanouts = given.clone().repeated(n_layers);
+        let lists = fanouts.of_relations.iter().map(|(_, list)| list).chain([&fanouts.of_all]);
+        let other = lists.map(Vec::len).find(|n_fanouts| ![0, n_layers].contains(n_fanouts));
+        match other {
+            None => Ok(fanouts),
+            Some(n_fanouts) => bail!(
+                "--fanouts has {n_fanouts} values for --layers {n_layers}: give one per layer, or one for all"
+            ),
+        }
+    }
+
+    /// Returns the evaluation that the flags request.
+    pub(crate) fn evaluation(&self) -> anyhow::Result<EvalMode> {
+        ensure!(
+            self.eval == Eval::Exact || self.memory.is_none(),
+            "--memory requires --eval exact: add it, or remove --memory"
+        );
+        Ok(match (self.eval, self.val_batches) {
+            (Eval::Exact, _) => EvalMode::Exact { memory_bytes: self.memory },
+            (Eval::Sampled, Some(n_batches)) => EvalMode::FirstRank { n_batches },
+            (Eval::Sampled, None) => EvalMode::Sampled,
+        })
+    }
+}

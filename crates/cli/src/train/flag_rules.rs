@@ -1,0 +1,160 @@
+//! The runs of `kiln train` to which a flag applies, and the flags that the result of a run depends on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::bail;
+use clap::ValueEnum;
+
+use crate::flags::links::LinkArgs;
+use crate::flags::partitions::PartitionArgs;
+use crate::flags::ranks::LaunchArgs;
+use crate::flags::{GivenFlags, list_names};
+
+/// The learning task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Task {
+    /// Node classification.
+    Node,
+    /// Graph classification.
+    Graph,
+    /// Link prediction.
+    Link,
+}
+
+/// The runs to which a flag applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    All,
+    /// Runs that read `--data`: all but those on the nodes of partitions.
+    Data,
+    /// Runs on the nodes or the links of a whole graph.
+    WholeGraph,
+    /// Runs on the nodes or the links of a graph.
+    OneGraph,
+    /// Runs on partitions.
+    Partitions,
+    /// Runs on links.
+    Links,
+    /// Runs on sets of graphs.
+    Graphs,
+    /// Runs without cross-validation.
+    OneModel,
+}
+
+/// Flags, separated by spaces, with the runs to which they apply, and true if the result depends on them. It depends on flags
+/// that no group names, which apply to all runs. The data is identified by its hash, and ranks and batch size by their product.
+const GROUPS: [(&str, Scope, bool); 9] = [
+    (
+        "ranks batch-size threads-per-rank deadline workers epochs log-format checkpoint-every out resume continue",
+        Scope::All,
+        false,
+    ),
+    ("data", Scope::Data, false),
+    ("standardize row-normalize symmetrize val-batches", Scope::WholeGraph, true),
+    ("in-memory verify memory feature-cache hot-by", Scope::WholeGraph, false),
+    (
+        "input-dropout residual weight-init edge-input heads output-heads attention-dropout bases fanouts rule eval",
+        Scope::OneGraph,
+        true,
+    ),
+    ("graph-mode", Scope::OneGraph, false),
+    ("node-features folds", Scope::Graphs, true),
+    ("metric", Scope::OneModel, true),
+    ("loss-every tensorboard", Scope::OneModel, false),
+];
+
+/// Returns [`GROUPS`] and the flags of partitions, processes and links.
+fn flag_groups() -> Vec<(Vec<String>, Scope, bool)> {
+    let mut groups = vec![
+        (list_names::<PartitionArgs>(), Scope::Partitions, false),
+        (list_names::<LaunchArgs>(), Scope::All, false),
+        (list_names::<LinkArgs>(), Scope::Links, true),
+    ];
+    for (names, scope, is_of_result) in GROUPS {
+        groups.push((names.split_whitespace().map(str::to_owned).collect(), scope, is_of_result));
+    }
+    groups
+}
+
+/// What a run trains on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Training {
+    pub(super) task: Task,
+    /// True for the nodes or links of a partitioned graph.
+    pub(super) is_partitioned: bool,
+    pub(super) has_folds: bool,
+}
+
+impl Training {
+    /// Checks that the flags of a command line apply to this run.
+    pub(super) fn check_flags(self, flags: &GivenFlags) -> anyhow::Result<()> {
+        for (names, scope, _) in flag_groups() {
+            let given = names.iter().find(|flag| flags.on_command_line.contains(*flag));
+            if let Some(flag) = given.filter(|_| !self.is_within(scope)) {
+                bail!("--{flag} does not apply to training on {}: remove it", self.describe());
+            }
+        }
+        Ok(())
+    }
+
+    fn is_within(self, scope: Scope) -> bool {
+        let is_of_graphs = self.task == Task::Graph;
+        match scope {
+            Scope::All => true,
+            Scope::Data => self.task != Task::Node || !self.is_partitioned,
+            Scope::WholeGraph => !is_of_graphs && !self.is_partitioned,
+            Scope::OneGraph => !is_of_graphs,
+            Scope::Partitions => self.is_partitioned,
+            Scope::Links => self.task == Task::Link,
+            Scope::Graphs => is_of_graphs,
+            Scope::OneModel => !self.has_folds,
+        }
+    }
+
+    fn describe(self) -> &'static str {
+        match (self.task, self.is_partitioned) {
+            (Task::Graph, _) => "graphs",
+            (Task::Node, true) => "nodes of a partitioned graph",
+            (Task::Node, false) => "nodes of a whole graph",
+            (Task::Link, true) => "links of a partitioned graph",
+            (Task::Link, false) => "links of a whole graph",
+        }
+    }
+}
+
+/// Returns the differences between the flags of a run and those with which it is resumed, of flags that the result depends on.
+pub(super) fn compare_flags(then: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
+    let groups = flag_groups();
+    let of_computation = groups.iter().filter(|(_, _, is_of_result)| !is_of_result);
+    let ignored: BTreeSet<&String> = of_computation.flat_map(|(names, ..)| names).collect();
+    let names: BTreeSet<&String> = then.keys().chain(now.keys()).collect();
+    let mut differences = Vec::new();
+    for name in names.difference(&ignored) {
+        let [then, now] = [then, now].map(|flags| flags.get(*name).map_or("not set", String::as_str));
+        if !are_equal(then, now) {
+            differences.push(format!("--{name} was {then} and is {now} now"));
+        }
+    }
+    differences
+}
+
+/// Returns true if two values are equal, as `0.5` and `0.50` are.
+fn are_equal(then: &str, now: &str) -> bool {
+    let numbers = [then, now].map(str::parse::<f64>);
+    then == now || matches!(numbers, [Ok(then), Ok(now)] if then == now)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::train::TrainArgs;
+
+    use super::*;
+
+    #[test]
+    fn the_listed_flags_exist() {
+        let all = list_names::<TrainArgs>();
+        for name in flag_groups().iter().flat_map(|(names, ..)| names) {
+            assert!(all.contains(name), "--{name}");
+        }
+    }
+}

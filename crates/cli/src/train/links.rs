@@ -1,0 +1,123 @@
+//! `kiln train --task link`.
+
+use anyhow::{Context, ensure};
+use kiln::data::{Dataset, LinkSplit};
+use kiln::feature::Preparation;
+use kiln::nn::{BlockModel, LinkDecoderConfig, LinkModelConfig, ModelConfig};
+use kiln::train::ConfigVisitor;
+use kiln::{LinkNeighborLoader, TrainingLinks};
+
+use super::graph::{RankTraining, TrainingGraph};
+use super::run::{Outcome, TrainArgs, TrainRun};
+use crate::data::with_self_loops;
+use crate::dataset::OpenedDataset;
+use crate::flags::links::select_loss;
+
+impl TrainRun<'_> {
+    /// Trains on the links of a graph, of one relation if there are several. Those of a partitioned graph come from the data
+    /// that was partitioned.
+    pub(super) fn links(&self) -> anyhow::Result<Vec<Outcome>> {
+        let TrainArgs { data, model, ranks, parts, link, loss, .. } = self.args;
+        let is_partitioned = parts.are_given();
+        // The partitions' hash is that of data with edge features, whether the model reads them or not.
+        let opened = self.open_dataset(is_partitioned || model.reads_edge_features())?;
+        require_links(&opened.data, is_partitioned, data.is_symmetrized())?;
+        let split = link.split.split_links(&opened.data, ranks.seed)?;
+        let loss = select_loss(loss)?;
+        let data = opened.data.clone();
+        let (graph, training_links) = match is_partitioned {
+            true => {
+                let graph = self.open_partitions()?;
+                check_partitions(&graph, &opened, &split)?;
+                (graph, TrainingLinks::from(split.dataset_links()))
+            }
+            false => (TrainingGraph::Whole(opened), TrainingLinks::from(&split)),
+        };
+        let config = self.configure_nodes(&graph, link.embedding(), true)?;
+        let decoder = link.decoder()?;
+        let (outcomes, shared) = self.train_on(
+            &graph,
+            |source| {
+                let nodes = self.node_loader(source, &config)?;
+                let loader = LinkNeighborLoader::new(nodes, training_links.clone())?;
+                Ok(link.configure(loader, &data, &split, loss)?)
+            },
+            |training| config.model.visit(LinkTraining { training, decoder }),
+        )?;
+        if let Some(loader) = shared {
+            self.args.device.report(loader.nodes());
+        }
+        Ok(outcomes)
+    }
+}
+
+/// Checks that data has a split of links if its partitions are given, and none if the flags would add its reverse edges.
+fn require_links(data: &Dataset, is_partitioned: bool, is_symmetrized: bool) -> anyhow::Result<()> {
+    ensure!(
+        !is_partitioned || data.links.is_some(),
+        "--task link on a partitioned graph needs --data with a split of links: split the links first (`kiln data \
+         split-links`), partition the result, and give both"
+    );
+    ensure!(
+        !is_symmetrized || !data.links.is_some(),
+        "--symmetrize would add the reverses of edges to a graph whose links are split already, among them links for \
+         validation and test: remove it, and symmetrize the data before its split"
+    );
+    Ok(())
+}
+
+/// Checks that the partitions are those of the data. Those of another split would pass messages over links of the validation
+/// and the test.
+fn check_partitions(graph: &TrainingGraph, opened: &OpenedDataset, split: &LinkSplit) -> anyhow::Result<()> {
+    let TrainingGraph::Partitioned(graph) = graph else { return Ok(()) };
+    let info = graph.info();
+    // `kiln data partition --add-self-loops` records the hash of the data with self loops.
+    let has_loops = info.preparation.as_ref().is_some_and(Preparation::adds_self_loops);
+    let data = if has_loops { with_self_loops(opened.data.clone())? } else { opened.data.clone() };
+    let hash = if has_loops { data.hash()? } else { opened.hash()? };
+    let n_nodes = data.graph.n_nodes();
+    let n_edges = data.graph.n_edges();
+    let has_sizes = (info.schema.n_nodes(), info.schema.n_edges()) == (n_nodes, n_edges);
+    // `kiln data partition --standardize` records the hash of the scaled data.
+    let may_be_scaled = has_sizes && !data.is_heterogeneous();
+    let is_same = info.hash == hash || (may_be_scaled && info.hash == data.standardize()?.hash()?);
+    ensure!(
+        is_same,
+        "the partitions ({} nodes, {} edges) are those of other data than --data ({n_nodes} nodes, {n_edges} edges), or \
+         of another split: partition the data of --data, whose graph lacks the links of the validation and the test",
+        info.schema.n_nodes(),
+        info.schema.n_edges()
+    );
+    check_order(&opened.data, split)
+}
+
+/// Checks that the neighbours in the relations of the links ascend. The split sorts them, and partitions have them as the data
+/// does. The flags may name another reverse than the data.
+fn check_order(data: &Dataset, split: &LinkSplit) -> anyhow::Result<()> {
+    if !data.is_heterogeneous() {
+        return Ok(());
+    }
+    for position in [Some(split.relation()), split.reverse()].into_iter().flatten() {
+        let relation = data.graph.relation(position);
+        let is_sorted = relation.graph.has_sorted_neighbors();
+        let sorted = is_sorted.then_some(()).ok_or(kiln::partition::Error::UnsortedNeighbors);
+        sorted.with_context(|| format!("links are excluded from the relation `{}`", relation.name))?;
+    }
+    Ok(())
+}
+
+/// The training of a model of links on one rank, whose encoder is a model of nodes.
+struct LinkTraining<'a> {
+    training: RankTraining<'a, LinkNeighborLoader>,
+    decoder: LinkDecoderConfig,
+}
+
+impl ConfigVisitor for LinkTraining<'_> {
+    type Output = kiln::Result<Outcome>;
+
+    fn visit<C: ModelConfig<Model: BlockModel> + 'static>(self, encoder: C) -> Self::Output {
+        let config = LinkModelConfig { encoder, decoder: self.decoder };
+        let RankTraining { run, loader, rank, traffic } = self.training;
+        run.fit(&config, loader, rank, traffic)
+    }
+}

@@ -1,0 +1,70 @@
+//! `kiln train`.
+
+mod flag_rules;
+mod folds;
+mod graph;
+mod graphs;
+mod links;
+mod nodes;
+mod progress;
+mod run;
+mod traffic;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::ensure;
+use kiln::comm::EXIT_RETRY;
+
+use self::flag_rules::{Task, Training};
+use self::run::{Outcome, TrainRun};
+use crate::flags::GivenFlags;
+use crate::output::{be_quiet, set_format};
+
+pub(crate) use self::run::TrainArgs;
+
+/// Runs `kiln train`.
+pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
+    set_format(args.fit.log_format);
+    let launch = args.ranks.job.launch()?;
+    if launch.as_ref().is_some_and(|launch| launch.rank != 0) {
+        be_quiet();
+    }
+    let precision = args.device.set_precision(&args.ranks.job.device)?;
+    let task = select_task(args)?;
+    check_flags(args, task, &flags)?;
+    let optimizer = args.optimizer.config(task == Task::Graph, args.fit.epochs)?;
+    let flags = args.describe(task, precision, flags.all);
+    let run = TrainRun { args, optimizer, launch, started, flags, task };
+    let outcomes = match (task, args.sampling.folds) {
+        (Task::Node, _) => run.nodes()?,
+        (Task::Link, _) => run.links()?,
+        (Task::Graph, None) => run.graphs()?,
+        (Task::Graph, Some(n_folds)) => run.cross_validate(n_folds)?,
+    };
+    Ok(if outcomes.contains(&Outcome::Interrupted) { ExitCode::from(EXIT_RETRY) } else { ExitCode::SUCCESS })
+}
+
+/// Returns the task of the flags, or that of the data.
+fn select_task(args: &TrainArgs) -> anyhow::Result<Task> {
+    Ok(match args.task {
+        Some(task) => task,
+        None if !args.parts.are_given() && args.data.data.has_graphs()? => Task::Graph,
+        None => Task::Node,
+    })
+}
+
+/// Checks that the task uses the flags of the command line.
+fn check_flags(args: &TrainArgs, task: Task, flags: &GivenFlags) -> anyhow::Result<()> {
+    let is_partitioned = task != Task::Graph && args.parts.are_given();
+    Training { task, is_partitioned, has_folds: args.sampling.folds.is_some() }.check_flags(flags)?;
+    if flags.on_command_line.contains("rule") {
+        args.model.check_rule()?;
+    }
+    ensure!(
+        !(task == Task::Link && is_partitioned) || flags.on_command_line.contains("data"),
+        "--task link on a partitioned graph needs --data, the data that was partitioned, for its links: add it"
+    );
+    Ok(())
+}

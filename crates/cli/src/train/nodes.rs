@@ -1,0 +1,58 @@
+//! `kiln train --task node`.
+
+use anyhow::{Context, ensure};
+use kiln::NeighborLoader;
+use kiln::feature::TargetKind;
+use kiln::nn::{BlockModel, ModelConfig};
+use kiln::train::ConfigVisitor;
+
+use super::graph::{RankTraining, TrainingGraph};
+use super::run::{Outcome, TrainRun};
+
+impl TrainRun<'_> {
+    /// Trains on the nodes of the type that has targets.
+    pub(super) fn nodes(&self) -> anyhow::Result<Vec<Outcome>> {
+        let graph = self.open_graph()?;
+        let (kind, n_outputs) = targets_of(&graph)?;
+        let config = self.configure_nodes(&graph, n_outputs, false)?;
+        let objective = self.args.loss.objective(kind)?;
+        let (outcomes, shared) = self.train_on(
+            &graph,
+            |source| Ok(self.node_loader(source, &config)?.objective(objective.clone())),
+            |training| config.model.visit(training),
+        )?;
+        if let Some(loader) = shared {
+            self.args.device.report(&loader);
+        }
+        Ok(outcomes)
+    }
+}
+
+/// Returns the kind of the targets of a graph and the number of outputs of their model.
+fn targets_of(graph: &TrainingGraph) -> anyhow::Result<(TargetKind, usize)> {
+    let data = match graph {
+        TrainingGraph::Whole(opened) => &opened.data,
+        // Partitions have class labels only.
+        TrainingGraph::Partitioned(graph) => {
+            return Ok((
+                TargetKind::Classes,
+                graph.info().targets.as_ref().map_or(0, |targets| targets.n_outputs),
+            ));
+        }
+    };
+    let name = &data.name;
+    let targets = data.targets.as_ref().with_context(|| format!("{name} has no targets to train on"))?;
+    ensure!(
+        !targets.split.train.is_empty(),
+        "the train split of {name} has no nodes: add at least one, or use --task link to learn its edges"
+    );
+    Ok((targets.values.kind(), targets.values.n_outputs()))
+}
+
+impl ConfigVisitor for RankTraining<'_, NeighborLoader> {
+    type Output = kiln::Result<Outcome>;
+
+    fn visit<C: ModelConfig<Model: BlockModel> + 'static>(self, config: C) -> Self::Output {
+        self.run.fit(&config, self.loader, self.rank, self.traffic)
+    }
+}

@@ -1,0 +1,107 @@
+use std::path::Path;
+
+use kiln_graph::Error as GraphError;
+use kiln_store::check_count;
+
+use super::{Place, check_set, check_split_from};
+use crate::arrays::RowsOf;
+use crate::error::require;
+use crate::layout::Layout;
+use crate::{Dataset, Note, Result};
+
+impl Dataset {
+    /// Reads all data once and checks what opening a mapped set does not: that the parts have the lengths of the node types,
+    /// that edges come from nodes of their relations' types, that targets are in range, that weights and features are finite,
+    /// that there is a row per edge if edges have features, and that the split's nodes exist and have targets. Returns notes,
+    /// for example about splits that overlap. For a set on disk, [`format::verify`](crate::format::verify) performs these
+    /// checks and names the files in its errors.
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`](crate::Error::Graph) or [`Error::Feature`](crate::Error::Feature) if edges, labels or rows are invalid, [`Error::InPart`](crate::Error::InPart) with the name of a
+    /// node type or relation of a heterogeneous set, and [`kiln_store::Error::Inconsistent`] or
+    /// [`kiln_store::Error::BadValue`] for wrong lengths and for a value that is not finite or a type, name or split that is
+    /// invalid.
+    pub fn validate(&self) -> Result<Vec<Note>> {
+        self.check_parts()?;
+        check_set(self, Place::Set(self.name.as_ref()))
+    }
+
+    /// Checks that the split's nodes exist and have a target, and returns notes about parts that overlap. It is part of
+    /// [`Dataset::validate`], and cheap enough to call before every run.
+    ///
+    /// # Errors
+    /// Returns [`kiln_store::Error::BadValue`] for the first node that does not exist or has no target.
+    pub fn check_split(&self) -> Result<Vec<Note>> {
+        let mut notes = Vec::new();
+        if let Some(targets) = &self.targets {
+            let place = Place::Set(Path::new(&self.name));
+            check_split_from(self.target_nodes().start, place, &targets.split, &targets.values, &mut notes)?;
+        }
+        Ok(notes)
+    }
+
+    /// Checks that there are features and names for each type, that they and the targets have one entry per node, and that
+    /// only a homogeneous set has edge types and edge features.
+    pub(crate) fn check_parts(&self) -> Result<()> {
+        let types = self.graph.types();
+        check_count(&self.name, "the number of features", types.n_types(), self.features.len())?;
+        check_count(&self.name, "the number of lists of node names", types.n_types(), self.names.len())?;
+        for (node_type, name) in types.names().iter().enumerate() {
+            self.check_type(node_type).map_err(|error| match self.layout {
+                Layout::Plain => error,
+                Layout::Numbered => error.in_type(name),
+            })?;
+        }
+        self.check_edges()?;
+        if let Some(links) = &self.links {
+            links.check_relations(self.graph.schema())?;
+        }
+        let Some(targets) = &self.targets else { return Ok(()) };
+        if types.n_types() <= targets.node_type {
+            let (name, known) = (targets.node_type.to_string(), types.names().to_vec());
+            return Err(GraphError::NoSuchType { name, known }.into());
+        }
+        let n_nodes = types.range(targets.node_type).len();
+        check_count(&self.name, "the number of labels", n_nodes, targets.values.len())?;
+        match (self.layout, targets.class_names.len()) {
+            // The manifest of a homogeneous set has the error for another number of names.
+            (Layout::Plain, _) | (Layout::Numbered, 0) => Ok(()),
+            (Layout::Numbered, n_names) => {
+                Ok(check_count(&self.name, "the number of class names", targets.values.n_outputs(), n_names)?)
+            }
+        }
+    }
+
+    fn check_type(&self, node_type: usize) -> Result<()> {
+        let n_nodes = self.graph.types().range(node_type).len();
+        if let Some(features) = &self.features[node_type] {
+            check_count(&self.name, RowsOf::Nodes.count(), n_nodes, features.n_rows())?;
+        }
+        match self.names[node_type].len() {
+            0 => Ok(()),
+            n_names => Ok(check_count(&self.name, "the number of node names", n_nodes, n_names)?),
+        }
+    }
+
+    fn check_edges(&self) -> Result<()> {
+        if let Layout::Plain = self.layout {
+            self.require_one_type("a homogeneous set")?;
+            let Some(features) = &self.edge_features else { return Ok(()) };
+            let n_edges = self.graph.n_edges() as usize;
+            return Ok(check_count(&self.name, RowsOf::Edges.count(), n_edges, features.n_edges() as usize)?);
+        }
+        let expected = "none: the edges of relations have no features yet";
+        require(
+            self.edge_features.is_none(),
+            "the edge features of a heterogeneous set",
+            expected,
+            &self.name,
+        )?;
+        for relation in self.graph.iter() {
+            let expected = "none: the position of the relation is the type of its edges";
+            let is_untyped = relation.graph.edge_types().is_none();
+            require(is_untyped, "the edge types of a relation's graph", expected, &relation.name)?;
+        }
+        Ok(())
+    }
+}

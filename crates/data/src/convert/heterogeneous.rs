@@ -1,0 +1,71 @@
+use std::fmt;
+use std::path::Path;
+
+use kiln_store::array_folder::FolderWriter;
+
+use crate::format::{verify, write_with_attachments};
+use crate::open::open_location;
+use crate::{DatasetFormat, Note, Result, detect_format};
+
+/// The report of the conversion of a heterogeneous set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeterogeneousReport {
+    /// The number of node types.
+    pub n_types: usize,
+    /// The number of nodes of all types.
+    pub n_nodes: usize,
+    /// The number of relations.
+    pub n_relations: usize,
+    /// The number of edges of all relations.
+    pub n_edges: u64,
+    /// Notes about the input.
+    pub notes: Vec<Note>,
+}
+
+/// Formats one line with the numbers.
+impl fmt::Display for HeterogeneousReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { n_types, n_nodes, n_relations, n_edges, .. } = self;
+        write!(f, "{n_nodes} nodes of {n_types} types, {n_edges} edges of {n_relations} relations")
+    }
+}
+
+/// Converts a heterogeneous set, of a name or path that [`Dataset::open`](crate::Dataset::open) opens, to a new
+/// folder in the kiln format. A folder in the kiln format is copied after [`format::verify`](crate::format::verify()) accepted it, with its
+/// [`attachment`](crate::format::attachment())s.
+///
+/// The edges of one relation at a time are read into memory, and all graphs are in memory until they are written; features
+/// stay mapped if their element type allows it. `memory_bytes` is the limit for compressed edges and for nodes without
+/// features of [`graphbolt::open_heterogeneous_within`](crate::graphbolt::open_heterogeneous_within) and
+/// [`ogb::open_heterogeneous_within`](crate::ogb::open_heterogeneous_within). The output is identical to that of [`format::write`](crate::format::write())
+/// for the opened set, except for attachments, which [`format::write`](crate::format::write()) does not have.
+///
+/// # Errors
+/// Returns [`kiln_store::Error::NotEmpty`] if the output exists and is not an empty folder, before any work, and the
+/// errors of [`Dataset::open`](crate::Dataset::open), [`format::verify`](crate::format::verify()) and [`format::write`](crate::format::write()). An error leaves
+/// no output behind.
+pub fn convert_heterogeneous(
+    input: impl AsRef<Path>,
+    out: impl AsRef<Path>,
+    memory_bytes: u64,
+) -> Result<HeterogeneousReport> {
+    let (input, out) = (input.as_ref(), out.as_ref());
+    // An output that is not empty is an error before any work.
+    drop(FolderWriter::create(out)?);
+    if matches!(detect_format(input), Ok(DatasetFormat::Kiln)) {
+        verify(input)?;
+    }
+    let data = open_location(input, memory_bytes)?;
+    write_with_attachments(&data, out, input)?;
+    let graph = &data.graph;
+    let mut notes = data.notes;
+    // A note about a copy in memory recommends a conversion.
+    notes.retain(|note| !matches!(note, Note::Converted { .. }));
+    Ok(HeterogeneousReport {
+        n_types: graph.types().n_types(),
+        n_nodes: graph.n_nodes(),
+        n_relations: graph.n_relations(),
+        n_edges: graph.n_edges(),
+        notes,
+    })
+}

@@ -1,0 +1,399 @@
+//! The manifest `kiln.json` of a heterogeneous set: its types, relations and names, and the type, shape and hash of each
+//! file.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use kiln_feature::{MAX_DIM, Preparation};
+use kiln_graph::{NodeTypes, Relation, Relations};
+use kiln_store::Hasher;
+use kiln_store::array_folder::{
+    ElementType, Entries, Entry, FolderWriter, Known, bad_entry, bad_key, check_entries, check_together,
+    check_unlisted, read_manifest,
+};
+use serde::{Deserialize, Serialize};
+
+use super::attachment::check_names;
+use super::contents::{Contents, TargetContents};
+use super::links_entry::{LinksEntry, check_links};
+use super::{FILE_NAME, path_in};
+use crate::graph_folder::{
+    FEATURES, LABELS, LINK_FILES, NEGATIVES, TARGETS, check_class_names, class_names_to_write, link_entries,
+    numbered,
+};
+use crate::limits::{MAX_TYPES, MEMORY_BYTES};
+use crate::{Dataset, Result};
+
+/// The version of the format that is written, and the only one that can be read.
+const VERSION: u32 = 1;
+
+/// The content of `kiln.json`: everything about a heterogeneous set except its arrays.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NumberedManifest {
+    /// The version of the format, always [`VERSION`].
+    format: u32,
+    pub(super) name: String,
+    /// The node types, in the order of their ids.
+    pub(super) node_types: Vec<TypeEntry>,
+    /// The relations, in the order of their edge ids.
+    pub(super) relations: Vec<RelationEntry>,
+    /// The name of the node type that has targets; `None` for a set without targets.
+    pub(super) target_type: Option<String>,
+    /// The number of classes, or of columns of target values; `None` for a set without targets.
+    pub(super) n_classes: Option<usize>,
+    /// The names of the classes or columns, by number; empty if they have no names.
+    pub(super) class_names: Vec<String>,
+    /// The relation of the links of link prediction; absent for a set without links.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) links: Option<LinksEntry>,
+    /// The SHA-256 of each JSON file beside the arrays, by file name; absent if there is none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) attachments: BTreeMap<String, String>,
+    /// The entries of the files, by file name.
+    pub(super) files: Entries,
+}
+
+/// The entry of a node type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TypeEntry {
+    pub(super) name: String,
+    pub(super) n_nodes: usize,
+    /// The number of feature columns; `None` for a type without features.
+    pub(super) dim: Option<usize>,
+}
+
+/// The entry of a relation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RelationEntry {
+    pub(super) name: String,
+    /// The name of the type of the sources.
+    pub(super) src_type: String,
+    /// The name of the type of the destinations.
+    pub(super) dst_type: String,
+    pub(super) n_edges: usize,
+}
+
+impl NumberedManifest {
+    /// Returns the manifest of a set, without files.
+    pub(super) fn describe(data: &Dataset) -> Self {
+        let types = data.graph.types();
+        let of_type = |(position, name): (usize, &String)| TypeEntry {
+            name: name.clone(),
+            n_nodes: types.range(position).len(),
+            dim: data.features[position].as_ref().map(|features| features.dim()),
+        };
+        let of_relation = |relation: &Relation| RelationEntry {
+            name: relation.name.clone(),
+            src_type: types.names()[relation.src_type].clone(),
+            dst_type: types.names()[relation.dst_type].clone(),
+            n_edges: relation.graph.n_edges() as usize,
+        };
+        let targets = data.targets.as_ref();
+        let n_classes = targets.map(|targets| targets.values.n_outputs());
+        Self {
+            format: VERSION,
+            name: data.name.clone(),
+            node_types: types.names().iter().enumerate().map(of_type).collect(),
+            relations: data.graph.iter().map(of_relation).collect(),
+            target_type: targets.map(|targets| types.names()[targets.node_type].clone()),
+            n_classes,
+            class_names: targets.map_or_else(Vec::new, |targets| {
+                class_names_to_write(&targets.class_names, targets.values.n_outputs())
+            }),
+            links: data.links.as_ref().map(|links| {
+                let name = |relation: usize| data.graph.relation(relation).name.clone();
+                LinksEntry { relation: name(links.relation), reverse: links.reverse.map(name) }
+            }),
+            attachments: BTreeMap::new(),
+            files: Entries::new(),
+        }
+    }
+
+    /// Returns the manifest of a set with nodes of these types and nothing else.
+    pub(super) fn of_types(name: &str, types: &NodeTypes) -> Self {
+        let of_type = |(position, name): (usize, &String)| TypeEntry {
+            name: name.clone(),
+            n_nodes: types.range(position).len(),
+            dim: None,
+        };
+        Self {
+            format: VERSION,
+            name: name.to_owned(),
+            node_types: types.names().iter().enumerate().map(of_type).collect(),
+            relations: Vec::new(),
+            target_type: None,
+            n_classes: None,
+            class_names: Vec::new(),
+            links: None,
+            attachments: BTreeMap::new(),
+            files: Entries::new(),
+        }
+    }
+
+    /// Reads the manifest of a folder and checks that it is consistent and conforms to the format.
+    pub(super) fn read(folder: &Path) -> Result<Self> {
+        let path = path_in(folder);
+        let what = "the manifest of a heterogeneous set in the kiln format";
+        let manifest: Self = read_manifest(&path, VERSION..=VERSION, what)?;
+        manifest.check(&path)?;
+        let (relations, types) = (manifest.relation_files(), manifest.type_files());
+        let names = relations.iter().chain(&types).map(|known| &*known.name);
+        let of_links = LINK_FILES.iter().chain(NEGATIVES.as_flattened()).copied();
+        check_unlisted(&path, &manifest.files, names.chain(TARGET_FILES).chain(of_links))?;
+        Ok(manifest)
+    }
+
+    /// Writes the manifest with the entries of the written files, and renames the folder to its final name.
+    pub(super) fn commit(self, folder: FolderWriter) -> Result<()> {
+        let manifest = Self { files: folder.entries().clone(), ..self };
+        manifest.check(&path_in(folder.folder()))?;
+        Ok(folder.commit_with(FILE_NAME, &manifest)?)
+    }
+
+    /// Returns the hash that [`format::hash`](super::super::hash) documents.
+    pub(super) fn hash(&self) -> String {
+        let mut hasher = Hasher::default();
+        let quoted = |name: &String| serde_json::Value::from(name.as_str());
+        let position = |name: &String| self.node_types.iter().position(|node_type| node_type.name == *name);
+        let number = |name: &String| position(name).map_or(-1, |position| position as i64);
+        hasher.update("kiln typed format 1\n");
+        for TypeEntry { name, n_nodes, dim } in &self.node_types {
+            let dim = dim.map_or_else(|| "null".into(), |dim| dim.to_string());
+            hasher.update(format!("node_type {n_nodes} {dim} {}\n", quoted(name)));
+        }
+        for RelationEntry { name, src_type, dst_type, .. } in &self.relations {
+            let (src_type, dst_type) = (number(src_type), number(dst_type));
+            hasher.update(format!("relation {src_type} {dst_type} {}\n", quoted(name)));
+        }
+        if let (Some(name), Some(n_classes)) = (&self.target_type, self.n_classes) {
+            hasher.update(format!("target_type {} {n_classes}\n", number(name)));
+        }
+        if let Some(LinksEntry { relation, reverse }) = &self.links {
+            let reverse =
+                reverse.as_ref().map_or_else(|| "null".into(), |reverse| quoted(reverse).to_string());
+            hasher.update(format!("links {} {reverse}\n", quoted(relation)));
+        }
+        for (name, Entry { dtype, shape, sha256 }) in &self.files {
+            if !name.starts_with("names_") {
+                let lengths = shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
+                hasher.update(format!("{name} {dtype} {lengths} {sha256}\n"));
+            }
+        }
+        hasher.finish()
+    }
+
+    /// Returns what the manifest states about a set with this graph.
+    pub(super) fn contents(&self, graph: &Relations) -> Result<Contents> {
+        let target_type = self.target_type.as_ref().and_then(|name| graph.types().position(name));
+        let targets = match (target_type, self.n_classes) {
+            (Some(node_type), Some(n_outputs)) => {
+                Some(TargetContents { node_type, n_outputs, class_names: self.class_names.clone() })
+            }
+            _ => None,
+        };
+        let links = match &self.links {
+            Some(LinksEntry { relation, reverse }) => {
+                let reverse = reverse.as_ref().map(|name| graph.require(name)).transpose()?;
+                Some((graph.require(relation)?, reverse))
+            }
+            None => None,
+        };
+        Ok(Contents {
+            name: self.name.clone(),
+            dims: self.node_types.iter().map(|node_type| node_type.dim).collect(),
+            targets,
+            links,
+            edge_type_names: Vec::new(),
+            preparation: Preparation::default(),
+        })
+    }
+
+    /// Returns the node types.
+    pub(super) fn types(&self, path: &Path) -> Result<NodeTypes> {
+        let types = self.node_types.iter().map(|node_type| (node_type.name.as_str(), node_type.n_nodes));
+        let expected = "types with different names and fewer than 2^32 nodes in all";
+        Ok(NodeTypes::new(types).map_err(|error| bad_key(path, "node_types", expected, error))?)
+    }
+
+    /// Returns the positions of the types of a relation's sources and destinations.
+    pub(super) fn types_of(&self, path: &Path, relation: usize) -> Result<[usize; 2]> {
+        let RelationEntry { src_type, dst_type, .. } = &self.relations[relation];
+        let position = |key: &str, name: &str| {
+            let position = self.node_types.iter().position(|node_type| node_type.name == name);
+            position.ok_or_else(|| no_such_type(path, &format!("relations[{relation}].{key}"), name))
+        };
+        Ok([position("src_type", src_type)?, position("dst_type", dst_type)?])
+    }
+
+    /// Checks that the counts are consistent, that the format defines every entry, that every entry has an allowed
+    /// element type and the shape that the counts require, and that no required entry is missing.
+    fn check(&self, path: &Path) -> Result<()> {
+        self.check_counts(path)?;
+        check_names(path, &self.attachments)?;
+        let absent: &[&str] = if self.target_type.is_none() { &TARGET_FILES } else { &[] };
+        if let Some(name) = absent.iter().find(|name| self.files.contains_key(**name)) {
+            return Err(bad_entry(path, name, "", "no entry, because target_type is null", "an entry").into());
+        }
+        if [LABELS, TARGETS].iter().all(|name| self.files.contains_key(*name)) {
+            return Err(bad_key(path, "files", format!("{LABELS} or {TARGETS}"), "both").into());
+        }
+        if self.files.contains_key(TARGETS) && self.n_classes == Some(0) {
+            let expected = format!("at least 1, the number of columns of {TARGETS}");
+            return Err(bad_key(path, "n_classes", expected, 0).into());
+        }
+        for (position, node_type) in self.node_types.iter().enumerate() {
+            let files = FEATURES.of_type(position);
+            let mut names = [&files.dense].into_iter().chain(&files.sparse);
+            if let Some(name) =
+                names.find(|name| node_type.dim.is_none() && self.files.contains_key(&***name))
+            {
+                return Err(bad_entry(path, name, "", "no entry, because dim is null", "an entry").into());
+            }
+        }
+        let relations = self.relations.iter();
+        let relations: Vec<_> =
+            relations.map(|relation| (&*relation.name, [&*relation.src_type, &*relation.dst_type])).collect();
+        check_links(path, self.links.as_ref(), &relations, &self.files)?;
+        let of_links = link_entries(&self.files, self.links.is_some());
+        check_entries(
+            path,
+            &self.files,
+            &[self.relation_files(), self.type_files(), self.target_files(), of_links].concat(),
+        )?;
+        for (position, node_type) in self.node_types.iter().enumerate() {
+            FEATURES.of_type(position).check(path, &self.files, node_type.dim.is_some())?;
+            let names = ["names_text.npy", "names_ends.npy"].map(|name| numbered(name, position));
+            check_together(path, &self.files, &names.each_ref().map(String::as_str))?;
+        }
+        self.check_unconfirmed(path)
+    }
+
+    /// Checks the number of nodes of types whose number no file confirms, for which samplers allocate memory.
+    fn check_unconfirmed(&self, path: &Path) -> Result<()> {
+        const BYTES: u64 = 8;
+        let is_confirmed = |position: usize, TypeEntry { name, dim, .. }: &TypeEntry| {
+            dim.is_some()
+                || self.target_type.as_ref() == Some(name)
+                || self.files.contains_key(&numbered("names_ends.npy", position))
+                || self.relations.iter().any(|relation| relation.dst_type == *name)
+        };
+        let most = MEMORY_BYTES / BYTES;
+        let mut n_nodes = 0_u64;
+        for (position, node_type) in self.node_types.iter().enumerate() {
+            if !is_confirmed(position, node_type) {
+                n_nodes = n_nodes.saturating_add(node_type.n_nodes as u64);
+            }
+            if most < n_nodes {
+                let expected =
+                    format!("at most {most} nodes without features, names, targets and edges to them");
+                return Err(
+                    bad_key(path, &format!("node_types[{position}].n_nodes"), expected, n_nodes).into()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the counts and names are consistent.
+    pub(super) fn check_counts(&self, path: &Path) -> Result<()> {
+        let n_types = self.node_types.len();
+        if MAX_TYPES < n_types {
+            let expected = format!("at most {MAX_TYPES} types");
+            return Err(bad_key(path, "node_types", expected, format!("{n_types} types")).into());
+        }
+        self.types(path)?;
+        for (position, node_type) in self.node_types.iter().enumerate() {
+            if let Some(dim) = node_type.dim.filter(|dim| !(1..=MAX_DIM).contains(dim)) {
+                let key = format!("node_types[{position}].dim");
+                return Err(bad_key(path, &key, format!("1 to {MAX_DIM}, or null"), dim).into());
+            }
+        }
+        let n_relations = self.relations.len();
+        if Relations::MOST < n_relations {
+            let expected = format!("at most {} relations", Relations::MOST);
+            return Err(bad_key(path, "relations", expected, format!("{n_relations} relations")).into());
+        }
+        for relation in 0..n_relations {
+            self.types_of(path, relation)?;
+        }
+        match (&self.target_type, self.n_classes) {
+            (Some(name), Some(_)) if self.node_types.iter().all(|node_type| node_type.name != *name) => {
+                Err(no_such_type(path, "target_type", name).into())
+            }
+            (Some(_), None) => {
+                Err(bad_key(path, "n_classes", "a number, because target_type is a name", "null").into())
+            }
+            (None, Some(n)) => Err(bad_key(path, "n_classes", "null, because target_type is null", n).into()),
+            (_, n_classes) => check_class_names(path, None, n_classes.unwrap_or(0), &self.class_names),
+        }
+    }
+
+    /// Returns the files of the relations.
+    fn relation_files(&self) -> Vec<Known> {
+        use ElementType::{F32, U32, U64};
+        let mut files = Vec::new();
+        for (position, relation) in self.relations.iter().enumerate() {
+            let rows_and_one = self.n_of(&relation.dst_type).saturating_add(1);
+            files.extend([
+                known(numbered("indptr.npy", position), &[U64], Some(vec![rows_and_one]), true),
+                known(numbered("indices.npy", position), &[U32], Some(vec![relation.n_edges]), true),
+                known(numbered("weights.npy", position), &[F32], Some(vec![relation.n_edges]), false),
+            ]);
+        }
+        files
+    }
+
+    /// Returns the files of features and names of the node types.
+    fn type_files(&self) -> Vec<Known> {
+        use ElementType::{U8, U32};
+        let mut files = Vec::new();
+        for (position, &TypeEntry { n_nodes, dim, .. }) in self.node_types.iter().enumerate() {
+            files.extend(FEATURES.of_type(position).known(n_nodes, dim.unwrap_or(0)));
+            files.push(known(numbered("names_text.npy", position), &[U8], None, false));
+            files.push(known(numbered("names_ends.npy", position), &[U32], Some(vec![n_nodes]), false));
+        }
+        files
+    }
+
+    /// Returns the files of targets and split.
+    fn target_files(&self) -> Vec<Known> {
+        use ElementType::{F32, I32, U8, U32};
+        let Some(name) = &self.target_type else { return Vec::new() };
+        let (n_nodes, has_values) = (self.n_of(name), self.files.contains_key(TARGETS));
+        let values = vec![n_nodes, self.n_classes.unwrap_or(0)];
+        let [labels, targets, split @ ..] = TARGET_FILES;
+        let mut files = vec![
+            known(labels, &[I32], Some(vec![n_nodes]), !has_values),
+            known(targets, &[U8, F32], Some(values), has_values),
+        ];
+        files.extend(split.map(|part| known(part, &[U32], None, true)));
+        files
+    }
+
+    /// Returns the number of nodes of a type; 0 if there is no such type.
+    fn n_of(&self, name: &str) -> usize {
+        self.node_types.iter().find(|node_type| node_type.name == name).map_or(0, |found| found.n_nodes)
+    }
+}
+
+/// The files of targets and split.
+const TARGET_FILES: [&str; 5] = [LABELS, TARGETS, "train.npy", "val.npy", "test.npy"];
+
+fn known(
+    name: impl Into<Cow<'static, str>>,
+    types: &'static [ElementType],
+    shape: Option<Vec<usize>>,
+    is_needed: bool,
+) -> Known {
+    Known { name: name.into(), types, shape, is_needed }
+}
+
+fn no_such_type(path: &Path, key: &str, name: &str) -> kiln_store::Error {
+    const LONGEST: usize = 60;
+    let found = name.chars().take(LONGEST).collect::<String>();
+    bad_key(path, key, "the name of a node type", format!("{found:?}"))
+}

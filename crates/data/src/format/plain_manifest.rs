@@ -1,0 +1,272 @@
+//! The manifest `kiln.json` of a homogeneous set: its counts and names, and the type, shape and hash of each file.
+
+use std::path::Path;
+
+use kiln_feature::{MAX_DIM, Preparation};
+use kiln_store::Hasher;
+use kiln_store::array_folder::{
+    ElementType, Entries, Entry, FolderWriter, Known, bad_entry, bad_key, check_entries, check_together,
+    check_unlisted, read_manifest,
+};
+use serde::{Deserialize, Serialize};
+
+use super::contents::{Contents, TargetContents};
+use super::{FILE_NAME, path_in};
+use crate::arrays::EDGE_FEATURES;
+use crate::graph_folder::{
+    FEATURE_FILES, FEATURES, LABELS, LINK_FILES, NEGATIVES, TARGETS, check_class_names,
+    check_negative_entries, class_names_to_write, shape_of_negatives,
+};
+use crate::{Dataset, Result};
+
+/// The version of the format that is written, and the only one that can be read.
+pub(crate) const VERSION: u32 = 1;
+
+/// The content of `kiln.json`: everything about a homogeneous set except its arrays.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PlainManifest {
+    /// The version of the format, always [`VERSION`].
+    pub(crate) format: u32,
+    pub(crate) name: String,
+    pub(crate) n_nodes: usize,
+    pub(crate) n_edges: usize,
+    /// The number of feature columns; `None` for a graph without node data (no features, labels and split).
+    pub(crate) dim: Option<usize>,
+    /// The number of classes, or of columns of target values; `None` for a graph without node data.
+    pub(crate) n_classes: Option<usize>,
+    /// The names of the classes or columns, by number; empty if they have no names.
+    pub(crate) class_names: Vec<String>,
+    /// The names of the edge types, by type; empty if the edge types have no names.
+    pub(crate) edge_type_names: Vec<String>,
+    /// The steps that prepared the set before it was written; empty if it is as it was loaded.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub(crate) preparation: Preparation,
+    /// The entries of the files, by file name.
+    pub(crate) files: Entries,
+}
+
+fn is_empty(preparation: &Preparation) -> bool {
+    preparation.steps.is_empty()
+}
+
+/// The kinds of sets in which a file is required.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// The file is required in every set.
+    Always,
+    /// The file is required in every set except a graph without node data, which must not have it.
+    ForNodes,
+    /// The file of classes or the file of target values: a set with node data has one of them.
+    ForTargets,
+    /// The file is optional.
+    Optional,
+}
+
+/// The length of an array: a count of the manifest, or any number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Length {
+    NodesAndOne,
+    Nodes,
+    Edges,
+    /// A row per edge, with any number of columns.
+    EdgesAndColumns,
+    /// A row per node, with a column for each output.
+    NodesAndOutputs,
+    /// A row per link of a part of the split, with a column for each negative.
+    LinksAndNegatives,
+    Any,
+}
+
+use ElementType::{BF16, F16, F32, I32, U8, U32, U64};
+
+/// The files of the format except those of features, which [`FEATURES`] lists.
+const KNOWN: [(&str, &[ElementType], Length, Need); 21] = [
+    ("indptr.npy", &[U64], Length::NodesAndOne, Need::Always),
+    ("indices.npy", &[U32], Length::Edges, Need::Always),
+    ("weights.npy", &[F32], Length::Edges, Need::Optional),
+    ("edge_types.npy", &[U8], Length::Edges, Need::Optional),
+    (EDGE_FEATURES, &[F32, F16, BF16], Length::EdgesAndColumns, Need::Optional),
+    (LABELS, &[I32], Length::Nodes, Need::ForTargets),
+    (TARGETS, &[U8, F32], Length::NodesAndOutputs, Need::ForTargets),
+    ("train.npy", &[U32], Length::Any, Need::ForNodes),
+    ("val.npy", &[U32], Length::Any, Need::ForNodes),
+    ("test.npy", &[U32], Length::Any, Need::ForNodes),
+    ("names_text.npy", &[U8], Length::Any, Need::Optional),
+    ("names_ends.npy", &[U32], Length::Nodes, Need::Optional),
+    (LINK_FILES[0], &[U32], Length::Any, Need::Optional),
+    (LINK_FILES[1], &[U32], Length::Any, Need::Optional),
+    (LINK_FILES[2], &[U32], Length::Any, Need::Optional),
+    (LINK_FILES[3], &[U32], Length::Any, Need::Optional),
+    (LINK_FILES[4], &[U32], Length::Any, Need::Optional),
+    (NEGATIVES[0][0], &[U32], Length::LinksAndNegatives, Need::Optional),
+    (NEGATIVES[0][1], &[U32], Length::LinksAndNegatives, Need::Optional),
+    (NEGATIVES[1][0], &[U32], Length::LinksAndNegatives, Need::Optional),
+    (NEGATIVES[1][1], &[U32], Length::LinksAndNegatives, Need::Optional),
+];
+
+/// The files of the node names: a set has both or neither.
+const NAMES: [&str; 2] = ["names_text.npy", "names_ends.npy"];
+
+impl PlainManifest {
+    /// Returns the manifest of a homogeneous set, without files. The parts of the set are consistent.
+    pub(super) fn describe(data: &Dataset) -> Result<Self> {
+        let n_outputs = data.targets.as_ref().map_or(0, |targets| targets.values.n_outputs());
+        Ok(Self {
+            format: VERSION,
+            name: data.name.clone(),
+            n_nodes: data.graph.n_nodes(),
+            n_edges: data.graph.n_edges() as usize,
+            dim: Some(data.node_features()?.dim()),
+            n_classes: Some(n_outputs),
+            class_names: class_names_to_write(data.class_names(), n_outputs),
+            edge_type_names: data.edge_type_names.clone(),
+            preparation: data.preparation.clone(),
+            files: Entries::new(),
+        })
+    }
+
+    /// Reads the manifest of a folder and checks that it is consistent and conforms to the format.
+    pub(super) fn read(folder: &Path) -> Result<Self> {
+        let path = path_in(folder);
+        let what = "the manifest of a set in the kiln format";
+        let manifest: Self = read_manifest(&path, VERSION..=VERSION, what)?;
+        manifest.check(&path)?;
+        check_unlisted(&path, &manifest.files, file_names())?;
+        Ok(manifest)
+    }
+
+    /// Returns what the manifest states about the set; `None` for a graph without node data.
+    pub(super) fn contents(&self) -> Option<Contents> {
+        let (Some(dim), Some(n_outputs)) = (self.dim, self.n_classes) else { return None };
+        let class_names = self.class_names.clone();
+        Some(Contents {
+            name: self.name.clone(),
+            dims: vec![Some(dim)],
+            targets: Some(TargetContents { node_type: 0, n_outputs, class_names }),
+            links: Some((0, None)),
+            edge_type_names: self.edge_type_names.clone(),
+            preparation: self.preparation.clone(),
+        })
+    }
+
+    /// Writes the manifest with the entries of the written files, and renames the folder to its final name.
+    pub(crate) fn commit(self, folder: FolderWriter) -> Result<()> {
+        let manifest = Self { files: folder.entries().clone(), ..self };
+        manifest.check(&path_in(folder.folder()))?;
+        Ok(folder.commit_with(FILE_NAME, &manifest)?)
+    }
+
+    /// Returns the hash that [`format::hash`](super::super::hash) documents.
+    pub(crate) fn hash(&self) -> String {
+        let mut hasher = Hasher::default();
+        hasher.update("kiln format 1\n");
+        for (what, n) in [("dim", self.dim), ("n_classes", self.n_classes)] {
+            if let Some(n) = n {
+                hasher.update(format!("{what} {n}\n"));
+            }
+        }
+        for (name, Entry { dtype, shape, sha256 }) in &self.files {
+            if !NAMES.contains(&name.as_str()) {
+                let lengths = shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
+                hasher.update(format!("{name} {dtype} {lengths} {sha256}\n"));
+            }
+        }
+        hasher.finish()
+    }
+
+    /// Returns true if the set has only a topology, without features, labels and split.
+    pub(crate) fn is_graph_alone(&self) -> bool {
+        self.dim.is_none()
+    }
+
+    /// Checks that the counts are consistent, that the format defines every entry, that every entry has an allowed
+    /// element type and the shape that the counts require, and that no required entry is missing.
+    fn check(&self, path: &Path) -> Result<()> {
+        self.check_counts(path)?;
+        let (known, features) = (self.known(), FEATURES.known(self.n_nodes, self.dim.unwrap_or(0)));
+        if self.is_graph_alone() {
+            let is_for_nodes = |need| matches!(need, Need::ForNodes | Need::ForTargets);
+            let for_nodes = KNOWN.iter().filter(|(.., need)| is_for_nodes(*need)).map(|known| known.0);
+            let mut alone = for_nodes.chain(features.iter().map(|known| &*known.name));
+            if let Some(name) = alone.find(|name| self.files.contains_key(*name)) {
+                return Err(bad_entry(path, name, "", "no entry, because dim is null", "an entry").into());
+            }
+        }
+        if [LABELS, TARGETS].iter().all(|name| self.files.contains_key(*name)) {
+            return Err(bad_key(path, "files", format!("{LABELS} or {TARGETS}"), "both").into());
+        }
+        if self.files.contains_key(TARGETS) && self.n_classes == Some(0) {
+            let expected = format!("at least 1, the number of columns of {TARGETS}");
+            return Err(bad_key(path, "n_classes", expected, 0).into());
+        }
+        check_negative_entries(path, &self.files)?;
+        self.check_edge_columns(path)?;
+        check_entries(path, &self.files, &[&known[..], &features[..]].concat())?;
+        FEATURES.check(path, &self.files, !self.is_graph_alone())?;
+        check_together(path, &self.files, &LINK_FILES)?;
+        Ok(check_together(path, &self.files, &NAMES)?)
+    }
+
+    /// Checks that edge features have a number of columns that is supported.
+    fn check_edge_columns(&self, path: &Path) -> Result<()> {
+        match self.n_columns_of(EDGE_FEATURES) {
+            Some(dim) if !(1..=MAX_DIM).contains(&dim) => {
+                let expected = format!("1 to {MAX_DIM} columns");
+                Err(bad_entry(path, EDGE_FEATURES, ".shape", expected, dim).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the number of columns of an array of two dimensions.
+    fn n_columns_of(&self, name: &str) -> Option<usize> {
+        self.files.get(name)?.shape.get(1).copied()
+    }
+
+    /// Checks that the counts and names are consistent.
+    pub(crate) fn check_counts(&self, path: &Path) -> Result<()> {
+        let n_classes = self.n_classes.unwrap_or(0);
+        match (self.dim, self.n_classes) {
+            (Some(_), None) => {
+                return Err(bad_key(path, "n_classes", "a number, because dim is a number", "null").into());
+            }
+            (None, Some(n)) => return Err(bad_key(path, "n_classes", "null, because dim is null", n).into()),
+            _ => check_class_names(path, self.dim, n_classes, &self.class_names)?,
+        }
+        if self.edge_type_names.len() > 256 {
+            let found = format!("{} names", self.edge_type_names.len());
+            return Err(bad_key(path, "edge_type_names", "at most 256 names", found).into());
+        }
+        Ok(())
+    }
+
+    /// Returns the files of [`KNOWN`], with the lengths that the manifest's counts require.
+    fn known(&self) -> [Known; 21] {
+        let has_values = self.files.contains_key(TARGETS);
+        KNOWN.map(|(name, types, length, need)| Known {
+            name: name.into(),
+            types,
+            shape: match length {
+                Length::NodesAndOne => Some(vec![self.n_nodes.saturating_add(1)]),
+                Length::Nodes => Some(vec![self.n_nodes]),
+                Length::Edges => Some(vec![self.n_edges]),
+                Length::EdgesAndColumns => Some(vec![self.n_edges, self.n_columns_of(name).unwrap_or(1)]),
+                Length::NodesAndOutputs => Some(vec![self.n_nodes, self.n_classes.unwrap_or(0)]),
+                Length::LinksAndNegatives => Some(shape_of_negatives(&self.files, name)),
+                Length::Any => None,
+            },
+            is_needed: match need {
+                Need::Always => true,
+                Need::ForNodes => !self.is_graph_alone(),
+                Need::ForTargets => !self.is_graph_alone() && (name == TARGETS) == has_values,
+                Need::Optional => false,
+            },
+        })
+    }
+}
+
+/// Returns the names of all arrays that a set may have.
+pub(super) fn file_names() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().map(|known| known.0).chain(FEATURE_FILES)
+}

@@ -1,0 +1,151 @@
+//! Writes a set and its parts to a folder in the kiln format.
+
+use std::path::Path;
+
+use bytemuck::Pod;
+use kiln_feature::{EdgeFeatures, FeatureArray, FeatureStore, Targets};
+use kiln_graph::Csc;
+use kiln_store::array_folder::{ElementType, FolderWriter};
+
+use super::attachment;
+use super::manifest::Manifest;
+use super::numbered_manifest::NumberedManifest;
+use super::path_in;
+use crate::arrays::EDGE_FEATURES;
+use crate::check::for_each_rows;
+use crate::graph_folder::{
+    FEATURES, LABELS, RowFiles, TARGETS, push_rows, row_element_type, write_link_targets,
+};
+use crate::layout::Layout;
+use crate::{Dataset, Error, Result, Split};
+
+/// Writes a set as [`write()`](super::write()) documents.
+pub(super) fn write_set(data: &Dataset, folder: &Path) -> Result<()> {
+    let manifest = describe(data, folder)?;
+    write_arrays(data, manifest, FolderWriter::create(folder)?)
+}
+
+/// Writes a set with the attachments of the heterogeneous set of `source`, which is a folder in the kiln format.
+pub(super) fn write_attached(
+    data: &Dataset,
+    folder: &Path,
+    source: &NumberedManifest,
+    from: &Path,
+) -> Result<()> {
+    let mut manifest = describe(data, folder)?;
+    let set = FolderWriter::create(folder)?;
+    if let Manifest::Numbered(manifest) = &mut manifest {
+        manifest.attachments = source.attachments.clone();
+        attachment::copy(from, set.folder(), &manifest.attachments)?;
+    }
+    write_arrays(data, manifest, set)
+}
+
+/// Returns the manifest of a set, after its parts were compared with each other.
+fn describe(data: &Dataset, folder: &Path) -> Result<Manifest> {
+    data.check_parts()?;
+    let manifest = Manifest::describe(data)?;
+    manifest.check_counts(&path_in(folder))?;
+    Ok(manifest)
+}
+
+fn write_arrays(data: &Dataset, manifest: Manifest, mut set: FolderWriter) -> Result<()> {
+    for (position, relation) in data.graph.iter().enumerate() {
+        write_relation(&mut set, data.layout, position, &relation.graph)?;
+    }
+    if let Some(features) = &data.edge_features {
+        write_edge_features(&mut set, features)?;
+    }
+    for (node_type, features) in data.features.iter().enumerate() {
+        if let Some(features) = features {
+            write_features(&mut set, &data.layout.rows(&FEATURES, node_type), &**features)?;
+        }
+    }
+    if let Some(targets) = &data.targets {
+        write_targets(&mut set, &targets.values, &targets.split)?;
+    }
+    if let Some(links) = &data.links {
+        write_link_targets(&mut set, &links.targets)?;
+    }
+    for (node_type, names) in data.names.iter().enumerate().filter(|(_, names)| !names.is_empty()) {
+        set.put(data.layout.file("names_text.npy", node_type), ElementType::U8, names.text())?;
+        set.put(data.layout.file("names_ends.npy", node_type), ElementType::U32, names.ends())?;
+    }
+    manifest.commit(set)
+}
+
+/// Writes the graph of a homogeneous set.
+pub(crate) fn write_graph(set: &mut FolderWriter, graph: &Csc) -> Result<()> {
+    write_relation(set, Layout::Plain, 0, graph)
+}
+
+fn write_relation(set: &mut FolderWriter, layout: Layout, position: usize, graph: &Csc) -> Result<()> {
+    set.put(layout.file("indptr.npy", position), ElementType::U64, graph.indptr())?;
+    set.put(layout.file("indices.npy", position), ElementType::U32, graph.indices())?;
+    if let Some(weights) = graph.weights() {
+        set.put(layout.file("weights.npy", position), ElementType::F32, weights)?;
+    }
+    if let Some(types) = graph.edge_types() {
+        set.put(layout.file("edge_types.npy", position), ElementType::U8, types)?;
+    }
+    Ok(())
+}
+
+fn write_edge_features(set: &mut FolderWriter, features: &EdgeFeatures) -> Result<()> {
+    let mut rows = set.rows(EDGE_FEATURES, row_element_type(features.dtype())?, features.dim())?;
+    match features.rows() {
+        FeatureArray::F32(values) => rows.push(values)?,
+        FeatureArray::F16(values) => rows.push(values)?,
+        FeatureArray::BF16(values) => rows.push(values)?,
+        other => return Err(Error::unknown_row_type(other.dtype())),
+    }
+    Ok(set.add(rows)?)
+}
+
+/// Writes the file of classes or of target values, and the split.
+pub(crate) fn write_targets(set: &mut FolderWriter, targets: &Targets, split: &Split) -> Result<()> {
+    match targets {
+        Targets::Classes(labels) => set.put(LABELS, ElementType::I32, labels.as_slice())?,
+        Targets::Values(values) => match (values.as_labels(), values.as_numbers()) {
+            (Some(labels), _) => put_rows(set, ElementType::U8, values.n_columns(), labels)?,
+            (None, numbers) => {
+                put_rows(set, ElementType::F32, values.n_columns(), numbers.unwrap_or_default())?;
+            }
+        },
+    }
+    for ((_, nodes), file) in split.parts().into_iter().zip(["train.npy", "val.npy", "test.npy"]) {
+        set.put(file, ElementType::U32, nodes)?;
+    }
+    Ok(())
+}
+
+/// Writes the file of target values.
+fn put_rows<T: Pod>(
+    set: &mut FolderWriter,
+    dtype: ElementType,
+    n_columns: usize,
+    values: &[T],
+) -> Result<()> {
+    let mut rows = set.rows(TARGETS, dtype, n_columns)?;
+    rows.push(values)?;
+    Ok(set.add(rows)?)
+}
+
+/// Writes the files of feature rows: those of a CSR matrix for sparse features.
+pub(crate) fn write_features(
+    set: &mut FolderWriter,
+    files: &RowFiles,
+    features: &dyn FeatureStore,
+) -> Result<()> {
+    if let Some(sparse) = features.as_sparse() {
+        let [indptr, columns, values] = files.sparse.clone();
+        set.put(indptr, ElementType::U64, sparse.indptr())?;
+        set.put(columns, ElementType::U32, sparse.columns())?;
+        set.put(values, ElementType::F32, sparse.values())?;
+        return Ok(());
+    }
+    let dtype = row_element_type(features.dtype())?;
+    let mut array = set.rows(files.dense.clone(), dtype, features.dim())?;
+    for_each_rows(features, |_, rows| push_rows(&mut array, rows))?;
+    Ok(set.add(array)?)
+}

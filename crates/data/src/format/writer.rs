@@ -1,0 +1,255 @@
+use std::path::Path;
+
+use kiln_graph::NodeTypes;
+use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter, bad_entry};
+
+use super::attachment::{self, check_name};
+use super::numbered_manifest::{NumberedManifest, RelationEntry};
+use super::path_in;
+use crate::Result;
+use crate::convert::{ConvertOptions, ConvertReport, CscRows, EdgeSource, write_csc};
+use crate::error::require;
+use crate::graph_folder::{FEATURES, LABELS, TARGETS, check_class_names, class_names_to_write, numbered};
+
+/// Writes a heterogeneous set in the kiln format part by part, for sets that do not fit in memory. The folder appears when
+/// it is committed; without a commit, all written files are removed.
+///
+/// ```
+/// use kiln_data::format::{self, SetWriter};
+/// use kiln_graph::NodeTypes;
+/// use kiln_store::array_folder::{ElementType, FolderWriter};
+/// let root = tempfile::tempdir()?;
+/// let types = NodeTypes::new([("user", 2), ("item", 1)])?;
+/// let mut set = SetWriter::new(FolderWriter::create(root.path().join("set"))?, "shop", &types);
+/// let mut rows = set.feature_rows(0, ElementType::F32, 2)?;
+/// rows.push(&[0.0_f32, 0.5])?;
+/// rows.push(&[1.0_f32, 1.5])?;
+/// set.add_features(0, rows, 2)?;
+/// set.commit()?;
+/// assert_eq!(format::open(root.path().join("set"))?.dims(), [Some(2), None]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "call .commit() to write the manifest"]
+pub struct SetWriter {
+    set: FolderWriter,
+    types: NodeTypes,
+    manifest: NumberedManifest,
+}
+
+/// The arrays of the targets of a node type and of their split, which a [`SetWriter`] starts and finishes.
+#[derive(Debug)]
+pub struct TargetWriters {
+    /// The class of each node (`i32`), or its target values: `u8` for several labels, `f32` for regression.
+    pub values: ArrayWriter,
+    /// The nodes for training, validation and test, as node ids of the graph (`u32`).
+    pub split: [ArrayWriter; 3],
+}
+
+/// The name and the node types of a relation that a [`SetWriter`] writes.
+#[derive(Debug, Clone, Copy)]
+pub struct RelationTypes<'a> {
+    /// The name, which is unique among the relations.
+    pub name: &'a str,
+    /// The position of the sources' type.
+    pub src_type: usize,
+    /// The position of the destinations' type.
+    pub dst_type: usize,
+}
+
+impl SetWriter {
+    /// Starts a set with nodes of these types.
+    pub fn new(set: FolderWriter, name: &str, types: &NodeTypes) -> Self {
+        Self { set, types: types.clone(), manifest: NumberedManifest::of_types(name, types) }
+    }
+
+    /// Returns the folder that contains the files until the commit. Temporary files in it must be removed before that.
+    pub fn folder(&self) -> &Path {
+        self.set.folder()
+    }
+
+    /// Starts the features of the node type at a position: an array of `f32`, `f16` or `bf16` rows.
+    ///
+    /// # Errors
+    /// Returns [`kiln_store::Error::Io`] if the file cannot be created.
+    pub fn feature_rows(&self, node_type: usize, dtype: ElementType, dim: usize) -> Result<ArrayWriter> {
+        Ok(self.set.rows(FEATURES.of_type(node_type).dense, dtype, dim)?)
+    }
+
+    /// Finishes the features of a node type, `dim` columns wide.
+    ///
+    /// # Errors
+    /// Returns [`kiln_store::Error::Io`] if the file cannot be written, and [`Error::BadParameter`](crate::Error::BadParameter) for another node type.
+    pub fn add_features(&mut self, node_type: usize, rows: ArrayWriter, dim: usize) -> Result<()> {
+        require(
+            node_type < self.types.n_types(),
+            "the node type of the features",
+            "the position of a type",
+            node_type,
+        )?;
+        self.manifest.node_types[node_type].dim = Some(dim);
+        Ok(self.set.add(rows)?)
+    }
+
+    /// Starts the names of the nodes of a type: the array of their concatenated texts (`u8`), and the array of the end of
+    /// each (`u32`). [`SetWriter::add`] finishes them.
+    ///
+    /// # Errors
+    /// Returns [`kiln_store::Error::Io`] if a file cannot be created.
+    pub fn names(&self, node_type: usize) -> Result<[ArrayWriter; 2]> {
+        let text = self.set.vector(numbered("names_text.npy", node_type), ElementType::U8)?;
+        Ok([text, self.set.vector(numbered("names_ends.npy", node_type), ElementType::U32)?])
+    }
+
+    /// Finishes an array.
+    ///
+    /// # Errors
+    /// Returns [`kiln_store::Error::Io`] if the file cannot be written.
+    pub fn add(&mut self, array: ArrayWriter) -> Result<()> {
+        Ok(self.set.add(array)?)
+    }
+
+    /// Starts the targets of a node type with `n_outputs` classes or columns: classes for `i32`, several labels for `u8`,
+    /// and regression targets for `f32`.
+    ///
+    /// # Errors
+    /// Returns [`kiln_store::Error::Io`] if a file cannot be created.
+    pub fn targets(&self, dtype: ElementType, n_outputs: usize) -> Result<TargetWriters> {
+        let values = match dtype {
+            ElementType::I32 => self.set.vector(LABELS, dtype)?,
+            _ => self.set.rows(TARGETS, dtype, n_outputs)?,
+        };
+        let part = |name| self.set.vector(name, ElementType::U32);
+        Ok(TargetWriters { values, split: [part("train.npy")?, part("val.npy")?, part("test.npy")?] })
+    }
+
+    /// Finishes the targets of a node type. `class_names` has the name of each class or column, or is empty.
+    ///
+    /// # Errors
+    /// Returns [`kiln_store::Error::Io`] if a file cannot be written, [`Error::BadParameter`](crate::Error::BadParameter) for another node type, and
+    /// [`kiln_store::Error::Metadata`] for another number of names.
+    pub fn add_targets(
+        &mut self,
+        node_type: usize,
+        targets: TargetWriters,
+        n_outputs: usize,
+        class_names: &[String],
+    ) -> Result<()> {
+        require(
+            node_type < self.types.n_types(),
+            "the node type of the targets",
+            "the position of a type",
+            node_type,
+        )?;
+        let class_names = class_names_to_write(class_names, n_outputs);
+        check_class_names(&path_in(self.folder()), None, n_outputs, &class_names)?;
+        self.manifest.target_type = Some(self.types.names()[node_type].clone());
+        (self.manifest.n_classes, self.manifest.class_names) = (Some(n_outputs), class_names);
+        self.set.add(targets.values)?;
+        for part in targets.split {
+            self.set.add(part)?;
+        }
+        Ok(())
+    }
+
+    /// Sorts the edges of a source within the memory limit and writes them as the next relation. Ids of the source count
+    /// from 0 within their type. The graph is the one that [`Relations::from_edges`](kiln_graph::Relations::from_edges)
+    /// builds. [`ConvertOptions::n_nodes`] is ignored; edge types, [`ConvertOptions::symmetrize`] and added or removed self
+    /// loops are rejected.
+    ///
+    /// # Errors
+    /// Returns [`Error::Memory`](crate::Error::Memory) if the limit is too small, [`Error::BadParameter`](crate::Error::BadParameter) for a type that does not exist or an
+    /// option that is not supported, and the errors of the source.
+    pub fn write_relation(
+        &mut self,
+        relation: RelationTypes<'_>,
+        source: &dyn EdgeSource,
+        options: &ConvertOptions,
+    ) -> Result<ConvertReport> {
+        let RelationTypes { name, src_type, dst_type } = relation;
+        for node_type in [src_type, dst_type] {
+            let expected = "the position of a type";
+            require(node_type < self.types.n_types(), "the node type of a relation", expected, node_type)?;
+        }
+        let kept = ConvertOptions {
+            memory_bytes: options.memory_bytes,
+            n_nodes: options.n_nodes,
+            duplicates: options.duplicates,
+            ..ConvertOptions::default()
+        };
+        let expected = "no change of the edges except of duplicates";
+        require(*options == kept, "the options of a relation", expected, name)?;
+        let expected = "none: the position of the relation is the type of its edges";
+        require(!source.edge_data().edge_types, "the edge types of a relation", expected, name)?;
+        let (srcs, position) = (self.types.range(src_type), self.manifest.relations.len());
+        let n_dsts = self.types.range(dst_type).len();
+        let rows = CscRows { n_dsts, n_srcs: srcs.len(), first_src: srcs.start, relation: Some(position) };
+        let written = write_csc(source, 0, rows, options, &mut self.set)?;
+        let type_name = |node_type: usize| self.types.names()[node_type].clone();
+        self.manifest.relations.push(RelationEntry {
+            name: name.to_owned(),
+            src_type: type_name(src_type),
+            dst_type: type_name(dst_type),
+            n_edges: written.n_edges,
+        });
+        Ok(ConvertReport {
+            n_nodes: n_dsts,
+            n_coo_edges: written.n_coo_edges,
+            n_edges: written.n_edges,
+            n_buckets: written.n_buckets,
+            n_readings: written.n_readings,
+            notes: Vec::new(),
+        })
+    }
+
+    /// Writes a JSON file beside the arrays, for another crate to read. Its hash becomes a part of the manifest.
+    ///
+    /// # Errors
+    /// Returns [`kiln_store::Error::Io`] if the file cannot be written, and [`kiln_store::Error::Metadata`] if the name is
+    /// not one of lower-case letters, digits and `_` with the extension `.json`, if it is that of the manifest, or if there
+    /// are more than 256 MiB.
+    pub fn attach(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        let path = path_in(self.folder());
+        check_name(&path, name)?;
+        if self.manifest.attachments.contains_key(name) {
+            return Err(bad_entry(&path, name, "", "one attachment of this name", "two").into());
+        }
+        let hash = attachment::write(self.folder(), name, bytes)?;
+        self.manifest.attachments.insert(name.to_owned(), hash);
+        Ok(())
+    }
+
+    /// Writes the manifest and renames the folder to its target.
+    ///
+    /// # Errors
+    /// Returns [`kiln_store::Error::Metadata`] if a part is missing or has another length than its type, and
+    /// [`kiln_store::Error::Io`] if writing fails.
+    pub fn commit(self) -> Result<()> {
+        self.manifest.check_counts(&path_in(self.set.folder()))?;
+        self.manifest.commit(self.set)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+
+    #[test]
+    fn rejects_attachments_with_other_names_or_that_are_too_large() {
+        let root = tempfile::tempdir().unwrap();
+        let types = NodeTypes::new([("node", 0)]).unwrap();
+        let folder = FolderWriter::create(root.path().join("set")).unwrap();
+        let mut set = SetWriter::new(folder, "set", &types);
+        for name in ["kiln.json", "../a.json", "a/b.json", ".json", "A.json", "a.npy", ""] {
+            let error = set.attach(name, b"{}").unwrap_err();
+            assert!(matches!(error, Error::Store(kiln_store::Error::Metadata { .. })), "{name}: {error}");
+        }
+        // The pages of the zeros are never touched.
+        let error = set.attach("large.json", &vec![0; (256 << 20) + 1]).unwrap_err();
+        assert!(matches!(error, Error::Store(kiln_store::Error::Metadata { .. })), "{error}");
+        assert!(error.to_string().contains("268435457 bytes"), "{error}");
+        set.attach("import.json", b"{}").unwrap();
+        assert!(set.attach("import.json", b"{}").unwrap_err().to_string().contains("two"));
+    }
+}

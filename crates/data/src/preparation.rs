@@ -1,0 +1,167 @@
+//! The steps that prepare a data set: scaled features, normalised rows, reverse edges and self loops.
+
+use std::sync::Arc;
+
+use kiln_feature::{DenseFeatures, FeatureStore, PreparationStep, Scaling, normalize_row};
+use kiln_graph::{Csc, NodeId, Relations, add_self_loops_of_type, symmetrize};
+use kiln_store::Error as StoreError;
+
+use crate::check::for_each_rows;
+use crate::layout::Layout;
+use crate::{Dataset, Error, Result};
+
+impl Dataset {
+    /// Returns the set with each feature column shifted and scaled to mean 0 and standard deviation 1, as 32-bit
+    /// floats in memory. A constant column becomes 0.
+    ///
+    /// Mean and deviation are computed over all nodes, including those of the validation and test split: the features
+    /// of all nodes are known when training starts (the transductive setting). No label is read.
+    ///
+    /// # Errors
+    /// Returns [`Error::Feature`] if a row of a damaged file cannot be read, and
+    /// [`kiln_store::Error::OutOfMemory`] if the rows do not fit in memory.
+    pub fn standardize(self) -> Result<Self> {
+        self.require_plain("standardize")?;
+        let mut scaling = None;
+        let scaled = self.map_features(|values, dim| {
+            let scaling = scaling.insert(Scaling::of_columns(values, dim));
+            values.chunks_exact_mut(dim).for_each(|row| scaling.scale_row(row));
+            Ok(())
+        })?;
+        Ok(scaled.prepared(scaling.map(PreparationStep::Scale)))
+    }
+
+    /// Returns the set with each feature row divided by its sum, in memory: bags of words become frequencies. A row
+    /// whose sum is 0 is not changed. Sparse rows stay sparse; others become 32-bit floats. PyG's `NormalizeFeatures`
+    /// differs: it first subtracts the minimum of the whole matrix, and it divides by 1 if a sum is below 1.
+    ///
+    /// # Errors
+    /// Returns [`kiln_store::Error::BadValue`] if a row has a negative value, [`Error::Feature`]
+    /// if a row of a damaged file cannot be read, and [`kiln_store::Error::OutOfMemory`] if the rows do not fit in
+    /// memory.
+    pub fn row_normalize(self) -> Result<Self> {
+        self.require_plain("row_normalize")?;
+        let normalize = |node: NodeId, row: &mut [f32]| {
+            normalize_row(row).map_err(|negative| {
+                let error = StoreError::BadValue {
+                    path: self.name.clone().into(),
+                    what: "a feature of node",
+                    position: node.0.into(),
+                    expected: "no negative values: a row is divided by its sum".into(),
+                    found: negative.to_string(),
+                };
+                Error::from(error)
+            })
+        };
+        let step = Some(PreparationStep::RowNormalize);
+        if let Some(sparse) = self.node_features()?.as_sparse() {
+            let features = Arc::new(sparse.map_rows(normalize)?);
+            return Ok(self.with_features(features).prepared(step));
+        }
+        let normalized = self.clone().map_features(|values, dim| {
+            let mut rows = (0..).map(NodeId).zip(values.chunks_exact_mut(dim));
+            rows.try_for_each(|(node, row)| normalize(node, row))
+        })?;
+        Ok(normalized.prepared(step))
+    }
+
+    /// Returns the set with the reverse of each edge added and duplicate edges removed. The new graph is in memory. The
+    /// reverse of an edge has its weight and edge type.
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`] if the graph is damaged, and
+    /// [`Error::NoEdgeFeatures`] if edges have features:
+    /// [`DatasetBuilder::symmetrize`](crate::DatasetBuilder::symmetrize) adds reverse edges with the features of their
+    /// edges.
+    pub fn symmetrize(self) -> Result<Self> {
+        self.require_plain("symmetrize")?;
+        self.refuse_edges_without_features(
+            "reverse edges",
+            "symmetrize the edge list when the set is built (DatasetBuilder::symmetrize) or converted \
+             (kiln data convert --symmetrize), or remove the edge features (edge_features: None)",
+        )?;
+        let graph = symmetrize(self.csc()?)?;
+        Ok(self.with_csc(graph).prepared(Some(PreparationStep::Symmetrize)))
+    }
+
+    /// Returns the set with a self loop on each node that has none, as [`kiln_graph::add_self_loops`] adds them, before it
+    /// is partitioned for a model with attention. (A loader of a whole graph adds the loops itself.) The new graph is in
+    /// memory. Added loops have the first type without edges and without a name. If edge types have names, it is named
+    /// `self loop`.
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`] if the graph is damaged, or if it has an edge of type 255, and
+    /// [`Error::NoEdgeFeatures`] if edges have features and a loop must be added.
+    pub fn add_self_loops(mut self) -> Result<Self> {
+        self.require_plain("add_self_loops")?;
+        // A type without edges may have a name, which the loops must not take over.
+        let loop_type = self.n_edge_types().unwrap_or(0);
+        let before = Arc::clone(self.csc()?);
+        let graph = add_self_loops_of_type(&before, loop_type)?;
+        if self.graph.n_edges() < graph.n_edges() {
+            self.refuse_edges_without_features(
+                "self loops",
+                "add the loops and their rows to the edge list before the set is built, or remove the edge features \
+                 (edge_features: None)",
+            )?;
+        }
+        // Loops of a new type were added if the number of types grew.
+        if !self.edge_type_names.is_empty() && before.n_edge_types() < graph.n_edge_types() {
+            self.edge_type_names.resize(loop_type, String::new());
+            self.edge_type_names.push("self loop".to_owned());
+        }
+        let step = (!self.preparation.adds_self_loops()).then_some(PreparationStep::SelfLoops);
+        Ok(self.with_csc(graph).prepared(step))
+    }
+
+    /// Checks that the set is homogeneous: the format of heterogeneous sets records no preparation.
+    fn require_plain(&self, step: &'static str) -> Result<()> {
+        self.require_one_type(step)?;
+        match self.layout {
+            Layout::Plain => Ok(()),
+            Layout::Numbered => Err(Error::NamedTypes { name: self.name.clone(), step }),
+        }
+    }
+
+    fn with_csc(self, graph: Csc) -> Self {
+        Self { graph: Arc::new(Relations::of_graph(graph)), ..self }
+    }
+
+    fn with_features(self, features: Arc<dyn FeatureStore>) -> Self {
+        Self { features: vec![Some(features)], ..self }
+    }
+
+    /// Returns an error if edges have features.
+    fn refuse_edges_without_features(&self, added: &'static str, instead: &'static str) -> Result<()> {
+        match self.edge_features {
+            Some(_) => Err(Error::NoEdgeFeatures { name: self.name.clone(), added, instead }),
+            None => Ok(()),
+        }
+    }
+
+    /// Appends a step to the record of the preparation.
+    fn prepared(mut self, step: Option<PreparationStep>) -> Self {
+        self.preparation.steps.extend(step);
+        self
+    }
+
+    /// Copies all rows to memory as 32-bit floats, calls `change` with the values (row-major) and the number of
+    /// columns, and returns the set with the changed features.
+    fn map_features(self, change: impl FnOnce(&mut [f32], usize) -> Result<()>) -> Result<Self> {
+        let features = Arc::clone(self.node_features()?);
+        let dim = features.dim();
+        let n_rows = features.n_rows();
+        let mut values = Vec::new();
+        let has_room = n_rows.checked_mul(dim).map(|n_values| values.try_reserve_exact(n_values));
+        if !matches!(has_room, Some(Ok(()))) {
+            let what = format!("{n_rows} rows of {dim} features as 32-bit floats");
+            return Err(StoreError::OutOfMemory { what }.into());
+        }
+        for_each_rows(&*features, |_, rows| {
+            values.extend(std::mem::take(rows).into_f32());
+            Ok(())
+        })?;
+        change(&mut values, dim)?;
+        Ok(self.with_features(Arc::new(DenseFeatures::from_f32(values, dim)?)))
+    }
+}

@@ -1,0 +1,249 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use kiln_feature::{FeatureBuffer, Targets};
+use kiln_graph::EdgeId;
+use kiln_partition::PartitionRow;
+use kiln_sample::Rule;
+use tonic::{Request, Response, Status};
+
+use crate::Error;
+use crate::local_part::LocalPart;
+use crate::server::leases::Leases;
+use crate::server::ranges::{row_bytes, send_samples};
+use crate::server::respond::{Answer, Chunks, Responder, ResponseSender, refusal};
+use crate::wire::encoding::{self, CHUNK_BYTES};
+use crate::wire::limits::{MAX_DSTS, MAX_ROWS, PROTOCOL};
+use crate::wire::proto::{
+    Array, FetchRequest, GatherEdgesRequest, GatherRequest, Graph, Healthy, Lease, ListRequest, Nothing,
+    OpenRequest, Opened, SampleRequest,
+};
+use crate::wire::row_format::RowFormat;
+
+/// The maximum number of draws with replacement for one request.
+const MAX_DRAWS: u64 = 1 << 26;
+
+/// The graph service of one partition. The only state that it keeps between requests is its clients' leases.
+#[derive(Debug, Clone)]
+pub(crate) struct Service {
+    pub(crate) held: Arc<LocalPart>,
+    pub(crate) leases: Arc<Leases>,
+    pub(crate) started: Instant,
+    pub(crate) responder: Responder,
+    /// The memory limit of one response, in bytes.
+    pub(crate) response_bytes: usize,
+}
+
+impl Service {
+    fn renew(&self, lease: u64) -> Result<(), Status> {
+        match self.leases.renew(lease, Instant::now()) {
+            true => Ok(()),
+            // Clients that receive this status code open a new lease.
+            false => Err(Status::failed_precondition("unknown lease")),
+        }
+    }
+
+    /// Decodes the rows of a request. Checks that there are at most `most`, and that they are below `n_rows`.
+    fn rows(&self, bytes: &[u8], most: usize, n_rows: usize) -> Result<Vec<PartitionRow>, Status> {
+        let rows =
+            encoding::rows(bytes).ok_or_else(|| Status::invalid_argument("rows must have 4 bytes each"))?;
+        if most < rows.len() {
+            let text = format!("{} rows in one request, expected at most {most}", rows.len());
+            return Err(Status::invalid_argument(text));
+        }
+        self.held.check(&rows, n_rows).map_err(Status::invalid_argument)?;
+        Ok(rows)
+    }
+
+    /// Decodes the rows of a request for edges of a relation. Rejects duplicates, because the response would contain a row's edges
+    /// once for each time that the row is listed, which for a hub would take much memory.
+    fn distinct_rows(&self, bytes: &[u8], relation: u32) -> Result<Vec<PartitionRow>, Status> {
+        let edges = self.held.edges(relation as usize).map_err(|error| refusal(&error))?;
+        let rows = self.rows(bytes, MAX_DSTS, edges.nodes.len())?;
+        let mut sorted = rows.clone();
+        sorted.sort_unstable();
+        match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => {
+                let text = format!("duplicate row {} in one request: list each row once", pair[0].0);
+                Err(Status::invalid_argument(text))
+            }
+            None => Ok(rows),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Graph for Service {
+    type FetchStream = Chunks;
+    type SampleStream = Chunks;
+    type ListStream = Chunks;
+    type GatherStream = Chunks;
+    type GatherEdgesStream = Chunks;
+
+    async fn open(&self, request: Request<OpenRequest>) -> Answer<Opened> {
+        let OpenRequest { protocol, partition_hash } = request.into_inner();
+        if protocol != PROTOCOL {
+            let text = format!(
+                "protocol version {protocol}, expected {PROTOCOL}: use the same version of kiln for clients and servers"
+            );
+            return Err(Status::unimplemented(text));
+        }
+        let part = &self.held.part;
+        if !partition_hash.is_empty() && partition_hash != part.partition_hash {
+            let text = format!(
+                "it holds partition {} of another partitioning, {}, expected {partition_hash}: restart it with the \
+                 partition of this job",
+                part.index, part.partition_hash
+            );
+            return Err(Status::aborted(text));
+        }
+        let lease = Lease { id: self.leases.take(Instant::now()) };
+        let lease_ms = self.leases.time().as_millis() as u64;
+        Ok(Response::new(Opened { lease: Some(lease), lease_ms, ..self.held.describe() }))
+    }
+
+    async fn renew(&self, request: Request<Lease>) -> Answer<Nothing> {
+        self.renew(request.into_inner().id)?;
+        Ok(Response::new(Nothing {}))
+    }
+
+    async fn close(&self, request: Request<Lease>) -> Answer<Nothing> {
+        self.leases.end(request.into_inner().id, Instant::now());
+        Ok(Response::new(Nothing {}))
+    }
+
+    async fn fetch(&self, request: Request<FetchRequest>) -> Answer<Chunks> {
+        let request = request.into_inner();
+        self.renew(request.lease)?;
+        let array = Array::try_from(request.array).map_err(|_| Status::invalid_argument("unknown array"))?;
+        self.responder.respond(0, move |held, response| {
+            let targets = || held.part.targets.as_ref().ok_or(Error::NoTargets);
+            let bytes: &[u8] = match array {
+                Array::NewIds => bytemuck::cast_slice(held.book(request.node_type as usize)?.new_ids()),
+                Array::Targets => value_bytes(&targets()?.values),
+                Array::Train => bytemuck::cast_slice(&targets()?.split.train),
+                Array::Validation => bytemuck::cast_slice(&targets()?.split.val),
+                Array::Test => bytemuck::cast_slice(&targets()?.split.test),
+                Array::Keys => held.keys(request.node_type as usize)?,
+            };
+            let _ = bytes.chunks(CHUNK_BYTES).all(|chunk| response.send(Bytes::copy_from_slice(chunk)));
+            Ok(())
+        })
+    }
+
+    async fn sample(&self, request: Request<SampleRequest>) -> Answer<Chunks> {
+        let request = request.into_inner();
+        self.renew(request.lease)?;
+        let rows = self.distinct_rows(&request.rows, request.relation)?;
+        let rule = self.held.rules.get(&request.rule).map_err(|error| refusal(&error))?.clone();
+        let hop = encoding::hop_request(&request).map_err(Status::invalid_argument)?;
+        let excluded = encoding::excluded(&request.excluded, rows.len()).map_err(Status::invalid_argument)?;
+        // Other rules select each edge at most once, so their samples are limited by the degrees.
+        let is_repeated = matches!(rule, Rule::UniformWithReplacement);
+        let n_draws = rows.len() as u64 * u64::from(request.fanout.unwrap_or(0));
+        if is_repeated && MAX_DRAWS < n_draws {
+            let text =
+                format!("{n_draws} draws in one request, expected at most {MAX_DRAWS}: lower the fanout");
+            return Err(Status::invalid_argument(text));
+        }
+        let row_bytes = row_bytes(request.fanout.unwrap_or(0) as usize);
+        if is_repeated && self.response_bytes < row_bytes {
+            let text = format!(
+                "{row_bytes} bytes for the draws of one row, expected at most {}: lower the fanout",
+                self.response_bytes
+            );
+            return Err(Status::invalid_argument(text));
+        }
+        let response_bytes = self.response_bytes;
+        let request_bytes = request.rows.len() + request.excluded.len();
+        self.responder.respond(request_bytes, move |held, response| {
+            let edges = held.edges(request.relation as usize)?;
+            let hop = hop.excluding(edges.excluded(&rows, &excluded));
+            send_samples(edges, &rows, &rule, &hop, response_bytes, response)
+        })
+    }
+
+    async fn list(&self, request: Request<ListRequest>) -> Answer<Chunks> {
+        let request = request.into_inner();
+        self.renew(request.lease)?;
+        let rows = self.distinct_rows(&request.rows, request.relation)?;
+        self.responder.respond(request.rows.len(), move |held, response| {
+            let edges = held.edges(request.relation as usize)?;
+            let ranges = edges.ranges(&rows)?;
+            let _ = encoding::of_lists(edges, &rows, &ranges).all(|chunk| response.send(chunk));
+            Ok(())
+        })
+    }
+
+    async fn gather(&self, request: Request<GatherRequest>) -> Answer<Chunks> {
+        let request = request.into_inner();
+        self.renew(request.lease)?;
+        let node_type = request.node_type as usize;
+        let features = self.held.features(node_type).map_err(|error| refusal(&error))?;
+        let format = RowFormat { dim: features.dim(), dtype: features.dtype() };
+        let rows = self.rows(&request.rows, MAX_ROWS, features.n_rows())?;
+        self.responder.respond(request.rows.len(), move |held, response| {
+            send_rows(&rows, format, response, |rows, out| held.gather(node_type, rows, out))
+        })
+    }
+
+    async fn gather_edges(&self, request: Request<GatherEdgesRequest>) -> Answer<Chunks> {
+        let request = request.into_inner();
+        self.renew(request.lease)?;
+        let relation = request.relation as usize;
+        let edges = encoding::edges(&request.rows, &request.edges).map_err(Status::invalid_argument)?;
+        self.responder.respond(request.rows.len() + request.edges.len(), move |held, response| {
+            let features = held.edge_features(relation)?;
+            let positions = edges.iter().map(|&(row, edge)| held.part.edge_position(relation, row, edge));
+            let positions: Vec<EdgeId> = positions.collect::<kiln_partition::Result<_>>()?;
+            let format = RowFormat { dim: features.dim(), dtype: features.dtype() };
+            send_rows(&positions, format, response, |rows, out| Ok(features.gather(rows, out)?))
+        })
+    }
+
+    async fn health(&self, _: Request<Nothing>) -> Answer<Healthy> {
+        let now = Instant::now();
+        Ok(Response::new(Healthy {
+            part: self.held.part.index as u32,
+            n_clients: self.leases.n_held(now) as u64,
+            uptime_ms: now.saturating_duration_since(self.started).as_millis() as u64,
+            oldest_request_ms: self.responder.oldest_request(now).map(|age| age.as_millis() as u64),
+        }))
+    }
+}
+
+/// Returns the bytes of the classes or target values.
+fn value_bytes(targets: &Targets) -> &[u8] {
+    match targets {
+        Targets::Classes(labels) => bytemuck::cast_slice(labels.as_slice()),
+        Targets::Values(values) => match values.as_labels() {
+            Some(labels) => labels,
+            None => bytemuck::cast_slice(values.as_numbers().unwrap_or_default()),
+        },
+    }
+}
+
+/// Gathers rows and sends them in chunks of whole rows, until the client has disconnected.
+fn send_rows<R>(
+    rows: &[R],
+    format: RowFormat,
+    response: &ResponseSender,
+    gather: impl Fn(&[R], &mut FeatureBuffer) -> crate::Result<()>,
+) -> crate::Result<()> {
+    for rows in rows.chunks((CHUNK_BYTES / format.row_bytes()).max(1)) {
+        if !response.is_open() {
+            break;
+        }
+        let mut values = FeatureBuffer::empty(format.dtype);
+        gather(rows, &mut values)?;
+        if !encoding::bytes_of_rows(values).is_some_and(|chunk| response.send(chunk)) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+mod tests;
