@@ -17,7 +17,7 @@ pub(crate) fn main() -> Result {
     let n_precisions = if has_bf16_products() { 2 } else { 1 };
     for input in inputs()? {
         let sampled = input.sampled(1)?;
-        let widths = [input.dataset.node_features().unwrap().dim(), HIDDEN];
+        let widths = [input.dataset.node_features()?.dim(), HIDDEN];
         for (i, (block, d_in)) in sampled[0].blocks.iter().zip(widths).enumerate() {
             let layer = Layer::new(block.n_dst(), d_in, &device, if i == 0 { X::Given } else { X::Tracked });
             let flop = 2 * (block.n_dst() * d_in * HIDDEN) as u64;

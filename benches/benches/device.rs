@@ -152,8 +152,7 @@ fn batches(stage: &mut Stage, device: &Device, input: &Input) -> Result {
         });
     })?;
     let n_rows: usize = sampled.iter().map(|batch| batch.input_nodes.dims()[0]).sum();
-    let row_bytes =
-        4 + 4 * features.dim() + input.dataset.node_features().unwrap().dtype().bytes() * features.dim();
+    let row_bytes = 4 + 4 * features.dim() + input.dataset.node_features()?.dtype().bytes() * features.dim();
     let work = Work::new((n_rows / sampled.len() * row_bytes) as u64, "bytes", 1);
     stage.bench("gather", &input.name, work, |bencher| {
         bencher.iter(|| {
@@ -167,8 +166,8 @@ fn batches(stage: &mut Stage, device: &Device, input: &Input) -> Result {
 }
 
 fn parts(device: &Device, input: &Input) -> Result<(DeviceSampler, DeviceFeatures)> {
-    let graph = DeviceGraph::new(Arc::clone(input.dataset.csc().unwrap()), device)?;
-    let features = DeviceFeatures::new(input.dataset.node_features().unwrap().clone(), device)?;
+    let graph = DeviceGraph::new(Arc::clone(input.dataset.csc()?), device)?;
+    let features = DeviceFeatures::new(input.dataset.node_features()?.clone(), device)?;
     Ok((DeviceSampler::new(graph, input.fanouts.clone()), features))
 }
 

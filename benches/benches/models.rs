@@ -21,7 +21,7 @@ const N_TYPES: u64 = 10;
 pub(crate) fn main() -> Result {
     let mut stage = Stage::new("models");
     for input in inputs()? {
-        let graph = with_edge_types(input.dataset.csc().unwrap())?;
+        let graph = with_edge_types(input.dataset.csc()?)?;
         let n_relations =
             usize::from(graph.edge_types().and_then(|types| types.iter().max()).map_or(0, |t| *t)) + 1;
         let graph = Arc::new(graph);
@@ -60,8 +60,7 @@ where
         sampling = sampling.with_edge_types();
     }
     let sampler = NeighborSampler::with_config(Arc::clone(graph), sampling)?;
-    let batcher =
-        NodeBatcher::new(sampler.into(), data.node_features().unwrap().clone(), data.labels().clone());
+    let batcher = NodeBatcher::new(sampler.into(), data.node_features()?.clone(), data.labels());
     let loader = train::loader(input, HostNodeBatcher::new(batcher, &Device::flex()))?;
     let mut batches = Endless::new(loader);
     let config = TrainerConfig::new(OptimizerConfig::adam(0.003, 0.0));

@@ -85,9 +85,8 @@ struct Partitioned {
 impl Partitioned {
     fn of(input: &Input) -> Result<Self> {
         let data = &input.dataset;
-        let parts = partition_nodes(data.csc().unwrap(), &data.split().train, 2, Method::Random, 0)?;
-        let n_cut_edges =
-            PartitionStats::of(data.csc().unwrap(), &data.split().train, &parts, 2)?.n_cut_edges;
+        let parts = partition_nodes(data.csc()?, &data.split().train, 2, Method::Random, 0)?;
+        let n_cut_edges = PartitionStats::of(data.csc()?, &data.split().train, &parts, 2)?.n_cut_edges;
         let book = PartitionBook::from_parts(&parts, 2)?;
         let meta = PartitionMeta { hash: data.hash()?, method: Method::Random, n_cut_edges };
         let fanouts = input.fanouts.clone();

@@ -80,23 +80,22 @@ fn steps<T: Task, F: Batcher<Batch = DeviceBatch<T::Input>>>(
 
 fn gcn(stage: &mut Stage) -> Result {
     let data = fake()?;
-    let graph = std::sync::Arc::new(gcn_norm(data.csc().unwrap())?);
+    let graph = std::sync::Arc::new(gcn_norm(data.csc()?)?);
     let config = SamplerConfig::new([Fanout::UpTo(50); 2]).with_rule(Rule::UniformKeepSelfLoops);
     let sampler = NeighborSampler::with_config(graph, config.with_weights(EdgeWeights::Unbiased))?;
-    let batcher =
-        NodeBatcher::new(sampler.into(), data.node_features().unwrap().clone(), data.labels().clone());
+    let batcher = NodeBatcher::new(sampler.into(), data.node_features()?.clone(), data.labels());
     let batcher = DeviceBatcher::new(batcher, &Device::flex());
     let items = ItemSamplerConfig { batch_size: 128, ..ItemSamplerConfig::default() };
     let mut batches =
         Endless::new(Loader::new(ItemSampler::new(data.split().train.to_vec(), items)?, batcher, LOADER)?);
     let model = GcnConfig {
-        d_in: data.node_features().unwrap().dim(),
+        d_in: data.node_features()?.dim(),
         hidden: 64,
         n_classes: data.labels().n_classes(),
         n_layers: 2,
         input_dropout: 0.0,
         dropout: 0.0,
-        ..GcnConfig::new(data.node_features().unwrap().dim(), data.labels().n_classes())
+        ..GcnConfig::new(data.node_features()?.dim(), data.labels().n_classes())
     };
     let optimizer = AdamConfig::new(0.01).weight_decay(5e-4).into();
     let task = NodeClassification::new();

@@ -17,18 +17,18 @@ const HABITS: [(&str, &str); 3] = [
 /// The occurrences of [`HABITS`] in each folder. The numbers may only fall.
 const ALLOWED: &[(&str, [usize; 3])] = &[
     ("benches", [0, 9, 2]),
-    ("crates/cli", [32, 11, 8]),
+    ("crates/cli", [14, 8, 0]),
     ("crates/comm", [0, 7, 3]),
-    ("crates/data", [119, 56, 29]),
+    ("crates/data", [99, 51, 27]),
     ("crates/feature", [0, 0, 2]),
     ("crates/graph", [0, 5, 10]),
     ("crates/kernels", [0, 8, 30]),
-    ("crates/kiln", [20, 9, 8]),
+    ("crates/kiln", [19, 9, 8]),
     ("crates/loader", [0, 1, 1]),
     ("crates/nccl", [0, 0, 1]),
     ("crates/nn", [0, 6, 27]),
-    ("crates/partition", [25, 12, 2]),
-    ("crates/remote", [38, 19, 6]),
+    ("crates/partition", [11, 8, 1]),
+    ("crates/remote", [36, 16, 6]),
     ("crates/sample", [0, 1, 6]),
     ("crates/store", [0, 3, 1]),
     ("crates/tables", [0, 4, 1]),
@@ -54,7 +54,8 @@ const LARGE_ERRORS: &[(&str, usize)] = &[
     ("crates/feature Error", 22),
     ("crates/graph Error", 23),
     ("crates/kiln Error", 45),
-    ("crates/remote Error", 24),
+    ("crates/data Error", 16),
+    ("crates/remote Error", 25),
 ];
 
 /// Returns a message for each habit that occurs in a folder more often than allowed, or less often than the list states.

@@ -24,6 +24,7 @@ mod attachment;
 mod contents;
 mod copy;
 mod links_entry;
+mod location;
 mod manifest;
 mod numbered_manifest;
 pub(crate) mod plain_manifest;
@@ -32,7 +33,7 @@ mod verify;
 mod write;
 mod writer;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use kiln_graph::Csc;
 
@@ -43,17 +44,10 @@ use crate::layout::Layout;
 use crate::{Dataset, Result};
 
 pub(crate) use self::copy::copy;
+pub(crate) use self::location::path_in;
 pub use self::verify::{VerifyReport, verify};
 pub(crate) use self::write::{write_graph, write_targets};
 pub use self::writer::{RelationTypes, SetWriter, TargetWriters};
-
-/// The manifest's file name.
-pub(crate) const FILE_NAME: &str = "kiln.json";
-
-/// Returns the path of the manifest of a folder.
-pub(crate) fn path_in(folder: &Path) -> PathBuf {
-    folder.join(FILE_NAME)
-}
 
 /// Returns true if a folder has the manifest of a heterogeneous set.
 pub(crate) fn is_heterogeneous(folder: &Path) -> bool {
@@ -72,7 +66,7 @@ pub(crate) fn is_heterogeneous(folder: &Path) -> bool {
 /// if it contradicts itself or the files, [`kiln_store::Error::Io`] or [`kiln_store::Error::Npy`] if a file is
 /// missing, truncated or of another element type, [`kiln_store::Error::Inconsistent`] or
 /// [`kiln_store::Error::BadValue`] if offsets do not start at 0 or do not end at the number of edges or values, and
-/// [`Error::WrongKind`] for a graph without node data.
+/// [`Error::WrongKind`](crate::Error::WrongKind) for a graph without node data.
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     Set::open(folder.as_ref())?.dataset()
 }
@@ -81,7 +75,7 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
 /// [`convert`](crate::convert::convert) writes for an edge list.
 ///
 /// # Errors
-/// Returns the errors of [`open`], with [`Error::WrongKind`] for a heterogeneous set only.
+/// Returns the errors of [`open`], with [`Error::WrongKind`](crate::Error::WrongKind) for a heterogeneous set only.
 pub fn open_graph(folder: impl AsRef<Path>) -> Result<Csc> {
     Set::open(folder.as_ref())?.csc()
 }

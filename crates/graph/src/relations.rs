@@ -232,15 +232,15 @@ impl Relations {
     pub fn whole_graph(&self, relation: usize) -> Result<Csc> {
         let Relation { name, dst_type, graph, .. } = self.relation(relation);
         if self.types().n_types() == 1 {
-            graph.validate_indptr().map_err(|error| self.in_relation(error, name))?;
+            graph.validate_indptr().map_err(|error| self.locate_error(error, name))?;
             return Ok(Csc::clone(graph));
         }
         let dsts: SharedArray<NodeId> = self.types().range(*dst_type).map(NodeId).collect();
-        graph.scatter_rows(&dsts, self.n_nodes()).map_err(|error| self.in_relation(error, name))
+        graph.scatter_rows(&dsts, self.n_nodes()).map_err(|error| self.locate_error(error, name))
     }
 
     /// Returns an error with the name of its relation. In a graph with one type and one relation, the name tells nothing.
-    fn in_relation(&self, error: Error, name: &str) -> Error {
+    fn locate_error(&self, error: Error, name: &str) -> Error {
         match (self.types().n_types(), self.n_relations()) {
             (1, 1) => error,
             _ => error.in_relation(name),
@@ -267,7 +267,7 @@ impl Relations {
             (true, _) => graph.narrow_rows(self.types().range(*dst_type)).map(Arc::new),
         };
         let mut relations = self.relations.clone();
-        relations[relation].graph = graph.map_err(|error| self.in_relation(error, name))?;
+        relations[relation].graph = graph.map_err(|error| self.locate_error(error, name))?;
         Self::new(Arc::clone(self.types()), relations)
     }
 

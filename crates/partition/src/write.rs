@@ -81,12 +81,12 @@ impl fmt::Display for WriteReport {
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`], before anything is written, if the folder exists and is not empty;
-/// [`Error::BadParameter`] if the graph, the features, the labels and the books differ in their node types or in their number
+/// [`Error::BadParameter`](crate::Error::BadParameter) if the graph, the features, the labels and the books differ in their node types or in their number
 /// of nodes, if the edges and their features differ in number, if the set has neither class labels nor links, or if a node of
-/// the split or a value of `cache` is out of range; [`Error::UnsortedNeighbors`] if the set has links and the neighbours in
-/// their relation or its reverse do not ascend, or in one that may be the reverse if the links name none; [`Error::BadBook`] if
-/// a book is invalid; [`Error::Graph`], [`Error::Feature`], [`Error::Sample`] or [`Error::Data`] if the data set is damaged;
-/// [`Error::Store`] if the number of columns, classes or class names is invalid, or if files cannot be written.
+/// the split or a value of `cache` is out of range; [`Error::UnsortedNeighbors`](crate::Error::UnsortedNeighbors) if the set has links and the neighbours in
+/// their relation or its reverse do not ascend, or in one that may be the reverse if the links name none; [`Error::BadBook`](crate::Error::BadBook) if
+/// a book is invalid; [`Error::Graph`](crate::Error::Graph), [`Error::Feature`](crate::Error::Feature), [`Error::Sample`](crate::Error::Sample) or [`Error::Data`](crate::Error::Data) if the data set is damaged;
+/// [`Error::Store`](crate::Error::Store) if the number of columns, classes or class names is invalid, or if files cannot be written.
 pub fn write_parts(
     data: &Dataset,
     books: impl Into<PartitionBooks>,

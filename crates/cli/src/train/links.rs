@@ -59,7 +59,7 @@ fn require_links(data: &Dataset, is_partitioned: bool, is_symmetrized: bool) -> 
          split-links`), partition the result, and give both"
     );
     ensure!(
-        !is_symmetrized || !data.links.is_some(),
+        !is_symmetrized || data.links.is_none(),
         "--symmetrize would add the reverses of edges to a graph whose links are split already, among them links for \
          validation and test: remove it, and symmetrize the data before its split"
     );

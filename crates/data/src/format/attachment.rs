@@ -9,7 +9,7 @@ use kiln_store::array_folder::{bad_entry, bad_key};
 use kiln_store::whole_file::write_whole;
 use kiln_store::{Error as StoreError, io_error, sha256};
 
-use super::{FILE_NAME, path_in};
+use super::location::{FILE_NAME, path_in};
 use crate::Result;
 
 /// The maximum size of an attachment in bytes.

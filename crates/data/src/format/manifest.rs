@@ -6,8 +6,8 @@ use kiln_store::array_folder::{Entries, FolderWriter, read_manifest};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::location::path_in;
 use super::numbered_manifest::NumberedManifest;
-use super::path_in;
 use super::plain_manifest::PlainManifest;
 use crate::layout::Layout;
 use crate::{Dataset, Result};

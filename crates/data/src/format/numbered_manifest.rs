@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::attachment::check_names;
 use super::contents::{Contents, TargetContents};
 use super::links_entry::{LinksEntry, check_links};
-use super::{FILE_NAME, path_in};
+use super::location::{FILE_NAME, path_in};
 use crate::graph_folder::{
     FEATURES, LABELS, LINK_FILES, NEGATIVES, TARGETS, check_class_names, class_names_to_write, link_entries,
     numbered,

@@ -11,7 +11,7 @@ use kiln_store::array_folder::{
 use serde::{Deserialize, Serialize};
 
 use super::contents::{Contents, TargetContents};
-use super::{FILE_NAME, path_in};
+use super::location::{FILE_NAME, path_in};
 use crate::arrays::EDGE_FEATURES;
 use crate::graph_folder::{
     FEATURE_FILES, FEATURES, LABELS, LINK_FILES, NEGATIVES, TARGETS, check_class_names,

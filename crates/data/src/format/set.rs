@@ -8,9 +8,9 @@ use kiln_store::array_folder::{ArrayFolder, bad_key};
 
 use super::attachment;
 use super::contents::{Contents, TargetContents};
+use super::location::path_in;
 use super::manifest::Manifest;
 use super::numbered_manifest::NumberedManifest;
-use super::path_in;
 use super::plain_manifest::PlainManifest;
 use crate::graph_folder::{
     FEATURES, class_names_of, read_edge_features, read_graph, read_link_targets, read_relation, read_rows,

@@ -2,8 +2,8 @@ use std::path::Path;
 
 use kiln_store::paths::is_there;
 
+use super::location::path_in;
 use super::manifest::Manifest;
-use super::path_in;
 use super::set::Set;
 use crate::check::{Place, check_graph, check_set};
 use crate::graph_folder::verify_edge_features;

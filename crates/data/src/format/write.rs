@@ -8,9 +8,9 @@ use kiln_graph::Csc;
 use kiln_store::array_folder::{ElementType, FolderWriter};
 
 use super::attachment;
+use super::location::path_in;
 use super::manifest::Manifest;
 use super::numbered_manifest::NumberedManifest;
-use super::path_in;
 use crate::arrays::EDGE_FEATURES;
 use crate::check::for_each_rows;
 use crate::graph_folder::{

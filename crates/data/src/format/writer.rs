@@ -4,8 +4,8 @@ use kiln_graph::NodeTypes;
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter, bad_entry};
 
 use super::attachment::{self, check_name};
+use super::location::path_in;
 use super::numbered_manifest::{NumberedManifest, RelationEntry};
-use super::path_in;
 use crate::Result;
 use crate::convert::{ConvertOptions, ConvertReport, CscRows, EdgeSource, write_csc};
 use crate::error::require;

@@ -68,6 +68,10 @@ fn in_memory(range_bytes: u64) -> LayerWiseConfig {
     LayerWiseConfig { range_bytes, spill: None }
 }
 
+fn rows(data: &Dataset) -> &dyn FeatureStore {
+    &**data.node_features().unwrap()
+}
+
 fn exact(data: &Dataset, config: LayerWiseConfig) -> LayerWiseInference {
     LayerWiseInference::new(data.csc().unwrap().clone(), config).unwrap()
 }
@@ -101,9 +105,7 @@ fn layer_wise_outputs_equal_those_of_whole_neighbourhoods() {
     let model = sage(12, &device);
     let expected = at_once(&data, &NeighborSampler::full(data.csc().unwrap().clone(), 3), &model, &device);
     for range_bytes in BUDGETS {
-        let outputs = exact(&data, in_memory(range_bytes))
-            .outputs(&model, &**data.node_features().unwrap(), &device)
-            .unwrap();
+        let outputs = exact(&data, in_memory(range_bytes)).outputs(&model, rows(&data), &device).unwrap();
         assert_eq!((outputs.n_rows(), outputs.dim()), (300, 4));
         check_close(&floats(&outputs), &expected, TOLERANCE);
     }
@@ -129,11 +131,7 @@ fn layer_wise_gcn_outputs_equal_those_of_whole_neighbourhoods() {
     let expected = at_once(&data, &sampler, &model, &device);
     for range_bytes in BUDGETS {
         let exact = LayerWiseInference::new(graph.clone(), in_memory(range_bytes)).unwrap();
-        let outputs = exact
-            .carry_weights()
-            .unwrap()
-            .outputs(&model, &**data.node_features().unwrap(), &device)
-            .unwrap();
+        let outputs = exact.carry_weights().unwrap().outputs(&model, rows(&data), &device).unwrap();
         check_close(&floats(&outputs), &expected, TOLERANCE);
     }
 }
@@ -152,7 +150,7 @@ fn layer_wise_outputs_of_models_with_options_equal_those_of_whole_neighbourhoods
             let spill = Spill { memory_bytes: range_bytes + 8 * 300, folder: folder.path().into() };
             for spill in [None, Some(spill)] {
                 let inference = exact(&data, LayerWiseConfig { range_bytes, spill });
-                let outputs = inference.outputs(&model, &**data.node_features().unwrap(), &device).unwrap();
+                let outputs = inference.outputs(&model, rows(&data), &device).unwrap();
                 assert_eq!((outputs.n_rows(), outputs.dim()), (300, 4));
                 check_close(&floats(&outputs), &expected, TOLERANCE);
             }
@@ -167,8 +165,7 @@ fn outputs_do_not_depend_on_spill_files_or_threads_and_no_file_remains() {
     let model = sage(12, &device.clone().autodiff());
     let folder = tempfile::tempdir().unwrap();
     for range_bytes in BUDGETS {
-        let expected =
-            exact(&data, in_memory(range_bytes)).outputs(&model, &**data.node_features().unwrap(), &device);
+        let expected = exact(&data, in_memory(range_bytes)).outputs(&model, rows(&data), &device);
         let expected = expected.unwrap();
         assert_eq!(expected.rows().owned_bytes(), 300 * 4 * 4);
         // The memory suffices for no layer, for one layer (so every other layer is in a file), or for all layers.
@@ -177,9 +174,7 @@ fn outputs_do_not_depend_on_spill_files_or_threads_and_no_file_remains() {
             let inference = exact(&data, LayerWiseConfig { range_bytes, spill: Some(spill) });
             for n_threads in [1, 2] {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
-                let outputs = pool
-                    .install(|| inference.outputs(&model, &**data.node_features().unwrap(), &device))
-                    .unwrap();
+                let outputs = pool.install(|| inference.outputs(&model, rows(&data), &device)).unwrap();
                 assert_eq!(floats(&outputs), floats(&expected), "{range_bytes} {room} {n_threads}");
                 assert_eq!(outputs.rows().owned_bytes() == 0, spilled);
                 assert_eq!(n_files(folder.path()), 0);
@@ -206,8 +201,7 @@ fn layer_wise_counts_equal_those_of_a_trainer_with_whole_neighbourhoods() {
     let expected = trainer.evaluate(loader.epoch(TEST), visit).unwrap();
 
     let inference = exact(&data, LayerWiseConfig::default());
-    let outputs =
-        inference.outputs(trainer.model(), &**data.node_features().unwrap(), trainer.device()).unwrap();
+    let outputs = inference.outputs(trainer.model(), rows(&data), trainer.device()).unwrap();
     let exact = Evaluation::of(&outputs, nodes, &data.labels()).unwrap();
     for counts in [exact.counts().unwrap(), sampled.counts().unwrap()] {
         assert_eq!(
@@ -311,10 +305,10 @@ fn rejects_features_models_limits_and_labels_that_do_not_fit() {
     assert!(matches!(error, Error::Input(InputError::TooFewRows { n_rows: 299, n_nodes: 300 })), "{error}");
     let empty = CscBuilder::new(0).build(&[], &[]).unwrap();
     let nothing = LayerWiseInference::new(Arc::new(empty), in_memory(1)).unwrap();
-    assert!(matches!(refused(&nothing, &**data.node_features().unwrap()), Error::Input(InputError::NoNodes)));
+    assert!(matches!(refused(&nothing, rows(&data)), Error::Input(InputError::NoNodes)));
 
     let broken = WeightedSum { widths: vec![12] };
-    let error = inference.outputs(&broken, &**data.node_features().unwrap(), &device).unwrap_err();
+    let error = inference.outputs(&broken, rows(&data), &device).unwrap_err();
     assert!(matches!(error, Error::Trainer(TrainerError::BadSetting { what: "the number of layers", .. })));
     assert!(matches!(inference.carry_weights(), Err(Error::Sample(kiln_sample::Error::NoWeights))));
     let inference = exact(&data, LayerWiseConfig::default());
@@ -329,7 +323,7 @@ fn rejects_features_models_limits_and_labels_that_do_not_fit() {
         "{error}"
     );
     config.spill.as_mut().unwrap().memory_bytes += 1;
-    let error = refused(&exact(&data, config), &**data.node_features().unwrap()).to_string();
+    let error = refused(&exact(&data, config), rows(&data)).to_string();
     assert!(error.starts_with("no-such-folder/kiln-activations-"), "{error}");
 
     let outputs = DenseFeatures::from_f32(vec![0.0; 300 * 3], 3).unwrap();
@@ -364,7 +358,7 @@ fn rejects_layers_with_mismatched_widths() {
 
     let data = sbm();
     let inference = exact(&data, LayerWiseConfig::default());
-    let error = inference.outputs(&Gap, &**data.node_features().unwrap(), &Device::flex()).unwrap_err();
+    let error = inference.outputs(&Gap, rows(&data), &Device::flex()).unwrap_err();
     assert!(matches!(error, Error::Input(InputError::LayerWidth { layer: 1, expected: 9, got: 8 })));
 }
 

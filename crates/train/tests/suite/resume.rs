@@ -115,11 +115,8 @@ pub(crate) fn train(
 }
 
 pub(crate) fn trainer(data: &Dataset, comm: Box<dyn kiln_comm::Communicator>) -> Nodes {
-    let model = SageConfig::new(data.node_features().unwrap().dim(), 4)
-        .hidden(8)
-        .layers(2)
-        .input_dropout(0.1)
-        .dropout(0.3);
+    let d_in = data.node_features().unwrap().dim();
+    let model = SageConfig::new(d_in, 4).hidden(8).layers(2).input_dropout(0.1).dropout(0.3);
     let config = TrainerConfig { seed: 1, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.01)) };
     let init = |key, device: &Device| model.init(key, device);
     TaskTrainer::new(NodeClassification::new(), &config, comm, init).unwrap().with_read_every(4)
