@@ -22,7 +22,8 @@ use kiln_store::npy;
 /// Returns an error if the data set has no training nodes, or if a file cannot be written.
 pub(crate) fn write(folder: &Path, out: &Path, n: usize) -> Result {
     let input = Input::open(folder)?;
-    let labels = input.dataset.labels.as_slice();
+    let classes = input.dataset.labels();
+    let labels = classes.as_slice();
     let sampled = input.sampled(n)?;
     let mut n_edges = 0;
     for (number, batch) in sampled.iter().enumerate() {
@@ -34,7 +35,7 @@ pub(crate) fn write(folder: &Path, out: &Path, n: usize) -> Result {
     let line = serde_json::json!({
         "batches": sampled.len(),
         "layers": input.fanouts.len(),
-        "classes": input.dataset.labels.n_classes(),
+        "classes": input.dataset.labels().n_classes(),
         "edges": n_edges,
     });
     fs::write(out.join("batches.json"), line.to_string())?;

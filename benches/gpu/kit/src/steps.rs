@@ -42,10 +42,10 @@ pub(crate) fn first(folder: &Path) -> Result {
 pub(crate) fn time(folder: &Path, n: usize) -> Result {
     let input = Input::open(folder)?;
     let device = device();
-    let graph = DeviceGraph::new(input.dataset.graph.clone(), &device)?;
+    let graph = DeviceGraph::new(input.dataset.csc()?.clone(), &device)?;
     let sampler = DeviceSampler::new(graph, input.fanouts.clone());
-    let features = DeviceFeatures::new(input.dataset.features.clone(), &device)?;
-    let batcher = DeviceNodeBatcher::new(sampler.into(), features.into(), input.dataset.labels.clone());
+    let features = DeviceFeatures::new(input.dataset.node_features()?.clone(), &device)?;
+    let batcher = DeviceNodeBatcher::new(sampler.into(), features.into(), input.dataset.labels());
     let mut batches: Vec<_> = Endless::new(train::loader(&input, batcher)?).take(n).collect();
     if batches.len() < 2 {
         return Err(format!("{n} batches, expected at least 2, of which half are not timed").into());

@@ -12,17 +12,19 @@ const SBM: SbmConfig =
     SbmConfig { n_nodes: 3_000, n_classes: 4, degree: 10, homophily: 0.8, dim: 8, noise: 0.5, seed: 7 };
 
 fn rows(data: &Dataset) -> Vec<f32> {
-    let all: Vec<NodeId> = (0..data.node_features().unwrap().n_rows() as u32).map(NodeId).collect();
+    let features = data.node_features().expect("a synthetic set should have one node type");
+    let all: Vec<NodeId> = (0..features.n_rows() as u32).map(NodeId).collect();
     let mut rows = FeatureBuffer::default();
-    data.node_features().unwrap().gather(&all, &mut rows).expect("every node should have a feature row");
+    features.gather(&all, &mut rows).expect("every node should have a feature row");
     rows.into_f32()
 }
 
 /// Returns the SHA-256 of all arrays of a set.
 fn digest(data: &Dataset) -> String {
     let mut hasher = Sha256::new();
-    data.csc().unwrap().indptr().iter().for_each(|value| hasher.update(value.to_le_bytes()));
-    data.csc().unwrap().indices().iter().for_each(|node| hasher.update(node.0.to_le_bytes()));
+    let graph = data.csc().expect("a synthetic set should have one node type");
+    graph.indptr().iter().for_each(|value| hasher.update(value.to_le_bytes()));
+    graph.indices().iter().for_each(|node| hasher.update(node.0.to_le_bytes()));
     rows(data).iter().for_each(|value| hasher.update(value.to_le_bytes()));
     data.labels().as_slice().iter().for_each(|value| hasher.update(value.to_le_bytes()));
     let split = [&data.split().train, &data.split().val, &data.split().test];

@@ -13,8 +13,10 @@ fn batches(data: &kiln_data::Dataset, batch_size: usize, shard: Shard) -> Vec<Mi
     let config = ItemSamplerConfig { batch_size, seed: 7, shard, ..ItemSamplerConfig::default() };
     let items =
         ItemSampler::new(data.split().train.to_vec(), config).expect("the configuration should be accepted");
-    let sampler = NeighborSampler::new(data.csc().unwrap().clone(), [Fanout::UpTo(10); 3]);
-    let batcher = NodeBatcher::new(sampler.into(), data.node_features().unwrap().clone(), data.labels());
+    let graph = data.csc().expect("the set should have one node type");
+    let features = data.node_features().expect("the set should have one node type");
+    let sampler = NeighborSampler::new(graph.clone(), [Fanout::UpTo(10); 3]);
+    let batcher = NodeBatcher::new(sampler.into(), features.clone(), data.labels());
     let loader =
         Loader::new(items, batcher, LoaderConfig::default()).expect("the configuration should be accepted");
     let batches: Result<Vec<_>, _> = loader.epoch(Phase::Train { epoch: 1 }).take(2).collect();
