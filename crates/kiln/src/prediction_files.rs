@@ -76,13 +76,14 @@ pub struct PredictionRequest<I> {
 ///     &PredictMode::default(),
 ///     WantedRows::Outputs,
 /// )?;
+/// let Some(targets) = &data.targets else { return Ok(()) };
 /// let mut files = PredictionFiles::create(
 ///     "predictions",
 ///     PredictionRequest {
 ///         items: [NodeId(17), NodeId(5)].into(),
-///         targets: data.targets(),
-///         parts: SplitParts::new(data.graph.n_nodes(), &data.split),
-///         names: Some(data.names.clone()),
+///         targets: targets.values.clone(),
+///         parts: SplitParts::new(data.graph.n_nodes(), data.split()),
+///         names: Some(data.names[targets.node_type].clone()),
 ///         model,
 ///         format: PredictionFormat::Csv,
 ///         embedding_width: None,

@@ -34,7 +34,7 @@
 //! let (seeds, key) = (Seeds::nodes(vec![NodeId(7)]), RngKey::new(0));
 //! let fanouts = [Fanout::UpTo(1); 3];
 //! let sampled = DistNeighborSampler::new(graph, fanouts).sample_blocks(&seeds, key, &mut Scratch::default())?;
-//! let whole = NeighborSampler::new(data.graph, fanouts).sample_blocks(&seeds, key, &mut Scratch::default())?;
+//! let whole = NeighborSampler::new(data.csc()?.clone(), fanouts).sample_blocks(&seeds, key, &mut Scratch::default())?;
 //! assert_eq!(sampled, whole);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
