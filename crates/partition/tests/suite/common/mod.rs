@@ -11,10 +11,9 @@ use kiln_data::{Dataset, DatasetTargets, Layout, NodeNames, Split};
 use kiln_feature::{
     DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures, Targets,
 };
-use kiln_graph::{Csc, CscBuilder, NodeId, NodeTypes, RelationEdges, SharedArray};
+use kiln_graph::{CscBuilder, NodeId, NodeTypes, RelationEdges, SharedArray};
 use kiln_partition::{
-    CacheConfig, Method, Part, PartitionBook, PartitionBooks, PartitionMeta, WriteReport, part_dir,
-    write_parts,
+    CacheConfig, Method, Part, PartitionBooks, PartitionMeta, WriteReport, part_dir, write_parts,
 };
 use kiln_sample::Fanout;
 use kiln_testkit::CooGraph;
@@ -94,7 +93,7 @@ pub(crate) fn write(
     cache: Option<&CacheConfig>,
     out: &Path,
 ) -> Vec<WriteReport> {
-    let book = PartitionBook::from_parts(parts, n_parts).unwrap();
+    let book = PartitionBooks::from_parts(data.graph.types().clone(), parts, n_parts).unwrap();
     let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 1 };
     write_parts(data, &book, &meta, cache, out).unwrap()
 }
@@ -120,20 +119,21 @@ pub(crate) fn shop() -> Dataset {
     let ids = |n: u32, factor: u32| (0..30).map(|edge| (edge * factor + edge / 7) % n).collect::<Vec<_>>();
     let (users, items, shops) = (ids(9, 5), ids(7, 3), ids(4, 3));
     let weights: Vec<f32> = (0..30).map(|edge| edge as f32 / 4.0).collect();
-    let of = |name, src_type, dst_type, srcs, dsts, weights| RelationEdges {
+    let of = |name, [src_type, dst_type]: [&'static str; 2], srcs, dsts| RelationEdges {
         name,
         src_type,
         dst_type,
         srcs,
         dsts,
-        weights,
+        weights: None,
     };
+    let rates = of("rates", ["user", "item"], &users, &items);
     let rows: Vec<f16> = (0..14).map(|value| f16::from_f32(value as f32)).collect();
     Dataset::builder_with_types(types)
         .name("shop")
-        .relation(of("rates", "user", "item", &users, &items, Some(&weights)))
-        .relation(of("rated by", "item", "user", &items, &users, None))
-        .relation(of("sells", "shop", "item", &shops[..20], &items[..20], None))
+        .relation(RelationEdges { weights: Some(&weights), ..rates })
+        .relation(of("rated by", ["item", "user"], &items, &users))
+        .relation(of("sells", ["shop", "item"], &shops[..20], &items[..20]))
         .nodes("item")
         .features(FeatureArray::F16(rows.into()), 2)
         .nodes("shop")
@@ -146,8 +146,8 @@ pub(crate) fn shop() -> Dataset {
         .unwrap()
 }
 
-/// Writes the partitions of a heterogeneous set, with node `v` in partition `owner(v)`.
-pub(crate) fn write_typed(
+/// Writes the partitions of a set, with node `v` in partition `owner(v)`.
+pub(crate) fn write_owned(
     data: &Dataset,
     n_parts: usize,
     owner: impl Fn(u32) -> usize,
@@ -155,17 +155,15 @@ pub(crate) fn write_typed(
     out: &Path,
 ) -> Vec<WriteReport> {
     let owners: Vec<u16> = (0..data.graph.n_nodes() as u32).map(|node| owner(node) as u16).collect();
-    let book = PartitionBooks::from_parts(data.graph.types().clone(), &owners, n_parts).unwrap();
-    let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 1 };
-    write_parts(data, &book, &meta, cache, out).unwrap()
+    write(data, &owners, n_parts, cache, out)
 }
 
 /// Writes [`shop`] in 2 partitions, with even nodes in the first, and with cached rows. Returns the temporary root folder and the folder of the
 /// first partition.
-pub(crate) fn typed_parts() -> (tempfile::TempDir, PathBuf) {
+pub(crate) fn shop_parts() -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("parts");
-    write_typed(&shop(), 2, |node| node as usize % 2, Some(&cache(1.0)), &out);
+    write_owned(&shop(), 2, |node| node as usize % 2, Some(&cache(1.0)), &out);
     (root, part_dir(out, 0))
 }
 
@@ -175,14 +173,6 @@ pub(crate) fn labels(part: &Part) -> &Labels {
         Some(Targets::Classes(labels)) => labels,
         other => panic!("the targets are {other:?}"),
     }
-}
-
-/// Returns the edges into a node: source, weight and type.
-pub(crate) fn edges(graph: &Csc, row: NodeId) -> Vec<(u32, f32, u8)> {
-    let first = graph.first_edge(row).index();
-    let data = |edge: usize| (graph.weights().unwrap()[edge], graph.edge_types().unwrap()[edge]);
-    let srcs = graph.in_neighbors(row).iter().enumerate();
-    srcs.map(|(at, src)| (src.0, data(first + at).0, data(first + at).1)).collect()
 }
 
 /// Returns the files of a folder by their names.

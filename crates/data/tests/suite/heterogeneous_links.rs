@@ -12,7 +12,7 @@ use kiln_graph::{LinkId, LinkNegatives, Links, NodeId};
 use tempfile::TempDir;
 
 use crate::common::{contents, put};
-use crate::typed_link_split::graph;
+use crate::heterogeneous_link_split::graph;
 
 /// A set whose purchases are split, with fixed negatives of the validation: items of user 0, and pairs for the test.
 fn data() -> Dataset {

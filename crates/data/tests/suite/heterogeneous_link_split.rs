@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use kiln_data::{
     DatasetLinks, Error, LinkDirection, LinkSplit, LinkSplitConfig, LinkSplitError, LinkTargets, Note, Split,
 };
-use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeTypes, RelationEdges, Relations};
+use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeTypes, Relations};
+
+use crate::sets::relation;
 
 const HALVES: LinkSplitConfig =
     LinkSplitConfig { val: 0.2, test: 0.3, direction: None, edge_type: None, disjoint_train: 0.0 };
@@ -26,20 +28,12 @@ pub(crate) fn graph() -> Relations {
     owners.push(0);
     let (followers, followed): (Vec<u32>, Vec<u32>) =
         (0..20_u32).flat_map(|user| [1, 4].map(|step| (user, (user + step) % 20))).unzip();
-    let of = |name, src_type, dst_type, srcs, dsts| RelationEdges {
-        name,
-        src_type,
-        dst_type,
-        srcs,
-        dsts,
-        weights: None,
-    };
     let relations = [
-        of("buys", "user", "item", &buyers, &bought),
-        of("views", "user", "item", &viewers, &viewed),
-        of("bought by", "item", "user", &owned, &owners),
-        of("follows", "user", "user", &followers, &followed),
-        of("followed by", "user", "user", &followed, &followers),
+        relation("buys", ["user", "item"], &buyers, &bought),
+        relation("views", ["user", "item"], &viewers, &viewed),
+        relation("bought by", ["item", "user"], &owned, &owners),
+        relation("follows", ["user", "user"], &followers, &followed),
+        relation("followed by", ["user", "user"], &followed, &followers),
     ];
     Relations::from_edges(types, &relations).unwrap()
 }
