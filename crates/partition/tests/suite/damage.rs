@@ -10,7 +10,7 @@ use kiln_store::npy::{self, Element};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use crate::common::{Stored, shop_parts, six_nodes};
+use crate::common::{Stored, six_nodes, typed_parts};
 
 fn arrays(folder: &Path) -> Vec<PathBuf> {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -19,7 +19,7 @@ fn arrays(folder: &Path) -> Vec<PathBuf> {
 
 /// Calls `check(folder, array)` for each array of a partition, and restores the array afterwards.
 fn for_each_array(check: impl Fn(&Path, &Path)) {
-    for (_root, folder) in [six_nodes(Stored::BF16), six_nodes(Stored::Sparse), shop_parts()] {
+    for (_root, folder) in [six_nodes(Stored::BF16), six_nodes(Stored::Sparse), typed_parts()] {
         let paths = arrays(&folder);
         assert!(paths.len() >= 15, "{paths:?}");
         for path in paths {
@@ -129,11 +129,11 @@ fn graph_by_node_rejects_damaged_rows() {
     damaged(plain, "indptr.npy", npy::write(&[0_u64, 3, 2], &[3]), expected);
     // The relation leads to items, which have the ids 9 to 15.
     let expected = "old_ids.1.npy: partition book: the node of row 1 is 14";
-    damaged(shop_parts, "old_ids.1.npy", npy::write(&[10_u32, 14, 12], &[3]), expected);
+    damaged(typed_parts, "old_ids.1.npy", npy::write(&[10_u32, 14, 12], &[3]), expected);
     let expected = "the node of row 1 is 2, expected the node whose new id";
-    damaged(shop_parts, "old_ids.1.npy", npy::write(&[10_u32, 2, 14], &[3]), expected);
+    damaged(typed_parts, "old_ids.1.npy", npy::write(&[10_u32, 2, 14], &[3]), expected);
     let expected = "invalid indptr at node 1: 5 is followed by 2";
-    damaged(shop_parts, "indptr.0.npy", npy::write(&[0_u64, 5, 2, 12], &[4]), expected);
+    damaged(typed_parts, "indptr.0.npy", npy::write(&[0_u64, 5, 2, 12], &[4]), expected);
 }
 
 /// Features of edges are found through arrays that opening does not check.
@@ -206,14 +206,14 @@ fn verify_reports_file_and_position_of_invalid_values() {
 /// The partition has the even nodes of the graph.
 #[test]
 fn verify_reports_invalid_values_of_numbered_files() {
-    let (_root, folder) = shop_parts();
+    let (_root, folder) = typed_parts();
     let part = Part::open(&folder).unwrap();
     let ids = |node_type: usize| part.types[node_type].old_ids.iter().map(|node| node.0).collect::<Vec<_>>();
     assert_eq!((ids(0), ids(1), ids(2)), (vec![0, 2, 4, 6, 8], vec![10, 12, 14], vec![16, 18]));
     let forged = |name: &str, values: &[u32], at: usize, value: u32, expected: &str| {
         let mut values = values.to_vec();
         values[at] = value;
-        check_forged(shop_parts, name, &values, expected);
+        check_forged(typed_parts, name, &values, expected);
     };
     let book = part.books.of_type(1).new_ids();
     forged("new_ids.1.npy", book, 1, 2, "partition book: the new id of node 1 is 2");
@@ -239,10 +239,10 @@ fn verify_reports_invalid_values_of_numbered_files() {
     let mut firsts = part.relations[2].first_edges.to_vec();
     firsts[2] = 21;
     let expected = "the first edge of row 2 is 21, expected at least";
-    check_forged(shop_parts, "first_edges.2.npy", &firsts, expected);
+    check_forged(typed_parts, "first_edges.2.npy", &firsts, expected);
     let mut weights = part.relations[0].graph.weights().unwrap().to_vec();
     weights[1] = f32::NAN;
-    check_forged(shop_parts, "weights.0.npy", &weights, "the weight of edge 1 is NaN");
+    check_forged(typed_parts, "weights.0.npy", &weights, "the weight of edge 1 is NaN");
 }
 
 /// Checks that opening fails with the expected error after an edit of the manifest, and verifying with the same one.
@@ -291,7 +291,7 @@ fn open_rejects_inconsistent_manifests() {
         ("5,\n        9\n", "5,\n        4\n", "node_types[0].offsets is 4, expected at least 5"),
         ("5,\n        9\n", "5,\n        8\n", "the last offset is 8, expected 9"),
     ];
-    let sets: [(Stores, _); 2] = [(plain, &of_plain[..]), (shop_parts, &of_shop[..])];
+    let sets: [(Stores, _); 2] = [(plain, &of_plain[..]), (typed_parts, &of_shop[..])];
     for (store, cases) in sets {
         for (from, to, expected) in cases {
             let (_root, folder) = store();
@@ -303,7 +303,7 @@ fn open_rejects_inconsistent_manifests() {
 /// Opening a partition with any changed byte must not panic, and verifying must detect each change.
 #[test]
 fn changed_bytes_never_panic_and_are_always_detected() {
-    for ((_root, folder), n_cases) in [(six_nodes(Stored::Sparse), 1000), (shop_parts(), 400)] {
+    for ((_root, folder), n_cases) in [(six_nodes(Stored::Sparse), 1000), (typed_parts(), 400)] {
         let mut paths = arrays(&folder);
         paths.sort();
         let index = any::<prop::sample::Index>;
@@ -327,7 +327,7 @@ fn changed_bytes_never_panic_and_are_always_detected() {
 
 #[test]
 fn open_rejects_a_folder_without_a_manifest() {
-    for (_root, folder) in [plain(), shop_parts()] {
+    for (_root, folder) in [plain(), typed_parts()] {
         fs::remove_file(folder.join("part.json")).unwrap();
         let error = Part::open(&folder).unwrap_err().to_string();
         assert!(error.ends_with("has no part.json (the manifest of a partition)"), "{error}");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use kiln_store::sha256;
 use kiln_testkit::check_golden;
 
-use crate::common::{Stored, shop_parts, six_nodes};
+use crate::common::{Stored, six_nodes, typed_parts};
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/golden").join(name)
@@ -38,7 +38,8 @@ fn listing(parts: &Path) -> String {
 
 #[test]
 fn partitions_of_both_layouts_are_frozen() {
-    for (name, (_root, first)) in [("plain.txt", six_nodes(Stored::F16)), ("heterogeneous.txt", shop_parts())]
+    for (name, (_root, first)) in
+        [("plain.txt", six_nodes(Stored::F16)), ("heterogeneous.txt", typed_parts())]
     {
         check_golden(golden(name), &listing(first.parent().unwrap()));
     }

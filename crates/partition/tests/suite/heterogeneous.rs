@@ -12,7 +12,7 @@ use kiln_partition::{
 use kiln_store::{name_key, npy};
 
 use crate::checks::{check_cache, check_part};
-use crate::common::{cache, shop, write_owned};
+use crate::common::{cache, shop, write_typed};
 use crate::damage::check_edited;
 
 /// The number of partitions, and the function from a node to its partition.
@@ -30,7 +30,7 @@ fn each_node_is_in_one_partition_with_its_edges_and_features() {
     for (n_parts, owner) in ways {
         let root = tempfile::tempdir().unwrap();
         let out = root.path().join("parts");
-        let written = write_owned(&data, n_parts, owner, None, &out);
+        let written = write_typed(&data, n_parts, owner, None, &out);
         let parts: Vec<_> = (0..n_parts).map(|part| Part::open(part_dir(&out, part)).unwrap()).collect();
         let owners: Vec<u16> = (0..20).map(|node| owner(node) as u16).collect();
         assert_eq!(data.labels().as_slice(), [0, 1, 2, 0, 1, 2, -1]);
@@ -43,7 +43,7 @@ fn each_node_is_in_one_partition_with_its_edges_and_features() {
         }
         assert_eq!(written.iter().map(|written| written.n_edges).sum::<u64>(), 80);
         let other = tempfile::tempdir().unwrap();
-        write_owned(&data, n_parts, |node| (owner(node) + 1) % n_parts, None, &other.path().join("parts"));
+        write_typed(&data, n_parts, |node| (owner(node) + 1) % n_parts, None, &other.path().join("parts"));
         let other = Part::open(part_dir(other.path().join("parts"), 0)).unwrap();
         assert_eq!(other.partition_hash == parts[0].partition_hash, n_parts == 1);
     }
@@ -57,7 +57,7 @@ fn partitions_have_the_keys_of_nodes_without_features() {
     let owner = |node: u32| node as usize % 2;
     let root = tempfile::tempdir().unwrap();
     let nameless = root.path().join("nameless");
-    write_owned(&data, 2, owner, None, &nameless);
+    write_typed(&data, 2, owner, None, &nameless);
     let users: Vec<String> =
         (0..9).map(|user| if user == 3 { String::new() } else { format!("user {user}") }).collect();
     data.names[0] = NodeNames::new(users.iter().map(String::as_str)).into();
@@ -67,7 +67,7 @@ fn partitions_have_the_keys_of_nodes_without_features() {
     data.names[2] = NodeNames::new(shops.iter().map(String::as_str)).into();
     let first_shop = data.graph.types().range(2).start as usize;
     let out = root.path().join("named");
-    write_owned(&data, 2, owner, None, &out);
+    write_typed(&data, 2, owner, None, &out);
     for index in 0..2 {
         let part = Part::open(part_dir(&out, index)).unwrap();
         Part::verify(part_dir(&out, index)).unwrap();
@@ -100,7 +100,7 @@ fn the_most_frequent_remote_rows_are_cached() {
     for ratio in [0.0, 0.15, 1.0] {
         let root = tempfile::tempdir().unwrap();
         let out = root.path().join("parts");
-        let written = write_owned(&data, 2, |node| node as usize % 2, Some(&cache(ratio)), &out);
+        let written = write_typed(&data, 2, |node| node as usize % 2, Some(&cache(ratio)), &out);
         for (index, written) in written.iter().enumerate() {
             let part = Part::open(part_dir(&out, index)).unwrap();
             Part::verify(part_dir(&out, index)).unwrap();

@@ -10,7 +10,7 @@ use kiln_partition::{Error, Method, Part, PartitionBooks, PartitionMeta, part_di
 use kiln_store::npy;
 
 use crate::checks::{backwards, check_cache, ends_of_training_links};
-use crate::common::{cache, labels, shop, shop_parts, write_owned};
+use crate::common::{cache, labels, shop, typed_parts, write_typed};
 
 /// The set of [`shop`], whose ratings are split.
 fn rated() -> Dataset {
@@ -25,7 +25,7 @@ fn sets_with_links_need_no_labels() {
     let data = Dataset { targets: None, ..labelled.clone() };
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("parts");
-    write_owned(&data, 2, |node| node as usize % 2, None, &out);
+    write_typed(&data, 2, |node| node as usize % 2, None, &out);
     for part in [0, 1] {
         let folder = part_dir(&out, part);
         assert_eq!(Part::verify(&folder).unwrap().notes, []);
@@ -36,7 +36,7 @@ fn sets_with_links_need_no_labels() {
     }
     // Class labels are written beside links.
     let out = root.path().join("labelled");
-    write_owned(&labelled, 1, |_| 0, None, &out);
+    write_typed(&labelled, 1, |_| 0, None, &out);
     let part = Part::open(part_dir(&out, 0)).unwrap();
     assert_eq!(labels(&part).as_slice(), [0, 1, 2, 0, 1, 2, -1]);
 }
@@ -50,7 +50,7 @@ fn the_cache_is_that_of_the_training_links() {
     assert!(train.iter().any(|node| node.0 < 9) && train.iter().any(|node| 9 <= node.0));
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("parts");
-    let reports = write_owned(&data, 2, |node| node as usize % 2, Some(&cache(1.0)), &out);
+    let reports = write_typed(&data, 2, |node| node as usize % 2, Some(&cache(1.0)), &out);
     for (index, report) in reports.iter().enumerate() {
         assert!(0 < report.n_remote);
         check_cache(&Part::open(part_dir(&out, index)).unwrap(), &data, 1.0, report);
@@ -97,7 +97,7 @@ fn relations_of_links_must_be_sorted() {
 
 #[test]
 fn graph_by_node_has_the_edges_of_a_relation_into_own_nodes() {
-    let (root, _) = shop_parts();
+    let (root, _) = typed_parts();
     let data = shop();
     for index in [0, 1] {
         let part = Part::open(part_dir(root.path().join("parts"), index)).unwrap();

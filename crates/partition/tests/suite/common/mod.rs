@@ -119,21 +119,20 @@ pub(crate) fn shop() -> Dataset {
     let ids = |n: u32, factor: u32| (0..30).map(|edge| (edge * factor + edge / 7) % n).collect::<Vec<_>>();
     let (users, items, shops) = (ids(9, 5), ids(7, 3), ids(4, 3));
     let weights: Vec<f32> = (0..30).map(|edge| edge as f32 / 4.0).collect();
-    let of = |name, [src_type, dst_type]: [&'static str; 2], srcs, dsts| RelationEdges {
+    let of = |name, src_type, dst_type, srcs, dsts, weights| RelationEdges {
         name,
         src_type,
         dst_type,
         srcs,
         dsts,
-        weights: None,
+        weights,
     };
-    let rates = of("rates", ["user", "item"], &users, &items);
     let rows: Vec<f16> = (0..14).map(|value| f16::from_f32(value as f32)).collect();
     Dataset::builder_with_types(types)
         .name("shop")
-        .relation(RelationEdges { weights: Some(&weights), ..rates })
-        .relation(of("rated by", ["item", "user"], &items, &users))
-        .relation(of("sells", ["shop", "item"], &shops[..20], &items[..20]))
+        .relation(of("rates", "user", "item", &users, &items, Some(&weights)))
+        .relation(of("rated by", "item", "user", &items, &users, None))
+        .relation(of("sells", "shop", "item", &shops[..20], &items[..20], None))
         .nodes("item")
         .features(FeatureArray::F16(rows.into()), 2)
         .nodes("shop")
@@ -147,7 +146,7 @@ pub(crate) fn shop() -> Dataset {
 }
 
 /// Writes the partitions of a set, with node `v` in partition `owner(v)`.
-pub(crate) fn write_owned(
+pub(crate) fn write_typed(
     data: &Dataset,
     n_parts: usize,
     owner: impl Fn(u32) -> usize,
@@ -160,10 +159,10 @@ pub(crate) fn write_owned(
 
 /// Writes [`shop`] in 2 partitions, with even nodes in the first, and with cached rows. Returns the temporary root folder and the folder of the
 /// first partition.
-pub(crate) fn shop_parts() -> (tempfile::TempDir, PathBuf) {
+pub(crate) fn typed_parts() -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("parts");
-    write_owned(&shop(), 2, |node| node as usize % 2, Some(&cache(1.0)), &out);
+    write_typed(&shop(), 2, |node| node as usize % 2, Some(&cache(1.0)), &out);
     (root, part_dir(out, 0))
 }
 
