@@ -1,19 +1,13 @@
 //! Splits of the links of one relation of a heterogeneous graph.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use std::collections::BTreeSet;
-
 use kiln_data::{
     DatasetLinks, Error, LinkDirection, LinkSplit, LinkSplitConfig, LinkSplitError, LinkTargets, Note, Split,
 };
-use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeTypes, Relations};
+use kiln_graph::{LinkId, LinkNegatives, Links, NodeTypes, Relations};
 
+use crate::link_split::{HALVES, Pairs, edges, reversed};
 use crate::sets::relation;
-
-const HALVES: LinkSplitConfig =
-    LinkSplitConfig { val: 0.2, test: 0.3, direction: None, edge_type: None, disjoint_train: 0.0 };
-
-type Pairs = BTreeSet<(u32, u32)>;
 
 /// Users 0 to 19 and items 20 to 49. Each user buys 5 items and views those and 5 others; `bought by` has the reverses of the
 /// purchases and one edge more. Users follow users: `follows` is directed, `followed by` its reverse.
@@ -38,10 +32,6 @@ pub(crate) fn graph() -> Relations {
     Relations::from_edges(types, &relations).unwrap()
 }
 
-fn edges(graph: &Csc) -> Pairs {
-    graph.indices().iter().zip(graph.dsts()).map(|(src, dst)| (src.0, dst.0)).collect()
-}
-
 /// The edges of a relation, in node ids of the graph.
 fn edges_of(graph: &Relations, relation: &str) -> Pairs {
     edges(&graph.whole_graph(graph.require(relation).unwrap()).unwrap())
@@ -51,10 +41,6 @@ fn held_out(split: &LinkSplit) -> Pairs {
     let Split { val, test, .. } = split.split();
     let pair = |link: &LinkId| split.links().pair(*link);
     val.iter().chain(test.iter()).map(pair).map(|(src, dst)| (src.0, dst.0)).collect()
-}
-
-fn reversed(pairs: &Pairs) -> Pairs {
-    pairs.iter().map(|&(src, dst)| (dst, src)).collect()
 }
 
 #[test]

@@ -10,6 +10,7 @@ use kiln_partition::{Method, Part, PartitionRow, Place, WriteReport};
 use kiln_sample::{FrontierSampler, KeyDomain, RngKey, SamplerConfig, Scratch, Seeds, TypedSampler};
 
 use crate::common::{cache, labels};
+use crate::edge_features::check_edge_features;
 
 fn rows(features: &dyn FeatureStore, ids: &[NodeId]) -> FeatureBuffer {
     let mut rows = FeatureBuffer::empty(features.dtype());
@@ -58,6 +59,10 @@ pub(crate) fn check_part(part: &Part, data: &Dataset, parts: &[u16]) {
             assert_eq!(edges(&of_part.graph, row), edges(&relation.graph, local));
             assert_eq!(of_part.first_edges[row.index()], relation.graph.first_edge(local).0);
         }
+        assert_eq!(of_part.edge_features.is_some(), data.edge_features.is_some());
+    }
+    if data.edge_features.is_some() {
+        check_edge_features(part, data, &part.types[0].old_ids);
     }
 }
 

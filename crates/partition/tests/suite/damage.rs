@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use kiln_graph::{EdgeId, NodeId};
 use kiln_partition::{Error, Part, PartitionRow};
+use kiln_store::ArrayFile;
 use kiln_store::npy::{self, Element};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -90,21 +91,31 @@ fn plain() -> (tempfile::TempDir, PathBuf) {
     six_nodes(Stored::F32)
 }
 
-/// Checks the error of verifying an array with invalid values whose hash in the manifest is correct. Opening must
-/// succeed, because it does not read the values.
+/// Checks an array of a new partition as [`check_forged_in`] does. The error names the array.
 fn check_forged<T: Element>(store: Stores, name: &str, values: &[T], expected: &str) {
     let (_root, folder) = store();
-    let header = fs::read(folder.join(name)).unwrap()[..128].to_vec();
-    let values = npy::write(values, &[values.len()]).split_off(128);
-    fs::write(folder.join(name), [header, values].concat()).unwrap();
-    let Err(Error::Store(kiln_store::Error::HashMismatch { expected: old, got, .. })) = Part::verify(&folder)
+    let shape = ArrayFile::open(folder.join(name)).unwrap().shape().to_vec();
+    check_forged_in(&folder, name, values, &shape, &format!("{name}: {expected}"));
+}
+
+/// Checks the error of verifying an array with invalid values whose hash in the manifest is correct. Opening must
+/// succeed, because it does not read the values.
+pub(crate) fn check_forged_in<T: Element>(
+    folder: &Path,
+    name: &str,
+    values: &[T],
+    shape: &[usize],
+    expected: &str,
+) {
+    fs::write(folder.join(name), npy::write(values, shape)).unwrap();
+    let Err(Error::Store(kiln_store::Error::HashMismatch { expected: old, got, .. })) = Part::verify(folder)
     else {
         panic!("verifying the changed {name} should find a wrong hash");
     };
-    edit(&folder, &old, &got);
-    Part::open(&folder).unwrap();
-    let error = Part::verify(&folder).unwrap_err().to_string();
-    assert!(error.contains(&format!("{name}: {expected}")), "{error}\n    expected {name}: {expected}");
+    edit(folder, &old, &got);
+    Part::open(folder).unwrap();
+    let error = Part::verify(folder).unwrap_err().to_string();
+    assert!(error.contains(expected), "{error}\n    expected {expected}");
 }
 
 fn edit(folder: &Path, from: &str, to: &str) {
@@ -246,7 +257,7 @@ fn verify_reports_invalid_values_of_numbered_files() {
 }
 
 /// Checks that opening fails with the expected error after an edit of the manifest, and verifying with the same one.
-pub(crate) fn check_edited(folder: &Path, from: &str, to: &str, expected: &str) {
+pub(crate) fn check_edited_in(folder: &Path, from: &str, to: &str, expected: &str) {
     edit(folder, from, to);
     let error = Part::open(folder).unwrap_err();
     assert!(matches!(&error, Error::Store(_) | Error::BadBook { .. }), "{error}");
@@ -295,7 +306,7 @@ fn open_rejects_inconsistent_manifests() {
     for (store, cases) in sets {
         for (from, to, expected) in cases {
             let (_root, folder) = store();
-            check_edited(&folder, &from.replace('\'', "\""), &to.replace('\'', "\""), expected);
+            check_edited_in(&folder, &from.replace('\'', "\""), &to.replace('\'', "\""), expected);
         }
     }
 }

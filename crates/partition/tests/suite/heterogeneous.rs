@@ -13,7 +13,7 @@ use kiln_store::{name_key, npy};
 
 use crate::checks::{check_cache, check_part};
 use crate::common::{cache, shop, write_typed};
-use crate::damage::check_edited;
+use crate::damage::check_edited_in;
 
 /// The number of partitions, and the function from a node to its partition.
 type Way = (usize, fn(u32) -> usize);
@@ -91,7 +91,7 @@ fn partitions_have_the_keys_of_nodes_without_features() {
     let short = vec![0_u8; 4 * 16];
     let expected = "files.keys.0.npy.shape is [4, 16], expected [5, 16]";
     fs::write(folder.join("keys.0.npy"), npy::write(&short, &[4, 16])).unwrap();
-    check_edited(&folder, "        5,\n        16\n", "        4,\n        16\n", expected);
+    check_edited_in(&folder, "        5,\n        16\n", "        4,\n        16\n", expected);
 }
 
 #[test]

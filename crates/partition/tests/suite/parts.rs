@@ -15,7 +15,6 @@ use proptest::prelude::*;
 
 use crate::checks::{backwards, check_cache, check_part, ends_of_training_links};
 use crate::common::{Stored, cache, contents, set, six_nodes, write};
-use crate::edge_features::check_edge_features;
 
 fn arb_stored() -> impl Strategy<Value = Stored> {
     prop::sample::select(vec![Stored::F32, Stored::F16, Stored::BF16, Stored::Sparse])
@@ -41,7 +40,6 @@ proptest! {
             check_part(&part, &data, parts);
             let schema = GraphSchema::homogeneous(data.graph.n_nodes(), data.graph.n_edges()).unwrap();
             prop_assert_eq!(&part.schema, &schema);
-            check_edge_features(&part, &data, &part.types[0].old_ids);
             check_cache(&part, &data, ratio, written);
             let verified = Part::verify(part_dir(&out, index)).unwrap();
             prop_assert_eq!((verified.n_owned, verified.n_edges), (written.n_owned, written.n_edges));
