@@ -35,8 +35,13 @@ pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     entries.map(|path| (name(&path), fs::read(&path).unwrap())).collect()
 }
 
+/// Returns the names of the files and folders in a folder, ascending.
 pub(crate) fn contents_names(folder: &Path) -> Vec<String> {
-    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 /// Converts with the smallest sufficient memory limit. After each failure it tries the limit that the error states.

@@ -1,65 +1,37 @@
-//! Tests of the errors for damaged folders in the kiln format.
+//! Tests of the errors for damaged folders in the kiln format, of both layouts.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use kiln_data::convert::{ConvertOptions, convert};
-use kiln_data::{Dataset, DatasetTargets, Error, Layout, NodeNames, Split, format};
-use kiln_feature::{DenseFeatures, FeatureStore, Labels, SparseFeatures};
-use kiln_graph::{CscBuilder, NodeId};
+use kiln_data::convert::{ConvertOptions, convert, convert_heterogeneous};
+use kiln_data::{Dataset, Error, format};
 use kiln_store::Error as StoreError;
 use kiln_store::npy::{self, Element};
 
-/// Writes a set with the edges 0 -> 1, 0 -> 2, 1 -> 2, 3 -> 2, and with all optional data.
-fn set(features: impl FeatureStore + 'static) -> (tempfile::TempDir, PathBuf) {
-    let builder = CscBuilder::new(4).weights(&[0.5, 1.0, 1.5, 2.0]).edge_types(&[0, 1, 0, 1]);
-    let part = |node| [NodeId(node)].into_iter().collect();
-    let data = Dataset {
-        name: "small".into(),
-        graph: builder.build(&[0, 0, 1, 3], &[1, 2, 2, 2]).unwrap().into(),
-        features: vec![Some(Arc::new(features))],
-        edge_features: None,
-        targets: Some(DatasetTargets {
-            node_type: 0,
-            values: Labels::new(vec![1, 0, 2, -1], 3).into(),
-            split: Split { train: part(0), val: part(1), test: part(2) },
-            class_names: ["a", "b", "c"].map(String::from).to_vec(),
-        }),
-        names: vec![Arc::new(NodeNames::new(["zero", "", "zwei", "três"]))],
-        edge_type_names: ["near", "far"].map(String::from).to_vec(),
-        preparation: Default::default(),
-        layout: Layout::Plain,
-        links: None,
-        notes: Vec::new(),
-    };
-    let root = tempfile::tempdir().unwrap();
-    let folder = root.path().join("set");
-    format::write(&data, &folder).unwrap();
-    (root, folder)
-}
-
-fn dense() -> DenseFeatures {
-    DenseFeatures::from_f32(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], 2).unwrap()
-}
-
-fn sparse() -> SparseFeatures {
-    let columns: Vec<u32> = vec![1, 0, 99, 0];
-    SparseFeatures::new(vec![0, 1, 3, 3, 4].into(), columns.into(), vec![0.5, 1.0, 1.5, 3.0].into(), 500)
-        .unwrap()
-}
+use crate::sets::{edit, papers, rows, small, sparse_rows, written};
 
 fn arrays(folder: &Path) -> Vec<PathBuf> {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     paths.filter(|path| path.extension().unwrap() == "npy").collect()
 }
 
-/// Calls `check` with each array of a dense and of a sparse set, and restores the array afterwards.
+fn name_of(path: &Path) -> &str {
+    path.file_name().unwrap().to_str().unwrap()
+}
+
+/// Returns sets with all optional data, and the number of their arrays: plain ones with dense and with sparse features, and
+/// one whose files have numbers.
+fn sets() -> [(Dataset, usize); 3] {
+    [(small(rows()), 11), (small(sparse_rows()), 13), (papers(), 17)]
+}
+
+/// Calls `check` with each array of each set, and restores the array afterwards.
 fn for_each_array(check: impl Fn(&Path, &Path)) {
-    for (_root, folder) in [set(dense()), set(sparse())] {
+    for (data, n_arrays) in sets() {
+        let (_root, folder) = written(&data);
         let paths = arrays(&folder);
-        assert!(paths.len() >= 11);
+        assert_eq!(paths.len(), n_arrays);
         for path in paths {
             let whole = fs::read(&path).unwrap();
             check(&folder, &path);
@@ -70,19 +42,21 @@ fn for_each_array(check: impl Fn(&Path, &Path)) {
 }
 
 #[test]
-fn open_rejects_truncated_arrays() {
+fn open_rejects_truncated_and_missing_arrays() {
     for_each_array(|folder, path| {
         let whole = fs::read(path).unwrap();
-        for length in [0, 5, 60, 127, whole.len() - 1] {
-            fs::write(path, &whole[..length]).unwrap();
+        let mut damaged: Vec<Vec<u8>> =
+            [0, 5, 60, 127, whole.len() - 1].map(|length| whole[..length].to_vec()).into();
+        damaged.push([&whole[..], b"more"].concat());
+        for bytes in damaged {
+            fs::write(path, bytes).unwrap();
             let error = format::open(folder).unwrap_err();
-            assert!(
-                matches!(&error, Error::Store(StoreError::Npy { path: at, .. }) if at == path),
-                "{error}"
-            );
+            let is_named = matches!(&error, Error::Store(StoreError::Npy { path: at, .. }) if at == path);
+            assert!(is_named, "{error}");
         }
-        fs::write(path, [&whole[..], b"more"].concat()).unwrap();
-        assert!(matches!(format::open(folder), Err(Error::Store(StoreError::Npy { .. }))));
+        fs::remove_file(path).unwrap();
+        let error = format::open(folder).unwrap_err();
+        assert!(matches!(&error, Error::Store(StoreError::Io { path: at, .. }) if at == path), "{error}");
     });
 }
 
@@ -90,25 +64,17 @@ fn open_rejects_truncated_arrays() {
 fn convert_rejects_damaged_sets() {
     for_each_array(|folder, path| {
         let mut bytes = fs::read(path).unwrap();
-        let at = bytes.len() - 1;
-        bytes[at] ^= 1;
+        *bytes.last_mut().unwrap() ^= 1;
         fs::write(path, bytes).unwrap();
         let out = folder.with_extension("out");
-        let error = convert(folder, &out, &ConvertOptions::default()).unwrap_err();
-        assert!(
-            matches!(&error, Error::Store(StoreError::HashMismatch { path: at, .. }) if at == path),
-            "{error}"
-        );
+        let error = match kiln_data::is_heterogeneous(folder).unwrap() {
+            true => convert_heterogeneous(folder, &out, 1 << 20).unwrap_err(),
+            false => convert(folder, &out, &ConvertOptions::default()).unwrap_err(),
+        };
+        let is_named =
+            matches!(&error, Error::Store(StoreError::HashMismatch { path: at, .. }) if at == path);
+        assert!(is_named, "{error}");
         assert!(!out.exists());
-    });
-}
-
-#[test]
-fn missing_array_error_names_the_file() {
-    for_each_array(|folder, path| {
-        fs::remove_file(path).unwrap();
-        let error = format::open(folder).unwrap_err();
-        assert!(matches!(&error, Error::Store(StoreError::Io { path: at, .. }) if at == path), "{error}");
     });
 }
 
@@ -119,8 +85,7 @@ fn verify_detects_a_flipped_bit() {
         // One byte of the header's padding is changed, and then the last byte of the values. In `indptr`, a byte of the
         // second offset is changed instead, because the last offset must be the number of edges and an earlier check
         // would fail.
-        let is_indptr = path.to_string_lossy().ends_with("indptr.npy");
-        let last = if is_indptr { 128 + 8 } else { whole.len() - 1 };
+        let last = if name_of(path).contains("indptr") { 128 + 8 } else { whole.len() - 1 };
         for at in [126, last] {
             let mut bytes = whole.clone();
             bytes[at] ^= 1;
@@ -135,131 +100,106 @@ fn verify_detects_a_flipped_bit() {
     });
 }
 
-/// Replaces an array and its hash in the manifest, so that only its values are wrong.
-fn forge<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
-    let copy = folder.with_file_name("copy");
-    let bytes = npy::write(values, shape);
-    fs::write(folder.join(name), &bytes).unwrap();
-    fs::write(&copy, bytes).unwrap();
+/// Replaces the values of an array and its hash in the manifest, so that only the values are wrong.
+fn forge<T: Element>(folder: &Path, name: &str, values: &[T]) {
+    let header = fs::read(folder.join(name)).unwrap()[..128].to_vec();
+    let values = npy::write(values, &[values.len()]).split_off(128);
+    fs::write(folder.join(name), [header, values].concat()).unwrap();
     let Err(Error::Store(StoreError::HashMismatch { expected, got, .. })) = format::verify(folder) else {
         panic!("the hash of {name} should differ");
     };
     edit(folder, &expected, &got);
 }
 
-fn edit(folder: &Path, from: &str, to: &str) {
-    let path = folder.join("kiln.json");
-    let text = fs::read_to_string(&path).unwrap();
-    assert!(text.contains(from), "the manifest should contain {from}: {text}");
-    fs::write(path, text.replacen(from, to, 1)).unwrap();
-}
-
-/// Checks that a set with a forged array opens, and that `verify` fails with the expected error.
-fn check_forged<T: Element>(
-    features: impl FeatureStore + 'static,
-    name: &str,
-    values: &[T],
-    shape: &[usize],
-    expected: &str,
-) {
-    let (_root, folder) = set(features);
-    forge(&folder, name, values, shape);
+/// Checks that a set with a forged array opens, and that `verify` fails with the expected error, which names the array.
+fn check_forged<T: Element>(data: &Dataset, name: &str, values: &[T], expected: &str) {
+    let (_root, folder) = written(data);
+    forge(&folder, name, values);
     format::open(&folder).unwrap();
     let error = format::verify(&folder).unwrap_err();
     let Error::Store(StoreError::BadValue { path, .. }) = &error else { panic!("{error}") };
-    assert!(error.to_string().contains(expected), "{error}\n    expected {expected}");
-    assert!(path.starts_with(&folder) && path.extension().unwrap() == "npy", "{error}");
+    assert_eq!(*path, folder.join(name));
+    let expected = format!("{name}: {expected}");
+    assert!(error.to_string().contains(&expected), "{error}\n    expected {expected}");
 }
 
 #[test]
 fn verify_reports_invalid_values_with_file_and_position() {
-    check_forged(
-        dense(),
-        "indptr.npy",
-        &[0_u64, 3, 1, 4, 4],
-        &[5],
-        "indptr.npy: entry 2 is 1, expected at least 3, the entry before it",
-    );
-    check_forged(
-        dense(),
-        "indices.npy",
-        &[0_u32, 0, 4, 3],
-        &[4],
-        "indices.npy: the source of edge 2 is 4, expected a node id below 4",
-    );
-    check_forged(
-        dense(),
-        "weights.npy",
-        &[0.5, f32::INFINITY, 1.5, 2.0],
-        &[4],
-        "weights.npy: the weight of edge 1 is inf, expected finite numbers",
-    );
-    check_forged(
-        dense(),
-        "edge_types.npy",
-        &[0_u8, 1, 0, 2],
-        &[4],
-        "edge_types.npy: the type of edge 3 is 2, expected a type below 2, the number of types that have names",
-    );
-    check_forged(
-        dense(),
-        "labels.npy",
-        &[1, 3, 2, -1],
-        &[4],
-        "labels.npy: the label of node 1 is 3, expected a class below 3 or a negative number",
-    );
-    check_forged(
-        dense(),
-        "val.npy",
-        &[4_u32],
-        &[1],
-        "val.npy: val split entry 0 is node 4, expected a node id below 4",
-    );
-    check_forged(dense(), "test.npy", &[3_u32], &[1], "node 3, expected a node that has a label");
-    check_forged(
-        dense(),
-        "features.npy",
-        &[0.0, 0.5, 1.0, 1.5, 2.0, f32::NAN, 3.0, 3.5],
-        &[4, 2],
-        "features.npy: a feature of node 2 is NaN, expected finite numbers",
-    );
-    check_forged(
-        dense(),
-        "names_ends.npy",
-        &[4_u32, 4, 11, 13],
-        &[4],
-        "names_ends.npy: the name of node 2 is 11, expected the end of UTF-8 text from byte 4",
-    );
+    let set = small(rows());
+    let expected = "entry 2 is 1, expected at least 3, the entry before it";
+    check_forged(&set, "indptr.npy", &[0_u64, 3, 1, 4, 4], expected);
+    let expected = "the source of edge 2 is 4, expected a node id below 4";
+    check_forged(&set, "indices.npy", &[0_u32, 0, 4, 3], expected);
+    let expected = "the weight of edge 1 is inf, expected finite numbers";
+    check_forged(&set, "weights.npy", &[0.5, f32::INFINITY, 1.5, 2.0], expected);
+    let expected = "the type of edge 3 is 2, expected a type below 2, the number of types that have names";
+    check_forged(&set, "edge_types.npy", &[0_u8, 1, 0, 2], expected);
+    let expected = "the label of node 1 is 3, expected a class below 3 or a negative number";
+    check_forged(&set, "labels.npy", &[1, 3, 2, -1], expected);
+    let expected = "val split entry 0 is node 4, expected a node id below 4";
+    check_forged(&set, "val.npy", &[4_u32], expected);
+    let expected = "test split entry 0 is node 3, expected a node that has a label";
+    check_forged(&set, "test.npy", &[3_u32], expected);
+    let expected = "a feature of node 2 is NaN, expected finite numbers";
+    check_forged(&set, "features.npy", &[0.0, 0.5, 1.0, 1.5, 2.0, f32::NAN, 3.0, 3.5], expected);
+    let expected = "the name of node 2 is 11, expected the end of UTF-8 text from byte 4";
+    check_forged(&set, "names_ends.npy", &[4_u32, 4, 11, 13], expected);
+    let set = small(sparse_rows());
+    let expected = "the values of row 1 is 3 to 2, expected a range within 0 to 4";
+    check_forged(&set, "features_indptr.npy", &[0_u64, 3, 2, 3, 4], expected);
+    let expected = "a column of row 1 is 500, expected a column below 500";
+    check_forged(&set, "features_indices.npy", &[1_u32, 0, 500, 0], expected);
+    let expected = "value 3 is -inf, expected finite numbers";
+    check_forged(&set, "features_data.npy", &[0.5, 1.0, 1.5, f32::NEG_INFINITY], expected);
 }
 
 #[test]
-fn verify_reports_invalid_sparse_features_with_file_and_position() {
-    check_forged(
-        sparse(),
-        "features_indptr.npy",
-        &[0_u64, 3, 2, 3, 4],
-        &[5],
-        "features_indptr.npy: the values of row 1 is 3 to 2, expected a range within 0 to 4",
-    );
-    check_forged(
-        sparse(),
-        "features_indices.npy",
-        &[1_u32, 0, 500, 0],
-        &[4],
-        "features_indices.npy: a column of row 1 is 500, expected a column below 500",
-    );
-    check_forged(
-        sparse(),
-        "features_data.npy",
-        &[0.5, 1.0, 1.5, f32::NEG_INFINITY],
-        &[4],
-        "features_data.npy: value 3 is -inf, expected finite numbers",
-    );
+fn verify_reports_invalid_values_of_numbered_files() {
+    let set = papers();
+    check_forged(&set, "indptr.2.npy", &[0_u64, 2, 1, 2, 2], "entry 2 is 1, expected at least 2");
+    let expected = "the source of edge 1 is 6, expected a node of type `venue`, which are 7..9";
+    check_forged(&set, "indices.2.npy", &[8_u32, 6], expected);
+    let expected = "the source of edge 3 is 3, expected a node of type `author`";
+    check_forged(&set, "indices.0.npy", &[0_u32, 2, 0, 3, 2], expected);
+    check_forged(&set, "weights.0.npy", &[0.5, f32::NAN, 1.0, 1.5, 2.0], "the weight of edge 1 is NaN");
+    check_forged(&set, "labels.npy", &[1, 3, 2, -1], "the label of node 1 is 3, expected a class below 3");
+    let range = "expected a node of the type with targets, which are 3..7";
+    check_forged(&set, "val.npy", &[7_u32], &format!("val split entry 0 is node 7, {range}"));
+    check_forged(&set, "train.npy", &[2_u32], &format!("train split entry 0 is node 2, {range}"));
+    let expected = "test split entry 0 is node 6, expected a node that has a label";
+    check_forged(&set, "test.npy", &[6_u32], expected);
+    let expected = "a feature of node 2 is NaN, expected finite numbers";
+    check_forged(&set, "features.1.npy", &[0.0, 0.5, 1.0, 1.5, 2.0, f32::NAN, 3.0, 3.5], expected);
+    check_forged(&set, "features_indptr.0.npy", &[0_u64, 3, 2, 3], "the values of row 1 is 3 to 2");
+    check_forged(&set, "features_indices.0.npy", &[1_u32, 500, 0], "a column of row 1 is 500");
+    check_forged(&set, "features_data.0.npy", &[1.0, f32::INFINITY, 2.0], "value 1 is inf");
+    let expected = "the name of node 1 is 2, expected the end of UTF-8 text from byte 3 of names_text.0.npy";
+    check_forged(&set, "names_ends.0.npy", &[3_u32, 2, 8], expected);
+    let expected = "the end of name 2 is 4, expected 8, the length of names_text.0.npy";
+    check_forged(&set, "names_ends.0.npy", &[3_u32, 3, 4], expected);
+}
+
+#[test]
+fn open_rejects_offsets_that_do_not_fit_the_edges() {
+    let check = |data: &Dataset, name: &str, values: &[u64], expected: &str| {
+        let (_root, folder) = written(data);
+        fs::write(folder.join(name), npy::write(values, &[values.len()])).unwrap();
+        let error = format::open(&folder).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}\n    expected {expected}");
+    };
+    let (set, numbered) = (small(sparse_rows()), papers());
+    check(&set, "indptr.npy", &[1, 2, 2, 3, 4], "indptr.npy: entry 0 is 1, expected 0");
+    check(&set, "indptr.npy", &[0, 0, 1, 4, 5], "indices.npy: the number of entries is 4, expected 5");
+    check(&set, "features_indptr.npy", &[0, 1, 3, 3, 5], "features_indptr.npy: ");
+    check(&numbered, "indptr.1.npy", &[1, 2, 2, 3, 3], "indptr.1.npy: entry 0 is 1, expected 0");
+    let expected = "indices.1.npy: the number of entries is 3, expected 4";
+    check(&numbered, "indptr.1.npy", &[0, 2, 2, 3, 4], expected);
+    check(&numbered, "features_indptr.0.npy", &[0, 1, 3, 4], "features_indptr.0.npy: ");
 }
 
 #[test]
 fn verify_checks_the_values_of_a_folder_without_hashes() {
-    let (_root, folder) = set(dense());
+    let (_root, folder) = written(&small(rows()));
     fs::remove_file(folder.join("kiln.json")).unwrap();
     let verified = format::verify(&folder).unwrap();
     assert_eq!((verified.n_nodes, verified.n_edges, verified.n_hashed), (4, 4, 0));
@@ -271,55 +211,83 @@ fn verify_checks_the_values_of_a_folder_without_hashes() {
     assert!(error.contains("indices.npy: the source of edge 2 is 9"), "{error}");
 }
 
-/// Checks that opening and verifying fail with the expected error after an edit of the manifest.
-fn check_edited(from: &str, to: &str, expected: &str) {
-    let (_root, folder) = set(dense());
-    edit(&folder, from, to);
-    let error = format::open(&folder).unwrap_err();
-    let is_typed = matches!(
-        &error,
-        Error::Store(
-            StoreError::Metadata { .. }
-                | StoreError::Manifest { .. }
-                | StoreError::Format { .. }
-                | StoreError::Npy { .. }
-        )
-    );
-    assert!(is_typed && error.to_string().contains(expected), "{error}\n    expected {expected}");
-    assert_eq!(format::verify(&folder).unwrap_err().to_string(), error.to_string());
-}
-
 #[test]
 fn rejects_inconsistent_manifests() {
-    check_edited("\"format\": 1", "\"format\": 2", "the set has format 2, expected 1");
-    check_edited("\"n_nodes\": 4", "\"n_nodes\": 5", "is [4, 2], expected [5, 2]");
-    check_edited("\"n_edges\": 4", "\"n_edges\": 3", "is [4], expected [3]");
-    check_edited("\"dim\": 2", "\"dim\": 3", "files.features.npy.shape is [4, 2], expected [4, 3]");
-    check_edited("\"dim\": 2", "\"dim\": 0", "dim is 0, expected 1 to 16777216");
-    check_edited("\"dim\": 2", "\"dim\": null", "n_classes is 3, expected null, because dim is null");
-    check_edited("\"n_classes\": 3", "\"n_classes\": 4", "class_names is 3 names, expected 4 names or none");
-    check_edited("\"n_classes\": 3,", "", "n_classes is null, expected a number, because dim is a number");
-    check_edited("\"n_classes\": 3", "\"n_classes\": -3", "invalid value");
-    check_edited("\"name\"", "\"title\"", "unknown field `title`");
-    check_edited("\"f32\"", "\"f16\"", "features.npy: the elements are <f4, expected <f2");
-    check_edited("\"f32\"", "\"i32\"", "files.features.npy.dtype is i32, expected f32 or f16 or bf16");
-    check_edited("\"f32\"", "\"complex\"", "unknown variant `complex`");
-    check_edited("labels.npy", "layers.npy", "files.layers.npy is unknown, expected a file of the format");
-    check_edited(
-        "weights.npy",
-        "../weights.npy",
-        "files.../weights.npy is unknown, expected a file of the format",
-    );
-    check_edited("\"names_text.npy\": {", "\"features_data.npy\": {", "files.features_data.npy.dtype is u8");
+    // Edits of the text that both manifests have, of that of a plain set, and of that of a set with numbered files.
+    let both = [
+        ("'format': 1", "'format': 2", "the set has format 2, expected 1"),
+        ("'name'", "'title'", "unknown field `title`"),
+        ("'n_nodes': 4", "'n_nodes': 5", "is [4, 2], expected [5, 2]"),
+        ("'n_classes': 3", "'n_classes': 4", "class_names is 3 names, expected 4 names or none"),
+        ("labels.npy", "layers.npy", "files.layers.npy is unknown, expected a file of the format"),
+    ];
+    let plain = [
+        ("'dim': 2", "'dim': 0", "dim is 0, expected 1 to 16777216"),
+        ("'n_edges': 4", "'n_edges': 3", "is [4], expected [3]"),
+        ("'dim': 2", "'dim': 3", "files.features.npy.shape is [4, 2], expected [4, 3]"),
+        ("'dim': 2", "'dim': null", "n_classes is 3, expected null, because dim is null"),
+        ("'n_classes': 3,", "", "n_classes is null, expected a number, because dim is a number"),
+        ("'n_classes': 3", "'n_classes': -3", "invalid value"),
+        ("'f32'", "'f16'", "features.npy: the elements are <f4, expected <f2"),
+        ("'f32'", "'i32'", "files.features.npy.dtype is i32, expected f32 or f16 or bf16"),
+        ("'f32'", "'complex'", "unknown variant `complex`"),
+        ("weights.npy", "../weights.npy", "files.../weights.npy is unknown, expected a file of the format"),
+        ("'names_text.npy': {", "'features_data.npy': {", "files.features_data.npy.dtype is u8"),
+    ];
+    let numbered = [
+        ("'n_nodes': 3", "'n_nodes': 4", "files.features_indptr.0.npy.shape is [4], expected [5]"),
+        ("'n_nodes': 4", "'n_nodes': 4294967295", "node_types is "),
+        ("'n_edges': 3", "'n_edges': 2", "files.indices.1.npy.shape is [3], expected [2]"),
+        ("'dim': 2", "'dim': 0", "node_types[1].dim is 0, expected 1 to 16777216, or null"),
+        ("'dim': 2", "'dim': null", "files.features.1.npy is an entry, expected no entry"),
+        ("'dim': null", "'dim': 1", "files is none, expected an entry features.2.npy"),
+        ("'dim': 2", "'width': 2", "unknown field `width`"),
+        ("'name': 'venue'", "'name': 'paper'", "invalid node type `paper`: it occurs twice"),
+        ("'name': 'cites'", "'name': 'writes'", "invalid relation `writes`: it occurs twice"),
+        ("'name': 'cites'", "'name': ''", "invalid relation ``: it is empty"),
+        (
+            "'src_type': 'venue'",
+            "'src_type': 'editor'",
+            "relations[2].src_type is \"editor\", expected the name of a node type",
+        ),
+        ("'dst_type': 'paper'", "'dst_type': 'author'", "files.indptr.0.npy.shape is [5], expected [4]"),
+        ("'target_type': 'paper'", "'target_type': 'editor'", "target_type is \"editor\""),
+        ("'target_type': 'paper'", "'target_type': null", "n_classes is 3, expected null"),
+        ("'n_classes': 3", "'n_classes': null", "n_classes is null, expected a number"),
+        ("indptr.2.npy", "indptr.3.npy", "files.indptr.3.npy is unknown, expected a file of the format"),
+        ("'f32'", "'i32'", ".dtype is i32, expected f32"),
+        ("weights.0.npy", "../weights.0.npy", "files.../weights.0.npy is unknown"),
+    ];
+    for (data, cases) in [(small(rows()), &plain[..]), (papers(), &numbered[..])] {
+        for (from, to, expected) in both.iter().chain(cases) {
+            let (_root, folder) = written(&data);
+            edit(&folder, &from.replace('\'', "\""), &to.replace('\'', "\""));
+            let error = format::open(&folder).unwrap_err();
+            let Error::Store(source) = &error else { panic!("{error}") };
+            let is_of_manifest = matches!(
+                source,
+                StoreError::Metadata { .. }
+                    | StoreError::Manifest { .. }
+                    | StoreError::Format { .. }
+                    | StoreError::Npy { .. }
+            );
+            assert!(
+                is_of_manifest && error.to_string().contains(expected),
+                "{error}\n    expected {expected}"
+            );
+            assert_eq!(format::verify(&folder).unwrap_err().to_string(), error.to_string());
+        }
+    }
 }
 
 #[test]
 fn missing_manifest_entry_is_reported() {
-    for (_root, folder) in [set(dense()), set(sparse())] {
+    for (data, _) in sets() {
+        let (_root, folder) = written(&data);
         let manifest = folder.join("kiln.json");
         let whole: serde_json::Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
         for path in arrays(&folder) {
-            let name = path.file_name().unwrap().to_str().unwrap();
+            let name = name_of(&path);
             let mut without = whole.clone();
             without["files"].as_object_mut().unwrap().remove(name).unwrap();
             fs::write(&manifest, serde_json::to_vec(&without).unwrap()).unwrap();
@@ -335,7 +303,7 @@ fn missing_manifest_entry_is_reported() {
             check(false);
             let bytes = fs::read(&path).unwrap();
             fs::remove_file(&path).unwrap();
-            check(name == "weights.npy" || name == "edge_types.npy");
+            check(["weights.npy", "edge_types.npy", "weights.0.npy"].contains(&name));
             fs::write(&path, bytes).unwrap();
         }
     }
@@ -343,35 +311,73 @@ fn missing_manifest_entry_is_reported() {
 
 #[test]
 fn rejects_known_file_that_the_manifest_does_not_list() {
-    let (_root, folder) = set(sparse());
-    fs::write(folder.join("README"), "other files are ignored").unwrap();
-    format::open(&folder).unwrap();
-    fs::copy(folder.join("features_data.npy"), folder.join("features.npy")).unwrap();
-    let error = format::open(&folder).unwrap_err().to_string();
-    assert!(
-        error.contains("files.features.npy is none, expected an entry, because the file exists"),
-        "{error}"
-    );
+    for (data, from, to) in [
+        (small(sparse_rows()), "features_data.npy", "features.npy"),
+        (papers(), "names_text.0.npy", "names_text.2.npy"),
+    ] {
+        let (_root, folder) = written(&data);
+        fs::write(folder.join("README"), "other files are ignored").unwrap();
+        format::open(&folder).unwrap();
+        fs::copy(folder.join(from), folder.join(to)).unwrap();
+        let error = format::open(&folder).unwrap_err().to_string();
+        let expected = format!("files.{to} is none, expected an entry, because the file exists");
+        assert!(error.contains(&expected), "{error}");
+    }
 }
 
 #[test]
 fn rejects_missing_and_invalid_manifests() {
-    let (_root, folder) = set(dense());
-    let path = folder.join("kiln.json");
-    for garbage in ["", "{", "null", "[1]", "{\"format\": \"one\"}", "\u{0}"] {
-        fs::write(&path, garbage).unwrap();
+    for (data, _) in sets() {
+        let (_root, folder) = written(&data);
+        let path = folder.join("kiln.json");
+        for garbage in ["", "{", "null", "[1]", "{\"format\": \"one\"}", "\u{0}"] {
+            fs::write(&path, garbage).unwrap();
+            let error = format::open(&folder).unwrap_err();
+            let is_named =
+                matches!(&error, Error::Store(StoreError::Manifest { path: at, .. }) if *at == path);
+            assert!(is_named, "{error}");
+            assert!(matches!(format::verify(&folder), Err(Error::Store(StoreError::Manifest { .. }))));
+        }
+        fs::remove_file(&path).unwrap();
         let error = format::open(&folder).unwrap_err();
-        assert!(
-            matches!(&error, Error::Store(StoreError::Manifest { path: at, .. }) if *at == path),
-            "{error}"
-        );
-        assert!(matches!(format::verify(&folder), Err(Error::Store(StoreError::Manifest { .. }))));
+        assert!(matches!(&error, Error::Store(StoreError::Missing { .. })), "{error}");
+        let expected = "has no kiln.json (the manifest of a set in the kiln format)";
+        assert!(error.to_string().contains(expected), "{error}");
+        assert!(matches!(
+            format::open(folder.join("nowhere")),
+            Err(Error::Store(StoreError::Missing { .. }))
+        ));
     }
-    fs::remove_file(&path).unwrap();
-    let error = format::open(&folder).unwrap_err();
-    assert!(
-        error.to_string().contains("has no kiln.json (the manifest of a set in the kiln format)"),
-        "{error}"
-    );
-    assert!(matches!(format::open(folder.join("nowhere")), Err(Error::Store(StoreError::Missing { .. }))));
+}
+
+#[test]
+fn a_set_without_targets_has_no_files_of_targets() {
+    let (_root, folder) = written(&Dataset { targets: None, ..papers() });
+    format::verify(&folder).unwrap();
+    assert!(format::open(&folder).unwrap().targets.is_none());
+    let (_other, with) = written(&papers());
+    fs::copy(with.join("train.npy"), folder.join("train.npy")).unwrap();
+    let error = format::open(&folder).unwrap_err().to_string();
+    assert!(error.contains("files.train.npy is none, expected an entry, because the file exists"), "{error}");
+    let entry = "\"train.npy\": {\"dtype\": \"u32\", \"shape\": [1], \"sha256\": \"\"}, \"weights.0.npy\"";
+    edit(&folder, "\"weights.0.npy\"", entry);
+    let error = format::open(&folder).unwrap_err().to_string();
+    assert!(error.contains("files.train.npy is an entry, expected no entry, because target_type"), "{error}");
+}
+
+#[test]
+fn a_number_of_nodes_that_no_file_confirms_is_limited() {
+    let with_nodes = |n_nodes: usize| {
+        let (_root, folder) = written(&papers());
+        let more = format!(
+            ",\n    {{ \"name\": \"nothing\", \"n_nodes\": {n_nodes}, \"dim\": null }}\n  ],\n  \"relations\""
+        );
+        edit(&folder, "\n  ],\n  \"relations\"", &more);
+        format::open(&folder).map(drop)
+    };
+    // Two nodes of another type count, too.
+    with_nodes(134_217_726).unwrap();
+    let many = with_nodes(134_217_727).unwrap_err().to_string();
+    let expected = "at most 134217728 nodes without features, names, targets and edges to them";
+    assert!(many.contains(expected), "{many}");
 }

@@ -10,6 +10,7 @@ use kiln_store::sha256;
 use kiln_testkit::check_golden;
 
 use crate::common::contents;
+use crate::sets::{relation, written};
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/golden").join(name)
@@ -57,19 +58,12 @@ fn plain() -> Dataset {
 fn heterogeneous() -> Dataset {
     let users = [0, 1, 1, 2, 2, 0, 1, 2];
     let items = [0, 0, 2, 1, 3, 3, 1, 2];
-    let relation = |name, src_type, dst_type, srcs, dsts, weights| RelationEdges {
-        name,
-        src_type,
-        dst_type,
-        srcs,
-        dsts,
-        weights,
-    };
     let weights = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0];
+    let rates = relation("rates", ["user", "item"], &users, &items);
     let data = Dataset::builder_with_types(NodeTypes::new([("user", 3), ("item", 4)]).unwrap())
         .name("shop")
-        .relation(relation("rates", "user", "item", &users, &items, Some(&weights)))
-        .relation(relation("rated by", "item", "user", &items, &users, None))
+        .relation(RelationEdges { weights: Some(&weights), ..rates })
+        .relation(relation("rated by", ["item", "user"], &items, &users))
         .nodes("item")
         .features(vec![0.25, -0.5, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0], 2)
         .nodes("item")
@@ -86,21 +80,10 @@ fn heterogeneous() -> Dataset {
 }
 
 #[test]
-fn the_folder_of_a_plain_set_is_frozen() {
-    let root = tempfile::tempdir().unwrap();
-    let folder = root.path().join("set");
-    let data = plain();
-    format::write(&data, &folder).unwrap();
-    let hashes = format!("data {}\nfolder {}\n", data.hash().unwrap(), format::hash(&folder).unwrap());
-    check_golden(golden("plain.txt"), &(hashes + &listing(&folder)));
-}
-
-#[test]
-fn the_folder_of_a_heterogeneous_set_is_frozen() {
-    let root = tempfile::tempdir().unwrap();
-    let folder = root.path().join("set");
-    let data = heterogeneous();
-    format::write(&data, &folder).unwrap();
-    let hashes = format!("data {}\nfolder {}\n", data.hash().unwrap(), format::hash(&folder).unwrap());
-    check_golden(golden("heterogeneous.txt"), &(hashes + &listing(&folder)));
+fn the_folders_of_both_layouts_are_frozen() {
+    for (name, data) in [("plain.txt", plain()), ("heterogeneous.txt", heterogeneous())] {
+        let (_root, folder) = written(&data);
+        let hashes = format!("data {}\nfolder {}\n", data.hash().unwrap(), format::hash(&folder).unwrap());
+        check_golden(golden(name), &(hashes + &listing(&folder)));
+    }
 }

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use kiln_data::{
-    Dataset, DatasetTargets, Error, GraphDataset, HashedPart, Layout, LinkTargets, NodeNames, Note, Split,
-    format, mutag, recorded_hash, synthetic,
+    Dataset, DatasetTargets, Error, GraphDataset, HashedPart, Layout, LinkTargets, NodeNames, Note, format,
+    mutag, recorded_hash, synthetic,
 };
 use kiln_feature::{DenseFeatures, FeatureArray, Labels, SparseFeatures};
 use kiln_graph::{Csc, ItemId, LinkId, LinkNegatives, Links, NodeId};
 use kiln_store::Error as StoreError;
+
+use crate::sets::split;
 
 const INDPTR: [u64; 4] = [0, 1, 3, 4];
 const INDICES: [u32; 4] = [1, 0, 2, 1];
@@ -24,11 +26,6 @@ fn graph(indptr: &[u64], indices: &[u32]) -> Csc {
 
 fn labels<I: ItemId>(classes: &[i32], n_classes: usize) -> Labels<I> {
     Labels::new(classes.to_vec(), n_classes)
-}
-
-fn split(train: &[u32], val: &[u32], test: &[u32]) -> Split {
-    let part = |nodes: &[u32]| nodes.iter().copied().map(NodeId).collect();
-    Split { train: part(train), val: part(val), test: part(test) }
 }
 
 fn dense(values: &[f32], dim: usize) -> Arc<DenseFeatures> {

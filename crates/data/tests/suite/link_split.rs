@@ -11,13 +11,13 @@ use kiln_graph::{
     Csc, CscBuilder, EdgeId, Error as GraphError, LinkId, LinkNegatives, Links, NodeId, SharedArray,
 };
 
-type Pairs = BTreeSet<(u32, u32)>;
+pub(crate) type Pairs = BTreeSet<(u32, u32)>;
 
-const HALVES: LinkSplitConfig =
+pub(crate) const HALVES: LinkSplitConfig =
     LinkSplitConfig { val: 0.2, test: 0.3, direction: None, edge_type: None, disjoint_train: 0.0 };
 
 /// Returns the distinct edges `src -> dst` of a graph.
-fn edges(graph: &Csc) -> Pairs {
+pub(crate) fn edges(graph: &Csc) -> Pairs {
     graph.indices().iter().zip(graph.dsts()).map(|(src, dst)| (src.0, dst.0)).collect()
 }
 
@@ -33,7 +33,7 @@ fn set(pairs: &[(u32, u32)]) -> Pairs {
     pairs.iter().copied().collect()
 }
 
-fn reversed(pairs: &Pairs) -> Pairs {
+pub(crate) fn reversed(pairs: &Pairs) -> Pairs {
     pairs.iter().map(|&(src, dst)| (dst, src)).collect()
 }
 

@@ -4,11 +4,11 @@
 use kiln_data::{Dataset, debian_packages, debian_tags, synthetic};
 use kiln_feature::TargetKind;
 
-use crate::typed::papers;
+use crate::sets::papers;
 
 #[test]
 fn summary_of_a_heterogeneous_set_has_a_line_per_type_and_relation() {
-    let data = papers().build().unwrap();
+    let data = papers();
     let expected = "\
 papers: 9 nodes, 10 edges
 
@@ -25,7 +25,7 @@ publishes  venue   paper  2            0, 0, 1
 targets: 3 classes of paper, known for 3 of 4 nodes
 split: 1 / 1 / 1 nodes to train, validate, test";
     assert_eq!(data.summary().to_string(), expected);
-    let without = papers().build().map(|data| kiln_data::Dataset { targets: None, ..data }).unwrap();
+    let without = kiln_data::Dataset { targets: None, ..papers() };
     assert!(without.summary().to_string().ends_with("\n\ntargets: none"));
 }
 

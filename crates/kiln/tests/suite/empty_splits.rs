@@ -6,9 +6,11 @@ use std::path::Path;
 
 use kiln::data::{DatasetTargets, LinkTargets, synthetic};
 use kiln::feature::Labels;
-use kiln::graph::{LinkId, NodeTypes, RelationEdges};
+use kiln::graph::{LinkId, NodeTypes};
 use kiln::prelude::*;
 use kiln::train::{Error as TrainError, InputError, MetricError, SelectionError, Summary};
+
+use crate::relation::relation;
 
 /// Returns a graph of at least 150 nodes in two classes. The split has 60 nodes for training, and the given numbers for validation
 /// and test.
@@ -46,18 +48,10 @@ fn link_trainer(data: &Dataset) -> Trainer<LinkModelConfig<SageConfig>> {
 fn shop(n_val: u32, n_test: u32) -> Dataset {
     let users: Vec<u32> = (0..120).map(|edge| edge % 20).collect();
     let items: Vec<u32> = (0..120).map(|edge| edge % 40).collect();
-    let of = |name, src_type, dst_type, srcs, dsts| RelationEdges {
-        name,
-        src_type,
-        dst_type,
-        srcs,
-        dsts,
-        weights: None,
-    };
     let ids = |range: std::ops::Range<u32>| range.collect::<Vec<u32>>();
     Dataset::builder_with_types(NodeTypes::new([("user", 20), ("item", 40)]).unwrap())
-        .relation(of("buys", "user", "item", &users, &items))
-        .relation(of("bought by", "item", "user", &items, &users))
+        .relation(relation("buys", ["user", "item"], &users, &items))
+        .relation(relation("bought by", ["item", "user"], &items, &users))
         .nodes("item")
         .features(vec![0.5; 80], 2)
         .nodes("item")

@@ -7,8 +7,10 @@ mod files;
 mod parity;
 mod partitions;
 
-use kiln::graph::{NodeTypes, RelationEdges, Relations};
+use kiln::graph::{NodeTypes, Relations};
 use kiln::prelude::*;
+
+use crate::relation::relation;
 
 const N_NODES: u32 = 240;
 const N_USERS: u32 = 90;
@@ -72,16 +74,8 @@ fn heterogeneous() -> Dataset {
     let n_edges = 6 * N_NODES;
     let users: Vec<u32> = (0..n_edges).map(|edge| wild(edge + 3) % N_USERS).collect();
     let items: Vec<u32> = (0..n_edges).map(|edge| edge % N_NODES).collect();
-    let relation = |name, src_type, dst_type, srcs, dsts| RelationEdges {
-        name,
-        src_type,
-        dst_type,
-        srcs,
-        dsts,
-        weights: None,
-    };
-    let buys = relation("buys", "user", "item", &users, &items);
-    let bought_by = relation("bought by", "item", "user", &items, &users);
+    let buys = relation("buys", ["user", "item"], &users, &items);
+    let bought_by = relation("bought by", ["item", "user"], &items, &users);
     let [train, val, test] = parts(N_NODES);
     let types = NodeTypes::new([("user", N_USERS as usize), ("item", N_NODES as usize)]).unwrap();
     Dataset::builder_with_types(types)

@@ -6,15 +6,16 @@ mod fit;
 #[cfg(feature = "grpc")]
 mod frozen;
 mod half_features;
+mod heterogeneous;
 mod links;
 mod named_models;
 mod not_finite;
 mod one_answer;
 mod own_models;
 mod ranks;
+mod relation;
 mod relations_and_attention;
 mod saved_model;
 mod targets;
 mod training_options;
 mod tree;
-mod typed;

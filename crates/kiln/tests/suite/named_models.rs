@@ -5,10 +5,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use kiln::graph::{NodeTypes, RelationEdges};
+use kiln::graph::NodeTypes;
 use kiln::nn::{BlockModel, GraphMetadata, GraphRequirements};
 use kiln::prelude::*;
 use kiln::train::{ConfigVisitor, ModelRegistry, NamedModel, NodeModelEntry, node_models};
+
+use crate::relation::relation;
 
 /// The width of the rows that an encoder of links computes.
 const WIDTH: usize = 4;
@@ -37,18 +39,10 @@ fn plain() -> Dataset {
 fn shop() -> Dataset {
     let users: Vec<u32> = (0..120).map(|edge| edge % 20).collect();
     let items: Vec<u32> = (0..120).map(|edge| (7 * edge + edge / 40) % 40).collect();
-    let relation = |name, src_type, dst_type, srcs, dsts| RelationEdges {
-        name,
-        src_type,
-        dst_type,
-        srcs,
-        dsts,
-        weights: None,
-    };
     let ids = |range: std::ops::Range<u32>| range.collect::<Vec<u32>>();
     Dataset::builder_with_types(NodeTypes::new([("user", 20), ("item", 40)]).unwrap())
-        .relation(relation("buys", "user", "item", &users, &items))
-        .relation(relation("bought by", "item", "user", &items, &users))
+        .relation(relation("buys", ["user", "item"], &users, &items))
+        .relation(relation("bought by", ["item", "user"], &items, &users))
         .nodes("item")
         .features(vec![0.5; 80], 2)
         .nodes("item")

@@ -9,7 +9,7 @@ use kiln::feature::{DenseFeatures, FeatureBuffer, FeatureStore, TargetKind};
 use kiln::prelude::*;
 use kiln::train::{Error as TrainError, Evaluation, MetricSums, TrainerError};
 
-use crate::typed::predictions::named_shop;
+use crate::heterogeneous::predictions::named_shop;
 
 const N_NODES: u32 = 300;
 

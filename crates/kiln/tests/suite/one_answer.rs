@@ -14,7 +14,7 @@ use kiln::prelude::*;
 use kiln::sample::{KeyDomain, RngKey};
 use kiln::train::{LinkPrediction, OutputRows};
 
-use crate::typed::predictions::{N_ITEMS, named_shop};
+use crate::heterogeneous::predictions::{N_ITEMS, named_shop};
 
 /// The sizes of evaluation batches that each model is tried with.
 const BATCH_SIZES: [usize; 5] = [1, 7, 32, 100, 1000];

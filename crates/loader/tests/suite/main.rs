@@ -3,6 +3,8 @@
 mod accumulate;
 mod faults;
 mod graph;
+mod heterogeneous;
+mod heterogeneous_links;
 mod link;
 mod link_leak;
 mod node;
@@ -10,5 +12,3 @@ mod order;
 mod ranks;
 mod real_data;
 mod resume;
-mod typed;
-mod typed_link;

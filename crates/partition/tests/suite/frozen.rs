@@ -37,13 +37,10 @@ fn listing(parts: &Path) -> String {
 }
 
 #[test]
-fn partitions_of_a_plain_set_are_frozen() {
-    let (_root, first) = six_nodes(Stored::F16);
-    check_golden(golden("plain.txt"), &listing(first.parent().unwrap()));
-}
-
-#[test]
-fn partitions_of_a_heterogeneous_set_are_frozen() {
-    let (_root, first) = typed_parts();
-    check_golden(golden("heterogeneous.txt"), &listing(first.parent().unwrap()));
+fn partitions_of_both_layouts_are_frozen() {
+    for (name, (_root, first)) in
+        [("plain.txt", six_nodes(Stored::F16)), ("heterogeneous.txt", typed_parts())]
+    {
+        check_golden(golden(name), &listing(first.parent().unwrap()));
+    }
 }

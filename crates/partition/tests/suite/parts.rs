@@ -1,108 +1,20 @@
 //! Partitions on disk together contain the whole data set, and each opens without the others.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use kiln_data::{Dataset, LinkSplit, LinkSplitConfig, LinkTargets, Split};
-use kiln_feature::{FeatureBuffer, FeatureStore, Preparation};
+use kiln_feature::Preparation;
 use kiln_graph::{Csc, GraphSchema, LinkId, Links, LocalId, NodeId};
-use kiln_partition::{
-    Error, Method, Part, PartitionBook, PartitionMeta, PartitionRow, Place, WriteReport, part_dir,
-    write_parts,
-};
-use kiln_sample::{
-    ExcludedEdges, Fanout, FrontierSampler, KeyDomain, NeighborSampler, RngKey, Scratch, Seeds,
-};
+use kiln_partition::{Error, Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
+use kiln_sample::{ExcludedEdges, Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, Seeds};
 use kiln_testkit::{CooGraph, arb_coo};
 use proptest::prelude::*;
 
-use crate::common::{Stored, cache, contents, edges, labels, set, six_nodes, write};
-use crate::edge_features::check_edge_features;
-
-fn rows(features: &dyn FeatureStore, ids: &[NodeId]) -> FeatureBuffer {
-    let mut rows = FeatureBuffer::empty(features.dtype());
-    features.gather(ids, &mut rows).unwrap();
-    rows
-}
-
-/// Checks the nodes, edges and features of a partition, and its data about the whole set, against the data set.
-fn check_part(part: &Part, data: &Dataset, parts: &[u16]) {
-    assert_eq!((&part.hash, &part.name), (&data.hash().unwrap(), &data.name));
-    let targets = part.targets.as_ref().unwrap();
-    let (nodes, edges_into) = (&part.types[0], &part.relations[0]);
-    assert_eq!(part.schema, GraphSchema::homogeneous(data.graph.n_nodes(), data.graph.n_edges()).unwrap());
-    assert_eq!((part.types.len(), part.relations.len(), part.is_heterogeneous()), (1, 1, false));
-    assert_eq!(targets.class_names, data.class_names());
-    assert_eq!(edges_into.edge_type_names, data.edge_type_names);
-    assert_eq!((part.n_cut_edges, part.method), (1, Method::Random));
-    assert_eq!((&targets.split, labels(part).as_slice()), (data.split(), data.labels().as_slice()));
-    let all = (0..parts.len() as u32).map(NodeId);
-    let own: Vec<NodeId> = all.filter(|node| usize::from(parts[node.index()]) == part.index).collect();
-    assert_eq!(*nodes.old_ids, own);
-    for (row, &node) in own.iter().enumerate() {
-        let place = Place { part: part.index, row: PartitionRow(row as u32) };
-        assert_eq!(part.books.place(node), Some(place));
-        assert_eq!(edges(&edges_into.graph, NodeId(row as u32)), edges(data.csc().unwrap(), node));
-        assert_eq!(edges_into.first_edges[row], data.csc().unwrap().first_edge(node).0);
-    }
-    let all: Vec<NodeId> = (0..own.len() as u32).map(NodeId).collect();
-    assert_eq!(rows(&**nodes.features.as_ref().unwrap(), &all), rows(&**data.node_features().unwrap(), &own));
-    check_edge_features(part, data, &own);
-}
-
-/// Checks the cached rows against an independently sampled epoch.
-fn check_cache(part: &Part, data: &Dataset, ratio: f64, written: &WriteReport) {
-    let sampler = NeighborSampler::new(data.csc().unwrap().clone(), cache(0.0).fanouts);
-    let is_own = |node: &NodeId| part.books.place(*node).unwrap().part == part.index;
-    let counts = counts_of_epoch(&sampler, data.training_nodes().unwrap().iter().copied().filter(is_own));
-    let is_remote = |node: &u32| part.books.place(NodeId(*node)).unwrap().part != part.index;
-    let mut remote: Vec<(u32, u32)> = counts.into_iter().filter(|(node, _)| is_remote(node)).collect();
-    assert_eq!(written.n_remote, remote.iter().map(|(_, count)| u64::from(*count)).sum::<u64>());
-    remote.sort_by_key(|&(node, count)| (u32::MAX - count, node));
-    remote.truncate((ratio * data.graph.n_nodes() as f64) as usize);
-    remote.sort_unstable();
-    assert_eq!((written.n_cached, part.types[0].cache.is_some()), (remote.len(), !remote.is_empty()));
-    assert_eq!(written.n_answered, remote.iter().map(|(_, count)| u64::from(*count)).sum::<u64>());
-    let Some(cache) = &part.types[0].cache else { return };
-    let kept: Vec<(u32, u32)> =
-        cache.ids.iter().map(|node| node.0).zip(cache.counts.iter().copied()).collect();
-    assert_eq!(kept, remote);
-    let all: Vec<NodeId> = (0..kept.len() as u32).map(NodeId).collect();
-    assert_eq!(rows(&*cache.features, &all), rows(&**data.node_features().unwrap(), &cache.ids));
-}
-
-/// The number of batches of the first epoch of these training nodes in which each node is an input.
-pub(crate) fn counts_of_epoch(
-    sampler: &dyn FrontierSampler,
-    train: impl Iterator<Item = NodeId>,
-) -> BTreeMap<u32, u32> {
-    let config = cache(0.0);
-    let mut seeds: Vec<NodeId> = train.collect();
-    let epoch = RngKey::new(config.seed).fold_in(KeyDomain::Epoch, 0);
-    shuffle(&mut seeds, epoch.fold_in(KeyDomain::Host, 0).to_u64());
-    let mut counts = BTreeMap::new();
-    for (step, seeds) in seeds.chunks(config.batch_size).enumerate() {
-        let (seeds, key) = (Seeds::nodes(seeds.to_vec()), epoch.fold_in(KeyDomain::Step, step as u64));
-        let sampled = sampler.sample_blocks(&seeds, key, &mut Scratch::default()).unwrap();
-        for node in sampled.blocks[0].srcs() {
-            *counts.entry(node.0).or_default() += 1;
-        }
-    }
-    counts
-}
-
-/// Shuffles nodes as `docs/rng.md` specifies.
-fn shuffle(nodes: &mut [NodeId], seed: u64) {
-    use rand_xoshiro::rand_core::{Rng, SeedableRng};
-    let mut draws = rand_xoshiro::Xoshiro256StarStar::seed_from_u64(seed);
-    for last in (1..nodes.len()).rev() {
-        let other = (u128::from(draws.next_u64()) * (last as u128 + 1)) >> 64;
-        nodes.swap(last, other as usize);
-    }
-}
+use crate::checks::{backwards, check_cache, check_part, ends_of_training_links};
+use crate::common::{Stored, cache, contents, set, six_nodes, write};
 
 fn arb_stored() -> impl Strategy<Value = Stored> {
     prop::sample::select(vec![Stored::F32, Stored::F16, Stored::BF16, Stored::Sparse])
@@ -126,6 +38,8 @@ proptest! {
             let part = Part::open(part_dir(&out, index)).unwrap();
             prop_assert_eq!(part.index, index);
             check_part(&part, &data, parts);
+            let schema = GraphSchema::homogeneous(data.graph.n_nodes(), data.graph.n_edges()).unwrap();
+            prop_assert_eq!(&part.schema, &schema);
             check_cache(&part, &data, ratio, written);
             let verified = Part::verify(part_dir(&out, index)).unwrap();
             prop_assert_eq!((verified.n_owned, verified.n_edges), (written.n_owned, written.n_edges));
@@ -255,12 +169,7 @@ fn excludes_the_edge_of_a_link_whose_destination_had_unsorted_neighbors() {
 #[test]
 fn rejects_links_with_a_graph_whose_neighbors_do_not_ascend() {
     let data = ring_with_links(10);
-    let reversed = |graph: &Csc| {
-        let mut indices = graph.indices().to_vec();
-        indices.chunks_mut(2).for_each(<[NodeId]>::reverse);
-        Csc::new(graph.indptr().to_vec().into(), indices.into()).unwrap()
-    };
-    let unsorted = Dataset { graph: reversed(data.csc().unwrap()).into(), ..data };
+    let unsorted = Dataset { graph: backwards(data.csc().unwrap()).into(), ..data };
     let out = tempfile::tempdir().unwrap();
     let book = PartitionBook::from_parts(&[0; 10], 1).unwrap();
     let meta = PartitionMeta { hash: String::new(), method: Method::Fennel, n_cut_edges: 0 };
@@ -306,9 +215,7 @@ fn caches_the_rows_that_training_links_read() {
     let split = LinkSplit::random(&ring.graph, &config, 1).unwrap();
     let links = Some(split.dataset_links().clone());
     let data = Dataset { links, ..ring }.with_split(Split::default()).unwrap();
-    let ends: BTreeSet<NodeId> =
-        split.split().train.iter().flat_map(|link| <[_; 2]>::from(split.links().pair(*link))).collect();
-    assert_eq!(data.training_nodes().unwrap().to_vec(), ends.into_iter().collect::<Vec<_>>());
+    assert_eq!(data.training_nodes().unwrap().to_vec(), ends_of_training_links(&data));
     let root = tempfile::tempdir().unwrap();
     let parts: Vec<u16> = (0..40).map(|node| node % 2).collect();
     let out = root.path().join("parts");

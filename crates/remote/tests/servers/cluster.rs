@@ -11,7 +11,9 @@ use kiln_comm::rpc::Token;
 use kiln_data::{Dataset, DatasetTargets, Layout, NodeNames, Split};
 use kiln_feature::{DenseFeatures, FeatureStore, Labels, Targets};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
-use kiln_partition::{CacheConfig, Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
+use kiln_partition::{
+    CacheConfig, Method, Part, PartitionBook, PartitionBooks, PartitionMeta, part_dir, write_parts,
+};
 use kiln_remote::{ConnectConfig, DistGraph, DistNeighborSampler, Error, RuleRegistry, ServeConfig, Server};
 use kiln_sample::{Fanout, SamplerConfig};
 use kiln_testkit::free_port;
@@ -123,7 +125,7 @@ fn parts_of(
     cache: Option<&CacheConfig>,
 ) -> Vec<Arc<Part>> {
     let owners: Vec<u16> = (0..data.graph.n_nodes() as u32).map(|node| owner(node) as u16).collect();
-    let book = PartitionBook::from_parts(&owners, n_parts).unwrap();
+    let book = PartitionBooks::from_parts(data.graph.types().clone(), &owners, n_parts).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("parts");
     let meta = PartitionMeta { hash, method: Method::Random, n_cut_edges: 0 };

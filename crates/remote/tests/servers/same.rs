@@ -30,8 +30,13 @@ pub(crate) fn batches() -> Vec<(Seeds, RngKey)> {
 }
 
 pub(crate) fn sampled(sampler: &dyn FrontierSampler) -> Vec<SampledBlocks> {
+    blocks(sampler, &batches())
+}
+
+/// Samples the blocks of these batches.
+pub(crate) fn blocks(sampler: &dyn FrontierSampler, batches: &[(Seeds, RngKey)]) -> Vec<SampledBlocks> {
     let mut scratch = Scratch::default();
-    batches().iter().map(|(seeds, key)| sampler.sample_blocks(seeds, *key, &mut scratch).unwrap()).collect()
+    batches.iter().map(|(seeds, key)| sampler.sample_blocks(seeds, *key, &mut scratch).unwrap()).collect()
 }
 
 /// The number of partitions, and the function from a node to its partition.

@@ -11,10 +11,9 @@ use kiln_data::{Dataset, DatasetTargets, Layout, NodeNames, Split};
 use kiln_feature::{
     DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures, Targets,
 };
-use kiln_graph::{Csc, CscBuilder, NodeId, NodeTypes, RelationEdges, SharedArray};
+use kiln_graph::{CscBuilder, NodeId, NodeTypes, RelationEdges, SharedArray};
 use kiln_partition::{
-    CacheConfig, Method, Part, PartitionBook, PartitionBooks, PartitionMeta, WriteReport, part_dir,
-    write_parts,
+    CacheConfig, Method, Part, PartitionBooks, PartitionMeta, WriteReport, part_dir, write_parts,
 };
 use kiln_sample::Fanout;
 use kiln_testkit::CooGraph;
@@ -94,7 +93,7 @@ pub(crate) fn write(
     cache: Option<&CacheConfig>,
     out: &Path,
 ) -> Vec<WriteReport> {
-    let book = PartitionBook::from_parts(parts, n_parts).unwrap();
+    let book = PartitionBooks::from_parts(data.graph.types().clone(), parts, n_parts).unwrap();
     let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 1 };
     write_parts(data, &book, &meta, cache, out).unwrap()
 }
@@ -146,7 +145,7 @@ pub(crate) fn shop() -> Dataset {
         .unwrap()
 }
 
-/// Writes the partitions of a heterogeneous set, with node `v` in partition `owner(v)`.
+/// Writes the partitions of a set, with node `v` in partition `owner(v)`.
 pub(crate) fn write_typed(
     data: &Dataset,
     n_parts: usize,
@@ -155,9 +154,7 @@ pub(crate) fn write_typed(
     out: &Path,
 ) -> Vec<WriteReport> {
     let owners: Vec<u16> = (0..data.graph.n_nodes() as u32).map(|node| owner(node) as u16).collect();
-    let book = PartitionBooks::from_parts(data.graph.types().clone(), &owners, n_parts).unwrap();
-    let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 1 };
-    write_parts(data, &book, &meta, cache, out).unwrap()
+    write(data, &owners, n_parts, cache, out)
 }
 
 /// Writes [`shop`] in 2 partitions, with even nodes in the first, and with cached rows. Returns the temporary root folder and the folder of the
@@ -175,14 +172,6 @@ pub(crate) fn labels(part: &Part) -> &Labels {
         Some(Targets::Classes(labels)) => labels,
         other => panic!("the targets are {other:?}"),
     }
-}
-
-/// Returns the edges into a node: source, weight and type.
-pub(crate) fn edges(graph: &Csc, row: NodeId) -> Vec<(u32, f32, u8)> {
-    let first = graph.first_edge(row).index();
-    let data = |edge: usize| (graph.weights().unwrap()[edge], graph.edge_types().unwrap()[edge]);
-    let srcs = graph.in_neighbors(row).iter().enumerate();
-    srcs.map(|(at, src)| (src.0, data(first + at).0, data(first + at).1)).collect()
 }
 
 /// Returns the files of a folder by their names.

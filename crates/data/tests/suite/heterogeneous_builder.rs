@@ -1,73 +1,14 @@
-//! Tests of heterogeneous sets: the builder, checks of all values, and which changes of a set change its hash.
+//! Tests of heterogeneous sets: the builder, and checks of all values.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use kiln_data::{
-    BuildError, Dataset, DatasetBuilder, DatasetTargets, Error, HashedPart, NodeNames, Note, Split,
-};
-use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures, TargetKind, Targets};
+use kiln_data::{BuildError, Dataset, DatasetBuilder, Error, Note};
+use kiln_feature::{Labels, TargetKind};
 use kiln_graph::{Csc, Error as GraphError, NodeId, NodeTypes, Relation, RelationEdges, Relations};
 use kiln_store::Error as StoreError;
 
-pub(crate) const TYPES: [(&str, usize); 3] = [("author", 3), ("paper", 4), ("venue", 2)];
-
-pub(crate) const WRITES: RelationEdges<'static> = RelationEdges {
-    name: "writes",
-    src_type: "author",
-    dst_type: "paper",
-    srcs: &[0, 0, 1, 2, 2],
-    dsts: &[0, 1, 1, 3, 0],
-    weights: Some(&[0.5, 1.0, 1.5, 2.0, 2.5]),
-};
-
-pub(crate) const CITES: RelationEdges<'static> = RelationEdges {
-    name: "cites",
-    src_type: "paper",
-    dst_type: "paper",
-    srcs: &[3, 2, 0],
-    dsts: &[0, 0, 2],
-    weights: None,
-};
-
-pub(crate) const PUBLISHES: RelationEdges<'static> = RelationEdges {
-    name: "publishes",
-    src_type: "venue",
-    dst_type: "paper",
-    srcs: &[1, 0],
-    dsts: &[2, 3],
-    weights: None,
-};
-
-/// Returns a builder of authors with sparse features, papers with dense features and classes, and venues without features.
-pub(crate) fn papers() -> DatasetBuilder<'static> {
-    papers_with([WRITES, CITES, PUBLISHES])
-}
-
-fn papers_with(relations: [RelationEdges<'static>; 3]) -> DatasetBuilder<'static> {
-    let builder = Dataset::builder_with_types(NodeTypes::new(TYPES).unwrap()).name("papers");
-    relations
-        .into_iter()
-        .fold(builder, DatasetBuilder::relation)
-        .nodes("author")
-        .feature_store(sparse(&[0.5, 1.0, 1.5]))
-        .nodes("paper")
-        .features(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], 2)
-        .nodes("paper")
-        .labels(vec![1, 0, 2, -1], 3)
-        .split(vec![2], vec![0], vec![1])
-        .class_names(["a", "b", "c"])
-        .nodes("author")
-        .node_names(["Ada", "", "três"])
-}
-
-pub(crate) fn sparse(values: &[f32]) -> Arc<dyn FeatureStore> {
-    let columns: Vec<u32> = vec![1, 0, 99];
-    Arc::new(
-        SparseFeatures::new(vec![0, 1, 3, 3].into(), columns.into(), values.to_vec().into(), 500).unwrap(),
-    )
-}
+use crate::sets::{CITES, TYPES, WRITES, papers, papers_builder, sparse, split};
 
 fn ids(nodes: &[NodeId]) -> Vec<u32> {
     nodes.iter().map(|node| node.0).collect()
@@ -75,7 +16,7 @@ fn ids(nodes: &[NodeId]) -> Vec<u32> {
 
 #[test]
 fn builder_converts_ids_of_types_to_node_ids() {
-    let data = papers().build().unwrap();
+    let data = papers();
     let cites = data.graph.relation(1);
     assert_eq!((cites.name.as_str(), cites.src_type, cites.dst_type), ("cites", 1, 1));
     // Paper 0 is node 3.
@@ -95,7 +36,7 @@ fn builder_converts_ids_of_types_to_node_ids() {
 #[test]
 fn display_is_one_line_with_the_sizes() {
     assert_eq!(
-        papers().build().unwrap().to_string(),
+        papers().to_string(),
         "papers: 9 nodes of 3 types, 10 edges of 3 relations, 3 classes of paper; \
          1 / 1 / 1 nodes to train, validate, test"
     );
@@ -136,42 +77,42 @@ fn check_rejected(builder: DatasetBuilder<'_>, expected: &str) -> Error {
 #[test]
 fn builder_rejects_inconsistent_parts() {
     let of_length = "node type `paper`: the number of feature rows is 3, expected 4, one per node";
-    let error = check_rejected(papers().nodes("paper").features(vec![0.5; 3], 1), of_length);
+    let error = check_rejected(papers_builder().nodes("paper").features(vec![0.5; 3], 1), of_length);
     let Error::InPart { source, .. } = &error else { panic!("{error}") };
     assert!(matches!(**source, Error::Build(BuildError::Length { expected: 4, got: 3, .. })));
     let unknown =
         "cannot use the graph: there is no node type `editor`, expected one of author, paper, venue";
-    let error = check_rejected(papers().nodes("editor").features(vec![0.5; 3], 1), unknown);
+    let error = check_rejected(papers_builder().nodes("editor").features(vec![0.5; 3], 1), unknown);
     assert!(matches!(error, Error::Graph(GraphError::NoSuchType { .. })));
-    check_rejected(papers().nodes("editor").node_names(["a"]), unknown);
-    check_rejected(papers().nodes("editor").labels(vec![0], 1), unknown);
+    check_rejected(papers_builder().nodes("editor").node_names(["a"]), unknown);
+    check_rejected(papers_builder().nodes("editor").labels(vec![0], 1), unknown);
     check_rejected(
-        papers().nodes("venue").labels(vec![0], 1),
+        papers_builder().nodes("venue").labels(vec![0], 1),
         "node type `venue`: the number of labels is 1, expected 2, one per node",
     );
     check_rejected(
-        papers().split(vec![2], vec![4], Vec::<u32>::new()),
+        papers_builder().split(vec![2], vec![4], Vec::<u32>::new()),
         "node type `paper`: the val split contains node 4 at position 0, expected a node id below 4",
     );
     check_rejected(
-        papers().split(vec![2], vec![0, 3], Vec::<u32>::new()),
+        papers_builder().split(vec![2], vec![0, 3], Vec::<u32>::new()),
         "node type `paper`: the val split contains node 3 at position 1, which has no label: remove it",
     );
     check_rejected(
-        papers().split(vec![2], Vec::<u32>::new(), vec![2]),
+        papers_builder().split(vec![2], Vec::<u32>::new(), vec![2]),
         "node type `paper`: node 2 is in both the train and the test split: remove it from one of them",
     );
     check_rejected(
-        papers().nodes("paper").labels(vec![1, 0, 3, -1], 3),
+        papers_builder().nodes("paper").labels(vec![1, 0, 3, -1], 3),
         "node type `paper`: cannot use the features or labels: node 2 has label 3, expected a class below 3",
     );
     check_rejected(
-        papers().nodes("venue").node_names(["a", "b", "c"]),
+        papers_builder().nodes("venue").node_names(["a", "b", "c"]),
         "node type `venue`: papers: the number of node names is 3, expected 2: correct this file or the files it \
          must match",
     );
     let error = check_rejected(
-        papers().class_names(["a"]),
+        papers_builder().class_names(["a"]),
         "papers: the number of class names is 1, expected 3: correct this file or the files it must match",
     );
     assert!(matches!(error, Error::Store(StoreError::Inconsistent { .. })));
@@ -189,10 +130,10 @@ fn builder_rejects_inconsistent_parts() {
 
 #[test]
 fn builder_rejects_invalid_relations() {
-    let error = papers().relation(RelationEdges { name: "reads", dsts: &[0, 1, 4], ..CITES }).build();
+    let error = papers_builder().relation(RelationEdges { name: "reads", dsts: &[0, 1, 4], ..CITES }).build();
     let Err(Error::Graph(GraphError::InRelation { name, source })) = error else { panic!("{error:?}") };
     assert!(name == "reads" && matches!(*source, GraphError::NotInType { node: 4, n_nodes: 4, .. }));
-    let again = papers().relation(CITES).build();
+    let again = papers_builder().relation(CITES).build();
     assert!(matches!(again, Err(Error::Graph(GraphError::BadName { reason: "it occurs twice", .. }))));
     let types = Arc::new(NodeTypes::new([("node", 2)]).unwrap());
     let csc = Csc::new(vec![0, 1, 1].into(), vec![NodeId(1)].into()).unwrap();
@@ -208,7 +149,7 @@ fn builder_rejects_invalid_relations() {
 
 /// Checks that `validate` fails with the expected message after a change of the set.
 fn check_invalid(change: impl FnOnce(&mut Dataset), expected: &str) {
-    let mut data = papers().build().unwrap();
+    let mut data = papers();
     change(&mut data);
     assert_eq!(data.validate().unwrap_err().to_string(), expected);
 }
@@ -250,7 +191,6 @@ fn validate_rejects_values_out_of_range() {
         |data| data.targets.as_mut().unwrap().values = Labels::new(vec![1, 3, 2, -1], 3).into(),
         "cannot use the features or labels: node 1 has label 3, expected a class below 3",
     );
-    let split = |nodes: &[u32]| Split { train: nodes.to_vec().into(), ..Split::default() };
     for (node, expected) in [
         (
             2,
@@ -262,7 +202,7 @@ fn validate_rejects_values_out_of_range() {
         ),
         (6, "papers: train split entry 1 is node 6, expected a node that has a label"),
     ] {
-        check_invalid(|data| data.targets.as_mut().unwrap().split = split(&[5, node]), expected);
+        check_invalid(|data| data.targets.as_mut().unwrap().split = split(&[5, node], &[], &[]), expected);
     }
 }
 
@@ -293,112 +233,14 @@ fn validate_rejects_parts_of_other_lengths() {
 
 #[test]
 fn validate_reports_splits_that_overlap() {
-    let mut data = papers().build().unwrap();
-    let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect();
-    data.targets.as_mut().unwrap().split =
-        Split { train: nodes(&[3, 4]), val: nodes(&[5]), test: nodes(&[4]) };
+    let data = papers().with_split(split(&[3, 4], &[5], &[4])).unwrap();
     assert_eq!(data.validate().unwrap(), [Note::SplitsOverlap { parts: ["train", "test"], n_nodes: 1 }]);
 }
 
 #[test]
 fn in_memory_keeps_the_set() {
-    let data = papers().build().unwrap();
+    let data = papers();
     let copy = data.clone().in_memory();
     assert_eq!(copy.hash().unwrap(), data.hash().unwrap());
     assert_eq!(copy.names, data.names);
-}
-
-#[test]
-fn hash_changes_with_every_change_of_the_data() {
-    let sets = changed_sets();
-    let all: HashSet<String> = sets.iter().map(|(_, data)| data.hash().unwrap()).collect();
-    let sampled: HashSet<String> =
-        sets.iter().map(|(_, data)| data.hash_of(HashedPart::Sample).unwrap()).collect();
-    assert_eq!((all.len(), sampled.len()), (sets.len(), sets.len()), "two of the sets have the same hash");
-    assert!(all.is_disjoint(&sampled));
-}
-
-/// Returns sets that differ in one part of the training data each, with the names of the changes.
-pub(crate) fn changed_sets() -> Vec<(&'static str, Dataset)> {
-    let types = |types: &[(&str, usize)]| {
-        let data = papers().build().unwrap();
-        let types = NodeTypes::new(types.iter().copied()).unwrap();
-        let relations: Vec<Relation> = data.graph.iter().cloned().collect();
-        Dataset { graph: Arc::new(Relations::new(types, relations).unwrap()), ..data }
-    };
-    let relation = |change: &dyn Fn(&mut Vec<Relation>)| {
-        let data = papers().build().unwrap();
-        let mut relations: Vec<Relation> = data.graph.iter().cloned().collect();
-        change(&mut relations);
-        Dataset { graph: Arc::new(Relations::new(data.graph.types().clone(), relations).unwrap()), ..data }
-    };
-    let more_types = {
-        let data = types(&[("author", 3), ("paper", 4), ("venue", 2), ("field", 0)]);
-        let (features, names) = (data.features, data.names);
-        Dataset {
-            features: features.into_iter().chain([None]).collect(),
-            names: names.into_iter().chain([Arc::default()]).collect(),
-            ..data
-        }
-    };
-    let of_types = |types: [(&str, usize); 2]| Dataset::builder_with_types(NodeTypes::new(types).unwrap());
-    let empty = of_types([("a", 2), ("b", 2)]).nodes("a").features(vec![0.5; 2], 1);
-    let f16 = FeatureArray::F16(vec![half::f16::ZERO; 2].into());
-    let build = |builder: DatasetBuilder<'_>| builder.build().unwrap();
-    let weights = Some(&[0.5, 1.0, 1.5, 2.0, 3.0][..]);
-    vec![
-        ("unchanged", build(papers())),
-        ("a renamed type", types(&[("author", 3), ("article", 4), ("venue", 2)])),
-        ("an added type", more_types),
-        ("no types of papers", build(empty.clone())),
-        (
-            "features of another type",
-            build(of_types([("a", 2), ("b", 2)]).nodes("b").features(vec![0.5; 2], 1)),
-        ),
-        (
-            "types in another order",
-            build(of_types([("b", 2), ("a", 2)]).nodes("a").features(vec![0.5; 2], 1)),
-        ),
-        ("another element type", build(empty.clone().nodes("a").features(f16, 1))),
-        ("features of both types", build(empty.nodes("b").features(vec![0.5; 2], 1))),
-        ("a renamed relation", relation(&|relations| relations[1].name = "quotes".into())),
-        ("relations in another order", relation(&|relations| relations.swap(0, 1))),
-        ("a relation less", relation(&|relations| drop(relations.pop()))),
-        ("an added relation", build(papers().relation(RelationEdges { name: "reads", ..WRITES }))),
-        ("another type of sources", relation(&|relations| relations[2].src_type = 0)),
-        ("an edge", build(papers_with([WRITES, RelationEdges { srcs: &[3, 2, 1], ..CITES }, PUBLISHES]))),
-        ("a weight", build(papers_with([RelationEdges { weights, ..WRITES }, CITES, PUBLISHES]))),
-        ("no weights", build(papers_with([RelationEdges { weights: None, ..WRITES }, CITES, PUBLISHES]))),
-        ("a feature", build(papers().nodes("author").feature_store(sparse(&[0.5, 1.0, 2.0])))),
-        ("a label", build(papers().nodes("paper").labels(vec![1, 0, 1, -1], 3))),
-        (
-            "more classes",
-            build(papers().nodes("paper").labels(vec![1, 0, 2, -1], 4).class_names(Vec::<String>::new())),
-        ),
-        ("the target type", build(papers().nodes("author").labels(vec![1, 0, 2], 3))),
-        ("the split", build(papers().split(vec![2], vec![1], vec![0]))),
-        ("regression", build(papers().nodes("paper").regression(vec![1.0; 12], 3))),
-        ("no targets", Dataset { targets: None, ..build(papers()) }),
-    ]
-}
-
-#[test]
-fn hash_ignores_names_of_nodes_and_copies() {
-    let data = papers().build().unwrap();
-    let renamed = Dataset {
-        name: "other".into(),
-        names: [["x", "y", "z"].as_slice(), &[], &[]]
-            .map(|names| Arc::new(NodeNames::new(names.iter().copied())))
-            .into(),
-        targets: Some(DatasetTargets { class_names: Vec::new(), ..data.targets.clone().unwrap() }),
-        notes: vec![Note::Other("a note".into())],
-        ..data.clone()
-    };
-    let rebuilt = papers().build().unwrap();
-    let rows = DenseFeatures::from_f32(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], 2).unwrap();
-    let stored = papers().nodes("paper").feature_store(Arc::new(rows)).build().unwrap();
-    for same in [renamed, rebuilt, stored] {
-        assert_eq!(same.hash().unwrap(), data.hash().unwrap());
-    }
-    assert!(matches!(data.targets.unwrap().values, Targets::Classes(_)));
 }

@@ -7,8 +7,8 @@ use kiln_data::{Dataset, Error, Note, format, ogb};
 use kiln_graph::NodeId;
 use tempfile::TempDir;
 
+use crate::heterogeneous_ogb_archives::folder_of_archives;
 use crate::ogb::gz;
-use crate::typed_ogb_archives::folder_of_archives;
 
 /// The text files of a folder with the layout of `ogbn_mag`: three authors, four papers and one institution. Paper 3 has no
 /// label. Neither types nor relations are in the order of their names.

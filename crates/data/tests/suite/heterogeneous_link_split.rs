@@ -1,17 +1,13 @@
 //! Splits of the links of one relation of a heterogeneous graph.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use std::collections::BTreeSet;
-
 use kiln_data::{
     DatasetLinks, Error, LinkDirection, LinkSplit, LinkSplitConfig, LinkSplitError, LinkTargets, Note, Split,
 };
-use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeTypes, RelationEdges, Relations};
+use kiln_graph::{LinkId, LinkNegatives, Links, NodeTypes, Relations};
 
-const HALVES: LinkSplitConfig =
-    LinkSplitConfig { val: 0.2, test: 0.3, direction: None, edge_type: None, disjoint_train: 0.0 };
-
-type Pairs = BTreeSet<(u32, u32)>;
+use crate::link_split::{HALVES, Pairs, edges, reversed};
+use crate::sets::relation;
 
 /// Users 0 to 19 and items 20 to 49. Each user buys 5 items and views those and 5 others; `bought by` has the reverses of the
 /// purchases and one edge more. Users follow users: `follows` is directed, `followed by` its reverse.
@@ -26,26 +22,14 @@ pub(crate) fn graph() -> Relations {
     owners.push(0);
     let (followers, followed): (Vec<u32>, Vec<u32>) =
         (0..20_u32).flat_map(|user| [1, 4].map(|step| (user, (user + step) % 20))).unzip();
-    let of = |name, src_type, dst_type, srcs, dsts| RelationEdges {
-        name,
-        src_type,
-        dst_type,
-        srcs,
-        dsts,
-        weights: None,
-    };
     let relations = [
-        of("buys", "user", "item", &buyers, &bought),
-        of("views", "user", "item", &viewers, &viewed),
-        of("bought by", "item", "user", &owned, &owners),
-        of("follows", "user", "user", &followers, &followed),
-        of("followed by", "user", "user", &followed, &followers),
+        relation("buys", ["user", "item"], &buyers, &bought),
+        relation("views", ["user", "item"], &viewers, &viewed),
+        relation("bought by", ["item", "user"], &owned, &owners),
+        relation("follows", ["user", "user"], &followers, &followed),
+        relation("followed by", ["user", "user"], &followed, &followers),
     ];
     Relations::from_edges(types, &relations).unwrap()
-}
-
-fn edges(graph: &Csc) -> Pairs {
-    graph.indices().iter().zip(graph.dsts()).map(|(src, dst)| (src.0, dst.0)).collect()
 }
 
 /// The edges of a relation, in node ids of the graph.
@@ -57,10 +41,6 @@ fn held_out(split: &LinkSplit) -> Pairs {
     let Split { val, test, .. } = split.split();
     let pair = |link: &LinkId| split.links().pair(*link);
     val.iter().chain(test.iter()).map(pair).map(|(src, dst)| (src.0, dst.0)).collect()
-}
-
-fn reversed(pairs: &Pairs) -> Pairs {
-    pairs.iter().map(|&(src, dst)| (dst, src)).collect()
 }
 
 #[test]

@@ -4,9 +4,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use kiln::feature::TargetKind;
-use kiln::graph::{NodeTypes, RelationEdges};
+use kiln::graph::NodeTypes;
 use kiln::prelude::*;
 use kiln::train::{EpochReport, MetricSums, StepReport, TrainCallback};
+
+use crate::relation::relation;
 
 const N_USERS: u32 = 60;
 const N_ITEMS: u32 = 300;
@@ -25,14 +27,7 @@ fn buyers(item: u32) -> [u32; 4] {
 fn data() -> Dataset {
     let users: Vec<u32> = (0..N_ITEMS).flat_map(buyers).collect();
     let items: Vec<u32> = (0..N_ITEMS).flat_map(|item| [item; 4]).collect();
-    let buys = RelationEdges {
-        name: "buys",
-        src_type: "user",
-        dst_type: "item",
-        srcs: &users,
-        dsts: &items,
-        weights: None,
-    };
+    let buys = relation("buys", ["user", "item"], &users, &items);
     let parts = |parts: &[u32]| -> Vec<u32> {
         (0..N_ITEMS).filter(|item| item % 7 != 0 && parts.contains(&(item % 5))).collect()
     };

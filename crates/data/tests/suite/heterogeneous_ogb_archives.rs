@@ -9,8 +9,8 @@ use kiln_store::{npy, npy::Element};
 use tempfile::TempDir;
 use zip::CompressionMethod;
 
+use crate::heterogeneous_ogb::folder;
 use crate::ogb::archive;
-use crate::typed_ogb::folder;
 
 fn member<T: Element>(name: &str, values: &[T], shape: &[usize]) -> (String, Vec<u8>) {
     (format!("{name}.npy"), npy::write(values, shape))

@@ -8,13 +8,13 @@ use kiln_remote::{DistFeatureStore, DistGraph, DistNeighborSampler, Error, Serve
 use kiln_sample::{Fanout, FrontierSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
 use crate::cluster::{Cluster, addresses, config, hubs, parts, serve, token};
+use crate::heterogeneous::{fanouts, shop};
 use crate::same::last_ones;
-use crate::typed::{fanouts, shop, typed_parts};
 
 #[test]
 fn unsuitable_samplers_and_stores_are_errors() {
     let data = shop();
-    let cluster = Cluster::of(&typed_parts(&data, 2, |node| node as usize % 2), None, Default::default());
+    let cluster = Cluster::of(&parts(&data, 2, |node| node as usize % 2, None), None, Default::default());
     let graph = || Arc::clone(&cluster.graph);
     let error = DistNeighborSampler::with_config(graph(), SamplerConfig::new([2])).unwrap_err();
     assert!(matches!(error, Error::Heterogeneous { instead: "DistGraph::typed_sampler" }), "{error}");
@@ -45,8 +45,8 @@ fn unsuitable_samplers_and_stores_are_errors() {
 #[test]
 fn connect_rejects_partitions_of_different_graphs() {
     let data = shop();
-    let of_two = typed_parts(&data, 2, |node| node as usize % 2);
-    let other = typed_parts(&data, 2, |node| usize::from(node % 3 == 0));
+    let of_two = parts(&data, 2, |node| node as usize % 2, None);
+    let other = parts(&data, 2, |node| usize::from(node % 3 == 0), None);
     let homogeneous = parts(&hubs(), 2, |node| node as usize % 2, None);
     let connect =
         |servers: &[Server]| DistGraph::connect(config(addresses(servers))).unwrap_err().to_string();

@@ -12,7 +12,7 @@ use kiln_loader::{
     FeatureStores, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, NodeTargets, Phase,
     Shard,
 };
-use kiln_partition::{CacheConfig, Method, Part, PartitionBooks, PartitionMeta, part_dir, write_parts};
+use kiln_partition::CacheConfig;
 use kiln_remote::{ColocatedWorker, ColocatedWorkerConfig, DistFeatureStore, DistGraph, RuleRegistry};
 use kiln_sample::{
     EdgeWeights, ExcludedEdges, Fanout, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
@@ -20,7 +20,7 @@ use kiln_sample::{
 };
 
 use crate::cluster::{Cluster, hubs, labels, parts, wild};
-use crate::same::{Way, gathered, last_ones};
+use crate::same::{Way, blocks, gathered, last_ones};
 
 pub(crate) const N_USERS: u32 = 120;
 const N_ITEMS: u32 = 80;
@@ -72,28 +72,6 @@ pub(crate) fn shop() -> Dataset {
         .unwrap()
 }
 
-/// Partitions a set, with node `v` in partition `owner(v)`.
-pub(crate) fn typed_parts(data: &Dataset, n_parts: usize, owner: impl Fn(u32) -> usize) -> Vec<Arc<Part>> {
-    cached_parts(data, n_parts, owner, None)
-}
-
-/// Partitions a set with a static cache.
-fn cached_parts(
-    data: &Dataset,
-    n_parts: usize,
-    owner: impl Fn(u32) -> usize,
-    cache: Option<&CacheConfig>,
-) -> Vec<Arc<Part>> {
-    let owners: Vec<u16> = (0..data.graph.n_nodes() as u32).map(|node| owner(node) as u16).collect();
-    let book = PartitionBooks::from_parts(data.graph.types().clone(), &owners, n_parts).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("parts");
-    let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
-    write_parts(data, &book, &meta, cache, &out).unwrap();
-    // Mapped files outlive the removed folder.
-    (0..n_parts).map(|part| Arc::new(Part::open(part_dir(&out, part)).unwrap())).collect()
-}
-
 /// Returns one to four partitions: one of them with an empty partition, and one with a type in a single partition.
 pub(crate) fn ways() -> [Way; 5] {
     [
@@ -114,15 +92,14 @@ fn batches() -> Vec<(Seeds, RngKey)> {
 }
 
 fn sampled(sampler: &dyn FrontierSampler) -> Vec<SampledBlocks> {
-    let mut scratch = Scratch::default();
-    batches().iter().map(|(seeds, key)| sampler.sample_blocks(seeds, *key, &mut scratch).unwrap()).collect()
+    blocks(sampler, &batches())
 }
 
 #[test]
 fn blocks_equal_those_of_the_whole_graph() {
     let data = shop();
     for (n_parts, owner) in ways() {
-        let parts = typed_parts(&data, n_parts, owner);
+        let parts = parts(&data, n_parts, owner, None);
         for own in std::iter::once(None).chain((0..n_parts).map(Some)) {
             let cluster = Cluster::of(&parts, own, Default::default());
             assert!(cluster.graph.is_heterogeneous());
@@ -148,7 +125,7 @@ fn blocks_equal_those_of_the_whole_graph() {
 #[test]
 fn excluded_edges_are_not_sampled() {
     let data = shop();
-    let cluster = Cluster::of(&typed_parts(&data, 3, |node| node as usize % 3), None, Default::default());
+    let cluster = Cluster::of(&parts(&data, 3, |node| node as usize % 3, None), None, Default::default());
     let config = SamplerConfig::default().with_edge_types();
     let whole = TypedSampler::new(&data.graph, fanouts(), config.clone()).unwrap();
     let remote = cluster.graph.typed_sampler(fanouts(), &config).unwrap();
@@ -176,7 +153,7 @@ fn excluded_edges_are_not_sampled() {
 #[test]
 fn relations_with_fanout_0_send_no_requests() {
     let data = shop();
-    let cluster = Cluster::of(&typed_parts(&data, 1, |_| 0), None, Default::default());
+    let cluster = Cluster::of(&parts(&data, 1, |_| 0, None), None, Default::default());
     let users = Seeds::nodes((0..40).map(NodeId).collect());
     // Users are destinations of relations 1 and 2.
     for (rule, fanouts, n_requests) in [
@@ -202,7 +179,7 @@ fn feature_rows_of_each_type_equal_those_of_the_data_set() {
     let (data, mut n_hits) = (shop(), 0);
     for (n_parts, owner) in ways() {
         let cache = CacheConfig { ratio: 0.1, fanouts: vec![Fanout::UpTo(3); 2], batch_size: 8, seed: 0 };
-        let parts = cached_parts(&data, n_parts, owner, Some(&cache));
+        let parts = parts(&data, n_parts, owner, Some(&cache));
         for own in std::iter::once(None).chain((0..n_parts).map(Some)) {
             let cluster = Cluster::of(&parts, own, Default::default());
             assert_eq!(cluster.graph.dims(), data.dims());
@@ -279,7 +256,7 @@ fn items_of(train: &SharedArray<NodeId>, rank: usize, world_size: usize) -> Item
 fn ranks_have_the_batches_of_the_whole_set_from_servers() {
     let data = shop();
     for (n_parts, owner) in ways() {
-        let cluster = Cluster::of(&typed_parts(&data, n_parts, owner), None, Default::default());
+        let cluster = Cluster::of(&parts(&data, n_parts, owner, None), None, Default::default());
         let split = &data.targets.as_ref().unwrap().split;
         assert_eq!(cluster.graph.split(), *split);
         for n_ranks in [1, 2, 4] {
@@ -301,7 +278,7 @@ fn ranks_with_partitions_have_the_batches_of_the_whole_set() {
     let data = shop();
     for (n_ranks, n_parts) in [(1, 1), (2, 1), (2, 2), (4, 2), (3, 3), (4, 4)] {
         let part_of = |node: u32| wild(u64::from(node)) as usize % n_parts;
-        let parts = typed_parts(&data, n_parts, part_of);
+        let parts = parts(&data, n_parts, part_of, None);
         let ranks = ThreadRanks { deadline: Duration::from_secs(120), ..ThreadRanks::of(n_ranks) };
         let owned = ranks.run(|mut comm| {
             let (info, meeting) = (comm.rank_info(), comm.duplicate("parts").unwrap());
@@ -352,7 +329,7 @@ fn a_hop_sends_the_requests_of_all_relations_together() {
         picks.push(0);
     };
     let rules = RuleRegistry::default().register("meet", meet).unwrap();
-    let cluster = Cluster::of(&typed_parts(&data, 1, |_| 0), None, rules);
+    let cluster = Cluster::of(&parts(&data, 1, |_| 0, None), None, rules);
     let config = SamplerConfig::default().with_rule(cluster.graph.rule("meet").unwrap());
     let sampler = cluster.graph.typed_sampler(vec![vec![Fanout::UpTo(1); 4]], &config).unwrap();
     let seeds = Seeds::nodes(vec![seed]);

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use kiln_data::{
@@ -12,7 +11,8 @@ use kiln_graph::{LinkId, LinkNegatives, Links, NodeId};
 use tempfile::TempDir;
 
 use crate::common::{contents, put};
-use crate::typed_link_split::graph;
+use crate::heterogeneous_link_split::graph;
+use crate::sets::written;
 
 /// A set whose purchases are split, with fixed negatives of the validation: items of user 0, and pairs for the test.
 fn data() -> Dataset {
@@ -26,13 +26,6 @@ fn data() -> Dataset {
     let targets = split.targets().clone().with_negatives(Some(of_val), Some(of_test)).unwrap();
     let links = Some(DatasetLinks { targets: Arc::new(targets), ..split.dataset_links().clone() });
     Dataset { links, ..Dataset::builder_with_relations(split.message()).build().unwrap() }
-}
-
-fn written(data: &Dataset) -> (TempDir, PathBuf) {
-    let root = tempfile::tempdir().unwrap();
-    let folder = root.path().join("set");
-    format::write(data, &folder).unwrap();
-    (root, folder)
 }
 
 #[test]

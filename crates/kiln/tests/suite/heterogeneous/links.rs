@@ -9,10 +9,12 @@ use std::path::Path;
 
 use kiln::burn::tensor::{Int, Tensor};
 use kiln::data::{DatasetLinks, LinkTargets, synthetic};
-use kiln::graph::{LinkId, NodeTypes, RelationEdges, Relations};
+use kiln::graph::{LinkId, NodeTypes, Relations};
 use kiln::prelude::*;
 use kiln::sample::{NegativeSampler, NodeRng, PositiveLink};
 use kiln::train::{Error as TrainError, LinkInput, Objective, RunError, Task, weights_to_bytes};
+
+use crate::relation::relation;
 
 const N_TASTES: u32 = 8;
 const N_USERS: u32 = 240;
@@ -28,21 +30,13 @@ fn shop(n_purchases: u32) -> Dataset {
             items.push(N_TASTES * item + user % N_TASTES);
         }
     }
-    let of = |name, src_type, dst_type, srcs, dsts| RelationEdges {
-        name,
-        src_type,
-        dst_type,
-        srcs,
-        dsts,
-        weights: None,
-    };
     let features = (0..2 * N_ITEMS).map(|value| (value * 7 % 11) as f32 / 11.0).collect::<Vec<f32>>();
     Dataset::builder_with_types(
         NodeTypes::new([("user", N_USERS as usize), ("item", N_ITEMS as usize)]).unwrap(),
     )
     .name("shop")
-    .relation(of("buys", "user", "item", &users, &items))
-    .relation(of("bought by", "item", "user", &items, &users))
+    .relation(relation("buys", ["user", "item"], &users, &items))
+    .relation(relation("bought by", ["item", "user"], &items, &users))
     .nodes("item")
     .features(features, 2)
     .build()

@@ -1,10 +1,12 @@
 //! A heterogeneous dataset of one type of nodes, half of which have no edges: models read the own features of nodes.
 
-use kiln::graph::{NodeTypes, RelationEdges};
+use kiln::graph::NodeTypes;
 use kiln::nn::BlockModel;
 use kiln::prelude::*;
 
 use super::quiet_for;
+
+use crate::relation::relation;
 
 const N_NODES: u32 = 600;
 const N_CLASSES: u32 = 3;
@@ -32,14 +34,7 @@ fn data() -> Dataset {
     let part = |parts: std::ops::Range<u32>| {
         (0..N_NODES).filter(|node| parts.contains(&(node % 10))).collect::<Vec<u32>>()
     };
-    let relation = RelationEdges {
-        name: "cites",
-        src_type: "paper",
-        dst_type: "paper",
-        srcs: &srcs,
-        dsts: &dsts,
-        weights: None,
-    };
+    let relation = relation("cites", ["paper", "paper"], &srcs, &dsts);
     Dataset::builder_with_types(NodeTypes::new([("paper", N_NODES as usize)]).unwrap())
         .name("papers")
         .relation(relation)

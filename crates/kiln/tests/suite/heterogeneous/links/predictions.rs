@@ -10,7 +10,7 @@ use kiln::train::{Error as TrainError, LinkPrediction, LinkPredictor, ModelError
 use tempfile::TempDir;
 
 use super::{rgcn, rsage};
-use crate::typed::predictions::{N_ITEMS, N_USERS, named_shop};
+use crate::heterogeneous::predictions::{N_ITEMS, N_USERS, named_shop};
 
 /// All neighbours, so that the row of a node does not depend on its batch.
 const ALL: [Fanout; 2] = [Fanout::All; 2];

@@ -15,10 +15,12 @@ use std::sync::atomic::AtomicBool;
 
 use kiln::burn::tensor::Tensor;
 use kiln::data::synthetic;
-use kiln::graph::{NodeTypes, RelationEdges, Relations};
+use kiln::graph::{NodeTypes, Relations};
 use kiln::kernels::to_vec_f32;
 use kiln::prelude::*;
 use kiln::train::{Error as TrainError, ExactError, RunError, weights_to_bytes};
+
+use crate::relation::relation;
 
 const N_USERS: u32 = 120;
 const N_ITEMS: u32 = 400;
@@ -35,22 +37,14 @@ fn shop(types: [&str; 2]) -> Dataset {
         }
     }
     let [user, item] = types;
-    let relation = |name, src_type, dst_type, srcs, dsts| RelationEdges {
-        name,
-        src_type,
-        dst_type,
-        srcs,
-        dsts,
-        weights: None,
-    };
     let features = (0..3 * N_ITEMS).map(|value| (value * 7 % 11) as f32 / 11.0).collect::<Vec<f32>>();
     let parts = |part: u32| (0..N_ITEMS).filter(|item| item % 5 == part).collect::<Vec<u32>>();
     let train: Vec<u32> = (0..3).flat_map(parts).collect();
     let types = NodeTypes::new([(user, N_USERS as usize), (item, N_ITEMS as usize)]).unwrap();
     Dataset::builder_with_types(types)
         .name("shop")
-        .relation(relation("buys", user, item, &users, &items))
-        .relation(relation("bought by", item, user, &items, &users))
+        .relation(relation("buys", [user, item], &users, &items))
+        .relation(relation("bought by", [item, user], &items, &users))
         .nodes(item)
         .features(features, 3)
         .labels((0..N_ITEMS).map(|item| (item % 2) as i32).collect::<Vec<i32>>(), 2)
@@ -277,14 +271,7 @@ fn rejects_inconsistent_settings() {
     // One type of nodes whose features have another width than the model reads.
     let types = NodeTypes::new([("node", 4)]).unwrap();
     let narrow = Dataset::builder_with_types(types)
-        .relation(RelationEdges {
-            name: "edge",
-            src_type: "node",
-            dst_type: "node",
-            srcs: &[0, 1],
-            dsts: &[1, 2],
-            weights: None,
-        })
+        .relation(relation("edge", ["node", "node"], &[0, 1], &[1, 2]))
         .nodes("node")
         .features(vec![0.5; 12], 3)
         .nodes("node")

@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex};
 
 use kiln::data::synthetic;
 use kiln::feature::Targets;
-use kiln::graph::{NodeTypes, RelationEdges};
+use kiln::graph::NodeTypes;
 use kiln::prelude::*;
 use kiln::train::{
     Error as TrainError, ModelError, ModelNodesError, NodeKeys, NodePredictor, OutputRows, PredictionData,
     WantedRows,
 };
 use tempfile::TempDir;
+
+use crate::relation::relation;
 
 pub(crate) const N_USERS: u32 = 120;
 pub(crate) const N_ITEMS: u32 = 400;
@@ -31,14 +33,6 @@ pub(crate) fn named_shop(step: u32, n_new: u32) -> Dataset {
             items.push(item_id(item));
         }
     }
-    let relation = |name, src_type, dst_type, srcs, dsts| RelationEdges {
-        name,
-        src_type,
-        dst_type,
-        srcs,
-        dsts,
-        weights: None,
-    };
     let mut user_names = vec![String::new(); N_USERS as usize];
     for user in 0..N_USERS {
         let suffix = if N_USERS - n_new <= user { " (new)" } else { "" };
@@ -59,8 +53,8 @@ pub(crate) fn named_shop(step: u32, n_new: u32) -> Dataset {
     let types = NodeTypes::new([("user", N_USERS as usize), ("item", N_ITEMS as usize)]).unwrap();
     Dataset::builder_with_types(types)
         .name("shop")
-        .relation(relation("buys", "user", "item", &users, &items))
-        .relation(relation("bought by", "item", "user", &items, &users))
+        .relation(relation("buys", ["user", "item"], &users, &items))
+        .relation(relation("bought by", ["item", "user"], &items, &users))
         .nodes("item")
         .features(features, 3)
         .nodes("user")

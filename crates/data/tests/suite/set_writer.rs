@@ -10,6 +10,8 @@ use kiln_graph::{NodeTypes, RelationEdges};
 use kiln_store::Error as StoreError;
 use kiln_store::array_folder::{ElementType, FolderWriter};
 
+use crate::sets::relation;
+
 /// A weighted edge list in memory.
 struct List {
     srcs: Vec<u32>,
@@ -52,8 +54,8 @@ fn write(out: &Path, edges: &List) -> Result<()> {
     targets.split[0].push(&[2_u32])?;
     targets.split[2].push(&[3_u32])?;
     set.add_targets(1, targets, 2, &["low".to_owned(), "high".to_owned()])?;
-    let relation = RelationTypes { name: "rates", src_type: 1, dst_type: 0 };
-    set.write_relation(relation, edges, &ConvertOptions::default())?;
+    let types_of_rates = RelationTypes { name: "rates", src_type: 1, dst_type: 0 };
+    set.write_relation(types_of_rates, edges, &ConvertOptions::default())?;
     set.attach("import.json", b"{\"format\": 1}")?;
     set.commit()
 }
@@ -63,15 +65,9 @@ fn set_written_part_by_part_equals_the_set_in_memory() {
     let root = tempfile::tempdir().unwrap();
     let edges = List { srcs: vec![2, 0, 1, 0], dsts: vec![1, 1, 0, 1] };
     write(&root.path().join("parts"), &edges).unwrap();
+    let rates = relation("rates", ["item", "user"], &edges.srcs, &edges.dsts);
     let data = Dataset::builder_with_types(types())
-        .relation(RelationEdges {
-            name: "rates",
-            src_type: "item",
-            dst_type: "user",
-            srcs: &edges.srcs,
-            dsts: &edges.dsts,
-            weights: Some(&[0.0, 1.0, 2.0, 3.0]),
-        })
+        .relation(RelationEdges { weights: Some(&[0.0, 1.0, 2.0, 3.0]), ..rates })
         .nodes("item")
         .features(vec![1.0, 2.0, 3.0], 1)
         .nodes("user")

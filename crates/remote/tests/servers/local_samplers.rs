@@ -10,9 +10,9 @@ use kiln_sample::{
     EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds, TypedSampler,
 };
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, parts};
+use crate::heterogeneous::{fanouts, shop, ways};
 use crate::same::Counting;
-use crate::typed::{fanouts, shop, typed_parts, ways};
 
 /// Returns a sampler whose local nodes are sampled by samplers of `part`.
 fn with_local(
@@ -41,7 +41,7 @@ fn blocks_with_local_samplers_equal_those_of_the_whole_graph() {
         let config = SamplerConfig::default().with_weights(weights).with_edge_types();
         let expected = blocks(&TypedSampler::new(&data.graph, fanouts(), config.clone()).unwrap()).unwrap();
         for (n_parts, owner) in ways() {
-            let parts = typed_parts(&data, n_parts, owner);
+            let parts = parts(&data, n_parts, owner, None);
             for (own, part) in parts.iter().enumerate() {
                 let cluster = Cluster::of(&parts, Some(own), Default::default());
                 let n_dsts = Arc::default();
@@ -57,7 +57,7 @@ fn blocks_with_local_samplers_equal_those_of_the_whole_graph() {
 
 #[test]
 fn local_samplers_that_do_not_suit_the_partition_are_errors() {
-    let parts = typed_parts(&shop(), 2, |node| node as usize % 2);
+    let parts = parts(&shop(), 2, |node| node as usize % 2, None);
     let (config, n_dsts) = (SamplerConfig::default().with_edge_types(), Arc::default());
     let servers = Cluster::of(&parts, None, Default::default());
     let error = with_local(&servers.graph, &parts[0], &config, &n_dsts).unwrap_err();

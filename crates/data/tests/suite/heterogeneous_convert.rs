@@ -12,7 +12,7 @@ const MEMORY_BYTES: u64 = 1 << 20;
 
 #[test]
 fn conversion_writes_the_bytes_of_the_opened_set() {
-    let (mag, bolt) = (crate::typed_ogb::folder(), crate::typed_graphbolt::folder());
+    let (mag, bolt) = (crate::heterogeneous_ogb::folder(), crate::heterogeneous_graphbolt::folder());
     let scratch = tempfile::tempdir().unwrap();
     let opened =
         [graphbolt::open_heterogeneous(bolt.path()).unwrap(), ogb::open_heterogeneous(mag.path()).unwrap()];
@@ -44,7 +44,7 @@ fn the_built_in_set_is_converted_by_name() {
 
 #[test]
 fn failed_conversions_leave_no_output() {
-    let (mag, scratch) = (crate::typed_ogb::folder(), tempfile::tempdir().unwrap());
+    let (mag, scratch) = (crate::heterogeneous_ogb::folder(), tempfile::tempdir().unwrap());
     let (set, out) = (scratch.path().join("set"), scratch.path().join("out"));
     kiln_data::convert::convert_heterogeneous(mag.path(), &set, MEMORY_BYTES).unwrap();
     let occupied = kiln_data::convert::convert_heterogeneous(mag.path(), &set, MEMORY_BYTES).unwrap_err();

@@ -5,12 +5,12 @@ use std::fs;
 use std::sync::Arc;
 
 use kiln_data::{Dataset, LinkSplit, LinkSplitConfig};
-use kiln_graph::{Csc, EdgeId, NodeId, Relation, Relations};
+use kiln_graph::{EdgeId, NodeId, Relation, Relations};
 use kiln_partition::{Error, Method, Part, PartitionBooks, PartitionMeta, part_dir, write_parts};
 use kiln_store::npy;
 
+use crate::checks::{backwards, check_cache, ends_of_training_links};
 use crate::common::{cache, labels, shop, typed_parts, write_typed};
-use crate::parts::counts_of_epoch;
 
 /// The set of [`shop`], whose ratings are split.
 fn rated() -> Dataset {
@@ -45,31 +45,15 @@ fn sets_with_links_need_no_labels() {
 #[test]
 fn the_cache_is_that_of_the_training_links() {
     let data = rated();
-    let train: Vec<NodeId> = data.training_nodes().unwrap().to_vec();
-    let targets = &data.links.as_ref().unwrap().targets;
-    let mut expected: Vec<NodeId> = targets
-        .split()
-        .train
-        .iter()
-        .flat_map(|link| <[NodeId; 2]>::from(targets.links().pair(*link)))
-        .collect();
-    expected.sort_unstable();
-    expected.dedup();
-    assert_eq!(train, expected);
+    let train = data.training_nodes().unwrap();
+    assert_eq!(train.to_vec(), ends_of_training_links(&data));
     assert!(train.iter().any(|node| node.0 < 9) && train.iter().any(|node| 9 <= node.0));
     let root = tempfile::tempdir().unwrap();
-    let (out, config) = (root.path().join("parts"), cache(1.0));
-    let owner = |node: u32| node as usize % 2;
-    let reports = write_typed(&data, 2, owner, Some(&config), &out);
-    let fanouts = config.fanouts.iter().map(|&fanout| vec![fanout; 3]).collect();
-    let sampler = kiln_sample::TypedSampler::new(&data.graph, fanouts, Default::default()).unwrap();
+    let out = root.path().join("parts");
+    let reports = write_typed(&data, 2, |node| node as usize % 2, Some(&cache(1.0)), &out);
     for (index, report) in reports.iter().enumerate() {
-        let own: Vec<NodeId> = train.iter().copied().filter(|node| owner(node.0) == index).collect();
-        let counts = counts_of_epoch(&sampler, own.into_iter());
-        let remote = (9..20).filter(|node| owner(*node) != index);
-        let n_reads: u64 = remote.filter_map(|node| counts.get(&node).copied().map(u64::from)).sum();
-        assert!(0 < n_reads);
-        assert_eq!(report.n_remote, n_reads, "partition {index}");
+        assert!(0 < report.n_remote);
+        check_cache(&Part::open(part_dir(&out, index)).unwrap(), &data, 1.0, report);
     }
 }
 
@@ -111,19 +95,6 @@ fn relations_of_links_must_be_sorted() {
     assert!(write(&other).unwrap_err().to_string().contains("the reverse relation of the links"));
 }
 
-/// Reverses the neighbours of each node.
-fn backwards(graph: &Csc) -> Csc {
-    let nodes = (0..graph.n_nodes() as u32).map(NodeId);
-    let indices: Vec<NodeId> =
-        nodes.flat_map(|node| graph.in_neighbors(node).iter().rev().copied()).collect();
-    let indptr = graph.indptr().to_vec();
-    let reversed = Csc::new(indptr.into(), indices.into()).unwrap();
-    match graph.weights() {
-        Some(weights) => reversed.with_weights(weights.to_vec().into()).unwrap(),
-        None => reversed,
-    }
-}
-
 #[test]
 fn graph_by_node_has_the_edges_of_a_relation_into_own_nodes() {
     let (root, _) = typed_parts();
@@ -145,16 +116,4 @@ fn graph_by_node_has_the_edges_of_a_relation_into_own_nodes() {
             assert_eq!(own.n_edges(), n_edges);
         }
     }
-    let damaged = |name: &str, bytes: Vec<u8>| {
-        let (_root, folder) = typed_parts();
-        fs::write(folder.join(name), bytes).unwrap();
-        Part::open(&folder).unwrap().graph_by_node(0).unwrap_err().to_string()
-    };
-    // The relation leads to items, which have the ids 9 to 15.
-    let error = damaged("old_ids.1.npy", npy::write(&[10_u32, 14, 12], &[3]));
-    assert!(error.contains("old_ids.1.npy: partition book: the node of row 1 is 14"), "{error}");
-    let error = damaged("old_ids.1.npy", npy::write(&[10_u32, 2, 14], &[3]));
-    assert!(error.contains("the node of row 1 is 2, expected the node whose new id"), "{error}");
-    let error = damaged("indptr.0.npy", npy::write(&[0_u64, 5, 2, 12], &[4]));
-    assert!(error.contains("invalid indptr at node 1: 5 is followed by 2"), "{error}");
 }
