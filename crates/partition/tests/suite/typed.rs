@@ -11,7 +11,7 @@ use kiln_partition::{
     Method, Part, PartitionBooks, PartitionMeta, PartitionRow, PartitionStats, part_dir, partition_nodes,
     write_parts,
 };
-use kiln_sample::{SamplerConfig, TypedSampler};
+use kiln_sample::{HeteroNeighborSampler, SamplerConfig};
 use kiln_store::{name_key, npy};
 
 use crate::common::{cache, labels, shop, typed_parts, write_typed};
@@ -158,7 +158,7 @@ fn the_most_frequent_remote_rows_are_cached() {
             Part::verify(part_dir(&out, index)).unwrap();
             let train = data.targets.as_ref().unwrap().split.train.iter().copied();
             let fanouts = config.fanouts.iter().map(|&fanout| vec![fanout; 3]).collect();
-            let sampler = TypedSampler::new(&data.graph, fanouts, SamplerConfig::default()).unwrap();
+            let sampler = HeteroNeighborSampler::new(&data.graph, fanouts, SamplerConfig::default()).unwrap();
             let counts = counts_of_epoch(&sampler, train.filter(|node| owner(node.0) == index));
             let count_of = |node: u32| counts.get(&node).copied().unwrap_or(0);
             let is_cacheable = |node: &u32| owner(*node) != index && 9 <= *node && 0 < count_of(*node);

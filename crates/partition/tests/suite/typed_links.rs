@@ -62,7 +62,7 @@ fn the_cache_is_that_of_the_training_links() {
     let owner = |node: u32| node as usize % 2;
     let reports = write_typed(&data, 2, owner, Some(&config), &out);
     let fanouts = config.fanouts.iter().map(|&fanout| vec![fanout; 3]).collect();
-    let sampler = kiln_sample::TypedSampler::new(&data.graph, fanouts, Default::default()).unwrap();
+    let sampler = kiln_sample::HeteroNeighborSampler::new(&data.graph, fanouts, Default::default()).unwrap();
     for (index, report) in reports.iter().enumerate() {
         let own: Vec<NodeId> = train.iter().copied().filter(|node| owner(node.0) == index).collect();
         let counts = counts_of_epoch(&sampler, own.into_iter());
