@@ -96,7 +96,7 @@ fn bench_workers(stage: &mut Stage, variant: &str, input: &Input) -> Result {
 /// Benches batches of links, and the same seeds as batches of nodes.
 fn bench_links(stage: &mut Stage, fanouts: &str, input: &Input) -> Result {
     let links = links(input.dataset.csc()?);
-    let negatives = Negatives::new(UniformNegatives { n_nodes: input.dataset.graph.n_nodes() as u32 }, 1);
+    let negatives = Negatives::new(UniformNegatives { dsts: 0..input.dataset.graph.n_nodes() as u32 }, 1);
     let batcher = LinkBatcher::new(SampleOnly(input.sampler()), links.clone(), negatives);
     let mut scratch = Scratch::default();
     let mut times = StageTimes::default();

@@ -29,7 +29,7 @@ const ALLOWED: &[(&str, [usize; 3])] = &[
     ("crates/nn", [0, 6, 27]),
     ("crates/partition", [11, 8, 1]),
     ("crates/remote", [36, 16, 6]),
-    ("crates/sample", [0, 1, 6]),
+    ("crates/sample", [0, 1, 4]),
     ("crates/store", [0, 3, 1]),
     ("crates/tables", [0, 4, 1]),
     ("crates/train", [0, 19, 28]),

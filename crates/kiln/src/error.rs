@@ -44,13 +44,13 @@ pub enum Error {
     /// The model reads the types or the relations of a heterogeneous graph, but the loader's graph has one type of nodes.
     #[error(
         "the model is for heterogeneous graphs, but the loader's graph has one type of nodes: use a model without \
-         TypedModelConfig and relations, or a heterogeneous dataset"
+         HeteroModelConfig and relations, or a heterogeneous dataset"
     )]
     HeterogeneousModel,
     /// The loader's graph has several types of nodes or relations with names, which the model does not read.
     #[error(
         "the loader's graph is heterogeneous, but the model reads one type of nodes: wrap its config, as in \
-         TypedModelConfig::new(data.dims(), config)"
+         HeteroModelConfig::new(data.dims(), config)"
     )]
     HomogeneousModel,
     /// The operation is not possible on a heterogeneous graph.

@@ -5,7 +5,7 @@ use kiln_feature::TargetKind;
 use kiln_graph::{GraphSchema, LinkId, Links, NodeId};
 use kiln_loader::{ItemSampler, LinkBatcher, LinkExclusion, Loader, Phase};
 use kiln_nn::{BlockModel, LinkLoss, LinkModel};
-use kiln_sample::{Negatives, TypedUniformNegatives, UniformNegatives};
+use kiln_sample::{Negatives, UniformNegatives};
 use kiln_train::{
     DataHash, DeviceBatcher, EvaluationInfo, Evaluator, HostOrDeviceBatcher, LinkTask, ModelInputs,
     Objective, SplitTargets, TaskTrainer,
@@ -35,8 +35,8 @@ use crate::{BatchRequirements, DataLoader, Error, NeighborLoader, RankHandle, Re
 /// ```
 ///
 /// The links of a heterogeneous graph are those of one relation, as for PyG's `LinkNeighborLoader` with a `HeteroData`. The
-/// encoder of the model is then a [`TypedModel`](kiln_nn::TypedModel). Negatives are nodes of the relation's types; your own
-/// sampler must draw such nodes, too ([`TypedUniformNegatives`]): others are the error
+/// encoder of the model is then a [`HeteroModel`](kiln_nn::HeteroModel). Negatives are nodes of the relation's types; your own
+/// sampler must draw such nodes, too ([`UniformNegatives::dsts`]): others are the error
 /// [`BatchError::NegativeOfOtherType`](kiln_loader::BatchError::NegativeOfOtherType). A training step excludes its links from the
 /// relation, and their reverses from the reverse relation of the split (DGL's `exclude="reverse_types"`). In a relation between
 /// nodes of one type, it excludes both directions from both.
@@ -55,7 +55,7 @@ use crate::{BatchRequirements, DataLoader, Error, NeighborLoader, RankHandle, Re
 /// let split = LinkSplit::random_relation(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), 0)?;
 /// let nodes = NeighborLoader::new(&data, [5, 5]).batch_size(8);
 /// let loader = LinkNeighborLoader::new(nodes, &split)?;
-/// let encoder = TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 16, 2).layers(2).hidden(8));
+/// let encoder = HeteroModelConfig::new(data.dims(), RgcnConfig::new(8, 16, 2).layers(2).hidden(8));
 /// let config = LinkModelConfig { encoder, decoder: LinkDecoderConfig::Dot };
 /// # let folder = tempfile::tempdir()?;
 /// # let out = folder.path().join("run");
@@ -196,13 +196,14 @@ impl LinkNeighborLoader {
 
 /// Returns negatives whose destinations are drawn uniformly from the nodes that links may end at.
 fn uniform_negatives(schema: &GraphSchema, relation: Option<LinkRelation>, n_per_link: usize) -> Negatives {
-    match relation {
-        None => Negatives::new(UniformNegatives { n_nodes: schema.n_nodes() as u32 }, n_per_link),
+    let dsts = match relation {
+        None => 0..schema.n_nodes() as u32,
         Some(relation) => {
             let [_, dsts] = schema.node_ranges(relation.position);
-            Negatives::new(TypedUniformNegatives::of_dsts(dsts), n_per_link)
+            dsts
         }
-    }
+    };
+    Negatives::new(UniformNegatives { dsts }, n_per_link)
 }
 
 /// Returns the sources and the destinations of some links.

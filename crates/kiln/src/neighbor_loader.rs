@@ -44,7 +44,7 @@ use crate::{
 /// ```
 ///
 /// A heterogeneous graph has fanouts for each relation, and its batches are for a model with a
-/// [`TypedModelConfig`](kiln_nn::TypedModelConfig):
+/// [`HeteroModelConfig`](kiln_nn::HeteroModelConfig):
 ///
 /// ```
 /// use kiln::graph::{NodeTypes, RelationEdges};
@@ -70,7 +70,7 @@ use crate::{
 ///     .split(vec![0, 1, 2, 3, 4, 5, 6, 7], vec![8, 9], vec![10, 11])
 ///     .build()?;
 /// let loader = NeighborLoader::new(&data, [5, 5]).relation_fanouts("buys", [10, 10])?.batch_size(4);
-/// let config = TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 2, 2).layers(2).hidden(8));
+/// let config = HeteroModelConfig::new(data.dims(), RgcnConfig::new(8, 2, 2).layers(2).hidden(8));
 /// # let folder = tempfile::tempdir()?;
 /// # let out = folder.path().join("run");
 /// let best = Trainer::new(config, AdamConfig::new(1e-2)).fit(&loader, FitConfig::epochs(2).out(out))?;

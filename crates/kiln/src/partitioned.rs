@@ -377,7 +377,7 @@ impl Source for JoinedGraph {
         if !self.is_heterogeneous() {
             return Ok(Arc::new(DistNeighborSampler::with_config(self.graph.clone(), config.clone())?));
         }
-        let sampler = self.graph.typed_sampler(fanouts.clone(), config)?;
+        let sampler = self.graph.hetero_sampler(fanouts.clone(), config)?;
         Ok(Arc::new(sampling.excluding(sampler)))
     }
 
@@ -399,7 +399,7 @@ impl Source for JoinedGraph {
         // The relations have no edge types: their positions are the types of the joined edges.
         let of_relation = SamplerConfig { edge_types: false, ..config.clone() };
         let sampler =
-            self.graph.typed_sampler_with_local(fanouts.clone(), config, |relation| -> Result<_> {
+            self.graph.hetero_sampler_with_local(fanouts.clone(), config, |relation| -> Result<_> {
                 self.local_sampler(part, relation, &of_relation, mode, device)
             })?;
         Ok(Some(Arc::new(sampling.excluding(sampler))))
@@ -419,7 +419,7 @@ impl JoinedGraph {
     ) -> kiln_train::Result<Arc<dyn FrontierSampler>> {
         let graph = &self.graph;
         if self.is_heterogeneous() {
-            let sampler = graph.typed_sampler(fanouts, &config).map_err(kiln_sample::Error::from)?;
+            let sampler = graph.hetero_sampler(fanouts, &config).map_err(kiln_sample::Error::from)?;
             return Ok(Arc::new(sampler));
         }
         let config = SamplerConfig { fanouts: fanouts.concat(), ..config };

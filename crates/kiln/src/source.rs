@@ -11,7 +11,7 @@ use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
 use kiln_graph::{Csc, GraphSchema, NodeId, Relations, add_self_loops, gcn_norm};
 use kiln_kernels::GraphMode;
 use kiln_loader::FeatureStores;
-use kiln_sample::{Fanout, FrontierSampler, SamplerConfig, TypedSampler};
+use kiln_sample::{Fanout, FrontierSampler, HeteroNeighborSampler, SamplerConfig};
 use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel};
 
 use crate::device_copy::GraphCopies;
@@ -63,7 +63,7 @@ impl GraphSource {
     }
 
     /// Returns true if the graph has several types of nodes or relations with names. A model reads such a graph through a
-    /// [`TypedModel`](kiln_nn::TypedModel).
+    /// [`HeteroModel`](kiln_nn::HeteroModel).
     pub fn is_heterogeneous(&self) -> bool {
         self.source.is_heterogeneous()
     }
@@ -135,7 +135,7 @@ pub(crate) struct Sampling {
 
 impl Sampling {
     /// Returns a sampler that leaves out the excluded edges of a batch from the relations of this sampling only.
-    pub(crate) fn excluding(&self, sampler: TypedSampler) -> TypedSampler {
+    pub(crate) fn excluding(&self, sampler: HeteroNeighborSampler) -> HeteroNeighborSampler {
         match &self.excluded_from {
             Some(relations) => sampler.excluding_from(relations),
             None => sampler,

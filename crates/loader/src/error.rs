@@ -88,7 +88,7 @@ pub enum BatchError {
     /// A negative of a link of a relation has a node of another type than the relation's.
     #[error(
         "the {side} of a negative is node {}, expected a node of the relation's {side} type ({}..{}): the negative sampler \
-         must return ids of this range, as TypedUniformNegatives does",
+         must return ids of this range, as UniformNegatives of this range does",
         node.0, nodes.start, nodes.end
     )]
     NegativeOfOtherType {

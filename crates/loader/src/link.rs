@@ -24,9 +24,9 @@ pub enum LinkExclusion {
 /// the destinations and the negatives, as one list of seeds.
 ///
 /// On a heterogeneous graph, the links are those of one relation, negatives are drawn from its types
-/// ([`TypedUniformNegatives`](kiln_sample::TypedUniformNegatives), checked if [`LinkBatcher::node_ranges`] is set), `nodes`
+/// ([`UniformNegatives`](kiln_sample::UniformNegatives), checked if [`LinkBatcher::node_ranges`] is set), `nodes`
 /// is a [`NodeBatcher`](crate::NodeBatcher) of several types, and its sampler determines the relations from which the edges of links are
-/// excluded ([`TypedSampler::excluding_from`](kiln_sample::TypedSampler::excluding_from)).
+/// excluded ([`HeteroNeighborSampler::excluding_from`](kiln_sample::HeteroNeighborSampler::excluding_from)).
 ///
 /// Negatives and excluded edges are those of the whole step, so they do not depend on the number of ranks or of
 /// micro-batches. Evaluations exclude no edges: the graph must not contain the links of the validation and the test.

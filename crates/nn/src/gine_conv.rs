@@ -12,7 +12,7 @@ use crate::{
 /// 2020, section 5): `h_v = mlp((1 + eps) x_v + sum of relu(x_u + e_uv) over the edges u -> v)`.
 ///
 /// `e_uv` are the features of an edge ([`GineConv::forward`]), or a learned row of its type
-/// ([`GineConv::forward_typed`]). Any [`NodeModule`] can be used as the MLP.
+/// ([`GineConv::forward_edge_types`]). Any [`NodeModule`] can be used as the MLP.
 #[derive(Module, Debug)]
 pub struct GineConv<M: Module> {
     /// The MLP, which is applied to the aggregated rows.
@@ -51,7 +51,7 @@ impl<M: NodeModule> GineConv<M> {
         Ok(Self { mlp, edge_linear, epsilon: parameter, configured: epsilon, edge_rows })
     }
 
-    /// Makes the layer read the types of edges as a [`Conv`] ([`GineConv::forward_typed`]) instead of their features
+    /// Makes the layer read the types of edges as a [`Conv`] ([`GineConv::forward_edge_types`]) instead of their features
     /// ([`GineConv::forward`]).
     #[must_use]
     pub fn of_edge_types(self) -> Self {
@@ -86,7 +86,7 @@ impl<M: NodeModule> GineConv<M> {
     /// # Panics
     /// Panics if the block has no edge types, the layer has no linear layer of edges, or the shapes do not match. On the
     /// CPU, also panics if a type is not below the number of rows of the linear layer.
-    pub fn forward_typed(&self, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+    pub fn forward_edge_types(&self, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         let Some(linear) = &self.edge_linear else {
             panic!("the layer has no linear layer of edges, whose rows are those of the edge types");
         };
@@ -121,7 +121,7 @@ impl Conv for GineConv<Mlp> {
     fn forward(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         match self.edge_rows {
             EdgeRows::Features => self.forward(block, x, ctx),
-            EdgeRows::Types => self.forward_typed(block, x, ctx),
+            EdgeRows::Types => self.forward_edge_types(block, x, ctx),
         }
     }
 

@@ -30,6 +30,7 @@ mod gin;
 mod gin_conv;
 mod gine;
 mod gine_conv;
+mod hetero_model;
 mod hgt;
 mod hgt_conv;
 mod init;
@@ -52,7 +53,6 @@ mod sage;
 mod sage_conv;
 mod stack;
 mod transformer_conv;
-mod typed_model;
 mod weights;
 
 pub use aggregate::{Aggregate, Readout};
@@ -69,6 +69,7 @@ pub use gin::{Gin, GinConfig, GinLayer, JumpingKnowledge};
 pub use gin_conv::{Epsilon, GinConv};
 pub use gine::{EdgeInput, Gine, GineConfig};
 pub use gine_conv::GineConv;
+pub use hetero_model::{HeteroModel, HeteroModelConfig};
 pub use hgt::{Hgt, HgtConfig};
 pub use hgt_conv::{HgtConv, HgtConvConfig, TypedLinear};
 pub use init::WeightInit;
@@ -91,15 +92,14 @@ pub use rsage_conv::{RsageConv, RsageConvConfig};
 pub use sage::{Sage, SageConfig};
 pub use sage_conv::{SageConv, SageConvConfig};
 pub use transformer_conv::{Transformer, TransformerConfig, TransformerConv, TransformerConvConfig};
-pub use typed_model::{TypedModel, TypedModelConfig};
 pub use weights::{PortableWeights, WeightFormat, load_safetensors, to_safetensors};
 
 /// The configurations of models and the types of their options, which `kiln::prelude` contains.
 pub mod prelude {
     pub use crate::{
-        Aggregate, AttentionKind, EdgeInput, GatConfig, GcnConfig, GinConfig, GineConfig, HgtConfig,
-        JumpingKnowledge, LinkDecoderConfig, LinkLoss, LinkModelConfig, ModelConfig, Normalization,
-        RgcnConfig, RsageConfig, SageConfig, TransformerConfig, TypedModelConfig, WeightInit,
+        Aggregate, AttentionKind, EdgeInput, GatConfig, GcnConfig, GinConfig, GineConfig, HeteroModelConfig,
+        HgtConfig, JumpingKnowledge, LinkDecoderConfig, LinkLoss, LinkModelConfig, ModelConfig,
+        Normalization, RgcnConfig, RsageConfig, SageConfig, TransformerConfig, WeightInit,
     };
 }
 

@@ -20,7 +20,7 @@ pub struct GraphRequirements {
     /// [`InputFormat::relation_groups`](crate::InputFormat::relation_groups) is true, which it is not for a
     /// [`Rsage`](crate::Rsage) of one type of nodes and one relation.
     pub metagraph: Option<Metagraph>,
-    /// The number of feature columns of each type of nodes for which a [`TypedModel`](crate::TypedModel) was configured; `None`
+    /// The number of feature columns of each type of nodes for which a [`HeteroModel`](crate::HeteroModel) was configured; `None`
     /// for a model of graphs of one type.
     pub widths: Option<Vec<Option<usize>>>,
     /// The number of columns of the edge features that the model reads; `None` if it reads none.
@@ -39,7 +39,7 @@ pub struct GraphMetadata {
     pub metagraph: Option<Metagraph>,
     /// The number of feature columns of each type of nodes, in the order of their types; `None` for a type without features.
     /// It is unknown, `None` as a whole, for a graph with one type of nodes, for which a model has no
-    /// [`TypedModelConfig`](crate::TypedModelConfig).
+    /// [`HeteroModelConfig`](crate::HeteroModelConfig).
     pub widths: Option<Vec<Option<usize>>>,
     /// The number of columns of the edge features.
     pub d_edge: Option<usize>,

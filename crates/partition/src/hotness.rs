@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kiln_data::Dataset;
 use kiln_graph::{NodeId, SharedArray};
 use kiln_sample::{
-    Fanout, FrontierSampler, KeyDomain, NeighborSampler, RngKey, SamplerConfig, Seeds, TypedSampler,
+    Fanout, FrontierSampler, HeteroNeighborSampler, KeyDomain, NeighborSampler, RngKey, SamplerConfig, Seeds,
     count_node_accesses,
 };
 
@@ -86,7 +86,7 @@ impl<'a> Presampler<'a> {
             Box::new(NeighborSampler::new(graph, config.fanouts.clone()))
         } else {
             let fanouts = config.fanouts.iter().map(|&fanout| vec![fanout; graph.n_relations()]).collect();
-            Box::new(TypedSampler::new(graph, fanouts, SamplerConfig::default())?)
+            Box::new(HeteroNeighborSampler::new(graph, fanouts, SamplerConfig::default())?)
         };
         Ok(Self { config, train: data.training_nodes()?, sampler })
     }

@@ -79,7 +79,7 @@ pub enum Error {
     /// A destination does not have the type of a relation's destinations.
     #[error(
         "node {} has no edges of relation `{relation}`, expected nodes of its destinations' type, which are {nodes:?}: \
-         sample with DistGraph::typed_sampler",
+         sample with DistGraph::hetero_sampler",
         node.0
     )]
     NotOfType {

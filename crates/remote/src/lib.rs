@@ -3,7 +3,7 @@
 //! [`DistNeighborSampler`], [`DistFeatureStore`] and [`DistEdgeFeatureStore`] return blocks and rows that are bit-identical
 //! to those of the whole graph.
 //!
-//! A heterogeneous graph is sampled by [`DistGraph::typed_sampler`], and its features are read by a
+//! A heterogeneous graph is sampled by [`DistGraph::hetero_sampler`], and its features are read by a
 //! [`DistFeatureStore`] per node type.
 //!
 //! In worker mode, each training process holds a partition and serves it to the others. In server-client mode,

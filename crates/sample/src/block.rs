@@ -72,12 +72,12 @@ pub struct Scratch {
     pub(crate) group: GroupPicks,
     frontier: Frontier,
     relabel: Relabel,
-    pub(crate) typed: TypedScratch,
+    pub(crate) hetero: HeteroScratch,
 }
 
-/// The buffers of a typed hop.
+/// The buffers of a hop in a heterogeneous graph.
 #[derive(Debug, Default)]
-pub(crate) struct TypedScratch {
+pub(crate) struct HeteroScratch {
     /// The type of each destination.
     pub(crate) dst_types: Vec<usize>,
     /// The destinations of each type, in their order.

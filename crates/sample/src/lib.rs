@@ -22,6 +22,7 @@ mod config;
 mod error;
 mod excluded;
 mod frontier;
+mod hetero;
 mod hop;
 mod hop_rule;
 mod hotness;
@@ -34,8 +35,6 @@ mod relation_sampler;
 mod rng;
 mod rule;
 mod seeds;
-mod typed;
-mod typed_negatives;
 mod uniform;
 
 pub use block::{RelationScratch, SampledBlocks, Scratch, to_block};
@@ -43,6 +42,7 @@ pub use config::{EdgeWeights, Fanout, HopRequest, SamplerConfig};
 pub use error::{DamagedGraphError, Error, FanoutsError, NegativesError, RuleError};
 pub use excluded::ExcludedEdges;
 pub use frontier::{Frontier, FrontierSampler};
+pub use hetero::HeteroNeighborSampler;
 pub use hop::in_edge_range;
 pub use hotness::count_node_accesses;
 pub use negative::{
@@ -55,8 +55,6 @@ pub use relation_sampler::{RelationHop, RelationSampler};
 pub use rng::{KeyDomain, NodeKey, NodeRng, ROUNDS, RngKey};
 pub use rule::{Neighbors, Rule, SamplingRule, Selection};
 pub use seeds::Seeds;
-pub use typed::TypedSampler;
-pub use typed_negatives::TypedUniformNegatives;
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

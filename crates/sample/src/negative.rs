@@ -1,4 +1,5 @@
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,15 +39,27 @@ pub struct PositiveLink<'a> {
 
 /// Replaces the destination by a node that is drawn uniformly (DGL's `PerSourceUniform`, GraphBolt's
 /// `UniformNegativeSampler`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// ```
+/// use kiln_graph::NodeTypes;
+/// use kiln_sample::{Negatives, UniformNegatives};
+/// // Any node of a graph with 100 nodes.
+/// let negatives = Negatives::new(UniformNegatives { dsts: 0..100 }, 5);
+/// // The items of a heterogeneous graph, for links from users to items.
+/// let types = NodeTypes::new([("user", 60), ("item", 40)])?;
+/// let items = Negatives::new(UniformNegatives { dsts: types.range(1) }, 5);
+/// # Ok::<(), kiln_graph::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UniformNegatives {
-    /// The number of nodes to draw from.
-    pub n_nodes: u32,
+    /// The ids of the nodes to draw from: all of the graph, or those of the links' destination type
+    /// ([`NodeTypes::range`](kiln_graph::NodeTypes::range)).
+    pub dsts: Range<u32>,
 }
 
 impl NegativeSampler for UniformNegatives {
     fn draw(&self, link: PositiveLink<'_>, rng: &mut NodeRng) -> (NodeId, NodeId) {
-        (link.src, NodeId(rng.below(self.n_nodes)))
+        (link.src, draw_node(&self.dsts, rng))
     }
 
     fn reads_step(&self) -> bool {
@@ -59,16 +72,18 @@ impl NegativeSampler for UniformNegatives {
 }
 
 /// Draws both nodes uniformly (DGL's `GlobalUniform`, PyG's `negative_sampling`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UniformPairNegatives {
-    /// The number of nodes to draw from.
-    pub n_nodes: u32,
+    /// The ids of the nodes to draw sources from: all of the graph, or those of the links' source type.
+    pub srcs: Range<u32>,
+    /// The ids of the nodes to draw destinations from.
+    pub dsts: Range<u32>,
 }
 
 impl NegativeSampler for UniformPairNegatives {
     fn draw(&self, _: PositiveLink<'_>, rng: &mut NodeRng) -> (NodeId, NodeId) {
-        let src = NodeId(rng.below(self.n_nodes));
-        (src, NodeId(rng.below(self.n_nodes)))
+        let src = draw_node(&self.srcs, rng);
+        (src, draw_node(&self.dsts, rng))
     }
 
     fn reads_step(&self) -> bool {
@@ -78,6 +93,10 @@ impl NegativeSampler for UniformPairNegatives {
     fn name(&self) -> &str {
         "uniform-pairs"
     }
+}
+
+fn draw_node(nodes: &Range<u32>, rng: &mut NodeRng) -> NodeId {
+    NodeId(nodes.start + rng.below(nodes.end.saturating_sub(nodes.start)))
 }
 
 /// Replaces the destination by that of another link of the same training step, over all ranks; in evaluations, of another link

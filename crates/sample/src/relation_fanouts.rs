@@ -40,7 +40,7 @@ impl RelationFanouts {
     }
 
     /// Returns the fanout of each relation in each layer, `[n_layers][n_relations]`, as
-    /// [`TypedSampler`](crate::TypedSampler) takes them.
+    /// [`HeteroNeighborSampler`](crate::HeteroNeighborSampler) takes them.
     ///
     /// # Errors
     /// Returns [`kiln_graph::Error::NoSuchRelation`] within [`Error::Graph`] for an unknown name,

@@ -13,7 +13,7 @@ pub struct RelationHop<'a> {
     pub dsts: &'a [NodeId],
 }
 
-/// The samplers of a graph's relations. [`TypedSampler`](crate::TypedSampler) passes them all relations of a hop at once, so
+/// The samplers of a graph's relations. [`HeteroNeighborSampler`](crate::HeteroNeighborSampler) passes them all relations of a hop at once, so
 /// that requests to other processes are sent together.
 pub trait RelationSampler: Send + Sync {
     /// Picks the edges of each relation in `hops`, which has a relation at most once. Fills the frontier of

@@ -10,7 +10,7 @@ use kiln::feature::TargetKind;
 use kiln::graph::LinkNegatives;
 use kiln::loader::LinkExclusion;
 use kiln::nn::{LinkDecoderConfig, LinkLoss};
-use kiln::sample::{DegreeNegatives, InBatchNegatives, Negatives, TypedUniformNegatives};
+use kiln::sample::{DegreeNegatives, InBatchNegatives, Negatives, UniformNegatives, UniformPairNegatives};
 use kiln::train::Objective;
 
 use crate::flags::link_split::LinkSplitArgs;
@@ -158,13 +158,11 @@ impl LinkArgs {
     ) -> kiln::Result<LinkNeighborLoader> {
         let message = Arc::new(split.message().whole_graph(split.relation())?);
         let [srcs, dsts] = split.node_ranges();
-        let uniform = TypedUniformNegatives::of_dsts(dsts.clone());
+        let uniform = UniformNegatives { dsts: dsts.clone() };
         let n_per_link = self.negatives();
         let negatives = match self.negative_sampler.unwrap_or_default() {
             NegativeKind::Uniform => Negatives::new(uniform.clone(), n_per_link),
-            NegativeKind::UniformPairs => {
-                Negatives::new(TypedUniformNegatives::of_pairs(srcs, dsts), n_per_link)
-            }
+            NegativeKind::UniformPairs => Negatives::new(UniformPairNegatives { srcs, dsts }, n_per_link),
             // Nodes that are no destinations have no edges, and are never drawn.
             NegativeKind::Degree => Negatives::new(DegreeNegatives::new(&message)?, n_per_link),
             NegativeKind::InBatch => Negatives::new(InBatchNegatives, n_per_link),

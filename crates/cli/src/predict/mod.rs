@@ -477,7 +477,7 @@ mod tests {
         let [run, out] = ["run", "out"].map(|name| root.path().join(name));
         let data = pages();
         let loader = NeighborLoader::new(&data, [2]).batch_size(8).workers(0);
-        let config = TypedModelConfig::new(data.dims(), RsageConfig::new(1, 2).layers(1));
+        let config = HeteroModelConfig::new(data.dims(), RsageConfig::new(1, 2).layers(1));
         let fit = FitConfig::epochs(1).out(&run).quiet();
         Trainer::new(config, AdamConfig::new(1e-2)).fit(&loader, fit).unwrap();
         let model = SavedModel::open(&run).unwrap();

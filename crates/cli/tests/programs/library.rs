@@ -139,7 +139,7 @@ fn runs_on_heterogeneous_graphs_are_resumed_by_the_other() {
     let data = Dataset::open(&path).unwrap();
     let rgcn = |n_outputs| {
         let config = RgcnConfig::new(8, n_outputs, data.graph.n_relations()).layers(2).hidden(8);
-        TypedModelConfig::new(data.dims(), config)
+        HeteroModelConfig::new(data.dims(), config)
     };
     let flags = format!("--model rgcn --data {path} {FLAGS}");
     let nodes = NeighborLoader::new(source(&data, &path), [3, 2]).batch_size(64);

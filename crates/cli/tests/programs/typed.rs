@@ -248,7 +248,7 @@ fn models_of_the_other_kind_of_graph_are_errors() {
         let of_types = NeighborLoader::new(&typed.join(&rank)?, [2]);
         let of_ring = NeighborLoader::new(&ring.join(&rank)?, [2]);
         let plain = RgcnConfig::new(4, 3, 3).layers(1);
-        let config = TypedModelConfig::new(data().dims(), plain.clone());
+        let config = HeteroModelConfig::new(data().dims(), plain.clone());
         let fit = || FitConfig::epochs(1).out(root.path().join("run")).quiet();
         let mut plain = Trainer::new(plain, AdamConfig::new(0.01)).rank(&rank);
         let one = plain.fit(&of_types, fit()).unwrap_err();
@@ -260,8 +260,8 @@ fn models_of_the_other_kind_of_graph_are_errors() {
         Ok([one.to_string(), other.to_string(), evaluated.to_string()])
     });
     let expected = [
-        "the loader's graph is heterogeneous, but the model reads one type of nodes: wrap its config, as in TypedModelConfig::new(data.dims(), config)",
-        "the model is for heterogeneous graphs, but the loader's graph has one type of nodes: use a model without TypedModelConfig and relations, or a heterogeneous dataset",
+        "the loader's graph is heterogeneous, but the model reads one type of nodes: wrap its config, as in HeteroModelConfig::new(data.dims(), config)",
+        "the model is for heterogeneous graphs, but the loader's graph has one type of nodes: use a model without HeteroModelConfig and relations, or a heterogeneous dataset",
         "evaluation on rank 0 needs the whole graph: open the dataset instead of its partitions, or do not use evaluation on rank 0",
     ];
     assert_eq!(texts.unwrap()[0], expected);

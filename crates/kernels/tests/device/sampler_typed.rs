@@ -7,7 +7,8 @@ use kiln_graph::{NodeId, NodeTypes, RelationEdges, Relations};
 use kiln_kernels::testing::device;
 use kiln_kernels::{DeviceGraph, DeviceSampler};
 use kiln_sample::{
-    EdgeWeights, ExcludedEdges, Fanout, FrontierSampler, RngKey, SamplerConfig, Scratch, Seeds, TypedSampler,
+    EdgeWeights, ExcludedEdges, Fanout, FrontierSampler, HeteroNeighborSampler, RngKey, SamplerConfig,
+    Scratch, Seeds,
 };
 
 use super::sampler::{RULES, check_same_blocks};
@@ -56,7 +57,7 @@ fn device_and_host_sample_the_same_blocks_of_relations() {
         for weights in [EdgeWeights::None, EdgeWeights::Stored] {
             let config = SamplerConfig { rule: rule.clone(), weights, ..SamplerConfig::default() };
             let config = config.with_edge_types();
-            let host = TypedSampler::new(&graph, fanouts.clone(), config.clone()).unwrap();
+            let host = HeteroNeighborSampler::new(&graph, fanouts.clone(), config.clone()).unwrap();
             for is_staged in [false, true] {
                 let of_relation = |relation: usize| {
                     let whole = Arc::new(graph.whole_graph(relation).unwrap());
@@ -70,7 +71,8 @@ fn device_and_host_sample_the_same_blocks_of_relations() {
                 let samplers: Vec<DeviceSampler> = (0..graph.n_relations()).map(of_relation).collect();
                 let schema = graph.schema().clone();
                 let sampler =
-                    TypedSampler::of_samplers(schema, Arc::new(samplers), fanouts.clone(), &config).unwrap();
+                    HeteroNeighborSampler::of_samplers(schema, Arc::new(samplers), fanouts.clone(), &config)
+                        .unwrap();
                 for seeds in [
                     Seeds::nodes(items.clone()),
                     Seeds::nodes(mixed.clone()),

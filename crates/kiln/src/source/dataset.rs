@@ -7,7 +7,7 @@ use kiln_data::{Dataset, DatasetTargets, HashedPart, LinkTargets};
 use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation, PreparationStep};
 use kiln_graph::{GraphSchema, NodeId, RelationSchema, Relations};
 use kiln_kernels::{DeviceSampler, GraphMode};
-use kiln_sample::{FrontierSampler, NeighborSampler, SamplerConfig, TypedSampler};
+use kiln_sample::{FrontierSampler, HeteroNeighborSampler, NeighborSampler, SamplerConfig};
 use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel};
 
 use crate::data_hash::hash_with_links;
@@ -152,7 +152,7 @@ impl Source for PreparedDataset {
     fn sampler(&self, sampling: &Sampling) -> Result<Arc<dyn FrontierSampler>> {
         let Sampling { fanouts, config, .. } = sampling;
         if self.is_heterogeneous() {
-            let sampler = TypedSampler::new(&self.graph, fanouts.clone(), config.clone())?;
+            let sampler = HeteroNeighborSampler::new(&self.graph, fanouts.clone(), config.clone())?;
             return Ok(Arc::new(sampling.excluding(sampler)));
         }
         let graph = Arc::clone(&self.graph.relation(0).graph);
@@ -179,7 +179,8 @@ impl Source for PreparedDataset {
             samplers.push(DeviceSampler::with_config(copy, of_relation.clone())?);
         }
         let schema = self.graph.schema().clone();
-        let sampler = TypedSampler::of_samplers(schema, Arc::new(samplers), fanouts.clone(), config)?;
+        let sampler =
+            HeteroNeighborSampler::of_samplers(schema, Arc::new(samplers), fanouts.clone(), config)?;
         Ok(Some(Arc::new(sampling.excluding(sampler))))
     }
 }

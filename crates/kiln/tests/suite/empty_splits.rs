@@ -65,8 +65,8 @@ fn typed_nodes(data: &Dataset) -> NeighborLoader {
     NeighborLoader::new(data, [5]).batch_size(8).workers(0)
 }
 
-fn rgcn(data: &Dataset, d_out: usize) -> TypedModelConfig<RgcnConfig> {
-    TypedModelConfig::new(data.dims(), RgcnConfig::new(8, d_out, 2).layers(1))
+fn rgcn(data: &Dataset, d_out: usize) -> HeteroModelConfig<RgcnConfig> {
+    HeteroModelConfig::new(data.dims(), RgcnConfig::new(8, d_out, 2).layers(1))
 }
 
 fn typed_links(data: &Dataset, shares: [f64; 2]) -> LinkNeighborLoader {
@@ -230,12 +230,12 @@ fn metrics_that_cannot_rank_the_epochs_are_refused_before_the_first_step() {
 #[test]
 fn ranks_that_are_always_hits_are_refused_before_the_first_step() {
     let data = data(0, 0);
-    let few = Negatives::new(UniformNegatives { n_nodes: data.graph.n_nodes() as u32 }, 9);
+    let few = Negatives::new(UniformNegatives { dsts: 0..data.graph.n_nodes() as u32 }, 9);
     let loader = links(&data, [0.2, 0.0]).val_negatives(few.clone());
     check_refused(link_trainer(&data), &loader, Metric::Hits10, "have 9 negatives each: use one of");
     let shop = shop(0, 0);
     let model = LinkModelConfig { encoder: rgcn(&shop, 8), decoder: LinkDecoderConfig::Dot };
-    let items = kiln::sample::TypedUniformNegatives::of_dsts(20..60);
+    let items = UniformNegatives { dsts: 20..60 };
     let loader = typed_links(&shop, [0.2, 0.0]).val_negatives(Negatives::new(items, 40));
     let trainer = Trainer::new(model, AdamConfig::new(1e-2));
     check_refused(trainer, &loader, Metric::Hits50, "have 40 negatives each: use one of");
@@ -250,7 +250,7 @@ fn ranks_that_are_always_hits_are_refused_before_the_first_step() {
     );
     let split = LinkSplit::new(&data.graph, targets.unwrap()).unwrap();
     let n_nodes = data.graph.n_nodes() as u32;
-    let one = Negatives::new(UniformNegatives { n_nodes }, 1);
+    let one = Negatives::new(UniformNegatives { dsts: 0..n_nodes }, 1);
     let loader = LinkNeighborLoader::new(nodes(&data), &split).unwrap().val_negatives(one);
     check_refused(
         link_trainer(&data),

@@ -61,13 +61,13 @@ fn loader(data: &Dataset) -> NeighborLoader {
     NeighborLoader::new(data, [4, 4]).batch_size(32).workers(1)
 }
 
-fn config(data: &Dataset) -> TypedModelConfig<RgcnConfig> {
+fn config(data: &Dataset) -> HeteroModelConfig<RgcnConfig> {
     let n_relations = data.graph.n_relations();
     let model = RgcnConfig::new(8, 2, n_relations).layers(2).hidden(16).bases(2).dropout(0.0);
-    TypedModelConfig::new(data.dims(), model)
+    HeteroModelConfig::new(data.dims(), model)
 }
 
-fn trainer(data: &Dataset) -> Trainer<TypedModelConfig<RgcnConfig>> {
+fn trainer(data: &Dataset) -> Trainer<HeteroModelConfig<RgcnConfig>> {
     Trainer::new(config(data), AdamConfig::new(1e-2)).seed(7)
 }
 
@@ -99,9 +99,9 @@ fn rows_of_nodes_without_features_are_learned() {
 }
 
 /// A model that reads the groups of edges by relation.
-fn rsage(data: &Dataset) -> TypedModelConfig<RsageConfig> {
+fn rsage(data: &Dataset) -> HeteroModelConfig<RsageConfig> {
     let model = RsageConfig::new(8, 2).metagraph(&data.graph.metagraph()).layers(2).hidden(16);
-    TypedModelConfig::new(data.dims(), model)
+    HeteroModelConfig::new(data.dims(), model)
 }
 
 fn check_threads_and_workers<C: ModelConfig>(data: &Dataset, model: &C)
@@ -213,12 +213,12 @@ fn a_run_equals_that_of_a_homogeneous_graph_if_there_is_one_type_and_one_relatio
     let expected = Trainer::new(model.clone(), adam)
         .fit(&NeighborLoader::new(&data, [5, 5]).batch_size(64), fit("homogeneous"))
         .unwrap();
-    let found = Trainer::new(TypedModelConfig::new(typed.dims(), model), adam)
+    let found = Trainer::new(HeteroModelConfig::new(typed.dims(), model), adam)
         .fit(&NeighborLoader::new(&typed, [5, 5]).batch_size(64), fit("typed"))
         .unwrap();
     assert!(found.model.encoder.is_none() && found.embeddings.is_empty());
     let model = RsageConfig::new(16, data.labels().n_classes()).layers(2).hidden(16);
-    let grouped = Trainer::new(TypedModelConfig::new(typed.dims(), model), adam)
+    let grouped = Trainer::new(HeteroModelConfig::new(typed.dims(), model), adam)
         .fit(&NeighborLoader::new(&typed, [5, 5]).batch_size(64), fit("grouped"))
         .unwrap();
     assert_eq!(grouped.best.val, expected.best.val);
@@ -234,7 +234,7 @@ fn a_run_equals_that_of_a_homogeneous_graph_if_there_is_one_type_and_one_relatio
 fn rejects_inconsistent_settings() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
-    let refused = |loader: &NeighborLoader, mut trainer: Trainer<TypedModelConfig<RgcnConfig>>| {
+    let refused = |loader: &NeighborLoader, mut trainer: Trainer<HeteroModelConfig<RgcnConfig>>| {
         trainer.fit(loader, quiet(folder.path())).map(drop).unwrap_err()
     };
     let unlabelled = Dataset::builder_with_relations(&data.graph).build().unwrap();
@@ -279,7 +279,7 @@ fn rejects_inconsistent_settings() {
         .split(vec![0, 1], vec![2], vec![3])
         .build()
         .unwrap();
-    let wide = TypedModelConfig::new([Some(4)], RsageConfig::new(4, 2).layers(1));
+    let wide = HeteroModelConfig::new([Some(4)], RsageConfig::new(4, 2).layers(1));
     let error = Trainer::new(wide, AdamConfig::new(1e-2))
         .fit(&NeighborLoader::new(&narrow, [1]), quiet(folder.path()))
         .unwrap_err();
@@ -287,7 +287,7 @@ fn rejects_inconsistent_settings() {
         error.to_string().contains("[Some(4)] feature columns, but those of the data have [Some(3)]"),
         "{error}"
     );
-    let unequal = TypedModelConfig::new([Some(3)], RsageConfig::new(4, 2).layers(1));
+    let unequal = HeteroModelConfig::new([Some(3)], RsageConfig::new(4, 2).layers(1));
     let error = Trainer::new(unequal, AdamConfig::new(1e-2))
         .fit(&NeighborLoader::new(&narrow, [1]), quiet(folder.path()))
         .unwrap_err();

@@ -180,8 +180,8 @@ fn a_run_resumes_exactly_and_only_with_the_same_negatives() {
     let other = loader.clone().exclusion(LinkExclusion::Directed);
     let error = fit(&other, resume()).unwrap_err().to_string();
     assert!(error.contains("exclusion"), "{error}");
-    let uniform = kiln::sample::UniformNegatives { n_nodes: 500 };
-    let (two, draws) = (Negatives::new(uniform, 2), Negatives::new(uniform, 1).max_draws(8));
+    let uniform = kiln::sample::UniformNegatives { dsts: 0..500 };
+    let (two, draws) = (Negatives::new(uniform.clone(), 2), Negatives::new(uniform.clone(), 1).max_draws(8));
     for negatives in [two, draws, Negatives::new(kiln::sample::InBatchNegatives, 1)] {
         let error = fit(&loader.clone().negatives(negatives.clone()), resume()).unwrap_err().to_string();
         assert!(error.contains("negatives") && !error.contains("test negatives"), "{negatives:?}: {error}");
@@ -224,7 +224,7 @@ fn rejects_splits_of_other_graphs_and_loaders_without_negatives() {
     assert!(matches!(error, Error::OtherGraph { n_nodes: 401, expected: 400 }), "{error}");
     let split = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 3).unwrap();
     let loader = LinkNeighborLoader::new(nodes(), &split).unwrap();
-    let none = Negatives::new(kiln::sample::UniformNegatives { n_nodes: 400 }, 0);
+    let none = Negatives::new(kiln::sample::UniformNegatives { dsts: 0..400 }, 0);
     let folder = tempfile::tempdir().unwrap();
     let fit = |loader: &LinkNeighborLoader| {
         let fit = out(folder.path(), "refused");
@@ -277,9 +277,12 @@ fn runs_report_negatives_that_are_rejected_after_the_last_draw() {
     let (data, _) = random_graph(60, 600);
     let config = LinkSplitConfig { val: 0.1, test: 0.1, ..LinkSplitConfig::default() };
     let split = LinkSplit::random(&data.graph, &config, 3).unwrap();
-    let uniform = kiln::sample::UniformNegatives { n_nodes: 60 };
+    let uniform = kiln::sample::UniformNegatives { dsts: 0..60 };
     let rejecting = |n_per_link, n_draws| {
-        Negatives::new(uniform, n_per_link).rejecting(data.csc().unwrap().clone()).unwrap().max_draws(n_draws)
+        Negatives::new(uniform.clone(), n_per_link)
+            .rejecting(data.csc().unwrap().clone())
+            .unwrap()
+            .max_draws(n_draws)
     };
     let folder = tempfile::tempdir().unwrap();
     let run = |n_ranks: usize, evaluation: EvalMode, name: &str, fit: fn(FitConfig) -> FitConfig| {

@@ -223,7 +223,7 @@ fn nodes_of_heterogeneous_graphs_are_left_out() {
     let loader =
         |data: &Dataset| NeighborLoader::new(data, [Fanout::All, Fanout::All]).batch_size(64).workers(0);
     let rgcn = RgcnConfig::new(8, 2, 2).layers(2).hidden(16);
-    let best = train(TypedModelConfig::new(good.dims(), rgcn), &loader(&good));
+    let best = train(HeteroModelConfig::new(good.dims(), rgcn), &loader(&good));
     let evaluate = |data: &Dataset| best.predict(&loader(data), Phase::Test).unwrap();
     let sums = best.evaluate(&loader(&bad), Phase::Test).unwrap();
     let bad = evaluate(&bad);
@@ -304,7 +304,7 @@ fn links_of_heterogeneous_graphs_are_left_out() {
         LinkNeighborLoader::new(nodes, &split).unwrap()
     };
     let rsage = RsageConfig::new(8, 8).metagraph(&good.graph.metagraph()).layers(1);
-    let encoder = TypedModelConfig::new(good.dims(), rsage);
+    let encoder = HeteroModelConfig::new(good.dims(), rsage);
     let best = train(LinkModelConfig { encoder, decoder: LinkDecoderConfig::Dot }, &loader(&good));
     let evaluate = |data: &Dataset| best.predict(&loader(data), Phase::Test).unwrap();
     let counts = best.evaluate(&loader(&bad), Phase::Test).unwrap();

@@ -174,11 +174,11 @@ where
 fn nodes_of_heterogeneous_graphs_have_one_prediction() {
     let data = named_shop(1, 0);
     let metagraph = data.graph.metagraph();
-    check_typed(TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 2, 2).layers(2).hidden(16)), &data);
+    check_typed(HeteroModelConfig::new(data.dims(), RgcnConfig::new(8, 2, 2).layers(2).hidden(16)), &data);
     let rsage = RsageConfig::new(8, 2).metagraph(&metagraph).layers(2).hidden(16);
-    check_typed(TypedModelConfig::new(data.dims(), rsage), &data);
+    check_typed(HeteroModelConfig::new(data.dims(), rsage), &data);
     let hgt = HgtConfig::new(8, 2).metagraph(&metagraph).layers(2).hidden(16).heads(2);
-    check_typed(TypedModelConfig::new(data.dims(), hgt), &data);
+    check_typed(HeteroModelConfig::new(data.dims(), hgt), &data);
 }
 
 /// Returns the pairs with these numbers, of which there are `side * side`.
@@ -232,7 +232,7 @@ fn links_of_heterogeneous_graphs_have_one_score() {
     let nodes = NeighborLoader::new(&data, [3, 3]).batch_size(64).workers(0);
     let loader = LinkNeighborLoader::new(nodes, &split).unwrap();
     let model = RsageConfig::new(8, 8).metagraph(&data.graph.metagraph()).layers(2).hidden(16);
-    let encoder = TypedModelConfig::new(data.dims(), model);
+    let encoder = HeteroModelConfig::new(data.dims(), model);
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     let best = train(LinkModelConfig { encoder, decoder: LinkDecoderConfig::Dot }, &loader, &run);

@@ -9,7 +9,7 @@ use kiln_loader::{
     BatchError, Error, FeatureRows, FeatureStores, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig,
     MiniBatch, NodeBatcher, NodeTargets, Phase, RowsOfType,
 };
-use kiln_sample::{Fanout, SamplerConfig, TypedSampler};
+use kiln_sample::{Fanout, HeteroNeighborSampler, SamplerConfig};
 
 /// Users 0 to 3, items 4 to 9 and shops 10 and 11. Each item is bought by two users and sold by a shop.
 fn graph() -> Relations {
@@ -31,10 +31,10 @@ fn graph() -> Relations {
 
 /// Item `i` of the type has the features `[i, 10 i]` and the class `i % 3`, and shop `i` the feature `[-i]`. Users have no
 /// features.
-fn loader(items: &[u32], workers: usize) -> Loader<NodeBatcher<TypedSampler>> {
+fn loader(items: &[u32], workers: usize) -> Loader<NodeBatcher<HeteroNeighborSampler>> {
     let graph = graph();
     let fanouts = vec![vec![Fanout::All, Fanout::All]];
-    let sampler = TypedSampler::new(&graph, fanouts, SamplerConfig::default()).unwrap();
+    let sampler = HeteroNeighborSampler::new(&graph, fanouts, SamplerConfig::default()).unwrap();
     let of_items: Vec<f32> = (0..6).flat_map(|item| [item as f32, 10.0 * item as f32]).collect();
     let stores: Vec<Option<Arc<dyn FeatureStore>>> = vec![
         None,
@@ -124,7 +124,7 @@ fn the_first_block_is_not_transposed_for_features_that_a_model_reads_directly() 
     let store: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(vec![1.0, 2.0, 3.0], 1).unwrap());
     for (store, expected) in [(Some(store), [false, true]), (None, [true, true])] {
         let sampler =
-            TypedSampler::new(&graph, vec![vec![Fanout::All]; 2], SamplerConfig::default()).unwrap();
+            HeteroNeighborSampler::new(&graph, vec![vec![Fanout::All]; 2], SamplerConfig::default()).unwrap();
         let features = FeatureStores::new(graph.types().clone(), vec![store]);
         let labels = Arc::new(Labels::new(vec![0, 1, 0], 2));
         let targets = NodeTargets::of_type(0..3, labels);
@@ -163,7 +163,8 @@ fn a_node_that_does_not_exist_has_no_row() {
 )]
 fn targets_of_several_types_must_say_whose_they_are() {
     let graph = graph();
-    let sampler = TypedSampler::new(&graph, vec![vec![Fanout::All; 2]], SamplerConfig::default()).unwrap();
+    let sampler =
+        HeteroNeighborSampler::new(&graph, vec![vec![Fanout::All; 2]], SamplerConfig::default()).unwrap();
     let types = Arc::new(NodeTypes::new([("user", 4), ("item", 8)]).unwrap());
     let labels = Labels::new(vec![0; 4], 1);
     NodeBatcher::new(Arc::new(sampler), FeatureStores::new(types, vec![None, None]), labels);
@@ -174,7 +175,7 @@ fn groups_of_nodes_do_not_depend_on_the_order_of_the_calls() {
     let graph = graph();
     let of_batch = |has_nodes_first: bool| {
         let config = SamplerConfig::default().with_edge_types();
-        let sampler = TypedSampler::new(&graph, vec![vec![Fanout::All; 2]], config).unwrap();
+        let sampler = HeteroNeighborSampler::new(&graph, vec![vec![Fanout::All; 2]], config).unwrap();
         let features = FeatureStores::new(graph.types().clone(), vec![None; 3]);
         let batcher = NodeBatcher::without_targets(Arc::new(sampler), features);
         let batcher = match has_nodes_first {

@@ -11,8 +11,8 @@ use kiln_loader::{
     LinkExclusion, MiniBatch, NodeBatcher, Phase, SeedBatch, Shard, StageTimes,
 };
 use kiln_sample::{
-    Fanout, NegativeSampler, Negatives, NodeRng, PositiveLink, RngKey, SamplerConfig, Scratch, TypedSampler,
-    TypedUniformNegatives,
+    Fanout, HeteroNeighborSampler, NegativeSampler, Negatives, NodeRng, PositiveLink, RngKey, SamplerConfig,
+    Scratch, UniformNegatives,
 };
 
 const N_USERS: u32 = 30;
@@ -46,16 +46,16 @@ fn links(graph: &Relations) -> Links {
     Links::new(buys.indices().to_vec(), buys.dsts()).unwrap()
 }
 
-type TypedLinkBatcher = LinkBatcher<NodeBatcher<TypedSampler>>;
+type HeteroLinkBatcher = LinkBatcher<NodeBatcher<HeteroNeighborSampler>>;
 
-fn batcher(exclusion: LinkExclusion, excluding_from: &[usize]) -> TypedLinkBatcher {
+fn batcher(exclusion: LinkExclusion, excluding_from: &[usize]) -> HeteroLinkBatcher {
     let graph = graph();
     let fanouts = vec![vec![Fanout::UpTo(3), Fanout::All, Fanout::All], vec![Fanout::All; 3]];
     let config = SamplerConfig::default().with_edge_types();
-    let sampler = TypedSampler::new(&graph, fanouts, config).unwrap().excluding_from(excluding_from);
+    let sampler = HeteroNeighborSampler::new(&graph, fanouts, config).unwrap().excluding_from(excluding_from);
     let features = FeatureStores::new(graph.types().clone(), vec![None, None]);
     let nodes = NodeBatcher::without_targets(Arc::new(sampler), features);
-    let negatives = TypedUniformNegatives::of_dsts(N_USERS..N_USERS + N_ITEMS);
+    let negatives = UniformNegatives { dsts: N_USERS..N_USERS + N_ITEMS };
     LinkBatcher::new(nodes, links(&graph), Negatives::new(negatives, 2)).exclusion(exclusion)
 }
 
@@ -107,13 +107,15 @@ fn negatives_of_other_types_are_errors() {
         assert!(matches!(error, BatchError::NegativeOfOtherType { .. }), "{error}");
         assert!(error.to_string().starts_with(expected), "{error}");
         assert!(
-            error.to_string().ends_with("must return ids of this range, as TypedUniformNegatives does"),
+            error
+                .to_string()
+                .ends_with("must return ids of this range, as UniformNegatives of this range does"),
             "{error}"
         );
     }
 }
 
-fn make(batcher: &TypedLinkBatcher, phase: Phase, step: usize, rank: usize) -> LinkBatch<MiniBatch> {
+fn make(batcher: &HeteroLinkBatcher, phase: Phase, step: usize, rank: usize) -> LinkBatch<MiniBatch> {
     let config =
         ItemSamplerConfig { batch_size: 10, shard: Shard { rank, world_size: 2 }, ..Default::default() };
     let items = ItemSampler::new((0..120).map(LinkId).collect::<Vec<_>>(), config).unwrap();

@@ -59,8 +59,8 @@ fn pairs(batch: &LinkBatch<MiniBatch>) -> Vec<(NodeId, NodeId)> {
 #[test]
 fn pairs_begin_with_the_link_and_address_the_seeds() {
     for negatives in [
-        Negatives::new(UniformNegatives { n_nodes: N_NODES }, 3),
-        Negatives::new(UniformPairNegatives { n_nodes: N_NODES }, 3),
+        Negatives::new(UniformNegatives { dsts: 0..N_NODES }, 3),
+        Negatives::new(UniformPairNegatives { srcs: 0..N_NODES, dsts: 0..N_NODES }, 3),
     ] {
         let seeds = items(0, 1, 32).epoch(TRAIN).batch(2);
         let sampled = negatives.sample(&links(), &seeds.seeds, &seeds.seeds, seeds.phase_key).unwrap();
@@ -97,7 +97,7 @@ fn joined(
 #[test]
 fn four_ranks_have_the_negatives_and_exclusions_of_one() {
     for negatives in
-        [Negatives::new(InBatchNegatives, 2), Negatives::new(UniformNegatives { n_nodes: N_NODES }, 2)]
+        [Negatives::new(InBatchNegatives, 2), Negatives::new(UniformNegatives { dsts: 0..N_NODES }, 2)]
     {
         let batcher = batcher(negatives);
         for step in 0..4 {
@@ -154,7 +154,7 @@ impl Batcher for Excluded {
 
 #[test]
 fn batches_of_a_step_share_the_excluded_edges() {
-    let negatives = Negatives::new(UniformNegatives { n_nodes: N_NODES }, 1);
+    let negatives = Negatives::new(UniformNegatives { dsts: 0..N_NODES }, 1);
     let batcher = LinkBatcher::new(Excluded, links(), negatives);
     let config = ItemSamplerConfig { batch_size: 12, accumulate: 4, ..Default::default() };
     let order = |seed: u64| {
@@ -189,8 +189,8 @@ fn batches_count_negatives_that_are_rejected_after_the_last_draw() {
     assert_eq!(n_rejected(Negatives::new(InBatchNegatives, 3), &[7]), 3);
     assert_eq!(n_rejected(Negatives::new(InBatchNegatives, 3), &[7, 20]), 0);
     // All destinations are the source, without and with another draw.
-    let fixed = UniformNegatives { n_nodes: 1 };
-    assert_eq!(n_rejected(Negatives::new(fixed, 2).max_draws(1), &[0, 1, 50]), 4);
+    let fixed = UniformNegatives { dsts: 0..1 };
+    assert_eq!(n_rejected(Negatives::new(fixed.clone(), 2).max_draws(1), &[0, 1, 50]), 4);
     assert_eq!(n_rejected(Negatives::new(fixed, 2), &[50]), 0);
 }
 
@@ -203,7 +203,7 @@ fn debug_output_of_a_seed_batch_has_the_items_of_its_step_only() {
 
 #[test]
 fn evaluation_negatives_do_not_depend_on_the_batch_size_or_the_epoch() {
-    let uniform = Negatives::new(UniformNegatives { n_nodes: N_NODES }, 5);
+    let uniform = Negatives::new(UniformNegatives { dsts: 0..N_NODES }, 5);
     for negatives in [uniform, Negatives::new(InBatchNegatives, 5)] {
         let batcher = batcher(Negatives::new(InBatchNegatives, 1)).eval_negatives(negatives);
         let all = |batch_size: usize, phase: Phase| {
@@ -259,7 +259,7 @@ fn evaluations_use_the_given_negatives_in_their_order() {
 
 #[test]
 fn excludes_the_links_of_training_steps() {
-    let negatives = || Negatives::new(UniformNegatives { n_nodes: N_NODES }, 1);
+    let negatives = || Negatives::new(UniformNegatives { dsts: 0..N_NODES }, 1);
     let full = || LinkBatcher::new(nodes([Fanout::All; 2]), links(), negatives());
     let n_edges = |batcher: &LinkBatcher<Nodes>, phase: Phase| {
         let batch = make(batcher, items(0, 1, 180).epoch(phase).batch(0));

@@ -49,7 +49,7 @@ fn auc(fanout: Fanout, exclusion: LinkExclusion) -> f64 {
     let graph = graph.build(&ids(links.srcs()), &ids(links.dsts())).unwrap();
     let sampler = NeighborSampler::new(Arc::new(graph), [fanout]);
     let nodes = NodeBatcher::without_targets(Arc::new(sampler), Arc::new(random_features()));
-    let negatives = Negatives::new(UniformNegatives { n_nodes: N_NODES }, 1);
+    let negatives = Negatives::new(UniformNegatives { dsts: 0..N_NODES }, 1);
     let batcher = LinkBatcher::new(nodes, links, negatives).exclusion(exclusion);
     let config = ItemSamplerConfig { batch_size: 500, ..Default::default() };
     let items = ItemSampler::new((0..N_LINKS as u32).map(LinkId).collect::<Vec<_>>(), config).unwrap();

@@ -338,7 +338,7 @@ fn gine_conv_of_types_equals_one_hot_features() {
     let run = |block: DeviceBlock, typed: bool| {
         let x = case.inputs["x"].matrix();
         let out = match typed {
-            true => layer.forward_typed(&block, x.clone(), &ctx),
+            true => layer.forward_edge_types(&block, x.clone(), &ctx),
             false => layer.forward(&block, x.clone(), &ctx),
         };
         let grads = (out.clone() * case.out_grad.matrix()).sum().backward();

@@ -7,9 +7,9 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 use kiln_kernels::testing::{device, values};
 use kiln_nn::{
-    Aggregate, AttentionKind, EdgeInput, Epsilon, GatConfig, GcnConfig, GineConfig, HgtConfig,
-    JumpingKnowledge, LinkDecoderConfig, LinkModelConfig, ModelConfig, Normalization, RgcnConfig,
-    RsageConfig, SageConfig, TransformerConfig, TypedModelConfig, WeightInit,
+    Aggregate, AttentionKind, EdgeInput, Epsilon, GatConfig, GcnConfig, GineConfig, HeteroModelConfig,
+    HgtConfig, JumpingKnowledge, LinkDecoderConfig, LinkModelConfig, ModelConfig, Normalization, RgcnConfig,
+    RsageConfig, SageConfig, TransformerConfig, WeightInit,
 };
 use kiln_sample::RngKey;
 use serde::Serialize;
@@ -119,7 +119,7 @@ fn configurations_and_parameters_are_stored_as_before() {
     text += &stored("transformer with options", &transformer.beta(true));
 
     let widths = [Some(6), None, Some(2), None];
-    let typed = TypedModelConfig::new(widths, rsage);
+    let typed = HeteroModelConfig::new(widths, rsage);
     text += &stored("typed model", &typed);
     let decoder = LinkDecoderConfig::Mlp { hidden: 4, n_layers: 2, dropout: 0.25 };
     text += &stored("link model", &LinkModelConfig { encoder: sage, decoder });

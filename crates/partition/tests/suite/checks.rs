@@ -7,7 +7,7 @@ use kiln_data::Dataset;
 use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::{Csc, LinkId, NodeId};
 use kiln_partition::{Method, Part, PartitionRow, Place, WriteReport};
-use kiln_sample::{FrontierSampler, KeyDomain, RngKey, SamplerConfig, Scratch, Seeds, TypedSampler};
+use kiln_sample::{FrontierSampler, HeteroNeighborSampler, KeyDomain, RngKey, SamplerConfig, Scratch, Seeds};
 
 use crate::common::{cache, labels};
 use crate::edge_features::check_edge_features;
@@ -71,7 +71,7 @@ pub(crate) fn check_part(part: &Part, data: &Dataset, parts: &[u16]) {
 pub(crate) fn check_cache(part: &Part, data: &Dataset, ratio: f64, written: &WriteReport) {
     let n_relations = data.graph.n_relations();
     let fanouts = cache(0.0).fanouts.into_iter().map(|fanout| vec![fanout; n_relations]).collect();
-    let sampler = TypedSampler::new(&data.graph, fanouts, SamplerConfig::default()).unwrap();
+    let sampler = HeteroNeighborSampler::new(&data.graph, fanouts, SamplerConfig::default()).unwrap();
     let is_own = |node: &NodeId| part.books.place(*node).unwrap().part == part.index;
     let counts = counts_of_epoch(&sampler, data.training_nodes().unwrap().iter().copied().filter(is_own));
     let types = data.graph.types();

@@ -28,7 +28,7 @@ use crate::{Error, Result};
 /// see [`DistNeighborSampler::warning`].
 ///
 /// It samples a homogeneous graph, or one relation of a heterogeneous graph ([`DistNeighborSampler::of_relation`]);
-/// [`DistGraph::typed_sampler`] samples all relations.
+/// [`DistGraph::hetero_sampler`] samples all relations.
 ///
 /// `fanouts[i]` belongs to layer `i`, input layer first, as in all samplers of kiln.
 pub struct DistNeighborSampler {
@@ -85,7 +85,7 @@ impl DistNeighborSampler {
         match self.relation {
             Some(relation) => Ok(relation),
             None if self.graph.is_heterogeneous() => {
-                Err(Error::Heterogeneous { instead: "DistGraph::typed_sampler" })
+                Err(Error::Heterogeneous { instead: "DistGraph::hetero_sampler" })
             }
             None => Ok(0),
         }

@@ -15,8 +15,8 @@ use kiln_loader::{
 use kiln_partition::CacheConfig;
 use kiln_remote::{ColocatedWorker, ColocatedWorkerConfig, DistFeatureStore, DistGraph, RuleRegistry};
 use kiln_sample::{
-    EdgeWeights, ExcludedEdges, Fanout, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
-    RngKey, Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection, TypedSampler,
+    EdgeWeights, ExcludedEdges, Fanout, FrontierSampler, HeteroNeighborSampler, HopRequest, NeighborSampler,
+    Neighbors, NodeKey, RngKey, Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
 };
 
 use crate::cluster::{Cluster, hubs, labels, parts, wild};
@@ -110,8 +110,8 @@ fn blocks_equal_those_of_the_whole_graph() {
                 for rule in Rule::BUILT_IN.into_iter().chain([Rule::from(last_ones)]) {
                     let config = SamplerConfig::default().with_rule(rule.clone()).with_weights(weights);
                     let config = config.with_edge_types();
-                    let whole = TypedSampler::new(&data.graph, fanouts(), config.clone()).unwrap();
-                    let remote = cluster.graph.typed_sampler(fanouts(), &config).unwrap();
+                    let whole = HeteroNeighborSampler::new(&data.graph, fanouts(), config.clone()).unwrap();
+                    let remote = cluster.graph.hetero_sampler(fanouts(), &config).unwrap();
                     assert!(
                         sampled(&remote) == sampled(&whole),
                         "{rule:?}, {weights:?}, {n_parts} partitions, local {own:?}"
@@ -127,8 +127,8 @@ fn excluded_edges_are_not_sampled() {
     let data = shop();
     let cluster = Cluster::of(&parts(&data, 3, |node| node as usize % 3, None), None, Default::default());
     let config = SamplerConfig::default().with_edge_types();
-    let whole = TypedSampler::new(&data.graph, fanouts(), config.clone()).unwrap();
-    let remote = cluster.graph.typed_sampler(fanouts(), &config).unwrap();
+    let whole = HeteroNeighborSampler::new(&data.graph, fanouts(), config.clone()).unwrap();
+    let remote = cluster.graph.hetero_sampler(fanouts(), &config).unwrap();
     let items: Vec<NodeId> = data.target_nodes().map(NodeId).collect();
     let graph = &data.graph.relation(0).graph;
     let pairs = items
@@ -164,8 +164,8 @@ fn relations_with_fanout_0_send_no_requests() {
     ] {
         let (rule_name, fanouts) = (format!("{rule:?}"), vec![fanouts.map(Fanout::UpTo).to_vec()]);
         let config = SamplerConfig::default().with_rule(rule).with_weights(EdgeWeights::Stored);
-        let whole = TypedSampler::new(&data.graph, fanouts.clone(), config.clone()).unwrap();
-        let remote = cluster.graph.typed_sampler(fanouts.clone(), &config).unwrap();
+        let whole = HeteroNeighborSampler::new(&data.graph, fanouts.clone(), config.clone()).unwrap();
+        let remote = cluster.graph.hetero_sampler(fanouts.clone(), &config).unwrap();
         cluster.graph.take_fetch_stats();
         let [expected, got] = [&whole, &remote]
             .map(|sampler| sampler.sample_blocks(&users, RngKey::new(5), &mut Scratch::default()).unwrap());
@@ -226,7 +226,7 @@ fn texts<S: FrontierSampler + 'static>(
 /// The batches of a rank from the whole set.
 fn texts_of_whole(data: &Dataset, items: ItemSampler) -> Vec<String> {
     let config = SamplerConfig::default().with_edge_types();
-    let sampler = TypedSampler::new(&data.graph, fanouts(), config).unwrap();
+    let sampler = HeteroNeighborSampler::new(&data.graph, fanouts(), config).unwrap();
     let kiln_feature::Targets::Classes(labels) = &data.targets.as_ref().unwrap().values else {
         panic!("the items have labels")
     };
@@ -236,7 +236,7 @@ fn texts_of_whole(data: &Dataset, items: ItemSampler) -> Vec<String> {
 /// The batches of a rank from partitions.
 fn texts_of_parts(data: &Dataset, graph: &Arc<DistGraph>, items: ItemSampler) -> Vec<String> {
     let config = SamplerConfig::default().with_edge_types();
-    let sampler = graph.typed_sampler(fanouts(), &config).unwrap();
+    let sampler = graph.hetero_sampler(fanouts(), &config).unwrap();
     let store = |(node_type, dim): (usize, Option<usize>)| {
         dim.map(|_| {
             Arc::new(DistFeatureStore::of_type(graph.clone(), node_type).unwrap()) as Arc<dyn FeatureStore>
@@ -331,7 +331,7 @@ fn a_hop_sends_the_requests_of_all_relations_together() {
     let rules = RuleRegistry::default().register("meet", meet).unwrap();
     let cluster = Cluster::of(&parts(&data, 1, |_| 0, None), None, rules);
     let config = SamplerConfig::default().with_rule(cluster.graph.rule("meet").unwrap());
-    let sampler = cluster.graph.typed_sampler(vec![vec![Fanout::UpTo(1); 4]], &config).unwrap();
+    let sampler = cluster.graph.hetero_sampler(vec![vec![Fanout::UpTo(1); 4]], &config).unwrap();
     let seeds = Seeds::nodes(vec![seed]);
     let sampled = sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap();
     assert_eq!(sampled.blocks[0].n_edges(), 2);
@@ -339,12 +339,12 @@ fn a_hop_sends_the_requests_of_all_relations_together() {
 }
 
 #[test]
-fn typed_sampler_samples_a_homogeneous_graph() {
+fn hetero_sampler_samples_a_homogeneous_graph() {
     let data = hubs();
     let cluster = Cluster::of(&parts(&data, 2, |node| node as usize % 2, None), None, Default::default());
     assert!(!cluster.graph.is_heterogeneous());
     let fanouts = vec![vec![Fanout::UpTo(3)], vec![Fanout::UpTo(5)]];
-    let remote = cluster.graph.typed_sampler(fanouts, &SamplerConfig::default()).unwrap();
+    let remote = cluster.graph.hetero_sampler(fanouts, &SamplerConfig::default()).unwrap();
     let whole = NeighborSampler::new(Arc::clone(data.csc().unwrap()), [3, 5]);
     assert_eq!(sampled(&remote), sampled(&whole));
 }

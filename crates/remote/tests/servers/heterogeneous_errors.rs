@@ -17,7 +17,7 @@ fn unsuitable_samplers_and_stores_are_errors() {
     let cluster = Cluster::of(&parts(&data, 2, |node| node as usize % 2, None), None, Default::default());
     let graph = || Arc::clone(&cluster.graph);
     let error = DistNeighborSampler::with_config(graph(), SamplerConfig::new([2])).unwrap_err();
-    assert!(matches!(error, Error::Heterogeneous { instead: "DistGraph::typed_sampler" }), "{error}");
+    assert!(matches!(error, Error::Heterogeneous { instead: "DistGraph::hetero_sampler" }), "{error}");
     let error = DistFeatureStore::new(graph()).unwrap_err();
     assert!(matches!(error, Error::Heterogeneous { instead: "DistFeatureStore::of_type" }), "{error}");
     let sampler = DistNeighborSampler::new(graph(), [2]);
@@ -36,9 +36,9 @@ fn unsuitable_samplers_and_stores_are_errors() {
     assert!(error.to_string().contains("the nodes of type 0 have no features"), "{error}");
     let error = DistFeatureStore::of_type(graph(), 3).unwrap_err();
     assert_eq!(error.to_string(), "there is no node type 3, expected below 3");
-    let error = cluster.graph.typed_sampler(vec![vec![Fanout::All]], &SamplerConfig::default()).unwrap_err();
+    let error = cluster.graph.hetero_sampler(vec![vec![Fanout::All]], &SamplerConfig::default()).unwrap_err();
     assert!(error.to_string().contains("fanouts for 1 relations"), "{error}");
-    let error = cluster.graph.typed_sampler(fanouts(), &SamplerConfig::default().with_rule(last_ones));
+    let error = cluster.graph.hetero_sampler(fanouts(), &SamplerConfig::default().with_rule(last_ones));
     assert!(error.is_ok(), "servers send the neighbours of rules without a name");
 }
 

@@ -7,7 +7,8 @@ use kiln_graph::NodeId;
 use kiln_partition::Part;
 use kiln_remote::{DistGraph, Error};
 use kiln_sample::{
-    EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds, TypedSampler,
+    EdgeWeights, FrontierSampler, HeteroNeighborSampler, NeighborSampler, RngKey, SamplerConfig, Scratch,
+    Seeds,
 };
 
 use crate::cluster::{Cluster, parts};
@@ -20,16 +21,16 @@ fn with_local(
     part: &Part,
     config: &SamplerConfig,
     n_dsts: &Arc<AtomicUsize>,
-) -> kiln_remote::Result<TypedSampler> {
+) -> kiln_remote::Result<HeteroNeighborSampler> {
     let of_relation = SamplerConfig { edge_types: false, ..config.clone() };
-    graph.typed_sampler_with_local(fanouts(), config, |relation| {
+    graph.hetero_sampler_with_local(fanouts(), config, |relation| {
         let graph = Arc::new(part.graph_by_node(relation)?);
         let sampler = NeighborSampler::with_config(graph, of_relation.clone())?;
         Ok::<_, Error>(Counting { sampler, n_dsts: Arc::clone(n_dsts) })
     })
 }
 
-fn blocks(sampler: &TypedSampler) -> kiln_sample::Result<kiln_sample::SampledBlocks> {
+fn blocks(sampler: &HeteroNeighborSampler) -> kiln_sample::Result<kiln_sample::SampledBlocks> {
     let seeds = Seeds::nodes((0..60).map(|node| NodeId(node * 3 + 5)).collect());
     sampler.sample_blocks(&seeds, RngKey::new(6), &mut Scratch::default())
 }
@@ -39,7 +40,8 @@ fn blocks_with_local_samplers_equal_those_of_the_whole_graph() {
     let data = shop();
     for weights in [EdgeWeights::None, EdgeWeights::Unbiased] {
         let config = SamplerConfig::default().with_weights(weights).with_edge_types();
-        let expected = blocks(&TypedSampler::new(&data.graph, fanouts(), config.clone()).unwrap()).unwrap();
+        let expected =
+            blocks(&HeteroNeighborSampler::new(&data.graph, fanouts(), config.clone()).unwrap()).unwrap();
         for (n_parts, owner) in ways() {
             let parts = parts(&data, n_parts, owner, None);
             for (own, part) in parts.iter().enumerate() {

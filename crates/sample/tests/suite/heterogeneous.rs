@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use kiln_graph::{Csc, CscBuilder, NodeId, NodeTypes, RelationEdges, Relations};
 use kiln_sample::{
     DamagedGraphError, EdgeWeights, Error, ExcludedEdges, Fanout, FanoutsError, Frontier, FrontierSampler,
-    HopRequest, KeyDomain, NeighborSampler, RelationHop, RelationSampler, RelationScratch, RngKey, Rule,
-    SamplerConfig, Scratch, Seeds, TypedSampler,
+    HeteroNeighborSampler, HopRequest, KeyDomain, NeighborSampler, RelationHop, RelationSampler,
+    RelationScratch, RngKey, Rule, SamplerConfig, Scratch, Seeds,
 };
 
 /// The name and the types of each relation. The first and the last have edges into the same type, and no edge leads to the
@@ -96,7 +96,7 @@ fn each_relation_is_sampled_with_its_fanout_and_key() {
         for weights in [EdgeWeights::None, EdgeWeights::Unbiased] {
             let config =
                 SamplerConfig::default().with_rule(rule.clone()).with_weights(weights).with_edge_types();
-            let sampler = TypedSampler::new(&graph, vec![FANOUTS.to_vec(); 2], config).unwrap();
+            let sampler = HeteroNeighborSampler::new(&graph, vec![FANOUTS.to_vec(); 2], config).unwrap();
             let request = HopRequest::new(RngKey::new(7), 1, Fanout::All, weights);
             let request = HopRequest { edge_types: true, ..request };
             sampler.sample_frontier(&request, &dsts, &mut scratch, &mut frontier).unwrap();
@@ -159,7 +159,8 @@ fn relations_with_fanout_0_are_not_sampled_unless_the_rule_keeps_self_loops() {
         let recording = Arc::new(Recording { samplers, asked: Mutex::default() });
         let fanouts = vec![FANOUTS.to_vec(), vec![Fanout::All; 4], vec![Fanout::UpTo(0); 4]];
         let sampler =
-            TypedSampler::of_samplers(graph.schema().clone(), recording.clone(), fanouts, &config).unwrap();
+            HeteroNeighborSampler::of_samplers(graph.schema().clone(), recording.clone(), fanouts, &config)
+                .unwrap();
         let (mut scratch, mut frontier) = (Scratch::default(), Frontier::default());
         let mut sample = |layer: usize| {
             let request = HopRequest::new(
@@ -190,9 +191,12 @@ fn relations_with_fanout_0_are_not_sampled_unless_the_rule_keeps_self_loops() {
 #[test]
 fn blocks_of_several_hops_are_consistent_and_do_not_depend_on_the_scratch() {
     let graph = relations();
-    let sampler =
-        TypedSampler::new(&graph, vec![FANOUTS.to_vec(); 3], SamplerConfig::default().with_edge_types())
-            .unwrap();
+    let sampler = HeteroNeighborSampler::new(
+        &graph,
+        vec![FANOUTS.to_vec(); 3],
+        SamplerConfig::default().with_edge_types(),
+    )
+    .unwrap();
     let mut used = Scratch::default();
     let excluded = Arc::new(ExcludedEdges::with_reverses((0..40).map(|i| (NodeId(i), NodeId(40 + i % 25)))));
     for first in [0, 30, 60] {
@@ -225,7 +229,7 @@ fn only_named_relations_leave_out_excluded_edges() {
         [0, 1, 2].into_iter().flat_map(|relation| pairs_of(relation).into_iter().take(50)).collect();
     let excluded = Arc::new(ExcludedEdges::new(excluded));
     let seeds = Seeds::nodes((0..types().n_nodes() as u32).map(NodeId).collect());
-    let edges = |sampler: &TypedSampler, seeds: &Seeds| {
+    let edges = |sampler: &HeteroNeighborSampler, seeds: &Seeds| {
         let block =
             sampler.sample_blocks(seeds, RngKey::new(1), &mut Scratch::default()).unwrap().blocks.remove(0);
         let mut edges = vec![Vec::new(); RELATIONS.len()];
@@ -238,7 +242,8 @@ fn only_named_relations_leave_out_excluded_edges() {
         edges
     };
     let config = SamplerConfig::default().with_edge_types();
-    let sampler = TypedSampler::new(&graph, vec![vec![Fanout::All; RELATIONS.len()]], config).unwrap();
+    let sampler =
+        HeteroNeighborSampler::new(&graph, vec![vec![Fanout::All; RELATIONS.len()]], config).unwrap();
     let whole = edges(&sampler, &seeds);
     let seeds = seeds.excluding(Arc::clone(&excluded));
     for named in [&[0, 1, 2, 3][..], &[0, 2], &[1], &[]] {
@@ -270,7 +275,7 @@ fn one_type_and_one_relation_have_the_blocks_of_the_homogeneous_graph() {
             let config = SamplerConfig::new(fanouts).with_weights(weights).with_edge_types();
             let plain = NeighborSampler::with_config(Arc::clone(&with_types), config.clone()).unwrap();
             let of_layers = fanouts.iter().map(|&fanout| vec![fanout]).collect();
-            let typed = TypedSampler::new(&typed, of_layers, config).unwrap();
+            let typed = HeteroNeighborSampler::new(&typed, of_layers, config).unwrap();
             assert_eq!(typed.fanouts(), plain.fanouts());
             let [expected, got] = [&plain as &dyn FrontierSampler, &typed].map(|sampler| {
                 sampler.sample_blocks(&seeds, RngKey::new(1), &mut Scratch::default()).unwrap()
@@ -295,7 +300,7 @@ fn one_relation_between_two_types_has_the_picks_of_its_graph() {
     };
     let graph = Relations::from_edges(types.clone(), &[edges]).unwrap();
     let sampler =
-        TypedSampler::new(&graph, vec![vec![Fanout::UpTo(3)]; 2], SamplerConfig::default()).unwrap();
+        HeteroNeighborSampler::new(&graph, vec![vec![Fanout::UpTo(3)]; 2], SamplerConfig::default()).unwrap();
     let plain = NeighborSampler::new(whole_graph(0), [Fanout::UpTo(3), Fanout::UpTo(3)]);
     let seeds = Seeds::nodes(types.range(1).chain(0..5).map(NodeId).collect());
     let [expected, got] = [&plain as &dyn FrontierSampler, &sampler]
@@ -306,17 +311,21 @@ fn one_relation_between_two_types_has_the_picks_of_its_graph() {
 #[test]
 fn wrong_requests_are_errors() {
     let graph = relations();
-    let few =
-        TypedSampler::new(&graph, vec![FANOUTS.to_vec(), vec![Fanout::All; 3]], SamplerConfig::default());
+    let few = HeteroNeighborSampler::new(
+        &graph,
+        vec![FANOUTS.to_vec(), vec![Fanout::All; 3]],
+        SamplerConfig::default(),
+    );
     assert!(matches!(few, Err(Error::RelationFanouts { layer: 1, got: 3, expected: 4 })));
-    let sampler = TypedSampler::new(&graph, vec![FANOUTS.to_vec()], SamplerConfig::default()).unwrap();
+    let sampler =
+        HeteroNeighborSampler::new(&graph, vec![FANOUTS.to_vec()], SamplerConfig::default()).unwrap();
     let sample = |layer: usize, dst: u32| {
         let request = HopRequest::new(RngKey::new(0), layer, Fanout::All, EdgeWeights::None);
         sampler.sample_frontier(&request, &[NodeId(dst)], &mut Scratch::default(), &mut Frontier::default())
     };
     assert!(sample(0, 71).is_ok());
     let few = vec![vec![Fanout::UpTo(3), Fanout::UpTo(5), Fanout::UpTo(0), Fanout::UpTo(1)]];
-    let few = TypedSampler::new(&graph, few, SamplerConfig::default()).unwrap();
+    let few = HeteroNeighborSampler::new(&graph, few, SamplerConfig::default()).unwrap();
     let with = |fanout: Fanout| {
         let request = HopRequest::new(RngKey::new(0), 0, fanout, EdgeWeights::None);
         few.sample_frontier(&request, &[NodeId(0)], &mut Scratch::default(), &mut Frontier::default())
@@ -332,7 +341,7 @@ fn wrong_requests_are_errors() {
     let unweighted = Relations::of_graph(CscBuilder::new(2).build(&[0], &[1]).unwrap());
     let config = SamplerConfig::default().with_weights(EdgeWeights::Stored);
     assert!(
-        matches!(TypedSampler::new(&unweighted, vec![vec![Fanout::All]], config), Err(Error::NoRelationWeights { relation }) if relation == "edge")
+        matches!(HeteroNeighborSampler::new(&unweighted, vec![vec![Fanout::All]], config), Err(Error::NoRelationWeights { relation }) if relation == "edge")
     );
 }
 
@@ -347,7 +356,8 @@ fn samplers_of_damaged_relations_are_errors() {
     let error = |samplers: Vec<NeighborSampler>, seed: u32| {
         let fanouts = vec![vec![Fanout::All; RELATIONS.len()]];
         let schema = graph.schema().clone();
-        let sampler = TypedSampler::of_samplers(schema, Arc::new(samplers), fanouts, &config).unwrap();
+        let sampler =
+            HeteroNeighborSampler::of_samplers(schema, Arc::new(samplers), fanouts, &config).unwrap();
         let seeds = Seeds::nodes(vec![NodeId(seed)]);
         sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap_err()
     };
@@ -364,7 +374,8 @@ fn samplers_of_damaged_relations_are_errors() {
 #[test]
 fn the_fanout_of_a_request_limits_those_of_the_relations() {
     let graph = relations();
-    let sampler = TypedSampler::new(&graph, vec![FANOUTS.to_vec()], SamplerConfig::default()).unwrap();
+    let sampler =
+        HeteroNeighborSampler::new(&graph, vec![FANOUTS.to_vec()], SamplerConfig::default()).unwrap();
     assert_eq!(sampler.fanouts(), [Fanout::All]);
     let request = HopRequest::new(RngKey::new(0), 0, Fanout::UpTo(1), EdgeWeights::None);
     let mut found = Frontier::default();

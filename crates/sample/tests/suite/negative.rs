@@ -8,11 +8,11 @@ use std::sync::Arc;
 use kiln_graph::{Csc, CscBuilder, Error as GraphError, LinkId, LinkNegatives, Links, NodeId};
 use kiln_sample::{
     DamagedGraphError, DegreeNegatives, Error, InBatchNegatives, NegativeSampler, Negatives, NegativesError,
-    NodeRng, PositiveLink, RngKey, TypedUniformNegatives, UniformNegatives, UniformPairNegatives,
+    NodeRng, PositiveLink, RngKey, UniformNegatives, UniformPairNegatives,
 };
 use kiln_testkit::{chi_square_p_value, hub, ring};
 
-const UNIFORM: UniformNegatives = UniformNegatives { n_nodes: 50 };
+const UNIFORM: UniformNegatives = UniformNegatives { dsts: 0..50 };
 
 /// 40 links of 50 nodes.
 fn links() -> Links {
@@ -47,7 +47,7 @@ fn negatives_depend_on_the_link_and_not_on_the_batch() {
 #[test]
 fn negatives_match_documented_vectors() {
     let links = Links::new(vec![8_u32, 9], vec![9_u32, 8]).unwrap();
-    let uniform = Negatives::new(UniformNegatives { n_nodes: 1_000_000 }, 2);
+    let uniform = Negatives::new(UniformNegatives { dsts: 0..1_000_000 }, 2);
     let sampled = uniform.sample(&links, &ids(0..2), &ids(0..2), RngKey::new(0x0123_4567_89ab_cdef)).unwrap();
     assert_eq!(sampled.srcs, [8, 8, 9, 9].map(NodeId));
     assert_eq!(sampled.dsts, DOCUMENTED.map(NodeId));
@@ -73,7 +73,7 @@ fn in_batch_negatives_are_destinations_of_the_step() {
 
 #[test]
 fn pairs_replace_both_nodes() {
-    let sampled = Negatives::new(UniformPairNegatives { n_nodes: 50 }, 25)
+    let sampled = Negatives::new(UniformPairNegatives { srcs: 0..50, dsts: 0..50 }, 25)
         .sample(&links(), &ids(0..40), &ids(0..40), RngKey::new(2))
         .unwrap();
     let mut counts = [0; 50];
@@ -83,12 +83,12 @@ fn pairs_replace_both_nodes() {
 }
 
 #[test]
-fn typed_negatives_are_nodes_of_their_types() {
+fn negatives_are_nodes_of_their_types() {
     let (srcs, dsts) = (Links::new(vec![3_u32; 40], vec![25_u32; 40]).unwrap(), 20..50);
     let sample = |sampler: Negatives| sampler.sample(&srcs, &ids(0..40), &[], RngKey::new(2)).unwrap();
-    let of_dsts = sample(Negatives::new(TypedUniformNegatives::of_dsts(dsts.clone()), 30));
+    let of_dsts = sample(Negatives::new(UniformNegatives { dsts: dsts.clone() }, 30));
     assert!(of_dsts.srcs.iter().all(|src| src.0 == 3));
-    let of_pairs = sample(Negatives::new(TypedUniformNegatives::of_pairs(0..20, dsts), 30));
+    let of_pairs = sample(Negatives::new(UniformPairNegatives { srcs: 0..20, dsts }, 30));
     let mut counts = [[0; 50]; 2];
     of_dsts.dsts.iter().for_each(|node| counts[0][node.index()] += 1);
     of_pairs.srcs.iter().chain(&of_pairs.dsts).for_each(|node| counts[1][node.index()] += 1);
@@ -99,17 +99,6 @@ fn typed_negatives_are_nodes_of_their_types() {
     let expected = |n: usize| vec![1_200.0 / n as f64; n];
     assert!(1e-3 < chi_square_p_value(&counts[1][..20], &expected(20)), "{counts:?}");
     assert!(1e-3 < chi_square_p_value(&counts[1][20..], &expected(30)), "{counts:?}");
-    // A graph with one type has the negatives of a homogeneous graph.
-    for (typed, plain) in [
-        (Negatives::new(TypedUniformNegatives::of_dsts(0..50), 3), Negatives::new(UNIFORM, 3)),
-        (
-            Negatives::new(TypedUniformNegatives::of_pairs(0..50, 0..50), 3),
-            Negatives::new(UniformPairNegatives { n_nodes: 50 }, 3),
-        ),
-    ] {
-        assert_eq!(format!("{typed:?}"), format!("{plain:?}"));
-        assert_eq!(sample(typed), sample(plain));
-    }
 }
 
 #[test]
@@ -140,9 +129,10 @@ fn rejects_edges_of_a_graph() {
     // Every other node is a neighbour of each node of a ring of 5, except two.
     let graph = ring(5);
     let links = Links::new(vec![0_u32; 200], vec![1_u32; 200]).unwrap();
-    let uniform = UniformNegatives { n_nodes: 5 };
+    let uniform = UniformNegatives { dsts: 0..5 };
     let sample = |negatives: &Negatives| negatives.sample(&links, &ids(0..200), &[], RngKey::new(0)).unwrap();
-    let sampled = sample(&Negatives::new(uniform, 1).rejecting(graph.clone()).unwrap().max_draws(100));
+    let sampled =
+        sample(&Negatives::new(uniform.clone(), 1).rejecting(graph.clone()).unwrap().max_draws(100));
     assert_eq!(sampled.n_rejected, 0);
     assert!(sampled.dsts.iter().all(|dst| [2, 3].contains(&dst.0)));
     // One draw may be wrong, and is counted: the link itself, the self pair, and the other neighbour.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_graph::{Block, Csc, GraphSchema, NodeId, RelationGroups, Relations};
 use kiln_nn::{InputFormat, LayerMemory};
-use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, SamplerConfig, TypedSampler};
+use kiln_sample::{Fanout, FrontierSampler, HeteroNeighborSampler, NeighborSampler, SamplerConfig};
 
 use crate::error::Result;
 
@@ -90,7 +90,7 @@ impl InferenceGraph {
                 for fanout in fanouts.iter_mut().filter(|fanout| **fanout != Fanout::UpTo(0)) {
                     *fanout = Fanout::All;
                 }
-                Arc::new(TypedSampler::new(graph, vec![fanouts], sampling.clone())?)
+                Arc::new(HeteroNeighborSampler::new(graph, vec![fanouts], sampling.clone())?)
             }
         })
     }

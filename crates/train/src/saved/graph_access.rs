@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kiln_graph::{Csc, GraphSchema, Relations};
-use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, SamplerConfig, TypedSampler};
+use kiln_sample::{Fanout, FrontierSampler, HeteroNeighborSampler, NeighborSampler, SamplerConfig};
 
 use crate::error::Result;
 use crate::evaluate::inference_graph::InferenceGraph;
@@ -86,7 +86,7 @@ impl GraphAccess {
                 let config = SamplerConfig { fanouts: fanouts.concat(), ..config };
                 Ok(Arc::new(NeighborSampler::with_config(graph.clone(), config)?))
             }
-            Self::Heterogeneous(graph) => Ok(Arc::new(TypedSampler::new(graph, fanouts, config)?)),
+            Self::Heterogeneous(graph) => Ok(Arc::new(HeteroNeighborSampler::new(graph, fanouts, config)?)),
             Self::SampledPlain { sampler, .. } | Self::SampledHeterogeneous { sampler, .. } => {
                 sampler(fanouts, config)
             }

@@ -2,8 +2,8 @@
 //! the constructors of saved models.
 
 use kiln_nn::{
-    BlockModel, GatConfig, GcnConfig, GineConfig, GraphMetadata, GraphRequirements, HgtConfig, ModelConfig,
-    RgcnConfig, RsageConfig, SageConfig, TransformerConfig, TypedModelConfig,
+    BlockModel, GatConfig, GcnConfig, GineConfig, GraphMetadata, GraphRequirements, HeteroModelConfig,
+    HgtConfig, ModelConfig, RgcnConfig, RsageConfig, SageConfig, TransformerConfig,
 };
 use serde_json::{Map, Value};
 
@@ -68,7 +68,7 @@ pub(crate) trait RowVisitor: Sized {
     fn one_type<C: ModelConfig<Model: BlockModel> + 'static>(self, row: Row) -> Self;
 
     /// Visits a name and its configuration for graphs with several types of nodes, that of the model within a
-    /// [`TypedModelConfig`](kiln_nn::TypedModelConfig).
+    /// [`HeteroModelConfig`](kiln_nn::HeteroModelConfig).
     fn several_types<C: ModelConfig<Model: BlockModel> + 'static>(self, row: Row) -> Self;
 
     /// Visits a configuration for graphs with several types of nodes that no name selects. The default ignores it.
@@ -87,7 +87,7 @@ impl RowVisitor for ModelRegistry {
     }
 
     fn saved<C: ModelConfig<Model: BlockModel> + 'static>(self) -> Self {
-        self.with_node_model::<TypedModelConfig<C>>().with_link_model::<TypedModelConfig<C>>()
+        self.with_node_model::<HeteroModelConfig<C>>().with_link_model::<HeteroModelConfig<C>>()
     }
 }
 

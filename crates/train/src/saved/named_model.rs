@@ -1,4 +1,4 @@
-use kiln_nn::{BlockModel, GraphMetadata, GraphRequirements, ModelConfig, TypedModelConfig};
+use kiln_nn::{BlockModel, GraphMetadata, GraphRequirements, HeteroModelConfig, ModelConfig};
 use serde_json::{Map, Value};
 
 use crate::saved::models::{Row, RowVisitor, node_models, visit_rows};
@@ -37,9 +37,9 @@ pub struct NamedModel {
     /// The width of the output rows: the number of classes or targets, or the width that a decoder of links reads.
     pub d_out: usize,
     /// The properties of the graph. [`GraphMetadata::widths`] are those of a graph with several types of nodes, or with named
-    /// relations; the configuration is then a [`TypedModelConfig`].
+    /// relations; the configuration is then a [`HeteroModelConfig`].
     pub graph: GraphMetadata,
-    /// The fields of the configuration that are set, by name, with their values in JSON. In a [`TypedModelConfig`], they are
+    /// The fields of the configuration that are set, by name, with their values in JSON. In a [`HeteroModelConfig`], they are
     /// those of the model within.
     pub options: Map<String, Value>,
 }
@@ -49,7 +49,7 @@ pub trait ConfigVisitor: Sized {
     /// The result of the function.
     type Output;
 
-    /// Calls the function on a configuration; for graphs with several types of nodes, a [`TypedModelConfig`].
+    /// Calls the function on a configuration; for graphs with several types of nodes, a [`HeteroModelConfig`].
     fn visit<C: ModelConfig<Model: BlockModel> + 'static>(self, config: C) -> Self::Output;
 }
 
@@ -287,6 +287,6 @@ impl<V: ConfigVisitor> RowVisitor for Configuration<'_, V> {
 
     fn several_types<C: ModelConfig<Model: BlockModel> + 'static>(self, row: Row) -> Self {
         let widths = self.model.graph.widths.clone().unwrap_or_default();
-        self.call(row, true, |visitor, config: C| visitor.visit(TypedModelConfig::new(widths, config)))
+        self.call(row, true, |visitor, config: C| visitor.visit(HeteroModelConfig::new(widths, config)))
     }
 }

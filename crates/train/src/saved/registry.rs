@@ -59,7 +59,7 @@ impl Default for ModelRegistry {
 
 impl ModelRegistry {
     /// Adds a model of nodes. It replaces a model of the same [`KIND`](ModelConfig::KIND). That of heterogeneous graphs has a
-    /// [`TypedModelConfig`](kiln_nn::TypedModelConfig).
+    /// [`HeteroModelConfig`](kiln_nn::HeteroModelConfig).
     #[must_use]
     pub fn with_node_model<C>(self) -> Self
     where

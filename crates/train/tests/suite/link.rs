@@ -76,12 +76,12 @@ fn nodes(fanout: Fanout) -> NodeBatcher<NeighborSampler> {
 }
 
 fn negatives() -> Negatives {
-    Negatives::new(UniformNegatives { n_nodes: N_NODES }, N_NEGATIVES)
+    Negatives::new(UniformNegatives { dsts: 0..N_NODES }, N_NEGATIVES)
 }
 
 fn batcher(fanout: Fanout) -> LinkBatcher<NodeBatcher<NeighborSampler>> {
     LinkBatcher::new(nodes(fanout), links(), negatives())
-        .eval_negatives(Negatives::new(UniformNegatives { n_nodes: N_NODES }, 20))
+        .eval_negatives(Negatives::new(UniformNegatives { dsts: 0..N_NODES }, 20))
         .exclusion(LinkExclusion::WithReverses)
 }
 

@@ -2,8 +2,8 @@
 
 use kiln_graph::Metagraph;
 use kiln_nn::{
-    AttentionKind, BlockModel, Epsilon, GatConfig, GineConfig, GraphMetadata, HgtConfig, JumpingKnowledge,
-    ModelConfig, Normalization, RsageConfig, SageConfig, TypedModelConfig, WeightInit,
+    AttentionKind, BlockModel, Epsilon, GatConfig, GineConfig, GraphMetadata, HeteroModelConfig, HgtConfig,
+    JumpingKnowledge, ModelConfig, Normalization, RsageConfig, SageConfig, WeightInit,
 };
 use kiln_train::{ConfigVisitor, ModelRegistry, NamedModel, NamedModelError, NodeModelEntry, node_models};
 use serde_json::{Value, json};
@@ -84,10 +84,10 @@ fn a_name_has_another_configuration_on_several_types_of_nodes() {
     let graph = heterogeneous();
     let widths = graph.widths.clone().unwrap_or_default();
     let rsage = RsageConfig::new(d_in, d_out).for_graph(&graph).layers(2);
-    let expected = TypedModelConfig::new(widths.clone(), rsage);
+    let expected = HeteroModelConfig::new(widths.clone(), rsage);
     check(&named("sage").graph(graph.clone()).option("n_layers", 2), &expected);
     let hgt = HgtConfig::new(d_in, d_out).for_graph(&graph).heads(2);
-    check(&named("hgt").graph(graph).option("n_heads", 2), &TypedModelConfig::new(widths, hgt));
+    check(&named("hgt").graph(graph).option("n_heads", 2), &HeteroModelConfig::new(widths, hgt));
 }
 
 #[test]

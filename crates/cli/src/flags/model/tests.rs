@@ -1,7 +1,7 @@
 use clap::FromArgMatches;
 use kiln::nn::{
-    BlockModel, EdgeInput, GatConfig, GcnConfig, GineConfig, HgtConfig, ModelConfig, RgcnConfig, RsageConfig,
-    SageConfig, TransformerConfig, TypedModelConfig,
+    BlockModel, EdgeInput, GatConfig, GcnConfig, GineConfig, HeteroModelConfig, HgtConfig, ModelConfig,
+    RgcnConfig, RsageConfig, SageConfig, TransformerConfig,
 };
 use kiln::train::ConfigVisitor;
 
@@ -51,13 +51,13 @@ fn check<C: ModelConfig>(flags: &str, expected: &C) {
     model.model.configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
 }
 
-fn check_typed<C: ModelConfig>(flags: &str, embedding: Option<usize>, expected: C) {
+fn check_hetero<C: ModelConfig>(flags: &str, embedding: Option<usize>, expected: C) {
     let metagraph = Metagraph::new(2, vec![[0, 1], [1, 0]]).expect("the relations should be valid");
     let dims = vec![Some(7), None];
     let graph = ModelGraph::SeveralTypes { metagraph, dims: dims.clone() };
     let model = args(flags).build_node_model(&graph, embedding.unwrap_or(3), embedding.is_some(), 2);
     let model = model.expect("the flags should be valid");
-    let expected = TypedModelConfig::new(dims, expected);
+    let expected = HeteroModelConfig::new(dims, expected);
     model.model.configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
 }
 
@@ -103,15 +103,15 @@ fn gine_reads_the_features_of_edges_unless_a_flag_names_their_types() {
 fn models_of_several_types_have_the_defaults_of_the_flags() {
     let metagraph = Metagraph::new(2, vec![[0, 1], [1, 0]]).expect("the relations should be valid");
     let rsage = RsageConfig::new(256, 3).metagraph(&metagraph).layers(2);
-    check_typed("", None, rsage);
+    check_hetero("", None, rsage);
     let encoder =
         RsageConfig::new(16, 8).metagraph(&metagraph).layers(2).hidden(16).weight_init(WeightInit::Pyg);
-    check_typed("--hidden 16", Some(8), encoder);
-    check_typed("--model rgcn", None, RgcnConfig::new(256, 3, 2).layers(2));
+    check_hetero("--hidden 16", Some(8), encoder);
+    check_hetero("--model rgcn", None, RgcnConfig::new(256, 3, 2).layers(2));
     let hgt = HgtConfig::new(256, 3).metagraph(&metagraph).layers(2).heads(4).dropout(0.5);
     assert_eq!(hgt.jumping, JumpingKnowledge::Last);
-    check_typed("--model hgt", None, hgt.clone());
-    check_typed("--model hgt --jumping cat", Some(3), hgt.jumping(JumpingKnowledge::Cat));
+    check_hetero("--model hgt", None, hgt.clone());
+    check_hetero("--model hgt --jumping cat", Some(3), hgt.jumping(JumpingKnowledge::Cat));
 }
 
 /// A checkpoint records them, so other texts would end the resumption of earlier runs.

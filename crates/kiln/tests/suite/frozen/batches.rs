@@ -120,7 +120,7 @@ fn batches_of_nodes_are_frozen() {
     let data = plain();
     let typed = of_one_type(&data);
     let model = sage(4, 3);
-    let typed_model = TypedModelConfig::new(typed.dims(), model.clone());
+    let typed_model = HeteroModelConfig::new(typed.dims(), model.clone());
     let whole = digest(&model, |_| Ok(NeighborLoader::new(&data, FANOUTS).batch_size(64)));
     assert_eq!(whole, NODES);
     let one_type = digest(&typed_model, |_| Ok(NeighborLoader::new(&typed, FANOUTS).batch_size(64)));
@@ -143,7 +143,7 @@ fn batches_of_links_are_frozen() {
     let split = link_split(&data);
     let typed_split = relation_split(&typed, "edge", None);
     let model = of_links(sage(4, 8));
-    let typed_model = of_links(TypedModelConfig::new(typed.dims(), sage(4, 8)));
+    let typed_model = of_links(HeteroModelConfig::new(typed.dims(), sage(4, 8)));
     let whole = digest(&model, |_| {
         LinkNeighborLoader::new(NeighborLoader::new(&data, FANOUTS).batch_size(256), &split)
     });
@@ -172,7 +172,7 @@ fn batches_of_links_are_frozen() {
 #[test]
 fn batches_of_heterogeneous_nodes_are_frozen() {
     let data = heterogeneous();
-    let model = TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 3, 2).layers(2).hidden(8));
+    let model = HeteroModelConfig::new(data.dims(), RgcnConfig::new(8, 3, 2).layers(2).hidden(8));
     let whole = digest(&model, |_| Ok(NeighborLoader::new(&data, FANOUTS).batch_size(64)));
     assert_eq!(whole, TYPED_NODES);
     let served = Parts::of_typed(&data).serve();
@@ -185,7 +185,7 @@ fn batches_of_heterogeneous_nodes_are_frozen() {
 fn batches_of_links_between_two_types_are_frozen() {
     let data = heterogeneous();
     let split = relation_split(&data, "buys", Some("bought by"));
-    let model = of_links(TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 8, 2).layers(2).hidden(8)));
+    let model = of_links(HeteroModelConfig::new(data.dims(), RgcnConfig::new(8, 8, 2).layers(2).hidden(8)));
     let whole = digest(&model, |_| {
         let nodes = NeighborLoader::new(&data, FANOUTS).batch_size(256);
         LinkNeighborLoader::new(nodes, &split)

@@ -95,7 +95,7 @@ fn files_of_runs_on_heterogeneous_nodes_are_frozen() {
     let loader = NeighborLoader::new(&data, FANOUTS).batch_size(64);
     let loader = loader.relation_fanouts("buys", [2, 2]).unwrap();
     let model = RgcnConfig::new(8, 3, 2).layers(2).hidden(8);
-    check("heterogeneous-nodes", TypedModelConfig::new(data.dims(), model), &loader);
+    check("heterogeneous-nodes", HeteroModelConfig::new(data.dims(), model), &loader);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn files_of_runs_on_links_of_a_relation_are_frozen() {
     let nodes = NeighborLoader::new(&data, FANOUTS).batch_size(256);
     let loader = LinkNeighborLoader::new(nodes, &split).unwrap();
     let model = RsageConfig::new(8, 8).metagraph(&data.graph.metagraph()).layers(2).hidden(8);
-    let encoder = TypedModelConfig::new(data.dims(), model);
+    let encoder = HeteroModelConfig::new(data.dims(), model);
     let decoder = LinkDecoderConfig::Mlp { hidden: 8, n_layers: 2, dropout: 0.0 };
     check("heterogeneous-links", LinkModelConfig { encoder, decoder }, &loader);
 }

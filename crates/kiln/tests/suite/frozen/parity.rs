@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kiln::graph::Links;
-use kiln::nn::{LinkModel, Sage, TypedModel};
+use kiln::nn::{HeteroModel, LinkModel, Sage};
 use kiln::prelude::*;
 use kiln::train::{OutputRows, weights_to_bytes};
 
@@ -27,7 +27,7 @@ impl PlainWeights for Sage {
     }
 }
 
-impl PlainWeights for TypedModel<Sage> {
+impl PlainWeights for HeteroModel<Sage> {
     fn plain_weights(&self) -> Vec<Vec<u8>> {
         assert!(self.encoder.is_none(), "one type with features needs no encoder");
         self.model.plain_weights()
@@ -46,8 +46,8 @@ fn sage(d_out: usize) -> SageConfig {
     SageConfig::new(4, d_out).layers(2).hidden(8).dropout(0.3)
 }
 
-fn typed_sage(data: &Dataset, d_out: usize) -> TypedModelConfig<SageConfig> {
-    TypedModelConfig::new(data.dims(), sage(d_out))
+fn typed_sage(data: &Dataset, d_out: usize) -> HeteroModelConfig<SageConfig> {
+    HeteroModelConfig::new(data.dims(), sage(d_out))
 }
 
 fn of_links<E>(encoder: E) -> LinkModelConfig<E> {

@@ -73,11 +73,11 @@ fn exact_evaluation_equals_sampling_with_all_neighbours() {
     check_model("sage", folder.path(), rsage(&data));
     check_model("rgcn", folder.path(), config(&data));
     let hgt = HgtConfig::new(8, 2).metagraph(&metagraph).layers(2).hidden(16).heads(2);
-    check_model("hgt", folder.path(), TypedModelConfig::new(data.dims(), hgt));
+    check_model("hgt", folder.path(), HeteroModelConfig::new(data.dims(), hgt));
     // A jumping knowledge reads the encoded rows of all layers.
     let jumping = RsageConfig::new(8, 2).metagraph(&metagraph).layers(2).hidden(16);
     let jumping = jumping.jumping(JumpingKnowledge::Cat);
-    check_model("jumping", folder.path(), TypedModelConfig::new(data.dims(), jumping));
+    check_model("jumping", folder.path(), HeteroModelConfig::new(data.dims(), jumping));
 }
 
 /// A relation without neighbours in training has no trained weights, and is left out.

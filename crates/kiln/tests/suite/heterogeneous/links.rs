@@ -57,16 +57,16 @@ fn loader(data: &Dataset) -> LinkNeighborLoader {
 }
 
 /// A model that reads the groups of edges by relation.
-fn rsage(data: &Dataset) -> LinkModelConfig<TypedModelConfig<RsageConfig>> {
+fn rsage(data: &Dataset) -> LinkModelConfig<HeteroModelConfig<RsageConfig>> {
     let model = RsageConfig::new(16, 16).metagraph(&data.graph.metagraph()).layers(2).hidden(16).dropout(0.0);
     let decoder = LinkDecoderConfig::Dot;
-    LinkModelConfig { encoder: TypedModelConfig::new(data.dims(), model), decoder }
+    LinkModelConfig { encoder: HeteroModelConfig::new(data.dims(), model), decoder }
 }
 
-fn rgcn(data: &Dataset) -> LinkModelConfig<TypedModelConfig<RgcnConfig>> {
+fn rgcn(data: &Dataset) -> LinkModelConfig<HeteroModelConfig<RgcnConfig>> {
     let model = RgcnConfig::new(16, 16, data.graph.n_relations()).layers(2).hidden(16).dropout(0.0);
     let decoder = LinkDecoderConfig::DistMult;
-    LinkModelConfig { encoder: TypedModelConfig::new(data.dims(), model), decoder }
+    LinkModelConfig { encoder: HeteroModelConfig::new(data.dims(), model), decoder }
 }
 
 fn quiet(n_epochs: usize, folder: &Path, name: &str) -> FitConfig {
@@ -154,7 +154,7 @@ fn batches_equal_those_of_a_homogeneous_graph_if_there_is_one_type_and_one_relat
     let encoder = SageConfig::for_data(&data).layers(2).hidden(16);
     let decoder = LinkDecoderConfig::Mlp { hidden: 8, n_layers: 2, dropout: 0.5 };
     let model = LinkModelConfig { encoder: encoder.clone(), decoder };
-    let typed_model = LinkModelConfig { encoder: TypedModelConfig::new(typed.dims(), encoder), decoder };
+    let typed_model = LinkModelConfig { encoder: HeteroModelConfig::new(typed.dims(), encoder), decoder };
     let adam = AdamConfig::new(1e-2);
     let fit = |name| quiet(2, folder.path(), name);
     let expected = Trainer::new(model.clone(), adam).fit(&plain, fit("plain")).unwrap();
@@ -253,7 +253,7 @@ fn negatives_are_nodes_of_the_types_of_the_relation() {
     };
     let uniform = loader(&data);
     let [srcs, dsts] = split(&data).node_ranges();
-    let pairs = kiln::sample::TypedUniformNegatives::of_pairs(srcs, dsts);
+    let pairs = kiln::sample::UniformPairNegatives { srcs, dsts };
     let pairs = uniform.clone().negatives(Negatives::new(pairs, 3));
     for loader in [uniform, pairs] {
         assert!(is_right(&batches(&model, &loader, PHASES[0], 1)[0]), "{loader:?}");
@@ -285,13 +285,13 @@ fn rejects_inconsistent_settings() {
         trainer.fit(loader, quiet(1, folder.path(), "refused")).map(drop).unwrap_err()
     };
     let [_, dsts] = split(&data).node_ranges();
-    let none = Negatives::new(kiln::sample::TypedUniformNegatives::of_dsts(dsts), 0);
+    let none = Negatives::new(UniformNegatives { dsts }, 0);
     assert!(fit(&loader(&data).negatives(none)).to_string().contains("negative"));
     let error = fit(&loader(&data).negatives(Negatives::new(Users, 1))).to_string();
     let expected = "expected a node of the relation's destination type (240..400)";
     assert!(error.contains(expected), "{error}");
     // A loader without targets is for links only.
-    let model = TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 2, 2).layers(2));
+    let model = HeteroModelConfig::new(data.dims(), RgcnConfig::new(8, 2, 2).layers(2));
     let error = Trainer::new(model, AdamConfig::new(0.01))
         .fit(&nodes(&data), quiet(1, folder.path(), "refused"))
         .map(drop)

@@ -53,7 +53,7 @@ fn hgt_reads_the_features_of_nodes_without_edges() {
     let loader = NeighborLoader::new(&data, [4, 4]).batch_size(32).workers(1);
     for hidden in [32, WIDTH as usize] {
         let model = HgtConfig::new(WIDTH as usize, N_CLASSES as usize).metagraph(&data.graph.metagraph());
-        let model = TypedModelConfig::new(data.dims(), model.hidden(hidden).heads(2));
+        let model = HeteroModelConfig::new(data.dims(), model.hidden(hidden).heads(2));
         let out = folder.path().join(hidden.to_string());
         let mut trainer = Trainer::new(model, AdamConfig::new(1e-2)).seed(7);
         let best = trainer.fit(&loader, quiet_for(20, &out)).unwrap();
@@ -79,6 +79,6 @@ fn loaders_of_one_type_refuse_models_of_heterogeneous_graphs() {
         .build()
         .unwrap();
     refused(&plain, HgtConfig::new(width, 2).layers(2));
-    refused(&plain, TypedModelConfig::new([Some(width)], SageConfig::new(width, 2).layers(2)));
-    refused(&plain, TypedModelConfig::new([Some(width), None], SageConfig::new(width, 2).layers(2)));
+    refused(&plain, HeteroModelConfig::new([Some(width)], SageConfig::new(width, 2).layers(2)));
+    refused(&plain, HeteroModelConfig::new([Some(width), None], SageConfig::new(width, 2).layers(2)));
 }

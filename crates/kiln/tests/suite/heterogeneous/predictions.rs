@@ -91,13 +91,13 @@ where
     (folder, out)
 }
 
-fn rgcn(data: &Dataset) -> TypedModelConfig<RgcnConfig> {
-    TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 2, 2).layers(2).hidden(16).dropout(0.3))
+fn rgcn(data: &Dataset) -> HeteroModelConfig<RgcnConfig> {
+    HeteroModelConfig::new(data.dims(), RgcnConfig::new(8, 2, 2).layers(2).hidden(16).dropout(0.3))
 }
 
-fn rsage(data: &Dataset) -> TypedModelConfig<RsageConfig> {
+fn rsage(data: &Dataset) -> HeteroModelConfig<RsageConfig> {
     let model = RsageConfig::new(8, 2).metagraph(&data.graph.metagraph()).layers(2).hidden(16);
-    TypedModelConfig::new(data.dims(), model)
+    HeteroModelConfig::new(data.dims(), model)
 }
 
 fn predictor(run: &std::path::Path, data: &Dataset) -> NodePredictor {
@@ -138,8 +138,8 @@ fn predictions_repeat_those_of_the_run_on_1_and_3_ranks() {
         check_repeats(&data, rgcn(&data), n_ranks);
         check_repeats(&data, rsage(&data), n_ranks);
     }
-    check_repeats(&data, TypedModelConfig::new(data.dims(), hgt), 1);
-    check_repeats(&data, TypedModelConfig::new(data.dims(), SageConfig::new(8, 2).layers(2).hidden(16)), 1);
+    check_repeats(&data, HeteroModelConfig::new(data.dims(), hgt), 1);
+    check_repeats(&data, HeteroModelConfig::new(data.dims(), SageConfig::new(8, 2).layers(2).hidden(16)), 1);
 }
 
 /// Returns the scores of all items with all neighbours, in the order of the names.

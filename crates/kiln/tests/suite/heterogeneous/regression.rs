@@ -67,11 +67,11 @@ impl TrainCallback for Losses {
 fn fit(data: &Dataset, out: &Path, losses: Losses) -> (f64, MetricSums) {
     let loader = NeighborLoader::new(data, [Fanout::All]).batch_size(32);
     let model = RgcnConfig::new(8, 1, 1).layers(1).dropout(0.0);
-    let model = TypedModelConfig::new(data.dims(), model);
+    let model = HeteroModelConfig::new(data.dims(), model);
     let fit = FitConfig::epochs(30).out(out).quiet().callback(losses);
     let best = Trainer::new(model, AdamConfig::new(2e-2)).seed(7).fit(&loader, fit).unwrap();
     assert_eq!(
-        DataLoader::<kiln::nn::TypedModel<kiln::nn::Rgcn>>::target_kind(&loader),
+        DataLoader::<kiln::nn::HeteroModel<kiln::nn::Rgcn>>::target_kind(&loader),
         TargetKind::Regression
     );
     let outputs = best.predict(&loader, Phase::Test).unwrap();

@@ -3,7 +3,7 @@
 use burn::tensor::Device;
 use kiln_graph::{Block, NodeId, NodeTypes, RelationEdges, RelationGroups, Relations};
 use kiln_kernels::DeviceBlock;
-use kiln_sample::{Fanout, FrontierSampler, RngKey, SamplerConfig, Scratch, Seeds, TypedSampler};
+use kiln_sample::{Fanout, FrontierSampler, HeteroNeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
 /// Returns irregular numbers below `end`.
 pub(crate) fn numbers(seed: u32, n: usize, end: u32) -> Vec<u32> {
@@ -55,7 +55,7 @@ pub(crate) fn graph() -> Relations {
 pub(crate) fn sampled(graph: &Relations, seeds: &[u32], n_layers: usize) -> Vec<Block> {
     let fanouts = vec![vec![Fanout::UpTo(3); graph.n_relations()]; n_layers];
     let config = SamplerConfig::default().with_edge_types();
-    let sampler = TypedSampler::new(graph, fanouts, config).expect("the fanouts should match");
+    let sampler = HeteroNeighborSampler::new(graph, fanouts, config).expect("the fanouts should match");
     let seeds = Seeds::nodes(seeds.iter().copied().map(NodeId).collect());
     let sample = sampler.sample_blocks(&seeds, RngKey::new(3), &mut Scratch::default());
     sample.expect("the seeds should be in range").blocks

@@ -19,7 +19,7 @@ use crate::step::task::objective::{BatchTargets, Objective};
 use crate::step::task::{StepOutput, Task};
 
 /// A task on the nodes of a graph, or of one type of a heterogeneous graph: classification, several labels per node, or
-/// regression. `M` is the type of the model; for a heterogeneous graph a [`TypedModel`](kiln_nn::TypedModel).
+/// regression. `M` is the type of the model; for a heterogeneous graph a [`HeteroModel`](kiln_nn::HeteroModel).
 ///
 /// Types without features have an embedding each, in the order of the types: a trainable row per node.
 #[derive(Debug, Clone)]

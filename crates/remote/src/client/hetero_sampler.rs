@@ -1,51 +1,51 @@
 use std::sync::Arc;
 
-use kiln_sample::{EdgeWeights, Fanout, FrontierSampler, SamplerConfig, TypedSampler};
+use kiln_sample::{EdgeWeights, Fanout, FrontierSampler, HeteroNeighborSampler, SamplerConfig};
 
 use crate::client::sampler::DistRelations;
 use crate::{DistGraph, DistNeighborSampler, Error, Result};
 
 impl DistGraph {
     /// Returns a sampler of all relations of the graph, heterogeneous or not. For the same key its blocks are bit-identical to
-    /// those of a [`TypedSampler`] of the whole graph. `fanouts[layer][relation]` is the number of edges to pick, input layer
+    /// those of a [`HeteroNeighborSampler`] of the whole graph. `fanouts[layer][relation]` is the number of edges to pick, input layer
     /// first; the own fanouts of `config` are ignored. A hop sends the requests of all relations together.
     ///
     /// # Errors
     /// Returns [`kiln_sample::Error::RelationFanouts`] unless each layer has one fanout per relation,
     /// [`kiln_sample::Error::NoRelationWeights`] if edge weights are configured and a relation has none, and
     /// [`Error::BadRule`] if a server does not know the name of the rule.
-    pub fn typed_sampler(
+    pub fn hetero_sampler(
         self: &Arc<Self>,
         fanouts: Vec<Vec<Fanout>>,
         config: &SamplerConfig,
-    ) -> Result<TypedSampler> {
-        self.typed_sampler_of(fanouts, config, |_, sampler| Ok(sampler))
+    ) -> Result<HeteroNeighborSampler> {
+        self.hetero_sampler_of(fanouts, config, |_, sampler| Ok(sampler))
     }
 
-    /// Returns a sampler like [`DistGraph::typed_sampler`] that samples the local nodes of each relation with a sampler of your
+    /// Returns a sampler like [`DistGraph::hetero_sampler`] that samples the local nodes of each relation with a sampler of your
     /// own, for example on a device ([`DistNeighborSampler::with_local_sampler`]). `own` returns that of a relation, whose
     /// configuration has no fanouts, because each hop states its own.
     ///
     /// # Errors
-    /// Returns the errors of `own`, [`DistGraph::typed_sampler`] and [`DistNeighborSampler::with_local_sampler`].
-    pub fn typed_sampler_with_local<S: FrontierSampler + 'static, E: From<Error>>(
+    /// Returns the errors of `own`, [`DistGraph::hetero_sampler`] and [`DistNeighborSampler::with_local_sampler`].
+    pub fn hetero_sampler_with_local<S: FrontierSampler + 'static, E: From<Error>>(
         self: &Arc<Self>,
         fanouts: Vec<Vec<Fanout>>,
         config: &SamplerConfig,
         own: impl Fn(usize) -> std::result::Result<S, E>,
-    ) -> std::result::Result<TypedSampler, E> {
-        self.typed_sampler_of(fanouts, config, |relation, sampler| {
+    ) -> std::result::Result<HeteroNeighborSampler, E> {
+        self.hetero_sampler_of(fanouts, config, |relation, sampler| {
             Ok(sampler.with_local_sampler(own(relation)?)?)
         })
     }
 
     /// Returns a sampler of all relations, of which `prepare` prepares each.
-    fn typed_sampler_of<E: From<Error>>(
+    fn hetero_sampler_of<E: From<Error>>(
         self: &Arc<Self>,
         fanouts: Vec<Vec<Fanout>>,
         config: &SamplerConfig,
         prepare: impl Fn(usize, DistNeighborSampler) -> std::result::Result<DistNeighborSampler, E>,
-    ) -> std::result::Result<TypedSampler, E> {
+    ) -> std::result::Result<HeteroNeighborSampler, E> {
         let mut samplers = Vec::new();
         for (position, relation) in self.schema().relations().iter().enumerate() {
             if config.weights != EdgeWeights::None && !self.relation(position).has_weights {
@@ -57,7 +57,7 @@ impl DistGraph {
             samplers.push(prepare(position, sampler)?);
         }
         let relations = Arc::new(DistRelations { graph: Arc::clone(self), samplers });
-        let sampler = TypedSampler::of_samplers(self.schema().clone(), relations, fanouts, config);
+        let sampler = HeteroNeighborSampler::of_samplers(self.schema().clone(), relations, fanouts, config);
         Ok(sampler.map_err(Error::from)?)
     }
 }

@@ -5,9 +5,9 @@ use kiln_graph::{Block, CscBuilder, NodeId};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::testing::{device, ramp, values};
 use kiln_nn::{
-    BlockModel, EdgeInput, GatConfig, GcnConfig, GineConfig, GraphMetadata, GraphRequirements, HgtConfig,
-    LinkDecoderConfig, LinkModelConfig, Mode, ModelConfig, RgcnConfig, RsageConfig, SageConfig, TypeOrder,
-    TypedModelConfig,
+    BlockModel, EdgeInput, GatConfig, GcnConfig, GineConfig, GraphMetadata, GraphRequirements,
+    HeteroModelConfig, HgtConfig, LinkDecoderConfig, LinkModelConfig, Mode, ModelConfig, RgcnConfig,
+    RsageConfig, SageConfig, TypeOrder,
 };
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
@@ -43,7 +43,7 @@ fn a_model_and_a_typed_model_of_one_type_run_alike() {
     let device = device();
     let uploaded: Vec<_> = blocks().iter().map(|block| DeviceBlock::upload(block, &device)).collect();
     let plain = sage().init(RngKey::new(1), &device).expect("the configuration should be valid");
-    let typed = TypedModelConfig::new([Some(D_IN)], sage());
+    let typed = HeteroModelConfig::new([Some(D_IN)], sage());
     let typed = typed.init(RngKey::new(1), &device).expect("the configuration should be valid");
     let x: Tensor<2> = ramp([uploaded[0].n_src(), D_IN], &device);
     let order = TypeOrder::of_one_type(uploaded[0].n_src());
@@ -64,7 +64,7 @@ fn the_input_of_a_typed_model_is_that_of_its_encoder() {
     let device = device();
     let blocks = blocks();
     let uploaded: Vec<_> = blocks.iter().map(|block| DeviceBlock::upload(block, &device)).collect();
-    let typed = TypedModelConfig::new([Some(7), None], sage());
+    let typed = HeteroModelConfig::new([Some(7), None], sage());
     let typed = typed.init(RngKey::new(1), &device).expect("the configuration should be valid");
     let types: Vec<usize> = (0..blocks[0].n_src()).map(|node| node % 2).collect();
     let order = TypeOrder::new(&types, 2, &device);
@@ -92,7 +92,7 @@ fn a_model_without_encoder_rejects_rows_of_two_types() {
 /// Checks the requirements of a configuration for a graph with these properties, alone and within wrappers.
 fn check<C: ModelConfig<Model: BlockModel>>(config: C, graph: &GraphMetadata, expected: &GraphRequirements) {
     let decoder = LinkDecoderConfig::default();
-    let typed = TypedModelConfig::new([Some(D_IN)], config.clone());
+    let typed = HeteroModelConfig::new([Some(D_IN)], config.clone());
     let link = LinkModelConfig { encoder: typed.clone(), decoder };
     assert_eq!(config.for_graph(graph).requirements(), *expected);
     assert_eq!(typed.for_graph(graph).model.requirements(), *expected);
@@ -137,7 +137,7 @@ fn a_configuration_takes_the_properties_of_a_graph_that_its_model_reads() {
 fn a_configuration_of_several_types_takes_their_numbers_of_feature_columns() {
     let widths = Some(vec![Some(D_IN), None]);
     let graph = GraphMetadata { widths: widths.clone(), ..GraphMetadata::default() };
-    let config = TypedModelConfig::new([Some(D_IN)], sage());
+    let config = HeteroModelConfig::new([Some(D_IN)], sage());
     assert_eq!(config.clone().for_graph(&graph).requirements().widths, widths);
     assert_eq!(config.clone().for_graph(&GraphMetadata::default()), config);
 }

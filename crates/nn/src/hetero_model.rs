@@ -1,3 +1,4 @@
+use std::fmt;
 use std::marker::PhantomData;
 
 use burn::module::Module;
@@ -15,7 +16,7 @@ use crate::{
 /// A model of the nodes of a heterogeneous graph: an encoder that computes rows of one width for nodes of all types, and a
 /// model of their neighbourhoods.
 #[derive(Module, Debug)]
-pub struct TypedModel<M: Module> {
+pub struct HeteroModel<M: Module> {
     /// The layers of the input rows. `None` for a graph with one type of nodes with features, which the model reads as they
     /// are.
     pub encoder: Option<InputEncoder>,
@@ -23,7 +24,7 @@ pub struct TypedModel<M: Module> {
     pub model: M,
 }
 
-impl<M: BlockModel> BlockModel for TypedModel<M> {
+impl<M: BlockModel> BlockModel for HeteroModel<M> {
     fn n_layers(&self) -> usize {
         self.model.n_layers()
     }
@@ -84,31 +85,39 @@ impl<M: BlockModel> BlockModel for TypedModel<M> {
     }
 }
 
-/// The configuration of a [`TypedModel`], from that of its model of nodes. The number of feature columns of that model,
+/// The configuration of a [`HeteroModel`], from that of its model of nodes. The number of feature columns of that model,
 /// [`ModelConfig::d_in`], is the width of the encoder's rows and of trainable rows. If there is one type of nodes with
 /// features, the model has no encoder, and must read their width.
 ///
 /// ```
 /// use burn::tensor::Device;
-/// use kiln_nn::{ModelConfig, RgcnConfig, TypedModelConfig};
+/// use kiln_nn::{ModelConfig, RgcnConfig, HeteroModelConfig};
 /// use kiln_sample::RngKey;
 /// // Type 0 has 128 feature columns, type 1 has trainable rows.
 /// let (n_classes, n_relations) = (10, 4);
-/// let config = TypedModelConfig::new([Some(128), None], RgcnConfig::new(64, n_classes, n_relations).layers(2));
+/// let config = HeteroModelConfig::new([Some(128), None], RgcnConfig::new(64, n_classes, n_relations).layers(2));
 /// let encoder = config.init(RngKey::new(0), &Device::flex())?.encoder.expect("two types need an encoder");
 /// assert!(encoder.layers[0].is_some() && encoder.layers[1].is_none());
 /// # Ok::<(), kiln_nn::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TypedModelConfig<C> {
+pub struct HeteroModelConfig<C> {
     /// The number of feature columns of each type of nodes; `None` for a type without features, whose rows are trainable.
     pub widths: Vec<Option<usize>>,
     /// The configuration of the model of nodes.
     pub model: C,
 }
 
-impl<C: ModelConfig> TypedModelConfig<C> {
+impl<C: fmt::Debug> fmt::Debug for HeteroModelConfig<C> {
+    /// Writes the name that checkpoints have: a run is resumed only if the text of its model is equal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { widths, model } = self;
+        f.debug_struct("TypedModelConfig").field("widths", widths).field("model", model).finish()
+    }
+}
+
+impl<C: ModelConfig> HeteroModelConfig<C> {
     /// Creates a configuration for types with these numbers of feature columns.
     pub fn new(widths: impl IntoIterator<Item = Option<usize>>, model: C) -> Self {
         Self { widths: widths.into_iter().collect(), model }
@@ -129,10 +138,10 @@ impl<C: ModelConfig> TypedModelConfig<C> {
     }
 }
 
-impl<C: ModelConfig<Model: BlockModel>> ModelConfig for TypedModelConfig<C> {
+impl<C: ModelConfig<Model: BlockModel>> ModelConfig for HeteroModelConfig<C> {
     /// `typed-` and the kind of the model of nodes, such as `typed-rgcn`.
-    const KIND: &'static str = TypedKind::<C>::NAME.as_str();
-    type Model = TypedModel<C::Model>;
+    const KIND: &'static str = HeteroKind::<C>::NAME.as_str();
+    type Model = HeteroModel<C::Model>;
 
     /// Returns the default configuration for one type of nodes with `d_in` feature columns.
     fn for_dims(d_in: usize, n_classes: usize) -> Self {
@@ -183,14 +192,14 @@ impl<C: ModelConfig<Model: BlockModel>> ModelConfig for TypedModelConfig<C> {
     /// Returns the errors of [`InputEncoderConfig::init`] and of the model of nodes, [`Error::UnknownInputWidth`] if its
     /// configuration does not return its [`ModelConfig::d_in`], and [`Error::InputWidth`] if that is not the width of the only
     /// type of nodes with features.
-    fn init(&self, key: RngKey, device: &Device) -> Result<TypedModel<C::Model>> {
+    fn init(&self, key: RngKey, device: &Device) -> Result<HeteroModel<C::Model>> {
         let encoder = self.encoder()?.map(|encoder| encoder.init(key, device)).transpose()?;
-        Ok(TypedModel { encoder, model: self.model.init(key, device)? })
+        Ok(HeteroModel { encoder, model: self.model.init(key, device)? })
     }
 }
 
-struct TypedKind<C>(PhantomData<C>);
+struct HeteroKind<C>(PhantomData<C>);
 
-impl<C: ModelConfig> TypedKind<C> {
+impl<C: ModelConfig> HeteroKind<C> {
     const NAME: &'static KindName = &KindName::new("typed-", C::KIND);
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use kiln_graph::{EdgeId, GraphSchema, NodeId, NodeTypes, Relation, Relations};
 
-use crate::block::TypedScratch;
+use crate::block::HeteroScratch;
 use crate::{
     DamagedGraphError, EdgeWeights, Error, Fanout, FanoutsError, Frontier, FrontierSampler, HopRequest,
     KeyDomain, NeighborSampler, RelationHop, RelationSampler, RelationScratch, Result, RngKey, SamplerConfig,
@@ -17,17 +17,17 @@ use crate::{
 /// with the key of the hop, so a graph with one relation has the blocks of a [`NeighborSampler`] of its adjacency.
 ///
 /// Excluded edges are pairs of nodes: the edges of all relations between them are left out, or those of some relations
-/// ([`TypedSampler::excluding_from`]).
+/// ([`HeteroNeighborSampler::excluding_from`]).
 ///
 /// ```
 /// use kiln_graph::{NodeId, NodeTypes, RelationEdges, Relations};
-/// use kiln_sample::{Fanout, FrontierSampler, RngKey, SamplerConfig, Scratch, Seeds, TypedSampler};
+/// use kiln_sample::{Fanout, FrontierSampler, RngKey, SamplerConfig, Scratch, Seeds, HeteroNeighborSampler};
 /// // Users 0 and 1, items 2 and 3: both users rate item 2, and items 2 and 3 are bought together.
 /// let types = NodeTypes::new([("user", 2), ("item", 2)])?;
 /// let of = |name, src_type, srcs, dsts| RelationEdges { name, src_type, dst_type: "item", srcs, dsts, weights: None };
 /// let graph = Relations::from_edges(types, &[of("rates", "user", &[0, 1], &[0, 0]), of("with", "item", &[1], &[0])])?;
 /// let fanouts = vec![vec![Fanout::UpTo(1), Fanout::All]];
-/// let sampler = TypedSampler::new(&graph, fanouts, SamplerConfig::default().with_edge_types())?;
+/// let sampler = HeteroNeighborSampler::new(&graph, fanouts, SamplerConfig::default().with_edge_types())?;
 /// let seeds = Seeds::nodes(vec![NodeId(2)]);
 /// let block = &sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default())?.blocks[0];
 /// assert_eq!(block.edge_types(), Some(&[0, 1][..]));
@@ -35,7 +35,7 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct TypedSampler {
+pub struct HeteroNeighborSampler {
     schema: GraphSchema,
     relations: Arc<dyn RelationSampler>,
     /// For each relation, whether the excluded edges of a request are left out.
@@ -52,7 +52,7 @@ pub struct TypedSampler {
     keeps_self_loops: bool,
 }
 
-impl TypedSampler {
+impl HeteroNeighborSampler {
     /// Creates a sampler. `fanouts[layer][relation]` is the number of edges to pick, input layer first; the rule, the edge
     /// weights and whether blocks have edge types are those of `config`, whose own fanouts are ignored.
     ///
@@ -150,7 +150,7 @@ impl TypedSampler {
         out: &mut Frontier,
     ) -> Result<()> {
         let edge_types = out.edge_types.take();
-        let of_relations = &mut scratch.typed.of_relations;
+        let of_relations = &mut scratch.hetero.of_relations;
         of_relations.resize_with(of_relations.len().max(1), RelationScratch::default);
         let hop = RelationHop { relation: 0, request: self.request(request, 0, fanout), dsts };
         std::mem::swap(out, &mut of_relations[0].frontier);
@@ -166,16 +166,16 @@ impl TypedSampler {
     }
 
     /// Sorts the destinations by type.
-    fn sort_by_type(&self, dsts: &[NodeId], typed: &mut TypedScratch) -> Result<()> {
-        typed.dst_types.clear();
-        typed.by_type.resize_with(self.types().n_types(), Vec::new);
-        typed.by_type.iter_mut().for_each(Vec::clear);
+    fn sort_by_type(&self, dsts: &[NodeId], hetero: &mut HeteroScratch) -> Result<()> {
+        hetero.dst_types.clear();
+        hetero.by_type.resize_with(self.types().n_types(), Vec::new);
+        hetero.by_type.iter_mut().for_each(Vec::clear);
         for (position, &node) in dsts.iter().enumerate() {
             let n_nodes = self.types().n_nodes();
             let out_of_range = Error::SeedOutOfRange { node, position, n_nodes };
             let dst_type = self.types().type_of(node).ok_or(out_of_range)?;
-            typed.dst_types.push(dst_type);
-            typed.by_type[dst_type].push(node);
+            hetero.dst_types.push(dst_type);
+            hetero.by_type[dst_type].push(node);
         }
         Ok(())
     }
@@ -196,20 +196,20 @@ impl TypedSampler {
     }
 
     /// Joins the edges of all relations, destination by destination.
-    fn join(&self, request: &HopRequest, typed: &mut TypedScratch, out: &mut Frontier) -> Result<()> {
+    fn join(&self, request: &HopRequest, hetero: &mut HeteroScratch, out: &mut Frontier) -> Result<()> {
         out.indptr.clear();
         out.indptr.push(0);
         out.srcs.clear();
         out.edge_ids.clear();
         let mut weights = (request.weights != EdgeWeights::None).then(|| emptied(out.weights.take()));
         let mut edge_types = request.edge_types.then(|| emptied(out.edge_types.take()));
-        typed.n_joined.clear();
-        typed.n_joined.resize(self.types().n_types(), 0);
-        for &dst_type in &typed.dst_types {
-            let row = typed.n_joined[dst_type];
-            typed.n_joined[dst_type] += 1;
+        hetero.n_joined.clear();
+        hetero.n_joined.resize(self.types().n_types(), 0);
+        for &dst_type in &hetero.dst_types {
+            let row = hetero.n_joined[dst_type];
+            hetero.n_joined[dst_type] += 1;
             for &relation in &self.by_dst_type[dst_type] {
-                let found = &typed.of_relations[relation].frontier;
+                let found = &hetero.of_relations[relation].frontier;
                 let edges = found.indptr[row] as usize..found.indptr[row + 1] as usize;
                 let first_edge = self.schema.first_edge(relation).0;
                 out.srcs.extend_from_slice(&found.srcs[edges.clone()]);
@@ -233,10 +233,10 @@ impl TypedSampler {
     }
 }
 
-impl fmt::Debug for TypedSampler {
+impl fmt::Debug for HeteroNeighborSampler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { schema, fanouts, weights, edge_types, .. } = self;
-        f.debug_struct("TypedSampler")
+        f.debug_struct("HeteroNeighborSampler")
             .field("schema", schema)
             .field("fanouts", fanouts)
             .field("weights", weights)
@@ -245,7 +245,7 @@ impl fmt::Debug for TypedSampler {
     }
 }
 
-impl FrontierSampler for TypedSampler {
+impl FrontierSampler for HeteroNeighborSampler {
     /// Returns the largest fanout of each layer.
     fn fanouts(&self) -> &[Fanout] {
         &self.largest
@@ -292,28 +292,28 @@ impl FrontierSampler for TypedSampler {
                 return self.sample_only(request, fanout, dsts, scratch, out);
             }
         }
-        let mut typed = std::mem::take(&mut scratch.typed);
-        self.sort_by_type(dsts, &mut typed)?;
-        typed.of_relations.resize_with(fanouts.len(), RelationScratch::default);
+        let mut hetero = std::mem::take(&mut scratch.hetero);
+        self.sort_by_type(dsts, &mut hetero)?;
+        hetero.of_relations.resize_with(fanouts.len(), RelationScratch::default);
         let mut hops = Vec::with_capacity(fanouts.len());
-        for (of_type, dsts) in self.by_dst_type.iter().zip(&typed.by_type) {
+        for (of_type, dsts) in self.by_dst_type.iter().zip(&hetero.by_type) {
             for &relation in of_type {
                 let fanout = smaller(fanouts[relation], request.fanout);
                 if self.picks_none(fanout) {
-                    typed.of_relations[relation].frontier.clear_edges(dsts.len());
+                    hetero.of_relations[relation].frontier.clear_edges(dsts.len());
                     continue;
                 }
                 hops.push(RelationHop { relation, request: self.request(request, relation, fanout), dsts });
             }
         }
-        self.relations.sample_relations(&hops, &mut typed.of_relations)?;
+        self.relations.sample_relations(&hops, &mut hetero.of_relations)?;
         for RelationHop { relation, dsts, .. } in hops {
-            let frontier = &typed.of_relations[relation].frontier;
+            let frontier = &hetero.of_relations[relation].frontier;
             frontier.check(request.layer, dsts.len())?;
             self.check_sources(relation, &frontier.srcs)?;
         }
-        self.join(request, &mut typed, out)?;
-        scratch.typed = typed;
+        self.join(request, &mut hetero, out)?;
+        scratch.hetero = hetero;
         Ok(())
     }
 }
