@@ -10,7 +10,7 @@ use crate::check::{Place, check_links};
 use crate::error::missing;
 use crate::layout::Layout;
 use crate::limits::numbers;
-use crate::{DatasetLinks, Error, LinkTargets, NodeNames, Note, Result, Split};
+use crate::{DatasetLinks, Error, LinkTargets, NodeNames, NotHomogeneousError, Note, Result, Split};
 
 /// A data set for tasks on nodes and links: a graph with features, targets and a split. Cloning shares the arrays.
 ///
@@ -136,7 +136,8 @@ impl Dataset {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::SeveralTypes`] for another graph; [`Relations::relation`] has the adjacency of each relation.
+    /// Returns [`NotHomogeneousError::SeveralTypes`] for another graph; [`Relations::relation`] has the adjacency of each
+    /// relation.
     pub fn csc(&self) -> Result<&Arc<Csc>> {
         self.require_one_type("the adjacency as one matrix")?;
         Ok(&self.graph.relation(0).graph)
@@ -151,8 +152,8 @@ impl Dataset {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::SeveralTypes`] for another graph, whose features are in [`Dataset::features`] by type, and
-    /// [`BuildError::Missing`](crate::BuildError::Missing) if the nodes have no features.
+    /// Returns [`NotHomogeneousError::SeveralTypes`] for another graph, whose features are in [`Dataset::features`] by
+    /// type, and [`BuildError::Missing`](crate::BuildError::Missing) if the nodes have no features.
     pub fn node_features(&self) -> Result<&Arc<dyn FeatureStore>> {
         self.require_one_type("the features as one matrix")?;
         let missing = || missing("features", ".features(x, dim)").into();
@@ -165,12 +166,12 @@ impl Dataset {
             return Ok(());
         }
         let relations = self.graph.iter().map(|relation| &*relation.name).collect::<Vec<_>>().join(", ");
-        Err(Error::SeveralTypes {
+        Err(Error::NotHomogeneous(NotHomogeneousError::SeveralTypes {
             name: self.name.clone(),
             what,
             types: self.graph.types().names().join(", "),
             relations,
-        })
+        }))
     }
 
     /// Returns the number of feature columns of each node type, `[n_types]`; `None` for a type without features.

@@ -88,32 +88,9 @@ pub enum Error {
     /// The links of a split do not fit the graph or each other.
     #[error(transparent)]
     LinkSplit(#[from] LinkSplitError),
-    /// A graph with several node types or relations where one of each is needed.
-    #[error(
-        "{what} needs a graph with one node type and one relation, but `{name}` has the node types {types} and the \
-         relations {relations}"
-    )]
-    SeveralTypes {
-        /// The name of the set.
-        name: String,
-        /// What needs one node type and one relation.
-        what: &'static str,
-        /// The names of the node types.
-        types: String,
-        /// The names of the relations.
-        relations: String,
-    },
-    /// A step of the preparation of a set whose format cannot record it.
-    #[error(
-        "{step}() prepares homogeneous sets only, and `{name}` has names of its node types and relations: prepare its \
-         arrays before the set is built"
-    )]
-    NamedTypes {
-        /// The name of the set.
-        name: String,
-        /// The step, such as `standardize`.
-        step: &'static str,
-    },
+    /// The operation needs a homogeneous set.
+    #[error(transparent)]
+    NotHomogeneous(#[from] NotHomogeneousError),
     /// A node type or a relation of a heterogeneous set is invalid.
     #[error("{part}: {source}")]
     InPart {
@@ -222,6 +199,38 @@ pub enum BuildError {
         first: &'static str,
         /// The name of the second of the two parts.
         second: &'static str,
+    },
+}
+
+/// A heterogeneous set was given to an operation that needs a homogeneous one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotHomogeneousError {
+    /// A graph with several node types or relations where one of each is needed.
+    #[error(
+        "{what} needs a graph with one node type and one relation, but `{name}` has the node types {types} and the \
+         relations {relations}"
+    )]
+    SeveralTypes {
+        /// The name of the set.
+        name: String,
+        /// What needs one node type and one relation.
+        what: &'static str,
+        /// The names of the node types.
+        types: String,
+        /// The names of the relations.
+        relations: String,
+    },
+    /// A step of the preparation of a set whose format cannot record it.
+    #[error(
+        "{step}() prepares homogeneous sets only, and `{name}` has names of its node types and relations: prepare its \
+         arrays before the set is built"
+    )]
+    NamedTypes {
+        /// The name of the set.
+        name: String,
+        /// The step, such as `standardize`.
+        step: &'static str,
     },
 }
 

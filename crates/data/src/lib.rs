@@ -59,7 +59,7 @@ pub use builtin::{
 pub use dataset::{Dataset, DatasetTargets};
 pub use dataset_name::{DatasetLocation, DatasetName, locate, note_on_name};
 pub use edges::read_pairs;
-pub use error::{BuildError, Error, LinkSplitError, Result};
+pub use error::{BuildError, Error, LinkSplitError, NotHomogeneousError, Result};
 pub use graph_dataset::GraphDataset;
 pub use hash::HashedPart;
 pub use layout::Layout;

@@ -94,7 +94,7 @@ impl LinkSplit {
     /// ```
     ///
     /// # Errors
-    /// Returns [`kiln_graph::Error::NoSuchRelation`] for the name of a relation that does not exist,
+    /// Returns [`kiln_graph::SchemaError::NoSuchRelation`] for the name of a relation that does not exist,
     /// [`LinkSplitError::NotReverse`](crate::LinkSplitError::NotReverse) for a reverse relation between other types, and the
     /// errors of [`LinkSplit::random`].
     pub fn random_relation(

@@ -8,7 +8,7 @@ use kiln_store::Error as StoreError;
 
 use crate::check::for_each_rows;
 use crate::layout::Layout;
-use crate::{Dataset, Error, Result};
+use crate::{Dataset, Error, NotHomogeneousError, Result};
 
 impl Dataset {
     /// Returns the set with each feature column shifted and scaled to mean 0 and standard deviation 1, as 32-bit
@@ -119,7 +119,9 @@ impl Dataset {
         self.require_one_type(step)?;
         match self.layout {
             Layout::Plain => Ok(()),
-            Layout::Numbered => Err(Error::NamedTypes { name: self.name.clone(), step }),
+            Layout::Numbered => {
+                Err(Error::NotHomogeneous(NotHomogeneousError::NamedTypes { name: self.name.clone(), step }))
+            }
         }
     }
 

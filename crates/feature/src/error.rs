@@ -1,6 +1,14 @@
+mod scaling_error;
+mod sparse_error;
+mod targets_error;
+
 use std::path::{Path, PathBuf};
 
 use kiln_graph::{EdgeId, NodeId};
+
+pub use self::scaling_error::ScalingError;
+pub use self::sparse_error::SparseError;
+pub use self::targets_error::TargetsError;
 
 /// An error in features or labels, or in a request for them.
 #[derive(Debug, thiserror::Error)]
@@ -81,62 +89,12 @@ pub enum Error {
         /// The file offset of the first row.
         offset_bytes: u64,
     },
-    /// The arrays of sparse features are inconsistent.
-    #[error(
-        "sparse features: {what} is {got}, expected {expected}: save indptr, indices and data of one CSR matrix"
-    )]
-    BadSparse {
-        /// The property that is wrong, for the message.
-        what: &'static str,
-        /// The expected value of the property.
-        expected: u64,
-        /// The actual value of the property.
-        got: u64,
-    },
-    /// The value range of a sparse row is invalid.
-    #[error("the feature values of node {} are {start}..{end}, expected a range within 0..{n_values}: the file is damaged: restore or regenerate it", node.0)]
-    BadSparseRow {
-        /// The node whose row is invalid.
-        node: NodeId,
-        /// The start of the row's values.
-        start: u64,
-        /// The end of the row's values.
-        end: u64,
-        /// The number of stored values.
-        n_values: u64,
-    },
-    /// A column of a sparse row is not below the dimension.
-    #[error("node {} has a feature in column {column}, expected a column below {dim}: the file is damaged: restore or regenerate it", node.0)]
-    ColumnOutOfRange {
-        /// The node whose row is invalid.
-        node: NodeId,
-        /// The invalid column.
-        column: u32,
-        /// The number of columns.
-        dim: usize,
-    },
-    /// The number of a scaling's means or factors differs from the number of feature columns.
-    #[error(
-        "the scaling has {got} {what}, expected {expected}, one per feature column: use the data's own columns"
-    )]
-    ScalingWidth {
-        /// The array that differs: `means` or `factors`.
-        what: &'static str,
-        /// The number of feature columns.
-        expected: usize,
-        /// The number of values of the scaling.
-        got: usize,
-    },
-    /// A value of a scaling is infinite or NaN.
-    #[error("the scaling's {what} contain {value} at column {column}, expected finite numbers")]
-    ScalingNotFinite {
-        /// The array: `means` or `factors`.
-        what: &'static str,
-        /// The column of the value.
-        column: usize,
-        /// The value.
-        value: f64,
-    },
+    /// The arrays of sparse features are invalid.
+    #[error(transparent)]
+    Sparse(#[from] SparseError),
+    /// A scaling of the features is invalid.
+    #[error(transparent)]
+    Scaling(#[from] ScalingError),
     /// A feature that is divided by the sum of its row is negative.
     #[error("node {} has the feature {value}, expected no negative values: the model divides each row by its sum", node.0)]
     NegativeFeature {
@@ -145,58 +103,9 @@ pub enum Error {
         /// The value of the feature.
         value: f32,
     },
-    /// A label is not below the number of classes.
-    #[error("{item} {id} has label {label}, expected a class below {n_classes}")]
-    LabelOutOfRange {
-        /// The kind of item: `node` or `graph`.
-        item: &'static str,
-        /// The id of the item.
-        id: u32,
-        /// The label of the item.
-        label: i32,
-        /// The number of classes.
-        n_classes: usize,
-    },
-    /// A batch or a split contains an unlabelled item.
-    #[error("{item} {id} has no label: remove it from the split")]
-    Unlabelled {
-        /// The kind of item: `node` or `graph`.
-        item: &'static str,
-        /// The id of the item.
-        id: u32,
-    },
-    /// A batch or a split contains an item whose target values are all missing.
-    #[error("{item} {id} has no target value: remove it from the split")]
-    Untargeted {
-        /// The kind of item: `node` or `graph`.
-        item: &'static str,
-        /// The id of the item.
-        id: u32,
-    },
-    /// A target value is not a label or not a finite number.
-    #[error("{item} {id} has the target {value} in column {column}, expected {expected}")]
-    BadTarget {
-        /// The kind of item: `node` or `graph`.
-        item: &'static str,
-        /// The id of the item.
-        id: u32,
-        /// The column of the value, from 0.
-        column: usize,
-        /// The value.
-        value: String,
-        /// The valid values.
-        expected: &'static str,
-    },
-    /// The id of a requested item is not below the number of labels.
-    #[error("{item} {id} has no label: expected an id below {n_labels}")]
-    NoSuchItem {
-        /// The kind of item: `node` or `graph`.
-        item: &'static str,
-        /// The id that is out of range.
-        id: u32,
-        /// The number of labels.
-        n_labels: usize,
-    },
+    /// Labels or target values are invalid, or an item has none.
+    #[error(transparent)]
+    Targets(#[from] TargetsError),
     /// An array that is mapped from a file is invalid.
     #[error("{path}: {source}")]
     InFile {

@@ -2,7 +2,7 @@ use std::marker::PhantomData;
 
 use kiln_graph::{ItemId, NodeId, SharedArray};
 
-use crate::{Error, Result};
+use crate::{Error, Result, TargetsError};
 
 /// The class labels of nodes, or of the graphs of a set. Clones share the array.
 ///
@@ -27,7 +27,7 @@ impl<I: ItemId> Labels<I> {
     /// Reads and checks all labels.
     ///
     /// # Errors
-    /// Returns [`Error::LabelOutOfRange`] for the first label that is not below [`Labels::n_classes`].
+    /// Returns [`TargetsError::LabelOutOfRange`] for the first label that is not below [`Labels::n_classes`].
     pub fn validate(&self) -> Result<()> {
         match self
             .classes
@@ -41,7 +41,12 @@ impl<I: ItemId> Labels<I> {
 
     fn out_of_range(&self, id: u32) -> Error {
         let label = self.classes[id as usize];
-        let error = Error::LabelOutOfRange { item: I::NAME, id, label, n_classes: self.n_classes };
+        let error = Error::Targets(TargetsError::LabelOutOfRange {
+            item: I::NAME,
+            id,
+            label,
+            n_classes: self.n_classes,
+        });
         error.in_file(self.classes.path())
     }
 
@@ -77,16 +82,19 @@ impl<I: ItemId> Labels<I> {
     /// The classes are never negative; they have a signed type, because integer tensors are signed.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchItem`], [`Error::Unlabelled`] or [`Error::LabelOutOfRange`] for the first item whose id
-    /// is out of range, that has no class, or whose class does not exist. The content of `out` is then unspecified.
+    /// Returns [`TargetsError::NoSuchItem`], [`TargetsError::Unlabelled`] or [`TargetsError::LabelOutOfRange`] for the
+    /// first item whose id is out of range, that has no class, or whose class does not exist. The content of `out` is then
+    /// unspecified.
     pub fn gather(&self, items: &[I], out: &mut Vec<i32>) -> Result<()> {
         out.clear();
         out.reserve(items.len());
         for &item in items {
             let id = item.get();
             match self.classes.get(id as usize) {
-                None => return Err(Error::NoSuchItem { item: I::NAME, id, n_labels: self.len() }),
-                Some(..0) => return Err(Error::Unlabelled { item: I::NAME, id }),
+                None => {
+                    return Err(TargetsError::NoSuchItem { item: I::NAME, id, n_labels: self.len() }.into());
+                }
+                Some(..0) => return Err(TargetsError::Unlabelled { item: I::NAME, id }.into()),
                 Some(&label) if label as usize >= self.n_classes => return Err(self.out_of_range(id)),
                 Some(&label) => out.push(label),
             }

@@ -34,7 +34,7 @@ mod targets;
 pub use array::{FeatureArray, FeatureBuffer, FeatureDType};
 pub use dense::{DenseFeatures, MappedLayout};
 pub use edges::EdgeFeatures;
-pub use error::Error;
+pub use error::{Error, ScalingError, SparseError, TargetsError};
 pub use labels::Labels;
 pub use preparation::{Preparation, PreparationStep, Scaling, normalize_row};
 pub use sparse::SparseFeatures;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kiln_graph::NodeId;
 
-use crate::{Error, FeatureBuffer, FeatureDType, FeatureStore, Result};
+use crate::{Error, FeatureBuffer, FeatureDType, FeatureStore, Result, ScalingError};
 
 /// The steps that prepared a dataset's graph and features for training, in the order in which they were applied. A
 /// saved model contains them, because data for predictions must be prepared like the training data.
@@ -93,10 +93,10 @@ impl Scaling {
     fn check(&self, dim: usize) -> Result<()> {
         for (what, values) in [("means", &self.means), ("factors", &self.factors)] {
             if values.len() != dim {
-                return Err(Error::ScalingWidth { what, expected: dim, got: values.len() });
+                return Err(ScalingError::ScalingWidth { what, expected: dim, got: values.len() }.into());
             }
             if let Some(column) = values.iter().position(|value| !value.is_finite()) {
-                return Err(Error::ScalingNotFinite { what, column, value: values[column] });
+                return Err(ScalingError::ScalingNotFinite { what, column, value: values[column] }.into());
             }
         }
         Ok(())
@@ -132,8 +132,8 @@ impl Preparation {
     /// Checks that the steps suit features of `dim` columns.
     ///
     /// # Errors
-    /// Returns [`Error::ScalingWidth`] if a scaling has another number of columns, and [`Error::ScalingNotFinite`] if a
-    /// mean or factor is infinite or NaN.
+    /// Returns [`ScalingError::ScalingWidth`] if a scaling has another number of columns, and
+    /// [`ScalingError::ScalingNotFinite`] if a mean or factor is infinite or NaN.
     pub fn check(&self, dim: usize) -> Result<()> {
         self.steps.iter().try_for_each(|step| match step {
             PreparationStep::Scale(scaling) => scaling.check(dim),
@@ -264,10 +264,22 @@ mod tests {
     fn rejects_scaling_of_another_width_or_not_finite() {
         let wide = Scaling { means: vec![0.0; 3], factors: vec![1.0; 3] };
         let error = prepared(vec![0.0_f32; 4], vec![PreparationStep::Scale(wide)]).unwrap_err();
-        assert!(matches!(error, Error::ScalingWidth { what: "means", expected: 2, got: 3 }), "{error}");
+        assert!(
+            matches!(
+                error,
+                Error::Scaling(ScalingError::ScalingWidth { what: "means", expected: 2, got: 3 })
+            ),
+            "{error}"
+        );
         let nan = Scaling { factors: vec![1.0, f64::NAN], ..scaling() };
         let error = prepared(vec![0.0_f32; 4], vec![PreparationStep::Scale(nan)]).unwrap_err();
-        assert!(matches!(error, Error::ScalingNotFinite { what: "factors", column: 1, .. }), "{error}");
+        assert!(
+            matches!(
+                error,
+                Error::Scaling(ScalingError::ScalingNotFinite { what: "factors", column: 1, .. })
+            ),
+            "{error}"
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use kiln_graph::{NodeId, SharedArray};
 use kiln_mem::{prefetch, prefetch_range};
 
 use crate::array::{check_dim, check_ids};
-use crate::{Error, FeatureBuffer, FeatureDType, FeatureStore, Result};
+use crate::{Error, FeatureBuffer, FeatureDType, FeatureStore, Result, SparseError};
 
 /// Sparse feature rows in compressed sparse row (CSR) format, owned or mapped; row `v` belongs to node `v`. Rows are
 /// gathered as dense rows. Clones share the arrays.
@@ -34,7 +34,7 @@ impl SparseFeatures {
     /// need not be read; the rows are checked when they are gathered.
     ///
     /// # Errors
-    /// Returns [`Error::ZeroDim`] or [`Error::TooManyColumns`] if `dim` is out of range, and [`Error::BadSparse`] if
+    /// Returns [`Error::ZeroDim`] or [`Error::TooManyColumns`] if `dim` is out of range, and [`SparseError::BadSparse`] if
     /// `indptr` does not run from 0 to the number of values, or if `columns` and `values` differ in length.
     pub fn new(
         indptr: SharedArray<u64>,
@@ -44,7 +44,7 @@ impl SparseFeatures {
     ) -> Result<Self> {
         check_dim(dim)?;
         let n_values = values.len() as u64;
-        let bad = |what, expected, got| Err(Error::BadSparse { what, expected, got });
+        let bad = |what, expected, got| Err(Error::Sparse(SparseError::BadSparse { what, expected, got }));
         match (indptr.first(), indptr.last()) {
             (Some(0), Some(&last)) if last == n_values => {}
             (Some(0), Some(&last)) => return bad("the last entry of indptr", n_values, last),
@@ -82,7 +82,7 @@ impl SparseFeatures {
     /// values.
     ///
     /// # Errors
-    /// Returns [`Error::BadSparseRow`] if the value range of a row is invalid, and the errors of `change`.
+    /// Returns [`SparseError::BadSparseRow`] if the value range of a row is invalid, and the errors of `change`.
     pub fn map_rows<E: From<Error>>(
         &self,
         mut change: impl FnMut(NodeId, &mut [f32]) -> Result<(), E>,
@@ -97,8 +97,8 @@ impl SparseFeatures {
     /// Reads and checks `indptr` and all columns.
     ///
     /// # Errors
-    /// Returns [`Error::BadSparseRow`] for the first row whose value range is invalid, or
-    /// [`Error::ColumnOutOfRange`] for the first column that is not below `dim`.
+    /// Returns [`SparseError::BadSparseRow`] for the first row whose value range is invalid, or
+    /// [`SparseError::ColumnOutOfRange`] for the first column that is not below `dim`.
     pub fn validate(&self) -> Result<()> {
         for row in 0..self.n_rows() as u32 {
             for &column in &self.columns[self.value_range(NodeId(row))?] {
@@ -113,7 +113,7 @@ impl SparseFeatures {
     /// Returns the range of a row's values in [`SparseFeatures::columns`] and [`SparseFeatures::values`].
     ///
     /// # Errors
-    /// Returns [`Error::BadSparseRow`] if the range ends before its start or after the last value.
+    /// Returns [`SparseError::BadSparseRow`] if the range ends before its start or after the last value.
     ///
     /// # Panics
     /// Panics if the node has no row.
@@ -122,7 +122,8 @@ impl SparseFeatures {
         let end = self.indptr[node.index() + 1];
         let n_values = self.values.len() as u64;
         if start > end || end > n_values {
-            return Err(Error::BadSparseRow { node, start, end, n_values }.in_file(self.indptr.path()));
+            return Err(Error::Sparse(SparseError::BadSparseRow { node, start, end, n_values })
+                .in_file(self.indptr.path()));
         }
         Ok(start as usize..end as usize)
     }
@@ -154,7 +155,8 @@ impl SparseFeatures {
     }
 
     fn out_of_range(&self, node: NodeId, column: u32) -> Error {
-        Error::ColumnOutOfRange { node, column, dim: self.dim }.in_file(self.columns.path())
+        Error::Sparse(SparseError::ColumnOutOfRange { node, column, dim: self.dim })
+            .in_file(self.columns.path())
     }
 }
 

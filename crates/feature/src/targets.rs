@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_graph::{ItemId, NodeId, SharedArray};
 
-use crate::{Error, Labels, Result, TargetKind};
+use crate::{Error, Labels, Result, TargetKind, TargetsError};
 
 /// The values that a model learns to predict for the nodes of a graph or the graphs of a set. Clones share the arrays.
 #[derive(Debug, Clone)]
@@ -194,7 +194,7 @@ impl<I: ItemId> TargetValues<I> {
     /// Reads and checks all values.
     ///
     /// # Errors
-    /// Returns [`Error::BadTarget`] for the first label that is not 0, 1 or missing, or number that is infinite.
+    /// Returns [`TargetsError::BadTarget`] for the first label that is not 0, 1 or missing, or number that is infinite.
     pub fn validate(&self) -> Result<()> {
         let position = match &self.values {
             Values::Labels(values) => values.iter().position(|&label| !is_label(label)),
@@ -207,8 +207,8 @@ impl<I: ItemId> TargetValues<I> {
     /// missing values are NaN. Items may repeat.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchItem`], [`Error::Untargeted`] or [`Error::BadTarget`] for the first item whose id is out
-    /// of range, that has no value, or that has an invalid value. The content of `out` is then unspecified.
+    /// Returns [`TargetsError::NoSuchItem`], [`TargetsError::Untargeted`] or [`TargetsError::BadTarget`] for the first item
+    /// whose id is out of range, that has no value, or that has an invalid value. The content of `out` is then unspecified.
     pub fn gather(&self, items: &[I], out: &mut Vec<f32>) -> Result<()> {
         out.clear();
         out.reserve(items.len() * self.n_columns);
@@ -217,7 +217,7 @@ impl<I: ItemId> TargetValues<I> {
             let start = item.get() as usize * self.n_columns;
             let range = start..start + self.n_columns;
             if self.len() <= item.get() as usize {
-                return Err(Error::NoSuchItem { item: I::NAME, id, n_labels: self.len() });
+                return Err(TargetsError::NoSuchItem { item: I::NAME, id, n_labels: self.len() }.into());
             }
             let first = out.len();
             match &self.values {
@@ -238,7 +238,7 @@ impl<I: ItemId> TargetValues<I> {
                 return Err(self.bad(start + at));
             }
             if row.iter().all(|value| value.is_nan()) {
-                return Err(Error::Untargeted { item: I::NAME, id });
+                return Err(TargetsError::Untargeted { item: I::NAME, id }.into());
             }
         }
         Ok(())
@@ -253,7 +253,7 @@ impl<I: ItemId> TargetValues<I> {
                 (values[position].to_string(), "a finite number or NaN", values.path())
             }
         };
-        let error = Error::BadTarget { item: I::NAME, id, column, value, expected };
+        let error = Error::Targets(TargetsError::BadTarget { item: I::NAME, id, column, value, expected });
         error.in_file(path.map(Path::new))
     }
 }

@@ -3,7 +3,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use crate::{EdgeId, Error, NodeId, Result, SharedArray};
+use crate::{EdgeId, Error, NodeId, RelationEdgesError, Result, SharedArray};
 
 /// A directed graph in compressed sparse column (CSC) form: the in-neighbours of each node. They ascend in graphs
 /// built by [`CscBuilder`](crate::CscBuilder); graphs made from existing arrays keep the given order
@@ -166,8 +166,13 @@ impl Csc {
             Some(edge) => {
                 let node = self.indices[edge].0;
                 let name = name.to_owned();
-                let error =
-                    Error::NotOfType { edge: edge as u64, node, name, start: srcs.start, end: srcs.end };
+                let error = Error::RelationEdges(RelationEdgesError::NotOfType {
+                    edge: edge as u64,
+                    node,
+                    name,
+                    start: srcs.start,
+                    end: srcs.end,
+                });
                 Err(error.in_file(self.indices.path()))
             }
             None => Ok(()),

@@ -1,6 +1,12 @@
+mod relation_edges_error;
+mod schema_error;
+
 use std::path::{Path, PathBuf};
 
 use crate::FileVersion;
+
+pub use self::relation_edges_error::RelationEdgesError;
+pub use self::schema_error::SchemaError;
 
 /// An error in a graph, in the arrays it is made from, or in a mapped file.
 #[derive(Debug, thiserror::Error)]
@@ -56,96 +62,12 @@ pub enum Error {
         /// The id of the row's link.
         link: u32,
     },
-    /// A graph was described without any type of nodes.
-    #[error("a graph needs at least one type of nodes")]
-    NoTypes,
-    /// A name is empty or not unique.
-    #[error("invalid {what} `{name}`: {reason}")]
-    BadName {
-        /// The noun for what has the name, for the message.
-        what: &'static str,
-        /// The name.
-        name: String,
-        /// The reason why it is invalid, for the message.
-        reason: &'static str,
-    },
-    /// A relation refers to a type of nodes that does not exist.
-    #[error("there is no node type `{name}`, expected one of {}", known.join(", "))]
-    NoSuchType {
-        /// The name of the type, or its number.
-        name: String,
-        /// The names of all types.
-        known: Vec<String>,
-    },
-    /// A graph has no relation of this name.
-    #[error("the data has no relation `{name}`, expected one of: {}", known.join(", "))]
-    NoSuchRelation {
-        /// The unknown name.
-        name: String,
-        /// The names of the relations.
-        known: Vec<String>,
-    },
-    /// A relation of a metagraph is between types that do not exist.
-    #[error(
-        "relation {relation} refers to node type {node_type}, but there are {n_types} types, numbered from 0"
-    )]
-    TypeOutOfRange {
-        /// The position of the relation.
-        relation: usize,
-        /// The type that does not exist.
-        node_type: usize,
-        /// The number of types.
-        n_types: usize,
-    },
-    /// A node is in no range of the node types.
-    #[error("node {node} has no type: the types have {n_nodes} nodes, numbered from 0")]
-    NodeWithoutType {
-        /// The node id.
-        node: u32,
-        /// The number of nodes of all types.
-        n_nodes: usize,
-    },
-    /// A block whose edges are grouped by relation has no edge types.
-    #[error("the block has no edge types, which are the relations of its edges: sample with edge types")]
-    NoEdgeTypes,
-    /// The edges of a destination are not in the order of the relations into its type.
-    #[error(
-        "edge {edge} of the block, into node {node}, is of relation {relation}: expected the relations into the node's type, in ascending order"
-    )]
-    RelationOrder {
-        /// The position of the edge in the block.
-        edge: usize,
-        /// The relation of the edge.
-        relation: usize,
-        /// The node id of the destination.
-        node: u32,
-    },
-    /// An edge list of a relation refers to a node that its type does not have.
-    #[error("edge {edge} refers to node {node} of type `{name}`, which has {n_nodes} nodes, numbered from 0")]
-    NotInType {
-        /// The position of the edge in the edge list.
-        edge: u64,
-        /// The node id within the type.
-        node: u32,
-        /// The name of the type.
-        name: String,
-        /// The number of nodes of the type.
-        n_nodes: usize,
-    },
-    /// An edge does not come from a node of the sources' type.
-    #[error("edge {edge} comes from node {node}, expected a node of type `{name}`, which are {start}..{end}")]
-    NotOfType {
-        /// The position of the edge in the relation's `indices`.
-        edge: u64,
-        /// The source of the edge.
-        node: u32,
-        /// The name of the sources' type.
-        name: String,
-        /// The first node of the type.
-        start: u32,
-        /// The end of the nodes of the type.
-        end: u32,
-    },
+    /// The node types or relations of a graph are invalid, or one does not exist.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// The edges of relations are not between their node types, or not grouped by relation.
+    #[error(transparent)]
+    RelationEdges(#[from] RelationEdgesError),
     /// A relation of a graph is invalid.
     #[error("relation `{name}`: {source}")]
     InRelation {

@@ -2,7 +2,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::node_types::check_names;
-use crate::{EdgeId, Error, Metagraph, NodeTypes, Relations, Result};
+use crate::{EdgeId, Error, Metagraph, NodeTypes, Relations, Result, SchemaError};
 
 /// The types of a heterogeneous graph's nodes, with their numbers of nodes, and its relations, with their numbers of
 /// edges: everything about a graph except its edges. Each partition of a graph has its schema.
@@ -41,8 +41,8 @@ impl GraphSchema {
     /// Creates a schema.
     ///
     /// # Errors
-    /// Returns [`Error::TooMany`] for more than [`Relations::MOST`] relations, [`Error::BadName`] for a name that is empty
-    /// or occurs twice, and [`Error::NoSuchType`] within [`Error::InRelation`] for a type that does not exist.
+    /// Returns [`Error::TooMany`] for more than [`Relations::MOST`] relations, [`SchemaError::BadName`] for a name that is
+    /// empty or occurs twice, and [`SchemaError::NoSuchType`] within [`Error::InRelation`] for a type that does not exist.
     pub fn new(types: impl Into<Arc<NodeTypes>>, relations: Vec<RelationSchema>) -> Result<Self> {
         let types = types.into();
         Relations::check_count(relations.len())?;
@@ -51,8 +51,10 @@ impl GraphSchema {
         for (position, relation) in relations.iter().enumerate() {
             for node_type in [relation.src_type, relation.dst_type] {
                 if types.n_types() <= node_type {
-                    let error =
-                        Error::NoSuchType { name: node_type.to_string(), known: types.names().to_vec() };
+                    let error = Error::Schema(SchemaError::NoSuchType {
+                        name: node_type.to_string(),
+                        known: types.names().to_vec(),
+                    });
                     return Err(error.in_relation(&relation.name));
                 }
             }
@@ -98,10 +100,12 @@ impl GraphSchema {
     /// Returns the position of the relation of this name.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchRelation`] with the names of all relations if there is none.
+    /// Returns [`SchemaError::NoSuchRelation`] with the names of all relations if there is none.
     pub fn require(&self, name: &str) -> Result<usize> {
         let known = || self.relations.iter().map(|relation| relation.name.clone()).collect();
-        self.position(name).ok_or_else(|| Error::NoSuchRelation { name: name.to_owned(), known: known() })
+        self.position(name).ok_or_else(|| {
+            Error::Schema(SchemaError::NoSuchRelation { name: name.to_owned(), known: known() })
+        })
     }
 
     /// Returns the number of nodes of all types.

@@ -41,7 +41,7 @@ pub use block::{Block, BlockParts};
 pub use builder::{CscBuilder, Duplicates, EdgeOrigin, SelfLoops, TracedGraph};
 pub use bus_error::{EXIT_FILE_LOST, handle_bus_errors};
 pub use csc::Csc;
-pub use error::Error;
+pub use error::{Error, RelationEdgesError, SchemaError};
 pub use graph_schema::{GraphSchema, RelationSchema};
 pub use ids::{EdgeId, GraphId, ItemId, LinkId, LocalId, NodeId};
 pub use link_negatives::LinkNegatives;

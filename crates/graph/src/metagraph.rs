@@ -1,4 +1,4 @@
-use crate::{Error, Relations, Result};
+use crate::{Relations, Result, SchemaError};
 
 /// The types of a heterogeneous graph without its nodes and edges: the number of node types and, for each relation, the
 /// types of its sources and destinations. A model of heterogeneous graphs is created for a metagraph.
@@ -21,16 +21,21 @@ impl Metagraph {
     /// Creates a metagraph. `relations` are the types of the sources and destinations of each relation.
     ///
     /// # Errors
-    /// Returns [`Error::NoTypes`] without types, [`Error::TooMany`] for more than [`Relations::MOST`] relations, and
-    /// [`Error::TypeOutOfRange`] for a relation between other types.
+    /// Returns [`SchemaError::NoTypes`] without types, [`Error::TooMany`](crate::Error::TooMany) for more than
+    /// [`Relations::MOST`] relations, and [`SchemaError::TypeOutOfRange`] for a relation between other types.
     pub fn new(n_types: usize, relations: Vec<[usize; 2]>) -> Result<Self> {
         if n_types == 0 {
-            return Err(Error::NoTypes);
+            return Err(SchemaError::NoTypes.into());
         }
         Relations::check_count(relations.len())?;
         for (relation, &[src_type, dst_type]) in relations.iter().enumerate() {
             if n_types <= src_type.max(dst_type) {
-                return Err(Error::TypeOutOfRange { relation, node_type: src_type.max(dst_type), n_types });
+                return Err(SchemaError::TypeOutOfRange {
+                    relation,
+                    node_type: src_type.max(dst_type),
+                    n_types,
+                }
+                .into());
             }
         }
         Ok(Self { n_types, relations })

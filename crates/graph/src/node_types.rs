@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::csc::check_node_count;
-use crate::{Error, NodeId, Result};
+use crate::{Error, NodeId, Result, SchemaError};
 
 /// The types of a graph's nodes: each type is a range of node ids. Node `i` of a type, as in DGL's and PyG's
 /// heterogeneous graphs, is node `range(type).start + i` of the graph.
@@ -32,7 +32,7 @@ impl NodeTypes {
     /// Creates the types from their names and numbers of nodes, in the order of their ids.
     ///
     /// # Errors
-    /// Returns [`Error::NoTypes`] without types, [`Error::BadName`] for a name that is empty or occurs twice, and
+    /// Returns [`SchemaError::NoTypes`] without types, [`SchemaError::BadName`] for a name that is empty or occurs twice, and
     /// [`Error::TooMany`] for more than 2^32 - 1 nodes.
     pub fn new(types: impl IntoIterator<Item = (impl Into<String>, usize)>) -> Result<Self> {
         let mut names = Vec::new();
@@ -45,7 +45,7 @@ impl NodeTypes {
             offsets.push(n_nodes as u32);
         }
         if names.is_empty() {
-            return Err(Error::NoTypes);
+            return Err(SchemaError::NoTypes.into());
         }
         check_names("node type", names.iter().map(String::as_str))?;
         Ok(Self { names, offsets })
@@ -79,10 +79,11 @@ impl NodeTypes {
     /// Returns the type of this name.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchType`] with the names of all types if there is none.
+    /// Returns [`SchemaError::NoSuchType`] with the names of all types if there is none.
     pub fn require(&self, name: &str) -> Result<usize> {
-        self.position(name)
-            .ok_or_else(|| Error::NoSuchType { name: name.to_owned(), known: self.names.clone() })
+        self.position(name).ok_or_else(|| {
+            Error::Schema(SchemaError::NoSuchType { name: name.to_owned(), known: self.names.clone() })
+        })
     }
 
     /// Returns the node ids of a type.
@@ -113,10 +114,12 @@ pub(crate) fn check_names<'a>(what: &'static str, names: impl IntoIterator<Item 
     let mut found = HashSet::new();
     for name in names {
         if name.is_empty() {
-            return Err(Error::BadName { what, name: name.to_owned(), reason: "it is empty" });
+            return Err(SchemaError::BadName { what, name: name.to_owned(), reason: "it is empty" }.into());
         }
         if !found.insert(name) {
-            return Err(Error::BadName { what, name: name.to_owned(), reason: "it occurs twice" });
+            return Err(
+                SchemaError::BadName { what, name: name.to_owned(), reason: "it occurs twice" }.into()
+            );
         }
     }
     Ok(())
@@ -138,11 +141,14 @@ mod tests {
 
     #[test]
     fn wrong_types_are_errors() {
-        assert!(matches!(NodeTypes::new(Vec::<(String, usize)>::new()), Err(Error::NoTypes)));
+        assert!(matches!(
+            NodeTypes::new(Vec::<(String, usize)>::new()),
+            Err(Error::Schema(SchemaError::NoTypes))
+        ));
         let twice = NodeTypes::new([("a", 1), ("a", 1)]).unwrap_err();
         assert_eq!(twice.to_string(), "invalid node type `a`: it occurs twice");
         let empty = NodeTypes::new([("", 1)]).unwrap_err();
-        assert!(matches!(empty, Error::BadName { reason: "it is empty", .. }));
+        assert!(matches!(empty, Error::Schema(SchemaError::BadName { reason: "it is empty", .. })));
         let many = NodeTypes::new([("a", u32::MAX as usize), ("b", 1)]).unwrap_err();
         assert!(matches!(many, Error::TooMany { what: "nodes", .. }));
         assert!(matches!(NodeTypes::new([("a", usize::MAX), ("b", 5)]), Err(Error::TooMany { .. })));

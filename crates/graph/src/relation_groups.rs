@@ -1,4 +1,7 @@
-use crate::{Block, Error, LocalId, Metagraph, NodeId, NodeTypes, Result, TransposedBlock};
+use crate::{
+    Block, Error, LocalId, Metagraph, NodeId, NodeTypes, RelationEdgesError, Result, SchemaError,
+    TransposedBlock,
+};
 
 /// The edges of a block grouped by the type of the destination, the destination and the relation, so that layers with a
 /// matrix per relation aggregate all relations in one pass and multiply them by one matrix per type.
@@ -72,10 +75,10 @@ impl RelationGroups {
     /// It takes time proportional to the numbers of edges and segments.
     ///
     /// # Errors
-    /// Returns [`Error::LengthMismatch`] if `types` and `metagraph` differ in the number of types, [`Error::NoEdgeTypes`] if
-    /// the block has no edge types, [`Error::NodeWithoutType`] for a destination that is not in `types`,
-    /// [`Error::RelationOrder`] unless the edges of each destination are in the order of the relations into its type, and
-    /// [`Error::TooMany`] for 2^31 or more segments or entries.
+    /// Returns [`Error::LengthMismatch`] if `types` and `metagraph` differ in the number of types,
+    /// [`RelationEdgesError::NoEdgeTypes`] if the block has no edge types, [`SchemaError::NodeWithoutType`] for a
+    /// destination that is not in `types`, [`RelationEdgesError::RelationOrder`] unless the edges of each destination are
+    /// in the order of the relations into its type, and [`Error::TooMany`] for 2^31 or more segments or entries.
     pub fn new(block: &Block, types: &NodeTypes, metagraph: &Metagraph) -> Result<Self> {
         let expected = metagraph.n_types() as u64;
         let got = types.n_types() as u64;
@@ -83,7 +86,7 @@ impl RelationGroups {
             return Err(Error::LengthMismatch { what: "the list of node types", expected, got });
         }
         if block.edge_types().is_none() && 1 < metagraph.n_relations() {
-            return Err(Error::NoEdgeTypes);
+            return Err(RelationEdgesError::NoEdgeTypes.into());
         }
         let relations: Vec<Vec<usize>> =
             (0..types.n_types()).map(|dst_type| metagraph.relations_into(dst_type).collect()).collect();
@@ -118,7 +121,7 @@ impl RelationGroups {
     /// matrices of their types. The sources are the nodes, too.
     ///
     /// # Errors
-    /// Returns [`Error::NodeWithoutType`] for a node that is not in `types`.
+    /// Returns [`SchemaError::NodeWithoutType`] for a node that is not in `types`.
     pub fn of_nodes(nodes: &[NodeId], types: &NodeTypes) -> Result<Self> {
         let (types, by_type) = group_by_type(nodes, types, &vec![Vec::new(); types.n_types()])?;
         let n_src = nodes.len();
@@ -137,7 +140,7 @@ impl RelationGroups {
     /// [`RelationGroups::new`].
     ///
     /// # Errors
-    /// Returns [`Error::NodeWithoutType`] for a node that is not in `types`.
+    /// Returns [`SchemaError::NodeWithoutType`] for a node that is not in `types`.
     pub fn with_nodes(mut self, block: &Block, types: &NodeTypes) -> Result<Self> {
         let [srcs, dsts] = [block.srcs(), block.dsts()].map(|nodes| Self::of_nodes(nodes, types));
         self.parts.nodes = Some(Box::new([srcs?, dsts?]));
@@ -205,7 +208,7 @@ fn group_by_type(
     let mut groups: Vec<TypeGroup> = relations.iter().map(group).collect();
     let mut dst_types = Vec::with_capacity(nodes.len());
     for &node in nodes {
-        let unknown = Error::NodeWithoutType { node: node.0, n_nodes: types.n_nodes() };
+        let unknown = Error::Schema(SchemaError::NodeWithoutType { node: node.0, n_nodes: types.n_nodes() });
         let dst_type = types.type_of(node).ok_or(unknown)?;
         groups[dst_type].n_dst += 1;
         dst_types.push(dst_type);
@@ -276,7 +279,7 @@ impl Filled {
         if edge < end {
             let node = block.dsts()[dst as usize].0;
             let relation = relation_of(block, edge);
-            return Err(Error::RelationOrder { edge, relation, node });
+            return Err(RelationEdgesError::RelationOrder { edge, relation, node }.into());
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Csc, CscBuilder, EdgeId, Error, GraphSchema, NodeId, NodeTypes, RelationSchema, Result, SharedArray,
+    Csc, CscBuilder, EdgeId, Error, GraphSchema, NodeId, NodeTypes, RelationEdgesError, RelationSchema,
+    Result, SharedArray,
 };
 
 /// The edges of one kind between the nodes of two types, such as `user rates item`.
@@ -79,9 +80,11 @@ impl Relations {
     /// relations; [`Relations::validate`] reads all values.
     ///
     /// # Errors
-    /// Returns [`Error::TooMany`] for more than [`Relations::MOST`] relations, [`Error::BadName`] for a name that is empty or
-    /// occurs twice, [`Error::NoSuchType`] for a type that does not exist, and [`Error::LengthMismatch`] within
-    /// [`Error::InRelation`] unless an adjacency has one row per node of the destinations' type.
+    /// Returns [`Error::TooMany`] for more than [`Relations::MOST`] relations,
+    /// [`SchemaError::BadName`](crate::SchemaError::BadName) for a name that is empty or occurs twice,
+    /// [`SchemaError::NoSuchType`](crate::SchemaError::NoSuchType) for a type that does not exist, and
+    /// [`Error::LengthMismatch`] within [`Error::InRelation`] unless an adjacency has one row per node of the destinations'
+    /// type.
     pub fn new(types: impl Into<Arc<NodeTypes>>, relations: Vec<Relation>) -> Result<Self> {
         let schema = GraphSchema::new(
             types,
@@ -120,8 +123,9 @@ impl Relations {
     /// edges are kept.
     ///
     /// # Errors
-    /// Returns [`Error::NotInType`] or [`Error::LengthMismatch`] within [`Error::InRelation`] for an invalid edge list,
-    /// [`Error::NoSuchType`] within it for the name of a type that does not exist, and the errors of [`Relations::new`].
+    /// Returns [`RelationEdgesError::NotInType`] or [`Error::LengthMismatch`] within [`Error::InRelation`] for an invalid
+    /// edge list, [`SchemaError::NoSuchType`](crate::SchemaError::NoSuchType) within it for the name of a type that does
+    /// not exist, and the errors of [`Relations::new`].
     pub fn from_edges(types: impl Into<Arc<NodeTypes>>, relations: &[RelationEdges<'_>]) -> Result<Self> {
         let types = types.into();
         let build =
@@ -142,8 +146,8 @@ impl Relations {
     /// Reads all relations and checks the order of their offsets, and that each edge comes from a node of the sources' type.
     ///
     /// # Errors
-    /// Returns [`Error::IndptrNotMonotone`] or [`Error::NotOfType`] within [`Error::InRelation`] for the first invalid value,
-    /// with the path of the file if the array is mapped.
+    /// Returns [`Error::IndptrNotMonotone`] or [`RelationEdgesError::NotOfType`] within [`Error::InRelation`] for the first
+    /// invalid value, with the path of the file if the array is mapped.
     pub fn validate(&self) -> Result<()> {
         for relation in &self.relations {
             let types = self.types();
@@ -216,7 +220,8 @@ impl Relations {
     /// Returns the position of the relation of this name.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchRelation`] with the names of all relations if there is none.
+    /// Returns [`SchemaError::NoSuchRelation`](crate::SchemaError::NoSuchRelation) with the names of all relations if there
+    /// is none.
     pub fn require(&self, name: &str) -> Result<usize> {
         self.schema.require(name)
     }
@@ -301,7 +306,7 @@ impl RelationEdges<'_> {
         {
             if let Some(edge) = ids.iter().position(|&id| n_nodes <= id as usize) {
                 let (edge, node, name) = (edge as u64, ids[edge], name.to_owned());
-                return Err(Error::NotInType { edge, node, name, n_nodes });
+                return Err(RelationEdgesError::NotInType { edge, node, name, n_nodes }.into());
             }
         }
         let srcs: Vec<u32> = self.srcs.iter().map(|src| src_nodes.start + src).collect();

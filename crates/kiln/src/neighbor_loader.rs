@@ -152,8 +152,8 @@ impl NeighborLoader {
     /// is named `edge`.
     ///
     /// # Errors
-    /// Returns [`kiln_graph::Error::NoSuchRelation`] for a name that the data does not have, and [`Error::FanoutsOfRelation`]
-    /// unless there is one fanout per layer.
+    /// Returns [`kiln_graph::SchemaError::NoSuchRelation`] for a name that the data does not have, and
+    /// [`Error::FanoutsOfRelation`] unless there is one fanout per layer.
     pub fn relation_fanouts(
         mut self,
         relation: &str,

@@ -11,8 +11,8 @@ use kiln_graph::GraphSchema;
 use kiln_kernels::{DeviceSampler, Devices, GraphMode};
 use kiln_partition::Part;
 use kiln_remote::{
-    DistEdgeFeatureStore, DistFeatureStore, DistGraph, DistNeighborSampler, JoinedPartition, Partitions,
-    PartitionsConfig, PartitionsInfo,
+    ContentError, DistEdgeFeatureStore, DistFeatureStore, DistGraph, DistNeighborSampler, JoinedPartition,
+    Partitions, PartitionsConfig, PartitionsInfo,
 };
 use kiln_sample::{Fanout, FrontierSampler, SamplerConfig};
 use kiln_train::{
@@ -270,7 +270,7 @@ impl Source for JoinedGraph {
         match &self.edge_features {
             Some(features) => Ok(features.clone()),
             None if self.is_heterogeneous() => Err(edge_features_of_relations()),
-            None => Err(kiln_remote::Error::NoEdgeFeatures.into()),
+            None => Err(kiln_remote::Error::from(ContentError::NoEdgeFeatures).into()),
         }
     }
 
@@ -338,7 +338,7 @@ impl Source for JoinedGraph {
 
     fn check_predicted(&self, model: &SavedModel) -> Result<()> {
         if model.reads_edge_features() && self.edge_features.is_none() {
-            return Err(kiln_remote::Error::NoEdgeFeatures.into());
+            return Err(kiln_remote::Error::from(ContentError::NoEdgeFeatures).into());
         }
         if !self.is_heterogeneous() || model.is_of_data(self.graph.hash()) {
             return Ok(());

@@ -1,125 +1,19 @@
 use std::io;
+use std::ops::Range;
 use std::time::Duration;
+
+use kiln_graph::NodeId;
 
 /// An error of using a partitioned graph or of serving a partition.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A request has made no progress within its deadline, despite retries.
-    #[error(
-        "graph server {server}{} is lost: waited {waited:.1?} for {asked}: {reason}; restart it with the same \
-         partition, or increase the deadline",
-        of_part(*part)
-    )]
-    PeerLost {
-        /// The server's address.
-        server: String,
-        /// The server's partition; `None` if the server has never responded.
-        part: Option<usize>,
-        /// The kind of data requested.
-        asked: &'static str,
-        /// The time without progress.
-        waited: Duration,
-        /// The outcome of the last attempt.
-        reason: String,
-    },
-    /// A server refused a request, and would refuse it again.
-    #[error("graph server {server} refused the request: {reason}")]
-    Refused {
-        /// The server's address.
-        server: String,
-        /// The reason, and what to do.
-        reason: String,
-    },
-    /// A server panicked while it computed a response.
-    #[error(
-        "graph server {server} panicked while computing {asked}: {reason}; its log has the location, and a custom \
-         sampling rule is the likely cause"
-    )]
-    ServerPanicked {
-        /// The server's address.
-        server: String,
-        /// The kind of data requested.
-        asked: &'static str,
-        /// The panic's message.
-        reason: String,
-    },
-    /// A sampled edge has a type that is not below the number of edge types that the partitions record.
-    #[error(
-        "an edge has type {edge_type}, but the partitions record {n_edge_types} edge types: partition the data again"
-    )]
-    UnknownEdgeType {
-        /// The type of the edge.
-        edge_type: u8,
-        /// The recorded number of edge types.
-        n_edge_types: usize,
-    },
-    /// Features of edges were requested, and the edges of the partitions have none.
-    #[error(
-        "the partitions have no edge features: partition data that has some, without --add-self-loops, or use another \
-         model"
-    )]
-    NoEdgeFeatures,
-    /// The operation needs a homogeneous graph, and the partitions are of a heterogeneous one.
-    #[error("the partitions are of a heterogeneous graph: use {instead}")]
-    Heterogeneous {
-        /// The function to use instead.
-        instead: &'static str,
-    },
-    /// There is no node type or relation at a position.
-    #[error("there is no {what} {position}, expected below {n_known}")]
-    NoSuchPosition {
-        /// The noun: a node type or a relation.
-        what: &'static str,
-        /// The requested position.
-        position: usize,
-        /// The number of node types or relations.
-        n_known: usize,
-    },
-    /// A destination does not have the type of a relation's destinations.
-    #[error(
-        "node {} has no edges of relation `{relation}`, expected nodes of its destinations' type, which are {nodes:?}: \
-         sample with DistGraph::hetero_sampler",
-        node.0
-    )]
-    NotOfType {
-        /// The destination.
-        node: kiln_graph::NodeId,
-        /// The name of the relation.
-        relation: String,
-        /// The nodes of the relation's destination type.
-        nodes: std::ops::Range<u32>,
-    },
-    /// Features of a node type were requested that has none.
-    #[error("the nodes of type {node_type} have no features: train their rows instead")]
-    NoFeaturesOfType {
-        /// The position of the node type.
-        node_type: usize,
-    },
-    /// Targets were requested, and the partitions have none.
-    #[error("the partitions have no targets: partition data that has some")]
-    NoTargets,
-    /// The keys of the nodes of a type were requested that has none.
-    #[error("the nodes of type {node_type} have no keys: partition a dataset whose nodes have names")]
-    NoKeysOfType {
-        /// The position of the node type.
-        node_type: usize,
-    },
-    /// A server sent an invalid response.
-    #[error(
-        "graph server {server} sent {found} in response to a request for {asked}, expected {expected}: use the same \
-         version of kiln for clients and servers"
-    )]
-    BadAnswer {
-        /// The server's address.
-        server: String,
-        /// The kind of data requested.
-        asked: &'static str,
-        /// A description of a valid response.
-        expected: String,
-        /// A description of the response received.
-        found: String,
-    },
+    /// A graph server is lost, refused a request, or sent an invalid response.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The partitions do not contain what was requested.
+    #[error(transparent)]
+    Content(#[from] ContentError),
     /// The partitions cannot be read, are invalid, do not form one complete graph, or cannot be shared by the ranks.
     #[error("{reason}")]
     BadParts {
@@ -192,12 +86,139 @@ pub enum Error {
     Feature(#[from] kiln_feature::Error),
 }
 
-fn of_part(part: Option<usize>) -> String {
-    part.map_or_else(String::new, |part| format!(" (partition {part})"))
-}
-
 /// Formats an error and its sources on one line.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let sources = std::iter::successors(Some(error), |&error| error.source());
     sources.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// An error of a graph server: it is lost, or refuses a request, or its response is invalid.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// A request has made no progress within its deadline, despite retries.
+    #[error(
+        "graph server {server}{} is lost: waited {waited:.1?} for {asked}: {reason}; restart it with the same \
+         partition, or increase the deadline",
+        of_part(*part)
+    )]
+    PeerLost {
+        /// The server's address.
+        server: String,
+        /// The server's partition; `None` if the server has never responded.
+        part: Option<usize>,
+        /// The kind of data requested.
+        asked: &'static str,
+        /// The time without progress.
+        waited: Duration,
+        /// The outcome of the last attempt.
+        reason: String,
+    },
+    /// A server refused a request, and would refuse it again.
+    #[error("graph server {server} refused the request: {reason}")]
+    Refused {
+        /// The server's address.
+        server: String,
+        /// The reason, and what to do.
+        reason: String,
+    },
+    /// A server panicked while it computed a response.
+    #[error(
+        "graph server {server} panicked while computing {asked}: {reason}; its log has the location, and a custom \
+         sampling rule is the likely cause"
+    )]
+    ServerPanicked {
+        /// The server's address.
+        server: String,
+        /// The kind of data requested.
+        asked: &'static str,
+        /// The panic's message.
+        reason: String,
+    },
+    /// A server sent an invalid response.
+    #[error(
+        "graph server {server} sent {found} in response to a request for {asked}, expected {expected}: use the same \
+         version of kiln for clients and servers"
+    )]
+    BadAnswer {
+        /// The server's address.
+        server: String,
+        /// The kind of data requested.
+        asked: &'static str,
+        /// A description of a valid response.
+        expected: String,
+        /// A description of the response received.
+        found: String,
+    },
+}
+
+/// A request for nodes, edges, features, targets or keys that the partitions do not contain.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ContentError {
+    /// A sampled edge has a type that is not below the number of edge types that the partitions record.
+    #[error(
+        "an edge has type {edge_type}, but the partitions record {n_edge_types} edge types: partition the data again"
+    )]
+    UnknownEdgeType {
+        /// The type of the edge.
+        edge_type: u8,
+        /// The recorded number of edge types.
+        n_edge_types: usize,
+    },
+    /// Features of edges were requested, and the edges of the partitions have none.
+    #[error(
+        "the partitions have no edge features: partition data that has some, without --add-self-loops, or use another \
+         model"
+    )]
+    NoEdgeFeatures,
+    /// The operation needs a homogeneous graph, and the partitions are of a heterogeneous one.
+    #[error("the partitions are of a heterogeneous graph: use {instead}")]
+    Heterogeneous {
+        /// The function to use instead.
+        instead: &'static str,
+    },
+    /// There is no node type or relation at a position.
+    #[error("there is no {what} {position}, expected below {n_known}")]
+    NoSuchPosition {
+        /// The noun: a node type or a relation.
+        what: &'static str,
+        /// The requested position.
+        position: usize,
+        /// The number of node types or relations.
+        n_known: usize,
+    },
+    /// A destination does not have the type of a relation's destinations.
+    #[error(
+        "node {} has no edges of relation `{relation}`, expected nodes of its destinations' type, which are {nodes:?}: \
+         sample with DistGraph::hetero_sampler",
+        node.0
+    )]
+    NotOfType {
+        /// The destination.
+        node: NodeId,
+        /// The name of the relation.
+        relation: String,
+        /// The nodes of the relation's destination type.
+        nodes: Range<u32>,
+    },
+    /// Features of a node type were requested that has none.
+    #[error("the nodes of type {node_type} have no features: train their rows instead")]
+    NoFeaturesOfType {
+        /// The position of the node type.
+        node_type: usize,
+    },
+    /// Targets were requested, and the partitions have none.
+    #[error("the partitions have no targets: partition data that has some")]
+    NoTargets,
+    /// The keys of the nodes of a type were requested that has none.
+    #[error("the nodes of type {node_type} have no keys: partition a dataset whose nodes have names")]
+    NoKeysOfType {
+        /// The position of the node type.
+        node_type: usize,
+    },
+}
+
+fn of_part(part: Option<usize>) -> String {
+    part.map_or_else(String::new, |part| format!(" (partition {part})"))
 }

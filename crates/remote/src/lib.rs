@@ -58,7 +58,7 @@ pub use client::health::Health;
 pub use client::partitions::{JoinedPartition, Partitions, PartitionsConfig};
 pub use client::partitions_info::{PartitionsInfo, TargetsInfo};
 pub use client::sampler::DistNeighborSampler;
-pub use error::Error;
+pub use error::{ContentError, Error, ServerError};
 pub use rule_registry::RuleRegistry;
 pub use server::serve::{ServeConfig, Server};
 

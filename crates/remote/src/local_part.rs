@@ -8,7 +8,7 @@ use kiln_partition::{Cache, Part, PartOfRelation, PartOfType, PartitionBook, Par
 use crate::edges::Edges;
 use crate::wire::proto::{self, NodeType, Opened, Relation};
 use crate::wire::wanted::{EdgeOfRow, WantedRow};
-use crate::{Error, Result, RuleRegistry};
+use crate::{ContentError, Error, Result, RuleRegistry};
 
 /// A local partition, which answers requests of its own process and, through a server, of other processes.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ impl LocalPart {
     /// Returns the edges of a relation.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchPosition`] if there is no such relation.
+    /// Returns [`ContentError::NoSuchPosition`] if there is no such relation.
     pub(crate) fn edges(&self, relation: usize) -> Result<&Edges> {
         self.relations.get(relation).ok_or_else(|| self.no_such_relation(relation))
     }
@@ -47,19 +47,19 @@ impl LocalPart {
     /// Returns the features of the nodes of a type that the partition owns, by row.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchPosition`] if there is no such type, and [`Error::NoFeaturesOfType`] if it has no features.
+    /// Returns [`Error::Content`] if there is no such type, or if it has no features.
     pub(crate) fn features(&self, node_type: usize) -> Result<&dyn FeatureStore> {
         let features = self.of_type(node_type)?.features.as_deref();
-        features.ok_or(Error::NoFeaturesOfType { node_type })
+        features.ok_or(Error::Content(ContentError::NoFeaturesOfType { node_type }))
     }
 
     /// Returns the keys of the nodes of a type that the partition owns, by row, 16 bytes each.
     ///
     /// # Errors
-    /// Returns [`Error::NoKeysOfType`] if there is no such type, or if it has no keys.
+    /// Returns [`ContentError::NoKeysOfType`] if there is no such type, or if it has no keys.
     pub(crate) fn keys(&self, node_type: usize) -> Result<&[u8]> {
         let keys = self.part.types.get(node_type).and_then(|of_type| of_type.keys.as_deref());
-        keys.ok_or(Error::NoKeysOfType { node_type })
+        keys.ok_or(Error::Content(ContentError::NoKeysOfType { node_type }))
     }
 
     /// Returns the static cache of remote feature rows of a node type, if there is one.
@@ -70,7 +70,7 @@ impl LocalPart {
     /// Returns the partition book of the nodes of a type.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchPosition`] if there is no such type.
+    /// Returns [`ContentError::NoSuchPosition`] if there is no such type.
     pub(crate) fn book(&self, node_type: usize) -> Result<&PartitionBook> {
         match node_type < self.part.types.len() {
             true => Ok(self.part.books.of_type(node_type)),
@@ -80,12 +80,12 @@ impl LocalPart {
 
     fn no_such_type(&self, node_type: usize) -> Error {
         let n_known = self.part.types.len();
-        Error::NoSuchPosition { what: "node type", position: node_type, n_known }
+        Error::Content(ContentError::NoSuchPosition { what: "node type", position: node_type, n_known })
     }
 
     fn no_such_relation(&self, relation: usize) -> Error {
         let n_known = self.relations.len();
-        Error::NoSuchPosition { what: "relation", position: relation, n_known }
+        Error::Content(ContentError::NoSuchPosition { what: "relation", position: relation, n_known })
     }
 
     /// Gathers the feature rows of the nodes of a type.
@@ -118,11 +118,10 @@ impl LocalPart {
     /// Returns the features of the partition's edges of a relation, in the order of its graph.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchPosition`] if there is no such relation, and [`Error::NoEdgeFeatures`] if its edges have no
-    /// features.
+    /// Returns [`Error::Content`] if there is no such relation, or if its edges have no features.
     pub(crate) fn edge_features(&self, relation: usize) -> Result<&EdgeFeatures> {
         let of_part = self.part.relations.get(relation).ok_or_else(|| self.no_such_relation(relation))?;
-        of_part.edge_features.as_ref().ok_or(Error::NoEdgeFeatures)
+        of_part.edge_features.as_ref().ok_or(Error::Content(ContentError::NoEdgeFeatures))
     }
 
     /// Returns the description of the partition for clients, without a lease.

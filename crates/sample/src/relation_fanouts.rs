@@ -43,7 +43,7 @@ impl RelationFanouts {
     /// [`HeteroNeighborSampler`](crate::HeteroNeighborSampler) takes them.
     ///
     /// # Errors
-    /// Returns [`kiln_graph::Error::NoSuchRelation`] within [`Error::Graph`] for an unknown name,
+    /// Returns [`kiln_graph::SchemaError::NoSuchRelation`] within [`Error::Graph`] for an unknown name,
     /// [`FanoutsError::NoFanouts`] for a relation without fanouts, and [`FanoutsError::LayerFanouts`] if a list does
     /// not have one fanout per layer.
     pub fn by_layer(&self, schema: &GraphSchema, n_layers: usize) -> Result<Vec<Vec<Fanout>>> {

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use kiln_graph::Error as GraphError;
+use kiln_graph::{Error as GraphError, SchemaError};
 use kiln_store::check_count;
 
 use super::{Place, check_set, check_split_from};
@@ -59,7 +59,7 @@ impl Dataset {
         let Some(targets) = &self.targets else { return Ok(()) };
         if types.n_types() <= targets.node_type {
             let (name, known) = (targets.node_type.to_string(), types.names().to_vec());
-            return Err(GraphError::NoSuchType { name, known }.into());
+            return Err(GraphError::Schema(SchemaError::NoSuchType { name, known }).into());
         }
         let n_nodes = types.range(targets.node_type).len();
         check_count(&self.name, "the number of labels", n_nodes, targets.values.len())?;

@@ -64,8 +64,8 @@ impl Place<'_> {
 
     /// Converts the error of an array to one that names the array's file, if the set is in a folder.
     pub(crate) fn located(&self, error: Error) -> Error {
-        use kiln_feature::Error as Feature;
-        use kiln_graph::Error as Graph;
+        use kiln_feature::{Error as Feature, SparseError, TargetsError};
+        use kiln_graph::{Error as Graph, RelationEdgesError};
         if matches!(self, Self::Set(_)) {
             return error;
         }
@@ -82,7 +82,13 @@ impl Place<'_> {
                 format!("a node id below {n_nodes}"),
                 stored_id(node),
             ),
-            Error::Graph(Graph::NotOfType { edge, node, name, start, end }) => {
+            Error::Graph(Graph::RelationEdges(RelationEdgesError::NotOfType {
+                edge,
+                node,
+                name,
+                start,
+                end,
+            })) => {
                 let expected = format!("a node of type `{name}`, which are {start}..{end}");
                 self.bad("indices.npy", "the source of edge", edge, expected, stored_id(node))
             }
@@ -98,11 +104,15 @@ impl Place<'_> {
                 let expected = format!("at least {before}, the entry before it");
                 self.bad("indptr.npy", "entry", node + 1, expected, after)
             }
-            Error::Feature(Feature::LabelOutOfRange { id, label, n_classes, .. }) => {
+            Error::Feature(Feature::Targets(TargetsError::LabelOutOfRange {
+                id, label, n_classes, ..
+            })) => {
                 let expected = format!("a class below {n_classes} or a negative number");
                 self.bad("labels.npy", "the label of node", id.into(), expected, label)
             }
-            Error::Feature(Feature::BadTarget { id, column, value, expected, .. }) => StoreError::BadValue {
+            Error::Feature(Feature::Targets(TargetsError::BadTarget {
+                id, column, value, expected, ..
+            })) => StoreError::BadValue {
                 path: self.file(&["targets.npy", "labels.npy"]),
                 what: "a target of node",
                 position: id.into(),
@@ -127,16 +137,16 @@ impl Place<'_> {
             }
             Error::Feature(Feature::ZeroDim) => bad_dim(&self.file(&FEATURES), 0).into(),
             Error::Feature(Feature::TooManyColumns { dim, .. }) => bad_dim(&self.file(&FEATURES), dim).into(),
-            Error::Feature(Feature::BadSparse { what, expected, got }) => {
+            Error::Feature(Feature::Sparse(SparseError::BadSparse { what, expected, got })) => {
                 let file = self.file(&["features_indptr.npy"]);
                 StoreError::Inconsistent { file, what, expected, got }.into()
             }
-            Error::Feature(Feature::BadSparseRow { node, start, end, n_values }) => {
+            Error::Feature(Feature::Sparse(SparseError::BadSparseRow { node, start, end, n_values })) => {
                 let expected = format!("a range within 0 to {n_values} that does not decrease");
                 let found = format!("{start} to {end}");
                 self.bad("features_indptr.npy", "the values of row", node.0.into(), expected, found)
             }
-            Error::Feature(Feature::ColumnOutOfRange { node, column, dim }) => {
+            Error::Feature(Feature::Sparse(SparseError::ColumnOutOfRange { node, column, dim })) => {
                 let expected = format!("a column below {dim}");
                 self.bad("features_indices.npy", "a column of row", node.0.into(), expected, column)
             }

@@ -94,7 +94,7 @@ pub fn read_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<A
         let sparse =
             SparseFeatures::new(arrays.values(indptr)?, arrays.values(columns)?, arrays.values(values)?, dim);
         return Ok(Arc::new(sparse.map_err(|error| match error {
-            kiln_feature::Error::BadSparse { what, expected, got } => {
+            kiln_feature::Error::Sparse(kiln_feature::SparseError::BadSparse { what, expected, got }) => {
                 StoreError::Inconsistent { file: arrays.folder().join(indptr), what, expected, got }.into()
             }
             other => Error::from(other),

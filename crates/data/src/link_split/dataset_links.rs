@@ -36,7 +36,7 @@ impl DatasetLinks {
     /// Links and negatives have node ids of the graph; [`DatasetLinks::check`] checks them.
     ///
     /// # Errors
-    /// Returns [`kiln_graph::Error::NoSuchRelation`] for the name of a relation that does not exist, and
+    /// Returns [`kiln_graph::SchemaError::NoSuchRelation`] for the name of a relation that does not exist, and
     /// [`LinkSplitError::NotReverse`] for a reverse relation between other types.
     pub fn new(
         schema: &GraphSchema,

@@ -170,7 +170,13 @@ fn rejects_invalid_edges() {
 fn rejects_labels_out_of_range_and_zero_classes() {
     let error = ring().labels(vec![0, 1, 2, 1], 2).build().unwrap_err();
     let is_expected = |error: &Error| {
-        let Error::Feature(kiln_feature::Error::LabelOutOfRange { id, label, n_classes, .. }) = error else {
+        let Error::Feature(kiln_feature::Error::Targets(kiln_feature::TargetsError::LabelOutOfRange {
+            id,
+            label,
+            n_classes,
+            ..
+        })) = error
+        else {
             return false;
         };
         (*id, *label, *n_classes) == (2, 2, 2)

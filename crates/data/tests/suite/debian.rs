@@ -247,7 +247,13 @@ fn rejects_damaged_files() {
     let word = read_with("words.npy.gz", last_byte(255));
     assert!(word.to_string().starts_with("words.npy.gz: an out-of-range word id is 65"), "{word}");
     let label = read_with("labels.npy.gz", last_byte(49));
-    assert!(matches!(label, Error::Feature(kiln_feature::Error::LabelOutOfRange { .. })), "{label}");
+    assert!(
+        matches!(
+            label,
+            Error::Feature(kiln_feature::Error::Targets(kiln_feature::TargetsError::LabelOutOfRange { .. }))
+        ),
+        "{label}"
+    );
     let arc = read_with("dst.npy.gz", last_byte(1));
     assert!(matches!(arc, Error::Graph(kiln_graph::Error::NodeOutOfRange { .. })), "{arc}");
     let wrong_type = read_with("words.npy.gz", |_| gunzip(&folder().join("idf.npy.gz")));

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use half::{bf16, f16};
+use kiln_data::NotHomogeneousError;
 use kiln_data::convert::{ConvertOptions, convert};
 use kiln_data::synthetic::{self, SbmConfig};
 use kiln_data::{Dataset, DatasetTargets, Error, NodeNames, Note, debian_packages, format};
@@ -372,8 +373,10 @@ fn what_needs_one_node_type_names_the_function_for_several() {
     }
     let data = Dataset::open(&folder).unwrap();
     let several = "the adjacency as one matrix";
-    assert!(matches!(data.csc().unwrap_err(), Error::SeveralTypes { what, .. } if what == several));
-    assert!(matches!(data.node_features().unwrap_err(), Error::SeveralTypes { .. }));
+    assert!(
+        matches!(data.csc().unwrap_err(), Error::NotHomogeneous(NotHomogeneousError::SeveralTypes { what, .. }) if what == several)
+    );
+    assert!(matches!(data.node_features().unwrap_err(), Error::NotHomogeneous(_)));
 }
 
 #[test]

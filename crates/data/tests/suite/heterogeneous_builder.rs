@@ -83,7 +83,7 @@ fn builder_rejects_inconsistent_parts() {
     let unknown =
         "cannot use the graph: there is no node type `editor`, expected one of author, paper, venue";
     let error = check_rejected(papers_builder().nodes("editor").features(vec![0.5; 3], 1), unknown);
-    assert!(matches!(error, Error::Graph(GraphError::NoSuchType { .. })));
+    assert!(matches!(error, Error::Graph(GraphError::Schema(_))));
     check_rejected(papers_builder().nodes("editor").node_names(["a"]), unknown);
     check_rejected(papers_builder().nodes("editor").labels(vec![0], 1), unknown);
     check_rejected(
@@ -132,9 +132,9 @@ fn builder_rejects_inconsistent_parts() {
 fn builder_rejects_invalid_relations() {
     let error = papers_builder().relation(RelationEdges { name: "reads", dsts: &[0, 1, 4], ..CITES }).build();
     let Err(Error::Graph(GraphError::InRelation { name, source })) = error else { panic!("{error:?}") };
-    assert!(name == "reads" && matches!(*source, GraphError::NotInType { node: 4, n_nodes: 4, .. }));
+    assert!(name == "reads" && source.to_string().contains("node 4 of type `paper`, which has 4 nodes"));
     let again = papers_builder().relation(CITES).build();
-    assert!(matches!(again, Err(Error::Graph(GraphError::BadName { reason: "it occurs twice", .. }))));
+    assert!(again.unwrap_err().to_string().contains("it occurs twice"));
     let types = Arc::new(NodeTypes::new([("node", 2)]).unwrap());
     let csc = Csc::new(vec![0, 1, 1].into(), vec![NodeId(1)].into()).unwrap();
     let graph = Arc::new(csc.with_edge_types(vec![0].into()).unwrap());

@@ -1,6 +1,6 @@
 //! Labels of nodes and graphs: order, unlabelled nodes, labels out of range.
 
-use kiln_feature::{Error, Labels};
+use kiln_feature::{Error, Labels, TargetsError};
 use kiln_graph::{GraphId, NodeId, SharedArray};
 
 #[test]
@@ -21,18 +21,24 @@ fn get_returns_none_and_gather_fails_for_unlabelled_nodes() {
     let alone: Vec<Option<u32>> = (0..5).map(|node| labels.get(NodeId(node))).collect();
     assert_eq!(alone, [Some(2), None, Some(0), None, None]);
     let error = labels.gather(&[NodeId(0), NodeId(3)], &mut Vec::new()).unwrap_err();
-    assert!(matches!(error, Error::Unlabelled { item: "node", id: 3 }));
+    assert!(matches!(error, Error::Targets(TargetsError::Unlabelled { item: "node", id: 3 })));
     let error = labels.gather(&[NodeId(4)], &mut Vec::new()).unwrap_err();
-    assert!(matches!(error, Error::NoSuchItem { item: "node", id: 4, n_labels: 4 }));
+    assert!(matches!(error, Error::Targets(TargetsError::NoSuchItem { item: "node", id: 4, n_labels: 4 })));
     assert_eq!(error.to_string(), "node 4 has no label: expected an id below 4");
 }
 
 #[test]
 fn rejects_a_label_that_is_not_below_the_number_of_classes() {
     let error = Labels::<NodeId>::new(vec![0, 2, 3], 3).validate().unwrap_err();
-    assert!(matches!(error, Error::LabelOutOfRange { item: "node", id: 2, label: 3, n_classes: 3 }));
+    assert!(matches!(
+        error,
+        Error::Targets(TargetsError::LabelOutOfRange { item: "node", id: 2, label: 3, n_classes: 3 })
+    ));
     assert!(Labels::<NodeId>::new(vec![i32::MIN, -1], 0).validate().is_ok());
     assert!(Labels::<NodeId>::new(vec![0], 0).validate().is_err());
     let error = Labels::new(vec![0, 3], 3).gather(&[GraphId(1)], &mut Vec::new()).unwrap_err();
-    assert!(matches!(error, Error::LabelOutOfRange { item: "graph", id: 1, label: 3, n_classes: 3 }));
+    assert!(matches!(
+        error,
+        Error::Targets(TargetsError::LabelOutOfRange { item: "graph", id: 1, label: 3, n_classes: 3 })
+    ));
 }

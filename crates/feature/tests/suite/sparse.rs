@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use kiln_feature::{Error, FeatureBuffer, FeatureStore, SparseFeatures};
+use kiln_feature::{Error, FeatureBuffer, FeatureStore, SparseError, SparseFeatures};
 use kiln_graph::{MappedFile, NodeId};
 
 use crate::stores::check_bytes;
@@ -54,7 +54,7 @@ fn gather_rejects_invalid_value_ranges() {
         let mut ids = vec![NodeId(0); 20];
         ids[18] = NodeId(1);
         let error = sparse.gather(&ids, &mut FeatureBuffer::default()).unwrap_err();
-        assert!(matches!(error, Error::BadSparseRow { .. }), "{start}..{end}: {error}");
+        assert!(matches!(error, Error::Sparse(SparseError::BadSparseRow { .. })), "{start}..{end}: {error}");
     }
 }
 

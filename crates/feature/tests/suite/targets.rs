@@ -1,6 +1,6 @@
 //! Target values of nodes and graphs: order, missing values, invalid values.
 
-use kiln_feature::{Error, Labels, TargetKind, TargetValues, Targets};
+use kiln_feature::{Error, Labels, TargetKind, TargetValues, Targets, TargetsError};
 use kiln_graph::{GraphId, NodeId};
 
 const MISSING: u8 = TargetValues::<NodeId>::MISSING;
@@ -26,17 +26,23 @@ fn gathers_labels_and_numbers_in_the_order_of_the_items() {
 fn rejects_items_without_targets_and_invalid_values() {
     let labels = TargetValues::multi_label(vec![1, 0, MISSING, MISSING, 2, 0], 2).unwrap();
     let gather = |node| labels.gather(&[NodeId(0), NodeId(node)], &mut Vec::new()).unwrap_err();
-    assert!(matches!(gather(1), Error::Untargeted { item: "node", id: 1 }));
+    assert!(matches!(gather(1), Error::Targets(TargetsError::Untargeted { item: "node", id: 1 })));
     assert_eq!(gather(1).to_string(), "node 1 has no target value: remove it from the split");
-    assert!(matches!(gather(3), Error::NoSuchItem { item: "node", id: 3, n_labels: 3 }));
+    assert!(matches!(
+        gather(3),
+        Error::Targets(TargetsError::NoSuchItem { item: "node", id: 3, n_labels: 3 })
+    ));
     let expected = "node 2 has the target 2 in column 0, expected 0, 1 or 255 (missing)";
     assert_eq!(gather(2).to_string(), expected);
     assert_eq!(labels.validate().unwrap_err().to_string(), expected);
 
     let numbers = TargetValues::<NodeId>::regression(vec![0.5, f32::NAN, f32::INFINITY], 1).unwrap();
     let error = numbers.validate().unwrap_err();
-    assert!(matches!(&error, Error::BadTarget { id: 2, column: 0, .. }), "{error}");
-    assert!(matches!(numbers.gather(&[NodeId(2)], &mut Vec::new()), Err(Error::BadTarget { .. })));
+    assert!(matches!(&error, Error::Targets(TargetsError::BadTarget { id: 2, column: 0, .. })), "{error}");
+    assert!(matches!(
+        numbers.gather(&[NodeId(2)], &mut Vec::new()),
+        Err(Error::Targets(TargetsError::BadTarget { .. }))
+    ));
     assert!(matches!(TargetValues::<NodeId>::regression(vec![0.5; 3], 2), Err(Error::PartialRow { .. })));
     assert!(matches!(TargetValues::<NodeId>::multi_label(vec![], 0), Err(Error::ZeroDim)));
 }

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use kiln_graph::{
-    Block, BlockParts, EdgeId, Error, LocalId, Metagraph, NodeId, NodeTypes, RelationEdges, RelationGroups,
-    Relations, TransposedBlock, TypeGroup,
+    Block, BlockParts, EdgeId, Error, LocalId, Metagraph, NodeId, NodeTypes, RelationEdges,
+    RelationEdgesError, RelationGroups, Relations, SchemaError, TransposedBlock, TypeGroup,
 };
 
 /// Type 0 has the nodes 0 and 1, type 1 none, type 2 the nodes 2 to 4.
@@ -98,7 +98,7 @@ fn nodes_are_grouped_by_type() {
     groups.transpose();
     assert!(groups.parts().nodes.iter().flat_map(|of| of.iter()).all(|of| of.parts().transposed.is_some()));
     let outside = RelationGroups::of_nodes(&[NodeId(4), NodeId(5)], &types());
-    assert!(matches!(outside, Err(Error::NodeWithoutType { node: 5, .. })));
+    assert!(matches!(outside, Err(Error::Schema(SchemaError::NodeWithoutType { node: 5, .. }))));
 }
 
 #[test]
@@ -114,18 +114,30 @@ fn a_homogeneous_block_needs_no_edge_types() {
 fn blocks_that_do_not_fit_the_types_are_errors() {
     let group = |parts: BlockParts| RelationGroups::new(&Block::new(parts), &types(), &metagraph());
     let error = |parts: BlockParts| group(parts).unwrap_err().to_string();
-    assert!(matches!(group(BlockParts { edge_types: None, ..parts() }), Err(Error::NoEdgeTypes)));
+    assert!(matches!(
+        group(BlockParts { edge_types: None, ..parts() }),
+        Err(Error::RelationEdges(RelationEdgesError::NoEdgeTypes))
+    ));
     let descending = BlockParts { edge_types: Some(vec![0, 2, 0, 2]), ..parts() };
     assert_eq!(
         error(descending),
         "edge 2 of the block, into node 1, is of relation 0: expected the relations into the node's type, in ascending order"
     );
     let of_other_type = BlockParts { edge_types: Some(vec![0, 0, 2, 1]), ..parts() };
-    assert!(matches!(group(of_other_type), Err(Error::RelationOrder { edge: 3, relation: 1, node: 0 })));
+    assert!(matches!(
+        group(of_other_type),
+        Err(Error::RelationEdges(RelationEdgesError::RelationOrder { edge: 3, relation: 1, node: 0 }))
+    ));
     let unknown = BlockParts { edge_types: Some(vec![0, 0, 2, 200]), ..parts() };
-    assert!(matches!(group(unknown), Err(Error::RelationOrder { relation: 200, .. })));
+    assert!(matches!(
+        group(unknown),
+        Err(Error::RelationEdges(RelationEdgesError::RelationOrder { relation: 200, .. }))
+    ));
     let out_of_range = BlockParts { srcs: [1, 5, 0, 2].map(NodeId).to_vec(), ..parts() };
-    assert!(matches!(group(out_of_range), Err(Error::NodeWithoutType { node: 5, n_nodes: 5 })));
+    assert!(matches!(
+        group(out_of_range),
+        Err(Error::Schema(SchemaError::NodeWithoutType { node: 5, n_nodes: 5 }))
+    ));
     let two = Metagraph::new(2, vec![[0, 0]]).unwrap();
     let result = RelationGroups::new(&Block::new(parts()), &types(), &two);
     assert!(matches!(result, Err(Error::LengthMismatch { expected: 2, got: 3, .. })));
@@ -148,7 +160,7 @@ fn a_metagraph_has_the_types_of_the_relations() {
     assert_eq!((metagraph().n_types(), metagraph().n_relations()), (3, 3));
     assert_eq!((metagraph().relations_into(2).count(), metagraph().relations_into(3).count()), (0, 0));
     assert!(!metagraph().is_homogeneous() && Metagraph::homogeneous().is_homogeneous());
-    assert!(matches!(Metagraph::new(0, vec![]), Err(Error::NoTypes)));
+    assert!(matches!(Metagraph::new(0, vec![]), Err(Error::Schema(SchemaError::NoTypes))));
     let error = Metagraph::new(2, vec![[0, 1], [2, 1]]).unwrap_err();
     assert_eq!(error.to_string(), "relation 1 refers to node type 2, but there are 2 types, numbered from 0");
     assert!(matches!(Metagraph::new(1, vec![[0, 0]; 257]), Err(Error::TooMany { n: 257, .. })));

@@ -218,7 +218,10 @@ fn reports_an_unlabelled_seed_at_its_step() {
     assert!(batches.next().unwrap().is_ok() && batches.next().unwrap().is_ok());
     let error = batches.next().unwrap().unwrap_err();
     let Error::Batch { step: 2, source: BatchError::Feature(source) } = &error else { panic!("{error}") };
-    assert!(matches!(source, kiln_feature::Error::Unlabelled { item: "node", id: 25 }));
+    assert!(matches!(
+        source,
+        kiln_feature::Error::Targets(kiln_feature::TargetsError::Unlabelled { item: "node", id: 25 })
+    ));
     assert_eq!(
         error.to_string(),
         "loading the batch of step 2 failed: node 25 has no label: remove it from the split"

@@ -13,7 +13,7 @@ use crate::wire::limits::MAX_EDGES;
 use crate::wire::proto::GatherEdgesRequest;
 use crate::wire::row_format::RowFormat;
 use crate::wire::wanted::{EdgeOfRow, WantedRow};
-use crate::{Error, Result};
+use crate::{ContentError, Error, Result};
 
 /// The edge features of a partitioned graph, by ids of the whole graph. Rows are bit-identical to those of the whole
 /// graph's edge features.
@@ -43,9 +43,9 @@ impl DistEdgeFeatureStore {
     /// Creates a store of the edge features of a partitioned graph with one relation.
     ///
     /// # Errors
-    /// Returns [`Error::NoEdgeFeatures`] if the edges have no features, as those of graphs with several relations.
+    /// Returns [`ContentError::NoEdgeFeatures`] if the edges have no features, as those of graphs with several relations.
     pub fn new(graph: Arc<DistGraph>) -> Result<Self> {
-        let format = graph.edge_row_format().ok_or(Error::NoEdgeFeatures)?;
+        let format = graph.edge_row_format().ok_or(Error::Content(ContentError::NoEdgeFeatures))?;
         Ok(Self { graph, format })
     }
 

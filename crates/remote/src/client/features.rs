@@ -14,7 +14,7 @@ use crate::wire::encoding::bytes_of;
 use crate::wire::limits::MAX_ROWS;
 use crate::wire::proto::GatherRequest;
 use crate::wire::row_format::RowFormat;
-use crate::{Error, Result};
+use crate::{ContentError, Error, Result};
 
 /// A feature store of a partitioned graph, indexed by nodes of the whole graph. Its rows are bit-identical to those of
 /// the whole graph's features. A store of a heterogeneous graph ([`DistFeatureStore::of_type`]) has the features of one
@@ -43,11 +43,11 @@ impl DistFeatureStore {
     /// Creates a store with the static cache of the local partition, if there is one.
     ///
     /// # Errors
-    /// Returns [`Error::BadParts`] if the partition's list of cached rows is damaged, and [`Error::Heterogeneous`] for a
+    /// Returns [`Error::BadParts`] if the partition's list of cached rows is damaged, and [`ContentError::Heterogeneous`] for a
     /// heterogeneous graph.
     pub fn new(graph: Arc<DistGraph>) -> Result<Self> {
         match graph.is_heterogeneous() {
-            true => Err(Error::Heterogeneous { instead: "DistFeatureStore::of_type" }),
+            true => Err(Error::Content(ContentError::Heterogeneous { instead: "DistFeatureStore::of_type" })),
             false => Self::of_type(graph, 0),
         }
     }
@@ -56,8 +56,8 @@ impl DistFeatureStore {
     /// the local partition, if there is one.
     ///
     /// # Errors
-    /// Returns [`Error::BadParts`] if the partition's list of cached rows is damaged, [`Error::NoSuchPosition`] if there is no
-    /// such type, and [`Error::NoFeaturesOfType`] if it has no features.
+    /// Returns [`Error::BadParts`] if the partition's list of cached rows is damaged, [`ContentError::NoSuchPosition`] if
+    /// there is no such type, and [`ContentError::NoFeaturesOfType`] if it has no features.
     pub fn of_type(graph: Arc<DistGraph>, node_type: usize) -> Result<Self> {
         Self::without_cache(graph, node_type)?.with_static_cache()
     }
@@ -66,7 +66,7 @@ impl DistFeatureStore {
     /// homogeneous graph are those of type 0.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchPosition`] if there is no such type, and [`Error::NoFeaturesOfType`] if it has no features.
+    /// Returns [`Error::Content`] if there is no such type, or if it has no features.
     pub fn without_cache(graph: Arc<DistGraph>, node_type: usize) -> Result<Self> {
         let format = graph.row_format(node_type)?;
         Ok(Self { graph, node_type, format, hot: None, sieve: None })

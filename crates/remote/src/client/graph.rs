@@ -18,7 +18,7 @@ use crate::client::replies::{PIECES_AHEAD, PeerRequest, PendingReplies};
 use crate::local_part::LocalPart;
 use crate::wire::limits::WINDOW_BYTES;
 use crate::wire::row_format::RowFormat;
-use crate::{Error, FetchStats, PartitionsInfo, Result, RuleRegistry};
+use crate::{ContentError, Error, FetchStats, PartitionsInfo, Result, RuleRegistry};
 
 /// The number of in-flight response bytes that one permit of `budget` stands for.
 const PERMIT_BYTES: usize = 1 << 10;
@@ -60,11 +60,11 @@ impl DistGraph {
     /// servers that have not started yet. Without a local partition, also fetches the arrays of the whole graph.
     ///
     /// # Errors
-    /// Returns [`Error::PeerLost`] if a server does not start in time or stops responding, [`Error::Refused`] if one
-    /// rejects the token, the certificate or this version of kiln, [`Error::BadParts`] if a partition is missing, is a
-    /// duplicate, belongs to another partitioning or has unsupported features, [`Error::Rpc`] if an address or the
-    /// certificates cannot be used, [`Error::Threads`] if the network threads cannot be started, and
-    /// [`Error::BadAnswer`] or [`Error::Partition`] if a server sends invalid arrays.
+    /// Returns [`Error::Server`] if a server does not start in time, stops responding, or rejects the token, the certificate
+    /// or this version of kiln, [`Error::BadParts`] if a partition is missing, is a duplicate, belongs to another
+    /// partitioning or has unsupported features, [`Error::Rpc`] if an address or the certificates cannot be used,
+    /// [`Error::Threads`] if the network threads cannot be started, and [`Error::Server`] or [`Error::Partition`] if a
+    /// server sends invalid arrays.
     pub fn connect(config: ConnectConfig) -> Result<Self> {
         let ConnectConfig { servers, own, token, tls, rules, n_channels, deadline, join_within, .. } = config;
         let runtime = Builder::new_multi_thread()
@@ -156,12 +156,12 @@ impl DistGraph {
     /// Returns the format of the feature rows of a node type.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchPosition`] if there is no such type, and [`Error::NoFeaturesOfType`] if it has no features.
+    /// Returns [`Error::Content`] if there is no such type, or if it has no features.
     pub(crate) fn row_format(&self, node_type: usize) -> Result<RowFormat> {
         let n_known = self.info.types.len();
-        let unknown = Error::NoSuchPosition { what: "node type", position: node_type, n_known };
+        let unknown = ContentError::NoSuchPosition { what: "node type", position: node_type, n_known };
         let of_type = self.info.types.get(node_type).ok_or(unknown)?;
-        of_type.row_format.ok_or(Error::NoFeaturesOfType { node_type })
+        of_type.row_format.ok_or(Error::Content(ContentError::NoFeaturesOfType { node_type }))
     }
 
     /// Returns the format of the feature rows of the edges of a graph with one relation.

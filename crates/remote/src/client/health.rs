@@ -25,9 +25,8 @@ impl Health {
     /// caller does not count as a client.
     ///
     /// # Errors
-    /// Returns [`Error::PeerLost`] if the server does not respond, [`Error::Refused`] if it rejects the token or
-    /// certificate, [`Error::Rpc`] if the address or certificates cannot be used, and [`Error::Threads`] if the runtime
-    /// cannot be started.
+    /// Returns [`Error::Server`] if the server does not respond, or rejects the token or certificate, [`Error::Rpc`] if the
+    /// address or certificates cannot be used, and [`Error::Threads`] if the runtime cannot be started.
     ///
     /// # Panics
     /// Panics if it is called in a thread of a tokio runtime, because it blocks.

@@ -13,8 +13,7 @@ impl DistGraph {
     /// `None` if the partitions have none. Fetches the keys of the nodes that other processes hold, 16 bytes each.
     ///
     /// # Errors
-    /// Returns [`Error::PeerLost`] if a server stops responding, and [`Error::BadAnswer`] or [`Error::BadParts`] if a partition has
-    /// other numbers of keys and nodes.
+    /// Returns [`Error::Server`] or [`Error::BadParts`] if a server is lost, or has other numbers of keys and nodes.
     pub fn node_keys(&self, node_type: usize) -> Result<Option<Vec<Key>>> {
         if !self.has_keys(node_type) {
             return Ok(None);

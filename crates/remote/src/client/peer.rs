@@ -14,7 +14,7 @@ use crate::client::question::Question;
 use crate::error::chain;
 use crate::wire::limits::{BEAT, MAX_MESSAGE_BYTES, PROTOCOL, SILENCE, WINDOW_BYTES};
 use crate::wire::proto::{Chunk, GraphClient, Healthy, Lease, Nothing, OpenRequest, Opened};
-use crate::{Error, Result};
+use crate::{Error, Result, ServerError};
 
 /// A connection to a graph server.
 pub(crate) type Client = GraphClient<InterceptedService<Channel, Token>>;
@@ -250,7 +250,8 @@ impl Peer {
                 }
                 Failure::Refused(reason) => return Err(self.refused(reason)),
                 Failure::Panicked(reason) => {
-                    return Err(Error::ServerPanicked { server: self.address.clone(), asked, reason });
+                    let server = self.address.clone();
+                    return Err(ServerError::ServerPanicked { server, asked, reason }.into());
                 }
             };
             self.wait(&mut pause, asked, progress.at, self.deadline, reason).await?;
@@ -290,7 +291,7 @@ impl Peer {
         }
     }
 
-    /// Pauses before the next attempt. Returns [`Error::PeerLost`] if `within` would pass during the pause.
+    /// Pauses before the next attempt. Returns [`ServerError::PeerLost`] if `within` would pass during the pause.
     async fn wait(
         &self,
         pause: &mut Duration,
@@ -302,7 +303,7 @@ impl Peer {
         let waited = started.elapsed();
         if within <= waited + *pause {
             let (server, part) = (self.address.clone(), self.part());
-            return Err(Error::PeerLost { server, part, asked, waited, reason });
+            return Err(ServerError::PeerLost { server, part, asked, waited, reason }.into());
         }
         tokio::time::sleep(*pause).await;
         *pause = (*pause * 2).min(LAST_PAUSE);
@@ -310,11 +311,11 @@ impl Peer {
     }
 
     fn refused(&self, reason: String) -> Error {
-        Error::Refused { server: self.address.clone(), reason }
+        Error::Server(ServerError::Refused { server: self.address.clone(), reason })
     }
 
     pub(crate) fn bad_answer(&self, asked: &'static str, expected: String, found: String) -> Error {
-        Error::BadAnswer { server: self.address.clone(), asked, expected, found }
+        Error::Server(ServerError::BadAnswer { server: self.address.clone(), asked, expected, found })
     }
 
     /// Renews the lease until the peer is dropped.

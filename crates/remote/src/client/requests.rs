@@ -11,7 +11,7 @@ use crate::client::peer::Peer;
 use crate::edges::Edges;
 use crate::wire::limits::{MAX_DSTS, MAX_EXCLUDED};
 use crate::wire::wanted::ExcludedEdge;
-use crate::{Error, Result};
+use crate::{ContentError, Error, Result};
 
 /// The destinations of one hop, grouped by the partition that owns them.
 pub(crate) struct Requests<'a> {
@@ -72,8 +72,8 @@ impl<'a> Requests<'a> {
     /// Groups the destinations of a relation, which are nodes of the graph.
     ///
     /// # Errors
-    /// Returns [`Error::NotOfType`] for a node of another type, and [`kiln_sample::Error::SeedOutOfRange`] for a node that
-    /// does not exist.
+    /// Returns [`ContentError::NotOfType`] for a node of another type, and [`kiln_sample::Error::SeedOutOfRange`] for a
+    /// node that does not exist.
     pub(crate) fn of(graph: &'a DistGraph, relation: usize, dsts: &[NodeId]) -> Result<Self> {
         let RelationSchema { name, dst_type, .. } = &graph.schema().relations()[relation];
         let (book, n_nodes) = (graph.books().of_type(*dst_type), graph.n_nodes());
@@ -85,8 +85,11 @@ impl<'a> Requests<'a> {
             let place = node.0.checked_sub(dst_nodes.start).and_then(|local| book.place(NodeId(local)));
             let place =
                 place.ok_or_else(|| match n_nodes <= node.index() || dst_nodes.contains(&node.0) {
-                    true => kiln_sample::Error::SeedOutOfRange { node, position, n_nodes }.into(),
-                    false => Error::NotOfType { node, relation: name.clone(), nodes: dst_nodes.clone() },
+                    true => Error::Sample(kiln_sample::Error::SeedOutOfRange { node, position, n_nodes }),
+                    false => {
+                        let nodes = dst_nodes.clone();
+                        ContentError::NotOfType { node, relation: name.clone(), nodes }.into()
+                    }
                 })?;
             nodes[place.part].push(node);
             rows[place.part].push(place.row);
@@ -104,7 +107,7 @@ impl<'a> Requests<'a> {
     /// partition.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchPosition`] if the partition does not have the relation.
+    /// Returns [`ContentError::NoSuchPosition`] if the partition does not have the relation.
     pub(crate) fn here(&self) -> Result<Option<(&'a Edges, Rows<'_>)>> {
         let Some(held) = self.graph.own() else { return Ok(None) };
         let part = held.part.index;

@@ -69,8 +69,7 @@ impl<'a, K: Copy + PartialEq> RowRequests<'a, K> {
     /// its rows, each with all its positions, and their bytes.
     ///
     /// # Errors
-    /// Returns [`Error::BadAnswer`] if a response does not consist of the requested rows, and the error of a request
-    /// that fails.
+    /// Returns [`Error::Server`] if a response does not consist of the requested rows, and the error of a request that fails.
     pub(crate) fn receive(
         &self,
         mut replies: PendingReplies<'_>,

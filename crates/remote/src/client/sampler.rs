@@ -15,7 +15,7 @@ use crate::client::replies::PeerRequest;
 use crate::client::requests::{Piece, Requests, Rows};
 use crate::wire::encoding::{self, bytes_of};
 use crate::wire::proto::ListRequest;
-use crate::{Error, Result};
+use crate::{ContentError, Error, Result};
 
 /// A neighbour sampler of a partitioned graph. For the same key its blocks are bit-identical to those of a
 /// [`NeighborSampler`](kiln_sample::NeighborSampler) on the whole graph, however it is partitioned.
@@ -52,7 +52,7 @@ impl DistNeighborSampler {
     /// # Errors
     /// Returns [`kiln_sample::Error::NoWeights`] or [`kiln_sample::Error::NoEdgeTypes`] if edge weights or types are
     /// requested and the graph has none, [`Error::BadRule`] if a server does not know the name of the rule, and
-    /// [`Error::Heterogeneous`] for a heterogeneous graph.
+    /// [`ContentError::Heterogeneous`] for a heterogeneous graph.
     pub fn with_config(graph: Arc<DistGraph>, config: SamplerConfig) -> Result<Self> {
         Self { graph, relation: None, config, own: None }.checked()
     }
@@ -61,12 +61,11 @@ impl DistNeighborSampler {
     /// the relation.
     ///
     /// # Errors
-    /// Returns the errors of [`DistNeighborSampler::with_config`] except the last one, and [`Error::NoSuchPosition`] if there
-    /// is no such relation.
+    /// Returns the errors of [`DistNeighborSampler::with_config`] but the last, and [`Error::Content`] if there is no such relation.
     pub fn of_relation(graph: Arc<DistGraph>, relation: usize, config: SamplerConfig) -> Result<Self> {
         let n_known = graph.schema().relations().len();
         if n_known <= relation {
-            return Err(Error::NoSuchPosition { what: "relation", position: relation, n_known });
+            return Err(ContentError::NoSuchPosition { what: "relation", position: relation, n_known }.into());
         }
         Self { graph, relation: Some(relation), config, own: None }.checked()
     }
@@ -85,7 +84,7 @@ impl DistNeighborSampler {
         match self.relation {
             Some(relation) => Ok(relation),
             None if self.graph.is_heterogeneous() => {
-                Err(Error::Heterogeneous { instead: "DistGraph::hetero_sampler" })
+                Err(Error::Content(ContentError::Heterogeneous { instead: "DistGraph::hetero_sampler" }))
             }
             None => Ok(0),
         }
@@ -392,7 +391,7 @@ impl FrontierSampler for DistNeighborSampler {
 fn check_edge_types(edge_types: &[u8], n_edge_types: Option<usize>) -> Result<()> {
     let Some(n_edge_types) = n_edge_types else { return Ok(()) };
     match edge_types.iter().find(|edge_type| n_edge_types <= usize::from(**edge_type)) {
-        Some(&edge_type) => Err(Error::UnknownEdgeType { edge_type, n_edge_types }),
+        Some(&edge_type) => Err(Error::Content(ContentError::UnknownEdgeType { edge_type, n_edge_types })),
         None => Ok(()),
     }
 }

@@ -8,7 +8,6 @@ use kiln_partition::PartitionRow;
 use kiln_sample::Rule;
 use tonic::{Request, Response, Status};
 
-use crate::Error;
 use crate::local_part::LocalPart;
 use crate::server::leases::Leases;
 use crate::server::ranges::{row_bytes, send_samples};
@@ -20,6 +19,7 @@ use crate::wire::proto::{
     OpenRequest, Opened, SampleRequest,
 };
 use crate::wire::row_format::RowFormat;
+use crate::{ContentError, Error};
 
 /// The maximum number of draws with replacement for one request.
 const MAX_DRAWS: u64 = 1 << 26;
@@ -118,7 +118,7 @@ impl Graph for Service {
         self.renew(request.lease)?;
         let array = Array::try_from(request.array).map_err(|_| Status::invalid_argument("unknown array"))?;
         self.responder.respond(0, move |held, response| {
-            let targets = || held.part.targets.as_ref().ok_or(Error::NoTargets);
+            let targets = || held.part.targets.as_ref().ok_or(Error::Content(ContentError::NoTargets));
             let bytes: &[u8] = match array {
                 Array::NewIds => bytemuck::cast_slice(held.book(request.node_type as usize)?.new_ids()),
                 Array::Targets => value_bytes(&targets()?.values),

@@ -14,7 +14,9 @@ use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_partition::{
     CacheConfig, Method, Part, PartitionBook, PartitionBooks, PartitionMeta, part_dir, write_parts,
 };
-use kiln_remote::{ConnectConfig, DistGraph, DistNeighborSampler, Error, RuleRegistry, ServeConfig, Server};
+use kiln_remote::{
+    ConnectConfig, DistGraph, DistNeighborSampler, Error, RuleRegistry, ServeConfig, Server, ServerError,
+};
 use kiln_sample::{Fanout, SamplerConfig};
 use kiln_testkit::free_port;
 
@@ -174,7 +176,7 @@ pub(crate) fn connect_hastily(config: &ConnectConfig) -> Arc<DistGraph> {
     loop {
         match DistGraph::connect(config.clone()) {
             Ok(graph) => return Arc::new(graph),
-            Err(Error::PeerLost { .. }) if started.elapsed() < HANGS => {}
+            Err(Error::Server(ServerError::PeerLost { .. })) if started.elapsed() < HANGS => {}
             Err(error) => panic!("{error}"),
         }
     }

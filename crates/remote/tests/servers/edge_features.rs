@@ -7,7 +7,9 @@ use half::{bf16, f16};
 use kiln_data::Dataset;
 use kiln_feature::{EdgeFeatureStore, EdgeFeatures, FeatureArray, FeatureBuffer};
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
-use kiln_remote::{ConnectConfig, DistEdgeFeatureStore, DistGraph, DistNeighborSampler, Error, RuleRegistry};
+use kiln_remote::{
+    ConnectConfig, ContentError, DistEdgeFeatureStore, DistGraph, DistNeighborSampler, Error, RuleRegistry,
+};
 use kiln_sample::{NeighborSampler, Rule, SampledBlocks, SamplerConfig};
 
 use crate::cluster::{Cluster, Link, addresses, config, hubs, parts, parts_with_hash, serve, wild};
@@ -116,7 +118,7 @@ fn partitions_without_edge_features_are_an_error() {
     let cluster = Cluster::of(&parts(&hubs(), 1, |_| 0, None), None, RuleRegistry::default());
     assert_eq!(cluster.graph.edge_dim(), None);
     let error = DistEdgeFeatureStore::new(Arc::clone(&cluster.graph)).unwrap_err();
-    assert!(matches!(error, Error::NoEdgeFeatures), "{error}");
+    assert!(matches!(error, Error::Content(ContentError::NoEdgeFeatures)), "{error}");
 }
 
 /// A block of another graph has edges that its destinations do not have.

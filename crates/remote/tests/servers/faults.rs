@@ -9,6 +9,7 @@ use kiln_graph::NodeId;
 use kiln_partition::Part;
 use kiln_remote::{
     ConnectConfig, DistFeatureStore, DistGraph, DistNeighborSampler, Error, Health, RuleRegistry, Server,
+    ServerError,
 };
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, SampledBlocks, Scratch, Seeds};
 
@@ -95,10 +96,10 @@ fn health_needs_a_token_but_no_lease() {
     assert!(uptime <= later.uptime);
     drop(graph);
     let error = ask(Token::new("another-word-of-this-test").unwrap(), HANGS).unwrap_err();
-    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    assert!(matches!(error, Error::Server(ServerError::Refused { .. })), "{error}");
     drop(servers);
     let error = ask(token(), Duration::from_secs(2)).unwrap_err();
-    assert!(matches!(error, Error::PeerLost { .. }), "{error}");
+    assert!(matches!(error, Error::Server(ServerError::PeerLost { .. })), "{error}");
 }
 
 fn serve_soon(address: &str, part: &Arc<Part>) -> Server {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use kiln_graph::NodeId;
 use kiln_partition::Part;
-use kiln_remote::{DistFeatureStore, DistGraph, DistNeighborSampler, Error, ServeConfig, Server};
+use kiln_remote::{
+    ContentError, DistFeatureStore, DistGraph, DistNeighborSampler, Error, ServeConfig, Server,
+};
 use kiln_sample::{Fanout, FrontierSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
 use crate::cluster::{Cluster, addresses, config, hubs, parts, serve, token};
@@ -17,9 +19,15 @@ fn unsuitable_samplers_and_stores_are_errors() {
     let cluster = Cluster::of(&parts(&data, 2, |node| node as usize % 2, None), None, Default::default());
     let graph = || Arc::clone(&cluster.graph);
     let error = DistNeighborSampler::with_config(graph(), SamplerConfig::new([2])).unwrap_err();
-    assert!(matches!(error, Error::Heterogeneous { instead: "DistGraph::hetero_sampler" }), "{error}");
+    assert!(
+        matches!(error, Error::Content(ContentError::Heterogeneous { instead: "DistGraph::hetero_sampler" })),
+        "{error}"
+    );
     let error = DistFeatureStore::new(graph()).unwrap_err();
-    assert!(matches!(error, Error::Heterogeneous { instead: "DistFeatureStore::of_type" }), "{error}");
+    assert!(
+        matches!(error, Error::Content(ContentError::Heterogeneous { instead: "DistFeatureStore::of_type" })),
+        "{error}"
+    );
     let sampler = DistNeighborSampler::new(graph(), [2]);
     let sample = |sampler: &DistNeighborSampler| {
         let seeds = Seeds::nodes(vec![NodeId(0)]);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use kiln_comm::rpc::Token;
 use kiln_graph::NodeId;
-use kiln_remote::{DistGraph, DistNeighborSampler, Error, Health, ServeConfig, Server};
+use kiln_remote::{DistGraph, DistNeighborSampler, Error, Health, ServeConfig, Server, ServerError};
 use kiln_sample::{Fanout, FrontierSampler, RngKey, Scratch, Seeds};
 
 use crate::cluster::{config, hubs, parts, token};
@@ -125,7 +125,7 @@ fn wrong_tokens_are_counted() {
     for n in 1..=3 {
         let other = Token::new("another-word-of-this-test").unwrap();
         let error = Health::ask(&*address, other, None, PATIENCE).unwrap_err();
-        assert!(matches!(error, Error::Refused { .. }), "{error}");
+        assert!(matches!(error, Error::Server(ServerError::Refused { .. })), "{error}");
         assert_eq!(server.n_wrong_tokens(), n);
     }
     Health::ask(&*address, token(), None, PATIENCE).unwrap();

@@ -381,7 +381,7 @@ impl FeatureStore for Failing {
 
     fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> kiln_feature::Result<()> {
         match ids.contains(&NodeId(200)) {
-            true => Err(kiln_feature::Error::Unlabelled { item: "node", id: 200 }),
+            true => Err(kiln_feature::TargetsError::Unlabelled { item: "node", id: 200 }.into()),
             false => self.0.gather(ids, out),
         }
     }

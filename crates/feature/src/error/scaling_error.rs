@@ -1,0 +1,27 @@
+/// An error in the means and factors by which features are scaled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScalingError {
+    /// The number of a scaling's means or factors differs from the number of feature columns.
+    #[error(
+        "the scaling has {got} {what}, expected {expected}, one per feature column: use the data's own columns"
+    )]
+    ScalingWidth {
+        /// The array that differs: `means` or `factors`.
+        what: &'static str,
+        /// The number of feature columns.
+        expected: usize,
+        /// The number of values of the scaling.
+        got: usize,
+    },
+    /// A value of a scaling is infinite or NaN.
+    #[error("the scaling's {what} contain {value} at column {column}, expected finite numbers")]
+    ScalingNotFinite {
+        /// The array: `means` or `factors`.
+        what: &'static str,
+        /// The column of the value.
+        column: usize,
+        /// The value.
+        value: f64,
+    },
+}
