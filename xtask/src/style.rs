@@ -17,9 +17,9 @@ const HABITS: [(&str, &str); 3] = [
 /// The occurrences of [`HABITS`] in each folder. The numbers may only fall.
 const ALLOWED: &[(&str, [usize; 3])] = &[
     ("benches", [0, 9, 2]),
-    ("crates/cli", [14, 8, 0]),
+    ("crates/cli", [14, 7, 0]),
     ("crates/comm", [0, 7, 3]),
-    ("crates/data", [99, 51, 27]),
+    ("crates/data", [97, 51, 27]),
     ("crates/feature", [0, 0, 2]),
     ("crates/graph", [0, 5, 10]),
     ("crates/kernels", [0, 8, 30]),

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use anyhow::{bail, ensure};
 use clap::{Args, Subcommand};
+use kiln::data::Dataset;
 use kiln::data::convert::{self, ConvertOptions};
 use kiln::data::format::{self, VerifyReport};
-use kiln::data::{Dataset, DatasetTargets};
 use kiln::graph::{Csc, Duplicates, NodeId, SelfLoops};
 use kiln::partition::{
     CacheConfig, Method, PartitionBooks, PartitionMeta, PartitionStats, WriteReport, part_dir,
@@ -98,7 +98,7 @@ pub(crate) struct SplitLinksArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PartitionArgs {
-    /// Dataset of nodes with class labels or links, as for `kiln train`: a path, which takes precedence, or a name.
+    /// Dataset of nodes with targets or links, as for `kiln train`: a path, which takes precedence, or a name.
     #[arg(value_parser = DataSource::parse)]
     source: DataSource,
     /// New or empty output folder, which receives `part0`, `part1`, and so on.
@@ -242,12 +242,6 @@ fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
     let (data, hash) = open_to_partition(args)?;
     print_rank_zero(&data);
     print_notes(&data.notes);
-    let has_classes = |targets: &DatasetTargets| matches!(targets.values, kiln::feature::Targets::Classes(_));
-    if data.is_heterogeneous() && data.links.is_some() && !data.targets.as_ref().is_none_or(has_classes) {
-        print_rank_zero(
-            "note: the targets are not in the partitions, which have class labels only: train on the links of the partitions",
-        );
-    }
     let graph = match data.csc() {
         Ok(graph) => graph.clone(),
         Err(_) => Arc::new(data.graph.to_homogeneous()?),

@@ -48,7 +48,7 @@ use crate::arrays::EDGE_FEATURES;
 use crate::edges::{EdgeList, edge_list_of};
 use crate::format::path_in;
 use crate::format::plain_manifest::{self, PlainManifest};
-use crate::graph_folder::write_link_targets;
+use crate::graph_folder::{write_link_targets, write_targets};
 use crate::limits::{MEMORY_BYTES, check_node_count};
 use crate::readers::name_of;
 use crate::readers::npy::note_left_aside;
@@ -242,7 +242,7 @@ fn convert_stored(
     }
     check_memory(&features, n_nodes, budget_bytes)?;
     check_memory(&edges.source, n_nodes, budget_bytes)?;
-    format::write_targets(&mut set, &targets, &split)?;
+    write_targets(&mut set, &targets, &split)?;
     if let Some(links) = &links {
         write_link_targets(&mut set, links)?;
     }

@@ -1,17 +1,17 @@
 //! The arrays that two folder formats share: the kiln format ([`format`](crate::format)) and the partitions of a graph.
-//! Both are [`array_folder`](kiln_store::array_folder)s with the same file names for topology, labels and split; a
+//! Both are [`array_folder`](kiln_store::array_folder)s with the same file names for topology, targets and split; a
 //! [`RowFiles`] contains the file names of feature rows.
 
 mod class_names;
 mod links;
 mod rows;
+mod targets;
 
-use kiln_feature::{Labels, TargetValues, Targets};
 use kiln_graph::{Csc, NodeId, SharedArray};
-use kiln_store::array_folder::{ArrayFolder, ElementType};
+use kiln_store::array_folder::ArrayFolder;
 
-use crate::check::{Place, check_edge_data, check_split_from};
-use crate::{Note, Result, Split};
+use crate::check::{Place, check_edge_data};
+use crate::{Result, Split};
 
 pub use self::class_names::{check_class_names, class_names_of, class_names_to_write};
 pub(crate) use self::links::{
@@ -22,6 +22,9 @@ pub(crate) use self::rows::FEATURE_FILES;
 pub use self::rows::{
     FEATURES, RowFiles, push_rows, read_edge_features, read_rows, row_element_type, verify_edge_features,
     verify_rows,
+};
+pub use self::targets::{
+    LABELS, TARGETS, check_target_files, read_targets, target_files, verify_targets, write_targets,
 };
 pub use crate::arrays::{EDGE_FEATURES, numbered};
 
@@ -68,29 +71,6 @@ pub(crate) fn graph_of(
     Ok(graph)
 }
 
-/// Returns the classes in `labels.npy`.
-///
-/// # Errors
-/// Returns the errors of [`ArrayFolder::values`].
-pub fn read_labels(arrays: &ArrayFolder, n_classes: usize) -> Result<Labels> {
-    Ok(Labels::new(arrays.values::<i32>(LABELS)?, n_classes))
-}
-
-/// The file of the classes.
-pub(crate) const LABELS: &str = "labels.npy";
-
-/// The file of target values, `[n, n_columns]`: u8 for several labels, f32 for regression.
-pub(crate) const TARGETS: &str = "targets.npy";
-
-/// Returns the targets in `labels.npy` or `targets.npy`. `n_outputs` is the number of classes or of columns.
-pub(crate) fn read_targets(arrays: &ArrayFolder, n_outputs: usize) -> Result<Targets> {
-    Ok(match arrays.entries().get(TARGETS).map(|entry| entry.dtype) {
-        None => read_labels(arrays, n_outputs)?.into(),
-        Some(ElementType::U8) => TargetValues::multi_label(arrays.values::<u8>(TARGETS)?, n_outputs)?.into(),
-        Some(_) => TargetValues::regression(arrays.values::<f32>(TARGETS)?, n_outputs)?.into(),
-    })
-}
-
 /// Returns the split in `train.npy`, `val.npy` and `test.npy`.
 ///
 /// # Errors
@@ -118,28 +98,4 @@ pub fn verify_edge_data(arrays: &ArrayFolder, edge_type_names: &[String]) -> Res
 /// Returns [`kiln_store::Error::BadValue`] with the first invalid value.
 pub fn verify_relation_weights(arrays: &ArrayFolder, position: usize) -> Result<()> {
     check_edge_data(&read_relation(arrays, position)?, &[], Place::Numbered(arrays.folder(), position))
-}
-
-/// Reads labels and split, and checks that the classes are in range and that the nodes of the split exist and have a
-/// class. Adds a note if parts of the split overlap.
-///
-/// # Errors
-/// Returns [`kiln_store::Error::BadValue`] or [`Error::Feature`](crate::Error::Feature) with the first invalid value.
-pub fn verify_labels(arrays: &ArrayFolder, n_classes: usize, notes: &mut Vec<Note>) -> Result<()> {
-    verify_labels_from(0, arrays, n_classes, notes)
-}
-
-/// Reads and checks labels and split as [`verify_labels`] does, for labels of the nodes from `first` on.
-///
-/// # Errors
-/// Returns the errors of [`verify_labels`].
-pub fn verify_labels_from(
-    first: u32,
-    arrays: &ArrayFolder,
-    n_classes: usize,
-    notes: &mut Vec<Note>,
-) -> Result<()> {
-    let (place, labels) = (Place::Folder(arrays.folder()), read_labels(arrays, n_classes)?);
-    labels.validate().map_err(|error| place.located(error.into()))?;
-    check_split_from(first, place, &read_split(arrays)?, &labels.into(), notes)
 }

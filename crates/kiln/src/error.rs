@@ -27,10 +27,10 @@ pub enum Error {
         /// The name of the dataset.
         name: String,
     },
-    /// A heterogeneous dataset was partitioned for its links, without class labels.
+    /// A heterogeneous dataset was partitioned for its links, without targets of nodes.
     #[error(
-        "the partitions of `{name}` have no class labels: train on links (LinkNeighborLoader, or `kiln train --task link`), or \
-         on the whole dataset"
+        "the partitions of `{name}` have no targets: train on links (LinkNeighborLoader, or `kiln train --task link`), or \
+         partition a dataset that has targets"
     )]
     NoLabelsInPartitions {
         /// The name of the dataset.

@@ -216,7 +216,7 @@ impl JoinedGraph {
         self.graph.split()
     }
 
-    /// Returns the targets and the split; `None` for a heterogeneous graph that was partitioned without labels.
+    /// Returns the targets and the split; `None` for a heterogeneous graph that was partitioned without targets.
     pub fn targets(&self) -> Option<&DatasetTargets> {
         self.graph.targets()
     }

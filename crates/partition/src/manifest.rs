@@ -6,7 +6,9 @@ mod plain;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use kiln_data::graph_folder::{EDGE_FEATURES, FEATURES, RowFiles, check_class_names};
+use kiln_data::graph_folder::{
+    EDGE_FEATURES, FEATURES, RowFiles, TARGETS, check_class_names, check_target_files, target_files,
+};
 use kiln_feature::{MAX_DIM, Preparation};
 use kiln_graph::{GraphSchema, NodeTypes, RelationSchema, Relations};
 use kiln_store::array_folder::{
@@ -57,10 +59,11 @@ pub(crate) struct Manifest {
     pub(crate) node_types: Vec<TypeEntry>,
     /// The relations, in the order of their edge ids.
     pub(crate) relations: Vec<RelationEntry>,
-    /// The position of the node type that has labels.
+    /// The position of the node type that has targets.
     pub(crate) target_type: usize,
+    /// The number of classes, or of columns of target values.
     pub(crate) n_classes: usize,
-    /// The name of each class; empty if classes have no names.
+    /// The name of each class or column; empty if they have no names.
     pub(crate) class_names: Vec<String>,
     /// The steps that prepared the data set before it was partitioned; `None` if they are unknown.
     pub(crate) preparation: Option<Preparation>,
@@ -188,6 +191,11 @@ impl Manifest {
         self.files.contains_key(&*self.layout.file("cache_ids.npy", node_type))
     }
 
+    /// Returns true if the targets are several labels or numbers, not classes.
+    fn has_target_values(&self) -> bool {
+        self.files.contains_key(TARGETS)
+    }
+
     fn n_parts(&self) -> usize {
         self.node_types.first().map_or(0, |node_type| node_type.offsets.len().saturating_sub(1))
     }
@@ -281,6 +289,7 @@ impl Manifest {
 
     /// Checks that the entries are those of the format. The types must be valid.
     fn check_files(&self, path: &Path) -> Result<()> {
+        check_target_files(path, &self.files, self.n_classes)?;
         let mut known = Vec::new();
         for (position, node_type) in self.node_types.iter().enumerate() {
             self.add_files_of_type(position, node_type, &mut known);
@@ -288,8 +297,8 @@ impl Manifest {
         for (position, relation) in self.relations.iter().enumerate() {
             self.add_files_of_relation(path, position, relation, &mut known)?;
         }
-        let n_labels = self.node_types[self.target_type].n_nodes;
-        known.push(file("labels.npy", &[ElementType::I32], Some(vec![n_labels]), true));
+        let n_targets = self.node_types[self.target_type].n_nodes;
+        known.extend(target_files(&self.files, n_targets, self.n_classes));
         known.extend(
             ["train.npy", "val.npy", "test.npy"].map(|name| file(name, &[ElementType::U32], None, true)),
         );

@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kiln_data::graph_folder::{
-    FEATURES, class_names_of, read_edge_features, read_labels, read_rows, read_split,
+    FEATURES, class_names_of, read_edge_features, read_rows, read_split, read_targets,
 };
 use kiln_data::{DatasetTargets, Layout};
 use kiln_feature::{EdgeFeatures, FeatureStore, Preparation};
@@ -38,8 +38,8 @@ pub struct Part {
     pub types: Vec<PartOfType>,
     /// The edges of each relation into the nodes that this partition owns, `[n_relations]`.
     pub relations: Vec<PartOfRelation>,
-    /// The class of each node of one type in the whole graph, and the split of the whole data set; `None` for a
-    /// heterogeneous set that was partitioned for its links, without labels.
+    /// The targets of each node of one type in the whole graph, and the split of the whole data set; `None` for a
+    /// heterogeneous set that was partitioned for its links, without targets.
     pub targets: Option<DatasetTargets>,
     /// The steps that prepared the data set before it was partitioned. `None` if they are unknown, because an older
     /// version of kiln wrote the partition.
@@ -135,7 +135,7 @@ impl Part {
             schema,
             types,
             relations,
-            targets: read_targets(&manifest, &arrays)?,
+            targets: targets_of(&manifest, &arrays)?,
             name: manifest.name,
             hash: manifest.hash,
             preparation: manifest.preparation,
@@ -161,7 +161,7 @@ impl Part {
         self.types.iter().map(|of_type| of_type.features.as_ref().map(|features| features.dim())).collect()
     }
 
-    /// Returns the type of the nodes that have labels; 0 for a partition without labels.
+    /// Returns the type of the nodes that have targets; 0 for a partition without targets.
     pub fn target_type(&self) -> usize {
         self.targets.as_ref().map_or(0, |targets| targets.node_type)
     }
@@ -261,14 +261,14 @@ fn read_relation(manifest: &Manifest, arrays: &ArrayFolder, position: usize) -> 
     })
 }
 
-/// Returns the labels and the split; `None` for a heterogeneous set that was partitioned without labels.
-fn read_targets(manifest: &Manifest, arrays: &ArrayFolder) -> Result<Option<DatasetTargets>> {
+/// Returns the targets and the split; `None` for a heterogeneous set that was partitioned without targets.
+fn targets_of(manifest: &Manifest, arrays: &ArrayFolder) -> Result<Option<DatasetTargets>> {
     if manifest.layout == Layout::Numbered && manifest.n_classes == 0 {
         return Ok(None);
     }
     Ok(Some(DatasetTargets {
         node_type: manifest.target_type,
-        values: read_labels(arrays, manifest.n_classes)?.into(),
+        values: read_targets(arrays, manifest.n_classes)?,
         split: read_split(arrays)?,
         class_names: class_names_of(manifest.class_names.clone(), manifest.n_classes),
     }))

@@ -3,7 +3,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use kiln_data::Note;
-use kiln_data::graph_folder::{FEATURES, verify_edge_features, verify_labels_from, verify_rows};
+use kiln_data::graph_folder::{FEATURES, verify_edge_features, verify_rows, verify_targets};
 use kiln_graph::{Csc, NodeId};
 use kiln_store::array_folder::ArrayFolder;
 
@@ -28,7 +28,7 @@ pub struct PartVerifyReport {
 impl Part {
     /// Verifies a partition: opens it and checks the hashes of all files, that each book is a permutation and agrees with
     /// the rows, that edges have valid sources, ids and types, that weights and the features of nodes and edges are
-    /// finite, that labels and split are valid, and that cached rows belong to remote nodes. Reads each file twice, once
+    /// finite, that targets and split are valid, and that cached rows belong to remote nodes. Reads each file twice, once
     /// for its hash and once for its values.
     ///
     /// # Errors
@@ -46,8 +46,8 @@ impl Part {
         }
         let mut notes = Vec::new();
         let first = part.schema.types().range(part.target_type()).start;
-        let n_classes = part.targets.as_ref().map_or(0, |targets| targets.values.n_outputs());
-        verify_labels_from(first, &arrays, n_classes, &mut notes)?;
+        let n_outputs = part.targets.as_ref().map_or(0, |targets| targets.values.n_outputs());
+        verify_targets(first, &arrays, n_outputs, &mut notes)?;
         let n_hashed = arrays.entries().len();
         Ok(PartVerifyReport { n_owned: part.n_owned(), n_edges: part.n_edges(), n_hashed, notes })
     }

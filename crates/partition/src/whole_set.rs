@@ -2,7 +2,7 @@ use std::path::Path;
 
 use kiln_data::graph_folder::{check_class_names, class_names_to_write};
 use kiln_data::{Dataset, DatasetTargets, Layout, NodeNames, Split};
-use kiln_feature::{EdgeFeatures, Labels, Targets};
+use kiln_feature::{EdgeFeatures, Labels};
 use kiln_graph::Relation;
 
 use crate::assign::check_train;
@@ -13,22 +13,22 @@ use crate::{Error, PartitionBooks, PartitionMeta, Result};
 #[derive(Debug)]
 pub(crate) struct WholeSet<'a> {
     pub(crate) data: &'a Dataset,
-    /// The class labels and the split.
+    /// The targets and the split.
     pub(crate) targets: DatasetTargets,
 }
 
 impl<'a> WholeSet<'a> {
-    /// Creates the set with its class labels and its split. Those of a heterogeneous set with links and other targets, or none,
-    /// are no class for each node of the first type, because each partition has labels.
+    /// Creates the set with its targets and its split. Those of a heterogeneous set with links and without targets are no
+    /// class for each node of the first type, because each partition has targets.
     ///
     /// # Errors
     /// Returns [`Error::Data`] if the links are not those of the graph, and [`Error::BadParameter`] for a set with neither
-    /// class labels nor links.
+    /// targets nor links.
     pub(crate) fn new(data: &'a Dataset) -> Result<Self> {
         if let Some(links) = data.links.as_ref().filter(|_| data.is_heterogeneous()) {
             links.check(data.graph.schema())?;
         }
-        Ok(Self { data, targets: labels(data)? })
+        Ok(Self { data, targets: targets_of(data)? })
     }
 
     /// Returns the features of the edges of a relation.
@@ -88,16 +88,16 @@ impl<'a> WholeSet<'a> {
         if types.n_types() <= targets.node_type {
             let expected = format!("below {}, the number of node types", types.n_types());
             let got = targets.node_type.to_string();
-            return Err(Error::BadParameter { what: "the node type with labels", expected, got });
+            return Err(Error::BadParameter { what: "the node type with targets", expected, got });
         }
         let nodes = types.range(targets.node_type);
-        self.require_nodes(["the number of labels"; 2], nodes.len(), targets.values.len())?;
+        self.require_nodes(["the number of targets"; 2], nodes.len(), targets.values.len())?;
         if self.data.layout == Layout::Plain {
             check_train(nodes.len(), &targets.split.train)?;
         }
         let mut split = targets.split.parts().into_iter().flat_map(|(_, nodes)| nodes.iter());
         if let Some(node) = split.find(|node| !nodes.contains(&node.0)) {
-            let expected = format!("a node of the type with labels, which are {nodes:?}");
+            let expected = format!("a node of the type with targets, which are {nodes:?}");
             let got = node.0.to_string();
             return Err(Error::BadParameter { what: "a node of the split", expected, got });
         }
@@ -198,16 +198,15 @@ impl<'a> WholeSet<'a> {
     }
 }
 
-/// Returns the class labels of a set and its split. See [`WholeSet::new`].
-fn labels(data: &Dataset) -> Result<DatasetTargets> {
-    let kind = match &data.targets {
-        Some(targets @ DatasetTargets { values: Targets::Classes(_), .. }) => return Ok(targets.clone()),
-        Some(targets) => targets.values.kind().to_string(),
-        None => "none".to_owned(),
-    };
+/// Returns the targets of a set and its split. See [`WholeSet::new`].
+fn targets_of(data: &Dataset) -> Result<DatasetTargets> {
+    if let Some(targets) = &data.targets {
+        return Ok(targets.clone());
+    }
     if data.links.is_none() || !data.is_heterogeneous() {
-        let expected = "class labels: train on the whole graph instead".to_owned();
-        return Err(Error::BadParameter { what: "the kind of targets", expected, got: kind });
+        let expected =
+            "class labels, several labels, numbers or links: train on the whole graph instead".to_owned();
+        return Err(Error::BadParameter { what: "the kind of targets", expected, got: "none".to_owned() });
     }
     let n_nodes = data.graph.types().range(0).len();
     Ok(DatasetTargets::new(0, Labels::new(vec![-1; n_nodes], 0).into(), Split::default()))

@@ -2,9 +2,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
-use kiln_data::graph_folder::{EDGE_FEATURES, FEATURES};
-use kiln_data::{Dataset, DatasetTargets};
-use kiln_feature::{FeatureStore, Targets};
+use kiln_data::Dataset;
+use kiln_data::graph_folder::{EDGE_FEATURES, FEATURES, write_targets};
+use kiln_feature::FeatureStore;
 use kiln_graph::{Csc, NodeId};
 use kiln_store::array_folder::{ElementType, Entries, Entry, FolderWriter};
 use kiln_store::name_key;
@@ -69,7 +69,7 @@ impl fmt::Display for WriteReport {
 /// that an epoch of its training nodes reads most often. `books` may be a [`PartitionBook`](crate::PartitionBook) if there is one
 /// node type.
 ///
-/// A heterogeneous set that has links and no class labels is partitioned without labels. The links themselves are not in
+/// A heterogeneous set that has links and no targets is partitioned without targets. The links themselves are not in
 /// partitions.
 ///
 /// The folder is written atomically, like that of [`kiln_data::format::write`]. The same data set and books give
@@ -81,8 +81,8 @@ impl fmt::Display for WriteReport {
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`], before anything is written, if the folder exists and is not empty;
-/// [`Error::BadParameter`](crate::Error::BadParameter) if the graph, the features, the labels and the books differ in their node types or in their number
-/// of nodes, if the edges and their features differ in number, if the set has neither class labels nor links, or if a node of
+/// [`Error::BadParameter`](crate::Error::BadParameter) if the graph, the features, the targets and the books differ in their node types or in their number
+/// of nodes, if the edges and their features differ in number, if the set has neither targets nor links, or if a node of
 /// the split or a value of `cache` is out of range; [`Error::UnsortedNeighbors`](crate::Error::UnsortedNeighbors) if the set has links and the neighbours in
 /// their relation or its reverse do not ascend, or in one that may be the reverse if the links name none; [`Error::BadBook`](crate::Error::BadBook) if
 /// a book is invalid; [`Error::Graph`](crate::Error::Graph), [`Error::Feature`](crate::Error::Feature), [`Error::Sample`](crate::Error::Sample) or [`Error::Data`](crate::Error::Data) if the data set is damaged;
@@ -168,7 +168,7 @@ impl Parts<'_> {
             let rows = self.rows(relation.dst_type, part);
             self.put_relation(&mut folder, position, &relation.graph, rows)?;
         }
-        put_targets(&mut folder, &self.set.targets)?;
+        write_targets(&mut folder, &self.set.targets.values, &self.set.targets.split)?;
         let manifest = Manifest { part, files: folder.entries().clone(), ..self.manifest.clone() };
         manifest.commit(folder)?;
         Ok(written(&manifest.files, n_owned, list))
@@ -258,17 +258,6 @@ impl Parts<'_> {
         }
         Ok(())
     }
-}
-
-/// Writes the labels and the split of the whole data set.
-fn put_targets(folder: &mut FolderWriter, targets: &DatasetTargets) -> Result<()> {
-    if let Targets::Classes(labels) = &targets.values {
-        folder.put("labels.npy", ElementType::I32, labels.as_slice())?;
-    }
-    for ((_, nodes), file) in targets.split.parts().into_iter().zip(["train.npy", "val.npy", "test.npy"]) {
-        folder.put(file, ElementType::U32, nodes)?;
-    }
-    Ok(())
 }
 
 fn put_edge_data<T: bytemuck::Pod>(

@@ -32,12 +32,10 @@ impl TrainRun<'_> {
 fn targets_of(graph: &TrainingGraph) -> anyhow::Result<(TargetKind, usize)> {
     let data = match graph {
         TrainingGraph::Whole(opened) => &opened.data,
-        // Partitions have class labels only.
+        // The loader reports partitions without targets.
         TrainingGraph::Partitioned(graph) => {
-            return Ok((
-                TargetKind::Classes,
-                graph.info().targets.as_ref().map_or(0, |targets| targets.n_outputs),
-            ));
+            let targets = graph.info().targets.as_ref();
+            return Ok(targets.map_or((TargetKind::Classes, 0), |targets| (targets.kind, targets.n_outputs)));
         }
     };
     let name = &data.name;

@@ -201,10 +201,10 @@ fn requests_that_partitions_of_links_cannot_serve_are_errors() {
         let message = message(root, "train", &format!("{TRAINING} --parts {parts} {flags}"));
         assert!(message.contains(expected), "{flags}: {message}");
     }
-    // Training on nodes needs labels.
+    // Training on nodes needs targets.
     let flags = format!("--parts {parts} --ranks 2 --hidden 8 --fanouts 2,2");
     let of_nodes = message(root, "train", &flags);
-    assert!(of_nodes.contains("the partitions of `shop` have no class labels"), "{of_nodes}");
+    assert!(of_nodes.contains("the partitions of `shop` have no targets"), "{of_nodes}");
     let other = parts_of_ring(root).display().to_string();
     for (parts, flags, expected) in [
         (&parts, "--top-k 2", "partitions have no test links"),
@@ -299,9 +299,8 @@ fn the_reverse_relation_may_be_named_by_the_training() {
     assert!(message.contains("the neighbours in its graph do not ascend"), "{message}");
 }
 
-/// Numbers are not in partitions, so only links are learned there.
 #[test]
-fn sets_with_links_and_numbers_are_partitioned_without_the_numbers() {
+fn numbers_of_nodes_and_links_are_learned_on_the_same_partitions() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     let mut data = data();
@@ -310,16 +309,19 @@ fn sets_with_links_and_numbers_are_partitioned_without_the_numbers() {
         kiln::feature::Targets::Values(kiln::feature::TargetValues::regression(values, 1).unwrap().into());
     data.targets.as_mut().unwrap().class_names.clear();
     let set = split(root, &data);
-    let parts = root.join("parts");
-    let flags = format!("partition {set} --parts 1 --out {}", parts.display());
-    let output = command("data", &flags).output().unwrap();
-    assert!(output.status.success(), "{}", text(&output));
-    let note = "note: the targets are not in the partitions, which have class labels only";
-    assert!(text(&output).contains(note), "{}", text(&output));
-    let parts = parts.display();
-    run(root, &format!("--data {set} --parts {parts} --host 127.0.0.1 --epochs 1 --batch-size 512"), "links");
-    let of_nodes = message(root, "train", &format!("--parts {parts} --hidden 8 --fanouts 2,2"));
-    assert!(of_nodes.contains("the partitions of `shop` have no class labels"), "{of_nodes}");
+    let parts = partition(root, &set, 1);
+    let parts = format!("--parts {} --host 127.0.0.1", parts.display());
+    let links = format!("--data {set} --epochs 1 --batch-size 512 --threads-per-rank 1");
+    let whole = run(root, &links, "links");
+    assert_eq!(run(root, &format!("{links} {parts}"), "part-links").weights_hash, whole.weights_hash);
+    let nodes = |source: &str, name: &str| {
+        let out = root.join(name);
+        let flags = format!("{source} --hidden 8 --fanouts 2,2 --epochs 1 --threads-per-rank 1");
+        let (is_done, text) = output(&format!("{flags} --out {}", out.display()));
+        assert!(is_done, "{text}");
+        Learned::of(&out).weights_hash
+    };
+    assert_eq!(nodes(&parts, "part-nodes"), nodes(&format!("--data {set}"), "nodes"));
 }
 
 #[test]

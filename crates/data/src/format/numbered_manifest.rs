@@ -19,8 +19,8 @@ use super::contents::{Contents, TargetContents};
 use super::links_entry::{LinksEntry, check_links};
 use super::location::{FILE_NAME, path_in};
 use crate::graph_folder::{
-    FEATURES, LABELS, LINK_FILES, NEGATIVES, TARGETS, check_class_names, class_names_to_write, link_entries,
-    numbered,
+    FEATURES, LABELS, LINK_FILES, NEGATIVES, TARGETS, check_class_names, check_target_files,
+    class_names_to_write, link_entries, numbered, target_files,
 };
 use crate::limits::{MAX_TYPES, MEMORY_BYTES};
 use crate::{Dataset, Result};
@@ -238,13 +238,7 @@ impl NumberedManifest {
         if let Some(name) = absent.iter().find(|name| self.files.contains_key(**name)) {
             return Err(bad_entry(path, name, "", "no entry, because target_type is null", "an entry").into());
         }
-        if [LABELS, TARGETS].iter().all(|name| self.files.contains_key(*name)) {
-            return Err(bad_key(path, "files", format!("{LABELS} or {TARGETS}"), "both").into());
-        }
-        if self.files.contains_key(TARGETS) && self.n_classes == Some(0) {
-            let expected = format!("at least 1, the number of columns of {TARGETS}");
-            return Err(bad_key(path, "n_classes", expected, 0).into());
-        }
+        check_target_files(path, &self.files, self.n_classes.unwrap_or(0))?;
         for (position, node_type) in self.node_types.iter().enumerate() {
             let files = FEATURES.of_type(position);
             let mut names = [&files.dense].into_iter().chain(&files.sparse);
@@ -361,16 +355,11 @@ impl NumberedManifest {
 
     /// Returns the files of targets and split.
     fn target_files(&self) -> Vec<Known> {
-        use ElementType::{F32, I32, U8, U32};
         let Some(name) = &self.target_type else { return Vec::new() };
-        let (n_nodes, has_values) = (self.n_of(name), self.files.contains_key(TARGETS));
-        let values = vec![n_nodes, self.n_classes.unwrap_or(0)];
-        let [labels, targets, split @ ..] = TARGET_FILES;
-        let mut files = vec![
-            known(labels, &[I32], Some(vec![n_nodes]), !has_values),
-            known(targets, &[U8, F32], Some(values), has_values),
-        ];
-        files.extend(split.map(|part| known(part, &[U32], None, true)));
+        let n_outputs = self.n_classes.unwrap_or(0);
+        let [_, _, split @ ..] = TARGET_FILES;
+        let mut files = target_files(&self.files, self.n_of(name), n_outputs).to_vec();
+        files.extend(split.map(|part| known(part, &[ElementType::U32], None, true)));
         files
     }
 

@@ -15,7 +15,7 @@ use super::location::{FILE_NAME, path_in};
 use crate::arrays::EDGE_FEATURES;
 use crate::graph_folder::{
     FEATURE_FILES, FEATURES, LABELS, LINK_FILES, NEGATIVES, TARGETS, check_class_names,
-    check_negative_entries, class_names_to_write, shape_of_negatives,
+    check_negative_entries, check_target_files, class_names_to_write, shape_of_negatives,
 };
 use crate::{Dataset, Result};
 
@@ -193,13 +193,7 @@ impl PlainManifest {
                 return Err(bad_entry(path, name, "", "no entry, because dim is null", "an entry").into());
             }
         }
-        if [LABELS, TARGETS].iter().all(|name| self.files.contains_key(*name)) {
-            return Err(bad_key(path, "files", format!("{LABELS} or {TARGETS}"), "both").into());
-        }
-        if self.files.contains_key(TARGETS) && self.n_classes == Some(0) {
-            let expected = format!("at least 1, the number of columns of {TARGETS}");
-            return Err(bad_key(path, "n_classes", expected, 0).into());
-        }
+        check_target_files(path, &self.files, self.n_classes.unwrap_or(0))?;
         check_negative_entries(path, &self.files)?;
         self.check_edge_columns(path)?;
         check_entries(path, &self.files, &[&known[..], &features[..]].concat())?;

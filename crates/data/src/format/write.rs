@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use bytemuck::Pod;
-use kiln_feature::{EdgeFeatures, FeatureArray, FeatureStore, Targets};
+use kiln_feature::{EdgeFeatures, FeatureArray, FeatureStore};
 use kiln_graph::Csc;
 use kiln_store::array_folder::{ElementType, FolderWriter};
 
@@ -14,10 +13,10 @@ use super::numbered_manifest::NumberedManifest;
 use crate::arrays::EDGE_FEATURES;
 use crate::check::for_each_rows;
 use crate::graph_folder::{
-    FEATURES, LABELS, RowFiles, TARGETS, push_rows, row_element_type, write_link_targets,
+    FEATURES, RowFiles, push_rows, row_element_type, write_link_targets, write_targets,
 };
 use crate::layout::Layout;
-use crate::{Dataset, Error, Result, Split};
+use crate::{Dataset, Error, Result};
 
 /// Writes a set as [`write()`](super::write()) documents.
 pub(super) fn write_set(data: &Dataset, folder: &Path) -> Result<()> {
@@ -99,35 +98,6 @@ fn write_edge_features(set: &mut FolderWriter, features: &EdgeFeatures) -> Resul
         FeatureArray::BF16(values) => rows.push(values)?,
         other => return Err(Error::unknown_row_type(other.dtype())),
     }
-    Ok(set.add(rows)?)
-}
-
-/// Writes the file of classes or of target values, and the split.
-pub(crate) fn write_targets(set: &mut FolderWriter, targets: &Targets, split: &Split) -> Result<()> {
-    match targets {
-        Targets::Classes(labels) => set.put(LABELS, ElementType::I32, labels.as_slice())?,
-        Targets::Values(values) => match (values.as_labels(), values.as_numbers()) {
-            (Some(labels), _) => put_rows(set, ElementType::U8, values.n_columns(), labels)?,
-            (None, numbers) => {
-                put_rows(set, ElementType::F32, values.n_columns(), numbers.unwrap_or_default())?;
-            }
-        },
-    }
-    for ((_, nodes), file) in split.parts().into_iter().zip(["train.npy", "val.npy", "test.npy"]) {
-        set.put(file, ElementType::U32, nodes)?;
-    }
-    Ok(())
-}
-
-/// Writes the file of target values.
-fn put_rows<T: Pod>(
-    set: &mut FolderWriter,
-    dtype: ElementType,
-    n_columns: usize,
-    values: &[T],
-) -> Result<()> {
-    let mut rows = set.rows(TARGETS, dtype, n_columns)?;
-    rows.push(values)?;
     Ok(set.add(rows)?)
 }
 

@@ -6,6 +6,7 @@ mod batches;
 mod files;
 mod parity;
 mod partitions;
+mod targets;
 
 use kiln::graph::{NodeTypes, Relations};
 use kiln::prelude::*;

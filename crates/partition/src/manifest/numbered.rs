@@ -6,9 +6,12 @@ use super::{KEYS, Manifest, RelationEntry, TypeEntry};
 use crate::Method;
 use kiln_data::Layout;
 
-/// The version of the format with the keys of nodes, and the last one that can be read. Partitions without keys have
-/// version 1.
-pub(super) const VERSION: u32 = 2;
+/// The version of the format with target values, and the last one that can be read. Partitions with classes have
+/// [`VERSION_OF_KEYS`] if nodes have keys, and otherwise version 1.
+pub(super) const VERSION: u32 = 3;
+
+/// The version of the format with classes and with the keys of nodes.
+const VERSION_OF_KEYS: u32 = 2;
 
 /// The metadata of a partition of a heterogeneous set, as in its manifest. All keys except `part` and `files` describe
 /// the whole set.
@@ -56,7 +59,11 @@ impl From<&Manifest> for NumberedManifest {
         let has_keys = (0..manifest.node_types.len())
             .any(|node_type| manifest.files.contains_key(&*manifest.layout.file(KEYS, node_type)));
         Self {
-            format: if has_keys { VERSION } else { 1 },
+            format: match (manifest.has_target_values(), has_keys) {
+                (true, _) => VERSION,
+                (false, true) => VERSION_OF_KEYS,
+                (false, false) => 1,
+            },
             name: manifest.name.clone(),
             hash: manifest.hash.clone(),
             node_types: manifest.node_types.clone(),

@@ -6,8 +6,12 @@ use super::{EdgeEntry, Manifest, RelationEntry, TypeEntry};
 use crate::Method;
 use kiln_data::Layout;
 
-/// The version of the format that is written. Version 1, which has no `preparation`, is read, too.
-pub(super) const VERSION: u32 = 2;
+/// The version of the format with target values, and the last one that can be read. Partitions with classes have
+/// [`VERSION_OF_CLASSES`]. Version 1, which has no `preparation`, is read, too.
+pub(super) const VERSION: u32 = 3;
+
+/// The version of the format with classes.
+const VERSION_OF_CLASSES: u32 = 2;
 
 /// The metadata of a partition of a graph with one node type and one relation, as in its manifest. All keys except
 /// `part` and `files` describe the whole data set.
@@ -72,7 +76,7 @@ impl PlainManifest {
     /// Returns the manifest of a graph with this node type and this relation.
     pub(super) fn new(manifest: &Manifest, node: &TypeEntry, edge: &RelationEntry) -> Self {
         Self {
-            format: VERSION,
+            format: if manifest.has_target_values() { VERSION } else { VERSION_OF_CLASSES },
             name: manifest.name.clone(),
             hash: manifest.hash.clone(),
             n_nodes: node.n_nodes,

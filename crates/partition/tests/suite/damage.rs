@@ -11,7 +11,7 @@ use kiln_store::npy::{self, Element};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use crate::common::{Stored, six_nodes, typed_parts};
+use crate::common::{Stored, VALUES, parts_with_values, six_nodes, typed_parts};
 
 fn arrays(folder: &Path) -> Vec<PathBuf> {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -20,9 +20,11 @@ fn arrays(folder: &Path) -> Vec<PathBuf> {
 
 /// Calls `check(folder, array)` for each array of a partition, and restores the array afterwards.
 fn for_each_array(check: impl Fn(&Path, &Path)) {
-    for (_root, folder) in [six_nodes(Stored::BF16), six_nodes(Stored::Sparse), typed_parts()] {
+    let class_parts = [six_nodes(Stored::BF16), six_nodes(Stored::Sparse), typed_parts()];
+    let value_parts = VALUES.map(|(layout, kind)| parts_with_values(layout, kind));
+    for (_root, folder) in class_parts.into_iter().chain(value_parts) {
         let paths = arrays(&folder);
-        assert!(paths.len() >= 15, "{paths:?}");
+        assert!(paths.len() >= 12, "{paths:?}");
         for path in paths {
             let whole = fs::read(&path).unwrap();
             check(&folder, &path);
@@ -268,7 +270,7 @@ pub(crate) fn check_edited_in(folder: &Path, from: &str, to: &str, expected: &st
 #[test]
 fn open_rejects_inconsistent_manifests() {
     let of_plain = [
-        ("'format': 2", "'format': 3", "the set has format 3, expected 2"),
+        ("'format': 2", "'format': 4", "the set has format 4, expected 3"),
         ("'part': 0", "'part': 2", "part is 2, expected below 2, the number of partitions"),
         ("'part': 0", "'part': 1", "files.features.npy.shape is [2, 2], expected [4, 2]"),
         ("'n_nodes': 6", "'n_nodes': 7", "files.labels.npy.shape is [6], expected [7]"),
@@ -285,7 +287,7 @@ fn open_rejects_inconsistent_manifests() {
         ("    0,\n    2,\n", "    4,\n    2,\n", "an offset is 2, expected at least 4"),
     ];
     let of_shop = [
-        ("'format': 1", "'format': 3", "the set has format 3, expected 2"),
+        ("'format': 1", "'format': 4", "the set has format 4, expected 3"),
         ("'part': 0", "'part': 2", "part is 2, expected below 2, the number of partitions"),
         ("'part': 0", "'part': 1", "files.features.1.npy.shape is [3, 2], expected [4, 2]"),
         ("'n_nodes': 7", "'n_nodes': 8", "files.labels.npy.shape is [7], expected [8]"),
@@ -314,7 +316,9 @@ fn open_rejects_inconsistent_manifests() {
 /// Opening a partition with any changed byte must not panic, and verifying must detect each change.
 #[test]
 fn changed_bytes_never_panic_and_are_always_detected() {
-    for ((_root, folder), n_cases) in [(six_nodes(Stored::Sparse), 1000), (typed_parts(), 400)] {
+    let class_parts = [(six_nodes(Stored::Sparse), 1000), (typed_parts(), 400)];
+    let value_parts = VALUES.map(|(layout, kind)| (parts_with_values(layout, kind), 100));
+    for ((_root, folder), n_cases) in class_parts.into_iter().chain(value_parts) {
         let mut paths = arrays(&folder);
         paths.sort();
         let index = any::<prop::sample::Index>;

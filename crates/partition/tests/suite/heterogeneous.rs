@@ -141,13 +141,14 @@ fn sets_that_cannot_be_partitioned_are_errors() {
     };
     let without = Dataset { targets: None, ..data.clone() };
     let error = write(&without, [9, 7, 4]);
-    assert_eq!(error, "the kind of targets is none, expected class labels: train on the whole graph instead");
+    let expected = "class labels, several labels, numbers or links: train on the whole graph instead";
+    assert_eq!(error, format!("the kind of targets is none, expected {expected}"));
     let error = write(&data, [9, 8, 4]);
     assert_eq!(error, "the number of nodes of a type in the partition book is 8, expected 7");
     let mut other = data.clone();
     other.targets.as_mut().unwrap().split.val = vec![NodeId(9), NodeId(16)].into();
     let error = write(&other, [9, 7, 4]);
-    assert_eq!(error, "a node of the split is 16, expected a node of the type with labels, which are 9..16");
+    assert_eq!(error, "a node of the split is 16, expected a node of the type with targets, which are 9..16");
     let mut other = data.clone();
     other.features.pop();
     assert!(write(&other, [9, 7, 4]).contains("types with or without features is 2, expected 3"));

@@ -9,3 +9,4 @@ mod frozen;
 mod heterogeneous;
 mod heterogeneous_links;
 mod parts;
+mod targets;

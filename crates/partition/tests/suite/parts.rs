@@ -297,7 +297,7 @@ fn rejects_a_scaling_of_another_width_and_newer_manifests() {
             "steps for 2 feature columns",
         ),
         ("\"preparation\": []", "\"preparation\": [\"other\"]", "unknown variant"),
-        ("\"format\": 2", "\"format\": 3", "3"),
+        ("\"format\": 2", "\"format\": 4", "4"),
     ] {
         assert!(text.contains(from), "{text}");
         fs::write(&path, text.replacen(from, to, 1)).unwrap();

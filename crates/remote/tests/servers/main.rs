@@ -18,4 +18,5 @@ mod preparation;
 mod progress;
 mod same;
 mod strangers;
+mod targets;
 mod workers;

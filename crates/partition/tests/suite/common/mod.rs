@@ -9,7 +9,8 @@ use std::sync::Arc;
 use half::{bf16, f16};
 use kiln_data::{Dataset, DatasetTargets, Layout, NodeNames, Split};
 use kiln_feature::{
-    DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures, Targets,
+    DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures, TargetKind,
+    TargetValues, Targets,
 };
 use kiln_graph::{CscBuilder, NodeId, NodeTypes, RelationEdges, SharedArray};
 use kiln_partition::{
@@ -102,13 +103,17 @@ pub(crate) fn cache(ratio: f64) -> CacheConfig {
     CacheConfig { ratio, fanouts: vec![Fanout::UpTo(2), Fanout::All], batch_size: 3, seed: 5 }
 }
 
+/// Returns a graph of six nodes, of which the first and the fourth are in the first of 2 partitions.
+fn graph_of_six_nodes() -> CooGraph {
+    CooGraph { n_nodes: 6, srcs: vec![0, 1, 3, 4, 3, 4, 2], dsts: vec![1, 2, 2, 2, 3, 3, 5] }
+}
+
 /// Writes a graph of six nodes in 2 partitions with cached rows. Returns the temporary root folder and the folder of
 /// the first partition.
 pub(crate) fn six_nodes(stored: Stored) -> (tempfile::TempDir, PathBuf) {
-    let coo = CooGraph { n_nodes: 6, srcs: vec![0, 1, 3, 4, 3, 4, 2], dsts: vec![1, 2, 2, 2, 3, 3, 5] };
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("parts");
-    write(&set(&coo, stored), &[0, 1, 1, 0, 1, 1], 2, Some(&cache(1.0)), &out);
+    write(&set(&graph_of_six_nodes(), stored), &[0, 1, 1, 0, 1, 1], 2, Some(&cache(1.0)), &out);
     (root, part_dir(out, 0))
 }
 
@@ -163,6 +168,49 @@ pub(crate) fn typed_parts() -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("parts");
     write_typed(&shop(), 2, |node| node as usize % 2, Some(&cache(1.0)), &out);
+    (root, part_dir(out, 0))
+}
+
+/// The layouts of sets and the kinds of their target values.
+pub(crate) const VALUES: [(Layout, TargetKind); 4] = [
+    (Layout::Plain, TargetKind::MultiLabel),
+    (Layout::Plain, TargetKind::Regression),
+    (Layout::Numbered, TargetKind::MultiLabel),
+    (Layout::Numbered, TargetKind::Regression),
+];
+
+/// Returns the graph of [`six_nodes`] or [`shop`] with two target values per node, of which the second is missing for every
+/// third node.
+pub(crate) fn set_with_values(layout: Layout, kind: TargetKind) -> Dataset {
+    let data = match layout {
+        Layout::Plain => set(&graph_of_six_nodes(), Stored::F32),
+        Layout::Numbered => shop(),
+    };
+    let targets = data.targets.as_ref().unwrap();
+    let nodes = 0..targets.values.len() as u8;
+    let values = match kind {
+        TargetKind::MultiLabel => {
+            let row = |node: u8| [node % 2, if node.is_multiple_of(3) { u8::MAX } else { 1 }];
+            TargetValues::multi_label(nodes.flat_map(row).collect::<Vec<u8>>(), 2)
+        }
+        _ => {
+            let row = |node: u8| {
+                let number = f32::from(node) / 4.0;
+                [number, if node.is_multiple_of(3) { f32::NAN } else { -number }]
+            };
+            TargetValues::regression(nodes.flat_map(row).collect::<Vec<f32>>(), 2)
+        }
+    };
+    let targets = DatasetTargets::new(targets.node_type, values.unwrap().into(), targets.split.clone());
+    Dataset { targets: Some(targets), ..data }
+}
+
+/// Writes [`set_with_values`] in 2 partitions, with even nodes in the first. Returns the temporary root folder and the folder of
+/// the first partition.
+pub(crate) fn parts_with_values(layout: Layout, kind: TargetKind) -> (tempfile::TempDir, PathBuf) {
+    let root = tempfile::tempdir().unwrap();
+    let out = root.path().join("parts");
+    write_typed(&set_with_values(layout, kind), 2, |node| node as usize % 2, None, &out);
     (root, part_dir(out, 0))
 }
 
