@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use kiln::data::Dataset;
 use kiln::data::convert::{self, ConvertOptions};
 use kiln::data::format::{self, VerifyReport};
-use kiln::graph::{Csc, Duplicates, NodeId, SelfLoops};
+use kiln::graph::{Csc, Duplicates, EdgeColumns, NodeId, SelfLoops};
 use kiln::partition::{
     CacheConfig, Method, PartitionBooks, PartitionMeta, PartitionStats, WriteReport, part_dir,
     partition_nodes, write_parts,
@@ -218,9 +218,8 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
     print_notes(&data.notes);
     let split = args.split.split_links(&data, args.seed)?;
     let graph = split.message().clone();
-    let edge_features = split.edge_features().cloned();
     let links = Some(split.dataset_links().clone());
-    let data = Dataset { graph, edge_features, links, ..data };
+    let data = Dataset { graph, links, ..data };
     match &args.source {
         DataSource::Path(path) if data.is_heterogeneous() => {
             format::write_with_attachments(&data, &args.out, path)?
@@ -300,25 +299,44 @@ fn print_written(args: &PartitionArgs, written: &[WriteReport], start: Instant) 
 fn open_to_partition(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> {
     let data = args.source.load(args.seed)?;
     let data = if args.standardize { data.standardize()? } else { data };
-    let had_edge_features = data.edge_features.is_some();
-    let data = if args.add_self_loops { with_self_loops(data)? } else { data };
-    if had_edge_features && data.edge_features.is_none() {
-        let note = "added self loops have no features, so the edge features of the dataset are left out";
-        print_rank_zero(format_args!("note: {note}"));
-    }
+    let data = match args.add_self_loops {
+        true => {
+            let before: Vec<String> = data.csc()?.columns().names().map(str::to_owned).collect();
+            let data = with_self_loops(data)?;
+            note_lost_columns(&before, &data)?;
+            data
+        }
+        false => data,
+    };
     let is_as_stored = !args.standardize && !args.add_self_loops;
     let recorded = if is_as_stored { args.source.recorded_hash()? } else { None };
     let hash = recorded.map_or_else(|| data.hash(), Ok)?;
     Ok((data, hash))
 }
 
-/// Adds self loops as `kiln data partition --add-self-loops` does: without the edge features if a loop was added, because
-/// it has none.
+/// Adds self loops as `kiln data partition --add-self-loops` does: without the columns of edges in which an added loop has
+/// no row.
 pub(crate) fn with_self_loops(data: Dataset) -> kiln::data::Result<Dataset> {
     match data.clone().add_self_loops() {
-        Err(kiln::data::Error::NoEdgeFeatures { .. }) => {
-            Dataset { edge_features: None, ..data }.add_self_loops()
-        }
+        Err(kiln::data::Error::NoEdgeFeatures { .. }) => data.without_edge_rows()?.add_self_loops(),
         looped => looped,
     }
+}
+
+/// Prints a note about the columns of edges that a set has lost.
+fn note_lost_columns(before: &[String], data: &Dataset) -> kiln::data::Result<()> {
+    let columns = data.csc()?.columns();
+    let lost: Vec<&str> =
+        before.iter().map(String::as_str).filter(|name| columns.get(name).is_none()).collect();
+    match lost[..] {
+        [] => {}
+        [EdgeColumns::FEATURES] => print_rank_zero(
+            "note: added self loops have no features, so the edge features of the dataset are left out",
+        ),
+        _ => print_rank_zero(format_args!(
+            "note: added self loops have no rows in the edge columns {}, so they are left out",
+            lost.join(", ")
+        )),
+    }
+    Ok(())
 }

@@ -18,8 +18,7 @@ use std::sync::Arc;
 use kiln::comm::rpc::Token;
 use kiln::data::Dataset;
 use kiln::data::synthetic::{FakeConfig, fake};
-use kiln::feature::EdgeFeatures;
-use kiln::graph::NodeId;
+use kiln::graph::{EdgeColumn, NodeId};
 use kiln::kernels::{DeviceGraph, DeviceSampler, Devices, open_device};
 use kiln::partition::{Part, part_dir};
 use kiln::remote::{ConnectConfig, DistGraph, DistNeighborSampler, ServeConfig, Server};
@@ -208,8 +207,8 @@ fn with_edge_features() -> Dataset {
     let config = FakeConfig { avg_num_nodes: 500, num_channels: 16, seed: 3, ..Default::default() };
     let data = fake(config).unwrap();
     let rows = (0..2 * data.graph.n_edges()).map(|i| (i * 7 % 23) as f32 / 23.0);
-    let edge_features = Some(EdgeFeatures::new(rows.collect::<Vec<f32>>(), 2).unwrap());
-    Dataset { edge_features, ..data }
+    let rows = EdgeColumn::new(rows.collect::<Vec<f32>>(), 2).unwrap();
+    data.with_edge_column(0, "features", rows).unwrap()
 }
 
 /// The device that a rank computes on must not affect the weights.

@@ -4,6 +4,7 @@
 use half::f16;
 use kiln_feature::{DenseFeatures, FeatureArray, MAX_DIM};
 use kiln_graph::{NodeId, SharedArray};
+use kiln_store::array_folder::ElementType;
 use kiln_store::npy::DType;
 use kiln_store::{ArrayFile, Error as StoreError};
 
@@ -126,9 +127,6 @@ fn label_error(array: &ArrayFile, position: usize, label: i128) -> StoreError {
     array.bad_value("the label of node", position, "below 2^31", label)
 }
 
-/// The file of the edge features in a folder of arrays.
-pub const EDGE_FEATURES: &str = "edge_features.npy";
-
 /// Returns the name of a file of the node type or the relation at a position in the folder of a heterogeneous set or of its
 /// partitions: `indptr.2.npy` for `indptr.npy` and 2.
 pub fn numbered(name: &str, position: usize) -> String {
@@ -150,7 +148,7 @@ impl RowsOf {
     pub(crate) fn file(self) -> &'static str {
         match self {
             Self::Nodes => "features.npy",
-            Self::Edges => EDGE_FEATURES,
+            Self::Edges => "edge_features.npy",
         }
     }
 
@@ -184,6 +182,15 @@ pub(crate) fn rows_of(array: &ArrayFile, of: RowsOf, notes: &mut Vec<Note>) -> R
             notes.push(converted(array, "32-bit floats: save them as <f4 to have them mapped"));
             Ok(DenseFeatures::from_f32(values, dim)?)
         }
+        _ => Err(array.wrong_type("<f4 or <f2").into()),
+    }
+}
+
+/// Returns the element type in which the feature rows of an array are written.
+pub(crate) fn written_type(array: &ArrayFile) -> Result<ElementType> {
+    match array.dtype() {
+        DType::F16 => Ok(ElementType::F16),
+        DType::F32 | DType::F64 => Ok(ElementType::F32),
         _ => Err(array.wrong_type("<f4 or <f2").into()),
     }
 }

@@ -7,12 +7,11 @@ use kiln_feature::{
     DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore, Labels, PreparationStep, TargetValues, Targets,
 };
 use kiln_graph::{
-    Csc, CscBuilder, Duplicates, NodeId, NodeTypes, Relation, RelationEdges, Relations, SharedArray,
-    symmetrize,
+    Csc, CscBuilder, Duplicates, EdgeColumn, EdgeColumns, NodeId, NodeTypes, Relation, RelationEdges,
+    Relations, SharedArray, symmetrize,
 };
 
 use crate::dataset::{Dataset, DatasetTargets};
-use crate::edge_features::in_csc_order;
 use crate::error::{BuildError, Error, Result, missing};
 use crate::node_names::NodeNames;
 use crate::split::Split;
@@ -50,6 +49,7 @@ use crate::split::Split;
 ///         srcs: &[0, 0, 1],
 ///         dsts: &[0, 1, 2],
 ///         weights: None,
+///         columns: None,
 ///     })
 ///     .nodes("paper")
 ///     .features(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5], 2)
@@ -72,6 +72,8 @@ pub struct DatasetBuilder<'a> {
     edge_weights: Option<&'a [f32]>,
     edge_types: Option<&'a [u8]>,
     edge_features: Option<(FeatureArray, usize)>,
+    /// The other columns of the edges.
+    edge_columns: Vec<(String, EdgeColumn)>,
     symmetrize: bool,
     edge_type_names: Vec<String>,
     /// The relations of a heterogeneous set: those that are already built, and the others.
@@ -194,6 +196,7 @@ impl<'a> DatasetBuilder<'a> {
             edge_weights: None,
             edge_types: None,
             edge_features: None,
+            edge_columns: Vec::new(),
             symmetrize: false,
             edge_type_names: Vec::new(),
             built: Vec::new(),
@@ -241,12 +244,33 @@ impl<'a> DatasetBuilder<'a> {
     ///     .features(vec![0.0; 3], 1)
     ///     .build()?;
     /// // The edge from node 0 is the first one into node 1.
-    /// let rows = data.edge_features.map(|features| features.rows().clone());
-    /// assert!(matches!(rows, Some(FeatureArray::F32(rows)) if rows[..] == [1.5, 0.5]));
+    /// let features = data.edge_features()?.unwrap();
+    /// assert!(matches!(features.rows(), FeatureArray::F32(rows) if rows[..] == [1.5, 0.5]));
     /// # Ok::<(), kiln_data::Error>(())
     /// ```
     pub fn edge_features(self, rows: impl Into<FeatureArray>, dim: usize) -> Self {
         Self { edge_features: Some((rows.into(), dim)), ..self.homogeneous(".edge_features(rows, dim)") }
+    }
+
+    /// Sets a further column of the edges by its name, `[n_edges, width]`, in the order of the edge list; in the set it is
+    /// in CSC order. Programs read it from the graph ([`Csc::columns`]) or from batches. For a relation of a heterogeneous set,
+    /// see [`RelationEdges::columns`].
+    ///
+    /// ```
+    /// use kiln_data::Dataset;
+    /// use kiln_graph::EdgeColumn;
+    /// let data = Dataset::builder(3)
+    ///     .edges(&[2, 0], &[1, 1])
+    ///     .edge_column("amount", EdgeColumn::new(vec![0.5_f32, 1.5], 1)?)
+    ///     .features(vec![0.0; 3], 1)
+    ///     .build()?;
+    /// // The edge from node 0 is the first one into node 1.
+    /// assert_eq!(data.csc()?.columns().get("amount").unwrap().value(0), 1.5);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
+    pub fn edge_column(mut self, name: impl Into<String>, column: EdgeColumn) -> Self {
+        self.edge_columns.push((name.into(), column));
+        self.homogeneous(".edge_column(name, column)")
     }
 
     /// Adds the reverse of each edge, with its weight, type and features, and removes duplicates: the graph becomes
@@ -395,7 +419,7 @@ impl<'a> DatasetBuilder<'a> {
                            set with its node types (Dataset::builder_with_types)";
             return Err(BuildError::NotApplicable { call: ".nodes(type_name)", instead }.into());
         }
-        let (graph, edge_features) = self.build_graph(n_nodes)?;
+        let graph = self.build_graph(n_nodes)?;
         let OfType { features, names } = self.of_type.remove(NODE).unwrap_or_default();
         let features = features.ok_or(missing("features", ".features(x, dim)"))?.build(n_nodes)?;
         let (values, split) = match (self.targets.take(), self.split.take()) {
@@ -417,7 +441,6 @@ impl<'a> DatasetBuilder<'a> {
         let targets = DatasetTargets { node_type: 0, values, split, class_names: self.class_names };
         let mut data = Dataset::homogeneous(self.name, graph, features, targets);
         data.preparation.steps.extend(self.symmetrize.then_some(PreparationStep::Symmetrize));
-        data.edge_features = edge_features;
         data.edge_type_names = self.edge_type_names;
         data.names = vec![Arc::new(names)];
         Ok(data)
@@ -466,20 +489,14 @@ impl<'a> DatasetBuilder<'a> {
         Ok(Some(DatasetTargets { node_type, values, split, class_names }))
     }
 
-    /// Returns the graph of a homogeneous set, and the edge features in its order.
-    fn build_graph(&mut self, n_nodes: usize) -> Result<(Arc<Csc>, Option<EdgeFeatures>)> {
+    /// Returns the graph of a homogeneous set.
+    fn build_graph(&mut self, n_nodes: usize) -> Result<Arc<Csc>> {
         let n_types = self.edge_type_names.len();
-        let rows = self.edge_features.take().map(|(rows, dim)| EdgeFeatures::new(rows, dim)).transpose()?;
-        let (graph, rows) = match self.edges.as_ref().ok_or(missing("edges", ".edges(&srcs, &dsts)"))? {
-            Edges::List { srcs, dsts } => match rows {
-                None => (Arc::new(self.csc_builder(n_nodes).build(srcs, dsts)?), None),
-                Some(rows) => {
-                    check_edge_rows(&rows, srcs.len() as u64)?;
-                    let traced = self.csc_builder(n_nodes).build_with_origins(srcs, dsts)?;
-                    let rows = in_csc_order(&rows, &traced)?;
-                    (Arc::new(traced.graph), Some(rows))
-                }
-            },
+        let graph = match self.edges.take().ok_or(missing("edges", ".edges(&srcs, &dsts)"))? {
+            Edges::List { srcs, dsts } => {
+                let columns = self.columns(srcs.len())?;
+                Arc::new(self.csc_builder(n_nodes).columns(columns).build(srcs, dsts)?)
+            }
             Edges::Graph(graph) => {
                 let edge_data = [
                     ("edge weights", self.edge_weights.is_some()),
@@ -489,13 +506,13 @@ impl<'a> DatasetBuilder<'a> {
                     return Err(BuildError::EdgeDataOfGraph { what }.into());
                 }
                 check_length("nodes of the graph", "node of the dataset", n_nodes, graph.n_nodes())?;
-                if let Some(rows) = &rows {
-                    check_edge_rows(rows, graph.n_edges())?;
+                let mut with_columns = graph;
+                for (name, column) in self.columns(with_columns.n_edges() as usize)?.iter() {
+                    with_columns = Arc::new(Csc::clone(&with_columns).with_column(name, column.clone())?);
                 }
                 match self.symmetrize {
-                    true if rows.is_some() => return Err(BuildError::SymmetrizedEdgeFeatures.into()),
-                    true => (Arc::new(symmetrize(graph)?), None),
-                    false => (graph.clone(), rows),
+                    true => Arc::new(symmetrize(&with_columns)?),
+                    false => with_columns,
                 }
             }
         };
@@ -505,8 +522,22 @@ impl<'a> DatasetBuilder<'a> {
                 let (what, per) = ("edge type names", "type");
                 Err(BuildError::Length { what, per, expected: usize::from(largest) + 1, got: n_types }.into())
             }
-            _ => Ok((graph, rows)),
+            _ => Ok(graph),
         }
+    }
+
+    /// Returns the features and the other columns of the edges, in the order in which they were given.
+    fn columns(&mut self, n_edges: usize) -> Result<EdgeColumns> {
+        let mut columns = EdgeColumns::default();
+        if let Some((rows, dim)) = self.edge_features.take() {
+            let rows = EdgeFeatures::new(rows, dim)?;
+            check_length("edge feature rows", "edge", n_edges, rows.n_edges() as usize)?;
+            columns = columns.with(EdgeColumns::FEATURES, rows.to_column())?;
+        }
+        for (name, column) in std::mem::take(&mut self.edge_columns) {
+            columns = columns.with(name, column)?;
+        }
+        Ok(columns)
     }
 
     fn csc_builder(&self, n_nodes: usize) -> CscBuilder<'a> {
@@ -529,10 +560,6 @@ fn check_length(what: &'static str, per: &'static str, expected: usize, got: usi
         true => Ok(()),
         false => Err(BuildError::Length { what, per, expected, got }.into()),
     }
-}
-
-fn check_edge_rows(rows: &EdgeFeatures, n_edges: u64) -> Result<()> {
-    check_length("edge feature rows", "edge", n_edges as usize, rows.n_edges() as usize)
 }
 
 /// Checks that each node of the split exists, has a target and is in only one part. A node may occur several times in

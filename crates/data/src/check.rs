@@ -6,13 +6,13 @@ mod place;
 use std::ops::Range;
 use std::path::Path;
 
-use kiln_feature::{EdgeFeatures, FeatureArray, FeatureBuffer, FeatureStore, TargetKind, Targets};
-use kiln_graph::{Csc, Error as GraphError, NodeId};
+use kiln_feature::{FeatureBuffer, FeatureStore, TargetKind, Targets};
+use kiln_graph::{Csc, EdgeColumns, Error as GraphError, NodeId};
 use kiln_store::Error as StoreError;
 
 use self::place::stored_id;
-use crate::arrays::{EDGE_FEATURES, RowsOf};
-use crate::graph_folder::NEGATIVES;
+use crate::arrays::RowsOf;
+use crate::graph_folder::{NEGATIVES, column_file};
 use crate::layout::Layout;
 use crate::link_split::check_link_types;
 use crate::mask::{is_mask, mask_as_ids};
@@ -37,9 +37,6 @@ pub(crate) fn check_set(data: &Dataset, place: Place<'_>) -> Result<Vec<Note>> {
             check_features(&**features, place_of_type).map_err(in_type)?;
         }
         check_names(&data.names[node_type], place_of_type).map_err(in_type)?;
-    }
-    if let Some(features) = &data.edge_features {
-        check_edge_features(features, data.graph.n_edges(), place)?;
     }
     let mut notes = Vec::new();
     if let Some(targets) = &data.targets {
@@ -179,9 +176,19 @@ pub(crate) fn check_graph(graph: &Csc, edge_type_names: &[String], place: Place<
     check_edge_data(graph, edge_type_names, place)
 }
 
-/// Checks that weights are finite, and that all edge types have names if any edge type has a name.
+/// Checks that the values of all columns are finite, and that all edge types have names if any edge type has a name.
 pub(crate) fn check_edge_data(graph: &Csc, edge_type_names: &[String], place: Place<'_>) -> Result<()> {
-    check_finite(graph.weights().unwrap_or_default(), "weights.npy", "the weight of edge", place)?;
+    for (name, column) in graph.columns().iter() {
+        if let Some(position) = column.first_not_finite() {
+            let what = match name {
+                EdgeColumns::WEIGHTS => "the weight of edge",
+                EdgeColumns::FEATURES => RowsOf::Edges.value(),
+                _ => "a value of edge",
+            };
+            let edge = (position / column.width()) as u64;
+            return Err(not_finite(&column_file(name), what, edge, column.value(position), place));
+        }
+    }
     let n_types = edge_type_names.len();
     let types = graph.edge_types().unwrap_or_default();
     if n_types > 0
@@ -244,36 +251,6 @@ pub(crate) fn check_features(features: &dyn FeatureStore, place: Place<'_>) -> R
             None => Ok(()),
         }
     })
-}
-
-/// Checks that there is a row for each of `n_edges` edges, and that all values are finite.
-pub(crate) fn check_edge_features(features: &EdgeFeatures, n_edges: u64, place: Place<'_>) -> Result<()> {
-    let of = RowsOf::Edges;
-    let (file, got) = (place.file(&[EDGE_FEATURES]), features.n_edges());
-    if got != n_edges {
-        return Err(StoreError::Inconsistent { file, what: of.count(), expected: n_edges, got }.into());
-    }
-    let bad = match features.rows() {
-        FeatureArray::F32(values) => first_bad(values, |value| value.is_finite()).map(|at| (at, values[at])),
-        FeatureArray::F16(values) => {
-            first_bad(values, |value| value.is_finite()).map(|at| (at, values[at].to_f32()))
-        }
-        FeatureArray::BF16(values) => {
-            first_bad(values, |value| value.is_finite()).map(|at| (at, values[at].to_f32()))
-        }
-        other => return Err(Error::unknown_row_type(other.dtype())),
-    };
-    match bad {
-        Some((position, value)) => {
-            let edge = (position / features.dim()) as u64;
-            Err(not_finite(EDGE_FEATURES, of.value(), edge, value, place))
-        }
-        None => Ok(()),
-    }
-}
-
-fn first_bad<T>(values: &[T], is_finite: impl Fn(&T) -> bool) -> Option<usize> {
-    values.iter().position(|value| !is_finite(value))
 }
 
 /// Calls `visit` with each chunk of rows, in order, and with the index of the chunk's first row.

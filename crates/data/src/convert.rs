@@ -12,13 +12,13 @@
 //! | before that, labels and split of GraphBolt and OGB folders | 16 per node |
 //! | or target values and split | 4 per node, and 5 per value |
 //! | edges, and later features, of an OGB folder of archives | the size of the array |
-//! | an edge list with edge features, which is not sorted in buckets | 48 per edge (96 to symmetrize), 24 per node, 1 MiB per thread |
+//! | columns of edges with more than 5 bytes per edge | 8,192 times the bytes above 5 |
 //! | features of an OGB folder that are means of edge features | 12 per value, and 8 per node |
 //! | one bucket of edges, or the buffers of the buckets' files | the remainder |
 //! | chunks and buffers | 499,712 |
 //!
 //! The remainder must be at least 4096 bytes and fit the in-edges of the node with the highest degree: 4 bytes per
-//! edge, or 8 bytes with weights or types, and then 4 more for weights and 1 more for types.
+//! edge, or with columns 8 bytes and those of the edge's rows (4 for a weight, 1 for a type).
 //!
 //! Files that are read are mapped; the kernel can reclaim their pages at any time. On disk, the buckets take up to 8
 //! bytes per edge, plus its data, beside the finished set.
@@ -28,7 +28,6 @@
 mod buckets;
 mod csc_rows;
 mod heterogeneous;
-mod in_memory;
 mod rest;
 mod sorting;
 
@@ -38,13 +37,11 @@ use std::path::Path;
 use kiln_feature::Targets;
 use kiln_graph::{Duplicates, LinkNegatives, SelfLoops};
 use kiln_store::array_folder::{Entries, FolderWriter};
-use kiln_store::paths::{find, is_there};
-use kiln_store::{ArrayFile, check_count, io_error};
+use kiln_store::paths::is_there;
+use kiln_store::{check_count, io_error};
 
 use self::buckets::{FIXED_BYTES, LEAST_ROOM, Written};
-use self::in_memory::write_with_rows;
 use self::rest::{Sizes, check_memory, copy_graph, copy_rest, copy_stored, n_nodes_of, refuse_options};
-use crate::arrays::EDGE_FEATURES;
 use crate::edges::{EdgeList, edge_list_of};
 use crate::format::path_in;
 use crate::format::plain_manifest::{self, PlainManifest};
@@ -60,7 +57,7 @@ pub(crate) use self::csc_rows::CscRows;
 pub use kiln_store::parse_bytes;
 
 pub use self::heterogeneous::{HeterogeneousReport, convert_heterogeneous};
-pub use crate::edges::{EdgeChunk, EdgeData, EdgeSource};
+pub use crate::edges::{ColumnFormat, EdgeChunk, EdgeSource};
 
 /// The maximum number of bucket files that are open at a time.
 const MOST_OPEN_FILES: u64 = 256;
@@ -152,16 +149,15 @@ impl fmt::Display for ConvertReport {
 /// found by name, in any case and order: sources are `src`, `source`, `from` or `u`; destinations `dst`, `target`,
 /// `destination`, `to` or `v`; weights `weight`, `weights` or `w`. If no name of an end is known, the first two columns
 /// besides the weight are the sources and the destinations. Any further column is an error. `weights.npy` (`f32`),
-/// `edge_types.npy` (`u8`) and `edge_features.npy` (`[n_edges, dim]`) beside an edge list have the order of the list. A
-/// list with edge features is sorted in memory, because the rows are written in the order of the graph; the rows need
-/// not fit in memory.
+/// `edge_types.npy` (`u8`) and the other columns `edge_NAME.npy` (`[n_edges, dim]`) beside an edge list have the order of
+/// the list, and need not fit in memory.
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`] if the output exists and is not an empty folder, before any work;
 /// [`Error::Memory`] if the memory limit is too small, with the smallest sufficient limit;
 /// [`kiln_store::Error::Missing`] or [`Error::Unrecognised`] if the input is not a data set; [`Error::WrongKind`] if
 /// the input is a graph classification set; [`Error::BadParameter`] if an option for edge lists is set but the edges of
-/// the input are in CSC order, if self loops should be added to an edge list with edge features, or if the edge list
+/// the input are in CSC order, if self loops should be added to edges with other columns than weights and types, or if the edge list
 /// changes during the conversion; and [`kiln_store::Error::BadValue`],
 /// [`kiln_store::Error::BadLine`], [`kiln_store::Error::Npy`], [`kiln_store::Error::Inconsistent`],
 /// [`kiln_store::Error::Metadata`], [`Error::Unsupported`], [`kiln_store::Error::HashMismatch`] or
@@ -201,7 +197,7 @@ pub fn convert(
     note_left_aside(input, &mut notes);
     let Some(list) = edge_list_of(input)? else {
         refuse_options(options.keeps_edges())?;
-        let [n_nodes, n_edges] = copy_graph(input, &mut set)?;
+        let [n_nodes, n_edges] = copy_graph(input, &mut set, &mut notes)?;
         let sizes = copy_rest(input, n_nodes, &mut set, &mut notes)?;
         let written = Written { n_coo_edges: n_edges as u64, n_edges, ..Written::default() };
         return commit(set, name_of(input), n_nodes, written, sizes, notes);
@@ -209,10 +205,7 @@ pub fn convert(
     notes.extend(list.notes.iter().cloned());
     let n_nodes = count_nodes(&list, n_nodes_of(input)?, options)?;
     let sizes = copy_rest(input, n_nodes, &mut set, &mut notes)?;
-    let written = match find(input, &[EDGE_FEATURES]) {
-        Some(rows) => write_with_rows(&list, &ArrayFile::open(rows)?, n_nodes, options, &mut set)?,
-        None => write_csc(&list, 0, CscRows::of_nodes(n_nodes), options, &mut set)?,
-    };
+    let written = write_csc(&list, 0, CscRows::of_nodes(n_nodes), options, &mut set)?;
     commit(set, name_of(input), n_nodes, written, sizes, notes)
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use kiln_feature::{EdgeFeatures, FeatureStore, Labels, Preparation, TargetKind, TargetValues, Targets};
-use kiln_graph::{Csc, NodeId, Relation, Relations, SharedArray};
+use kiln_graph::{Csc, EdgeColumn, EdgeColumns, NodeId, Relation, Relations, SharedArray};
 
 use crate::check::{Place, check_links};
 use crate::error::missing;
@@ -26,14 +26,12 @@ use crate::{DatasetLinks, Error, LinkTargets, NodeNames, NotHomogeneousError, No
 pub struct Dataset {
     /// The name of the set in messages and reports.
     pub name: String,
-    /// The types of the nodes and the graph of each relation.
+    /// The types of the nodes, and the graph of each relation with the columns of its edges
+    /// ([`Csc::columns`](kiln_graph::Csc::columns)).
     pub graph: Arc<Relations>,
     /// The features of each node type, `[n_types]`: one row per node of the type, `[n_nodes_of_type, dim]`; `None` for a
     /// type without features.
     pub features: Vec<Option<Arc<dyn FeatureStore>>>,
-    /// One feature row per edge, `[n_edges, dim]`, in CSC order; `None` if edges have no features, and for a heterogeneous
-    /// set.
-    pub edge_features: Option<EdgeFeatures>,
     /// The edge types' names, by type; empty for graphs without edge types.
     pub edge_type_names: Vec<String>,
     /// The targets and the split of one node type; `None` for a set without targets. A homogeneous set that was made without
@@ -78,7 +76,7 @@ impl DatasetTargets {
 static NO_SPLIT: LazyLock<Split> = LazyLock::new(Split::default);
 
 impl Dataset {
-    /// Returns a homogeneous set without names, edge features and notes. The parts are not compared with each other.
+    /// Returns a homogeneous set without names and notes. The parts are not compared with each other.
     pub(crate) fn homogeneous(
         name: String,
         graph: impl Into<Arc<Csc>>,
@@ -89,7 +87,6 @@ impl Dataset {
             name,
             graph: Arc::new(Relations::of_graph(graph)),
             features: vec![Some(features)],
-            edge_features: None,
             edge_type_names: Vec::new(),
             targets: Some(targets),
             links: None,
@@ -111,7 +108,6 @@ impl Dataset {
             names: vec![Arc::default(); graph.types().n_types()],
             graph,
             features,
-            edge_features: None,
             edge_type_names: Vec::new(),
             targets: None,
             links: None,
@@ -172,6 +168,63 @@ impl Dataset {
             types: self.graph.types().names().join(", "),
             relations,
         }))
+    }
+
+    /// Returns the features of the edges of a graph with one relation, `[n_edges, dim]`, in CSC order; `None` if edges have no
+    /// features, and for another graph, whose relations have columns of their own.
+    ///
+    /// # Errors
+    /// Returns [`Error::Feature`] for rows of more values than [`MAX_DIM`](kiln_feature::MAX_DIM).
+    pub fn edge_features(&self) -> Result<Option<EdgeFeatures>> {
+        let Ok(graph) = self.csc() else { return Ok(None) };
+        let column = graph.columns().get(EdgeColumns::FEATURES);
+        Ok(column.map(EdgeFeatures::of_column).transpose()?)
+    }
+
+    /// Returns the set with one more column of the edges of a relation, `[n_edges, width]`, in the order of its adjacency, or
+    /// with another one of this name.
+    ///
+    /// ```
+    /// use kiln_graph::EdgeColumn;
+    /// let ring = kiln_data::synthetic::ring(6)?;
+    /// let ring = ring.with_edge_column(0, "amount", EdgeColumn::new(vec![0.5_f32; 12], 1)?)?;
+    /// assert_eq!(ring.csc()?.columns().names().collect::<Vec<_>>(), ["amount"]);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`] unless the column has one row per edge, and for a name or values that are not allowed.
+    ///
+    /// # Panics
+    /// Panics if there is no such relation.
+    pub fn with_edge_column(self, relation: usize, name: &str, column: EdgeColumn) -> Result<Self> {
+        let graph = Csc::clone(&self.graph.relation(relation).graph).with_column(name, column)?;
+        self.with_relation(relation, graph)
+    }
+
+    /// Returns the set with the graph of a relation that has the same nodes.
+    fn with_relation(self, relation: usize, graph: Csc) -> Result<Self> {
+        let mut relations: Vec<Relation> = self.graph.iter().cloned().collect();
+        relations[relation].graph = Arc::new(graph);
+        let graph = Relations::new(self.graph.types().clone(), relations)?;
+        Ok(Self { graph: Arc::new(graph), ..self })
+    }
+
+    /// Returns the set whose edges have weights and types and no other columns, so that self loops may be added.
+    ///
+    /// # Errors
+    /// Returns no error for a set whose columns have a row per edge.
+    pub fn without_edge_rows(mut self) -> Result<Self> {
+        for relation in 0..self.graph.n_relations() {
+            let graph = Csc::clone(&self.graph.relation(relation).graph);
+            let columns = graph.columns().clone();
+            let rows = columns.rows();
+            if !rows.is_empty() {
+                let kept = rows.names().fold(columns, |columns, name| columns.without(name));
+                self = self.with_relation(relation, graph.with_columns(&kept)?)?;
+            }
+        }
+        Ok(self)
     }
 
     /// Returns the number of feature columns of each node type, `[n_types]`; `None` for a type without features.
@@ -291,7 +344,7 @@ impl Dataset {
         }
     }
 
-    /// Copies the graphs and the features of nodes and edges into the process's memory if they are mapped. This takes time and
+    /// Copies the graphs, with the columns of their edges, and the features of nodes into the process's memory if they are mapped. This takes time and
     /// memory in proportion to the size of the set. With an allocator that uses huge pages, random reads are faster than in the
     /// mapped set, since they cause fewer TLB misses.
     pub fn in_memory(self) -> Self {
@@ -303,8 +356,7 @@ impl Dataset {
         let graph = Arc::new(graph.expect("the copies should have the names and lengths of the relations"));
         let in_memory = |store: Arc<dyn FeatureStore>| store.in_memory().unwrap_or(store);
         let features = self.features.into_iter().map(|store| store.map(in_memory)).collect();
-        let edge_features = self.edge_features.as_ref().map(EdgeFeatures::in_memory);
-        Self { graph, features, edge_features, ..self }
+        Self { graph, features, ..self }
     }
 }
 

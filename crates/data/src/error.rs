@@ -69,15 +69,16 @@ pub enum Error {
         /// The limit, in bytes.
         budget_bytes: u64,
     },
-    /// Edges would be added to a set whose edges have features.
-    #[error("{name}: the added {added} would have no edge features: {instead}")]
+    /// Self loops would be added to a set whose edges have a column in which a loop has no row.
+    #[error(
+        "{name}: the added self loops would have no row in the edge column `{column}`: add the loops and their rows to the \
+         edge list before the set is built, or remove such columns (Dataset::without_edge_rows)"
+    )]
     NoEdgeFeatures {
         /// The name of the set.
         name: String,
-        /// The noun for the added edges: `reverse edges` or `self loops`.
-        added: &'static str,
-        /// The advice on what to do instead.
-        instead: &'static str,
+        /// The name of the column.
+        column: String,
     },
     /// A file could not be read or written, or its content is invalid.
     #[error(transparent)]
@@ -160,12 +161,6 @@ pub enum BuildError {
         /// The kind of edge data: `edge weights` or `edge types`.
         what: &'static str,
     },
-    /// Edge features were given for a graph that is already built, and it should be symmetrized.
-    #[error(
-        "the reverse edges that .symmetrize() adds to the graph would have no edge features: pass the edge list to \
-         .edges(&srcs, &dsts) instead of .graph(), or a graph that has the reverse edges and their rows"
-    )]
-    SymmetrizedEdgeFeatures,
     /// A split contains a node that does not exist.
     #[error(
         "the {part} split contains node {node} at position {position}, expected a node id below {n_nodes}"

@@ -46,7 +46,6 @@ use crate::{Dataset, Result};
 pub(crate) use self::copy::copy;
 pub(crate) use self::location::path_in;
 pub use self::verify::{VerifyReport, verify};
-pub(crate) use self::write::write_graph;
 pub use self::writer::{RelationTypes, SetWriter, TargetWriters};
 
 /// Returns true if a folder has the manifest of a heterogeneous set.

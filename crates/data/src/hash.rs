@@ -4,11 +4,12 @@
 use std::fmt;
 
 use bytemuck::Pod;
-use kiln_feature::{EdgeFeatures, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, Labels, Targets};
-use kiln_graph::{Csc, GraphId, ItemId, NodeId};
+use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore, Labels, Targets};
+use kiln_graph::{Csc, EdgeColumns, GraphId, ItemId, NodeId};
 use kiln_store::Hasher;
 
 use crate::check::for_each_rows;
+use crate::graph_folder::column_file;
 use crate::layout::Layout;
 use crate::{Dataset, DatasetLinks, Error, GraphDataset, LinkTargets, Result, Split};
 
@@ -49,7 +50,8 @@ impl Dataset {
     ///
     /// The hashed bytes are the line `kiln data 1`, and then for each of these arrays a line of its name, element
     /// type and lengths, and its values, little-endian: `indptr u64 N+1`, `indices u32 M`, if present `weights f32 M`,
-    /// `edge_types u8 M` and `edge_features f32 MxE` (or `f16`, `bf16`), then `features f32 NxD` (or `f16`, `bf16`), or for sparse ones `features_indptr u64
+    /// `edge_types u8 M`, and for each other column of the edges, by name, `edge_NAME f32 MxE` (or `f16`, `bf16`), such as
+    /// `edge_features`; then `features f32 NxD` (or `f16`, `bf16`), or for sparse ones `features_indptr u64
     /// N+1`, `features_indices u32 K` and `features_data f32 KxD` (D is the number of columns), then `labels i32 NxC`
     /// (C is the number of classes), or `targets u8 NxK` for K labels per node, or `targets f32 NxK` for regression,
     /// then `train u32 P`, `val u32 Q`, `test u32 R`. If the set has links, `link_srcs u32 L`, `link_dsts u32 L` and the
@@ -59,7 +61,7 @@ impl Dataset {
     /// For a heterogeneous set, the names, the order and the sizes of node types and relations are hashed, too: after the line
     /// `kiln data 1` follow `type_offsets u32 T+1`, and for each node type `node_type u8 L`, its name in UTF-8, and its
     /// features, if it has any; for each relation `relation u8 L`, its name, `relation_types u32 2`, the types of its sources
-    /// and destinations, and its `indptr`, `indices` and `weights`; if there are targets, `target_type u32 1`, the targets and
+    /// and destinations, and its `indptr`, `indices` and columns; if there are targets, `target_type u32 1`, the targets and
     /// the split; and if there are links, `link_relations u32 1` or `2`, their relation and its reverse, and the links.
     ///
     /// This reads the whole set once, with constant memory, and is several times faster on a CPU with SHA instructions.
@@ -88,9 +90,6 @@ impl Dataset {
 
     fn hash_homogeneous(&self, hasher: &mut ArrayHasher<'_>) -> Result<()> {
         hasher.graph(self.csc()?)?;
-        if let Some(features) = &self.edge_features {
-            hasher.edge_features(features)?;
-        }
         hasher.features(&**self.node_features()?)?;
         if let Some(targets) = &self.targets {
             hasher.targets(&targets.values)?;
@@ -260,24 +259,22 @@ impl<'a> ArrayHasher<'a> {
     fn graph(&mut self, graph: &Csc) -> Result<()> {
         self.array("indptr", "u64", graph.indptr().len(), graph.indptr())?;
         self.array("indices", "u32", graph.n_edges(), graph.indices())?;
-        if let Some(weights) = graph.weights() {
-            self.array("weights", "f32", weights.len(), weights)?;
-        }
-        if let Some(types) = graph.edge_types() {
-            self.array("edge_types", "u8", types.len(), types)?;
+        for (name, column) in graph.columns().iter() {
+            let file = column_file(name);
+            let what = file.trim_end_matches(".npy");
+            match name {
+                EdgeColumns::WEIGHTS | EdgeColumns::TYPES => {
+                    self.line(what, column.element_type(), column.n_rows())
+                }
+                _ => self.line(
+                    what,
+                    column.element_type(),
+                    format_args!("{}x{}", column.n_rows(), column.width()),
+                ),
+            }
+            self.values(column.as_bytes())?;
         }
         Ok(())
-    }
-
-    fn edge_features(&mut self, features: &EdgeFeatures) -> Result<()> {
-        let lengths = format!("{}x{}", features.n_edges(), features.dim());
-        self.line("edge_features", features.dtype().name(), lengths);
-        match features.rows() {
-            FeatureArray::F32(values) => self.values(values),
-            FeatureArray::F16(values) => self.values(values),
-            FeatureArray::BF16(values) => self.values(values),
-            other => Err(Error::unknown_row_type(other.dtype())),
-        }
     }
 
     fn features(&mut self, features: &dyn FeatureStore) -> Result<()> {

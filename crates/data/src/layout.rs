@@ -23,10 +23,11 @@ impl Layout {
     /// assert_eq!(Layout::Plain.file("indptr.npy", 0), "indptr.npy");
     /// assert_eq!(Layout::Numbered.file("indptr.npy", 2), "indptr.2.npy");
     /// ```
-    pub fn file(self, name: &'static str, position: usize) -> Cow<'static, str> {
+    pub fn file(self, name: impl Into<Cow<'static, str>>, position: usize) -> Cow<'static, str> {
+        let name = name.into();
         match self {
-            Self::Plain => Cow::Borrowed(name),
-            Self::Numbered => Cow::Owned(numbered(name, position)),
+            Self::Plain => name,
+            Self::Numbered => Cow::Owned(numbered(&name, position)),
         }
     }
 

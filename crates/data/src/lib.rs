@@ -30,7 +30,6 @@ pub mod convert;
 mod dataset;
 mod dataset_name;
 mod draws;
-mod edge_features;
 mod edges;
 mod error;
 pub mod format;

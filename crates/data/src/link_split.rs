@@ -7,13 +7,10 @@ mod targets;
 use std::ops::Range;
 use std::sync::Arc;
 
-use kiln_feature::EdgeFeatures;
 use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeId, Relations, SharedArray};
-use kiln_store::check_count;
 
 use self::dataset_links::positions;
-use self::random::{SplitEdges, retain_edges, sorted};
-use crate::arrays::RowsOf;
+use self::random::{SplitEdges, retain_edges};
 use crate::error::require;
 use crate::{Dataset, Note, Result, Split};
 
@@ -47,8 +44,6 @@ pub use self::targets::LinkTargets;
 #[derive(Debug, Clone)]
 pub struct LinkSplit {
     message: Arc<Relations>,
-    /// The features of the edges of `message`.
-    edge_features: Option<EdgeFeatures>,
     links: DatasetLinks,
 }
 
@@ -57,7 +52,7 @@ impl LinkSplit {
     ///
     /// The pairs of nodes with a link between them are divided by the shares, both rounded; the rest is for training.
     /// All parallel edges of a pair are one link, and self loops are no links. The edges of a pair for validation or
-    /// test, of all edge types, leave the graph. The graph keeps the weights and the types of the other edges. In each
+    /// test, of all edge types, leave the graph. The other edges keep their columns. In each
     /// part, links ascend by destination and then by source; those for training have the first ids, then those for
     /// validation, then those for test.
     ///
@@ -71,7 +66,7 @@ impl LinkSplit {
     /// reverse; and [`Error::Graph`](crate::Error::Graph) if the graph is invalid.
     pub fn random(graph: &Relations, config: &LinkSplitConfig, seed: u64) -> Result<Self> {
         let relation = only_relation(graph)?;
-        Self::draw(graph, relation, None, None, config, seed)
+        Self::draw(graph, relation, None, config, seed)
     }
 
     /// Returns a random split of the edges of one relation, as [`LinkSplit::random`] does for a graph with these edges.
@@ -83,7 +78,7 @@ impl LinkSplit {
     /// use kiln_graph::{NodeTypes, RelationEdges, Relations};
     /// let types = NodeTypes::new([("user", 4), ("item", 5)])?;
     /// let (users, items) = ([0, 1, 2, 3, 0, 1, 2, 3, 0, 1], [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]);
-    /// let of = |name, src_type, dst_type, srcs, dsts| RelationEdges { name, src_type, dst_type, srcs, dsts, weights: None };
+    /// let of = |name, src_type, dst_type, srcs, dsts| RelationEdges { name, src_type, dst_type, srcs, dsts, weights: None, columns: None };
     /// let buys = of("buys", "user", "item", &users, &items);
     /// let graph = Relations::from_edges(types, &[buys, of("bought by", "item", "user", &items, &users)])?;
     /// let config = LinkSplitConfig { val: 0.1, test: 0.2, ..Default::default() };
@@ -105,19 +100,18 @@ impl LinkSplit {
         seed: u64,
     ) -> Result<Self> {
         let (relation, reverse) = positions(graph.schema(), relation, reverse)?;
-        Self::draw(graph, relation, reverse, None, config, seed)
+        Self::draw(graph, relation, reverse, config, seed)
     }
 
     fn draw(
         graph: &Relations,
         relation: usize,
         reverse: Option<usize>,
-        features: Option<&EdgeFeatures>,
         config: &LinkSplitConfig,
         seed: u64,
     ) -> Result<Self> {
         let edges = graph.whole_graph(relation)?;
-        let split = SplitEdges::draw(&edges, features, config, seed)?;
+        let split = SplitEdges::draw(&edges, config, seed)?;
         let mut message = graph.with_graph(relation, split.message.clone())?;
         if let Some(reverse) = reverse.filter(|reverse| *reverse != relation) {
             let edges = if edges.has_sorted_neighbors() { edges } else { edges.sort_neighbors()? };
@@ -126,8 +120,7 @@ impl LinkSplit {
             message = message.with_graph(reverse, reverses)?;
         }
         let links = DatasetLinks { relation, reverse, targets: Arc::new(split.targets) };
-        let split_of_graph = Self::new(&message, links)?;
-        Ok(Self { edge_features: split.features, ..split_of_graph })
+        Self::new(&message, links)
     }
 
     /// Creates a split from a graph that passes messages and from links. The graph may contain any of the links;
@@ -152,45 +145,25 @@ impl LinkSplit {
                 message = message.with_graph(relation, sorted)?;
             }
         }
-        Ok(Self { message: Arc::new(message), edge_features: None, links })
+        Ok(Self { message: Arc::new(message), links })
     }
 
     /// Returns the split of a data set: its own ([`Dataset::links`]) with its graph, or else a random split of the edges of its
-    /// only relation. The split has the features of the edges of its graph, if the set has them: as in the set, or in memory
-    /// if the graph has other edges or another order.
+    /// only relation. Edges keep their columns: those of the set, or in memory if the graph has other edges or another order.
     ///
     /// # Errors
-    /// Returns the errors of [`LinkSplit::new`] and [`LinkSplit::random`], and [`kiln_store::Error::Inconsistent`] if the
-    /// set has another number of rows than of edges.
+    /// Returns the errors of [`LinkSplit::new`] and [`LinkSplit::random`].
     pub fn of_dataset(data: &Dataset, config: &LinkSplitConfig, seed: u64) -> Result<Self> {
-        let features = data.edge_features.as_ref();
-        if let Some(features) = features {
-            let n_edges = data.csc()?.n_edges() as usize;
-            check_count(&data.name, RowsOf::Edges.count(), n_edges, features.n_edges() as usize)?;
+        match &data.links {
+            None => Self::draw(&data.graph, only_relation(&data.graph)?, None, config, seed),
+            Some(links) => Self::new(&data.graph, links.clone()),
         }
-        let Some(links) = &data.links else {
-            return Self::draw(&data.graph, only_relation(&data.graph)?, None, features, config, seed);
-        };
-        let Some(features) = features else { return Self::new(&data.graph, links.clone()) };
-        if data.csc()?.has_sorted_neighbors() {
-            let split = Self::new(&data.graph, links.clone())?;
-            return Ok(Self { edge_features: Some(features.clone()), ..split });
-        }
-        let (message, edge_features) = sorted(data.csc()?, features)?;
-        let split = Self::new(&data.graph.with_graph(0, message)?, links.clone())?;
-        Ok(Self { edge_features, ..split })
     }
 
     /// Returns the graph that passes messages. The neighbours of each node ascend in the relation of the links and its
     /// reverse.
     pub fn message(&self) -> &Arc<Relations> {
         &self.message
-    }
-
-    /// Returns the features of the edges of [`LinkSplit::message`], if [`LinkSplit::of_dataset`] has split a set whose edges
-    /// have features.
-    pub fn edge_features(&self) -> Option<&EdgeFeatures> {
-        self.edge_features.as_ref()
     }
 
     /// Returns the position of the relation whose edges are the links.

@@ -66,20 +66,12 @@ impl Dataset {
     }
 
     /// Returns the set with the reverse of each edge added and duplicate edges removed. The new graph is in memory. The
-    /// reverse of an edge has its weight and edge type.
+    /// reverse of an edge has its row in each column.
     ///
     /// # Errors
-    /// Returns [`Error::Graph`] if the graph is damaged, and
-    /// [`Error::NoEdgeFeatures`] if edges have features:
-    /// [`DatasetBuilder::symmetrize`](crate::DatasetBuilder::symmetrize) adds reverse edges with the features of their
-    /// edges.
+    /// Returns [`Error::Graph`] if the graph is damaged.
     pub fn symmetrize(self) -> Result<Self> {
         self.require_plain("symmetrize")?;
-        self.refuse_edges_without_features(
-            "reverse edges",
-            "symmetrize the edge list when the set is built (DatasetBuilder::symmetrize) or converted \
-             (kiln data convert --symmetrize), or remove the edge features (edge_features: None)",
-        )?;
         let graph = symmetrize(self.csc()?)?;
         Ok(self.with_csc(graph).prepared(Some(PreparationStep::Symmetrize)))
     }
@@ -91,7 +83,7 @@ impl Dataset {
     ///
     /// # Errors
     /// Returns [`Error::Graph`] if the graph is damaged, or if it has an edge of type 255, and
-    /// [`Error::NoEdgeFeatures`] if edges have features and a loop must be added.
+    /// [`Error::NoEdgeFeatures`] if edges have other columns than weights and types and a loop must be added.
     pub fn add_self_loops(mut self) -> Result<Self> {
         self.require_plain("add_self_loops")?;
         // A type without edges may have a name, which the loops must not take over.
@@ -99,11 +91,7 @@ impl Dataset {
         let before = Arc::clone(self.csc()?);
         let graph = add_self_loops_of_type(&before, loop_type)?;
         if self.graph.n_edges() < graph.n_edges() {
-            self.refuse_edges_without_features(
-                "self loops",
-                "add the loops and their rows to the edge list before the set is built, or remove the edge features \
-                 (edge_features: None)",
-            )?;
+            self.refuse_loops_without_rows(&before)?;
         }
         // Loops of a new type were added if the number of types grew.
         if !self.edge_type_names.is_empty() && before.n_edge_types() < graph.n_edge_types() {
@@ -133,10 +121,13 @@ impl Dataset {
         Self { features: vec![Some(features)], ..self }
     }
 
-    /// Returns an error if edges have features.
-    fn refuse_edges_without_features(&self, added: &'static str, instead: &'static str) -> Result<()> {
-        match self.edge_features {
-            Some(_) => Err(Error::NoEdgeFeatures { name: self.name.clone(), added, instead }),
+    /// Returns an error if edges have columns in which an added loop has no row.
+    fn refuse_loops_without_rows(&self, graph: &Csc) -> Result<()> {
+        match graph.columns().rows().names().next() {
+            Some(column) => {
+                let name = self.name.clone();
+                Err(Error::NoEdgeFeatures { name, column: column.to_owned() })
+            }
             None => Ok(()),
         }
     }

@@ -138,7 +138,7 @@ impl Dataset {
             types,
             edge_types: self.summarize_edge_types(&relations),
             relations,
-            edge_dim: self.edge_features.as_ref().map(|features| features.dim()),
+            edge_dim: self.edge_features().ok().flatten().map(|features| features.dim()),
             n_links: split.map(|split| split.parts().map(|(_, part)| part.len())),
             targets: targets.map(|targets| {
                 let name = names.get(targets.node_type).map_or("?", String::as_str);

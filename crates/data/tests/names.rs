@@ -54,6 +54,7 @@ fn files_and_folders_take_precedence_over_names() {
         srcs: &[0, 1],
         dsts: &[2, 0],
         weights: None,
+        columns: None,
     };
     let types = NodeTypes::new([("user", 2), ("item", 3)]).unwrap();
     let data = Dataset::builder_with_types(types)

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use bytemuck::Pod;
+use bytemuck::{Pod, Zeroable};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use kiln_graph::{NodeId, SharedArray};
@@ -108,6 +108,37 @@ impl FeatureBuffer {
         }
     }
 
+    /// Returns the elements as bytes that can be written, in the byte order of this machine.
+    pub fn as_bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::F32(values) => bytemuck::cast_slice_mut(values),
+            Self::F16(values) => bytemuck::cast_slice_mut(values),
+            Self::BF16(values) => bytemuck::cast_slice_mut(values),
+        }
+    }
+
+    /// Sets the element type and the number of elements, whose values the caller overwrites. The allocation is kept if
+    /// the element type is equal and the elements fit.
+    pub fn resize(&mut self, row_type: FeatureDType, n_values: usize) {
+        if self.dtype() != row_type {
+            *self = Self::empty(row_type);
+        }
+        match self {
+            Self::F32(values) => resize(values, n_values),
+            Self::F16(values) => resize(values, n_values),
+            Self::BF16(values) => resize(values, n_values),
+        }
+    }
+
+    /// Replaces all elements by NaN.
+    pub fn fill_nan(&mut self) {
+        match self {
+            Self::F32(values) => values.fill(f32::NAN),
+            Self::F16(values) => values.fill(f16::NAN),
+            Self::BF16(values) => values.fill(bf16::NAN),
+        }
+    }
+
     /// Converts the elements to 32-bit floats, which represent every stored value exactly. 32-bit elements are moved,
     /// not copied.
     pub fn into_f32(self) -> Vec<f32> {
@@ -116,6 +147,14 @@ impl FeatureBuffer {
             Self::F16(values) => values.to_f32_vec(),
             Self::BF16(values) => values.to_f32_vec(),
         }
+    }
+}
+
+/// Resizes a vector whose values the caller overwrites. A new allocation is zeroed by the system, not value by value.
+fn resize<T: Zeroable + Clone>(values: &mut Vec<T>, n: usize) {
+    match n <= values.capacity() {
+        true => values.resize(n, T::zeroed()),
+        false => *values = bytemuck::zeroed_vec(n),
     }
 }
 

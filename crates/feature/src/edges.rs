@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use kiln_graph::{Block, EdgeId};
+use kiln_graph::{Block, ColumnValues, EdgeColumn, EdgeId};
 
 use crate::{
     DenseFeatures, EdgeFeatureStore, Error, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, Result,
@@ -30,6 +30,31 @@ impl EdgeFeatures {
     /// Returns the errors of [`DenseFeatures::new`].
     pub fn new(rows: impl Into<FeatureArray>, dim: usize) -> Result<Self> {
         Ok(DenseFeatures::new(rows.into(), dim)?.into())
+    }
+
+    /// Returns the rows of a column of edges. The values are shared.
+    ///
+    /// # Errors
+    /// Returns [`Error::NotFloats`] for a column of whole numbers, and [`Error::TooManyColumns`] for rows above
+    /// [`MAX_DIM`](crate::MAX_DIM).
+    pub fn of_column(column: &EdgeColumn) -> Result<Self> {
+        let rows: FeatureArray = match column.values() {
+            ColumnValues::F32(values) => values.clone().into(),
+            ColumnValues::F16(values) => values.clone().into(),
+            ColumnValues::BF16(values) => values.clone().into(),
+            _ => return Err(Error::NotFloats { element_type: column.element_type() }),
+        };
+        Self::new(rows, column.width())
+    }
+
+    /// Returns the rows as a column of edges. The values are shared.
+    pub fn to_column(&self) -> EdgeColumn {
+        let values: ColumnValues = match self.rows() {
+            FeatureArray::F32(values) => values.clone().into(),
+            FeatureArray::F16(values) => values.clone().into(),
+            FeatureArray::BF16(values) => values.clone().into(),
+        };
+        EdgeColumn::new(values, self.dim()).expect("the values should be whole rows")
     }
 
     /// Returns the number of columns, at least 1.

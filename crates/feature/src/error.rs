@@ -33,6 +33,33 @@ pub enum Error {
     /// The number of feature columns is 0.
     #[error("the feature dimension is 0, expected at least 1")]
     ZeroDim,
+    /// A column of edges has whole numbers, which are not feature rows.
+    #[error("an edge column of {element_type} has no feature rows, expected f32, f16 or bf16")]
+    NotFloats {
+        /// The element type's name.
+        element_type: &'static str,
+    },
+    /// No relation of a graph has a column of this name.
+    #[error("the edges have no column `{name}`; their columns are: {known}")]
+    NoEdgeColumn {
+        /// The name of the column.
+        name: String,
+        /// The names of the columns that they have.
+        known: String,
+    },
+    /// The columns of two relations have the same name and other element types or widths.
+    #[error(
+        "the edge column `{name}` has {first} in one relation and {second} in another: use one element type and width, or \
+         two names"
+    )]
+    EdgeColumnsDiffer {
+        /// The name of the column.
+        name: String,
+        /// The width and element type in the first relation.
+        first: String,
+        /// The width and element type in the other relation.
+        second: String,
+    },
     /// The number of feature columns is above [`MAX_DIM`](crate::MAX_DIM); the file is probably damaged.
     #[error("the feature dimension is {dim}, expected at most {max}")]
     TooManyColumns {

@@ -8,7 +8,9 @@ use rayon::prelude::*;
 use crate::by_dst::{Entry, sort_by_dst};
 use crate::coo::{Codes, Directions, Edges, remove_duplicates};
 use crate::csc::check_node_count;
-use crate::{Csc, EdgeId, Error, NodeId, Result, SharedArray};
+use crate::{
+    ColumnError, ColumnValues, Csc, EdgeColumn, EdgeColumns, EdgeId, Error, NodeId, Result, SharedArray,
+};
 
 /// The minimum in-degree of a destination whose edges are sorted on all threads.
 const LEAST_PARALLEL: usize = 1 << 16;
@@ -114,6 +116,8 @@ pub struct CscBuilder<'a> {
     self_loops: SelfLoops,
     weights: Option<&'a [f32]>,
     edge_types: Option<&'a [u8]>,
+    /// The columns of the edges of the list besides `weights` and `edge_types`, which are borrowed.
+    columns: EdgeColumns,
     reverse_type_offset: u8,
     /// True if sources have other numbers than destinations.
     is_bipartite: bool,
@@ -129,6 +133,7 @@ impl<'a> CscBuilder<'a> {
             self_loops: SelfLoops::Keep,
             weights: None,
             edge_types: None,
+            columns: EdgeColumns::default(),
             reverse_type_offset: 0,
             is_bipartite: false,
         }
@@ -159,6 +164,12 @@ impl<'a> CscBuilder<'a> {
         Self { edge_types: Some(edge_types), ..self }
     }
 
+    /// Sets columns of the edges of the list. A reverse edge has the row of its edge. Weights and types among them are those
+    /// of the edges unless [`CscBuilder::weights`] and [`CscBuilder::edge_types`] are called.
+    pub fn columns(self, columns: EdgeColumns) -> Self {
+        Self { columns, ..self }
+    }
+
     /// Adds `offset` to the type of the reverse edges that [`CscBuilder::symmetrize`] adds, to distinguish the two
     /// directions. The largest type plus `offset` must be below 256.
     pub fn reverse_type_offset(self, offset: u8) -> Self {
@@ -175,9 +186,10 @@ impl<'a> CscBuilder<'a> {
     ///
     /// # Errors
     /// Returns [`Error::NodeOutOfRange`] for the first edge with a node id out of range, [`Error::LengthMismatch`] for
-    /// arrays of different lengths, and [`Error::TooMany`] for more than 2^32 - 1 nodes or edge types above 255.
+    /// arrays of different lengths, [`Error::TooMany`] for more than 2^32 - 1 nodes or edge types above 255, and
+    /// [`ColumnError::AddedLoop`] if a self loop is added to edges with columns, of which it has no row.
     pub fn build(&self, srcs: &[u32], dsts: &[u32]) -> Result<Csc> {
-        if self.weights.is_some() || self.edge_types.is_some() {
+        if self.weights.is_some() || self.edge_types.is_some() || !self.columns.is_empty() {
             return Ok(self.build_ordered(srcs, dsts)?.0);
         }
         let edges = self.edges(srcs, dsts)?;
@@ -252,11 +264,11 @@ impl<'a> CscBuilder<'a> {
     fn with_edge_data(&self, edges: &Edges<'_>, indptr: Vec<u64>, codes: &Codes) -> Result<Csc> {
         let indices: Vec<NodeId> = codes.map(|code| NodeId(edges.src(code)));
         let mut graph = Csc::new(indptr.into(), indices.into())?;
-        if let Some(weights) = self.weights {
+        if let Some(weights) = self.given_weights() {
             let ordered: Vec<f32> = codes.map(|code| weights.get(code as usize / 2).copied().unwrap_or(1.0));
             graph = graph.with_weights(ordered.into())?;
         }
-        if let Some(types) = self.edge_types {
+        if let Some(types) = self.given_types() {
             let ordered: Vec<u8> = codes.map(|code| match types.get(code as usize / 2) {
                 Some(ty) if code % 2 == 1 => ty + self.reverse_type_offset,
                 Some(ty) => *ty,
@@ -264,7 +276,24 @@ impl<'a> CscBuilder<'a> {
             });
             graph = graph.with_edge_types(ordered.into())?;
         }
+        for (name, column) in self.columns.rows().iter() {
+            graph = graph.with_column(name, ordered_rows(column, codes)?)?;
+        }
         Ok(graph)
+    }
+
+    fn given_weights(&self) -> Option<&[f32]> {
+        self.weights.or_else(|| match self.columns.get(EdgeColumns::WEIGHTS)?.values() {
+            ColumnValues::F32(weights) => Some(weights),
+            _ => None,
+        })
+    }
+
+    fn given_types(&self) -> Option<&[u8]> {
+        self.edge_types.or_else(|| match self.columns.get(EdgeColumns::TYPES)?.values() {
+            ColumnValues::U8(types) => Some(types),
+            _ => None,
+        })
     }
 
     /// Checks the number of nodes, the edge list and its edge data, and returns the edges to build the graph from.
@@ -281,7 +310,13 @@ impl<'a> CscBuilder<'a> {
                 return Err(Error::LengthMismatch { what, expected: n_edges, got: got as u64 });
             }
         }
-        let largest_type = self.edge_types.and_then(|types| types.iter().max()).copied().unwrap_or(0);
+        for (name, column) in self.columns.iter() {
+            let got = column.n_rows() as u64;
+            if got != n_edges {
+                return Err(ColumnError::Length { name: name.to_owned(), expected: n_edges, got }.into());
+            }
+        }
+        let largest_type = self.given_types().and_then(|types| types.iter().max()).copied().unwrap_or(0);
         if self.symmetrize && largest_type.checked_add(self.reverse_type_offset).is_none() {
             let n = u64::from(largest_type) + u64::from(self.reverse_type_offset) + 1;
             return Err(Error::TooMany { what: "edge types", n, max: 256 });
@@ -305,4 +340,14 @@ impl<'a> CscBuilder<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns the rows of a list's edges in CSC order.
+fn ordered_rows(column: &EdgeColumn, codes: &Codes) -> Result<EdgeColumn> {
+    let rows: Vec<u64> = codes.map(|code| code / 2);
+    column.select(rows.into_iter()).map_err(|error| match error {
+        // The position of an added loop is above those of the list.
+        Error::Column(ColumnError::NoRow { .. }) => ColumnError::AddedLoop.into(),
+        other => other,
+    })
 }

@@ -3,7 +3,10 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use crate::{EdgeId, Error, NodeId, RelationEdgesError, Result, SharedArray};
+use crate::{
+    ColumnError, ColumnValues, EdgeColumn, EdgeColumns, EdgeId, Error, NodeId, RelationEdgesError, Result,
+    SharedArray,
+};
 
 /// A directed graph in compressed sparse column (CSC) form: the in-neighbours of each node. They ascend in graphs
 /// built by [`CscBuilder`](crate::CscBuilder); graphs made from existing arrays keep the given order
@@ -18,15 +21,17 @@ use crate::{EdgeId, Error, NodeId, RelationEdgesError, Result, SharedArray};
 /// |---|---|---|---|
 /// | `indptr` | `u64` | `n_nodes + 1` | destination; `indptr[v]..indptr[v + 1]` are the edges into `v` |
 /// | `indices` | [`NodeId`] | `n_edges` | [`EdgeId`]; the edge's source |
-/// | `weights` | `f32` | `n_edges` | [`EdgeId`] |
-/// | `edge_types` | `u8` | `n_edges` | [`EdgeId`] |
+/// | [`columns`](Csc::columns) | any | `n_edges` | [`EdgeId`] |
 ///
-/// Cloning shares the arrays. `weights` and `edge_types` are optional.
+/// Cloning shares the arrays. Edges may have any number of [`EdgeColumns`], such as weights, types and features.
 #[derive(Debug, Clone)]
 pub struct Csc {
     indptr: SharedArray<u64>,
     indices: SharedArray<NodeId>,
+    columns: EdgeColumns,
+    /// The values of the column of weights. Samplers read it for each destination, so it is not looked up by name.
     weights: Option<SharedArray<f32>>,
+    /// The values of the column of types.
     edge_types: Option<SharedArray<u8>>,
 }
 
@@ -49,7 +54,7 @@ impl Csc {
             return Err(Error::LengthMismatch { what: "indices", expected: last, got: indices.len() as u64 });
         }
         check_node_count(indptr.len() - 1)?;
-        Ok(Self { indptr, indices, weights: None, edge_types: None })
+        Ok(Self { indptr, indices, columns: EdgeColumns::default(), weights: None, edge_types: None })
     }
 
     /// Sets a weight for each edge, in CSC order.
@@ -58,7 +63,7 @@ impl Csc {
     /// Returns [`Error::LengthMismatch`] unless there is one weight per edge.
     pub fn with_weights(self, weights: SharedArray<f32>) -> Result<Self> {
         self.check_edge_data("weights", weights.len())?;
-        Ok(Self { weights: Some(weights), ..self })
+        self.with_column(EdgeColumns::WEIGHTS, EdgeColumn::new(weights, 1)?)
     }
 
     /// Sets a type for each edge, in CSC order.
@@ -67,7 +72,52 @@ impl Csc {
     /// Returns [`Error::LengthMismatch`] unless there is one type per edge.
     pub fn with_edge_types(self, edge_types: SharedArray<u8>) -> Result<Self> {
         self.check_edge_data("edge_types", edge_types.len())?;
-        Ok(Self { edge_types: Some(edge_types), ..self })
+        self.with_column(EdgeColumns::TYPES, EdgeColumn::new(edge_types, 1)?)
+    }
+
+    /// Sets a column of the edges, in CSC order. It replaces the column of this name, if there is one.
+    ///
+    /// # Errors
+    /// Returns [`ColumnError::Length`] unless there is one row per edge, and the errors of [`EdgeColumns::with`].
+    pub fn with_column(self, name: &str, column: EdgeColumn) -> Result<Self> {
+        let expected = self.n_edges();
+        let got = column.n_rows() as u64;
+        if got != expected {
+            return Err(ColumnError::Length { name: name.to_owned(), expected, got }.into());
+        }
+        let columns = self.columns.clone().with(name, column)?;
+        Ok(self.with_checked_columns(columns))
+    }
+
+    /// Sets all columns of the edges, in CSC order, instead of those that the graph has.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Csc::with_column`].
+    pub fn with_columns(self, columns: &EdgeColumns) -> Result<Self> {
+        let mut graph = self.without_columns();
+        for (name, column) in columns.iter() {
+            graph = graph.with_column(name, column.clone())?;
+        }
+        Ok(graph)
+    }
+
+    /// Returns the graph without columns of its edges.
+    #[must_use]
+    pub fn without_columns(self) -> Self {
+        self.with_checked_columns(EdgeColumns::default())
+    }
+
+    /// Sets the columns, which have a row per edge.
+    fn with_checked_columns(self, columns: EdgeColumns) -> Self {
+        let weights = match columns.get(EdgeColumns::WEIGHTS).map(EdgeColumn::values) {
+            Some(ColumnValues::F32(weights)) => Some(weights.clone()),
+            _ => None,
+        };
+        let edge_types = match columns.get(EdgeColumns::TYPES).map(EdgeColumn::values) {
+            Some(ColumnValues::U8(types)) => Some(types.clone()),
+            _ => None,
+        };
+        Self { columns, weights, edge_types, ..self }
     }
 
     /// Scatters the rows (destinations) of this graph to a graph of `n_nodes` nodes: destination `nodes[row]` gets the
@@ -121,16 +171,6 @@ impl Csc {
             return Err(Error::LengthMismatch { what: "the edges into the range of rows", expected, got });
         }
         Ok(Self { indptr: indptr.to_vec().into(), ..self.clone() })
-    }
-
-    /// Returns a graph with the same `indptr`. The arrays must have one entry per edge.
-    pub(crate) fn with_edges(
-        &self,
-        indices: SharedArray<NodeId>,
-        weights: Option<SharedArray<f32>>,
-        edge_types: Option<SharedArray<u8>>,
-    ) -> Self {
-        Self { indptr: self.indptr.clone(), indices, weights, edge_types }
     }
 
     fn check_edge_data(&self, what: &'static str, got: usize) -> Result<()> {
@@ -209,10 +249,20 @@ impl Csc {
         &self.indptr
     }
 
+    /// Returns the offsets as a shared array, without a copy.
+    pub(crate) fn shared_indptr(&self) -> SharedArray<u64> {
+        self.indptr.clone()
+    }
+
     /// Returns the source of each edge, in CSC order.
     #[inline]
     pub fn indices(&self) -> &[NodeId] {
         &self.indices
+    }
+
+    /// Returns the columns of the edges, in CSC order.
+    pub fn columns(&self) -> &EdgeColumns {
+        &self.columns
     }
 
     /// Returns the file from which the weights are mapped; `None` if the graph has no weights or owns them.
@@ -314,24 +364,21 @@ impl Csc {
 
     /// Copies the mapped arrays into the process's memory; owned arrays are shared.
     ///
-    /// The copy takes 8 bytes per node and 4 per edge, plus 4 per edge for weights and 1 for types. Later errors
+    /// The copy takes 8 bytes per node, 4 per edge, and the size of the columns. Later errors
     /// about invalid values contain no file path. If the allocator backs large buffers with huge pages
     /// ([`SharedArray::in_memory`]), sampling from the copy of a large graph is faster than from the mapped graph.
     pub fn in_memory(&self) -> Self {
-        Self {
-            indptr: self.indptr.in_memory(),
-            indices: self.indices.in_memory(),
-            weights: self.weights.as_ref().map(SharedArray::in_memory),
-            edge_types: self.edge_types.as_ref().map(SharedArray::in_memory),
-        }
+        let columns = self.columns.map(EdgeColumn::in_memory);
+        let graph =
+            Self { indptr: self.indptr.in_memory(), indices: self.indices.in_memory(), ..self.clone() };
+        graph.with_checked_columns(columns)
     }
 
     /// Returns the memory of the owned arrays in bytes; mapped arrays count as zero.
     pub fn owned_bytes(&self) -> usize {
         self.indptr.owned_bytes()
             + self.indices.owned_bytes()
-            + self.weights.as_ref().map_or(0, SharedArray::owned_bytes)
-            + self.edge_types.as_ref().map_or(0, SharedArray::owned_bytes)
+            + self.columns.iter().map(|(_, column)| column.owned_bytes()).sum::<usize>()
     }
 }
 

@@ -1,3 +1,4 @@
+mod column_error;
 mod relation_edges_error;
 mod schema_error;
 
@@ -5,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::FileVersion;
 
+pub use self::column_error::ColumnError;
 pub use self::relation_edges_error::RelationEdgesError;
 pub use self::schema_error::SchemaError;
 
@@ -68,6 +70,9 @@ pub enum Error {
     /// The edges of relations are not between their node types, or not grouped by relation.
     #[error(transparent)]
     RelationEdges(#[from] RelationEdgesError),
+    /// A column of edges is invalid.
+    #[error(transparent)]
+    Column(#[from] ColumnError),
     /// A relation of a graph is invalid.
     #[error("relation `{name}`: {source}")]
     InRelation {

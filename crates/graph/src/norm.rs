@@ -14,7 +14,7 @@ use crate::{Csc, Error, Result};
 ///
 /// `w` is the weight of an edge, or 1 if the graph has no weights. As in PyG's `gcn_norm`, both degrees are sums over
 /// *incoming* edges; in an undirected graph these are the degrees of the paper. Each node without a self loop gets one
-/// of weight 1 and type 0. Existing self loops are kept, even if a node has several; PyG keeps only one of them.
+/// of weight 1 and type 0. Columns other than weights and types are left out. Existing self loops are kept, even if a node has several; PyG keeps only one of them.
 ///
 /// An added loop is inserted after the last neighbour with a smaller id, so ascending neighbours stay ascending.
 /// Weights may be negative; a node whose degree is not positive gets the factor 0 instead of `1 / sqrt(d)`. Degrees and

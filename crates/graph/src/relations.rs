@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Csc, CscBuilder, EdgeId, Error, GraphSchema, NodeId, NodeTypes, RelationEdgesError, RelationSchema,
-    Result, SharedArray,
+    Csc, CscBuilder, EdgeColumns, EdgeId, Error, GraphSchema, NodeId, NodeTypes, RelationEdgesError,
+    RelationSchema, Result, SharedArray,
 };
 
 /// The edges of one kind between the nodes of two types, such as `user rates item`.
@@ -33,6 +33,8 @@ pub struct RelationEdges<'a> {
     pub dsts: &'a [u32],
     /// The weight of each edge; `None` for edges without weights.
     pub weights: Option<&'a [f32]>,
+    /// The other columns of the edges, in the order of the list; `None` for edges without others.
+    pub columns: Option<&'a EdgeColumns>,
 }
 
 /// A heterogeneous graph: the types of its nodes, and one adjacency per relation.
@@ -50,8 +52,9 @@ pub struct RelationEdges<'a> {
 ///     srcs: &[0, 1, 1],
 ///     dsts: &[0, 0, 2],
 ///     weights: None,
+///     columns: None,
 /// };
-/// let rated_by = RelationEdges { name: "rated by", src_type: "item", dst_type: "user", srcs: &[0], dsts: &[1], weights: None };
+/// let rated_by = RelationEdges { name: "rated by", src_type: "item", dst_type: "user", srcs: &[0], dsts: &[1], weights: None, columns: None };
 /// let graph = Relations::from_edges(types, &[rates, rated_by])?;
 /// assert_eq!(graph.relation(0).graph.in_neighbors(NodeId(0)), [NodeId(0), NodeId(1)]);
 /// // Item 0 is node 2 of the graph.
@@ -123,8 +126,8 @@ impl Relations {
     /// edges are kept.
     ///
     /// # Errors
-    /// Returns [`RelationEdgesError::NotInType`] or [`Error::LengthMismatch`] within [`Error::InRelation`] for an invalid
-    /// edge list, [`SchemaError::NoSuchType`](crate::SchemaError::NoSuchType) within it for the name of a type that does
+    /// Returns [`RelationEdgesError::NotInType`], [`Error::LengthMismatch`] or [`Error::Column`] within
+    /// [`Error::InRelation`] for an invalid edge list, [`SchemaError::NoSuchType`](crate::SchemaError::NoSuchType) within it for the name of a type that does
     /// not exist, and the errors of [`Relations::new`].
     pub fn from_edges(types: impl Into<Arc<NodeTypes>>, relations: &[RelationEdges<'_>]) -> Result<Self> {
         let types = types.into();
@@ -159,7 +162,7 @@ impl Relations {
         Ok(())
     }
 
-    /// Returns the edges of all relations as one graph of all nodes, without weights. The sources of a node's edges are in
+    /// Returns the edges of all relations as one graph of all nodes, without columns. The sources of a node's edges are in
     /// the order of the relations, so they may not ascend. Memory: 8 bytes per node and 4 per edge.
     ///
     /// # Errors
@@ -314,6 +317,9 @@ impl RelationEdges<'_> {
         let mut builder = CscBuilder::new(n_dst).bipartite();
         if let Some(weights) = self.weights {
             builder = builder.weights(weights);
+        }
+        if let Some(columns) = self.columns {
+            builder = builder.columns(columns.clone());
         }
         let graph = Arc::new(builder.build(&srcs, self.dsts)?);
         Ok(Relation { name: self.name.to_owned(), src_type, dst_type, graph })

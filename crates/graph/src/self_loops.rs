@@ -9,7 +9,8 @@ use crate::{Csc, Error, NodeId, Result};
 ///
 /// An added loop is inserted after the last neighbour with a smaller id, so ascending neighbours stay ascending. Its
 /// weight is 1 (the default of PyG's `fill_value`). If the graph has edge types, added loops have a type of their own: one
-/// more than the largest type. A graph in which each node has a self loop gets no new type.
+/// more than the largest type. A graph in which each node has a self loop gets no new type. Other columns are left out if a
+/// loop is added, because it has no row in them.
 ///
 /// It makes three passes over the edges. The result takes 8 bytes per node and 4 per edge, plus 4 per edge for weights and
 /// 1 for types.

@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::{Csc, NodeId, Result};
+use crate::{Csc, EdgeColumns, NodeId, Result};
 
 /// The number of edges that one task sorts.
 const EDGES_A_TASK: u64 = 1 << 16;
@@ -17,11 +17,11 @@ impl Csc {
         })
     }
 
-    /// Returns a copy in which the neighbours of each node ascend. Weights and types move with their edges, so edges
-    /// get other ids. Parallel edges keep their order.
+    /// Returns a copy in which the neighbours of each node ascend. Columns move with their edges, so edges get other
+    /// ids. Parallel edges keep their order.
     ///
-    /// The copy takes 4 bytes per edge, plus 4 per edge for weights and 1 for types; `indptr` is shared. Errors about
-    /// invalid values of the copy contain no file path.
+    /// The copy takes 4 bytes per edge and the size of the columns, and with columns 8 more per edge while edges are
+    /// sorted; `indptr` is shared. Errors about invalid values of the copy contain no file path.
     ///
     /// ```
     /// use kiln_graph::{Csc, NodeId};
@@ -38,23 +38,26 @@ impl Csc {
     pub fn sort_neighbors(&self) -> Result<Self> {
         self.validate()?;
         let mut indices = self.indices().to_vec();
-        let mut weights = self.weights().map(<[f32]>::to_vec);
-        let mut edge_types = self.edge_types().map(<[u8]>::to_vec);
-        let lists = Lists {
-            indices: &mut indices,
-            weights: weights.as_deref_mut(),
-            edge_types: edge_types.as_deref_mut(),
-        };
-        lists.sort(self.indptr());
-        Ok(self.with_edges(indices.into(), weights.map(Into::into), edge_types.map(Into::into)))
+        if self.columns().is_empty() {
+            Lists { indices: &mut indices, edges: None }.sort(self.indptr());
+            return self.with_indices(indices, &EdgeColumns::default());
+        }
+        let mut edges: Vec<u64> = (0..self.n_edges()).collect();
+        Lists { indices: &mut indices, edges: Some(&mut edges) }.sort(self.indptr());
+        self.with_indices(indices, &self.columns().select(edges.into_iter())?)
+    }
+
+    /// Returns a graph of other edges with the same number of edges into each node.
+    fn with_indices(&self, indices: Vec<NodeId>, columns: &EdgeColumns) -> Result<Self> {
+        Csc::new(self.shared_indptr(), indices.into())?.with_columns(columns)
     }
 }
 
 /// The edges of consecutive destinations.
 struct Lists<'a> {
     indices: &'a mut [NodeId],
-    weights: Option<&'a mut [f32]>,
-    edge_types: Option<&'a mut [u8]>,
+    /// The id of each edge before it is sorted; `None` if edges have no columns.
+    edges: Option<&'a mut [u64]>,
 }
 
 impl<'a> Lists<'a> {
@@ -71,46 +74,32 @@ impl<'a> Lists<'a> {
 
     fn split_at(self, edge: usize) -> (Self, Self) {
         let (left, right) = self.indices.split_at_mut(edge);
-        let weights = self.weights.map(|weights| weights.split_at_mut(edge)).unzip();
-        let edge_types = self.edge_types.map(|types| types.split_at_mut(edge)).unzip();
-        (
-            Self { indices: left, weights: weights.0, edge_types: edge_types.0 },
-            Self { indices: right, weights: weights.1, edge_types: edge_types.1 },
-        )
+        let (left_edges, right_edges) = self.edges.map(|edges| edges.split_at_mut(edge)).unzip();
+        (Self { indices: left, edges: left_edges }, Self { indices: right, edges: right_edges })
     }
 
     fn sort_each(mut self, indptr: &[u64]) {
-        let mut order: Vec<u64> = Vec::new();
+        let mut pairs: Vec<(NodeId, u64)> = Vec::new();
         for bounds in indptr.windows(2) {
             let edges = (bounds[0] - indptr[0]) as usize..(bounds[1] - indptr[0]) as usize;
             if !self.indices[edges.clone()].is_sorted() {
-                self.sort_one(edges, &mut order);
+                self.sort_one(edges, &mut pairs);
             }
         }
     }
 
-    /// Sorts the edges of one destination. `order` is a buffer.
-    fn sort_one(&mut self, edges: Range<usize>, order: &mut Vec<u64>) {
-        let neighbors = &mut self.indices[edges.clone()];
-        if self.weights.is_none() && self.edge_types.is_none() {
-            return neighbors.sort_unstable();
-        }
-        order.clear();
-        order.extend(0..neighbors.len() as u64);
-        // Equal neighbours ascend by their positions, so the sort is stable.
-        order.sort_unstable_by_key(|&position| (neighbors[position as usize], position));
-        rearrange(neighbors, order);
-        if let Some(weights) = &mut self.weights {
-            rearrange(&mut weights[edges.clone()], order);
-        }
-        if let Some(edge_types) = &mut self.edge_types {
-            rearrange(&mut edge_types[edges], order);
+    /// Sorts the edges of one destination. `pairs` is a buffer.
+    fn sort_one(&mut self, range: Range<usize>, pairs: &mut Vec<(NodeId, u64)>) {
+        let neighbors = &mut self.indices[range.clone()];
+        let Some(edges) = &mut self.edges else { return neighbors.sort_unstable() };
+        let edges = &mut edges[range];
+        pairs.clear();
+        pairs.extend(neighbors.iter().copied().zip(edges.iter().copied()));
+        // Equal neighbours ascend by their ids, so the sort is stable.
+        pairs.sort_unstable();
+        for ((neighbor, edge), pair) in neighbors.iter_mut().zip(edges).zip(pairs) {
+            *neighbor = pair.0;
+            *edge = pair.1;
         }
     }
-}
-
-/// Moves the value at `order[i]` to `i`.
-fn rearrange<T: Copy>(values: &mut [T], order: &[u64]) {
-    let ordered: Vec<T> = order.iter().map(|&position| values[position as usize]).collect();
-    values.copy_from_slice(&ordered);
 }

@@ -16,7 +16,10 @@ pub fn symmetrize(graph: &Csc) -> Result<Csc> {
     graph.validate()?;
     let srcs = graph.indices();
     let dsts = graph.dsts();
-    let mut builder = CscBuilder::new(graph.n_nodes()).symmetrize().duplicates(Duplicates::Remove);
+    let mut builder = CscBuilder::new(graph.n_nodes())
+        .symmetrize()
+        .duplicates(Duplicates::Remove)
+        .columns(graph.columns().rows());
     if let Some(weights) = graph.weights() {
         builder = builder.weights(weights);
     }

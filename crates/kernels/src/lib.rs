@@ -47,7 +47,7 @@ pub use device::list::{DeviceInfo, list_devices};
 pub use device::read::to_vec_f32;
 pub use device::relation_groups::DeviceRelationGroups;
 pub use device::rows::{gather_features, upload_features};
-pub use sampling::edge_features::DeviceEdgeFeatures;
+pub use sampling::edge_features::DeviceEdgeColumn;
 pub use sampling::graph::DeviceGraph;
 pub use sampling::graph_mode::GraphMode;
 pub use sampling::sample::{DeviceSample, DeviceSampledBlocks};

@@ -17,7 +17,7 @@ use crate::device::error::UploadError;
 use crate::device::features::DeviceFeatures;
 use crate::device::read::{read_i64, to_vec_f32};
 use crate::ops::MatmulPrecision;
-use crate::sampling::edge_features::DeviceEdgeFeatures;
+use crate::sampling::edge_features::DeviceEdgeColumn;
 use crate::sampling::graph::DeviceGraph;
 use crate::smoke::loss_and_gradient;
 
@@ -67,20 +67,20 @@ pub fn features_in_parts(
     DeviceFeatures::hottest_in_parts(source, hotness, n_bytes, part_bytes, device)
 }
 
-/// Same as [`DeviceEdgeFeatures::new`], but splits the table into parts of at most `part_bytes` bytes.
+/// Same as [`DeviceEdgeColumn::new`], but splits the table into parts of at most `part_bytes` bytes.
 ///
 /// # Errors
-/// Same as [`DeviceEdgeFeatures::new`].
+/// Same as [`DeviceEdgeColumn::new`].
 pub fn edge_features_in_parts(
     features: EdgeFeatures,
     part_bytes: u64,
     graph: &DeviceGraph,
-) -> Result<DeviceEdgeFeatures, UploadError> {
-    DeviceEdgeFeatures::in_parts(features, part_bytes, graph)
+) -> Result<DeviceEdgeColumn, UploadError> {
+    DeviceEdgeColumn::in_parts("features", features, part_bytes, graph)
 }
 
 /// Returns the number of parts of a table of edge features. Rows on the host are one part.
-pub fn n_parts_of_edges(features: &DeviceEdgeFeatures) -> usize {
+pub fn n_parts_of_edges(features: &DeviceEdgeColumn) -> usize {
     features.n_parts()
 }
 

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use burn::tensor::Device;
 use kiln_feature::{EdgeFeatureStore, FeatureStore};
 use kiln_graph::Csc;
-use kiln_kernels::{DeviceEdgeFeatures, DeviceFeatures, DeviceGraph, DeviceSampler, GraphMode};
+use kiln_kernels::{DeviceEdgeColumn, DeviceFeatures, DeviceGraph, DeviceSampler, GraphMode};
 use kiln_loader::{ItemSampler, Phase};
 use kiln_sample::{NeighborSampler, SamplerConfig, Seeds, count_node_accesses};
 
@@ -27,8 +27,8 @@ pub struct DeviceCopy {
     pub sampler: Arc<DeviceSampler>,
     /// The features on the device.
     pub features: Arc<DeviceFeatures>,
-    /// The features of edges, which are where the graph is; `None` if the loader gathers none.
-    pub edge_features: Option<Arc<DeviceEdgeFeatures>>,
+    /// The columns of edges that the loader gathers, which are where the graph is.
+    pub edge_columns: Vec<Arc<DeviceEdgeColumn>>,
 }
 
 impl CachedNodes {
@@ -55,7 +55,7 @@ impl CachedNodes {
 
 impl DeviceCopy {
     /// Copies the graph and features to a device: the feature rows of all nodes, or those of the hottest nodes up to a
-    /// number of bytes. The features of edges are copied with the graph, or stay on the host with it.
+    /// number of bytes. The columns of edges are copied with the graph, or stay on the host with it.
     pub(crate) fn new(
         device: &Device,
         mode: GraphMode,
@@ -63,24 +63,21 @@ impl DeviceCopy {
         features: &Arc<dyn FeatureStore>,
         sampling: &SamplerConfig,
         hottest: Option<(u64, Arc<Vec<u32>>)>,
-        edge_features: Option<Arc<dyn EdgeFeatureStore>>,
+        edge_columns: Vec<(Arc<str>, Arc<dyn EdgeFeatureStore>)>,
     ) -> Result<Self> {
         let on_device = mode.upload(graph.clone(), device)?.ok_or(Error::CacheNeedsDevice)?;
-        let edge_features = match edge_features {
-            Some(features) => {
-                let features = features.as_edge_features().cloned();
-                let features =
-                    features.ok_or(Error::NeedsWholeGraph { what: "edge features on a device" })?;
-                Some(Arc::new(DeviceEdgeFeatures::new(features, &on_device)?))
-            }
-            None => None,
-        };
+        let mut columns_on_device = Vec::with_capacity(edge_columns.len());
+        for (name, rows) in edge_columns {
+            let rows = rows.as_edge_features().cloned();
+            let rows = rows.ok_or(Error::NeedsWholeGraph { what: "edge features on a device" })?;
+            columns_on_device.push(Arc::new(DeviceEdgeColumn::new(name, rows, &on_device)?));
+        }
         let sampler = Arc::new(DeviceSampler::with_config(on_device, sampling.clone())?);
         let features = match hottest {
             None => DeviceFeatures::new(features.clone(), device)?,
             Some((n_bytes, hotness)) => DeviceFeatures::hottest(features.clone(), &hotness, n_bytes, device)?,
         };
-        Ok(Self { sampler, features: Arc::new(features), edge_features })
+        Ok(Self { sampler, features: Arc::new(features), edge_columns: columns_on_device })
     }
 }
 

@@ -62,7 +62,7 @@ impl EvalMode {
         source: &dyn Source,
         targets: NodeTargets,
         sampling: &Sampling,
-        edge_features: Option<Arc<dyn EdgeFeatureStore>>,
+        edge_columns: Vec<(Arc<str>, Arc<dyn EdgeFeatureStore>)>,
         rank: &RankHandle,
     ) -> Result<Evaluator> {
         let (memory_bytes, graph) = match (self, source.whole()) {
@@ -86,10 +86,8 @@ impl EvalMode {
         if sampling.config.edge_types {
             inference = inference.carry_edge_types()?;
         }
-        if let Some(features) = edge_features {
-            let features = features.as_edge_features().cloned();
-            let features = features.ok_or(Error::NeedsWholeGraph { what: "exact evaluation" })?;
-            inference = inference.carry_edge_features(features)?;
+        for (name, rows) in edge_columns {
+            inference = inference.carry_edge_column(name, rows)?;
         }
         let features = feature_stores(source);
         let threads = rank.process.machine_pool()?;

@@ -1,5 +1,5 @@
 use kiln_data::Dataset;
-use kiln_feature::EdgeFeatures;
+use kiln_graph::{EdgeColumn, EdgeColumns};
 use kiln_nn::{GraphMetadata, ModelConfig};
 
 /// Model configurations with defaults for a dataset.
@@ -53,6 +53,7 @@ impl DataDims for Dataset {
     }
 
     fn d_edge(&self) -> Option<usize> {
-        self.edge_features.as_ref().map(EdgeFeatures::dim)
+        let graph = self.csc().ok()?;
+        graph.columns().get(EdgeColumns::FEATURES).map(EdgeColumn::width)
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use kiln_data::{DatasetLinks, LinkSplit, LinkTargets};
-use kiln_feature::EdgeFeatures;
 use kiln_graph::{GraphSchema, Relations};
 use kiln_loader::LinkExclusion;
 
@@ -28,8 +27,8 @@ pub struct TrainingLinks {
 pub(crate) enum MessageGraph {
     /// The graph of the loader.
     OfLoader,
-    /// A graph of the links' own, with the features of its edges if they have some.
-    Own { graph: Arc<Relations>, edge_features: Option<EdgeFeatures> },
+    /// A graph of the links' own.
+    Own { graph: Arc<Relations> },
 }
 
 /// The relation whose edges are the links, by its position.
@@ -89,7 +88,7 @@ impl TrainingLinks {
     pub(crate) fn n_message_edges(&self) -> Option<u64> {
         match &self.messages {
             MessageGraph::OfLoader => None,
-            MessageGraph::Own { graph, .. } => Some(graph.n_edges()),
+            MessageGraph::Own { graph } => Some(graph.n_edges()),
         }
     }
 
@@ -101,9 +100,8 @@ impl TrainingLinks {
 impl From<&LinkSplit> for TrainingLinks {
     fn from(split: &LinkSplit) -> Self {
         let graph = Arc::clone(split.message());
-        let edge_features = split.edge_features().cloned();
         Self {
-            messages: MessageGraph::Own { graph, edge_features },
+            messages: MessageGraph::Own { graph },
             links: split.dataset_links().clone(),
             has_relation: true,
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use kiln_data::DatasetTargets;
 use kiln_feature::{Labels, TargetKind};
-use kiln_graph::NodeId;
+use kiln_graph::{EdgeColumns, NodeId};
 use kiln_kernels::{CacheStats, GraphMode};
 use kiln_loader::{ItemSampler, Loader, Phase};
 use kiln_nn::BlockModel;
@@ -58,9 +58,10 @@ use crate::{
 ///     srcs: &users,
 ///     dsts: &items,
 ///     weights: None,
+///     columns: None,
 /// };
 /// let bought_by =
-///     RelationEdges { name: "bought by", src_type: "item", dst_type: "user", srcs: &items, dsts: &users, weights: None };
+///     RelationEdges { name: "bought by", src_type: "item", dst_type: "user", srcs: &items, dsts: &users, weights: None, columns: None };
 /// // Users have no features: their rows are trained.
 /// let data = Dataset::builder_with_types(NodeTypes::new([("user", 10), ("item", 20)])?)
 ///     .relation(buys)
@@ -92,7 +93,8 @@ pub struct NeighborLoader {
     /// The rule, the edge weights and types, and the fanouts of the first relation.
     sampling: SamplerConfig,
     /// True if [`NeighborLoader::edge_features`] was called.
-    edge_features: bool,
+    /// The names of the columns of edges that blocks carry.
+    edge_columns: Vec<Arc<str>>,
     /// True if [`NeighborLoader::rule`] was called.
     has_rule: bool,
     /// True if only the seeds of the batches are read: their blocks have no edges, and their features are zeros.
@@ -133,7 +135,7 @@ impl NeighborLoader {
             data: Arc::clone(&source),
             source,
             sampling,
-            edge_features: false,
+            edge_columns: Vec::new(),
             has_rule: false,
             reads_seeds_only: false,
             batches: BatchConfig::default(),
@@ -228,14 +230,37 @@ impl NeighborLoader {
         self.unshared()
     }
 
-    /// Makes blocks carry the features of each edge
-    /// ([`DeviceBlock::edge_features`](kiln_kernels::DeviceBlock::edge_features)). The data must have
-    /// [`Dataset::edge_features`](kiln_data::Dataset::edge_features), also before it is partitioned, and the loader must not add
-    /// self loops. With
-    /// [`GraphMode::Device`] all rows of a whole graph are in device memory, like the graph; otherwise they stay on the
-    /// host.
+    /// Makes blocks carry the features of each edge, which are the column
+    /// [`EdgeColumns::FEATURES`] of the data; see [`NeighborLoader::edge_column`].
     pub fn edge_features(self) -> Self {
-        Self { edge_features: true, ..self }.unshared()
+        self.edge_column(EdgeColumns::FEATURES)
+    }
+
+    /// Makes blocks carry the rows of each edge in a column of the data
+    /// ([`DeviceBlock::edge_column`](kiln_kernels::DeviceBlock::edge_column)), `[n_edges, width]`. The loader must not add self
+    /// loops, which have no rows. Edges of relations without the column have NaN. A program may select several columns, one
+    /// per call.
+    ///
+    /// With [`GraphMode::Device`] all rows of a whole graph of one type are in device memory, like the graph; otherwise they
+    /// stay on the host.
+    ///
+    /// ```
+    /// use kiln::prelude::*;
+    /// use kiln::graph::EdgeColumn;
+    /// let data = Dataset::builder(3)
+    ///     .edges(&[0, 1], &[2, 2])
+    ///     .edge_column("amount", EdgeColumn::new(vec![7.5_f32, 0.5], 1)?)
+    ///     .features(vec![0.0; 3], 1)
+    ///     .build()?;
+    /// let loader = NeighborLoader::new(&data, [10]).edge_column("amount");
+    /// # let _ = loader;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn edge_column(mut self, name: &str) -> Self {
+        if !self.edge_columns.iter().any(|other| &**other == name) {
+            self.edge_columns.push(name.into());
+        }
+        self.unshared()
     }
 
     /// Configures sampling for a GCN. It reads a copy of the graph with self-loops and symmetric normalisation, samples

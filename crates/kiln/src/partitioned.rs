@@ -11,8 +11,8 @@ use kiln_graph::GraphSchema;
 use kiln_kernels::{DeviceSampler, Devices, GraphMode};
 use kiln_partition::Part;
 use kiln_remote::{
-    ContentError, DistEdgeFeatureStore, DistFeatureStore, DistGraph, DistNeighborSampler, JoinedPartition,
-    Partitions, PartitionsConfig, PartitionsInfo,
+    DistEdgeFeatureStore, DistFeatureStore, DistGraph, DistNeighborSampler, JoinedPartition, Partitions,
+    PartitionsConfig, PartitionsInfo,
 };
 use kiln_sample::{Fanout, FrontierSampler, SamplerConfig};
 use kiln_train::{
@@ -22,9 +22,7 @@ use kiln_train::{
 use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
 use crate::links::MessageGraph;
-use crate::source::{
-    GraphStep, Owner, Sampling, Source, WholeGraph, edge_features_of_relations, has_self_loops, no_step,
-};
+use crate::source::{GraphStep, Owner, Sampling, Source, WholeGraph, has_self_loops, no_step};
 use crate::{DataDims, Error, GraphSource, RankConfig, RankCount, RankHandle, Result};
 
 /// A partitioned graph. In worker mode, the ranks hold the partitions and serve them to each other; in server mode,
@@ -115,10 +113,6 @@ impl PartitionedGraph {
         let joined = self.partitions.join(rank.communicator("parts")?, address)?;
         let graph = joined.graph().clone();
         let features = self.features_of(&graph)?;
-        let edge_features = match graph.edge_dim() {
-            Some(_) => Some(Arc::new(DistEdgeFeatureStore::new(graph.clone())?) as Arc<dyn EdgeFeatureStore>),
-            None => None,
-        };
         let mut keys = Vec::with_capacity(features.len());
         for (node_type, features) in features.iter().enumerate() {
             let of_type = if features.is_none() { graph.node_keys(node_type)? } else { None };
@@ -130,7 +124,7 @@ impl PartitionedGraph {
         }
         let owner = serve_until_end(rank, joined);
         let copies = self.copies.clone();
-        Ok(JoinedGraph { graph, features, edge_features, keys: keys.into(), owner, copies })
+        Ok(JoinedGraph { graph, features, keys: keys.into(), owner, copies })
     }
 
     /// Returns the features of each node type, with their share of the dynamic cache.
@@ -202,8 +196,6 @@ pub struct JoinedGraph {
     pub graph: Arc<DistGraph>,
     /// The features of all nodes of each type, `[n_types]`; `None` for a type without features.
     pub features: Vec<Option<Arc<DistFeatureStore>>>,
-    /// The features of all edges of the graph; `None` if edges have no features.
-    pub edge_features: Option<Arc<dyn EdgeFeatureStore>>,
     /// The keys of the nodes of each type, `[n_types]`; `None` for a type with features, or without keys in the partitions.
     pub keys: Arc<[Option<NodeKeys>]>,
     owner: Option<Arc<Owner>>,
@@ -243,6 +235,16 @@ impl JoinedGraph {
     }
 }
 
+impl JoinedGraph {
+    /// Adds the columns of the edges that a model reads to the data of its predictions.
+    fn with_edge_columns(&self, mut data: PredictionData, model: &SavedModel) -> Result<PredictionData> {
+        for name in model.edge_columns() {
+            data = data.edge_column(name, self.edge_column(name)?);
+        }
+        Ok(data)
+    }
+}
+
 impl Source for JoinedGraph {
     fn name(&self) -> &str {
         self.graph.name()
@@ -266,12 +268,8 @@ impl Source for JoinedGraph {
         stores.map(|store| store.clone().map(|store| store as Arc<dyn FeatureStore>)).collect()
     }
 
-    fn edge_features(&self) -> Result<Arc<dyn EdgeFeatureStore>> {
-        match &self.edge_features {
-            Some(features) => Ok(features.clone()),
-            None if self.is_heterogeneous() => Err(edge_features_of_relations()),
-            None => Err(kiln_remote::Error::from(ContentError::NoEdgeFeatures).into()),
-        }
+    fn edge_column(&self, name: &str) -> Result<Arc<dyn EdgeFeatureStore>> {
+        Ok(Arc::new(DistEdgeFeatureStore::new(self.graph.clone(), name)?))
     }
 
     fn n_edge_types(&self) -> Result<Option<usize>> {
@@ -312,7 +310,7 @@ impl Source for JoinedGraph {
                 false => self.keys.to_vec(),
             };
             let data = PredictionData::sampled_heterogeneous(self.schema().clone(), self.features(), sampler);
-            return Ok(data.keys(keys));
+            return self.with_edge_columns(data.keys(keys), model);
         }
         let done = match (&model.info().inputs.preparation, self.graph.preparation()) {
             (Some(_), Some(done)) => done.clone(),
@@ -330,16 +328,10 @@ impl Source for JoinedGraph {
         let features =
             self.features().remove(0).expect("the nodes of a graph of one type should have features");
         let data = PredictionData::sampled(self.graph.n_nodes(), features, sampler).prepared(done);
-        Ok(match &self.edge_features {
-            Some(features) => data.edge_features(features.clone()),
-            None => data,
-        })
+        self.with_edge_columns(data, model)
     }
 
     fn check_predicted(&self, model: &SavedModel) -> Result<()> {
-        if model.reads_edge_features() && self.edge_features.is_none() {
-            return Err(kiln_remote::Error::from(ContentError::NoEdgeFeatures).into());
-        }
         if !self.is_heterogeneous() || model.is_of_data(self.graph.hash()) {
             return Ok(());
         }

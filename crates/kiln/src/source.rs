@@ -164,11 +164,11 @@ pub(crate) trait Source: Send + Sync {
     /// Returns the features of each node type, `[n_types]`; `None` for a type without features.
     fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>>;
 
-    /// Returns the features of the edges, in the order of their ids.
+    /// Returns the rows of the edges in a column, in the order of their ids.
     ///
     /// # Errors
-    /// Returns an error that says what to do if the edges have none.
-    fn edge_features(&self) -> Result<Arc<dyn EdgeFeatureStore>>;
+    /// Returns an error that says what to do if the edges do not have the column.
+    fn edge_column(&self, name: &str) -> Result<Arc<dyn EdgeFeatureStore>>;
 
     /// Returns one more than the largest edge type, or `None` if edges have no types.
     ///
@@ -278,11 +278,6 @@ pub(crate) fn feature_stores(source: &dyn Source) -> FeatureStores {
 pub(crate) fn has_self_loops(source: &dyn Source) -> bool {
     let is_prepared = source.preparation().is_some_and(|preparation| preparation.adds_self_loops());
     source.graph_step() != GraphStep::None || is_prepared
-}
-
-/// Returns the error of edge features of a heterogeneous graph.
-pub(crate) fn edge_features_of_relations() -> Error {
-    Error::NeedsOneType { what: "edge_features", reason: "the edges of relations have no features yet" }
 }
 
 /// Returns the error of a step that a heterogeneous graph does not have.

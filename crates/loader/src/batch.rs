@@ -1,6 +1,7 @@
 //! The batches of tasks on nodes.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use kiln_feature::{EdgeFeatureStore, FeatureBuffer};
 use kiln_graph::{Block, LocalId, NodeId, RelationGroups};
@@ -46,8 +47,8 @@ pub struct SampledBatch {
     /// For each seed, its destination in the last block, which is also its row in the model's output. A node that
     /// occurs twice in `seeds` has one destination and two entries here.
     pub seed_index: Vec<LocalId>,
-    /// The features of the edges; `None` unless the batcher gathers them.
-    pub edge_x: Option<EdgeRows>,
+    /// The rows of the edges in each column that the batcher gathers.
+    pub edge_columns: Vec<EdgeRows>,
     /// The class of each seed, aligned with `seeds` and `seed_index`; never negative. Empty for target values.
     pub labels: Vec<i32>,
     /// The target values of each seed, `[n_seeds, n_columns]`, NaN if missing. Empty for class labels.
@@ -66,22 +67,24 @@ impl SampledBatch {
 
     /// Returns the size of the batch's arrays in bytes.
     pub fn n_bytes(&self) -> usize {
-        let Self { blocks, groups, seeds, items, seed_index, edge_x, labels, target_values, .. } = self;
+        let Self { blocks, groups, seeds, items, seed_index, edge_columns, labels, target_values, .. } = self;
         let of_groups = groups.iter().flatten().map(RelationGroups::n_bytes).sum::<usize>();
         blocks.iter().map(Block::n_bytes).sum::<usize>()
             + of_groups
             + size_of_val(seeds.as_nodes())
             + size_of_val(items.as_slice())
             + size_of_val(seed_index.as_slice())
-            + edge_x.as_ref().map_or(0, EdgeRows::n_bytes)
+            + edge_columns.iter().map(EdgeRows::n_bytes).sum::<usize>()
             + size_of_val(labels.as_slice())
             + size_of_val(target_values.as_slice())
     }
 }
 
-/// The feature rows of the edges of a batch's blocks, in their stored type.
+/// The rows of the edges of a batch's blocks in one column, in their stored type.
 #[derive(Debug, Clone)]
 pub struct EdgeRows {
+    /// The name of the column.
+    pub name: Arc<str>,
     /// The rows of each block's edges, `[n_edges, dim]`, in block order; input layer first.
     pub blocks: Vec<FeatureBuffer>,
     /// The number of columns.
@@ -93,8 +96,13 @@ impl EdgeRows {
     ///
     /// # Errors
     /// Returns the errors of [`EdgeFeatureStore::gather_block`].
-    pub fn gather(features: &dyn EdgeFeatureStore, blocks: &[Block]) -> kiln_feature::Result<Self> {
+    pub fn gather(
+        name: &Arc<str>,
+        features: &dyn EdgeFeatureStore,
+        blocks: &[Block],
+    ) -> kiln_feature::Result<Self> {
         Ok(Self {
+            name: Arc::clone(name),
             blocks: blocks
                 .iter()
                 .map(|block: &Block| {

@@ -101,8 +101,8 @@ impl From<TargetValues> for NodeTargets {
 pub struct NodeBatcher<S: ?Sized> {
     sampler: Arc<S>,
     features: FeatureStores,
-    /// The features of edges; `None` for models that do not read any.
-    edge_features: Option<Arc<dyn EdgeFeatureStore>>,
+    /// The columns of edges that the model reads, by name.
+    edge_columns: Vec<(Arc<str>, Arc<dyn EdgeFeatureStore>)>,
     /// The targets of the seeds; `None` for tasks without targets of nodes.
     targets: Option<NodeTargets>,
     /// The types and relations by which the edges of blocks are grouped; `None` for models that read no groups.
@@ -132,13 +132,26 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
     /// predictions.
     pub fn without_targets(sampler: Arc<S>, features: impl Into<FeatureStores>) -> Self {
         let features = features.into();
-        Self { sampler, features, edge_features: None, targets: None, grouped_by: None, groups_nodes: false }
+        Self {
+            sampler,
+            features,
+            edge_columns: Vec::new(),
+            targets: None,
+            grouped_by: None,
+            groups_nodes: false,
+        }
     }
 
-    /// Gathers the features of the edges of each block, too. They must be those of the sampled graph's edges.
+    /// Gathers the rows of the edges of each block in a column, too, such as their features. They must be those of the
+    /// sampled graph's edges.
     #[must_use]
-    pub fn edge_features(self, edge_features: impl Into<Arc<dyn EdgeFeatureStore>>) -> Self {
-        Self { edge_features: Some(edge_features.into()), ..self }
+    pub fn edge_column(
+        mut self,
+        name: impl Into<Arc<str>>,
+        rows: impl Into<Arc<dyn EdgeFeatureStore>>,
+    ) -> Self {
+        self.edge_columns.push((name.into(), rows.into()));
+        self
     }
 
     /// Groups the edges of each block by relation, too ([`RelationGroups`]). The schema is that of the sampled graph, and the
@@ -189,8 +202,8 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
         let mut sampled = self.sample_blocks(seeds, scratch)?;
         let sampled_at = Instant::now();
         self.gather_targets(&mut sampled)?;
-        if let Some(features) = &self.edge_features {
-            sampled.edge_x = Some(EdgeRows::gather(&**features, &sampled.blocks)?);
+        for (name, rows) in &self.edge_columns {
+            sampled.edge_columns.push(EdgeRows::gather(name, &**rows, &sampled.blocks)?);
         }
         times.sample += sampled_at - start;
         times.gather += sampled_at.elapsed();
@@ -218,7 +231,7 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
             blocks,
             groups,
             seed_index,
-            edge_x: None,
+            edge_columns: Vec::new(),
             labels: Vec::new(),
             target_values: Vec::new(),
         })
@@ -272,7 +285,7 @@ impl<S: ?Sized> fmt::Debug for NodeBatcher<S> {
         f.debug_struct("NodeBatcher")
             .field("features", &self.features)
             .field("has_targets", &self.targets.is_some())
-            .field("has_edge_features", &self.edge_features.is_some())
+            .field("edge_columns", &self.edge_columns.iter().map(|(name, _)| name).collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }

@@ -7,10 +7,11 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use kiln_data::graph_folder::{
-    EDGE_FEATURES, FEATURES, RowFiles, TARGETS, check_class_names, check_target_files, target_files,
+    FEATURES, RowFiles, TARGETS, check_class_names, check_target_files, column_entries, column_file,
+    target_files,
 };
 use kiln_feature::{MAX_DIM, Preparation};
-use kiln_graph::{GraphSchema, NodeTypes, RelationSchema, Relations};
+use kiln_graph::{EdgeColumns, GraphSchema, NodeTypes, RelationSchema, Relations};
 use kiln_store::array_folder::{
     ElementType, Entries, FolderWriter, Known, bad_entry, bad_key, check_entries, check_unlisted,
     read_manifest,
@@ -231,8 +232,8 @@ impl Manifest {
                 let expected = format!("1 to {MAX_DIM} columns");
                 return Err(bad_key(path, &key("edge_dim"), expected, dim).into());
             }
-            let file = self.layout.file(EDGE_FEATURES, position);
-            if self.layout.has_edge_data() && edges.dim.is_none() && self.files.contains_key(&*file) {
+            let file = self.layout.file(column_file(EdgeColumns::FEATURES), position);
+            if self.layout == Layout::Plain && edges.dim.is_none() && self.files.contains_key(&*file) {
                 let expected = format!("the number of columns of {file}");
                 return Err(bad_key(path, &key("edge_dim"), expected, "nothing").into());
             }
@@ -337,23 +338,25 @@ impl Manifest {
         relation: &RelationEntry,
         known: &mut Vec<Known>,
     ) -> Result<()> {
-        use ElementType::{BF16, F16, F32, U8, U32, U64};
-        let name = |name| self.layout.file(name, position);
+        use ElementType::{U32, U64};
+        let name = |name: Cow<'static, str>| self.layout.file(name, position);
         let n_owned = self.n_owned(relation.dst_type);
-        let n_edges = self.length(&name("indices.npy"));
+        let n_edges = self.length(&name("indices.npy".into()));
         if relation.n_edges < n_edges as u64 {
             let expected = format!("at most {}, the edges of the whole relation", relation.n_edges);
-            return Err(bad_entry(path, &name("indices.npy"), ".shape", expected, n_edges).into());
+            return Err(bad_entry(path, &name("indices.npy".into()), ".shape", expected, n_edges).into());
         }
-        known.push(file(name("indptr.npy"), &[U64], Some(vec![n_owned + 1]), true));
-        known.push(file(name("first_edges.npy"), &[U64], Some(vec![n_owned]), true));
-        known.push(file(name("indices.npy"), &[U32], None, true));
-        known.push(file(name("weights.npy"), &[F32], Some(vec![n_edges]), false));
-        if self.layout.has_edge_data() {
-            let dim = relation.edges.dim;
-            let rows = Some(vec![n_edges, dim.unwrap_or(1)]);
-            known.push(file(name("edge_types.npy"), &[U8], Some(vec![n_edges]), false));
-            known.push(file(name(EDGE_FEATURES), &[F32, F16, BF16], rows, dim.is_some()));
+        known.push(file(name("indptr.npy".into()), &[U64], Some(vec![n_owned + 1]), true));
+        known.push(file(name("first_edges.npy".into()), &[U64], Some(vec![n_owned]), true));
+        known.push(file(name("indices.npy".into()), &[U32], None, true));
+        let features = name(column_file(EdgeColumns::FEATURES));
+        for mut column in column_entries(path, &self.files, self.layout, position, n_edges)? {
+            // In the plain layout, the manifest states the width of the features.
+            if let Some(dim) = relation.edges.dim.filter(|_| column.name == features) {
+                column.shape = Some(vec![n_edges, dim]);
+                column.is_needed = true;
+            }
+            known.push(column);
         }
         Ok(())
     }

@@ -1,15 +1,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_data::graph_folder::{
-    FEATURES, class_names_of, read_edge_features, read_rows, read_split, read_targets,
-};
+use kiln_data::graph_folder::{FEATURES, class_names_of, read_csc, read_rows, read_split, read_targets};
 use kiln_data::{DatasetTargets, Layout};
-use kiln_feature::{EdgeFeatures, FeatureStore, Preparation};
+use kiln_feature::{FeatureStore, Preparation};
 use kiln_graph::{Csc, EdgeId, GraphSchema, NodeId, SharedArray};
 use kiln_store::array_folder::ArrayFolder;
 
-use crate::layout::PartLayout;
 use crate::manifest::{CACHE, KEYS, Manifest, TypeEntry, path_in};
 use crate::{Error, Method, PartitionBook, PartitionBooks, PartitionRow, Result};
 
@@ -70,15 +67,12 @@ pub struct PartOfType {
 #[derive(Debug, Clone)]
 pub struct PartOfRelation {
     /// The edges: destinations are the rows of the relation's destination type, and `indices` contains **nodes of the
-    /// whole graph**, in the order of the whole relation. [`Csc::validate`] does not apply, because it expects
+    /// whole graph**, in the order of the whole relation. It has the columns of the edges. [`Csc::validate`] does not apply, because it expects
     /// destinations and `indices` to use the same ids; use [`Part::verify`] instead.
     pub graph: Arc<Csc>,
     /// The id, within the whole relation, of the first edge into each row, `[n_owned]`. The row's other edges have the
     /// following ids.
     pub first_edges: SharedArray<u64>,
-    /// The features of each edge of [`PartOfRelation::graph`], in its order, `[n_edges, edge_dim]`; `None` if edges have
-    /// no features.
-    pub edge_features: Option<EdgeFeatures>,
     /// The name of each edge type; empty if the types have no names.
     pub edge_type_names: Vec<String>,
     /// The number of edge types of the whole relation: one more than the largest, or the number of names if it is
@@ -193,8 +187,7 @@ impl Part {
         Ok(self.relations[relation].graph.scatter_rows(nodes, self.schema.n_nodes())?)
     }
 
-    /// Returns the position, in [`PartOfRelation::graph`] and [`PartOfRelation::edge_features`], of an edge of a relation
-    /// into the node of `row`. `edge` is its id in the whole relation. The arrays are checked, because they may be damaged
+    /// Returns the position, in [`PartOfRelation::graph`], of an edge of a relation into the node of `row`. `edge` is its id in the whole relation. The arrays are checked, because they may be damaged
     /// files.
     ///
     /// # Errors
@@ -249,13 +242,12 @@ fn read_type(
 fn read_relation(manifest: &Manifest, arrays: &ArrayFolder, position: usize) -> Result<PartOfRelation> {
     let layout = manifest.layout;
     let edges = &manifest.relations[position].edges;
-    let graph = layout.read_edges(arrays, position)?;
+    let graph = read_csc(arrays, layout, position)?;
     let n_names = edges.type_names.len();
     let has_names = graph.edge_types().is_some() && 0 < n_names;
     Ok(PartOfRelation {
         graph: Arc::new(graph),
         first_edges: arrays.values(&layout.file("first_edges.npy", position))?,
-        edge_features: if layout.has_edge_data() { read_edge_features(arrays)? } else { None },
         edge_type_names: edges.type_names.clone(),
         n_edge_types: edges.n_types.or(has_names.then_some(n_names)),
     })

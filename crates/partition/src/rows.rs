@@ -1,10 +1,9 @@
 //! Writing feature rows in their stored element type, in chunks.
 
-use std::borrow::Cow;
-
-use kiln_data::graph_folder::{RowFiles, push_rows, row_element_type};
-use kiln_feature::{EdgeFeatures, FeatureBuffer, FeatureStore, SparseFeatures};
-use kiln_graph::{Csc, EdgeId, NodeId};
+use kiln_data::Layout;
+use kiln_data::graph_folder::{RowFiles, column_element, push_rows, row_element_type, start_column};
+use kiln_feature::{FeatureBuffer, FeatureStore, SparseFeatures};
+use kiln_graph::{Csc, EdgeColumn, NodeId};
 use kiln_store::array_folder::{ElementType, FolderWriter};
 
 use crate::Result;
@@ -32,33 +31,23 @@ pub(crate) fn put_rows(
     Ok(folder.add(array)?)
 }
 
-/// Writes the feature rows of the edges into `nodes`, in the order of `nodes`.
-pub(crate) fn put_edge_rows(
+/// Writes the rows of the edges into `nodes` in a column, in the order of `nodes`. The graph must be valid.
+pub(crate) fn put_column(
     folder: &mut FolderWriter,
-    file: Cow<'static, str>,
-    features: &EdgeFeatures,
+    layout: Layout,
+    relation: usize,
+    name: &str,
+    column: &EdgeColumn,
     graph: &Csc,
     nodes: &[NodeId],
 ) -> Result<()> {
-    let dim = features.dim();
-    let mut array = folder.rows(file, row_element_type(features.dtype())?, dim)?;
-    let (mut edges, mut rows) = (Vec::new(), FeatureBuffer::empty(features.dtype()));
-    let edges_at_once = (VALUES_AT_ONCE / dim).max(1);
-    let mut put = |edges: &mut Vec<EdgeId>| -> Result<()> {
-        features.gather(edges, &mut rows)?;
-        edges.clear();
-        Ok(push_rows(&mut array, &rows)?)
-    };
+    let element = column_element(column)?;
+    let mut array = start_column(folder, layout, relation, name, element, column.width())?;
+    let row_bytes = column.row_bytes();
     for &node in nodes {
-        let first = graph.first_edge(node).0;
-        for edge in first..first + graph.in_degree(node) {
-            edges.push(EdgeId(edge));
-            if edges.len() == edges_at_once {
-                put(&mut edges)?;
-            }
-        }
+        let first = graph.first_edge(node).index() * row_bytes;
+        array.push_bytes(&column.as_bytes()[first..][..graph.in_degree(node) as usize * row_bytes])?;
     }
-    put(&mut edges)?;
     Ok(folder.add(array)?)
 }
 

@@ -3,12 +3,11 @@ use std::ops::Range;
 use std::path::Path;
 
 use kiln_data::Note;
-use kiln_data::graph_folder::{FEATURES, verify_edge_features, verify_rows, verify_targets};
+use kiln_data::graph_folder::{FEATURES, verify_columns, verify_rows, verify_targets};
 use kiln_graph::{Csc, NodeId};
 use kiln_store::array_folder::ArrayFolder;
 
 use crate::books::BadRow;
-use crate::layout::PartLayout;
 use crate::manifest::{CACHE, bad_value};
 use crate::{Cache, Part, PartitionRow, Result};
 
@@ -84,11 +83,7 @@ impl Part {
             n_edges: relation.n_edges,
         };
         edges.check(arrays.folder(), |name| self.layout.file(name, position))?;
-        self.layout.verify_edge_data(arrays, position, &of_relation.edge_type_names)?;
-        if of_relation.edge_features.is_some() {
-            verify_edge_features(arrays, of_relation.graph.n_edges())?;
-        }
-        Ok(())
+        Ok(verify_columns(arrays, self.layout, position, &of_relation.edge_type_names)?)
     }
 }
 

@@ -2,8 +2,8 @@ use std::path::Path;
 
 use kiln_data::graph_folder::{check_class_names, class_names_to_write};
 use kiln_data::{Dataset, DatasetTargets, Layout, NodeNames, Split};
-use kiln_feature::{EdgeFeatures, Labels};
-use kiln_graph::Relation;
+use kiln_feature::Labels;
+use kiln_graph::{EdgeColumn, EdgeColumns, Relation};
 
 use crate::assign::check_train;
 use crate::manifest::{EdgeEntry, Manifest, RelationEntry, TypeEntry};
@@ -31,11 +31,6 @@ impl<'a> WholeSet<'a> {
         Ok(Self { data, targets: targets_of(data)? })
     }
 
-    /// Returns the features of the edges of a relation.
-    pub(crate) fn edge_features(&self, relation: usize) -> Option<&EdgeFeatures> {
-        self.data.edge_features.as_ref().filter(|_| relation == 0)
-    }
-
     /// Returns the names of the nodes of a type without features, by which a model finds their trained rows; `None` if
     /// there are none.
     pub(crate) fn names_of_rows(&self, node_type: usize) -> Option<&NodeNames> {
@@ -52,15 +47,6 @@ impl<'a> WholeSet<'a> {
         let n_types = types.n_types();
         require("the number of node types in the partition book", n_types, books.types().n_types())?;
         require("the number of node types with or without features", n_types, self.data.features.len())?;
-        for (position, relation) in self.data.graph.iter().enumerate() {
-            let n_edges = relation.graph.n_edges();
-            let n_rows = self.edge_features(position).map_or(n_edges, EdgeFeatures::n_edges);
-            if n_rows != n_edges {
-                let expected = format!("{n_edges}, the number of edges in the graph");
-                let what = "the number of edge feature rows";
-                return Err(Error::BadParameter { what, expected, got: n_rows.to_string() });
-            }
-        }
         for (node_type, features) in self.data.features.iter().enumerate() {
             let n_nodes = types.range(node_type).len();
             let whats = [
@@ -160,13 +146,13 @@ impl<'a> WholeSet<'a> {
             });
         }
         let mut relations = Vec::with_capacity(self.data.graph.n_relations());
-        for (position, relation) in self.data.graph.iter().enumerate() {
+        for relation in self.data.graph.iter() {
             relations.push(RelationEntry {
                 name: relation.name.clone(),
                 src_type: relation.src_type,
                 dst_type: relation.dst_type,
                 n_edges: relation.graph.n_edges(),
-                edges: self.edge_entry(position, relation),
+                edges: self.edge_entry(relation),
             });
         }
         let n_classes = self.targets.values.n_outputs();
@@ -187,13 +173,13 @@ impl<'a> WholeSet<'a> {
         }
     }
 
-    fn edge_entry(&self, position: usize, relation: &Relation) -> EdgeEntry {
+    fn edge_entry(&self, relation: &Relation) -> EdgeEntry {
         let type_names = &self.data.edge_type_names;
         let n_types = relation.graph.n_edge_types();
         EdgeEntry {
             type_names: type_names.clone(),
             n_types: n_types.map(|n_types| n_types.max(type_names.len())),
-            dim: self.edge_features(position).map(EdgeFeatures::dim),
+            dim: relation.graph.columns().get(EdgeColumns::FEATURES).map(EdgeColumn::width),
         }
     }
 }

@@ -1,9 +1,8 @@
-use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
 use kiln_data::Dataset;
-use kiln_data::graph_folder::{EDGE_FEATURES, FEATURES, write_targets};
+use kiln_data::graph_folder::{FEATURES, write_targets};
 use kiln_feature::FeatureStore;
 use kiln_graph::{Csc, NodeId};
 use kiln_store::array_folder::{ElementType, Entries, Entry, FolderWriter};
@@ -11,7 +10,7 @@ use kiln_store::name_key;
 
 use crate::hotness::{CacheConfig, CacheList, Presampler};
 use crate::manifest::{CACHE, KEY_BYTES, KEYS, Manifest};
-use crate::rows::{put_edge_rows, put_rows};
+use crate::rows::{put_column, put_rows};
 use crate::whole_set::WholeSet;
 use crate::{Method, PartitionBooks, Result, part_dir};
 
@@ -247,33 +246,11 @@ impl Parts<'_> {
         for array in [indptr, first_edges, indices] {
             folder.add(array)?;
         }
-        if let Some(weights) = graph.weights() {
-            put_edge_data(folder, name("weights.npy"), ElementType::F32, weights, graph, rows)?;
-        }
-        if let Some(types) = graph.edge_types() {
-            put_edge_data(folder, name("edge_types.npy"), ElementType::U8, types, graph, rows)?;
-        }
-        if let Some(features) = self.set.edge_features(position) {
-            put_edge_rows(folder, name(EDGE_FEATURES), features, graph, rows)?;
+        for (name, column) in graph.columns().iter() {
+            put_column(folder, self.set.data.layout, position, name, column, graph, rows)?;
         }
         Ok(())
     }
-}
-
-fn put_edge_data<T: bytemuck::Pod>(
-    folder: &mut FolderWriter,
-    file: Cow<'static, str>,
-    dtype: ElementType,
-    values: &[T],
-    graph: &Csc,
-    nodes: &[NodeId],
-) -> Result<()> {
-    let mut array = folder.vector(file, dtype)?;
-    for &node in nodes {
-        let first = graph.first_edge(node).index();
-        array.push(&values[first..first + graph.in_degree(node) as usize])?;
-    }
-    Ok(folder.add(array)?)
 }
 
 /// Returns the report of a partition with these files.

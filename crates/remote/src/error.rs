@@ -2,7 +2,7 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-use kiln_graph::NodeId;
+use kiln_graph::{EdgeColumns, NodeId};
 
 /// An error of using a partitioned graph or of serving a partition.
 #[derive(Debug, thiserror::Error)]
@@ -172,6 +172,14 @@ pub enum ContentError {
          model"
     )]
     NoEdgeFeatures,
+    /// A column of edges was requested that the edges of the partitions do not have.
+    #[error(
+        "the edges of the partitions have no column `{name}`: partition data that has it, without --add-self-loops"
+    )]
+    NoEdgeColumn {
+        /// The name of the column.
+        name: String,
+    },
     /// The operation needs a homogeneous graph, and the partitions are of a heterogeneous one.
     #[error("the partitions are of a heterogeneous graph: use {instead}")]
     Heterogeneous {
@@ -217,6 +225,16 @@ pub enum ContentError {
         /// The position of the node type.
         node_type: usize,
     },
+}
+
+impl ContentError {
+    /// Returns the error of partitions without a column of edges.
+    pub(crate) fn no_column(name: &str) -> Self {
+        match name {
+            EdgeColumns::FEATURES => Self::NoEdgeFeatures,
+            _ => Self::NoEdgeColumn { name: name.to_owned() },
+        }
+    }
 }
 
 fn of_part(part: Option<usize>) -> String {

@@ -2,12 +2,12 @@ use std::sync::Arc;
 
 use kiln_data::DatasetTargets;
 use kiln_feature::{EdgeFeatures, FeatureBuffer, FeatureStore, TargetKind};
-use kiln_graph::{EdgeId, RelationSchema};
+use kiln_graph::RelationSchema;
 use kiln_partition::{Cache, Part, PartOfRelation, PartOfType, PartitionBook, PartitionRow};
 
 use crate::edges::Edges;
-use crate::wire::proto::{self, NodeType, Opened, Relation};
-use crate::wire::wanted::{EdgeOfRow, WantedRow};
+use crate::wire::proto::{self, EdgeColumn, NodeType, Opened, Relation};
+use crate::wire::wanted::EdgeOfRow;
 use crate::{ContentError, Error, Result, RuleRegistry};
 
 /// A local partition, which answers requests of its own process and, through a server, of other processes.
@@ -98,30 +98,33 @@ impl LocalPart {
         Ok(self.features(node_type)?.gather(PartitionRow::local_nodes(rows), out)?)
     }
 
-    /// Gathers the feature rows of edges of a relation to their positions among `n_rows` rows. The other rows have any
-    /// values.
+    /// Gathers the rows of edges of a relation in a column.
     pub(crate) fn gather_edges(
         &self,
         relation: usize,
-        edges: &[WantedRow<EdgeOfRow>],
-        n_rows: usize,
+        column: &str,
+        edges: impl ExactSizeIterator<Item = EdgeOfRow>,
         out: &mut FeatureBuffer,
     ) -> Result<()> {
-        let features = self.edge_features(relation)?;
-        let mut rows = vec![EdgeId(0); n_rows];
-        for ((row, edge), position) in edges {
-            rows[*position as usize] = self.part.edge_position(relation, *row, *edge)?;
+        if edges.len() == 0 {
+            return Ok(());
         }
-        Ok(features.gather(&rows, out)?)
+        let rows = self.edge_column(relation, column)?;
+        let mut positions = Vec::with_capacity(edges.len());
+        for (row, edge) in edges {
+            positions.push(self.part.edge_position(relation, row, edge)?);
+        }
+        Ok(rows.gather(&positions, out)?)
     }
 
-    /// Returns the features of the partition's edges of a relation, in the order of its graph.
+    /// Returns the rows of the partition's edges of a relation in a column, in the order of its graph.
     ///
     /// # Errors
-    /// Returns [`Error::Content`] if there is no such relation, or if its edges have no features.
-    pub(crate) fn edge_features(&self, relation: usize) -> Result<&EdgeFeatures> {
+    /// Returns [`Error::Content`] if there is no such relation, or if its edges do not have the column.
+    pub(crate) fn edge_column(&self, relation: usize, name: &str) -> Result<EdgeFeatures> {
         let of_part = self.part.relations.get(relation).ok_or_else(|| self.no_such_relation(relation))?;
-        of_part.edge_features.as_ref().ok_or(Error::Content(ContentError::NoEdgeFeatures))
+        let column = of_part.graph.columns().get(name).ok_or_else(|| ContentError::no_column(name))?;
+        Ok(EdgeFeatures::of_column(column)?)
     }
 
     /// Returns the description of the partition for clients, without a lease.
@@ -174,7 +177,11 @@ fn describe_type(part: &Part, node_type: usize, name: &str) -> NodeType {
 }
 
 fn describe_relation(schema: &RelationSchema, of_part: &PartOfRelation) -> Relation {
-    let features = of_part.edge_features.as_ref();
+    let mut edge_columns = Vec::new();
+    for (name, column) in of_part.graph.columns().rows().iter() {
+        let row_type = column.element_type().to_owned();
+        edge_columns.push(EdgeColumn { name: name.to_owned(), width: column.width() as u32, row_type });
+    }
     Relation {
         name: schema.name.clone(),
         src_type: schema.src_type as u32,
@@ -183,8 +190,7 @@ fn describe_relation(schema: &RelationSchema, of_part: &PartOfRelation) -> Relat
         has_weights: of_part.graph.weights().is_some(),
         has_edge_types: of_part.graph.edge_types().is_some(),
         n_edge_types: of_part.n_edge_types.map(|n_types| n_types as u32),
-        edge_dim: features.map(|features| features.dim() as u32),
-        edge_row_type: features.map_or("", |features| features.dtype().name()).to_owned(),
+        edge_columns,
     }
 }
 

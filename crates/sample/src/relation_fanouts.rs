@@ -125,6 +125,7 @@ mod tests {
             srcs: &[],
             dsts: &[],
             weights: None,
+            columns: None,
         };
         let types = NodeTypes::new([("node", 2)]).expect("the types should be valid");
         let graph = Relations::from_edges(types, &[edges("a=b"), edges("c")]);

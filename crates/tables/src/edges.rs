@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use kiln_data::convert::{EdgeChunk, EdgeData, EdgeSource};
+use kiln_data::convert::{ColumnFormat, EdgeChunk, EdgeSource};
+use kiln_graph::EdgeColumns;
+use kiln_store::array_folder::ElementType;
 
 use crate::bad_rows::{BadRowKind, BadRowLog, MAX_EXAMPLES};
 use crate::join::{DANGLING, EndRows, MISSING, WRONG};
@@ -22,20 +24,30 @@ const CHUNK_EDGES: usize = 1 << 13;
 pub(crate) struct RelationRows {
     /// The rows of the sources and of the destinations.
     pub(crate) ends: [EndRows; 2],
-    /// The weight of each row (`f32`); NaN if it is bad.
-    pub(crate) weights: Option<SpillFile>,
+    /// The columns of the edges.
+    pub(crate) columns: Vec<SpilledColumn>,
+}
+
+/// A column of the edges: a number per row (`f32`), NaN if it is bad.
+#[derive(Debug)]
+pub(crate) struct SpilledColumn {
+    format: ColumnFormat,
+    file: SpillFile,
 }
 
 /// A row of a relation.
-struct EdgeRow {
+struct EdgeRow<'a> {
     rows: [u32; 2],
-    weight: f32,
+    /// The values in the columns of the edges.
+    values: &'a [f32],
 }
 
 /// A reader of the rows of a relation.
 struct RowReader {
     ends: [SpillReader; 2],
-    weights: Option<SpillReader>,
+    columns: Vec<SpillReader>,
+    /// The values of the last row.
+    values: Vec<f32>,
 }
 
 impl RelationRows {
@@ -46,8 +58,11 @@ impl RelationRows {
     fn read(&self) -> Result<RowReader> {
         let [src, dst] =
             self.ends.each_ref().map(|end: &EndRows| end.file.read_from(4 * end.start, SPILL_BUFFER));
-        let weights = self.weights.as_ref().map(|weights| weights.read(SPILL_BUFFER)).transpose()?;
-        Ok(RowReader { ends: [src?, dst?], weights })
+        let mut columns = Vec::with_capacity(self.columns.len());
+        for column in &self.columns {
+            columns.push(column.file.read(SPILL_BUFFER)?);
+        }
+        Ok(RowReader { ends: [src?, dst?], columns, values: Vec::new() })
     }
 
     /// Counts the bad rows. A row counts once: a wrong type before a missing key before a dangling key.
@@ -55,7 +70,7 @@ impl RelationRows {
         let mut found: [(u64, Vec<u64>); 4] = Default::default();
         let mut reader = self.read()?;
         for row in 0..self.n_rows() {
-            if let Some((kind, _)) = reader.next()?.problem() {
+            if let Some(kind) = reader.next()?.problem() {
                 let (n_rows, first) = &mut found[kind as usize];
                 *n_rows += 1;
                 if first.len() < MAX_EXAMPLES {
@@ -74,24 +89,25 @@ impl RelationRows {
 }
 
 impl RowReader {
-    fn next(&mut self) -> Result<EdgeRow> {
+    fn next(&mut self) -> Result<EdgeRow<'_>> {
         let [src, dst] = &mut self.ends;
         let rows = [src.read_u32()?, dst.read_u32()?];
-        let weight =
-            self.weights.as_mut().map(|weights| weights.read_u32().map(f32::from_bits)).transpose()?;
-        Ok(EdgeRow { rows, weight: weight.unwrap_or(1.0) })
+        self.values.clear();
+        for column in &mut self.columns {
+            self.values.push(f32::from_bits(column.read_u32()?));
+        }
+        Ok(EdgeRow { rows, values: &self.values })
     }
 }
 
-impl EdgeRow {
-    /// Returns the kind of a bad row, and the column: 0 for the source, 1 for the destination, and 2 for the weight.
-    fn problem(&self) -> Option<(BadRowKind, usize)> {
-        let has = |code: u32| self.rows.iter().position(|row| *row == code);
-        let problem = |kind: BadRowKind| move |column: usize| (kind, column);
-        let wrong = has(WRONG).or(self.weight.is_nan().then_some(2)).map(problem(BadRowKind::WrongType));
-        wrong
-            .or_else(|| has(MISSING).map(problem(BadRowKind::MissingKey)))
-            .or_else(|| has(DANGLING).map(problem(BadRowKind::Dangling)))
+impl EdgeRow<'_> {
+    /// Returns the kind of a bad row.
+    fn problem(&self) -> Option<BadRowKind> {
+        if self.rows.contains(&WRONG) || self.values.iter().any(|value| value.is_nan()) {
+            return Some(BadRowKind::WrongType);
+        }
+        let is_missing = self.rows.contains(&MISSING).then_some(BadRowKind::MissingKey);
+        is_missing.or(self.rows.contains(&DANGLING).then_some(BadRowKind::Dangling))
     }
 }
 
@@ -103,15 +119,16 @@ pub(crate) fn relation_table(spec: &RelationSpec, folder: &Path, columns: Vec<St
 
 /// Returns bad rows as examples, with the values of all columns that the spec names.
 fn examples(spec: &RelationSpec, folder: &Path, rows: &[u64]) -> Result<Vec<BadRow>> {
-    let mut columns = vec![spec.src.column.clone(), spec.dst.column.clone()];
-    columns.extend(spec.weight.clone());
-    columns.sort_unstable();
-    columns.dedup();
+    let columns = spec.columns_of_table();
     let table = relation_table(spec, folder, columns.clone());
     let mut examples = Vec::new();
     let mut n_rows = 0;
     let expected = format!("a key of `{}`, a key of `{}`", spec.src.node_type, spec.dst.node_type);
-    let expected = if spec.weight.is_some() { format!("{expected} and a finite weight") } else { expected };
+    let expected = match (spec.weight.is_some(), spec.edge_columns.is_empty()) {
+        (false, true) => expected,
+        (true, true) => format!("{expected} and a finite weight"),
+        (_, false) => format!("{expected} and finite numbers in the columns of the edge"),
+    };
     table.for_each_batch(&mut |batch| {
         for row in 0..batch.n_rows {
             if rows.get(examples.len()) != Some(&(n_rows + row as u64)) {
@@ -133,26 +150,35 @@ fn examples(spec: &RelationSpec, folder: &Path, rows: &[u64]) -> Result<Vec<BadR
     Ok(examples)
 }
 
-/// Writes the weights of a relation.
-pub(crate) fn spill_weights(
+/// Writes the columns of the edges of the relation at a position.
+pub(crate) fn spill_columns(
     spec: &RelationSpec,
     folder: &Path,
     out: &Path,
-    name: &str,
-) -> Result<Option<SpillFile>> {
-    let Some(column) = &spec.weight else { return Ok(None) };
-    let mut weights = SpillFile::create(out, name, SPILL_BUFFER)?;
-    relation_table(spec, folder, vec![column.clone()]).for_each_batch(&mut |batch| {
-        for row in 0..batch.n_rows {
-            let weight = match batch.malformed(row) {
-                None => number(&batch.cell(0, row)).ok().flatten(),
-                Some(_) => None,
-            };
-            weights.write_u32(weight.map_or(f32::NAN, |weight| weight as f32).to_bits())?;
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(Some(weights.finish()?))
+    relation: usize,
+) -> Result<Vec<SpilledColumn>> {
+    let mut columns = Vec::new();
+    for (position, (name, column)) in spec.columns_of_edges().into_iter().enumerate() {
+        let format = match name {
+            EdgeColumns::WEIGHTS => ColumnFormat::weights(),
+            _ => ColumnFormat { name: name.to_owned(), element: ElementType::F32, width: 1 },
+        };
+        let mut file =
+            SpillFile::create(out, &format!("relation-{relation}-column-{position}"), SPILL_BUFFER)?;
+        relation_table(spec, folder, vec![column.to_owned()]).for_each_batch(&mut |batch| {
+            for row in 0..batch.n_rows {
+                let value = match batch.malformed(row) {
+                    None => number(&batch.cell(0, row)).ok().flatten(),
+                    Some(_) => None,
+                };
+                let value = value.map(|value| value as f32).filter(|value| value.is_finite());
+                file.write_u32(value.unwrap_or(f32::NAN).to_bits())?;
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        columns.push(SpilledColumn { format, file: file.finish()? });
+    }
+    Ok(columns)
 }
 
 /// The edges of a relation, or of its reverse. Bad rows are skipped.
@@ -167,7 +193,7 @@ impl RelationEdgeList<'_> {
     fn read_chunk(&self, reader: &mut RowReader, n_rows: u64, chunk: &mut EdgeChunk) -> Result<()> {
         chunk.srcs.clear();
         chunk.dsts.clear();
-        chunk.weights.clear();
+        chunk.columns.iter_mut().for_each(Vec::clear);
         for _ in 0..n_rows {
             let row = reader.next()?;
             if row.problem().is_some() {
@@ -178,8 +204,8 @@ impl RelationEdgeList<'_> {
             let (src, dst) = if self.is_reversed { (dst, src) } else { (src, dst) };
             chunk.srcs.push(src);
             chunk.dsts.push(dst);
-            if self.rows.weights.is_some() {
-                chunk.weights.push(row.weight);
+            for (column, value) in chunk.columns.iter_mut().zip(row.values) {
+                column.extend(value.to_le_bytes());
             }
         }
         Ok(())
@@ -187,8 +213,8 @@ impl RelationEdgeList<'_> {
 }
 
 impl EdgeSource for RelationEdgeList<'_> {
-    fn edge_data(&self) -> EdgeData {
-        EdgeData { weights: self.rows.weights.is_some(), edge_types: false }
+    fn columns(&self) -> Vec<ColumnFormat> {
+        self.rows.columns.iter().map(|column| column.format.clone()).collect()
     }
 
     fn for_each_chunk(
@@ -197,7 +223,7 @@ impl EdgeSource for RelationEdgeList<'_> {
         visit: &mut dyn FnMut(&mut EdgeChunk) -> kiln_data::Result<()>,
     ) -> kiln_data::Result<()> {
         let mut reader = self.rows.read().map_err(data_error)?;
-        let mut chunk = EdgeChunk::default();
+        let mut chunk = EdgeChunk::of_columns(self.rows.columns.len());
         let mut n_left = self.rows.n_rows();
         while n_left > 0 {
             let n_rows = n_left.min(CHUNK_EDGES as u64);

@@ -10,7 +10,7 @@ use kiln_graph::NodeTypes;
 use kiln_store::array_folder::FolderWriter;
 use serde::{Deserialize, Serialize};
 
-use crate::edges::{RelationEdgeList, RelationRows, relation_table, spill_weights};
+use crate::edges::{RelationEdgeList, RelationRows, relation_table, spill_columns};
 use crate::join::{Duplicated, EndColumn, EndRows, Join, KeyFile, MAX_ROWS};
 use crate::key::{RowKey, map_keys};
 use crate::node_table::{Fitted, NodeTable};
@@ -182,14 +182,13 @@ impl<'a> Importer<'a> {
             let [Some(src), Some(dst)] = ends else {
                 unreachable!("the spec should name the types of all ends")
             };
-            let weights =
-                spill_weights(spec, self.folder, self.temporary, &format!("relation-{position}-weights"))?;
+            let columns = spill_columns(spec, self.folder, self.temporary, position)?;
             if src.n_rows != dst.n_rows {
                 let table = relation_of(spec);
                 let what = "a table that changed during the import".to_owned();
                 return Err(Error::TooLarge { table, what, max: src.n_rows.min(dst.n_rows) });
             }
-            let rows = RelationRows { ends: [src, dst], weights };
+            let rows = RelationRows { ends: [src, dst], columns };
             let log = rows.bad_rows(spec, self.folder)?;
             self.found.extend(log.finish(&relation_of(spec), &spec.drop));
             relations.push(rows);

@@ -61,7 +61,7 @@
 //! for the sizes in a page's header. A batch of texts from a dictionary may exceed 1 MiB if the file does not state the size
 //! of the texts (`unencoded_byte_array_data_bytes`). A JSON array takes up to 16 times its text. Statistics take 1 MiB for
 //! each column with `quantile`, and at most 16 MiB of text for each column with a vocabulary. On disk, temporary files
-//! beside the output take the keys of all node types, 8 bytes per row of a relation, and 4 more with weights; and, if keys
+//! beside the output take the keys of all node types, 8 bytes per row of a relation, and 4 more per column of its edges; and, if keys
 //! are partitioned, the keys of all relations of the type.
 //!
 //! # Determinism

@@ -61,6 +61,8 @@ pub struct PlannedRelation {
     pub n_rows: Option<u64>,
     /// True if the edges have weights.
     pub has_weights: bool,
+    /// The names of the other columns of the edges.
+    pub edge_columns: Vec<String>,
 }
 
 /// Reads a spec and the headers of its tables, and returns what [`import`](crate::import()) would do. Nothing is written.
@@ -85,17 +87,15 @@ pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
     let node_types = node_types.collect();
     let mut relations = Vec::new();
     for relation in &spec.relations {
-        let mut columns = vec![relation.src.column.clone(), relation.dst.column.clone()];
-        columns.extend(relation.weight.clone());
-        columns.sort_unstable();
-        columns.dedup();
-        let n_rows = n_rows_of(&relation_table(relation, folder, columns), &mut errors);
+        let table = relation_table(relation, folder, relation.columns_of_table());
+        let n_rows = n_rows_of(&table, &mut errors);
         let planned = |name: &String, src: &str, dst: &str| PlannedRelation {
             name: name.clone(),
             src_type: src.to_owned(),
             dst_type: dst.to_owned(),
             n_rows,
             has_weights: relation.weight.is_some(),
+            edge_columns: relation.edge_columns.keys().cloned().collect(),
         };
         let src = &relation.src.node_type;
         let dst = &relation.dst.node_type;
@@ -153,10 +153,13 @@ impl fmt::Display for ImportPlan {
             }
         }
         for relation in &self.relations {
-            let PlannedRelation { name, src_type, dst_type, n_rows, has_weights } = relation;
+            let PlannedRelation { name, src_type, dst_type, n_rows, has_weights, edge_columns } = relation;
             write!(f, "\nrelation `{name}` from `{src_type}` to `{dst_type}`: {}", rows(*n_rows))?;
             if *has_weights {
                 f.write_str(", with weights")?;
+            }
+            if !edge_columns.is_empty() {
+                write!(f, ", with the edge columns {}", edge_columns.join(", "))?;
             }
         }
         for error in &self.errors {

@@ -4,8 +4,10 @@ mod check;
 mod columns;
 mod read;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use kiln_graph::EdgeColumns;
 use serde::{Deserialize, Serialize};
 
 pub use self::columns::{ColumnSpec, ColumnTransform, NgramUnit, SplitSpec, TargetSpec, TimePart, TimeUnit};
@@ -94,6 +96,9 @@ pub struct RelationSpec {
     /// The column of the weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<String>,
+    /// Further columns of the edges by their names in the set ([`EdgeColumns`]), each a column of numbers of the table.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub edge_columns: BTreeMap<String, String>,
     /// The name of a second relation, with the reverse of each edge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<String>,
@@ -103,6 +108,24 @@ pub struct RelationSpec {
     /// The kinds of bad rows that are dropped instead of being an error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drop: Vec<BadRowKind>,
+}
+
+impl RelationSpec {
+    /// Returns the columns of the edges, with the weights: their names in the set, and those in the table.
+    pub(crate) fn columns_of_edges(&self) -> Vec<(&str, &str)> {
+        let weights = self.weight.iter().map(|column| (EdgeColumns::WEIGHTS, column.as_str()));
+        let others = self.edge_columns.iter().map(|(name, column)| (name.as_str(), column.as_str()));
+        weights.chain(others).collect()
+    }
+
+    /// Returns the columns of the table that an import reads, each once.
+    pub(crate) fn columns_of_table(&self) -> Vec<String> {
+        let mut columns = vec![self.src.column.clone(), self.dst.column.clone()];
+        columns.extend(self.columns_of_edges().into_iter().map(|(_, column)| column.to_owned()));
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    }
 }
 
 /// The sources or the destinations of a relation.

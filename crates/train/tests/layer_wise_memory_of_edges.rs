@@ -79,6 +79,6 @@ fn layers_with_large_intermediate_tensors_stay_within_the_limit() {
     let rows = vec![0.5; 32 * graph.n_edges() as usize];
     let rows = EdgeFeatures::new(rows, 32).unwrap();
     let gine = GineConfig { edges: EdgeInput::Features(32), ..gine };
-    let with_rows = |inference: LayerWiseInference| inference.carry_edge_features(rows).unwrap();
+    let with_rows = |inference: LayerWiseInference| inference.carry_edge_column("features", rows).unwrap();
     check_with("GINE of features", &gine.init(key, &device).unwrap(), &graph, with_rows);
 }

@@ -96,7 +96,7 @@ impl DeviceArgs {
             if self.graph_mode == GraphMode::ZeroCopy { "stay on the host" } else { "are on the device" };
         let (n_edges, n_cached) = (copy.sampler.graph().n_edges(), copy.features.n_cached());
         let n_rows = copy.features.n_rows();
-        let edges = if copy.edge_features.is_some() { "edges with their features" } else { "edges" };
+        let edges = if copy.edge_columns.is_empty() { "edges" } else { "edges with their features" };
         print_rank_zero(format_args!(
             "{n_edges} {edges} {location}; {n_cached} of {n_rows} feature rows are on the device"
         ));

@@ -459,6 +459,7 @@ mod tests {
             srcs: &all,
             dsts: &next,
             weights: None,
+            columns: None,
         };
         Dataset::builder_with_types(NodeTypes::new([("page", 100)]).unwrap())
             .relation(links)

@@ -99,6 +99,7 @@ fn shop() -> Dataset {
         srcs,
         dsts,
         weights: None,
+        columns: None,
     };
     let part = |part: u32| (0..120).filter(|item| item % 4 == part).collect::<Vec<u32>>();
     Dataset::builder_with_types(NodeTypes::new([("user", 40), ("item", 120)]).unwrap())

@@ -2,13 +2,12 @@
 //! on threads, interruptions, ranks and partitions, and the errors for unsuitable data and flags.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use kiln::graph::Relations;
+use kiln::graph::{EdgeColumn, Relations};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use kiln::data::synthetic::{FakeConfig, fake};
-use kiln::feature::EdgeFeatures;
 use kiln::prelude::*;
 
 use crate::distributed_sage::{Learned, Server, command, text as printed};
@@ -111,8 +110,8 @@ fn rgcn_has_the_10_relations_of_debian_packages() {
 /// Returns the set with two columns of features for each edge.
 fn with_edge_features(data: Dataset) -> Dataset {
     let rows = (0..2 * data.graph.n_edges()).map(|i| (i * 7 % 23) as f32 / 23.0);
-    let edge_features = Some(EdgeFeatures::new(rows.collect::<Vec<f32>>(), 2).unwrap());
-    Dataset { edge_features, ..data }
+    let rows = EdgeColumn::new(rows.collect::<Vec<f32>>(), 2).unwrap();
+    data.with_edge_column(0, "features", rows).unwrap()
 }
 
 #[test]

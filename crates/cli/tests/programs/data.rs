@@ -97,6 +97,7 @@ fn papers() -> Dataset {
         srcs: &[0, 0, 1],
         dsts: &[0, 1, 1],
         weights: None,
+        columns: None,
     };
     let builder = Dataset::builder_with_types(types).name("papers").relation(writes);
     let builder = builder.nodes("paper").features(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5], 2);

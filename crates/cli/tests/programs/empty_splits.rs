@@ -98,6 +98,7 @@ fn heterogeneous_nodes_are_trained_without_validation_and_test() {
         srcs: &srcs,
         dsts: &dsts,
         weights: None,
+        columns: None,
     };
     let train_items: Vec<u32> = (0..40).collect();
     let data = Dataset::builder_with_types(NodeTypes::new([("user", 20), ("item", 40)]).unwrap())

@@ -30,6 +30,7 @@ pub(crate) fn data() -> Dataset {
         srcs,
         dsts,
         weights: None,
+        columns: None,
     };
     let rows: Vec<f32> = (0..4 * 600_u32).map(|value| (value * 31 % 17) as f32 / 17.0).collect();
     let part = |parts: std::ops::Range<u32>| {

@@ -232,6 +232,7 @@ fn parts_of_ring(root: &Path) -> PathBuf {
         srcs: &ring,
         dsts: &(0..20).collect::<Vec<u32>>(),
         weights: None,
+        columns: None,
     };
     let data = Dataset::builder_with_types(types)
         .relation(of_ring)

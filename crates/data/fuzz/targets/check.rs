@@ -38,7 +38,7 @@ pub(super) fn dataset(data: &Dataset) -> bool {
     assert!(!data.to_string().is_empty());
     assert!(!data.summary().to_string().is_empty());
     gather(&**data.node_features().unwrap(), n_nodes);
-    if let Some(features) = &data.edge_features {
+    if let Some(features) = data.edge_features().expect("the rows should have a supported width") {
         assert_eq!(features.n_edges(), data.graph.n_edges());
     }
     change(data);
@@ -158,7 +158,7 @@ pub(super) fn same(a: &Dataset, b: &Dataset) {
 
 /// Returns the number of columns and the rows of the edge features.
 fn edge_rows(data: &Dataset) -> Option<(usize, FeatureBuffer)> {
-    let features = data.edge_features.as_ref()?;
+    let features = data.edge_features().expect("the rows should have a supported width")?;
     let edges: Vec<EdgeId> = (0..features.n_edges()).map(EdgeId).collect();
     let mut rows = FeatureBuffer::default();
     features.gather(&edges, &mut rows).expect("the rows of all edges should be readable");

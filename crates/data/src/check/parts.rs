@@ -11,8 +11,8 @@ use crate::{Dataset, Note, Result};
 
 impl Dataset {
     /// Reads all data once and checks what opening a mapped set does not: that the parts have the lengths of the node types,
-    /// that edges come from nodes of their relations' types, that targets are in range, that weights and features are finite,
-    /// that there is a row per edge if edges have features, and that the split's nodes exist and have targets. Returns notes,
+    /// that edges come from nodes of their relations' types, that targets are in range, that features and the columns of edges are
+    /// finite, and that the split's nodes exist and have targets. Returns notes,
     /// for example about splits that overlap. For a set on disk, [`format::verify`](crate::format::verify) performs these
     /// checks and names the files in its errors.
     ///
@@ -41,7 +41,7 @@ impl Dataset {
     }
 
     /// Checks that there are features and names for each type, that they and the targets have one entry per node, and that
-    /// only a homogeneous set has edge types and edge features.
+    /// only a homogeneous set has edge types.
     pub(crate) fn check_parts(&self) -> Result<()> {
         let types = self.graph.types();
         check_count(&self.name, "the number of features", types.n_types(), self.features.len())?;
@@ -85,18 +85,8 @@ impl Dataset {
 
     fn check_edges(&self) -> Result<()> {
         if let Layout::Plain = self.layout {
-            self.require_one_type("a homogeneous set")?;
-            let Some(features) = &self.edge_features else { return Ok(()) };
-            let n_edges = self.graph.n_edges() as usize;
-            return Ok(check_count(&self.name, RowsOf::Edges.count(), n_edges, features.n_edges() as usize)?);
+            return self.require_one_type("a homogeneous set");
         }
-        let expected = "none: the edges of relations have no features yet";
-        require(
-            self.edge_features.is_none(),
-            "the edge features of a heterogeneous set",
-            expected,
-            &self.name,
-        )?;
         for relation in self.graph.iter() {
             let expected = "none: the position of the relation is the type of its edges";
             let is_untyped = relation.graph.edge_types().is_none();

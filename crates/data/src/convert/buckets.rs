@@ -12,17 +12,18 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::ops::Range;
 use std::path::PathBuf;
 
-use kiln_graph::SelfLoops;
+use kiln_graph::{ColumnError, EdgeColumns, SelfLoops};
 use kiln_store::array_folder::{BUFFER_BYTES, FolderWriter};
 use kiln_store::io_error;
 
 use super::sorting::{Edge, Output, Sorter};
 use super::{ConvertOptions, CscRows, MOST_OPEN_FILES};
-use crate::edges::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
+use crate::edges::{CHUNK_EDGES, ColumnFormat, EdgeChunk, EdgeSource};
+use crate::graph_folder::column_file;
 use crate::{Error, Result};
 
-/// The memory of a conversion in addition to the counts and the buckets, in bytes: a chunk of edges (13 bytes each) and
-/// the buffers of a compressed text file, of three arrays and of a bucket's file.
+/// The memory of a conversion in addition to the counts and the buckets, in bytes: a chunk of edges (13 bytes each, with
+/// weights and types) and the buffers of a compressed text file, of three arrays and of a bucket's file.
 pub(super) const FIXED_BYTES: u64 = 13 * CHUNK_EDGES as u64 + 6 * BUFFER_BYTES as u64;
 
 /// The minimum memory for buckets, in bytes.
@@ -46,8 +47,8 @@ pub(crate) struct Written {
     pub(crate) n_readings: usize,
 }
 
-/// Writes `indptr.npy`, `indices.npy`, and `weights.npy` and `edge_types.npy` if the source has them, under the names and
-/// with the ids that `rows` states. The graph is identical to the one that [`CscBuilder`](kiln_graph::CscBuilder) builds.
+/// Writes `indptr.npy`, `indices.npy` and a file for each column of the source, under the names and with the ids that `rows`
+/// states. The graph is identical to the one that [`CscBuilder`](kiln_graph::CscBuilder) builds.
 /// `held_bytes` of the memory limit are already in use.
 pub(crate) fn write_csc(
     source: &dyn EdgeSource,
@@ -59,7 +60,7 @@ pub(crate) fn write_csc(
     let n_nodes = rows.n_dsts;
     let mut conversion = Conversion::new(source, held_bytes, rows, options)?;
     conversion.count()?;
-    let mut output = Output::create(set, rows, source.edge_data())?;
+    let mut output = Output::create(set, rows, &conversion.columns)?;
     let mut written = Written { n_coo_edges: conversion.n_coo_edges, n_readings: 1, ..Written::default() };
     let mut first_node = 0;
     while first_node < n_nodes {
@@ -86,7 +87,9 @@ struct Conversion<'a> {
     source: &'a dyn EdgeSource,
     rows: CscRows,
     options: &'a ConvertOptions,
-    data: EdgeData,
+    columns: Vec<ColumnFormat>,
+    /// The number of bytes per edge in all columns.
+    row_bytes: usize,
     /// One number per node. Until the node's bucket is sorted, this is the number of its in-edges before duplicates are
     /// removed and self loops are added; then it is the end of its edges in the arrays.
     counts: Vec<u64>,
@@ -102,8 +105,12 @@ impl<'a> Conversion<'a> {
         rows: CscRows,
         options: &'a ConvertOptions,
     ) -> Result<Self> {
-        let (budget_bytes, n_nodes) = (options.memory_bytes, rows.n_dsts);
-        let before_room = held_bytes + FIXED_BYTES + 8 * n_nodes as u64;
+        let budget_bytes = options.memory_bytes;
+        let n_nodes = rows.n_dsts;
+        let columns = source.columns();
+        let row_bytes = columns.iter().map(ColumnFormat::row_bytes).sum();
+        check_columns(options, &columns)?;
+        let before_room = held_bytes + fixed_bytes(&columns) + 8 * n_nodes as u64;
         let needed_bytes = before_room + LEAST_ROOM;
         if budget_bytes < needed_bytes {
             let what = format!("the array of edge offsets of {n_nodes} nodes");
@@ -113,7 +120,8 @@ impl<'a> Conversion<'a> {
             source,
             rows,
             options,
-            data: source.edge_data(),
+            columns,
+            row_bytes,
             counts: vec![0; n_nodes],
             n_coo_edges: 0,
             room_bytes: budget_bytes - before_room,
@@ -135,8 +143,8 @@ impl<'a> Conversion<'a> {
         let Some((node, &n_edges)) = hub.filter(|(_, n_edges)| self.most_edges() < **n_edges) else {
             return Ok(());
         };
-        if u64::from(u32::MAX) < n_edges && self.data != EdgeData::default() {
-            let (what, max) = ("edges with weights or types into one node", u32::MAX.into());
+        if u64::from(u32::MAX) < n_edges && self.row_bytes != 0 {
+            let (what, max) = ("edges with columns into one node", u32::MAX.into());
             return Err(kiln_graph::Error::TooMany { what, n: n_edges, max }.into());
         }
         Err(Error::Memory {
@@ -148,14 +156,14 @@ impl<'a> Conversion<'a> {
 
     /// Returns the number of bytes of memory that an edge takes while its bucket is sorted.
     fn edge_bytes(&self) -> u64 {
-        Sorter::edge_bytes(self.data)
+        Sorter::edge_bytes(self.row_bytes)
     }
 
-    /// Returns the maximum number of edges of a bucket. With edge data it is below 2^32, because a 32-bit number
-    /// identifies the weight and type of an edge.
+    /// Returns the maximum number of edges of a bucket. With columns it is below 2^32, because a 32-bit number
+    /// identifies the row of an edge.
     fn most_edges(&self) -> u64 {
         let fitting = self.room_bytes / self.edge_bytes();
-        if self.data == EdgeData::default() { fitting } else { fitting.min(u32::MAX.into()) }
+        if self.row_bytes == 0 { fitting } else { fitting.min(u32::MAX.into()) }
     }
 
     /// Returns the next group of buckets, whose nodes start at `first_node`. The group has at most [`MOST_OPEN_FILES`]
@@ -184,7 +192,7 @@ impl<'a> Conversion<'a> {
     fn convert(&mut self, buckets: &[Bucket], files: Vec<BucketFile>, output: &mut Output) -> Result<()> {
         let largest = buckets.iter().map(|bucket| bucket.n_edges).max().unwrap_or(0);
         if let [bucket] = buckets {
-            let mut sorter = Sorter::new(self.data, largest);
+            let mut sorter = Sorter::new(self.row_bytes, largest);
             let mut counts = std::mem::take(&mut self.counts);
             sorter.start(&mut counts[bucket.nodes.clone()], bucket.nodes.start);
             if bucket.n_edges > 0 {
@@ -200,11 +208,11 @@ impl<'a> Conversion<'a> {
             return Ok(());
         }
         let paths = self.spill(buckets, files)?;
-        let mut sorter = Sorter::new(self.data, largest);
+        let mut sorter = Sorter::new(self.row_bytes, largest);
         for (bucket, path) in buckets.iter().zip(paths) {
             let counts = &mut self.counts[bucket.nodes.clone()];
             sorter.start(counts, bucket.nodes.start);
-            read_edges(&path, self.data, |edge| sorter.put(counts, edge))?;
+            read_edges(&path, self.row_bytes, |edge| sorter.put(counts, edge))?;
             sorter.finish(counts, self.options, output)?;
             fs::remove_file(&path).map_err(io_error(&path))?;
         }
@@ -249,7 +257,7 @@ impl<'a> Conversion<'a> {
                 }
                 let bucket = buckets.partition_point(|bucket| bucket.nodes.end <= dst);
                 let (path, file) = &mut files[bucket];
-                Ok(write_edge(file, edge, self.data).map_err(io_error(path))?)
+                Ok(write_edge(file, edge).map_err(io_error(path))?)
             })
         })?;
         let finish = |(path, mut file): BucketFile| -> Result<PathBuf> {
@@ -263,7 +271,7 @@ impl<'a> Conversion<'a> {
     fn for_each_chunk(&self, mut visit: impl FnMut(&EdgeChunk, u64) -> Result<()>) -> Result<()> {
         let (mut n_before, n_nodes) = (0, self.rows.n_srcs.max(self.rows.n_dsts));
         self.source.for_each_chunk(n_nodes, &mut |chunk| {
-            check_chunk(chunk, n_before, self.rows, self.data)?;
+            check_chunk(chunk, n_before, self.rows, &self.columns)?;
             visit(chunk, n_before)?;
             n_before += chunk.len() as u64;
             Ok(())
@@ -273,18 +281,23 @@ impl<'a> Conversion<'a> {
     /// Calls `visit` with each edge of a chunk that becomes an edge of the graph: self loops are removed and reverse
     /// edges are added as the options require. The order is that of [`CscBuilder`](kiln_graph::CscBuilder): a reverse
     /// edge follows its edge.
-    fn for_each_edge(&self, chunk: &EdgeChunk, mut visit: impl FnMut(Edge) -> Result<()>) -> Result<()> {
+    fn for_each_edge(&self, chunk: &EdgeChunk, mut visit: impl FnMut(Edge<'_>) -> Result<()>) -> Result<()> {
+        let mut row = Vec::with_capacity(self.row_bytes);
         for position in 0..chunk.len() {
             let (src, dst) = (chunk.srcs[position], chunk.dsts[position]);
-            let weight = chunk.weights.get(position).copied().unwrap_or(1.0);
-            let ty = chunk.edge_types.get(position).copied().unwrap_or(0);
+            row.clear();
+            for (format, rows) in self.columns.iter().zip(&chunk.columns) {
+                let row_bytes = format.row_bytes();
+                row.extend_from_slice(&rows[position * row_bytes..][..row_bytes]);
+            }
+            let row = row.as_slice();
             if src != dst {
-                visit(Edge { src, dst, weight, ty })?;
+                visit(Edge { src, dst, row })?;
                 if self.options.symmetrize {
-                    visit(Edge { src: dst, dst: src, weight, ty })?;
+                    visit(Edge { src: dst, dst: src, row })?;
                 }
             } else if self.options.self_loops != SelfLoops::Remove {
-                visit(Edge { src, dst, weight, ty })?;
+                visit(Edge { src, dst, row })?;
             }
         }
         Ok(())
@@ -299,16 +312,16 @@ fn has_too_many_files(error: &io::Error) -> bool {
 }
 
 /// Checks the lengths and ids of a chunk: a program's own [`EdgeSource`] may be incorrect.
-fn check_chunk(chunk: &EdgeChunk, n_before: u64, rows: CscRows, data: EdgeData) -> Result<()> {
+fn check_chunk(chunk: &EdgeChunk, n_before: u64, rows: CscRows, columns: &[ColumnFormat]) -> Result<()> {
     let n = chunk.len();
-    let lengths = [
-        ("dsts", n, chunk.dsts.len()),
-        ("weights", if data.weights { n } else { 0 }, chunk.weights.len()),
-        ("edge_types", if data.edge_types { n } else { 0 }, chunk.edge_types.len()),
-    ];
+    let mut lengths = vec![("dsts", n, chunk.dsts.len()), ("columns", columns.len(), chunk.columns.len())];
+    for (format, rows) in columns.iter().zip(&chunk.columns) {
+        lengths.push(("the bytes of a column", n * format.row_bytes(), rows.len()));
+    }
     for (what, expected, got) in lengths {
         if expected != got {
-            let (expected, got) = (expected as u64, got as u64);
+            let expected = expected as u64;
+            let got = got as u64;
             return Err(kiln_graph::Error::LengthMismatch { what, expected, got }.into());
         }
     }
@@ -326,34 +339,50 @@ fn check_chunk(chunk: &EdgeChunk, n_before: u64, rows: CscRows, data: EdgeData) 
     Ok(())
 }
 
-fn write_edge(file: &mut BufWriter<File>, edge: Edge, data: EdgeData) -> io::Result<()> {
+fn write_edge(file: &mut BufWriter<File>, edge: Edge<'_>) -> io::Result<()> {
     file.write_all(&edge.dst.to_le_bytes())?;
     file.write_all(&edge.src.to_le_bytes())?;
-    if data.weights {
-        file.write_all(&edge.weight.to_le_bytes())?;
-    }
-    if data.edge_types {
-        file.write_all(&[edge.ty])?;
+    file.write_all(edge.row)
+}
+
+/// Calls `visit` with the edges of a bucket's file, in the order in which they were written.
+fn read_edges(path: &PathBuf, row_bytes: usize, mut visit: impl FnMut(Edge<'_>) -> Result<()>) -> Result<()> {
+    let file = File::open(path).map_err(io_error(path))?;
+    let n_bytes = file.metadata().map_err(io_error(path))?.len();
+    let mut bytes = vec![0; 8 + row_bytes];
+    let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
+    for _ in 0..n_bytes / bytes.len() as u64 {
+        file.read_exact(&mut bytes).map_err(io_error(path))?;
+        let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        let dst = u32::from_le_bytes(word(0));
+        let src = u32::from_le_bytes(word(4));
+        visit(Edge { src, dst, row: &bytes[8..] })?;
     }
     Ok(())
 }
 
-/// Calls `visit` with the edges of a bucket's file, in the order in which they were written.
-fn read_edges(path: &PathBuf, data: EdgeData, mut visit: impl FnMut(Edge) -> Result<()>) -> Result<()> {
-    let file = File::open(path).map_err(io_error(path))?;
-    let n_bytes = file.metadata().map_err(io_error(path))?.len();
-    let record_bytes = 8 + if data.weights { 4 } else { 0 } + usize::from(data.edge_types);
-    let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
-    let mut bytes = [0; 13];
-    for _ in 0..n_bytes / record_bytes as u64 {
-        file.read_exact(&mut bytes[..record_bytes]).map_err(io_error(path))?;
-        let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
-        visit(Edge {
-            dst: u32::from_le_bytes(word(0)),
-            src: u32::from_le_bytes(word(4)),
-            weight: if data.weights { f32::from_le_bytes(word(8)) } else { 1.0 },
-            ty: if data.edge_types { bytes[record_bytes - 1] } else { 0 },
-        })?;
+/// Returns the memory of a conversion in addition to the counts and the buckets, in bytes. Rows of many values make chunks
+/// larger than [`FIXED_BYTES`] contains.
+fn fixed_bytes(columns: &[ColumnFormat]) -> u64 {
+    const WEIGHT_AND_TYPE: usize = 5;
+    let row_bytes: usize = columns.iter().map(ColumnFormat::row_bytes).sum();
+    let more_arrays = columns.len().saturating_sub(2) * BUFFER_BYTES;
+    FIXED_BYTES + (row_bytes.saturating_sub(WEIGHT_AND_TYPE) * CHUNK_EDGES + more_arrays) as u64
+}
+
+/// Checks the names of columns, and that no self loop is added to edges with a column in which it has no row.
+fn check_columns(options: &ConvertOptions, columns: &[ColumnFormat]) -> Result<()> {
+    if let Some(format) = columns.iter().find(|format| !EdgeColumns::is_name(&format.name)) {
+        let name = format.name.clone();
+        return Err(kiln_graph::Error::from(ColumnError::Name { name }).into());
     }
-    Ok(())
+    let has_row = |format: &ColumnFormat| format.row_of_added_loop().is_some();
+    match columns.iter().find(|format| options.self_loops == SelfLoops::Add && !has_row(format)) {
+        None => Ok(()),
+        Some(format) => Err(Error::BadParameter {
+            what: "the treatment of self loops",
+            expected: "keep or remove, because an added loop would have no row in a column of the edges",
+            got: format!("add, to edges with {}", column_file(&format.name)),
+        }),
+    }
 }

@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use crate::arrays::numbered;
+use crate::layout::Layout;
 
 /// The rows, the sources and the file names of a graph that is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,11 +21,16 @@ impl CscRows {
         Self { n_dsts: n_nodes, n_srcs: n_nodes, first_src: 0, relation: None }
     }
 
+    /// Returns the layout of the files.
+    pub(crate) fn layout(&self) -> Layout {
+        match self.relation {
+            None => Layout::Plain,
+            Some(_) => Layout::Numbered,
+        }
+    }
+
     /// Returns the name of a file of the graph.
     pub(crate) fn file(&self, name: &'static str) -> Cow<'static, str> {
-        match self.relation {
-            None => name.into(),
-            Some(position) => numbered(name, position).into(),
-        }
+        self.layout().file(name, self.relation.unwrap_or(0))
     }
 }

@@ -10,9 +10,11 @@ use kiln_store::paths::{find, is_there, required};
 use kiln_store::{ArrayFile, Npz, check_count};
 
 use super::buckets::FIXED_BYTES;
-use crate::arrays::{EDGE_FEATURES, RowsOf, check_converted, label_of, node_of, row_shape};
+use crate::arrays::{RowsOf, check_converted, label_of, node_of, row_shape, written_type};
 use crate::check::{Place, VALUES_AT_ONCE, check_split};
-use crate::graph_folder::{TARGETS, write_link_targets};
+use crate::edges::{ColumnArray, ColumnFormat};
+use crate::graph_folder::{TARGETS, start_column, write_link_targets};
+use crate::layout::Layout;
 use crate::limits::{bad_dim, check_n_classes};
 use crate::readers::edge_means::MeanRows;
 use crate::readers::ids::for_each_listed;
@@ -80,7 +82,7 @@ pub(super) fn copy_rest(
 }
 
 /// Copies a topology in CSC order and returns its number of nodes and edges.
-pub(super) fn copy_graph(folder: &Path, set: &mut FolderWriter) -> Result<[usize; 2]> {
+pub(super) fn copy_graph(folder: &Path, set: &mut FolderWriter, notes: &mut Vec<Note>) -> Result<[usize; 2]> {
     let indptr = ArrayFile::open(required(folder, &["indptr.npy"], "where each node's in-edges start")?)?;
     let Some(n_nodes) = indptr.n_values().checked_sub(1) else {
         check_count(indptr.path(), "the number of entries", 1, 0)?;
@@ -92,17 +94,26 @@ pub(super) fn copy_graph(folder: &Path, set: &mut FolderWriter) -> Result<[usize
     let mut indices = set.vector("indices.npy", ElementType::U32)?;
     copy_integers(&srcs, &mut indices, |edge, id| Ok(node_of(&srcs, "edge", edge, id, n_nodes)?.0))?;
     set.add(indices)?;
-    for (name, dtype) in [("weights.npy", ElementType::F32), ("edge_types.npy", ElementType::U8)] {
-        if let Some(path) = find(folder, &[name]) {
-            copy_vector(&ArrayFile::open(path)?, name, dtype, set)?;
-        }
+    for column in ColumnArray::in_folder(folder, notes)? {
+        copy_column(&column, srcs.n_values(), set)?;
     }
     let graph = open_graph(set.folder(), Place::Folder(folder), &mut Vec::new())?;
-    let n_edges = graph.n_edges() as usize;
-    if let Some(path) = find(folder, &[EDGE_FEATURES]) {
-        copy_dense(&ArrayFile::open(path)?, RowsOf::Edges, n_edges, set)?;
+    Ok([graph.n_nodes(), graph.n_edges() as usize])
+}
+
+/// Copies a column of edges.
+fn copy_column(column: &ColumnArray, n_edges: usize, set: &mut FolderWriter) -> Result<()> {
+    check_count(column.path(), column.count(), n_edges, column.n_rows())?;
+    let ColumnFormat { name, element, width } = &column.format;
+    let mut array = start_column(set, Layout::Plain, 0, name, *element, *width)?;
+    let edges_at_once = (VALUES_AT_ONCE / width).max(1);
+    let mut rows = Vec::new();
+    for start in (0..n_edges).step_by(edges_at_once) {
+        rows.clear();
+        column.push_rows(start..n_edges.min(start + edges_at_once), &mut rows)?;
+        array.push_bytes(&rows)?;
     }
-    Ok([graph.n_nodes(), n_edges])
+    Ok(set.add(array)?)
 }
 
 /// Copies dense or sparse features and returns the number of columns.
@@ -132,15 +143,6 @@ fn copy_dense(array: &ArrayFile, of: RowsOf, n_expected: usize, set: &mut Folder
     }
     set.add(rows)?;
     Ok(dim)
-}
-
-/// Returns the element type in which the feature rows of an array are written.
-pub(super) fn written_type(array: &ArrayFile) -> Result<ElementType> {
-    match array.dtype() {
-        DType::F16 => Ok(ElementType::F16),
-        DType::F32 | DType::F64 => Ok(ElementType::F32),
-        _ => Err(array.wrong_type("<f4 or <f2").into()),
-    }
 }
 
 /// Checks that an array of an archive and a conversion's buffers together fit the memory limit, since such an array is

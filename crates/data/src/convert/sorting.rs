@@ -6,61 +6,57 @@ use kiln_graph::{Duplicates, SelfLoops};
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter};
 
 use super::{ConvertOptions, CscRows};
-use crate::edges::EdgeData;
+use crate::edges::ColumnFormat;
+use crate::graph_folder::start_column;
 use crate::{Error, Result};
 
 /// An edge of the graph.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Edge {
+pub(super) struct Edge<'a> {
     pub(super) src: u32,
     pub(super) dst: u32,
-    /// The weight; 1 if the source has no weights.
-    pub(super) weight: f32,
-    /// The type; 0 if the source has no types.
-    pub(super) ty: u8,
+    /// The rows of the edge in all columns, one after the other; empty without columns.
+    pub(super) row: &'a [u8],
 }
 
 /// The edges of one bucket. The buffers are reused for the next bucket.
 pub(super) struct Sorter {
-    data: EdgeData,
+    /// The number of bytes per edge in all columns.
+    row_bytes: usize,
     first_node: usize,
     slots: Slots,
     n_edges: usize,
     n_put: usize,
-    /// The weights of the bucket's edges, in the order of the list.
-    weights: Vec<f32>,
-    edge_types: Vec<u8>,
+    /// The rows of the bucket's edges, in the order of the list.
+    rows: Vec<u8>,
 }
 
 /// The bucket's edges, grouped by destination: one slot per edge.
 enum Slots {
-    /// The source of each edge. Used for edges without weights and types.
+    /// The source of each edge. Used for edges without columns.
     Srcs(Vec<u32>),
-    /// A key for each edge with weights or types: the source in the upper 32 bits, and the index of its weight and type
-    /// in the lower 32 bits.
+    /// A key for each edge with columns: the source in the upper 32 bits, and the index of its row in the lower 32 bits.
     Keys(Vec<u64>),
 }
 
 impl Sorter {
     /// Returns the number of bytes of memory that the sorter needs for each edge.
-    pub(super) fn edge_bytes(data: EdgeData) -> u64 {
-        let bytes_of_data = if data.weights { 4 } else { 0 } + u64::from(data.edge_types);
-        if data == EdgeData::default() { 4 } else { 8 + bytes_of_data }
+    pub(super) fn edge_bytes(row_bytes: usize) -> u64 {
+        if row_bytes == 0 { 4 } else { 8 + row_bytes as u64 }
     }
 
     /// Allocates the buffers for buckets of up to `most_edges` edges.
-    pub(super) fn new(data: EdgeData, most_edges: usize) -> Self {
+    pub(super) fn new(row_bytes: usize, most_edges: usize) -> Self {
         Self {
-            data,
+            row_bytes,
             first_node: 0,
-            slots: match data == EdgeData::default() {
+            slots: match row_bytes == 0 {
                 true => Slots::Srcs(Vec::with_capacity(most_edges)),
                 false => Slots::Keys(Vec::with_capacity(most_edges)),
             },
             n_edges: 0,
             n_put: 0,
-            weights: Vec::with_capacity(if data.weights { most_edges } else { 0 }),
-            edge_types: Vec::with_capacity(if data.edge_types { most_edges } else { 0 }),
+            rows: Vec::with_capacity(row_bytes * most_edges),
         }
     }
 
@@ -71,8 +67,7 @@ impl Sorter {
             n_before += std::mem::replace(count, n_before);
         }
         (self.first_node, self.n_edges, self.n_put) = (first_node, n_before as usize, 0);
-        self.weights.clear();
-        self.edge_types.clear();
+        self.rows.clear();
         match &mut self.slots {
             Slots::Srcs(srcs) => {
                 srcs.clear();
@@ -86,7 +81,7 @@ impl Sorter {
     }
 
     /// Stores an edge in its destination's next slot.
-    pub(super) fn put(&mut self, cursors: &mut [u64], edge: Edge) -> Result<()> {
+    pub(super) fn put(&mut self, cursors: &mut [u64], edge: Edge<'_>) -> Result<()> {
         let cursor = cursors.get_mut(edge.dst as usize - self.first_node).ok_or_else(changed)?;
         let slot = *cursor as usize;
         if slot >= self.n_edges || self.n_put >= self.n_edges {
@@ -96,12 +91,7 @@ impl Sorter {
             Slots::Srcs(srcs) => srcs[slot] = edge.src,
             Slots::Keys(keys) => keys[slot] = u64::from(edge.src) << 32 | self.n_put as u64,
         }
-        if self.data.weights {
-            self.weights.push(edge.weight);
-        }
-        if self.data.edge_types {
-            self.edge_types.push(edge.ty);
-        }
+        self.rows.extend_from_slice(edge.row);
         *cursor += 1;
         self.n_put += 1;
         Ok(())
@@ -138,16 +128,14 @@ impl Sorter {
         match &mut self.slots {
             Slots::Srcs(srcs) => {
                 srcs[slots.clone()].sort_unstable();
-                let edges = srcs[slots].iter().map(|&src| Edge { src, dst, weight: 1.0, ty: 0 });
+                let edges = srcs[slots].iter().map(|&src| Edge { src, dst, row: &[] });
                 node.append(edges, output)
             }
             Slots::Keys(keys) => {
                 keys[slots.clone()].sort_unstable();
                 let edges = keys[slots].iter().map(|&key| {
-                    let position = key as u32 as usize;
-                    let weight = self.weights.get(position).copied().unwrap_or(1.0);
-                    let ty = self.edge_types.get(position).copied().unwrap_or(0);
-                    Edge { src: (key >> 32) as u32, dst, weight, ty }
+                    let row = &self.rows[key as u32 as usize * self.row_bytes..][..self.row_bytes];
+                    Edge { src: (key >> 32) as u32, dst, row }
                 });
                 node.append(edges, output)
             }
@@ -165,15 +153,14 @@ struct Node {
 impl Node {
     /// Appends a node's edges, which ascend by source. Removes duplicates and adds a self loop if the options require
     /// it.
-    fn append(&self, edges: impl Iterator<Item = Edge>, output: &mut Output) -> Result<()> {
-        let added = Edge { src: self.node, dst: self.node, weight: 1.0, ty: 0 };
+    fn append<'a>(&self, edges: impl Iterator<Item = Edge<'a>>, output: &mut Output) -> Result<()> {
         let mut needs_loop = self.loops == SelfLoops::Add;
         let mut last = None;
         for edge in edges {
             if needs_loop && edge.src >= self.node {
                 needs_loop = false;
                 if edge.src > self.node {
-                    output.push(added)?;
+                    output.push_loop(self.node)?;
                 }
             }
             if self.duplicates == Duplicates::Remove && last == Some(edge.src) {
@@ -182,7 +169,7 @@ impl Node {
             last = Some(edge.src);
             output.push(edge)?;
         }
-        if needs_loop { output.push(added) } else { Ok(()) }
+        if needs_loop { output.push_loop(self.node) } else { Ok(()) }
     }
 }
 
@@ -190,51 +177,70 @@ impl Node {
 pub(super) struct Output {
     rows: CscRows,
     indices: ArrayWriter,
-    weights: Option<ArrayWriter>,
-    edge_types: Option<ArrayWriter>,
+    columns: Vec<OutputColumn>,
+    /// The rows of a self loop that is added.
+    loop_row: Vec<u8>,
+}
+
+/// The writer of a column.
+struct OutputColumn {
+    array: ArrayWriter,
+    row_bytes: usize,
 }
 
 impl Output {
-    pub(super) fn create(set: &FolderWriter, rows: CscRows, data: EdgeData) -> Result<Self> {
-        let weights = data.weights.then(|| set.vector(rows.file("weights.npy"), ElementType::F32));
-        let edge_types = data.edge_types.then(|| set.vector(rows.file("edge_types.npy"), ElementType::U8));
-        Ok(Self {
-            rows,
-            indices: set.vector(rows.file("indices.npy"), ElementType::U32)?,
-            weights: weights.transpose()?,
-            edge_types: edge_types.transpose()?,
-        })
+    pub(super) fn create(set: &FolderWriter, rows: CscRows, formats: &[ColumnFormat]) -> Result<Self> {
+        let mut columns = Vec::with_capacity(formats.len());
+        let mut loop_row = Vec::new();
+        for format in formats {
+            let ColumnFormat { name, element, width } = format;
+            let array = start_column(set, rows.layout(), rows.relation.unwrap_or(0), name, *element, *width)?;
+            columns.push(OutputColumn { array, row_bytes: format.row_bytes() });
+            loop_row.extend(format.row_of_added_loop().unwrap_or_default());
+        }
+        let indices = set.vector(rows.file("indices.npy"), ElementType::U32)?;
+        Ok(Self { rows, indices, columns, loop_row })
     }
 
     fn n_edges(&self) -> usize {
         self.indices.n_values()
     }
 
-    fn push(&mut self, edge: Edge) -> Result<()> {
+    fn push(&mut self, edge: Edge<'_>) -> Result<()> {
         // The sum fits in 32 bits: `NodeTypes` checks the number of all nodes.
         self.indices.push(&[self.rows.first_src + edge.src])?;
-        if let Some(weights) = &mut self.weights {
-            weights.push(&[edge.weight])?;
-        }
-        if let Some(types) = &mut self.edge_types {
-            types.push(&[edge.ty])?;
-        }
-        Ok(())
+        push_row(&mut self.columns, edge.row)
+    }
+
+    /// Appends a self loop that the list does not have.
+    fn push_loop(&mut self, node: u32) -> Result<()> {
+        self.indices.push(&[self.rows.first_src + node])?;
+        push_row(&mut self.columns, &self.loop_row)
     }
 
     /// Finishes the arrays, writes the offsets of each node's edges, and returns the number of edges.
     pub(super) fn finish(self, ends: &[u64], set: &mut FolderWriter) -> Result<usize> {
-        let (n_edges, rows) = (self.n_edges(), self.rows);
+        let n_edges = self.n_edges();
         set.add(self.indices)?;
-        for array in [self.weights, self.edge_types].into_iter().flatten() {
-            set.add(array)?;
+        for column in self.columns {
+            set.add(column.array)?;
         }
-        let mut indptr = set.vector(rows.file("indptr.npy"), ElementType::U64)?;
+        let mut indptr = set.vector(self.rows.file("indptr.npy"), ElementType::U64)?;
         indptr.push(&[0_u64])?;
         indptr.push(ends)?;
         set.add(indptr)?;
         Ok(n_edges)
     }
+}
+
+/// Appends the rows of an edge, which are one after the other, to their columns.
+fn push_row(columns: &mut [OutputColumn], mut row: &[u8]) -> Result<()> {
+    for column in columns {
+        let (bytes, rest) = row.split_at(column.row_bytes);
+        column.array.push_bytes(bytes)?;
+        row = rest;
+    }
+    Ok(())
 }
 
 /// Returns the error for an edge list whose edges have changed since the first reading counted them.

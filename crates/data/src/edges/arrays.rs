@@ -3,7 +3,7 @@
 use kiln_store::npy::{DType, Order};
 use kiln_store::{ArrayFile, check_count};
 
-use super::source::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
+use super::source::{CHUNK_EDGES, ColumnFormat, EdgeChunk, EdgeSource};
 use crate::arrays::node_error;
 use crate::{Error, Note, Result};
 
@@ -146,8 +146,8 @@ impl EdgeArrays {
 }
 
 impl EdgeSource for EdgeArrays {
-    fn edge_data(&self) -> EdgeData {
-        EdgeData::default()
+    fn columns(&self) -> Vec<ColumnFormat> {
+        Vec::new()
     }
 
     fn for_each_chunk(

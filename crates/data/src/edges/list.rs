@@ -1,30 +1,27 @@
 use std::path::{Path, PathBuf};
 
-use kiln_feature::EdgeFeatures;
-use kiln_graph::{Csc, CscBuilder, Links, TracedGraph};
+use kiln_graph::{Csc, CscBuilder, EdgeColumns, Links};
 use kiln_store::Error as StoreError;
-use kiln_store::npy::DType;
 use kiln_store::paths::{find, is_there, required};
 use kiln_store::text::is_gz;
 use kiln_store::{ArrayFile, check_count};
 
 use super::arrays::EdgeArrays;
-use super::source::{EdgeChunk, EdgeData, EdgeSource};
+use super::columns::ColumnArray;
+use super::source::{ColumnFormat, EdgeChunk, EdgeSource};
 use super::table::EdgeTable;
-use crate::arrays::{RowsOf, row_shape, rows_of};
-use crate::edge_features::in_csc_order;
 use crate::{Error, Note, Result};
 
 /// The files that may contain an edge list, for error messages.
 const EDGE_FILES: &str = "edges.npy, src.npy and dst.npy, edges.csv or edges.csv.gz";
 
-/// An edge list in files, with the arrays of edge data beside it.
+/// An edge list in files, with the columns in arrays beside it.
 pub(crate) struct EdgeList {
     /// The file with the node ids.
     path: PathBuf,
     edges: Box<dyn EdgeSource>,
-    weights: Option<ArrayFile>,
-    edge_types: Option<ArrayFile>,
+    /// The columns in arrays beside the list.
+    arrays: Vec<ColumnArray>,
     /// The number of edges, if it is known without reading the list.
     n_edges: Option<usize>,
     /// The expected number of edges, and the file that states it.
@@ -34,8 +31,7 @@ pub(crate) struct EdgeList {
 }
 
 impl EdgeList {
-    /// Opens the edge list of a folder with its `weights.npy` and `edge_types.npy`. Returns `None` if the folder has no
-    /// edge list.
+    /// Opens the edge list of a folder with the columns in arrays beside it. Returns `None` if the folder has no edge list.
     pub(crate) fn in_folder(folder: &Path) -> Result<Option<Self>> {
         let there: Vec<PathBuf> = ["edges.npy", "src.npy", "dst.npy", "edges.csv", "edges.csv.gz"]
             .iter()
@@ -54,10 +50,10 @@ impl EdgeList {
             let (aside, first) = (aside.display(), first.display());
             list.notes.push(Note::Other(format!("{aside} is ignored: the edges are read from {first}")));
         }
-        list.weights = find(folder, &["weights.npy"]).map(|path| vector_of(path, DType::F32)).transpose()?;
-        list.edge_types =
-            find(folder, &["edge_types.npy"]).map(|path| vector_of(path, DType::U8)).transpose()?;
-        if let Some(weights) = list.weights.as_ref().filter(|_| list.edges.edge_data().weights) {
+        list.arrays = ColumnArray::in_folder(folder, &mut list.notes)?;
+        let has_weights = list.edges.columns().contains(&ColumnFormat::weights());
+        let is_weights = |array: &&ColumnArray| array.format == ColumnFormat::weights();
+        if let Some(weights) = list.arrays.iter().find(is_weights).filter(|_| has_weights) {
             return Err(StoreError::Metadata {
                 path: list.path.clone(),
                 key: "a further column".into(),
@@ -112,8 +108,7 @@ impl EdgeList {
         Self {
             path: path.to_owned(),
             edges,
-            weights: None,
-            edge_types: None,
+            arrays: Vec::new(),
             n_edges: None,
             n_stated: None,
             heap_bytes: 0,
@@ -150,64 +145,30 @@ impl EdgeList {
         Ok(n_nodes)
     }
 
-    /// Builds the graph in memory and adds a note that recommends a conversion. `rows` are the edge features, in the order
-    /// of the list; they are returned in CSC order. `memory_bytes` is the limit of [`Self::build`].
-    pub(crate) fn build_noted(
-        self,
-        n_nodes: usize,
-        memory_bytes: u64,
-        rows: Option<ArrayFile>,
-        notes: &mut Vec<Note>,
-    ) -> Result<(Csc, Option<EdgeFeatures>)> {
-        let builder = CscBuilder::new(n_nodes);
-        let (graph, features) = match rows {
-            None => (self.build(n_nodes, builder, memory_bytes)?, None),
-            Some(rows) => {
-                let n_rows = row_shape(&rows)?.0;
-                let (traced, n_edges) = self.build_traced(n_nodes, builder, memory_bytes)?;
-                check_count(rows.path(), RowsOf::Edges.count(), n_edges, n_rows)?;
-                let features = in_csc_order(&rows_of(&rows, RowsOf::Edges, notes)?.into(), &traced)?;
-                (traced.graph, Some(features))
-            }
-        };
+    /// Builds the graph in memory and adds a note that recommends a conversion. `memory_bytes` is the limit of
+    /// [`Self::read`].
+    pub(crate) fn build_noted(self, n_nodes: usize, memory_bytes: u64, notes: &mut Vec<Note>) -> Result<Csc> {
+        let all = self.read(n_nodes, memory_bytes)?;
+        let mut columns = EdgeColumns::default();
+        for (format, bytes) in self.edges.columns().iter().zip(&all.columns) {
+            columns = columns.with(&format.name, format.column_of(bytes)?)?;
+        }
+        for array in &self.arrays {
+            columns = columns.with(&array.format.name, array.column(notes)?)?;
+        }
+        let graph = CscBuilder::new(n_nodes).columns(columns).build(&all.srcs, &all.dsts)?;
         notes.extend(self.notes);
         let to = "a graph in memory: convert the folder once (kiln data convert) to have it mapped";
         let from = format!("{} edges of a list", graph.n_edges());
         notes.push(Note::Converted { path: self.path, from, to: to.into() });
-        Ok((graph, features))
+        Ok(graph)
     }
 
-    /// Builds the graph of the edges with `builder`, which must be for `n_nodes` nodes. The edges of a compressed
-    /// list may take at most `memory_bytes` while they are read, since a few compressed bytes can contain any number of
-    /// edges.
+    /// Builds the graph of the edges, without columns, with `builder`, which must be for `n_nodes` nodes. `memory_bytes` is the
+    /// limit of [`Self::read`].
     pub(crate) fn build(&self, n_nodes: usize, builder: CscBuilder<'_>, memory_bytes: u64) -> Result<Csc> {
         let all = self.read(n_nodes, memory_bytes)?;
-        Ok(self.with_edge_data(builder, &all).build(&all.srcs, &all.dsts)?)
-    }
-
-    /// Returns the graph of [`Self::build`] with the positions of its edges in the list, and the number of edges of the
-    /// list.
-    pub(crate) fn build_traced(
-        &self,
-        n_nodes: usize,
-        builder: CscBuilder<'_>,
-        memory_bytes: u64,
-    ) -> Result<(TracedGraph, usize)> {
-        let all = self.read(n_nodes, memory_bytes)?;
-        let traced = self.with_edge_data(builder, &all).build_with_origins(&all.srcs, &all.dsts)?;
-        Ok((traced, all.len()))
-    }
-
-    fn with_edge_data<'a>(&self, builder: CscBuilder<'a>, all: &'a EdgeChunk) -> CscBuilder<'a> {
-        let EdgeData { weights, edge_types } = self.edge_data();
-        let mut builder = builder;
-        if weights {
-            builder = builder.weights(&all.weights);
-        }
-        if edge_types {
-            builder = builder.edge_types(&all.edge_types);
-        }
-        builder
+        Ok(builder.build(&all.srcs, &all.dsts)?)
     }
 
     /// Returns the path of the file with the node ids.
@@ -215,39 +176,53 @@ impl EdgeList {
         &self.path
     }
 
-    /// Reads all edges into memory, with the limit of [`Self::build`].
+    /// Reads all edges into memory, with the columns of the list, without those of the arrays beside it, whose lengths are
+    /// checked. The edges of a compressed list may take at most `memory_bytes` while they are read, since a few compressed
+    /// bytes can contain any number of edges.
     pub(crate) fn read(&self, n_nodes: usize, memory_bytes: u64) -> Result<EdgeChunk> {
-        let EdgeData { weights, edge_types } = self.edge_data();
-        let edge_bytes = 8 + 4 * u64::from(weights) + u64::from(edge_types);
+        let formats = self.edges.columns();
+        let edge_bytes = 8 + formats.iter().map(ColumnFormat::row_bytes).sum::<usize>() as u64;
         let most_edges = if is_gz(&self.path) { memory_bytes / edge_bytes } else { u64::MAX };
         let n_edges = self.n_edges.unwrap_or(0);
-        let mut all = EdgeChunk::default();
+        let mut all = EdgeChunk::of_columns(formats.len());
         for ends in [&mut all.srcs, &mut all.dsts] {
             ends.try_reserve_exact(n_edges).map_err(|_| StoreError::OutOfMemory {
                 what: format!("the {n_edges} edges of {}", self.path.display()),
             })?;
         }
-        self.for_each_chunk(n_nodes, &mut |chunk| {
+        self.edges.for_each_chunk(n_nodes, &mut |chunk| {
             if most_edges < (all.len() + chunk.len()) as u64 {
                 let (path, n_edges) = (self.path.clone(), most_edges);
                 return Err(Error::EdgeListTooLarge { path, n_edges, budget_bytes: memory_bytes });
             }
             all.srcs.append(&mut chunk.srcs);
             all.dsts.append(&mut chunk.dsts);
-            all.weights.append(&mut chunk.weights);
-            all.edge_types.append(&mut chunk.edge_types);
+            for (column, rows) in all.columns.iter_mut().zip(&mut chunk.columns) {
+                column.append(rows);
+            }
             Ok(())
         })?;
+        self.check_lengths(all.len())?;
         Ok(all)
+    }
+
+    /// Checks that the arrays and the stated number of edges agree with the number of edges of the list.
+    fn check_lengths(&self, n_edges: usize) -> Result<()> {
+        for array in &self.arrays {
+            check_count(array.path(), array.count(), n_edges, array.n_rows())?;
+        }
+        if let Some((path, n_stated)) = &self.n_stated {
+            check_count(path, "the number of edges", n_edges, *n_stated as usize)?;
+        }
+        Ok(())
     }
 }
 
 impl EdgeSource for EdgeList {
-    fn edge_data(&self) -> EdgeData {
-        EdgeData {
-            weights: self.weights.is_some() || self.edges.edge_data().weights,
-            edge_types: self.edge_types.is_some() || self.edges.edge_data().edge_types,
-        }
+    fn columns(&self) -> Vec<ColumnFormat> {
+        let mut columns = self.edges.columns();
+        columns.extend(self.arrays.iter().map(|array| array.format.clone()));
+        columns
     }
 
     fn for_each_chunk(
@@ -255,32 +230,24 @@ impl EdgeSource for EdgeList {
         n_nodes: usize,
         visit: &mut dyn FnMut(&mut EdgeChunk) -> Result<()>,
     ) -> Result<()> {
-        let arrays = [&self.weights, &self.edge_types].map(Option::as_ref);
+        let n_columns = self.edges.columns().len();
         let mut n_before = 0;
         self.edges.for_each_chunk(n_nodes, &mut |chunk| {
             let edges = n_before..n_before + chunk.len();
             n_before = edges.end;
-            // The number of edges of a text file is known only at its end. If an array of edge data is too short, the
-            // remaining edges are only counted, because the error message states the number of all edges.
-            if arrays.into_iter().flatten().any(|array| array.n_values() < edges.end) {
+            // The number of edges of a text file is known only at its end. If an array is too short, the remaining edges are
+            // only counted, because the error message states the number of all edges.
+            if self.arrays.iter().any(|array| array.n_rows() < edges.end) {
                 return Ok(());
             }
-            if let Some(weights) = &self.weights {
-                let bytes = &weights.value_bytes()[4 * edges.start..4 * edges.end];
-                chunk.weights.extend(bytes.chunks_exact(4).map(bytemuck::pod_read_unaligned::<f32>));
-            }
-            if let Some(types) = &self.edge_types {
-                chunk.edge_types.extend_from_slice(&types.value_bytes()[edges]);
+            chunk.columns.resize_with(n_columns + self.arrays.len(), Vec::new);
+            for (array, rows) in self.arrays.iter().zip(&mut chunk.columns[n_columns..]) {
+                rows.clear();
+                array.push_rows(edges.clone(), rows)?;
             }
             visit(chunk)
         })?;
-        for array in arrays.into_iter().flatten() {
-            check_count(array.path(), "the number of entries", n_before, array.n_values())?;
-        }
-        if let Some((path, n_stated)) = &self.n_stated {
-            check_count(path, "the number of edges", n_before, *n_stated as usize)?;
-        }
-        Ok(())
+        self.check_lengths(n_before)
     }
 }
 
@@ -304,7 +271,7 @@ pub fn read_pairs(path: impl AsRef<Path>, n_nodes: usize, notes: &mut Vec<Note>)
         return read_links(ArrayFile::open_in_any_order(path)?, n_nodes, notes);
     }
     let table = EdgeTable::open(path, notes)?;
-    if table.edge_data().weights {
+    if !table.columns().is_empty() {
         let what = "a third column".into();
         let instead = "keep the columns of the sources and the destinations".into();
         return Err(Error::Unsupported { path: path.to_owned(), what, instead });
@@ -323,13 +290,6 @@ fn collect_links(edges: &dyn EdgeSource, path: &Path, n_nodes: usize) -> Result<
         Ok(())
     })?;
     Ok(Links::new(srcs, dsts)?)
-}
-
-/// Opens an array that must have one dimension and the element type `dtype`.
-fn vector_of(path: PathBuf, dtype: DType) -> Result<ArrayFile> {
-    let array = ArrayFile::open(path)?;
-    array.check_vector_of(dtype)?;
-    Ok(array)
 }
 
 /// Opens the edge list of a folder. Returns `None` if the folder has a graph in CSC order.

@@ -1,3 +1,6 @@
+use kiln_graph::EdgeColumns;
+use kiln_store::array_folder::ElementType;
+
 use crate::Result;
 
 /// The maximum number of edges of a chunk.
@@ -5,8 +8,8 @@ pub(crate) const CHUNK_EDGES: usize = 1 << 13;
 
 /// A list of edges that can be read repeatedly, in chunks.
 pub trait EdgeSource {
-    /// Returns the kinds of data that each edge has.
-    fn edge_data(&self) -> EdgeData;
+    /// Returns the columns that each edge has.
+    fn columns(&self) -> Vec<ColumnFormat>;
 
     /// Calls `visit` with all edges in the order of the list, at most 8192 at a time. Each call of this function must
     /// produce the same edges. The visitor may change the chunk.
@@ -21,30 +24,60 @@ pub trait EdgeSource {
     ) -> Result<()>;
 }
 
-/// The kinds of data that the edges of a source have.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct EdgeData {
-    /// True if each edge has a weight.
-    pub weights: bool,
-    /// True if each edge has a type.
-    pub edge_types: bool,
+/// The name, the element type and the number of values per edge of a column of edges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnFormat {
+    /// The name ([`EdgeColumns`]).
+    pub name: String,
+    /// The element type: `u8` for types, `f32` for weights, and `f32`, `f16` or `bf16` for other columns.
+    pub element: ElementType,
+    /// The number of values per edge.
+    pub width: usize,
 }
 
-/// A chunk of a list of edges `srcs[i] -> dsts[i]`. `weights` and `edge_types` have the same length as `srcs`, or are
-/// empty if the edges have no weights or no types.
+impl ColumnFormat {
+    /// Returns the format of weights.
+    pub fn weights() -> Self {
+        Self { name: EdgeColumns::WEIGHTS.to_owned(), element: ElementType::F32, width: 1 }
+    }
+
+    /// Returns the format of types.
+    pub fn types() -> Self {
+        Self { name: EdgeColumns::TYPES.to_owned(), element: ElementType::U8, width: 1 }
+    }
+
+    /// Returns the number of bytes per edge.
+    pub fn row_bytes(&self) -> usize {
+        self.element.stored_as().bytes() * self.width
+    }
+
+    /// Returns the row of a self loop that is added: the weight 1 or the type 0. `None` for any other column.
+    pub(crate) fn row_of_added_loop(&self) -> Option<Vec<u8>> {
+        match self.name.as_str() {
+            EdgeColumns::WEIGHTS => Some(1.0_f32.to_le_bytes().to_vec()),
+            EdgeColumns::TYPES => Some(vec![0]),
+            _ => None,
+        }
+    }
+}
+
+/// A chunk of a list of edges `srcs[i] -> dsts[i]`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EdgeChunk {
     /// The source of each edge.
     pub srcs: Vec<u32>,
     /// The destination of each edge.
     pub dsts: Vec<u32>,
-    /// The weight of each edge; empty if the edges have no weights.
-    pub weights: Vec<f32>,
-    /// The type of each edge; empty if the edges have no types.
-    pub edge_types: Vec<u8>,
+    /// The rows of the edges in each column of the source, in the order of [`EdgeSource::columns`], as little-endian bytes.
+    pub columns: Vec<Vec<u8>>,
 }
 
 impl EdgeChunk {
+    /// Returns an empty chunk with the columns of a source.
+    pub fn of_columns(n_columns: usize) -> Self {
+        Self { columns: vec![Vec::new(); n_columns], ..Self::default() }
+    }
+
     /// Returns the number of edges.
     pub fn len(&self) -> usize {
         self.srcs.len()
@@ -59,7 +92,6 @@ impl EdgeChunk {
     pub(crate) fn clear(&mut self) {
         self.srcs.clear();
         self.dsts.clear();
-        self.weights.clear();
-        self.edge_types.clear();
+        self.columns.iter_mut().for_each(Vec::clear);
     }
 }

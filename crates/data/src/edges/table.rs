@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use kiln_store::text::TextTable;
 
 use super::header::{Columns, names_of};
-use super::source::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
+use super::source::{CHUNK_EDGES, ColumnFormat, EdgeChunk, EdgeSource};
 use crate::{Note, Result};
 
 /// The expected columns of a table that may have a header and weights.
@@ -79,8 +79,8 @@ impl EdgeTable {
 }
 
 impl EdgeSource for EdgeTable {
-    fn edge_data(&self) -> EdgeData {
-        EdgeData { weights: self.columns.weight.is_some(), edge_types: false }
+    fn columns(&self) -> Vec<ColumnFormat> {
+        self.columns.weight.iter().map(|_| ColumnFormat::weights()).collect()
     }
 
     fn for_each_chunk(
@@ -89,7 +89,7 @@ impl EdgeSource for EdgeTable {
         visit: &mut dyn FnMut(&mut EdgeChunk) -> Result<()>,
     ) -> Result<()> {
         let mut table = TextTable::open(&self.path)?;
-        let mut chunk = EdgeChunk::default();
+        let mut chunk = EdgeChunk::of_columns(self.columns().len());
         let expected = format!("a node id below {n_nodes}");
         let Columns { src, dst, weight } = self.columns;
         if self.has_header {
@@ -110,7 +110,7 @@ impl EdgeSource for EdgeTable {
                 if !weight.is_finite() {
                     return Err(row.bad(field, WEIGHT).into());
                 }
-                chunk.weights.push(weight);
+                chunk.columns[0].extend(weight.to_le_bytes());
             }
             if chunk.len() == CHUNK_EDGES {
                 visit(&mut chunk)?;

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use kiln_store::array_folder::{Entries, FolderWriter};
 
-use super::plain_manifest::{PlainManifest, file_names};
+use super::plain_manifest::PlainManifest;
 use super::set::Set;
 use crate::Result;
 use crate::graph_folder::class_names_to_write;
@@ -16,13 +16,11 @@ pub(crate) fn copy(folder: &Path, out: &Path) -> Result<[usize; 2]> {
     set.verify_hashes()?;
     set.check()?;
     let manifest = set.plain()?.clone();
-    for name in file_names() {
-        let (Some(array), Some(entry)) = (set.arrays.array(name), manifest.files.get(name)) else {
-            continue;
-        };
+    for (name, entry) in &manifest.files {
+        let Some(array) = set.arrays.array(name) else { continue };
         let mut copy = match entry.shape[..] {
-            [_, dim] => to.rows(name, entry.dtype, dim)?,
-            _ => to.vector(name, entry.dtype)?,
+            [_, dim] => to.rows(name.clone(), entry.dtype, dim)?,
+            _ => to.vector(name.clone(), entry.dtype)?,
         };
         copy.push_bytes(array.value_bytes())?;
         to.add(copy)?;

@@ -20,8 +20,9 @@ use super::links_entry::{LinksEntry, check_links};
 use super::location::{FILE_NAME, path_in};
 use crate::graph_folder::{
     FEATURES, LABELS, LINK_FILES, NEGATIVES, TARGETS, check_class_names, check_target_files,
-    class_names_to_write, link_entries, numbered, target_files,
+    class_names_to_write, column_entries, column_files, link_entries, numbered, target_files,
 };
+use crate::layout::Layout;
 use crate::limits::{MAX_TYPES, MEMORY_BYTES};
 use crate::{Dataset, Result};
 
@@ -140,8 +141,11 @@ impl NumberedManifest {
         let what = "the manifest of a heterogeneous set in the kiln format";
         let manifest: Self = read_manifest(&path, VERSION..=VERSION, what)?;
         manifest.check(&path)?;
-        let (relations, types) = (manifest.relation_files(), manifest.type_files());
+        let relations = manifest.relation_files(&path)?;
+        let types = manifest.type_files();
+        let columns = column_files(folder)?;
         let names = relations.iter().chain(&types).map(|known| &*known.name);
+        let names = names.chain(columns.iter().map(String::as_str));
         let of_links = LINK_FILES.iter().chain(NEGATIVES.as_flattened()).copied();
         check_unlisted(&path, &manifest.files, names.chain(TARGET_FILES).chain(of_links))?;
         Ok(manifest)
@@ -256,7 +260,7 @@ impl NumberedManifest {
         check_entries(
             path,
             &self.files,
-            &[self.relation_files(), self.type_files(), self.target_files(), of_links].concat(),
+            &[self.relation_files(path)?, self.type_files(), self.target_files(), of_links].concat(),
         )?;
         for (position, node_type) in self.node_types.iter().enumerate() {
             FEATURES.of_type(position).check(path, &self.files, node_type.dim.is_some())?;
@@ -327,18 +331,19 @@ impl NumberedManifest {
     }
 
     /// Returns the files of the relations.
-    fn relation_files(&self) -> Vec<Known> {
-        use ElementType::{F32, U32, U64};
+    fn relation_files(&self, path: &Path) -> Result<Vec<Known>> {
+        use ElementType::{U32, U64};
         let mut files = Vec::new();
         for (position, relation) in self.relations.iter().enumerate() {
             let rows_and_one = self.n_of(&relation.dst_type).saturating_add(1);
             files.extend([
                 known(numbered("indptr.npy", position), &[U64], Some(vec![rows_and_one]), true),
                 known(numbered("indices.npy", position), &[U32], Some(vec![relation.n_edges]), true),
-                known(numbered("weights.npy", position), &[F32], Some(vec![relation.n_edges]), false),
             ]);
+            let n_edges = relation.n_edges;
+            files.extend(column_entries(path, &self.files, Layout::Numbered, position, n_edges)?);
         }
-        files
+        Ok(files)
     }
 
     /// Returns the files of features and names of the node types.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kiln_feature::{MAX_DIM, Preparation};
+use kiln_feature::Preparation;
 use kiln_store::Hasher;
 use kiln_store::array_folder::{
     ElementType, Entries, Entry, FolderWriter, Known, bad_entry, bad_key, check_entries, check_together,
@@ -12,11 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use super::contents::{Contents, TargetContents};
 use super::location::{FILE_NAME, path_in};
-use crate::arrays::EDGE_FEATURES;
 use crate::graph_folder::{
     FEATURE_FILES, FEATURES, LABELS, LINK_FILES, NEGATIVES, TARGETS, check_class_names,
-    check_negative_entries, check_target_files, class_names_to_write, shape_of_negatives,
+    check_negative_entries, check_target_files, class_names_to_write, column_entries, column_files,
+    shape_of_negatives,
 };
+use crate::layout::Layout;
 use crate::{Dataset, Result};
 
 /// The version of the format that is written, and the only one that can be read.
@@ -69,8 +70,6 @@ enum Length {
     NodesAndOne,
     Nodes,
     Edges,
-    /// A row per edge, with any number of columns.
-    EdgesAndColumns,
     /// A row per node, with a column for each output.
     NodesAndOutputs,
     /// A row per link of a part of the split, with a column for each negative.
@@ -78,15 +77,13 @@ enum Length {
     Any,
 }
 
-use ElementType::{BF16, F16, F32, I32, U8, U32, U64};
+use ElementType::{F32, I32, U8, U32, U64};
 
-/// The files of the format except those of features, which [`FEATURES`] lists.
-const KNOWN: [(&str, &[ElementType], Length, Need); 21] = [
+/// The files of the format except those of features, which [`FEATURES`] lists, and of the columns of edges
+/// ([`column_entries`]).
+const KNOWN: [(&str, &[ElementType], Length, Need); 18] = [
     ("indptr.npy", &[U64], Length::NodesAndOne, Need::Always),
     ("indices.npy", &[U32], Length::Edges, Need::Always),
-    ("weights.npy", &[F32], Length::Edges, Need::Optional),
-    ("edge_types.npy", &[U8], Length::Edges, Need::Optional),
-    (EDGE_FEATURES, &[F32, F16, BF16], Length::EdgesAndColumns, Need::Optional),
     (LABELS, &[I32], Length::Nodes, Need::ForTargets),
     (TARGETS, &[U8, F32], Length::NodesAndOutputs, Need::ForTargets),
     ("train.npy", &[U32], Length::Any, Need::ForNodes),
@@ -132,7 +129,9 @@ impl PlainManifest {
         let what = "the manifest of a set in the kiln format";
         let manifest: Self = read_manifest(&path, VERSION..=VERSION, what)?;
         manifest.check(&path)?;
-        check_unlisted(&path, &manifest.files, file_names())?;
+        let columns = column_files(folder)?;
+        let names = file_names().chain(columns.iter().map(String::as_str));
+        check_unlisted(&path, &manifest.files, names)?;
         Ok(manifest)
     }
 
@@ -195,27 +194,11 @@ impl PlainManifest {
         }
         check_target_files(path, &self.files, self.n_classes.unwrap_or(0))?;
         check_negative_entries(path, &self.files)?;
-        self.check_edge_columns(path)?;
-        check_entries(path, &self.files, &[&known[..], &features[..]].concat())?;
+        let columns = column_entries(path, &self.files, Layout::Plain, 0, self.n_edges)?;
+        check_entries(path, &self.files, &[&known[..], &columns[..], &features[..]].concat())?;
         FEATURES.check(path, &self.files, !self.is_graph_alone())?;
         check_together(path, &self.files, &LINK_FILES)?;
         Ok(check_together(path, &self.files, &NAMES)?)
-    }
-
-    /// Checks that edge features have a number of columns that is supported.
-    fn check_edge_columns(&self, path: &Path) -> Result<()> {
-        match self.n_columns_of(EDGE_FEATURES) {
-            Some(dim) if !(1..=MAX_DIM).contains(&dim) => {
-                let expected = format!("1 to {MAX_DIM} columns");
-                Err(bad_entry(path, EDGE_FEATURES, ".shape", expected, dim).into())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns the number of columns of an array of two dimensions.
-    fn n_columns_of(&self, name: &str) -> Option<usize> {
-        self.files.get(name)?.shape.get(1).copied()
     }
 
     /// Checks that the counts and names are consistent.
@@ -236,7 +219,7 @@ impl PlainManifest {
     }
 
     /// Returns the files of [`KNOWN`], with the lengths that the manifest's counts require.
-    fn known(&self) -> [Known; 21] {
+    fn known(&self) -> [Known; 18] {
         let has_values = self.files.contains_key(TARGETS);
         KNOWN.map(|(name, types, length, need)| Known {
             name: name.into(),
@@ -245,7 +228,6 @@ impl PlainManifest {
                 Length::NodesAndOne => Some(vec![self.n_nodes.saturating_add(1)]),
                 Length::Nodes => Some(vec![self.n_nodes]),
                 Length::Edges => Some(vec![self.n_edges]),
-                Length::EdgesAndColumns => Some(vec![self.n_edges, self.n_columns_of(name).unwrap_or(1)]),
                 Length::NodesAndOutputs => Some(vec![self.n_nodes, self.n_classes.unwrap_or(0)]),
                 Length::LinksAndNegatives => Some(shape_of_negatives(&self.files, name)),
                 Length::Any => None,
@@ -261,6 +243,6 @@ impl PlainManifest {
 }
 
 /// Returns the names of all arrays that a set may have.
-pub(super) fn file_names() -> impl Iterator<Item = &'static str> {
-    KNOWN.iter().map(|known| known.0).chain(FEATURE_FILES)
+fn file_names<'a>() -> impl Iterator<Item = &'a str> {
+    KNOWN.iter().map(|known| known.0).chain(["weights.npy"]).chain(FEATURE_FILES)
 }

@@ -13,8 +13,7 @@ use super::manifest::Manifest;
 use super::numbered_manifest::NumberedManifest;
 use super::plain_manifest::PlainManifest;
 use crate::graph_folder::{
-    FEATURES, class_names_of, read_edge_features, read_graph, read_link_targets, read_relation, read_rows,
-    read_split, read_targets,
+    FEATURES, class_names_of, read_csc, read_link_targets, read_rows, read_split, read_targets,
 };
 use crate::layout::Layout;
 use crate::{Dataset, DatasetLinks, DatasetTargets, Error, NodeNames, Result};
@@ -50,7 +49,7 @@ impl Set {
     /// Returns the topology of a homogeneous set, which may be a graph without node data.
     pub(super) fn csc(&self) -> Result<Csc> {
         self.plain()?;
-        read_graph(&self.arrays)
+        read_csc(&self.arrays, Layout::Plain, 0)
     }
 
     /// Returns the set, or an error for a graph without node data.
@@ -58,7 +57,7 @@ impl Set {
         let (layout, graph, contents) = match &self.manifest {
             Manifest::Plain(manifest) => {
                 let contents = manifest.contents().ok_or_else(|| self.no_node_data())?;
-                (Layout::Plain, Relations::of_graph(read_graph(&self.arrays)?), contents)
+                (Layout::Plain, Relations::of_graph(read_csc(&self.arrays, Layout::Plain, 0)?), contents)
             }
             Manifest::Numbered(manifest) => {
                 let graph = self.relations(manifest)?;
@@ -75,10 +74,6 @@ impl Set {
             features.push(rows.transpose()?);
             names.push(Arc::new(self.names(layout, position)?));
         }
-        let edge_features = match layout {
-            Layout::Plain => read_edge_features(arrays)?,
-            Layout::Numbered => None,
-        };
         let links = match links {
             Some((relation, reverse)) => read_link_targets(|name| arrays.array(name))?
                 .map(|targets| DatasetLinks { relation, reverse, targets: Arc::new(targets) }),
@@ -88,7 +83,6 @@ impl Set {
             name,
             graph: Arc::new(graph),
             features,
-            edge_features,
             edge_type_names,
             targets: targets.map(|targets| self.targets(targets)).transpose()?,
             links,
@@ -112,7 +106,7 @@ impl Set {
         let types = manifest.types(&path)?;
         let mut relations = Vec::new();
         for (position, relation) in manifest.relations.iter().enumerate() {
-            let graph = Arc::new(read_relation(&self.arrays, position)?);
+            let graph = Arc::new(read_csc(&self.arrays, Layout::Numbered, position)?);
             let [src_type, dst_type] = manifest.types_of(&path, position)?;
             relations.push(Relation { name: relation.name.clone(), src_type, dst_type, graph });
         }
@@ -141,8 +135,7 @@ impl Set {
     /// Performs the checks of [`Set::dataset`] for a homogeneous set, which may be a graph without node data.
     pub(super) fn check(&self) -> Result<()> {
         let dim = self.plain()?.dim;
-        read_graph(&self.arrays)?;
-        read_edge_features(&self.arrays)?;
+        read_csc(&self.arrays, Layout::Plain, 0)?;
         dim.map_or(Ok(()), |dim| read_rows(&self.arrays, &FEATURES, dim).map(drop))
     }
 

@@ -6,7 +6,6 @@ use super::location::path_in;
 use super::manifest::Manifest;
 use super::set::Set;
 use crate::check::{Place, check_graph, check_set};
-use crate::graph_folder::verify_edge_features;
 use crate::{Note, Result, npy};
 
 /// The report of [`verify`] on a valid set.
@@ -52,7 +51,6 @@ pub fn verify(folder: impl AsRef<Path>) -> Result<VerifyReport> {
     {
         let graph = set.csc()?;
         check_graph(&graph, &manifest.edge_type_names, place)?;
-        verify_edge_features(&set.arrays, graph.n_edges())?;
         let n_nodes = graph.n_nodes();
         return Ok(VerifyReport { n_nodes, n_edges: graph.n_edges(), n_hashed, notes: Vec::new() });
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kiln_feature::{EdgeFeatures, FeatureArray, FeatureStore};
+use kiln_feature::FeatureStore;
 use kiln_graph::Csc;
 use kiln_store::array_folder::{ElementType, FolderWriter};
 
@@ -10,13 +10,12 @@ use super::attachment;
 use super::location::path_in;
 use super::manifest::Manifest;
 use super::numbered_manifest::NumberedManifest;
-use crate::arrays::EDGE_FEATURES;
 use crate::check::for_each_rows;
 use crate::graph_folder::{
-    FEATURES, RowFiles, push_rows, row_element_type, write_link_targets, write_targets,
+    FEATURES, RowFiles, push_rows, row_element_type, write_columns, write_link_targets, write_targets,
 };
 use crate::layout::Layout;
-use crate::{Dataset, Error, Result};
+use crate::{Dataset, Result};
 
 /// Writes a set as [`write()`](super::write()) documents.
 pub(super) fn write_set(data: &Dataset, folder: &Path) -> Result<()> {
@@ -52,9 +51,6 @@ fn write_arrays(data: &Dataset, manifest: Manifest, mut set: FolderWriter) -> Re
     for (position, relation) in data.graph.iter().enumerate() {
         write_relation(&mut set, data.layout, position, &relation.graph)?;
     }
-    if let Some(features) = &data.edge_features {
-        write_edge_features(&mut set, features)?;
-    }
     for (node_type, features) in data.features.iter().enumerate() {
         if let Some(features) = features {
             write_features(&mut set, &data.layout.rows(&FEATURES, node_type), &**features)?;
@@ -73,32 +69,10 @@ fn write_arrays(data: &Dataset, manifest: Manifest, mut set: FolderWriter) -> Re
     manifest.commit(set)
 }
 
-/// Writes the graph of a homogeneous set.
-pub(crate) fn write_graph(set: &mut FolderWriter, graph: &Csc) -> Result<()> {
-    write_relation(set, Layout::Plain, 0, graph)
-}
-
 fn write_relation(set: &mut FolderWriter, layout: Layout, position: usize, graph: &Csc) -> Result<()> {
     set.put(layout.file("indptr.npy", position), ElementType::U64, graph.indptr())?;
     set.put(layout.file("indices.npy", position), ElementType::U32, graph.indices())?;
-    if let Some(weights) = graph.weights() {
-        set.put(layout.file("weights.npy", position), ElementType::F32, weights)?;
-    }
-    if let Some(types) = graph.edge_types() {
-        set.put(layout.file("edge_types.npy", position), ElementType::U8, types)?;
-    }
-    Ok(())
-}
-
-fn write_edge_features(set: &mut FolderWriter, features: &EdgeFeatures) -> Result<()> {
-    let mut rows = set.rows(EDGE_FEATURES, row_element_type(features.dtype())?, features.dim())?;
-    match features.rows() {
-        FeatureArray::F32(values) => rows.push(values)?,
-        FeatureArray::F16(values) => rows.push(values)?,
-        FeatureArray::BF16(values) => rows.push(values)?,
-        other => return Err(Error::unknown_row_type(other.dtype())),
-    }
-    Ok(set.add(rows)?)
+    write_columns(set, layout, position, graph.columns())
 }
 
 /// Writes the files of feature rows: those of a CSR matrix for sparse features.

@@ -7,7 +7,7 @@ use super::attachment::{self, check_name};
 use super::location::path_in;
 use super::numbered_manifest::{NumberedManifest, RelationEntry};
 use crate::Result;
-use crate::convert::{ConvertOptions, ConvertReport, CscRows, EdgeSource, write_csc};
+use crate::convert::{ColumnFormat, ConvertOptions, ConvertReport, CscRows, EdgeSource, write_csc};
 use crate::error::require;
 use crate::graph_folder::{FEATURES, LABELS, TARGETS, check_class_names, class_names_to_write, numbered};
 
@@ -180,7 +180,12 @@ impl SetWriter {
         let expected = "no change of the edges except of duplicates";
         require(*options == kept, "the options of a relation", expected, name)?;
         let expected = "none: the position of the relation is the type of its edges";
-        require(!source.edge_data().edge_types, "the edge types of a relation", expected, name)?;
+        require(
+            !source.columns().contains(&ColumnFormat::types()),
+            "the edge types of a relation",
+            expected,
+            name,
+        )?;
         let (srcs, position) = (self.types.range(src_type), self.manifest.relations.len());
         let n_dsts = self.types.range(dst_type).len();
         let rows = CscRows { n_dsts, n_srcs: srcs.len(), first_src: srcs.start, relation: Some(position) };

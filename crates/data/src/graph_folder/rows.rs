@@ -3,16 +3,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use half::bf16;
-use kiln_feature::{
-    DenseFeatures, EdgeFeatures, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, SparseFeatures,
-};
+use kiln_feature::{DenseFeatures, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, SparseFeatures};
 use kiln_store::Error as StoreError;
 use kiln_store::array_folder::{
     ArrayFolder, ArrayWriter, ElementType, Entries, Known, bad_key, check_together, missing_entry,
 };
 
-use crate::arrays::{EDGE_FEATURES, numbered};
-use crate::check::{Place, check_edge_features, check_features};
+use crate::arrays::numbered;
+use crate::check::{Place, check_features};
 use crate::{Error, Result};
 
 /// The names of the files of feature rows: one dense array, or the three arrays of a CSR matrix.
@@ -103,16 +101,6 @@ pub fn read_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<A
     Ok(Arc::new(read_dense(arrays, &files.dense, entry.dtype, dim)?))
 }
 
-/// Returns the edge features in `edge_features.npy`, if the folder has them.
-///
-/// # Errors
-/// Returns the errors of [`ArrayFolder::values`], and [`Error::Feature`] if the number of columns is not supported.
-pub fn read_edge_features(arrays: &ArrayFolder) -> Result<Option<EdgeFeatures>> {
-    let Some(entry) = arrays.entries().get(EDGE_FEATURES) else { return Ok(None) };
-    let dim = entry.shape.get(1).copied().unwrap_or(1);
-    Ok(Some(read_dense(arrays, EDGE_FEATURES, entry.dtype, dim)?.into()))
-}
-
 fn read_dense(arrays: &ArrayFolder, file: &str, dtype: ElementType, dim: usize) -> Result<DenseFeatures> {
     let rows = match dtype {
         ElementType::F16 => FeatureArray::F16(arrays.values(file)?),
@@ -131,19 +119,6 @@ pub fn verify_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result
     let is_dense = arrays.array(&files.dense).is_some();
     let file = arrays.folder().join(if is_dense { &*files.dense } else { &*files.sparse[2] });
     check_features(&*read_rows(arrays, files, dim)?, Place::Set(&file))
-}
-
-/// Reads all edge features, if the folder has them, and checks that there is a row for each of the `n_edges` edges and
-/// that the values are finite.
-///
-/// # Errors
-/// Returns [`kiln_store::Error::Inconsistent`] for another number of rows, and [`kiln_store::Error::BadValue`] with the
-/// first invalid value.
-pub fn verify_edge_features(arrays: &ArrayFolder, n_edges: u64) -> Result<()> {
-    match read_edge_features(arrays)? {
-        Some(features) => check_edge_features(&features, n_edges, Place::Folder(arrays.folder())),
-        None => Ok(()),
-    }
 }
 
 /// Returns the element type of an array of feature rows.

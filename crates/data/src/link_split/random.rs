@@ -1,10 +1,8 @@
-use kiln_feature::EdgeFeatures;
-use kiln_graph::{Csc, CscBuilder, EdgeId, Links, NodeId};
+use kiln_graph::{Csc, CscBuilder, Links, NodeId};
 
 use super::LinkTargets;
 use crate::Result;
 use crate::draws::Draws;
-use crate::edge_features::{position_in_list, rows_of_edges};
 use crate::error::{LinkSplitError, require};
 
 /// The settings of a random split of links.
@@ -45,21 +43,15 @@ pub enum LinkDirection {
     Undirected,
 }
 
-/// A random split of the edges of a graph: the edges that stay in it, their features, and the links.
+/// A random split of the edges of a graph: the edges that stay in it, and the links.
 pub(super) struct SplitEdges {
     pub(super) message: Csc,
-    pub(super) features: Option<EdgeFeatures>,
     pub(super) targets: LinkTargets,
 }
 
 impl SplitEdges {
     /// Splits the edges of a graph as [`LinkSplit::random`](super::LinkSplit::random) documents.
-    pub(super) fn draw(
-        graph: &Csc,
-        features: Option<&EdgeFeatures>,
-        config: &LinkSplitConfig,
-        seed: u64,
-    ) -> Result<Self> {
+    pub(super) fn draw(graph: &Csc, config: &LinkSplitConfig, seed: u64) -> Result<Self> {
         check_shares(config)?;
         graph.validate()?;
         let edges = EdgeKeys { graph, dsts: graph.dsts() };
@@ -75,7 +67,7 @@ impl SplitEdges {
             Err(_) => Role::Edge,
         };
         let is_kept = |src, dst| matches!(role_of(src, dst), Role::Edge | Role::EdgeAndLink);
-        let (message, features) = edges.retain(features, is_kept)?;
+        let message = edges.retain(is_kept)?;
         let links = match direction {
             LinkDirection::WithReverses => edges.distinct(config.edge_type, directed_key),
             LinkDirection::Directed | LinkDirection::Undirected => pairs.clone(),
@@ -89,20 +81,14 @@ impl SplitEdges {
         let train = part(&[Role::EdgeAndLink, Role::TrainLink])?;
         let val = part(&[Role::Val])?;
         let test = part(&[Role::Test])?;
-        Ok(Self { message, features, targets: LinkTargets::of_parts(&train, &val, &test)? })
+        Ok(Self { message, targets: LinkTargets::of_parts(&train, &val, &test)? })
     }
-}
-
-/// Returns the graph with the neighbours of each node ascending, and the features of its edges in this order.
-pub(super) fn sorted(graph: &Csc, features: &EdgeFeatures) -> Result<(Csc, Option<EdgeFeatures>)> {
-    graph.validate()?;
-    EdgeKeys { graph, dsts: graph.dsts() }.retain(Some(features), |_, _| true)
 }
 
 /// Returns a graph with some of its edges. The neighbours of each node ascend.
 pub(super) fn retain_edges(graph: &Csc, is_kept: impl Fn(NodeId, NodeId) -> bool) -> Result<Csc> {
     graph.validate()?;
-    Ok(EdgeKeys { graph, dsts: graph.dsts() }.retain(None, is_kept)?.0)
+    EdgeKeys { graph, dsts: graph.dsts() }.retain(is_kept)
 }
 
 fn check_shares(config: &LinkSplitConfig) -> Result<()> {
@@ -219,34 +205,20 @@ impl EdgeKeys<'_> {
         }
     }
 
-    /// Returns the graph with some of the edges, and the features of these edges. The neighbours of each node ascend.
-    fn retain(
-        &self,
-        features: Option<&EdgeFeatures>,
-        is_kept: impl Fn(NodeId, NodeId) -> bool,
-    ) -> Result<(Csc, Option<EdgeFeatures>)> {
-        let mut kept = Vec::new();
-        let (mut srcs, mut dsts, mut weights, mut types) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    /// Returns the graph with some of the edges and their columns. The neighbours of each node ascend.
+    fn retain(&self, is_kept: impl Fn(NodeId, NodeId) -> bool) -> Result<Csc> {
+        let mut kept: Vec<u64> = Vec::new();
+        let mut srcs = Vec::new();
+        let mut dsts = Vec::new();
+        let has_columns = !self.graph.columns().is_empty();
         for (edge, (src, dst)) in self.pairs().enumerate() {
             if is_kept(src, dst) {
-                kept.extend(features.map(|_| EdgeId(edge as u64)));
                 srcs.push(src.0);
                 dsts.push(dst.0);
-                weights.extend(self.graph.weights().map(|weights| weights[edge]));
-                types.extend(self.graph.edge_types().map(|types| types[edge]));
+                kept.extend(has_columns.then_some(edge as u64));
             }
         }
-        let mut builder = CscBuilder::new(self.graph.n_nodes());
-        if self.graph.weights().is_some() {
-            builder = builder.weights(&weights);
-        }
-        if self.graph.edge_types().is_some() {
-            builder = builder.edge_types(&types);
-        }
-        let Some(features) = features else { return Ok((builder.build(&srcs, &dsts)?, None)) };
-        let traced = builder.build_with_origins(&srcs, &dsts)?;
-        let edges = (0..kept.len()).map(|edge| kept[position_in_list(&traced, EdgeId(edge as u64)) as usize]);
-        let features = rows_of_edges(features, edges)?;
-        Ok((traced.graph, Some(features)))
+        let columns = self.graph.columns().select(kept.iter().copied())?;
+        Ok(CscBuilder::new(self.graph.n_nodes()).columns(columns).build(&srcs, &dsts)?)
     }
 }

@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_feature::{EdgeFeatures, FeatureStore, Labels, SparseFeatures, Targets};
+use kiln_feature::{FeatureStore, Labels, SparseFeatures, Targets};
 use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::npy::DType;
 use kiln_store::paths::{find, required};
 use kiln_store::{ArrayFile, check_count};
 
-use crate::arrays::{EDGE_FEATURES, RowsOf, nodes_of, offsets_of, row_shape, rows_of};
+use crate::arrays::{RowsOf, nodes_of, offsets_of, row_shape, rows_of};
 use crate::check::{Place, check_split};
-use crate::edges::edge_list_of;
-use crate::graph_folder::graph_of;
+use crate::edges::{ColumnArray, edge_list_of};
+use crate::graph_folder::csc_with_columns;
 use crate::limits::MEMORY_BYTES;
 use crate::readers::ids::listed_nodes;
 use crate::readers::{links, name_of, target_arrays};
@@ -27,7 +27,7 @@ use crate::{Dataset, DatasetTargets, Note, Result, Split};
 /// | `indices.npy` | the source of each edge, `[n_edges]` | i32, u32 mapped; i64, u64 copied |
 /// | `weights.npy` | the weight of each edge, `[n_edges]` (optional) | f32 |
 /// | `edge_types.npy` | the type of each edge, `[n_edges]` (optional) | u8 |
-/// | `edge_features.npy` | a row per edge, `[n_edges, dim]` (optional) | as `features.npy` |
+/// | `edge_features.npy`, `edge_NAME.npy` | a row per edge, `[n_edges, dim]` (optional) | as `features.npy` |
 /// | `features.npy` | a row per node, `[n_nodes, dim]` | f32, f16 mapped; f64 copied |
 /// | `features_{indptr,indices,data}.npy` | instead: the rows as a CSR matrix | as `indptr`; i32, u32; f32 |
 /// | `labels.npy` | the class of each node, negative for none, `[n_nodes]` | i32 mapped; other integers copied |
@@ -64,18 +64,13 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
 pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
     let mut notes = Vec::new();
     note_left_aside(folder, &mut notes);
-    let (graph, edge_features) = match edge_list_of(folder)? {
-        None => {
-            let graph = open_graph(folder, Place::Folder(folder), &mut notes)?;
-            let features = open_edge_features(folder, graph.n_edges(), &mut notes)?;
-            (graph, features)
-        }
+    let graph = match edge_list_of(folder)? {
+        None => open_graph(folder, Place::Folder(folder), &mut notes)?,
         Some(list) => {
             // The number of nodes is the number of labels or feature rows, which is limited by the length of their file.
             // The largest id in an edge list could be any number.
             let n_nodes = n_rows_of(&file_of_nodes(folder)?)?;
-            let rows = find(folder, &[EDGE_FEATURES]).map(ArrayFile::open).transpose()?;
-            list.build_noted(n_nodes, memory_bytes, rows, &mut notes)?
+            list.build_noted(n_nodes, memory_bytes, &mut notes)?
         }
     };
     let n_nodes = graph.n_nodes();
@@ -87,7 +82,7 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
     let links = links::read_folder(folder, n_nodes, &mut notes)?;
     let targets = DatasetTargets::new(0, targets, split);
     let data = Dataset::homogeneous(name_of(folder), graph, features, targets);
-    Ok(Dataset { edge_features, links: links.map(Into::into), notes, ..data })
+    Ok(Dataset { links: links.map(Into::into), notes, ..data })
 }
 
 /// Returns true if a folder has neither labels nor a split of nodes.
@@ -171,19 +166,13 @@ pub(crate) fn open_graph(folder: &Path, place: Place<'_>, notes: &mut Vec<Note>)
     let n_nodes = indptr.len() - 1;
     let path = required(folder, &["indices.npy"], "the source of each edge")?;
     let indices = nodes_of(&ArrayFile::open(path)?, "edge", n_nodes, notes)?;
-    let weights = find(folder, &["weights.npy"]);
-    let weights = weights.map(|path| ArrayFile::open(path)?.values::<f32>()).transpose()?;
-    let types = find(folder, &["edge_types.npy"]);
-    let types = types.map(|path| ArrayFile::open(path)?.values::<u8>()).transpose()?;
-    graph_of(place, indptr, indices, weights, types)
-}
-
-/// Opens the features of the edges in CSC order, if the folder has any.
-fn open_edge_features(folder: &Path, n_edges: u64, notes: &mut Vec<Note>) -> Result<Option<EdgeFeatures>> {
-    let Some(path) = find(folder, &[EDGE_FEATURES]) else { return Ok(None) };
-    let array = ArrayFile::open(&path)?;
-    check_count(&path, RowsOf::Edges.count(), n_edges as usize, row_shape(&array)?.0)?;
-    Ok(Some(rows_of(&array, RowsOf::Edges, notes)?.into()))
+    let arrays = ColumnArray::in_folder(folder, notes)?;
+    let mut columns = Vec::with_capacity(arrays.len());
+    for array in &arrays {
+        check_count(array.path(), array.count(), indices.len(), array.n_rows())?;
+        columns.push((array.format.name.as_str(), array.column(notes)?));
+    }
+    csc_with_columns(place, indptr, indices, columns)
 }
 
 /// Opens the features of all nodes. `dim` is the number of columns if it is known. With `None`, the number of columns

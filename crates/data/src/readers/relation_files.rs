@@ -52,6 +52,7 @@ impl RelationFiles {
             srcs: &edges.srcs,
             dsts: &edges.dsts,
             weights: None,
+            columns: None,
         };
         Ok(Relations::from_edges(types.clone(), &[edges])?.relation(0).clone())
     }

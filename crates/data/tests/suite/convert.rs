@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use half::f16;
-use kiln_data::convert::{self, ConvertOptions, ConvertReport, EdgeChunk, EdgeData, EdgeSource, convert};
+use kiln_data::convert::{self, ColumnFormat, ConvertOptions, ConvertReport, EdgeChunk, EdgeSource, convert};
 use kiln_data::{Dataset, Result, format};
 use kiln_graph::{Csc, CscBuilder, Duplicates, SelfLoops};
 use kiln_store::npy;
@@ -32,17 +32,24 @@ fn list(seed: u64, n_nodes: usize, n_edges: usize) -> List {
     List { n_nodes, srcs, dsts, weights, types }
 }
 
-/// The combinations of edge data to test.
-const DATA: [EdgeData; 4] = [
-    EdgeData { weights: false, edge_types: false },
-    EdgeData { weights: true, edge_types: false },
-    EdgeData { weights: false, edge_types: true },
-    EdgeData { weights: true, edge_types: true },
+/// The columns that the edges of a list have.
+#[derive(Debug, Clone, Copy)]
+struct ListData {
+    weights: bool,
+    edge_types: bool,
+}
+
+/// The combinations of columns to test.
+const DATA: [ListData; 4] = [
+    ListData { weights: false, edge_types: false },
+    ListData { weights: true, edge_types: false },
+    ListData { weights: false, edge_types: true },
+    ListData { weights: true, edge_types: true },
 ];
 
 impl List {
     /// Writes the list as a folder, with features, labels and a split whose element types need a conversion.
-    fn write(&self, folder: &Path, data: EdgeData) {
+    fn write(&self, folder: &Path, data: ListData) {
         let (n, n_edges) = (self.n_nodes, self.srcs.len());
         let both: Vec<i64> = self.srcs.iter().chain(&self.dsts).map(|&id| id.into()).collect();
         put(folder, "edges.npy", &both, &[2, n_edges]);
@@ -60,7 +67,7 @@ impl List {
         }
     }
 
-    fn build(&self, data: EdgeData, options: &ConvertOptions) -> Csc {
+    fn build(&self, data: ListData, options: &ConvertOptions) -> Csc {
         let mut builder =
             CscBuilder::new(self.n_nodes).duplicates(options.duplicates).self_loops(options.self_loops);
         if options.symmetrize {
@@ -90,7 +97,7 @@ fn all_options() -> Vec<ConvertOptions> {
 
 /// Converts with every combination of options, in one bucket, in several buckets, and with the smallest memory limit.
 /// Checks that the files are those of the in-memory builder.
-fn check_same_bytes(list: &List, data: EdgeData) {
+fn check_same_bytes(list: &List, data: ListData) {
     let root = tempfile::tempdir().unwrap();
     let input = root.path().join("set");
     fs::create_dir(&input).unwrap();
@@ -242,8 +249,8 @@ struct Fickle {
 }
 
 impl EdgeSource for Fickle {
-    fn edge_data(&self) -> EdgeData {
-        EdgeData::default()
+    fn columns(&self) -> Vec<ColumnFormat> {
+        Vec::new()
     }
 
     fn for_each_chunk(&self, _: usize, visit: &mut dyn FnMut(&mut EdgeChunk) -> Result<()>) -> Result<()> {
@@ -269,12 +276,12 @@ fn rejects_edge_sources_that_change_or_are_inconsistent() {
         chunk(&[0, 1, 2], &[3, 3, 3]),
         chunk(&[0, 1, 2], &[1, 2]),
         chunk(&[0, 1, 9], &[1, 1, 2]),
-        EdgeChunk { weights: vec![1.0], ..good.clone() },
+        EdgeChunk { columns: vec![vec![0; 4]], ..good.clone() },
     ] {
         for first in [&good, &then] {
             let source = Fickle { readings: 0.into(), first: first.clone(), then: then.clone() };
             let result = convert::write_graph(&source, 4, "fickle", &out, &ConvertOptions::default());
-            let is_whole = then.dsts.len() == then.srcs.len() && then.weights.is_empty();
+            let is_whole = then.dsts.len() == then.srcs.len() && then.columns.is_empty();
             let is_honest = *first == then && is_whole && !then.srcs.contains(&9);
             assert_eq!(result.is_ok(), is_honest, "{then:?}: {result:?}");
             if is_honest {

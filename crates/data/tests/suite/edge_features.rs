@@ -14,8 +14,7 @@ use kiln_store::Error as StoreError;
 use crate::common::numbers;
 
 /// Returns the rows of all edges as 32-bit floats.
-fn values(features: Option<&EdgeFeatures>) -> Vec<f32> {
-    let features = features.unwrap();
+fn values(features: &EdgeFeatures) -> Vec<f32> {
     let edges: Vec<EdgeId> = (0..features.n_edges()).map(EdgeId).collect();
     let mut rows = FeatureBuffer::default();
     features.gather(&edges, &mut rows).unwrap();
@@ -23,7 +22,13 @@ fn values(features: Option<&EdgeFeatures>) -> Vec<f32> {
 }
 
 fn of(data: &Dataset) -> Vec<f32> {
-    values(data.edge_features.as_ref())
+    values(&data.edge_features().unwrap().unwrap())
+}
+
+/// Returns the features of the edges of the graph that passes messages.
+fn message_rows(split: &LinkSplit) -> EdgeFeatures {
+    let columns = split.message().relation(0).graph.columns();
+    EdgeFeatures::of_column(columns.get("features").unwrap()).unwrap()
 }
 
 /// Returns a random list of edges with loops and parallel edges, and a different weight for each.
@@ -69,9 +74,9 @@ fn rows_keep_their_element_type() {
     let (srcs, dsts) = ([2, 0], [1, 1]);
     let list = |rows: FeatureArray| on(3).edges(&srcs, &dsts).edge_features(rows, 1).build().unwrap();
     let of_f16 = list([0.5, 1.5].map(f16::from_f32).to_vec().into());
-    assert!(matches!(of_f16.edge_features.as_ref().unwrap().rows(), FeatureArray::F16(_)));
+    assert!(matches!(of_f16.edge_features().unwrap().unwrap().rows(), FeatureArray::F16(_)));
     let of_bf16 = list([0.5, 1.5].map(bf16::from_f32).to_vec().into());
-    assert!(matches!(of_bf16.edge_features.as_ref().unwrap().rows(), FeatureArray::BF16(_)));
+    assert!(matches!(of_bf16.edge_features().unwrap().unwrap().rows(), FeatureArray::BF16(_)));
     assert_eq!([of(&of_f16), of(&of_bf16)], [[1.5, 0.5], [1.5, 0.5]]);
 }
 
@@ -87,9 +92,14 @@ fn rows_of_a_graph_are_not_moved() {
     let rows = vec![4.0, 3.0, 2.0, 1.0, 0.0];
     let data = on(3).graph(unsorted()).edge_features(rows.clone(), 1).build().unwrap();
     assert_eq!(of(&data), rows);
-    let error = on(3).graph(unsorted()).symmetrize().edge_features(rows, 1).build().unwrap_err();
-    assert!(matches!(error, Error::Build(BuildError::SymmetrizedEdgeFeatures)), "{error}");
-    assert!(error.to_string().contains("pass the edge list to .edges(&srcs, &dsts)"), "{error}");
+    // A reverse edge has the row of its edge: the weight of each edge is 4 less its row.
+    for data in [
+        on(3).graph(unsorted()).symmetrize().edge_features(rows, 1).build().unwrap(),
+        data.symmetrize().unwrap(),
+    ] {
+        let weights = data.csc().unwrap().weights().unwrap();
+        assert_eq!(of(&data), weights.iter().map(|weight| 4.0 - weight).collect::<Vec<_>>());
+    }
 }
 
 #[test]
@@ -108,15 +118,12 @@ fn rejects_other_numbers_of_rows() {
 }
 
 #[test]
-fn changes_that_add_edges_are_refused() {
+fn added_self_loops_are_refused() {
     let data = || on(3).graph(unsorted()).edge_features(vec![0.0; 5], 1).name("roads").build().unwrap();
-    let error = data().symmetrize().unwrap_err();
-    assert!(matches!(&error, Error::NoEdgeFeatures { added: "reverse edges", .. }), "{error}");
     let error = data().add_self_loops().unwrap_err().to_string();
-    let expected = "roads: the added self loops would have no edge features: add the loops and their rows";
+    let expected = "roads: the added self loops would have no row in the edge column `features`: add the loops and their";
     assert!(error.starts_with(expected), "{error}");
-    let without = Dataset { edge_features: None, ..data() };
-    assert!(without.clone().symmetrize().is_ok() && without.add_self_loops().is_ok());
+    assert!(data().without_edge_rows().unwrap().add_self_loops().is_ok());
     // A graph with all loops does not change, so its rows stay.
     let complete = on(2).edges(&[0, 1], &[0, 1]).edge_features(vec![1.0, 2.0], 1).build().unwrap();
     assert_eq!(of(&complete.add_self_loops().unwrap()), [1.0, 2.0]);
@@ -127,8 +134,9 @@ fn changes_that_add_edges_are_refused() {
 #[test]
 fn validate_finds_bad_rows() {
     let data = |rows: FeatureArray| {
-        let edge_features = Some(EdgeFeatures::new(rows, 2).unwrap());
-        Dataset { edge_features, ..on(3).graph(unsorted()).name("roads").build().unwrap() }
+        let rows = EdgeFeatures::new(rows, 2).unwrap().to_column();
+        let data = on(3).graph(unsorted()).name("roads").build().unwrap();
+        data.with_edge_column(0, "features", rows).unwrap()
     };
     let mut rows = vec![0.0_f32; 10];
     assert!(data(rows.clone().into()).validate().is_ok());
@@ -142,8 +150,6 @@ fn validate_finds_bad_rows() {
         };
         assert_eq!((*what, *position, found.as_str()), ("a feature of edge", 3, "NaN"));
     }
-    let error = data(vec![0.0; 8].into()).validate().unwrap_err().to_string();
-    assert!(error.contains("roads: the number of edge feature rows is 4, expected 5"), "{error}");
 }
 
 /// The hash was computed by an independent program from the documented bytes.
@@ -151,8 +157,8 @@ fn validate_finds_bad_rows() {
 fn hash_covers_the_rows_if_there_are_any() {
     let plain = Dataset::builder(2).edges(&[0, 1], &[1, 0]).features(vec![1.0, 2.0], 1).build().unwrap();
     let with = |rows: FeatureArray, dim| {
-        let edge_features = Some(EdgeFeatures::new(rows, dim).unwrap());
-        Dataset { edge_features, ..plain.clone() }.hash().unwrap()
+        let rows = EdgeFeatures::new(rows, dim).unwrap().to_column();
+        plain.clone().with_edge_column(0, "features", rows).unwrap().hash().unwrap()
     };
     let rows = vec![0.5_f32, 1.0, 1.5, 2.0];
     assert_eq!(plain.hash().unwrap(), "e82ab2fbef86c8a0f54c8c3d551e9e6d0c51cb4ab50434fb1c86875370e0865d");
@@ -166,7 +172,7 @@ fn hash_covers_the_rows_if_there_are_any() {
     let mut all = vec![
         plain.hash().unwrap(),
         with(rows.clone().into(), 2),
-        with(rows.into(), 1),
+        with(rows[..2].to_vec().into(), 1),
         with(halves.into(), 2),
         with(changed.into(), 2),
     ];
@@ -191,10 +197,10 @@ fn splits_of_links_keep_the_rows_of_the_message_graph() {
         let split = LinkSplit::of_dataset(&data, &config, 5).unwrap();
         assert!(split.message().n_edges() < data.graph.n_edges());
         let weights = split.message().relation(0).graph.weights().unwrap();
-        assert_eq!(values(split.edge_features()), two_columns(weights));
+        assert_eq!(values(&message_rows(&split)), two_columns(weights));
         // The rows do not change the split.
-        let plain = LinkSplit::random(&data.graph, &config, 5).unwrap();
-        assert!(plain.edge_features().is_none());
+        let plain = LinkSplit::of_dataset(&data.without_edge_rows().unwrap(), &config, 5).unwrap();
+        assert!(plain.message().relation(0).graph.columns().rows().is_empty());
         assert_eq!(plain.targets(), split.targets());
         assert_eq!(plain.message().relation(0).graph.indices(), split.message().relation(0).graph.indices());
     }
@@ -215,12 +221,8 @@ fn given_links_keep_the_rows_of_sorted_and_unsorted_graphs() {
         let split = LinkSplit::of_dataset(&data, &LinkSplitConfig::default(), 0).unwrap();
         assert!(split.message().relation(0).graph.has_sorted_neighbors());
         assert_eq!(
-            values(split.edge_features()),
+            values(&message_rows(&split)),
             two_columns(split.message().relation(0).graph.weights().unwrap())
         );
-        let edge_features = Some(EdgeFeatures::new(vec![0.0; 2], 1).unwrap());
-        let short = Dataset { edge_features, ..data };
-        let error = LinkSplit::of_dataset(&short, &LinkSplitConfig::default(), 0).unwrap_err();
-        assert!(matches!(error, Error::Store(StoreError::Inconsistent { got: 2, .. })), "{error}");
     }
 }

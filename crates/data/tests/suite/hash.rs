@@ -50,7 +50,6 @@ fn path() -> Dataset {
             class_names: Vec::new(),
         }),
         names: vec![Arc::default()],
-        edge_features: None,
         edge_type_names: Vec::new(),
         preparation: Default::default(),
         layout: Layout::Plain,

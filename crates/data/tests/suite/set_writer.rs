@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use kiln_data::convert::{ConvertOptions, EdgeChunk, EdgeData, EdgeSource};
+use kiln_data::convert::{ColumnFormat, ConvertOptions, EdgeChunk, EdgeSource};
 use kiln_data::format::{self, RelationTypes, SetWriter};
 use kiln_data::{Dataset, Error, Result};
 use kiln_graph::{NodeTypes, RelationEdges};
@@ -19,18 +19,13 @@ struct List {
 }
 
 impl EdgeSource for List {
-    fn edge_data(&self) -> EdgeData {
-        EdgeData { weights: true, edge_types: false }
+    fn columns(&self) -> Vec<ColumnFormat> {
+        vec![ColumnFormat::weights()]
     }
 
     fn for_each_chunk(&self, _: usize, visit: &mut dyn FnMut(&mut EdgeChunk) -> Result<()>) -> Result<()> {
-        let weights = (0..self.srcs.len()).map(|edge| edge as f32).collect();
-        visit(&mut EdgeChunk {
-            srcs: self.srcs.clone(),
-            dsts: self.dsts.clone(),
-            weights,
-            edge_types: Vec::new(),
-        })
+        let weights = (0..self.srcs.len()).flat_map(|edge| (edge as f32).to_le_bytes()).collect();
+        visit(&mut EdgeChunk { srcs: self.srcs.clone(), dsts: self.dsts.clone(), columns: vec![weights] })
     }
 }
 

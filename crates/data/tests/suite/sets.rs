@@ -24,7 +24,6 @@ pub(crate) fn small(features: impl FeatureStore + 'static) -> Dataset {
             class_names: ["a", "b", "c"].map(String::from).to_vec(),
         }),
         names: vec![Arc::new(NodeNames::new(["zero", "", "zwei", "três"]))],
-        edge_features: None,
         edge_type_names: ["near", "far"].map(String::from).to_vec(),
         preparation: Default::default(),
         layout: Layout::Plain,
@@ -53,6 +52,7 @@ pub(crate) const WRITES: RelationEdges<'static> = RelationEdges {
     srcs: &[0, 0, 1, 2, 2],
     dsts: &[0, 1, 1, 3, 0],
     weights: Some(&[0.5, 1.0, 1.5, 2.0, 2.5]),
+    columns: None,
 };
 
 pub(crate) const CITES: RelationEdges<'static> = RelationEdges {
@@ -62,6 +62,7 @@ pub(crate) const CITES: RelationEdges<'static> = RelationEdges {
     srcs: &[3, 2, 0],
     dsts: &[0, 0, 2],
     weights: None,
+    columns: None,
 };
 
 pub(crate) const PUBLISHES: RelationEdges<'static> = RelationEdges {
@@ -71,6 +72,7 @@ pub(crate) const PUBLISHES: RelationEdges<'static> = RelationEdges {
     srcs: &[1, 0],
     dsts: &[2, 3],
     weights: None,
+    columns: None,
 };
 
 /// Returns a builder of authors with sparse features, papers with dense features and classes, and venues without features.
@@ -121,7 +123,7 @@ pub(crate) fn relation<'a>(
     srcs: &'a [u32],
     dsts: &'a [u32],
 ) -> RelationEdges<'a> {
-    RelationEdges { name, src_type, dst_type, srcs, dsts, weights: None }
+    RelationEdges { name, src_type, dst_type, srcs, dsts, weights: None, columns: None }
 }
 
 /// Writes a set to a new folder.

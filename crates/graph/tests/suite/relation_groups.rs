@@ -152,6 +152,7 @@ fn a_metagraph_has_the_types_of_the_relations() {
         srcs: &[],
         dsts: &[],
         weights: None,
+        columns: None,
     };
     let relations = [none("r", "b", "a"), none("s", "a", "none"), none("t", "a", "a")];
     let graph = Relations::from_edges(types(), &relations).unwrap();

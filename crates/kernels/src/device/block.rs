@@ -6,7 +6,7 @@ use burn::tensor::{DType, Device, Element, Int, Tensor, TensorData};
 #[cfg(feature = "cube")]
 use burn_cubecl::CubeBackend;
 use bytemuck::cast_vec;
-use kiln_graph::{Block, BlockParts, TransposedBlock};
+use kiln_graph::{Block, BlockParts, EdgeColumns, TransposedBlock};
 
 #[cfg(feature = "cube")]
 use crate::cube::{by_source::SourceCounts, launch};
@@ -22,7 +22,7 @@ use crate::device::relation_groups::DeviceRelationGroups;
 /// | `edge_ids` | i64 | `n_edges` | position of the edge in the block | the edge's id in the graph |
 /// | `weights` | f32 | `n_edges` | position of the edge in the block | the edge's weight; `None` without weights |
 /// | `edge_types` | i32 | `n_edges` | position of the edge in the block | the edge's type, 0 to 255; `None` without types |
-/// | `edge_features` | f32, f16 or bf16 | `[n_edges, d]` | position of the edge in the block | the edge's features; `None` without features |
+/// | `edge_column(name)` | f32, f16 or bf16 | `[n_edges, d]` | position of the edge in the block | the edge's row; `None` unless the loader reads the column |
 /// | `src_nodes` | u32 | `n_src` | source, destinations first | the source's global id |
 ///
 /// A clone shares the device's memory.
@@ -32,7 +32,8 @@ pub struct DeviceBlock {
     edge_ids: Tensor<1, Int>,
     weights: Option<Tensor<1>>,
     edge_types: Option<Tensor<1, Int>>,
-    edge_features: Option<Tensor<2>>,
+    /// The columns of the edges, by name.
+    edge_columns: Vec<(Arc<str>, Tensor<2>)>,
     pub(super) relation_groups: Option<DeviceRelationGroups>,
     src_nodes: Tensor<1, Int>,
     dst_nodes: Tensor<1, Int>,
@@ -64,7 +65,7 @@ impl DeviceBlock {
             edge_ids: upload(cast_vec::<_, i64>(edge_ids), DType::I64, device),
             weights: weights.map(|weights| Tensor::from_data(TensorData::new(weights, [n_edges]), device)),
             edge_types: edge_types.map(|types| upload_edge_types(&types, device)),
-            edge_features: None,
+            edge_columns: Vec::new(),
             relation_groups: None,
             dst_nodes: first_values(&src_nodes, n_dst),
             src_nodes,
@@ -100,7 +101,7 @@ impl DeviceBlock {
             edge_ids,
             weights,
             edge_types,
-            edge_features: None,
+            edge_columns: Vec::new(),
             relation_groups: None,
             src_nodes,
             dst_nodes,
@@ -108,19 +109,18 @@ impl DeviceBlock {
         }
     }
 
-    /// Adds the features of the edges, `[n_edges, d]`, in block order, which are on the block's device.
+    /// Adds a column of the edges, `[n_edges, d]`, in block order, which is on the block's device.
     ///
     /// # Panics
     /// Panics if there is not one row per edge.
     #[must_use]
-    pub fn with_edge_features(self, rows: Tensor<2>) -> Self {
+    pub fn with_edge_column(mut self, name: impl Into<Arc<str>>, rows: Tensor<2>) -> Self {
         let [n_rows, _] = rows.dims();
         let n_edges = self.n_edges();
-        assert_eq!(
-            n_rows, n_edges,
-            "got {n_rows} rows of features for {n_edges} edges, expected one per edge"
-        );
-        Self { edge_features: Some(rows), ..self }
+        let name = name.into();
+        assert_eq!(n_rows, n_edges, "got {n_rows} rows of {name} for {n_edges} edges, expected one per edge");
+        self.edge_columns.push((name, rows));
+        self
     }
 
     /// Lets layers choose the order of their computations as for a block of another size, in evaluations
@@ -150,10 +150,10 @@ impl DeviceBlock {
     pub fn n_bytes(&self) -> usize {
         let indices = [&self.edge_ids, &self.src_nodes].into_iter().chain(&self.edge_types);
         let of_weights = if self.weights.is_some() { 4 * self.n_edges() } else { 0 };
-        let of_features =
-            self.edge_features.as_ref().map_or(0, |rows| rows.shape().num_elements() * rows.dtype().size());
+        let n_bytes_of = |(_, rows): &(_, Tensor<2>)| rows.shape().num_elements() * rows.dtype().size();
+        let of_columns = self.edge_columns.iter().map(n_bytes_of).sum::<usize>();
         let of_groups = self.relation_groups.as_ref().map_or(0, DeviceRelationGroups::n_bytes);
-        indices.map(n_bytes_kept).sum::<usize>() + of_weights + of_features + of_groups + self.edges.n_bytes()
+        indices.map(n_bytes_kept).sum::<usize>() + of_weights + of_columns + of_groups + self.edges.n_bytes()
     }
 
     /// The id of each edge in the graph, `[n_edges]`, as i64.
@@ -173,7 +173,12 @@ impl DeviceBlock {
 
     /// The features of each edge, `[n_edges, d]`, or `None` if the block has no edge features.
     pub fn edge_features(&self) -> Option<&Tensor<2>> {
-        self.edge_features.as_ref()
+        self.edge_column(EdgeColumns::FEATURES)
+    }
+
+    /// The rows of a column of the edges, `[n_edges, d]`, or `None` if the block does not have the column.
+    pub fn edge_column(&self, name: &str) -> Option<&Tensor<2>> {
+        self.edge_columns.iter().find(|(other, _)| &**other == name).map(|(_, rows)| rows)
     }
 
     /// The global ids of the sources, destinations first, `[n_src]`, as u32.

@@ -1,28 +1,30 @@
+use std::sync::Arc;
+
 use burn::tensor::{Device, Int, Tensor};
 use kiln_feature::EdgeFeatures;
-use kiln_graph::{Block, EdgeId};
+use kiln_graph::EdgeId;
 
-use crate::device::block::DeviceBlock;
 use crate::device::error::UploadError;
 use crate::device::features::Place as RowPlace;
 use crate::device::read::read_i64;
 use crate::device::rows::gather_rows;
 use crate::sampling::graph::{DeviceGraph, Place};
 
-/// Feature rows of edges for batches on a device. They are where the edges of the graph are.
+/// The rows of a column of edges, such as their features, for batches on a device. They are where the edges of the graph are.
 ///
 /// For a graph in the device's memory, all rows are copied there once, and the rows of a batch are gathered by the ids of
 /// its edges. For a graph on the host ([`DeviceGraph::host_staged`]), the rows stay on the host, which gathers and sends
 /// those of each batch. On the CPU the rows are shared and may be memory-mapped. The values are exactly those of the
 /// source.
 #[derive(Debug)]
-pub struct DeviceEdgeFeatures {
+pub struct DeviceEdgeColumn {
+    name: Arc<str>,
     source: EdgeFeatures,
     place: RowPlace,
     device: Device,
 }
 
-impl DeviceEdgeFeatures {
+impl DeviceEdgeColumn {
     /// Copies the rows of a graph's edges to its device, in their element type or as f32 if the device does not support
     /// that type, or shares them if the graph is on the host. If the rows exceed the largest allocation of the device, they
     /// are split into parts, and a gather takes a launch per part.
@@ -31,12 +33,17 @@ impl DeviceEdgeFeatures {
     /// Returns [`UploadError::EdgeFeatureRows`] if there is not one row per edge, [`UploadError::OutOfMemory`] if the device
     /// does not have the memory for the rows, [`UploadError::TooLarge`] if it cannot allocate one row, and
     /// [`UploadError::Device`] if it fails.
-    pub fn new(features: EdgeFeatures, graph: &DeviceGraph) -> Result<Self, UploadError> {
-        Self::in_parts(features, u64::MAX, graph)
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        rows: EdgeFeatures,
+        graph: &DeviceGraph,
+    ) -> Result<Self, UploadError> {
+        Self::in_parts(name, rows, u64::MAX, graph)
     }
 
-    /// Same as [`DeviceEdgeFeatures::new`], but in parts of at most `part_bytes` bytes.
+    /// Same as [`DeviceEdgeColumn::new`], but in parts of at most `part_bytes` bytes.
     pub(crate) fn in_parts(
+        name: impl Into<Arc<str>>,
         source: EdgeFeatures,
         part_bytes: u64,
         graph: &DeviceGraph,
@@ -56,10 +63,15 @@ impl DeviceEdgeFeatures {
         };
         #[cfg(not(feature = "cube"))]
         let _ = part_bytes;
-        Ok(Self { source, place, device })
+        Ok(Self { name: name.into(), source, place, device })
     }
 
-    /// The number of columns.
+    /// The name of the column.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The number of values per edge.
     pub fn dim(&self) -> usize {
         self.source.dim()
     }
@@ -94,17 +106,11 @@ impl DeviceEdgeFeatures {
         }
     }
 
-    /// Adds the rows of its edges to a block on the device.
-    #[cfg(feature = "cube")]
-    pub(crate) fn add_to(&self, block: DeviceBlock) -> kiln_feature::Result<DeviceBlock> {
-        let rows = self.gather(block.edge_ids())?;
-        Ok(block.with_edge_features(rows))
-    }
-
-    /// Moves a block of the host to the device, with the rows of its edges. The host gathers the rows, because it has the
-    /// ids.
-    pub(crate) fn load(&self, block: Block) -> kiln_feature::Result<DeviceBlock> {
-        let rows = gather_rows(&self.source, block.edge_ids(), &self.device)?;
-        Ok(DeviceBlock::new(block, &self.device).with_edge_features(rows))
+    /// Gathers the rows of edges whose ids the host has, and sends them, `[n] -> [n, dim]`.
+    ///
+    /// # Errors
+    /// Returns [`kiln_feature::Error::EdgeOutOfRange`] if an id has no row.
+    pub(crate) fn gather_on_host(&self, edges: &[EdgeId]) -> kiln_feature::Result<Tensor<2>> {
+        gather_rows(&self.source, edges, &self.device)
     }
 }

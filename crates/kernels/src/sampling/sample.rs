@@ -1,9 +1,11 @@
+use std::sync::Arc;
+
 use burn::tensor::{DType, Device, Int, Tensor};
 use bytemuck::cast_vec;
 use kiln_graph::{Block, LocalId, NodeId};
 
 use crate::device::block::{DeviceBlock, upload};
-use crate::sampling::edge_features::DeviceEdgeFeatures;
+use crate::sampling::edge_features::DeviceEdgeColumn;
 
 /// The sample of one batch, where a [`DeviceSampler`](crate::DeviceSampler) assembled its blocks: on the device or on the
 /// host.
@@ -59,28 +61,24 @@ impl DeviceSample {
         Self { assembled: Assembled::Host { blocks, seeds, device }, seed_index }
     }
 
-    /// Moves the blocks to the device, unless they are there, and adds the features of their edges if some are given.
+    /// Moves the blocks to the device, unless they are there, and adds these columns of their edges.
     ///
     /// # Errors
-    /// Returns the errors of [`DeviceEdgeFeatures::gather`].
+    /// Returns the errors of [`DeviceEdgeColumn::gather`].
     ///
     /// # Panics
     /// Panics if a block of the host has 2^31 or more edges or sources, or if the device fails.
     pub fn into_blocks(
         self,
-        edge_features: Option<&DeviceEdgeFeatures>,
+        edge_columns: &[Arc<DeviceEdgeColumn>],
     ) -> kiln_feature::Result<DeviceSampledBlocks> {
         let (blocks, input_nodes) = match self.assembled {
             #[cfg(feature = "cube")]
-            Assembled::Device { blocks, input_nodes } => match edge_features {
-                Some(features) => (loaded(blocks, |block| features.add_to(block))?, *input_nodes),
-                None => (blocks, *input_nodes),
-            },
+            Assembled::Device { blocks, input_nodes } => {
+                (loaded(blocks, |block| with_columns(block, edge_columns))?, *input_nodes)
+            }
             Assembled::Host { blocks, seeds, device } => {
-                let blocks = loaded(blocks, |block| match edge_features {
-                    Some(features) => features.load(block),
-                    None => Ok(DeviceBlock::new(block, &device)),
-                })?;
+                let blocks = loaded(blocks, |block| load_with_columns(block, edge_columns, &device))?;
                 let input_nodes = match blocks.first() {
                     Some(block) => block.src_nodes().clone(),
                     None => upload(cast_vec::<_, u32>(seeds), DType::U32, &device),
@@ -97,4 +95,31 @@ fn loaded<B>(
     load: impl Fn(B) -> kiln_feature::Result<DeviceBlock>,
 ) -> kiln_feature::Result<Vec<DeviceBlock>> {
     blocks.into_iter().map(load).collect()
+}
+
+/// Adds the rows of its edges to a block on the device.
+#[cfg(feature = "cube")]
+fn with_columns(
+    mut block: DeviceBlock,
+    columns: &[Arc<DeviceEdgeColumn>],
+) -> kiln_feature::Result<DeviceBlock> {
+    for column in columns {
+        let rows = column.gather(block.edge_ids())?;
+        block = block.with_edge_column(Arc::clone(column.name()), rows);
+    }
+    Ok(block)
+}
+
+/// Moves a block of the host to the device, with the rows of its edges. The host gathers the rows, because it has the ids.
+fn load_with_columns(
+    block: Block,
+    columns: &[Arc<DeviceEdgeColumn>],
+    device: &Device,
+) -> kiln_feature::Result<DeviceBlock> {
+    let mut all_rows = Vec::with_capacity(columns.len());
+    for column in columns {
+        all_rows.push((Arc::clone(column.name()), column.gather_on_host(block.edge_ids())?));
+    }
+    let block = DeviceBlock::new(block, device);
+    Ok(all_rows.into_iter().fold(block, |block, (name, rows)| block.with_edge_column(name, rows)))
 }

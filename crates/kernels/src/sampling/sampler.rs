@@ -104,7 +104,7 @@ impl DeviceSampler {
         scratch: &mut Scratch,
     ) -> Result<DeviceSampledBlocks> {
         let sample = self.sample(seeds, key, scratch)?;
-        sample.into_blocks(None).map_err(|error| Error::Elsewhere(Box::new(error)))
+        sample.into_blocks(&[]).map_err(|error| Error::Elsewhere(Box::new(error)))
     }
 
     /// Samples one block per layer for `seeds`. All randomness comes from `key`, the key of the step. `scratch` is used

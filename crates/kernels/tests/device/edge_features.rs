@@ -11,7 +11,7 @@ use kiln_kernels::ops;
 use kiln_kernels::testing::{
     Reads, Uploads, device, edge_features_in_parts, n_parts_of_edges, reads_of, uploads_of, values,
 };
-use kiln_kernels::{DeviceEdgeFeatures, DeviceGraph, DeviceSampledBlocks, UploadError, is_cpu};
+use kiln_kernels::{DeviceEdgeColumn, DeviceGraph, DeviceSampledBlocks, UploadError, is_cpu};
 use kiln_sample::{EdgeWeights, ExcludedEdges, Fanout, RngKey, Rule, Scratch, Seeds};
 
 use super::features::{sent, value, values_type};
@@ -55,7 +55,7 @@ fn gathered_rows_equal_the_source_for_every_element_type() {
     for dim in [1, 3, 4, 100] {
         for source in sources(&graph, dim) {
             for place in graphs(&graph) {
-                let features = DeviceEdgeFeatures::new(source.clone(), &place).unwrap();
+                let features = DeviceEdgeColumn::new("features", source.clone(), &place).unwrap();
                 assert_eq!(features.dim(), dim);
                 for ids in [&ids[..], &ids[..1], &[]] {
                     let got = features.gather(&upload(ids)).unwrap();
@@ -97,14 +97,14 @@ fn a_table_in_parts_gathers_the_rows_of_the_source() {
 fn sample(
     graph: &DeviceGraph,
     seeds: &Seeds,
-    features: Option<&DeviceEdgeFeatures>,
+    columns: &[Arc<DeviceEdgeColumn>],
 ) -> (DeviceSampledBlocks, Reads, Uploads) {
     let sampler = sampler(graph.clone(), &FANOUTS, Rule::Uniform, EdgeWeights::None);
     let (mut sampled, mut reads) = (None, Reads::default());
     let uploads = uploads_of(|| {
         reads = reads_of(|| {
             let sample = sampler.sample(seeds, RngKey::new(5), &mut Scratch::default()).unwrap();
-            sampled = Some(sample.into_blocks(features).unwrap());
+            sampled = Some(sample.into_blocks(columns).unwrap());
         });
     });
     (sampled.unwrap(), reads, uploads)
@@ -127,13 +127,14 @@ fn blocks_have_the_rows_of_their_edges_which_are_where_the_graph_is() {
         let row_bytes = 3 * source.dtype().bytes();
         let (table, batch) = (graph.n_edges() as usize, n_edges.iter().sum::<usize>());
         for (place, [of_table, of_batch]) in graphs(&graph).iter().zip([[table, 0], [0, batch]]) {
-            let mut features = None;
-            let uploads =
-                uploads_of(|| features = Some(DeviceEdgeFeatures::new(source.clone(), place).unwrap()));
+            let mut columns = Vec::new();
+            let uploads = uploads_of(|| {
+                columns.push(Arc::new(DeviceEdgeColumn::new("features", source.clone(), place).unwrap()))
+            });
             assert_eq!(uploads, sent(of_table * row_bytes), "rows of the graph");
-            let (sampled, reads, uploads) = sample(place, &seeds, features.as_ref());
+            let (sampled, reads, uploads) = sample(place, &seeds, &columns);
             assert_eq!(uploads, sent(of_batch * row_bytes), "rows of a batch");
-            let (without, reads_without, _) = sample(place, &seeds, None);
+            let (without, reads_without, _) = sample(place, &seeds, &[]);
             assert_eq!(reads, reads_without, "the rows should not add reads from the device");
             check_same(&sampled, &on_host);
             for (block, of_host) in sampled.blocks.iter().zip(&on_host.blocks) {
@@ -153,7 +154,7 @@ fn rejects_edge_features_without_one_row_per_edge() {
     for n_rows in [n_edges - 1, n_edges + 1] {
         for place in graphs(&graph) {
             let features = EdgeFeatures::new(vec![0.0; n_rows as usize], 1).unwrap();
-            let error = DeviceEdgeFeatures::new(features, &place).unwrap_err();
+            let error = DeviceEdgeColumn::new("features", features, &place).unwrap_err();
             let is_expected =
                 matches!(error, UploadError::EdgeFeatureRows { n_rows: got, .. } if got == n_rows);
             assert!(is_expected, "{error}");

@@ -29,6 +29,7 @@ fn graph() -> Relations {
         srcs,
         dsts,
         weights: Some(&weights[..n]),
+        columns: None,
     };
     let relations = [
         relation("buys", "user", "item", &buys.0, &buys.1, 900),

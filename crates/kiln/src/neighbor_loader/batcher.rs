@@ -57,20 +57,19 @@ impl NeighborLoader {
         };
         let features = self.features();
         let features = features.only_store().expect("a graph of one type should have features");
-        let edge_features = self.edge_feature_store()?;
+        let edge_columns = self.edge_column_stores()?;
         let copy = self.copies.get_or_make(device, |hotness| {
             let hottest = self.hottest(graph, hotness, train_items)?;
-            DeviceCopy::new(device, self.graph_mode, graph, features, &self.sampling, hottest, edge_features)
+            DeviceCopy::new(device, self.graph_mode, graph, features, &self.sampling, hottest, edge_columns)
         })?;
-        let DeviceCopy { sampler, features, edge_features } = copy;
+        let DeviceCopy { sampler, features, edge_columns } = copy;
         let batcher = match targets {
             Some(targets) => DeviceNodeBatcher::new(sampler, features, targets),
             None => DeviceNodeBatcher::without_targets(sampler, features),
         };
-        Ok(HostOrDeviceBatcher::Device(match edge_features {
-            Some(features) => batcher.edge_features(features),
-            None => batcher,
-        }))
+        Ok(HostOrDeviceBatcher::Device(
+            edge_columns.into_iter().fold(batcher, DeviceNodeBatcher::edge_column),
+        ))
     }
 
     /// Returns the targets of the nodes, or of those of one type of a heterogeneous graph.
@@ -94,21 +93,24 @@ impl NeighborLoader {
         FeatureStores::new(types.clone(), stores.collect())
     }
 
-    /// Returns the features of the sampled graph's edges if the loader gathers them.
+    /// Returns the columns of the sampled graph's edges that the loader gathers, by name.
     ///
     /// # Errors
-    /// Returns an error if the data has no features for the edges of this graph.
-    pub(crate) fn edge_feature_store(&self) -> Result<Option<Arc<dyn EdgeFeatureStore>>> {
-        if !self.edge_features {
-            return Ok(None);
+    /// Returns an error if the data has no such column for the edges of this graph.
+    pub(crate) fn edge_column_stores(&self) -> Result<Vec<(Arc<str>, Arc<dyn EdgeFeatureStore>)>> {
+        let mut stores = Vec::with_capacity(self.edge_columns.len());
+        for name in &self.edge_columns {
+            let rows = self.source.edge_column(name)?;
+            if let Some(WholeGraph::One(graph)) = self.source.whole() {
+                let n_rows = rows.n_edges();
+                let n_edges = graph.n_edges();
+                if n_rows != n_edges {
+                    return Err(Error::EdgeFeatureRows { n_rows, n_edges });
+                }
+            }
+            stores.push((Arc::clone(name), rows));
         }
-        let features = self.source.edge_features()?;
-        let Some(WholeGraph::One(graph)) = self.source.whole() else { return Ok(Some(features)) };
-        let (n_rows, n_edges) = (features.n_edges(), graph.n_edges());
-        match n_rows == n_edges {
-            true => Ok(Some(features)),
-            false => Err(Error::EdgeFeatureRows { n_rows, n_edges }),
-        }
+        Ok(stores)
     }
 
     /// Returns the size of the feature cache and the hotness of the nodes, or `None` if there is no cache.
@@ -149,10 +151,11 @@ impl NeighborLoader {
             }
             false => batcher,
         };
-        Ok(match self.edge_feature_store()? {
-            Some(edge_features) => batcher.edge_features(edge_features),
-            None => batcher,
-        })
+        let mut batcher = batcher;
+        for (name, rows) in self.edge_column_stores()? {
+            batcher = batcher.edge_column(name, rows);
+        }
+        Ok(batcher)
     }
 
     /// Returns the aggregation by which the model reads its input rows, if the workers for these items may compute it.

@@ -1,5 +1,6 @@
 //! Checks that the blocks of a loader suit a model.
 
+use kiln_graph::EdgeColumns;
 use kiln_sample::{EdgeWeights, Fanout, Rule};
 use kiln_train::EmbeddingError;
 
@@ -27,7 +28,9 @@ impl NeighborLoader {
             self.check_edge_types(n_relations)?;
         }
         if let Some(expected) = model.graph.d_edge {
-            let got = self.edge_feature_store()?.ok_or(Error::NoEdgeFeatures)?.dim();
+            let columns = self.edge_column_stores()?;
+            let features = columns.iter().find(|(name, _)| &**name == EdgeColumns::FEATURES);
+            let got = features.ok_or(Error::NoEdgeFeatures)?.1.dim();
             if got != expected {
                 return Err(Error::EdgeFeatureWidth { expected, got });
             }

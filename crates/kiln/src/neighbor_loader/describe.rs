@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kiln_data::LinkTargets;
-use kiln_graph::RelationSchema;
+use kiln_graph::{EdgeColumns, RelationSchema};
 use kiln_kernels::GraphMode;
 use kiln_sample::{Fanout, SamplerConfig};
 use kiln_train::{
@@ -40,7 +40,7 @@ impl NeighborLoader {
         loader.sampling = SamplerConfig { edge_types: self.source.is_heterogeneous(), ..sampling };
         loader.graph_mode = GraphMode::Host;
         loader.feature_cache = None;
-        loader.edge_features = false;
+        loader.edge_columns = Vec::new();
         loader.reads_seeds_only = true;
         loader.unshared()
     }
@@ -100,15 +100,30 @@ impl NeighborLoader {
         if self.source.is_heterogeneous() {
             settings.extend(self.schema_settings());
             settings.extend([("fanouts", self.fanouts_of_relations()), rule, weights]);
+            settings.extend(self.edge_column_settings());
         } else {
             settings.extend([("fanouts", format!("{:?}", self.sampling.fanouts)), rule, weights]);
             // Checkpoints of runs without these settings do not have them.
             settings.extend(self.sampling.edge_types.then(|| ("edge types", "true".to_owned())));
-            settings.extend(self.edge_features.then(|| ("edge features", "true".to_owned())));
+            settings.extend(self.edge_column_settings());
             let adds_self_loops = self.source.graph_step() == GraphStep::SelfLoops;
             settings.extend(adds_self_loops.then(|| ("self loops", "added".to_owned())));
         }
         settings.push(("evaluation", self.evaluation.setting()));
+        settings
+    }
+
+    /// Returns the settings of the columns of edges that blocks carry. Checkpoints of runs without columns have none.
+    fn edge_column_settings(&self) -> Vec<(&'static str, String)> {
+        let mut settings = Vec::new();
+        let mut others: Vec<&str> = self.edge_columns.iter().map(|name| &**name).collect();
+        if others.contains(&EdgeColumns::FEATURES) {
+            settings.push(("edge features", "true".to_owned()));
+            others.retain(|name| *name != EdgeColumns::FEATURES);
+        }
+        if !others.is_empty() {
+            settings.push(("edge columns", others.join(", ")));
+        }
         settings
     }
 
@@ -138,7 +153,10 @@ impl NeighborLoader {
         let widths = dims(&*self.source);
         let targets = &self.targets;
         let sampling = SamplingInfo::new(&self.sampling, self.source.graph_step() == GraphStep::GcnNorm);
-        let d_edge = self.edge_feature_store().ok().flatten().map(|features| features.dim());
+        let columns = self.edge_column_stores().unwrap_or_default();
+        let sampling = columns
+            .iter()
+            .fold(sampling, |sampling, (name, rows)| sampling.with_edge_column(name, rows.dim()));
         let graph = self
             .source
             .is_heterogeneous()
@@ -152,15 +170,15 @@ impl NeighborLoader {
             class_names: targets.class_names.clone(),
             preparation: self.source.preparation(),
             node_features: None,
-            sampling: Some(sampling.with_edge_features(d_edge)),
+            sampling: Some(sampling),
             graph,
         };
         (inputs, self.evaluation.info(seed, self.batches.batch_size, n_ranks))
     }
 
     pub(crate) fn evaluator_of(&self, rank: &RankHandle) -> Result<Evaluator> {
-        let edge_features = self.edge_feature_store()?;
+        let edge_columns = self.edge_column_stores()?;
         let sampling = self.sampling_from(None);
-        self.evaluation.evaluator(&*self.source, self.node_targets(), &sampling, edge_features, rank)
+        self.evaluation.evaluator(&*self.source, self.node_targets(), &sampling, edge_columns, rank)
     }
 }

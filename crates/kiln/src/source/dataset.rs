@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kiln_data::{Dataset, DatasetTargets, HashedPart, LinkTargets};
-use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation, PreparationStep};
-use kiln_graph::{GraphSchema, NodeId, RelationSchema, Relations};
+use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation, PreparationStep, edge_column_of};
+use kiln_graph::{EdgeColumns, GraphSchema, NodeId, RelationSchema, Relations};
 use kiln_kernels::{DeviceSampler, GraphMode};
 use kiln_sample::{FrontierSampler, HeteroNeighborSampler, NeighborSampler, SamplerConfig};
 use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel};
@@ -13,7 +13,7 @@ use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel};
 use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
 use crate::links::MessageGraph;
-use crate::source::{GraphStep, Sampling, Source, WholeGraph, edge_features_of_relations, no_step};
+use crate::source::{GraphStep, Sampling, Source, WholeGraph, no_step};
 use crate::{Error, Result};
 
 /// A dataset with the graph that the loader samples: the result of `step` on the graph of the dataset.
@@ -57,12 +57,11 @@ impl Source for PreparedDataset {
         self.data.features.clone()
     }
 
-    fn edge_features(&self) -> Result<Arc<dyn EdgeFeatureStore>> {
-        if self.is_heterogeneous() {
-            return Err(edge_features_of_relations());
-        }
-        let features = self.data.edge_features.clone().ok_or(Error::DataWithoutEdgeFeatures)?;
-        Ok(features.into())
+    fn edge_column(&self, name: &str) -> Result<Arc<dyn EdgeFeatureStore>> {
+        edge_column_of(&self.data.graph, name).map_err(|error| match name {
+            EdgeColumns::FEATURES if !self.is_heterogeneous() => Error::DataWithoutEdgeFeatures,
+            _ => kiln_data::Error::from(error).into(),
+        })
     }
 
     fn n_edge_types(&self) -> Result<Option<usize>> {
@@ -98,20 +97,18 @@ impl Source for PreparedDataset {
     }
 
     fn prediction_data(&self, model: &SavedModel, known_hash: Option<&str>) -> Result<PredictionData> {
-        let Dataset { graph, features, edge_features, preparation, .. } = &self.data;
+        let Dataset { graph, features, preparation, .. } = &self.data;
         if self.is_heterogeneous() {
             let data = PredictionData::heterogeneous(graph.clone(), features.clone());
-            return Ok(data.keys(keys_of_rows(&self.data, model, known_hash)?));
+            let data = data.keys(keys_of_rows(&self.data, model, known_hash)?);
+            return Ok(with_edge_columns(data, graph, model)?);
         }
         let mut data = PredictionData::new(self.data.csc()?.clone(), self.data.node_features()?.clone());
         // Data without a step may be as it was loaded, or need none.
         if !preparation.steps.is_empty() {
             data = data.prepared(preparation.clone());
         }
-        Ok(match edge_features {
-            Some(features) => data.edge_features(features.clone()),
-            None => data,
-        })
+        Ok(with_edge_columns(data, graph, model)?)
     }
 
     fn whole(&self) -> Option<WholeGraph<'_>> {
@@ -134,19 +131,15 @@ impl Source for PreparedDataset {
     }
 
     fn with_messages(&self, messages: &MessageGraph) -> Result<Arc<dyn Source>> {
-        let MessageGraph::Own { graph, edge_features } = messages else {
+        let MessageGraph::Own { graph } = messages else {
             return Err(Error::OtherRelations { name: self.data.name.clone() });
         };
         check_messages(&self.data, graph.schema())?;
-        let mut source = self.with_graph(graph);
-        if self.is_heterogeneous() {
-            return Ok(Arc::new(source));
+        let source = self.with_graph(graph);
+        match self.is_heterogeneous() {
+            true => Ok(Arc::new(source)),
+            false => source.with_step(self.step),
         }
-        if !Arc::ptr_eq(source.data.csc()?, self.data.csc()?) {
-            // The ids of the edges have changed.
-            source.data.edge_features = edge_features.clone();
-        }
-        source.with_step(self.step)
     }
 
     fn sampler(&self, sampling: &Sampling) -> Result<Arc<dyn FrontierSampler>> {
@@ -183,6 +176,23 @@ impl Source for PreparedDataset {
             HeteroNeighborSampler::of_samplers(schema, Arc::new(samplers), fanouts.clone(), config)?;
         Ok(Some(Arc::new(sampling.excluding(sampler))))
     }
+}
+
+/// Adds the columns of the edges that a model reads and the graph has to the data of its predictions.
+fn with_edge_columns(
+    mut data: PredictionData,
+    graph: &Relations,
+    model: &SavedModel,
+) -> kiln_data::Result<PredictionData> {
+    for name in model.edge_columns() {
+        let rows = match edge_column_of(graph, name) {
+            // The predictor says what is missing.
+            Err(kiln_feature::Error::NoEdgeColumn { .. }) => continue,
+            rows => rows?,
+        };
+        data = data.edge_column(name, rows);
+    }
+    Ok(data)
 }
 
 /// Checks that a message graph has the node types and the relations of a dataset.

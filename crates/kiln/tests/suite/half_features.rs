@@ -54,10 +54,9 @@ fn data(is_f16: bool) -> [Dataset; 2] {
     let of_edges =
         stored(3 * built.graph.n_edges() as usize, is_f16).map(|rows| EdgeFeatures::new(rows, 3).unwrap());
     let of_nodes = stored(N_NODES as usize * DIM, is_f16).map(|rows| DenseFeatures::new(rows, DIM).unwrap());
-    let mut sets = of_nodes.into_iter().zip(of_edges).map(|(features, edge_features)| Dataset {
-        features: vec![Some(Arc::new(features))],
-        edge_features: Some(edge_features),
-        ..built.clone()
+    let mut sets = of_nodes.into_iter().zip(of_edges).map(|(features, rows)| {
+        let data = Dataset { features: vec![Some(Arc::new(features))], ..built.clone() };
+        data.with_edge_column(0, "features", rows.to_column()).unwrap()
     });
     [sets.next().unwrap(), sets.next().unwrap()]
 }

@@ -100,7 +100,7 @@ fn suited(loader: NeighborLoader, requirements: &GraphRequirements) -> NeighborL
 
 /// Trains a model on a graph with one type of nodes, whose edges have types or features. Returns the kinds of the saved models.
 fn on_one_type(entry: &NodeModelEntry, graph: &GraphMetadata, folder: &Path) -> [String; 2] {
-    let data = if graph.d_edge.is_some() { plain() } else { Dataset { edge_features: None, ..plain() } };
+    let data = if graph.d_edge.is_some() { plain() } else { plain().without_edge_rows().unwrap() };
     let requirements = model(entry.name, 3, 2, graph).requirements().unwrap();
     let nodes = NeighborLoader::new(&data, [3, 3]).batch_size(8).workers(0);
     let nodes = suited(nodes, &requirements);

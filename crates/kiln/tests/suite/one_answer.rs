@@ -7,8 +7,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use kiln::data::synthetic;
-use kiln::feature::EdgeFeatures;
-use kiln::graph::Links;
+use kiln::graph::{EdgeColumn, Links};
 use kiln::nn::{AttentionKind, JumpingKnowledge, Normalization};
 use kiln::prelude::*;
 use kiln::sample::{KeyDomain, RngKey};
@@ -33,8 +32,8 @@ fn data() -> Dataset {
     let types: Vec<u8> = (0..n_edges).map(|edge| (edge % 3) as u8).collect();
     let graph = (**data.csc().unwrap()).clone().with_edge_types(types.into()).unwrap();
     let rows: Vec<f32> = (0..3 * n_edges).map(|value| (value * 7 % 11) as f32 / 11.0).collect();
-    let edge_features = Some(EdgeFeatures::new(rows, 3).unwrap());
-    Dataset { graph: graph.into(), edge_features, ..data }
+    let graph = graph.with_column("features", EdgeColumn::new(rows, 3).unwrap()).unwrap();
+    Dataset { graph: graph.into(), ..data }
 }
 
 fn loader(data: &Dataset) -> NeighborLoader {
@@ -209,7 +208,7 @@ fn links_have_one_score() {
     let data = data();
     let split = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 3).unwrap();
     let loader = LinkNeighborLoader::new(loader(&data), &split).unwrap();
-    let message = Dataset { graph: split.message().clone(), edge_features: None, ..data.clone() };
+    let message = Dataset { graph: split.message().clone(), ..data.clone() };
     let encoder = SageConfig::new(16, 16).layers(2).hidden(16).dropout(0.0);
     for decoder in [LinkDecoderConfig::Dot, LinkDecoderConfig::Mlp { hidden: 16, n_layers: 2, dropout: 0.0 }]
     {

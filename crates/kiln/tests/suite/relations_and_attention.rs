@@ -2,12 +2,12 @@
 //! weights.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use kiln::graph::EdgeColumn;
 use std::path::Path;
 
-use kiln::feature::EdgeFeatures;
 use kiln::nn::{AttentionKind, BlockModel, GatConfig, RgcnConfig};
 use kiln::prelude::*;
-use kiln::train::{Error as TrainError, InputError, weights_to_bytes};
+use kiln::train::weights_to_bytes;
 
 /// The nodes that are classified; each has an in-edge from as many carriers of each relation.
 const N_NODES: u32 = 1_200;
@@ -87,8 +87,8 @@ fn with_edge_features(data: Dataset) -> Dataset {
         let noise = (hashed(edge as u32) % 1000) as f32 / 1000.0;
         [noise, noise + f32::from(relation), 1.0]
     });
-    let edge_features = Some(EdgeFeatures::new(rows.collect::<Vec<f32>>(), 3).unwrap());
-    Dataset { edge_features, ..data }
+    let rows = EdgeColumn::new(rows.collect::<Vec<f32>>(), 3).unwrap();
+    data.with_edge_column(0, "features", rows).unwrap()
 }
 
 #[test]
@@ -126,15 +126,12 @@ fn exact_evaluation_and_predictions_read_the_edge_features_of_training() {
     for (one, other) in exactly.values().iter().zip(by_batches.values()) {
         assert!((one - other).abs() < 1e-5, "{one} {other}");
     }
-    let without = Dataset { edge_features: None, ..data.clone() };
+    let without = data.clone().without_edge_rows().unwrap();
     let error = model.on_nodes(&without).unwrap().predict(&nodes, &mode).unwrap_err();
     assert!(error.to_string().contains("edge features with 3 columns, which are missing"), "{error}");
     let n_edges = data.graph.n_edges() as usize;
-    let few = Some(EdgeFeatures::new(vec![0.0; 3 * n_edges - 3], 3).unwrap());
-    let error = model.on_nodes(&Dataset { edge_features: few, ..data.clone() }).unwrap_err();
-    assert!(matches!(error, Error::Train(TrainError::Input(InputError::EdgeFeatureRows { .. }))), "{error}");
-    let narrow = Some(EdgeFeatures::new(vec![0.0; n_edges], 1).unwrap());
-    let error = model.on_nodes(&Dataset { edge_features: narrow, ..data }).unwrap_err();
+    let narrow = EdgeColumn::new(vec![0.0_f32; n_edges], 1).unwrap();
+    let error = model.on_nodes(&data.with_edge_column(0, "features", narrow).unwrap()).unwrap_err();
     assert!(error.to_string().contains("1 columns, but the model was trained with 3"), "{error}");
 }
 
@@ -171,6 +168,7 @@ fn predictions_refuse_edge_features_whose_edges_the_preparation_reorders() {
     let of_one = indptr[1] as usize..indptr[2] as usize;
     indices[of_one].reverse();
     let graph = kiln::graph::Csc::new(indptr.into(), indices.into()).unwrap();
+    let graph = graph.with_columns(built.csc().unwrap().columns()).unwrap();
     let error = predict(&Dataset { graph: graph.into(), ..loaded }).unwrap_err();
     assert!(
         error.to_string().contains("build the data with its reverse edges and their features"),
@@ -190,7 +188,7 @@ fn unsuitable_edge_features_are_errors_that_say_what_to_do() {
         trainer.fit(loader, fit).map(|_| ()).unwrap_err().to_string()
     };
     let with_rows = loader.clone().edge_features();
-    let missing = NeighborLoader::new(&Dataset { edge_features: None, ..data.clone() }, [3]).edge_features();
+    let missing = NeighborLoader::new(&data.clone().without_edge_rows().unwrap(), [3]).edge_features();
     let narrow = GineConfig { edges: EdgeInput::Features(2), ..config.clone() };
     let looped = with_rows.clone().add_self_loops().unwrap();
     let looped_on_device = looped.clone().graph_mode(GraphMode::Device);
@@ -270,17 +268,17 @@ fn the_place_of_batches_does_not_change_the_weights_of_a_model_of_edge_features(
         let placed = loader.clone().graph_mode(mode);
         let sage = SageConfig::for_data(&data).layers(2).hidden(8);
         weights(&sage, &placed, &folder.path().join(format!("{mode:?}-sage")));
-        assert!(placed.device_copies()[0].edge_features.is_none());
+        assert!(placed.device_copies()[0].edge_columns.is_empty());
         let placed = placed.edge_features();
         assert!(placed.device_copies().is_empty());
         assert!(trained(&placed, &format!("{mode:?}")) == expected, "{mode:?}");
         // Training, validation and test share one copy.
         assert_eq!(placed.device_copies().len(), 1);
-        assert_eq!(placed.device_copies()[0].edge_features.as_ref().unwrap().dim(), 3);
+        assert_eq!(placed.device_copies()[0].edge_columns[0].dim(), 3);
         let cached = placed.feature_cache(1 << 10);
         assert!(trained(&cached, &format!("{mode:?}-cached")) == expected, "{mode:?} with a cache");
-        let rows = EdgeFeatures::new(vec![0.5; 3 * data.graph.n_edges() as usize], 3).unwrap();
-        let other = Dataset { edge_features: Some(rows), ..data.clone() };
+        let rows = EdgeColumn::new(vec![0.5_f32; 3 * data.graph.n_edges() as usize], 3).unwrap();
+        let other = data.clone().with_edge_column(0, "features", rows).unwrap();
         let other = NeighborLoader::new(&other, [3, 4]).batch_size(150).edge_features().graph_mode(mode);
         assert!(trained(&other, &format!("{mode:?}-other")) != expected, "the model should read the rows");
     }

@@ -21,6 +21,7 @@ fn graph() -> Relations {
         srcs,
         dsts,
         weights: None,
+        columns: None,
     };
     let buyers = [0, 1, 1, 2, 2, 3, 3, 0, 0, 2, 1, 3];
     let bought = [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5];
@@ -119,6 +120,7 @@ fn the_first_block_is_not_transposed_for_features_that_a_model_reads_directly() 
         srcs: &[0, 1, 2],
         dsts: &[1, 2, 0],
         weights: None,
+        columns: None,
     };
     let graph = Relations::from_edges(types, &[edge]).unwrap();
     let store: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(vec![1.0, 2.0, 3.0], 1).unwrap());

@@ -31,6 +31,7 @@ fn graph() -> Relations {
         srcs,
         dsts,
         weights: None,
+        columns: None,
     };
     let types = NodeTypes::new([("user", N_USERS as usize), ("item", N_ITEMS as usize)]).unwrap();
     let relations = [

@@ -144,23 +144,24 @@ fn batches_have_the_features_of_the_edges_of_each_block() {
     let labels = Arc::new(Labels::new(vec![0; N_NODES as usize], 1));
     let batcher = |edge_features: EdgeFeatures| {
         let sampler = Arc::new(NeighborSampler::new(graph.clone(), fanouts()));
-        NodeBatcher::new(sampler, Arc::new(features.clone()), labels.clone()).edge_features(edge_features)
+        NodeBatcher::new(sampler, Arc::new(features.clone()), labels.clone())
+            .edge_column("features", edge_features)
     };
     let batch = |edge_features| {
         let seeds = ItemSampler::new(nodes(), ItemSamplerConfig::default()).unwrap();
         let seeds = seeds.epoch(Phase::Validation).step(0);
         batcher(edge_features).batch(seeds, &mut Scratch::default(), &mut StageTimes::default())
     };
-    let got = batch(EdgeFeatures::new(rows.clone(), 2).unwrap()).unwrap();
-    let edge_x = got.sampled.edge_x.as_ref().unwrap();
+    let mut got = batch(EdgeFeatures::new(rows.clone(), 2).unwrap()).unwrap();
+    let n_bytes = got.n_bytes();
+    let columns = std::mem::take(&mut got.sampled.edge_columns);
+    let edge_x = &columns[0];
     assert_eq!((edge_x.dim, edge_x.blocks.len()), (2, 2));
     for (block, rows) in got.sampled.blocks.iter().zip(&edge_x.blocks) {
         let expected = block.edge_ids().iter().flat_map(|edge| [edge.0 as f32, 0.5 * edge.0 as f32]);
         assert_eq!(rows.clone().into_f32(), expected.collect::<Vec<_>>());
     }
-    let (n_bytes, of_edges) = (got.n_bytes(), edge_x.n_bytes());
-    let sampled = SampledBatch { edge_x: None, ..got.sampled };
-    assert_eq!(n_bytes, MiniBatch { sampled, ..got }.n_bytes() + of_edges);
+    assert_eq!(n_bytes, got.n_bytes() + edge_x.n_bytes());
     let error = batch(EdgeFeatures::new(rows[..4].to_vec(), 2).unwrap()).unwrap_err();
     assert!(error.to_string().contains("has no feature row: expected an id below 2"), "{error}");
 }

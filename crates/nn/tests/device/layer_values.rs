@@ -133,7 +133,7 @@ impl Case {
         let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Train };
         let edge_features = self.inputs.get("edge_attr").map(Array::matrix);
         let block = match &edge_features {
-            Some(rows) => self.block().with_edge_features(rows.clone()),
+            Some(rows) => self.block().with_edge_column("features", rows.clone()),
             None => self.block(),
         };
         let out = forward(&block, x.clone(), &ctx);
@@ -347,7 +347,7 @@ fn gine_conv_of_types_equals_one_hot_features() {
         let [of_weight, of_bias] = of_linear.map(values);
         [values(out), values(x.grad(&grads).unwrap()), of_weight, of_bias]
     };
-    let expected = run(case.block().with_edge_features(one_hot), false);
+    let expected = run(case.block().with_edge_column("features", one_hot), false);
     for (got, expected) in run(case.block(), true).iter().zip(&expected) {
         check_close(got, expected, TOLERANCE);
     }
@@ -366,7 +366,7 @@ fn gine_runs_on_a_block_without_edges() {
     let model = config.init(RngKey::new(0), &device).unwrap();
     let x = Array { shape: vec![3, 5], values: vec![0.5; 15] }.matrix();
     let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Train };
-    let out = model.forward(&[block.with_edge_features(no_rows)], x.clone(), &ctx);
+    let out = model.forward(&[block.with_edge_column("features", no_rows)], x.clone(), &ctx);
     assert_eq!(out.dims(), [2, 3]);
     let grads = out.sum().backward();
     let of_x = values(x.grad(&grads).unwrap());

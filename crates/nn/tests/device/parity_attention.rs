@@ -110,7 +110,7 @@ fn check_gine(name: &str, format: WeightFormat) {
         let of_edges: Vec<f32> =
             of_edges.flat_map(|&edge| rows[usize::from(edge) * width..][..width].to_vec()).collect();
         let of_edges = Tensor::from_data(TensorData::new(of_edges, [block.n_edges(), width]), &device());
-        DeviceBlock::upload(block, &device()).with_edge_features(of_edges)
+        DeviceBlock::upload(block, &device()).with_edge_column("features", of_edges)
     };
     check_on(model, name, format, &sampler, upload);
 }

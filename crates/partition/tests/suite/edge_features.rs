@@ -4,10 +4,7 @@
 use kiln_data::Dataset;
 use kiln_feature::{EdgeFeatures, FeatureBuffer};
 use kiln_graph::{EdgeId, NodeId};
-use kiln_partition::{Error, Method, Part, PartitionBook, PartitionMeta, PartitionRow, write_parts};
-use kiln_testkit::CooGraph;
-
-use crate::common::{Stored, set};
+use kiln_partition::{Error, Part, PartitionRow};
 
 /// Checks the features of the edges into nodes of a partition, in the order of `own`.
 pub(crate) fn check_edge_features(part: &Part, data: &Dataset, own: &[NodeId]) {
@@ -31,27 +28,13 @@ pub(crate) fn check_edge_features(part: &Part, data: &Dataset, own: &[NodeId]) {
     }
     assert_eq!(positions, (0..ids.len() as u64).map(EdgeId).collect::<Vec<_>>());
     assert!(part.edge_position(0, PartitionRow(own.len() as u32), EdgeId(0)).is_err());
-    let rows = |features: &Option<EdgeFeatures>, ids: &[EdgeId]| {
-        let features = features.as_ref().unwrap();
+    let rows = |features: &EdgeFeatures, ids: &[EdgeId]| {
         let mut rows = FeatureBuffer::empty(features.dtype());
         features.gather(ids, &mut rows).unwrap();
         (features.dim(), rows)
     };
-    assert_eq!(part.relations[0].edge_features.as_ref().unwrap().n_edges(), part.n_edges());
-    assert_eq!(rows(&part.relations[0].edge_features, &positions), rows(&data.edge_features, &ids));
-}
-
-#[test]
-fn edge_features_of_another_graph_are_refused() {
-    let coo = CooGraph { n_nodes: 4, srcs: vec![0, 1, 2], dsts: vec![1, 2, 3] };
-    let edge_features = Some(EdgeFeatures::new(vec![0.0; 4], 1).unwrap());
-    let data = Dataset { edge_features, ..set(&coo, Stored::F32) };
-    let root = tempfile::tempdir().unwrap();
-    let out = root.path().join("parts");
-    let book = PartitionBook::from_parts(&[0, 0, 0, 1], 2).unwrap();
-    let meta = PartitionMeta { hash: String::new(), method: Method::Random, n_cut_edges: 1 };
-    let error = write_parts(&data, &book, &meta, None, &out).unwrap_err();
-    assert!(matches!(error, Error::BadParameter { what: "the number of edge feature rows", .. }), "{error}");
-    assert!(error.to_string().contains("is 4, expected 3, the number of edges"), "{error}");
-    assert!(!out.exists());
+    let of_part = part.relations[0].graph.columns().get("features").unwrap();
+    let of_part = EdgeFeatures::of_column(of_part).unwrap();
+    assert_eq!(of_part.n_edges(), part.n_edges());
+    assert_eq!(rows(&of_part, &positions), rows(&data.edge_features().unwrap().unwrap(), &ids));
 }

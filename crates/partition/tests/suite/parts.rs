@@ -93,7 +93,7 @@ fn partitions_data_without_edge_data_and_class_names() {
     let part = Part::open(part_dir(root.path().join("parts"), 1)).unwrap();
     let edges = &part.relations[0];
     assert!(edges.graph.weights().is_none() && edges.graph.edge_types().is_none());
-    assert!(edges.edge_features.is_none() && part.types[0].cache.is_none());
+    assert!(edges.graph.columns().is_empty() && part.types[0].cache.is_none());
     assert_eq!(part.targets.unwrap().class_names, data.class_names());
 }
 

@@ -7,7 +7,7 @@ use kiln_partition::PartitionRow;
 use crate::client::fetch_stats::count;
 use crate::client::graph::DistGraph;
 use crate::client::question::Question;
-use crate::client::row_requests::{RowRequests, bytes_mut, fit};
+use crate::client::row_requests::RowRequests;
 use crate::wire::encoding::bytes_of;
 use crate::wire::limits::MAX_EDGES;
 use crate::wire::proto::GatherEdgesRequest;
@@ -15,74 +15,113 @@ use crate::wire::row_format::RowFormat;
 use crate::wire::wanted::{EdgeOfRow, WantedRow};
 use crate::{ContentError, Error, Result};
 
-/// The edge features of a partitioned graph, by ids of the whole graph. Rows are bit-identical to those of the whole
-/// graph's edge features.
+/// The rows of the edges of a partitioned graph in one column, such as their features, by ids of the whole graph. Rows are
+/// bit-identical to those of the whole graph; an edge of a relation without the column has NaN.
 ///
 /// An edge's row is in the partition of its destination. Rows of the local partition are read in place, all others are
 /// requested from their servers, from all servers concurrently. Edge rows are not cached.
 #[derive(Debug)]
 pub struct DistEdgeFeatureStore {
     graph: Arc<DistGraph>,
+    name: String,
     format: RowFormat,
+    /// True for each relation that has the column, `[n_relations]`.
+    has_column: Vec<bool>,
 }
 
-/// Returns the edges of a block by the partition of their destination, with their positions in the block.
-fn edges_by_part(graph: &DistGraph, block: &Block) -> Result<Vec<Vec<WantedRow<EdgeOfRow>>>> {
-    let book = graph.books().of_type(0);
-    let mut edges_of = vec![Vec::new(); book.n_parts()];
-    for (&node, bounds) in block.dsts().iter().zip(block.indptr().windows(2)) {
-        let n_rows = book.n_nodes();
-        let place = book.place(node).ok_or(kiln_feature::Error::NodeOutOfRange { node, n_rows })?;
-        let edges = &block.edge_ids()[bounds[0] as usize..bounds[1] as usize];
-        edges_of[place.part].extend(edges.iter().map(|edge| (place.row, *edge)).zip(bounds[0]..));
-    }
-    Ok(edges_of)
-}
+/// The edges of a block in one relation, by the partition of their destination, with their positions in the block.
+type EdgesByPart = Vec<Vec<WantedRow<EdgeOfRow>>>;
 
 impl DistEdgeFeatureStore {
-    /// Creates a store of the edge features of a partitioned graph with one relation.
+    /// Creates a store of a column of the edges of a partitioned graph.
     ///
     /// # Errors
-    /// Returns [`ContentError::NoEdgeFeatures`] if the edges have no features, as those of graphs with several relations.
-    pub fn new(graph: Arc<DistGraph>) -> Result<Self> {
-        let format = graph.edge_row_format().ok_or(Error::Content(ContentError::NoEdgeFeatures))?;
-        Ok(Self { graph, format })
+    /// Returns [`ContentError::NoEdgeFeatures`] or [`ContentError::NoEdgeColumn`] if no relation has the column, and
+    /// [`Error::BadParts`] if two have it with other element types or widths.
+    pub fn new(graph: Arc<DistGraph>, name: &str) -> Result<Self> {
+        let formats = graph.edge_formats(name);
+        let Some(format) = formats.iter().copied().flatten().next() else {
+            return Err(ContentError::no_column(name).into());
+        };
+        if formats.iter().flatten().any(|other| *other != format) {
+            let reason =
+                format!("the relations have the edge column `{name}` in several element types or widths");
+            return Err(Error::BadParts { reason });
+        }
+        let has_column = formats.iter().map(Option::is_some).collect();
+        Ok(Self { graph, name: name.to_owned(), format, has_column })
     }
 
-    fn row_bytes(&self) -> usize {
-        self.format.row_bytes()
+    /// Returns the edges of a block that have the column, by relation.
+    fn edges_by_relation(&self, block: &Block) -> Result<Vec<EdgesByPart>> {
+        let books = self.graph.books();
+        let schema = self.graph.schema();
+        let n_relations = self.has_column.len();
+        let first_edges: Vec<u64> = (0..n_relations).map(|relation| schema.first_edge(relation).0).collect();
+        let mut edges_of = vec![vec![Vec::new(); books.n_parts()]; n_relations];
+        for (&node, bounds) in block.dsts().iter().zip(block.indptr().windows(2)) {
+            let n_rows = self.graph.n_nodes();
+            let place = books.place(node).ok_or(kiln_feature::Error::NodeOutOfRange { node, n_rows })?;
+            let edges = &block.edge_ids()[bounds[0] as usize..bounds[1] as usize];
+            for (edge, position) in edges.iter().zip(bounds[0]..) {
+                let relation = first_edges.partition_point(|first| *first <= edge.0) - 1;
+                if self.has_column[relation] {
+                    let edge = EdgeId(edge.0 - first_edges[relation]);
+                    edges_of[relation][place.part].push(((place.row, edge), position));
+                }
+            }
+        }
+        Ok(edges_of)
     }
 
     fn gather_all(&self, block: &Block, out: &mut FeatureBuffer) -> Result<()> {
-        let edges_of = edges_by_part(&self.graph, block)?;
-        let own = self.graph.local_part().map_or(&[][..], |part| &edges_of[part.index]);
-        let requests =
-            RowRequests::new("feature rows of edges", &self.graph, &edges_of, self.row_bytes(), MAX_EDGES);
-        let replies = requests.send(|edges| {
-            let (rows, edges): (Vec<PartitionRow>, Vec<EdgeId>) = edges.into_iter().unzip();
-            let (rows, edges) = (bytes_of(rows), bytes_of(edges));
-            Question::GatherEdges(GatherEdgesRequest { lease: 0, rows, edges, relation: 0 })
-        });
-        self.gather_own(own, block.n_edges(), out)?;
-        requests.receive(replies, bytes_mut(out)?, |_, _| ())?;
-        let counters = &self.graph.counters;
-        count(&counters.own_edge_rows, own.len());
-        count(&counters.remote_edge_rows, requests.n_rows());
+        out.resize(self.format.dtype, block.n_edges() * self.format.dim);
+        if self.has_column.contains(&false) {
+            out.fill_nan();
+        }
+        let row_bytes = self.format.row_bytes();
+        let edges_of = self.edges_by_relation(block)?;
+        let mut asked = Vec::with_capacity(edges_of.len());
+        for (relation, edges) in edges_of.iter().enumerate() {
+            let requests =
+                RowRequests::new("feature rows of edges", &self.graph, edges, row_bytes, MAX_EDGES);
+            let replies = requests.send(|edges| self.question(relation, edges));
+            asked.push((requests, replies));
+        }
+        for (relation, edges) in edges_of.iter().enumerate() {
+            self.gather_own(relation, edges, out)?;
+        }
+        for (requests, replies) in asked {
+            requests.receive(replies, out.as_bytes_mut(), |_, _| ())?;
+            count(&self.graph.counters.remote_edge_rows, requests.n_rows());
+        }
         Ok(())
     }
 
-    /// Resizes the output to `n_edges` rows, and fills in the local ones.
-    fn gather_own(
-        &self,
-        own: &[WantedRow<EdgeOfRow>],
-        n_edges: usize,
-        out: &mut FeatureBuffer,
-    ) -> Result<()> {
-        match self.graph.own().filter(|_| !own.is_empty()) {
-            // One gather is faster than many. It writes arbitrary rows for remote edges, which are overwritten later.
-            Some(held) => held.gather_edges(0, own, n_edges, out),
-            None => fit(out, self.format, n_edges),
+    fn question(&self, relation: usize, edges: Vec<EdgeOfRow>) -> Question {
+        let (rows, edges): (Vec<PartitionRow>, Vec<EdgeId>) = edges.into_iter().unzip();
+        Question::GatherEdges(GatherEdgesRequest {
+            lease: 0,
+            rows: bytes_of(rows),
+            edges: bytes_of(edges),
+            relation: relation as u32,
+            column: self.name.clone(),
+        })
+    }
+
+    /// Fills in the rows of the local partition.
+    fn gather_own(&self, relation: usize, edges: &EdgesByPart, out: &mut FeatureBuffer) -> Result<()> {
+        let Some(held) = self.graph.own() else { return Ok(()) };
+        let own = &edges[held.part.index];
+        let mut rows = FeatureBuffer::empty(self.format.dtype);
+        held.gather_edges(relation, &self.name, own.iter().map(|(edge, _)| *edge), &mut rows)?;
+        let row_bytes = self.format.row_bytes();
+        let out = out.as_bytes_mut();
+        for (row, (_, position)) in rows.as_bytes().chunks_exact(row_bytes).zip(own) {
+            out[*position as usize * row_bytes..][..row_bytes].copy_from_slice(row);
         }
+        count(&self.graph.counters.own_edge_rows, own.len());
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use crate::cache::sieve::Sieve;
 use crate::client::fetch_stats::count;
 use crate::client::graph::DistGraph;
 use crate::client::question::Question;
-use crate::client::row_requests::{RowRequests, bytes_mut, fit};
+use crate::client::row_requests::RowRequests;
 use crate::wire::encoding::bytes_of;
 use crate::wire::limits::MAX_ROWS;
 use crate::wire::proto::GatherRequest;
@@ -122,7 +122,7 @@ impl DistFeatureStore {
         let asked = requests.send(question);
         self.gather_own(&places, ids.len(), out)?;
         self.gather_hot(&places, out)?;
-        let all = bytes_mut(out)?;
+        let all = out.as_bytes_mut();
         kept.put(all);
         requests.receive(asked, all, |rows, bytes| {
             if let Some(sieve) = &self.sieve {
@@ -157,7 +157,10 @@ impl DistFeatureStore {
         match self.graph.own().filter(|_| 0 < places.n_own) {
             // One gather is faster than many. It writes arbitrary rows for remote nodes, which are overwritten later.
             Some(held) => held.gather(self.node_type, &places.own, out),
-            None => fit(out, self.format, n_rows),
+            None => {
+                out.resize(self.format.dtype, n_rows * self.format.dim);
+                Ok(())
+            }
         }
     }
 
@@ -166,7 +169,7 @@ impl DistFeatureStore {
         let (row_bytes, mut rows) = (self.row_bytes(), FeatureBuffer::empty(self.dtype()));
         let cached: Vec<CacheRow> = places.hot.iter().map(|(row, _)| *row).collect();
         hot.rows.gather(CacheRow::local_nodes(&cached), &mut rows)?;
-        let (from, to) = (bytes_mut(&mut rows)?, bytes_mut(out)?);
+        let (from, to) = (rows.as_bytes_mut(), out.as_bytes_mut());
         for (row, (_, position)) in from.chunks_exact(row_bytes).zip(&places.hot) {
             to[*position as usize * row_bytes..][..row_bytes].copy_from_slice(row);
         }

@@ -147,12 +147,6 @@ impl DistGraph {
         self.info.of_graph.dims.clone()
     }
 
-    /// Returns the number of columns of the edge features; `None` if edges have no features, or if there are several
-    /// relations.
-    pub fn edge_dim(&self) -> Option<usize> {
-        self.edge_row_format().map(|format| format.dim)
-    }
-
     /// Returns the format of the feature rows of a node type.
     ///
     /// # Errors
@@ -164,9 +158,10 @@ impl DistGraph {
         of_type.row_format.ok_or(Error::Content(ContentError::NoFeaturesOfType { node_type }))
     }
 
-    /// Returns the format of the feature rows of the edges of a graph with one relation.
-    pub(crate) fn edge_row_format(&self) -> Option<RowFormat> {
-        self.info.only_relation()?.row_format
+    /// Returns the format of the rows of the edges of each relation in a column, `[n_relations]`; `None` for a relation
+    /// without it.
+    pub(crate) fn edge_formats(&self, name: &str) -> Vec<Option<RowFormat>> {
+        self.info.relations.iter().map(|relation| relation.format_of(name)).collect()
     }
 
     /// Returns the targets of the nodes of one type, and the split; `None` if the partitions have none.

@@ -1,7 +1,7 @@
 use kiln_feature::{Preparation, TargetKind};
-use kiln_graph::{GraphSchema, NodeTypes, RelationSchema, Relations};
+use kiln_graph::{EdgeColumns, GraphSchema, NodeTypes, RelationSchema, Relations};
 
-use crate::wire::proto::{self, NodeType, Opened, Relation};
+use crate::wire::proto::{self, EdgeColumn, NodeType, Opened, Relation};
 use crate::wire::row_format::RowFormat;
 use crate::{Error, PartitionsInfo, Result, TargetsInfo};
 
@@ -37,8 +37,8 @@ pub(crate) struct RelationInfo {
     pub(crate) has_edge_types: bool,
     /// The number of edge types; `None` without edge types, or if it is unknown.
     pub(crate) n_edge_types: Option<usize>,
-    /// The format of the feature rows of edges; `None` without edge features.
-    pub(crate) row_format: Option<RowFormat>,
+    /// The columns of the edges besides weights and types, with the formats of their rows.
+    pub(crate) columns: Vec<(String, RowFormat)>,
 }
 
 impl GraphInfo {
@@ -72,7 +72,7 @@ impl GraphInfo {
             dims: types.iter().map(|of_type| of_type.row_format.map(|format| format.dim)).collect(),
             targets: opened.targets.as_ref().map(|targets| targets_info(targets, n_types)).transpose()?,
             n_edge_types: edges.and_then(|edges| edges.n_edge_types),
-            edge_dim: edges.and_then(|edges| edges.row_format).map(|format| format.dim),
+            edge_dim: edges.and_then(|edges| edges.format_of(EdgeColumns::FEATURES)).map(|format| format.dim),
             preparation: preparation(opened)?,
         };
         Ok(Self { of_graph, types, relations })
@@ -102,14 +102,25 @@ impl TypeInfo {
 
 impl RelationInfo {
     fn new(relation: &Relation) -> Result<Self> {
-        let row_format =
-            relation.edge_dim.map(|dim| RowFormat::new("edge features", dim, &relation.edge_row_type));
+        let mut columns = Vec::with_capacity(relation.edge_columns.len());
+        for EdgeColumn { name, width, row_type } in &relation.edge_columns {
+            let what = match name.as_str() {
+                EdgeColumns::FEATURES => "edge features".to_owned(),
+                _ => format!("rows of the edge column `{name}`"),
+            };
+            columns.push((name.clone(), RowFormat::new(&what, *width, row_type)?));
+        }
         Ok(Self {
             has_weights: relation.has_weights,
             has_edge_types: relation.has_edge_types,
             n_edge_types: relation.n_edge_types.map(|n_types| n_types as usize),
-            row_format: row_format.transpose()?,
+            columns,
         })
+    }
+
+    /// Returns the format of the rows of a column; `None` if the edges do not have it.
+    pub(crate) fn format_of(&self, name: &str) -> Option<RowFormat> {
+        self.columns.iter().find(|(other, _)| other == name).map(|(_, format)| *format)
     }
 }
 
@@ -236,7 +247,13 @@ mod tests {
         check(|opened| opened.node_types[0].offsets = vec![0, u32::MAX], "nodes do not fit");
         check(|opened| opened.node_types[1].dim = Some(0), "the features of node type `item` have 0 columns");
         check(|opened| opened.node_types[1].row_type = "i8".into(), "features of node type `item` of i8");
-        check(|opened| opened.relations[1].edge_dim = Some(0), "the edge features have 0 columns");
+        check(
+            |opened| {
+                opened.relations[1].edge_columns =
+                    vec![EdgeColumn { name: "features".into(), width: 0, row_type: "f32".into() }];
+            },
+            "the edge features have 0 columns",
+        );
         check(|opened| opened.relations[1].name = String::new(), "invalid relation ``: it is empty");
         check(|opened| opened.relations[1].dst_type = u32::MAX, "there is no node type `4294967295`");
         check(|opened| opened.relations = vec![opened.relations[0].clone(); 257], "257 relations do not fit");

@@ -2,14 +2,10 @@
 
 use std::sync::Arc;
 
-use bytemuck::Zeroable;
-use kiln_feature::{FeatureBuffer, FeatureDType};
-
 use crate::client::graph::{DistGraph, Owner};
 use crate::client::peer::{Peer, ReplyEvent};
 use crate::client::question::Question;
 use crate::client::replies::{PeerRequest, PendingReplies};
-use crate::wire::row_format::RowFormat;
 use crate::wire::wanted::WantedRow;
 use crate::{Error, Result};
 
@@ -124,47 +120,4 @@ impl<'a, K> RowRequest<'a, K> {
         let expected = format!("{} rows of {row_bytes} bytes, each in one chunk", self.rows.len());
         self.peer.bad_answer(asked, expected, format!("{n_bytes} bytes"))
     }
-}
-
-/// Sets the element type of the output and resizes it to `n_rows` rows, which the caller overwrites.
-///
-/// # Errors
-/// Returns [`Error::BadParts`] if the element type is not supported.
-pub(crate) fn fit(out: &mut FeatureBuffer, format: RowFormat, n_rows: usize) -> Result<()> {
-    if out.dtype() != format.dtype {
-        *out = FeatureBuffer::empty(format.dtype);
-    }
-    let n_values = n_rows * format.dim;
-    match out {
-        FeatureBuffer::F32(values) => resize(values, n_values),
-        FeatureBuffer::F16(values) => resize(values, n_values),
-        FeatureBuffer::BF16(values) => resize(values, n_values),
-        other => return Err(unknown(other.dtype())),
-    }
-    Ok(())
-}
-
-/// Resizes a vector whose values the caller overwrites. A new allocation is zeroed by the system, not value by value.
-fn resize<T: Zeroable + Clone>(values: &mut Vec<T>, n: usize) {
-    match n <= values.capacity() {
-        true => values.resize(n, T::zeroed()),
-        false => *values = bytemuck::zeroed_vec(n),
-    }
-}
-
-/// Returns the bytes of gathered rows.
-///
-/// # Errors
-/// Returns [`Error::BadParts`] if the element type is not supported.
-pub(crate) fn bytes_mut(rows: &mut FeatureBuffer) -> Result<&mut [u8]> {
-    match rows {
-        FeatureBuffer::F32(values) => Ok(bytemuck::cast_slice_mut(values)),
-        FeatureBuffer::F16(values) => Ok(bytemuck::cast_slice_mut(values)),
-        FeatureBuffer::BF16(values) => Ok(bytemuck::cast_slice_mut(values)),
-        other => Err(unknown(other.dtype())),
-    }
-}
-
-fn unknown(dtype: FeatureDType) -> Error {
-    Error::BadParts { reason: format!("features of {dtype} are not supported") }
 }

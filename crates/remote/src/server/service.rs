@@ -194,7 +194,7 @@ impl Graph for Service {
         let relation = request.relation as usize;
         let edges = encoding::edges(&request.rows, &request.edges).map_err(Status::invalid_argument)?;
         self.responder.respond(request.rows.len() + request.edges.len(), move |held, response| {
-            let features = held.edge_features(relation)?;
+            let features = held.edge_column(relation, &request.column)?;
             let positions = edges.iter().map(|&(row, edge)| held.part.edge_position(relation, row, edge));
             let positions: Vec<EdgeId> = positions.collect::<kiln_partition::Result<_>>()?;
             let format = RowFormat { dim: features.dim(), dtype: features.dtype() };

@@ -74,7 +74,6 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
         }),
         layout: Layout::Plain,
         names: vec![Arc::new(NodeNames::default())],
-        edge_features: None,
         edge_type_names: Vec::new(),
         preparation: Default::default(),
         links: None,

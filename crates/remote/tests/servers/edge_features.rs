@@ -18,7 +18,8 @@ use crate::same::{FANOUTS, modes, sampled, ways};
 const DIM: usize = 5;
 
 fn with_rows(data: Dataset, rows: FeatureArray) -> Dataset {
-    Dataset { edge_features: Some(EdgeFeatures::new(rows, DIM).unwrap()), ..data }
+    let rows = EdgeFeatures::new(rows, DIM).unwrap().to_column();
+    data.with_edge_column(0, "features", rows).unwrap()
 }
 
 fn values(data: &Dataset) -> Vec<f32> {
@@ -72,7 +73,7 @@ fn rows_equal_those_of_the_whole_graph() {
     let batches = sampled(&whole);
     for rows in types {
         let data = with_rows(data.clone(), rows);
-        let expected = rows_of(data.edge_features.as_ref().unwrap(), &batches);
+        let expected = rows_of(&data.edge_features().unwrap().unwrap(), &batches);
         for (n_parts, owner) in ways() {
             let parts = parts(&data, n_parts, owner, None);
             for own in modes(&parts) {
@@ -81,7 +82,7 @@ fn rows_equal_those_of_the_whole_graph() {
                 let remote = DistNeighborSampler::with_config(graph(), config.clone()).unwrap();
                 assert!(sampled(&remote) == batches);
                 cluster.graph.take_fetch_stats();
-                let store = DistEdgeFeatureStore::new(graph()).unwrap();
+                let store = DistEdgeFeatureStore::new(graph(), "features").unwrap();
                 assert_eq!((store.dim(), store.n_edges()), (DIM, data.graph.n_edges()));
                 assert!(rows_of(&store, &batches) == expected, "{n_parts} partitions, local {own:?}");
                 let stats = cluster.graph.take_fetch_stats();
@@ -99,12 +100,12 @@ fn rows_survive_broken_connections() {
     let data = with_edge_features();
     let whole = NeighborSampler::new(Arc::clone(data.csc().unwrap()), FANOUTS);
     let batches = sampled(&whole);
-    let expected = rows_of(data.edge_features.as_ref().unwrap(), &batches);
+    let expected = rows_of(&data.edge_features().unwrap().unwrap(), &batches);
     let parts = parts(&data, 2, |node| node as usize % 2, None);
     let servers = [serve(&parts[0]), serve(&parts[1])];
     let links = servers.each_ref().map(|server| Link::to(server.address()));
     let graph = DistGraph::connect(config(links.each_ref().map(|link| link.address.to_string()).to_vec()));
-    let store = DistEdgeFeatureStore::new(Arc::new(graph.unwrap())).unwrap();
+    let store = DistEdgeFeatureStore::new(Arc::new(graph.unwrap()), "features").unwrap();
     // Each response fits in a connection. All responses together do not fit in the two connections to each server.
     let largest = expected.iter().map(FeatureBuffer::n_bytes).max().unwrap();
     links.iter().for_each(|link| link.close_after(largest));
@@ -116,8 +117,7 @@ fn rows_survive_broken_connections() {
 #[test]
 fn partitions_without_edge_features_are_an_error() {
     let cluster = Cluster::of(&parts(&hubs(), 1, |_| 0, None), None, RuleRegistry::default());
-    assert_eq!(cluster.graph.edge_dim(), None);
-    let error = DistEdgeFeatureStore::new(Arc::clone(&cluster.graph)).unwrap_err();
+    let error = DistEdgeFeatureStore::new(Arc::clone(&cluster.graph), "features").unwrap_err();
     assert!(matches!(error, Error::Content(ContentError::NoEdgeFeatures)), "{error}");
 }
 
@@ -141,7 +141,8 @@ fn edges_of_other_destinations_are_an_error() {
     };
     for own in [None, Some(Arc::clone(&parts[0]))] {
         let connect = ConnectConfig { own, ..config(addresses(&servers)) };
-        let store = DistEdgeFeatureStore::new(Arc::new(DistGraph::connect(connect).unwrap())).unwrap();
+        let store =
+            DistEdgeFeatureStore::new(Arc::new(DistGraph::connect(connect).unwrap()), "features").unwrap();
         let gather = |edges: &[u64]| store.gather_block(&block_with(edges), &mut FeatureBuffer::default());
         for edge in [of_node_2, u64::MAX] {
             let error = format!("{:?}", gather(&[0, edge]).unwrap_err());
@@ -157,7 +158,7 @@ fn edges_of_other_destinations_are_an_error() {
 fn partitions_of_which_some_have_no_edge_features_are_an_error() {
     let data = with_edge_features();
     let of_owner = |data: &Dataset| parts_with_hash(data, "the-same", 2, |node| node as usize % 2);
-    let old = of_owner(&Dataset { edge_features: None, ..data.clone() });
+    let old = of_owner(&data.clone().without_edge_rows().unwrap());
     let servers = [serve(&old[0]), serve(&of_owner(&data)[1])];
     let error = DistGraph::connect(config(addresses(&servers))).unwrap_err().to_string();
     assert!(

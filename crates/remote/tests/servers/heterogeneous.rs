@@ -48,6 +48,7 @@ pub(crate) fn shop() -> Dataset {
         srcs,
         dsts,
         weights: Some(&weights),
+        columns: None,
     };
     let rows: Vec<f32> = (0..u64::from(3 * N_ITEMS)).map(|value| wild(value) as f32).collect();
     let indptr: Vec<u64> = (0..=u64::from(N_SHOPS)).collect();

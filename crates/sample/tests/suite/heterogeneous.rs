@@ -36,7 +36,15 @@ fn relations() -> Relations {
     let mut edges = Vec::new();
     for (&(name, src_type, dst_type), (srcs, dsts, weights)) in RELATIONS.iter().zip(&lists) {
         let [src_type, dst_type] = [src_type, dst_type].map(|of_type| types.names()[of_type].as_str());
-        edges.push(RelationEdges { name, src_type, dst_type, srcs, dsts, weights: Some(weights) });
+        edges.push(RelationEdges {
+            name,
+            src_type,
+            dst_type,
+            srcs,
+            dsts,
+            weights: Some(weights),
+            columns: None,
+        });
     }
     Relations::from_edges(types.clone(), &edges).unwrap()
 }
@@ -297,6 +305,7 @@ fn one_relation_between_two_types_has_the_picks_of_its_graph() {
         srcs: &srcs,
         dsts: &dsts,
         weights: None,
+        columns: None,
     };
     let graph = Relations::from_edges(types.clone(), &[edges]).unwrap();
     let sampler =

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use kiln_feature::MAX_DIM;
-use kiln_graph::Relations;
+use kiln_graph::{EdgeColumns, Relations};
 
 use super::{ColumnTransform, ImportSpec, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec};
 use crate::table::TableFormat;
@@ -197,6 +197,13 @@ fn check_relation<'n>(
         let known: Vec<&str> = types.iter().copied().take(20).collect();
         let expected = format!("the name of a node type: {}", known.join(", "));
         at.child(key).require(types.contains(name), expected, format!("{name:?}"))?;
+    }
+    for name in relation.edge_columns.keys() {
+        let is_allowed =
+            EdgeColumns::is_name(name) && ![EdgeColumns::WEIGHTS, EdgeColumns::TYPES].contains(&&**name);
+        let expected =
+            "names of small letters, digits and underscores, other than `weights` (key `weight`) and `types`";
+        at.child("edge_columns").require(is_allowed, expected, format!("{name:?}"))?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use kiln_feature::{EdgeFeatures, FeatureDType};
+use kiln_feature::{EdgeFeatureStore, FeatureDType};
 use kiln_graph::NodeId;
 use kiln_kernels::BlockSize;
 use kiln_nn::LayerMemory;
@@ -46,14 +46,15 @@ impl RangeCost {
         }
     }
 
-    /// Adds the bytes of edge features: their rows as stored and as f32.
-    pub(crate) fn with_edge_features(self, features: Option<&EdgeFeatures>) -> Self {
-        Self {
-            edge_bytes: self.edge_bytes
-                + features
-                    .map_or(0, |rows: &EdgeFeatures| (rows.dtype().bytes() as u64 + 4) * rows.dim() as u64),
-            ..self
+    /// Adds the bytes of columns of the edges: their rows as stored and as f32.
+    pub(crate) fn with_edge_columns<'a>(
+        mut self,
+        columns: impl Iterator<Item = &'a dyn EdgeFeatureStore>,
+    ) -> Self {
+        for rows in columns {
+            self.edge_bytes += (rows.dtype().bytes() as u64 + 4) * rows.dim() as u64;
         }
+        self
     }
 
     /// Adds the bytes of a layer's intermediate tensors.

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::{Device, Tensor};
-use kiln_feature::{DenseFeatures, EdgeFeatureStore, EdgeFeatures, FeatureStore};
+use kiln_feature::{DenseFeatures, EdgeFeatureStore, FeatureStore};
 use kiln_graph::{Block, NodeId};
 use kiln_kernels::{BlockSize, gather_features, ops};
 use kiln_loader::{BatchError, EdgeRows, FeatureStores};
@@ -39,7 +39,8 @@ pub struct LayerWiseInference {
     sampling: SamplerConfig,
     /// The fanouts of each relation in each layer, `[n_layers][n_relations]`, or empty.
     fanouts: Vec<Vec<Fanout>>,
-    edge_features: Option<EdgeFeatures>,
+    /// The columns of the edges that the layers read, by name.
+    edge_columns: Vec<(Arc<str>, Arc<dyn EdgeFeatureStore>)>,
     config: LayerWiseConfig,
     peak: Mutex<PeakMemory>,
     on_progress: OnProgress,
@@ -121,8 +122,8 @@ impl Default for LayerWiseConfig {
 
 impl LayerWiseInference {
     /// Prepares inference over all in-neighbours of a graph: an `Arc<Csc>` of one type of nodes, or the `Arc<Relations>` of a
-    /// heterogeneous graph. Blocks carry no edge weights, types and features; see [`LayerWiseInference::carry_weights`],
-    /// [`LayerWiseInference::carry_edge_types`] and [`LayerWiseInference::carry_edge_features`]. Those of a heterogeneous graph
+    /// heterogeneous graph. Blocks carry no edge weights, types and other columns; see [`LayerWiseInference::carry_weights`],
+    /// [`LayerWiseInference::carry_edge_types`] and [`LayerWiseInference::carry_edge_column`]. Those of a heterogeneous graph
     /// carry the positions of the relations as types.
     ///
     /// # Errors
@@ -139,7 +140,7 @@ impl LayerWiseInference {
             sampling: graph.sampling(),
             fanouts: Vec::new(),
             graph,
-            edge_features: None,
+            edge_columns: Vec::new(),
             config,
             peak: Mutex::default(),
             on_progress: OnProgress::default(),
@@ -171,13 +172,19 @@ impl LayerWiseInference {
         self.with_sampling(sampling)
     }
 
-    /// Passes the features of edges to the layers with each block, for models that use them.
+    /// Passes a column of edges, such as their features, to the layers with each block, for models that read it.
     ///
     /// # Errors
     /// Returns [`InputError::EdgeFeatureRows`] if there is not one row per edge of the graph.
-    pub fn carry_edge_features(self, features: EdgeFeatures) -> Result<Self> {
-        check_edge_features(&features, &self.graph)?;
-        Ok(Self { edge_features: Some(features), ..self })
+    pub fn carry_edge_column(
+        mut self,
+        name: impl Into<Arc<str>>,
+        rows: impl Into<Arc<dyn EdgeFeatureStore>>,
+    ) -> Result<Self> {
+        let rows = rows.into();
+        check_edge_features(&*rows, &self.graph)?;
+        self.edge_columns.push((name.into(), rows));
+        Ok(self)
     }
 
     fn with_sampling(self, sampling: SamplerConfig) -> Result<Self> {
@@ -476,7 +483,7 @@ impl<M: BlockModel> Run<'_, M> {
         let mut output = self.activations(n_nodes, d_out, held_bytes)?;
         let Self { inference, .. } = self;
         let cost = RangeCost::new(d_in, d_out, source.dtype(), &inference.sampling)
-            .with_edge_features(inference.edge_features.as_ref())
+            .with_edge_columns(inference.edge_columns.iter().map(|(_, rows)| &**rows))
             .with_layer(graph.memory())
             .with_layer(memory);
         let mut n_done = (self.n_encoded + layer) * n_nodes;
@@ -505,9 +512,11 @@ impl<M: BlockModel> Run<'_, M> {
         let n_dst = blocks[0].n_dst();
         let groups = self.inference.graph.groups(&blocks[0], self.model.input_format())?;
         let x = gather_features(source, blocks[0].srcs(), &self.device)?;
-        let edge_features = self.inference.edge_features.as_ref();
-        let edge_rows = edge_features.map(|features| EdgeRows::gather(features, &blocks)).transpose()?;
-        let mut block = blocks_to_device(blocks, edge_rows, Some(size), &self.device).remove(0);
+        let mut edge_columns = Vec::new();
+        for (name, rows) in &self.inference.edge_columns {
+            edge_columns.push(EdgeRows::gather(name, &**rows, &blocks)?);
+        }
+        let mut block = blocks_to_device(blocks, edge_columns, Some(size), &self.device).remove(0);
         if let Some(groups) = groups {
             block = block.with_relation_groups(groups, &self.device);
         }

@@ -1,8 +1,10 @@
 //! The description of a saved model: the content of `model.json`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use kiln_feature::{Preparation, TargetKind};
+use kiln_graph::EdgeColumns;
 use kiln_kernels::ops::{MatmulPrecision, matmul_precision};
 use kiln_nn::ModelConfig;
 use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig};
@@ -107,6 +109,9 @@ pub struct SamplingInfo {
     /// The number of columns of the edge features that blocks have; absent if they have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge_features: Option<usize>,
+    /// The widths of the other columns of edges that blocks have, by name; absent if they have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub edge_columns: BTreeMap<String, usize>,
     /// True if the graph has self loops and edge weights of [`gcn_norm`](kiln_graph::gcn_norm).
     pub gcn_norm: bool,
 }
@@ -160,13 +165,34 @@ impl SamplingInfo {
             _ => StoredRule::BuiltIn(name.unwrap_or_default()),
         };
         let fanouts = config.fanouts.iter().map(limit_of).collect();
-        Self { fanouts, rule, edge_weights, edge_types: config.edge_types, edge_features: None, gcn_norm }
+        Self {
+            fanouts,
+            rule,
+            edge_weights,
+            edge_types: config.edge_types,
+            edge_features: None,
+            edge_columns: BTreeMap::new(),
+            gcn_norm,
+        }
     }
 
-    /// Sets the number of columns of the edge features that blocks have.
+    /// Adds a column of edges that blocks have, with its number of values per edge.
     #[must_use]
-    pub fn with_edge_features(self, width: Option<usize>) -> Self {
-        Self { edge_features: width, ..self }
+    pub fn with_edge_column(mut self, name: &str, width: usize) -> Self {
+        match name {
+            EdgeColumns::FEATURES => self.edge_features = Some(width),
+            _ => {
+                self.edge_columns.insert(name.to_owned(), width);
+            }
+        }
+        self
+    }
+
+    /// Returns the columns of edges that blocks have, with their numbers of values per edge.
+    pub fn edge_columns(&self) -> impl Iterator<Item = (&str, usize)> {
+        let features = self.edge_features.map(|width| (EdgeColumns::FEATURES, width));
+        let others = self.edge_columns.iter().map(|(name, width)| (name.as_str(), *width));
+        features.into_iter().chain(others)
     }
 
     /// Returns the fanouts, input layer first.

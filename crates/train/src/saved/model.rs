@@ -243,9 +243,10 @@ impl SavedModel {
         self.info().inputs.graph.as_ref()
     }
 
-    /// Returns true if the model reads features of edges.
-    pub fn reads_edge_features(&self) -> bool {
-        self.info().inputs.sampling.as_ref().is_some_and(|sampling| sampling.edge_features.is_some())
+    /// Returns the names of the columns of edges that the model reads.
+    pub fn edge_columns(&self) -> Vec<&str> {
+        let sampling = self.info().inputs.sampling.iter();
+        sampling.flat_map(SamplingInfo::edge_columns).map(|(name, _)| name).collect()
     }
 
     /// Returns true if the model was trained on the data with this hash, or on links of it.

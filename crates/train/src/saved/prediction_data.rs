@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
-use kiln_graph::{Csc, GraphSchema, Relations};
+use kiln_graph::{Csc, EdgeColumns, GraphSchema, Relations};
 use kiln_loader::FeatureStores;
 use kiln_sample::{Fanout, FrontierSampler, SamplerConfig};
 
@@ -35,7 +35,7 @@ use crate::step::embedding::node_keys::NodeKeys;
 /// let papers = PredictionData::new(graph, features.clone());
 /// // A user who buys an item; items have features, and a user is found by its name.
 /// let buys =
-///     RelationEdges { name: "buys", src_type: "user", dst_type: "item", srcs: &[0], dsts: &[1], weights: None };
+///     RelationEdges { name: "buys", src_type: "user", dst_type: "item", srcs: &[0], dsts: &[1], weights: None, columns: None };
 /// let shop = Relations::from_edges(NodeTypes::new([("user", 1), ("item", 2)])?, &[buys])?;
 /// let shop = PredictionData::heterogeneous(Arc::new(shop), vec![None, Some(features)])
 ///     .keys(vec![Some(NodeKeys::of_names(1, |_| "ann")), None]);
@@ -47,12 +47,16 @@ pub struct PredictionData {
     graph: GraphAccess,
     /// The features of each type of nodes; `None` for a type without features.
     features: Vec<Option<Arc<dyn FeatureStore>>>,
-    edge_features: Option<Arc<dyn EdgeFeatureStore>>,
+    /// The columns of the edges, by name.
+    edge_columns: EdgeColumnStores,
     /// The keys of the names of the nodes of each type.
     keys: Vec<Option<NodeKeys>>,
     /// The steps of the preparation that the data went through; `None` for data as it was loaded.
     done: Option<Preparation>,
 }
+
+/// Columns of edges, by name.
+pub(crate) type EdgeColumnStores = Vec<(Arc<str>, Arc<dyn EdgeFeatureStore>)>;
 
 /// Data that suits a model, with the model's preparation.
 #[derive(Clone)]
@@ -60,8 +64,8 @@ pub(crate) struct PreparedData {
     /// The graph, normalised if the model needs it.
     pub(crate) graph: GraphAccess,
     pub(crate) features: FeatureStores,
-    /// The features of the edges, if the model reads them; `None` if it reads none, or if they are missing.
-    pub(crate) edge_features: Option<Arc<dyn EdgeFeatureStore>>,
+    /// The columns of the edges that the model reads, without those that are missing.
+    pub(crate) edge_columns: EdgeColumnStores,
     /// The trained row of each node, for each type without features.
     pub(crate) rows: Arc<[TrainedRowIds]>,
 }
@@ -112,7 +116,7 @@ impl PredictionData {
 
     fn on(graph: GraphAccess, features: Vec<Option<Arc<dyn FeatureStore>>>) -> Self {
         let keys = vec![None; features.len()];
-        Self { graph, features, edge_features: None, keys, done: None }
+        Self { graph, features, edge_columns: Vec::new(), keys, done: None }
     }
 
     /// Sets the steps of the preparation that the data went through already, such as those of the training data. Only the other
@@ -131,14 +135,19 @@ impl PredictionData {
         Self { keys, ..self }
     }
 
-    /// Sets the features of the edges of the graph, in the order of their ids, for a model that reads them. Other models ignore
-    /// them.
+    /// Adds a column of the edges of the graph, such as their features, in the order of their ids, for a model that reads it.
+    /// Other models ignore it.
     ///
     /// The number of edges of a graph that is only sampled is unknown; an edge without a row is then an error of the batch that
     /// samples it.
     #[must_use]
-    pub fn edge_features(self, features: impl Into<Arc<dyn EdgeFeatureStore>>) -> Self {
-        Self { edge_features: Some(features.into()), ..self }
+    pub fn edge_column(
+        mut self,
+        name: impl Into<Arc<str>>,
+        rows: impl Into<Arc<dyn EdgeFeatureStore>>,
+    ) -> Self {
+        self.edge_columns.push((name.into(), rows.into()));
+        self
     }
 
     /// Returns true for a heterogeneous graph.
@@ -194,8 +203,8 @@ impl PredictionData {
             }
         };
         let features = left.features(features)?.into();
-        let edge_features = self.edge_features_of(model, &graph)?;
-        Ok(PreparedData { graph, features, edge_features, rows: Arc::default() })
+        let edge_columns = self.edge_columns_of(model, &graph)?;
+        Ok(PreparedData { graph, features, edge_columns, rows: Arc::default() })
     }
 
     fn prepare_heterogeneous(self, model: &SavedModel, schema: &GraphSchema) -> Result<PreparedData> {
@@ -218,9 +227,9 @@ impl PredictionData {
         if let Some(done) = &self.done {
             left_steps_of(model.info(), done)?;
         }
-        let edge_features = self.edge_features_of(model, &self.graph)?;
+        let edge_columns = self.edge_columns_of(model, &self.graph)?;
         let features = FeatureStores::new(Arc::clone(types), self.features);
-        Ok(PreparedData { graph: self.graph, features, edge_features, rows: rows.into() })
+        Ok(PreparedData { graph: self.graph, features, edge_columns, rows: rows.into() })
     }
 
     /// Checks that the graph and the features have the types, the columns and the relations of a model.
@@ -237,36 +246,57 @@ impl PredictionData {
         }
     }
 
-    /// Returns the features of the edges, if there are any and the model reads them. `prepared` is the graph with the model's
+    /// Returns the columns of the edges that are given and that the model reads. `prepared` is the graph with the model's
     /// preparation.
-    fn edge_features_of(
-        &self,
-        model: &SavedModel,
-        prepared: &GraphAccess,
-    ) -> Result<Option<Arc<dyn EdgeFeatureStore>>> {
-        let (Some(expected), Some(features)) = (model.sampling().edge_features, &self.edge_features) else {
-            return Ok(None);
-        };
-        // A step of the preparation may have changed the order of the edges, and so their ids.
-        if let (GraphAccess::Plain(graph), GraphAccess::Plain(prepared)) = (&self.graph, prepared)
-            && !has_same_edges(graph, prepared)
-        {
-            return Err(ModelError::Edges(ModelEdgesError::EdgeFeaturesOfUnprepared).into());
-        }
-        if features.dim() != expected {
-            return Err(ModelError::Edges(ModelEdgesError::EdgeFeatureWidth {
-                expected,
-                got: features.dim(),
-            })
-            .into());
-        }
-        let n_rows = features.n_edges();
-        match prepared.n_edges() {
-            Some(n_edges) if n_edges != n_rows => {
-                Err(Error::Input(InputError::EdgeFeatureRows { n_rows, n_edges }))
+    fn edge_columns_of(&self, model: &SavedModel, prepared: &GraphAccess) -> Result<EdgeColumnStores> {
+        let mut read = Vec::new();
+        for (name, expected) in model.sampling().edge_columns() {
+            let Some((name, rows)) = self.edge_columns.iter().find(|(other, _)| &**other == name) else {
+                continue;
+            };
+            // A step of the preparation may have changed the order of the edges, and so their ids.
+            if let (GraphAccess::Plain(graph), GraphAccess::Plain(prepared)) = (&self.graph, prepared)
+                && !has_same_edges(graph, prepared)
+            {
+                return Err(ModelError::Edges(ModelEdgesError::EdgeFeaturesOfUnprepared).into());
             }
-            _ => Ok(Some(Arc::clone(features))),
+            let got = rows.dim();
+            if got != expected {
+                let what = described(name);
+                let error = ModelEdgesError::EdgeFeatureWidth { what, expected, got };
+                return Err(ModelError::Edges(error).into());
+            }
+            let n_rows = rows.n_edges();
+            if let Some(n_edges) = prepared.n_edges().filter(|n_edges| *n_edges != n_rows) {
+                return Err(Error::Input(InputError::EdgeFeatureRows { n_rows, n_edges }));
+            }
+            read.push((Arc::clone(name), Arc::clone(rows)));
         }
+        Ok(read)
+    }
+}
+
+impl PreparedData {
+    /// Returns the columns of the edges that the model reads.
+    ///
+    /// # Errors
+    /// Returns [`ModelEdgesError::NoEdgeFeatures`] if one is missing.
+    pub(crate) fn require_edge_columns(&self, model: &SavedModel) -> Result<&EdgeColumnStores> {
+        for (name, width) in model.sampling().edge_columns() {
+            if !self.edge_columns.iter().any(|(other, _)| &**other == name) {
+                let what = described(name);
+                return Err(ModelError::Edges(ModelEdgesError::NoEdgeFeatures { what, width }).into());
+            }
+        }
+        Ok(&self.edge_columns)
+    }
+}
+
+/// Returns the name of a column of edges in messages.
+fn described(name: &str) -> String {
+    match name {
+        EdgeColumns::FEATURES => "edge features".to_owned(),
+        _ => format!("rows of the edge column `{name}`"),
     }
 }
 

@@ -12,7 +12,7 @@ use kiln_feature::{EdgeFeatures, FeatureBuffer};
 use kiln_graph::{Block, EdgeId, NodeId};
 use kiln_kernels::ops;
 use kiln_kernels::testing::{Uploads, device, read_block, reads_of, uploads_of, values};
-use kiln_kernels::{DeviceBlock, DeviceEdgeFeatures, DeviceFeatures, DeviceGraph, DeviceSampler, is_cpu};
+use kiln_kernels::{DeviceBlock, DeviceEdgeColumn, DeviceFeatures, DeviceGraph, DeviceSampler, is_cpu};
 use kiln_loader::{Batcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
 use kiln_nn::{Aggregate, EdgeInput, Gine, GineConfig, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, SamplerConfig, Seeds, count_node_accesses};
@@ -325,7 +325,7 @@ fn features_of_edges(data: &Dataset) -> EdgeFeatures {
 fn host_with_edges(data: &Dataset, fanouts: [Fanout; 2]) -> NodeBatcher<NeighborSampler> {
     let sampler = NeighborSampler::new(data.csc().unwrap().clone(), fanouts);
     NodeBatcher::new(sampler.into(), data.node_features().unwrap().clone(), data.labels())
-        .edge_features(features_of_edges(data))
+        .edge_column("features", features_of_edges(data))
 }
 
 /// Returns batchers with edge features on a device, of a copy of the graph and of a staged graph.
@@ -333,10 +333,10 @@ fn devices_with_edges(data: &Dataset, device: &Device, fanouts: [Fanout; 2]) -> 
     let copied = DeviceGraph::new(data.csc().unwrap().clone(), device).unwrap();
     let staged = DeviceGraph::host_staged(data.csc().unwrap().clone(), device).unwrap();
     [copied, staged].map(|graph| {
-        let of_edges = DeviceEdgeFeatures::new(features_of_edges(data), &graph).unwrap();
+        let of_edges = DeviceEdgeColumn::new("features", features_of_edges(data), &graph).unwrap();
         let sampler = DeviceSampler::new(graph, fanouts);
         let of_nodes = DeviceFeatures::new(data.node_features().unwrap().clone(), device).unwrap();
-        DeviceNodeBatcher::new(sampler.into(), of_nodes.into(), data.labels()).edge_features(of_edges.into())
+        DeviceNodeBatcher::new(sampler.into(), of_nodes.into(), data.labels()).edge_column(of_edges.into())
     })
 }
 

@@ -45,6 +45,7 @@ pub(crate) fn graph() -> Relations {
             srcs,
             dsts,
             weights: None,
+            columns: None,
         })
         .collect();
     Relations::from_edges(types.expect("the types should be valid"), &edges)

@@ -35,6 +35,8 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
     let types: Vec<u8> = (0..coo.srcs.len()).map(|edge| edge as u8 % 2).collect();
     let builder = CscBuilder::new(coo.n_nodes).weights(&weights).edge_types(&types);
     let graph = builder.build(&coo.srcs, &coo.dsts).unwrap();
+    let rows = edge_features(graph.n_edges(), stored).to_column();
+    let graph = graph.with_column("features", rows).unwrap();
     let every = |offset| (offset..coo.n_nodes as u32).step_by(3).map(NodeId).collect();
     Dataset {
         name: "small".into(),
@@ -47,7 +49,6 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
         }),
         layout: Layout::Plain,
         names: vec![Arc::new(NodeNames::default())],
-        edge_features: Some(edge_features(graph.n_edges(), stored)),
         edge_type_names: vec!["near".into(), "far".into()],
         preparation: Default::default(),
         links: None,
@@ -131,6 +132,7 @@ pub(crate) fn shop() -> Dataset {
         srcs,
         dsts,
         weights,
+        columns: None,
     };
     let rows: Vec<f16> = (0..14).map(|value| f16::from_f32(value as f32)).collect();
     Dataset::builder_with_types(types)

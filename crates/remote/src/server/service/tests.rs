@@ -1,9 +1,9 @@
+use kiln_graph::EdgeColumn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kiln_comm::rpc::Token;
-use kiln_feature::EdgeFeatures;
 use tokio::time::timeout;
 use tonic::{Request, Streaming};
 
@@ -126,8 +126,8 @@ fn rejects_requests_with_duplicate_rows() {
 fn rejects_invalid_requests_for_rows_of_edges() {
     let data = kiln_data::synthetic::ring(10).unwrap();
     let n_edges = data.graph.n_edges();
-    let edge_features = EdgeFeatures::new(vec![0.0; n_edges as usize], 1).unwrap();
-    let with_rows = kiln_data::Dataset { edge_features: Some(edge_features), ..data.clone() };
+    let rows = EdgeColumn::new(vec![0.0_f32; n_edges as usize], 1).unwrap();
+    let with_rows = data.clone().with_edge_column(0, "features", rows).unwrap();
     let too_many = vec![0_u64; MAX_EDGES + 1];
     let rows = |n_rows: usize| bytes_of(vec![0_u32; n_rows]);
     for (data, rows, edges, expected) in [
@@ -153,7 +153,8 @@ fn rejects_invalid_requests_for_rows_of_edges() {
             let mut client = GraphClient::with_interceptor(channel, token);
             let request = OpenRequest { protocol: PROTOCOL, ..OpenRequest::default() };
             let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
-            match client.gather_edges(GatherEdgesRequest { lease, rows, edges, relation: 0 }).await {
+            let column = "features".to_owned();
+            match client.gather_edges(GatherEdgesRequest { lease, rows, edges, relation: 0, column }).await {
                 Ok(mut response) => response.get_mut().message().await.unwrap_err(),
                 Err(status) => status,
             }
@@ -181,7 +182,8 @@ fn rejects_requests_for_relations_and_types_that_do_not_exist() {
         let listed =
             client.list(ListRequest { lease, rows: rows.clone(), relation: u32::MAX }).await.unwrap_err();
         let edges = bytes_of(vec![0_u64]);
-        let of_edges = GatherEdgesRequest { lease, rows: rows.clone(), edges, relation: 1 };
+        let of_edges =
+            GatherEdgesRequest { lease, rows: rows.clone(), edges, relation: 1, column: String::new() };
         let mut of_edges = client.gather_edges(of_edges).await.unwrap();
         let of_edges = of_edges.get_mut().message().await.unwrap_err();
         let gathered = client.gather(GatherRequest { lease, rows, node_type: 1 }).await.unwrap_err();

@@ -22,12 +22,14 @@ pub enum ModelEdgesError {
         /// The number of relations of the model.
         n_relations: usize,
     },
-    /// The model reads features of edges that were not given.
+    /// The model reads a column of edges, such as their features, that was not given.
     #[error(
-        "the model reads edge features with {width} columns, which are missing: use data with edge features, or call \
-         PredictionData::edge_features"
+        "the model reads {what} with {width} columns, which are missing: use data with {what}, or call \
+         PredictionData::edge_column"
     )]
     NoEdgeFeatures {
+        /// What is missing.
+        what: String,
         /// The number of columns that the model reads.
         width: usize,
     },
@@ -37,11 +39,11 @@ pub enum ModelEdgesError {
          the data with its reverse edges and their features (Dataset::builder(..).symmetrize())"
     )]
     EdgeFeaturesOfUnprepared,
-    /// The features of edges have another number of columns than those of the training data.
-    #[error(
-        "the edge features have {got} columns, but the model was trained with {expected}: use the same columns"
-    )]
+    /// A column of edges, such as their features, has another width than that of the training data.
+    #[error("the {what} have {got} columns, but the model was trained with {expected}: use the same columns")]
     EdgeFeatureWidth {
+        /// What has another width.
+        what: String,
         /// The number of columns that the model reads.
         expected: usize,
         /// The number of columns of the features.

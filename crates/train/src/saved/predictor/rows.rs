@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
-use kiln_feature::{EdgeFeatureStore, FeatureBuffer, FeatureStore};
+use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_kernels::to_vec_f32;
 use kiln_loader::{BatchError, Batcher, NodeBatcher, SeedBatch, StageTimes};
@@ -14,7 +14,6 @@ use crate::evaluate::layer_wise::{
     InferenceInput, LayerWiseConfig, LayerWiseInference, LayerWiseRows, WantedRows,
 };
 use crate::saved::batches::{PredictedRows, PredictionBatches};
-use crate::saved::error::{ModelEdgesError, ModelError, PredictModeError};
 use crate::saved::info::StoredEdgeWeights;
 use crate::saved::network::NetworkRows;
 use crate::saved::outputs::OutputRows;
@@ -83,21 +82,10 @@ impl NodePredictor {
         if sampling.edge_types {
             inference = inference.carry_edge_types()?;
         }
-        if let Some(features) = self.edge_features()? {
-            let all = features
-                .as_edge_features()
-                .ok_or(ModelError::Mode(PredictModeError::NeedsWholeGraph { what: "exact mode" }))?;
-            inference = inference.carry_edge_features(all.clone())?;
+        for (name, rows) in self.data.require_edge_columns(&self.model)? {
+            inference = inference.carry_edge_column(Arc::clone(name), Arc::clone(rows))?;
         }
         Ok(inference)
-    }
-
-    /// Returns the edge features that the model reads, `None` if it reads none, or an error if they are missing.
-    fn edge_features(&self) -> Result<Option<&Arc<dyn EdgeFeatureStore>>> {
-        match (self.model.sampling().edge_features, &self.data.edge_features) {
-            (Some(width), None) => Err(ModelError::Edges(ModelEdgesError::NoEdgeFeatures { width }).into()),
-            (_, features) => Ok(features.as_ref()),
-        }
     }
 
     /// Returns the rows of nodes from sampled neighbours as batches. The nodes have ids of the graph, and the fanouts are those
@@ -122,8 +110,8 @@ impl NodePredictor {
         let rule = sampling.rule_or(self.rule.as_ref())?;
         let sampler = self.data.graph.sampler(fanouts, sampling.config(Vec::new(), rule))?;
         let mut batcher = NodeBatcher::without_targets(sampler, self.data.features.clone());
-        if let Some(features) = &self.data.edge_features {
-            batcher = batcher.edge_features(Arc::clone(features));
+        for (name, rows) in &self.data.edge_columns {
+            batcher = batcher.edge_column(Arc::clone(name), Arc::clone(rows));
         }
         if let Some(schema) = self.schema() {
             let format = self.model.encoder()?.network.input_format();
@@ -157,7 +145,7 @@ impl NodePredictor {
 
     /// Samples a batch and copies it to the device of the model. The embedded nodes are positions in the tables of the model.
     fn input(&self, batcher: &NodeBatcher<dyn FrontierSampler>, seeds: SeedBatch) -> Result<NodeInput> {
-        self.edge_features()?;
+        self.data.require_edge_columns(&self.model)?;
         let step = seeds.step;
         let mut scratch =
             self.scratches.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use kiln_feature::Targets;
 use kiln_graph::NodeId;
-use kiln_kernels::{DeviceEdgeFeatures, DeviceFeatures, DeviceSampler, run_on_load_stream, wait};
+use kiln_kernels::{DeviceEdgeColumn, DeviceFeatures, DeviceSampler, run_on_load_stream, wait};
 use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
 use kiln_sample::{Scratch, Seeds};
 
@@ -12,13 +12,13 @@ use crate::step::batch::DeviceBatch;
 use crate::step::batch::input_rows::InputRows;
 use crate::step::task::node::{NodeInput, nominal_size};
 
-/// A batcher for node tasks that samples the blocks and gathers the input features on a device, and the features of edges
-/// if it has some. The seeds and their targets come from the host. For equal seeds and keys, the batches are equal to those
+/// A batcher for node tasks that samples the blocks and gathers the input features on a device, and the columns of edges
+/// that it has. The seeds and their targets come from the host. For equal seeds and keys, the batches are equal to those
 /// of [`NodeBatcher`](kiln_loader::NodeBatcher).
 pub struct DeviceNodeBatcher {
     sampler: Arc<DeviceSampler>,
     features: Arc<DeviceFeatures>,
-    edge_features: Option<Arc<DeviceEdgeFeatures>>,
+    edge_columns: Vec<Arc<DeviceEdgeColumn>>,
     /// The targets of the seeds; `None` for tasks without targets of nodes.
     targets: Option<Targets>,
 }
@@ -30,20 +30,20 @@ impl DeviceNodeBatcher {
         features: Arc<DeviceFeatures>,
         targets: impl Into<Targets>,
     ) -> Self {
-        Self { sampler, features, edge_features: None, targets: Some(targets.into()) }
+        Self { sampler, features, edge_columns: Vec::new(), targets: Some(targets.into()) }
     }
 
     /// Creates a batcher whose batches have no targets, for link prediction.
     pub fn without_targets(sampler: Arc<DeviceSampler>, features: Arc<DeviceFeatures>) -> Self {
-        Self { sampler, features, edge_features: None, targets: None }
+        Self { sampler, features, edge_columns: Vec::new(), targets: None }
     }
 
-    /// Makes blocks carry the features of their edges ([`DeviceBlock::edge_features`]), which must be those of the
-    /// sampler's graph.
+    /// Makes blocks carry a column of their edges ([`DeviceBlock::edge_column`]), which must be that of the sampler's graph.
     ///
-    /// [`DeviceBlock::edge_features`]: kiln_kernels::DeviceBlock::edge_features
-    pub fn edge_features(self, edge_features: Arc<DeviceEdgeFeatures>) -> Self {
-        Self { edge_features: Some(edge_features), ..self }
+    /// [`DeviceBlock::edge_column`]: kiln_kernels::DeviceBlock::edge_column
+    pub fn edge_column(mut self, column: Arc<DeviceEdgeColumn>) -> Self {
+        self.edge_columns.push(column);
+        self
     }
 }
 
@@ -51,7 +51,7 @@ impl fmt::Debug for DeviceNodeBatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeviceNodeBatcher")
             .field("has_targets", &self.targets.is_some())
-            .field("has_edge_features", &self.edge_features.is_some())
+            .field("edge_columns", &self.edge_columns.iter().map(|column| column.name()).collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
@@ -73,7 +73,7 @@ impl Batcher for DeviceNodeBatcher {
             let start = Instant::now();
             let sample = self.sampler.sample(&seeds, key, scratch)?;
             let took = start.elapsed();
-            let sampled = sample.into_blocks(self.edge_features.as_deref())?;
+            let sampled = sample.into_blocks(&self.edge_columns)?;
             // The rows of nodes are gathered last, so the device has completed the batch when it has gathered them.
             let x = self.features.gather(&sampled.input_nodes)?;
             wait(&x).map_err(BatchError::other)?;

@@ -150,7 +150,7 @@ pub(crate) fn sampled_to_device(
     if let Some(rows) = x.only() {
         assert_eq!(rows.dims()[0], expected, "the batch should have a row per input node or aggregate");
     }
-    let mut blocks = blocks_to_device(batch.blocks, batch.edge_x, nominal_size(batch.phase), device);
+    let mut blocks = blocks_to_device(batch.blocks, batch.edge_columns, nominal_size(batch.phase), device);
     if let Some(groups) = batch.groups {
         blocks = blocks
             .into_iter()
@@ -174,22 +174,29 @@ pub(crate) fn nominal_size(phase: Phase) -> Option<BlockSize> {
     (!phase.is_training()).then_some(BlockSize::SAMPLED)
 }
 
-/// Moves blocks to a device, with the feature rows of their edges if there are any. `size` stands for their sizes if it is
+/// Moves blocks to a device, with these columns of their edges. `size` stands for their sizes if it is
 /// given.
 pub(crate) fn blocks_to_device(
     blocks: Vec<Block>,
-    edge_rows: Option<EdgeRows>,
+    edge_columns: Vec<EdgeRows>,
     size: Option<BlockSize>,
     device: &Device,
 ) -> Vec<DeviceBlock> {
-    let blocks = blocks.into_iter().map(|block| match size {
-        Some(size) => DeviceBlock::new(block, device).standing_for(size),
-        None => DeviceBlock::new(block, device),
-    });
-    let Some(EdgeRows { blocks: of_blocks, dim }) = edge_rows else { return blocks.collect() };
-    let with_rows =
-        |(block, rows): (DeviceBlock, _)| block.with_edge_features(upload_features(rows, dim, device));
-    blocks.zip(of_blocks).map(with_rows).collect()
+    let mut on_device = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        on_device.push(match size {
+            Some(size) => DeviceBlock::new(block, device).standing_for(size),
+            None => DeviceBlock::new(block, device),
+        });
+    }
+    for EdgeRows { name, blocks: rows_of_blocks, dim } in edge_columns {
+        let mut with_rows = Vec::with_capacity(on_device.len());
+        for (block, rows) in on_device.into_iter().zip(rows_of_blocks) {
+            with_rows.push(block.with_edge_column(Arc::clone(&name), upload_features(rows, dim, device)));
+        }
+        on_device = with_rows;
+    }
+    on_device
 }
 
 /// Returns the output row of each seed. The rows are already in the order of the seeds if no seed is repeated.

@@ -56,6 +56,7 @@ fn social() -> Dataset {
         srcs,
         dsts,
         weights: None,
+        columns: None,
     };
     Dataset::builder_with_types(NodeTypes::new([("user", 200)]).unwrap())
         .relation(of("follows", &srcs, &dsts))

@@ -1,0 +1,135 @@
+use std::sync::Arc;
+
+use kiln_graph::{Block, EdgeColumns, EdgeId, Relations};
+
+use crate::{EdgeFeatureStore, EdgeFeatures, Error, FeatureBuffer, FeatureDType, Result};
+
+/// The rows of one column of the edges of several relations, by edge ids of the whole graph. An edge of a relation
+/// without the column has NaN, so that a model that reads it by mistake returns no number.
+#[derive(Debug, Clone)]
+pub struct RelationEdgeFeatures {
+    /// The rows of each relation, `[n_relations]`; `None` for a relation without the column.
+    relations: Vec<Option<EdgeFeatures>>,
+    /// The id of the first edge of each relation, `[n_relations]`.
+    first_edges: Vec<u64>,
+    n_edges: u64,
+    dim: usize,
+    dtype: FeatureDType,
+}
+
+/// Returns the store of a column of all edges of a graph.
+///
+/// ```
+/// use kiln_feature::edge_column_of;
+/// use kiln_graph::{CscBuilder, EdgeColumn, Relations};
+/// let graph = CscBuilder::new(3).build(&[0, 1], &[2, 2])?;
+/// let graph = graph.with_column("amount", EdgeColumn::new(vec![7.5_f32, 0.5], 1)?)?;
+/// assert_eq!(edge_column_of(&Relations::of_graph(graph), "amount")?.n_edges(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Returns [`Error::NoEdgeColumn`] if no relation has the column, [`Error::EdgeColumnsDiffer`] if its element type or width
+/// is not the same in all relations that have it, and the errors of [`EdgeFeatures::of_column`].
+pub fn edge_column_of(graph: &Relations, name: &str) -> Result<Arc<dyn EdgeFeatureStore>> {
+    let mut relations = Vec::with_capacity(graph.n_relations());
+    for relation in graph.iter() {
+        let column = relation.graph.columns().get(name);
+        relations.push(column.map(EdgeFeatures::of_column).transpose()?);
+    }
+    let Some(first) = relations.iter().flatten().next() else {
+        let known = known_columns(graph.iter().map(|relation| relation.graph.columns()));
+        return Err(Error::NoEdgeColumn { name: name.to_owned(), known });
+    };
+    let format = (first.dim(), first.dtype());
+    for other in relations.iter().flatten() {
+        check_equal_formats(name, format, (other.dim(), other.dtype()))?;
+    }
+    if let [Some(features)] = &relations[..] {
+        return Ok(features.clone().into());
+    }
+    let (dim, dtype) = format;
+    let first_edges = (0..graph.n_relations()).map(|relation| graph.first_edge(relation).0).collect();
+    Ok(Arc::new(RelationEdgeFeatures { relations, first_edges, n_edges: graph.n_edges(), dim, dtype }))
+}
+
+/// Returns an error if the column of a name has another width or element type in a further relation.
+///
+/// # Errors
+/// Returns [`Error::EdgeColumnsDiffer`].
+pub(crate) fn check_equal_formats(
+    name: &str,
+    first: (usize, FeatureDType),
+    second: (usize, FeatureDType),
+) -> Result<()> {
+    if first == second {
+        return Ok(());
+    }
+    Err(Error::EdgeColumnsDiffer {
+        name: name.to_owned(),
+        first: format!("{} columns of {}", first.0, first.1),
+        second: format!("{} columns of {}", second.0, second.1),
+    })
+}
+
+/// Returns the names of all columns, each once, for a message.
+fn known_columns<'a>(columns: impl Iterator<Item = &'a EdgeColumns>) -> String {
+    let mut names: Vec<&str> = columns.flat_map(EdgeColumns::names).collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.join(", "),
+    }
+}
+
+impl RelationEdgeFeatures {
+    /// Writes the rows of edges of one relation, if it has the column. `edges` are ids of the whole graph.
+    fn gather_run(&self, relation: usize, edges: &[EdgeId], out: &mut [u8]) -> Result<()> {
+        let Some(features) = &self.relations[relation] else { return Ok(()) };
+        let first = self.first_edges[relation];
+        let rows: Vec<EdgeId> = edges.iter().map(|edge| EdgeId(edge.0 - first)).collect();
+        features.gather_bytes(&rows, out)
+    }
+}
+
+impl EdgeFeatureStore for RelationEdgeFeatures {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn n_edges(&self) -> u64 {
+        self.n_edges
+    }
+
+    fn dtype(&self) -> FeatureDType {
+        self.dtype
+    }
+
+    fn gather_block(&self, block: &Block, out: &mut FeatureBuffer) -> Result<()> {
+        let edges = block.edge_ids();
+        out.resize(self.dtype, edges.len() * self.dim);
+        if self.relations.iter().any(Option::is_none) {
+            out.fill_nan();
+        }
+        let row_bytes = self.dim * self.dtype.bytes();
+        let mut out = out.as_bytes_mut();
+        // The edges of a destination are grouped by relation.
+        for run in
+            edges.chunk_by(|a, b| relation_of(&self.first_edges, *a) == relation_of(&self.first_edges, *b))
+        {
+            if let Some(&edge) = run.iter().find(|edge| self.n_edges <= edge.0) {
+                return Err(Error::EdgeOutOfRange { edge, n_rows: self.n_edges });
+            }
+            let (rows, rest) = out.split_at_mut(run.len() * row_bytes);
+            self.gather_run(relation_of(&self.first_edges, run[0]), run, rows)?;
+            out = rest;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the relation of an edge. `first_edges` ascend and begin with 0.
+fn relation_of(first_edges: &[u64], edge: EdgeId) -> usize {
+    first_edges.partition_point(|first| *first <= edge.0) - 1
+}
