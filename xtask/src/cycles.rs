@@ -9,9 +9,11 @@ mod imports;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anyhow::Result;
+
 pub(crate) use self::imports::tokens;
 use self::imports::{Imports, Path};
-use crate::workspace::SourceFile;
+use crate::workspace::{self, SourceFile};
 
 /// The maximum number of files that may import each other in a cycle.
 const MAX_FILES: usize = 5;
@@ -21,6 +23,25 @@ const EXEMPT: &[&str] = &["examples"];
 
 /// The maximum number of re-exports that are followed to resolve one path.
 const MAX_RE_EXPORTS: usize = 16;
+
+/// Prints all cycles of the workspace with the imports inside them, as a list in Markdown.
+pub(crate) fn run() -> Result<()> {
+    let files = workspace::text_files(&workspace::paths()?)?;
+    println!("{}", list(&files));
+    Ok(())
+}
+
+/// Returns a list of all cycles with the imports inside them.
+fn list(files: &[SourceFile]) -> String {
+    let mut lines = Vec::new();
+    for (root, tree) in trees(files) {
+        for cycle in tree.cycles() {
+            lines.push(format!("* {root}: {}", cycle.join(", ")));
+            lines.extend(tree.imports_inside(&cycle).into_iter().map(|import| format!("  * {import}")));
+        }
+    }
+    lines.join("\n")
+}
 
 /// Returns a message for each cycle of more than [`MAX_FILES`] files.
 pub(crate) fn problems(files: &[SourceFile]) -> Vec<String> {
@@ -109,6 +130,21 @@ impl Tree<'_> {
             }
         }
         cycles
+    }
+
+    /// Returns the imports of the files of a cycle from each other.
+    fn imports_inside(&self, cycle: &[&str]) -> Vec<String> {
+        let mut imports = Vec::new();
+        for (module, Module { file, imports: Imports { uses, .. } }) in &self.modules {
+            for path in uses.iter().filter(|_| cycle.contains(file)) {
+                let target =
+                    self.resolve(module, path, MAX_RE_EXPORTS).map(|target| self.modules[target].file);
+                if let Some(target) = target.filter(|target| target != file && cycle.contains(target)) {
+                    imports.push(format!("{file} -> {target}: {}", path.join("::")));
+                }
+            }
+        }
+        imports
     }
 
     /// Returns the other modules that a module imports from.
@@ -267,6 +303,22 @@ mod tests {
             ("part/inner.rs", "use super::Part; pub struct Inner;"),
         ]);
         assert_eq!(found, [["main.rs", "part.rs"]]);
+    }
+
+    #[test]
+    fn lists_the_imports_inside_a_cycle() {
+        let listed = list(&files(&[
+            ("crates/made-up/src/lib.rs", "mod a; mod b; mod c;"),
+            ("crates/made-up/src/a.rs", "use crate::b::B; use crate::c::C; pub struct A;"),
+            ("crates/made-up/src/b.rs", "use super::a::{A, of_b}; pub struct B(A);"),
+            ("crates/made-up/src/c.rs", "pub struct C;"),
+        ]));
+        let expected = "\
+            * crates/made-up/src: a.rs, b.rs\n  \
+              * a.rs -> b.rs: crate::b::B\n  \
+              * b.rs -> a.rs: super::a::A\n  \
+              * b.rs -> a.rs: super::a::of_b";
+        assert_eq!(listed, expected);
     }
 
     #[test]
