@@ -4,6 +4,7 @@
 
 mod class_names;
 mod links;
+mod row_files;
 mod rows;
 mod targets;
 
@@ -18,10 +19,10 @@ pub(crate) use self::links::{
     LINK_FILES, NEGATIVES, check_negative_entries, link_entries, read_link_targets, shape_of_negatives,
     write_link_targets,
 };
-pub(crate) use self::rows::FEATURE_FILES;
+pub(crate) use self::row_files::FEATURE_FILES;
+pub use self::row_files::{FEATURES, RowFiles};
 pub use self::rows::{
-    FEATURES, RowFiles, push_rows, read_edge_features, read_rows, row_element_type, verify_edge_features,
-    verify_rows,
+    push_rows, read_edge_features, read_rows, row_element_type, verify_edge_features, verify_rows,
 };
 pub use self::targets::{
     LABELS, TARGETS, check_target_files, read_targets, target_files, verify_targets, write_targets,

@@ -8,8 +8,8 @@ use kiln_store::array_folder::FolderWriter;
 use kiln_store::npy::DType;
 use kiln_store::{ArrayFile, check_count};
 
-use super::ConvertOptions;
 use super::buckets::{FIXED_BYTES, Written};
+use super::options::ConvertOptions;
 use super::rest::written_type;
 use crate::arrays::{RowsOf, check_converted, row_shape};
 use crate::edge_features::position_in_list;
