@@ -10,7 +10,9 @@ use kiln_sample::{
 };
 
 #[cfg(feature = "cube")]
-use crate::cube::graph::{Graph, HopArrays, HopError};
+use crate::cube::graph::Graph;
+#[cfg(feature = "cube")]
+use crate::cube::hop::{HopArrays, HopError};
 #[cfg(feature = "cube")]
 use crate::cube::launch::{float_tensor, int_tensor};
 #[cfg(feature = "cube")]
