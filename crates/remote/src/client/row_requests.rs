@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytemuck::Zeroable;
 use kiln_feature::{FeatureBuffer, FeatureDType};
 
-use crate::client::graph::{DistGraph, Owner};
+use crate::client::graph::DistGraph;
+use crate::client::owner::Owner;
 use crate::client::peer::{Peer, ReplyEvent};
 use crate::client::question::Question;
 use crate::client::replies::{PeerRequest, PendingReplies};
