@@ -12,8 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::client::graph_info::{GraphInfo, n_parts};
-use crate::client::owner::Owner;
-use crate::client::peer::{Peer, ReplyEvent};
+use crate::client::peer::{Owner, Peer, ReplyEvent};
 use crate::client::question::Question;
 use crate::client::replies::{PIECES_AHEAD, put};
 use crate::local_part::LocalPart;

@@ -11,7 +11,6 @@ pub(crate) mod graph_info;
 pub(crate) mod health;
 pub(crate) mod hetero_sampler;
 pub(crate) mod node_keys;
-pub(crate) mod owner;
 pub(crate) mod partitions;
 pub(crate) mod partitions_info;
 pub(crate) mod peer;

@@ -10,6 +10,7 @@ use tonic::{Code, Response, Status};
 
 use crate::client::question::{Client, Question};
 use crate::error::chain;
+use crate::local_part::LocalPart;
 use crate::wire::limits::{BEAT, MAX_MESSAGE_BYTES, PROTOCOL, SILENCE, WINDOW_BYTES};
 use crate::wire::proto::{Chunk, GraphClient, Healthy, Lease, Nothing, OpenRequest, Opened};
 use crate::{Error, Result, ServerError};
@@ -46,6 +47,13 @@ struct Holds {
     partition_hash: String,
     /// The names of the rules that the server knows.
     rules: Vec<String>,
+}
+
+/// The owner of a partition: this process or a server.
+#[derive(Debug, Clone)]
+pub(crate) enum Owner {
+    Local(Arc<LocalPart>),
+    Remote(Arc<Peer>),
 }
 
 /// An event in the response to a request. The events of a response are in order of receipt.

@@ -6,8 +6,7 @@ use bytemuck::Zeroable;
 use kiln_feature::{FeatureBuffer, FeatureDType};
 
 use crate::client::graph::DistGraph;
-use crate::client::owner::Owner;
-use crate::client::peer::{Peer, ReplyEvent};
+use crate::client::peer::{Owner, Peer, ReplyEvent};
 use crate::client::question::Question;
 use crate::client::replies::{PeerRequest, PendingReplies};
 use crate::wire::row_format::RowFormat;

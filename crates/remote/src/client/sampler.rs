@@ -10,7 +10,7 @@ use kiln_sample::{
 
 use crate::client::fetch_stats::count;
 use crate::client::graph::DistGraph;
-use crate::client::owner::Owner;
+use crate::client::peer::Owner;
 use crate::client::question::Question;
 use crate::client::replies::PeerRequest;
 use crate::client::requests::{Piece, Requests, Rows};
