@@ -10,7 +10,6 @@ use crate::run::data_hash::DataHash;
 use crate::step::batch::DeviceBatch;
 use crate::step::embedding::SparseAdamConfig;
 use crate::step::embedding::row_gradients::RowGradients;
-use crate::step::learn::{Learned, LossScale, Outcome};
 use crate::step::optimizer::clip::clip_by_norm;
 use crate::step::optimizer::schedule::TrainingPosition;
 use crate::step::reports::{EpochReport, EpochState, StepReport, Unread};
@@ -19,6 +18,7 @@ use crate::step::task::metric_sums::{LossWeight, MetricSums, check_finite};
 use crate::step::task::negatives::NegativeCounts;
 use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
+use crate::step::trainer::learn::{Learned, LossScale, Outcome};
 use crate::step::weights::task_weights;
 
 impl<T: Task> TaskTrainer<T> {
