@@ -65,7 +65,7 @@ pub enum LaunchError {
          next one; correct it, or give --master HOST:PORT"
     )]
     NoPort(String),
-    /// The text is not a [`MasterAddress`].
+    /// The text is not a [`MasterAddress`](crate::MasterAddress).
     #[error("{0:?} is not HOST:PORT: write node1:29400 or [::1]:29400, with a port from 1 to 65535")]
     BadMaster(String),
 }
