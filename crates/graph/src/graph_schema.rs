@@ -42,8 +42,9 @@ impl GraphSchema {
     /// Creates a schema.
     ///
     /// # Errors
-    /// Returns [`Error::TooMany`] for more than [`Relations::MOST`] relations, [`SchemaError::BadName`] for a name that is
-    /// empty or occurs twice, and [`SchemaError::NoSuchType`] within [`Error::InRelation`] for a type that does not exist.
+    /// Returns [`Error::TooMany`] for more than [`Relations::MOST`](crate::Relations::MOST) relations,
+    /// [`SchemaError::BadName`] for a name that is empty or occurs twice, and [`SchemaError::NoSuchType`] within
+    /// [`Error::InRelation`] for a type that does not exist.
     pub fn new(types: impl Into<Arc<NodeTypes>>, relations: Vec<RelationSchema>) -> Result<Self> {
         let types = types.into();
         check_relation_count(relations.len())?;

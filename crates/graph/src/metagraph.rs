@@ -24,8 +24,9 @@ impl Metagraph {
     /// Creates a metagraph. `relations` are the types of the sources and destinations of each relation.
     ///
     /// # Errors
-    /// Returns [`SchemaError::NoTypes`] without types, [`Error::TooMany`](crate::Error::TooMany) for more than
-    /// [`Relations::MOST`] relations, and [`SchemaError::TypeOutOfRange`] for a relation between other types.
+    /// Returns [`SchemaError::NoTypes`] without types, [`Error::TooMany`] for more than
+    /// [`Relations::MOST`](crate::Relations::MOST) relations, and [`SchemaError::TypeOutOfRange`] for a relation between
+    /// other types.
     pub fn new(n_types: usize, relations: Vec<[usize; 2]>) -> Result<Self> {
         if n_types == 0 {
             return Err(SchemaError::NoTypes.into());
