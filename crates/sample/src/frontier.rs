@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// | `indptr` | `u32` | `n_dst + 1` | destination |
 /// | `srcs` | [`NodeId`] | `n_edges` | position of the edge in the frontier; its source |
 /// | `edge_ids` | [`EdgeId`] | `n_edges` | the same; the graph's edge |
-/// | `weights` | `f32` | `n_edges` | the same; `None` if the request has [`EdgeWeights::None`] |
+/// | `weights` | `f32` | `n_edges` | the same; `None` if the request has [`EdgeWeights::None`](crate::EdgeWeights::None) |
 /// | `edge_types` | `u8` | `n_edges` | the same; `None` unless they are requested |
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frontier {
@@ -20,7 +20,7 @@ pub struct Frontier {
     pub srcs: Vec<NodeId>,
     /// Each edge's id in the graph.
     pub edge_ids: Vec<EdgeId>,
-    /// Each edge's weight; `None` if the request has [`EdgeWeights::None`].
+    /// Each edge's weight; `None` if the request has [`EdgeWeights::None`](crate::EdgeWeights::None).
     pub weights: Option<Vec<f32>>,
     /// Each edge's type; `None` unless the request asks for edge types.
     pub edge_types: Option<Vec<u8>>,
