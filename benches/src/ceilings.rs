@@ -6,11 +6,13 @@
 
 mod arrays;
 mod compute;
+mod row_rate;
 mod timing;
 
 use serde::Serialize;
 
 use arrays::Arrays;
+pub use row_rate::RowRate;
 pub(crate) use timing::best_rate;
 
 /// The numbers of columns of the measured rows: 100 as in ogbn-products, and 128 as in ogbn-arxiv.
@@ -51,15 +53,6 @@ pub struct RandomPlaces {
     pub gather_rows: Vec<RowRate>,
     /// The rates of summing random rows, by width.
     pub read_rows: Vec<RowRate>,
-}
-
-/// The rate of accesses to rows of one width.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct RowRate {
-    /// The size of a row in bytes.
-    pub row_bytes: usize,
-    /// The rate in bytes per second.
-    pub bytes_per_second: f64,
 }
 
 impl Ceilings {

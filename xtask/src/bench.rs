@@ -5,10 +5,9 @@ mod ceilings;
 mod lines;
 mod measure;
 mod runs;
+mod settings;
+mod work;
 
-use std::collections::BTreeMap;
-use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,6 +16,7 @@ use anyhow::{Context, Result, bail};
 
 use self::ceilings::Machine;
 use self::runs::Run;
+use self::settings::{Settings, n_cores};
 use crate::workspace;
 
 /// The bench stages, in the order of a training step. Each stage is a file in `benches/benches`.
@@ -100,52 +100,6 @@ fn parse_fanouts(text: &str) -> Result<String, String> {
     }
 }
 
-/// The settings of bench processes.
-#[derive(Debug, Clone, Default)]
-struct Settings {
-    /// The folders of data sets to bench; the built-in inputs if empty.
-    data: Vec<PathBuf>,
-    /// True if the data sets are copied into memory.
-    in_memory: bool,
-    /// The fanouts of data sets, each as `NAME=15,10,5`.
-    fanouts: Vec<String>,
-    /// The number of threads of parallel loops; `None` for all cores.
-    threads: Option<u32>,
-    /// The only bench to run; `None` for all.
-    only: Option<String>,
-    /// The device on which the device stage runs; `None` to run the other stages.
-    device: Option<String>,
-}
-
-impl Settings {
-    /// Returns the environment variables of a bench process.
-    fn env(&self) -> Result<BTreeMap<&'static str, OsString>> {
-        let mut env = BTreeMap::new();
-        if !self.data.is_empty() {
-            let paths = env::join_paths(&self.data)
-                .context("a path given with --data contains the separator of path lists")?;
-            env.insert("KILN_BENCH_DATA", paths);
-        }
-        if self.in_memory {
-            env.insert("KILN_BENCH_IN_MEMORY", "1".into());
-        }
-        if !self.fanouts.is_empty() {
-            env.insert("KILN_BENCH_FANOUTS", self.fanouts.join(";").into());
-        }
-        if let Some(device) = &self.device {
-            env.insert("KILN_DEVICE", device.into());
-        }
-        if let Some(threads) = self.threads {
-            env.insert("RAYON_NUM_THREADS", threads.to_string().into());
-        }
-        Ok(env)
-    }
-
-    fn n_threads(&self) -> usize {
-        self.threads.map_or_else(runs::n_cores, |threads| threads as usize)
-    }
-}
-
 /// Measures the machine, runs the selected stages, prints a line per bench, and saves and compares the run if
 /// requested.
 pub(crate) fn run(mut args: Args) -> Result<()> {
@@ -212,7 +166,7 @@ fn stages<'a>(asked: &[String], settings: &'a Settings) -> Vec<&'a str> {
 /// Measures the machine and starts the comparison with DGL, which runs `cargo xtask bench` for each of its rows.
 fn run_peers(args: &Args) -> Result<()> {
     let root = workspace::root()?;
-    let machine = Machine::measure(runs::n_cores())?;
+    let machine = Machine::measure(n_cores())?;
     print!("{machine}");
     let path = root.join("target").join("peers").join("machine.json");
     runs::write(&path, &Run::now(None, Some(machine), Vec::new())?)?;
@@ -274,26 +228,6 @@ mod tests {
         for wrong in ["15,10,5", "=15", "a=", "a=15,x", "a;b=15"] {
             assert!(parse_fanouts(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn settings_become_environment_variables_of_bench_processes() {
-        let fanouts = vec!["a=1".into(), "b=2,3".into()];
-        let data = vec!["x/a".into(), "y/b".into()];
-        let device = Some("cuda:1".into());
-        let env = Settings { data, in_memory: true, fanouts, threads: Some(2), only: None, device };
-        let env = env.env().unwrap();
-        let values: Vec<_> = env.iter().map(|(name, value)| (*name, value.to_str().unwrap())).collect();
-        let data = env::join_paths(["x/a", "y/b"]).unwrap();
-        let expected = [
-            ("KILN_BENCH_DATA", data.to_str().unwrap()),
-            ("KILN_BENCH_FANOUTS", "a=1;b=2,3"),
-            ("KILN_BENCH_IN_MEMORY", "1"),
-            ("KILN_DEVICE", "cuda:1"),
-            ("RAYON_NUM_THREADS", "2"),
-        ];
-        assert_eq!(values, expected);
-        assert!(Settings::default().env().unwrap().is_empty());
     }
 
     #[test]

@@ -7,14 +7,20 @@
 
 mod imports;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
 
 pub(crate) use self::imports::tokens;
 use self::imports::{Imports, Path};
-use crate::workspace::SourceFile;
+use crate::workspace::{self, SourceFile};
 
 /// The maximum number of files that may import each other in a cycle.
-const MAX_FILES: usize = 5;
+const MAX_FILES: usize = 3;
+
+/// The number of cycles of all crates. It may only fall.
+const MAX_CYCLES: usize = 7;
 
 /// The folders that may have larger cycles until they are restructured.
 const EXEMPT: &[&str] = &["examples"];
@@ -22,10 +28,39 @@ const EXEMPT: &[&str] = &["examples"];
 /// The maximum number of re-exports that are followed to resolve one path.
 const MAX_RE_EXPORTS: usize = 16;
 
-/// Returns a message for each cycle of more than [`MAX_FILES`] files.
+/// Prints all cycles of the workspace with the imports inside them, as a list in Markdown.
+pub(crate) fn run() -> Result<()> {
+    let files = workspace::text_files(&workspace::paths()?)?;
+    println!("{}", list(&files));
+    Ok(())
+}
+
+/// Returns a list of all cycles with the imports inside them.
+fn list(files: &[SourceFile]) -> String {
+    let mut lines = Vec::new();
+    for (root, tree) in trees(files) {
+        for cycle in tree.cycles() {
+            lines.push(format!("* {root}: {}", cycle.join(", ")));
+            lines.extend(tree.imports_inside(&cycle).into_iter().map(|import| format!("  * {import}")));
+        }
+    }
+    lines.join("\n")
+}
+
+/// Returns a message for each cycle of more than [`MAX_FILES`] files, and one if there are more or fewer cycles than
+/// [`MAX_CYCLES`].
 pub(crate) fn problems(files: &[SourceFile]) -> Vec<String> {
+    let trees: BTreeMap<String, Tree<'_>> =
+        trees(files).into_iter().filter(|(root, _)| !is_exempt(root)).collect();
+    let mut problems = large_cycles(&trees);
+    problems.extend(problem_of_number(trees.values().map(|tree| tree.cycles().len()).sum()));
+    problems
+}
+
+/// Returns a message for each cycle of more than [`MAX_FILES`] files.
+fn large_cycles(trees: &BTreeMap<String, Tree<'_>>) -> Vec<String> {
     let mut problems = Vec::new();
-    for (root, tree) in trees(files).into_iter().filter(|(root, _)| !is_exempt(root)) {
+    for (root, tree) in trees {
         for cycle in tree.cycles().into_iter().filter(|cycle| MAX_FILES < cycle.len()) {
             problems.push(format!(
                 "{root}: {} files import each other in a cycle, at most {MAX_FILES} allowed: {}; move what they share to \
@@ -36,6 +71,19 @@ pub(crate) fn problems(files: &[SourceFile]) -> Vec<String> {
         }
     }
     problems
+}
+
+fn problem_of_number(n_cycles: usize) -> Option<String> {
+    match n_cycles.cmp(&MAX_CYCLES) {
+        Ordering::Greater => Some(format!(
+            "files import each other in {n_cycles} cycles, at most {MAX_CYCLES} allowed: `cargo xtask cycles` lists them; \
+             move what they share to files that import none of them"
+        )),
+        Ordering::Less => {
+            Some(format!("{n_cycles} cycles: lower MAX_CYCLES, {MAX_CYCLES}, in xtask/src/cycles.rs"))
+        }
+        Ordering::Equal => None,
+    }
 }
 
 /// Returns the number of files of each cycle, by the folder of the library or program, such as `crates/data/src`.
@@ -109,6 +157,21 @@ impl Tree<'_> {
             }
         }
         cycles
+    }
+
+    /// Returns the imports of the files of a cycle from each other.
+    fn imports_inside(&self, cycle: &[&str]) -> Vec<String> {
+        let mut imports = Vec::new();
+        for (module, Module { file, imports: Imports { uses, .. } }) in &self.modules {
+            for path in uses.iter().filter(|_| cycle.contains(file)) {
+                let target =
+                    self.resolve(module, path, MAX_RE_EXPORTS).map(|target| self.modules[target].file);
+                if let Some(target) = target.filter(|target| target != file && cycle.contains(target)) {
+                    imports.push(format!("{file} -> {target}: {}", path.join("::")));
+                }
+            }
+        }
+        imports
     }
 
     /// Returns the other modules that a module imports from.
@@ -270,20 +333,46 @@ mod tests {
     }
 
     #[test]
-    fn reports_a_cycle_of_six_files() {
+    fn lists_the_imports_inside_a_cycle() {
+        let listed = list(&files(&[
+            ("crates/made-up/src/lib.rs", "mod a; mod b; mod c;"),
+            ("crates/made-up/src/a.rs", "use crate::b::B; use crate::c::C; pub struct A;"),
+            ("crates/made-up/src/b.rs", "use super::a::{A, of_b}; pub struct B(A);"),
+            ("crates/made-up/src/c.rs", "pub struct C;"),
+        ]));
+        let expected = "\
+            * crates/made-up/src: a.rs, b.rs\n  \
+              * a.rs -> b.rs: crate::b::B\n  \
+              * b.rs -> a.rs: super::a::A\n  \
+              * b.rs -> a.rs: super::a::of_b";
+        assert_eq!(listed, expected);
+    }
+
+    #[test]
+    fn reports_a_cycle_of_four_files() {
         let file = |n: usize| format!("crates/made-up/src/f{n}.rs");
         let ring = |n_files: usize| {
             let text = |n: usize| format!("use crate::f{}::F;", (n + 1) % n_files);
             let texts: Vec<(String, String)> = (0..n_files).map(|n| (file(n), text(n))).collect();
-            problems(&files(&texts.iter().map(|(path, text)| (&**path, &**text)).collect::<Vec<_>>()))
+            let files = files(&texts.iter().map(|(path, text)| (&**path, &**text)).collect::<Vec<_>>());
+            large_cycles(&trees(&files))
         };
-        assert_eq!(ring(5), [""; 0]);
+        assert_eq!(ring(3), [""; 0]);
         assert_eq!(
-            ring(6),
+            ring(4),
             [
-                "crates/made-up/src: 6 files import each other in a cycle, at most 5 allowed: f0.rs, f1.rs, f2.rs, f3.rs, \
-              f4.rs, f5.rs; move what they share to files that import none of them"
+                "crates/made-up/src: 4 files import each other in a cycle, at most 3 allowed: f0.rs, f1.rs, f2.rs, f3.rs; \
+              move what they share to files that import none of them"
             ]
         );
+    }
+
+    #[test]
+    fn reports_more_and_fewer_cycles_than_stated() {
+        assert_eq!(problem_of_number(MAX_CYCLES), None);
+        let more = problem_of_number(MAX_CYCLES + 1).unwrap();
+        assert!(more.contains("`cargo xtask cycles` lists them"), "{more}");
+        let fewer = problem_of_number(MAX_CYCLES - 1).unwrap();
+        assert!(fewer.contains("lower MAX_CYCLES"), "{fewer}");
     }
 }

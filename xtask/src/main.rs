@@ -8,6 +8,7 @@
 //! cargo xtask cuda-stub    runs a program on a stub of the CUDA driver
 //! cargo xtask gpu          packs programs for a machine with a GPU, and tests the script of that machine on the stub
 //! cargo xtask sizes        prints lines of code, types and cycles of the crates as a table
+//! cargo xtask cycles       prints the import cycles of files within crates, with the imports inside them
 //! cargo xtask third-party  writes THIRD-PARTY.md, the list of packages that the programs contain
 //! ```
 
@@ -61,6 +62,8 @@ enum Task {
     Gpu(gpu::Args),
     /// Prints lines of code, types and import cycles of the crates, as a table in Markdown.
     Sizes,
+    /// Prints the import cycles of files within crates, with the imports inside them, as a list in Markdown.
+    Cycles,
     /// Writes THIRD-PARTY.md: the packages that the programs contain, with their licences.
     ThirdParty,
     /// Installs the LLVM that CubeCL's CPU and CUDA compilers link.
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Task::CudaStub(args) => cuda::run(args),
         Task::Gpu(args) => gpu::run(args),
         Task::Sizes => sizes::run(),
+        Task::Cycles => cycles::run(),
         Task::ThirdParty => third_party::run(),
         Task::Llvm => llvm::run(),
     };

@@ -3,7 +3,7 @@ use std::hint::black_box;
 use kiln_mem::{copy_rows, prefetch, prefetch_far, prefetch_range, prefetch_range_far};
 use pulp::{Arch, Simd, WithSimd};
 
-use super::RowRate;
+use super::row_rate::RowRate;
 use super::timing::{best_rate, per_pass};
 
 /// The number of f32 values in a cache line.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::Error;
+use crate::when::When;
 
 /// One collective of one group, as shown in messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,18 +134,6 @@ impl fmt::Display for Cause {
                 When(step),
                 When(other_step)
             ),
-        }
-    }
-}
-
-/// Formats the last known step of a rank, as in `in step 7`.
-pub(crate) struct When<'a>(pub(crate) &'a Option<u64>);
-
-impl fmt::Display for When<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(step) => write!(f, "in step {step}"),
-            None => f.write_str("before its first step"),
         }
     }
 }

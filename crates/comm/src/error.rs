@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::cause::When;
+use crate::when::When;
 
 /// An error of a collective, or of creating a subgroup or channel.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

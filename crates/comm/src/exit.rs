@@ -1,6 +1,6 @@
 //! The exit statuses of launched processes, and the errors after which a launcher should start them again.
 
-use crate::{BoxError, Failure, RankError};
+use crate::{BoxError, Failure, JobError, RankError};
 
 /// The exit status that asks the launcher to start the same job again (`EX_TEMPFAIL` of BSD's `sysexits.h`): a peer was
 /// lost, the process was signalled to stop and wrote a checkpoint, or a rank returned a [`TransientError`].
@@ -19,5 +19,30 @@ impl TransientError {
     /// Returns true if the rank that `error` reports returned a `TransientError`.
     pub fn is_cause_of(error: &RankError) -> bool {
         matches!(error, RankError::Rank { failure: Failure::Failed(error), .. } if error.is::<Self>())
+    }
+}
+
+impl RankError {
+    /// Returns the status with which a process should exit: [`EXIT_RETRY`] if another attempt may succeed, otherwise
+    /// [`EXIT_FAILED`].
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Join(error) => error.status(),
+            _ if TransientError::is_cause_of(self) => EXIT_RETRY,
+            _ => EXIT_FAILED,
+        }
+    }
+}
+
+impl JobError {
+    /// Returns the status with which the process should exit: [`EXIT_RETRY`] if another attempt may succeed, otherwise
+    /// [`EXIT_FAILED`].
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::Lost { .. } => EXIT_RETRY,
+            #[cfg(feature = "grpc")]
+            Self::Rpc(crate::rpc::Error::NoAnswer { .. }) => EXIT_RETRY,
+            _ => EXIT_FAILED,
+        }
     }
 }

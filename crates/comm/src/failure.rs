@@ -3,7 +3,7 @@ use std::{fmt, io};
 
 use rayon::ThreadPoolBuildError;
 
-use crate::{EXIT_FAILED, EXIT_RETRY, JobError, TransientError};
+use crate::JobError;
 
 /// The error type of a rank's body.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -58,16 +58,6 @@ pub enum Failure {
 }
 
 impl RankError {
-    /// Returns the status with which a process should exit: [`EXIT_RETRY`] if another attempt may succeed, otherwise
-    /// [`EXIT_FAILED`].
-    pub fn exit_status(&self) -> u8 {
-        match self {
-            Self::Join(error) => error.status(),
-            _ if TransientError::is_cause_of(self) => EXIT_RETRY,
-            _ => EXIT_FAILED,
-        }
-    }
-
     /// Returns the failed rank, or `None` if the error does not concern a single rank.
     pub fn rank(&self) -> Option<usize> {
         match self {

@@ -35,6 +35,7 @@ pub mod rpc;
 mod single;
 mod sums;
 mod threads;
+mod when;
 
 pub use communicator::{Communicator, RankInfo, Reduce};
 pub use config::{CommBackend, RankConfig};

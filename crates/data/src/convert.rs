@@ -28,6 +28,7 @@
 mod buckets;
 mod csc_rows;
 mod heterogeneous;
+mod options;
 mod rest;
 mod sorting;
 
@@ -35,7 +36,7 @@ use std::fmt;
 use std::path::Path;
 
 use kiln_feature::Targets;
-use kiln_graph::{Duplicates, LinkNegatives, SelfLoops};
+use kiln_graph::LinkNegatives;
 use kiln_store::array_folder::{Entries, FolderWriter};
 use kiln_store::paths::is_there;
 use kiln_store::{check_count, io_error};
@@ -46,7 +47,7 @@ use crate::edges::{EdgeList, edge_list_of};
 use crate::format::path_in;
 use crate::format::plain_manifest::{self, PlainManifest};
 use crate::graph_folder::{write_link_targets, write_targets};
-use crate::limits::{MEMORY_BYTES, check_node_count};
+use crate::limits::check_node_count;
 use crate::readers::name_of;
 use crate::readers::npy::note_left_aside;
 use crate::readers::stored::Stored;
@@ -57,39 +58,8 @@ pub(crate) use self::csc_rows::CscRows;
 pub use kiln_store::parse_bytes;
 
 pub use self::heterogeneous::{HeterogeneousReport, convert_heterogeneous};
+pub use self::options::ConvertOptions;
 pub use crate::edges::{ColumnFormat, EdgeChunk, EdgeSource};
-
-/// The maximum number of bucket files that are open at a time.
-const MOST_OPEN_FILES: u64 = 256;
-
-/// The options of a conversion: the memory limit, and how a graph is built from an edge list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConvertOptions {
-    /// The maximum number of bytes on the heap; see [the table](self).
-    pub memory_bytes: u64,
-    /// The number of nodes. `None` stands for the number of labels or feature rows; if the input has neither, for the
-    /// largest id plus 1.
-    pub n_nodes: Option<usize>,
-    /// True to add the reverse of each edge, with its weight and type. Self loops are not duplicated.
-    pub symmetrize: bool,
-    /// The treatment of parallel edges.
-    pub duplicates: Duplicates,
-    /// The treatment of self loops.
-    pub self_loops: SelfLoops,
-}
-
-impl Default for ConvertOptions {
-    /// Returns a limit of 1 GiB and options that do not change the edges.
-    fn default() -> Self {
-        Self {
-            memory_bytes: MEMORY_BYTES,
-            n_nodes: None,
-            symmetrize: false,
-            duplicates: Duplicates::Keep,
-            self_loops: SelfLoops::Keep,
-        }
-    }
-}
 
 /// The report of a conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -283,13 +253,6 @@ pub fn write_graph(
     check_node_count(n_nodes)?;
     let written = write_csc(source, 0, CscRows::of_nodes(n_nodes), options, &mut set)?;
     commit(set, name.to_owned(), n_nodes, written, Sizes::default(), Vec::new())
-}
-
-impl ConvertOptions {
-    /// Returns true if the options do not change the edges.
-    fn keeps_edges(&self) -> bool {
-        *self == Self { memory_bytes: self.memory_bytes, ..Self::default() }
-    }
 }
 
 /// Returns the number of nodes of an edge list: the number in the options, else `n_rows` (the number of labels or

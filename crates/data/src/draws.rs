@@ -1,12 +1,7 @@
 //! Random numbers for data sets. The same seed produces the same numbers on every machine.
 
-use std::ops::Range;
-
-use kiln_graph::{ItemId, SharedArray};
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-
-use crate::Split;
 
 /// A stream of random numbers. It uses only integer and basic floating-point operations, so that the results do not
 /// depend on a platform's mathematical library.
@@ -44,24 +39,5 @@ impl Draws {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
         }
-    }
-
-    /// Returns a random split of the items `0..n_items`. The items are shuffled; the first `train_end` are the training
-    /// split, those from `train_end` to `val_end` the validation split, and the rest the test split. Each part is then
-    /// sorted in ascending order.
-    pub(crate) fn split<I: ItemId>(&mut self, n_items: usize, train_end: usize, val_end: usize) -> Split<I> {
-        let mut items: Vec<I> = (0..n_items as u32).map(I::new).collect();
-        self.shuffle(&mut items);
-        let part = |range: Range<usize>| {
-            let mut part = items[range].to_vec();
-            part.sort_unstable();
-            SharedArray::from(part)
-        };
-        Split { train: part(0..train_end), val: part(train_end..val_end), test: part(val_end..n_items) }
-    }
-
-    /// Returns a random split of the nodes: 60 % training, 20 % validation and 20 % test.
-    pub(crate) fn split_of_nodes(&mut self, n_nodes: usize) -> Split {
-        self.split(n_nodes, n_nodes * 6 / 10, n_nodes * 8 / 10)
     }
 }

@@ -5,6 +5,7 @@
 mod class_names;
 mod edges;
 mod links;
+mod row_files;
 mod rows;
 mod targets;
 
@@ -19,8 +20,9 @@ pub(crate) use self::links::{
     LINK_FILES, NEGATIVES, check_negative_entries, link_entries, read_link_targets, shape_of_negatives,
     write_link_targets,
 };
-pub(crate) use self::rows::FEATURE_FILES;
-pub use self::rows::{FEATURES, RowFiles, push_rows, read_rows, row_element_type, verify_rows};
+pub(crate) use self::row_files::FEATURE_FILES;
+pub use self::row_files::{FEATURES, RowFiles};
+pub use self::rows::{push_rows, read_rows, row_element_type, verify_rows};
 pub use self::targets::{
     LABELS, TARGETS, check_target_files, read_targets, target_files, verify_targets, write_targets,
 };

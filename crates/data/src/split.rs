@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use kiln_feature::Labels;
 use kiln_graph::{ItemId, NodeId, SharedArray};
 
@@ -45,7 +47,21 @@ impl<I: ItemId> Split<I> {
         let sum = shares[0] + shares[1];
         require(sum <= 1.0 + TOLERANCE, "the sum of the shares", "at most 1", sum)?;
         let [n_train, n_val] = shares.map(|share| (n_items as f64 * share).round() as usize);
-        Ok(Draws::new(seed).split(n_items, n_train, (n_train + n_val).min(n_items)))
+        Ok(Self::draw(&mut Draws::new(seed), n_items, n_train, (n_train + n_val).min(n_items)))
+    }
+
+    /// Draws a random split of the items `0..n_items`. The items are shuffled; the first `train_end` are the training
+    /// split, those from `train_end` to `val_end` the validation split, and the rest the test split. Each part is then
+    /// sorted in ascending order.
+    fn draw(draws: &mut Draws, n_items: usize, train_end: usize, val_end: usize) -> Self {
+        let mut items: Vec<I> = (0..n_items as u32).map(I::new).collect();
+        draws.shuffle(&mut items);
+        let part = |range: Range<usize>| {
+            let mut part = items[range].to_vec();
+            part.sort_unstable();
+            SharedArray::from(part)
+        };
+        Self { train: part(0..train_end), val: part(train_end..val_end), test: part(val_end..n_items) }
     }
 
     /// Returns the cross-validation split that leaves out the folds with the indices `left_out`. The fold of the first
@@ -100,6 +116,11 @@ impl<I: ItemId> Split<I> {
 }
 
 impl Split {
+    /// Draws a random split of the nodes: 60 % training, 20 % validation and 20 % test.
+    pub(crate) fn draw_of_nodes(draws: &mut Draws, n_nodes: usize) -> Self {
+        Self::draw(draws, n_nodes, n_nodes * 6 / 10, n_nodes * 8 / 10)
+    }
+
     /// Returns the split of the nodes of a type in node ids of the graph. `first` is the first node of the type.
     pub(crate) fn shifted(self, first: u32) -> Self {
         let shift = |nodes: SharedArray<NodeId>| match first {

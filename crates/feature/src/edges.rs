@@ -1,10 +1,37 @@
+use std::fmt;
 use std::sync::Arc;
 
 use kiln_graph::{Block, ColumnValues, EdgeColumn, EdgeId};
 
-use crate::{
-    DenseFeatures, EdgeFeatureStore, Error, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, Result,
-};
+use crate::{DenseFeatures, Error, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, Result};
+
+/// A store of feature rows by edge, in memory, in a mapped file or on a network.
+///
+/// Rows are gathered for the edges of a block, not for a list of ids: the edges of a partitioned graph are stored with
+/// their destinations, which a block knows.
+pub trait EdgeFeatureStore: fmt::Debug + Send + Sync {
+    /// Returns the number of columns, at least 1.
+    fn dim(&self) -> usize;
+
+    /// Returns the number of rows; valid edge ids are below it.
+    fn n_edges(&self) -> u64;
+
+    /// Returns the element type of a row.
+    fn dtype(&self) -> FeatureDType;
+
+    /// Writes the row of the block's edge `e` to the elements `e * dim .. (e + 1) * dim` of `out`, as stored. `out` is
+    /// overwritten as by [`FeatureStore::gather`].
+    ///
+    /// # Errors
+    /// Returns [`Error::EdgeOutOfRange`](crate::Error::EdgeOutOfRange), or an error of a store that reads a network, if an
+    /// edge of the block has no row. The content of `out` is then unspecified.
+    fn gather_block(&self, block: &Block, out: &mut FeatureBuffer) -> Result<()>;
+
+    /// Returns the store as [`EdgeFeatures`] if this process has all rows. The default implementation returns `None`.
+    fn as_edge_features(&self) -> Option<&EdgeFeatures> {
+        None
+    }
+}
 
 /// Feature rows of edges, `[n_edges, dim]`, in memory or in a mapped file. Row `e` belongs to the edge with the id `e`,
 /// which is its position in the graph's CSC order. Clones share the rows.

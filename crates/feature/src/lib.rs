@@ -34,13 +34,13 @@ mod targets;
 
 pub use array::{FeatureArray, FeatureBuffer, FeatureDType};
 pub use dense::{DenseFeatures, MappedLayout};
-pub use edges::EdgeFeatures;
+pub use edges::{EdgeFeatureStore, EdgeFeatures};
 pub use error::{Error, ScalingError, SparseError, TargetsError};
 pub use labels::Labels;
 pub use preparation::{Preparation, PreparationStep, Scaling, normalize_row};
 pub use relation_edges::{RelationEdgeFeatures, edge_column_of};
 pub use sparse::SparseFeatures;
-pub use store::{EdgeFeatureStore, FeatureStore};
+pub use store::FeatureStore;
 pub use target_kind::TargetKind;
 pub use targets::{TargetValues, Targets};
 

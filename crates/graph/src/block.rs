@@ -170,3 +170,10 @@ impl Block {
             + self.transposed().map_or(0, TransposedBlock::n_bytes)
     }
 }
+
+impl TransposedBlock {
+    /// Sorts a block's edges by source, on the calling thread.
+    pub fn of(block: &Block) -> Self {
+        Self::of_edges(block.indptr(), block.indices(), block.n_src())
+    }
+}

@@ -5,6 +5,7 @@
 
 use rayon::prelude::*;
 
+use crate::build_options::{Duplicates, SelfLoops};
 use crate::by_dst::{Entry, sort_by_dst};
 use crate::coo::{Codes, Directions, Edges, remove_duplicates};
 use crate::csc::check_node_count;
@@ -14,29 +15,6 @@ use crate::{
 
 /// The minimum in-degree of a destination whose edges are sorted on all threads.
 const LEAST_PARALLEL: usize = 1 << 16;
-
-/// The policy for parallel edges, which have the same source and the same destination. It also applies to parallel
-/// self loops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Duplicates {
-    /// Keeps all parallel edges, adjacent and in the order of the edge list.
-    #[default]
-    Keep,
-    /// Keeps only the first of the parallel edges in the edge list, with its weight and type.
-    Remove,
-}
-
-/// The policy for self loops, the edges from a node to itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SelfLoops {
-    /// Keeps self loops as given.
-    #[default]
-    Keep,
-    /// Removes all self loops.
-    Remove,
-    /// Adds a self loop with weight 1 and type 0 to each node without a self loop.
-    Add,
-}
 
 /// The entry of the edge list from which an edge of the graph was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -49,10 +49,10 @@ pub(crate) fn sort_by_dst<E: Entry, M: Default>(
     // The allocator usually provides zeroed memory without writing it, so this costs no pass over the arrays.
     let mut entries = vec![E::default(); n_edges];
     let mut lows = vec![0_u16; n_edges];
-    let places = split(&mut entries, &mut lows, &counts);
-    plan.chunks().zip(places).for_each(|(chunk, mut places)| {
+    let ranges = split(&mut entries, &mut lows, &counts);
+    plan.chunks().zip(ranges).for_each(|(chunk, mut ranges)| {
         edges.for_each_in(chunk, |code, src, dst| {
-            places[plan.bin(dst)].put(entry(code, src), plan.low(dst));
+            ranges[plan.bin(dst)].put(entry(code, src), plan.low(dst));
         });
     });
     let mut indptr = vec![0; edges.n_nodes() + 1];
@@ -111,12 +111,12 @@ impl Plan {
 }
 
 /// The output range of one chunk in one bin.
-struct Place<'a, E> {
+struct OutputRange<'a, E> {
     entries: IterMut<'a, E>,
     lows: IterMut<'a, u16>,
 }
 
-impl<E> Place<'_, E> {
+impl<E> OutputRange<'_, E> {
     #[inline(always)]
     fn put(&mut self, entry: E, low: u16) {
         let at = self.entries.next();
@@ -126,26 +126,27 @@ impl<E> Place<'_, E> {
     }
 }
 
-/// Splits the output into places, `[chunk][bin]`. In memory the bins are consecutive, and so are the chunks within each
+/// Splits the output into ranges, `[chunk][bin]`. In memory the bins are consecutive, and so are the chunks within each
 /// bin.
 fn split<'a, E>(
     mut entries: &'a mut [E],
     mut lows: &'a mut [u16],
     counts: &[Vec<usize>],
-) -> Vec<Vec<Place<'a, E>>> {
+) -> Vec<Vec<OutputRange<'a, E>>> {
     let n_bins = counts[0].len();
-    let mut places: Vec<Vec<Place<'a, E>>> = counts.iter().map(|_| Vec::with_capacity(n_bins)).collect();
+    let mut ranges: Vec<Vec<OutputRange<'a, E>>> =
+        counts.iter().map(|_| Vec::with_capacity(n_bins)).collect();
     for bin in 0..n_bins {
-        for (places, counts) in places.iter_mut().zip(counts) {
+        for (ranges, counts) in ranges.iter_mut().zip(counts) {
             let here = entries
                 .split_off_mut(..counts[bin])
                 .expect("the counts should add up to the number of edges");
             let lows =
                 lows.split_off_mut(..counts[bin]).expect("the counts should add up to the number of edges");
-            places.push(Place { entries: here.iter_mut(), lows: lows.iter_mut() });
+            ranges.push(OutputRange { entries: here.iter_mut(), lows: lows.iter_mut() });
         }
     }
-    places
+    ranges
 }
 
 /// The edges of one bin, which the second pass sorts.

@@ -1,8 +1,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::metagraph::check_relation_count;
 use crate::node_types::check_names;
-use crate::{EdgeId, Error, Metagraph, NodeTypes, Relations, Result, SchemaError};
+use crate::{EdgeId, Error, Metagraph, NodeTypes, Result, SchemaError};
 
 /// The types of a heterogeneous graph's nodes, with their numbers of nodes, and its relations, with their numbers of
 /// edges: everything about a graph except its edges. Each partition of a graph has its schema.
@@ -41,11 +42,12 @@ impl GraphSchema {
     /// Creates a schema.
     ///
     /// # Errors
-    /// Returns [`Error::TooMany`] for more than [`Relations::MOST`] relations, [`SchemaError::BadName`] for a name that is
-    /// empty or occurs twice, and [`SchemaError::NoSuchType`] within [`Error::InRelation`] for a type that does not exist.
+    /// Returns [`Error::TooMany`] for more than [`Relations::MOST`](crate::Relations::MOST) relations,
+    /// [`SchemaError::BadName`] for a name that is empty or occurs twice, and [`SchemaError::NoSuchType`] within
+    /// [`Error::InRelation`] for a type that does not exist.
     pub fn new(types: impl Into<Arc<NodeTypes>>, relations: Vec<RelationSchema>) -> Result<Self> {
         let types = types.into();
-        Relations::check_count(relations.len())?;
+        check_relation_count(relations.len())?;
         check_names("relation", relations.iter().map(|relation| &*relation.name))?;
         let mut first_edges = vec![0];
         for (position, relation) in relations.iter().enumerate() {

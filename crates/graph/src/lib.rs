@@ -15,6 +15,7 @@
 //! ```
 
 mod block;
+mod build_options;
 mod builder;
 mod bus_error;
 mod by_dst;
@@ -22,6 +23,7 @@ mod coo;
 mod csc;
 mod edge_columns;
 mod error;
+mod file_version;
 mod graph_schema;
 mod ids;
 mod link_negatives;
@@ -39,16 +41,18 @@ mod symmetrize;
 mod transposed_block;
 
 pub use block::{Block, BlockParts};
-pub use builder::{CscBuilder, Duplicates, EdgeOrigin, SelfLoops, TracedGraph};
+pub use build_options::{Duplicates, SelfLoops};
+pub use builder::{CscBuilder, EdgeOrigin, TracedGraph};
 pub use bus_error::{EXIT_FILE_LOST, handle_bus_errors};
 pub use csc::Csc;
 pub use edge_columns::{ColumnValues, EdgeColumn, EdgeColumns};
 pub use error::{ColumnError, Error, RelationEdgesError, SchemaError};
+pub use file_version::FileVersion;
 pub use graph_schema::{GraphSchema, RelationSchema};
 pub use ids::{EdgeId, GraphId, ItemId, LinkId, LocalId, NodeId};
 pub use link_negatives::LinkNegatives;
 pub use links::Links;
-pub use mapped_file::{FileVersion, MappedFile, check_mapped_files, open_file};
+pub use mapped_file::{MappedFile, check_mapped_files, open_file};
 pub use metagraph::Metagraph;
 pub use node_types::NodeTypes;
 pub use norm::gcn_norm;

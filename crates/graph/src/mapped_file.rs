@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use bytemuck::Pod;
 use memmap2::Mmap;
 
-use crate::{Error, Result, SharedArray};
+use crate::{Error, FileVersion, Result};
 
 /// A whole file, mapped read-only. Cloning shares the mapping.
 ///
@@ -35,15 +32,6 @@ pub(crate) struct MappedRegion {
     is_named: bool,
     /// The line that the `SIGBUS` handler prints, formatted in advance because the handler must not allocate.
     bus_error: String,
-}
-
-/// The length and the modification time of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileVersion {
-    /// The length in bytes.
-    pub n_bytes: u64,
-    /// The modification time; `None` if the file system does not store one.
-    pub modified: Option<SystemTime>,
 }
 
 /// The registry of mapped files, by the address of the first byte.
@@ -146,28 +134,6 @@ impl MappedFile {
     pub fn path(&self) -> &Path {
         &self.0.path
     }
-
-    /// Returns a byte range of the file as an array of `T`, without a copy.
-    ///
-    /// # Errors
-    /// Returns [`Error::BadRange`] if the range exceeds the file, is not a whole number of elements, or is not
-    /// aligned for `T`.
-    pub fn slice<T: Pod>(&self, bytes: Range<usize>) -> Result<SharedArray<T>> {
-        let bad = |reason| Error::BadRange {
-            path: self.path().to_owned(),
-            start: bytes.start as u64,
-            end: bytes.end as u64,
-            file_bytes: self.bytes().len() as u64,
-            ty: std::any::type_name::<T>(),
-            reason,
-        };
-        let raw = self.bytes().get(bytes.clone()).ok_or_else(|| bad("the range exceeds the file"))?;
-        if !raw.len().is_multiple_of(size_of::<T>()) {
-            return Err(bad("the range is not a whole number of elements"));
-        }
-        bytemuck::try_cast_slice::<u8, T>(raw).map_err(|_| bad("the range is not aligned"))?;
-        Ok(SharedArray::of_mapping(self.clone(), bytes))
-    }
 }
 
 impl MappedRegion {
@@ -207,24 +173,6 @@ impl Drop for MappedRegion {
     /// free.
     fn drop(&mut self) {
         lock().remove(&self.address());
-    }
-}
-
-impl FileVersion {
-    fn of(metadata: &Metadata) -> Self {
-        Self { n_bytes: metadata.len(), modified: metadata.modified().ok() }
-    }
-}
-
-impl std::fmt::Display for FileVersion {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} bytes", self.n_bytes)?;
-        match self.modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok()) {
-            Some(since) => {
-                write!(f, ", modified {}.{:09} s after 1970", since.as_secs(), since.subsec_nanos())
-            }
-            None => Ok(()),
-        }
     }
 }
 

@@ -1,4 +1,7 @@
-use crate::{Relations, Result, SchemaError};
+use crate::{Error, Result, SchemaError};
+
+/// The maximum number of relations: an edge's type in a block has 8 bits.
+pub(crate) const MAX_RELATIONS: usize = 256;
 
 /// The types of a heterogeneous graph without its nodes and edges: the number of node types and, for each relation, the
 /// types of its sources and destinations. A model of heterogeneous graphs is created for a metagraph.
@@ -21,13 +24,14 @@ impl Metagraph {
     /// Creates a metagraph. `relations` are the types of the sources and destinations of each relation.
     ///
     /// # Errors
-    /// Returns [`SchemaError::NoTypes`] without types, [`Error::TooMany`](crate::Error::TooMany) for more than
-    /// [`Relations::MOST`] relations, and [`SchemaError::TypeOutOfRange`] for a relation between other types.
+    /// Returns [`SchemaError::NoTypes`] without types, [`Error::TooMany`] for more than
+    /// [`Relations::MOST`](crate::Relations::MOST) relations, and [`SchemaError::TypeOutOfRange`] for a relation between
+    /// other types.
     pub fn new(n_types: usize, relations: Vec<[usize; 2]>) -> Result<Self> {
         if n_types == 0 {
             return Err(SchemaError::NoTypes.into());
         }
-        Relations::check_count(relations.len())?;
+        check_relation_count(relations.len())?;
         for (relation, &[src_type, dst_type]) in relations.iter().enumerate() {
             if n_types <= src_type.max(dst_type) {
                 return Err(SchemaError::TypeOutOfRange {
@@ -78,9 +82,11 @@ impl Metagraph {
     }
 }
 
-impl Relations {
-    /// Returns the types of the graph without its nodes and edges.
-    pub fn metagraph(&self) -> Metagraph {
-        self.schema().metagraph()
+/// Returns an error for more than [`MAX_RELATIONS`] relations.
+pub(crate) fn check_relation_count(n_relations: usize) -> Result<()> {
+    if MAX_RELATIONS < n_relations {
+        let n = n_relations as u64;
+        return Err(Error::TooMany { what: "relations", n, max: MAX_RELATIONS as u64 });
     }
+    Ok(())
 }

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
+use crate::metagraph::MAX_RELATIONS;
 use crate::{
-    Csc, CscBuilder, EdgeColumns, EdgeId, Error, GraphSchema, NodeId, NodeTypes, RelationEdgesError,
-    RelationSchema, Result, SharedArray,
+    Csc, CscBuilder, EdgeColumns, EdgeId, Error, GraphSchema, Metagraph, NodeId, NodeTypes,
+    RelationEdgesError, RelationSchema, Result, SharedArray,
 };
 
 /// The edges of one kind between the nodes of two types, such as `user rates item`.
@@ -77,7 +78,7 @@ impl From<Csc> for Arc<Relations> {
 
 impl Relations {
     /// The maximum number of relations: an edge's type in a block has 8 bits.
-    pub const MOST: usize = 256;
+    pub const MOST: usize = MAX_RELATIONS;
 
     /// Creates a graph from adjacencies, which may be mapped from files. It runs in time proportional to the number of
     /// relations; [`Relations::validate`] reads all values.
@@ -110,16 +111,6 @@ impl Relations {
             }
         }
         Ok(Self { schema, relations })
-    }
-
-    pub(crate) fn check_count(n_relations: usize) -> Result<()> {
-        if Self::MOST < n_relations {
-            let what = "relations";
-            let n = n_relations as u64;
-            let max = Self::MOST as u64;
-            return Err(Error::TooMany { what, n, max });
-        }
-        Ok(())
     }
 
     /// Builds a graph from the edge lists of its relations. The neighbours of a node ascend in each relation, and parallel
@@ -190,6 +181,11 @@ impl Relations {
     /// Returns the types of the nodes and the relations, without the edges.
     pub fn schema(&self) -> &GraphSchema {
         &self.schema
+    }
+
+    /// Returns the types of the graph without its nodes and edges.
+    pub fn metagraph(&self) -> Metagraph {
+        self.schema().metagraph()
     }
 
     /// Returns the types of the nodes.

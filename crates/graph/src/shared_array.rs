@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use rayon::prelude::*;
 
-use crate::{MappedFile, NodeId};
+use crate::{Error, MappedFile, NodeId, Result};
 
 /// A read-only array that is either owned or a range of a memory-mapped file. Cloning shares the memory.
 ///
@@ -48,12 +48,31 @@ impl From<Vec<u32>> for SharedArray<NodeId> {
     }
 }
 
-impl<T: Pod> SharedArray<T> {
-    /// Creates an array from a range of a mapped file that has been checked for bounds, size and alignment.
-    pub(crate) fn of_mapping(mapping: MappedFile, bytes: Range<usize>) -> Self {
-        Self(Storage::Mapped { mapping, bytes })
+impl MappedFile {
+    /// Returns a byte range of the file as an array of `T`, without a copy.
+    ///
+    /// # Errors
+    /// Returns [`Error::BadRange`] if the range exceeds the file, is not a whole number of elements, or is not
+    /// aligned for `T`.
+    pub fn slice<T: Pod>(&self, bytes: Range<usize>) -> Result<SharedArray<T>> {
+        let bad = |reason| Error::BadRange {
+            path: self.path().to_owned(),
+            start: bytes.start as u64,
+            end: bytes.end as u64,
+            file_bytes: self.bytes().len() as u64,
+            ty: std::any::type_name::<T>(),
+            reason,
+        };
+        let raw = self.bytes().get(bytes.clone()).ok_or_else(|| bad("the range exceeds the file"))?;
+        if !raw.len().is_multiple_of(size_of::<T>()) {
+            return Err(bad("the range is not a whole number of elements"));
+        }
+        bytemuck::try_cast_slice::<u8, T>(raw).map_err(|_| bad("the range is not aligned"))?;
+        Ok(SharedArray(Storage::Mapped { mapping: self.clone(), bytes }))
     }
+}
 
+impl<T: Pod> SharedArray<T> {
     /// Returns the memory in bytes that this array owns; zero if it is mapped.
     pub fn owned_bytes(&self) -> usize {
         match &self.0 {

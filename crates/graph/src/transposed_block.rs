@@ -1,6 +1,6 @@
 use kiln_mem::prefetch;
 
-use crate::{Block, LocalId};
+use crate::LocalId;
 
 /// The prefetch distance, in edges, for the running position of an edge's source.
 const POSITION_AHEAD: usize = 32;
@@ -29,11 +29,6 @@ pub struct TransposedBlock {
 }
 
 impl TransposedBlock {
-    /// Sorts a block's edges by source, on the calling thread.
-    pub fn of(block: &Block) -> Self {
-        Self::of_edges(block.indptr(), block.indices(), block.n_src())
-    }
-
     /// Same as [`TransposedBlock::of`], but from a block's arrays: the edges of destination `v` are
     /// `indptr[v]..indptr[v + 1]`, and `indices` contains the source of each edge.
     ///

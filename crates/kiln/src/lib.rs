@@ -25,7 +25,6 @@ mod data_loader;
 mod device_copy;
 mod error;
 mod evaluation;
-mod fit;
 mod for_data;
 mod graph_loader;
 mod link_loader;
@@ -34,8 +33,6 @@ mod neighbor_loader;
 #[cfg(feature = "grpc")]
 mod partitioned;
 mod prediction;
-mod prediction_files;
-mod rank_count;
 mod ranks;
 mod signals;
 mod source;
@@ -46,7 +43,6 @@ pub use data_loader::{BatchRequirements, DataLoader};
 pub use device_copy::{CachedNodes, DeviceCopy};
 pub use error::Error;
 pub use evaluation::EvalMode;
-pub use fit::FitConfig;
 pub use for_data::{DataDims, ForData};
 pub use graph_loader::GraphLoader;
 pub use kiln_comm::RankConfig;
@@ -56,15 +52,14 @@ pub use links::TrainingLinks;
 pub use neighbor_loader::NeighborLoader;
 #[cfg(feature = "grpc")]
 pub use partitioned::{JoinedGraph, PartitionedGraph};
-pub use prediction::{PredictOn, PredictionOutput};
-pub use prediction_files::{
-    PartCounts, PredictionFiles, PredictionFormat, PredictionRequest, PredictionTotals, SplitPart, SplitParts,
+pub use prediction::{
+    PartCounts, PredictOn, PredictionFiles, PredictionFormat, PredictionOutput, PredictionRequest,
+    PredictionTotals, SplitPart, SplitParts,
 };
-pub use rank_count::{RankCount, device_count};
-pub use ranks::{RankHandle, launch};
+pub use ranks::{RankCount, RankHandle, device_count, launch};
 pub use signals::stop_on_signals;
 pub use source::GraphSource;
-pub use trainer::{TrainedModel, Trainer};
+pub use trainer::{FitConfig, TrainedModel, Trainer};
 
 pub use burn;
 pub use kiln_comm as comm;

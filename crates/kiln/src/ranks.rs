@@ -1,3 +1,5 @@
+mod rank_count;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,6 +11,7 @@ use kiln_comm::{
 };
 use rayon::ThreadPool;
 
+pub use self::rank_count::{RankCount, device_count};
 use crate::{Error, Result};
 
 /// Runs `body` on each rank, and returns the results of this process's ranks in ascending order of ranks. If ranks are

@@ -1,3 +1,4 @@
+mod fit;
 mod identity;
 
 use std::path::Path;
@@ -19,9 +20,10 @@ use kiln_train::{
     Validation,
 };
 
+use self::fit::EpochLines;
+pub use self::fit::FitConfig;
 use crate::batches::name_of;
-use crate::fit::EpochLines;
-use crate::{BatchRequirements, DataLoader, Error, FitConfig, RankHandle, Result};
+use crate::{BatchRequirements, DataLoader, Error, RankHandle, Result};
 
 /// Trains models. It owns the seed, the device and the rank of a run, and passes them to the loader and the model.
 ///

@@ -11,11 +11,8 @@ use cudarc::driver::{CudaContext, CudaStream, DriverError};
 
 use crate::Error;
 use crate::library::{
-    self, FLOAT32, IN_PROGRESS, Nccl, RawComm, RawConfig, RawId, RawStream, SUCCESS, SUM, UINT8,
+    self, FLOAT32, ID_BYTES, IN_PROGRESS, Nccl, RawComm, RawConfig, RawId, RawStream, SUCCESS, SUM, UINT8,
 };
-
-/// The number of bytes of a [`UniqueId`].
-pub const ID_BYTES: usize = 128;
 
 /// The id of a communicator. One rank creates it and sends it to the others before all of them join.
 #[derive(Debug, Clone, Copy)]

@@ -29,9 +29,10 @@ mod comm;
 mod error;
 mod library;
 
-pub use comm::{Buffer, Comm, ID_BYTES, UniqueId, device_uuid};
+pub use comm::{Buffer, Comm, UniqueId, device_uuid};
 pub use cudarc::driver::{CudaContext, CudaStream};
 pub use error::Error;
+pub use library::ID_BYTES;
 pub use library::check;
 
 /// The example of the README, compiled and run as a test.

@@ -17,10 +17,13 @@ pub(crate) type RawComm = *mut c_void;
 /// The C type `cudaStream_t`.
 pub(crate) type RawStream = *mut c_void;
 
+/// The number of bytes of a [`UniqueId`](crate::UniqueId).
+pub const ID_BYTES: usize = 128;
+
 /// The C type `ncclUniqueId`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(crate) struct RawId(pub(crate) [c_char; crate::ID_BYTES]);
+pub(crate) struct RawId(pub(crate) [c_char; ID_BYTES]);
 
 /// The C type `ncclConfig_t` as NCCL 2.14 introduced it. Fields that later versions added keep their defaults.
 #[derive(Debug)]

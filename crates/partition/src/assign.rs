@@ -5,7 +5,7 @@ use std::str::FromStr;
 use kiln_graph::{Csc, NodeId};
 use serde::{Deserialize, Serialize};
 
-use crate::balance::TrainSet;
+use crate::balance::{TrainSet, check_train};
 use crate::symmetric::check_entries;
 use crate::{Error, Result, fennel, random};
 
@@ -158,15 +158,4 @@ pub(crate) fn check_parts(n_nodes: usize, train: &[NodeId], parts: &[u16], n_par
         return bad("the partition of a node", expected, part.to_string());
     }
     check_train(n_nodes, train)
-}
-
-/// Checks that training nodes are nodes of the graph.
-pub(crate) fn check_train(n_nodes: usize, train: &[NodeId]) -> Result<()> {
-    match train.iter().find(|node| n_nodes <= node.index()) {
-        Some(node) => {
-            let expected = format!("below {n_nodes}, the number of nodes");
-            Err(Error::BadParameter { what: "a training node", expected, got: node.0.to_string() })
-        }
-        None => Ok(()),
-    }
 }

@@ -2,8 +2,7 @@
 
 use kiln_graph::NodeId;
 
-use crate::Result;
-use crate::assign::check_train;
+use crate::{Error, Result};
 
 /// The largest size of a partition as a multiple of an equal share, for nodes and for training nodes.
 pub(crate) const MOST_OF_SHARE: f64 = 1.05;
@@ -45,4 +44,15 @@ impl TrainSet {
 pub(crate) fn most_of(n: usize, n_parts: usize) -> u32 {
     let widened = (MOST_OF_SHARE * n as f64 / n_parts as f64) as usize;
     widened.max(n.div_ceil(n_parts)) as u32
+}
+
+/// Checks that training nodes are nodes of the graph.
+pub(crate) fn check_train(n_nodes: usize, train: &[NodeId]) -> Result<()> {
+    match train.iter().find(|node| n_nodes <= node.index()) {
+        Some(node) => {
+            let expected = format!("below {n_nodes}, the number of nodes");
+            Err(Error::BadParameter { what: "a training node", expected, got: node.0.to_string() })
+        }
+        None => Ok(()),
+    }
 }

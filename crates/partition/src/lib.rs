@@ -36,6 +36,7 @@ mod manifest;
 #[cfg(feature = "metis")]
 mod metis;
 mod part;
+mod partition_meta;
 mod random;
 mod row;
 mod rows;
@@ -52,10 +53,11 @@ pub use books::PartitionBooks;
 pub use error::Error;
 pub use hotness::CacheConfig;
 pub use part::{Cache, Part, PartOfRelation, PartOfType, part_dir};
+pub use partition_meta::PartitionMeta;
 pub use row::PartitionRow;
 pub use stats::PartitionStats;
 pub use verify::PartVerifyReport;
-pub use write::{PartitionMeta, WriteReport, write_parts};
+pub use write::{WriteReport, write_parts};
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -5,7 +5,7 @@ use kiln_data::{Dataset, DatasetTargets, Layout, NodeNames, Split};
 use kiln_feature::Labels;
 use kiln_graph::{EdgeColumn, EdgeColumns, Relation};
 
-use crate::assign::check_train;
+use crate::balance::check_train;
 use crate::manifest::{EdgeEntry, Manifest, RelationEntry, TypeEntry};
 use crate::{Error, PartitionBooks, PartitionMeta, Result};
 

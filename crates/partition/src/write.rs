@@ -12,22 +12,10 @@ use crate::hotness::{CacheConfig, CacheList, Presampler};
 use crate::manifest::{CACHE, KEY_BYTES, KEYS, Manifest};
 use crate::rows::{put_column, put_rows};
 use crate::whole_set::WholeSet;
-use crate::{Method, PartitionBooks, Result, part_dir};
+use crate::{PartitionBooks, PartitionMeta, Result, part_dir};
 
 /// The number of node ids that are converted at once.
 const IDS_AT_ONCE: usize = 1 << 14;
-
-/// The metadata of a partitioned data set, which each partition stores.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartitionMeta {
-    /// The hash of the whole data set: [`kiln_data::Dataset::hash`], or [`kiln_data::format::hash`] if it is in the kiln format.
-    pub hash: String,
-    /// The algorithm that assigned nodes to partitions.
-    pub method: Method,
-    /// The number of edges whose ends are in different partitions; [`PartitionStats`](crate::PartitionStats) counts
-    /// them.
-    pub n_cut_edges: u64,
-}
 
 /// The report of writing one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@ use kiln_graph::{Block, BlockParts, LocalId, NodeId};
 
 use crate::lanes::GroupPicks;
 use crate::relabel::Relabel;
-use crate::{Error, Frontier, FrontierSampler, HopRequest, Result, RngKey, Seeds, Selection};
+use crate::{Error, Frontier, Result, Selection};
 
 /// The sampled blocks of one batch.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,8 +70,8 @@ pub fn to_block(
 pub struct Scratch {
     pub(crate) picks: Selection,
     pub(crate) group: GroupPicks,
-    frontier: Frontier,
-    relabel: Relabel,
+    pub(crate) frontier: Frontier,
+    pub(crate) relabel: Relabel,
     pub(crate) hetero: HeteroScratch,
 }
 
@@ -94,47 +94,4 @@ pub struct RelationScratch {
     pub scratch: Scratch,
     /// The picked edges of the last hop.
     pub frontier: Frontier,
-}
-
-/// Samples one block (one hop) per layer, from the seeds to the input layer.
-pub(crate) fn sample_blocks<S: FrontierSampler + ?Sized>(
-    sampler: &S,
-    seeds: &Seeds,
-    key: RngKey,
-    scratch: &mut Scratch,
-) -> Result<SampledBlocks> {
-    // The frontier and the table are moved out of the scratch, because the sampler borrows the scratch mutably.
-    let mut frontier = std::mem::take(&mut scratch.frontier);
-    let mut relabel = std::mem::take(&mut scratch.relabel);
-    relabel.begin(sampler.n_nodes());
-    let mut seed_index = Vec::with_capacity(seeds.len());
-    for (position, &node) in seeds.as_nodes().iter().enumerate() {
-        let row = relabel.local(node);
-        seed_index.push(row.ok_or(Error::SeedOutOfRange { node, position, n_nodes: sampler.n_nodes() })?);
-    }
-    let fanouts = sampler.fanouts();
-    let mut blocks = Vec::with_capacity(fanouts.len());
-    for (layer, &fanout) in fanouts.iter().enumerate().rev() {
-        let request =
-            HopRequest::new(key, layer, fanout, sampler.weights()).excluding(seeds.excluded().cloned());
-        let request = HopRequest { edge_types: sampler.has_edge_types(), ..request };
-        sampler.sample_frontier(&request, &relabel.nodes, scratch, &mut frontier)?;
-        frontier.check(layer, relabel.nodes.len())?;
-        // The sources of the previous hop are the destinations of this hop and keep their local ids.
-        let indices = relabel.number(&frontier, sampler.indices_path())?;
-        // The input layer is the last hop, so its sources are moved instead of cloned.
-        let srcs = if layer == 0 { std::mem::take(&mut relabel.nodes) } else { relabel.nodes.clone() };
-        blocks.push(Block::new(BlockParts {
-            srcs,
-            indptr: std::mem::replace(&mut frontier.indptr, vec![0]),
-            indices,
-            edge_ids: std::mem::take(&mut frontier.edge_ids),
-            weights: frontier.weights.take(),
-            edge_types: frontier.edge_types.take(),
-        }));
-    }
-    blocks.reverse();
-    scratch.frontier = frontier;
-    scratch.relabel = relabel;
-    Ok(SampledBlocks { blocks, seed_index })
 }

@@ -1,8 +1,6 @@
-use std::path::Path;
-
 use kiln_graph::{EdgeId, NodeId};
 
-use crate::{EdgeWeights, Error, Fanout, HopRequest, Result, RngKey, SampledBlocks, Scratch, Seeds, block};
+use crate::{Error, Result};
 
 /// The edges picked in one hop, in global ids. Destinations are in the given order, the edges of each destination in
 /// ascending order of edge ids.
@@ -12,7 +10,7 @@ use crate::{EdgeWeights, Error, Fanout, HopRequest, Result, RngKey, SampledBlock
 /// | `indptr` | `u32` | `n_dst + 1` | destination |
 /// | `srcs` | [`NodeId`] | `n_edges` | position of the edge in the frontier; its source |
 /// | `edge_ids` | [`EdgeId`] | `n_edges` | the same; the graph's edge |
-/// | `weights` | `f32` | `n_edges` | the same; `None` if the request has [`EdgeWeights::None`] |
+/// | `weights` | `f32` | `n_edges` | the same; `None` if the request has [`EdgeWeights::None`](crate::EdgeWeights::None) |
 /// | `edge_types` | `u8` | `n_edges` | the same; `None` unless they are requested |
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frontier {
@@ -22,7 +20,7 @@ pub struct Frontier {
     pub srcs: Vec<NodeId>,
     /// Each edge's id in the graph.
     pub edge_ids: Vec<EdgeId>,
-    /// Each edge's weight; `None` if the request has [`EdgeWeights::None`].
+    /// Each edge's weight; `None` if the request has [`EdgeWeights::None`](crate::EdgeWeights::None).
     pub weights: Option<Vec<f32>>,
     /// Each edge's type; `None` unless the request asks for edge types.
     pub edge_types: Option<Vec<u8>>,
@@ -75,64 +73,5 @@ impl Frontier {
         self.edge_ids.clear();
         self.weights.iter_mut().for_each(Vec::clear);
         self.edge_types.iter_mut().for_each(Vec::clear);
-    }
-}
-
-/// A neighbour sampler: picks the edges of one hop, and combines the hops of a batch to blocks. A sampler owns its
-/// graph or the connection to it.
-pub trait FrontierSampler: Send + Sync {
-    /// Returns the fanout of each layer, input layer first.
-    fn fanouts(&self) -> &[Fanout];
-
-    /// Returns the kind of edge weights that the sampler's blocks have. The default implementation returns
-    /// [`EdgeWeights::None`].
-    fn weights(&self) -> EdgeWeights {
-        EdgeWeights::None
-    }
-
-    /// Returns true if the sampler's blocks have edge types. The default implementation returns false.
-    fn has_edge_types(&self) -> bool {
-        false
-    }
-
-    /// Returns the number of nodes in the graph; all node ids are below it.
-    fn n_nodes(&self) -> usize;
-
-    /// Returns the file from which the graph's `indices` are mapped, for error messages; `None` if they are not mapped.
-    fn indices_path(&self) -> Option<&Path> {
-        None
-    }
-
-    /// Fills `out` with the edges picked for `dsts`, which must be distinct. Overwrites the contents of `out` and
-    /// reuses its memory. The fanout, the kind of weights and the edge types of the request apply, not those of the
-    /// sampler; a sampler of several relations has a fanout for each, which that of the request limits. Edges that the
-    /// request excludes must not be picked.
-    ///
-    /// # Errors
-    /// Returns an error if a destination is not a node of the graph, if the graph is damaged, if weights or edge types
-    /// are requested from a graph without them, or if there are more edges than a block can hold.
-    fn sample_frontier(
-        &self,
-        request: &HopRequest,
-        dsts: &[NodeId],
-        scratch: &mut Scratch,
-        out: &mut Frontier,
-    ) -> Result<()>;
-
-    /// Returns the number of layers, each of which is one hop and one block.
-    fn n_layers(&self) -> usize {
-        self.fanouts().len()
-    }
-
-    /// Samples one block per layer for `seeds`. All random draws come from `key`, the key of the step. Samplers that do
-    /// not work hop by hop override this method.
-    ///
-    /// The last block's destinations are the distinct seeds in the order of their first appearance.
-    ///
-    /// # Errors
-    /// Returns [`Error::SeedOutOfRange`] for a seed that the graph does not have, and the errors of
-    /// [`sample_frontier`](Self::sample_frontier).
-    fn sample_blocks(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<SampledBlocks> {
-        block::sample_blocks(self, seeds, key, scratch)
     }
 }

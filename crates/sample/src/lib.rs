@@ -22,6 +22,7 @@ mod config;
 mod error;
 mod excluded;
 mod frontier;
+mod frontier_sampler;
 mod hetero;
 mod hop;
 mod hop_rule;
@@ -34,14 +35,17 @@ mod relation_fanouts;
 mod relation_sampler;
 mod rng;
 mod rule;
+mod sampling_rule;
 mod seeds;
+mod selection;
 mod uniform;
 
 pub use block::{RelationScratch, SampledBlocks, Scratch, to_block};
 pub use config::{EdgeWeights, Fanout, HopRequest, SamplerConfig};
 pub use error::{DamagedGraphError, Error, FanoutsError, NegativesError, RuleError};
 pub use excluded::ExcludedEdges;
-pub use frontier::{Frontier, FrontierSampler};
+pub use frontier::Frontier;
+pub use frontier_sampler::FrontierSampler;
 pub use hetero::HeteroNeighborSampler;
 pub use hop::in_edge_range;
 pub use hotness::count_node_accesses;
@@ -53,8 +57,10 @@ pub use neighbor::NeighborSampler;
 pub use relation_fanouts::RelationFanouts;
 pub use relation_sampler::{RelationHop, RelationSampler};
 pub use rng::{KeyDomain, NodeKey, NodeRng, ROUNDS, RngKey};
-pub use rule::{Neighbors, Rule, SamplingRule, Selection};
+pub use rule::Rule;
+pub use sampling_rule::{Neighbors, SamplingRule};
 pub use seeds::Seeds;
+pub use selection::Selection;
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

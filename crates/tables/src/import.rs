@@ -8,36 +8,21 @@ use kiln_data::format::{RelationTypes, SetWriter};
 use kiln_feature::MAX_DIM;
 use kiln_graph::NodeTypes;
 use kiln_store::array_folder::FolderWriter;
-use serde::{Deserialize, Serialize};
 
 use crate::edges::{RelationEdgeList, RelationRows, relation_table, spill_columns};
 use crate::join::{Duplicated, EndColumn, EndRows, Join, KeyFile, MAX_ROWS};
 use crate::key::{RowKey, map_keys};
-use crate::node_table::{Fitted, NodeTable};
+use crate::node_table::{Fitted, NodeTable, table_of};
 use crate::node_writer::{write_names, write_node_type};
 use crate::options::{ImportOptions, ImportReport};
 use crate::record::{FILE, Import};
 use crate::row_ids::{DroppedRows, RowIds};
 use crate::spec::{EndSpec, ImportSpec, RelationSpec};
 use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
-use crate::target::FittedTarget;
-use crate::transform::FittedColumn;
-use crate::{BadRows, EarlierImportError, Error, Result};
+use crate::{BadRows, EarlierImportError, Error, FittedColumn, FittedNodeType, Result};
 
 /// The memory of batches of rows and of buffers in bytes.
 const FIXED_BYTES: u64 = 16 << 20;
-
-/// The statistics of a node type.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FittedNodeType {
-    /// The name of the node type.
-    pub name: String,
-    /// The columns that become features, in the order of the feature columns.
-    pub columns: Vec<FittedColumn>,
-    /// The targets.
-    pub target: Option<FittedTarget>,
-}
 
 /// Imports the tables of a spec to a new folder: a heterogeneous set in the kiln format, with the spec, the statistics and
 /// the keys. The folder appears when it is complete, and an error removes all files.
@@ -395,12 +380,7 @@ fn named((name, is_reversed): (Option<&String>, bool)) -> Option<(&str, bool)> {
     name.map(|name| (name.as_str(), is_reversed))
 }
 
-/// Returns the name of a node type's table in messages.
-pub(crate) fn table_of(name: &str) -> String {
-    format!("node type `{name}`")
-}
-
 /// Returns the name of a relation's table in messages.
-pub(crate) fn relation_of(spec: &RelationSpec) -> String {
+fn relation_of(spec: &RelationSpec) -> String {
     format!("relation `{}`", spec.name)
 }

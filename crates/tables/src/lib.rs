@@ -70,8 +70,10 @@
 mod bad_rows;
 mod edges;
 mod error;
+mod fitted_node_type;
 mod hash;
 mod import;
+mod imported_split;
 mod join;
 mod key;
 mod key_index;
@@ -91,9 +93,11 @@ mod transform;
 
 pub use bad_rows::{BadRow, BadRowKind, BadRows};
 pub use error::{EarlierImportError, Error, Result, SpecError, TableFileError};
+pub use fitted_node_type::FittedNodeType;
 pub use hash::hash_bytes;
-pub use import::{FittedNodeType, import};
-pub use options::{ImportOptions, ImportReport, ImportedSplit};
+pub use import::import;
+pub use imported_split::ImportedSplit;
+pub use options::{ImportOptions, ImportReport};
 pub use plan::{ImportPlan, PlannedColumn, PlannedNodeType, PlannedRelation, plan};
 pub use record::{DroppedCount, Import, TransformedRows};
 pub use row_writer::{OutputColumn, RowWriter};

@@ -7,7 +7,6 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use crate::bad_rows::{BadRowKind, BadRowLog};
-use crate::import::{FittedNodeType, table_of};
 use crate::join::{KeyFile, MAX_ROWS};
 use crate::key::key_of;
 use crate::row_ids::DroppedRows;
@@ -16,7 +15,7 @@ use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
 use crate::table::{Table, TableBatch};
 use crate::target::TargetAccumulator;
 use crate::transform::{Accumulator, check, position_by_name};
-use crate::{BadRow, Error, Result};
+use crate::{BadRow, Error, FittedNodeType, Result};
 
 /// The number of rows that a task of the thread pool handles.
 pub(crate) const TASK_ROWS: usize = 1 << 8;
@@ -274,4 +273,9 @@ impl Statistics<'_> {
         };
         Fitted { node_type, lacks_targets }
     }
+}
+
+/// Returns the name of a node type's table in messages.
+pub(crate) fn table_of(name: &str) -> String {
+    format!("node type `{name}`")
 }

@@ -6,7 +6,6 @@ use kiln_data::format::SetWriter;
 use kiln_store::array_folder::ElementType;
 use rayon::prelude::*;
 
-use crate::import::FittedNodeType;
 use crate::join::KeyFile;
 use crate::key::key_of;
 use crate::node_table::{NodeTable, TASK_ROWS};
@@ -15,7 +14,7 @@ use crate::spill::{KeyRecord, SPILL_BUFFER};
 use crate::table::{Cell, TableBatch};
 use crate::target::TargetEncoder;
 use crate::transform::ColumnEncoder;
-use crate::{Error, ImportedSplit, Result};
+use crate::{Error, FittedNodeType, ImportedSplit, Result};
 
 /// The maximum number of bytes of feature rows that are encoded at a time, unless one row is larger.
 const ENCODED_BYTES: usize = 4 << 20;

@@ -1,8 +1,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::BadRows;
 use crate::record::Import;
+use crate::{BadRows, ImportedSplit};
 
 /// The default memory limit in bytes.
 const MEMORY_BYTES: u64 = 1 << 30;
@@ -38,26 +38,6 @@ pub struct ImportReport {
     pub split: Option<ImportedSplit>,
     /// The rows that were dropped.
     pub dropped: Vec<BadRows>,
-}
-
-/// The numbers of nodes in the parts of a split that an import has written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImportedSplit {
-    /// The name of the node type.
-    pub node_type: String,
-    /// The number of nodes for training.
-    pub n_train: u64,
-    /// The number of nodes for validation.
-    pub n_val: u64,
-    /// The number of nodes for test.
-    pub n_test: u64,
-}
-
-impl ImportedSplit {
-    /// Returns the name and the number of nodes of each part.
-    fn parts(&self) -> [(&'static str, u64); 3] {
-        [("train", self.n_train), ("val", self.n_val), ("test", self.n_test)]
-    }
 }
 
 impl fmt::Display for ImportReport {

@@ -8,13 +8,12 @@ use kiln_feature::MAX_DIM;
 use serde::{Deserialize, Serialize};
 
 use crate::bad_rows::{BadRowKind, BadRowLog};
-use crate::import::FittedNodeType;
 use crate::key::key_of;
 use crate::node_table::NodeTable;
 use crate::node_writer::RowEncoder;
 use crate::spec::{ImportSpec, NodeTypeSpec};
 use crate::transform::{FittedColumn, FittedTransform};
-use crate::{BadRows, EarlierImportError, Error, Result};
+use crate::{BadRows, EarlierImportError, Error, FittedNodeType, Result};
 
 /// The file of the record.
 pub(crate) const FILE: &str = "import.json";

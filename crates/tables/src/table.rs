@@ -1,7 +1,9 @@
 //! Tables in files: Parquet, CSV and JSON lines, read in batches of rows.
 
+mod batch;
 mod cell;
 mod csv_file;
+mod file_info;
 mod json_lines;
 mod lines;
 mod parquet_file;
@@ -9,18 +11,14 @@ mod parquet_file;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use crate::{BadRow, Error, Result, SpecError};
+use crate::{Error, Result, SpecError};
 
-pub(crate) use self::cell::{BatchColumn, Cell};
+pub(crate) use self::batch::TableBatch;
+pub(crate) use self::cell::Cell;
 use self::csv_file::CsvFile;
+pub(crate) use self::file_info::FileInfo;
 use self::json_lines::JsonLinesFile;
 use self::parquet_file::ParquetFile;
-
-/// The maximum number of rows of a batch.
-pub(crate) const BATCH_ROWS: usize = 1 << 13;
-
-/// The number of bytes in memory after which a batch ends.
-const BATCH_BYTES: usize = 1 << 20;
 
 /// The formats of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,36 +52,6 @@ pub(crate) struct Table {
     pub(crate) columns: Vec<String>,
     /// The texts that stand for a missing value.
     pub(crate) missing: Vec<String>,
-}
-
-/// Some rows of a table.
-#[derive(Debug)]
-pub(crate) struct TableBatch {
-    pub(crate) path: PathBuf,
-    /// The number of rows of the file before the batch.
-    pub(crate) first_row: u64,
-    pub(crate) n_rows: usize,
-    /// The values of each column.
-    pub(crate) columns: Vec<BatchColumn>,
-    /// The rows that cannot be read, ascending.
-    pub(crate) malformed: Vec<Malformed>,
-}
-
-/// A row that cannot be read, such as one with too few fields.
-#[derive(Debug)]
-pub(crate) struct Malformed {
-    pub(crate) row: usize,
-    pub(crate) expected: String,
-    pub(crate) found: String,
-}
-
-/// What a file states before its rows are read.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct FileInfo {
-    /// The number of rows; `None` if the file must be read to count them.
-    pub(crate) n_rows: Option<u64>,
-    /// The type of each column; `None` for formats without types.
-    pub(crate) types: Vec<Option<String>>,
 }
 
 /// The reader of a file.
@@ -172,30 +140,6 @@ impl TableFile {
         match self {
             Self::Parquet(file) => file.info(),
             _ => FileInfo { n_rows: None, types: vec![None; n_columns] },
-        }
-    }
-}
-
-impl TableBatch {
-    /// Returns the value of a column in a row.
-    pub(crate) fn cell(&self, column: usize, row: usize) -> Cell<'_> {
-        self.columns[column].cell(row)
-    }
-
-    /// Returns the reason why a row cannot be read.
-    pub(crate) fn malformed(&self, row: usize) -> Option<&Malformed> {
-        let position = self.malformed.binary_search_by_key(&row, |malformed| malformed.row).ok()?;
-        Some(&self.malformed[position])
-    }
-
-    /// Returns a row as an example of bad rows.
-    pub(crate) fn bad_row(&self, row: usize, column: &str, expected: &str, found: String) -> BadRow {
-        BadRow {
-            path: self.path.clone(),
-            row: self.first_row + row as u64 + 1,
-            column: column.to_owned(),
-            expected: expected.to_owned(),
-            found,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::measure::{Access, Work};
+use super::work::{Access, Work};
 use crate::workspace;
 
 /// The ceilings of one thread, and of the number of threads that benches use.

@@ -9,8 +9,9 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::Settings;
 use super::ceilings::Machine;
+use super::settings::Settings;
+use super::work::Work;
 use crate::workspace;
 
 /// The minimum, median and maximum time per iteration of a bench, over criterion's samples.
@@ -31,32 +32,6 @@ pub(super) struct Measurement {
     /// The fraction of the ceiling of random rows, if the bound of the rows was replayed instead.
     #[serde(default)]
     pub(super) random_rows_fraction: Option<f64>,
-}
-
-/// The work of one iteration, written by `kiln_benches::Work`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Work {
-    pub(super) elements: u64,
-    pub(super) unit: String,
-    pub(super) threads: usize,
-    pub(super) streamed: u64,
-    pub(super) row_traffic: u64,
-    pub(super) access: Access,
-    pub(super) lines: u64,
-    pub(super) among: u64,
-    pub(super) flop: u64,
-    /// The seconds for reading the rows alone; 0 if it was not measured, as in old runs.
-    #[serde(default)]
-    pub(super) replayed: f64,
-}
-
-/// The kind of access to the rows of a [`Work`]. The value in a variant is the width of a row in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Access {
-    Nothing,
-    Gather(u64),
-    Read(u64),
 }
 
 /// A line of `work.jsonl`.
@@ -190,6 +165,7 @@ fn median(ascending: &[f64]) -> f64 {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::ceilings::tests::machine;
+    use super::super::work::Access;
     use super::*;
 
     /// Returns a bench with samples of 1, 2 and 3 ms. Its 100,000 cache lines take at least 1 ms, its 8 MB of streamed

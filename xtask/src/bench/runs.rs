@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ceilings::Machine;
 use super::measure::{Measurement, read_json};
+use super::settings::n_cores;
 use crate::workspace;
 
 /// A saved run.
@@ -63,11 +64,6 @@ impl fmt::Display for Host {
         let s = if self.cores == 1 { "" } else { "s" };
         write!(f, "{}, {} core{s}", self.cpu, self.cores)
     }
-}
-
-/// Returns the number of cores that this process may use.
-pub(super) fn n_cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Writes a run to `benches/runs`.

@@ -14,7 +14,7 @@ use kiln::{PredictionTotals, Result};
 #[cfg(feature = "tables")]
 use kiln_tables::{OutputColumn, RowWriter};
 
-use super::request::Format;
+use super::args::Format;
 
 /// The nodes of links: all nodes of a homogeneous graph, or those of the types of a relation. Files number nodes from 0
 /// within their type.

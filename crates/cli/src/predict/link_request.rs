@@ -11,7 +11,7 @@ use kiln::graph::{Csc, Links, NodeId};
 use kiln::store::sha256;
 use kiln::train::TopKConfig;
 
-use super::PredictArgs;
+use super::args::PredictArgs;
 use super::link_files::LinkNodes;
 use super::request::{id_bytes, nodes_of_keys, requested};
 use crate::output::print_notes;

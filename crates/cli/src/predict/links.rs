@@ -1,68 +1,22 @@
 //! `kiln predict` with a model of links: the scores of pairs, or the best destinations of each source.
 
-use std::path::PathBuf;
-
-use anyhow::{Context, ensure};
-use clap::Args;
+use anyhow::Context;
 use indicatif::ProgressBar;
 use kiln::graph::{GraphSchema, Links, NodeId, RelationSchema};
 use kiln::prelude::{PredictMode, PredictOn, RankHandle};
-use kiln::train::{LinkPredictor, LinkScorer, LinkScorerBuilder, ModelTask, ScoredLink, WantedRows};
+use kiln::train::{LinkPredictor, LinkScorer, LinkScorerBuilder, ScoredLink, WantedRows};
 use kiln::{PredictionOutput, PredictionTotals};
 
+use super::args::PredictArgs;
 use super::data::PredictedGraph;
+use super::job::{Job, progress_bar, show};
 use super::link_files::{LinkFiles, LinkNodes};
 use super::link_request::LinkRequest;
 use super::rank_folders::WRITING;
-use super::{Job, PredictArgs, progress_bar, show};
-use crate::flags::parse;
 use crate::output::print_rank_zero;
 
 /// The number of pairs that are scored and written at once.
 const LINES: usize = 1 << 16;
-
-/// The flags for a model of links.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Links")]
-pub(super) struct LinkPredictionArgs {
-    /// Scores pairs of nodes: a text file with a source and a destination per line, separated by a comma, or a `.npy`
-    /// array [n, 2].
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["top_k", "nodes", "keys"])]
-    pub(super) pairs: Option<PathBuf>,
-    /// Scores pairs of nodes by their names: a text file with the names of a source and a destination per line, separated by a
-    /// tab.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pairs", "top_k", "nodes", "keys", "parts", "servers"])]
-    pub(super) pair_keys: Option<PathBuf>,
-    /// Finds the K destinations with the largest scores of each source that --nodes or --keys selects, at most 10,000, by an
-    /// exact search over all nodes; for a relation of a heterogeneous dataset, over those of the destinations' type.
-    #[arg(long, value_name = "K", value_parser = parse::whole(1, 10_000))]
-    pub(super) top_k: Option<usize>,
-    /// Leaves out destinations to which the source already has an edge in --data, prepared as for the model.
-    #[arg(long, requires = "top_k", conflicts_with_all = ["pairs", "pair_keys"])]
-    pub(super) exclude_edges: bool,
-}
-
-impl LinkPredictionArgs {
-    /// Checks that the flags suit the model's task.
-    pub(super) fn check(&self, args: &PredictArgs, task: ModelTask) -> anyhow::Result<()> {
-        let is_given = self.pairs.is_some() || self.pair_keys.is_some() || self.top_k.is_some();
-        if task != ModelTask::Links {
-            ensure!(
-                !is_given,
-                "--pairs, --pair-keys and --top-k need a model of links, and this is a model of {task}: remove them"
-            );
-            return Ok(());
-        }
-        ensure!(is_given, "the model scores links: add --pairs FILE, --pair-keys FILE or --top-k K");
-        ensure!(!args.embeddings, "--embeddings does not apply to a model of links: remove it");
-        ensure!(!args.per_rank, "--per-rank does not apply to a model of links: remove it");
-        ensure!(
-            !(self.exclude_edges && args.parts.is_given()),
-            "--exclude-edges needs the whole graph: use --data instead of partitions"
-        );
-        Ok(())
-    }
-}
 
 impl Job<'_> {
     /// Scores links; of a heterogeneous graph, those of the relation that training had. Sources and destinations are numbered

@@ -1,82 +1,19 @@
-//! What the flags of `kiln predict` request: the items, the neighbours that predictions read, and the format of the files.
+//! The items that the flags of `kiln predict` request.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use clap::ValueEnum;
-use kiln::PredictionFormat;
 use kiln::data::{NodeNames, read_ids};
 use kiln::graph::{ItemId, NodeId};
-use kiln::prelude::{PredictMode, SavedModel};
 use kiln::store::sha256;
-use kiln::train::{EvaluatedNeighbors, LayerWiseConfig, ModelTask};
 
-use super::{Mode, PredictArgs};
+use super::args::PredictArgs;
 use crate::output::print_rank_zero;
-
-/// The format of scores and embeddings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    /// Text, one line per node or graph, which begins with its id and its name.
-    Csv,
-    /// NumPy arrays of f32, with the ids in `items.npy`.
-    Npy,
-    /// Parquet files, with the id and the name of each node; scores also with label, class and probability.
-    #[cfg(feature = "tables")]
-    Parquet,
-}
 
 /// The values of `--nodes` that are no files.
 const WORDS: [&str; 2] = ["test", "all"];
-
-impl PredictArgs {
-    pub(super) fn mode(&self, model: &SavedModel) -> anyhow::Result<PredictMode> {
-        let of_sampling = self.fanouts.is_some() || self.seed.is_some();
-        ensure!(
-            !of_sampling || self.mode == Mode::Sampled,
-            "--fanouts and --seed require --mode sampled: add it, or remove them"
-        );
-        let is_of_links = model.info().inputs.task == ModelTask::Links;
-        ensure!(
-            self.memory.is_none() || self.mode == Mode::Exact || is_of_links,
-            "--memory requires --mode exact: add it, or remove --memory"
-        );
-        // The rows of the nodes of links have the other half of the limit.
-        let memory = if is_of_links { self.memory.map(|bytes| bytes / 2) } else { self.memory };
-        let was_exact = matches!(model.info().evaluation.neighbors, EvaluatedNeighbors::Exact { .. });
-        Ok(match self.mode {
-            // The limit of the job instead of the limit of the run.
-            Mode::AsEvaluated if self.memory.is_some() && was_exact => {
-                PredictMode::Exact(LayerWiseConfig::within(memory))
-            }
-            Mode::AsEvaluated => PredictMode::AsEvaluated,
-            Mode::Exact => PredictMode::Exact(LayerWiseConfig::within(memory)),
-            Mode::Sampled => {
-                let seed = self.seed.unwrap_or(0);
-                let n_layers = model.info().inputs.sampling.as_ref().map_or(1, |of_run| of_run.fanouts.len());
-                match self.fanouts.clone().map(|fanouts| fanouts.repeated(n_layers)) {
-                    Some(fanouts) if !fanouts.of_relations.is_empty() => {
-                        PredictMode::SampledByRelation { fanouts, seed }
-                    }
-                    fanouts => PredictMode::Sampled { fanouts: fanouts.unwrap_or_default().of_all, seed },
-                }
-            }
-        })
-    }
-}
-
-impl From<Format> for PredictionFormat {
-    fn from(format: Format) -> Self {
-        match format {
-            Format::Csv => Self::Csv,
-            Format::Npy => Self::Npy,
-            #[cfg(feature = "tables")]
-            Format::Parquet => Self::Parquet,
-        }
-    }
-}
 
 /// Returns the nodes that `--nodes` or `--keys` selects.
 pub(super) fn requested(

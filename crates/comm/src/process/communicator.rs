@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::call::{Call, group_name};
 use crate::cause::Cause;
 use crate::process::engine::{Engine, Engines, Parts, PartsMut};
-use crate::process::watchdog::place::Place;
+use crate::process::watchdog::activity::Activity;
 use crate::sums::{Number, share};
 use crate::{Communicator, Error, RankInfo, Reduce, Result};
 
@@ -36,7 +36,7 @@ pub(crate) struct ProcessCommunicator {
 /// The state that all groups of a process share.
 pub(crate) struct Context {
     pub(crate) rank_info: RankInfo,
-    pub(crate) place: Arc<Place>,
+    pub(crate) activity: Arc<Activity>,
     pub(crate) engines: Box<dyn Engines>,
     /// The maximum time that a rank waits in a collective.
     pub(crate) deadline: Duration,
@@ -97,7 +97,7 @@ impl ProcessCommunicator {
         if let Some(cause) = context.over.get() {
             return Err(cause.error(&meeting));
         }
-        let _waiting = context.place.enter(meeting.clone(), &self.ranks, deadline);
+        let _waiting = context.activity.enter(meeting.clone(), &self.ranks, deadline);
         let mut engine = match self.engine.take() {
             Some(engine) => engine,
             None => context.engines.open(&self.ranks, &self.name).map_err(failed)?,
@@ -118,7 +118,7 @@ impl ProcessCommunicator {
         n_bytes: usize,
     ) -> std::result::Result<Vec<Header>, String> {
         let (kind, argument) = encode(call);
-        let step = self.context.place.step().map_or(0, |step| step + 1);
+        let step = self.context.activity.step().map_or(0, |step| step + 1);
         let own = Header { kind, argument, number: self.n_calls, n_bytes: n_bytes as u64, step };
         let mut all = vec![Header::zeroed(); self.n_ranks()];
         let counts = vec![size_of::<Header>(); self.n_ranks()];
@@ -167,11 +167,11 @@ impl Communicator for ProcessCommunicator {
     }
 
     fn set_step(&mut self, step: u64) {
-        self.context.place.set_step(step);
+        self.context.activity.set_step(step);
     }
 
     fn set_stage(&mut self, phase: &'static str) {
-        self.context.place.set_stage(phase);
+        self.context.activity.set_stage(phase);
     }
 
     fn all_reduce_sum(&mut self, buf: Reduce<'_>) -> Result<()> {

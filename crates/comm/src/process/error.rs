@@ -2,7 +2,7 @@ mod engine_error;
 
 use std::io;
 
-use crate::{EXIT_FAILED, EXIT_RETRY, LaunchError};
+use crate::LaunchError;
 
 pub use self::engine_error::EngineError;
 
@@ -76,17 +76,4 @@ pub enum JobError {
     #[cfg(feature = "grpc")]
     #[error("cannot connect to rank 0: {0}")]
     Rpc(#[from] crate::rpc::Error),
-}
-
-impl JobError {
-    /// Returns the status with which the process should exit: [`EXIT_RETRY`] if another attempt may succeed, otherwise
-    /// [`EXIT_FAILED`].
-    pub fn status(&self) -> u8 {
-        match self {
-            Self::Lost { .. } => EXIT_RETRY,
-            #[cfg(feature = "grpc")]
-            Self::Rpc(crate::rpc::Error::NoAnswer { .. }) => EXIT_RETRY,
-            _ => EXIT_FAILED,
-        }
-    }
 }

@@ -1,8 +1,9 @@
 use std::fmt;
 use std::num::NonZeroU16;
 
-use crate::MasterAddress;
+use crate::process::launcher::STEP_IDS;
 use crate::process::master_address::{first_host, is_host};
+use crate::{LaunchError, Launcher, MAX_WORLD_SIZE, MasterAddress};
 
 /// The separator between a torchrun run id and the restart count of an agent, in a job id.
 pub(crate) const AGENT_RESTART: &str = ", agent restart ";
@@ -36,24 +37,6 @@ pub struct LaunchEnv {
     pub job_id: Option<String>,
 }
 
-/// The maximum number of processes of a job, which catches typing errors.
-pub const MAX_WORLD_SIZE: usize = 1 << 16;
-
-/// A launcher of processes. The first one, in the order of the variants, that sets any value is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Launcher {
-    /// The command line.
-    Flags,
-    /// torchrun, or a Kubernetes manifest that sets the same variables.
-    Torchrun,
-    /// `mpirun` of Open MPI.
-    OpenMpi,
-    /// PMIx in a Slurm step: `srun --mpi=pmix`.
-    Pmix,
-    /// `srun`.
-    Slurm,
-}
-
 /// The values of the command line; all are `None` if it has no launch flags.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaunchFlags {
@@ -66,76 +49,6 @@ pub struct LaunchFlags {
     /// The value of `--master`. It overrides the address of any launcher. Without a launcher it has no effect.
     pub master: Option<MasterAddress>,
 }
-
-/// An error in the launch of a process.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LaunchError {
-    /// A launcher sets some of its values, but not all.
-    #[error("the launch by {launcher} has {found}, but lacks {missing}: {}", launcher.remedy())]
-    Incomplete {
-        /// The launcher whose values are incomplete.
-        launcher: Launcher,
-        /// The values that the launcher sets, as `NAME=value`.
-        found: String,
-        /// The names of the missing values.
-        missing: String,
-    },
-    /// A value, as `NAME=value`, is not a number.
-    #[error("{0} is not a whole number: correct it, or unset it and give --rank and --world-size")]
-    NotANumber(String),
-    /// Two numbers of one launcher contradict each other.
-    #[error(
-        "{first} does not fit {second}: ranks count from 0 and are less than the number of processes, and no \
-         machine has more processes than the job; correct one of them"
-    )]
-    Misfit {
-        /// The number that is too large, as `NAME=value`.
-        first: String,
-        /// The number that bounds it, as `NAME=value`.
-        second: String,
-    },
-    /// The number of processes, as `NAME=value`, exceeds [`MAX_WORLD_SIZE`].
-    #[error("{0} is too many processes: expected at most {MAX_WORLD_SIZE}; correct it")]
-    TooManyRanks(String),
-    /// Two launchers set different values.
-    #[error(
-        "{first}, but {second}: two launchers contradict each other; unset all variables of one of them, or give \
-         --rank and --world-size"
-    )]
-    Contradiction {
-        /// The value of one launcher, as `NAME=value`.
-        first: String,
-        /// The value of the other launcher, as `NAME=value`.
-        second: String,
-    },
-    /// Slurm gave several tasks to a job, but did not start this process as one of them.
-    #[error(
-        "started without srun in an sbatch script or under salloc: SLURM_NTASKS={n_tasks}, but SLURM_STEP_ID \
-         names no step, so this is the only process; start it as `srun PROGRAM ...`, or, to train in one \
-         process, unset SLURM_NTASKS or request one task"
-    )]
-    NoStep {
-        /// The number of tasks of the job.
-        n_tasks: usize,
-    },
-    /// The value, as `NAME=value`, does not contain the host of rank 0.
-    #[error("{0} names no host for rank 0: correct it, or give --master HOST:PORT")]
-    NoHost(String),
-    /// The value, as `NAME=value`, does not provide a port for rank 0.
-    #[error(
-        "{0} provides no port for rank 0: expected 1 to 65535, or 1 to 65534 if \
-         TORCHELASTIC_USE_AGENT_STORE=True, as torchrun then listens on this port itself and rank 0 on the \
-         next one; correct it, or give --master HOST:PORT"
-    )]
-    NoPort(String),
-    /// The text is not a [`MasterAddress`].
-    #[error("{0:?} is not HOST:PORT: write node1:29400 or [::1]:29400, with a port from 1 to 65535")]
-    BadMaster(String),
-}
-
-/// The variables of the step id that Slurm sets in each task: the current name and an older one.
-const STEP_IDS: [&str; 2] = ["SLURM_STEP_ID", "SLURM_STEPID"];
 
 /// The step id of a batch script, which runs as one process whatever the job requested.
 const BATCH_STEP: &str = "4294967291";
@@ -189,44 +102,6 @@ impl LaunchEnv {
         let master = said.master(source)?;
         let job_id = said.job_id(source);
         Ok(Some(Self { source, rank, world_size, local_rank, master, job_id }))
-    }
-}
-
-impl Launcher {
-    /// Returns the names of the flags or variables for the rank, the world size and the local rank.
-    fn numbers(self) -> [&'static str; 3] {
-        match self {
-            Self::Flags => ["--rank", "--world-size", "--local-rank"],
-            Self::Torchrun => ["RANK", "WORLD_SIZE", "LOCAL_RANK"],
-            Self::OpenMpi => ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"],
-            // PMIx sets a variable for the rank only, and Slurm sets variables for all three numbers.
-            Self::Pmix | Self::Slurm => ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"],
-        }
-    }
-
-    /// Returns the names of the flags or variables that identify this launcher: it was used if any one of them is set.
-    fn signs(self) -> Vec<&'static str> {
-        match self {
-            Self::Pmix => vec!["PMIX_RANK"],
-            Self::Slurm => STEP_IDS.to_vec(),
-            _ => self.numbers().to_vec(),
-        }
-    }
-
-    /// Returns the advice for a launch with missing values.
-    fn remedy(self) -> &'static str {
-        match self {
-            Self::Flags => "give both --rank and --world-size, or no launch flags",
-            Self::Torchrun => "set the missing variables, as torchrun does, or unset the others",
-            Self::OpenMpi => "start with mpirun, which sets all of them, or unset the others",
-            Self::Pmix => {
-                "the world size is available in a Slurm step only; start with `srun --mpi=pmix` or mpirun of Open \
-                 MPI, or give --rank and --world-size"
-            }
-            Self::Slurm => {
-                "start with srun, which sets all of them, or give --rank, --world-size and --master"
-            }
-        }
     }
 }
 
@@ -369,18 +244,6 @@ impl Said<'_> {
             "--local-rank" => self.flags.local_rank.map(|local_rank| local_rank.to_string()),
             _ => (self.var)(name).filter(|value| !value.is_empty()),
         }
-    }
-}
-
-impl fmt::Display for Launcher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Flags => "the flags",
-            Self::Torchrun => "torchrun",
-            Self::OpenMpi => "Open MPI",
-            Self::Pmix => "PMIx",
-            Self::Slurm => "a Slurm step",
-        })
     }
 }
 

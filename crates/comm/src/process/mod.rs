@@ -8,6 +8,8 @@ mod communicator;
 mod engine;
 mod error;
 mod launch;
+mod launch_error;
+mod launcher;
 #[cfg(feature = "grpc")]
 mod machine;
 mod master_address;
@@ -27,7 +29,9 @@ mod store;
 mod watchdog;
 
 pub use error::{EngineError, JobError};
-pub use launch::{LaunchEnv, LaunchError, LaunchFlags, Launcher, MAX_WORLD_SIZE};
+pub use launch::{LaunchEnv, LaunchFlags};
+pub use launch_error::{LaunchError, MAX_WORLD_SIZE};
+pub use launcher::Launcher;
 pub use master_address::MasterAddress;
 #[cfg(feature = "grpc")]
 pub use process_group::ProcessGroup;

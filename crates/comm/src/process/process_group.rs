@@ -9,9 +9,9 @@ use crate::process::carrier::{Carrier, Meet};
 use crate::process::communicator::{Context, ProcessCommunicator};
 use crate::process::machine::{self, host, machine_id};
 use crate::process::proto::{Join, Setting};
+use crate::process::watchdog::activity::Activity;
 use crate::process::watchdog::alarm::Alarm;
 use crate::process::watchdog::control::{Control, Start};
-use crate::process::watchdog::place::Place;
 use crate::process::watchdog::timing::Timing;
 use crate::{BoxError, Communicator, JobError, LaunchEnv, RankConfig, RankInfo, ThreadRanks, TransientError};
 
@@ -47,7 +47,7 @@ impl ProcessGroup {
         let (carrier, engine) = Carrier::start(&launch, &config)?;
         let Meet { rpc_endpoint, listener } = carrier.meet(&launch, &config)?;
         drop(alarm);
-        let place = Arc::new(Place::new());
+        let activity = Arc::new(Activity::new());
         let RankConfig { join_within, threads_per_rank, version, settings, .. } = config;
         let deadline = config.deadline.unwrap_or(DEADLINE);
         let timing = Timing { join: join_within, deadline };
@@ -62,12 +62,12 @@ impl ProcessGroup {
             job: launch.job_id.clone().unwrap_or_default(),
             machine: machine_id(),
         };
-        let start = Start { join, listener, rpc_endpoint, timing, place: Arc::clone(&place) };
+        let start = Start { join, listener, rpc_endpoint, timing, activity: Arc::clone(&activity) };
         let control = Arc::new(Control::start(start)?);
         let LaunchEnv { rank, world_size, local_rank, .. } = launch;
         let rank_info = RankInfo { rank, world_size, local_rank };
         let engines = carrier.engines(&control)?;
-        let context = Arc::new(Context { rank_info, place, engines, deadline, over: OnceLock::new() });
+        let context = Arc::new(Context { rank_info, activity, engines, deadline, over: OnceLock::new() });
         fail_on_panic(&control);
         let has_run = AtomicBool::new(false);
         Ok(Self { control, context, launch, engine, threads: threads_per_rank, address, has_run })
@@ -160,7 +160,7 @@ impl ProcessGroup {
         };
         drop(comm);
         self.has_run.store(true, Ordering::Relaxed);
-        self.context.place.set_stage("end");
+        self.context.activity.set_stage("end");
         if let Err(error) = world.barrier(PATIENCE) {
             self.fail(&chain(&error));
         }

@@ -27,13 +27,13 @@ use crate::{Communicator, Error, RankInfo, Reduce, Result};
 /// once, or, for ranks that [`ThreadRanks`](crate::ThreadRanks) runs, within a second, in which the dropping rank may
 /// report its error or panic as the cause.
 pub struct ThreadGroup {
-    place: Place,
+    position: GroupPosition,
     f32_sums: Sums<f32>,
     u64_sums: Sums<u64>,
 }
 
 /// A rank's position in a group of its world.
-struct Place {
+struct GroupPosition {
     world: Arc<World>,
     seat: Seat,
     /// The rank of each member in the world, in the order of the group.
@@ -62,63 +62,63 @@ impl ThreadGroup {
     }
 
     fn at(world: Arc<World>, seat: Seat, ranks: Arc<[usize]>, member: usize) -> Self {
-        let place = Place { world, seat, ranks, member, n_calls: 0, n_taken: BTreeMap::new() };
-        Self { place, f32_sums: Sums::default(), u64_sums: Sums::default() }
+        let position = GroupPosition { world, seat, ranks, member, n_calls: 0, n_taken: BTreeMap::new() };
+        Self { position, f32_sums: Sums::default(), u64_sums: Sums::default() }
     }
 
     fn child(&mut self, birth: Birth, ranks: Arc<[usize]>, member: usize) -> Box<dyn Communicator> {
-        let n_taken = self.place.n_taken.entry(birth.clone()).or_default();
-        let origin = Origin { parent: self.place.seat.group, birth, nth: *n_taken };
+        let n_taken = self.position.n_taken.entry(birth.clone()).or_default();
+        let origin = Origin { parent: self.position.seat.group, birth, nth: *n_taken };
         *n_taken += 1;
-        let rank = self.place.seat.rank;
-        let group = self.place.world.take_seat(rank, origin);
-        Box::new(Self::at(Arc::clone(&self.place.world), Seat { group, rank }, ranks, member))
+        let rank = self.position.seat.rank;
+        let group = self.position.world.take_seat(rank, origin);
+        Box::new(Self::at(Arc::clone(&self.position.world), Seat { group, rank }, ranks, member))
     }
 }
 
 impl Communicator for ThreadGroup {
     fn rank_info(&self) -> RankInfo {
-        let Place { seat, ranks, member, .. } = &self.place;
+        let GroupPosition { seat, ranks, member, .. } = &self.position;
         RankInfo { rank: *member, world_size: ranks.len(), local_rank: seat.rank }
     }
 
     fn set_step(&mut self, step: u64) {
-        self.place.world.set_step(self.place.seat.rank, step);
+        self.position.world.set_step(self.position.seat.rank, step);
     }
 
     fn all_reduce_sum(&mut self, buf: Reduce<'_>) -> Result<()> {
-        let Self { place, f32_sums, u64_sums } = self;
-        let member = place.member;
-        let n_ranks = place.ranks.len();
-        place.n_calls += 1;
+        let Self { position, f32_sums, u64_sums } = self;
+        let member = position.member;
+        let n_ranks = position.ranks.len();
+        position.n_calls += 1;
         match buf {
             Reduce::F32(buf) => {
                 let call = Call::all_reduce_sum(buf);
-                f32_sums.all_reduce(member, n_ranks, buf, |values| place.exchange(call, values))
+                f32_sums.all_reduce(member, n_ranks, buf, |values| position.exchange(call, values))
             }
             Reduce::U64(buf) => {
                 let call = Call::all_reduce_sum(buf);
-                u64_sums.all_reduce(member, n_ranks, buf, |values| place.exchange(call, values))
+                u64_sums.all_reduce(member, n_ranks, buf, |values| position.exchange(call, values))
             }
         }
     }
 
     fn all_gather(&mut self, send: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.place.n_calls += 1;
-        let all = self.place.exchange(Call::AllGather, Arc::new(send.to_vec()))?;
+        self.position.n_calls += 1;
+        let all = self.position.exchange(Call::AllGather, Arc::new(send.to_vec()))?;
         Ok(all.iter().map(|bytes| bytes.to_vec()).collect())
     }
 
     fn all_to_all(&mut self, send: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
-        let member = self.place.member;
-        let world_size = self.place.ranks.len();
+        let member = self.position.member;
+        let world_size = self.position.ranks.len();
         if send.len() != world_size {
             return Err(Error::SendCount { world_size, got: send.len() });
         }
-        self.place.n_calls += 1;
+        self.position.n_calls += 1;
         // Each message has exactly one reader, so the reader can take the message without a copy.
         let messages: Vec<Mutex<Vec<u8>>> = send.iter().map(|bytes| Mutex::new(bytes.clone())).collect();
-        let all = self.place.exchange(Call::AllToAll, Arc::new(messages))?;
+        let all = self.position.exchange(Call::AllToAll, Arc::new(messages))?;
         Ok(all
             .iter()
             .map(|messages: &Arc<Vec<Mutex<Vec<u8>>>>| {
@@ -128,14 +128,14 @@ impl Communicator for ThreadGroup {
     }
 
     fn broadcast(&mut self, root: usize, bytes: &mut Vec<u8>) -> Result<()> {
-        let Some(world_root) = self.place.ranks.get(root) else {
-            return Err(Error::NoSuchRank { rank: root, world_size: self.place.ranks.len() });
+        let Some(world_root) = self.position.ranks.get(root) else {
+            return Err(Error::NoSuchRank { rank: root, world_size: self.position.ranks.len() });
         };
         let call = Call::Broadcast { root: *world_root };
-        self.place.n_calls += 1;
-        let is_root = root == self.place.member;
+        self.position.n_calls += 1;
+        let is_root = root == self.position.member;
         let brought = if is_root { bytes.clone() } else { Vec::new() };
-        let all = self.place.exchange(call, Arc::new(brought))?;
+        let all = self.position.exchange(call, Arc::new(brought))?;
         if !is_root {
             bytes.clear();
             bytes.extend_from_slice(&all[root]);
@@ -144,27 +144,27 @@ impl Communicator for ThreadGroup {
     }
 
     fn barrier(&mut self, deadline: Duration) -> Result<()> {
-        self.place.n_calls += 1;
-        self.place.exchange_until(Call::Barrier, deadline, Arc::new(()))?;
+        self.position.n_calls += 1;
+        self.position.exchange_until(Call::Barrier, deadline, Arc::new(()))?;
         Ok(())
     }
 
     fn subgroup(&mut self, ranks: &[usize]) -> Result<Box<dyn Communicator>> {
         let position = self.rank_info().rank_in(ranks)?;
-        let of_world = ranks.iter().map(|rank| self.place.ranks[*rank]).collect();
+        let of_world = ranks.iter().map(|rank| self.position.ranks[*rank]).collect();
         Ok(self.child(Birth::Subgroup(ranks.to_vec()), of_world, position))
     }
 
     fn duplicate(&mut self, name: &str) -> Result<Box<dyn Communicator>> {
-        let ranks = Arc::clone(&self.place.ranks);
-        let member = self.place.member;
+        let ranks = Arc::clone(&self.position.ranks);
+        let member = self.position.member;
         Ok(self.child(Birth::Channel(name.to_owned()), ranks, member))
     }
 }
 
 impl fmt::Debug for ThreadGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { ranks, member, n_calls, .. } = &self.place;
+        let GroupPosition { ranks, member, n_calls, .. } = &self.position;
         f.debug_struct("ThreadGroup")
             .field("rank", member)
             .field("ranks", ranks)
@@ -173,7 +173,7 @@ impl fmt::Debug for ThreadGroup {
     }
 }
 
-impl Place {
+impl GroupPosition {
     /// Gathers the payloads of all ranks of the group, in rank order. All collectives are built on this.
     fn exchange<P: Any + Send + Sync>(&self, call: Call, payload: Arc<P>) -> Result<Vec<Arc<P>>> {
         self.exchange_until(call, self.world.deadline(), payload)
@@ -195,7 +195,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for GroupPosition {
     fn drop(&mut self) {
         let farewell = if thread::panicking() { Farewell::Panicking } else { Farewell::Dropped };
         self.world.leave(self.seat, farewell);

@@ -92,7 +92,7 @@ pub fn sbm(config: SbmConfig) -> Result<Dataset> {
         rows.extend(centre.iter().map(|centre| (centre + noise * draws.normal()) as f32));
     }
     let labels = (0..n_nodes).map(|node| (node % n_classes) as i32).collect();
-    let split = draws.split_of_nodes(n_nodes);
+    let split = Split::draw_of_nodes(&mut draws, n_nodes);
     dataset("sbm", graph, Features { rows, dim }, labels, n_classes, split)
 }
 
@@ -156,7 +156,7 @@ pub fn fake(config: FakeConfig) -> Result<Dataset> {
     for &class in &classes {
         rows.extend((0..dim).map(|_| (draws.normal() + f64::from(class)) as f32));
     }
-    let split = draws.split_of_nodes(n_nodes);
+    let split = Split::draw_of_nodes(&mut draws, n_nodes);
     dataset("fake", graph, Features { rows, dim }, classes, n_classes, split)
 }
 
@@ -190,7 +190,7 @@ pub fn rmat(scale: u32, edges_per_node: usize, dim: usize, seed: u64) -> Result<
     let graph = CscBuilder::new(n_nodes).build(&srcs, &dsts)?;
     let rows = (0..n_nodes * dim).map(|_| draws.symmetric()).collect();
     let labels = (0..n_nodes).map(|_| draws.below(RMAT_CLASSES) as i32).collect();
-    let split = draws.split_of_nodes(n_nodes);
+    let split = Split::draw_of_nodes(&mut draws, n_nodes);
     dataset("rmat", graph, Features { rows, dim }, labels, RMAT_CLASSES, split)
 }
 

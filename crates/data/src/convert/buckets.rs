@@ -16,8 +16,9 @@ use kiln_graph::{ColumnError, EdgeColumns, SelfLoops};
 use kiln_store::array_folder::{BUFFER_BYTES, FolderWriter};
 use kiln_store::io_error;
 
+use super::csc_rows::CscRows;
+use super::options::ConvertOptions;
 use super::sorting::{Edge, Output, Sorter};
-use super::{ConvertOptions, CscRows, MOST_OPEN_FILES};
 use crate::edges::{CHUNK_EDGES, ColumnFormat, EdgeChunk, EdgeSource};
 use crate::graph_folder::column_file;
 use crate::{Error, Result};
@@ -25,6 +26,9 @@ use crate::{Error, Result};
 /// The memory of a conversion in addition to the counts and the buckets, in bytes: a chunk of edges (13 bytes each, with
 /// weights and types) and the buffers of a compressed text file, of three arrays and of a bucket's file.
 pub(super) const FIXED_BYTES: u64 = 13 * CHUNK_EDGES as u64 + 6 * BUFFER_BYTES as u64;
+
+/// The maximum number of bucket files that are open at a time.
+const MOST_OPEN_FILES: u64 = 256;
 
 /// The minimum memory for buckets, in bytes.
 pub(super) const LEAST_ROOM: u64 = 1 << 12;

@@ -5,7 +5,8 @@ use std::ops::Range;
 use kiln_graph::{Duplicates, SelfLoops};
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter};
 
-use super::{ConvertOptions, CscRows};
+use super::csc_rows::CscRows;
+use super::options::ConvertOptions;
 use crate::edges::ColumnFormat;
 use crate::graph_folder::start_column;
 use crate::{Error, Result};

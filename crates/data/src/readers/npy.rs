@@ -15,6 +15,7 @@ use crate::edges::{ColumnArray, edge_list_of};
 use crate::graph_folder::csc_with_columns;
 use crate::limits::MEMORY_BYTES;
 use crate::readers::ids::listed_nodes;
+use crate::readers::ignored_files::note_others;
 use crate::readers::{links, name_of, target_arrays};
 use crate::{Dataset, DatasetTargets, Note, Result, Split};
 
@@ -145,14 +146,6 @@ pub(crate) fn note_left_aside(folder: &Path, notes: &mut Vec<Note>) {
         if let Some(taken) = find(folder, &names[..1]) {
             note_others(folder, &taken, &names[1..], notes);
         }
-    }
-}
-
-/// Adds a note for each of these files that the folder contains. The note states that `taken` is read instead.
-pub(crate) fn note_others(folder: &Path, taken: &Path, names: &[&str], notes: &mut Vec<Note>) {
-    for aside in names.iter().filter_map(|name| find(folder, &[name])) {
-        let (aside, taken) = (aside.display(), taken.display());
-        notes.push(Note::Other(format!("{aside} is ignored: {taken} is read instead")));
     }
 }
 

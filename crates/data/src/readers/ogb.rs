@@ -19,7 +19,7 @@ use kiln_store::{Npz, check_count};
 use crate::check::{Place, check_split};
 use crate::limits::{MEMORY_BYTES, check_n_nodes};
 use crate::readers::edge_means::EdgeMeans;
-use crate::readers::npy::note_others;
+use crate::readers::ignored_files::note_others;
 use crate::readers::stored::{Edges, Source, Stored};
 use crate::readers::target_arrays::TargetTable;
 use crate::readers::{classes, name_of};

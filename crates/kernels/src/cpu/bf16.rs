@@ -13,9 +13,9 @@ mod pack;
 mod tests;
 mod tile;
 
-use std::arch::is_x86_feature_detected;
 use std::mem::MaybeUninit;
 
+use crate::cpu::instructions::has_bf16_products;
 use crate::cpu::matrix::{Matrix, Start};
 use crate::ops::{MatmulPrecision, matmul_precision};
 use tile::{Ahead, Left, MOST_TILE_ROWS, PANEL_COLUMNS, Right};
@@ -41,18 +41,11 @@ const LEAST_WIDTH: usize = 8;
 /// The smallest number of weights in such a matrix. Converting the operands of smaller ones takes longer than it saves.
 const LEAST_WEIGHTS: usize = 1024;
 
-/// Returns true if the processor has the instructions.
-pub(crate) fn is_available() -> bool {
-    is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512bf16")
-}
-
 /// Returns true if the products with a matrix of weights, `[d_in, d_out]` or transposed, and its gradients are computed
 /// in bf16. The shape decides for all three products of a layer, whatever their number of rows.
 fn is_used([d_in, d_out]: [usize; 2]) -> bool {
     let is_large = LEAST_WIDTH <= d_in.min(d_out) && LEAST_WEIGHTS <= d_in * d_out;
-    is_large && matmul_precision() == MatmulPrecision::Bf16 && is_available()
+    is_large && matmul_precision() == MatmulPrecision::Bf16 && has_bf16_products()
 }
 
 /// The right operand of a product in bf16.

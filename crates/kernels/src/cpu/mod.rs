@@ -17,6 +17,7 @@ mod edge_rows;
 mod edges;
 pub(crate) mod features;
 mod fill;
+mod instructions;
 mod matrix;
 mod maxima;
 mod relations;
@@ -27,7 +28,7 @@ mod tasks;
 mod tensor;
 mod term;
 
-pub(crate) use bf16::is_available as has_bf16_products;
+pub(crate) use instructions::has_bf16_products;
 
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ use crate::cpu::tensor::{
 use crate::device::block::Adjacency;
 use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
-use crate::ops::attention::{self as reference_attention, Attention, AttentionInput};
+use crate::ops::attention::{Attention, AttentionInput, reference as reference_attention};
 use crate::ops::backend::{BlockAdjoints, BlockOps};
 use crate::ops::edge_rows::{self as reference_edge_rows, EdgeRowsInput, Messages};
 use crate::ops::keep::Keep;
@@ -163,7 +164,7 @@ impl BlockOps for Flex {
         key: RngKey,
         keep: Keep,
     ) -> FloatTensor<Self> {
-        direct_or_reference!(x, reference_attention::reference_dropout::<Self>(x, edge_ids, key, keep), {
+        direct_or_reference!(x, reference_attention::edge_dropout::<Self>(x, edge_ids, key, keep), {
             attention::edge_dropout(x, &edge_ids, key, keep)
         })
     }

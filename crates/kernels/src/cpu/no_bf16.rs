@@ -4,11 +4,6 @@ use std::mem::MaybeUninit;
 
 use crate::cpu::matrix::{Matrix, Start};
 
-/// Returns false: there is no kernel.
-pub(crate) fn is_available() -> bool {
-    false
-}
-
 /// The right operand of a product in bf16, of which there are none.
 pub(super) enum Panels {}
 

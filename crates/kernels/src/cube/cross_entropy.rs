@@ -22,7 +22,7 @@ use cubecl::prelude::*;
 
 use crate::cube::column_sums::column_sums;
 use crate::cube::launch::{self, Rows, launch_long_units, launch_units};
-use crate::ops::backend::CrossEntropy;
+use crate::ops::cross_entropy::CrossEntropy;
 
 /// Computes the maximum, the log-sum and the loss of each row.
 #[cube(launch)]

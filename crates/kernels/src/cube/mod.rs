@@ -18,6 +18,7 @@ mod edge_types;
 pub(crate) mod excluded;
 pub(crate) mod features;
 pub(crate) mod graph;
+pub(crate) mod hop;
 pub(crate) mod launch;
 #[cfg(feature = "nccl")]
 pub(crate) mod nccl;
@@ -47,13 +48,14 @@ use crate::counts::{count_direct, count_reference};
 use crate::device::block::Adjacency;
 use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
-use crate::ops::attention::{self as reference_attention, Attention, AttentionInput};
-use crate::ops::backend::{BlockAdjoints, BlockOps, CrossEntropy};
+use crate::ops::attention::{Attention, AttentionInput, reference as reference_attention};
+use crate::ops::backend::{BlockAdjoints, BlockOps};
 use crate::ops::batch_norm::{
     self as reference_batch_norm, BatchStatistics, NormalizationGradients, Normalized,
 };
+use crate::ops::cross_entropy::CrossEntropy;
 use crate::ops::keep::Keep;
-use crate::ops::{reference, relations, type_products};
+use crate::ops::{reference, type_products};
 
 /// Runs `$kernel` for the element types that it supports and `$reference` for others, and counts which one ran.
 macro_rules! kernel_or_reference {
@@ -172,7 +174,7 @@ impl BlockOps for CubeBackend {
         key: RngKey,
         keep: Keep,
     ) -> FloatTensor<Self> {
-        kernel_or_reference!(x, reference_attention::reference_dropout::<Self>(x, edge_ids, key, keep), {
+        kernel_or_reference!(x, reference_attention::edge_dropout::<Self>(x, edge_ids, key, keep), {
             dropout::edge_dropout(x, edge_ids, key, keep)
         })
     }
@@ -180,7 +182,7 @@ impl BlockOps for CubeBackend {
     fn relation_shares(block: Adjacency<Self>, types: IntTensor<Self>, n_types: usize) -> FloatTensor<Self> {
         // Burn's operations on integers run kernels on the device, too, and their atomics add in any order exactly.
         count_direct();
-        relations::relation_shares(&block, types, n_types)
+        reference::relation_shares(&block, types, n_types)
     }
 
     fn column_sums(x: FloatTensor<Self>) -> FloatTensor<Self> {

@@ -227,6 +227,14 @@ impl DeviceBlock {
     }
 }
 
+impl From<&DeviceBlock> for BlockSize {
+    /// Returns the size of the block, or the size that stands for it ([`DeviceBlock::standing_for`]).
+    fn from(block: &DeviceBlock) -> Self {
+        let own = Self { n_src: block.n_src(), n_dst: block.n_dst(), n_edges: block.n_edges() };
+        block.nominal_size.unwrap_or(own)
+    }
+}
+
 /// The arrays of a block on its device.
 #[cfg(feature = "cube")]
 pub(crate) struct BlockTensors {

@@ -1,7 +1,5 @@
 use kiln_graph::Block;
 
-use crate::device::block::DeviceBlock;
-
 /// The numbers of nodes and edges of a block, from which the order of its computations is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockSize {
@@ -23,13 +21,5 @@ impl BlockSize {
 impl From<&Block> for BlockSize {
     fn from(block: &Block) -> Self {
         Self { n_src: block.n_src(), n_dst: block.n_dst(), n_edges: block.n_edges() }
-    }
-}
-
-impl From<&DeviceBlock> for BlockSize {
-    /// Returns the size of the block, or the size that stands for it ([`DeviceBlock::standing_for`]).
-    fn from(block: &DeviceBlock) -> Self {
-        let own = Self { n_src: block.n_src(), n_dst: block.n_dst(), n_edges: block.n_edges() };
-        block.nominal_size.unwrap_or(own)
     }
 }

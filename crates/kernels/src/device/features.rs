@@ -26,7 +26,7 @@ use crate::device::rows::gather_features;
 #[derive(Debug)]
 pub struct DeviceFeatures {
     source: Arc<dyn FeatureStore>,
-    place: Place,
+    memory: RowMemory,
     device: Device,
     n_rows: AtomicU64,
     n_hits: AtomicU64,
@@ -34,7 +34,7 @@ pub struct DeviceFeatures {
 
 /// The memory that holds the rows.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum RowMemory {
     Host,
     #[cfg(feature = "cube")]
     Cube(Box<FeatureRows>),
@@ -98,8 +98,8 @@ impl DeviceFeatures {
         device: &Device,
     ) -> Result<Self, UploadError> {
         let device = device.clone().inner();
-        let place = Place::all(&NodeRows(&*source), part_bytes, &device)?;
-        Ok(Self { source, place, device, n_rows: AtomicU64::new(0), n_hits: AtomicU64::new(0) })
+        let memory = RowMemory::all(&NodeRows(&*source), part_bytes, &device)?;
+        Ok(Self { source, memory, device, n_rows: AtomicU64::new(0), n_hits: AtomicU64::new(0) })
     }
 
     /// Same as [`DeviceFeatures::hottest`], but in parts of at most `part_bytes` bytes.
@@ -120,8 +120,8 @@ impl DeviceFeatures {
             return Self::in_parts(source, part_bytes, &device);
         }
         let n_cached = n_bytes.saturating_sub(4 * n_rows as u64) / row_bytes;
-        let place = Place::some(&source, || hottest(hotness, n_cached as usize), part_bytes, &device)?;
-        Ok(Self { source, place, device, n_rows: AtomicU64::new(0), n_hits: AtomicU64::new(0) })
+        let memory = RowMemory::some(&source, || hottest(hotness, n_cached as usize), part_bytes, &device)?;
+        Ok(Self { source, memory, device, n_rows: AtomicU64::new(0), n_hits: AtomicU64::new(0) })
     }
 
     /// The number of columns.
@@ -136,16 +136,16 @@ impl DeviceFeatures {
 
     /// The number of rows in the device's memory. On the CPU, this is the number of all rows.
     pub fn n_cached(&self) -> usize {
-        match &self.place {
-            Place::Host => self.source.n_rows(),
+        match &self.memory {
+            RowMemory::Host => self.source.n_rows(),
             #[cfg(feature = "cube")]
-            Place::Cube(rows) => rows.n_rows(),
+            RowMemory::Cube(rows) => rows.n_rows(),
         }
     }
 
     /// The number of parts of the table in the device's memory.
     pub(crate) fn n_parts(&self) -> usize {
-        self.place.n_parts()
+        self.memory.n_parts()
     }
 
     /// Gathers the rows of nodes, `[n] -> [n, dim]`, as f32, or on the CPU in the element type of the store, as
@@ -161,10 +161,10 @@ impl DeviceFeatures {
     /// never return such ids.
     pub fn gather(&self, nodes: &Tensor<1, Int>) -> kiln_feature::Result<Tensor<2>> {
         let n_nodes = nodes.dims()[0];
-        let (rows, n_sent) = match &self.place {
-            Place::Host => (self.gather_on_host(nodes)?, 0),
+        let (rows, n_sent) = match &self.memory {
+            RowMemory::Host => (self.gather_on_host(nodes)?, 0),
             #[cfg(feature = "cube")]
-            Place::Cube(rows) => {
+            RowMemory::Cube(rows) => {
                 let nodes = nodes.clone().try_into_primitive::<burn_cubecl::CubeBackend>();
                 let nodes = nodes.expect("the nodes should be on the device of the features");
                 let gathered = rows.gather(&nodes, &*self.source)?;
@@ -191,7 +191,7 @@ impl DeviceFeatures {
     }
 }
 
-impl Place {
+impl RowMemory {
     pub(crate) fn n_parts(&self) -> usize {
         match self {
             Self::Host => 1,

@@ -11,11 +11,13 @@ use crate::counts::count_reference;
 use crate::device::block::Adjacency;
 use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::aggregation::{self, Form, Input, Saved, Sums, Traced, Weights};
-use crate::ops::attention::{self, Attention, AttentionInput};
+use crate::ops::attention::reference as attention;
+use crate::ops::attention::{Attention, AttentionInput};
 use crate::ops::batch_norm::{self, BatchStatistics, NormalizationGradients, Normalized};
+use crate::ops::cross_entropy::CrossEntropy;
 use crate::ops::edge_rows::{EdgeRowsInput, Messages};
 use crate::ops::keep::Keep;
-use crate::ops::{edge_rows, reference, relations, type_products};
+use crate::ops::{edge_rows, reference, type_products};
 
 /// The ops that a backend provides. The default of each op is the reference implementation in Burn's tensor operations;
 /// a backend with its own loops or kernels overrides the default.
@@ -143,7 +145,7 @@ pub(crate) trait BlockOps: Backend {
         keep: Keep,
     ) -> FloatTensor<Self> {
         count_reference();
-        attention::reference_dropout::<Self>(x, edge_ids, key, keep)
+        attention::edge_dropout::<Self>(x, edge_ids, key, keep)
     }
 
     /// Computes the sum over the edges of each destination of the ReLU of the source's row plus the edge's row,
@@ -164,7 +166,7 @@ pub(crate) trait BlockOps: Backend {
         n_types: usize,
     ) -> FloatTensor<Self> {
         count_reference();
-        relations::relation_shares(&block, types, n_types)
+        reference::relation_shares(&block, types, n_types)
     }
 
     /// Computes the sums of the columns, `[n, d] -> [1, d]`.
@@ -197,17 +199,6 @@ pub(crate) trait BlockOps: Backend {
         count_reference();
         reference::adam(state, gradient, &step)
     }
-}
-
-/// The results of [`BlockOps::cross_entropy`].
-#[derive(Debug, Clone)]
-pub(crate) struct CrossEntropy<B: Backend> {
-    /// The sum of the rows' losses, `[1]`.
-    pub(crate) loss: FloatTensor<B>,
-    /// The maximum of each row, `[n]`, for the adjoint.
-    pub(crate) maxima: FloatTensor<B>,
-    /// The logarithm of the sum of the exponentials of each row, after the maximum was subtracted, `[n]`, for the adjoint.
-    pub(crate) log_sums: FloatTensor<B>,
 }
 
 /// The adjoints of [`BlockOps`], which also default to reference implementations. Only the backward pass calls them,

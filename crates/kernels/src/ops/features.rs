@@ -7,8 +7,8 @@ use burn::tensor::{DType, Tensor};
 use crate::device::block::{Adjacency, DeviceBlock};
 use crate::ops::aggregation::{Aggregation, Form, Reduction};
 use crate::ops::backend::BlockOps;
-use crate::ops::check_rows;
 use crate::ops::half::{reads_half_rows, widen};
+use crate::ops::run::check_rows;
 
 /// Same as [`aggregate`](crate::ops::aggregate), but the result is f32, and so are the weights, for rows of f32, f16 or bf16: the
 /// aggregation of a layer that reads features of half precision. The result is bit-identical to that of `x.cast(F32)`,

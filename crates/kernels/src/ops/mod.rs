@@ -26,6 +26,7 @@ mod autodiff;
 pub(crate) mod backend;
 pub(crate) mod batch_norm;
 mod columns;
+pub(crate) mod cross_entropy;
 pub(crate) mod edge_rows;
 pub(crate) mod edges;
 mod features;
@@ -35,6 +36,7 @@ mod precision;
 pub(crate) mod reference;
 mod relation_groups;
 pub(crate) mod relations;
+pub(crate) mod run;
 pub(crate) mod type_products;
 
 use burn::backend::Dispatch;
@@ -42,13 +44,14 @@ use burn::tensor::activation::log_softmax;
 use burn::tensor::{DType, Int, Tensor};
 use kiln_sample::{KeyDomain, RngKey};
 
-use crate::device::block::{Adjacency, DeviceBlock, upload};
+use crate::device::block::{DeviceBlock, upload};
 use crate::device::devices::is_cpu;
 use crate::device::graphs::{DeviceRows, DeviceSegments};
 use crate::ops::adam::AdamState;
 use crate::ops::backend::BlockOps;
 use crate::ops::half::reads_half_rows;
 use crate::ops::keep::Keep;
+use crate::ops::run::{check_rows, run};
 
 pub use crate::ops::adam::AdamStep;
 pub use crate::ops::aggregation::{Aggregation, MessageWeights, OwnRow, Reduction};
@@ -402,20 +405,9 @@ pub fn adam<const D: usize>(
     (Tensor::from_dispatch(values), [means, mean_squares].map(Tensor::from_dispatch))
 }
 
-/// Runs an aggregation over an adjacency: that of a block, of segments or of row indices.
-fn run(edges: Adjacency<Dispatch>, x: Tensor<2>, aggregation: Aggregation) -> Tensor<2> {
-    let (weights, form) = aggregation.into_parts();
-    Tensor::from_dispatch(<Dispatch as BlockOps>::aggregate(edges, x.into_dispatch(), weights, form))
-}
-
 fn check_dropout(x: &Tensor<2>, nodes: &Tensor<1, Int>, p: f64) {
     assert!((0.0..1.0).contains(&p), "the dropout probability is {p}, expected 0 <= p < 1");
     let [n_rows, _] = x.dims();
     assert_eq!(nodes.dims()[0], n_rows, "{} nodes for {n_rows} rows, expected one per row", nodes.dims()[0]);
     assert_eq!(nodes.dtype(), DType::U32, "node ids must be u32, as `DeviceBlock` returns them");
-}
-
-pub(crate) fn check_rows(block: &DeviceBlock, x: &Tensor<2>) {
-    let [n_rows, _] = x.dims();
-    assert_eq!(n_rows, block.n_src(), "x has {n_rows} rows, but the block has {} sources", block.n_src());
 }

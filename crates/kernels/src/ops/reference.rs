@@ -3,14 +3,14 @@
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, TensorMetadata, get_or_init_device_settings};
-use burn::tensor::{IndexingUpdateOp, Shape, Slice, TensorData, read_sync};
+use burn::tensor::{FloatDType, IndexingUpdateOp, Shape, Slice, TensorData, read_sync};
 use kiln_graph::NodeId;
 use kiln_sample::RngKey;
 
 use crate::device::block::Adjacency;
 use crate::ops::adam::{AdamState, AdamStep};
-use crate::ops::backend::CrossEntropy;
-use crate::ops::edges::zero_rows;
+use crate::ops::cross_entropy::CrossEntropy;
+use crate::ops::edges::{INDEX, edge_dsts, zero_rows};
 use crate::ops::keep::Keep;
 
 pub(crate) fn add_linear<B: Backend>(
@@ -138,4 +138,24 @@ pub(crate) fn dropout<B: Backend>(
 pub(crate) fn take_dst_adjoint<B: Backend>(block: &Adjacency<B>, grad: FloatTensor<B>) -> FloatTensor<B> {
     let zeros = zero_rows::<B>(block.n_src, &grad);
     B::float_slice_assign(zeros, &[Slice::from(0..block.n_dst)], grad)
+}
+
+/// The reference of [`BlockOps::relation_shares`](crate::ops::backend::BlockOps::relation_shares).
+pub(crate) fn relation_shares<B: Backend>(
+    block: &Adjacency<B>,
+    types: IntTensor<B>,
+    n_types: usize,
+) -> FloatTensor<B> {
+    let device = types.device();
+    let n_edges = block.n_edges;
+    let shape = Shape::new([n_edges]);
+    if n_edges == 0 {
+        return B::float_zeros(shape, &device, FloatDType::F32);
+    }
+    let pairs = B::int_add(B::int_mul_scalar(edge_dsts(block), (n_types as i64).into()), types);
+    let zeros = B::int_zeros(Shape::new([block.n_dst * n_types]), &device, INDEX);
+    let ones = B::int_ones(Shape::new([n_edges]), &device, INDEX);
+    let counts = B::int_select_assign(zeros, 0, pairs.clone(), ones, IndexingUpdateOp::Add);
+    let counts = B::int_into_float(B::int_select(counts, 0, pairs), FloatDType::F32);
+    B::float_recip(counts)
 }

@@ -1,15 +1,13 @@
 //! Rows and weights of edges by their types, for relational layers.
 
-use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Backend, Dispatch, TensorMetadata};
-use burn::tensor::{FloatDType, IndexingUpdateOp, Shape, Tensor};
+use burn::backend::Dispatch;
+use burn::tensor::Tensor;
 
-use crate::device::block::{Adjacency, DeviceBlock};
+use crate::device::block::DeviceBlock;
 use crate::device::graphs::DeviceRows;
 use crate::ops::aggregation::{Aggregation, MessageWeights, Reduction};
 use crate::ops::backend::BlockOps;
-use crate::ops::edges::{INDEX, edge_dsts};
-use crate::ops::run;
+use crate::ops::run::run;
 
 /// Returns the weights of relational layers (Schlichtkrull et al. 2018, equation 2): for each edge, the row of `table` of the
 /// edge's type, divided by the number of edges of this type into the edge's destination.
@@ -50,24 +48,4 @@ pub fn edge_type_rows(block: &DeviceBlock, table: Tensor<2>) -> Tensor<2> {
     };
     let [n_types, _] = table.dims();
     run(DeviceRows::of_indices(types.clone(), n_types).adjacency(), table, Reduction::Sum.into())
-}
-
-/// The reference of [`BlockOps::relation_shares`].
-pub(crate) fn relation_shares<B: Backend>(
-    block: &Adjacency<B>,
-    types: IntTensor<B>,
-    n_types: usize,
-) -> FloatTensor<B> {
-    let device = types.device();
-    let n_edges = block.n_edges;
-    let shape = Shape::new([n_edges]);
-    if n_edges == 0 {
-        return B::float_zeros(shape, &device, FloatDType::F32);
-    }
-    let pairs = B::int_add(B::int_mul_scalar(edge_dsts(block), (n_types as i64).into()), types);
-    let zeros = B::int_zeros(Shape::new([block.n_dst * n_types]), &device, INDEX);
-    let ones = B::int_ones(Shape::new([n_edges]), &device, INDEX);
-    let counts = B::int_select_assign(zeros, 0, pairs.clone(), ones, IndexingUpdateOp::Add);
-    let counts = B::int_into_float(B::int_select(counts, 0, pairs), FloatDType::F32);
-    B::float_recip(counts)
 }

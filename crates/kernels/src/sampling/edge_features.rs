@@ -5,10 +5,10 @@ use kiln_feature::EdgeFeatures;
 use kiln_graph::EdgeId;
 
 use crate::device::error::UploadError;
-use crate::device::features::Place as RowPlace;
+use crate::device::features::RowMemory;
 use crate::device::read::read_i64;
 use crate::device::rows::gather_rows;
-use crate::sampling::graph::{DeviceGraph, Place};
+use crate::sampling::graph::{DeviceGraph, GraphMemory};
 
 /// The rows of a column of edges, such as their features, for batches on a device. They are where the edges of the graph are.
 ///
@@ -20,7 +20,7 @@ use crate::sampling::graph::{DeviceGraph, Place};
 pub struct DeviceEdgeColumn {
     name: Arc<str>,
     source: EdgeFeatures,
-    place: RowPlace,
+    memory: RowMemory,
     device: Device,
 }
 
@@ -54,16 +54,16 @@ impl DeviceEdgeColumn {
             return Err(UploadError::EdgeFeatureRows { n_rows, n_edges });
         }
         let device = graph.device().clone();
-        let place = match graph.place {
+        let memory = match graph.memory {
             #[cfg(feature = "cube")]
-            Place::Cube(_) => RowPlace::all(&source, part_bytes, &device)?,
+            GraphMemory::Cube(_) => RowMemory::all(&source, part_bytes, &device)?,
             #[cfg(feature = "cube")]
-            Place::Staged(..) => RowPlace::Host,
-            Place::Host(_) => RowPlace::Host,
+            GraphMemory::Staged(..) => RowMemory::Host,
+            GraphMemory::Host(_) => RowMemory::Host,
         };
         #[cfg(not(feature = "cube"))]
         let _ = part_bytes;
-        Ok(Self { name: name.into(), source, place, device })
+        Ok(Self { name: name.into(), source, memory, device })
     }
 
     /// The name of the column.
@@ -78,7 +78,7 @@ impl DeviceEdgeColumn {
 
     /// The number of parts of the table in the device's memory; 1 if the rows are on the host.
     pub(crate) fn n_parts(&self) -> usize {
-        self.place.n_parts()
+        self.memory.n_parts()
     }
 
     /// Gathers the rows of edges as f32, `[n] -> [n, dim]`. The ids are i64 on the device, such as those of
@@ -91,14 +91,14 @@ impl DeviceEdgeColumn {
     /// Panics if the device fails or the ids are on another device. May panic on a GPU if an id has no row; samplers
     /// never return such ids.
     pub fn gather(&self, edges: &Tensor<1, Int>) -> kiln_feature::Result<Tensor<2>> {
-        match &self.place {
-            RowPlace::Host => {
+        match &self.memory {
+            RowMemory::Host => {
                 let edges: Vec<EdgeId> =
                     read_i64(edges.clone()).into_iter().map(|edge| EdgeId(edge as u64)).collect();
                 gather_rows(&self.source, &edges, &self.device)
             }
             #[cfg(feature = "cube")]
-            RowPlace::Cube(rows) => {
+            RowMemory::Cube(rows) => {
                 let edges = edges.clone().try_into_primitive::<burn_cubecl::CubeBackend>();
                 let edges = edges.expect("the edges should be on the device of the features");
                 Ok(Tensor::from_primitive::<burn_cubecl::CubeBackend>(rows.gather_all(&edges)))

@@ -20,7 +20,7 @@ use crate::device::error::UploadError;
 /// each hop are copied. On the CPU the arrays are shared and may be memory-mapped. A clone shares the device's memory.
 #[derive(Debug, Clone)]
 pub struct DeviceGraph {
-    pub(crate) place: Place,
+    pub(crate) memory: GraphMemory,
     pub(crate) device: Device,
     n_nodes: usize,
     n_edges: u64,
@@ -30,7 +30,7 @@ pub struct DeviceGraph {
 
 /// The memory that holds a graph.
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
+pub(crate) enum GraphMemory {
     Host(Arc<Csc>),
     #[cfg(feature = "cube")]
     Cube(Arc<Graph>),
@@ -47,7 +47,7 @@ impl DeviceGraph {
     /// Returns an [`UploadError`] if the graph is inconsistent, or if the device cannot allocate it or cannot sample.
     /// On the CPU it never fails: there, samplers check the ids that they read.
     pub fn new(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
-        Self::at(graph, device, Place::new)
+        Self::at(graph, device, GraphMemory::new)
     }
 
     /// Keeps a graph on the host, memory-mapped or not, for a device that cannot hold it. For each hop, the neighbour
@@ -64,21 +64,21 @@ impl DeviceGraph {
     /// Returns [`UploadError::NoWideIntegers`] if the device does not support 64-bit integers. If the lists of a hop
     /// are too large, the sampler returns [`UploadError::HopTooLarge`], wrapped in [`kiln_sample::Error::Elsewhere`].
     pub fn host_staged(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
-        Self::at(graph, device, Place::staged)
+        Self::at(graph, device, GraphMemory::staged)
     }
 
     fn at(
         graph: Arc<Csc>,
         device: &Device,
-        place: impl FnOnce(Arc<Csc>, &Device) -> Result<Place, UploadError>,
+        memory: impl FnOnce(Arc<Csc>, &Device) -> Result<GraphMemory, UploadError>,
     ) -> Result<Self, UploadError> {
         let device = device.clone().inner();
         let n_nodes = graph.n_nodes();
         let n_edges = graph.n_edges();
         let has_weights = graph.weights().is_some();
         let has_edge_types = graph.edge_types().is_some();
-        let place = place(graph, &device)?;
-        Ok(Self { place, device, n_nodes, n_edges, has_weights, has_edge_types })
+        let memory = memory(graph, &device)?;
+        Ok(Self { memory, device, n_nodes, n_edges, has_weights, has_edge_types })
     }
 
     /// Returns the device, without autodiff.
@@ -116,7 +116,7 @@ impl DeviceGraph {
             return Err(kiln_sample::Error::NoEdgeTypes);
         }
         #[cfg(feature = "cube")]
-        if let Place::Cube(graph) = &self.place
+        if let GraphMemory::Cube(graph) = &self.memory
             && !graph.stores_edge_types()
         {
             let stored = run_on_load_stream(&self.device, || graph.store_edge_types());
@@ -128,7 +128,7 @@ impl DeviceGraph {
 }
 
 #[cfg(not(feature = "cube"))]
-impl Place {
+impl GraphMemory {
     fn new(graph: Arc<Csc>, _: &Device) -> Result<Self, UploadError> {
         Ok(Self::Host(graph))
     }
@@ -139,7 +139,7 @@ impl Place {
 }
 
 #[cfg(feature = "cube")]
-impl Place {
+impl GraphMemory {
     fn new(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
         let Some(anchor) = sampling_anchor(device)? else { return Ok(Self::Host(graph)) };
         graph.validate()?;

@@ -10,14 +10,16 @@ use kiln_sample::{
 };
 
 #[cfg(feature = "cube")]
-use crate::cube::graph::{Graph, HopArrays, HopError};
+use crate::cube::graph::Graph;
+#[cfg(feature = "cube")]
+use crate::cube::hop::{HopArrays, HopError};
 #[cfg(feature = "cube")]
 use crate::cube::launch::{float_tensor, int_tensor};
 #[cfg(feature = "cube")]
 use crate::device::block::{BlockTensors, DeviceBlock};
 #[cfg(feature = "cube")]
 use crate::device::devices::in_loading_queue;
-use crate::sampling::graph::{DeviceGraph, Place};
+use crate::sampling::graph::{DeviceGraph, GraphMemory};
 use crate::sampling::sample::{DeviceSample, DeviceSampledBlocks};
 #[cfg(feature = "cube")]
 use crate::sampling::staged::{Staged, StagedError, check_fanout};
@@ -75,7 +77,7 @@ impl DeviceSampler {
         if config.weights != EdgeWeights::None && !graph.has_weights() {
             return Err(Error::NoWeights);
         }
-        let is_host = matches!(graph.place, Place::Host(_));
+        let is_host = matches!(graph.memory, GraphMemory::Host(_));
         if matches!(config.rule, Rule::Custom { .. }) && !is_host {
             return Err(Error::Rule(RuleError::CustomRule));
         }
@@ -120,7 +122,7 @@ impl DeviceSampler {
     /// Panics if the device fails.
     pub fn sample(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<DeviceSample> {
         #[cfg(feature = "cube")]
-        if let Place::Cube(graph) = &self.graph.place {
+        if let GraphMemory::Cube(graph) = &self.graph.memory {
             return self.on_device(graph, seeds, key);
         }
         let SampledBlocks { blocks, seed_index } = FrontierSampler::sample_blocks(self, seeds, key, scratch)?;
@@ -173,12 +175,12 @@ impl FrontierSampler for DeviceSampler {
     }
 
     fn indices_path(&self) -> Option<&Path> {
-        match &self.graph.place {
-            Place::Host(graph) => graph.indices_path(),
+        match &self.graph.memory {
+            GraphMemory::Host(graph) => graph.indices_path(),
             #[cfg(feature = "cube")]
-            Place::Staged(graph, _) => graph.indices_path(),
+            GraphMemory::Staged(graph, _) => graph.indices_path(),
             #[cfg(feature = "cube")]
-            Place::Cube(_) => None,
+            GraphMemory::Cube(_) => None,
         }
     }
 
@@ -195,11 +197,11 @@ impl FrontierSampler for DeviceSampler {
         if request.edge_types {
             self.graph.store_edge_types()?;
         }
-        match &self.graph.place {
-            Place::Host(graph) => NeighborSampler::with_config(Arc::clone(graph), self.config.clone())?
+        match &self.graph.memory {
+            GraphMemory::Host(graph) => NeighborSampler::with_config(Arc::clone(graph), self.config.clone())?
                 .sample_frontier(request, dsts, scratch, out),
             #[cfg(feature = "cube")]
-            Place::Cube(graph) => {
+            GraphMemory::Cube(graph) => {
                 let n_nodes = self.graph.n_nodes();
                 if let Some(position) = dsts.iter().position(|dst| n_nodes <= dst.index()) {
                     return Err(Error::SeedOutOfRange { node: dsts[position], position, n_nodes });
@@ -212,7 +214,7 @@ impl FrontierSampler for DeviceSampler {
                 read.map_err(|error| of_layer(error, request.layer))
             }
             #[cfg(feature = "cube")]
-            Place::Staged(graph, anchor) => {
+            GraphMemory::Staged(graph, anchor) => {
                 check_fanout(request.fanout).map_err(|error| of_layer(error, request.layer))?;
                 let staged = Staged::new(graph, dsts, request)?;
                 let read = in_loading_queue(|| staged.read_hop(anchor, request, &self.config.rule, out));

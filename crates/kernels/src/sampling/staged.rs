@@ -7,7 +7,8 @@ use burn_cubecl::tensor::CubeTensor;
 use kiln_graph::{Csc, EdgeId, NodeId};
 use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, Rule, in_edge_range};
 
-use crate::cube::graph::{Bounds, Graph, HopError, HopNodes, MOST_DRAWN, without_edges};
+use crate::cube::graph::{Bounds, Graph, HopNodes};
+use crate::cube::hop::{HopError, MOST_DRAWN, without_edges};
 use crate::cube::launch;
 use crate::device::error::UploadError;
 

@@ -8,7 +8,7 @@ use kiln_sample::{KeyDomain, RngKey};
 use crate::device::block::DeviceBlock;
 use crate::device::graphs::DeviceSegments;
 use crate::ops::aggregation::{self, Aggregation, Reduction};
-use crate::ops::attention::{self, Attention};
+use crate::ops::attention::{Attention, reference as attention};
 use crate::ops::keep::Keep;
 use crate::ops::reference;
 

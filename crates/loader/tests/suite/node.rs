@@ -7,7 +7,7 @@ use kiln_feature::{DenseFeatures, EdgeFeatures, FeatureStore, Labels};
 use kiln_graph::{Block, Csc, CscBuilder, NodeId, TransposedBlock};
 use kiln_loader::{
     BatchError, Batcher, Error, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeBatcher,
-    Phase, SampledBatch, SeedBatch, Shard, StageTimes,
+    Phase, SeedBatch, Shard, StageTimes,
 };
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Scratch};
 

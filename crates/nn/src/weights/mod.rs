@@ -3,6 +3,7 @@
 mod attention;
 mod convert;
 mod convolution;
+mod format;
 mod isomorphism;
 mod names;
 
@@ -15,16 +16,8 @@ use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};
 
 use crate::{Error, Gat, Gcn, Gin, Gine, Result, Rgcn, Sage, WeightsError};
 use convert::{check_shape, transposed, values};
+pub use format::WeightFormat;
 use names::{LayerNames, Slot, find_layers, find_naming};
-
-/// The format of a weights file: the library whose tensor names and layouts it uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WeightFormat {
-    /// The format of PyG's `SAGEConv`, `GCNConv`, `GATConv`, `GATv2Conv`, `RGCNConv`, `GINConv` and `GINEConv`.
-    Pyg,
-    /// The format of DGL's `SAGEConv`, `GraphConv`, `GATConv`, `GATv2Conv`, `RelGraphConv`, `GINConv` and `GINEConv`.
-    Dgl,
-}
 
 /// A model whose weights can be exchanged with PyG and DGL: [`Sage`], [`Gcn`], [`Gat`], [`Rgcn`], [`Gin`] and [`Gine`].
 ///

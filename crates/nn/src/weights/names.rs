@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::WeightFormat;
+use super::format::WeightFormat;
 use crate::error::TensorNames;
 use crate::{Error, Result, WeightsError};
 

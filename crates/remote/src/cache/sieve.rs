@@ -44,7 +44,7 @@ impl Sieve {
     pub(crate) fn memory_bytes(&self) -> usize {
         let kept = self.lock();
         let n_slots = kept.queue.n_slots;
-        n_slots * (kept.row_bytes + size_of::<Place>()) + kept.slots.len() * size_of::<u32>()
+        n_slots * (kept.row_bytes + size_of::<QueueEntry>()) + kept.slots.len() * size_of::<u32>()
     }
 
     /// Removes the cached items from `wanted`, marks their rows, and calls `found` with each item and its row.
@@ -96,7 +96,7 @@ impl Sieve {
 #[derive(Debug)]
 struct Queue {
     /// The list entry of each slot.
-    places: Vec<Place>,
+    entries: Vec<QueueEntry>,
     newest: u32,
     oldest: u32,
     hand: u32,
@@ -104,7 +104,7 @@ struct Queue {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct QueueEntry {
     node: NodeId,
     is_marked: bool,
     newer: u32,
@@ -113,31 +113,31 @@ struct Place {
 
 impl Queue {
     fn new(n_slots: usize) -> Self {
-        Self { places: Vec::with_capacity(n_slots), newest: NONE, oldest: NONE, hand: NONE, n_slots }
+        Self { entries: Vec::with_capacity(n_slots), newest: NONE, oldest: NONE, hand: NONE, n_slots }
     }
 
     fn mark(&mut self, slot: u32) {
-        self.places[slot as usize].is_marked = true;
+        self.entries[slot as usize].is_marked = true;
     }
 
     /// Inserts a node as the newest. Returns its slot, and the node that was evicted from this slot, if any.
     fn enter(&mut self, node: NodeId) -> (u32, Option<NodeId>) {
-        let place = Place { node, is_marked: false, newer: NONE, older: NONE };
-        let (slot, gone) = match self.places.len() < self.n_slots {
+        let entry = QueueEntry { node, is_marked: false, newer: NONE, older: NONE };
+        let (slot, gone) = match self.entries.len() < self.n_slots {
             true => {
-                self.places.push(place);
-                (self.places.len() as u32 - 1, None)
+                self.entries.push(entry);
+                (self.entries.len() as u32 - 1, None)
             }
             false => {
                 let (slot, gone) = self.throw_out();
-                self.places[slot as usize] = place;
+                self.entries[slot as usize] = entry;
                 (slot, Some(gone))
             }
         };
-        self.places[slot as usize].older = self.newest;
+        self.entries[slot as usize].older = self.newest;
         match self.newest {
             NONE => self.oldest = slot,
-            newest => self.places[newest as usize].newer = slot,
+            newest => self.entries[newest as usize].newer = slot,
         }
         self.newest = slot;
         (slot, gone)
@@ -148,19 +148,19 @@ impl Queue {
     fn throw_out(&mut self) -> (u32, NodeId) {
         let from_hand = |hand: u32, oldest: u32| if hand == NONE { oldest } else { hand };
         let mut slot = from_hand(self.hand, self.oldest);
-        while self.places[slot as usize].is_marked {
-            self.places[slot as usize].is_marked = false;
-            slot = from_hand(self.places[slot as usize].newer, self.oldest);
+        while self.entries[slot as usize].is_marked {
+            self.entries[slot as usize].is_marked = false;
+            slot = from_hand(self.entries[slot as usize].newer, self.oldest);
         }
-        let Place { node, newer, older, .. } = self.places[slot as usize];
+        let QueueEntry { node, newer, older, .. } = self.entries[slot as usize];
         self.hand = newer;
         match newer {
             NONE => self.newest = older,
-            newer => self.places[newer as usize].older = older,
+            newer => self.entries[newer as usize].older = older,
         }
         match older {
             NONE => self.oldest = newer,
-            older => self.places[older as usize].newer = newer,
+            older => self.entries[older as usize].newer = newer,
         }
         (slot, node)
     }

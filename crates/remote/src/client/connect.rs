@@ -11,9 +11,8 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::client::graph::Owner;
 use crate::client::graph_info::{GraphInfo, n_parts};
-use crate::client::peer::{Peer, ReplyEvent};
+use crate::client::peer::{Owner, Peer, ReplyEvent};
 use crate::client::question::Question;
 use crate::client::replies::{PIECES_AHEAD, put};
 use crate::local_part::LocalPart;

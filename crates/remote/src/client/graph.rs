@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::client::connect::{ConnectConfig, Shared, assemble, open_all};
 use crate::client::fetch_stats::{Counters, count};
 use crate::client::graph_info::{GraphInfo, RelationInfo};
-use crate::client::peer::Peer;
+use crate::client::peer::{Owner, Peer};
 use crate::client::replies::{PIECES_AHEAD, PeerRequest, PendingReplies};
 use crate::local_part::LocalPart;
 use crate::wire::limits::WINDOW_BYTES;
@@ -46,13 +46,6 @@ pub struct DistGraph {
     pub(crate) counters: Counters,
     budget: Arc<Semaphore>,
     n_permits: usize,
-}
-
-/// The owner of a partition: this process or a server.
-#[derive(Debug, Clone)]
-pub(crate) enum Owner {
-    Local(Arc<LocalPart>),
-    Remote(Arc<Peer>),
 }
 
 impl DistGraph {
@@ -264,7 +257,7 @@ impl DistGraph {
         let (tell, pieces) = mpsc::channel(PIECES_AHEAD);
         let (mut tasks, mut n_open) = (JoinSet::new(), 0);
         let Some(runtime) = &self.runtime else {
-            return PendingReplies { graph: self, tasks, pieces, n_open };
+            return PendingReplies { counters: &self.counters, tasks, pieces, n_open };
         };
         for (number, asking) in questions.into_iter().enumerate() {
             let PeerRequest { peer, question, n_bytes } = asking;
@@ -279,7 +272,7 @@ impl DistGraph {
             };
             tasks.spawn_on(ask, runtime.handle());
         }
-        PendingReplies { graph: self, tasks, pieces, n_open }
+        PendingReplies { counters: &self.counters, tasks, pieces, n_open }
     }
 }
 

@@ -1,7 +1,7 @@
 use kiln_graph::NodeId;
 
 use crate::client::connect::{bad_array, fetch};
-use crate::client::graph::Owner;
+use crate::client::peer::Owner;
 use crate::wire::proto::Array;
 use crate::{DistGraph, Error, Result};
 

@@ -3,21 +3,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use kiln_comm::rpc::{RpcEndpoint, Token, is_tls_failure};
+use kiln_comm::rpc::{RpcEndpoint, is_tls_failure};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
-use crate::client::question::Question;
+use crate::client::question::{Client, Question};
 use crate::error::chain;
+use crate::local_part::LocalPart;
 use crate::wire::limits::{BEAT, MAX_MESSAGE_BYTES, PROTOCOL, SILENCE, WINDOW_BYTES};
 use crate::wire::proto::{Chunk, GraphClient, Healthy, Lease, Nothing, OpenRequest, Opened};
 use crate::{Error, Result, ServerError};
-
-/// A connection to a graph server.
-pub(crate) type Client = GraphClient<InterceptedService<Channel, Token>>;
 
 /// The pause before the first retry. Each further pause is twice as long, up to [`LAST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -51,6 +47,13 @@ struct Holds {
     partition_hash: String,
     /// The names of the rules that the server knows.
     rules: Vec<String>,
+}
+
+/// The owner of a partition: this process or a server.
+#[derive(Debug, Clone)]
+pub(crate) enum Owner {
+    Local(Arc<LocalPart>),
+    Remote(Arc<Peer>),
 }
 
 /// An event in the response to a request. The events of a response are in order of receipt.

@@ -1,9 +1,14 @@
+use kiln_comm::rpc::Token;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
 use tonic::{Response, Status, Streaming};
 
-use crate::client::peer::Client;
 use crate::wire::proto::{
-    Chunk, FetchRequest, GatherEdgesRequest, GatherRequest, ListRequest, SampleRequest,
+    Chunk, FetchRequest, GatherEdgesRequest, GatherRequest, GraphClient, ListRequest, SampleRequest,
 };
+
+/// A connection to a graph server.
+pub(crate) type Client = GraphClient<InterceptedService<Channel, Token>>;
 
 /// A request whose response is a stream of chunks.
 #[derive(Debug, Clone)]

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::client::fetch_stats::count;
-use crate::client::graph::DistGraph;
+use crate::client::fetch_stats::{Counters, count};
 use crate::client::peer::{Peer, ReplyEvent};
 use crate::client::question::Question;
 use crate::{Error, Result};
@@ -24,7 +23,7 @@ pub(crate) struct PeerRequest {
 
 /// The responses to in-flight requests. Dropping this value cancels the requests.
 pub(crate) struct PendingReplies<'a> {
-    pub(crate) graph: &'a DistGraph,
+    pub(crate) counters: &'a Counters,
     // The tasks are cancelled when the set is dropped.
     #[allow(dead_code, reason = "held for its drop")]
     pub(crate) tasks: JoinSet<()>,
@@ -43,7 +42,7 @@ impl PendingReplies<'_> {
             return Err(Error::BadParts { reason: "the network threads have ended".to_owned() });
         };
         match told {
-            ReplyEvent::Piece { ref bytes, .. } => count(&self.graph.counters.remote_bytes, bytes.len()),
+            ReplyEvent::Piece { ref bytes, .. } => count(&self.counters.remote_bytes, bytes.len()),
             ReplyEvent::End { outcome: Err(error), .. } => return Err(error),
             ReplyEvent::End { .. } => self.n_open -= 1,
         }

@@ -6,8 +6,8 @@ use kiln_graph::{NodeId, RelationSchema};
 use kiln_partition::PartitionRow;
 use kiln_sample::{EdgeWeights, ExcludedEdges, Frontier, HopRequest};
 
-use crate::client::graph::{DistGraph, Owner};
-use crate::client::peer::Peer;
+use crate::client::graph::DistGraph;
+use crate::client::peer::{Owner, Peer};
 use crate::edges::Edges;
 use crate::wire::limits::{MAX_DSTS, MAX_EXCLUDED};
 use crate::wire::wanted::ExcludedEdge;

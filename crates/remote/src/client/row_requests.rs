@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::client::graph::{DistGraph, Owner};
-use crate::client::peer::{Peer, ReplyEvent};
+use crate::client::graph::DistGraph;
+use crate::client::peer::{Owner, Peer, ReplyEvent};
 use crate::client::question::Question;
 use crate::client::replies::{PeerRequest, PendingReplies};
 use crate::wire::wanted::WantedRow;

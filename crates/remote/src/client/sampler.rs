@@ -9,7 +9,8 @@ use kiln_sample::{
 };
 
 use crate::client::fetch_stats::count;
-use crate::client::graph::{DistGraph, Owner};
+use crate::client::graph::DistGraph;
+use crate::client::peer::Owner;
 use crate::client::question::Question;
 use crate::client::replies::PeerRequest;
 use crate::client::requests::{Piece, Requests, Rows};

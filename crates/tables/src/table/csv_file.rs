@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use csv::ByteRecord;
 
-use super::cell::TextColumn;
+use super::batch::{BATCH_BYTES, BATCH_ROWS, Malformed, TableBatch};
+use super::cell::{BatchColumn, TextColumn};
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader};
-use super::{BATCH_BYTES, BATCH_ROWS, BatchColumn, Malformed, TableBatch};
 use crate::error::io_error;
 use crate::{Error, Result, SpecError, TableFileError};
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
+use super::batch::{BATCH_BYTES, BATCH_ROWS, Malformed, TableBatch};
+use super::cell::BatchColumn;
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader};
-use super::{BATCH_BYTES, BATCH_ROWS, BatchColumn, Malformed, TableBatch};
 use crate::Result;
 use crate::bad_rows::shortened;
 use crate::error::io_error;

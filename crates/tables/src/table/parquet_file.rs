@@ -10,9 +10,11 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::basic::Compression;
 
+use super::batch::{BATCH_BYTES, BATCH_ROWS, TableBatch};
+use super::cell::BatchColumn;
 use super::csv_file::position_of;
+use super::file_info::FileInfo;
 use super::lines::MAX_RECORD_BYTES;
-use super::{BATCH_BYTES, BATCH_ROWS, BatchColumn, FileInfo, TableBatch};
 use crate::error::io_error;
 use crate::{Error, Result, TableFileError};
 

@@ -6,11 +6,10 @@ use crate::error::{Error, InputError, Result};
 use crate::metric::confusion::{Confusion, ConfusionMatrix, Metrics};
 use crate::metric::kind::Metric;
 use crate::metric::stats::MetricStats;
-use crate::step::steps::check_finite;
 use crate::step::task::StepOutput;
 use crate::step::task::classification::Prediction;
 use crate::step::task::classification::predicted_class;
-use crate::step::task::metric_sums::MetricSums;
+use crate::step::task::metric_sums::{MetricSums, check_finite};
 use crate::step::task::objective::Objective;
 
 /// The maximum number of nodes whose output rows [`Evaluation::count`] holds in memory at once.

@@ -14,6 +14,7 @@ use crate::run::contract::DETERMINISM_CONTRACT;
 use crate::saved::error::{ModelError, ModelFileError, PredictModeError};
 use crate::saved::model_file::{MODEL_FORMAT, ModelTask};
 use crate::saved::schema_info::SchemaInfo;
+use crate::saved::stored_fanout::{fanout_of, limit_of};
 
 /// The description of a saved model, `model.json` in the run folder: everything that predictions need besides the
 /// weights in `best.safetensors`, which include the running statistics of normalisation layers.
@@ -136,19 +137,6 @@ pub enum StoredEdgeWeights {
     Stored,
     /// [`EdgeWeights::Unbiased`].
     Unbiased,
-}
-
-/// Returns a fanout as it is stored.
-pub(super) fn limit_of(fanout: &Fanout) -> Option<u32> {
-    match fanout {
-        Fanout::All => None,
-        Fanout::UpTo(limit) => Some(*limit),
-    }
-}
-
-/// Returns a stored fanout.
-pub(super) fn fanout_of(limit: &Option<u32>) -> Fanout {
-    limit.map_or(Fanout::All, Fanout::UpTo)
 }
 
 impl SamplingInfo {

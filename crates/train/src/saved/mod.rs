@@ -1,6 +1,7 @@
 //! Saved models: the description and the weights in a run folder, opened for predictions.
 
 pub(crate) mod batches;
+pub(crate) mod config_fields;
 pub(crate) mod error;
 pub(crate) mod graph_access;
 pub(crate) mod info;
@@ -18,5 +19,6 @@ pub(crate) mod predictor;
 pub(crate) mod preparation;
 pub(crate) mod registry;
 pub(crate) mod schema_info;
+pub(crate) mod stored_fanout;
 pub(crate) mod top_k;
 pub(crate) mod trained_rows;

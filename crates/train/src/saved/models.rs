@@ -2,13 +2,12 @@
 //! the constructors of saved models.
 
 use kiln_nn::{
-    BlockModel, GatConfig, GcnConfig, GineConfig, GraphMetadata, GraphRequirements, HeteroModelConfig,
-    HgtConfig, ModelConfig, RgcnConfig, RsageConfig, SageConfig, TransformerConfig,
+    BlockModel, GatConfig, GcnConfig, GineConfig, GraphMetadata, GraphRequirements, HgtConfig, ModelConfig,
+    RgcnConfig, RsageConfig, SageConfig, TransformerConfig,
 };
 use serde_json::{Map, Value};
 
-use crate::saved::named_model::fields;
-use crate::saved::registry::ModelRegistry;
+use crate::saved::config_fields::config_fields;
 
 /// Visits the rows of the table, in the order in which programs list the names. A new model of nodes is added here.
 ///
@@ -77,20 +76,6 @@ pub(crate) trait RowVisitor: Sized {
     }
 }
 
-impl RowVisitor for ModelRegistry {
-    fn one_type<C: ModelConfig<Model: BlockModel> + 'static>(self, _: Row) -> Self {
-        self.with_node_model::<C>().with_link_model::<C>()
-    }
-
-    fn several_types<C: ModelConfig<Model: BlockModel> + 'static>(self, _: Row) -> Self {
-        self.saved::<C>()
-    }
-
-    fn saved<C: ModelConfig<Model: BlockModel> + 'static>(self) -> Self {
-        self.with_node_model::<HeteroModelConfig<C>>().with_link_model::<HeteroModelConfig<C>>()
-    }
-}
-
 /// A name of a model of nodes, with what a program needs to know before it configures a
 /// [`NamedModel`](crate::NamedModel).
 #[derive(Debug, Clone, PartialEq)]
@@ -133,7 +118,7 @@ impl Entries {
     /// Returns the entry of a row, a new one unless there is one of its name.
     fn entry<C: ModelConfig>(&mut self, row: Row) -> &mut NodeModelEntry {
         let config = C::for_dims(1, 1);
-        let mut options = fields(&config).expect("a configuration should have a form in JSON");
+        let mut options = config_fields(&config).expect("a configuration should have a form in JSON");
         options.extend(row.option.map(|(option, value)| (option.to_owned(), value.into())));
         if let Some(i) = self.0.iter().position(|entry| entry.name == row.name) {
             self.0[i].options.extend(options);

@@ -1,6 +1,7 @@
 use kiln_nn::{BlockModel, GraphMetadata, GraphRequirements, HeteroModelConfig, ModelConfig};
 use serde_json::{Map, Value};
 
+use crate::saved::config_fields::config_fields;
 use crate::saved::models::{Row, RowVisitor, node_models, visit_rows};
 
 /// A model of nodes by its name and its options: the default configuration for a graph, with some fields set.
@@ -114,8 +115,8 @@ impl NamedModel {
         // Other widths change these fields, and so does another graph.
         let wider = C::for_dims(self.d_in + 1, self.d_out + 1).for_graph(&self.graph);
         let without_graph = C::for_dims(self.d_in, self.d_out);
-        let others = [fields(&wider), fields(&without_graph)].map(Result::unwrap_or_default);
-        let own = fields(default).unwrap_or_default();
+        let others = [config_fields(&wider), config_fields(&without_graph)].map(Result::unwrap_or_default);
+        let own = config_fields(default).unwrap_or_default();
         for (option, value) in &self.options {
             let is_determined = others.iter().any(|other| other.get(option) != own.get(option));
             if is_determined && own.get(option) != Some(value) {
@@ -138,7 +139,7 @@ impl NamedModel {
             option: option.to_owned(),
             reason: error.to_string(),
         };
-        let mut fields = fields(config).map_err(invalid)?;
+        let mut fields = config_fields(config).map_err(invalid)?;
         let known = fields.keys().cloned().collect::<Vec<_>>().join(", ");
         let Some(field) = fields.get_mut(option) else {
             return Err(NamedModelError::UnknownOption {
@@ -167,11 +168,6 @@ impl NamedModel {
             false => NamedModelError::UnknownName { name, known },
         }
     }
-}
-
-/// Returns the fields of a configuration, with their values in JSON.
-pub(crate) fn fields<C: ModelConfig>(config: &C) -> serde_json::Result<Map<String, Value>> {
-    serde_json::from_value(serde_json::to_value(config)?)
 }
 
 /// The errors of a [`NamedModel`].

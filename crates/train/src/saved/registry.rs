@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use kiln_nn::{BlockModel, GinConfig, GraphModel, InputEncoder, LinkModelConfig, ModelConfig};
+use kiln_nn::{
+    BlockModel, GinConfig, GraphModel, HeteroModelConfig, InputEncoder, LinkModelConfig, ModelConfig,
+};
 use kiln_sample::RngKey;
 
 use crate::error::Result;
 use crate::saved::info::{ModelInfo, StoredEdgeWeights};
-use crate::saved::models;
+use crate::saved::models::{Row, RowVisitor, visit_rows};
 use crate::saved::network::{Network, NodeEncoder, OfGraphs};
 use crate::step::embedding::NodeEmbedding;
 use crate::step::generator::init_seeded;
@@ -53,7 +55,21 @@ impl Default for ModelRegistry {
     /// Returns the registry of kiln's models.
     fn default() -> Self {
         let empty = Self { constructors: BTreeMap::new() };
-        models::visit_rows(empty).with_graph_model::<GinConfig>()
+        visit_rows(empty).with_graph_model::<GinConfig>()
+    }
+}
+
+impl RowVisitor for ModelRegistry {
+    fn one_type<C: ModelConfig<Model: BlockModel> + 'static>(self, _: Row) -> Self {
+        self.with_node_model::<C>().with_link_model::<C>()
+    }
+
+    fn several_types<C: ModelConfig<Model: BlockModel> + 'static>(self, _: Row) -> Self {
+        self.saved::<C>()
+    }
+
+    fn saved<C: ModelConfig<Model: BlockModel> + 'static>(self) -> Self {
+        self.with_node_model::<HeteroModelConfig<C>>().with_link_model::<HeteroModelConfig<C>>()
     }
 }
 

@@ -4,8 +4,8 @@ use kiln_graph::{GraphSchema, Metagraph, NodeTypes, RelationSchema};
 use kiln_sample::Fanout;
 use serde::{Deserialize, Serialize};
 
-use crate::saved::info::{fanout_of, limit_of};
 use crate::saved::model_file::ModelTask;
+use crate::saved::stored_fanout::{fanout_of, limit_of};
 
 /// The types of nodes and the relations of the graph that a model was trained on, in their order, by which data for
 /// predictions is recognised.

@@ -3,11 +3,9 @@
 pub(crate) mod batch;
 pub(crate) mod embedding;
 pub(crate) mod generator;
-pub(crate) mod learn;
 pub(crate) mod memory;
 pub(crate) mod optimizer;
 pub(crate) mod reports;
-pub(crate) mod steps;
 pub(crate) mod sync;
 pub(crate) mod task;
 pub(crate) mod trainer;

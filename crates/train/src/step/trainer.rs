@@ -1,3 +1,6 @@
+mod learn;
+mod steps;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::process::launch::AGENT_RESTART;
 use crate::process::machine;
 use crate::process::proto::{Doing, Fault, Join, Member, Members, Nothing, told};
-use crate::process::watchdog::place::Seconds;
+use crate::process::watchdog::activity::Seconds;
 use crate::process::watchdog::timing::RECENT;
 
 /// The state of the job's processes at rank 0.

@@ -11,7 +11,7 @@ use crate::process::proto::{
     Entry, Fault, Join, Key, Nothing, Parcels, Rendezvous, Row, Said, Table, Told, fault, said, told,
 };
 use crate::process::rendezvous::seats::{Exchange, JobId, Refusal, Seat, State, member, ranks};
-use crate::process::watchdog::place::Seconds;
+use crate::process::watchdog::activity::Seconds;
 use crate::process::watchdog::timing::{BEAT, Clock, Timing};
 use crate::rpc::{Admission, Throttle, log};
 

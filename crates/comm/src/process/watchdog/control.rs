@@ -16,8 +16,8 @@ use crate::process::proto::{
 };
 use crate::process::rendezvous::channel::Client;
 use crate::process::rendezvous::joining::{Attended, attend, serve_job};
+use crate::process::watchdog::activity::{Activity, Overdue, Seconds};
 use crate::process::watchdog::exit::end;
-use crate::process::watchdog::place::{Overdue, Place, Seconds};
 use crate::process::watchdog::timing::{BEAT, Clock, Timing};
 use crate::rpc::{RpcEndpoint, log};
 use crate::{EXIT_FAILED, EXIT_RETRY};
@@ -40,7 +40,7 @@ pub(crate) struct Control {
     /// The watchdog thread; `None` once this process has left.
     thread: Mutex<Option<thread::JoinHandle<()>>>,
     rank: usize,
-    place: Arc<Place>,
+    activity: Arc<Activity>,
     /// The processes of the job, by rank.
     members: Vec<Member>,
     job_id: String,
@@ -61,7 +61,7 @@ pub(crate) struct Start {
     pub(crate) listener: Option<std::net::TcpListener>,
     pub(crate) rpc_endpoint: RpcEndpoint,
     pub(crate) timing: Timing,
-    pub(crate) place: Arc<Place>,
+    pub(crate) activity: Arc<Activity>,
 }
 
 impl Control {
@@ -69,7 +69,7 @@ impl Control {
     pub(crate) fn start(start: Start) -> Result<Self, JobError> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(JobError::Thread)?;
         let handle = runtime.handle().clone();
-        let place = start.place.clone();
+        let activity = start.activity.clone();
         let rank = start.join.rank as usize;
         let (commands, orders) = mpsc::unbounded_channel();
         let (joined, join) = std_mpsc::channel();
@@ -91,7 +91,16 @@ impl Control {
         let (members, job_id, client) = join.recv().map_err(|_| JobError::Refused {
             reason: "the thread that joins the job has panicked".to_owned(),
         })??;
-        Ok(Self { handle, client, commands, thread: Mutex::new(Some(thread)), rank, place, members, job_id })
+        Ok(Self {
+            handle,
+            client,
+            commands,
+            thread: Mutex::new(Some(thread)),
+            rank,
+            activity,
+            members,
+            job_id,
+        })
     }
 
     pub(crate) fn members(&self) -> &[Member] {
@@ -113,7 +122,7 @@ impl Control {
 
     /// Formats the current activity of this process.
     pub(crate) fn whereabouts(&self) -> String {
-        self.place.doing(Instant::now()).to_string()
+        self.activity.doing(Instant::now()).to_string()
     }
 
     /// Stores a value under a key at rank 0.
@@ -194,7 +203,7 @@ struct Watch {
     client: Client,
     say: mpsc::Sender<Said>,
     told: Streaming<Told>,
-    place: Arc<Place>,
+    activity: Arc<Activity>,
     rank: usize,
     members: Vec<Member>,
     job_id: String,
@@ -203,7 +212,7 @@ struct Watch {
 
 impl Watch {
     async fn join(start: Start) -> Result<Self, JobError> {
-        let Start { join, listener, rpc_endpoint, timing, place } = start;
+        let Start { join, listener, rpc_endpoint, timing, activity } = start;
         if let Some(listener) = listener {
             serve_job(listener, &rpc_endpoint, &join, timing)?;
         }
@@ -230,7 +239,7 @@ impl Watch {
                 }
             }
         };
-        Ok(Self { client, say, told, place, rank, members, job_id: job, timing })
+        Ok(Self { client, say, told, activity, rank, members, job_id: job, timing })
     }
 
     async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Command>) {
@@ -273,18 +282,18 @@ impl Watch {
                 _ = beat.tick() => {
                     let slept = clock.tick();
                     heard += slept;
-                    self.place.leave_out(slept);
+                    self.activity.leave_out(slept);
                     let now = Instant::now();
                     let what = match leaves {
                         true => said::What::Leave(Nothing {}),
-                        false => said::What::Doing(self.place.doing(now)),
+                        false => said::What::Doing(self.activity.doing(now)),
                     };
                     // If the queue is full, the connection is stuck and rank 0 will notice the silence.
                     let _ = self.say.try_send(Said { what: Some(what) });
                     if self.timing.deadline < now.saturating_duration_since(heard) {
                         self.first_is_lost("has been silent", heard);
                     }
-                    if let Some(overdue) = self.place.overdue(now) {
+                    if let Some(overdue) = self.activity.overdue(now) {
                         self.overdue(overdue).await;
                     }
                 }
@@ -307,7 +316,7 @@ impl Watch {
         let own = self.name(self.rank);
         let first = self.name(0);
         let ago = Seconds(heard.elapsed());
-        let doing = self.place.doing(Instant::now());
+        let doing = self.activity.doing(Instant::now());
         let line =
             format!("{own}: the job is over: {first} {what}; last message {ago} ago; this rank is {doing}");
         end(EXIT_RETRY, Some(&line))

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_feature::{FeatureStore, Targets};
+use kiln_feature::FeatureStore;
 use kiln_graph::{NodeTypes, Relations};
 use kiln_store::Error as StoreError;
 use kiln_store::paths::{find, is_there, required};
 
-use super::heterogeneous_raw::{self, RawTypes, flagged_types};
+use super::heterogeneous_raw::{self, LabelsOfType, RawTypes, flagged_types};
 use super::{OF_SEVERAL_TYPES, read_split, the_split};
 use crate::check::{Place, check_split};
 use crate::limits::MEMORY_BYTES;
@@ -118,13 +118,6 @@ pub fn open_heterogeneous_within(folder: impl AsRef<Path>, memory_bytes: u64) ->
         }
     };
     Ok(Dataset { targets, notes, ..Dataset::heterogeneous(name_of(folder), graph, features) })
-}
-
-/// The targets of the nodes of one type.
-#[derive(Debug)]
-pub(super) struct LabelsOfType {
-    pub(super) node_type: usize,
-    pub(super) values: Targets,
 }
 
 /// Returns true if an OGB folder has several node types or edge types.

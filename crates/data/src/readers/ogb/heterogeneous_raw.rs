@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use kiln_feature::Targets;
 use kiln_graph::{NodeTypes, Relations};
 use kiln_store::paths::{find, is_there, required};
 use kiln_store::text::{TextRow, TextTable};
 use kiln_store::{Error as StoreError, Npz, check_count};
 
-use super::heterogeneous::LabelsOfType;
 use super::links::check_n_lines;
 use super::{EDGE_FEATURES, EDGES, FEATURES, LABELS, count_of, of_classes, read_count, targets_of_table};
 use crate::limits::{MAX_TYPES, check_n_nodes};
@@ -42,6 +42,13 @@ pub(super) struct RawTypes {
     pub(super) features: Vec<Option<Source>>,
     /// The targets; `None` if no type has labels.
     pub(super) labels: Option<LabelsOfType>,
+}
+
+/// The targets of the nodes of one type.
+#[derive(Debug)]
+pub(super) struct LabelsOfType {
+    pub(super) node_type: usize,
+    pub(super) values: Targets,
 }
 
 /// A relation: the names of the sources' type, the relation and the destinations' type.

@@ -4,7 +4,7 @@ use burn::backend::tensor::{BoolTensor, FloatTensor, IntTensor};
 use burn::backend::{Backend, TensorMetadata, get_or_init_device_settings};
 use burn::tensor::{IndexingUpdateOp, Shape};
 
-use super::reference::edge_rows;
+use super::messages::edge_rows;
 use super::{Saved, Sums, Weights};
 use crate::device::block::Adjacency;
 use crate::ops::edges::{INDEX, bounds, edge_dsts, zero_rows};

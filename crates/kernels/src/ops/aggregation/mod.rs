@@ -2,6 +2,7 @@
 //! `maxima`.
 
 mod maxima;
+mod messages;
 mod reference;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};

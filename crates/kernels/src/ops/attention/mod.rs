@@ -1,21 +1,19 @@
 //! The ops of attention layers: scores of edges, their softmax and dropout, one value per edge and head. The reference
 //! implementations are in `reference`.
 
-mod reference;
+mod inputs;
+pub(crate) mod reference;
 
-use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, Dispatch};
+use burn::backend::Dispatch;
 use burn::tensor::Tensor;
 use kiln_sample::{KeyDomain, RngKey};
 
-use crate::device::block::{Adjacency, DeviceBlock};
+use crate::device::block::DeviceBlock;
 use crate::ops::backend::BlockOps;
-use crate::ops::check_rows;
 use crate::ops::keep::Keep;
+use crate::ops::run::check_rows;
 
-pub(crate) use reference::{
-    edge_dropout as reference_dropout, scores, scores_adjoint, softmax, softmax_adjoint,
-};
+pub(crate) use inputs::{Attention, AttentionInput};
 
 /// Computes the attention scores of a block's edges (Brody, Alon and Yahav 2022, equation 7):
 /// `out[e, h] = sum over c of weights[h, c] * leaky_relu(src[u, h d + c] + dst[v, h d + c])` for each edge `e` from `u` to
@@ -101,28 +99,6 @@ pub fn edge_dropout(block: &DeviceBlock, x: Tensor<2>, key: RngKey, layer: usize
     let key = key.fold_in(KeyDomain::EdgeDropout, layer as u64);
     let ids = block.edge_ids().clone().into_dispatch();
     Tensor::from_dispatch(<Dispatch as BlockOps>::edge_dropout(x.into_dispatch(), ids, key, keep))
-}
-
-/// The inputs of the attention scores, as tensors of a backend.
-#[derive(Debug, Clone)]
-pub(crate) struct Attention<B: Backend> {
-    pub(crate) block: Adjacency<B>,
-    /// The rows of the sources, `[n_src, n_heads * d]`.
-    pub(crate) src: FloatTensor<B>,
-    /// The rows of the destinations, `[n_dst, n_heads * d]`.
-    pub(crate) dst: FloatTensor<B>,
-    /// The attention weights, `[n_heads, d]`.
-    pub(crate) weights: FloatTensor<B>,
-    /// The slope of the leaky ReLU below 0.
-    pub(crate) slope: f32,
-}
-
-/// The input of the attention scores that a gradient is computed for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AttentionInput {
-    Src,
-    Dst,
-    Weights,
 }
 
 fn check_edges(block: &DeviceBlock, x: &Tensor<2>) {

@@ -5,7 +5,7 @@ use burn::backend::{Backend, TensorMetadata, get_or_init_device_settings};
 use burn::tensor::{IndexingUpdateOp, Shape, TensorData, read_sync};
 use kiln_sample::RngKey;
 
-use super::{Attention, AttentionInput};
+use super::inputs::{Attention, AttentionInput};
 use crate::device::block::Adjacency;
 use crate::ops::aggregation::{self, Form, OwnRow, Reduction, Sums, Weights};
 use crate::ops::edges::{INDEX, edge_dsts};

@@ -3,7 +3,8 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::tensor::{FloatTensor, IntTensor};
 
-use crate::ops::backend::{BlockAdjoints, CrossEntropy};
+use crate::ops::backend::BlockAdjoints;
+use crate::ops::cross_entropy::CrossEntropy;
 
 #[derive(Debug)]
 pub(super) struct CrossEntropyOp;

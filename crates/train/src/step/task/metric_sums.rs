@@ -124,3 +124,13 @@ impl AddAssign for MetricSums {
         self.n_not_finite += other.n_not_finite;
     }
 }
+
+/// Returns an error if the loss of a pass, `training` or `evaluation`, is not finite.
+pub(crate) fn check_finite(pass: &'static str, step: usize, counts: &MetricSums) -> Result<()> {
+    let loss = counts.loss_sum;
+    if loss.is_finite() {
+        Ok(())
+    } else {
+        Err(Error::Trainer(TrainerError::LossNotFinite { pass, step, loss }))
+    }
+}

@@ -10,15 +10,15 @@ use crate::run::data_hash::DataHash;
 use crate::step::batch::DeviceBatch;
 use crate::step::embedding::SparseAdamConfig;
 use crate::step::embedding::row_gradients::RowGradients;
-use crate::step::learn::{Learned, LossScale, Outcome};
 use crate::step::optimizer::clip::clip_by_norm;
 use crate::step::optimizer::schedule::TrainingPosition;
 use crate::step::reports::{EpochReport, EpochState, StepReport, Unread};
 use crate::step::sync::share_buffers;
-use crate::step::task::metric_sums::{LossWeight, MetricSums};
+use crate::step::task::metric_sums::{LossWeight, MetricSums, check_finite};
 use crate::step::task::negatives::NegativeCounts;
 use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
+use crate::step::trainer::learn::{Learned, LossScale, Outcome};
 use crate::step::weights::task_weights;
 
 impl<T: Task> TaskTrainer<T> {
@@ -253,14 +253,5 @@ impl<T: Task> TaskTrainer<T> {
             T::count(&targets, &outputs, &mut counts);
             counts
         }
-    }
-}
-
-pub(crate) fn check_finite(pass: &'static str, step: usize, counts: &MetricSums) -> Result<()> {
-    let loss = counts.loss_sum;
-    if loss.is_finite() {
-        Ok(())
-    } else {
-        Err(Error::Trainer(TrainerError::LossNotFinite { pass, step, loss }))
     }
 }

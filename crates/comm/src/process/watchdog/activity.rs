@@ -8,7 +8,7 @@ use crate::process::proto;
 
 /// The current activity of this process, which the watchdog checks and sends to rank 0.
 #[derive(Debug)]
-pub(crate) struct Place(Mutex<Inner>);
+pub(crate) struct Activity(Mutex<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -32,7 +32,7 @@ struct Wait {
 /// A guard for a wait in a collective. Dropping the guard ends the wait.
 #[derive(Debug)]
 pub(crate) struct Waiting<'a> {
-    place: &'a Place,
+    activity: &'a Activity,
     number: u64,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Overdue {
     pub(crate) waited: Duration,
 }
 
-impl Place {
+impl Activity {
     pub(crate) fn new() -> Self {
         Self(Mutex::new(Inner { step: None, phase: "start", waits: BTreeMap::new(), n_waits: 0 }))
     }
@@ -70,7 +70,7 @@ impl Place {
         let ranks = ranks.to_vec();
         let since = Instant::now();
         inner.waits.insert(number, Wait { meeting, ranks, since, deadline });
-        Waiting { place: self, number }
+        Waiting { activity: self, number }
     }
 
     /// Extends the deadlines of all waits by `slept`, a time in which this process did not run.
@@ -116,7 +116,7 @@ impl Place {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.place.lock().waits.remove(&self.number);
+        self.activity.lock().waits.remove(&self.number);
     }
 }
 
@@ -166,16 +166,16 @@ mod tests {
 
     #[test]
     fn a_collective_is_overdue_after_its_own_deadline_and_until_it_is_over() {
-        let place = Place::new();
-        let long = place.enter(meeting(1), &[0], Duration::from_secs(9));
-        let short = place.enter(meeting(2), &[0], Duration::from_secs(5));
+        let activity = Activity::new();
+        let long = activity.enter(meeting(1), &[0], Duration::from_secs(9));
+        let short = activity.enter(meeting(2), &[0], Duration::from_secs(5));
         let at = |seconds| Instant::now() + Duration::from_secs(seconds);
-        let overdue = |seconds| place.overdue(at(seconds)).map(|overdue| overdue.meeting.number);
+        let overdue = |seconds| activity.overdue(at(seconds)).map(|overdue| overdue.meeting.number);
         assert_eq!((overdue(4), overdue(6), overdue(10)), (None, Some(2), Some(1)));
         drop(long);
         assert_eq!(overdue(10), Some(2));
         // This call reports that the process was stopped for 7 s.
-        place.leave_out(Duration::from_secs(7));
+        activity.leave_out(Duration::from_secs(7));
         assert_eq!((overdue(10), overdue(13)), (None, Some(2)));
         drop(short);
         assert_eq!(overdue(20), None);
@@ -183,12 +183,12 @@ mod tests {
 
     #[test]
     fn activity_of_a_rank_is_formatted_in_one_line() {
-        let place = Place::new();
-        assert_eq!(place.doing(Instant::now()).to_string(), "in start before the first step");
-        place.set_step(7);
-        place.set_stage("sync");
-        let _waiting = place.enter(meeting(8), &[0], Duration::from_secs(5));
-        let told = place.doing(Instant::now() + Duration::from_millis(2500)).to_string();
+        let activity = Activity::new();
+        assert_eq!(activity.doing(Instant::now()).to_string(), "in start before the first step");
+        activity.set_step(7);
+        activity.set_stage("sync");
+        let _waiting = activity.enter(meeting(8), &[0], Duration::from_secs(5));
+        let told = activity.doing(Instant::now() + Duration::from_millis(2500)).to_string();
         assert_eq!(told, "in sync of step 7, waiting in barrier (collective 8) for 2.5 s");
     }
 }

@@ -9,9 +9,8 @@ use crate::step::embedding::embeddings::TrainedRows;
 use crate::step::embedding::row_gradients::RowGradients;
 use crate::step::optimizer::clip::{Factor, scaled};
 use crate::step::reports::StepReport;
-use crate::step::steps::check_finite;
 use crate::step::task::Task;
-use crate::step::task::metric_sums::MetricSums;
+use crate::step::task::metric_sums::{MetricSums, check_finite};
 use crate::step::task::negatives::NegativeCounts;
 use crate::step::trainer::TaskTrainer;
 

@@ -1,0 +1,188 @@
+//! The flags of `kiln predict`.
+
+use std::path::PathBuf;
+
+use anyhow::ensure;
+use clap::{Args, ValueEnum};
+use kiln::PredictionFormat;
+use kiln::data::NodeFeatures;
+use kiln::prelude::{PredictMode, SavedModel};
+use kiln::sample::RelationFanouts;
+use kiln::train::{EvaluatedNeighbors, LayerWiseConfig, ModelTask};
+
+use crate::flags::parse;
+use crate::flags::partitions::PartitionSource;
+use crate::flags::ranks::JobArgs;
+use crate::flags::source::DataSource;
+
+/// The flags of `kiln predict`.
+#[derive(Debug, Args)]
+pub(crate) struct PredictArgs {
+    /// Folder of the run, with `model.json` and `best.safetensors`.
+    #[arg(long)]
+    pub(super) run: PathBuf,
+    /// Dataset, as for `kiln train`, without preprocessing: the model repeats that of its training data. It may contain
+    /// nodes that training did not have.
+    #[arg(long, value_parser = DataSource::parse, default_value = "debian-packages", conflicts_with_all = ["parts", "servers"])]
+    pub(super) data: DataSource,
+    /// Copies graph and features into memory.
+    #[arg(long, conflicts_with_all = ["parts", "servers"])]
+    pub(super) in_memory: bool,
+    /// Node features, for graph classification. Default: those of training.
+    #[arg(long, value_parser = parse::node_features())]
+    pub(super) node_features: Option<NodeFeatures>,
+    /// Nodes (or graphs) to predict, or the sources of --top-k: `test` (the test split of the data; of graphs, that of the
+    /// run's seed; of links, the sources of the test links), `all`, or a file of ids, `.npy` or text with one id per line.
+    #[arg(long, value_name = "test|all|FILE", default_value = "test")]
+    pub(super) nodes: String,
+    /// Nodes to predict, or the sources of --top-k, by their names: a text file with one name per line, such as the keys of imported tables.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "parts", "servers"])]
+    pub(super) keys: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) links: LinkPredictionArgs,
+    /// New or empty folder for the results. It appears when all its files are complete.
+    #[arg(long)]
+    pub(super) out: PathBuf,
+    /// Writes a folder per rank, such as `part-00000-of-00004`, with a consecutive range of the nodes or graphs, and
+    /// `index.json` with their ranges, instead of one result on rank 0: for many nodes, or if the ranks share no folder.
+    #[arg(long)]
+    pub(super) per_rank: bool,
+    /// Also writes the embeddings of nodes: the inputs of the model's last layer.
+    #[arg(long)]
+    pub(super) embeddings: bool,
+    /// Format of scores and embeddings.
+    #[arg(long, value_enum, default_value = "csv")]
+    pub(super) format: Format,
+    /// Neighbours that predictions read.
+    #[arg(long, value_enum, default_value = "as-evaluated")]
+    pub(super) mode: Mode,
+    /// Neighbours per node of `--mode sampled`, as for `kiln train`: a number or `all` per layer, input layer first, or one
+    /// for all layers, also for relations by name, such as `10,10;depends=5,5`. Default: those of training.
+    #[arg(long)]
+    pub(super) fanouts: Option<RelationFanouts>,
+    /// Seed of `--mode sampled`. Default: 0.
+    #[arg(long)]
+    pub(super) seed: Option<u64>,
+    /// Memory limit of `--mode exact` for layer outputs, and of the rows that --pairs and --top-k read, such as 512MiB;
+    /// the rest is written to temporary files (TMPDIR). Scores and embeddings are written batch by batch. Default: no
+    /// limit.
+    #[arg(long, value_parser = kiln::data::convert::parse_bytes)]
+    pub(super) memory: Option<u64>,
+    #[command(flatten)]
+    pub(super) job: JobArgs,
+    #[command(flatten)]
+    pub(super) parts: PartitionSource,
+}
+
+/// The neighbours that predictions read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Mode {
+    /// The neighbours that the run's evaluation read: for the run's data, the predictions of the run.
+    AsEvaluated,
+    /// All neighbours, layer by layer over the whole graph.
+    Exact,
+    /// Sampled neighbours, which depend on --seed and the node.
+    Sampled,
+}
+
+/// The format of scores and embeddings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// Text, one line per node or graph, which begins with its id and its name.
+    Csv,
+    /// NumPy arrays of f32, with the ids in `items.npy`.
+    Npy,
+    /// Parquet files, with the id and the name of each node; scores also with label, class and probability.
+    #[cfg(feature = "tables")]
+    Parquet,
+}
+
+/// The flags for a model of links.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Links")]
+pub(super) struct LinkPredictionArgs {
+    /// Scores pairs of nodes: a text file with a source and a destination per line, separated by a comma, or a `.npy`
+    /// array [n, 2].
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["top_k", "nodes", "keys"])]
+    pub(super) pairs: Option<PathBuf>,
+    /// Scores pairs of nodes by their names: a text file with the names of a source and a destination per line, separated by a
+    /// tab.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pairs", "top_k", "nodes", "keys", "parts", "servers"])]
+    pub(super) pair_keys: Option<PathBuf>,
+    /// Finds the K destinations with the largest scores of each source that --nodes or --keys selects, at most 10,000, by an
+    /// exact search over all nodes; for a relation of a heterogeneous dataset, over those of the destinations' type.
+    #[arg(long, value_name = "K", value_parser = parse::whole(1, 10_000))]
+    pub(super) top_k: Option<usize>,
+    /// Leaves out destinations to which the source already has an edge in --data, prepared as for the model.
+    #[arg(long, requires = "top_k", conflicts_with_all = ["pairs", "pair_keys"])]
+    pub(super) exclude_edges: bool,
+}
+
+impl PredictArgs {
+    pub(super) fn mode(&self, model: &SavedModel) -> anyhow::Result<PredictMode> {
+        let of_sampling = self.fanouts.is_some() || self.seed.is_some();
+        ensure!(
+            !of_sampling || self.mode == Mode::Sampled,
+            "--fanouts and --seed require --mode sampled: add it, or remove them"
+        );
+        let is_of_links = model.info().inputs.task == ModelTask::Links;
+        ensure!(
+            self.memory.is_none() || self.mode == Mode::Exact || is_of_links,
+            "--memory requires --mode exact: add it, or remove --memory"
+        );
+        // The rows of the nodes of links have the other half of the limit.
+        let memory = if is_of_links { self.memory.map(|bytes| bytes / 2) } else { self.memory };
+        let was_exact = matches!(model.info().evaluation.neighbors, EvaluatedNeighbors::Exact { .. });
+        Ok(match self.mode {
+            // The limit of the job instead of the limit of the run.
+            Mode::AsEvaluated if self.memory.is_some() && was_exact => {
+                PredictMode::Exact(LayerWiseConfig::within(memory))
+            }
+            Mode::AsEvaluated => PredictMode::AsEvaluated,
+            Mode::Exact => PredictMode::Exact(LayerWiseConfig::within(memory)),
+            Mode::Sampled => {
+                let seed = self.seed.unwrap_or(0);
+                let n_layers = model.info().inputs.sampling.as_ref().map_or(1, |of_run| of_run.fanouts.len());
+                match self.fanouts.clone().map(|fanouts| fanouts.repeated(n_layers)) {
+                    Some(fanouts) if !fanouts.of_relations.is_empty() => {
+                        PredictMode::SampledByRelation { fanouts, seed }
+                    }
+                    fanouts => PredictMode::Sampled { fanouts: fanouts.unwrap_or_default().of_all, seed },
+                }
+            }
+        })
+    }
+}
+
+impl From<Format> for PredictionFormat {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Csv => Self::Csv,
+            Format::Npy => Self::Npy,
+            #[cfg(feature = "tables")]
+            Format::Parquet => Self::Parquet,
+        }
+    }
+}
+
+impl LinkPredictionArgs {
+    /// Checks that the flags suit the model's task.
+    pub(super) fn check(&self, args: &PredictArgs, task: ModelTask) -> anyhow::Result<()> {
+        let is_given = self.pairs.is_some() || self.pair_keys.is_some() || self.top_k.is_some();
+        if task != ModelTask::Links {
+            ensure!(
+                !is_given,
+                "--pairs, --pair-keys and --top-k need a model of links, and this is a model of {task}: remove them"
+            );
+            return Ok(());
+        }
+        ensure!(is_given, "the model scores links: add --pairs FILE, --pair-keys FILE or --top-k K");
+        ensure!(!args.embeddings, "--embeddings does not apply to a model of links: remove it");
+        ensure!(!args.per_rank, "--per-rank does not apply to a model of links: remove it");
+        ensure!(
+            !(self.exclude_edges && args.parts.is_given()),
+            "--exclude-edges needs the whole graph: use --data instead of partitions"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Predictions of graphs.
+
+use anyhow::bail;
+use kiln::SplitParts;
+use kiln::data::Split;
+use kiln::prelude::PredictOn;
+use kiln::store::sha256;
+
+use super::args::Mode;
+use super::job::Job;
+use super::request::{id_bytes, items};
+
+impl Job<'_> {
+    pub(super) fn graphs(&self) -> anyhow::Result<()> {
+        let args = self.args;
+        let of_nodes = [
+            ("--embeddings", args.embeddings),
+            ("--mode", args.mode != Mode::AsEvaluated),
+            ("--fanouts", args.fanouts.is_some()),
+            ("--seed", args.seed.is_some()),
+            ("--memory", args.memory.is_some()),
+            ("--in-memory", args.in_memory),
+            ("--parts", args.parts.is_given()),
+        ];
+        if let Some((flag, _)) = of_nodes.into_iter().find(|(_, is_given)| *is_given) {
+            bail!("{flag} does not apply to a model of graphs: remove it");
+        }
+        let (data, split) = args.data.load_graphs()?;
+        let features = match args.node_features {
+            Some(kind) => data.node_features(kind)?,
+            None => self.model.node_features(&data)?,
+        };
+        // `kiln train` splits sets without a split of their own by the seed of the run.
+        let seed = self.model.info().evaluation.seed;
+        let split = split.map_or_else(|| Split::random(data.n_graphs(), [0.8, 0.1], seed), Ok)?;
+        let graphs = items(&args.nodes, &split.test, data.n_graphs())?;
+        let parts = SplitParts::new(data.n_graphs(), &split);
+        let request = self.request(graphs, data.targets(), parts);
+        self.launch(&sha256(&id_bytes(&request.items)), |rank| {
+            let model = self.model_of(rank)?;
+            let batches =
+                model.graph_batches(data.graph(), data.node_offsets(), &features, &request.items)?;
+            self.write(rank, request.clone(), |output, each| {
+                rank.predict_batches(&batches, output, |rows| each(&rows))
+            })
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! A prediction job: what the predictions of nodes, of links and of graphs share.
+
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use kiln::comm::LaunchEnv;
+use kiln::feature::Targets;
+use kiln::graph::ItemId;
+use kiln::prelude::{RankHandle, SavedModel};
+use kiln::store::sha256;
+use kiln::train::{ModelError, ModelInputs, ModelRegistry, ModelTask, PredictedRows};
+use kiln::{PredictionFiles, PredictionOutput, PredictionRequest, PredictionTotals, SplitParts, launch};
+
+use super::args::PredictArgs;
+use super::data::{OpenedGraph, PredictedGraph};
+use super::rank_folders::{part_name, totals_of_ranks, write_index};
+use crate::output::print_rank_zero;
+
+/// A prediction job: the flags, the model on the device of this process's first rank, and the launcher's settings.
+pub(super) struct Job<'a> {
+    pub(super) args: &'a PredictArgs,
+    pub(super) model: SavedModel,
+    /// The local rank on whose device the model is.
+    pub(super) local_rank: usize,
+    pub(super) launch: Option<LaunchEnv>,
+    pub(super) started: Instant,
+}
+
+impl Job<'_> {
+    /// Opens the graph of the flags and prints a summary.
+    pub(super) fn open(&self) -> anyhow::Result<OpenedGraph> {
+        let args = self.args;
+        let inputs = &self.model.info().inputs;
+        if args.parts.is_given() {
+            return self.open_partitions(inputs);
+        }
+        if inputs.graph.is_none() && args.data.is_heterogeneous()? {
+            return Err(kiln::train::Error::from(ModelError::NotHeterogeneous).into());
+        }
+        let data = args.data.load(self.model.info().evaluation.seed)?;
+        let data = if args.in_memory { data.in_memory() } else { data };
+        print_rank_zero(&data);
+        let mut graph = PredictedGraph::from(data);
+        if let Some(hash) = args.data.recorded_hash()? {
+            graph.source = graph.source.with_hash(hash);
+        }
+        Ok(OpenedGraph::Whole(graph))
+    }
+
+    /// Opens the partitions of the flags, and checks that they suit the model and the ranks.
+    fn open_partitions(&self, inputs: &ModelInputs) -> anyhow::Result<OpenedGraph> {
+        let job = &self.args.job;
+        let graph = self.args.parts.open(job.tls())?;
+        let info = graph.info();
+        match (info.is_heterogeneous, &inputs.graph) {
+            (true, Some(_)) | (false, None) => {}
+            (false, Some(_)) => bail!(
+                "the partitions are of a graph with one type of nodes, and the model is of a heterogeneous graph: use partitions of its \
+                 training data"
+            ),
+            (true, None) => bail!(
+                "the partitions are of a heterogeneous graph, and the model is not: use partitions of its training data"
+            ),
+        }
+        let schema = info.schema.clone();
+        job.share_partitions(&graph, self.launch.as_ref())?;
+        Ok(OpenedGraph::Partitioned(graph, schema))
+    }
+
+    /// Returns the request for items, without names and embeddings.
+    pub(super) fn request<I: ItemId>(
+        &self,
+        items: Vec<I>,
+        targets: Targets<I>,
+        parts: SplitParts,
+    ) -> PredictionRequest<I> {
+        PredictionRequest {
+            items: items.into(),
+            targets,
+            parts,
+            names: None,
+            model: self.model.clone(),
+            format: self.args.format.into(),
+            embedding_width: None,
+        }
+    }
+
+    /// Returns the model on the device of a rank.
+    pub(super) fn model_of(&self, rank: &RankHandle) -> kiln::Result<SavedModel> {
+        match self.args.job.device.len() == 1 || rank.local_index() == self.local_rank {
+            true => Ok(self.model.clone()),
+            false => open_model(self.args, rank.local_index()),
+        }
+    }
+
+    /// Runs `body` on each rank of this process and prints the result. `request` identifies the items, which must be
+    /// the same for all processes.
+    pub(super) fn launch(
+        &self,
+        request: &str,
+        body: impl Fn(&RankHandle) -> kiln::Result<PredictionTotals> + Sync,
+    ) -> anyhow::Result<()> {
+        let Self { args, model, launch: environment, started, .. } = self;
+        let mut config = args.job.config(environment.as_ref())?;
+        if environment.is_some() {
+            let info = serde_json::to_vec(model.info()).context("describing the model")?;
+            config = config.agree_on("the model", sha256(&info)).agree_on("the requested items", request);
+            let PredictArgs { mode, fanouts, seed, per_rank, embeddings, memory, links, .. } = args;
+            let of_links = (links.top_k, links.exclude_edges);
+            let flags =
+                format!("{mode:?} {fanouts:?} {seed:?} {per_rank} {embeddings} {memory:?} {of_links:?}");
+            config = config.agree_on("the flags of predictions", flags);
+            config = config.agree_on("place of the partitions", args.parts.holders(None));
+        }
+        launch(config, |rank| {
+            if environment.is_some() {
+                print_rank_zero(rank.description());
+            }
+            let of_ranks = totals_of_ranks(&rank, body(&rank)?)?;
+            if rank.is_zero() {
+                if args.per_rank {
+                    write_index(&args.out, &of_ranks)?;
+                }
+                let totals = PredictionTotals::sum(&of_ranks);
+                let seconds = started.elapsed().as_secs_f64();
+                let items = match model.info().inputs.task {
+                    ModelTask::Graphs => "graphs".to_owned(),
+                    task => task.to_string(),
+                };
+                print_rank_zero(format_args!("{} {items} predicted in {seconds:.2} s", totals.n_items));
+                for line in totals.non_finite_note().into_iter().chain(totals.accuracies()) {
+                    print_rank_zero(line);
+                }
+                print_rank_zero(format_args!("files           {}", args.out.display()));
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Writes the files of a rank: `predict` computes the rows and passes them to a callback. Without `--per-rank`, only
+    /// rank 0 writes.
+    pub(super) fn write<I: ItemId>(
+        &self,
+        rank: &RankHandle,
+        request: PredictionRequest<I>,
+        predict: impl FnOnce(
+            PredictionOutput,
+            &mut dyn FnMut(&PredictedRows) -> kiln::Result<()>,
+        ) -> kiln::Result<()>,
+    ) -> kiln::Result<PredictionTotals> {
+        let (folder, output) = match self.args.per_rank {
+            true => {
+                let name = part_name(rank.index(), rank.world_size());
+                (self.args.out.join(name), PredictionOutput::EachRank)
+            }
+            false => (self.args.out.clone(), PredictionOutput::RankZero),
+        };
+        let is_writer = self.args.per_rank || rank.is_zero();
+        let mut files = is_writer.then(|| PredictionFiles::create(&folder, request)).transpose()?;
+        predict(output, &mut |rows| match &mut files {
+            Some(files) => files.write(rows),
+            None => Ok(()),
+        })?;
+        files.map_or(Ok(PredictionTotals::default()), PredictionFiles::finish)
+    }
+}
+
+pub(super) fn open_model(args: &PredictArgs, local_rank: usize) -> kiln::Result<SavedModel> {
+    let device = &args.job.device.of_rank(local_rank).device;
+    Ok(SavedModel::open_with(&args.run, &ModelRegistry::default(), device)?)
+}
+
+pub(super) fn progress_bar(rank: &RankHandle) -> ProgressBar {
+    if !rank.is_zero() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::no_length();
+    let style = ProgressStyle::with_template("{bar:30} row {pos}/{len}  {eta} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+pub(super) fn show(bar: &ProgressBar, n_done: u64, n_rows: u64) {
+    bar.set_length(n_rows);
+    bar.set_position(n_done);
+}

@@ -1,0 +1,165 @@
+//! Predictions of nodes.
+
+use anyhow::Context;
+use indicatif::ProgressBar;
+use kiln::graph::{GraphSchema, NodeId};
+use kiln::prelude::{PredictMode, PredictOn, RankHandle};
+use kiln::store::sha256;
+use kiln::train::{NodePredictor, WantedRows};
+use kiln::{PredictionRequest, PredictionTotals, SplitParts};
+
+use super::data::PredictedGraph;
+use super::job::{Job, progress_bar, show};
+use super::request::{id_bytes, requested, selection};
+use crate::flags::ranks::convert_error;
+
+impl Job<'_> {
+    /// Predicts nodes; of a heterogeneous graph, those of the type that had targets in training, numbered within the type.
+    pub(super) fn nodes(&self) -> anyhow::Result<()> {
+        let args = self.args;
+        let graph = self.open()?;
+        let whole = graph.whole().map(|graph| self.node_request(graph)).transpose()?;
+        // A partitioned graph without the type is an error before the ranks start.
+        self.node_type(graph.schema())?;
+        let mode = args.mode(&self.model)?;
+        let request = match &whole {
+            Some((_, request)) => sha256(&id_bytes(&request.items)),
+            None => selection(args)?,
+        };
+        self.launch(&graph.identity(request), |rank| {
+            let (predictor, request) = match &whole {
+                Some(prepared) => prepared.clone(),
+                None => self.node_request(&graph.join(rank)?).map_err(convert_error)?,
+            };
+            self.predict_nodes(rank, &predictor, request, &mode, &progress_bar(rank))
+        })
+    }
+
+    /// Returns the predictor and the request of the nodes of a graph.
+    fn node_request(
+        &self,
+        graph: &PredictedGraph,
+    ) -> anyhow::Result<(NodePredictor, PredictionRequest<NodeId>)> {
+        let predictor = self.model.on_nodes(&graph.source)?;
+        let n_nodes = predictor.n_nodes();
+        let node_type = self.node_type(graph.source.schema())?;
+        let names = graph.names(node_type);
+        let (targets, split) = graph.targets(node_type);
+        let nodes = requested(self.args, &split.test, n_nodes, names.as_deref())?;
+        let parts = SplitParts::new(n_nodes, &split);
+        let request = PredictionRequest { names, ..self.request(nodes, targets, parts) };
+        Ok((predictor, request))
+    }
+
+    /// Returns the position of the type of nodes that the model predicts.
+    fn node_type(&self, schema: &GraphSchema) -> anyhow::Result<usize> {
+        let Some(info) = &self.model.info().inputs.graph else { return Ok(0) };
+        let position = schema.types().position(&info.target_type);
+        position.context("the data lacks the type of nodes that the model predicts")
+    }
+
+    /// Predicts nodes on one rank. Shows the progress on the bar, and clears it.
+    fn predict_nodes(
+        &self,
+        rank: &RankHandle,
+        predictor: &NodePredictor,
+        request: PredictionRequest<NodeId>,
+        mode: &PredictMode,
+        bar: &ProgressBar,
+    ) -> kiln::Result<PredictionTotals> {
+        let predictor = predictor.with_model(&self.model_of(rank)?)?;
+        let nodes = request.items.clone();
+        let to_bar = bar.clone();
+        let is_exact = predictor.is_exact(mode);
+        let predictor = predictor.on_progress(move |n_done, n_rows| show(&to_bar, n_done, n_rows));
+        let wanted = if self.args.embeddings { WantedRows::Both } else { WantedRows::Outputs };
+        let embedding_width = if self.args.embeddings { embedding_width(&predictor)? } else { None };
+        let request = PredictionRequest { embedding_width, ..request };
+        if !is_exact {
+            // A request that is invalid is an error before the first file.
+            predictor.batches(&nodes, mode, wanted)?;
+        }
+        let totals = self.write(rank, request, |output, each| {
+            rank.predict(&predictor, &nodes, mode, wanted, output, |rows| {
+                if !is_exact {
+                    show(bar, rows.positions.end as u64, nodes.len() as u64);
+                }
+                each(&rows)
+            })
+        });
+        bar.finish_and_clear();
+        totals
+    }
+}
+
+/// Returns the width of the embeddings; `None` if it is unknown, because the type that is predicted has no nodes.
+fn embedding_width(predictor: &NodePredictor) -> kiln::Result<Option<usize>> {
+    match predictor.embedding_width() {
+        Err(kiln::train::Error::NotLayerWise) if predictor.n_nodes() == 0 => Ok(None),
+        width => Ok(Some(width?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use clap::Parser;
+    use kiln::graph::{NodeTypes, RelationEdges};
+    use kiln::prelude::*;
+
+    use super::super::args::PredictArgs;
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Flags {
+        #[command(flatten)]
+        predict: PredictArgs,
+    }
+
+    /// Pages that link to the next page, of two classes.
+    fn pages() -> Dataset {
+        let next: Vec<u32> = (0..100).map(|page| (page + 1) % 100).collect();
+        let all: Vec<u32> = (0..100).collect();
+        let links = RelationEdges {
+            name: "links",
+            src_type: "page",
+            dst_type: "page",
+            srcs: &all,
+            dsts: &next,
+            weights: None,
+            columns: None,
+        };
+        Dataset::builder_with_types(NodeTypes::new([("page", 100)]).unwrap())
+            .relation(links)
+            .nodes("page")
+            .features(vec![0.5; 100], 1)
+            .nodes("page")
+            .labels((0..100).map(|page| page % 2).collect::<Vec<i32>>(), 2)
+            .split(all[..40].to_vec(), all[40..60].to_vec(), all[60..].to_vec())
+            .build()
+            .unwrap()
+    }
+
+    #[test]
+    fn predictions_of_heterogeneous_nodes_show_their_progress() {
+        let root = tempfile::tempdir().unwrap();
+        let [run, out] = ["run", "out"].map(|name| root.path().join(name));
+        let data = pages();
+        let loader = NeighborLoader::new(&data, [2]).batch_size(8).workers(0);
+        let config = HeteroModelConfig::new(data.dims(), RsageConfig::new(1, 2).layers(1));
+        let fit = FitConfig::epochs(1).out(&run).quiet();
+        Trainer::new(config, AdamConfig::new(1e-2)).fit(&loader, fit).unwrap();
+        let model = SavedModel::open(&run).unwrap();
+        let flags = format!("kiln --run {} --out {}", run.display(), out.display());
+        let args = Flags::try_parse_from(flags.split(' ')).unwrap().predict;
+        let job = Job { args: &args, model, local_rank: 0, launch: None, started: Instant::now() };
+        let (predictor, request) = job.node_request(&data.into()).unwrap();
+        let bar = ProgressBar::hidden();
+        launch(RankConfig::threads(1), |rank| {
+            job.predict_nodes(&rank, &predictor, request.clone(), &PredictMode::AsEvaluated, &bar)
+        })
+        .unwrap();
+        assert_eq!((bar.position(), bar.length()), (40, Some(40)));
+    }
+}
