@@ -4,7 +4,7 @@
 //! not fit in memory. The graph is identical to the one that [`CscBuilder`] builds from the same list.
 //!
 //! # Memory
-//! The heap usage is at most [`ConvertOptions::memory_bytes`]:
+//! The written bytes do not depend on the limit. The heap usage is at most [`ConvertOptions::memory_bytes`]:
 //!
 //! | data | bytes |
 //! |---|---|
@@ -68,7 +68,7 @@ const MOST_OPEN_FILES: u64 = 256;
 /// The options of a conversion: the memory limit, and how a graph is built from an edge list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConvertOptions {
-    /// The maximum number of bytes on the heap; see [the table](self). The written bytes do not depend on it.
+    /// The maximum number of bytes on the heap; see [the table](self).
     pub memory_bytes: u64,
     /// The number of nodes. `None` stands for the number of labels or feature rows; if the input has neither, for the
     /// largest id plus 1.
