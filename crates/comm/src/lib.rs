@@ -5,7 +5,8 @@
 //!
 //! The crate transfers numbers and bytes; it does not depend on tensors, graphs or models. It starts the threads of
 //! ranks, but no processes. It reads the clock for time limits only, and environment variables only in
-//! [`RankConfig::from_env_or_threads`].
+//! [`RankConfig::from_env_or_threads`]. The data-parallel loops of a rank stay on its own threads. No rank hangs: a wait
+//! ends with the collective, the group or the deadline, and the error names the rank, the collective and the step.
 //!
 //! ```
 //! use kiln_comm::{Error, RankConfig, Reduce, launch};

@@ -4,7 +4,7 @@
 //! not fit in memory. The graph is identical to the one that [`CscBuilder`] builds from the same list.
 //!
 //! # Memory
-//! The heap usage is at most [`ConvertOptions::memory_bytes`]:
+//! The written bytes do not depend on the limit. The heap usage is at most [`ConvertOptions::memory_bytes`]:
 //!
 //! | data | bytes |
 //! |---|---|

@@ -24,7 +24,8 @@ use crate::{Note, Result};
 /// | `features` | row | `n_nodes`, or absent | [`NodeId`] |
 ///
 /// There is at least one graph. `node_offsets` starts at 0, never decreases and ends at the number of nodes. Both
-/// ends of an edge are in the same graph. A graph may have no nodes.
+/// ends of an edge are in the same graph. A graph may have no nodes. The arrays are private, because the constructor checks
+/// them against each other.
 #[derive(Debug, Clone)]
 pub struct GraphDataset {
     /// The name of the set in messages and reports.

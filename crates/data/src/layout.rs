@@ -11,7 +11,7 @@ pub enum Layout {
     /// The layout of a graph with the node type `node` and the relation `edge`: `features.npy`, `indptr.npy`.
     Plain,
     /// The layout of a heterogeneous graph, whose files have the position of their node type or relation: `features.0.npy`,
-    /// `indptr.0.npy`.
+    /// `indptr.0.npy`. The hash depends on the names and the order of node types and relations.
     Numbered,
 }
 

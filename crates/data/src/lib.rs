@@ -12,7 +12,9 @@
 //! A [`Dataset`] is homogeneous, with one node type and one relation, or heterogeneous: node types with features of their own,
 //! and relations.
 //!
-//! Nothing is fetched from a network. This crate contains no sampler, no tensors and no threads.
+//! A data set is a struct that a function builds; there is no trait of data sets. Nothing is fetched from a network. Files
+//! with arbitrary bytes give a data set or an error that names a file, within memory that is proportional to their size.
+//! This crate contains no sampler, no tensors and no threads.
 //!
 //! ```
 //! use kiln_graph::NodeId;

@@ -1,5 +1,6 @@
 //! The preparation of a dataset before training, recorded so that a trained model can prepare other data in the same
-//! way.
+//! way. It is defined here because `kiln-data` performs the steps and `kiln-train` stores them, and neither depends on
+//! the other.
 
 use std::sync::Arc;
 

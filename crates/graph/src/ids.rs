@@ -4,7 +4,8 @@ use std::hash::Hash;
 use bytemuck::{Pod, Zeroable};
 
 /// The id of a training item, which is a node of a graph, a graph of a set or a link of a list. Splits and batches are
-/// lists of items.
+/// lists of items. Labels, splits, samplers and batchers carry the type of their items, so a split of graphs cannot reach
+/// a loader of nodes.
 pub trait ItemId: Pod + Ord + Hash + fmt::Debug + Send + Sync + 'static {
     /// The noun for the item in error messages: `node`, `graph` or `link`.
     const NAME: &'static str;

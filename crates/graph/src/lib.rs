@@ -4,7 +4,8 @@
 //! list. Samplers pass a [`Block`] (message-flow graph) to each layer. Its [`TransposedBlock`] lists the same edges by
 //! source, for the backward pass.
 //!
-//! The crate contains no features and no sampling. Parallel work runs on the current rayon pool.
+//! The crate contains no features, no sampling, no batches and no random numbers. Parallel work runs on the current
+//! rayon pool.
 //!
 //! ```
 //! use kiln_graph::{CscBuilder, NodeId};

@@ -72,7 +72,8 @@ impl RelationGroups {
     /// Groups the edges of a block. Their types in the block are their relations. A block without edge types is accepted if
     /// there is at most one relation. The types of the sources are not checked.
     ///
-    /// It takes time proportional to the numbers of edges and segments.
+    /// It takes time proportional to the numbers of edges and segments. Ranges of the block's edges are copied, and only the
+    /// destinations are sorted, because samplers return the edges of a destination in the order of the relations.
     ///
     /// # Errors
     /// Returns [`Error::LengthMismatch`] if `types` and `metagraph` differ in the number of types,

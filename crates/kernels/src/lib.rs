@@ -5,6 +5,9 @@
 //! block was sampled, holds no model parameters, and takes all randomness from keys that the caller passes. It is the
 //! only crate of the workspace that names a Burn backend.
 //!
+//! The folders are layers: `device` (values on a device) knows no op, `ops` knows no backend, and `cpu`, `cube` and
+//! `sampling` build on them.
+//!
 //! ```
 //! use burn::tensor::{Device, Tensor};
 //! use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};

@@ -30,7 +30,7 @@ impl BatchRequirements {
 /// A description of minibatches, from which a [`Trainer`](crate::Trainer) creates its rank's batches for each phase.
 /// One description serves training, validation and test. [`NeighborLoader`](crate::NeighborLoader) is for node tasks,
 /// [`LinkNeighborLoader`](crate::LinkNeighborLoader) for link prediction, [`GraphLoader`](crate::GraphLoader) for graph
-/// tasks.
+/// tasks. Task and batcher are associated types, so a new task changes no trainer.
 pub trait DataLoader<M: Module> {
     /// The learning task.
     type Task: Task<Model = M>;
@@ -89,7 +89,7 @@ pub trait DataLoader<M: Module> {
         Ok(None)
     }
 
-    /// Checks that the batches suit a model with these requirements.
+    /// Checks that the batches suit a model with these requirements. Training calls it before anything is written.
     ///
     /// # Errors
     /// Returns an error if they do not, such as [`Error::FanoutsMismatch`](crate::Error::FanoutsMismatch),

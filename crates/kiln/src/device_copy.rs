@@ -119,7 +119,8 @@ impl GraphCopies {
     }
 }
 
-/// The copies of a loader's graph and features, by device.
+/// The copies of a loader's graph and features, by device. A program creates the loader before `launch`, and its clones on
+/// all ranks share them.
 #[derive(Clone, Default)]
 pub(crate) struct DeviceCopies {
     copies: Arc<Mutex<Copies>>,

@@ -2,7 +2,10 @@
 //!
 //! [`NeighborLoader`] describes minibatches of sampled neighbourhoods, [`Trainer::fit`] trains a model on them and
 //! keeps the weights of the best epoch, and [`launch`] runs a closure on each rank. This crate contains no algorithms.
-//! It combines other crates, which it re-exports as modules and which can be used on their own.
+//! It combines other crates, which it re-exports as modules and which can be used on their own. So they are assembled
+//! once, and not in each program. The default features build no gRPC, MPI, CUDA or drawing library.
+//!
+//! Setters are named after the value that they set (`batch_size`), as in Burn's `DataLoaderBuilder`.
 //!
 //! ```
 //! use kiln::prelude::*;

@@ -1,4 +1,5 @@
-//! Partitioned graphs, which ranks or servers hold.
+//! Partitioned graphs, which ranks or servers hold: the only file of the crate that depends on gRPC. A loader of such a
+//! graph is created after its rank has joined, so [`PartitionedGraph`] and not the loader shares the copies on devices.
 
 use std::fmt;
 use std::path::Path;

@@ -40,7 +40,7 @@ pub fn launch<R: Send>(config: RankConfig, body: impl Fn(RankHandle) -> Result<R
 pub struct RankHandle {
     info: RankInfo,
     /// The communicator; `None` after the body of [`launch`] has returned, so that a trained model does not keep it
-    /// alive.
+    /// alive: MPI cannot free a communicator after it was finalized.
     comm: Arc<Mutex<Option<Box<dyn Communicator>>>>,
     pub(crate) process: Arc<Process>,
     /// The work that [`RankHandle::at_end`] registered.

@@ -22,7 +22,8 @@ use dataset::PreparedDataset;
 
 /// A graph with features and targets that a loader reads: a dataset in this process, with one type of nodes or several, or
 /// a partitioned graph that this rank has joined ([`PartitionedGraph::join`](crate::PartitionedGraph::join)). Clones share
-/// the arrays.
+/// the arrays. It is a value and not a trait, because a loader replaces the source by another one when it adds self loops or
+/// takes the message graph of a split.
 ///
 /// ```
 /// use kiln::prelude::*;

@@ -25,7 +25,8 @@ pub use self::fit::FitConfig;
 use crate::batches::name_of;
 use crate::{BatchRequirements, DataLoader, Error, RankHandle, Result};
 
-/// Trains models. It owns the seed, the device and the rank of a run, and passes them to the loader and the model.
+/// Trains models. It owns the seed, the device and the rank of a run, and passes them to the loader and the model. The
+/// loader of a whole graph takes no rank, because with a forgotten one every rank would train on all nodes.
 ///
 /// With several ranks, the methods of this type and of [`TrainedModel`] that are marked as collective must be called by
 /// every rank, in the same order.

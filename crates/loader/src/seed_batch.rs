@@ -14,7 +14,8 @@ pub struct SeedBatch<I = NodeId> {
     /// The step within the phase, from 0, the same on all ranks.
     pub step: usize,
     /// The key with which neighbours are sampled, [`Phase::step_key`]. It is the same on all ranks, so each rank would
-    /// sample the same neighbours for a node.
+    /// sample the same neighbours for a node. The batches of one training step share it, so their samples and dropout masks
+    /// are those of one batch with all their seeds.
     pub key: RngKey,
     /// The key of the phase: draws from it that are keyed by an item do not depend on the size of batches.
     pub phase_key: RngKey,

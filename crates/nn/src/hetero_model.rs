@@ -18,7 +18,7 @@ use crate::{
 #[derive(Module, Debug)]
 pub struct HeteroModel<M: Module> {
     /// The layers of the input rows. `None` for a graph with one type of nodes with features, which the model reads as they
-    /// are.
+    /// are: its weights and outputs are those of the model alone.
     pub encoder: Option<InputEncoder>,
     /// The model of nodes.
     pub model: M,

@@ -100,8 +100,10 @@ impl TypedLinear {
 /// second term and no gate, as in PyG. As in PyG, temporal encoding is left out.
 ///
 /// The matrices of relations are applied at the destinations, which are fewer than the sources: `A_r` to the queries, once
-/// for each relation into a destination, and `M_r` to the sums of values. The matrices of the heads are one block-diagonal
-/// matrix there. Blocks need relation groups with those of nodes (`RelationGroups::with_nodes`).
+/// for each relation into a destination, and `M_r` to the sums of values. This is the paper's layer, because both are linear
+/// in the sources. The matrices of the heads are one block-diagonal matrix there, which takes `n_heads` times the
+/// multiplications in exchange for one product per type. Blocks need relation groups with those of nodes
+/// (`RelationGroups::with_nodes`).
 #[derive(Module, Debug)]
 pub struct HgtConv {
     /// The keys, of `d_attention` columns.

@@ -1,7 +1,8 @@
 //! Graph neural network layers, models and losses on blocks.
 //!
-//! A layer depends only on one block and its input, not on a graph, a sampler or other layers. A model of nodes is a stack
-//! of layers of one type ([`Net`]). All randomness comes from the [`RngKey`](kiln_sample::RngKey)s that callers pass.
+//! A layer depends only on one block and its input, not on a graph, a sampler or other layers. A model of nodes is a
+//! stack of layers of one type ([`Net`]). All randomness comes from the [`RngKey`](kiln_sample::RngKey)s that callers
+//! pass; no layer draws from Burn's global generator.
 //!
 //! ```
 //! use burn::tensor::Device;

@@ -64,7 +64,8 @@ pub trait BlockModel: Module + ModuleDisplay {
     }
 
     /// Computes the input rows of the first layer from those of each type of nodes. The default takes the rows of one type
-    /// ([`BlockModel::input_rows`]); a [`HeteroModel`](crate::HeteroModel) runs its encoder.
+    /// ([`BlockModel::input_rows`]); a [`HeteroModel`](crate::HeteroModel) runs its encoder. So a task runs both without a
+    /// wrapper around models of one type, which would rename their parameters.
     ///
     /// # Shapes
     /// `rows[t]` has the rows of the sources of type `t` of `blocks[0]`, `[n_t, width]`: features, or trainable rows of the

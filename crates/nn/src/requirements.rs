@@ -1,4 +1,5 @@
-//! Requirements of models on graphs, and properties of graphs for which models are configured.
+//! Requirements of models on graphs, and properties of graphs for which models are configured. Each is one value, so that
+//! the config of a model around another one passes on two methods.
 
 use kiln_graph::Metagraph;
 

@@ -82,7 +82,7 @@ impl RsageConvConfig {
 ///
 /// Blocks need relation groups (see [`DeviceBlock::with_relation_groups`]), except for one type and one relation, where the
 /// layer is a [`SageConv`](crate::SageConv), with bit-identical outputs and gradients. The matrices of a relation without
-/// edges and of a type without destinations in a batch get a gradient of 0.
+/// edges and of a type without destinations in a batch get a gradient of 0, so all ranks have the same gradients.
 #[derive(Module, Debug)]
 pub struct RsageConv {
     /// The weight matrices, one below the other, `[(n_types + n_relations) * d_in, d_out]`: for each type, that of the own

@@ -5,7 +5,9 @@
 //! that its training nodes read most often ([`CacheConfig`]). Node ids are always those of the whole graph, so samples
 //! of a partitioned graph are bit-identical to samples of the whole graph.
 //!
-//! A partition consists of node types and relations. A graph with one type of nodes has one of each.
+//! A partition consists of node types and relations. A graph with one type of nodes has one of each. Programs assign the
+//! nodes of all types together, by the edges of all relations ([`kiln_graph::Relations::to_homogeneous`]). Except for that
+//! graph and for METIS, memory grows with the nodes, and not with the edges or features.
 //!
 //! This crate uses no network, no ranks and no clock.
 //!

@@ -103,7 +103,8 @@ pub struct SamplerConfig {
     pub rule: Rule,
     /// The kind of edge weights that blocks have. All kinds except [`EdgeWeights::None`] require a graph with weights.
     pub weights: EdgeWeights,
-    /// True if blocks have edge types, which requires a graph with edge types.
+    /// True if blocks have edge types, which requires a graph with edge types. If false, types are neither read, sent nor
+    /// copied to a device.
     pub edge_types: bool,
 }
 

@@ -7,7 +7,8 @@ use crate::Result;
 /// The edges that a batch leaves out of message passing, given as pairs of nodes: the links that the batch predicts.
 ///
 /// All parallel edges of a pair are left out. A pair without an edge has no effect. Samples are those of a sampler on
-/// the graph without these edges: the same sources, with the edge ids of this graph.
+/// the graph without these edges: the same sources, with the edge ids of this graph. This holds for every rule and for
+/// whole neighbourhoods, because edges are left out before the draw.
 ///
 /// The neighbours of a destination must ascend, as in every graph that [`CscBuilder`](kiln_graph::CscBuilder) builds or
 /// [`Csc::sort_neighbors`](kiln_graph::Csc::sort_neighbors) returns; this is not checked.

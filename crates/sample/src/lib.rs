@@ -1,7 +1,9 @@
 //! Neighbour sampling: picks the edges that carry messages in each layer and relabels them to blocks (MFGs).
 //!
 //! Samplers are pure functions: equal keys and seeds give equal blocks on any thread, rank or device. This crate has no
-//! thread pool, no clock and no I/O, and does not handle features.
+//! thread pool, no clock and no I/O, and does not handle features. The picks of a node depend on the step's key and the
+//! layer, never on the batch that contains the node. Tables and buffers belong to the caller ([`Scratch`]) and hold no
+//! result.
 //!
 //! ```
 //! use std::sync::Arc;

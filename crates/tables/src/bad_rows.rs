@@ -1,3 +1,6 @@
+//! Bad rows of tables: each is an error with file and row, or is dropped and counted because the spec says so. No value is
+//! repaired.
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 

@@ -3,7 +3,8 @@
 //! The keys of a node type are in a file, in the order of its rows. If an index of them fits in memory, the tables of the
 //! relations are read against it. Otherwise keys are divided into partitions by their hash: the keys of the type and those
 //! of each relation go to one file per partition, and each partition is joined in memory. The partition of each row, one byte
-//! per row on disk, then restores the order of the rows, so nothing is sorted.
+//! per row on disk, then restores the order of the rows, so nothing is sorted by key. The edges of a relation are sorted once,
+//! by the writer of `kiln-data`.
 
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -8,7 +8,8 @@
 //! - [`RowWriter`] writes predictions to a Parquet file.
 //!
 //! The crate knows no tensors, no samplers and no training. Parquet's codecs are features: `snappy`, `gzip` and `lz4` are
-//! defaults, `brotli` is written in Rust, too, and `zstd` compiles a C library.
+//! defaults, `brotli` is written in Rust, too, and `zstd` compiles a C library. Only programs depend on the crate, behind a
+//! feature, because Parquet's readers would triple the dependencies of `kiln-data`.
 //!
 //! ```
 //! use kiln_data::Dataset;

@@ -1,4 +1,6 @@
 //! The table of a node type: the first reading, which checks rows and writes their keys, and the statistics of its columns.
+//! The table is read again for its features (`node_writer`), and before that for the statistics if rows with duplicate keys
+//! are dropped. Statistics are added in the order of the rows, one column per thread.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

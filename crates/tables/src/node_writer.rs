@@ -34,7 +34,7 @@ impl RowEncoder {
         Self { columns, dim }
     }
 
-    /// Calls `visit` with the features of some rows, in their order. The rows must be good.
+    /// Calls `visit` with the features of some rows, in their order. They are computed in parallel. The rows must be good.
     pub(crate) fn encode(
         &self,
         batch: &TableBatch,

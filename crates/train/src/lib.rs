@@ -2,6 +2,17 @@
 //! loss and the metrics of a batch, an [`Evaluator`] measures a model's accuracy, and a [`RunConfig`] runs epochs,
 //! keeps the best model and resumes from checkpoints. The README contains a complete program.
 //!
+//! The folders of the crate:
+//!
+//! | folder | content |
+//! |---|---|
+//! | `step` | a training step: [`Task`], [`DeviceBatch`], [`TaskTrainer`], optimizers, [`GradientSync`], trainable rows |
+//! | `metric` | [`Metric`], and the counts from which each is computed |
+//! | `evaluate` | [`Evaluator`], and exact outputs layer by layer ([`LayerWiseInference`]) |
+//! | `run` | a run folder: [`RunConfig`], epochs, checkpoints, resumption, callbacks |
+//! | `saved` | models of finished runs: [`SavedModel`], predictors, the table of models |
+//! | `report` | `report.html` and `curves.svg` |
+//!
 //! The crate does not depend on a dataset or a graph format. Reported durations are measured here, or by the loader,
 //! which passes them with the batch.
 //!

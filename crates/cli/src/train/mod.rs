@@ -1,4 +1,6 @@
-//! `kiln train`.
+//! `kiln train`. Each task has one way into training: `nodes`, `links`, `graphs` and `folds`. Whether the graph is whole or
+//! partitioned, with one type of nodes or several, is one value, the `TrainingGraph`. The data or `--task` determines the
+//! task.
 
 mod flag_rules;
 mod folds;

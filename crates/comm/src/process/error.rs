@@ -13,7 +13,8 @@ pub enum JobError {
     /// The flags or the variables of the launcher are incomplete or contradict each other.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// There are several processes, but the program was built without the feature that connects them.
+    /// There are several processes, but the program was built without the feature that connects them: each process would
+    /// train alone.
     #[error(
         "{launch}: this program was built without the feature `grpc` of kiln-comm, which connects processes: build \
          it with that feature, or start a single process"

@@ -1,4 +1,16 @@
 //! Ranks that are processes: launch environment, rendezvous, collectives, watchdog and exit.
+//!
+//! ```text
+//! Communicator                the trait that the trainer uses
+//!   ProcessCommunicator       numbers collectives, records where this rank waits, compares the ranks' calls
+//!     Engine                  transfers bytes: MPI, NCCL, or rank 0 (`store`)
+//! watchdog/                   a thread: sends heartbeats, receives the end of the job, checks deadlines
+//!   rendezvous/ (rank 0)      joining, heartbeats, values, shutdown; who has joined, and who is refused
+//! ```
+//!
+//! There is no launcher here, and no network collective of kiln's own. Engines move bytes and add nothing;
+//! `ProcessCommunicator` contains everything that ranks must agree on. Launchers and the failure behaviour:
+//! `docs/clusters.md`.
 
 #[cfg(feature = "grpc")]
 mod carrier;

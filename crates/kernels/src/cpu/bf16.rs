@@ -6,7 +6,13 @@
 //!
 //! Each element of a product is one chain of sums, in the order of the inner dimension, after the summand
 //! ([`Start`]). Weight gradients add the chains of fixed ranges of rows in order. So results are bit-identical for any
-//! number of threads. Processors with the instruction agree by its definition, which was compared on a Zen 4.
+//! number of threads. Processors with the instruction agree by its definition, which was compared on a Zen 4. The shape of
+//! the weights alone decides whether a product is in bf16.
+//!
+//! The `gemm` crate has no kernel for these instructions. oneDNN has one of about the same rate, but needs CMake and a C++
+//! compiler, which the default build excludes. `pack` rounds operands to bf16 in the layout that the product reads, `tile`
+//! sums tiles in registers, and this file divides a product into blocks that stay in a core's second-level cache. ReLU and
+//! the gradient of the bias are separate passes: in a profile of a step, the latter takes at most 2 %.
 
 mod pack;
 #[cfg(test)]

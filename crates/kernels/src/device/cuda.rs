@@ -19,6 +19,7 @@ const TOOLKITS: [&str; 4] = ["/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/
 /// # Errors
 /// Returns [`DeviceError::NoLibdevice`] if it is missing.
 pub(crate) fn check_toolkit(name: &str) -> Result<(), DeviceError> {
+    // The only environment variable that the crate reads, because CubeCL will read it.
     find_libdevice(std::env::var_os("CUDA_PATH"), &TOOLKITS.map(Path::new)).map_err(|looked_in| {
         DeviceError::NoLibdevice {
             name: name.to_owned(),

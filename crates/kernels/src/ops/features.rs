@@ -1,5 +1,6 @@
 //! The ops that read features: rows that may be of half precision in a model of f32 weights. The other such op is
-//! [`linear`](crate::ops::linear).
+//! [`linear`](crate::ops::linear). [`aggregate`](crate::ops::aggregate), whose result has the element type of the rows, is
+//! for tensors that are of half precision throughout.
 
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Tensor};

@@ -36,7 +36,8 @@ impl MatmulPrecision {
     }
 }
 
-/// The precision, as the position of its variant.
+/// The precision, as the position of its variant. It is a setting of the process, as in PyTorch, because Burn's operations
+/// have no place for a setting.
 static PRECISION: AtomicU8 = AtomicU8::new(MatmulPrecision::F32 as u8);
 
 /// Sets the precision of all later matrix products of f32 values of [`linear`](crate::ops::linear) and its gradients in

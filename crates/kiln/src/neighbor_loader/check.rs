@@ -11,6 +11,7 @@ impl NeighborLoader {
     /// Checks that the blocks suit a model; see [`DataLoader::check`](crate::DataLoader::check).
     pub(crate) fn check_sampling(&self, model: &BatchRequirements) -> Result<()> {
         let (n_fanouts, n_layers) = (self.fanouts.len(), model.n_layers);
+        // The model determines the number of layers: if the fanouts did, a typing error would change the model.
         if n_fanouts != n_layers {
             return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
         }
@@ -61,8 +62,8 @@ impl NeighborLoader {
         }
     }
 
-    /// Checks that all edge types are below the number of relations. If the graph has no types, creating the sampler
-    /// returns an error.
+    /// Checks that all edge types are below the number of relations, because a kernel on a device does not check types;
+    /// predictions check it, too. If the graph has no types, creating the sampler returns an error.
     fn check_edge_types(&self, n_relations: usize) -> Result<()> {
         if !self.sampling.edge_types {
             return Err(Error::NoEdgeTypes);

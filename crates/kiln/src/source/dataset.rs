@@ -77,6 +77,7 @@ impl Source for PreparedDataset {
 
     fn preparation(&self) -> Option<Preparation> {
         let mut preparation = self.data.preparation.clone();
+        // Predictions and partitions then treat the loops like those of `Dataset::add_self_loops`.
         if self.step == GraphStep::SelfLoops && !preparation.adds_self_loops() {
             preparation.steps.push(PreparationStep::SelfLoops);
         }

@@ -32,7 +32,8 @@ pub(crate) struct PairsPart {
 }
 
 impl LinkPairs {
-    /// Copies pairs of rows of a matrix with `n_rows` rows to a device. A row may occur in several pairs. The id of a
+    /// Copies pairs of rows of a matrix with `n_rows` rows to a device. A row may occur in several pairs; its
+    /// gradient is a sum in the order of the pairs. The id of a
     /// pair must not depend on its batch, so that dropout masks do not depend on batches and ranks.
     ///
     /// # Panics

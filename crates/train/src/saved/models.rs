@@ -1,5 +1,12 @@
 //! The table of the models of nodes, from which programs take the names and configurations of models, and [`ModelRegistry`]
 //! the constructors of saved models.
+//!
+//! A row determines which saved models [`ModelRegistry::default`] opens (those of nodes, and of links with such an encoder),
+//! what [`NamedModel::configure`](crate::NamedModel::configure) passes to a [`ConfigVisitor`](crate::ConfigVisitor), and the
+//! values of `kiln train --model` with their help. The configuration states everything else: its form in JSON has the
+//! options, so a flag such as `--heads` applies to the models whose configuration has the field. Its `GraphRequirements`
+//! determine edge types, edge features, self loops and the normalisation of GCN, and thereby the sampling rule. An option
+//! that a configuration does not have is an error that names both.
 
 use kiln_nn::{
     BlockModel, GatConfig, GcnConfig, GineConfig, GraphMetadata, GraphRequirements, HgtConfig, ModelConfig,

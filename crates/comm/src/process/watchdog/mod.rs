@@ -1,4 +1,5 @@
-//! The watchdog: detects that the job has ended, and ends this process.
+//! The watchdog: detects that the job has ended, and ends this process. It runs no destructors, because threads that wait
+//! in MPI cannot be woken.
 
 pub(crate) mod activity;
 pub(crate) mod alarm;

@@ -18,6 +18,8 @@ use crate::step::task::node::{NodeInput, nominal_size, sampled_to_device};
 /// A batcher for node tasks that samples on the host and gathers the feature rows of the host for a device. On CUDA, the
 /// loader's worker gathers them directly into pinned memory, from which the device copies. The batches are equal to
 /// those of a [`DeviceBatcher`](crate::DeviceBatcher) of the same [`NodeBatcher`], whose rows are copied once more.
+///
+/// It is not part of `kiln-loader`, because its batches are tensors and device blocks, which that crate does not know.
 pub struct HostNodeBatcher<S: ?Sized> {
     batcher: NodeBatcher<S>,
     device: Device,

@@ -1,5 +1,10 @@
 //! The rows of a batch from the embeddings of a task: as leaves of the backward pass in training, and as values in
 //! evaluation.
+//!
+//! The step before a batch's own may change the rows, so a worker reads none. A batch has the nodes, and the trainer reads
+//! their rows before the forward pass. The tables are in host memory, once per rank, and are no parameters of the model. So
+//! the optimizer and the averaging of gradients never touch whole tables, and norms of gradients are clipped without the
+//! rows. Ranks exchange the rows of their batches and these gradients, not the tables.
 
 use std::sync::Arc;
 

@@ -8,7 +8,9 @@ use rayon::prelude::*;
 /// The keys of the nodes of a type, `[n_nodes]`, by which the trainable row of a node is found in other data, where the node
 /// has another id. Cloning shares them.
 ///
-/// The key of a node is that of its name ([`kiln_store::name_key`]).
+/// The key of a node is that of its name ([`kiln_store::name_key`]): the first 16 bytes of its SHA-256. The file of the best
+/// weights has a key for each row, so predictions do not depend on the ids of the data. Partitions have these keys, too.
+/// Without names, row `v` is that of node `v`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeKeys(Arc<[[u8; NodeKeys::N_BYTES]]>);
 
