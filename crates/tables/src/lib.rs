@@ -103,8 +103,8 @@ pub use plan::{ImportPlan, PlannedColumn, PlannedNodeType, PlannedRelation, plan
 pub use record::{DroppedCount, Import, TransformedRows};
 pub use row_writer::{OutputColumn, RowWriter};
 pub use spec::{
-    ColumnSpec, ColumnTransform, EndSpec, ImportSpec, KeyType, NgramUnit, NodeOrigin, NodeTypeSpec,
-    RelationSpec, SplitSpec, TargetSpec, TimePart, TimeUnit,
+    ColumnSpec, ColumnTransform, EdgeColumnSpec, EndSpec, ImportSpec, KeyType, NgramUnit, NodeOrigin,
+    NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec, TimePart, TimeUnit,
 };
 pub use target::FittedTarget;
 pub use transform::{FittedColumn, FittedTransform};

@@ -95,7 +95,7 @@ pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
             dst_type: dst.to_owned(),
             n_rows,
             has_weights: relation.weight.is_some(),
-            edge_columns: relation.edge_columns.keys().cloned().collect(),
+            edge_columns: relation.edge_columns.iter().map(|spec| spec.name().to_owned()).collect(),
         };
         let src = &relation.src.node_type;
         let dst = &relation.dst.node_type;

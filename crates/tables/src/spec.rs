@@ -4,7 +4,6 @@ mod check;
 mod columns;
 mod read;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use kiln_graph::EdgeColumns;
@@ -96,9 +95,9 @@ pub struct RelationSpec {
     /// The column of the weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<String>,
-    /// Further columns of the edges by their names in the set ([`EdgeColumns`]), each a column of numbers of the table.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub edge_columns: BTreeMap<String, String>,
+    /// Further columns of the edges.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edge_columns: Vec<EdgeColumnSpec>,
     /// The name of a second relation, with the reverse of each edge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<String>,
@@ -110,11 +109,29 @@ pub struct RelationSpec {
     pub drop: Vec<BadRowKind>,
 }
 
+/// A column of the edges of a relation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EdgeColumnSpec {
+    /// The column of the table, which has numbers.
+    pub column: String,
+    /// The name in the set ([`EdgeColumns`]); `None` for that of the column.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl EdgeColumnSpec {
+    /// Returns the name in the set.
+    pub fn name(&self) -> &str {
+        self.name.as_ref().unwrap_or(&self.column)
+    }
+}
+
 impl RelationSpec {
     /// Returns the columns of the edges, with the weights: their names in the set, and those in the table.
     pub(crate) fn columns_of_edges(&self) -> Vec<(&str, &str)> {
         let weights = self.weight.iter().map(|column| (EdgeColumns::WEIGHTS, column.as_str()));
-        let others = self.edge_columns.iter().map(|(name, column)| (name.as_str(), column.as_str()));
+        let others = self.edge_columns.iter().map(|spec| (spec.name(), spec.column.as_str()));
         weights.chain(others).collect()
     }
 

@@ -5,7 +5,7 @@
 mod batches;
 mod files;
 mod parity;
-mod partitions;
+pub(crate) mod partitions;
 mod targets;
 
 use kiln::graph::{NodeTypes, Relations};

@@ -198,12 +198,17 @@ fn check_relation<'n>(
         let expected = format!("the name of a node type: {}", known.join(", "));
         at.child(key).require(types.contains(name), expected, format!("{name:?}"))?;
     }
-    for name in relation.edge_columns.keys() {
-        let is_allowed =
-            EdgeColumns::is_name(name) && ![EdgeColumns::WEIGHTS, EdgeColumns::TYPES].contains(&&**name);
-        let expected =
-            "names of small letters, digits and underscores, other than `weights` (key `weight`) and `types`";
-        at.child("edge_columns").require(is_allowed, expected, format!("{name:?}"))?;
+    at.child("edge_columns").require(
+        relation.edge_columns.len() <= MAX_COLUMNS,
+        "at most 4096 columns",
+        "more",
+    )?;
+    let mut names = BTreeSet::from([EdgeColumns::WEIGHTS, EdgeColumns::TYPES]);
+    for (position, spec) in relation.edge_columns.iter().enumerate() {
+        let name = spec.name();
+        let expected = "a name of small letters, digits and underscores that occurs once, other than `weights` and `types`";
+        let at = at.child(format_args!("edge_columns[{position}].name"));
+        at.require(EdgeColumns::is_name(name) && names.insert(name), expected, format!("{name:?}"))?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 
 mod bad_rows;
 mod codecs;
+mod edge_columns;
 mod formats;
 mod helpers;
 mod keys;

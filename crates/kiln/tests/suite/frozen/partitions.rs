@@ -9,13 +9,13 @@ use tempfile::TempDir;
 const N_PARTS: usize = 2;
 
 /// A folder with two partitions: that of the even nodes and that of the odd nodes.
-pub(super) struct Parts {
+pub(crate) struct Parts {
     root: TempDir,
 }
 
 /// A partitioned graph whose partitions are served until this is dropped.
-pub(super) struct Served {
-    pub(super) graph: PartitionedGraph,
+pub(crate) struct Served {
+    pub(crate) graph: PartitionedGraph,
     _servers: Vec<Server>,
 }
 
@@ -24,7 +24,7 @@ fn owners(n_nodes: usize) -> Vec<u16> {
 }
 
 impl Parts {
-    pub(super) fn of(data: &Dataset) -> Self {
+    pub(crate) fn of(data: &Dataset) -> Self {
         let root = tempfile::tempdir().unwrap();
         let book = PartitionBook::from_parts(&owners(data.graph.n_nodes()), N_PARTS).unwrap();
         let meta = meta(data.hash().unwrap());
@@ -32,7 +32,7 @@ impl Parts {
         Self { root }
     }
 
-    pub(super) fn of_typed(data: &Dataset) -> Self {
+    pub(crate) fn of_typed(data: &Dataset) -> Self {
         let root = tempfile::tempdir().unwrap();
         let types = data.graph.types().clone();
         let book = PartitionBooks::from_parts(types, &owners(data.graph.n_nodes()), N_PARTS).unwrap();
@@ -42,7 +42,7 @@ impl Parts {
     }
 
     /// Serves the partitions. A rank that holds none then has the batches of the whole graph.
-    pub(super) fn serve(&self) -> Served {
+    pub(crate) fn serve(&self) -> Served {
         let token = Token::new("a-word-of-this-test").unwrap();
         let mut servers = Vec::new();
         for part in 0..N_PARTS {
@@ -55,7 +55,7 @@ impl Parts {
     }
 
     /// Opens the partitions for two ranks that hold one each.
-    pub(super) fn of_workers(&self) -> PartitionedGraph {
+    pub(crate) fn of_workers(&self) -> PartitionedGraph {
         let config = PartitionsConfig { host: Some("127.0.0.1".into()), ..PartitionsConfig::default() };
         PartitionedGraph::open(self.root.path().join("parts"), config).unwrap()
     }
