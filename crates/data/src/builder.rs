@@ -7,8 +7,8 @@ use kiln_feature::{
     DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore, Labels, PreparationStep, TargetValues, Targets,
 };
 use kiln_graph::{
-    Csc, CscBuilder, Duplicates, EdgeColumn, EdgeColumns, NodeId, NodeTypes, Relation, RelationEdges,
-    Relations, SharedArray, symmetrize,
+    ColumnError, Csc, CscBuilder, Duplicates, EdgeColumn, EdgeColumns, NodeId, NodeTypes, Relation,
+    RelationEdges, Relations, SharedArray, symmetrize,
 };
 
 use crate::dataset::{Dataset, DatasetTargets};
@@ -535,6 +535,9 @@ impl<'a> DatasetBuilder<'a> {
             columns = columns.with(EdgeColumns::FEATURES, rows.to_column())?;
         }
         for (name, column) in std::mem::take(&mut self.edge_columns) {
+            if columns.get(&name).is_some() {
+                return Err(kiln_graph::Error::from(ColumnError::Repeated { name }).into());
+            }
             columns = columns.with(name, column)?;
         }
         Ok(columns)

@@ -178,7 +178,7 @@ impl Dataset {
     pub fn edge_features(&self) -> Result<Option<EdgeFeatures>> {
         let Ok(graph) = self.csc() else { return Ok(None) };
         let column = graph.columns().get(EdgeColumns::FEATURES);
-        Ok(column.map(EdgeFeatures::of_column).transpose()?)
+        Ok(column.map(EdgeFeatures::try_from).transpose()?)
     }
 
     /// Returns the set with one more column of the edges of a relation, `[n_edges, width]`, in the order of its adjacency, or
@@ -354,8 +354,10 @@ impl Dataset {
         }
         let graph = Relations::new(self.graph.types().clone(), relations);
         let graph = Arc::new(graph.expect("the copies should have the names and lengths of the relations"));
-        let in_memory = |store: Arc<dyn FeatureStore>| store.in_memory().unwrap_or(store);
-        let features = self.features.into_iter().map(|store| store.map(in_memory)).collect();
+        let mut features = Vec::with_capacity(self.features.len());
+        for store in self.features {
+            features.push(store.map(|store: Arc<dyn FeatureStore>| store.in_memory().unwrap_or(store)));
+        }
         Self { graph, features, ..self }
     }
 }

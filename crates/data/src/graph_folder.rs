@@ -14,8 +14,10 @@ use kiln_store::array_folder::ArrayFolder;
 use crate::{Result, Split};
 
 pub use self::class_names::{check_class_names, class_names_of, class_names_to_write};
-pub use self::edges::{column_element, column_entries, column_file, read_csc, start_column, verify_columns};
-pub(crate) use self::edges::{column_files, column_in_file, csc_with_columns, write_columns};
+pub use self::edges::{
+    column_element, column_entries, column_file, column_files, read_csc, start_column, verify_columns,
+};
+pub(crate) use self::edges::{column_in_file, csc_with_columns, write_columns};
 pub(crate) use self::links::{
     LINK_FILES, NEGATIVES, check_negative_entries, link_entries, read_link_targets, shape_of_negatives,
     write_link_targets,

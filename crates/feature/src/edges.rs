@@ -3,7 +3,9 @@ use std::sync::Arc;
 
 use kiln_graph::{Block, ColumnValues, EdgeColumn, EdgeId};
 
-use crate::{DenseFeatures, Error, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, Result};
+use crate::{
+    DenseFeatures, EdgeColumnError, Error, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, Result,
+};
 
 /// A store of feature rows by edge, in memory, in a mapped file or on a network.
 ///
@@ -57,21 +59,6 @@ impl EdgeFeatures {
     /// Returns the errors of [`DenseFeatures::new`].
     pub fn new(rows: impl Into<FeatureArray>, dim: usize) -> Result<Self> {
         Ok(DenseFeatures::new(rows.into(), dim)?.into())
-    }
-
-    /// Returns the rows of a column of edges. The values are shared.
-    ///
-    /// # Errors
-    /// Returns [`Error::NotFloats`] for a column of whole numbers, and [`Error::TooManyColumns`] for rows above
-    /// [`MAX_DIM`](crate::MAX_DIM).
-    pub fn of_column(column: &EdgeColumn) -> Result<Self> {
-        let rows: FeatureArray = match column.values() {
-            ColumnValues::F32(values) => values.clone().into(),
-            ColumnValues::F16(values) => values.clone().into(),
-            ColumnValues::BF16(values) => values.clone().into(),
-            _ => return Err(Error::NotFloats { element_type: column.element_type() }),
-        };
-        Self::new(rows, column.width())
     }
 
     /// Returns the rows as a column of edges. The values are shared.
@@ -143,6 +130,25 @@ impl EdgeFeatures {
     #[must_use]
     pub fn in_memory(&self) -> Self {
         Self { rows: self.rows.copied() }
+    }
+}
+
+impl TryFrom<&EdgeColumn> for EdgeFeatures {
+    type Error = Error;
+
+    /// Returns the rows of a column of edges. The values are shared.
+    ///
+    /// # Errors
+    /// Returns [`EdgeColumnError::NotFloats`] for a column of whole numbers, and [`Error::TooManyColumns`] for rows above
+    /// [`MAX_DIM`](crate::MAX_DIM).
+    fn try_from(column: &EdgeColumn) -> Result<Self> {
+        let rows: FeatureArray = match column.values() {
+            ColumnValues::F32(values) => values.clone().into(),
+            ColumnValues::F16(values) => values.clone().into(),
+            ColumnValues::BF16(values) => values.clone().into(),
+            _ => return Err(EdgeColumnError::NotFloats { element_type: column.element_type() }.into()),
+        };
+        Self::new(rows, column.width())
     }
 }
 

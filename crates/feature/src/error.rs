@@ -1,3 +1,4 @@
+mod edge_column_error;
 mod scaling_error;
 mod sparse_error;
 mod targets_error;
@@ -6,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use kiln_graph::{EdgeId, NodeId};
 
+pub use self::edge_column_error::EdgeColumnError;
 pub use self::scaling_error::ScalingError;
 pub use self::sparse_error::SparseError;
 pub use self::targets_error::TargetsError;
@@ -33,33 +35,6 @@ pub enum Error {
     /// The number of feature columns is 0.
     #[error("the feature dimension is 0, expected at least 1")]
     ZeroDim,
-    /// A column of edges has whole numbers, which are not feature rows.
-    #[error("an edge column of {element_type} has no feature rows, expected f32, f16 or bf16")]
-    NotFloats {
-        /// The element type's name.
-        element_type: &'static str,
-    },
-    /// No relation of a graph has a column of this name.
-    #[error("the edges have no column `{name}`; their columns are: {known}")]
-    NoEdgeColumn {
-        /// The name of the column.
-        name: String,
-        /// The names of the columns that they have.
-        known: String,
-    },
-    /// The columns of two relations have the same name and other element types or widths.
-    #[error(
-        "the edge column `{name}` has {first} in one relation and {second} in another: use one element type and width, or \
-         two names"
-    )]
-    EdgeColumnsDiffer {
-        /// The name of the column.
-        name: String,
-        /// The width and element type in the first relation.
-        first: String,
-        /// The width and element type in the other relation.
-        second: String,
-    },
     /// The number of feature columns is above [`MAX_DIM`](crate::MAX_DIM); the file is probably damaged.
     #[error("the feature dimension is {dim}, expected at most {max}")]
     TooManyColumns {
@@ -122,14 +97,9 @@ pub enum Error {
     /// A scaling of the features is invalid.
     #[error(transparent)]
     Scaling(#[from] ScalingError),
-    /// A feature that is divided by the sum of its row is negative.
-    #[error("node {} has the feature {value}, expected no negative values: the model divides each row by its sum", node.0)]
-    NegativeFeature {
-        /// The node.
-        node: NodeId,
-        /// The value of the feature.
-        value: f32,
-    },
+    /// A column of edges does not exist, or has no rows of floats.
+    #[error(transparent)]
+    EdgeColumn(#[from] EdgeColumnError),
     /// Labels or target values are invalid, or an item has none.
     #[error(transparent)]
     Targets(#[from] TargetsError),

@@ -171,7 +171,8 @@ impl PreparedFeatures {
             match step {
                 PreparationStep::Symmetrize | PreparationStep::SelfLoops => {}
                 PreparationStep::RowNormalize => {
-                    normalize_row(row).map_err(|value| Error::NegativeFeature { node, value })?;
+                    normalize_row(row)
+                        .map_err(|value| Error::from(ScalingError::NegativeFeature { node, value }))?;
                 }
                 PreparationStep::Scale(scaling) => scaling.scale_row(row),
             }

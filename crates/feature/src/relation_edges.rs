@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use kiln_graph::{Block, EdgeColumns, EdgeId, Relations};
 
-use crate::{EdgeFeatureStore, EdgeFeatures, Error, FeatureBuffer, FeatureDType, Result};
+use crate::{EdgeColumnError, EdgeFeatureStore, EdgeFeatures, Error, FeatureBuffer, FeatureDType, Result};
 
 /// The rows of one column of the edges of several relations, by edge ids of the whole graph. An edge of a relation
 /// without the column has NaN, so that a model that reads it by mistake returns no number.
@@ -29,17 +29,18 @@ pub struct RelationEdgeFeatures {
 /// ```
 ///
 /// # Errors
-/// Returns [`Error::NoEdgeColumn`] if no relation has the column, [`Error::EdgeColumnsDiffer`] if its element type or width
-/// is not the same in all relations that have it, and the errors of [`EdgeFeatures::of_column`].
+/// Returns [`EdgeColumnError::Missing`] if no relation has the column, [`EdgeColumnError::Differ`] if its element type or width
+/// is not the same in all relations that have it, and the errors of the conversion of a column to [`EdgeFeatures`].
 pub fn edge_column_of(graph: &Relations, name: &str) -> Result<Arc<dyn EdgeFeatureStore>> {
+    check_column_name(name)?;
     let mut relations = Vec::with_capacity(graph.n_relations());
     for relation in graph.iter() {
         let column = relation.graph.columns().get(name);
-        relations.push(column.map(EdgeFeatures::of_column).transpose()?);
+        relations.push(column.map(EdgeFeatures::try_from).transpose()?);
     }
     let Some(first) = relations.iter().flatten().next() else {
         let known = known_columns(graph.iter().map(|relation| relation.graph.columns()));
-        return Err(Error::NoEdgeColumn { name: name.to_owned(), known });
+        return Err(EdgeColumnError::Missing { name: name.to_owned(), known }.into());
     };
     let format = (first.dim(), first.dtype());
     for other in relations.iter().flatten() {
@@ -53,10 +54,23 @@ pub fn edge_column_of(graph: &Relations, name: &str) -> Result<Arc<dyn EdgeFeatu
     Ok(Arc::new(RelationEdgeFeatures { relations, first_edges, n_edges: graph.n_edges(), dim, dtype }))
 }
 
+/// Returns an error for the columns that samplers read, which are no rows of batches.
+///
+/// # Errors
+/// Returns [`EdgeColumnError::OfSamplers`] for weights and types.
+pub fn check_column_name(name: &str) -> Result<()> {
+    match name {
+        EdgeColumns::WEIGHTS | EdgeColumns::TYPES => {
+            Err(EdgeColumnError::OfSamplers { name: name.to_owned() }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Returns an error if the column of a name has another width or element type in a further relation.
 ///
 /// # Errors
-/// Returns [`Error::EdgeColumnsDiffer`].
+/// Returns [`EdgeColumnError::Differ`].
 pub(crate) fn check_equal_formats(
     name: &str,
     first: (usize, FeatureDType),
@@ -65,11 +79,12 @@ pub(crate) fn check_equal_formats(
     if first == second {
         return Ok(());
     }
-    Err(Error::EdgeColumnsDiffer {
+    Err(EdgeColumnError::Differ {
         name: name.to_owned(),
         first: format!("{} columns of {}", first.0, first.1),
         second: format!("{} columns of {}", second.0, second.1),
-    })
+    }
+    .into())
 }
 
 /// Returns the names of all columns, each once, for a message.

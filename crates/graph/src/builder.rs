@@ -76,8 +76,9 @@ impl TracedGraph {
 /// Builds a [`Csc`] from an edge list in memory.
 ///
 /// Peak memory, without the edge list itself, is at most 2.5 times the graph's arrays before duplicates are removed,
-/// plus 1 MiB per thread. The arrays take 8 bytes per node and 4 per edge. Graphs with weights, types or origins need
-/// 4 more bytes per edge during the build (8 if the edge list has more than about 2^31 entries).
+/// plus 1 MiB per thread. The arrays take 8 bytes per node and 4 per edge. Graphs with columns or origins need 4 more bytes
+/// per edge during the build (8 if the edge list has more than about 2^31 entries), and 8 more with columns besides weights
+/// and types.
 ///
 /// ```
 /// use kiln_graph::{CscBuilder, NodeId};
@@ -142,8 +143,8 @@ impl<'a> CscBuilder<'a> {
         Self { edge_types: Some(edge_types), ..self }
     }
 
-    /// Sets columns of the edges of the list. A reverse edge has the row of its edge. Weights and types among them are those
-    /// of the edges unless [`CscBuilder::weights`] and [`CscBuilder::edge_types`] are called.
+    /// Sets columns of the edges of the list. A reverse edge has the row of its edge. Weights and types may be
+    /// among them instead of [`CscBuilder::weights`] and [`CscBuilder::edge_types`].
     pub fn columns(self, columns: EdgeColumns) -> Self {
         Self { columns, ..self }
     }
@@ -286,6 +287,13 @@ impl<'a> CscBuilder<'a> {
         for (what, got) in lengths {
             if let Some(got) = got.filter(|&got| got as u64 != n_edges) {
                 return Err(Error::LengthMismatch { what, expected: n_edges, got: got as u64 });
+            }
+        }
+        let borrowed =
+            [(EdgeColumns::WEIGHTS, self.weights.is_some()), (EdgeColumns::TYPES, self.edge_types.is_some())];
+        for (name, is_given) in borrowed {
+            if is_given && self.columns.get(name).is_some() {
+                return Err(ColumnError::Repeated { name: name.to_owned() }.into());
             }
         }
         for (name, column) in self.columns.iter() {

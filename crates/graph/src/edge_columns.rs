@@ -220,8 +220,8 @@ impl EdgeColumns {
 
     /// Returns true for a name that a column may have.
     pub fn is_name(name: &str) -> bool {
-        let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        (1..=Self::LONGEST_NAME).contains(&name.len()) && name.chars().all(is_allowed)
+        (1..=Self::LONGEST_NAME).contains(&name.len())
+            && name.chars().all(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
     }
 
     /// Returns the columns with one more, or with another one under its name.

@@ -81,14 +81,6 @@ pub enum Error {
         /// The error in the relation.
         source: Box<Error>,
     },
-    /// An edge weight is infinite or NaN, so it cannot be normalised.
-    #[error("edge {edge} has weight {weight}, expected a finite number: clean the weights first")]
-    WeightNotFinite {
-        /// The position of the edge in the graph's `indices`.
-        edge: u64,
-        /// The weight of the edge.
-        weight: f32,
-    },
     /// The graph has no unused edge type for self loops.
     #[error(
         "an edge has type 255, the largest, so no type is left for the self loops: renumber the edge types, or add the \

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::self_loops::{edges_into, has_loop, insert_self_loops};
-use crate::{Csc, Error, Result};
+use crate::{ColumnError, Csc, Error, Result};
 
 /// Adds a self loop to each node and computes the normalised edge weights of a GCN (Kipf and Welling 2017,
 /// equation 2 with the renormalisation trick of section 2.2):
@@ -34,15 +34,15 @@ use crate::{Csc, Error, Result};
 /// ```
 ///
 /// # Errors
-/// Returns [`Error::WeightNotFinite`] for the first weight that is infinite or NaN, and the errors of
+/// Returns [`ColumnError::WeightNotFinite`] for the first weight that is infinite or NaN, and the errors of
 /// [`Csc::validate`], which is called because a mapped graph may not have been validated yet.
 pub fn gcn_norm(graph: &Csc) -> Result<Csc> {
     graph.validate()?;
     if let Some(weights) = graph.weights()
         && let Some(edge) = weights.par_iter().position_first(|weight| !weight.is_finite())
     {
-        let error = Error::WeightNotFinite { edge: edge as u64, weight: weights[edge] };
-        return Err(error.in_file(graph.weights_path()));
+        let error = ColumnError::WeightNotFinite { edge: edge as u64, weight: weights[edge] };
+        return Err(Error::from(error).in_file(graph.weights_path()));
     }
     let factors: Vec<f64> = (0..graph.n_nodes()).into_par_iter().map(|dst| factor(graph, dst)).collect();
     insert_self_loops(

@@ -20,8 +20,8 @@ impl Csc {
     /// Returns a copy in which the neighbours of each node ascend. Columns move with their edges, so edges get other
     /// ids. Parallel edges keep their order.
     ///
-    /// The copy takes 4 bytes per edge and the size of the columns, and with columns 8 more per edge while edges are
-    /// sorted; `indptr` is shared. Errors about invalid values of the copy contain no file path.
+    /// The copy takes 4 bytes per edge and the size of the columns, and with columns 8 more per edge, and 16 per
+    /// edge into one node, while edges are sorted; `indptr` is shared. Errors about invalid values of the copy contain no file path.
     ///
     /// ```
     /// use kiln_graph::{Csc, NodeId};

@@ -92,7 +92,6 @@ pub struct NeighborLoader {
     fanouts: Vec<Vec<Fanout>>,
     /// The rule, the edge weights and types, and the fanouts of the first relation.
     sampling: SamplerConfig,
-    /// True if [`NeighborLoader::edge_features`] was called.
     /// The names of the columns of edges that blocks carry.
     edge_columns: Vec<Arc<str>>,
     /// True if [`NeighborLoader::rule`] was called.

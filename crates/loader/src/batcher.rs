@@ -150,7 +150,9 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
         name: impl Into<Arc<str>>,
         rows: impl Into<Arc<dyn EdgeFeatureStore>>,
     ) -> Self {
-        self.edge_columns.push((name.into(), rows.into()));
+        let name = name.into();
+        self.edge_columns.retain(|(other, _)| *other != name);
+        self.edge_columns.push((name, rows.into()));
         self
     }
 

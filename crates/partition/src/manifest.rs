@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use kiln_data::graph_folder::{
     FEATURES, RowFiles, TARGETS, check_class_names, check_target_files, column_entries, column_file,
-    target_files,
+    column_files, target_files,
 };
 use kiln_feature::{MAX_DIM, Preparation};
 use kiln_graph::{EdgeColumns, GraphSchema, NodeTypes, RelationSchema, Relations};
@@ -310,7 +310,9 @@ impl Manifest {
                 self.layout.rows(&CACHE, position).check(path, &self.files, self.has_cache(position))?;
             }
         }
-        Ok(check_unlisted(path, &self.files, known.iter().map(|known| &*known.name))?)
+        let columns = column_files(path.parent().unwrap_or(path))?;
+        let names = known.iter().map(|known| &*known.name).chain(columns.iter().map(String::as_str));
+        Ok(check_unlisted(path, &self.files, names)?)
     }
 
     fn add_files_of_type(&self, position: usize, node_type: &TypeEntry, known: &mut Vec<Known>) {

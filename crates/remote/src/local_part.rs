@@ -123,8 +123,9 @@ impl LocalPart {
     /// Returns [`Error::Content`] if there is no such relation, or if its edges do not have the column.
     pub(crate) fn edge_column(&self, relation: usize, name: &str) -> Result<EdgeFeatures> {
         let of_part = self.part.relations.get(relation).ok_or_else(|| self.no_such_relation(relation))?;
+        kiln_feature::check_column_name(name)?;
         let column = of_part.graph.columns().get(name).ok_or_else(|| ContentError::no_column(name))?;
-        Ok(EdgeFeatures::of_column(column)?)
+        Ok(EdgeFeatures::try_from(column)?)
     }
 
     /// Returns the description of the partition for clients, without a lease.

@@ -12,8 +12,10 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::ops::Range;
 use std::path::PathBuf;
 
-use kiln_graph::{ColumnError, EdgeColumns, SelfLoops};
-use kiln_store::array_folder::{BUFFER_BYTES, FolderWriter};
+use half::{bf16, f16};
+use kiln_feature::MAX_DIM;
+use kiln_graph::{ColumnError, ColumnValues, EdgeColumn, EdgeColumns, SelfLoops};
+use kiln_store::array_folder::{BUFFER_BYTES, ElementType, FolderWriter};
 use kiln_store::io_error;
 
 use super::csc_rows::CscRows;
@@ -374,14 +376,29 @@ fn fixed_bytes(columns: &[ColumnFormat]) -> u64 {
     FIXED_BYTES + (row_bytes.saturating_sub(WEIGHT_AND_TYPE) * CHUNK_EDGES + more_arrays) as u64
 }
 
-/// Checks the names of columns, and that no self loop is added to edges with a column in which it has no row.
+/// Checks the names, element types and widths of columns, and that no self loop is added to edges with a column in which it has no row.
 fn check_columns(options: &ConvertOptions, columns: &[ColumnFormat]) -> Result<()> {
-    if let Some(format) = columns.iter().find(|format| !EdgeColumns::is_name(&format.name)) {
-        let name = format.name.clone();
-        return Err(kiln_graph::Error::from(ColumnError::Name { name }).into());
+    let mut checked = EdgeColumns::default();
+    for ColumnFormat { name, element, width } in columns {
+        if checked.get(name).is_some() {
+            return Err(kiln_graph::Error::from(ColumnError::Repeated { name: name.clone() }).into());
+        }
+        // A column without rows is checked as one with rows.
+        let values: ColumnValues = match element {
+            ElementType::U8 => Vec::<u8>::new().into(),
+            ElementType::F16 => Vec::<f16>::new().into(),
+            ElementType::BF16 => Vec::<bf16>::new().into(),
+            _ => Vec::<f32>::new().into(),
+        };
+        checked = checked.with(name, EdgeColumn::new(values, *width)?)?;
+        if MAX_DIM < *width {
+            return Err(kiln_feature::Error::TooManyColumns { dim: *width, max: MAX_DIM }.into());
+        }
     }
-    let has_row = |format: &ColumnFormat| format.row_of_added_loop().is_some();
-    match columns.iter().find(|format| options.self_loops == SelfLoops::Add && !has_row(format)) {
+    if options.self_loops != SelfLoops::Add {
+        return Ok(());
+    }
+    match columns.iter().find(|format| format.row_of_added_loop().is_none()) {
         None => Ok(()),
         Some(format) => Err(Error::BadParameter {
             what: "the treatment of self loops",

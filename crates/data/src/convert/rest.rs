@@ -94,7 +94,7 @@ pub(super) fn copy_graph(folder: &Path, set: &mut FolderWriter, notes: &mut Vec<
     let mut indices = set.vector("indices.npy", ElementType::U32)?;
     copy_integers(&srcs, &mut indices, |edge, id| Ok(node_of(&srcs, "edge", edge, id, n_nodes)?.0))?;
     set.add(indices)?;
-    for column in ColumnArray::in_folder(folder, notes)? {
+    for column in ColumnArray::open_all(folder, notes)? {
         copy_column(&column, srcs.n_values(), set)?;
     }
     let graph = open_graph(set.folder(), Place::Folder(folder), &mut Vec::new())?;

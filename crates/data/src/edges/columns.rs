@@ -17,6 +17,9 @@ use crate::graph_folder::{column_files, column_in_file};
 use crate::layout::Layout;
 use crate::{Note, Result};
 
+/// The number of values that are converted at a time.
+const VALUES_AT_ONCE: usize = 1 << 10;
+
 /// A column of edges in an array of its own.
 pub(crate) struct ColumnArray {
     pub(crate) format: ColumnFormat,
@@ -26,7 +29,7 @@ pub(crate) struct ColumnArray {
 impl ColumnArray {
     /// Opens the columns of edges in a folder: `weights.npy`, `edge_types.npy`, and a column for each other `edge_NAME.npy`. A
     /// note names a file of the latter form that is no column, because its values are no floats.
-    pub(crate) fn in_folder(folder: &Path, notes: &mut Vec<Note>) -> Result<Vec<Self>> {
+    pub(crate) fn open_all(folder: &Path, notes: &mut Vec<Note>) -> Result<Vec<Self>> {
         let mut columns = Vec::new();
         if let Some(path) = find(folder, &["weights.npy"]) {
             columns.push(Self::vector(path, DType::F32, ColumnFormat::weights())?);
@@ -35,11 +38,18 @@ impl ColumnArray {
             columns.push(Self::vector(path, DType::U8, ColumnFormat::types())?);
         }
         for file in column_files(folder)? {
-            let Some(name) =
-                column_in_file(Layout::Plain, 0, &file).filter(|name| *name != EdgeColumns::TYPES)
-            else {
+            let Some(name) = column_in_file(Layout::Plain, 0, &file) else {
+                let path = folder.join(&file);
+                let path = path.display();
+                notes.push(Note::Other(format!(
+                    "{path} is not read: a column of edges has a name of small letters, digits and underscores, and weights \
+                     are in weights.npy"
+                )));
                 continue;
             };
+            if name == EdgeColumns::TYPES {
+                continue;
+            }
             let array = ArrayFile::open(folder.join(&file))?;
             let is_float = matches!(array.dtype(), DType::F16 | DType::F32 | DType::F64);
             if name != EdgeColumns::FEATURES && !is_float {
@@ -89,10 +99,14 @@ impl ColumnArray {
             out.extend_from_slice(bytes);
             return Ok(());
         }
-        let values = bytes.chunks_exact(8).map(|bytes| bytemuck::pod_read_unaligned::<f64>(bytes) as f32);
-        let values: Vec<f32> = values.collect();
-        check_converted(&self.array, &values, edges.start * width, width, RowsOf::Edges)?;
-        out.extend_from_slice(bytemuck::cast_slice(&values));
+        let mut first = edges.start * width;
+        for piece in bytes.chunks(8 * VALUES_AT_ONCE) {
+            let values = piece.chunks_exact(8).map(|bytes| bytemuck::pod_read_unaligned::<f64>(bytes) as f32);
+            let values: Vec<f32> = values.collect();
+            check_converted(&self.array, &values, first, width, RowsOf::Edges)?;
+            out.extend_from_slice(bytemuck::cast_slice(&values));
+            first += values.len();
+        }
         Ok(())
     }
 

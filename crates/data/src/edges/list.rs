@@ -50,10 +50,10 @@ impl EdgeList {
             let (aside, first) = (aside.display(), first.display());
             list.notes.push(Note::Other(format!("{aside} is ignored: the edges are read from {first}")));
         }
-        list.arrays = ColumnArray::in_folder(folder, &mut list.notes)?;
+        list.arrays = ColumnArray::open_all(folder, &mut list.notes)?;
         let has_weights = list.edges.columns().contains(&ColumnFormat::weights());
-        let is_weights = |array: &&ColumnArray| array.format == ColumnFormat::weights();
-        if let Some(weights) = list.arrays.iter().find(is_weights).filter(|_| has_weights) {
+        let weights = list.arrays.iter().find(|array| array.format == ColumnFormat::weights());
+        if let Some(weights) = weights.filter(|_| has_weights) {
             return Err(StoreError::Metadata {
                 path: list.path.clone(),
                 key: "a further column".into(),

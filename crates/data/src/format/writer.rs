@@ -1,13 +1,13 @@
 use std::path::Path;
 
-use kiln_graph::NodeTypes;
+use kiln_graph::{EdgeColumns, NodeTypes};
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter, bad_entry};
 
 use super::attachment::{self, check_name};
 use super::location::path_in;
 use super::numbered_manifest::{NumberedManifest, RelationEntry};
 use crate::Result;
-use crate::convert::{ColumnFormat, ConvertOptions, ConvertReport, CscRows, EdgeSource, write_csc};
+use crate::convert::{ConvertOptions, ConvertReport, CscRows, EdgeSource, write_csc};
 use crate::error::require;
 use crate::graph_folder::{FEATURES, LABELS, TARGETS, check_class_names, class_names_to_write, numbered};
 
@@ -16,7 +16,7 @@ use crate::graph_folder::{FEATURES, LABELS, TARGETS, check_class_names, class_na
 ///
 /// ```
 /// use kiln_data::format::{self, SetWriter};
-/// use kiln_graph::NodeTypes;
+/// use kiln_graph::{EdgeColumns, NodeTypes};
 /// use kiln_store::array_folder::{ElementType, FolderWriter};
 /// let root = tempfile::tempdir()?;
 /// let types = NodeTypes::new([("user", 2), ("item", 1)])?;
@@ -181,7 +181,7 @@ impl SetWriter {
         require(*options == kept, "the options of a relation", expected, name)?;
         let expected = "none: the position of the relation is the type of its edges";
         require(
-            !source.columns().contains(&ColumnFormat::types()),
+            source.columns().iter().all(|format| format.name != EdgeColumns::TYPES),
             "the edge types of a relation",
             expected,
             name,

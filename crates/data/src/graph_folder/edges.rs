@@ -38,7 +38,10 @@ pub(crate) fn column_in_file(layout: Layout, position: usize, file: &str) -> Opt
     };
     match stem {
         "weights" => Some(EdgeColumns::WEIGHTS),
-        _ => stem.strip_prefix("edge_").filter(|name| EdgeColumns::is_name(name)),
+        // The weights have a name of their own.
+        _ => stem
+            .strip_prefix("edge_")
+            .filter(|name| EdgeColumns::is_name(name) && *name != EdgeColumns::WEIGHTS),
     }
 }
 
@@ -219,7 +222,7 @@ pub(crate) fn write_columns(
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::Io`] if the folder cannot be read.
-pub(crate) fn column_files(folder: &Path) -> Result<Vec<String>> {
+pub fn column_files(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(kiln_store::io_error(folder))? {
         let name = entry.map_err(kiln_store::io_error(folder))?.file_name();

@@ -159,7 +159,7 @@ pub(crate) fn open_graph(folder: &Path, place: Place<'_>, notes: &mut Vec<Note>)
     let n_nodes = indptr.len() - 1;
     let path = required(folder, &["indices.npy"], "the source of each edge")?;
     let indices = nodes_of(&ArrayFile::open(path)?, "edge", n_nodes, notes)?;
-    let arrays = ColumnArray::in_folder(folder, notes)?;
+    let arrays = ColumnArray::open_all(folder, notes)?;
     let mut columns = Vec::with_capacity(arrays.len());
     for array in &arrays {
         check_count(array.path(), array.count(), indices.len(), array.n_rows())?;

@@ -293,6 +293,40 @@ fn rejects_edge_sources_that_change_or_are_inconsistent() {
     }
 }
 
+/// A source whose edges have columns of these formats.
+struct Formatted(Vec<ColumnFormat>);
+
+impl EdgeSource for Formatted {
+    fn columns(&self) -> Vec<ColumnFormat> {
+        self.0.clone()
+    }
+
+    fn for_each_chunk(&self, _: usize, _: &mut dyn FnMut(&mut EdgeChunk) -> Result<()>) -> Result<()> {
+        panic!("a source with such columns should not be read")
+    }
+}
+
+#[test]
+fn rejects_columns_that_are_not_allowed_before_the_edges_are_read() {
+    let root = tempfile::tempdir().unwrap();
+    let wide = ColumnFormat { width: 2, ..ColumnFormat::weights() };
+    let whole = ColumnFormat { name: "time".into(), ..ColumnFormat::types() };
+    let named = |name: &str| ColumnFormat { name: name.into(), ..ColumnFormat::weights() };
+    let none = ColumnFormat { width: 0, ..named("time") };
+    for formats in
+        [vec![wide], vec![whole], vec![none], vec![named("Time")], vec![named("time"), named("time")]]
+    {
+        let out = root.path().join("out");
+        let source = Formatted(formats);
+        convert::write_graph(&source, 4, "formatted", &out, &ConvertOptions::default()).unwrap_err();
+        assert!(!out.exists());
+    }
+    let options = ConvertOptions { self_loops: SelfLoops::Add, ..Default::default() };
+    let source = Formatted(vec![named("time")]);
+    let error = convert::write_graph(&source, 4, "formatted", root.path().join("out"), &options).unwrap_err();
+    assert!(error.to_string().contains("edge_time.npy"), "{error}");
+}
+
 #[test]
 fn parses_sizes_with_and_without_unit() {
     let parse = convert::parse_bytes;

@@ -336,3 +336,41 @@ fn features_in_ogb_folders_are_noted() {
         |note: &Note| note.to_string().contains("edge-feat.csv are not read: write edge_features.npy");
     assert!(data.notes.iter().any(is_told), "{:?}", data.notes);
 }
+
+/// Writes the edges of [`list`] or [`graph`] with further columns, of which two are none.
+fn with_columns(folder: &Path, times: [f32; 4]) {
+    put(folder, "edge_time.npy", &times, &[4]);
+    put(folder, "edge_weights.npy", &[1.0_f64; 4], &[4]);
+    put(folder, "edge_index.npy", &[0_i64; 8], &[2, 4]);
+}
+
+#[test]
+fn further_columns_are_read_and_converted_and_other_arrays_are_noted() {
+    let in_list_order = [7.0, 8.0, 9.0, 10.0];
+    let in_csc_order = [7.0, 9.0, 8.0, 10.0];
+    for (folder, times) in [(list(), in_list_order), (graph(), in_csc_order)] {
+        let at = folder.path();
+        with_columns(at, times);
+        let opened = kiln_data::npy::open(at).unwrap();
+        for file in ["edge_weights.npy is not read", "edge_index.npy is not read"] {
+            assert!(opened.notes.iter().any(|note| note.to_string().contains(file)), "{:?}", opened.notes);
+        }
+        let columns = |data: &Dataset| {
+            let columns = data.csc().unwrap().columns();
+            assert_eq!(columns.names().collect::<Vec<_>>(), ["features", "time"]);
+            (0..4).map(|edge| columns.get("time").unwrap().value(edge)).collect::<Vec<_>>()
+        };
+        assert_eq!(columns(&opened), in_csc_order);
+        assert_eq!(columns(&converted(at)), in_csc_order);
+        let hash = opened.hash().unwrap();
+        assert_ne!(hash, opened.without_edge_rows().unwrap().hash().unwrap());
+    }
+}
+
+#[test]
+fn a_column_that_the_manifest_does_not_list_is_an_error() {
+    let (_root, out) = written(ROWS.to_vec().into(), 2);
+    put(&out, "edge_time.npy", &[0.0_f32; 4], &[4]);
+    let error = format::open(&out).unwrap_err().to_string();
+    assert!(error.contains("edge_time.npy"), "{error}");
+}

@@ -8,7 +8,7 @@ use kiln_data::{
     BuildError, Dataset, DatasetBuilder, Error, LinkDirection, LinkSplit, LinkSplitConfig, LinkTargets,
 };
 use kiln_feature::{EdgeFeatures, FeatureArray, FeatureBuffer};
-use kiln_graph::{Csc, CscBuilder, EdgeId, Links, NodeId};
+use kiln_graph::{Csc, CscBuilder, EdgeColumn, EdgeId, Links, NodeId};
 use kiln_store::Error as StoreError;
 
 use crate::common::numbers;
@@ -28,7 +28,7 @@ fn of(data: &Dataset) -> Vec<f32> {
 /// Returns the features of the edges of the graph that passes messages.
 fn message_rows(split: &LinkSplit) -> EdgeFeatures {
     let columns = split.message().relation(0).graph.columns();
-    EdgeFeatures::of_column(columns.get("features").unwrap()).unwrap()
+    EdgeFeatures::try_from(columns.get("features").unwrap()).unwrap()
 }
 
 /// Returns a random list of edges with loops and parallel edges, and a different weight for each.
@@ -224,5 +224,24 @@ fn given_links_keep_the_rows_of_sorted_and_unsorted_graphs() {
             values(&message_rows(&split)),
             two_columns(split.message().relation(0).graph.weights().unwrap())
         );
+    }
+}
+
+#[test]
+fn a_column_that_is_given_twice_is_an_error() {
+    let ends = [0, 1];
+    let rows = || EdgeColumn::new(vec![1.0_f32, 2.0], 1).unwrap();
+    let on_edges = || on(2).edges(&ends, &ends);
+    for builder in [
+        on_edges().edge_column("time", rows()).edge_column("time", rows()),
+        on_edges().edge_features(vec![1.0, 2.0], 1).edge_column("features", rows()),
+        on_edges().edge_weights(&[1.0, 2.0]).edge_column("weights", rows()),
+    ] {
+        let error = builder.build().unwrap_err().to_string();
+        assert!(error.contains("is given twice"), "{error}");
+    }
+    for (name, expected) in [("Time", "small letters"), ("types", "one u8 per edge"), ("", "small letters")] {
+        let error = on_edges().edge_column(name, rows()).build().unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
     }
 }

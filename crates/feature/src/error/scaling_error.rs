@@ -1,4 +1,6 @@
-/// An error in the means and factors by which features are scaled.
+use kiln_graph::NodeId;
+
+/// An error in the means and factors by which features are scaled, or in features that cannot be scaled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScalingError {
@@ -23,5 +25,13 @@ pub enum ScalingError {
         column: usize,
         /// The value.
         value: f64,
+    },
+    /// A feature that is divided by the sum of its row is negative.
+    #[error("node {} has the feature {value}, expected no negative values: the model divides each row by its sum", node.0)]
+    NegativeFeature {
+        /// The node.
+        node: NodeId,
+        /// The value of the feature.
+        value: f32,
     },
 }

@@ -38,6 +38,20 @@ pub enum ColumnError {
         /// The number of rows.
         got: u64,
     },
+    /// An edge weight is infinite or NaN, so it cannot be normalised.
+    #[error("edge {edge} has weight {weight}, expected a finite number: clean the weights first")]
+    WeightNotFinite {
+        /// The position of the edge in the graph's `indices`.
+        edge: u64,
+        /// The weight of the edge.
+        weight: f32,
+    },
+    /// A column is given twice.
+    #[error("the edge column `{name}` is given twice: remove one of them")]
+    Repeated {
+        /// The name of the column.
+        name: String,
+    },
     /// A self loop would be added, which has no row in the columns.
     #[error(
         "an added self loop has no row in the edge columns: add the loops and their rows to the edge list"

@@ -3,7 +3,7 @@
 // Test helpers may unwrap.
 #![allow(clippy::unwrap_used)]
 
-use kiln_graph::{Csc, CscBuilder, Error, MappedFile, NodeId, gcn_norm};
+use kiln_graph::{ColumnError, Csc, CscBuilder, Error, MappedFile, NodeId, gcn_norm};
 use kiln_testkit::{arb_coo, ring, six_nodes};
 use proptest::prelude::*;
 
@@ -107,7 +107,7 @@ fn rejects_nan_and_infinite_weights() {
     for weight in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let graph = CscBuilder::new(2).weights(&[1.0, weight, weight]).build(&[0, 1, 1], &[0, 0, 1]).unwrap();
         let error = gcn_norm(&graph).unwrap_err();
-        assert!(matches!(error, Error::WeightNotFinite { edge: 1, .. }), "{error}");
+        assert!(matches!(error, Error::Column(ColumnError::WeightNotFinite { edge: 1, .. })), "{error}");
     }
 }
 

@@ -119,6 +119,7 @@ impl DeviceBlock {
         let n_edges = self.n_edges();
         let name = name.into();
         assert_eq!(n_rows, n_edges, "got {n_rows} rows of {name} for {n_edges} edges, expected one per edge");
+        self.edge_columns.retain(|(other, _)| *other != name);
         self.edge_columns.push((name, rows));
         self
     }
@@ -150,8 +151,10 @@ impl DeviceBlock {
     pub fn n_bytes(&self) -> usize {
         let indices = [&self.edge_ids, &self.src_nodes].into_iter().chain(&self.edge_types);
         let of_weights = if self.weights.is_some() { 4 * self.n_edges() } else { 0 };
-        let n_bytes_of = |(_, rows): &(_, Tensor<2>)| rows.shape().num_elements() * rows.dtype().size();
-        let of_columns = self.edge_columns.iter().map(n_bytes_of).sum::<usize>();
+        let mut of_columns = 0;
+        for (_, rows) in &self.edge_columns {
+            of_columns += rows.shape().num_elements() * rows.dtype().size();
+        }
         let of_groups = self.relation_groups.as_ref().map_or(0, DeviceRelationGroups::n_bytes);
         indices.map(n_bytes_kept).sum::<usize>() + of_weights + of_columns + of_groups + self.edges.n_bytes()
     }

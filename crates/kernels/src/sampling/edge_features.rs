@@ -82,7 +82,7 @@ impl DeviceEdgeColumn {
     }
 
     /// Gathers the rows of edges as f32, `[n] -> [n, dim]`. The ids are i64 on the device, such as those of
-    /// [`DeviceBlock::edge_ids`]. If the rows are on the host, it waits once for the ids, gathers the rows, and sends them.
+    /// [`DeviceBlock::edge_ids`](crate::DeviceBlock::edge_ids). If the rows are on the host, it waits once for the ids, gathers the rows, and sends them.
     ///
     /// # Errors
     /// Returns [`kiln_feature::Error::EdgeOutOfRange`] if the rows are on the host and an id has no row.

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kiln_data::{Dataset, DatasetTargets, HashedPart, LinkTargets};
-use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation, PreparationStep, edge_column_of};
+use kiln_feature::{
+    EdgeColumnError, EdgeFeatureStore, Error as FeatureError, FeatureStore, Preparation, PreparationStep,
+    edge_column_of,
+};
 use kiln_graph::{EdgeColumns, GraphSchema, NodeId, RelationSchema, Relations};
 use kiln_kernels::{DeviceSampler, GraphMode};
 use kiln_sample::{FrontierSampler, HeteroNeighborSampler, NeighborSampler, SamplerConfig};
@@ -58,9 +61,13 @@ impl Source for PreparedDataset {
     }
 
     fn edge_column(&self, name: &str) -> Result<Arc<dyn EdgeFeatureStore>> {
-        edge_column_of(&self.data.graph, name).map_err(|error| match name {
-            EdgeColumns::FEATURES if !self.is_heterogeneous() => Error::DataWithoutEdgeFeatures,
-            _ => kiln_data::Error::from(error).into(),
+        edge_column_of(&self.data.graph, name).map_err(|error| match (name, error) {
+            (EdgeColumns::FEATURES, FeatureError::EdgeColumn(EdgeColumnError::Missing { .. }))
+                if !self.is_heterogeneous() =>
+            {
+                Error::DataWithoutEdgeFeatures
+            }
+            (_, error) => kiln_data::Error::from(error).into(),
         })
     }
 
@@ -188,7 +195,7 @@ fn with_edge_columns(
     for name in model.edge_columns() {
         let rows = match edge_column_of(graph, name) {
             // The predictor says what is missing.
-            Err(kiln_feature::Error::NoEdgeColumn { .. }) => continue,
+            Err(FeatureError::EdgeColumn(EdgeColumnError::Missing { .. })) => continue,
             rows => rows?,
         };
         data = data.edge_column(name, rows);

@@ -135,9 +135,10 @@ fn exact_evaluation_and_predictions_read_the_edge_features_of_training() {
     assert!(error.to_string().contains("1 columns, but the model was trained with 3"), "{error}");
 }
 
-/// Neighbours that do not ascend are sorted when reverse edges are added, which changes the ids of the edges.
+/// Neighbours that do not ascend are sorted when reverse edges are added, which changes the ids of the edges. The rows move
+/// with them.
 #[test]
-fn predictions_refuse_edge_features_whose_edges_the_preparation_reorders() {
+fn predictions_read_the_rows_of_edges_that_the_preparation_reorders() {
     let folder = tempfile::tempdir().unwrap();
     let built = Dataset::builder(3)
         .edges(&[0, 2], &[1, 1])
@@ -163,17 +164,24 @@ fn predictions_refuse_edge_features_whose_edges_the_preparation_reorders() {
     // The same graph as it was loaded, without a record of the step.
     let loaded = Dataset { preparation: Default::default(), ..built.clone() };
     assert_eq!(predict(&loaded).unwrap(), expected);
+    let columns = built.csc().unwrap().columns();
     let indptr = built.csc().unwrap().indptr().to_vec();
     let mut indices = built.csc().unwrap().indices().to_vec();
     let of_one = indptr[1] as usize..indptr[2] as usize;
-    indices[of_one].reverse();
+    indices[of_one.clone()].reverse();
+    let mut edges: Vec<u64> = (0..indices.len() as u64).collect();
+    edges[of_one].reverse();
     let graph = kiln::graph::Csc::new(indptr.into(), indices.into()).unwrap();
-    let graph = graph.with_columns(built.csc().unwrap().columns()).unwrap();
-    let error = predict(&Dataset { graph: graph.into(), ..loaded }).unwrap_err();
-    assert!(
-        error.to_string().contains("build the data with its reverse edges and their features"),
-        "{error}"
-    );
+    let graph = graph.with_columns(&columns.select(edges.into_iter()).unwrap()).unwrap();
+    assert_eq!(predict(&Dataset { graph: graph.into(), ..loaded.clone() }).unwrap(), expected);
+    // The same edges as they were before the step.
+    let directed = Dataset::builder(3)
+        .edges(&[0, 2], &[1, 1])
+        .edge_features(vec![0.5, 1.5], 1)
+        .features(vec![1.0, 2.0, 3.0], 1)
+        .build()
+        .unwrap();
+    assert_eq!(predict(&directed).unwrap(), expected);
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub(crate) fn check_edge_features(part: &Part, data: &Dataset, own: &[NodeId]) {
         (features.dim(), rows)
     };
     let of_part = part.relations[0].graph.columns().get("features").unwrap();
-    let of_part = EdgeFeatures::of_column(of_part).unwrap();
+    let of_part = EdgeFeatures::try_from(of_part).unwrap();
     assert_eq!(of_part.n_edges(), part.n_edges());
     assert_eq!(rows(&of_part, &positions), rows(&data.edge_features().unwrap().unwrap(), &ids));
 }

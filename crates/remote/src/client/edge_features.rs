@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use kiln_feature::{EdgeFeatureStore, FeatureBuffer, FeatureDType};
+use kiln_feature::{EdgeFeatureStore, FeatureBuffer, FeatureDType, check_column_name};
 use kiln_graph::{Block, EdgeId};
 use kiln_partition::PartitionRow;
 
@@ -39,6 +39,7 @@ impl DistEdgeFeatureStore {
     /// Returns [`ContentError::NoEdgeFeatures`] or [`ContentError::NoEdgeColumn`] if no relation has the column, and
     /// [`Error::BadParts`] if two have it with other element types or widths.
     pub fn new(graph: Arc<DistGraph>, name: &str) -> Result<Self> {
+        check_column_name(name)?;
         let formats = graph.edge_formats(name);
         let Some(format) = formats.iter().copied().flatten().next() else {
             return Err(ContentError::no_column(name).into());
@@ -64,6 +65,10 @@ impl DistEdgeFeatureStore {
             let place = books.place(node).ok_or(kiln_feature::Error::NodeOutOfRange { node, n_rows })?;
             let edges = &block.edge_ids()[bounds[0] as usize..bounds[1] as usize];
             for (edge, position) in edges.iter().zip(bounds[0]..) {
+                let n_rows = self.graph.n_edges();
+                if 1 < n_relations && n_rows <= edge.0 {
+                    return Err(kiln_feature::Error::EdgeOutOfRange { edge: *edge, n_rows }.into());
+                }
                 let relation = first_edges.partition_point(|first| *first <= edge.0) - 1;
                 if self.has_column[relation] {
                     let edge = EdgeId(edge.0 - first_edges[relation]);
@@ -81,17 +86,13 @@ impl DistEdgeFeatureStore {
         }
         let row_bytes = self.format.row_bytes();
         let edges_of = self.edges_by_relation(block)?;
-        let mut asked = Vec::with_capacity(edges_of.len());
+        // One relation after the other: requests that wait for the in-flight bytes of another one, whose responses nobody
+        // reads yet, would never end.
         for (relation, edges) in edges_of.iter().enumerate() {
             let requests =
                 RowRequests::new("feature rows of edges", &self.graph, edges, row_bytes, MAX_EDGES);
             let replies = requests.send(|edges| self.question(relation, edges));
-            asked.push((requests, replies));
-        }
-        for (relation, edges) in edges_of.iter().enumerate() {
             self.gather_own(relation, edges, out)?;
-        }
-        for (requests, replies) in asked {
             requests.receive(replies, out.as_bytes_mut(), |_, _| ())?;
             count(&self.graph.counters.remote_edge_rows, requests.n_rows());
         }

@@ -106,8 +106,15 @@ impl RelationInfo {
         for EdgeColumn { name, width, row_type } in &relation.edge_columns {
             let what = match name.as_str() {
                 EdgeColumns::FEATURES => "edge features".to_owned(),
-                _ => format!("rows of the edge column `{name}`"),
+                _ => "rows of an edge column".to_owned(),
             };
+            let is_allowed = EdgeColumns::is_name(name) && kiln_feature::check_column_name(name).is_ok();
+            if !is_allowed || columns.iter().any(|(other, _)| other == name) {
+                let shown: String = name.chars().take(80).collect();
+                return Err(invalid(format!(
+                    "an edge column `{shown}` that is not allowed, or occurs twice"
+                )));
+            }
             columns.push((name.clone(), RowFormat::new(&what, *width, row_type)?));
         }
         Ok(Self {

@@ -275,6 +275,12 @@ impl Hop<'_> {
         requests.merge(own, pieces, &frontiers, request, out);
         let n_edge_types = sampler.graph.relation(*relation).n_edge_types;
         check_edge_types(out.edge_types.as_deref().unwrap_or_default(), n_edge_types)?;
+        // An id beyond those of the relation would be that of an edge of the next one.
+        let n_known = sampler.graph.schema().relations()[*relation].n_edges;
+        if let Some(edge) = out.edge_ids.iter().find(|edge| n_known <= edge.0) {
+            let reason = format!("edge {} of a relation with {n_known} edges was sampled", edge.0);
+            return Err(Error::BadParts { reason });
+        }
         let (layer, n_edges) = (request.layer, out.srcs.len() as u64);
         match u32::try_from(n_edges) {
             Ok(_) => Ok(()),

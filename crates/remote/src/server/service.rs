@@ -3,7 +3,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use kiln_feature::{FeatureBuffer, Targets};
-use kiln_graph::EdgeId;
+use kiln_graph::{EdgeColumns, EdgeId};
 use kiln_partition::PartitionRow;
 use kiln_sample::Rule;
 use tonic::{Request, Response, Status};
@@ -192,6 +192,9 @@ impl Graph for Service {
         let request = request.into_inner();
         self.renew(request.lease)?;
         let relation = request.relation as usize;
+        if !EdgeColumns::is_name(&request.column) {
+            return Err(Status::invalid_argument("the name of the edge column is not allowed"));
+        }
         let edges = encoding::edges(&request.rows, &request.edges).map_err(Status::invalid_argument)?;
         self.responder.respond(request.rows.len() + request.edges.len(), move |held, response| {
             let features = held.edge_column(relation, &request.column)?;

@@ -15,6 +15,9 @@ const MAX_N: usize = 8;
 /// The maximum number of columns of a table that a spec names.
 const MAX_COLUMNS: usize = 4096;
 
+/// The maximum number of columns of the edges of a relation. Each has a buffer and a file while edges are sorted.
+const MAX_EDGE_COLUMNS: usize = 32;
+
 /// A place in the spec, for errors.
 #[derive(Clone)]
 struct At<'a> {
@@ -199,9 +202,9 @@ fn check_relation<'n>(
         at.child(key).require(types.contains(name), expected, format!("{name:?}"))?;
     }
     at.child("edge_columns").require(
-        relation.edge_columns.len() <= MAX_COLUMNS,
-        "at most 4096 columns",
-        "more",
+        relation.edge_columns.len() <= MAX_EDGE_COLUMNS,
+        format!("at most {MAX_EDGE_COLUMNS} columns"),
+        relation.edge_columns.len(),
     )?;
     let mut names = BTreeSet::from([EdgeColumns::WEIGHTS, EdgeColumns::TYPES]);
     for (position, spec) in relation.edge_columns.iter().enumerate() {

@@ -183,7 +183,9 @@ impl LayerWiseInference {
     ) -> Result<Self> {
         let rows = rows.into();
         check_edge_features(&*rows, &self.graph)?;
-        self.edge_columns.push((name.into(), rows));
+        let name = name.into();
+        self.edge_columns.retain(|(other, _)| *other != name);
+        self.edge_columns.push((name, rows));
         Ok(self)
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
+use kiln_feature::{EdgeFeatureStore, EdgeFeatures, FeatureStore, Preparation};
 use kiln_graph::{Csc, EdgeColumns, GraphSchema, Relations};
 use kiln_loader::FeatureStores;
 use kiln_sample::{Fanout, FrontierSampler, SamplerConfig};
@@ -146,7 +146,9 @@ impl PredictionData {
         name: impl Into<Arc<str>>,
         rows: impl Into<Arc<dyn EdgeFeatureStore>>,
     ) -> Self {
-        self.edge_columns.push((name.into(), rows.into()));
+        let name = name.into();
+        self.edge_columns.retain(|(other, _)| *other != name);
+        self.edge_columns.push((name, rows.into()));
         self
     }
 
@@ -251,14 +253,18 @@ impl PredictionData {
     fn edge_columns_of(&self, model: &SavedModel, prepared: &GraphAccess) -> Result<EdgeColumnStores> {
         let mut read = Vec::new();
         for (name, expected) in model.sampling().edge_columns() {
-            let Some((name, rows)) = self.edge_columns.iter().find(|(other, _)| &**other == name) else {
+            let Some((name, given)) = self.edge_columns.iter().find(|(other, _)| &**other == name) else {
                 continue;
             };
-            // A step of the preparation may have changed the order of the edges, and so their ids.
+            let mut rows = Arc::clone(given);
+            // A step of the preparation may have changed the order of the edges, and so their ids. It moves the columns of
+            // the graph.
             if let (GraphAccess::Plain(graph), GraphAccess::Plain(prepared)) = (&self.graph, prepared)
                 && !has_same_edges(graph, prepared)
             {
-                return Err(ModelError::Edges(ModelEdgesError::EdgeFeaturesOfUnprepared).into());
+                let column = prepared.columns().get(name);
+                let column = column.ok_or(ModelError::Edges(ModelEdgesError::EdgeFeaturesOfUnprepared))?;
+                rows = EdgeFeatures::try_from(column)?.into();
             }
             let got = rows.dim();
             if got != expected {
@@ -270,7 +276,7 @@ impl PredictionData {
             if let Some(n_edges) = prepared.n_edges().filter(|n_edges| *n_edges != n_rows) {
                 return Err(Error::Input(InputError::EdgeFeatureRows { n_rows, n_edges }));
             }
-            read.push((Arc::clone(name), Arc::clone(rows)));
+            read.push((Arc::clone(name), rows));
         }
         Ok(read)
     }

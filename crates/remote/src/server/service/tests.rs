@@ -183,7 +183,7 @@ fn rejects_requests_for_relations_and_types_that_do_not_exist() {
             client.list(ListRequest { lease, rows: rows.clone(), relation: u32::MAX }).await.unwrap_err();
         let edges = bytes_of(vec![0_u64]);
         let of_edges =
-            GatherEdgesRequest { lease, rows: rows.clone(), edges, relation: 1, column: String::new() };
+            GatherEdgesRequest { lease, rows: rows.clone(), edges, relation: 1, column: "features".into() };
         let mut of_edges = client.gather_edges(of_edges).await.unwrap();
         let of_edges = of_edges.get_mut().message().await.unwrap_err();
         let gathered = client.gather(GatherRequest { lease, rows, node_type: 1 }).await.unwrap_err();

@@ -11,7 +11,6 @@ use crate::step::task::node::NodeInput;
 /// A batcher for node tasks that prepares batches on the host and copies them to a device, or prepares them on the
 /// device. It is for programs that choose at run time.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a loader has one")]
 pub enum HostOrDeviceBatcher {
     /// Samples on the host and gathers rows of the host.
     Host(HostNodeBatcher<dyn FrontierSampler>),
