@@ -4,6 +4,9 @@ use kiln_graph::{Block, EdgeColumns, EdgeId, Relations};
 
 use crate::{EdgeColumnError, EdgeFeatureStore, EdgeFeatures, Error, FeatureBuffer, FeatureDType, Result};
 
+/// Columns of the edges of a graph, by name.
+pub type EdgeColumnStores = Vec<(Arc<str>, Arc<dyn EdgeFeatureStore>)>;
+
 /// The rows of one column of the edges of several relations, by edge ids of the whole graph. An edge of a relation
 /// without the column has NaN, so that a model that reads it by mistake returns no number.
 #[derive(Debug, Clone)]

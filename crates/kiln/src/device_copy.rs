@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Device;
-use kiln_feature::{EdgeFeatureStore, FeatureStore};
+use kiln_feature::{EdgeColumnStores, FeatureStore};
 use kiln_graph::Csc;
 use kiln_kernels::{DeviceEdgeColumn, DeviceFeatures, DeviceGraph, DeviceSampler, GraphMode};
 use kiln_loader::{ItemSampler, Phase};
@@ -63,7 +63,7 @@ impl DeviceCopy {
         features: &Arc<dyn FeatureStore>,
         sampling: &SamplerConfig,
         hottest: Option<(u64, Arc<Vec<u32>>)>,
-        edge_columns: Vec<(Arc<str>, Arc<dyn EdgeFeatureStore>)>,
+        edge_columns: EdgeColumnStores,
     ) -> Result<Self> {
         let on_device = mode.upload(graph.clone(), device)?.ok_or(Error::CacheNeedsDevice)?;
         let mut columns_on_device = Vec::with_capacity(edge_columns.len());

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use kiln_feature::EdgeFeatureStore;
+use kiln_feature::EdgeColumnStores;
 use kiln_loader::NodeTargets;
 use kiln_sample::EdgeWeights;
 use kiln_train::{
@@ -62,7 +62,7 @@ impl EvalMode {
         source: &dyn Source,
         targets: NodeTargets,
         sampling: &Sampling,
-        edge_columns: Vec<(Arc<str>, Arc<dyn EdgeFeatureStore>)>,
+        edge_columns: EdgeColumnStores,
         rank: &RankHandle,
     ) -> Result<Evaluator> {
         let (memory_bytes, graph) = match (self, source.whole()) {

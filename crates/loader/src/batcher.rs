@@ -3,7 +3,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kiln_feature::{EdgeFeatureStore, Labels, TargetValues, Targets};
+use kiln_feature::{EdgeColumnStores, EdgeFeatureStore, Labels, TargetValues, Targets};
 use kiln_graph::{Block, GraphSchema, ItemId, Metagraph, NodeId, NodeTypes, RelationGroups};
 use kiln_sample::{FrontierSampler, SampledBlocks, Scratch, Seeds};
 
@@ -102,7 +102,7 @@ pub struct NodeBatcher<S: ?Sized> {
     sampler: Arc<S>,
     features: FeatureStores,
     /// The columns of edges that the model reads, by name.
-    edge_columns: Vec<(Arc<str>, Arc<dyn EdgeFeatureStore>)>,
+    edge_columns: EdgeColumnStores,
     /// The targets of the seeds; `None` for tasks without targets of nodes.
     targets: Option<NodeTargets>,
     /// The types and relations by which the edges of blocks are grouped; `None` for models that read no groups.

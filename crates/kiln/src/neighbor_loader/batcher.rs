@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_feature::{EdgeFeatureStore, FeatureBuffer, FeatureDType, FeatureStore, Targets};
+use kiln_feature::{EdgeColumnStores, FeatureBuffer, FeatureDType, FeatureStore, Targets};
 use kiln_graph::{Csc, ItemId, NodeId};
 use kiln_kernels::GraphMode;
 use kiln_loader::{Batcher, FeatureStores, ItemSampler, Loader, LoaderConfig, NodeBatcher, NodeTargets};
@@ -97,7 +97,7 @@ impl NeighborLoader {
     ///
     /// # Errors
     /// Returns an error if the data has no such column for the edges of this graph.
-    pub(crate) fn edge_column_stores(&self) -> Result<Vec<(Arc<str>, Arc<dyn EdgeFeatureStore>)>> {
+    pub(crate) fn edge_column_stores(&self) -> Result<EdgeColumnStores> {
         let mut stores = Vec::with_capacity(self.edge_columns.len());
         for name in &self.edge_columns {
             let rows = self.source.edge_column(name)?;

@@ -65,7 +65,7 @@ fn with_amounts(data: Dataset, relation: usize) -> Dataset {
 }
 
 /// Returns the rows of the blocks of a loader.
-fn rows_of<C: ModelConfig, L>(model: &C, loader: impl Fn(&RankHandle) -> kiln::Result<L> + Sync) -> Rows
+fn rows_of<C, L>(model: &C, loader: impl Fn(&RankHandle) -> kiln::Result<L> + Sync) -> Rows
 where
     C: ModelConfig,
     L: DataLoader<C::Model, Task = kiln::train::NodeTask<C::Model>>,

@@ -86,7 +86,7 @@ impl DistEdgeFeatureStore {
         }
         let row_bytes = self.format.row_bytes();
         let edges_of = self.edges_by_relation(block)?;
-        // One relation after the other: requests that wait for the in-flight bytes of another one, whose responses nobody
+        // One relation after the other: requests that wait for the bytes of another one, whose responses no client
         // reads yet, would never end.
         for (relation, edges) in edges_of.iter().enumerate() {
             let requests =

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::{Device, Tensor};
-use kiln_feature::{DenseFeatures, EdgeFeatureStore, FeatureStore};
+use kiln_feature::{DenseFeatures, EdgeColumnStores, EdgeFeatureStore, FeatureStore};
 use kiln_graph::{Block, NodeId};
 use kiln_kernels::{BlockSize, gather_features, ops};
 use kiln_loader::{BatchError, EdgeRows, FeatureStores};
@@ -40,7 +40,7 @@ pub struct LayerWiseInference {
     /// The fanouts of each relation in each layer, `[n_layers][n_relations]`, or empty.
     fanouts: Vec<Vec<Fanout>>,
     /// The columns of the edges that the layers read, by name.
-    edge_columns: Vec<(Arc<str>, Arc<dyn EdgeFeatureStore>)>,
+    edge_columns: EdgeColumnStores,
     config: LayerWiseConfig,
     peak: Mutex<PeakMemory>,
     on_progress: OnProgress,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_feature::{EdgeFeatureStore, EdgeFeatures, FeatureStore, Preparation};
+use kiln_feature::{EdgeColumnStores, EdgeFeatureStore, EdgeFeatures, FeatureStore, Preparation};
 use kiln_graph::{Csc, EdgeColumns, GraphSchema, Relations};
 use kiln_loader::FeatureStores;
 use kiln_sample::{Fanout, FrontierSampler, SamplerConfig};
@@ -54,9 +54,6 @@ pub struct PredictionData {
     /// The steps of the preparation that the data went through; `None` for data as it was loaded.
     done: Option<Preparation>,
 }
-
-/// Columns of edges, by name.
-pub(crate) type EdgeColumnStores = Vec<(Arc<str>, Arc<dyn EdgeFeatureStore>)>;
 
 /// Data that suits a model, with the model's preparation.
 #[derive(Clone)]
