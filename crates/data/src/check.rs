@@ -78,8 +78,8 @@ fn is_named(data: &Dataset, place: Place<'_>) -> bool {
 
 /// Returns the place of the node type or the relation at a position.
 fn numbered<'a>(data: &Dataset, place: Place<'a>, position: usize) -> Place<'a> {
-    match (data.layout, place) {
-        (Layout::Numbered, Place::Folder(folder)) => Place::Numbered(folder, position),
+    match place {
+        Place::Folder(folder) => Place::relation(folder, data.layout, position),
         _ => place,
     }
 }

@@ -78,7 +78,7 @@ impl LinkSplit {
     /// use kiln_graph::{NodeTypes, RelationEdges, Relations};
     /// let types = NodeTypes::new([("user", 4), ("item", 5)])?;
     /// let (users, items) = ([0, 1, 2, 3, 0, 1, 2, 3, 0, 1], [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]);
-    /// let of = |name, src_type, dst_type, srcs, dsts| RelationEdges { name, src_type, dst_type, srcs, dsts, weights: None, columns: None };
+    /// let of = |name, src_type, dst_type, srcs, dsts| RelationEdges::new(name, src_type, dst_type, srcs, dsts);
     /// let buys = of("buys", "user", "item", &users, &items);
     /// let graph = Relations::from_edges(types, &[buys, of("bought by", "item", "user", &items, &users)])?;
     /// let config = LinkSplitConfig { val: 0.1, test: 0.2, ..Default::default() };

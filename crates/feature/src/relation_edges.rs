@@ -1,11 +1,33 @@
 use std::sync::Arc;
 
-use kiln_graph::{Block, EdgeColumns, EdgeId, Relations};
+use kiln_graph::{Block, EdgeColumns, EdgeId, GraphSchema, Relations};
 
 use crate::{EdgeColumnError, EdgeFeatureStore, EdgeFeatures, Error, FeatureBuffer, FeatureDType, Result};
 
-/// Columns of the edges of a graph, by name.
-pub type EdgeColumnStores = Vec<(Arc<str>, Arc<dyn EdgeFeatureStore>)>;
+/// Columns of the edges of a graph, by name, in the order in which they were set.
+#[derive(Debug, Clone, Default)]
+pub struct EdgeColumnStores {
+    stores: Vec<(Arc<str>, Arc<dyn EdgeFeatureStore>)>,
+}
+
+impl EdgeColumnStores {
+    /// Sets a column. It replaces the one of this name, if there is one.
+    pub fn set(&mut self, name: impl Into<Arc<str>>, rows: impl Into<Arc<dyn EdgeFeatureStore>>) {
+        let name = name.into();
+        self.stores.retain(|(other, _)| *other != name);
+        self.stores.push((name, rows.into()));
+    }
+
+    /// Returns the column of a name; `None` if there is none.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn EdgeFeatureStore>> {
+        self.stores.iter().find(|(other, _)| &**other == name).map(|(_, rows)| rows)
+    }
+
+    /// Returns the names and columns.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<dyn EdgeFeatureStore>)> {
+        self.stores.iter().map(|(name, rows)| (name, rows))
+    }
+}
 
 /// The rows of one column of the edges of several relations, by edge ids of the whole graph. An edge of a relation
 /// without the column has NaN, so that a model that reads it by mistake returns no number.
@@ -13,9 +35,8 @@ pub type EdgeColumnStores = Vec<(Arc<str>, Arc<dyn EdgeFeatureStore>)>;
 pub struct RelationEdgeFeatures {
     /// The rows of each relation, `[n_relations]`; `None` for a relation without the column.
     relations: Vec<Option<EdgeFeatures>>,
-    /// The id of the first edge of each relation, `[n_relations]`.
-    first_edges: Vec<u64>,
-    n_edges: u64,
+    /// The ids of the edges of each relation.
+    schema: GraphSchema,
     dim: usize,
     dtype: FeatureDType,
 }
@@ -53,8 +74,7 @@ pub fn edge_column_of(graph: &Relations, name: &str) -> Result<Arc<dyn EdgeFeatu
         return Ok(features.clone().into());
     }
     let (dim, dtype) = format;
-    let first_edges = (0..graph.n_relations()).map(|relation| graph.first_edge(relation).0).collect();
-    Ok(Arc::new(RelationEdgeFeatures { relations, first_edges, n_edges: graph.n_edges(), dim, dtype }))
+    Ok(Arc::new(RelationEdgeFeatures { relations, schema: graph.schema().clone(), dim, dtype }))
 }
 
 /// Returns an error for the columns that samplers read, which are no rows of batches.
@@ -105,8 +125,8 @@ impl RelationEdgeFeatures {
     /// Writes the rows of edges of one relation, if it has the column. `edges` are ids of the whole graph.
     fn gather_run(&self, relation: usize, edges: &[EdgeId], out: &mut [u8]) -> Result<()> {
         let Some(features) = &self.relations[relation] else { return Ok(()) };
-        let first = self.first_edges[relation];
-        let rows: Vec<EdgeId> = edges.iter().map(|edge| EdgeId(edge.0 - first)).collect();
+        let first = self.schema.first_edge(relation);
+        let rows: Vec<EdgeId> = edges.iter().map(|edge| EdgeId(edge.0 - first.0)).collect();
         features.gather_bytes(&rows, out)
     }
 }
@@ -117,7 +137,7 @@ impl EdgeFeatureStore for RelationEdgeFeatures {
     }
 
     fn n_edges(&self) -> u64 {
-        self.n_edges
+        self.schema.n_edges()
     }
 
     fn dtype(&self) -> FeatureDType {
@@ -132,22 +152,16 @@ impl EdgeFeatureStore for RelationEdgeFeatures {
         }
         let row_bytes = self.dim * self.dtype.bytes();
         let mut out = out.as_bytes_mut();
+        let n_rows = self.n_edges();
         // The edges of a destination are grouped by relation.
-        for run in
-            edges.chunk_by(|a, b| relation_of(&self.first_edges, *a) == relation_of(&self.first_edges, *b))
-        {
-            if let Some(&edge) = run.iter().find(|edge| self.n_edges <= edge.0) {
-                return Err(Error::EdgeOutOfRange { edge, n_rows: self.n_edges });
+        for run in edges.chunk_by(|a, b| self.schema.relation_of(*a) == self.schema.relation_of(*b)) {
+            if let Some(&edge) = run.iter().find(|edge| n_rows <= edge.0) {
+                return Err(Error::EdgeOutOfRange { edge, n_rows });
             }
             let (rows, rest) = out.split_at_mut(run.len() * row_bytes);
-            self.gather_run(relation_of(&self.first_edges, run[0]), run, rows)?;
+            self.gather_run(self.schema.relation_of(run[0]), run, rows)?;
             out = rest;
         }
         Ok(())
     }
-}
-
-/// Returns the relation of an edge. `first_edges` ascend and begin with 0.
-fn relation_of(first_edges: &[u64], edge: EdgeId) -> usize {
-    first_edges.partition_point(|first| *first <= edge.0) - 1
 }

@@ -94,17 +94,11 @@ impl Csc {
     /// # Errors
     /// Returns the errors of [`Csc::with_column`].
     pub fn with_columns(self, columns: &EdgeColumns) -> Result<Self> {
-        let mut graph = self.without_columns();
+        let mut graph = self.with_checked_columns(EdgeColumns::default());
         for (name, column) in columns.iter() {
             graph = graph.with_column(name, column.clone())?;
         }
         Ok(graph)
-    }
-
-    /// Returns the graph without columns of its edges.
-    #[must_use]
-    pub fn without_columns(self) -> Self {
-        self.with_checked_columns(EdgeColumns::default())
     }
 
     /// Sets the columns, which have a row per edge.

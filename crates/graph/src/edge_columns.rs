@@ -1,7 +1,5 @@
 //! Named arrays with one row per edge.
 
-use std::path::Path;
-
 use bytemuck::Pod;
 use half::{bf16, f16};
 
@@ -118,11 +116,6 @@ impl EdgeColumn {
     /// Returns the values as bytes, in the byte order of this machine.
     pub fn as_bytes(&self) -> &[u8] {
         with_values!(&self.values, array => bytemuck::cast_slice(array))
-    }
-
-    /// Returns the file from which the values are mapped; `None` if they are owned.
-    pub fn path(&self) -> Option<&Path> {
-        with_values!(&self.values, array => array.path())
     }
 
     /// Returns the position of the first value that is infinite or NaN, row-major; `None` if all are finite.

@@ -129,6 +129,16 @@ impl GraphSchema {
         EdgeId(self.first_edges[relation])
     }
 
+    /// Returns the position of the relation of an edge. An id beyond the edges counts as one of the last relation, which does
+    /// not have it.
+    ///
+    /// # Panics
+    /// Panics if there are no relations.
+    pub fn relation_of(&self, edge: EdgeId) -> usize {
+        let n_relations = self.relations.len();
+        self.first_edges[..n_relations].partition_point(|first| *first <= edge.0) - 1
+    }
+
     /// Returns the types of the graph without its nodes and edges.
     pub fn metagraph(&self) -> Metagraph {
         Metagraph::of(

@@ -294,7 +294,18 @@ impl Relations {
     }
 }
 
-impl RelationEdges<'_> {
+impl<'a> RelationEdges<'a> {
+    /// Returns the edges `srcs[i] -> dsts[i]` without weights and other columns.
+    pub fn new(
+        name: &'a str,
+        src_type: &'a str,
+        dst_type: &'a str,
+        srcs: &'a [u32],
+        dsts: &'a [u32],
+    ) -> Self {
+        Self { name, src_type, dst_type, srcs, dsts, weights: None, columns: None }
+    }
+
     fn build(&self, types: &NodeTypes) -> Result<Relation> {
         let src_type = types.require(self.src_type)?;
         let dst_type = types.require(self.dst_type)?;

@@ -66,11 +66,11 @@ impl DeviceCopy {
         edge_columns: EdgeColumnStores,
     ) -> Result<Self> {
         let on_device = mode.upload(graph.clone(), device)?.ok_or(Error::CacheNeedsDevice)?;
-        let mut columns_on_device = Vec::with_capacity(edge_columns.len());
-        for (name, rows) in edge_columns {
+        let mut columns_on_device = Vec::new();
+        for (name, rows) in edge_columns.iter() {
             let rows = rows.as_edge_features().cloned();
             let rows = rows.ok_or(Error::NeedsWholeGraph { what: "edge features on a device" })?;
-            columns_on_device.push(Arc::new(DeviceEdgeColumn::new(name, rows, &on_device)?));
+            columns_on_device.push(Arc::new(DeviceEdgeColumn::new(Arc::clone(name), rows, &on_device)?));
         }
         let sampler = Arc::new(DeviceSampler::with_config(on_device, sampling.clone())?);
         let features = match hottest {

@@ -86,8 +86,8 @@ impl EvalMode {
         if sampling.config.edge_types {
             inference = inference.carry_edge_types()?;
         }
-        for (name, rows) in edge_columns {
-            inference = inference.carry_edge_column(name, rows)?;
+        for (name, rows) in edge_columns.iter() {
+            inference = inference.carry_edge_column(Arc::clone(name), Arc::clone(rows))?;
         }
         let features = feature_stores(source);
         let threads = rank.process.machine_pool()?;

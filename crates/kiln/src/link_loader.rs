@@ -46,7 +46,7 @@ use crate::{BatchRequirements, DataLoader, Error, NeighborLoader, RankHandle, Re
 /// use kiln::prelude::*;
 /// let users: Vec<u32> = (0..40).map(|edge| edge % 10).collect();
 /// let items: Vec<u32> = (0..40).map(|edge| edge % 8 + edge / 10).collect();
-/// let of = |name, src_type, dst_type, srcs, dsts| RelationEdges { name, src_type, dst_type, srcs, dsts, weights: None, columns: None };
+/// let of = |name, src_type, dst_type, srcs, dsts| RelationEdges::new(name, src_type, dst_type, srcs, dsts);
 /// // Neither users nor items have features: their rows are trained.
 /// let data = Dataset::builder_with_types(NodeTypes::new([("user", 10), ("item", 11)])?)
 ///     .relation(of("buys", "user", "item", &users, &items))

@@ -61,7 +61,7 @@ use crate::{
 ///     columns: None,
 /// };
 /// let bought_by =
-///     RelationEdges { name: "bought by", src_type: "item", dst_type: "user", srcs: &items, dsts: &users, weights: None, columns: None };
+///     RelationEdges::new("bought by", "item", "user", &items, &users);
 /// // Users have no features: their rows are trained.
 /// let data = Dataset::builder_with_types(NodeTypes::new([("user", 10), ("item", 20)])?)
 ///     .relation(buys)

@@ -135,7 +135,7 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
         Self {
             sampler,
             features,
-            edge_columns: Vec::new(),
+            edge_columns: EdgeColumnStores::default(),
             targets: None,
             grouped_by: None,
             groups_nodes: false,
@@ -150,9 +150,7 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
         name: impl Into<Arc<str>>,
         rows: impl Into<Arc<dyn EdgeFeatureStore>>,
     ) -> Self {
-        let name = name.into();
-        self.edge_columns.retain(|(other, _)| *other != name);
-        self.edge_columns.push((name, rows.into()));
+        self.edge_columns.set(name, rows);
         self
     }
 
@@ -204,7 +202,7 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
         let mut sampled = self.sample_blocks(seeds, scratch)?;
         let sampled_at = Instant::now();
         self.gather_targets(&mut sampled)?;
-        for (name, rows) in &self.edge_columns {
+        for (name, rows) in self.edge_columns.iter() {
             sampled.edge_columns.push(EdgeRows::gather(name, &**rows, &sampled.blocks)?);
         }
         times.sample += sampled_at - start;

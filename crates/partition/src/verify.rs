@@ -9,7 +9,7 @@ use kiln_store::array_folder::ArrayFolder;
 
 use crate::books::BadRow;
 use crate::manifest::{CACHE, bad_value};
-use crate::{Cache, Part, PartitionRow, Result};
+use crate::{Cache, Part, PartOfRelation, PartitionRow, Result};
 
 /// The report of [`Part::verify`] on a valid partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +83,8 @@ impl Part {
             n_edges: relation.n_edges,
         };
         edges.check(arrays.folder(), |name| self.layout.file(name, position))?;
-        Ok(verify_columns(arrays, self.layout, position, &of_relation.edge_type_names)?)
+        let PartOfRelation { graph, edge_type_names, .. } = of_relation;
+        Ok(verify_columns(graph, arrays.folder(), self.layout, position, edge_type_names)?)
     }
 }
 

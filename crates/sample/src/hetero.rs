@@ -24,7 +24,7 @@ use crate::{
 /// use kiln_sample::{Fanout, FrontierSampler, RngKey, SamplerConfig, Scratch, Seeds, HeteroNeighborSampler};
 /// // Users 0 and 1, items 2 and 3: both users rate item 2, and items 2 and 3 are bought together.
 /// let types = NodeTypes::new([("user", 2), ("item", 2)])?;
-/// let of = |name, src_type, srcs, dsts| RelationEdges { name, src_type, dst_type: "item", srcs, dsts, weights: None, columns: None };
+/// let of = |name, src_type, srcs, dsts| RelationEdges::new(name, src_type, "item", srcs, dsts);
 /// let graph = Relations::from_edges(types, &[of("rates", "user", &[0, 1], &[0, 0]), of("with", "item", &[1], &[0])])?;
 /// let fanouts = vec![vec![Fanout::UpTo(1), Fanout::All]];
 /// let sampler = HeteroNeighborSampler::new(&graph, fanouts, SamplerConfig::default().with_edge_types())?;

@@ -118,15 +118,7 @@ mod tests {
     }
 
     fn schema() -> GraphSchema {
-        let edges = |name| RelationEdges {
-            name,
-            src_type: "node",
-            dst_type: "node",
-            srcs: &[],
-            dsts: &[],
-            weights: None,
-            columns: None,
-        };
+        let edges = |name| RelationEdges::new(name, "node", "node", &[], &[]);
         let types = NodeTypes::new([("node", 2)]).expect("the types should be valid");
         let graph = Relations::from_edges(types, &[edges("a=b"), edges("c")]);
         graph.expect("the graph should be valid").schema().clone()

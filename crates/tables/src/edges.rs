@@ -150,32 +150,45 @@ fn examples(spec: &RelationSpec, folder: &Path, rows: &[u64]) -> Result<Vec<BadR
     Ok(examples)
 }
 
-/// Writes the columns of the edges of the relation at a position.
+/// Writes the columns of the edges of the relation at a position, in one reading of its table.
 pub(crate) fn spill_columns(
     spec: &RelationSpec,
     folder: &Path,
     out: &Path,
     relation: usize,
 ) -> Result<Vec<SpilledColumn>> {
-    let mut columns = Vec::new();
-    for (position, (name, column)) in spec.columns_of_edges().into_iter().enumerate() {
+    let edge_columns = spec.columns_of_edges();
+    if edge_columns.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut names: Vec<String> = edge_columns.iter().map(|(_, column)| (*column).to_owned()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut outputs = Vec::with_capacity(edge_columns.len());
+    for (position, (name, column)) in edge_columns.into_iter().enumerate() {
         let format = match name {
             EdgeColumns::WEIGHTS => ColumnFormat::weights(),
             _ => ColumnFormat { name: name.to_owned(), element: ElementType::F32, width: 1 },
         };
-        let mut file =
-            SpillFile::create(out, &format!("relation-{relation}-column-{position}"), SPILL_BUFFER)?;
-        relation_table(spec, folder, vec![column.to_owned()]).for_each_batch(&mut |batch| {
-            for row in 0..batch.n_rows {
+        let file = SpillFile::create(out, &format!("relation-{relation}-column-{position}"), SPILL_BUFFER)?;
+        // The names ascend.
+        outputs.push((format, names.partition_point(|other| other.as_str() < column), file));
+    }
+    relation_table(spec, folder, names).for_each_batch(&mut |batch| {
+        for row in 0..batch.n_rows {
+            for (_, column, file) in &mut outputs {
                 let value = match batch.malformed(row) {
-                    None => number(&batch.cell(0, row)).ok().flatten(),
+                    None => number(&batch.cell(*column, row)).ok().flatten(),
                     Some(_) => None,
                 };
                 let value = value.map(|value| value as f32).filter(|value| value.is_finite());
                 file.write_u32(value.unwrap_or(f32::NAN).to_bits())?;
             }
-            Ok(ControlFlow::Continue(()))
-        })?;
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let mut columns = Vec::with_capacity(outputs.len());
+    for (format, _, file) in outputs {
         columns.push(SpilledColumn { format, file: file.finish()? });
     }
     Ok(columns)

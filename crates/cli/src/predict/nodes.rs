@@ -121,15 +121,7 @@ mod tests {
     fn pages() -> Dataset {
         let next: Vec<u32> = (0..100).map(|page| (page + 1) % 100).collect();
         let all: Vec<u32> = (0..100).collect();
-        let links = RelationEdges {
-            name: "links",
-            src_type: "page",
-            dst_type: "page",
-            srcs: &all,
-            dsts: &next,
-            weights: None,
-            columns: None,
-        };
+        let links = RelationEdges::new("links", "page", "page", &all, &next);
         Dataset::builder_with_types(NodeTypes::new([("page", 100)]).unwrap())
             .relation(links)
             .nodes("page")

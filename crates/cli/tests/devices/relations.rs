@@ -92,15 +92,7 @@ fn with_links() -> Dataset {
 fn shop() -> Dataset {
     let users: Vec<u32> = (0..600).map(|edge| edge * 7 % 40).collect();
     let items: Vec<u32> = (0..600).map(|edge| edge % 120).collect();
-    let of = |name, src_type, dst_type, srcs, dsts| RelationEdges {
-        name,
-        src_type,
-        dst_type,
-        srcs,
-        dsts,
-        weights: None,
-        columns: None,
-    };
+    let of = |name, src_type, dst_type, srcs, dsts| RelationEdges::new(name, src_type, dst_type, srcs, dsts);
     let part = |part: u32| (0..120).filter(|item| item % 4 == part).collect::<Vec<u32>>();
     Dataset::builder_with_types(NodeTypes::new([("user", 40), ("item", 120)]).unwrap())
         .relation(of("buys", "user", "item", &users, &items))

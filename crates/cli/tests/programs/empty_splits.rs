@@ -91,15 +91,7 @@ fn links_are_trained_without_validation_and_test() {
 fn heterogeneous_nodes_are_trained_without_validation_and_test() {
     let root = tempfile::tempdir().unwrap();
     let (srcs, dsts): (Vec<u32>, Vec<u32>) = (0..160).map(|edge| (edge % 20, edge % 40)).unzip();
-    let rates = RelationEdges {
-        name: "rates",
-        src_type: "user",
-        dst_type: "item",
-        srcs: &srcs,
-        dsts: &dsts,
-        weights: None,
-        columns: None,
-    };
+    let rates = RelationEdges::new("rates", "user", "item", &srcs, &dsts);
     let train_items: Vec<u32> = (0..40).collect();
     let data = Dataset::builder_with_types(NodeTypes::new([("user", 20), ("item", 40)]).unwrap())
         .relation(rates)

@@ -23,14 +23,8 @@ pub(crate) fn data() -> Dataset {
             others.push((item * 5 + rating * 13 + 1) % 600);
         }
     }
-    let of = |name, [src_type, dst_type]: [&'static str; 2], srcs, dsts| RelationEdges {
-        name,
-        src_type,
-        dst_type,
-        srcs,
-        dsts,
-        weights: None,
-        columns: None,
+    let of = |name, [src_type, dst_type]: [&'static str; 2], srcs, dsts| {
+        RelationEdges::new(name, src_type, dst_type, srcs, dsts)
     };
     let rows: Vec<f32> = (0..4 * 600_u32).map(|value| (value * 31 % 17) as f32 / 17.0).collect();
     let part = |parts: std::ops::Range<u32>| {

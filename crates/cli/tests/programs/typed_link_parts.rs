@@ -225,15 +225,8 @@ fn parts_of_ring(root: &Path) -> PathBuf {
     fs::create_dir(&folder).unwrap();
     let types = kiln::graph::NodeTypes::new([("node", 20)]).unwrap();
     let ring: Vec<u32> = (0..20).map(|node| (node + 1) % 20).collect();
-    let of_ring = kiln::graph::RelationEdges {
-        name: "next",
-        src_type: "node",
-        dst_type: "node",
-        srcs: &ring,
-        dsts: &(0..20).collect::<Vec<u32>>(),
-        weights: None,
-        columns: None,
-    };
+    let nodes: Vec<u32> = (0..20).collect();
+    let of_ring = kiln::graph::RelationEdges::new("next", "node", "node", &ring, &nodes);
     let data = Dataset::builder_with_types(types)
         .relation(of_ring)
         .nodes("node")

@@ -166,27 +166,11 @@ fn load([packages, tags, archive]: [Files<'_>; 3]) -> Result<Dataset> {
     ])?;
     let mut builder = Dataset::builder_with_types(types).name(manifest.name);
     for (name, src_type, dst_type, Pairs { srcs, dsts }) in &relations {
-        builder = builder.relation(RelationEdges {
-            name,
-            src_type,
-            dst_type,
-            srcs,
-            dsts,
-            weights: None,
-            columns: None,
-        });
+        builder = builder.relation(RelationEdges::new(name, src_type, dst_type, srcs, dsts));
     }
     for ((_, src_type, dst_type, Pairs { srcs, dsts }), name) in relations.iter().zip(&reverse_names) {
         let (src_type, dst_type, srcs, dsts) = (dst_type, src_type, dsts, srcs);
-        builder = builder.relation(RelationEdges {
-            name,
-            src_type,
-            dst_type,
-            srcs,
-            dsts,
-            weights: None,
-            columns: None,
-        });
+        builder = builder.relation(RelationEdges::new(name, src_type, dst_type, srcs, dsts));
     }
     builder
         .nodes("package")

@@ -4,6 +4,7 @@ use kiln_store::Error as StoreError;
 use kiln_store::paths::find;
 
 use crate::arrays::numbered;
+use crate::layout::Layout;
 use crate::limits::bad_dim;
 use crate::{Error, LinkSplitError};
 
@@ -22,7 +23,15 @@ pub(crate) enum Place<'a> {
     Numbered(&'a Path, usize),
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// Returns the arrays of the relation at a position in a folder of this layout.
+    pub(crate) fn relation(folder: &'a Path, layout: Layout, position: usize) -> Self {
+        match layout {
+            Layout::Plain => Self::Folder(folder),
+            Layout::Numbered => Self::Numbered(folder, position),
+        }
+    }
+
     /// Returns the path that an error message contains. In a folder, this is the path of the first of `names` that
     /// exists, or of `names[0]` if none exists.
     pub(super) fn file(&self, names: &[&str]) -> PathBuf {

@@ -148,6 +148,23 @@ impl EdgeList {
     /// Builds the graph in memory and adds a note that recommends a conversion. `memory_bytes` is the limit of
     /// [`Self::read`].
     pub(crate) fn build_noted(self, n_nodes: usize, memory_bytes: u64, notes: &mut Vec<Note>) -> Result<Csc> {
+        let graph = self.build(CscBuilder::new(n_nodes), n_nodes, memory_bytes, notes)?;
+        notes.extend(self.notes);
+        let to = "a graph in memory: convert the folder once (kiln data convert) to have it mapped";
+        let from = format!("{} edges of a list", graph.n_edges());
+        notes.push(Note::Converted { path: self.path, from, to: to.into() });
+        Ok(graph)
+    }
+
+    /// Builds the graph of the edges with `builder`, which must be for `n_nodes` nodes. `memory_bytes` is the limit of
+    /// [`Self::read`]. Notes on the arrays of columns are added to `notes`.
+    pub(crate) fn build(
+        &self,
+        builder: CscBuilder<'_>,
+        n_nodes: usize,
+        memory_bytes: u64,
+        notes: &mut Vec<Note>,
+    ) -> Result<Csc> {
         let all = self.read(n_nodes, memory_bytes)?;
         let mut columns = EdgeColumns::default();
         for (format, bytes) in self.edges.columns().iter().zip(&all.columns) {
@@ -156,19 +173,7 @@ impl EdgeList {
         for array in &self.arrays {
             columns = columns.with(&array.format.name, array.column(notes)?)?;
         }
-        let graph = CscBuilder::new(n_nodes).columns(columns).build(&all.srcs, &all.dsts)?;
-        notes.extend(self.notes);
-        let to = "a graph in memory: convert the folder once (kiln data convert) to have it mapped";
-        let from = format!("{} edges of a list", graph.n_edges());
-        notes.push(Note::Converted { path: self.path, from, to: to.into() });
-        Ok(graph)
-    }
-
-    /// Builds the graph of the edges, without columns, with `builder`, which must be for `n_nodes` nodes. `memory_bytes` is the
-    /// limit of [`Self::read`].
-    pub(crate) fn build(&self, n_nodes: usize, builder: CscBuilder<'_>, memory_bytes: u64) -> Result<Csc> {
-        let all = self.read(n_nodes, memory_bytes)?;
-        Ok(builder.build(&all.srcs, &all.dsts)?)
+        Ok(builder.columns(columns).build(&all.srcs, &all.dsts)?)
     }
 
     /// Returns the path of the file with the node ids.

@@ -104,10 +104,7 @@ pub fn column_entries(
 /// Returns [`kiln_store::Error::Inconsistent`] or [`kiln_store::Error::BadValue`] if the offsets do not start at 0 or
 /// do not end at the number of edges, and [`Error::Graph`] for a column that is not allowed.
 pub fn read_csc(arrays: &ArrayFolder, layout: Layout, position: usize) -> Result<Csc> {
-    let place = match layout {
-        Layout::Plain => Place::Folder(arrays.folder()),
-        Layout::Numbered => Place::Numbered(arrays.folder(), position),
-    };
+    let place = Place::relation(arrays.folder(), layout, position);
     let indptr = arrays.values(&layout.file("indptr.npy", position))?;
     let indices = arrays.values(&layout.file("indices.npy", position))?;
     let mut columns = Vec::new();
@@ -147,22 +144,19 @@ pub(crate) fn csc_with_columns<'a>(
     Ok(graph)
 }
 
-/// Reads all columns of the edges of the relation at a position, and checks that their values are finite, and that all
-/// types have names if any type has a name.
+/// Checks that the values of all columns of the edges of the relation at a position are finite, and that all types have names
+/// if any type has a name. `graph` was opened from the folder.
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::BadValue`] with the first invalid value.
 pub fn verify_columns(
-    arrays: &ArrayFolder,
+    graph: &Csc,
+    folder: &Path,
     layout: Layout,
     position: usize,
     edge_type_names: &[String],
 ) -> Result<()> {
-    let place = match layout {
-        Layout::Plain => Place::Folder(arrays.folder()),
-        Layout::Numbered => Place::Numbered(arrays.folder(), position),
-    };
-    check_edge_data(&read_csc(arrays, layout, position)?, edge_type_names, place)
+    check_edge_data(graph, edge_type_names, Place::relation(folder, layout, position))
 }
 
 /// Starts the file of a column of the edges of the relation at a position.

@@ -45,15 +45,13 @@ impl RelationFiles {
                 return Err(StoreError::BadValue { path, what, position, expected, found }.into());
             }
         }
-        let edges = RelationEdges {
-            name: &self.name,
-            src_type: &types.names()[self.src_type],
-            dst_type: &types.names()[self.dst_type],
-            srcs: &edges.srcs,
-            dsts: &edges.dsts,
-            weights: None,
-            columns: None,
-        };
+        let edges = RelationEdges::new(
+            &self.name,
+            &types.names()[self.src_type],
+            &types.names()[self.dst_type],
+            &edges.srcs,
+            &edges.dsts,
+        );
         Ok(Relations::from_edges(types.clone(), &[edges])?.relation(0).clone())
     }
 }

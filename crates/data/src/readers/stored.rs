@@ -76,7 +76,7 @@ impl Stored {
         if self.edges.is_symmetrized {
             builder = builder.symmetrize();
         }
-        let graph = self.edges.open()?.build(n_nodes, builder, memory_bytes)?;
+        let graph = self.edges.open()?.build(builder, n_nodes, memory_bytes, &mut notes)?;
         let targets = DatasetTargets::new(0, self.targets, self.split);
         let data = Dataset::homogeneous(self.name, graph, Arc::new(features), targets);
         Ok(Dataset { links: self.links.map(Into::into), notes, ..data })

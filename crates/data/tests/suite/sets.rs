@@ -123,7 +123,7 @@ pub(crate) fn relation<'a>(
     srcs: &'a [u32],
     dsts: &'a [u32],
 ) -> RelationEdges<'a> {
-    RelationEdges { name, src_type, dst_type, srcs, dsts, weights: None, columns: None }
+    RelationEdges::new(name, src_type, dst_type, srcs, dsts)
 }
 
 /// Writes a set to a new folder.

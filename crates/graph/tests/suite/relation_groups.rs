@@ -145,15 +145,7 @@ fn blocks_that_do_not_fit_the_types_are_errors() {
 
 #[test]
 fn a_metagraph_has_the_types_of_the_relations() {
-    let none = |name, src_type, dst_type| RelationEdges {
-        name,
-        src_type,
-        dst_type,
-        srcs: &[],
-        dsts: &[],
-        weights: None,
-        columns: None,
-    };
+    let none = |name, src_type, dst_type| RelationEdges::new(name, src_type, dst_type, &[], &[]);
     let relations = [none("r", "b", "a"), none("s", "a", "none"), none("t", "a", "a")];
     let graph = Relations::from_edges(types(), &relations).unwrap();
     assert_eq!(graph.metagraph(), metagraph());

@@ -12,15 +12,7 @@ fn types() -> NodeTypes {
 }
 
 fn rates<'a>(srcs: &'a [u32], dsts: &'a [u32]) -> RelationEdges<'a> {
-    RelationEdges {
-        name: "rates",
-        src_type: "user",
-        dst_type: "item",
-        srcs,
-        dsts,
-        weights: None,
-        columns: None,
-    }
+    RelationEdges::new("rates", "user", "item", srcs, dsts)
 }
 
 /// Returns the text of the error within the relation `rates`.

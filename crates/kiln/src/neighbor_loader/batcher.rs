@@ -98,7 +98,7 @@ impl NeighborLoader {
     /// # Errors
     /// Returns an error if the data has no such column for the edges of this graph.
     pub(crate) fn edge_column_stores(&self) -> Result<EdgeColumnStores> {
-        let mut stores = Vec::with_capacity(self.edge_columns.len());
+        let mut stores = EdgeColumnStores::default();
         for name in &self.edge_columns {
             let rows = self.source.edge_column(name)?;
             if let Some(WholeGraph::One(graph)) = self.source.whole() {
@@ -108,7 +108,7 @@ impl NeighborLoader {
                     return Err(Error::EdgeFeatureRows { n_rows, n_edges });
                 }
             }
-            stores.push((Arc::clone(name), rows));
+            stores.set(Arc::clone(name), rows);
         }
         Ok(stores)
     }
@@ -152,8 +152,8 @@ impl NeighborLoader {
             false => batcher,
         };
         let mut batcher = batcher;
-        for (name, rows) in self.edge_column_stores()? {
-            batcher = batcher.edge_column(name, rows);
+        for (name, rows) in self.edge_column_stores()?.iter() {
+            batcher = batcher.edge_column(Arc::clone(name), Arc::clone(rows));
         }
         Ok(batcher)
     }

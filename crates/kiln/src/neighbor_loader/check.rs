@@ -30,8 +30,7 @@ impl NeighborLoader {
         }
         if let Some(expected) = model.graph.d_edge {
             let columns = self.edge_column_stores()?;
-            let features = columns.iter().find(|(name, _)| &**name == EdgeColumns::FEATURES);
-            let got = features.ok_or(Error::NoEdgeFeatures)?.1.dim();
+            let got = columns.get(EdgeColumns::FEATURES).ok_or(Error::NoEdgeFeatures)?.dim();
             if got != expected {
                 return Err(Error::EdgeFeatureWidth { expected, got });
             }

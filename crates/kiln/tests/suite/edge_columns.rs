@@ -32,15 +32,7 @@ fn plain() -> Dataset {
 fn heterogeneous() -> Dataset {
     let srcs: Vec<u32> = (0..3 * N_NODES).map(|edge| edge * 7 % N_NODES).collect();
     let dsts: Vec<u32> = (0..3 * N_NODES).map(|edge| edge % N_NODES).collect();
-    let of = |name, src_type, dst_type| RelationEdges {
-        name,
-        src_type,
-        dst_type,
-        srcs: &srcs,
-        dsts: &dsts,
-        weights: None,
-        columns: None,
-    };
+    let of = |name, src_type, dst_type| RelationEdges::new(name, src_type, dst_type, &srcs, &dsts);
     let types = NodeTypes::new([("user", N_NODES as usize), ("item", N_NODES as usize)]).unwrap();
     let data = Dataset::builder_with_types(types)
         .relation(of("rates", "user", "item"))

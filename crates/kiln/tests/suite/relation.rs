@@ -9,5 +9,5 @@ pub(crate) fn relation<'a>(
     srcs: &'a [u32],
     dsts: &'a [u32],
 ) -> RelationEdges<'a> {
-    RelationEdges { name, src_type, dst_type, srcs, dsts, weights: None, columns: None }
+    RelationEdges::new(name, src_type, dst_type, srcs, dsts)
 }

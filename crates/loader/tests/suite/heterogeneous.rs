@@ -14,15 +14,7 @@ use kiln_sample::{Fanout, HeteroNeighborSampler, SamplerConfig};
 /// Users 0 to 3, items 4 to 9 and shops 10 and 11. Each item is bought by two users and sold by a shop.
 fn graph() -> Relations {
     let types = NodeTypes::new([("user", 4), ("item", 6), ("shop", 2)]).unwrap();
-    let of = |name, src_type, srcs, dsts| RelationEdges {
-        name,
-        src_type,
-        dst_type: "item",
-        srcs,
-        dsts,
-        weights: None,
-        columns: None,
-    };
+    let of = |name, src_type, srcs, dsts| RelationEdges::new(name, src_type, "item", srcs, dsts);
     let buyers = [0, 1, 1, 2, 2, 3, 3, 0, 0, 2, 1, 3];
     let bought = [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5];
     let buys = of("buys", "user", &buyers, &bought);

@@ -24,15 +24,7 @@ type Edges = BTreeSet<(u8, NodeId, NodeId)>;
 fn graph() -> Relations {
     let (users, items): (Vec<u32>, Vec<u32>) =
         (0..N_USERS).flat_map(|user| [0, 3, 4, 9].map(|step| (user, (user * 7 + step) % N_ITEMS))).unzip();
-    let of = |name, src_type, dst_type, srcs, dsts| RelationEdges {
-        name,
-        src_type,
-        dst_type,
-        srcs,
-        dsts,
-        weights: None,
-        columns: None,
-    };
+    let of = |name, src_type, dst_type, srcs, dsts| RelationEdges::new(name, src_type, dst_type, srcs, dsts);
     let types = NodeTypes::new([("user", N_USERS as usize), ("item", N_ITEMS as usize)]).unwrap();
     let relations = [
         of("buys", "user", "item", &users, &items),

@@ -58,21 +58,19 @@ impl DistEdgeFeatureStore {
         let books = self.graph.books();
         let schema = self.graph.schema();
         let n_relations = self.has_column.len();
-        let first_edges: Vec<u64> = (0..n_relations).map(|relation| schema.first_edge(relation).0).collect();
         let mut edges_of = vec![vec![Vec::new(); books.n_parts()]; n_relations];
         for (&node, bounds) in block.dsts().iter().zip(block.indptr().windows(2)) {
             let n_rows = self.graph.n_nodes();
             let place = books.place(node).ok_or(kiln_feature::Error::NodeOutOfRange { node, n_rows })?;
             let edges = &block.edge_ids()[bounds[0] as usize..bounds[1] as usize];
             for (edge, position) in edges.iter().zip(bounds[0]..) {
-                let n_rows = self.graph.n_edges();
-                if 1 < n_relations && n_rows <= edge.0 {
-                    return Err(kiln_feature::Error::EdgeOutOfRange { edge: *edge, n_rows }.into());
-                }
-                let relation = first_edges.partition_point(|first| *first <= edge.0) - 1;
+                let relation = schema.relation_of(*edge);
                 if self.has_column[relation] {
-                    let edge = EdgeId(edge.0 - first_edges[relation]);
+                    let edge = EdgeId(edge.0 - schema.first_edge(relation).0);
                     edges_of[relation][place.part].push(((place.row, edge), position));
+                } else if schema.n_edges() <= edge.0 {
+                    let n_rows = schema.n_edges();
+                    return Err(kiln_feature::Error::EdgeOutOfRange { edge: *edge, n_rows }.into());
                 }
             }
         }

@@ -298,15 +298,7 @@ fn one_type_and_one_relation_have_the_blocks_of_the_homogeneous_graph() {
 fn one_relation_between_two_types_has_the_picks_of_its_graph() {
     let types = types();
     let (srcs, dsts, _) = edges_of(0);
-    let edges = RelationEdges {
-        name: "rates",
-        src_type: "user",
-        dst_type: "item",
-        srcs: &srcs,
-        dsts: &dsts,
-        weights: None,
-        columns: None,
-    };
+    let edges = RelationEdges::new("rates", "user", "item", &srcs, &dsts);
     let graph = Relations::from_edges(types.clone(), &[edges]).unwrap();
     let sampler =
         HeteroNeighborSampler::new(&graph, vec![vec![Fanout::UpTo(3)]; 2], SamplerConfig::default()).unwrap();

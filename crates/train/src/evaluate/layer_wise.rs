@@ -140,7 +140,7 @@ impl LayerWiseInference {
             sampling: graph.sampling(),
             fanouts: Vec::new(),
             graph,
-            edge_columns: Vec::new(),
+            edge_columns: EdgeColumnStores::default(),
             config,
             peak: Mutex::default(),
             on_progress: OnProgress::default(),
@@ -183,9 +183,7 @@ impl LayerWiseInference {
     ) -> Result<Self> {
         let rows = rows.into();
         check_edge_features(&*rows, &self.graph)?;
-        let name = name.into();
-        self.edge_columns.retain(|(other, _)| *other != name);
-        self.edge_columns.push((name, rows));
+        self.edge_columns.set(name, rows);
         Ok(self)
     }
 
@@ -515,7 +513,7 @@ impl<M: BlockModel> Run<'_, M> {
         let groups = self.inference.graph.groups(&blocks[0], self.model.input_format())?;
         let x = gather_features(source, blocks[0].srcs(), &self.device)?;
         let mut edge_columns = Vec::new();
-        for (name, rows) in &self.inference.edge_columns {
+        for (name, rows) in self.inference.edge_columns.iter() {
             edge_columns.push(EdgeRows::gather(name, &**rows, &blocks)?);
         }
         let mut block = blocks_to_device(blocks, edge_columns, Some(size), &self.device).remove(0);

@@ -35,7 +35,7 @@ use crate::step::embedding::node_keys::NodeKeys;
 /// let papers = PredictionData::new(graph, features.clone());
 /// // A user who buys an item; items have features, and a user is found by its name.
 /// let buys =
-///     RelationEdges { name: "buys", src_type: "user", dst_type: "item", srcs: &[0], dsts: &[1], weights: None, columns: None };
+///     RelationEdges::new("buys", "user", "item", &[0], &[1]);
 /// let shop = Relations::from_edges(NodeTypes::new([("user", 1), ("item", 2)])?, &[buys])?;
 /// let shop = PredictionData::heterogeneous(Arc::new(shop), vec![None, Some(features)])
 ///     .keys(vec![Some(NodeKeys::of_names(1, |_| "ann")), None]);
@@ -113,7 +113,7 @@ impl PredictionData {
 
     fn on(graph: GraphAccess, features: Vec<Option<Arc<dyn FeatureStore>>>) -> Self {
         let keys = vec![None; features.len()];
-        Self { graph, features, edge_columns: Vec::new(), keys, done: None }
+        Self { graph, features, edge_columns: EdgeColumnStores::default(), keys, done: None }
     }
 
     /// Sets the steps of the preparation that the data went through already, such as those of the training data. Only the other
@@ -143,9 +143,7 @@ impl PredictionData {
         name: impl Into<Arc<str>>,
         rows: impl Into<Arc<dyn EdgeFeatureStore>>,
     ) -> Self {
-        let name = name.into();
-        self.edge_columns.retain(|(other, _)| *other != name);
-        self.edge_columns.push((name, rows.into()));
+        self.edge_columns.set(name, rows);
         self
     }
 
@@ -248,11 +246,9 @@ impl PredictionData {
     /// Returns the columns of the edges that are given and that the model reads. `prepared` is the graph with the model's
     /// preparation.
     fn edge_columns_of(&self, model: &SavedModel, prepared: &GraphAccess) -> Result<EdgeColumnStores> {
-        let mut read = Vec::new();
+        let mut read = EdgeColumnStores::default();
         for (name, expected) in model.sampling().edge_columns() {
-            let Some((name, given)) = self.edge_columns.iter().find(|(other, _)| &**other == name) else {
-                continue;
-            };
+            let Some(given) = self.edge_columns.get(name) else { continue };
             let mut rows = Arc::clone(given);
             // A step of the preparation may have changed the order of the edges, and so their ids. It moves the columns of
             // the graph.
@@ -273,7 +269,7 @@ impl PredictionData {
             if let Some(n_edges) = prepared.n_edges().filter(|n_edges| *n_edges != n_rows) {
                 return Err(Error::Input(InputError::EdgeFeatureRows { n_rows, n_edges }));
             }
-            read.push((Arc::clone(name), rows));
+            read.set(name, rows);
         }
         Ok(read)
     }
@@ -286,7 +282,7 @@ impl PreparedData {
     /// Returns [`ModelEdgesError::NoEdgeFeatures`] if one is missing.
     pub(crate) fn require_edge_columns(&self, model: &SavedModel) -> Result<&EdgeColumnStores> {
         for (name, width) in model.sampling().edge_columns() {
-            if !self.edge_columns.iter().any(|(other, _)| &**other == name) {
+            if self.edge_columns.get(name).is_none() {
                 let what = described(name);
                 return Err(ModelError::Edges(ModelEdgesError::NoEdgeFeatures { what, width }).into());
             }

@@ -38,14 +38,8 @@ pub(crate) fn graph() -> Relations {
     let edges: Vec<RelationEdges<'_>> = relations
         .iter()
         .zip(&ends)
-        .map(|(&(name, src_type, dst_type, _), [srcs, dsts])| RelationEdges {
-            name,
-            src_type,
-            dst_type,
-            srcs,
-            dsts,
-            weights: None,
-            columns: None,
+        .map(|(&(name, src_type, dst_type, _), [srcs, dsts])| {
+            RelationEdges::new(name, src_type, dst_type, srcs, dsts)
         })
         .collect();
     Relations::from_edges(types.expect("the types should be valid"), &edges)

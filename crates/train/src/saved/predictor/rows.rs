@@ -82,7 +82,7 @@ impl NodePredictor {
         if sampling.edge_types {
             inference = inference.carry_edge_types()?;
         }
-        for (name, rows) in self.data.require_edge_columns(&self.model)? {
+        for (name, rows) in self.data.require_edge_columns(&self.model)?.iter() {
             inference = inference.carry_edge_column(Arc::clone(name), Arc::clone(rows))?;
         }
         Ok(inference)
@@ -110,7 +110,7 @@ impl NodePredictor {
         let rule = sampling.rule_or(self.rule.as_ref())?;
         let sampler = self.data.graph.sampler(fanouts, sampling.config(Vec::new(), rule))?;
         let mut batcher = NodeBatcher::without_targets(sampler, self.data.features.clone());
-        for (name, rows) in &self.data.edge_columns {
+        for (name, rows) in self.data.edge_columns.iter() {
             batcher = batcher.edge_column(Arc::clone(name), Arc::clone(rows));
         }
         if let Some(schema) = self.schema() {

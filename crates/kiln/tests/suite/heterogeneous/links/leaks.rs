@@ -49,15 +49,7 @@ fn messages_never_pass_over_held_out_links() {
 fn social() -> Dataset {
     let edges = (0..200_u32).flat_map(|user| [1, 7, 19, 199].map(|step| (user, (user + step) % 200)));
     let (srcs, dsts): (Vec<u32>, Vec<u32>) = edges.unzip();
-    let of = |name, srcs, dsts| RelationEdges {
-        name,
-        src_type: "user",
-        dst_type: "user",
-        srcs,
-        dsts,
-        weights: None,
-        columns: None,
-    };
+    let of = |name, srcs, dsts| RelationEdges::new(name, "user", "user", srcs, dsts);
     Dataset::builder_with_types(NodeTypes::new([("user", 200)]).unwrap())
         .relation(of("follows", &srcs, &dsts))
         .relation(of("followed by", &dsts, &srcs))
