@@ -41,6 +41,7 @@ pub(super) fn dataset(data: &Dataset) -> bool {
     if let Some(features) = data.edge_features().expect("the rows should have a supported width") {
         assert_eq!(features.n_edges(), data.graph.n_edges());
     }
+    edge_columns(data);
     change(data);
     let split: Vec<NodeId> =
         data.split().parts().iter().flat_map(|(_, nodes)| nodes.iter().copied()).collect();
@@ -101,6 +102,7 @@ pub(super) fn typed(data: &Dataset) -> bool {
             "the nodes of a valid split should have targets"
         );
     }
+    edge_columns(data);
     for relation in data.graph.iter().filter(|_| validated.is_ok()) {
         let (srcs, graph) = (types.range(relation.src_type), &relation.graph);
         for row in (0..graph.n_nodes() as u32).map(NodeId) {
@@ -108,6 +110,15 @@ pub(super) fn typed(data: &Dataset) -> bool {
         }
     }
     validated.is_ok()
+}
+
+/// Checks that the columns of edges have one row per edge of their relation.
+fn edge_columns(data: &Dataset) {
+    for relation in data.graph.iter() {
+        for (name, column) in relation.graph.columns().iter() {
+            assert_eq!(column.n_rows() as u64, relation.graph.n_edges(), "the rows of the column {name}");
+        }
+    }
 }
 
 /// Applies the transformations that precede training. For a damaged set, they may fail with an error message.

@@ -105,9 +105,7 @@ fn npy_folder(input: &[u8], walk: Walk) -> bool {
 fn kiln_folder(input: &[u8], walk: Walk) -> bool {
     let is_sound = |data: &Dataset| data.validate().is_ok();
     let scratch = folder::unpack(input);
-    // `verify` would read a folder without a manifest as a folder of plain arrays, so it is not called for such a
-    // folder.
-    if !scratch.path().join("kiln.json").exists() {
+    if !has_manifest(scratch.path()) {
         return open_with(input, walk, |folder| format::open(folder));
     }
     let verified = format::verify(scratch.path());
@@ -128,9 +126,18 @@ fn kiln_folder(input: &[u8], walk: Walk) -> bool {
     })
 }
 
+/// Whether `verify` reads `folder` as a set in the kiln format. It reads a folder without a manifest as a folder of plain
+/// arrays, which `format::open` refuses.
+fn has_manifest(folder: &Path) -> bool {
+    folder.join("kiln.json").exists()
+}
+
 /// Reads an input as the folder of a heterogeneous set in the kiln format.
 fn typed_folder(input: &[u8], _: Walk) -> bool {
     open_typed_with(input, |folder| {
+        if !has_manifest(folder) {
+            return format::open(folder);
+        }
         let (verified, opened) = (format::verify(folder), format::open(folder));
         match (&verified, &opened) {
             (Ok(verified), Ok(data)) => {
@@ -199,7 +206,7 @@ fn edge_list(input: &[u8], walk: Walk) -> bool {
         let opened = kiln_data::npy::open(folder);
         // `convert` would read a folder with a manifest in the kiln format instead of its edge list, so it is not
         // called for such a folder.
-        if folder.join("kiln.json").exists() {
+        if has_manifest(folder) {
             return opened;
         }
         let out = folder.with_file_name("converted");
