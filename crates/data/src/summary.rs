@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use kiln_feature::{FeatureDType, FeatureStore, TargetKind, Targets};
 use kiln_graph::{Csc, NodeId};
+use kiln_store::counted;
 
 use crate::dataset::noun;
 use crate::{Dataset, Split};
@@ -24,8 +25,6 @@ pub struct DatasetSummary {
     pub relations: Vec<RelationSummary>,
     /// The types of the edges of a homogeneous set; empty if its edges have no types.
     pub edge_types: Vec<RelationSummary>,
-    /// The number of columns of the edge features of a homogeneous set; `None` without edge features.
-    pub edge_dim: Option<usize>,
     /// The numbers of links for training, validation and test; `None` without links.
     pub n_links: Option<[usize; 3]>,
     /// The targets; `None` for a set without targets.
@@ -72,6 +71,8 @@ pub struct RelationSummary {
     pub n_edges: u64,
     /// True if the edges have weights.
     pub has_weights: bool,
+    /// The names of the other columns of the edges, besides their types, and the widths of their rows.
+    pub edge_columns: Vec<(String, usize)>,
     /// The in-degrees of the destinations' type; `None` if it has no nodes.
     pub in_degrees: Option<DegreeSummary>,
 }
@@ -122,12 +123,14 @@ impl Dataset {
         }
         let mut relations = Vec::new();
         for relation in self.graph.iter() {
+            let rows = relation.graph.columns().rows();
             relations.push(RelationSummary {
                 name: relation.name.clone(),
                 src_type: names[relation.src_type].clone(),
                 dst_type: names[relation.dst_type].clone(),
                 n_edges: relation.graph.n_edges(),
                 has_weights: relation.graph.weights().is_some(),
+                edge_columns: rows.iter().map(|(name, column)| (name.to_owned(), column.width())).collect(),
                 in_degrees: DegreeSummary::of(degrees(&relation.graph)),
             });
         }
@@ -138,7 +141,6 @@ impl Dataset {
             types,
             edge_types: self.summarize_edge_types(&relations),
             relations,
-            edge_dim: self.edge_features().ok().flatten().map(|features| features.dim()),
             n_links: split.map(|split| split.parts().map(|(_, part)| part.len())),
             targets: targets.map(|targets| {
                 let name = names.get(targets.node_type).map_or("?", String::as_str);
@@ -238,8 +240,11 @@ impl fmt::Display for DatasetSummary {
             write_table(f, header, self.edge_types.iter().map(RelationSummary::fields))?;
         }
         writeln!(f)?;
-        if let Some(dim) = self.edge_dim {
-            writeln!(f, "edge features: {dim} columns")?;
+        for relation in &self.relations {
+            for (name, width) in &relation.edge_columns {
+                let width = counted(*width as u64, "value");
+                writeln!(f, "edge column `{name}` of {}: {width} per edge", relation.name)?;
+            }
         }
         if let Some([train, val, test]) = self.n_links {
             writeln!(f, "links: {train} to train, {val} to validate, {test} to test")?;

@@ -211,6 +211,12 @@ impl Relations {
         self.relations.iter()
     }
 
+    /// Returns the names of the columns of the edges of each relation, of which weights are `weights` and types `types`.
+    pub fn edge_columns(&self) -> Vec<Vec<String>> {
+        let names = |graph: &Csc| graph.columns().names().map(str::to_owned).collect();
+        self.relations.iter().map(|relation| names(&relation.graph)).collect()
+    }
+
     /// Returns the position of the relation of this name; `None` if there is none.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.schema.position(name)

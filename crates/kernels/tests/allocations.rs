@@ -90,7 +90,8 @@ fn no_op_allocates_a_row_per_edge() {
     let (gatv2_dst, vectors) = (rows(N_DST, WIDTH), rows(N_HEADS, WIDTH / N_HEADS));
     let table = rows(10, 4);
     let relational = || {
-        let weights = Some(MessageWeights::PerBasis(ops::relation_weights(&block, table)));
+        let shares = ops::relation_shares(&block, 10, None);
+        let weights = Some(MessageWeights::PerBasis(ops::relation_weights(&block, table, shares)));
         ops::aggregate(
             &block,
             x(),

@@ -89,6 +89,12 @@ pub trait DataLoader<M: Module> {
         Ok(None)
     }
 
+    /// Returns notes on parts of the data that no batch carries to the model, of which a new run prints a line each. The default
+    /// implementation returns none.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Checks that the batches suit a model with these requirements. Training calls it before anything is written.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use kiln_train::{
 };
 
 use crate::batches::{batch_settings, first_items, items_of, n_workers, objective_of, objective_setting};
+use crate::unread::notes_on_graphs;
 use crate::{BatchRequirements, DataLoader, EvalMode, RankHandle, Result, hash_in_background};
 
 /// A description of minibatches of whole graphs; each batch is their disjoint union. It is cheap to clone, like a
@@ -119,6 +120,10 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
     fn split_targets(&self, phase: Phase, n_batches: usize) -> Result<Option<SplitTargets>> {
         let graphs = first_items(&self.split, phase, n_batches, self.batches.batch_size);
         Ok(Some(SplitTargets::of(&self.graphs.targets(), graphs)?))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        notes_on_graphs(&self.graphs, self.node_features)
     }
 
     fn check(&self, _: &BatchRequirements) -> Result<()> {

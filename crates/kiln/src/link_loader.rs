@@ -274,6 +274,10 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
         Ok(Some(SplitTargets::of_links(links.len(), self.negatives_of(phase).n_per_link())))
     }
 
+    fn notes(&self) -> Vec<String> {
+        self.nodes.notes_on_columns()
+    }
+
     fn check(&self, model: &BatchRequirements) -> Result<()> {
         self.check_negatives()?;
         self.nodes.check_sampling(model)

@@ -26,6 +26,7 @@ use crate::batches::{
 use crate::data_loader::evaluate_by_evaluator;
 use crate::device_copy::DeviceCopies;
 use crate::source::{GraphStep, Source};
+use crate::unread::notes_on_columns;
 use crate::{
     BatchRequirements, CachedNodes, DataLoader, DeviceCopy, Error, EvalMode, GraphSource, RankHandle, Result,
 };
@@ -290,6 +291,15 @@ impl NeighborLoader {
         Ok(self.keep_self_loops().unshared())
     }
 
+    /// Returns a note for each column of the edges that the batches do not carry.
+    pub(crate) fn notes_on_columns(&self) -> Vec<String> {
+        notes_on_columns(&*self.data, |column| match column {
+            EdgeColumns::WEIGHTS => self.sampling.weights != EdgeWeights::None,
+            EdgeColumns::TYPES => self.sampling.edge_types && !self.data.is_heterogeneous(),
+            _ => self.edge_columns.iter().any(|other| **other == *column),
+        })
+    }
+
     fn keep_self_loops(mut self) -> Self {
         if !self.has_rule {
             self.sampling.rule = Rule::UniformKeepSelfLoops;
@@ -405,6 +415,10 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
             _ => nodes.iter().map(|node| NodeId(node.0.wrapping_sub(first))).collect(),
         };
         Ok(Some(SplitTargets::of(&self.targets.values, &rows)?))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes_on_columns()
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {

@@ -269,6 +269,10 @@ impl Source for JoinedGraph {
         stores.map(|store| store.clone().map(|store| store as Arc<dyn FeatureStore>)).collect()
     }
 
+    fn edge_columns(&self) -> Vec<Vec<String>> {
+        self.graph.edge_columns().to_vec()
+    }
+
     fn edge_column(&self, name: &str) -> Result<Arc<dyn EdgeFeatureStore>> {
         Ok(Arc::new(DistEdgeFeatureStore::new(self.graph.clone(), name)?))
     }
@@ -389,12 +393,13 @@ impl Source for JoinedGraph {
             let sampler = DistNeighborSampler::with_config(self.graph.clone(), config.clone())?;
             return Ok(Some(Arc::new(sampler.with_local_sampler(own)?)));
         }
-        // The relations have no edge types: their positions are the types of the joined edges.
-        let of_relation = SamplerConfig { edge_types: false, ..config.clone() };
-        let sampler =
-            self.graph.hetero_sampler_with_local(fanouts.clone(), config, |relation| -> Result<_> {
-                self.local_sampler(part, relation, &of_relation, mode, device)
-            })?;
+        let sampler = self.graph.hetero_sampler_with_local(
+            fanouts.clone(),
+            config,
+            |relation, of_relation| -> Result<_> {
+                self.local_sampler(part, relation, of_relation, mode, device)
+            },
+        )?;
         Ok(Some(Arc::new(sampling.excluding(sampler))))
     }
 

@@ -165,6 +165,9 @@ pub(crate) trait Source: Send + Sync {
     /// Returns the features of each node type, `[n_types]`; `None` for a type without features.
     fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>>;
 
+    /// Returns the names of the columns of the edges of each relation of the data, among them weights and types.
+    fn edge_columns(&self) -> Vec<Vec<String>>;
+
     /// Returns the rows of the edges in a column, in the order of their ids.
     ///
     /// # Errors

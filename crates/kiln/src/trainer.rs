@@ -125,6 +125,7 @@ impl<C: ModelConfig> Trainer<C> {
             model,
             title: title.clone(),
             class_names: class_names.to_vec(),
+            notes: loader.notes(),
             started,
         };
         let known_folder = run.dir.path().map(Path::to_owned);

@@ -66,6 +66,14 @@ pub enum Error {
         /// The width of the rows between layers.
         hidden: usize,
     },
+    /// Normalised edge weights are for means.
+    #[error(
+        "edge_weighting is normalize, which is a weighted mean, but aggregate is {aggregate:?}: use the mean, or scale"
+    )]
+    NormalizedWithoutMean {
+        /// The aggregation.
+        aggregate: crate::Aggregate,
+    },
     /// The hidden width cannot be divided into heads.
     #[error("the hidden width is {hidden}, expected a multiple of the {n_heads} attention heads")]
     HeadWidth {

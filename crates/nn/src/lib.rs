@@ -20,6 +20,7 @@
 mod aggregate;
 mod attention;
 mod conv;
+mod edge_weighting;
 mod error;
 mod frame;
 mod gat;
@@ -59,6 +60,7 @@ mod weights;
 pub use aggregate::{Aggregate, Readout};
 pub use attention::HeadOutput;
 pub use conv::Conv;
+pub use edge_weighting::EdgeWeighting;
 pub use error::{Error, LossError, TensorNames, WeightsError};
 pub use frame::Frame;
 pub use gat::{AttentionKind, Gat, GatConfig, GatLayer};
@@ -98,9 +100,9 @@ pub use weights::{PortableWeights, WeightFormat, load_safetensors, to_safetensor
 /// The configurations of models and the types of their options, which `kiln::prelude` contains.
 pub mod prelude {
     pub use crate::{
-        Aggregate, AttentionKind, EdgeInput, GatConfig, GcnConfig, GinConfig, GineConfig, HeteroModelConfig,
-        HgtConfig, JumpingKnowledge, LinkDecoderConfig, LinkLoss, LinkModelConfig, ModelConfig,
-        Normalization, RgcnConfig, RsageConfig, SageConfig, TransformerConfig, WeightInit,
+        Aggregate, AttentionKind, EdgeInput, EdgeWeighting, GatConfig, GcnConfig, GinConfig, GineConfig,
+        HeteroModelConfig, HgtConfig, JumpingKnowledge, LinkDecoderConfig, LinkLoss, LinkModelConfig,
+        ModelConfig, Normalization, RgcnConfig, RsageConfig, SageConfig, TransformerConfig, WeightInit,
     };
 }
 

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use burn::tensor::Device;
 use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
@@ -6,15 +8,15 @@ use crate::frame::frame_options;
 use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
-    Error, GraphMetadata, GraphRequirements, JumpingKnowledge, ModelConfig, Net, Normalization, Result,
-    RgcnConv, RgcnConvConfig,
+    EdgeWeighting, Error, GraphMetadata, GraphRequirements, JumpingKnowledge, ModelConfig, Net,
+    Normalization, Result, RgcnConv, RgcnConvConfig,
 };
 
 /// The largest number of relations, because edge types are bytes.
 const MAX_RELATIONS: usize = 256;
 
 /// The configuration of a [`Rgcn`] model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RgcnConfig {
     /// Width of the input features.
@@ -45,6 +47,9 @@ pub struct RgcnConfig {
     /// [`JumpingKnowledge::Direct`], all layers have the hidden width, and a linear layer follows them.
     #[serde(default)]
     pub jumping: JumpingKnowledge,
+    /// The use of edge weights in the mean over the edges of a relation.
+    #[serde(default)]
+    pub edge_weighting: EdgeWeighting,
 }
 
 impl RgcnConfig {
@@ -62,6 +67,7 @@ impl RgcnConfig {
             norm: Normalization::None,
             residual: false,
             jumping: JumpingKnowledge::Direct,
+            edge_weighting: EdgeWeighting::None,
         }
     }
 
@@ -71,19 +77,53 @@ impl RgcnConfig {
         Self { n_bases, ..self }
     }
 
+    /// Sets the use of edge weights in the aggregation of neighbours. Unless it is [`EdgeWeighting::None`], loaders need
+    /// [`EdgeWeights::Stored`](kiln_sample::EdgeWeights::Stored), and the graph needs weights.
+    ///
+    /// ```
+    /// use kiln_nn::{EdgeWeighting, RgcnConfig};
+    /// let config = RgcnConfig::new(16, 3, 2).edge_weighting(EdgeWeighting::Normalize);
+    /// ```
+    #[must_use]
+    pub fn edge_weighting(self, edge_weighting: EdgeWeighting) -> Self {
+        Self { edge_weighting, ..self }
+    }
+
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
     ///
     /// # Errors
     /// Returns an error if a width or number is 0 or too large, if a dropout is not in `[0, 1)`, if `norm` or `jumping` has
     /// a value for another kind of model, or if no layer could have a residual connection.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Rgcn> {
-        let &Self { n_relations, n_bases, .. } = self;
+        let &Self { n_relations, n_bases, edge_weighting, .. } = self;
         if MAX_RELATIONS < n_relations {
             return Err(Error::OutOfRange { name: "n_relations", got: n_relations, max: MAX_RELATIONS });
         }
         Net::init(&self.frame(), key, device, |_, [d_in, d_out], key| {
-            RgcnConvConfig { d_in, d_out, n_relations, n_bases }.init(key, device)
+            RgcnConvConfig { d_in, d_out, n_relations, n_bases, edge_weighting }.init(key, device)
         })
+    }
+}
+
+/// The text identifies a run with its settings, so a default that older versions do not have is not a part of it.
+impl fmt::Debug for RgcnConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("RgcnConfig");
+        text.field("d_in", &self.d_in);
+        text.field("hidden", &self.hidden);
+        text.field("n_classes", &self.n_classes);
+        text.field("n_layers", &self.n_layers);
+        text.field("n_relations", &self.n_relations);
+        text.field("n_bases", &self.n_bases);
+        text.field("input_dropout", &self.input_dropout);
+        text.field("dropout", &self.dropout);
+        text.field("norm", &self.norm);
+        text.field("residual", &self.residual);
+        text.field("jumping", &self.jumping);
+        if self.edge_weighting.reads_weights() {
+            text.field("edge_weighting", &self.edge_weighting);
+        }
+        text.finish()
     }
 }
 
@@ -106,7 +146,12 @@ impl ModelConfig for RgcnConfig {
     }
 
     fn requirements(&self) -> GraphRequirements {
-        GraphRequirements { n_relations: Some(self.n_relations), ..GraphRequirements::default() }
+        let edge_weights = self.edge_weighting.reads_weights();
+        GraphRequirements {
+            edge_weights,
+            n_relations: Some(self.n_relations),
+            ..GraphRequirements::default()
+        }
     }
 
     fn for_graph(self, graph: &GraphMetadata) -> Self {

@@ -6,7 +6,7 @@ use kiln_sample::RngKey;
 
 use crate::error::{check_size, check_weight};
 use crate::init::{NO_GAIN, uniform, xavier_uniform, zeros};
-use crate::{Conv, ForwardContext, InputFormat, LayerMemory, LayerSize, Result};
+use crate::{Conv, EdgeWeighting, ForwardContext, InputFormat, LayerMemory, LayerSize, Result};
 
 /// The widths and numbers of relations and bases of a [`RgcnConv`] layer.
 #[derive(Debug, Clone)]
@@ -19,6 +19,8 @@ pub struct RgcnConvConfig {
     pub n_relations: usize,
     /// Number of bases, at least 1. With as many bases as relations, the layer can represent any matrices of relations.
     pub n_bases: usize,
+    /// The use of edge weights in the mean over the edges of a relation.
+    pub edge_weighting: EdgeWeighting,
 }
 
 impl RgcnConvConfig {
@@ -28,7 +30,7 @@ impl RgcnConvConfig {
     /// # Errors
     /// Returns an error if a width or number is 0 or too large, or if the matrices would be too large.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<RgcnConv> {
-        let &Self { d_in, d_out, n_relations, n_bases } = self;
+        let &Self { d_in, d_out, n_relations, n_bases, edge_weighting } = self;
         check_size("n_relations", n_relations)?;
         check_size("n_bases", n_bases)?;
         check_weight(d_in.saturating_mul(n_bases), d_out)?;
@@ -39,6 +41,7 @@ impl RgcnConvConfig {
             bases: uniform(key, 1, [n_bases * d_in, d_out], bound, device),
             coefficients: xavier_uniform(key, 2, [n_relations, n_bases], NO_GAIN, device),
             bias: zeros(d_out, device),
+            edge_weighting,
         })
     }
 }
@@ -53,6 +56,9 @@ impl RgcnConvConfig {
 /// relation is an unbiased estimate of the mean over all of them where at least one is sampled, but a relation without a
 /// sampled edge contributes 0, so rare relations are weighted less. With whole neighbourhoods the layer is exact.
 ///
+/// With an [`EdgeWeighting`], the mean over the edges of a relation is a weighted one: the factor `1 / c_{v, r_e}` is
+/// `w_e / c_{v, r_e}`, or `w_e` divided by the sum of the absolute weights of these edges.
+///
 /// A relation without edges in a batch gets a gradient of 0.
 #[derive(Module, Debug)]
 pub struct RgcnConv {
@@ -64,6 +70,9 @@ pub struct RgcnConv {
     pub coefficients: Param<Tensor<2>>,
     /// The bias, `[d_out]`.
     pub bias: Param<Tensor<1>>,
+    /// The use of edge weights.
+    #[module(skip)]
+    pub edge_weighting: EdgeWeighting,
 }
 
 impl RgcnConv {
@@ -73,10 +82,12 @@ impl RgcnConv {
     /// `x` is `[n_src, d_in]`, the result `[n_dst, d_out]`.
     ///
     /// # Panics
-    /// Panics if the block has no edge types, or if `x` does not have this shape. On the CPU, also panics if a type is not
+    /// Panics if the block has no edge types, or lacks edge weights that the layer reads, or if `x` does not have this shape. On the CPU, also panics if a type is not
     /// below the number of relations.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-        let weights = ops::relation_weights(block, self.coefficients.val());
+        let coefficients = self.coefficients.val();
+        let shares = self.edge_weighting.relation_shares(block, coefficients.dims()[0]);
+        let weights = ops::relation_weights(block, coefficients, shares);
         let weights = Some(MessageWeights::PerBasis(weights));
         let own = OwnRow::Concatenated;
         let rows = ops::aggregate_f32(block, x, Aggregation { reduce: Reduction::Sum, weights, own });

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use burn::tensor::Device;
 use kiln_graph::Metagraph;
 use kiln_sample::RngKey;
@@ -7,12 +9,12 @@ use crate::frame::frame_options;
 use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
-    Aggregate, GraphMetadata, GraphRequirements, JumpingKnowledge, ModelConfig, Net, Normalization, Result,
-    RsageConv, RsageConvConfig, WeightInit,
+    Aggregate, EdgeWeighting, GraphMetadata, GraphRequirements, JumpingKnowledge, ModelConfig, Net,
+    Normalization, Result, RsageConv, RsageConvConfig, WeightInit,
 };
 
 /// The configuration of a [`Rsage`] model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RsageConfig {
     /// Width of the input rows of all node types.
@@ -48,6 +50,9 @@ pub struct RsageConfig {
     /// The distribution of the layers' initial weights.
     #[serde(default)]
     pub weight_init: WeightInit,
+    /// The use of edge weights in the aggregation of neighbours.
+    #[serde(default)]
+    pub edge_weighting: EdgeWeighting,
 }
 
 impl RsageConfig {
@@ -68,6 +73,7 @@ impl RsageConfig {
             residual: false,
             jumping: JumpingKnowledge::Direct,
             weight_init: WeightInit::Dgl,
+            edge_weighting: EdgeWeighting::None,
         }
     }
 
@@ -89,19 +95,56 @@ impl RsageConfig {
         Self { weight_init, ..self }
     }
 
+    /// Sets the use of edge weights in the aggregation of neighbours. Unless it is [`EdgeWeighting::None`], loaders need
+    /// [`EdgeWeights::Stored`](kiln_sample::EdgeWeights::Stored), and the graph needs weights.
+    ///
+    /// ```
+    /// use kiln_nn::{EdgeWeighting, RsageConfig};
+    /// let config = RsageConfig::new(16, 3).edge_weighting(EdgeWeighting::Normalize);
+    /// ```
+    #[must_use]
+    pub fn edge_weighting(self, edge_weighting: EdgeWeighting) -> Self {
+        Self { edge_weighting, ..self }
+    }
+
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
     ///
     /// # Errors
     /// Returns an error if the metagraph is invalid, if a width or the number of layers is 0 or too large, if a dropout is not
-    /// in `[0, 1)`, if `norm` or `jumping` has a value for another kind of model, or if no layer could have a residual
-    /// connection.
+    /// in `[0, 1)`, if `norm` or `jumping` has a value for another kind of model, if no layer could have a residual
+    /// connection, or if the weighting does not apply to the aggregation.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Rsage> {
         let metagraph = Metagraph::new(self.n_types, self.relations.clone())?;
         Net::init(&self.frame(), key, device, |_, [d_in, d_out], key| {
             let metagraph = metagraph.clone();
-            let config = RsageConvConfig { d_in, d_out, metagraph, aggregate: self.aggregate };
+            let &Self { aggregate, edge_weighting, .. } = self;
+            let config = RsageConvConfig { d_in, d_out, metagraph, aggregate, edge_weighting };
             config.init_with(self.weight_init, key, device)
         })
+    }
+}
+
+/// The text identifies a run with its settings, so a default that older versions do not have is not a part of it.
+impl fmt::Debug for RsageConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("RsageConfig");
+        text.field("d_in", &self.d_in);
+        text.field("hidden", &self.hidden);
+        text.field("n_classes", &self.n_classes);
+        text.field("n_layers", &self.n_layers);
+        text.field("n_types", &self.n_types);
+        text.field("relations", &self.relations);
+        text.field("aggregate", &self.aggregate);
+        text.field("input_dropout", &self.input_dropout);
+        text.field("dropout", &self.dropout);
+        text.field("norm", &self.norm);
+        text.field("residual", &self.residual);
+        text.field("jumping", &self.jumping);
+        text.field("weight_init", &self.weight_init);
+        if self.edge_weighting.reads_weights() {
+            text.field("edge_weighting", &self.edge_weighting);
+        }
+        text.finish()
     }
 }
 
@@ -126,7 +169,8 @@ impl ModelConfig for RsageConfig {
         let metagraph = Metagraph::new(self.n_types, self.relations.clone()).ok();
         let heterogeneous = metagraph.as_ref().filter(|metagraph| !metagraph.is_homogeneous());
         let n_relations = heterogeneous.map(Metagraph::n_relations);
-        GraphRequirements { n_relations, metagraph, ..GraphRequirements::default() }
+        let edge_weights = self.edge_weighting.reads_weights();
+        GraphRequirements { edge_weights, n_relations, metagraph, ..GraphRequirements::default() }
     }
 
     fn for_graph(self, graph: &GraphMetadata) -> Self {

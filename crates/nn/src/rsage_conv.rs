@@ -2,14 +2,14 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_graph::Metagraph;
 use kiln_kernels::DeviceBlock;
-use kiln_kernels::ops::{self, Reduction};
+use kiln_kernels::ops;
 use kiln_sample::RngKey;
 
 use crate::error::check_weight;
 use crate::hgt_conv::{groups_of, most_relations};
 use crate::init::{RELU_GAIN, WeightInit, draw, xavier_bound};
 use crate::sage_conv::{self, SageWeights};
-use crate::{Aggregate, Conv, ForwardContext, InputFormat, LayerMemory, LayerSize, Result};
+use crate::{Aggregate, Conv, EdgeWeighting, ForwardContext, InputFormat, LayerMemory, LayerSize, Result};
 
 /// The widths, the relations and the aggregation of a [`RsageConv`] layer.
 #[derive(Debug, Clone)]
@@ -22,6 +22,8 @@ pub struct RsageConvConfig {
     pub metagraph: Metagraph,
     /// The aggregation of the neighbours by each relation.
     pub aggregate: Aggregate,
+    /// The use of edge weights in it.
+    pub edge_weighting: EdgeWeighting,
 }
 
 impl RsageConvConfig {
@@ -29,7 +31,8 @@ impl RsageConvConfig {
     /// [`SageConvConfig::init`](crate::SageConvConfig::init).
     ///
     /// # Errors
-    /// Returns an error if a width is 0 or too large, or if the weight matrices would be too large.
+    /// Returns an error if a width is 0 or too large, if the weight matrices would be too large, or if the weighting does not
+    /// apply to the aggregation.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<RsageConv> {
         self.init_with(WeightInit::Dgl, key, device)
     }
@@ -41,7 +44,8 @@ impl RsageConvConfig {
     /// # Errors
     /// Returns the errors of [`RsageConvConfig::init`].
     pub fn init_with(&self, init: WeightInit, key: RngKey, device: &Device) -> Result<RsageConv> {
-        let &Self { d_in, d_out, ref metagraph, aggregate } = self;
+        let &Self { d_in, d_out, ref metagraph, aggregate, edge_weighting } = self;
+        edge_weighting.check(aggregate)?;
         let n_types = metagraph.n_types();
         check_weight(d_in, d_out)?;
         check_weight(n_types, d_out)?;
@@ -69,7 +73,7 @@ impl RsageConvConfig {
         };
         let weight = parameter(weight, n_rows);
         let bias = parameter(bias, n_types);
-        Ok(RsageConv { weight, bias, metagraph: metagraph.clone(), aggregate })
+        Ok(RsageConv { weight, bias, metagraph: metagraph.clone(), aggregate, edge_weighting })
     }
 }
 
@@ -94,24 +98,29 @@ pub struct RsageConv {
     metagraph: Metagraph,
     #[module(skip)]
     aggregate: Aggregate,
+    #[module(skip)]
+    edge_weighting: EdgeWeighting,
 }
 
 impl RsageConv {
-    /// Runs the layer. The weights of edges are ignored, as in [`SageConv`](crate::SageConv).
+    /// Runs the layer.
     ///
     /// # Shapes
     /// `x` is `[n_src, d_in]`, the result `[n_dst, d_out]`.
     ///
     /// # Panics
-    /// Panics if the block has no relation groups, or those of another metagraph, or if `x` does not have this shape.
+    /// Panics if the block has no relation groups, or those of another metagraph, if it lacks edge weights that the layer reads,
+    /// or if `x` does not have this shape.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
         let weight = self.weight.val();
         let bias = self.bias.val();
         if self.metagraph.is_homogeneous() {
-            return sage_conv::forward(block, x, self.aggregate, SageWeights::Stacked(weight), bias);
+            let weights = SageWeights::Stacked(weight);
+            return sage_conv::forward(block, x, (self.aggregate, self.edge_weighting), weights, bias);
         }
         let groups = groups_of(block, &self.metagraph);
-        let rows = ops::aggregate_groups(groups, x, Reduction::from(self.aggregate));
+        let aggregation = self.edge_weighting.group_aggregation(groups, self.aggregate);
+        let rows = ops::aggregate_groups(groups, x, aggregation);
         ops::grouped_linear(groups, bias, rows, weight)
     }
 }

@@ -8,8 +8,8 @@ use crate::frame::{debug_config, frame_options};
 use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
-    Aggregate, JumpingKnowledge, ModelConfig, Net, Normalization, Result, SageConv, SageConvConfig,
-    WeightInit,
+    Aggregate, EdgeWeighting, GraphRequirements, JumpingKnowledge, ModelConfig, Net, Normalization, Result,
+    SageConv, SageConvConfig, WeightInit,
 };
 
 /// The configuration of a [`Sage`] model.
@@ -45,6 +45,9 @@ pub struct SageConfig {
     /// The distribution of the layers' initial weights.
     #[serde(default)]
     pub weight_init: WeightInit,
+    /// The use of edge weights in the aggregation of neighbours.
+    #[serde(default)]
+    pub edge_weighting: EdgeWeighting,
 }
 
 impl SageConfig {
@@ -63,6 +66,7 @@ impl SageConfig {
             residual: false,
             jumping: JumpingKnowledge::Direct,
             weight_init: WeightInit::Dgl,
+            edge_weighting: EdgeWeighting::None,
         }
     }
 
@@ -78,14 +82,28 @@ impl SageConfig {
         Self { weight_init, ..self }
     }
 
+    /// Sets the use of edge weights in the aggregation of neighbours. Unless it is [`EdgeWeighting::None`], loaders need
+    /// [`EdgeWeights::Stored`](kiln_sample::EdgeWeights::Stored), and the graph needs weights.
+    ///
+    /// ```
+    /// use kiln_nn::{EdgeWeighting, SageConfig};
+    /// let config = SageConfig::new(16, 3).edge_weighting(EdgeWeighting::Normalize);
+    /// ```
+    #[must_use]
+    pub fn edge_weighting(self, edge_weighting: EdgeWeighting) -> Self {
+        Self { edge_weighting, ..self }
+    }
+
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
     ///
     /// # Errors
     /// Returns an error if a width or the number of layers is 0 or too large, if a dropout is not in `[0, 1)`, if
-    /// `norm` or `jumping` has a value for another kind of model, or if no layer could have a residual connection.
+    /// `norm` or `jumping` has a value for another kind of model, if no layer could have a residual connection, or if the
+    /// weighting does not apply to the aggregation.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Sage> {
         Net::init(&self.frame(), key, device, |_, [d_in, d_out], key| {
-            let config = SageConvConfig { d_in, d_out, aggregate: self.aggregate };
+            let &Self { aggregate, edge_weighting, .. } = self;
+            let config = SageConvConfig { d_in, d_out, aggregate, edge_weighting };
             config.init_with(self.weight_init, key, device)
         })
     }
@@ -97,6 +115,9 @@ impl fmt::Debug for SageConfig {
         let mut text = debug_config(f, "SageConfig", &self.frame(), &layers);
         if self.weight_init != WeightInit::Dgl {
             text.field("weight_init", &self.weight_init);
+        }
+        if self.edge_weighting.reads_weights() {
+            text.field("edge_weighting", &self.edge_weighting);
         }
         text.finish()
     }
@@ -115,6 +136,13 @@ impl ModelConfig for SageConfig {
 
     fn min_parameters(&self) -> u64 {
         self.frame().n_weights(2)
+    }
+
+    fn requirements(&self) -> GraphRequirements {
+        GraphRequirements {
+            edge_weights: self.edge_weighting.reads_weights(),
+            ..GraphRequirements::default()
+        }
     }
 }
 

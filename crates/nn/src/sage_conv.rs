@@ -1,6 +1,6 @@
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
+use kiln_kernels::ops::{self, Aggregation, OwnRow};
 use kiln_kernels::{DeviceBlock, FeatureAggregation};
 use kiln_sample::RngKey;
 
@@ -8,7 +8,7 @@ use crate::error::check_weight;
 use crate::init::{RELU_GAIN, WeightInit, uniform, xavier_uniform, zeros};
 use crate::order::{InputAggregation, projects_first};
 use crate::stack::product;
-use crate::{Aggregate, Conv, ForwardContext, InputFormat, LayerSize, Result};
+use crate::{Aggregate, Conv, EdgeWeighting, ForwardContext, InputFormat, LayerSize, Result};
 
 /// The widths and the aggregation of a [`SageConv`] layer.
 #[derive(Debug, Clone)]
@@ -19,6 +19,8 @@ pub struct SageConvConfig {
     pub d_out: usize,
     /// The aggregation of neighbours.
     pub aggregate: Aggregate,
+    /// The use of edge weights in it.
+    pub edge_weighting: EdgeWeighting,
 }
 
 impl SageConvConfig {
@@ -27,7 +29,8 @@ impl SageConvConfig {
     /// [`SageConvConfig::init_with`].
     ///
     /// # Errors
-    /// Returns an error if a width is 0 or too large, or if the weight matrices would be too large.
+    /// Returns an error if a width is 0 or too large, if the weight matrices would be too large, or if the weighting does not
+    /// apply to the aggregation.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<SageConv> {
         self.init_with(WeightInit::Dgl, key, device)
     }
@@ -38,8 +41,9 @@ impl SageConvConfig {
     /// # Errors
     /// Returns the errors of [`SageConvConfig::init`].
     pub fn init_with(&self, init: WeightInit, key: RngKey, device: &Device) -> Result<SageConv> {
-        let &Self { d_in, d_out, aggregate } = self;
+        let &Self { d_in, d_out, aggregate, edge_weighting } = self;
         check_weight(d_in, d_out)?;
+        edge_weighting.check(aggregate)?;
         let bound = 1.0 / (d_in as f64).sqrt();
         let matrix = |parameter| match init {
             WeightInit::Dgl => xavier_uniform(key, parameter, [d_in, d_out], RELU_GAIN, device),
@@ -49,7 +53,7 @@ impl SageConvConfig {
             WeightInit::Dgl => zeros(d_out, device),
             WeightInit::Pyg => uniform(key, 2, [d_out], bound, device),
         };
-        Ok(SageConv { weight_self: matrix(0), weight_neigh: matrix(1), bias, aggregate })
+        Ok(SageConv { weight_self: matrix(0), weight_neigh: matrix(1), bias, aggregate, edge_weighting })
     }
 }
 
@@ -57,7 +61,8 @@ impl SageConvConfig {
 ///
 /// This is lines 4 and 5 of algorithm 1 of Hamilton, Ying and Leskovec 2017 before the nonlinearity, with the product
 /// of the concatenation written as two products. Like DGL's and PyG's layers it omits the paper's normalisation of rows
-/// (line 7). The layer has one bias, as in DGL and PyG; PyG stores it with the neighbours' weights.
+/// (line 7). The layer has one bias, as in DGL and PyG; PyG stores it with the neighbours' weights. With an
+/// [`EdgeWeighting`], the weights of the edges are a part of the aggregation.
 #[derive(Module, Debug)]
 pub struct SageConv {
     /// The weight matrix of a node's own row, `[d_in, d_out]`.
@@ -68,6 +73,8 @@ pub struct SageConv {
     pub bias: Param<Tensor<1>>,
     #[module(skip)]
     aggregate: Aggregate,
+    #[module(skip)]
+    edge_weighting: EdgeWeighting,
 }
 
 impl SageConv {
@@ -81,9 +88,10 @@ impl SageConv {
     /// `x` is `[n_src, d_in]`, the result `[n_dst, d_out]`.
     ///
     /// # Panics
-    /// Panics if `x` does not have this shape.
+    /// Panics if `x` does not have this shape, or if the block lacks edge weights that the layer reads.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-        forward(block, x, self.aggregate, self.weights(), self.bias.val().unsqueeze())
+        let bias = self.bias.val().unsqueeze();
+        forward(block, x, (self.aggregate, self.edge_weighting), self.weights(), bias)
     }
 
     fn weights(&self) -> SageWeights {
@@ -104,8 +112,12 @@ impl Conv for SageConv {
         false
     }
 
-    /// Returns the aggregation by which the layer reads its input rows if it aggregates first; `None` for maxima.
+    /// Returns the aggregation by which the layer reads its input rows if it aggregates first; `None` for maxima and for
+    /// weighted rows.
     fn input_aggregation(&self) -> Option<InputAggregation> {
+        if self.edge_weighting.reads_weights() {
+            return None;
+        }
         let aggregation = match self.aggregate {
             Aggregate::Mean => FeatureAggregation::ConcatSelfMean,
             Aggregate::Sum => FeatureAggregation::ConcatSelfSum,
@@ -161,22 +173,22 @@ impl SageWeights {
 pub(crate) fn forward(
     block: &DeviceBlock,
     x: Tensor<2>,
-    aggregate: Aggregate,
+    (aggregate, edge_weighting): (Aggregate, EdgeWeighting),
     weights: SageWeights,
     bias: Tensor<2>,
 ) -> Tensor<2> {
     let commutes = aggregate != Aggregate::Max;
-    let reduce = Reduction::from(aggregate);
+    let aggregation = edge_weighting.aggregation(block, aggregate);
     if commutes && !projects_first(block.into(), weights.dims()) {
-        let beside = Aggregation { own: OwnRow::Concatenated, ..reduce.into() };
+        let beside = Aggregation { own: OwnRow::Concatenated, ..aggregation };
         // One product of twice the depth is faster than two products, and so is its gradient.
         return ops::linear(bias, ops::aggregate_f32(block, x, beside), weights.stacked());
     }
     let [own, neigh] = weights.separate();
     let out = ops::linear(bias, ops::take_dst(block, x.clone()), own);
     if commutes {
-        out + ops::aggregate(block, product(x, neigh), reduce)
+        out + ops::aggregate(block, product(x, neigh), aggregation)
     } else {
-        ops::linear(out, ops::aggregate_f32(block, x, reduce), neigh)
+        ops::linear(out, ops::aggregate_f32(block, x, aggregation), neigh)
     }
 }

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use crate::{ExcludedEdges, KeyDomain, RngKey, Rule};
+use kiln_graph::GraphSchema;
+
+use crate::{Error, ExcludedEdges, KeyDomain, Result, RngKey, Rule};
 
 /// The number of in-neighbours to pick for each destination of one layer. Integers convert to [`Fanout::UpTo`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,5 +151,30 @@ impl SamplerConfig {
     #[must_use]
     pub fn with_edge_types(self) -> Self {
         Self { edge_types: true, ..self }
+    }
+
+    /// Returns the configuration of the sampler of each relation of a graph. Its edges have no types, because the position of
+    /// the relation is their type. `are_weighted` states which relations have weights: with [`EdgeWeights::Stored`], the
+    /// samplers of the others return none, and the weight of their edges is 1
+    /// ([`HeteroNeighborSampler::with_weighted`](crate::HeteroNeighborSampler::with_weighted)).
+    ///
+    /// # Errors
+    /// With edge weights, returns [`Error::NoRelationWeights`] if no relation has weights, and, with
+    /// [`EdgeWeights::Unbiased`], if any has none.
+    pub fn of_relations(&self, schema: &GraphSchema, are_weighted: &[bool]) -> Result<Vec<Self>> {
+        let any_is_weighted = are_weighted.contains(&true);
+        let mut configs = Vec::with_capacity(are_weighted.len());
+        for (relation, &is_weighted) in schema.relations().iter().zip(are_weighted) {
+            let weights = match self.weights {
+                weights if is_weighted => weights,
+                EdgeWeights::Stored if any_is_weighted => EdgeWeights::None,
+                EdgeWeights::None => EdgeWeights::None,
+                EdgeWeights::Stored | EdgeWeights::Unbiased => {
+                    return Err(Error::NoRelationWeights { relation: relation.name.clone() });
+                }
+            };
+            configs.push(Self { edge_types: false, weights, ..self.clone() });
+        }
+        Ok(configs)
     }
 }

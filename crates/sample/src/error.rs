@@ -98,7 +98,8 @@ pub enum Error {
         /// The number of samplers.
         n_samplers: usize,
     },
-    /// The sampler is configured for edge weights, but a relation has none.
+    /// The sampler is configured for edge weights, but a relation has none, and so have all others, or the weights are to be
+    /// unbiased.
     #[error("the sampler is configured for edge weights, but relation `{relation}` has none")]
     NoRelationWeights {
         /// The name of the relation.

@@ -47,6 +47,8 @@ pub struct HeteroNeighborSampler {
     /// The largest fanout of each layer.
     largest: Vec<Fanout>,
     weights: EdgeWeights,
+    /// For each relation, whether its edges have weights. The weight of other edges is 1.
+    are_weighted: Vec<bool>,
     edge_types: bool,
     /// True if the rule picks self loops for fanout 0, too.
     keeps_self_loops: bool,
@@ -57,27 +59,28 @@ impl HeteroNeighborSampler {
     /// weights and whether blocks have edge types are those of `config`, whose own fanouts are ignored.
     ///
     /// # Errors
-    /// Returns [`Error::RelationFanouts`] unless each layer has one fanout per relation, and [`Error::NoRelationWeights`]
-    /// if edge weights are configured and a relation has none.
+    /// Returns [`Error::RelationFanouts`] unless each layer has one fanout per relation, and the errors of
+    /// [`SamplerConfig::of_relations`].
     pub fn new(graph: &Relations, fanouts: Vec<Vec<Fanout>>, config: SamplerConfig) -> Result<Self> {
+        let are_weighted: Vec<bool> =
+            graph.iter().map(|relation| relation.graph.weights().is_some()).collect();
+        let of_relations = config.of_relations(graph.schema(), &are_weighted)?;
         let relations = graph
             .iter()
-            .map(|relation: &Relation| {
-                let config = SamplerConfig { edge_types: false, ..config.clone() };
-                if config.weights != EdgeWeights::None && relation.graph.weights().is_none() {
-                    return Err(Error::NoRelationWeights { relation: relation.name.clone() });
-                }
+            .zip(of_relations)
+            .map(|(relation, config): (&Relation, SamplerConfig)| {
                 let sampler = NeighborSampler::with_config(Arc::clone(&relation.graph), config)?;
                 let first = graph.types().range(relation.dst_type).start;
                 Ok(sampler.with_rows_from(first, graph.n_nodes()))
             })
             .collect::<Result<Vec<_>>>()?;
-        Self::of_samplers(graph.schema().clone(), Arc::new(relations), fanouts, &config)
+        let sampler = Self::of_samplers(graph.schema().clone(), Arc::new(relations), fanouts, &config)?;
+        Ok(sampler.with_weighted(are_weighted))
     }
 
-    /// Creates a sampler from samplers of the relations, for example of those whose edges other processes hold. Their rule and
-    /// edge weights must be those of `config`. The sampler of a relation is not called in layers where its fanout is 0, unless
-    /// the rule keeps self loops.
+    /// Creates a sampler from samplers of the relations, for example of those whose edges other processes hold. Their
+    /// configurations must be those of [`SamplerConfig::of_relations`]. The sampler of a relation is not called in layers where
+    /// its fanout is 0, unless the rule keeps self loops.
     ///
     /// # Errors
     /// Returns [`Error::RelationFanouts`] unless each layer has one fanout per relation.
@@ -105,6 +108,7 @@ impl HeteroNeighborSampler {
             largest: fanouts.iter().map(|of_layer| largest(of_layer)).collect(),
             fanouts,
             weights: config.weights,
+            are_weighted: vec![true; n_relations],
             edge_types: config.edge_types,
             keeps_self_loops: config.rule.keeps_self_loops(),
         })
@@ -117,6 +121,13 @@ impl HeteroNeighborSampler {
     pub fn excluding_from(mut self, relations: &[usize]) -> Self {
         self.leaves_out = (0..self.leaves_out.len()).map(|relation| relations.contains(&relation)).collect();
         self
+    }
+
+    /// Sets which relations have weights, by their positions; by default, all have. With [`EdgeWeights::Stored`], the weight of
+    /// the edges of other relations is 1.
+    #[must_use]
+    pub fn with_weighted(self, are_weighted: Vec<bool>) -> Self {
+        Self { are_weighted, ..self }
     }
 
     fn types(&self) -> &NodeTypes {
@@ -137,7 +148,8 @@ impl HeteroNeighborSampler {
     fn request(&self, request: &HopRequest, relation: usize, fanout: Fanout) -> HopRequest {
         let key = relation_key(request.key, relation);
         let excluded = request.excluded.clone().filter(|_| self.leaves_out[relation]);
-        HopRequest { key, fanout, edge_types: false, excluded, ..*request }
+        let weights = if self.are_weighted[relation] { request.weights } else { EdgeWeights::None };
+        HopRequest { key, fanout, weights, edge_types: false, excluded, ..*request }
     }
 
     /// Samples the only relation of a graph with one type of nodes, without copying its edges.
@@ -216,8 +228,13 @@ impl HeteroNeighborSampler {
                 out.edge_ids.extend(
                     found.edge_ids[edges.clone()].iter().map(|id| EdgeId(first_edge.wrapping_add(id.0))),
                 );
-                if let (Some(weights), Some(found)) = (&mut weights, &found.weights) {
-                    weights.extend_from_slice(&found[edges.clone()]);
+                if let Some(weights) = &mut weights {
+                    match &found.weights {
+                        Some(found) if self.are_weighted[relation] => {
+                            weights.extend_from_slice(&found[edges.clone()]);
+                        }
+                        _ => weights.resize(weights.len() + edges.len(), 1.0),
+                    }
                 }
                 if let Some(edge_types) = &mut edge_types {
                     edge_types.resize(edge_types.len() + edges.len(), relation as u8);

@@ -3,12 +3,12 @@
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use clap::builder::TypedValueParser;
-use kiln::graph::Metagraph;
+use kiln::graph::{EdgeColumns, Metagraph};
 use kiln::nn::{
-    Epsilon, GinConfig, GraphMetadata, GraphRequirements, JumpingKnowledge, Normalization, Readout,
-    WeightInit,
+    EdgeWeighting, Epsilon, GinConfig, GraphMetadata, GraphRequirements, JumpingKnowledge, Normalization,
+    Readout, WeightInit,
 };
-use kiln::sample::Rule;
+use kiln::sample::{EdgeWeights, Rule};
 use kiln::train::{ConfigVisitor, NamedModel, NodeModelEntry, node_models};
 use kiln::{DataDims, Error, NeighborLoader};
 use serde_json::{Map, Value};
@@ -93,6 +93,13 @@ pub(crate) struct ModelArgs {
     /// Adds a node's own row to the result of each layer of equal widths, for models of nodes.
     #[arg(long)]
     residual: bool,
+    /// Use of the weights of edges in the means over neighbours, for sage and rgcn. Default: none.
+    #[arg(long, value_parser = parse::choice([
+        ("none", "Each edge counts with 1", EdgeWeighting::None),
+        ("scale", "A row is multiplied by the weight of its edge: sum(w x) / n, as by DGL's edge_weight", EdgeWeighting::Scale),
+        ("normalize", "The mean is weighted: sum(w x) / sum(|w|)", EdgeWeighting::Normalize),
+    ]))]
+    edge_weighting: Option<EdgeWeighting>,
     /// Distribution of the initial weights, for sage. Default: dgl, or pyg for links.
     #[arg(long, value_parser = parse::choice(WEIGHT_INITS))]
     weight_init: Option<WeightInit>,
@@ -165,11 +172,6 @@ impl ModelArgs {
             }
         }
         defaults
-    }
-
-    /// Returns true if the model reads features of edges if the data has some.
-    pub(crate) fn reads_edge_features(&self) -> bool {
-        self.edge_input != Some(EdgeInputKind::Types) && self.entry().is_some_and(|entry| entry.edge_features)
     }
 
     /// Returns the distribution of the initial weights of an encoder of links; `None` for a model without a choice.
@@ -344,6 +346,7 @@ impl ModelArgs {
         let of_enums = [
             ("weight_init", weight_init.map(serde_json::to_value).transpose()?),
             ("epsilon", epsilon.map(serde_json::to_value).transpose()?),
+            ("edge_weighting", self.edge_weighting.map(serde_json::to_value).transpose()?),
         ];
         let of_some =
             self.own_options().map(|option| (option.field, option.value)).into_iter().chain(of_enums);
@@ -360,6 +363,7 @@ impl ModelArgs {
             "--mlp-layers and --learn-epsilon require",
             [("mlp_layers", self.mlp_layers.is_some()), ("epsilon", self.learn_epsilon)],
         )?;
+        self.check_options("--edge-weighting requires", [("edge_weighting", self.edge_weighting.is_some())])?;
         self.check_options("--weight-init requires", [("weight_init", self.weight_init.is_some())])?;
         self.check_options(
             "--output-heads and --attention-dropout require",
@@ -461,10 +465,25 @@ impl NodeModel {
         if self.requirements.n_relations.is_some() {
             loader = loader.edge_types();
         }
+        if self.requirements.edge_weights && !self.requirements.gcn_norm {
+            loader = loader.edge_weights(EdgeWeights::Stored);
+        }
         if self.requirements.d_edge.is_some() {
             loader = loader.edge_features();
         }
         Ok(loader)
+    }
+
+    /// Checks that the edges of a graph have the weights that the model reads. Without weights, a GCN reads those of its
+    /// normalisation only.
+    pub(crate) fn check_weights(&self, edge_columns: &[Vec<String>]) -> anyhow::Result<()> {
+        let are_read = self.requirements.edge_weights && !self.requirements.gcn_norm;
+        let mut columns = edge_columns.iter().flatten();
+        ensure!(
+            !are_read || columns.any(|column| column == EdgeColumns::WEIGHTS),
+            "--edge-weighting needs data whose edges have weights: remove it, or add weights"
+        );
+        Ok(())
     }
 
     /// Checks that the model can be trained on a partitioned graph.

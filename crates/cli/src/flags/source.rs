@@ -144,16 +144,12 @@ impl DataArgs {
         self.symmetrize
     }
 
-    /// Opens or generates a graph, prepares it as the flags request, and prints a summary. Without `edge_features`, the
-    /// features of edges and their other rows are not part of a homogeneous dataset, so that edges may be added.
-    pub(crate) fn open(&self, seed: u64, edge_features: bool) -> anyhow::Result<OpenedDataset> {
+    /// Opens or generates a graph, prepares it as the flags request, and prints a summary.
+    pub(crate) fn open(&self, seed: u64) -> anyhow::Result<OpenedDataset> {
         if self.data.is_heterogeneous()? {
             self.check_unprepared()?;
         }
         let mut data = self.data.load(seed)?;
-        if !edge_features && !data.is_heterogeneous() {
-            data = data.without_edge_rows()?;
-        }
         if self.verify {
             for note in data.validate().context("the data could not be verified")? {
                 if !data.notes.contains(&note) {

@@ -53,7 +53,7 @@ const GROUPS: [(&str, Scope, bool); 9] = [
     ("standardize row-normalize symmetrize val-batches", Scope::WholeGraph, true),
     ("in-memory verify memory feature-cache hot-by", Scope::WholeGraph, false),
     (
-        "input-dropout residual weight-init edge-input heads output-heads attention-dropout bases fanouts rule eval",
+        "input-dropout residual weight-init edge-input edge-weighting heads output-heads attention-dropout bases fanouts rule eval",
         Scope::OneGraph,
         true,
     ),

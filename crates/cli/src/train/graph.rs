@@ -44,6 +44,14 @@ impl TrainingGraph {
         }
     }
 
+    /// Returns the names of the columns of the edges of each relation.
+    fn edge_columns(&self) -> Vec<Vec<String>> {
+        match self {
+            Self::Whole(opened) => opened.data.graph.edge_columns(),
+            Self::Partitioned(graph) => graph.info().edge_columns.clone(),
+        }
+    }
+
     fn schema(&self) -> &GraphSchema {
         match self {
             Self::Whole(opened) => opened.data.graph.schema(),
@@ -57,13 +65,13 @@ impl TrainRun<'_> {
     pub(super) fn open_graph(&self) -> anyhow::Result<TrainingGraph> {
         match self.args.parts.are_given() {
             true => self.open_partitions(),
-            false => Ok(TrainingGraph::Whole(self.open_dataset(self.args.model.reads_edge_features())?)),
+            false => Ok(TrainingGraph::Whole(self.open_dataset()?)),
         }
     }
 
-    /// Opens the dataset of the flags and prints a summary; without the features of edges unless `edge_features` is true.
-    pub(super) fn open_dataset(&self, edge_features: bool) -> anyhow::Result<OpenedDataset> {
-        let opened = self.args.data.open(self.args.ranks.seed, edge_features)?;
+    /// Opens the dataset of the flags and prints a summary.
+    pub(super) fn open_dataset(&self) -> anyhow::Result<OpenedDataset> {
+        let opened = self.args.data.open(self.args.ranks.seed)?;
         self.check_cache(opened.data.is_heterogeneous())?;
         Ok(opened)
     }
@@ -96,6 +104,7 @@ impl TrainRun<'_> {
         let model_graph = graph.model_graph();
         let fanouts = sampling.fanouts(model.layers, &model_graph, graph.schema())?;
         let model = model.build_node_model(&model_graph, d_out, is_encoder, fanouts.of_all.len())?;
+        model.check_weights(&graph.edge_columns())?;
         if let TrainingGraph::Partitioned(graph) = graph {
             model.check_partitioned()?;
             ranks.job.share_partitions(graph, self.launch.as_ref())?;

@@ -17,10 +17,9 @@ impl TrainRun<'_> {
     /// Trains on the links of a graph, of one relation if there are several. Those of a partitioned graph come from the data
     /// that was partitioned.
     pub(super) fn links(&self) -> anyhow::Result<Vec<Outcome>> {
-        let TrainArgs { data, model, ranks, parts, link, loss, .. } = self.args;
+        let TrainArgs { data, ranks, parts, link, loss, .. } = self.args;
         let is_partitioned = parts.are_given();
-        // The partitions' hash is that of data with edge features, whether the model reads them or not.
-        let opened = self.open_dataset(is_partitioned || model.reads_edge_features())?;
+        let opened = self.open_dataset()?;
         require_links(&opened.data, is_partitioned, data.is_symmetrized())?;
         let split = link.split.split_links(&opened.data, ranks.seed)?;
         let loss = select_loss(loss)?;

@@ -179,9 +179,14 @@ impl BlockOps for Flex {
         direct_or_reference!(x, reference_edge_rows::relu_sum(&messages), edge_rows::relu_sum(messages))
     }
 
-    fn relation_shares(block: Adjacency<Self>, types: IntTensor<Self>, n_types: usize) -> FloatTensor<Self> {
+    fn relation_shares(
+        block: Adjacency<Self>,
+        types: IntTensor<Self>,
+        n_types: usize,
+        weights: Weights<Self>,
+    ) -> FloatTensor<Self> {
         count_direct();
-        relations::relation_shares(&block, &types, n_types)
+        relations::relation_shares(&block, &types, n_types, &weights)
     }
 
     fn column_sums(x: FloatTensor<Self>) -> FloatTensor<Self> {

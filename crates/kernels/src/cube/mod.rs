@@ -179,10 +179,15 @@ impl BlockOps for CubeBackend {
         })
     }
 
-    fn relation_shares(block: Adjacency<Self>, types: IntTensor<Self>, n_types: usize) -> FloatTensor<Self> {
-        // Burn's operations on integers run kernels on the device, too, and their atomics add in any order exactly.
+    fn relation_shares(
+        block: Adjacency<Self>,
+        types: IntTensor<Self>,
+        n_types: usize,
+        weights: Weights<Self>,
+    ) -> FloatTensor<Self> {
+        // Burn's operations run kernels on the device, too, which add the values of an index in order.
         count_direct();
-        reference::relation_shares(&block, types, n_types)
+        reference::relation_shares(&block, types, n_types, weights)
     }
 
     fn column_sums(x: FloatTensor<Self>) -> FloatTensor<Self> {

@@ -159,14 +159,16 @@ pub(crate) trait BlockOps: Backend {
         crate::ops::edge_rows::relu_sum(&Messages { block, x, edge_rows })
     }
 
-    /// Returns 1 divided by the number of edges of each edge's type at its destination, `[n_edges]`, as f32.
+    /// Returns 1 divided by the number of edges of each edge's type at its destination, `[n_edges]`, as f32. With weights, which
+    /// are f32, returns each edge's weight divided by the sum of the absolute values of these edges' weights; 0 if that is 0.
     fn relation_shares(
         #[extension_type] block: Adjacency<Self>,
         types: IntTensor<Self>,
         n_types: usize,
+        #[extension_type] weights: Weights<Self>,
     ) -> FloatTensor<Self> {
         count_reference();
-        reference::relation_shares(&block, types, n_types)
+        reference::relation_shares(&block, types, n_types, weights)
     }
 
     /// Computes the sums of the columns, `[n, d] -> [1, d]`.

@@ -63,7 +63,9 @@ pub use crate::ops::precision::{MatmulPrecision, has_bf16_products, matmul_preci
 pub use crate::ops::relation_groups::{
     aggregate_groups, group_dots, group_softmax, grouped_linear, grouped_transposed,
 };
-pub use crate::ops::relations::{edge_type_rows, relation_weights};
+pub use crate::ops::relations::{
+    edge_shares, edge_type_rows, group_shares, relation_shares, relation_weights,
+};
 
 /// Aggregates the rows of each destination's sources.
 ///

@@ -9,6 +9,7 @@ use kiln_sample::RngKey;
 
 use crate::device::block::Adjacency;
 use crate::ops::adam::{AdamState, AdamStep};
+use crate::ops::aggregation::Weights;
 use crate::ops::cross_entropy::CrossEntropy;
 use crate::ops::edges::{INDEX, edge_dsts, zero_rows};
 use crate::ops::keep::Keep;
@@ -145,6 +146,7 @@ pub(crate) fn relation_shares<B: Backend>(
     block: &Adjacency<B>,
     types: IntTensor<B>,
     n_types: usize,
+    weights: Weights<B>,
 ) -> FloatTensor<B> {
     let device = types.device();
     let n_edges = block.n_edges;
@@ -153,9 +155,23 @@ pub(crate) fn relation_shares<B: Backend>(
         return B::float_zeros(shape, &device, FloatDType::F32);
     }
     let pairs = B::int_add(B::int_mul_scalar(edge_dsts(block), (n_types as i64).into()), types);
-    let zeros = B::int_zeros(Shape::new([block.n_dst * n_types]), &device, INDEX);
-    let ones = B::int_ones(Shape::new([n_edges]), &device, INDEX);
-    let counts = B::int_select_assign(zeros, 0, pairs.clone(), ones, IndexingUpdateOp::Add);
-    let counts = B::int_into_float(B::int_select(counts, 0, pairs), FloatDType::F32);
-    B::float_recip(counts)
+    let of_pairs = Shape::new([block.n_dst * n_types]);
+    match weights {
+        Weights::Ones => {
+            let zeros = B::int_zeros(of_pairs, &device, INDEX);
+            let ones = B::int_ones(shape, &device, INDEX);
+            let counts = B::int_select_assign(zeros, 0, pairs.clone(), ones, IndexingUpdateOp::Add);
+            let counts = B::int_into_float(B::int_select(counts, 0, pairs), FloatDType::F32);
+            B::float_recip(counts)
+        }
+        Weights::Tensor(weights) => {
+            // On devices, too, the values of an index are added in the order of the edges.
+            let zeros = B::float_zeros(of_pairs, &device, FloatDType::F32);
+            let sizes = B::float_abs(weights.clone());
+            let sums = B::float_select_assign(zeros, 0, pairs.clone(), sizes, IndexingUpdateOp::Add);
+            // A sum of 0 is that of weights of 0, whose quotients are 0.
+            let sums = B::float_clamp_min(B::float_select(sums, 0, pairs), f32::MIN_POSITIVE.into());
+            B::float_div(weights, sums)
+        }
+    }
 }

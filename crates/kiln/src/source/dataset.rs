@@ -10,7 +10,7 @@ use kiln_feature::{
 };
 use kiln_graph::{EdgeColumns, GraphSchema, NodeId, RelationSchema, Relations};
 use kiln_kernels::{DeviceSampler, GraphMode};
-use kiln_sample::{FrontierSampler, HeteroNeighborSampler, NeighborSampler, SamplerConfig};
+use kiln_sample::{FrontierSampler, HeteroNeighborSampler, NeighborSampler};
 use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel};
 
 use crate::data_hash::hash_with_links;
@@ -58,6 +58,10 @@ impl Source for PreparedDataset {
 
     fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>> {
         self.data.features.clone()
+    }
+
+    fn edge_columns(&self) -> Vec<Vec<String>> {
+        self.data.graph.edge_columns()
     }
 
     fn edge_column(&self, name: &str) -> Result<Arc<dyn EdgeFeatureStore>> {
@@ -171,18 +175,18 @@ impl Source for PreparedDataset {
             return Ok(None);
         }
         let Sampling { fanouts, config, .. } = sampling;
-        // The relations have no edge types: their positions are the types of the joined edges.
-        let of_relation = SamplerConfig { edge_types: false, ..config.clone() };
+        let schema = self.graph.schema().clone();
+        let are_weighted: Vec<bool> =
+            self.graph.iter().map(|relation| relation.graph.weights().is_some()).collect();
         let mut samplers = Vec::with_capacity(self.graph.n_relations());
-        for position in 0..self.graph.n_relations() {
+        for (position, of_relation) in config.of_relations(&schema, &are_weighted)?.into_iter().enumerate() {
             let copy =
                 copies.get_or_make(device, mode, position, || Ok(self.graph.whole_graph(position)?))?;
-            samplers.push(DeviceSampler::with_config(copy, of_relation.clone())?);
+            samplers.push(DeviceSampler::with_config(copy, of_relation)?);
         }
-        let schema = self.graph.schema().clone();
         let sampler =
             HeteroNeighborSampler::of_samplers(schema, Arc::new(samplers), fanouts.clone(), config)?;
-        Ok(Some(Arc::new(sampling.excluding(sampler))))
+        Ok(Some(Arc::new(sampling.excluding(sampler.with_weighted(are_weighted)))))
     }
 }
 

@@ -2,6 +2,7 @@
 //! program of its own.
 
 mod edge_columns;
+mod edge_weighting;
 mod empty_splits;
 mod fit;
 #[cfg(feature = "grpc")]

@@ -220,6 +220,7 @@ impl ModelConfig for OwnConfig {
                 d_in: self.widths[i],
                 d_out: self.widths[i + 1],
                 aggregate: Aggregate::Mean,
+                edge_weighting: EdgeWeighting::None,
             };
             config.init(key.fold_in(KeyDomain::Layer, i as u64), device)
         };

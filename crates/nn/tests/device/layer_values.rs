@@ -12,8 +12,8 @@ use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::testing::{check_close, device, values};
 use kiln_nn::{
-    Aggregate, BlockModel, EdgeInput, Epsilon, ForwardContext, GatConvConfig, GatV2ConvConfig, GinConv,
-    GineConfig, GineConv, HeadOutput, Linear, Mlp, Mode, RgcnConv, TransformerConvConfig,
+    Aggregate, BlockModel, EdgeInput, EdgeWeighting, Epsilon, ForwardContext, GatConvConfig, GatV2ConvConfig,
+    GinConv, GineConfig, GineConv, HeadOutput, Linear, Mlp, Mode, RgcnConv, TransformerConvConfig,
 };
 use kiln_sample::RngKey;
 
@@ -269,6 +269,7 @@ fn rgcn_conv_equals_pyg() {
             bases: Param::from_tensor(case.weights["weight"].tensor([n_bases * d_in, d_out])),
             coefficients: Param::from_tensor(coefficients.matrix()),
             bias: case.vector("bias"),
+            edge_weighting: EdgeWeighting::None,
         };
         let mut matrices = vec![("root", &layer.weight_self), ("weight", &layer.bases)];
         if has_bases {

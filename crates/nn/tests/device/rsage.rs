@@ -9,8 +9,9 @@ use kiln_graph::{Block, Csc, CscBuilder, Metagraph, NodeId};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::testing::{check_close, check_gradient, device, ramp, values};
 use kiln_nn::{
-    Aggregate, BlockModel, Error, GraphMetadata, GraphRequirements, JumpingKnowledge, Mode, ModelConfig,
-    Normalization, RsageConfig, RsageConv, RsageConvConfig, SageConfig, SageConv, SageConvConfig, WeightInit,
+    Aggregate, BlockModel, EdgeWeighting, Error, GraphMetadata, GraphRequirements, JumpingKnowledge, Mode,
+    ModelConfig, Normalization, RsageConfig, RsageConv, RsageConvConfig, SageConfig, SageConv,
+    SageConvConfig, WeightInit,
 };
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
@@ -23,7 +24,13 @@ const AGGREGATES: [Aggregate; 3] = [Aggregate::Mean, Aggregate::Max, Aggregate::
 const TOLERANCE: f32 = 2e-5;
 
 fn conv(aggregate: Aggregate, [d_in, d_out]: [usize; 2], device: &Device) -> RsageConv {
-    let config = RsageConvConfig { d_in, d_out, metagraph: graph().metagraph(), aggregate };
+    let config = RsageConvConfig {
+        d_in,
+        d_out,
+        metagraph: graph().metagraph(),
+        aggregate,
+        edge_weighting: EdgeWeighting::None,
+    };
     let mut conv = config.init(RngKey::new(1), device).expect("the configuration should be valid");
     conv.bias = Param::from_tensor(ramp([4, d_out], device));
     conv
@@ -143,9 +150,10 @@ fn a_homogeneous_layer_is_bit_identical_to_sage() {
             AGGREGATES.into_iter().zip([WeightInit::Dgl, WeightInit::Pyg, WeightInit::Dgl])
         {
             let metagraph = Metagraph::homogeneous();
-            let typed = RsageConvConfig { d_in, d_out, metagraph, aggregate };
+            let typed =
+                RsageConvConfig { d_in, d_out, metagraph, aggregate, edge_weighting: EdgeWeighting::None };
             let typed = typed.init_with(init, RngKey::new(2), &device).expect("the widths should be valid");
-            let plain = SageConvConfig { d_in, d_out, aggregate };
+            let plain = SageConvConfig { d_in, d_out, aggregate, edge_weighting: EdgeWeighting::None };
             let plain: SageConv =
                 plain.init_with(init, RngKey::new(2), &device).expect("the widths should be valid");
             let of_plain = stacked(plain.weight_self.val(), plain.weight_neigh.val());
@@ -256,7 +264,13 @@ fn rejects_the_groups_of_another_metagraph() {
     let (device, graph) = (device(), graph());
     let block = &sampled(&graph, &[3], 1)[0];
     let metagraph = Metagraph::new(2, vec![[0, 1]]).expect("the relation should be valid");
-    let config = RsageConvConfig { d_in: 4, d_out: 2, metagraph, aggregate: Aggregate::Mean };
+    let config = RsageConvConfig {
+        d_in: 4,
+        d_out: 2,
+        metagraph,
+        aggregate: Aggregate::Mean,
+        edge_weighting: EdgeWeighting::None,
+    };
     let conv = config.init(RngKey::new(0), &device).expect("the widths should be valid");
     conv.forward(&uploaded(&graph, block, &device), ramp([block.n_src(), 4], &device));
 }

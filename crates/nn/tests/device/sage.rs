@@ -7,8 +7,8 @@ use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::{check_close, check_layer, device, on_cpu, ramp, values};
 use kiln_nn::{
-    Aggregate, BlockModel, Error, ForwardContext, Mode, Sage, SageConfig, SageConv, SageConvConfig,
-    WeightInit,
+    Aggregate, BlockModel, EdgeWeighting, Error, ForwardContext, Mode, Sage, SageConfig, SageConv,
+    SageConvConfig, WeightInit,
 };
 use kiln_sample::RngKey;
 
@@ -68,7 +68,7 @@ fn a_sage_layer_computes_its_formula() {
     let x: Tensor<2> = ramp([6, 4], &device);
     let block = DeviceBlock::upload(&wide(), &device);
     for aggregate in AGGREGATES {
-        let mut conv = SageConvConfig { d_in: 4, d_out: 6, aggregate }
+        let mut conv = SageConvConfig { d_in: 4, d_out: 6, aggregate, edge_weighting: EdgeWeighting::None }
             .init(RngKey::new(1), &device)
             .expect("the configuration should be valid");
         conv.bias = Param::from_tensor(ramp([6], &device));
@@ -105,7 +105,7 @@ fn projecting_before_the_aggregation_differs_only_by_rounding() {
     let full = DeviceBlock::upload(&block(vec![0, 1, 2, 3], &[&[1, 2], &[0], &[], &[1, 3, 3]]), &device);
     let x: Tensor<2> = ramp([4, 8], &device);
     for aggregate in [Aggregate::Mean, Aggregate::Sum] {
-        let conv = SageConvConfig { d_in: 8, d_out: 2, aggregate }
+        let conv = SageConvConfig { d_in: 8, d_out: 2, aggregate, edge_weighting: EdgeWeighting::None }
             .init(RngKey::new(1), &device)
             .expect("the configuration should be valid");
         let gathered = match aggregate {
@@ -124,7 +124,7 @@ fn layers_ignore_the_edge_order_and_have_correct_shapes_and_input_gradients() {
     let device = device();
     for aggregate in AGGREGATES {
         for (d_in, d_out) in [(4, 6), (6, 2)] {
-            let config = SageConvConfig { d_in, d_out, aggregate };
+            let config = SageConvConfig { d_in, d_out, aggregate, edge_weighting: EdgeWeighting::None };
             let conv = config
                 .init(RngKey::new(4), &device.clone().autodiff())
                 .expect("the configuration should be valid");
@@ -139,7 +139,7 @@ fn gradients_of_parameters_match_their_closed_form() {
     let block = DeviceBlock::upload(&wide(), &device);
     let x: Tensor<2> = ramp([6, 4], &device);
     for aggregate in AGGREGATES {
-        let conv = SageConvConfig { d_in: 4, d_out: 3, aggregate }
+        let conv = SageConvConfig { d_in: 4, d_out: 3, aggregate, edge_weighting: EdgeWeighting::None }
             .init(RngKey::new(4), &device)
             .expect("the configuration should be valid");
         let result = conv.forward(&block, x.clone());

@@ -184,6 +184,11 @@ impl DistGraph {
         self.info.only_relation().is_some_and(|edges| edges.has_edge_types)
     }
 
+    /// Returns the names of the columns of the edges of each relation, of which weights are `weights` and types `types`.
+    pub fn edge_columns(&self) -> &[Vec<String>] {
+        &self.info.of_graph.edge_columns
+    }
+
     /// Returns the memory limit of the client in bytes. The limit does not grow with the graph's edges or features.
     pub fn memory_bytes(&self) -> usize {
         let fetched = if self.own().is_some() { 0 } else { self.fetched_bytes() };

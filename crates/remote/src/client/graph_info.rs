@@ -73,6 +73,7 @@ impl GraphInfo {
             targets: opened.targets.as_ref().map(|targets| targets_info(targets, n_types)).transpose()?,
             n_edge_types: edges.and_then(|edges| edges.n_edge_types),
             edge_dim: edges.and_then(|edges| edges.format_of(EdgeColumns::FEATURES)).map(|format| format.dim),
+            edge_columns: relations.iter().map(RelationInfo::names).collect(),
             preparation: preparation(opened)?,
         };
         Ok(Self { of_graph, types, relations })
@@ -123,6 +124,14 @@ impl RelationInfo {
             n_edge_types: relation.n_edge_types.map(|n_types| n_types as usize),
             columns,
         })
+    }
+
+    /// Returns the names of all columns.
+    fn names(&self) -> Vec<String> {
+        let of_sampler =
+            [(EdgeColumns::WEIGHTS, self.has_weights), (EdgeColumns::TYPES, self.has_edge_types)];
+        let of_sampler = of_sampler.into_iter().filter_map(|(name, is_there)| is_there.then_some(name));
+        of_sampler.chain(self.columns.iter().map(|(name, _)| name.as_str())).map(str::to_owned).collect()
     }
 
     /// Returns the format of the rows of a column; `None` if the edges do not have it.

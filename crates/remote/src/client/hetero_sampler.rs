@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use kiln_sample::{EdgeWeights, Fanout, FrontierSampler, HeteroNeighborSampler, SamplerConfig};
+use kiln_sample::{Fanout, FrontierSampler, HeteroNeighborSampler, SamplerConfig};
 
 use crate::client::sampler::DistRelations;
 use crate::{DistGraph, DistNeighborSampler, Error, Result};
@@ -11,20 +11,19 @@ impl DistGraph {
     /// first; the own fanouts of `config` are ignored. A hop sends the requests of all relations together.
     ///
     /// # Errors
-    /// Returns [`kiln_sample::Error::RelationFanouts`] unless each layer has one fanout per relation,
-    /// [`kiln_sample::Error::NoRelationWeights`] if edge weights are configured and a relation has none, and
-    /// [`Error::BadRule`] if a server does not know the name of the rule.
+    /// Returns [`kiln_sample::Error::RelationFanouts`] unless each layer has one fanout per relation, the errors of
+    /// [`SamplerConfig::of_relations`], and [`Error::BadRule`] if a server does not know the name of the rule.
     pub fn hetero_sampler(
         self: &Arc<Self>,
         fanouts: Vec<Vec<Fanout>>,
         config: &SamplerConfig,
     ) -> Result<HeteroNeighborSampler> {
-        self.hetero_sampler_of(fanouts, config, |_, sampler| Ok(sampler))
+        self.hetero_sampler_of(fanouts, config, |_, _, sampler| Ok(sampler))
     }
 
     /// Returns a sampler like [`DistGraph::hetero_sampler`] that samples the local nodes of each relation with a sampler of your
-    /// own, for example on a device ([`DistNeighborSampler::with_local_sampler`]). `own` returns that of a relation, whose
-    /// configuration has no fanouts, because each hop states its own.
+    /// own, for example on a device ([`DistNeighborSampler::with_local_sampler`]). `own` returns that of a relation with this
+    /// configuration, whose fanouts are not used, because each hop states its own.
     ///
     /// # Errors
     /// Returns the errors of `own`, [`DistGraph::hetero_sampler`] and [`DistNeighborSampler::with_local_sampler`].
@@ -32,10 +31,10 @@ impl DistGraph {
         self: &Arc<Self>,
         fanouts: Vec<Vec<Fanout>>,
         config: &SamplerConfig,
-        own: impl Fn(usize) -> std::result::Result<S, E>,
+        own: impl Fn(usize, &SamplerConfig) -> std::result::Result<S, E>,
     ) -> std::result::Result<HeteroNeighborSampler, E> {
-        self.hetero_sampler_of(fanouts, config, |relation, sampler| {
-            Ok(sampler.with_local_sampler(own(relation)?)?)
+        self.hetero_sampler_of(fanouts, config, |relation, config, sampler| {
+            Ok(sampler.with_local_sampler(own(relation, config)?)?)
         })
     }
 
@@ -44,20 +43,23 @@ impl DistGraph {
         self: &Arc<Self>,
         fanouts: Vec<Vec<Fanout>>,
         config: &SamplerConfig,
-        prepare: impl Fn(usize, DistNeighborSampler) -> std::result::Result<DistNeighborSampler, E>,
+        prepare: impl Fn(
+            usize,
+            &SamplerConfig,
+            DistNeighborSampler,
+        ) -> std::result::Result<DistNeighborSampler, E>,
     ) -> std::result::Result<HeteroNeighborSampler, E> {
+        let schema = self.schema();
+        let are_weighted: Vec<bool> =
+            (0..schema.relations().len()).map(|position| self.relation(position).has_weights).collect();
+        let configs = config.of_relations(schema, &are_weighted).map_err(Error::from)?;
         let mut samplers = Vec::new();
-        for (position, relation) in self.schema().relations().iter().enumerate() {
-            if config.weights != EdgeWeights::None && !self.relation(position).has_weights {
-                let relation = relation.name.clone();
-                return Err(Error::from(kiln_sample::Error::NoRelationWeights { relation }).into());
-            }
-            let config = SamplerConfig { edge_types: false, ..config.clone() };
-            let sampler = DistNeighborSampler::of_relation(Arc::clone(self), position, config)?;
-            samplers.push(prepare(position, sampler)?);
+        for (position, of_relation) in configs.into_iter().enumerate() {
+            let sampler = DistNeighborSampler::of_relation(Arc::clone(self), position, of_relation.clone())?;
+            samplers.push(prepare(position, &of_relation, sampler)?);
         }
         let relations = Arc::new(DistRelations { graph: Arc::clone(self), samplers });
-        let sampler = HeteroNeighborSampler::of_samplers(self.schema().clone(), relations, fanouts, config);
-        Ok(sampler.map_err(Error::from)?)
+        let sampler = HeteroNeighborSampler::of_samplers(schema.clone(), relations, fanouts, config);
+        Ok(sampler.map_err(Error::from)?.with_weighted(are_weighted))
     }
 }

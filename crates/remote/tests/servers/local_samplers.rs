@@ -22,8 +22,7 @@ fn with_local(
     config: &SamplerConfig,
     n_dsts: &Arc<AtomicUsize>,
 ) -> kiln_remote::Result<HeteroNeighborSampler> {
-    let of_relation = SamplerConfig { edge_types: false, ..config.clone() };
-    graph.hetero_sampler_with_local(fanouts(), config, |relation| {
+    graph.hetero_sampler_with_local(fanouts(), config, |relation, of_relation| {
         let graph = Arc::new(part.graph_by_node(relation)?);
         let sampler = NeighborSampler::with_config(graph, of_relation.clone())?;
         Ok::<_, Error>(Counting { sampler, n_dsts: Arc::clone(n_dsts) })

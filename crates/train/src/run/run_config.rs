@@ -65,6 +65,8 @@ pub struct RunConfig {
     pub title: String,
     /// The classes' names, by class; a class without a name is shown by its number.
     pub class_names: Vec<String>,
+    /// Notes on the data, of which a new run passes each to [`TrainCallback::note`].
+    pub notes: Vec<String>,
     /// The start of the process, from which the summary's time is measured.
     pub started: Instant,
 }
@@ -112,6 +114,7 @@ impl RunConfig {
             model: None,
             title: "training run".to_owned(),
             class_names: Vec::new(),
+            notes: Vec::new(),
             started: Instant::now(),
         }
     }
@@ -160,8 +163,8 @@ impl RunConfig {
         let items = train.items();
         callback.started(&run, train.n_steps(phase));
         let note = note_on_steps(items.config(), phase, items.items().len(), train.n_steps(phase));
-        if let Some(text) = note.filter(|_| run.resumed().is_none()) {
-            callback.note(&text);
+        if run.resumed().is_none() {
+            self.notes.iter().chain(&note).for_each(|text| callback.note(text));
         }
         if !has_validation && trainer.is_rank_zero() {
             callback.warning(

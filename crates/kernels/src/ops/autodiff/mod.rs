@@ -72,8 +72,17 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         ops.apply::<C>((edge_ids, key, keep), x)
     }
 
-    fn relation_shares(block: Adjacency<Self>, types: IntTensor<Self>, n_types: usize) -> FloatTensor<Self> {
-        Self::from_inner(B::relation_shares(inner(block), types, n_types))
+    fn relation_shares(
+        block: Adjacency<Self>,
+        types: IntTensor<Self>,
+        n_types: usize,
+        weights: Weights<Self>,
+    ) -> FloatTensor<Self> {
+        let weights = match weights {
+            Weights::Ones => Weights::Ones,
+            Weights::Tensor(weights) => Weights::Tensor(Self::inner(weights)),
+        };
+        Self::from_inner(B::relation_shares(inner(block), types, n_types, weights))
     }
 
     fn aggregate(
