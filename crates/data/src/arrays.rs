@@ -31,7 +31,7 @@ pub(crate) fn offsets_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<Sha
     }
 }
 
-/// Returns an array of node ids. 32-bit ids are not copied and are checked where they are used; 64-bit ids are copied
+/// Returns an array of node ids. 32-bit ids are not copied and are checked where they are used; those of other widths are copied
 /// and checked to be below `n_nodes`. `what` is the noun for an element in error messages: `edge` or `entry`.
 pub(crate) fn nodes_of(
     array: &ArrayFile,
@@ -58,7 +58,15 @@ pub(crate) fn nodes_of(
             nodes.extend(ids.iter().map(|&id| NodeId(id as u32)));
             Ok(nodes.into())
         }
-        _ => Err(array.wrong_type("<i4, <u4, <i8 or <u8").into()),
+        _ => {
+            let mut nodes = array.room()?;
+            array.for_each_integer(|position, id| -> Result<()> {
+                nodes.push(node_of(array, what, position, id, n_nodes)?);
+                Ok(())
+            })?;
+            notes.push(converted(array, "32-bit ids: save them as <u4 to have them mapped"));
+            Ok(nodes.into())
+        }
     }
 }
 

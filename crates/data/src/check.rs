@@ -84,6 +84,9 @@ fn numbered<'a>(data: &Dataset, place: Place<'a>, position: usize) -> Place<'a> 
     }
 }
 
+/// The number of classes that a note lists.
+const N_LISTED: usize = 5;
+
 /// Checks that the nodes of a split exist and have a target, and adds a note for each pair of parts that overlap.
 pub(crate) fn check_split(
     place: Place<'_>,
@@ -140,7 +143,56 @@ pub(crate) fn check_split_from(
         }
     }
     note_overlaps(split, nodes_with_row, notes);
+    if let Targets::Classes(labels) = targets {
+        note_classes(split, |node| labels.get(NodeId(node.0 - first)), labels.n_classes(), notes);
+    }
     Ok(())
+}
+
+/// The share of one class in an evaluated part from which the part has a note.
+const LARGEST_SHARE: f64 = 0.95;
+
+/// The number of nodes of a part below which it has no notes on its classes.
+const FEW_NODES: usize = 20;
+
+/// Adds notes on the populations of the evaluated parts of a checked split: classes that no training node has, which a model
+/// cannot predict, and a class that nearly all nodes have, so that a constant prediction has nearly the best accuracy.
+fn note_classes(
+    split: &Split,
+    class_of: impl Fn(NodeId) -> Option<u32>,
+    n_classes: usize,
+    notes: &mut Vec<Note>,
+) {
+    let count = |nodes: &[NodeId]| {
+        let mut counts = vec![0_usize; n_classes];
+        nodes.iter().filter_map(|node| class_of(*node)).for_each(|class| counts[class as usize] += 1);
+        counts
+    };
+    let [(_, train), evaluated @ ..] = split.parts();
+    let in_training = count(train);
+    for (part, nodes) in evaluated.into_iter().filter(|(_, nodes)| FEW_NODES <= nodes.len()) {
+        let counts = count(nodes);
+        let n_nodes = nodes.len();
+        let unknown = || {
+            counts
+                .iter()
+                .zip(&in_training)
+                .enumerate()
+                .filter(|(_, (of, in_train))| **of > 0 && **in_train == 0)
+        };
+        let n_unknown: usize = unknown().map(|(_, (of, _))| of).sum();
+        if !train.is_empty() && 0 < n_unknown {
+            let classes = unknown().map(|(class, _)| class).take(N_LISTED).collect();
+            notes.push(Note::UntrainedClasses { part, n_nodes: n_unknown, n_all: n_nodes, classes });
+        }
+        let largest = counts.iter().copied().enumerate().max_by_key(|(_, count)| *count);
+        if let Some((class, count)) = largest
+            && 1 < n_classes
+            && LARGEST_SHARE * n_nodes as f64 <= count as f64
+        {
+            notes.push(Note::LargestClass { part, class, n_nodes: count, n_all: n_nodes });
+        }
+    }
 }
 
 /// Adds a note with the number of shared nodes for each pair of parts of a split that overlap. The nodes are counted in

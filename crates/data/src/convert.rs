@@ -287,6 +287,7 @@ fn commit(
         n_nodes,
         n_edges: written.n_edges,
         dim: sizes.dim,
+        feature_columns: Vec::new(),
         n_classes: sizes.n_classes,
         // Classes that are named by their numbers get no names in the manifest. Otherwise a single large label could
         // make the manifest huge.

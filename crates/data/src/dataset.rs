@@ -3,7 +3,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use kiln_feature::{EdgeFeatures, FeatureStore, Labels, Preparation, TargetKind, TargetValues, Targets};
+use kiln_feature::{
+    EdgeFeatures, FeatureColumn, FeatureStore, Labels, Preparation, TargetKind, TargetValues, Targets,
+};
 use kiln_graph::{Csc, EdgeColumn, EdgeColumns, NodeId, Relation, Relations, SharedArray};
 
 use crate::check::{Place, check_links};
@@ -32,6 +34,9 @@ pub struct Dataset {
     /// The features of each node type, `[n_types]`: one row per node of the type, `[n_nodes_of_type, dim]`; `None` for a
     /// type without features.
     pub features: Vec<Option<Arc<dyn FeatureStore>>>,
+    /// What the feature columns of each node type mean, `[n_types]`; empty for a type whose columns have no names, such as
+    /// those of a file of numbers. A trained model stores them and compares them with those of the data of predictions.
+    pub feature_columns: Vec<Vec<FeatureColumn>>,
     /// The edge types' names, by type; empty for graphs without edge types.
     pub edge_type_names: Vec<String>,
     /// The targets and the split of one node type; `None` for a set without targets. A homogeneous set that was made without
@@ -87,6 +92,7 @@ impl Dataset {
             name,
             graph: Arc::new(Relations::of_graph(graph)),
             features: vec![Some(features)],
+            feature_columns: vec![Vec::new()],
             edge_type_names: Vec::new(),
             targets: Some(targets),
             links: None,
@@ -106,6 +112,7 @@ impl Dataset {
         Self {
             name,
             names: vec![Arc::default(); graph.types().n_types()],
+            feature_columns: vec![Vec::new(); graph.types().n_types()],
             graph,
             features,
             edge_type_names: Vec::new(),

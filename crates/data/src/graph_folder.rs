@@ -13,7 +13,7 @@ use kiln_store::array_folder::ArrayFolder;
 
 use crate::{Result, Split};
 
-pub use self::class_names::{check_class_names, class_names_of, class_names_to_write};
+pub use self::class_names::{check_class_names, check_feature_columns, class_names_of, class_names_to_write};
 pub use self::edges::{
     column_element, column_entries, column_file, column_files, read_csc, start_column, verify_columns,
 };

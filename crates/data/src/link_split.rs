@@ -217,8 +217,9 @@ impl LinkSplit {
     /// some: in a graph of citations, for example, a reverse edge is another citation. They are therefore reported and not
     /// rejected.
     ///
-    /// Also finds the links whose reverse is an edge of another relation ([`Note::LinksInRelation`]), training links among them,
-    /// because a training step leaves out the reverses of its links only if their relation is named.
+    /// Also finds the links that are edges of another relation between the same types, or whose reverse is
+    /// ([`Note::LinksInRelation`]), training links among them, because a training step leaves out its links and their reverses
+    /// of the relations of links only.
     ///
     /// Each link takes two binary searches, and another one for each other relation between its types.
     ///
@@ -238,19 +239,48 @@ impl LinkSplit {
         }
         let relation = self.message.relation(self.links.relation);
         for (position, other) in self.message.iter().enumerate() {
-            let is_reversed = (other.src_type, other.dst_type) == (relation.dst_type, relation.src_type);
-            if !is_reversed || position == self.links.relation || Some(position) == self.links.reverse {
+            let types = [other.src_type, other.dst_type];
+            let is_parallel = types == [relation.src_type, relation.dst_type];
+            let is_reversed = types == [relation.dst_type, relation.src_type];
+            let is_of_links = position == self.links.relation || Some(position) == self.links.reverse;
+            if is_of_links || !(is_parallel || is_reversed) {
                 continue;
             }
             let graph = self.message.whole_graph(position)?;
             for (part, links) in self.split().parts() {
-                let n_reversed = self.count(links, |src, dst| has_edge(&graph, dst, src));
-                if n_reversed != 0 {
-                    notes.push(Note::LinksInRelation { part, relation: other.name.clone(), n_reversed });
+                let n_repeated = self.count(links, |src, dst| is_parallel && has_edge(&graph, src, dst));
+                let n_reversed = self.count(links, |src, dst| is_reversed && has_edge(&graph, dst, src));
+                if (n_repeated, n_reversed) != (0, 0) {
+                    let relation = other.name.clone();
+                    let n_all = links.len();
+                    notes.push(Note::LinksInRelation { part, relation, n_repeated, n_reversed, n_all });
                 }
             }
         }
         Ok(notes)
+    }
+
+    /// Returns a note ([`Note::NeverDestinations`]) if at least a tenth of the nodes that may be drawn as destinations of negatives
+    /// are the destination of no link and of no edge of the relation of the links: a model may tell negatives by that alone.
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`](crate::Error::Graph) if the relation is damaged.
+    pub fn find_never_destinations(&self) -> Result<Option<Note>> {
+        let edges = self.message.whole_graph(self.links.relation)?;
+        let relation = self.message.relation(self.links.relation);
+        let nodes = self.message.types().range(relation.dst_type);
+        let mut is_destination: Vec<bool> =
+            nodes.clone().map(|node| edges.in_degree(NodeId(node)) != 0).collect();
+        for (_, links) in self.split().parts() {
+            for link in links.iter() {
+                let (_, dst) = self.links().pair(*link);
+                is_destination[(dst.0 - nodes.start) as usize] = true;
+            }
+        }
+        let n_all = is_destination.len();
+        let n_nodes = is_destination.iter().filter(|is_destination| !**is_destination).count();
+        let is_large = 0 < n_nodes && n_all <= MOST_NEVER.saturating_mul(n_nodes);
+        Ok(is_large.then_some(Note::NeverDestinations { n_nodes, n_all }))
     }
 
     /// Counts the links of a part of which `is_found` returns true.
@@ -259,6 +289,9 @@ impl LinkSplit {
         pairs.filter(|(src, dst)| is_found(*src, *dst)).count()
     }
 }
+
+/// The part of the nodes, one of so many, from which nodes that are never a destination have a note.
+const MOST_NEVER: usize = 10;
 
 /// Returns the position of the only relation.
 fn only_relation(graph: &Relations) -> Result<usize> {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, FeatureStore, SparseFeatures};
+use kiln_feature::{DenseFeatures, FeatureColumn, FeatureStore, SparseFeatures};
 use kiln_graph::NodeId;
 
 use crate::error::require;
+use crate::graph_folder::class_names_to_write;
 use crate::{Error, GraphDataset, Result};
 
 /// The kind of node features of a [`GraphDataset`].
@@ -76,6 +77,31 @@ impl GraphDataset {
         }
     }
 
+    /// Returns what the columns of the node features of a kind mean; empty for stored features, whose columns have no names. A
+    /// trained model stores them, and finds them in the data of predictions.
+    ///
+    /// ```
+    /// use kiln_data::{NodeFeatures, mutag};
+    /// let columns = mutag()?.feature_columns(NodeFeatures::Labels);
+    /// assert_eq!((columns[0].name.as_str(), columns.len()), ("label C", 7));
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
+    pub fn feature_columns(&self, kind: NodeFeatures) -> Vec<FeatureColumn> {
+        match self.node_features_kind(kind) {
+            NodeFeatures::Auto | NodeFeatures::Stored => Vec::new(),
+            NodeFeatures::Labels => {
+                // Labels that are named by their numbers have no names.
+                let names = class_names_to_write(&self.node_label_names, self.node_label_names.len());
+                names.iter().map(|name| FeatureColumn::new(format!("label {name}"), "one_hot")).collect()
+            }
+            NodeFeatures::Degrees => {
+                let degrees = distinct(self.degrees()).into_iter();
+                degrees.map(|degree| FeatureColumn::new(format!("in-degree {degree}"), "one_hot")).collect()
+            }
+            NodeFeatures::Constant => vec![FeatureColumn::new("constant", "1")],
+        }
+    }
+
     /// Returns one-hot in-degrees: one column for each in-degree that occurs in the set, ascending. Parallel edges
     /// and self loops count. All graphs are included, also those of the validation and test split; no label is read.
     /// The GIN paper does the same for graphs without node labels (Xu et al. 2019, section 7).
@@ -89,13 +115,15 @@ impl GraphDataset {
     pub fn one_hot_degrees(&self) -> Result<Arc<dyn FeatureStore>> {
         let n_nodes = self.graph().n_nodes();
         require(n_nodes > 0, "the number of nodes of the set", "at least 1", n_nodes)?;
-        let degrees: Vec<u64> =
-            (0..n_nodes as u32).map(|node| self.graph().in_degree(NodeId(node))).collect();
-        let mut distinct = degrees.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
+        let degrees = self.degrees();
+        let distinct = distinct(degrees.clone());
         let column = |degree: &u64| Some(distinct.partition_point(|before| before < degree) as u32);
         one_hot(degrees.iter().map(column), distinct.len())
+    }
+
+    /// Returns the in-degree of each node.
+    fn degrees(&self) -> Vec<u64> {
+        (0..self.graph().n_nodes() as u32).map(|node| self.graph().in_degree(NodeId(node))).collect()
     }
 
     /// Returns one-hot node labels: one column for each class. The row of a node without a class contains only zeros.
@@ -121,6 +149,13 @@ impl GraphDataset {
         let ones = DenseFeatures::from_f32(vec![1.0; self.graph().n_nodes()], 1);
         Arc::new(ones.expect("any number of values should form rows of one column"))
     }
+}
+
+/// Returns the different values, ascending.
+fn distinct(mut values: Vec<u64>) -> Vec<u64> {
+    values.sort_unstable();
+    values.dedup();
+    values
 }
 
 /// Returns sparse rows that contain a single 1 in the given column, or only zeros.

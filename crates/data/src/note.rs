@@ -21,6 +21,35 @@ pub enum Note {
         /// The number of nodes that are in both parts.
         n_nodes: usize,
     },
+    /// Nodes of an evaluated part have classes that no training node has.
+    UntrainedClasses {
+        /// The name of the part: `val` or `test`.
+        part: &'static str,
+        /// The number of these nodes.
+        n_nodes: usize,
+        /// The number of nodes of the part.
+        n_all: usize,
+        /// The first of these classes, at most 5.
+        classes: Vec<usize>,
+    },
+    /// Nearly all nodes of an evaluated part have the same class.
+    LargestClass {
+        /// The name of the part: `val` or `test`.
+        part: &'static str,
+        /// The class.
+        class: usize,
+        /// The number of nodes of the class.
+        n_nodes: usize,
+        /// The number of nodes of the part.
+        n_all: usize,
+    },
+    /// Many nodes that may be drawn as destinations of negatives are no destination of a link or an edge.
+    NeverDestinations {
+        /// The number of these nodes.
+        n_nodes: usize,
+        /// The number of nodes that may be drawn.
+        n_all: usize,
+    },
     /// Links of an evaluation are edges of the graph that passes messages, or their reverses are.
     LinksInGraph {
         /// The name of the part: `val` or `test`.
@@ -30,14 +59,18 @@ pub enum Note {
         /// The number of links whose reverse is an edge.
         n_reversed: usize,
     },
-    /// Links have reverses in a relation that passes messages and was not named as the reverse relation.
+    /// Links are edges of another relation that passes messages, or have reverses in one that was not named as the reverse relation.
     LinksInRelation {
         /// The name of the part: `train`, `val` or `test`.
         part: &'static str,
         /// The name of the relation.
         relation: String,
+        /// The number of links that are edges of the relation.
+        n_repeated: usize,
         /// The number of links whose reverse is an edge of the relation.
         n_reversed: usize,
+        /// The number of links of the part.
+        n_all: usize,
     },
     /// The reverse of each edge was added.
     ReverseEdgesAdded {
@@ -60,6 +93,11 @@ pub enum Note {
     Other(String),
 }
 
+/// Returns a share in percent, such as `12.5 %`.
+fn share(count: usize, of: usize) -> String {
+    format!("{:.1} %", 100.0 * count as f64 / of.max(1) as f64)
+}
+
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -73,10 +111,45 @@ impl fmt::Display for Note {
                 "{n_links} links of the {part} split are edges of the graph that passes messages, and {n_reversed} \
                 have a reverse edge there: scores on {part} do not measure unseen links"
             ),
-            Self::LinksInRelation { part, relation, n_reversed } => write!(
+            Self::LinksInRelation { part, relation, n_repeated: 0, n_reversed, n_all } => write!(
                 f,
-                "{n_reversed} links of the {part} split have a reverse edge in the relation `{relation}`, which passes \
-                messages and tells the links to the model: name it as the reverse relation, or remove it"
+                "{n_reversed} links of the {part} split ({}) have a reverse edge in the relation `{relation}`, which passes \
+                messages and tells the links to the model: name it as the reverse relation, or remove it",
+                share(*n_reversed, *n_all)
+            ),
+            Self::LinksInRelation { part, relation, n_repeated, n_reversed, n_all } => {
+                write!(
+                    f,
+                    "{n_repeated} links of the {part} split ({}) are edges of the relation `{relation}`",
+                    share(*n_repeated, *n_all)
+                )?;
+                if *n_reversed != 0 {
+                    write!(f, ", and {n_reversed} have a reverse edge in it")?;
+                }
+                f.write_str(
+                    ": it passes messages and tells the links to the model: remove it, or the repeated edges",
+                )
+            }
+            Self::UntrainedClasses { part, n_nodes, n_all, classes } => {
+                let classes = classes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+                write!(
+                    f,
+                    "{n_nodes} nodes of the {part} split ({}) have classes that no training node has ({classes}): a model \
+                    cannot predict them",
+                    share(*n_nodes, *n_all)
+                )
+            }
+            Self::LargestClass { part, class, n_nodes, n_all } => write!(
+                f,
+                "{} of the {part} split have class {class}: predicting it for all nodes has this accuracy; use a metric that \
+                weighs classes equally, such as f1-macro",
+                share(*n_nodes, *n_all)
+            ),
+            Self::NeverDestinations { n_nodes, n_all } => write!(
+                f,
+                "{n_nodes} of the {n_all} nodes ({}) that are drawn as destinations of negatives are never a destination: a \
+                model may tell negatives by that alone; draw them by degree, or split a relation between the types of the links",
+                share(*n_nodes, *n_all)
             ),
             Self::ReverseEdgesAdded { reason } => write!(f, "the reverse of each edge was added: {reason}"),
             Self::ReverseEdgesNotAdded { name } => write!(

@@ -185,6 +185,7 @@ fn check_writing(root: &Path) {
         name: "large".into(),
         graph: CscBuilder::new(n_nodes).build(&[], &[]).unwrap().into(),
         features: vec![Some(Arc::new(DenseFeatures::from_f32(vec![1.0; n_nodes * dim], dim).unwrap()))],
+        feature_columns: vec![Vec::new()],
         targets: Some(DatasetTargets {
             node_type: 0,
             values: Labels::new(vec![0; n_nodes], 1).into(),

@@ -21,6 +21,7 @@
 //! `serde`, off by default, serializes a [`Preparation`].
 
 mod array;
+mod columns;
 mod dense;
 mod edges;
 mod error;
@@ -33,6 +34,7 @@ mod target_kind;
 mod targets;
 
 pub use array::{FeatureArray, FeatureBuffer, FeatureDType};
+pub use columns::{ColumnDifference, FeatureColumn, order_of_columns, with_column_order};
 pub use dense::{DenseFeatures, MappedLayout};
 pub use edges::{EdgeFeatureStore, EdgeFeatures};
 pub use error::{EdgeColumnError, Error, ScalingError, SparseError, TargetsError};

@@ -1,8 +1,9 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use kiln_data::{GraphDataset, HashedPart, NodeFeatures, Split};
-use kiln_feature::{FeatureStore, Preparation, TargetKind};
+use kiln_feature::{FeatureColumn, FeatureStore, Preparation, TargetKind};
 use kiln_graph::GraphId;
 use kiln_loader::{GraphBatcher, Loader, LoaderConfig, Phase};
 use kiln_nn::GraphModel;
@@ -42,6 +43,13 @@ impl GraphLoader {
     /// [`PredictOn::node_features`](crate::PredictOn::node_features) returns features of this kind.
     pub fn node_features(self, kind: NodeFeatures) -> Self {
         Self { node_features: Some(self.graphs.node_features_kind(kind)), ..self }
+    }
+
+    /// Returns what the feature columns mean, if the kind of features is known.
+    fn feature_columns(&self) -> BTreeMap<String, Vec<FeatureColumn>> {
+        let columns = self.node_features.map_or_else(Vec::new, |kind| self.graphs.feature_columns(kind));
+        let columns = Some(columns).filter(|columns| !columns.is_empty());
+        columns.map(|columns| ("node".to_owned(), columns)).into_iter().collect()
     }
 
     /// Sets the number of graphs in a batch of one rank.
@@ -106,6 +114,7 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
             task: ModelTask::Graphs,
             data_name: self.graphs.name.clone(),
             n_features: self.features.dim(),
+            feature_columns: self.feature_columns(),
             targets: self.graphs.targets().kind(),
             n_outputs: self.graphs.targets().n_outputs(),
             class_names: self.graphs.class_names.clone(),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kiln_data::{DatasetTargets, LinkTargets, Split};
-use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
-use kiln_graph::GraphSchema;
+use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation};
+use kiln_graph::{EdgeColumns, GraphSchema};
 use kiln_kernels::{DeviceSampler, Devices, GraphMode};
 use kiln_partition::Part;
 use kiln_remote::{
@@ -269,6 +269,10 @@ impl Source for JoinedGraph {
         stores.map(|store| store.clone().map(|store| store as Arc<dyn FeatureStore>)).collect()
     }
 
+    fn feature_columns(&self) -> Vec<Vec<FeatureColumn>> {
+        self.graph.feature_columns().to_vec()
+    }
+
     fn edge_columns(&self) -> Vec<Vec<String>> {
         self.graph.edge_columns().to_vec()
     }
@@ -314,7 +318,10 @@ impl Source for JoinedGraph {
                 true => model.keys_of_training_data(&self.keys),
                 false => self.keys.to_vec(),
             };
-            let data = PredictionData::sampled_heterogeneous(self.schema().clone(), self.features(), sampler);
+            let weights = |columns: &Vec<String>| columns.iter().any(|name| name == EdgeColumns::WEIGHTS);
+            let data = PredictionData::sampled_heterogeneous(self.schema().clone(), self.features(), sampler)
+                .feature_columns(self.feature_columns())
+                .weighted_relations(self.graph.edge_columns().iter().map(weights).collect());
             return self.with_edge_columns(data.keys(keys), model);
         }
         let done = match (&model.info().inputs.preparation, self.graph.preparation()) {
@@ -332,7 +339,9 @@ impl Source for JoinedGraph {
         model.check_edge_types(|| self.graph.n_edge_types())?;
         let features =
             self.features().remove(0).expect("the nodes of a graph of one type should have features");
-        let data = PredictionData::sampled(self.graph.n_nodes(), features, sampler).prepared(done);
+        let data = PredictionData::sampled(self.graph.n_nodes(), features, sampler)
+            .feature_columns(self.feature_columns())
+            .prepared(done);
         self.with_edge_columns(data, model)
     }
 

@@ -172,7 +172,8 @@ impl PredictOn for SavedModel {
                 kind: recorded.unwrap_or_default().to_owned(),
             })
         };
-        Ok(data.node_features(kind.ok_or_else(unknown).map_err(kiln_train::Error::from)?)?)
+        let kind = kind.ok_or_else(unknown).map_err(kiln_train::Error::from)?;
+        Ok(self.in_order_of_training("node", &data.node_features(kind)?, &data.feature_columns(kind))?)
     }
 
     fn predict_dataset(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kiln_data::{Dataset, DatasetTargets, LinkTargets};
-use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
+use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation};
 use kiln_graph::{Csc, GraphSchema, NodeId, Relations, add_self_loops, gcn_norm};
 use kiln_kernels::GraphMode;
 use kiln_loader::FeatureStores;
@@ -164,6 +164,9 @@ pub(crate) trait Source: Send + Sync {
 
     /// Returns the features of each node type, `[n_types]`; `None` for a type without features.
     fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>>;
+
+    /// Returns what the feature columns of each node type mean, `[n_types]`; empty for a type whose columns have no names.
+    fn feature_columns(&self) -> Vec<Vec<FeatureColumn>>;
 
     /// Returns the names of the columns of the edges of each relation of the data, among them weights and types.
     fn edge_columns(&self) -> Vec<Vec<String>>;

@@ -7,10 +7,10 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use kiln_data::graph_folder::{
-    FEATURES, RowFiles, TARGETS, check_class_names, check_target_files, column_entries, column_file,
-    column_files, target_files,
+    FEATURES, RowFiles, TARGETS, check_class_names, check_feature_columns, check_target_files,
+    column_entries, column_file, column_files, target_files,
 };
-use kiln_feature::{MAX_DIM, Preparation};
+use kiln_feature::{FeatureColumn, MAX_DIM, Preparation};
 use kiln_graph::{EdgeColumns, GraphSchema, NodeTypes, RelationSchema, Relations};
 use kiln_store::array_folder::{
     ElementType, Entries, FolderWriter, Known, bad_entry, bad_key, check_entries, check_unlisted,
@@ -84,6 +84,9 @@ pub(crate) struct TypeEntry {
     pub(crate) n_nodes: usize,
     /// The number of feature columns; `None` for a type without features.
     pub(crate) dim: Option<usize>,
+    /// What the feature columns mean; absent if they have no names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) feature_columns: Vec<FeatureColumn>,
     /// The offsets of the type's [`PartitionBook`](crate::PartitionBook).
     pub(crate) offsets: Vec<u32>,
 }
@@ -263,8 +266,9 @@ impl Manifest {
     }
 
     fn check_type(&self, path: &Path, position: usize, node_type: &TypeEntry) -> Result<()> {
-        let TypeEntry { dim, offsets, .. } = node_type;
+        let TypeEntry { dim, feature_columns, offsets, .. } = node_type;
         let key = |name| self.layout.key("node_types", position, name);
+        check_feature_columns(path, &key("feature_columns"), feature_columns, *dim)?;
         let n_parts = self.n_parts();
         if offsets.len() != n_parts + 1 {
             let expected = format!("{} offsets, one more than partitions", n_parts + 1);

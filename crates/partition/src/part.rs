@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use kiln_data::graph_folder::{FEATURES, class_names_of, read_csc, read_rows, read_split, read_targets};
 use kiln_data::{DatasetTargets, Layout};
-use kiln_feature::{FeatureStore, Preparation};
+use kiln_feature::{FeatureColumn, FeatureStore, Preparation};
 use kiln_graph::{Csc, EdgeId, GraphSchema, NodeId, SharedArray};
 use kiln_store::array_folder::ArrayFolder;
 
@@ -55,6 +55,8 @@ pub struct PartOfType {
     pub old_ids: SharedArray<NodeId>,
     /// The features of each row, `[n_owned, dim]`; `None` for a type without features.
     pub features: Option<Arc<dyn FeatureStore>>,
+    /// What the feature columns mean; empty if they have no names.
+    pub feature_columns: Vec<FeatureColumn>,
     /// The key of the name of each row ([`kiln_store::name_key`]), `[n_owned, 16]`, by which a trained model finds the row of a node
     /// without features. `None` for a type with features, if the nodes have no names, or if an older version of kiln wrote the
     /// partition.
@@ -233,6 +235,7 @@ fn read_type(
     Ok(PartOfType {
         old_ids: arrays.values(&layout.file("old_ids.npy", position))?,
         features,
+        feature_columns: manifest.node_types[position].feature_columns.clone(),
         keys: arrays.optional(&layout.file(KEYS, position))?,
         cache,
     })

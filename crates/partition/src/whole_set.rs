@@ -142,6 +142,7 @@ impl<'a> WholeSet<'a> {
                 name: name.clone(),
                 n_nodes: book.n_nodes(),
                 dim: self.data.features[position].as_ref().map(|features| features.dim()),
+                feature_columns: self.data.feature_columns[position].clone(),
                 offsets: book.offsets().to_vec(),
             });
         }

@@ -174,6 +174,10 @@ fn describe_type(part: &Part, node_type: usize, name: &str) -> NodeType {
         dim: features.map(|features| features.dim() as u32),
         row_type: features.map_or("", |features| features.dtype().name()).to_owned(),
         has_keys: of_type.keys.is_some(),
+        feature_columns: match &of_type.feature_columns[..] {
+            [] => String::new(),
+            columns => serde_json::to_string(columns).unwrap_or_default(),
+        },
     }
 }
 

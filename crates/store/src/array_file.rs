@@ -195,6 +195,9 @@ impl ArrayFile {
         }
     }
 
+    /// The types of integers that errors name; those of 8 and 16 bits are read, too.
+    pub const INTEGERS: &str = "<i4, <u4, <i8 or <u8";
+
     /// Checks that the array has one dimension. The shape `[n, 1]` is also accepted.
     ///
     /// # Errors
@@ -226,7 +229,7 @@ impl ArrayFile {
     ) -> Result<(), E> {
         match self.dtype() {
             // A mask instead of ids would be read as the ids 0 and 1.
-            DType::Bool => Err(self.wrong_type("<i4 or <i8").into()),
+            DType::Bool => Err(self.wrong_type(Self::INTEGERS).into()),
             _ => self.for_each_integer_or_bool(visit),
         }
     }
@@ -257,7 +260,7 @@ impl ArrayFile {
             DType::I32 => visit_all!(i32),
             DType::U64 => visit_all!(u64),
             DType::I64 => visit_all!(i64),
-            DType::F16 | DType::F32 | DType::F64 => Err(self.wrong_type("<i4 or <i8").into()),
+            DType::F16 | DType::F32 | DType::F64 => Err(self.wrong_type(Self::INTEGERS).into()),
         }
     }
 

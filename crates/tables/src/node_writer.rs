@@ -13,7 +13,7 @@ use crate::row_ids::RowIds;
 use crate::spill::{KeyRecord, SPILL_BUFFER};
 use crate::table::{Cell, TableBatch};
 use crate::target::TargetEncoder;
-use crate::transform::ColumnEncoder;
+use crate::transform::{ColumnEncoder, FittedColumn};
 use crate::{Error, FittedNodeType, ImportedSplit, Result};
 
 /// The maximum number of bytes of feature rows that are encoded at a time, unless one row is larger.
@@ -81,6 +81,10 @@ pub(crate) fn write_node_type(
     if encoder.dim == 0 && fitted.target.is_none() {
         return Ok(None);
     }
+    set.describe_features(
+        node_type,
+        fitted.columns.iter().flat_map(FittedColumn::feature_columns).collect(),
+    )?;
     let features = (encoder.dim > 0).then(|| set.feature_rows(node_type, ElementType::F32, encoder.dim));
     let mut features = features.transpose()?;
     let targets = fitted.target.as_ref().map(|target| -> Result<_> {

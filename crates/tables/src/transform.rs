@@ -8,6 +8,8 @@ mod time;
 mod value;
 mod vocabulary;
 
+use kiln_feature::FeatureColumn;
+use kiln_store::sha256;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::accumulator::Accumulator;
@@ -136,7 +138,85 @@ impl FittedColumn {
     }
 }
 
+/// The largest number of categories that are described one by one.
+const MOST_DESCRIBED: usize = 1000;
+
+impl FittedColumn {
+    /// Returns what the feature columns mean, by which a model recognises those of its training. Categories are described one by
+    /// one, so that they may be in another order; of more than 1,000, all together.
+    pub fn feature_columns(&self) -> Vec<FeatureColumn> {
+        let mut names = self.feature_names().into_iter();
+        let digest = || {
+            let transform = serde_json::to_vec(&self.transform).unwrap_or_default();
+            sha256(&transform)[..16].to_owned()
+        };
+        let wide = |meaning: String| {
+            vec![FeatureColumn { name: self.column.clone(), width: self.transform.width(), meaning }]
+        };
+        let mut columns = match &self.transform {
+            FittedTransform::Numeric => wide("numeric".to_owned()),
+            FittedTransform::Standardize { mean, std } => {
+                wide(format!("standardize: mean {mean}, deviation {std}"))
+            }
+            FittedTransform::Quantile { quantiles } => {
+                wide(format!("quantile: {} order statistics {}", quantiles.len(), digest()))
+            }
+            FittedTransform::Ordinal { categories } => {
+                wide(format!("ordinal: {} categories {}", categories.len(), digest()))
+            }
+            FittedTransform::OneHot { categories, .. } | FittedTransform::MultiHot { categories, .. }
+                if MOST_DESCRIBED < categories.len() =>
+            {
+                wide(format!("{}: {} categories {}", self.transform.kind(), categories.len(), digest()))
+            }
+            FittedTransform::OneHot { categories, has_other }
+            | FittedTransform::MultiHot { categories, has_other, .. } => {
+                let kind = self.transform.kind();
+                let named = names.by_ref().take(categories.len());
+                let mut columns: Vec<_> = named.map(|name| FeatureColumn::new(name, kind)).collect();
+                let meaning = || format!("{kind}: other than {}", of_categories(categories));
+                let others = names.next().filter(|_| *has_other);
+                columns.extend(others.map(|name| FeatureColumn::new(name, meaning())));
+                columns
+            }
+            FittedTransform::Time { unit, .. } => {
+                let meaning = format!("time, integers in {unit:?}").to_lowercase();
+                names
+                    .by_ref()
+                    .take(self.transform.width())
+                    .map(|name| FeatureColumn::new(name, &meaning))
+                    .collect()
+            }
+            FittedTransform::Hash { .. } => wide("hash".to_owned()),
+            FittedTransform::Text { unit, min_n, max_n, .. } => {
+                wide(format!("text: {min_n} to {max_n} {unit:?}").to_lowercase())
+            }
+            FittedTransform::Vector { .. } => wide("vector".to_owned()),
+        };
+        if self.n_missing > 0 {
+            columns.push(FeatureColumn::new(format!("{}=missing", self.column), "1 if missing"));
+        }
+        columns
+    }
+}
+
+/// Returns the number of categories and a digest of them, in any order.
+fn of_categories(categories: &[String]) -> String {
+    let mut ascending: Vec<&String> = categories.iter().collect();
+    ascending.sort_unstable();
+    let text = serde_json::to_vec(&ascending).unwrap_or_default();
+    format!("{} categories {}", categories.len(), &sha256(&text)[..16])
+}
+
 impl FittedTransform {
+    /// Returns the name of a transform with categories, as in a spec.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::MultiHot { .. } => "multi_hot",
+            _ => "one_hot",
+        }
+    }
+
     /// Returns the number of feature columns without the one for missing values.
     pub(crate) fn width(&self) -> usize {
         match self {

@@ -88,6 +88,7 @@ pub use saved::model::SavedModel;
 pub use saved::model_file::{MODEL_FORMAT, ModelTask};
 pub use saved::models::{NodeModelEntry, node_models};
 pub use saved::named_model::{ConfigVisitor, NamedModel, NamedModelError};
+pub use saved::named_targets::NamedTargets;
 pub use saved::outputs::OutputRows;
 pub use saved::prediction_data::PredictionData;
 pub use saved::predictor::NodePredictor;

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use kiln::data::{Dataset, DatasetLinks, DatasetTargets, NodeNames, Split};
-use kiln::feature::{Labels, Targets};
+use kiln::feature::Labels;
 use kiln::graph::{GraphSchema, NodeId};
+use kiln::prelude::SavedModel;
+use kiln::train::NamedTargets;
 use kiln::{GraphSource, JoinedGraph, PartitionedGraph, RankHandle};
 
 /// The graph of the flags, before the ranks start.
@@ -65,11 +67,16 @@ impl PredictedGraph {
         self.names.get(node_type).filter(|names| !names.is_empty()).cloned()
     }
 
-    /// Returns the targets of the nodes of a type and their split, numbered within the type; none if the targets of the data are
-    /// those of another type.
-    pub(super) fn targets(&self, node_type: usize) -> (Targets<NodeId>, Split) {
+    /// Returns the targets of the nodes of a type, in the numbering of the classes or columns of a model, and their split, numbered
+    /// within the type; none if the targets of the data are those of another type.
+    pub(super) fn targets(
+        &self,
+        model: &SavedModel,
+        node_type: usize,
+    ) -> kiln::train::Result<(NamedTargets<NodeId>, Split)> {
         let Some(targets) = self.targets.clone().filter(|targets| targets.node_type == node_type) else {
-            return (Labels::new(Vec::<i32>::new(), 0).into(), Split::default());
+            let targets = Labels::new(Vec::<i32>::new(), 0).into();
+            return Ok((NamedTargets { targets, notes: Vec::new() }, Split::default()));
         };
         let first = self.source.schema().types().range(node_type).start;
         // Predictions reject a node of another type, which damaged partitions may have.
@@ -77,7 +84,8 @@ impl PredictedGraph {
             .split
             .parts()
             .map(|(_, nodes)| nodes.iter().map(|node| NodeId(node.0.wrapping_sub(first))).collect());
-        (targets.values, Split { train, val, test })
+        let named = model.targets_by_name(&targets.values, &targets.class_names)?;
+        Ok((named, Split { train, val, test }))
     }
 }
 

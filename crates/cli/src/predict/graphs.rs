@@ -5,10 +5,12 @@ use kiln::SplitParts;
 use kiln::data::Split;
 use kiln::prelude::PredictOn;
 use kiln::store::sha256;
+use kiln::train::NamedTargets;
 
 use super::args::Mode;
 use super::job::Job;
 use super::request::{id_bytes, items};
+use crate::output::print_rank_zero;
 
 impl Job<'_> {
     pub(super) fn graphs(&self) -> anyhow::Result<()> {
@@ -27,15 +29,23 @@ impl Job<'_> {
         }
         let (data, split) = args.data.load_graphs()?;
         let features = match args.node_features {
-            Some(kind) => data.node_features(kind)?,
+            Some(kind) => {
+                let columns = data.feature_columns(kind);
+                self.model.in_order_of_training("node", &data.node_features(kind)?, &columns)?
+            }
             None => self.model.node_features(&data)?,
         };
+        let NamedTargets { targets, notes } =
+            self.model.targets_by_name(&data.targets(), &data.class_names)?;
+        for note in notes {
+            print_rank_zero(format_args!("note: {note}"));
+        }
         // `kiln train` splits sets without a split of their own by the seed of the run.
         let seed = self.model.info().evaluation.seed;
         let split = split.map_or_else(|| Split::random(data.n_graphs(), [0.8, 0.1], seed), Ok)?;
         let graphs = items(&args.nodes, &split.test, data.n_graphs())?;
         let parts = SplitParts::new(data.n_graphs(), &split);
-        let request = self.request(graphs, data.targets(), parts);
+        let request = self.request(graphs, targets, parts);
         self.launch(&sha256(&id_bytes(&request.items)), |rank| {
             let model = self.model_of(rank)?;
             let batches =

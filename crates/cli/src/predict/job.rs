@@ -5,8 +5,8 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use kiln::comm::LaunchEnv;
-use kiln::feature::Targets;
-use kiln::graph::ItemId;
+use kiln::feature::{FeatureColumn, Targets};
+use kiln::graph::{GraphSchema, ItemId};
 use kiln::prelude::{RankHandle, SavedModel};
 use kiln::store::sha256;
 use kiln::train::{ModelError, ModelInputs, ModelRegistry, ModelTask, PredictedRows};
@@ -41,11 +41,22 @@ impl Job<'_> {
         let data = args.data.load(self.model.info().evaluation.seed)?;
         let data = if args.in_memory { data.in_memory() } else { data };
         print_rank_zero(&data);
+        self.print_note_on_columns(data.graph.schema(), &data.feature_columns);
         let mut graph = PredictedGraph::from(data);
         if let Some(hash) = args.data.recorded_hash()? {
             graph.source = graph.source.with_hash(hash);
         }
         Ok(OpenedGraph::Whole(graph))
+    }
+
+    /// Prints a note if the feature columns of the data cannot be compared with those of the training data. There are columns for
+    /// each type of nodes.
+    fn print_note_on_columns(&self, schema: &GraphSchema, columns: &[Vec<FeatureColumn>]) {
+        let names = schema.types().names().iter().map(String::as_str);
+        let note = self.model.note_on_columns(names.zip(columns.iter().map(Vec::as_slice)));
+        if let Some(note) = note {
+            print_rank_zero(format_args!("note: {note}"));
+        }
     }
 
     /// Opens the partitions of the flags, and checks that they suit the model and the ranks.
@@ -64,6 +75,7 @@ impl Job<'_> {
             ),
         }
         let schema = info.schema.clone();
+        self.print_note_on_columns(&schema, &info.feature_columns);
         job.share_partitions(&graph, self.launch.as_ref())?;
         Ok(OpenedGraph::Partitioned(graph, schema))
     }

@@ -5,20 +5,21 @@ use indicatif::ProgressBar;
 use kiln::graph::{GraphSchema, NodeId};
 use kiln::prelude::{PredictMode, PredictOn, RankHandle};
 use kiln::store::sha256;
-use kiln::train::{NodePredictor, WantedRows};
+use kiln::train::{NamedTargets, NodePredictor, WantedRows};
 use kiln::{PredictionRequest, PredictionTotals, SplitParts};
 
 use super::data::PredictedGraph;
 use super::job::{Job, progress_bar, show};
 use super::request::{id_bytes, requested, selection};
 use crate::flags::ranks::convert_error;
+use crate::output::print_rank_zero;
 
 impl Job<'_> {
     /// Predicts nodes; of a heterogeneous graph, those of the type that had targets in training, numbered within the type.
     pub(super) fn nodes(&self) -> anyhow::Result<()> {
         let args = self.args;
         let graph = self.open()?;
-        let whole = graph.whole().map(|graph| self.node_request(graph)).transpose()?;
+        let whole = graph.whole().map(|graph| self.node_request(graph, true)).transpose()?;
         // A partitioned graph without the type is an error before the ranks start.
         self.node_type(graph.schema())?;
         let mode = args.mode(&self.model)?;
@@ -29,22 +30,26 @@ impl Job<'_> {
         self.launch(&graph.identity(request), |rank| {
             let (predictor, request) = match &whole {
                 Some(prepared) => prepared.clone(),
-                None => self.node_request(&graph.join(rank)?).map_err(convert_error)?,
+                None => self.node_request(&graph.join(rank)?, rank.is_zero()).map_err(convert_error)?,
             };
             self.predict_nodes(rank, &predictor, request, &mode, &progress_bar(rank))
         })
     }
 
-    /// Returns the predictor and the request of the nodes of a graph.
+    /// Returns the predictor and the request of the nodes of a graph. Prints notes on its targets if `prints` is true.
     fn node_request(
         &self,
         graph: &PredictedGraph,
+        prints: bool,
     ) -> anyhow::Result<(NodePredictor, PredictionRequest<NodeId>)> {
         let predictor = self.model.on_nodes(&graph.source)?;
         let n_nodes = predictor.n_nodes();
         let node_type = self.node_type(graph.source.schema())?;
         let names = graph.names(node_type);
-        let (targets, split) = graph.targets(node_type);
+        let (NamedTargets { targets, notes }, split) = graph.targets(&self.model, node_type)?;
+        for note in notes.iter().filter(|_| prints) {
+            print_rank_zero(format_args!("note: {note}"));
+        }
         let nodes = requested(self.args, &split.test, n_nodes, names.as_deref())?;
         let parts = SplitParts::new(n_nodes, &split);
         let request = PredictionRequest { names, ..self.request(nodes, targets, parts) };
@@ -146,7 +151,7 @@ mod tests {
         let flags = format!("kiln --run {} --out {}", run.display(), out.display());
         let args = Flags::try_parse_from(flags.split(' ')).unwrap().predict;
         let job = Job { args: &args, model, local_rank: 0, launch: None, started: Instant::now() };
-        let (predictor, request) = job.node_request(&data.into()).unwrap();
+        let (predictor, request) = job.node_request(&data.into(), true).unwrap();
         let bar = ProgressBar::hidden();
         launch(RankConfig::threads(1), |rank| {
             job.predict_nodes(&rank, &predictor, request.clone(), &PredictMode::AsEvaluated, &bar)

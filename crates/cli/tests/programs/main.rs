@@ -13,6 +13,7 @@ mod guide;
 mod library;
 mod links;
 mod lost_files;
+mod meaning;
 mod misuse;
 mod names;
 mod node_classification;

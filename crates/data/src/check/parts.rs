@@ -46,6 +46,8 @@ impl Dataset {
         let types = self.graph.types();
         check_count(&self.name, "the number of features", types.n_types(), self.features.len())?;
         check_count(&self.name, "the number of lists of node names", types.n_types(), self.names.len())?;
+        let n_described = self.feature_columns.len();
+        check_count(&self.name, "the number of lists of feature columns", types.n_types(), n_described)?;
         for (node_type, name) in types.names().iter().enumerate() {
             self.check_type(node_type).map_err(|error| match self.layout {
                 Layout::Plain => error,
@@ -76,6 +78,12 @@ impl Dataset {
         let n_nodes = self.graph.types().range(node_type).len();
         if let Some(features) = &self.features[node_type] {
             check_count(&self.name, RowsOf::Nodes.count(), n_nodes, features.n_rows())?;
+        }
+        let columns = &self.feature_columns[node_type];
+        if !columns.is_empty() {
+            let dim = self.features[node_type].as_ref().map_or(0, |features| features.dim());
+            let width = columns.iter().map(|column| column.width).sum();
+            check_count(&self.name, "the width of the named feature columns", dim, width)?;
         }
         match self.names[node_type].len() {
             0 => Ok(()),

@@ -244,7 +244,7 @@ fn copy_labels(folder: &Path, n_nodes: usize, set: &mut FolderWriter) -> Result<
     array.check_vector()?;
     check_count(array.path(), "the number of labels", n_nodes, array.n_values())?;
     if matches!(array.dtype(), DType::F16 | DType::F32 | DType::F64) {
-        return Err(array.wrong_type("<i4 or <i8").into());
+        return Err(array.wrong_type(ArrayFile::INTEGERS).into());
     }
     let mut labels = set.vector("labels.npy", ElementType::I32)?;
     let mut largest = -1;

@@ -175,5 +175,5 @@ fn check_integers(array: &ArrayFile) -> Result<()> {
 }
 
 fn wrong_type(array: &ArrayFile) -> Error {
-    array.wrong_type("<i4, <u4, <i8 or <u8").into()
+    array.wrong_type(ArrayFile::INTEGERS).into()
 }

@@ -1,4 +1,4 @@
-use kiln_feature::Preparation;
+use kiln_feature::{FeatureColumn, Preparation};
 
 /// What a manifest states about a set beside its graph and its files, whatever its layout.
 #[derive(Debug)]
@@ -6,6 +6,8 @@ pub(super) struct Contents {
     pub(super) name: String,
     /// The number of feature columns of each node type; `None` for a type without features.
     pub(super) dims: Vec<Option<usize>>,
+    /// What the feature columns of each node type mean; empty for a type whose columns have no names.
+    pub(super) feature_columns: Vec<Vec<FeatureColumn>>,
     /// `None` for a set without targets.
     pub(super) targets: Option<TargetContents>,
     /// The relation of the links, and its reverse; `None` for a set without links.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use kiln_feature::{MAX_DIM, Preparation};
+use kiln_feature::{FeatureColumn, MAX_DIM, Preparation};
 use kiln_graph::{NodeTypes, Relation, Relations};
 use kiln_store::Hasher;
 use kiln_store::array_folder::{
@@ -19,8 +19,9 @@ use super::contents::{Contents, TargetContents};
 use super::links_entry::{LinksEntry, check_links};
 use super::location::{FILE_NAME, path_in};
 use crate::graph_folder::{
-    FEATURES, LABELS, LINK_FILES, NEGATIVES, TARGETS, check_class_names, check_target_files,
-    class_names_to_write, column_entries, column_files, link_entries, numbered, target_files,
+    FEATURES, LABELS, LINK_FILES, NEGATIVES, TARGETS, check_class_names, check_feature_columns,
+    check_target_files, class_names_to_write, column_entries, column_files, link_entries, numbered,
+    target_files,
 };
 use crate::layout::Layout;
 use crate::limits::{MAX_TYPES, MEMORY_BYTES};
@@ -64,6 +65,9 @@ pub(super) struct TypeEntry {
     pub(super) n_nodes: usize,
     /// The number of feature columns; `None` for a type without features.
     pub(super) dim: Option<usize>,
+    /// What the feature columns mean; absent if they have no names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) feature_columns: Vec<FeatureColumn>,
 }
 
 /// The entry of a relation.
@@ -86,6 +90,7 @@ impl NumberedManifest {
             name: name.clone(),
             n_nodes: types.range(position).len(),
             dim: data.features[position].as_ref().map(|features| features.dim()),
+            feature_columns: data.feature_columns[position].clone(),
         };
         let of_relation = |relation: &Relation| RelationEntry {
             name: relation.name.clone(),
@@ -120,6 +125,7 @@ impl NumberedManifest {
             name: name.clone(),
             n_nodes: types.range(position).len(),
             dim: None,
+            feature_columns: Vec::new(),
         };
         Self {
             format: VERSION,
@@ -165,7 +171,7 @@ impl NumberedManifest {
         let position = |name: &String| self.node_types.iter().position(|node_type| node_type.name == *name);
         let number = |name: &String| position(name).map_or(-1, |position| position as i64);
         hasher.update("kiln typed format 1\n");
-        for TypeEntry { name, n_nodes, dim } in &self.node_types {
+        for TypeEntry { name, n_nodes, dim, .. } in &self.node_types {
             let dim = dim.map_or_else(|| "null".into(), |dim| dim.to_string());
             hasher.update(format!("node_type {n_nodes} {dim} {}\n", quoted(name)));
         }
@@ -209,6 +215,7 @@ impl NumberedManifest {
         Ok(Contents {
             name: self.name.clone(),
             dims: self.node_types.iter().map(|node_type| node_type.dim).collect(),
+            feature_columns: self.node_types.iter().map(|of_type| of_type.feature_columns.clone()).collect(),
             targets,
             links,
             edge_type_names: Vec::new(),
@@ -309,6 +316,8 @@ impl NumberedManifest {
                 let key = format!("node_types[{position}].dim");
                 return Err(bad_key(path, &key, format!("1 to {MAX_DIM}, or null"), dim).into());
             }
+            let key = format!("node_types[{position}].feature_columns");
+            check_feature_columns(path, &key, &node_type.feature_columns, node_type.dim)?;
         }
         let n_relations = self.relations.len();
         if Relations::MOST < n_relations {

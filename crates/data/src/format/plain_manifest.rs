@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kiln_feature::Preparation;
+use kiln_feature::{FeatureColumn, Preparation};
 use kiln_store::Hasher;
 use kiln_store::array_folder::{
     ElementType, Entries, Entry, FolderWriter, Known, bad_entry, bad_key, check_entries, check_together,
@@ -14,8 +14,8 @@ use super::contents::{Contents, TargetContents};
 use super::location::{FILE_NAME, path_in};
 use crate::graph_folder::{
     FEATURE_FILES, FEATURES, LABELS, LINK_FILES, NEGATIVES, TARGETS, check_class_names,
-    check_negative_entries, check_target_files, class_names_to_write, column_entries, column_files,
-    shape_of_negatives,
+    check_feature_columns, check_negative_entries, check_target_files, class_names_to_write, column_entries,
+    column_files, shape_of_negatives,
 };
 use crate::layout::Layout;
 use crate::{Dataset, Result};
@@ -34,6 +34,9 @@ pub(crate) struct PlainManifest {
     pub(crate) n_edges: usize,
     /// The number of feature columns; `None` for a graph without node data (no features, labels and split).
     pub(crate) dim: Option<usize>,
+    /// What the feature columns mean; absent if they have no names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) feature_columns: Vec<FeatureColumn>,
     /// The number of classes, or of columns of target values; `None` for a graph without node data.
     pub(crate) n_classes: Option<usize>,
     /// The names of the classes or columns, by number; empty if they have no names.
@@ -115,6 +118,7 @@ impl PlainManifest {
             n_nodes: data.graph.n_nodes(),
             n_edges: data.graph.n_edges() as usize,
             dim: Some(data.node_features()?.dim()),
+            feature_columns: data.feature_columns.concat(),
             n_classes: Some(n_outputs),
             class_names: class_names_to_write(data.class_names(), n_outputs),
             edge_type_names: data.edge_type_names.clone(),
@@ -142,6 +146,7 @@ impl PlainManifest {
         Some(Contents {
             name: self.name.clone(),
             dims: vec![Some(dim)],
+            feature_columns: vec![self.feature_columns.clone()],
             targets: Some(TargetContents { node_type: 0, n_outputs, class_names }),
             links: Some((0, None)),
             edge_type_names: self.edge_type_names.clone(),
@@ -211,6 +216,7 @@ impl PlainManifest {
             (None, Some(n)) => return Err(bad_key(path, "n_classes", "null, because dim is null", n).into()),
             _ => check_class_names(path, self.dim, n_classes, &self.class_names)?,
         }
+        check_feature_columns(path, "feature_columns", &self.feature_columns, self.dim)?;
         if self.edge_type_names.len() > 256 {
             let found = format!("{} names", self.edge_type_names.len());
             return Err(bad_key(path, "edge_type_names", "at most 256 names", found).into());

@@ -65,7 +65,7 @@ impl Set {
                 (Layout::Numbered, graph, contents)
             }
         };
-        let Contents { name, dims, targets, links, edge_type_names, preparation } = contents;
+        let Contents { name, dims, feature_columns, targets, links, edge_type_names, preparation } = contents;
         let arrays = &self.arrays;
         let mut features = Vec::new();
         let mut names = Vec::new();
@@ -83,6 +83,7 @@ impl Set {
             name,
             graph: Arc::new(graph),
             features,
+            feature_columns,
             edge_type_names,
             targets: targets.map(|targets| self.targets(targets)).transpose()?,
             links,

@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use kiln_feature::FeatureColumn;
 use kiln_graph::{EdgeColumns, NodeTypes};
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter, bad_entry};
 
@@ -81,14 +82,25 @@ impl SetWriter {
     /// # Errors
     /// Returns [`kiln_store::Error::Io`] if the file cannot be written, and [`Error::BadParameter`](crate::Error::BadParameter) for another node type.
     pub fn add_features(&mut self, node_type: usize, rows: ArrayWriter, dim: usize) -> Result<()> {
-        require(
-            node_type < self.types.n_types(),
-            "the node type of the features",
-            "the position of a type",
-            node_type,
-        )?;
+        self.check_type(node_type)?;
         self.manifest.node_types[node_type].dim = Some(dim);
         Ok(self.set.add(rows)?)
+    }
+
+    /// States what the feature columns of a node type mean.
+    ///
+    /// # Errors
+    /// Returns [`Error::BadParameter`](crate::Error::BadParameter) for another node type. [`SetWriter::commit`] returns an error
+    /// unless their widths are those of the features.
+    pub fn describe_features(&mut self, node_type: usize, columns: Vec<FeatureColumn>) -> Result<()> {
+        self.check_type(node_type)?;
+        self.manifest.node_types[node_type].feature_columns = columns;
+        Ok(())
+    }
+
+    fn check_type(&self, node_type: usize) -> Result<()> {
+        let n_types = self.types.n_types();
+        require(node_type < n_types, "the node type of the features", "the position of a type", node_type)
     }
 
     /// Starts the names of the nodes of a type: the array of their concatenated texts (`u8`), and the array of the end of

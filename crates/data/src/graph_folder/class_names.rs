@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use kiln_feature::MAX_DIM;
+use kiln_feature::{FeatureColumn, MAX_DIM};
 use kiln_store::array_folder::bad_key;
 
 use crate::Result;
@@ -21,6 +21,25 @@ pub fn check_class_names(path: &Path, dim: Option<usize>, n_classes: usize, name
     if n_names != 0 && n_names != n_classes {
         let expected = format!("{n_classes} names or none");
         return Err(bad_key(path, "class_names", expected, format!("{n_names} names")).into());
+    }
+    Ok(())
+}
+
+/// Checks that the described feature columns of a manifest are as many as there are; none may be described.
+///
+/// # Errors
+/// Returns [`kiln_store::Error::Metadata`] if they are not, or if one has a width of 0.
+pub fn check_feature_columns(
+    path: &Path,
+    key: &str,
+    columns: &[FeatureColumn],
+    dim: Option<usize>,
+) -> Result<()> {
+    let width = columns.iter().fold(0_usize, |sum, column| sum.saturating_add(column.width));
+    let has_none = columns.iter().any(|column| column.width == 0);
+    if !columns.is_empty() && (has_none || width != dim.unwrap_or(0)) {
+        let expected = format!("columns of {} in sum, each of at least 1", dim.unwrap_or(0));
+        return Err(bad_key(path, key, expected, width).into());
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use kiln_data::{BuildError, Dataset, DatasetBuilder, Error, LinkSplit, LinkSplitConfig};
+use kiln_data::{BuildError, Dataset, DatasetBuilder, Error, LinkSplit, LinkSplitConfig, Note};
 use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore, PreparationStep};
 use kiln_graph::{Csc, CscBuilder, NodeId};
 
@@ -207,4 +207,29 @@ fn accepts_f16_and_bf16_features() {
         ring().features(rows, 1).build().unwrap().node_features().unwrap().row(NodeId(0)).unwrap(),
         [0.25]
     );
+}
+
+/// A class without a training node cannot be predicted, and nearly all test nodes have class 0.
+#[test]
+fn populations_of_the_split_that_make_an_accuracy_meaningless_have_notes() {
+    let mut labels = vec![0; 60];
+    labels[3] = 1;
+    labels[25] = 2;
+    let data = Dataset::builder(60)
+        .edges(&[0], &[1])
+        .features(vec![0.0; 60], 1)
+        .labels(labels, 3)
+        .split((0..20).collect::<Vec<u32>>(), (20..40).collect::<Vec<u32>>(), (40..60).collect::<Vec<u32>>())
+        .build()
+        .unwrap();
+    let notes = data.check_split().unwrap();
+    assert_eq!(
+        notes,
+        [
+            Note::UntrainedClasses { part: "val", n_nodes: 1, n_all: 20, classes: vec![2] },
+            Note::LargestClass { part: "val", class: 0, n_nodes: 19, n_all: 20 },
+            Note::LargestClass { part: "test", class: 0, n_nodes: 20, n_all: 20 },
+        ]
+    );
+    assert!(notes[0].to_string().starts_with("1 nodes of the val split (5.0 %)"), "{}", notes[0]);
 }

@@ -42,6 +42,7 @@ fn path() -> Dataset {
     Dataset {
         name: "path".into(),
         graph: graph(&INDPTR, &INDICES).into(),
+        feature_columns: vec![Vec::new()],
         features: vec![Some(dense(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2))],
         targets: Some(DatasetTargets {
             node_type: 0,

@@ -107,6 +107,7 @@ pub(crate) fn changed_sets() -> Vec<(&'static str, Dataset)> {
         Dataset {
             features: features.into_iter().chain([None]).collect(),
             names: names.into_iter().chain([Arc::default()]).collect(),
+            feature_columns: vec![Vec::new(); 4],
             ..data
         }
     };

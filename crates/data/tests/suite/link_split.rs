@@ -335,3 +335,19 @@ fn dependencies_of_packages_split_as_directed_links() {
     assert!(split.message().n_edges() < data.graph.n_edges());
     assert!(split.message().relation(0).graph.edge_types().is_some());
 }
+
+/// 20 users and 20 items in one graph: uniform negatives are users half of the time, which are never a destination.
+#[test]
+fn nodes_that_are_never_a_destination_have_a_note_with_their_share() {
+    let srcs: Vec<u32> = (0..80).map(|edge| edge % 20).collect();
+    let dsts: Vec<u32> = (0..80).map(|edge| 20 + edge * 7 % 20).collect();
+    let graph = CscBuilder::new(40).build(&srcs, &dsts).unwrap();
+    let split = LinkSplit::random(&kiln_graph::Relations::of_graph(graph), &LinkSplitConfig::default(), 1);
+    let note = split.unwrap().find_never_destinations().unwrap();
+    assert_eq!(note, Some(Note::NeverDestinations { n_nodes: 20, n_all: 40 }));
+    let text = note.map(|note| note.to_string()).unwrap_or_default();
+    assert!(text.starts_with("20 of the 40 nodes (50.0 %)"), "{text}");
+    let ring = kiln_data::synthetic::ring(40).unwrap();
+    let split = LinkSplit::of_dataset(&ring, &LinkSplitConfig::default(), 1).unwrap();
+    assert_eq!(split.find_never_destinations().unwrap(), None);
+}

@@ -39,6 +39,7 @@ mod mutag;
 mod node_features;
 mod npy_folder;
 mod ogb;
+mod one_reader;
 mod set_writer;
 mod sets;
 mod summary;

@@ -112,10 +112,10 @@ fn rejects_invalid_arrays() {
         (refusal("indptr.npy", &[1_i64, 1, 1, 4, 4]), "indptr.npy: entry 0 is 1, expected 0, where"),
         (refusal("indices.npy", &[0_i64, 0, 1, 4]), "edge 3 is 4, expected a node id below 4"),
         (refusal("indices.npy", &[0_i64, -1, 1, 3]), "edge 1 is -1, expected a node"),
-        (refusal("indices.npy", &[0_i16, 1, 1, 3]), "the elements are <i2, expected <i4"),
+        (refusal("indices.npy", &[0.0_f32, 1.0, 1.0, 3.0]), "the elements are <f4, expected <i4"),
         (refusal("features.npy", &[0_i32; 4]), "the elements are <i4, expected <f4 or <f2"),
         (refusal("labels.npy", &[0_i32; 3]), "the number of labels is 3, expected 4"),
-        (refusal("labels.npy", &[0.0_f32; 4]), "the elements are <f4, expected <i4 or <i8"),
+        (refusal("labels.npy", &[0.0_f32; 4]), "the elements are <f4, expected <i4, <u4, <i8 or <u8"),
         (
             refusal("labels.npy", &[0_i64, 1 << 40, 0, 0]),
             "the label of node 1 is 1099511627776, expected below 2^31",

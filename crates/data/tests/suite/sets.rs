@@ -16,6 +16,7 @@ pub(crate) fn small(features: impl FeatureStore + 'static) -> Dataset {
     Dataset {
         name: "small".into(),
         graph: builder.build(&[0, 0, 1, 3], &[1, 2, 2, 2]).unwrap().into(),
+        feature_columns: vec![Vec::new()],
         features: vec![Some(Arc::new(features))],
         targets: Some(DatasetTargets {
             node_type: 0,

@@ -1,11 +1,13 @@
 //! What runs and saved models record of a neighbour loader.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kiln_data::LinkTargets;
+use kiln_feature::FeatureColumn;
 use kiln_graph::{EdgeColumns, RelationSchema};
 use kiln_kernels::GraphMode;
-use kiln_sample::{Fanout, SamplerConfig};
+use kiln_sample::{EdgeWeights, Fanout, SamplerConfig};
 use kiln_train::{
     BatchConfig, DataHash, EvaluationInfo, Evaluator, InputType, ModelInputs, ModelTask, NodeKeys,
     SamplingInfo, SchemaInfo,
@@ -160,11 +162,13 @@ impl NeighborLoader {
         let graph = self
             .source
             .is_heterogeneous()
-            .then(|| SchemaInfo::new(self.source.schema(), &widths, targets.node_type, &self.fanouts));
+            .then(|| SchemaInfo::new(self.source.schema(), &widths, targets.node_type, &self.fanouts))
+            .map(|graph| graph.with_weighted(&self.weighted_relations()));
         let inputs = ModelInputs {
             task: ModelTask::Nodes,
             data_name: self.source.name().to_owned(),
             n_features: widths.iter().flatten().sum(),
+            feature_columns: self.feature_columns(),
             targets: targets.values.kind(),
             n_outputs: targets.values.n_outputs(),
             class_names: targets.class_names.clone(),
@@ -174,6 +178,20 @@ impl NeighborLoader {
             graph,
         };
         (inputs, self.evaluation.info(seed, self.batches.batch_size, n_ranks))
+    }
+
+    /// Returns what the feature columns mean, by the name of the node type, without types whose columns have no names.
+    fn feature_columns(&self) -> BTreeMap<String, Vec<FeatureColumn>> {
+        let names = self.source.schema().types().names().iter().cloned();
+        names.zip(self.source.feature_columns()).filter(|(_, columns)| !columns.is_empty()).collect()
+    }
+
+    /// Returns which relations have weights that the batches carry.
+    fn weighted_relations(&self) -> Vec<bool> {
+        let carries = self.sampling.weights != EdgeWeights::None;
+        let is_weighted =
+            |columns: &Vec<String>| carries && columns.iter().any(|name| name == EdgeColumns::WEIGHTS);
+        self.source.edge_columns().iter().map(is_weighted).collect()
     }
 
     pub(crate) fn evaluator_of(&self, rank: &RankHandle) -> Result<Evaluator> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use kiln_data::{Dataset, DatasetTargets, HashedPart, LinkTargets};
 use kiln_feature::{
-    EdgeColumnError, EdgeFeatureStore, Error as FeatureError, FeatureStore, Preparation, PreparationStep,
-    edge_column_of,
+    EdgeColumnError, EdgeFeatureStore, Error as FeatureError, FeatureColumn, FeatureStore, Preparation,
+    PreparationStep, edge_column_of,
 };
 use kiln_graph::{EdgeColumns, GraphSchema, NodeId, RelationSchema, Relations};
 use kiln_kernels::{DeviceSampler, GraphMode};
@@ -58,6 +58,10 @@ impl Source for PreparedDataset {
 
     fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>> {
         self.data.features.clone()
+    }
+
+    fn feature_columns(&self) -> Vec<Vec<FeatureColumn>> {
+        self.data.feature_columns.clone()
     }
 
     fn edge_columns(&self) -> Vec<Vec<String>> {
@@ -112,10 +116,12 @@ impl Source for PreparedDataset {
         let Dataset { graph, features, preparation, .. } = &self.data;
         if self.is_heterogeneous() {
             let data = PredictionData::heterogeneous(graph.clone(), features.clone());
+            let data = data.feature_columns(self.feature_columns());
             let data = data.keys(keys_of_rows(&self.data, model, known_hash)?);
             return Ok(with_edge_columns(data, graph, model)?);
         }
-        let mut data = PredictionData::new(self.data.csc()?.clone(), self.data.node_features()?.clone());
+        let mut data = PredictionData::new(self.data.csc()?.clone(), self.data.node_features()?.clone())
+            .feature_columns(self.feature_columns());
         // Data without a step may be as it was loaded, or need none.
         if !preparation.steps.is_empty() {
             data = data.prepared(preparation.clone());

@@ -1,4 +1,4 @@
-use kiln_feature::Preparation;
+use kiln_feature::{FeatureColumn, Preparation};
 use kiln_store::array_folder::Entries;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,8 @@ pub(super) struct PlainManifest {
     n_nodes: usize,
     n_edges: u64,
     dim: usize,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    feature_columns: Vec<FeatureColumn>,
     n_classes: usize,
     class_names: Vec<String>,
     edge_type_names: Vec<String>,
@@ -48,6 +50,7 @@ impl From<PlainManifest> for Manifest {
             name: "node".to_owned(),
             n_nodes: json.n_nodes,
             dim: Some(json.dim),
+            feature_columns: json.feature_columns,
             offsets: json.offsets,
         };
         let edges =
@@ -82,6 +85,7 @@ impl PlainManifest {
             n_nodes: node.n_nodes,
             n_edges: edge.n_edges,
             dim: node.dim.unwrap_or(0),
+            feature_columns: node.feature_columns.clone(),
             n_classes: manifest.n_classes,
             class_names: manifest.class_names.clone(),
             edge_type_names: edge.edges.type_names.clone(),

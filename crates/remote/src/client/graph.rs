@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use kiln_comm::rpc::RpcEndpoint;
 use kiln_data::{DatasetTargets, Split};
-use kiln_feature::Preparation;
+use kiln_feature::{FeatureColumn, Preparation};
 use kiln_graph::GraphSchema;
 use kiln_partition::{Part, PartitionBooks};
 use kiln_sample::Rule;
@@ -182,6 +182,11 @@ impl DistGraph {
     /// Returns true if the edges of a graph with one relation have types.
     pub fn has_edge_types(&self) -> bool {
         self.info.only_relation().is_some_and(|edges| edges.has_edge_types)
+    }
+
+    /// Returns what the feature columns of each node type mean, `[n_types]`; empty for a type whose columns have no names.
+    pub fn feature_columns(&self) -> &[Vec<FeatureColumn>] {
+        &self.info.of_graph.feature_columns
     }
 
     /// Returns the names of the columns of the edges of each relation, of which weights are `weights` and types `types`.

@@ -1,4 +1,4 @@
-use kiln_feature::{Preparation, TargetKind};
+use kiln_feature::{FeatureColumn, Preparation, TargetKind};
 use kiln_graph::{EdgeColumns, GraphSchema, NodeTypes, RelationSchema, Relations};
 
 use crate::wire::proto::{self, EdgeColumn, NodeType, Opened, Relation};
@@ -70,6 +70,7 @@ impl GraphInfo {
             schema,
             is_heterogeneous: opened.is_heterogeneous,
             dims: types.iter().map(|of_type| of_type.row_format.map(|format| format.dim)).collect(),
+            feature_columns: opened.node_types.iter().map(feature_columns).collect::<Result<_>>()?,
             targets: opened.targets.as_ref().map(|targets| targets_info(targets, n_types)).transpose()?,
             n_edge_types: edges.and_then(|edges| edges.n_edge_types),
             edge_dim: edges.and_then(|edges| edges.format_of(EdgeColumns::FEATURES)).map(|format| format.dim),
@@ -140,6 +141,25 @@ impl RelationInfo {
     }
 }
 
+/// Reads what the feature columns of a type mean.
+fn feature_columns(node_type: &NodeType) -> Result<Vec<FeatureColumn>> {
+    let NodeType { name, dim, feature_columns, .. } = node_type;
+    if feature_columns.is_empty() {
+        return Ok(Vec::new());
+    }
+    let columns: Vec<FeatureColumn> = serde_json::from_str(feature_columns).map_err(|error| {
+        invalid(format!("feature columns of node type `{name}` that are not JSON: {error}"))
+    })?;
+    let width = columns.iter().fold(0_usize, |sum, column| sum.saturating_add(column.width));
+    let expected = dim.unwrap_or(0) as usize;
+    if width != expected {
+        return Err(invalid(format!(
+            "{width} described feature columns of node type `{name}`, expected {expected}"
+        )));
+    }
+    Ok(columns)
+}
+
 fn n_nodes(node_type: &NodeType) -> usize {
     node_type.offsets.last().map_or(0, |&end| end as usize)
 }
@@ -204,6 +224,7 @@ mod tests {
             dim,
             row_type: dim.map_or("", |_| "f16").to_owned(),
             has_keys: dim.is_none(),
+            feature_columns: String::new(),
         };
         let relation = |name: &str, src_type, dst_type| Relation {
             name: name.to_owned(),

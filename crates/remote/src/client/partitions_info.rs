@@ -1,4 +1,4 @@
-use kiln_feature::{Preparation, TargetKind};
+use kiln_feature::{FeatureColumn, Preparation, TargetKind};
 use kiln_graph::GraphSchema;
 
 /// Properties of a partitioned graph that are known before ranks join it.
@@ -16,6 +16,8 @@ pub struct PartitionsInfo {
     pub is_heterogeneous: bool,
     /// The number of feature columns of each node type, `[n_types]`; `None` for a type without features.
     pub dims: Vec<Option<usize>>,
+    /// What the feature columns of each node type mean, `[n_types]`; empty for a type whose columns have no names.
+    pub feature_columns: Vec<Vec<FeatureColumn>>,
     /// The targets of the nodes of one type; `None` if the partitions have none.
     pub targets: Option<TargetsInfo>,
     /// The number of edge types: one more than the largest, or the number of names if it is larger. `None` if edges have

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 /// The version of the protocol between clients and servers.
-pub(crate) const PROTOCOL: u32 = 6;
+pub(crate) const PROTOCOL: u32 = 7;
 
 /// The interval of HTTP/2 keep-alive pings, on both sides of a connection.
 pub(crate) const BEAT: Duration = Duration::from_secs(2);

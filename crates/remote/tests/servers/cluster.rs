@@ -66,6 +66,7 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
         name: "hubs".to_owned(),
         graph: graph.into(),
         features: vec![Some(features)],
+        feature_columns: vec![Vec::new()],
         targets: Some(DatasetTargets {
             node_type: 0,
             values: Labels::new(classes, 4).into(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use kiln_feature::{Preparation, TargetKind};
+use kiln_feature::{FeatureColumn, Preparation, TargetKind};
 use kiln_graph::EdgeColumns;
 use kiln_kernels::ops::{MatmulPrecision, matmul_precision};
 use kiln_nn::ModelConfig;
@@ -20,7 +20,8 @@ use crate::saved::stored_fanout::{fanout_of, limit_of};
 /// weights in `best.safetensors`, which include the running statistics of normalisation layers.
 ///
 /// Format 2 added the hash of the weights and the kind of node features of graph models, format 3 heterogeneous graphs, format
-/// 4 the version of the determinism contract. Files of earlier formats are read.
+/// 4 the version of the determinism contract, format 5 the use of edge weights and the meaning of feature columns. Files of
+/// earlier formats are read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelInfo {
@@ -61,6 +62,10 @@ pub struct ModelInputs {
     pub data_name: String,
     /// The number of feature columns; of a heterogeneous graph, that of all types of nodes together, which may be 0.
     pub n_features: usize,
+    /// What the feature columns of each type of nodes mean, `[n_types]`; no entry for a type whose columns have no names. It
+    /// is compared with the columns of the data of predictions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub feature_columns: BTreeMap<String, Vec<FeatureColumn>>,
     /// The kind of targets.
     pub targets: TargetKind,
     /// The number of classes, labels or numbers per item; 1 for links, which have a score.

@@ -28,6 +28,7 @@ pub(crate) mod model;
 pub(crate) mod model_file;
 pub(crate) mod models;
 pub(crate) mod named_model;
+pub(crate) mod named_targets;
 pub(crate) mod network;
 pub(crate) mod outputs;
 pub(crate) mod prediction_data;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) const MODEL_FILE: &str = "model.json";
 
 /// The highest format of `model.json` that this version reads and writes. A file with a higher format is rejected.
-pub const MODEL_FORMAT: u64 = 4;
+pub const MODEL_FORMAT: u64 = 5;
 
 /// The items for which a saved model was trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

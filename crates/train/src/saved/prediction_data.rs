@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_feature::{EdgeColumnStores, EdgeFeatureStore, EdgeFeatures, FeatureStore, Preparation};
+use kiln_feature::{
+    EdgeColumnStores, EdgeFeatureStore, EdgeFeatures, FeatureColumn, FeatureStore, Preparation,
+};
 use kiln_graph::{Csc, EdgeColumns, GraphSchema, Relations};
 use kiln_loader::FeatureStores;
 use kiln_sample::{Fanout, FrontierSampler, SamplerConfig};
@@ -11,11 +13,15 @@ use kiln_sample::{Fanout, FrontierSampler, SamplerConfig};
 use crate::error::{Error, InputError, Result};
 use crate::saved::error::{ModelEdgesError, ModelError, ModelNodesError, PreparationError};
 use crate::saved::graph_access::GraphAccess;
+use crate::saved::info::StoredEdgeWeights;
 use crate::saved::model::SavedModel;
 use crate::saved::preparation::{check_sampled_graph, left_steps_of, prepared_graph};
 use crate::saved::schema_info::SchemaInfo;
 use crate::saved::trained_rows::TrainedRowIds;
 use crate::step::embedding::node_keys::NodeKeys;
+
+/// The name of the only type of nodes of a graph that is not heterogeneous.
+const ONLY_TYPE: &str = "node";
 
 /// The graph on which a saved model predicts, with its features: of one type of nodes or heterogeneous, in this process as a
 /// whole or only sampled. [`NodePredictor::new`](crate::NodePredictor::new) and
@@ -51,6 +57,10 @@ pub struct PredictionData {
     edge_columns: EdgeColumnStores,
     /// The keys of the names of the nodes of each type.
     keys: Vec<Option<NodeKeys>>,
+    /// What the feature columns of each type mean; empty for a type whose columns have no names.
+    feature_columns: Vec<Vec<FeatureColumn>>,
+    /// Which relations of a graph that is only sampled have weights; empty if it is unknown.
+    weighted: Vec<bool>,
     /// The steps of the preparation that the data went through; `None` for data as it was loaded.
     done: Option<Preparation>,
 }
@@ -112,8 +122,29 @@ impl PredictionData {
     }
 
     fn on(graph: GraphAccess, features: Vec<Option<Arc<dyn FeatureStore>>>) -> Self {
-        let keys = vec![None; features.len()];
-        Self { graph, features, edge_columns: EdgeColumnStores::default(), keys, done: None }
+        let n_types = features.len();
+        Self {
+            graph,
+            features,
+            edge_columns: EdgeColumnStores::default(),
+            keys: vec![None; n_types],
+            feature_columns: vec![Vec::new(); n_types],
+            weighted: Vec::new(),
+            done: None,
+        }
+    }
+
+    /// Sets what the feature columns of each type mean, `[n_types]`; empty for a type whose columns have no names, which are
+    /// compared by their number only. Columns in another order than those of the training data are reordered.
+    #[must_use]
+    pub fn feature_columns(self, feature_columns: Vec<Vec<FeatureColumn>>) -> Self {
+        Self { feature_columns, ..self }
+    }
+
+    /// Sets which relations of a heterogeneous graph that is only sampled have weights, by their positions.
+    #[must_use]
+    pub fn weighted_relations(self, weighted: Vec<bool>) -> Self {
+        Self { weighted, ..self }
     }
 
     /// Sets the steps of the preparation that the data went through already, such as those of the training data. Only the other
@@ -168,7 +199,11 @@ impl PredictionData {
     /// Checks that the data suits a model of a graph of its kind, and applies the steps of the model's preparation that are left.
     pub(crate) fn prepare(self, model: &SavedModel) -> Result<PreparedData> {
         let n_types = self.graph.schema().map_or(1, |schema| schema.types().n_types());
-        for (what, got) in [("feature stores", self.features.len()), ("lists of keys", self.keys.len())] {
+        for (what, got) in [
+            ("feature stores", self.features.len()),
+            ("lists of keys", self.keys.len()),
+            ("lists of feature columns", self.feature_columns.len()),
+        ] {
             if got != n_types {
                 return Err(ModelError::Nodes(ModelNodesError::NumberOfTypes {
                     what,
@@ -178,10 +213,24 @@ impl PredictionData {
                 .into());
             }
         }
-        match self.graph.schema().cloned() {
-            None => self.prepare_plain(model),
-            Some(schema) => self.prepare_heterogeneous(model, &schema),
+        let data = self.with_columns_of(model)?;
+        match data.graph.schema().cloned() {
+            None => data.prepare_plain(model),
+            Some(schema) => data.prepare_heterogeneous(model, &schema),
         }
+    }
+
+    /// Returns the data with its feature columns in the order of the training data, after a check that they mean the same.
+    fn with_columns_of(mut self, model: &SavedModel) -> Result<Self> {
+        let schema = self.graph.schema().cloned();
+        for (position, features) in self.features.iter_mut().enumerate() {
+            let name = schema.as_ref().map_or(ONLY_TYPE, |schema| &schema.types().names()[position]);
+            let of_data = &self.feature_columns[position];
+            if let Some(store) = features {
+                *store = model.in_order_of_training(name, store, of_data)?;
+            }
+        }
+        Ok(self)
     }
 
     fn prepare_plain(self, model: &SavedModel) -> Result<PreparedData> {
@@ -235,12 +284,32 @@ impl PredictionData {
         let widths: Vec<_> =
             self.features.iter().map(|store| store.as_ref().map(|store| store.dim())).collect();
         let of_data = SchemaInfo::new(schema, &widths, 0, &[]);
-        match of_model.has_schema_of(&of_data) {
-            true => Ok(()),
-            false => {
-                Err(ModelError::OtherSchema { expected: of_model.schema(), got: of_data.schema() }.into())
+        if !of_model.has_schema_of(&of_data) {
+            return Err(ModelError::OtherSchema { expected: of_model.schema(), got: of_data.schema() }.into());
+        }
+        match model.sampling().edge_weights {
+            StoredEdgeWeights::None => Ok(()),
+            StoredEdgeWeights::Stored | StoredEdgeWeights::Unbiased => self.check_weights(of_model),
+        }
+    }
+
+    /// Checks that the relations have weights that had weights in training. In a relation without, each edge counts with 1.
+    fn check_weights(&self, of_model: &SchemaInfo) -> Result<()> {
+        let are_weighted = match &self.graph {
+            GraphAccess::Heterogeneous(graph) => {
+                graph.iter().map(|relation| relation.graph.weights().is_some()).collect()
+            }
+            _ => self.weighted.clone(),
+        };
+        for (relation, is_weighted) in of_model.relations.iter().zip(are_weighted) {
+            if relation.is_weighted != is_weighted {
+                let relation = relation.name.clone();
+                return Err(
+                    ModelError::Edges(ModelEdgesError::RelationWeights { relation, is_weighted }).into()
+                );
             }
         }
+        Ok(())
     }
 
     /// Returns the columns of the edges that are given and that the model reads. `prepared` is the graph with the model's

@@ -47,6 +47,9 @@ pub struct RelationInfo {
     pub dst_type: String,
     /// The fanout of each layer, input layer first; `null` takes all neighbours.
     pub fanouts: Vec<Option<u32>>,
+    /// True if the model read weights of the relation's edges; absent if it did not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_weighted: bool,
 }
 
 impl SchemaInfo {
@@ -63,6 +66,7 @@ impl SchemaInfo {
             src_type: types.names()[relation.src_type].clone(),
             dst_type: types.names()[relation.dst_type].clone(),
             fanouts: fanouts.iter().map(|of_layer| limit_of(&of_layer[position])).collect(),
+            is_weighted: false,
         };
         Self {
             node_types: types
@@ -79,6 +83,15 @@ impl SchemaInfo {
             target_type: types.names()[target_type].clone(),
             relation: None,
         }
+    }
+
+    /// Sets which relations have weights that the model reads, by their positions.
+    #[must_use]
+    pub fn with_weighted(mut self, are_weighted: &[bool]) -> Self {
+        for (relation, is_weighted) in self.relations.iter_mut().zip(are_weighted) {
+            relation.is_weighted = *is_weighted;
+        }
+        self
     }
 
     /// Sets the position of the relation whose edges are the links of a model of links.

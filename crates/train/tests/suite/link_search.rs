@@ -54,6 +54,7 @@ fn saved_with(
         task: ModelTask::Links,
         data_name: "a graph".into(),
         n_features: 8,
+        feature_columns: Default::default(),
         targets: TargetKind::Links,
         n_outputs: 1,
         class_names: Vec::new(),

@@ -84,12 +84,12 @@ fn rejects_damaged_newer_and_incomplete_run_folders() {
             other => panic!("{other}"),
         }
     };
-    let newer = open(&text.replace("\"format\": 4", "\"format\": 5"));
-    assert!(matches!(newer, ModelError::File(ModelFileError::UnknownFormat { found: 5, .. })), "{newer}");
+    let newer = open(&text.replace("\"format\": 5", "\"format\": 6"));
+    assert!(matches!(newer, ModelError::File(ModelFileError::UnknownFormat { found: 6, .. })), "{newer}");
     // Each change is a damage that JSON allows.
     let damages = [
         ("{", "", "trailing characters"),
-        ("\"format\": 4,", "", "the field `format` is missing"),
+        ("\"format\": 5,", "", "the field `format` is missing"),
         ("\"kind\": \"sage\",", "", "missing field `kind`"),
         ("\"hidden\": 8", "\"hidden\": 0", "hidden"),
         ("\"hidden\": 8", "\"hidden\": -8", "invalid value"),
@@ -106,7 +106,7 @@ fn rejects_damaged_newer_and_incomplete_run_folders() {
             "\"built_in\": \"other\"",
             "there is no built-in sampling rule \"other\"",
         ),
-        ("\"format\": 4", "\"format\": 0", "the `format` is 0"),
+        ("\"format\": 5", "\"format\": 0", "the `format` is 0"),
         ("\"batch_size\": 32", "\"batch_size\": 0", "`batch_size` is 0, expected at least 1"),
         ("\"n_ranks\": 1", "\"n_ranks\": 18446744073709551615", "which no run can have"),
         ("\"n_features\": 16", "\"n_features\": 17", "the scaling has 16 means, expected 17"),

@@ -41,6 +41,7 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
     Dataset {
         name: "small".into(),
         features: vec![Some(features(coo.n_nodes, stored))],
+        feature_columns: vec![Vec::new()],
         targets: Some(DatasetTargets {
             node_type: 0,
             values: Labels::new((0..coo.n_nodes as i32).map(|node| node % 2).collect::<Vec<_>>(), 2).into(),

@@ -33,6 +33,17 @@ pub enum ModelEdgesError {
         /// The number of columns that the model reads.
         width: usize,
     },
+    /// The edges of a relation have weights and had none in training, or the other way round.
+    #[error(
+        "the edges of the relation `{relation}` {}: use data with the weights of the training data",
+        if *is_weighted { "have weights, but had none in training" } else { "have no weights, but had some in training" }
+    )]
+    RelationWeights {
+        /// The name of the relation.
+        relation: String,
+        /// True if the edges of the data have weights.
+        is_weighted: bool,
+    },
     /// A step of the model's preparation changes the edges of the data, so their features belong to other edges.
     #[error(
         "a step of the model's preparation changes the edges of this data, so their features would be those of others: build \

@@ -1,3 +1,4 @@
+use kiln_feature::ColumnDifference;
 use kiln_graph::NodeId;
 
 /// An error in the nodes of the data, their features or their names for a saved model.
@@ -13,6 +14,17 @@ pub enum ModelNodesError {
         expected: usize,
         /// The number of columns of the data.
         got: usize,
+    },
+    /// The feature columns of a type of nodes have another meaning than those of the training data.
+    #[error(
+        "nodes of type {node_type:?}: {difference}: use data with the columns of the training data; `kiln data import \
+         --transforms-of` imports new tables with the statistics and categories of the training data"
+    )]
+    OtherColumns {
+        /// The name of the type.
+        node_type: String,
+        /// The first difference.
+        difference: ColumnDifference,
     },
     /// There are fewer feature rows than nodes.
     #[error("the data has {n_rows} feature rows for {n_nodes} nodes: expected one per node")]
