@@ -1,18 +1,15 @@
 //! A builder of datasets from arrays that a program holds in memory or has mapped.
 
+mod build;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kiln_feature::{
-    DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore, Labels, PreparationStep, TargetValues, Targets,
-};
-use kiln_graph::{
-    ColumnError, Csc, CscBuilder, Duplicates, EdgeColumn, EdgeColumns, NodeId, NodeTypes, Relation,
-    RelationEdges, Relations, SharedArray, symmetrize,
-};
+use kiln_feature::{FeatureArray, FeatureStore, Labels};
+use kiln_graph::{Csc, EdgeColumn, NodeId, NodeTypes, Relation, RelationEdges, Relations, SharedArray};
 
-use crate::dataset::{Dataset, DatasetTargets};
-use crate::error::{BuildError, Error, Result, missing};
+use crate::dataset::Dataset;
+use crate::error::BuildError;
 use crate::node_names::NodeNames;
 use crate::split::Split;
 
@@ -132,42 +129,31 @@ enum GivenTargets {
 /// The node type of a homogeneous set.
 const NODE: &str = "node";
 
-impl Features {
-    /// Returns the features of `n_nodes` nodes.
-    fn build(self, n_nodes: usize) -> Result<Arc<dyn FeatureStore>> {
-        let features = match self {
-            Self::Rows { rows, dim } => Arc::new(DenseFeatures::new(rows, dim)?),
-            Self::Source(source) => source,
-        };
-        check_length("feature rows", "node", n_nodes, features.n_rows())?;
-        Ok(features)
-    }
-}
-
-impl GivenTargets {
-    /// Returns the targets of `n_nodes` nodes.
-    fn build(self, n_nodes: usize) -> Result<Targets> {
-        let targets: Targets = match self {
-            Self::Classes(labels) => labels.into(),
-            Self::MultiLabel(labels, n) => TargetValues::multi_label(labels, n)?.into(),
-            Self::Regression(values, n) => TargetValues::regression(values, n)?.into(),
-        };
-        check_length("labels", "node", n_nodes, targets.len())?;
-        if targets.n_outputs() == 0 {
-            return Err(BuildError::NoClasses.into());
-        }
-        targets.validate()?;
-        Ok(targets)
-    }
-}
-
 impl Dataset {
     /// Starts a homogeneous dataset of `n_nodes` nodes, whose ids are `0..n_nodes`.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// // Nodes 0 to 3.
+    /// let data = Dataset::builder(4).edges(&[0, 1, 2], &[1, 2, 3]).features(vec![0.0; 8], 2).build()?;
+    /// assert_eq!((data.graph.n_nodes(), data.dims()), (4, vec![Some(2)]));
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn builder<'a>(n_nodes: usize) -> DatasetBuilder<'a> {
         DatasetBuilder::new(Nodes::OneType(n_nodes), Some(NODE.to_owned()))
     }
 
     /// Starts a heterogeneous dataset with nodes of these types.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// use kiln_graph::{NodeTypes, RelationEdges};
+    /// // User 1 bought item 2.
+    /// let buys = RelationEdges::new("buys", "user", "item", &[1], &[2]);
+    /// let data = Dataset::builder_with_types(NodeTypes::new([("user", 2), ("item", 3)])?).relation(buys).build()?;
+    /// assert_eq!((data.graph.n_nodes(), data.graph.n_relations()), (5, 1));
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn builder_with_types<'a>(types: impl Into<Arc<NodeTypes>>) -> DatasetBuilder<'a> {
         DatasetBuilder::new(Nodes::Types(types.into()), None)
     }
@@ -211,21 +197,64 @@ impl<'a> DatasetBuilder<'a> {
     }
 
     /// Sets the edges `srcs[i] -> dsts[i]` of a homogeneous set. Messages flow from source to destination.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// use kiln_graph::NodeId;
+    /// let data = Dataset::builder(3).edges(&[0, 1], &[2, 2]).features(vec![0.0; 3], 1).build()?;
+    /// // Node 2 receives messages from the nodes 0 and 1.
+    /// assert_eq!(data.csc()?.in_neighbors(NodeId(2)), [NodeId(0), NodeId(1)]);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn edges(self, srcs: &'a [u32], dsts: &'a [u32]) -> Self {
         Self { edges: Some(Edges::List { srcs, dsts }), ..self.homogeneous(".edges(&srcs, &dsts)") }
     }
 
     /// Sets a graph of a homogeneous set that is already built or mapped, instead of an edge list.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// # let ring = kiln_data::synthetic::ring(6)?;
+    /// // A second dataset on the graph of `ring`, which is not copied.
+    /// let graph = ring.csc()?.clone();
+    /// let data = Dataset::builder(6).graph(graph).features(vec![1.0; 12], 2).build()?;
+    /// assert_eq!(data.graph.n_edges(), ring.graph.n_edges());
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn graph(self, graph: impl Into<Arc<Csc>>) -> Self {
         Self { edges: Some(Edges::Graph(graph.into())), ..self.homogeneous(".graph(graph)") }
     }
 
     /// Sets a weight per edge of the edge list.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// let data = Dataset::builder(3)
+    ///     .edges(&[1, 0], &[2, 2])
+    ///     .edge_weights(&[0.25, 4.0])
+    ///     .features(vec![0.0; 3], 1)
+    ///     .build()?;
+    /// // In CSC order, the edge from node 0 is the first one into node 2.
+    /// assert_eq!(data.csc()?.weights(), Some(&[4.0, 0.25][..]));
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn edge_weights(self, weights: &'a [f32]) -> Self {
         Self { edge_weights: Some(weights), ..self.homogeneous(".edge_weights(&weights)") }
     }
 
     /// Sets a type per edge of the edge list.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// let data = Dataset::builder(3)
+    ///     .edges(&[0, 1], &[2, 2])
+    ///     .edge_types(&[0, 3])
+    ///     .features(vec![0.0; 3], 1)
+    ///     .build()?;
+    /// // The number of relations of an R-GCN is one more than the largest type.
+    /// assert_eq!(data.n_edge_types(), Some(4));
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn edge_types(self, types: &'a [u8]) -> Self {
         Self { edge_types: Some(types), ..self.homogeneous(".edge_types(&types)") }
     }
@@ -276,11 +305,34 @@ impl<'a> DatasetBuilder<'a> {
     /// Adds the reverse of each edge, with its weight, type and features, and removes duplicates: the graph becomes
     /// undirected. Of the edges between two nodes, also in opposite directions, the first one in the list determines the
     /// weight, type and features of both directions.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// let build = |edges: [&[u32]; 2]| {
+    ///     Dataset::builder(3).edges(edges[0], edges[1]).symmetrize().features(vec![0.0; 3], 1).build()
+    /// };
+    /// // The second list has both directions of an edge already.
+    /// assert_eq!(build([&[0, 1], &[1, 2]])?.graph.n_edges(), 4);
+    /// assert_eq!(build([&[0, 1, 1], &[1, 0, 2]])?.graph.n_edges(), 4);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn symmetrize(self) -> Self {
         Self { symmetrize: true, ..self.homogeneous(".symmetrize()") }
     }
 
     /// Sets the edge types' names, one per type.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// let data = Dataset::builder(3)
+    ///     .edges(&[0, 1], &[2, 2])
+    ///     .edge_types(&[0, 1])
+    ///     .edge_type_names(["cites", "extends"])
+    ///     .features(vec![0.0; 3], 1)
+    ///     .build()?;
+    /// assert_eq!(data.edge_type_names, ["cites", "extends"]);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn edge_type_names(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let edge_type_names = names.into_iter().map(Into::into).collect();
         Self { edge_type_names, ..self.homogeneous(".edge_type_names(names)") }
@@ -288,6 +340,19 @@ impl<'a> DatasetBuilder<'a> {
 
     /// Adds a relation of a heterogeneous set with its edges `srcs[i] -> dsts[i]`. Messages flow from source to destination.
     /// The relations of the graph are in the order in which they were added.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// use kiln_graph::{NodeTypes, RelationEdges};
+    /// let users = [0, 0, 1];
+    /// let items = [0, 2, 1];
+    /// let data = Dataset::builder_with_types(NodeTypes::new([("user", 2), ("item", 3)])?)
+    ///     .relation(RelationEdges::new("buys", "user", "item", &users, &items))
+    ///     .relation(RelationEdges::new("bought by", "item", "user", &items, &users))
+    ///     .build()?;
+    /// assert_eq!(data.graph.position("bought by"), Some(1));
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn relation(mut self, edges: RelationEdges<'a>) -> Self {
         if let Nodes::OneType(_) = self.nodes {
             let instead = "start the set with its node types (Dataset::builder_with_types), or call .edges(&srcs, &dsts)";
@@ -299,12 +364,33 @@ impl<'a> DatasetBuilder<'a> {
 
     /// Selects the node type that the next calls of `features`, `feature_store`, `node_names`, `labels`, `multi_label` and
     /// `regression` describe. A homogeneous set has the type `node`, which is selected.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// use kiln_graph::NodeTypes;
+    /// let data = Dataset::builder_with_types(NodeTypes::new([("user", 2), ("item", 3)])?)
+    ///     .nodes("user").node_names(["ann", "bob"])
+    ///     .nodes("item").features(vec![0.0; 12], 4)
+    ///     .build()?;
+    /// assert_eq!(data.dims(), [None, Some(4)]);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn nodes(self, node_type: &str) -> Self {
         Self { selected: Some(node_type.to_owned()), ..self }
     }
 
     /// Sets the features of the selected node type, `[n_nodes_of_type, dim]`, row-major. `rows` is a `Vec` of `f32`, `f16` or
     /// `bf16`, or a range of a mapped file.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// use half::f16;
+    /// // Three nodes with two columns each, in half precision.
+    /// let rows: Vec<f16> = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0].map(f16::from_f32).to_vec();
+    /// let data = Dataset::builder(3).edges(&[0, 1], &[1, 2]).features(rows, 2).build()?;
+    /// assert_eq!(data.node_features()?.row(kiln_graph::NodeId(2))?, [2.5, 3.0]);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn features(self, rows: impl Into<FeatureArray>, dim: usize) -> Self {
         self.describe(".features(x, dim)", |of_type| {
             of_type.features = Some(Features::Rows { rows: rows.into(), dim });
@@ -312,6 +398,17 @@ impl<'a> DatasetBuilder<'a> {
     }
 
     /// Sets a feature store for the selected node type, for features that are not one dense array, such as sparse ones.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// use std::sync::Arc;
+    /// use kiln_feature::SparseFeatures;
+    /// // Of 1,000 columns, node 0 has the value 1.0 in columns 7 and 900, and node 1 in column 7.
+    /// let rows = SparseFeatures::new(vec![0, 2, 3].into(), vec![7, 900, 7].into(), vec![1.0; 3].into(), 1_000)?;
+    /// let data = Dataset::builder(2).edges(&[0], &[1]).feature_store(Arc::new(rows)).build()?;
+    /// assert_eq!(data.dims(), [Some(1_000)]);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn feature_store(self, features: Arc<dyn FeatureStore>) -> Self {
         self.describe(".feature_store(features)", |of_type| {
             of_type.features = Some(Features::Source(features))
@@ -319,23 +416,62 @@ impl<'a> DatasetBuilder<'a> {
     }
 
     /// Sets the names of the nodes of the selected type, one per node.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// use kiln_graph::NodeId;
+    /// let data = Dataset::builder(2).edges(&[0], &[1]).features(vec![0.0; 2], 1).node_names(["ann", "bob"]).build()?;
+    /// assert_eq!(data.node_name(NodeId(1)), Some("bob"));
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn node_names<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Self {
         self.describe(".node_names(names)", |of_type| of_type.names = NodeNames::new(names))
     }
 
     /// Sets the class of each node of the selected type, 0 to `n_classes - 1`; a negative number marks a node without a label.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// use kiln_graph::NodeId;
+    /// // Node 3 has no label.
+    /// let graph = Dataset::builder(4).edges(&[0, 1, 2], &[1, 2, 3]).features(vec![0.0; 4], 1);
+    /// let data = graph.labels(vec![0, 4, 2, -1], 5).split(vec![0], vec![1], vec![2]).build()?;
+    /// assert_eq!([0, 1, 2, 3].map(|node| data.labels().get(NodeId(node))), [Some(0), Some(4), Some(2), None]);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn labels(self, classes: impl Into<SharedArray<i32>>, n_classes: usize) -> Self {
         self.targets(".labels(y, n_classes)", GivenTargets::Classes(Labels::new(classes, n_classes)))
     }
 
     /// Sets several labels per node of the selected type instead of a class, `[n_nodes_of_type, n_labels]`, row-major: 1 if the
-    /// node has the label, 0 if not, and [`TargetValues::MISSING`] if it is unknown.
+    /// node has the label, 0 if not, and [`MISSING`](kiln_feature::TargetValues::MISSING) if it is unknown.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// use kiln_feature::TargetValues;
+    /// // Node 0 has both labels, node 1 has none; whether node 2 has the second label is unknown.
+    /// let labels = vec![1, 1, 0, 0, 1, TargetValues::<kiln_graph::NodeId>::MISSING];
+    /// let graph = Dataset::builder(3).edges(&[0, 1], &[1, 2]).features(vec![0.0; 3], 1);
+    /// let data = graph.multi_label(labels, 2).split(vec![0], vec![1], vec![2]).build()?;
+    /// assert_eq!(data.target_values().map(|values| values.n_columns()), Some(2));
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn multi_label(self, labels: impl Into<SharedArray<u8>>, n_labels: usize) -> Self {
         self.targets(".multi_label(y, n_labels)", GivenTargets::MultiLabel(labels.into(), n_labels))
     }
 
     /// Sets regression targets of the nodes of the selected type instead of classes, `[n_nodes_of_type, n_columns]`, row-major;
     /// NaN marks a missing target.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// // Two numbers for each node; the second one of node 1 is missing.
+    /// let values = vec![0.5, -2.0, 1.5, f32::NAN, 0.0, 1.0];
+    /// let graph = Dataset::builder(3).edges(&[0, 1], &[1, 2]).features(vec![0.0; 3], 1);
+    /// let data = graph.regression(values, 2).split(vec![0], vec![1], vec![2]).build()?;
+    /// assert_eq!(data.target_values().map(|values| values.n_columns()), Some(2));
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn regression(self, values: impl Into<SharedArray<f32>>, n_columns: usize) -> Self {
         self.targets(".regression(y, n_columns)", GivenTargets::Regression(values.into(), n_columns))
     }
@@ -351,6 +487,18 @@ impl<'a> DatasetBuilder<'a> {
     /// Sets the nodes of the training, validation and test split, as ids within the type that has targets. Each of these
     /// nodes must have a label or at least one target value, and no node may be in two of the splits. The set has their node
     /// ids of the graph.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// let data = Dataset::builder(4)
+    ///     .edges(&[0, 1, 2], &[1, 2, 3])
+    ///     .features(vec![0.0; 4], 1)
+    ///     .labels(vec![0, 1, 0, 1], 2)
+    ///     .split(vec![0, 1], vec![2], vec![3])
+    ///     .build()?;
+    /// assert_eq!(data.split().train.len(), 2);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn split(
         self,
         train: impl Into<SharedArray<NodeId>>,
@@ -361,11 +509,31 @@ impl<'a> DatasetBuilder<'a> {
     }
 
     /// Sets the dataset's name in reports; `dataset` by default.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// let data = Dataset::builder(2).name("payments").edges(&[0], &[1]).features(vec![0.0; 2], 1).build()?;
+    /// assert!(data.to_string().starts_with("payments: 2 nodes"));
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
 
     /// Sets the classes' names, one per class; for several labels or regression targets, the columns' names.
+    ///
+    /// ```
+    /// # use kiln_data::Dataset;
+    /// let data = Dataset::builder(3)
+    ///     .edges(&[0, 1], &[1, 2])
+    ///     .features(vec![0.0; 3], 1)
+    ///     .labels(vec![0, 1, 0], 2)
+    ///     .class_names(["legitimate", "fraud"])
+    ///     .split(vec![0], vec![1], vec![2])
+    ///     .build()?;
+    /// assert_eq!(data.class_names(), ["legitimate", "fraud"]);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn class_names(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { class_names: names.into_iter().map(Into::into).collect(), ..self }
     }
@@ -392,200 +560,4 @@ impl<'a> DatasetBuilder<'a> {
     fn misplace(&mut self, call: &'static str, instead: &'static str) {
         self.misplaced.get_or_insert(BuildError::NotApplicable { call, instead });
     }
-
-    /// Builds the graph, checks that all parts are consistent, and returns the dataset. Labels and split may both be
-    /// omitted, for link prediction: no node then has a label. Features may be omitted for any type of a heterogeneous set.
-    /// Labels and split are read, features are not: [`Dataset::validate`] also finds features that are not finite.
-    ///
-    /// # Errors
-    /// Returns [`Error::Build`] if a part is missing or inconsistent with the others, or if a call does not apply to the set;
-    /// [`Error::Graph`] if the edge arrays differ in length or contain a node out of range, for an invalid relation, and for the
-    /// name of a type that does not exist; and [`Error::Feature`] if the features are not a whole number of rows or a label is
-    /// out of range. For a heterogeneous set, the last and those of a type's lengths are within [`Error::InPart`] with the name
-    /// of the type.
-    pub fn build(mut self) -> Result<Dataset> {
-        if let Some(error) = self.misplaced.take() {
-            return Err(error.into());
-        }
-        match self.nodes.clone() {
-            Nodes::OneType(n_nodes) => self.build_homogeneous(n_nodes),
-            Nodes::Types(types) => self.build_heterogeneous(types),
-        }
-    }
-
-    fn build_homogeneous(mut self, n_nodes: usize) -> Result<Dataset> {
-        if self.selected.as_deref() != Some(NODE) || self.of_type.keys().any(|name| name != NODE) {
-            let instead = "a homogeneous set has only the type `node`, which is selected: remove the call, or start the \
-                           set with its node types (Dataset::builder_with_types)";
-            return Err(BuildError::NotApplicable { call: ".nodes(type_name)", instead }.into());
-        }
-        let graph = self.build_graph(n_nodes)?;
-        let OfType { features, names } = self.of_type.remove(NODE).unwrap_or_default();
-        let features = features.ok_or(missing("features", ".features(x, dim)"))?.build(n_nodes)?;
-        let (values, split) = match (self.targets.take(), self.split.take()) {
-            (None, None) => (Labels::new(vec![-1; n_nodes], 0).into(), Split::default()),
-            (targets, split) => {
-                let (_, targets) = targets.ok_or(missing("labels", ".labels(y, n_classes)"))?;
-                let split = split.ok_or(missing("split", ".split(train, val, test)"))?;
-                let targets = targets.build(n_nodes)?;
-                check_split(&split, &targets)?;
-                (targets, split)
-            }
-        };
-        if !names.is_empty() {
-            check_length("node names", "node", n_nodes, names.len())?;
-        }
-        if !self.class_names.is_empty() {
-            check_length("class names", "class", values.n_outputs(), self.class_names.len())?;
-        }
-        let targets = DatasetTargets { node_type: 0, values, split, class_names: self.class_names };
-        let mut data = Dataset::homogeneous(self.name, graph, features, targets);
-        data.preparation.steps.extend(self.symmetrize.then_some(PreparationStep::Symmetrize));
-        data.edge_type_names = self.edge_type_names;
-        data.names = vec![Arc::new(names)];
-        Ok(data)
-    }
-
-    fn build_heterogeneous(mut self, types: Arc<NodeTypes>) -> Result<Dataset> {
-        for name in self.of_type.keys().chain(self.targets.as_ref().map(|(name, _)| name)) {
-            types.require(name)?;
-        }
-        let built = Relations::from_edges(types.clone(), &self.relations)?;
-        self.built.extend(built.iter().cloned());
-        let graph = Arc::new(Relations::new(types.clone(), std::mem::take(&mut self.built))?);
-        let mut features = Vec::new();
-        let mut names = Vec::new();
-        for (node_type, name) in types.names().iter().enumerate() {
-            let of_type = self.of_type.remove(name).unwrap_or_default();
-            let n_nodes = types.range(node_type).len();
-            let store = of_type.features.map(|features| features.build(n_nodes)).transpose();
-            features.push(store.map_err(|error| error.in_type(name))?);
-            names.push(Arc::new(of_type.names));
-        }
-        let targets = self.targets_of_type(&types)?;
-        let data = Dataset { targets, names, ..Dataset::heterogeneous(self.name, graph, features) };
-        data.check_parts()?;
-        Ok(data)
-    }
-
-    fn targets_of_type(&mut self, types: &NodeTypes) -> Result<Option<DatasetTargets>> {
-        let class_names = std::mem::take(&mut self.class_names);
-        let (name, targets, split) = match (self.targets.take(), self.split.take()) {
-            (None, None) => {
-                check_length("class names", "class", 0, class_names.len())?;
-                return Ok(None);
-            }
-            (Some((name, targets)), Some(split)) => (name, targets, split),
-            (None, Some(_)) => return Err(missing("labels", ".labels(y, n_classes)").into()),
-            (Some(_), None) => return Err(missing("split", ".split(train, val, test)").into()),
-        };
-        let node_type = types.require(&name)?;
-        let nodes = types.range(node_type);
-        let in_type = |error: Error| error.in_type(&name);
-        let values = targets.build(nodes.len()).map_err(in_type)?;
-        // The rows are checked first, so that the sum cannot overflow.
-        check_split(&split, &values).map_err(in_type)?;
-        let split = split.shifted(nodes.start);
-        Ok(Some(DatasetTargets { node_type, values, split, class_names }))
-    }
-
-    /// Returns the graph of a homogeneous set.
-    fn build_graph(&mut self, n_nodes: usize) -> Result<Arc<Csc>> {
-        let n_types = self.edge_type_names.len();
-        let graph = match self.edges.take().ok_or(missing("edges", ".edges(&srcs, &dsts)"))? {
-            Edges::List { srcs, dsts } => {
-                let columns = self.columns(srcs.len())?;
-                Arc::new(self.csc_builder(n_nodes).columns(columns).build(srcs, dsts)?)
-            }
-            Edges::Graph(graph) => {
-                let edge_data = [
-                    ("edge weights", self.edge_weights.is_some()),
-                    ("edge types", self.edge_types.is_some()),
-                ];
-                if let Some((what, _)) = edge_data.into_iter().find(|(_, is_given)| *is_given) {
-                    return Err(BuildError::EdgeDataOfGraph { what }.into());
-                }
-                check_length("nodes of the graph", "node of the dataset", n_nodes, graph.n_nodes())?;
-                let mut with_columns = graph;
-                for (name, column) in self.columns(with_columns.n_edges() as usize)?.iter() {
-                    with_columns = Arc::new(Csc::clone(&with_columns).with_column(name, column.clone())?);
-                }
-                match self.symmetrize {
-                    true => Arc::new(symmetrize(&with_columns)?),
-                    false => with_columns,
-                }
-            }
-        };
-        let largest_type = graph.edge_types().and_then(|types| types.iter().max());
-        match largest_type {
-            Some(&largest) if n_types > 0 && n_types <= usize::from(largest) => {
-                let (what, per) = ("edge type names", "type");
-                Err(BuildError::Length { what, per, expected: usize::from(largest) + 1, got: n_types }.into())
-            }
-            _ => Ok(graph),
-        }
-    }
-
-    /// Returns the features and the other columns of the edges, in the order in which they were given.
-    fn columns(&mut self, n_edges: usize) -> Result<EdgeColumns> {
-        let mut columns = EdgeColumns::default();
-        if let Some((rows, dim)) = self.edge_features.take() {
-            let rows = EdgeFeatures::new(rows, dim)?;
-            check_length("edge feature rows", "edge", n_edges, rows.n_edges() as usize)?;
-            columns = columns.with(EdgeColumns::FEATURES, rows.to_column())?;
-        }
-        for (name, column) in std::mem::take(&mut self.edge_columns) {
-            if columns.get(&name).is_some() {
-                return Err(kiln_graph::Error::from(ColumnError::Repeated { name }).into());
-            }
-            columns = columns.with(name, column)?;
-        }
-        Ok(columns)
-    }
-
-    fn csc_builder(&self, n_nodes: usize) -> CscBuilder<'a> {
-        let mut builder = CscBuilder::new(n_nodes);
-        if self.symmetrize {
-            builder = builder.symmetrize().duplicates(Duplicates::Remove);
-        }
-        if let Some(weights) = self.edge_weights {
-            builder = builder.weights(weights);
-        }
-        if let Some(types) = self.edge_types {
-            builder = builder.edge_types(types);
-        }
-        builder
-    }
-}
-
-fn check_length(what: &'static str, per: &'static str, expected: usize, got: usize) -> Result<()> {
-    match got == expected {
-        true => Ok(()),
-        false => Err(BuildError::Length { what, per, expected, got }.into()),
-    }
-}
-
-/// Checks that each node of the split exists, has a target and is in only one part. A node may occur several times in
-/// the same part.
-fn check_split(split: &Split, targets: &Targets) -> Result<()> {
-    const NONE: u8 = u8::MAX;
-    let parts = split.parts();
-    let mut part_of = vec![NONE; targets.len()];
-    for (index, (part, nodes)) in parts.iter().enumerate() {
-        for (position, &node) in nodes.iter().enumerate() {
-            let Some(first) = part_of.get_mut(node.index()) else {
-                let (node, n_nodes) = (node.0, targets.len());
-                return Err(BuildError::SplitOutOfRange { part, position, node, n_nodes }.into());
-            };
-            if !targets.has_any(node) {
-                return Err(BuildError::Unlabelled { part, position, node: node.0 }.into());
-            }
-            if *first != NONE && usize::from(*first) != index {
-                let first = parts[usize::from(*first)].0;
-                return Err(BuildError::SplitsOverlap { node: node.0, first, second: part }.into());
-            }
-            *first = index as u8;
-        }
-    }
-    Ok(())
 }

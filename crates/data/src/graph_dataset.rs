@@ -51,6 +51,18 @@ impl GraphDataset {
     /// and all targets once: classes ([`Labels`]) or [`TargetValues`]. Classes, or the columns of the values, are named
     /// by their numbers.
     ///
+    /// ```
+    /// # use kiln_data::GraphDataset;
+    /// use kiln_feature::Labels;
+    /// use kiln_graph::{CscBuilder, GraphId};
+    /// // A triangle of class 1, and two nodes with one edge of class 0.
+    /// let graph = CscBuilder::new(5).symmetrize().build(&[0, 1, 2, 3], &[1, 2, 0, 4])?;
+    /// let classes = Labels::<GraphId>::new(vec![1, 0], 2);
+    /// let graphs = GraphDataset::new("shapes", graph, vec![0, 3, 5], classes)?;
+    /// assert_eq!((graphs.n_graphs(), graphs.nodes(1)), (2, 3..5));
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns [`kiln_store::Error::Inconsistent`] if the lengths of the arrays are inconsistent,
     /// [`kiln_store::Error::BadValue`] if offsets decrease or an edge connects two graphs, and

@@ -167,6 +167,13 @@ impl GraphDataset {
     /// collection, or an OGB folder of graphs, without its split. A file or folder with the name of a set takes precedence,
     /// with a note; see [`locate`].
     ///
+    /// ```
+    /// # use kiln_data::GraphDataset;
+    /// let graphs = GraphDataset::open("mutag")?;
+    /// assert_eq!((graphs.n_graphs(), graphs.class_names.len()), (188, 2));
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns the errors of [`detect_format`] and of the format's reader, and [`Error::WrongKind`] for a node
     /// classification set.

@@ -38,18 +38,62 @@ pub trait DataLoader<M: Module> {
     type Batcher: Batcher<Batch = DeviceBatch<<Self::Task as Task>::Input>>;
 
     /// Returns the task.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(loader: impl DataLoader<Sage>, config: SageConfig, rank: RankHandle) -> Result<()> {
+    /// use kiln::train::{TaskTrainer, TrainerConfig};
+    /// let settings = TrainerConfig::new(AdamConfig::new(1e-3).into());
+    /// let comm = rank.communicator("training")?;
+    /// let trainer = TaskTrainer::new(loader.task(), &settings, comm, |key, device| config.init(key, device))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     fn task(&self) -> Self::Task;
 
     /// Returns the kind of the data's targets, which determines the default metric.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(loader: impl DataLoader<Sage>) -> Result<()> {
+    /// // The metric of a run without one of its own.
+    /// let metric = Metric::default_of(loader.target_kind());
+    /// # Ok(())
+    /// # }
+    /// ```
     fn target_kind(&self) -> TargetKind {
         TargetKind::Classes
     }
 
     /// Returns the name of the dataset and the names of its classes.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(loader: impl DataLoader<Sage>) -> Result<()> {
+    /// let (name, class_names) = loader.names();
+    /// println!("{name}: {}", class_names.join(", "));
+    /// # Ok(())
+    /// # }
+    /// ```
     fn names(&self) -> (&str, &[String]);
 
     /// Returns the hash of the data, by which a resumed run recognizes its data. A hash that needs time is computed
     /// later, in the background ([`hash_in_background`](crate::hash_in_background)).
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(loader: impl DataLoader<Sage>) -> Result<()> {
+    /// // The values of the data are read in the background.
+    /// let hash = loader.data_hash()?;
+    /// hash.start();
+    /// println!("{}", hash.wait()?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the hash cannot be determined.
@@ -58,6 +102,16 @@ pub trait DataLoader<M: Module> {
     /// Returns a hash of the sizes of the data and of a sample of its values, which ranks that are processes compare
     /// before they train. It takes milliseconds. The default implementation returns an empty text, which compares
     /// nothing.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(loader: impl DataLoader<Sage>) -> Result<()> {
+    /// // Processes with different data do not start.
+    /// let config = RankConfig::from_env_or_threads(1).agree_on("data", loader.data_sample()?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the data cannot be read.
@@ -68,12 +122,33 @@ pub trait DataLoader<M: Module> {
     /// Returns the settings that a run's result depends on, by name. They include the number of ranks only if
     /// the policy for uneven steps is not [`UnevenShards::Join`](kiln_loader::UnevenShards::Join); otherwise only the
     /// global batch size counts.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(loader: impl DataLoader<Sage>) -> Result<()> {
+    /// for (name, value) in loader.settings(1) {
+    ///     println!("{name}: {value}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)>;
 
     /// Returns what a saved model contains about its data (task, widths, preparation and sampling) and about the
     /// evaluation of the run's test split with this seed and number of ranks. The default implementation returns
     /// `None`; a run then writes no `model.json`, and its model cannot be opened with
     /// [`SavedModel`](kiln_train::SavedModel).
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(loader: impl DataLoader<Sage>) -> Result<()> {
+    /// let (inputs, evaluation) = loader.model_inputs(0, 1).expect("kiln's loaders describe their data");
+    /// println!("{} features, batches of {}", inputs.n_features, evaluation.batch_size);
+    /// # Ok(())
+    /// # }
+    /// ```
     fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
         let _ = (seed, n_ranks);
         None
@@ -81,6 +156,18 @@ pub trait DataLoader<M: Module> {
 
     /// Returns the targets of a phase's items in the first `n_batches` batches of one rank, from which the metric is checked
     /// before the training. The default implementation returns `None`, which checks nothing.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(loader: impl DataLoader<Sage>) -> Result<()> {
+    /// // The area under the ROC curve needs items of both classes in the validation split.
+    /// if let Some(targets) = loader.split_targets(Phase::Validation, usize::MAX)? {
+    ///     targets.check(Metric::RocAuc)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns an error if a target is missing or invalid.
@@ -97,6 +184,17 @@ pub trait DataLoader<M: Module> {
 
     /// Checks that the batches suit a model with these requirements. Training calls it before anything is written.
     ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(loader: impl DataLoader<Sage>, config: SageConfig) -> Result<()> {
+    /// use kiln::BatchRequirements;
+    /// // A model with three layers and a loader with two fanouts are an error before the data is read.
+    /// loader.check(&BatchRequirements::of(&config))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns an error if they do not, such as [`Error::FanoutsMismatch`](crate::Error::FanoutsMismatch),
     /// [`Error::NoEdgeWeights`](crate::Error::NoEdgeWeights), [`Error::NoEdgeTypes`](crate::Error::NoEdgeTypes) or
@@ -105,11 +203,35 @@ pub trait DataLoader<M: Module> {
 
     /// Returns the evaluator, which determines the ranks that evaluate and the neighbours that they read.
     ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(loader: impl DataLoader<Sage>, rank: RankHandle) -> Result<()> {
+    /// if let kiln::train::Evaluator::Exact(_) = loader.evaluator(&rank)? {
+    ///     println!("evaluations read all neighbours");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns an error if the settings are inconsistent.
     fn evaluator(&self, rank: &RankHandle) -> Result<Evaluator>;
 
     /// Returns the loader of a phase's batches, for the trainer's rank, seed and device.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example<L: DataLoader<Sage>>(loader: L, trainer: Trainer<SageConfig>, rank: RankHandle) -> Result<()> {
+    /// let mut trainer = trainer.start(&loader)?;
+    /// let batches = loader.loader(trainer.next_phase(), &trainer, &loader.evaluator(&rank)?)?;
+    /// for _ in 0..10 {
+    ///     println!("loss {:.4}", trainer.epoch(&batches, |_| ())?.counts.loss());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the settings are inconsistent or data cannot be copied to the device.
@@ -123,6 +245,19 @@ pub trait DataLoader<M: Module> {
     /// Computes loss and accuracy on the batches of a phase, summed over all ranks. Collective: every rank must call
     /// it.
     ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example<L: DataLoader<Sage>>(loader: L, trainer: Trainer<SageConfig>, rank: RankHandle) -> Result<()> {
+    /// let mut trainer = trainer.start(&loader)?;
+    /// let evaluator = loader.evaluator(&rank)?;
+    /// let batches = loader.loader(Phase::Validation, &trainer, &evaluator)?;
+    /// let counts = L::count(&evaluator, &mut trainer, &batches, Phase::Validation)?;
+    /// println!("validation accuracy {:.4}", counts.accuracy());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns an error if a batch cannot be prepared or another rank fails.
     fn count(
@@ -134,6 +269,19 @@ pub trait DataLoader<M: Module> {
 
     /// Computes loss and a metric on the batches of a phase, over all ranks. Every metric except the accuracy is
     /// computed from all outputs of the phase ([`DataLoader::evaluate`]). Collective: every rank must call it.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example<L: DataLoader<Sage>>(loader: L, trainer: Trainer<SageConfig>, rank: RankHandle) -> Result<()> {
+    /// let mut trainer = trainer.start(&loader)?;
+    /// let evaluator = loader.evaluator(&rank)?;
+    /// let batches = loader.loader(Phase::Validation, &trainer, &evaluator)?;
+    /// let validation = L::validate(&evaluator, &mut trainer, &batches, Phase::Validation, Metric::F1Macro)?;
+    /// println!("macro F1 {:?}", validation.value);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the metric is not defined for the targets, a batch cannot be prepared or another rank fails.
@@ -152,6 +300,19 @@ pub trait DataLoader<M: Module> {
     }
 
     /// Computes the outputs for this rank's share of a phase. Collective: every rank must call it.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example<L: DataLoader<Sage>>(loader: L, trainer: Trainer<SageConfig>, rank: RankHandle) -> Result<()> {
+    /// let mut trainer = trainer.start(&loader)?;
+    /// let evaluator = loader.evaluator(&rank)?;
+    /// let batches = loader.loader(Phase::Test, &trainer, &evaluator)?;
+    /// let outputs = L::evaluate(&evaluator, &mut trainer, &batches, Phase::Test)?;
+    /// println!("{} items of this rank", outputs.counts()?.total);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns an error if a batch cannot be prepared or another rank fails.

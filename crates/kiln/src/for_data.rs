@@ -7,6 +7,15 @@ pub trait ForData: ModelConfig {
     /// Returns the default configuration for the number of features and classes of a dataset. If the model can read edge
     /// features and the dataset has some, it is for their number of columns, else for the number of edge types if the model
     /// reads types.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// // One feature column and two classes; the other settings are those of `SageConfig::new`.
+    /// let config = SageConfig::for_data(&data).layers(2).hidden(64);
+    /// assert_eq!((config.d_in, config.n_classes), (1, 2));
+    /// # Ok::<(), Error>(())
+    /// ```
     fn for_data(data: &impl DataDims) -> Self {
         let (d_in, n_classes) = data.dims();
         let edges = GraphMetadata { d_edge: data.d_edge(), ..GraphMetadata::default() };

@@ -33,6 +33,16 @@ pub struct GraphLoader {
 impl GraphLoader {
     /// Returns a loader of batches of 32 graphs with these node features ([`GraphDataset::node_features`]), for the
     /// graphs in `split`.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// let graphs = GraphDataset::open("mutag")?;
+    /// let features = graphs.node_features(NodeFeatures::Auto)?;
+    /// // 80 % of the graphs for training, 10 % each for validation and test.
+    /// let split = Split::random(graphs.n_graphs(), [0.8, 0.1], 0)?;
+    /// let loader = GraphLoader::new(&graphs, features, &split);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn new(graphs: &GraphDataset, features: Arc<dyn FeatureStore>, split: &Split<GraphId>) -> Self {
         let batches = BatchConfig { batch_size: 32, ..BatchConfig::default() };
         let (split, workers, objective, node_features) = (split.clone(), None, None, None);
@@ -41,6 +51,17 @@ impl GraphLoader {
 
     /// Records the kind of the node features, which does not change them. A saved model contains it, and
     /// [`PredictOn::node_features`](crate::PredictOn::node_features) returns features of this kind.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let graphs = GraphDataset::open("mutag")?;
+    /// # let features = graphs.node_features(NodeFeatures::Auto)?;
+    /// # let split = Split::random(graphs.n_graphs(), [0.8, 0.1], 0)?;
+    /// // Predictions with the saved model have features of this kind.
+    /// let kind = NodeFeatures::Degrees;
+    /// let loader = GraphLoader::new(&graphs, graphs.node_features(kind)?, &split).node_features(kind);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn node_features(self, kind: NodeFeatures) -> Self {
         Self { node_features: Some(self.graphs.node_features_kind(kind)), ..self }
     }
@@ -53,6 +74,16 @@ impl GraphLoader {
     }
 
     /// Sets the number of graphs in a batch of one rank.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let graphs = GraphDataset::open("mutag")?;
+    /// # let features = graphs.node_features(NodeFeatures::Auto)?;
+    /// # let split = Split::random(graphs.n_graphs(), [0.8, 0.1], 0)?;
+    /// // A step has the disjoint union of 128 graphs.
+    /// let loader = GraphLoader::new(&graphs, features, &split).batch_size(128);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn batch_size(mut self, batch_size: usize) -> Self {
         self.batches.batch_size = batch_size;
         self
@@ -60,17 +91,52 @@ impl GraphLoader {
 
     /// Sets the number of threads that prefetch batches; see
     /// [`NeighborLoader::workers`](crate::NeighborLoader::workers).
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let graphs = GraphDataset::open("mutag")?;
+    /// # let features = graphs.node_features(NodeFeatures::Auto)?;
+    /// # let split = Split::random(graphs.n_graphs(), [0.8, 0.1], 0)?;
+    /// // Without a thread: each batch is prepared when it is needed.
+    /// let loader = GraphLoader::new(&graphs, features, &split).workers(0);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn workers(self, workers: usize) -> Self {
         Self { workers: Some(workers), ..self }
     }
 
     /// Sets the loss. The default suits the data's targets; see
     /// [`NeighborLoader::objective`](crate::NeighborLoader::objective).
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let graphs = GraphDataset::open("mutag")?;
+    /// # let features = graphs.node_features(NodeFeatures::Auto)?;
+    /// # let split = Split::random(graphs.n_graphs(), [0.8, 0.1], 0)?;
+    /// use kiln::nn::ClassLoss;
+    /// use kiln::train::Objective;
+    /// // A graph of class 1 counts three times as much as one of class 0.
+    /// let loss = ClassLoss { class_weights: Some(vec![1.0, 3.0]), ..ClassLoss::default() };
+    /// let loader = GraphLoader::new(&graphs, features, &split).objective(Objective::Classes(loss));
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn objective(self, objective: Objective) -> Self {
         Self { objective: Some(objective), ..self }
     }
 
     /// Sets the batch settings: size, order, and the treatment of a short last step.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let graphs = GraphDataset::open("mutag")?;
+    /// # let features = graphs.node_features(NodeFeatures::Auto)?;
+    /// # let split = Split::random(graphs.n_graphs(), [0.8, 0.1], 0)?;
+    /// use kiln::train::BatchConfig;
+    /// // Batch normalisation cannot use a last batch of one graph.
+    /// let batches = BatchConfig { batch_size: 64, drop_last: true, ..BatchConfig::default() };
+    /// let loader = GraphLoader::new(&graphs, features, &split).batches(batches);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn batches(self, batches: BatchConfig) -> Self {
         Self { batches, ..self }
     }

@@ -97,6 +97,16 @@ impl LinkNeighborLoader {
     /// as they do in such partitions, or a step does not find its links to exclude them. In worker mode, each rank trains on the
     /// links whose destination it owns.
     ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// let split = LinkSplit::random(&data.graph, &LinkSplitConfig { val: 0.05, test: 0.1, ..Default::default() }, 0)?;
+    /// // A batch has 1,024 links.
+    /// let nodes = NeighborLoader::new(&data, [10, 10]).batch_size(1_024);
+    /// let loader = LinkNeighborLoader::new(nodes, &split)?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns [`Error::OtherGraph`] if the graphs have different numbers of nodes, [`Error::OtherRelations`] if they have other
     /// types of nodes or relations, [`Error::NeedsWholeGraph`] for a split on a partitioned graph,
@@ -133,23 +143,69 @@ impl LinkNeighborLoader {
     /// Sets the negatives of training. The run reports how many of them are still rejected after the last draw
     /// ([`FitReport::negatives`](kiln_train::FitReport::negatives)). [`InBatchNegatives`](kiln_sample::InBatchNegatives)
     /// of a step with a single link are the link itself, and count as rejected.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// # let split = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 0)?;
+    /// # let nodes = NeighborLoader::new(&data, [10, 10]).batch_size(16);
+    /// // Five negatives per link. Nodes with an edge from the source are drawn again, up to 15 times.
+    /// let uniform = UniformNegatives { dsts: 0..100 };
+    /// let negatives = Negatives::new(uniform, 5).rejecting(data.csc()?.clone())?;
+    /// let loader = LinkNeighborLoader::new(nodes, &split)?.negatives(negatives);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn negatives(self, negatives: Negatives) -> Self {
         Self { negatives, ..self }
     }
 
     /// Sets the negatives of the validation and the test. In-batch negatives are for training: in evaluations they
     /// depend on the batch size and on the number of ranks.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// # let split = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 0)?;
+    /// # let nodes = NeighborLoader::new(&data, [10, 10]).batch_size(16);
+    /// // The MRR among 1,000 negatives instead of 100.
+    /// let negatives = Negatives::new(UniformNegatives { dsts: 0..100 }, 1_000);
+    /// let loader = LinkNeighborLoader::new(nodes, &split)?.eval_negatives(negatives);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn eval_negatives(self, negatives: Negatives) -> Self {
         self.val_negatives(negatives.clone()).test_negatives(negatives)
     }
 
     /// Sets the negatives of the validation.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// # let split = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 0)?;
+    /// # let nodes = NeighborLoader::new(&data, [10, 10]).batch_size(16);
+    /// // A validation after each epoch that costs less than the test at the end.
+    /// let negatives = Negatives::new(UniformNegatives { dsts: 0..100 }, 20);
+    /// let loader = LinkNeighborLoader::new(nodes, &split)?.val_negatives(negatives);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn val_negatives(mut self, negatives: Negatives) -> Self {
         self.eval_negatives[0] = negatives;
         self
     }
 
     /// Sets the negatives of the test.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// # let split = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 0)?;
+    /// # let nodes = NeighborLoader::new(&data, [10, 10]).batch_size(16);
+    /// use kiln::sample::DegreeNegatives;
+    /// // Popular destinations are more difficult negatives.
+    /// let negatives = Negatives::new(DegreeNegatives::new(data.csc()?)?, 100);
+    /// let loader = LinkNeighborLoader::new(nodes, &split)?.test_negatives(negatives);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn test_negatives(mut self, negatives: Negatives) -> Self {
         self.eval_negatives[1] = negatives;
         self
@@ -157,16 +213,50 @@ impl LinkNeighborLoader {
 
     /// Sets the edges that a training step leaves out of its messages. [`LinkExclusion::None`] suits training links
     /// that are no edges of the message graph, and steps that contain all links.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// # let split = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 0)?;
+    /// # let nodes = NeighborLoader::new(&data, [10, 10]).batch_size(16);
+    /// // The graph is directed: the reverse of a link is another link.
+    /// let loader = LinkNeighborLoader::new(nodes, &split)?.exclusion(LinkExclusion::Directed);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn exclusion(self, exclusion: LinkExclusion) -> Self {
         Self { exclusion, ..self }
     }
 
     /// Sets the loss.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// # let split = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 0)?;
+    /// # let nodes = NeighborLoader::new(&data, [10, 10]).batch_size(16);
+    /// // Each link has several negatives, which it should be ranked above.
+    /// let negatives = Negatives::new(UniformNegatives { dsts: 0..100 }, 4);
+    /// let loader = LinkNeighborLoader::new(nodes, &split)?
+    ///     .negatives(negatives)
+    ///     .loss(LinkLoss::BayesianPersonalizedRanking);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn loss(self, loss: LinkLoss) -> Self {
         Self { loss, ..self }
     }
 
     /// Returns the loader of the links' nodes.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// # let split = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 0)?;
+    /// # let nodes = NeighborLoader::new(&data, [10, 10]).batch_size(16);
+    /// let loader = LinkNeighborLoader::new(nodes, &split)?;
+    /// // The statistics of the feature caches of all batches of links.
+    /// println!("{:?}", loader.nodes().cache_stats());
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn nodes(&self) -> &NeighborLoader {
         &self.nodes
     }

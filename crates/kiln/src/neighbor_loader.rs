@@ -1,6 +1,7 @@
 mod batcher;
 mod check;
 mod describe;
+mod sampling;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +14,7 @@ use kiln_graph::{EdgeColumns, NodeId};
 use kiln_kernels::{CacheStats, GraphMode};
 use kiln_loader::{ItemSampler, Loader, Phase};
 use kiln_nn::BlockModel;
-use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig};
+use kiln_sample::{EdgeWeights, Fanout, SamplerConfig};
 use kiln_train::{
     BatchConfig, DataHash, EvaluationInfo, Evaluator, HostOrDeviceBatcher, ModelInputs, NodeKeys, NodeTask,
     Objective, SplitTargets, TaskTrainer,
@@ -25,10 +26,10 @@ use crate::batches::{
 };
 use crate::data_loader::evaluate_by_evaluator;
 use crate::device_copy::DeviceCopies;
-use crate::source::{GraphStep, Source};
+use crate::source::Source;
 use crate::unread::notes_on_columns;
 use crate::{
-    BatchRequirements, CachedNodes, DataLoader, DeviceCopy, Error, EvalMode, GraphSource, RankHandle, Result,
+    BatchRequirements, CachedNodes, DataLoader, DeviceCopy, EvalMode, GraphSource, RankHandle, Result,
 };
 
 /// A description of minibatches of a graph's nodes with sampled neighbourhoods: of a dataset or a partitioned graph, with one
@@ -121,6 +122,16 @@ impl NeighborLoader {
     /// this rank has joined ([`PartitionedGraph::join`](crate::PartitionedGraph::join)). In worker mode, each rank trains on
     /// the nodes of a partitioned graph that it owns. For links ([`LinkNeighborLoader`](crate::LinkNeighborLoader)), the
     /// graph needs no targets; training on its nodes is an error then.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// // Two layers: 15 neighbours of each node in the input layer, 10 of each seed.
+    /// let loader = NeighborLoader::new(&data, [15, 10]);
+    /// // All neighbours, for a small graph.
+    /// let loader = NeighborLoader::new(&data, [Fanout::All; 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn new(graph: impl Into<GraphSource>, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
         let GraphSource { source, known_hash } = graph.into();
         let n_relations = source.schema().relations().len();
@@ -150,145 +161,89 @@ impl NeighborLoader {
         }
     }
 
-    /// Sets the fanouts of one relation, input layer first; 0 does not sample the relation. The relation of a graph of one type
-    /// is named `edge`.
-    ///
-    /// # Errors
-    /// Returns [`kiln_graph::SchemaError::NoSuchRelation`] for a name that the data does not have, and
-    /// [`Error::FanoutsOfRelation`] unless there is one fanout per layer.
-    pub fn relation_fanouts(
-        mut self,
-        relation: &str,
-        fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
-    ) -> Result<Self> {
-        let fanouts: Vec<Fanout> = fanouts.into_iter().map(Into::into).collect();
-        let position = self.source.schema().require(relation)?;
-        let (expected, got) = (self.fanouts.len(), fanouts.len());
-        if expected != got {
-            return Err(Error::FanoutsOfRelation { name: relation.to_owned(), expected, got });
-        }
-        for (of_layer, fanout) in self.fanouts.iter_mut().zip(fanouts) {
-            of_layer[position] = fanout;
-        }
-        self.sampling.fanouts = self.fanouts.iter().map(|of_layer| of_layer[0]).collect();
-        Ok(self.unshared())
-    }
-
     /// Sets the number of nodes in a batch of one rank.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// // Each of 4 ranks trains on 256 nodes per step: 1,024 in total.
+    /// let loader = NeighborLoader::new(&data, [10, 10]).batch_size(256);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn batch_size(mut self, batch_size: usize) -> Self {
         self.batches.batch_size = batch_size;
         self
     }
 
     /// Enables or disables shuffling: a random order for each training epoch. Enabled by default.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// // Each epoch has the training nodes in the order of the split.
+    /// let loader = NeighborLoader::new(&data, [10, 10]).shuffle(false);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn shuffle(mut self, shuffle: bool) -> Self {
         self.batches.shuffle = shuffle;
         self
     }
 
     /// Drops the last training step of an epoch if it is smaller than the others.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// // 60 training nodes are 3 steps of 16. The other 12, which differ between epochs, are left out.
+    /// let loader = NeighborLoader::new(&data, [10, 10]).batch_size(16).drop_last();
+    /// # assert_eq!(data.split().train.len(), 60);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn drop_last(mut self) -> Self {
         self.batches.drop_last = true;
         self
     }
 
     /// Sets the batch settings: size, order, and the treatment of a short last step.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// use kiln::train::BatchConfig;
+    /// let batches = BatchConfig { batch_size: 512, drop_last: true, ..BatchConfig::default() };
+    /// let sampled = NeighborLoader::new(&data, [10, 10]).batches(batches);
+    /// let all_neighbors = NeighborLoader::new(&data, [Fanout::All; 2]).batches(batches);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn batches(self, batches: BatchConfig) -> Self {
         Self { batches, ..self }
     }
 
     /// Sets the number of threads that prefetch batches. The default is 1 if the rank is alone or has more than one
     /// thread, else 0. With 0, each batch is prepared when it is needed. The batches do not depend on this number.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// // Four threads sample and gather the next batches while the device computes.
+    /// let loader = NeighborLoader::new(&data, [10, 10]).workers(4);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn workers(self, workers: usize) -> Self {
         Self { workers: Some(workers), ..self }
     }
 
     /// Sets the limit in bytes for prefetched batches, finished or in preparation.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// // Batches of at most 512 MiB wait for the training, however many threads prepare them.
+    /// let loader = NeighborLoader::new(&data, [10, 10]).workers(8).queue_bytes(512 << 20);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn queue_bytes(self, n_bytes: usize) -> Self {
         Self { queue_bytes: Some(n_bytes), ..self }
-    }
-
-    /// Sets the sampling rule: a built-in one, or a custom one, such as a closure with the signature of
-    /// [`SamplingRule::pick`](kiln_sample::SamplingRule::pick). A resumed run identifies a custom rule by its name
-    /// ([`Rule::named`]); all rules without a name are considered equal.
-    pub fn rule(mut self, rule: impl Into<Rule>) -> Self {
-        self.sampling.rule = rule.into();
-        self.has_rule = true;
-        self.unshared()
-    }
-
-    /// Sets the kind of edge weights that blocks carry. By default, blocks carry no edge weights.
-    pub fn edge_weights(mut self, weights: EdgeWeights) -> Self {
-        self.sampling.weights = weights;
-        self.unshared()
-    }
-
-    /// Makes blocks carry the type of each edge ([`DeviceBlock::edge_types`](kiln_kernels::DeviceBlock::edge_types)). The
-    /// graph must have edge types. Blocks of a heterogeneous graph always carry types: the positions of the relations.
-    pub fn edge_types(mut self) -> Self {
-        self.sampling.edge_types = true;
-        self.unshared()
-    }
-
-    /// Makes blocks carry the features of each edge, which are the column
-    /// [`EdgeColumns::FEATURES`] of the data; see [`NeighborLoader::edge_column`].
-    pub fn edge_features(self) -> Self {
-        self.edge_column(EdgeColumns::FEATURES)
-    }
-
-    /// Makes blocks carry the rows of each edge in a column of the data
-    /// ([`DeviceBlock::edge_column`](kiln_kernels::DeviceBlock::edge_column)), `[n_edges, width]`. The loader must not add self
-    /// loops, which have no rows. Edges of relations without the column have NaN. A program may select several columns, one
-    /// per call.
-    ///
-    /// With [`GraphMode::Device`] all rows of a whole graph of one type are in device memory, like the graph; otherwise they
-    /// stay on the host.
-    ///
-    /// ```
-    /// use kiln::prelude::*;
-    /// use kiln::graph::EdgeColumn;
-    /// let data = Dataset::builder(3)
-    ///     .edges(&[0, 1], &[2, 2])
-    ///     .edge_column("amount", EdgeColumn::new(vec![7.5_f32, 0.5], 1)?)
-    ///     .features(vec![0.0; 3], 1)
-    ///     .build()?;
-    /// let loader = NeighborLoader::new(&data, [10]).edge_column("amount");
-    /// # let _ = loader;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn edge_column(mut self, name: &str) -> Self {
-        if !self.edge_columns.iter().any(|other| &**other == name) {
-            self.edge_columns.push(name.into());
-        }
-        self.unshared()
-    }
-
-    /// Configures sampling for a GCN. It reads a copy of the graph with self-loops and symmetric normalisation, samples
-    /// by [`Rule::UniformKeepSelfLoops`] unless [`NeighborLoader::rule`] sets another rule, before or after, and
-    /// weights edges by [`EdgeWeights::Unbiased`], so that weighted sums are unbiased estimates of the sums over all
-    /// neighbours. Clone the loader to share the copy among ranks.
-    ///
-    /// # Errors
-    /// Returns [`Error::Graph`] if edge weights are not finite, [`Error::NeedsWholeGraph`] on a partitioned graph, and
-    /// [`Error::NeedsOneType`] on a heterogeneous graph.
-    pub fn gcn_norm(mut self) -> Result<Self> {
-        self.source = self.source.with_step(GraphStep::GcnNorm)?;
-        Ok(self.keep_self_loops().edge_weights(EdgeWeights::Unbiased))
-    }
-
-    /// Configures sampling for a model with attention, such as a GAT. It reads a copy of the graph with a self loop on
-    /// each node ([`kiln_graph::add_self_loops`]), and samples by [`Rule::UniformKeepSelfLoops`] unless
-    /// [`NeighborLoader::rule`] sets another rule, before or after. Another rule may drop loops; a node then does not
-    /// attend to itself. Clone the loader to share the copy among ranks. The loops of a partitioned graph must be part of
-    /// its data ([`Dataset::add_self_loops`](kiln_data::Dataset::add_self_loops)). After [`NeighborLoader::gcn_norm`], the
-    /// graph has self loops already.
-    ///
-    /// # Errors
-    /// Returns [`Error::Graph`] if loops are missing and an edge has type 255, [`Error::PartitionsWithoutSelfLoops`], and
-    /// [`Error::NeedsOneType`] on a heterogeneous graph.
-    pub fn add_self_loops(mut self) -> Result<Self> {
-        self.source = self.source.with_step(GraphStep::SelfLoops)?;
-        Ok(self.keep_self_loops().unshared())
     }
 
     /// Returns a note for each column of the edges that the batches do not carry.
@@ -300,17 +255,18 @@ impl NeighborLoader {
         })
     }
 
-    fn keep_self_loops(mut self) -> Self {
-        if !self.has_rule {
-            self.sampling.rule = Rule::UniformKeepSelfLoops;
-        }
-        self
-    }
-
     /// Sets the place where neighbours are sampled and features are gathered. The batches do not depend on it. Of a
     /// heterogeneous graph, a device samples each relation, which takes 8 bytes per node of the graph and 4 per edge, 4 more
     /// with weights; the host joins the sampled edges and gathers the features. Of a partitioned graph, in worker mode, the
     /// device samples the local partition.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// // The GPU samples, from a copy of the graph in its memory.
+    /// let loader = NeighborLoader::new(&data, [10, 10]).graph_mode(GraphMode::Device);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn graph_mode(self, graph_mode: GraphMode) -> Self {
         Self { graph_mode, ..self }.unshared()
     }
@@ -318,17 +274,44 @@ impl NeighborLoader {
     /// Limits the features of nodes in the memory of each device to `n_bytes`. The nodes with the most out-edges are
     /// cached; the host sends the other rows with each batch. The limit does not apply to
     /// [`NeighborLoader::edge_features`]. Training on a heterogeneous graph with a cache is an error.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// // The GPU samples, and has the features of the nodes with the most out-edges, up to 8 GiB.
+    /// let loader = NeighborLoader::new(&data, [10, 10]).graph_mode(GraphMode::Device).feature_cache(8 << 30);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn feature_cache(self, n_bytes: u64) -> Self {
         self.feature_cache_of(n_bytes, CachedNodes::ByDegree)
     }
 
     /// Limits the features in device memory like [`NeighborLoader::feature_cache`], and selects the cached nodes.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// use kiln::CachedNodes;
+    /// // Sampling the first epoch once more finds the nodes that batches read most often.
+    /// let loader = NeighborLoader::new(&data, [10, 10])
+    ///     .graph_mode(GraphMode::Device)
+    ///     .feature_cache_of(8 << 30, CachedNodes::ByPresampling);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn feature_cache_of(self, n_bytes: u64, nodes: CachedNodes) -> Self {
         Self { feature_cache: Some((n_bytes, nodes)), ..self }.unshared()
     }
 
     /// Sets the neighbours that evaluation reads, and the ranks that evaluate. Exact evaluation is not possible on a
     /// heterogeneous graph; with [`Fanout::All`], sampled evaluation reads all neighbours.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// // Rank 0 evaluates on all neighbours, with at most 4 GiB of layer outputs in memory.
+    /// let loader = NeighborLoader::new(&data, [10, 10]).evaluation(EvalMode::Exact { memory_bytes: Some(4 << 30) });
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn evaluation(self, evaluation: EvalMode) -> Self {
         Self { evaluation, ..self }
     }
@@ -337,6 +320,18 @@ impl NeighborLoader {
     /// several labels per node, and the squared error for regression. A
     /// [`LinkNeighborLoader`](crate::LinkNeighborLoader) rejects a loader with an objective, because it has a loss of its
     /// own.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// use kiln::nn::TargetLoss;
+    /// use kiln::train::Objective;
+    /// let graph = Dataset::builder(3).edges(&[0, 1], &[1, 2]).features(vec![0.0; 3], 1);
+    /// let data = graph.regression(vec![0.5, 90.0, 1.5], 1).split(vec![0], vec![1], vec![2]).build()?;
+    /// // A target that is far off counts less than with the squared error.
+    /// let huber = Objective::Regression(TargetLoss::Huber { delta: 1.0 });
+    /// let loader = NeighborLoader::new(&data, [10]).objective(huber);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn objective(self, objective: Objective) -> Self {
         Self { objective: Some(objective), ..self }
     }
@@ -348,11 +343,33 @@ impl NeighborLoader {
     }
 
     /// Returns the copies of graph and features in device memory that this loader shares with its clones.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(data: Dataset, mut trainer: Trainer<SageConfig>) -> Result<()> {
+    /// let loader = NeighborLoader::new(&data, [10, 10]).graph_mode(GraphMode::Device).feature_cache(8 << 30);
+    /// trainer.fit(&loader, FitConfig::epochs(10))?;
+    /// for copy in loader.device_copies() {
+    ///     println!("{} nodes have their features on the device", copy.features.n_cached());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn device_copies(&self) -> Vec<DeviceCopy> {
         self.copies.all()
     }
 
     /// Returns the statistics of the feature caches, summed over all devices.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(data: Dataset, mut trainer: Trainer<SageConfig>) -> Result<()> {
+    /// let loader = NeighborLoader::new(&data, [10, 10]).graph_mode(GraphMode::Device).feature_cache(8 << 30);
+    /// trainer.fit(&loader, FitConfig::epochs(10))?;
+    /// println!("{:.1} % of the rows were on the device", 100.0 * loader.cache_stats().hit_rate());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn cache_stats(&self) -> CacheStats {
         self.copies
             .all()

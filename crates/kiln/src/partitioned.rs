@@ -40,6 +40,16 @@ pub struct PartitionedGraph {
 impl PartitionedGraph {
     /// Opens a folder of partitions; see [`Partitions::open`].
     ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example() -> Result<()> {
+    /// use kiln::remote::PartitionsConfig;
+    /// // The folder of `kiln data partition`. Each rank holds one of the partitions.
+    /// let graph = PartitionedGraph::open("parts", PartitionsConfig::default())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`Error::Remote`] if the folder cannot be opened.
     pub fn open(folder: impl AsRef<Path>, config: PartitionsConfig) -> Result<Self> {
@@ -47,6 +57,17 @@ impl PartitionedGraph {
     }
 
     /// Connects to the servers of all partitions; see [`Partitions::connect`].
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(token: kiln::comm::rpc::Token) -> Result<()> {
+    /// use kiln::remote::PartitionsConfig;
+    /// // Two servers, each started by `kiln serve`, hold the partitions.
+    /// let servers = ["machine1:29600", "machine2:29600"].map(String::from);
+    /// let graph = PartitionedGraph::connect(servers, PartitionsConfig { token: Some(token), ..Default::default() })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`Error::Remote`] if a server cannot be reached or rejects the connection.
@@ -61,23 +82,59 @@ impl PartitionedGraph {
 
     /// Enables or disables the static feature cache: the remote rows that are stored with the local partition. Enabled
     /// by default.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(graph: PartitionedGraph) -> Result<()> {
+    /// // All remote rows are fetched, to measure what the cache saves.
+    /// let graph = graph.static_cache(false);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn static_cache(self, is_used: bool) -> Self {
         Self { has_static_cache: is_used, ..self }
     }
 
     /// Sets the size in bytes of each rank's dynamic cache of remote feature rows (SIEVE eviction); 0 by default.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(graph: PartitionedGraph) -> Result<()> {
+    /// // Each rank keeps up to 1 GiB of remote rows.
+    /// let graph = graph.cache_size(1 << 30);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn cache_size(self, n_bytes: usize) -> Self {
         Self { cache_bytes: n_bytes, ..self }
     }
 
     /// Returns the metadata of the graph, which is available before ranks join it.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(graph: PartitionedGraph) -> Result<()> {
+    /// let info = graph.info();
+    /// println!("{}: {} partitions, {} nodes", info.name, info.n_parts, info.schema.n_nodes());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn info(&self) -> &PartitionsInfo {
         self.partitions.info()
     }
 
     /// Checks that `n_ranks` ranks can share the partitions equally; see [`Partitions::check_ranks`].
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(graph: PartitionedGraph) -> Result<()> {
+    /// // With two partitions, three ranks are an error.
+    /// graph.check_ranks(4)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`Error::Remote`] if they cannot.
@@ -86,6 +143,15 @@ impl PartitionedGraph {
     }
 
     /// Returns the number of ranks that share the partitions equally, at most `most`; see [`Partitions::ranks_within`].
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(graph: PartitionedGraph) -> Result<()> {
+    /// // Two partitions on a machine with three GPUs: two ranks.
+    /// let n_ranks = graph.ranks_within(device_count("cuda")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn ranks_within(&self, most: usize) -> usize {
         self.partitions.ranks_within(most)
     }
@@ -94,6 +160,18 @@ impl PartitionedGraph {
     /// worker mode: the number of threads is the largest multiple of the number of partitions that is at most the
     /// number of devices. With fewer devices than partitions, the ranks cannot share the partitions, which is an error
     /// when they join.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(graph: PartitionedGraph) -> Result<()> {
+    /// let devices: Devices = "cuda".parse()?;
+    /// launch(graph.rank_config(RankCount::Auto, &devices), |rank| {
+    ///     println!("rank {} computes on {}", rank.index(), devices.of_rank(rank.local_index()).name);
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn rank_config(&self, ranks: RankCount, devices: &Devices) -> RankConfig {
         let ranks = match ranks {
             RankCount::Auto => RankCount::Exactly(self.ranks_within(devices.len())),
@@ -106,6 +184,18 @@ impl PartitionedGraph {
     /// [`launch`](crate::launch) has returned on all ranks. The dynamic cache is divided among the node types by the size of
     /// their features. Fetches the keys of the nodes without features ([`DistGraph::node_keys`]), and waits until all ranks have
     /// them. Collective: every rank must call it.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(graph: PartitionedGraph) -> Result<()> {
+    /// launch(RankConfig::from_env_or_threads(2), |rank| {
+    ///     let loader = NeighborLoader::new(&graph.join(&rank)?, [10, 10]).batch_size(512);
+    ///     let mut trainer = Trainer::new(SageConfig::for_data(&graph).layers(2), AdamConfig::new(0.01)).rank(&rank);
+    ///     trainer.fit(&loader, FitConfig::epochs(10)).map(drop)
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns the errors of [`Partitions::join`], [`DistGraph::node_keys`] and of a rank that is lost.

@@ -37,6 +37,23 @@ impl RankHandle {
     /// For links, these are the rows that a [`LinkScorerBuilder`](kiln_train::LinkScorerBuilder) takes, of the predictor
     /// [`LinkPredictor::encoder`].
     ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(model: SavedModel, data: Dataset, nodes: &[NodeId]) -> Result<()> {
+    /// use kiln::PredictionOutput;
+    /// use kiln::train::WantedRows;
+    /// let predictor = model.on_nodes(&data)?;
+    /// launch(RankConfig::from_env_or_threads(2), |rank| {
+    ///     let mode = PredictMode::default();
+    ///     rank.predict(&predictor, nodes, &mode, WantedRows::Outputs, PredictionOutput::RankZero, |rows| {
+    ///         println!("items {:?}: {:?}", rows.positions, rows.scores.map(|scores| scores.classes()));
+    ///         Ok(())
+    ///     })
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns the errors of [`NodePredictor::batches`], of `each` and of other ranks, and an error for
     /// [`PredictionOutput::EachRank`] in exact mode.
@@ -67,6 +84,23 @@ impl RankHandle {
 
     /// Computes batches like [`RankHandle::predict`], for example of graphs. Collective: every rank must call it, with
     /// the same request.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(model: SavedModel, graphs: GraphDataset, ids: &[GraphId]) -> Result<()> {
+    /// use kiln::PredictionOutput;
+    /// let features = model.node_features(&graphs)?;
+    /// let batches = model.graph_batches(graphs.graph(), graphs.node_offsets(), &features, ids)?;
+    /// launch(RankConfig::from_env_or_threads(2), |rank| {
+    ///     // Each rank has its share of the scores.
+    ///     rank.predict_batches(&batches, PredictionOutput::EachRank, |rows| {
+    ///         println!("items {:?}: {:?}", rows.positions, rows.scores.map(|scores| scores.classes()));
+    ///         Ok(())
+    ///     })
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns the errors of [`PredictionBatches::batch`], of `each` and of other ranks.
@@ -115,6 +149,17 @@ pub trait PredictOn {
     /// kiln, finds rows by id: on the data of its training, which is recognised by its hash
     /// ([`GraphSource::with_hash`]), and on a dataset with as many nodes, which have no names either.
     ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(model: SavedModel) -> Result<()> {
+    /// // The data of this month, with nodes that training did not have.
+    /// let predictor = model.on_nodes(&Dataset::open("payments-2024-06")?)?;
+    /// let scores = predictor.predict(&[NodeId(7)], &PredictMode::default())?;
+    /// println!("{:?}", scores.classes());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns the errors of [`NodePredictor::new`], among them one if the preparation of the training data is unknown and the
     /// dataset went through no step. On a partitioned graph, an error if the preparation of its data is unknown, unless the model
@@ -124,12 +169,33 @@ pub trait PredictOn {
     /// Prepares a graph for predictions of links: of links between any nodes, or of the relation that training had. Otherwise it is
     /// [`PredictOn::on_nodes`]. Messages pass over all edges of the graph: to score held-out links, pass data without them.
     ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(model: SavedModel) -> Result<()> {
+    /// let predictor = model.on_links(&Dataset::open("citations")?)?;
+    /// for link in predictor.top_k(&[NodeId(7)], &TopKConfig::new(10), &PredictMode::default())? {
+    ///     println!("paper {} with the score {}", link.dst.0, link.score);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns the errors of [`LinkPredictor::new`] and [`PredictOn::on_nodes`].
     fn on_links(&self, graph: impl Into<GraphSource>) -> Result<LinkPredictor>;
 
     /// Returns the node features of a set of graphs, of the kind that the model was trained with. If the model does not record it,
     /// the kind is [`NodeFeatures::Auto`].
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(model: SavedModel) -> Result<()> {
+    /// // For example the degrees, if the model was trained on them.
+    /// let molecules = GraphDataset::open("molecules")?;
+    /// let features = model.node_features(&molecules)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns the errors of [`GraphDataset::node_features`], and [`Error::Train`](crate::Error::Train) if the recorded
@@ -138,6 +204,16 @@ pub trait PredictOn {
 
     /// Returns the scores of graphs of a set, one row per graph and one column per class. `features` must have the
     /// columns of the training data, in the same order.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(model: SavedModel, molecules: GraphDataset) -> Result<()> {
+    /// let features = model.node_features(&molecules)?;
+    /// let scores = model.predict_dataset(&molecules, &features, &[GraphId(0), GraphId(5)])?;
+    /// println!("{:?}", scores.classes());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns the errors of [`SavedModel::predict_graphs`].

@@ -111,38 +111,108 @@ impl RankHandle {
     }
 
     /// Returns the number of this rank, from 0.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// let indices = launch(RankConfig::threads(3), |rank| Ok(rank.index()))?;
+    /// assert_eq!(indices, [0, 1, 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn index(&self) -> usize {
         self.info.rank
     }
 
     /// Returns the number of this rank among those of its machine, from 0.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// let devices: Devices = "cpu,cpu".parse()?;
+    /// launch(RankConfig::threads(2), |rank| {
+    ///     println!("rank {} computes on {}", rank.index(), devices.of_rank(rank.local_index()).name);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn local_index(&self) -> usize {
         self.info.local_rank
     }
 
     /// Returns the number of ranks.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// launch(RankConfig::threads(2), |rank| {
+    ///     // A step has 1,024 nodes for any number of ranks.
+    ///     let batch_size = 1_024 / rank.world_size();
+    ///     assert_eq!(batch_size, 512);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn world_size(&self) -> usize {
         self.info.world_size
     }
 
     /// Returns true for rank 0, which prints and writes files for all ranks.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// launch(RankConfig::threads(2), |rank| {
+    ///     if rank.is_zero() {
+    ///         println!("one line for all ranks");
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn is_zero(&self) -> bool {
         self.info.rank == 0
     }
 
     /// Returns the number of threads in the pool of each rank of this process.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// let threads = launch(RankConfig::threads(2).threads_per_rank(1), |rank| Ok(rank.threads()))?;
+    /// assert_eq!(threads, [1, 1]);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn threads(&self) -> usize {
         self.process.threads
     }
 
     /// Returns a line about the ranks: their number and their launcher; for processes also their machines and the
     /// backend.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// launch(RankConfig::threads(2), |rank| {
+    ///     if rank.is_zero() {
+    ///         println!("training on {}", rank.description());
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn description(&self) -> &str {
         &self.process.description
     }
 
     /// Runs `work` on this rank with the threads of all ranks of its machine, for work of one rank while the others
     /// wait.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// launch(RankConfig::threads(2), |rank| {
+    ///     // Rank 0 computes statistics of the data with all threads of the machine.
+    ///     if rank.is_zero() {
+    ///         let degrees = rank.with_machine_threads(|| Ok(kiln::data::synthetic::ring(100)?.csc()?.out_degrees()))?;
+    ///         assert_eq!(degrees[0], 2);
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns the error of `work`, and an error if the threads cannot be started.
@@ -153,6 +223,18 @@ impl RankHandle {
     /// Returns a duplicate of the communicator of all ranks. Collective: every rank must call it, with the same names
     /// in the same order.
     ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// use kiln::comm::Reduce;
+    /// let sums = launch(RankConfig::threads(2), |rank| {
+    ///     let mut values = [rank.index() as f32 + 1.0];
+    ///     rank.communicator("sums of the program")?.all_reduce_sum(Reduce::F32(&mut values))?;
+    ///     Ok(values[0])
+    /// })?;
+    /// assert_eq!(sums, [3.0, 3.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns [`Error::RanksEnded`] after the body of [`launch`] has returned, and the errors of the connection.
     pub fn communicator(&self, name: &str) -> Result<Box<dyn Communicator>> {
@@ -162,6 +244,14 @@ impl RankHandle {
 
     /// Returns the address at which other ranks reach servers of this process.
     ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(rank: RankHandle) -> Result<()> {
+    /// println!("rank {} serves at {}:29600", rank.index(), rank.local_ip()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`Error::NoAddress`] if ranks on other machines cannot reach this one.
     pub fn local_ip(&self) -> Result<IpAddr> {
@@ -170,6 +260,19 @@ impl RankHandle {
 
     /// Registers work that runs after the body of [`launch`] has returned without an error, for example to end a server. The
     /// work that was registered last runs first.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// launch(RankConfig::threads(2), |rank| {
+    ///     let index = rank.index();
+    ///     rank.at_end(move || {
+    ///         println!("rank {index} ends its server, after all ranks have trained");
+    ///         Ok(())
+    ///     });
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn at_end(&self, work: impl FnOnce() -> Result<()> + Send + 'static) {
         self.at_end.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(work));
     }

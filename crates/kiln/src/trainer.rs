@@ -42,12 +42,28 @@ pub struct Trainer<C> {
 
 impl<C: ModelConfig> Trainer<C> {
     /// Returns a trainer on the CPU, on one rank, with seed 0.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// let config = SageConfig::for_data(&data).layers(2).hidden(64);
+    /// let trainer = Trainer::new(config, AdamConfig::new(3e-3));
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn new(model: C, optimizer: impl Into<OptimizerConfig>) -> Self {
         let (optimizer, rank) = (optimizer.into(), RankHandle::single());
         Self { model, optimizer, seed: 0, accumulate: 1, devices: None, rank }
     }
 
     /// Sets the seed of initial weights, dropout, node order and sampling.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// // Ten models with other initial weights and samples.
+    /// let trainers = (0..10).map(|seed| Trainer::new(SageConfig::for_data(&data), AdamConfig::new(3e-3)).seed(seed));
+    /// # Ok::<(), Error>(())
+    /// ```
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
@@ -56,6 +72,15 @@ impl<C: ModelConfig> Trainer<C> {
     /// Averages the gradients of `n_batches` batches before each update. The samples, the dropout masks and, except for
     /// rounding, the weights are those of batches that are `n_batches` times as large, but a device holds only one
     /// batch with its activations at a time.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// // Each update is that of a batch of 4,096 nodes, with the memory of 512.
+    /// let loader = NeighborLoader::new(&data, [10, 10]).batch_size(512);
+    /// let trainer = Trainer::new(SageConfig::for_data(&data), AdamConfig::new(3e-3)).accumulate(8);
+    /// # Ok::<(), Error>(())
+    /// ```
     #[must_use]
     pub fn accumulate(self, n_batches: usize) -> Self {
         Self { accumulate: n_batches, ..self }
@@ -64,6 +89,15 @@ impl<C: ModelConfig> Trainer<C> {
     /// Sets the device, or several devices separated by commas, which the ranks of a machine use in turn: `cpu`, or
     /// with the feature of that name `cuda`, `wgpu` or `cube-cpu`. `cuda` is all GPUs, `cuda:1` is the second GPU.
     ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// # let name = "cpu";
+    /// // For example "cuda:1", as the value of a flag.
+    /// let trainer = Trainer::new(SageConfig::for_data(&data), AdamConfig::new(3e-3)).device(name)?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns [`Error::Device`] if a device does not exist or is not supported by this build.
     pub fn device(self, names: &str) -> Result<Self> {
@@ -71,18 +105,55 @@ impl<C: ModelConfig> Trainer<C> {
     }
 
     /// Sets the device, or several devices, like [`Trainer::device`], but from devices that are already open.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// // Two ranks share the devices, which are opened once.
+    /// let devices: Devices = "cpu".parse()?;
+    /// launch(RankConfig::threads(2), |rank| {
+    ///     let trainer = Trainer::new(SageConfig::for_data(&data), AdamConfig::new(3e-3));
+    ///     let trainer = trainer.devices(devices.clone()).rank(&rank);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
     #[must_use]
     pub fn devices(self, devices: Devices) -> Self {
         Self { devices: Some(devices), ..self }
     }
 
     /// Uses the device of `rank`, but trains alone: for programs whose ranks train independent models.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// // Each rank trains a model of its own, with another seed, on its device.
+    /// let devices: Devices = "cpu".parse()?;
+    /// launch(RankConfig::threads(2), |rank| {
+    ///     let trainer = Trainer::new(SageConfig::for_data(&data), AdamConfig::new(3e-3));
+    ///     let trainer = trainer.device_of(&rank, &devices).seed(rank.index() as u64);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
     #[must_use]
     pub fn device_of(self, rank: &RankHandle, devices: &Devices) -> Self {
         self.devices(devices.only(rank.local_index()))
     }
 
     /// Sets the rank, which trains one model together with the other ranks.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(data: Dataset, loader: NeighborLoader) -> Result<()> {
+    /// launch(RankConfig::from_env_or_threads(2), |rank| {
+    ///     let mut trainer = Trainer::new(SageConfig::for_data(&data), AdamConfig::new(3e-3)).rank(&rank);
+    ///     trainer.fit(&loader, FitConfig::epochs(10)).map(drop)
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn rank(self, rank: &RankHandle) -> Self {
         Self { rank: rank.clone(), ..self }
@@ -91,6 +162,18 @@ impl<C: ModelConfig> Trainer<C> {
     /// Trains a model from its initial weights, evaluates it on the validation split after each epoch, and returns the
     /// model of the best epoch. Without items for validation, it returns the model of the last epoch. Collective: every
     /// rank must call it.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// # let folder = tempfile::tempdir()?;
+    /// # let out = folder.path().join("run");
+    /// let loader = NeighborLoader::new(&data, [2, 2]).batch_size(16);
+    /// let mut trainer = Trainer::new(SageConfig::for_data(&data).layers(2).hidden(8), AdamConfig::new(1e-2));
+    /// let best = trainer.fit(&loader, FitConfig::epochs(2).out(out))?;
+    /// println!("epoch {} was the best one: {:.4}", best.best.epoch, best.best.val.accuracy());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if settings are inconsistent or the training split is empty, [`SelectionError`] if the metric
@@ -173,6 +256,17 @@ impl<C: ModelConfig> Trainer<C> {
     /// Trains a model from its initial weights without a run folder. Returns one curve for each of `phases`. A curve
     /// contains the accuracy on the split of its phase after each epoch. Collective: every rank must call it.
     ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// let loader = NeighborLoader::new(&data, [2, 2]).batch_size(16);
+    /// let trainer = Trainer::new(SageConfig::for_data(&data).layers(2).hidden(8), AdamConfig::new(1e-2));
+    /// let curves = trainer.learning_curves(&loader, 3, &[Phase::Train { epoch: 0 }, Phase::Test])?;
+    /// println!("test accuracy after each epoch: {:?}", curves[1]);
+    /// # assert_eq!(curves[1].len(), 3);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns an error if settings are inconsistent or a split is empty, and the errors of sampling and training.
     pub fn learning_curves<L: DataLoader<C::Model>>(
@@ -222,6 +316,17 @@ impl<C: ModelConfig> Trainer<C> {
 
     /// Returns the trainer of a model with initial weights, for programs with a custom training loop. Collective: every
     /// rank must call it.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// # let loader = NeighborLoader::new(&data, [2, 2]).batch_size(16);
+    /// # let trainer = Trainer::new(SageConfig::for_data(&data).layers(2).hidden(8), AdamConfig::new(1e-2));
+    /// // The model with initial weights, before the first step.
+    /// let trainer = trainer.start(&loader)?;
+    /// assert_eq!((trainer.n_epochs(), trainer.model().layers.len()), (0, 2));
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if a setting is out of range or another rank fails.
@@ -345,6 +450,16 @@ impl<M: Module + Sync> TrainedModel<M> {
     /// Returns loss and accuracy on a split, summed over all ranks and equal on each. Collective: every rank must call
     /// it.
     ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(best: TrainedModel<Sage>, loader: NeighborLoader) -> Result<()> {
+    /// let test = best.evaluate(&loader, Phase::Test)?;
+    /// println!("test accuracy {:.4}, loss {:.4}, of {} nodes", test.accuracy(), test.loss(), test.total);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns an error if the batches of the loader do not suit the model ([`DataLoader::check`]), [`Error::Train`] if the split
     /// is empty, [`Error::RanksEnded`] after the body of
@@ -365,6 +480,19 @@ impl<M: Module + Sync> TrainedModel<M> {
     /// Returns the outputs for a split's items on rank 0, for predictions and further metrics, and no outputs on other
     /// ranks. Collective: every rank must call it.
     ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(best: TrainedModel<Sage>, loader: NeighborLoader) -> Result<()> {
+    /// let outputs = best.predict(&loader, Phase::Test)?;
+    /// println!("macro F1 {:?}", outputs.metrics().f1_macro);
+    /// for prediction in outputs.predictions() {
+    ///     println!("{prediction:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Same as [`TrainedModel::evaluate`].
     pub fn predict<L: DataLoader<M>>(&self, loader: &L, phase: Phase) -> Result<Evaluation> {
@@ -376,6 +504,18 @@ impl<M: Module + Sync> TrainedModel<M> {
     /// Evaluates the model on the test split, writes the predictions, `summary.json` and, with the feature `report`,
     /// `report.html` to the run's folder, and returns the summary on rank 0. Without items for the test, there are no
     /// predictions and no metrics of a test, and the report states so. Collective: every rank must call it.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(best: TrainedModel<Sage>, loader: NeighborLoader) -> Result<()> {
+    /// // Only rank 0 has the summary.
+    /// if let Some(summary) = best.write_report(&loader)? {
+    ///     println!("test accuracy {:.4} after {} epochs", summary.test_accuracy, summary.n_epochs);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns the errors of [`TrainedModel::evaluate`] except for the empty split, and an error if a file cannot be
@@ -424,6 +564,18 @@ impl<M: Module + Sync> TrainedModel<M> {
     }
 
     /// Returns the run's folder on rank 0; `None` on other ranks.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(best: TrainedModel<Sage>, loader: NeighborLoader) -> Result<()> {
+    /// // A saved model needs no training data.
+    /// if let Some(folder) = best.folder() {
+    ///     let saved = SavedModel::open(folder)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn folder(&self) -> Option<&Path> {
         self.run.folder().map(RunFolder::path)
     }

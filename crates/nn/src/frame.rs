@@ -96,42 +96,84 @@ macro_rules! frame_options {
     ($config:ty, $activation:expr) => {
         impl $config {
             /// Sets the width of the rows between layers.
+            ///
+            /// ```
+            #[doc = concat!("# use kiln_nn::{ModelConfig, ", stringify!($config), "};")]
+            /// // Two layers: from 100 columns to 64, and from these to the scores of 47 classes.
+            #[doc = concat!("let config = ", stringify!($config), "::for_dims(100, 47).layers(2).hidden(64);")]
+            /// ```
             #[must_use]
             pub fn hidden(self, hidden: usize) -> Self {
                 Self { hidden, ..self }
             }
 
             /// Sets the number of layers.
+            ///
+            /// ```
+            #[doc = concat!("# use kiln_nn::{ModelConfig, ", stringify!($config), "};")]
+            /// // A loader for this model has two fanouts.
+            #[doc = concat!("let config = ", stringify!($config), "::for_dims(100, 47).layers(2);")]
+            /// ```
             #[must_use]
             pub fn layers(self, n_layers: usize) -> Self {
                 Self { n_layers, ..self }
             }
 
             /// Sets the dropout of the input features.
+            ///
+            /// ```
+            #[doc = concat!("# use kiln_nn::{ModelConfig, ", stringify!($config), "};")]
+            /// // In a training step, each feature is 0 with a probability of 0.1.
+            #[doc = concat!("let config = ", stringify!($config), "::for_dims(100, 47).input_dropout(0.1);")]
+            /// ```
             #[must_use]
             pub fn input_dropout(self, input_dropout: f64) -> Self {
                 Self { input_dropout, ..self }
             }
 
             /// Sets the dropout between layers.
+            ///
+            /// ```
+            #[doc = concat!("# use kiln_nn::{ModelConfig, ", stringify!($config), "};")]
+            /// // No dropout, for a graph that is too large to overfit.
+            #[doc = concat!("let config = ", stringify!($config), "::for_dims(100, 47).dropout(0.0);")]
+            /// ```
             #[must_use]
             pub fn dropout(self, dropout: f64) -> Self {
                 Self { dropout, ..self }
             }
 
             /// Sets the normalisation of hidden rows.
+            ///
+            /// ```
+            #[doc = concat!("# use kiln_nn::{ModelConfig, Normalization, ", stringify!($config), "};")]
+            /// // Of three layers, the first two have normalised rows, the last one returns scores.
+            #[doc = concat!("let config = ", stringify!($config), "::for_dims(100, 47).layers(3).norm(Normalization::Layer);")]
+            /// ```
             #[must_use]
             pub fn norm(self, norm: crate::Normalization) -> Self {
                 Self { norm, ..self }
             }
 
             /// Sets whether layers have residual connections.
+            ///
+            /// ```
+            #[doc = concat!("# use kiln_nn::{ModelConfig, ", stringify!($config), "};")]
+            /// // Of three layers, the middle one has the hidden width on both sides.
+            #[doc = concat!("let config = ", stringify!($config), "::for_dims(100, 47).layers(3).residual(true);")]
+            /// ```
             #[must_use]
             pub fn residual(self, residual: bool) -> Self {
                 Self { residual, ..self }
             }
 
             /// Sets the layers from which the outputs are computed.
+            ///
+            /// ```
+            #[doc = concat!("# use kiln_nn::{JumpingKnowledge, ModelConfig, ", stringify!($config), "};")]
+            /// // A linear layer computes the scores from the rows of all three layers, 3 · 64 columns.
+            #[doc = concat!("let config = ", stringify!($config), "::for_dims(100, 47).layers(3).hidden(64).jumping(JumpingKnowledge::Cat);")]
+            /// ```
             #[must_use]
             pub fn jumping(self, jumping: crate::JumpingKnowledge) -> Self {
                 Self { jumping, ..self }

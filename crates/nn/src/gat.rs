@@ -70,6 +70,13 @@ pub struct GatConfig {
 impl GatConfig {
     /// Creates a configuration of three layers with a hidden width of 256, which are 4 heads of 64, one output head, and a
     /// dropout of 0.5 between layers.
+    ///
+    /// ```
+    /// # use kiln_nn::GatConfig;
+    /// // 4 heads of 64 columns in each layer but the last.
+    /// let config = GatConfig::new(100, 47);
+    /// assert_eq!((config.n_heads, config.hidden), (4, 256));
+    /// ```
     pub fn new(d_in: usize, n_classes: usize) -> Self {
         Self {
             d_in,
@@ -91,6 +98,12 @@ impl GatConfig {
 
     /// Creates the configuration of the paper for Cora (section 3.3): two layers, 8 heads of 8 columns, one output head,
     /// and a dropout of 0.6 of the input features, between the layers and of the attention weights.
+    ///
+    /// ```
+    /// # use kiln_nn::GatConfig;
+    /// let config = GatConfig::cora(1_433, 7);
+    /// assert_eq!((config.n_layers, config.n_heads, config.dropout), (2, 8, 0.6));
+    /// ```
     pub fn cora(d_in: usize, n_classes: usize) -> Self {
         let hidden = 64;
         let n_layers = 2;
@@ -104,30 +117,64 @@ impl GatConfig {
     }
 
     /// Sets the attention.
+    ///
+    /// ```
+    /// # use kiln_nn::{AttentionKind, GatConfig};
+    /// // With GATv2, the neighbour with the largest weight may differ between destinations.
+    /// let config = GatConfig::new(100, 47).attention(AttentionKind::GatV2);
+    /// ```
     #[must_use]
     pub fn attention(self, attention: AttentionKind) -> Self {
         Self { attention, ..self }
     }
 
     /// Sets the number of heads of each layer but the last.
+    ///
+    /// ```
+    /// # use kiln_nn::GatConfig;
+    /// // 8 heads of 32 columns: the number of heads divides the hidden width.
+    /// let config = GatConfig::new(100, 47).hidden(256).heads(8);
+    /// ```
     #[must_use]
     pub fn heads(self, n_heads: usize) -> Self {
         Self { n_heads, ..self }
     }
 
     /// Sets the number of heads of the last layer.
+    ///
+    /// ```
+    /// # use kiln_nn::GatConfig;
+    /// // As in the paper for PubMed, the scores are the mean of those of 8 heads.
+    /// let config = GatConfig::cora(500, 3).output_heads(8);
+    /// ```
     #[must_use]
     pub fn output_heads(self, n_output_heads: usize) -> Self {
         Self { n_output_heads, ..self }
     }
 
     /// Sets the dropout of the attention weights.
+    ///
+    /// ```
+    /// # use kiln_nn::GatConfig;
+    /// // In a training step, an attention weight is 0 with a probability of 0.4.
+    /// let config = GatConfig::new(100, 47).attention_dropout(0.4);
+    /// ```
     #[must_use]
     pub fn attention_dropout(self, attention_dropout: f64) -> Self {
         Self { attention_dropout, ..self }
     }
 
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
+    ///
+    /// ```
+    /// # use kiln_nn::{BlockModel, GatConfig};
+    /// # use burn::tensor::Device;
+    /// # use kiln_sample::RngKey;
+    /// let config = GatConfig::new(8, 3).layers(2).hidden(16).heads(2);
+    /// let model = config.init(RngKey::new(0), &Device::flex())?;
+    /// assert_eq!(model.n_layers(), 2);
+    /// # Ok::<(), kiln_nn::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if a width, a number of heads or the number of layers is 0 or too large, if the hidden width is not

@@ -43,6 +43,13 @@ pub struct GcnConfig {
 
 impl GcnConfig {
     /// Creates a configuration of three layers with a hidden width of 256 and a dropout of 0.5 between layers.
+    ///
+    /// ```
+    /// # use kiln_nn::GcnConfig;
+    /// // The model of a set with 1,433 feature columns and 7 classes, as Cora has.
+    /// let config = GcnConfig::new(1_433, 7).layers(2).hidden(16);
+    /// assert_eq!(config.dropout, 0.5);
+    /// ```
     pub fn new(d_in: usize, n_classes: usize) -> Self {
         Self {
             d_in,
@@ -58,6 +65,16 @@ impl GcnConfig {
     }
 
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
+    ///
+    /// ```
+    /// # use kiln_nn::{BlockModel, GcnConfig};
+    /// # use burn::tensor::Device;
+    /// # use kiln_sample::RngKey;
+    /// let config = GcnConfig::new(8, 3).layers(2).hidden(16);
+    /// let model = config.init(RngKey::new(0), &Device::flex())?;
+    /// assert_eq!(model.n_layers(), 2);
+    /// # Ok::<(), kiln_nn::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if a width or the number of layers is 0 or too large, if a dropout is not in `[0, 1)`, if

@@ -74,6 +74,13 @@ impl GinConfig {
     /// dense layer `d_in -> hidden`, ReLU, another `hidden -> n_classes`, and the sum of its rows for each graph.
     /// Neighbours are summed, epsilon is fixed at 0, and there is no normalisation. The tutorial sets `hidden` to its
     /// number of classes, 2.
+    ///
+    /// ```
+    /// # use kiln_nn::GinConfig;
+    /// // The tutorial's model for graphs of 3 feature columns and 2 classes.
+    /// let config = GinConfig::simplified(3, 2, 2);
+    /// assert_eq!((config.n_layers, config.mlp_layers), (2, 1));
+    /// ```
     pub fn simplified(d_in: usize, hidden: usize, n_classes: usize) -> Self {
         Self {
             n_layers: 2,
@@ -89,6 +96,14 @@ impl GinConfig {
     /// layers, batch normalisation, sums over neighbours, nodes and the layers' scores, and a dropout of 0.5, one of
     /// the two values that the paper's search tried. The paper's GIN-eps uses [`Epsilon::Learnable`]`(0.0)`; for social
     /// networks the paper's readout is the mean.
+    ///
+    /// ```
+    /// # use kiln_nn::{Epsilon, GinConfig};
+    /// // GIN-0 for MUTAG, whose nodes have 7 labels; a learnable epsilon makes it GIN-eps.
+    /// let config = GinConfig::paper(7, 32, 2);
+    /// let config = GinConfig { epsilon: Epsilon::Learnable(0.0), ..config };
+    /// assert_eq!(config.n_layers, 4);
+    /// ```
     pub fn paper(d_in: usize, hidden: usize, n_classes: usize) -> Self {
         Self {
             d_in,
@@ -107,6 +122,16 @@ impl GinConfig {
 
     /// Creates a model with initial weights drawn from the key, uniform as in PyTorch's `Linear`. Layer `i` uses
     /// `key.fold_in(KeyDomain::Layer, i)`; the linear layers after the readout use `i = n_layers`.
+    ///
+    /// ```
+    /// # use kiln_nn::GinConfig;
+    /// # use burn::tensor::Device;
+    /// # use kiln_sample::RngKey;
+    /// let config = GinConfig::paper(7, 16, 2);
+    /// let model = config.init(RngKey::new(0), &Device::flex())?;
+    /// assert_eq!(model.layers.len(), 4);
+    /// # Ok::<(), kiln_nn::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if a width or a number of layers is 0 or too large, if epsilon is not finite, if the dropout is

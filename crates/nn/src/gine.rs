@@ -63,6 +63,13 @@ pub struct GineConfig {
 impl GineConfig {
     /// Creates a configuration of three layers with a hidden width of 256, MLPs of two dense layers, an epsilon that is
     /// fixed at 0, and a dropout of 0.5 between layers.
+    ///
+    /// ```
+    /// # use kiln_nn::{EdgeInput, GineConfig};
+    /// // Edges have 5 feature columns.
+    /// let config = GineConfig::new(100, 47, EdgeInput::Features(5));
+    /// assert_eq!((config.mlp_layers, config.hidden), (2, 256));
+    /// ```
     pub fn new(d_in: usize, n_classes: usize, edges: EdgeInput) -> Self {
         Self {
             d_in,
@@ -81,12 +88,24 @@ impl GineConfig {
     }
 
     /// Sets the number of dense layers in each layer's MLP.
+    ///
+    /// ```
+    /// # use kiln_nn::{EdgeInput, GineConfig};
+    /// // One dense layer in each layer, which has about half the parameters of two.
+    /// let config = GineConfig::new(100, 47, EdgeInput::Types(4)).mlp_layers(1);
+    /// ```
     #[must_use]
     pub fn mlp_layers(self, mlp_layers: usize) -> Self {
         Self { mlp_layers, ..self }
     }
 
     /// Sets the epsilon of each layer.
+    ///
+    /// ```
+    /// # use kiln_nn::{EdgeInput, Epsilon, GineConfig};
+    /// // Training adjusts the weight of a node's own row, which starts at 1.
+    /// let config = GineConfig::new(100, 47, EdgeInput::Features(5)).epsilon(Epsilon::Learnable(0.0));
+    /// ```
     #[must_use]
     pub fn epsilon(self, epsilon: Epsilon) -> Self {
         Self { epsilon, ..self }
@@ -94,6 +113,16 @@ impl GineConfig {
 
     /// Creates a model with initial weights drawn from the key, uniform as in PyTorch's `Linear`. Layer `i` uses
     /// `key.fold_in(KeyDomain::Layer, i)`; the linear layer of edges follows the dense layers of the MLP.
+    ///
+    /// ```
+    /// # use kiln_nn::{BlockModel, EdgeInput, GineConfig};
+    /// # use burn::tensor::Device;
+    /// # use kiln_sample::RngKey;
+    /// let config = GineConfig::new(8, 3, EdgeInput::Types(4)).layers(2).hidden(16);
+    /// let model = config.init(RngKey::new(0), &Device::flex())?;
+    /// assert_eq!(model.n_layers(), 2);
+    /// # Ok::<(), kiln_nn::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if a width or number is 0 or too large, if a dropout is not in `[0, 1)`, if epsilon is not finite,

@@ -119,6 +119,13 @@ impl<C: fmt::Debug> fmt::Debug for HeteroModelConfig<C> {
 
 impl<C: ModelConfig> HeteroModelConfig<C> {
     /// Creates a configuration for types with these numbers of feature columns.
+    ///
+    /// ```
+    /// # use kiln_nn::{HeteroModelConfig, RsageConfig};
+    /// // Papers have 128 feature columns, authors have trainable rows. R-SAGE reads rows of 64 columns of both.
+    /// let config = HeteroModelConfig::new([Some(128), None], RsageConfig::new(64, 10).layers(2));
+    /// assert_eq!(config.widths.len(), 2);
+    /// ```
     pub fn new(widths: impl IntoIterator<Item = Option<usize>>, model: C) -> Self {
         Self { widths: widths.into_iter().collect(), model }
     }

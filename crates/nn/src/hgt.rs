@@ -52,6 +52,13 @@ pub struct HgtConfig {
 impl HgtConfig {
     /// Creates a configuration of two layers with 8 heads, a hidden width of 256, a dropout of 0.2, a linear layer for the
     /// outputs, and a skip connection in each layer, for one type of nodes and one relation.
+    ///
+    /// ```
+    /// # use kiln_nn::HgtConfig;
+    /// // 8 heads of 8 columns.
+    /// let config = HgtConfig::new(64, 10).hidden(64);
+    /// assert_eq!((config.n_layers, config.n_heads), (2, 8));
+    /// ```
     pub fn new(d_in: usize, n_classes: usize) -> Self {
         Self {
             d_in,
@@ -71,18 +78,44 @@ impl HgtConfig {
     }
 
     /// Sets the node types and relations of the graph.
+    ///
+    /// ```
+    /// # use kiln_nn::HgtConfig;
+    /// use kiln_graph::Metagraph;
+    /// // Users (type 0) buy items (type 1), and items are bought by users.
+    /// let metagraph = Metagraph::new(2, vec![[0, 1], [1, 0]])?;
+    /// let config = HgtConfig::new(64, 10).metagraph(&metagraph);
+    /// assert_eq!((config.n_types, config.relations.len()), (2, 2));
+    /// # Ok::<(), kiln_graph::Error>(())
+    /// ```
     #[must_use]
     pub fn metagraph(self, metagraph: &Metagraph) -> Self {
         Self { n_types: metagraph.n_types(), relations: metagraph.relations().to_vec(), ..self }
     }
 
     /// Sets the number of attention heads.
+    ///
+    /// ```
+    /// # use kiln_nn::HgtConfig;
+    /// // 4 heads of 32 columns: the number of heads divides the hidden width.
+    /// let config = HgtConfig::new(64, 10).hidden(128).heads(4);
+    /// ```
     #[must_use]
     pub fn heads(self, n_heads: usize) -> Self {
         Self { n_heads, ..self }
     }
 
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
+    ///
+    /// ```
+    /// # use kiln_nn::{BlockModel, HgtConfig};
+    /// # use burn::tensor::Device;
+    /// # use kiln_sample::RngKey;
+    /// let config = HgtConfig::new(8, 3).hidden(16).heads(2);
+    /// let model = config.init(RngKey::new(0), &Device::flex())?;
+    /// assert_eq!(model.n_layers(), 2);
+    /// # Ok::<(), kiln_nn::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the metagraph is invalid, if a number is out of range, if the heads do not divide the hidden

@@ -54,6 +54,13 @@ pub struct RgcnConfig {
 
 impl RgcnConfig {
     /// Creates a configuration of three layers with a hidden width of 256, 4 bases, and a dropout of 0.5 between layers.
+    ///
+    /// ```
+    /// # use kiln_nn::RgcnConfig;
+    /// // A graph whose edges have the types 0 to 3.
+    /// let config = RgcnConfig::new(100, 47, 4);
+    /// assert_eq!((config.n_relations, config.n_bases), (4, 4));
+    /// ```
     pub fn new(d_in: usize, n_classes: usize, n_relations: usize) -> Self {
         Self {
             d_in,
@@ -72,6 +79,12 @@ impl RgcnConfig {
     }
 
     /// Sets the number of bases.
+    ///
+    /// ```
+    /// # use kiln_nn::RgcnConfig;
+    /// // The matrices of 90 relations are weighted sums of 30 matrices.
+    /// let config = RgcnConfig::new(16, 11, 90).bases(30);
+    /// ```
     #[must_use]
     pub fn bases(self, n_bases: usize) -> Self {
         Self { n_bases, ..self }
@@ -90,6 +103,16 @@ impl RgcnConfig {
     }
 
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
+    ///
+    /// ```
+    /// # use kiln_nn::{BlockModel, RgcnConfig};
+    /// # use burn::tensor::Device;
+    /// # use kiln_sample::RngKey;
+    /// let config = RgcnConfig::new(8, 3, 4).layers(2).hidden(16);
+    /// let model = config.init(RngKey::new(0), &Device::flex())?;
+    /// assert_eq!(model.n_layers(), 2);
+    /// # Ok::<(), kiln_nn::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if a width or number is 0 or too large, if a dropout is not in `[0, 1)`, if `norm` or `jumping` has

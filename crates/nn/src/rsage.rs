@@ -58,6 +58,13 @@ pub struct RsageConfig {
 impl RsageConfig {
     /// Creates a configuration of three layers with mean aggregation, a hidden width of 256 and a dropout of 0.5
     /// between layers, for one type of nodes and one relation.
+    ///
+    /// ```
+    /// # use kiln_nn::RsageConfig;
+    /// // `metagraph` sets the types and relations; a trainer takes them from the graph.
+    /// let config = RsageConfig::new(64, 10).layers(2);
+    /// assert_eq!((config.n_types, config.relations.len()), (1, 1));
+    /// ```
     pub fn new(d_in: usize, n_classes: usize) -> Self {
         Self {
             d_in,
@@ -78,18 +85,40 @@ impl RsageConfig {
     }
 
     /// Sets the node types and relations of the graph.
+    ///
+    /// ```
+    /// # use kiln_nn::RsageConfig;
+    /// use kiln_graph::Metagraph;
+    /// // Users (type 0) buy items (type 1), and items are bought by users.
+    /// let metagraph = Metagraph::new(2, vec![[0, 1], [1, 0]])?;
+    /// let config = RsageConfig::new(64, 10).metagraph(&metagraph);
+    /// assert_eq!((config.n_types, config.relations.len()), (2, 2));
+    /// # Ok::<(), kiln_graph::Error>(())
+    /// ```
     #[must_use]
     pub fn metagraph(self, metagraph: &Metagraph) -> Self {
         Self { n_types: metagraph.n_types(), relations: metagraph.relations().to_vec(), ..self }
     }
 
     /// Sets the aggregation over neighbours.
+    ///
+    /// ```
+    /// # use kiln_nn::{Aggregate, RsageConfig};
+    /// // Sums over the neighbours by each relation, for tasks that depend on their number.
+    /// let config = RsageConfig::new(64, 10).aggregate(Aggregate::Sum);
+    /// ```
     #[must_use]
     pub fn aggregate(self, aggregate: Aggregate) -> Self {
         Self { aggregate, ..self }
     }
 
     /// Sets the distribution of the layers' initial weights.
+    ///
+    /// ```
+    /// # use kiln_nn::{RsageConfig, WeightInit};
+    /// // The initial weights of PyG's `SAGEConv`, which suit link prediction.
+    /// let config = RsageConfig::new(64, 10).weight_init(WeightInit::Pyg);
+    /// ```
     #[must_use]
     pub fn weight_init(self, weight_init: WeightInit) -> Self {
         Self { weight_init, ..self }
@@ -108,6 +137,16 @@ impl RsageConfig {
     }
 
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
+    ///
+    /// ```
+    /// # use kiln_nn::{BlockModel, RsageConfig};
+    /// # use burn::tensor::Device;
+    /// # use kiln_sample::RngKey;
+    /// let config = RsageConfig::new(8, 3).layers(2).hidden(16);
+    /// let model = config.init(RngKey::new(0), &Device::flex())?;
+    /// assert_eq!(model.n_layers(), 2);
+    /// # Ok::<(), kiln_nn::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the metagraph is invalid, if a width or the number of layers is 0 or too large, if a dropout is not

@@ -53,6 +53,13 @@ pub struct SageConfig {
 impl SageConfig {
     /// Creates a configuration of three layers with mean aggregation, a hidden width of 256 and a dropout of 0.5
     /// between layers.
+    ///
+    /// ```
+    /// # use kiln_nn::SageConfig;
+    /// // The model of a set with 100 feature columns and 47 classes, as for `ogbn-products`.
+    /// let config = SageConfig::new(100, 47);
+    /// assert_eq!((config.n_layers, config.hidden), (3, 256));
+    /// ```
     pub fn new(d_in: usize, n_classes: usize) -> Self {
         Self {
             d_in,
@@ -71,12 +78,24 @@ impl SageConfig {
     }
 
     /// Sets the aggregation over neighbours.
+    ///
+    /// ```
+    /// # use kiln_nn::{Aggregate, SageConfig};
+    /// // The maximum of each column over the neighbours, as with `aggr="max"` in PyG.
+    /// let config = SageConfig::new(100, 47).aggregate(Aggregate::Max);
+    /// ```
     #[must_use]
     pub fn aggregate(self, aggregate: Aggregate) -> Self {
         Self { aggregate, ..self }
     }
 
     /// Sets the distribution of the layers' initial weights.
+    ///
+    /// ```
+    /// # use kiln_nn::{SageConfig, WeightInit};
+    /// // The initial weights of PyG's `SAGEConv`, which suit link prediction.
+    /// let config = SageConfig::new(100, 47).weight_init(WeightInit::Pyg);
+    /// ```
     #[must_use]
     pub fn weight_init(self, weight_init: WeightInit) -> Self {
         Self { weight_init, ..self }
@@ -95,6 +114,16 @@ impl SageConfig {
     }
 
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
+    ///
+    /// ```
+    /// # use kiln_nn::{BlockModel, SageConfig};
+    /// # use burn::tensor::Device;
+    /// # use kiln_sample::RngKey;
+    /// let config = SageConfig::new(8, 3).layers(2).hidden(16);
+    /// let model = config.init(RngKey::new(0), &Device::flex())?;
+    /// assert_eq!(model.n_layers(), 2);
+    /// # Ok::<(), kiln_nn::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if a width or the number of layers is 0 or too large, if a dropout is not in `[0, 1)`, if

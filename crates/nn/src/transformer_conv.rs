@@ -266,6 +266,13 @@ pub struct TransformerConfig {
 impl TransformerConfig {
     /// Creates a configuration of three layers with a hidden width of 256, which are 4 heads of 64, one output head, a root
     /// weight without a gate, and a dropout of 0.5 between layers.
+    ///
+    /// ```
+    /// # use kiln_nn::TransformerConfig;
+    /// // 4 heads of 64 columns in each layer but the last.
+    /// let config = TransformerConfig::new(100, 47);
+    /// assert_eq!((config.n_heads, config.hidden, config.root_weight), (4, 256, true));
+    /// ```
     pub fn new(d_in: usize, n_classes: usize) -> Self {
         Self {
             d_in,
@@ -286,36 +293,76 @@ impl TransformerConfig {
     }
 
     /// Sets the number of heads of each layer but the last.
+    ///
+    /// ```
+    /// # use kiln_nn::TransformerConfig;
+    /// // 8 heads of 32 columns: the number of heads divides the hidden width.
+    /// let config = TransformerConfig::new(100, 47).hidden(256).heads(8);
+    /// ```
     #[must_use]
     pub fn heads(self, n_heads: usize) -> Self {
         Self { n_heads, ..self }
     }
 
     /// Sets the number of heads of the last layer.
+    ///
+    /// ```
+    /// # use kiln_nn::TransformerConfig;
+    /// // The scores of a node are the mean of those of 2 heads.
+    /// let config = TransformerConfig::new(100, 47).output_heads(2);
+    /// ```
     #[must_use]
     pub fn output_heads(self, n_output_heads: usize) -> Self {
         Self { n_output_heads, ..self }
     }
 
     /// Sets whether layers have a dense layer of a node's own row.
+    ///
+    /// ```
+    /// # use kiln_nn::TransformerConfig;
+    /// // A node's own row reaches its output only through a self loop of the graph.
+    /// let config = TransformerConfig::new(100, 47).root_weight(false);
+    /// ```
     #[must_use]
     pub fn root_weight(self, root_weight: bool) -> Self {
         Self { root_weight, ..self }
     }
 
     /// Sets whether layers have a gate.
+    ///
+    /// ```
+    /// # use kiln_nn::TransformerConfig;
+    /// // A gate weighs a node's own row against the sum over its neighbours.
+    /// let config = TransformerConfig::new(100, 47).beta(true);
+    /// ```
     #[must_use]
     pub fn beta(self, beta: bool) -> Self {
         Self { beta, ..self }
     }
 
     /// Sets the dropout of the attention weights.
+    ///
+    /// ```
+    /// # use kiln_nn::TransformerConfig;
+    /// // In a training step, an attention weight is 0 with a probability of 0.1.
+    /// let config = TransformerConfig::new(100, 47).attention_dropout(0.1);
+    /// ```
     #[must_use]
     pub fn attention_dropout(self, attention_dropout: f64) -> Self {
         Self { attention_dropout, ..self }
     }
 
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
+    ///
+    /// ```
+    /// # use kiln_nn::{BlockModel, TransformerConfig};
+    /// # use burn::tensor::Device;
+    /// # use kiln_sample::RngKey;
+    /// let config = TransformerConfig::new(8, 3).layers(2).hidden(16).heads(2);
+    /// let model = config.init(RngKey::new(0), &Device::flex())?;
+    /// assert_eq!(model.n_layers(), 2);
+    /// # Ok::<(), kiln_nn::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if a width, a number of heads or the number of layers is 0 or too large, if the hidden width is not

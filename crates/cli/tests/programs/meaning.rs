@@ -214,7 +214,11 @@ fn variants() -> Vec<(&'static str, Shop, Expected)> {
         ),
         ("relation", shop().spec("name: buys", "name: orders"), Error("relations")),
         ("reverse", shop().spec("reverse: bought by", "reverse: sold to"), Error("relations")),
-        ("weights", shop().spec("    weight: amount\n", ""), Error("`buys` have no weights, but had some in training")),
+        (
+            "weights",
+            shop().spec("    weight: amount\n", ""),
+            Error("`buys` have no weights, but had some in training"),
+        ),
         (
             "more-weights",
             shop().spec(weights_of_views, &format!("{weights_of_views}    weight: amount\n")),

@@ -31,6 +31,15 @@ impl Devices {
     /// software rasterizer is not used together with discrete GPUs. `cuda:0,cuda:2` stands for these two. A device that
     /// is named twice counts as two.
     ///
+    /// ```
+    /// # use kiln_kernels::Devices;
+    /// // With the feature `cuda`, also "cuda" or "cuda:0,cuda:2".
+    /// let devices = Devices::open("cpu")?;
+    /// let error = Devices::open("gpu:0").unwrap_err();
+    /// assert!(error.to_string().contains("gpu:0"), "{error}");
+    /// # Ok::<(), kiln_kernels::DeviceError>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns the error of [`open_device`] for the first name that cannot be opened.
     pub fn open(names: &str) -> Result<Self, DeviceError> {
@@ -46,33 +55,79 @@ impl Devices {
     }
 
     /// The number of devices, at least one.
+    ///
+    /// ```
+    /// # use kiln_kernels::Devices;
+    /// // Two ranks on the CPU.
+    /// assert_eq!(Devices::open("cpu,cpu")?.len(), 2);
+    /// # Ok::<(), kiln_kernels::DeviceError>(())
+    /// ```
     #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.devices.len()
     }
 
     /// Returns the index of a local rank's device in this list.
+    ///
+    /// ```
+    /// # use kiln_kernels::Devices;
+    /// let devices = Devices::open("cpu,cpu,cpu")?;
+    /// // The ranks of a machine use the devices in turn.
+    /// assert_eq!([0, 1, 2, 3, 4].map(|local_rank| devices.place(local_rank)), [0, 1, 2, 0, 1]);
+    /// # Ok::<(), kiln_kernels::DeviceError>(())
+    /// ```
     pub fn place(&self, local_rank: usize) -> usize {
         local_rank % self.devices.len()
     }
 
     /// Returns the device of a local rank.
+    ///
+    /// ```
+    /// # use kiln_kernels::Devices;
+    /// let devices = Devices::open("cpu,cpu")?;
+    /// let named = devices.of_rank(3);
+    /// println!("rank 3 computes on {}", named.name);
+    /// # assert_eq!(named.name, "cpu");
+    /// # Ok::<(), kiln_kernels::DeviceError>(())
+    /// ```
     pub fn of_rank(&self, local_rank: usize) -> &NamedDevice {
         &self.devices[self.place(local_rank)]
     }
 
     /// Returns a list with only the device of a local rank.
+    ///
+    /// ```
+    /// # use kiln_kernels::Devices;
+    /// // The third rank of the machine trains a model of its own, on its device.
+    /// let devices = Devices::open("cpu,cpu,cpu")?.only(2);
+    /// assert_eq!(devices.len(), 1);
+    /// # Ok::<(), kiln_kernels::DeviceError>(())
+    /// ```
     #[must_use]
     pub fn only(&self, local_rank: usize) -> Self {
         Self { devices: vec![self.of_rank(local_rank).clone()] }
     }
 
     /// The CUDA index of a local rank's device, or `None` if the device is not a CUDA device.
+    ///
+    /// ```
+    /// # use kiln_kernels::Devices;
+    /// // On `cuda`, rank 1 has index 1 if there are two GPUs. The CPU has no index.
+    /// assert_eq!(Devices::open("cpu")?.cuda_index(1), None);
+    /// # Ok::<(), kiln_kernels::DeviceError>(())
+    /// ```
     pub fn cuda_index(&self, local_rank: usize) -> Option<usize> {
         self.of_rank(local_rank).name.strip_prefix("cuda:")?.parse().ok()
     }
 
     /// Iterates over the devices in order.
+    ///
+    /// ```
+    /// # use kiln_kernels::Devices;
+    /// let names: Vec<_> = Devices::open("cpu,cpu")?.iter().map(|device| device.name.clone()).collect();
+    /// assert_eq!(names, ["cpu", "cpu"]);
+    /// # Ok::<(), kiln_kernels::DeviceError>(())
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = &NamedDevice> {
         self.devices.iter()
     }

@@ -43,6 +43,13 @@ pub enum RankCount {
 
 impl RankCount {
     /// Returns the number of ranks on these devices.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// let devices: Devices = "cpu,cpu".parse()?;
+    /// assert_eq!((RankCount::Auto.on(&devices), RankCount::Exactly(4).on(&devices)), (2, 4));
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn on(self, devices: &Devices) -> usize {
         match self {
             Self::Auto => devices.len(),
@@ -53,6 +60,19 @@ impl RankCount {
     /// Configures the ranks of a program on these devices, as [`RankConfig::from_env_or_threads`] does: if a launcher
     /// started several processes, each process is one rank, whatever this number is. NCCL uses the device that this
     /// process computes on.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(data: Dataset, loader: NeighborLoader) -> Result<()> {
+    /// // One rank per GPU of this machine, or one rank per process under a launcher.
+    /// let devices: Devices = "cuda".parse()?;
+    /// launch(RankCount::Auto.config(&devices), |rank| {
+    ///     let trainer = Trainer::new(SageConfig::for_data(&data), AdamConfig::new(3e-3));
+    ///     trainer.devices(devices.clone()).rank(&rank).fit(&loader, FitConfig::epochs(10)).map(drop)
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn config(self, devices: &Devices) -> RankConfig {
         self.config_from(devices, |name| std::env::var(name).ok())
     }

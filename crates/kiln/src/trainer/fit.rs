@@ -30,6 +30,15 @@ impl FitConfig {
     /// Returns settings for at most `n_epochs` epochs, each of which prints a line. A note is printed before the first
     /// epoch if an epoch has fewer than 10 steps. The run's files are written to `runs/NAME-001`, or the next free number,
     /// where NAME is the dataset's name.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(loader: NeighborLoader, mut trainer: Trainer<SageConfig>) -> Result<()> {
+    /// // The files of the run are in `runs/NAME-001`, where NAME is the dataset's name.
+    /// let best = trainer.fit(&loader, FitConfig::epochs(20))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn epochs(n_epochs: usize) -> Self {
         let schedule = kiln_train::FitConfig { n_epochs, patience: None, checkpoint_every: None };
         let (stop, callback) = (Arc::default(), Box::new(()));
@@ -49,23 +58,46 @@ impl FitConfig {
     /// Sets the metric on the validation split that selects the best epoch and ends the patience. The default is the
     /// accuracy for classes, the area under the ROC curve for several labels, the RMSE for regression, and the mean
     /// reciprocal rank (MRR) for links.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// // The best epoch is the one with the largest macro F1, for classes of different sizes.
+    /// let config = FitConfig::epochs(100).metric(Metric::F1Macro);
+    /// ```
     pub fn metric(self, metric: Metric) -> Self {
         Self { metric: Some(metric), ..self }
     }
 
     /// Stops early after `n_epochs` epochs without a better value of the metric on the validation split.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// // At most 500 epochs, and no more than 20 after the best one.
+    /// let config = FitConfig::epochs(500).patience(20);
+    /// ```
     pub fn patience(mut self, n_epochs: usize) -> Self {
         self.schedule.patience = Some(n_epochs);
         self
     }
 
     /// Writes a checkpoint after every `n_steps` steps of an epoch, in addition to the one at its end.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// // An epoch takes hours: a killed run repeats at most 1,000 steps.
+    /// let config = FitConfig::epochs(5).checkpoint_every(1_000);
+    /// ```
     pub fn checkpoint_every(mut self, n_steps: usize) -> Self {
         self.schedule.checkpoint_every = Some(n_steps);
         self
     }
 
     /// Sets the run's folder, which must be new or empty.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// let config = FitConfig::epochs(20).out("runs/hidden-64");
+    /// ```
     pub fn out(self, folder: impl Into<PathBuf>) -> Self {
         Self { dir: Some(RunDir::New(folder.into())), ..self }
     }
@@ -75,46 +107,128 @@ impl FitConfig {
     ///
     /// `kiln train` and programs resume the runs of each other. `kiln train` identifies data in the kiln format by the hash of its
     /// manifest, which a program passes with [`GraphSource::with_hash`](crate::GraphSource::with_hash).
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(loader: NeighborLoader, mut trainer: Trainer<SageConfig>) -> Result<()> {
+    /// // The run had 20 epochs; 10 more follow.
+    /// let best = trainer.fit(&loader, FitConfig::epochs(30).resume("runs/hidden-64"))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn resume(self, folder: impl Into<PathBuf>) -> Self {
         Self { dir: Some(RunDir::Resume(folder.into())), ..self }
     }
 
     /// Resumes the run in this folder if it contains a checkpoint, and starts it otherwise: for jobs that are requeued.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(loader: NeighborLoader, mut trainer: Trainer<SageConfig>) -> Result<()> {
+    /// // A job that the batch system starts again continues with the same command.
+    /// let best = trainer.fit(&loader, FitConfig::epochs(100).start_or_resume("runs/job"))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn start_or_resume(self, folder: impl Into<PathBuf>) -> Self {
         Self { dir: Some(RunDir::StartOrResume(folder.into())), ..self }
     }
 
     /// Sets the flag that stops the run. When it is true on any rank after a step, all ranks stop with a checkpoint.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(loader: NeighborLoader, mut trainer: Trainer<SageConfig>) -> Result<()> {
+    /// // A batch system sends SIGTERM before it kills the job.
+    /// let config = FitConfig::epochs(100).start_or_resume("runs/job").stop_flag(kiln::stop_on_signals()?);
+    /// match trainer.fit(&loader, config) {
+    ///     Err(Error::Interrupted { n_epochs, .. }) => println!("stopped after {n_epochs} epochs, with a checkpoint"),
+    ///     result => println!("epoch {} was the best one", result?.best.epoch),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn stop_flag(self, stop: Arc<AtomicBool>) -> Self {
         Self { stop, ..self }
     }
 
     /// Sets a callback for each step and epoch, on every rank.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// use kiln::train::{EpochReport, MetricSums, StepReport, TrainCallback};
+    /// struct Losses(Vec<f64>);
+    /// impl TrainCallback for Losses {
+    ///     fn step(&mut self, report: &StepReport) {
+    ///         self.0.push(report.counts.loss());
+    ///     }
+    ///     fn epoch(&mut self, epoch: usize, _: &EpochReport, val: &MetricSums, _: bool) {
+    ///         println!("epoch {epoch}: {} steps, validation loss {:.4}", self.0.len(), val.loss());
+    ///     }
+    /// }
+    /// let config = FitConfig::epochs(10).callback(Losses(Vec::new()));
+    /// ```
     pub fn callback(self, callback: impl TrainCallback + 'static) -> Self {
         Self { callback: Box::new(callback), ..self }
     }
 
     /// Sets the settings that `config.json` records, instead of those by which a resumed run is compared.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// use std::collections::BTreeMap;
+    /// // `config.json` has the flags of the program.
+    /// let flags = BTreeMap::from([("--hidden".to_owned(), "64".to_owned())]);
+    /// let config = FitConfig::epochs(10).settings(flags);
+    /// ```
     pub fn settings(self, settings: BTreeMap<String, String>) -> Self {
         Self { settings: Some(settings), ..self }
     }
 
     /// Sets the title of the report.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// let config = FitConfig::epochs(10).title("Payments of May, without amounts");
+    /// ```
     pub fn title(self, title: impl Into<String>) -> Self {
         Self { title: Some(title.into()), ..self }
     }
 
     /// Sets the start of the run, from which the elapsed time in the summary counts.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// use std::time::Instant;
+    /// let started = Instant::now();
+    /// // Loading the data is part of the elapsed time in the summary.
+    /// let data = kiln::data::synthetic::ring(100)?;
+    /// let config = FitConfig::epochs(10).started(started);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn started(self, started: Instant) -> Self {
         Self { started: Some(started), ..self }
     }
 
     /// Sets the run's folder, and whether the run is new or resumed.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// use kiln::train::RunDir;
+    /// // The folder `runs/payments-001`, or the first free number.
+    /// let config = FitConfig::epochs(10).dir(RunDir::Numbered { parent: "runs".into(), name: "payments".into() });
+    /// ```
     pub fn dir(self, dir: RunDir) -> Self {
         Self { dir: Some(dir), ..self }
     }
 
     /// Disables the line per epoch, and the notes before training.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// // The lines of ten runs in parallel would mix.
+    /// let config = FitConfig::epochs(10).quiet();
+    /// ```
     pub fn quiet(self) -> Self {
         Self { is_quiet: true, ..self }
     }

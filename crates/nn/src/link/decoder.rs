@@ -39,6 +39,13 @@ pub enum LinkDecoderConfig {
 
 impl LinkDecoderConfig {
     /// Returns true if the decoder has parameters, whose shapes depend on the width of the rows.
+    ///
+    /// ```
+    /// # use kiln_nn::LinkDecoderConfig;
+    /// // The weights of a model with the dot product are those of its encoder.
+    /// assert!(!LinkDecoderConfig::Dot.has_parameters());
+    /// assert!(LinkDecoderConfig::DistMult.has_parameters());
+    /// ```
     pub fn has_parameters(&self) -> bool {
         *self != Self::Dot
     }
@@ -55,6 +62,17 @@ impl LinkDecoderConfig {
 
     /// Creates a decoder of rows of `width` columns. The weights and biases of dense layer `i` are parameters `2 i` and
     /// `2 i + 1` of `key.fold_in(KeyDomain::Layer, 2^30)`, uniform as in PyTorch's `Linear`.
+    ///
+    /// ```
+    /// # use kiln_nn::LinkDecoderConfig;
+    /// # use burn::tensor::Device;
+    /// # use kiln_sample::RngKey;
+    /// // A decoder of rows of 64 columns, the outputs of an encoder.
+    /// let config = LinkDecoderConfig::Mlp { hidden: 32, n_layers: 2, dropout: 0.0 };
+    /// let decoder = config.init(64, RngKey::new(0), &Device::flex())?;
+    /// assert_eq!(decoder.linears[0].weight.dims(), [64, 32]);
+    /// # Ok::<(), kiln_nn::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if a width or the number of layers is 0 or too large, or if the dropout is not in `[0, 1)`.

@@ -55,6 +55,18 @@ pub struct LinkPredictor {
 impl LinkPredictor {
     /// Prepares a graph and its features for a model's predictions.
     ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use kiln_feature::FeatureStore;
+    /// # use kiln_graph::Csc;
+    /// # use kiln_train::{LinkPredictor, PredictionData, SavedModel};
+    /// # fn example(graph: Arc<Csc>, features: Arc<dyn FeatureStore>) -> kiln_train::Result<()> {
+    /// let model = SavedModel::open("runs/links")?;
+    /// let predictor = LinkPredictor::new(&model, PredictionData::new(graph, features))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`Error::Saved`](crate::Error::Saved) if the model is not for links, and the errors of [`NodePredictor::new`].
     pub fn new(model: &SavedModel, data: PredictionData) -> Result<Self> {
@@ -70,6 +82,17 @@ impl LinkPredictor {
 
     /// Returns a predictor with the same model on another device, which `model` was opened on.
     ///
+    /// ```no_run
+    /// # use burn::tensor::Device;
+    /// # use kiln_train::{LinkPredictor, ModelRegistry, SavedModel};
+    /// # fn example(predictor: LinkPredictor, device: Device) -> kiln_train::Result<()> {
+    /// // A second device that predicts on the same graph, which is not prepared again.
+    /// let model = SavedModel::open_with("runs/links", &ModelRegistry::default(), &device)?;
+    /// let second = predictor.with_model(&model)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`Error::Saved`](crate::Error::Saved) if `model` has another description.
     pub fn with_model(&self, model: &SavedModel) -> Result<Self> {
@@ -77,6 +100,18 @@ impl LinkPredictor {
     }
 
     /// Sets the sampling rule of a model that was trained with a custom rule.
+    ///
+    /// ```no_run
+    /// # use kiln_train::LinkPredictor;
+    /// # fn example(predictor: LinkPredictor) -> kiln_train::Result<()> {
+    /// use kiln_sample::{NodeKey, Neighbors, Selection};
+    /// // The rule of the training: the first neighbours.
+    /// let predictor = predictor.rule(|neighbors: Neighbors<'_>, _: NodeKey, fanout: u32, picks: &mut Selection| {
+    ///     (0..fanout.min(neighbors.ids.len() as u32)).for_each(|position| picks.push(position));
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn rule(self, rule: impl Into<Rule>) -> Self {
         Self { encoder: self.encoder.rule(rule), ..self }
@@ -84,35 +119,93 @@ impl LinkPredictor {
 
     /// Calls `callback` after each batch of nodes, or after each range of nodes in exact mode, with the number of finished rows
     /// and of all rows.
+    ///
+    /// ```no_run
+    /// # use kiln_graph::NodeId;
+    /// # use kiln_train::{LinkPredictor, PredictMode, TopKConfig};
+    /// # fn example(predictor: LinkPredictor, srcs: &[NodeId]) -> kiln_train::Result<()> {
+    /// let predictor = predictor.on_progress(|n_done, n_rows| eprintln!("{n_done} of {n_rows} nodes"));
+    /// let best = predictor.top_k(srcs, &TopKConfig::new(10), &PredictMode::default())?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn on_progress(self, callback: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
         Self { encoder: self.encoder.on_progress(callback), ..self }
     }
 
     /// Returns the model.
+    ///
+    /// ```no_run
+    /// # use kiln_train::LinkPredictor;
+    /// # fn example(predictor: LinkPredictor) -> kiln_train::Result<()> {
+    /// println!("scores of a model that was trained on {}", predictor.model().info().inputs.data_name);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn model(&self) -> &SavedModel {
         self.encoder.model()
     }
 
     /// Returns the predictor of the rows that the decoder reads, from which a [`LinkScorer`] scores pairs. Its nodes are those of
     /// all types, with their ids in the graph.
+    ///
+    /// ```no_run
+    /// # use kiln_graph::NodeId;
+    /// # use kiln_train::{LinkPredictor, PredictMode};
+    /// # fn example(predictor: LinkPredictor) -> kiln_train::Result<()> {
+    /// // The rows of two nodes, which the decoder reads.
+    /// let rows = predictor.encoder().predict(&[NodeId(3), NodeId(80)], &PredictMode::default())?;
+    /// println!("{} columns", rows.width());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn encoder(&self) -> &NodePredictor {
         &self.encoder
     }
 
     /// Returns the relation whose edges are the links; `None` for a graph of one type of nodes.
+    ///
+    /// ```no_run
+    /// # use kiln_train::LinkPredictor;
+    /// # fn example(predictor: LinkPredictor) -> kiln_train::Result<()> {
+    /// let name = predictor.relation().map_or("edge", |relation| &relation.name);
+    /// println!("scores of the relation {name}");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn relation(&self) -> Option<&RelationSchema> {
         let (schema, relation) = self.encoder.schema().zip(self.relation)?;
         schema.relations().get(relation)
     }
 
     /// Returns the node ids, in the graph, of the sources and of the destinations.
+    ///
+    /// ```no_run
+    /// # use kiln_train::LinkPredictor;
+    /// # fn example(predictor: LinkPredictor) -> kiln_train::Result<()> {
+    /// let [srcs, dsts] = predictor.node_ranges();
+    /// println!("{} sources, {} destinations", srcs.len(), dsts.len());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn node_ranges(&self) -> [Range<u32>; 2] {
         self.ends.clone()
     }
 
     /// Returns the links that the graph has, with node ids of the graph, for [`TopKConfig::excluding`]: the edges of the relation
     /// as a graph of all nodes, or the graph of one type of nodes with the model's preparation.
+    ///
+    /// ```no_run
+    /// # use kiln_graph::NodeId;
+    /// # use kiln_train::{LinkPredictor, PredictMode, TopKConfig};
+    /// # fn example(predictor: LinkPredictor) -> kiln_train::Result<()> {
+    /// // Recommendations leave out the links that the source has.
+    /// let config = TopKConfig::new(10).excluding(predictor.known_links()?)?;
+    /// let best = predictor.top_k(&[NodeId(3)], &config, &PredictMode::default())?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged, and [`Error::Saved`](crate::Error::Saved) if it is
@@ -129,6 +222,18 @@ impl LinkPredictor {
     /// Computes the rows of nodes with these ids in the graph, in any order and with repetitions, from which pairs of them are
     /// scored. The scorer has node ids of the graph, too. The row of each node is computed once. A memory limit of exact mode also
     /// applies to the rows, beside the outputs of layers.
+    ///
+    /// ```no_run
+    /// # use kiln_graph::NodeId;
+    /// # use kiln_train::{LinkPredictor, PredictMode, TopKConfig};
+    /// # fn example(predictor: LinkPredictor) -> kiln_train::Result<()> {
+    /// // The rows of 1,000 nodes are computed once, and used for several searches among them.
+    /// let nodes: Vec<NodeId> = (0..1_000).map(NodeId).collect();
+    /// let scorer = predictor.link_scorer(nodes, &PredictMode::default())?;
+    /// let best = scorer.top_k(&[NodeId(3)], &TopKConfig::new(10))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns the errors of [`NodePredictor::predict`].
@@ -148,6 +253,18 @@ impl LinkPredictor {
 
     /// Returns the score of each link, a logit. The links need not be in the graph.
     ///
+    /// ```no_run
+    /// # use kiln_graph::Links;
+    /// # use kiln_train::{LinkPredictor, PredictMode};
+    /// # fn example(predictor: LinkPredictor) -> kiln_train::Result<()> {
+    /// // The links from node 3 to node 80 and from node 5 to node 81.
+    /// let links = Links::new(vec![3, 5], vec![80, 81])?;
+    /// let scores = predictor.score_links(&links, &PredictMode::default())?;
+    /// println!("{scores:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`Error::Saved`](crate::Error::Saved) if a node does not exist, and the errors of [`NodePredictor::predict`].
     pub fn score_links(&self, links: &Links, mode: &PredictMode) -> Result<Vec<f32>> {
@@ -160,6 +277,18 @@ impl LinkPredictor {
     /// Finds the destinations with the largest scores of each source among all destinations, or those of
     /// [`TopKConfig::among`], as [`LinkScorer::top_k`] does. The graph of [`TopKConfig::excluding`] has node ids of the graph,
     /// as [`LinkPredictor::known_links`] has.
+    ///
+    /// ```no_run
+    /// # use kiln_graph::NodeId;
+    /// # use kiln_train::{LinkPredictor, PredictMode, TopKConfig};
+    /// # fn example(predictor: LinkPredictor) -> kiln_train::Result<()> {
+    /// let srcs = [3, 5].map(NodeId);
+    /// for link in predictor.top_k(&srcs, &TopKConfig::new(10), &PredictMode::default())? {
+    ///     println!("{} to {}: {}", link.src.0, link.dst.0, link.score);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`Error::Saved`](crate::Error::Saved) if a source does not exist, and the errors of [`NodePredictor::predict`] and

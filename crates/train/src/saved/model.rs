@@ -62,6 +62,15 @@ struct Opened {
 impl SavedModel {
     /// Opens one of kiln's models on the CPU.
     ///
+    /// ```no_run
+    /// # use kiln_train::SavedModel;
+    /// # fn example() -> kiln_train::Result<()> {
+    /// let model = SavedModel::open("runs/train-001")?;
+    /// println!("trained on {}", model.info().inputs.data_name);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns the errors of [`SavedModel::open_with`].
     pub fn open(run_dir: impl AsRef<Path>) -> Result<Self> {
@@ -69,6 +78,18 @@ impl SavedModel {
     }
 
     /// Opens a model of a registry on a device.
+    ///
+    /// ```no_run
+    /// # use burn::tensor::Device;
+    /// # use kiln_nn::SageConfig;
+    /// # use kiln_train::{ModelRegistry, SavedModel};
+    /// # fn example() -> kiln_train::Result<()> {
+    /// // A model of a program's own configuration. kiln's models need no registration.
+    /// let registry = ModelRegistry::default().with_node_model::<SageConfig>();
+    /// let model = SavedModel::open_with("runs/own", &registry, &Device::flex())?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`Error::Saved`](crate::Error::Saved) if a file is missing, damaged or of a newer format, if the
@@ -107,11 +128,33 @@ impl SavedModel {
     }
 
     /// Returns the content of `model.json`.
+    ///
+    /// ```no_run
+    /// # use kiln_train::SavedModel;
+    /// # fn example(model: SavedModel) -> kiln_train::Result<()> {
+    /// let inputs = &model.info().inputs;
+    /// println!("{} features, {} classes", inputs.n_features, inputs.n_outputs);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn info(&self) -> &ModelInfo {
         &self.opened.info
     }
 
     /// Returns the name of a class, or `None` if the classes have no names or the class does not exist.
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use kiln_feature::FeatureStore;
+    /// # use kiln_graph::{Csc, NodeId};
+    /// # use kiln_train::{PredictMode, SavedModel};
+    /// # fn example(model: SavedModel, graph: Arc<Csc>, features: Arc<dyn FeatureStore>) -> kiln_train::Result<()> {
+    /// let scores = model.predict(&graph, &features, &[NodeId(7)], &PredictMode::default())?;
+    /// // A node whose outputs are not finite has no class.
+    /// let name = scores.classes()[0].and_then(|class| model.class_name(class)).unwrap_or("unknown");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn class_name(&self, class: u32) -> Option<&str> {
         self.info().inputs.class_names.get(class as usize).map(String::as_str)
     }
@@ -119,6 +162,18 @@ impl SavedModel {
     /// Returns the scores of nodes, one row per node and one column per class. The graph and the features are those of
     /// the data as it was loaded: the model's [`Preparation`](kiln_feature::Preparation) is applied to them. They may
     /// contain nodes that training did not have. For several calls on one graph, a [`NodePredictor`] prepares it once.
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use kiln_feature::FeatureStore;
+    /// # use kiln_graph::{Csc, NodeId};
+    /// # use kiln_train::{PredictMode, SavedModel};
+    /// # fn example(model: SavedModel, graph: Arc<Csc>, features: Arc<dyn FeatureStore>) -> kiln_train::Result<()> {
+    /// let scores = model.predict(&graph, &features, &[NodeId(7), NodeId(9)], &PredictMode::default())?;
+    /// println!("{:?} {:?}", scores.classes(), scores.confidences());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns the errors of [`NodePredictor::new`] and [`NodePredictor::predict`].
@@ -134,6 +189,20 @@ impl SavedModel {
 
     /// Returns the embeddings of nodes: the input rows of the model's last layer. The arguments are those of
     /// [`SavedModel::predict`].
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use kiln_feature::FeatureStore;
+    /// # use kiln_graph::{Csc, NodeId};
+    /// # use kiln_train::{PredictMode, SavedModel};
+    /// # fn example(model: SavedModel, graph: Arc<Csc>, features: Arc<dyn FeatureStore>) -> kiln_train::Result<()> {
+    /// let embeddings = model.embed(&graph, &features, &[NodeId(7), NodeId(9)], &PredictMode::default())?;
+    /// for row in embeddings.rows() {
+    ///     println!("{row:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns the errors of [`NodePredictor::new`] and [`NodePredictor::embed`].
@@ -206,6 +275,19 @@ impl SavedModel {
     /// `node_offsets[g]..node_offsets[g + 1]` of `graph`, which is block-diagonal, as in a
     /// [`GraphBatcher`]. Batches are those of the run's evaluation.
     ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use kiln_feature::FeatureStore;
+    /// # use kiln_graph::{Csc, GraphId};
+    /// # use kiln_train::SavedModel;
+    /// # fn example(model: SavedModel, graph: Arc<Csc>, features: Arc<dyn FeatureStore>) -> kiln_train::Result<()> {
+    /// // Two molecules of three and two atoms.
+    /// let scores = model.predict_graphs(&graph, &vec![0, 3, 5].into(), &features, &[GraphId(0), GraphId(1)])?;
+    /// println!("{:?}", scores.classes());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`Error::Saved`](crate::Error::Saved) if the model is not for graphs, or the features have another
     /// number of columns or rows, and [`Error::Loader`](crate::Error::Loader) if a graph does not exist or is damaged.
@@ -222,6 +304,21 @@ impl SavedModel {
     }
 
     /// Returns the scores of whole graphs like [`SavedModel::predict_graphs`], as batches that are computed one by one.
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use kiln_feature::FeatureStore;
+    /// # use kiln_graph::{Csc, GraphId, SharedArray};
+    /// # use kiln_train::SavedModel;
+    /// # fn example(model: SavedModel, graph: Arc<Csc>, node_offsets: SharedArray<u32>,
+    /// # features: Arc<dyn FeatureStore>, graphs: Vec<GraphId>) -> kiln_train::Result<()> {
+    /// let batches = model.graph_batches(&graph, &node_offsets, &features, &graphs)?;
+    /// for batch in 0..batches.n_batches() {
+    ///     println!("{:?}", batches.batch(batch)?.scores.map(|scores| scores.classes()));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns the errors of [`SavedModel::predict_graphs`].
@@ -295,12 +392,32 @@ impl SavedModel {
     }
 
     /// Returns the names of the columns of edges that the model reads.
+    ///
+    /// ```no_run
+    /// # use kiln_train::SavedModel;
+    /// # fn example(model: SavedModel) -> kiln_train::Result<()> {
+    /// for name in model.edge_columns() {
+    ///     println!("the data of predictions needs the column {name} of the edges");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn edge_columns(&self) -> Vec<&str> {
         let sampling = self.info().inputs.sampling.iter();
         sampling.flat_map(SamplingInfo::edge_columns).map(|(name, _)| name).collect()
     }
 
     /// Returns true if the model was trained on the data with this hash, or on links of it.
+    ///
+    /// ```no_run
+    /// # use kiln_train::SavedModel;
+    /// # fn example(model: SavedModel, data_hash: &str) -> kiln_train::Result<()> {
+    /// if !model.is_of_data(data_hash) {
+    ///     eprintln!("the model was trained on other data: {}", model.info().data_hash);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_of_data(&self, hash: &str) -> bool {
         // The hash of a run on links is that of its data, which may be followed by that of the links.
         self.info().data_hash.split(", links ").next() == Some(hash)
@@ -308,6 +425,16 @@ impl SavedModel {
 
     /// Returns true for a model of a heterogeneous graph whose trained rows have no names, because it was trained on nodes
     /// without names, or on partitions of an older version of kiln.
+    ///
+    /// ```no_run
+    /// # use kiln_train::SavedModel;
+    /// # fn example(model: SavedModel) -> kiln_train::Result<()> {
+    /// if model.finds_rows_by_id() {
+    ///     eprintln!("the data must have the nodes of the training data, in the same order");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn finds_rows_by_id(&self) -> bool {
         let tables = self.encoder().map_or(&[][..], |encoder| &encoder.tables);
         tables.iter().any(|table| table.keys().is_none())
@@ -316,6 +443,16 @@ impl SavedModel {
     /// Returns the keys with which the nodes of the training data of a model of a heterogeneous graph find their trained rows,
     /// `[n_types]`, from those of the data's names: if the model or the data has no names of the nodes of a type, row `v` is that of
     /// node `v`.
+    ///
+    /// ```no_run
+    /// # use kiln_train::{NodeKeys, SavedModel};
+    /// # fn example(model: SavedModel) -> kiln_train::Result<()> {
+    /// // Users have names; items have features, and no trained rows.
+    /// let names = vec![Some(NodeKeys::of_names(2, |user| ["ann", "bob"][user])), None];
+    /// let keys = model.keys_of_training_data(&names);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn keys_of_training_data(&self, of_names: &[Option<NodeKeys>]) -> Vec<Option<NodeKeys>> {
         let (Ok(encoder), Some(graph)) = (self.encoder(), &self.info().inputs.graph) else {
             return of_names.to_vec();
@@ -359,6 +496,16 @@ impl SavedModel {
 
     /// Checks that the model knows all edge types of a graph. `n_edge_types` returns one more than its largest type, or
     /// `None` if there are no types; it is called only if the model reads types.
+    ///
+    /// ```no_run
+    /// # use kiln_graph::Csc;
+    /// # use kiln_train::SavedModel;
+    /// # fn example(model: SavedModel, graph: Csc) -> kiln_train::Result<()> {
+    /// // A model of 4 relations reads no edge of type 4.
+    /// model.check_edge_types(|| graph.n_edge_types())?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`Error::Saved`](crate::Error::Saved) if the model reads edge types and there are none, or types that are

@@ -59,6 +59,19 @@ impl NodePredictor {
     /// symmetric, with self loops or normalised, and reads no feature. A model of links of such a graph is opened, too: its
     /// scores are the rows that its decoder reads.
     ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use kiln_feature::FeatureStore;
+    /// # use kiln_graph::Csc;
+    /// # use kiln_train::{NodePredictor, PredictionData, SavedModel};
+    /// # fn example(graph: Arc<Csc>, features: Arc<dyn FeatureStore>) -> kiln_train::Result<()> {
+    /// let model = SavedModel::open("runs/train-001")?;
+    /// let predictor = NodePredictor::new(&model, PredictionData::new(graph, features))?;
+    /// println!("{} nodes", predictor.n_nodes());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`Error::Saved`] if the model is not for nodes, or not for graphs of this kind; if the features have other columns
     /// than the training data, or fewer rows than there are nodes; if the features of edges have another number of columns, or
@@ -101,6 +114,17 @@ impl NodePredictor {
 
     /// Returns a predictor with the same model on another device, which `model` was opened on.
     ///
+    /// ```no_run
+    /// # use burn::tensor::Device;
+    /// # use kiln_train::{ModelRegistry, NodePredictor, SavedModel};
+    /// # fn example(predictor: NodePredictor, device: Device) -> kiln_train::Result<()> {
+    /// // A second device that predicts on the same graph, which is not prepared again.
+    /// let model = SavedModel::open_with("runs/train-001", &ModelRegistry::default(), &device)?;
+    /// let second = predictor.with_model(&model)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`Error::Saved`] if `model` has another description.
     pub fn with_model(&self, model: &SavedModel) -> Result<Self> {
@@ -111,6 +135,18 @@ impl NodePredictor {
     }
 
     /// Sets the sampling rule of a model that was trained with a custom rule.
+    ///
+    /// ```no_run
+    /// # use kiln_train::NodePredictor;
+    /// # fn example(predictor: NodePredictor) -> kiln_train::Result<()> {
+    /// use kiln_sample::{NodeKey, Neighbors, Selection};
+    /// // The rule of the training: the first neighbours.
+    /// let predictor = predictor.rule(|neighbors: Neighbors<'_>, _: NodeKey, fanout: u32, picks: &mut Selection| {
+    ///     (0..fanout.min(neighbors.ids.len() as u32)).for_each(|position| picks.push(position));
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn rule(self, rule: impl Into<Rule>) -> Self {
         Self { rule: Some(rule.into()), ..self }
@@ -118,28 +154,77 @@ impl NodePredictor {
 
     /// Calls `callback` after each batch, or after each range of nodes in exact mode, with the number of finished rows
     /// and of all rows.
+    ///
+    /// ```no_run
+    /// # use kiln_graph::NodeId;
+    /// # use kiln_train::{NodePredictor, PredictMode};
+    /// # fn example(predictor: NodePredictor, nodes: &[NodeId]) -> kiln_train::Result<()> {
+    /// let predictor = predictor.on_progress(|n_done, n_rows| eprintln!("{n_done} of {n_rows} rows"));
+    /// let scores = predictor.predict(nodes, &PredictMode::default())?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn on_progress(self, callback: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
         Self { on_progress: OnProgress::new(callback), ..self }
     }
 
     /// Returns the model.
+    ///
+    /// ```no_run
+    /// # use kiln_train::NodePredictor;
+    /// # fn example(predictor: NodePredictor) -> kiln_train::Result<()> {
+    /// println!("predictions of a model of the kind {}", predictor.model().info().kind);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn model(&self) -> &SavedModel {
         &self.model
     }
 
     /// Returns the number of nodes that can be predicted: those of the graph, or of the type that had targets in training.
+    ///
+    /// ```no_run
+    /// # use kiln_graph::NodeId;
+    /// # use kiln_train::{NodePredictor, PredictMode};
+    /// # fn example(predictor: NodePredictor) -> kiln_train::Result<()> {
+    /// // All nodes that the model can classify.
+    /// let nodes: Vec<NodeId> = (0..predictor.n_nodes() as u32).map(NodeId).collect();
+    /// let scores = predictor.predict(&nodes, &PredictMode::default())?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn n_nodes(&self) -> usize {
         self.nodes.len()
     }
 
     /// Returns the types of nodes and the relations of a heterogeneous graph; `None` for a graph of one type of nodes.
+    ///
+    /// ```no_run
+    /// # use kiln_train::NodePredictor;
+    /// # fn example(predictor: NodePredictor) -> kiln_train::Result<()> {
+    /// for relation in predictor.schema().iter().flat_map(|schema| schema.relations()) {
+    ///     println!("the model reads the relation {}", relation.name);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn schema(&self) -> Option<&GraphSchema> {
         self.data.graph.schema()
     }
 
     /// Returns the graph with the model's preparation: with the reverse of each edge or with self loops if the model needs
     /// them, and normalised for a GCN. `None` if the graph is heterogeneous or only sampled.
+    ///
+    /// ```no_run
+    /// # use kiln_graph::NodeId;
+    /// # use kiln_train::NodePredictor;
+    /// # fn example(predictor: NodePredictor) -> kiln_train::Result<()> {
+    /// // The number of neighbours that an exact prediction of node 7 reads in its last layer.
+    /// let n_neighbors = predictor.graph().map(|graph| graph.in_degree(NodeId(7)));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn graph(&self) -> Option<&Arc<Csc>> {
         match &self.data.graph {
             GraphAccess::Plain(graph) => Some(graph),
@@ -153,6 +238,18 @@ impl NodePredictor {
 
     /// Returns the width of the embeddings.
     ///
+    /// ```no_run
+    /// # use kiln_graph::NodeId;
+    /// # use kiln_train::{NodePredictor, PredictMode};
+    /// # fn example(predictor: NodePredictor) -> kiln_train::Result<()> {
+    /// // An index of vectors needs the width before the first embedding.
+    /// let width = predictor.embedding_width()?;
+    /// let embeddings = predictor.embed(&[NodeId(7)], &PredictMode::default())?;
+    /// assert_eq!(embeddings.width(), width);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`Error::NotLayerWise`] if the layers of the model return no sizes.
     pub fn embedding_width(&self) -> Result<usize> {
@@ -161,6 +258,20 @@ impl NodePredictor {
 
     /// Returns the scores of nodes, one row per node and one column per class; for a model of links, the rows that its
     /// decoder reads. Nodes may repeat.
+    ///
+    /// ```no_run
+    /// # use kiln_graph::NodeId;
+    /// # use kiln_sample::Fanout;
+    /// # use kiln_train::{NodePredictor, PredictMode};
+    /// # fn example(predictor: NodePredictor) -> kiln_train::Result<()> {
+    /// let nodes = [7, 9].map(NodeId);
+    /// // The classes, by the neighbours that the evaluation of the run read, and with 20 in each of two layers.
+    /// let classes = predictor.predict(&nodes, &PredictMode::default())?.classes();
+    /// let mode = PredictMode::Sampled { fanouts: vec![Fanout::UpTo(20); 2], seed: 0 };
+    /// let classes = predictor.predict(&nodes, &mode)?.classes();
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`Error::Saved`] if a node does not exist, the number of fanouts is not the number
@@ -176,6 +287,18 @@ impl NodePredictor {
     /// earlier layers: their rows ([`Cat`](kiln_nn::JumpingKnowledge::Cat)) or the maximum of all
     /// ([`Max`](kiln_nn::JumpingKnowledge::Max)).
     ///
+    /// ```no_run
+    /// # use kiln_graph::NodeId;
+    /// # use kiln_train::{LayerWiseConfig, NodePredictor, PredictMode};
+    /// # fn example(predictor: NodePredictor) -> kiln_train::Result<()> {
+    /// // All neighbours, layer by layer over the whole graph.
+    /// let mode = PredictMode::Exact(LayerWiseConfig::default());
+    /// let embeddings = predictor.embed(&[NodeId(7), NodeId(9)], &mode)?;
+    /// println!("{:?}", embeddings.rows().next());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns the errors of [`NodePredictor::predict`], and [`Error::NotLayerWise`] if the layers of the model return no sizes.
     pub fn embed(&self, nodes: &[NodeId], mode: &PredictMode) -> Result<OutputRows> {
@@ -184,6 +307,16 @@ impl NodePredictor {
     }
 
     /// Returns the scores and the embeddings of nodes, in the time of [`NodePredictor::predict`].
+    ///
+    /// ```no_run
+    /// # use kiln_graph::NodeId;
+    /// # use kiln_train::{NodePredictor, PredictMode};
+    /// # fn example(predictor: NodePredictor) -> kiln_train::Result<()> {
+    /// let (scores, embeddings) = predictor.predict_and_embed(&[NodeId(7)], &PredictMode::default())?;
+    /// println!("class {:?}, embedding {:?}", scores.classes()[0], embeddings.values());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns the errors of [`NodePredictor::embed`].
@@ -233,6 +366,17 @@ impl NodePredictor {
 
     /// Returns true if predictions in this mode read all neighbours, layer by layer over the whole graph. They are then
     /// computed by [`NodePredictor::batches`], before the first batch.
+    ///
+    /// ```no_run
+    /// # use kiln_train::{NodePredictor, PredictMode};
+    /// # fn example(predictor: NodePredictor) -> kiln_train::Result<()> {
+    /// // An exact prediction of one node takes as long as that of all nodes.
+    /// if predictor.is_exact(&PredictMode::AsEvaluated) {
+    ///     eprintln!("computing the outputs of all {} nodes", predictor.n_nodes());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_exact(&self, mode: &PredictMode) -> bool {
         self.exact_config(mode).is_some()
     }
@@ -250,6 +394,20 @@ impl NodePredictor {
 
     /// Returns the outputs of nodes as batches that are computed one by one. Nodes may repeat. In exact mode, this
     /// computes all layers; only the rows of the requested nodes are read batch by batch.
+    ///
+    /// ```no_run
+    /// # use kiln_graph::NodeId;
+    /// # use kiln_train::{NodePredictor, PredictMode, WantedRows};
+    /// # fn example(predictor: NodePredictor, nodes: &[NodeId]) -> kiln_train::Result<()> {
+    /// // The memory is that of one batch, for any number of nodes.
+    /// let batches = predictor.batches(nodes, &PredictMode::default(), WantedRows::Outputs)?;
+    /// for batch in 0..batches.n_batches() {
+    ///     let rows = batches.batch(batch)?;
+    ///     println!("items {:?}: {:?}", rows.positions, rows.scores.map(|scores| scores.classes()));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns the errors of [`NodePredictor::predict`].

@@ -31,12 +31,29 @@ pub struct TopKConfig {
 
 impl TopKConfig {
     /// Returns the settings for `k` destinations of each source. A source is never its own destination.
+    ///
+    /// ```
+    /// # use kiln_train::TopKConfig;
+    /// // The ten best destinations of each source, among all nodes.
+    /// let config = TopKConfig::new(10);
+    /// assert_eq!(config.k, 10);
+    /// ```
     pub fn new(k: usize) -> Self {
         Self { k, excluded: None, dsts: None }
     }
 
     /// Leaves the edges of a graph out of the results, such as the links that are already known. If the neighbours of a
     /// node do not ascend, this sorts a copy of the graph.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use kiln_graph::CscBuilder;
+    /// use kiln_train::TopKConfig;
+    /// // Node 0 has a link to node 1 already, which is no recommendation.
+    /// let known = Arc::new(CscBuilder::new(4).build(&[0], &[1])?);
+    /// let config = TopKConfig::new(2).excluding(known)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged.
@@ -46,6 +63,12 @@ impl TopKConfig {
     }
 
     /// Searches among the nodes with these ids only, such as those of one type of a heterogeneous graph.
+    ///
+    /// ```
+    /// # use kiln_train::TopKConfig;
+    /// // Only the first 1,000 nodes are candidates, such as the items in stock.
+    /// let config = TopKConfig::new(10).among(0..1_000);
+    /// ```
     #[must_use]
     pub fn among(self, dsts: Range<u32>) -> Self {
         Self { dsts: Some(dsts), ..self }

@@ -132,31 +132,69 @@ pub struct AdamConfig(OptimizerConfig);
 
 impl AdamConfig {
     /// Creates Adam with this learning rate, without weight decay.
+    ///
+    /// ```
+    /// # use kiln_train::{AdamConfig, OptimizerConfig};
+    /// let adam: OptimizerConfig = AdamConfig::new(3e-3).into();
+    /// assert_eq!((adam.learning_rate, adam.weight_decay), (3e-3, 0.0));
+    /// ```
     pub fn new(learning_rate: f64) -> Self {
         Self(OptimizerConfig::new(Optimizer::Adam, learning_rate))
     }
 
     /// Sets the weight decay that is added to the gradients, as in PyTorch's `Adam`.
+    ///
+    /// ```
+    /// # use kiln_train::AdamConfig;
+    /// // As `torch.optim.Adam(parameters, lr=0.01, weight_decay=5e-4)`.
+    /// let adam = AdamConfig::new(0.01).weight_decay(5e-4);
+    /// ```
     pub fn weight_decay(self, weight_decay: f64) -> Self {
         Self(OptimizerConfig { kind: Optimizer::Adam, weight_decay, ..self.0 })
     }
 
     /// Sets the weight decay that shrinks the weights themselves, as in PyTorch's `AdamW`.
+    ///
+    /// ```
+    /// # use kiln_train::{AdamConfig, Optimizer, OptimizerConfig};
+    /// // As `torch.optim.AdamW(parameters, lr=0.001, weight_decay=0.01)`.
+    /// let adam: OptimizerConfig = AdamConfig::new(1e-3).decoupled_weight_decay(0.01).into();
+    /// assert_eq!(adam.kind, Optimizer::AdamW);
+    /// ```
     pub fn decoupled_weight_decay(self, weight_decay: f64) -> Self {
         Self(OptimizerConfig { kind: Optimizer::AdamW, weight_decay, ..self.0 })
     }
 
     /// Multiplies the learning rate by `factor` after every `every_epochs` epochs, as PyTorch's `StepLR`.
+    ///
+    /// ```
+    /// # use kiln_train::AdamConfig;
+    /// // The learning rate is 0.01 for 50 epochs, then 0.005 for 50 epochs, and so on.
+    /// let adam = AdamConfig::new(0.01).step_decay(50, 0.5);
+    /// ```
     pub fn step_decay(self, every_epochs: usize, factor: f64) -> Self {
         self.schedule(LrSchedule::step(every_epochs, factor))
     }
 
     /// Sets the schedule of the learning rate.
+    ///
+    /// ```
+    /// # use kiln_train::{AdamConfig, LrSchedule, TrainingLength};
+    /// // A warm-up of 100 steps, then a cosine that ends at 0 after 20 epochs.
+    /// let schedule = LrSchedule::cosine(TrainingLength::Epochs(20)).warmup(TrainingLength::Steps(100));
+    /// let adam = AdamConfig::new(1e-3).schedule(schedule);
+    /// ```
     pub fn schedule(self, schedule: LrSchedule) -> Self {
         Self(OptimizerConfig { schedule, ..self.0 })
     }
 
     /// Scales gradients of a larger norm than `max_norm` to this norm, as PyTorch's `clip_grad_norm_`.
+    ///
+    /// ```
+    /// # use kiln_train::AdamConfig;
+    /// // The gradients of a batch with an unusual loss have a norm of 1.
+    /// let adam = AdamConfig::new(3e-3).clip_grad_norm(1.0);
+    /// ```
     pub fn clip_grad_norm(self, max_norm: f64) -> Self {
         Self(OptimizerConfig { clip_grad_norm: Some(max_norm), ..self.0 })
     }
@@ -175,31 +213,67 @@ pub struct SgdConfig(OptimizerConfig);
 
 impl SgdConfig {
     /// Creates SGD with this learning rate, without momentum and weight decay.
+    ///
+    /// ```
+    /// # use kiln_train::{OptimizerConfig, SgdConfig};
+    /// let sgd: OptimizerConfig = SgdConfig::new(0.1).into();
+    /// assert_eq!((sgd.learning_rate, sgd.weight_decay), (0.1, 0.0));
+    /// ```
     pub fn new(learning_rate: f64) -> Self {
         Self(OptimizerConfig::new(Optimizer::Sgd { momentum: 0.0, nesterov: false }, learning_rate))
     }
 
     /// Sets the momentum.
+    ///
+    /// ```
+    /// # use kiln_train::SgdConfig;
+    /// // As `torch.optim.SGD(parameters, lr=0.1, momentum=0.9)`.
+    /// let sgd = SgdConfig::new(0.1).momentum(0.9);
+    /// ```
     pub fn momentum(self, momentum: f64) -> Self {
         Self(OptimizerConfig { kind: Optimizer::Sgd { momentum, nesterov: false }, ..self.0 })
     }
 
     /// Sets the momentum, and uses it in the way of Nesterov.
+    ///
+    /// ```
+    /// # use kiln_train::SgdConfig;
+    /// // As `torch.optim.SGD(parameters, lr=0.1, momentum=0.9, nesterov=True)`.
+    /// let sgd = SgdConfig::new(0.1).nesterov_momentum(0.9);
+    /// ```
     pub fn nesterov_momentum(self, momentum: f64) -> Self {
         Self(OptimizerConfig { kind: Optimizer::Sgd { momentum, nesterov: true }, ..self.0 })
     }
 
     /// Sets the weight decay that is added to the gradients.
+    ///
+    /// ```
+    /// # use kiln_train::SgdConfig;
+    /// // As `torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=5e-4)`.
+    /// let sgd = SgdConfig::new(0.1).momentum(0.9).weight_decay(5e-4);
+    /// ```
     pub fn weight_decay(self, weight_decay: f64) -> Self {
         Self(OptimizerConfig { weight_decay, ..self.0 })
     }
 
     /// Sets the schedule of the learning rate.
+    ///
+    /// ```
+    /// # use kiln_train::{LrSchedule, SgdConfig};
+    /// // The learning rate is 0.1 for 30 epochs, then 0.01.
+    /// let sgd = SgdConfig::new(0.1).momentum(0.9).schedule(LrSchedule::step(30, 0.1));
+    /// ```
     pub fn schedule(self, schedule: LrSchedule) -> Self {
         Self(OptimizerConfig { schedule, ..self.0 })
     }
 
     /// Scales gradients of a larger norm than `max_norm` to this norm, as PyTorch's `clip_grad_norm_`.
+    ///
+    /// ```
+    /// # use kiln_train::SgdConfig;
+    /// // A high learning rate with gradients of a norm of at most 1.
+    /// let sgd = SgdConfig::new(0.5).clip_grad_norm(1.0);
+    /// ```
     pub fn clip_grad_norm(self, max_norm: f64) -> Self {
         Self(OptimizerConfig { clip_grad_norm: Some(max_norm), ..self.0 })
     }

@@ -82,21 +82,49 @@ impl TrainingPosition {
 
 impl LrSchedule {
     /// Returns a schedule with a decrease after every `every_epochs` epochs.
+    ///
+    /// ```
+    /// # use kiln_train::{LrSchedule, TrainingPosition};
+    /// let schedule = LrSchedule::step(10, 0.5);
+    /// let rate = |epoch| schedule.rate_at(0.01, TrainingPosition { epoch, step: 0, epoch_steps: None });
+    /// assert_eq!([9, 10, 20].map(rate), [Some(0.01), Some(0.005), Some(0.0025)]);
+    /// ```
     pub fn step(every_epochs: usize, factor: f64) -> Self {
         Self::from(LrDecay::Step(StepDecay { every_epochs, factor }))
     }
 
     /// Returns a schedule that decreases to 0 along a cosine.
+    ///
+    /// ```
+    /// # use kiln_train::{LrSchedule, TrainingLength, TrainingPosition};
+    /// let schedule = LrSchedule::cosine(TrainingLength::Epochs(20));
+    /// let rate = |epoch| schedule.rate_at(0.01, TrainingPosition { epoch, step: 0, epoch_steps: Some(100) });
+    /// assert_eq!((rate(0), rate(20)), (Some(0.01), Some(0.0)));
+    /// ```
     pub fn cosine(over: TrainingLength) -> Self {
         Self::from(LrDecay::Cosine { over, final_factor: 0.0 })
     }
 
     /// Returns a schedule that decreases to 0 along a straight line.
+    ///
+    /// ```
+    /// # use kiln_train::{LrSchedule, TrainingLength, TrainingPosition};
+    /// let schedule = LrSchedule::linear(TrainingLength::Steps(1_000));
+    /// let rate = |step| schedule.rate_at(0.01, TrainingPosition { epoch: 0, step, epoch_steps: Some(5_000) });
+    /// assert_eq!([0, 500, 1_000].map(rate), [Some(0.01), Some(0.005), Some(0.0)]);
+    /// ```
     pub fn linear(over: TrainingLength) -> Self {
         Self::from(LrDecay::Linear { over, final_factor: 0.0 })
     }
 
     /// Sets the length of the warm-up.
+    ///
+    /// ```
+    /// # use kiln_train::{LrSchedule, TrainingLength, TrainingPosition};
+    /// let schedule = LrSchedule::default().warmup(TrainingLength::Steps(4));
+    /// let rate = |step| schedule.rate_at(0.4, TrainingPosition { epoch: 0, step, epoch_steps: Some(100) });
+    /// assert_eq!([0, 1, 3, 99].map(rate), [Some(0.1), Some(0.2), Some(0.4), Some(0.4)]);
+    /// ```
     #[must_use]
     pub fn warmup(self, length: TrainingLength) -> Self {
         Self { warmup: Some(length), ..self }
@@ -104,6 +132,15 @@ impl LrSchedule {
 
     /// Returns the learning rate of a step if `initial` is the rate without a schedule; `None` if it depends on the
     /// number of steps of an epoch and the position has none.
+    ///
+    /// ```
+    /// # use kiln_train::{LrSchedule, TrainingLength, TrainingPosition};
+    /// let schedule = LrSchedule::cosine(TrainingLength::Epochs(2));
+    /// let half = TrainingPosition { epoch: 1, step: 0, epoch_steps: Some(50) };
+    /// assert!((schedule.rate_at(0.01, half).unwrap() - 0.005).abs() < 1e-9);
+    /// // A length in epochs needs the number of steps of an epoch.
+    /// assert_eq!(schedule.rate_at(0.01, TrainingPosition { epoch_steps: None, ..half }), None);
+    /// ```
     ///
     /// # Panics
     /// Panics if the rate decays every 0 epochs, which [`OptimizerConfig::init`](crate::OptimizerConfig::init) rejects.
