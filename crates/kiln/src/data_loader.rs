@@ -1,5 +1,5 @@
 use burn::module::Module;
-use kiln_feature::TargetKind;
+use kiln_feature::{TargetKind, TargetScaler};
 use kiln_loader::{Batcher, Loader, Phase};
 use kiln_nn::{GraphRequirements, ModelConfig};
 use kiln_train::{
@@ -37,12 +37,22 @@ pub trait DataLoader<M: Module> {
     /// The type that prepares batches.
     type Batcher: Batcher<Batch = DeviceBatch<<Self::Task as Task>::Input>>;
 
-    /// Returns the task.
-    fn task(&self) -> Self::Task;
+    /// Returns the task. `scaler` is that of the data on which the model is or was trained
+    /// ([`DataLoader::target_scaler`]); tasks without regression targets ignore it.
+    fn task(&self, scaler: Option<&TargetScaler>) -> Self::Task;
 
     /// Returns the kind of the data's targets, which determines the default metric.
     fn target_kind(&self) -> TargetKind {
         TargetKind::Classes
+    }
+
+    /// Returns the scale on which a model learns the regression targets of the training split. The default implementation
+    /// returns `None`: the targets are learned as they are, or are no numbers.
+    ///
+    /// # Errors
+    /// Returns an error if a target of the training split is missing or invalid.
+    fn target_scaler(&self) -> Result<Option<TargetScaler>> {
+        Ok(None)
     }
 
     /// Returns the name of the dataset and the names of its classes.

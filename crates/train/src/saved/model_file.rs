@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 pub(crate) const MODEL_FILE: &str = "model.json";
 
 /// The highest format of `model.json` that this version reads and writes. A file with a higher format is rejected.
-pub const MODEL_FORMAT: u64 = 4;
+pub const MODEL_FORMAT: u64 = 5;
+
+/// The format of files without a scale of targets, which earlier versions read, too.
+pub(crate) const FORMAT_WITHOUT_SCALE: u64 = 4;
 
 /// The items for which a saved model was trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

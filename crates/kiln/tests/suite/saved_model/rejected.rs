@@ -84,8 +84,8 @@ fn rejects_damaged_newer_and_incomplete_run_folders() {
             other => panic!("{other}"),
         }
     };
-    let newer = open(&text.replace("\"format\": 4", "\"format\": 5"));
-    assert!(matches!(newer, ModelError::File(ModelFileError::UnknownFormat { found: 5, .. })), "{newer}");
+    let newer = open(&text.replace("\"format\": 4", "\"format\": 6"));
+    assert!(matches!(newer, ModelError::File(ModelFileError::UnknownFormat { found: 6, .. })), "{newer}");
     // Each change is a damage that JSON allows.
     let damages = [
         ("{", "", "trailing characters"),
