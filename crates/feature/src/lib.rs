@@ -18,7 +18,7 @@
 //! ```
 //!
 //! # Features
-//! `serde`, off by default, serializes a [`Preparation`].
+//! `serde`, off by default, serializes a [`Preparation`] and a [`TargetScaler`].
 
 mod array;
 mod columns;
@@ -31,6 +31,7 @@ mod relation_edges;
 mod sparse;
 mod store;
 mod target_kind;
+mod target_scaler;
 mod targets;
 
 pub use array::{FeatureArray, FeatureBuffer, FeatureDType};
@@ -44,6 +45,7 @@ pub use relation_edges::{EdgeColumnStores, RelationEdgeFeatures, check_column_na
 pub use sparse::SparseFeatures;
 pub use store::FeatureStore;
 pub use target_kind::TargetKind;
+pub use target_scaler::TargetScaler;
 pub use targets::{TargetValues, Targets};
 
 /// The largest number of feature columns, at which a row of f32 takes 64 MiB. The limit rejects damaged files before

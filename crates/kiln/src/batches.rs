@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use kiln_data::Split;
-use kiln_feature::Targets;
+use kiln_feature::{TargetKind, Targets};
 use kiln_graph::{ItemId, NodeId, SharedArray};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Phase, Shard, UnevenShards};
 use kiln_nn::{BlockModel, InputAggregation};
-use kiln_train::{BatchConfig, Objective};
+use kiln_train::{BatchConfig, InputError, Objective, TargetScale};
 
 use crate::Result;
 use crate::source::Owner;
@@ -107,6 +107,25 @@ pub(crate) fn name_of(phase: Phase) -> &'static str {
 /// Returns the objective that the user set, or the default for the targets.
 pub(crate) fn objective_of<I: ItemId>(set: Option<&Objective>, targets: &Targets<I>) -> Objective {
     set.cloned().unwrap_or_else(|| Objective::default_of(targets.kind()))
+}
+
+/// Checks that a scale of targets is set for regression targets only.
+pub(crate) fn check_target_scale(set: Option<TargetScale>, got: TargetKind) -> Result<()> {
+    match set.is_some() && got != TargetKind::Regression {
+        true => Err(kiln_train::Error::Input(InputError::ScaleOfOtherTargets { got }).into()),
+        false => Ok(()),
+    }
+}
+
+/// Returns the setting that identifies the scale of regression targets in a run's fingerprint; `None` for targets that are
+/// learned as they are, as in all earlier runs.
+pub(crate) fn target_scale_setting(
+    set: Option<TargetScale>,
+    kind: TargetKind,
+) -> Option<(&'static str, String)> {
+    let scale = set.unwrap_or_default();
+    (kind == TargetKind::Regression && scale != TargetScale::None)
+        .then(|| ("target scale", scale.to_string()))
 }
 
 /// Returns the setting that identifies an objective in a run's fingerprint; `None` for the default of class labels,

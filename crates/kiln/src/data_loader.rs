@@ -1,5 +1,5 @@
 use burn::module::Module;
-use kiln_feature::TargetKind;
+use kiln_feature::{TargetKind, TargetScaler};
 use kiln_loader::{Batcher, Loader, Phase};
 use kiln_nn::{GraphRequirements, ModelConfig};
 use kiln_train::{
@@ -37,7 +37,8 @@ pub trait DataLoader<M: Module> {
     /// The type that prepares batches.
     type Batcher: Batcher<Batch = DeviceBatch<<Self::Task as Task>::Input>>;
 
-    /// Returns the task.
+    /// Returns the task. `scaler` is that of the data on which the model is or was trained
+    /// ([`DataLoader::target_scaler`]); tasks without regression targets ignore it.
     ///
     /// ```no_run
     /// # use kiln::prelude::*;
@@ -46,11 +47,11 @@ pub trait DataLoader<M: Module> {
     /// use kiln::train::{TaskTrainer, TrainerConfig};
     /// let settings = TrainerConfig::new(AdamConfig::new(1e-3).into());
     /// let comm = rank.communicator("training")?;
-    /// let trainer = TaskTrainer::new(loader.task(), &settings, comm, |key, device| config.init(key, device))?;
+    /// let trainer = TaskTrainer::new(loader.task(loader.target_scaler()?.as_ref()), &settings, comm, |key, device| config.init(key, device))?;
     /// # Ok(())
     /// # }
     /// ```
-    fn task(&self) -> Self::Task;
+    fn task(&self, scaler: Option<&TargetScaler>) -> Self::Task;
 
     /// Returns the kind of the data's targets, which determines the default metric.
     ///
@@ -65,6 +66,15 @@ pub trait DataLoader<M: Module> {
     /// ```
     fn target_kind(&self) -> TargetKind {
         TargetKind::Classes
+    }
+
+    /// Returns the scale on which a model learns the regression targets of the training split. The default implementation
+    /// returns `None`: the targets are learned as they are, or are no numbers.
+    ///
+    /// # Errors
+    /// Returns an error if a target of the training split is missing or invalid.
+    fn target_scaler(&self) -> Result<Option<TargetScaler>> {
+        Ok(None)
     }
 
     /// Returns the name of the dataset and the names of its classes.

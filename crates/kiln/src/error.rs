@@ -177,8 +177,8 @@ pub enum Error {
     NeedsPartitionedGraph,
     /// A loader of nodes has an objective, but it is part of a loader of links, which has its own loss.
     #[error(
-        "the loader of the links' nodes has an objective, which link prediction does not use: call .loss() on the \
-         LinkNeighborLoader, instead of .objective() on the NeighborLoader"
+        "the loader of the links' nodes has an objective or a scale of targets, which link prediction does not use: \
+         call .loss() on the LinkNeighborLoader, instead of .objective() or .target_scale() on the NeighborLoader"
     )]
     ObjectiveOfNodes,
     /// The operation needs a partition in this process, but graph servers hold all partitions.

@@ -3,16 +3,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_data::{GraphDataset, HashedPart, NodeFeatures, Split};
-use kiln_feature::{FeatureColumn, FeatureStore, Preparation, TargetKind};
+use kiln_feature::{FeatureColumn, FeatureStore, Preparation, TargetKind, TargetScaler};
 use kiln_graph::GraphId;
 use kiln_loader::{GraphBatcher, Loader, LoaderConfig, Phase};
 use kiln_nn::GraphModel;
 use kiln_train::{
     BatchConfig, DataHash, DeviceBatcher, Evaluation, EvaluationInfo, Evaluator, GraphTask, MetricSums,
-    ModelInputs, ModelTask, Objective, SplitTargets, TaskTrainer,
+    ModelInputs, ModelTask, Objective, SplitTargets, TargetScale, TaskObjective, TaskTrainer,
 };
 
-use crate::batches::{batch_settings, first_items, items_of, n_workers, objective_of, objective_setting};
+use crate::batches::{
+    batch_settings, check_target_scale, first_items, items_of, n_workers, objective_of, objective_setting,
+    target_scale_setting,
+};
 use crate::unread::notes_on_graphs;
 use crate::{BatchRequirements, DataLoader, EvalMode, RankHandle, Result, hash_in_background};
 
@@ -27,6 +30,7 @@ pub struct GraphLoader {
     batches: BatchConfig,
     workers: Option<usize>,
     objective: Option<Objective>,
+    target_scale: Option<TargetScale>,
     node_features: Option<NodeFeatures>,
 }
 
@@ -45,8 +49,16 @@ impl GraphLoader {
     /// ```
     pub fn new(graphs: &GraphDataset, features: Arc<dyn FeatureStore>, split: &Split<GraphId>) -> Self {
         let batches = BatchConfig { batch_size: 32, ..BatchConfig::default() };
-        let (split, workers, objective, node_features) = (split.clone(), None, None, None);
-        Self { graphs: graphs.clone(), features, split, batches, workers, objective, node_features }
+        Self {
+            graphs: graphs.clone(),
+            features,
+            split: split.clone(),
+            batches,
+            workers: None,
+            objective: None,
+            target_scale: None,
+            node_features: None,
+        }
     }
 
     /// Records the kind of the node features, which does not change them. A saved model contains it, and
@@ -124,6 +136,12 @@ impl GraphLoader {
         Self { objective: Some(objective), ..self }
     }
 
+    /// Sets the scale on which the model learns regression targets; see
+    /// [`NeighborLoader::target_scale`](crate::NeighborLoader::target_scale).
+    pub fn target_scale(self, scale: TargetScale) -> Self {
+        Self { target_scale: Some(scale), ..self }
+    }
+
     /// Sets the batch settings: size, order, and the treatment of a short last step.
     ///
     /// ```
@@ -146,12 +164,18 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
     type Task = GraphTask<M>;
     type Batcher = DeviceBatcher<GraphBatcher<dyn FeatureStore>>;
 
-    fn task(&self) -> Self::Task {
-        GraphTask::with_objective(objective_of(self.objective.as_ref(), &self.graphs.targets()))
+    fn task(&self, scaler: Option<&TargetScaler>) -> Self::Task {
+        let objective = objective_of(self.objective.as_ref(), &self.graphs.targets());
+        GraphTask::with_objective(TaskObjective::from(objective).with_target_scaler(scaler.cloned()))
     }
 
     fn target_kind(&self) -> TargetKind {
         self.graphs.targets().kind()
+    }
+
+    fn target_scaler(&self) -> Result<Option<TargetScaler>> {
+        let scale = self.target_scale.unwrap_or_default();
+        Ok(scale.scaler(&self.graphs.targets(), &self.split.train)?)
     }
 
     fn names(&self) -> (&str, &[String]) {
@@ -172,7 +196,8 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
         let objective = objective_of(self.objective.as_ref(), &self.graphs.targets());
         let settings = batch_settings(self.batches, &self.split, n_ranks).into_iter();
-        settings.chain(objective_setting(&objective)).collect()
+        let scale = target_scale_setting(self.target_scale, objective.kind());
+        settings.chain(objective_setting(&objective)).chain(scale).collect()
     }
 
     fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
@@ -184,6 +209,7 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
             targets: self.graphs.targets().kind(),
             n_outputs: self.graphs.targets().n_outputs(),
             class_names: self.graphs.class_names.clone(),
+            target_scaler: None,
             preparation: Some(Preparation::default()),
             node_features: self.node_features.map(|kind| kind.name().to_owned()),
             sampling: None,
@@ -203,6 +229,7 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
 
     fn check(&self, _: &BatchRequirements) -> Result<()> {
         let targets = self.graphs.targets();
+        check_target_scale(self.target_scale, targets.kind())?;
         let objective = objective_of(self.objective.as_ref(), &targets);
         Ok(objective.check(targets.kind(), targets.n_outputs())?)
     }

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use kiln_data::{HashedPart, LinkTargets};
-use kiln_feature::TargetKind;
+use kiln_feature::{TargetKind, TargetScaler};
 use kiln_graph::{GraphSchema, LinkId, Links, NodeId};
 use kiln_loader::{ItemSampler, LinkBatcher, LinkExclusion, Loader, Phase};
 use kiln_nn::{BlockModel, LinkLoss, LinkModel};
@@ -111,7 +111,7 @@ impl LinkNeighborLoader {
     /// Returns [`Error::OtherGraph`] if the graphs have different numbers of nodes, [`Error::OtherRelations`] if they have other
     /// types of nodes or relations, [`Error::NeedsWholeGraph`] for a split on a partitioned graph,
     /// [`Error::NeedsPartitionedGraph`] for links without a message graph on a whole graph, [`Error::ObjectiveOfNodes`] if
-    /// [`NeighborLoader::objective`] was called on `nodes`, [`Error::Graph`] if edge weights are not finite, and
+    /// [`NeighborLoader::objective`] or [`NeighborLoader::target_scale`] was called on `nodes`, [`Error::Graph`] if edge weights are not finite, and
     /// [`Error::Data`] if a node of a link or of a negative is not in the partitioned graph or of another type.
     pub fn new(nodes: NeighborLoader, links: impl Into<TrainingLinks>) -> Result<Self> {
         let links = links.into();
@@ -305,7 +305,7 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     type Task = LinkTask<M>;
     type Batcher = DeviceBatcher<LinkBatcher<HostOrDeviceBatcher>>;
 
-    fn task(&self) -> Self::Task {
+    fn task(&self, _: Option<&TargetScaler>) -> Self::Task {
         let task = LinkTask::with_loss(self.loss);
         match self.nodes.source().is_heterogeneous() {
             true => task.on_types(self.nodes.input_types()).with_keys(self.nodes.node_keys()),

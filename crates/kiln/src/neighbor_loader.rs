@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use kiln_data::DatasetTargets;
-use kiln_feature::{Labels, TargetKind};
+use kiln_feature::{Labels, TargetKind, TargetScaler};
 use kiln_graph::{EdgeColumns, NodeId};
 use kiln_kernels::{CacheStats, GraphMode};
 use kiln_loader::{ItemSampler, Loader, Phase};
@@ -17,12 +17,12 @@ use kiln_nn::BlockModel;
 use kiln_sample::{EdgeWeights, Fanout, SamplerConfig};
 use kiln_train::{
     BatchConfig, DataHash, EvaluationInfo, Evaluator, HostOrDeviceBatcher, ModelInputs, NodeKeys, NodeTask,
-    Objective, SplitTargets, TaskTrainer,
+    Objective, SplitTargets, TargetScale, TaskObjective, TaskTrainer,
 };
 
 use crate::batches::{
-    batch_settings, first_items, items_of, items_of_all_ranks, objective_of, objective_setting,
-    shard_by_owner,
+    batch_settings, check_target_scale, first_items, items_of, items_of_all_ranks, objective_of,
+    objective_setting, shard_by_owner, target_scale_setting,
 };
 use crate::data_loader::evaluate_by_evaluator;
 use crate::device_copy::DeviceCopies;
@@ -107,6 +107,7 @@ pub struct NeighborLoader {
     feature_cache: Option<(u64, CachedNodes)>,
     evaluation: EvalMode,
     objective: Option<Objective>,
+    target_scale: Option<TargetScale>,
     /// The device copies, which clones of this loader in other ranks of the process share.
     copies: DeviceCopies,
     /// The keys of the nodes of each type without features, computed when they are first needed.
@@ -156,6 +157,7 @@ impl NeighborLoader {
             feature_cache: None,
             evaluation: EvalMode::default(),
             objective: None,
+            target_scale: None,
             copies: DeviceCopies::default(),
             keys: Arc::default(),
         }
@@ -336,6 +338,14 @@ impl NeighborLoader {
         Self { objective: Some(objective), ..self }
     }
 
+    /// Sets the scale on which the model learns regression targets. By default, each column is standardised by its mean and
+    /// standard deviation over the training split, so that the units of the targets do not matter
+    /// ([`TargetScale::Standardize`]). Predictions and metrics are in the units of the targets; losses, and the delta of the
+    /// Huber loss, are on this scale. Setting a scale for other targets is an error.
+    pub fn target_scale(self, scale: TargetScale) -> Self {
+        Self { target_scale: Some(scale), ..self }
+    }
+
     /// Returns the loader without its device copies, which a changed configuration makes invalid. Those of the relations of a
     /// heterogeneous graph depend on the graph only.
     fn unshared(self) -> Self {
@@ -382,14 +392,24 @@ impl NeighborLoader {
     fn target_nodes(&self) -> Range<u32> {
         self.source.schema().types().range(self.targets.node_type)
     }
+
+    /// Returns the rows of these nodes in the arrays of targets.
+    fn target_rows<'a>(&self, nodes: &'a [NodeId]) -> Cow<'a, [NodeId]> {
+        match self.target_nodes().start {
+            0 => Cow::Borrowed(nodes),
+            first => nodes.iter().map(|node| NodeId(node.0.wrapping_sub(first))).collect(),
+        }
+    }
 }
 
 impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
     type Task = NodeTask<M>;
     type Batcher = HostOrDeviceBatcher;
 
-    fn task(&self) -> Self::Task {
-        let task = NodeTask::with_objective(objective_of(self.objective.as_ref(), &self.targets.values));
+    fn task(&self, scaler: Option<&TargetScaler>) -> Self::Task {
+        let objective = objective_of(self.objective.as_ref(), &self.targets.values);
+        let task =
+            NodeTask::with_objective(TaskObjective::from(objective).with_target_scaler(scaler.cloned()));
         match self.source.is_heterogeneous() {
             true => task.on_types(self.input_types()).with_keys(self.node_keys()),
             false => task,
@@ -398,6 +418,12 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
 
     fn target_kind(&self) -> TargetKind {
         self.targets.values.kind()
+    }
+
+    fn target_scaler(&self) -> Result<Option<TargetScaler>> {
+        let scale = self.target_scale.unwrap_or_default();
+        let train = self.target_rows(&self.targets.split.train);
+        Ok(scale.scaler(&self.targets.values, &train)?)
     }
 
     fn names(&self) -> (&str, &[String]) {
@@ -417,6 +443,7 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
         let mut settings = self.sampling_settings();
         settings.extend(batch_settings(self.batches, &self.targets.split, n_ranks));
         settings.extend(objective_setting(&objective));
+        settings.extend(target_scale_setting(self.target_scale, objective.kind()));
         settings
     }
 
@@ -426,12 +453,7 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
 
     fn split_targets(&self, phase: Phase, n_batches: usize) -> Result<Option<SplitTargets>> {
         let nodes = first_items(&self.targets.split, phase, n_batches, self.batches.batch_size);
-        let first = self.target_nodes().start;
-        let rows = match first {
-            0 => Cow::Borrowed(nodes),
-            _ => nodes.iter().map(|node| NodeId(node.0.wrapping_sub(first))).collect(),
-        };
-        Ok(Some(SplitTargets::of(&self.targets.values, &rows)?))
+        Ok(Some(SplitTargets::of(&self.targets.values, &self.target_rows(nodes))?))
     }
 
     fn notes(&self) -> Vec<String> {
@@ -442,6 +464,7 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
         // The targets of the loader are empty if the data has none.
         self.source.targets()?;
         let targets = &self.targets.values;
+        check_target_scale(self.target_scale, targets.kind())?;
         objective_of(self.objective.as_ref(), targets).check(targets.kind(), targets.n_outputs())?;
         self.check_sampling(model)
     }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use burn::module::Module;
 use burn::tensor::Device;
+use kiln_feature::TargetScaler;
 use kiln_kernels::Devices;
 use kiln_loader::{Loader, Phase};
 use kiln_mem::PageFaults;
@@ -194,11 +195,13 @@ impl<C: ModelConfig> Trainer<C> {
         let FitConfig { settings, title, started, .. } = config;
         let metric = metric.unwrap_or(Metric::default_of(loader.target_kind()));
         metric.check(loader.target_kind())?;
+        let scaler = loader.target_scaler()?;
         let identity = self.identity(loader, metric, schedule.patience)?;
         self.agree(loader, &identity)?;
         let (name, class_names) = loader.names();
         // Without a known hash, the run sets it when it writes the file.
-        let model = self.model_info(loader, identity.data_hash.known().unwrap_or_default())?;
+        let data_hash = identity.data_hash.known().unwrap_or_default();
+        let model = self.model_info(loader, data_hash, scaler.as_ref())?;
         let (title, started) = (title.unwrap_or_else(|| name.to_owned()), started.unwrap_or(called));
         let run = RunConfig {
             dir: dir.unwrap_or_else(|| RunDir::Numbered { parent: "runs".into(), name: name.to_owned() }),
@@ -215,12 +218,18 @@ impl<C: ModelConfig> Trainer<C> {
         let parts = self.parts();
         let evaluator = loader.evaluator(&self.rank)?;
         check_metric(loader, &evaluator, metric)?;
-        let trainer = parts.trainer(loader, |key, device| self.model.init(key, device))?;
+        let trainer = parts.trainer(loader, scaler.as_ref(), |key, device| self.model.init(key, device))?;
         let trainer = parts.with_nccl(trainer)?.with_stop(stop);
         let train = loader.loader(trainer.next_phase(), &trainer, &evaluator)?;
         let val = loader.loader(Phase::Validation, &trainer, &evaluator)?;
         let lines = (self.rank.is_zero() && !is_quiet).then_some(EpochLines::new(schedule.n_epochs));
         let mut callbacks = (lines, callback);
+        if self.rank.is_zero() && scaler.is_some() {
+            callbacks.note(
+                "losses are those of standardised targets (--target-scale); metrics and predictions are in the units of the \
+                 targets",
+            );
+        }
         // One batch shows whether there are any.
         let test = loader.split_targets(Phase::Test, 1)?;
         if self.rank.is_zero() && test.is_some_and(|test| test.n_items() == 0) {
@@ -248,7 +257,18 @@ impl<C: ModelConfig> Trainer<C> {
                 let run = trained.into_run();
                 let best = run.best()?.clone();
                 let requirements = BatchRequirements::of(&self.model);
-                Ok(TrainedModel { model, embeddings, best, report, run, parts, requirements, title, started })
+                Ok(TrainedModel {
+                    model,
+                    embeddings,
+                    target_scaler: scaler,
+                    best,
+                    report,
+                    run,
+                    parts,
+                    requirements,
+                    title,
+                    started,
+                })
             }
         }
     }
@@ -333,14 +353,21 @@ impl<C: ModelConfig> Trainer<C> {
     pub fn start<L: DataLoader<C::Model>>(&self, loader: &L) -> Result<kiln_train::TaskTrainer<L::Task>> {
         loader.check(&BatchRequirements::of(&self.model))?;
         let parts = self.parts();
-        parts.with_nccl(parts.trainer(loader, |key, device| self.model.init(key, device))?)
+        let scaler = loader.target_scaler()?;
+        parts.with_nccl(parts.trainer(loader, scaler.as_ref(), |key, device| self.model.init(key, device))?)
     }
 
     /// Returns the content of `model.json`, or `None` if the loader cannot describe its data.
-    fn model_info<L: DataLoader<C::Model>>(&self, loader: &L, data_hash: &str) -> Result<Option<ModelInfo>> {
-        let Some((inputs, evaluation)) = loader.model_inputs(self.seed, self.rank.world_size()) else {
+    fn model_info<L: DataLoader<C::Model>>(
+        &self,
+        loader: &L,
+        data_hash: &str,
+        scaler: Option<&TargetScaler>,
+    ) -> Result<Option<ModelInfo>> {
+        let Some((mut inputs, evaluation)) = loader.model_inputs(self.seed, self.rank.world_size()) else {
             return Ok(None);
         };
+        inputs.target_scaler = scaler.cloned();
         Ok(Some(ModelInfo::new(&self.model, data_hash, inputs, evaluation)?))
     }
 
@@ -395,10 +422,11 @@ impl Parts {
     fn trainer<M: Module + Sync, L: DataLoader<M>>(
         &self,
         loader: &L,
+        scaler: Option<&TargetScaler>,
         init: impl FnOnce(RngKey, &Device) -> kiln_nn::Result<M>,
     ) -> Result<kiln_train::TaskTrainer<L::Task>> {
         let comm = self.rank.communicator("trainer")?;
-        Ok(kiln_train::TaskTrainer::new(loader.task(), &self.config, comm, init)?)
+        Ok(kiln_train::TaskTrainer::new(loader.task(scaler), &self.config, comm, init)?)
     }
 
     #[cfg(feature = "nccl")]
@@ -433,6 +461,9 @@ pub struct TrainedModel<M> {
     pub model: M,
     /// The trainable rows of the best epoch, a table for each type of nodes without features; empty for other graphs.
     pub embeddings: Vec<Arc<NodeEmbedding>>,
+    /// The scale of the regression targets, by which the outputs of `model` become predictions
+    /// ([`TargetScaler::restore`]); `None` if they are predictions. [`TrainedModel::predict`] returns predictions.
+    pub target_scaler: Option<TargetScaler>,
     /// The best epoch: its number, its validation metrics and the hash of its weights.
     pub best: Best,
     /// The outcome of the run: its epochs, early stopping, peak memory and, for links, the negatives of training and
@@ -541,7 +572,9 @@ impl<M: Module + Sync> TrainedModel<M> {
         let comm = self.parts.rank.communicator("trainer")?;
         let (model, embeddings) = (self.model.clone(), self.embeddings.clone());
         let config = &self.parts.config;
-        let trainer = kiln_train::TaskTrainer::of_trained(loader.task(), config, comm, model, embeddings)?;
+        // The loader may be of other data than the training.
+        let task = loader.task(self.target_scaler.as_ref());
+        let trainer = kiln_train::TaskTrainer::of_trained(task, config, comm, model, embeddings)?;
         Ok((trainer, evaluator))
     }
 

@@ -120,6 +120,8 @@ pub use step::task::metric_sums::{LossWeight, MetricSums};
 pub use step::task::negatives::{NegativeCounts, RunNegatives};
 pub use step::task::node::{InputType, NodeClassification, NodeInput, NodeTask};
 pub use step::task::objective::{BatchTargets, Objective};
+pub use step::task::target_scale::TargetScale;
+pub use step::task::task_objective::TaskObjective;
 pub use step::task::{StepOutput, Task};
 pub use step::trainer::{TaskTrainer, TrainerConfig};
 pub use step::weights::{load_weights, weights_to_bytes};

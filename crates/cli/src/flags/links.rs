@@ -190,6 +190,7 @@ impl LinkArgs {
 
 /// Returns the loss of links that the flags select.
 pub(crate) fn select_loss(loss: &LossArgs) -> anyhow::Result<LinkLoss> {
+    ensure!(loss.target_scale.is_none(), "--target-scale is for regression targets: remove it");
     match loss.objective(TargetKind::Links)? {
         Objective::Links(loss) => Ok(loss),
         other => bail!("--loss is for {}: use bce or bpr for links", other.kind()),

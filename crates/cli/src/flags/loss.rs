@@ -4,7 +4,7 @@ use anyhow::ensure;
 use clap::Args;
 use kiln::feature::TargetKind;
 use kiln::nn::{ClassLoss, LinkLoss, TargetLoss};
-use kiln::train::Objective;
+use kiln::train::{Objective, TargetScale};
 
 use crate::flags::parse;
 
@@ -39,9 +39,16 @@ pub(crate) struct LossArgs {
     /// Share of each label that the cross entropy distributes over all classes. Default: 0.
     #[arg(long, value_parser = parse::rate)]
     label_smoothing: Option<f64>,
-    /// Error at which the Huber loss becomes linear. Default: 1.
+    /// Error at which the Huber loss becomes linear, on the scale of --target-scale. Default: 1.
     #[arg(long, value_parser = parse::positive)]
     huber_delta: Option<f64>,
+    /// Scale on which regression targets are learned. Losses are on this scale, metrics and predictions in the units of the
+    /// targets. Default: standardize.
+    #[arg(long, value_parser = parse::choice([
+        ("standardize", "Mean 0 and standard deviation 1 of each column over the training split", TargetScale::Standardize),
+        ("none", "The targets as they are", TargetScale::None),
+    ]))]
+    pub(crate) target_scale: Option<TargetScale>,
 }
 
 impl LossArgs {

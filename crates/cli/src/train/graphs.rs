@@ -35,7 +35,10 @@ impl TrainRun<'_> {
         let loader = GraphLoader::new(graphs, features, split)
             .node_features(self.args.data.node_features)
             .batches(ranks.batches(true));
-        let loader = loader.objective(loss.objective(graphs.targets().kind())?);
+        let mut loader = loader.objective(loss.objective(graphs.targets().kind())?);
+        if let Some(scale) = loss.target_scale {
+            loader = loader.target_scale(scale);
+        }
         Ok(match ranks.workers {
             Some(workers) => loader.workers(workers),
             None => loader,

@@ -18,7 +18,13 @@ impl TrainRun<'_> {
         let objective = self.args.loss.objective(kind)?;
         let (outcomes, shared) = self.train_on(
             &graph,
-            |source| Ok(self.node_loader(source, &config)?.objective(objective.clone())),
+            |source| {
+                let loader = self.node_loader(source, &config)?.objective(objective.clone());
+                Ok(match self.args.loss.target_scale {
+                    Some(scale) => loader.target_scale(scale),
+                    None => loader,
+                })
+            },
             |training| config.model.visit(training),
         )?;
         if let Some(loader) = shared {

@@ -175,6 +175,13 @@ impl TrainRun<'_> {
                 if name == "batch size x ranks" {
                     differences.push(format!("--batch-size x --ranks was {then} and is {now} now"));
                 }
+                if name == "target scale" {
+                    // A run without the setting learned the targets as they are.
+                    let [then, now] =
+                        [then, now].map(|scale| if scale == "not set" { "none" } else { scale.as_str() });
+                    differences.retain(|difference| !difference.starts_with("--target-scale "));
+                    differences.push(format!("--target-scale was {then} and is {now} now"));
+                }
                 if differences.is_empty() {
                     return error.into();
                 }

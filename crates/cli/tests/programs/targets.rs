@@ -95,6 +95,9 @@ fn regression_selects_by_its_metric_and_resumes_exactly() {
     }
     let other = run(&data, &resumed.replace("--metric mae", "--metric r2"), &out("parts"));
     assert!(String::from_utf8_lossy(&other.stderr).contains("--metric was mae and is r2 now"), "{other:?}");
+    let other = run(&data, &format!("{resumed} --target-scale none"), &out("parts"));
+    let expected = "--target-scale was standardize and is none now";
+    assert!(String::from_utf8_lossy(&other.stderr).contains(expected), "{other:?}");
 }
 
 #[test]
@@ -184,6 +187,17 @@ fn rejects_losses_metrics_and_flags_that_do_not_suit_the_targets() {
         ("--huber-delta 2", "--huber-delta requires --loss huber"),
     ] {
         let said = refused(&data, flags);
+        assert!(said.contains(expected), "{flags}: {said}");
+    }
+    for (data, flags, expected) in [
+        (
+            "sbm",
+            "--target-scale none",
+            "a scale of targets needs regression targets, but the data has class labels",
+        ),
+        ("sbm", "--task link --target-scale none", "--target-scale is for regression targets: remove it"),
+    ] {
+        let said = refused(Path::new(data), flags);
         assert!(said.contains(expected), "{flags}: {said}");
     }
     let said = refused(Path::new("sbm"), "--class-weights 1,2");

@@ -1,6 +1,6 @@
 use kiln_graph::NodeId;
 
-/// An error in the means and factors by which features are scaled, or in features that cannot be scaled.
+/// An error in the means and factors by which features or targets are scaled, or in features that cannot be scaled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScalingError {
@@ -16,10 +16,28 @@ pub enum ScalingError {
         /// The number of values of the scaling.
         got: usize,
     },
+    /// The number of means or deviations of targets differs from the number of target columns.
+    #[error("the scaling of targets has {got} {what}, expected {expected}, one per target column")]
+    TargetScalingWidth {
+        /// The array that differs: `means` or `deviations`.
+        what: &'static str,
+        /// The number of target columns.
+        expected: usize,
+        /// The number of values of the scaling.
+        got: usize,
+    },
+    /// A deviation of targets is not above 0.
+    #[error("the deviation of target column {column} is {value}, expected a number above 0")]
+    DeviationNotPositive {
+        /// The column.
+        column: usize,
+        /// The deviation.
+        value: f64,
+    },
     /// A value of a scaling is infinite or NaN.
     #[error("the scaling's {what} contain {value} at column {column}, expected finite numbers")]
     ScalingNotFinite {
-        /// The array: `means` or `factors`.
+        /// The array: `means`, `factors` or `deviations`.
         what: &'static str,
         /// The column of the value.
         column: usize,

@@ -4,4 +4,5 @@ mod edges;
 mod labels;
 mod sparse;
 mod stores;
+mod target_scaler;
 mod targets;

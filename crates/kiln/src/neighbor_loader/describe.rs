@@ -48,7 +48,7 @@ impl NeighborLoader {
     }
 
     pub(crate) fn has_objective(&self) -> bool {
-        self.objective.is_some()
+        self.objective.is_some() || self.target_scale.is_some()
     }
 
     pub(crate) fn source(&self) -> &dyn Source {
@@ -172,6 +172,7 @@ impl NeighborLoader {
             targets: targets.values.kind(),
             n_outputs: targets.values.n_outputs(),
             class_names: targets.class_names.clone(),
+            target_scaler: None,
             preparation: self.source.preparation(),
             node_features: None,
             sampling: Some(sampling),

@@ -364,5 +364,5 @@ fn resumed_runs_report_the_negatives_of_all_epochs() {
 #[test]
 fn the_task_of_the_loader_is_public() {
     let _: LinkTask<kiln::nn::Sage> =
-        DataLoader::<kiln::nn::LinkModel<kiln::nn::Sage>>::task(&small_loader(16));
+        DataLoader::<kiln::nn::LinkModel<kiln::nn::Sage>>::task(&small_loader(16), None);
 }

@@ -18,6 +18,7 @@ mod ranks;
 mod relation;
 mod relations_and_attention;
 mod saved_model;
+mod target_scale;
 mod targets;
 mod training_options;
 mod tree;

@@ -98,6 +98,14 @@ pub enum InputError {
         "the binary cross entropy is a loss of labels: use the squared, absolute or Huber loss for regression"
     )]
     BinaryLoss,
+    /// A scale of targets is set, and the targets are no numbers.
+    #[error(
+        "a scale of targets needs regression targets, but the data has {got}: remove it (--target-scale)"
+    )]
+    ScaleOfOtherTargets {
+        /// The kind of targets of the data.
+        got: TargetKind,
+    },
     /// The model's number of outputs differs from the number of target columns.
     #[error("the model has {n_outputs} outputs, expected {n_columns}, one for each target column")]
     OutputCount {

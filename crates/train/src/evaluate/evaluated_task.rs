@@ -2,7 +2,7 @@ use burn::module::Module;
 use burn::tensor::{Tensor, TensorData};
 use kiln_graph::{ItemId, LinkId, NodeId};
 use kiln_loader::{Batcher, Loader, Phase};
-use kiln_nn::{BlockModel, LinkModel};
+use kiln_nn::{BlockModel, LinkModel, Mode};
 
 use crate::error::Result;
 use crate::evaluate::evaluation::Evaluation;
@@ -13,7 +13,7 @@ use crate::step::task::link::{LinkInput, LinkTask};
 use crate::step::task::metric_sums::MetricSums;
 use crate::step::task::negatives::NegativeCounts;
 use crate::step::task::node::{NodeInput, NodeTask};
-use crate::step::task::objective::Objective;
+use crate::step::task::task_objective::TaskObjective;
 use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
 
@@ -29,7 +29,7 @@ pub trait EvaluatedTask: Task + Sized {
     fn encoder(model: &Self::Model) -> &Self::Encoder;
 
     /// Returns the objective.
-    fn objective(&self) -> &Objective;
+    fn objective(&self) -> &TaskObjective;
 
     /// Appends a batch to an evaluation.
     fn collect(evaluation: &mut Evaluation, input: &Self::Input, forward: &StepOutput);
@@ -72,7 +72,7 @@ impl<M: BlockModel + Sync> EvaluatedTask for NodeTask<M> {
         model
     }
 
-    fn objective(&self) -> &Objective {
+    fn objective(&self) -> &TaskObjective {
         self.objective()
     }
 
@@ -116,7 +116,7 @@ impl<M: BlockModel + Sync> EvaluatedTask for LinkTask<M> {
         &model.encoder
     }
 
-    fn objective(&self) -> &Objective {
+    fn objective(&self) -> &TaskObjective {
         self.objective()
     }
 
@@ -154,7 +154,8 @@ impl<M: BlockModel + Sync> EvaluatedTask for LinkTask<M> {
             let device = &trainer.device().clone().inner();
             let scores = pair_scores(&decoder, &rows, &srcs, &dsts, device)?;
             let scores = Tensor::from_data(TensorData::new(scores, [srcs.len()]), device);
-            let forward = trainer.task.objective().forward(input.by_link(scores), &[], &[]);
+            let objective = trainer.task.objective();
+            let forward = objective.forward(input.by_link(scores), &[], &[], Mode::Eval);
             Self::collect(&mut evaluation, &input, &forward);
         }
         Ok(evaluation)

@@ -10,7 +10,7 @@ use crate::step::task::StepOutput;
 use crate::step::task::classification::Prediction;
 use crate::step::task::classification::predicted_class;
 use crate::step::task::metric_sums::{MetricSums, check_finite};
-use crate::step::task::objective::Objective;
+use crate::step::task::task_objective::TaskObjective;
 
 /// The maximum number of nodes whose output rows [`Evaluation::count`] holds in memory at once.
 const NODES_AT_ONCE: usize = 4096;
@@ -24,7 +24,7 @@ const NODES_AT_ONCE: usize = 4096;
 /// | `items` | `u32`, the node's id | `n` | position in the list |
 /// | `labels` | `i32` | `n`, or 0 | position in the list; the node's class, from 0 and below `n_outputs` |
 /// | `values` | `f32` | `n * n_outputs`, or 0 | position in the list, row-major; target values, NaN if missing |
-/// | `outputs` | `f32` | `n * n_outputs` | position in the list, row-major; logits, numbers for regression, or the scores of a link and its negatives |
+/// | `outputs` | `f32` | `n * n_outputs` | position in the list, row-major; logits, numbers in the units of the targets, or the scores of a link and its negatives |
 /// | `nodes` | `[u32; 2]` | `n`, or 0 | position in the list; the source and the destination of a link |
 #[derive(Debug, Clone, Default)]
 pub struct Evaluation {
@@ -34,7 +34,7 @@ pub struct Evaluation {
     pub(crate) outputs: Vec<f32>,
     pub(crate) n_outputs: usize,
     pub(crate) nodes: Vec<[u32; 2]>,
-    objective: Objective,
+    objective: TaskObjective,
 }
 
 impl Evaluation {
@@ -65,11 +65,12 @@ impl Evaluation {
     }
 
     /// Creates an evaluation without items of a task with this objective.
-    pub fn new(objective: Objective) -> Self {
-        Self { objective, ..Self::default() }
+    pub fn new(objective: impl Into<TaskObjective>) -> Self {
+        Self { objective: objective.into(), ..Self::default() }
     }
 
-    /// Selects these nodes from the outputs for all nodes, like [`Evaluation::of`], for targets of any kind.
+    /// Selects these nodes from the outputs for all nodes, like [`Evaluation::of`], for targets of any kind. The outputs of a
+    /// regression are those of the model, on the scale of the objective.
     ///
     /// # Errors
     /// Returns the errors of [`Evaluation::of`], and [`InputError::OutputCount`] if there is not one output per column of
@@ -78,7 +79,7 @@ impl Evaluation {
         outputs: &dyn FeatureStore,
         nodes: &[NodeId],
         targets: &Targets,
-        objective: &Objective,
+        objective: &TaskObjective,
     ) -> Result<Self> {
         let objective = objective.clone();
         let targets = match targets {
@@ -95,7 +96,8 @@ impl Evaluation {
         targets.gather(nodes, &mut values)?;
         outputs.gather(nodes, &mut rows)?;
         let items = nodes.iter().map(|node| node.0).collect();
-        Ok(Self { items, values, outputs: rows.into_f32(), n_outputs, objective, ..Self::default() })
+        let outputs = objective.restore(rows.into_f32(), n_outputs);
+        Ok(Self { items, values, outputs, n_outputs, objective, ..Self::default() })
     }
 
     /// Computes the [metric sums](Evaluation::counts) of these nodes, without holding the output rows of all of them in
@@ -115,7 +117,7 @@ impl Evaluation {
         outputs: &dyn FeatureStore,
         nodes: &[NodeId],
         targets: &Targets,
-        objective: &Objective,
+        objective: &TaskObjective,
     ) -> Result<MetricSums> {
         Self::count_each(nodes, |nodes| Self::of_targets(outputs, nodes, targets, objective))
     }

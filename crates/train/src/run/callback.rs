@@ -24,7 +24,8 @@ pub trait TrainCallback {
     /// Called when an epoch, counted from 1, was trained, validated and recorded.
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool);
 
-    /// Called after [`TrainCallback::started`] of a new run whose settings are unusual, such as few steps in an epoch.
+    /// Called before the first step with a property of the run that its results should be read with, such as few steps in an
+    /// epoch, or losses of standardised targets.
     fn note(&mut self, _text: &str) {}
 
     /// Called when the run has a warning for the user ([`Run::take_warnings`]), when outputs of the validation are not finite (and

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use kiln_feature::{FeatureColumn, Preparation, TargetKind};
+use kiln_feature::{FeatureColumn, Preparation, TargetKind, TargetScaler};
 use kiln_graph::EdgeColumns;
 use kiln_kernels::ops::{MatmulPrecision, matmul_precision};
 use kiln_nn::ModelConfig;
@@ -20,8 +20,8 @@ use crate::saved::stored_fanout::{fanout_of, limit_of};
 /// weights in `best.safetensors`, which include the running statistics of normalisation layers.
 ///
 /// Format 2 added the hash of the weights and the kind of node features of graph models, format 3 heterogeneous graphs, format
-/// 4 the version of the determinism contract, format 5 the use of edge weights and the meaning of feature columns. Files of
-/// earlier formats are read.
+/// 4 the version of the determinism contract, format 5 the use of edge weights, the meaning of feature columns and the scale of
+/// regression targets. Files of earlier formats are read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelInfo {
@@ -72,6 +72,10 @@ pub struct ModelInputs {
     pub n_outputs: usize,
     /// The names of the classes, labels or numbers; empty if they have no names.
     pub class_names: Vec<String>,
+    /// The scale of the regression targets, by which the model's outputs become predictions; absent if they are predictions,
+    /// and in files of earlier formats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_scaler: Option<TargetScaler>,
     /// The preparation of the training data, which is repeated for the data of predictions. `None` if it is unknown,
     /// because the model was trained on partitions of an older version of kiln, which do not record it.
     pub preparation: Option<Preparation>,
@@ -376,6 +380,14 @@ impl ModelInfo {
         }
         if let Some(Err(error)) = preparation.as_ref().map(|preparation| preparation.check(*n_features)) {
             return Some(error.to_string());
+        }
+        if let Some(scaler) = &self.inputs.target_scaler {
+            if self.inputs.targets != TargetKind::Regression {
+                return Some(format!("`target_scaler` does not apply to {}", self.inputs.targets));
+            }
+            if let Err(error) = scaler.check(*n_outputs) {
+                return Some(error.to_string());
+            }
         }
         if let Some(SamplingInfo { rule: StoredRule::BuiltIn(name), .. }) = sampling
             && Rule::BUILT_IN.iter().all(|rule| rule.name() != Some(name))

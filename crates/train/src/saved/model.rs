@@ -536,13 +536,22 @@ impl SavedModel {
         }
     }
 
-    /// Copies a model's output, `[n_items, n_outputs]`, to host memory. A model may have more outputs than classes.
+    /// Returns a model's outputs as scores; those of a regression in the units of its targets. `values` is `[n_items, width]`,
+    /// row-major.
+    pub(crate) fn score_rows(&self, mut values: Vec<f32>, width: usize) -> OutputRows {
+        if let Some(scaler) = &self.info().inputs.target_scaler {
+            scaler.restore(&mut values, width);
+        }
+        OutputRows::new(values, width)
+    }
+
+    /// Copies a model's output, `[n_items, n_outputs]`, to host memory, as scores. A model may have more outputs than classes.
     pub(crate) fn scores(&self, outputs: Tensor<2>) -> Result<OutputRows> {
         let [_, got] = outputs.dims();
         let expected = self.info().inputs.n_outputs;
         match got < expected {
             true => Err(ModelError::OutputWidth { expected, got }.into()),
-            false => Ok(OutputRows::new(to_vec_f32(outputs), got)),
+            false => Ok(self.score_rows(to_vec_f32(outputs), got)),
         }
     }
 }

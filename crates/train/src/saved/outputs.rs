@@ -31,7 +31,8 @@ impl OutputRows {
         self.width
     }
 
-    /// Returns all values, `[n_rows, width]`, row-major. The scores of a classifier are logits.
+    /// Returns all values, `[n_rows, width]`, row-major. The scores of a classifier are logits, those of a regression are in
+    /// the units of its targets.
     pub fn values(&self) -> &[f32] {
         &self.values
     }

@@ -5,6 +5,8 @@ pub(crate) mod metric_sums;
 pub(crate) mod negatives;
 pub(crate) mod node;
 pub(crate) mod objective;
+pub(crate) mod target_scale;
+pub(crate) mod task_objective;
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -84,7 +86,8 @@ pub trait Task {
 /// A model's outputs and loss for a batch.
 #[derive(Debug)]
 pub struct StepOutput {
-    /// One row of outputs per item, `[n_items, width]`.
+    /// One row of outputs per item, `[n_items, width]`. Those of a regression are in the units of the targets in
+    /// evaluations, and on the scale of the loss ([`TargetScale`](crate::TargetScale)) in training.
     pub outputs: Tensor<2>,
     /// The sum of the items' losses, `[1]`.
     pub loss_sum: Tensor<1>,

@@ -35,7 +35,7 @@ fn evaluation(kind: TargetKind, n_columns: usize) -> Evaluation {
     };
     let outputs = DenseFeatures::from_f32(cells.map(output).collect::<Vec<f32>>(), n_columns).unwrap();
     let nodes: Vec<NodeId> = (0..N_NODES as u32).map(NodeId).collect();
-    Evaluation::of_targets(&outputs, &nodes, &targets, &Objective::default_of(kind)).unwrap()
+    Evaluation::of_targets(&outputs, &nodes, &targets, &Objective::default_of(kind).into()).unwrap()
 }
 
 fn page_of(kind: TargetKind, metric: Metric, n_columns: usize) -> ReportPage {

@@ -58,6 +58,7 @@ fn saved_with(
         targets: TargetKind::Links,
         n_outputs: 1,
         class_names: Vec::new(),
+        target_scaler: None,
         preparation,
         node_features: None,
         sampling: Some(sampling),

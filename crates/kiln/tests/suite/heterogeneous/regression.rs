@@ -64,7 +64,7 @@ impl TrainCallback for Losses {
     }
 }
 
-fn fit(data: &Dataset, out: &Path, losses: Losses) -> (f64, MetricSums) {
+fn fit(data: &Dataset, out: &Path, losses: Losses) -> (f64, MetricSums, f64) {
     let loader = NeighborLoader::new(data, [Fanout::All]).batch_size(32);
     let model = RgcnConfig::new(8, 1, 1).layers(1).dropout(0.0);
     let model = HeteroModelConfig::new(data.dims(), model);
@@ -75,13 +75,15 @@ fn fit(data: &Dataset, out: &Path, losses: Losses) -> (f64, MetricSums) {
         TargetKind::Regression
     );
     let outputs = best.predict(&loader, Phase::Test).unwrap();
-    (outputs.stats(Metric::Rmse).unwrap().value().unwrap(), best.evaluate(&loader, Phase::Test).unwrap())
+    let rmse = outputs.stats(Metric::Rmse).unwrap().value().unwrap();
+    let counts = best.evaluate(&loader, Phase::Test).unwrap();
+    (rmse, counts, best.target_scaler.unwrap().deviations()[0])
 }
 
 #[test]
 fn regression_targets_of_one_type_are_learned() {
     let (data, folder, losses) = (data(), tempfile::tempdir().unwrap(), Arc::default());
-    let (rmse, counts) = fit(&data, &folder.path().join("run"), Losses(Arc::clone(&losses)));
+    let (rmse, counts, deviation) = fit(&data, &folder.path().join("run"), Losses(Arc::clone(&losses)));
     let losses = losses.lock().unwrap();
     assert!(losses[29] < 0.05 * losses[0], "{losses:?}");
     let test: Vec<f64> =
@@ -89,5 +91,7 @@ fn regression_targets_of_one_type_are_learned() {
     let mean = test.iter().sum::<f64>() / test.len() as f64;
     let of_mean = (test.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / test.len() as f64).sqrt();
     assert!(rmse < 0.3 * of_mean, "{rmse}, that of the mean is {of_mean}");
-    assert!((counts.loss() - rmse * rmse).abs() < 1e-6, "{} is not the square of {rmse}", counts.loss());
+    // The loss is that of targets in their deviations.
+    let expected = (rmse / deviation).powi(2);
+    assert!((counts.loss() - expected).abs() < 1e-6, "{} instead of {expected}", counts.loss());
 }

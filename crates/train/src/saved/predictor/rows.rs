@@ -25,6 +25,13 @@ use crate::step::task::node::NodeInput;
 /// The number of rows of a batch in exact mode, which computes all rows before the first batch.
 const EXACT_ROWS: usize = 4096;
 
+/// Returns the values of these nodes' rows, row-major.
+fn values_of(rows: &dyn FeatureStore, nodes: &[NodeId]) -> Result<Vec<f32>> {
+    let mut selected = FeatureBuffer::empty(rows.dtype());
+    rows.gather(nodes, &mut selected)?;
+    Ok(selected.into_f32())
+}
+
 impl NodePredictor {
     /// Computes the rows of all nodes layer by layer, and returns those of the requested nodes, which have ids of the graph, as
     /// batches.
@@ -51,16 +58,19 @@ impl NodePredictor {
         let only = features.only_store().filter(|_| wanted.has_embeddings()).cloned();
         let embeddings = embeddings.or(only);
         let nodes: Arc<[NodeId]> = nodes.into();
+        let model = self.model.clone();
         let n_batches = nodes.len().div_ceil(EXACT_ROWS);
         Ok(PredictionBatches::new(nodes.len(), n_batches, move |batch| {
             let positions = batch * EXACT_ROWS..nodes.len().min((batch + 1) * EXACT_ROWS);
-            let select = |rows: &Arc<dyn FeatureStore>| -> Result<OutputRows> {
-                let mut selected = FeatureBuffer::empty(rows.dtype());
-                rows.gather(&nodes[positions.clone()], &mut selected)?;
-                Ok(OutputRows::new(selected.into_f32(), rows.dim()))
+            let nodes = &nodes[positions.clone()];
+            let scores = match &scores {
+                Some(rows) => Some(model.score_rows(values_of(&**rows, nodes)?, rows.dim())),
+                None => None,
             };
-            let scores = scores.as_ref().map(select).transpose()?;
-            let embeddings = embeddings.as_ref().map(select).transpose()?;
+            let embeddings = match &embeddings {
+                Some(rows) => Some(OutputRows::new(values_of(&**rows, nodes)?, rows.dim())),
+                None => None,
+            };
             Ok(PredictedRows { positions, scores, embeddings })
         }))
     }

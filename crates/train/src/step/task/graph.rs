@@ -8,13 +8,14 @@ use kiln_nn::{ForwardContext, GraphModel};
 
 use crate::step::batch::{DeviceBatch, ToDevice, tracked};
 use crate::step::task::metric_sums::MetricSums;
-use crate::step::task::objective::{BatchTargets, Objective};
+use crate::step::task::objective::BatchTargets;
+use crate::step::task::task_objective::TaskObjective;
 use crate::step::task::{StepOutput, Task};
 
 /// A task on whole graphs: classification, several labels per graph, or regression.
 #[derive(Debug, Clone)]
 pub struct GraphTask<M> {
-    objective: Objective,
+    objective: TaskObjective,
     model: PhantomData<fn() -> M>,
 }
 
@@ -25,16 +26,16 @@ pub type GraphClassification<M> = GraphTask<M>;
 impl<M> GraphTask<M> {
     /// Creates the task of graph classification for models of type `M`.
     pub fn new() -> Self {
-        Self::with_objective(Objective::default())
+        Self::with_objective(TaskObjective::default())
     }
 
     /// Creates a task with this objective.
-    pub fn with_objective(objective: Objective) -> Self {
-        Self { objective, model: PhantomData }
+    pub fn with_objective(objective: impl Into<TaskObjective>) -> Self {
+        Self { objective: objective.into(), model: PhantomData }
     }
 
     /// Returns the objective.
-    pub fn objective(&self) -> &Objective {
+    pub fn objective(&self) -> &TaskObjective {
         &self.objective
     }
 }
@@ -92,7 +93,7 @@ impl<M: GraphModel> Task for GraphTask<M> {
     fn forward(&self, model: &M, input: &GraphInput, _: &[Tensor<2>], ctx: &ForwardContext) -> StepOutput {
         let x = ops::widen(tracked(&input.x, ctx));
         let outputs = model.forward(&input.graphs, x, ctx);
-        self.objective.forward(outputs, &input.labels, &input.target_values)
+        self.objective.forward(outputs, &input.labels, &input.target_values, ctx.mode)
     }
 
     fn targets(&self, input: &GraphInput) -> BatchTargets {

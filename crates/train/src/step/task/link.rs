@@ -14,6 +14,7 @@ use crate::step::task::metric_sums::MetricSums;
 use crate::step::task::negatives::NegativeCounts;
 use crate::step::task::node::{InputType, NodeInput, NodeTask};
 use crate::step::task::objective::{BatchTargets, Objective};
+use crate::step::task::task_objective::TaskObjective;
 use crate::step::task::{StepOutput, Task};
 
 /// Link prediction: a model learns to score links above their negatives, which are those of one relation if the graph is
@@ -50,7 +51,7 @@ impl<M> LinkTask<M> {
     }
 
     /// Returns the objective.
-    pub fn objective(&self) -> &Objective {
+    pub fn objective(&self) -> &TaskObjective {
         self.nodes.objective()
     }
 }
@@ -106,13 +107,13 @@ impl LinkInput {
     /// Scores the pairs from the rows of the encoder, and computes the loss.
     pub(crate) fn forward(
         &self,
-        objective: &Objective,
+        objective: &TaskObjective,
         decoder: &LinkDecoder,
         rows: Tensor<2>,
         ctx: &ForwardContext,
     ) -> StepOutput {
         let scores = decoder.score_pairs(rows, &self.pairs, ctx);
-        objective.forward(self.by_link(scores), &[], &[])
+        objective.forward(self.by_link(scores), &[], &[], ctx.mode)
     }
 
     pub(crate) fn negatives(&self) -> NegativeCounts {

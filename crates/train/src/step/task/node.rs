@@ -15,7 +15,8 @@ use crate::step::embedding::NodeEmbedding;
 use crate::step::embedding::embedding_error::EmbeddingError;
 use crate::step::embedding::node_keys::NodeKeys;
 use crate::step::task::metric_sums::MetricSums;
-use crate::step::task::objective::{BatchTargets, Objective};
+use crate::step::task::objective::BatchTargets;
+use crate::step::task::task_objective::TaskObjective;
 use crate::step::task::{StepOutput, Task};
 
 /// A task on the nodes of a graph, or of one type of a heterogeneous graph: classification, several labels per node, or
@@ -24,7 +25,7 @@ use crate::step::task::{StepOutput, Task};
 /// Types without features have an embedding each, in the order of the types: a trainable row per node.
 #[derive(Debug, Clone)]
 pub struct NodeTask<M> {
-    objective: Objective,
+    objective: TaskObjective,
     /// The types of nodes of the data; empty for data of one type with features.
     types: Arc<[InputType]>,
     /// The keys of the nodes of each type, `[n_types]`, or empty.
@@ -47,12 +48,12 @@ pub struct InputType {
 impl<M> NodeTask<M> {
     /// Creates the task of node classification for models of type `M`.
     pub fn new() -> Self {
-        Self::with_objective(Objective::default())
+        Self::with_objective(TaskObjective::default())
     }
 
     /// Creates a task with this objective.
-    pub fn with_objective(objective: Objective) -> Self {
-        Self { objective, types: Arc::default(), keys: Arc::default(), model: PhantomData }
+    pub fn with_objective(objective: impl Into<TaskObjective>) -> Self {
+        Self { objective: objective.into(), types: Arc::default(), keys: Arc::default(), model: PhantomData }
     }
 
     /// Sets the types of nodes of the data. The default is one type with features.
@@ -69,7 +70,7 @@ impl<M> NodeTask<M> {
     }
 
     /// Returns the objective.
-    pub fn objective(&self) -> &Objective {
+    pub fn objective(&self) -> &TaskObjective {
         &self.objective
     }
 
@@ -262,7 +263,7 @@ impl<M: BlockModel> Task for NodeTask<M> {
         ctx: &ForwardContext,
     ) -> StepOutput {
         let outputs = rows_of_seeds(input.forward(model, embedded, ctx), &input.seed_index);
-        self.objective.forward(outputs, &input.labels, &input.target_values)
+        self.objective.forward(outputs, &input.labels, &input.target_values, ctx.mode)
     }
 
     fn targets(&self, input: &NodeInput) -> BatchTargets {

@@ -115,29 +115,17 @@ impl Objective {
         has_prediction(self.kind(), outputs)
     }
 
-    /// Computes the metric sums of a batch like [`Objective::count_rows`], from a tensor `[n_items, n_outputs]`; `None` if all
-    /// items have a prediction.
-    pub(crate) fn count_finite(
-        &self,
-        outputs: &Tensor<2>,
-        classes: &[i32],
-        values: &[f32],
-    ) -> Option<MetricSums> {
-        let [_, n_outputs] = outputs.dims();
-        let outputs = kiln_kernels::to_vec_f32(outputs.clone());
-        let is_complete = outputs.chunks_exact(n_outputs.max(1)).all(|row| self.has_prediction(row));
-        (!is_complete).then(|| self.count_rows(&outputs, n_outputs, classes, values))
-    }
-
     /// Computes the metric sums of items on the host, the loss in f64, without items whose outputs are not finite. `outputs`
     /// and `values` are `[n_items, n_outputs]`, row-major; one of `classes` and `values` has the targets, the other is
-    /// empty, and both are for links.
+    /// empty, and both are for links. A loss of regression is that of errors in `deviations` of the columns, `[n_outputs]`,
+    /// if they are given.
     pub(crate) fn count_rows(
         &self,
         outputs: &[f32],
         n_outputs: usize,
         classes: &[i32],
         values: &[f32],
+        deviations: Option<&[f64]>,
     ) -> MetricSums {
         let mut counts = MetricSums::default();
         let mut labels = MultiLabelCounts::new(n_outputs);
@@ -149,7 +137,7 @@ impl Objective {
             }
             let class = classes.get(item).copied().unwrap_or(-1);
             let values = values.get(item * n_outputs..(item + 1) * n_outputs).unwrap_or_default();
-            let ItemLoss { loss, weight } = self.loss_of_item(row, class, values);
+            let ItemLoss { loss, weight } = self.loss_of_item(row, class, values, deviations);
             counts.loss_sum += loss;
             counts.weight += weight;
             match self.kind() {
@@ -171,11 +159,17 @@ impl Objective {
     }
 
     /// Computes the loss of one item on the host, in f64: its weighted loss and its weight.
-    fn loss_of_item(&self, outputs: &[f32], class: i32, values: &[f32]) -> ItemLoss {
+    fn loss_of_item(
+        &self,
+        outputs: &[f32],
+        class: i32,
+        values: &[f32],
+        deviations: Option<&[f64]>,
+    ) -> ItemLoss {
         match self {
             Self::Classes(loss) => class_loss(loss, outputs, class as usize),
-            Self::MultiLabel => target_loss(TargetLoss::BinaryCrossEntropy, outputs, values),
-            Self::Regression(loss) => target_loss(*loss, outputs, values),
+            Self::MultiLabel => target_loss(TargetLoss::BinaryCrossEntropy, outputs, values, None),
+            Self::Regression(loss) => target_loss(*loss, outputs, values, deviations),
             Self::Links(loss) => link_loss(*loss, outputs),
         }
     }
@@ -242,13 +236,15 @@ fn class_loss(loss: &ClassLoss, outputs: &[f32], class: usize) -> ItemLoss {
     ItemLoss { loss, weight }
 }
 
-/// Computes the formulas of [`TargetLoss`] for the known targets.
-fn target_loss(loss: TargetLoss, outputs: &[f32], values: &[f32]) -> ItemLoss {
+/// Computes the formulas of [`TargetLoss`] for the known targets, with errors in deviations of the columns if they are given.
+fn target_loss(loss: TargetLoss, outputs: &[f32], values: &[f32], deviations: Option<&[f64]>) -> ItemLoss {
     let mut sum = ItemLoss { loss: 0.0, weight: 0.0 };
-    for (&output, &target) in outputs.iter().zip(values).filter(|(_, target)| !target.is_nan()) {
+    let known = outputs.iter().zip(values).enumerate().filter(|(_, (_, target))| !target.is_nan());
+    for (column, (&output, &target)) in known {
         let output = f64::from(output);
         let target = f64::from(target);
-        let error = (output - target).abs();
+        let deviation = deviations.map_or(1.0, |deviations| deviations[column]);
+        let error = (output - target).abs() / deviation;
         sum.weight += 1.0;
         sum.loss += match loss {
             TargetLoss::BinaryCrossEntropy => softplus(output) - output * target,
