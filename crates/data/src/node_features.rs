@@ -77,6 +77,31 @@ impl GraphDataset {
         }
     }
 
+    /// Returns a note for each part of the graphs that a model with node features of this kind does not read: no model of
+    /// graphs reads anything of an edge but its ends. If the kind is unknown, the nodes have no note.
+    pub fn notes_on_unread(&self, kind: Option<NodeFeatures>) -> Vec<String> {
+        let mut notes = Vec::new();
+        for column in self.graph().columns().names() {
+            notes
+                .push(format!("the model does not read the edge column `{column}`: no model of graphs does"));
+        }
+        let Some(kind) = kind else { return notes };
+        let has_labels = self.node_labels().is_some_and(|labels| 0 < labels.n_classes());
+        let parts = [
+            ("labels", has_labels, NodeFeatures::Labels),
+            ("features", self.features().is_some(), NodeFeatures::Stored),
+        ];
+        for (part, is_there, reader) in parts {
+            if is_there && self.node_features_kind(kind) != reader {
+                notes.push(format!(
+                    "the model does not read the {part} of the nodes: node features of the kind `{}` are these",
+                    reader.name()
+                ));
+            }
+        }
+        notes
+    }
+
     /// Returns what the columns of the node features of a kind mean; empty for stored features, whose columns have no names. A
     /// trained model stores them, and finds them in the data of predictions.
     ///

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use kiln_graph::NodeId;
-use serde::{Deserialize, Serialize};
 
 use crate::{FeatureBuffer, FeatureDType, FeatureStore, Result};
 
@@ -22,22 +21,24 @@ use crate::{FeatureBuffer, FeatureDType, FeatureStore, Result};
 /// assert!(matches!(error, ColumnDifference::Meaning { .. }));
 /// # Ok::<(), ColumnDifference>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct FeatureColumn {
     /// The name, such as `age` or `plan=free`.
     pub name: String,
     /// The number of feature columns, at least 1.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[cfg_attr(feature = "serde", serde(default = "one", skip_serializing_if = "is_one"))]
     pub width: usize,
     /// What the values are, such as `standardize: mean 41, deviation 12`, for comparison and messages.
     pub meaning: String,
 }
 
+#[cfg(feature = "serde")]
 fn one() -> usize {
     1
 }
 
+#[cfg(feature = "serde")]
 fn is_one(width: &usize) -> bool {
     *width == 1
 }

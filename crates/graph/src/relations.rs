@@ -213,8 +213,11 @@ impl Relations {
 
     /// Returns the names of the columns of the edges of each relation, of which weights are `weights` and types `types`.
     pub fn edge_columns(&self) -> Vec<Vec<String>> {
-        let names = |graph: &Csc| graph.columns().names().map(str::to_owned).collect();
-        self.relations.iter().map(|relation| names(&relation.graph)).collect()
+        let mut columns = Vec::with_capacity(self.relations.len());
+        for relation in &self.relations {
+            columns.push(relation.graph.columns().names().map(str::to_owned).collect());
+        }
+        columns
     }
 
     /// Returns the position of the relation of this name; `None` if there is none.

@@ -71,6 +71,16 @@ pub trait DataLoader<M: Module> {
     /// Returns the scale on which a model learns the regression targets of the training split. The default implementation
     /// returns `None`: the targets are learned as they are, or are no numbers.
     ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(loader: impl DataLoader<Sage>) -> Result<()> {
+    /// let task = loader.task(loader.target_scaler()?.as_ref());
+    /// # let _ = task;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns an error if a target of the training split is missing or invalid.
     fn target_scaler(&self) -> Result<Option<TargetScaler>> {
@@ -188,6 +198,16 @@ pub trait DataLoader<M: Module> {
 
     /// Returns notes on parts of the data that no batch carries to the model, of which a new run prints a line each. The default
     /// implementation returns none.
+    ///
+    /// ```
+    /// use kiln::nn::Sage;
+    /// use kiln::prelude::*;
+    /// let data = kiln::data::debian_packages()?;
+    /// let loader = NeighborLoader::new(&data, [10, 10]);
+    /// let notes = DataLoader::<Sage>::notes(&loader);
+    /// assert_eq!(notes, ["the model does not read the edge column `types`: rgcn, gine can"]);
+    /// # Ok::<(), Error>(())
+    /// ```
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }

@@ -16,7 +16,6 @@ use crate::batches::{
     batch_settings, check_target_scale, first_items, items_of, n_workers, objective_of, objective_setting,
     target_scale_setting,
 };
-use crate::unread::notes_on_graphs;
 use crate::{BatchRequirements, DataLoader, EvalMode, RankHandle, Result, hash_in_background};
 
 /// A description of minibatches of whole graphs; each batch is their disjoint union. It is cheap to clone, like a
@@ -138,6 +137,15 @@ impl GraphLoader {
 
     /// Sets the scale on which the model learns regression targets; see
     /// [`NeighborLoader::target_scale`](crate::NeighborLoader::target_scale).
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(loader: GraphLoader) {
+    /// use kiln::train::TargetScale;
+    /// let loader = loader.target_scale(TargetScale::None);
+    /// # let _ = loader;
+    /// # }
+    /// ```
     pub fn target_scale(self, scale: TargetScale) -> Self {
         Self { target_scale: Some(scale), ..self }
     }
@@ -224,7 +232,7 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
     }
 
     fn notes(&self) -> Vec<String> {
-        notes_on_graphs(&self.graphs, self.node_features)
+        self.graphs.notes_on_unread(self.node_features)
     }
 
     fn check(&self, _: &BatchRequirements) -> Result<()> {

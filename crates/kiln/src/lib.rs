@@ -40,7 +40,6 @@ mod ranks;
 mod signals;
 mod source;
 mod trainer;
-mod unread;
 
 pub use data_hash::hash_in_background;
 pub use data_loader::{BatchRequirements, DataLoader};

@@ -17,7 +17,7 @@ use kiln_nn::BlockModel;
 use kiln_sample::{EdgeWeights, Fanout, SamplerConfig};
 use kiln_train::{
     BatchConfig, DataHash, EvaluationInfo, Evaluator, HostOrDeviceBatcher, ModelInputs, NodeKeys, NodeTask,
-    Objective, SplitTargets, TargetScale, TaskObjective, TaskTrainer,
+    Objective, SplitTargets, TargetScale, TaskObjective, TaskTrainer, notes_on_edge_columns,
 };
 
 use crate::batches::{
@@ -27,7 +27,6 @@ use crate::batches::{
 use crate::data_loader::evaluate_by_evaluator;
 use crate::device_copy::DeviceCopies;
 use crate::source::Source;
-use crate::unread::notes_on_columns;
 use crate::{
     BatchRequirements, CachedNodes, DataLoader, DeviceCopy, EvalMode, GraphSource, RankHandle, Result,
 };
@@ -250,9 +249,11 @@ impl NeighborLoader {
 
     /// Returns a note for each column of the edges that the batches do not carry.
     pub(crate) fn notes_on_columns(&self) -> Vec<String> {
-        notes_on_columns(&*self.data, |column| match column {
+        let has_several_types = self.data.is_heterogeneous();
+        let columns = self.data.edge_columns();
+        notes_on_edge_columns(self.data.schema(), &columns, has_several_types, |column| match column {
             EdgeColumns::WEIGHTS => self.sampling.weights != EdgeWeights::None,
-            EdgeColumns::TYPES => self.sampling.edge_types && !self.data.is_heterogeneous(),
+            EdgeColumns::TYPES => self.sampling.edge_types && !has_several_types,
             _ => self.edge_columns.iter().any(|other| **other == *column),
         })
     }
@@ -342,6 +343,21 @@ impl NeighborLoader {
     /// standard deviation over the training split, so that the units of the targets do not matter
     /// ([`TargetScale::Standardize`]). Predictions and metrics are in the units of the targets; losses, and the delta of the
     /// Huber loss, are on this scale. Setting a scale for other targets is an error.
+    ///
+    /// ```
+    /// use kiln::prelude::*;
+    /// use kiln::train::TargetScale;
+    /// let data = Dataset::builder(3)
+    ///     .edges(&[0, 1], &[1, 2])
+    ///     .features(vec![0.0; 3], 1)
+    ///     .regression(vec![1.2e5, 3.4e5, 2.0e5], 1)
+    ///     .split(vec![0], vec![1], vec![2])
+    ///     .build()?;
+    /// // The squared error of the numbers as they are.
+    /// let loader = NeighborLoader::new(&data, [10]).target_scale(TargetScale::None);
+    /// # let _ = loader;
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn target_scale(self, scale: TargetScale) -> Self {
         Self { target_scale: Some(scale), ..self }
     }

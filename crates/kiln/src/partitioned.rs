@@ -8,7 +8,7 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use kiln_data::{DatasetTargets, LinkTargets, Split};
 use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation};
-use kiln_graph::{EdgeColumns, GraphSchema};
+use kiln_graph::GraphSchema;
 use kiln_kernels::{DeviceSampler, Devices, GraphMode};
 use kiln_partition::Part;
 use kiln_remote::{
@@ -408,10 +408,9 @@ impl Source for JoinedGraph {
                 true => model.keys_of_training_data(&self.keys),
                 false => self.keys.to_vec(),
             };
-            let weights = |columns: &Vec<String>| columns.iter().any(|name| name == EdgeColumns::WEIGHTS);
             let data = PredictionData::sampled_heterogeneous(self.schema().clone(), self.features(), sampler)
                 .feature_columns(self.feature_columns())
-                .weighted_relations(self.graph.edge_columns().iter().map(weights).collect());
+                .weighted_relations(Source::weighted_relations(self));
             return self.with_edge_columns(data.keys(keys), model);
         }
         let done = match (&model.info().inputs.preparation, self.graph.preparation()) {

@@ -249,7 +249,7 @@ impl PredictOn for SavedModel {
             })
         };
         let kind = kind.ok_or_else(unknown).map_err(kiln_train::Error::from)?;
-        Ok(self.in_order_of_training("node", &data.node_features(kind)?, &data.feature_columns(kind))?)
+        Ok(self.reorder_columns("node", &data.node_features(kind)?, &data.feature_columns(kind))?)
     }
 
     fn predict_dataset(

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use kiln_data::{Dataset, DatasetTargets, LinkTargets};
 use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation};
-use kiln_graph::{Csc, GraphSchema, NodeId, Relations, add_self_loops, gcn_norm};
+use kiln_graph::{Csc, EdgeColumns, GraphSchema, NodeId, Relations, add_self_loops, gcn_norm};
 use kiln_kernels::GraphMode;
 use kiln_loader::FeatureStores;
 use kiln_sample::{Fanout, FrontierSampler, HeteroNeighborSampler, SamplerConfig};
@@ -170,6 +170,15 @@ pub(crate) trait Source: Send + Sync {
 
     /// Returns the names of the columns of the edges of each relation of the data, among them weights and types.
     fn edge_columns(&self) -> Vec<Vec<String>>;
+
+    /// Returns which relations have weights.
+    fn weighted_relations(&self) -> Vec<bool> {
+        let mut are_weighted = Vec::new();
+        for columns in self.edge_columns() {
+            are_weighted.push(columns.iter().any(|name| name == EdgeColumns::WEIGHTS));
+        }
+        are_weighted
+    }
 
     /// Returns the rows of the edges in a column, in the order of their ids.
     ///

@@ -161,7 +161,7 @@ impl SamplerConfig {
     /// # Errors
     /// With edge weights, returns [`Error::NoRelationWeights`] if no relation has weights, and, with
     /// [`EdgeWeights::Unbiased`], if any has none.
-    pub fn of_relations(&self, schema: &GraphSchema, are_weighted: &[bool]) -> Result<Vec<Self>> {
+    pub fn relation_configs(&self, schema: &GraphSchema, are_weighted: &[bool]) -> Result<Vec<Self>> {
         let any_is_weighted = are_weighted.contains(&true);
         let mut configs = Vec::with_capacity(are_weighted.len());
         for (relation, &is_weighted) in schema.relations().iter().zip(are_weighted) {

@@ -60,11 +60,11 @@ impl HeteroNeighborSampler {
     ///
     /// # Errors
     /// Returns [`Error::RelationFanouts`] unless each layer has one fanout per relation, and the errors of
-    /// [`SamplerConfig::of_relations`].
+    /// [`SamplerConfig::relation_configs`].
     pub fn new(graph: &Relations, fanouts: Vec<Vec<Fanout>>, config: SamplerConfig) -> Result<Self> {
         let are_weighted: Vec<bool> =
             graph.iter().map(|relation| relation.graph.weights().is_some()).collect();
-        let of_relations = config.of_relations(graph.schema(), &are_weighted)?;
+        let of_relations = config.relation_configs(graph.schema(), &are_weighted)?;
         let relations = graph
             .iter()
             .zip(of_relations)
@@ -79,7 +79,7 @@ impl HeteroNeighborSampler {
     }
 
     /// Creates a sampler from samplers of the relations, for example of those whose edges other processes hold. Their
-    /// configurations must be those of [`SamplerConfig::of_relations`]. The sampler of a relation is not called in layers where
+    /// configurations must be those of [`SamplerConfig::relation_configs`]. The sampler of a relation is not called in layers where
     /// its fanout is 0, unless the rule keeps self loops.
     ///
     /// # Errors

@@ -174,7 +174,7 @@ impl FittedColumn {
                 let kind = self.transform.kind();
                 let named = names.by_ref().take(categories.len());
                 let mut columns: Vec<_> = named.map(|name| FeatureColumn::new(name, kind)).collect();
-                let meaning = || format!("{kind}: other than {}", of_categories(categories));
+                let meaning = || format!("{kind}: other than {}", describe_categories(categories));
                 let others = names.next().filter(|_| *has_other);
                 columns.extend(others.map(|name| FeatureColumn::new(name, meaning())));
                 columns
@@ -201,7 +201,7 @@ impl FittedColumn {
 }
 
 /// Returns the number of categories and a digest of them, in any order.
-fn of_categories(categories: &[String]) -> String {
+fn describe_categories(categories: &[String]) -> String {
     let mut ascending: Vec<&String> = categories.iter().collect();
     ascending.sort_unstable();
     let text = serde_json::to_vec(&ascending).unwrap_or_default();

@@ -95,6 +95,7 @@ pub use saved::predictor::NodePredictor;
 pub use saved::registry::ModelRegistry;
 pub use saved::schema_info::{NodeTypeInfo, RelationInfo, SchemaInfo};
 pub use saved::top_k::{ScoredLink, TopKConfig};
+pub use saved::unread::notes_on_edge_columns;
 pub use step::batch::any_batcher::HostOrDeviceBatcher;
 pub use step::batch::device_node_batcher::DeviceNodeBatcher;
 pub use step::batch::host_node_batcher::HostNodeBatcher;

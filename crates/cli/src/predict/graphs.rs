@@ -31,7 +31,7 @@ impl Job<'_> {
         let features = match args.node_features {
             Some(kind) => {
                 let columns = data.feature_columns(kind);
-                self.model.in_order_of_training("node", &data.node_features(kind)?, &columns)?
+                self.model.reorder_columns("node", &data.node_features(kind)?, &columns)?
             }
             None => self.model.node_features(&data)?,
         };

@@ -190,9 +190,7 @@ impl NeighborLoader {
     /// Returns which relations have weights that the batches carry.
     fn weighted_relations(&self) -> Vec<bool> {
         let carries = self.sampling.weights != EdgeWeights::None;
-        let is_weighted =
-            |columns: &Vec<String>| carries && columns.iter().any(|name| name == EdgeColumns::WEIGHTS);
-        self.source.edge_columns().iter().map(is_weighted).collect()
+        self.source.weighted_relations().into_iter().map(|is_weighted| carries && is_weighted).collect()
     }
 
     pub(crate) fn evaluator_of(&self, rank: &RankHandle) -> Result<Evaluator> {

@@ -182,10 +182,11 @@ impl Source for PreparedDataset {
         }
         let Sampling { fanouts, config, .. } = sampling;
         let schema = self.graph.schema().clone();
-        let are_weighted: Vec<bool> =
-            self.graph.iter().map(|relation| relation.graph.weights().is_some()).collect();
+        let are_weighted = self.weighted_relations();
         let mut samplers = Vec::with_capacity(self.graph.n_relations());
-        for (position, of_relation) in config.of_relations(&schema, &are_weighted)?.into_iter().enumerate() {
+        for (position, of_relation) in
+            config.relation_configs(&schema, &are_weighted)?.into_iter().enumerate()
+        {
             let copy =
                 copies.get_or_make(device, mode, position, || Ok(self.graph.whole_graph(position)?))?;
             samplers.push(DeviceSampler::with_config(copy, of_relation)?);

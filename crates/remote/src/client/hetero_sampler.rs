@@ -12,7 +12,7 @@ impl DistGraph {
     ///
     /// # Errors
     /// Returns [`kiln_sample::Error::RelationFanouts`] unless each layer has one fanout per relation, the errors of
-    /// [`SamplerConfig::of_relations`], and [`Error::BadRule`] if a server does not know the name of the rule.
+    /// [`SamplerConfig::relation_configs`], and [`Error::BadRule`] if a server does not know the name of the rule.
     pub fn hetero_sampler(
         self: &Arc<Self>,
         fanouts: Vec<Vec<Fanout>>,
@@ -52,7 +52,7 @@ impl DistGraph {
         let schema = self.schema();
         let are_weighted: Vec<bool> =
             (0..schema.relations().len()).map(|position| self.relation(position).has_weights).collect();
-        let configs = config.of_relations(schema, &are_weighted).map_err(Error::from)?;
+        let configs = config.relation_configs(schema, &are_weighted).map_err(Error::from)?;
         let mut samplers = Vec::new();
         for (position, of_relation) in configs.into_iter().enumerate() {
             let sampler = DistNeighborSampler::of_relation(Arc::clone(self), position, of_relation.clone())?;

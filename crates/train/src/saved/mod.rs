@@ -19,6 +19,7 @@
 pub(crate) mod batches;
 pub(crate) mod config_fields;
 pub(crate) mod error;
+pub(crate) mod feature_columns;
 pub(crate) mod graph_access;
 pub(crate) mod info;
 pub(crate) mod link_predictor;
@@ -39,3 +40,4 @@ pub(crate) mod schema_info;
 pub(crate) mod stored_fanout;
 pub(crate) mod top_k;
 pub(crate) mod trained_rows;
+pub(crate) mod unread;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
-use kiln_feature::{FeatureColumn, FeatureStore, Labels, order_of_columns, with_column_order};
+use kiln_feature::{FeatureStore, Labels};
 use kiln_graph::{Csc, GraphId, NodeId, SharedArray};
 use kiln_kernels::{DeviceGraphs, ops, to_vec_f32, upload_features};
 use kiln_loader::{Batcher, GraphBatcher, SeedBatch};
@@ -218,57 +218,6 @@ impl SavedModel {
 
     fn predictor(&self, graph: &Arc<Csc>, features: &Arc<dyn FeatureStore>) -> Result<NodePredictor> {
         NodePredictor::new(self, PredictionData::new(graph.clone(), features.clone()))
-    }
-
-    /// Returns features with their columns in the order of the training data, after a comparison of what they mean with the
-    /// columns of the training data. `node_type` is the name of the type of the nodes, `node` if there is one, and `columns` are
-    /// those of the features. If the columns of either have no names, the features are returned as they are.
-    ///
-    /// # Errors
-    /// Returns [`ModelNodesError::OtherColumns`] with the first difference.
-    pub fn in_order_of_training(
-        &self,
-        node_type: &str,
-        features: &Arc<dyn FeatureStore>,
-        columns: &[FeatureColumn],
-    ) -> Result<Arc<dyn FeatureStore>> {
-        let Some(of_training) = self.info().inputs.feature_columns.get(node_type) else {
-            return Ok(features.clone());
-        };
-        if columns.is_empty() {
-            return Ok(features.clone());
-        }
-        let order = order_of_columns(of_training, columns).map_err(|difference| {
-            let node_type = node_type.to_owned();
-            ModelError::Nodes(ModelNodesError::OtherColumns { node_type, difference })
-        })?;
-        let Some(order) = order else { return Ok(features.clone()) };
-        let (expected, got) = (order.len(), features.dim());
-        if expected != got {
-            return Err(ModelError::Nodes(ModelNodesError::FeatureWidth { expected, got }).into());
-        }
-        Ok(with_column_order(features.clone(), order))
-    }
-
-    /// Returns a note if the columns of a type had names in training and those of data have none, so that they cannot be
-    /// compared. `columns` are those of each type of the data, by the name of the type.
-    pub fn note_on_columns<'a>(
-        &self,
-        columns: impl IntoIterator<Item = (&'a str, &'a [FeatureColumn])>,
-    ) -> Option<String> {
-        let of_training = &self.info().inputs.feature_columns;
-        let mut unnamed = Vec::new();
-        for (node_type, columns) in columns {
-            if columns.is_empty() && of_training.contains_key(node_type) {
-                unnamed.push(node_type);
-            }
-        }
-        (!unnamed.is_empty()).then(|| {
-            format!(
-                "the feature columns of {} have no names in this data, so only their number was compared with the training data",
-                unnamed.join(", ")
-            )
-        })
     }
 
     /// Returns the scores of whole graphs, one row per graph and one column per class. The nodes of graph `g` are

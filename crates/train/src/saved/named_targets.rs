@@ -51,7 +51,7 @@ impl SavedModel {
         match [of_model, names].map(has_names) {
             _ if is_same => {}
             [false, false] => {}
-            [true, true] => return by_name(of_model, targets, names),
+            [true, true] => return match_names(of_model, targets, names),
             [of_model, _] => notes.push(format!(
                 "the {} have no names in {}, so their numbers were compared",
                 described(targets.kind()),
@@ -74,7 +74,7 @@ fn described(kind: TargetKind) -> &'static str {
     }
 }
 
-fn by_name<I: ItemId>(
+fn match_names<I: ItemId>(
     of_model: &[String],
     targets: &Targets<I>,
     names: &[String],
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn classes_are_found_by_name() -> Result<()> {
         let targets: Targets<NodeId> = Labels::new(vec![0, 1, 2, -1, 0], 3).into();
-        let named = by_name(&names(&["a", "b", "c"]), &targets, &names(&["c", "new", "a"]))?;
+        let named = match_names(&names(&["a", "b", "c"]), &targets, &names(&["c", "new", "a"]))?;
         let Targets::Classes(labels) = named.targets else { panic!("classes should stay classes") };
         assert_eq!(labels.as_slice(), [2, 3, 0, -1, 2]);
         assert_eq!(
@@ -204,14 +204,14 @@ mod tests {
     #[test]
     fn columns_of_targets_are_found_by_name() -> Result<()> {
         let values: TargetValues<NodeId> = TargetValues::regression(vec![1.0, 2.0, 3.0, 4.0], 2)?;
-        let named = by_name(&names(&["x", "y"]), &values.into(), &names(&["z", "x"]))?;
+        let named = match_names(&names(&["x", "y"]), &values.into(), &names(&["z", "x"]))?;
         let Targets::Values(values) = named.targets else { panic!("values should stay values") };
         let numbers = values.as_numbers().expect("the targets should be numbers");
         assert_eq!([numbers[0], numbers[2]], [2.0, 4.0]);
         assert!(numbers[1].is_nan() && numbers[3].is_nan());
         assert_eq!(named.notes.len(), 2);
         let labels: TargetValues<NodeId> = TargetValues::multi_label(vec![1, 0], 2)?;
-        let named = by_name(&names(&["x", "y"]), &labels.into(), &names(&["y", "x"]))?;
+        let named = match_names(&names(&["x", "y"]), &labels.into(), &names(&["y", "x"]))?;
         let Targets::Values(values) = named.targets else { panic!("values should stay values") };
         assert_eq!(values.as_labels(), Some(&[0, 1][..]));
         Ok(())

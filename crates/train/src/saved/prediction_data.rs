@@ -227,7 +227,7 @@ impl PredictionData {
             let name = schema.as_ref().map_or(ONLY_TYPE, |schema| &schema.types().names()[position]);
             let of_data = &self.feature_columns[position];
             if let Some(store) = features {
-                *store = model.in_order_of_training(name, store, of_data)?;
+                *store = model.reorder_columns(name, store, of_data)?;
             }
         }
         Ok(self)

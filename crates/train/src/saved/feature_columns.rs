@@ -1,0 +1,86 @@
+//! The feature columns of a model, and those of the data of its predictions.
+
+use std::sync::Arc;
+
+use kiln_feature::{FeatureColumn, FeatureStore, order_of_columns, with_column_order};
+
+use crate::error::Result;
+use crate::saved::error::{ModelError, ModelNodesError};
+use crate::saved::model::SavedModel;
+
+impl SavedModel {
+    /// Returns features with their columns in the order of the training data, after a comparison of what they mean with the
+    /// columns of the training data. `node_type` is the name of the type of the nodes, `node` if there is one, and `columns` are
+    /// those of the features. If the columns of either have no names, the features are returned as they are.
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use kiln_feature::{FeatureColumn, FeatureStore};
+    /// # use kiln_train::SavedModel;
+    /// # fn example(features: Arc<dyn FeatureStore>) -> kiln_train::Result<()> {
+    /// let model = SavedModel::open("runs/sage")?; // of the columns `plan` and `age`
+    /// let columns = [FeatureColumn::new("age", "numeric"), FeatureColumn::new("plan", "ordinal")];
+    /// let features = model.reorder_columns("node", &features, &columns)?; // `plan` comes first
+    /// # let _ = features;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`ModelNodesError::OtherColumns`] with the first difference.
+    pub fn reorder_columns(
+        &self,
+        node_type: &str,
+        features: &Arc<dyn FeatureStore>,
+        columns: &[FeatureColumn],
+    ) -> Result<Arc<dyn FeatureStore>> {
+        let Some(of_training) = self.info().inputs.feature_columns.get(node_type) else {
+            return Ok(features.clone());
+        };
+        if columns.is_empty() {
+            return Ok(features.clone());
+        }
+        let order = order_of_columns(of_training, columns).map_err(|difference| {
+            let node_type = node_type.to_owned();
+            ModelError::Nodes(ModelNodesError::OtherColumns { node_type, difference })
+        })?;
+        let Some(order) = order else { return Ok(features.clone()) };
+        let expected = order.len();
+        let got = features.dim();
+        if expected != got {
+            return Err(ModelError::Nodes(ModelNodesError::FeatureWidth { expected, got }).into());
+        }
+        Ok(with_column_order(features.clone(), order))
+    }
+
+    /// Returns a note if the columns of a type had names in training and those of data have none, so that they cannot be
+    /// compared. `columns` are those of each type of the data, by the name of the type.
+    ///
+    /// ```no_run
+    /// # use kiln_train::SavedModel;
+    /// let model = SavedModel::open("runs/sage")?;
+    /// // The columns of an array have no names.
+    /// if let Some(note) = model.note_on_columns([("node", &[][..])]) {
+    ///     println!("note: {note}");
+    /// }
+    /// # Ok::<(), kiln_train::Error>(())
+    /// ```
+    pub fn note_on_columns<'a>(
+        &self,
+        columns: impl IntoIterator<Item = (&'a str, &'a [FeatureColumn])>,
+    ) -> Option<String> {
+        let of_training = &self.info().inputs.feature_columns;
+        let mut unnamed = Vec::new();
+        for (node_type, columns) in columns {
+            if columns.is_empty() && of_training.contains_key(node_type) {
+                unnamed.push(node_type);
+            }
+        }
+        (!unnamed.is_empty()).then(|| {
+            format!(
+                "the feature columns of {} have no names in this data, so only their number was compared with the training data",
+                unnamed.join(", ")
+            )
+        })
+    }
+}
