@@ -28,6 +28,7 @@ mod arrays;
 mod builder;
 mod builtin;
 mod check;
+mod checked_hash;
 pub mod convert;
 mod dataset;
 mod dataset_name;
@@ -57,6 +58,7 @@ pub use builtin::{
     debian_archive, debian_packages, debian_tags, mutag, read_debian_archive, read_debian_packages,
     read_debian_tags, synthetic,
 };
+pub use checked_hash::hash_checked;
 pub use dataset::{Dataset, DatasetTargets};
 pub use dataset_name::{DatasetLocation, DatasetName, locate, note_on_name};
 pub use edges::read_pairs;

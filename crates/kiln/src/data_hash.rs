@@ -1,14 +1,10 @@
 use std::sync::atomic::Ordering;
 
-use kiln_data::{HashedPart, LinkTargets};
+use kiln_data::{HashedPart, LinkTargets, hash_checked};
 use kiln_train::DataHash;
 
 /// The number of checks, each after 2 to 4 MiB, within which data is hashed before the run starts, in a few milliseconds.
 const CHECKS_AT_ONCE: usize = 4;
-
-/// The number of checks between two checks of the mapped files, hence after 32 to 64 MiB: a check of hundreds of files
-/// takes as long as hashing a few MiB.
-const CHECKS_PER_FILE_CHECK: usize = 16;
 
 /// Returns the hash that `hash` computes: at once for data of a few MiB, otherwise on a thread of its own while the run
 /// trains. `hash` passes its argument on, to [`HashedPart::All`](kiln_data::HashedPart::All). It ends with an error when
@@ -51,32 +47,8 @@ pub(crate) fn hash_with_links(
     })
 }
 
-/// Returns the value of `hash`. Each of its checks asks `is_cancelled`. The mapped files are checked with the first of
-/// them, with one of [`CHECKS_PER_FILE_CHECK`] further ones, and after the last one.
-fn hash_checked<R>(
-    hash: impl Fn(&mut dyn FnMut() -> kiln_data::Result<()>) -> kiln_data::Result<String>,
-    mut is_cancelled: impl FnMut() -> bool,
-    check_files: impl Fn() -> kiln_graph::Result<R>,
-) -> kiln_data::Result<String> {
-    let mut n_checks = 0_usize;
-    let value = hash(&mut || {
-        if is_cancelled() {
-            return Err(kiln_data::Error::HashCancelled);
-        }
-        let is_due = n_checks.is_multiple_of(CHECKS_PER_FILE_CHECK);
-        n_checks += 1;
-        if is_due {
-            check_files()?;
-        }
-        Ok(())
-    })?;
-    check_files()?;
-    Ok(value)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::cell::{Cell, RefCell};
     use std::fs::File;
     use std::sync::atomic::AtomicBool;
     use std::time::{Duration, UNIX_EPOCH};
@@ -84,28 +56,6 @@ mod tests {
     use kiln_data::{Dataset, format, synthetic};
 
     use super::*;
-
-    #[test]
-    fn files_are_checked_at_the_start_in_large_steps_and_at_the_end() {
-        let (n_hashed, checked_at) = (Cell::new(0), RefCell::new(Vec::new()));
-        let hash = |check: &mut dyn FnMut() -> kiln_data::Result<()>| {
-            for _ in 0..40 {
-                check()?;
-                n_hashed.set(n_hashed.get() + 1);
-            }
-            Ok("value".to_owned())
-        };
-        let check_files = || {
-            checked_at.borrow_mut().push(n_hashed.get());
-            Ok(())
-        };
-        assert_eq!(hash_checked(hash, || false, check_files).unwrap(), "value");
-        assert_eq!(*checked_at.borrow(), [0, 16, 32, 40]);
-        // A cancelled computation ends at its next check.
-        n_hashed.set(0);
-        let cancelled = hash_checked(hash, || n_hashed.get() == 5, check_files);
-        assert!(matches!(cancelled, Err(kiln_data::Error::HashCancelled)) && n_hashed.get() == 5);
-    }
 
     /// Checks that a hash of changed data is an error that names the file. `compute` gets the file of the features.
     fn check_changed(

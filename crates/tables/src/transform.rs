@@ -174,9 +174,10 @@ impl FittedColumn {
                 let kind = self.transform.kind();
                 let named = names.by_ref().take(categories.len());
                 let mut columns: Vec<_> = named.map(|name| FeatureColumn::new(name, kind)).collect();
-                let meaning = || format!("{kind}: other than {}", describe_categories(categories));
-                let others = names.next().filter(|_| *has_other);
-                columns.extend(others.map(|name| FeatureColumn::new(name, meaning())));
+                if let Some(name) = names.next().filter(|_| *has_other) {
+                    let meaning = format!("{kind}: other than {}", describe_categories(categories));
+                    columns.push(FeatureColumn::new(name, meaning));
+                }
                 columns
             }
             FittedTransform::Time { unit, .. } => {

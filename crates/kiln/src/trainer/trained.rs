@@ -51,8 +51,8 @@ impl<M: Module + Sync> TrainedModel<M> {
     /// ```
     ///
     /// # Errors
-    /// Returns an error if the batches of the loader do not suit the model ([`DataLoader::check`]), [`Error::Train`] if the split
-    /// is empty, [`Error::RanksEnded`] after the body of
+    /// Returns an error if the batches of the loader do not suit the model ([`DataLoader::check`]), [`Error::Train`](crate::Error::Train) if the split
+    /// is empty, [`Error::RanksEnded`](crate::Error::RanksEnded) after the body of
     /// [`launch`](crate::launch) has returned, and the errors of sampling.
     pub fn evaluate<L: DataLoader<M>>(&self, loader: &L, phase: Phase) -> Result<MetricSums> {
         let (mut trainer, evaluator) = self.trainer(loader)?;
