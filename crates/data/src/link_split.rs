@@ -261,16 +261,11 @@ impl LinkSplit {
     }
 
     /// Returns a note ([`Note::NeverDestinations`]) if at least a tenth of the nodes that may be drawn as destinations of negatives
-    /// are the destination of no link and of no edge of the relation of the links: a model may tell negatives by that alone.
-    ///
-    /// # Errors
-    /// Returns [`Error::Graph`](crate::Error::Graph) if the relation is damaged.
-    pub fn find_never_destinations(&self) -> Result<Option<Note>> {
-        let edges = self.message.whole_graph(self.links.relation)?;
+    /// are the destination of no link: a model may tell negatives by that alone.
+    pub fn find_never_destinations(&self) -> Option<Note> {
         let relation = self.message.relation(self.links.relation);
         let nodes = self.message.types().range(relation.dst_type);
-        let mut is_destination: Vec<bool> =
-            nodes.clone().map(|node| edges.in_degree(NodeId(node)) != 0).collect();
+        let mut is_destination = vec![false; nodes.len()];
         for (_, links) in self.split().parts() {
             for link in links.iter() {
                 let (_, dst) = self.links().pair(*link);
@@ -280,7 +275,7 @@ impl LinkSplit {
         let n_all = is_destination.len();
         let n_nodes = is_destination.iter().filter(|is_destination| !**is_destination).count();
         let is_large = 0 < n_nodes && n_all <= MOST_NEVER.saturating_mul(n_nodes);
-        Ok(is_large.then_some(Note::NeverDestinations { n_nodes, n_all }))
+        is_large.then_some(Note::NeverDestinations { n_nodes, n_all })
     }
 
     /// Counts the links of a part of which `is_found` returns true.

@@ -6,7 +6,6 @@ use kiln_feature::{DenseFeatures, FeatureColumn, FeatureStore, SparseFeatures};
 use kiln_graph::NodeId;
 
 use crate::error::require;
-use crate::graph_folder::class_names_to_write;
 use crate::{Error, GraphDataset, Result};
 
 /// The kind of node features of a [`GraphDataset`].
@@ -115,13 +114,16 @@ impl GraphDataset {
         match self.node_features_kind(kind) {
             NodeFeatures::Auto | NodeFeatures::Stored => Vec::new(),
             NodeFeatures::Labels => {
-                // Labels that are named by their numbers have no names.
-                let names = class_names_to_write(&self.node_label_names, self.node_label_names.len());
-                names.iter().map(|name| FeatureColumn::new(format!("label {name}"), "one_hot")).collect()
+                let names = self.node_label_names.iter();
+                names
+                    .map(|name| FeatureColumn::new(format!("label {name}"), FeatureColumn::OCCURRING))
+                    .collect()
             }
             NodeFeatures::Degrees => {
                 let degrees = distinct(self.degrees()).into_iter();
-                degrees.map(|degree| FeatureColumn::new(format!("in-degree {degree}"), "one_hot")).collect()
+                degrees
+                    .map(|degree| FeatureColumn::new(format!("in-degree {degree}"), FeatureColumn::OCCURRING))
+                    .collect()
             }
             NodeFeatures::Constant => vec![FeatureColumn::new("constant", "1")],
         }

@@ -15,7 +15,7 @@ use crate::{FeatureBuffer, FeatureDType, FeatureStore, Result};
 /// let plan = FeatureColumn::new("plan=free", "one_hot");
 /// // The columns of new data are in another order.
 /// let order = order_of_columns(&[age.clone(), plan.clone()], &[plan.clone(), age.clone()])?;
-/// assert_eq!(order, Some(vec![1, 0]));
+/// assert_eq!(order, Some(vec![Some(1), Some(0)]));
 /// let other = FeatureColumn::new("age", "standardize: mean 12, deviation 2");
 /// let error = order_of_columns(&[age, plan.clone()], &[other, plan]).unwrap_err();
 /// assert!(matches!(error, ColumnDifference::Meaning { .. }));
@@ -44,6 +44,10 @@ fn is_one(width: &usize) -> bool {
 }
 
 impl FeatureColumn {
+    /// The meaning of a column that is 1 for one of the values that occur in the data. Other data may lack the value: the column
+    /// is then 0.
+    pub const OCCURRING: &str = "1 for this value";
+
     /// Returns one feature column with this name and meaning.
     pub fn new(name: impl Into<String>, meaning: impl Into<String>) -> Self {
         Self { name: name.into(), width: 1, meaning: meaning.into() }
@@ -83,14 +87,15 @@ pub enum ColumnDifference {
 }
 
 /// Returns the order in which the feature columns of data are those of the training data: position `i` of the result is the
-/// column of the data that is column `i` in training. `None` if the order is the same. Columns are found by name and meaning.
+/// column of the data that is column `i` in training, or `None` for a column of zeros ([`FeatureColumn::OCCURRING`]). `None` if the
+/// columns are the same. Columns are found by name and meaning.
 ///
 /// # Errors
 /// Returns the first difference if the columns are not the same in some order.
 pub fn order_of_columns(
     training: &[FeatureColumn],
     data: &[FeatureColumn],
-) -> Result<Option<Vec<usize>>, ColumnDifference> {
+) -> Result<Option<Vec<Option<usize>>>, ColumnDifference> {
     if training == data {
         return Ok(None);
     }
@@ -104,16 +109,17 @@ pub fn order_of_columns(
     left.values_mut().for_each(|starts| starts.reverse());
     let mut order = Vec::with_capacity(first);
     for column in training {
-        let Some(start) = left.get_mut(column).and_then(Vec::pop) else {
-            return Err(difference(column, data));
-        };
-        order.extend(start..start + column.width);
+        match left.get_mut(column).and_then(Vec::pop) {
+            Some(start) => order.extend((start..start + column.width).map(Some)),
+            None if column.meaning == FeatureColumn::OCCURRING => order.extend(vec![None; column.width]),
+            None => return Err(difference(column, data)),
+        }
     }
     match data.iter().find(|column| left.get(column).is_some_and(|starts| !starts.is_empty())) {
         Some(FeatureColumn { name, meaning, .. }) => {
             Err(ColumnDifference::Unknown { name: name.clone(), meaning: meaning.clone() })
         }
-        None => Ok(Some(order).filter(|order| !order.is_sorted())),
+        None => Ok(Some(order)),
     }
 }
 
@@ -132,40 +138,37 @@ fn difference(expected: &FeatureColumn, data: &[FeatureColumn]) -> ColumnDiffere
     }
 }
 
-/// Returns features whose column `i` is the column `order[i]` of `source`, which has as many columns. Rows are reordered when
-/// they are gathered.
+/// Returns features whose column `i` is the column `order[i]` of `source`, or zeros. Rows are reordered when they are gathered.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use kiln_feature::{DenseFeatures, FeatureStore, with_column_order};
 /// use kiln_graph::NodeId;
 /// let source = Arc::new(DenseFeatures::from_f32(vec![1.0, 2.0, 3.0], 3)?);
-/// let features = with_column_order(source, vec![2, 0, 1]);
-/// assert_eq!(features.row(NodeId(0))?, [3.0, 1.0, 2.0]);
+/// let features = with_column_order(source, vec![Some(2), None, Some(0), Some(1)]);
+/// assert_eq!(features.row(NodeId(0))?, [3.0, 0.0, 1.0, 2.0]);
 /// # Ok::<(), kiln_feature::Error>(())
 /// ```
 ///
 /// # Panics
-/// Panics unless there is one position of a column for each column.
-pub fn with_column_order(source: Arc<dyn FeatureStore>, order: Vec<usize>) -> Arc<dyn FeatureStore> {
+/// Panics if there are no columns, or if one is not a column of the source.
+pub fn with_column_order(source: Arc<dyn FeatureStore>, order: Vec<Option<usize>>) -> Arc<dyn FeatureStore> {
     let dim = source.dim();
-    assert!(
-        order.len() == dim && order.iter().all(|column| *column < dim),
-        "the order should have a column of the {dim} for each"
-    );
+    let are_columns = order.iter().flatten().all(|column| *column < dim);
+    assert!(!order.is_empty() && are_columns, "the order should have columns of the {dim}");
     Arc::new(OrderedFeatures { source, order })
 }
 
 #[derive(Debug)]
 struct OrderedFeatures {
     source: Arc<dyn FeatureStore>,
-    /// The column of the source for each column.
-    order: Vec<usize>,
+    /// The column of the source for each column; `None` for zeros.
+    order: Vec<Option<usize>>,
 }
 
 impl FeatureStore for OrderedFeatures {
     fn dim(&self) -> usize {
-        self.source.dim()
+        self.order.len()
     }
 
     fn n_rows(&self) -> usize {
@@ -178,10 +181,11 @@ impl FeatureStore for OrderedFeatures {
 
     fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()> {
         self.source.gather(ids, out)?;
+        let width = self.source.dim();
         match out {
-            FeatureBuffer::F32(rows) => reorder(rows, &self.order),
-            FeatureBuffer::F16(rows) => reorder(rows, &self.order),
-            FeatureBuffer::BF16(rows) => reorder(rows, &self.order),
+            FeatureBuffer::F32(rows) => reorder(rows, width, &self.order),
+            FeatureBuffer::F16(rows) => reorder(rows, width, &self.order),
+            FeatureBuffer::BF16(rows) => reorder(rows, width, &self.order),
         }
         Ok(())
     }
@@ -192,15 +196,12 @@ impl FeatureStore for OrderedFeatures {
     }
 }
 
-fn reorder<T: Copy>(rows: &mut [T], order: &[usize]) {
-    let mut row_before = Vec::with_capacity(order.len());
-    for row in rows.chunks_exact_mut(order.len()) {
-        row_before.clear();
-        row_before.extend_from_slice(row);
-        for (value, &column) in row.iter_mut().zip(order) {
-            *value = row_before[column];
-        }
+fn reorder<T: Copy + Default>(rows: &mut Vec<T>, width: usize, order: &[Option<usize>]) {
+    let mut reordered = Vec::with_capacity(rows.len() / width * order.len());
+    for row in rows.chunks_exact(width) {
+        reordered.extend(order.iter().map(|column| column.map_or(T::default(), |column| row[column])));
     }
+    *rows = reordered;
 }
 
 #[cfg(test)]
@@ -217,14 +218,24 @@ mod tests {
         let training = [wide("a", 2), wide("b", 1), wide("c", 3)];
         let [a, b, c] = training.clone();
         assert_eq!(order_of_columns(&training, &training), Ok(None));
-        assert_eq!(order_of_columns(&training, &[c, a, b]), Ok(Some(vec![3, 4, 5, 0, 1, 2])));
+        assert_eq!(order_of_columns(&training, &[c, a, b]), Ok(Some([3, 4, 5, 0, 1, 2].map(Some).to_vec())));
+    }
+
+    #[test]
+    fn values_that_do_not_occur_are_columns_of_zeros() {
+        let [a, b] = ["a", "b"].map(|name| FeatureColumn::new(name, FeatureColumn::OCCURRING));
+        let order = order_of_columns(&[a.clone(), b.clone()], std::slice::from_ref(&b));
+        assert_eq!(order, Ok(Some(vec![None, Some(0)])));
+        // A value that training did not have has no column.
+        let error = order_of_columns(std::slice::from_ref(&a), &[a.clone(), b]).unwrap_err();
+        assert!(matches!(error, ColumnDifference::Unknown { name, .. } if name == "b"));
     }
 
     #[test]
     fn equal_columns_keep_their_order() {
         let [a, b] = [wide("a", 1), wide("b", 1)];
         let order = order_of_columns(&[a.clone(), a.clone(), b.clone()], &[a.clone(), b, a]);
-        assert_eq!(order, Ok(Some(vec![0, 2, 1])));
+        assert_eq!(order, Ok(Some([0, 2, 1].map(Some).to_vec())));
     }
 
     #[test]
@@ -244,9 +255,9 @@ mod tests {
     fn rows_of_every_element_type_are_reordered() {
         let source: Arc<dyn FeatureStore> =
             Arc::new(DenseFeatures::from_f32(vec![1.0, 2.0, 3.0, 4.0], 2).unwrap());
-        let features = with_column_order(source, vec![1, 0]);
+        let features = with_column_order(source, vec![Some(1), Some(0), None]);
         let mut rows = FeatureBuffer::default();
         features.gather(&[NodeId(1), NodeId(0)], &mut rows).unwrap();
-        assert_eq!(rows.into_f32(), [4.0, 3.0, 2.0, 1.0]);
+        assert_eq!(rows.into_f32(), [4.0, 3.0, 0.0, 2.0, 1.0, 0.0]);
     }
 }

@@ -363,6 +363,10 @@ impl Source for JoinedGraph {
         self.graph.feature_columns().to_vec()
     }
 
+    fn edge_type_names(&self) -> Vec<String> {
+        self.graph.edge_type_names().to_vec()
+    }
+
     fn edge_columns(&self) -> Vec<Vec<String>> {
         self.graph.edge_columns().to_vec()
     }
@@ -430,6 +434,8 @@ impl Source for JoinedGraph {
             self.features().remove(0).expect("the nodes of a graph of one type should have features");
         let data = PredictionData::sampled(self.graph.n_nodes(), features, sampler)
             .feature_columns(self.feature_columns())
+            .edge_type_names(self.edge_type_names())
+            .weighted_relations(Source::weighted_relations(self))
             .prepared(done);
         self.with_edge_columns(data, model)
     }

@@ -171,6 +171,9 @@ pub(crate) trait Source: Send + Sync {
     /// Returns the names of the columns of the edges of each relation of the data, among them weights and types.
     fn edge_columns(&self) -> Vec<Vec<String>>;
 
+    /// Returns the names of the edge types of a graph of one type of nodes; empty if they have no names.
+    fn edge_type_names(&self) -> Vec<String>;
+
     /// Returns which relations have weights.
     fn weighted_relations(&self) -> Vec<bool> {
         let mut are_weighted = Vec::new();

@@ -196,6 +196,7 @@ fn describe_relation(schema: &RelationSchema, of_part: &PartOfRelation) -> Relat
         has_edge_types: of_part.graph.edge_types().is_some(),
         n_edge_types: of_part.n_edge_types.map(|n_types| n_types as u32),
         edge_columns,
+        edge_type_names: of_part.edge_type_names.clone(),
     }
 }
 

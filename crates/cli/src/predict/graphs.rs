@@ -1,8 +1,10 @@
 //! Predictions of graphs.
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use kiln::SplitParts;
-use kiln::data::Split;
+use kiln::data::{GraphDataset, HashedPart, Split};
+use kiln::feature::FeatureStore;
+use kiln::graph::GraphId;
 use kiln::prelude::PredictOn;
 use kiln::store::sha256;
 use kiln::train::NamedTargets;
@@ -40,9 +42,15 @@ impl Job<'_> {
         for note in notes {
             print_rank_zero(format_args!("note: {note}"));
         }
-        // `kiln train` splits sets without a split of their own by the seed of the run.
-        let seed = self.model.info().evaluation.seed;
-        let split = split.map_or_else(|| Split::random(data.n_graphs(), [0.8, 0.1], seed), Ok)?;
+        let split = match split {
+            Some(split) => split,
+            None => self.split_of_training(&data, &*features)?,
+        };
+        let has_split = !split.train.is_empty() || !split.val.is_empty() || !split.test.is_empty();
+        ensure!(
+            has_split || args.nodes != "test",
+            "the set has no split of its own, and is not that of the training: give --nodes all, or a file of ids"
+        );
         let graphs = items(&args.nodes, &split.test, data.n_graphs())?;
         let parts = SplitParts::new(data.n_graphs(), &split);
         let request = self.request(graphs, targets, parts);
@@ -54,5 +62,17 @@ impl Job<'_> {
                 rank.predict_batches(&batches, output, |rows| each(&rows))
             })
         })
+    }
+
+    /// Returns the split by which `kiln train` divided a set without a split of its own, by the seed of the run; no graphs for a
+    /// set that is not that of the training.
+    fn split_of_training(
+        &self,
+        data: &GraphDataset,
+        features: &dyn FeatureStore,
+    ) -> anyhow::Result<Split<GraphId>> {
+        let split = Split::random(data.n_graphs(), [0.8, 0.1], self.model.info().evaluation.seed)?;
+        let hash = data.hash_of(Some((features, &split)), HashedPart::All(&mut || Ok(())))?;
+        Ok(if self.model.is_of_data(&hash) { split } else { Split::default() })
     }
 }

@@ -34,6 +34,9 @@ pub fn read_ids<I: ItemId>(path: impl AsRef<Path>, n_items: usize) -> Result<Vec
     } else {
         let mut table = TextTable::open(path)?;
         while let Some(row) = table.next_row()? {
+            if 1 < row.n_fields() {
+                return Err(row.bad(1, "one id per line").into());
+            }
             let value: i128 = row.parse(0, &expected)?;
             ids.push(id_of(value, n_items).ok_or_else(|| row.bad(0, &expected))?);
         }

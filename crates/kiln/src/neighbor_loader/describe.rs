@@ -156,6 +156,18 @@ impl NeighborLoader {
         let targets = &self.targets;
         let sampling = SamplingInfo::new(&self.sampling, self.source.graph_step() == GraphStep::GcnNorm);
         let columns = self.edge_column_stores().unwrap_or_default();
+        let is_plain = !self.source.is_heterogeneous();
+        let sampling = SamplingInfo {
+            edge_type_names: match is_plain && self.sampling.edge_types {
+                true => self.source.edge_type_names(),
+                false => Vec::new(),
+            },
+            is_weighted: match is_plain && self.sampling.weights != EdgeWeights::None {
+                true => self.weighted_relations().first().copied(),
+                false => None,
+            },
+            ..sampling
+        };
         let sampling = columns
             .iter()
             .fold(sampling, |sampling, (name, rows)| sampling.with_edge_column(name, rows.dim()));

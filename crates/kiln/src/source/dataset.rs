@@ -64,6 +64,10 @@ impl Source for PreparedDataset {
         self.data.feature_columns.clone()
     }
 
+    fn edge_type_names(&self) -> Vec<String> {
+        self.data.edge_type_names.clone()
+    }
+
     fn edge_columns(&self) -> Vec<Vec<String>> {
         self.data.graph.edge_columns()
     }
@@ -121,7 +125,8 @@ impl Source for PreparedDataset {
             return Ok(with_edge_columns(data, graph, model)?);
         }
         let mut data = PredictionData::new(self.data.csc()?.clone(), self.data.node_features()?.clone())
-            .feature_columns(self.feature_columns());
+            .feature_columns(self.feature_columns())
+            .edge_type_names(self.edge_type_names());
         // Data without a step may be as it was loaded, or need none.
         if !preparation.steps.is_empty() {
             data = data.prepared(preparation.clone());

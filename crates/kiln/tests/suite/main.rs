@@ -10,6 +10,7 @@ mod frozen;
 mod half_features;
 mod heterogeneous;
 mod links;
+mod meaning;
 mod named_models;
 mod not_finite;
 mod one_answer;

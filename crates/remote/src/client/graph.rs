@@ -184,6 +184,11 @@ impl DistGraph {
         self.info.only_relation().is_some_and(|edges| edges.has_edge_types)
     }
 
+    /// Returns the name of each edge type; empty if the types have no names, or if there are several relations.
+    pub fn edge_type_names(&self) -> &[String] {
+        &self.info.of_graph.edge_type_names
+    }
+
     /// Returns what the feature columns of each node type mean, `[n_types]`; empty for a type whose columns have no names.
     pub fn feature_columns(&self) -> &[Vec<FeatureColumn>] {
         &self.info.of_graph.feature_columns

@@ -73,6 +73,10 @@ impl GraphInfo {
             feature_columns: opened.node_types.iter().map(feature_columns).collect::<Result<_>>()?,
             targets: opened.targets.as_ref().map(|targets| targets_info(targets, n_types)).transpose()?,
             n_edge_types: edges.and_then(|edges| edges.n_edge_types),
+            edge_type_names: match &opened.relations[..] {
+                [relation] => relation.edge_type_names.clone(),
+                _ => Vec::new(),
+            },
             edge_dim: edges.and_then(|edges| edges.format_of(EdgeColumns::FEATURES)).map(|format| format.dim),
             edge_columns: relations.iter().map(RelationInfo::names).collect(),
             preparation: preparation(opened)?,

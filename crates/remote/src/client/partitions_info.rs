@@ -24,6 +24,8 @@ pub struct PartitionsInfo {
     /// no types, if there are several relations, or if it is unknown because an older version of kiln wrote the
     /// partitions.
     pub n_edge_types: Option<usize>,
+    /// The name of each edge type; empty if the types have no names, or if there are several relations.
+    pub edge_type_names: Vec<String>,
     /// The number of columns of the edge features; `None` if edges have no features, or if there are several relations.
     pub edge_dim: Option<usize>,
     /// The names of the columns of the edges of each relation, of which weights are `weights` and types `types`.

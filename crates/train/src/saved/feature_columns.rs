@@ -45,7 +45,8 @@ impl SavedModel {
             ModelError::Nodes(ModelNodesError::OtherColumns { node_type, difference })
         })?;
         let Some(order) = order else { return Ok(features.clone()) };
-        let expected = order.len();
+        // A description that is not that of the features would select columns that they do not have.
+        let expected = columns.iter().map(|column| column.width).sum();
         let got = features.dim();
         if expected != got {
             return Err(ModelError::Nodes(ModelNodesError::FeatureWidth { expected, got }).into());

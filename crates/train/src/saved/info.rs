@@ -116,6 +116,13 @@ pub struct SamplingInfo {
     /// True if blocks have edge types; absent if they do not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub edge_types: bool,
+    /// The names of the edge types that the model reads, by type; absent if they have no names, and for a heterogeneous graph.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edge_type_names: Vec<String>,
+    /// Whether the edges of the data have weights, for a model that reads them; absent for other models and for a heterogeneous
+    /// graph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_weighted: Option<bool>,
     /// The number of columns of the edge features that blocks have; absent if they have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge_features: Option<usize>,
@@ -167,6 +174,8 @@ impl SamplingInfo {
             rule,
             edge_weights,
             edge_types: config.edge_types,
+            edge_type_names: Vec::new(),
+            is_weighted: None,
             edge_features: None,
             edge_columns: BTreeMap::new(),
             gcn_norm,

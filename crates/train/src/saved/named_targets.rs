@@ -23,8 +23,8 @@ pub struct NamedTargets<I> {
 
 impl SavedModel {
     /// Returns the targets of data in the numbering of this model's classes or columns, which are found by name. `names` are
-    /// those of the data; names that are the numbers of the classes count as none, and then numbers are compared, with a note if
-    /// the model or the data has names.
+    /// those of the data. Names that are the numbers of the classes count as none if the other names are texts: numbers are then
+    /// compared, with a note.
     ///
     /// ```no_run
     /// use kiln_feature::{Labels, Targets};
@@ -48,14 +48,21 @@ impl SavedModel {
         let of_model = &inputs.class_names;
         let mut notes = Vec::new();
         let is_same = of_model == names || inputs.targets != targets.kind() || targets.is_empty();
-        match [of_model, names].map(has_names) {
-            _ if is_same => {}
-            [false, false] => {}
-            [true, true] => return match_names(of_model, targets, names),
-            [of_model, _] => notes.push(format!(
+        let are_compared = match [of_model, names].map(has_names) {
+            [true, true] => true,
+            // Numbers that are not all from 0 on are names, and then those of the other are, too.
+            [true, false] => are_numbers(of_model),
+            [false, true] => are_numbers(names),
+            [false, false] => false,
+        };
+        match (is_same, are_compared) {
+            (true, _) => {}
+            (false, true) => return match_names(of_model, targets, names),
+            (false, false) if !has_names(of_model) && !has_names(names) => {}
+            (false, false) => notes.push(format!(
                 "the {} have no names in {}, so their numbers were compared",
                 described(targets.kind()),
-                if of_model { "this data" } else { "the training data" }
+                if has_names(of_model) { "this data" } else { "the training data" }
             )),
         }
         Ok(NamedTargets { targets: targets.clone(), notes })
@@ -65,6 +72,11 @@ impl SavedModel {
 /// Returns false for names that are the numbers of the classes.
 fn has_names(names: &[String]) -> bool {
     names.iter().enumerate().any(|(number, name)| *name != number.to_string())
+}
+
+/// Returns true if all names are whole numbers.
+fn are_numbers(names: &[String]) -> bool {
+    names.iter().all(|name| name.parse::<i64>().is_ok())
 }
 
 fn described(kind: TargetKind) -> &'static str {

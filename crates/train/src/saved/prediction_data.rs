@@ -61,6 +61,8 @@ pub struct PredictionData {
     feature_columns: Vec<Vec<FeatureColumn>>,
     /// Which relations of a graph that is only sampled have weights; empty if it is unknown.
     weighted: Vec<bool>,
+    /// The names of the edge types of a graph of one type of nodes; empty if they have no names.
+    edge_type_names: Vec<String>,
     /// The steps of the preparation that the data went through; `None` for data as it was loaded.
     done: Option<Preparation>,
 }
@@ -130,6 +132,7 @@ impl PredictionData {
             keys: vec![None; n_types],
             feature_columns: vec![Vec::new(); n_types],
             weighted: Vec::new(),
+            edge_type_names: Vec::new(),
             done: None,
         }
     }
@@ -141,7 +144,7 @@ impl PredictionData {
         Self { feature_columns, ..self }
     }
 
-    /// Sets which relations of a heterogeneous graph that is only sampled have weights, by their positions.
+    /// Sets which relations of a graph that is only sampled have weights, by their positions.
     #[must_use]
     pub fn weighted_relations(self, weighted: Vec<bool>) -> Self {
         Self { weighted, ..self }
@@ -176,6 +179,12 @@ impl PredictionData {
     ) -> Self {
         self.edge_columns.set(name, rows);
         self
+    }
+
+    /// Sets the names of the edge types of a graph of one type of nodes, which are compared with those of the training data.
+    #[must_use]
+    pub fn edge_type_names(self, edge_type_names: Vec<String>) -> Self {
+        Self { edge_type_names, ..self }
     }
 
     /// Returns true for a heterogeneous graph.
@@ -236,6 +245,7 @@ impl PredictionData {
     fn prepare_plain(self, model: &SavedModel) -> Result<PreparedData> {
         let features = self.features[0].clone().expect("a graph of one type of nodes should have features");
         model.check_features(&*features, self.graph.n_nodes())?;
+        self.check_edges(model)?;
         let left = left_steps_of(model.info(), self.done.as_ref().unwrap_or(&Preparation::default()))?;
         let graph = match &self.graph {
             GraphAccess::Plain(graph) => {
@@ -276,6 +286,30 @@ impl PredictionData {
         let edge_columns = self.edge_columns_of(model, &self.graph)?;
         let features = FeatureStores::new(Arc::clone(types), self.features);
         Ok(PreparedData { graph: self.graph, features, edge_columns, rows: rows.into() })
+    }
+
+    /// Checks that the edges of a graph of one type have the weights and the names of types of the training data.
+    fn check_edges(&self, model: &SavedModel) -> Result<()> {
+        let sampling = model.sampling();
+        let named = sampling.edge_type_names.iter().zip(&self.edge_type_names);
+        if let Some((number, (expected, got))) =
+            named.enumerate().find(|(_, (expected, got))| expected != got)
+        {
+            let expected = expected.clone();
+            let got = got.clone();
+            return Err(ModelError::Edges(ModelEdgesError::EdgeTypeName { number, expected, got }).into());
+        }
+        let is_weighted = match &self.graph {
+            GraphAccess::Plain(graph) => Some(graph.weights().is_some()),
+            _ => self.weighted.first().copied(),
+        };
+        match (sampling.is_weighted, is_weighted) {
+            (Some(in_training), Some(is_weighted)) if in_training != is_weighted => {
+                let relation = "edge".to_owned();
+                Err(ModelError::Edges(ModelEdgesError::RelationWeights { relation, is_weighted }).into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Checks that the graph and the features have the types, the columns and the relations of a model.

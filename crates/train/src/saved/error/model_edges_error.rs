@@ -22,6 +22,19 @@ pub enum ModelEdgesError {
         /// The number of relations of the model.
         n_relations: usize,
     },
+    /// An edge type has another name than in the training data.
+    #[error(
+        "edge type {number} is `{got}`, and was `{expected}` in training: use data whose edge types have the numbers of the \
+         training data"
+    )]
+    EdgeTypeName {
+        /// The number of the type.
+        number: usize,
+        /// The name in training.
+        expected: String,
+        /// The name in the data.
+        got: String,
+    },
     /// The model reads a column of edges, such as their features, that was not given.
     #[error(
         "the model reads {what} with {width} columns, which are missing: use data with {what}, or call \

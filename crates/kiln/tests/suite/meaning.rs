@@ -1,0 +1,106 @@
+//! Models on data whose edges or node labels mean something else than those of the training data.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::path::Path;
+
+use kiln::graph::CscBuilder;
+use kiln::prelude::*;
+use kiln::train::{Error as TrainError, ModelEdgesError, ModelError};
+
+/// A ring with two edge types with these names, with weights if `is_weighted`.
+fn ring(names: [&str; 2], is_weighted: bool) -> Dataset {
+    let srcs: Vec<u32> = (0..80).map(|edge| edge % 40).collect();
+    let dsts: Vec<u32> = (0..80).map(|edge| (edge + 1 + edge / 40) % 40).collect();
+    let types: Vec<u8> = (0..80).map(|edge| (edge / 40) as u8).collect();
+    let weights: Vec<f32> = (0..80).map(|edge| 1.0 + edge as f32).collect();
+    let builder = Dataset::builder(40).edges(&srcs, &dsts).edge_types(&types);
+    let builder = if is_weighted { builder.edge_weights(&weights) } else { builder };
+    let data = builder
+        .features((0..40).map(|node| node as f32 / 40.0).collect::<Vec<f32>>(), 1)
+        .labels((0..40).map(|node| node / 20).collect::<Vec<i32>>(), 2)
+        .split((0..20).collect::<Vec<u32>>(), (20..30).collect::<Vec<u32>>(), (30..40).collect::<Vec<u32>>())
+        .build()
+        .unwrap();
+    Dataset { edge_type_names: names.map(str::to_owned).to_vec(), ..data }
+}
+
+fn train<C>(config: C, loader: &NeighborLoader, out: &Path) -> SavedModel
+where
+    C: ModelConfig,
+    C::Model: kiln::nn::BlockModel,
+{
+    let fit = FitConfig::epochs(1).out(out).quiet();
+    Trainer::new(config, AdamConfig::new(0.01)).fit(loader, fit).unwrap();
+    SavedModel::open(out).unwrap()
+}
+
+fn error_of(model: &SavedModel, data: &Dataset) -> ModelEdgesError {
+    match model.on_nodes(data).unwrap_err() {
+        Error::Train(TrainError::Saved(ModelError::Edges(error))) => error,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn edge_types_are_compared_by_name() {
+    let root = tempfile::tempdir().unwrap();
+    let data = ring(["cites", "extends"], false);
+    let loader = NeighborLoader::new(&data, [4]).edge_types();
+    let model = train(RgcnConfig::for_data(&data).layers(1), &loader, &root.path().join("run"));
+    assert!(model.on_nodes(&data).is_ok());
+    let error = error_of(&model, &ring(["extends", "cites"], false));
+    assert!(
+        matches!(&error, ModelEdgesError::EdgeTypeName { number: 0, expected, got } if expected == "cites" && got == "extends"),
+        "{error}"
+    );
+}
+
+#[test]
+fn weights_of_one_relation_are_those_of_the_training() {
+    let root = tempfile::tempdir().unwrap();
+    for is_weighted in [true, false] {
+        let data = ring(["a", "b"], is_weighted);
+        let loader = NeighborLoader::new(&data, [4]).gcn_norm().unwrap();
+        let out = root.path().join(is_weighted.to_string());
+        let model = train(GcnConfig::for_data(&data).layers(1), &loader, &out);
+        assert!(model.on_nodes(&data).is_ok());
+        let error = error_of(&model, &ring(["a", "b"], !is_weighted));
+        assert!(
+            matches!(&error, ModelEdgesError::RelationWeights { is_weighted: of_data, .. } if *of_data != is_weighted),
+            "{error}"
+        );
+    }
+}
+
+/// A set that lacks most of the labels of the training data, in another order, has zeros in their columns.
+#[test]
+fn node_labels_of_graphs_are_found_by_name() {
+    let root = tempfile::tempdir().unwrap();
+    let graphs = GraphDataset::open("mutag").unwrap();
+    let features = graphs.node_features(NodeFeatures::Labels).unwrap();
+    let split = Split::random(graphs.n_graphs(), [0.8, 0.1], 0).unwrap();
+    let loader = GraphLoader::new(&graphs, features, &split).node_features(NodeFeatures::Labels);
+    let out = root.path().join("run");
+    let config = GinConfig::paper(7, 8, 2);
+    Trainer::new(config, AdamConfig::new(0.01)).fit(&loader, FitConfig::epochs(1).out(&out).quiet()).unwrap();
+    let model = SavedModel::open(&out).unwrap();
+    let small = |names: &[&str], labels: Vec<i32>| {
+        let graph = CscBuilder::new(3).build(&[0, 1, 1, 2], &[1, 0, 2, 1]).unwrap();
+        let classes = kiln::feature::Labels::new(vec![0], 2);
+        let set = GraphDataset::new("small", graph, vec![0, 3], classes).unwrap();
+        let labels = kiln::feature::Labels::new(labels, names.len());
+        let mut set = set.with_node_labels(labels).unwrap();
+        set.node_label_names = names.iter().map(|&name| name.to_owned()).collect();
+        set
+    };
+    let scores = |set: &GraphDataset| {
+        let features = model.node_features(set).unwrap();
+        assert_eq!(features.dim(), 7);
+        model.predict_dataset(set, &features, &[GraphId(0)]).unwrap().values().to_vec()
+    };
+    // N, C and C, in the numbering of mutag and in another one.
+    let expected = scores(&small(&["C", "N", "O", "F", "I", "Cl", "Br"], vec![1, 0, 0]));
+    assert_eq!(scores(&small(&["N", "C"], vec![0, 1, 1])), expected);
+    let error = model.node_features(&small(&["N", "Xe"], vec![0, 1, 1])).unwrap_err().to_string();
+    assert!(error.contains("`label Xe`"), "{error}");
+}
