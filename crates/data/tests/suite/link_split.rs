@@ -90,7 +90,7 @@ fn rejects_undirected_links_of_a_directed_graph() {
     let graph = CscBuilder::new(4).build(&[0, 1, 2], &[1, 0, 3]).unwrap();
     let error = LinkSplit::random(&kiln_graph::Relations::of_graph(graph.clone()), &config, 0).unwrap_err();
     assert!(matches!(error, Error::LinkSplit(LinkSplitError::NotUndirected { src: 2, dst: 3 })), "{error}");
-    assert!(error.to_string().contains("Dataset::symmetrize"), "{error}");
+    assert!(error.to_string().contains("convert --symmetrize"), "{error}");
 }
 
 #[test]
