@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 
 use crate::workspace::{self, SourceFile};
 use crate::{
-    arrows, commits, cuda, cycles, features, llvm, manifest, method_examples, names, prose, publish, style,
-    test, third_party, tidy, tools,
+    arrows, commits, cuda, cycles, features, llvm, manifest, messages, method_examples, names, prose,
+    publish, style, test, third_party, tidy, tools,
 };
 
 /// Options of `cargo xtask check`.
@@ -46,6 +46,7 @@ const STEPS: &[Step] = &[
     ("type-names", || report(names::repeated_types(&text_files()?))),
     ("style", || report(style::habits(&text_files()?))),
     ("error-variants", || report(style::large_errors(&text_files()?))),
+    ("messages", || report(messages::rust_names(&text_files()?))),
     ("crate-docs", || report(tidy::crate_docs(&text_files()?))),
     ("method-examples", || report(method_examples::missing(&text_files()?))),
     ("unsafe", || report(tidy::stray_unsafe(&text_files()?))),

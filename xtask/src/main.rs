@@ -23,6 +23,7 @@ mod features;
 mod gpu;
 mod llvm;
 mod manifest;
+mod messages;
 mod method_examples;
 mod names;
 mod prose;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use kiln::data::Dataset;
 use kiln::data::convert::{self, ConvertOptions};
@@ -190,6 +190,8 @@ fn is_heterogeneous(path: &Path) -> anyhow::Result<bool> {
 
 fn run_verify(folder: &Path) -> anyhow::Result<()> {
     let start = Instant::now();
+    // The reader of arrays would report the files that a missing folder lacks.
+    std::fs::metadata(folder).with_context(|| folder.display().to_string())?;
     print_name_note(folder);
     let VerifyReport { n_nodes, n_edges, n_hashed, notes } = format::verify(folder)?;
     print_notes(&notes);

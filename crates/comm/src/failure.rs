@@ -125,8 +125,24 @@ impl StdError for Failure {
     }
 }
 
-/// Formats an error and its sources in one line, separated by colons.
-pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
-    let sources = std::iter::successors(Some(error), |&error| error.source());
-    sources.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+/// Formats an error and its sources in one line, separated by colons. A source whose text is already in the line is left
+/// out, because some messages contain that of their source.
+///
+/// ```
+/// use kiln_comm::{JobError, error_text};
+/// let source = std::io::Error::other("the port is in use");
+/// let error = JobError::Listen { address: "node1:29400".into(), source };
+/// let text = error_text(&error);
+/// assert!(text.starts_with("rank 0 cannot listen at node1:29400") && text.ends_with(": the port is in use"));
+/// ```
+pub fn error_text(error: &(dyn StdError + 'static)) -> String {
+    let mut text = error.to_string();
+    for source in std::iter::successors(error.source(), |&source| source.source()) {
+        let of_source = source.to_string();
+        if !text.contains(&of_source) {
+            text += ": ";
+            text += &of_source;
+        }
+    }
+    text
 }

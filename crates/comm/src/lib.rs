@@ -42,7 +42,7 @@ pub use communicator::{Communicator, RankInfo, Reduce};
 pub use config::{CommBackend, RankConfig};
 pub use error::Error;
 pub use exit::{EXIT_FAILED, EXIT_RETRY, TransientError};
-pub use failure::{BoxError, Failure, RankError};
+pub use failure::{BoxError, Failure, RankError, error_text};
 pub use group::{Rank, RankGroup, launch};
 #[cfg(feature = "grpc")]
 pub use process::ProcessGroup;

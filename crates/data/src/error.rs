@@ -59,7 +59,7 @@ pub enum Error {
     /// A compressed edge list has more edges than may be read into memory.
     #[error(
         "{path}: the compressed edge list has more than {n_edges} edges, the most that fit the limit of {budget_bytes} \
-         bytes: convert it once (kiln data convert), which sorts on disk, or raise the limit (open_within)"
+         bytes: convert it once (kiln data convert), which sorts on disk, or raise the limit of memory"
     )]
     EdgeListTooLarge {
         /// The path of the edge list.
@@ -72,7 +72,7 @@ pub enum Error {
     /// Self loops would be added to a set whose edges have a column in which a loop has no row.
     #[error(
         "{name}: the added self loops would have no row in the edge column `{column}`: add the loops and their rows to the \
-         edge list before the set is built, or remove such columns (Dataset::without_edge_rows)"
+         edge list before the set is built, or remove such columns"
     )]
     NoEdgeFeatures {
         /// The name of the set.
@@ -241,7 +241,7 @@ pub enum LinkSplitError {
     /// An edge of a graph that should be undirected has no reverse edge.
     #[error(
         "the edge {src} -> {dst} has no reverse edge, but the links are undirected: split directed links, or add the \
-         reverse edges first (Dataset::symmetrize)"
+         reverse edges first (`kiln data convert --symmetrize`)"
     )]
     NotUndirected {
         /// The source of the edge.

@@ -291,7 +291,7 @@ const MOST_NEVER: usize = 10;
 /// Returns the position of the only relation.
 fn only_relation(graph: &Relations) -> Result<usize> {
     let names = graph.iter().map(|relation| &*relation.name).collect::<Vec<_>>().join(", ");
-    let expected = "one, or the name of one of them (LinkSplit::random_relation)";
+    let expected = "one, or the name of one of them (--relation)";
     require(
         graph.n_relations() == 1,
         "the list of relations of the graph whose edges are split",

@@ -155,7 +155,7 @@ impl fmt::Display for Note {
             Self::ReverseEdgesNotAdded { name } => write!(
                 f,
                 "no reverse edges were added: {name} is not the name of a known OGB set; if it is ogbn-products, \
-                add them with Dataset::symmetrize or convert --symmetrize"
+                add them (--symmetrize of `kiln train` and `kiln data convert`)"
             ),
             Self::HasNameOfDataset { path, name } => {
                 let kind = if path.is_dir() { "folder" } else { "file" };

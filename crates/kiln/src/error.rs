@@ -1,4 +1,3 @@
-use std::error::Error as _;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -29,7 +28,7 @@ pub enum Error {
     },
     /// A heterogeneous dataset was partitioned for its links, without targets of nodes.
     #[error(
-        "the partitions of `{name}` have no targets: train on links (LinkNeighborLoader, or `kiln train --task link`), or \
+        "the partitions of `{name}` have no targets: train on links (--task link), or \
          partition a dataset that has targets"
     )]
     NoLabelsInPartitions {
@@ -137,7 +136,7 @@ pub enum Error {
     /// The partitions of a graph have no self loops.
     #[error(
         "the partitions were written without self loops, which cannot be added to them: partition the dataset again \
-         with `kiln data partition --add-self-loops`, or after Dataset::add_self_loops"
+         with `kiln data partition --add-self-loops`"
     )]
     PartitionsWithoutSelfLoops,
     /// A custom sampling rule cannot run on a device.
@@ -183,7 +182,7 @@ pub enum Error {
     ObjectiveOfNodes,
     /// The operation needs a partition in this process, but graph servers hold all partitions.
     #[error(
-        "{what} needs a local partition: open the partitions instead of connecting to servers, or use GraphMode::Host"
+        "{what} needs a local partition: open the partitions instead of connecting to servers, or sample on the host (--graph-mode host)"
     )]
     NeedsLocalPartition {
         /// The operation, as text for the message.
@@ -196,7 +195,7 @@ pub enum Error {
         reason: String,
     },
     /// A feature cache was configured for sampling on the host, where the device gathers no features.
-    #[error("a feature cache needs a device that samples: use GraphMode::Device or GraphMode::ZeroCopy")]
+    #[error("a feature cache needs a device that samples: use --graph-mode device or zero-copy")]
     CacheNeedsDevice,
     /// The settings of a rank differ from those of rank 0.
     #[error(
@@ -313,14 +312,6 @@ impl Error {
 /// Formats the message and its causes, because a `main` that returns an error prints it with `Debug`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = self.to_string();
-        for cause in std::iter::successors(self.source(), |&cause| cause.source()).map(ToString::to_string) {
-            // Some messages contain the message of their cause already.
-            if !text.contains(&cause) {
-                text += ": ";
-                text += &cause;
-            }
-        }
-        f.write_str(&text)
+        f.write_str(&kiln_comm::error_text(self))
     }
 }

@@ -22,7 +22,9 @@ pub enum Error {
         world_size: usize,
     },
     /// Items are sharded by owner, but the policy for uneven shards drops or pads.
-    #[error("items that are sharded by owner cannot be dropped or padded: use UnevenShards::Join")]
+    #[error(
+        "items that are sharded by owner cannot be dropped or padded: remove --uneven, or use --uneven join"
+    )]
     OwnersNeedJoin,
     /// The number of worker threads is too large.
     #[error("the number of workers is {workers}, expected at most {max}")]

@@ -38,14 +38,14 @@ pub enum Error {
     /// out its own edges.
     #[error(
         "the data set has links, but the neighbours in its graph do not ascend, expected a sorted graph: convert the \
-         data set from an edge list (kiln data convert), which sorts them, write the graph of its LinkSplit or \
-         LinkSplit, or split the graph without its links (kiln data split-links)"
+         data set from an edge list (kiln data convert), which sorts them, or split the graph without its \
+         links (kiln data split-links)"
     )]
     UnsortedNeighbors,
     /// The node of a row does not have an edge whose features were requested.
     #[error(
         "{}row {} of partition {part} has no edge {}: the edge is of another graph, or first_edges.npy or indptr.npy is \
-         damaged: check the partition with Part::verify",
+         damaged: verify the partition (kiln serve --verify)",
         file_prefix(file.as_deref()),
         row.0,
         edge.0

@@ -86,12 +86,6 @@ pub enum Error {
     Feature(#[from] kiln_feature::Error),
 }
 
-/// Formats an error and its sources on one line.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let sources = std::iter::successors(Some(error), |&error| error.source());
-    sources.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
 /// An error of a graph server: it is lost, or refuses a request, or its response is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

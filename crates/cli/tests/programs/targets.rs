@@ -85,6 +85,7 @@ fn regression_selects_by_its_metric_and_resumes_exactly() {
     let flags = "--loss huber --huber-delta 0.5 --metric mae --patience 3 --ranks 2";
     let (printed, whole) = trained(&data, &format!("{flags} --epochs 6"), &out("whole"));
     assert!(printed.contains("2 target columns") && printed.contains("val mae "), "{printed}");
+    assert!(printed.contains("note: losses are those of standardised targets"), "{printed}");
     assert!(printed.contains("test rmse ") && !printed.contains("accuracy"), "{printed}");
     assert_eq!(whole["metric"], "mae");
     trained(&data, &format!("{flags} --epochs 3"), &out("parts"));

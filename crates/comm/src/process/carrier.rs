@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "mpi")]
-use crate::failure::chain;
+use crate::failure::error_text;
 use crate::process::engine::Engines;
 #[cfg(feature = "mpi")]
 use crate::process::machine::{host, machine_id};
@@ -95,7 +95,7 @@ impl Carrier {
                 // MPI also distributes an error of rank 0, so the other ranks fail instead of waiting for it.
                 let text = match &first {
                     Some(Ok((address, token, _))) => format!("{address}\n{token}"),
-                    Some(Err(error)) => format!("\n{}", chain(error)),
+                    Some(Err(error)) => format!("\n{}", error_text(error)),
                     None => String::new(),
                 };
                 let text = world.text_of_first(text)?;

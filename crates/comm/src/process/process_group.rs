@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::failure::chain;
+use crate::failure::error_text;
 use crate::process::carrier::{Carrier, Meet};
 use crate::process::communicator::{Context, ProcessCommunicator};
 use crate::process::machine::{self, host, machine_id};
@@ -13,7 +13,10 @@ use crate::process::watchdog::activity::Activity;
 use crate::process::watchdog::alarm::Alarm;
 use crate::process::watchdog::control::{Control, Start};
 use crate::process::watchdog::timing::Timing;
-use crate::{BoxError, Communicator, JobError, LaunchEnv, RankConfig, RankInfo, ThreadRanks, TransientError};
+use crate::{
+    BoxError, CommBackend, Communicator, JobError, LaunchEnv, RankConfig, RankInfo, ThreadRanks,
+    TransientError,
+};
 
 /// The default maximum time that a rank waits in a collective.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -42,8 +45,10 @@ pub struct ProcessGroup {
 impl ProcessGroup {
     /// Joins the job, and returns when all its processes have joined.
     pub(crate) fn join(launch: LaunchEnv, config: RankConfig) -> Result<Self, JobError> {
-        // The start of MPI waits for all processes. The alarm bounds the wait, because the watchdog does not run yet.
-        let alarm = Alarm::set(config.join_within, "all processes to start MPI");
+        // The start of MPI waits for all processes. The alarm bounds the wait, because the watchdog does not run yet. Other
+        // engines do not wait, except for a port that is in use, within the same limit.
+        let is_mpi = cfg!(feature = "mpi") && matches!(config.engine, CommBackend::Auto | CommBackend::Mpi);
+        let alarm = is_mpi.then(|| Alarm::set(config.join_within, "all processes to start MPI"));
         let (carrier, engine) = Carrier::start(&launch, &config)?;
         let Meet { rpc_endpoint, listener } = carrier.meet(&launch, &config)?;
         drop(alarm);
@@ -155,14 +160,14 @@ impl ProcessGroup {
         let result = match outcome.map(|mut results| results.pop()) {
             Ok(Some(result)) => result,
             Ok(None) => self.fail("the body returned no result"),
-            Err(error) if TransientError::is_cause_of(&error) => self.retry(&chain(&error)),
-            Err(error) => self.fail(&chain(&error)),
+            Err(error) if TransientError::is_cause_of(&error) => self.retry(&error_text(&error)),
+            Err(error) => self.fail(&error_text(&error)),
         };
         drop(comm);
         self.has_run.store(true, Ordering::Relaxed);
         self.context.activity.set_stage("end");
         if let Err(error) = world.barrier(PATIENCE) {
-            self.fail(&chain(&error));
+            self.fail(&error_text(&error));
         }
         drop(world);
         self.control.leave();

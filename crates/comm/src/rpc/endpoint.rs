@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tonic::transport::{Channel, Endpoint, Server};
 
-use crate::failure::chain;
+use crate::failure::error_text;
 use crate::rpc::listener::{Incoming, listen};
 use crate::rpc::{AuthInterceptor, Error, Result, Tls, Token, log};
 
@@ -76,7 +76,7 @@ impl RpcEndpoint {
         let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.address)).map_err(
             |error: tonic::transport::Error| Error::BadAddress {
                 address: self.address.clone(),
-                reason: chain(&error),
+                reason: error_text(&error),
             },
         )?;
         let endpoint = endpoint.connect_timeout(ATTEMPT).tcp_nodelay(true);
@@ -99,7 +99,7 @@ impl RpcEndpoint {
             // The kernel accepts connections even if the server's process is stopped, hence the timeout.
             let reason = match tokio::time::timeout(ATTEMPT, endpoint.connect()).await {
                 Ok(Ok(channel)) => return Ok(channel),
-                Ok(Err(error)) => chain(&error),
+                Ok(Err(error)) => error_text(&error),
                 Err(_) => format!("no answer for {ATTEMPT:?}"),
             };
             let waited = started.elapsed();

@@ -47,7 +47,7 @@ impl Tls {
 
 #[cfg(feature = "tls")]
 fn refused(error: tonic::transport::Error) -> Error {
-    Error::Tls { reason: crate::failure::chain(&error) }
+    Error::Tls { reason: crate::failure::error_text(&error) }
 }
 
 /// Returns true if a call or connection failed because of certificates or the TLS handshake, so a retry would fail

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::failure::{BoxError, Failure, RankError, chain};
+use crate::failure::{BoxError, Failure, RankError, error_text};
 use crate::threads::state::Ending;
 use crate::threads::world::World;
 use crate::{Communicator, SingleRank, ThreadGroup};
@@ -146,7 +146,7 @@ impl<R: Send, B: Fn(Box<dyn Communicator>) -> Result<R, BoxError> + Sync> Run<B>
         // end.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             // The error is formatted inside `catch_unwind` because its `Display` is user code that may panic.
-            (self.body)(comm).map_err(|error| (chain(error.as_ref()), error))
+            (self.body)(comm).map_err(|error| (error_text(error.as_ref()), error))
         }));
         let (outcome, ending) = match outcome {
             Ok(Ok(result)) => (Ok(result), Ending::Returned),
@@ -205,7 +205,7 @@ impl Watch {
 
     /// Records that a rank has no thread for its body. Returns `failure`.
     fn lost(&self, rank: usize, failure: Failure) -> Failure {
-        self.ended(rank, Ending::Failed(chain(&failure)));
+        self.ended(rank, Ending::Failed(error_text(&failure)));
         failure
     }
 

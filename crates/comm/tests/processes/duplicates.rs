@@ -128,6 +128,18 @@ fn rank_0_of_the_next_attempt_waits_for_the_port() {
     job.wait().check_each(&[0, 0, 0, 0]);
 }
 
+/// The limit for a port that is in use is that of joining, and rank 0 names the port when both end.
+#[test]
+fn a_port_that_stays_in_use_is_named() {
+    let mut job = Job::prepare(2, "value");
+    let _used = std::net::TcpListener::bind(("127.0.0.1", job.port)).unwrap();
+    job.spawn(0, &[("KILN_TEST_JOIN", "1")]);
+    let expected = format!("Error: rank 0 cannot listen at 127.0.0.1:{}: give --master HOST:PORT", job.port);
+    let ended = job.wait();
+    ended.check_each(&[70]);
+    ended.expect(&expected);
+}
+
 /// An agent of torchrun that replaces a lost one counts its restarts from 0, in the same attempt as the others.
 #[test]
 fn agents_of_one_run_may_differ_in_restart_counts() {

@@ -40,7 +40,7 @@ pub(crate) struct Job {
     engine: Engine,
     n_ranks: usize,
     body: &'static str,
-    port: u16,
+    pub(crate) port: u16,
     lines: Receiver<String>,
     tell: mpsc::Sender<String>,
     seen: Vec<String>,

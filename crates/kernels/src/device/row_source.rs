@@ -74,8 +74,7 @@ impl RowSource for EdgeFeatures {
     type Id = EdgeId;
 
     const TABLE: &'static str = "the rows of edge features";
-    const INSTEAD: &'static str =
-        "keep them and the edges on the host (GraphMode::ZeroCopy or GraphMode::Host)";
+    const INSTEAD: &'static str = "keep them and the edges on the host (--graph-mode zero-copy or host)";
 
     fn id(row: usize) -> EdgeId {
         EdgeId(row as u64)

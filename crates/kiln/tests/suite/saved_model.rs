@@ -238,7 +238,7 @@ fn a_registry_opens_a_model_of_a_users_own() {
     let registry = ModelRegistry::default();
     let known = registry.kinds().collect::<Vec<_>>().join(", ");
     let expected = format!(
-        "the model is a \"own\", expected one of {known}: open it with a ModelRegistry that has its config"
+        "the model is a \"own\", expected one of {known}: it is a model of another program, which can predict with it"
     );
     assert!(error.to_string().ends_with(&expected), "{error}");
 }

@@ -3,13 +3,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use kiln_comm::error_text;
 use kiln_comm::rpc::{RpcEndpoint, is_tls_failure};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 use tonic::{Code, Response, Status};
 
 use crate::client::question::{Client, Question};
-use crate::error::chain;
 use crate::local_part::LocalPart;
 use crate::wire::limits::{BEAT, MAX_MESSAGE_BYTES, PROTOCOL, SILENCE, WINDOW_BYTES};
 use crate::wire::proto::{Chunk, GraphClient, Healthy, Lease, Nothing, OpenRequest, Opened};
@@ -351,7 +351,7 @@ impl Peer {
 /// Classifies the status of a server or of the transport.
 fn failure(status: &Status) -> Failure {
     let text = match std::error::Error::source(status) {
-        Some(source) => format!("{}: {}", status.message(), chain(source)),
+        Some(source) => format!("{}: {}", status.message(), error_text(source)),
         None => status.message().to_owned(),
     };
     match status.code() {

@@ -142,7 +142,7 @@ impl ResponseSender {
 pub(crate) fn refusal(error: &Error) -> Status {
     match error {
         Error::BadRule { reason } => Status::not_found(reason.clone()),
-        other => Status::invalid_argument(crate::error::chain(other)),
+        other => Status::invalid_argument(kiln_comm::error_text(other)),
     }
 }
 

@@ -6,13 +6,21 @@ use crate::step::embedding::embedding_error::EmbeddingError;
 pub enum TrainerError {
     /// The loss of a step is infinite or NaN.
     #[error(
-        "the loss of {pass} step {step} is {loss}: lower the learning rate, or check all features for values that are not finite (some programs have the flag --verify for this)"
+        "the loss of {pass} step {step} is {loss}: lower the learning rate, or check all features for values that are not finite (`kiln data verify`)"
     )]
     LossNotFinite {
         /// The phase, `training` or `evaluation`.
         pass: &'static str,
         /// The step within the epoch or the evaluation, from 0.
         step: usize,
+        /// The sum of the step's losses.
+        loss: f64,
+    },
+    /// The loss of the first step of a run, which no update of the weights precedes, is infinite or NaN.
+    #[error(
+        "the loss of the first training step is {loss}, before any update of the weights: check all features for values that are not finite (`kiln data verify`), and scale features or targets that are very large"
+    )]
+    FirstLossNotFinite {
         /// The sum of the step's losses.
         loss: f64,
     },

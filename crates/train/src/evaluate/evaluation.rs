@@ -249,6 +249,11 @@ impl Evaluation {
         self.objective.has_prediction(outputs)
     }
 
+    /// Returns the objective of the task.
+    pub fn objective(&self) -> &TaskObjective {
+        &self.objective
+    }
+
     /// Returns the kind of the targets.
     pub fn kind(&self) -> TargetKind {
         self.objective.kind()

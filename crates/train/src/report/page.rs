@@ -16,6 +16,9 @@ use crate::report::curves::Curves;
 use crate::run::metrics_file::EpochRow;
 use crate::run::summary::Summary;
 
+/// The note on the losses of a regression.
+const SCALED_LOSSES: &str = "<p class=\"note\">Losses are those of standardised targets, metrics are in the units of the targets.</p>\n";
+
 const STYLE: &str = include_str!("page.css");
 
 /// The content security policy: the page can load nothing and run no scripts; only its inline style applies.
@@ -141,7 +144,11 @@ impl ReportPage {
             Metric::Accuracy => "loss and accuracy over the epochs, also in the table of epochs",
             _ => "loss and metric over the epochs, also in the table of epochs",
         };
-        Ok(format!("<figure class=\"curves\" role=\"img\" aria-label=\"{label}\">\n{svg}</figure>\n"))
+        let note = match &self.targets {
+            Some(targets) if targets.is_scaled => SCALED_LOSSES,
+            _ => "",
+        };
+        Ok(format!("<figure class=\"curves\" role=\"img\" aria-label=\"{label}\">\n{svg}</figure>\n{note}"))
     }
 
     fn epochs(&self) -> String {

@@ -31,6 +31,8 @@ const COLOR: RGBColor = RGBColor(0x1b, 0x6c, 0xa8);
 #[derive(Debug, Clone)]
 pub struct TargetReport {
     kind: TargetKind,
+    /// True if losses are those of standardised targets.
+    pub(super) is_scaled: bool,
     columns: Vec<ColumnReport>,
 }
 
@@ -54,6 +56,7 @@ impl TargetReport {
         let has_values = is_of_values && 0 < evaluation.n_outputs();
         has_values.then(|| Self {
             kind,
+            is_scaled: evaluation.objective().target_scaler().is_some(),
             columns: (0..evaluation.n_outputs())
                 .map(|column| ColumnReport::of(column, kind, &evaluation.column(column)))
                 .collect(),

@@ -1,8 +1,8 @@
 //! The page of tasks with several labels per item and of regression: tiles, epochs, charts and scores.
 
-use kiln_feature::{DenseFeatures, TargetKind, TargetValues, Targets};
+use kiln_feature::{DenseFeatures, TargetKind, TargetScaler, TargetValues, Targets};
 use kiln_graph::NodeId;
-use kiln_train::{EpochRow, Evaluation, Metric, Objective, ReportPage, Summary, TargetReport};
+use kiln_train::{EpochRow, Evaluation, Metric, Objective, ReportPage, Summary, TargetReport, TaskObjective};
 
 use crate::structure::{parsed, rows, section, text};
 use crate::{HOSTILE, epoch, page, summary};
@@ -72,6 +72,26 @@ fn regression_shows_predictions_against_targets_and_no_accuracy() {
         let epochs = rows(root, "Epochs");
         assert_eq!(epochs[0][..4], ["epoch", "training loss", "validation loss", "validation mae"]);
         assert_eq!(epochs[3][3], "0.2500");
+    });
+}
+
+#[test]
+fn a_regression_on_standardised_targets_says_so_below_the_curves() {
+    let note = "Losses are those of standardised targets";
+    let page = page_of(TargetKind::Regression, Metric::Rmse, 1);
+    assert!(!page.to_html().unwrap().contains(note));
+    let nodes = [NodeId(0), NodeId(1)];
+    let values = TargetValues::regression(vec![1.0, 3.0], 1).unwrap();
+    let scaler = TargetScaler::standardize(&values, &nodes).unwrap();
+    let objective = TaskObjective::from(Objective::default_of(TargetKind::Regression));
+    let objective = objective.with_target_scaler(Some(scaler));
+    let outputs = DenseFeatures::from_f32(vec![-1.0, 0.5], 1).unwrap();
+    let test = Evaluation::of_targets(&outputs, &nodes, &values.into(), &objective).unwrap();
+    // The outputs of the model are in the units of the targets.
+    assert_eq!(test.column(0).iter().map(|pair| pair.output).collect::<Vec<f32>>(), [1.0, 2.5]);
+    let page = ReportPage { targets: TargetReport::of(&test), ..page };
+    parsed(&page.to_html().unwrap(), |root| {
+        assert!(text(section(root, "Learning curves").unwrap()).contains(note));
     });
 }
 

@@ -315,6 +315,22 @@ fn a_nan_loss_ends_the_epoch_and_keeps_the_parameters() {
     assert!(trainer.model().values().iter().all(|value| value.is_finite()));
 }
 
+/// Before the first update, the learning rate is no cause. In a later epoch, it may be one.
+#[test]
+fn the_first_loss_that_is_not_finite_blames_the_input() {
+    let bad = || batch(vec![([f32::NAN, 0.0], 1.0)]);
+    for read_every in [1, 5] {
+        let mut trainer = trainer(Box::new(SingleRank)).with_read_every(read_every);
+        let error = trainer.epoch_of([bad(), batch(points(4))], |_| ()).unwrap_err();
+        assert!(matches!(error, Error::Trainer(TrainerError::FirstLossNotFinite { .. })), "{error}");
+        assert!(!error.to_string().contains("learning rate"), "{error}");
+    }
+    let mut trainer = trainer(Box::new(SingleRank));
+    trainer.epoch_of([batch(points(4))], |_| ()).unwrap();
+    let error = trainer.epoch_of([bad()], |_| ()).unwrap_err();
+    assert!(matches!(error, Error::Trainer(TrainerError::LossNotFinite { step: 0, .. })), "{error}");
+}
+
 #[test]
 fn returns_the_loaders_errors() {
     let mut plain = trainer(Box::new(SingleRank));

@@ -192,8 +192,9 @@ impl State {
         };
         let own = text(&own);
         let others = text(&others);
+        let what = name.strip_prefix("the ").unwrap_or(name);
         Some(format!(
-            "{name} is {own} for {who} and {others} for {other}: start all processes with the same {name}"
+            "{name} is {own} for {who} and {others} for {other}: start all processes with the same {what}"
         ))
     }
 
@@ -317,6 +318,19 @@ mod tests {
             let other_version = Join { version: "2".to_owned(), ..join(1, 2, "a") };
             assert!(matches!(refusal(silence, &other_version), Refusal::Newcomer(_)));
         }
+    }
+
+    #[test]
+    fn names_with_an_article_have_one_in_messages() {
+        let of = |value: &str| {
+            let setting =
+                crate::process::proto::Setting { name: "the model".to_owned(), value: value.to_owned() };
+            Join { settings: vec![setting], ..join(1, 2, "a") }
+        };
+        let text = state("a", 0, Instant::now()).difference(&of("b"), &of("c"));
+        let text = text.expect("the settings should differ");
+        assert!(text.starts_with("the model is b for "), "{text}");
+        assert!(text.ends_with(": start all processes with the same model"), "{text}");
     }
 
     #[test]

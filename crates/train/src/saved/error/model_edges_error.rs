@@ -4,8 +4,8 @@
 pub enum ModelEdgesError {
     /// The model reads edge types, and the graph has none, or they are not recorded.
     #[error(
-        "the model has {n_relations} relations, but the edge types of the graph are missing or unknown: set them with \
-         CscBuilder::edge_types; partition the data again if an older version of kiln wrote the partitions"
+        "the model has {n_relations} relations, but the edge types of the graph are missing or unknown: use data with \
+         edge types; partition the data again if an older version of kiln wrote the partitions"
     )]
     NoEdgeTypes {
         /// The number of relations of the model.
@@ -36,10 +36,7 @@ pub enum ModelEdgesError {
         got: String,
     },
     /// The model reads a column of edges, such as their features, that was not given.
-    #[error(
-        "the model reads {what} with {width} columns, which are missing: use data with {what}, or call \
-         PredictionData::edge_column"
-    )]
+    #[error("the model reads {what} with {width} columns, which are missing: use data with {what}")]
     NoEdgeFeatures {
         /// What is missing.
         what: String,
@@ -60,7 +57,7 @@ pub enum ModelEdgesError {
     /// A step of the model's preparation changes the edges of the data, so their features belong to other edges.
     #[error(
         "a step of the model's preparation changes the edges of this data, so their features would be those of others: build \
-         the data with its reverse edges and their features (Dataset::builder(..).symmetrize())"
+         the data with its reverse edges and their features"
     )]
     EdgeFeaturesOfUnprepared,
     /// A column of edges, such as their features, has another width than that of the training data.

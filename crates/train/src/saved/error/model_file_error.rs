@@ -37,7 +37,7 @@ pub enum ModelFileError {
     },
     /// No constructor is registered for the kind of the model.
     #[error(
-        "{path}: the model is a {kind:?}, expected one of {known}: open it with a ModelRegistry that has its config"
+        "{path}: the model is a {kind:?}, expected one of {known}: it is a model of another program, which can predict with it"
     )]
     UnknownKind {
         /// The path of the file.

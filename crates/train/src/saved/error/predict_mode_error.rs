@@ -31,7 +31,7 @@ pub enum PredictModeError {
     },
     /// The model was trained with a sampling rule of a program's own, which a file cannot contain.
     #[error(
-        "the model was trained with the custom sampling rule {rule:?}: set it with NodePredictor::rule, or use PredictMode::Exact"
+        "the model was trained with the custom sampling rule {rule:?}: predict with the program that has the rule, or with all neighbours (--mode exact)"
     )]
     CustomRule {
         /// The name of the rule; empty for a rule without a name.

@@ -13,8 +13,8 @@ pub enum PreparationError {
     /// The preparation of the training data is unknown, because the model was trained on partitions of an older version
     /// of kiln.
     #[error(
-        "the model was trained on partitions that do not record how their data was prepared: prepare the data in the \
-         same way, and name its steps with PredictionData::prepared"
+        "the model was trained on partitions that do not record how their data was prepared: predict on these partitions, or \
+         train again on partitions of this version of kiln"
     )]
     UnknownPreparation,
     /// The preparation of the data is unknown, because an older version of kiln wrote its partitions.

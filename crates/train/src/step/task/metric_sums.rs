@@ -125,6 +125,15 @@ impl AddAssign for MetricSums {
     }
 }
 
+/// Returns an error if the loss of a training step, with these numbers of epochs and steps before it, is not finite.
+pub(crate) fn check_training_loss(epoch: usize, step: usize, counts: &MetricSums) -> Result<()> {
+    let loss = counts.loss_sum;
+    match (epoch, step) {
+        (0, 0) if !loss.is_finite() => Err(Error::Trainer(TrainerError::FirstLossNotFinite { loss })),
+        _ => check_finite("training", step, counts),
+    }
+}
+
 /// Returns an error if the loss of a pass, `training` or `evaluation`, is not finite.
 pub(crate) fn check_finite(pass: &'static str, step: usize, counts: &MetricSums) -> Result<()> {
     let loss = counts.loss_sum;

@@ -8,6 +8,9 @@ use crate::step::task::objective::{BatchTargets, Objective};
 
 /// An objective with the scale on which a regression compares outputs with targets. The model's outputs are on this scale
 /// within a training step. Everything else has outputs in the units of the targets.
+///
+/// A task does not read the targets of the training split, so the program that creates it passes the scaler of
+/// [`TargetScale::scaler`](crate::TargetScale::scaler); without one, the targets are learned as they are.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TaskObjective {
     objective: Objective,

@@ -10,7 +10,7 @@ use crate::step::embedding::row_gradients::RowGradients;
 use crate::step::optimizer::clip::{Factor, scaled};
 use crate::step::reports::StepReport;
 use crate::step::task::Task;
-use crate::step::task::metric_sums::{MetricSums, check_finite};
+use crate::step::task::metric_sums::{MetricSums, check_training_loss};
 use crate::step::task::negatives::NegativeCounts;
 use crate::step::trainer::TaskTrainer;
 
@@ -156,7 +156,7 @@ impl<T: Task> TaskTrainer<T> {
         let read = self.counts_of(&batch.input, &forward);
         let outcome = if self.reads_at_once() {
             let counts = read();
-            check_finite("training", self.epoch.n_steps, &counts)?;
+            check_training_loss(self.epoch.epoch, self.epoch.n_steps, &counts)?;
             Outcome::Read(counts)
         } else {
             Outcome::Unread(Box::new(read))

@@ -14,7 +14,7 @@ use crate::step::optimizer::clip::clip_by_norm;
 use crate::step::optimizer::schedule::TrainingPosition;
 use crate::step::reports::{EpochReport, EpochState, StepReport, Unread};
 use crate::step::sync::share_buffers;
-use crate::step::task::metric_sums::{LossWeight, MetricSums, check_finite};
+use crate::step::task::metric_sums::{LossWeight, MetricSums, check_training_loss};
 use crate::step::task::negatives::NegativeCounts;
 use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
@@ -139,7 +139,7 @@ impl<T: Task> TaskTrainer<T> {
     /// an epoch that is stopped before its end.
     ///
     /// # Errors
-    /// Returns [`TrainerError::LossNotFinite`] if a loss is infinite or NaN.
+    /// Returns [`TrainerError::LossNotFinite`] or [`TrainerError::FirstLossNotFinite`] if a loss is infinite or NaN.
     pub fn read_back(&mut self, mut observe: impl FnMut(&StepReport)) -> Result<()> {
         for Unread { step, wall, read } in std::mem::take(&mut self.epoch.unread) {
             let asked = Instant::now();
@@ -147,7 +147,7 @@ impl<T: Task> TaskTrainer<T> {
             let waited = asked.elapsed();
             // The time to read a loss immediately is added to the forward stage.
             self.epoch.timings.forward += waited;
-            check_finite("training", step, &counts)?;
+            check_training_loss(self.epoch.epoch, step, &counts)?;
             self.epoch.counts += counts;
             observe(&StepReport { step, counts, wall: wall + waited });
         }
