@@ -12,7 +12,7 @@ use crate::join::{DANGLING, EndRows, MISSING, WRONG};
 use crate::row_ids::RowIds;
 use crate::spec::RelationSpec;
 use crate::spill::{SPILL_BUFFER, SpillFile, SpillReader};
-use crate::table::Table;
+use crate::table::{MissingTexts, Table};
 use crate::transform::number;
 use crate::{BadRow, Error, Result};
 
@@ -114,7 +114,7 @@ impl EdgeRow<'_> {
 /// Returns the table of a relation with the given columns.
 pub(crate) fn relation_table(spec: &RelationSpec, folder: &Path, columns: Vec<String>) -> Table {
     let files = spec.files.iter().map(|file| folder.join(file)).collect();
-    Table { files, columns, missing: spec.missing.clone() }
+    Table { files, columns, missing: MissingTexts::new(&spec.missing) }
 }
 
 /// Returns bad rows as examples, with the values of all columns that the spec names.

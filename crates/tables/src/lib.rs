@@ -69,6 +69,7 @@
 //! The written bytes depend on the spec and the tables only, not on the number of threads or the memory limit.
 
 mod bad_rows;
+mod calendar;
 mod edges;
 mod error;
 mod fitted_node_type;

@@ -14,7 +14,7 @@ use crate::key::key_of;
 use crate::row_ids::DroppedRows;
 use crate::spec::NodeTypeSpec;
 use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
-use crate::table::{Table, TableBatch};
+use crate::table::{MissingTexts, Table, TableBatch};
 use crate::target::TargetAccumulator;
 use crate::transform::{Accumulator, check, position_by_name};
 use crate::{BadRow, Error, FittedNodeType, Result};
@@ -93,7 +93,7 @@ impl<'a> NodeTable<'a> {
             table: Table {
                 files: spec.files.iter().map(|file| folder.join(file)).collect(),
                 columns,
-                missing: spec.missing.clone(),
+                missing: MissingTexts::new(&spec.missing),
             },
             key,
             features,

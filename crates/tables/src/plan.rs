@@ -109,8 +109,8 @@ pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
 fn n_rows_of(table: &Table, errors: &mut Vec<Error>) -> Option<u64> {
     let mut n_rows = Some(0);
     for path in &table.files {
-        let info = table.inspect(path).map_err(|error| errors.push(error));
-        n_rows = n_rows.zip(info.ok().and_then(|info| info.n_rows)).map(|(sum, n_rows)| sum + n_rows);
+        let of_file = table.n_rows_of(path).map_err(|error| errors.push(error));
+        n_rows = n_rows.zip(of_file.ok().flatten()).map(|(sum, n_rows)| sum + n_rows);
     }
     n_rows
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::spec::TargetSpec;
 use crate::table::TableBatch;
-use crate::transform::{Counter, ascending, category, for_each_item, number, position_by_name};
+use crate::transform::{Counter, ascending, for_each_item, number, position_by_name};
 
 /// The value of a label that is not known.
 const UNKNOWN: u8 = u8::MAX;
@@ -97,13 +97,13 @@ impl TargetSpec {
         for (position, column) in columns.iter().enumerate() {
             let cell = batch.cell(*column, row);
             let checked = match self {
-                Self::Class { .. } => category(&cell, &mut buffer).and_then(|class| match class {
+                Self::Class { .. } => cell.text(&mut buffer).and_then(|class| match class {
                     Some(class) if !is_known(class) => Err(KNOWN_CLASS),
                     _ => Ok(()),
                 }),
                 Self::Regression { .. } => number(&cell).map(drop),
                 Self::MultiLabel { separator, .. } => {
-                    for_each_item(&cell, separator.as_deref(), |item| match category(item, &mut buffer)? {
+                    for_each_item(&cell, separator.as_deref(), |item| match item.text(&mut buffer)? {
                         Some(label) if !is_known(label) => Err(KNOWN_CLASS),
                         _ => Ok(()),
                     })
@@ -145,7 +145,7 @@ impl<'a> TargetAccumulator<'a> {
                         .any(|column: &usize| matches!(number(&batch.cell(*column, row)), Ok(Some(_))));
                 Ok(())
             }
-            TargetSpec::Class { .. } => match category(&cell, &mut self.buffer) {
+            TargetSpec::Class { .. } => match cell.text(&mut self.buffer) {
                 Ok(Some(class)) => {
                     self.has_targets = true;
                     self.counter.add(class, &self.name)
@@ -155,7 +155,7 @@ impl<'a> TargetAccumulator<'a> {
             TargetSpec::MultiLabel { separator, .. } => {
                 let mut labels = Vec::new();
                 let _ = for_each_item(&cell, separator.as_deref(), |item| {
-                    labels.extend(category(item, &mut self.buffer)?.map(str::to_owned));
+                    labels.extend(item.text(&mut self.buffer)?.map(str::to_owned));
                     Ok(())
                 });
                 // Without any label, the targets would have no columns.
@@ -210,7 +210,7 @@ impl TargetEncoder {
         match &self.fitted {
             FittedTarget::Class { .. } => {
                 let cell = batch.cell(columns[0], row);
-                let class = category(&cell, &mut self.buffer).ok().flatten();
+                let class = cell.text(&mut self.buffer).ok().flatten();
                 let class = class.and_then(|class| self.positions.get(class)).map(|class| *class as i32);
                 writers.values.push(&[class.unwrap_or(-1)])?;
                 Ok(class.is_some())
@@ -230,7 +230,7 @@ impl TargetEncoder {
                 let positions = &self.positions;
                 let buffer = &mut self.buffer;
                 let found = for_each_item(&batch.cell(columns[0], row), separator.as_deref(), |item| {
-                    let label = category(item, buffer)?.and_then(|label| positions.get(label));
+                    let label = item.text(buffer)?.and_then(|label| positions.get(label));
                     label.into_iter().for_each(|label| labels[*label] = 1);
                     Ok(())
                 });

@@ -5,8 +5,9 @@ use kiln_feature::MAX_DIM;
 use kiln_graph::{EdgeColumns, Relations};
 
 use super::{ColumnTransform, ImportSpec, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec};
+use crate::calendar::parse_time;
 use crate::table::TableFormat;
-use crate::transform::{MAX_CATEGORIES, parse_time};
+use crate::transform::MAX_CATEGORIES;
 use crate::{Error, Result, SpecError};
 
 /// The maximum length of an n-gram.

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::quantiles::ValueSample;
-use super::value::{category, for_each_item, number};
+use super::value::{for_each_item, number};
 use super::vocabulary::Counter;
 use super::{FittedColumn, FittedTransform};
 use crate::Result;
@@ -70,7 +70,7 @@ impl<'a> Accumulator<'a> {
             (State::Counts(counter), ColumnTransform::MultiHot { separator, .. }) => {
                 let mut items = BTreeSet::new();
                 let found = for_each_item(cell, separator.as_deref(), |item| {
-                    items.extend(category(item, &mut self.buffer)?.map(str::to_owned));
+                    items.extend(item.text(&mut self.buffer)?.map(str::to_owned));
                     Ok(())
                 });
                 for item in &items {
@@ -78,7 +78,7 @@ impl<'a> Accumulator<'a> {
                 }
                 found != Ok(true)
             }
-            (State::Counts(counter), _) => match category(cell, &mut self.buffer) {
+            (State::Counts(counter), _) => match cell.text(&mut self.buffer) {
                 Ok(Some(value)) => {
                     counter.add(value, &self.name)?;
                     false
@@ -87,7 +87,7 @@ impl<'a> Accumulator<'a> {
             },
             (State::Nothing, ColumnTransform::Numeric) => !matches!(number(cell), Ok(Some(_))),
             (State::Nothing, ColumnTransform::Hash { .. } | ColumnTransform::Text { .. }) => {
-                !matches!(category(cell, &mut self.buffer), Ok(Some(_)))
+                !matches!(cell.text(&mut self.buffer), Ok(Some(_)))
             }
             (State::Nothing, _) => matches!(cell, Cell::Missing),
         };

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use super::ngrams::add_ngrams;
 use super::quantiles::rank;
 use super::time::cyclic;
-use super::value::{category, for_each_item, micros, number, vector};
+use super::value::{for_each_item, micros, number, vector};
 use super::vocabulary::position_by_name;
 use super::{FittedColumn, FittedTransform};
 use crate::hash::{below, hash_bytes};
@@ -59,23 +59,23 @@ impl ColumnEncoder {
                 Ok(value.is_some())
             }
             FittedTransform::OneHot { has_other, .. } => {
-                let Some(value) = category(cell, &mut buffer)? else { return Ok(false) };
+                let Some(value) = cell.text(&mut buffer)? else { return Ok(false) };
                 self.mark(value, *has_other, row);
                 Ok(true)
             }
             FittedTransform::Ordinal { categories } => {
-                let Some(value) = category(cell, &mut buffer)? else { return Ok(false) };
+                let Some(value) = cell.text(&mut buffer)? else { return Ok(false) };
                 row[0] = self.positions.get(value).copied().unwrap_or(categories.len()) as f32;
                 Ok(true)
             }
             FittedTransform::Hash { columns } => {
-                let Some(value) = category(cell, &mut buffer)? else { return Ok(false) };
+                let Some(value) = cell.text(&mut buffer)? else { return Ok(false) };
                 row[below(hash_bytes(value.as_bytes()), *columns)] = 1.0;
                 Ok(true)
             }
             FittedTransform::MultiHot { has_other, separator, .. } => {
                 for_each_item(cell, separator.as_deref(), |item| {
-                    if let Some(value) = category(item, &mut buffer)? {
+                    if let Some(value) = item.text(&mut buffer)? {
                         self.mark(value, *has_other, row);
                     }
                     Ok(())
@@ -89,7 +89,7 @@ impl ColumnEncoder {
                 Ok(true)
             }
             FittedTransform::Text { unit, min_n, max_n, .. } => {
-                let Some(text) = category(cell, &mut buffer)? else { return Ok(false) };
+                let Some(text) = cell.text(&mut buffer)? else { return Ok(false) };
                 add_ngrams(text, *unit, *min_n, *max_n, row);
                 Ok(true)
             }

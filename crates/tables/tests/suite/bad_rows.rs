@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float64Array, StringArray};
+use arrow_array::{ArrayRef, Float64Array};
 use kiln_tables::{BadRowKind, Error, ImportOptions, SpecError};
 use parquet::file::properties::WriterProperties;
 
@@ -135,17 +135,45 @@ fn lines_that_are_no_json_objects() {
 }
 
 #[test]
-fn keys_that_are_no_keys_in_parquet() {
+fn floating_point_keys_are_integers_or_errors_that_name_the_type() {
+    let ids = [Some(1000.0), Some(7.0), None, Some(f64::NAN), Some(-3.0)];
+    let ages: ArrayRef = Arc::new(Float64Array::from(vec![1.0; 5]));
+    let csv = "id,age\n1000.0,1\n7.0,1\n,1\nnan,1\n-3.0,1\n";
+    let json = csv.lines().skip(1).map(|line| {
+        let id = line.split(',').next().unwrap().replace("nan", "");
+        format!("{{\"id\": {}, \"age\": 1}}\n", if id.is_empty() { "null" } else { &id })
+    });
     let tables = Tables::new();
-    let ids: ArrayRef = Arc::new(Float64Array::from(vec![1.0, 2.0]));
-    let ages: ArrayRef = Arc::new(StringArray::from(vec![Some("1"), None]));
-    tables.put_parquet("users.parquet", &[("id", ids), ("age", ages)], WriterProperties::default());
-    tables.put("knows.csv", "a,b,w\n");
-    let error = tables.error_of(&spec("users.parquet", ""));
-    assert!(
-        error.contains("users.parquet, row 1, column \"id\": 1, expected a text or an integer"),
-        "{error}"
+    tables.put("knows.csv", "a,b,w\n1000,7.0,1\n-3,1000.0,1\n");
+    tables.put("users.csv", csv).put("users.jsonl", &json.collect::<String>());
+    let columns = [("id", Arc::new(Float64Array::from(ids.to_vec())) as ArrayRef), ("age", ages)];
+    tables.put_parquet("users.parquet", &columns, WriterProperties::default());
+    for file in ["users.csv", "users.jsonl", "users.parquet"] {
+        let error = tables.error_of(&spec(file, ""));
+        assert!(
+            error.contains("node type `user`: 2 rows have no key") && !error.contains("wrong"),
+            "{error}"
+        );
+        tables
+            .import_with(&spec(file, "missing_key"), file.split_once('.').unwrap().1, &Default::default())
+            .unwrap();
+        let data = kiln_data::Dataset::open(tables.path(file.split_once('.').unwrap().1)).unwrap();
+        assert_eq!(keys(&data, 0), ["1000", "7", "-3"], "{file}");
+        assert_eq!(edges(&data, 0), pairs(&[("-3", "1000"), ("1000", "7")]), "{file}");
+    }
+    tables.put(
+        "users.jsonl",
+        "{\"id\": 1.5, \"age\": 1}\n{\"id\": true, \"age\": 1}\n{\"id\": 1e300, \"age\": 1}\n",
     );
+    let error = tables.error_of(&spec("users.jsonl", ""));
+    for (row, found) in
+        [(1, "1.5, a floating-point number"), (2, "true, a boolean"), (3, "1e300, a floating-point number")]
+    {
+        let expected = format!(
+            "row {row}, column \"id\": {found}, expected a text, an integer, or a floating-point number that is"
+        );
+        assert!(error.contains(&expected), "{error}");
+    }
 }
 
 #[test]

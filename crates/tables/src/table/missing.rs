@@ -1,0 +1,56 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::cell::{Cell, text_cell};
+
+/// The texts of a spec that stand for a missing value.
+#[derive(Debug, Default)]
+pub(crate) struct MissingTexts(Vec<MissingText>);
+
+#[derive(Debug)]
+struct MissingText {
+    /// The text in the spec.
+    text: String,
+    /// The text of the value that it stands for.
+    canonical: String,
+    /// True if a value of the table has this text.
+    occurred: AtomicBool,
+}
+
+impl MissingTexts {
+    pub(crate) fn new(texts: &[String]) -> Arc<Self> {
+        let of_text = |text: &String| {
+            let cell = text_cell(text);
+            let mut buffer = String::new();
+            let canonical = cell.text(&mut buffer).ok().flatten().unwrap_or(text).to_owned();
+            // An empty text and NaN are missing values in any case.
+            let occurred = AtomicBool::new(matches!(cell, Cell::Missing));
+            MissingText { text: text.clone(), canonical, occurred }
+        };
+        Arc::new(Self(texts.iter().map(of_text).collect()))
+    }
+
+    /// Returns true if a value has one of the texts, in any spelling.
+    pub(super) fn contains(&self, cell: &Cell<'_>) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let mut buffer = String::new();
+        let text = match (cell.text(&mut buffer), cell) {
+            (Ok(Some(text)), _) => text,
+            (Err(_), Cell::Text(text)) => text,
+            _ => return false,
+        };
+        let found = self.0.iter().find(|missing| missing.canonical == text);
+        if let Some(missing) = found {
+            missing.occurred.store(true, Ordering::Relaxed);
+        }
+        found.is_some()
+    }
+
+    /// Returns the texts that no value had.
+    pub(crate) fn unused(&self) -> impl Iterator<Item = &str> {
+        let unused = self.0.iter().filter(|missing| !missing.occurred.load(Ordering::Relaxed));
+        unused.map(|missing| missing.text.as_str())
+    }
+}
