@@ -70,6 +70,8 @@
 
 mod bad_rows;
 mod calendar;
+mod drift;
+mod earlier;
 mod edges;
 mod error;
 mod fitted_node_type;
@@ -94,6 +96,7 @@ mod target;
 mod transform;
 
 pub use bad_rows::{BadRow, BadRowKind, BadRows};
+pub use drift::{ColumnDrift, DriftKind};
 pub use error::{EarlierImportError, Error, Result, SpecError, TableFileError};
 pub use fitted_node_type::FittedNodeType;
 pub use hash::hash_bytes;

@@ -54,6 +54,8 @@ pub(crate) struct Fitted {
     pub(crate) node_type: FittedNodeType,
     /// True if the spec has a target that no row has.
     pub(crate) lacks_targets: bool,
+    /// What of the columns has no effect.
+    pub(crate) notes: Vec<String>,
 }
 
 /// The reason why a row is bad.
@@ -268,12 +270,14 @@ impl Statistics<'_> {
 
     fn finish(self, table: &NodeTable<'_>) -> Fitted {
         let lacks_targets = self.target.as_ref().is_some_and(|target| !target.has_targets());
+        let of_target = self.target.iter().flat_map(TargetAccumulator::notes);
+        let notes = self.columns.iter().flat_map(Accumulator::notes).chain(of_target).collect();
         let node_type = FittedNodeType {
             name: table.spec.name.clone(),
             columns: self.columns.into_iter().map(Accumulator::finish).collect(),
             target: self.target.map(TargetAccumulator::finish),
         };
-        Fitted { node_type, lacks_targets }
+        Fitted { node_type, lacks_targets, notes }
     }
 }
 

@@ -8,7 +8,7 @@ use kiln_feature::MAX_DIM;
 use crate::edges::relation_table;
 use crate::node_table::NodeTable;
 use crate::spec::{ColumnTransform, ImportSpec, NodeTypeSpec};
-use crate::table::Table;
+use crate::table::{MissingTexts, Table};
 use crate::{Error, Result};
 
 /// What an import would do.
@@ -87,7 +87,8 @@ pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
     let node_types = node_types.collect();
     let mut relations = Vec::new();
     for relation in &spec.relations {
-        let table = relation_table(relation, folder, relation.columns_of_table());
+        let missing = MissingTexts::new(&relation.missing);
+        let table = relation_table(relation, folder, relation.columns_of_table(), missing);
         let n_rows = n_rows_of(&table, &mut errors);
         let planned = |name: &String, src: &str, dst: &str| PlannedRelation {
             name: name.clone(),

@@ -70,19 +70,19 @@ impl Table {
         visit: &mut dyn FnMut(&TableBatch) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         let mut seen = vec![false; self.columns.len()];
-        let mut n_rows = 0;
+        let mut n_good_rows = 0;
         for (position, path) in self.files.iter().enumerate() {
             let mut file = self.open(path)?;
             let mut first_row = 0;
             while let Some(batch) = file.next_batch(first_row)? {
                 first_row += batch.n_rows as u64;
+                n_good_rows += batch.n_rows - batch.malformed.len();
                 if visit(&batch)?.is_break() {
                     return Ok(());
                 }
             }
-            n_rows += first_row;
             file.mark_columns(&mut seen);
-            if position + 1 == self.files.len() && n_rows > 0 {
+            if position + 1 == self.files.len() && n_good_rows > 0 {
                 self.check_columns(path, &seen)?;
             }
         }

@@ -24,8 +24,16 @@ pub struct FittedColumn {
     pub column: String,
     /// The transform.
     pub transform: FittedTransform,
+    /// The number of rows.
+    pub n_rows: u64,
     /// The number of rows without a value. Unless it is 0, the last feature column of the column is 1 for such rows.
     pub n_missing: u64,
+    /// The number of values that are categories: those of the rows, or the items of their lists. 0 for other transforms.
+    pub n_values: u64,
+    /// The number of these values that have no feature column or position of their own.
+    pub n_other: u64,
+    /// The smallest and the largest number; `None` without numbers and for transforms of other values.
+    pub range: Option<[f64; 2]>,
 }
 
 /// A transform with its statistics. [`ColumnTransform`](crate::ColumnTransform) describes the features.

@@ -43,10 +43,16 @@ impl CsvFile {
             check_end(path, &header, None)?;
             header.clear();
         }
-        let names: Vec<String> = header
-            .iter()
-            .map(|name| String::from_utf8_lossy(name).trim_start_matches('\u{feff}').to_owned())
-            .collect();
+        let names: Vec<String> =
+            header.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        if names.is_empty() {
+            let expected = "a header with the names of the columns";
+            return Err(Error::TableFile(TableFileError::Content {
+                path: path.to_owned(),
+                found: "empty",
+                expected,
+            }));
+        }
         let positions = columns.iter().map(|column| position_of(path, column, &names));
         let positions = positions.collect::<Result<_>>()?;
         progress.end_record();
@@ -97,7 +103,7 @@ impl CsvFile {
     /// Appends the wanted fields of the record, or returns the expected and the found text.
     fn push_row(&self, columns: &mut [TextColumn]) -> Result<(), (String, String)> {
         if self.record.len() != self.n_fields {
-            return Err((format!("{} fields", self.n_fields), format!("{} fields", self.record.len())));
+            return Err((fields(self.n_fields), fields(self.record.len())));
         }
         for (column, &position) in columns.iter_mut().zip(&self.positions) {
             let field = self.record.get(position).unwrap_or_default();
@@ -108,6 +114,10 @@ impl CsvFile {
         }
         Ok(())
     }
+}
+
+fn fields(n_fields: usize) -> String {
+    if n_fields == 1 { "1 field".to_owned() } else { format!("{n_fields} fields") }
 }
 
 /// Returns true if the last record has bytes of [`END`] besides its first one, which ends the last line.

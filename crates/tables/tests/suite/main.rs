@@ -3,6 +3,7 @@
 
 mod bad_rows;
 mod codecs;
+mod drift;
 mod edge_columns;
 mod formats;
 mod helpers;
