@@ -416,9 +416,12 @@ fn named((name, is_reversed): (Option<&String>, bool)) -> Option<(&str, bool)> {
     name.map(|name| (name.as_str(), is_reversed))
 }
 
-/// Returns a note for each text of `missing` that no value of a table has.
-fn unused_texts(table: &str, missing: &MissingTexts) -> Vec<String> {
-    missing.unused().map(|text| format!("{table}: no value is {text:?}, which is in `missing`")).collect()
+/// Returns a note on the texts of `missing` that no value of a table has.
+fn unused_texts(table: &str, missing: &MissingTexts) -> Option<String> {
+    let unused: Vec<String> = missing.unused().map(|text| format!("{text:?}")).collect();
+    let texts = unused.join(", ");
+    (!unused.is_empty())
+        .then(|| format!("{table}: no value is missing by its text: `missing: [{texts}]` has no effect"))
 }
 
 /// Returns the name of a relation's table in messages.

@@ -12,11 +12,11 @@ use crate::bad_rows::{BadRowKind, BadRowLog};
 use crate::join::{KeyFile, MAX_ROWS};
 use crate::key::key_of;
 use crate::row_ids::DroppedRows;
-use crate::spec::NodeTypeSpec;
+use crate::spec::{NodeTypeSpec, SplitSpec, TimeUnit};
 use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
 use crate::table::{MissingTexts, Table, TableBatch};
 use crate::target::TargetAccumulator;
-use crate::transform::{Accumulator, check, position_by_name};
+use crate::transform::{Accumulator, check, is_in_unit, position_by_name};
 use crate::{BadRow, Error, FittedNodeType, Result};
 
 /// The number of rows that a task of the thread pool handles.
@@ -71,6 +71,8 @@ struct Problem {
 struct Statistics<'a> {
     columns: Vec<Accumulator<'a>>,
     target: Option<TargetAccumulator<'a>>,
+    /// True if a time of the split is no timestamp, and so has the unit of the spec.
+    split_has_unit: bool,
 }
 
 impl<'a> NodeTable<'a> {
@@ -232,10 +234,30 @@ impl<'a> NodeTable<'a> {
         problem(BadRowKind::WrongType, column, expected)
     }
 
+    /// Returns notes on the target and the split.
+    fn notes(&self, split_has_unit: bool) -> Vec<String> {
+        let targets = self.target.iter().filter(|target| self.features.contains(target));
+        let name = |position: &usize| &self.table.columns[*position];
+        let mut notes: Vec<String> = targets
+            .map(|target| {
+                format!(
+                    "column {:?}: it is a feature and a target, so the features have the answer",
+                    name(target)
+                )
+            })
+            .collect();
+        if let (Some(SplitSpec::Time { column, unit, .. }), false) = (&self.spec.split, split_has_unit)
+            && *unit != TimeUnit::Seconds
+        {
+            notes.push(format!("column {column:?}: no value is an integer, so `unit` has no effect"));
+        }
+        notes
+    }
+
     fn statistics(&self) -> Statistics<'a> {
         let columns = self.spec.columns.iter().map(|column| Accumulator::new(column, &self.label));
         let target = self.spec.target.as_ref().map(|target| TargetAccumulator::new(target, &self.label));
-        Statistics { columns: columns.collect(), target }
+        Statistics { columns: columns.collect(), target, split_has_unit: false }
     }
 
     /// Returns a name of the type for files.
@@ -263,6 +285,10 @@ impl Statistics<'_> {
             let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
             good.try_for_each(|row| column.add(&batch.cell(*position, row)))
         })?;
+        if let (Some(SplitSpec::Time { .. }), Some(column)) = (&table.spec.split, table.split) {
+            let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
+            self.split_has_unit |= good.any(|row| is_in_unit(&batch.cell(column, row)));
+        }
         let Some(target) = &mut self.target else { return Ok(()) };
         let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
         good.try_for_each(|row| target.add(batch, row, &table.target))
@@ -271,7 +297,11 @@ impl Statistics<'_> {
     fn finish(self, table: &NodeTable<'_>) -> Fitted {
         let lacks_targets = self.target.as_ref().is_some_and(|target| !target.has_targets());
         let of_target = self.target.iter().flat_map(TargetAccumulator::notes);
-        let notes = self.columns.iter().flat_map(Accumulator::notes).chain(of_target).collect();
+        let mut notes: Vec<String> =
+            self.columns.iter().flat_map(Accumulator::notes).chain(of_target).collect();
+        notes.extend(
+            table.notes(self.split_has_unit).into_iter().map(|note| format!("{}, {note}", table.label)),
+        );
         let node_type = FittedNodeType {
             name: table.spec.name.clone(),
             columns: self.columns.into_iter().map(Accumulator::finish).collect(),

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::bad_rows::counted;
 use crate::record::Import;
 use crate::{BadRows, ColumnDrift, ImportedSplit};
 
@@ -47,10 +48,14 @@ pub struct ImportReport {
 
 impl fmt::Display for ImportReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let types =
-            self.node_types.iter().map(|(name, n_nodes)| format!("node type {name}: {n_nodes} nodes"));
-        let relations =
-            self.relations.iter().map(|(name, n_edges)| format!("relation {name}: {n_edges} edges"));
+        let types = self
+            .node_types
+            .iter()
+            .map(|(name, n_nodes)| format!("node type {name}: {}", counted(*n_nodes, "node")));
+        let relations = self
+            .relations
+            .iter()
+            .map(|(name, n_edges)| format!("relation {name}: {}", counted(*n_edges, "edge")));
         let split = self.split.iter().flat_map(|split| {
             let sizes = split.parts().map(|(part, n_nodes)| format!("{n_nodes} {part}")).join(", ");
             let empty = split.parts().into_iter().filter(|(_, n_nodes)| *n_nodes == 0);
@@ -62,7 +67,7 @@ impl fmt::Display for ImportReport {
         });
         let dropped = self.dropped.iter().map(|rows| {
             let BadRows { table, kind, n_rows, because, .. } = rows;
-            format!("dropped from {table}: {n_rows} rows, {}{because}", kind.name())
+            format!("dropped from {table}: {}, {}{because}", counted(*n_rows, "row"), kind.name())
         });
         let notes = self.notes.iter().map(|note| format!("note: {note}"));
         let drift =

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use kiln_feature::MAX_DIM;
 
+use crate::bad_rows::counted;
 use crate::edges::relation_table;
 use crate::node_table::NodeTable;
 use crate::spec::{ColumnTransform, ImportSpec, NodeTypeSpec};
@@ -140,10 +141,12 @@ impl fmt::Display for ImportPlan {
     /// Writes a line for the set, and one for each node type, column, relation and error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = |n_rows: Option<u64>| match n_rows {
-            Some(n_rows) => format!("{n_rows} rows"),
+            Some(n_rows) => counted(n_rows, "row"),
             None => "an unknown number of rows".to_owned(),
         };
-        write!(f, "{}: {} node types, {} relations", self.name, self.node_types.len(), self.relations.len())?;
+        let types = counted(self.node_types.len() as u64, "node type");
+        let relations = counted(self.relations.len() as u64, "relation");
+        write!(f, "{}: {types}, {relations}", self.name)?;
         for node_type in &self.node_types {
             write!(f, "\nnode type `{}`: {}", node_type.name, rows(node_type.n_rows))?;
             if node_type.has_target {

@@ -9,6 +9,7 @@ use super::batch::{BATCH_BYTES, BATCH_ROWS, Malformed, TableBatch};
 use super::cell::{BatchColumn, TextColumn};
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader};
 use super::missing::MissingTexts;
+use crate::bad_rows::counted;
 use crate::error::io_error;
 use crate::{Error, Result, SpecError, TableFileError};
 
@@ -103,7 +104,8 @@ impl CsvFile {
     /// Appends the wanted fields of the record, or returns the expected and the found text.
     fn push_row(&self, columns: &mut [TextColumn]) -> Result<(), (String, String)> {
         if self.record.len() != self.n_fields {
-            return Err((fields(self.n_fields), fields(self.record.len())));
+            let [expected, found] = [self.n_fields, self.record.len()].map(|n| counted(n as u64, "field"));
+            return Err((expected, found));
         }
         for (column, &position) in columns.iter_mut().zip(&self.positions) {
             let field = self.record.get(position).unwrap_or_default();
@@ -114,10 +116,6 @@ impl CsvFile {
         }
         Ok(())
     }
-}
-
-fn fields(n_fields: usize) -> String {
-    if n_fields == 1 { "1 field".to_owned() } else { format!("{n_fields} fields") }
 }
 
 /// Returns true if the last record has bytes of [`END`] besides its first one, which ends the last line.

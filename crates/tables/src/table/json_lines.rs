@@ -61,7 +61,15 @@ impl JsonLinesFile {
             let row = RowSeed { names: &self.columns, columns: &mut columns, seen: &mut self.seen };
             let mut parser = serde_json::Deserializer::from_slice(line);
             if row.deserialize(&mut parser).and_then(|()| parser.end()).is_err() {
-                let expected = "a JSON object".to_owned();
+                let has_nan = [&b"NaN"[..], b"Infinity"]
+                    .iter()
+                    .any(|text| line.windows(text.len()).any(|part| part == *text));
+                let expected = if has_nan {
+                    "a JSON object, in which NaN and infinity are null"
+                } else {
+                    "a JSON object"
+                };
+                let expected = expected.to_owned();
                 let found = shortened(&String::from_utf8_lossy(&line[..line.len().min(80)]));
                 malformed.push(Malformed { row: n_rows, expected, found });
             }

@@ -4,8 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::cell::{Cell, text_cell};
 
 /// The texts of a spec that stand for a missing value.
-#[derive(Debug, Default)]
-pub(crate) struct MissingTexts(Vec<MissingText>);
+#[derive(Debug)]
+pub(crate) struct MissingTexts {
+    texts: Vec<MissingText>,
+    /// True if none of the texts is that of a number, a boolean or a time, so that texts alone must be compared.
+    are_words: bool,
+}
 
 #[derive(Debug)]
 struct MissingText {
@@ -27,12 +31,14 @@ impl MissingTexts {
             let occurred = AtomicBool::new(matches!(cell, Cell::Missing));
             MissingText { text: text.clone(), canonical, occurred }
         };
-        Arc::new(Self(texts.iter().map(of_text).collect()))
+        let are_words =
+            texts.iter().all(|text| matches!(text_cell(text).value(), Cell::Text(_) | Cell::Missing));
+        Arc::new(Self { texts: texts.iter().map(of_text).collect(), are_words })
     }
 
     /// Returns true if a value has one of the texts, in any spelling.
     pub(super) fn contains(&self, cell: &Cell<'_>) -> bool {
-        if self.0.is_empty() {
+        if self.are_words && (self.texts.is_empty() || !matches!(cell, Cell::Text(_))) {
             return false;
         }
         let mut buffer = String::new();
@@ -41,16 +47,17 @@ impl MissingTexts {
             (Err(_), Cell::Text(text)) => text,
             _ => return false,
         };
-        let found = self.0.iter().find(|missing| missing.canonical == text);
-        if let Some(missing) = found {
+        let mut is_missing = false;
+        for missing in self.texts.iter().filter(|missing| missing.canonical == text) {
             missing.occurred.store(true, Ordering::Relaxed);
+            is_missing = true;
         }
-        found.is_some()
+        is_missing
     }
 
     /// Returns the texts that no value had.
     pub(crate) fn unused(&self) -> impl Iterator<Item = &str> {
-        let unused = self.0.iter().filter(|missing| !missing.occurred.load(Ordering::Relaxed));
+        let unused = self.texts.iter().filter(|missing| !missing.occurred.load(Ordering::Relaxed));
         unused.map(|missing| missing.text.as_str())
     }
 }

@@ -51,7 +51,7 @@ impl ParquetFile {
         let positions = columns.iter().map(|column| position_of(path, column, &names));
         let positions = positions.collect::<Result<Vec<usize>>>()?;
         check_codecs(path, &builder, &positions, columns)?;
-        let meanings = meanings(&builder, &positions);
+        let meanings = meanings(path, &builder, &positions)?;
         let n_rows = u64::try_from(builder.metadata().file_metadata().num_rows()).ok();
         let mask = ProjectionMask::roots(builder.parquet_schema(), positions.iter().copied());
         let mut sorted = positions.clone();
@@ -87,19 +87,28 @@ impl ParquetFile {
 
 /// Returns the types of columns that are integers without the schema of Arrow in the metadata, such as durations. Without
 /// it, their values would be numbers of an unknown unit.
-fn meanings(builder: &ParquetRecordBatchReaderBuilder<File>, positions: &[usize]) -> Vec<Option<DataType>> {
+fn meanings(
+    path: &Path,
+    builder: &ParquetRecordBatchReaderBuilder<File>,
+    positions: &[usize],
+) -> Result<Vec<Option<DataType>>> {
     let metadata = builder.metadata().file_metadata().key_value_metadata();
     // The reader ignores a schema of Arrow that cannot be read, too.
     let Ok(written) = parquet_to_arrow_schema(builder.parquet_schema(), metadata) else {
-        return vec![None; positions.len()];
+        return Ok(vec![None; positions.len()]);
     };
     let meaning = |position: &usize| {
-        let read = builder.schema().field(*position).data_type();
-        match written.fields().get(*position)?.data_type() {
-            meaning @ (DataType::Duration(_) | DataType::Date64 | DataType::Timestamp(..)) => {
-                (*read == DataType::Int64).then(|| meaning.clone())
+        let is_integer = builder.schema().field(*position).data_type().is_integer();
+        let Some(field) = written.fields().get(*position).filter(|_| is_integer) else { return Ok(None) };
+        match (field.extension_type_name(), field.data_type()) {
+            (Some(name), _) => Err(bad_file(
+                path,
+                format!("column {:?} has the type {name}: write it as text or as a number", field.name()),
+            )),
+            (None, meaning @ (DataType::Duration(_) | DataType::Date64 | DataType::Timestamp(..))) => {
+                Ok(Some(meaning.clone()))
             }
-            _ => None,
+            (None, _) => Ok(None),
         }
     };
     positions.iter().map(meaning).collect()

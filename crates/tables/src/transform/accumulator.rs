@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::quantiles::ValueSample;
-use super::value::{for_each_item, number};
+use super::value::{for_each_item, is_in_unit, number};
 use super::vocabulary::{Counter, Vocabulary};
 use super::{FittedColumn, FittedTransform};
 use crate::Result;
@@ -64,6 +64,8 @@ impl<'a> Accumulator<'a> {
     pub(crate) fn add(&mut self, cell: &Cell<'_>) -> Result<()> {
         self.n_rows += 1;
         let is_there = match &self.spec.transform {
+            // The conversion of other numbers takes longer.
+            ColumnTransform::Numeric if self.has_in_range(cell) => true,
             ColumnTransform::Numeric | ColumnTransform::Standardize | ColumnTransform::Quantile => {
                 let value = number(cell).ok().flatten();
                 value.into_iter().for_each(|value| self.add_number(value));
@@ -78,7 +80,7 @@ impl<'a> Accumulator<'a> {
                 !matches!(cell, Cell::Missing)
             }
             ColumnTransform::Time { .. } => {
-                self.needs_option |= !matches!(cell.value(), Cell::Time(_) | Cell::Missing);
+                self.needs_option |= is_in_unit(cell);
                 !matches!(cell, Cell::Missing)
             }
             _ => match (cell.text(&mut self.buffer), &mut self.state) {
@@ -91,6 +93,14 @@ impl<'a> Accumulator<'a> {
         };
         self.n_missing += u64::from(!is_there);
         Ok(())
+    }
+
+    /// Returns true for a 32-bit number that does not extend the range.
+    fn has_in_range(&self, cell: &Cell<'_>) -> bool {
+        match (cell, self.range) {
+            (Cell::Single(value), Some([min, max])) => (min..=max).contains(&f64::from(*value)),
+            _ => false,
+        }
     }
 
     fn add_number(&mut self, value: f64) {

@@ -111,7 +111,14 @@ impl ColumnEncoder {
     fn encode_value(&self, cell: &Cell<'_>, row: &mut [f32]) -> Result<bool, &'static str> {
         let mut buffer = String::new();
         match &self.fitted.transform {
-            FittedTransform::Numeric => Ok(self.number(cell)?.map(|value| row[0] = value as f32).is_some()),
+            FittedTransform::Numeric => match (cell, self.fitted.range) {
+                // The conversion of other numbers takes longer.
+                (Cell::Single(value), Some([min, max])) if (min..=max).contains(&f64::from(*value)) => {
+                    row[0] = *value + 0.0;
+                    Ok(true)
+                }
+                _ => Ok(self.number(cell)?.map(|value| row[0] = value as f32).is_some()),
+            },
             FittedTransform::Standardize { mean, std } => {
                 let scaled =
                     self.number(cell)?.map(|value| if *std > 0.0 { (value - mean) / std } else { 0.0 });

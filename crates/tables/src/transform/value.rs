@@ -89,6 +89,11 @@ pub(crate) fn micros(cell: &Cell<'_>, unit: TimeUnit) -> Result<Option<i64>, &'s
     }
 }
 
+/// Returns true for a time that is an integer, which counts in the unit of the spec.
+pub(crate) fn is_in_unit(cell: &Cell<'_>) -> bool {
+    !matches!(cell, Cell::Missing) && !matches!(cell.value(), Cell::Time(_))
+}
+
 /// Returns the microseconds since 1970 of an integer; `None` outside of the years 1 to 9999.
 fn integer_micros(value: i128, unit: TimeUnit) -> Option<i64> {
     let micros = match unit {
@@ -135,9 +140,11 @@ pub(super) fn vector(
 pub(crate) fn check(transform: &ColumnTransform, cell: &Cell<'_>) -> Result<(), &'static str> {
     let mut buffer = String::new();
     match transform {
-        ColumnTransform::Numeric | ColumnTransform::Standardize | ColumnTransform::Quantile => {
-            number(cell).map(drop)
-        }
+        ColumnTransform::Numeric | ColumnTransform::Standardize | ColumnTransform::Quantile => match cell {
+            // The conversion of other numbers takes longer.
+            Cell::Single(value) if value.is_finite() => Ok(()),
+            _ => number(cell).map(drop),
+        },
         ColumnTransform::OneHot { .. }
         | ColumnTransform::Ordinal { .. }
         | ColumnTransform::Hash { .. }

@@ -108,7 +108,7 @@ fn a_bad_row_of_a_node_table_explains_its_dangling_edges() {
     assert!(error.contains(expected), "{error}");
     let report = tables.import_with(&spec("users.csv", "wrong_type, dangling"), "set", &Default::default());
     let report = report.unwrap().to_string();
-    assert!(report.contains("dropped from relation `knows`: 1 rows, dangling (1 bad row of"), "{report}");
+    assert!(report.contains("dropped from relation `knows`: 1 row, dangling (1 bad row of"), "{report}");
 }
 
 #[test]
@@ -291,6 +291,11 @@ fn content_of_another_kind_is_named() {
         ),
         ("users.csv.gz", b"id,age\n", "the file is not compressed by gzip, expected gzip"),
         ("users.csv.gz", b"", "the file is not compressed by gzip"),
+        (
+            "users.jsonl",
+            b"{\"id\": 1, \"age\": NaN}\n",
+            "expected a JSON object, in which NaN and infinity are null",
+        ),
         ("users.jsonl", b"[{\"id\": 1, \"age\": 2}]\n", "row 1, column \"(row)\": \"[{"),
     ] {
         std::fs::write(tables.path(name), bytes).unwrap();
