@@ -90,12 +90,13 @@ fn notes_on_relation(spec: &RelationSpec, earlier: &RelationSpec) -> Vec<String>
             ("missing", json(&relation.missing)),
         ]
     };
-    let pairs = parts(spec).into_iter().zip(parts(earlier));
-    let differing = pairs.filter(|((_, now), (_, before))| now != before);
-    let note = |((key, now), (_, before))| {
-        format!("relation `{}`: `{key}` is {now}, in the earlier import {before}", spec.name)
-    };
-    differing.map(note).collect()
+    let mut notes = Vec::new();
+    for ((key, now), (_, before)) in parts(spec).into_iter().zip(parts(earlier)) {
+        if now != before {
+            notes.push(format!("relation `{}`: `{key}` is {now}, in the earlier import {before}", spec.name));
+        }
+    }
+    notes
 }
 
 /// Returns a part of a spec as JSON, which is YAML, too.

@@ -119,11 +119,14 @@ impl EdgeRow<'_> {
     /// Returns the kind of a bad row and the position of the column in [`BadEdge`].
     fn problem(&self) -> Option<(BadRowKind, usize)> {
         let of_ends = |mark: u32| self.rows.iter().position(|row| *row == mark);
-        let of_values = || self.values.iter().position(|value| value.is_nan()).map(|column| column + 2);
-        let wrong = of_ends(WRONG).or_else(of_values).map(|column| (BadRowKind::WrongType, column));
-        let missing = || of_ends(MISSING).map(|column| (BadRowKind::MissingKey, column));
-        let dangling = || of_ends(DANGLING).map(|column| (BadRowKind::Dangling, column));
-        wrong.or_else(missing).or_else(dangling)
+        let of_values = self.values.iter().position(|value| value.is_nan());
+        if let Some(column) = of_ends(WRONG).or(of_values.map(|column| column + 2)) {
+            return Some((BadRowKind::WrongType, column));
+        }
+        match (of_ends(MISSING), of_ends(DANGLING)) {
+            (Some(column), _) => Some((BadRowKind::MissingKey, column)),
+            (None, dangling) => dangling.map(|column| (BadRowKind::Dangling, column)),
+        }
     }
 }
 

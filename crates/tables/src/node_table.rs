@@ -236,16 +236,13 @@ impl<'a> NodeTable<'a> {
 
     /// Returns notes on the target and the split.
     fn notes(&self, split_has_unit: bool) -> Vec<String> {
-        let targets = self.target.iter().filter(|target| self.features.contains(target));
-        let name = |position: &usize| &self.table.columns[*position];
-        let mut notes: Vec<String> = targets
-            .map(|target| {
-                format!(
-                    "column {:?}: it is a feature and a target, so the features have the answer",
-                    name(target)
-                )
-            })
-            .collect();
+        let mut notes = Vec::new();
+        for target in self.target.iter().filter(|target| self.features.contains(target)) {
+            let column = &self.table.columns[*target];
+            notes.push(format!(
+                "column {column:?}: it is a feature and a target, so the features have the answer"
+            ));
+        }
         if let (Some(SplitSpec::Time { column, unit, .. }), false) = (&self.spec.split, split_has_unit)
             && *unit != TimeUnit::Seconds
         {

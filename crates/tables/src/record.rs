@@ -180,8 +180,8 @@ impl Import {
                     return Err(at(format!("column {:?}", column.column)));
                 }
             }
-            let is_range = |range: [f64; 2]| range.iter().all(|value| value.is_finite());
-            if !fitted.columns.iter().filter_map(|column| column.range).all(is_range) {
+            let mut bounds = fitted.columns.iter().flat_map(|column| column.range).flatten();
+            if !bounds.all(f64::is_finite) {
                 return Err(at("a range".into()));
             }
             if MAX_DIM < fitted.columns.iter().map(FittedColumn::width).sum() {

@@ -23,17 +23,9 @@ struct MissingText {
 
 impl MissingTexts {
     pub(crate) fn new(texts: &[String]) -> Arc<Self> {
-        let of_text = |text: &String| {
-            let cell = text_cell(text);
-            let mut buffer = String::new();
-            let canonical = cell.text(&mut buffer).ok().flatten().unwrap_or(text).to_owned();
-            // An empty text and NaN are missing values in any case.
-            let occurred = AtomicBool::new(matches!(cell, Cell::Missing));
-            MissingText { text: text.clone(), canonical, occurred }
-        };
         let are_words =
             texts.iter().all(|text| matches!(text_cell(text).value(), Cell::Text(_) | Cell::Missing));
-        Arc::new(Self { texts: texts.iter().map(of_text).collect(), are_words })
+        Arc::new(Self { texts: texts.iter().map(MissingText::new).collect(), are_words })
     }
 
     /// Returns true if a value has one of the texts, in any spelling.
@@ -59,5 +51,16 @@ impl MissingTexts {
     pub(crate) fn unused(&self) -> impl Iterator<Item = &str> {
         let unused = self.texts.iter().filter(|missing| !missing.occurred.load(Ordering::Relaxed));
         unused.map(|missing| missing.text.as_str())
+    }
+}
+
+impl MissingText {
+    fn new(text: &String) -> Self {
+        let cell = text_cell(text);
+        let mut buffer = String::new();
+        let canonical = cell.text(&mut buffer).ok().flatten().unwrap_or(text).to_owned();
+        // An empty text and NaN are missing values in any case.
+        let occurred = AtomicBool::new(matches!(cell, Cell::Missing));
+        Self { text: text.clone(), canonical, occurred }
     }
 }
