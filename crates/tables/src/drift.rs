@@ -1,7 +1,18 @@
 use std::fmt;
 
+use crate::NumberStats;
+
 /// The smallest share of values that the report of an import names if the earlier import had such values, or may have had.
 const NOTABLE_SHARE: f64 = 0.1;
+
+/// The number of standard deviations from which on a mean is another one.
+const FAR_MEAN: f64 = 3.0;
+
+/// The smallest number of values whose mean and deviation are compared.
+const MIN_VALUES: u64 = 10;
+
+/// The factor from which on a standard deviation is another one.
+const FAR_DEVIATION: f64 = 10.0;
 
 /// Values of a column that are unlike those of the earlier import whose transforms an import uses.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +45,24 @@ pub enum DriftKind {
     },
     /// Rows without a value.
     Missing,
+    /// Numbers of another mean or deviation, as of another unit. All values are such ones.
+    Scale {
+        /// The statistics of the numbers.
+        stats: NumberStats,
+        /// Those of the earlier import.
+        earlier: NumberStats,
+    },
+}
+
+impl DriftKind {
+    /// Returns [`DriftKind::Scale`] if the mean is off by more than [`FAR_MEAN`] deviations, or the deviation by more than a
+    /// factor of [`FAR_DEVIATION`]. Those of few values are not compared.
+    pub(crate) fn of_scale(n_values: u64, stats: NumberStats, earlier: NumberStats) -> Option<Self> {
+        let is_far = FAR_MEAN * earlier.std < (stats.mean - earlier.mean).abs();
+        let ratio = stats.std / earlier.std;
+        let is_other = 0.0 < earlier.std && !(1.0 / FAR_DEVIATION..=FAR_DEVIATION).contains(&ratio);
+        (MIN_VALUES <= n_values && (is_far || is_other)).then_some(Self::Scale { stats, earlier })
+    }
 }
 
 impl ColumnDrift {
@@ -67,6 +96,14 @@ impl fmt::Display for ColumnDrift {
                 )?;
             }
             DriftKind::Missing => write!(f, "rows ({percent:.1} %) have no value")?,
+            DriftKind::Scale { stats, earlier } => {
+                let [now, before] =
+                    [stats, earlier].map(|of| format!("{} ± {}", rounded(of.mean), rounded(of.std)));
+                write!(
+                    f,
+                    "values have the mean and standard deviation {now}, in the earlier import {before}: check the unit"
+                )?;
+            }
         }
         match (kind, *earlier_share) {
             (DriftKind::Missing, 0.0) => {
@@ -76,4 +113,9 @@ impl fmt::Display for ColumnDrift {
             (_, share) => write!(f, ", where {:.1} % were such", 100.0 * share),
         }
     }
+}
+
+/// Returns a number with four digits.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.3e}").parse().unwrap_or(value)
 }

@@ -22,7 +22,7 @@ use crate::row_ids::{DroppedRows, RowIds};
 use crate::spec::{EndSpec, ImportSpec, KeyType, RelationSpec};
 use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
 use crate::table::MissingTexts;
-use crate::{BadRowKind, BadRows, Error, FittedColumn, FittedNodeType, Result};
+use crate::{BadRowKind, BadRows, ColumnDrift, DriftKind, Error, FittedColumn, FittedNodeType, Result};
 
 /// The memory of batches of rows and of buffers in bytes.
 const FIXED_BYTES: u64 = 16 << 20;
@@ -70,6 +70,7 @@ fn import_spec(path: &Path, out: &Path, options: &ImportOptions) -> Result<Impor
         options,
         found: Vec::new(),
         notes,
+        drift: Vec::new(),
         missing,
     };
     let (types, relations) = importer.resolve()?;
@@ -101,6 +102,7 @@ struct Importer<'a> {
     options: &'a ImportOptions,
     found: Vec<BadRows>,
     notes: Vec<String>,
+    drift: Vec<ColumnDrift>,
     /// The texts that stand for a missing value in the table of each relation.
     missing: Vec<Arc<MissingTexts>>,
 }
@@ -182,6 +184,20 @@ impl<'a> Importer<'a> {
         Ok((types, relations))
     }
 
+    /// Adds what is unlike the values of an earlier import. Numbers out of range say more than their scale.
+    fn add_drift(&mut self, found: Vec<ColumnDrift>) {
+        let out_of_range: Vec<&ColumnDrift> = found
+            .iter()
+            .filter(|drift| drift.is_notable() && matches!(drift.kind, DriftKind::Range { .. }))
+            .collect();
+        self.drift.retain(|drift| {
+            let mut of_column = out_of_range.iter().filter(|other| other.column == drift.column);
+            !matches!(drift.kind, DriftKind::Scale { .. })
+                || of_column.all(|other| other.node_type != drift.node_type)
+        });
+        self.drift.extend(found);
+    }
+
     fn key_type_of(&self, node_type: &str) -> KeyType {
         let spec = self.spec.nodes.iter().find(|spec| spec.name == node_type);
         spec.map_or_else(KeyType::default, |spec| spec.key_type)
@@ -239,7 +255,7 @@ impl<'a> Importer<'a> {
         }
         let earlier = self.earlier(&spec.name);
         let table = NodeTable::new(spec, self.folder, earlier);
-        let mut scan = table.scan(self.temporary, earlier.is_none())?;
+        let mut scan = table.scan(self.temporary, earlier)?;
         let (duplicates, rows) =
             self.join(&table.label, &scan.keys, &mut scan.dropped, used_bytes, |join| {
                 if columns.is_empty() {
@@ -267,6 +283,7 @@ impl<'a> Importer<'a> {
             (None, None) => unreachable!("statistics should be computed without an earlier import"),
         };
         self.notes.extend(notes);
+        self.drift.extend(scan.drift);
         let keys = scan.keys;
         Ok((ImportedType { table: Some(table), keys, ids, fitted, lacks_targets }, rows))
     }
@@ -368,7 +385,6 @@ impl<'a> Importer<'a> {
         let mut fitted = Vec::new();
         let mut counts = Vec::new();
         let mut split = None;
-        let mut drift = Vec::new();
         for (position, imported) in types.into_iter().enumerate() {
             let first = node_types.range(position).start;
             let label = table_of(&imported.fitted.name);
@@ -377,7 +393,7 @@ impl<'a> Importer<'a> {
                     write_node_type(&mut set, position, first, table, &imported.ids, &imported.fitted)?;
                 split = split.or(written.split);
                 if self.options.transforms_of.is_some() {
-                    drift.extend(written.drift);
+                    self.add_drift(written.drift);
                 } else {
                     self.notes.extend(unused_texts(&label, &table.table.missing));
                 }
@@ -407,7 +423,7 @@ impl<'a> Importer<'a> {
         let record = Import::new(self.spec.clone(), fitted, &self.found);
         set.attach(FILE, &record.to_json())?;
         set.commit()?;
-        let Self { found: dropped, notes, .. } = self;
+        let Self { found: dropped, notes, drift, .. } = self;
         Ok(ImportReport { node_types: counts, relations: n_edges, split, dropped, notes, drift })
     }
 }

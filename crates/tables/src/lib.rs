@@ -111,7 +111,7 @@ pub use spec::{
     NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec, TimePart, TimeUnit,
 };
 pub use target::FittedTarget;
-pub use transform::{FittedColumn, FittedTransform};
+pub use transform::{FittedColumn, FittedTransform, NumberStats};
 
 /// The README, so that the doc tests run its example.
 #[cfg(doctest)]

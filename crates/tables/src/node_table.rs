@@ -17,7 +17,7 @@ use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
 use crate::table::{MissingTexts, Table, TableBatch};
 use crate::target::TargetAccumulator;
 use crate::transform::{Accumulator, check, is_in_unit, position_by_name};
-use crate::{BadRow, Error, FittedNodeType, Result};
+use crate::{BadRow, ColumnDrift, DriftKind, Error, FittedColumn, FittedNodeType, Result};
 
 /// The number of rows that a task of the thread pool handles.
 pub(crate) const TASK_ROWS: usize = 1 << 8;
@@ -46,6 +46,8 @@ pub(crate) struct Scan {
     pub(crate) log: BadRowLog,
     /// The statistics of all rows that are not bad; `None` if those of an earlier import are used.
     pub(crate) fitted: Option<Fitted>,
+    /// The columns whose numbers have another scale than those of an earlier import.
+    pub(crate) drift: Vec<ColumnDrift>,
 }
 
 /// Statistics of a table.
@@ -108,20 +110,31 @@ impl<'a> NodeTable<'a> {
     }
 
     /// Reads the table: checks each row, writes its key, and computes the statistics of the rows that are not bad.
-    pub(crate) fn scan(&self, folder: &Path, with_statistics: bool) -> Result<Scan> {
+    pub(crate) fn scan(&self, folder: &Path, earlier: Option<&FittedNodeType>) -> Result<Scan> {
         let mut keys = SpillFile::create(folder, &format!("keys-of-{}", self.spec_number()), SPILL_BUFFER)?;
         let mut dropped = DroppedRows::default();
         let mut log = BadRowLog::default();
         let mut n_rows = 0_u64;
         let mut n_keys = 0;
         let mut text_bytes = 0;
-        let mut statistics = with_statistics.then(|| self.statistics());
+        let mut statistics = earlier.is_none().then(|| self.statistics());
+        let mut numbers: Vec<_> = self
+            .spec
+            .columns
+            .iter()
+            .map(|column| earlier.and_then(|_| Accumulator::of_numbers(column, "")))
+            .collect();
         let mut buffer = String::new();
         self.table.for_each_batch(&mut |batch| {
             let problems = self.problems(batch);
             if let Some(statistics) = &mut statistics {
                 statistics.add(self, batch, &|row| problems[row].is_none())?;
             }
+            numbers.par_iter_mut().zip(&self.features).try_for_each(|(column, position)| {
+                let Some(column) = column else { return Ok(()) };
+                let mut good = (0..batch.n_rows).filter(|row| problems[*row].is_none());
+                good.try_for_each(|row| column.add(&batch.cell(*position, row)))
+            })?;
             if MAX_ROWS < n_rows + batch.n_rows as u64 {
                 let table = self.label.clone();
                 let what = "too many rows".to_owned();
@@ -147,7 +160,27 @@ impl<'a> NodeTable<'a> {
         })?;
         let keys = KeyFile { file: keys.finish()?, n_rows: n_rows as u32, n_keys, text_bytes };
         let fitted = statistics.map(|statistics| statistics.finish(self));
-        Ok(Scan { keys, dropped, log, fitted })
+        let of_earlier = earlier.iter().flat_map(|earlier| &earlier.columns);
+        let drift = numbers
+            .iter()
+            .zip(of_earlier)
+            .filter_map(|(numbers, earlier)| self.scale_drift(numbers.as_ref()?, earlier));
+        let drift = drift.collect();
+        Ok(Scan { keys, dropped, log, fitted, drift })
+    }
+
+    /// Returns the drift of the scale of a column of numbers.
+    fn scale_drift(&self, numbers: &Accumulator<'_>, earlier: &FittedColumn) -> Option<ColumnDrift> {
+        let n_values = numbers.n_values();
+        let kind = DriftKind::of_scale(n_values, numbers.number_stats()?, earlier.numbers?)?;
+        Some(ColumnDrift {
+            node_type: self.spec.name.clone(),
+            column: earlier.column.clone(),
+            kind,
+            n_found: n_values,
+            n_values,
+            earlier_share: 0.0,
+        })
     }
 
     /// Returns the statistics of the rows that are not dropped.

@@ -180,9 +180,9 @@ impl Import {
                     return Err(at(format!("column {:?}", column.column)));
                 }
             }
-            let mut bounds = fitted.columns.iter().flat_map(|column| column.range).flatten();
-            if !bounds.all(f64::is_finite) {
-                return Err(at("a range".into()));
+            let mut stats = fitted.columns.iter().filter_map(|column| column.numbers);
+            if !stats.all(|of| [of.min, of.max, of.mean, of.std].iter().all(|value| value.is_finite())) {
+                return Err(at("the statistics of numbers".into()));
             }
             if MAX_DIM < fitted.columns.iter().map(FittedColumn::width).sum() {
                 return Err(at("the number of feature columns".into()));

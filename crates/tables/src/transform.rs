@@ -2,6 +2,7 @@
 
 mod accumulator;
 mod apply;
+mod moments;
 mod ngrams;
 mod quantiles;
 mod time;
@@ -32,8 +33,29 @@ pub struct FittedColumn {
     pub n_values: u64,
     /// The number of these values that have no feature column or position of their own.
     pub n_other: u64,
-    /// The smallest and the largest number; `None` without numbers and for transforms of other values.
-    pub range: Option<[f64; 2]>,
+    /// The statistics of the numbers; `None` without numbers and for transforms of other values.
+    pub numbers: Option<NumberStats>,
+}
+
+/// The statistics of the numbers of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NumberStats {
+    /// The smallest number.
+    pub min: f64,
+    /// The largest number.
+    pub max: f64,
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation of the population.
+    pub std: f64,
+}
+
+impl NumberStats {
+    /// Returns true if a number is neither below the smallest nor above the largest one.
+    pub(crate) fn contains(&self, value: f64) -> bool {
+        (self.min..=self.max).contains(&value)
+    }
 }
 
 /// A transform with its statistics. [`ColumnTransform`](crate::ColumnTransform) describes the features.

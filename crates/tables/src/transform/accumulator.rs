@@ -1,9 +1,10 @@
 use std::collections::BTreeSet;
 
+use super::moments::Moments;
 use super::quantiles::ValueSample;
 use super::value::{for_each_item, is_in_unit, number};
 use super::vocabulary::{Counter, Vocabulary};
-use super::{FittedColumn, FittedTransform};
+use super::{FittedColumn, FittedTransform, NumberStats};
 use crate::Result;
 use crate::spec::{ColumnSpec, ColumnTransform, TimeUnit};
 use crate::table::Cell;
@@ -17,7 +18,7 @@ pub(crate) struct Accumulator<'a> {
     name: String,
     n_rows: u64,
     n_missing: u64,
-    range: Option<[f64; 2]>,
+    numbers: Moments,
     /// True if a value needed the separator of lists or the unit of integers.
     needs_option: bool,
     state: State,
@@ -27,12 +28,6 @@ pub(crate) struct Accumulator<'a> {
 #[derive(Debug)]
 enum State {
     Nothing,
-    /// The count, the mean and the sum of squared differences from the mean (Welford 1962).
-    Moments {
-        n: f64,
-        mean: f64,
-        squares: f64,
-    },
     Sample(ValueSample),
     Counts(Counter),
 }
@@ -40,7 +35,6 @@ enum State {
 impl<'a> Accumulator<'a> {
     pub(crate) fn new(spec: &'a ColumnSpec, table: &str) -> Self {
         let state = match &spec.transform {
-            ColumnTransform::Standardize => State::Moments { n: 0.0, mean: 0.0, squares: 0.0 },
             ColumnTransform::Quantile => State::Sample(ValueSample::default()),
             ColumnTransform::OneHot { .. }
             | ColumnTransform::Ordinal { .. }
@@ -53,22 +47,40 @@ impl<'a> Accumulator<'a> {
             name,
             n_rows: 0,
             n_missing: 0,
-            range: None,
+            numbers: Moments::EMPTY,
             needs_option: false,
             state,
             buffer: String::new(),
         }
     }
 
+    /// Returns statistics of numbers only; `None` for a transform of other values.
+    pub(crate) fn of_numbers(spec: &'a ColumnSpec, table: &str) -> Option<Self> {
+        use ColumnTransform::{Numeric, Quantile, Standardize};
+        let is_number = matches!(spec.transform, Numeric | Standardize | Quantile);
+        is_number.then(|| Self { state: State::Nothing, ..Self::new(spec, table) })
+    }
+
+    /// Returns the number of rows with a value.
+    pub(crate) fn n_values(&self) -> u64 {
+        self.n_rows - self.n_missing
+    }
+
+    /// Returns the statistics of the numbers that were added.
+    pub(crate) fn number_stats(&self) -> Option<NumberStats> {
+        self.numbers.stats()
+    }
+
     /// Adds a value, which must have passed [`check`](super::check).
     pub(crate) fn add(&mut self, cell: &Cell<'_>) -> Result<()> {
         self.n_rows += 1;
         let is_there = match &self.spec.transform {
-            // The conversion of other numbers takes longer.
-            ColumnTransform::Numeric if self.has_in_range(cell) => true,
             ColumnTransform::Numeric | ColumnTransform::Standardize | ColumnTransform::Quantile => {
-                let value = number(cell).ok().flatten();
-                value.into_iter().for_each(|value| self.add_number(value));
+                let value = self.number(cell);
+                if let (Some(value), State::Sample(sample)) = (value, &mut self.state) {
+                    sample.add(value);
+                }
+                value.into_iter().for_each(|value| self.numbers.add(value));
                 value.is_some()
             }
             ColumnTransform::MultiHot { separator, .. } => {
@@ -95,26 +107,14 @@ impl<'a> Accumulator<'a> {
         Ok(())
     }
 
-    /// Returns true for a 32-bit number that does not extend the range.
-    fn has_in_range(&self, cell: &Cell<'_>) -> bool {
-        match (cell, self.range) {
-            (Cell::Single(value), Some([min, max])) => (min..=max).contains(&f64::from(*value)),
-            _ => false,
-        }
-    }
-
-    fn add_number(&mut self, value: f64) {
-        let [min, max] = self.range.unwrap_or([value; 2]);
-        self.range = Some([min.min(value), max.max(value)]);
-        match &mut self.state {
-            State::Moments { n, mean, squares } => {
-                *n += 1.0;
-                let difference = value - *mean;
-                *mean += difference / *n;
-                *squares += difference * (value - *mean);
+    /// Returns the number in a cell.
+    fn number(&self, cell: &Cell<'_>) -> Option<f64> {
+        match (cell, &self.spec.transform) {
+            // The exact conversion takes longer, and the features need no statistics.
+            (Cell::Single(value), ColumnTransform::Numeric) if self.numbers.contains(f64::from(*value)) => {
+                Some(f64::from(*value))
             }
-            State::Sample(sample) => sample.add(value),
-            State::Nothing | State::Counts(_) => {}
+            _ => number(cell).ok().flatten(),
         }
     }
 
@@ -141,7 +141,7 @@ impl<'a> Accumulator<'a> {
         let unused = match &self.spec.transform {
             _ if self.n_rows == 0 => None,
             _ if self.n_missing == self.n_rows => Some("no row has a value"),
-            ColumnTransform::Standardize if self.range.is_some_and(|[min, max]| min == max) => {
+            ColumnTransform::Standardize if self.numbers.stats().is_some_and(|of| of.min == of.max) => {
                 Some("all values are equal, so the feature is 0")
             }
             ColumnTransform::MultiHot { separator: Some(_), .. }
@@ -166,9 +166,12 @@ impl<'a> Accumulator<'a> {
     pub(crate) fn finish(self) -> FittedColumn {
         let mut vocabulary = Vocabulary::default();
         let transform = match (self.state, self.spec.transform.clone()) {
-            (State::Moments { n, mean, squares }, _) => {
-                let variance = if n > 0.0 { squares / n } else { 0.0 };
-                FittedTransform::Standardize { mean, std: variance.sqrt() }
+            (_, ColumnTransform::Standardize) => {
+                let stats = self.numbers.stats();
+                FittedTransform::Standardize {
+                    mean: stats.map_or(0.0, |stats| stats.mean),
+                    std: stats.map_or(0.0, |stats| stats.std),
+                }
             }
             (State::Sample(sample), _) => FittedTransform::Quantile { quantiles: sample.quantiles() },
             (
@@ -205,7 +208,7 @@ impl<'a> Accumulator<'a> {
             n_missing: self.n_missing,
             n_values: vocabulary.n_values,
             n_other: vocabulary.n_other,
-            range: self.range,
+            numbers: self.numbers.stats(),
         }
     }
 }

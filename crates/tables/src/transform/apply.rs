@@ -6,7 +6,7 @@ use super::quantiles::rank;
 use super::time::cyclic;
 use super::value::{for_each_item, micros, number, vector};
 use super::vocabulary::position_by_name;
-use super::{FittedColumn, FittedTransform};
+use super::{FittedColumn, FittedTransform, NumberStats};
 use crate::drift::{ColumnDrift, DriftKind};
 use crate::hash::{below, hash_bytes};
 use crate::table::Cell;
@@ -42,7 +42,7 @@ impl ColumnEncoder {
 
     /// Returns what is unlike the values of the statistics in the encoded rows.
     pub(crate) fn drift(&self, node_type: &str, n_rows: u64) -> Vec<ColumnDrift> {
-        let FittedColumn { transform, range, .. } = &self.fitted;
+        let FittedColumn { transform, numbers, .. } = &self.fitted;
         let n_missing = self.n_missing.load(Ordering::Relaxed);
         let of_kind = |kind, n_found, n_values, earlier: [u64; 2]| ColumnDrift {
             node_type: node_type.to_owned(),
@@ -53,14 +53,16 @@ impl ColumnEncoder {
             earlier_share: earlier[0] as f64 / earlier[1].max(1) as f64,
         };
         let n_unlike = self.n_unlike.load(Ordering::Relaxed);
-        let of_values = match (transform, range) {
+        let of_values = match (transform, numbers) {
             (FittedTransform::MultiHot { .. }, _) => {
                 Some((DriftKind::Category, self.n_items.load(Ordering::Relaxed)))
             }
             (FittedTransform::OneHot { .. } | FittedTransform::Ordinal { .. }, _) => {
                 Some((DriftKind::Category, n_rows - n_missing))
             }
-            (_, Some([min, max])) => Some((DriftKind::Range { min: *min, max: *max }, n_rows - n_missing)),
+            (_, Some(NumberStats { min, max, .. })) => {
+                Some((DriftKind::Range { min: *min, max: *max }, n_rows - n_missing))
+            }
             _ => None,
         };
         let earlier = [self.fitted.n_other, self.fitted.n_values];
@@ -90,8 +92,8 @@ impl ColumnEncoder {
     /// Returns the number in a cell, and counts it if it is out of the range of the statistics.
     fn number(&self, cell: &Cell<'_>) -> Result<Option<f64>, &'static str> {
         let value = number(cell)?;
-        if let (Some(value), Some([min, max])) = (value, self.fitted.range)
-            && !(min..=max).contains(&value)
+        if let (Some(value), Some(numbers)) = (value, self.fitted.numbers)
+            && !numbers.contains(value)
         {
             self.n_unlike.fetch_add(1, Ordering::Relaxed);
         }
@@ -111,9 +113,9 @@ impl ColumnEncoder {
     fn encode_value(&self, cell: &Cell<'_>, row: &mut [f32]) -> Result<bool, &'static str> {
         let mut buffer = String::new();
         match &self.fitted.transform {
-            FittedTransform::Numeric => match (cell, self.fitted.range) {
+            FittedTransform::Numeric => match (cell, self.fitted.numbers) {
                 // The conversion of other numbers takes longer.
-                (Cell::Single(value), Some([min, max])) if (min..=max).contains(&f64::from(*value)) => {
+                (Cell::Single(value), Some(numbers)) if numbers.contains(f64::from(*value)) => {
                     row[0] = *value + 0.0;
                     Ok(true)
                 }

@@ -55,7 +55,7 @@ impl Counter {
             }
             return Ok(());
         }
-        self.n_bytes += text.len();
+        self.n_bytes += text.len() + if spelling == text { 0 } else { spelling.len() };
         if self.counts.len() == MAX_CATEGORIES || MAX_TEXT < self.n_bytes {
             let max = self.counts.len();
             return Err(Error::TooManyValues { column: column.to_owned(), max });

@@ -105,6 +105,11 @@ fn tables_of_another_meaning_are_noted() {
         (with("tags", 2, constant("x;z")), "column \"tags\": 2 of 31 values (6.5 %) have none"),
         (with("age", 20, times(365.0)), "column \"age\": 20 of 20 values (100.0 %) are outside of those of the earlier import, 20 to 39"),
         (with("income", 20, times(-1.0)), "column \"income\": 19 of 20 values (95.0 %) are outside of those"),
+        (
+            with("income", 20, times(0.001)),
+            "column \"income\": 20 of 20 values have the mean and standard deviation 9.5 ± 5.766, in the earlier import \
+             9500 ± 5766: check the unit",
+        ),
         (with("size", 3, times(0.01)), "column \"size\": 3 of 20 values (15.0 %) are outside of those of the earlier import, 150.5 to 169.5"),
         (with("age", 4, constant("")), "column \"age\": 4 of 20 rows (20.0 %) have no value, and no feature marks them"),
         (with("rank", 20, constant("none")), "column \"rank\": 20 of 20 rows (100.0 %) have no value, where 30.0 % were such"),
