@@ -40,8 +40,11 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<()> {
     if args.dry_run {
         let plan = kiln_tables::plan(&args.spec)?;
         print!("{plan}");
-        let n_errors = plan.errors.len();
-        ensure!(n_errors == 0, "the import would fail: {n_errors} errors in the tables");
+        let errors = match plan.errors.len() {
+            1 => "1 error".to_owned(),
+            n_errors => format!("{n_errors} errors"),
+        };
+        ensure!(plan.errors.is_empty(), "the import would fail: {errors} in the tables");
         return Ok(());
     }
     let Some(out) = &args.out else { bail!("--out is missing: name a new folder") };

@@ -35,6 +35,8 @@ pub struct BadRows {
     pub kind: BadRowKind,
     /// The number of such rows.
     pub n_rows: u64,
+    /// The part of a sentence that says which of the rows are bad because of other bad rows; empty if none are.
+    pub because: String,
     /// True if the spec drops them.
     pub is_dropped: bool,
     /// The first of them, at most ten.
@@ -113,6 +115,7 @@ impl BadRowLog {
                 table: table.to_owned(),
                 kind,
                 n_rows,
+                because: String::new(),
                 is_dropped: dropped.contains(&kind),
                 examples,
             })
@@ -123,11 +126,13 @@ impl BadRowLog {
 /// Returns the message of [`Error::BadRows`](crate::Error::BadRows): one line for each kind, followed by its examples.
 pub(crate) fn format_bad_rows(found: &[BadRows]) -> String {
     let mut text = String::from("the tables have bad rows:");
-    for BadRows { table, kind, n_rows, examples, .. } in found.iter().filter(|rows| !rows.is_dropped) {
+    for BadRows { table, kind, n_rows, because, examples, .. } in found.iter().filter(|rows| !rows.is_dropped)
+    {
         let rows = if *n_rows == 1 { "row has" } else { "rows have" };
         let noun = kind.noun();
         let word = kind.name();
-        let _ = write!(text, "\n{table}: {n_rows} {rows} {noun}: correct them, or add `drop: [{word}]`");
+        let _ =
+            write!(text, "\n{table}: {n_rows} {rows} {noun}{because}: correct them, or add `drop: [{word}]`");
         for BadRow { path, row, column, expected, found } in examples {
             let path = path.display();
             let _ = write!(text, "\n  {path}, row {row}, column {column:?}: {found}, expected {expected}");
@@ -143,4 +148,9 @@ pub(crate) fn shortened(value: &str) -> String {
         shown.push('…');
     }
     format!("{shown:?}")
+}
+
+/// Returns a number with a noun, such as `1 row` or `2 rows`.
+pub(crate) fn counted(n: u64, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use kiln_data::convert::{ColumnFormat, EdgeChunk, EdgeSource};
 use kiln_graph::EdgeColumns;
@@ -9,10 +10,11 @@ use kiln_store::array_folder::ElementType;
 
 use crate::bad_rows::{BadRowKind, BadRowLog, MAX_EXAMPLES};
 use crate::join::{DANGLING, EndRows, MISSING, WRONG};
+use crate::key::key_of;
 use crate::row_ids::RowIds;
-use crate::spec::RelationSpec;
+use crate::spec::{KeyType, RelationSpec};
 use crate::spill::{SPILL_BUFFER, SpillFile, SpillReader};
-use crate::table::Table;
+use crate::table::{MissingTexts, Table};
 use crate::transform::number;
 use crate::{BadRow, Error, Result};
 
@@ -66,26 +68,39 @@ impl RelationRows {
     }
 
     /// Counts the bad rows. A row counts once: a wrong type before a missing key before a dangling key.
-    pub(crate) fn bad_rows(&self, spec: &RelationSpec, folder: &Path) -> Result<BadRowLog> {
-        let mut found: [(u64, Vec<u64>); 4] = Default::default();
+    pub(crate) fn bad_rows(
+        &self,
+        spec: &RelationSpec,
+        folder: &Path,
+        key_types: [KeyType; 2],
+        missing: &Arc<MissingTexts>,
+    ) -> Result<BadRowLog> {
+        let mut found: [(u64, Vec<BadEdge>); 4] = Default::default();
         let mut reader = self.read()?;
         for row in 0..self.n_rows() {
-            if let Some(kind) = reader.next()?.problem() {
+            if let Some((kind, column)) = reader.next()?.problem() {
                 let (n_rows, first) = &mut found[kind as usize];
                 *n_rows += 1;
                 if first.len() < MAX_EXAMPLES {
-                    first.push(row);
+                    first.push(BadEdge { row, column });
                 }
             }
         }
         let mut log = BadRowLog::default();
         for (kind, (n_rows, first)) in BadRowKind::ALL.into_iter().zip(found) {
             if n_rows > 0 {
-                log.add_counted(kind, n_rows, examples(spec, folder, &first)?);
+                log.add_counted(kind, n_rows, examples(spec, folder, key_types, missing, &first)?);
             }
         }
         Ok(log)
     }
+}
+
+/// A row of a relation that is bad.
+struct BadEdge {
+    row: u64,
+    /// The first bad column: 0 for that of the sources, 1 for that of the destinations, and then those of the edges.
+    column: usize,
 }
 
 impl RowReader {
@@ -101,47 +116,70 @@ impl RowReader {
 }
 
 impl EdgeRow<'_> {
-    /// Returns the kind of a bad row.
-    fn problem(&self) -> Option<BadRowKind> {
-        if self.rows.contains(&WRONG) || self.values.iter().any(|value| value.is_nan()) {
-            return Some(BadRowKind::WrongType);
+    /// Returns the kind of a bad row and the position of the column in [`BadEdge`].
+    fn problem(&self) -> Option<(BadRowKind, usize)> {
+        let of_ends = |mark: u32| self.rows.iter().position(|row| *row == mark);
+        let of_values = self.values.iter().position(|value| value.is_nan());
+        if let Some(column) = of_ends(WRONG).or(of_values.map(|column| column + 2)) {
+            return Some((BadRowKind::WrongType, column));
         }
-        let is_missing = self.rows.contains(&MISSING).then_some(BadRowKind::MissingKey);
-        is_missing.or(self.rows.contains(&DANGLING).then_some(BadRowKind::Dangling))
+        match (of_ends(MISSING), of_ends(DANGLING)) {
+            (Some(column), _) => Some((BadRowKind::MissingKey, column)),
+            (None, dangling) => dangling.map(|column| (BadRowKind::Dangling, column)),
+        }
     }
 }
 
 /// Returns the table of a relation with the given columns.
-pub(crate) fn relation_table(spec: &RelationSpec, folder: &Path, columns: Vec<String>) -> Table {
-    let files = spec.files.iter().map(|file| folder.join(file)).collect();
-    Table { files, columns, missing: spec.missing.clone() }
+pub(crate) fn relation_table(
+    spec: &RelationSpec,
+    folder: &Path,
+    columns: Vec<String>,
+    missing: Arc<MissingTexts>,
+) -> Table {
+    Table { files: spec.files.iter().map(|file| folder.join(file)).collect(), columns, missing }
 }
 
-/// Returns bad rows as examples, with the values of all columns that the spec names.
-fn examples(spec: &RelationSpec, folder: &Path, rows: &[u64]) -> Result<Vec<BadRow>> {
-    let columns = spec.columns_of_table();
-    let table = relation_table(spec, folder, columns.clone());
+/// Returns bad rows as examples, with the first column of each that is bad.
+fn examples(
+    spec: &RelationSpec,
+    folder: &Path,
+    key_types: [KeyType; 2],
+    missing: &Arc<MissingTexts>,
+    rows: &[BadEdge],
+) -> Result<Vec<BadRow>> {
+    let ends = [("source", &spec.src), ("destination", &spec.dst)];
+    let mut columns: Vec<String> = ends.iter().map(|(_, end)| end.column.clone()).collect();
+    columns.extend(spec.columns_of_edges().into_iter().map(|(_, column)| column.to_owned()));
+    let mut names = columns.clone();
+    names.sort_unstable();
+    names.dedup();
     let mut examples = Vec::new();
     let mut n_rows = 0;
-    let expected = format!("a key of `{}`, a key of `{}`", spec.src.node_type, spec.dst.node_type);
-    let expected = match (spec.weight.is_some(), spec.edge_columns.is_empty()) {
-        (false, true) => expected,
-        (true, true) => format!("{expected} and a finite weight"),
-        (_, false) => format!("{expected} and finite numbers in the columns of the edge"),
-    };
-    table.for_each_batch(&mut |batch| {
+    relation_table(spec, folder, names.clone(), missing.clone()).for_each_batch(&mut |batch| {
         for row in 0..batch.n_rows {
-            if rows.get(examples.len()) != Some(&(n_rows + row as u64)) {
+            let Some(bad) = rows.get(examples.len()).filter(|bad| bad.row == n_rows + row as u64) else {
+                continue;
+            };
+            if let Some(malformed) = batch.malformed(row) {
+                examples.push(batch.bad_row(row, "(row)", &malformed.expected, malformed.found.clone()));
                 continue;
             }
-            let found = match batch.malformed(row) {
-                Some(malformed) => malformed.found.clone(),
-                None => (0..columns.len())
-                    .map(|column| batch.cell(column, row).shown())
-                    .collect::<Vec<_>>()
-                    .join(", "),
+            let column = &columns[bad.column];
+            // The names ascend.
+            let cell = batch.cell(names.partition_point(|name| name < column), row);
+            let expected = match ends.get(bad.column) {
+                None => "a finite number".to_owned(),
+                Some((end, of)) => {
+                    let of = &of.node_type;
+                    let mut buffer = String::new();
+                    match key_of(&cell, key_types[bad.column], &mut buffer) {
+                        Ok(_) => format!("a key of node type `{of}` (the {end})"),
+                        Err(expected) => format!("{expected} (the {end}, of node type `{of}`)"),
+                    }
+                }
             };
-            examples.push(batch.bad_row(row, &columns.join(", "), &expected, found));
+            examples.push(batch.bad_row(row, column, &expected, cell.shown()));
         }
         n_rows += batch.n_rows as u64;
         let is_done = rows.len() <= examples.len();
@@ -154,6 +192,7 @@ fn examples(spec: &RelationSpec, folder: &Path, rows: &[u64]) -> Result<Vec<BadR
 pub(crate) fn spill_columns(
     spec: &RelationSpec,
     folder: &Path,
+    missing: &Arc<MissingTexts>,
     out: &Path,
     relation: usize,
 ) -> Result<Vec<SpilledColumn>> {
@@ -174,7 +213,7 @@ pub(crate) fn spill_columns(
         // The names ascend.
         outputs.push((format, names.partition_point(|other| other.as_str() < column), file));
     }
-    relation_table(spec, folder, names).for_each_batch(&mut |batch| {
+    relation_table(spec, folder, names, missing.clone()).for_each_batch(&mut |batch| {
         for row in 0..batch.n_rows {
             for (_, column, file) in &mut outputs {
                 let value = match batch.malformed(row) {

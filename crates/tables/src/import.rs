@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use kiln_data::convert::ConvertOptions;
 use kiln_data::format::{RelationTypes, SetWriter};
@@ -9,6 +10,7 @@ use kiln_feature::MAX_DIM;
 use kiln_graph::NodeTypes;
 use kiln_store::array_folder::FolderWriter;
 
+use crate::earlier::check_earlier;
 use crate::edges::{RelationEdgeList, RelationRows, relation_table, spill_columns};
 use crate::join::{Duplicated, EndColumn, EndRows, Join, KeyFile, MAX_ROWS};
 use crate::key::{RowKey, map_keys};
@@ -17,9 +19,10 @@ use crate::node_writer::{write_names, write_node_type};
 use crate::options::{ImportOptions, ImportReport};
 use crate::record::{FILE, Import};
 use crate::row_ids::{DroppedRows, RowIds};
-use crate::spec::{EndSpec, ImportSpec, RelationSpec};
+use crate::spec::{EndSpec, ImportSpec, KeyType, RelationSpec};
 use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
-use crate::{BadRows, EarlierImportError, Error, FittedColumn, FittedNodeType, Result};
+use crate::table::MissingTexts;
+use crate::{BadRowKind, BadRows, ColumnDrift, DriftKind, Error, FittedColumn, FittedNodeType, Result};
 
 /// The memory of batches of rows and of buffers in bytes.
 const FIXED_BYTES: u64 = 16 << 20;
@@ -55,9 +58,21 @@ fn import_spec(path: &Path, out: &Path, options: &ImportOptions) -> Result<Impor
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let set = FolderWriter::create(out)?;
     let temporary = set.folder().to_owned();
-    let mut importer =
-        Importer { spec: &spec, folder: &folder, temporary: &temporary, options, found: Vec::new() };
-    importer.check_earlier()?;
+    let notes = match &options.transforms_of {
+        Some(earlier) => check_earlier(&spec, earlier.spec())?,
+        None => Vec::new(),
+    };
+    let missing = spec.relations.iter().map(|relation| MissingTexts::new(&relation.missing)).collect();
+    let mut importer = Importer {
+        spec: &spec,
+        folder: &folder,
+        temporary: &temporary,
+        options,
+        found: Vec::new(),
+        notes,
+        drift: Vec::new(),
+        missing,
+    };
     let (types, relations) = importer.resolve()?;
     if importer.found.iter().any(|rows| !rows.is_dropped) {
         return Err(Error::BadRows(importer.found));
@@ -86,6 +101,10 @@ struct Importer<'a> {
     temporary: &'a Path,
     options: &'a ImportOptions,
     found: Vec<BadRows>,
+    notes: Vec<String>,
+    drift: Vec<ColumnDrift>,
+    /// The texts that stand for a missing value in the table of each relation.
+    missing: Vec<Arc<MissingTexts>>,
 }
 
 /// The end of a relation.
@@ -97,29 +116,6 @@ struct End<'a> {
 }
 
 impl<'a> Importer<'a> {
-    /// Checks that the columns are those of the earlier import whose transforms are used.
-    fn check_earlier(&self) -> Result<()> {
-        let Some(earlier) = &self.options.transforms_of else { return Ok(()) };
-        for node_type in self.spec.nodes.iter().filter(|node_type| node_type.from.is_none()) {
-            let other = earlier.spec().nodes.iter().find(|other| other.name == node_type.name);
-            let differ = |what| {
-                Err(Error::EarlierImport(EarlierImportError::OtherTransforms {
-                    node_type: node_type.name.clone(),
-                    what,
-                }))
-            };
-            match other {
-                None => return differ("name and columns"),
-                Some(other) if other.columns != node_type.columns => return differ("columns"),
-                Some(other) if node_type.target.is_some() && other.target != node_type.target => {
-                    return differ("targets");
-                }
-                Some(_) => {}
-            }
-        }
-        Ok(())
-    }
-
     /// Checks the number of feature columns of each type, and that a row fits in memory.
     fn check_dims(&self, types: &[ImportedType<'_>]) -> Result<()> {
         let used_bytes: u64 = types.iter().map(|imported| imported.ids.heap_bytes()).sum();
@@ -167,18 +163,60 @@ impl<'a> Importer<'a> {
             let [Some(src), Some(dst)] = ends else {
                 unreachable!("the spec should name the types of all ends")
             };
-            let columns = spill_columns(spec, self.folder, self.temporary, position)?;
+            let missing = &self.missing[position];
+            let columns = spill_columns(spec, self.folder, missing, self.temporary, position)?;
             if src.n_rows != dst.n_rows {
                 let table = relation_of(spec);
                 let what = "a table that changed during the import".to_owned();
                 return Err(Error::TooLarge { table, what, max: src.n_rows.min(dst.n_rows) });
             }
             let rows = RelationRows { ends: [src, dst], columns };
-            let log = rows.bad_rows(spec, self.folder)?;
-            self.found.extend(log.finish(&relation_of(spec), &spec.drop));
+            let key_types = [&spec.src, &spec.dst].map(|end| self.key_type_of(&end.node_type));
+            let log = rows.bad_rows(spec, self.folder, key_types, missing)?;
+            let mut found = log.finish(&relation_of(spec), &spec.drop);
+            self.explain_dangling(spec, &mut found);
+            self.found.extend(found);
+            if self.options.transforms_of.is_none() {
+                self.notes.extend(unused_texts(&relation_of(spec), missing));
+            }
             relations.push(rows);
         }
         Ok((types, relations))
+    }
+
+    /// Adds what is unlike the values of an earlier import. Numbers out of range say more than their scale.
+    fn add_drift(&mut self, found: Vec<ColumnDrift>) {
+        let out_of_range: Vec<&ColumnDrift> = found
+            .iter()
+            .filter(|drift| drift.is_notable() && matches!(drift.kind, DriftKind::Range { .. }))
+            .collect();
+        self.drift.retain(|drift| {
+            let mut of_column = out_of_range.iter().filter(|other| other.column == drift.column);
+            !matches!(drift.kind, DriftKind::Scale { .. })
+                || of_column.all(|other| other.node_type != drift.node_type)
+        });
+        self.drift.extend(found);
+    }
+
+    fn key_type_of(&self, node_type: &str) -> KeyType {
+        let spec = self.spec.nodes.iter().find(|spec| spec.name == node_type);
+        spec.map_or_else(KeyType::default, |spec| spec.key_type)
+    }
+
+    /// Says of the dangling rows of a relation that bad rows of its node types are no nodes.
+    fn explain_dangling(&self, spec: &RelationSpec, found: &mut [BadRows]) {
+        let ends = [&spec.src, &spec.dst].map(|end| table_of(&end.node_type));
+        let bad =
+            self.found.iter().filter(|rows| ends.contains(&rows.table) && rows.kind == BadRowKind::WrongType);
+        let bad: Vec<String> = bad
+            .map(|rows| match rows.n_rows {
+                1 => format!("1 bad row of {} is no node", rows.table),
+                n_rows => format!("{n_rows} bad rows of {} are no nodes", rows.table),
+            })
+            .collect();
+        for rows in found.iter_mut().filter(|rows| rows.kind == BadRowKind::Dangling && !bad.is_empty()) {
+            rows.because = format!(" ({})", bad.join(", "));
+        }
     }
 
     fn ends_of(&self, node_type: usize) -> Vec<End<'a>> {
@@ -196,7 +234,12 @@ impl<'a> Importer<'a> {
     fn column_of(&self, end: &End<'_>, node_type: usize) -> EndColumn {
         let spec = &self.spec.relations[end.relation];
         EndColumn {
-            table: relation_table(spec, self.folder, vec![end.spec.column.clone()]),
+            table: relation_table(
+                spec,
+                self.folder,
+                vec![end.spec.column.clone()],
+                self.missing[end.relation].clone(),
+            ),
             key_type: self.spec.nodes[node_type].key_type,
             name: format!("relation-{}-{}", end.relation, end.side),
         }
@@ -212,7 +255,7 @@ impl<'a> Importer<'a> {
         }
         let earlier = self.earlier(&spec.name);
         let table = NodeTable::new(spec, self.folder, earlier);
-        let mut scan = table.scan(self.temporary, earlier.is_none())?;
+        let mut scan = table.scan(self.temporary, earlier)?;
         let (duplicates, rows) =
             self.join(&table.label, &scan.keys, &mut scan.dropped, used_bytes, |join| {
                 if columns.is_empty() {
@@ -223,21 +266,24 @@ impl<'a> Importer<'a> {
             })?;
         if duplicates.n_rows > 0 {
             let examples = table.duplicates(&duplicates.first)?;
-            scan.log.add_counted(crate::BadRowKind::Duplicate, duplicates.n_rows, examples);
+            scan.log.add_counted(BadRowKind::Duplicate, duplicates.n_rows, examples);
         }
         self.found.extend(scan.log.finish(&table.label, &spec.drop));
         let ids = RowIds::new(scan.keys.n_rows, scan.dropped);
-        let Fitted { node_type: fitted, lacks_targets } = match (scan.fitted, earlier) {
+        let Fitted { node_type: fitted, lacks_targets, notes } = match (scan.fitted, earlier) {
             // The first reading counted duplicate rows, too.
             (Some(_), _) if duplicates.n_rows > 0 => table.fit(&|row| !ids.is_dropped(row))?,
             (Some(fitted), _) => fitted,
             (None, Some(earlier)) => {
                 let target = earlier.target.clone().filter(|_| spec.target.is_some());
+                let node_type = FittedNodeType { target, ..earlier.clone() };
                 // New rows need no targets.
-                Fitted { node_type: FittedNodeType { target, ..earlier.clone() }, lacks_targets: false }
+                Fitted { node_type, lacks_targets: false, notes: Vec::new() }
             }
             (None, None) => unreachable!("statistics should be computed without an earlier import"),
         };
+        self.notes.extend(notes);
+        self.drift.extend(scan.drift);
         let keys = scan.keys;
         Ok((ImportedType { table: Some(table), keys, ids, fitted, lacks_targets }, rows))
     }
@@ -327,7 +373,7 @@ impl<'a> Importer<'a> {
     }
 
     fn write(
-        self,
+        mut self,
         set: FolderWriter,
         types: Vec<ImportedType<'a>>,
         relations: Vec<RelationRows>,
@@ -343,9 +389,14 @@ impl<'a> Importer<'a> {
             let first = node_types.range(position).start;
             let label = table_of(&imported.fitted.name);
             if let Some(table) = &imported.table {
-                let of_type =
+                let written =
                     write_node_type(&mut set, position, first, table, &imported.ids, &imported.fitted)?;
-                split = split.or(of_type);
+                split = split.or(written.split);
+                if self.options.transforms_of.is_some() {
+                    self.add_drift(written.drift);
+                } else {
+                    self.notes.extend(unused_texts(&label, &table.table.missing));
+                }
             }
             write_names(&mut set, position, &label, &imported.keys, &imported.ids)?;
             counts.push((imported.fitted.name.clone(), imported.ids.n_ids() as u64));
@@ -372,12 +423,21 @@ impl<'a> Importer<'a> {
         let record = Import::new(self.spec.clone(), fitted, &self.found);
         set.attach(FILE, &record.to_json())?;
         set.commit()?;
-        Ok(ImportReport { node_types: counts, relations: n_edges, split, dropped: self.found })
+        let Self { found: dropped, notes, drift, .. } = self;
+        Ok(ImportReport { node_types: counts, relations: n_edges, split, dropped, notes, drift })
     }
 }
 
 fn named((name, is_reversed): (Option<&String>, bool)) -> Option<(&str, bool)> {
     name.map(|name| (name.as_str(), is_reversed))
+}
+
+/// Returns a note on the texts of `missing` that no value of a table has.
+fn unused_texts(table: &str, missing: &MissingTexts) -> Option<String> {
+    let unused: Vec<String> = missing.unused().map(|text| format!("{text:?}")).collect();
+    let texts = unused.join(", ");
+    (!unused.is_empty())
+        .then(|| format!("{table}: no value is missing by its text: `missing: [{texts}]` has no effect"))
 }
 
 /// Returns the name of a relation's table in messages.

@@ -1,4 +1,4 @@
-//! Keys of rows. Keys of any type are compared as text: integers in decimal.
+//! Keys of rows. Keys of any type are compared as text: integers in decimal, also those that are floating-point numbers.
 
 use std::fmt::Write as _;
 
@@ -10,24 +10,33 @@ use crate::table::{Cell, TableBatch};
 /// The number of rows that a task of the thread pool handles.
 const TASK_ROWS: usize = 1 << 10;
 
-const TEXT: &str = "a text or an integer";
-const INTEGER: &str = "an integer";
+/// The first number from which on floating-point numbers are no keys: others are rounded to it.
+const TWO_TO_53: f64 = 9_007_199_254_740_992.0;
 
-/// Returns the key in a cell; `None` if it is missing or empty. `buffer` holds the text of an integer.
+const TEXT: &str = "a text, an integer, or a floating-point number that is an integer below 2^53";
+const INTEGER: &str = "an integer, or a floating-point number that is one below 2^53";
+
+/// Returns the key in a cell; `None` if it is missing. `buffer` holds the text of an integer.
 pub(crate) fn key_of<'a>(
     cell: &Cell<'a>,
     key_type: KeyType,
     buffer: &'a mut String,
 ) -> Result<Option<&'a str>, &'static str> {
-    buffer.clear();
-    let number = match (cell, key_type) {
-        (Cell::Missing | Cell::Text(""), _) => return Ok(None),
-        (Cell::Text(text), KeyType::Text) => return Ok(Some(text)),
-        (Cell::Text(text), KeyType::Integer) => text.trim().parse::<i128>().map_err(|_| INTEGER)?,
-        (Cell::Int(value), _) => *value,
-        (_, KeyType::Text) => return Err(TEXT),
-        (_, KeyType::Integer) => return Err(INTEGER),
+    let expected = match key_type {
+        KeyType::Text => TEXT,
+        KeyType::Integer => INTEGER,
     };
+    let number = match (cell.value(), cell, key_type) {
+        (Cell::Missing, ..) => return Ok(None),
+        (Cell::Int(value), ..) => value,
+        (Cell::Float(value), ..) if value.fract() == 0.0 && value.abs() < TWO_TO_53 => value as i128,
+        // The text of a large number stands for no integer, and other texts stand for themselves.
+        (Cell::Float(value), ..) if value.fract() == 0.0 => return Err(expected),
+        (_, Cell::Text(text), KeyType::Text) => return Ok(Some(text)),
+        (_, Cell::Text(text), KeyType::Integer) => text.trim().parse().map_err(|_| INTEGER)?,
+        _ => return Err(expected),
+    };
+    buffer.clear();
     // Writing to a string cannot fail.
     let _ = write!(buffer, "{number}");
     Ok(Some(buffer))
@@ -76,9 +85,22 @@ mod tests {
         assert_eq!(key(Cell::Text(" 007"), KeyType::Integer), some("7"));
         assert_eq!(key(Cell::Int(u64::MAX.into()), KeyType::Text), some("18446744073709551615"));
         assert_eq!(key(Cell::Int(-7), KeyType::Integer), some("-7"));
-        assert_eq!(key(Cell::Text(""), KeyType::Text), Ok(None));
         assert_eq!(key(Cell::Missing, KeyType::Integer), Ok(None));
         assert_eq!(key(Cell::Text("7a"), KeyType::Integer), Err(INTEGER));
-        assert_eq!(key(Cell::Float(7.0), KeyType::Text), Err(TEXT));
+        for cell in
+            [Cell::Float(7.0), Cell::Single(7.0), Cell::Text("7.0"), Cell::Text("7.000"), Cell::Int(7)]
+        {
+            assert_eq!(key(cell.clone(), KeyType::Text), some("7"), "{cell:?}");
+            assert_eq!(key(cell.clone(), KeyType::Integer), some("7"), "{cell:?}");
+        }
+        for cell in
+            [Cell::Float(7.5), Cell::Float(TWO_TO_53), Cell::Bool(true), Cell::Time(0), Cell::Text("1e+16")]
+        {
+            assert_eq!(key(cell.clone(), KeyType::Text), Err(TEXT), "{cell:?}");
+        }
+        // Texts of other numbers, booleans and times stand for themselves.
+        for text in ["7.5", "1.10", "True", "2024-01-31 00:00:00", "1e5", "+7"] {
+            assert_eq!(key(Cell::Text(text), KeyType::Text), some(text));
+        }
     }
 }

@@ -69,6 +69,9 @@
 //! The written bytes depend on the spec and the tables only, not on the number of threads or the memory limit.
 
 mod bad_rows;
+mod calendar;
+mod drift;
+mod earlier;
 mod edges;
 mod error;
 mod fitted_node_type;
@@ -93,6 +96,7 @@ mod target;
 mod transform;
 
 pub use bad_rows::{BadRow, BadRowKind, BadRows};
+pub use drift::{ColumnDrift, DriftKind};
 pub use error::{EarlierImportError, Error, Result, SpecError, TableFileError};
 pub use fitted_node_type::FittedNodeType;
 pub use hash::hash_bytes;
@@ -107,7 +111,7 @@ pub use spec::{
     NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec, TimePart, TimeUnit,
 };
 pub use target::FittedTarget;
-pub use transform::{FittedColumn, FittedTransform};
+pub use transform::{FittedColumn, FittedTransform, NumberStats};
 
 /// The README, so that the doc tests run its example.
 #[cfg(doctest)]

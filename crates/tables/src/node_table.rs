@@ -12,12 +12,12 @@ use crate::bad_rows::{BadRowKind, BadRowLog};
 use crate::join::{KeyFile, MAX_ROWS};
 use crate::key::key_of;
 use crate::row_ids::DroppedRows;
-use crate::spec::NodeTypeSpec;
+use crate::spec::{NodeTypeSpec, SplitSpec, TimeUnit};
 use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
-use crate::table::{Table, TableBatch};
+use crate::table::{MissingTexts, Table, TableBatch};
 use crate::target::TargetAccumulator;
-use crate::transform::{Accumulator, check, position_by_name};
-use crate::{BadRow, Error, FittedNodeType, Result};
+use crate::transform::{Accumulator, check, is_in_unit, position_by_name};
+use crate::{BadRow, ColumnDrift, DriftKind, Error, FittedColumn, FittedNodeType, Result};
 
 /// The number of rows that a task of the thread pool handles.
 pub(crate) const TASK_ROWS: usize = 1 << 8;
@@ -46,6 +46,8 @@ pub(crate) struct Scan {
     pub(crate) log: BadRowLog,
     /// The statistics of all rows that are not bad; `None` if those of an earlier import are used.
     pub(crate) fitted: Option<Fitted>,
+    /// The columns whose numbers have another scale than those of an earlier import.
+    pub(crate) drift: Vec<ColumnDrift>,
 }
 
 /// Statistics of a table.
@@ -54,6 +56,8 @@ pub(crate) struct Fitted {
     pub(crate) node_type: FittedNodeType,
     /// True if the spec has a target that no row has.
     pub(crate) lacks_targets: bool,
+    /// What of the columns has no effect.
+    pub(crate) notes: Vec<String>,
 }
 
 /// The reason why a row is bad.
@@ -69,6 +73,8 @@ struct Problem {
 struct Statistics<'a> {
     columns: Vec<Accumulator<'a>>,
     target: Option<TargetAccumulator<'a>>,
+    /// True if a time of the split is no timestamp, and so has the unit of the spec.
+    split_has_unit: bool,
 }
 
 impl<'a> NodeTable<'a> {
@@ -93,7 +99,7 @@ impl<'a> NodeTable<'a> {
             table: Table {
                 files: spec.files.iter().map(|file| folder.join(file)).collect(),
                 columns,
-                missing: spec.missing.clone(),
+                missing: MissingTexts::new(&spec.missing),
             },
             key,
             features,
@@ -104,20 +110,31 @@ impl<'a> NodeTable<'a> {
     }
 
     /// Reads the table: checks each row, writes its key, and computes the statistics of the rows that are not bad.
-    pub(crate) fn scan(&self, folder: &Path, with_statistics: bool) -> Result<Scan> {
+    pub(crate) fn scan(&self, folder: &Path, earlier: Option<&FittedNodeType>) -> Result<Scan> {
         let mut keys = SpillFile::create(folder, &format!("keys-of-{}", self.spec_number()), SPILL_BUFFER)?;
         let mut dropped = DroppedRows::default();
         let mut log = BadRowLog::default();
         let mut n_rows = 0_u64;
         let mut n_keys = 0;
         let mut text_bytes = 0;
-        let mut statistics = with_statistics.then(|| self.statistics());
+        let mut statistics = earlier.is_none().then(|| self.statistics());
+        let mut numbers: Vec<_> = self
+            .spec
+            .columns
+            .iter()
+            .map(|column| earlier.and_then(|_| Accumulator::of_numbers(column, "")))
+            .collect();
         let mut buffer = String::new();
         self.table.for_each_batch(&mut |batch| {
             let problems = self.problems(batch);
             if let Some(statistics) = &mut statistics {
                 statistics.add(self, batch, &|row| problems[row].is_none())?;
             }
+            numbers.par_iter_mut().zip(&self.features).try_for_each(|(column, position)| {
+                let Some(column) = column else { return Ok(()) };
+                let mut good = (0..batch.n_rows).filter(|row| problems[*row].is_none());
+                good.try_for_each(|row| column.add(&batch.cell(*position, row)))
+            })?;
             if MAX_ROWS < n_rows + batch.n_rows as u64 {
                 let table = self.label.clone();
                 let what = "too many rows".to_owned();
@@ -143,7 +160,27 @@ impl<'a> NodeTable<'a> {
         })?;
         let keys = KeyFile { file: keys.finish()?, n_rows: n_rows as u32, n_keys, text_bytes };
         let fitted = statistics.map(|statistics| statistics.finish(self));
-        Ok(Scan { keys, dropped, log, fitted })
+        let of_earlier = earlier.iter().flat_map(|earlier| &earlier.columns);
+        let drift = numbers
+            .iter()
+            .zip(of_earlier)
+            .filter_map(|(numbers, earlier)| self.scale_drift(numbers.as_ref()?, earlier));
+        let drift = drift.collect();
+        Ok(Scan { keys, dropped, log, fitted, drift })
+    }
+
+    /// Returns the drift of the scale of a column of numbers.
+    fn scale_drift(&self, numbers: &Accumulator<'_>, earlier: &FittedColumn) -> Option<ColumnDrift> {
+        let n_values = numbers.n_values();
+        let kind = DriftKind::of_scale(n_values, numbers.number_stats()?, earlier.numbers?)?;
+        Some(ColumnDrift {
+            node_type: self.spec.name.clone(),
+            column: earlier.column.clone(),
+            kind,
+            n_found: n_values,
+            n_values,
+            earlier_share: 0.0,
+        })
     }
 
     /// Returns the statistics of the rows that are not dropped.
@@ -230,10 +267,27 @@ impl<'a> NodeTable<'a> {
         problem(BadRowKind::WrongType, column, expected)
     }
 
+    /// Returns notes on the target and the split.
+    fn notes(&self, split_has_unit: bool) -> Vec<String> {
+        let mut notes = Vec::new();
+        for target in self.target.iter().filter(|target| self.features.contains(target)) {
+            let column = &self.table.columns[*target];
+            notes.push(format!(
+                "column {column:?}: it is a feature and a target, so the features have the answer"
+            ));
+        }
+        if let (Some(SplitSpec::Time { column, unit, .. }), false) = (&self.spec.split, split_has_unit)
+            && *unit != TimeUnit::Seconds
+        {
+            notes.push(format!("column {column:?}: no value is an integer, so `unit` has no effect"));
+        }
+        notes
+    }
+
     fn statistics(&self) -> Statistics<'a> {
         let columns = self.spec.columns.iter().map(|column| Accumulator::new(column, &self.label));
         let target = self.spec.target.as_ref().map(|target| TargetAccumulator::new(target, &self.label));
-        Statistics { columns: columns.collect(), target }
+        Statistics { columns: columns.collect(), target, split_has_unit: false }
     }
 
     /// Returns a name of the type for files.
@@ -261,6 +315,10 @@ impl Statistics<'_> {
             let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
             good.try_for_each(|row| column.add(&batch.cell(*position, row)))
         })?;
+        if let (Some(SplitSpec::Time { .. }), Some(column)) = (&table.spec.split, table.split) {
+            let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
+            self.split_has_unit |= good.any(|row| is_in_unit(&batch.cell(column, row)));
+        }
         let Some(target) = &mut self.target else { return Ok(()) };
         let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
         good.try_for_each(|row| target.add(batch, row, &table.target))
@@ -268,12 +326,18 @@ impl Statistics<'_> {
 
     fn finish(self, table: &NodeTable<'_>) -> Fitted {
         let lacks_targets = self.target.as_ref().is_some_and(|target| !target.has_targets());
+        let of_target = self.target.iter().flat_map(TargetAccumulator::notes);
+        let mut notes: Vec<String> =
+            self.columns.iter().flat_map(Accumulator::notes).chain(of_target).collect();
+        notes.extend(
+            table.notes(self.split_has_unit).into_iter().map(|note| format!("{}, {note}", table.label)),
+        );
         let node_type = FittedNodeType {
             name: table.spec.name.clone(),
             columns: self.columns.into_iter().map(Accumulator::finish).collect(),
             target: self.target.map(TargetAccumulator::finish),
         };
-        Fitted { node_type, lacks_targets }
+        Fitted { node_type, lacks_targets, notes }
     }
 }
 

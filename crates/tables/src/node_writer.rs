@@ -14,7 +14,7 @@ use crate::spill::{KeyRecord, SPILL_BUFFER};
 use crate::table::{Cell, TableBatch};
 use crate::target::TargetEncoder;
 use crate::transform::{ColumnEncoder, FittedColumn};
-use crate::{Error, FittedNodeType, ImportedSplit, Result};
+use crate::{ColumnDrift, Error, FittedNodeType, ImportedSplit, Result};
 
 /// The maximum number of bytes of feature rows that are encoded at a time, unless one row is larger.
 const ENCODED_BYTES: usize = 4 << 20;
@@ -32,6 +32,11 @@ impl RowEncoder {
         let columns: Vec<ColumnEncoder> = fitted.columns.iter().map(ColumnEncoder::new).collect();
         let dim = columns.iter().map(ColumnEncoder::width).sum();
         Self { columns, dim }
+    }
+
+    /// Returns what is unlike the values of the statistics in the encoded rows.
+    fn drift(&self, node_type: &str, n_rows: u64) -> Vec<ColumnDrift> {
+        self.columns.iter().flat_map(|column| column.drift(node_type, n_rows)).collect()
     }
 
     /// Calls `visit` with the features of some rows, in their order. They are computed in parallel. The rows must be good.
@@ -67,8 +72,16 @@ impl RowEncoder {
     }
 }
 
-/// Writes the features, the targets and the split of the nodes of a table. `first` is the first node of the type. Returns
-/// the split, if there is one.
+/// What [`write_node_type`] has written.
+#[derive(Debug, Default)]
+pub(crate) struct WrittenRows {
+    /// The split, if there is one.
+    pub(crate) split: Option<ImportedSplit>,
+    /// What is unlike the values of the statistics.
+    pub(crate) drift: Vec<ColumnDrift>,
+}
+
+/// Writes the features, the targets and the split of the nodes of a table. `first` is the first node of the type.
 pub(crate) fn write_node_type(
     set: &mut SetWriter,
     node_type: usize,
@@ -76,10 +89,10 @@ pub(crate) fn write_node_type(
     table: &NodeTable<'_>,
     ids: &RowIds,
     fitted: &FittedNodeType,
-) -> Result<Option<ImportedSplit>> {
+) -> Result<WrittenRows> {
     let encoder = RowEncoder::new(fitted);
     if encoder.dim == 0 && fitted.target.is_none() {
-        return Ok(None);
+        return Ok(WrittenRows::default());
     }
     set.describe_features(
         node_type,
@@ -121,11 +134,14 @@ pub(crate) fn write_node_type(
     if let Some(features) = features {
         set.add_features(node_type, features, encoder.dim)?;
     }
-    let (Some((_, writers)), Some(target)) = (targets, &fitted.target) else { return Ok(None) };
+    let drift = encoder.drift(&fitted.name, ids.n_ids() as u64);
+    let (Some((_, writers)), Some(target)) = (targets, &fitted.target) else {
+        return Ok(WrittenRows { split: None, drift });
+    };
     set.add_targets(node_type, writers, target.names().len(), target.names())?;
     let [n_train, n_val, n_test] = n_in_part;
     let split = ImportedSplit { node_type: fitted.name.clone(), n_train, n_val, n_test };
-    Ok(table.spec.split.is_some().then_some(split))
+    Ok(WrittenRows { split: table.spec.split.is_some().then_some(split), drift })
 }
 
 /// Writes the keys of the nodes of a type as their names.

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use kiln_feature::MAX_DIM;
 
+use crate::bad_rows::counted;
 use crate::edges::relation_table;
 use crate::node_table::NodeTable;
 use crate::spec::{ColumnTransform, ImportSpec, NodeTypeSpec};
-use crate::table::Table;
+use crate::table::{MissingTexts, Table};
 use crate::{Error, Result};
 
 /// What an import would do.
@@ -87,7 +88,8 @@ pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
     let node_types = node_types.collect();
     let mut relations = Vec::new();
     for relation in &spec.relations {
-        let table = relation_table(relation, folder, relation.columns_of_table());
+        let missing = MissingTexts::new(&relation.missing);
+        let table = relation_table(relation, folder, relation.columns_of_table(), missing);
         let n_rows = n_rows_of(&table, &mut errors);
         let planned = |name: &String, src: &str, dst: &str| PlannedRelation {
             name: name.clone(),
@@ -109,8 +111,8 @@ pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
 fn n_rows_of(table: &Table, errors: &mut Vec<Error>) -> Option<u64> {
     let mut n_rows = Some(0);
     for path in &table.files {
-        let info = table.inspect(path).map_err(|error| errors.push(error));
-        n_rows = n_rows.zip(info.ok().and_then(|info| info.n_rows)).map(|(sum, n_rows)| sum + n_rows);
+        let of_file = table.n_rows_of(path).map_err(|error| errors.push(error));
+        n_rows = n_rows.zip(of_file.ok().flatten()).map(|(sum, n_rows)| sum + n_rows);
     }
     n_rows
 }
@@ -139,10 +141,12 @@ impl fmt::Display for ImportPlan {
     /// Writes a line for the set, and one for each node type, column, relation and error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = |n_rows: Option<u64>| match n_rows {
-            Some(n_rows) => format!("{n_rows} rows"),
+            Some(n_rows) => counted(n_rows, "row"),
             None => "an unknown number of rows".to_owned(),
         };
-        write!(f, "{}: {} node types, {} relations", self.name, self.node_types.len(), self.relations.len())?;
+        let types = counted(self.node_types.len() as u64, "node type");
+        let relations = counted(self.relations.len() as u64, "relation");
+        write!(f, "{}: {types}, {relations}", self.name)?;
         for node_type in &self.node_types {
             write!(f, "\nnode type `{}`: {}", node_type.name, rows(node_type.n_rows))?;
             if node_type.has_target {

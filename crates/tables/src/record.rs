@@ -18,8 +18,8 @@ use crate::{BadRows, EarlierImportError, Error, FittedNodeType, Result};
 /// The file of the record.
 pub(crate) const FILE: &str = "import.json";
 
-/// The version of the record.
-const VERSION: u32 = 1;
+/// The version of the record. Before version 2, the text of a value depended on the format of its table.
+const VERSION: u32 = 2;
 
 /// An import that was done: its spec, and the transforms of its columns with their statistics. It transforms new rows as the
 /// imported ones.
@@ -128,7 +128,7 @@ impl Import {
     ) -> Result<Vec<BadRows>> {
         let spec = self.spec.nodes.iter().find(|spec| spec.name == node_type && spec.from.is_none());
         let (Some(spec), Some(fitted)) = (spec, self.node_type(node_type)) else {
-            let what = "name and columns";
+            let what = "it is no type with a table, expected one of the earlier import".to_owned();
             return Err(Error::EarlierImport(EarlierImportError::OtherTransforms {
                 node_type: node_type.to_owned(),
                 what,
@@ -179,6 +179,10 @@ impl Import {
                 if column.column != wanted.column || !is_fit(&column.transform, &wanted.transform) {
                     return Err(at(format!("column {:?}", column.column)));
                 }
+            }
+            let mut stats = fitted.columns.iter().filter_map(|column| column.numbers);
+            if !stats.all(|of| [of.min, of.max, of.mean, of.std].iter().all(|value| value.is_finite())) {
+                return Err(at("the statistics of numbers".into()));
             }
             if MAX_DIM < fitted.columns.iter().map(FittedColumn::width).sum() {
                 return Err(at("the number of feature columns".into()));

@@ -44,7 +44,7 @@ pub struct NodeTypeSpec {
     /// The type of the keys.
     #[serde(default)]
     pub key_type: KeyType,
-    /// The texts that stand for a missing value in CSV and JSON lines, besides an empty one.
+    /// The texts of values that are missing, besides an empty text and NaN.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
     /// The columns that become features, in the order of the feature columns.
@@ -73,7 +73,7 @@ pub enum NodeOrigin {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyType {
-    /// Texts, and integers in decimal.
+    /// Texts, and integers in decimal, also as floating-point numbers.
     #[default]
     Text,
     /// Integers; texts are parsed, so that `007` is 7.
@@ -101,7 +101,7 @@ pub struct RelationSpec {
     /// The name of a second relation, with the reverse of each edge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<String>,
-    /// The texts that stand for a missing value in CSV and JSON lines, besides an empty one.
+    /// The texts of values that are missing, besides an empty text and NaN.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
     /// The kinds of bad rows that are dropped instead of being an error.

@@ -1,9 +1,10 @@
 //! The split of nodes.
 
+use crate::calendar::parse_time;
 use crate::hash::{hash_bytes, mix};
 use crate::spec::SplitSpec;
 use crate::table::Cell;
-use crate::transform::{category, micros, parse_time};
+use crate::transform::micros;
 
 /// The names of the parts in a column.
 const PARTS: [&str; 3] = ["train", "val", "test"];
@@ -22,7 +23,7 @@ impl SplitSpec {
         match self {
             Self::Column { .. } => {
                 let mut buffer = String::new();
-                let Some(name) = category(cell, &mut buffer)? else { return Ok(None) };
+                let Some(name) = cell.text(&mut buffer)? else { return Ok(None) };
                 let part = PARTS.iter().position(|part| *part == name);
                 part.map(Some).ok_or("train, val, test or a missing value")
             }

@@ -1,23 +1,26 @@
 //! Tables in files: Parquet, CSV and JSON lines, read in batches of rows.
 
 mod batch;
+mod canonical;
 mod cell;
 mod csv_file;
-mod file_info;
 mod json_lines;
 mod lines;
+mod missing;
 mod parquet_file;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::{Error, Result, SpecError};
 
 pub(crate) use self::batch::TableBatch;
-pub(crate) use self::cell::Cell;
+pub(crate) use self::canonical::TIME_IN_YEARS;
+pub(crate) use self::cell::{Cell, text_cell};
 use self::csv_file::CsvFile;
-pub(crate) use self::file_info::FileInfo;
 use self::json_lines::JsonLinesFile;
+pub(crate) use self::missing::MissingTexts;
 use self::parquet_file::ParquetFile;
 
 /// The formats of tables.
@@ -50,8 +53,7 @@ pub(crate) struct Table {
     pub(crate) files: Vec<PathBuf>,
     /// The names of the columns of each batch; they differ.
     pub(crate) columns: Vec<String>,
-    /// The texts that stand for a missing value.
-    pub(crate) missing: Vec<String>,
+    pub(crate) missing: Arc<MissingTexts>,
 }
 
 /// The reader of a file.
@@ -68,19 +70,19 @@ impl Table {
         visit: &mut dyn FnMut(&TableBatch) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         let mut seen = vec![false; self.columns.len()];
-        let mut n_rows = 0;
+        let mut n_good_rows = 0;
         for (position, path) in self.files.iter().enumerate() {
             let mut file = self.open(path)?;
             let mut first_row = 0;
             while let Some(batch) = file.next_batch(first_row)? {
                 first_row += batch.n_rows as u64;
+                n_good_rows += batch.n_rows - batch.malformed.len();
                 if visit(&batch)?.is_break() {
                     return Ok(());
                 }
             }
-            n_rows += first_row;
             file.mark_columns(&mut seen);
-            if position + 1 == self.files.len() && n_rows > 0 {
+            if position + 1 == self.files.len() && n_good_rows > 0 {
                 self.check_columns(path, &seen)?;
             }
         }
@@ -101,14 +103,19 @@ impl Table {
         }
     }
 
-    /// Opens each file, checks that it has the columns, and returns what it states.
-    pub(crate) fn inspect(&self, path: &Path) -> Result<FileInfo> {
-        Ok(self.open(path)?.info(self.columns.len()))
+    /// Opens a file, checks that it has the columns, and returns the number of rows that it states.
+    pub(crate) fn n_rows_of(&self, path: &Path) -> Result<Option<u64>> {
+        Ok(match self.open(path)? {
+            TableFile::Parquet(file) => file.n_rows,
+            TableFile::Csv(_) | TableFile::JsonLines(_) => None,
+        })
     }
 
     fn open(&self, path: &Path) -> Result<TableFile> {
         Ok(match TableFormat::of(path) {
-            Some(TableFormat::Parquet) => TableFile::Parquet(ParquetFile::open(path, &self.columns)?),
+            Some(TableFormat::Parquet) => {
+                TableFile::Parquet(ParquetFile::open(path, &self.columns, &self.missing)?)
+            }
             Some(TableFormat::JsonLines) => {
                 TableFile::JsonLines(JsonLinesFile::open(path, &self.columns, &self.missing)?)
             }
@@ -133,13 +140,6 @@ impl TableFile {
         match self {
             Self::JsonLines(file) => file.mark_columns(seen),
             Self::Parquet(_) | Self::Csv(_) => seen.fill(true),
-        }
-    }
-
-    fn info(&self, n_columns: usize) -> FileInfo {
-        match self {
-            Self::Parquet(file) => file.info(),
-            _ => FileInfo { n_rows: None, types: vec![None; n_columns] },
         }
     }
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::spec::TargetSpec;
-use crate::table::TableBatch;
-use crate::transform::{Counter, ascending, category, for_each_item, number, position_by_name};
+use crate::table::{Cell, TableBatch};
+use crate::transform::{Counter, ascending, for_each_item, number, position_by_name};
 
 /// The value of a label that is not known.
 const UNKNOWN: u8 = u8::MAX;
@@ -97,13 +97,13 @@ impl TargetSpec {
         for (position, column) in columns.iter().enumerate() {
             let cell = batch.cell(*column, row);
             let checked = match self {
-                Self::Class { .. } => category(&cell, &mut buffer).and_then(|class| match class {
+                Self::Class { .. } => cell.text(&mut buffer).and_then(|class| match class {
                     Some(class) if !is_known(class) => Err(KNOWN_CLASS),
                     _ => Ok(()),
                 }),
                 Self::Regression { .. } => number(&cell).map(drop),
                 Self::MultiLabel { separator, .. } => {
-                    for_each_item(&cell, separator.as_deref(), |item| match category(item, &mut buffer)? {
+                    for_each_item(&cell, separator.as_deref(), |item| match item.text(&mut buffer)? {
                         Some(label) if !is_known(label) => Err(KNOWN_CLASS),
                         _ => Ok(()),
                     })
@@ -124,13 +124,22 @@ pub(crate) struct TargetAccumulator<'a> {
     counter: Counter,
     /// True if any row has a target.
     has_targets: bool,
+    /// True if any target is a text.
+    has_text: bool,
     buffer: String,
 }
 
 impl<'a> TargetAccumulator<'a> {
     pub(crate) fn new(spec: &'a TargetSpec, table: &str) -> Self {
         let name = format!("{table}, column {:?}", spec.columns().join(", "));
-        Self { spec, name, counter: Counter::default(), has_targets: false, buffer: String::new() }
+        Self {
+            spec,
+            name,
+            counter: Counter::default(),
+            has_targets: false,
+            has_text: false,
+            buffer: String::new(),
+        }
     }
 
     /// Adds the targets of a row, which must have passed [`TargetSpec::check`].
@@ -145,24 +154,37 @@ impl<'a> TargetAccumulator<'a> {
                         .any(|column: &usize| matches!(number(&batch.cell(*column, row)), Ok(Some(_))));
                 Ok(())
             }
-            TargetSpec::Class { .. } => match category(&cell, &mut self.buffer) {
+            TargetSpec::Class { .. } => match cell.text(&mut self.buffer) {
                 Ok(Some(class)) => {
                     self.has_targets = true;
-                    self.counter.add(class, &self.name)
+                    self.counter.add(class, &cell, &self.name)
                 }
                 _ => Ok(()),
             },
             TargetSpec::MultiLabel { separator, .. } => {
-                let mut labels = Vec::new();
+                self.has_text |= matches!(cell, Cell::Text(_));
+                let mut counted = Ok(());
                 let _ = for_each_item(&cell, separator.as_deref(), |item| {
-                    labels.extend(category(item, &mut self.buffer)?.map(str::to_owned));
+                    if let (Some(label), Ok(())) = (item.text(&mut self.buffer)?, &counted) {
+                        // Without any label, the targets would have no columns.
+                        self.has_targets = true;
+                        counted = self.counter.add(label, item, &self.name);
+                    }
                     Ok(())
                 });
-                // Without any label, the targets would have no columns.
-                self.has_targets |= !labels.is_empty();
-                labels.iter().try_for_each(|label| self.counter.add(label, &self.name))
+                counted
             }
         }
+    }
+
+    /// Returns what of the target has no effect or merges texts.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let is_unused = matches!(self.spec, TargetSpec::MultiLabel { separator: Some(_), .. })
+            && self.has_targets
+            && !self.has_text;
+        let unused = is_unused.then(|| "no value is a text, so `separator` has no effect".to_owned());
+        let notes = unused.into_iter().chain(self.counter.note());
+        notes.map(|note| format!("{}: {note}", self.name)).collect()
     }
 
     /// Returns true if any of the added rows has a target.
@@ -210,7 +232,7 @@ impl TargetEncoder {
         match &self.fitted {
             FittedTarget::Class { .. } => {
                 let cell = batch.cell(columns[0], row);
-                let class = category(&cell, &mut self.buffer).ok().flatten();
+                let class = cell.text(&mut self.buffer).ok().flatten();
                 let class = class.and_then(|class| self.positions.get(class)).map(|class| *class as i32);
                 writers.values.push(&[class.unwrap_or(-1)])?;
                 Ok(class.is_some())
@@ -230,7 +252,7 @@ impl TargetEncoder {
                 let positions = &self.positions;
                 let buffer = &mut self.buffer;
                 let found = for_each_item(&batch.cell(columns[0], row), separator.as_deref(), |item| {
-                    let label = category(item, buffer)?.and_then(|label| positions.get(label));
+                    let label = item.text(buffer)?.and_then(|label| positions.get(label));
                     label.into_iter().for_each(|label| labels[*label] = 1);
                     Ok(())
                 });

@@ -2,6 +2,7 @@
 
 mod accumulator;
 mod apply;
+mod moments;
 mod ngrams;
 mod quantiles;
 mod time;
@@ -14,8 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::accumulator::Accumulator;
 pub(crate) use self::apply::ColumnEncoder;
-pub(crate) use self::time::parse_time;
-pub(crate) use self::value::{category, check, for_each_item, micros, number};
+pub(crate) use self::value::{check, for_each_item, is_in_unit, micros, number};
 pub(crate) use self::vocabulary::{Counter, MAX_CATEGORIES, ascending, position_by_name};
 use crate::spec::{NgramUnit, TimePart, TimeUnit};
 
@@ -27,8 +27,37 @@ pub struct FittedColumn {
     pub column: String,
     /// The transform.
     pub transform: FittedTransform,
+    /// The number of rows.
+    pub n_rows: u64,
     /// The number of rows without a value. Unless it is 0, the last feature column of the column is 1 for such rows.
     pub n_missing: u64,
+    /// The number of values that are categories: those of the rows, or the items of their lists. 0 for other transforms.
+    pub n_values: u64,
+    /// The number of these values that have no feature column or position of their own.
+    pub n_other: u64,
+    /// The statistics of the numbers; `None` without numbers and for transforms of other values.
+    pub numbers: Option<NumberStats>,
+}
+
+/// The statistics of the numbers of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NumberStats {
+    /// The smallest number.
+    pub min: f64,
+    /// The largest number.
+    pub max: f64,
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation of the population.
+    pub std: f64,
+}
+
+impl NumberStats {
+    /// Returns true if a number is neither below the smallest nor above the largest one.
+    pub(crate) fn contains(&self, value: f64) -> bool {
+        (self.min..=self.max).contains(&value)
+    }
 }
 
 /// A transform with its statistics. [`ColumnTransform`](crate::ColumnTransform) describes the features.

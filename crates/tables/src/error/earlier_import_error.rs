@@ -19,11 +19,13 @@ pub enum EarlierImportError {
         message: String,
     },
     /// The columns of a spec differ from those of the import whose transforms it should use.
-    #[error("node type `{node_type}`: its {what} differ from those of the earlier import: use the same spec")]
+    #[error(
+        "node type `{node_type}`: {what}: use the spec of the earlier import, which is in its import.json"
+    )]
     OtherTransforms {
         /// The name of the node type.
         node_type: String,
-        /// The part that differs.
-        what: &'static str,
+        /// The part that differs, with the value in the earlier import.
+        what: String,
     },
 }

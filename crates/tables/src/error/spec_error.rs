@@ -25,7 +25,7 @@ pub enum SpecError {
         found: String,
     },
     /// A table has no column of a name, or has it twice.
-    #[error("{path}: {n_found} columns are named {column:?}, expected one of: {known}")]
+    #[error("{path}: {} {column:?}, expected one of: {known}", named(*.n_found))]
     Column {
         /// The path of the table's file.
         path: PathBuf,
@@ -36,4 +36,11 @@ pub enum SpecError {
         /// The names of the table's columns.
         known: String,
     },
+}
+
+fn named(n_found: usize) -> String {
+    match n_found {
+        0 => "no column is named".to_owned(),
+        _ => format!("{n_found} columns are named"),
+    }
 }

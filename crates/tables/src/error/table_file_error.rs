@@ -16,6 +16,16 @@ pub enum TableFileError {
         /// The number of the row in the file at which the record starts, from 1; `None` for the header.
         row: Option<u64>,
     },
+    /// A text file has content of another kind, such as UTF-16 or a Parquet file.
+    #[error("{path}: the file is {found}, expected {expected}")]
+    Content {
+        /// The path of the file.
+        path: PathBuf,
+        /// What the file is.
+        found: &'static str,
+        /// What it should be, and what to do.
+        expected: &'static str,
+    },
     /// A Parquet file is damaged or uses a feature that is not supported.
     #[error("{path}: cannot read the Parquet file: {message}")]
     Parquet {

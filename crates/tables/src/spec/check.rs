@@ -5,9 +5,10 @@ use kiln_feature::MAX_DIM;
 use kiln_graph::{EdgeColumns, Relations};
 
 use super::{ColumnTransform, ImportSpec, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec};
+use crate::calendar::parse_time;
 use crate::table::TableFormat;
-use crate::transform::{MAX_CATEGORIES, parse_time};
-use crate::{Error, Result, SpecError};
+use crate::transform::MAX_CATEGORIES;
+use crate::{BadRowKind, Error, Result, SpecError};
 
 /// The maximum length of an n-gram.
 const MAX_N: usize = 8;
@@ -100,15 +101,20 @@ fn check_files(at: &At<'_>, files: &[PathBuf]) -> Result<()> {
 }
 
 fn check_node_type(at: &At<'_>, spec: &NodeTypeSpec) -> Result<()> {
-    let NodeTypeSpec { files, from, key, columns, target, split, .. } = spec;
+    let NodeTypeSpec { files, from, key, columns, target, split, missing, drop, .. } = spec;
     if from.is_some() {
         let only = "none: a type from relations has keys only";
         at.child("files").require(files.is_empty(), only, "a list of files")?;
         at.child("key").require(key.is_none(), only, "a column")?;
         at.child("columns").require(columns.is_empty(), only, "a list of columns")?;
         at.child("target").require(target.is_none(), only, "a target")?;
+        let of_relations = "none: the relations of the type have it";
+        at.child("missing").require(missing.is_empty(), of_relations, "a list of texts")?;
+        at.child("drop").require(drop.is_empty(), of_relations, "a list of kinds")?;
         return at.child("split").require(split.is_none(), only, "a split");
     }
+    let dangling = "kinds of bad rows of nodes: `dangling` is one of relations";
+    at.child("drop").require(!drop.contains(&BadRowKind::Dangling), dangling, "dangling")?;
     let files_at = at.child("files");
     files_at.require(!files.is_empty(), "files with a key, or `from: relations`", "missing")?;
     check_files(&files_at, files)?;
@@ -195,6 +201,8 @@ fn check_relation<'n>(
         check_name(&at.child("reverse"), reverse, names)?;
     }
     check_files(&at.child("files"), &relation.files)?;
+    let duplicate = "kinds of bad rows of relations: `duplicate` is one of nodes, and equal edges are kept";
+    at.child("drop").require(!relation.drop.contains(&BadRowKind::Duplicate), duplicate, "duplicate")?;
     for (key, end) in [("src.type", &relation.src), ("dst.type", &relation.dst)] {
         let name = end.node_type.as_str();
         let known: Vec<&str> = types.iter().copied().take(20).collect();

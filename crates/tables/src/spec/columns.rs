@@ -1,8 +1,8 @@
 use serde::{Deserialize, Serialize};
 
 /// A column of a table and the features that it becomes. A column with missing values gets one more feature column, which is
-/// 1 where the value is missing. An empty text is a missing value in every format. The category of a number is its shortest
-/// decimal text, and that of a CSV field its text: `1.0` is the category `1` in Parquet and JSON lines, and `1.0` in CSV.
+/// 1 where the value is missing. A value is a category by its text, which is the same in every format: `True` in CSV is `true`
+/// in Parquet and JSON lines, and `1.0` is `1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnSpec {

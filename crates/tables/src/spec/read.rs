@@ -1,7 +1,9 @@
+use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 
 use kiln_graph::open_file;
+use serde_saphyr::{MessageFormatter, UserMessageFormatter};
 
 use super::ImportSpec;
 use crate::error::io_error;
@@ -35,10 +37,37 @@ impl ImportSpec {
             return Err(syntax(format!("more than {MAX_BYTES} bytes, expected a spec in YAML")));
         }
         let text = std::str::from_utf8(bytes).map_err(|error| syntax(format!("not UTF-8: {error}")))?;
-        let spec: Self =
-            serde_saphyr::from_str(text).map_err(|error| syntax(first_line(&error.to_string())))?;
+        let spec: Self = serde_saphyr::from_str(text)
+            .map_err(|error| syntax(first_line(&error.render_with_formatter(&SpecMessages))))?;
         spec.check(path)?;
         Ok(spec)
+    }
+}
+
+/// The messages of the YAML parser in the terms of a spec.
+struct SpecMessages;
+
+impl MessageFormatter for SpecMessages {
+    fn format_message<'a>(&self, error: &'a serde_saphyr::Error) -> Cow<'a, str> {
+        use serde_saphyr::Error as Yaml;
+        match error {
+            Yaml::WithSnippet { error, .. } => self.format_message(error),
+            Yaml::NullIntoString { .. } => {
+                "null, expected a text: write \"null\" in quotes, or remove it (null is missing in any case)"
+                    .into()
+            }
+            Yaml::Unexpected { expected: "mapping start", .. } => {
+                "expected a mapping, such as `{KEY: VALUE}`".into()
+            }
+            Yaml::Unexpected { expected: "sequence start", .. } => {
+                "expected a list, such as `[VALUE]`".into()
+            }
+            Yaml::UnexpectedValueForUnitEnumVariant { .. } => {
+                "expected the name alone, which has no options".into()
+            }
+            Yaml::DuplicateMappingKey { key: Some(key), .. } => format!("duplicate key `{key}`").into(),
+            _ => UserMessageFormatter.format_message(error),
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::cell::{BatchColumn, Cell};
+use super::missing::MissingTexts;
 use crate::BadRow;
 
 /// The maximum number of rows of a batch.
@@ -18,6 +20,7 @@ pub(crate) struct TableBatch {
     pub(crate) n_rows: usize,
     /// The values of each column.
     pub(crate) columns: Vec<BatchColumn>,
+    pub(crate) missing: Arc<MissingTexts>,
     /// The rows that cannot be read, ascending.
     pub(crate) malformed: Vec<Malformed>,
 }
@@ -33,7 +36,8 @@ pub(crate) struct Malformed {
 impl TableBatch {
     /// Returns the value of a column in a row.
     pub(crate) fn cell(&self, column: usize, row: usize) -> Cell<'_> {
-        self.columns[column].cell(row)
+        let cell = self.columns[column].cell(row);
+        if self.missing.contains(&cell) { Cell::Missing } else { cell }
     }
 
     /// Returns the reason why a row cannot be read.

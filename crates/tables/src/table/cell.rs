@@ -1,8 +1,11 @@
+use std::borrow::Cow;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Date32Type, Decimal128Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Date32Type, Date64Type, Decimal128Type, Decimal256Type, DecimalType, Float16Type,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, TimeUnit};
@@ -19,12 +22,13 @@ pub(crate) enum Cell<'a> {
     Float(f64),
     /// A number of 32 or 16 bits, whose shortest text is not that of the same number with 64 bits.
     Single(f32),
+    /// A text that is not empty; what it stands for is [`Cell::value`].
     Text(&'a str),
     /// Microseconds since 1970, UTC.
     Time(i64),
     List(Items<'a>),
     /// A value of another type, with the name of the type.
-    Other(&'static str),
+    Other(Cow<'static, str>),
 }
 
 /// The items of a list.
@@ -39,15 +43,15 @@ pub(crate) enum Items<'a> {
 pub(crate) enum BatchColumn {
     Arrow(ArrayRef),
     Text(TextColumn),
-    Json { values: Vec<Value>, missing: std::sync::Arc<[String]> },
+    Json(Vec<Value>),
 }
 
 /// Texts, one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct TextColumn {
     pub(crate) text: String,
-    /// The end of each text, and true if it is a missing value.
-    pub(crate) ends: Vec<(usize, bool)>,
+    /// The end of each text.
+    pub(crate) ends: Vec<usize>,
 }
 
 impl BatchColumn {
@@ -55,35 +59,36 @@ impl BatchColumn {
         match self {
             Self::Arrow(array) => arrow_cell(&**array, row),
             Self::Text(column) => column.cell(row),
-            Self::Json { values, missing } => match &values[row] {
-                Value::String(text) if missing.contains(text) => Cell::Missing,
-                value => json_cell(value),
-            },
+            Self::Json(values) => json_cell(&values[row]),
         }
     }
 }
 
 impl TextColumn {
     fn cell(&self, row: usize) -> Cell<'_> {
-        let (end, is_missing) = self.ends[row];
-        let start = row.checked_sub(1).map_or(0, |before| self.ends[before].0);
-        if is_missing { Cell::Missing } else { Cell::Text(&self.text[start..end]) }
+        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        text_cell(&self.text[start..self.ends[row]])
     }
 }
 
 impl Cell<'_> {
-    /// Returns the value for a message.
+    /// Returns the value for a message, with its type unless that is obvious.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Missing => "missing".to_owned(),
-            Self::Bool(value) => value.to_string(),
+            Self::Bool(value) => format!("{value}, a boolean"),
             Self::Int(value) => value.to_string(),
-            Self::Float(value) => value.to_string(),
-            Self::Single(value) => value.to_string(),
+            Self::Float(value) => format!("{value:?}, a floating-point number"),
+            Self::Single(value) => format!("{value:?}, a floating-point number"),
             Self::Text(text) => shortened(text),
-            Self::Time(micros) => format!("a timestamp, {micros} microseconds since 1970"),
+            Self::Time(micros) => {
+                let mut buffer = String::new();
+                let text = self.text(&mut buffer).ok().flatten();
+                let text = text.map(|text| format!("{text}, a date or a timestamp"));
+                text.unwrap_or_else(|| format!("a timestamp, {micros} microseconds since 1970"))
+            }
             Self::List(items) => format!("a list of {}", items.len()),
-            Self::Other(name) => (*name).to_owned(),
+            Self::Other(name) => name.to_string(),
         }
     }
 }
@@ -104,9 +109,17 @@ impl Items<'_> {
     }
 }
 
-/// Returns a text. An empty one is a missing value in every format, because CSV cannot tell them apart.
-fn text_cell(text: &str) -> Cell<'_> {
-    if text.is_empty() { Cell::Missing } else { Cell::Text(text) }
+/// Returns a text. An empty one is a missing value in every format, because CSV cannot tell them apart, and so is that of
+/// NaN, which other programs than pandas write to CSV.
+pub(crate) fn text_cell(text: &str) -> Cell<'_> {
+    match text {
+        "" | "nan" | "NaN" => Cell::Missing,
+        _ => Cell::Text(text),
+    }
+}
+
+fn other<'a>(name: impl Into<Cow<'static, str>>) -> Cell<'a> {
+    Cell::Other(name.into())
 }
 
 fn json_cell(value: &Value) -> Cell<'_> {
@@ -116,74 +129,87 @@ fn json_cell(value: &Value) -> Cell<'_> {
         Value::Number(number) => match (number.as_i64(), number.as_u64()) {
             (Some(value), _) => Cell::Int(value.into()),
             (None, Some(value)) => Cell::Int(value.into()),
-            (None, None) => number.as_f64().map_or(Cell::Other("a number"), Cell::Float),
+            (None, None) => number.as_f64().map_or(other("a number"), Cell::Float),
         },
         Value::String(text) => text_cell(text),
         Value::Array(values) => Cell::List(Items::Json(values)),
-        Value::Object(_) => Cell::Other("an object"),
+        Value::Object(_) => other("an object"),
     }
 }
 
 fn arrow_cell(array: &dyn Array, row: usize) -> Cell<'_> {
+    fn value<T: ArrowPrimitiveType>(array: &dyn Array, row: usize) -> T::Native {
+        array.as_primitive::<T>().value(row)
+    }
     if array.is_null(row) {
         return Cell::Missing;
     }
-    macro_rules! int {
-        ($t:ty) => {
-            Cell::Int(array.as_primitive::<$t>().value(row).into())
-        };
-    }
-    let in_micros = |value: i64, factor: i64| match value.checked_mul(factor) {
-        Some(micros) => Cell::Time(micros),
-        None => Cell::Other("a timestamp out of range"),
-    };
     match array.data_type() {
         // Every value is missing; such an array has no bit per value.
         DataType::Null => Cell::Missing,
         DataType::Utf8 => text_cell(array.as_string::<i32>().value(row)),
         DataType::LargeUtf8 => text_cell(array.as_string::<i64>().value(row)),
-        DataType::Int64 => int!(Int64Type),
-        DataType::Int32 => int!(Int32Type),
-        DataType::Int16 => int!(Int16Type),
-        DataType::Int8 => int!(Int8Type),
-        DataType::UInt64 => int!(UInt64Type),
-        DataType::UInt32 => int!(UInt32Type),
-        DataType::UInt16 => int!(UInt16Type),
-        DataType::UInt8 => int!(UInt8Type),
-        DataType::Float64 => Cell::Float(array.as_primitive::<Float64Type>().value(row)),
-        DataType::Float32 => Cell::Single(array.as_primitive::<Float32Type>().value(row)),
-        DataType::Float16 => Cell::Single(array.as_primitive::<Float16Type>().value(row).to_f32()),
+        DataType::Int64 => Cell::Int(value::<Int64Type>(array, row).into()),
+        DataType::Int32 => Cell::Int(value::<Int32Type>(array, row).into()),
+        DataType::Int16 => Cell::Int(value::<Int16Type>(array, row).into()),
+        DataType::Int8 => Cell::Int(value::<Int8Type>(array, row).into()),
+        DataType::UInt64 => Cell::Int(value::<UInt64Type>(array, row).into()),
+        DataType::UInt32 => Cell::Int(value::<UInt32Type>(array, row).into()),
+        DataType::UInt16 => Cell::Int(value::<UInt16Type>(array, row).into()),
+        DataType::UInt8 => Cell::Int(value::<UInt8Type>(array, row).into()),
+        DataType::Float64 => match value::<Float64Type>(array, row) {
+            value if value.is_nan() => Cell::Missing,
+            value => Cell::Float(value),
+        },
+        DataType::Float32 => single(value::<Float32Type>(array, row)),
+        DataType::Float16 => single(value::<Float16Type>(array, row).to_f32()),
         DataType::Boolean => Cell::Bool(array.as_boolean().value(row)),
         DataType::Binary => match std::str::from_utf8(array.as_binary::<i32>().value(row)) {
             Ok(text) => text_cell(text),
-            Err(_) => Cell::Other("bytes that are not UTF-8"),
+            Err(_) => other("bytes that are not UTF-8"),
         },
-        DataType::Decimal128(_, scale) => {
-            let value = array.as_primitive::<Decimal128Type>().value(row);
-            if *scale == 0 {
-                Cell::Int(value)
-            } else {
-                Cell::Float(value as f64 / 10_f64.powi((*scale).into()))
-            }
-        }
-        DataType::Date32 => in_micros(array.as_primitive::<Date32Type>().value(row).into(), 86_400_000_000),
+        DataType::Decimal128(..) => decimal::<Decimal128Type>(array, row),
+        DataType::Decimal256(..) => decimal::<Decimal256Type>(array, row),
+        DataType::Date32 => micros(value::<Date32Type>(array, row).into(), 86_400_000_000),
+        DataType::Date64 => micros(value::<Date64Type>(array, row), 1000),
         DataType::Timestamp(TimeUnit::Second, _) => {
-            in_micros(array.as_primitive::<TimestampSecondType>().value(row), 1_000_000)
+            micros(value::<TimestampSecondType>(array, row), 1_000_000)
         }
         DataType::Timestamp(TimeUnit::Millisecond, _) => {
-            in_micros(array.as_primitive::<TimestampMillisecondType>().value(row), 1000)
+            micros(value::<TimestampMillisecondType>(array, row), 1000)
         }
         DataType::Timestamp(TimeUnit::Microsecond, _) => {
-            Cell::Time(array.as_primitive::<TimestampMicrosecondType>().value(row))
+            Cell::Time(value::<TimestampMicrosecondType>(array, row))
         }
         DataType::Timestamp(TimeUnit::Nanosecond, _) => {
-            Cell::Time(array.as_primitive::<TimestampNanosecondType>().value(row).div_euclid(1000))
+            Cell::Time(value::<TimestampNanosecondType>(array, row).div_euclid(1000))
         }
         DataType::List(_) => Cell::List(Items::Arrow(array.as_list::<i32>().value(row))),
         DataType::LargeList(_) => Cell::List(Items::Arrow(array.as_list::<i64>().value(row))),
         DataType::FixedSizeList(..) => Cell::List(Items::Arrow(array.as_fixed_size_list().value(row))),
-        DataType::Struct(_) => Cell::Other("a struct"),
-        DataType::Map(..) => Cell::Other("a map"),
-        _ => Cell::Other("a value of a type that is not supported"),
+        DataType::Struct(_) => other("a struct"),
+        DataType::Map(..) => other("a map"),
+        DataType::Duration(_) => other("a duration"),
+        DataType::Time32(_) | DataType::Time64(_) => other("a time of day"),
+        name => other(format!("a value of the type {name}")),
     }
+}
+
+fn single<'a>(value: f32) -> Cell<'a> {
+    if value.is_nan() { Cell::Missing } else { Cell::Single(value) }
+}
+
+fn micros<'a>(value: i64, factor: i64) -> Cell<'a> {
+    value.checked_mul(factor).map_or_else(|| other("a timestamp out of range"), Cell::Time)
+}
+
+/// Returns a decimal number: an integer if its fraction is 0, and else the nearest floating-point number, as of its text.
+fn decimal<'a, T: DecimalType>(array: &dyn Array, row: usize) -> Cell<'a> {
+    let text = array.as_primitive::<T>().value_as_string(row);
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    if fraction.bytes().all(|digit| digit == b'0') {
+        let value = whole.parse().map(Cell::Int);
+        return value.unwrap_or_else(|_| other("a decimal number of more than 128 bits"));
+    }
+    text.parse().map_or_else(|_| other("a decimal number"), Cell::Float)
 }

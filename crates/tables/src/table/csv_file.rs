@@ -1,12 +1,15 @@
 use std::io::{self, Chain, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use csv::ByteRecord;
 
 use super::batch::{BATCH_BYTES, BATCH_ROWS, Malformed, TableBatch};
 use super::cell::{BatchColumn, TextColumn};
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader};
+use super::missing::MissingTexts;
+use crate::bad_rows::counted;
 use crate::error::io_error;
 use crate::{Error, Result, SpecError, TableFileError};
 
@@ -26,11 +29,11 @@ pub(super) struct CsvFile {
     /// The position of each wanted column.
     positions: Vec<usize>,
     n_fields: usize,
-    missing: Vec<String>,
+    missing: Arc<MissingTexts>,
 }
 
 impl CsvFile {
-    pub(super) fn open(path: &Path, columns: &[String], missing: &[String]) -> Result<Self> {
+    pub(super) fn open(path: &Path, columns: &[String], missing: &Arc<MissingTexts>) -> Result<Self> {
         let (bytes, progress) = lines::open(path)?;
         let mut reader = csv::ReaderBuilder::new()
             .flexible(true)
@@ -41,10 +44,16 @@ impl CsvFile {
             check_end(path, &header, None)?;
             header.clear();
         }
-        let names: Vec<String> = header
-            .iter()
-            .map(|name| String::from_utf8_lossy(name).trim_start_matches('\u{feff}').to_owned())
-            .collect();
+        let names: Vec<String> =
+            header.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        if names.is_empty() {
+            let expected = "a header with the names of the columns";
+            return Err(Error::TableFile(TableFileError::Content {
+                path: path.to_owned(),
+                found: "empty",
+                expected,
+            }));
+        }
         let positions = columns.iter().map(|column| position_of(path, column, &names));
         let positions = positions.collect::<Result<_>>()?;
         progress.end_record();
@@ -55,7 +64,7 @@ impl CsvFile {
             record: ByteRecord::new(),
             positions,
             n_fields: names.len(),
-            missing: missing.to_vec(),
+            missing: missing.clone(),
         })
     }
 
@@ -74,34 +83,36 @@ impl CsvFile {
                 check_end(&self.path, &self.record, Some(first_row + n_rows as u64 + 1))?;
                 break;
             }
-            n_bytes += self.record.as_slice().len() + columns.len() * size_of::<(usize, bool)>();
+            n_bytes += self.record.as_slice().len() + columns.len() * size_of::<usize>();
             if let Err((expected, found)) = self.push_row(&mut columns) {
                 malformed.push(Malformed { row: n_rows, expected, found });
                 for column in &mut columns {
                     column.ends.truncate(n_rows);
-                    column.text.truncate(column.ends.last().map_or(0, |last| last.0));
-                    column.ends.push((column.text.len(), true));
+                    column.text.truncate(column.ends.last().copied().unwrap_or(0));
+                    column.ends.push(column.text.len());
                 }
             }
             n_rows += 1;
         }
         let columns = columns.into_iter().map(BatchColumn::Text).collect();
-        let batch = TableBatch { path: self.path.clone(), first_row, n_rows, columns, malformed };
+        let path = self.path.clone();
+        let missing = self.missing.clone();
+        let batch = TableBatch { path, first_row, n_rows, columns, missing, malformed };
         Ok((n_rows > 0).then_some(batch))
     }
 
     /// Appends the wanted fields of the record, or returns the expected and the found text.
     fn push_row(&self, columns: &mut [TextColumn]) -> Result<(), (String, String)> {
         if self.record.len() != self.n_fields {
-            return Err((format!("{} fields", self.n_fields), format!("{} fields", self.record.len())));
+            let [expected, found] = [self.n_fields, self.record.len()].map(|n| counted(n as u64, "field"));
+            return Err((expected, found));
         }
         for (column, &position) in columns.iter_mut().zip(&self.positions) {
             let field = self.record.get(position).unwrap_or_default();
             let text = std::str::from_utf8(field)
                 .map_err(|_| ("text in UTF-8".to_owned(), format!("{:?}", String::from_utf8_lossy(field))))?;
-            let is_missing = text.is_empty() || self.missing.iter().any(|missing| missing == text);
             column.text.push_str(text);
-            column.ends.push((column.text.len(), is_missing));
+            column.ends.push(column.text.len());
         }
         Ok(())
     }

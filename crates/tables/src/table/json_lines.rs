@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::batch::{BATCH_BYTES, BATCH_ROWS, Malformed, TableBatch};
 use super::cell::BatchColumn;
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader};
+use super::missing::MissingTexts;
 use crate::Result;
 use crate::bad_rows::shortened;
 use crate::error::io_error;
@@ -20,21 +21,21 @@ pub(super) struct JsonLinesFile {
     reader: BufReader<RecordReader>,
     progress: Rc<Progress>,
     columns: Vec<String>,
-    missing: Arc<[String]>,
+    missing: Arc<MissingTexts>,
     line: Vec<u8>,
     /// True for each column that occurred in an object.
     seen: Vec<bool>,
 }
 
 impl JsonLinesFile {
-    pub(super) fn open(path: &Path, columns: &[String], missing: &[String]) -> Result<Self> {
+    pub(super) fn open(path: &Path, columns: &[String], missing: &Arc<MissingTexts>) -> Result<Self> {
         let (bytes, progress) = lines::open(path)?;
         Ok(Self {
             path: path.to_owned(),
             reader: BufReader::with_capacity(BUFFER_BYTES, bytes),
             progress,
             columns: columns.to_vec(),
-            missing: missing.into(),
+            missing: missing.clone(),
             line: Vec::new(),
             seen: vec![false; columns.len()],
         })
@@ -60,18 +61,25 @@ impl JsonLinesFile {
             let row = RowSeed { names: &self.columns, columns: &mut columns, seen: &mut self.seen };
             let mut parser = serde_json::Deserializer::from_slice(line);
             if row.deserialize(&mut parser).and_then(|()| parser.end()).is_err() {
-                let expected = "a JSON object".to_owned();
+                let has_nan = [&b"NaN"[..], b"Infinity"]
+                    .iter()
+                    .any(|text| line.windows(text.len()).any(|part| part == *text));
+                let expected = if has_nan {
+                    "a JSON object, in which NaN and infinity are null"
+                } else {
+                    "a JSON object"
+                };
+                let expected = expected.to_owned();
                 let found = shortened(&String::from_utf8_lossy(&line[..line.len().min(80)]));
                 malformed.push(Malformed { row: n_rows, expected, found });
             }
             n_bytes += columns.iter().filter_map(|column| column.last()).map(heap_bytes).sum::<usize>();
             n_rows += 1;
         }
-        let columns = columns
-            .into_iter()
-            .map(|values| BatchColumn::Json { values, missing: self.missing.clone() })
-            .collect();
-        let batch = TableBatch { path: self.path.clone(), first_row, n_rows, columns, malformed };
+        let columns = columns.into_iter().map(BatchColumn::Json).collect();
+        let path = self.path.clone();
+        let missing = self.missing.clone();
+        let batch = TableBatch { path, first_row, n_rows, columns, missing, malformed };
         Ok((n_rows > 0).then_some(batch))
     }
 

@@ -1,15 +1,15 @@
 //! Text files, plain or gzip-compressed, whose records are limited in length.
 
 use std::cell::Cell as Shared;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
 use kiln_graph::open_file;
 
-use crate::Result;
 use crate::error::io_error;
+use crate::{Error, Result, TableFileError};
 
 /// The maximum length of a record in bytes. It protects from gzip bombs and from quotes that are never closed.
 pub(super) const MAX_RECORD_BYTES: usize = 1 << 24;
@@ -42,15 +42,55 @@ pub(super) struct RecordReader {
     progress: Rc<Progress>,
 }
 
-/// Opens a file, which is decompressed if its name ends in `.gz`. The caller marks the end of each record.
+/// The first bytes of content that is no text in UTF-8: the content, and the expected one.
+const OTHER_CONTENT: [(&[u8], &str, &str); 8] = [
+    (b"\xff\xfe", "text in UTF-16", UTF_8),
+    (b"\xfe\xff", "text in UTF-16", UTF_8),
+    (GZIP, "compressed by gzip", "text, or a name that ends in .gz"),
+    (b"PAR1", "a Parquet file", "text, or a name that ends in .parquet"),
+    (b"PK\x03\x04", "a ZIP archive or a spreadsheet", "text: save it as CSV"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd", "text: decompress it, or compress it by gzip"),
+    (b"BZh", "compressed by bzip2", "text: decompress it, or compress it by gzip"),
+    (b"\xfd7zXZ", "compressed by xz", "text: decompress it, or compress it by gzip"),
+];
+const UTF_8: &str = "UTF-8: convert it, for example by `iconv -f UTF-16 -t UTF-8`";
+const GZIP: &[u8] = b"\x1f\x8b";
+
+/// Opens a file, which is decompressed if its name ends in `.gz`. The caller marks the end of each record. A byte order mark of
+/// UTF-8 is skipped.
 pub(super) fn open(path: &Path) -> Result<(RecordReader, Rc<Progress>)> {
     let file = open_file(path).map_err(io_error(path))?;
     let bytes: Box<dyn Read> = match path.extension().is_some_and(|extension| extension == "gz") {
-        true => Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, file))),
+        true => {
+            let (start, bytes) = peek(path, file)?;
+            if !start.starts_with(GZIP) {
+                let expected = "gzip: compress it, or remove .gz from its name";
+                let found = "not compressed by gzip";
+                return Err(Error::TableFile(TableFileError::Content {
+                    path: path.to_owned(),
+                    found,
+                    expected,
+                }));
+            }
+            Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, bytes)))
+        }
         false => Box::new(file),
     };
+    let (start, bytes) = peek(path, bytes)?;
+    let other = OTHER_CONTENT.iter().find(|(magic, ..)| start.starts_with(magic));
+    if let Some((_, found, expected)) = other {
+        return Err(Error::TableFile(TableFileError::Content { path: path.to_owned(), found, expected }));
+    }
     let progress = Rc::<Progress>::default();
     Ok((RecordReader { bytes, progress: progress.clone() }, progress))
+}
+
+/// Returns the first bytes of a file, and a reader of it all without a byte order mark of UTF-8.
+fn peek(path: &Path, mut bytes: impl Read + 'static) -> Result<(Vec<u8>, Box<dyn Read>)> {
+    let mut start = Vec::new();
+    bytes.by_ref().take(8).read_to_end(&mut start).map_err(io_error(path))?;
+    let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&start).to_vec();
+    Ok((start, Box::new(Cursor::new(text).chain(bytes))))
 }
 
 impl Read for RecordReader {

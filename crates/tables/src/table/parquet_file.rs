@@ -1,20 +1,22 @@
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch, make_array};
+use arrow_schema::DataType;
 use kiln_graph::open_file;
-use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use parquet::arrow::{ProjectionMask, parquet_to_arrow_schema};
 use parquet::basic::Compression;
 
 use super::batch::{BATCH_BYTES, BATCH_ROWS, TableBatch};
 use super::cell::BatchColumn;
 use super::csv_file::position_of;
-use super::file_info::FileInfo;
 use super::lines::MAX_RECORD_BYTES;
+use super::missing::MissingTexts;
 use crate::error::io_error;
 use crate::{Error, Result, TableFileError};
 
@@ -27,16 +29,20 @@ pub(super) struct ParquetFile {
     reader: ParquetRecordBatchReader,
     /// The position of each wanted column in the batches of the reader.
     order: Vec<usize>,
-    info: FileInfo,
+    /// The type of each wanted column whose values are integers for Parquet and something else for Arrow.
+    meanings: Vec<Option<DataType>>,
+    missing: Arc<MissingTexts>,
+    /// The number of rows that the file states.
+    pub(super) n_rows: Option<u64>,
 }
 
 impl ParquetFile {
-    pub(super) fn open(path: &Path, columns: &[String]) -> Result<Self> {
+    pub(super) fn open(path: &Path, columns: &[String], missing: &Arc<MissingTexts>) -> Result<Self> {
         let file = open_file(path).map_err(io_error(path))?;
-        guarded(path, || Self::open_file(path, file, columns))?
+        guarded(path, || Self::open_file(path, file, columns, missing))?
     }
 
-    fn open_file(path: &Path, file: File, columns: &[String]) -> Result<Self> {
+    fn open_file(path: &Path, file: File, columns: &[String], missing: &Arc<MissingTexts>) -> Result<Self> {
         let bad = |error: parquet::errors::ParquetError| bad_file(path, error);
         // The schema of Arrow in the metadata is ignored: it adds types that mean the same.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
@@ -45,36 +51,72 @@ impl ParquetFile {
         let positions = columns.iter().map(|column| position_of(path, column, &names));
         let positions = positions.collect::<Result<Vec<usize>>>()?;
         check_codecs(path, &builder, &positions, columns)?;
-        let types =
-            positions.iter().map(|position| builder.schema().field(*position).data_type().to_string());
+        let meanings = meanings(path, &builder, &positions)?;
         let n_rows = u64::try_from(builder.metadata().file_metadata().num_rows()).ok();
-        let info = FileInfo { n_rows, types: types.map(Some).collect() };
         let mask = ProjectionMask::roots(builder.parquet_schema(), positions.iter().copied());
         let mut sorted = positions.clone();
         sorted.sort_unstable();
         let order =
             positions.iter().map(|position| sorted.partition_point(|other| other < position)).collect();
-        let n_rows = batch_rows(path, &builder, &sorted)?;
-        let reader = builder.with_projection(mask).with_batch_size(n_rows).build().map_err(bad)?;
-        Ok(Self { path: path.to_owned(), reader, order, info })
+        let n_batch_rows = batch_rows(path, &builder, &sorted)?;
+        let reader = builder.with_projection(mask).with_batch_size(n_batch_rows).build().map_err(bad)?;
+        Ok(Self { path: path.to_owned(), reader, order, meanings, missing: missing.clone(), n_rows })
     }
 
     pub(super) fn next_batch(&mut self, first_row: u64) -> Result<Option<TableBatch>> {
         let Some(batch) = guarded(&self.path, || self.reader.next())? else { return Ok(None) };
         let batch: RecordBatch = batch.map_err(|error| bad_file(&self.path, error))?;
-        let columns = self.order.iter().map(|position| BatchColumn::Arrow(batch.column(*position).clone()));
+        let columns = self.order.iter().zip(&self.meanings).map(|(position, meaning)| {
+            let array = batch.column(*position).clone();
+            meaning
+                .clone()
+                .map_or(Ok(array.clone()), |meaning| with_type(&array, meaning))
+                .map(BatchColumn::Arrow)
+        });
+        let columns: Result<_, arrow_schema::ArrowError> = columns.collect();
         Ok(Some(TableBatch {
             path: self.path.clone(),
             first_row,
             n_rows: batch.num_rows(),
-            columns: columns.collect(),
+            columns: columns.map_err(|error| bad_file(&self.path, error))?,
+            missing: self.missing.clone(),
             malformed: Vec::new(),
         }))
     }
+}
 
-    pub(super) fn info(&self) -> FileInfo {
-        self.info.clone()
-    }
+/// Returns the types of columns that are integers without the schema of Arrow in the metadata, such as durations. Without
+/// it, their values would be numbers of an unknown unit.
+fn meanings(
+    path: &Path,
+    builder: &ParquetRecordBatchReaderBuilder<File>,
+    positions: &[usize],
+) -> Result<Vec<Option<DataType>>> {
+    let metadata = builder.metadata().file_metadata().key_value_metadata();
+    // The reader ignores a schema of Arrow that cannot be read, too.
+    let Ok(written) = parquet_to_arrow_schema(builder.parquet_schema(), metadata) else {
+        return Ok(vec![None; positions.len()]);
+    };
+    let meaning = |position: &usize| {
+        let is_integer = builder.schema().field(*position).data_type().is_integer();
+        let Some(field) = written.fields().get(*position).filter(|_| is_integer) else { return Ok(None) };
+        match (field.extension_type_name(), field.data_type()) {
+            (Some(name), _) => Err(bad_file(
+                path,
+                format!("column {:?} has the type {name}: write it as text or as a number", field.name()),
+            )),
+            (None, meaning @ (DataType::Duration(_) | DataType::Date64 | DataType::Timestamp(..))) => {
+                Ok(Some(meaning.clone()))
+            }
+            (None, _) => Ok(None),
+        }
+    };
+    positions.iter().map(meaning).collect()
+}
+
+/// Returns the values of an array as those of a type of the same width.
+fn with_type(array: &ArrayRef, data_type: DataType) -> Result<ArrayRef, arrow_schema::ArrowError> {
+    Ok(make_array(array.to_data().into_builder().data_type(data_type).build()?))
 }
 
 /// Returns the number of rows of a batch, whose wanted columns take about [`BATCH_BYTES`]. It follows from the sizes in the

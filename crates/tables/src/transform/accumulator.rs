@@ -1,11 +1,12 @@
 use std::collections::BTreeSet;
 
+use super::moments::Moments;
 use super::quantiles::ValueSample;
-use super::value::{category, for_each_item, number};
-use super::vocabulary::Counter;
-use super::{FittedColumn, FittedTransform};
+use super::value::{for_each_item, is_in_unit, number};
+use super::vocabulary::{Counter, Vocabulary};
+use super::{FittedColumn, FittedTransform, NumberStats};
 use crate::Result;
-use crate::spec::{ColumnSpec, ColumnTransform};
+use crate::spec::{ColumnSpec, ColumnTransform, TimeUnit};
 use crate::table::Cell;
 
 /// The statistics of one column. Values are added in the order of the rows, so the result does not depend on the number of
@@ -15,7 +16,11 @@ pub(crate) struct Accumulator<'a> {
     spec: &'a ColumnSpec,
     /// The table and the column, for errors.
     name: String,
+    n_rows: u64,
     n_missing: u64,
+    numbers: Moments,
+    /// True if a value needed the separator of lists or the unit of integers.
+    needs_option: bool,
     state: State,
     buffer: String,
 }
@@ -23,12 +28,6 @@ pub(crate) struct Accumulator<'a> {
 #[derive(Debug)]
 enum State {
     Nothing,
-    /// The count, the mean and the sum of squared differences from the mean (Welford 1962).
-    Moments {
-        n: f64,
-        mean: f64,
-        squares: f64,
-    },
     Sample(ValueSample),
     Counts(Counter),
 }
@@ -36,7 +35,6 @@ enum State {
 impl<'a> Accumulator<'a> {
     pub(crate) fn new(spec: &'a ColumnSpec, table: &str) -> Self {
         let state = match &spec.transform {
-            ColumnTransform::Standardize => State::Moments { n: 0.0, mean: 0.0, squares: 0.0 },
             ColumnTransform::Quantile => State::Sample(ValueSample::default()),
             ColumnTransform::OneHot { .. }
             | ColumnTransform::Ordinal { .. }
@@ -44,88 +42,173 @@ impl<'a> Accumulator<'a> {
             _ => State::Nothing,
         };
         let name = format!("{table}, column {:?}", spec.column);
-        Self { spec, name, n_missing: 0, state, buffer: String::new() }
+        Self {
+            spec,
+            name,
+            n_rows: 0,
+            n_missing: 0,
+            numbers: Moments::EMPTY,
+            needs_option: false,
+            state,
+            buffer: String::new(),
+        }
+    }
+
+    /// Returns statistics of numbers only; `None` for a transform of other values.
+    pub(crate) fn of_numbers(spec: &'a ColumnSpec, table: &str) -> Option<Self> {
+        use ColumnTransform::{Numeric, Quantile, Standardize};
+        let is_number = matches!(spec.transform, Numeric | Standardize | Quantile);
+        is_number.then(|| Self { state: State::Nothing, ..Self::new(spec, table) })
+    }
+
+    /// Returns the number of rows with a value.
+    pub(crate) fn n_values(&self) -> u64 {
+        self.n_rows - self.n_missing
+    }
+
+    /// Returns the statistics of the numbers that were added.
+    pub(crate) fn number_stats(&self) -> Option<NumberStats> {
+        self.numbers.stats()
     }
 
     /// Adds a value, which must have passed [`check`](super::check).
     pub(crate) fn add(&mut self, cell: &Cell<'_>) -> Result<()> {
-        let is_missing = match (&mut self.state, &self.spec.transform) {
-            (State::Moments { n, mean, squares }, _) => match number(cell) {
-                Ok(Some(value)) => {
-                    *n += 1.0;
-                    let difference = value - *mean;
-                    *mean += difference / *n;
-                    *squares += difference * (value - *mean);
-                    false
-                }
-                _ => true,
-            },
-            (State::Sample(sample), _) => match number(cell) {
-                Ok(Some(value)) => {
+        self.n_rows += 1;
+        let is_there = match &self.spec.transform {
+            ColumnTransform::Numeric | ColumnTransform::Standardize | ColumnTransform::Quantile => {
+                let value = self.number(cell);
+                if let (Some(value), State::Sample(sample)) = (value, &mut self.state) {
                     sample.add(value);
-                    false
                 }
-                _ => true,
-            },
-            (State::Counts(counter), ColumnTransform::MultiHot { separator, .. }) => {
-                let mut items = BTreeSet::new();
-                let found = for_each_item(cell, separator.as_deref(), |item| {
-                    items.extend(category(item, &mut self.buffer)?.map(str::to_owned));
-                    Ok(())
-                });
-                for item in &items {
-                    counter.add(item, &self.name)?;
-                }
-                found != Ok(true)
+                value.into_iter().for_each(|value| self.numbers.add(value));
+                value.is_some()
             }
-            (State::Counts(counter), _) => match category(cell, &mut self.buffer) {
-                Ok(Some(value)) => {
-                    counter.add(value, &self.name)?;
-                    false
-                }
-                _ => true,
-            },
-            (State::Nothing, ColumnTransform::Numeric) => !matches!(number(cell), Ok(Some(_))),
-            (State::Nothing, ColumnTransform::Hash { .. } | ColumnTransform::Text { .. }) => {
-                !matches!(category(cell, &mut self.buffer), Ok(Some(_)))
+            ColumnTransform::MultiHot { separator, .. } => {
+                self.needs_option |= matches!(cell, Cell::Text(_));
+                self.add_items(cell, separator.as_deref())?
             }
-            (State::Nothing, _) => matches!(cell, Cell::Missing),
+            ColumnTransform::Vector { .. } => {
+                self.needs_option |= matches!(cell, Cell::Text(_));
+                !matches!(cell, Cell::Missing)
+            }
+            ColumnTransform::Time { .. } => {
+                self.needs_option |= is_in_unit(cell);
+                !matches!(cell, Cell::Missing)
+            }
+            _ => match (cell.text(&mut self.buffer), &mut self.state) {
+                (Ok(Some(text)), State::Counts(counter)) => {
+                    counter.add(text, cell, &self.name)?;
+                    true
+                }
+                (text, _) => matches!(text, Ok(Some(_))),
+            },
         };
-        self.n_missing += u64::from(is_missing);
+        self.n_missing += u64::from(!is_there);
         Ok(())
     }
 
+    /// Returns the number in a cell.
+    fn number(&self, cell: &Cell<'_>) -> Option<f64> {
+        match (cell, &self.spec.transform) {
+            // The exact conversion takes longer, and the features need no statistics.
+            (Cell::Single(value), ColumnTransform::Numeric) if self.numbers.contains(f64::from(*value)) => {
+                Some(f64::from(*value))
+            }
+            _ => number(cell).ok().flatten(),
+        }
+    }
+
+    /// Counts the different items of a list, and returns false if the list is missing.
+    fn add_items(&mut self, cell: &Cell<'_>, separator: Option<&str>) -> Result<bool> {
+        let State::Counts(counter) = &mut self.state else { return Ok(false) };
+        let mut items = BTreeSet::new();
+        let mut counted = Ok(());
+        let found = for_each_item(cell, separator, |item| {
+            if let Some(text) = item.text(&mut self.buffer)?
+                && items.insert(text.to_owned())
+                && counted.is_ok()
+            {
+                counted = counter.add(text, item, &self.name);
+            }
+            Ok(())
+        });
+        counted?;
+        Ok(found == Ok(true))
+    }
+
+    /// Returns what of the column has no effect or merges texts.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let unused = match &self.spec.transform {
+            _ if self.n_rows == 0 => None,
+            _ if self.n_missing == self.n_rows => Some("no row has a value"),
+            ColumnTransform::Standardize if self.numbers.stats().is_some_and(|of| of.min == of.max) => {
+                Some("all values are equal, so the feature is 0")
+            }
+            ColumnTransform::MultiHot { separator: Some(_), .. }
+            | ColumnTransform::Vector { separator: Some(_), .. }
+                if !self.needs_option =>
+            {
+                Some("no value is a text, so `separator` has no effect")
+            }
+            ColumnTransform::Time { unit, .. } if *unit != TimeUnit::Seconds && !self.needs_option => {
+                Some("no value is an integer, so `unit` has no effect")
+            }
+            _ => None,
+        };
+        let merged = match &self.state {
+            State::Counts(counter) => counter.note(),
+            _ => None,
+        };
+        let notes = unused.map(str::to_owned).into_iter().chain(merged);
+        notes.map(|note| format!("{}: {note}", self.name)).collect()
+    }
+
     pub(crate) fn finish(self) -> FittedColumn {
+        let mut vocabulary = Vocabulary::default();
         let transform = match (self.state, self.spec.transform.clone()) {
-            (State::Moments { n, mean, squares }, _) => {
-                let variance = if n > 0.0 { squares / n } else { 0.0 };
-                FittedTransform::Standardize { mean, std: variance.sqrt() }
+            (_, ColumnTransform::Standardize) => {
+                let stats = self.numbers.stats();
+                FittedTransform::Standardize {
+                    mean: stats.map_or(0.0, |stats| stats.mean),
+                    std: stats.map_or(0.0, |stats| stats.std),
+                }
             }
             (State::Sample(sample), _) => FittedTransform::Quantile { quantiles: sample.quantiles() },
-            (State::Counts(counter), transform) => match transform {
-                ColumnTransform::MultiHot { max_categories, separator } => {
-                    let (categories, has_other) = counter.most_frequent(max_categories);
-                    FittedTransform::MultiHot { categories, has_other, separator }
+            (
+                State::Counts(counter),
+                ColumnTransform::MultiHot { max_categories, .. }
+                | ColumnTransform::Ordinal { max_categories }
+                | ColumnTransform::OneHot { max_categories },
+            ) => {
+                vocabulary = counter.most_frequent(max_categories);
+                let categories = std::mem::take(&mut vocabulary.categories);
+                let has_other = vocabulary.n_other > 0;
+                match self.spec.transform.clone() {
+                    ColumnTransform::MultiHot { separator, .. } => {
+                        FittedTransform::MultiHot { categories, has_other, separator }
+                    }
+                    ColumnTransform::Ordinal { .. } => FittedTransform::Ordinal { categories },
+                    _ => FittedTransform::OneHot { categories, has_other },
                 }
-                ColumnTransform::Ordinal { max_categories } => {
-                    FittedTransform::Ordinal { categories: counter.most_frequent(max_categories).0 }
-                }
-                ColumnTransform::OneHot { max_categories } => {
-                    let (categories, has_other) = counter.most_frequent(max_categories);
-                    FittedTransform::OneHot { categories, has_other }
-                }
-                _ => unreachable!("only transforms with a vocabulary count values"),
-            },
-            (State::Nothing, ColumnTransform::Hash { columns }) => FittedTransform::Hash { columns },
-            (State::Nothing, ColumnTransform::Time { parts, unit }) => FittedTransform::Time { parts, unit },
-            (State::Nothing, ColumnTransform::Text { columns, unit, min_n, max_n }) => {
+            }
+            (_, ColumnTransform::Hash { columns }) => FittedTransform::Hash { columns },
+            (_, ColumnTransform::Time { parts, unit }) => FittedTransform::Time { parts, unit },
+            (_, ColumnTransform::Text { columns, unit, min_n, max_n }) => {
                 FittedTransform::Text { columns, unit, min_n, max_n }
             }
-            (State::Nothing, ColumnTransform::Vector { columns, separator }) => {
+            (_, ColumnTransform::Vector { columns, separator }) => {
                 FittedTransform::Vector { columns, separator }
             }
-            (State::Nothing, _) => FittedTransform::Numeric,
+            _ => FittedTransform::Numeric,
         };
-        FittedColumn { column: self.spec.column.clone(), transform, n_missing: self.n_missing }
+        FittedColumn {
+            column: self.spec.column.clone(),
+            transform,
+            n_rows: self.n_rows,
+            n_missing: self.n_missing,
+            n_values: vocabulary.n_values,
+            n_other: vocabulary.n_other,
+            numbers: self.numbers.stats(),
+        }
     }
 }

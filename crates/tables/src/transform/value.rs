@@ -1,60 +1,37 @@
-//! Reads values of a table as numbers, categories, lists and timestamps. The error is the expected value, for a message.
+//! Reads values of a table as numbers, lists and timestamps. The error is the expected value, for a message.
 
-use std::fmt::Write as _;
-
-use super::time::{YEARS, parse_time};
+use crate::calendar::{YEARS, parse_time};
 use crate::spec::{ColumnTransform, TimeUnit};
-use crate::table::Cell;
+use crate::table::{Cell, TIME_IN_YEARS, text_cell};
 
 const NUMBER: &str = "a finite number in the range of f32";
-const CATEGORY: &str = "a text, an integer or a boolean";
 const LIST: &str = "a list";
 const SEPARATED: &str = "a list, or a `separator` in the spec for text";
+const LIST_TEXT: &str =
+    "items and the `separator`, not the text of a list: write lists to Parquet or JSON lines";
 const TIME: &str = "a timestamp, a date such as 2024-01-31T12:00:00Z, or an integer";
-const TIME_IN_YEARS: &str = "a time from the year 1 to the year 9999";
 const MILLISECONDS: &str = "a time from the year 1 to the year 9999: if it counts milliseconds, add `unit: milliseconds` to the spec";
 const MICROSECONDS: &str = "a time from the year 1 to the year 9999: if it counts microseconds, add `unit: microseconds` to the spec";
 const NANOSECONDS: &str =
     "a time from the year 1 to the year 9999: if it counts nanoseconds, add `unit: nanoseconds` to the spec";
 
-/// Returns the number in a cell; `None` if it is missing or NaN.
+/// Returns the number in a cell; `None` if it is missing or NaN. Besides the texts of numbers, it reads those that only look
+/// like one, such as ` 1` and `007`.
 pub(crate) fn number(cell: &Cell<'_>) -> Result<Option<f64>, &'static str> {
-    let value = match cell {
+    let value = match cell.value() {
         Cell::Missing => return Ok(None),
-        Cell::Bool(value) => f64::from(*value),
-        Cell::Int(value) => *value as f64,
-        Cell::Float(value) => *value,
-        Cell::Single(value) => f64::from(*value),
+        Cell::Bool(value) => f64::from(value),
+        Cell::Int(value) => value as f64,
+        Cell::Float(value) => value,
         Cell::Text(text) => text.trim().parse().map_err(|_| NUMBER)?,
         _ => return Err(NUMBER),
     };
     match value.is_nan() {
         true => Ok(None),
-        false if value.abs() <= f64::from(f32::MAX) => Ok(Some(value)),
+        // The sum with 0 has no negative zero.
+        false if value.abs() <= f64::from(f32::MAX) => Ok(Some(value + 0.0)),
         false => Err(NUMBER),
     }
-}
-
-/// Returns the category in a cell; `None` if it is missing. `buffer` holds the text of a number.
-pub(crate) fn category<'a>(
-    cell: &'a Cell<'a>,
-    buffer: &'a mut String,
-) -> Result<Option<&'a str>, &'static str> {
-    buffer.clear();
-    let written = match cell {
-        Cell::Missing => return Ok(None),
-        Cell::Text("") => return Ok(None),
-        Cell::Text(text) => return Ok(Some(text)),
-        Cell::Bool(value) => write!(buffer, "{value}"),
-        Cell::Int(value) => write!(buffer, "{value}"),
-        Cell::Float(value) if value.is_nan() => return Ok(None),
-        Cell::Float(value) => write!(buffer, "{value}"),
-        Cell::Single(value) if value.is_nan() => return Ok(None),
-        Cell::Single(value) => write!(buffer, "{value}"),
-        _ => return Err(CATEGORY),
-    };
-    written.map_err(|_| CATEGORY)?;
-    Ok(Some(buffer))
 }
 
 /// Calls `visit` with each item of a list, and returns false if the list is missing.
@@ -70,15 +47,23 @@ pub(crate) fn for_each_item(
                 visit(&items.cell(position))?;
             }
         }
+        (Cell::Text(text), Some(_)) if is_list_text(text) => return Err(LIST_TEXT),
         (Cell::Text(text), Some(separator)) => {
             for item in text.split(separator) {
-                visit(&Cell::Text(item.trim()))?;
+                visit(&text_cell(item.trim()))?;
             }
         }
         (Cell::Text(_), None) => return Err(SEPARATED),
         _ => return Err(LIST),
     }
     Ok(true)
+}
+
+/// Returns true for the text of a list as Python and JSON write it, such as `['a', 'b']`, whose items would keep brackets and
+/// quotes.
+fn is_list_text(text: &str) -> bool {
+    let inner = text.trim().strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    inner.is_some_and(|inner| !inner.contains(['[', ']']))
 }
 
 /// Returns the microseconds since 1970 of the timestamp in a cell; `None` if it is missing. A time outside of the years 1
@@ -88,17 +73,25 @@ pub(crate) fn micros(cell: &Cell<'_>, unit: TimeUnit) -> Result<Option<i64>, &'s
         true => Ok(Some(micros)),
         false => Err(TIME_IN_YEARS),
     };
-    match cell {
+    let of_integer = |value: i128| integer_micros(value, unit).map(Some).ok_or_else(|| expected_unit(value));
+    match cell.value() {
         Cell::Missing => Ok(None),
-        Cell::Time(micros) => in_years(*micros),
-        Cell::Int(value) => integer_micros(*value, unit).map(Some).ok_or_else(|| expected_unit(*value)),
+        Cell::Time(micros) => in_years(micros),
+        Cell::Int(value) => of_integer(value),
+        // Integers with missing values become floating-point numbers in pandas.
+        Cell::Float(value) if value.fract() == 0.0 => of_integer(value as i128),
         Cell::Text(text) => match (parse_time(text), text.trim().parse()) {
             (Some(micros), _) => in_years(micros),
-            (None, Ok(value)) => self::micros(&Cell::Int(value), unit),
+            (None, Ok(value)) => of_integer(value),
             (None, Err(_)) => Err(TIME),
         },
         _ => Err(TIME),
     }
+}
+
+/// Returns true for a time that is an integer, which counts in the unit of the spec.
+pub(crate) fn is_in_unit(cell: &Cell<'_>) -> bool {
+    !matches!(cell, Cell::Missing) && !matches!(cell.value(), Cell::Time(_))
 }
 
 /// Returns the microseconds since 1970 of an integer; `None` outside of the years 1 to 9999.
@@ -133,7 +126,11 @@ pub(super) fn vector(
     const ITEMS: &str = "a list of as many numbers as the transform has columns";
     values.clear();
     let is_there = for_each_item(cell, separator, |item| {
-        values.push(number(item)?.ok_or(ITEMS)? as f32);
+        values.push(match item {
+            // Vectors have many numbers, which need no detour by their texts.
+            Cell::Single(value) if value.is_finite() => *value + 0.0,
+            _ => number(item)?.ok_or(ITEMS)? as f32,
+        });
         if columns < values.len() { Err(ITEMS) } else { Ok(()) }
     })?;
     if is_there && values.len() != columns { Err(ITEMS) } else { Ok(is_there) }
@@ -143,16 +140,17 @@ pub(super) fn vector(
 pub(crate) fn check(transform: &ColumnTransform, cell: &Cell<'_>) -> Result<(), &'static str> {
     let mut buffer = String::new();
     match transform {
-        ColumnTransform::Numeric | ColumnTransform::Standardize | ColumnTransform::Quantile => {
-            number(cell).map(drop)
-        }
+        ColumnTransform::Numeric | ColumnTransform::Standardize | ColumnTransform::Quantile => match cell {
+            // The conversion of other numbers takes longer.
+            Cell::Single(value) if value.is_finite() => Ok(()),
+            _ => number(cell).map(drop),
+        },
         ColumnTransform::OneHot { .. }
         | ColumnTransform::Ordinal { .. }
         | ColumnTransform::Hash { .. }
-        | ColumnTransform::Text { .. } => category(cell, &mut buffer).map(drop),
+        | ColumnTransform::Text { .. } => cell.text(&mut buffer).map(drop),
         ColumnTransform::MultiHot { separator, .. } => {
-            for_each_item(cell, separator.as_deref(), |item: &Cell<'_>| category(item, &mut buffer).map(drop))
-                .map(drop)
+            for_each_item(cell, separator.as_deref(), |item| item.text(&mut buffer).map(drop)).map(drop)
         }
         ColumnTransform::Time { unit, .. } => micros(cell, *unit).map(drop),
         ColumnTransform::Vector { columns, separator } => {

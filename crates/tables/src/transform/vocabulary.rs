@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::table::Cell;
 use crate::{Error, Result};
 
 /// The maximum number of different values of a column with a vocabulary.
@@ -13,32 +14,74 @@ const MAX_TEXT: usize = 16 << 20;
 /// The number of occurrences of each value.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
-    counts: HashMap<String, u64>,
+    counts: HashMap<String, Count>,
     n_bytes: usize,
+    /// The first two texts of the same number.
+    merged: Option<[String; 2]>,
+}
+
+#[derive(Debug)]
+struct Count {
+    n: u64,
+    /// The first text of the value, unless it is the one that all formats share.
+    spelling: Option<Box<str>>,
+}
+
+/// The most frequent values of a [`Counter`].
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Vocabulary {
+    /// The values, the most frequent first; those with the same frequency in ascending order.
+    pub(super) categories: Vec<String>,
+    /// The number of occurrences of all values, and of those that are not among the categories.
+    pub(super) n_values: u64,
+    pub(super) n_other: u64,
 }
 
 impl Counter {
-    pub(crate) fn add(&mut self, value: &str, column: &str) -> Result<()> {
-        if let Some(count) = self.counts.get_mut(value) {
-            *count += 1;
+    /// Counts a value by its text. `cell` is the value.
+    pub(crate) fn add(&mut self, text: &str, cell: &Cell<'_>, column: &str) -> Result<()> {
+        let spelling = match cell {
+            Cell::Text(spelling) => *spelling,
+            _ => text,
+        };
+        if let Some(count) = self.counts.get_mut(text) {
+            count.n += 1;
+            let first = count.spelling.as_deref().unwrap_or(text);
+            if first != spelling
+                && self.merged.is_none()
+                && matches!(cell.value(), Cell::Int(_) | Cell::Float(_))
+            {
+                self.merged = Some([first.to_owned(), spelling.to_owned()]);
+            }
             return Ok(());
         }
-        self.n_bytes += value.len();
+        self.n_bytes += text.len() + if spelling == text { 0 } else { spelling.len() };
         if self.counts.len() == MAX_CATEGORIES || MAX_TEXT < self.n_bytes {
             let max = self.counts.len();
             return Err(Error::TooManyValues { column: column.to_owned(), max });
         }
-        self.counts.insert(value.to_owned(), 1);
+        let spelling = (spelling != text).then(|| spelling.into());
+        self.counts.insert(text.to_owned(), Count { n: 1, spelling });
         Ok(())
     }
 
-    /// Returns the most frequent values, those with the same frequency in ascending order, and true if there are others.
-    pub(super) fn most_frequent(self, max: usize) -> (Vec<String>, bool) {
-        let mut values: Vec<(String, u64)> = self.counts.into_iter().collect();
+    /// Returns a note if different texts are one value because they are the same number.
+    pub(crate) fn note(&self) -> Option<String> {
+        let [first, second] = self.merged.as_ref()?;
+        Some(format!(
+            "the texts {first:?} and {second:?} are the same number and so the same category: add a letter to keep such texts \
+             apart"
+        ))
+    }
+
+    pub(super) fn most_frequent(self, max: usize) -> Vocabulary {
+        let mut values: Vec<(String, u64)> =
+            self.counts.into_iter().map(|(name, count)| (name, count.n)).collect();
         values.sort_unstable_by(|(name, count), (other, others)| others.cmp(count).then(name.cmp(other)));
-        let has_other = max < values.len();
+        let n_values = values.iter().map(|(_, count)| count).sum();
+        let n_other = values.iter().skip(max).map(|(_, count)| count).sum();
         values.truncate(max);
-        (values.into_iter().map(|(name, _)| name).collect(), has_other)
+        Vocabulary { categories: values.into_iter().map(|(name, _)| name).collect(), n_values, n_other }
     }
 
     /// Returns all values.
@@ -73,10 +116,28 @@ mod tests {
     fn categories_are_ordered_by_frequency_and_then_by_name() {
         let mut counter = Counter::default();
         for value in ["b", "c", "a", "c", "a", "d"] {
-            counter.add(value, "column").unwrap();
+            counter.add(value, &Cell::Text(value), "column").unwrap();
         }
-        let (names, has_other) = counter.most_frequent(3);
-        assert_eq!((names, has_other), (["a", "c", "b"].map(String::from).to_vec(), true));
+        let categories = ["a", "c", "b"].map(String::from).to_vec();
+        assert_eq!(counter.most_frequent(3), Vocabulary { categories, n_values: 6, n_other: 1 });
+    }
+
+    #[test]
+    fn texts_of_the_same_number_are_noted() {
+        let note = |texts: &[&str]| {
+            let mut counter = Counter::default();
+            for text in texts {
+                let mut buffer = String::new();
+                let cell = Cell::Text(text);
+                counter.add(cell.text(&mut buffer).unwrap().unwrap(), &cell, "column").unwrap();
+            }
+            counter.note()
+        };
+        assert!(
+            note(&["1.1", "2.0", "1.10"]).unwrap().starts_with("the texts \"1.1\" and \"1.10\" are the same")
+        );
+        assert!(note(&["1.10", "1.1"]).is_some());
+        assert_eq!(note(&["1.10", "1.10", "2", "True", "true", "2024-01-31", "2024-01-31 00:00:00"]), None);
     }
 
     #[test]
@@ -89,9 +150,11 @@ mod tests {
     #[test]
     fn too_many_values_are_an_error() {
         let mut counter = Counter::default();
-        (0..MAX_CATEGORIES).for_each(|value| counter.add(&value.to_string(), "column").unwrap());
-        counter.add("0", "column").unwrap();
-        let error = counter.add("x", "node type `user`, column \"city\"").unwrap_err().to_string();
+        let mut add =
+            |value: &str| counter.add(value, &Cell::Text(value), "node type `user`, column \"city\"");
+        (0..MAX_CATEGORIES).for_each(|value| add(&value.to_string()).unwrap());
+        add("0").unwrap();
+        let error = add("x").unwrap_err().to_string();
         assert!(error.starts_with("node type `user`, column \"city\": more than 65536 different"), "{error}");
     }
 }

@@ -74,7 +74,10 @@ fn values_that_are_no_finite_numbers_are_bad_rows() {
     for bad in [None, Some(f64::NAN), Some(1e300)] {
         let tables = tables(|edge| if edge == 17 { bad } else { Some(1.0) });
         let error = tables.error_of(SPEC);
-        assert!(error.contains("finite numbers in the columns of the edge"), "{error}");
+        assert!(
+            error.contains("row 18, column \"price\": ") && error.contains("expected a finite number"),
+            "{error}"
+        );
     }
 }
 

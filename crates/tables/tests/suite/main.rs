@@ -3,10 +3,12 @@
 
 mod bad_rows;
 mod codecs;
+mod drift;
 mod edge_columns;
 mod formats;
 mod helpers;
 mod keys;
+mod missing;
 mod plan;
 mod record;
 mod row_writer;
@@ -15,3 +17,4 @@ mod spec;
 mod targets;
 mod threads;
 mod transforms;
+mod values;

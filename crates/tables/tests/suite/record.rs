@@ -179,7 +179,7 @@ fn record_must_fit_its_spec() {
     let path = Path::new("import.json");
     Import::parse(path, text.as_bytes()).unwrap();
     for (old, new, expected) in [
-        ("\"format\": 1", "\"format\": 2", "its format is 2, expected 1"),
+        ("\"format\": 2", "\"format\": 1", "its format is 1, expected 2"),
         (
             "\"name\": \"person\",\n      \"columns\"",
             "\"name\": \"people\",\n      \"columns\"",

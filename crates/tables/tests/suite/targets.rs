@@ -157,7 +157,7 @@ fn the_report_has_the_sizes_of_the_split_and_names_empty_parts() {
     let split = whole.split.as_ref().expect("the report should have the split");
     assert_eq!((split.node_type.as_str(), split.n_train, split.n_val, split.n_test), ("t", 1, 1, 1));
     let text = whole.to_string();
-    assert_eq!(text, "node type other: 1 nodes\nnode type t: 3 nodes\nsplit of t: 1 train, 1 val, 1 test");
+    assert_eq!(text, "node type other: 1 node\nnode type t: 3 nodes\nsplit of t: 1 train, 1 val, 1 test");
     let early =
         report("a,1,2020-01-01\nb,1,2024-06-30\nc,,2024-03-01\n", target, &time_split("")).to_string();
     assert!(
