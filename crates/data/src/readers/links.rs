@@ -109,6 +109,11 @@ fn note_unused_negatives(folder: &Path, notes: &mut Vec<Note>) {
     }
 }
 
+/// Returns the names of the files of links and negatives.
+pub(crate) fn file_names() -> Vec<&'static str> {
+    [&EDGES[..], &LINK_FILES, NEGATIVES.as_flattened()].concat()
+}
+
 /// Returns true if a folder of `.npy` files has links.
 pub(crate) fn has_links(folder: &Path) -> bool {
     find(folder, &EDGES).is_some() || find(folder, &LINK_FILES).is_some()

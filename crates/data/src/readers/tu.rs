@@ -14,6 +14,7 @@ use kiln_store::text::{TextRow, TextTable};
 
 use crate::limits::numbers;
 use crate::readers::files::Files;
+use crate::readers::ignored_files::note_unread_files;
 use crate::readers::relabel::{Relabelled, relabel};
 use crate::readers::target_arrays::labels_of_integers;
 use crate::{Error, GraphDataset, Note, Result};
@@ -85,8 +86,21 @@ pub(crate) fn load(files: Files<'_>, name: &str) -> Result<GraphDataset> {
     if let Some(attributes) = files.finite("node_attributes", n_nodes)? {
         data = data.with_features(Arc::new(DenseFeatures::from_f32(attributes.values, attributes.dim)?))?;
     }
+    files.note_unread(&mut data.notes)?;
     data.note_asymmetry()
 }
+
+/// The files of a set, `NAME_A.txt` and so on.
+const PARTS: [&str; 8] = [
+    "A",
+    "graph_indicator",
+    "graph_labels",
+    "graph_attributes",
+    "node_labels",
+    "node_attributes",
+    "edge_labels",
+    "edge_attributes",
+];
 
 /// Returns the `NAME` of the only file `NAME_A.txt`.
 fn find_name(folder: &Path) -> Result<String> {
@@ -141,6 +155,18 @@ struct Columns<T> {
 }
 
 impl TuFiles<'_> {
+    /// Adds a note about the other text files of the set.
+    fn note_unread(&self, notes: &mut Vec<Note>) -> Result<()> {
+        let Files::Folder(folder) = self.files else { return Ok(()) };
+        let is_unread = |name: &str| {
+            let name = name.strip_suffix(".gz").unwrap_or(name);
+            let part =
+                name.strip_suffix(".txt").and_then(|name| name.strip_prefix(self.name)?.strip_prefix('_'));
+            part.is_some_and(|part| !PARTS.contains(&part))
+        };
+        note_unread_files(folder, is_unread, notes)
+    }
+
     /// Reads the graph of each node. Graphs are numbered from 0.
     fn read_indicator(&self) -> Result<Vec<u32>> {
         let mut table = self.required("graph_indicator", "the graph of each node")?;

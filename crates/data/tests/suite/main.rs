@@ -46,3 +46,4 @@ mod synthetic;
 mod targets;
 mod tu;
 mod unreachable;
+mod unread_files;
