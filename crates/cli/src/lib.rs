@@ -17,6 +17,8 @@ mod dataset;
 mod flags;
 #[cfg(feature = "tables")]
 mod import;
+#[cfg(all(test, feature = "tables"))]
+mod inputs;
 mod list;
 mod output;
 mod predict;

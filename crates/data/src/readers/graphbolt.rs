@@ -22,7 +22,7 @@ use crate::readers::stored::{Edges, Source, Stored};
 use crate::readers::{classes, name_of};
 use crate::{Dataset, Error, Note, Result, Split};
 
-use self::unread::note_unread_keys;
+use self::unread::{note_unread_data, note_unread_keys};
 
 pub(crate) use self::heterogeneous::has_types;
 pub use self::heterogeneous::{open_heterogeneous, open_heterogeneous_within};
@@ -347,6 +347,7 @@ impl Classes {
         notes: &mut Vec<Note>,
     ) -> Result<SharedArray<NodeId>> {
         let n_nodes = self.of_nodes.len();
+        note_unread_data(set, &[&SEEDS, &[LABELS]], notes)?;
         let (nodes_path, labels_path) = (data(folder, set, &SEEDS)?, data(folder, set, &[LABELS])?);
         let nodes_array = ArrayFile::open(nodes_path)?;
         let nodes = listed_nodes(&nodes_array, n_nodes, notes)?;

@@ -1,11 +1,11 @@
-//! Notes about keys of `metadata.yaml` that are not read.
+//! Notes about keys and arrays in `metadata.yaml` that are not read.
 
 use std::path::Path;
 
-use kiln_store::yaml::Yaml;
+use kiln_store::yaml::{Yaml, YamlEntry};
 
-use crate::Note;
 use crate::readers::ignored_files::note_unread;
+use crate::{Note, Result};
 
 /// The keys of an entry of a set's `data`; arrays are mapped whatever `in_memory` is.
 const OF_DATA: &[&str] = &["name", "format", "in_memory", "path"];
@@ -32,6 +32,22 @@ pub(super) fn note_unread_keys(path: &Path, yaml: &Yaml, notes: &mut Vec<Note>) 
     let mut unread = Vec::new();
     collect(yaml, "", "", &mut unread);
     note_unread(&format!("keys of {}", path.display()), &unread, notes);
+}
+
+/// Adds a note about the arrays in the `data` of a set that are not read: all but the first of each list of names.
+pub(super) fn note_unread_data(set: &YamlEntry<'_>, names: &[&[&str]], notes: &mut Vec<Note>) -> Result<()> {
+    let mut is_taken = vec![false; names.len()];
+    let mut unread = Vec::new();
+    for data in set.list_of("data")? {
+        let name = data.get("name")?.map_or(Ok("without a name"), |name| name.text())?;
+        let position = names.iter().position(|names| names.contains(&name));
+        match position.filter(|position| !is_taken[*position]) {
+            Some(position) => is_taken[position] = true,
+            None => unread.push(format!("{name} ({})", data.key())),
+        }
+    }
+    note_unread(&format!("arrays of {}", set.path().display()), &unread, notes);
+    Ok(())
 }
 
 /// Collects the unknown keys of a value, which is under the key `name`. `place` is its path of keys.
