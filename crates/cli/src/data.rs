@@ -16,6 +16,7 @@ use kiln::partition::{
 };
 use kiln::sample::Fanout;
 
+use crate::flags::GivenFlags;
 use crate::flags::link_split::LinkSplitArgs;
 use crate::flags::parse;
 use crate::flags::source::{DataSource, print_name_note};
@@ -137,7 +138,7 @@ pub(crate) struct PartitionArgs {
 }
 
 /// Runs a subcommand of `kiln data`.
-pub(crate) fn run(command: &DataCommand) -> anyhow::Result<()> {
+pub(crate) fn run(command: &DataCommand, given: &GivenFlags) -> anyhow::Result<()> {
     match command {
         DataCommand::Convert(args) => run_convert(args),
         DataCommand::Verify { folder } => run_verify(folder),
@@ -145,7 +146,7 @@ pub(crate) fn run(command: &DataCommand) -> anyhow::Result<()> {
         DataCommand::Import(args) => crate::import::run(args),
         DataCommand::Inspect { source } => run_inspect(source),
         DataCommand::SplitLinks(args) => run_split_links(args),
-        DataCommand::Partition(args) => run_partition(args),
+        DataCommand::Partition(args) => run_partition(args, given),
     }
 }
 
@@ -231,7 +232,10 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
+fn run_partition(args: &PartitionArgs, given: &GivenFlags) -> anyhow::Result<()> {
+    if args.cache_ratio == 0.0 {
+        given.note_unused(&["fanouts", "batch-size"], "with --cache-ratio 0");
+    }
     if args.source.is_heterogeneous()? {
         let given = [("standardize", args.standardize), ("add-self-loops", args.add_self_loops)];
         if let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) {

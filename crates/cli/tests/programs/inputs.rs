@@ -44,6 +44,53 @@ fn edge_weighting_changes_the_weights_of_the_model_and_needs_those_of_edges() {
     assert!(error.contains("--edge-weighting needs data whose edges have weights"), "{error}");
 }
 
+/// Returns the notes about flags that have no effect.
+fn unused(output: &str) -> Vec<&str> {
+    let is_about_flags = |line: &&str| line.contains("no effect") || line.contains("no hidden layers");
+    output.lines().filter(is_about_flags).collect()
+}
+
+#[test]
+fn flags_without_effect_have_notes() {
+    let root = tempfile::tempdir().unwrap();
+    let data = ring(&root.path().join("ring"), false);
+    let trained = |flags: &str| {
+        let out = root.path().join("out");
+        let _ = fs::remove_dir_all(&out);
+        let flags = format!("train --data {data} --epochs 1 --out {} {flags}", out.display());
+        succeeds(&flags.split_whitespace().collect::<Vec<_>>())
+    };
+    assert_eq!(unused(&trained("--layers 2 --hidden 4 --dropout 0.1 --norm layer")), [""; 0]);
+    let output = trained("--layers 1 --hidden 4 --dropout 0.1 --norm layer");
+    let expected = "note: a model of one layer has no hidden layers, for --hidden, --dropout and --norm";
+    assert_eq!(unused(&output), [expected]);
+    let output = trained("--layers 1 --model gat --heads 2");
+    assert_eq!(unused(&output), ["note: a model of one layer has no hidden layers, for --heads"]);
+    assert_eq!(unused(&trained("--layers 1 --jumping last --hidden 4")), [""; 0]);
+    let output =
+        trained("--layers 2 --deadline 9 --uneven pad --join-within 3 --engine store --master 127.0.0.1:1");
+    let expected = [
+        "note: --master, --engine and --join-within have no effect in a single process",
+        "note: --deadline and --uneven have no effect on a single rank",
+    ];
+    assert_eq!(unused(&output), expected);
+    assert_eq!(unused(&trained("--layers 2 --deadline 90 --uneven pad --ranks 2")), [""; 0]);
+    let output = trained("--layers 2 --rule uniform-with-replacement --fanouts all");
+    assert_eq!(unused(&output), ["note: --rule has no effect with --fanouts all"]);
+    assert_eq!(unused(&trained("--layers 2 --rule uniform-with-replacement --fanouts all,3")), [""; 0]);
+
+    let run = root.path().join("out").display().to_string();
+    let predicted = root.path().join("predicted").display().to_string();
+    let output =
+        succeeds(&["predict", "--run", &run, "--data", &data, "--out", &predicted, "--deadline", "9"]);
+    assert_eq!(unused(&output), ["note: --deadline has no effect on a single rank"]);
+
+    let parts = root.path().join("parts").display().to_string();
+    let flags = ["data", "partition", &data, "--cache-ratio", "0", "--out", &parts];
+    let output = succeeds(&[&flags[..], &["--fanouts", "2", "--batch-size", "3"]].concat());
+    assert_eq!(unused(&output), ["note: --fanouts and --batch-size have no effect with --cache-ratio 0"]);
+}
+
 #[cfg(feature = "tables")]
 mod imports {
     use kiln::data::format;
