@@ -207,7 +207,9 @@ fn run_verify(folder: &Path) -> anyhow::Result<()> {
 
 fn run_inspect(source: &Path) -> anyhow::Result<()> {
     print_name_note(source);
-    print_rank_zero(Dataset::open(source)?.summary());
+    let data = Dataset::open(source)?;
+    print_rank_zero(data.summary());
+    print_notes(&data.notes);
     Ok(())
 }
 
@@ -250,6 +252,11 @@ fn run_partition(args: &PartitionArgs, given: &GivenFlags) -> anyhow::Result<()>
         Err(_) => Arc::new(data.graph.to_homogeneous()?),
     };
     let (parts, meta) = assign(args, &graph, &data.training_nodes()?, hash)?;
+    // METIS and random assignments have a seed, and so have presampling and synthetic data.
+    if meta.method == Method::Fennel && args.cache_ratio == 0.0 && matches!(args.source, DataSource::Path(_))
+    {
+        given.note_unused(&["seed"], "on partitions by Fennel without a cache");
+    }
     let books = PartitionBooks::from_parts(data.graph.types().clone(), &parts, args.parts)?;
     drop((graph, parts));
     let start = Instant::now();

@@ -89,10 +89,21 @@ pub fn main() -> ExitCode {
     let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     run(cli, &matches).unwrap_or_else(|error| {
-        eprintln!("Error: {error:#}");
+        eprintln!("Error: {}", describe_error(&error));
         let status = error.chain().find_map(|cause| cause.downcast_ref().map(kiln::Error::exit_status));
         ExitCode::from(status.unwrap_or(1))
     })
+}
+
+/// Returns the text of an error with its causes, each of which occurs once.
+fn describe_error(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
@@ -118,6 +129,13 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_has_each_cause_once() {
+        let error =
+            anyhow::anyhow!("no such file").context("a.npy: no such file").context("opening the data");
+        assert_eq!(describe_error(&error), "opening the data: a.npy: no such file");
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

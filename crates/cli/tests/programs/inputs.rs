@@ -44,6 +44,15 @@ fn edge_weighting_changes_the_weights_of_the_model_and_needs_those_of_edges() {
     assert!(error.contains("--edge-weighting needs data whose edges have weights"), "{error}");
 }
 
+#[test]
+fn an_inspected_folder_has_the_notes_of_its_reader() {
+    let root = tempfile::tempdir().unwrap();
+    let data = ring(&root.path().join("ring"), false);
+    fs::write(root.path().join("ring/weight.npy"), npy::write(&[1.0_f32], &[1])).unwrap();
+    let output = succeeds(&["data", "inspect", &data]);
+    assert!(output.contains("are not read: weight.npy"), "{output}");
+}
+
 /// Returns the notes about flags that have no effect.
 fn unused(output: &str) -> Vec<&str> {
     let is_about_flags = |line: &&str| line.contains("no effect") || line.contains("no hidden layers");
@@ -86,9 +95,13 @@ fn flags_without_effect_have_notes() {
     assert_eq!(unused(&output), ["note: --deadline has no effect on a single rank"]);
 
     let parts = root.path().join("parts").display().to_string();
-    let flags = ["data", "partition", &data, "--cache-ratio", "0", "--out", &parts];
-    let output = succeeds(&[&flags[..], &["--fanouts", "2", "--batch-size", "3"]].concat());
-    assert_eq!(unused(&output), ["note: --fanouts and --batch-size have no effect with --cache-ratio 0"]);
+    let flags = ["data", "partition", &data, "--method", "fennel", "--cache-ratio", "0", "--out", &parts];
+    let output = succeeds(&[&flags[..], &["--fanouts", "2", "--batch-size", "3", "--seed", "1"]].concat());
+    let expected = [
+        "note: --fanouts and --batch-size have no effect with --cache-ratio 0",
+        "note: --seed has no effect on partitions by Fennel without a cache",
+    ];
+    assert_eq!(unused(&output), expected);
 }
 
 #[cfg(feature = "tables")]

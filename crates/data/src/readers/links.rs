@@ -12,7 +12,7 @@ use crate::arrays::{node_error, node_of};
 use crate::check::{Place, check_links};
 use crate::edges::read_links;
 use crate::graph_folder::{LINK_FILES, NEGATIVES, read_link_targets};
-use crate::readers::ignored_files::note_others;
+use crate::ignored_files::note_others;
 use crate::{LinkTargets, Note, Result};
 
 /// The files of the links of each part.

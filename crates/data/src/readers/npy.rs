@@ -13,9 +13,9 @@ use crate::arrays::{RowsOf, nodes_of, offsets_of, row_shape, rows_of};
 use crate::check::{Place, check_split};
 use crate::edges::{ColumnArray, edge_list_of};
 use crate::graph_folder::csc_with_columns;
+use crate::ignored_files::{is_data, note_others, note_unread_files};
 use crate::limits::MEMORY_BYTES;
 use crate::readers::ids::listed_nodes;
-use crate::readers::ignored_files::{is_data, note_others, note_unread_files};
 use crate::readers::{links, name_of, target_arrays};
 use crate::{Dataset, DatasetTargets, Note, Result, Split};
 

@@ -17,9 +17,9 @@ use kiln_store::text::TextTable;
 use kiln_store::{Npz, check_count};
 
 use crate::check::{Place, check_split};
+use crate::ignored_files::{is_data, note_others, note_unread, note_unread_files};
 use crate::limits::{MEMORY_BYTES, check_n_nodes};
 use crate::readers::edge_means::EdgeMeans;
-use crate::readers::ignored_files::{is_data, note_others, note_unread, note_unread_files};
 use crate::readers::stored::{Edges, Source, Stored};
 use crate::readers::target_arrays::TargetTable;
 use crate::readers::{classes, name_of};

@@ -11,7 +11,7 @@ use kiln_store::check_count;
 use kiln_store::paths::{find, required};
 use kiln_store::text::TextTable;
 
-use crate::readers::ignored_files::{is_data, note_unread_files};
+use crate::ignored_files::{is_data, note_unread_files};
 use crate::readers::name_of;
 use crate::readers::ogb::{
     EDGE_COUNTS, EDGE_FEATURES, EDGES, FEATURES, NODE_COUNTS, WITH_SPLIT, read_split, the_split,

@@ -12,9 +12,9 @@ use kiln_store::Error as StoreError;
 use kiln_store::check_count;
 use kiln_store::text::{TextRow, TextTable};
 
+use crate::ignored_files::note_unread_files;
 use crate::limits::numbers;
 use crate::readers::files::Files;
-use crate::readers::ignored_files::note_unread_files;
 use crate::readers::relabel::{Relabelled, relabel};
 use crate::readers::target_arrays::labels_of_integers;
 use crate::{Error, GraphDataset, Note, Result};

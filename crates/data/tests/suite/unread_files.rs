@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use kiln_data::convert::{ConvertOptions, convert};
-use kiln_data::{Dataset, GraphDataset, Note, ogb};
+use kiln_data::{Dataset, GraphDataset, Note, format, ogb};
 use kiln_store::npy;
 use zip::CompressionMethod;
 
@@ -43,6 +43,17 @@ fn arrays_and_tables_of_other_names_are_noted() {
     }
     let first: Vec<String> = (0..10).map(|number| format!("a{number:02}.csv")).collect();
     assert_eq!(opened(at), [format!("{} and 4 more", first.join(", "))]);
+}
+
+#[test]
+fn arrays_that_the_manifest_does_not_list_are_noted() {
+    let root = tempfile::tempdir().unwrap();
+    let set = root.path().join("set");
+    convert(npy_folder().path(), &set, &ConvertOptions::default()).unwrap();
+    assert_eq!(opened(&set), [""; 0]);
+    fs::write(set.join("weight.npy"), npy::write(&[1.0_f32], &[1])).unwrap();
+    assert_eq!(opened(&set), ["weight.npy"]);
+    assert_eq!(unread(&format::verify(&set).unwrap().notes), ["weight.npy"]);
 }
 
 #[test]

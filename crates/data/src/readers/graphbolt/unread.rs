@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kiln_store::yaml::{Yaml, YamlEntry};
 
-use crate::readers::ignored_files::note_unread;
+use crate::ignored_files::note_unread;
 use crate::{Note, Result};
 
 /// The keys of an entry of a set's `data`; arrays are mapped whatever `in_memory` is.

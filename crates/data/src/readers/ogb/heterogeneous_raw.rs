@@ -12,9 +12,9 @@ use super::links::check_n_lines;
 use super::{
     EDGE_COUNTS, EDGE_FEATURES, EDGES, FEATURES, LABELS, count_of, of_classes, read_count, targets_of_table,
 };
+use crate::ignored_files::{is_data, note_unread_files};
 use crate::limits::{MAX_TYPES, check_n_nodes};
 use crate::readers::classes;
-use crate::readers::ignored_files::{is_data, note_unread_files};
 use crate::readers::relation_files::{RelationFiles, unique_names};
 use crate::readers::stored::{Edges, Source};
 use crate::readers::target_arrays::TargetTable;
