@@ -18,6 +18,7 @@ mod flags;
 #[cfg(feature = "tables")]
 mod import;
 #[cfg(all(test, feature = "tables"))]
+#[path = "../tests/inputs/mod.rs"]
 mod inputs;
 mod list;
 mod output;

@@ -184,13 +184,12 @@ impl JobArgs {
         if launch.is_some() {
             return;
         }
-        let is_read = |flag: &String| {
-            let is_nccl = flag == "engine" && self.launch.engine == CommBackend::Nccl;
-            is_nccl || is_partitioned && flag.starts_with("tls-")
-        };
-        let of_processes = list_names::<LaunchArgs>();
-        let unused: Vec<&str> =
-            of_processes.iter().filter(|flag| !is_read(flag)).map(String::as_str).collect();
+        let mut unused = list_names::<LaunchArgs>();
+        unused.retain(|flag| !(is_partitioned && flag.starts_with("tls-")));
+        if self.launch.engine == CommBackend::Nccl {
+            unused.retain(|flag| flag != "engine");
+        }
+        let unused: Vec<&str> = unused.iter().map(String::as_str).collect();
         given.note_unused(&unused, "in a single process");
         if !is_partitioned && self.n_threads() == 1 {
             given.note_unused(&["deadline", "uneven"], "on a single rank");

@@ -97,8 +97,8 @@ impl Set {
     /// Returns a note about the arrays and tables in the folder that the manifest does not list.
     pub(super) fn notes(&self) -> Result<Vec<Note>> {
         let mut notes = Vec::new();
-        let is_unread = |name: &str| is_data(name) && !self.manifest.files().contains_key(name);
-        note_unread_files(&self.folder, is_unread, &mut notes)?;
+        let files = self.manifest.files();
+        note_unread_files(&self.folder, |name| is_data(name) && !files.contains_key(name), &mut notes)?;
         Ok(notes)
     }
 

@@ -157,9 +157,12 @@ const OTHERS: [&str; 5] =
 /// Adds a note about the arrays and tables of a folder that are not read because of their names.
 pub(crate) fn note_unknown_arrays(folder: &Path, notes: &mut Vec<Note>) -> Result<()> {
     let known = [&ALTERNATIVES.concat()[..], &OTHERS, &links::file_names()].concat();
-    // The reader of the columns of edges adds notes of its own.
-    let is_column = |name: &str| name.starts_with("edge_") && name.ends_with(".npy");
-    note_unread_files(folder, |name| is_data(name) && !is_column(name) && !known.contains(&name), notes)
+    note_unread_files(folder, |name| is_data(name) && !is_edge_column(name) && !known.contains(&name), notes)
+}
+
+/// Returns true for the form of the name of a column of edges, whose reader adds notes of its own.
+fn is_edge_column(name: &str) -> bool {
+    name.starts_with("edge_") && name.ends_with(".npy")
 }
 
 /// Opens the graph of a folder in CSC order. `place` is the location of its arrays in error messages.

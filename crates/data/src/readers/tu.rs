@@ -158,13 +158,14 @@ impl TuFiles<'_> {
     /// Adds a note about the other text files of the set.
     fn note_unread(&self, notes: &mut Vec<Note>) -> Result<()> {
         let Files::Folder(folder) = self.files else { return Ok(()) };
-        let is_unread = |name: &str| {
-            let name = name.strip_suffix(".gz").unwrap_or(name);
-            let part =
-                name.strip_suffix(".txt").and_then(|name| name.strip_prefix(self.name)?.strip_prefix('_'));
-            part.is_some_and(|part| !PARTS.contains(&part))
-        };
-        note_unread_files(folder, is_unread, notes)
+        note_unread_files(folder, |name| self.is_unknown(name), notes)
+    }
+
+    /// Returns true for a text file of the set whose name is none of [`PARTS`].
+    fn is_unknown(&self, file: &str) -> bool {
+        let name = file.strip_suffix(".gz").unwrap_or(file).strip_suffix(".txt");
+        let part = name.and_then(|name| name.strip_prefix(self.name)?.strip_prefix('_'));
+        part.is_some_and(|part| !PARTS.contains(&part))
     }
 
     /// Reads the graph of each node. Graphs are numbered from 0.

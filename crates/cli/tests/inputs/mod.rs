@@ -1,6 +1,7 @@
 //! The registry of inputs: `docs/inputs.md` has a line for each argument, environment variable, field of a file, name of a
 //! file and name within a file that the program reads, with its effect or message and the test that shows it. The tests of
 //! this module derive the inputs from the code and compare them with the lines, in both directions.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod arguments;
 mod fields;
@@ -14,7 +15,7 @@ use self::rust_source::RustSource;
 use self::table::InputTable;
 
 /// The table.
-const TABLE: &str = include_str!("../../../docs/inputs.md");
+const TABLE: &str = include_str!("../../../../docs/inputs.md");
 
 /// An input: a name in a section of the table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
