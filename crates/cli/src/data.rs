@@ -16,6 +16,7 @@ use kiln::partition::{
 };
 use kiln::sample::Fanout;
 
+use crate::flags::GivenFlags;
 use crate::flags::link_split::LinkSplitArgs;
 use crate::flags::parse;
 use crate::flags::source::{DataSource, print_name_note};
@@ -137,7 +138,7 @@ pub(crate) struct PartitionArgs {
 }
 
 /// Runs a subcommand of `kiln data`.
-pub(crate) fn run(command: &DataCommand) -> anyhow::Result<()> {
+pub(crate) fn run(command: &DataCommand, given: &GivenFlags) -> anyhow::Result<()> {
     match command {
         DataCommand::Convert(args) => run_convert(args),
         DataCommand::Verify { folder } => run_verify(folder),
@@ -145,7 +146,7 @@ pub(crate) fn run(command: &DataCommand) -> anyhow::Result<()> {
         DataCommand::Import(args) => crate::import::run(args),
         DataCommand::Inspect { source } => run_inspect(source),
         DataCommand::SplitLinks(args) => run_split_links(args),
-        DataCommand::Partition(args) => run_partition(args),
+        DataCommand::Partition(args) => run_partition(args, given),
     }
 }
 
@@ -208,7 +209,9 @@ fn run_verify(folder: &Path) -> anyhow::Result<()> {
 
 fn run_inspect(source: &Path) -> anyhow::Result<()> {
     print_name_note(source);
-    print_rank_zero(Dataset::open(source)?.summary());
+    let data = Dataset::open(source)?;
+    print_rank_zero(data.summary());
+    print_notes(&data.notes);
     Ok(())
 }
 
@@ -233,7 +236,10 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
+fn run_partition(args: &PartitionArgs, given: &GivenFlags) -> anyhow::Result<()> {
+    if args.cache_ratio == 0.0 {
+        given.note_unused(&["fanouts", "batch-size"], "with --cache-ratio 0");
+    }
     if args.source.is_heterogeneous()? {
         let given = [("standardize", args.standardize), ("add-self-loops", args.add_self_loops)];
         if let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
@@ -248,6 +254,11 @@ fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
         Err(_) => Arc::new(data.graph.to_homogeneous()?),
     };
     let (parts, meta) = assign(args, &graph, &data.training_nodes()?, hash)?;
+    // METIS and random assignments have a seed, and so have presampling and synthetic data.
+    if meta.method == Method::Fennel && args.cache_ratio == 0.0 && matches!(args.source, DataSource::Path(_))
+    {
+        given.note_unused(&["seed"], "on partitions by Fennel without a cache");
+    }
     let books = PartitionBooks::from_parts(data.graph.types().clone(), &parts, args.parts)?;
     drop((graph, parts));
     let start = Instant::now();

@@ -17,6 +17,9 @@ mod dataset;
 mod flags;
 #[cfg(feature = "tables")]
 mod import;
+#[cfg(all(test, feature = "tables"))]
+#[path = "../tests/inputs/mod.rs"]
+mod inputs;
 mod list;
 mod output;
 mod predict;
@@ -27,7 +30,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 /// Trains graph neural networks on minibatches of sampled neighbourhoods.
@@ -96,14 +99,11 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
     // Datasets are memory-mapped, so reading a truncated file raises SIGBUS.
     kiln::graph::handle_bus_errors().context("handling SIGBUS")?;
+    let given = flags::read_given(command(), matches);
     match cli.command {
-        Command::Train(args) => {
-            let (_, matches) = matches.subcommand().context("no subcommand")?;
-            let command = train::TrainArgs::augment_args(clap::Command::new("train"));
-            return train::run(&args, flags::read_given(&command, matches));
-        }
-        Command::Predict(args) => predict::run(&args)?,
-        Command::Data(command) => data::run(&command)?,
+        Command::Train(args) => return train::run(&args, given),
+        Command::Predict(args) => predict::run(&args, &given)?,
+        Command::Data(command) => data::run(&command, &given)?,
         Command::Serve(args) => serve::serve(&args)?,
         Command::Health(args) => serve::health(&args)?,
         Command::Device => return Ok(list::run()),

@@ -49,7 +49,7 @@ use crate::format::plain_manifest::{self, PlainManifest};
 use crate::graph_folder::{write_link_targets, write_targets};
 use crate::limits::check_node_count;
 use crate::readers::name_of;
-use crate::readers::npy::note_left_aside;
+use crate::readers::npy::{note_left_aside, note_unknown_arrays};
 use crate::readers::stored::Stored;
 use crate::{DatasetFormat, Error, LinkTargets, Note, Result, detect_format, format, graphbolt, ogb};
 
@@ -165,6 +165,7 @@ pub fn convert(
     let mut set = FolderWriter::create(out)?;
     let mut notes = Vec::new();
     note_left_aside(input, &mut notes);
+    note_unknown_arrays(input, &mut notes)?;
     let Some(list) = edge_list_of(input)? else {
         refuse_options(options.keeps_edges())?;
         let [n_nodes, n_edges] = copy_graph(input, &mut set, &mut notes)?;

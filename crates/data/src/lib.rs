@@ -39,6 +39,7 @@ pub mod format;
 mod graph_dataset;
 pub mod graph_folder;
 mod hash;
+mod ignored_files;
 mod layout;
 mod limits;
 mod link_split;

@@ -6,7 +6,6 @@ pub(crate) mod files;
 pub mod gin;
 pub mod graphbolt;
 pub(crate) mod ids;
-mod ignored_files;
 pub(crate) mod links;
 pub mod npy;
 pub mod ogb;

@@ -18,6 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::Args;
 use clap::parser::ValueSource;
 
+use crate::output::print_rank_zero;
+
 /// The values of a command's flags by their long names, and the names of the flags on its command line.
 pub(crate) struct GivenFlags {
     /// The value of each flag as text, including defaults. The values of a list are joined by commas.
@@ -26,8 +28,27 @@ pub(crate) struct GivenFlags {
     pub(crate) on_command_line: BTreeSet<String>,
 }
 
-/// Reads the values of all flags of `command` from its parsed arguments.
-pub(crate) fn read_given(command: &clap::Command, matches: &clap::ArgMatches) -> GivenFlags {
+impl GivenFlags {
+    /// Prints a note about those of these flags that are on the command line and have no effect. `reason` follows on that
+    /// statement.
+    pub(crate) fn note_unused(&self, flags: &[&str], reason: &str) {
+        let flags = flags.iter().filter(|flag| self.on_command_line.contains(**flag));
+        let unused: Vec<String> = flags.map(|flag| format!("--{flag}")).collect();
+        if !unused.is_empty() {
+            let verb = if unused.len() == 1 { "has" } else { "have" };
+            let flags = parse::join_words(unused.iter().map(String::as_str), "and");
+            print_rank_zero(format_args!("note: {flags} {verb} no effect {reason}"));
+        }
+    }
+}
+
+/// Reads the values of all flags of the innermost subcommand of `command` from the parsed arguments.
+pub(crate) fn read_given(command: clap::Command, matches: &clap::ArgMatches) -> GivenFlags {
+    if let Some((name, matches)) = matches.subcommand()
+        && let Some(command) = command.find_subcommand(name)
+    {
+        return read_given(command.clone(), matches);
+    }
     let mut all = BTreeMap::new();
     let mut on_command_line = BTreeSet::new();
     for flag in command.get_arguments() {

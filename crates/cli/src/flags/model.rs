@@ -14,6 +14,7 @@ use kiln::{DataDims, Error, NeighborLoader};
 use serde_json::{Map, Value};
 
 use crate::flags::parse;
+use crate::output::print_rank_zero;
 
 /// The default model of nodes.
 const SAGE: &str = "sage";
@@ -218,7 +219,30 @@ impl ModelArgs {
         if let ModelGraph::OneType(data) = graph {
             self.add_edges(*data, &entry, &mut model)?;
         }
+        if n_layers == 1 && self.jumping.is_none() {
+            self.note_no_hidden_layer(&entry, graph);
+        }
         NodeModel::new(model)
+    }
+
+    /// Prints a note about the given flags of hidden layers, for a model whose only layer computes its output. Models of
+    /// heterogeneous graphs alone compute it by a layer of their own.
+    fn note_no_hidden_layer(&self, entry: &NodeModelEntry, graph: &ModelGraph<'_>) {
+        let has_option = |field: &str| entry.options.contains_key(field);
+        let is_one_type = matches!(graph, ModelGraph::OneType(_));
+        let flags = [
+            // The hidden width is also that of MLPs, and of the input rows of several types.
+            ("--hidden", self.hidden.is_some() && is_one_type && !has_option("mlp_layers")),
+            ("--dropout", self.dropout.is_some()),
+            ("--norm", self.norm.is_some_and(|norm| norm != Normalization::None)),
+            ("--heads", self.heads.is_some() && has_option("n_output_heads")),
+        ];
+        let unused: Vec<&str> =
+            flags.iter().filter(|(_, is_given)| *is_given && entry.one_type).map(|(flag, _)| *flag).collect();
+        if !unused.is_empty() {
+            let unused = parse::join_words(unused, "and");
+            print_rank_zero(format_args!("note: a model of one layer has no hidden layers, for {unused}"));
+        }
     }
 
     fn choose_for_one_type(

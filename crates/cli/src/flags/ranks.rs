@@ -13,7 +13,7 @@ use kiln::loader::{LoaderConfig, UnevenShards};
 use kiln::train::BatchConfig;
 use kiln::{Error, PartitionedGraph, RankConfig, RankCount};
 
-use crate::flags::parse;
+use crate::flags::{GivenFlags, list_names, parse};
 
 /// The flags for the ranks of a job and their devices.
 #[derive(Debug, Args)]
@@ -176,6 +176,24 @@ impl JobArgs {
             config = config.tls(tls);
         }
         Ok(config)
+    }
+
+    /// Prints notes about the given flags that a single process or a single rank does not read. On partitions, ranks read the
+    /// certificates, and wait for the servers of partitions.
+    pub(crate) fn note_unused(&self, given: &GivenFlags, launch: Option<&LaunchEnv>, is_partitioned: bool) {
+        if launch.is_some() {
+            return;
+        }
+        let mut unused = list_names::<LaunchArgs>();
+        unused.retain(|flag| !(is_partitioned && flag.starts_with("tls-")));
+        if self.launch.engine == CommBackend::Nccl {
+            unused.retain(|flag| flag != "engine");
+        }
+        let unused: Vec<&str> = unused.iter().map(String::as_str).collect();
+        given.note_unused(&unused, "in a single process");
+        if !is_partitioned && self.n_threads() == 1 {
+            given.note_unused(&["deadline", "uneven"], "on a single rank");
+        }
     }
 
     /// Returns the TLS flags of this process.

@@ -4,10 +4,11 @@ use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
 use kiln::EvalMode;
 use kiln::graph::GraphSchema;
-use kiln::sample::{RelationFanouts, Rule};
+use kiln::sample::{Fanout, RelationFanouts, Rule};
 
 use crate::flags::model::ModelGraph;
 use crate::flags::parse;
+use crate::output::print_rank_zero;
 
 /// The neighbours that evaluation reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -96,6 +97,16 @@ impl SamplingArgs {
             Some(n_fanouts) => bail!(
                 "--fanouts has {n_fanouts} values for --layers {n_layers}: give one per layer, or one for all"
             ),
+        }
+    }
+
+    /// Prints a note if a sampling rule was given for layers that all read all neighbours.
+    pub(crate) fn note_unused_rule(&self, fanouts: &RelationFanouts) {
+        let mut lists = fanouts.of_relations.iter().map(|(_, list)| list).chain([&fanouts.of_all]);
+        if matches!(self.rule, Rule::UniformWithReplacement)
+            && lists.all(|list| list.iter().all(|fanout| *fanout == Fanout::All))
+        {
+            print_rank_zero("note: --rule has no effect with --fanouts all");
         }
     }
 

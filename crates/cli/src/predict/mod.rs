@@ -20,11 +20,12 @@ use self::args::Mode;
 pub(crate) use self::args::PredictArgs;
 use self::job::{Job, open_model};
 use self::rank_folders::check_out;
+use crate::flags::GivenFlags;
 use crate::flags::device::set_trained_precision;
 use crate::output::{be_quiet, print_rank_zero};
 
 /// Runs `kiln predict`.
-pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &PredictArgs, given: &GivenFlags) -> anyhow::Result<()> {
     let launch = args.job.launch()?;
     if launch.as_ref().is_some_and(|launch| launch.rank != 0) {
         be_quiet();
@@ -44,6 +45,7 @@ pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
         print_rank_zero(format_args!("note: {note}"));
     }
     args.parts.check()?;
+    args.job.note_unused(given, launch.as_ref(), args.parts.is_given());
     args.links.check(args, task)?;
     ensure!(
         args.node_features.is_none() || task == ModelTask::Graphs,

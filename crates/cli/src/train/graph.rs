@@ -103,6 +103,7 @@ impl TrainRun<'_> {
         let TrainArgs { model, sampling, ranks, .. } = self.args;
         let model_graph = graph.model_graph();
         let fanouts = sampling.fanouts(model.layers, &model_graph, graph.schema())?;
+        sampling.note_unused_rule(&fanouts);
         let model = model.build_node_model(&model_graph, d_out, is_encoder, fanouts.of_all.len())?;
         model.check_weights(&graph.edge_columns())?;
         if let TrainingGraph::Partitioned(graph) = graph {

@@ -36,6 +36,7 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     let precision = args.device.set_precision(&args.ranks.job.device)?;
     let task = select_task(args)?;
     check_flags(args, task, &flags)?;
+    args.ranks.job.note_unused(&flags, launch.as_ref(), args.parts.are_given());
     let optimizer = args.optimizer.config(task == Task::Graph, args.fit.epochs)?;
     let flags = args.describe(task, precision, flags.all);
     let run = TrainRun { args, optimizer, launch, started, flags, task };

@@ -290,7 +290,8 @@ fn servers_exit_after_their_last_client() {
 fn health_reports_a_server_and_rejects_a_wrong_token() {
     let data = Data::of(500);
     let listen = format!("127.0.0.1:{}", free_port());
-    let server = Server::start(&data.path("parts"), 1, &listen, "");
+    let flags = "--threads 1 --max-connections 8 --verify";
+    let server = Server::start(&data.path("parts"), 1, &listen, flags);
     let ask = |address: &str, token: &str, expected: &str| {
         let once = |_| {
             let mut command = command("health", address);

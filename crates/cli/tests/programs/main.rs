@@ -10,6 +10,7 @@ mod fanouts;
 mod full_disk;
 mod graph_classification;
 mod guide;
+mod inputs;
 mod library;
 mod links;
 mod lost_files;

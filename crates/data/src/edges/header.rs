@@ -4,25 +4,11 @@ use kiln_store::text::TextRow;
 
 use crate::Result;
 
-/// The names of a column of sources, as [`normalized`] returns them.
-const SRC_NAMES: [&str; 9] =
-    ["src", "srcid", "srcnode", "source", "sourceid", "sourcenode", "from", "fromnodeid", "u"];
+/// The names of a column of sources, as [`normalized`] returns them, without [`ENDINGS`].
+const SRC_NAMES: [&str; 4] = ["src", "source", "from", "u"];
 
 /// The names of a column of destinations.
-const DST_NAMES: [&str; 12] = [
-    "dst",
-    "dstid",
-    "dstnode",
-    "target",
-    "targetid",
-    "targetnode",
-    "destination",
-    "destinationid",
-    "dest",
-    "to",
-    "tonodeid",
-    "v",
-];
+const DST_NAMES: [&str; 6] = ["dst", "target", "destination", "dest", "to", "v"];
 
 /// Ends of names that say what a column has, not which end of an edge: `dst_node_id`, `to_idx`.
 const ENDINGS: [&str; 5] = ["ids", "id", "idx", "index", "node"];

@@ -15,8 +15,9 @@ use super::plain_manifest::PlainManifest;
 use crate::graph_folder::{
     FEATURES, class_names_of, read_csc, read_link_targets, read_rows, read_split, read_targets,
 };
+use crate::ignored_files::{is_data, note_unread_files};
 use crate::layout::Layout;
-use crate::{Dataset, DatasetLinks, DatasetTargets, Error, NodeNames, Result};
+use crate::{Dataset, DatasetLinks, DatasetTargets, Error, NodeNames, Note, Result};
 
 /// A set in the kiln format. The headers and lengths of its files match the manifest; values are not checked.
 #[derive(Debug)]
@@ -89,9 +90,17 @@ impl Set {
             links,
             names,
             preparation,
-            notes: Vec::new(),
+            notes: self.notes()?,
             layout,
         })
+    }
+
+    /// Returns a note about the arrays and tables in the folder that the manifest does not list.
+    pub(super) fn notes(&self) -> Result<Vec<Note>> {
+        let mut notes = Vec::new();
+        let files = self.manifest.files();
+        note_unread_files(&self.folder, |name| is_data(name) && !files.contains_key(name), &mut notes)?;
+        Ok(notes)
     }
 
     fn no_node_data(&self) -> Error {

@@ -52,9 +52,10 @@ pub fn verify(folder: impl AsRef<Path>) -> Result<VerifyReport> {
         let graph = set.csc()?;
         check_graph(&graph, &manifest.edge_type_names, place)?;
         let n_nodes = graph.n_nodes();
-        return Ok(VerifyReport { n_nodes, n_edges: graph.n_edges(), n_hashed, notes: Vec::new() });
+        return Ok(VerifyReport { n_nodes, n_edges: graph.n_edges(), n_hashed, notes: set.notes()? });
     }
     let data = set.dataset()?;
-    let notes = check_set(&data, place)?;
+    let mut notes = check_set(&data, place)?;
+    notes.extend(set.notes()?);
     Ok(VerifyReport { n_nodes: data.graph.n_nodes(), n_edges: data.graph.n_edges(), n_hashed, notes })
 }

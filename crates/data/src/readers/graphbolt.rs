@@ -2,6 +2,7 @@
 
 mod heterogeneous;
 mod links;
+mod unread;
 
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,8 @@ use crate::readers::ids::listed_nodes;
 use crate::readers::stored::{Edges, Source, Stored};
 use crate::readers::{classes, name_of};
 use crate::{Dataset, Error, Note, Result, Split};
+
+use self::unread::{note_unread_data, note_unread_keys};
 
 pub(crate) use self::heterogeneous::has_types;
 pub use self::heterogeneous::{open_heterogeneous, open_heterogeneous_within};
@@ -52,7 +55,7 @@ const LABELS: &str = "labels";
 ///
 /// Features stay mapped if their element type allows it (`<f4`, `<f2`), regardless of `in_memory`. Only nodes of the
 /// three sets have labels. Parallel edges are kept, and no edge is added. Other features, including edge features,
-/// are not read; a note names them. A set with links may lack a task with node labels: no node then has a label.
+/// are not read; a note names them, and the keys that are none of these. A set with links may lack a task with node labels: no node then has a label.
 ///
 /// A relative path is resolved against the folder, as in GraphBolt. Absolute paths and paths that contain `..` may
 /// refer to files outside of the folder.
@@ -82,6 +85,7 @@ pub(crate) fn read(folder: &Path) -> Result<Stored> {
     let yaml = Yaml::read(&path)?;
     let root = YamlEntry::root(&path, &yaml);
     let mut notes = Vec::new();
+    note_unread_keys(&path, &yaml, &mut notes);
     let graph = graph_entry(&root)?;
     let nodes = only(&graph, "nodes", "a graph of several node types", OPEN_TYPES)?;
     let edges = only(&graph, "edges", "a graph of several edge types", OPEN_TYPES)?;
@@ -343,6 +347,7 @@ impl Classes {
         notes: &mut Vec<Note>,
     ) -> Result<SharedArray<NodeId>> {
         let n_nodes = self.of_nodes.len();
+        note_unread_data(set, &[&SEEDS, &[LABELS]], notes)?;
         let (nodes_path, labels_path) = (data(folder, set, &SEEDS)?, data(folder, set, &[LABELS])?);
         let nodes_array = ArrayFile::open(nodes_path)?;
         let nodes = listed_nodes(&nodes_array, n_nodes, notes)?;

@@ -12,7 +12,7 @@ use crate::arrays::{node_error, node_of};
 use crate::check::{Place, check_links};
 use crate::edges::read_links;
 use crate::graph_folder::{LINK_FILES, NEGATIVES, read_link_targets};
-use crate::readers::ignored_files::note_others;
+use crate::ignored_files::note_others;
 use crate::{LinkTargets, Note, Result};
 
 /// The files of the links of each part.
@@ -107,6 +107,11 @@ fn note_unused_negatives(folder: &Path, notes: &mut Vec<Note>) {
             note(srcs, dsts);
         }
     }
+}
+
+/// Returns the names of the files of links and negatives.
+pub(crate) fn file_names() -> Vec<&'static str> {
+    [&EDGES[..], &LINK_FILES, NEGATIVES.as_flattened()].concat()
 }
 
 /// Returns true if a folder of `.npy` files has links.

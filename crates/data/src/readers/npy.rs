@@ -13,9 +13,9 @@ use crate::arrays::{RowsOf, nodes_of, offsets_of, row_shape, rows_of};
 use crate::check::{Place, check_split};
 use crate::edges::{ColumnArray, edge_list_of};
 use crate::graph_folder::csc_with_columns;
+use crate::ignored_files::{is_data, note_others, note_unread_files};
 use crate::limits::MEMORY_BYTES;
 use crate::readers::ids::listed_nodes;
-use crate::readers::ignored_files::note_others;
 use crate::readers::{links, name_of, target_arrays};
 use crate::{Dataset, DatasetTargets, Note, Result, Split};
 
@@ -81,6 +81,7 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
         false => open_targets(folder, n_nodes, &mut notes)?,
     };
     let links = links::read_folder(folder, n_nodes, &mut notes)?;
+    note_unknown_arrays(folder, &mut notes)?;
     let targets = DatasetTargets::new(0, targets, split);
     let data = Dataset::homogeneous(name_of(folder), graph, features, targets);
     Ok(Dataset { links: links.map(Into::into), notes, ..data })
@@ -147,6 +148,21 @@ pub(crate) fn note_left_aside(folder: &Path, notes: &mut Vec<Note>) {
             note_others(folder, &taken, &names[1..], notes);
         }
     }
+}
+
+/// The other files of a folder, besides columns of edges, links and negatives.
+const OTHERS: [&str; 5] =
+    ["indices.npy", "features_indices.npy", "features_data.npy", "labels.npy", "weights.npy"];
+
+/// Adds a note about the arrays and tables of a folder that are not read because of their names.
+pub(crate) fn note_unknown_arrays(folder: &Path, notes: &mut Vec<Note>) -> Result<()> {
+    let known = [&ALTERNATIVES.concat()[..], &OTHERS, &links::file_names()].concat();
+    note_unread_files(folder, |name| is_data(name) && !is_edge_column(name) && !known.contains(&name), notes)
+}
+
+/// Returns true for the form of the name of a column of edges, whose reader adds notes of its own.
+fn is_edge_column(name: &str) -> bool {
+    name.starts_with("edge_") && name.ends_with(".npy")
 }
 
 /// Opens the graph of a folder in CSC order. `place` is the location of its arrays in error messages.

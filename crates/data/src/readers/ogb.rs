@@ -17,9 +17,9 @@ use kiln_store::text::TextTable;
 use kiln_store::{Npz, check_count};
 
 use crate::check::{Place, check_split};
+use crate::ignored_files::{is_data, note_others, note_unread, note_unread_files};
 use crate::limits::{MEMORY_BYTES, check_n_nodes};
 use crate::readers::edge_means::EdgeMeans;
-use crate::readers::ignored_files::note_others;
 use crate::readers::stored::{Edges, Source, Stored};
 use crate::readers::target_arrays::TargetTable;
 use crate::readers::{classes, name_of};
@@ -33,9 +33,12 @@ pub use super::ogb_graphs::open_graphs;
 /// The possible names of the text file of the edges. The next two constants are the names for features and labels.
 pub(super) const EDGES: [&str; 2] = ["edge.csv.gz", "edge.csv"];
 pub(super) const FEATURES: [&str; 2] = ["node-feat.csv.gz", "node-feat.csv"];
-const EDGE_FEATURES: [&str; 2] = ["edge-feat.csv.gz", "edge-feat.csv"];
+pub(super) const EDGE_FEATURES: [&str; 2] = ["edge-feat.csv.gz", "edge-feat.csv"];
 const LABELS: [&str; 2] = ["node-label.csv.gz", "node-label.csv"];
+pub(super) const NODE_COUNTS: [&str; 2] = ["num-node-list.csv.gz", "num-node-list.csv"];
+pub(super) const EDGE_COUNTS: [&str; 2] = ["num-edge-list.csv.gz", "num-edge-list.csv"];
 const ARCHIVE: &str = "data.npz";
+const LABEL_ARCHIVE: &str = "node-label.npz";
 
 /// Files that exist only in sets of several node or edge types.
 const OF_SEVERAL_TYPES: [&str; 3] =
@@ -70,7 +73,8 @@ const AS_GIVEN: [&str; 4] = ["arxiv", "papers100M", "mag", "citation2"];
 /// Everything is read into memory. The edges are not changed, except for `ogbn_products`: OGB's library adds the
 /// reverse of each edge of that set, and so does this function, with a note. Self loops stay single, whereas OGB's
 /// library doubles them. Several numbers per node are labels if all are 0 or 1, otherwise regression targets. The folder's name identifies the set; if it is not the name of an OGB set, a note states
-/// that no edges were added. Years and `mapping` are not read, and edge features (`edge-feat.csv.gz`, or `edge_feat` of an
+/// that no edges were added. Other files of `raw`, such as years and weights of edges, and other arrays are not read, which a note
+/// states, and edge features (`edge-feat.csv.gz`, or `edge_feat` of an
 /// archive) only in place of node features, which a note states: a node's features are the means of its edges' (of both directions, if reverse edges are added).
 ///
 /// # Errors
@@ -129,7 +133,9 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
         note_others(&raw_folder, &raw_folder.join(ARCHIVE), &EDGES, &mut notes);
     }
     let has_links = is_text && links::is_one(&raw_folder, split_folder);
-    let mut raw = if is_text { read_text(&raw_folder, has_links)? } else { read_npz(&raw_folder)? };
+    let mut raw =
+        if is_text { read_text(&raw_folder, has_links)? } else { read_npz(&raw_folder, &mut notes)? };
+    note_unread_raw(&raw_folder, is_text, &mut notes)?;
     let n_nodes = raw.targets.len();
     let name = name_of(folder);
     if is_text && REVERSED.contains(&set_name(&name)) {
@@ -151,12 +157,28 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
     }
     let Raw { targets, features, edges, .. } = raw;
     if has_links {
-        let links = Some(links::read(&raw_folder, split_folder, n_nodes, &mut notes)?);
+        let links = Some(links::read(split_folder, n_nodes, &mut notes)?);
         return Ok(Stored { name, targets, split: Split::default(), links, features, edges, notes });
     }
     let split = read_split(split_folder, n_nodes, &mut notes)?;
     check_split(Place::Set(split_folder), &split, &targets, &mut notes)?;
     Ok(Stored { name, targets, split, links: None, features, edges, notes })
+}
+
+/// Adds a note about the files in the folder `raw` that are not read, such as the years of nodes.
+fn note_unread_raw(raw: &Path, is_text: bool, notes: &mut Vec<Note>) -> Result<()> {
+    let known = match is_text {
+        true => [EDGES, FEATURES, EDGE_FEATURES, LABELS, NODE_COUNTS, EDGE_COUNTS].concat(),
+        false => [&EDGES[..], &[ARCHIVE, LABEL_ARCHIVE]].concat(),
+    };
+    note_unread_files(raw, |name| is_data(name) && !known.contains(&name), notes)
+}
+
+/// Adds a note about the arrays of an archive that are not read.
+pub(super) fn note_unread_arrays(archive: &Npz, known: &[&str], notes: &mut Vec<Note>) {
+    let mut names = archive.names();
+    names.retain(|name| !known.contains(&name.as_str()));
+    note_unread(&format!("arrays of {}", archive.path().display()), &names, notes);
 }
 
 /// The way to choose a split scheme.
@@ -212,7 +234,7 @@ fn read_text(raw: &Path, has_links: bool) -> Result<Raw> {
         &EDGES,
         "the edges, unless data.npz contains them; the files in `processed` are readable only by OGB's library",
     )?;
-    let (nodes_path, n_nodes) = read_count(raw, ["num-node-list.csv.gz", "num-node-list.csv"])?;
+    let (nodes_path, n_nodes) = read_count(raw, NODE_COUNTS)?;
     let n_nodes = check_n_nodes(&nodes_path, n_nodes)?;
     // The number of nodes is compared with the number of labels before arrays of that length are allocated.
     let targets = match has_links {
@@ -234,7 +256,7 @@ fn read_text(raw: &Path, has_links: bool) -> Result<Raw> {
         }
         (None, None) => return Err(no_features(raw, "node-feat.csv.gz, a line for each node")),
     };
-    let n_stated = Some(read_count(raw, ["num-edge-list.csv.gz", "num-edge-list.csv"])?);
+    let n_stated = Some(read_count(raw, EDGE_COUNTS)?);
     let edges = Edges { source: Source::Table(edges), n_stated, is_symmetrized: false };
     let unread = unread.map(|path| path.display().to_string());
     Ok(Raw { edges, features, targets, unread })
@@ -270,11 +292,15 @@ fn read_count(raw: &Path, names: [&str; 2]) -> Result<(PathBuf, u64)> {
     }
 }
 
-fn read_npz(raw: &Path) -> Result<Raw> {
+/// The arrays of the archive, the last of which has a note of its own.
+const ARRAYS: [&str; 5] = ["num_nodes_list", "num_edges_list", "edge_index", "node_feat", "edge_feat"];
+
+fn read_npz(raw: &Path, notes: &mut Vec<Note>) -> Result<Raw> {
     let mut archive = Npz::open(raw.join(ARCHIVE))?;
+    note_unread_arrays(&archive, &ARRAYS, notes);
     let n_nodes = count_of(&mut archive, "num_nodes_list")?;
     let n_nodes = check_n_nodes(archive.path(), n_nodes)?;
-    let labels = required(raw, &["node-label.npz"], "the class of each node")?;
+    let labels = required(raw, &[LABEL_ARCHIVE], "the class of each node")?;
     let labels = Npz::open(labels)?.array("node_label")?;
     let targets = match labels.shape().get(1) {
         Some(2..) => TargetTable::of_array(&labels)?.targets()?,

@@ -11,8 +11,11 @@ use kiln_store::check_count;
 use kiln_store::paths::{find, required};
 use kiln_store::text::TextTable;
 
+use crate::ignored_files::{is_data, note_unread_files};
 use crate::readers::name_of;
-use crate::readers::ogb::{EDGES, FEATURES, WITH_SPLIT, read_split, the_split};
+use crate::readers::ogb::{
+    EDGE_COUNTS, EDGE_FEATURES, EDGES, FEATURES, NODE_COUNTS, WITH_SPLIT, read_split, the_split,
+};
 use crate::readers::stored::for_each_row;
 use crate::readers::target_arrays::TargetTable;
 use crate::{Error, GraphDataset, Note, Result, Split};
@@ -51,8 +54,8 @@ pub fn open_graphs(folder: impl AsRef<Path>) -> Result<(GraphDataset, Split<Grap
         let (what, instead) = ("a set of graphs in archives", "save it in OGB's text files");
         return Err(Error::Unsupported { path, what: what.into(), instead: instead.into() });
     }
-    let n_nodes = Counts::read(&raw, ["num-node-list.csv.gz", "num-node-list.csv"], u32::MAX.into())?;
-    let n_edges = Counts::read(&raw, ["num-edge-list.csv.gz", "num-edge-list.csv"], u64::MAX)?;
+    let n_nodes = Counts::read(&raw, NODE_COUNTS, u32::MAX.into())?;
+    let n_edges = Counts::read(&raw, EDGE_COUNTS, u64::MAX)?;
     let n_graphs = n_nodes.counts.len();
     check_count(folder, "the number of lines of num-edge-list", n_graphs, n_edges.counts.len())?;
     let path = required(&raw, &LABELS, "the labels of each graph")?;
@@ -79,9 +82,11 @@ pub fn open_graphs(folder: impl AsRef<Path>) -> Result<(GraphDataset, Split<Grap
     if let Some(features) = features {
         data = data.with_features(Arc::new(features))?;
     }
-    if let Some(path) = find(&raw, &["edge-feat.csv.gz", "edge-feat.csv"]) {
+    if let Some(path) = find(&raw, &EDGE_FEATURES) {
         notes.push(Note::Other(format!("{} is not read: edges have no features", path.display())));
     }
+    let known = [EDGES, FEATURES, EDGE_FEATURES, LABELS, NODE_COUNTS, EDGE_COUNTS].concat();
+    note_unread_files(&raw, |name| is_data(name) && !known.contains(&name), &mut notes)?;
     let split_folder = the_split(folder, WITH_SPLIT)?;
     let split = read_split(&split_folder, n_graphs, &mut notes)?;
     check_targets(&split_folder, &split, &data.targets())?;

@@ -12,6 +12,7 @@ use kiln_store::Error as StoreError;
 use kiln_store::check_count;
 use kiln_store::text::{TextRow, TextTable};
 
+use crate::ignored_files::note_unread_files;
 use crate::limits::numbers;
 use crate::readers::files::Files;
 use crate::readers::relabel::{Relabelled, relabel};
@@ -85,8 +86,21 @@ pub(crate) fn load(files: Files<'_>, name: &str) -> Result<GraphDataset> {
     if let Some(attributes) = files.finite("node_attributes", n_nodes)? {
         data = data.with_features(Arc::new(DenseFeatures::from_f32(attributes.values, attributes.dim)?))?;
     }
+    files.note_unread(&mut data.notes)?;
     data.note_asymmetry()
 }
+
+/// The files of a set, `NAME_A.txt` and so on.
+const PARTS: [&str; 8] = [
+    "A",
+    "graph_indicator",
+    "graph_labels",
+    "graph_attributes",
+    "node_labels",
+    "node_attributes",
+    "edge_labels",
+    "edge_attributes",
+];
 
 /// Returns the `NAME` of the only file `NAME_A.txt`.
 fn find_name(folder: &Path) -> Result<String> {
@@ -141,6 +155,19 @@ struct Columns<T> {
 }
 
 impl TuFiles<'_> {
+    /// Adds a note about the other text files of the set.
+    fn note_unread(&self, notes: &mut Vec<Note>) -> Result<()> {
+        let Files::Folder(folder) = self.files else { return Ok(()) };
+        note_unread_files(folder, |name| self.is_unknown(name), notes)
+    }
+
+    /// Returns true for a text file of the set whose name is none of [`PARTS`].
+    fn is_unknown(&self, file: &str) -> bool {
+        let name = file.strip_suffix(".gz").unwrap_or(file).strip_suffix(".txt");
+        let part = name.and_then(|name| name.strip_prefix(self.name)?.strip_prefix('_'));
+        part.is_some_and(|part| !PARTS.contains(&part))
+    }
+
     /// Reads the graph of each node. Graphs are numbered from 0.
     fn read_indicator(&self) -> Result<Vec<u32>> {
         let mut table = self.required("graph_indicator", "the graph of each node")?;

@@ -66,6 +66,7 @@ fn columns_of_a_header_are_found_by_name() {
         "source_node_id,target_node_id",
         "src_idx,dst_idx",
         "FromNodeId,ToNodeId",
+        "src_ids,dest_index",
         "\"src\",\"dst\"",
         "\u{feff}\"Source\" , \"Destination\"",
         "left,right",

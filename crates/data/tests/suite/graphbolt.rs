@@ -9,7 +9,7 @@ use kiln_graph::NodeId;
 use kiln_store::{Error as StoreError, npy, npy::Element};
 use tempfile::TempDir;
 
-const METADATA: &str = "\
+pub(crate) const METADATA: &str = "\
 dataset_name: small
 graph:
   nodes:
@@ -123,7 +123,7 @@ fn reads_column_major_edges() {
 }
 
 /// Opens the folder with other metadata and the unchanged arrays.
-fn open_as(metadata: &str) -> kiln_data::Result<Dataset> {
+pub(crate) fn open_as(metadata: &str) -> kiln_data::Result<Dataset> {
     let folder = folder();
     fs::write(folder.path().join("metadata.yaml"), metadata).unwrap();
     graphbolt::open(folder.path())

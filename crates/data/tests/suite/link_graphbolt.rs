@@ -80,6 +80,32 @@ fn reads_graphbolt_tasks_of_links() {
 }
 
 #[test]
+fn sources_of_graphbolt_negatives_are_read_and_arrays_without_a_part_are_noted() {
+    let folder = graphbolt_folder();
+    let dsts = "    - {name: negative_dsts, format: numpy, path: val_negatives.npy}\n";
+    let srcs = "    - {name: negative_srcs, format: numpy, path: val_srcs.npy}\n";
+    put(folder.path(), "val_srcs.npy", &[0_i64, 2], &[1, 2]);
+    let open_with = |from: &str, to: &str| {
+        fs::write(folder.path().join("metadata.yaml"), METADATA.replace(from, to)).unwrap();
+        open(folder.path()).unwrap()
+    };
+    let data = open_with(dsts, &format!("{dsts}{srcs}"));
+    let targets = &data.links.as_ref().unwrap().targets;
+    assert_eq!(targets.val_negatives().unwrap().srcs_of(0), Some(&[NodeId(0), NodeId(2)][..]));
+    let notes = |from: &str, to: &str| {
+        let notes = open_with(from, to).notes;
+        notes.iter().map(ToString::to_string).find(|note| note.starts_with("these arrays")).unwrap()
+    };
+    let note = notes(dsts, srcs);
+    assert!(note.contains("negative_srcs (tasks[0].validation_set[0].data[1])"), "{note}");
+    let labels = "    - {name: labels, format: numpy, path: test_labels.npy}\n";
+    let note = notes(labels, &format!("{labels}{srcs}"));
+    assert!(note.contains("negative_srcs (tasks[0].test_set[0].data[2])"), "{note}");
+    let note = notes(labels, "    - {name: scores, format: numpy, path: none.npy}\n");
+    assert!(note.contains("scores (tasks[0].test_set[0].data[1]), indexes"), "{note}");
+}
+
+#[test]
 fn rejects_inconsistent_graphbolt_tasks_of_links() {
     let check = |write: &dyn Fn(&Path), expected: &str| {
         let folder = graphbolt_folder();

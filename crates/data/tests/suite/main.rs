@@ -47,3 +47,4 @@ mod synthetic;
 mod targets;
 mod tu;
 mod unreachable;
+mod unread_files;

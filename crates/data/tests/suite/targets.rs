@@ -236,7 +236,7 @@ fn tu_folders_have_several_labels_or_numbers() {
     assert_ne!(data.hash().unwrap(), of_labels);
 }
 
-fn put_graphs(at: &Path, labels: &str) {
+pub(crate) fn put_graphs(at: &Path, labels: &str) {
     for (name, text) in [
         ("raw/num-node-list.csv", "3\n2\n1\n"),
         ("raw/num-edge-list.csv", "2\n1\n0\n"),

@@ -10,7 +10,7 @@ use kiln_store::Error as StoreError;
 use tempfile::TempDir;
 
 /// Writes a folder with two graphs: the path 2 - 1 - 3 (numbered from 1), and the pair 4 - 5.
-fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     put(at, "A", "1, 2\n2, 1\n3, 1\n1, 3\n5, 4\n4, 5\n");
@@ -19,7 +19,7 @@ fn folder() -> TempDir {
     folder
 }
 
-fn put(folder: &Path, what: &str, text: &str) {
+pub(crate) fn put(folder: &Path, what: &str, text: &str) {
     fs::write(folder.join(format!("X_Y_{what}.txt")), text).unwrap();
 }
 

@@ -9,8 +9,8 @@ use kiln_store::yaml::{Yaml, YamlEntry};
 use kiln_store::{ArrayFile, Error as StoreError, check_count};
 
 use super::{
-    FEATURE, find_edges, graph_entry, links, links_task, metadata_path, note_unused, numpy, only, read_task,
-    the_task,
+    FEATURE, find_edges, graph_entry, links, links_task, metadata_path, note_unread_keys, note_unused, numpy,
+    only, read_task, the_task,
 };
 use crate::arrays::{RowsOf, row_shape, rows_of};
 use crate::check::{Place, check_split};
@@ -53,7 +53,9 @@ pub fn open_heterogeneous_within(folder: impl AsRef<Path>, memory_bytes: u64) ->
     let path = metadata_path(folder)?;
     let yaml = Yaml::read(&path)?;
     let root = YamlEntry::root(&path, &yaml);
-    let (mut notes, graph) = (Vec::new(), graph_entry(&root)?);
+    let mut notes = Vec::new();
+    note_unread_keys(&path, &yaml, &mut notes);
+    let graph = graph_entry(&root)?;
     let types = Arc::new(node_types(&graph)?);
     let edges = edge_types(&graph, &types)?;
     note_unused(&graph.list_of("feature_data")?, &[], &mut notes)?;

@@ -7,7 +7,7 @@ use kiln_graph::{Links, NodeId};
 use kiln_store::yaml::YamlEntry;
 use kiln_store::{ArrayFile, Error as StoreError, check_count};
 
-use super::{LABELS, ONE_TYPE, find_data, only};
+use super::{LABELS, ONE_TYPE, find_data, note_unread_data, only};
 use crate::edges::read_links;
 use crate::limits::MEMORY_BYTES;
 use crate::readers::classes;
@@ -68,11 +68,14 @@ fn read_set(
     };
     let pairs = read_links(ArrayFile::open_in_any_order(&path)?, n_nodes, notes)?;
     if let Some(labels) = find(LABELS)? {
+        note_unread_data(set, &[&SEEDS, &[LABELS], &["indexes"]], notes)?;
         return Labelled::read(path, pairs, labels, find("indexes")?)?.split(notes);
     }
     let Some(dsts) = find("negative_dsts")? else {
+        note_unread_data(set, &[&SEEDS], notes)?;
         return Ok(StoredLinks { links: pairs, negatives: None });
     };
+    note_unread_data(set, &[&SEEDS, &["negative_dsts"], &["negative_srcs"]], notes)?;
     let srcs = find("negative_srcs")?.map(ArrayFile::open).transpose()?;
     let negatives = negatives_of(&ArrayFile::open(dsts)?, srcs.as_ref(), pairs.len(), n_nodes)?;
     Ok(StoredLinks { links: pairs, negatives: Some(negatives) })

@@ -47,8 +47,8 @@ const ONE_SCHEME: &str = "and remove the others from the folder";
 /// and relations are in the order of their names, as in OGB's library. The name of a relation is the part `RELATION`,
 /// or `SOURCE:RELATION:DESTINATION` if this part occurs several times. The reverse of relations is not added: OGB's
 /// library does not add it to these sets either. A folder without labels of nodes, such as `ogbl_biokg`, is a set
-/// without targets, which a note states. Edge features are not read, which a note states, and neither are years, types
-/// of relations (`edge_reltype`) and `mapping`.
+/// without targets, which a note states. Edge features, years, types of relations (`edge_reltype`) and
+/// other files of `raw` are not read, which a note states.
 ///
 /// # Errors
 /// Returns [`Error::WrongKind`] for an OGB folder with one node type, [`kiln_store::Error::Missing`] if the folder lacks

@@ -9,7 +9,10 @@ use kiln_store::text::{TextRow, TextTable};
 use kiln_store::{Error as StoreError, Npz, check_count};
 
 use super::links::check_n_lines;
-use super::{EDGE_FEATURES, EDGES, FEATURES, LABELS, count_of, of_classes, read_count, targets_of_table};
+use super::{
+    EDGE_COUNTS, EDGE_FEATURES, EDGES, FEATURES, LABELS, count_of, of_classes, read_count, targets_of_table,
+};
+use crate::ignored_files::{is_data, note_unread_files};
 use crate::limits::{MAX_TYPES, check_n_nodes};
 use crate::readers::classes;
 use crate::readers::relation_files::{RelationFiles, unique_names};
@@ -20,9 +23,22 @@ use crate::{Error, Note, Result};
 /// The archive of the edges, which identifies a folder of archives.
 pub(super) const EDGE_ARCHIVE: &str = "edge_index_dict.npz";
 
-const NODE_COUNTS: [&str; 2] = ["num-node-dict.csv.gz", "num-node-dict.csv"];
+const TYPE_COUNTS: [&str; 2] = ["num-node-dict.csv.gz", "num-node-dict.csv"];
 const TRIPLETS: [&str; 2] = ["triplet-type-list.csv.gz", "triplet-type-list.csv"];
 const HAS_LABEL: [&str; 2] = ["nodetype-has-label.csv.gz", "nodetype-has-label.csv"];
+
+/// The folders of relations, features and labels.
+const FOLDERS: [&str; 3] = ["relations", "node-feat", "node-label"];
+
+/// The archives, the last of which has a note of its own.
+const ARCHIVES: [&str; 6] = [
+    "num_nodes_dict.npz",
+    "num_edges_dict.npz",
+    EDGE_ARCHIVE,
+    "node_feat_dict.npz",
+    "node-label.npz",
+    "edge_feat_dict.npz",
+];
 
 /// The maximum length of the name of a node type or a relation, in bytes.
 const MAX_NAME_BYTES: usize = 120;
@@ -56,7 +72,7 @@ type Triplet = [String; 3];
 
 /// Reads the text files, and adds notes about those that are not read.
 pub(super) fn read_text(raw: &Path, notes: &mut Vec<Note>) -> Result<RawTypes> {
-    let stated_in = required(raw, &NODE_COUNTS, "the number of nodes of each type")?;
+    let stated_in = required(raw, &TYPE_COUNTS, "the number of nodes of each type")?;
     let types = types_of(&stated_in, read_node_counts(&stated_in)?)?;
     let path = required(raw, &TRIPLETS, "the relations")?;
     let mut triplets = Vec::<Triplet>::new();
@@ -71,9 +87,11 @@ pub(super) fn read_text(raw: &Path, notes: &mut Vec<Note>) -> Result<RawTypes> {
     }
     let mut features = Vec::new();
     for (node_type, name) in types.names().iter().enumerate() {
-        let found = find(&raw.join("node-feat").join(name), &FEATURES);
+        let folder = raw.join("node-feat").join(name);
+        let found = find(&folder, &FEATURES);
         if let Some(path) = &found {
             check_n_lines(path, types.range(node_type).len())?;
+            note_unread_files(&folder, |name| is_data(name) && !FEATURES.contains(&name), notes)?;
         }
         features.push(found.map(Source::Table));
     }
@@ -83,10 +101,14 @@ pub(super) fn read_text(raw: &Path, notes: &mut Vec<Note>) -> Result<RawTypes> {
             notes.push(not_read(&features.display().to_string()));
         }
         let edges = required(&folder, &EDGES, "the edges of the relation")?;
-        let n_stated = Some(read_count(&folder, ["num-edge-list.csv.gz", "num-edge-list.csv"])?);
+        let known = [EDGES, EDGE_COUNTS, EDGE_FEATURES].concat();
+        note_unread_files(&folder, |name| is_data(name) && !known.contains(&name), notes)?;
+        let n_stated = Some(read_count(&folder, EDGE_COUNTS)?);
         Ok(Edges { source: Source::Table(edges), n_stated, is_symmetrized: false })
     })?;
     let labels = read_labels(raw, &types)?;
+    let known = [&TYPE_COUNTS[..], &TRIPLETS, &HAS_LABEL, &FOLDERS].concat();
+    note_unread_files(raw, |name| (is_data(name) || !name.contains('.')) && !known.contains(&name), notes)?;
     Ok(RawTypes { stated_in, types, relations, features, labels })
 }
 
@@ -302,6 +324,7 @@ pub(super) fn read_npz(raw: &Path, notes: &mut Vec<Note>) -> Result<RawTypes> {
         Some(path) => read_label_archive(Npz::open(path)?, &types)?,
         None => None,
     };
+    note_unread_files(raw, |name| is_data(name) && !ARCHIVES.contains(&name), notes)?;
     Ok(RawTypes { stated_in, types, relations, features, labels })
 }
 

@@ -8,7 +8,7 @@ use kiln_store::paths::{find, required};
 use kiln_store::text::is_gz;
 use kiln_store::{Npz, check_count, io_error};
 
-use super::{FEATURES, LABELS, no_features};
+use super::{FEATURES, LABELS, no_features, note_unread_arrays};
 use crate::edges::read_links;
 use crate::readers::links::{StoredLinks, checked_nodes, deal, negatives_of, targets_of};
 use crate::{Error, LinkTargets, Note, Result};
@@ -20,8 +20,9 @@ const TRAIN: [&str; 2] = ["train.npz", "train.pt"];
 const CONVERT: &str = "run in its folder: python -c \"import numpy, torch; [numpy.savez(p + '.npz', \
     **torch.load(p + '.pt', weights_only=False)) for p in ('train', 'valid', 'test')]\"";
 
-/// Files with data of the edges, which are not read.
-const EDGE_DATA: [&str; 2] = ["edge-weight.csv.gz", "edge_weight.csv.gz"];
+/// The arrays of a part whose links are pairs, and those of one whose links are two arrays of nodes.
+const OF_PAIRS: [&str; 2] = ["edge", "edge_neg"];
+const OF_NODES: [&str; 3] = ["source_node", "target_node", "target_node_neg"];
 
 /// Returns true if a set has links and no labels of nodes.
 pub(super) fn is_one(raw: &Path, split: &Path) -> bool {
@@ -49,15 +50,7 @@ pub(super) fn check_n_lines(path: &Path, n_lines: usize) -> Result<()> {
 }
 
 /// Reads the links and the negatives of the three parts.
-pub(super) fn read(
-    raw: &Path,
-    folder: &Path,
-    n_nodes: usize,
-    notes: &mut Vec<Note>,
-) -> Result<Arc<LinkTargets>> {
-    if let Some(path) = find(raw, &EDGE_DATA) {
-        notes.push(Note::Other(format!("{} is not read: the edges have no weights", path.display())));
-    }
+pub(super) fn read(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Arc<LinkTargets>> {
     let mut part = |name: &str| -> Result<StoredLinks> {
         let (archive, pickled) = (format!("{name}.npz"), format!("{name}.pt"));
         if find(folder, &[&archive]).is_none()
@@ -84,7 +77,10 @@ fn read_part(mut archive: Npz, n_nodes: usize, notes: &mut Vec<Note>) -> Result<
         let instead = "save the links of one relation as `edge`".into();
         return Err(Error::Unsupported { path: archive.path().to_owned(), what, instead });
     }
-    if !archive.has("source_node") {
+    let has_nodes = archive.has("source_node");
+    let known = if has_nodes { &OF_NODES[..] } else { &OF_PAIRS };
+    note_unread_arrays(&archive, known, notes);
+    if !has_nodes {
         let links = read_links(archive.array_in_any_order("edge")?, n_nodes, notes)?;
         if !archive.has("edge_neg") {
             return Ok(StoredLinks { links, negatives: None });
