@@ -57,7 +57,7 @@ pub enum DriftKind {
 impl DriftKind {
     /// Returns [`DriftKind::Scale`] if the mean is off by more than [`FAR_MEAN`] deviations, or the deviation by more than a
     /// factor of [`FAR_DEVIATION`]. Those of few values are not compared.
-    pub(crate) fn of_scale(n_values: u64, stats: NumberStats, earlier: NumberStats) -> Option<Self> {
+    pub(crate) fn scale_change(n_values: u64, stats: NumberStats, earlier: NumberStats) -> Option<Self> {
         let is_far = FAR_MEAN * earlier.std < (stats.mean - earlier.mean).abs();
         let ratio = stats.std / earlier.std;
         let is_other = 0.0 < earlier.std && !(1.0 / FAR_DEVIATION..=FAR_DEVIATION).contains(&ratio);

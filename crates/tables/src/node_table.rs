@@ -122,7 +122,7 @@ impl<'a> NodeTable<'a> {
             .spec
             .columns
             .iter()
-            .map(|column| earlier.and_then(|_| Accumulator::of_numbers(column, "")))
+            .map(|column| earlier.and_then(|_| Accumulator::numbers_only(column, "")))
             .collect();
         let mut buffer = String::new();
         self.table.for_each_batch(&mut |batch| {
@@ -172,7 +172,7 @@ impl<'a> NodeTable<'a> {
     /// Returns the drift of the scale of a column of numbers.
     fn scale_drift(&self, numbers: &Accumulator<'_>, earlier: &FittedColumn) -> Option<ColumnDrift> {
         let n_values = numbers.n_values();
-        let kind = DriftKind::of_scale(n_values, numbers.number_stats()?, earlier.numbers?)?;
+        let kind = DriftKind::scale_change(n_values, numbers.number_stats()?, earlier.numbers?)?;
         Some(ColumnDrift {
             node_type: self.spec.name.clone(),
             column: earlier.column.clone(),

@@ -25,7 +25,7 @@ impl MissingTexts {
     pub(crate) fn new(texts: &[String]) -> Arc<Self> {
         let are_words =
             texts.iter().all(|text| matches!(text_cell(text).value(), Cell::Text(_) | Cell::Missing));
-        Arc::new(Self { texts: texts.iter().map(MissingText::new).collect(), are_words })
+        Arc::new(Self { texts: texts.iter().map(|text| MissingText::new(text)).collect(), are_words })
     }
 
     /// Returns true if a value has one of the texts, in any spelling.
@@ -55,12 +55,12 @@ impl MissingTexts {
 }
 
 impl MissingText {
-    fn new(text: &String) -> Self {
+    fn new(text: &str) -> Self {
         let cell = text_cell(text);
         let mut buffer = String::new();
         let canonical = cell.text(&mut buffer).ok().flatten().unwrap_or(text).to_owned();
         // An empty text and NaN are missing values in any case.
         let occurred = AtomicBool::new(matches!(cell, Cell::Missing));
-        Self { text: text.clone(), canonical, occurred }
+        Self { text: text.to_owned(), canonical, occurred }
     }
 }

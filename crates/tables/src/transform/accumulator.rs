@@ -55,7 +55,7 @@ impl<'a> Accumulator<'a> {
     }
 
     /// Returns statistics of numbers only; `None` for a transform of other values.
-    pub(crate) fn of_numbers(spec: &'a ColumnSpec, table: &str) -> Option<Self> {
+    pub(crate) fn numbers_only(spec: &'a ColumnSpec, table: &str) -> Option<Self> {
         use ColumnTransform::{Numeric, Quantile, Standardize};
         let is_number = matches!(spec.transform, Numeric | Standardize | Quantile);
         is_number.then(|| Self { state: State::Nothing, ..Self::new(spec, table) })
