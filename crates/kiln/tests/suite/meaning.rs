@@ -3,9 +3,13 @@
 
 use std::path::Path;
 
+use kiln::feature::FeatureColumn;
 use kiln::graph::CscBuilder;
+use kiln::partition::{Part, part_dir};
 use kiln::prelude::*;
 use kiln::train::{Error as TrainError, ModelEdgesError, ModelError};
+
+use crate::frozen::partitions::Parts;
 
 /// A ring with two edge types with these names, with weights if `is_weighted`.
 fn ring(names: [&str; 2], is_weighted: bool) -> Dataset {
@@ -103,4 +107,52 @@ fn node_labels_of_graphs_are_found_by_name() {
     assert_eq!(scores(&small(&["N", "C"], vec![0, 1, 1])), expected);
     let error = model.node_features(&small(&["N", "Xe"], vec![0, 1, 1])).unwrap_err().to_string();
     assert!(error.contains("`label Xe`"), "{error}");
+}
+
+/// Returns a ring with two feature columns of these names.
+fn named(columns: [&str; 2], values: impl Fn(usize) -> [f32; 2]) -> Dataset {
+    let data = Dataset::builder(40)
+        .edges(&(0..40).collect::<Vec<u32>>(), &(0..40).map(|node| (node + 1) % 40).collect::<Vec<u32>>())
+        .features((0..40).flat_map(values).collect::<Vec<f32>>(), 2)
+        .labels((0..40).map(|node| node / 20).collect::<Vec<i32>>(), 2)
+        .split((0..20).collect::<Vec<u32>>(), (20..30).collect::<Vec<u32>>(), (30..40).collect::<Vec<u32>>())
+        .build()
+        .unwrap();
+    let feature_columns = vec![columns.map(|name| FeatureColumn::new(name, "numeric")).to_vec()];
+    Dataset { feature_columns, ..data }
+}
+
+/// Columns of partitions that are served are found by name, and one of another name is an error.
+#[test]
+fn feature_columns_of_whole_and_partitioned_graphs_are_found_by_name() {
+    let root = tempfile::tempdir().unwrap();
+    let data = named(["age", "price"], |node| [node as f32, -1.0]);
+    let loader = NeighborLoader::new(&data, [Fanout::All]);
+    let model = train(SageConfig::for_data(&data).layers(1), &loader, &root.path().join("run"));
+    let info = model.info().inputs.feature_columns.clone();
+    assert_eq!(info["node"], data.feature_columns[0]);
+    let test = data.targets.as_ref().unwrap().split.test.to_vec();
+    let mode = PredictMode::Sampled { fanouts: vec![Fanout::All], seed: 0 };
+    let expected = model.on_nodes(&data).unwrap().predict(&test, &mode).unwrap();
+    let swapped = named(["price", "age"], |node| [-1.0, node as f32]);
+    let other = named(["age", "cost"], |node| [node as f32, -1.0]);
+    assert_eq!(model.on_nodes(&swapped).unwrap().predict(&test, &mode).unwrap(), expected);
+    for data in [&swapped, &other] {
+        let parts = Parts::of(data);
+        let served = parts.serve();
+        let results = launch(RankConfig::threads(1), |rank| {
+            let joined = served.graph.join(&rank)?;
+            match model.on_nodes(&joined) {
+                Ok(predictor) => Ok(Ok(predictor.predict(&test, &mode)?)),
+                Err(error) => Ok(Err(error.to_string())),
+            }
+        });
+        match results.unwrap().remove(0) {
+            Ok(rows) => assert_eq!(rows, expected),
+            Err(error) => assert!(error.contains("lacks the feature column `price`"), "{error}"),
+        }
+    }
+    let served = Parts::of(&other);
+    let part = Part::open(part_dir(served.folder(), 0)).unwrap();
+    assert_eq!(part.types[0].feature_columns, other.feature_columns[0]);
 }

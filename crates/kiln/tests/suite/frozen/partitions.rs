@@ -24,6 +24,11 @@ fn owners(n_nodes: usize) -> Vec<u16> {
 }
 
 impl Parts {
+    /// Returns the folder of the partitions.
+    pub(crate) fn folder(&self) -> std::path::PathBuf {
+        self.root.path().join("parts")
+    }
+
     pub(crate) fn of(data: &Dataset) -> Self {
         let root = tempfile::tempdir().unwrap();
         let book = PartitionBook::from_parts(&owners(data.graph.n_nodes()), N_PARTS).unwrap();
