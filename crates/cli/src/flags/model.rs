@@ -580,4 +580,5 @@ fn format_value(value: &Value) -> String {
 }
 
 #[cfg(test)]
+#[path = "../../tests/flags/model.rs"]
 mod tests;
