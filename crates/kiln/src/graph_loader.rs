@@ -80,7 +80,9 @@ impl GraphLoader {
     /// Returns what the feature columns mean, if the kind of features is known.
     fn feature_columns(&self) -> BTreeMap<String, Vec<FeatureColumn>> {
         let columns = self.node_features.map_or_else(Vec::new, |kind| self.graphs.feature_columns(kind));
-        let columns = Some(columns).filter(|columns| !columns.is_empty());
+        // Features of another width are the caller's own, whose columns have no names.
+        let columns =
+            Some(columns).filter(|of_kind| !of_kind.is_empty() && of_kind.len() == self.features.dim());
         columns.map(|columns| ("node".to_owned(), columns)).into_iter().collect()
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{bail, ensure};
 use kiln::SplitParts;
-use kiln::data::{GraphDataset, HashedPart, Split};
+use kiln::data::{GraphDataset, HashedPart, NodeFeatures, Split};
 use kiln::feature::FeatureStore;
 use kiln::graph::GraphId;
 use kiln::prelude::PredictOn;
@@ -30,11 +30,22 @@ impl Job<'_> {
             bail!("{flag} does not apply to a model of graphs: remove it");
         }
         let (data, split) = args.data.load_graphs()?;
-        let features = match args.node_features {
-            Some(kind) => {
-                let columns = data.feature_columns(kind);
-                self.model.reorder_columns("node", &data.node_features(kind)?, &columns)?
-            }
+        let recorded = self.model.info().inputs.node_features.as_deref();
+        let given = args.node_features.map(|kind| data.node_features_kind(kind));
+        if let (Some(given), Some(recorded)) = (given, recorded) {
+            ensure!(
+                given.name() == recorded,
+                "--node-features {}, but the model was trained with {recorded}: remove the flag",
+                given.name()
+            );
+        }
+        let columns =
+            data.feature_columns(given.or(recorded.and_then(NodeFeatures::from_name)).unwrap_or_default());
+        if let Some(note) = self.model.note_on_columns([("node", &columns[..])]) {
+            print_rank_zero(format_args!("note: {note}"));
+        }
+        let features = match given {
+            Some(kind) => self.model.reorder_columns("node", &data.node_features(kind)?, &columns)?,
             None => self.model.node_features(&data)?,
         };
         let NamedTargets { targets, notes } =

@@ -1,6 +1,7 @@
 //! Models on data whose edges or node labels mean something else than those of the training data.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use std::fs;
 use std::path::Path;
 
 use kiln::feature::FeatureColumn;
@@ -8,6 +9,7 @@ use kiln::graph::CscBuilder;
 use kiln::partition::{Part, part_dir};
 use kiln::prelude::*;
 use kiln::train::{Error as TrainError, ModelEdgesError, ModelError};
+use serde_json::{Value, json};
 
 use crate::frozen::partitions::Parts;
 
@@ -155,4 +157,15 @@ fn feature_columns_of_whole_and_partitioned_graphs_are_found_by_name() {
     let served = Parts::of(&other);
     let part = Part::open(part_dir(served.folder(), 0)).unwrap();
     assert_eq!(part.types[0].feature_columns, other.feature_columns[0]);
+
+    // A width that the features do not have would select columns out of range.
+    let path = root.path().join("run/model.json");
+    let intact: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for width in [0, 2, usize::MAX] {
+        let mut damaged = intact.clone();
+        damaged["inputs"]["feature_columns"]["node"][0]["width"] = json!(width);
+        fs::write(&path, damaged.to_string()).unwrap();
+        let error = SavedModel::open(root.path().join("run")).unwrap_err().to_string();
+        assert!(error.contains("the `feature_columns` of \"node\" have a width of"), "{error}");
+    }
 }

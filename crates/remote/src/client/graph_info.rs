@@ -156,9 +156,9 @@ fn feature_columns(node_type: &NodeType) -> Result<Vec<FeatureColumn>> {
     })?;
     let width = columns.iter().fold(0_usize, |sum, column| sum.saturating_add(column.width));
     let expected = dim.unwrap_or(0) as usize;
-    if width != expected {
+    if width != expected || columns.iter().any(|column| column.width == 0) {
         return Err(invalid(format!(
-            "{width} described feature columns of node type `{name}`, expected {expected}"
+            "a width of {width} of the described feature columns of node type `{name}`, expected {expected} in columns of at least 1"
         )));
     }
     Ok(columns)

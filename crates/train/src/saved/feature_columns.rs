@@ -54,7 +54,7 @@ impl SavedModel {
         Ok(with_column_order(features.clone(), order))
     }
 
-    /// Returns a note if the columns of a type had names in training and those of data have none, so that they cannot be
+    /// Returns a note if the columns of a type have names in the training data or in this data only, so that they cannot be
     /// compared. `columns` are those of each type of the data, by the name of the type.
     ///
     /// ```no_run
@@ -72,16 +72,19 @@ impl SavedModel {
     ) -> Option<String> {
         let of_training = &self.info().inputs.feature_columns;
         let mut unnamed = Vec::new();
+        let mut unnamed_in_training = Vec::new();
         for (node_type, columns) in columns {
-            if columns.is_empty() && of_training.contains_key(node_type) {
-                unnamed.push(node_type);
+            match (of_training.contains_key(node_type), columns.is_empty()) {
+                (true, true) => unnamed.push(node_type),
+                (false, false) => unnamed_in_training.push(node_type),
+                _ => {}
             }
         }
-        (!unnamed.is_empty()).then(|| {
-            format!(
-                "the feature columns of {} have no names in this data, so only their number was compared with the training data",
-                unnamed.join(", ")
-            )
-        })
+        let places = [(unnamed, "this data"), (unnamed_in_training, "the training data")];
+        let texts = places.into_iter().filter(|(types, _)| !types.is_empty()).map(|(types, place)| {
+            format!("the feature columns of {} have no names in {place}", types.join(", "))
+        });
+        let texts: Vec<String> = texts.collect();
+        (!texts.is_empty()).then(|| format!("{}, so only their number was compared", texts.join(", and ")))
     }
 }

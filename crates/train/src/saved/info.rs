@@ -387,6 +387,19 @@ impl ModelInfo {
                 class_names.len()
             ));
         }
+        for (node_type, columns) in &self.inputs.feature_columns {
+            let of_type = |graph: &SchemaInfo| {
+                let found = graph.node_types.iter().find(|known| known.name == *node_type);
+                found.and_then(|of_type| of_type.n_features).unwrap_or(0)
+            };
+            let expected = graph.as_ref().map_or(*n_features, of_type);
+            let width = columns.iter().fold(0_usize, |sum, column| sum.saturating_add(column.width));
+            if width != expected || columns.iter().any(|column| column.width == 0) {
+                return Some(format!(
+                    "the `feature_columns` of {node_type:?} have a width of {width}, expected {expected} in columns of at least 1"
+                ));
+            }
+        }
         if let Some(Err(error)) = preparation.as_ref().map(|preparation| preparation.check(*n_features)) {
             return Some(error.to_string());
         }

@@ -55,6 +55,8 @@ impl SavedModel {
             [false, true] => are_numbers(names),
             [false, false] => false,
         };
+        // Data of a program may have no list at all.
+        let are_compared = are_compared && !of_model.is_empty() && !names.is_empty();
         match (is_same, are_compared) {
             (true, _) => {}
             (false, true) => return match_names(of_model, targets, names),
@@ -62,7 +64,11 @@ impl SavedModel {
             (false, false) => notes.push(format!(
                 "the {} have no names in {}, so their numbers were compared",
                 described(targets.kind()),
-                if has_names(of_model) { "this data" } else { "the training data" }
+                if names.is_empty() || has_names(of_model) && !of_model.is_empty() {
+                    "this data"
+                } else {
+                    "the training data"
+                }
             )),
         }
         Ok(NamedTargets { targets: targets.clone(), notes })

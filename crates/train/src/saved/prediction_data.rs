@@ -20,6 +20,9 @@ use crate::saved::schema_info::SchemaInfo;
 use crate::saved::trained_rows::TrainedRowIds;
 use crate::step::embedding::node_keys::NodeKeys;
 
+/// The first format of `model.json` that states which relations had weights.
+const FORMAT_WITH_WEIGHTS: u64 = 5;
+
 /// The name of the only type of nodes of a graph that is not heterogeneous.
 const ONLY_TYPE: &str = "node";
 
@@ -323,6 +326,8 @@ impl PredictionData {
         }
         match model.sampling().edge_weights {
             StoredEdgeWeights::None => Ok(()),
+            // Earlier formats do not say which relations had weights.
+            _ if model.info().format < FORMAT_WITH_WEIGHTS => Ok(()),
             StoredEdgeWeights::Stored | StoredEdgeWeights::Unbiased => self.check_weights(of_model),
         }
     }
