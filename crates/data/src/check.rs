@@ -3,6 +3,7 @@
 mod parts;
 mod place;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
@@ -163,29 +164,18 @@ fn note_classes(
     n_classes: usize,
     notes: &mut Vec<Note>,
 ) {
-    let count = |nodes: &[NodeId]| {
-        let mut counts = vec![0_usize; n_classes];
-        nodes.iter().filter_map(|node| class_of(*node)).for_each(|class| counts[class as usize] += 1);
-        counts
-    };
     let [(_, train), evaluated @ ..] = split.parts();
-    let in_training = count(train);
+    let in_training = count_classes(train, &class_of);
     for (part, nodes) in evaluated.into_iter().filter(|(_, nodes)| FEW_NODES <= nodes.len()) {
-        let counts = count(nodes);
+        let counts = count_classes(nodes, &class_of);
         let n_nodes = nodes.len();
-        let unknown = || {
-            counts
-                .iter()
-                .zip(&in_training)
-                .enumerate()
-                .filter(|(_, (of, in_train))| **of > 0 && **in_train == 0)
-        };
-        let n_unknown: usize = unknown().map(|(_, (of, _))| of).sum();
+        let unknown = || counts.iter().filter(|(class, _)| !in_training.contains_key(class));
+        let n_unknown: usize = unknown().map(|(_, count)| count).sum();
         if !train.is_empty() && 0 < n_unknown {
-            let classes = unknown().map(|(class, _)| class).take(N_LISTED).collect();
+            let classes = unknown().map(|(&class, _)| class).take(N_LISTED).collect();
             notes.push(Note::UntrainedClasses { part, n_nodes: n_unknown, n_all: n_nodes, classes });
         }
-        let largest = counts.iter().copied().enumerate().max_by_key(|(_, count)| *count);
+        let largest = counts.into_iter().max_by_key(|(_, count)| *count);
         if let Some((class, count)) = largest
             && 1 < n_classes
             && LARGEST_SHARE * n_nodes as f64 <= count as f64
@@ -193,6 +183,16 @@ fn note_classes(
             notes.push(Note::LargestClass { part, class, n_nodes: count, n_all: n_nodes });
         }
     }
+}
+
+/// Counts the nodes of each class that occurs. A single large label causes a large number of classes, so the memory does not
+/// grow with that number.
+fn count_classes(nodes: &[NodeId], class_of: impl Fn(NodeId) -> Option<u32>) -> BTreeMap<usize, usize> {
+    let mut counts = BTreeMap::new();
+    for class in nodes.iter().filter_map(|node| class_of(*node)) {
+        *counts.entry(class as usize).or_default() += 1;
+    }
+    counts
 }
 
 /// Adds a note with the number of shared nodes for each pair of parts of a split that overlap. The nodes are counted in

@@ -247,6 +247,7 @@ impl LinkSplit {
                 continue;
             }
             let graph = self.message.whole_graph(position)?;
+            let graph = if graph.has_sorted_neighbors() { graph } else { graph.sort_neighbors()? };
             for (part, links) in self.split().parts() {
                 let n_repeated = self.count(links, |src, dst| is_parallel && has_edge(&graph, src, dst));
                 let n_reversed = self.count(links, |src, dst| is_reversed && has_edge(&graph, dst, src));
@@ -262,7 +263,13 @@ impl LinkSplit {
 
     /// Returns a note ([`Note::NeverDestinations`]) if at least a tenth of the nodes that may be drawn as destinations of negatives
     /// are the destination of no link: a model may tell negatives by that alone.
-    pub fn find_never_destinations(&self) -> Option<Note> {
+    ///
+    /// The source of an undirected link is its smaller node. Unless no node is both a source and a destination, as in a graph of
+    /// users and items, that order says nothing, and both ends count as destinations.
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`](crate::Error::Graph) if the relation of the links is damaged.
+    pub fn find_never_destinations(&self) -> Result<Option<Note>> {
         let relation = self.message.relation(self.links.relation);
         let nodes = self.message.types().range(relation.dst_type);
         let mut is_destination = vec![false; nodes.len()];
@@ -272,10 +279,37 @@ impl LinkSplit {
                 is_destination[(dst.0 - nodes.start) as usize] = true;
             }
         }
+        if self.are_undirected()? {
+            let srcs = || {
+                let links = self.split().parts().into_iter().flat_map(|(_, links)| links.iter());
+                links.map(|link| (self.links().pair(*link).0.0 - nodes.start) as usize)
+            };
+            if srcs().any(|src| is_destination[src]) {
+                srcs().for_each(|src| is_destination[src] = true);
+            }
+        }
         let n_all = is_destination.len();
         let n_nodes = is_destination.iter().filter(|is_destination| !**is_destination).count();
         let is_large = 0 < n_nodes && n_all <= MOST_NEVER.saturating_mul(n_nodes);
-        is_large.then_some(Note::NeverDestinations { n_nodes, n_all })
+        Ok(is_large.then_some(Note::NeverDestinations { n_nodes, n_all }))
+    }
+
+    /// Returns true if the smaller node of each link is its source, and the graph has the reverse of a training link.
+    fn are_undirected(&self) -> Result<bool> {
+        let relation = self.message.relation(self.links.relation);
+        let [train, ..] = self.split().parts();
+        let are_ordered = relation.src_type == relation.dst_type
+            && self
+                .split()
+                .parts()
+                .into_iter()
+                .all(|(_, links)| self.count(links, |src, dst| dst < src) == 0);
+        if !are_ordered {
+            return Ok(false);
+        }
+        let graph = self.message.whole_graph(self.links.relation)?;
+        let mut pairs = train.1.iter().map(|link| self.links().pair(*link));
+        Ok(pairs.any(|(src, dst)| src != dst && has_edge(&graph, dst, src)))
     }
 
     /// Counts the links of a part of which `is_found` returns true.

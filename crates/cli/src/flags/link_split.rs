@@ -63,7 +63,7 @@ impl LinkSplitArgs {
             "links           {train} / {val} / {test}, messages over {n_edges} edges"
         ));
         print_notes(&split.find_leaks()?);
-        print_notes(split.find_never_destinations().as_slice());
+        print_notes(split.find_never_destinations()?.as_slice());
         Ok(split)
     }
 

@@ -68,7 +68,7 @@ impl DataSource {
                 // The readers of other formats validate the split. The kiln format opens in constant time, without
                 // reading the split, so the split is checked here.
                 if kind == DatasetFormat::Kiln {
-                    data.notes = data.check_split().context("the split could not be checked")?;
+                    data.notes.extend(data.check_split().context("the split could not be checked")?);
                 }
                 Ok(data)
             })?,
