@@ -51,6 +51,19 @@ fn an_inspected_folder_has_the_notes_of_its_reader() {
     fs::write(root.path().join("ring/weight.npy"), npy::write(&[1.0_f32], &[1])).unwrap();
     let output = succeeds(&["data", "inspect", &data]);
     assert!(output.contains("are not read: weight.npy"), "{output}");
+
+    // So has a run, also on a folder of kiln's format, whose split is checked only then.
+    let trained = |data: &str, out: &str| {
+        let out = root.path().join(out).display().to_string();
+        succeeds(&["train", "--data", data, "--epochs", "1", "--layers", "1", "--out", &out])
+    };
+    let output = trained(&data, "run");
+    assert!(output.contains("are not read: weight.npy"), "{output}");
+    let converted = root.path().join("converted");
+    succeeds(&["data", "convert", &data, "--out", converted.to_str().unwrap()]);
+    fs::write(converted.join("weight.npy"), npy::write(&[1.0_f32], &[1])).unwrap();
+    let output = trained(converted.to_str().unwrap(), "converted-run");
+    assert!(output.contains("are not read: weight.npy"), "{output}");
 }
 
 /// Returns the notes about flags that have no effect.

@@ -59,6 +59,12 @@ fn predictions_of_a_moved_run_are_those_of_the_run_byte_for_byte() {
         let expected = text(&Path::new(&run).join("test_predictions.csv"));
         assert_eq!(text(&out.join("predictions.csv")), expected, "{flags}");
         assert!(printed.contains("labelled items"), "{printed}");
+        if flags.contains("degrees") {
+            let flags =
+                ["predict", "--run", &run, "--data", data, "--node-features", "labels", "--out", "unused"];
+            let error = fails(&flags);
+            assert!(error.contains("the model was trained with degrees: remove the flag"), "{error}");
+        }
     }
 }
 

@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use kiln::feature::FeatureColumn;
+use kiln::feature::{FeatureColumn, TargetValues, Targets};
 use kiln::graph::CscBuilder;
 use kiln::partition::{Part, part_dir};
 use kiln::prelude::*;
@@ -122,6 +123,42 @@ fn named(columns: [&str; 2], values: impl Fn(usize) -> [f32; 2]) -> Dataset {
         .unwrap();
     let feature_columns = vec![columns.map(|name| FeatureColumn::new(name, "numeric")).to_vec()];
     Dataset { feature_columns, ..data }
+}
+
+/// Lists that one side lacks cannot be compared, which a note says.
+#[test]
+fn names_of_one_side_have_a_note() {
+    let root = tempfile::tempdir().unwrap();
+    let data = named(["age", "price"], |node| [node as f32, -1.0]);
+    let loader = NeighborLoader::new(&data, [Fanout::All]);
+    let of_columns = train(SageConfig::for_data(&data).layers(1), &loader, &root.path().join("named"));
+    let unnamed = Dataset { feature_columns: vec![Vec::new()], ..data.clone() };
+    let loader = NeighborLoader::new(&unnamed, [Fanout::All]);
+    let of_array = train(SageConfig::for_data(&unnamed).layers(1), &loader, &root.path().join("unnamed"));
+    let columns = &data.feature_columns[0][..];
+    assert_eq!(of_columns.note_on_columns([("node", columns)]), None);
+    assert_eq!(of_array.note_on_columns([("node", &[][..])]), None);
+    let note = of_columns.note_on_columns([("node", &[][..])]).unwrap();
+    assert!(note.starts_with("the feature columns of node have no names in this data"), "{note}");
+    let note = of_array.note_on_columns([("node", columns)]).unwrap();
+    assert!(note.starts_with("the feature columns of node have no names in the training data"), "{note}");
+
+    // The builder gives classes no names.
+    let targets = &data.targets.as_ref().unwrap().values;
+    let names = ["1", "2"].map(str::to_owned);
+    let found = of_array.targets_by_name(targets, &names).unwrap();
+    let (Targets::Classes(found_labels), Targets::Classes(labels)) = (&found.targets, targets) else {
+        panic!()
+    };
+    assert!(Arc::ptr_eq(found_labels, labels), "the labels have other numbers");
+    assert_eq!(
+        found.notes,
+        ["the classes have no names in the training data, so their numbers were compared"]
+    );
+    let numbers: Targets = TargetValues::regression(vec![0.5; 40], 1).unwrap().into();
+    let found = of_array.targets_by_name(&numbers, &names).unwrap();
+    assert!(found.targets.is_empty());
+    assert!(found.notes[0].ends_with("they are not compared with the predictions"), "{:?}", found.notes);
 }
 
 /// Columns of partitions that are served are found by name, and one of another name is an error.

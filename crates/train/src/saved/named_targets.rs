@@ -24,7 +24,7 @@ pub struct NamedTargets<I> {
 impl SavedModel {
     /// Returns the targets of data in the numbering of this model's classes or columns, which are found by name. `names` are
     /// those of the data. Names that are the numbers of the classes count as none if the other names are texts: numbers are then
-    /// compared, with a note.
+    /// compared, with a note. Targets of another kind than the training's cannot be compared: there are none then, with a note.
     ///
     /// ```no_run
     /// use kiln_feature::{Labels, Targets};
@@ -47,7 +47,15 @@ impl SavedModel {
         let inputs = &self.info().inputs;
         let of_model = &inputs.class_names;
         let mut notes = Vec::new();
-        let is_same = of_model == names || inputs.targets != targets.kind() || targets.is_empty();
+        if inputs.targets != targets.kind() && !targets.is_empty() {
+            notes.push(format!(
+                "the targets of this data are {}, those of the training were {}: they are not compared with the predictions",
+                targets.kind(),
+                inputs.targets
+            ));
+            return Ok(NamedTargets { targets: Labels::new(Vec::<i32>::new(), 0).into(), notes });
+        }
+        let is_same = of_model == names || targets.is_empty();
         let are_compared = match [of_model, names].map(has_names) {
             [true, true] => true,
             // Numbers that are not all from 0 on are names, and then those of the other are, too.
@@ -64,11 +72,7 @@ impl SavedModel {
             (false, false) => notes.push(format!(
                 "the {} have no names in {}, so their numbers were compared",
                 described(targets.kind()),
-                if names.is_empty() || has_names(of_model) && !of_model.is_empty() {
-                    "this data"
-                } else {
-                    "the training data"
-                }
+                if names.is_empty() || has_names(of_model) { "this data" } else { "the training data" }
             )),
         }
         Ok(NamedTargets { targets: targets.clone(), notes })
