@@ -149,8 +149,3 @@ pub(crate) fn shortened(value: &str) -> String {
     }
     format!("{shown:?}")
 }
-
-/// Returns a number with a noun, such as `1 row` or `2 rows`.
-pub(crate) fn counted(n: u64, noun: &str) -> String {
-    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
-}

@@ -1,7 +1,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::bad_rows::counted;
+use kiln_store::counted;
+
 use crate::record::Import;
 use crate::{BadRows, ColumnDrift, ImportedSplit};
 

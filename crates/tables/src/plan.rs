@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::Path;
 
 use kiln_feature::MAX_DIM;
+use kiln_store::counted;
 
-use crate::bad_rows::counted;
 use crate::edges::relation_table;
 use crate::node_table::NodeTable;
 use crate::spec::{ColumnTransform, ImportSpec, NodeTypeSpec};
