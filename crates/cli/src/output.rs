@@ -53,7 +53,12 @@ pub(crate) fn print_rank_zero(line: impl fmt::Display) {
 /// Prints a line for each note on data.
 pub(crate) fn print_notes(notes: &[Note]) {
     // A note on a name is printed where the path is opened.
-    for note in notes.iter().filter(|note| !matches!(note, Note::HasNameOfDataset { .. })) {
+    print_note_lines(notes.iter().filter(|note| !matches!(note, Note::HasNameOfDataset { .. })));
+}
+
+/// Prints a line for each note.
+pub(crate) fn print_note_lines(notes: impl IntoIterator<Item = impl fmt::Display>) {
+    for note in notes {
         print_rank_zero(format_args!("note: {note}"));
     }
 }

@@ -12,7 +12,7 @@ use kiln::graph::GraphId;
 
 use crate::dataset::OpenedDataset;
 use crate::flags::parse;
-use crate::output::{print_notes, print_rank_zero};
+use crate::output::{print_note_lines, print_notes, print_rank_zero};
 
 /// The source of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,7 +204,5 @@ fn open_timed<T>(path: &Path, open: impl FnOnce(DatasetFormat) -> anyhow::Result
 
 /// Prints a note if a path is also the name of a dataset.
 pub(crate) fn print_name_note(path: &Path) {
-    if let Some(note) = kiln::data::note_on_name(path).filter(|_| path.exists()) {
-        print_rank_zero(format_args!("note: {note}"));
-    }
+    print_note_lines(kiln::data::note_on_name(path).filter(|_| path.exists()));
 }

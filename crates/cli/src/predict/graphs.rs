@@ -12,7 +12,7 @@ use kiln::train::NamedTargets;
 use super::args::Mode;
 use super::job::Job;
 use super::request::{id_bytes, items};
-use crate::output::print_rank_zero;
+use crate::output::print_note_lines;
 
 impl Job<'_> {
     pub(super) fn graphs(&self) -> anyhow::Result<()> {
@@ -41,18 +41,14 @@ impl Job<'_> {
         }
         let columns =
             data.feature_columns(given.or(recorded.and_then(NodeFeatures::from_name)).unwrap_or_default());
-        if let Some(note) = self.model.note_on_columns([("node", &columns[..])]) {
-            print_rank_zero(format_args!("note: {note}"));
-        }
+        print_note_lines(self.model.note_on_columns([("node", &columns[..])]));
         let features = match given {
             Some(kind) => self.model.reorder_columns("node", &data.node_features(kind)?, &columns)?,
             None => self.model.node_features(&data)?,
         };
         let NamedTargets { targets, notes } =
             self.model.targets_by_name(&data.targets(), &data.class_names)?;
-        for note in notes {
-            print_rank_zero(format_args!("note: {note}"));
-        }
+        print_note_lines(notes);
         let split = match split {
             Some(split) => split,
             None => self.split_of_training(&data, &*features)?,

@@ -15,7 +15,7 @@ use kiln::{PredictionFiles, PredictionOutput, PredictionRequest, PredictionTotal
 use super::args::PredictArgs;
 use super::data::{OpenedGraph, PredictedGraph};
 use super::rank_folders::{part_name, totals_of_ranks, write_index};
-use crate::output::print_rank_zero;
+use crate::output::{print_note_lines, print_rank_zero};
 
 /// A prediction job: the flags, the model on the device of this process's first rank, and the launcher's settings.
 pub(super) struct Job<'a> {
@@ -53,10 +53,7 @@ impl Job<'_> {
     /// each type of nodes.
     fn print_note_on_columns(&self, schema: &GraphSchema, columns: &[Vec<FeatureColumn>]) {
         let names = schema.types().names().iter().map(String::as_str);
-        let note = self.model.note_on_columns(names.zip(columns.iter().map(Vec::as_slice)));
-        if let Some(note) = note {
-            print_rank_zero(format_args!("note: {note}"));
-        }
+        print_note_lines(self.model.note_on_columns(names.zip(columns.iter().map(Vec::as_slice))));
     }
 
     /// Opens the partitions of the flags, and checks that they suit the model and the ranks.

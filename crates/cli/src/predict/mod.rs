@@ -22,7 +22,7 @@ use self::job::{Job, open_model};
 use self::rank_folders::check_out;
 use crate::flags::GivenFlags;
 use crate::flags::device::set_trained_precision;
-use crate::output::{be_quiet, print_rank_zero};
+use crate::output::{be_quiet, print_note_lines, print_rank_zero};
 
 /// Runs `kiln predict`.
 pub(crate) fn run(args: &PredictArgs, given: &GivenFlags) -> anyhow::Result<()> {
@@ -39,10 +39,8 @@ pub(crate) fn run(args: &PredictArgs, given: &GivenFlags) -> anyhow::Result<()> 
     print_rank_zero(format_args!(
         "{kind} for {task}, trained on {data_name}: {n_features} features, {n_outputs} outputs"
     ));
-    if args.mode == Mode::AsEvaluated
-        && let Some(note) = model.info().note_on_draws()
-    {
-        print_rank_zero(format_args!("note: {note}"));
+    if args.mode == Mode::AsEvaluated {
+        print_note_lines(model.info().note_on_draws());
     }
     args.parts.check()?;
     args.job.note_unused(given, launch.as_ref(), args.parts.is_given());

@@ -12,7 +12,7 @@ use super::data::PredictedGraph;
 use super::job::{Job, progress_bar, show};
 use super::request::{id_bytes, requested, selection};
 use crate::flags::ranks::convert_error;
-use crate::output::print_rank_zero;
+use crate::output::print_note_lines;
 
 impl Job<'_> {
     /// Predicts nodes; of a heterogeneous graph, those of the type that had targets in training, numbered within the type.
@@ -47,9 +47,7 @@ impl Job<'_> {
         let node_type = self.node_type(graph.source.schema())?;
         let names = graph.names(node_type);
         let (NamedTargets { targets, notes }, split) = graph.targets(&self.model, node_type)?;
-        for note in notes.iter().filter(|_| prints) {
-            print_rank_zero(format_args!("note: {note}"));
-        }
+        print_note_lines(notes.iter().filter(|_| prints));
         let nodes = requested(self.args, &split.test, n_nodes, names.as_deref())?;
         let parts = SplitParts::new(n_nodes, &split);
         let request = PredictionRequest { names, ..self.request(nodes, targets, parts) };
