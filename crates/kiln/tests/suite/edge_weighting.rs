@@ -2,12 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 
 use kiln::graph::{NodeTypes, RelationEdges};
 use kiln::prelude::*;
-use kiln::train::{EpochReport, LayerWiseConfig, MetricSums, StepReport, TrainCallback};
+use kiln::train::LayerWiseConfig;
 
+use crate::fit::Notes;
 use crate::frozen::partitions::Parts;
 
 const N_SRCS: usize = 100;
@@ -223,20 +223,6 @@ fn weighted_models_do_not_depend_on_the_place_of_the_graph() {
             let at_least = if matches!(mode, PredictMode::Exact(_)) { 95 } else { 55 };
             assert!(at_least <= n_right, "{name} in {mode:?}: {n_right}");
         }
-    }
-}
-
-/// Keeps the notes of a run.
-#[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<String>>>);
-
-impl TrainCallback for Notes {
-    fn step(&mut self, _: &StepReport) {}
-
-    fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
-
-    fn note(&mut self, text: &str) {
-        self.0.lock().unwrap().push(text.to_owned());
     }
 }
 

@@ -303,8 +303,9 @@ fn rejects_a_metric_of_other_targets_before_anything_is_written() {
     assert!(!out.exists());
 }
 
-/// A callback that counts the notes.
-struct Notes(Arc<Mutex<Vec<String>>>);
+/// A callback that keeps the notes of a run.
+#[derive(Clone, Default)]
+pub(crate) struct Notes(pub(crate) Arc<Mutex<Vec<String>>>);
 
 impl TrainCallback for Notes {
     fn step(&mut self, _: &StepReport) {}
