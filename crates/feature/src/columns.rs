@@ -52,6 +52,23 @@ impl FeatureColumn {
     pub fn new(name: impl Into<String>, meaning: impl Into<String>) -> Self {
         Self { name: name.into(), width: 1, meaning: meaning.into() }
     }
+
+    /// Checks that columns describe features of a width: each has a width of at least 1, and in sum they have that one.
+    ///
+    /// ```
+    /// use kiln_feature::FeatureColumn;
+    /// let columns = [FeatureColumn::new("age", "numeric"), FeatureColumn::new("plan", "ordinal")];
+    /// assert_eq!(FeatureColumn::check_width(&columns, 2), Ok(()));
+    /// assert_eq!(FeatureColumn::check_width(&columns, 3), Err(2));
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the sum of the widths.
+    pub fn check_width(columns: &[Self], expected: usize) -> Result<(), usize> {
+        let sum = columns.iter().fold(0_usize, |sum, column| sum.saturating_add(column.width));
+        let has_none = columns.iter().any(|column| column.width == 0);
+        if sum != expected || has_none { Err(sum) } else { Ok(()) }
+    }
 }
 
 /// The first difference between the feature columns of the training data and those of other data.
@@ -183,9 +200,9 @@ impl FeatureStore for OrderedFeatures {
         self.source.gather(ids, out)?;
         let width = self.source.dim();
         match out {
-            FeatureBuffer::F32(rows) => reorder(rows, width, &self.order),
-            FeatureBuffer::F16(rows) => reorder(rows, width, &self.order),
-            FeatureBuffer::BF16(rows) => reorder(rows, width, &self.order),
+            FeatureBuffer::F32(rows) => *rows = reorder_rows(rows, width, &self.order, Default::default()),
+            FeatureBuffer::F16(rows) => *rows = reorder_rows(rows, width, &self.order, Default::default()),
+            FeatureBuffer::BF16(rows) => *rows = reorder_rows(rows, width, &self.order, Default::default()),
         }
         Ok(())
     }
@@ -196,12 +213,22 @@ impl FeatureStore for OrderedFeatures {
     }
 }
 
-fn reorder<T: Copy + Default>(rows: &mut Vec<T>, width: usize, order: &[Option<usize>]) {
+/// Returns rows of `width` values with their columns in another order: column `i` is the old column `order[i]`, or has the value
+/// `missing` in all rows.
+///
+/// ```
+/// let rows = kiln_feature::reorder_rows(&[1, 2, 3, 4], 2, &[Some(1), None, Some(0)], -1);
+/// assert_eq!(rows, [2, -1, 1, 4, -1, 3]);
+/// ```
+///
+/// # Panics
+/// Panics if `width` is 0 or an old column is not below it.
+pub fn reorder_rows<T: Copy>(rows: &[T], width: usize, order: &[Option<usize>], missing: T) -> Vec<T> {
     let mut reordered = Vec::with_capacity(rows.len() / width * order.len());
     for row in rows.chunks_exact(width) {
-        reordered.extend(order.iter().map(|column| column.map_or(T::default(), |column| row[column])));
+        reordered.extend(order.iter().map(|column| column.map_or(missing, |column| row[column])));
     }
-    *rows = reordered;
+    reordered
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ mod target_scaler;
 mod targets;
 
 pub use array::{FeatureArray, FeatureBuffer, FeatureDType};
-pub use columns::{ColumnDifference, FeatureColumn, order_of_columns, with_column_order};
+pub use columns::{ColumnDifference, FeatureColumn, order_of_columns, reorder_rows, with_column_order};
 pub use dense::{DenseFeatures, MappedLayout};
 pub use edges::{EdgeFeatureStore, EdgeFeatures};
 pub use error::{EdgeColumnError, Error, ScalingError, SparseError, TargetsError};

@@ -35,13 +35,13 @@ pub fn check_feature_columns(
     columns: &[FeatureColumn],
     dim: Option<usize>,
 ) -> Result<()> {
-    let width = columns.iter().fold(0_usize, |sum, column| sum.saturating_add(column.width));
-    let has_none = columns.iter().any(|column| column.width == 0);
-    if !columns.is_empty() && (has_none || width != dim.unwrap_or(0)) {
-        let expected = format!("columns of {} in sum, each of at least 1", dim.unwrap_or(0));
-        return Err(bad_key(path, key, expected, width).into());
+    if columns.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let dim = dim.unwrap_or(0);
+    FeatureColumn::check_width(columns, dim).map_err(|width| {
+        bad_key(path, key, format!("columns of {dim} in sum, each of at least 1"), width).into()
+    })
 }
 
 /// Returns the class names to write to a manifest: an empty list if the names are the default names of

@@ -154,9 +154,8 @@ fn feature_columns(node_type: &NodeType) -> Result<Vec<FeatureColumn>> {
     let columns: Vec<FeatureColumn> = serde_json::from_str(feature_columns).map_err(|error| {
         invalid(format!("feature columns of node type `{name}` that are not JSON: {error}"))
     })?;
-    let width = columns.iter().fold(0_usize, |sum, column| sum.saturating_add(column.width));
     let expected = dim.unwrap_or(0) as usize;
-    if width != expected || columns.iter().any(|column| column.width == 0) {
+    if let Err(width) = FeatureColumn::check_width(&columns, expected) {
         return Err(invalid(format!(
             "a width of {width} of the described feature columns of node type `{name}`, expected {expected} in columns of at least 1"
         )));

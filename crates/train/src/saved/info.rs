@@ -393,8 +393,7 @@ impl ModelInfo {
                 found.and_then(|of_type| of_type.n_features).unwrap_or(0)
             };
             let expected = graph.as_ref().map_or(*n_features, of_type);
-            let width = columns.iter().fold(0_usize, |sum, column| sum.saturating_add(column.width));
-            if width != expected || columns.iter().any(|column| column.width == 0) {
+            if let Err(width) = FeatureColumn::check_width(columns, expected) {
                 return Some(format!(
                     "the `feature_columns` of {node_type:?} have a width of {width}, expected {expected} in columns of at least 1"
                 ));

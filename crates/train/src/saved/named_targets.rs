@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_feature::{Labels, TargetKind, TargetValues, Targets};
+use kiln_feature::{Labels, TargetKind, TargetValues, Targets, reorder_rows};
 use kiln_graph::ItemId;
 use kiln_store::counted;
 
@@ -176,22 +176,14 @@ fn reordered<I: ItemId>(
     let width = values.n_columns();
     match (values.as_labels(), values.as_numbers()) {
         (Some(labels), _) => {
-            let labels = reordered_rows(labels, width, sources, TargetValues::<I>::MISSING);
+            let labels = reorder_rows(labels, width, sources, TargetValues::<I>::MISSING);
             TargetValues::multi_label(labels, sources.len())
         }
         (None, numbers) => {
-            let numbers = reordered_rows(numbers.unwrap_or_default(), width, sources, f32::NAN);
+            let numbers = reorder_rows(numbers.unwrap_or_default(), width, sources, f32::NAN);
             TargetValues::regression(numbers, sources.len())
         }
     }
-}
-
-fn reordered_rows<T: Copy>(rows: &[T], width: usize, sources: &[Option<usize>], missing: T) -> Vec<T> {
-    let mut reordered = Vec::with_capacity(rows.len() / width * sources.len());
-    for row in rows.chunks_exact(width) {
-        reordered.extend(sources.iter().map(|source| source.map_or(missing, |column| row[column])));
-    }
-    reordered
 }
 
 fn listed(names: &[&str]) -> String {
