@@ -3,8 +3,6 @@
 mod parts;
 mod place;
 
-use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::Path;
 
 use kiln_feature::{FeatureBuffer, FeatureStore, TargetKind, Targets};
@@ -85,10 +83,7 @@ fn numbered<'a>(data: &Dataset, place: Place<'a>, position: usize) -> Place<'a> 
     }
 }
 
-/// The number of classes that a note lists.
-const N_LISTED: usize = 5;
-
-/// Checks that the nodes of a split exist and have a target, and adds a note for each pair of parts that overlap.
+/// Checks that the nodes of a split exist and have a target, and adds the notes of [`Split::notes`].
 pub(crate) fn check_split(
     place: Place<'_>,
     split: &Split,
@@ -143,83 +138,8 @@ pub(crate) fn check_split_from(
             );
         }
     }
-    note_overlaps(split, nodes_with_row, notes);
-    if let Targets::Classes(labels) = targets {
-        note_classes(split, |node| labels.get(NodeId(node.0 - first)), labels.n_classes(), notes);
-    }
+    notes.extend(split.notes(targets, first));
     Ok(())
-}
-
-/// The share of one class in an evaluated part from which the part has a note.
-const LARGEST_SHARE: f64 = 0.95;
-
-/// The number of nodes of a part below which it has no notes on its classes.
-const FEW_NODES: usize = 20;
-
-/// Adds notes on the populations of the evaluated parts of a checked split: classes that no training node has, which a model
-/// cannot predict, and a class that nearly all nodes have, so that a constant prediction has nearly the best accuracy.
-fn note_classes(
-    split: &Split,
-    class_of: impl Fn(NodeId) -> Option<u32>,
-    n_classes: usize,
-    notes: &mut Vec<Note>,
-) {
-    let [(_, train), evaluated @ ..] = split.parts();
-    let in_training = count_classes(train, &class_of);
-    for (part, nodes) in evaluated.into_iter().filter(|(_, nodes)| FEW_NODES <= nodes.len()) {
-        let counts = count_classes(nodes, &class_of);
-        let n_nodes = nodes.len();
-        let unknown = || counts.iter().filter(|(class, _)| !in_training.contains_key(class));
-        let n_unknown: usize = unknown().map(|(_, count)| count).sum();
-        if !train.is_empty() && 0 < n_unknown {
-            let classes = unknown().map(|(&class, _)| class).take(N_LISTED).collect();
-            notes.push(Note::UntrainedClasses { part, n_nodes: n_unknown, n_all: n_nodes, classes });
-        }
-        let largest = counts.into_iter().max_by_key(|(_, count)| *count);
-        if let Some((class, count)) = largest
-            && 1 < n_classes
-            && LARGEST_SHARE * n_nodes as f64 <= count as f64
-        {
-            notes.push(Note::LargestClass { part, class, n_nodes: count, n_all: n_nodes });
-        }
-    }
-}
-
-/// Counts the nodes of each class that occurs. A single large label causes a large number of classes, so the memory does not
-/// grow with that number.
-fn count_classes(nodes: &[NodeId], class_of: impl Fn(NodeId) -> Option<u32>) -> BTreeMap<usize, usize> {
-    let mut counts = BTreeMap::new();
-    for class in nodes.iter().filter_map(|node| class_of(*node)) {
-        *counts.entry(class as usize).or_default() += 1;
-    }
-    counts
-}
-
-/// Adds a note with the number of shared nodes for each pair of parts of a split that overlap. The nodes are counted in
-/// ranges of limited size, so that the memory does not grow with the graph.
-fn note_overlaps(split: &Split, all_nodes: Range<usize>, notes: &mut Vec<Note>) {
-    const NODES_AT_ONCE: usize = 1 << 26;
-    let pairs = [(0b011, ["train", "val"]), (0b101, ["train", "test"]), (0b110, ["val", "test"])];
-    let mut n_in_both = [0; 3];
-    for first_node in all_nodes.clone().step_by(NODES_AT_ONCE) {
-        let mut parts_of = vec![0_u8; NODES_AT_ONCE.min(all_nodes.end - first_node)];
-        for (part, (_, nodes)) in split.parts().into_iter().enumerate() {
-            for node in nodes {
-                let position = node.index().checked_sub(first_node);
-                if let Some(parts) = position.and_then(|position| parts_of.get_mut(position)) {
-                    *parts |= 1 << part;
-                }
-            }
-        }
-        let mut n_nodes_of = [0; 8];
-        parts_of.iter().for_each(|&parts| n_nodes_of[usize::from(parts & 7)] += 1);
-        for (n, (mask, _)) in n_in_both.iter_mut().zip(pairs) {
-            *n += (0..8).filter(|parts| parts & mask == mask).map(|parts| n_nodes_of[parts]).sum::<usize>();
-        }
-    }
-    for (n_nodes, (_, parts)) in n_in_both.into_iter().zip(pairs).filter(|(n, _)| *n > 0) {
-        notes.push(Note::SplitsOverlap { parts, n_nodes });
-    }
 }
 
 /// Checks a graph's offsets, node ids and weights, and its edge types if they have names.

@@ -1,6 +1,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use kiln_store::counted;
+
 /// Information from a reader that the user should know. A note is not an error: reading has succeeded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -14,33 +16,50 @@ pub enum Note {
         /// The elements of the copy, and how to avoid the copy.
         to: String,
     },
-    /// Two parts of the split share nodes, so that a score on one part includes nodes of the other.
+    /// Two parts of the split share items, so that a score on one part includes items of the other.
     SplitsOverlap {
+        /// What the items are: `node` or `graph`.
+        item: &'static str,
         /// The names of the two parts, such as `train` and `test`.
         parts: [&'static str; 2],
-        /// The number of nodes that are in both parts.
-        n_nodes: usize,
+        /// The number of items that are in both parts.
+        n_items: usize,
     },
-    /// Nodes of an evaluated part have classes that no training node has.
+    /// Items occur more than once in a part of the split, and count as often as they occur.
+    RepeatedItems {
+        /// What the items are: `node` or `graph`.
+        item: &'static str,
+        /// The name of the part: `train`, `val` or `test`.
+        part: &'static str,
+        /// The number of entries beyond the first of their item.
+        n_repeated: usize,
+        /// The number of entries of the part.
+        n_all: usize,
+    },
+    /// Items of an evaluated part have classes that no training item has.
     UntrainedClasses {
+        /// What the items are: `node` or `graph`.
+        item: &'static str,
         /// The name of the part: `val` or `test`.
         part: &'static str,
-        /// The number of these nodes.
-        n_nodes: usize,
-        /// The number of nodes of the part.
+        /// The number of these items.
+        n_items: usize,
+        /// The number of items of the part.
         n_all: usize,
         /// The first of these classes, at most 5.
         classes: Vec<usize>,
     },
-    /// Nearly all nodes of an evaluated part have the same class.
+    /// Nearly all items of an evaluated part have the same class.
     LargestClass {
+        /// What the items are: `node` or `graph`.
+        item: &'static str,
         /// The name of the part: `val` or `test`.
         part: &'static str,
         /// The class.
         class: usize,
-        /// The number of nodes of the class.
-        n_nodes: usize,
-        /// The number of nodes of the part.
+        /// The number of items of the class.
+        n_items: usize,
+        /// The number of items of the part.
         n_all: usize,
     },
     /// Many nodes that may be drawn as destinations of negatives are no destination of a link or an edge.
@@ -102,9 +121,16 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Converted { path, from, to } => write!(f, "{}: {from} were copied to {to}", path.display()),
-            Self::SplitsOverlap { parts: [a, b], n_nodes } => write!(
+            Self::SplitsOverlap { item, parts: [a, b], n_items } => write!(
                 f,
-                "{n_nodes} nodes are in both the {a} and the {b} split: scores on {b} do not measure unseen nodes"
+                "the {a} and the {b} split share {}: scores on {b} do not measure unseen {item}s",
+                counted(*n_items as u64, item)
+            ),
+            Self::RepeatedItems { item, part, n_repeated, n_all } => write!(
+                f,
+                "the {part} split lists {} again ({}): each counts as often as it occurs; remove the repetitions",
+                counted(*n_repeated as u64, &format!("{item} id")),
+                share(*n_repeated, *n_all)
             ),
             Self::LinksInGraph { part, n_links, n_reversed } => write!(
                 f,
@@ -130,20 +156,21 @@ impl fmt::Display for Note {
                     ": it passes messages and tells the links to the model: remove it, or the repeated edges",
                 )
             }
-            Self::UntrainedClasses { part, n_nodes, n_all, classes } => {
+            Self::UntrainedClasses { item, part, n_items, n_all, classes } => {
                 let classes = classes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
                 write!(
                     f,
-                    "{n_nodes} nodes of the {part} split ({}) have classes that no training node has ({classes}): a model \
-                    cannot predict them",
-                    share(*n_nodes, *n_all)
+                    "the {part} split has {} ({}) of classes that no training {item} has ({classes}): a model cannot \
+                    predict them",
+                    counted(*n_items as u64, item),
+                    share(*n_items, *n_all)
                 )
             }
-            Self::LargestClass { part, class, n_nodes, n_all } => write!(
+            Self::LargestClass { item, part, class, n_items, n_all } => write!(
                 f,
-                "{} of the {part} split have class {class}: predicting it for all nodes has this accuracy; use a metric that \
-                weighs classes equally, such as f1-macro",
-                share(*n_nodes, *n_all)
+                "{} of the {part} split have class {class}: predicting it for all {item}s has this accuracy; use a metric \
+                that weighs classes equally, such as f1-macro",
+                share(*n_items, *n_all)
             ),
             Self::NeverDestinations { n_nodes, n_all } => write!(
                 f,

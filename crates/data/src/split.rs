@@ -1,3 +1,5 @@
+mod notes;
+
 use std::ops::Range;
 
 use kiln_feature::Labels;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use kiln_data::Split;
+use kiln_data::{Note, Split};
 use kiln_feature::{TargetKind, Targets};
 use kiln_graph::{ItemId, NodeId, SharedArray};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Phase, Shard, UnevenShards};
@@ -73,6 +73,11 @@ pub(crate) fn batch_settings<I: ItemId>(
         settings.extend([("uneven", format!("{uneven:?}")), ("ranks", n_ranks.to_string())]);
     }
     settings
+}
+
+/// Returns the texts of the notes on a split that are not among those of its set, which were printed when the set was opened.
+pub(crate) fn texts_of_new_notes(of_split: Vec<Note>, of_set: &[Note]) -> Vec<String> {
+    of_split.iter().filter(|note| !of_set.contains(note)).map(Note::to_string).collect()
 }
 
 /// Returns the items of a phase.

@@ -196,8 +196,8 @@ pub trait DataLoader<M: Module> {
         Ok(None)
     }
 
-    /// Returns notes on parts of the data that no batch carries to the model, of which a new run prints a line each. The default
-    /// implementation returns none.
+    /// Returns notes on the populations of the split ([`Split::notes`](kiln_data::Split::notes)) and on parts of the data that no
+    /// batch carries to the model, of which a new run prints a line each. The default implementation returns none.
     ///
     /// ```
     /// use kiln::nn::Sage;

@@ -14,7 +14,7 @@ use kiln_train::{
 
 use crate::batches::{
     batch_settings, check_target_scale, first_items, items_of, n_workers, objective_of, objective_setting,
-    target_scale_setting,
+    target_scale_setting, texts_of_new_notes,
 };
 use crate::{BatchRequirements, DataLoader, EvalMode, RankHandle, Result, hash_in_background};
 
@@ -234,7 +234,10 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.graphs.notes_on_unread(self.node_features)
+        let of_split = self.split.notes(&self.graphs.targets(), 0);
+        let mut notes = texts_of_new_notes(of_split, &self.graphs.notes);
+        notes.extend(self.graphs.notes_on_unread(self.node_features));
+        notes
     }
 
     fn check(&self, _: &BatchRequirements) -> Result<()> {

@@ -22,7 +22,7 @@ use kiln_train::{
 
 use crate::batches::{
     batch_settings, check_target_scale, first_items, items_of, items_of_all_ranks, objective_of,
-    objective_setting, shard_by_owner, target_scale_setting,
+    objective_setting, shard_by_owner, target_scale_setting, texts_of_new_notes,
 };
 use crate::data_loader::evaluate_by_evaluator;
 use crate::device_copy::DeviceCopies;
@@ -473,7 +473,11 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.notes_on_columns()
+        let targets = &self.targets;
+        let of_split = targets.split.notes(&targets.values, self.target_nodes().start);
+        let mut notes = texts_of_new_notes(of_split, self.source.notes());
+        notes.extend(self.notes_on_columns());
+        notes
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_data::{Dataset, DatasetTargets, LinkTargets};
+use kiln_data::{Dataset, DatasetTargets, LinkTargets, Note};
 use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation};
 use kiln_graph::{Csc, EdgeColumns, GraphSchema, NodeId, Relations, add_self_loops, gcn_norm};
 use kiln_kernels::GraphMode;
@@ -161,6 +161,11 @@ pub(crate) trait Source: Send + Sync {
     /// # Errors
     /// Returns an error that says what to do if the data has none.
     fn targets(&self) -> Result<DatasetTargets>;
+
+    /// Returns the notes that the reader of the data made.
+    fn notes(&self) -> &[Note] {
+        &[]
+    }
 
     /// Returns the features of each node type, `[n_types]`; `None` for a type without features.
     fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>>;

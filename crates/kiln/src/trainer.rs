@@ -211,7 +211,7 @@ impl<C: ModelConfig> Trainer<C> {
             model,
             title: title.clone(),
             class_names: class_names.to_vec(),
-            notes: loader.notes(),
+            notes: if self.rank.is_zero() { loader.notes() } else { Vec::new() },
             started,
         };
         let known_folder = run.dir.path().map(Path::to_owned);

@@ -41,7 +41,7 @@ impl Job<'_> {
         let data = args.data.load(self.model.info().evaluation.seed)?;
         let data = if args.in_memory { data.in_memory() } else { data };
         print_rank_zero(&data);
-        self.print_note_on_columns(data.graph.schema(), &data.feature_columns);
+        self.print_notes_on_names(data.graph.schema(), &data.feature_columns, &data.edge_type_names);
         let mut graph = PredictedGraph::from(data);
         if let Some(hash) = args.data.recorded_hash()? {
             graph.source = graph.source.with_hash(hash);
@@ -49,11 +49,17 @@ impl Job<'_> {
         Ok(OpenedGraph::Whole(graph))
     }
 
-    /// Prints a note if the feature columns of the data cannot be compared with those of the training data. There are columns for
-    /// each type of nodes.
-    fn print_note_on_columns(&self, schema: &GraphSchema, columns: &[Vec<FeatureColumn>]) {
+    /// Prints notes if the feature columns or the edge types of the data cannot be compared with those of the training data. There
+    /// are columns for each type of nodes.
+    fn print_notes_on_names(
+        &self,
+        schema: &GraphSchema,
+        columns: &[Vec<FeatureColumn>],
+        edge_type_names: &[String],
+    ) {
         let names = schema.types().names().iter().map(String::as_str);
         print_note_lines(self.model.note_on_columns(names.zip(columns.iter().map(Vec::as_slice))));
+        print_note_lines(self.model.note_on_edge_types(edge_type_names));
     }
 
     /// Opens the partitions of the flags, and checks that they suit the model and the ranks.
@@ -72,7 +78,7 @@ impl Job<'_> {
             ),
         }
         let schema = info.schema.clone();
-        self.print_note_on_columns(&schema, &info.feature_columns);
+        self.print_notes_on_names(&schema, &info.feature_columns, &info.edge_type_names);
         job.share_partitions(&graph, self.launch.as_ref())?;
         Ok(OpenedGraph::Partitioned(graph, schema))
     }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use kiln_data::Error;
 use kiln_data::convert::{ConvertOptions, ConvertReport, convert};
+use kiln_data::{Error, Note};
 use kiln_store::npy::{self, Element};
 
 pub(crate) fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
@@ -42,6 +42,11 @@ pub(crate) fn contents_names(folder: &Path) -> Vec<String> {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
+}
+
+/// Returns the notes that are not on classes: the parts of the small sets, of one node each, have different ones.
+pub(crate) fn notes_of_reading(notes: &[Note]) -> Vec<Note> {
+    notes.iter().filter(|note| !matches!(note, Note::UntrainedClasses { .. })).cloned().collect()
 }
 
 /// Converts with the smallest sufficient memory limit. After each failure it tries the limit that the error states.

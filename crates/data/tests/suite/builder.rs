@@ -1,8 +1,10 @@
 use std::sync::Arc;
 
-use kiln_data::{BuildError, Dataset, DatasetBuilder, Error, LinkSplit, LinkSplitConfig, Note};
-use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore, PreparationStep};
-use kiln_graph::{Csc, CscBuilder, NodeId};
+use kiln_data::{BuildError, Dataset, DatasetBuilder, Error, LinkSplit, LinkSplitConfig, Note, Split};
+use kiln_feature::{
+    DenseFeatures, FeatureArray, FeatureStore, Labels, PreparationStep, TargetValues, Targets,
+};
+use kiln_graph::{Csc, CscBuilder, GraphId, NodeId};
 
 const SRCS: [u32; 4] = [0, 1, 2, 3];
 const DSTS: [u32; 4] = [1, 2, 3, 0];
@@ -226,10 +228,35 @@ fn populations_of_the_split_that_make_an_accuracy_meaningless_have_notes() {
     assert_eq!(
         notes,
         [
-            Note::UntrainedClasses { part: "val", n_nodes: 1, n_all: 20, classes: vec![2] },
-            Note::LargestClass { part: "val", class: 0, n_nodes: 19, n_all: 20 },
-            Note::LargestClass { part: "test", class: 0, n_nodes: 20, n_all: 20 },
+            Note::UntrainedClasses { item: "node", part: "val", n_items: 1, n_all: 20, classes: vec![2] },
+            Note::LargestClass { item: "node", part: "val", class: 0, n_items: 19, n_all: 20 },
+            Note::LargestClass { item: "node", part: "test", class: 0, n_items: 20, n_all: 20 },
         ]
     );
-    assert!(notes[0].to_string().starts_with("1 nodes of the val split (5.0 %)"), "{}", notes[0]);
+    assert!(notes[0].to_string().starts_with("the val split has 1 node (5.0 %) of classes"), "{}", notes[0]);
+}
+
+/// An id that a part repeats counts as often as it occurs. Parts of few items have notes, too, except on their largest class.
+#[test]
+fn repeated_items_and_classes_of_few_items_have_notes() {
+    let split = Split {
+        train: [5, 5, 6, 5].map(GraphId).to_vec().into(),
+        val: [7].map(GraphId).to_vec().into(),
+        test: [6].map(GraphId).to_vec().into(),
+    };
+    let notes = split.notes(&Labels::<GraphId>::new(vec![0, 0, 1], 2).into(), 5);
+    assert_eq!(
+        notes,
+        [
+            Note::SplitsOverlap { item: "graph", parts: ["train", "test"], n_items: 1 },
+            Note::RepeatedItems { item: "graph", part: "train", n_repeated: 2, n_all: 4 },
+            Note::UntrainedClasses { item: "graph", part: "val", n_items: 1, n_all: 1, classes: vec![1] },
+        ]
+    );
+    assert_eq!(
+        notes[1].to_string(),
+        "the train split lists 2 graph ids again (50.0 %): each counts as often as it occurs; remove the repetitions"
+    );
+    let values = TargetValues::regression(vec![0.5; 8], 1).unwrap();
+    assert_eq!(split.notes(&Targets::from(values), 0), notes[..2]);
 }

@@ -12,7 +12,7 @@ use kiln_graph::{CscBuilder, Duplicates, EdgeColumn, EdgeId, SelfLoops};
 use kiln_store::Error as StoreError;
 use kiln_store::npy;
 
-use crate::common::{contents, numbers, put};
+use crate::common::{contents, notes_of_reading, numbers, put};
 use crate::edge_lists::{folder as nodes_alone, gzip};
 
 /// The edges of most tests: 2 -> 0, 3 -> 1, 0 -> 1, 3 -> 3. In CSC order, the second and the third change places.
@@ -76,7 +76,7 @@ fn rows_beside_a_graph_are_mapped_or_copied_with_a_note() {
     let at = folder.path();
     let data = kiln_data::npy::open(at).unwrap();
     assert_eq!((values(&data), owned_bytes(&data)), (IN_CSC_ORDER.to_vec(), 0));
-    assert_eq!(data.notes, []);
+    assert_eq!(notes_of_reading(&data.notes), []);
     assert_eq!(values(&converted(at)), IN_CSC_ORDER);
     put(at, "edge_features.npy", &IN_CSC_ORDER.map(f16::from_f32), &[4, 2]);
     let data = kiln_data::npy::open(at).unwrap();
@@ -85,7 +85,7 @@ fn rows_beside_a_graph_are_mapped_or_copied_with_a_note() {
     put(at, "edge_features.npy", &IN_CSC_ORDER.map(f64::from), &[4, 2]);
     let data = kiln_data::npy::open(at).unwrap();
     assert_eq!(values(&data), IN_CSC_ORDER);
-    let said = data.notes[0].to_string();
+    let said = notes_of_reading(&data.notes)[0].to_string();
     assert!(said.contains("edge_features.npy: 8 elements of <f8 were copied to 32-bit floats"), "{said}");
     assert_eq!(values(&converted(at)), IN_CSC_ORDER);
     put(at, "edge_features.npy", &IN_CSC_ORDER[..4], &[4]);

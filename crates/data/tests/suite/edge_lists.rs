@@ -14,7 +14,7 @@ use kiln_store::Error as StoreError;
 use kiln_store::npy::{self, Element};
 use tempfile::TempDir;
 
-use crate::common::{by_columns, put};
+use crate::common::{by_columns, notes_of_reading, put};
 
 pub(crate) fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -42,7 +42,7 @@ pub(crate) fn folder() -> TempDir {
 /// that the graph was built in memory.
 fn read(folder: &Path) -> (Csc, Vec<String>) {
     let data = kiln_data::npy::open(folder).unwrap();
-    let said: Vec<String> = data.notes.iter().map(ToString::to_string).collect();
+    let said: Vec<String> = notes_of_reading(&data.notes).iter().map(ToString::to_string).collect();
     let (hint, rest) = said.split_last().unwrap();
     assert!(hint.contains("convert the folder once (kiln data convert)"), "{hint}");
     let root = tempfile::tempdir().unwrap();
@@ -52,7 +52,8 @@ fn read(folder: &Path) -> (Csc, Vec<String>) {
     assert_eq!(mapped.csc().unwrap().indices(), data.csc().unwrap().indices());
     assert_eq!(mapped.csc().unwrap().weights(), data.csc().unwrap().weights());
     assert_eq!(mapped.csc().unwrap().edge_types(), data.csc().unwrap().edge_types());
-    assert_eq!(converted.notes.iter().map(ToString::to_string).collect::<Vec<_>>(), rest);
+    let notes = notes_of_reading(&converted.notes);
+    assert_eq!(notes.iter().map(ToString::to_string).collect::<Vec<_>>(), rest);
     ((**data.csc().unwrap()).clone(), rest.to_vec())
 }
 
@@ -390,7 +391,10 @@ fn notes_overlapping_splits_and_rejects_invalid_ones() {
     put(at, "val.npy", &[0_i64, 1], &[2]);
     let root = tempfile::tempdir().unwrap();
     let converted = convert(at, root.path().join("out"), &ConvertOptions::default()).unwrap();
-    assert_eq!(converted.notes, [Note::SplitsOverlap { parts: ["train", "val"], n_nodes: 1 }]);
+    assert_eq!(
+        notes_of_reading(&converted.notes),
+        [Note::SplitsOverlap { item: "node", parts: ["train", "val"], n_items: 1 }]
+    );
     for (bad, expected) in [(3, "val.npy: val split entry 1 is node 3"), (4, "val.npy: entry 1 is 4")] {
         put(at, "val.npy", &[1_i64, bad], &[2]);
         let error = convert(at, root.path().join("no"), &ConvertOptions::default()).unwrap_err().to_string();

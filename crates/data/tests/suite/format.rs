@@ -17,7 +17,7 @@ use kiln_feature::{
 use kiln_graph::{CscBuilder, NodeId, NodeTypes};
 use kiln_store::{Error as StoreError, npy};
 
-use crate::common::{contents, contents_names};
+use crate::common::{contents, contents_names, notes_of_reading};
 use crate::heterogeneous_hash::changed_sets;
 use crate::sets::{papers, rows, small, sparse_rows, split, written};
 
@@ -99,7 +99,7 @@ fn check_round_trip(data: &Dataset) {
     let verified = format::verify(&folder).unwrap();
     assert_eq!((verified.n_nodes, verified.n_edges), (data.graph.n_nodes(), data.graph.n_edges()));
     assert_eq!(verified.n_hashed, contents(&folder).len() - 1);
-    assert_eq!(verified.notes, []);
+    assert_eq!(notes_of_reading(&verified.notes), []);
     let (_root, again) = written(&read);
     assert!(
         contents(&again) == contents(&folder),
@@ -184,8 +184,9 @@ fn kiln_folder_opens_as_plain_arrays() {
     let (_root, folder) = written(&small(rows()));
     let data = kiln_data::npy::open(&folder).unwrap();
     // A folder without the manifest has no names.
-    let note = data.notes[0].to_string();
-    assert!(note.contains("not read: names_ends.npy, names_text.npy") && data.notes.len() == 1, "{note}");
+    let notes = notes_of_reading(&data.notes);
+    let note = notes[0].to_string();
+    assert!(note.contains("not read: names_ends.npy, names_text.npy") && notes.len() == 1, "{note}");
     assert_eq!(data.csc().unwrap().weights(), small(rows()).csc().unwrap().weights());
     assert!(all_rows(&**data.node_features().unwrap()) == all_rows(&rows()));
     let file = fs::read(folder.join("features.npy")).unwrap();
@@ -386,7 +387,7 @@ fn verify_reports_splits_that_overlap() {
     let splits = [(small(rows()), split(&[0, 1], &[1], &[2])), (papers(), split(&[3, 4], &[4], &[5]))];
     for (data, split) in splits {
         let (_root, folder) = written(&data.with_split(split).unwrap());
-        let notes = format::verify(&folder).unwrap().notes;
-        assert_eq!(notes, [Note::SplitsOverlap { parts: ["train", "val"], n_nodes: 1 }]);
+        let notes = notes_of_reading(&format::verify(&folder).unwrap().notes);
+        assert_eq!(notes, [Note::SplitsOverlap { item: "node", parts: ["train", "val"], n_items: 1 }]);
     }
 }

@@ -9,6 +9,7 @@ use kiln_data::{Dataset, Error, format};
 use kiln_store::Error as StoreError;
 use kiln_store::npy::{self, Element};
 
+use crate::common::notes_of_reading;
 use crate::sets::{edit, papers, rows, small, sparse_rows, written};
 
 fn arrays(folder: &Path) -> Vec<PathBuf> {
@@ -205,7 +206,7 @@ fn verify_checks_the_values_of_a_folder_without_hashes() {
     assert_eq!((verified.n_nodes, verified.n_edges, verified.n_hashed), (4, 4, 0));
     let overlap = npy::write(&[0_u32, 1], &[2]);
     fs::write(folder.join("train.npy"), overlap).unwrap();
-    let notes = format::verify(&folder).unwrap().notes;
+    let notes = notes_of_reading(&format::verify(&folder).unwrap().notes);
     // The other note is about the names, which only the manifest makes known.
     assert!(notes.len() == 2 && notes[1].to_string().contains("names_text.npy"), "{notes:?}");
     fs::write(folder.join("indices.npy"), npy::write(&[0_u32, 0, 9, 3], &[4])).unwrap();

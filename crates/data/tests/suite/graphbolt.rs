@@ -9,6 +9,8 @@ use kiln_graph::NodeId;
 use kiln_store::{Error as StoreError, npy, npy::Element};
 use tempfile::TempDir;
 
+use crate::common::notes_of_reading;
+
 pub(crate) const METADATA: &str = "\
 dataset_name: small
 graph:
@@ -72,7 +74,7 @@ fn check(data: &Dataset) {
     assert_eq!(data.labels().as_slice(), [1, 4, 0, -1]);
     let split = data.split().parts().map(|(_, nodes)| nodes.to_vec());
     assert_eq!(split, [1, 0, 2].map(|node| vec![NodeId(node)]));
-    assert_eq!(data.validate().unwrap(), []);
+    assert_eq!(notes_of_reading(&data.validate().unwrap()), []);
 }
 
 /// Returns the metadata with one part replaced.
@@ -87,7 +89,7 @@ fn opens_a_folder_without_notes() {
     let data = open(folder.path()).unwrap();
     check(&data);
     assert_eq!(data.name, "small");
-    assert_eq!(data.notes, []);
+    assert_eq!(notes_of_reading(&data.notes), []);
 }
 
 #[test]
@@ -162,7 +164,7 @@ fn notes_entries_that_are_not_read() {
         "the edge feature weight (feature_data[1] in metadata.yaml) is not used",
         "the node feature year (feature_data[2] in metadata.yaml) is not used",
     ];
-    assert_eq!(data.notes, expected.map(|text| Note::Other(text.into())));
+    assert_eq!(notes_of_reading(&data.notes), expected.map(|text| Note::Other(text.into())));
     let without_test = &METADATA[..METADATA.find("  test_set").unwrap()];
     let data = open_as(without_test).unwrap();
     assert!(data.split().test.is_empty());
@@ -364,8 +366,8 @@ fn notes_overlapping_sets() {
     let folder = folder();
     put(folder.path(), "set/test_seeds.npy", &[2_i32, 1], &[2]);
     put(folder.path(), "set/test_labels.npy", &[0_i32, 4], &[2]);
-    let expected = [Note::SplitsOverlap { parts: ["train", "test"], n_nodes: 1 }];
-    assert_eq!(graphbolt::open(folder.path()).unwrap().notes, expected);
+    let expected = [Note::SplitsOverlap { item: "node", parts: ["train", "test"], n_items: 1 }];
+    assert_eq!(notes_of_reading(&graphbolt::open(folder.path()).unwrap().notes), expected);
 }
 
 #[test]

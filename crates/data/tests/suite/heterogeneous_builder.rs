@@ -8,6 +8,7 @@ use kiln_feature::{Labels, TargetKind};
 use kiln_graph::{Csc, Error as GraphError, NodeId, NodeTypes, Relation, RelationEdges, Relations};
 use kiln_store::Error as StoreError;
 
+use crate::common::notes_of_reading;
 use crate::sets::{CITES, TYPES, WRITES, papers, papers_builder, sparse, split};
 
 fn ids(nodes: &[NodeId]) -> Vec<u32> {
@@ -30,7 +31,7 @@ fn builder_converts_ids_of_types_to_node_ids() {
     assert_eq!(data.dims(), [Some(500), Some(2), None]);
     assert_eq!((data.node_name(NodeId(2)), data.node_name(NodeId(3))), (Some("três"), None));
     assert_eq!((data.row_of(NodeId(5)), data.row_of(NodeId(9))), (Some(NodeId(2)), None));
-    assert_eq!(data.validate().unwrap(), []);
+    assert_eq!(notes_of_reading(&data.validate().unwrap()), []);
 }
 
 #[test]
@@ -234,7 +235,10 @@ fn validate_rejects_parts_of_other_lengths() {
 #[test]
 fn validate_reports_splits_that_overlap() {
     let data = papers().with_split(split(&[3, 4], &[5], &[4])).unwrap();
-    assert_eq!(data.validate().unwrap(), [Note::SplitsOverlap { parts: ["train", "test"], n_nodes: 1 }]);
+    assert_eq!(
+        notes_of_reading(&data.validate().unwrap()),
+        [Note::SplitsOverlap { item: "node", parts: ["train", "test"], n_items: 1 }]
+    );
 }
 
 #[test]

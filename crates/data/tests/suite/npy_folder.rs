@@ -12,6 +12,8 @@ use kiln_store::Error as StoreError;
 use kiln_store::npy::{self, Element};
 use tempfile::TempDir;
 
+use crate::common::notes_of_reading;
+
 fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
     fs::write(folder.join(name), npy::write(values, shape)).unwrap();
 }
@@ -45,7 +47,7 @@ fn arrays_of_32_bit_ids_are_mapped() {
     let folder = folder();
     let data = kiln_data::npy::open(folder.path()).unwrap();
     check(&data);
-    assert_eq!(data.notes, []);
+    assert_eq!(notes_of_reading(&data.notes), []);
     assert_eq!(data.csc().unwrap().owned_bytes(), 0);
 }
 
@@ -61,7 +63,7 @@ fn types_that_cannot_be_mapped_are_converted_with_a_note() {
     fs::remove_file(at.join("train.npy")).unwrap();
     let data = kiln_data::npy::open(at).unwrap();
     check(&data);
-    assert_eq!(data.notes.len(), 5, "{:?}", data.notes);
+    assert_eq!(notes_of_reading(&data.notes).len(), 5, "{:?}", data.notes);
     let said = data.notes[1].to_string();
     assert!(said.contains("indices.npy: 4 elements of <i8 were copied to 32-bit ids"), "{said}");
 }
@@ -88,9 +90,12 @@ fn notes_overlapping_splits() {
     let folder = folder();
     put(folder.path(), "test.npy", &[2_i32, 0, 1], &[3]);
     put(folder.path(), "val.npy", &[1_i32], &[1]);
-    let expected =
-        [["train", "test"], ["val", "test"]].map(|parts| Note::SplitsOverlap { parts, n_nodes: 1 });
-    assert_eq!(kiln_data::npy::open(folder.path()).unwrap().notes, expected);
+    let expected = [["train", "test"], ["val", "test"]].map(|parts| Note::SplitsOverlap {
+        item: "node",
+        parts,
+        n_items: 1,
+    });
+    assert_eq!(notes_of_reading(&kiln_data::npy::open(folder.path()).unwrap().notes), expected);
 }
 
 /// Returns the error message of `npy::open` after one file was replaced.
@@ -231,9 +236,10 @@ fn notes_ignored_files() {
     ];
     let data = kiln_data::npy::open(at).unwrap();
     check(&data);
-    assert_eq!(data.notes, expected);
+    assert_eq!(notes_of_reading(&data.notes), expected);
     let root = tempfile::tempdir().unwrap();
-    assert_eq!(convert(at, root.path().join("out"), &ConvertOptions::default()).unwrap().notes, expected);
+    let converted = convert(at, root.path().join("out"), &ConvertOptions::default()).unwrap();
+    assert_eq!(notes_of_reading(&converted.notes), expected);
 }
 
 #[test]
@@ -308,7 +314,7 @@ fn rejects_truncated_files() {
 fn validate_checks_values_that_open_does_not() {
     let folder = folder();
     let at = folder.path();
-    assert_eq!(kiln_data::npy::open(at).unwrap().validate().unwrap(), []);
+    assert_eq!(notes_of_reading(&kiln_data::npy::open(at).unwrap().validate().unwrap()), []);
     let check = |expected: &str| {
         let error = kiln_data::npy::open(at).unwrap().validate().unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");

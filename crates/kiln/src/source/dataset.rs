@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_data::{Dataset, DatasetTargets, HashedPart, LinkTargets};
+use kiln_data::{Dataset, DatasetTargets, HashedPart, LinkTargets, Note};
 use kiln_feature::{
     EdgeColumnError, EdgeFeatureStore, Error as FeatureError, FeatureColumn, FeatureStore, Preparation,
     PreparationStep, edge_column_of,
@@ -54,6 +54,10 @@ impl Source for PreparedDataset {
 
     fn targets(&self) -> Result<DatasetTargets> {
         self.data.targets.clone().ok_or_else(|| Error::NoTargets { name: self.data.name.clone() })
+    }
+
+    fn notes(&self) -> &[Note] {
+        &self.data.notes
     }
 
     fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use kiln::feature::{FeatureColumn, TargetValues, Targets};
 use kiln::graph::CscBuilder;
+use kiln::nn::{Gin, Sage};
 use kiln::partition::{Part, part_dir};
 use kiln::prelude::*;
 use kiln::train::{Error as TrainError, ModelEdgesError, ModelError};
@@ -60,6 +61,22 @@ fn edge_types_are_compared_by_name() {
         matches!(&error, ModelEdgesError::EdgeTypeName { number: 0, expected, got } if expected == "cites" && got == "extends"),
         "{error}"
     );
+
+    // Names that one side lacks cannot be compared.
+    let unnamed = Dataset { edge_type_names: Vec::new(), ..data.clone() };
+    let loader = NeighborLoader::new(&unnamed, [4]).edge_types();
+    let of_unnamed = train(RgcnConfig::for_data(&unnamed).layers(1), &loader, &root.path().join("unnamed"));
+    assert!(of_unnamed.on_nodes(&data).is_ok());
+    assert_eq!(model.note_on_edge_types(&data.edge_type_names), None);
+    assert_eq!(of_unnamed.note_on_edge_types(&[]), None);
+    let note = model.note_on_edge_types(&[]).unwrap();
+    assert!(note.starts_with("the edge types have no names in this data"), "{note}");
+    let note = of_unnamed.note_on_edge_types(&data.edge_type_names).unwrap();
+    assert!(note.starts_with("the edge types have no names in the training data"), "{note}");
+    // A model that does not read the types has no note on them.
+    let loader = NeighborLoader::new(&data, [4]);
+    let without = train(SageConfig::for_data(&data).layers(1), &loader, &root.path().join("without"));
+    assert_eq!(without.note_on_edge_types(&data.edge_type_names), None);
 }
 
 #[test]
@@ -205,4 +222,40 @@ fn feature_columns_of_whole_and_partitioned_graphs_are_found_by_name() {
         let error = SavedModel::open(root.path().join("run")).unwrap_err().to_string();
         assert!(error.contains("the `feature_columns` of \"node\" have a width of"), "{error}");
     }
+}
+
+/// A class that training lacks has a note from every loader, whole or partitioned, of nodes or of graphs.
+#[test]
+fn classes_that_training_lacks_have_notes() {
+    let data = named(["age", "price"], |node| [node as f32, -1.0]);
+    let expected =
+        ["val", "test"].map(|part| {
+            format!("the {part} split has 10 nodes (100.0 %) of classes that no training node has (1): a model cannot predict them")
+        });
+    let of_classes = |notes: Vec<String>| -> Vec<String> {
+        notes.into_iter().filter(|note| note.contains("no training")).collect()
+    };
+    let loader = NeighborLoader::new(&data, [2]);
+    assert_eq!(of_classes(DataLoader::<Sage>::notes(&loader)), expected);
+    // The notes of a reader were printed when the data was opened.
+    let noted = Dataset { notes: data.check_split().unwrap(), ..data.clone() };
+    assert_eq!(of_classes(DataLoader::<Sage>::notes(&NeighborLoader::new(&noted, [2]))), [""; 0]);
+    let served = Parts::of(&data).serve();
+    let results = launch(RankConfig::threads(1), |rank| {
+        let joined = served.graph.join(&rank)?;
+        Ok(DataLoader::<Sage>::notes(&NeighborLoader::new(&joined, [2])))
+    });
+    assert_eq!(of_classes(results.unwrap().remove(0)), expected);
+
+    let graphs = kiln::data::mutag().unwrap();
+    let Targets::Classes(classes) = graphs.targets() else { panic!("mutag should have classes") };
+    let of_class = |class: u32| -> Vec<GraphId> {
+        (0..188).map(GraphId).filter(|graph| classes.get(*graph) == Some(class)).collect()
+    };
+    let split =
+        Split { train: of_class(0).into(), val: of_class(1)[..3].to_vec().into(), ..Split::default() };
+    let features = graphs.node_features(NodeFeatures::Auto).unwrap();
+    let notes = DataLoader::<Gin>::notes(&GraphLoader::new(&graphs, features, &split));
+    let expected = "the val split has 3 graphs (100.0 %) of classes that no training graph has (1): a model cannot predict them";
+    assert_eq!(of_classes(notes), [expected]);
 }

@@ -1,4 +1,4 @@
-//! The feature columns of a model, and those of the data of its predictions.
+//! The feature columns and edge types of a model, and those of the data of its predictions.
 
 use std::sync::Arc;
 
@@ -86,5 +86,26 @@ impl SavedModel {
         });
         let texts: Vec<String> = texts.collect();
         (!texts.is_empty()).then(|| format!("{}, so only their number was compared", texts.join(", and ")))
+    }
+    /// Returns a note if the edge types that the model reads have names in the training data or in this data only, so that they
+    /// cannot be compared. `names` are those of this data, by type.
+    ///
+    /// ```no_run
+    /// # use kiln_train::SavedModel;
+    /// let model = SavedModel::open("runs/rgcn")?;
+    /// // The types of an array have no names.
+    /// if let Some(note) = model.note_on_edge_types(&[]) {
+    ///     println!("note: {note}");
+    /// }
+    /// # Ok::<(), kiln_train::Error>(())
+    /// ```
+    pub fn note_on_edge_types(&self, names: &[String]) -> Option<String> {
+        let sampling = self.info().inputs.sampling.as_ref()?;
+        let place = match (sampling.edge_type_names.is_empty(), names.is_empty()) {
+            (false, true) => "this data",
+            (true, false) if sampling.edge_types => "the training data",
+            _ => return None,
+        };
+        Some(format!("the edge types have no names in {place}, so their numbers were compared"))
     }
 }
