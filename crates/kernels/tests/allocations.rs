@@ -98,10 +98,16 @@ fn no_op_allocates_a_row_per_edge() {
             Aggregation { reduce: Reduction::Sum, weights, own: OwnRow::Concatenated },
         )
     };
+    let normalized = || {
+        let weights = Tensor::ones([N_EDGES], &Device::flex());
+        let weights = Some(MessageWeights::PerEdge(ops::edge_shares(&block, weights)));
+        ops::aggregate(&block, x(), Aggregation { weights, ..Reduction::Sum.into() })
+    };
     let largest = [
         ("gat", largest_of(|| attend(&block, src, dst, ones, x()))),
         ("gatv2", largest_of(|| attend(&block, x(), gatv2_dst, vectors, x()))),
         ("rgcn", largest_of(relational)),
+        ("sage with normalised weights", largest_of(normalized)),
     ];
     let row_per_edge = N_EDGES * WIDTH * size_of::<f32>();
     for (name, largest) in largest {

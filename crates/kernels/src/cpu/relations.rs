@@ -19,60 +19,81 @@ pub(super) fn relation_shares(
     n_types: usize,
     weights: &Weights<Flex>,
 ) -> FloatTensor<Flex> {
-    let types = ints(types);
+    let types = (1 < n_types).then(|| ints(types));
+    let of_edges = EdgeTypes { types, n_types };
     let values = match weights {
-        Weights::Ones => fill_segments(by_dst(block), 1, PASS_NS, &Shares { types, n_types }),
+        Weights::Ones => fill_segments(by_dst(block), 1, PASS_NS, &Shares { of_edges }),
         Weights::Tensor(weights) => {
             let weights = contiguous(weights.clone());
-            let shares = WeightedShares { types, n_types, weights: floats(&weights) };
+            let shares = WeightedShares { of_edges, weights: floats(&weights) };
             fill_segments(by_dst(block), 1, PASS_NS, &shares)
         }
     };
     FloatTensor::<Flex>::from_data(TensorData::new(values, [block.n_edges]))
 }
 
-struct Shares<'a> {
-    types: &'a [i32],
+/// The types of edges; `None` if there is one type.
+#[derive(Clone, Copy)]
+struct EdgeTypes<'a> {
+    types: Option<&'a [i32]>,
     n_types: usize,
 }
 
+impl EdgeTypes<'_> {
+    /// Returns the type of an edge; panics unless it is below the number of types.
+    #[inline(always)]
+    fn of(&self, edge: usize) -> usize {
+        let Some(types) = self.types else { return 0 };
+        match usize::try_from(types[edge]) {
+            Ok(position) if position < self.n_types => position,
+            _ => panic!("an edge has type {}, but there are {} relations", types[edge], self.n_types),
+        }
+    }
+
+    /// Calls `run` with a sum of 0 for each type.
+    fn with_sums<T: Copy + Default>(&self, run: impl FnOnce(&mut [T])) {
+        // A destination has few edges: an allocation would take longer than their sums.
+        let mut few = [T::default(); 64];
+        match few.get_mut(..self.n_types) {
+            Some(sums) => run(sums),
+            None => run(&mut vec![T::default(); self.n_types]),
+        }
+    }
+}
+
+struct Shares<'a> {
+    of_edges: EdgeTypes<'a>,
+}
+
 struct WeightedShares<'a> {
-    types: &'a [i32],
-    n_types: usize,
+    of_edges: EdgeTypes<'a>,
     weights: &'a [f32],
 }
 
 impl SegmentRows for Shares<'_> {
     fn write(&self, _: usize, first: usize, out: &mut [f32]) {
-        let types = &self.types[first..first + out.len()];
-        let mut counts = vec![0_u32; self.n_types];
-        for &of_edge in types {
-            counts[position(of_edge, self.n_types)] += 1;
-        }
-        for (out, &of_edge) in out.iter_mut().zip(types) {
-            *out = 1.0 / counts[of_edge as usize] as f32;
-        }
+        self.of_edges.with_sums(|counts: &mut [u32]| {
+            for edge in first..first + out.len() {
+                counts[self.of_edges.of(edge)] += 1;
+            }
+            for (out, edge) in out.iter_mut().zip(first..) {
+                *out = 1.0 / counts[self.of_edges.of(edge)] as f32;
+            }
+        });
     }
 }
 
 impl SegmentRows for WeightedShares<'_> {
     fn write(&self, _: usize, first: usize, out: &mut [f32]) {
-        let types = &self.types[first..first + out.len()];
-        let weights = &self.weights[first..first + out.len()];
-        let mut sums = vec![0.0_f32; self.n_types];
-        for (&of_edge, weight) in types.iter().zip(weights) {
-            sums[position(of_edge, self.n_types)] += weight.abs();
-        }
-        for ((out, &of_edge), weight) in out.iter_mut().zip(types).zip(weights) {
-            *out = weight / sums[of_edge as usize].max(f32::MIN_POSITIVE);
-        }
-    }
-}
-
-/// Returns a type as a position; panics unless it is below `n_types`.
-fn position(of_edge: i32, n_types: usize) -> usize {
-    match usize::try_from(of_edge) {
-        Ok(position) if position < n_types => position,
-        _ => panic!("an edge has type {of_edge}, but there are {n_types} relations"),
+        self.of_edges.with_sums(|sums: &mut [f32]| {
+            for edge in first..first + out.len() {
+                sums[self.of_edges.of(edge)] += self.weights[edge].abs();
+            }
+            for (out, edge) in out.iter_mut().zip(first..) {
+                let sum = sums[self.of_edges.of(edge)];
+                // A sum of 0 is that of weights of 0, whose quotients are 0.
+                *out = self.weights[edge] / sum.max(f32::MIN_POSITIVE);
+            }
+        });
     }
 }

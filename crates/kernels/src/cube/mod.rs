@@ -30,6 +30,7 @@ pub(crate) mod scan;
 mod segment_max;
 mod segment_sum;
 mod segments;
+mod shares;
 pub(crate) mod staging;
 mod sum_factor;
 #[cfg(all(test, feature = "cube-cpu"))]
@@ -185,9 +186,9 @@ impl BlockOps for CubeBackend {
         n_types: usize,
         weights: Weights<Self>,
     ) -> FloatTensor<Self> {
-        // Burn's operations run kernels on the device, too, which add the values of an index in order.
+        // Burn's sum by index of one column is one unit.
         count_direct();
-        reference::relation_shares(&block, types, n_types, weights)
+        shares::shares(&block, types, n_types, weights)
     }
 
     fn column_sums(x: FloatTensor<Self>) -> FloatTensor<Self> {

@@ -160,7 +160,8 @@ pub(crate) trait BlockOps: Backend {
     }
 
     /// Returns 1 divided by the number of edges of each edge's type at its destination, `[n_edges]`, as f32. With weights, which
-    /// are f32, returns each edge's weight divided by the sum of the absolute values of these edges' weights; 0 if that is 0.
+    /// are f32, returns each edge's weight divided by the sum of the absolute values of these edges' weights; 0 if that is 0. If
+    /// there is one type, `types` is not read.
     fn relation_shares(
         #[extension_type] block: Adjacency<Self>,
         types: IntTensor<Self>,

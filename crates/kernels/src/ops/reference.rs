@@ -154,7 +154,11 @@ pub(crate) fn relation_shares<B: Backend>(
     if n_edges == 0 {
         return B::float_zeros(shape, &device, FloatDType::F32);
     }
-    let pairs = B::int_add(B::int_mul_scalar(edge_dsts(block), (n_types as i64).into()), types);
+    let dsts = edge_dsts(block);
+    let pairs = match n_types {
+        1 => dsts,
+        _ => B::int_add(B::int_mul_scalar(dsts, (n_types as i64).into()), types),
+    };
     let of_pairs = Shape::new([block.n_dst * n_types]);
     match weights {
         Weights::Ones => {
@@ -165,7 +169,7 @@ pub(crate) fn relation_shares<B: Backend>(
             B::float_recip(counts)
         }
         Weights::Tensor(weights) => {
-            // On devices, too, the values of an index are added in the order of the edges.
+            // The values of an index are added in the order of the edges.
             let zeros = B::float_zeros(of_pairs, &device, FloatDType::F32);
             let sizes = B::float_abs(weights.clone());
             let sums = B::float_select_assign(zeros, 0, pairs.clone(), sizes, IndexingUpdateOp::Add);

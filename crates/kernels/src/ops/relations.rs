@@ -49,7 +49,8 @@ pub fn group_shares(groups: &DeviceRelationGroups, weights: Tensor<1>) -> Tensor
 }
 
 fn shares_of_segments(edges: Adjacency<Dispatch>, weights: Tensor<1>) -> Tensor<1> {
-    let types = Tensor::zeros([edges.n_edges], (&weights.device(), DType::I32));
+    // The types of edges of one type are not read.
+    let types = Tensor::zeros([1], (&weights.device(), DType::I32));
     shares(edges, types, 1, Some(weights))
 }
 

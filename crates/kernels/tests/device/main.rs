@@ -31,3 +31,4 @@ mod sampler_excluded;
 mod sampler_typed;
 mod scan;
 mod segments;
+mod shares;

@@ -1,0 +1,74 @@
+//! The shares of edges in the edges of their destination and type, against loops over the edges.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use burn::tensor::Tensor;
+use kiln_graph::{Block, BlockParts};
+use kiln_kernels::testing::{check_close, device, launches_of, values};
+use kiln_kernels::{DeviceBlock, ops};
+
+use super::common::{six_nodes, with_hub};
+
+const TOLERANCE: f32 = 1e-6;
+
+/// Returns the block with edges of `n_types` types, and their weights, of which some are negative and all of one type are 0.
+fn typed(host: &Block, n_types: usize) -> (Block, Vec<f32>) {
+    let edge_types: Vec<u8> = (0..host.n_edges()).map(|edge| (edge * 7 % n_types) as u8).collect();
+    let weight = |(edge, of_edge): (usize, &u8)| match of_edge {
+        0 if 1 < n_types => 0.0,
+        _ => (edge % 5) as f32 - 1.5,
+    };
+    let weights = edge_types.iter().enumerate().map(weight).collect();
+    let parts = host.clone().into_parts();
+    (Block::new(BlockParts { edge_types: Some(edge_types), ..parts }), weights)
+}
+
+/// Returns the share of each edge, from its definition.
+fn expected(host: &Block, weights: Option<&[f32]>) -> Vec<f32> {
+    let types = host.edge_types().unwrap();
+    let size = |edge: usize| weights.map_or(1.0, |weights| weights[edge].abs());
+    let mut shares = Vec::new();
+    for ends in host.indptr().windows(2) {
+        let edges = ends[0] as usize..ends[1] as usize;
+        let mut sums = [0.0_f32; 256];
+        for edge in edges.clone() {
+            sums[usize::from(types[edge])] += size(edge);
+        }
+        for edge in edges {
+            let weight = weights.map_or(1.0, |weights| weights[edge]);
+            let sum = sums[usize::from(types[edge])];
+            shares.push(if sum == 0.0 { 0.0 } else { weight / sum });
+        }
+    }
+    shares
+}
+
+#[test]
+fn shares_equal_their_definition() {
+    for host in [six_nodes(), with_hub()] {
+        for n_types in [1, 3, 70] {
+            let (host, weights) = typed(&host, n_types);
+            let block = DeviceBlock::upload(&host, &device());
+            let got = ops::relation_shares(&block, n_types, None);
+            check_close(&values(got), &expected(&host, None), TOLERANCE);
+            let of_edges = || Tensor::<1>::from_floats(&weights[..], &device());
+            let got = ops::relation_shares(&block, n_types, Some(of_edges()));
+            check_close(&values(got), &expected(&host, Some(&weights)), TOLERANCE);
+            if n_types == 1 {
+                let got = ops::edge_shares(&block, of_edges());
+                check_close(&values(got), &expected(&host, Some(&weights)), TOLERANCE);
+            }
+        }
+    }
+}
+
+/// On every device the shares are one launch, not a sum by index, which is one unit on CUDA.
+#[test]
+fn shares_are_one_launch() {
+    let (host, weights) = typed(&six_nodes(), 3);
+    let block = DeviceBlock::upload(&host, &device());
+    let launches = launches_of(|| {
+        let weights = Tensor::<1>::from_floats(&weights[..], &device());
+        ops::relation_shares(&block, 3, Some(weights));
+    });
+    assert_eq!((launches.direct, launches.reference), (1, 0));
+}
