@@ -1,9 +1,13 @@
 //! Conversion of array files to the types of a data set: ids, offsets, labels and feature rows. An array whose element
 //! type can be used directly stays mapped; any other is copied, with a note.
 
+use std::fmt;
+use std::ops::Range;
+
+use bytemuck::AnyBitPattern;
 use half::f16;
 use kiln_feature::{DenseFeatures, FeatureArray, MAX_DIM};
-use kiln_graph::{NodeId, SharedArray};
+use kiln_graph::{EdgeColumns, NodeId, SharedArray};
 use kiln_store::array_folder::ElementType;
 use kiln_store::npy::DType;
 use kiln_store::{ArrayFile, Error as StoreError};
@@ -142,6 +146,18 @@ pub fn numbered(name: &str, position: usize) -> String {
     format!("{stem}.{position}.{extension}")
 }
 
+/// What a value of features and of columns of edges should be.
+pub(crate) const FINITE: &str = "finite numbers: replace NaN and infinite values before saving";
+
+/// Returns the noun for a value of a column of edges in error messages.
+pub(crate) fn column_value(column: &str) -> &'static str {
+    match column {
+        EdgeColumns::WEIGHTS => "the weight of edge",
+        EdgeColumns::FEATURES => RowsOf::Edges.value(),
+        _ => "a value of edge",
+    }
+}
+
 /// The items that the feature rows of an array belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowsOf {
@@ -186,7 +202,7 @@ pub(crate) fn rows_of(array: &ArrayFile, of: RowsOf, notes: &mut Vec<Note>) -> R
         DType::F64 => {
             let mut values = array.room()?;
             values.extend(array.elements::<f64>()?.iter().map(|&value| value as f32));
-            check_converted(array, &values, 0, dim, of)?;
+            check_finite(array, 0..values.len(), dim, of.value())?;
             notes.push(converted(array, "32-bit floats: save them as <f4 to have them mapped"));
             Ok(DenseFeatures::from_f32(values, dim)?)
         }
@@ -213,23 +229,42 @@ pub(crate) fn row_shape(array: &ArrayFile) -> Result<(usize, usize)> {
     }
 }
 
-/// Checks that features converted from `<f8` are finite, because values that are too large for `f32` become infinite.
-/// `first` is the position of `values[0]` in the array, which has `dim` elements per row.
-pub(crate) fn check_converted(
+/// Checks that elements of an array are finite as numbers of 32 bits: the values of `<f8` that are too large would become
+/// infinite. The array has `dim` elements per row, and `what` is the noun for an element of a row. Elements that are not floats
+/// pass.
+pub(crate) fn check_finite(
     array: &ArrayFile,
-    values: &[f32],
-    first: usize,
+    elements: Range<usize>,
     dim: usize,
-    of: RowsOf,
+    what: &'static str,
 ) -> Result<()> {
-    let Some(position) = values.iter().position(|value| !value.is_finite()) else {
-        return Ok(());
+    let dtype = array.dtype();
+    let size = dtype.bytes();
+    let bytes = &array.value_bytes()[elements.start * size..elements.end * size];
+    let found = match dtype {
+        DType::F16 => first_not_finite::<f16>(bytes, |value| value.is_finite()),
+        DType::F32 => first_not_finite::<f32>(bytes, |value| value.is_finite()),
+        DType::F64 => first_not_finite::<f64>(bytes, |value| (value as f32).is_finite()),
+        _ => None,
     };
-    let element = first + position;
-    let bytes = &array.value_bytes()[8 * element..8 * (element + 1)];
-    let found = format!("{:?}", bytemuck::pod_read_unaligned::<f64>(bytes));
-    let expected = "finite numbers of 32 bits: replace NaN, infinite and larger values before saving";
-    Err(array.bad_value(of.value(), element / dim, expected, found).into())
+    let Some((position, found)) = found else { return Ok(()) };
+    let expected = match dtype {
+        DType::F64 => "finite numbers of 32 bits: replace NaN, infinite and larger values before saving",
+        _ => FINITE,
+    };
+    Err(array.bad_value(what, (elements.start + position) / dim, expected, found).into())
+}
+
+/// Returns the position and the text of the first value that is not finite.
+fn first_not_finite<T: AnyBitPattern + fmt::Debug>(
+    bytes: &[u8],
+    is_finite: impl Fn(T) -> bool,
+) -> Option<(usize, String)> {
+    let values = bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
+    values
+        .enumerate()
+        .find(|(_, value)| !is_finite(*value))
+        .map(|(position, value)| (position, format!("{value:?}")))
 }
 
 fn converted(array: &ArrayFile, to: &str) -> Note {

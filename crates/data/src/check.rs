@@ -6,11 +6,11 @@ mod place;
 use std::path::Path;
 
 use kiln_feature::{FeatureBuffer, FeatureStore, TargetKind, Targets};
-use kiln_graph::{Csc, EdgeColumns, Error as GraphError, NodeId};
+use kiln_graph::{Csc, Error as GraphError, NodeId};
 use kiln_store::Error as StoreError;
 
 use self::place::stored_id;
-use crate::arrays::RowsOf;
+use crate::arrays::{FINITE, RowsOf, column_value};
 use crate::graph_folder::{NEGATIVES, column_file};
 use crate::layout::Layout;
 use crate::link_split::check_link_types;
@@ -26,16 +26,10 @@ pub(crate) const VALUES_AT_ONCE: usize = 1 << 16;
 /// the set in memory, whose messages have the names of the set and of the part.
 pub(crate) fn check_set(data: &Dataset, place: Place<'_>) -> Result<Vec<Note>> {
     check_relations(data, place)?;
-    for (node_type, name) in data.graph.types().names().iter().enumerate() {
-        let place_of_type = numbered(data, place, node_type);
-        let in_type = |error: Error| match is_named(data, place) {
-            true => error.in_type(name),
-            false => error,
-        };
-        if let Some(features) = &data.features[node_type] {
-            check_features(&**features, place_of_type).map_err(in_type)?;
-        }
-        check_names(&data.names[node_type], place_of_type).map_err(in_type)?;
+    check_rows(data, place)?;
+    for (node_type, names) in data.names.iter().enumerate() {
+        check_names(names, numbered(data, place, node_type))
+            .map_err(|error| name_type(data, place, node_type, error))?;
     }
     let mut notes = Vec::new();
     if let Some(targets) = &data.targets {
@@ -60,6 +54,25 @@ fn check_relations(data: &Dataset, place: Place<'_>) -> Result<()> {
         }
         other => other.into(),
     })?;
+    check_columns(data, place)
+}
+
+/// Checks that the features of all types are finite, and the offsets and columns of sparse ones.
+fn check_rows(data: &Dataset, place: Place<'_>) -> Result<()> {
+    for (node_type, features) in data.features.iter().enumerate() {
+        if let Some(features) = features {
+            check_features(&**features, numbered(data, place, node_type))
+                .map_err(|error| name_type(data, place, node_type, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks the columns of the edges of all relations.
+pub(crate) fn check_columns(data: &Dataset, place: Place<'_>) -> Result<()> {
+    if let Layout::Plain = data.layout {
+        return check_edge_data(data.csc()?, &data.edge_type_names, place);
+    }
     for (position, relation) in data.graph.iter().enumerate() {
         let in_relation = |error| match is_named(data, place) {
             true => Error::InPart { part: format!("relation `{}`", relation.name), source: Box::new(error) },
@@ -68,6 +81,20 @@ fn check_relations(data: &Dataset, place: Place<'_>) -> Result<()> {
         check_edge_data(&relation.graph, &[], numbered(data, place, position)).map_err(in_relation)?;
     }
     Ok(())
+}
+
+/// Returns an error of a node type, with the name of the type if no file name tells it.
+pub(crate) fn name_type(data: &Dataset, place: Place<'_>, node_type: usize, error: Error) -> Error {
+    match is_named(data, place) {
+        true => error.in_type(&data.graph.types().names()[node_type]),
+        false => error,
+    }
+}
+
+/// Checks that the features and the columns of edges of a set are finite, which opening a mapped set does not.
+pub(crate) fn check_rows_and_columns(data: &Dataset, place: Place<'_>) -> Result<()> {
+    check_rows(data, place)?;
+    check_columns(data, place)
 }
 
 /// Returns true if messages name the node type or the relation, because they name no file of it.
@@ -152,13 +179,14 @@ pub(crate) fn check_graph(graph: &Csc, edge_type_names: &[String], place: Place<
 pub(crate) fn check_edge_data(graph: &Csc, edge_type_names: &[String], place: Place<'_>) -> Result<()> {
     for (name, column) in graph.columns().iter() {
         if let Some(position) = column.first_not_finite() {
-            let what = match name {
-                EdgeColumns::WEIGHTS => "the weight of edge",
-                EdgeColumns::FEATURES => RowsOf::Edges.value(),
-                _ => "a value of edge",
-            };
             let edge = (position / column.width()) as u64;
-            return Err(not_finite(&column_file(name), what, edge, column.value(position), place));
+            return Err(not_finite(
+                &column_file(name),
+                column_value(name),
+                edge,
+                column.value(position),
+                place,
+            ));
         }
     }
     let n_types = edge_type_names.len();
@@ -196,7 +224,7 @@ pub(crate) fn check_links(targets: &LinkTargets, n_nodes: usize, place: Place<'_
     targets.check(n_nodes).map_err(|error| place.located(error))
 }
 
-fn check_finite(values: &[f32], file: &str, what: &'static str, place: Place<'_>) -> Result<()> {
+fn check_values(values: &[f32], file: &str, what: &'static str, place: Place<'_>) -> Result<()> {
     match values.iter().position(|value| !value.is_finite()) {
         Some(position) => Err(not_finite(file, what, position as u64, values[position], place)),
         None => Ok(()),
@@ -204,25 +232,43 @@ fn check_finite(values: &[f32], file: &str, what: &'static str, place: Place<'_>
 }
 
 fn not_finite(file: &str, what: &'static str, position: u64, found: f32, place: Place<'_>) -> Error {
-    place.bad(file, what, position, "finite numbers: replace NaN and infinite values before saving", found)
+    place.bad(file, what, position, FINITE, found)
 }
 
 pub(crate) fn check_features(features: &dyn FeatureStore, place: Place<'_>) -> Result<()> {
     if let Some(sparse) = features.as_sparse() {
         sparse.validate().map_err(|error| place.located(error.into()))?;
-        return check_finite(sparse.values(), "features_data.npy", "value", place);
+        return check_values(sparse.values(), "features_data.npy", "value", place);
     }
     let dim = features.dim();
-    for_each_rows(features, |first_row, rows| {
-        let values = std::mem::take(rows).into_f32();
-        match values.iter().position(|value| !value.is_finite()) {
-            Some(position) => {
-                let node = (first_row + position / dim) as u64;
-                Err(not_finite("features.npy", "a feature of node", node, values[position], place))
-            }
-            None => Ok(()),
+    for_each_rows(features, |first_row, rows| check_chunk(first_row, rows, dim, place))
+}
+
+/// Checks that rows from `first_row` on, of `dim` columns, are finite.
+pub(crate) fn check_chunk(
+    first_row: usize,
+    rows: &FeatureBuffer,
+    dim: usize,
+    place: Place<'_>,
+) -> Result<()> {
+    let found = match rows {
+        FeatureBuffer::F32(values) => first_not_finite(values, |value| *value),
+        FeatureBuffer::F16(values) => first_not_finite(values, |value| value.to_f32()),
+        FeatureBuffer::BF16(values) => first_not_finite(values, |value| value.to_f32()),
+        // `push_rows` and `into_f32` refuse an element type that this version does not know.
+        _ => None,
+    };
+    match found {
+        Some((position, value)) => {
+            let node = (first_row + position / dim) as u64;
+            Err(not_finite("features.npy", RowsOf::Nodes.value(), node, value, place))
         }
-    })
+        None => Ok(()),
+    }
+}
+
+fn first_not_finite<T>(values: &[T], to_f32: impl Fn(&T) -> f32) -> Option<(usize, f32)> {
+    values.iter().map(to_f32).enumerate().find(|(_, value)| !value.is_finite())
 }
 
 /// Calls `visit` with each chunk of rows, in order, and with the index of the chunk's first row.

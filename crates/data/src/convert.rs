@@ -158,9 +158,12 @@ pub fn convert(
     }
     if is_there(&path_in(input)) {
         refuse_options(options.keeps_edges())?;
+        // An output that is not empty is an error before any work.
+        drop(FolderWriter::create(out)?);
+        let notes = format::verify(input)?.notes;
         let [n_nodes, n_edges] = format::copy(input, out)?;
         let written = Written { n_coo_edges: n_edges as u64, n_edges, ..Written::default() };
-        return Ok(converted(n_nodes, written, Vec::new()));
+        return Ok(converted(n_nodes, written, notes));
     }
     let mut set = FolderWriter::create(out)?;
     let mut notes = Vec::new();

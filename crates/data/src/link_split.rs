@@ -119,6 +119,9 @@ impl LinkSplit {
             let reverses = retain_edges(&graph.whole_graph(reverse)?, |src, dst| !has_left(dst, src))?;
             message = message.with_graph(reverse, reverses)?;
         }
+        let passes_messages = config.disjoint_train == 0.0 || message.n_edges() != 0;
+        let expected = "a smaller share: no edge of the graph would pass messages";
+        require(passes_messages, "disjoint_train", expected, config.disjoint_train)?;
         let links = DatasetLinks { relation, reverse, targets: Arc::new(split.targets) };
         Self::new(&message, links)
     }

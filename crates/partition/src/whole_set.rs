@@ -102,13 +102,13 @@ impl<'a> WholeSet<'a> {
         }
     }
 
-    /// Reads the graph and checks its values.
+    /// Reads the graph, the features and the columns of the edges once and checks their values.
     pub(crate) fn validate(&self) -> Result<()> {
         match self.data.layout {
             Layout::Plain => self.data.graph.relation(0).graph.validate()?,
             Layout::Numbered => self.data.graph.validate()?,
         }
-        Ok(())
+        Ok(self.data.check_rows()?)
     }
 
     /// Checks that the neighbours ascend in the relations from which training steps exclude edges.

@@ -13,6 +13,7 @@ use kiln::prelude::*;
 use kiln::store::{ArrayFile, npy};
 
 use crate::predict::{succeeds, text, train};
+use crate::predict_non_finite::spoil;
 use crate::predict_ranks::{predicted, write};
 
 /// The rows of a table, as fields.
@@ -46,6 +47,7 @@ pub(crate) fn with_values(data: &Dataset, are_labels: bool) -> Dataset {
 /// Writes a set, which partitions need not support, and returns its path.
 pub(crate) fn write_set(data: &Dataset, path: &Path) -> String {
     format::write(data, path).unwrap();
+    spoil(path);
     path.to_str().unwrap().to_owned()
 }
 

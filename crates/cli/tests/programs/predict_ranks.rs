@@ -13,6 +13,7 @@ use kiln::partition::{Method, PartitionBook, PartitionMeta, partition_nodes, wri
 use kiln::prelude::*;
 
 use crate::predict::{fails, succeeds, text, train};
+use crate::predict_non_finite::spoil;
 
 /// Returns the files of a folder by name.
 pub(crate) fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
@@ -39,6 +40,8 @@ pub(crate) fn write(data: &Dataset, n_parts: usize, root: &Path, name: &str) -> 
     let book = PartitionBook::from_parts(&owners, n_parts).unwrap();
     let meta = PartitionMeta { hash: format::hash(&set).unwrap(), method: Method::Random, n_cut_edges: 0 };
     write_parts(data, &book, &meta, None, &parts).unwrap();
+    spoil(&set);
+    spoil(&parts);
     [set, parts].map(|path| path.to_str().unwrap().to_owned())
 }
 

@@ -10,7 +10,7 @@ use kiln_store::paths::{find, is_there, required};
 use kiln_store::{ArrayFile, Npz, check_count};
 
 use super::buckets::FIXED_BYTES;
-use crate::arrays::{RowsOf, check_converted, label_of, node_of, row_shape, written_type};
+use crate::arrays::{RowsOf, check_finite, label_of, node_of, row_shape, written_type};
 use crate::check::{Place, VALUES_AT_ONCE, check_split};
 use crate::edges::{ColumnArray, ColumnFormat};
 use crate::graph_folder::{TARGETS, start_column, write_link_targets};
@@ -131,15 +131,17 @@ fn copy_dense(array: &ArrayFile, of: RowsOf, n_expected: usize, set: &mut Folder
     let (n_rows, dim) = row_shape(array)?;
     check_count(array.path(), of.count(), n_expected, n_rows)?;
     let mut rows = set.rows(of.file(), written_type(array)?, dim)?;
-    if array.dtype() != DType::F64 {
-        copy_values(array, rows, set)?;
-        return Ok(dim);
-    }
-    for (chunk, bytes) in array.value_bytes().chunks(8 * VALUES_AT_ONCE).enumerate() {
-        let values = bytes.chunks_exact(8).map(|bytes| bytemuck::pod_read_unaligned::<f64>(bytes) as f32);
-        let values: Vec<f32> = values.collect();
-        check_converted(array, &values, chunk * VALUES_AT_ONCE, dim, of)?;
-        rows.push(&values)?;
+    let size = array.dtype().bytes();
+    for (chunk, bytes) in array.value_bytes().chunks(size * VALUES_AT_ONCE).enumerate() {
+        let first = chunk * VALUES_AT_ONCE;
+        check_finite(array, first..first + bytes.len() / size, dim, of.value())?;
+        match array.dtype() {
+            DType::F64 => {
+                let values = bytes.chunks_exact(size).map(bytemuck::pod_read_unaligned::<f64>);
+                rows.push(&values.map(|value| value as f32).collect::<Vec<f32>>())?;
+            }
+            _ => rows.push_bytes(bytes)?,
+        }
     }
     set.add(rows)?;
     Ok(dim)
@@ -223,7 +225,9 @@ fn copy_sparse(folder: &Path, indptr: &ArrayFile, n_nodes: usize, set: &mut Fold
     })?;
     set.add(columns)?;
     let path = required(folder, &["features_data.npy"], "the value of each feature")?;
-    copy_vector(&ArrayFile::open(path)?, "features_data.npy", ElementType::F32, set)?;
+    let values = ArrayFile::open(path)?;
+    copy_vector(&values, "features_data.npy", ElementType::F32, set)?;
+    check_finite(&values, 0..values.n_values(), 1, "value")?;
     // Opening the written arrays checks that both arrays, column indices and values, have as many elements as the last
     // offset states.
     open_features(set.folder(), Place::Folder(folder), n_nodes, Some(dim), &mut Vec::new())?;

@@ -12,7 +12,7 @@ use kiln_store::npy::DType;
 use kiln_store::paths::find;
 
 use super::source::ColumnFormat;
-use crate::arrays::{RowsOf, check_converted, row_shape, rows_of, written_type};
+use crate::arrays::{RowsOf, check_finite, column_value, row_shape, rows_of, written_type};
 use crate::graph_folder::{column_files, column_in_file};
 use crate::layout::Layout;
 use crate::{Note, Result};
@@ -95,17 +95,16 @@ impl ColumnArray {
         let width = self.format.width;
         let row_bytes = width * self.array.dtype().bytes();
         let bytes = &self.array.value_bytes()[edges.start * row_bytes..edges.end * row_bytes];
+        let elements = edges.start * width..edges.end * width;
+        check_finite(&self.array, elements, width, column_value(&self.format.name))?;
         if self.array.dtype() != DType::F64 {
             out.extend_from_slice(bytes);
             return Ok(());
         }
-        let mut first = edges.start * width;
         for piece in bytes.chunks(8 * VALUES_AT_ONCE) {
             let values = piece.chunks_exact(8).map(|bytes| bytemuck::pod_read_unaligned::<f64>(bytes) as f32);
             let values: Vec<f32> = values.collect();
-            check_converted(&self.array, &values, first, width, RowsOf::Edges)?;
             out.extend_from_slice(bytemuck::cast_slice(&values));
-            first += values.len();
         }
         Ok(())
     }

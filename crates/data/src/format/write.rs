@@ -10,7 +10,7 @@ use super::attachment;
 use super::location::path_in;
 use super::manifest::Manifest;
 use super::numbered_manifest::NumberedManifest;
-use crate::check::for_each_rows;
+use crate::check::{Place, check_chunk, check_columns, check_features, for_each_rows, name_type};
 use crate::graph_folder::{
     FEATURES, RowFiles, push_rows, row_element_type, write_columns, write_link_targets, write_targets,
 };
@@ -42,6 +42,7 @@ pub(super) fn write_attached(
 /// Returns the manifest of a set, after its parts were compared with each other.
 fn describe(data: &Dataset, folder: &Path) -> Result<Manifest> {
     data.check_parts()?;
+    check_columns(data, Place::Set(data.name.as_ref()))?;
     let manifest = Manifest::describe(data)?;
     manifest.check_counts(&path_in(folder))?;
     Ok(manifest)
@@ -53,7 +54,8 @@ fn write_arrays(data: &Dataset, manifest: Manifest, mut set: FolderWriter) -> Re
     }
     for (node_type, features) in data.features.iter().enumerate() {
         if let Some(features) = features {
-            write_features(&mut set, &data.layout.rows(&FEATURES, node_type), &**features)?;
+            write_features(&mut set, &data.layout.rows(&FEATURES, node_type), &**features, &data.name)
+                .map_err(|error| name_type(data, Place::Set(data.name.as_ref()), node_type, error))?;
         }
     }
     if let Some(targets) = &data.targets {
@@ -75,13 +77,17 @@ fn write_relation(set: &mut FolderWriter, layout: Layout, position: usize, graph
     write_columns(set, layout, position, graph.columns())
 }
 
-/// Writes the files of feature rows: those of a CSR matrix for sparse features.
-pub(crate) fn write_features(
+/// Writes the files of feature rows, those of a CSR matrix for sparse features, and checks that the values are finite. `name` is
+/// that of the set in messages.
+fn write_features(
     set: &mut FolderWriter,
     files: &RowFiles,
     features: &dyn FeatureStore,
+    name: &str,
 ) -> Result<()> {
+    let place = Place::Set(name.as_ref());
     if let Some(sparse) = features.as_sparse() {
+        check_features(features, place)?;
         let [indptr, columns, values] = files.sparse.clone();
         set.put(indptr, ElementType::U64, sparse.indptr())?;
         set.put(columns, ElementType::U32, sparse.columns())?;
@@ -90,6 +96,9 @@ pub(crate) fn write_features(
     }
     let dtype = row_element_type(features.dtype())?;
     let mut array = set.rows(files.dense.clone(), dtype, features.dim())?;
-    for_each_rows(features, |_, rows| push_rows(&mut array, rows))?;
+    for_each_rows(features, |first_row, rows| {
+        check_chunk(first_row, rows, features.dim(), place)?;
+        push_rows(&mut array, rows)
+    })?;
     Ok(set.add(array)?)
 }

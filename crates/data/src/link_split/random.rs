@@ -30,6 +30,34 @@ impl Default for LinkSplitConfig {
     }
 }
 
+impl LinkSplitConfig {
+    /// Checks the shares, which a split does, too. A program calls it before it reads the graph.
+    ///
+    /// ```
+    /// use kiln_data::LinkSplitConfig;
+    /// LinkSplitConfig::default().check()?;
+    /// assert!(LinkSplitConfig { val: 0.6, test: 0.6, ..LinkSplitConfig::default() }.check().is_err());
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::BadParameter`](crate::Error::BadParameter) if a share is not in 0 to 1, or if those of the validation
+    /// and the test together are larger than 1.
+    pub fn check(&self) -> Result<()> {
+        // Decimal fractions are not exact in binary: the sum of two that add up to 1 may round to slightly more.
+        const TOLERANCE: f64 = 1e-9;
+        for (what, share) in [
+            ("the share of the validation", self.val),
+            ("the share of the test", self.test),
+            ("disjoint_train", self.disjoint_train),
+        ] {
+            require((0.0..=1.0).contains(&share), what, "0 to 1", share)?;
+        }
+        let sum = self.val + self.test;
+        require(sum <= 1.0 + TOLERANCE, "the sum of the shares", "at most 1", sum)
+    }
+}
+
 /// The relation between the links and the edges of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LinkDirection {
@@ -52,7 +80,7 @@ pub(super) struct SplitEdges {
 impl SplitEdges {
     /// Splits the edges of a graph as [`LinkSplit::random`](super::LinkSplit::random) documents.
     pub(super) fn draw(graph: &Csc, config: &LinkSplitConfig, seed: u64) -> Result<Self> {
-        check_shares(config)?;
+        config.check()?;
         graph.validate()?;
         let edges = EdgeKeys { graph, dsts: graph.dsts() };
         let direction = edges.direction(config)?;
@@ -89,20 +117,6 @@ impl SplitEdges {
 pub(super) fn retain_edges(graph: &Csc, is_kept: impl Fn(NodeId, NodeId) -> bool) -> Result<Csc> {
     graph.validate()?;
     EdgeKeys { graph, dsts: graph.dsts() }.retain(is_kept)
-}
-
-fn check_shares(config: &LinkSplitConfig) -> Result<()> {
-    // Decimal fractions are not exact in binary: the sum of two that add up to 1 may round to slightly more.
-    const TOLERANCE: f64 = 1e-9;
-    for (what, share) in [
-        ("the share of the validation", config.val),
-        ("the share of the test", config.test),
-        ("disjoint_train", config.disjoint_train),
-    ] {
-        require((0.0..=1.0).contains(&share), what, "0 to 1", share)?;
-    }
-    let sum = config.val + config.test;
-    require(sum <= 1.0 + TOLERANCE, "the sum of the shares", "at most 1", sum)
 }
 
 /// The role of a pair of nodes.

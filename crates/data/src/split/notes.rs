@@ -49,8 +49,11 @@ impl<I: ItemId> Split<I> {
         let mut notes = Vec::new();
         self.note_repetitions(first as usize..first as usize + targets.len(), &mut notes);
         if let Targets::Classes(labels) = targets {
-            let class_of = |item: I| item.get().checked_sub(first).and_then(|row| labels.get(I::new(row)));
-            self.note_classes(class_of, labels.n_classes(), &mut notes);
+            self.note_classes(
+                |item| item.get().checked_sub(first).and_then(|row| labels.get(I::new(row))),
+                labels.n_classes(),
+                &mut notes,
+            );
         }
         notes
     }

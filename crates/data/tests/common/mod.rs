@@ -49,6 +49,11 @@ pub(crate) fn notes_of_reading(notes: &[Note]) -> Vec<Note> {
     notes.iter().filter(|note| !matches!(note, Note::UntrainedClasses { .. })).cloned().collect()
 }
 
+/// Returns the note on one node that is in both parts of a split.
+pub(crate) fn overlap(parts: [&'static str; 2]) -> Note {
+    Note::SplitsOverlap { item: "node", parts, n_items: 1 }
+}
+
 /// Converts with the smallest sufficient memory limit. After each failure it tries the limit that the error states.
 pub(crate) fn convert_with_least(
     input: &Path,

@@ -189,8 +189,8 @@ fn a_graph_without_node_data_keeps_its_rows() {
     let mut rows = ROWS;
     rows[6] = f32::INFINITY;
     put(folder.path(), "edge_features.npy", &rows, &[4, 2]);
-    convert(folder.path(), root.path().join("bad"), &ConvertOptions::default()).unwrap();
-    let error = format::verify(root.path().join("bad")).unwrap_err().to_string();
+    let bad = convert(folder.path(), root.path().join("bad"), &ConvertOptions::default());
+    let error = bad.unwrap_err().to_string();
     assert!(error.contains("edge_features.npy") && error.contains("a feature of edge 3"), "{error}");
 }
 
@@ -278,8 +278,13 @@ fn the_hash_of_the_manifest_covers_the_rows() {
 fn damaged_sets_are_rejected() {
     let mut rows = ROWS;
     rows[3] = f32::NAN;
-    let (_root, out) = written(rows.to_vec().into(), 2);
+    let (_root, out) = written(ROWS.to_vec().into(), 2);
+    put(&out, "edge_features.npy", &rows, &[4, 2]);
+    // A folder without the manifest has no hashes, by which the change would be found first.
+    let kept = fs::read(out.join("kiln.json")).unwrap();
+    fs::remove_file(out.join("kiln.json")).unwrap();
     let error = format::verify(&out).unwrap_err();
+    fs::write(out.join("kiln.json"), kept).unwrap();
     let Error::Store(StoreError::BadValue { path, what, position, .. }) = &error else { panic!("{error}") };
     assert_eq!((path, *what, *position), (&out.join("edge_features.npy"), "a feature of edge", 1));
     assert!(format::open(&out).is_ok(), "opening reads no values");

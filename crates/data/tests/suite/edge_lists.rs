@@ -8,13 +8,13 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use kiln_data::convert::{ConvertOptions, convert};
-use kiln_data::{Error, Note, Result, format};
+use kiln_data::{Error, Result, format};
 use kiln_graph::Csc;
 use kiln_store::Error as StoreError;
 use kiln_store::npy::{self, Element};
 use tempfile::TempDir;
 
-use crate::common::{by_columns, notes_of_reading, put};
+use crate::common::{by_columns, notes_of_reading, overlap, put};
 
 pub(crate) fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -42,9 +42,9 @@ pub(crate) fn folder() -> TempDir {
 /// that the graph was built in memory.
 fn read(folder: &Path) -> (Csc, Vec<String>) {
     let data = kiln_data::npy::open(folder).unwrap();
-    let said: Vec<String> = notes_of_reading(&data.notes).iter().map(ToString::to_string).collect();
-    let (hint, rest) = said.split_last().unwrap();
-    assert!(hint.contains("convert the folder once (kiln data convert)"), "{hint}");
+    let notes = notes_of_reading(&data.notes);
+    let (hint, rest) = notes.split_last().unwrap();
+    assert!(hint.to_string().contains("convert the folder once (kiln data convert)"), "{hint}");
     let root = tempfile::tempdir().unwrap();
     let converted = convert(folder, root.path().join("out"), &ConvertOptions::default()).unwrap();
     let mapped = format::open(root.path().join("out")).unwrap();
@@ -52,9 +52,8 @@ fn read(folder: &Path) -> (Csc, Vec<String>) {
     assert_eq!(mapped.csc().unwrap().indices(), data.csc().unwrap().indices());
     assert_eq!(mapped.csc().unwrap().weights(), data.csc().unwrap().weights());
     assert_eq!(mapped.csc().unwrap().edge_types(), data.csc().unwrap().edge_types());
-    let notes = notes_of_reading(&converted.notes);
-    assert_eq!(notes.iter().map(ToString::to_string).collect::<Vec<_>>(), rest);
-    ((**data.csc().unwrap()).clone(), rest.to_vec())
+    assert_eq!(notes_of_reading(&converted.notes), rest);
+    ((**data.csc().unwrap()).clone(), rest.iter().map(ToString::to_string).collect())
 }
 
 fn check(folder: &Path) -> Vec<String> {
@@ -391,10 +390,7 @@ fn notes_overlapping_splits_and_rejects_invalid_ones() {
     put(at, "val.npy", &[0_i64, 1], &[2]);
     let root = tempfile::tempdir().unwrap();
     let converted = convert(at, root.path().join("out"), &ConvertOptions::default()).unwrap();
-    assert_eq!(
-        notes_of_reading(&converted.notes),
-        [Note::SplitsOverlap { item: "node", parts: ["train", "val"], n_items: 1 }]
-    );
+    assert_eq!(notes_of_reading(&converted.notes), [overlap(["train", "val"])]);
     for (bad, expected) in [(3, "val.npy: val split entry 1 is node 3"), (4, "val.npy: entry 1 is 4")] {
         put(at, "val.npy", &[1_i64, bad], &[2]);
         let error = convert(at, root.path().join("no"), &ConvertOptions::default()).unwrap_err().to_string();

@@ -10,14 +10,14 @@ use half::{bf16, f16};
 use kiln_data::NotHomogeneousError;
 use kiln_data::convert::{ConvertOptions, convert};
 use kiln_data::synthetic::{self, SbmConfig};
-use kiln_data::{Dataset, DatasetTargets, Error, NodeNames, Note, debian_packages, format};
+use kiln_data::{Dataset, DatasetTargets, Error, NodeNames, debian_packages, format};
 use kiln_feature::{
     DenseFeatures, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, Labels, TargetKind,
 };
 use kiln_graph::{CscBuilder, NodeId, NodeTypes};
 use kiln_store::{Error as StoreError, npy};
 
-use crate::common::{contents, contents_names, notes_of_reading};
+use crate::common::{contents, contents_names, notes_of_reading, overlap};
 use crate::heterogeneous_hash::changed_sets;
 use crate::sets::{papers, rows, small, sparse_rows, split, written};
 
@@ -388,6 +388,6 @@ fn verify_reports_splits_that_overlap() {
     for (data, split) in splits {
         let (_root, folder) = written(&data.with_split(split).unwrap());
         let notes = notes_of_reading(&format::verify(&folder).unwrap().notes);
-        assert_eq!(notes, [Note::SplitsOverlap { item: "node", parts: ["train", "val"], n_items: 1 }]);
+        assert_eq!(notes, [overlap(["train", "val"])]);
     }
 }

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use kiln_data::{BuildError, Dataset, DatasetBuilder, Error, Note};
+use kiln_data::{BuildError, Dataset, DatasetBuilder, Error};
 use kiln_feature::{Labels, TargetKind};
 use kiln_graph::{Csc, Error as GraphError, NodeId, NodeTypes, Relation, RelationEdges, Relations};
 use kiln_store::Error as StoreError;
 
-use crate::common::notes_of_reading;
+use crate::common::{notes_of_reading, overlap};
 use crate::sets::{CITES, TYPES, WRITES, papers, papers_builder, sparse, split};
 
 fn ids(nodes: &[NodeId]) -> Vec<u32> {
@@ -235,10 +235,7 @@ fn validate_rejects_parts_of_other_lengths() {
 #[test]
 fn validate_reports_splits_that_overlap() {
     let data = papers().with_split(split(&[3, 4], &[5], &[4])).unwrap();
-    assert_eq!(
-        notes_of_reading(&data.validate().unwrap()),
-        [Note::SplitsOverlap { item: "node", parts: ["train", "test"], n_items: 1 }]
-    );
+    assert_eq!(notes_of_reading(&data.validate().unwrap()), [overlap(["train", "test"])]);
 }
 
 #[test]

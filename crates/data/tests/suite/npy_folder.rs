@@ -12,7 +12,7 @@ use kiln_store::Error as StoreError;
 use kiln_store::npy::{self, Element};
 use tempfile::TempDir;
 
-use crate::common::notes_of_reading;
+use crate::common::{notes_of_reading, overlap};
 
 fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
     fs::write(folder.join(name), npy::write(values, shape)).unwrap();
@@ -90,11 +90,7 @@ fn notes_overlapping_splits() {
     let folder = folder();
     put(folder.path(), "test.npy", &[2_i32, 0, 1], &[3]);
     put(folder.path(), "val.npy", &[1_i32], &[1]);
-    let expected = [["train", "test"], ["val", "test"]].map(|parts| Note::SplitsOverlap {
-        item: "node",
-        parts,
-        n_items: 1,
-    });
+    let expected = [["train", "test"], ["val", "test"]].map(overlap);
     assert_eq!(notes_of_reading(&kiln_data::npy::open(folder.path()).unwrap().notes), expected);
 }
 

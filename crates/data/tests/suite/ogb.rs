@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-use crate::common::{by_columns, notes_of_reading};
+use crate::common::{by_columns, notes_of_reading, overlap};
 
 pub(crate) fn gz(folder: &Path, name: &str, text: &str) {
     let path = folder.join(name);
@@ -166,7 +166,7 @@ fn selects_a_split_scheme_by_name() {
     check(&ogb::open_with_split(&at, "time").unwrap());
     let data = ogb::open_with_split(&at, "random").unwrap();
     assert_eq!(data.split().test, vec![NodeId(0)].into());
-    let overlap = Note::SplitsOverlap { item: "node", parts: ["train", "test"], n_items: 1 };
+    let overlap = overlap(["train", "test"]);
     assert!(data.notes.contains(&overlap), "{:?}", data.notes);
     let error = ogb::open_with_split(&at, "public").unwrap_err().to_string();
     assert!(

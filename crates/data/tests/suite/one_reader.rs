@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use half::f16;
-use kiln_data::Dataset;
 use kiln_data::convert::{ConvertOptions, convert};
+use kiln_data::{Dataset, format};
 
 use crate::common::put;
 
@@ -150,6 +150,42 @@ fn open_and_convert_accept_and_refuse_the_same_element_types_with_the_same_text(
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
     assert!(100 < n_accepted && 100 < n_refused, "{n_accepted} accepted, {n_refused} refused");
+}
+
+/// What writes a set refuses values that `verify` refuses. Opening a mapped array does not read them.
+#[test]
+fn values_that_are_not_finite_are_refused_by_what_writes_a_set() {
+    let edge_weights: (&[Array], &str) = (&[("weights.npy", &[], &[4])], "<f4");
+    let sparse_values: (&[Array], &str) =
+        (&[("features_indices.npy", &[0.0, 1.0, 0.0, 1.0], &[4]), ("features_data.npy", &[], &[4])], "<f4");
+    let mut cases = vec![edge_weights, sparse_values];
+    let rows: [&[Array]; 3] = [
+        &[("features.npy", &[], &[4, 1])],
+        &[("edge_features.npy", &[], &[4, 1])],
+        &[("edge_price.npy", &[], &[4, 1])],
+    ];
+    for descr in ["<f2", "<f4", "<f8"] {
+        cases.extend(rows.map(|array| (array, descr)));
+    }
+    for (arrays, descr) in cases {
+        let (name, _, shape) = arrays[arrays.len() - 1];
+        for value in [f64::NAN, f64::INFINITY] {
+            let folder = tempfile::tempdir().unwrap();
+            let at = folder.path().join("set");
+            fs::create_dir(&at).unwrap();
+            write(&at, arrays, false, name, descr);
+            fs::write(at.join(name), encoded(descr, &[1.0, 2.0, value, 3.0], shape)).unwrap();
+            let out = folder.path().join("out");
+            let error = convert(&at, &out, &ConvertOptions::default()).unwrap_err().to_string();
+            let found =
+                if value.is_nan() { "2 is NaN, expected finite" } else { "2 is inf, expected finite" };
+            assert!(error.contains(name) && error.contains(found), "{name} as {descr}: {error}");
+            let opened = Dataset::open(&at).and_then(|data| format::write(&data, &out));
+            let error = opened.unwrap_err().to_string();
+            assert!(error.contains(found), "{name} as {descr}: {error}");
+            assert!(!out.exists(), "{name} as {descr}");
+        }
+    }
 }
 
 /// The files that the test writes are those of NumPy.

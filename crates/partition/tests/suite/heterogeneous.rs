@@ -3,8 +3,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use kiln_data::{Dataset, NodeNames};
+use kiln_feature::DenseFeatures;
 use kiln_graph::{NodeId, NodeTypes};
 use kiln_partition::{
     Method, Part, PartitionBooks, PartitionMeta, PartitionStats, part_dir, partition_nodes, write_parts,
@@ -152,6 +154,14 @@ fn sets_that_cannot_be_partitioned_are_errors() {
     let mut other = data.clone();
     other.features.pop();
     assert!(write(&other, [9, 7, 4]).contains("types with or without features is 2, expected 3"));
+    let mut other = data.clone();
+    let features = other.features.iter_mut().flatten().next().unwrap();
+    let dim = features.dim();
+    let mut values = vec![0.5; features.n_rows() * dim];
+    values[dim] = f32::NAN;
+    *features = Arc::new(DenseFeatures::from_f32(values, dim).unwrap());
+    let error = write(&other, [9, 7, 4]);
+    assert!(error.contains("a feature of node 1 is NaN, expected finite numbers"), "{error}");
     assert!(!out.exists());
     let error = PartitionBooks::from_parts(data.graph.types().clone(), &[0, 1], 2).unwrap_err();
     assert_eq!(error.to_string(), "the number of assigned nodes is 2, expected 20");
