@@ -259,3 +259,39 @@ fn classes_that_training_lacks_have_notes() {
     let expected = "the val split has 3 graphs (100.0 %) of classes that no training graph has (1): a model cannot predict them";
     assert_eq!(of_classes(notes), [expected]);
 }
+
+/// The weights of a run belong to the classes, columns and edge types of its first epoch, which the hash of the data does not
+/// name.
+#[test]
+fn a_run_does_not_resume_on_data_with_other_names() {
+    let root = tempfile::tempdir().unwrap();
+    let out = root.path().join("run");
+    let mut data = ring(["cites", "extends"], false);
+    data.targets.as_mut().unwrap().class_names = ["good", "bad"].map(str::to_owned).to_vec();
+    data.feature_columns = vec![vec![FeatureColumn::new("age", "numeric")]];
+    let fit = |data: &Dataset, n_epochs: usize| {
+        let loader = NeighborLoader::new(data, [4]).edge_types();
+        let mut trainer = Trainer::new(RgcnConfig::for_data(data).layers(1), AdamConfig::new(0.01));
+        trainer.fit(&loader, FitConfig::epochs(n_epochs).start_or_resume(&out).quiet()).map(|_| ())
+    };
+    fit(&data, 1).unwrap();
+    let mut classes = data.clone();
+    classes.targets.as_mut().unwrap().class_names.reverse();
+    let columns =
+        Dataset { feature_columns: vec![vec![FeatureColumn::new("price", "numeric")]], ..data.clone() };
+    let edge_types = ring(["extends", "cites"], false).edge_type_names;
+    let edge_types = Dataset { edge_type_names: edge_types, ..data.clone() };
+    for (other, then, now) in [
+        (classes, "good, bad", "bad, good"),
+        (columns, "age", "price"),
+        (edge_types, "cites, extends", "extends, cites"),
+    ] {
+        let error = fit(&other, 2).unwrap_err().to_string();
+        assert!(error.contains(&format!(" was {then} and is {now} now")), "{error}");
+    }
+    // Names that only the earlier part had are kept.
+    fit(&Dataset { edge_type_names: Vec::new(), feature_columns: vec![Vec::new()], ..data }, 2).unwrap();
+    let inputs = SavedModel::open(&out).unwrap().info().inputs.clone();
+    assert_eq!(inputs.sampling.unwrap().edge_type_names, ["cites", "extends"]);
+    assert_eq!(inputs.feature_columns["node"], [FeatureColumn::new("age", "numeric")]);
+}

@@ -19,11 +19,12 @@ pub enum RunError {
         "the checkpoint belongs to another run: {name} was {then} and is {now} now; restore the earlier value, or start a new run"
     )]
     OtherRun {
-        /// The name of the first value that differs: a setting, or the hash of the data.
+        /// The name of the first value that differs: a setting, the hash of the data, or the names of classes, feature columns or
+        /// edge types.
         name: String,
-        /// The value of the setting, or the hash, in the checkpoint.
+        /// The value in the earlier part of the run.
         then: String,
-        /// The value of the setting, or the hash, in this run.
+        /// The value in this run.
         now: String,
     },
     /// The checkpoint belongs to a run of an earlier version of the program `kiln`, which recorded flags instead of settings.

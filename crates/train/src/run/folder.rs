@@ -79,12 +79,31 @@ impl RunFolder {
     /// [`RunError::Io`] if the folder cannot be created.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        let io = |source| Error::Run(RunError::Io { path: path.clone(), source });
-        fs::create_dir_all(&path).and_then(|()| sync_parents(&path)).map_err(io)?;
+        fs::create_dir_all(&path)
+            .and_then(|()| sync_parents(&path))
+            .map_err(|source| Error::Run(RunError::Io { path: path.clone(), source }))?;
         let folder = Self::lock(path.clone())?;
-        match is_as_good_as_empty(&path).map_err(io)? {
-            true => Ok(folder),
-            false => Err(Error::Run(RunError::RunFolderNotEmpty { path })),
+        Self::check_empty(&path)?;
+        Ok(folder)
+    }
+
+    /// Checks that the folder is absent or counts as empty.
+    pub(crate) fn check_empty(path: &Path) -> Result<()> {
+        let is_free = match is_as_good_as_empty(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            found => found,
+        };
+        match is_free.map_err(|source| Error::Run(RunError::Io { path: path.to_owned(), source }))? {
+            true => Ok(()),
+            false => Err(Error::Run(RunError::RunFolderNotEmpty { path: path.to_owned() })),
+        }
+    }
+
+    /// Checks that the folder has a checkpoint.
+    pub(crate) fn check_checkpoint(path: &Path) -> Result<()> {
+        match CHECKPOINTS.iter().any(|name| path.join(name).is_file()) {
+            true => Ok(()),
+            false => Err(Error::Run(RunError::NoCheckpoint { path: path.to_owned() })),
         }
     }
 
@@ -95,10 +114,8 @@ impl RunFolder {
     /// holds its lock, or [`RunError::Io`] if it cannot be opened.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        match CHECKPOINTS.iter().any(|name| path.join(name).is_file()) {
-            true => Self::lock(path),
-            false => Err(Error::Run(RunError::NoCheckpoint { path })),
-        }
+        Self::check_checkpoint(&path)?;
+        Self::lock(path)
     }
 
     fn lock(path: PathBuf) -> Result<Self> {

@@ -1,9 +1,13 @@
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, RunError};
 use crate::run::data_hash::DataHash;
+use crate::saved::info::{ModelInfo, ModelInputs};
+use crate::saved::model_file::MODEL_FILE;
 
 /// The settings and the data that a run's results depend on. A run can resume only from a checkpoint with an equal
 /// identity.
@@ -58,4 +62,44 @@ fn differences<'a>(
     let (name, then, now) = pairs.find(|(_, then, now)| then != now)?;
     let text = |value: Option<&'a String>| value.map_or("not set", String::as_str);
     Some((name, text(then), text(now)))
+}
+
+/// Returns the description of the model of a run that resumes in this folder, after a check that its classes, feature columns and
+/// edge types have the names of the earlier part of the run, which `model.json` records: the hash of the data does not include
+/// them. Names that only the earlier part had are kept.
+///
+/// # Errors
+/// Returns [`RunError::OtherRun`] with the first difference.
+pub(crate) fn with_earlier_names(folder: &Path, model: &ModelInfo) -> Result<ModelInfo> {
+    let path = folder.join(MODEL_FILE);
+    let mut model = model.clone();
+    // A file that is missing or damaged is written anew.
+    let earlier = fs::read(&path).ok().and_then(|bytes| ModelInfo::parse(&bytes, &path).ok());
+    let Some(earlier) = earlier else { return Ok(model) };
+    let ModelInputs { class_names, feature_columns, sampling, .. } = earlier.inputs;
+    let now = &mut model.inputs;
+    keep_names("the names of the classes or targets", class_names, &mut now.class_names, |name| name)?;
+    for (node_type, columns) in feature_columns {
+        let what = format!("the feature columns of {node_type}");
+        let now = now.feature_columns.entry(node_type).or_default();
+        keep_names(&what, columns, now, |column| &column.name)?;
+    }
+    if let (Some(earlier), Some(now)) = (sampling, &mut now.sampling) {
+        let edge_types = &mut now.edge_type_names;
+        keep_names("the names of the edge types", earlier.edge_type_names, edge_types, |name| name)?;
+    }
+    Ok(model)
+}
+
+/// Checks that two lists have the same names, and keeps the earlier list if there is no other.
+fn keep_names<T>(what: &str, then: Vec<T>, now: &mut Vec<T>, name: impl Fn(&T) -> &String) -> Result<()> {
+    if now.is_empty() {
+        *now = then;
+        return Ok(());
+    }
+    if then.is_empty() || then.iter().map(&name).eq(now.iter().map(&name)) {
+        return Ok(());
+    }
+    let text = |list: &[T]| list.iter().map(|item| name(item).as_str()).collect::<Vec<_>>().join(", ");
+    Err(Error::Run(RunError::OtherRun { name: what.to_owned(), then: text(&then), now: text(now) }))
 }

@@ -11,7 +11,7 @@ use crate::metric::selection_error::SelectionError;
 use crate::run::callback::TrainCallback;
 use crate::run::few_steps::note_on_steps;
 use crate::run::fit::{self, FitConfig, TEST, VALIDATION};
-use crate::run::identity::RunIdentity;
+use crate::run::identity::{RunIdentity, with_earlier_names};
 use crate::run::run_dir::RunDir;
 use crate::run::state::Run;
 use crate::run::summary::{FitReport, ReportInfo, Summary};
@@ -157,7 +157,10 @@ impl RunConfig {
         fit::check(&self.fit, run.n_epochs())?;
         run.write_config(&self.settings)?;
         if let Some(model) = &self.model {
-            run.write_model(model)?;
+            match run.folder().filter(|_| run.resumed().is_some()) {
+                Some(folder) => run.write_model(&with_earlier_names(folder.path(), model)?)?,
+                None => run.write_model(model)?,
+            }
         }
         let phase = trainer.next_phase();
         let items = train.items();

@@ -31,6 +31,31 @@ impl RunDir {
         }
     }
 
+    /// Checks, before data is read, that the folder can be opened: a new run has a new or empty folder, and a resumed one has a
+    /// checkpoint. Another process may still use the folder before [`RunDir::open`].
+    ///
+    /// ```
+    /// use kiln_train::RunDir;
+    /// let root = tempfile::tempdir()?;
+    /// RunDir::New(root.path().join("run")).check()?;
+    /// let error = RunDir::Resume(root.path().join("run")).check().unwrap_err();
+    /// assert!(error.to_string().contains("has no checkpoint"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`RunError::RunFolderNotEmpty`] and [`RunError::NoCheckpoint`].
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::Numbered { .. } => Ok(()),
+            Self::New(path) => RunFolder::check_empty(path),
+            Self::Resume(path) => RunFolder::check_checkpoint(path),
+            Self::StartOrResume(path) => {
+                RunFolder::check_checkpoint(path).or_else(|_| RunFolder::check_empty(path))
+            }
+        }
+    }
+
     /// Creates or opens the folder.
     ///
     /// # Errors
