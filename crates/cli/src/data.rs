@@ -11,10 +11,11 @@ use kiln::data::convert::{self, ConvertOptions};
 use kiln::data::format::{self, VerifyReport};
 use kiln::graph::{Csc, Duplicates, EdgeColumns, NodeId, SelfLoops};
 use kiln::partition::{
-    CacheConfig, Method, PartitionBooks, PartitionMeta, PartitionStats, WriteReport, part_dir,
+    CacheConfig, MAX_PARTS, Method, PartitionBooks, PartitionMeta, PartitionStats, WriteReport, part_dir,
     partition_nodes, write_parts,
 };
 use kiln::sample::Fanout;
+use kiln::store::array_folder::check_new;
 
 use crate::flags::GivenFlags;
 use crate::flags::link_split::LinkSplitArgs;
@@ -106,7 +107,7 @@ pub(crate) struct PartitionArgs {
     #[arg(long)]
     out: PathBuf,
     /// Number of partitions.
-    #[arg(long, default_value = "2")]
+    #[arg(long, default_value = "2", value_parser = parse::whole(1, MAX_PARTS))]
     parts: usize,
     /// Algorithm that assigns nodes to partitions.
     #[arg(long, default_value = "auto", value_parser = parse::choice([
@@ -124,7 +125,7 @@ pub(crate) struct PartitionArgs {
     #[arg(long, value_delimiter = ',', default_value = "5,10,15")]
     fanouts: Vec<Fanout>,
     /// Batch size for presampling.
-    #[arg(long, default_value = "1024")]
+    #[arg(long, default_value = "1024", value_parser = parse::size)]
     batch_size: usize,
     /// Scales feature columns to mean 0 and standard deviation 1 (in memory), as `kiln train` does for debian-packages.
     #[arg(long)]
@@ -217,6 +218,8 @@ fn run_inspect(source: &Path) -> anyhow::Result<()> {
 
 fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
     let start = Instant::now();
+    check_new(&args.out)?;
+    args.split.check()?;
     let data = args.source.load(args.seed)?;
     ensure!(data.links.is_none(), "{} already has a split of links: use it as it is", data.name);
     print_rank_zero(&data);
@@ -237,6 +240,9 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
 }
 
 fn run_partition(args: &PartitionArgs, given: &GivenFlags) -> anyhow::Result<()> {
+    check_new(&args.out)?;
+    let cache = cache_of(args);
+    cache.as_ref().map_or(Ok(()), CacheConfig::check)?;
     if args.cache_ratio == 0.0 {
         given.note_unused(&["fanouts", "batch-size"], "with --cache-ratio 0");
     }
@@ -249,6 +255,8 @@ fn run_partition(args: &PartitionArgs, given: &GivenFlags) -> anyhow::Result<()>
     let (data, hash) = open_to_partition(args)?;
     print_rank_zero(&data);
     print_notes(&data.notes);
+    // The assignment may take hours: values that the partitions may not have are an error before it.
+    data.check_rows()?;
     let graph = match data.csc() {
         Ok(graph) => graph.clone(),
         Err(_) => Arc::new(data.graph.to_homogeneous()?),
@@ -262,7 +270,7 @@ fn run_partition(args: &PartitionArgs, given: &GivenFlags) -> anyhow::Result<()>
     let books = PartitionBooks::from_parts(data.graph.types().clone(), &parts, args.parts)?;
     drop((graph, parts));
     let start = Instant::now();
-    print_written(args, &write_parts(&data, &books, &meta, cache_of(args).as_ref(), &args.out)?, start);
+    print_written(args, &write_parts(&data, &books, &meta, cache.as_ref(), &args.out)?, start);
     Ok(())
 }
 

@@ -12,7 +12,6 @@ use kiln::partition::Part;
 use kiln::remote::{Health, ServeConfig, Server};
 
 use crate::flags::parse;
-use crate::flags::partitions::graph_token;
 use crate::flags::ranks::TlsArgs;
 use crate::output::print_rank_zero;
 
@@ -118,7 +117,7 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {
 }
 
 fn token(tls: &TlsArgs) -> anyhow::Result<Token> {
-    graph_token(tls)?.context(
+    tls.graph_token()?.context(
         "set KILN_GRAPH_TOKEN to a secret that clients share, or KILN_GRAPH_TOKEN_FILE to a file that contains it and \
          that only you can read, or give certificates",
     )

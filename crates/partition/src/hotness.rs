@@ -35,7 +35,20 @@ pub struct CacheConfig {
 }
 
 impl CacheConfig {
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Checks the values, which [`write_parts`](crate::write_parts) does, too.
+    ///
+    /// ```
+    /// use kiln_partition::CacheConfig;
+    /// use kiln_sample::Fanout;
+    /// let config = CacheConfig { ratio: 0.2, fanouts: vec![Fanout::UpTo(10)], batch_size: 1024, seed: 0 };
+    /// config.check()?;
+    /// assert!(CacheConfig { ratio: 1.5, ..config }.check().is_err());
+    /// # Ok::<(), kiln_partition::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::BadParameter`] if the share is not in 0 to 1 or the batch size is 0.
+    pub fn check(&self) -> Result<()> {
         let bad = |what, expected: &str, got: String| {
             Err(Error::BadParameter { what, expected: expected.to_owned(), got })
         };

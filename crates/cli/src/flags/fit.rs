@@ -52,15 +52,19 @@ pub(crate) struct FitArgs {
 }
 
 impl FitArgs {
-    /// Returns the settings of the run: its epochs, its folder, early stopping and checkpoints.
-    pub(crate) fn config(&self) -> FitConfig {
-        let dir = match (&self.resume, &self.start_or_resume, &self.out) {
+    /// Returns the folder of the run, and whether the run starts or resumes there.
+    pub(crate) fn dir(&self) -> RunDir {
+        match (&self.resume, &self.start_or_resume, &self.out) {
             (Some(path), ..) => RunDir::Resume(path.clone()),
             (None, Some(path), _) => RunDir::StartOrResume(path.clone()),
             (None, None, Some(path)) => RunDir::New(path.clone()),
             (None, None, None) => RunDir::Numbered { parent: "runs".into(), name: "train".to_owned() },
-        };
-        let mut config = FitConfig::epochs(self.epochs).dir(dir).quiet();
+        }
+    }
+
+    /// Returns the settings of the run: its epochs, its folder, early stopping and checkpoints.
+    pub(crate) fn config(&self) -> FitConfig {
+        let mut config = FitConfig::epochs(self.epochs).dir(self.dir()).quiet();
         if let Some(metric) = self.metric {
             config = config.metric(metric);
         }

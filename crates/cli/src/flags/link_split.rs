@@ -44,6 +44,11 @@ struct RandomSplitArgs {
 }
 
 impl LinkSplitArgs {
+    /// Checks the flags of a random split before the data is read.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        self.random.config()?.check().context(FAILED)
+    }
+
     /// Returns the split of the links of the data, or a random one, and prints its sizes and notes.
     pub(crate) fn split_links(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
         ensure!(data.links.is_none() || !self.random.are_given(), has_split(&data.name));

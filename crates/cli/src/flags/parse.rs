@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use kiln::comm::MasterAddress;
 use kiln::data::NodeFeatures;
 use kiln::train::TrainingLength;
 
@@ -59,6 +60,14 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
     match !text.is_empty() && (is_v6 || !text.contains([':', '[', ' '])) {
         true => Ok(text.to_owned()),
         false => Err("expected a host name or an IP address, without a port".into()),
+    }
+}
+
+/// Parses the address of a server.
+pub(crate) fn address(text: &str) -> Result<String, String> {
+    match text.parse::<MasterAddress>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("expected HOST:PORT, such as node1:7400 or [::1]:7400".into()),
     }
 }
 

@@ -4,12 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
-use kiln::comm::rpc::{Token, secret};
 use kiln::remote::PartitionsConfig;
 use kiln::{GraphMode, PartitionedGraph};
 
 use crate::flags::parse;
-use crate::flags::ranks::TlsArgs;
 use crate::output::print_rank_zero;
 
 /// The processes that hold the partitions.
@@ -49,7 +47,7 @@ pub(crate) struct PartitionSource {
     parts: Option<PathBuf>,
     /// Addresses of the servers of all partitions, for `--mode server`. Without certificates, the servers' token is
     /// required, in KILN_GRAPH_TOKEN or in the file that KILN_GRAPH_TOKEN_FILE names.
-    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', value_parser = parse::address)]
     servers: Vec<String>,
     /// Name or address by which other ranks reach this machine, for `--mode worker`. Default: the local address of the
     /// connection to rank 0.
@@ -80,18 +78,20 @@ impl PartitionArgs {
     }
 
     /// Opens the folder of partitions or connects to the servers, and prints a summary.
-    pub(crate) fn open(&self, tls: &TlsArgs, graph_mode: GraphMode) -> anyhow::Result<PartitionedGraph> {
+    pub(crate) fn open(
+        &self,
+        config: PartitionsConfig,
+        graph_mode: GraphMode,
+    ) -> anyhow::Result<PartitionedGraph> {
         let mode = self.mode.unwrap_or(self.source.default_mode());
         ensure!(
             mode == Mode::Worker || graph_mode == GraphMode::Host,
             "--graph-mode device and zero-copy require --mode worker: servers sample on the CPU"
         );
-        self.source.open_in(mode, tls, self.queue_bytes().min(IN_FLIGHT_BYTES))
+        let in_flight_bytes = self.queue_bytes().min(config.in_flight_bytes);
+        self.source.open_in(mode, PartitionsConfig { in_flight_bytes, ..config })
     }
 }
-
-/// The limit of in-flight responses, in bytes.
-const IN_FLIGHT_BYTES: usize = 256 << 20;
 
 impl PartitionSource {
     /// Returns true if the flags select a partitioned graph.
@@ -128,18 +128,12 @@ impl PartitionSource {
     }
 
     /// Opens the folder of partitions, or connects to the servers if they are given, and prints a summary.
-    pub(crate) fn open(&self, tls: &TlsArgs) -> anyhow::Result<PartitionedGraph> {
-        self.open_in(self.default_mode(), tls, IN_FLIGHT_BYTES)
+    pub(crate) fn open(&self, config: PartitionsConfig) -> anyhow::Result<PartitionedGraph> {
+        self.open_in(self.default_mode(), config)
     }
 
-    fn open_in(&self, mode: Mode, tls: &TlsArgs, in_flight_bytes: usize) -> anyhow::Result<PartitionedGraph> {
-        let config = PartitionsConfig {
-            host: self.host.clone(),
-            token: graph_token(tls)?,
-            tls: tls.files()?,
-            in_flight_bytes,
-            ..PartitionsConfig::default()
-        };
+    fn open_in(&self, mode: Mode, config: PartitionsConfig) -> anyhow::Result<PartitionedGraph> {
+        let config = PartitionsConfig { host: self.host.clone(), ..config };
         let graph = match (mode, &self.parts, &self.servers[..]) {
             (Mode::Worker, Some(folder), []) => PartitionedGraph::open(folder, config)?,
             (Mode::Worker, ..) => {
@@ -164,14 +158,4 @@ impl PartitionSource {
         print_rank_zero(&graph);
         Ok(graph.static_cache(!self.no_static_cache).cache_size(self.cache_size as usize))
     }
-}
-
-/// Returns the token that graph servers and their clients share, from the environment. It is optional with
-/// certificates.
-pub(crate) fn graph_token(tls: &TlsArgs) -> anyhow::Result<Option<Token>> {
-    // The protocol always has a token. Servers and clients that authenticate by certificates use this constant.
-    const CERTIFICATES: &str = "certificates-in-place-of-a-token";
-    let word = secret("KILN_GRAPH_TOKEN", |name| std::env::var(name).ok())?;
-    let word = word.or(tls.files()?.map(|_| CERTIFICATES.to_owned()));
-    Ok(word.map(|word| Token::new(&word)).transpose()?)
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use clap::Args;
-use kiln::comm::rpc::{Tls, ensure_private, secret};
+use kiln::comm::rpc::{Tls, Token, ensure_private, secret};
 use kiln::comm::{CommBackend, LaunchEnv, LaunchFlags, MasterAddress, ThreadRanks};
 use kiln::kernels::{Devices, is_cpu};
 use kiln::loader::{LoaderConfig, UnevenShards};
+use kiln::remote::PartitionsConfig;
 use kiln::train::BatchConfig;
 use kiln::{Error, PartitionedGraph, RankConfig, RankCount};
 
@@ -30,7 +31,8 @@ pub(crate) struct JobArgs {
     /// Compute threads of each rank. Default: the rank's share of the cores.
     #[arg(long, value_parser = parse::whole(1, 1024))]
     threads_per_rank: Option<usize>,
-    /// Seconds that ranks wait for a missing rank before all ranks fail. Default: 600, or 120 if ranks are processes.
+    /// Seconds that ranks wait for a missing rank before all ranks fail, and for progress of a request to a server of
+    /// partitions. Default: 600, or 120 if ranks are processes; 60 for servers.
     #[arg(long, value_parser = parse::size)]
     deadline: Option<usize>,
     /// Compute devices: `cpu`, or with the feature of that name `cuda`, `wgpu` or `cube-cpu`. `cuda` is all n GPUs;
@@ -97,7 +99,7 @@ pub(crate) struct LaunchArgs {
         ("store", "Through rank 0: needs no library, suits small models only", CommBackend::Store),
     ]))]
     engine: CommBackend,
-    /// Seconds that a process waits for all others to join.
+    /// Seconds that a process waits for all others to join, and for the servers of partitions to start.
     #[arg(long, value_parser = parse::size, default_value = "300")]
     join_within: usize,
     #[command(flatten)]
@@ -126,6 +128,15 @@ impl TlsArgs {
         };
         ensure_private("--tls-key", key)?;
         Ok(Some(Tls { authority: ca.clone(), certificate: cert.clone(), key: key.clone() }))
+    }
+
+    /// Returns the token that graph servers and their clients share, from the environment. It is optional with certificates.
+    pub(crate) fn graph_token(&self) -> anyhow::Result<Option<Token>> {
+        // The protocol always has a token. Servers and clients that authenticate by certificates use this constant.
+        const CERTIFICATES: &str = "certificates-in-place-of-a-token";
+        let word = secret("KILN_GRAPH_TOKEN", |name| std::env::var(name).ok())?;
+        let word = word.or(self.files()?.map(|_| CERTIFICATES.to_owned()));
+        Ok(word.map(|word| Token::new(&word)).transpose()?)
     }
 }
 
@@ -185,7 +196,7 @@ impl JobArgs {
             return;
         }
         let mut unused = list_names::<LaunchArgs>();
-        unused.retain(|flag| !(is_partitioned && flag.starts_with("tls-")));
+        unused.retain(|flag| !(is_partitioned && (flag.starts_with("tls-") || flag == "join-within")));
         if self.launch.engine == CommBackend::Nccl {
             unused.retain(|flag| flag != "engine");
         }
@@ -196,9 +207,17 @@ impl JobArgs {
         }
     }
 
-    /// Returns the TLS flags of this process.
-    pub(crate) fn tls(&self) -> &TlsArgs {
-        &self.launch.tls
+    /// Returns the configuration of the connections to the servers of partitions, of this process and other ranks.
+    pub(crate) fn partitions_config(&self) -> anyhow::Result<PartitionsConfig> {
+        let LaunchArgs { tls, join_within, .. } = &self.launch;
+        let default = PartitionsConfig::default();
+        Ok(PartitionsConfig {
+            token: tls.graph_token()?,
+            tls: tls.files()?,
+            deadline: self.deadline.map_or(default.deadline, |seconds| Duration::from_secs(seconds as u64)),
+            join_within: Duration::from_secs(*join_within as u64),
+            ..default
+        })
     }
 
     /// Returns the number of ranks that are threads of this process.

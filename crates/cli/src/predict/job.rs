@@ -65,7 +65,7 @@ impl Job<'_> {
     /// Opens the partitions of the flags, and checks that they suit the model and the ranks.
     fn open_partitions(&self, inputs: &ModelInputs) -> anyhow::Result<OpenedGraph> {
         let job = &self.args.job;
-        let graph = self.args.parts.open(job.tls())?;
+        let graph = self.args.parts.open(job.partitions_config()?)?;
         let info = graph.info();
         match (info.is_heterogeneous, &inputs.graph) {
             (true, Some(_)) | (false, None) => {}

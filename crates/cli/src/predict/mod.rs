@@ -14,12 +14,12 @@ mod request;
 use std::time::Instant;
 
 use anyhow::ensure;
+use kiln::store::array_folder::check_new;
 use kiln::train::{ModelInfo, ModelInputs, ModelTask};
 
 use self::args::Mode;
 pub(crate) use self::args::PredictArgs;
 use self::job::{Job, open_model};
-use self::rank_folders::check_out;
 use crate::flags::GivenFlags;
 use crate::flags::device::set_trained_precision;
 use crate::output::{be_quiet, print_note_lines, print_rank_zero};
@@ -30,9 +30,9 @@ pub(crate) fn run(args: &PredictArgs, given: &GivenFlags) -> anyhow::Result<()> 
     if launch.as_ref().is_some_and(|launch| launch.rank != 0) {
         be_quiet();
     }
+    check_new(&args.out)?;
     let local_rank = launch.as_ref().map_or(0, |launch| launch.local_rank);
     let model = open_model(args, local_rank)?;
-    check_out(&args.out)?;
     set_trained_precision(model.info().precision.as_deref(), &args.job.device);
     let ModelInfo { kind, inputs, .. } = model.info();
     let &ModelInputs { task, ref data_name, n_features, n_outputs, .. } = inputs;

@@ -1,11 +1,9 @@
 //! The folder of the result, those of ranks with `--per-rank`, and the totals of all ranks.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use kiln::prelude::RankHandle;
 use kiln::store::whole_file::write_whole;
 use kiln::{Error, PredictionTotals, Result};
@@ -14,17 +12,6 @@ use serde_json::{Value, json};
 /// The longest wait of the other ranks for the files of one. It may be long, because a lost rank is detected during the
 /// wait.
 pub(super) const WRITING: Duration = Duration::from_secs(24 * 3600);
-
-/// Checks that the folder for the results is new or empty, before anything is computed.
-pub(super) fn check_out(out: &Path) -> anyhow::Result<()> {
-    let is_free = match fs::read_dir(out) {
-        Ok(mut entries) => entries.next().is_none(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-        Err(error) => return Err(error).with_context(|| format!("{} could not be read", out.display())),
-    };
-    ensure!(is_free, "{} is not empty: give --out a new folder", out.display());
-    Ok(())
-}
 
 /// Returns the name of a rank's folder.
 pub(super) fn part_name(rank: usize, n_ranks: usize) -> String {

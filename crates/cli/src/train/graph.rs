@@ -79,7 +79,7 @@ impl TrainRun<'_> {
     /// Opens the partitions of the flags and prints a summary.
     pub(super) fn open_partitions(&self) -> anyhow::Result<TrainingGraph> {
         let TrainArgs { ranks, device, parts, .. } = self.args;
-        let graph = parts.open(ranks.job.tls(), device.graph_mode)?;
+        let graph = parts.open(ranks.job.partitions_config()?, device.graph_mode)?;
         self.check_cache(graph.info().is_heterogeneous)?;
         Ok(TrainingGraph::Partitioned(graph))
     }

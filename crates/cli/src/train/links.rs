@@ -19,6 +19,7 @@ impl TrainRun<'_> {
     pub(super) fn links(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { data, ranks, parts, link, loss, .. } = self.args;
         let is_partitioned = parts.are_given();
+        link.split.check()?;
         let opened = self.open_dataset()?;
         require_links(&opened.data, is_partitioned, data.is_symmetrized())?;
         let split = link.split.split_links(&opened.data, ranks.seed)?;

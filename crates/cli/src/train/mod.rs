@@ -30,8 +30,10 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     let started = Instant::now();
     set_format(args.fit.log_format);
     let launch = args.ranks.job.launch()?;
-    if launch.as_ref().is_some_and(|launch| launch.rank != 0) {
-        be_quiet();
+    // Rank 0 of several processes opens the folder of the run; the others may start when it has done so.
+    match &launch {
+        Some(launch) if launch.rank != 0 => be_quiet(),
+        _ => args.fit.dir().check()?,
     }
     let precision = args.device.set_precision(&args.ranks.job.device)?;
     let task = select_task(args)?;

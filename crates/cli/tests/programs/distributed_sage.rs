@@ -339,6 +339,11 @@ fn rejects_invalid_partition_flags() {
         (&format!("--parts {}", data.path("nowhere").display()), TOKEN, "nowhere: No such file"),
         (&only_one, TOKEN, "no server holds partition 1 of 2"),
         (&of_servers, other, "missing or wrong token: use the same token for clients and servers"),
+        // Without the flag, the process waits for 300 s.
+        ("--servers 127.0.0.1:9 --join-within 1", TOKEN, "127.0.0.1:9"),
+        ("--servers localhost", TOKEN, "expected HOST:PORT, such as node1:7400"),
+        ("--servers node1:7400,,node2:7400", TOKEN, "invalid value '' for '--servers"),
+        ("--servers node1:74000", TOKEN, "invalid value 'node1:74000' for '--servers"),
         (&of_servers, ("KILN_GRAPH_TOKEN", ""), "set KILN_GRAPH_TOKEN to the token of the servers"),
         (&of_servers, ("KILN_GRAPH_TOKEN", "short"), "at least 16"),
     ] {

@@ -160,7 +160,7 @@ fn errors_name_the_flag_the_file_and_the_widths() {
     fs::create_dir(out).unwrap();
     fs::write(Path::new(out).join("kept"), "").unwrap();
     let error = fails(&["predict", "--run", &run, "--data", "sbm", "--out", out]);
-    assert!(error.contains("is not empty: give --out a new folder"), "{error}");
+    assert!(error.contains("is not an empty folder"), "{error}");
 }
 
 #[test]

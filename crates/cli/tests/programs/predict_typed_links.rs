@@ -234,9 +234,10 @@ fn a_split_that_is_written_first_has_the_weights_and_scores_of_the_run() {
     // The split keeps the statistics of the import, so that new rows are transformed in the same way.
     let other = shuffled(root, &written);
     assert!(Path::new(&other).join("kiln.json").exists());
+    let new = format!("{other}-new");
     for (args, message) in [
-        (vec!["data", "split-links", &written, "--out", &other], "already has a split of links"),
-        (vec!["data", "split-links", &set, "--out", &other], "need --relation"),
+        (vec!["data", "split-links", &written, "--out", &new], "already has a split of links"),
+        (vec!["data", "split-links", &set, "--out", &new], "need --relation"),
         (
             vec!["train", "--task", "link", "--data", &written, "--link-split", "0.1,0.1"],
             "remove --link-split",
@@ -250,6 +251,14 @@ fn a_split_that_is_written_first_has_the_weights_and_scores_of_the_run() {
         let error = fails(&args);
         assert!(error.contains(message), "{error}");
     }
-    let error = fails(&["data", "split-links", "debian-packages", "--out", &other, "--relation", "buys"]);
+    let error = fails(&[
+        "data",
+        "split-links",
+        "debian-packages",
+        "--out",
+        &format!("{other}-new"),
+        "--relation",
+        "buys",
+    ]);
     assert!(error.contains("need a heterogeneous dataset"), "{error}");
 }

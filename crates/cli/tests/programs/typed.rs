@@ -271,7 +271,7 @@ fn unsuitable_flags_of_partitions_are_errors() {
         ("--standardize", "--standardize does not apply to a heterogeneous dataset: remove it"),
         ("--add-self-loops", "--add-self-loops does not apply to a heterogeneous dataset: remove it"),
         ("--cache-ratio 2", "the cache's share of the nodes is 2, expected 0 to 1"),
-        ("--parts 0", "the number of partitions is 0, expected 1 to 65535"),
+        ("--parts 0", "expected a whole number from 1 to 65535"),
     ] {
         let flags = format!("partition {set} --out {} {flags}", out.display());
         let output = command("data", &flags).output().unwrap();

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use tonic::transport::{Channel, Endpoint, Server};
 
 use crate::failure::error_text;
+use crate::process::MasterAddress;
 use crate::rpc::listener::{Incoming, listen};
 use crate::rpc::{AuthInterceptor, Error, Result, Tls, Token, log};
 
@@ -72,6 +73,11 @@ impl RpcEndpoint {
     /// # Errors
     /// Returns [`Error::BadAddress`] for an invalid address, and [`Error::Tls`] if the certificates cannot be used.
     pub fn endpoint(&self) -> Result<Endpoint> {
+        // The library takes an address without a port for one of port 80.
+        if self.address.parse::<MasterAddress>().is_err() {
+            let reason = "write node1:29400 or [::1]:29400, with a port from 1 to 65535".to_owned();
+            return Err(Error::BadAddress { address: self.address.clone(), reason });
+        }
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.address)).map_err(
             |error: tonic::transport::Error| Error::BadAddress {

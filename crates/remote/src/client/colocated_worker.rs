@@ -7,6 +7,7 @@ use kiln_comm::{Communicator, RankInfo};
 use kiln_graph::NodeId;
 use kiln_partition::{Part, PartitionBooks};
 
+use crate::client::connect::{DEADLINE, JOIN_WITHIN};
 use crate::{ConnectConfig, DistGraph, Error, Result, RuleRegistry, ServeConfig, Server};
 
 /// The configuration of a rank in worker mode.
@@ -23,14 +24,25 @@ pub struct ColocatedWorkerConfig {
     pub rules: RuleRegistry,
     /// The limit on in-flight response bytes; see [`ConnectConfig::in_flight_bytes`].
     pub in_flight_bytes: usize,
+    /// The time without progress after which a request fails; see [`ConnectConfig::deadline`].
+    pub deadline: Duration,
+    /// The longest time to wait for the servers of the other ranks; see [`ConnectConfig::join_within`].
+    pub join_within: Duration,
 }
 
 impl ColocatedWorkerConfig {
     /// Creates a configuration with a random token, the built-in rules, 256 MiB of in-flight responses and no
     /// certificates.
     pub fn new(host: impl Into<String>) -> Self {
-        let (host, rules) = (host.into(), RuleRegistry::default());
-        Self { host, token: None, tls: None, rules, in_flight_bytes: 256 << 20 }
+        Self {
+            host: host.into(),
+            token: None,
+            tls: None,
+            rules: RuleRegistry::default(),
+            in_flight_bytes: 256 << 20,
+            deadline: DEADLINE,
+            join_within: JOIN_WITHIN,
+        }
     }
 }
 
@@ -76,7 +88,8 @@ impl ColocatedWorker {
             );
             return Err(Error::BadParts { reason });
         }
-        let ColocatedWorkerConfig { host, token, tls, rules, in_flight_bytes } = config;
+        let ColocatedWorkerConfig { host, token, tls, rules, in_flight_bytes, deadline, join_within } =
+            config;
         let token = agree(&mut *meeting, token)?;
         let part_of = |rank: usize| Self::part_of(RankInfo { rank, ..rank_info }, n_parts);
         let serves = |rank: usize| rank == 0 || part_of(rank - 1) != part_of(rank);
@@ -99,6 +112,8 @@ impl ColocatedWorker {
             tls,
             rules,
             in_flight_bytes,
+            deadline,
+            join_within,
             ..ConnectConfig::new(servers, token)
         };
         let graph = Arc::new(DistGraph::connect(connect)?);

@@ -19,6 +19,12 @@ use crate::local_part::LocalPart;
 use crate::wire::proto::{Array, FetchRequest, Opened};
 use crate::{Error, Result, RuleRegistry, TargetsInfo};
 
+/// The default of [`ConnectConfig::deadline`].
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The default of [`ConnectConfig::join_within`].
+pub(crate) const JOIN_WITHIN: Duration = Duration::from_secs(300);
+
 /// The configuration of a client of a partitioned graph.
 #[derive(Debug, Clone)]
 pub struct ConnectConfig {
@@ -54,8 +60,8 @@ impl ConnectConfig {
             tls: None,
             rules: RuleRegistry::default(),
             n_channels: 2,
-            deadline: Duration::from_secs(60),
-            join_within: Duration::from_secs(300),
+            deadline: DEADLINE,
+            join_within: JOIN_WITHIN,
             in_flight_bytes: 256 << 20,
         }
     }

@@ -10,6 +10,7 @@ use kiln_comm::rpc::{Tls, Token};
 use kiln_graph::NodeId;
 use kiln_partition::{Part, part_dir};
 
+use crate::client::connect::{DEADLINE, JOIN_WITHIN};
 use crate::client::graph_info::GraphInfo;
 use crate::local_part::LocalPart;
 use crate::{
@@ -40,10 +41,14 @@ pub struct PartitionsConfig {
     pub rules: RuleRegistry,
     /// The limit on in-flight response bytes; see [`ConnectConfig::in_flight_bytes`].
     pub in_flight_bytes: usize,
+    /// The time without progress after which a request to a server fails; see [`ConnectConfig::deadline`].
+    pub deadline: Duration,
+    /// The longest time to wait for servers to start; see [`ConnectConfig::join_within`].
+    pub join_within: Duration,
 }
 
 impl Default for PartitionsConfig {
-    /// Returns a configuration without certificates, with the built-in rules and 256 MiB of in-flight responses.
+    /// Returns a configuration without certificates, with the built-in rules and the limits of [`ConnectConfig::new`].
     fn default() -> Self {
         Self {
             host: None,
@@ -51,6 +56,8 @@ impl Default for PartitionsConfig {
             tls: None,
             rules: RuleRegistry::default(),
             in_flight_bytes: 256 << 20,
+            deadline: DEADLINE,
+            join_within: JOIN_WITHIN,
         }
     }
 }
@@ -164,7 +171,8 @@ impl Partitions {
         };
         self.check_ranks(rank_info.world_size)?;
         let part = ColocatedWorker::part_of(rank_info, self.info.n_parts).unwrap_or_default();
-        let PartitionsConfig { host, token, tls, rules, in_flight_bytes } = self.config.clone();
+        let PartitionsConfig { host, token, tls, rules, in_flight_bytes, deadline, join_within } =
+            self.config.clone();
         let host = match host {
             Some(host) => host,
             None => local_ip.map_err(|reason| Error::NoHost { reason })?.to_string(),
@@ -173,7 +181,7 @@ impl Partitions {
         let worker = ColocatedWorker::meet(
             comm,
             part,
-            ColocatedWorkerConfig { host, token, tls, rules, in_flight_bytes },
+            ColocatedWorkerConfig { host, token, tls, rules, in_flight_bytes, deadline, join_within },
         )?;
         Ok(JoinedPartition { graph: Arc::clone(worker.graph()), worker: Some(worker) })
     }
@@ -188,11 +196,13 @@ fn largest_multiple(unit: usize, most: usize) -> Option<usize> {
 impl PartitionsConfig {
     fn connect(&self, servers: &[String]) -> Result<DistGraph> {
         let token = self.token.clone().ok_or(Error::NoToken)?;
-        let Self { tls, rules, in_flight_bytes, .. } = self.clone();
+        let Self { tls, rules, in_flight_bytes, deadline, join_within, .. } = self.clone();
         DistGraph::connect(ConnectConfig {
             tls,
             rules,
             in_flight_bytes,
+            deadline,
+            join_within,
             ..ConnectConfig::new(servers, token)
         })
     }

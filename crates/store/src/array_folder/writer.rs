@@ -23,6 +23,53 @@ const HEADER_BYTES: usize = 128;
 /// The buffer size of an [`ArrayWriter`] in bytes.
 pub const BUFFER_BYTES: usize = 1 << 16;
 
+/// Checks that a [`FolderWriter`] can be created for a target: a program calls it before it computes what the folder will contain.
+/// Nothing is left behind.
+///
+/// ```
+/// # let root = tempfile::tempdir()?;
+/// let out = root.path().join("new/parts");
+/// kiln_store::array_folder::check_new(&out)?;
+/// assert!(!root.path().join("new").exists());
+/// std::fs::write(root.path().join("notes.txt"), "not empty")?;
+/// assert!(kiln_store::array_folder::check_new(root.path()).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Returns the errors of [`FolderWriter::create`].
+pub fn check_new(target: impl AsRef<Path>) -> Result<()> {
+    let target = free_target(target.as_ref())?;
+    let mut parents = target.ancestors().skip(1);
+    let Some(parent) = parents.find(|folder| is_there(folder)) else { return Ok(()) };
+    // A folder that is created and removed shows that the user may write there. A process of another machine with the same id
+    // may do the same now.
+    let probe = parent.join(format!(".unfinished-{}-probe", std::process::id()));
+    match fs::create_dir(&probe) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(io_error(parent)(error)),
+        Ok(()) => fs::remove_dir(&probe).map_err(io_error(&probe)),
+    }
+}
+
+/// Returns the absolute path of a target that is absent or an empty folder.
+fn free_target(target: &Path) -> Result<PathBuf> {
+    // Relative paths such as `.` have no parent or no name, so the path is made absolute first.
+    let target = match target.canonicalize() {
+        Ok(target) => target,
+        Err(_) => std::path::absolute(target).map_err(io_error(target))?,
+    };
+    let is_free = match fs::read_dir(&target) {
+        Ok(mut entries) => entries.next().is_none(),
+        // A dangling symlink is reported as not found, but it exists, and a folder cannot replace it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => !is_there(&target),
+        // The target or one of its parents is a file.
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory && is_there(&target) => false,
+        Err(error) => return Err(io_error(&target)(error)),
+    };
+    if is_free { Ok(target) } else { Err(Error::NotEmpty { path: target }) }
+}
+
 /// An atomic writer of a folder. It writes the arrays and then the manifest to a temporary folder, and renames that
 /// folder to the target. The target is unchanged until the commit. Dropping the writer without a commit removes its
 /// files.
@@ -44,25 +91,10 @@ impl FolderWriter {
     /// Returns [`Error::NotEmpty`] unless `target` is absent or an empty folder, and [`Error::Io`] if a folder cannot
     /// be created.
     pub fn create(target: impl AsRef<Path>) -> Result<Self> {
-        let target = target.as_ref();
-        // Relative paths such as `.` have no parent or no name, so the path is made absolute first.
-        let target = match target.canonicalize() {
-            Ok(target) => target,
-            Err(_) => std::path::absolute(target).map_err(io_error(target))?,
-        };
+        let target = free_target(target.as_ref())?;
         let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
             return Err(Error::NotEmpty { path: target });
         };
-        let is_free = match fs::read_dir(&target) {
-            Ok(mut entries) => entries.next().is_none(),
-            // A dangling symlink is reported as not found, but it exists, and a folder cannot replace it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => !is_there(&target),
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => false,
-            Err(error) => return Err(io_error(&target)(error)),
-        };
-        if !is_free {
-            return Err(Error::NotEmpty { path: target });
-        }
         let new: Vec<&Path> = parent.ancestors().take_while(|folder| !is_there(folder)).collect();
         fs::create_dir_all(parent).map_err(io_error(parent))?;
         // The entry of each new folder is synced by syncing its parent.
