@@ -21,7 +21,7 @@ use crate::flags::GivenFlags;
 use crate::flags::link_split::LinkSplitArgs;
 use crate::flags::parse;
 use crate::flags::source::{DataSource, print_name_note};
-use crate::output::{print_notes, print_rank_zero};
+use crate::output::{print_notes, print_rank_zero, print_result};
 
 /// The subcommands of `kiln data`.
 #[derive(Debug, Subcommand)]
@@ -144,7 +144,7 @@ pub(crate) fn run(command: &DataCommand, given: &GivenFlags) -> anyhow::Result<(
         DataCommand::Convert(args) => run_convert(args),
         DataCommand::Verify { folder } => run_verify(folder),
         #[cfg(feature = "tables")]
-        DataCommand::Import(args) => crate::import::run(args),
+        DataCommand::Import(args) => crate::import::run(args, given),
         DataCommand::Inspect { source } => run_inspect(source),
         DataCommand::SplitLinks(args) => run_split_links(args),
         DataCommand::Partition(args) => run_partition(args, given),
@@ -211,7 +211,7 @@ fn run_verify(folder: &Path) -> anyhow::Result<()> {
 fn run_inspect(source: &Path) -> anyhow::Result<()> {
     print_name_note(source);
     let data = Dataset::open(source)?;
-    print_rank_zero(data.summary());
+    print_result(data.summary())?;
     print_notes(&data.notes);
     Ok(())
 }

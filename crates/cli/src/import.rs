@@ -9,7 +9,8 @@ use clap::Args;
 use kiln::data::convert::parse_bytes;
 use kiln_tables::{Import, ImportOptions};
 
-use crate::flags::parse;
+use crate::flags::{GivenFlags, parse};
+use crate::output::{print_rank_zero, print_result};
 
 /// The flags of `kiln data import`.
 #[derive(Debug, Args)]
@@ -36,10 +37,11 @@ pub(crate) struct ImportArgs {
 }
 
 /// Runs `kiln data import`.
-pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ImportArgs, given: &GivenFlags) -> anyhow::Result<()> {
     if args.dry_run {
         let plan = kiln_tables::plan(&args.spec)?;
-        print!("{plan}");
+        given.note_unused(&["out", "memory", "threads"], "with --dry-run");
+        print_result(plan.to_string().trim_end())?;
         let errors = match plan.errors.len() {
             1 => "1 error".to_owned(),
             n_errors => format!("{n_errors} errors"),
@@ -55,7 +57,10 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<()> {
         n_threads: args.threads,
         transforms_of: earlier.map(Arc::new),
     };
-    println!("{}", kiln_tables::import(&args.spec, out, &options)?);
-    println!("{} written in {:.1} s", out.display(), started.elapsed().as_secs_f64());
+    let report = kiln_tables::import(&args.spec, out, &options)?;
+    // The set is complete, so a closed pipe is no error.
+    print_rank_zero(report);
+    let seconds = started.elapsed().as_secs_f64();
+    print_rank_zero(format_args!("{} written in {seconds:.1} s", out.display()));
     Ok(())
 }

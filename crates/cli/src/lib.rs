@@ -26,7 +26,6 @@ mod predict;
 mod serve;
 mod train;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -106,11 +105,11 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
         Command::Data(command) => data::run(&command, &given)?,
         Command::Serve(args) => serve::serve(&args)?,
         Command::Health(args) => serve::health(&args)?,
-        Command::Device => return Ok(list::run()),
+        Command::Device => return list::run(),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command(), "kiln", &mut script);
-            std::io::stdout().write_all(&script).context("the completion script could not be printed")?;
+            output::print_result(String::from_utf8_lossy(&script).trim_end())?;
         }
     }
     Ok(ExitCode::SUCCESS)

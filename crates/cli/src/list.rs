@@ -5,9 +5,11 @@ use std::time::Instant;
 
 use kiln::kernels::{DeviceInfo, list_devices, open_device, smoke_test};
 
+use crate::output::print_result;
+
 /// Prints each device with its model, memory and driver, and the result of a smoke test. A kind of device that this build
 /// or this machine lacks has one line with the reason. Fails if a device exists but does not work.
-pub(crate) fn run() -> ExitCode {
+pub(crate) fn run() -> anyhow::Result<ExitCode> {
     let mut are_ok = true;
     for device in list_devices() {
         let (status, is_ok) = status(&device);
@@ -15,10 +17,11 @@ pub(crate) fn run() -> ExitCode {
             device.memory_bytes.map(|bytes| format!("{:.1} GiB", bytes as f64 / (1_u64 << 30) as f64));
         let facts =
             [device.model, memory, device.driver].into_iter().flatten().collect::<Vec<_>>().join(", ");
-        println!("{:9} {}{}{status}", device.name, facts, if facts.is_empty() { "" } else { ": " });
+        let colon = if facts.is_empty() { "" } else { ": " };
+        print_result(format_args!("{:9} {facts}{colon}{status}", device.name))?;
         are_ok &= is_ok;
     }
-    if are_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if are_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Returns the result of a device's smoke test as text, and false if a device exists but does not work.

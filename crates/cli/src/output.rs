@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::Context;
 use kiln::data::Note;
 use serde_json::{Value, json};
 
@@ -47,6 +48,20 @@ pub(crate) fn print_rank_zero(line: impl fmt::Display) {
     match is_json() {
         true => print_event("message", json!({ "text": line.to_string() })),
         false => print(line),
+    }
+}
+
+/// Prints a line that is the result of a command which writes no file.
+///
+/// # Errors
+/// Returns an error if it cannot be written, except to a closed pipe (`| head`), whose reader has what it wants.
+pub(crate) fn print_result(line: impl fmt::Display) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("the standard output could not be written")
+        }
+        _ => Ok(()),
     }
 }
 

@@ -224,6 +224,8 @@ impl LinkSplit {
     /// ([`Note::LinksInRelation`]), training links among them, because a training step leaves out its links and their reverses
     /// of the relations of links only.
     ///
+    /// Also finds fixed negatives that are the link that they belong to ([`Note::LinksAmongNegatives`]).
+    ///
     /// Each link takes two binary searches, and another one for each other relation between its types.
     ///
     /// # Errors
@@ -238,6 +240,14 @@ impl LinkSplit {
             let n_reversed = self.count(links, |src, dst| has_edge(&reverses, dst, src));
             if (n_links, n_reversed) != (0, 0) {
                 notes.push(Note::LinksInGraph { part, n_links, n_reversed });
+            }
+        }
+        for (part, negatives) in [("val", self.val_negatives()), ("test", self.test_negatives())] {
+            let Some(negatives) = negatives else { continue };
+            let n_negatives = self.count_own_links(negatives);
+            if n_negatives != 0 {
+                let n_all = negatives.dsts().len();
+                notes.push(Note::LinksAmongNegatives { part, n_negatives, n_all });
             }
         }
         let relation = self.message.relation(self.links.relation);
@@ -262,6 +272,20 @@ impl LinkSplit {
             }
         }
         Ok(notes)
+    }
+
+    /// Returns the number of negatives that are the link that they belong to.
+    fn count_own_links(&self, negatives: &LinkNegatives) -> usize {
+        let mut n_own = 0;
+        for (row, link) in negatives.links().iter().enumerate() {
+            let (src, dst) = self.links().pair(*link);
+            let srcs = negatives.srcs_of(row);
+            for (position, negative) in negatives.dsts_of(row).iter().enumerate() {
+                let has_src = srcs.is_none_or(|srcs| srcs[position] == src);
+                n_own += usize::from(has_src && *negative == dst);
+            }
+        }
+        n_own
     }
 
     /// Returns a note ([`Note::NeverDestinations`]) if at least a tenth of the nodes that may be drawn as destinations of negatives

@@ -78,6 +78,15 @@ pub enum Note {
         /// The number of links whose reverse is an edge.
         n_reversed: usize,
     },
+    /// Fixed negatives are the links that they belong to, which then rank below their own copies or tie with them.
+    LinksAmongNegatives {
+        /// The name of the part: `val` or `test`.
+        part: &'static str,
+        /// The number of these negatives.
+        n_negatives: usize,
+        /// The number of negatives of the part.
+        n_all: usize,
+    },
     /// Links are edges of another relation that passes messages, or have reverses in one that was not named as the reverse relation.
     LinksInRelation {
         /// The name of the part: `train`, `val` or `test`.
@@ -136,6 +145,12 @@ impl fmt::Display for Note {
                 f,
                 "{n_links} links of the {part} split are edges of the graph that passes messages, and {n_reversed} \
                 have a reverse edge there: scores on {part} do not measure unseen links"
+            ),
+            Self::LinksAmongNegatives { part, n_negatives, n_all } => write!(
+                f,
+                "{} of the {part} split ({}) are the link that they belong to, which ties with its own copy: remove them",
+                counted(*n_negatives as u64, "fixed negative"),
+                share(*n_negatives, *n_all)
             ),
             Self::LinksInRelation { part, relation, n_repeated: 0, n_reversed, n_all } => write!(
                 f,

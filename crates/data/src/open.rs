@@ -256,6 +256,13 @@ fn can_enter(path: &Path) -> bool {
 
 /// Returns advice for the error message if the parent folder, its parent, or a subfolder is a data set.
 fn hint(path: &Path) -> Option<String> {
+    if ["part.json", "part0/part.json"].into_iter().any(|file| path.join(file).is_file()) {
+        return Some(
+            "but it has partitions: give their folder to --parts of `kiln train` and `kiln predict` \
+            (`PartitionedGraph::open`), or the set that was partitioned to --data"
+                .to_owned(),
+        );
+    }
     let resolved = path.canonicalize().ok()?;
     let mut above = resolved.ancestors().skip(1).take(2);
     if let Some((folder, kind)) = above.find_map(|folder| Some((folder, kind_of_folder(folder).ok()??))) {

@@ -178,3 +178,34 @@ fn version_and_completions_are_printed() {
         assert!(script.contains("kiln") && script.contains("fanouts"), "{shell}");
     }
 }
+
+/// A reader that has closed the pipe (`| head`) has what it wants; a full disk loses the answer of commands that only print.
+#[cfg(unix)]
+#[test]
+fn printed_answers_survive_a_closed_pipe_and_report_a_full_disk() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("people.csv"), "id,age\na,1\nb,2\n").unwrap();
+    let spec = "{name: people, nodes: [{name: person, files: [people.csv], key: id, columns: [{column: age, transform: numeric}]}], relations: []}";
+    fs::write(root.path().join("people.yaml"), spec).unwrap();
+    let only_print =
+        ["data inspect debian-packages", "data import people.yaml --dry-run", "device", "completions bash"];
+    let others = ["data import people.yaml --out people", "data verify people", "--help", "--version"];
+    let output_of = |line: &str, stdout: std::process::Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        command.args(line.split(' ')).current_dir(root.path()).stdout(stdout).output().unwrap()
+    };
+    for line in only_print.into_iter().chain(others) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = output_of(line, writer.into());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{line}: {said}");
+    }
+    for line in only_print {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = output_of(line, full.into());
+        let said = String::from_utf8_lossy(&output.stderr);
+        let expected = "the standard output could not be written: No space left on device";
+        assert!(!output.status.success() && said.contains(expected), "{line}: {said}");
+    }
+}

@@ -4,7 +4,7 @@
 use kiln_data::{
     DatasetLinks, Error, LinkDirection, LinkSplit, LinkSplitConfig, LinkSplitError, LinkTargets, Note, Split,
 };
-use kiln_graph::{LinkId, LinkNegatives, Links, NodeTypes, RelationEdges, Relations};
+use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeId, NodeTypes, RelationEdges, Relations};
 
 use crate::link_split::{HALVES, Pairs, edges, reversed};
 use crate::sets::relation;
@@ -41,6 +41,26 @@ fn held_out(split: &LinkSplit) -> Pairs {
     let Split { val, test, .. } = split.split();
     let pair = |link: &LinkId| split.links().pair(*link);
     val.iter().chain(test.iter()).map(pair).map(|(src, dst)| (src.0, dst.0)).collect()
+}
+
+/// The neighbours of a relation that was made from existing arrays need not ascend.
+#[test]
+fn repeated_links_are_found_in_relations_that_are_not_sorted() {
+    let graph = graph();
+    let views = graph.require("views").unwrap();
+    let sorted = graph.whole_graph(views).unwrap();
+    let mut indices: Vec<NodeId> = Vec::new();
+    for node in 0..graph.n_nodes() as u32 {
+        indices.extend(sorted.in_neighbors(NodeId(node)).iter().rev());
+    }
+    let backwards = Csc::new(sorted.indptr().to_vec().into(), indices.into()).unwrap();
+    assert!(!backwards.has_sorted_neighbors());
+    let unsorted = graph.with_graph(views, backwards).unwrap();
+    let [of_sorted, of_unsorted] = [&graph, &unsorted].map(|graph| {
+        let split = LinkSplit::random_relation(graph, "buys", Some("bought by"), &HALVES, 3).unwrap();
+        split.find_leaks().unwrap()
+    });
+    assert_eq!((of_unsorted.len(), &of_unsorted), (3, &of_sorted));
 }
 
 #[test]

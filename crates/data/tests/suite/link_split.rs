@@ -309,6 +309,27 @@ fn sorts_the_message_graph_so_that_leaks_are_found() {
     assert_eq!(split.find_leaks().unwrap(), [leak("val", 1, 0), leak("test", 0, 1)]);
 }
 
+/// Such a negative ties with its own link, which then never has rank 1.
+#[test]
+fn fixed_negatives_that_are_their_own_link_have_a_note() {
+    let graph = synthetic::ring(8).unwrap().graph;
+    let targets = LinkTargets::of_parts(&links(&[(0, 1)]), &links(&[(2, 4), (3, 5)]), &links(&[(5, 7)]));
+    let of_val = LinkNegatives::of_dsts([1, 2].map(LinkId).to_vec(), 2, [6, 4, 0, 1].map(NodeId).to_vec());
+    let of_test =
+        LinkNegatives::of_pairs(vec![LinkId(3)], 2, [5, 0].map(NodeId).to_vec(), [7, 7].map(NodeId).to_vec());
+    let targets = targets.unwrap().with_negatives(Some(of_val.unwrap()), Some(of_test.unwrap())).unwrap();
+    let notes = LinkSplit::new(&graph, targets).unwrap().find_leaks().unwrap();
+    assert_eq!(
+        notes,
+        [
+            Note::LinksAmongNegatives { part: "val", n_negatives: 1, n_all: 4 },
+            Note::LinksAmongNegatives { part: "test", n_negatives: 1, n_all: 2 },
+        ]
+    );
+    let said = notes[1].to_string();
+    assert!(said.starts_with("1 fixed negative of the test split (50.0 %)"), "{said}");
+}
+
 #[test]
 fn rejects_a_damaged_message_graph() {
     let targets = LinkTargets::of_parts(&links(&[]), &links(&[(0, 1)]), &links(&[])).unwrap();

@@ -10,10 +10,9 @@ const SEPARATED: &str = "a list, or a `separator` in the spec for text";
 const LIST_TEXT: &str =
     "items and the `separator`, not the text of a list: write lists to Parquet or JSON lines";
 const TIME: &str = "a timestamp, a date such as 2024-01-31T12:00:00Z, or an integer";
-const MILLISECONDS: &str = "a time from the year 1 to the year 9999: if it counts milliseconds, add `unit: milliseconds` to the spec";
-const MICROSECONDS: &str = "a time from the year 1 to the year 9999: if it counts microseconds, add `unit: microseconds` to the spec";
-const NANOSECONDS: &str =
-    "a time from the year 1 to the year 9999: if it counts nanoseconds, add `unit: nanoseconds` to the spec";
+const MILLISECONDS: &str = "a time from the year 1 to the year 9999: if it counts milliseconds, add `unit: milliseconds` to the spec, or convert the column if an earlier import has its statistics";
+const MICROSECONDS: &str = "a time from the year 1 to the year 9999: if it counts microseconds, add `unit: microseconds` to the spec, or convert the column if an earlier import has its statistics";
+const NANOSECONDS: &str = "a time from the year 1 to the year 9999: if it counts nanoseconds, add `unit: nanoseconds` to the spec, or convert the column if an earlier import has its statistics";
 
 /// Returns the number in a cell; `None` if it is missing or NaN. Besides the texts of numbers, it reads those that only look
 /// like one, such as ` 1` and `007`.

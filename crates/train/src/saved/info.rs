@@ -257,7 +257,7 @@ pub struct EvaluationInfo {
 
 /// The neighbours that an evaluation read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum EvaluatedNeighbors {
     /// Sampled neighbours, as in training. Also the value for models of whole graphs.
     Sampled,
