@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Error, Result};
@@ -123,4 +124,32 @@ pub trait Communicator: Debug + Send {
     /// # Errors
     /// See [`Communicator`].
     fn duplicate(&mut self, name: &str) -> Result<Box<dyn Communicator>>;
+
+    /// Returns a watch of the group, for waits outside of collectives. `None`, the default, for a single rank and for ranks that
+    /// are processes, which the end of the group ends.
+    fn watch(&self) -> Option<GroupWatch> {
+        None
+    }
+}
+
+/// Tells whether a group of ranks has ended, without waiting.
+#[derive(Clone)]
+pub struct GroupWatch(Arc<dyn Fn() -> Option<String> + Send + Sync>);
+
+impl GroupWatch {
+    /// Creates a watch from a function that returns why the group has ended, if it has.
+    pub fn new(cause: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(cause))
+    }
+
+    /// Returns why the group has ended, such as the error of a rank; `None` while it has not.
+    pub fn cause(&self) -> Option<String> {
+        (self.0)()
+    }
+}
+
+impl Debug for GroupWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("GroupWatch").field(&self.cause()).finish()
+    }
 }

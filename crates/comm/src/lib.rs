@@ -38,7 +38,7 @@ mod sums;
 mod threads;
 mod when;
 
-pub use communicator::{Communicator, RankInfo, Reduce};
+pub use communicator::{Communicator, GroupWatch, RankInfo, Reduce};
 pub use config::{CommBackend, RankConfig};
 pub use error::Error;
 pub use exit::{EXIT_FAILED, EXIT_RETRY, TransientError};

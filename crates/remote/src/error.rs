@@ -108,6 +108,16 @@ pub enum ServerError {
         /// The outcome of the last attempt.
         reason: String,
     },
+    /// A request was given up, because the job of this rank has ended.
+    #[error("{asked} of graph server {server} is no longer needed: {cause}")]
+    JobEnded {
+        /// The server's address.
+        server: String,
+        /// The kind of data requested.
+        asked: &'static str,
+        /// Why the job has ended: the error of another rank.
+        cause: String,
+    },
     /// A server refused a request, and would refuse it again.
     #[error("graph server {server} refused the request: {reason}")]
     Refused {

@@ -10,7 +10,7 @@ use crate::sums::Sums;
 use crate::threads::group::{Birth, Farewell, GroupId, Origin};
 use crate::threads::state::Seat;
 use crate::threads::world::World;
-use crate::{Communicator, Error, RankInfo, Reduce, Result};
+use crate::{Communicator, Error, GroupWatch, RankInfo, Reduce, Result};
 
 /// The communicator of ranks that are threads of one process and communicate through its memory.
 /// [`ThreadRanks`](crate::ThreadRanks) starts such threads.
@@ -159,6 +159,11 @@ impl Communicator for ThreadGroup {
         let ranks = Arc::clone(&self.position.ranks);
         let member = self.position.member;
         Ok(self.child(Birth::Channel(name.to_owned()), ranks, member))
+    }
+
+    fn watch(&self) -> Option<GroupWatch> {
+        let world = Arc::clone(&self.position.world);
+        Some(GroupWatch::new(move || world.cause()))
     }
 }
 

@@ -112,6 +112,11 @@ impl World {
         self.notify(&mut state);
     }
 
+    /// Returns why the world has ended, if it has.
+    pub(crate) fn cause(&self) -> Option<String> {
+        self.lock().over().map(|cause| cause.to_string())
+    }
+
     /// Returns the rank to investigate first, if the world has ended.
     pub(crate) fn culprit(&self) -> Option<usize> {
         self.lock().over().map(|cause| cause.rank())

@@ -114,6 +114,7 @@ impl ColocatedWorker {
             in_flight_bytes,
             deadline,
             join_within,
+            watch: meeting.watch(),
             ..ConnectConfig::new(servers, token)
         };
         let graph = Arc::new(DistGraph::connect(connect)?);

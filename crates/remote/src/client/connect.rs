@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::{Pod, pod_collect_to_vec};
+use kiln_comm::GroupWatch;
 use kiln_comm::rpc::{Tls, Token};
 use kiln_data::{DatasetTargets, Split};
 use kiln_feature::{Labels, TargetKind, TargetValues, Targets};
@@ -44,6 +45,9 @@ pub struct ConnectConfig {
     pub deadline: Duration,
     /// The longest time to wait for servers to start.
     pub join_within: Duration,
+    /// Tells whether the job of this client has ended, so that no request waits for a server that ended with it; `None` for a
+    /// client that is no rank of a job, or whose process ends with it.
+    pub watch: Option<GroupWatch>,
     /// The limit on in-flight responses in bytes, counted by their expected sizes. Requests that would exceed it wait.
     /// A request whose response alone exceeds the limit is sent when no other request is in flight.
     pub in_flight_bytes: usize,
@@ -62,6 +66,7 @@ impl ConnectConfig {
             n_channels: 2,
             deadline: DEADLINE,
             join_within: JOIN_WITHIN,
+            watch: None,
             in_flight_bytes: 256 << 20,
         }
     }

@@ -59,7 +59,9 @@ impl DistGraph {
     /// [`Error::Threads`] if the network threads cannot be started, and [`Error::Server`] or [`Error::Partition`] if a
     /// server sends invalid arrays.
     pub fn connect(config: ConnectConfig) -> Result<Self> {
-        let ConnectConfig { servers, own, token, tls, rules, n_channels, deadline, join_within, .. } = config;
+        let ConnectConfig {
+            servers, own, token, tls, rules, n_channels, deadline, join_within, watch, ..
+        } = config;
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("kiln-remote")
@@ -69,7 +71,7 @@ impl DistGraph {
         let inside = runtime.enter();
         let peer = |address: String| {
             let rpc_endpoint = RpcEndpoint { address, token: token.clone(), tls: tls.clone() };
-            Peer::new(&rpc_endpoint, n_channels, deadline).map(Arc::new)
+            Peer::new(&rpc_endpoint, n_channels, deadline, watch.clone()).map(Arc::new)
         };
         let peers = servers.into_iter().map(peer).collect::<Result<Vec<_>>>()?;
         drop(inside);

@@ -34,7 +34,7 @@ impl Health {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Error::Threads)?;
         let rpc_endpoint = RpcEndpoint { address: address.into(), token, tls };
         let healthy =
-            runtime.block_on(async { Peer::new(&rpc_endpoint, 1, within)?.health(within).await })?;
+            runtime.block_on(async { Peer::new(&rpc_endpoint, 1, within, None)?.health(within).await })?;
         let uptime = Duration::from_millis(healthy.uptime_ms);
         let (part, n_clients) = (healthy.part as usize, healthy.n_clients as usize);
         Ok(Self {

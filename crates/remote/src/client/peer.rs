@@ -3,8 +3,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use kiln_comm::error_text;
 use kiln_comm::rpc::{RpcEndpoint, is_tls_failure};
+use kiln_comm::{GroupWatch, error_text};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 use tonic::{Code, Response, Status};
@@ -38,6 +38,7 @@ pub(crate) struct Peer {
     /// Locked while a new lease is taken.
     opening: Mutex<()>,
     deadline: Duration,
+    watch: Option<GroupWatch>,
 }
 
 /// The partition and the rules of a server.
@@ -112,7 +113,12 @@ impl Progress {
 
 impl Peer {
     /// Creates connections to a server, which connect on first use. Must be called inside the runtime that drives them.
-    pub(crate) fn new(rpc_endpoint: &RpcEndpoint, n_channels: usize, deadline: Duration) -> Result<Self> {
+    pub(crate) fn new(
+        rpc_endpoint: &RpcEndpoint,
+        n_channels: usize,
+        deadline: Duration,
+        watch: Option<GroupWatch>,
+    ) -> Result<Self> {
         let way = || -> Result<Client> {
             let endpoint = rpc_endpoint
                 .endpoint()?
@@ -133,6 +139,7 @@ impl Peer {
             lease: AtomicU64::new(0),
             opening: Mutex::new(()),
             deadline,
+            watch,
         })
     }
 
@@ -294,7 +301,8 @@ impl Peer {
         }
     }
 
-    /// Pauses before the next attempt. Returns [`ServerError::PeerLost`] if `within` would pass during the pause.
+    /// Pauses before the next attempt. Returns [`ServerError::JobEnded`] if no attempt can succeed, and
+    /// [`ServerError::PeerLost`] if `within` would pass during the pause.
     async fn wait(
         &self,
         pause: &mut Duration,
@@ -303,6 +311,9 @@ impl Peer {
         within: Duration,
         reason: String,
     ) -> Result<()> {
+        if let Some(cause) = self.watch.as_ref().and_then(GroupWatch::cause) {
+            return Err(ServerError::JobEnded { server: self.address.clone(), asked, cause }.into());
+        }
         let waited = started.elapsed();
         if within <= waited + *pause {
             let (server, part) = (self.address.clone(), self.part());

@@ -1,15 +1,16 @@
 //! Worker mode: ranks hold partitions, serve them to each other and use all of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kiln_comm::{Communicator, RankInfo, Reduce, ThreadRanks};
+use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_partition::Part;
 use kiln_remote::{ColocatedWorker, ColocatedWorkerConfig, DistFeatureStore, DistNeighborSampler, Error};
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, Seeds};
 
-use crate::cluster::{N_NODES, hubs, parts, token, wild};
+use crate::cluster::{HANGS, N_NODES, hubs, parts, token, wild};
 use crate::same::gathered;
 
 fn join(
@@ -138,4 +139,33 @@ fn a_rank_that_leaves_at_once_lets_the_others_connect() {
         Ok(())
     });
     outcome.unwrap();
+}
+
+/// A rank that fails stops its server. The requests of the other rank end with the error of the job, not after their deadline.
+#[test]
+fn requests_to_a_rank_that_failed_end_with_the_job() {
+    let parts = parts(&hubs(), 2, |node| node as usize % 2, None);
+    let ranks = ThreadRanks { deadline: HANGS, ..ThreadRanks::of(2) };
+    let config = ColocatedWorkerConfig { deadline: HANGS, ..ColocatedWorkerConfig::new("127.0.0.1") };
+    let said = Mutex::new(String::new());
+    let outcome = ranks.run(|mut comm| {
+        let worker = join(&mut *comm, &parts, config.clone())?;
+        if comm.rank_info().rank == 1 {
+            return Err("the disk is full".into());
+        }
+        let features = DistFeatureStore::new(Arc::clone(worker.graph()))?;
+        let mut rows = FeatureBuffer::empty(features.dtype());
+        // The rows of the other rank can be read until it has ended.
+        let error = loop {
+            if let Err(error) = features.gather(&[NodeId(1)], &mut rows) {
+                break error;
+            }
+        };
+        *said.lock().unwrap() = kiln_comm::error_text(&error);
+        Err::<(), _>(error.into())
+    });
+    let error = kiln_comm::error_text(&outcome.unwrap_err());
+    assert!(error.contains("the disk is full"), "{error}");
+    let said = said.into_inner().unwrap();
+    assert!(said.contains("is no longer needed: rank 1") && said.contains("the disk is full"), "{said}");
 }
