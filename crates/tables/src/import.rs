@@ -12,6 +12,7 @@ use kiln_store::array_folder::FolderWriter;
 
 use crate::earlier::check_earlier;
 use crate::edges::{RelationEdgeList, RelationRows, relation_table, spill_columns};
+use crate::hash::KeyHash;
 use crate::join::{Duplicated, EndColumn, EndRows, Join, KeyFile, MAX_ROWS};
 use crate::key::{RowKey, map_keys};
 use crate::node_table::{Fitted, NodeTable, table_of};
@@ -307,6 +308,7 @@ impl<'a> Importer<'a> {
             used_bytes: used_bytes + FIXED_BYTES,
             dropped,
             duplicates: Duplicated::default(),
+            hash: KeyHash::default(),
         };
         let result = run(&mut join)?;
         Ok((join.duplicates, result))

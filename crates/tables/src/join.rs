@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::hash::{below, hash_bytes};
+use crate::hash::{KeyHash, below, hash_bytes};
 use crate::key::{RowKey, map_keys};
 use crate::key_index::KeyIndex;
 use crate::row_ids::DroppedRows;
@@ -76,6 +76,7 @@ pub(crate) struct Join<'a> {
     pub(crate) dropped: &'a mut DroppedRows,
     /// The positions of the first rows with the key of an earlier one.
     pub(crate) duplicates: Duplicated,
+    pub(crate) hash: KeyHash,
 }
 
 /// The rows with the key of an earlier row.
@@ -200,7 +201,7 @@ impl Join<'_> {
 
     fn index_all(&mut self, mut first: Option<&mut SpillWriter>) -> Result<KeyIndex> {
         let KeyFile { n_keys, text_bytes, .. } = *self.keys;
-        let mut index = KeyIndex::with_capacity(n_keys, text_bytes);
+        let mut index = KeyIndex::with_capacity(&self.hash, n_keys, text_bytes);
         let bytes = KeyIndex::bytes(n_keys, text_bytes);
         let mut keys = self.keys.file.read(SPILL_BUFFER)?;
         for row in 0..self.keys.n_rows {
@@ -222,7 +223,7 @@ impl Join<'_> {
         for row in 0..self.keys.n_rows {
             match keys.read_key()? {
                 KeyRecord::Key(key) => {
-                    let partition = below(hash_bytes(key), n_partitions as usize);
+                    let partition = below(self.hash.of(key), n_partitions as usize);
                     writers.files[partition].write_u32(row)?;
                     writers.put(partition, key, with_order)?;
                 }
@@ -242,7 +243,7 @@ impl Join<'_> {
         let (file, n_keys, text_bytes) = spilled;
         let bytes = KeyIndex::bytes(n_keys, text_bytes);
         // All rows of a key are in the same partition, so an index of its different keys may fit although its rows do not.
-        let mut index = KeyIndex::within(self.room_bytes, n_keys, text_bytes);
+        let mut index = KeyIndex::within(&self.hash, self.room_bytes, n_keys, text_bytes);
         let mut keys = file.read(SPILL_BUFFER)?;
         for _ in 0..n_keys {
             let row = keys.read_u32()?;
@@ -274,7 +275,7 @@ impl Join<'_> {
         let mut n_rows = 0;
         end.table.for_each_batch(&mut |batch| {
             let keys = map_keys(batch, 0, end.key_type, |key| match key {
-                RowKey::Key(key) => Ok((below(hash_bytes(key), n_partitions as usize), key.to_vec())),
+                RowKey::Key(key) => Ok((below(self.hash.of(key), n_partitions as usize), key.to_vec())),
                 RowKey::Missing => Err(MISSING_BYTE),
                 RowKey::Wrong => Err(WRONG_BYTE),
             });

@@ -1,6 +1,6 @@
 //! An index of keys in memory: a hash table with linear probing.
 
-use crate::hash::{below, hash_bytes, mix};
+use crate::hash::{KeyHash, below, mix};
 
 /// The keys of some rows.
 #[derive(Debug)]
@@ -15,6 +15,7 @@ pub(crate) struct KeyIndex {
     rows: Vec<u32>,
     /// The maximum number of keys and the maximum number of bytes of their text.
     max: [usize; 2],
+    hash: KeyHash,
 }
 
 impl KeyIndex {
@@ -23,31 +24,32 @@ impl KeyIndex {
         8 * n_slots(n_keys) + 8 * n_keys + text_bytes
     }
 
-    pub(crate) fn with_capacity(n_keys: u64, text_bytes: u64) -> Self {
+    pub(crate) fn with_capacity(hash: &KeyHash, n_keys: u64, text_bytes: u64) -> Self {
         Self {
             slots: vec![0; n_slots(n_keys) as usize],
             text: Vec::with_capacity(text_bytes as usize),
             ends: Vec::with_capacity(n_keys as usize),
             rows: Vec::with_capacity(n_keys as usize),
             max: [n_keys as usize, text_bytes as usize],
+            hash: hash.clone(),
         }
     }
 
     /// Returns an index for the different keys among these, which may repeat, of at most `room_bytes`.
-    pub(crate) fn within(room_bytes: u64, n_keys: u64, text_bytes: u64) -> Self {
+    pub(crate) fn within(hash: &KeyHash, room_bytes: u64, n_keys: u64, text_bytes: u64) -> Self {
         let bytes = Self::bytes(n_keys, text_bytes);
         if bytes <= room_bytes && text_bytes <= u32::MAX.into() {
-            return Self::with_capacity(n_keys, text_bytes);
+            return Self::with_capacity(hash, n_keys, text_bytes);
         }
         // The same share of the keys and of their text. The product of two 64-bit numbers fits 128 bits.
         let room_bytes = room_bytes.saturating_sub(8).min(bytes);
         let share = |n: u64| (u128::from(n) * u128::from(room_bytes) / u128::from(bytes.max(1))) as u64;
-        Self::with_capacity(share(n_keys), share(text_bytes).min(u32::MAX.into()))
+        Self::with_capacity(hash, share(n_keys), share(text_bytes).min(u32::MAX.into()))
     }
 
     /// Adds a key unless the index has it, and returns its first row; `None` if the index is full.
     pub(crate) fn insert(&mut self, key: &[u8], row: u32) -> Option<u32> {
-        let hash = hash_bytes(key);
+        let hash = self.hash.of(key);
         match self.find(key, hash) {
             Ok(position) => Some(self.rows[position]),
             Err(_) if self.rows.len() == self.max[0] || self.max[1] < self.text.len() + key.len() => None,
@@ -63,7 +65,7 @@ impl KeyIndex {
 
     /// Returns the row of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Option<u32> {
-        self.find(key, hash_bytes(key)).ok().map(|position| self.rows[position])
+        self.find(key, self.hash.of(key)).ok().map(|position| self.rows[position])
     }
 
     /// Returns the position of a key, or the free slot for it.
@@ -101,7 +103,7 @@ mod tests {
     #[test]
     fn finds_each_key_and_its_first_row() {
         let n = 1000;
-        let mut index = KeyIndex::with_capacity(n, 100_000);
+        let mut index = KeyIndex::with_capacity(&KeyHash::default(), n, 100_000);
         for row in 0..n as u32 {
             assert_eq!(index.insert(format!("key {row}").as_bytes(), row), Some(row));
             assert_eq!(index.insert(b"key 0", row), Some(0));
@@ -111,13 +113,14 @@ mod tests {
         }
         assert_eq!(index.get(b"key"), None);
         assert_eq!(index.get(b""), None);
-        assert_eq!(KeyIndex::with_capacity(0, 0).get(b"a"), None);
+        assert_eq!(KeyIndex::with_capacity(&KeyHash::default(), 0, 0).get(b"a"), None);
     }
+
     #[test]
     fn an_index_within_a_limit_holds_different_keys() {
         let n_rows = 10_000;
         let limit = KeyIndex::bytes(n_rows, 4 * n_rows) / 10;
-        let mut index = KeyIndex::within(limit, n_rows, 4 * n_rows);
+        let mut index = KeyIndex::within(&KeyHash::default(), limit, n_rows, 4 * n_rows);
         let mut add = |key: u32, row: u32| index.insert(format!("{key:04}").as_bytes(), row);
         for row in 0..n_rows as u32 {
             assert_eq!(add(row % 900, row), Some(row % 900));
@@ -126,6 +129,6 @@ mod tests {
         assert!((50..=100).contains(&n_added), "{n_added} keys more");
         assert_eq!(add(7, 0), Some(7));
         assert!(KeyIndex::bytes(index.max[0] as u64, index.max[1] as u64) <= limit);
-        assert_eq!(KeyIndex::within(0, 5, 5).insert(b"a", 0), None);
+        assert_eq!(KeyIndex::within(&KeyHash::default(), 0, 5, 5).insert(b"a", 0), None);
     }
 }
