@@ -89,7 +89,7 @@ pub fn main() -> ExitCode {
     let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     run(cli, &matches).unwrap_or_else(|error| {
-        eprintln!("Error: {}", kiln::comm::error_text(error.as_ref()));
+        kiln::comm::log(&format!("Error: {}", kiln::comm::error_text(error.as_ref())));
         let status = error.chain().find_map(|cause| cause.downcast_ref().map(kiln::Error::exit_status));
         ExitCode::from(status.unwrap_or(1))
     })

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use kiln::comm::printable;
 use kiln::data::Note;
 use serde_json::{Value, json};
 
@@ -57,7 +58,7 @@ pub(crate) fn print_rank_zero(line: impl fmt::Display) {
 /// Returns an error if it cannot be written, except to a closed pipe (`| head`), whose reader has what it wants.
 pub(crate) fn print_result(line: impl fmt::Display) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
-    match writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
+    match writeln!(stdout, "{}", printable(&line.to_string())).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(error).context("the standard output could not be written")
         }
@@ -86,6 +87,6 @@ pub(crate) fn print_event(event: &str, mut fields: Value) {
 
 fn print(line: impl fmt::Display) {
     if !IS_QUIET.load(Ordering::Relaxed) {
-        let _ = writeln!(io::stdout(), "{line}");
+        let _ = writeln!(io::stdout(), "{}", printable(&line.to_string()));
     }
 }

@@ -35,6 +35,7 @@ mod process;
 pub mod rpc;
 mod single;
 mod sums;
+mod terminal;
 mod threads;
 mod when;
 
@@ -50,6 +51,7 @@ pub use process::{
     EngineError, JobError, LaunchEnv, LaunchError, LaunchFlags, Launcher, MAX_WORLD_SIZE, MasterAddress,
 };
 pub use single::SingleRank;
+pub use terminal::{log, printable};
 pub use threads::{ThreadGroup, ThreadRanks};
 
 /// The result of this crate's fallible functions.

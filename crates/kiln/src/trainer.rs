@@ -250,7 +250,7 @@ impl<C: ModelConfig> Trainer<C> {
             }
             Outcome::Trained(trained) => {
                 if let Some(note) = page_faults.note().filter(|_| self.rank.is_zero() && !is_quiet) {
-                    eprintln!("note: {note}");
+                    kiln_comm::log(&format!("note: {note}"));
                 }
                 let (model, report) = (trained.model().clone(), *trained.report());
                 let embeddings = trained.embeddings().to_vec();
@@ -443,7 +443,7 @@ impl Parts {
         };
         let (trainer, reason) = nccl.join(trainer, devices)?;
         if let Some(reason) = reason {
-            eprintln!("note: {reason}");
+            kiln_comm::log(&format!("note: {reason}"));
         }
         Ok(trainer)
     }

@@ -1,7 +1,6 @@
 //! The progress of a run: a bar on a terminal, and a line per epoch.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -148,7 +147,7 @@ impl TrainCallback for Progress {
 
     fn warning(&mut self, text: &str) {
         // Warnings go to standard error: standard output may be a file on a full disk.
-        self.bar.suspend(|| drop(writeln!(io::stderr(), "warning: {text}")));
+        self.bar.suspend(|| kiln::comm::log(&format!("warning: {text}")));
     }
 
     fn file_replaced(&mut self, path: &Path) {

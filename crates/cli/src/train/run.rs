@@ -130,7 +130,7 @@ impl TrainRun<'_> {
     ) -> kiln::Result<Outcome> {
         let TrainArgs { fit, optimizer, ranks, .. } = self.args;
         let progress = || Progress::new(fit.epochs, rank.world_size(), fit.loss_every);
-        let warn = |text: String| eprintln!("warning: {text}");
+        let warn = |text: String| kiln::comm::log(&format!("warning: {text}"));
         let tensorboard = (fit.tensorboard && rank.is_zero()).then(|| TensorBoard::new(warn));
         let config = fit
             .config()

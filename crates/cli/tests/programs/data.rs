@@ -209,3 +209,27 @@ fn printed_answers_survive_a_closed_pipe_and_report_a_full_disk() {
         assert!(!output.status.success() && said.contains(expected), "{line}: {said}");
     }
 }
+
+/// Names in files may contain sequences that a terminal obeys.
+#[test]
+fn texts_of_others_are_escaped() {
+    let root = tempfile::tempdir().unwrap();
+    let hidden = "a\u{1b}[2Jb\u{202e}";
+    let mut data = kiln::data::synthetic::ring(40).unwrap();
+    data.name = hidden.to_owned();
+    data.targets.as_mut().unwrap().class_names = vec![hidden.to_owned(), "b".to_owned()];
+    let folder = root.path().join("set");
+    format::write(&data, &folder).unwrap();
+    let (folder, out) = (text(&folder), root.path().join("parts"));
+    let printed = [
+        run(&["data", "inspect", folder]),
+        run(&["data", "partition", folder, "--out", text(&out)]),
+        run(&["data", "inspect", &format!("none-{hidden}")]),
+        run(&["data", "convert", &format!("none-{hidden}"), "--out", "none"]),
+    ];
+    assert_eq!([0, 1, 2, 3].map(|line| printed[line].0), [true, true, false, false]);
+    for (_, printed) in printed {
+        assert!(printed.contains("\\u{1b}[2Jb\\u{202e}"), "{printed}");
+        assert!(!printed.contains(['\u{1b}', '\u{202e}']), "{printed:?}");
+    }
+}

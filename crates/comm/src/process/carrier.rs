@@ -10,7 +10,8 @@ use crate::process::engine::Engines;
 use crate::process::machine::{host, machine_id};
 use crate::process::store::Store;
 use crate::process::watchdog::control::Control;
-use crate::rpc::{RpcEndpoint, Token, log};
+use crate::rpc::{RpcEndpoint, Token};
+use crate::terminal::log;
 use crate::{CommBackend, EngineError, JobError, LaunchEnv, MasterAddress, RankConfig};
 
 /// The selected engine, before the processes are connected.

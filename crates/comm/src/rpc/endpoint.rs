@@ -7,7 +7,8 @@ use tonic::transport::{Channel, Endpoint, Server};
 use crate::failure::error_text;
 use crate::process::MasterAddress;
 use crate::rpc::listener::{Incoming, listen};
-use crate::rpc::{AuthInterceptor, Error, Result, Tls, Token, log};
+use crate::rpc::{AuthInterceptor, Error, Result, Tls, Token};
+use crate::terminal::log;
 
 /// The maximum time of one connection attempt.
 pub const ATTEMPT: Duration = Duration::from_secs(5);

@@ -7,8 +7,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 
+use crate::rpc::Throttle;
 use crate::rpc::connection::Connection;
-use crate::rpc::{Throttle, log};
+use crate::terminal::log;
 
 /// The accepted connections of a server, in order, as tonic's `serve_with_incoming` takes them.
 pub type Incoming = ReceiverStream<io::Result<Connection>>;

@@ -14,8 +14,8 @@ mod connection;
 mod endpoint;
 mod error;
 mod listener;
-mod log;
 mod secret;
+mod throttle;
 mod tls;
 mod token;
 
@@ -23,8 +23,8 @@ pub use connection::{AUTHENTICATE_WITHIN, Admission, Connection};
 pub use endpoint::{ATTEMPT, RpcEndpoint};
 pub use error::Error;
 pub use listener::{Incoming, max_open_files};
-pub use log::{Throttle, log};
 pub use secret::{ensure_private, secret};
+pub use throttle::Throttle;
 pub use tls::{Tls, is_tls_failure};
 pub use token::{AuthInterceptor, Token};
 

@@ -274,10 +274,10 @@ impl TrainCallback for EpochLines {
     }
 
     fn note(&mut self, text: &str) {
-        let _ = writeln!(io::stdout(), "note: {text}");
+        let _ = writeln!(io::stdout(), "note: {}", kiln_comm::printable(text));
     }
 
     fn warning(&mut self, text: &str) {
-        eprintln!("warning: {text}");
+        kiln_comm::log(&format!("warning: {text}"));
     }
 }

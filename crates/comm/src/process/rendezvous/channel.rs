@@ -7,7 +7,8 @@ use tonic::transport::server::Router;
 use crate::JobError;
 use crate::process::proto::{RendezvousClient, RendezvousServer};
 use crate::process::rendezvous::server::Server;
-use crate::rpc::{AuthInterceptor, RpcEndpoint, Token, log};
+use crate::rpc::{AuthInterceptor, RpcEndpoint, Token};
+use crate::terminal::log;
 
 /// The maximum size of a message in bytes. The exchanges of the store engine stay below it.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;

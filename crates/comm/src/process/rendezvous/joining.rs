@@ -14,7 +14,8 @@ use crate::process::rendezvous::channel::{Client, connect, serve};
 use crate::process::rendezvous::seats::JobId;
 use crate::process::rendezvous::server::Server;
 use crate::process::watchdog::timing::Timing;
-use crate::rpc::{RpcEndpoint, Token, is_tls_failure, log};
+use crate::rpc::{RpcEndpoint, Token, is_tls_failure};
+use crate::terminal::log;
 
 /// The number of connections that rank 0 accepts at once in addition to those of the ranks. A process that tries to
 /// join a running job needs one of them to receive the refusal.

@@ -13,7 +13,8 @@ use crate::process::proto::{
 use crate::process::rendezvous::seats::{Exchange, JobId, Refusal, Seat, State, member, ranks};
 use crate::process::watchdog::activity::Seconds;
 use crate::process::watchdog::timing::{BEAT, Clock, Timing};
-use crate::rpc::{Admission, Throttle, log};
+use crate::rpc::{Admission, Throttle};
+use crate::terminal::log;
 
 /// The rendezvous server of a job, which runs in rank 0.
 ///

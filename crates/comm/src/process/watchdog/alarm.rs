@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::EXIT_RETRY;
 use crate::process::watchdog::exit::end;
-use crate::rpc::log;
+use crate::terminal::log;
 
 /// A thread that ends this process if an operation that cannot be interrupted takes too long. Dropping the alarm
 /// cancels it.

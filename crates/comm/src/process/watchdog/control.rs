@@ -19,7 +19,8 @@ use crate::process::rendezvous::joining::{Attended, attend, serve_job};
 use crate::process::watchdog::activity::{Activity, Overdue, Seconds};
 use crate::process::watchdog::exit::end;
 use crate::process::watchdog::timing::{BEAT, Clock, Timing};
-use crate::rpc::{RpcEndpoint, log};
+use crate::rpc::RpcEndpoint;
+use crate::terminal::log;
 use crate::{EXIT_FAILED, EXIT_RETRY};
 
 /// The timeout of requests to rank 0 about a failure. Without a reply in time, this process proceeds anyway.

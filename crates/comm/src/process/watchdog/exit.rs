@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use crate::rpc::log;
+use crate::terminal::log;
 
 /// Logs `line`, and ends the process at once. Does not wait for threads, and runs no destructors, because MPI's would
 /// wait for the other ranks.

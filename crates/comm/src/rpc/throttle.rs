@@ -1,12 +1,7 @@
-use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Prints a line on standard error with a single write, so lines of several processes do not mix.
-pub fn log(line: &str) {
-    // A closed standard error must not fail the program.
-    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
-}
+use crate::terminal::log;
 
 /// Counts events that other processes cause, and logs them at a limited rate, so repeated events cannot fill the log.
 #[derive(Debug)]
