@@ -21,7 +21,7 @@ use crate::flags::GivenFlags;
 use crate::flags::link_split::LinkSplitArgs;
 use crate::flags::parse;
 use crate::flags::source::{DataSource, print_name_note};
-use crate::output::{print_notes, print_rank_zero, print_result};
+use crate::output::{print_note_lines, print_notes, print_rank_zero, print_result};
 
 /// The subcommands of `kiln data`.
 #[derive(Debug, Subcommand)]
@@ -213,6 +213,9 @@ fn run_inspect(source: &Path) -> anyhow::Result<()> {
     let data = Dataset::open(source)?;
     print_result(data.summary())?;
     print_notes(&data.notes);
+    // The kiln format opens without reading the split, whose notes the readers of other formats made.
+    let of_split = data.check_split().context("the split could not be checked")?;
+    print_note_lines(of_split.iter().filter(|note| !data.notes.contains(note)));
     Ok(())
 }
 
@@ -255,8 +258,6 @@ fn run_partition(args: &PartitionArgs, given: &GivenFlags) -> anyhow::Result<()>
     let (data, hash) = open_to_partition(args)?;
     print_rank_zero(&data);
     print_notes(&data.notes);
-    // The assignment may take hours: values that the partitions may not have are an error before it.
-    data.check_rows()?;
     let graph = match data.csc() {
         Ok(graph) => graph.clone(),
         Err(_) => Arc::new(data.graph.to_homogeneous()?),
@@ -319,6 +320,10 @@ fn print_written(args: &PartitionArgs, written: &[WriteReport], start: Instant) 
 /// was given. Returns it with the hash by which `kiln train` would identify it.
 fn open_to_partition(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> {
     let data = args.source.load(args.seed)?;
+    // The assignment may take hours: values that the partitions may not have are an error before it, and before a preparation
+    // spreads them.
+    data.check_features()?;
+    data.check_edge_columns()?;
     let data = if args.standardize { data.standardize()? } else { data };
     let data = match args.add_self_loops {
         true => {

@@ -58,7 +58,7 @@ fn check_relations(data: &Dataset, place: Place<'_>) -> Result<()> {
 }
 
 /// Checks that the features of all types are finite, and the offsets and columns of sparse ones.
-fn check_rows(data: &Dataset, place: Place<'_>) -> Result<()> {
+pub(crate) fn check_rows(data: &Dataset, place: Place<'_>) -> Result<()> {
     for (node_type, features) in data.features.iter().enumerate() {
         if let Some(features) = features {
             check_features(&**features, numbered(data, place, node_type))
@@ -89,12 +89,6 @@ pub(crate) fn name_type(data: &Dataset, place: Place<'_>, node_type: usize, erro
         true => error.in_type(&data.graph.types().names()[node_type]),
         false => error,
     }
-}
-
-/// Checks that the features and the columns of edges of a set are finite, which opening a mapped set does not.
-pub(crate) fn check_rows_and_columns(data: &Dataset, place: Place<'_>) -> Result<()> {
-    check_rows(data, place)?;
-    check_columns(data, place)
 }
 
 /// Returns true if messages name the node type or the relation, because they name no file of it.
@@ -241,14 +235,14 @@ pub(crate) fn check_features(features: &dyn FeatureStore, place: Place<'_>) -> R
         return check_values(sparse.values(), "features_data.npy", "value", place);
     }
     let dim = features.dim();
-    for_each_rows(features, |first_row, rows| check_chunk(first_row, rows, dim, place))
+    for_each_rows(features, |first_row, rows| check_chunk(rows, dim, |row| first_row + row, place))
 }
 
-/// Checks that rows from `first_row` on, of `dim` columns, are finite.
+/// Checks that rows of `dim` columns are finite. `node_of` is the node of each row.
 pub(crate) fn check_chunk(
-    first_row: usize,
     rows: &FeatureBuffer,
     dim: usize,
+    node_of: impl Fn(usize) -> usize,
     place: Place<'_>,
 ) -> Result<()> {
     let found = match rows {
@@ -260,7 +254,7 @@ pub(crate) fn check_chunk(
     };
     match found {
         Some((position, value)) => {
-            let node = (first_row + position / dim) as u64;
+            let node = node_of(position / dim) as u64;
             Err(not_finite("features.npy", RowsOf::Nodes.value(), node, value, place))
         }
         None => Ok(()),

@@ -37,7 +37,7 @@ use std::path::Path;
 
 use kiln_feature::Targets;
 use kiln_graph::LinkNegatives;
-use kiln_store::array_folder::{Entries, FolderWriter};
+use kiln_store::array_folder::{Entries, FolderWriter, check_new};
 use kiln_store::paths::is_there;
 use kiln_store::{check_count, io_error};
 
@@ -159,7 +159,7 @@ pub fn convert(
     if is_there(&path_in(input)) {
         refuse_options(options.keeps_edges())?;
         // An output that is not empty is an error before any work.
-        drop(FolderWriter::create(out)?);
+        check_new(out)?;
         let notes = format::verify(input)?.notes;
         let [n_nodes, n_edges] = format::copy(input, out)?;
         let written = Written { n_coo_edges: n_edges as u64, n_edges, ..Written::default() };

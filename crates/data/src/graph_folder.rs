@@ -24,7 +24,7 @@ pub(crate) use self::links::{
 };
 pub(crate) use self::row_files::FEATURE_FILES;
 pub use self::row_files::{FEATURES, RowFiles};
-pub use self::rows::{push_rows, read_rows, row_element_type, verify_rows};
+pub use self::rows::{check_gathered, push_rows, read_rows, row_element_type, verify_rows};
 pub use self::targets::{
     LABELS, TARGETS, check_target_files, read_targets, target_files, verify_targets, write_targets,
 };

@@ -121,6 +121,26 @@ pub enum Note {
     Other(String),
 }
 
+impl Note {
+    /// Returns true for a note on a split of nodes or graphs ([`Split::notes`](crate::Split::notes)), which says nothing about a
+    /// run on links.
+    ///
+    /// ```
+    /// use kiln_data::Note;
+    /// let overlap = Note::SplitsOverlap { item: "node", parts: ["train", "val"], n_items: 3 };
+    /// assert!(overlap.is_on_split());
+    /// ```
+    pub fn is_on_split(&self) -> bool {
+        matches!(
+            self,
+            Self::SplitsOverlap { .. }
+                | Self::RepeatedItems { .. }
+                | Self::UntrainedClasses { .. }
+                | Self::LargestClass { .. }
+        )
+    }
+}
+
 /// Returns a share in percent, such as `12.5 %`.
 fn share(count: usize, of: usize) -> String {
     format!("{:.1} %", 100.0 * count as f64 / of.max(1) as f64)

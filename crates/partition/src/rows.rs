@@ -1,7 +1,9 @@
 //! Writing feature rows in their stored element type, in chunks.
 
 use kiln_data::Layout;
-use kiln_data::graph_folder::{RowFiles, column_element, push_rows, row_element_type, start_column};
+use kiln_data::graph_folder::{
+    RowFiles, check_gathered, column_element, push_rows, row_element_type, start_column,
+};
 use kiln_feature::{FeatureBuffer, FeatureStore, SparseFeatures};
 use kiln_graph::{Csc, EdgeColumn, NodeId};
 use kiln_store::array_folder::{ElementType, FolderWriter};
@@ -11,21 +13,23 @@ use crate::Result;
 /// The maximum number of elements in a chunk, unless a single row has more.
 const VALUES_AT_ONCE: usize = 1 << 16;
 
-/// Writes the feature rows of `nodes`, in the order of `nodes`.
+/// Writes the feature rows of `nodes`, in the order of `nodes`, which must be finite. `name` is that of the nodes in messages.
 pub(crate) fn put_rows(
     folder: &mut FolderWriter,
     files: &RowFiles,
     features: &dyn FeatureStore,
     nodes: &[NodeId],
+    name: &str,
 ) -> Result<()> {
     if let Some(sparse) = features.as_sparse() {
-        return put_sparse(folder, files, sparse, nodes);
+        return put_sparse(folder, files, sparse, nodes, name);
     }
     let dim = features.dim();
     let mut array = folder.rows(files.dense.clone(), row_element_type(features.dtype())?, dim)?;
     let mut rows = FeatureBuffer::empty(features.dtype());
     for nodes in nodes.chunks((VALUES_AT_ONCE / dim).max(1)) {
         features.gather(nodes, &mut rows)?;
+        check_gathered(&rows, nodes, dim, name)?;
         push_rows(&mut array, &rows)?;
     }
     Ok(folder.add(array)?)
@@ -56,6 +60,7 @@ fn put_sparse(
     files: &RowFiles,
     sparse: &SparseFeatures,
     nodes: &[NodeId],
+    name: &str,
 ) -> Result<()> {
     let [indptr_file, columns_file, values_file] = files.sparse.clone();
     let mut indptr = folder.vector(indptr_file, ElementType::U64)?;
@@ -68,7 +73,11 @@ fn put_sparse(
         end += range.len() as u64;
         indptr.push(&[end])?;
         columns.push(&sparse.columns()[range.clone()])?;
-        values.push(&sparse.values()[range])?;
+        let of_node = &sparse.values()[range];
+        if of_node.iter().any(|value| !value.is_finite()) {
+            check_gathered(&FeatureBuffer::F32(of_node.to_vec()), &[node], of_node.len(), name)?;
+        }
+        values.push(of_node)?;
     }
     for array in [indptr, columns, values] {
         folder.add(array)?;

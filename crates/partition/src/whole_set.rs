@@ -102,13 +102,22 @@ impl<'a> WholeSet<'a> {
         }
     }
 
-    /// Reads the graph, the features and the columns of the edges once and checks their values.
+    /// Returns the name of a type of nodes in messages: that of the set, with the type if it is heterogeneous.
+    pub(crate) fn name_of_type(&self, node_type: usize) -> String {
+        let name = &self.data.name;
+        match self.data.layout {
+            Layout::Plain => name.clone(),
+            Layout::Numbered => format!("{name}: node type `{}`", self.data.graph.types().names()[node_type]),
+        }
+    }
+
+    /// Reads the graph and the columns of the edges once and checks their values. Features are checked while they are written.
     pub(crate) fn validate(&self) -> Result<()> {
         match self.data.layout {
             Layout::Plain => self.data.graph.relation(0).graph.validate()?,
             Layout::Numbered => self.data.graph.validate()?,
         }
-        Ok(self.data.check_rows()?)
+        Ok(self.data.check_edge_columns()?)
     }
 
     /// Checks that the neighbours ascend in the relations from which training steps exclude edges.

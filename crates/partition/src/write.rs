@@ -181,7 +181,8 @@ impl Parts<'_> {
         }
         folder.add(old_ids)?;
         if let Some(features) = &features[node_type] {
-            put_rows(folder, &layout.rows(&FEATURES, node_type), &**features, rows)?;
+            let name = self.set.name_of_type(node_type);
+            put_rows(folder, &layout.rows(&FEATURES, node_type), &**features, rows, &name)?;
             return self.put_cache(folder, node_type, &list.within(nodes), &**features);
         }
         if let Some(names) = self.set.names_of_rows(node_type) {
@@ -208,7 +209,8 @@ impl Parts<'_> {
         let layout = self.set.data.layout;
         folder.put(layout.file("cache_ids.npy", node_type), ElementType::U32, &list.ids)?;
         folder.put(layout.file("cache_counts.npy", node_type), ElementType::U32, &list.counts)?;
-        put_rows(folder, &layout.rows(&CACHE, node_type), features, &list.ids)
+        let name = self.set.name_of_type(node_type);
+        put_rows(folder, &layout.rows(&CACHE, node_type), features, &list.ids, &name)
     }
 
     /// Writes the edges of a relation into the nodes of `rows`. The graph must be valid.

@@ -36,4 +36,4 @@ pub use self::manifest::{
 };
 pub use self::reader::ArrayFolder;
 pub use self::text_writer::TextWriter;
-pub use self::writer::{ArrayWriter, BUFFER_BYTES, FolderWriter, check_new};
+pub use self::writer::{ArrayWriter, BUFFER_BYTES, FolderWriter, check_free, check_new};

@@ -29,7 +29,7 @@ pub(crate) fn below(hash: u64, n: usize) -> usize {
 }
 
 /// The hash by which rows are found by their keys. It has a secret of the process (SipHash, Aumasson and Bernstein 2012), so that
-/// nobody can construct keys of one slot. No result depends on it.
+/// no table can have keys that were constructed for one slot. No result depends on it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KeyHash(RandomState);
 

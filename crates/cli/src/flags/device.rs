@@ -64,7 +64,7 @@ impl DeviceArgs {
             print_rank_zero(line);
             // A rank without the instructions cannot join ranks with them, so it says why.
             if is_quiet() && actual != self.precision {
-                kiln::comm::log(&line.to_string());
+                kiln::comm::log(line);
             }
         }
         Ok(actual.name())

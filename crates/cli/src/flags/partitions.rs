@@ -62,6 +62,11 @@ pub(crate) struct PartitionSource {
 }
 
 impl PartitionArgs {
+    /// Returns the flags for the partitions or their servers.
+    pub(crate) fn source(&self) -> &PartitionSource {
+        &self.source
+    }
+
     /// Returns true if the flags select a partitioned graph.
     pub(crate) fn are_given(&self) -> bool {
         self.source.is_given() || self.mode.is_some()
@@ -97,6 +102,11 @@ impl PartitionSource {
     /// Returns true if the flags select a partitioned graph.
     pub(crate) fn is_given(&self) -> bool {
         self.parts.is_some() || !self.servers.is_empty()
+    }
+
+    /// Returns true if servers hold the partitions.
+    pub(crate) fn has_servers(&self) -> bool {
+        !self.servers.is_empty()
     }
 
     /// Checks that the other flags of the group were not given without a partitioned graph.

@@ -14,6 +14,7 @@ use kiln::remote::PartitionsConfig;
 use kiln::train::BatchConfig;
 use kiln::{Error, PartitionedGraph, RankConfig, RankCount};
 
+use crate::flags::partitions::PartitionSource;
 use crate::flags::{GivenFlags, list_names, parse};
 
 /// The flags for the ranks of a job and their devices.
@@ -191,19 +192,26 @@ impl JobArgs {
 
     /// Prints notes about the given flags that a single process or a single rank does not read. On partitions, ranks read the
     /// certificates, and wait for the servers of partitions.
-    pub(crate) fn note_unused(&self, given: &GivenFlags, launch: Option<&LaunchEnv>, is_partitioned: bool) {
+    pub(crate) fn note_unused(
+        &self,
+        given: &GivenFlags,
+        launch: Option<&LaunchEnv>,
+        partitions: &PartitionSource,
+    ) {
         if launch.is_some() {
             return;
         }
         let mut unused = list_names::<LaunchArgs>();
-        unused.retain(|flag| !(is_partitioned && (flag.starts_with("tls-") || flag == "join-within")));
+        unused.retain(|flag| !(partitions.is_given() && flag.starts_with("tls-")));
+        unused.retain(|flag| !(partitions.has_servers() && flag == "join-within"));
         if self.launch.engine == CommBackend::Nccl {
             unused.retain(|flag| flag != "engine");
         }
         let unused: Vec<&str> = unused.iter().map(String::as_str).collect();
         given.note_unused(&unused, "in a single process");
-        if !is_partitioned && self.n_threads() == 1 {
-            given.note_unused(&["deadline", "uneven"], "on a single rank");
+        if self.n_threads() == 1 {
+            let unused = if partitions.has_servers() { &["uneven"][..] } else { &["deadline", "uneven"] };
+            given.note_unused(unused, "on a single rank");
         }
     }
 

@@ -144,8 +144,9 @@ impl DataArgs {
         self.symmetrize
     }
 
-    /// Opens or generates a graph, prepares it as the flags request, and prints a summary.
-    pub(crate) fn open(&self, seed: u64) -> anyhow::Result<OpenedDataset> {
+    /// Opens or generates a graph, prepares it as the flags request, and prints a summary. A run on links has no notes on the
+    /// split of nodes.
+    pub(crate) fn open(&self, seed: u64, is_of_links: bool) -> anyhow::Result<OpenedDataset> {
         if self.data.is_heterogeneous()? {
             self.check_unprepared()?;
         }
@@ -172,7 +173,8 @@ impl DataArgs {
             data = data.in_memory();
         }
         print_rank_zero(&data);
-        print_notes(&data.notes);
+        let notes = data.notes.iter().filter(|note| !(is_of_links && note.is_on_split()));
+        print_notes(&notes.cloned().collect::<Vec<_>>());
         // The recorded hash is that of the data before a preparation.
         let recorded_hash = if is_prepared { None } else { self.data.recorded_hash()? };
         Ok(OpenedDataset { data, recorded_hash })

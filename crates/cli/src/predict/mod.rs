@@ -14,7 +14,7 @@ mod request;
 use std::time::Instant;
 
 use anyhow::ensure;
-use kiln::store::array_folder::check_new;
+use kiln::store::array_folder::{check_free, check_new};
 use kiln::train::{ModelInfo, ModelInputs, ModelTask};
 
 use self::args::Mode;
@@ -30,7 +30,11 @@ pub(crate) fn run(args: &PredictArgs, given: &GivenFlags) -> anyhow::Result<()> 
     if launch.as_ref().is_some_and(|launch| launch.rank != 0) {
         be_quiet();
     }
-    check_new(&args.out)?;
+    // Other ranks write nothing, and may have no access to the folder.
+    match launch.as_ref().is_none_or(|launch| launch.rank == 0 || args.per_rank) {
+        true => check_new(&args.out)?,
+        false => check_free(&args.out)?,
+    }
     let local_rank = launch.as_ref().map_or(0, |launch| launch.local_rank);
     let model = open_model(args, local_rank)?;
     set_trained_precision(model.info().precision.as_deref(), &args.job.device);
@@ -43,7 +47,7 @@ pub(crate) fn run(args: &PredictArgs, given: &GivenFlags) -> anyhow::Result<()> 
         print_note_lines(model.info().note_on_draws());
     }
     args.parts.check()?;
-    args.job.note_unused(given, launch.as_ref(), args.parts.is_given());
+    args.job.note_unused(given, launch.as_ref(), &args.parts);
     args.links.check(args, task)?;
     ensure!(
         args.node_features.is_none() || task == ModelTask::Graphs,

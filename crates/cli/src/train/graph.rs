@@ -5,6 +5,7 @@ use kiln::graph::GraphSchema;
 use kiln::sample::RelationFanouts;
 use kiln::{EvalMode, GraphSource, JoinedGraph, NeighborLoader, PartitionedGraph, RankHandle};
 
+use super::flag_rules::Task;
 use super::run::{Outcome, TrainArgs, TrainRun};
 use super::traffic::{TrafficLines, print_memory};
 use crate::dataset::OpenedDataset;
@@ -71,7 +72,7 @@ impl TrainRun<'_> {
 
     /// Opens the dataset of the flags and prints a summary.
     pub(super) fn open_dataset(&self) -> anyhow::Result<OpenedDataset> {
-        let opened = self.args.data.open(self.args.ranks.seed)?;
+        let opened = self.args.data.open(self.args.ranks.seed, self.task == Task::Link)?;
         self.check_cache(opened.data.is_heterogeneous())?;
         Ok(opened)
     }

@@ -30,15 +30,16 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     let started = Instant::now();
     set_format(args.fit.log_format);
     let launch = args.ranks.job.launch()?;
-    // Rank 0 of several processes opens the folder of the run; the others may start when it has done so.
     match &launch {
+        // Rank 0 of several processes opens the folder after all have joined, so that all end with its error.
         Some(launch) if launch.rank != 0 => be_quiet(),
-        _ => args.fit.dir().check()?,
+        Some(_) => {}
+        None => args.fit.dir().check()?,
     }
     let precision = args.device.set_precision(&args.ranks.job.device)?;
     let task = select_task(args)?;
     check_flags(args, task, &flags)?;
-    args.ranks.job.note_unused(&flags, launch.as_ref(), args.parts.are_given());
+    args.ranks.job.note_unused(&flags, launch.as_ref(), args.parts.source());
     let optimizer = args.optimizer.config(task == Task::Graph, args.fit.epochs)?;
     let flags = args.describe(task, precision, flags.all);
     let run = TrainRun { args, optimizer, launch, started, flags, task };

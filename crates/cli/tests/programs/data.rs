@@ -233,3 +233,28 @@ fn texts_of_others_are_escaped() {
         assert!(!printed.contains(['\u{1b}', '\u{202e}']), "{printed:?}");
     }
 }
+
+/// Sets of the kiln format open without reading the split, whose notes every command on the set has.
+#[test]
+fn notes_on_the_split_are_those_of_every_command() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name).to_str().unwrap().to_owned();
+    let (plain, typed) = (kiln::data::synthetic::ring(40).unwrap(), crate::typed::data());
+    for (name, mut data) in [("plain", plain), ("typed", typed)] {
+        let split = &mut data.targets.as_mut().unwrap().split;
+        split.val = split.train[..3].to_vec().into();
+        format::write(&data, at(name)).unwrap();
+        let copy = at(&format!("{name}-copy"));
+        let parts = at(&format!("{name}-parts"));
+        for args in [
+            vec!["data", "inspect", &at(name)],
+            vec!["data", "verify", &at(name)],
+            vec!["data", "convert", &at(name), "--out", &copy],
+            vec!["data", "partition", &at(name), "--out", &parts],
+        ] {
+            let printed = succeed(&args);
+            let note = "note: the train and the val split share 3 nodes";
+            assert_eq!(printed.matches(note).count(), 1, "{args:?}: {printed}");
+        }
+    }
+}

@@ -3,7 +3,7 @@ use std::path::Path;
 use kiln_graph::{Error as GraphError, SchemaError};
 use kiln_store::check_count;
 
-use super::{Place, check_rows_and_columns, check_set, check_split_from};
+use super::{Place, check_columns, check_rows, check_set, check_split_from};
 use crate::arrays::RowsOf;
 use crate::error::require;
 use crate::layout::Layout;
@@ -26,13 +26,21 @@ impl Dataset {
         check_set(self, Place::Set(self.name.as_ref()))
     }
 
-    /// Checks that features and the columns of edges are finite and that edge types have names, as [`Dataset::validate`] does,
-    /// which reads them once. What writes a set calls it, because a mapped set is not checked when it is opened.
+    /// Checks that the features are finite, as [`Dataset::validate`] does, which reads them once: a mapped set is not checked when
+    /// it is opened.
     ///
     /// # Errors
     /// Returns [`kiln_store::Error::BadValue`] with the first other value.
-    pub fn check_rows(&self) -> Result<()> {
-        check_rows_and_columns(self, Place::Set(self.name.as_ref()))
+    pub fn check_features(&self) -> Result<()> {
+        check_rows(self, Place::Set(self.name.as_ref()))
+    }
+
+    /// Checks that the columns of edges are finite and that edge types have names, as [`Dataset::validate`] does.
+    ///
+    /// # Errors
+    /// Returns [`kiln_store::Error::BadValue`] with the first other value.
+    pub fn check_edge_columns(&self) -> Result<()> {
+        check_columns(self, Place::Set(self.name.as_ref()))
     }
 
     /// Checks that the split's nodes exist and have a target, and returns notes about parts that overlap. It is part of

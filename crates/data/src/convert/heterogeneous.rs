@@ -1,7 +1,7 @@
 use std::fmt;
 use std::path::Path;
 
-use kiln_store::array_folder::FolderWriter;
+use kiln_store::array_folder::check_new;
 
 use crate::format::{verify, write_with_attachments};
 use crate::open::open_location;
@@ -51,14 +51,19 @@ pub fn convert_heterogeneous(
 ) -> Result<HeterogeneousReport> {
     let (input, out) = (input.as_ref(), out.as_ref());
     // An output that is not empty is an error before any work.
-    drop(FolderWriter::create(out)?);
+    check_new(out)?;
+    let mut notes = Vec::new();
     if matches!(detect_format(input), Ok(DatasetFormat::Kiln)) {
-        verify(input)?;
+        notes.extend(verify(input)?.notes);
     }
     let data = open_location(input, memory_bytes)?;
     write_with_attachments(&data, out, input)?;
     let graph = &data.graph;
-    let mut notes = data.notes;
+    for note in data.notes {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
     // A note about a copy in memory recommends a conversion.
     notes.retain(|note| !matches!(note, Note::Converted { .. }));
     Ok(HeterogeneousReport {

@@ -142,13 +142,6 @@ impl Set {
         })
     }
 
-    /// Performs the checks of [`Set::dataset`] for a homogeneous set, which may be a graph without node data.
-    pub(super) fn check(&self) -> Result<()> {
-        let dim = self.plain()?.dim;
-        read_csc(&self.arrays, Layout::Plain, 0)?;
-        dim.map_or(Ok(()), |dim| read_rows(&self.arrays, &FEATURES, dim).map(drop))
-    }
-
     /// Returns the number of arrays and attachments.
     pub(super) fn n_files(&self) -> usize {
         match &self.manifest {

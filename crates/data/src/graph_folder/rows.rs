@@ -2,10 +2,11 @@ use std::sync::Arc;
 
 use half::bf16;
 use kiln_feature::{DenseFeatures, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, SparseFeatures};
+use kiln_graph::NodeId;
 use kiln_store::Error as StoreError;
 use kiln_store::array_folder::{ArrayFolder, ArrayWriter, ElementType};
 
-use crate::check::{Place, check_features};
+use crate::check::{Place, check_chunk, check_features};
 use crate::graph_folder::RowFiles;
 use crate::{Error, Result};
 
@@ -47,6 +48,14 @@ pub fn verify_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result
     let is_dense = arrays.array(&files.dense).is_some();
     let file = arrays.folder().join(if is_dense { &*files.dense } else { &*files.sparse[2] });
     check_features(&*read_rows(arrays, files, dim)?, Place::Set(&file))
+}
+
+/// Checks that the gathered rows of nodes are finite. `name` is that of the set, for the message.
+///
+/// # Errors
+/// Returns [`kiln_store::Error::BadValue`] with the first node that has another value.
+pub fn check_gathered(rows: &FeatureBuffer, nodes: &[NodeId], dim: usize, name: &str) -> Result<()> {
+    check_chunk(rows, dim, |row| nodes[row].index(), Place::Set(name.as_ref()))
 }
 
 /// Returns the element type of an array of feature rows.

@@ -134,3 +134,16 @@ fn keys_of_graphbolt_that_have_no_meaning_are_noted() {
     let notes = graphbolt::open_as(&text).unwrap().notes;
     assert_eq!(unread(&notes), ["graph.edges[0].weight, tasks[0].num_clases, version"]);
 }
+
+/// A partition is no set, and neither is a folder of partitions.
+#[test]
+fn folders_of_partitions_are_named() {
+    for file in ["part.json", "part0/part.json"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "{}").unwrap();
+        let error = Dataset::open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("it has partitions: give their folder to --parts"), "{error}");
+    }
+}

@@ -12,7 +12,8 @@ use crate::device::block::Adjacency;
 use crate::ops::aggregation::Weights;
 
 /// Returns the share of each edge in the edges of its type at its destination; see
-/// [`BlockOps::relation_shares`](crate::ops::backend::BlockOps::relation_shares). Panics if a type is not below `n_types`.
+/// [`BlockOps::relation_shares`](crate::ops::backend::BlockOps::relation_shares). Panics if there are several types and one is
+/// not below `n_types`.
 pub(super) fn relation_shares(
     block: &Adjacency<Flex>,
     types: &IntTensor<Flex>,

@@ -18,8 +18,8 @@ use crate::ops::run::run;
 /// `weights` and the result are `[n_edges]`, in block order, as f32.
 ///
 /// # Panics
-/// Panics if the block has no edge types. On the CPU, also panics if a type is not below `n_relations`; on other devices the
-/// result is undefined, so callers check the types of the graph.
+/// Panics if the block has no edge types, or if there are no relations. On the CPU, also panics if there are several relations and
+/// a type is not below `n_relations`; on other devices the result is undefined, so callers check the types of the graph.
 pub fn relation_shares(block: &DeviceBlock, n_relations: usize, weights: Option<Tensor<1>>) -> Tensor<1> {
     let types = types_of(block).clone();
     shares(block.adjacency(), types, n_relations, weights)
@@ -60,6 +60,7 @@ fn shares(
     n_types: usize,
     weights: Option<Tensor<1>>,
 ) -> Tensor<1> {
+    assert!(0 < n_types, "edges have at least one type");
     let weights = match weights {
         None => Weights::Ones,
         Some(weights) => {
@@ -69,7 +70,7 @@ fn shares(
                 n_weights, n_edges,
                 "got {n_weights} weights for {n_edges} edges, expected one per edge"
             );
-            Weights::Tensor(weights.into_dispatch())
+            Weights::Tensor(weights.cast(DType::F32).into_dispatch())
         }
     };
     let shares = <Dispatch as BlockOps>::relation_shares(edges, types.into_dispatch(), n_types, weights);

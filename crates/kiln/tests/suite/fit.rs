@@ -315,6 +315,10 @@ impl TrainCallback for Notes {
     fn note(&mut self, text: &str) {
         self.0.lock().unwrap().push(text.to_owned());
     }
+
+    fn warning(&mut self, text: &str) {
+        self.note(text);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use kiln::feature::{FeatureColumn, TargetValues, Targets};
 use kiln::graph::CscBuilder;
@@ -13,6 +13,7 @@ use kiln::prelude::*;
 use kiln::train::{Error as TrainError, ModelEdgesError, ModelError};
 use serde_json::{Value, json};
 
+use crate::fit::Notes;
 use crate::frozen::partitions::Parts;
 
 /// A ring with two edge types with these names, with weights if `is_weighted`.
@@ -269,29 +270,46 @@ fn a_run_does_not_resume_on_data_with_other_names() {
     let mut data = ring(["cites", "extends"], false);
     data.targets.as_mut().unwrap().class_names = ["good", "bad"].map(str::to_owned).to_vec();
     data.feature_columns = vec![vec![FeatureColumn::new("age", "numeric")]];
-    let fit = |data: &Dataset, n_epochs: usize| {
+    let fit = |data: &Dataset, n_epochs: usize, notes: &Arc<Mutex<Vec<String>>>| {
         let loader = NeighborLoader::new(data, [4]).edge_types();
         let mut trainer = Trainer::new(RgcnConfig::for_data(data).layers(1), AdamConfig::new(0.01));
-        trainer.fit(&loader, FitConfig::epochs(n_epochs).start_or_resume(&out).quiet()).map(|_| ())
+        let config = FitConfig::epochs(n_epochs).start_or_resume(&out).quiet();
+        trainer.fit(&loader, config.callback(Notes(Arc::clone(notes)))).map(|_| ())
     };
-    fit(&data, 1).unwrap();
+    let notes = Arc::default();
+    fit(&data, 1, &notes).unwrap();
+    let files = || ["config.json", "model.json"].map(|name| fs::read(out.join(name)).unwrap());
+    let before = files();
     let mut classes = data.clone();
     classes.targets.as_mut().unwrap().class_names.reverse();
     let columns =
         Dataset { feature_columns: vec![vec![FeatureColumn::new("price", "numeric")]], ..data.clone() };
     let edge_types = ring(["extends", "cites"], false).edge_type_names;
     let edge_types = Dataset { edge_type_names: edge_types, ..data.clone() };
+    // The same values may mean something else.
+    let mut rescaled = data.clone();
+    rescaled.feature_columns[0][0].meaning = "standardize: mean 3, deviation 2".to_owned();
     for (other, then, now) in [
+        (rescaled, "age (numeric)", "age (standardize: mean 3, deviation 2)"),
         (classes, "good, bad", "bad, good"),
-        (columns, "age", "price"),
+        (columns, "age (numeric)", "price (numeric)"),
         (edge_types, "cites, extends", "extends, cites"),
     ] {
-        let error = fit(&other, 2).unwrap_err().to_string();
+        let error = fit(&other, 2, &notes).unwrap_err().to_string();
         assert!(error.contains(&format!(" was {then} and is {now} now")), "{error}");
+        assert!(files() == before, "a refused run should change no file");
     }
-    // Names that only the earlier part had are kept.
-    fit(&Dataset { edge_type_names: Vec::new(), feature_columns: vec![Vec::new()], ..data }, 2).unwrap();
+    assert_eq!(notes.lock().unwrap().iter().filter(|note| note.contains("compared")).count(), 0);
+    // Names that only the earlier part had are kept. The numbers of classes are no names.
+    let mut unnamed = Dataset { edge_type_names: Vec::new(), feature_columns: vec![Vec::new()], ..data };
+    unnamed.targets.as_mut().unwrap().class_names = ["0", "1"].map(str::to_owned).to_vec();
+    fit(&unnamed, 2, &notes).unwrap();
     let inputs = SavedModel::open(&out).unwrap().info().inputs.clone();
+    assert_eq!(inputs.class_names, ["good", "bad"]);
     assert_eq!(inputs.sampling.unwrap().edge_type_names, ["cites", "extends"]);
     assert_eq!(inputs.feature_columns["node"], [FeatureColumn::new("age", "numeric")]);
+    // Without the file, nothing can be compared, which a warning says.
+    fs::remove_file(out.join("model.json")).unwrap();
+    fit(&unnamed, 3, &notes).unwrap();
+    assert_eq!(notes.lock().unwrap().iter().filter(|note| note.contains("could not be compared")).count(), 1);
 }

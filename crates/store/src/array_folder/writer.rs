@@ -52,6 +52,15 @@ pub fn check_new(target: impl AsRef<Path>) -> Result<()> {
     }
 }
 
+/// Checks that a target is absent or an empty folder, as [`check_new`] does, without creating anything: for a process that does
+/// not write it.
+///
+/// # Errors
+/// Returns [`Error::NotEmpty`] if it is not, and [`Error::Io`] if it cannot be read.
+pub fn check_free(target: impl AsRef<Path>) -> Result<()> {
+    free_target(target.as_ref()).map(drop)
+}
+
 /// Returns the absolute path of a target that is absent or an empty folder.
 fn free_target(target: &Path) -> Result<PathBuf> {
     // Relative paths such as `.` have no parent or no name, so the path is made absolute first.

@@ -8,6 +8,7 @@ use crate::error::{Error, Result, RunError};
 use crate::run::data_hash::DataHash;
 use crate::saved::info::{ModelInfo, ModelInputs};
 use crate::saved::model_file::MODEL_FILE;
+use crate::saved::named_targets::has_names;
 
 /// The settings and the data that a run's results depend on. A run can resume only from a checkpoint with an equal
 /// identity.
@@ -64,42 +65,51 @@ fn differences<'a>(
     Some((name, text(then), text(now)))
 }
 
-/// Returns the description of the model of a run that resumes in this folder, after a check that its classes, feature columns and
-/// edge types have the names of the earlier part of the run, which `model.json` records: the hash of the data does not include
-/// them. Names that only the earlier part had are kept.
+/// Compares the names of classes, feature columns and edge types of a run that resumes in this folder with those of its earlier
+/// part, which `model.json` records: the hash of the data does not include them. Names that only the earlier part had are kept in
+/// `model`. Returns false if the file is missing or damaged, so that nothing can be compared.
 ///
 /// # Errors
 /// Returns [`RunError::OtherRun`] with the first difference.
-pub(crate) fn with_earlier_names(folder: &Path, model: &ModelInfo) -> Result<ModelInfo> {
+pub(crate) fn compare_names(folder: &Path, model: &mut ModelInfo) -> Result<bool> {
     let path = folder.join(MODEL_FILE);
-    let mut model = model.clone();
-    // A file that is missing or damaged is written anew.
     let earlier = fs::read(&path).ok().and_then(|bytes| ModelInfo::parse(&bytes, &path).ok());
-    let Some(earlier) = earlier else { return Ok(model) };
+    let Some(earlier) = earlier else { return Ok(false) };
     let ModelInputs { class_names, feature_columns, sampling, .. } = earlier.inputs;
     let now = &mut model.inputs;
-    keep_names("the names of the classes or targets", class_names, &mut now.class_names, |name| name)?;
+    // The numbers from 0 on are no names.
+    if has_names(&class_names) {
+        if !has_names(&now.class_names) {
+            now.class_names.clear();
+        }
+        keep_names("the names of the classes or targets", class_names, &mut now.class_names, String::clone)?;
+    }
     for (node_type, columns) in feature_columns {
         let what = format!("the feature columns of {node_type}");
         let now = now.feature_columns.entry(node_type).or_default();
-        keep_names(&what, columns, now, |column| &column.name)?;
+        keep_names(&what, columns, now, |column| format!("{} ({})", column.name, column.meaning))?;
     }
     if let (Some(earlier), Some(now)) = (sampling, &mut now.sampling) {
         let edge_types = &mut now.edge_type_names;
-        keep_names("the names of the edge types", earlier.edge_type_names, edge_types, |name| name)?;
+        keep_names("the names of the edge types", earlier.edge_type_names, edge_types, String::clone)?;
     }
-    Ok(model)
+    Ok(true)
 }
 
-/// Checks that two lists have the same names, and keeps the earlier list if there is no other.
-fn keep_names<T>(what: &str, then: Vec<T>, now: &mut Vec<T>, name: impl Fn(&T) -> &String) -> Result<()> {
+/// Checks that two lists are equal, and keeps the earlier list if there is no other.
+fn keep_names<T: PartialEq>(
+    what: &str,
+    then: Vec<T>,
+    now: &mut Vec<T>,
+    text: impl Fn(&T) -> String,
+) -> Result<()> {
     if now.is_empty() {
         *now = then;
         return Ok(());
     }
-    if then.is_empty() || then.iter().map(&name).eq(now.iter().map(&name)) {
+    if then.is_empty() || then == *now {
         return Ok(());
     }
-    let text = |list: &[T]| list.iter().map(|item| name(item).as_str()).collect::<Vec<_>>().join(", ");
-    Err(Error::Run(RunError::OtherRun { name: what.to_owned(), then: text(&then), now: text(now) }))
+    let [then, now] = [&then, now].map(|list| list.iter().map(&text).collect::<Vec<_>>().join(", "));
+    Err(Error::Run(RunError::OtherRun { name: what.to_owned(), then, now }))
 }

@@ -11,7 +11,7 @@ use crate::metric::selection_error::SelectionError;
 use crate::run::callback::TrainCallback;
 use crate::run::few_steps::note_on_steps;
 use crate::run::fit::{self, FitConfig, TEST, VALIDATION};
-use crate::run::identity::{RunIdentity, with_earlier_names};
+use crate::run::identity::{RunIdentity, compare_names};
 use crate::run::run_dir::RunDir;
 use crate::run::state::Run;
 use crate::run::summary::{FitReport, ReportInfo, Summary};
@@ -155,12 +155,18 @@ impl RunConfig {
         }
         let mut run = Run::start(&mut trainer, || self.dir.open(), self.identity.clone())?;
         fit::check(&self.fit, run.n_epochs())?;
+        let mut model = self.model.clone();
+        if let (Some(_), Some(folder), Some(model)) = (run.resumed(), run.folder(), &mut model)
+            && !compare_names(folder.path(), model)?
+        {
+            callback.warning(
+                "the names of classes, feature columns and edge types could not be compared with those of the earlier part of \
+                 the run: its model.json is missing or damaged",
+            );
+        }
         run.write_config(&self.settings)?;
-        if let Some(model) = &self.model {
-            match run.folder().filter(|_| run.resumed().is_some()) {
-                Some(folder) => run.write_model(&with_earlier_names(folder.path(), model)?)?,
-                None => run.write_model(model)?,
-            }
+        if let Some(model) = &model {
+            run.write_model(model)?;
         }
         let phase = trainer.next_phase();
         let items = train.items();

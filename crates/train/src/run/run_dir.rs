@@ -1,5 +1,7 @@
 use std::path::{Path, PathBuf};
 
+use kiln_store::{Error as StoreError, array_folder};
+
 use crate::error::{Error, Result, RunError};
 use crate::run::folder::RunFolder;
 
@@ -44,15 +46,13 @@ impl RunDir {
     /// ```
     ///
     /// # Errors
-    /// Returns [`RunError::RunFolderNotEmpty`] and [`RunError::NoCheckpoint`].
+    /// Returns [`RunError::RunFolderNotEmpty`], [`RunError::NoCheckpoint`], and [`RunError::Io`] if the folder cannot be created.
     pub fn check(&self) -> Result<()> {
         match self {
-            Self::Numbered { .. } => Ok(()),
-            Self::New(path) => RunFolder::check_empty(path),
+            Self::Numbered { parent, .. } => check_parent(&parent.join("new")),
+            Self::New(path) => check_new(path),
             Self::Resume(path) => RunFolder::check_checkpoint(path),
-            Self::StartOrResume(path) => {
-                RunFolder::check_checkpoint(path).or_else(|_| RunFolder::check_empty(path))
-            }
+            Self::StartOrResume(path) => RunFolder::check_checkpoint(path).or_else(|_| check_new(path)),
         }
     }
 
@@ -70,5 +70,20 @@ impl RunDir {
                 opened => opened,
             },
         }
+    }
+}
+
+/// Checks that a folder is absent or counts as empty, and that it can be created if it is absent.
+fn check_new(path: &Path) -> Result<()> {
+    RunFolder::check_empty(path)?;
+    if path.exists() { Ok(()) } else { check_parent(path) }
+}
+
+/// Checks that a folder that does not exist can be created.
+fn check_parent(path: &Path) -> Result<()> {
+    match array_folder::check_new(path) {
+        Err(StoreError::Io { path, source }) => Err(Error::Run(RunError::Io { path, source })),
+        Err(_) => Err(Error::Run(RunError::RunFolderNotEmpty { path: path.to_owned() })),
+        Ok(()) => Ok(()),
     }
 }

@@ -80,7 +80,7 @@ impl SavedModel {
 }
 
 /// Returns false for names that are the numbers of the classes.
-fn has_names(names: &[String]) -> bool {
+pub(crate) fn has_names(names: &[String]) -> bool {
     names.iter().enumerate().any(|(number, name)| *name != number.to_string())
 }
 
