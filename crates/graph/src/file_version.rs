@@ -12,7 +12,8 @@ pub struct FileVersion {
 }
 
 impl FileVersion {
-    pub(crate) fn of(metadata: &Metadata) -> Self {
+    /// Returns the version of a file from its metadata.
+    pub fn of(metadata: &Metadata) -> Self {
         Self { n_bytes: metadata.len(), modified: metadata.modified().ok() }
     }
 }

@@ -53,7 +53,7 @@ pub use graph_schema::{GraphSchema, RelationSchema};
 pub use ids::{EdgeId, GraphId, ItemId, LinkId, LocalId, NodeId};
 pub use link_negatives::LinkNegatives;
 pub use links::Links;
-pub use mapped_file::{MappedFile, check_mapped_files, open_file};
+pub use mapped_file::{MappedFile, check_mapped_files, inode, open_file};
 pub use metagraph::Metagraph;
 pub use node_types::NodeTypes;
 pub use norm::gcn_norm;

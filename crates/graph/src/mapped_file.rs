@@ -207,7 +207,7 @@ fn lock() -> MutexGuard<'static, BTreeMap<usize, Entry>> {
 
 /// Returns the identity of a file: its device and inode number.
 #[cfg(unix)]
-fn inode(metadata: &Metadata) -> [u64; 2] {
+pub fn inode(metadata: &Metadata) -> [u64; 2] {
     use std::os::unix::fs::MetadataExt;
     [metadata.dev(), metadata.ino()]
 }
@@ -215,6 +215,6 @@ fn inode(metadata: &Metadata) -> [u64; 2] {
 /// Returns the same identity for every file: on platforms other than Unix, a path is assumed to refer to the mapped
 /// file.
 #[cfg(not(unix))]
-fn inode(_: &Metadata) -> [u64; 2] {
+pub fn inode(_: &Metadata) -> [u64; 2] {
     [0; 2]
 }

@@ -14,7 +14,7 @@ use crate::key::key_of;
 use crate::row_ids::RowIds;
 use crate::spec::{KeyType, RelationSpec};
 use crate::spill::{SPILL_BUFFER, SpillFile, SpillReader};
-use crate::table::{MissingTexts, Table};
+use crate::table::{MissingTexts, SourceFiles, Table};
 use crate::transform::number;
 use crate::{BadRow, Error, Result};
 
@@ -71,7 +71,7 @@ impl RelationRows {
     pub(crate) fn bad_rows(
         &self,
         spec: &RelationSpec,
-        folder: &Path,
+        sources: &SourceFiles,
         key_types: [KeyType; 2],
         missing: &Arc<MissingTexts>,
     ) -> Result<BadRowLog> {
@@ -89,7 +89,7 @@ impl RelationRows {
         let mut log = BadRowLog::default();
         for (kind, (n_rows, first)) in BadRowKind::ALL.into_iter().zip(found) {
             if n_rows > 0 {
-                log.add_counted(kind, n_rows, examples(spec, folder, key_types, missing, &first)?);
+                log.add_counted(kind, n_rows, examples(spec, sources, key_types, missing, &first)?);
             }
         }
         Ok(log)
@@ -133,17 +133,17 @@ impl EdgeRow<'_> {
 /// Returns the table of a relation with the given columns.
 pub(crate) fn relation_table(
     spec: &RelationSpec,
-    folder: &Path,
+    sources: &SourceFiles,
     columns: Vec<String>,
     missing: Arc<MissingTexts>,
 ) -> Table {
-    Table { files: spec.files.iter().map(|file| folder.join(file)).collect(), columns, missing }
+    Table { files: sources.paths(&spec.files), columns, missing, sources: sources.clone() }
 }
 
 /// Returns bad rows as examples, with the first column of each that is bad.
 fn examples(
     spec: &RelationSpec,
-    folder: &Path,
+    sources: &SourceFiles,
     key_types: [KeyType; 2],
     missing: &Arc<MissingTexts>,
     rows: &[BadEdge],
@@ -156,7 +156,7 @@ fn examples(
     names.dedup();
     let mut examples = Vec::new();
     let mut n_rows = 0;
-    relation_table(spec, folder, names.clone(), missing.clone()).for_each_batch(&mut |batch| {
+    relation_table(spec, sources, names.clone(), missing.clone()).for_each_batch(&mut |batch| {
         for row in 0..batch.n_rows {
             let Some(bad) = rows.get(examples.len()).filter(|bad| bad.row == n_rows + row as u64) else {
                 continue;
@@ -191,7 +191,7 @@ fn examples(
 /// Writes the columns of the edges of the relation at a position, in one reading of its table.
 pub(crate) fn spill_columns(
     spec: &RelationSpec,
-    folder: &Path,
+    sources: &SourceFiles,
     missing: &Arc<MissingTexts>,
     out: &Path,
     relation: usize,
@@ -213,7 +213,7 @@ pub(crate) fn spill_columns(
         // The names ascend.
         outputs.push((format, names.partition_point(|other| other.as_str() < column), file));
     }
-    relation_table(spec, folder, names, missing.clone()).for_each_batch(&mut |batch| {
+    relation_table(spec, sources, names, missing.clone()).for_each_batch(&mut |batch| {
         for row in 0..batch.n_rows {
             for (_, column, file) in &mut outputs {
                 let value = match batch.malformed(row) {

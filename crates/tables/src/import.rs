@@ -22,7 +22,7 @@ use crate::record::{FILE, Import};
 use crate::row_ids::{DroppedRows, RowIds};
 use crate::spec::{EndSpec, ImportSpec, KeyType, RelationSpec};
 use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
-use crate::table::MissingTexts;
+use crate::table::{MissingTexts, SourceFiles};
 use crate::{BadRowKind, BadRows, ColumnDrift, DriftKind, Error, FittedColumn, FittedNodeType, Result};
 
 /// The memory of batches of rows and of buffers in bytes.
@@ -44,7 +44,10 @@ pub fn import(
 ) -> Result<ImportReport> {
     let spec = spec.as_ref();
     let out = out.as_ref();
-    in_pool(options.n_threads, || import_spec(spec, out, options))
+    let sources = SourceFiles::new(spec.parent().unwrap_or(Path::new("")));
+    let imported = in_pool(options.n_threads, || import_spec(spec, &sources, out, options));
+    // A table that changes while it is read may cause any other error.
+    imported.map_err(|error| sources.check().err().unwrap_or(error))
 }
 
 /// Runs a function in a pool of threads.
@@ -54,9 +57,13 @@ fn in_pool<T: Send>(n_threads: Option<usize>, run: impl FnOnce() -> Result<T> + 
     pool.map_err(|error| Error::Threads { n_threads, message: error.to_string() })?.install(run)
 }
 
-fn import_spec(path: &Path, out: &Path, options: &ImportOptions) -> Result<ImportReport> {
+fn import_spec(
+    path: &Path,
+    sources: &SourceFiles,
+    out: &Path,
+    options: &ImportOptions,
+) -> Result<ImportReport> {
     let spec = ImportSpec::read(path)?;
-    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let set = FolderWriter::create(out)?;
     let temporary = set.folder().to_owned();
     let notes = match &options.transforms_of {
@@ -66,7 +73,7 @@ fn import_spec(path: &Path, out: &Path, options: &ImportOptions) -> Result<Impor
     let missing = spec.relations.iter().map(|relation| MissingTexts::new(&relation.missing)).collect();
     let mut importer = Importer {
         spec: &spec,
-        folder: &folder,
+        sources,
         temporary: &temporary,
         options,
         found: Vec::new(),
@@ -98,7 +105,7 @@ struct ImportedType<'a> {
 
 struct Importer<'a> {
     spec: &'a ImportSpec,
-    folder: &'a Path,
+    sources: &'a SourceFiles,
     temporary: &'a Path,
     options: &'a ImportOptions,
     found: Vec<BadRows>,
@@ -165,7 +172,7 @@ impl<'a> Importer<'a> {
                 unreachable!("the spec should name the types of all ends")
             };
             let missing = &self.missing[position];
-            let columns = spill_columns(spec, self.folder, missing, self.temporary, position)?;
+            let columns = spill_columns(spec, self.sources, missing, self.temporary, position)?;
             if src.n_rows != dst.n_rows {
                 let table = relation_of(spec);
                 let what = "a table that changed during the import".to_owned();
@@ -173,7 +180,7 @@ impl<'a> Importer<'a> {
             }
             let rows = RelationRows { ends: [src, dst], columns };
             let key_types = [&spec.src, &spec.dst].map(|end| self.key_type_of(&end.node_type));
-            let log = rows.bad_rows(spec, self.folder, key_types, missing)?;
+            let log = rows.bad_rows(spec, self.sources, key_types, missing)?;
             let mut found = log.finish(&relation_of(spec), &spec.drop);
             self.explain_dangling(spec, &mut found);
             self.found.extend(found);
@@ -237,7 +244,7 @@ impl<'a> Importer<'a> {
         EndColumn {
             table: relation_table(
                 spec,
-                self.folder,
+                self.sources,
                 vec![end.spec.column.clone()],
                 self.missing[end.relation].clone(),
             ),
@@ -255,7 +262,7 @@ impl<'a> Importer<'a> {
             return self.type_from_relations(position, &columns, used_bytes);
         }
         let earlier = self.earlier(&spec.name);
-        let table = NodeTable::new(spec, self.folder, earlier);
+        let table = NodeTable::new(spec, self.sources, earlier);
         let mut scan = table.scan(self.temporary, earlier)?;
         let (duplicates, rows) =
             self.join(&table.label, &scan.keys, &mut scan.dropped, used_bytes, |join| {
@@ -424,6 +431,7 @@ impl<'a> Importer<'a> {
         }
         let record = Import::new(self.spec.clone(), fitted, &self.found);
         set.attach(FILE, &record.to_json())?;
+        self.sources.check()?;
         set.commit()?;
         let Self { found: dropped, notes, drift, .. } = self;
         Ok(ImportReport { node_types: counts, relations: n_edges, split, dropped, notes, drift })

@@ -14,7 +14,7 @@ use crate::key::key_of;
 use crate::row_ids::DroppedRows;
 use crate::spec::{NodeTypeSpec, SplitSpec, TimeUnit};
 use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
-use crate::table::{MissingTexts, Table, TableBatch};
+use crate::table::{MissingTexts, SourceFiles, Table, TableBatch};
 use crate::target::TargetAccumulator;
 use crate::transform::{Accumulator, check, is_in_unit, position_by_name};
 use crate::{BadRow, ColumnDrift, DriftKind, Error, FittedColumn, FittedNodeType, Result};
@@ -78,8 +78,12 @@ struct Statistics<'a> {
 }
 
 impl<'a> NodeTable<'a> {
-    /// Returns the table of a node type, in files relative to `folder`. `earlier` has the classes of an earlier import.
-    pub(crate) fn new(spec: &'a NodeTypeSpec, folder: &Path, earlier: Option<&FittedNodeType>) -> Self {
+    /// Returns the table of a node type, in files of `sources`. `earlier` has the classes of an earlier import.
+    pub(crate) fn new(
+        spec: &'a NodeTypeSpec,
+        sources: &SourceFiles,
+        earlier: Option<&FittedNodeType>,
+    ) -> Self {
         let mut columns: Vec<String> = Vec::new();
         let mut position_of = |name: &str| match columns.iter().position(|column| column == name) {
             Some(position) => position,
@@ -97,9 +101,10 @@ impl<'a> NodeTable<'a> {
             spec,
             label: table_of(&spec.name),
             table: Table {
-                files: spec.files.iter().map(|file| folder.join(file)).collect(),
+                files: sources.paths(&spec.files),
                 columns,
                 missing: MissingTexts::new(&spec.missing),
+                sources: sources.clone(),
             },
             key,
             features,

@@ -9,7 +9,7 @@ use kiln_store::counted;
 use crate::edges::relation_table;
 use crate::node_table::NodeTable;
 use crate::spec::{ColumnTransform, ImportSpec, NodeTypeSpec};
-use crate::table::{MissingTexts, Table};
+use crate::table::{MissingTexts, SourceFiles, Table};
 use crate::{Error, Result};
 
 /// What an import would do.
@@ -74,12 +74,12 @@ pub struct PlannedRelation {
 pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
     let path = spec.as_ref();
     let spec = ImportSpec::read(path)?;
-    let folder = path.parent().unwrap_or(Path::new(""));
+    let sources = SourceFiles::new(path.parent().unwrap_or(Path::new("")));
     let mut errors = Vec::new();
     let node_types = spec.nodes.iter().map(|node_type| PlannedNodeType {
         name: node_type.name.clone(),
         n_rows: match node_type.from {
-            None => n_rows_of(&NodeTable::new(node_type, folder, None).table, &mut errors),
+            None => n_rows_of(&NodeTable::new(node_type, &sources, None).table, &mut errors),
             Some(_) => None,
         },
         columns: columns_of(node_type),
@@ -89,7 +89,7 @@ pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
     let mut relations = Vec::new();
     for relation in &spec.relations {
         let missing = MissingTexts::new(&relation.missing);
-        let table = relation_table(relation, folder, relation.columns_of_table(), missing);
+        let table = relation_table(relation, &sources, relation.columns_of_table(), missing);
         let n_rows = n_rows_of(&table, &mut errors);
         let planned = |name: &String, src: &str, dst: &str| PlannedRelation {
             name: name.clone(),

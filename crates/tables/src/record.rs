@@ -12,6 +12,7 @@ use crate::key::key_of;
 use crate::node_table::NodeTable;
 use crate::node_writer::RowEncoder;
 use crate::spec::{ImportSpec, NodeTypeSpec};
+use crate::table::SourceFiles;
 use crate::transform::{FittedColumn, FittedTransform};
 use crate::{BadRows, EarlierImportError, Error, FittedNodeType, Result};
 
@@ -135,7 +136,7 @@ impl Import {
             }));
         };
         let spec = NodeTypeSpec { files: files.to_vec(), target: None, split: None, ..spec.clone() };
-        let table = NodeTable::new(&spec, Path::new(""), None);
+        let table = NodeTable::new(&spec, &SourceFiles::default(), None);
         let encoder = RowEncoder::new(fitted);
         let mut all = BadRowLog::default();
         let mut buffer = String::new();

@@ -8,6 +8,7 @@ mod json_lines;
 mod lines;
 mod missing;
 mod parquet_file;
+mod source;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use self::csv_file::CsvFile;
 use self::json_lines::JsonLinesFile;
 pub(crate) use self::missing::MissingTexts;
 use self::parquet_file::ParquetFile;
+pub(crate) use self::source::SourceFiles;
 
 /// The formats of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub(crate) struct Table {
     /// The names of the columns of each batch; they differ.
     pub(crate) columns: Vec<String>,
     pub(crate) missing: Arc<MissingTexts>,
+    /// The files of the import, by which each reading has the same bytes.
+    pub(crate) sources: SourceFiles,
 }
 
 /// The reader of a file.
@@ -81,6 +85,7 @@ impl Table {
                     return Ok(());
                 }
             }
+            file.check_end(first_row)?;
             file.mark_columns(&mut seen);
             if position + 1 == self.files.len() && n_good_rows > 0 {
                 self.check_columns(path, &seen)?;
@@ -106,22 +111,22 @@ impl Table {
     /// Opens a file, checks that it has the columns, and returns the number of rows that it states.
     pub(crate) fn n_rows_of(&self, path: &Path) -> Result<Option<u64>> {
         Ok(match self.open(path)? {
-            TableFile::Parquet(file) => file.n_rows,
+            TableFile::Parquet(file) => file.n_rows(),
             TableFile::Csv(_) | TableFile::JsonLines(_) => None,
         })
     }
 
     fn open(&self, path: &Path) -> Result<TableFile> {
+        let source = self.sources.open(path)?;
+        let Self { columns, missing, .. } = self;
         Ok(match TableFormat::of(path) {
             Some(TableFormat::Parquet) => {
-                TableFile::Parquet(ParquetFile::open(path, &self.columns, &self.missing)?)
+                TableFile::Parquet(ParquetFile::open(path, source, columns, missing)?)
             }
             Some(TableFormat::JsonLines) => {
-                TableFile::JsonLines(JsonLinesFile::open(path, &self.columns, &self.missing)?)
+                TableFile::JsonLines(JsonLinesFile::open(path, source, columns, missing)?)
             }
-            Some(TableFormat::Csv) | None => {
-                TableFile::Csv(CsvFile::open(path, &self.columns, &self.missing)?)
-            }
+            Some(TableFormat::Csv) | None => TableFile::Csv(CsvFile::open(path, source, columns, missing)?),
         })
     }
 }
@@ -132,6 +137,14 @@ impl TableFile {
             Self::Parquet(file) => file.next_batch(first_row),
             Self::Csv(file) => file.next_batch(first_row),
             Self::JsonLines(file) => file.next_batch(first_row),
+        }
+    }
+
+    /// Checks, after the last batch, that the file had as many rows as it states, if it states a number.
+    fn check_end(&self, n_rows: u64) -> Result<()> {
+        match self {
+            Self::Parquet(file) => file.check_end(n_rows),
+            Self::Csv(_) | Self::JsonLines(_) => Ok(()),
         }
     }
 
@@ -146,7 +159,43 @@ impl TableFile {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    /// The passes of an import read the same rows, whatever has the path of a table by then.
+    #[test]
+    fn each_reading_of_a_table_has_the_rows_of_the_first() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let rows = |text: &str| format!("id\n{text}\n{text}{text}\n");
+        let objects = |text: &str| format!("{{\"id\": \"{text}\"}}\n{{\"id\": \"{text}{text}\"}}\n");
+        for (name, first, other) in [("a.csv", rows("a"), rows("b")), ("a.jsonl", objects("a"), objects("b"))]
+        {
+            let path = folder.path().join(name);
+            fs::write(&path, first).expect("a table");
+            let sources = SourceFiles::new(folder.path());
+            let table = Table {
+                files: sources.paths(&[name.into()]),
+                columns: vec!["id".to_owned()],
+                missing: MissingTexts::new(&[]),
+                sources: sources.clone(),
+            };
+            let read = || {
+                let mut found = Vec::new();
+                let outcome = table.for_each_batch(&mut |batch| {
+                    found.extend((0..batch.n_rows).map(|row| batch.cell(0, row).shown()));
+                    Ok(ControlFlow::Continue(()))
+                });
+                outcome.map(|()| found)
+            };
+            let expected = read().expect("the rows");
+            assert!(expected.len() == 2 && expected[0].contains('a'), "{expected:?}");
+            fs::write(folder.path().join("new"), &other).expect("another table");
+            fs::rename(folder.path().join("new"), &path).expect("a renamed table");
+            assert_eq!(read().expect("the rows"), expected);
+            sources.check().expect("an unchanged file");
+        }
+    }
 
     #[test]
     fn format_follows_from_the_file_name() {

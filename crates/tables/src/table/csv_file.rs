@@ -10,6 +10,7 @@ use super::batch::{BATCH_BYTES, BATCH_ROWS, Malformed, TableBatch};
 use super::cell::{BatchColumn, TextColumn};
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader};
 use super::missing::MissingTexts;
+use super::source::SourceReader;
 use crate::error::io_error;
 use crate::{Error, Result, SpecError, TableFileError};
 
@@ -33,8 +34,13 @@ pub(super) struct CsvFile {
 }
 
 impl CsvFile {
-    pub(super) fn open(path: &Path, columns: &[String], missing: &Arc<MissingTexts>) -> Result<Self> {
-        let (bytes, progress) = lines::open(path)?;
+    pub(super) fn open(
+        path: &Path,
+        source: SourceReader,
+        columns: &[String],
+        missing: &Arc<MissingTexts>,
+    ) -> Result<Self> {
+        let (bytes, progress) = lines::open(path, source)?;
         let mut reader = csv::ReaderBuilder::new()
             .flexible(true)
             .buffer_capacity(BUFFER_BYTES)

@@ -11,6 +11,7 @@ use super::batch::{BATCH_BYTES, BATCH_ROWS, Malformed, TableBatch};
 use super::cell::BatchColumn;
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader};
 use super::missing::MissingTexts;
+use super::source::SourceReader;
 use crate::Result;
 use crate::bad_rows::shortened;
 use crate::error::io_error;
@@ -28,8 +29,13 @@ pub(super) struct JsonLinesFile {
 }
 
 impl JsonLinesFile {
-    pub(super) fn open(path: &Path, columns: &[String], missing: &Arc<MissingTexts>) -> Result<Self> {
-        let (bytes, progress) = lines::open(path)?;
+    pub(super) fn open(
+        path: &Path,
+        source: SourceReader,
+        columns: &[String],
+        missing: &Arc<MissingTexts>,
+    ) -> Result<Self> {
+        let (bytes, progress) = lines::open(path, source)?;
         Ok(Self {
             path: path.to_owned(),
             reader: BufReader::with_capacity(BUFFER_BYTES, bytes),

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
-use kiln_graph::open_file;
 
+use super::source::SourceReader;
 use crate::error::io_error;
 use crate::{Error, Result, TableFileError};
 
@@ -58,8 +58,7 @@ const GZIP: &[u8] = b"\x1f\x8b";
 
 /// Opens a file, which is decompressed if its name ends in `.gz`. The caller marks the end of each record. A byte order mark of
 /// UTF-8 is skipped.
-pub(super) fn open(path: &Path) -> Result<(RecordReader, Rc<Progress>)> {
-    let file = open_file(path).map_err(io_error(path))?;
+pub(super) fn open(path: &Path, file: SourceReader) -> Result<(RecordReader, Rc<Progress>)> {
     let bytes: Box<dyn Read> = match path.extension().is_some_and(|extension| extension == "gz") {
         true => {
             let (start, bytes) = peek(path, file)?;

@@ -1,11 +1,9 @@
-use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, make_array};
 use arrow_schema::DataType;
-use kiln_graph::open_file;
 use parquet::arrow::arrow_reader::{
     ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
@@ -17,7 +15,7 @@ use super::cell::BatchColumn;
 use super::csv_file::position_of;
 use super::lines::MAX_RECORD_BYTES;
 use super::missing::MissingTexts;
-use crate::error::io_error;
+use super::source::SourceReader;
 use crate::{Error, Result, TableFileError};
 
 /// The number of bytes per value besides those of the file: an offset, a bit that marks missing ones, and wider numbers.
@@ -33,26 +31,35 @@ pub(super) struct ParquetFile {
     meanings: Vec<Option<DataType>>,
     missing: Arc<MissingTexts>,
     /// The number of rows that the file states.
-    pub(super) n_rows: Option<u64>,
+    stated_rows: i64,
 }
 
 impl ParquetFile {
-    pub(super) fn open(path: &Path, columns: &[String], missing: &Arc<MissingTexts>) -> Result<Self> {
-        let file = open_file(path).map_err(io_error(path))?;
-        guarded(path, || Self::open_file(path, file, columns, missing))?
+    pub(super) fn open(
+        path: &Path,
+        source: SourceReader,
+        columns: &[String],
+        missing: &Arc<MissingTexts>,
+    ) -> Result<Self> {
+        guarded(path, || Self::open_source(path, source, columns, missing))?
     }
 
-    fn open_file(path: &Path, file: File, columns: &[String], missing: &Arc<MissingTexts>) -> Result<Self> {
+    fn open_source(
+        path: &Path,
+        source: SourceReader,
+        columns: &[String],
+        missing: &Arc<MissingTexts>,
+    ) -> Result<Self> {
         let bad = |error: parquet::errors::ParquetError| bad_file(path, error);
         // The schema of Arrow in the metadata is ignored: it adds types that mean the same.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options).map_err(bad)?;
+        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(source, options).map_err(bad)?;
         let names: Vec<String> = builder.schema().fields().iter().map(|field| field.name().clone()).collect();
         let positions = columns.iter().map(|column| position_of(path, column, &names));
         let positions = positions.collect::<Result<Vec<usize>>>()?;
         check_codecs(path, &builder, &positions, columns)?;
         let meanings = meanings(path, &builder, &positions)?;
-        let n_rows = u64::try_from(builder.metadata().file_metadata().num_rows()).ok();
+        let stated_rows = builder.metadata().file_metadata().num_rows();
         let mask = ProjectionMask::roots(builder.parquet_schema(), positions.iter().copied());
         let mut sorted = positions.clone();
         sorted.sort_unstable();
@@ -60,7 +67,24 @@ impl ParquetFile {
             positions.iter().map(|position| sorted.partition_point(|other| other < position)).collect();
         let n_batch_rows = batch_rows(path, &builder, &sorted)?;
         let reader = builder.with_projection(mask).with_batch_size(n_batch_rows).build().map_err(bad)?;
-        Ok(Self { path: path.to_owned(), reader, order, meanings, missing: missing.clone(), n_rows })
+        Ok(Self { path: path.to_owned(), reader, order, meanings, missing: missing.clone(), stated_rows })
+    }
+
+    /// Returns the number of rows that the file states; `None` if that is no number of rows.
+    pub(super) fn n_rows(&self) -> Option<u64> {
+        u64::try_from(self.stated_rows).ok()
+    }
+
+    /// Checks that the file had as many rows as it states.
+    pub(super) fn check_end(&self, n_rows: u64) -> Result<()> {
+        match self.n_rows() == Some(n_rows) {
+            true => Ok(()),
+            false => {
+                let message =
+                    format!("it states {} rows, and has {n_rows}: write it again", self.stated_rows);
+                Err(bad_file(&self.path, message))
+            }
+        }
     }
 
     pub(super) fn next_batch(&mut self, first_row: u64) -> Result<Option<TableBatch>> {
@@ -89,7 +113,7 @@ impl ParquetFile {
 /// it, their values would be numbers of an unknown unit.
 fn meanings(
     path: &Path,
-    builder: &ParquetRecordBatchReaderBuilder<File>,
+    builder: &ParquetRecordBatchReaderBuilder<SourceReader>,
     positions: &[usize],
 ) -> Result<Vec<Option<DataType>>> {
     let metadata = builder.metadata().file_metadata().key_value_metadata();
@@ -123,7 +147,7 @@ fn with_type(array: &ArrayRef, data_type: DataType) -> Result<ArrayRef, arrow_sc
 /// metadata: the uncompressed size of each column, or the size of its texts without a dictionary, if the file states it.
 fn batch_rows(
     path: &Path,
-    builder: &ParquetRecordBatchReaderBuilder<File>,
+    builder: &ParquetRecordBatchReaderBuilder<SourceReader>,
     positions: &[usize],
 ) -> Result<usize> {
     let schema = builder.parquet_schema();
@@ -156,7 +180,7 @@ fn batch_rows(
 /// Checks that the codec of each wanted column is built in, because the reader reports it without its name.
 fn check_codecs(
     path: &Path,
-    builder: &ParquetRecordBatchReaderBuilder<File>,
+    builder: &ParquetRecordBatchReaderBuilder<SourceReader>,
     positions: &[usize],
     columns: &[String],
 ) -> Result<()> {

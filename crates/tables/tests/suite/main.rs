@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod bad_rows;
+mod changed_files;
 mod codecs;
 mod drift;
 mod edge_columns;
