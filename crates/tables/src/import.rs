@@ -64,6 +64,9 @@ fn import_spec(
     options: &ImportOptions,
 ) -> Result<ImportReport> {
     let spec = ImportSpec::read(path)?;
+    let of_nodes = spec.nodes.iter().map(|node_type| &node_type.files);
+    let of_relations = spec.relations.iter().map(|relation| &relation.files);
+    of_nodes.chain(of_relations).try_for_each(|files| sources.open_all(files))?;
     let set = FolderWriter::create(out)?;
     let temporary = set.folder().to_owned();
     let notes = match &options.transforms_of {

@@ -8,6 +8,7 @@ mod json_lines;
 mod lines;
 mod missing;
 mod parquet_file;
+mod parquet_footer;
 mod source;
 
 use std::ops::ControlFlow;

@@ -15,6 +15,7 @@ use super::cell::BatchColumn;
 use super::csv_file::position_of;
 use super::lines::MAX_RECORD_BYTES;
 use super::missing::MissingTexts;
+use super::parquet_footer::check_depth;
 use super::source::SourceReader;
 use crate::{Error, Result, TableFileError};
 
@@ -41,6 +42,7 @@ impl ParquetFile {
         columns: &[String],
         missing: &Arc<MissingTexts>,
     ) -> Result<Self> {
+        check_depth(&source).map_err(|message| bad_file(path, message))?;
         guarded(path, || Self::open_source(path, source, columns, missing))?
     }
 

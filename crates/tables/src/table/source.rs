@@ -47,6 +47,14 @@ impl SourceFiles {
         files.iter().map(|file| self.folder.join(file)).collect()
     }
 
+    /// Opens files of the spec, so that later readings have them as they are now.
+    ///
+    /// # Errors
+    /// Returns the error of the first file that cannot be opened.
+    pub(crate) fn open_all(&self, files: &[PathBuf]) -> Result<()> {
+        self.paths(files).iter().try_for_each(|path| self.open(path).map(drop))
+    }
+
     /// Returns a reader of a file from its start. The file is that of the first call, also if another one has its path now.
     ///
     /// # Errors
@@ -104,6 +112,18 @@ pub(super) struct SourceReader {
     offset: u64,
 }
 
+impl SourceReader {
+    /// Returns the length of the file.
+    pub(super) fn n_bytes(&self) -> u64 {
+        self.n_bytes
+    }
+
+    /// Returns a reader of the file from another position.
+    pub(super) fn from(&self, offset: u64) -> Self {
+        Self { offset, ..self.clone() }
+    }
+}
+
 impl Read for SourceReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n_bytes = read_at(&self.file, buffer, self.offset)?;
@@ -122,7 +142,7 @@ impl ChunkReader for SourceReader {
     type T = BufReader<Self>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(BufReader::with_capacity(BUFFER_BYTES, Self { offset: start, ..self.clone() }))
+        Ok(BufReader::with_capacity(BUFFER_BYTES, self.from(start)))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
@@ -132,7 +152,7 @@ impl ChunkReader for SourceReader {
             return Err(ParquetError::EOF(format!("{length} bytes from byte {start} exceed the file")));
         }
         let mut bytes = Vec::with_capacity(length);
-        Self { offset: start, ..self.clone() }.take(length as u64).read_to_end(&mut bytes)?;
+        self.from(start).take(length as u64).read_to_end(&mut bytes)?;
         match bytes.len() == length {
             true => Ok(bytes.into()),
             false => Err(ParquetError::EOF(format!("the file ends within {length} bytes from byte {start}"))),

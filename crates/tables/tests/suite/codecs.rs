@@ -118,3 +118,28 @@ fn damaged_files_are_errors() {
     }
     assert!(20 < n_errors && 20 < n_read, "{n_errors} errors, {n_read} sets");
 }
+
+/// The library builds a schema by recursion. A footer of a few kilobytes with thousands of groups must not end the process.
+#[test]
+fn a_parquet_schema_of_many_nested_groups_is_an_error() {
+    let tables = Tables::new();
+    // Version 1, and a list of elements, each with a name and one child, except the last.
+    let mut metadata = vec![0x15, 2, 0x19, 0xfc, 0xb9, 0x17];
+    for _ in 0..3_000 {
+        metadata.extend([0x48, 1, b'g', 0x15, 2, 0]);
+    }
+    metadata.extend([0x15, 12, 0x25, 2, 0x18, 1, b'a', 0, 0x16, 0, 0x19, 0x0c, 0]);
+    let length = (metadata.len() as u32).to_le_bytes();
+    let bytes = [b"PAR1".to_vec(), metadata, length.to_vec(), b"PAR1".to_vec()].concat();
+    std::fs::write(tables.path("deep.parquet"), bytes).unwrap();
+    let spec = "
+name: deep
+nodes: [{name: node, files: [deep.parquet], key: g, columns: []}]
+relations: []
+";
+    let error = tables.error_of(spec);
+    assert!(
+        error.contains("deep.parquet: cannot read the Parquet file: its schema has 3000 nested groups"),
+        "{error}"
+    );
+}

@@ -1,0 +1,303 @@
+//! The depth of the schema in the metadata of a Parquet file, before the library reads it: the library builds the schema by
+//! recursion, which a schema of some thousand nested groups in a few kilobytes would make overflow the stack.
+//!
+//! The metadata is a structure in the compact protocol of Thrift (`thrift-compact-protocol.md` of Apache Thrift, `parquet.thrift` of
+//! Apache Parquet). It is walked without recursion.
+
+use std::io::Read;
+
+use super::source::SourceReader;
+
+/// The maximum depth of groups in a schema. A list of structures of lists takes three groups per level.
+const MOST_GROUPS: usize = 128;
+
+/// The maximum depth of values within the metadata, of which only the schema is nested deeply.
+const MOST_NESTED: usize = 64;
+
+/// The length of the metadata and the magic bytes, which end a file.
+const TAIL_BYTES: u64 = 8;
+
+const MAGIC: &[u8] = b"PAR1";
+
+/// Numbers of fields in `parquet.thrift`.
+const SCHEMA: i64 = 2;
+const NUM_CHILDREN: i64 = 5;
+
+/// Checks the depth of the schema of a file. A file that is no Parquet file passes: the library has a message for it.
+pub(super) fn check_depth(source: &SourceReader) -> Result<(), String> {
+    let damaged = |_| "its metadata cannot be read".to_owned();
+    let n_bytes = source.n_bytes();
+    let Some(tail_start) = n_bytes.checked_sub(TAIL_BYTES) else { return Ok(()) };
+    let mut tail = Vec::new();
+    source.from(tail_start).take(TAIL_BYTES).read_to_end(&mut tail).map_err(damaged)?;
+    let Some((length, MAGIC)) = tail.split_first_chunk::<4>() else { return Ok(()) };
+    let Some(start) = tail_start.checked_sub(u32::from_le_bytes(*length).into()) else { return Ok(()) };
+    let mut metadata = Vec::new();
+    source.from(start).take(tail_start - start).read_to_end(&mut metadata).map_err(damaged)?;
+    match depth_of_schema(&metadata) {
+        Some(depth) if depth <= MOST_GROUPS => Ok(()),
+        Some(depth) => Err(format!("its schema has {depth} nested groups, expected at most {MOST_GROUPS}")),
+        None => Err("its metadata is damaged".to_owned()),
+    }
+}
+
+/// Returns the largest number of groups within each other; `None` for bytes that are no metadata.
+fn depth_of_schema(metadata: &[u8]) -> Option<usize> {
+    let mut walk = Walk { bytes: metadata };
+    let mut depth = 0;
+    let mut last = 0;
+    while let Some((id, kind)) = walk.field(&mut last)? {
+        match (id, kind) {
+            (SCHEMA, Kind::List) => depth = walk.depth_of_elements()?,
+            _ => walk.skip(kind, false)?,
+        }
+    }
+    Some(depth)
+}
+
+/// The types of values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Bool,
+    Byte,
+    Integer,
+    Double,
+    Binary,
+    List,
+    Map,
+    Struct,
+}
+
+impl Kind {
+    fn of(code: u8) -> Option<Self> {
+        Some(match code {
+            1 | 2 => Self::Bool,
+            3 => Self::Byte,
+            4..=6 => Self::Integer,
+            7 => Self::Double,
+            8 => Self::Binary,
+            9 | 10 => Self::List,
+            11 => Self::Map,
+            12 => Self::Struct,
+            _ => return None,
+        })
+    }
+}
+
+/// A value that contains others, of which some are left.
+#[derive(Debug, Clone, Copy)]
+enum Open {
+    Struct,
+    List { of: Kind, n_left: u64 },
+    Map { of: [Kind; 2], n_left: u64 },
+}
+
+/// The bytes that are left.
+struct Walk<'a> {
+    bytes: &'a [u8],
+}
+
+impl Walk<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (byte, rest) = self.bytes.split_first()?;
+        self.bytes = rest;
+        Some(*byte)
+    }
+
+    fn advance(&mut self, n_bytes: u64) -> Option<()> {
+        self.bytes = self.bytes.get(usize::try_from(n_bytes).ok()?..)?;
+        Some(())
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn zigzag(&mut self) -> Option<i64> {
+        let value = self.varint()?;
+        Some((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    /// Returns the number and the type of the next field of a structure; the inner `None` at its end. `last` is the number of the
+    /// field before.
+    fn field(&mut self, last: &mut i64) -> Option<Option<(i64, Kind)>> {
+        let header = self.byte()?;
+        if header == 0 {
+            return Some(None);
+        }
+        *last = match header >> 4 {
+            0 => self.zigzag()?,
+            delta => last.checked_add(delta.into())?,
+        };
+        Some(Some((*last, Kind::of(header & 15)?)))
+    }
+
+    /// Returns the type and the number of the values of a list.
+    fn list(&mut self) -> Option<(Kind, u64)> {
+        let header = self.byte()?;
+        let n_values = match header >> 4 {
+            15 => self.varint()?,
+            n_values => n_values.into(),
+        };
+        // A list of no values may have no type.
+        let of = if n_values == 0 { Kind::Bool } else { Kind::of(header & 15)? };
+        Some((of, n_values))
+    }
+
+    /// Returns the depth of the groups of the schema's elements, which are in depth-first order.
+    fn depth_of_elements(&mut self) -> Option<usize> {
+        let (of, n_elements) = self.list()?;
+        // The number of children that are left of each group that contains the next element.
+        let mut left: Vec<i64> = Vec::new();
+        let mut deepest = 0;
+        for _ in 0..n_elements {
+            if of != Kind::Struct {
+                return None;
+            }
+            while left.pop_if(|n_left| *n_left == 0).is_some() {}
+            if let Some(n_left) = left.last_mut() {
+                *n_left -= 1;
+            }
+            let n_children = self.n_children()?;
+            if 0 < n_children {
+                left.push(n_children);
+                deepest = deepest.max(left.len());
+            }
+        }
+        Some(deepest)
+    }
+
+    /// Reads an element of the schema and returns the number of its children.
+    fn n_children(&mut self) -> Option<i64> {
+        let mut n_children = 0;
+        let mut last = 0;
+        while let Some((id, kind)) = self.field(&mut last)? {
+            match (id, kind) {
+                (NUM_CHILDREN, Kind::Integer) => n_children = self.zigzag()?,
+                _ => self.skip(kind, false)?,
+            }
+        }
+        Some(n_children)
+    }
+
+    /// Reads a value. A truth value is a byte in a list, and a part of the header in a structure.
+    fn skip(&mut self, kind: Kind, is_in_list: bool) -> Option<()> {
+        let mut open = Vec::new();
+        self.enter(kind, is_in_list, &mut open)?;
+        while let Some(last) = open.last_mut() {
+            let next = match last {
+                Open::Struct => self.field(&mut 0)?.map(|(_, kind)| (vec![kind], false)),
+                Open::List { n_left: 0, .. } | Open::Map { n_left: 0, .. } => None,
+                Open::List { of, n_left } => {
+                    *n_left -= 1;
+                    Some((vec![*of], true))
+                }
+                Open::Map { of, n_left } => {
+                    *n_left -= 1;
+                    Some((of.to_vec(), true))
+                }
+            };
+            let Some((kinds, is_in_list)) = next else {
+                open.pop();
+                continue;
+            };
+            // A key of a map that contains values would be read after its value, but maps of the metadata have none.
+            for kind in kinds {
+                self.enter(kind, is_in_list, &mut open)?;
+            }
+            if MOST_NESTED < open.len() {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// Reads a value that contains no others, or begins one that does.
+    fn enter(&mut self, kind: Kind, is_in_list: bool, open: &mut Vec<Open>) -> Option<()> {
+        match kind {
+            Kind::Bool => self.advance(is_in_list.into()),
+            Kind::Byte => self.advance(1),
+            Kind::Integer => self.varint().map(drop),
+            Kind::Double => self.advance(8),
+            Kind::Binary => {
+                let n_bytes = self.varint()?;
+                self.advance(n_bytes)
+            }
+            Kind::Struct => {
+                open.push(Open::Struct);
+                Some(())
+            }
+            Kind::List => {
+                let (of, n_left) = self.list()?;
+                open.push(Open::List { of, n_left });
+                Some(())
+            }
+            Kind::Map => {
+                let n_left = self.varint()?;
+                let kinds = if n_left == 0 { 0x11 } else { self.byte()? };
+                open.push(Open::Map { of: [Kind::of(kinds >> 4)?, Kind::of(kinds & 15)?], n_left });
+                Some(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns metadata with groups within each other, and other fields of every type around them.
+    fn metadata(n_groups: usize) -> Vec<u8> {
+        // Version 1, and a list of elements with a name and a number of children.
+        let mut bytes = vec![0x15, 2, 0x19, 0xfc];
+        let mut length = n_groups as u64 + 1;
+        while 0x80 <= length {
+            bytes.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        bytes.push(length as u8);
+        for _ in 0..n_groups {
+            bytes.extend([0x48, 1, b'g', 0x15, 2, 0]);
+        }
+        // A leaf with a type, a name and a structure in it.
+        bytes.extend([0x15, 0, 0x38, 1, b'a', 0x6c, 0x1c, 0x00, 0x00, 0x00]);
+        // A truth value, a list of these, a map, a double and a set.
+        bytes.extend([0x11, 0x19, 0x21, 1, 2, 0x1b, 1, 0x58, 4, 2, b'x', b'y', 0x17]);
+        bytes.extend([0; 8]);
+        bytes.extend([0x1a, 0x13, 7, 0]);
+        bytes
+    }
+
+    #[test]
+    fn depth_is_that_of_the_groups() {
+        for n_groups in [0, 1, 5, 200, 100_000] {
+            assert_eq!(depth_of_schema(&metadata(n_groups)), Some(n_groups), "{n_groups}");
+        }
+        // Two groups beside each other within a third one.
+        let flat = [0x29, 0x5c, 0x55, 4, 0, 0x55, 2, 0, 0, 0x55, 2, 0, 0, 0];
+        assert_eq!(depth_of_schema(&flat), Some(2));
+    }
+
+    #[test]
+    fn damaged_metadata_is_found_without_recursion() {
+        let bytes = metadata(3);
+        for end in 0..bytes.len() {
+            assert_eq!(depth_of_schema(&bytes[..end]), None, "{end}");
+        }
+        // Structures within each other, in a field that is skipped.
+        assert_eq!(depth_of_schema(&vec![0x1c; 1 << 20]), None);
+        // A list of 2^63 values in ten bytes.
+        let mut endless = vec![0x19, 0xf5];
+        endless.extend([0xff; 9]);
+        endless.push(1);
+        assert_eq!(depth_of_schema(&endless), None);
+    }
+}
