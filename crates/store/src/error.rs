@@ -14,6 +14,14 @@ pub enum Error {
         /// The operating system's or the decompressor's error.
         source: std::io::Error,
     },
+    /// A file was written while it was read several times.
+    #[error(
+        "{path}: the file has changed since it was opened: repeat the command when nothing writes to the file"
+    )]
+    Changed {
+        /// The path of the file.
+        path: PathBuf,
+    },
     /// A file is not an `.npy` array, is truncated, or has an unsupported element type or order.
     #[error("{path}: {source}")]
     Npy {

@@ -26,6 +26,7 @@ pub mod npy;
 mod npz;
 mod parse_bytes;
 pub mod paths;
+mod source_files;
 #[cfg(feature = "formats")]
 pub mod text;
 pub mod whole_file;
@@ -39,6 +40,7 @@ pub use hash::{Hasher, name_key, sha256, sha256_of_file};
 #[cfg(feature = "formats")]
 pub use npz::Npz;
 pub use parse_bytes::parse_bytes;
+pub use source_files::{SourceFiles, SourceReader};
 
 /// The code example of this crate's README, run as a doc test.
 #[cfg(doctest)]

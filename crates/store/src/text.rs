@@ -8,7 +8,7 @@ use std::str::FromStr;
 use flate2::read::MultiGzDecoder;
 use kiln_graph::open_file;
 
-use crate::{Error, Result};
+use crate::{Error, Result, SourceFiles};
 
 /// The maximum length of a line in bytes. The limit protects from gzip bombs, in which a small file expands to one huge
 /// line.
@@ -42,9 +42,24 @@ impl TextTable {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let file = open_file(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
-        let bytes: Box<dyn Read> =
-            if is_gz(&path) { Box::new(MultiGzDecoder::new(BufReader::new(file))) } else { Box::new(file) };
-        Ok(Self::new(path, bytes))
+        Ok(Self::decompressed(path, Box::new(file)))
+    }
+
+    /// Opens a file as [`TextTable::open`] does, which each reading has as it was opened first.
+    ///
+    /// # Errors
+    /// Returns the errors of [`SourceFiles::open`].
+    pub fn open_in(sources: &SourceFiles, path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        let file = sources.open(&path)?;
+        Ok(Self::decompressed(path, Box::new(file)))
+    }
+
+    fn decompressed(path: PathBuf, bytes: Box<dyn Read>) -> Self {
+        match is_gz(&path) {
+            true => Self::new(path, Box::new(MultiGzDecoder::new(BufReader::new(bytes)))),
+            false => Self::new(path, bytes),
+        }
     }
 
     /// Creates a table from a reader. `path` is used in error messages.

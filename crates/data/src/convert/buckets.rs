@@ -77,6 +77,7 @@ pub(crate) fn write_csc(
         written.n_readings += usize::from(buckets.iter().any(|bucket| bucket.n_edges > 0));
         conversion.convert(&buckets, files, &mut output)?;
     }
+    source.check_unchanged()?;
     written.n_edges = output.finish(&conversion.counts, set)?;
     Ok(written)
 }

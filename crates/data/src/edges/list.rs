@@ -254,6 +254,10 @@ impl EdgeSource for EdgeList {
         })?;
         self.check_lengths(n_before)
     }
+
+    fn check_unchanged(&self) -> Result<()> {
+        self.edges.check_unchanged()
+    }
 }
 
 /// Reads links from an array `[n_links, 2]` or `[2, n_links]` of integers, row-major or column-major.

@@ -22,6 +22,14 @@ pub trait EdgeSource {
         n_nodes: usize,
         visit: &mut dyn FnMut(&mut EdgeChunk) -> Result<()>,
     ) -> Result<()>;
+
+    /// Checks, after the last reading, that all readings had the same edges. The default implementation returns `Ok`.
+    ///
+    /// # Errors
+    /// Returns an error that names what has changed.
+    fn check_unchanged(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The name, the element type and the number of values per edge of a column of edges.

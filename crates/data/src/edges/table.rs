@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use kiln_store::SourceFiles;
 use kiln_store::text::TextTable;
 
 use super::header::{Columns, names_of};
@@ -21,6 +22,8 @@ const WEIGHT: &str = "a weight, a finite number of 32 bits";
 #[derive(Debug)]
 pub(super) struct EdgeTable {
     path: PathBuf,
+    /// The file, which a conversion reads several times.
+    sources: SourceFiles,
     has_header: bool,
     columns: Columns,
     /// The expected content in the error for a field that is not an integer. With `None`, the error contains the valid
@@ -32,9 +35,11 @@ impl EdgeTable {
     /// Opens a table and reads its first line, which determines the columns: those that a header names, or two or three
     /// columns without one.
     pub(super) fn open(path: &Path, notes: &mut Vec<Note>) -> Result<Self> {
-        let mut table = TextTable::open(path)?;
+        let sources = SourceFiles::default();
+        let mut table = TextTable::open_in(&sources, path)?;
         let mut of_table = Self {
             path: path.to_owned(),
+            sources,
             has_header: false,
             columns: Columns::without_header(2),
             number: None,
@@ -68,13 +73,14 @@ impl EdgeTable {
 
     /// Opens a table of two columns without a header.
     pub(super) fn of_pairs(path: &Path) -> Result<Self> {
-        if let Some(row) = TextTable::open(path)?.next_row()?
+        let sources = SourceFiles::default();
+        if let Some(row) = TextTable::open_in(&sources, path)?.next_row()?
             && row.n_fields() != 2
         {
             return Err(row.bad(row.n_fields(), PAIRS).into());
         }
         let columns = Columns::without_header(2);
-        Ok(Self { path: path.to_owned(), has_header: false, columns, number: Some(PAIRS) })
+        Ok(Self { path: path.to_owned(), sources, has_header: false, columns, number: Some(PAIRS) })
     }
 }
 
@@ -88,7 +94,7 @@ impl EdgeSource for EdgeTable {
         n_nodes: usize,
         visit: &mut dyn FnMut(&mut EdgeChunk) -> Result<()>,
     ) -> Result<()> {
-        let mut table = TextTable::open(&self.path)?;
+        let mut table = TextTable::open_in(&self.sources, &self.path)?;
         let mut chunk = EdgeChunk::of_columns(self.columns().len());
         let expected = format!("a node id below {n_nodes}");
         let Columns { src, dst, weight } = self.columns;
@@ -118,5 +124,48 @@ impl EdgeSource for EdgeTable {
             }
         }
         if chunk.is_empty() { Ok(()) } else { visit(&mut chunk) }
+    }
+
+    fn check_unchanged(&self) -> Result<()> {
+        Ok(self.sources.check()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io::Write;
+
+    use super::*;
+
+    /// A conversion reads a list several times, whatever has its path by then.
+    #[test]
+    fn each_reading_has_the_edges_of_the_first() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("edges.csv");
+        fs::write(&path, "0,1\n2,1\n").expect("a list");
+        let table = EdgeTable::open(&path, &mut Vec::new()).expect("the list");
+        let srcs = || {
+            let mut srcs = Vec::new();
+            table.for_each_chunk(9, &mut |chunk| {
+                srcs.append(&mut chunk.srcs);
+                Ok(())
+            })?;
+            Result::Ok(srcs)
+        };
+        assert_eq!(srcs().expect("edges"), [0, 2]);
+        fs::write(folder.path().join("new"), "3,1\n4,1\n").expect("another list");
+        fs::rename(folder.path().join("new"), &path).expect("a renamed list");
+        assert_eq!(srcs().expect("edges"), [0, 2]);
+        table.check_unchanged().expect("an unchanged list");
+
+        let table = EdgeTable::open(&path, &mut Vec::new()).expect("the list");
+        File::options()
+            .append(true)
+            .open(&path)
+            .and_then(|mut file| file.write_all(b"5,1\n"))
+            .expect("a line");
+        let error = table.check_unchanged().expect_err("a changed list").to_string();
+        assert!(error.contains("edges.csv: the file has changed since it was opened"), "{error}");
     }
 }

@@ -26,12 +26,6 @@ pub enum TableFileError {
         /// What it should be, and what to do.
         expected: &'static str,
     },
-    /// A file was written while it was read several times.
-    #[error("{path}: the file has changed since the import began: import again when nothing writes to it")]
-    Changed {
-        /// The path of the file.
-        path: PathBuf,
-    },
     /// A Parquet file is damaged or uses a feature that is not supported.
     #[error("{path}: cannot read the Parquet file: {message}")]
     Parquet {

@@ -4,13 +4,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use csv::ByteRecord;
-use kiln_store::counted;
+use kiln_store::{SourceReader, counted};
 
 use super::batch::{BATCH_BYTES, BATCH_ROWS, Malformed, TableBatch};
 use super::cell::{BatchColumn, TextColumn};
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader};
 use super::missing::MissingTexts;
-use super::source::SourceReader;
 use crate::error::io_error;
 use crate::{Error, Result, SpecError, TableFileError};
 

@@ -11,10 +11,10 @@ use super::batch::{BATCH_BYTES, BATCH_ROWS, Malformed, TableBatch};
 use super::cell::BatchColumn;
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader};
 use super::missing::MissingTexts;
-use super::source::SourceReader;
 use crate::Result;
 use crate::bad_rows::shortened;
 use crate::error::io_error;
+use kiln_store::SourceReader;
 
 /// A file with a JSON object in each line.
 pub(super) struct JsonLinesFile {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, make_array};
 use arrow_schema::DataType;
+use kiln_store::SourceReader;
 use parquet::arrow::arrow_reader::{
     ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
@@ -16,7 +17,7 @@ use super::csv_file::position_of;
 use super::lines::MAX_RECORD_BYTES;
 use super::missing::MissingTexts;
 use super::parquet_footer::check_depth;
-use super::source::SourceReader;
+use super::source::ParquetSource;
 use crate::{Error, Result, TableFileError};
 
 /// The number of bytes per value besides those of the file: an offset, a bit that marks missing ones, and wider numbers.
@@ -55,7 +56,8 @@ impl ParquetFile {
         let bad = |error: parquet::errors::ParquetError| bad_file(path, error);
         // The schema of Arrow in the metadata is ignored: it adds types that mean the same.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(source, options).map_err(bad)?;
+        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(ParquetSource(source), options)
+            .map_err(bad)?;
         let names: Vec<String> = builder.schema().fields().iter().map(|field| field.name().clone()).collect();
         let positions = columns.iter().map(|column| position_of(path, column, &names));
         let positions = positions.collect::<Result<Vec<usize>>>()?;
@@ -115,7 +117,7 @@ impl ParquetFile {
 /// it, their values would be numbers of an unknown unit.
 fn meanings(
     path: &Path,
-    builder: &ParquetRecordBatchReaderBuilder<SourceReader>,
+    builder: &ParquetRecordBatchReaderBuilder<ParquetSource>,
     positions: &[usize],
 ) -> Result<Vec<Option<DataType>>> {
     let metadata = builder.metadata().file_metadata().key_value_metadata();
@@ -149,7 +151,7 @@ fn with_type(array: &ArrayRef, data_type: DataType) -> Result<ArrayRef, arrow_sc
 /// metadata: the uncompressed size of each column, or the size of its texts without a dictionary, if the file states it.
 fn batch_rows(
     path: &Path,
-    builder: &ParquetRecordBatchReaderBuilder<SourceReader>,
+    builder: &ParquetRecordBatchReaderBuilder<ParquetSource>,
     positions: &[usize],
 ) -> Result<usize> {
     let schema = builder.parquet_schema();
@@ -182,7 +184,7 @@ fn batch_rows(
 /// Checks that the codec of each wanted column is built in, because the reader reports it without its name.
 fn check_codecs(
     path: &Path,
-    builder: &ParquetRecordBatchReaderBuilder<SourceReader>,
+    builder: &ParquetRecordBatchReaderBuilder<ParquetSource>,
     positions: &[usize],
     columns: &[String],
 ) -> Result<()> {
