@@ -1,8 +1,10 @@
-//! Atomic file writes: a file is written under a temporary name, synced to disk and renamed.
+//! Atomic file writes: a file is written under a temporary name, synced to disk and renamed. Bounded reads of whole files.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+
+use kiln_graph::open_file;
 
 /// The suffix of a file's temporary name.
 pub const UNFINISHED: &str = ".unfinished";
@@ -79,6 +81,41 @@ pub fn sync_parents(path: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Reads a regular file of at most this many bytes. A named pipe or a device would block, or have no end.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("model.json");
+/// std::fs::write(&path, "{}")?;
+/// assert_eq!(kiln_store::whole_file::read_whole(&path, 1 << 20)?, b"{}");
+/// assert!(kiln_store::whole_file::read_whole(&path, 1).is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// Returns the operating system's error if the file cannot be read, and an error of the kind [`io::ErrorKind::InvalidInput`] if
+/// the path is not a regular file or the file is larger.
+pub fn read_whole(path: impl AsRef<Path>, most_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_file(path)?.take(most_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 <= most_bytes {
+        true => Ok(bytes),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("the file is larger than {most_bytes} bytes, which no file of this kind is"),
+        )),
+    }
+}
+
+/// Reads a regular file of text in UTF-8, of any length.
+///
+/// # Errors
+/// Returns the errors of [`read_whole`], and an error of the kind [`io::ErrorKind::InvalidData`] for other text.
+pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    let bytes = read_whole(path, u64::MAX)?;
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 #[cfg(test)]

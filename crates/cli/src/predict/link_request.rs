@@ -1,6 +1,5 @@
 //! The links that the flags of `kiln predict` request.
 
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use anyhow::{Context, bail, ensure};
 use kiln::data::read_pairs;
 use kiln::graph::{Csc, Links, NodeId};
 use kiln::store::sha256;
+use kiln::store::whole_file::read_text;
 use kiln::train::TopKConfig;
 
 use super::args::PredictArgs;
@@ -103,7 +103,7 @@ fn pairs_of_ids(path: &Path, nodes: &LinkNodes) -> anyhow::Result<Links> {
 
 /// Reads pairs of names, a source and a destination per line, separated by a tab.
 fn pairs_of_keys(path: &Path, nodes: &LinkNodes) -> anyhow::Result<Links> {
-    let text = fs::read_to_string(path).with_context(|| format!("{} could not be read", path.display()))?;
+    let text = read_text(path).with_context(|| format!("{} could not be read", path.display()))?;
     let mut pairs = Vec::new();
     for (line, text) in text.lines().enumerate() {
         pairs.push(text.split_once('\t').with_context(|| {

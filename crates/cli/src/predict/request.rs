@@ -1,13 +1,13 @@
 //! The items that the flags of `kiln predict` request.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
 use kiln::data::{NodeNames, read_ids};
 use kiln::graph::{ItemId, NodeId};
 use kiln::store::sha256;
+use kiln::store::whole_file::{read_text, read_whole};
 
 use super::args::PredictArgs;
 use crate::output::print_rank_zero;
@@ -23,7 +23,7 @@ pub(super) fn requested(
     names: Option<&NodeNames>,
 ) -> anyhow::Result<Vec<NodeId>> {
     let Some(path) = &args.keys else { return items(&args.nodes, test, n_nodes) };
-    let text = fs::read_to_string(path).with_context(|| format!("{} could not be read", path.display()))?;
+    let text = read_text(path).with_context(|| format!("{} could not be read", path.display()))?;
     nodes_of_keys(path, "--keys", &text.lines().collect::<Vec<_>>(), n_nodes, names)
 }
 
@@ -75,7 +75,7 @@ pub(super) fn items<I: ItemId>(selection: &str, test: &[I], n_items: usize) -> a
 pub(super) fn selection(args: &PredictArgs) -> anyhow::Result<String> {
     let path = Path::new(&args.nodes);
     match path.is_file() && !WORDS.contains(&&*args.nodes) {
-        true => Ok(sha256(&fs::read(path)?)),
+        true => Ok(sha256(&read_whole(path, u64::MAX)?)),
         false => Ok(args.nodes.clone()),
     }
 }

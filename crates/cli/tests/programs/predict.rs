@@ -139,7 +139,7 @@ fn errors_name_the_flag_the_file_and_the_widths() {
     let run = train(folder.path(), "--data sbm --hidden 8 --fanouts 4 --epochs 1");
     let out = folder.path().join("predictions");
     let out = out.to_str().unwrap();
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
         (&["--data", "debian-packages"], "the model reads 32 feature columns, but the data has 128"),
         (&["--data", "sbm", "--fanouts", "3"], "--fanouts and --seed require --mode sampled"),
         (&["--data", "sbm", "--memory", "1GiB"], "--memory requires --mode exact"),
@@ -149,6 +149,8 @@ fn errors_name_the_flag_the_file_and_the_widths() {
         ),
         (&["--data", "sbm", "--nodes", "/missing.npy"], "/missing.npy"),
         (&["--data", "mutag"], "mutag is a set of graphs"),
+        // A device has no end.
+        (&["--data", "sbm", "--keys", "/dev/zero"], "/dev/zero could not be read: not a regular file"),
     ];
     for (flags, expected) in cases {
         let error = fails(&[&["predict", "--run", &run, "--out", out], flags].concat());
@@ -157,6 +159,11 @@ fn errors_name_the_flag_the_file_and_the_widths() {
     let error = fails(&["predict", "--run", folder.path().to_str().unwrap(), "--out", out]);
     assert!(error.contains("model.json") && error.contains("expected a run folder"), "{error}");
     assert!(!Path::new(out).exists());
+    let endless = folder.path().join("endless");
+    fs::create_dir(&endless).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", endless.join("model.json")).unwrap();
+    let error = fails(&["predict", "--run", endless.to_str().unwrap(), "--out", out]);
+    assert!(error.contains("not a regular file"), "{error}");
     fs::create_dir(out).unwrap();
     fs::write(Path::new(out).join("kept"), "").unwrap();
     let error = fails(&["predict", "--run", &run, "--data", "sbm", "--out", out]);

@@ -1,3 +1,4 @@
+use std::io::{self, Read};
 use std::path::Path;
 
 use crate::rpc::{Error, Result};
@@ -15,9 +16,26 @@ pub fn secret(name: &str, var: impl Fn(&str) -> Option<String>) -> Result<Option
     let name = format!("{name}_FILE");
     let Some(path) = set(&name) else { return Ok(None) };
     ensure_private(&name, Path::new(&path))?;
-    match std::fs::read_to_string(&path) {
+    match read_regular(Path::new(&path)) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
         Err(source) => Err(Error::Secret { setting: format!("{name}={path}"), source }),
+    }
+}
+
+/// The maximum size of a file with a token, a key or certificates.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Reads a regular file of text. A named pipe or a device would block, or have no end.
+pub(super) fn read_regular(path: &Path) -> io::Result<String> {
+    if !std::fs::metadata(path)?.is_file() {
+        let said = "not a regular file: pipes and devices cannot be read";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, said));
+    }
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    match text.len() as u64 <= MOST_BYTES {
+        true => Ok(text),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("more than {MOST_BYTES} bytes"))),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use tonic::transport::{Endpoint, Server};
 
+use crate::rpc::secret::read_regular;
 use crate::rpc::{Error, Result};
 
 /// The PEM files for mutual TLS: each process presents its certificate, and accepts those that the authority has
@@ -37,7 +38,7 @@ impl Tls {
 
     fn read(&self) -> Result<(tonic::transport::Certificate, tonic::transport::Identity)> {
         let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|error| Error::Tls { reason: format!("{}: {error}", path.display()) })
+            read_regular(path).map_err(|error| Error::Tls { reason: format!("{}: {error}", path.display()) })
         };
         let Self { authority, certificate, key } = self;
         let identity = tonic::transport::Identity::from_pem(read(certificate)?, read(key)?);

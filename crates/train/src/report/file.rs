@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
-use std::fs;
 
 use kiln_feature::TargetKind;
+
+use kiln_store::whole_file::read_text;
 
 use crate::error::{Error, Result, RunError};
 use crate::evaluate::evaluation::Evaluation;
@@ -40,8 +41,8 @@ impl RunFolder {
     /// Reads the settings in `config.json`, with each value as text.
     fn config(&self) -> Result<BTreeMap<String, String>> {
         let path = self.path().join("config.json");
-        let text = fs::read_to_string(&path)
-            .map_err(|source| Error::Run(RunError::Io { path: path.clone(), source }))?;
+        let text =
+            read_text(&path).map_err(|source| Error::Run(RunError::Io { path: path.clone(), source }))?;
         let config = serde_json::from_str::<BTreeMap<String, serde_json::Value>>(&text);
         let config =
             config.map_err(|error| Error::Run(RunError::BadFile { path, reason: error.to_string() }))?;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use kiln_store::whole_file::{
-    UNFINISHED, create_folder, sync_folder, sync_parents, write_unfinished, write_whole,
+    UNFINISHED, create_folder, read_whole, sync_folder, sync_parents, write_unfinished, write_whole,
 };
 use serde::Serialize;
 
@@ -217,7 +217,7 @@ impl RunFolder {
     /// it.
     pub(crate) fn checkpoints(&self) -> Vec<(PathBuf, io::Result<Vec<u8>>)> {
         let paths = CHECKPOINTS.map(|name| self.path.join(name));
-        let read = paths.map(|path| (path.clone(), fs::read(path)));
+        let read = paths.map(|path| (path.clone(), read_whole(path, u64::MAX)));
         let is_there = |bytes: &io::Result<Vec<u8>>| !matches!(bytes, Err(error) if error.kind() == io::ErrorKind::NotFound);
         read.into_iter().filter(|(_, bytes)| is_there(bytes)).collect()
     }

@@ -1,13 +1,13 @@
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
+use kiln_store::whole_file::read_whole;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, RunError};
 use crate::run::data_hash::DataHash;
 use crate::saved::info::{ModelInfo, ModelInputs};
-use crate::saved::model_file::MODEL_FILE;
+use crate::saved::model_file::{MODEL_FILE, MOST_MODEL_BYTES};
 use crate::saved::named_targets::has_names;
 
 /// The settings and the data that a run's results depend on. A run can resume only from a checkpoint with an equal
@@ -73,7 +73,8 @@ fn differences<'a>(
 /// Returns [`RunError::OtherRun`] with the first difference.
 pub(crate) fn compare_names(folder: &Path, model: &mut ModelInfo) -> Result<bool> {
     let path = folder.join(MODEL_FILE);
-    let earlier = fs::read(&path).ok().and_then(|bytes| ModelInfo::parse(&bytes, &path).ok());
+    let earlier =
+        read_whole(&path, MOST_MODEL_BYTES).ok().and_then(|bytes| ModelInfo::parse(&bytes, &path).ok());
     let Some(earlier) = earlier else { return Ok(false) };
     let ModelInputs { class_names, feature_columns, sampling, .. } = earlier.inputs;
     let now = &mut model.inputs;

@@ -1,12 +1,12 @@
 //! `metrics.jsonl`: one row per epoch.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use kiln_feature::TargetKind;
-use kiln_store::whole_file::write_whole;
+use kiln_store::whole_file::{read_whole, write_whole};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::{Error, Result, RunError};
@@ -168,7 +168,7 @@ impl MetricsFile {
     /// Returns a warning if the file cannot be read, or if its rows differ from these. A missing file, missing last
     /// rows and additional rows (of epochs after the checkpoint) cause no warning.
     fn differs(&self, rows: &[u8]) -> Option<String> {
-        let reason = match fs::read(&self.path) {
+        let reason = match read_whole(&self.path, u64::MAX) {
             Ok(found) if found.starts_with(rows) || rows.starts_with(&found) => return None,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Ok(_) => "its rows differ from those in the checkpoint".to_owned(),
@@ -213,6 +213,8 @@ fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Re
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use std::time::Duration;
 
     use super::*;

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use crate::saved::batches::{PredictedRows, PredictionBatches};
 use crate::saved::error::{ModelEdgesError, ModelError, ModelFileError, ModelNodesError, PreparationError};
 use crate::saved::info::{EvaluationInfo, ModelInfo, SamplingInfo};
 use crate::saved::mode::PredictMode;
-use crate::saved::model_file::{MODEL_FILE, ModelTask};
+use crate::saved::model_file::{MODEL_FILE, MOST_MODEL_BYTES, ModelTask};
 use crate::saved::network::{GraphNetwork, Network, NodeEncoder};
 use crate::saved::outputs::OutputRows;
 use crate::saved::prediction_data::PredictionData;
@@ -24,6 +23,7 @@ use crate::saved::registry::{BadModel, ModelRegistry};
 use crate::saved::schema_info::SchemaInfo;
 use crate::step::embedding::node_keys::NodeKeys;
 use crate::step::weights::hash;
+use kiln_store::whole_file::read_whole;
 
 /// The file of a run folder with the weights of the best epoch.
 const WEIGHTS_FILE: &str = "best.safetensors";
@@ -514,7 +514,9 @@ impl fmt::Debug for SavedModel {
 
 fn read(run_dir: &Path, name: &str) -> Result<(PathBuf, Vec<u8>)> {
     let path = run_dir.join(name);
-    match fs::read(&path) {
+    // The weights may be of any size.
+    let most_bytes = if name == MODEL_FILE { MOST_MODEL_BYTES } else { u64::MAX };
+    match read_whole(&path, most_bytes) {
         Ok(bytes) => Ok((path, bytes)),
         Err(source) => Err(ModelError::File(ModelFileError::Unreadable { path, source }).into()),
     }

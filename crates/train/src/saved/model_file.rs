@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// The name of the file in a run folder.
 pub(crate) const MODEL_FILE: &str = "model.json";
 
+/// The maximum size of that file. Names of a million classes take some megabytes.
+pub(crate) const MOST_MODEL_BYTES: u64 = 1 << 28;
+
 /// The highest format of `model.json` that this version reads and writes. A file with a higher format is rejected.
 pub const MODEL_FORMAT: u64 = 5;
 
