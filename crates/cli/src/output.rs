@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use kiln::comm::printable;
+use kiln::comm::{printable, printable_json};
 use kiln::data::Note;
 use serde_json::{Value, json};
 
@@ -57,8 +57,13 @@ pub(crate) fn print_rank_zero(line: impl fmt::Display) {
 /// # Errors
 /// Returns an error if it cannot be written, except to a closed pipe (`| head`), whose reader has what it wants.
 pub(crate) fn print_result(line: impl fmt::Display) -> anyhow::Result<()> {
+    write_result(&format!("{}\n", printable(&line.to_string())))
+}
+
+/// Prints the text of a program, such as a script, as [`print_result`] does, but unchanged.
+pub(crate) fn write_result(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
-    match writeln!(stdout, "{}", printable(&line.to_string())).and_then(|()| stdout.flush()) {
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(error).context("the standard output could not be written")
         }
@@ -82,11 +87,15 @@ pub(crate) fn print_note_lines(notes: impl IntoIterator<Item = impl fmt::Display
 /// Prints an event with its fields, which are an object, as a line of JSON.
 pub(crate) fn print_event(event: &str, mut fields: Value) {
     fields["event"] = event.into();
-    print(fields);
+    write_line(&printable_json(&fields.to_string()));
 }
 
 fn print(line: impl fmt::Display) {
+    write_line(&printable(&line.to_string()));
+}
+
+fn write_line(line: &str) {
     if !IS_QUIET.load(Ordering::Relaxed) {
-        let _ = writeln!(io::stdout(), "{}", printable(&line.to_string()));
+        let _ = writeln!(io::stdout(), "{line}");
     }
 }

@@ -46,6 +46,26 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Returns JSON for a terminal: the same value, in which the characters that [`printable`] escapes are escaped as in JSON. It is not
+/// cut.
+///
+/// ```
+/// assert_eq!(kiln_comm::printable_json("{\"name\":\"a\u{202e}b\"}"), "{\"name\":\"a\\u202eb\"}");
+/// ```
+pub fn printable_json(json: &str) -> Cow<'_, str> {
+    if !json.contains(is_obeyed) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 8);
+    for char in json.chars() {
+        match is_obeyed(char) {
+            true => out += &format!("\\u{:04x}", u32::from(char)),
+            false => out.push(char),
+        }
+    }
+    Cow::Owned(out)
+}
+
 /// Returns true for a character that a terminal obeys instead of printing it.
 fn is_obeyed(char: char) -> bool {
     let changes_direction = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

@@ -12,9 +12,9 @@ use kiln_graph::{FileVersion, inode, open_file};
 use crate::error::io_error;
 use crate::{Error, Result};
 
-/// The maximum number of descriptors that are kept. A process may have 1,024. Further files are opened for each reading, and
+/// The maximum number of descriptors that are kept. A process may have 256, or 1,024. Further files are opened for each reading, and
 /// must be those of the first one.
-const MOST_OPEN: usize = 256;
+const MOST_OPEN: usize = 64;
 
 /// Files that are read several times. Clones share the descriptors.
 ///
@@ -89,7 +89,13 @@ impl Source {
     fn same_file(&self, path: &Path) -> Result<Arc<File>> {
         let file = match &self.file {
             Some(file) => Arc::clone(file),
-            None => Arc::new(open_file(path).map_err(io_error(path))?),
+            None => match open_file(path) {
+                Ok(file) => Arc::new(file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(Error::Changed { path: path.to_owned() });
+                }
+                Err(error) => return Err(io_error(path)(error)),
+            },
         };
         let metadata = file.metadata().map_err(io_error(path))?;
         match inode(&metadata) == self.inode && FileVersion::of(&metadata) == self.version {
@@ -135,6 +141,11 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
 #[cfg(windows)]
 fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
+}
+
+#[cfg(not(any(unix, windows)))]
+fn read_at(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(test)]

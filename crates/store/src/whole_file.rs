@@ -98,15 +98,19 @@ pub fn sync_parents(path: &Path) -> io::Result<()> {
 /// Returns the operating system's error if the file cannot be read, and an error of the kind [`io::ErrorKind::InvalidInput`] if
 /// the path is not a regular file or the file is larger.
 pub fn read_whole(path: impl AsRef<Path>, most_bytes: u64) -> io::Result<Vec<u8>> {
+    let file = open_file(path)?;
+    let n_bytes = file.metadata()?.len();
     let mut bytes = Vec::new();
-    open_file(path)?.take(most_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 <= most_bytes {
-        true => Ok(bytes),
-        false => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("the file is larger than {most_bytes} bytes, which no file of this kind is"),
-        )),
+    if n_bytes <= most_bytes {
+        bytes.try_reserve_exact(n_bytes as usize).map_err(io::Error::other)?;
+        // The file may grow while it is read.
+        file.take(most_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 <= most_bytes {
+            return Ok(bytes);
+        }
     }
+    let said = format!("the file is larger than {most_bytes} bytes, which no file of this kind is");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, said))
 }
 
 /// Reads a regular file of text in UTF-8, of any length.

@@ -8,6 +8,7 @@ use kiln_data::convert::ConvertOptions;
 use kiln_data::format::{RelationTypes, SetWriter};
 use kiln_feature::MAX_DIM;
 use kiln_graph::NodeTypes;
+use kiln_store::Error as StoreError;
 use kiln_store::array_folder::FolderWriter;
 
 use crate::earlier::check_earlier;
@@ -47,7 +48,10 @@ pub fn import(
     let sources = SourceFiles::new(spec.parent().unwrap_or(Path::new("")));
     let imported = in_pool(options.n_threads, || import_spec(spec, &sources, out, options));
     // A table that changes while it is read may cause any other error.
-    imported.map_err(|error| sources.check().err().unwrap_or(error))
+    imported.map_err(|error| match sources.check() {
+        Err(changed @ Error::Store(StoreError::Changed { .. })) => changed,
+        _ => error,
+    })
 }
 
 /// Runs a function in a pool of threads.

@@ -16,25 +16,28 @@ pub fn secret(name: &str, var: impl Fn(&str) -> Option<String>) -> Result<Option
     let name = format!("{name}_FILE");
     let Some(path) = set(&name) else { return Ok(None) };
     ensure_private(&name, Path::new(&path))?;
-    match read_regular(Path::new(&path)) {
+    let text = read_regular(Path::new(&path)).and_then(|bytes| {
+        String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    });
+    match text {
         Ok(text) => Ok(Some(text.trim().to_owned())),
         Err(source) => Err(Error::Secret { setting: format!("{name}={path}"), source }),
     }
 }
 
-/// The maximum size of a file with a token, a key or certificates.
-const MOST_BYTES: u64 = 1 << 20;
+/// The maximum size of a file with a token, a key or certificates, which may be those of many authorities.
+const MOST_BYTES: u64 = 1 << 24;
 
-/// Reads a regular file of text. A named pipe or a device would block, or have no end.
-pub(super) fn read_regular(path: &Path) -> io::Result<String> {
+/// Reads a regular file. A named pipe or a device would block, or have no end.
+pub(super) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     if !std::fs::metadata(path)?.is_file() {
         let said = "not a regular file: pipes and devices cannot be read";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, said));
     }
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
-    match text.len() as u64 <= MOST_BYTES {
-        true => Ok(text),
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 <= MOST_BYTES {
+        true => Ok(bytes),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("more than {MOST_BYTES} bytes"))),
     }
 }

@@ -18,9 +18,57 @@ const TAIL_BYTES: u64 = 8;
 
 const MAGIC: &[u8] = b"PAR1";
 
-/// Numbers of fields in `parquet.thrift`.
-const SCHEMA: i64 = 2;
-const NUM_CHILDREN: i64 = 5;
+/// The number of the schema in the metadata, and that of the number of children in an element of the schema.
+const SCHEMA: i16 = 2;
+const NUM_CHILDREN: i16 = 5;
+
+/// The types of the fields of the metadata, of an element of the schema and of the logical types that have fields, by their
+/// numbers (`parquet.thrift`). The library reads a field that it knows as its type, whatever the file says: another one would
+/// hide what follows.
+const METADATA: &[(i16, Kind)] = &[
+    (1, Kind::Integer),
+    (2, Kind::List),
+    (3, Kind::Integer),
+    (4, Kind::List),
+    (5, Kind::List),
+    (6, Kind::Binary),
+    (7, Kind::List),
+    (8, Kind::Struct),
+    (9, Kind::Binary),
+];
+const ELEMENT: &[(i16, Kind)] = &[
+    (1, Kind::Integer),
+    (2, Kind::Integer),
+    (3, Kind::Integer),
+    (4, Kind::Binary),
+    (5, Kind::Integer),
+    (6, Kind::Integer),
+    (7, Kind::Integer),
+    (8, Kind::Integer),
+    (9, Kind::Integer),
+    (LOGICAL_TYPE, Kind::Struct),
+];
+const LOGICAL_TYPE: i16 = 10;
+const DECIMAL: &[(i16, Kind)] = &[(1, Kind::Integer), (2, Kind::Integer)];
+const TIME: &[(i16, Kind)] = &[(1, Kind::Bool), (TIME_UNIT, Kind::Struct)];
+const TIME_UNIT: i16 = 2;
+const INTEGER: &[(i16, Kind)] = &[(1, Kind::Byte), (2, Kind::Bool)];
+const VARIANT: &[(i16, Kind)] = &[(1, Kind::Byte)];
+const GEOMETRY: &[(i16, Kind)] = &[(1, Kind::Binary)];
+const GEOGRAPHY: &[(i16, Kind)] = &[(1, Kind::Binary), (2, Kind::Integer)];
+
+/// Returns the fields of a logical type by its number.
+fn fields_of_logical_type(id: i16) -> &'static [(i16, Kind)] {
+    match id {
+        5 => DECIMAL,
+        7 | 8 => TIME,
+        10 => INTEGER,
+        16 => VARIANT,
+        17 => GEOMETRY,
+        18 => GEOGRAPHY,
+        _ => &[],
+    }
+}
 
 /// Checks the depth of the schema of a file. A file that is no Parquet file passes: the library has a message for it.
 pub(super) fn check_depth(source: &SourceReader) -> Result<(), String> {
@@ -43,15 +91,15 @@ pub(super) fn check_depth(source: &SourceReader) -> Result<(), String> {
 /// Returns the largest number of groups within each other; `None` for bytes that are no metadata.
 fn depth_of_schema(metadata: &[u8]) -> Option<usize> {
     let mut walk = Walk { bytes: metadata };
-    let mut depth = 0;
     let mut last = 0;
-    while let Some((id, kind)) = walk.field(&mut last)? {
-        match (id, kind) {
-            (SCHEMA, Kind::List) => depth = walk.depth_of_elements()?,
-            _ => walk.skip(kind, false)?,
+    while let Some((id, kind)) = walk.known_field(&mut last, METADATA)? {
+        if id == SCHEMA {
+            // The library builds the first schema and skips others.
+            return walk.depth_of_elements();
         }
+        walk.skip(kind, false)?;
     }
-    Some(depth)
+    None
 }
 
 /// The types of values.
@@ -65,6 +113,7 @@ enum Kind {
     List,
     Map,
     Struct,
+    Uuid,
 }
 
 impl Kind {
@@ -78,6 +127,7 @@ impl Kind {
             9 | 10 => Self::List,
             11 => Self::Map,
             12 => Self::Struct,
+            13 => Self::Uuid,
             _ => return None,
         })
     }
@@ -87,8 +137,15 @@ impl Kind {
 #[derive(Debug, Clone, Copy)]
 enum Open {
     Struct,
-    List { of: Kind, n_left: u64 },
-    Map { of: [Kind; 2], n_left: u64 },
+    List {
+        of: Kind,
+        n_left: u64,
+    },
+    /// Keys and values are counted one by one.
+    Map {
+        of: [Kind; 2],
+        n_left: u64,
+    },
 }
 
 /// The bytes that are left.
@@ -126,17 +183,27 @@ impl Walk<'_> {
     }
 
     /// Returns the number and the type of the next field of a structure; the inner `None` at its end. `last` is the number of the
-    /// field before.
-    fn field(&mut self, last: &mut i64) -> Option<Option<(i64, Kind)>> {
+    /// field before. Numbers have 16 bits.
+    fn field(&mut self, last: &mut i16) -> Option<Option<(i16, Kind)>> {
         let header = self.byte()?;
-        if header == 0 {
+        if header & 15 == 0 {
             return Some(None);
         }
         *last = match header >> 4 {
-            0 => self.zigzag()?,
+            0 => self.zigzag()? as i16,
             delta => last.checked_add(delta.into())?,
         };
         Some(Some((*last, Kind::of(header & 15)?)))
+    }
+
+    /// Returns the next field as [`Walk::field`] does, if it has its type, which `known` lists.
+    fn known_field(&mut self, last: &mut i16, known: &[(i16, Kind)]) -> Option<Option<(i16, Kind)>> {
+        let field = self.field(last)?;
+        let Some((id, kind)) = field else { return Some(None) };
+        match known.iter().find(|(known, _)| *known == id) {
+            Some((_, expected)) if *expected != kind => None,
+            _ => Some(field),
+        }
     }
 
     /// Returns the type and the number of the values of a list.
@@ -155,7 +222,7 @@ impl Walk<'_> {
     fn depth_of_elements(&mut self) -> Option<usize> {
         let (of, n_elements) = self.list()?;
         // The number of children that are left of each group that contains the next element.
-        let mut left: Vec<i64> = Vec::new();
+        let mut left: Vec<i32> = Vec::new();
         let mut deepest = 0;
         for _ in 0..n_elements {
             if of != Kind::Struct {
@@ -175,16 +242,48 @@ impl Walk<'_> {
     }
 
     /// Reads an element of the schema and returns the number of its children.
-    fn n_children(&mut self) -> Option<i64> {
+    fn n_children(&mut self) -> Option<i32> {
         let mut n_children = 0;
         let mut last = 0;
-        while let Some((id, kind)) = self.field(&mut last)? {
-            match (id, kind) {
-                (NUM_CHILDREN, Kind::Integer) => n_children = self.zigzag()?,
+        while let Some((id, kind)) = self.known_field(&mut last, ELEMENT)? {
+            match id {
+                NUM_CHILDREN => n_children = self.zigzag()? as i32,
+                LOGICAL_TYPE => self.logical_type()?,
                 _ => self.skip(kind, false)?,
             }
         }
         Some(n_children)
+    }
+
+    /// Reads a logical type: a structure with a field, which is a structure.
+    fn logical_type(&mut self) -> Option<()> {
+        let mut last = 0;
+        while let Some((id, kind)) = self.field(&mut last)? {
+            if kind != Kind::Struct {
+                return None;
+            }
+            let known = fields_of_logical_type(id);
+            let mut last = 0;
+            while let Some((id, kind)) = self.known_field(&mut last, known)? {
+                match (id, kind) {
+                    (TIME_UNIT, Kind::Struct) => self.time_unit()?,
+                    _ => self.skip(kind, false)?,
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Reads a unit of time: a structure with a field, which is a structure.
+    fn time_unit(&mut self) -> Option<()> {
+        let mut last = 0;
+        while let Some((_, kind)) = self.field(&mut last)? {
+            if kind != Kind::Struct {
+                return None;
+            }
+            self.skip(kind, false)?;
+        }
+        Some(())
     }
 
     /// Reads a value. A truth value is a byte in a list, and a part of the header in a structure.
@@ -193,24 +292,21 @@ impl Walk<'_> {
         self.enter(kind, is_in_list, &mut open)?;
         while let Some(last) = open.last_mut() {
             let next = match last {
-                Open::Struct => self.field(&mut 0)?.map(|(_, kind)| (vec![kind], false)),
+                Open::Struct => self.field(&mut 0)?.map(|(_, kind)| (kind, false)),
                 Open::List { n_left: 0, .. } | Open::Map { n_left: 0, .. } => None,
                 Open::List { of, n_left } => {
                     *n_left -= 1;
-                    Some((vec![*of], true))
+                    Some((*of, true))
                 }
-                Open::Map { of, n_left } => {
+                Open::Map { of: [key, value], n_left } => {
+                    let kind = if n_left.is_multiple_of(2) { *key } else { *value };
                     *n_left -= 1;
-                    Some((of.to_vec(), true))
+                    Some((kind, true))
                 }
             };
-            let Some((kinds, is_in_list)) = next else {
-                open.pop();
-                continue;
-            };
-            // A key of a map that contains values would be read after its value, but maps of the metadata have none.
-            for kind in kinds {
-                self.enter(kind, is_in_list, &mut open)?;
+            match next {
+                Some((kind, is_in_list)) => self.enter(kind, is_in_list, &mut open)?,
+                None => drop(open.pop()),
             }
             if MOST_NESTED < open.len() {
                 return None;
@@ -226,6 +322,7 @@ impl Walk<'_> {
             Kind::Byte => self.advance(1),
             Kind::Integer => self.varint().map(drop),
             Kind::Double => self.advance(8),
+            Kind::Uuid => self.advance(16),
             Kind::Binary => {
                 let n_bytes = self.varint()?;
                 self.advance(n_bytes)
@@ -242,7 +339,8 @@ impl Walk<'_> {
             Kind::Map => {
                 let n_left = self.varint()?;
                 let kinds = if n_left == 0 { 0x11 } else { self.byte()? };
-                open.push(Open::Map { of: [Kind::of(kinds >> 4)?, Kind::of(kinds & 15)?], n_left });
+                let of = [Kind::of(kinds >> 4)?, Kind::of(kinds & 15)?];
+                open.push(Open::Map { of, n_left: n_left.checked_mul(2)? });
                 Some(())
             }
         }
@@ -253,10 +351,25 @@ impl Walk<'_> {
 mod tests {
     use super::*;
 
-    /// Returns metadata with groups within each other, and other fields of every type around them.
+    /// Returns metadata with groups within each other, and an unknown field of every type before the schema.
     fn metadata(n_groups: usize) -> Vec<u8> {
-        // Version 1, and a list of elements with a name and a number of children.
-        let mut bytes = vec![0x15, 2, 0x19, 0xfc];
+        let mut bytes = vec![0x15, 2];
+        for (kind, value) in [
+            (1, &b""[..]),
+            (3, b"x"),
+            (7, b"12345678"),
+            (8, b"\x02ab"),
+            // A list of three truth values, a map of two texts to integers, a structure with a list, and a UUID.
+            (9, b"\x31\x01\x02\x01"),
+            (11, b"\x02\x85\x01a\x02\x01b\x04"),
+            (12, b"\x19\x15\x04\x00"),
+            (13, b"0123456789abcdef"),
+        ] {
+            // The number 100, without a difference to the number before.
+            bytes.extend([kind, 0xc8, 1]);
+            bytes.extend(value);
+        }
+        bytes.extend([9, 4, 0xfc]);
         let mut length = n_groups as u64 + 1;
         while 0x80 <= length {
             bytes.push(length as u8 | 0x80);
@@ -266,12 +379,8 @@ mod tests {
         for _ in 0..n_groups {
             bytes.extend([0x48, 1, b'g', 0x15, 2, 0]);
         }
-        // A leaf with a type, a name and a structure in it.
-        bytes.extend([0x15, 0, 0x38, 1, b'a', 0x6c, 0x1c, 0x00, 0x00, 0x00]);
-        // A truth value, a list of these, a map, a double and a set.
-        bytes.extend([0x11, 0x19, 0x21, 1, 2, 0x1b, 1, 0x58, 4, 2, b'x', b'y', 0x17]);
-        bytes.extend([0; 8]);
-        bytes.extend([0x1a, 0x13, 7, 0]);
+        // A leaf with a type, a name, and a time of milliseconds as its logical type.
+        bytes.extend([0x15, 0, 0x38, 1, b'a', 0x6c, 0x7c, 0x11, 0x1c, 0x1c, 0, 0, 0, 0, 0]);
         bytes
     }
 
@@ -291,6 +400,21 @@ mod tests {
         for end in 0..bytes.len() {
             assert_eq!(depth_of_schema(&bytes[..end]), None, "{end}");
         }
+        // Fields whose type is not that by which the library reads them: a schema that is a text, a number of children that is
+        // a byte, and a scale that is a text.
+        for hidden in
+            [&[0x28, 1, b'x', 0][..], &[0x29, 0x1c, 0x53, 1, 0, 0], &[0x29, 0x1c, 0xac, 0x5c, 0x18, 1]]
+        {
+            assert_eq!(depth_of_schema(hidden), None, "{hidden:?}");
+        }
+        // The first schema counts; numbers of fields and of children are those of 16 and 32 bits.
+        let twice = [&[0x29, 0x1c, 0x55, 2, 0][..], &[0x09, 4, 0x1c, 0, 0]].concat();
+        assert_eq!(depth_of_schema(&twice), Some(1));
+        let wide = [0x29, 0x1c, 0x05, 0x8a, 0x80, 0x08, 0x81, 0x80, 0x80, 0x80, 0x20, 0];
+        assert_eq!(
+            depth_of_schema(&wide),
+            depth_of_schema(&[0x29, 0x1c, 0x55, 0x81, 0x80, 0x80, 0x80, 0x20, 0])
+        );
         // Structures within each other, in a field that is skipped.
         assert_eq!(depth_of_schema(&vec![0x1c; 1 << 20]), None);
         // A list of 2^63 values in ten bytes.

@@ -8,7 +8,6 @@ use kiln_store::{SourceFiles as OpenFiles, SourceReader};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
-use super::lines::BUFFER_BYTES;
 use crate::Result;
 
 /// The files of the tables of a spec, which are relative to its folder.
@@ -62,7 +61,7 @@ impl ChunkReader for ParquetSource {
     type T = BufReader<SourceReader>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(BufReader::with_capacity(BUFFER_BYTES, self.0.from(start)))
+        Ok(BufReader::new(self.0.from(start)))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
