@@ -228,6 +228,15 @@ fn texts_of_others_are_escaped() {
         run(&["data", "convert", &format!("none-{hidden}"), "--out", "none"]),
     ];
     assert_eq!([0, 1, 2, 3].map(|line| printed[line].0), [true, true, false, false]);
+    // Events in JSON have the same texts, escaped as in JSON.
+    let out = root.path().join("run");
+    let flags = "--layers 1 --fanouts 2 --hidden 4 --epochs 1 --log-format json";
+    let mut args = vec!["train", "--data", folder, "--out", text(&out)];
+    args.extend(flags.split(' '));
+    let events = succeed(&args);
+    assert!(!events.contains(['\u{1b}', '\u{202e}']), "{events:?}");
+    let lines = events.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    assert!(lines.into_iter().any(|event| event.to_string().contains('\u{202e}')), "{events}");
     for (_, printed) in printed {
         assert!(printed.contains("\\u{1b}[2Jb\\u{202e}"), "{printed}");
         assert!(!printed.contains(['\u{1b}', '\u{202e}']), "{printed:?}");
