@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use kiln_feature::{DenseFeatures, EdgeFeatures, FeatureStore, Labels};
 use kiln_graph::{Block, Csc, CscBuilder, NodeId, TransposedBlock};
@@ -9,7 +11,9 @@ use kiln_loader::{
     BatchError, Batcher, Error, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeBatcher,
     Phase, SeedBatch, Shard, StageTimes,
 };
-use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Scratch};
+use kiln_sample::{
+    Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, RngKey, SampledBlocks, Scratch, Seeds,
+};
 
 const N_NODES: u32 = 6000;
 const N_CLASSES: u32 = 7;
@@ -38,11 +42,21 @@ fn loader(
     config: ItemSamplerConfig,
     workers: usize,
 ) -> NodeLoader {
+    loader_of(Arc::new(NeighborSampler::new(graph(), fanouts)), items, n_labelled, config, workers)
+}
+
+/// A loader as [`loader`] returns it, with a sampler of [`graph`].
+fn loader_of(
+    sampler: Arc<dyn FrontierSampler>,
+    items: &[NodeId],
+    n_labelled: u32,
+    config: ItemSamplerConfig,
+    workers: usize,
+) -> NodeLoader {
     let rows: Vec<f32> = (0..N_NODES).flat_map(|node| [node as f32, -(node as f32)]).collect();
     let features: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(rows, 2).unwrap());
     let class = |node| if node < n_labelled { (node % N_CLASSES) as i32 } else { -1 };
     let labels = Labels::new((0..N_NODES).map(class).collect::<Vec<_>>(), N_CLASSES as usize);
-    let sampler: Arc<dyn FrontierSampler> = Arc::new(NeighborSampler::new(graph(), fanouts));
     let batcher = NodeBatcher::new(sampler, features, Arc::new(labels));
     let items = ItemSampler::new(items.to_vec(), config).unwrap();
     Loader::new(items, batcher, LoaderConfig { workers, queue_bytes: 1 << 20 }).unwrap()
@@ -241,20 +255,57 @@ fn reports_a_seed_out_of_range_at_its_step() {
     assert!(matches!(source, kiln_sample::Error::SeedOutOfRange { node: NodeId(N_NODES), .. }));
 }
 
+/// The time that [`Waiting`] takes at least for the blocks of a batch.
+const WAIT: Duration = Duration::from_millis(5);
+
+/// A sampler that waits, so that a lower bound of its time is known on any machine.
+struct Waiting(NeighborSampler);
+
+impl FrontierSampler for Waiting {
+    fn fanouts(&self) -> &[Fanout] {
+        self.0.fanouts()
+    }
+
+    fn n_nodes(&self) -> usize {
+        FrontierSampler::n_nodes(&self.0)
+    }
+
+    fn sample_frontier(
+        &self,
+        request: &HopRequest,
+        dsts: &[NodeId],
+        scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> kiln_sample::Result<()> {
+        self.0.sample_frontier(request, dsts, scratch, out)
+    }
+
+    fn sample_blocks(
+        &self,
+        seeds: &Seeds,
+        key: RngKey,
+        scratch: &mut Scratch,
+    ) -> kiln_sample::Result<SampledBlocks> {
+        thread::sleep(WAIT);
+        self.0.sample_blocks(seeds, key, scratch)
+    }
+}
+
 #[test]
 fn batches_report_their_sizes_and_times() {
-    let loader = loader(&nodes(), fanouts(), N_NODES, ItemSamplerConfig::default(), 2);
+    let sampler = Arc::new(Waiting(NeighborSampler::new(graph(), fanouts())));
+    let loader = loader_of(sampler, &nodes(), N_NODES, ItemSamplerConfig::default(), 2);
     let mut total = StageTimes::default();
+    let mut n_batches = 0;
     for batch in loader.epoch(Phase::Train { epoch: 0 }) {
         let batch = batch.unwrap();
         let blocks: usize = batch.sampled.blocks.iter().map(Block::n_bytes).sum();
         // Seeds, their numbers within the type, their rows and their labels.
         let n_seeds = batch.sampled.seeds.len();
         assert_eq!(batch.n_bytes(), blocks + 4 * 4 * n_seeds + 4 * 2 * batch.sampled.blocks[0].n_src());
-        assert!(
-            !batch.times.seeds.is_zero() && !batch.times.sample.is_zero() && !batch.times.gather.is_zero()
-        );
+        assert!(!batch.times.seeds.is_zero() && WAIT <= batch.times.sample && !batch.times.gather.is_zero());
         total += batch.times;
+        n_batches += 1;
     }
-    assert!(total.sample > total.seeds);
+    assert!(1 < n_batches && WAIT * n_batches <= total.sample);
 }
