@@ -37,15 +37,15 @@ use std::path::Path;
 
 use kiln_feature::Targets;
 use kiln_graph::LinkNegatives;
-use kiln_store::array_folder::{Entries, FolderWriter, check_new};
+use kiln_store::array_folder::{Entries, FolderWriter};
 use kiln_store::paths::is_there;
 use kiln_store::{check_count, io_error};
 
 use self::buckets::{FIXED_BYTES, LEAST_ROOM, Written};
 use self::rest::{Sizes, check_memory, copy_graph, copy_rest, copy_stored, n_nodes_of, refuse_options};
 use crate::edges::{EdgeList, edge_list_of};
-use crate::format::path_in;
 use crate::format::plain_manifest::{self, PlainManifest};
+use crate::format::{VerifyReport, path_in};
 use crate::graph_folder::{write_link_targets, write_targets};
 use crate::limits::check_node_count;
 use crate::readers::name_of;
@@ -158,11 +158,8 @@ pub fn convert(
     }
     if is_there(&path_in(input)) {
         refuse_options(options.keeps_edges())?;
-        // An output that is not empty is an error before any work.
-        check_new(out)?;
-        let notes = format::verify(input)?.notes;
-        let [n_nodes, n_edges] = format::copy(input, out)?;
-        let written = Written { n_coo_edges: n_edges as u64, n_edges, ..Written::default() };
+        let VerifyReport { n_nodes, n_edges, notes, .. } = format::copy_verified(input, out)?;
+        let written = Written { n_coo_edges: n_edges, n_edges: n_edges as usize, ..Written::default() };
         return Ok(converted(n_nodes, written, notes));
     }
     let mut set = FolderWriter::create(out)?;

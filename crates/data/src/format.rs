@@ -43,7 +43,7 @@ use self::write::{write_attached, write_set};
 use crate::layout::Layout;
 use crate::{Dataset, Result};
 
-pub(crate) use self::copy::copy;
+pub(crate) use self::copy::copy_verified;
 pub(crate) use self::location::path_in;
 pub use self::verify::{VerifyReport, verify};
 pub use self::writer::{RelationTypes, SetWriter, TargetWriters};

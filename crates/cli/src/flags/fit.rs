@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use kiln::FitConfig;
-use kiln::train::{Metric, RunDir};
-
 use kiln::store::whole_file::read_whole;
+use kiln::train::{Metric, RunDir};
 
 use crate::flags::parse;
 use crate::output::LogFormat;

@@ -1,18 +1,22 @@
 use std::path::Path;
 
-use kiln_store::array_folder::{Entries, FolderWriter};
+use kiln_store::array_folder::{Entries, FolderWriter, check_new};
 
 use super::plain_manifest::PlainManifest;
 use super::set::Set;
+use super::verify::{VerifyReport, verify_set};
 use crate::Result;
+use crate::check::Place;
 use crate::graph_folder::class_names_to_write;
 
-/// Copies a homogeneous set in the kiln format, which may be a graph without node data, and returns its number of nodes and
-/// edges. The hashes of the copy are recomputed, so the caller verifies the source first: otherwise damaged data would get
-/// valid hashes.
-pub(crate) fn copy(folder: &Path, out: &Path) -> Result<[usize; 2]> {
-    let mut to = FolderWriter::create(out)?;
+/// Verifies a homogeneous set in the kiln format, which may be a graph without node data, and copies it. The hashes of the
+/// copy are recomputed: without the verification, damaged data would get valid hashes.
+pub(crate) fn copy_verified(folder: &Path, out: &Path) -> Result<VerifyReport> {
+    // An output that is not empty is an error before any work.
+    check_new(out)?;
     let set = Set::open(folder)?;
+    let report = verify_set(&set, Place::Folder(folder))?;
+    let mut to = FolderWriter::create(out)?;
     let manifest = set.plain()?.clone();
     for (name, entry) in &manifest.files {
         let Some(array) = set.arrays.array(name) else { continue };
@@ -24,7 +28,6 @@ pub(crate) fn copy(folder: &Path, out: &Path) -> Result<[usize; 2]> {
         to.add(copy)?;
     }
     let class_names = class_names_to_write(&manifest.class_names, manifest.n_classes.unwrap_or(0));
-    let (n_nodes, n_edges) = (manifest.n_nodes, manifest.n_edges);
     PlainManifest { class_names, files: Entries::new(), ..manifest }.commit(to)?;
-    Ok([n_nodes, n_edges])
+    Ok(report)
 }

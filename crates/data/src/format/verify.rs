@@ -43,7 +43,12 @@ pub fn verify(folder: impl AsRef<Path>) -> Result<VerifyReport> {
         let n_edges = data.graph.n_edges();
         return Ok(VerifyReport { n_nodes, n_edges, n_hashed: 0, notes: data.notes });
     }
-    let set = Set::open(folder)?;
+    verify_set(&Set::open(folder)?, place)
+}
+
+/// Verifies an opened set, which is at `place`, as [`verify`] does. The arrays that a caller then uses are those that were
+/// verified, also if the folder is replaced meanwhile.
+pub(super) fn verify_set(set: &Set, place: Place) -> Result<VerifyReport> {
     set.verify_hashes()?;
     let n_hashed = set.n_files();
     if let Manifest::Plain(manifest) = &set.manifest
@@ -56,6 +61,8 @@ pub fn verify(folder: impl AsRef<Path>) -> Result<VerifyReport> {
     }
     let data = set.dataset()?;
     let mut notes = check_set(&data, place)?;
-    notes.extend(set.notes()?);
-    Ok(VerifyReport { n_nodes: data.graph.n_nodes(), n_edges: data.graph.n_edges(), n_hashed, notes })
+    let n_nodes = data.graph.n_nodes();
+    let n_edges = data.graph.n_edges();
+    notes.extend(data.notes);
+    Ok(VerifyReport { n_nodes, n_edges, n_hashed, notes })
 }

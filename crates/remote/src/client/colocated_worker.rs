@@ -7,7 +7,7 @@ use kiln_comm::{Communicator, RankInfo};
 use kiln_graph::NodeId;
 use kiln_partition::{Part, PartitionBooks};
 
-use crate::client::connect::{DEADLINE, JOIN_WITHIN};
+use crate::client::connect::{DEADLINE, IN_FLIGHT_BYTES, JOIN_WITHIN};
 use crate::{ConnectConfig, DistGraph, Error, Result, RuleRegistry, ServeConfig, Server};
 
 /// The configuration of a rank in worker mode.
@@ -39,7 +39,7 @@ impl ColocatedWorkerConfig {
             token: None,
             tls: None,
             rules: RuleRegistry::default(),
-            in_flight_bytes: 256 << 20,
+            in_flight_bytes: IN_FLIGHT_BYTES,
             deadline: DEADLINE,
             join_within: JOIN_WITHIN,
         }

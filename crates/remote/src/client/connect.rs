@@ -26,6 +26,9 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 /// The default of [`ConnectConfig::join_within`].
 pub(crate) const JOIN_WITHIN: Duration = Duration::from_secs(300);
 
+/// The default of [`ConnectConfig::in_flight_bytes`].
+pub(crate) const IN_FLIGHT_BYTES: usize = 256 << 20;
+
 /// The configuration of a client of a partitioned graph.
 #[derive(Debug, Clone)]
 pub struct ConnectConfig {
@@ -67,7 +70,7 @@ impl ConnectConfig {
             deadline: DEADLINE,
             join_within: JOIN_WITHIN,
             watch: None,
-            in_flight_bytes: 256 << 20,
+            in_flight_bytes: IN_FLIGHT_BYTES,
         }
     }
 }

@@ -10,7 +10,7 @@ use kiln_comm::rpc::{Tls, Token};
 use kiln_graph::NodeId;
 use kiln_partition::{Part, part_dir};
 
-use crate::client::connect::{DEADLINE, JOIN_WITHIN};
+use crate::client::connect::{DEADLINE, IN_FLIGHT_BYTES, JOIN_WITHIN};
 use crate::client::graph_info::GraphInfo;
 use crate::local_part::LocalPart;
 use crate::{
@@ -55,7 +55,7 @@ impl Default for PartitionsConfig {
             token: None,
             tls: None,
             rules: RuleRegistry::default(),
-            in_flight_bytes: 256 << 20,
+            in_flight_bytes: IN_FLIGHT_BYTES,
             deadline: DEADLINE,
             join_within: JOIN_WITHIN,
         }

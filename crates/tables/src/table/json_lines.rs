@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use kiln_store::SourceReader;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
@@ -14,7 +15,6 @@ use super::missing::MissingTexts;
 use crate::Result;
 use crate::bad_rows::shortened;
 use crate::error::io_error;
-use kiln_store::SourceReader;
 
 /// A file with a JSON object in each line.
 pub(super) struct JsonLinesFile {

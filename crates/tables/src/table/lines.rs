@@ -6,10 +6,10 @@ use std::path::Path;
 use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
+use kiln_store::SourceReader;
 
 use crate::error::io_error;
 use crate::{Error, Result, TableFileError};
-use kiln_store::SourceReader;
 
 /// The maximum length of a record in bytes. It protects from gzip bombs and from quotes that are never closed.
 pub(super) const MAX_RECORD_BYTES: usize = 1 << 24;

@@ -7,6 +7,7 @@
 use std::io::Read;
 
 use kiln_store::SourceReader;
+
 /// The maximum depth of groups in a schema. A list of structures of lists takes three groups per level.
 const MOST_GROUPS: usize = 128;
 

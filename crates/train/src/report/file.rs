@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 
 use kiln_feature::TargetKind;
-
 use kiln_store::whole_file::read_text;
 
 use crate::error::{Error, Result, RunError};
