@@ -46,6 +46,7 @@ const STEPS: &[Step] = &[
     ("type-names", || report(names::repeated_types(&text_files()?))),
     ("style", || report(style::habits(&text_files()?))),
     ("error-variants", || report(style::large_errors(&text_files()?))),
+    ("kernel-rows", || report(cuda::table::missing_rows(&text_files()?))),
     ("messages", || report(messages::rust_names(&text_files()?))),
     ("crate-docs", || report(tidy::crate_docs(&text_files()?))),
     ("method-examples", || report(method_examples::missing(&text_files()?))),
