@@ -15,12 +15,12 @@ use kiln::partition::{
     partition_nodes, write_parts,
 };
 use kiln::sample::Fanout;
-use kiln::store::array_folder::check_new;
 
 use crate::flags::GivenFlags;
 use crate::flags::link_split::LinkSplitArgs;
 use crate::flags::parse;
 use crate::flags::source::{DataSource, print_name_note};
+use crate::out_folder;
 use crate::output::{print_note_lines, print_notes, print_rank_zero, print_result};
 
 /// The subcommands of `kiln data`.
@@ -153,6 +153,7 @@ pub(crate) fn run(command: &DataCommand, given: &GivenFlags) -> anyhow::Result<(
 
 fn run_convert(args: &ConvertArgs) -> anyhow::Result<()> {
     let start = Instant::now();
+    out_folder::prepare(&args.out)?;
     print_name_note(&args.input);
     let options = ConvertOptions {
         memory_bytes: args.memory,
@@ -221,7 +222,7 @@ fn run_inspect(source: &Path) -> anyhow::Result<()> {
 
 fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
     let start = Instant::now();
-    check_new(&args.out)?;
+    out_folder::prepare(&args.out)?;
     args.split.check()?;
     let data = args.source.load(args.seed)?;
     ensure!(data.links.is_none(), "{} already has a split of links: use it as it is", data.name);
@@ -243,7 +244,7 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
 }
 
 fn run_partition(args: &PartitionArgs, given: &GivenFlags) -> anyhow::Result<()> {
-    check_new(&args.out)?;
+    out_folder::prepare(&args.out)?;
     let cache = cache_of(args);
     cache.as_ref().map_or(Ok(()), CacheConfig::check)?;
     if args.cache_ratio == 0.0 {

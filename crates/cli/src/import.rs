@@ -10,6 +10,7 @@ use kiln::data::convert::parse_bytes;
 use kiln_tables::{Import, ImportOptions};
 
 use crate::flags::{GivenFlags, parse};
+use crate::out_folder;
 use crate::output::{print_rank_zero, print_result};
 
 /// The flags of `kiln data import`.
@@ -51,6 +52,7 @@ pub(crate) fn run(args: &ImportArgs, given: &GivenFlags) -> anyhow::Result<()> {
     }
     let Some(out) = &args.out else { bail!("--out is missing: name a new folder") };
     let started = Instant::now();
+    out_folder::prepare(out)?;
     let earlier = args.transforms_of.as_ref().map(Import::open).transpose()?;
     let options = ImportOptions {
         memory_bytes: args.memory,

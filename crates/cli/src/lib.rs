@@ -21,6 +21,7 @@ mod import;
 #[path = "../tests/inputs/mod.rs"]
 mod inputs;
 mod list;
+mod out_folder;
 mod output;
 mod predict;
 mod serve;
@@ -98,6 +99,7 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
     // Datasets are memory-mapped, so reading a truncated file raises SIGBUS.
     kiln::graph::handle_bus_errors().context("handling SIGBUS")?;
+    kiln::report_file_size_limit()?;
     let given = flags::read_given(command(), matches);
     match cli.command {
         Command::Train(args) => return train::run(&args, given),
@@ -116,31 +118,5 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        command().debug_assert();
-    }
-
-    /// Appends the help of a command and of its subcommands.
-    #[cfg(feature = "tables")]
-    fn add_help(command: &mut clap::Command, name: &str, text: &mut String) {
-        text.push_str(&format!("==> {name}\n{}\n", command.render_long_help()));
-        for subcommand in command.get_subcommands_mut().filter(|subcommand| subcommand.get_name() != "help") {
-            let name = format!("{name} {}", subcommand.get_name());
-            add_help(subcommand, &name, text);
-        }
-    }
-
-    #[cfg(feature = "tables")]
-    #[test]
-    fn the_help_of_all_commands_is_frozen() {
-        let mut command = command();
-        command.build();
-        let mut text = String::new();
-        add_help(&mut command, "kiln", &mut text);
-        kiln_testkit::check_golden(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/help.txt"), &text);
-    }
-}
+#[path = "../tests/command/mod.rs"]
+mod tests;

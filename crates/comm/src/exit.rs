@@ -1,5 +1,7 @@
 //! The exit statuses of launched processes, and the errors after which a launcher should start them again.
 
+use std::sync::OnceLock;
+
 use crate::{BoxError, Failure, JobError, RankError};
 
 /// The exit status that asks the launcher to start the same job again (`EX_TEMPFAIL` of BSD's `sysexits.h`): a peer was
@@ -14,6 +16,27 @@ pub const EXIT_FAILED: u8 = 70;
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct TransientError(pub BoxError);
+
+/// What [`clean_up_at_end`] sets.
+static CLEAN_UP: OnceLock<fn()> = OnceLock::new();
+
+/// Sets a function that runs before this process ends with its job because another rank was lost or failed. No destructor runs
+/// then, so it removes what they would: unfinished files. It has 3 s. Only the first call has an effect.
+///
+/// ```
+/// kiln_comm::clean_up_at_end(|| drop(std::fs::remove_file("out.tmp")));
+/// ```
+pub fn clean_up_at_end(clean_up: fn()) {
+    CLEAN_UP.get_or_init(|| clean_up);
+}
+
+/// Runs the function of [`clean_up_at_end`], if it was called.
+#[cfg(feature = "grpc")]
+pub(crate) fn clean_up() {
+    if let Some(clean_up) = CLEAN_UP.get() {
+        clean_up();
+    }
+}
 
 impl TransientError {
     /// Returns true if the rank that `error` reports returned a `TransientError`.

@@ -42,7 +42,7 @@ mod when;
 pub use communicator::{Communicator, GroupWatch, RankInfo, Reduce};
 pub use config::{CommBackend, RankConfig};
 pub use error::Error;
-pub use exit::{EXIT_FAILED, EXIT_RETRY, TransientError};
+pub use exit::{EXIT_FAILED, EXIT_RETRY, TransientError, clean_up_at_end};
 pub use failure::{BoxError, Failure, RankError, error_text};
 pub use group::{Rank, RankGroup, launch};
 #[cfg(feature = "grpc")]

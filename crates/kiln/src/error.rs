@@ -1,7 +1,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use kiln_comm::{EXIT_FAILED, EXIT_RETRY, RankError};
+use kiln_comm::{EXIT_FAILED, EXIT_RETRY, RankError, TransientError};
 
 /// The errors of this crate: inconsistent settings, interruptions and the errors of the crates that it combines.
 #[derive(thiserror::Error)]
@@ -287,9 +287,15 @@ fn how_to_resume(folder: Option<&Path>) -> String {
 }
 
 impl Error {
-    /// Returns true if a retry may succeed without changes to the program, its settings or its data.
+    /// Returns true if a retry may succeed without changes to the program, its settings or its data. An error of the program's own
+    /// is one if it is a [`TransientError`].
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Interrupted { .. }) || matches!(self, Self::Train(error) if error.is_transient())
+        match self {
+            Self::Interrupted { .. } => true,
+            Self::Train(error) => error.is_transient(),
+            Self::Other(error) => error.is::<TransientError>(),
+            _ => false,
+        }
     }
 }
 

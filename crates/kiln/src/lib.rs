@@ -60,7 +60,7 @@ pub use prediction::{
     PredictionTotals, SplitPart, SplitParts,
 };
 pub use ranks::{RankCount, RankHandle, device_count, launch};
-pub use signals::stop_on_signals;
+pub use signals::{clean_up_on_signals, report_file_size_limit, stop_on_signals};
 pub use source::GraphSource;
 pub use trainer::{FitConfig, TrainedModel, Trainer};
 

@@ -1,7 +1,11 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
+use std::{process, result, thread};
 
-use signal_hook::consts::{SIGTERM, SIGUSR1};
+use kiln_store::unfinished;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
+use signal_hook::iterator::Signals;
+use signal_hook::{flag, low_level};
 
 use crate::{Error, Result};
 
@@ -15,15 +19,71 @@ use crate::{Error, Result};
 /// Returns [`Error::Other`] if the system rejects a handler.
 #[must_use = "pass it to FitConfig::stop_flag"]
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
-    static FLAG: OnceLock<std::result::Result<Arc<AtomicBool>, String>> = OnceLock::new();
+    static FLAG: OnceLock<result::Result<Arc<AtomicBool>, String>> = OnceLock::new();
     let caught = FLAG.get_or_init(|| {
         let flag = Arc::<AtomicBool>::default();
         for signal in [SIGTERM, SIGUSR1] {
-            signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(|error| error.to_string())?;
+            flag::register(signal, Arc::clone(&flag)).map_err(|error| error.to_string())?;
         }
         Ok(flag)
     });
-    caught
-        .clone()
-        .map_err(|error| Error::Other(format!("the signal handlers could not be installed: {error}").into()))
+    caught.clone().map_err(not_installed)
+}
+
+/// Removes the unfinished folders of this process when SIGINT (Ctrl-C), SIGTERM or SIGHUP arrives, and then ends the process as the
+/// signal does; also when the process ends because another rank of its job was lost. A signal that is ignored, as by `nohup`, stays ignored. Not for a process that calls [`stop_on_signals`], which
+/// ends by itself.
+///
+/// ```no_run
+/// kiln::clean_up_on_signals()?;
+/// # let data = kiln::data::Dataset::open("papers")?;
+/// kiln::data::format::write(&data, "copy")?;
+/// # Ok::<(), kiln::Error>(())
+/// ```
+///
+/// # Errors
+/// Returns [`Error::Other`] if the system rejects a handler or a thread.
+pub fn clean_up_on_signals() -> Result<()> {
+    static INSTALLED: OnceLock<result::Result<(), String>> = OnceLock::new();
+    let installed = INSTALLED.get_or_init(|| {
+        let ignored = ignored_signals();
+        let signals = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+        let mut signals = Signals::new(signals).map_err(|error| error.to_string())?;
+        kiln_comm::clean_up_at_end(unfinished::remove_own);
+        let thread = thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                unfinished::remove_own();
+                // It returns only if the signal could not be sent.
+                let _ = low_level::emulate_default_handler(signal);
+                process::abort();
+            }
+        });
+        thread.map(drop).map_err(|error| error.to_string())
+    });
+    installed.clone().map_err(not_installed)
+}
+
+/// Makes a write beyond the limit on the size of files (`ulimit -f`) an error of that write, instead of the end of the process.
+///
+/// ```
+/// kiln::report_file_size_limit()?;
+/// # Ok::<(), kiln::Error>(())
+/// ```
+///
+/// # Errors
+/// Returns [`Error::Other`] if the system rejects a handler.
+pub fn report_file_size_limit() -> Result<()> {
+    let unread = Arc::<AtomicBool>::default();
+    flag::register(SIGXFSZ, unread).map(drop).map_err(|error| not_installed(error.to_string()))
+}
+
+/// Returns a bit for each signal that this process ignores, from signal 1; 0 where the system does not tell.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn not_installed(error: String) -> Error {
+    Error::Other(format!("the signal handlers could not be installed: {error}").into())
 }

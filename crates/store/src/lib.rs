@@ -1,5 +1,5 @@
 //! Arrays and small files on disk: `.npy` arrays ([`npy`], [`ArrayFile`]), folders of arrays with a manifest
-//! ([`array_folder`]), atomic writes of files and folders ([`whole_file`], [`array_folder::FolderWriter`]), SHA-256
+//! ([`array_folder`]), atomic writes of files and folders ([`whole_file`], [`array_folder::FolderWriter`]) and what they leave ([`unfinished`]), SHA-256
 //! hashes ([`Hasher`]), and numbers in messages ([`counted`]). The feature `formats` adds `.npz` archives, text tables and YAML.
 //!
 //! Untrusted input is safe to read: invalid files are rejected with an error that contains the path, and memory is
@@ -29,6 +29,7 @@ pub mod paths;
 mod source_files;
 #[cfg(feature = "formats")]
 pub mod text;
+pub mod unfinished;
 pub mod whole_file;
 #[cfg(feature = "formats")]
 pub mod yaml;

@@ -103,7 +103,8 @@ pub(crate) fn missing_rows(files: &[SourceFile]) -> Vec<String> {
     let sources = files.iter().filter(|file| file.path.starts_with("crates/kernels/src/"));
     let names = sources.flat_map(|file| kernel_names(&file.text));
     let missing = names.filter(|name| {
-        let has_row = [format!("| `{name}` |"), format!("| `{name} of ")].iter().any(|row| table.contains(row));
+        let has_row =
+            [format!("| `{name}` |"), format!("| `{name} of ")].iter().any(|row| table.contains(row));
         !has_row && !WITHOUT_PLANES.contains(name)
     });
     missing
@@ -179,9 +180,8 @@ mod tests {
         let file = |path: &str, text: &str| SourceFile { path: path.to_owned(), text: text.to_owned() };
         let source = "#[cube(launch, address_type = \"dynamic\")]\nfn scan(a: &[u32]) {}\n\n#[cube]\nfn part() {}\n\
                       #[cube(launch)]\npub(crate) fn gather<F: Float>(a: &[F]) {}\n";
-        let problems = |table: &str| {
-            missing_rows(&[file("crates/kernels/src/cube/scan.rs", source), file(FILE, table)])
-        };
+        let problems =
+            |table: &str| missing_rows(&[file("crates/kernels/src/cube/scan.rs", source), file(FILE, table)]);
         assert_eq!(problems("| `scan` | 1 |\n| `gather of f32` | 1 |\n"), [""; 0]);
         let found = problems("| `scan` | 1 |\n| `gather_all` | 1 |\n");
         assert_eq!(found.len(), 1);

@@ -61,11 +61,11 @@ impl Job<'_> {
         let graphs = items(&args.nodes, &split.test, data.n_graphs())?;
         let parts = SplitParts::new(data.n_graphs(), &split);
         let request = self.request(graphs, targets, parts);
-        self.launch(&sha256(&id_bytes(&request.items)), |rank| {
+        self.launch(&sha256(&id_bytes(&request.items)), |rank, folder| {
             let model = self.model_of(rank)?;
             let batches =
                 model.graph_batches(data.graph(), data.node_offsets(), &features, &request.items)?;
-            self.write(rank, request.clone(), |output, each| {
+            self.write(rank, folder, request.clone(), |output, each| {
                 rank.predict_batches(&batches, output, |rows| each(&rows))
             })
         })

@@ -1,5 +1,6 @@
 //! A prediction job: what the predictions of nodes, of links and of graphs share.
 
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
@@ -14,7 +15,7 @@ use kiln::{PredictionFiles, PredictionOutput, PredictionRequest, PredictionTotal
 
 use super::args::PredictArgs;
 use super::data::{OpenedGraph, PredictedGraph};
-use super::rank_folders::{part_name, totals_of_ranks, write_index};
+use super::rank_folders::{RankFolders, totals_of_ranks};
 use crate::output::{print_note_lines, print_rank_zero};
 
 /// A prediction job: the flags, the model on the device of this process's first rank, and the launcher's settings.
@@ -109,12 +110,12 @@ impl Job<'_> {
         }
     }
 
-    /// Runs `body` on each rank of this process and prints the result. `request` identifies the items, which must be
-    /// the same for all processes.
+    /// Runs `body` on each rank of this process, with the path of the folder that the rank writes, and prints the result.
+    /// `request` identifies the items, which must be the same for all processes.
     pub(super) fn launch(
         &self,
         request: &str,
-        body: impl Fn(&RankHandle) -> kiln::Result<PredictionTotals> + Sync,
+        body: impl Fn(&RankHandle, &Path) -> kiln::Result<PredictionTotals> + Sync,
     ) -> anyhow::Result<()> {
         let Self { args, model, launch: environment, started, .. } = self;
         let mut config = args.job.config(environment.as_ref())?;
@@ -132,11 +133,19 @@ impl Job<'_> {
             if environment.is_some() {
                 print_rank_zero(rank.description());
             }
-            let of_ranks = totals_of_ranks(&rank, body(&rank)?)?;
+            let folders = match args.per_rank {
+                true => Some(RankFolders::create(&rank, &args.out)?),
+                false => None,
+            };
+            let own = match &folders {
+                Some(folders) => body(&rank, folders.own()).map_err(|error| folders.explain(error))?,
+                None => body(&rank, &args.out)?,
+            };
+            let of_ranks = totals_of_ranks(&rank, own)?;
+            if let Some(folders) = folders {
+                folders.finish(&rank, &of_ranks)?;
+            }
             if rank.is_zero() {
-                if args.per_rank {
-                    write_index(&args.out, &of_ranks)?;
-                }
                 let totals = PredictionTotals::sum(&of_ranks);
                 let seconds = started.elapsed().as_secs_f64();
                 let items = match model.info().inputs.task {
@@ -154,26 +163,24 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Writes the files of a rank: `predict` computes the rows and passes them to a callback. Without `--per-rank`, only
-    /// rank 0 writes.
+    /// Writes the files of a rank to a folder: `predict` computes the rows and passes them to a callback. Without `--per-rank`,
+    /// only rank 0 writes.
     pub(super) fn write<I: ItemId>(
         &self,
         rank: &RankHandle,
+        folder: &Path,
         request: PredictionRequest<I>,
         predict: impl FnOnce(
             PredictionOutput,
             &mut dyn FnMut(&PredictedRows) -> kiln::Result<()>,
         ) -> kiln::Result<()>,
     ) -> kiln::Result<PredictionTotals> {
-        let (folder, output) = match self.args.per_rank {
-            true => {
-                let name = part_name(rank.index(), rank.world_size());
-                (self.args.out.join(name), PredictionOutput::EachRank)
-            }
-            false => (self.args.out.clone(), PredictionOutput::RankZero),
-        };
         let is_writer = self.args.per_rank || rank.is_zero();
-        let mut files = is_writer.then(|| PredictionFiles::create(&folder, request)).transpose()?;
+        let mut files = is_writer.then(|| PredictionFiles::create(folder, request)).transpose()?;
+        let output = match self.args.per_rank {
+            true => PredictionOutput::EachRank,
+            false => PredictionOutput::RankZero,
+        };
         predict(output, &mut |rows| match &mut files {
             Some(files) => files.write(rows),
             None => Ok(()),

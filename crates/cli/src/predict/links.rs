@@ -38,7 +38,7 @@ impl Job<'_> {
         };
         let request = LinkRequest::new(args, &test.unwrap_or_default(), &nodes, known)?;
         let mode = args.mode(&self.model)?;
-        self.launch(&graph.identity(request.hash()), |rank| {
+        self.launch(&graph.identity(request.hash()), |rank, _| {
             let predictor = match &whole {
                 Some(predictor) => predictor.clone(),
                 None => self.model.on_links(graph.join(rank)?.source)?,

@@ -14,7 +14,7 @@ mod request;
 use std::time::Instant;
 
 use anyhow::ensure;
-use kiln::store::array_folder::{check_free, check_new};
+use kiln::store::array_folder::check_free;
 use kiln::train::{ModelInfo, ModelInputs, ModelTask};
 
 use self::args::Mode;
@@ -22,6 +22,7 @@ pub(crate) use self::args::PredictArgs;
 use self::job::{Job, open_model};
 use crate::flags::GivenFlags;
 use crate::flags::device::set_trained_precision;
+use crate::out_folder;
 use crate::output::{be_quiet, print_note_lines, print_rank_zero};
 
 /// Runs `kiln predict`.
@@ -32,8 +33,8 @@ pub(crate) fn run(args: &PredictArgs, given: &GivenFlags) -> anyhow::Result<()> 
     }
     // Other ranks write nothing, and may have no access to the folder.
     match launch.as_ref().is_none_or(|launch| launch.rank == 0 || args.per_rank) {
-        true => check_new(&args.out)?,
-        false => check_free(&args.out)?,
+        true => out_folder::prepare(&args.out)?,
+        false => drop(check_free(&args.out)?),
     }
     let local_rank = launch.as_ref().map_or(0, |launch| launch.local_rank);
     let model = open_model(args, local_rank)?;

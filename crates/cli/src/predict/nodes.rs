@@ -1,5 +1,7 @@
 //! Predictions of nodes.
 
+use std::path::Path;
+
 use anyhow::Context;
 use indicatif::ProgressBar;
 use kiln::graph::{GraphSchema, NodeId};
@@ -27,12 +29,12 @@ impl Job<'_> {
             Some((_, request)) => sha256(&id_bytes(&request.items)),
             None => selection(args)?,
         };
-        self.launch(&graph.identity(request), |rank| {
+        self.launch(&graph.identity(request), |rank, folder| {
             let (predictor, request) = match &whole {
                 Some(prepared) => prepared.clone(),
                 None => self.node_request(&graph.join(rank)?, rank.is_zero()).map_err(convert_error)?,
             };
-            self.predict_nodes(rank, &predictor, request, &mode, &progress_bar(rank))
+            self.predict_nodes(rank, folder, &predictor, request, &mode, &progress_bar(rank))
         })
     }
 
@@ -61,10 +63,11 @@ impl Job<'_> {
         position.context("the data lacks the type of nodes that the model predicts")
     }
 
-    /// Predicts nodes on one rank. Shows the progress on the bar, and clears it.
+    /// Predicts nodes on one rank, to a folder. Shows the progress on the bar, and clears it.
     fn predict_nodes(
         &self,
         rank: &RankHandle,
+        folder: &Path,
         predictor: &NodePredictor,
         request: PredictionRequest<NodeId>,
         mode: &PredictMode,
@@ -82,7 +85,7 @@ impl Job<'_> {
             // A request that is invalid is an error before the first file.
             predictor.batches(&nodes, mode, wanted)?;
         }
-        let totals = self.write(rank, request, |output, each| {
+        let totals = self.write(rank, folder, request, |output, each| {
             rank.predict(&predictor, &nodes, mode, wanted, output, |rows| {
                 if !is_exact {
                     show(bar, rows.positions.end as u64, nodes.len() as u64);
@@ -104,57 +107,5 @@ fn embedding_width(predictor: &NodePredictor) -> kiln::Result<Option<usize>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Instant;
-
-    use clap::Parser;
-    use kiln::graph::{NodeTypes, RelationEdges};
-    use kiln::prelude::*;
-
-    use super::super::args::PredictArgs;
-    use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Flags {
-        #[command(flatten)]
-        predict: PredictArgs,
-    }
-
-    /// Pages that link to the next page, of two classes.
-    fn pages() -> Dataset {
-        let next: Vec<u32> = (0..100).map(|page| (page + 1) % 100).collect();
-        let all: Vec<u32> = (0..100).collect();
-        let links = RelationEdges::new("links", "page", "page", &all, &next);
-        Dataset::builder_with_types(NodeTypes::new([("page", 100)]).unwrap())
-            .relation(links)
-            .nodes("page")
-            .features(vec![0.5; 100], 1)
-            .nodes("page")
-            .labels((0..100).map(|page| page % 2).collect::<Vec<i32>>(), 2)
-            .split(all[..40].to_vec(), all[40..60].to_vec(), all[60..].to_vec())
-            .build()
-            .unwrap()
-    }
-
-    #[test]
-    fn predictions_of_heterogeneous_nodes_show_their_progress() {
-        let root = tempfile::tempdir().unwrap();
-        let [run, out] = ["run", "out"].map(|name| root.path().join(name));
-        let data = pages();
-        let loader = NeighborLoader::new(&data, [2]).batch_size(8).workers(0);
-        let config = HeteroModelConfig::new(data.dims(), RsageConfig::new(1, 2).layers(1));
-        let fit = FitConfig::epochs(1).out(&run).quiet();
-        Trainer::new(config, AdamConfig::new(1e-2)).fit(&loader, fit).unwrap();
-        let model = SavedModel::open(&run).unwrap();
-        let flags = format!("kiln --run {} --out {}", run.display(), out.display());
-        let args = Flags::try_parse_from(flags.split(' ')).unwrap().predict;
-        let job = Job { args: &args, model, local_rank: 0, launch: None, started: Instant::now() };
-        let (predictor, request) = job.node_request(&data.into(), true).unwrap();
-        let bar = ProgressBar::hidden();
-        launch(RankConfig::threads(1), |rank| {
-            job.predict_nodes(&rank, &predictor, request.clone(), &PredictMode::AsEvaluated, &bar)
-        })
-        .unwrap();
-        assert_eq!((bar.position(), bar.length()), (40, Some(40)));
-    }
-}
+#[path = "../../tests/predict/nodes.rs"]
+mod tests;

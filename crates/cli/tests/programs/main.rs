@@ -11,6 +11,7 @@ mod full_disk;
 mod graph_classification;
 mod guide;
 mod inputs;
+mod killed;
 mod library;
 mod links;
 mod lost_files;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use tonic::transport::{Endpoint, Server};
 
+#[cfg(feature = "tls")]
 use crate::rpc::secret::read_regular;
 use crate::rpc::{Error, Result};
 

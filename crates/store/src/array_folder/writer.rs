@@ -14,6 +14,7 @@ use super::{ElementType, Entries, Entry};
 use crate::error::io_error;
 use crate::hash::sha256_of_file;
 use crate::paths::is_there;
+use crate::unfinished::UnfinishedFolder;
 use crate::{Error, Result, npy, whole_file};
 
 /// The number of bytes that are reserved for a header. [`npy::header`] returns a header of this length for every array
@@ -39,30 +40,20 @@ pub const BUFFER_BYTES: usize = 1 << 16;
 /// # Errors
 /// Returns the errors of [`FolderWriter::create`].
 pub fn check_new(target: impl AsRef<Path>) -> Result<()> {
-    let target = free_target(target.as_ref())?;
+    let target = check_free(target)?;
     let mut parents = target.ancestors().skip(1);
     let Some(parent) = parents.find(|folder| is_there(folder)) else { return Ok(()) };
-    // A folder that is created and removed shows that the user may write there. A process of another machine with the same id
-    // may do the same now.
-    let probe = parent.join(format!(".unfinished-{}-probe", std::process::id()));
-    match fs::create_dir(&probe) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(io_error(parent)(error)),
-        Ok(()) => fs::remove_dir(&probe).map_err(io_error(&probe)),
-    }
+    // A folder that is created and removed shows that the user may write there.
+    UnfinishedFolder::create(parent, target.file_name().unwrap_or_default()).map(drop)
 }
 
 /// Checks that a target is absent or an empty folder, as [`check_new`] does, without creating anything: for a process that does
-/// not write it.
+/// not write it. Returns the absolute path of the target, of which [`FolderWriter::folder`] is a sibling.
 ///
 /// # Errors
 /// Returns [`Error::NotEmpty`] if it is not, and [`Error::Io`] if it cannot be read.
-pub fn check_free(target: impl AsRef<Path>) -> Result<()> {
-    free_target(target.as_ref()).map(drop)
-}
-
-/// Returns the absolute path of a target that is absent or an empty folder.
-fn free_target(target: &Path) -> Result<PathBuf> {
+pub fn check_free(target: impl AsRef<Path>) -> Result<PathBuf> {
+    let target = target.as_ref();
     // Relative paths such as `.` have no parent or no name, so the path is made absolute first.
     let target = match target.canonicalize() {
         Ok(target) => target,
@@ -81,16 +72,15 @@ fn free_target(target: &Path) -> Result<PathBuf> {
 
 /// An atomic writer of a folder. It writes the arrays and then the manifest to a temporary folder, and renames that
 /// folder to the target. The target is unchanged until the commit. Dropping the writer without a commit removes its
-/// files.
+/// files. What a killed process leaves is removed by [`remove_abandoned`](crate::unfinished::remove_abandoned).
 ///
 /// To write nested folders, create further writers with targets inside the [`folder`](Self::folder) of the outer
 /// writer, and commit them before the outer one.
 #[derive(Debug)]
 pub struct FolderWriter {
     target: PathBuf,
-    folder: PathBuf,
+    folder: UnfinishedFolder,
     entries: Entries,
-    is_committed: bool,
 }
 
 impl FolderWriter {
@@ -100,33 +90,21 @@ impl FolderWriter {
     /// Returns [`Error::NotEmpty`] unless `target` is absent or an empty folder, and [`Error::Io`] if a folder cannot
     /// be created.
     pub fn create(target: impl AsRef<Path>) -> Result<Self> {
-        let target = free_target(target.as_ref())?;
+        let target = check_free(target)?;
         let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
             return Err(Error::NotEmpty { path: target });
         };
         let new: Vec<&Path> = parent.ancestors().take_while(|folder| !is_there(folder)).collect();
-        fs::create_dir_all(parent).map_err(io_error(parent))?;
+        let folder = UnfinishedFolder::create(parent, name)?;
         // The entry of each new folder is synced by syncing its parent.
         new.into_iter().filter_map(Path::parent).try_for_each(sync_folder)?;
-        // A process with the same id in another container may use a folder with this name now, or may have left one
-        // behind.
-        for attempt in 0_u64.. {
-            let mut unfinished = name.to_owned();
-            unfinished.push(format!(".unfinished-{}-{attempt}", std::process::id()));
-            let folder = parent.join(unfinished);
-            match fs::create_dir(&folder) {
-                Ok(()) => return Ok(Self { target, folder, entries: Entries::new(), is_committed: false }),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(io_error(&folder)(error)),
-            }
-        }
-        unreachable!("one of 2^64 temporary names should be free")
+        Ok(Self { folder, target, entries: Entries::new() })
     }
 
     /// Returns the temporary folder that contains the files until the commit. Files that do not belong to the result
     /// must be removed before the commit.
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.folder.path()
     }
 
     /// Returns the entries of the finished arrays.
@@ -139,7 +117,7 @@ impl FolderWriter {
     /// # Errors
     /// Returns [`Error::Io`] if the file cannot be created or exists already.
     pub fn vector(&self, name: impl Into<Cow<'static, str>>, dtype: ElementType) -> Result<ArrayWriter> {
-        ArrayWriter::create(&self.folder, name.into(), dtype, None)
+        ArrayWriter::create(self.folder(), name.into(), dtype, None)
     }
 
     /// Starts an array with two dimensions, whose rows have `dim` columns.
@@ -152,7 +130,7 @@ impl FolderWriter {
         dtype: ElementType,
         dim: usize,
     ) -> Result<ArrayWriter> {
-        ArrayWriter::create(&self.folder, name.into(), dtype, Some(dim))
+        ArrayWriter::create(self.folder(), name.into(), dtype, Some(dim))
     }
 
     /// Finishes an array: writes its header, syncs it to disk and adds its entry.
@@ -192,7 +170,7 @@ impl FolderWriter {
     /// Returns [`Error::NotEmpty`] if the target exists by now and is not an empty folder, [`Error::Metadata`] if the
     /// manifest is larger than 16 MiB, and [`Error::Io`] if writing or renaming fails.
     pub fn commit_with(self, name: &str, manifest: &impl Serialize) -> Result<()> {
-        let path = self.folder.join(name);
+        let path = self.folder().join(name);
         let bytes = manifest_bytes(&path, manifest)?;
         let mut file = File::create_new(&path).map_err(io_error(&path))?;
         file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(io_error(&path))?;
@@ -204,27 +182,18 @@ impl FolderWriter {
     /// # Errors
     /// Returns [`Error::NotEmpty`] if the target exists by now and is not an empty folder, and [`Error::Io`] if
     /// renaming fails.
-    pub fn commit(mut self) -> Result<()> {
-        sync_folder(&self.folder)?;
+    pub fn commit(self) -> Result<()> {
+        sync_folder(self.folder())?;
+        let Self { target, folder, .. } = self;
         // The rename replaces an empty folder, and fails if another process has added files to the folder in the
         // meantime.
-        fs::rename(&self.folder, &self.target).map_err(|source| match source.kind() {
+        folder.rename(&target).map_err(|source| match source.kind() {
             io::ErrorKind::DirectoryNotEmpty
             | io::ErrorKind::AlreadyExists
-            | io::ErrorKind::NotADirectory => Error::NotEmpty { path: self.target.clone() },
-            _ => Error::Io { path: self.target.clone(), source },
+            | io::ErrorKind::NotADirectory => Error::NotEmpty { path: target.clone() },
+            _ => Error::Io { path: target.clone(), source },
         })?;
-        self.is_committed = true;
-        self.target.parent().map_or(Ok(()), sync_folder)
-    }
-}
-
-impl Drop for FolderWriter {
-    fn drop(&mut self) {
-        if !self.is_committed {
-            // An error cannot be reported from `drop`; the name of a remaining folder shows that it is unfinished.
-            let _ = fs::remove_dir_all(&self.folder);
-        }
+        target.parent().map_or(Ok(()), sync_folder)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Tests of `.npy` arrays and hashes.
+//! Tests of `.npy` arrays, hashes and unfinished folders.
 
 mod hash;
 mod npy;
+mod unfinished;

@@ -5,9 +5,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use crate::exit::clean_up;
 use crate::terminal::log;
 
-/// Logs `line`, and ends the process at once. Does not wait for threads, and runs no destructors, because MPI's would
+/// Logs `line`, cleans up, and ends the process at once. Does not wait for threads, and runs no destructors, because MPI's would
 /// wait for the other ranks.
 pub(crate) fn end(status: u8, line: Option<&str>) -> ! {
     let line = line.map(str::to_owned);
@@ -19,6 +20,7 @@ pub(crate) fn end(status: u8, line: Option<&str>) -> ! {
             log(&line);
         }
         let _ = io::stdout().flush();
+        clean_up();
         let _ = done.send(());
     };
     if thread::Builder::new().spawn(speak).is_ok() {
