@@ -23,11 +23,14 @@ use crate::record::{FILE, Import};
 use crate::row_ids::{DroppedRows, RowIds};
 use crate::spec::{EndSpec, ImportSpec, KeyType, RelationSpec};
 use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
-use crate::table::{MissingTexts, SourceFiles};
+use crate::table::{MissingTexts, ReadLimit, SourceFiles};
 use crate::{BadRowKind, BadRows, ColumnDrift, DriftKind, Error, FittedColumn, FittedNodeType, Result};
 
-/// The memory of batches of rows and of buffers in bytes.
+/// The memory of batches of rows, of pages and of buffers in bytes.
 const FIXED_BYTES: u64 = 16 << 20;
+
+/// The part of [`FIXED_BYTES`] for pages and long rows. Tables that need more take it from the rest of the memory.
+const READING_BYTES: u64 = 8 << 20;
 
 /// Imports the tables of a spec to a new folder: a heterogeneous set in the kiln format, with the spec, the statistics and
 /// the keys. The folder appears when it is complete, and an error removes all files.
@@ -45,7 +48,8 @@ pub fn import(
 ) -> Result<ImportReport> {
     let spec = spec.as_ref();
     let out = out.as_ref();
-    let sources = SourceFiles::new(spec.parent().unwrap_or(Path::new("")));
+    let limit = ReadLimit::new(options.memory_bytes);
+    let sources = SourceFiles::new(spec.parent().unwrap_or(Path::new("")), limit);
     let imported = in_pool(options.n_threads, || import_spec(spec, &sources, out, options));
     // A table that changes while it is read may cause any other error.
     imported.map_err(|error| match sources.check() {
@@ -87,7 +91,9 @@ fn import_spec(
         notes,
         drift: Vec::new(),
         missing,
+        reading_bytes: 0,
     };
+    importer.reading_bytes = importer.find_reading_bytes()?;
     let (types, relations) = importer.resolve()?;
     if importer.found.iter().any(|rows| !rows.is_dropped) {
         return Err(Error::BadRows(importer.found));
@@ -110,6 +116,12 @@ struct ImportedType<'a> {
     lacks_targets: bool,
 }
 
+impl ImportedType<'_> {
+    fn heap_bytes(&self) -> u64 {
+        self.ids.heap_bytes() + self.fitted.heap_bytes()
+    }
+}
+
 struct Importer<'a> {
     spec: &'a ImportSpec,
     sources: &'a SourceFiles,
@@ -120,6 +132,8 @@ struct Importer<'a> {
     drift: Vec<ColumnDrift>,
     /// The texts that stand for a missing value in the table of each relation.
     missing: Vec<Arc<MissingTexts>>,
+    /// The memory for reading the table that takes most, besides [`FIXED_BYTES`].
+    reading_bytes: u64,
 }
 
 /// The end of a relation.
@@ -133,7 +147,7 @@ struct End<'a> {
 impl<'a> Importer<'a> {
     /// Checks the number of feature columns of each type, and that a row fits in memory.
     fn check_dims(&self, types: &[ImportedType<'_>]) -> Result<()> {
-        let used_bytes: u64 = types.iter().map(|imported| imported.ids.heap_bytes()).sum();
+        let used_bytes: u64 = types.iter().map(ImportedType::heap_bytes).sum();
         for imported in types {
             let dim: usize = imported.fitted.columns.iter().map(FittedColumn::width).sum();
             if MAX_DIM < dim {
@@ -153,12 +167,27 @@ impl<'a> Importer<'a> {
     /// Returns the memory that is left, after `used_bytes` and the buffers.
     fn room(&self, used_bytes: u64) -> Result<u64> {
         let budget_bytes = self.options.memory_bytes;
-        let needed_bytes = FIXED_BYTES + used_bytes + (1 << 20);
+        let fixed_bytes = FIXED_BYTES + self.reading_bytes;
+        let needed_bytes = fixed_bytes + used_bytes + (1 << 20);
         if budget_bytes < needed_bytes {
-            let what = "the buffers and the ids of the rows".to_owned();
+            let what = "the buffers, the pages of tables and the ids of the rows".to_owned();
             return Err(Error::Memory { what, needed_bytes, budget_bytes });
         }
-        Ok(budget_bytes - FIXED_BYTES - used_bytes)
+        Ok(budget_bytes - fixed_bytes - used_bytes)
+    }
+
+    /// Returns the memory for reading the table that takes most, besides [`READING_BYTES`].
+    fn find_reading_bytes(&self) -> Result<u64> {
+        let of_nodes = self.spec.nodes.iter().filter(|spec| spec.from.is_none());
+        let of_nodes = of_nodes.map(|spec| NodeTable::new(spec, self.sources, None).table);
+        let of_relations = self.spec.relations.iter().zip(&self.missing).map(|(spec, missing)| {
+            relation_table(spec, self.sources, spec.columns_of_table(), missing.clone())
+        });
+        let mut most = 0;
+        for table in of_nodes.chain(of_relations) {
+            most = most.max(table.reading_bytes()?);
+        }
+        Ok(most.saturating_sub(READING_BYTES))
     }
 
     /// Finds the ids of all rows and the rows of all relations, and collects the bad rows.
@@ -166,7 +195,7 @@ impl<'a> Importer<'a> {
         let mut types: Vec<ImportedType<'a>> = Vec::new();
         let mut ends: Vec<[Option<EndRows>; 2]> = vec![[None, None]; self.spec.relations.len()];
         for position in 0..self.spec.nodes.len() {
-            let used_bytes = types.iter().map(|imported| imported.ids.heap_bytes()).sum();
+            let used_bytes = types.iter().map(ImportedType::heap_bytes).sum();
             let (imported, rows) = self.resolve_type(position, used_bytes)?;
             for (end, rows) in self.ends_of(position).iter().zip(rows) {
                 ends[end.relation][end.side] = Some(rows);
@@ -319,7 +348,7 @@ impl<'a> Importer<'a> {
             table,
             keys,
             room_bytes: self.room(used_bytes)?,
-            used_bytes: used_bytes + FIXED_BYTES,
+            used_bytes: used_bytes + FIXED_BYTES + self.reading_bytes,
             dropped,
             duplicates: Duplicated::default(),
             hash: KeyHash::default(),
@@ -419,7 +448,9 @@ impl<'a> Importer<'a> {
             ids.push(imported.ids);
             fitted.push(imported.fitted);
         }
-        let used_bytes = ids.iter().map(RowIds::heap_bytes).sum();
+        let of_ids: u64 = ids.iter().map(RowIds::heap_bytes).sum();
+        let of_values: u64 = fitted.iter().map(FittedNodeType::heap_bytes).sum();
+        let used_bytes = of_ids + of_values;
         let options = ConvertOptions { memory_bytes: self.room(used_bytes)?, ..ConvertOptions::default() };
         let mut n_edges = Vec::new();
         for (spec, rows) in self.spec.relations.iter().zip(relations) {

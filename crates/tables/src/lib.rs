@@ -53,15 +53,19 @@
 //! | the keys of a node type, or of one of at most 250 partitions | 20 per key, and its text |
 //! | later, the offsets of a relation's edges | 8 per node of the destinations' type |
 //! | one bucket of edges | the remainder, as in [`kiln_data::convert`] |
-//! | batches of rows and buffers | 16 MiB |
+//! | batches of rows, pages and buffers | 16 MiB |
+//! | the longest row of a text file, if the limit is at least 64 MiB | up to a quarter of the limit |
+//! | the largest page and the dictionary of each column of a Parquet file, beyond 8 MiB | as the headers of the pages state |
+//! | before the keys, the different values of categories, classes and `quantile` | up to half of the limit |
 //!
-//! A batch ends after about 1 MiB of its columns in memory, and has at least one row. Rows of text files have at most 16 MiB,
-//! and those of Parquet files as many on average in each row group.
+//! A batch ends after about 1 MiB of its columns in memory, and has at least one row. Rows of text files have at most 1 MiB, or
+//! from a limit of 64 MiB on 1/32 of it, up to 16 MiB; a field counts 16 bytes more in CSV, and 64 in JSON. The sizes of pages
+//! are checked before the Parquet library reads them: pages that it decompresses to their end (gzip, brotli) are decompressed
+//! twice for it. A batch of texts has at most 4 MiB by the longest text of a dictionary and the sizes of pages, so that a column with
+//! the encoding `DELTA_BYTE_ARRAY` is read in small batches. What a limit cannot hold is [`Error::Memory`] with the file, the
+//! row and a limit that is sufficient.
 //!
-//! In addition, Parquet files take one page and one dictionary for each column that is read; the Parquet library has no limit
-//! for the sizes in a page's header. A batch of texts from a dictionary may exceed 1 MiB if the file does not state the size
-//! of the texts (`unencoded_byte_array_data_bytes`). A JSON array takes up to 16 times its text. Statistics take 1 MiB for
-//! each column with `quantile`, and at most 16 MiB of text for each column with a vocabulary. On disk, temporary files
+//! Rows of lists in a Parquet file are bounded by their average length in a row group only. On disk, temporary files
 //! beside the output take the keys of all node types, 8 bytes per row of a relation, and 4 more per column of its edges; and, if keys
 //! are partitioned, the keys of all relations of the type.
 //!

@@ -324,9 +324,13 @@ impl Statistics<'_> {
             let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
             self.split_has_unit |= good.any(|row| is_in_unit(&batch.cell(column, row)));
         }
-        let Some(target) = &mut self.target else { return Ok(()) };
-        let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
-        good.try_for_each(|row| target.add(batch, row, &table.target))
+        if let Some(target) = &mut self.target {
+            let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
+            good.try_for_each(|row| target.add(batch, row, &table.target))?;
+        }
+        let of_columns: u64 = self.columns.iter().map(Accumulator::heap_bytes).sum();
+        let of_target = self.target.as_ref().map_or(0, TargetAccumulator::heap_bytes);
+        table.table.sources.limit().check_values(&table.label, of_columns + of_target)
     }
 
     fn finish(self, table: &NodeTable<'_>) -> Fitted {

@@ -7,7 +7,7 @@ use crate::record::Import;
 use crate::{BadRows, ColumnDrift, ImportedSplit};
 
 /// The default memory limit in bytes.
-const MEMORY_BYTES: u64 = 1 << 30;
+pub(crate) const MEMORY_BYTES: u64 = 1 << 30;
 
 /// The options of an import.
 #[derive(Debug, Clone)]

@@ -5,10 +5,13 @@ mod canonical;
 mod cell;
 mod csv_file;
 mod json_lines;
+mod limit;
 mod lines;
 mod missing;
 mod parquet_file;
 mod parquet_footer;
+mod parquet_pages;
+mod parquet_thrift;
 mod source;
 
 use std::ops::ControlFlow;
@@ -22,6 +25,7 @@ pub(crate) use self::canonical::TIME_IN_YEARS;
 pub(crate) use self::cell::{Cell, text_cell};
 use self::csv_file::CsvFile;
 use self::json_lines::JsonLinesFile;
+pub(crate) use self::limit::ReadLimit;
 pub(crate) use self::missing::MissingTexts;
 use self::parquet_file::ParquetFile;
 pub(crate) use self::source::SourceFiles;
@@ -117,17 +121,26 @@ impl Table {
         })
     }
 
+    /// Returns the memory for the longest row of text or the largest pages in bytes.
+    ///
+    /// # Errors
+    /// Returns [`Error::Memory`] if it is more than the limit, and the errors of opening the files.
+    pub(crate) fn reading_bytes(&self) -> Result<u64> {
+        let mut most = 0;
+        for path in &self.files {
+            most = most.max(match self.open(path)? {
+                TableFile::Parquet(file) => file.reading_bytes(),
+                TableFile::Csv(_) | TableFile::JsonLines(_) => self.sources.limit().text_bytes(),
+            });
+        }
+        Ok(most)
+    }
+
     fn open(&self, path: &Path) -> Result<TableFile> {
-        let source = self.sources.open(path)?;
-        let Self { columns, missing, .. } = self;
         Ok(match TableFormat::of(path) {
-            Some(TableFormat::Parquet) => {
-                TableFile::Parquet(ParquetFile::open(path, source, columns, missing)?)
-            }
-            Some(TableFormat::JsonLines) => {
-                TableFile::JsonLines(JsonLinesFile::open(path, source, columns, missing)?)
-            }
-            Some(TableFormat::Csv) | None => TableFile::Csv(CsvFile::open(path, source, columns, missing)?),
+            Some(TableFormat::Parquet) => TableFile::Parquet(ParquetFile::open(path, self)?),
+            Some(TableFormat::JsonLines) => TableFile::JsonLines(JsonLinesFile::open(path, self)?),
+            Some(TableFormat::Csv) | None => TableFile::Csv(CsvFile::open(path, self)?),
         })
     }
 }
@@ -174,7 +187,7 @@ mod tests {
         {
             let path = folder.path().join(name);
             fs::write(&path, first).expect("a table");
-            let sources = SourceFiles::new(folder.path());
+            let sources = SourceFiles::new(folder.path(), ReadLimit::new(1 << 30));
             let table = Table {
                 files: sources.paths(&[name.into()]),
                 columns: vec!["id".to_owned()],

@@ -142,6 +142,11 @@ impl<'a> TargetAccumulator<'a> {
         }
     }
 
+    /// Returns the memory of the different values in bytes.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        self.counter.heap_bytes()
+    }
+
     /// Adds the targets of a row, which must have passed [`TargetSpec::check`].
     pub(crate) fn add(&mut self, batch: &TableBatch, row: usize, columns: &[usize]) -> Result<()> {
         let Some(column) = columns.first() else { return Ok(()) };

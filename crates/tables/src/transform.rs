@@ -239,6 +239,16 @@ fn describe_categories(categories: &[String]) -> String {
 }
 
 impl FittedTransform {
+    /// Returns the categories; empty for a transform without.
+    pub(crate) fn categories(&self) -> &[String] {
+        match self {
+            Self::OneHot { categories, .. }
+            | Self::Ordinal { categories }
+            | Self::MultiHot { categories, .. } => categories,
+            _ => &[],
+        }
+    }
+
     /// Returns the name of a transform with categories, as in a spec.
     fn kind(&self) -> &'static str {
         match self {

@@ -244,7 +244,7 @@ impl FeatureStore for Breaking {
             // At this point the target does not exist, and the unfinished folder does not open. A process that is
             // killed here leaves this state.
             assert!(!self.target.exists());
-            let unfinished = contents_names(self.target.parent().unwrap()).pop().unwrap();
+            let unfinished = contents_names(self.target.parent().unwrap()).swap_remove(0);
             assert!(unfinished.starts_with("set.unfinished-"), "{unfinished}");
             let unfinished = self.target.with_file_name(unfinished);
             assert!(unfinished.join("features.npy").exists());

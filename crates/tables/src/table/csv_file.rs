@@ -4,18 +4,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use csv::ByteRecord;
-use kiln_store::{SourceReader, counted};
+use kiln_store::counted;
 
+use super::Table;
 use super::batch::{BATCH_BYTES, BATCH_ROWS, Malformed, TableBatch};
 use super::cell::{BatchColumn, TextColumn};
-use super::lines::{self, BUFFER_BYTES, Progress, RecordReader};
+use super::limit::ReadLimit;
+use super::lines::{self, BUFFER_BYTES, Progress, RecordReader, row_error};
 use super::missing::MissingTexts;
-use crate::error::io_error;
 use crate::{Error, Result, SpecError, TableFileError};
 
 /// The bytes that follow the file for the parser: a record of its own, unless the file ends within a quoted field. The
 /// parser itself ends such a field at the end of the file and reports no error.
 const END: &[u8] = b"\nx";
+
+/// The memory of a field: its end in the parser's list, which grows by doubling.
+const FIELD_BYTES: u64 = 16;
 
 /// The record that [`END`] is.
 const END_RECORD: &[u8] = b"x";
@@ -30,21 +34,20 @@ pub(super) struct CsvFile {
     positions: Vec<usize>,
     n_fields: usize,
     missing: Arc<MissingTexts>,
+    limit: ReadLimit,
 }
 
 impl CsvFile {
-    pub(super) fn open(
-        path: &Path,
-        source: SourceReader,
-        columns: &[String],
-        missing: &Arc<MissingTexts>,
-    ) -> Result<Self> {
-        let (bytes, progress) = lines::open(path, source)?;
+    pub(super) fn open(path: &Path, table: &Table) -> Result<Self> {
+        let Table { columns, missing, sources, .. } = table;
+        let limit = sources.limit();
+        let (bytes, progress) = lines::open(path, sources, FIELD_BYTES)?;
         let mut reader = csv::ReaderBuilder::new()
             .flexible(true)
             .buffer_capacity(BUFFER_BYTES)
             .from_reader(bytes.chain(END));
-        let mut header = reader.byte_headers().map_err(|error| bad_file(path, error))?.clone();
+        let header = reader.byte_headers();
+        let mut header = header.map_err(|error| bad_file(path, None, limit, error))?.clone();
         if has_end(&reader, &progress) {
             check_end(path, &header, None)?;
             header.clear();
@@ -70,6 +73,7 @@ impl CsvFile {
             positions,
             n_fields: names.len(),
             missing: missing.clone(),
+            limit,
         })
     }
 
@@ -80,12 +84,13 @@ impl CsvFile {
         let mut malformed = Vec::new();
         while n_rows < BATCH_ROWS && n_bytes < BATCH_BYTES {
             let has_row = self.reader.read_byte_record(&mut self.record);
-            if !has_row.map_err(|error| bad_file(&self.path, error))? {
+            let row = first_row + n_rows as u64 + 1;
+            if !has_row.map_err(|error| bad_file(&self.path, Some(row), self.limit, error))? {
                 break;
             }
             self.progress.end_record();
             if has_end(&self.reader, &self.progress) {
-                check_end(&self.path, &self.record, Some(first_row + n_rows as u64 + 1))?;
+                check_end(&self.path, &self.record, Some(row))?;
                 break;
             }
             n_bytes += self.record.as_slice().len() + columns.len() * size_of::<usize>();
@@ -151,10 +156,10 @@ pub(super) fn position_of(path: &Path, column: &str, names: &[String]) -> Result
     }
 }
 
-fn bad_file(path: &Path, error: csv::Error) -> Error {
+fn bad_file(path: &Path, row: Option<u64>, limit: ReadLimit, error: csv::Error) -> Error {
     let source = match error.into_kind() {
         csv::ErrorKind::Io(source) => source,
         other => io::Error::other(format!("{other:?}")),
     };
-    io_error(path)(source)
+    row_error(path, row, limit, source)
 }

@@ -4,17 +4,20 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use kiln_store::SourceReader;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
+use super::Table;
 use super::batch::{BATCH_BYTES, BATCH_ROWS, Malformed, TableBatch};
 use super::cell::BatchColumn;
-use super::lines::{self, BUFFER_BYTES, Progress, RecordReader};
+use super::limit::ReadLimit;
+use super::lines::{self, BUFFER_BYTES, Progress, RecordReader, row_error};
 use super::missing::MissingTexts;
 use crate::Result;
 use crate::bad_rows::shortened;
-use crate::error::io_error;
+
+/// The memory of a value in an array or of an entry of an object.
+const FIELD_BYTES: u64 = 64;
 
 /// A file with a JSON object in each line.
 pub(super) struct JsonLinesFile {
@@ -24,18 +27,15 @@ pub(super) struct JsonLinesFile {
     columns: Vec<String>,
     missing: Arc<MissingTexts>,
     line: Vec<u8>,
+    limit: ReadLimit,
     /// True for each column that occurred in an object.
     seen: Vec<bool>,
 }
 
 impl JsonLinesFile {
-    pub(super) fn open(
-        path: &Path,
-        source: SourceReader,
-        columns: &[String],
-        missing: &Arc<MissingTexts>,
-    ) -> Result<Self> {
-        let (bytes, progress) = lines::open(path, source)?;
+    pub(super) fn open(path: &Path, table: &Table) -> Result<Self> {
+        let Table { columns, missing, sources, .. } = table;
+        let (bytes, progress) = lines::open(path, sources, FIELD_BYTES)?;
         Ok(Self {
             path: path.to_owned(),
             reader: BufReader::with_capacity(BUFFER_BYTES, bytes),
@@ -43,6 +43,7 @@ impl JsonLinesFile {
             columns: columns.to_vec(),
             missing: missing.clone(),
             line: Vec::new(),
+            limit: sources.limit(),
             seen: vec![false; columns.len()],
         })
     }
@@ -54,7 +55,9 @@ impl JsonLinesFile {
         let mut malformed = Vec::new();
         while n_rows < BATCH_ROWS && n_bytes < BATCH_BYTES {
             self.line.clear();
-            if self.reader.read_until(b'\n', &mut self.line).map_err(io_error(&self.path))? == 0 {
+            let read = self.reader.read_until(b'\n', &mut self.line);
+            let row = first_row + n_rows as u64 + 1;
+            if read.map_err(|error| row_error(&self.path, Some(row), self.limit, error))? == 0 {
                 break;
             }
             self.progress.end_record();

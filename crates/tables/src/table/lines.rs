@@ -5,14 +5,14 @@ use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 use std::rc::Rc;
 
-use flate2::read::MultiGzDecoder;
-use kiln_store::SourceReader;
-
+use super::limit::ReadLimit;
+use super::source::SourceFiles;
 use crate::error::io_error;
 use crate::{Error, Result, TableFileError};
+use flate2::read::MultiGzDecoder;
 
 /// The maximum length of a record in bytes. It protects from gzip bombs and from quotes that are never closed.
-pub(super) const MAX_RECORD_BYTES: usize = 1 << 24;
+pub(super) const MAX_RECORD_BYTES: u64 = 1 << 24;
 
 /// The size of a buffer in bytes.
 pub(super) const BUFFER_BYTES: usize = 1 << 16;
@@ -20,7 +20,8 @@ pub(super) const BUFFER_BYTES: usize = 1 << 16;
 /// The numbers of bytes that were read from a file, after decompression.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    n_since_record: Shared<usize>,
+    /// The bytes since the last record, with the memory of its fields.
+    n_since_record: Shared<u64>,
     n_bytes: Shared<u64>,
 }
 
@@ -36,10 +37,25 @@ impl Progress {
     }
 }
 
-/// A reader that fails after [`MAX_RECORD_BYTES`] without a record.
+/// A reader that fails with [`LongRecord`] after a number of bytes without a record.
 pub(super) struct RecordReader {
     bytes: Box<dyn Read>,
     progress: Rc<Progress>,
+    most_bytes: u64,
+    field_bytes: u64,
+}
+
+/// A record is too long.
+#[derive(Debug, thiserror::Error)]
+#[error("a record is too long")]
+struct LongRecord;
+
+/// Converts an error of a [`RecordReader`] in a row of a file, or in the header.
+pub(super) fn row_error(path: &Path, row: Option<u64>, limit: ReadLimit, error: io::Error) -> Error {
+    match error.get_ref().is_some_and(|error| error.is::<LongRecord>()) {
+        true => limit.long_row(path, row),
+        false => io_error(path)(error),
+    }
 }
 
 /// The first bytes of content that is no text in UTF-8: the content, and the expected one.
@@ -56,9 +72,14 @@ const OTHER_CONTENT: [(&[u8], &str, &str); 8] = [
 const UTF_8: &str = "UTF-8: convert it, for example by `iconv -f UTF-16 -t UTF-8`";
 const GZIP: &[u8] = b"\x1f\x8b";
 
-/// Opens a file, which is decompressed if its name ends in `.gz`. The caller marks the end of each record. A byte order mark of
-/// UTF-8 is skipped.
-pub(super) fn open(path: &Path, file: SourceReader) -> Result<(RecordReader, Rc<Progress>)> {
+/// Opens a file, which is decompressed if its name ends in `.gz`. The caller marks the end of each record. A comma counts as
+/// `field_bytes` more, the memory of a field. A byte order mark of UTF-8 is skipped.
+pub(super) fn open(
+    path: &Path,
+    sources: &SourceFiles,
+    field_bytes: u64,
+) -> Result<(RecordReader, Rc<Progress>)> {
+    let file = sources.open(path)?;
     let bytes: Box<dyn Read> = match path.extension().is_some_and(|extension| extension == "gz") {
         true => {
             let (start, bytes) = peek(path, file)?;
@@ -81,7 +102,8 @@ pub(super) fn open(path: &Path, file: SourceReader) -> Result<(RecordReader, Rc<
         return Err(Error::TableFile(TableFileError::Content { path: path.to_owned(), found, expected }));
     }
     let progress = Rc::<Progress>::default();
-    Ok((RecordReader { bytes, progress: progress.clone() }, progress))
+    let most_bytes = sources.limit().record_bytes();
+    Ok((RecordReader { bytes, progress: progress.clone(), most_bytes, field_bytes }, progress))
 }
 
 /// Returns the first bytes of a file, and a reader of it all without a byte order mark of UTF-8.
@@ -95,14 +117,13 @@ fn peek(path: &Path, mut bytes: impl Read + 'static) -> Result<(Vec<u8>, Box<dyn
 impl Read for RecordReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Progress { n_since_record, n_bytes: n_all } = &*self.progress;
-        if MAX_RECORD_BYTES < n_since_record.get() {
-            let said = format!(
-                "a row of more than {MAX_RECORD_BYTES} bytes: the file is not a table, or a quote is open"
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidData, said));
+        if self.most_bytes < n_since_record.get() {
+            return Err(io::Error::other(LongRecord));
         }
         let n_bytes = self.bytes.read(buffer)?;
-        n_since_record.set(n_since_record.get() + n_bytes);
+        let n_fields = buffer[..n_bytes].iter().filter(|byte| **byte == b',').count();
+        let n_more = n_bytes as u64 + self.field_bytes * n_fields as u64;
+        n_since_record.set(n_since_record.get() + n_more);
         n_all.set(n_all.get() + n_bytes as u64);
         Ok(n_bytes)
     }

@@ -1,6 +1,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use arrow_array::{ArrayRef, RecordBatch, make_array};
 use arrow_schema::DataType;
@@ -11,14 +11,19 @@ use parquet::arrow::arrow_reader::{
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_schema};
 use parquet::basic::Compression;
 
+use super::Table;
 use super::batch::{BATCH_BYTES, BATCH_ROWS, TableBatch};
 use super::cell::BatchColumn;
 use super::csv_file::position_of;
 use super::lines::MAX_RECORD_BYTES;
 use super::missing::MissingTexts;
 use super::parquet_footer::check_depth;
-use super::source::ParquetSource;
+use super::parquet_pages::{self, ChunkSizes, SizesError};
+use super::source::{ParquetSource, SourceFiles};
 use crate::{Error, Result, TableFileError};
+
+/// The number of bytes of a batch whose rows have the longest texts of the file.
+const WORST_BATCH_BYTES: u64 = 4 << 20;
 
 /// The number of bytes per value besides those of the file: an offset, a bit that marks missing ones, and wider numbers.
 const VALUE_BYTES: u64 = 16;
@@ -34,30 +39,33 @@ pub(super) struct ParquetFile {
     missing: Arc<MissingTexts>,
     /// The number of rows that the file states.
     stated_rows: i64,
+    sizes: TableSizes,
+}
+
+/// The sizes of the wanted columns of a file.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TableSizes {
+    /// The memory for the largest pages and dictionaries of a row group.
+    reading_bytes: u64,
+    /// A bound of the length of texts per row.
+    text_bytes: u64,
 }
 
 impl ParquetFile {
-    pub(super) fn open(
-        path: &Path,
-        source: SourceReader,
-        columns: &[String],
-        missing: &Arc<MissingTexts>,
-    ) -> Result<Self> {
+    pub(super) fn open(path: &Path, table: &Table) -> Result<Self> {
+        let source = table.sources.open(path)?;
         check_depth(&source).map_err(|message| bad_file(path, message))?;
-        guarded(path, || Self::open_source(path, source, columns, missing))?
+        guarded(path, || Self::open_source(path, source, table))?
     }
 
-    fn open_source(
-        path: &Path,
-        source: SourceReader,
-        columns: &[String],
-        missing: &Arc<MissingTexts>,
-    ) -> Result<Self> {
+    fn open_source(path: &Path, source: SourceReader, table: &Table) -> Result<Self> {
+        let Table { columns, missing, sources, .. } = table;
         let bad = |error: parquet::errors::ParquetError| bad_file(path, error);
         // The schema of Arrow in the metadata is ignored: it adds types that mean the same.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(ParquetSource(source), options)
-            .map_err(bad)?;
+        let builder =
+            ParquetRecordBatchReaderBuilder::try_new_with_options(ParquetSource(source.clone()), options)
+                .map_err(bad)?;
         let names: Vec<String> = builder.schema().fields().iter().map(|field| field.name().clone()).collect();
         let positions = columns.iter().map(|column| position_of(path, column, &names));
         let positions = positions.collect::<Result<Vec<usize>>>()?;
@@ -69,9 +77,18 @@ impl ParquetFile {
         sorted.sort_unstable();
         let order =
             positions.iter().map(|position| sorted.partition_point(|other| other < position)).collect();
-        let n_batch_rows = batch_rows(path, &builder, &sorted)?;
-        let reader = builder.with_projection(mask).with_batch_size(n_batch_rows).build().map_err(bad)?;
-        Ok(Self { path: path.to_owned(), reader, order, meanings, missing: missing.clone(), stated_rows })
+        let sizes = sizes_of(path, sources, &source, &builder, &sorted)?;
+        let n_batch_rows =
+            batch_rows(path, &builder, &sorted)?.min(WORST_BATCH_BYTES / sizes.text_bytes.max(1));
+        let builder = builder.with_projection(mask).with_batch_size(n_batch_rows.max(1) as usize);
+        let reader = builder.build().map_err(bad)?;
+        let path = path.to_owned();
+        Ok(Self { path, reader, order, meanings, missing: missing.clone(), stated_rows, sizes })
+    }
+
+    /// Returns the memory for the largest pages of the file in bytes.
+    pub(super) fn reading_bytes(&self) -> u64 {
+        self.sizes.reading_bytes
     }
 
     /// Returns the number of rows that the file states; `None` if that is no number of rows.
@@ -153,7 +170,7 @@ fn batch_rows(
     path: &Path,
     builder: &ParquetRecordBatchReaderBuilder<ParquetSource>,
     positions: &[usize],
-) -> Result<usize> {
+) -> Result<u64> {
     let schema = builder.parquet_schema();
     let mut n_batch_rows = BATCH_ROWS as u64;
     for row_group in builder.metadata().row_groups() {
@@ -170,15 +187,59 @@ fn batch_rows(
         }
         let n_rows = u64::try_from(row_group.num_rows()).unwrap_or(0);
         let row_bytes = n_bytes.checked_div(n_rows).unwrap_or(0);
-        if MAX_RECORD_BYTES as u64 <= row_bytes {
+        if MAX_RECORD_BYTES <= row_bytes {
             let table = path.display().to_string();
-            let max = MAX_RECORD_BYTES as u64;
             let what = format!("a row group has {row_bytes} bytes per row");
-            return Err(Error::TooLarge { table, what, max });
+            return Err(Error::TooLarge { table, what, max: MAX_RECORD_BYTES });
         }
         n_batch_rows = n_batch_rows.min(BATCH_BYTES as u64 / row_bytes.max(1));
     }
-    Ok(n_batch_rows.max(1) as usize)
+    Ok(n_batch_rows)
+}
+
+/// Returns the sizes of the columns at these positions.
+fn sizes_of(
+    path: &Path,
+    sources: &SourceFiles,
+    source: &SourceReader,
+    builder: &ParquetRecordBatchReaderBuilder<ParquetSource>,
+    positions: &[usize],
+) -> Result<TableSizes> {
+    let key = (path.to_owned(), positions.to_vec());
+    let known = sources.sizes.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
+    if let Some(sizes) = known {
+        return Ok(sizes);
+    }
+    let schema = builder.parquet_schema();
+    let mut sizes = TableSizes::default();
+    let mut first_row = 0;
+    for row_group in builder.metadata().row_groups() {
+        let mut of_group = ChunkSizes::default();
+        let n_rows = usize::try_from(row_group.num_rows()).unwrap_or(0);
+        for (leaf, chunk) in row_group.columns().iter().enumerate() {
+            if positions.binary_search(&schema.get_column_root_idx(leaf)).is_err() {
+                continue;
+            }
+            let left = sources.limit().page_bytes().saturating_sub(of_group.page_bytes);
+            let of_chunk = parquet_pages::sizes(source, chunk, n_rows, left).map_err(|error| {
+                let place = format!("column {}, row group from row {}", chunk.column_path(), first_row + 1);
+                match error {
+                    SizesError::Damaged(message) => bad_file(path, format!("{place}: {message}")),
+                    SizesError::TooLarge(n_bytes) => {
+                        let what = format!("{}, {place}: pages that take {n_bytes} bytes", path.display());
+                        sources.limit().too_small(what, of_group.page_bytes.saturating_add(n_bytes))
+                    }
+                }
+            })?;
+            of_group.page_bytes += of_chunk.page_bytes;
+            of_group.text_bytes = of_group.text_bytes.saturating_add(of_chunk.text_bytes);
+        }
+        first_row += n_rows;
+        sizes.reading_bytes = sizes.reading_bytes.max(of_group.page_bytes);
+        sizes.text_bytes = sizes.text_bytes.max(of_group.text_bytes);
+    }
+    sources.sizes.lock().unwrap_or_else(PoisonError::into_inner).insert(key, sizes);
+    Ok(sizes)
 }
 
 /// Checks that the codec of each wanted column is built in, because the reader reports it without its name.

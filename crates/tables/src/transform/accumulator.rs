@@ -61,6 +61,15 @@ impl<'a> Accumulator<'a> {
         is_number.then(|| Self { state: State::Nothing, ..Self::new(spec, table) })
     }
 
+    /// Returns the memory of the different values in bytes.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        match &self.state {
+            State::Counts(counter) => counter.heap_bytes(),
+            State::Sample(sample) => sample.heap_bytes(),
+            State::Nothing => 0,
+        }
+    }
+
     /// Returns the number of rows with a value.
     pub(crate) fn n_values(&self) -> u64 {
         self.n_rows - self.n_missing

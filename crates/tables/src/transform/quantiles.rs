@@ -39,6 +39,11 @@ impl PartialOrd for Sampled {
 }
 
 impl ValueSample {
+    /// Returns the memory of the sample in bytes.
+    pub(super) fn heap_bytes(&self) -> u64 {
+        (self.kept.capacity() * size_of::<Sampled>()) as u64
+    }
+
     pub(super) fn add(&mut self, value: f64) {
         self.n_values += 1;
         let sampled = Sampled { hash: mix(self.n_values), value };

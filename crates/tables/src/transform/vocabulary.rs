@@ -11,6 +11,9 @@ pub(crate) const MAX_CATEGORIES: usize = 1 << 16;
 /// The maximum total length of the different values of a column with a vocabulary, in bytes.
 const MAX_TEXT: usize = 16 << 20;
 
+/// The memory of a value besides its text: an entry of the map, and the allocation of the text.
+const ENTRY_BYTES: usize = 96;
+
 /// The number of occurrences of each value.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
@@ -63,6 +66,11 @@ impl Counter {
         let spelling = (spelling != text).then(|| spelling.into());
         self.counts.insert(text.to_owned(), Count { n: 1, spelling });
         Ok(())
+    }
+
+    /// Returns the memory of the values in bytes.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        (self.n_bytes + self.counts.len() * ENTRY_BYTES) as u64
     }
 
     /// Returns a note if different texts are one value because they are the same number.

@@ -1,6 +1,8 @@
 //! Tests the heap usage of an import, which this binary's allocator counts.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod hostile;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;

@@ -1,0 +1,276 @@
+//! Inputs that would take many times their size in memory: an import of each stays within its limit, or names it.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray};
+use flate2::Compression as Level;
+use flate2::write::GzEncoder;
+use kiln_tables::{Error, ImportOptions, import};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+
+use crate::{RUNNING, peak_bytes};
+
+const MIB: usize = 1 << 20;
+
+/// A file with the columns `id` and `x`.
+struct Input {
+    name: &'static str,
+    path: PathBuf,
+    /// True if the import must be an error; false if it must succeed.
+    fails: bool,
+}
+
+fn text(name: &'static str, file: &str, root: &Path, content: &[u8], fails: bool) -> Input {
+    let path = root.join(file);
+    match file.ends_with(".gz") {
+        true => {
+            let mut writer = GzEncoder::new(File::create(&path).unwrap(), Level::fast());
+            writer.write_all(content).unwrap();
+            writer.finish().unwrap();
+        }
+        false => fs::write(&path, content).unwrap(),
+    }
+    Input { name, path, fails }
+}
+
+fn texts(root: &Path) -> Vec<Input> {
+    let rows = |row: &str, n_rows: usize| {
+        let mut text = String::from("id,x\n");
+        for id in 0..n_rows {
+            writeln!(text, "{id},{row}").unwrap();
+        }
+        text.into_bytes()
+    };
+    let keys_of = |key: &str, n_rows: usize| {
+        let rows: String = (0..n_rows).map(|id| format!("{id}{key},1\n")).collect();
+        format!("id,x\n{rows}").into_bytes()
+    };
+    let long = "x".repeat(15 * MIB);
+    let commas = ",".repeat(15 * MIB);
+    let quoted = format!("\"{}\"", ",\"\"".repeat(4 * MIB));
+    let objects =
+        |value: &str| format!("{{\"id\": 1, \"x\": 1}}\n{{\"id\": 2, \"x\": {value}}}\n").into_bytes();
+    let array = |item: &str, n: usize| format!("[{}]", vec![item; n].join(","));
+    let keys: String = (0..1_000_000).map(|key| format!("\"{key}\":0,")).collect();
+    vec![
+        text("a header of empty fields", "header.csv", root, format!("id,x{commas}\n").as_bytes(), true),
+        text("a row of empty fields", "fields.csv", root, format!("id,x\n1,2{commas}\n").as_bytes(), true),
+        text("a text", "text.csv", root, &rows(&long, 1), true),
+        text("two texts", "texts.csv", root, &rows(&long[..8 * MIB], 2), true),
+        text("a compressed text", "text.csv.gz", root, &rows(&long, 1), true),
+        text(
+            "compressed empty fields",
+            "fields.csv.gz",
+            root,
+            format!("id,x\n1,2{commas}\n").as_bytes(),
+            true,
+        ),
+        text("a quoted text of commas and quotes", "quoted.csv", root, &rows(&quoted, 1), true),
+        text("an open quote", "open.csv", root, format!("id,x\n1,\"{long}").as_bytes(), true),
+        text(
+            "a line break in a quoted text",
+            "lines.csv",
+            root,
+            &rows(&format!("\"{}\"", "\n".repeat(8 * MIB)), 1),
+            true,
+        ),
+        text("texts of 200 KiB", "large.csv", root, &rows(&long[..200 << 10], 80), false),
+        text("texts of 200 KiB, compressed", "large.csv.gz", root, &rows(&long[..200 << 10], 300), false),
+        text("keys of 900 KiB", "keys.csv", root, &keys_of(&long[..900 << 10], 60), false),
+        text("many short rows", "short.csv", root, &rows("1", 1_000_000), false),
+        text("an array of numbers", "array.jsonl", root, &objects(&array("0", 7 * MIB)), true),
+        text("an array of arrays", "arrays.jsonl", root, &objects(&array("[]", 5 * MIB)), true),
+        text("an array of texts", "letters.jsonl", root, &objects(&array("\"\"", 5 * MIB)), true),
+        text("an object of many keys", "keys.jsonl", root, &objects(&format!("{{{keys}\"k\":0}}")), true),
+        text("a long text", "text.jsonl", root, &objects(&format!("\"{long}\"")), true),
+        text(
+            "an escaped text",
+            "escaped.jsonl",
+            root,
+            &objects(&format!("\"{}\"", "\\n".repeat(7 * MIB))),
+            true,
+        ),
+        text(
+            "a long key",
+            "key.jsonl",
+            root,
+            format!("{{\"id\": 1, \"x\": 1, \"{long}\": 1}}\n").as_bytes(),
+            true,
+        ),
+        text(
+            "spaces",
+            "spaces.jsonl",
+            root,
+            format!("{{\"id\": 1, {} \"x\": 1}}\n", " ".repeat(9 * MIB)).as_bytes(),
+            true,
+        ),
+        text("a compressed array", "array.jsonl.gz", root, &objects(&array("0", 7 * MIB)), true),
+        text(
+            "empty lines",
+            "empty.jsonl",
+            root,
+            format!("{}{{\"id\": 1, \"x\": 1}}\n", "\n".repeat(9 * MIB)).as_bytes(),
+            false,
+        ),
+    ]
+}
+
+fn properties() -> WriterPropertiesBuilder {
+    WriterProperties::builder().set_statistics_enabled(EnabledStatistics::None)
+}
+
+/// Writes a Parquet file of texts.
+fn parquet(
+    name: &'static str,
+    file: &str,
+    root: &Path,
+    texts: &[&str],
+    properties: WriterProperties,
+    fails: bool,
+) -> Input {
+    let path = root.join(file);
+    let batch = |texts: &[&str]| {
+        let ids: ArrayRef = Arc::new((0..texts.len()).map(|row| row as f64).collect::<Float64Array>());
+        let texts: ArrayRef = Arc::new(StringArray::from_iter_values(texts));
+        RecordBatch::try_from_iter([("id", ids), ("x", texts)]).unwrap()
+    };
+    let file = File::create(&path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch(&[]).schema(), Some(properties)).unwrap();
+    texts.chunks(256).for_each(|texts| writer.write(&batch(texts)).unwrap());
+    writer.close().unwrap();
+    Input { name, path, fails }
+}
+
+fn parquets(root: &Path) -> Vec<Input> {
+    let long = "x".repeat(40 * MIB);
+    let repeated = vec![&long[..MIB / 16]; 8_500];
+    let mut skewed = vec!["1"; 400_000];
+    skewed[..300].fill(&long[..MIB / 4]);
+    let short: Vec<String> = (0..200_000).map(|row| row.to_string()).collect();
+    let short: Vec<&str> = short.iter().map(String::as_str).collect();
+    let plain = || properties().set_dictionary_enabled(false);
+    let snappy = |builder: WriterPropertiesBuilder| builder.set_compression(Compression::SNAPPY).build();
+    let gzip = |builder: WriterPropertiesBuilder| {
+        builder.set_compression(Compression::GZIP(Default::default())).build()
+    };
+    vec![
+        parquet(
+            "a long text of a dictionary",
+            "repeated.parquet",
+            root,
+            &repeated,
+            snappy(properties()),
+            false,
+        ),
+        parquet("a text", "text.parquet", root, &[&long], snappy(plain()), true),
+        parquet("a text in a dictionary", "dictionary.parquet", root, &[&long], snappy(properties()), true),
+        parquet("a text by gzip", "gzip.parquet", root, &[&long], gzip(plain()), true),
+        parquet("long texts among short ones", "skewed.parquet", root, &skewed, snappy(plain()), false),
+        parquet(
+            "prefixes of the text before",
+            "delta.parquet",
+            root,
+            &repeated,
+            snappy(plain().set_column_encoding("x".into(), Encoding::DELTA_BYTE_ARRAY)),
+            false,
+        ),
+        parquet(
+            "lengths before the texts",
+            "lengths.parquet",
+            root,
+            &skewed,
+            snappy(plain().set_column_encoding("x".into(), Encoding::DELTA_LENGTH_BYTE_ARRAY)),
+            false,
+        ),
+        parquet("many short rows", "short.parquet", root, &short, gzip(properties()), false),
+        bomb(root),
+    ]
+}
+
+/// A page of Parquet that is a thousand times as large as its header states.
+fn bomb(root: &Path) -> Input {
+    let mut state = 1_u32;
+    let noise: String = (0..400_000)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            char::from(b'a' + (state >> 24) as u8 % 26)
+        })
+        .collect();
+    let properties =
+        properties().set_dictionary_enabled(false).set_compression(Compression::GZIP(Default::default()));
+    let input = parquet(
+        "a page larger than its header states",
+        "bomb.parquet",
+        root,
+        &[&noise],
+        properties.build(),
+        true,
+    );
+    let mut bytes = fs::read(&input.path).unwrap();
+    // The second page is that of the texts.
+    let pages: Vec<usize> =
+        bytes.windows(3).enumerate().filter(|(_, at)| at == b"\x1f\x8b\x08").map(|(at, _)| at).collect();
+    let mut encoder = GzEncoder::new(Vec::new(), Level::best());
+    let zeros = vec![0; MIB];
+    (0..150).for_each(|_| encoder.write_all(&zeros).unwrap());
+    let bomb = encoder.finish().unwrap();
+    let at = *pages.last().unwrap();
+    assert!(pages.len() == 2 && at + bomb.len() < bytes.len() - 1000);
+    bytes[at..at + bomb.len()].copy_from_slice(&bomb);
+    fs::write(&input.path, bytes).unwrap();
+    input
+}
+
+#[test]
+fn hostile_inputs_take_the_limit_or_name_it() {
+    let _running = RUNNING.lock();
+    let root = tempfile::tempdir().unwrap();
+    let mut failures = Vec::new();
+    for input in texts(root.path()).into_iter().chain(parquets(root.path())) {
+        let limits: &[u64] = if input.fails { &[32, 64] } else { &[32] };
+        for &mebibytes in limits {
+            let columns = "{column: x, transform: {hash: {columns: 4}}}";
+            let file = input.path.file_name().unwrap().to_str().unwrap();
+            let spec = format!(
+                "{{name: t, nodes: [{{name: t, files: [{file}], key: id, columns: [{columns}], drop: [wrong_type, duplicate]}}]}}"
+            );
+            fs::write(root.path().join("spec.yaml"), spec).unwrap();
+            let options = ImportOptions {
+                memory_bytes: mebibytes << 20,
+                n_threads: Some(2),
+                ..ImportOptions::default()
+            };
+            let out = root.path().join("set");
+            let mut outcome = None;
+            let peak = peak_bytes(|| outcome = Some(import(root.path().join("spec.yaml"), &out, &options)));
+            let outcome = outcome.unwrap();
+            let said = match &outcome {
+                Ok(_) => "imported".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            println!("{}: {mebibytes} MiB, {} MiB at the peak: {}", input.name, peak / MIB, said);
+            if (mebibytes as usize) << 20 < peak {
+                failures.push(format!("{}: {} of {mebibytes} MiB", input.name, peak / MIB));
+            }
+            if mebibytes == 32 && outcome.is_err() != input.fails {
+                failures.push(format!("{}: {said}", input.name));
+            }
+            if let Err(error) = outcome {
+                let is_named = matches!(&error, Error::Memory { what, .. } if what.contains(file));
+                if !is_named && !matches!(error, Error::TableFile(_) | Error::TooLarge { .. }) {
+                    failures.push(format!("{}: {error}", input.name));
+                }
+            } else {
+                fs::remove_dir_all(out).unwrap();
+            }
+        }
+        fs::remove_file(input.path).unwrap();
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
