@@ -6,3 +6,4 @@ pub(crate) mod ranges;
 pub(crate) mod respond;
 pub(crate) mod serve;
 pub(crate) mod service;
+pub(crate) mod slots;

@@ -17,6 +17,7 @@ use tonic::{Response, Status};
 
 use crate::Error;
 use crate::local_part::LocalPart;
+use crate::server::slots::{Slot, Slots};
 use crate::wire::proto::Chunk;
 
 /// The number of chunks of a response that are computed ahead of the network.
@@ -32,12 +33,22 @@ const PERMIT_BYTES: usize = 1 << 10;
 pub(crate) type Answer<T> = Result<Response<T>, Status>;
 pub(crate) type Chunks = Pin<Box<dyn Stream<Item = Result<Chunk, Status>> + Send>>;
 
+/// The number of responses that wait for their clients, besides those that are computed.
+const WAITING: usize = 64;
+
+/// The number of bytes per second that a client reads at least. A client on a crowded network is faster.
+const SLOWEST: f64 = (1 << 20) as f64;
+
 /// Computes responses on a limited number of threads, and sends them in chunks.
 #[derive(Debug, Clone)]
 pub(crate) struct Responder {
     held: Arc<LocalPart>,
-    /// One permit for each response that may be computed concurrently. Further requests wait for a permit.
-    threads: Arc<Semaphore>,
+    /// One slot for each response that may be computed concurrently. A response has none while it waits for its client.
+    threads: Arc<Slots>,
+    /// One slot for each response that is computed or waits for its client.
+    places: Arc<Slots>,
+    /// One slot for each of those responses that keep what was computed: samples.
+    samples: Arc<Slots>,
     /// One permit for each KiB of [`REQUEST_BYTES`]. A request holds the permits for its size until its response ends.
     requests: Arc<Semaphore>,
     pending: Arc<Pending>,
@@ -45,11 +56,29 @@ pub(crate) struct Responder {
     patience: Duration,
 }
 
+/// A request to compute a response for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    /// The lease of the client.
+    pub(crate) client: u64,
+    /// The size of the request in bytes.
+    pub(crate) n_bytes: usize,
+    /// True if the response is computed before it is sent, and so takes memory while its client reads.
+    pub(crate) is_sample: bool,
+}
+
 impl Responder {
     pub(crate) fn new(held: Arc<LocalPart>, n_threads: usize, patience: Duration) -> Self {
-        let threads = Arc::new(Semaphore::new(n_threads.max(1)));
         let requests = Arc::new(Semaphore::new(REQUEST_BYTES / PERMIT_BYTES));
-        Self { held, threads, requests, pending: Arc::default(), patience }
+        Self {
+            held,
+            threads: Slots::new(n_threads.max(1)),
+            places: Slots::new(n_places(n_threads)),
+            samples: Slots::new(n_samples(n_threads)),
+            requests,
+            pending: Arc::default(),
+            patience,
+        }
     }
 
     /// Returns the age of the oldest request whose response is not complete, or `None` if all responses are complete.
@@ -64,33 +93,50 @@ impl Responder {
     /// Returns the status `RESOURCE_EXHAUSTED` if the requests would exceed [`REQUEST_BYTES`]; clients retry.
     pub(crate) fn respond(
         &self,
-        request_bytes: usize,
+        asked: Asked,
         compute: impl FnOnce(&LocalPart, &ResponseSender) -> crate::Result<()> + Send + 'static,
     ) -> Answer<Chunks> {
-        let n_permits = request_bytes.div_ceil(PERMIT_BYTES).max(1) as u32;
+        let n_permits = asked.n_bytes.div_ceil(PERMIT_BYTES).max(1) as u32;
         let Ok(memory) = Arc::clone(&self.requests).try_acquire_many_owned(n_permits) else {
             let text = format!("it is overloaded: it holds at most {REQUEST_BYTES} bytes of requests");
             return Err(Status::resource_exhausted(text));
         };
-        let (held, threads) = (Arc::clone(&self.held), Arc::clone(&self.threads));
+        let Self { held, threads, places, samples, patience, .. } = self.clone();
         let pending = Pending::start(&self.pending, Instant::now());
         let (sender, chunks) = mpsc::channel(AHEAD);
-        let patience = self.patience;
         tokio::spawn(async move {
-            let thread = tokio::select! {
-                thread = threads.acquire_owned() => thread,
+            let slots = async {
+                let place = places.take(asked.client).await;
+                let sample = match asked.is_sample {
+                    true => Some(samples.take(asked.client).await),
+                    false => None,
+                };
+                (place, sample, threads.take(asked.client).await)
+            };
+            let (place, sample, thread) = tokio::select! {
+                slots = slots => slots,
                 () = sender.closed() => return,
             };
             let runtime = Handle::current();
             tokio::task::spawn_blocking(move || {
-                let sender = ResponseSender { sender, runtime, patience, is_open: Cell::new(true) };
+                let sender = ResponseSender::new(sender, runtime, patience, asked.client, thread);
                 let outcome = catch_unwind(AssertUnwindSafe(|| compute(&held, &sender)));
                 sender.finish(outcome);
-                drop((thread, memory, pending));
+                drop((place, sample, memory, pending));
             });
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(chunks))))
     }
+}
+
+/// Returns the number of responses that are computed or wait for their clients, each on a thread.
+pub(crate) fn n_places(n_threads: usize) -> usize {
+    n_threads.max(1) + WAITING
+}
+
+/// Returns the number of samples that are computed or wait for their clients.
+pub(crate) fn n_samples(n_threads: usize) -> usize {
+    2 * n_threads.max(1)
 }
 
 /// The sending side of one response.
@@ -98,15 +144,43 @@ pub(crate) struct ResponseSender {
     sender: mpsc::Sender<Result<Chunk, Status>>,
     runtime: Handle,
     patience: Duration,
+    client: u64,
+    /// The slot of a thread; `None` while the response waits for its client.
+    thread: Cell<Option<Slot>>,
+    /// The time that the response has waited for its client, and the number of bytes that were sent.
+    waited: Cell<Duration>,
+    n_sent: Cell<u64>,
     /// True if no chunk was dropped so far.
     is_open: Cell<bool>,
 }
 
 impl ResponseSender {
+    fn new(
+        sender: mpsc::Sender<Result<Chunk, Status>>,
+        runtime: Handle,
+        patience: Duration,
+        client: u64,
+        thread: Slot,
+    ) -> Self {
+        Self {
+            sender,
+            runtime,
+            patience,
+            client,
+            thread: Cell::new(Some(thread)),
+            waited: Cell::default(),
+            n_sent: Cell::default(),
+            is_open: Cell::new(true),
+        }
+    }
+
     /// Sends a chunk, and waits until there is room for it. Returns false once a chunk was dropped, because the client
     /// did not read in time: the caller must stop, since a response with a gap must not look complete.
     pub(crate) fn send(&self, data: Bytes) -> bool {
-        self.send_result(Ok(Chunk { data }))
+        let n_bytes = data.len() as u64;
+        let is_sent = self.send_result(Ok(Chunk { data }));
+        self.n_sent.set(self.n_sent.get() + n_bytes);
+        is_sent
     }
 
     /// Returns false once a chunk was dropped or the client has disconnected.
@@ -115,15 +189,35 @@ impl ResponseSender {
     }
 
     fn send_result(&self, chunk: Result<Chunk, Status>) -> bool {
-        let send = || match self.sender.try_send(chunk) {
-            Err(TrySendError::Full(chunk)) => {
-                let sent = async { timeout(self.patience, self.sender.send(chunk)).await };
-                self.runtime.block_on(sent).is_ok_and(|sent| sent.is_ok())
-            }
-            sent => sent.is_ok(),
-        };
-        self.is_open.set(self.is_open.get() && send());
-        self.is_open.get()
+        let is_sent = self.is_open.get()
+            && match self.sender.try_send(chunk) {
+                Err(TrySendError::Full(chunk)) => self.wait(chunk),
+                sent => sent.is_ok(),
+            };
+        self.is_open.set(is_sent);
+        is_sent
+    }
+
+    /// Waits for room for a chunk, without a thread's slot, which another response uses meanwhile.
+    fn wait(&self, chunk: Result<Chunk, Status>) -> bool {
+        let thread = self.thread.take();
+        let slots = thread.as_ref().and_then(|thread| thread.slots().cloned());
+        drop(thread);
+        let started = Instant::now();
+        let sent = async { timeout(self.left(), self.sender.send(chunk)).await };
+        let is_sent = self.runtime.block_on(sent).is_ok_and(|sent| sent.is_ok());
+        self.waited.set(self.waited.get() + started.elapsed());
+        if let (true, Some(slots)) = (is_sent, slots) {
+            self.thread.set(Some(self.runtime.block_on(slots.take(self.client))));
+        }
+        is_sent
+    }
+
+    /// Returns the time that the response may still wait for its client. All waits together have the patience, and the time in
+    /// which the slowest client reads what was sent.
+    fn left(&self) -> Duration {
+        let reading = Duration::from_secs_f64(self.n_sent.get() as f64 / SLOWEST);
+        (self.patience + reading).saturating_sub(self.waited.get())
     }
 
     /// Sends the outcome of the response. An empty chunk marks a complete response; clients retry a response that ends
@@ -201,12 +295,21 @@ impl Drop for PendingRequest {
 mod tests {
     use super::*;
 
+    /// Returns a sender with the only slot, and the receiver of its chunks.
+    fn response(
+        runtime: &tokio::runtime::Runtime,
+        patience: Duration,
+    ) -> (ResponseSender, mpsc::Receiver<Result<Chunk, Status>>, Arc<Slots>) {
+        let (sender, chunks) = mpsc::channel(1);
+        let slots = Slots::new(1);
+        let thread = runtime.block_on(slots.take(1));
+        (ResponseSender::new(sender, runtime.handle().clone(), patience, 1, thread), chunks, slots)
+    }
+
     #[test]
     fn response_with_a_dropped_chunk_does_not_look_complete() {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let (sender, mut chunks) = mpsc::channel(1);
-        let (patience, is_open) = (Duration::from_millis(20), Cell::new(true));
-        let sender = ResponseSender { sender, runtime: runtime.handle().clone(), patience, is_open };
+        let (sender, mut chunks, _) = response(&runtime, Duration::from_millis(20));
         assert!(sender.send(Bytes::from_static(b"first")));
         assert!(
             !sender.send(Bytes::from_static(b"second")),
@@ -217,6 +320,34 @@ mod tests {
         assert!(!sender.send(Bytes::from_static(b"third")));
         sender.finish(Ok(Ok(())));
         assert!(chunks.blocking_recv().is_none());
+    }
+
+    #[test]
+    fn patience_is_that_of_the_response_and_grows_with_its_size() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let patience = Duration::from_secs(30);
+        let (sender, _chunks, _) = response(&runtime, patience);
+        assert_eq!(sender.left(), patience);
+        assert!(sender.send(Bytes::from(vec![0; 2 << 20])));
+        assert_eq!(sender.left(), patience + Duration::from_secs(2));
+        // A chunk does not start the patience again.
+        sender.waited.set(Duration::from_secs(31));
+        assert_eq!(sender.left(), Duration::from_secs(1));
+        sender.waited.set(Duration::from_secs(40));
+        assert!(!sender.send(Bytes::from_static(b"late")));
+    }
+
+    #[test]
+    fn a_response_that_waits_for_its_client_leaves_its_thread_to_others() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (sender, mut chunks, slots) = response(&runtime, Duration::from_secs(600));
+        assert!(sender.send(Bytes::from_static(b"first")));
+        let waiting = std::thread::spawn(move || sender.send(Bytes::from_static(b"second")));
+        // The slot is free although the response is not complete.
+        let slot = runtime.block_on(slots.take(2));
+        assert!(chunks.blocking_recv().is_some() && chunks.blocking_recv().is_some());
+        drop(slot);
+        assert!(waiting.join().unwrap());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tonic::service::interceptor::InterceptedService;
 
 use crate::local_part::LocalPart;
 use crate::server::leases::Leases;
-use crate::server::respond::{REQUEST_BYTES, Responder};
+use crate::server::respond::{REQUEST_BYTES, Responder, n_places, n_samples};
 use crate::server::service::Service;
 use crate::wire::limits::{BEAT, MAX_QUESTION_BYTES, MAX_QUESTIONS, SILENCE, WINDOW_BYTES};
 use crate::wire::proto::GraphServer;
@@ -26,14 +26,16 @@ pub struct ServeConfig {
     pub tls: Option<Tls>,
     /// The sampling rules that clients can request by name.
     pub rules: RuleRegistry,
-    /// The maximum number of responses that are computed concurrently, each on a thread of its own; at least 1.
+    /// The maximum number of responses that are computed concurrently, each on a thread of its own; at least 1. A response that
+    /// waits for its client does not count, up to 64 of them and twice as many samples as threads. Threads are shared fairly
+    /// between clients: the next one is for the client that has the fewest.
     pub n_threads: usize,
     /// The limit on concurrent connections; a client has [two](crate::ConnectConfig::n_channels). Further connections
     /// wait until one is closed. Connections use at most half of the files that the process may open, even if this
     /// limit is higher. A connection whose client does not authenticate within 5 s is closed.
     pub max_connections: usize,
-    /// The time after which the lease of a silent client expires, and after which a response is dropped if its client
-    /// does not read it. The client then retries the request.
+    /// The time after which the lease of a silent client expires, and that a response waits for its client in all, with a second
+    /// more for each MiB that it has sent. It is then dropped, and the client retries the request.
     pub lease: Duration,
     /// The memory limit of one response while it is computed, in bytes. A larger response is sent in ranges of rows; a
     /// single row above the limit is sent alone.
@@ -60,7 +62,7 @@ impl ServeConfig {
     /// the sampled edges of a single row, at 47 bytes per edge, take more than `response_bytes`. The buffers of
     /// connections are not included: up to 16 MiB of unread requests per connection, and 1 MiB per response.
     pub fn memory_bytes(&self) -> usize {
-        self.n_threads.max(1) * self.response_bytes + REQUEST_BYTES
+        n_samples(self.n_threads) * self.response_bytes + REQUEST_BYTES
     }
 
     /// Returns the maximum number of concurrent connections. If the process may open few files, half of these files are
@@ -98,7 +100,7 @@ impl Server {
         let bound = listener.local_addr().map_err(failed)?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
-            .max_blocking_threads(n_threads.max(1))
+            .max_blocking_threads(n_places(n_threads))
             .thread_name("kiln-serve")
             .enable_all()
             .build()

@@ -11,7 +11,7 @@ use tonic::{Request, Response, Status};
 use crate::local_part::LocalPart;
 use crate::server::leases::Leases;
 use crate::server::ranges::{row_bytes, send_samples};
-use crate::server::respond::{Answer, Chunks, Responder, ResponseSender, refusal};
+use crate::server::respond::{Answer, Asked, Chunks, Responder, ResponseSender, refusal};
 use crate::wire::encoding::{self, CHUNK_BYTES};
 use crate::wire::limits::{MAX_DSTS, MAX_ROWS, PROTOCOL};
 use crate::wire::proto::{
@@ -117,7 +117,7 @@ impl Graph for Service {
         let request = request.into_inner();
         self.renew(request.lease)?;
         let array = Array::try_from(request.array).map_err(|_| Status::invalid_argument("unknown array"))?;
-        self.responder.respond(0, move |held, response| {
+        self.responder.respond(copy_of(request.lease, 0), move |held, response| {
             let targets = || held.part.targets.as_ref().ok_or(Error::Content(ContentError::NoTargets));
             let bytes: &[u8] = match array {
                 Array::NewIds => bytemuck::cast_slice(held.book(request.node_type as usize)?.new_ids()),
@@ -156,8 +156,9 @@ impl Graph for Service {
             return Err(Status::invalid_argument(text));
         }
         let response_bytes = self.response_bytes;
-        let request_bytes = request.rows.len() + request.excluded.len();
-        self.responder.respond(request_bytes, move |held, response| {
+        let n_bytes = request.rows.len() + request.excluded.len();
+        let asked = Asked { client: request.lease, n_bytes, is_sample: true };
+        self.responder.respond(asked, move |held, response| {
             let edges = held.edges(request.relation as usize)?;
             let hop = hop.excluding(edges.excluded(&rows, &excluded));
             send_samples(edges, &rows, &rule, &hop, response_bytes, response)
@@ -168,7 +169,7 @@ impl Graph for Service {
         let request = request.into_inner();
         self.renew(request.lease)?;
         let rows = self.distinct_rows(&request.rows, request.relation)?;
-        self.responder.respond(request.rows.len(), move |held, response| {
+        self.responder.respond(copy_of(request.lease, request.rows.len()), move |held, response| {
             let edges = held.edges(request.relation as usize)?;
             let ranges = edges.ranges(&rows)?;
             let _ = encoding::of_lists(edges, &rows, &ranges).all(|chunk| response.send(chunk));
@@ -183,7 +184,7 @@ impl Graph for Service {
         let features = self.held.features(node_type).map_err(|error| refusal(&error))?;
         let format = RowFormat { dim: features.dim(), dtype: features.dtype() };
         let rows = self.rows(&request.rows, MAX_ROWS, features.n_rows())?;
-        self.responder.respond(request.rows.len(), move |held, response| {
+        self.responder.respond(copy_of(request.lease, request.rows.len()), move |held, response| {
             send_rows(&rows, format, response, |rows, out| held.gather(node_type, rows, out))
         })
     }
@@ -196,7 +197,8 @@ impl Graph for Service {
             return Err(Status::invalid_argument("the name of the edge column is not allowed"));
         }
         let edges = encoding::edges(&request.rows, &request.edges).map_err(Status::invalid_argument)?;
-        self.responder.respond(request.rows.len() + request.edges.len(), move |held, response| {
+        let asked = copy_of(request.lease, request.rows.len() + request.edges.len());
+        self.responder.respond(asked, move |held, response| {
             let features = held.edge_column(relation, &request.column)?;
             let positions = edges.iter().map(|&(row, edge)| held.part.edge_position(relation, row, edge));
             let positions: Vec<EdgeId> = positions.collect::<kiln_partition::Result<_>>()?;
@@ -214,6 +216,11 @@ impl Graph for Service {
             oldest_request_ms: self.responder.oldest_request(now).map(|age| age.as_millis() as u64),
         }))
     }
+}
+
+/// Returns a request of a client for what is copied while it is sent.
+fn copy_of(client: u64, n_bytes: usize) -> Asked {
+    Asked { client, n_bytes, is_sample: false }
 }
 
 /// Returns the bytes of the classes or target values.

@@ -14,16 +14,11 @@ use crate::wire::limits::MAX_EDGES;
 use crate::wire::proto::{Chunk, GraphClient};
 use crate::{ServeConfig, Server};
 
-/// A client that does not read its response occupies the server's only thread until the timeout.
-#[test]
-fn clients_that_do_not_read_release_their_thread_after_the_timeout() {
+/// Starts a server with one thread, and passes two responses of 4 MiB for two clients.
+fn with_unread_response(lease: Duration, then: impl AsyncFnOnce(Streaming<Chunk>, Streaming<Chunk>)) {
     let part = only_part(&kiln_data::synthetic::rmat(10, 2, 512, 0).unwrap());
     let token = Token::new("a-word-of-this-test").unwrap();
-    let config = ServeConfig {
-        n_threads: 1,
-        lease: Duration::from_secs(4),
-        ..ServeConfig::new("127.0.0.1:0", token.clone())
-    };
+    let config = ServeConfig { n_threads: 1, lease, ..ServeConfig::new("127.0.0.1:0", token.clone()) };
     let server = Server::start(part, config).unwrap();
     let address = format!("http://{}", server.address());
     let client = || async {
@@ -38,23 +33,44 @@ fn clients_that_do_not_read_release_their_thread_after_the_timeout() {
         client.gather(Request::new(GatherRequest { lease, rows, node_type: 0 })).await.unwrap().into_inner()
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (answer, unread) = runtime.block_on(async {
-        let (unread, answer) = (client().await, client().await);
-        let read = async |mut answer: Streaming<Chunk>| {
-            let (mut n_bytes, mut is_whole) = (0, false);
-            while let Some(Chunk { data }) = answer.message().await.unwrap() {
-                n_bytes += data.len();
-                is_whole = data.is_empty();
-            }
-            (n_bytes, is_whole)
-        };
-        let within = Duration::from_secs(60);
-        let answer = timeout(within, read(answer)).await.unwrap();
-        (answer, timeout(within, read(unread)).await.unwrap())
+    runtime.block_on(async { then(client().await, client().await).await });
+}
+
+const WHOLE: (usize, bool) = (2048 * 512 * 4, true);
+
+/// Returns the number of bytes of a response, and true if it is complete.
+async fn read(mut response: Streaming<Chunk>) -> (usize, bool) {
+    let reading = async {
+        let mut n_bytes = 0;
+        let mut is_whole = false;
+        while let Some(Chunk { data }) = response.message().await.unwrap() {
+            n_bytes += data.len();
+            is_whole = data.is_empty();
+        }
+        (n_bytes, is_whole)
+    };
+    timeout(Duration::from_secs(60), reading).await.unwrap()
+}
+
+#[test]
+fn a_client_that_does_not_read_leaves_the_only_thread_to_others() {
+    // The first response would have the thread for ten minutes.
+    with_unread_response(Duration::from_secs(600), async |unread, other| {
+        assert_eq!(read(other).await, WHOLE);
+        // A slow client gets its response, too.
+        assert_eq!(read(unread).await, WHOLE);
     });
-    assert_eq!(answer, (2048 * 512 * 4, true));
-    // The chunks that were sent before the timeout arrive, but do not look like a complete response.
-    assert!(unread.0 < answer.0 && !unread.1, "{unread:?}");
+}
+
+#[test]
+fn a_response_that_is_not_read_is_dropped_after_the_timeout() {
+    with_unread_response(Duration::from_millis(200), async |unread, other| {
+        assert_eq!(read(other).await, WHOLE);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        // The chunks that were sent before the timeout arrive, but do not look like a complete response.
+        let (n_bytes, is_whole) = read(unread).await;
+        assert!(n_bytes < WHOLE.0 && !is_whole, "{n_bytes}");
+    });
 }
 
 /// The thread that waits for the client outlives the server's runtime. It must not panic although the runtime's
