@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use kiln_testkit::free_port;
 
+use crate::node_classification::event_records;
 use crate::predict::{fails, succeeds, text, train};
 
 /// The signals by their turn: one that ends a process without its help is every second one.
@@ -156,8 +157,9 @@ fn n_kills() -> usize {
     std::env::var("KILN_KILLS").map_or(2, |kills| kills.parse().unwrap())
 }
 
-/// Kills a command again and again, and runs it to its end after each.
-fn survives(writer: &Writer, keep: impl Fn(&Path) -> bool) {
+/// Kills a command again and again, and runs it to its end after each kill. The files that `keep` selects must be those of a command that
+/// was not killed.
+fn survives(writer: &Writer, keep: impl Fn(&Path) -> bool, check: impl Fn(&Path)) {
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("out");
     let started = Instant::now();
@@ -193,6 +195,7 @@ fn survives(writer: &Writer, keep: impl Fn(&Path) -> bool) {
         }
         // The signal may have come between the last file and the end.
         assert_eq!(compared(&out), expected, "{}", writer.args);
+        check(&out);
         assert_eq!(names(root.path()), ["out"], "{}", writer.args);
         fs::remove_dir_all(&out).unwrap();
     }
@@ -216,7 +219,7 @@ fn commands_that_write_data_survive_kills() {
         format!("data partition {set} --parts 3 --method random"),
         "data split-links sbm --seed 3".to_owned(),
     ] {
-        survives(&writer(args), |_| true);
+        survives(&writer(args), |_| true, |_| ());
     }
 }
 
@@ -248,7 +251,7 @@ relations:
 ";
     fs::write(root.path().join("spec.yaml"), spec).unwrap();
     let spec = root.path().join("spec.yaml");
-    survives(&writer(format!("data import {} --threads 1", spec.display())), |_| true);
+    survives(&writer(format!("data import {} --threads 1", spec.display())), |_| true, |_| ());
 }
 
 #[test]
@@ -259,20 +262,56 @@ fn predictions_survive_kills_and_lost_ranks() {
         "--data sbm --hidden 8 --fanouts 4,4 --epochs 1 --batch-size 32 --threads-per-rank 1",
     );
     let predict = format!("predict --run {run} --data sbm --nodes all --threads-per-rank 1");
-    survives(&writer(&predict), |_| true);
-    survives(&writer(format!("{predict} --ranks 3 --per-rank")), |_| true);
+    survives(&writer(&predict), |_| true, |_| ());
+    survives(&writer(format!("{predict} --ranks 3 --per-rank")), |_| true, |_| ());
     let args = format!("{predict} --per-rank");
-    survives(&Writer { n_processes: 2, ..writer(args) }, |_| true);
+    survives(&Writer { n_processes: 2, ..writer(args) }, |_| true, |_| ());
 }
 
 #[test]
 fn training_continues_after_kills() {
-    let args = "train --data sbm --hidden 8 --fanouts 4,4 --epochs 12 --batch-size 64 --threads-per-rank 1 --checkpoint-every 5";
+    let args = "train --data sbm --hidden 8 --fanouts 4,4 --epochs 6 --batch-size 64 --threads-per-rank 1 --checkpoint-every 5 --tensorboard";
     let of_train = Writer { out_flag: "--continue", ..writer(args) };
     // Of the other files, times differ.
     let keep =
         |path: &Path| ["best.safetensors", "test_predictions.csv"].iter().any(|name| path == Path::new(name));
-    survives(&of_train, keep);
+    survives(&of_train, keep, |out| {
+        // 6000 nodes in batches of 64.
+        let steps: Vec<u64> = (0..6 * 94).collect();
+        let epochs: Vec<u64> = (1..=6).map(|epoch| epoch * 94 - 1).collect();
+        let events = events(&out.join("tensorboard"));
+        let of = |tag: &str| -> Vec<u64> {
+            events.iter().filter(|(_, record)| has(record, tag)).map(|(step, _)| *step).collect()
+        };
+        assert_eq!(of("loss/step"), steps);
+        assert_eq!(of("loss/validation"), epochs);
+    });
+}
+
+/// Returns the events of a folder as TensorBoard shows them, with their steps: a session replaces what earlier ones have from its first
+/// step on.
+fn events(folder: &Path) -> Vec<(u64, Vec<u8>)> {
+    let mut names = names(folder);
+    names.sort();
+    let mut events: Vec<(u64, Vec<u8>)> = Vec::new();
+    for name in names {
+        let bytes = fs::read(folder.join(name)).unwrap();
+        for record in event_records(&bytes) {
+            // The time of the event, the number of the field of its step, and the step in groups of 7 bits.
+            let groups =
+                record[10..].iter().enumerate().take_while(|(at, _)| *at == 0 || record[9 + at] >> 7 == 1);
+            let step = groups.fold(0, |step, (at, group)| step | u64::from(group & 0x7f) << (7 * at));
+            match record.ends_with(&[0x3a, 2, 8, 1]) {
+                true => events.retain(|(other, _)| *other < step),
+                false => events.push((step, record.to_vec())),
+            }
+        }
+    }
+    events
+}
+
+fn has(record: &[u8], tag: &str) -> bool {
+    record.windows(tag.len()).any(|part| part == tag.as_bytes())
 }
 
 #[test]

@@ -228,7 +228,7 @@ fn errors_of_invalid_flags_contain_the_expected_values() {
 }
 
 /// Returns the records of an event file, after checking their lengths.
-fn event_records(bytes: &[u8]) -> Vec<&[u8]> {
+pub(crate) fn event_records(bytes: &[u8]) -> Vec<&[u8]> {
     let (mut records, mut rest) = (Vec::new(), bytes);
     while !rest.is_empty() {
         let length = u64::from_le_bytes(rest[..8].try_into().unwrap()) as usize;

@@ -21,6 +21,10 @@ pub trait TrainCallback {
     /// Called when an epoch was validated, before [`TrainCallback::epoch`], with the metric that selects the best epoch.
     fn validated(&mut self, _val: &Validation) {}
 
+    /// Called before a checkpoint is written. A run that is killed after it resumes there: what a callback has not written by then
+    /// is lost.
+    fn saving(&mut self) {}
+
     /// Called when an epoch, counted from 1, was trained, validated and recorded.
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool);
 
@@ -62,6 +66,12 @@ impl<O: TrainCallback> TrainCallback for Option<O> {
     fn validated(&mut self, val: &Validation) {
         if let Some(callback) = self {
             callback.validated(val);
+        }
+    }
+
+    fn saving(&mut self) {
+        if let Some(callback) = self {
+            callback.saving();
         }
     }
 
@@ -110,6 +120,10 @@ impl TrainCallback for Box<dyn TrainCallback> {
         (**self).validated(val);
     }
 
+    fn saving(&mut self) {
+        (**self).saving();
+    }
+
     fn step(&mut self, report: &StepReport) {
         (**self).step(report);
     }
@@ -146,6 +160,11 @@ impl<A: TrainCallback, B: TrainCallback> TrainCallback for (A, B) {
     fn validated(&mut self, val: &Validation) {
         self.0.validated(val);
         self.1.validated(val);
+    }
+
+    fn saving(&mut self) {
+        self.0.saving();
+        self.1.saving();
     }
 
     fn step(&mut self, report: &StepReport) {

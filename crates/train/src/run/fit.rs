@@ -98,10 +98,11 @@ where
             callback.file_replaced(&path);
         }
         warn_of_wait(trainer, !run.awaits_hash() || trainer.has_awaited, callback);
+        callback.validated(&val);
+        callback.saving();
         let is_best = run.record(trainer, &trained, val)?;
         report_warnings(run, callback);
         trainer.peak.look();
-        callback.validated(&val);
         callback.epoch(run.n_epochs(), &trained, &val.sums, is_best);
     }
     run.complete(trainer)?;
@@ -216,6 +217,7 @@ where
         };
         if is_due || trainer.is_stopping() {
             trainer.read_back(|report| callback.step(report))?;
+            callback.saving();
             run.advance(trainer);
             trainer.check_files()?;
             match trainer.is_stopping() {

@@ -14,12 +14,13 @@ use crate::run::state::Run;
 use crate::step::reports::{EpochReport, StepReport};
 use crate::step::task::metric_sums::MetricSums;
 
-/// The number of buffered bytes from which they are written. An epoch's end writes them, too.
+/// The number of buffered bytes from which they are written. They are written before each checkpoint, too.
 const BUFFER_BYTES: usize = 16 << 10;
 
 /// A callback that writes the run's progress as an event file for TensorBoard, to the folder `tensorboard` of the run
 /// folder, on rank 0: `tensorboard --logdir runs` shows all runs. A resumed run adds a file, whose steps replace those
-/// that the earlier files have from this step on.
+/// that the earlier files have from this step on. What a checkpoint contains is in the files before it, also if the run is
+/// killed.
 ///
 /// | tag | value |
 /// |---|---|
@@ -39,15 +40,15 @@ pub struct TensorBoard {
     n_steps: usize,
     /// The epoch that is being trained, from 0.
     epoch: usize,
-    /// The validation of this epoch.
-    val: Option<Validation>,
+    /// The training of this epoch.
+    trained: Option<EpochReport>,
     on_error: Box<dyn FnMut(String) + Send>,
 }
 
 impl TensorBoard {
     /// Creates the callback. `on_error` receives the message if a file cannot be written.
     pub fn new(on_error: impl FnMut(String) + Send + 'static) -> Self {
-        Self { file: None, buffer: Vec::new(), n_steps: 0, epoch: 0, val: None, on_error: Box::new(on_error) }
+        Self { file: None, buffer: Vec::new(), n_steps: 0, epoch: 0, trained: None, on_error: Box::new(on_error) }
     }
 
     fn scalars(&mut self, step: usize, values: &[(&str, f64)]) {
@@ -98,12 +99,12 @@ impl TrainCallback for TensorBoard {
         self.scalars(step, &[("loss/step", report.counts.loss())]);
     }
 
-    fn validated(&mut self, val: &Validation) {
-        self.val = Some(*val);
+    fn epoch_trained(&mut self, train: &EpochReport) {
+        self.trained = Some(*train);
     }
 
-    fn epoch(&mut self, epoch: usize, train: &EpochReport, sums: &MetricSums, _: bool) {
-        let val = self.val.take().unwrap_or(sums.into());
+    fn validated(&mut self, val: &Validation) {
+        let Some(train) = self.trained.take() else { return };
         let tag = format!("{}/validation", val.metric);
         let mut values = vec![("loss/train", train.counts.loss())];
         values.extend((!val.is_empty()).then(|| ("loss/validation", val.sums.loss())));
@@ -112,8 +113,14 @@ impl TrainCallback for TensorBoard {
         values.extend((val.metric == Metric::Accuracy).then(|| ("accuracy/train", train.counts.accuracy())));
         values.extend(val.wall.map(|wall| ("seconds/validation", wall.as_secs_f64())));
         // The last step: a session that resumes after the epoch begins at the next one, and keeps these values.
-        self.scalars((epoch * self.n_steps).saturating_sub(1), &values);
+        self.scalars(((self.epoch + 1) * self.n_steps).saturating_sub(1), &values);
+    }
+
+    fn saving(&mut self) {
         self.flush();
+    }
+
+    fn epoch(&mut self, epoch: usize, _: &EpochReport, _: &MetricSums, _: bool) {
         self.epoch = epoch;
     }
 }
