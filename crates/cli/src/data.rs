@@ -86,7 +86,7 @@ pub(crate) struct ConvertArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SplitLinksArgs {
     /// Dataset of nodes, as for `kiln train`: a path, which takes precedence, or a name.
-    #[arg(value_parser = DataSource::parse)]
+    #[arg(value_parser = DataSource::parser())]
     source: DataSource,
     /// New or empty output folder.
     #[arg(long)]
@@ -101,7 +101,7 @@ pub(crate) struct SplitLinksArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PartitionArgs {
     /// Dataset of nodes with targets or links, as for `kiln train`: a path, which takes precedence, or a name.
-    #[arg(value_parser = DataSource::parse)]
+    #[arg(value_parser = DataSource::parser())]
     source: DataSource,
     /// New or empty output folder, which receives `part0`, `part1`, and so on.
     #[arg(long)]

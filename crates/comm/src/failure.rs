@@ -144,5 +144,16 @@ pub fn error_text(error: &(dyn StdError + 'static)) -> String {
             text += &of_source;
         }
     }
+    if std::iter::successors(Some(error), |&error| error.source()).any(is_without_files) {
+        text += ": raise the limit of open files, for example by `ulimit -n 4096`";
+    }
     text
+}
+
+/// Returns true for the errors of a process, or of a system, that has as many open files as it may have.
+fn is_without_files(error: &(dyn StdError + 'static)) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    let code = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+    cfg!(unix) && matches!(code, Some(ENFILE | EMFILE))
 }

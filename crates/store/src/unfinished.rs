@@ -282,7 +282,11 @@ fn remove_if_abandoned(path: PathBuf, lock: &Path) -> Option<Abandoned> {
 
 /// Removes a folder to which others may add files meanwhile. Does nothing if it does not exist.
 fn remove_folder(path: &Path) -> io::Result<()> {
-    let mut removed = Ok(());
+    // An empty folder is removed without a file descriptor, of which there may be none left.
+    let mut removed = fs::remove_dir(path);
+    if removed.is_ok() {
+        return removed;
+    }
     for _ in 0..MOST_TRIES {
         removed = fs::remove_dir_all(path);
         match &removed {

@@ -176,6 +176,18 @@ impl<'a> Importer<'a> {
         Ok(budget_bytes - fixed_bytes - used_bytes)
     }
 
+    /// Converts the error of a limit that is a part of that of the import.
+    fn of_whole_limit(&self, error: Error) -> Error {
+        let whole_bytes = self.options.memory_bytes;
+        match error {
+            Error::Memory { what, needed_bytes, budget_bytes } => {
+                let needed_bytes = needed_bytes.saturating_add(whole_bytes.saturating_sub(budget_bytes));
+                Error::Memory { what, needed_bytes, budget_bytes: whole_bytes }
+            }
+            other => other,
+        }
+    }
+
     /// Returns the memory for reading the table that takes most, besides [`READING_BYTES`].
     fn find_reading_bytes(&self) -> Result<u64> {
         let of_nodes = self.spec.nodes.iter().filter(|spec| spec.from.is_none());
@@ -462,8 +474,8 @@ impl<'a> Importer<'a> {
                 let dst = dst?;
                 let source = RelationEdgeList { rows: &rows, ids: [&ids[src], &ids[dst]], is_reversed };
                 let (src_type, dst_type) = if is_reversed { (dst, src) } else { (src, dst) };
-                let written =
-                    set.write_relation(RelationTypes { name, src_type, dst_type }, &source, &options)?;
+                let written = set.write_relation(RelationTypes { name, src_type, dst_type }, &source, &options);
+                let written = written.map_err(|error| self.of_whole_limit(error.into()))?;
                 n_edges.push((name.to_owned(), written.n_edges as u64));
             }
         }

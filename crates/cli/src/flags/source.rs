@@ -1,10 +1,12 @@
 //! The data flags of `kiln train`, and the datasets that they open.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use kiln::data::{
     Dataset, DatasetFormat, DatasetLocation, DatasetName, GraphDataset, NodeFeatures, Split, recorded_hash,
 };
@@ -24,9 +26,14 @@ pub(crate) enum DataSource {
 }
 
 impl DataSource {
-    /// Parses `--data`: an existing path, or the name of a built-in or synthetic dataset.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        match (kiln::data::locate(text), text.strip_prefix("fake:")) {
+    /// Returns the parser of `--data`: of an existing path, or of the name of a built-in or synthetic dataset.
+    pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
+        OsStringValueParser::new().try_map(|text| Self::parse(&text))
+    }
+
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        let numbered = text.to_str().and_then(|text| text.strip_prefix("fake:"));
+        match (kiln::data::locate(text), numbered) {
             (DatasetLocation::Name(name), _) => Ok(DataSource::Named(name)),
             (DatasetLocation::Path(path), _) if path.exists() => Ok(DataSource::Path(path)),
             // A number of nodes in this range would be a name.
@@ -115,7 +122,7 @@ pub(crate) struct DataArgs {
     /// Dataset. For nodes: `debian-packages`, `debian-tags` or the heterogeneous `debian-archive` (built in), `sbm`,
     /// `fake:NODES`, or the path of a folder (kiln, GraphBolt or OGB format, `.npy` arrays, or an edge list). For graphs: `mutag` (built in), a file of DGL's
     /// GIN collection, or a folder of the TU collection or of OGB, whose own split is used. A path takes precedence over a name.
-    #[arg(long, value_parser = DataSource::parse, default_value = "debian-packages")]
+    #[arg(long, value_parser = DataSource::parser(), default_value = "debian-packages")]
     pub(crate) data: DataSource,
     /// If true, scales feature columns to mean 0 and standard deviation 1 (in memory). Default: true for
     /// debian-packages and debian-tags, false for other data.

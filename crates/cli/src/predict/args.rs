@@ -23,7 +23,7 @@ pub(crate) struct PredictArgs {
     pub(super) run: PathBuf,
     /// Dataset, as for `kiln train`, without preprocessing: the model repeats that of its training data. It may contain
     /// nodes that training did not have.
-    #[arg(long, value_parser = DataSource::parse, default_value = "debian-packages", conflicts_with_all = ["parts", "servers"])]
+    #[arg(long, value_parser = DataSource::parser(), default_value = "debian-packages", conflicts_with_all = ["parts", "servers"])]
     pub(super) data: DataSource,
     /// Copies graph and features into memory.
     #[arg(long, conflicts_with_all = ["parts", "servers"])]
@@ -34,7 +34,7 @@ pub(crate) struct PredictArgs {
     /// Nodes (or graphs) to predict, or the sources of --top-k: `test` (the test split of the data; of graphs, that of the
     /// run's seed; of links, the sources of the test links), `all`, or a file of ids, `.npy` or text with one id per line.
     #[arg(long, value_name = "test|all|FILE", default_value = "test")]
-    pub(super) nodes: String,
+    pub(super) nodes: PathBuf,
     /// Nodes to predict, or the sources of --top-k, by their names: a text file with one name per line, such as the keys of imported tables.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "parts", "servers"])]
     pub(super) keys: Option<PathBuf>,

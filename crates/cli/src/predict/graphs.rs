@@ -55,7 +55,7 @@ impl Job<'_> {
         };
         let has_split = !split.train.is_empty() || !split.val.is_empty() || !split.test.is_empty();
         ensure!(
-            has_split || args.nodes != "test",
+            has_split || args.nodes.as_os_str() != "test",
             "the set has no split of its own, and is not that of the training: give --nodes all, or a file of ids"
         );
         let graphs = items(&args.nodes, &split.test, data.n_graphs())?;

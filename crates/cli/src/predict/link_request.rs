@@ -45,7 +45,7 @@ impl LinkRequest {
             let dsts: Vec<NodeId> = links.dsts().iter().map(of_graph(1)).collect();
             return Ok(Self::Pairs(Links::new(srcs, dsts)?));
         }
-        let has_sources = args.keys.is_some() || args.nodes != "test" || !test_srcs.is_empty();
+        let has_sources = args.keys.is_some() || args.nodes.as_os_str() != "test" || !test_srcs.is_empty();
         ensure!(
             has_sources || !args.parts.is_given(),
             "partitions have no test links, whose sources --nodes test selects: give --nodes all or a file of ids"

@@ -131,7 +131,7 @@ fn test_sources(args: &PredictArgs, graph: &PredictedGraph, relation: usize) -> 
         );
         return Ok(Vec::new());
     };
-    if args.links.top_k.is_none() || args.keys.is_some() || args.nodes != "test" {
+    if args.links.top_k.is_none() || args.keys.is_some() || args.nodes.as_os_str() != "test" {
         return Ok(Vec::new());
     }
     let schema = graph.source.schema();

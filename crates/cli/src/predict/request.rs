@@ -52,31 +52,37 @@ pub(super) fn nodes_of_keys(
 
 /// Returns the items that `--nodes` selects: those of the test split ascending, as in a run's `test_predictions.csv`, and those
 /// of a file in its order. A file that is named like a selection gets a note.
-pub(super) fn items<I: ItemId>(selection: &str, test: &[I], n_items: usize) -> anyhow::Result<Vec<I>> {
-    if WORDS.contains(&selection) && Path::new(selection).is_file() {
+pub(super) fn items<I: ItemId>(selection: &Path, test: &[I], n_items: usize) -> anyhow::Result<Vec<I>> {
+    let word = word_of(selection);
+    if let Some(word) = word.filter(|_| selection.is_file()) {
         print_rank_zero(format_args!(
-            "note: --nodes {selection} is not the file {selection}: write ./{selection} to select the ids in it"
+            "note: --nodes {word} is not the file {word}: write ./{word} to select the ids in it"
         ));
     }
-    match selection {
-        "test" => {
+    match word {
+        Some("test") => {
             ensure!(!test.is_empty(), "the data has no test split: give --nodes all or a file of ids");
             let mut items = test.to_vec();
             items.sort_unstable();
             Ok(items)
         }
-        "all" => Ok((0..n_items as u32).map(I::new).collect()),
-        path => Ok(read_ids(path, n_items)?),
+        Some(_) => Ok((0..n_items as u32).map(I::new).collect()),
+        None => Ok(read_ids(selection, n_items)?),
     }
+}
+
+/// Returns the value of `--nodes` if it is no file.
+fn word_of(selection: &Path) -> Option<&'static str> {
+    WORDS.into_iter().find(|word| selection == Path::new(word))
 }
 
 /// Returns what `--nodes` selects, for the check that all processes have the same request: a file of ids must be the same, as the
 /// graph must be.
 pub(super) fn selection(args: &PredictArgs) -> anyhow::Result<String> {
-    let path = Path::new(&args.nodes);
-    match path.is_file() && !WORDS.contains(&&*args.nodes) {
+    let path = &args.nodes;
+    match path.is_file() && word_of(path).is_none() {
         true => Ok(sha256(&read_whole(path, u64::MAX)?)),
-        false => Ok(args.nodes.clone()),
+        false => Ok(path.to_string_lossy().into_owned()),
     }
 }
 

@@ -267,3 +267,36 @@ fn notes_on_the_split_are_those_of_every_command() {
         }
     }
 }
+
+/// A path need not be text: each command reads and writes it.
+#[cfg(target_os = "linux")]
+#[test]
+fn paths_that_are_not_utf_8_are_read_and_written() {
+    use std::ffi::{OsStr, OsString};
+    use std::os::unix::ffi::OsStrExt;
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join(OsStr::from_bytes(b"caf\xe9"));
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("edges.csv"), "0,1\n2,1\n1,0\n").unwrap();
+    fs::write(folder.join("ids.txt"), "3\n1\n").unwrap();
+    let train = "train --hidden 8 --fanouts 3,3 --epochs";
+    for command in [
+        "data convert @edges.csv --out @converted",
+        "data verify @converted",
+        "data split-links sbm --out @links",
+        "data inspect @links",
+        "data convert @links --out @copied",
+        "data partition @links --parts 2 --method random --out @parts",
+        &format!("{train} 1 --data @links --task link --out @run --tensorboard"),
+        &format!("{train} 2 --data @links --task link --resume @run --tensorboard"),
+        "predict --run @run --data @links --nodes @ids.txt --top-k 2 --out @predicted",
+    ] {
+        let words = command.split(' ').map(|word| match word.strip_prefix('@') {
+            Some(name) => folder.join(name).into_os_string(),
+            None => OsString::from(word),
+        });
+        let output = Command::new(env!("CARGO_BIN_EXE_kiln")).args(words).output().unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert!(folder.join("predicted/links.csv").is_file());
+}

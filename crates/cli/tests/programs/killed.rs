@@ -329,6 +329,20 @@ fn a_file_beyond_the_limit_of_the_user_is_an_error() {
 }
 
 #[test]
+fn too_few_open_files_are_an_error_that_says_what_to_do() {
+    let root = tempfile::tempdir().unwrap();
+    let out = root.path().join("out");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 8; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_kiln")]);
+    command.args(["data", "partition", "sbm", "--parts", "8", "--method", "random", "--out"]).arg(&out);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("raise the limit of open files"), "{said}");
+    assert!(!out.exists());
+}
+
+#[test]
 fn a_signal_that_the_caller_ignores_stays_ignored() {
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("out");

@@ -173,6 +173,27 @@ fn a_memory_limit_that_is_too_small_names_a_sufficient_one() {
 }
 
 #[test]
+fn a_late_memory_error_names_the_limit_of_the_import() {
+    let tables = Tables::new();
+    // The edges into one node are sorted in memory, after all rows were read.
+    let rows = "u,u\n".repeat(1_000_000);
+    tables.put("users.csv", "id\nu\n").put("knows.csv", &format!("a,b\n{rows}"));
+    let spec = "
+name: hub
+nodes: [{name: user, files: [users.csv], key: id}]
+relations:
+  - {name: knows, files: [knows.csv], src: {type: user, column: a}, dst: {type: user, column: b}}
+";
+    let options = ImportOptions { memory_bytes: 20 << 20, ..ImportOptions::default() };
+    let error = tables.import_with(spec, "small", &options).unwrap_err();
+    let Error::Memory { what, needed_bytes, budget_bytes } = error else { panic!("{error}") };
+    assert!(what.contains("1000000 edges into node 0"), "{what}");
+    assert_eq!(budget_bytes, 20 << 20);
+    let options = ImportOptions { memory_bytes: needed_bytes, ..options };
+    tables.import_with(spec, "small", &options).unwrap();
+}
+
+#[test]
 fn an_output_that_is_not_empty_is_kept() {
     let tables = shop();
     std::fs::create_dir(tables.path("set")).unwrap();
