@@ -474,7 +474,8 @@ impl<'a> Importer<'a> {
                 let dst = dst?;
                 let source = RelationEdgeList { rows: &rows, ids: [&ids[src], &ids[dst]], is_reversed };
                 let (src_type, dst_type) = if is_reversed { (dst, src) } else { (src, dst) };
-                let written = set.write_relation(RelationTypes { name, src_type, dst_type }, &source, &options);
+                let written =
+                    set.write_relation(RelationTypes { name, src_type, dst_type }, &source, &options);
                 let written = written.map_err(|error| self.of_whole_limit(error.into()))?;
                 n_edges.push((name.to_owned(), written.n_edges as u64));
             }

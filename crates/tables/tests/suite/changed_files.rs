@@ -3,10 +3,11 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use kiln_tables::ImportOptions;
+use kiln_tables::{Import, ImportOptions};
 
 use crate::helpers::{Tables, files};
 
@@ -25,8 +26,19 @@ relations:
     weight: weight
 ";
 
-/// The temporary files whose creation is awaited, in the order of an import.
-const EVENTS: [&str; 5] = ["keys-of-", "relation-0-0", "relation-0-1", "relation-0-column-0", "indptr"];
+/// The files whose creation is awaited, in the order of an import.
+const EVENTS: [&str; 10] = [
+    "set.unfinished-",
+    "keys-of-",
+    "relation-0-0",
+    "relation-0-1",
+    "relation-0-column-0",
+    "features",
+    "names_text",
+    "indices",
+    "indptr",
+    "import.json",
+];
 
 /// A change of a table: its file is replaced, appended to, truncated or written in place.
 const CHANGES: [fn(&Path); 4] = [
@@ -60,40 +72,78 @@ fn has_file(folder: &Path, event: &str) -> bool {
         .any(|entry| entry.file_name().to_string_lossy().starts_with(event) || has_file(&entry.path(), event))
 }
 
+/// Imports tables, and changes a file when an event occurs.
+fn import_with_change(
+    folder: &Tables,
+    options: &ImportOptions,
+    event: &str,
+    change: fn(&Path),
+    changed: &Path,
+) -> Result<(), String> {
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                if has_file(&folder.path(""), event) {
+                    return change(changed);
+                }
+                thread::yield_now();
+            }
+        });
+        let outcome = folder.import_with(SPEC, "set", options);
+        is_done.store(true, Ordering::Relaxed);
+        outcome.map(drop).map_err(|error| error.to_string())
+    })
+}
+
 #[test]
-fn a_table_that_changes_during_an_import_is_read_as_it_was_or_named() {
+fn a_file_that_changes_during_an_import_is_read_as_it_was_or_named() {
     let good = Tables::new();
     tables(&good);
     good.import(SPEC);
     let expected = files(&good.path("set"));
-    for (name, change) in
-        ["users.csv", "follows.jsonl"].into_iter().flat_map(|name| CHANGES.map(|change| (name, change)))
-    {
+    let names = ["users.csv", "follows.jsonl", "set.yaml"];
+    for (name, change) in names.into_iter().flat_map(|name| CHANGES.map(|change| (name, change))) {
         for event in EVENTS {
             let folder = Tables::new();
             tables(&folder);
-            let is_done = AtomicBool::new(false);
-            let outcome = thread::scope(|scope| {
-                scope.spawn(|| {
-                    while !is_done.load(Ordering::Relaxed) {
-                        if has_file(&folder.path(""), event) {
-                            return change(&folder.path(name));
-                        }
-                        thread::yield_now();
-                    }
-                });
-                let outcome = folder.import_with(SPEC, "set", &ImportOptions::default());
-                is_done.store(true, Ordering::Relaxed);
-                outcome
-            });
+            let outcome =
+                import_with_change(&folder, &ImportOptions::default(), event, change, &folder.path(name));
             match outcome {
-                Ok(_) => assert!(files(&folder.path("set")) == expected, "{name} at {event}"),
+                Ok(()) => assert!(files(&folder.path("set")) == expected, "{name} at {event}"),
                 Err(error) => {
-                    let error = error.to_string();
                     assert!(error.contains(name), "{name} at {event}: {error}");
                     assert!(!folder.path("set").exists(), "{name} at {event}");
                 }
             }
+        }
+    }
+}
+
+/// The record of the earlier import is read before the tables, and once.
+#[test]
+fn transforms_that_change_during_an_import_are_those_that_were_opened() {
+    let good = Tables::new();
+    tables(&good);
+    good.import(SPEC);
+    let record = good.path("set").join("import.json");
+    let original = fs::read(&record).unwrap();
+    let options = ImportOptions {
+        transforms_of: Some(Arc::new(Import::open(good.path("set")).unwrap())),
+        ..ImportOptions::default()
+    };
+    let folder = Tables::new();
+    tables(&folder);
+    folder.import_with(SPEC, "set", &options).unwrap();
+    let expected = files(&folder.path("set"));
+    for change in CHANGES {
+        // The last event is the record of this import.
+        for event in &EVENTS[..9] {
+            let folder = Tables::new();
+            tables(&folder);
+            import_with_change(&folder, &options, event, change, &record).unwrap();
+            assert!(files(&folder.path("set")) == expected, "{event}");
+            fs::write(&record, &original).unwrap();
         }
     }
 }
