@@ -39,6 +39,7 @@ mod prediction;
 mod ranks;
 mod signals;
 mod source;
+mod threads;
 mod trainer;
 
 pub use data_hash::hash_in_background;
@@ -62,6 +63,7 @@ pub use prediction::{
 pub use ranks::{RankCount, RankHandle, device_count, launch};
 pub use signals::{clean_up_on_signals, report_file_size_limit, stop_on_signals};
 pub use source::GraphSource;
+pub use threads::start_threads;
 pub use trainer::{FitConfig, TrainedModel, Trainer};
 
 pub use burn;

@@ -177,7 +177,7 @@ impl<'a> Importer<'a> {
     }
 
     /// Converts the error of a limit that is a part of that of the import.
-    fn of_whole_limit(&self, error: Error) -> Error {
+    fn name_whole_limit(&self, error: Error) -> Error {
         let whole_bytes = self.options.memory_bytes;
         match error {
             Error::Memory { what, needed_bytes, budget_bytes } => {
@@ -476,7 +476,7 @@ impl<'a> Importer<'a> {
                 let (src_type, dst_type) = if is_reversed { (dst, src) } else { (src, dst) };
                 let written =
                     set.write_relation(RelationTypes { name, src_type, dst_type }, &source, &options);
-                let written = written.map_err(|error| self.of_whole_limit(error.into()))?;
+                let written = written.map_err(|error| self.name_whole_limit(error.into()))?;
                 n_edges.push((name.to_owned(), written.n_edges as u64));
             }
         }

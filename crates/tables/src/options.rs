@@ -4,10 +4,8 @@ use std::sync::Arc;
 use kiln_store::counted;
 
 use crate::record::Import;
+use crate::table::ReadLimit;
 use crate::{BadRows, ColumnDrift, ImportedSplit};
-
-/// The default memory limit in bytes.
-pub(crate) const MEMORY_BYTES: u64 = 1 << 30;
 
 /// The options of an import.
 #[derive(Debug, Clone)]
@@ -25,7 +23,7 @@ pub struct ImportOptions {
 impl Default for ImportOptions {
     /// Returns a limit of 1 GiB, the threads of the current pool, and statistics of the imported tables.
     fn default() -> Self {
-        Self { memory_bytes: MEMORY_BYTES, n_threads: None, transforms_of: None }
+        Self { memory_bytes: ReadLimit::DEFAULT_BYTES, n_threads: None, transforms_of: None }
     }
 }
 

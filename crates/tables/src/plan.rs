@@ -8,7 +8,6 @@ use kiln_store::counted;
 
 use crate::edges::relation_table;
 use crate::node_table::NodeTable;
-use crate::options::MEMORY_BYTES;
 use crate::spec::{ColumnTransform, ImportSpec, NodeTypeSpec};
 use crate::table::{MissingTexts, ReadLimit, SourceFiles, Table};
 use crate::{Error, Result};
@@ -75,7 +74,8 @@ pub struct PlannedRelation {
 pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
     let path = spec.as_ref();
     let spec = ImportSpec::read(path)?;
-    let sources = SourceFiles::new(path.parent().unwrap_or(Path::new("")), ReadLimit::new(MEMORY_BYTES));
+    let sources =
+        SourceFiles::new(path.parent().unwrap_or(Path::new("")), ReadLimit::new(ReadLimit::DEFAULT_BYTES));
     let mut errors = Vec::new();
     let node_types = spec.nodes.iter().map(|node_type| PlannedNodeType {
         name: node_type.name.clone(),

@@ -11,7 +11,6 @@ use crate::bad_rows::{BadRowKind, BadRowLog};
 use crate::key::key_of;
 use crate::node_table::NodeTable;
 use crate::node_writer::RowEncoder;
-use crate::options::MEMORY_BYTES;
 use crate::spec::{ImportSpec, NodeTypeSpec};
 use crate::table::{ReadLimit, SourceFiles};
 use crate::transform::{FittedColumn, FittedTransform};
@@ -137,7 +136,8 @@ impl Import {
             }));
         };
         let spec = NodeTypeSpec { files: files.to_vec(), target: None, split: None, ..spec.clone() };
-        let table = NodeTable::new(&spec, &SourceFiles::new("", ReadLimit::new(MEMORY_BYTES)), None);
+        let table =
+            NodeTable::new(&spec, &SourceFiles::new("", ReadLimit::new(ReadLimit::DEFAULT_BYTES)), None);
         let encoder = RowEncoder::new(fitted);
         let mut all = BadRowLog::default();
         let mut buffer = String::new();

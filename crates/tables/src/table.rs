@@ -12,6 +12,7 @@ mod parquet_file;
 mod parquet_footer;
 mod parquet_pages;
 mod parquet_thrift;
+mod sizes;
 mod source;
 
 use std::ops::ControlFlow;
@@ -137,10 +138,15 @@ impl Table {
     }
 
     fn open(&self, path: &Path) -> Result<TableFile> {
+        let Self { columns, missing, sources, .. } = self;
         Ok(match TableFormat::of(path) {
-            Some(TableFormat::Parquet) => TableFile::Parquet(ParquetFile::open(path, self)?),
-            Some(TableFormat::JsonLines) => TableFile::JsonLines(JsonLinesFile::open(path, self)?),
-            Some(TableFormat::Csv) | None => TableFile::Csv(CsvFile::open(path, self)?),
+            Some(TableFormat::Parquet) => {
+                TableFile::Parquet(ParquetFile::open(path, sources, columns, missing)?)
+            }
+            Some(TableFormat::JsonLines) => {
+                TableFile::JsonLines(JsonLinesFile::open(path, sources, columns, missing)?)
+            }
+            Some(TableFormat::Csv) | None => TableFile::Csv(CsvFile::open(path, sources, columns, missing)?),
         })
     }
 }

@@ -1,5 +1,5 @@
-//! Test fixtures of the workspace: small graphs, `proptest` strategies for random graphs, checks of sampled blocks, and
-//! comparisons with files of expected text. The crate is a dev-dependency only.
+//! Test fixtures of the workspace: small graphs, `proptest` strategies for random graphs, checks of sampled blocks,
+//! comparisons with files of expected text, and runs of the corpora of fuzz targets. The crate is a dev-dependency only.
 //!
 //! ```
 //! let graph = kiln_testkit::ring(5);
@@ -7,11 +7,13 @@
 //! ```
 
 mod checks;
+mod corpus;
 mod golden;
 mod graphs;
 mod ports;
 
 pub use checks::{check_block, check_same_edges, chi_square_p_value};
+pub use corpus::{CorpusCounts, check_corpus};
 pub use golden::check_golden;
 pub use graphs::{CooGraph, arb_coo, hub, ring, six_nodes};
 pub use ports::free_port;

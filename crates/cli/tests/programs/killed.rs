@@ -343,6 +343,25 @@ fn too_few_open_files_are_an_error_that_says_what_to_do() {
 }
 
 #[test]
+fn threads_that_cannot_start_are_an_error_that_says_what_to_do() {
+    let root = tempfile::tempdir().unwrap();
+    let out = root.path().join("out");
+    for flags in [&["data", "split-links", "sbm", "--out"][..], &["train", "--data", "sbm", "--out"]] {
+        let mut command = Command::new("sh");
+        // Each thread reserves 2 MiB for its stack.
+        command.args(["-c", "ulimit -v 3000000; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_kiln")]);
+        let output = command.args(flags).arg(&out).env("RAYON_NUM_THREADS", "4000").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains("set RAYON_NUM_THREADS to fewer threads") && !said.contains("panicked"),
+            "{said}"
+        );
+        assert!(!out.exists());
+    }
+}
+
+#[test]
 fn a_signal_that_the_caller_ignores_stays_ignored() {
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("out");

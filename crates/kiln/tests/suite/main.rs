@@ -1,6 +1,7 @@
 //! Tests of the crate, in one program that links faster than a program each. A test that changes a setting of the process is a
 //! program of its own.
 
+mod corpus;
 mod data_hash;
 mod edge_columns;
 mod edge_weighting;

@@ -1,6 +1,7 @@
-//! The body of the fuzz target: imports a spec with its tables. The fuzzer and `tests/corpus.rs` run it.
+//! The bodies of the fuzz targets, which the fuzzer and `tests/corpus.rs` run: [`spec`] imports a spec with its tables, and
+//! [`parquet`] a Parquet file with the columns `id`, `x`, `y` and `v`.
 //!
-//! An input is a folder as text: a line `==> NAME <==` begins a file. The text before the first such line is the spec. The
+//! An input of `spec` is a folder as text: a line `==> NAME <==` begins a file. The text before the first such line is the spec. The
 //! invariants: nothing panics, every error has a message of a sensible length, a spec that is accepted is accepted again
 //! after it was written as JSON, and a set that is written is valid and opens with its record.
 #![allow(clippy::unwrap_used, reason = "what fails here fails a test")]
@@ -17,11 +18,39 @@ const MEMORY_BYTES: u64 = 24 << 20;
 /// The maximum length of a message of an error, in bytes, without the rows that it lists.
 const MAX_MESSAGE: usize = 20_000;
 
-/// Imports an input, and returns true if it is valid.
+/// The spec of a Parquet file: its columns are read as a key, and as texts, numbers, categories and lists.
+const PARQUET_SPEC: &[u8] = b"
+name: parquet
+nodes:
+  - name: row
+    files: [rows.parquet]
+    key: id
+    columns:
+      - {column: x, transform: {one_hot: {max_categories: 3}}}
+      - {column: x, transform: {hash: {columns: 2}}}
+      - {column: y, transform: standardize}
+      - {column: v, transform: {vector: {columns: 2}}}
+    drop: [missing_key, wrong_type, duplicate]
+";
+
+/// Imports a spec with its tables, and returns true if it is valid.
 pub(crate) fn spec(input: &[u8]) -> bool {
     let root = tempfile::tempdir().unwrap();
     unpack(input, root.path());
-    let (path, out) = (root.path().join("spec.yaml"), root.path().join("set"));
+    import_folder(root.path())
+}
+
+/// Imports a Parquet file, and returns true if it is valid.
+pub(crate) fn parquet(input: &[u8]) -> bool {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("spec.yaml"), PARQUET_SPEC).unwrap();
+    fs::write(root.path().join("rows.parquet"), input).unwrap();
+    import_folder(root.path())
+}
+
+fn import_folder(root: &Path) -> bool {
+    let path = root.join("spec.yaml");
+    let out = root.join("set");
     let bytes = fs::read(&path).unwrap();
     match ImportSpec::parse(&path, &bytes) {
         Err(error) => check_message(&error),
@@ -49,7 +78,7 @@ pub(crate) fn spec(input: &[u8]) -> bool {
             assert_eq!(verified.n_nodes as u64, report.node_types.iter().map(|(_, n)| n).sum::<u64>());
             let import = Import::open(&out).expect("a written set should have its record");
             for node_type in &import.spec().nodes {
-                let files: Vec<_> = node_type.files.iter().map(|file| root.path().join(file)).collect();
+                let files: Vec<_> = node_type.files.iter().map(|file| root.join(file)).collect();
                 if let Err(error) = import.transform(&node_type.name, &files, &mut |_| Ok(())) {
                     check_message(&error);
                     assert!(files.is_empty(), "imported rows should be transformed: {error}");

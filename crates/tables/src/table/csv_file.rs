@@ -6,12 +6,12 @@ use std::sync::Arc;
 use csv::ByteRecord;
 use kiln_store::counted;
 
-use super::Table;
 use super::batch::{BATCH_BYTES, BATCH_ROWS, Malformed, TableBatch};
 use super::cell::{BatchColumn, TextColumn};
 use super::limit::ReadLimit;
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader, row_error};
 use super::missing::MissingTexts;
+use super::source::SourceFiles;
 use crate::{Error, Result, SpecError, TableFileError};
 
 /// The bytes that follow the file for the parser: a record of its own, unless the file ends within a quoted field. The
@@ -38,8 +38,12 @@ pub(super) struct CsvFile {
 }
 
 impl CsvFile {
-    pub(super) fn open(path: &Path, table: &Table) -> Result<Self> {
-        let Table { columns, missing, sources, .. } = table;
+    pub(super) fn open(
+        path: &Path,
+        sources: &SourceFiles,
+        columns: &[String],
+        missing: &Arc<MissingTexts>,
+    ) -> Result<Self> {
         let limit = sources.limit();
         let (bytes, progress) = lines::open(path, sources, FIELD_BYTES)?;
         let mut reader = csv::ReaderBuilder::new()

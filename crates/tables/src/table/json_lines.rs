@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::Table;
 use super::batch::{BATCH_BYTES, BATCH_ROWS, Malformed, TableBatch};
 use super::cell::BatchColumn;
 use super::limit::ReadLimit;
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader, row_error};
 use super::missing::MissingTexts;
+use super::source::SourceFiles;
 use crate::Result;
 use crate::bad_rows::shortened;
 
@@ -33,8 +33,12 @@ pub(super) struct JsonLinesFile {
 }
 
 impl JsonLinesFile {
-    pub(super) fn open(path: &Path, table: &Table) -> Result<Self> {
-        let Table { columns, missing, sources, .. } = table;
+    pub(super) fn open(
+        path: &Path,
+        sources: &SourceFiles,
+        columns: &[String],
+        missing: &Arc<MissingTexts>,
+    ) -> Result<Self> {
         let (bytes, progress) = lines::open(path, sources, FIELD_BYTES)?;
         Ok(Self {
             path: path.to_owned(),

@@ -3,9 +3,11 @@
 use std::io;
 use std::path::Path;
 
-use super::lines::MAX_RECORD_BYTES;
 use crate::error::io_error;
 use crate::{Error, Result};
+
+/// The maximum length of a record in bytes. It protects from gzip bombs and from quotes that are never closed.
+pub(super) const MAX_RECORD_BYTES: u64 = 1 << 24;
 
 /// The largest limit with which rows of text may only have [`SMALL_RECORD_BYTES`].
 const SMALL_MEMORY: u64 = 64 << 20;
@@ -23,6 +25,9 @@ pub(crate) struct ReadLimit {
 }
 
 impl ReadLimit {
+    /// The default memory limit of an import in bytes.
+    pub(crate) const DEFAULT_BYTES: u64 = 1 << 30;
+
     pub(crate) fn new(memory_bytes: u64) -> Self {
         Self { memory_bytes }
     }

@@ -11,9 +11,6 @@ use crate::error::io_error;
 use crate::{Error, Result, TableFileError};
 use flate2::read::MultiGzDecoder;
 
-/// The maximum length of a record in bytes. It protects from gzip bombs and from quotes that are never closed.
-pub(super) const MAX_RECORD_BYTES: u64 = 1 << 24;
-
 /// The size of a buffer in bytes.
 pub(super) const BUFFER_BYTES: usize = 1 << 16;
 

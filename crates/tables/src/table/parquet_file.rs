@@ -1,6 +1,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, make_array};
 use arrow_schema::DataType;
@@ -11,14 +11,14 @@ use parquet::arrow::arrow_reader::{
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_schema};
 use parquet::basic::Compression;
 
-use super::Table;
 use super::batch::{BATCH_BYTES, BATCH_ROWS, TableBatch};
 use super::cell::BatchColumn;
 use super::csv_file::position_of;
-use super::lines::MAX_RECORD_BYTES;
+use super::limit::MAX_RECORD_BYTES;
 use super::missing::MissingTexts;
 use super::parquet_footer::check_depth;
 use super::parquet_pages::{self, ChunkSizes, SizesError};
+use super::sizes::TableSizes;
 use super::source::{ParquetSource, SourceFiles};
 use crate::{Error, Result, TableFileError};
 
@@ -42,24 +42,25 @@ pub(super) struct ParquetFile {
     sizes: TableSizes,
 }
 
-/// The sizes of the wanted columns of a file.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct TableSizes {
-    /// The memory for the largest pages and dictionaries of a row group.
-    reading_bytes: u64,
-    /// A bound of the length of texts per row.
-    text_bytes: u64,
-}
-
 impl ParquetFile {
-    pub(super) fn open(path: &Path, table: &Table) -> Result<Self> {
-        let source = table.sources.open(path)?;
+    pub(super) fn open(
+        path: &Path,
+        sources: &SourceFiles,
+        columns: &[String],
+        missing: &Arc<MissingTexts>,
+    ) -> Result<Self> {
+        let source = sources.open(path)?;
         check_depth(&source).map_err(|message| bad_file(path, message))?;
-        guarded(path, || Self::open_source(path, source, table))?
+        guarded(path, || Self::open_source(path, sources, source, columns, missing))?
     }
 
-    fn open_source(path: &Path, source: SourceReader, table: &Table) -> Result<Self> {
-        let Table { columns, missing, sources, .. } = table;
+    fn open_source(
+        path: &Path,
+        sources: &SourceFiles,
+        source: SourceReader,
+        columns: &[String],
+        missing: &Arc<MissingTexts>,
+    ) -> Result<Self> {
         let bad = |error: parquet::errors::ParquetError| bad_file(path, error);
         // The schema of Arrow in the metadata is ignored: it adds types that mean the same.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
@@ -205,9 +206,7 @@ fn sizes_of(
     builder: &ParquetRecordBatchReaderBuilder<ParquetSource>,
     positions: &[usize],
 ) -> Result<TableSizes> {
-    let key = (path.to_owned(), positions.to_vec());
-    let known = sources.sizes.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
-    if let Some(sizes) = known {
+    if let Some(sizes) = sources.sizes.get(path, positions) {
         return Ok(sizes);
     }
     let schema = builder.parquet_schema();
@@ -238,7 +237,7 @@ fn sizes_of(
         sizes.reading_bytes = sizes.reading_bytes.max(of_group.page_bytes);
         sizes.text_bytes = sizes.text_bytes.max(of_group.text_bytes);
     }
-    sources.sizes.lock().unwrap_or_else(PoisonError::into_inner).insert(key, sizes);
+    sources.sizes.insert(path, positions, sizes);
     Ok(sizes)
 }
 

@@ -87,6 +87,12 @@ pub(super) fn sizes(
 ) -> Result<ChunkSizes, SizesError> {
     let is_text = matches!(chunk.column_type(), Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY);
     let is_nested = chunk.column_descr().max_rep_level() > 0;
+    // `byte_range` of the library panics for these.
+    let offsets =
+        [Some(chunk.data_page_offset()), chunk.dictionary_page_offset(), Some(chunk.compressed_size())];
+    if offsets.into_iter().flatten().any(|offset| offset < 0) {
+        return Err(SizesError::Damaged("its place in the file is damaged"));
+    }
     let (start, n_bytes) = chunk.byte_range();
     let end = start.saturating_add(n_bytes).min(source.n_bytes());
     let mut offset = start;

@@ -1,9 +1,7 @@
 //! The files of the tables of a spec, which each reading of an import has as they were when it began.
 
-use std::collections::HashMap;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use kiln_store::{SourceFiles as OpenFiles, SourceReader};
@@ -11,7 +9,7 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::limit::ReadLimit;
-use super::parquet_file::TableSizes;
+use super::sizes::KnownSizes;
 use crate::Result;
 
 /// The files of the tables of a spec, which are relative to its folder.
@@ -21,13 +19,13 @@ pub(crate) struct SourceFiles {
     files: OpenFiles,
     limit: ReadLimit,
     /// The sizes of columns of Parquet files, which are found once.
-    pub(super) sizes: Arc<Mutex<HashMap<(PathBuf, Vec<usize>), TableSizes>>>,
+    pub(super) sizes: KnownSizes,
 }
 
 impl SourceFiles {
     /// Creates an empty list for the files of a spec in this folder, to be read within a memory limit.
     pub(crate) fn new(folder: impl Into<PathBuf>, limit: ReadLimit) -> Self {
-        Self { folder: folder.into(), files: OpenFiles::default(), limit, sizes: Arc::default() }
+        Self { folder: folder.into(), files: OpenFiles::default(), limit, sizes: KnownSizes::default() }
     }
 
     /// Returns the limit of the memory for reading.

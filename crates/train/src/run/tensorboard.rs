@@ -48,7 +48,14 @@ pub struct TensorBoard {
 impl TensorBoard {
     /// Creates the callback. `on_error` receives the message if a file cannot be written.
     pub fn new(on_error: impl FnMut(String) + Send + 'static) -> Self {
-        Self { file: None, buffer: Vec::new(), n_steps: 0, epoch: 0, trained: None, on_error: Box::new(on_error) }
+        Self {
+            file: None,
+            buffer: Vec::new(),
+            n_steps: 0,
+            epoch: 0,
+            trained: None,
+            on_error: Box::new(on_error),
+        }
     }
 
     fn scalars(&mut self, step: usize, values: &[(&str, f64)]) {
