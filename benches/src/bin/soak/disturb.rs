@@ -13,11 +13,17 @@ use kiln_sample::{Fanout, FrontierSampler, RngKey, SamplerConfig, Scratch, Seeds
 
 use crate::Soak;
 use crate::job::rank_command;
-use crate::server::{PANICS, connect, token};
+use crate::server::{PANICS, connect, limited, token};
 
 /// The time within which a connection without an authenticated call must be closed. A server closes it after 5 s. A job
 /// accepts only 16 such connections at a time, so a connection may first wait until earlier ones are closed.
 const CLOSED_WITHIN: Duration = Duration::from_secs(180);
+
+/// The number of clients that are stopped at a time. The server has two threads.
+const N_STOPPED: usize = 4;
+
+/// The number of keys that collide.
+const N_COLLIDING: usize = 50_000;
 
 /// A disturbance, which is repeated until the soak test ends.
 pub(crate) type Disturbance = fn(&Soak) -> Result;
@@ -29,6 +35,8 @@ pub(crate) const DISTURBANCES: &[(&str, Disturbance)] = &[
     ("duplicate ranks", duplicate_rank),
     ("panicking rules", panicking_rule),
     ("killed clients", killed_client),
+    ("stopped readers", stopped_readers),
+    ("colliding keys", colliding_keys),
     ("health", health),
 ];
 
@@ -164,6 +172,76 @@ fn killed_client(soak: &Soak) -> Result {
     process.kill()?;
     process.wait()?;
     Ok(())
+}
+
+/// Starts more clients than the server has threads, and stops them while their requests for whole neighbourhoods are in flight, so that
+/// nothing reads the responses. They have the token.
+fn stopped_readers(soak: &Soak) -> Result {
+    let mut processes = Vec::new();
+    for _ in 0..N_STOPPED {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["sample", &soak.server]).stdout(Stdio::null()).stderr(Stdio::null());
+        processes.push(command.spawn()?);
+    }
+    soak.pause(Duration::from_millis(700));
+    for process in &processes {
+        let stopped = Command::new("kill").args(["-STOP", &process.id().to_string()]).status()?;
+        if !stopped.success() {
+            return Err("a client has exited before it was stopped".into());
+        }
+    }
+    // Longer than the lease of the server.
+    soak.pause(Duration::from_secs(8));
+    for mut process in processes {
+        process.kill()?;
+        process.wait()?;
+    }
+    Ok(())
+}
+
+/// Imports a table whose keys have the same upper bits of an FNV-1a hash without a secret. In a table of slots by these bits, they would
+/// be in one place.
+fn colliding_keys(soak: &Soak) -> Result {
+    let folder = tempfile::tempdir()?;
+    let keys = (0_u32..).map(|n| format!("key-{n:08x}")).filter(|key| hash(key) >> 54 == 0);
+    let rows: Vec<String> = keys.take(N_COLLIDING).collect();
+    std::fs::write(folder.path().join("keys.csv"), format!("id\n{}\n", rows.join("\n")))?;
+    std::fs::write(
+        folder.path().join("spec.yaml"),
+        "{name: keys, nodes: [{name: key, files: [keys.csv], key: id}], relations: [{name: is, files: [keys.csv], \
+         src: {type: key, column: id}, dst: {type: key, column: id}}]}",
+    )?;
+    let log = folder.path().join("log");
+    let mut command = limited(&soak.program, &log)?;
+    command.args(["data", "import"]).arg(folder.path().join("spec.yaml")).arg("--out");
+    let mut process = command.arg(folder.path().join("set")).spawn()?;
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = process.try_wait()? {
+            break status;
+        }
+        if CLOSED_WITHIN < started.elapsed() {
+            process.kill()?;
+            process.wait()?;
+            return Err(format!("an import of colliding keys did not end within {CLOSED_WITHIN:?}").into());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    soak.pause(Duration::from_secs(5));
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("an import of colliding keys failed: {}", std::fs::read_to_string(log)?).into()),
+    }
+}
+
+/// FNV-1a (Fowler, Noll, Vo), mixed by the finaliser of SplitMix64 (Steele et al. 2014).
+fn hash(key: &str) -> u64 {
+    let state = key.bytes().fold(0xcbf2_9ce4_8422_2325, |state: u64, byte| {
+        (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    let state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ (state >> 31)
 }
 
 /// Checks that the server responds to a health request, and that no request is older than its client's deadline.
