@@ -1,4 +1,4 @@
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::{process, result, thread};
 
@@ -31,8 +31,8 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
 }
 
 /// Removes the unfinished folders of this process when SIGINT (Ctrl-C), SIGTERM or SIGHUP arrives, and then ends the process as the
-/// signal does; also when the process ends because another rank of its job was lost. A signal that is ignored, as by `nohup`, stays ignored. Not for a process that calls [`stop_on_signals`], which
-/// ends by itself.
+/// signal does; also when the process ends because another rank of its job was lost. A second signal ends it at once. A signal that is
+/// ignored, as by `nohup`, stays ignored. Not for a process that calls [`stop_on_signals`], which ends by itself.
 ///
 /// ```no_run
 /// kiln::clean_up_on_signals()?;
@@ -47,11 +47,19 @@ pub fn clean_up_on_signals() -> Result<()> {
     static INSTALLED: OnceLock<result::Result<(), String>> = OnceLock::new();
     let installed = INSTALLED.get_or_init(|| {
         let ignored = ignored_signals();
-        let signals = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
-        let mut signals = Signals::new(signals).map_err(|error| error.to_string())?;
+        let mut caught = vec![SIGINT, SIGTERM, SIGHUP];
+        caught.retain(|signal| ignored >> (signal - 1) & 1 == 0);
+        let is_ending = Arc::<AtomicBool>::default();
+        // A second signal ends the process at once, also if the file system hangs. This action comes before the other one.
+        for signal in &caught {
+            let registered = flag::register_conditional_default(*signal, Arc::clone(&is_ending));
+            registered.map_err(|error| error.to_string())?;
+        }
+        let mut signals = Signals::new(caught).map_err(|error| error.to_string())?;
         kiln_comm::clean_up_at_end(unfinished::remove_own);
         let thread = thread::Builder::new().name("signals".to_owned()).spawn(move || {
             if let Some(signal) = signals.forever().next() {
+                is_ending.store(true, Ordering::SeqCst);
                 unfinished::remove_own();
                 // It returns only if the signal could not be sent.
                 let _ = low_level::emulate_default_handler(signal);
