@@ -134,6 +134,15 @@ impl MappedFile {
     pub fn path(&self) -> &Path {
         &self.0.path
     }
+
+    /// Checks that the file was not written in place since it was mapped, as [`check_mapped_files`] does for all: after a copy, whose
+    /// values would be of two times. A file that was replaced still has its contents.
+    ///
+    /// # Errors
+    /// Returns [`Error::FileChanged`] if it was, and [`Error::Io`] if its path cannot be looked up.
+    pub fn check_unchanged(&self) -> Result<()> {
+        self.0.is_unchanged().map(drop)
+    }
 }
 
 impl MappedRegion {

@@ -84,6 +84,29 @@ impl ArrayFile {
         &self.path
     }
 
+    /// Checks that a mapped file was not written in place since it was opened: after its values were copied, which would otherwise be
+    /// of two times.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("primes.npy");
+    /// std::fs::write(&path, kiln_store::npy::write(&[2_u32, 3], &[2]))?;
+    /// let primes = kiln_store::ArrayFile::open(&path)?;
+    /// let copy = primes.values::<u32>()?.to_vec();
+    /// primes.check_unchanged()?;
+    /// assert_eq!(copy, [2, 3]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::Mapping`] if it was.
+    pub fn check_unchanged(&self) -> Result<()> {
+        match &self.bytes {
+            Bytes::Mapped(mapping) => Ok(mapping.check_unchanged()?),
+            Bytes::Owned(_) => Ok(()),
+        }
+    }
+
     /// Returns the length of each dimension.
     pub fn shape(&self) -> &[usize] {
         &self.header.shape

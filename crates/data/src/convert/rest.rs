@@ -71,7 +71,7 @@ pub(super) fn copy_rest(
         let array = ArrayFile::open(required(folder, &names, "the nodes of one part of the split")?)?;
         let mut nodes = set.vector(names[0], ElementType::U32)?;
         for_each_listed(&array, n_nodes, |node: NodeId| Ok(nodes.push(&[node.0])?))?;
-        set.add(nodes)?;
+        add_copy(&array, nodes, set)?;
     }
     // The written arrays are mapped for the check, so that the check takes no heap memory.
     let name = if is_there(&set.folder().join(TARGETS)) { TARGETS } else { "labels.npy" };
@@ -93,7 +93,7 @@ pub(super) fn copy_graph(folder: &Path, set: &mut FolderWriter, notes: &mut Vec<
     srcs.check_vector()?;
     let mut indices = set.vector("indices.npy", ElementType::U32)?;
     copy_integers(&srcs, &mut indices, |edge, id| Ok(node_of(&srcs, "edge", edge, id, n_nodes)?.0))?;
-    set.add(indices)?;
+    add_copy(&srcs, indices, set)?;
     for column in ColumnArray::open_all(folder, notes)? {
         copy_column(&column, srcs.n_values(), set)?;
     }
@@ -113,6 +113,7 @@ fn copy_column(column: &ColumnArray, n_edges: usize, set: &mut FolderWriter) -> 
         column.push_rows(start..n_edges.min(start + edges_at_once), &mut rows)?;
         array.push_bytes(&rows)?;
     }
+    column.check_unchanged()?;
     Ok(set.add(array)?)
 }
 
@@ -143,7 +144,7 @@ fn copy_dense(array: &ArrayFile, of: RowsOf, n_expected: usize, set: &mut Folder
             _ => rows.push_bytes(bytes)?,
         }
     }
-    set.add(rows)?;
+    add_copy(array, rows, set)?;
     Ok(dim)
 }
 
@@ -223,7 +224,7 @@ fn copy_sparse(folder: &Path, indptr: &ArrayFile, n_nodes: usize, set: &mut Fold
         dim = dim.max(column as usize + 1);
         Ok(column)
     })?;
-    set.add(columns)?;
+    add_copy(&array, columns, set)?;
     let path = required(folder, &["features_data.npy"], "the value of each feature")?;
     let values = ArrayFile::open(path)?;
     copy_vector(&values, "features_data.npy", ElementType::F32, set)?;
@@ -257,7 +258,7 @@ fn copy_labels(folder: &Path, n_nodes: usize, set: &mut FolderWriter) -> Result<
         largest = largest.max(label);
         Ok(labels.push(&[label])?)
     })?;
-    set.add(labels)?;
+    add_copy(&array, labels, set)?;
     check_n_classes(array.path(), (i64::from(largest) + 1).max(0) as u64)
 }
 
@@ -282,7 +283,7 @@ fn copy_target_values(
             Ok(rows.push(&[target_arrays::label_bit(array, n_columns, position, value)?])?)
         })?,
     }
-    Ok(set.add(rows)?)
+    add_copy(array, rows, set)
 }
 
 fn copy_offsets(array: &ArrayFile, name: &'static str, set: &mut FolderWriter) -> Result<()> {
@@ -293,7 +294,13 @@ fn copy_offsets(array: &ArrayFile, name: &'static str, set: &mut FolderWriter) -
     let mut offsets = set.vector(name, ElementType::U64)?;
     // A negative offset becomes a very large one, which fails the check of the finished graph or features.
     copy_integers(array, &mut offsets, |_, offset| Ok(offset as u64))?;
-    Ok(set.add(offsets)?)
+    add_copy(array, offsets, set)
+}
+
+/// Adds a copy of an array, after a check that the array has not changed while it was copied.
+fn add_copy(array: &ArrayFile, copy: ArrayWriter, set: &mut FolderWriter) -> Result<()> {
+    array.check_unchanged()?;
+    Ok(set.add(copy)?)
 }
 
 /// Copies an array of integers, each converted by `convert`.
@@ -322,7 +329,7 @@ fn copy_values(array: &ArrayFile, mut to: ArrayWriter, set: &mut FolderWriter) -
         return Err(array.wrong_type(to.dtype().stored_as().descr()).into());
     }
     to.push_bytes(array.value_bytes())?;
-    Ok(set.add(to)?)
+    add_copy(array, to, set)
 }
 
 /// Returns an error unless all options for edge lists have their defaults: these options do not apply to a graph that

@@ -165,6 +165,10 @@ impl EdgeSource for EdgeArrays {
         }
         Ok(())
     }
+
+    fn check_unchanged(&self) -> Result<()> {
+        Ok(self.arrays.iter().try_for_each(ArrayFile::check_unchanged)?)
+    }
 }
 
 fn check_integers(array: &ArrayFile) -> Result<()> {

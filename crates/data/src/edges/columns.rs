@@ -77,6 +77,11 @@ impl ColumnArray {
         self.array.path()
     }
 
+    /// Checks that the array was not written in place since it was opened.
+    pub(crate) fn check_unchanged(&self) -> Result<()> {
+        Ok(self.array.check_unchanged()?)
+    }
+
     /// Returns the number of rows.
     pub(crate) fn n_rows(&self) -> usize {
         self.array.shape().first().copied().unwrap_or(0)

@@ -256,7 +256,8 @@ impl EdgeSource for EdgeList {
     }
 
     fn check_unchanged(&self) -> Result<()> {
-        self.edges.check_unchanged()
+        self.edges.check_unchanged()?;
+        self.arrays.iter().try_for_each(ColumnArray::check_unchanged)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests of reading, converting, building and validating data sets of every format, including invalid ones.
 
 mod builder;
+mod changed_arrays;
 #[path = "../common/mod.rs"]
 mod common;
 mod compressed;

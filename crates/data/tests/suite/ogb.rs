@@ -392,7 +392,7 @@ fn rejects_features_that_do_not_fit_in_memory() {
     let (_parent, at) = folder("ogbn_arxiv");
     gz(&at, "raw/num-node-list.csv.gz", "4194304\n");
     gz(&at, "raw/node-label.csv.gz", &"0\n".repeat(1 << 22));
-    gz(&at, "raw/node-feat.csv.gz", &format!("0{}\n", ",0".repeat((1 << 23) - 1)));
+    gz(&at, "raw/node-feat.csv.gz", &format!("0{}\n", ",0".repeat((1 << 19) - 1)));
     let error = ogb::open(&at).unwrap_err();
     assert!(matches!(error, Error::Store(StoreError::OutOfMemory { .. })), "{error}");
 }
