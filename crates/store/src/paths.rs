@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Result};
+use crate::{Error, Result, io_error};
 
 /// Returns true if the path exists, even if it is a dangling symlink or cannot be opened. Opening such a path then
 /// returns an error, whereas treating it as absent would silently ignore a part of the data set.
@@ -13,6 +13,12 @@ pub fn is_there(path: &Path) -> bool {
         // The error `NotADirectory` means that a parent of the path is a file, so the path does not exist.
         Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
     }
+}
+
+/// Returns the absolute path of a folder that may not exist: of the folder that a link leads to. Relative paths such as `.` have no
+/// parent or no name.
+pub(crate) fn resolve(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().or_else(|_| std::path::absolute(path)).map_err(io_error(path))
 }
 
 /// Returns the path of the first of these files that exists in the folder.

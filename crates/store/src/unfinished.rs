@@ -20,6 +20,7 @@ use kiln_graph::inode;
 
 use crate::Result;
 use crate::error::io_error;
+use crate::paths::resolve;
 
 /// The mark in the name of an unfinished folder, before the id of the process and a number.
 const MARK: &str = ".unfinished-";
@@ -55,10 +56,12 @@ impl UnfinishedFolder {
             let mut unfinished = name.to_owned();
             unfinished.push(format!("{MARK}{}-{attempt}", std::process::id()));
             let path = parent.join(unfinished);
-            // A signal that ends this process waits until the folder is known, or is before it. A parent may be an unfinished
-            // folder, too, which must not be created again.
+            // A signal that ends this process waits until the folder is known, or is before it. A parent that is an unfinished folder
+            // was created by its owner, which may have removed it.
             let mut own = own();
-            fs::create_dir_all(parent).map_err(io_error(parent))?;
+            if !is_within_unfinished(parent) {
+                fs::create_dir_all(parent).map_err(io_error(parent))?;
+            }
             let lock = match LockFile::create(&lock_path(&path)) {
                 Ok(lock) => lock,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
@@ -115,7 +118,7 @@ struct LockFile {
     path: PathBuf,
     is_kept: bool,
     /// The lock is released when this is closed, after the file was removed.
-    _locked: File,
+    locked: File,
 }
 
 impl LockFile {
@@ -131,8 +134,8 @@ impl LockFile {
                 return Ok(None);
             }
         }
-        let lock = Self { path: path.to_owned(), is_kept: false, _locked: file };
-        (&lock._locked).write_all(format!("{} {}\n", machine(), std::process::id()).as_bytes())?;
+        let lock = Self { path: path.to_owned(), is_kept: false, locked: file };
+        (&lock.locked).write_all(Owner::this_process().to_string().as_bytes())?;
         Ok(Some(lock))
     }
 }
@@ -192,8 +195,7 @@ impl fmt::Display for Abandoned {
 /// Returns [`crate::Error::Io`] if the folder of `target` cannot be read. One that does not exist or that the user may not list has
 /// nothing to remove.
 pub fn remove_abandoned(target: impl AsRef<Path>) -> Result<Vec<Abandoned>> {
-    let target = target.as_ref();
-    let target = std::path::absolute(target).map_err(io_error(target))?;
+    let target = resolve(target.as_ref())?;
     let Some(parent) = target.parent() else { return Ok(Vec::new()) };
     let entries = match fs::read_dir(parent) {
         Ok(entries) => entries,
@@ -237,6 +239,19 @@ pub fn remove_own() {
     mem::forget(own);
 }
 
+/// Returns true if a path is that of an unfinished folder, or within one.
+fn is_within_unfinished(path: &Path) -> bool {
+    path.ancestors().filter_map(Path::file_name).any(is_unfinished)
+}
+
+/// Returns true for the names of unfinished folders.
+fn is_unfinished(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    let numbers = name.rsplit_once(MARK).and_then(|(_, numbers)| numbers.split_once('-'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers.is_some_and(|(process, attempt)| is_number(process) && is_number(attempt))
+}
+
 /// Returns the path of an unfinished folder's lock file.
 fn lock_path(folder: &Path) -> PathBuf {
     let mut name = folder.as_os_str().to_owned();
@@ -247,11 +262,7 @@ fn lock_path(folder: &Path) -> PathBuf {
 /// Returns the path of the folder to which a lock file belongs; `None` for other files.
 fn folder_of_lock(path: &Path) -> Option<PathBuf> {
     let stem = path.file_stem().filter(|_| path.extension() == Some(OsStr::new(LOCK)))?;
-    let name = stem.to_string_lossy();
-    let (_, numbers) = name.rsplit_once(MARK)?;
-    let (process, attempt) = numbers.split_once('-')?;
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let is_lock = is_number(process) && is_number(attempt) && fs::symlink_metadata(path).ok()?.is_file();
+    let is_lock = is_unfinished(stem) && fs::symlink_metadata(path).ok()?.is_file();
     is_lock.then(|| path.with_file_name(stem))
 }
 
@@ -267,12 +278,19 @@ fn remove_if_abandoned(path: PathBuf, lock: &Path) -> Option<Abandoned> {
     let mut owner = Vec::new();
     (&file).take(MOST_LOCK_BYTES).read_to_end(&mut owner).ok()?;
     let owner = String::from_utf8_lossy(&owner).trim().to_owned();
+    let known = Owner::parse(&owner);
+    // Where locks do not exclude, as in two mounts of one folder.
+    if known.as_ref().is_some_and(Owner::is_alive) {
+        return None;
+    }
     let is_folder = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir());
-    // The folder is created after the owner was written.
-    let is_of_this_machine = owner.rsplit_once(' ').is_some_and(|(host, _)| host == machine());
-    let kept_because = match is_folder && !is_of_this_machine {
-        true => Some("and its owner is on another machine".to_owned()),
-        false => remove_folder(&path)
+    let kept_because = match known {
+        // The folder is created after the owner was written: after a loss of power, the file may have lost it.
+        None if is_folder => Some("and its owner is unknown".to_owned()),
+        Some(known) if is_folder && known.machine != machine() => {
+            Some("and its owner is on another machine".to_owned())
+        }
+        _ => remove_folder(&path)
             .and_then(|()| fs::remove_file(lock))
             .err()
             .map(|error| format!("and could not be removed: {error}")),
@@ -304,6 +322,53 @@ fn is_at(file: &File, path: &Path) -> bool {
     let at_path = fs::symlink_metadata(path);
     let of_file = file.metadata();
     matches!((at_path, of_file), (Ok(at_path), Ok(of_file)) if inode(&at_path) == inode(&of_file))
+}
+
+/// The owner of an unfinished folder, as its lock file names it.
+#[derive(Debug, PartialEq, Eq)]
+struct Owner {
+    machine: String,
+    process: String,
+    /// The machine's start and that of the process, which tell it from another one with its id; empty where the system does not tell.
+    started: String,
+}
+
+impl Owner {
+    fn this_process() -> Self {
+        let process = std::process::id().to_string();
+        let started = start_of(&process).unwrap_or_default();
+        Self { machine: machine(), process, started }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.splitn(3, ' ');
+        let machine = words.next().filter(|machine| !machine.is_empty())?.to_owned();
+        let process = words.next()?.to_owned();
+        let started = words.next().unwrap_or_default().to_owned();
+        Some(Self { machine, process, started })
+    }
+
+    /// Returns true if it is a living process of this machine.
+    fn is_alive(&self) -> bool {
+        !self.started.is_empty() && start_of(&self.process).as_ref() == Some(&self.started)
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { machine, process, started } = self;
+        write!(f, "{machine} {process} {started}")
+    }
+}
+
+/// Returns the start of this machine and of one of its processes (`/proc` of Linux); `None` if there is no such process.
+fn start_of(process: &str) -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let status = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program, which may contain anything, is in parentheses. The start is the 20th field after it.
+    let (_, fields) = status.rsplit_once(')')?;
+    let start = fields.split_whitespace().nth(19)?;
+    Some(format!("{} {start}", boot.trim()))
 }
 
 /// Returns the name of this machine.

@@ -91,9 +91,9 @@ fn import_spec(
         notes,
         drift: Vec::new(),
         missing,
-        reading_bytes: 0,
+        reading: (0, String::new()),
     };
-    importer.reading_bytes = importer.find_reading_bytes()?;
+    importer.reading = importer.find_reading_bytes()?;
     let (types, relations) = importer.resolve()?;
     if importer.found.iter().any(|rows| !rows.is_dropped) {
         return Err(Error::BadRows(importer.found));
@@ -132,8 +132,8 @@ struct Importer<'a> {
     drift: Vec<ColumnDrift>,
     /// The texts that stand for a missing value in the table of each relation.
     missing: Vec<Arc<MissingTexts>>,
-    /// The memory for reading the table that takes most, besides [`FIXED_BYTES`].
-    reading_bytes: u64,
+    /// The memory for reading the table that takes most, besides [`FIXED_BYTES`], and the table.
+    reading: (u64, String),
 }
 
 /// The end of a relation.
@@ -167,10 +167,14 @@ impl<'a> Importer<'a> {
     /// Returns the memory that is left, after `used_bytes` and the buffers.
     fn room(&self, used_bytes: u64) -> Result<u64> {
         let budget_bytes = self.options.memory_bytes;
-        let fixed_bytes = FIXED_BYTES + self.reading_bytes;
+        let (reading_bytes, table) = &self.reading;
+        let fixed_bytes = FIXED_BYTES + reading_bytes;
         let needed_bytes = fixed_bytes + used_bytes + (1 << 20);
         if budget_bytes < needed_bytes {
-            let what = "the buffers, the pages of tables and the ids of the rows".to_owned();
+            let what = match reading_bytes {
+                0 => "the buffers and the ids of the rows".to_owned(),
+                _ => format!("the buffers, reading {table}, and the ids of the rows"),
+            };
             return Err(Error::Memory { what, needed_bytes, budget_bytes });
         }
         Ok(budget_bytes - fixed_bytes - used_bytes)
@@ -189,17 +193,22 @@ impl<'a> Importer<'a> {
     }
 
     /// Returns the memory for reading the table that takes most, besides [`READING_BYTES`].
-    fn find_reading_bytes(&self) -> Result<u64> {
+    fn find_reading_bytes(&self) -> Result<(u64, String)> {
         let of_nodes = self.spec.nodes.iter().filter(|spec| spec.from.is_none());
-        let of_nodes = of_nodes.map(|spec| NodeTable::new(spec, self.sources, None).table);
+        let of_nodes = of_nodes.map(|spec| NodeTable::new(spec, self.sources, None));
+        let of_nodes = of_nodes.map(|nodes| (nodes.table, nodes.label));
         let of_relations = self.spec.relations.iter().zip(&self.missing).map(|(spec, missing)| {
-            relation_table(spec, self.sources, spec.columns_of_table(), missing.clone())
+            let table = relation_table(spec, self.sources, spec.columns_of_table(), missing.clone());
+            (table, relation_of(spec))
         });
-        let mut most = 0;
-        for table in of_nodes.chain(of_relations) {
-            most = most.max(table.reading_bytes()?);
+        let mut most = (0, String::new());
+        for (table, label) in of_nodes.chain(of_relations) {
+            let n_bytes = table.reading_bytes()?.saturating_sub(READING_BYTES);
+            if most.0 < n_bytes {
+                most = (n_bytes, label);
+            }
         }
-        Ok(most.saturating_sub(READING_BYTES))
+        Ok(most)
     }
 
     /// Finds the ids of all rows and the rows of all relations, and collects the bad rows.
@@ -360,7 +369,7 @@ impl<'a> Importer<'a> {
             table,
             keys,
             room_bytes: self.room(used_bytes)?,
-            used_bytes: used_bytes + FIXED_BYTES + self.reading_bytes,
+            used_bytes: used_bytes + FIXED_BYTES + self.reading.0,
             dropped,
             duplicates: Duplicated::default(),
             hash: KeyHash::default(),

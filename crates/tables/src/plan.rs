@@ -74,8 +74,7 @@ pub struct PlannedRelation {
 pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
     let path = spec.as_ref();
     let spec = ImportSpec::read(path)?;
-    let sources =
-        SourceFiles::new(path.parent().unwrap_or(Path::new("")), ReadLimit::new(ReadLimit::DEFAULT_BYTES));
+    let sources = SourceFiles::new(path.parent().unwrap_or(Path::new("")), ReadLimit::NONE);
     let mut errors = Vec::new();
     let node_types = spec.nodes.iter().map(|node_type| PlannedNodeType {
         name: node_type.name.clone(),

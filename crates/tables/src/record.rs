@@ -136,8 +136,7 @@ impl Import {
             }));
         };
         let spec = NodeTypeSpec { files: files.to_vec(), target: None, split: None, ..spec.clone() };
-        let table =
-            NodeTable::new(&spec, &SourceFiles::new("", ReadLimit::new(ReadLimit::DEFAULT_BYTES)), None);
+        let table = NodeTable::new(&spec, &SourceFiles::new("", ReadLimit::NONE), None);
         let encoder = RowEncoder::new(fitted);
         let mut all = BadRowLog::default();
         let mut buffer = String::new();

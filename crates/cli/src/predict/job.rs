@@ -117,7 +117,7 @@ impl Job<'_> {
         request: &str,
         body: impl Fn(&RankHandle, &Path) -> kiln::Result<PredictionTotals> + Sync,
     ) -> anyhow::Result<()> {
-        let Self { args, model, launch: environment, started, .. } = self;
+        let Self { args, model, launch: environment, .. } = self;
         let mut config = args.job.config(environment.as_ref())?;
         if environment.is_some() {
             let info = serde_json::to_vec(model.info()).context("describing the model")?;
@@ -129,7 +129,7 @@ impl Job<'_> {
             config = config.agree_on("the flags of predictions", flags);
             config = config.agree_on("place of the partitions", args.parts.holders(None));
         }
-        launch(config, |rank| {
+        let ranks = launch(config, |rank| {
             if environment.is_some() {
                 print_rank_zero(rank.description());
             }
@@ -142,25 +142,31 @@ impl Job<'_> {
                 None => body(&rank, &args.out)?,
             };
             let of_ranks = totals_of_ranks(&rank, own)?;
-            if let Some(folders) = folders {
-                folders.finish(&rank, &of_ranks)?;
-            }
-            if rank.is_zero() {
-                let totals = PredictionTotals::sum(&of_ranks);
-                let seconds = started.elapsed().as_secs_f64();
-                let items = match model.info().inputs.task {
-                    ModelTask::Graphs => "graphs".to_owned(),
-                    task => task.to_string(),
-                };
-                print_rank_zero(format_args!("{} {items} predicted in {seconds:.2} s", totals.n_items));
-                for line in totals.non_finite_note().into_iter().chain(totals.accuracies()) {
-                    print_rank_zero(line);
-                }
-                print_rank_zero(format_args!("files           {}", args.out.display()));
-            }
-            Ok(())
+            Ok((folders, rank.is_zero().then_some(of_ranks)))
         })?;
+        for (folders, of_ranks) in ranks {
+            if let Some(folders) = folders {
+                folders.finish(of_ranks.as_deref())?;
+            }
+            if let Some(of_ranks) = of_ranks {
+                self.print_totals(&PredictionTotals::sum(&of_ranks));
+            }
+        }
         Ok(())
+    }
+
+    /// Prints the totals of a job, whose files are complete.
+    fn print_totals(&self, totals: &PredictionTotals) {
+        let seconds = self.started.elapsed().as_secs_f64();
+        let items = match self.model.info().inputs.task {
+            ModelTask::Graphs => "graphs".to_owned(),
+            task => task.to_string(),
+        };
+        print_rank_zero(format_args!("{} {items} predicted in {seconds:.2} s", totals.n_items));
+        for line in totals.non_finite_note().into_iter().chain(totals.accuracies()) {
+            print_rank_zero(line);
+        }
+        print_rank_zero(format_args!("files           {}", self.args.out.display()));
     }
 
     /// Writes the files of a rank to a folder: `predict` computes the rows and passes them to a callback. Without `--per-rank`,

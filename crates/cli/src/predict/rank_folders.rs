@@ -70,19 +70,13 @@ impl RankFolders {
         if is_there { error } else { Error::Other(TransientError(error.into()).into()) }
     }
 
-    /// Writes `index.json` and gives the folder its name, after the folders of all ranks were written. Collective.
-    pub(super) fn finish(self, rank: &RankHandle, of_ranks: &[PredictionTotals]) -> Result<()> {
-        let mut comm = rank.communicator("complete folders of ranks")?;
-        let mut shared = self.shared;
-        // The folder with the index is the first.
-        if let Some(writer) = shared.take_if(|_| rank.is_zero()) {
-            commit(writer, Some(of_ranks))?;
+    /// Gives the folder its name, after all ranks have written theirs and have ended: a rank that is lost before would let the job fail,
+    /// and the same command would find a complete folder. Writes `index.json` if there are totals of the ranks, on rank 0.
+    pub(super) fn finish(self, of_ranks: Option<&[PredictionTotals]>) -> Result<()> {
+        match self.shared {
+            Some(writer) => commit(writer, of_ranks),
+            None => Ok(()),
         }
-        comm.barrier(WRITING)?;
-        if let Some(writer) = shared {
-            commit(writer, None)?;
-        }
-        Ok(comm.barrier(WRITING)?)
     }
 }
 

@@ -21,6 +21,7 @@ use kiln::comm::EXIT_RETRY;
 use self::flag_rules::{Task, Training};
 use self::run::{Outcome, TrainRun};
 use crate::flags::GivenFlags;
+use crate::out_folder::remove_left;
 use crate::output::{be_quiet, set_format};
 
 pub(crate) use self::run::TrainArgs;
@@ -34,7 +35,11 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
         // Rank 0 of several processes opens the folder after all have joined, so that all end with its error.
         Some(launch) if launch.rank != 0 => be_quiet(),
         Some(_) => {}
-        None => args.fit.dir().check()?,
+        None => {
+            let dir = args.fit.dir();
+            dir.path().map_or(Ok(()), remove_left)?;
+            dir.check()?;
+        }
     }
     let precision = args.device.set_precision(&args.ranks.job.device)?;
     let task = select_task(args)?;

@@ -13,7 +13,7 @@ use super::manifest::manifest_bytes;
 use super::{ElementType, Entries, Entry};
 use crate::error::io_error;
 use crate::hash::sha256_of_file;
-use crate::paths::is_there;
+use crate::paths::{is_there, resolve};
 use crate::unfinished::UnfinishedFolder;
 use crate::{Error, Result, npy, whole_file};
 
@@ -53,12 +53,7 @@ pub fn check_new(target: impl AsRef<Path>) -> Result<()> {
 /// # Errors
 /// Returns [`Error::NotEmpty`] if it is not, and [`Error::Io`] if it cannot be read.
 pub fn check_free(target: impl AsRef<Path>) -> Result<PathBuf> {
-    let target = target.as_ref();
-    // Relative paths such as `.` have no parent or no name, so the path is made absolute first.
-    let target = match target.canonicalize() {
-        Ok(target) => target,
-        Err(_) => std::path::absolute(target).map_err(io_error(target))?,
-    };
+    let target = resolve(target.as_ref())?;
     let is_free = match fs::read_dir(&target) {
         Ok(mut entries) => entries.next().is_none(),
         // A dangling symlink is reported as not found, but it exists, and a folder cannot replace it.

@@ -69,6 +69,49 @@ fn folders_of_other_machines_and_of_users_are_kept() {
     assert!(notes[0].contains("its owner is on another machine (another-machine 7)"), "{notes:?}");
 }
 
+/// Locks of some file systems do not exclude: a living process of this machine owns its folder without one.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_of_a_living_process_is_kept_without_its_lock() {
+    let root = tempfile::tempdir().unwrap();
+    let writer = FolderWriter::create(root.path().join("set")).unwrap();
+    let lock = names(root.path()).into_iter().find(|name| name.ends_with(".lock")).unwrap();
+    let owner = fs::read_to_string(root.path().join(&lock)).unwrap();
+    let id = std::process::id();
+    leave(root.path(), "set.unfinished-7-0", owner.trim());
+    // The process has ended, and another one has its id.
+    let other_start = owner.trim().rsplit_once(' ').unwrap().0;
+    leave(root.path(), "set.unfinished-7-1", &format!("{other_start} 1"));
+    let found = remove_abandoned(root.path().join("set")).unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].path, root.path().join("set.unfinished-7-1"));
+    assert!(root.path().join("set.unfinished-7-0").exists(), "process {id} is alive");
+    drop(writer);
+}
+
+#[cfg(unix)]
+#[test]
+fn leftovers_beside_the_folder_that_a_link_leads_to_are_removed() {
+    let root = tempfile::tempdir().unwrap();
+    let real = root.path().join("real");
+    fs::create_dir_all(real.join("set")).unwrap();
+    std::os::unix::fs::symlink(real.join("set"), root.path().join("link")).unwrap();
+    leave(&real, "set.unfinished-7-0", &format!("{} 7", this_machine()));
+    assert_eq!(remove_abandoned(root.path().join("link")).unwrap().len(), 1);
+    assert_eq!(names(&real), ["set"]);
+}
+
+#[test]
+fn a_writer_within_an_unfinished_folder_that_was_removed_does_not_create_it_again() {
+    let root = tempfile::tempdir().unwrap();
+    let outer = FolderWriter::create(root.path().join("set")).unwrap();
+    let part = outer.folder().join("part0");
+    drop(outer);
+    let error = FolderWriter::create(part).unwrap_err().to_string();
+    assert!(error.contains("No such file"), "{error}");
+    assert_eq!(names(root.path()), [""; 0]);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_lock_file_that_is_a_link_or_a_pipe_is_no_lock_file() {

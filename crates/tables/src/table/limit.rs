@@ -15,6 +15,9 @@ const SMALL_MEMORY: u64 = 64 << 20;
 /// The largest row of text within the memory that each import has for long rows.
 const SMALL_RECORD_BYTES: u64 = 1 << 20;
 
+/// The memory of an import besides that of pages: for batches, buffers and a small index. A part of it is for small pages.
+const OTHER_BYTES: u64 = 10 << 20;
+
 /// The bytes in memory for each byte of the largest row: buffers that grow by doubling, the batch, and its values.
 const COPIES: u64 = 8;
 
@@ -25,6 +28,9 @@ pub(crate) struct ReadLimit {
 }
 
 impl ReadLimit {
+    /// No limit but that of the length of a row of text. Pages are not looked at before they are read.
+    pub(crate) const NONE: Self = Self { memory_bytes: u64::MAX };
+
     /// The default memory limit of an import in bytes.
     pub(crate) const DEFAULT_BYTES: u64 = 1 << 30;
 
@@ -45,9 +51,13 @@ impl ReadLimit {
         COPIES * self.record_bytes()
     }
 
-    /// Returns the memory that pages of Parquet may take.
-    pub(super) fn page_bytes(self) -> u64 {
-        self.memory_bytes
+    /// Returns an error if the pages of a row group, which begins at a row, take more memory than the limit.
+    pub(super) fn large_pages(self, path: &Path, row: u64, n_bytes: u64) -> Option<Error> {
+        let needed_bytes = n_bytes.saturating_add(OTHER_BYTES);
+        (self.memory_bytes < needed_bytes).then(|| {
+            let what = format!("{}: the pages of the row group from row {row}", path.display());
+            self.too_small(what, needed_bytes)
+        })
     }
 
     /// Returns the error of a row of text that is larger than [`ReadLimit::record_bytes`]; `None` for the header.

@@ -10,14 +10,15 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_schema};
 use parquet::basic::Compression;
+use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::batch::{BATCH_BYTES, BATCH_ROWS, TableBatch};
 use super::cell::BatchColumn;
 use super::csv_file::position_of;
-use super::limit::MAX_RECORD_BYTES;
+use super::limit::{MAX_RECORD_BYTES, ReadLimit};
 use super::missing::MissingTexts;
 use super::parquet_footer::check_depth;
-use super::parquet_pages::{self, ChunkSizes, SizesError};
+use super::parquet_pages::{self, ChunkSizes};
 use super::sizes::TableSizes;
 use super::source::{ParquetSource, SourceFiles};
 use crate::{Error, Result, TableFileError};
@@ -206,6 +207,9 @@ fn sizes_of(
     builder: &ParquetRecordBatchReaderBuilder<ParquetSource>,
     positions: &[usize],
 ) -> Result<TableSizes> {
+    if sources.limit() == ReadLimit::NONE {
+        return Ok(TableSizes::default());
+    }
     if let Some(sizes) = sources.sizes.get(path, positions) {
         return Ok(sizes);
     }
@@ -213,29 +217,34 @@ fn sizes_of(
     let mut sizes = TableSizes::default();
     let mut first_row = 0;
     for row_group in builder.metadata().row_groups() {
-        let mut of_group = ChunkSizes::default();
         let n_rows = usize::try_from(row_group.num_rows()).unwrap_or(0);
-        for (leaf, chunk) in row_group.columns().iter().enumerate() {
-            if positions.binary_search(&schema.get_column_root_idx(leaf)).is_err() {
-                continue;
-            }
-            let left = sources.limit().page_bytes().saturating_sub(of_group.page_bytes);
-            let of_chunk = parquet_pages::sizes(source, chunk, n_rows, left).map_err(|error| {
-                let place = format!("column {}, row group from row {}", chunk.column_path(), first_row + 1);
-                match error {
-                    SizesError::Damaged(message) => bad_file(path, format!("{place}: {message}")),
-                    SizesError::TooLarge(n_bytes) => {
-                        let what = format!("{}, {place}: pages that take {n_bytes} bytes", path.display());
-                        sources.limit().too_small(what, of_group.page_bytes.saturating_add(n_bytes))
-                    }
-                }
-            })?;
-            of_group.page_bytes += of_chunk.page_bytes;
-            of_group.text_bytes = of_group.text_bytes.saturating_add(of_chunk.text_bytes);
+        let wanted: Vec<&ColumnChunkMetaData> = (0..row_group.num_columns())
+            .filter(|leaf| positions.binary_search(&schema.get_column_root_idx(*leaf)).is_ok())
+            .map(|leaf| row_group.column(leaf))
+            .collect();
+        let place = |chunk: &ColumnChunkMetaData, message: &str| {
+            let column = chunk.column_path();
+            bad_file(path, format!("column {column}, row group from row {}: {message}", first_row + 1))
+        };
+        let of_chunks = wanted
+            .iter()
+            .map(|chunk| parquet_pages::sizes(source, chunk).map_err(|message| place(chunk, message)))
+            .collect::<Result<Vec<ChunkSizes>>>()?;
+        let compressed_bytes = of_chunks.iter().map(|chunk| chunk.compressed_bytes).max().unwrap_or(0);
+        let page_bytes = of_chunks
+            .iter()
+            .fold(compressed_bytes, |n_bytes, chunk| n_bytes.saturating_add(chunk.page_bytes));
+        if let Some(error) = sources.limit().large_pages(path, first_row as u64 + 1, page_bytes) {
+            return Err(error);
+        }
+        let mut text_bytes = 0_u64;
+        for (chunk, of_chunk) in wanted.into_iter().zip(of_chunks) {
+            let of_texts = parquet_pages::check_pages(source, chunk, n_rows, of_chunk);
+            text_bytes = text_bytes.saturating_add(of_texts.map_err(|message| place(chunk, message))?);
         }
         first_row += n_rows;
-        sizes.reading_bytes = sizes.reading_bytes.max(of_group.page_bytes);
-        sizes.text_bytes = sizes.text_bytes.max(of_group.text_bytes);
+        sizes.reading_bytes = sizes.reading_bytes.max(page_bytes);
+        sizes.text_bytes = sizes.text_bytes.max(text_bytes);
     }
     sources.sizes.insert(path, positions, sizes);
     Ok(sizes)

@@ -6,7 +6,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray};
+use arrow_array::builder::{ListBuilder, StringDictionaryBuilder};
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, Float64Array, ListArray, RecordBatch, StringArray};
 use flate2::Compression as Level;
 use flate2::write::GzEncoder;
 use kiln_tables::{Error, ImportOptions, import};
@@ -189,8 +191,56 @@ fn parquets(root: &Path) -> Vec<Input> {
             false,
         ),
         parquet("many short rows", "short.parquet", root, &short, gzip(properties()), false),
+        columns(
+            "lists of a long text of a dictionary",
+            "list.parquet",
+            root,
+            Arc::new(lists(&long[..MIB / 8], 100, 40)),
+            snappy(properties()),
+            false,
+        ),
+        columns(
+            "long values of a fixed length",
+            "fixed.parquet",
+            root,
+            Arc::new(
+                FixedSizeBinaryArray::try_from_iter(vec![&long.as_bytes()[..MIB / 4]; 600].into_iter())
+                    .unwrap(),
+            ),
+            snappy(properties()),
+            false,
+        ),
         bomb(root),
     ]
+}
+
+/// Lists of the same text, which the writer takes once: the values are positions in a dictionary.
+fn lists(text: &str, n_rows: usize, n_values: usize) -> ListArray {
+    let mut lists = ListBuilder::new(StringDictionaryBuilder::<Int32Type>::new());
+    for _ in 0..n_rows {
+        lists.values().append_n(text, n_values).unwrap();
+        lists.append(true);
+    }
+    lists.finish()
+}
+
+/// Writes a Parquet file of a column at once.
+fn columns(
+    name: &'static str,
+    file: &str,
+    root: &Path,
+    column: ArrayRef,
+    properties: WriterProperties,
+    fails: bool,
+) -> Input {
+    let path = root.join(file);
+    let ids: ArrayRef = Arc::new((0..column.len()).map(|row| row as f64).collect::<Float64Array>());
+    let batch = RecordBatch::try_from_iter([("id", ids), ("x", column)]).unwrap();
+    let file = File::create(&path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    Input { name, path, fails }
 }
 
 /// A page of Parquet that is a thousand times as large as its header states.

@@ -72,27 +72,29 @@ fn has_file(folder: &Path, event: &str) -> bool {
         .any(|entry| entry.file_name().to_string_lossy().starts_with(event) || has_file(&entry.path(), event))
 }
 
-/// Imports tables, and changes a file when an event occurs.
+/// Imports tables, and changes a file when an event occurs. Returns the outcome, and true if the file was changed.
 fn import_with_change(
     folder: &Tables,
     options: &ImportOptions,
     event: &str,
     change: fn(&Path),
     changed: &Path,
-) -> Result<(), String> {
+) -> (Result<(), String>, bool) {
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let changing = scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
                 if has_file(&folder.path(""), event) {
-                    return change(changed);
+                    change(changed);
+                    return true;
                 }
                 thread::yield_now();
             }
+            false
         });
         let outcome = folder.import_with(SPEC, "set", options);
         is_done.store(true, Ordering::Relaxed);
-        outcome.map(drop).map_err(|error| error.to_string())
+        (outcome.map(drop).map_err(|error| error.to_string()), changing.join().unwrap())
     })
 }
 
@@ -103,12 +105,15 @@ fn a_file_that_changes_during_an_import_is_read_as_it_was_or_named() {
     good.import(SPEC);
     let expected = files(&good.path("set"));
     let names = ["users.csv", "follows.jsonl", "set.yaml"];
+    let mut n_changed = 0;
     for (name, change) in names.into_iter().flat_map(|name| CHANGES.map(|change| (name, change))) {
         for event in EVENTS {
             let folder = Tables::new();
             tables(&folder);
-            let outcome =
-                import_with_change(&folder, &ImportOptions::default(), event, change, &folder.path(name));
+            let options = ImportOptions::default();
+            let (outcome, was_changed) =
+                import_with_change(&folder, &options, event, change, &folder.path(name));
+            n_changed += usize::from(was_changed);
             match outcome {
                 Ok(()) => assert!(files(&folder.path("set")) == expected, "{name} at {event}"),
                 Err(error) => {
@@ -118,6 +123,7 @@ fn a_file_that_changes_during_an_import_is_read_as_it_was_or_named() {
             }
         }
     }
+    assert!(0 < n_changed, "no file was changed during an import");
 }
 
 /// The record of the earlier import is read before the tables, and once.
@@ -141,7 +147,7 @@ fn transforms_that_change_during_an_import_are_those_that_were_opened() {
         for event in &EVENTS[..9] {
             let folder = Tables::new();
             tables(&folder);
-            import_with_change(&folder, &options, event, change, &record).unwrap();
+            import_with_change(&folder, &options, event, change, &record).0.unwrap();
             assert!(files(&folder.path("set")) == expected, "{event}");
             fs::write(&record, &original).unwrap();
         }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::exit::clean_up;
 use crate::terminal::log;
@@ -12,19 +12,25 @@ use crate::terminal::log;
 /// wait for the other ranks.
 pub(crate) fn end(status: u8, line: Option<&str>) -> ! {
     let line = line.map(str::to_owned);
-    let (done, said) = mpsc::channel();
+    let (done, ended) = mpsc::channel();
+    let is_clean = done.clone();
     // Another thread may be blocked while it holds the lock of a stream. Output that would block is dropped.
     // On a loaded machine, the thread that writes may start late.
-    let speak = move || {
+    let speaking = thread::Builder::new().spawn(move || {
         if let Some(line) = line {
             log(&line);
         }
         let _ = io::stdout().flush();
-        clean_up();
         let _ = done.send(());
-    };
-    if thread::Builder::new().spawn(speak).is_ok() {
-        let _ = said.recv_timeout(Duration::from_secs(3));
+    });
+    // Neither waits for the other: a file system may hang as a stream may.
+    let cleaning = thread::Builder::new().spawn(move || {
+        clean_up();
+        let _ = is_clean.send(());
+    });
+    let until = Instant::now() + Duration::from_secs(3);
+    for _ in [speaking, cleaning].iter().filter(|thread| thread.is_ok()) {
+        let _ = ended.recv_timeout(until.saturating_duration_since(Instant::now()));
     }
     signal_hook::low_level::exit(i32::from(status))
 }

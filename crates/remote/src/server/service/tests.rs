@@ -15,7 +15,10 @@ use crate::wire::proto::{Chunk, GraphClient};
 use crate::{ServeConfig, Server};
 
 /// Starts a server with one thread, and passes two responses of 4 MiB for two clients.
-fn with_unread_response(lease: Duration, then: impl AsyncFnOnce(Streaming<Chunk>, Streaming<Chunk>)) {
+fn with_unread_response(
+    lease: Duration,
+    then: impl AsyncFnOnce(&Server, Streaming<Chunk>, Streaming<Chunk>),
+) {
     let part = only_part(&kiln_data::synthetic::rmat(10, 2, 512, 0).unwrap());
     let token = Token::new("a-word-of-this-test").unwrap();
     let config = ServeConfig { n_threads: 1, lease, ..ServeConfig::new("127.0.0.1:0", token.clone()) };
@@ -33,7 +36,7 @@ fn with_unread_response(lease: Duration, then: impl AsyncFnOnce(Streaming<Chunk>
         client.gather(Request::new(GatherRequest { lease, rows, node_type: 0 })).await.unwrap().into_inner()
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async { then(client().await, client().await).await });
+    runtime.block_on(async { then(&server, client().await, client().await).await });
 }
 
 const WHOLE: (usize, bool) = (2048 * 512 * 4, true);
@@ -55,7 +58,7 @@ async fn read(mut response: Streaming<Chunk>) -> (usize, bool) {
 #[test]
 fn a_client_that_does_not_read_leaves_the_only_thread_to_others() {
     // The first response would have the thread for ten minutes.
-    with_unread_response(Duration::from_secs(600), async |unread, other| {
+    with_unread_response(Duration::from_secs(600), async |_, unread, other| {
         assert_eq!(read(other).await, WHOLE);
         // A slow client gets its response, too.
         assert_eq!(read(unread).await, WHOLE);
@@ -64,9 +67,14 @@ fn a_client_that_does_not_read_leaves_the_only_thread_to_others() {
 
 #[test]
 fn a_response_that_is_not_read_is_dropped_after_the_timeout() {
-    with_unread_response(Duration::from_millis(200), async |unread, other| {
+    with_unread_response(Duration::from_secs(2), async |server, unread, other| {
         assert_eq!(read(other).await, WHOLE);
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        let ended = async {
+            while server.service.responder.oldest_request(Instant::now()).is_some() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), ended).await.unwrap();
         // The chunks that were sent before the timeout arrive, but do not look like a complete response.
         let (n_bytes, is_whole) = read(unread).await;
         assert!(n_bytes < WHOLE.0 && !is_whole, "{n_bytes}");
