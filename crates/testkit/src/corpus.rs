@@ -5,7 +5,7 @@ use std::path::Path;
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// The number of mutations of each entry of a corpus.
+/// The number of mutations of each entry of a corpus, without the variable `KILN_MUTATIONS`.
 const N_MUTATIONS: usize = 60;
 
 /// Texts that mutations insert.
@@ -39,8 +39,8 @@ pub struct CorpusCounts {
     pub n_valid_mutations: usize,
 }
 
-/// Runs the body of a fuzz target on each file of a folder, and on mutations of it, which are the same in every run. The body returns
-/// true for a valid input.
+/// Runs the body of a fuzz target on each file of a folder, and on mutations of it, which are the same in every run: 60, or as many
+/// as the environment variable `KILN_MUTATIONS` states. The body returns true for a valid input.
 ///
 /// ```
 /// let corpus = tempfile::tempdir()?;
@@ -69,13 +69,18 @@ pub fn check_corpus(folder: impl AsRef<Path>, body: impl Fn(&[u8]) -> bool) -> C
         let input = fs::read(path).expect("the corpus should be readable");
         counts.n_entries += 1;
         counts.n_valid += run(&name.to_string(), &input);
-        for number in 0..N_MUTATIONS {
+        for number in 0..n_mutations() {
             let mut rng = Xoshiro256StarStar::seed_from_u64(number as u64);
             counts.n_mutations += 1;
             counts.n_valid_mutations += run(&format!("{name}, mutation {number}"), &mutate(&input, &mut rng));
         }
     }
     counts
+}
+
+fn n_mutations() -> usize {
+    let number = std::env::var("KILN_MUTATIONS").ok();
+    number.map_or(N_MUTATIONS, |number| number.parse().expect("KILN_MUTATIONS should be a number"))
 }
 
 /// Returns an input with one to three changes: a changed bit, a removed or repeated range, or an inserted text.

@@ -82,7 +82,7 @@ impl ServeConfig {
 pub struct Server {
     runtime: Option<Runtime>,
     address: SocketAddr,
-    service: Service,
+    pub(super) service: Service,
     wrong_tokens: Arc<Throttle>,
 }
 
