@@ -1,7 +1,6 @@
 //! The folders of ranks with `--per-rank`, and the totals of all ranks.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +8,7 @@ use anyhow::Context;
 use kiln::comm::TransientError;
 use kiln::prelude::RankHandle;
 use kiln::store::array_folder::{FolderWriter, check_free};
-use kiln::store::whole_file::read_whole;
+use kiln::store::whole_file::{read_whole, write_whole};
 use kiln::{Error, PredictionTotals, Result};
 use serde_json::{Value, json};
 
@@ -99,14 +98,11 @@ fn announced_folder(out: &Path, announced: &[u8]) -> Result<Option<PathBuf>> {
     Ok(is_announced.then_some(folder))
 }
 
+/// Writes the file by which other ranks recognise a folder.
 fn write_mark(folder: &Path, announced: &[u8]) -> Result<()> {
     let path = folder.join(MARK);
-    // Synced, so that the other machines of a file system see it.
-    let written = File::create_new(&path).and_then(|mut file| {
-        file.write_all(announced)?;
-        file.sync_all()
-    });
-    written.with_context(|| path.display().to_string()).map_err(|error| Error::Other(error.into()))
+    let written = write_whole(&path, announced).with_context(|| path.display().to_string());
+    written.map_err(|error| Error::Other(error.into()))
 }
 
 /// Gives a folder its name. It gets `index.json` if there are totals.
