@@ -32,7 +32,7 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
 
 /// Removes the unfinished folders of this process when SIGINT (Ctrl-C), SIGTERM or SIGHUP arrives, and then ends the process as the
 /// signal does; also when the process ends because another rank of its job was lost. A second signal ends it at once. A signal that is
-/// ignored, as by `nohup`, stays ignored. Not for a process that calls [`stop_on_signals`], which ends by itself.
+/// ignored, as by `nohup`, stays ignored on Linux. Not for a process that calls [`stop_on_signals`], which ends by itself.
 ///
 /// ```no_run
 /// kiln::clean_up_on_signals()?;
