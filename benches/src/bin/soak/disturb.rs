@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use kiln_benches::Result;
@@ -113,25 +113,29 @@ fn wrong_tokens(soak: &Soak) -> Result {
     Ok(())
 }
 
+/// Waits for the end of a process. Kills it and returns an error after [`CLOSED_WITHIN`].
+fn end_of(mut process: Child, what: &str) -> Result<ExitStatus> {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = process.try_wait()? {
+            return Ok(status);
+        }
+        if CLOSED_WITHIN < started.elapsed() {
+            process.kill()?;
+            process.wait()?;
+            return Err(format!("{what} did not exit within {CLOSED_WITHIN:?}").into());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// Starts a process with the job's token and a duplicate rank. The job must reject it, so that it exits with status 70.
 fn duplicate_rank(soak: &Soak) -> Result {
     soak.pause(Duration::from_secs(3));
     let Some(address) = soak.job_address() else { return Ok(()) };
     let log = std::env::temp_dir().join(format!("kiln-soak-duplicate-{}", std::process::id()));
-    let mut process =
-        rank_command(&soak.program, &address, 1, &log)?.arg("--join-within").arg("60").spawn()?;
-    let started = Instant::now();
-    let status = loop {
-        if let Some(status) = process.try_wait()? {
-            break status;
-        }
-        if CLOSED_WITHIN < started.elapsed() {
-            process.kill()?;
-            process.wait()?;
-            return Err("a process with a duplicate rank was not rejected and did not exit".into());
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    };
+    let process = rank_command(&soak.program, &address, 1, &log)?.arg("--join-within").arg("60").spawn()?;
+    let status = end_of(process, "a process with a duplicate rank")?;
     let text = std::fs::read_to_string(&log)?;
     std::fs::remove_file(&log)?;
     // The duplicate is not rejected if the job has finished in the meantime.
@@ -214,19 +218,8 @@ fn colliding_keys(soak: &Soak) -> Result {
     let log = folder.path().join("log");
     let mut command = limited(&soak.program, &log)?;
     command.args(["data", "import"]).arg(folder.path().join("spec.yaml")).arg("--out");
-    let mut process = command.arg(folder.path().join("set")).spawn()?;
-    let started = Instant::now();
-    let status = loop {
-        if let Some(status) = process.try_wait()? {
-            break status;
-        }
-        if CLOSED_WITHIN < started.elapsed() {
-            process.kill()?;
-            process.wait()?;
-            return Err(format!("an import of colliding keys did not end within {CLOSED_WITHIN:?}").into());
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    };
+    let process = command.arg(folder.path().join("set")).spawn()?;
+    let status = end_of(process, "an import of colliding keys")?;
     soak.pause(Duration::from_secs(5));
     match status.success() {
         true => Ok(()),
