@@ -100,7 +100,9 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
     // Datasets are memory-mapped, so reading a truncated file raises SIGBUS.
     kiln::graph::handle_bus_errors().context("handling SIGBUS")?;
     kiln::report_file_size_limit()?;
-    kiln::start_threads()?;
+    if !matches!(cli.command, Command::Health(_) | Command::Completions { .. }) {
+        kiln::start_threads()?;
+    }
     let given = flags::read_given(command(), matches);
     match cli.command {
         Command::Train(args) => return train::run(&args, given),

@@ -72,10 +72,7 @@ impl RankFolders {
     /// Gives the folder its name, after all ranks have written theirs and have ended: a rank that is lost before would let the job fail,
     /// and the same command would find a complete folder. Writes `index.json` if there are totals of the ranks, on rank 0.
     pub(super) fn finish(self, of_ranks: Option<&[PredictionTotals]>) -> Result<()> {
-        match self.shared {
-            Some(writer) => commit(writer, of_ranks),
-            None => Ok(()),
-        }
+        self.shared.map_or(Ok(()), |writer| commit(writer, of_ranks))
     }
 }
 
