@@ -134,12 +134,9 @@ impl PredictArgs {
         let memory = if is_of_links { self.memory.map(|bytes| bytes / 2) } else { self.memory };
         let was_exact = matches!(model.info().evaluation.neighbors, EvaluatedNeighbors::Exact { .. });
         Ok(match self.mode {
-            // The limit of the job instead of the limit of the run.
-            Mode::AsEvaluated if self.memory.is_some() && was_exact => {
-                PredictMode::Exact(LayerWiseConfig::within(memory))
-            }
-            Mode::AsEvaluated => PredictMode::AsEvaluated,
-            Mode::Exact => PredictMode::Exact(LayerWiseConfig::within(memory)),
+            // Otherwise the limit of the job replaces that of the run.
+            Mode::AsEvaluated if self.memory.is_none() || !was_exact => PredictMode::AsEvaluated,
+            Mode::AsEvaluated | Mode::Exact => PredictMode::Exact(LayerWiseConfig::within(memory)),
             Mode::Sampled => {
                 let seed = self.seed.unwrap_or(0);
                 let n_layers = model.info().inputs.sampling.as_ref().map_or(1, |of_run| of_run.fanouts.len());

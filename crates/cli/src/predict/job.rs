@@ -15,7 +15,7 @@ use kiln::{PredictionFiles, PredictionOutput, PredictionRequest, PredictionTotal
 
 use super::args::PredictArgs;
 use super::data::{OpenedGraph, PredictedGraph};
-use super::rank_folders::{RankFolders, totals_of_ranks};
+use super::rank_folders::{self, RankFolders, Written, totals_of_ranks};
 use crate::output::{print_note_lines, print_rank_zero};
 
 /// A prediction job: the flags, the model on the device of this process's first rank, and the launcher's settings.
@@ -115,7 +115,7 @@ impl Job<'_> {
     pub(super) fn launch(
         &self,
         request: &str,
-        body: impl Fn(&RankHandle, &Path) -> kiln::Result<PredictionTotals> + Sync,
+        body: impl Fn(&RankHandle, &Path) -> kiln::Result<Written> + Sync,
     ) -> anyhow::Result<()> {
         let Self { args, model, launch: environment, .. } = self;
         let mut config = args.job.config(environment.as_ref())?;
@@ -133,20 +133,19 @@ impl Job<'_> {
             if environment.is_some() {
                 print_rank_zero(rank.description());
             }
-            let folders = match args.per_rank {
-                true => Some(RankFolders::create(&rank, &args.out)?),
-                false => None,
+            let (folder, totals) = match args.per_rank {
+                true => RankFolders::create(&rank, &args.out)?.write(|own| body(&rank, own))?,
+                false => body(&rank, &args.out)?,
             };
-            let own = match &folders {
-                Some(folders) => body(&rank, folders.own()).map_err(|error| folders.explain(error))?,
-                None => body(&rank, &args.out)?,
-            };
-            let of_ranks = totals_of_ranks(&rank, own)?;
-            Ok((folders, rank.is_zero().then_some(of_ranks)))
+            let of_ranks = totals_of_ranks(&rank, totals.unwrap_or_default())?;
+            Ok((folder, rank.is_zero().then_some(of_ranks)))
         })?;
-        for (folders, of_ranks) in ranks {
-            if let Some(folders) = folders {
-                folders.finish(of_ranks.as_deref())?;
+        // All ranks have ended: a rank that was lost before would let the job fail, and the same command would find a complete folder.
+        for (folder, of_ranks) in ranks {
+            match folder {
+                Some(folder) if args.per_rank => rank_folders::commit(folder, of_ranks.as_deref())?,
+                Some(folder) => folder.commit()?,
+                None => {}
             }
             if let Some(of_ranks) = of_ranks {
                 self.print_totals(&PredictionTotals::sum(&of_ranks));
@@ -180,7 +179,7 @@ impl Job<'_> {
             PredictionOutput,
             &mut dyn FnMut(&PredictedRows) -> kiln::Result<()>,
         ) -> kiln::Result<()>,
-    ) -> kiln::Result<PredictionTotals> {
+    ) -> kiln::Result<Written> {
         let is_writer = self.args.per_rank || rank.is_zero();
         let mut files = is_writer.then(|| PredictionFiles::create(folder, request)).transpose()?;
         let output = match self.args.per_rank {
@@ -191,7 +190,7 @@ impl Job<'_> {
             Some(files) => files.write(rows),
             None => Ok(()),
         })?;
-        files.map_or(Ok(PredictionTotals::default()), PredictionFiles::finish)
+        Ok(files.map(PredictionFiles::complete).transpose()?.unzip())
     }
 }
 

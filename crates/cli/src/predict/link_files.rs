@@ -142,8 +142,8 @@ impl LinkFiles {
         self.totals.add_non_finite(self.nodes.number(0, src));
     }
 
-    /// Completes the files and gives the folder its name. Returns the number of links.
-    pub(super) fn finish(self) -> Result<PredictionTotals> {
+    /// Completes the files. Returns their folder, which has no name yet, and the number of links.
+    pub(super) fn complete(self) -> Result<(FolderWriter, PredictionTotals)> {
         let Self { mut folder, rows, totals, .. } = self;
         match rows {
             LinkRows::Csv(file) => file.finish()?,
@@ -154,8 +154,7 @@ impl LinkFiles {
             #[cfg(feature = "tables")]
             LinkRows::Parquet(writer) => writer.finish()?,
         }
-        folder.commit()?;
-        Ok(totals)
+        Ok((folder, totals))
     }
 }
 

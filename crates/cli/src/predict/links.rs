@@ -2,17 +2,17 @@
 
 use anyhow::Context;
 use indicatif::ProgressBar;
+use kiln::PredictionOutput;
 use kiln::graph::{GraphSchema, Links, NodeId, RelationSchema};
 use kiln::prelude::{PredictMode, PredictOn, RankHandle};
 use kiln::train::{LinkPredictor, LinkScorer, LinkScorerBuilder, ScoredLink, WantedRows};
-use kiln::{PredictionOutput, PredictionTotals};
 
 use super::args::PredictArgs;
 use super::data::PredictedGraph;
 use super::job::{Job, progress_bar, show};
 use super::link_files::{LinkFiles, LinkNodes};
 use super::link_request::LinkRequest;
-use super::rank_folders::WRITING;
+use super::rank_folders::{WRITING, Written};
 use crate::output::print_rank_zero;
 
 /// The number of pairs that are scored and written at once.
@@ -62,7 +62,7 @@ impl Job<'_> {
         request: &LinkRequest,
         nodes: &LinkNodes,
         mode: &PredictMode,
-    ) -> kiln::Result<PredictionTotals> {
+    ) -> kiln::Result<Written> {
         let predictor = predictor.with_model(&self.model_of(rank)?)?;
         let bar = progress_bar(rank);
         let to_bar = bar.clone();
@@ -81,15 +81,15 @@ impl Job<'_> {
             }
             Ok(rows.as_mut().map_or(Ok(()), |rows| rows.push(&batch))?)
         })?;
-        let totals = match rows {
+        let written = match rows {
             Some(rows) => {
                 rank.with_machine_threads(|| self.write_links(&rows.finish()?, request, nodes, &bar))?
             }
-            None => PredictionTotals::default(),
+            None => Written::default(),
         };
         bar.finish_and_clear();
         rank.communicator("scores of links")?.barrier(WRITING)?;
-        Ok(totals)
+        Ok(written)
     }
 
     fn write_links(
@@ -98,7 +98,7 @@ impl Job<'_> {
         request: &LinkRequest,
         nodes: &LinkNodes,
         bar: &ProgressBar,
-    ) -> kiln::Result<PredictionTotals> {
+    ) -> kiln::Result<Written> {
         let mut files = LinkFiles::create(&self.args.out, self.args.format, nodes.clone())?;
         match request {
             LinkRequest::Pairs(links) => {
@@ -118,7 +118,7 @@ impl Job<'_> {
                 report_left_out(scorer, srcs, nodes, &mut files);
             }
         }
-        files.finish()
+        Ok(Some(files.complete()?).unzip())
     }
 }
 

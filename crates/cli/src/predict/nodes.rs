@@ -8,10 +8,11 @@ use kiln::graph::{GraphSchema, NodeId};
 use kiln::prelude::{PredictMode, PredictOn, RankHandle};
 use kiln::store::sha256;
 use kiln::train::{NamedTargets, NodePredictor, WantedRows};
-use kiln::{PredictionRequest, PredictionTotals, SplitParts};
+use kiln::{PredictionRequest, SplitParts};
 
 use super::data::PredictedGraph;
 use super::job::{Job, progress_bar, show};
+use super::rank_folders::Written;
 use super::request::{id_bytes, requested, selection};
 use crate::flags::ranks::convert_error;
 use crate::output::print_note_lines;
@@ -72,7 +73,7 @@ impl Job<'_> {
         request: PredictionRequest<NodeId>,
         mode: &PredictMode,
         bar: &ProgressBar,
-    ) -> kiln::Result<PredictionTotals> {
+    ) -> kiln::Result<Written> {
         let predictor = predictor.with_model(&self.model_of(rank)?)?;
         let nodes = request.items.clone();
         let to_bar = bar.clone();
@@ -85,7 +86,7 @@ impl Job<'_> {
             // A request that is invalid is an error before the first file.
             predictor.batches(&nodes, mode, wanted)?;
         }
-        let totals = self.write(rank, folder, request, |output, each| {
+        let written = self.write(rank, folder, request, |output, each| {
             rank.predict(&predictor, &nodes, mode, wanted, output, |rows| {
                 if !is_exact {
                     show(bar, rows.positions.end as u64, nodes.len() as u64);
@@ -94,7 +95,7 @@ impl Job<'_> {
             })
         });
         bar.finish_and_clear();
-        totals
+        written
     }
 }
 

@@ -19,6 +19,9 @@ pub(super) const WRITING: Duration = Duration::from_secs(24 * 3600);
 /// The file in an unfinished folder by which the ranks that share it recognise it.
 const MARK: &str = "ranks";
 
+/// What a rank has written: the folder of complete files, which has no name yet, and their totals. A rank may write nothing.
+pub(super) type Written = (Option<FolderWriter>, Option<PredictionTotals>);
+
 /// The folders of ranks, in one folder that is unfinished until all are complete. Ranks that share a file system share it: the
 /// first of them owns it. With a lost rank, all folders are removed.
 #[derive(Debug)]
@@ -57,22 +60,22 @@ impl RankFolders {
         Ok(Self { own, shared })
     }
 
-    /// Returns the path for the folder of this rank.
-    pub(super) fn own(&self) -> &Path {
-        &self.own
-    }
-
-    /// Returns the error of a rank that could not write its folder. Without the folder, its owner was lost: another attempt may
-    /// succeed.
-    pub(super) fn explain(&self, error: Error) -> Error {
-        let is_there = self.own.parent().is_some_and(|folder| folder.join(MARK).exists());
-        if is_there { error } else { Error::Other(TransientError(error.into()).into()) }
-    }
-
-    /// Gives the folder its name, after all ranks have written theirs and have ended: a rank that is lost before would let the job fail,
-    /// and the same command would find a complete folder. Writes `index.json` if there are totals of the ranks, on rank 0.
-    pub(super) fn finish(self, of_ranks: Option<&[PredictionTotals]>) -> Result<()> {
-        self.shared.map_or(Ok(()), |writer| commit(writer, of_ranks))
+    /// Writes the folder of this rank, whose path `body` gets. Returns the folder of all ranks, on the rank that owns it, and the
+    /// totals of this rank.
+    pub(super) fn write(self, body: impl FnOnce(&Path) -> Result<Written>) -> Result<Written> {
+        let Self { own, shared } = self;
+        let written = body(&own).and_then(|(folder, totals)| {
+            folder.map_or(Ok(()), FolderWriter::commit)?;
+            Ok(totals)
+        });
+        match written {
+            Ok(totals) => Ok((shared, totals)),
+            // Without the mark, the owner of the folder was lost: another attempt may succeed.
+            Err(error) if own.parent().is_none_or(|folder| !folder.join(MARK).exists()) => {
+                Err(Error::Other(TransientError(error.into()).into()))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -102,8 +105,8 @@ fn write_mark(folder: &Path, announced: &[u8]) -> Result<()> {
     written.map_err(|error| Error::Other(error.into()))
 }
 
-/// Gives a folder its name. It gets `index.json` if there are totals.
-fn commit(writer: FolderWriter, of_ranks: Option<&[PredictionTotals]>) -> Result<()> {
+/// Gives the folder of all ranks its name. It gets `index.json` if there are totals of the ranks, on rank 0.
+pub(super) fn commit(writer: FolderWriter, of_ranks: Option<&[PredictionTotals]>) -> Result<()> {
     let mark = writer.folder().join(MARK);
     let removed = fs::remove_file(&mark).with_context(|| mark.display().to_string());
     removed.map_err(|error| Error::Other(error.into()))?;

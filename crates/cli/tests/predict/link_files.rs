@@ -12,7 +12,9 @@ fn links_of_named_types_have_names_and_scores_that_are_not_finite_are_empty() {
         .write(&[link(12, 21, 0.5), link(10, 20, f32::NAN), link(12, 21, f32::INFINITY)])
         .expect("files can be written");
     files.add_source_without_links(NodeId(11));
-    let totals = files.finish().expect("files can be written");
+    let (folder, totals) = files.complete().expect("files can be written");
+    assert!(!out.exists());
+    folder.commit().expect("the folder is new");
     assert_eq!((totals.n_items, totals.n_non_finite), (3, 3));
     assert_eq!(totals.first_non_finite, ["0 to 0", "2 to 1", "1"]);
     let csv = std::fs::read_to_string(out.join("links.csv")).expect("the file was written");

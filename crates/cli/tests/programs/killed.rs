@@ -20,28 +20,32 @@ use crate::predict::{fails, succeeds, text, train};
 /// The signals by their turn: one that ends a process without its help is every second one.
 const SIGNALS: [&str; 4] = ["KILL", "TERM", "KILL", "INT"];
 /// A command that is faster than its kill is repeated this often.
-const MOST_TRIES: usize = 200;
+pub(crate) const MOST_TRIES: usize = 200;
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// A command that writes a folder, by its arguments without `--out`.
-struct Writer {
+pub(crate) struct Writer {
     args: String,
     out_flag: &'static str,
     n_processes: usize,
 }
 
 /// The end of a process: its status, and what it said.
-struct End {
-    status: ExitStatus,
-    said: String,
+pub(crate) struct End {
+    pub(crate) status: ExitStatus,
+    pub(crate) said: String,
 }
 
-fn writer(args: impl Into<String>) -> Writer {
+pub(crate) fn writer(args: impl Into<String>) -> Writer {
     Writer { args: args.into(), out_flag: "--out", n_processes: 1 }
 }
 
 impl Writer {
-    fn start(&self, out: &Path) -> Vec<Child> {
+    pub(crate) fn of_processes(self, n_processes: usize) -> Self {
+        Self { n_processes, ..self }
+    }
+
+    pub(crate) fn start(&self, out: &Path) -> Vec<Child> {
         let port = free_port();
         let start = |rank: usize| {
             let mut command = Command::new("timeout");
@@ -61,7 +65,7 @@ impl Writer {
     }
 
     /// Runs the command to its end, which must be a success. Returns what it printed.
-    fn finish(&self, out: &Path) -> String {
+    pub(crate) fn finish(&self, out: &Path) -> String {
         let ends = ends(self.start(out));
         let mut printed = String::new();
         for end in ends {
@@ -75,11 +79,7 @@ impl Writer {
     fn is_killed(&self, out: &Path, signal: &str, delay: Duration, victim: usize) -> bool {
         let mut children = self.start(out);
         let root = out.parent().unwrap();
-        let started = Instant::now();
-        while !is_writing(root) && children.iter_mut().all(|child| child.try_wait().unwrap().is_none()) {
-            assert!(started.elapsed() < LIMIT, "{} wrote nothing", self.args);
-            thread::sleep(Duration::from_millis(1));
-        }
+        wait(&mut children, || is_writing(root));
         thread::sleep(delay);
         send(&children[victim], signal);
         let ends = ends(children);
@@ -105,8 +105,17 @@ impl Writer {
     }
 }
 
+/// Waits for an event, or for the end of one of the processes.
+pub(crate) fn wait(children: &mut [Child], has_come: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !has_come() && children.iter_mut().all(|child| child.try_wait().unwrap().is_none()) {
+        assert!(started.elapsed() < LIMIT, "the event did not come");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Sends a signal to the program that `timeout` runs.
-fn send(child: &Child, signal: &str) {
+pub(crate) fn send(child: &Child, signal: &str) {
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap_or_default();
     for process in children.split_whitespace() {
         // A process that has ended meanwhile is no failure.
@@ -115,7 +124,7 @@ fn send(child: &Child, signal: &str) {
     }
 }
 
-fn ends(children: Vec<Child>) -> Vec<End> {
+pub(crate) fn ends(children: Vec<Child>) -> Vec<End> {
     let end = |child: Child| {
         let output = child.wait_with_output().unwrap();
         let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -124,7 +133,7 @@ fn ends(children: Vec<Child>) -> Vec<End> {
     children.into_iter().map(end).collect()
 }
 
-fn names(folder: &Path) -> Vec<String> {
+pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
 }
@@ -148,7 +157,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Returns true if a folder in this one has a file. The unfinished folder that shows that a folder can be created has none.
-fn is_writing(root: &Path) -> bool {
+pub(crate) fn is_writing(root: &Path) -> bool {
     let folders = names(root).into_iter().map(|name| root.join(name));
     folders.filter_map(|folder| fs::read_dir(folder).ok()).any(|mut files| files.next().is_some())
 }
@@ -266,7 +275,7 @@ fn predictions_survive_kills_and_lost_ranks() {
     survives(&writer(&predict), |_| true, |_| ());
     survives(&writer(format!("{predict} --ranks 3 --per-rank")), |_| true, |_| ());
     let args = format!("{predict} --per-rank");
-    survives(&Writer { n_processes: 2, ..writer(args) }, |_| true, |_| ());
+    survives(&writer(args).of_processes(2), |_| true, |_| ());
 }
 
 #[test]

@@ -10,6 +10,8 @@ use kiln::data::{NodeNames, synthetic};
 use kiln::prelude::*;
 use kiln::store::npy;
 
+#[cfg(target_os = "linux")]
+use crate::killed;
 use crate::predict::{fails, succeeds, text, train};
 use crate::predict_non_finite::{DAMAGED, answer, damage, reached};
 use crate::predict_ranks::{predicted, write};
@@ -272,4 +274,42 @@ fn links_without_finite_scores_have_none_and_the_best_destinations_leave_them_ou
     ] {
         assert!(printed.contains(&line), "{line}: {printed}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_rank_that_is_lost_after_the_links_were_written_leaves_no_result() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path();
+    let [set, _] = write(&data(), 1, folder, "set");
+    let run = train(folder, &format!("--data {set} {FLAGS}"));
+    let (pairs, _) = test_pairs(folder, &run);
+    let [header, pair] = [0, 1].map(|line| text(Path::new(&pairs)).lines().nth(line).unwrap().to_owned());
+    std::fs::write(&pairs, format!("{header}\n{}", format!("{pair}\n").repeat(1 << 18))).unwrap();
+    let predict = killed::writer(format!("predict --run {run} --data {set} --pairs {pairs}")).of_processes(2);
+    let jobs = folder.join("jobs");
+    let out = jobs.join("out");
+    std::fs::create_dir(&jobs).unwrap();
+    predict.finish(&out);
+    let n_bytes = std::fs::metadata(out.join("links.csv")).unwrap().len();
+    for _ in 0..killed::MOST_TRIES {
+        std::fs::remove_dir_all(&out).unwrap();
+        let mut children = predict.start(&out);
+        // Rank 0 writes while rank 1 waits for it.
+        killed::wait(&mut children, || killed::is_writing(&jobs));
+        killed::send(&children[1], "STOP");
+        killed::wait(&mut children, || {
+            let mut files = killed::names(&jobs).into_iter().map(|name| jobs.join(name).join("links.csv"));
+            files.any(|file| std::fs::metadata(file).is_ok_and(|file| file.len() == n_bytes))
+        });
+        killed::send(&children[1], "KILL");
+        let ends = killed::ends(children);
+        if !ends[1].status.success() {
+            assert_eq!(ends[0].status.code(), Some(75), "{}", ends[0].said);
+            assert_eq!(killed::names(&jobs), [""; 0]);
+            predict.finish(&out);
+            return;
+        }
+    }
+    panic!("the links were written before the signal came");
 }

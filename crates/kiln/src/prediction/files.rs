@@ -59,7 +59,9 @@ use crate::Result;
 /// for batch in 0..batches.n_batches() {
 ///     files.write(&batches.batch(batch)?)?;
 /// }
-/// println!("{} items", files.finish()?.n_items);
+/// let (folder, totals) = files.complete()?;
+/// folder.commit()?;
+/// println!("{} items", totals.n_items);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
@@ -158,11 +160,12 @@ impl<I: ItemId> PredictionFiles<I> {
         Ok(())
     }
 
-    /// Completes the files and gives the folder its name. Returns the number of items and of correct predictions.
+    /// Completes the files. Returns their folder, which [`FolderWriter::commit`] gives its name (a job of several ranks does so
+    /// after all have ended), and the number of items and of correct predictions.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be written, or if the folder exists by now and is not empty.
-    pub fn finish(self) -> Result<PredictionTotals> {
+    /// Returns an error if a file cannot be written.
+    pub fn complete(self) -> Result<(FolderWriter, PredictionTotals)> {
         let Self { mut folder, predictions, named, scores, embeddings, ids, totals, .. } = self;
         predictions.finish()?;
         if let Some(file) = named {
@@ -175,7 +178,6 @@ impl<I: ItemId> PredictionFiles<I> {
         if let Some(ids) = ids {
             folder.add(ids)?;
         }
-        folder.commit()?;
-        Ok(totals)
+        Ok((folder, totals))
     }
 }
