@@ -140,7 +140,7 @@ impl Job<'_> {
             let of_ranks = totals_of_ranks(&rank, totals.unwrap_or_default())?;
             Ok((folder, rank.is_zero().then_some(of_ranks)))
         })?;
-        // All ranks have ended: a rank that was lost before would let the job fail, and the same command would find a complete folder.
+        // Renamed only now that all ranks have ended: if one were lost later, the job would fail and could not be started again.
         for (folder, of_ranks) in ranks {
             match folder {
                 Some(folder) if args.per_rank => rank_folders::commit(folder, of_ranks.as_deref())?,

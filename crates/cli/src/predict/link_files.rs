@@ -142,7 +142,7 @@ impl LinkFiles {
         self.totals.add_non_finite(self.nodes.number(0, src));
     }
 
-    /// Completes the files. Returns their folder, which has no name yet, and the number of links.
+    /// Completes the files. Returns the unfinished folder, which is not renamed yet, and the number of links.
     pub(super) fn complete(self) -> Result<(FolderWriter, PredictionTotals)> {
         let Self { mut folder, rows, totals, .. } = self;
         match rows {

@@ -19,7 +19,7 @@ pub(super) const WRITING: Duration = Duration::from_secs(24 * 3600);
 /// The file in an unfinished folder by which the ranks that share it recognise it.
 const MARK: &str = "ranks";
 
-/// What a rank has written: the folder of complete files, which has no name yet, and their totals. A rank may write nothing.
+/// What a rank has written: the folder of complete files, which is not renamed yet, and their totals. A rank may write nothing.
 pub(super) type Written = (Option<FolderWriter>, Option<PredictionTotals>);
 
 /// The folders of ranks, in one folder that is unfinished until all are complete. Ranks that share a file system share it: the
@@ -105,7 +105,7 @@ fn write_mark(folder: &Path, announced: &[u8]) -> Result<()> {
     written.map_err(|error| Error::Other(error.into()))
 }
 
-/// Gives the folder of all ranks its name. It gets `index.json` if there are totals of the ranks, on rank 0.
+/// Renames the folder of all ranks to the target. It gets `index.json` if there are totals of the ranks, on rank 0.
 pub(super) fn commit(writer: FolderWriter, of_ranks: Option<&[PredictionTotals]>) -> Result<()> {
     let mark = writer.folder().join(MARK);
     let removed = fs::remove_file(&mark).with_context(|| mark.display().to_string());

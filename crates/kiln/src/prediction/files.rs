@@ -160,8 +160,8 @@ impl<I: ItemId> PredictionFiles<I> {
         Ok(())
     }
 
-    /// Completes the files. Returns their folder, which [`FolderWriter::commit`] gives its name (a job of several ranks does so
-    /// after all have ended), and the number of items and of correct predictions.
+    /// Completes the files. Returns the unfinished folder, which [`FolderWriter::commit`] renames to the target, and the number of
+    /// items and of correct predictions. A job of several ranks commits after all of them have ended.
     ///
     /// # Errors
     /// Returns an error if a file cannot be written.
