@@ -55,9 +55,9 @@ pub(crate) fn check(update: bool) -> Result<()> {
     end_part("device tests on the stub driver");
     let runs = launches::measure(&stub)?;
     end_part("a run of each model");
-    let (text_of_shapes, problems_of_shapes) = shapes::measure(&stub)?;
+    let (text_of_shapes, problems_of_shapes) = shapes::measure(&stub, &[])?;
     print!("{text_of_shapes}");
-    end_part("a step of four models at the shape of ogbn-products");
+    end_part("a step of each model at the shape of ogbn-products");
     let own = kernels::own()?;
     let trace = stub.read_traces()?;
     let launches = trace.launches().chain(runs.iter().flat_map(|run| run.trace.launches()));

@@ -80,10 +80,7 @@ impl Heads {
         let heads = ops::aggregate(block, rows, Aggregation { weights, ..Reduction::Sum.into() });
         let rows = match self.output {
             HeadOutput::Concat => heads,
-            HeadOutput::Mean => {
-                let [n_dst, _] = heads.dims();
-                heads.reshape([n_dst, self.n_heads, self.d_head]).mean_dim(1).squeeze_dim(1)
-            }
+            HeadOutput::Mean => ops::mean_of_ranges(heads, self.n_heads),
         };
         ops::add_row(rows, bias.unsqueeze())
     }

@@ -115,7 +115,7 @@ impl GatConv {
     /// Returns the product of the weight matrix of each head and its attention vector, `[d_in, n_heads]`.
     fn score_weight(&self, vectors: &Param<Tensor<2>>) -> Tensor<2> {
         let Heads { n_heads, d_head, .. } = self.heads;
-        let weight = self.weight.val().reshape([0, n_heads as i32, d_head as i32]);
-        (weight * vectors.val().unsqueeze()).sum_dim(2).squeeze_dim(2)
+        let vectors = vectors.val().reshape([1, n_heads * d_head]);
+        ops::range_sums(ops::mul_row(self.weight.val(), vectors), n_heads)
     }
 }

@@ -1,6 +1,6 @@
 use burn::module::{Module, Param};
 use burn::tensor::activation::{gelu, sigmoid};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Tensor, TensorData};
 use kiln_graph::Metagraph;
 use kiln_kernels::ops::{self, Aggregation, MessageWeights, Reduction};
 use kiln_kernels::{DeviceBlock, DeviceRelationGroups};
@@ -150,7 +150,8 @@ impl HgtConv {
         let [n_relations, n_heads] = self.prior.dims();
         let d_head = self.attention.dims()[1];
         let priors = self.prior.val().reshape([n_relations * n_heads, 1]) / (d_head as f64).sqrt();
-        let attention = self.attention.val().reshape([n_relations * n_heads, d_head * d_head]) * priors;
+        let attention = self.attention.val().reshape([n_relations * n_heads, d_head * d_head]);
+        let attention = ops::mul_column(attention, priors);
         let queries = ops::grouped_transposed(groups, by_type(dsts, queries), self.by_segment(attention));
         let keys = self.key.forward(srcs, of_srcs.clone());
         let weights = ops::group_softmax(groups, ops::group_dots(groups, keys, queries, n_heads));
@@ -170,7 +171,7 @@ impl HgtConv {
         let zeros = |n_rows| Tensor::zeros([n_rows, 1], &rows.device());
         let gates = (sigmoid(skip.val()), zeros(block.n_dst()), zeros(self.metagraph.n_types()));
         let gates = ops::grouped_linear(dsts, gates.0, gates.1, gates.2);
-        own.clone() + (rows - own) * gates
+        own.clone() + ops::mul_column(rows - own, gates)
     }
 
     /// Returns the block-diagonal matrices of the segments of each type, of `d_attention` rows each: zeros for own rows,
@@ -180,8 +181,12 @@ impl HgtConv {
         let d_head = self.attention.dims()[1];
         let width = n_heads * d_head;
         let device = heads.device();
-        let diagonal = Tensor::<2>::eye(n_heads, &device).reshape([1, n_heads, 1, n_heads, 1]);
-        let matrices = heads.reshape([n_relations, n_heads, d_head, 1, d_head]) * diagonal;
+        // Burn's `eye` adds with atomics on a GPU.
+        let diagonal = (0..n_heads * n_heads).map(|at| if at % (n_heads + 1) == 0 { 1.0 } else { 0.0 });
+        let diagonal = TensorData::new(diagonal.collect::<Vec<f32>>(), [1, n_heads, 1, n_heads, 1]);
+        let diagonal = Tensor::<5>::from_data(diagonal, &device);
+        let repeated = ops::repeat_columns(heads.reshape([n_relations * width, d_head]), n_heads);
+        let matrices = repeated.reshape([n_relations, n_heads, d_head, n_heads, d_head]) * diagonal;
         let matrices: Tensor<2> = matrices.reshape([n_relations * width, width]);
         let mut parts = Vec::new();
         for node_type in 0..self.metagraph.n_types() {

@@ -1,6 +1,6 @@
 //! Losses of a batch's outputs, summed over its items, so that batches and ranks weigh every target the same.
 
-use burn::tensor::activation::{log_sigmoid, log_softmax};
+use burn::tensor::activation::log_sigmoid;
 use burn::tensor::{Tensor, TensorData};
 use kiln_kernels::DeviceSegments;
 use kiln_kernels::ops::{self, Reduction, segment_reduce};
@@ -79,7 +79,7 @@ impl ClassLoss {
             weight += f64::from(weight_of(class));
         }
         let shares = Tensor::from_data(TensorData::new(shares, [n_rows, n_classes]), &outputs.device());
-        LossSum { sum: sum_all((log_softmax(outputs, 1) * shares).neg()), weight }
+        LossSum { sum: sum_all((ops::log_softmax(outputs) * shares).neg()), weight }
     }
 }
 

@@ -84,17 +84,10 @@ fn normalize_on_device(norm: &BatchNorm, x: Tensor<2>) -> Tensor<2> {
 pub(crate) const LAYER_EPSILON: f64 = 1e-5;
 
 /// Normalizes each row by its mean and biased variance, then scales and shifts the columns, as Burn's `forward` does.
-/// Except on the CPU, the gradients of the scales and shifts of f32 rows are column sums, which all multiprocessors of a
-/// GPU compute.
+/// Except on the CPU, f32 rows are normalized by [`ops::layer_norm`], whose sums all multiprocessors of a GPU compute.
 pub(crate) fn normalize_rows(norm: &LayerNorm, x: Tensor<2>) -> Tensor<2> {
     if is_cpu(&x.device()) || x.dtype() != DType::F32 {
         return norm.forward(x);
     }
-    let centered = x.clone() - x.mean_dim(1);
-    let variances = (centered.clone() * centered.clone()).mean_dim(1);
-    let mut rows = ops::mul_row(centered / (variances + LAYER_EPSILON).sqrt(), norm.gamma.val().unsqueeze());
-    if let Some(beta) = &norm.beta {
-        rows = ops::add_row(rows, beta.val().unsqueeze());
-    }
-    rows
+    ops::layer_norm(x, norm.gamma.val(), norm.beta.as_ref().map(|beta| beta.val()), LAYER_EPSILON)
 }

@@ -1,29 +1,73 @@
-//! The launches of a training step at the shape of ogbn-products, and whether each keeps all multiprocessors busy.
+//! The launches of a training step of each model at the shape of ogbn-products, whether each keeps all multiprocessors busy,
+//! and whether no unit does the work of many.
 //!
-//! The graph is generated: a batch of 1,024 seeds with the fanouts 15, 10 and 5 reads about 550,000 rows for 60,000,
+//! The graph is [generated](data): a batch of 1,024 seeds with the fanouts 15, 10 and 5 reads about 550,000 rows for 60,000,
 //! 6,000 and 1,024 destinations, as one of ogbn-products does. Of most launches the stub executes a few cubes only,
 //! and counts what they do, so a step takes seconds. The predicted time of a launch is the bytes, or the operations, of its
 //! largest cube, divided by the rate of one multiprocessor, times the number of waves of cubes.
 
+mod data;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use super::launches::{OF_STEP, program};
+use self::data::Data;
+use super::launches::program;
 use super::stub::Stub;
 use super::trace::{Launch, Trace, Work};
 use crate::workspace;
 
-/// The models whose launches must keep the multiprocessors busy.
-const MODELS: [&str; 4] = ["sage", "gcn", "gat", "gatv2"];
+/// A model whose launches must keep the multiprocessors busy.
+#[derive(Debug, Clone, Copy)]
+struct Model {
+    name: &'static str,
+    data: Data,
+    flags: &'static str,
+}
+
+const fn model(name: &'static str, data: Data, flags: &'static str) -> Model {
+    Model { name, data, flags }
+}
+
+const MODELS: [Model; 15] = [
+    model("sage", Data::Nodes, ""),
+    model("gcn", Data::Nodes, "--model gcn"),
+    model("gat", Data::Nodes, "--model gat"),
+    model("gatv2", Data::Nodes, "--model gatv2"),
+    model("transformer", Data::Nodes, "--model transformer"),
+    model("gine", Data::Nodes, "--model gine"),
+    model("rgcn", Data::Nodes, "--model rgcn"),
+    model("sage with layer normalisation", Data::Nodes, "--norm layer"),
+    model("sage with clipping", Data::Nodes, "--clip-grad-norm 1"),
+    model("sage with label smoothing", Data::Nodes, "--label-smoothing 0.1"),
+    model("sage of links", Data::Links, "--task link --embedding 256 --negatives 1"),
+    model("rsage", Data::Relations, "--fanouts 4,3,1"),
+    model("hgt", Data::Relations, "--model hgt --fanouts 4,3,1"),
+    model("gin", Data::Graphs, "--model gin"),
+    model("gin of several labels", Data::Labels, "--model gin"),
+];
 
 /// The flags of all runs.
-const FLAGS: &str = "--layers 3 --fanouts 15,10,5 --hidden 256 --batch-size 1024 --val-batches 1 --epochs 1 --seed 1 \
-                     --workers 1 --graph-mode cpu --device cuda:0";
+const FLAGS: &str = "--epochs 1 --seed 1 --workers 1 --batch-size 1024 --hidden 256 --device cuda:0";
+
+/// The flags of all runs that sample.
+const OF_SAMPLING: &str = "--layers 3 --val-batches 1 --graph-mode cpu";
+
+/// The kernel that a step launches for each parameter, and the last of a step.
+const OF_OPTIMIZER: &str = "adam_kernel";
+
+/// The fewest launches between the updates of two steps.
+const FEWEST_LAUNCHES: usize = 10;
+
+/// Parts of the names of Burn's kernels that add with one unit per column, or with float atomics, whose sums differ from run to run.
+const SERIAL: [&str; 4] = ["select_assign", "scatter", "cumsum", "reduce"];
+
+/// The largest number of accesses of a unit at one place of the code.
+const MOST_ACCESSES: u64 = 4_096;
 
 /// The kernels of which the stub executes only the counted cubes: all but those that list edges by source (`clear`,
 /// `count_…`, `place_…`, `sums_in_tiles`, `tile_sums`), because others read memory at indices from these lists. POSIX
@@ -84,6 +128,26 @@ impl Row {
         self.microseconds() / (1e6 * bytes_seconds.max(ops_seconds))
     }
 
+    /// Returns what is wrong with the launch.
+    fn problems(&self) -> Vec<String> {
+        let Self { kernel, n_cubes, work, .. } = self;
+        let mut problems = Vec::new();
+        if self.is_idle() {
+            problems.push(format!(
+                "{kernel} has {n_cubes} cubes and takes {:.0} µs, {:.1} times the time with all multiprocessors busy",
+                self.microseconds(),
+                self.ratio()
+            ));
+        }
+        if MOST_ACCESSES < work.longest_site {
+            problems.push(format!("a unit of {kernel} has {} accesses at one place", work.longest_site));
+        }
+        if SERIAL.iter().any(|part| kernel.contains(part)) {
+            problems.push(format!("{kernel} of Burn adds in sequence or with atomics"));
+        }
+        problems
+    }
+
     /// Returns true if the launch takes long because multiprocessors are idle.
     fn is_idle(&self) -> bool {
         !UNEVEN.contains(&&*self.kernel)
@@ -93,43 +157,46 @@ impl Row {
 }
 
 /// Runs some steps of each model. Returns a table of the launches of a step that take longest, and a message for each
-/// launch that takes long because multiprocessors are idle.
+/// launch that takes long because multiprocessors are idle, has a unit with the work of many, or is one of Burn's kernels that
+/// add in sequence.
 ///
 /// # Errors
 /// Returns an error if a run fails.
-pub(super) fn measure(stub: &Stub) -> Result<(String, Vec<String>)> {
+pub(super) fn measure(stub: &Stub, names: &[String]) -> Result<(String, Vec<String>)> {
     let folder = stub.models().join("products");
-    write_graph(&folder)?;
     let mut text = String::new();
     let mut problems = Vec::new();
-    for model in MODELS {
-        let rows = step(stub, model, &folder).with_context(|| format!("{model} at products shape"))?;
-        text += &table(model, &rows);
-        problems.extend(rows.iter().filter(|row| row.is_idle()).map(|row| {
-            format!(
-                "{model} at products shape: {} has {} cubes and takes {:.0} µs, {:.1} times the time with all \
-                 multiprocessors busy",
-                row.kernel,
-                row.n_cubes,
-                row.microseconds(),
-                row.ratio()
-            )
-        }));
+    for model in MODELS.iter().filter(|model| names.is_empty() || names.iter().any(|name| name == model.name))
+    {
+        let name = model.name;
+        let rows = step(stub, *model, &folder).with_context(|| format!("{name} at products shape"))?;
+        text += &table(name, &rows);
+        let of_rows = rows.iter().flat_map(Row::problems);
+        problems.extend(of_rows.map(|problem| format!("{name} at products shape: {problem}")));
     }
-    fs::remove_dir_all(&folder)?;
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
     Ok((text, problems))
 }
 
 /// Returns the launches of one step of a model.
-fn step(stub: &Stub, model: &str, data: &Path) -> Result<Vec<Row>> {
-    let trace_path = data.join("trace");
-    let out = data.join("run");
+fn step(stub: &Stub, model: Model, folder: &Path) -> Result<Vec<Row>> {
+    let data = model.data.write(folder)?;
+    let trace_path = folder.join("trace");
+    let out = folder.join("run");
     if out.exists() {
         fs::remove_dir_all(&out)?;
     }
     let mut command = Command::new(program()?);
-    command.args(["train", "--model", model, "--data"]).arg(data).arg("--out").arg(&out);
-    command.args(FLAGS.split_whitespace());
+    command.arg("train").args(model.flags.split_whitespace()).args(FLAGS.split_whitespace());
+    command.arg("--data").arg(&data).arg("--out").arg(&out);
+    if !matches!(model.data, Data::Graphs | Data::Labels) {
+        command.args(OF_SAMPLING.split_whitespace());
+        if !model.flags.contains("--fanouts") {
+            command.args(["--fanouts", "15,10,5"]);
+        }
+    }
     stub.set(&mut command).env("CUDA_STUB_TRACE", &trace_path).stdout(Stdio::null());
     command.env("CUDA_STUB_SECTORS", N_COUNTED.to_string()).env("CUDA_STUB_SKIP", SKIPPED);
     workspace::run(&mut command)?;
@@ -138,17 +205,23 @@ fn step(stub: &Stub, model: &str, data: &Path) -> Result<Vec<Row>> {
     rows(&last_step(&trace)?)
 }
 
-/// Returns the launches of the last complete step, from its gradient of the loss to that of the next step.
+/// Returns the launches of the last complete step: those after the last update of the step before, up to its own last update.
 ///
 /// # Errors
 /// Returns an error if the trace has fewer than two steps.
 fn last_step(trace: &Trace) -> Result<Vec<&Launch>> {
-    let launches: Vec<&Launch> = trace.launches().collect();
-    let starts: Vec<usize> =
-        (0..launches.len()).filter(|at: &usize| launches[*at].kernel.starts_with(OF_STEP)).collect();
-    let [.., start, end] = starts[..] else { bail!("the trace has fewer than two steps") };
-    let queue = &launches[start].queue;
-    Ok(launches[start..end].iter().copied().filter(|launch| launch.queue == *queue).collect())
+    let is_update = |launch: &&Launch| launch.kernel.starts_with(OF_OPTIMIZER);
+    let queue = &trace.launches().find(is_update).context("the trace has no step")?.queue;
+    let launches: Vec<&Launch> = trace.launches().filter(|launch| launch.queue == *queue).collect();
+    let updates: Vec<usize> = (0..launches.len()).filter(|at| is_update(&launches[*at])).collect();
+    // The updates of a step follow each other.
+    let ends = updates
+        .iter()
+        .enumerate()
+        .filter(|(number, at)| updates.get(number + 1).is_none_or(|next| FEWEST_LAUNCHES < next - **at));
+    let ends: Vec<usize> = ends.map(|(_, at)| at + 1).collect();
+    let [.., start, end] = ends[..] else { bail!("the trace has fewer than two steps") };
+    Ok(launches[start..end].to_vec())
 }
 
 /// Joins the launches of the same kernel, number of cubes and work. Those that take longest come first.
@@ -192,58 +265,6 @@ fn table(model: &str, rows: &[Row]) -> String {
         );
     }
     text
-}
-
-const N_NODES: u32 = 720_000;
-const DEGREE: u32 = 16;
-const N_FEATURES: u32 = 100;
-const N_CLASSES: i32 = 47;
-/// The number of training nodes: three batches, so that the last whole step is not the first, which also creates the state
-/// of the optimizer.
-const N_TRAIN: u32 = 3 * 1024;
-
-/// Writes a graph of nodes with the same number of in-edges from pseudo-random nodes. All features are 0.
-fn write_graph(folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder)?;
-    let array = |name: &str, dtype: &str, shape: &str| npy(&folder.join(name), dtype, shape);
-    let mut indptr = array("indptr.npy", "<i8", &format!("({},)", N_NODES + 1))?;
-    for node in 0..=u64::from(N_NODES) {
-        indptr.write_all(&(node * u64::from(DEGREE)).to_le_bytes())?;
-    }
-    let mut indices = array("indices.npy", "<u4", &format!("({},)", N_NODES * DEGREE))?;
-    for edge in 0..N_NODES * DEGREE {
-        // Bits of a product with the golden ratio are evenly distributed (Knuth, The Art of Computer Programming 3, 6.4).
-        let source = (u64::from(edge.wrapping_mul(2_654_435_769)) * u64::from(N_NODES)) >> 32;
-        indices.write_all(&(source as u32).to_le_bytes())?;
-    }
-    let mut labels = array("labels.npy", "<i4", &format!("({N_NODES},)"))?;
-    for node in 0..N_NODES as i32 {
-        labels.write_all(&(node % N_CLASSES).to_le_bytes())?;
-    }
-    for (name, first, n) in [("train", 0, N_TRAIN), ("val", N_TRAIN, 64), ("test", 2 * N_TRAIN, 64)] {
-        let mut nodes = array(&format!("{name}.npy"), "<u4", &format!("({n},)"))?;
-        for node in first..first + n {
-            nodes.write_all(&node.to_le_bytes())?;
-        }
-    }
-    // A file that is longer than what was written reads as zeros, and takes no space.
-    let features = array("features.npy", "<f4", &format!("({N_NODES}, {N_FEATURES})"))?;
-    let n_bytes = HEADER_BYTES as u64 + 4 * u64::from(N_NODES) * u64::from(N_FEATURES);
-    features.into_inner().map_err(|error| error.into_error())?.set_len(n_bytes)?;
-    Ok(())
-}
-
-/// The bytes before the values of a `.npy` file.
-const HEADER_BYTES: usize = 128;
-
-/// Creates a `.npy` file with its header, for values to be written.
-fn npy(path: &Path, dtype: &str, shape: &str) -> Result<BufWriter<fs::File>> {
-    let mut file = BufWriter::new(fs::File::create(path)?);
-    let dict = format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}");
-    file.write_all(b"\x93NUMPY\x01\x00")?;
-    file.write_all(&(HEADER_BYTES as u16 - 10).to_le_bytes())?;
-    writeln!(file, "{dict:<width$}", width = HEADER_BYTES - 11)?;
-    Ok(file)
 }
 
 #[cfg(test)]

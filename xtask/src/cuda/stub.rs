@@ -15,8 +15,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::kernels::{self, Kernel};
-use super::toolkit;
 use super::trace::{Launches, Trace};
+use super::{shapes, toolkit};
 use crate::workspace;
 
 /// Options of `cargo xtask cuda-stub`.
@@ -25,6 +25,9 @@ pub(crate) struct Args {
     /// Number of devices that the stub reports
     #[arg(long, default_value = "2")]
     devices: usize,
+    /// Measures a step of these models, or of all, at the shape of ogbn-products, with the program that was built for the tests
+    #[arg(long, value_name = "MODEL", num_args = 0.., conflicts_with = "command")]
+    steps: Option<Vec<String>>,
     /// The program and its arguments; without a program, prints the environment variables to set
     #[arg(trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -59,6 +62,11 @@ pub(crate) fn install_libdevice() -> Result<PathBuf> {
 /// Builds the stub and runs a command on it.
 pub(crate) fn run(args: Args) -> Result<()> {
     let stub = Stub::build(args.devices)?;
+    if let Some(models) = args.steps {
+        let (text, problems) = shapes::measure(&stub, &models)?;
+        print!("{text}{}", problems.join("\n"));
+        return Ok(());
+    }
     let [program, rest @ ..] = &args.command[..] else {
         for (name, value) in stub.vars() {
             println!("export {name}={}", value.display());

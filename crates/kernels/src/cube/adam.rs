@@ -10,7 +10,7 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use crate::cube::launch;
+use crate::cube::launch::{self, launch_units};
 use crate::ops::adam::{AdamState, AdamStep};
 
 /// The scalars of an [`AdamStep`].
@@ -32,7 +32,7 @@ fn decayed<N: Size>(mean: Vector<f32, N>, value: Vector<f32, N>, decay: f32) -> 
     select_many(is_tiny, Vector::zeroed(), mean)
 }
 
-#[cube(launch)]
+#[cube(launch, address_type = "dynamic")]
 fn adam_kernel<N: Size>(
     gradient: &[Vector<f32, N>],
     values: &[Vector<f32, N>],
@@ -68,15 +68,14 @@ pub(super) fn adam(
     let n_values = inputs[0].meta.num_elements();
     let vector_size = inputs.iter().map(|input| launch::vector_size(input, &[n_values])).min().unwrap_or(1);
     if 0 < n_values {
-        let (count, dim) = launch::units(&inputs[0], n_values / vector_size);
         let of = |tensor: &CubeTensor| launch::vectors(tensor, vector_size);
         let [gradient, values, means, mean_squares] = inputs.each_ref().map(of);
         let [new_values, new_means, new_mean_squares] = outputs.each_ref().map(of);
         let [mean_decay, square_decay] = step.betas;
-        adam_kernel::launch(
-            &inputs[0].client,
-            count,
-            dim,
+        launch_units!(
+            adam_kernel,
+            &inputs[0],
+            n_values / vector_size,
             vector_size,
             gradient,
             values,
@@ -91,8 +90,8 @@ pub(super) fn adam(
                 step.kept(),
                 step.rate(),
                 step.scale(),
-                step.scaled_epsilon(),
-            ),
+                step.scaled_epsilon()
+            )
         );
     }
     let [values, means, mean_squares] = outputs;

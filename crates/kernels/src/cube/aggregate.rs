@@ -1,8 +1,7 @@
 //! Aggregation with the kernels of `segment_sum`, `segment_max` and `edge_dots`: over the edges by destination in the
 //! forward pass, and over the edges by source in the backward pass.
 
-use burn::backend::ops::FloatTensorOps;
-use burn::tensor::{DType, Shape};
+use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
@@ -11,16 +10,16 @@ use crate::counts::{count_direct, count_reference};
 use crate::cube::by_source::Transposed;
 use crate::cube::edge_dots::edge_dots;
 use crate::cube::launch::Rows;
-use crate::cube::segment_max::{segment_max, segment_max_adjoint};
+use crate::cube::segment_max::segment_max;
 use crate::cube::segment_sum::{Own, SegmentSum};
 use crate::cube::segments::Segments;
 use crate::cube::sum_factor::{Factor, SumColumns};
+use crate::cube::sum_term::Term;
 use crate::device::block::Adjacency;
 use crate::ops::aggregation::{
     self, Form, Input, OwnRow, Reduction, Saved, Sums, Traced, Weights, aggregate_grad, with_own,
     with_own_grad,
 };
-use crate::ops::edges::{degrees, edge_dsts};
 
 /// Runs the aggregation, `[n_src, d] -> [n_dst, d]`, or `[n_dst, n_bases * d]`. With [`OwnRow::Concatenated`], each
 /// destination's own row comes first, followed by its aggregate.
@@ -30,7 +29,7 @@ pub(super) fn aggregate(
     weights: &Weights<CubeBackend>,
     form: Form,
 ) -> CubeTensor {
-    if !has_kernels(&x, weights, form.reduce) {
+    if !has_kernels(&x) {
         count_reference();
         return aggregation::aggregate(block, x, weights, form);
     }
@@ -38,7 +37,7 @@ pub(super) fn aggregate(
     match form.reduce {
         Reduction::Sum | Reduction::Mean => sum(block, x, weights, form),
         Reduction::Max => {
-            let (maxima, _) = segment_max(&by_dst(block), x.clone(), false);
+            let (maxima, _) = segment_max(&by_dst(block), x.clone(), tensor_of(weights), false);
             with_own(block, x, maxima, form.own)
         }
     }
@@ -54,42 +53,51 @@ pub(super) fn traced(
     if form.reduce != Reduction::Max {
         return Traced { values: aggregate(block, x, weights, form), edges: None };
     }
-    if !has_kernels(&x, weights, form.reduce) {
+    if !has_kernels(&x) {
         count_reference();
         return aggregation::traced(block, x, weights, form);
     }
     count_direct();
-    let (maxima, edges) = segment_max(&by_dst(block), x.clone(), true);
+    let (maxima, edges) = segment_max(&by_dst(block), x.clone(), tensor_of(weights), true);
     Traced { values: with_own(block, x, maxima, form.own), edges: Some(edges) }
 }
 
 /// Computes the gradient of one input from the gradient of the result.
 pub(super) fn adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor, input: Input) -> CubeTensor {
     let Saved { block, form, weights, .. } = saved;
-    let is_of_max_weights = form.reduce == Reduction::Max && input == Input::Weights;
-    if is_of_max_weights || !has_kernels(&grad, weights, form.reduce) {
+    if !has_kernels(&grad) {
         count_reference();
         return aggregation::adjoint(saved, grad, input);
     }
     count_direct();
     match (input, form.reduce) {
-        (Input::Weights, _) => {
-            edge_dots(&by_dst(block), saved.rows(), aggregate_grad(block, grad, *form), form.sums)
+        (Input::Weights, reduce) => {
+            let max_edges = (reduce == Reduction::Max).then(|| saved.max_edges());
+            let grad = aggregate_grad(block, grad, *form);
+            edge_dots(&by_dst(block), saved.rows(), grad, form.sums, max_edges)
         }
         (Input::Rows, Reduction::Sum | Reduction::Mean) => sum_adjoint(saved, grad),
         (Input::Rows, Reduction::Max) => {
             let of_maxima = aggregate_grad(block, grad.clone(), *form);
-            let edges = &transposed(block).edges;
-            let of_sources = segment_max_adjoint(&by_src(block), edges, saved.max_edges(), of_maxima);
+            let max_edges = Rows::of(into_contiguous(saved.max_edges()));
+            let factor = tensor_of(weights).map_or(Factor::One, Factor::OfEdge);
+            let sum = by_src(block).sum_of(of_maxima);
+            let of_sources = SegmentSum { term: Term::WhereMax { max_edges }, factor, ..sum }.launch();
             with_own_grad(block, grad, of_sources, *form)
         }
     }
 }
 
-/// Returns true if there are kernels for the aggregation; otherwise the reference runs.
-fn has_kernels(x: &CubeTensor, weights: &Weights<CubeBackend>, reduce: Reduction) -> bool {
-    let is_weighted_max = reduce == Reduction::Max && matches!(weights, Weights::Tensor(_));
-    matches!(x.dtype, DType::F32 | DType::F16 | DType::BF16) && !is_weighted_max
+/// Returns true if there are kernels for the element type; otherwise the reference runs.
+fn has_kernels(x: &CubeTensor) -> bool {
+    matches!(x.dtype, DType::F32 | DType::F16 | DType::BF16)
+}
+
+fn tensor_of(weights: &Weights<CubeBackend>) -> Option<CubeTensor> {
+    match weights {
+        Weights::Ones => None,
+        Weights::Tensor(weights) => Some(into_contiguous(weights.clone())),
+    }
 }
 
 fn sum(
@@ -98,10 +106,7 @@ fn sum(
     weights: &Weights<CubeBackend>,
     form: Form,
 ) -> CubeTensor {
-    let factor = match weights {
-        Weights::Ones => Factor::One,
-        Weights::Tensor(weights) => Factor::OfPosition(into_contiguous(weights.clone())),
-    };
+    let factor = tensor_of(weights).map_or(Factor::One, Factor::OfEdge);
     let own = match form.own {
         OwnRow::Excluded => Own::Nothing,
         OwnRow::Concatenated => Own::Beside,
@@ -120,15 +125,12 @@ fn sum(
 /// concatenated own rows, their `d` columns come first.
 fn sum_adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor) -> CubeTensor {
     let Saved { block, form, weights, .. } = saved;
-    let of_edges = |weights| Factor::OfEdge { weights, edges: transposed(block).edges.clone() };
-    let factor = match (weights, form.reduce) {
-        (Weights::Ones, Reduction::Mean) => Factor::Share { indptr: block.indptr.clone() },
-        (Weights::Ones, _) => Factor::One,
-        (Weights::Tensor(weights), Reduction::Mean) => {
-            // Burn's operations may leave gaps between the rows of a matrix.
-            of_edges(into_contiguous(shares(block, weights.clone(), form.sums)))
-        }
-        (Weights::Tensor(weights), _) => of_edges(into_contiguous(weights.clone())),
+    let indptr = block.indptr.clone();
+    let factor = match (tensor_of(weights), form.reduce) {
+        (None, Reduction::Mean) => Factor::Share { indptr },
+        (None, _) => Factor::One,
+        (Some(weights), Reduction::Mean) => Factor::ShareOfEdge { weights, indptr },
+        (Some(weights), _) => Factor::OfEdge(weights),
     };
     let sum = by_src(block).sum_of(grad);
     let (_, width) = sum.columns;
@@ -149,23 +151,13 @@ fn sum_adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor) -> CubeTensor {
     SegmentSum { columns, factor, factor_columns, own, ..sum }.launch()
 }
 
-/// The edge weights divided by the degrees of the edges' destinations: the factors in the gradient of a mean.
-fn shares(block: &Adjacency<CubeBackend>, weights: CubeTensor, sums: Sums) -> CubeTensor {
-    if block.n_edges == 0 {
-        return weights;
-    }
-    let degrees = CubeBackend::float_select(degrees(block, &weights), 0, edge_dsts(block));
-    let matrix = Shape::new([block.n_edges, sums.n_weights()]);
-    let shares = CubeBackend::float_div(CubeBackend::float_reshape(weights, matrix), degrees);
-    CubeBackend::float_reshape(shares, sums.weights_shape(block.n_edges))
-}
-
 pub(super) fn by_dst(block: &Adjacency<CubeBackend>) -> Segments {
     Segments {
         indptr: block.indptr.clone(),
         items: block.indices.clone(),
         n_segments: block.n_dst,
         n_positions: block.n_edges,
+        edges: None,
         longest: block.most_in_edges,
     }
 }
@@ -177,6 +169,7 @@ pub(super) fn by_src(block: &Adjacency<CubeBackend>) -> Segments {
         items: transposed.dsts.clone(),
         n_segments: block.n_src,
         n_positions: block.n_edges,
+        edges: Some(transposed.edges.clone()),
         longest: transposed.longest,
     }
 }
@@ -190,6 +183,7 @@ impl Segments {
             segments: self,
             rows,
             columns,
+            term: Term::Row,
             factor: Factor::One,
             factor_columns: SumColumns::All,
             is_mean: false,

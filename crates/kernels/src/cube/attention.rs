@@ -6,32 +6,33 @@
 //! ```
 //!
 //! * *Contract.* Outputs are overwritten. Sums are f32, in the order of the edges or columns, and rounded once.
-//! * *Work distribution.* One unit per edge and head for the scores; one per segment and vector of columns for the gradients
-//!   of rows, with the edges by destination or by source; one per destination and head for the softmax. No list is split,
-//!   so the edges of a hub are added by one unit per vector of columns.
+//! * *Work distribution.* One unit per edge and head for the scores. The gradients of rows are [segment
+//!   sums](crate::cube::segment_sum), with the edges by destination or by source. One unit per destination and head for the
+//!   softmax; if a destination may have more than [`CHUNK`] edges, its maximum and its sums are segment maxima and segment
+//!   sums, and one unit per edge and head computes the result.
 //! * *Cost.* `2 F b + 8` bytes per edge for `F` columns of `b` bytes, in the scores and in each gradient.
 
 #![allow(clippy::eq_op, reason = "a comparison of a value with itself finds NaN in kernels")]
 
-use burn::backend::ops::FloatTensorOps;
-use burn::tensor::Shape;
+use burn::backend::ops::{FloatTensorOps, IntTensorOps};
+use burn::tensor::{FloatDType, IntDType, Shape};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use crate::cube::aggregate::{by_dst, by_src, transposed};
+use crate::cube::aggregate::{by_dst, by_src};
 use crate::cube::column_sums::column_sums;
 use crate::cube::launch::{self, Rows, launch_long_units, launch_units};
+use crate::cube::segment_max::segment_max;
+use crate::cube::segment_sum::SegmentSum;
+#[cfg(doc)]
+use crate::cube::segments::CHUNK;
 use crate::cube::segments::{Segments, segment_of};
+use crate::cube::sum_factor::{Factor, SumColumns};
+use crate::cube::sum_term::{Term, leaky};
 use crate::device::block::Adjacency;
 use crate::ops::attention::{Attention, AttentionInput};
-
-#[cube]
-fn leaky<N: Size>(sum: Vector<f32, N>, slope: f32) -> Vector<f32, N> {
-    let zero = Vector::<f32, N>::zeroed();
-    select_many(sum.less_equal(&zero), sum * Vector::new(slope), sum)
-}
 
 #[cube(launch, address_type = "dynamic")]
 fn attention_scores_kernel<F: Float, N: Size>(
@@ -66,59 +67,6 @@ fn attention_scores_kernel<F: Float, N: Size>(
         sum += sums.extract(lane);
     }
     out[ABSOLUTE_POS] = F::cast_from(sum);
-}
-
-/// The numbers that the kernel of the gradients reads at run time, in vectors of values.
-#[derive(CubeType, CubeLaunch)]
-struct AttentionSizes {
-    width: usize,
-    head_width: usize,
-    n_heads: usize,
-    own_stride: usize,
-    other_stride: usize,
-    slope: f32,
-}
-
-/// Computes the sum over the positions of a segment of the gradient of the score times the leaky ReLU, or with
-/// `is_derivative` its derivative, of the segment's own row plus the row of the item.
-#[cube(launch, address_type = "dynamic")]
-fn attention_sums<F: Float, N: Size>(
-    indptr: &[u32],
-    items: &[u32],
-    edges: &[u32],
-    grad: &[F],
-    own: &[Vector<F, N>],
-    other: &[Vector<F, N>],
-    out: &mut [Vector<F, N>],
-    sizes: &AttentionSizes,
-    #[comptime] is_derivative: bool,
-    #[comptime] by_source: bool,
-    #[define(F)] _dtype: ElemType,
-) {
-    let segment = ABSOLUTE_POS / sizes.width;
-    let column = ABSOLUTE_POS % sizes.width;
-    if segment + 1 >= indptr.len() {
-        terminate!();
-    }
-    let head = column / sizes.head_width;
-    let own = Vector::<f32, N>::cast_from(own[segment * sizes.own_stride + column]);
-    let mut total = Vector::<f32, N>::zeroed();
-    for position in indptr[segment]..indptr[segment + 1] {
-        let position = position as usize;
-        let item = items[position] as usize;
-        let mut edge = position;
-        if comptime!(by_source) {
-            edge = edges[position] as usize;
-        }
-        let sum = own + Vector::cast_from(other[item * sizes.other_stride + column]);
-        let mut value = leaky::<N>(sum, sizes.slope);
-        if comptime!(is_derivative) {
-            let zero = Vector::<f32, N>::zeroed();
-            value = select_many(sum.less_equal(&zero), Vector::new(sizes.slope), Vector::new(f32::new(1.0)));
-        }
-        total += value * Vector::new(f32::cast_from(grad[edge * sizes.n_heads + head]));
-    }
-    out[ABSOLUTE_POS] = Vector::cast_from(total);
 }
 
 #[cube(launch, address_type = "dynamic")]
@@ -184,6 +132,46 @@ fn edge_softmax_adjoint_kernel<F: Float>(
     }
 }
 
+/// Computes the softmax of edges from the maxima and the sums of exponentials of their destinations.
+#[cube(launch, address_type = "dynamic")]
+fn long_softmax_kernel<F: Float>(
+    indptr: &[u32],
+    scores: &[F],
+    maxima: &[f32],
+    sums: &[f32],
+    out: &mut [F],
+    n_heads: usize,
+    #[define(F)] _dtype: ElemType,
+) {
+    if ABSOLUTE_POS >= out.len() {
+        terminate!();
+    }
+    let edge = ABSOLUTE_POS / n_heads;
+    let place = segment_of(indptr, edge as u32) * n_heads + ABSOLUTE_POS % n_heads;
+    out[ABSOLUTE_POS] =
+        F::cast_from((f32::cast_from(scores[ABSOLUTE_POS]) - maxima[place]).exp() / sums[place]);
+}
+
+/// Computes the gradient of the softmax of edges from the means of their destinations.
+#[cube(launch, address_type = "dynamic")]
+fn long_softmax_adjoint_kernel<F: Float>(
+    indptr: &[u32],
+    output: &[F],
+    grad: &[F],
+    means: &[f32],
+    out: &mut [F],
+    n_heads: usize,
+    #[define(F)] _dtype: ElemType,
+) {
+    if ABSOLUTE_POS >= out.len() {
+        terminate!();
+    }
+    let edge = ABSOLUTE_POS / n_heads;
+    let place = segment_of(indptr, edge as u32) * n_heads + ABSOLUTE_POS % n_heads;
+    let grad = f32::cast_from(grad[ABSOLUTE_POS]);
+    out[ABSOLUTE_POS] = F::cast_from(f32::cast_from(output[ABSOLUTE_POS]) * (grad - means[place]));
+}
+
 /// Computes the scores, `[n_edges, n_heads]`.
 pub(super) fn scores(inputs: Attention<CubeBackend>) -> CubeTensor {
     let Attention { block, src, dst, weights, slope } = inputs;
@@ -203,7 +191,6 @@ pub(super) fn scores(inputs: Attention<CubeBackend>) -> CubeTensor {
         attention_scores_kernel,
         tensor,
         block.n_edges * n_heads,
-        launch::address(&[tensor, dst.tensor(), &out]),
         vector_size,
         launch::buffer(&segments.indptr),
         launch::buffer(&segments.items),
@@ -233,64 +220,32 @@ pub(super) fn scores_adjoint(
     let grad = into_contiguous(grad);
     let times_weights = |sums| CubeBackend::float_mul(sums, CubeBackend::float_reshape(weights.clone(), row));
     match input {
-        AttentionInput::Src => {
-            let edges = &transposed(block).edges;
-            times_weights(sums(inputs, &by_src(block), Some(edges), grad, [src, dst], true))
-        }
-        AttentionInput::Dst => times_weights(sums(inputs, &by_dst(block), None, grad, [dst, src], true)),
+        AttentionInput::Src => times_weights(sums(inputs, by_src(block), grad, [src, dst], true)),
+        AttentionInput::Dst => times_weights(sums(inputs, by_dst(block), grad, [dst, src], true)),
         AttentionInput::Weights => {
-            let of_dsts = sums(inputs, &by_dst(block), None, grad, [dst, src], false);
+            let of_dsts = sums(inputs, by_dst(block), grad, [dst, src], false);
             CubeBackend::float_reshape(column_sums(of_dsts), shape)
         }
     }
 }
 
-/// Launches the kernel of the gradients. `rows` are the segments' own rows and the items' rows; `edges` are the edges of
-/// the positions, unless the positions are edges.
+/// Computes the sums over the positions of segments of the gradient of the score times the leaky ReLU, or with `is_derivative`
+/// its derivative. `rows` are the segments' own rows and the items' rows.
 fn sums(
     inputs: &Attention<CubeBackend>,
-    segments: &Segments,
-    edges: Option<&CubeTensor>,
+    segments: Segments,
     grad: CubeTensor,
     rows: [&CubeTensor; 2],
     is_derivative: bool,
 ) -> CubeTensor {
-    let [n_heads, head_width] = inputs.weights.meta.shape().dims();
-    let [own, other] = rows.map(|rows| Rows::of(rows.clone()));
-    let tensor = own.tensor();
-    let width = own.width();
-    let out = Rows::new(tensor, segments.n_segments, width, tensor.dtype);
-    if segments.n_segments * width == 0 {
-        return out.into_tensor();
-    }
-    let vector_size = own.vector_size(&[head_width]).min(other.vector_size(&[head_width]));
-    let sizes = AttentionSizesLaunch::new(
-        width / vector_size,
-        head_width / vector_size,
-        n_heads,
-        own.stride / vector_size,
-        other.stride / vector_size,
-        inputs.slope,
-    );
-    launch_units!(
-        attention_sums,
-        tensor,
-        segments.n_segments * width / vector_size,
-        launch::address(&[tensor, other.tensor(), out.tensor(), &grad]),
-        vector_size,
-        launch::buffer(&segments.indptr),
-        launch::buffer(&segments.items),
-        launch::buffer(edges.unwrap_or(&segments.items)),
-        launch::buffer(&grad),
-        own.buffer(vector_size),
-        other.buffer(vector_size),
-        out.buffer(vector_size),
-        sizes,
-        is_derivative,
-        edges.is_some(),
-        launch::element(tensor)
-    );
-    out.into_tensor()
+    let [n_heads, _] = inputs.weights.meta.shape().dims();
+    let [own, items] = rows.map(Clone::clone);
+    let own = Rows::of(own);
+    let slope = inputs.slope;
+    let term = if is_derivative { Term::LeakySlope { own, slope } } else { Term::Leaky { own, slope } };
+    let factor = Factor::OfEdge(grad);
+    let factor_columns = SumColumns::PerHead(n_heads);
+    SegmentSum { term, factor, factor_columns, ..segments.sum_of(items) }.launch()
 }
 
 /// Computes the softmax over the edges of each destination, `[n_edges, n_heads]`.
@@ -301,12 +256,14 @@ pub(super) fn softmax(block: &Adjacency<CubeBackend>, scores: CubeTensor) -> Cub
     if block.n_edges * n_heads == 0 {
         return out;
     }
+    if by_dst(block).may_be_long() {
+        return long_softmax(block, scores, out);
+    }
     launch_units!(
         edge_softmax_kernel,
         &scores,
         block.n_dst * n_heads,
-        launch::address(&[&scores, &out]),
-        launch::buffer(&by_dst(block).indptr),
+        launch::buffer(&block.indptr),
         launch::buffer(&scores),
         launch::buffer(&out),
         n_heads,
@@ -328,14 +285,72 @@ pub(super) fn softmax_adjoint(
     if block.n_edges * n_heads == 0 {
         return out;
     }
+    if by_dst(block).may_be_long() {
+        return long_softmax_adjoint(block, output, grad, out);
+    }
     launch_units!(
         edge_softmax_adjoint_kernel,
         &output,
         block.n_dst * n_heads,
-        launch::address(&[&output, &grad, &out]),
-        launch::buffer(&by_dst(block).indptr),
+        launch::buffer(&block.indptr),
         launch::buffer(&output),
         launch::buffer(&grad),
+        launch::buffer(&out),
+        n_heads,
+        launch::element(&output)
+    );
+    out
+}
+
+/// Returns the edges by destination as segments of rows of edges.
+fn rows_by_dst(block: &Adjacency<CubeBackend>) -> Segments {
+    let items = CubeBackend::int_arange(0..block.n_edges as i64, &block.indptr.device, IntDType::I32);
+    Segments { items, ..by_dst(block) }
+}
+
+/// Same as [`softmax`], for destinations with many edges. Sums are in f32: those of many halves would overflow.
+fn long_softmax(block: &Adjacency<CubeBackend>, scores: CubeTensor, out: CubeTensor) -> CubeTensor {
+    let n_heads = scores.meta.shape()[1];
+    let segments = rows_by_dst(block);
+    let wide = CubeBackend::float_cast(scores.clone(), FloatDType::F32);
+    let (maxima, _) = segment_max(&segments, wide.clone(), None, false);
+    let term = Term::ExpMinus { own: Rows::of(maxima.clone()) };
+    let sums = SegmentSum { term, ..segments.sum_of(wide) }.launch();
+    launch_units!(
+        long_softmax_kernel,
+        &scores,
+        block.n_edges * n_heads,
+        launch::buffer(&block.indptr),
+        launch::buffer(&scores),
+        launch::buffer(&maxima),
+        launch::buffer(&sums),
+        launch::buffer(&out),
+        n_heads,
+        launch::element(&scores)
+    );
+    out
+}
+
+/// Same as [`softmax_adjoint`], for destinations with many edges.
+fn long_softmax_adjoint(
+    block: &Adjacency<CubeBackend>,
+    output: CubeTensor,
+    grad: CubeTensor,
+    out: CubeTensor,
+) -> CubeTensor {
+    let n_heads = output.meta.shape()[1];
+    let [wide, factor] = [&output, &grad].map(|rows| CubeBackend::float_cast(rows.clone(), FloatDType::F32));
+    let factor_columns = SumColumns::PerHead(n_heads);
+    let sum = rows_by_dst(block).sum_of(wide);
+    let means = SegmentSum { factor: Factor::OfEdge(factor), factor_columns, ..sum }.launch();
+    launch_units!(
+        long_softmax_adjoint_kernel,
+        &output,
+        block.n_edges * n_heads,
+        launch::buffer(&block.indptr),
+        launch::buffer(&output),
+        launch::buffer(&grad),
+        launch::buffer(&means),
         launch::buffer(&out),
         n_heads,
         launch::element(&output)

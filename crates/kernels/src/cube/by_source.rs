@@ -44,14 +44,14 @@ pub(crate) struct SourceCounts {
     pub(super) longest: usize,
 }
 
-#[cube(launch)]
+#[cube(launch, address_type = "dynamic")]
 fn clear(counts: &mut [u32]) {
     if ABSOLUTE_POS < counts.len() {
         counts[ABSOLUTE_POS] = 0u32;
     }
 }
 
-#[cube(launch)]
+#[cube(launch, address_type = "dynamic")]
 fn count_sources(indices: &[u32], counts: &[Atomic<u32>], arrivals: &mut [u32]) {
     if ABSOLUTE_POS >= indices.len() {
         terminate!();
@@ -60,7 +60,7 @@ fn count_sources(indices: &[u32], counts: &[Atomic<u32>], arrivals: &mut [u32]) 
 }
 
 /// Puts each edge into the list of its source, at its arrival number.
-#[cube(launch)]
+#[cube(launch, address_type = "dynamic")]
 fn place_by_arrival(indices: &[u32], starts: &[u32], arrivals: &[u32], arrived: &mut [u32]) {
     if ABSOLUTE_POS >= indices.len() {
         terminate!();
@@ -77,7 +77,7 @@ fn row_of_list(start: u32, piece: u32) -> u32 {
 }
 
 /// Counts the edges of each long list in each piece; `table` is `[n_pieces, n_pieces]`, list by piece.
-#[cube(launch)]
+#[cube(launch, address_type = "dynamic")]
 fn count_in_pieces(indices: &[u32], starts: &[u32], table: &[Atomic<u32>], piece: u32, n_pieces: u32) {
     if ABSOLUTE_POS >= indices.len() {
         terminate!();
@@ -91,7 +91,7 @@ fn count_in_pieces(indices: &[u32], starts: &[u32], table: &[Atomic<u32>], piece
 
 /// Writes each edge and its destination at the edge's position in the order of the block. If `has_hubs` is false, no
 /// list is long and `table` is not read.
-#[cube(launch)]
+#[cube(launch, address_type = "dynamic")]
 fn place_in_order(
     indptr: &[u32],
     indices: &[u32],

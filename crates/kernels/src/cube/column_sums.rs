@@ -23,7 +23,7 @@ use cubecl::Device;
 use cubecl::calculate_cube_count_elemwise;
 use cubecl::prelude::*;
 
-use crate::cube::launch::{self, Rows};
+use crate::cube::launch::{self, Rows, launch_kernel};
 use crate::ops::edges::zero_rows;
 
 /// The number of units of a cube with several lanes.
@@ -190,18 +190,20 @@ impl Plan {
                 (calculate_cube_count_elemwise(&tensor.client, n_cubes * UNITS as usize, dim), dim)
             }
         };
-        column_sums_kernel::launch(
-            &tensor.client,
-            count,
-            dim,
-            launch::address(&[tensor, out.tensor()]).max(AddressType::from_len(rows.n_rows() + chunk_rows)),
+        // Row numbers may exceed the last row by a chunk.
+        launch::reach(rows.n_rows() + chunk_rows);
+        launch_kernel!(
+            column_sums_kernel,
+            tensor,
+            n_chunks * width,
+            (count, dim),
             vector_size,
             rows.buffer(vector_size),
             out.buffer(vector_size),
             SizesLaunch::new(rows.n_rows(), width, rows.stride / vector_size, chunk_rows, n_chunks),
             n_lanes,
             launch::element(tensor),
-            launch::element(out.tensor()),
+            launch::element(out.tensor())
         );
         out.into_tensor()
     }

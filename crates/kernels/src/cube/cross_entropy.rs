@@ -25,7 +25,7 @@ use crate::cube::launch::{self, Rows, launch_long_units, launch_units};
 use crate::ops::cross_entropy::CrossEntropy;
 
 /// Computes the maximum, the log-sum and the loss of each row.
-#[cube(launch)]
+#[cube(launch, address_type = "dynamic")]
 fn row_losses(
     x: &[f32],
     labels: &[u32],
@@ -54,7 +54,7 @@ fn row_losses(
     losses[row] = log_sum - (x[start + labels[row] as usize] - largest);
 }
 
-#[cube(launch)]
+#[cube(launch, address_type = "dynamic")]
 fn cross_entropy_adjoint_kernel(
     x: &[f32],
     labels: &[u32],

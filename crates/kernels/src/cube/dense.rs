@@ -8,6 +8,7 @@
 //! * A weight gradient has a small result and a long inner dimension, the rows of a batch. On CUDA, in f32 and TF32, the
 //!   rows are divided into parts. The products of the parts are one batch of products, and the [column
 //!   sums](super::column_sums) of these products are the gradient. The division depends on the shape only.
+//! * So is a product with a small result and a long inner dimension, such as that of the last layer of a model of relations.
 //! * On CubeCL's CPU runtime, barriers cost far more than the arithmetic between them, so this module uses the library's
 //!   CPU kernel, which Burn does not select. By default, that kernel chooses tiles that divide the matrices, which would
 //!   compile a new kernel for almost every number of rows. With a fixed tile size there is one kernel per layer.
@@ -57,6 +58,9 @@ const LEAST_PART_ROWS: usize = 128;
 /// sum grows with their number.
 const MOST_PART_ROWS: usize = 2048;
 
+/// The least length of a part of the inner dimension of a product.
+const LEAST_PART_INNER: usize = 512;
+
 /// The number of values of all products of the parts, 64 MiB, up to which [`MOST_PART_ROWS`] adds parts.
 const MOST_PRODUCT_VALUES: usize = 1 << 24;
 
@@ -71,13 +75,53 @@ pub(crate) fn product_with(left: CubeTensor, right: CubeTensor, precision: Matmu
     let is_empty = n_rows * inner * right.meta.shape()[1] == 0;
     match left.device {
         Device::Cpu(_) if !is_empty => product_on_cpu(left, right),
-        Device::Cuda(_) if !is_empty && left.dtype == DType::F32 => {
-            let out = init_matmul_output(&left, &right, left.dtype);
-            write_f32_products(left, right, &out, precision);
-            out
-        }
+        Device::Cuda(_) if !is_empty && left.dtype == DType::F32 => match inner_parts(&left, &right) {
+            1 => {
+                let out = init_matmul_output(&left, &right, left.dtype);
+                write_f32_products(left, right, &out, precision);
+                out
+            }
+            n_parts => divided_product(left, right, n_parts, precision),
+        },
         _ => CubeBackend::float_matmul(left, right),
     }
+}
+
+/// Returns the number of parts into which the inner dimension of a product is divided: more than one if a result has few tiles and a
+/// long inner dimension.
+fn inner_parts(left: &CubeTensor, right: &CubeTensor) -> usize {
+    let [n_rows, inner] = matrix_shape(left);
+    let [_, n_columns] = matrix_shape(right);
+    let are_in_line = [left, right].iter().all(|side| side.meta.strides()[1] == 1);
+    let half = SMALL_TILE / 2;
+    let n_tiles = n_rows.div_ceil(half) * n_columns.div_ceil(half);
+    let mut n_parts = 1;
+    while are_in_line
+        && n_tiles * n_parts < 2 * LEAST_SMALL_TILES
+        && LEAST_PART_INNER <= inner / (2 * n_parts)
+        && inner.is_multiple_of(2 * n_parts)
+    {
+        n_parts *= 2;
+    }
+    n_parts
+}
+
+/// Computes a product as the sum of the products of equal parts of the inner dimension.
+fn divided_product(
+    left: CubeTensor,
+    right: CubeTensor,
+    n_parts: usize,
+    precision: MatmulPrecision,
+) -> CubeTensor {
+    let left = Rows::of(left);
+    let right = Rows::of(right);
+    let n_rows = left.n_rows();
+    let n_columns = right.width();
+    let products = new_tensor(left.tensor(), Shape::new([n_parts, n_rows, n_columns]), DType::F32);
+    let part = right.n_rows() / n_parts;
+    write_f32_products(left.column_parts(n_parts), right.parts(0, n_parts, part), &products, precision);
+    let products = CubeBackend::float_reshape(products, Shape::new([n_parts, n_rows * n_columns]));
+    CubeBackend::float_reshape(column_sums(products), Shape::new([n_rows, n_columns]))
 }
 
 /// Computes the product of the transposed `x` and `grad`, `[n, d_in], [n, d_out] -> [d_in, d_out]`.
@@ -185,6 +229,8 @@ fn plan_in_f32(
     let elements = elements(element(out));
     let shape_of = |tensor: &CubeTensor| tensor.meta.shape().clone();
     let strides_of = |tensor: &CubeTensor| tensor.meta.strides().clone();
+    let n_values = [left, right, out].map(|tensor| tensor.meta.num_elements());
+    let address = AddressType::from_len(n_values.into_iter().max().unwrap_or(0));
     let problem = MatmulProblem::from_shapes_and_strides(
         shape_of(left),
         shape_of(right),
@@ -193,7 +239,7 @@ fn plan_in_f32(
         strides_of(right),
         strides_of(out),
         elements.as_global_elems(),
-        AddressType::default(),
+        address,
         None,
         None,
     );

@@ -4,6 +4,8 @@
 //! out[e, k] = sum over the columns c of range k of x[src(e), c] * grad[dst(e), c]
 //! ```
 //!
+//! With maxima, only the columns whose maximum came from the edge count: the gradient of the weights of a weighted maximum.
+//!
 //! An edge has one weight for all columns, one per head, or one per basis. The ranges of columns are those of `grad`; with
 //! bases, all of them are multiplied by the whole row of `x`.
 //!
@@ -13,6 +15,7 @@
 //! * *Cost.* `2 F b + 8` bytes per edge for `F` columns of `b` bytes, and `log2(n_dst)` reads of `indptr`. The
 //!   destination's row stays in the caches for its other edges.
 
+use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
@@ -34,12 +37,14 @@ fn edge_dots_kernel<F: Float, N: Size>(
     items: &[u32],
     x: &[Vector<F, N>],
     grad: &[Vector<F, N>],
+    max_edges: &[Vector<i32, N>],
     out: &mut [F],
     width: usize,
     x_stride: usize,
     grad_stride: usize,
     n_weights: usize,
     #[comptime] kind: DotColumns,
+    #[comptime] is_of_maxima: bool,
     #[define(F)] _dtype: ElemType,
 ) {
     if ABSOLUTE_POS >= out.len() {
@@ -56,11 +61,17 @@ fn edge_dots_kernel<F: Float, N: Size>(
         }
     }
     of_x += items[edge] as usize * x_stride;
-    of_grad += segment_of(indptr, edge as u32) * grad_stride;
+    let dst = segment_of(indptr, edge as u32);
+    of_grad += dst * grad_stride;
     let mut sums = Vector::<f32, N>::zeroed();
     for column in 0..width {
         let value = Vector::<f32, N>::cast_from(x[of_x + column]);
-        sums += value * Vector::cast_from(grad[of_grad + column]);
+        let mut product = value * Vector::cast_from(grad[of_grad + column]);
+        if comptime!(is_of_maxima) {
+            let is_own = max_edges[dst * width + column].equal(&Vector::new(edge as i32));
+            product = select_many(is_own, product, Vector::zeroed());
+        }
+        sums += product;
     }
     let mut sum = f32::new(0.0);
     #[unroll]
@@ -70,8 +81,15 @@ fn edge_dots_kernel<F: Float, N: Size>(
     out[ABSOLUTE_POS] = F::cast_from(sum);
 }
 
-/// Returns the gradient of the weights of the edges, `[n_edges]` or one column per head or basis.
-pub(super) fn edge_dots(by_dst: &Segments, x: CubeTensor, grad: CubeTensor, of: Sums) -> CubeTensor {
+/// Returns the gradient of the weights of the edges, `[n_edges]` or one column per head or basis. `max_edges` are the edges
+/// that maxima came from, `[n_dst, d]`; `None` for sums.
+pub(super) fn edge_dots(
+    by_dst: &Segments,
+    x: CubeTensor,
+    grad: CubeTensor,
+    of: Sums,
+    max_edges: Option<CubeTensor>,
+) -> CubeTensor {
     let x = Rows::of(x);
     let grad = Rows::of(grad);
     let tensor = x.tensor();
@@ -86,23 +104,28 @@ pub(super) fn edge_dots(by_dst: &Segments, x: CubeTensor, grad: CubeTensor, of: 
         Sums::PerBasis(_) => DotColumns::PerBasis,
     };
     let width = grad.width() / n_weights;
-    let vector_size = x.vector_size(&[width]).min(grad.vector_size(&[width]));
+    let max_edges = max_edges.map(|edges| Rows::of(into_contiguous(edges)));
+    let of_rows = [Some(&x), Some(&grad), max_edges.as_ref()].into_iter().flatten();
+    let vector_size = of_rows.map(|rows| rows.vector_size(&[width])).min().unwrap_or(1);
     launch_long_units!(
         edge_dots_kernel,
         tensor,
         by_dst.n_positions * n_weights,
-        launch::address(&[tensor, grad.tensor(), &out]),
         vector_size,
         launch::buffer(&by_dst.indptr),
         launch::buffer(&by_dst.items),
         x.buffer(vector_size),
         grad.buffer(vector_size),
+        max_edges
+            .as_ref()
+            .map_or_else(|| launch::vectors(&by_dst.items, vector_size), |edges| edges.buffer(vector_size)),
         launch::buffer(&out),
         width / vector_size,
         x.stride / vector_size,
         grad.stride / vector_size,
         n_weights,
         kind,
+        max_edges.is_some(),
         launch::element(tensor)
     );
     out

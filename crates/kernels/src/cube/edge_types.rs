@@ -70,7 +70,6 @@ impl EdgeTypes {
             pick_edge_types,
             edge_ids,
             n_edges,
-            launch::address(&[packed, edge_ids]),
             launch::buffer(packed),
             launch::buffer(edge_ids),
             launch::buffer(&edge_types)

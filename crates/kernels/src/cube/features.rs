@@ -197,14 +197,13 @@ impl FeatureRows {
         let Some(slots) = self.slots.as_ref().filter(|_| 0 < n_nodes) else {
             return Ok(Gathered { rows: self.gather_all(nodes), n_sent: 0 });
         };
-        let address = launch::address(&[slots, nodes]);
-        let n_missing_before = running_sums_of::<IsMissing>(nodes, n_nodes, address, || {
+        let n_missing_before = running_sums_of::<IsMissing>(nodes, n_nodes, || {
             let [nodes, slots] = [nodes, slots].map(launch::buffer);
             IsMissingInputsLaunch::new(nodes, slots)
         });
         let list = launch::new_array(nodes, n_nodes);
         let [of_nodes, before, to] = [nodes, &n_missing_before, &list].map(launch::buffer);
-        launch_units!(list_missing, nodes, n_nodes, address, of_nodes, before, to);
+        launch_units!(list_missing, nodes, n_nodes, of_nodes, before, to);
         let [n_sent, list] = launch::read([&launch::values_from(&n_missing_before, n_nodes, 1), &list]);
         let n_sent = n_sent[0] as usize;
         let sent = staging::gather(nodes, &NodeRows(source), bytemuck::cast_slice(&list[..n_sent]))?;
@@ -232,16 +231,15 @@ impl FeatureRows {
             return out.into_tensor();
         }
         // Positions in the table are compared with the ranges of its parts, whatever the size of a part.
-        let positions =
-            AddressType::from_len(self.parts.iter().map(|(range, _)| range.end).max().unwrap_or(0));
+        let n_positions = self.parts.iter().map(|(range, _)| range.end).max().unwrap_or(0);
         for (range, part) in &self.parts {
             let rows = Rows::of(part.clone());
             let vector_size = rows.vector_size(&[width]).min(out.vector_size(&[width]));
+            launch::reach(n_positions);
             launch_units!(
                 gather,
                 ids,
                 n_ids * width / vector_size,
-                launch::address(&[rows.tensor(), sent, out.tensor()]).max(positions),
                 vector_size,
                 rows.buffer(vector_size),
                 launch::vectors(sent, vector_size),

@@ -2,7 +2,6 @@
 
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
-use cubecl::prelude::*;
 use kiln_graph::{Csc, NodeId};
 use kiln_sample::ExcludedEdges;
 use rayon::prelude::*;
@@ -115,10 +114,6 @@ impl Graph {
     /// Returns the destinations of a hop in a whole graph, in which a node's id is also its position in `indptr`.
     pub(crate) fn hop_of(nodes: CubeTensor, excluded: Option<CubeTensor>) -> HopNodes {
         HopNodes { rows: nodes.clone(), nodes, excluded }
-    }
-
-    pub(super) fn address(&self) -> AddressType {
-        launch::address(&[&self.indptr, &self.indices])
     }
 }
 

@@ -1,5 +1,7 @@
 //! Helpers to launch kernels: memory of their arguments, sizes of their vectors, and element types.
 
+use std::cell::Cell;
+
 use burn::tensor::{Bytes, DType, Device, Int, Shape, Tensor};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
@@ -67,6 +69,15 @@ impl Rows {
         let shape = Shape::new([n, n_rows, self.width()]);
         let strides = Strides::new(&[n_rows * self.stride, self.stride, 1]);
         CubeTensor::new(client.clone(), handle, Metadata::new(shape, strides), device.clone(), *dtype)
+    }
+
+    /// A view of `n` ranges of equally many neighbouring columns, `[n, n_rows, width / n]`.
+    pub(super) fn column_parts(&self, n: usize) -> CubeTensor {
+        let CubeTensor { client, handle, device, dtype, .. } = self.tensor.clone();
+        let width = self.width() / n;
+        let shape = Shape::new([n, self.n_rows(), width]);
+        let strides = Strides::new(&[width, self.stride, 1]);
+        CubeTensor::new(client, handle, Metadata::new(shape, strides), device, dtype)
     }
 
     /// The memory as a kernel argument of vectors, including the gaps between rows.
@@ -157,22 +168,51 @@ macro_rules! launch_long_units {
 macro_rules! launch_cubes {
     ($cubes:ident, $kernel:ident, $like:expr, $n_units:expr, $($argument:expr),+) => {{
         let like: &CubeTensor = $like;
-        let (count, dim) = launch::$cubes(like, $n_units);
-        $kernel::launch(&like.client, count, dim, $($argument),+)
+        let n_units: usize = $n_units;
+        launch::launch_kernel!($kernel, like, n_units, launch::$cubes(like, n_units), $($argument),+)
+    }};
+}
+
+/// Launches a kernel, perhaps of a type, with a number of units, the number and the size of the cubes, and arguments. The
+/// arguments are evaluated first, so that [`take_address`] knows all of them.
+macro_rules! launch_kernel {
+    (@bind ($($launch:tt)*) [$($bound:ident)*] $next:expr $(, $rest:expr)*) => {{
+        let argument = $next;
+        launch::launch_kernel!(@bind ($($launch)*) [$($bound)* argument] $($rest),*)
+    }};
+    (@bind ($kernel:ident [$($of:ty)?] $like:ident $n_units:ident $cubes:ident) [$($bound:ident)*]) => {{
+        let (count, dim) = $cubes;
+        let address = launch::take_address($n_units);
+        $kernel::launch $(::<$of>)? (&$like.client, count, dim, address, $($bound),*)
+    }};
+    ($kernel:ident $([$of:ty])?, $like:expr, $n_units:expr, $cubes:expr, $($argument:expr),+) => {{
+        let like: &CubeTensor = $like;
+        let n_units: usize = $n_units;
+        let cubes: (CubeCount, CubeDim) = $cubes;
+        launch::launch_kernel!(@bind ($kernel [$($of)?] like n_units cubes) [] $($argument),+)
     }};
 }
 
 pub(super) use launch_cubes;
+pub(super) use launch_kernel;
 pub(super) use launch_long_units;
 pub(super) use launch_units;
 
-/// The integer type in which a kernel can address every value of these tensors and number one unit per value.
-pub(super) fn address(tensors: &[&CubeTensor]) -> AddressType {
-    // A view with gaps has more memory than values, and a broadcast row has more values than memory.
-    let n_places = |tensor: &&CubeTensor| {
-        tensor.meta.num_elements().max(tensor.handle.size() as usize / tensor.dtype.size())
-    };
-    AddressType::from_len(tensors.iter().map(n_places).max().unwrap_or(0))
+thread_local! {
+    /// The length of the longest array that the next launch of the thread can address.
+    static LONGEST: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Lets the next kernel that this thread launches address `n_values` values. Arrays that are arguments of the launch need no
+/// call.
+pub(super) fn reach(n_values: usize) {
+    LONGEST.set(LONGEST.get().max(n_values));
+}
+
+/// Returns the integer type in which a kernel can address all values of its arguments, which were created since the launch
+/// before, and number its units.
+pub(super) fn take_address(n_units: usize) -> AddressType {
+    AddressType::from_len(LONGEST.take().max(n_units))
 }
 
 /// Returns a contiguous tensor as a kernel argument.
@@ -194,6 +234,7 @@ pub(super) fn vectors(tensor: &CubeTensor, vector_size: usize) -> BufferArg {
 /// `len()` would read uninitialised memory behind the values and write past the end of its output.
 #[allow(clippy::disallowed_methods, reason = "the only place that creates an argument")]
 fn argument(tensor: &CubeTensor, n_values: usize, vector_size: usize) -> BufferArg {
+    reach(n_values);
     let n_vectors = n_values / vector_size;
     let n_bytes = (n_vectors * vector_size * tensor.dtype.size()) as u64;
     let handle = bytes_of(&tensor.handle, 0, n_bytes);

@@ -14,6 +14,7 @@ mod cross_entropy;
 pub(crate) mod dense;
 mod dropout;
 mod edge_dots;
+mod edge_rows;
 mod edge_types;
 pub(crate) mod excluded;
 pub(crate) mod features;
@@ -25,6 +26,7 @@ pub(crate) mod nccl;
 mod philox;
 mod pick;
 mod pick_weights;
+mod ranges;
 mod relabel;
 pub(crate) mod scan;
 mod segment_max;
@@ -33,6 +35,7 @@ mod segments;
 mod shares;
 pub(crate) mod staging;
 mod sum_factor;
+mod sum_term;
 #[cfg(all(test, feature = "cube-cpu"))]
 mod tests;
 
@@ -55,7 +58,9 @@ use crate::ops::batch_norm::{
     self as reference_batch_norm, BatchStatistics, NormalizationGradients, Normalized,
 };
 use crate::ops::cross_entropy::CrossEntropy;
+use crate::ops::edge_rows::{self as reference_edge_rows, EdgeRowsInput, Messages};
 use crate::ops::keep::Keep;
+use crate::ops::ranges::{self as reference_ranges, Ranges};
 use crate::ops::{reference, type_products};
 
 /// Runs `$kernel` for the element types that it supports and `$reference` for others, and counts which one ran.
@@ -180,6 +185,16 @@ impl BlockOps for CubeBackend {
         })
     }
 
+    fn edge_relu_sum(
+        block: Adjacency<Self>,
+        x: FloatTensor<Self>,
+        edge_rows: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let messages = Messages { block, x, edge_rows };
+        let x = &messages.x;
+        kernel_or_reference!(x, reference_edge_rows::relu_sum(&messages), edge_rows::relu_sum(messages))
+    }
+
     fn relation_shares(
         block: Adjacency<Self>,
         types: IntTensor<Self>,
@@ -193,6 +208,10 @@ impl BlockOps for CubeBackend {
 
     fn column_sums(x: FloatTensor<Self>) -> FloatTensor<Self> {
         kernel_or_reference!(x, reference::column_sums::<Self>(x), column_sums::column_sums(x))
+    }
+
+    fn sum_ranges(x: FloatTensor<Self>, of: Ranges) -> FloatTensor<Self> {
+        kernel_or_reference!(x, reference_ranges::sum_ranges::<Self>(x, of), ranges::sum_ranges(x, of))
     }
 
     fn normalize_columns(
@@ -292,6 +311,16 @@ impl BlockAdjoints for CubeBackend {
     ) -> FloatTensor<Self> {
         kernel_or_reference!(grad, reference_attention::softmax_adjoint(block, output, grad), {
             attention::softmax_adjoint(block, output, grad)
+        })
+    }
+
+    fn edge_relu_sum_adjoint(
+        messages: &Messages<Self>,
+        grad: FloatTensor<Self>,
+        input: EdgeRowsInput,
+    ) -> FloatTensor<Self> {
+        kernel_or_reference!(grad, reference_edge_rows::relu_sum_adjoint(messages, grad, input), {
+            edge_rows::relu_sum_adjoint(messages, grad, input)
         })
     }
 

@@ -319,7 +319,7 @@ impl Picking<'_> {
     pub(super) fn offsets(&self) -> CubeTensor {
         let Self { graph, hop, how, fanout } = self;
         let HopNodes { nodes, rows, excluded } = hop;
-        running_sums_of::<PickCounts>(nodes, launch::length(nodes), graph.address(), || {
+        running_sums_of::<PickCounts>(nodes, launch::length(nodes), || {
             let [indptr, indices, rows, nodes, excluded_edges] =
                 [&graph.indptr, &graph.indices, rows, nodes, hop.excluded_or_any()].map(launch::buffer);
             let excludes = excluded.is_some();
@@ -339,7 +339,6 @@ impl Picking<'_> {
                 take_all,
                 nodes,
                 most_edges,
-                graph.address(),
                 launch::buffer(&graph.indptr),
                 launch::buffer(&graph.indices),
                 launch::buffer(rows),
@@ -356,7 +355,6 @@ impl Picking<'_> {
                 pick,
                 nodes,
                 launch::length(nodes),
-                graph.address(),
                 launch::buffer(&graph.indptr),
                 launch::buffer(&graph.indices),
                 launch::buffer(rows),

@@ -184,15 +184,13 @@ pub(super) fn relabel(
     let n_places = launch::length(nodes) + most_edges;
     let n_slots = (2 * n_places.min(n_nodes)).next_power_of_two().max(2);
     let table = launch::new_array(nodes, 2 * n_slots);
-    let address = launch::address(&[&table]);
-    launch_units!(empty, nodes, 2 * n_slots, address, launch::buffer(&table));
+    launch_units!(empty, nodes, 2 * n_slots, launch::buffer(&table));
     let slots = launch::new_array(nodes, n_places);
     let counts = launch::new_array(nodes, n_places + N_TOTALS);
     launch_units!(
         place_in_table,
         nodes,
         n_places,
-        address,
         launch::buffer(nodes),
         launch::buffer(srcs),
         launch::buffer(offsets),
@@ -201,7 +199,7 @@ pub(super) fn relabel(
         launch::buffer(&counts),
         32 - n_slots.ilog2()
     );
-    let n_new_before = running_sums_of::<IsNew>(nodes, most_edges, address, || {
+    let n_new_before = running_sums_of::<IsNew>(nodes, most_edges, || {
         let [offsets, table, slots] = [offsets, &table, &slots].map(launch::buffer);
         IsNewInputsLaunch::new(offsets, table, slots)
     });
@@ -211,7 +209,6 @@ pub(super) fn relabel(
         number,
         nodes,
         n_places,
-        address,
         launch::buffer(nodes),
         launch::buffer(srcs),
         launch::buffer(offsets),

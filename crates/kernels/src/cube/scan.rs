@@ -29,7 +29,7 @@ use cubecl::prelude::*;
 use cubecl::{Device, calculate_cube_count_elemwise};
 
 use self::planes::{PLANE, UNITS, capped_sum, cube_sum, plane_sum_before, plane_sum_up_to};
-use crate::cube::launch::{self, launch_units};
+use crate::cube::launch::{self, launch_kernel, launch_units};
 
 /// The number of values of a tile that one unit reads.
 const ROWS: u32 = 8;
@@ -43,6 +43,9 @@ const GROUPS: u32 = TILE / PLANE;
 /// The largest number of values that one cube sums in one launch. More values are distributed over many cubes, because
 /// a cube takes about a microsecond per two tiles, and a launch a few.
 const MOST_OF_ONE_CUBE: usize = 8 * TILE as usize;
+
+/// The largest number of values: the first value of a tile behind the last one must be a u32, too.
+const MOST_VALUES: usize = 1 << 31;
 
 /// The number of values that one unit adds on devices without planes.
 const CHUNK: u32 = 64;
@@ -203,7 +206,7 @@ fn sums_in_tiles<V: Values>(
 }
 
 /// Computes the sum of each chunk.
-#[cube(launch)]
+#[cube(launch, address_type = "dynamic")]
 fn chunk_sums(values: &[u32], sums: &mut [u32]) {
     let chunk = ABSOLUTE_POS;
     if chunk >= sums.len() {
@@ -220,7 +223,7 @@ fn chunk_sums(values: &[u32], sums: &mut [u32]) {
 
 /// Computes the running sums within each chunk. They start at the chunk's entry of `before_chunk`, or at 0 if
 /// `is_one` is true because there is only one chunk.
-#[cube(launch)]
+#[cube(launch, address_type = "dynamic")]
 fn sums_in_chunks(values: &[u32], before_chunk: &[u32], out: &mut [u32], #[comptime] is_one: bool) {
     let n_values = values.len() as u32;
     let start = ABSOLUTE_POS as u32 * CHUNK;
@@ -256,24 +259,22 @@ pub(super) fn running_sums(values: &CubeTensor) -> CubeTensor {
         return without_planes(values);
     }
     let inputs = || StoredInputsLaunch::new(launch::buffer(values));
-    sums_with_planes::<Stored>(values, n_values, launch::address(&[values]), Some(values), inputs)
+    sums_with_planes::<Stored>(values, n_values, Some(values), inputs)
 }
 
-/// Same as [`running_sums`], for `n_values` values that kernels compute on the device of `like` from arrays that can be
-/// addressed by `address`.
+/// Same as [`running_sums`], for `n_values` values that kernels compute on the device of `like`.
 pub(super) fn running_sums_of<V: Values>(
     like: &CubeTensor,
     n_values: usize,
-    address: AddressType,
     inputs: impl Fn() -> InputsArg<V>,
 ) -> CubeTensor {
     if 0 < n_values && !has_planes(like) {
         let stored = launch::new_array(like, n_values);
-        let (count, dim) = launch::units(like, n_values);
-        store_values::launch::<V>(&like.client, count, dim, address, inputs(), launch::buffer(&stored));
+        let cubes = launch::units(like, n_values);
+        launch_kernel!(store_values[V], like, n_values, cubes, inputs(), launch::buffer(&stored));
         return without_planes(&stored);
     }
-    sums_with_planes::<V>(like, n_values, address, None, inputs)
+    sums_with_planes::<V>(like, n_values, None, inputs)
 }
 
 /// Returns true if the device has planes of [`PLANE`] units.
@@ -299,38 +300,33 @@ pub(crate) fn sums_of(anchor: &CubeTensor, values: &[u32]) -> Vec<u32> {
 fn sums_with_planes<V: Values>(
     like: &CubeTensor,
     n_values: usize,
-    address: AddressType,
     stored: Option<&CubeTensor>,
     inputs: impl Fn() -> InputsArg<V>,
 ) -> CubeTensor {
     if n_values == 0 {
         return launch::upload(like, &[0]);
     }
-    let client = &like.client;
+    assert!(n_values <= MOST_VALUES, "{n_values} values, at most {MOST_VALUES} can be summed");
     let out = launch::new_array(like, n_values + 1);
     let n_tiles = n_values.div_ceil(TILE as usize);
-    let dim = CubeDim::new_1d(UNITS);
-    let count = |n_cubes| calculate_cube_count_elemwise(client, n_cubes * UNITS as usize, dim);
     let n = n_values as u32;
-    let to = launch::buffer(&out);
     let syncs = needs_plane_syncs(like);
     // An argument that a kernel does not use must be an array of its own, because WGPU rejects an array that is bound
     // twice.
     let unused = launch::new_array(like, 1);
     if n_values <= MOST_OF_ONE_CUBE {
-        let sums = launch::buffer(&unused);
-        sums_in_tiles::launch::<V>(
-            client,
-            count(1),
-            dim,
-            address,
+        launch_kernel!(
+            sums_in_tiles[V],
+            like,
+            n_values,
+            cubes(like, 1),
             inputs(),
-            sums,
-            to,
+            launch::buffer(&unused),
+            launch::buffer(&out),
             n,
             n_tiles as u32,
             true,
-            syncs,
+            syncs
         );
     } else {
         let sums = launch::new_array(like, n_tiles);
@@ -338,37 +334,39 @@ fn sums_with_planes<V: Values>(
             Some(array) => (array.clone(), false),
             None => (launch::new_array(like, n_values), true),
         };
-        let [kept, before] = [if stores { &array } else { &unused }, &sums].map(launch::buffer);
-        tile_sums::launch::<V>(
-            client,
-            count(n_tiles),
-            dim,
-            address,
+        launch_kernel!(
+            tile_sums[V],
+            like,
+            n_values,
+            cubes(like, n_tiles),
             inputs(),
-            kept,
-            before,
+            launch::buffer(if stores { &array } else { &unused }),
+            launch::buffer(&sums),
             n,
             stores,
-            syncs,
+            syncs
         );
-        let address = launch::address(&[&array]);
-        let before = launch::buffer(&sums);
-        let inputs = StoredInputsLaunch::new(launch::buffer(&array));
-        sums_in_tiles::launch::<Stored>(
-            client,
-            count(n_tiles),
-            dim,
-            address,
-            inputs,
-            before,
-            to,
+        launch_kernel!(
+            sums_in_tiles[Stored],
+            like,
+            n_values,
+            cubes(like, n_tiles),
+            StoredInputsLaunch::new(launch::buffer(&array)),
+            launch::buffer(&sums),
+            launch::buffer(&out),
             n,
             1,
             false,
-            syncs,
+            syncs
         );
     }
     out
+}
+
+/// The number and the size of the cubes that run at least `n_cubes` cubes of [`UNITS`] units.
+fn cubes(like: &CubeTensor, n_cubes: usize) -> (CubeCount, CubeDim) {
+    let dim = CubeDim::new_1d(UNITS);
+    (calculate_cube_count_elemwise(&like.client, n_cubes * UNITS as usize, dim), dim)
 }
 
 fn without_planes(values: &CubeTensor) -> CubeTensor {

@@ -1,23 +1,23 @@
-//! Maxima of rows over segments, column by column, and their gradient.
+//! Maxima of rows over segments, column by column.
 //!
 //! ```text
-//! out[s, c] = max over the positions p of segment s of rows[items[p], c]       edges[s, c] = the first such p
+//! out[s, c] = max over the positions p of segment s of weight(p) * rows[items[p], c]       edges[s, c] = the first such p
 //! ```
 //!
 //! * *Contract.* `out` is overwritten. A segment without positions has the maximum 0 and the edge -1. Among equal
 //!   values, the first position wins. A NaN counts as larger than all values before it.
 //! * *Work distribution.* One unit per segment and vector of columns. Long segments are split into chunks and combined
-//!   in order, as in `segment_sum`. The gradient iterates over the edges by source: one unit per source and vector of
-//!   columns adds, in order, the gradients of the maxima that came from its edges. There are no atomics.
-//! * *Cost.* Memory-bound: `F b + 4` bytes per position for `F` columns of `b` bytes. The gradient reads `F (b + 4) +
-//!   8` bytes per edge and does not split the edges of a source.
+//!   in order, as in `segment_sum`. The gradient of the rows is a sum over the edges by source ([`Term::WhereMax`]).
+//! * *Cost.* Memory-bound: `F b + 4` bytes per position for `F` columns of `b` bytes.
+//!
+//! [`Term::WhereMax`]: crate::cube::sum_term::Term::WhereMax
 
 use burn::tensor::DType;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use crate::cube::launch::{self, Rows, launch_units};
+use crate::cube::launch::{self, Rows, launch_long_units, launch_units};
 use crate::cube::segments::{CHUNK, Segments, segment_of};
 
 /// The largest values found so far in each column, and their positions.
@@ -42,12 +42,18 @@ fn better_of<N: Size>(best: &Best<N>, later: &Best<N>) -> Best<N> {
 fn row_of<F: Float, N: Size>(
     rows: &[Vector<F, N>],
     items: &[u32],
+    weights: &[F],
     stride: usize,
     position: u32,
     column: usize,
+    #[comptime] is_weighted: bool,
 ) -> Best<N> {
     let row = items[position as usize] as usize;
-    Best::<N> { value: Vector::cast_from(rows[row * stride + column]), edge: Vector::new(position as i32) }
+    let mut value = Vector::<f32, N>::cast_from(rows[row * stride + column]);
+    if comptime!(is_weighted) {
+        value *= Vector::new(f32::cast_from(weights[position as usize]));
+    }
+    Best::<N> { value, edge: Vector::new(position as i32) }
 }
 
 /// The maximum over a non-empty range of positions.
@@ -55,14 +61,16 @@ fn row_of<F: Float, N: Size>(
 fn best_of<F: Float, N: Size>(
     rows: &[Vector<F, N>],
     items: &[u32],
+    weights: &[F],
     stride: usize,
     start: u32,
     end: u32,
     column: usize,
+    #[comptime] is_weighted: bool,
 ) -> Best<N> {
-    let mut best = row_of::<F, N>(rows, items, stride, start, column);
+    let mut best = row_of::<F, N>(rows, items, weights, stride, start, column, is_weighted);
     for position in start + 1..end {
-        let later = row_of::<F, N>(rows, items, stride, position, column);
+        let later = row_of::<F, N>(rows, items, weights, stride, position, column, is_weighted);
         let better = better_of::<N>(&best, &later);
         best.value = better.value;
         best.edge = better.edge;
@@ -75,11 +83,13 @@ fn best_of<F: Float, N: Size>(
 fn segment_max_kernel<F: Float, N: Size>(
     indptr: &[u32],
     items: &[u32],
+    weights: &[F],
     rows: &[Vector<F, N>],
     out: &mut [Vector<F, N>],
     edges: &mut [Vector<i32, N>],
     width: usize,
     stride: usize,
+    #[comptime] is_weighted: bool,
     #[comptime] gives_edges: bool,
     #[comptime] splits: bool,
     #[define(F)] _dtype: ElemType,
@@ -95,7 +105,8 @@ fn segment_max_kernel<F: Float, N: Size>(
     }
     let mut best = Best::<N> { value: Vector::zeroed(), edge: Vector::new(-1i32) };
     if start < end {
-        let found = best_of::<F, N>(rows, items, stride, start, end, ABSOLUTE_POS % width);
+        let column = ABSOLUTE_POS % width;
+        let found = best_of::<F, N>(rows, items, weights, stride, start, end, column, is_weighted);
         best.value = found.value;
         best.edge = found.edge;
     }
@@ -111,11 +122,13 @@ fn segment_max_kernel<F: Float, N: Size>(
 fn chunk_maxima<F: Float, N: Size>(
     indptr: &[u32],
     items: &[u32],
+    weights: &[F],
     rows: &[Vector<F, N>],
     values: &mut [Vector<f32, N>],
     edges: &mut [Vector<i32, N>],
     width: usize,
     stride: usize,
+    #[comptime] is_weighted: bool,
     #[define(F)] _dtype: ElemType,
 ) {
     let chunk = ABSOLUTE_POS / width;
@@ -130,12 +143,13 @@ fn chunk_maxima<F: Float, N: Size>(
     let last = segment_of(indptr, end - 1);
     let place = chunk * 2 * width + column;
     if indptr[first + 1] - indptr[first] > CHUNK {
-        let best = best_of::<F, N>(rows, items, stride, start, min(indptr[first + 1], end), column);
+        let first_end = min(indptr[first + 1], end);
+        let best = best_of::<F, N>(rows, items, weights, stride, start, first_end, column, is_weighted);
         values[place] = best.value;
         edges[place] = best.edge;
     }
     if last != first && indptr[last + 1] - indptr[last] > CHUNK {
-        let best = best_of::<F, N>(rows, items, stride, indptr[last], end, column);
+        let best = best_of::<F, N>(rows, items, weights, stride, indptr[last], end, column, is_weighted);
         values[place + width] = best.value;
         edges[place + width] = best.edge;
     }
@@ -182,37 +196,14 @@ fn long_maxima<F: Float, N: Size>(
     }
 }
 
-#[cube(launch, address_type = "dynamic")]
-fn segment_max_adjoint_kernel<F: Float, N: Size>(
-    indptr: &[u32],
-    dsts: &[u32],
-    edges: &[u32],
-    max_edges: &[Vector<i32, N>],
-    grad: &[Vector<F, N>],
-    out: &mut [Vector<F, N>],
-    width: usize,
-    stride: usize,
-    #[define(F)] _dtype: ElemType,
-) {
-    if ABSOLUTE_POS >= out.len() {
-        terminate!();
-    }
-    let src = ABSOLUTE_POS / width;
-    let column = ABSOLUTE_POS % width;
-    let mut sum = Vector::<f32, N>::zeroed();
-    for position in indptr[src]..indptr[src + 1] {
-        let dst = dsts[position as usize] as usize;
-        let came_from = max_edges[dst * width + column];
-        let is_this = came_from.equal(&Vector::new(edges[position as usize] as i32));
-        let row = Vector::<f32, N>::cast_from(grad[dst * stride + column]);
-        sum += select_many(is_this, row, Vector::zeroed());
-    }
-    out[ABSOLUTE_POS] = Vector::cast_from(sum);
-}
-
-/// Computes the maxima, `[n_segments, d]`, and their positions. If `gives_edges` is false, the second tensor is not
-/// written.
-pub(super) fn segment_max(segments: &Segments, x: CubeTensor, gives_edges: bool) -> (CubeTensor, CubeTensor) {
+/// Computes the maxima, `[n_segments, d]`, and their positions. `weights` has a number per position, by which its row is
+/// multiplied. If `gives_edges` is false, the second tensor is not written.
+pub(super) fn segment_max(
+    segments: &Segments,
+    x: CubeTensor,
+    weights: Option<CubeTensor>,
+    gives_edges: bool,
+) -> (CubeTensor, CubeTensor) {
     let rows = Rows::of(x);
     let width = rows.width();
     let tensor = rows.tensor();
@@ -226,21 +217,23 @@ pub(super) fn segment_max(segments: &Segments, x: CubeTensor, gives_edges: bool)
     let vector_size = rows.vector_size(&[width]).min(edges.vector_size(&[width]));
     let n_vectors = width / vector_size;
     let stride = rows.stride / vector_size;
-    let address = launch::address(&[tensor, out.tensor(), edges.tensor()]);
     let splits = segments.may_be_long();
-    launch_units!(
+    let weights = weights.map(into_contiguous);
+    let weights_or_any = || weights.as_ref().map_or_else(|| rows.buffer(1), launch::buffer);
+    launch_long_units!(
         segment_max_kernel,
         tensor,
         n_units / vector_size,
-        address,
         vector_size,
         launch::buffer(&segments.indptr),
         launch::buffer(&segments.items),
+        weights_or_any(),
         rows.buffer(vector_size),
         out.buffer(vector_size),
         edges.buffer(vector_size),
         n_vectors,
         stride,
+        weights.is_some(),
         gives_edges,
         splits,
         launch::element(tensor)
@@ -252,22 +245,22 @@ pub(super) fn segment_max(segments: &Segments, x: CubeTensor, gives_edges: bool)
             chunk_maxima,
             tensor,
             n_chunks * n_vectors,
-            address,
             vector_size,
             launch::buffer(&segments.indptr),
             launch::buffer(&segments.items),
+            weights_or_any(),
             rows.buffer(vector_size),
             part_values.buffer(vector_size),
             part_edges.buffer(vector_size),
             n_vectors,
             stride,
+            weights.is_some(),
             launch::element(tensor)
         );
         launch_units!(
             long_maxima,
             tensor,
             n_units / vector_size,
-            address,
             vector_size,
             launch::buffer(&segments.indptr),
             part_values.buffer(vector_size),
@@ -280,40 +273,4 @@ pub(super) fn segment_max(segments: &Segments, x: CubeTensor, gives_edges: bool)
         );
     }
     (out.into_tensor(), edges.into_tensor())
-}
-
-/// `[n_dst, d] -> [n_src, d]`: adds the gradient of each maximum to the source that it came from. `by_src` has the
-/// edges by source, `edges` their positions in the block, and `max_edges` the positions that [`segment_max`] returned.
-pub(super) fn segment_max_adjoint(
-    by_src: &Segments,
-    edges: &CubeTensor,
-    max_edges: CubeTensor,
-    grad: CubeTensor,
-) -> CubeTensor {
-    let grad = Rows::of(grad);
-    let max_edges = Rows::of(into_contiguous(max_edges));
-    let width = grad.width();
-    let tensor = grad.tensor();
-    let out = Rows::new(tensor, by_src.n_segments, width, tensor.dtype);
-    if by_src.n_segments * width == 0 {
-        return out.into_tensor();
-    }
-    let vector_size = grad.vector_size(&[width]).min(max_edges.vector_size(&[width]));
-    launch_units!(
-        segment_max_adjoint_kernel,
-        tensor,
-        by_src.n_segments * width / vector_size,
-        launch::address(&[tensor, out.tensor(), max_edges.tensor()]),
-        vector_size,
-        launch::buffer(&by_src.indptr),
-        launch::buffer(&by_src.items),
-        launch::buffer(edges),
-        max_edges.buffer(vector_size),
-        grad.buffer(vector_size),
-        out.buffer(vector_size),
-        width / vector_size,
-        grad.stride / vector_size,
-        launch::element(tensor)
-    );
-    out.into_tensor()
 }

@@ -1,19 +1,23 @@
 //! Sums of rows over segments: sums and means, weighted or not, and all gradients of sums are instances of it.
 //!
 //! ```text
-//! out[s] = own(s) + (sum over the positions p of segment s of factor(p) * rows[items[p]]) / divisor(s)
+//! out[s] = own(s) + (sum over the positions p of segment s of factor(p) * term(rows[items[p]])) / divisor(s)
 //! ```
 //!
-//! With several factors per position, [`SumColumns`] says which columns each factor belongs to.
+//! The [`Term`] is the row itself, or a function of the row and of the rows of the segment and of the edge. With several
+//! factors per position, [`SumColumns`] says which columns each factor belongs to.
 //!
 //! * *Contract.* `out` is overwritten. A segment without positions has the sum 0. Values are widened to f32, added in
 //!   f32, and rounded once to the element type of the rows. There are no atomics: the positions of a segment are added
-//!   in order. A segment longer than [`CHUNK`] is added in chunks that begin at multiples of [`CHUNK`], and the sums of
-//!   the chunks are added in order. The result therefore depends on nothing but the arithmetic of the device.
+//!   in order. If a segment may be longer than [`CHUNK`], those longer than a chunk are added in chunks that begin at
+//!   multiples of its size, and the sums of the chunks are added in order; those of very many chunks first in groups of
+//!   [`GROUP`] chunks. The size of a chunk depends on the shapes only. The result therefore depends on nothing but the
+//!   arithmetic of the device.
 //! * *Work distribution.* One unit per segment and vector of neighbouring columns, so that neighbouring units read a
 //!   whole row together. Segments longer than a chunk are left to two more launches: one unit per chunk and vector sums
 //!   the parts of the at most two long segments in the chunk, and one unit per long segment and vector adds these
-//!   parts.
+//!   parts. Few units get smaller chunks. A segment of more than [`GROUP`] chunks takes two launches more for each factor of
+//!   [`GROUP`].
 //! * *Cost.* Memory-bound: `F b + 4` bytes per position and `F b + 8` per segment, for `F` columns of `b` bytes. The
 //!   parts of long segments are at most `2 F / CHUNK` values per position. The second and the third launch run only if
 //!   the host cannot exclude long segments; the second finds them by binary search, because no list of them exists.
@@ -22,9 +26,10 @@ use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use crate::cube::launch::{self, Rows, launch_units};
+use crate::cube::launch::{self, Rows, launch_long_units, launch_units};
 use crate::cube::segments::{CHUNK, Segments, segment_of};
 use crate::cube::sum_factor::{ColumnsKind, Factor, FactorKind, Factors, SumColumns, factor_of};
+use crate::cube::sum_term::{Term, TermKind, Terms, own_row, term_of};
 
 /// The use of a segment's own row. The own row of segment `s` is row `s` of [`SegmentSum::rows`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,6 +51,8 @@ pub(super) struct SegmentSum {
     pub(super) rows: Rows,
     /// The first summed column of the rows, and the number of summed columns of the rows.
     pub(super) columns: (usize, usize),
+    /// [`Term::Row`] with [`SumColumns::PerBasis`] and [`SumColumns::OverBases`].
+    pub(super) term: Term,
     pub(super) factor: Factor,
     pub(super) factor_columns: SumColumns,
     pub(super) is_mean: bool,
@@ -63,13 +70,25 @@ enum OwnKind {
 /// The compile-time parameters of the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Shape {
+    term: TermKind,
     factor: FactorKind,
+    /// True if the edges of positions are read from an array.
+    has_edges: bool,
     columns: ColumnsKind,
     own: OwnKind,
     is_mean: bool,
     /// True if separate kernels compute segments of more than [`CHUNK`] positions.
     splits: bool,
 }
+
+/// The number of chunks of a larger chunk.
+const GROUP: u32 = 128;
+
+/// The smallest number of positions of a chunk.
+const LEAST_CHUNK: u32 = 16;
+
+/// The number of units from which all multiprocessors of a GPU are busy.
+const MANY_UNITS: usize = 1 << 15;
 
 /// The numbers that the kernels read at run time. Widths, strides and columns are in vectors of values.
 #[derive(CubeType, CubeLaunch)]
@@ -85,6 +104,8 @@ struct Sizes {
     out_stride: usize,
     n_own: usize,
     own_weight: f32,
+    /// The number of positions of a chunk.
+    chunk: u32,
 }
 
 /// The sum over a range of positions, for one vector of columns.
@@ -92,8 +113,11 @@ struct Sizes {
 fn sum_of<F: Float, N: Size>(
     rows: &[Vector<F, N>],
     items: &[u32],
+    edges: &[u32],
     factors: &Factors<F>,
+    terms: &Terms<F, N>,
     sizes: &Sizes,
+    segment: usize,
     start: u32,
     end: u32,
     column: usize,
@@ -108,34 +132,40 @@ fn sum_of<F: Float, N: Size>(
     if comptime!(shape.columns == ColumnsKind::PerBasis) {
         column -= range * sizes.range_width;
     }
+    let own = own_row::<F, N>(terms, segment, column, shape.term);
     for position in start..end {
         let position = position as usize;
         let item = items[position] as usize;
+        let mut edge = position;
+        if comptime!(shape.has_edges) {
+            edge = edges[position] as usize;
+        }
         let place = item * sizes.stride + sizes.first_column + column;
         if comptime!(shape.columns == ColumnsKind::OverBases) {
-            for term in 0..sizes.n_factors {
-                let row = Vector::<f32, N>::cast_from(rows[place + term * sizes.range_width]);
+            for base in 0..sizes.n_factors {
+                let row = Vector::<f32, N>::cast_from(rows[place + base * sizes.range_width]);
                 sum += row
                     * Vector::new(factor_of::<F>(
                         factors,
                         sizes.n_factors,
-                        position,
+                        edge,
                         item,
-                        term,
+                        base,
                         shape.factor,
                         shape.columns,
                     ));
             }
         } else {
             let row = Vector::<f32, N>::cast_from(rows[place]);
+            let term = term_of::<F, N>(terms, row, own, item, edge, column, shape.term);
             if comptime!(shape.factor == FactorKind::One) {
-                sum += row;
+                sum += term;
             } else {
-                sum += row
+                sum += term
                     * Vector::new(factor_of::<F>(
                         factors,
                         sizes.n_factors,
-                        position,
+                        edge,
                         item,
                         range,
                         shape.factor,
@@ -195,7 +225,9 @@ fn finish<F: Float, N: Size>(
 fn segment_sum<F: Float, N: Size>(
     indptr: &[u32],
     items: &[u32],
+    edges: &[u32],
     factors: &Factors<F>,
+    terms: &Terms<F, N>,
     rows: &[Vector<F, N>],
     out: &mut [Vector<F, N>],
     sizes: &Sizes,
@@ -209,10 +241,10 @@ fn segment_sum<F: Float, N: Size>(
     }
     let start = indptr[segment];
     let end = indptr[segment + 1];
-    if comptime!(shape.splits) && end - start > CHUNK {
+    if comptime!(shape.splits) && end - start > sizes.chunk {
         terminate!();
     }
-    let sum = sum_of::<F, N>(rows, items, factors, sizes, start, end, column, shape);
+    let sum = sum_of::<F, N>(rows, items, edges, factors, terms, sizes, segment, start, end, column, shape);
     finish::<F, N>(rows, out, sizes, segment, column, sum, end - start, shape);
 }
 
@@ -222,7 +254,9 @@ fn segment_sum<F: Float, N: Size>(
 fn chunk_sums<F: Float, N: Size>(
     indptr: &[u32],
     items: &[u32],
+    edges: &[u32],
     factors: &Factors<F>,
+    terms: &Terms<F, N>,
     rows: &[Vector<F, N>],
     parts: &mut [Vector<f32, N>],
     sizes: &Sizes,
@@ -232,26 +266,79 @@ fn chunk_sums<F: Float, N: Size>(
     let chunk = ABSOLUTE_POS / sizes.width;
     let column = ABSOLUTE_POS % sizes.width;
     let n_positions = items.len() as u32;
-    let start = chunk as u32 * CHUNK;
+    let start = chunk as u32 * sizes.chunk;
     if start >= n_positions {
         terminate!();
     }
-    let end = min(start + CHUNK, n_positions);
+    let end = min(start + sizes.chunk, n_positions);
     let first = segment_of(indptr, start);
     let last = segment_of(indptr, end - 1);
     let place = chunk * 2 * sizes.width + column;
-    if indptr[first + 1] - indptr[first] > CHUNK {
+    if indptr[first + 1] - indptr[first] > sizes.chunk {
         let first_end = min(indptr[first + 1], end);
-        parts[place] = sum_of::<F, N>(rows, items, factors, sizes, start, first_end, column, shape);
+        parts[place] =
+            sum_of::<F, N>(rows, items, edges, factors, terms, sizes, first, start, first_end, column, shape);
     }
-    if last != first && indptr[last + 1] - indptr[last] > CHUNK {
+    if last != first && indptr[last + 1] - indptr[last] > sizes.chunk {
         let last_start = indptr[last];
         parts[place + sizes.width] =
-            sum_of::<F, N>(rows, items, factors, sizes, last_start, end, column, shape);
+            sum_of::<F, N>(rows, items, edges, factors, terms, sizes, last, last_start, end, column, shape);
     }
 }
 
-/// Computes the results of long segments from the sums of their parts in the chunks.
+/// The sum of the parts of a segment in the chunks from that of position `from` to that before position `to`. The segment begins
+/// at `start`.
+#[cube]
+fn sum_of_parts<N: Size>(
+    parts: &[Vector<f32, N>],
+    sizes: &Sizes,
+    start: u32,
+    from: u32,
+    to: u32,
+    column: usize,
+) -> Vector<f32, N> {
+    let mut sum = Vector::<f32, N>::zeroed();
+    for chunk in from / sizes.chunk..(to - 1) / sizes.chunk + 1 {
+        let mut place = chunk as usize * 2 * sizes.width + column;
+        if chunk * sizes.chunk < start {
+            place += sizes.width;
+        }
+        sum += parts[place];
+    }
+    sum
+}
+
+/// Computes the sums of the parts in each group of chunks, for segments longer than such a group, as [`chunk_sums`] does from rows.
+#[cube(launch, address_type = "dynamic")]
+fn group_sums<N: Size>(
+    indptr: &[u32],
+    parts: &[Vector<f32, N>],
+    out: &mut [Vector<f32, N>],
+    sizes: &Sizes,
+    n_positions: u32,
+) {
+    let group = ABSOLUTE_POS / sizes.width;
+    let column = ABSOLUTE_POS % sizes.width;
+    let n_of_group = sizes.chunk * GROUP;
+    let start = group as u32 * n_of_group;
+    if start >= n_positions {
+        terminate!();
+    }
+    let end = min(start + n_of_group, n_positions);
+    let first = segment_of(indptr, start);
+    let last = segment_of(indptr, end - 1);
+    let place = group * 2 * sizes.width + column;
+    if indptr[first + 1] - indptr[first] > n_of_group {
+        let first_end = min(indptr[first + 1], end);
+        out[place] = sum_of_parts::<N>(parts, sizes, indptr[first], start, first_end, column);
+    }
+    if last != first && indptr[last + 1] - indptr[last] > n_of_group {
+        out[place + sizes.width] = sum_of_parts::<N>(parts, sizes, indptr[last], indptr[last], end, column);
+    }
+}
+
+/// Computes the results of the segments that are longer than a chunk, but not longer than `longest`, from the sums of their parts in
+/// the chunks.
 #[cube(launch, address_type = "dynamic")]
 fn long_segments<F: Float, N: Size>(
     indptr: &[u32],
@@ -259,6 +346,7 @@ fn long_segments<F: Float, N: Size>(
     rows: &[Vector<F, N>],
     out: &mut [Vector<F, N>],
     sizes: &Sizes,
+    longest: u32,
     #[comptime] shape: Shape,
     #[define(F)] _dtype: ElemType,
 ) {
@@ -269,18 +357,10 @@ fn long_segments<F: Float, N: Size>(
     }
     let start = indptr[segment];
     let end = indptr[segment + 1];
-    if end - start <= CHUNK {
+    if end - start <= sizes.chunk || end - start > longest {
         terminate!();
     }
-    let first = start / CHUNK;
-    let mut sum = Vector::<f32, N>::zeroed();
-    for chunk in first..(end - 1) / CHUNK + 1 {
-        let mut place = chunk as usize * 2 * sizes.width + column;
-        if chunk * CHUNK < start {
-            place += sizes.width;
-        }
-        sum += parts[place];
-    }
+    let sum = sum_of_parts::<N>(parts, sizes, start, start, end, column);
     finish::<F, N>(rows, out, sizes, segment, column, sum, end - start, shape);
 }
 
@@ -301,14 +381,15 @@ impl SegmentSum {
         if self.segments.n_segments == 0 || width == 0 {
             return out.into_tensor();
         }
-        let vector_size = self.rows.vector_size(&[first_column, range_width]);
+        let of_term = self.term.vector_size(range_width).into_iter();
+        let vector_size = of_term.fold(self.rows.vector_size(&[first_column, range_width]), usize::min);
         let n_vectors = width / vector_size;
         let (own, n_own, own_weight) = match self.own {
             Own::Nothing => (OwnKind::Nothing, 0, 0.0),
             Own::Beside => (OwnKind::Beside, self.segments.n_segments, 1.0),
             Own::Plus { weight, n_segments } => (OwnKind::Plus, n_segments, weight),
         };
-        let sizes = || {
+        let sizes = |chunk| {
             let stride = self.rows.stride / vector_size;
             let first_column = first_column / vector_size;
             let out_stride = out_width / vector_size;
@@ -322,35 +403,111 @@ impl SegmentSum {
                 out_stride,
                 n_own,
                 own_weight,
+                chunk,
             )
         };
         let splits = self.segments.may_be_long();
-        let shape = Shape { factor: self.factor.kind(), columns, own, is_mean: self.is_mean, splits };
+        let reads_edges = self.term.reads_edges() || self.factor.reads_edges();
+        let shape = Shape {
+            term: self.term.kind(),
+            factor: self.factor.kind(),
+            has_edges: reads_edges && self.segments.edges.is_some(),
+            columns,
+            own,
+            is_mean: self.is_mean,
+            splits,
+        };
         let dtype = launch::element(tensor);
-        let address = launch::address(&[tensor, out.tensor()]);
         let indptr = || launch::buffer(&self.segments.indptr);
         let items = || launch::buffer(&self.segments.items);
+        let edges = || launch::buffer(self.segments.edges.as_ref().unwrap_or(&self.segments.items));
         let rows = || self.rows.buffer(vector_size);
         let sums = || out.buffer(vector_size);
-        macro_rules! run {
-            ($kernel:ident, $n_units:expr, $($array:expr),+) => {{
-                launch_units!(
-                    $kernel, tensor, $n_units, address, vector_size, $($array),+, sizes(), shape, dtype
-                );
-            }};
-        }
         let n_units = self.segments.n_segments * n_vectors;
-        let factors = self.factor.arrays(&self.rows, &self.segments.indptr);
-        run!(segment_sum, n_units, indptr(), items(), factors, rows(), sums());
-        if splits {
-            let n_chunks = self.segments.n_positions.div_ceil(CHUNK as usize);
-            let parts = Rows::new(tensor, 2 * n_chunks, width, DType::F32);
-            let parts = || parts.buffer(vector_size);
-            // The type of the factor arguments depends on the kernel, so they are created for each launch.
-            let factors = self.factor.arrays(&self.rows, &self.segments.indptr);
-            run!(chunk_sums, n_chunks * n_vectors, indptr(), items(), factors, rows(), parts());
-            run!(long_segments, n_units, indptr(), parts(), rows(), sums());
+        let chunk = chunk_of(self.segments.n_positions, n_vectors);
+        // The types of the factors and terms depend on the kernel, so they are created for each launch.
+        launch_units!(
+            segment_sum,
+            tensor,
+            n_units,
+            vector_size,
+            indptr(),
+            items(),
+            edges(),
+            self.factor.arrays(&self.rows, &self.segments.indptr),
+            self.term.arrays(&self.rows, &self.segments.indptr, vector_size),
+            rows(),
+            sums(),
+            sizes(chunk),
+            shape,
+            dtype
+        );
+        if !splits {
+            return out.into_tensor();
         }
-        out.into_tensor()
+        let n_positions = self.segments.n_positions;
+        let longest = self.segments.longest.min(n_positions);
+        let n_parts = |chunk: u32| n_positions.div_ceil(chunk as usize);
+        let mut chunk = chunk;
+        let mut parts = Rows::new(tensor, 2 * n_parts(chunk), width, DType::F32);
+        launch_long_units!(
+            chunk_sums,
+            tensor,
+            n_parts(chunk) * n_vectors,
+            vector_size,
+            indptr(),
+            items(),
+            edges(),
+            self.factor.arrays(&self.rows, &self.segments.indptr),
+            self.term.arrays(&self.rows, &self.segments.indptr, vector_size),
+            rows(),
+            parts.buffer(vector_size),
+            sizes(chunk),
+            shape,
+            dtype
+        );
+        loop {
+            let group = chunk.saturating_mul(GROUP);
+            launch_long_units!(
+                long_segments,
+                tensor,
+                n_units,
+                vector_size,
+                indptr(),
+                parts.buffer(vector_size),
+                rows(),
+                sums(),
+                sizes(chunk),
+                group,
+                shape,
+                dtype
+            );
+            if longest <= group as usize {
+                return out.into_tensor();
+            }
+            let of_groups = Rows::new(tensor, 2 * n_parts(group), width, DType::F32);
+            launch_long_units!(
+                group_sums,
+                tensor,
+                n_parts(group) * n_vectors,
+                vector_size,
+                indptr(),
+                parts.buffer(vector_size),
+                of_groups.buffer(vector_size),
+                sizes(chunk),
+                n_positions as u32
+            );
+            chunk = group;
+            parts = of_groups;
+        }
     }
+}
+
+/// Returns the number of positions of a chunk: fewer for narrow rows, so that their chunks keep all multiprocessors busy, too.
+fn chunk_of(n_positions: usize, n_vectors: usize) -> u32 {
+    let mut chunk = CHUNK;
+    while LEAST_CHUNK < chunk && n_positions.div_ceil(chunk as usize) * n_vectors < MANY_UNITS {
+        chunk /= 2;
+    }
+    chunk
 }

@@ -13,6 +13,8 @@ pub(super) struct Segments {
     pub(super) items: CubeTensor,
     pub(super) n_segments: usize,
     pub(super) n_positions: usize,
+    /// The edge of each position; `None` if the positions are edges.
+    pub(super) edges: Option<CubeTensor>,
     /// An upper bound on the number of positions of a segment.
     pub(super) longest: usize,
 }

@@ -94,7 +94,6 @@ pub(super) fn shares(
         shares_kernel,
         &out,
         n_units,
-        launch::address(&[&types, &out]).max(AddressType::from_len(n_units)),
         launch::buffer(&block.indptr),
         launch::buffer(&types),
         launch::buffer(&weights),

@@ -10,16 +10,16 @@ use crate::cube::launch::{self, Rows};
 #[allow(clippy::large_enum_variant, reason = "a value exists only during a launch")]
 pub(super) enum Factor {
     One,
-    /// One row of numbers per position.
-    OfPosition(CubeTensor),
-    /// One row of numbers per edge, and the edge of each position.
-    OfEdge {
-        weights: CubeTensor,
-        edges: CubeTensor,
-    },
+    /// One row of numbers per edge.
+    OfEdge(CubeTensor),
     /// The reciprocal of the length of a segment in another list of segments. The item of the position is the index of
     /// that segment, and `indptr` has the bounds of the segments in that list.
     Share {
+        indptr: CubeTensor,
+    },
+    /// Both: the numbers of the edge divided by the length of the segment.
+    ShareOfEdge {
+        weights: CubeTensor,
         indptr: CubeTensor,
     },
 }
@@ -40,9 +40,9 @@ pub(super) enum SumColumns {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum FactorKind {
     One,
-    OfPosition,
     OfEdge,
     Share,
+    ShareOfEdge,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,7 +57,6 @@ pub(super) enum ColumnsKind {
 #[derive(CubeType, CubeLaunch)]
 pub(super) struct Factors<F: Float> {
     weights: Box<[F]>,
-    edges: Box<[u32]>,
     indptr: Box<[u32]>,
 }
 
@@ -66,7 +65,7 @@ pub(super) struct Factors<F: Float> {
 pub(super) fn factor_of<F: Float>(
     factors: &Factors<F>,
     n_factors: usize,
-    position: usize,
+    edge: usize,
     item: usize,
     range: usize,
     #[comptime] kind: FactorKind,
@@ -74,15 +73,29 @@ pub(super) fn factor_of<F: Float>(
 ) -> f32 {
     match comptime!(kind) {
         FactorKind::One => f32::new(1.0),
-        FactorKind::OfPosition => {
-            f32::cast_from(factors.weights[place_of_factor(n_factors, position, range, columns)])
+        FactorKind::OfEdge => weight_of::<F>(factors, n_factors, edge, range, columns),
+        FactorKind::Share => f32::new(1.0) / length_of::<F>(factors, item),
+        FactorKind::ShareOfEdge => {
+            weight_of::<F>(factors, n_factors, edge, range, columns) / length_of::<F>(factors, item)
         }
-        FactorKind::OfEdge => {
-            let edge = factors.edges[position] as usize;
-            f32::cast_from(factors.weights[place_of_factor(n_factors, edge, range, columns)])
-        }
-        FactorKind::Share => f32::new(1.0) / f32::cast_from(factors.indptr[item + 1] - factors.indptr[item]),
     }
+}
+
+/// Returns the length of a segment in the other list.
+#[cube]
+fn length_of<F: Float>(factors: &Factors<F>, segment: usize) -> f32 {
+    f32::cast_from(factors.indptr[segment + 1] - factors.indptr[segment])
+}
+
+#[cube]
+fn weight_of<F: Float>(
+    factors: &Factors<F>,
+    n_factors: usize,
+    edge: usize,
+    range: usize,
+    #[comptime] columns: ColumnsKind,
+) -> f32 {
+    f32::cast_from(factors.weights[place_of_factor(n_factors, edge, range, columns)])
 }
 
 /// Returns the place of a factor in the weights, given its row.
@@ -95,25 +108,24 @@ impl Factor {
     pub(super) fn kind(&self) -> FactorKind {
         match self {
             Self::One => FactorKind::One,
-            Self::OfPosition(_) => FactorKind::OfPosition,
-            Self::OfEdge { .. } => FactorKind::OfEdge,
+            Self::OfEdge(_) => FactorKind::OfEdge,
             Self::Share { .. } => FactorKind::Share,
+            Self::ShareOfEdge { .. } => FactorKind::ShareOfEdge,
         }
     }
 
+    /// Returns true if the factor depends on the edge of a position.
+    pub(super) fn reads_edges(&self) -> bool {
+        matches!(self, Self::OfEdge(_) | Self::ShareOfEdge { .. })
+    }
+
     pub(super) fn arrays<F: Float>(&self, any_floats: &Rows, any_ints: &CubeTensor) -> FactorsLaunch<F> {
-        let (weights, edges, indptr) = match self {
-            Self::One => (any_floats.buffer(1), launch::buffer(any_ints), launch::buffer(any_ints)),
-            Self::OfPosition(weights) => {
-                (launch::buffer(weights), launch::buffer(any_ints), launch::buffer(any_ints))
-            }
-            Self::OfEdge { weights, edges } => {
-                (launch::buffer(weights), launch::buffer(edges), launch::buffer(any_ints))
-            }
-            Self::Share { indptr } => {
-                (any_floats.buffer(1), launch::buffer(any_ints), launch::buffer(indptr))
-            }
+        let (weights, indptr) = match self {
+            Self::One => (any_floats.buffer(1), any_ints),
+            Self::OfEdge(weights) => (launch::buffer(weights), any_ints),
+            Self::Share { indptr } => (any_floats.buffer(1), indptr),
+            Self::ShareOfEdge { weights, indptr } => (launch::buffer(weights), indptr),
         };
-        FactorsLaunch::new(weights, edges, indptr)
+        FactorsLaunch::new(weights, launch::buffer(indptr))
     }
 }

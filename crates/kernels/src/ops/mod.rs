@@ -33,6 +33,7 @@ mod features;
 mod half;
 pub(crate) mod keep;
 mod precision;
+pub(crate) mod ranges;
 pub(crate) mod reference;
 mod relation_groups;
 pub(crate) mod relations;
@@ -40,7 +41,6 @@ pub(crate) mod run;
 pub(crate) mod type_products;
 
 use burn::backend::Dispatch;
-use burn::tensor::activation::log_softmax;
 use burn::tensor::{DType, Int, Tensor};
 use kiln_sample::{KeyDomain, RngKey};
 
@@ -60,6 +60,9 @@ pub use crate::ops::columns::{BatchNormOutput, add_row, batch_norm, column_sums,
 pub use crate::ops::features::aggregate_f32;
 pub use crate::ops::half::widen;
 pub use crate::ops::precision::{MatmulPrecision, has_bf16_products, matmul_precision, set_matmul_precision};
+pub use crate::ops::ranges::{
+    layer_norm, log_softmax, mean_of_ranges, mul_column, range_sums, repeat_columns,
+};
 pub use crate::ops::relation_groups::{
     aggregate_groups, group_dots, group_softmax, grouped_linear, grouped_transposed,
 };
@@ -70,8 +73,8 @@ pub use crate::ops::relations::{
 /// Aggregates the rows of each destination's sources.
 ///
 /// A [`Reduction`] alone is the aggregation without edge weights and without the destination's own row. The own row
-/// costs no additional pass over the edges and no temporary tensor. A maximum with edge weights runs the reference
-/// implementation on every device, which creates an `[n_edges, d]` tensor.
+/// costs no additional pass over the edges and no temporary tensor. On the CPU, a maximum with edge weights runs the
+/// reference implementation, which creates an `[n_edges, d]` tensor.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
@@ -178,8 +181,7 @@ pub fn gather_rows(rows: &DeviceRows, x: Tensor<2>) -> Tensor<2> {
 /// Sums messages with one row per edge (Hu et al. 2020, equation 4.1 of GINE): `out[v] = sum of relu(x[u] + rows[e])` over
 /// the edges `e` from `u` to `v`.
 ///
-/// On the CPU, f32 messages are never stored. On other devices and for other element types, the op is composed of others,
-/// and the messages are an `[n_edges, d]` tensor, as the rows of the edges are.
+/// Messages are never stored, except on the CPU for other element types than f32: there, the op is composed of others.
 ///
 /// # Shapes
 /// `x` is `[n_src, d]`, `rows` `[n_edges, d]` in block order, the result `[n_dst, d]`.
@@ -196,14 +198,14 @@ pub fn edge_relu_sum(block: &DeviceBlock, x: Tensor<2>, rows: Tensor<2>) -> Tens
         "the rows of the edges should be [n_edges, {width}], as wide as x"
     );
     assert_eq!(rows.dtype(), x.dtype(), "the element types of x and the rows differ: cast one of them");
-    if is_cpu(&x.device()) && x.dtype() == DType::F32 {
-        let x = x.into_dispatch();
-        let rows = rows.into_dispatch();
-        return Tensor::from_dispatch(<Dispatch as BlockOps>::edge_relu_sum(block.adjacency(), x, rows));
+    if is_cpu(&x.device()) && x.dtype() != DType::F32 {
+        let of_sources = DeviceRows::of_indices(block.sources().clone(), n_src);
+        let gathered = run(of_sources.adjacency(), x, Reduction::Sum.into());
+        return run(block.rows_of_dsts().adjacency(), relu(gathered + rows), Reduction::Sum.into());
     }
-    let of_sources = DeviceRows::of_indices(block.sources().clone(), n_src);
-    let gathered = run(of_sources.adjacency(), x, Reduction::Sum.into());
-    run(block.rows_of_dsts().adjacency(), relu(gathered + rows), Reduction::Sum.into())
+    let sums =
+        <Dispatch as BlockOps>::edge_relu_sum(block.adjacency(), x.into_dispatch(), rows.into_dispatch());
+    Tensor::from_dispatch(sums)
 }
 
 /// Computes the dot products of the rows of each edge's source and destination: for each head, of its range of columns
@@ -347,8 +349,8 @@ pub fn linear(base: Tensor<2>, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
 /// Computes the cross entropy of the rows' classes, summed over the rows:
 /// `log(sum over c of exp(x[i, c])) - x[i, labels[i]]` for each row `i`.
 ///
-/// On devices other than the CPU, an f32 loss takes two launches for up to 8,192 rows and its gradient one, and the
-/// losses are added in a fixed order. On the CPU and for other element types, the op is composed of Burn's operations.
+/// On devices other than the CPU, the loss takes two launches for up to 8,192 rows and its gradient one, besides conversions
+/// of other types to f32, and the losses are added in a fixed order. On the CPU, the op is composed of Burn's operations.
 ///
 /// # Shapes
 /// `x` is `[n, n_classes]`, `labels` has `n` classes, the result is `[1]`.
@@ -363,10 +365,13 @@ pub fn cross_entropy(x: Tensor<2>, labels: &[i32]) -> Tensor<1> {
         panic!("a row has class {label}, but x has {n_classes} columns, expected one per class");
     }
     let classes = upload(labels.to_vec(), DType::I32, &x.device().inner());
-    if is_cpu(&x.device()) || x.dtype() != DType::F32 {
-        return log_softmax(x, 1).gather(1, classes.unsqueeze_dim(1)).sum().neg();
+    if is_cpu(&x.device()) {
+        return log_softmax(x).gather(1, classes.unsqueeze_dim(1)).sum().neg();
     }
-    Tensor::from_dispatch(<Dispatch as BlockOps>::cross_entropy(x.into_dispatch(), classes.into_dispatch()))
+    let dtype = x.dtype();
+    let x = x.cast(DType::F32).into_dispatch();
+    let loss = <Dispatch as BlockOps>::cross_entropy(x, classes.into_dispatch());
+    Tensor::<1>::from_dispatch(loss).cast(dtype)
 }
 
 /// Runs one step of Adam (Kingma and Ba 2015, algorithm 1, in the order of the remark at the end of its section 2).

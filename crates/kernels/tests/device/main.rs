@@ -22,6 +22,7 @@ mod large_graph;
 mod maxima;
 mod ops;
 mod own;
+mod ranges;
 mod relation_groups;
 mod rows;
 mod sampler;

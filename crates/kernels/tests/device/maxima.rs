@@ -1,9 +1,11 @@
 //! Tests of maxima over segments that are split into chunks, with ties and NaN.
 
-use burn::tensor::{Tensor, TensorData};
-use kiln_kernels::DeviceSegments;
-use kiln_kernels::ops::{self, Reduction};
-use kiln_kernels::testing::{device, values};
+use burn::tensor::{Device, Tensor, TensorData};
+use kiln_kernels::ops::{self, Aggregation, Reduction};
+use kiln_kernels::testing::{check_close, device, ramp, reference, values};
+use kiln_kernels::{DeviceBlock, DeviceSegments};
+
+use super::common::with_hub;
 
 /// Lengths of segments: shorter than, equal to and longer than a chunk of 512 rows, so that segments begin and end
 /// within chunks and at their borders.
@@ -78,5 +80,29 @@ fn nan_propagates_from_any_chunk() {
         let mut rows: Vec<f32> = (0..n_rows()).map(|row| row as f32).collect();
         places.into_iter().for_each(|place| rows[place] = f32::NAN);
         check(&rows);
+    }
+}
+
+/// The hub has 40 chunks.
+#[test]
+fn maxima_of_weighted_rows_of_a_hub_and_their_gradients_equal_the_reference() {
+    type Op = fn(&DeviceBlock, Tensor<2>, Aggregation) -> Tensor<2>;
+    let host = with_hub();
+    let run = |device: Device, op: Op| {
+        let device = device.autodiff();
+        let block = DeviceBlock::upload(&host, &device);
+        let x = ramp([host.n_src(), 5], &device).require_grad();
+        let weights = (ramp([host.n_edges()], &device) * -0.7 + 0.05).require_grad();
+        let of_edges = Some(weights.clone().into());
+        let maxima = op(&block, x.clone(), Aggregation { weights: of_edges, ..Reduction::Max.into() });
+        let grads = (maxima.clone() * ramp(maxima.dims(), &device)).sum().backward();
+        let of_x = x.grad(&grads).expect("the rows should have a gradient");
+        let of_weights = weights.grad(&grads).expect("the weights should have a gradient");
+        [values(maxima), values(of_x), values(of_weights)]
+    };
+    let got = run(device(), |block, x, aggregation| ops::aggregate(block, x, aggregation));
+    let expected = run(Device::flex(), |block, x, aggregation| reference::aggregate(block, x, aggregation));
+    for (got, expected) in got.iter().zip(&expected) {
+        check_close(got, expected, 1e-5);
     }
 }

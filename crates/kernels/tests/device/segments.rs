@@ -64,6 +64,22 @@ fn check_exact(op: Op, expected: &[[f32; 2]]) {
     assert_eq!(values(result), expected.concat());
 }
 
+/// The longest segment has chunks, groups of chunks and groups of groups, and begins and ends within a chunk.
+#[test]
+fn sums_of_very_long_segments_are_close_to_those_in_f64() {
+    let offsets = [0, 37, 300_011, 300_011, 300_500, 305_000];
+    let x: Tensor<2> = ramp([305_000, 1], &device()) + 1.0;
+    let rows = values(x.clone());
+    let sums = values(sum(&segments(&offsets), x));
+    assert_eq!(sums.len(), 5);
+    for (segment, sum) in sums.iter().enumerate() {
+        let range = offsets[segment] as usize..offsets[segment + 1] as usize;
+        let expected: f64 = rows[range].iter().map(|value| f64::from(*value)).sum();
+        let error = (f64::from(*sum) - expected).abs() / expected.max(1.0);
+        assert!(error < 1e-5, "segment {segment}: {sum}, expected {expected}");
+    }
+}
+
 #[test]
 fn sums_have_the_expected_values() {
     let none = [0.0, 0.0];

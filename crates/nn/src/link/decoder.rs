@@ -173,7 +173,7 @@ impl LinkDecoder {
         if let Some(relation) = &self.relation {
             x = product(x, relation.val());
         } else if self.linears.is_empty() {
-            x = x.sum_dim(1);
+            x = ops::range_sums(x, 1);
         }
         for (i, linear) in self.linears.iter().enumerate() {
             x = linear.forward(x);

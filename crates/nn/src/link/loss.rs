@@ -1,5 +1,6 @@
 use burn::tensor::Tensor;
 use burn::tensor::activation::log_sigmoid;
+use kiln_kernels::ops;
 
 use crate::loss::sum_all;
 use crate::{Error, LossError, LossSum, Result, TargetLoss};
@@ -44,7 +45,7 @@ impl LinkLoss {
                 TargetLoss::BinaryCrossEntropy.sum(scores, &targets)
             }
             Self::BayesianPersonalizedRanking => {
-                let of_links = scores.clone().narrow(1, 0, 1);
+                let of_links = ops::repeat_columns(scores.clone().narrow(1, 0, 1), n_negatives);
                 let of_negatives = scores.narrow(1, 1, n_negatives);
                 let losses = log_sigmoid(of_links - of_negatives).neg();
                 LossSum { sum: sum_all(losses), weight: (n_links * n_negatives) as f64 }

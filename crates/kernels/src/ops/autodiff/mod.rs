@@ -30,6 +30,7 @@ use crate::ops::backend::{BlockAdjoints, BlockOps};
 use crate::ops::batch_norm::Normalized;
 use crate::ops::edge_rows::Messages;
 use crate::ops::keep::Keep;
+use crate::ops::ranges::Ranges;
 
 impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B, C> {
     fn attention_scores(
@@ -135,6 +136,23 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
     fn expand_row(row: FloatTensor<Self>, n_rows: usize) -> FloatTensor<Self> {
         let ops = Linear::new(|n_rows, row| B::expand_row(row, n_rows), |_, grad| B::column_sums(grad));
         ops.apply::<C>(n_rows, row)
+    }
+
+    fn sum_ranges(x: FloatTensor<Self>, ranges: Ranges) -> FloatTensor<Self> {
+        let width = x.primitive().shape()[1];
+        let ops = Linear::new(
+            |(ranges, _), x| B::sum_ranges(x, ranges),
+            |(ranges, width), grad| B::spread_ranges(grad, ranges, width),
+        );
+        ops.apply::<C>((ranges, width), x)
+    }
+
+    fn spread_ranges(sums: FloatTensor<Self>, ranges: Ranges, width: usize) -> FloatTensor<Self> {
+        let ops = Linear::new(
+            |(ranges, width), sums| B::spread_ranges(sums, ranges, width),
+            |(ranges, _), grad| B::sum_ranges(grad, ranges),
+        );
+        ops.apply::<C>((ranges, width), sums)
     }
 
     fn normalize_columns(

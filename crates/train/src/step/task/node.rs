@@ -1,9 +1,10 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use kiln_graph::{Block, NodeId};
-use kiln_kernels::{BlockSize, DeviceBlock, upload_features};
+use kiln_kernels::ops::gather_rows;
+use kiln_kernels::{BlockSize, DeviceBlock, DeviceRows, upload_features};
 use kiln_loader::{EdgeRows, FeatureRows, MiniBatch, Phase, SampledBatch, StageTimes};
 use kiln_nn::{BlockModel, ForwardContext};
 use kiln_sample::{KeyDomain, RngKey};
@@ -205,10 +206,9 @@ pub(crate) fn rows_of_seeds(outputs: Tensor<2>, seed_index: &[usize]) -> Tensor<
     if seed_index.iter().enumerate().all(|(seed, &row)| seed == row) {
         return outputs;
     }
-    let rows: Vec<i32> = seed_index.iter().map(|&row| row as i32).collect();
-    let rows = TensorData::new(rows, [seed_index.len()]);
-    let device = outputs.device().inner();
-    outputs.select(0, Tensor::<1, Int>::from_data(rows, &device))
+    let rows: Vec<u32> = seed_index.iter().map(|&row| row as u32).collect();
+    let [n_rows, _] = outputs.dims();
+    gather_rows(&DeviceRows::upload(&rows, n_rows, &outputs.device()), outputs)
 }
 
 impl<M: BlockModel> Task for NodeTask<M> {

@@ -1,0 +1,223 @@
+//! Ops within rows: sums over equal ranges of columns, such as those of attention heads, columns that are combined with all
+//! columns, layer normalisation, and the logarithm of the softmax.
+
+use burn::backend::Dispatch;
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, TensorMetadata};
+use burn::tensor::{Shape, Tensor};
+
+use crate::device::devices::is_cpu;
+use crate::device::graphs::DeviceSegments;
+use crate::ops::aggregation::Reduction;
+use crate::ops::backend::BlockOps;
+use crate::ops::columns::{add_row, mul_row};
+use crate::ops::segment_reduce;
+
+/// The sums over equal ranges of columns, of which there are the given number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ranges {
+    /// The sum of each range, `[n, k * d] -> [n, k]`.
+    Each(usize),
+    /// The sum of all ranges, `[n, k * d] -> [n, d]`.
+    All(usize),
+}
+
+impl Ranges {
+    pub(crate) fn n(self) -> usize {
+        match self {
+            Self::Each(n) | Self::All(n) => n,
+        }
+    }
+
+    /// Returns the number of sums of a row with `width` columns.
+    pub(crate) fn n_sums(self, width: usize) -> usize {
+        match self {
+            Self::Each(n) => n,
+            Self::All(n) => width / n,
+        }
+    }
+
+    /// Returns the dimension that the sums reduce in `[n_rows, n_ranges, range_width]`.
+    fn dim(self) -> usize {
+        match self {
+            Self::Each(_) => 2,
+            Self::All(_) => 1,
+        }
+    }
+}
+
+/// The reference of the sums.
+pub(crate) fn sum_ranges<B: Backend>(x: FloatTensor<B>, ranges: Ranges) -> FloatTensor<B> {
+    let [n_rows, width] = x.shape().dims();
+    let n = ranges.n();
+    let x = B::float_reshape(x, Shape::new([n_rows, n, width / n]));
+    B::float_reshape(B::float_sum_dim(x, ranges.dim()), Shape::new([n_rows, ranges.n_sums(width)]))
+}
+
+/// The adjoint of the sums: repeats each sum for the columns that it is of. A single range is not copied.
+pub(crate) fn spread_ranges<B: Backend>(
+    sums: FloatTensor<B>,
+    ranges: Ranges,
+    width: usize,
+) -> FloatTensor<B> {
+    let [n_rows, n_sums] = sums.shape().dims();
+    let n = ranges.n();
+    if n_sums == 1 {
+        return B::float_expand(sums, Shape::new([n_rows, width]));
+    }
+    let mut shape = [n_rows, n, width / n];
+    let all = Shape::new(shape);
+    shape[ranges.dim()] = 1;
+    let sums = B::float_expand(B::float_reshape(sums, Shape::new(shape)), all);
+    B::float_reshape(sums, Shape::new([n_rows, width]))
+}
+
+/// Sums each of `n_ranges` equal ranges of columns, as `reshape` and `sum_dim` do. On a GPU, all multiprocessors add.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use kiln_kernels::{ops, to_vec_f32};
+/// let x = Tensor::<2>::from_data([[1.0, 2.0, 3.0, 5.0]], &Device::flex());
+/// assert_eq!(to_vec_f32(ops::range_sums(x, 2)), [3.0, 8.0]);
+/// ```
+///
+/// # Shapes
+/// `x` is `[n, n_ranges * d]`, the result `[n, n_ranges]`.
+///
+/// # Panics
+/// Panics unless the ranges are equal.
+pub fn range_sums(x: Tensor<2>, n_ranges: usize) -> Tensor<2> {
+    let width = range_width(&x, n_ranges);
+    if is_cpu(&x.device()) {
+        let [n_rows, _] = x.dims();
+        return x.reshape([n_rows, n_ranges, width]).sum_dim(2).squeeze_dim(2);
+    }
+    sums(x, Ranges::Each(n_ranges))
+}
+
+/// Returns the mean of `n_ranges` equal ranges of columns, as `reshape` and `mean_dim` do. On a GPU, all multiprocessors add.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use kiln_kernels::{ops, to_vec_f32};
+/// let x = Tensor::<2>::from_data([[1.0, 2.0, 3.0, 6.0]], &Device::flex());
+/// assert_eq!(to_vec_f32(ops::mean_of_ranges(x, 2)), [2.0, 4.0]);
+/// ```
+///
+/// # Shapes
+/// `x` is `[n, n_ranges * d]`, the result `[n, d]`.
+///
+/// # Panics
+/// Panics unless the ranges are equal.
+pub fn mean_of_ranges(x: Tensor<2>, n_ranges: usize) -> Tensor<2> {
+    let width = range_width(&x, n_ranges);
+    if is_cpu(&x.device()) {
+        let [n_rows, _] = x.dims();
+        return x.reshape([n_rows, n_ranges, width]).mean_dim(1).squeeze_dim(1);
+    }
+    sums(x, Ranges::All(n_ranges)).div_scalar(n_ranges as f64)
+}
+
+/// Normalizes each row by its mean and biased variance, then multiplies it by `gamma` and adds `beta` (Ba, Kiros and Hinton
+/// 2016, equation 4). On a GPU, all multiprocessors add, also in the gradients.
+///
+/// # Shapes
+/// `x` and the result are `[n, d]`, `gamma` and `beta` are `[d]`.
+///
+/// # Panics
+/// Panics if `gamma` or `beta` do not have one value per column.
+pub fn layer_norm(x: Tensor<2>, gamma: Tensor<1>, beta: Option<Tensor<1>>, epsilon: f64) -> Tensor<2> {
+    let centered = x.clone() - spread(mean(x.clone()), &x);
+    let variances = mean(centered.clone() * centered.clone());
+    let deviations = spread((variances + epsilon).sqrt(), &x);
+    let rows = mul_row(centered / deviations, gamma.unsqueeze());
+    match beta {
+        Some(beta) => add_row(rows, beta.unsqueeze()),
+        None => rows,
+    }
+}
+
+/// Repeats all columns `n` times, side by side. The gradient is the sum of the repetitions; on a GPU, all multiprocessors add.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use kiln_kernels::{ops, to_vec_f32};
+/// let x = Tensor::<2>::from_data([[1.0, 2.0]], &Device::flex());
+/// assert_eq!(to_vec_f32(ops::repeat_columns(x, 2)), [1.0, 2.0, 1.0, 2.0]);
+/// ```
+///
+/// # Shapes
+/// `x` is `[n_rows, d]`, the result `[n_rows, n * d]`.
+pub fn repeat_columns(x: Tensor<2>, n: usize) -> Tensor<2> {
+    let [n_rows, width] = x.dims();
+    if is_cpu(&x.device()) {
+        return x.reshape([n_rows, 1, width]).expand([n_rows, n, width]).reshape([n_rows, n * width]);
+    }
+    let repeated = <Dispatch as BlockOps>::spread_ranges(x.into_dispatch(), Ranges::All(n), n * width);
+    Tensor::from_dispatch(repeated)
+}
+
+/// Multiplies all columns by a column, value by value, as `x * column` does. Except on the CPU, the gradient of the column is
+/// one of [`range_sums`].
+///
+/// # Shapes
+/// `x` and the result are `[n, d]`, `column` is `[n, 1]`.
+///
+/// # Panics
+/// Panics if the column has another shape.
+pub fn mul_column(x: Tensor<2>, column: Tensor<2>) -> Tensor<2> {
+    let [n_rows, _] = x.dims();
+    assert_eq!(column.dims(), [n_rows, 1], "the column should be [{n_rows}, 1]");
+    let column = spread(column, &x);
+    x * column
+}
+
+/// Computes the logarithm of the softmax of each row, as Burn's function. On a GPU, all multiprocessors add, also in the
+/// gradient.
+///
+/// # Shapes
+/// `x` and the result are `[n, d]`.
+pub fn log_softmax(x: Tensor<2>) -> Tensor<2> {
+    let device = x.device();
+    if is_cpu(&device) {
+        return burn::tensor::activation::log_softmax(x, 1);
+    }
+    let [n_rows, width] = x.dims();
+    let ends: Vec<u32> = (0..=n_rows).map(|row| (row * width) as u32).collect();
+    let rows = DeviceSegments::upload(&ends, &device);
+    // Subtracting the maximum does not change the result, so no gradient needs to flow through it.
+    let values = x.clone().detach().reshape([n_rows * width, 1]);
+    let shifted = x.clone() - spread(segment_reduce(&rows, values, Reduction::Max), &x);
+    let log_sums = range_sums(shifted.clone().exp(), 1).log();
+    shifted - spread(log_sums, &x)
+}
+
+/// Returns the mean of each row, `[n, 1]`.
+fn mean(x: Tensor<2>) -> Tensor<2> {
+    let [_, width] = x.dims();
+    range_sums(x, 1).div_scalar(width as f64)
+}
+
+/// Returns a column as an operand of an operation on all columns of `x`.
+fn spread(column: Tensor<2>, x: &Tensor<2>) -> Tensor<2> {
+    // On the CPU, Burn broadcasts the column without a copy and sums its gradient in parallel.
+    if is_cpu(&x.device()) {
+        return column;
+    }
+    let [_, width] = x.dims();
+    let spread = <Dispatch as BlockOps>::spread_ranges(column.into_dispatch(), Ranges::Each(1), width);
+    Tensor::from_dispatch(spread)
+}
+
+fn sums(x: Tensor<2>, ranges: Ranges) -> Tensor<2> {
+    Tensor::from_dispatch(<Dispatch as BlockOps>::sum_ranges(x.into_dispatch(), ranges))
+}
+
+fn range_width(x: &Tensor<2>, n_ranges: usize) -> usize {
+    let [_, width] = x.dims();
+    assert!(
+        n_ranges != 0 && width.is_multiple_of(n_ranges),
+        "x has {width} columns, expected a multiple of the {n_ranges} ranges"
+    );
+    width / n_ranges
+}
