@@ -408,7 +408,7 @@ Result cuMemcpy2DAsync_v2(const Copy2d *c, Stream *stream) {
 }
 
 // --- kernels ---------------------------------------------------------------------------------------------------------------
-enum { MAX_PARAMS = 64, MAX_PARAM_BYTES = 8192 };
+enum { MAX_PARAMS = 256, MAX_PARAM_BYTES = 8192 };
 typedef struct {
     char name[256], base[700];
     uint64_t hash;

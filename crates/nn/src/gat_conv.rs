@@ -5,7 +5,6 @@ use kiln_sample::RngKey;
 
 use crate::attention::{HeadOutput, Heads};
 use crate::init::{NO_GAIN, xavier_uniform};
-use crate::stack::product;
 use crate::{ForwardContext, Result};
 
 /// The widths and options of a [`GatConv`] layer.
@@ -99,11 +98,11 @@ impl GatConv {
         x: Tensor<2>,
         ctx: &ForwardContext,
     ) -> Tensor<2> {
-        let src = product(x.clone(), self.score_weight(&self.attention_src));
-        let dst = product(ops::take_dst(block, x.clone()), self.score_weight(&self.attention_dst));
+        let src = ops::product(x.clone(), self.score_weight(&self.attention_src));
+        let dst = ops::product(ops::take_dst(block, x.clone()), self.score_weight(&self.attention_dst));
         let ones = Tensor::ones([self.heads.n_heads, 1], (&x.device(), src.dtype()));
         let scores = ops::attention_scores(block, src, dst, ones, self.heads.slope());
-        let rows = product(x, self.weight.val());
+        let rows = ops::product(x, self.weight.val());
         self.heads.attend(layer, block, scores, rows, self.bias.val(), ctx)
     }
 

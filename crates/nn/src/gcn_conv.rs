@@ -7,7 +7,6 @@ use kiln_sample::RngKey;
 use crate::error::check_weight;
 use crate::init::{NO_GAIN, xavier_uniform, zeros};
 use crate::order::{InputAggregation, projects_first};
-use crate::stack::product;
 use crate::{Conv, ForwardContext, InputFormat, LayerSize, Result};
 
 /// The widths of a [`GcnConv`] layer.
@@ -72,7 +71,7 @@ impl GcnConv {
         let weighted_sum = Aggregation { weights: Some(weights.clone().into()), ..Reduction::Sum.into() };
         if projects_first(block.into(), self.weight.dims()) {
             let bias: Tensor<2> = self.bias.val().unsqueeze();
-            ops::aggregate(block, product(x, self.weight.val()), weighted_sum) + bias
+            ops::aggregate(block, ops::product(x, self.weight.val()), weighted_sum) + bias
         } else {
             self.forward_aggregated(ops::aggregate_f32(block, x, weighted_sum))
         }

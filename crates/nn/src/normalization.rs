@@ -74,8 +74,8 @@ fn normalize_on_device(norm: &BatchNorm, x: Tensor<2>) -> Tensor<2> {
         ops::batch_norm(x, norm.gamma.val(), norm.beta.val(), norm.epsilon);
     let device = rows.device();
     for (running, batch) in [(&norm.running_mean, mean), (&norm.running_var, variance)] {
-        let before = running.value_sync().to_device(&device).mul_scalar(1.0 - norm.momentum);
-        running.update(before.add(batch.detach().mul_scalar(norm.momentum)).detach());
+        let before = running.value_sync().to_device(&device);
+        running.update(ops::moving_average(before, batch, norm.momentum).detach());
     }
     rows
 }

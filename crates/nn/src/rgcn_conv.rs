@@ -91,7 +91,7 @@ impl RgcnConv {
         let weights = Some(MessageWeights::PerBasis(weights));
         let own = OwnRow::Concatenated;
         let rows = ops::aggregate_f32(block, x, Aggregation { reduce: Reduction::Sum, weights, own });
-        let weight = Tensor::cat(vec![self.weight_self.val(), self.bases.val()], 0);
+        let weight = ops::stack_rows(self.weight_self.val(), self.bases.val());
         ops::linear(self.bias.val().unsqueeze(), rows, weight)
     }
 }

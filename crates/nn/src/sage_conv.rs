@@ -7,7 +7,6 @@ use kiln_sample::RngKey;
 use crate::error::check_weight;
 use crate::init::{RELU_GAIN, WeightInit, uniform, xavier_uniform, zeros};
 use crate::order::{InputAggregation, projects_first};
-use crate::stack::product;
 use crate::{Aggregate, Conv, EdgeWeighting, ForwardContext, InputFormat, LayerSize, Result};
 
 /// The widths and the aggregation of a [`SageConv`] layer.
@@ -155,7 +154,7 @@ impl SageWeights {
 
     fn stacked(self) -> Tensor<2> {
         match self {
-            Self::Separate(both) => Tensor::cat(both.to_vec(), 0),
+            Self::Separate([own, neigh]) => ops::stack_rows(own, neigh),
             Self::Stacked(both) => both,
         }
     }
@@ -187,7 +186,7 @@ pub(crate) fn forward(
     let [own, neigh] = weights.separate();
     let out = ops::linear(bias, ops::take_dst(block, x.clone()), own);
     if commutes {
-        out + ops::aggregate(block, product(x, neigh), aggregation)
+        out + ops::aggregate(block, ops::product(x, neigh), aggregation)
     } else {
         ops::linear(out, ops::aggregate_f32(block, x, aggregation), neigh)
     }

@@ -116,11 +116,3 @@ impl Dropout {
         }
     }
 }
-
-/// Returns `x weight`, computed by [`ops::linear`] with a bias of zeros. This is faster on the CPU than Burn's matrix
-/// product, which copies its result to memory of another alignment.
-pub(crate) fn product(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
-    let [_, d_out] = weight.dims();
-    let zeros = Tensor::zeros([1, d_out], (&x.device(), weight.dtype()));
-    ops::linear(zeros, x, weight)
-}

@@ -10,7 +10,7 @@ use crate::error::check_size;
 use crate::frame::frame_options;
 use crate::init::uniform;
 use crate::model::dims_and_init;
-use crate::stack::{Activation, product};
+use crate::stack::Activation;
 use crate::{
     Conv, Error, ForwardContext, InputFormat, JumpingKnowledge, LayerMemory, LayerSize, Linear, ModelConfig,
     Net, Normalization, Result,
@@ -178,7 +178,7 @@ fn gated(sums: Tensor<2>, own: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
     let [_, d_out] = sums.dims();
     let [of_sums, of_own, of_difference] =
         [0, 1, 2].map(|part| weight.clone().narrow(0, part * d_out, d_out));
-    let logits = product(sums.clone(), of_sums + of_difference.clone());
+    let logits = ops::product(sums.clone(), of_sums + of_difference.clone());
     let beta = sigmoid(ops::linear(logits, own.clone(), of_own - of_difference));
     sums.clone() + (own - sums) * beta
 }

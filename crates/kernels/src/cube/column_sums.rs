@@ -6,6 +6,8 @@
 //! out[c] = rows[0, c] + ... + rows[n - 1, c]
 //! ```
 //!
+//! Instead of the values, a batch normalisation adds functions of them ([`ColumnTerm`]).
+//!
 //! * *Contract.* The result is a new tensor. Sums are f32 and rounded once. The order of the additions depends only on
 //!   the shape and the layout of the matrix, so the result is the same in every run. There are no atomics.
 //! * *Work distribution.* A cube sums a chunk of rows for some neighbouring vectors of columns. Several units, the lanes,
@@ -45,6 +47,37 @@ const MOST_CHUNKS: usize = 1024;
 /// with shared memory.
 const WIDE: (usize, usize) = (64, 4096);
 
+/// What is added for each value of the rows.
+#[derive(Debug, Clone)]
+pub(super) enum ColumnTerm {
+    /// The value.
+    Value,
+    /// The square of the value minus the mean of its column. `sums` are those of the columns, `[1, d]`.
+    SquareOfCentered { sums: CubeTensor },
+    /// The value, and in as many further columns the value times the normalized value of `x` at the same place: the gradients
+    /// of the shift and of the scale. `means` and `variances` are those of the columns of `x`, `[d]`.
+    WithNormalized { x: Rows, means: CubeTensor, variances: CubeTensor, epsilon: f64 },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum TermKind {
+    Value,
+    SquareOfCentered,
+    WithNormalized,
+}
+
+/// The arrays and numbers of a term. A kernel needs all of them as arguments, so unused ones are arbitrary arrays.
+#[derive(CubeType, CubeLaunch)]
+struct Terms<F: Float, N: Size> {
+    x: Box<[Vector<F, N>]>,
+    means: Box<[Vector<F, N>]>,
+    variances: Box<[Vector<F, N>]>,
+    x_stride: usize,
+    /// The number by which `means` are divided.
+    divisor: f32,
+    epsilon: f32,
+}
+
 /// The numbers that the kernel reads at run time. The width and the stride are in vectors of values.
 #[derive(CubeType, CubeLaunch)]
 struct Sizes {
@@ -59,16 +92,43 @@ struct Sizes {
 #[cube]
 fn sum_of_rows<F: Float, N: Size>(
     rows: &[Vector<F, N>],
+    terms: &Terms<F, N>,
     sizes: &Sizes,
     first: usize,
     end: usize,
     step: usize,
     column: usize,
+    #[comptime] kind: TermKind,
 ) -> Vector<f32, N> {
     let mut sum = Vector::<f32, N>::zeroed();
+    let mut column = column;
+    let mut is_product = false;
+    let mut mean = Vector::<f32, N>::zeroed();
+    let mut reciprocal = Vector::<f32, N>::zeroed();
+    if comptime!(kind == TermKind::WithNormalized) {
+        is_product = column >= sizes.width / 2;
+        if is_product {
+            column -= sizes.width / 2;
+        }
+        let variance = Vector::<f32, N>::cast_from(terms.variances[column]);
+        reciprocal = Vector::new(f32::new(1.0)) / (variance + Vector::new(terms.epsilon)).sqrt();
+    }
+    if comptime!(kind != TermKind::Value) {
+        mean = Vector::<f32, N>::cast_from(terms.means[column]) / Vector::new(terms.divisor);
+    }
     let mut row = first;
     while row < end {
-        sum += Vector::<f32, N>::cast_from(rows[row * sizes.stride + column]);
+        let mut value = Vector::<f32, N>::cast_from(rows[row * sizes.stride + column]);
+        if comptime!(kind == TermKind::SquareOfCentered) {
+            value -= mean;
+            value *= value;
+        }
+        if comptime!(kind == TermKind::WithNormalized) {
+            if is_product {
+                value *= (Vector::cast_from(terms.x[row * terms.x_stride + column]) - mean) * reciprocal;
+            }
+        }
+        sum += value;
         row += step;
     }
     sum
@@ -78,8 +138,10 @@ fn sum_of_rows<F: Float, N: Size>(
 #[cube(launch, address_type = "dynamic")]
 fn column_sums_kernel<F: Float, O: Float, N: Size>(
     rows: &[Vector<F, N>],
+    terms: &Terms<F, N>,
     out: &mut [Vector<O, N>],
     sizes: &Sizes,
+    #[comptime] kind: TermKind,
     #[comptime] n_lanes: u32,
     #[define(F)] _dtype: ElemType,
     #[define(O)] _out_dtype: ElemType,
@@ -92,7 +154,8 @@ fn column_sums_kernel<F: Float, O: Float, N: Size>(
         }
         let first = chunk * sizes.chunk_rows;
         let end = min(first + sizes.chunk_rows, sizes.n_rows);
-        out[ABSOLUTE_POS] = Vector::cast_from(sum_of_rows::<F, N>(rows, sizes, first, end, 1, column));
+        let sum = sum_of_rows::<F, N>(rows, terms, sizes, first, end, 1, column, kind);
+        out[ABSOLUTE_POS] = Vector::cast_from(sum);
     } else {
         let n_vectors = comptime!(UNITS / n_lanes);
         let n_groups = (sizes.width + comptime!((UNITS / n_lanes - 1) as usize)) / n_vectors as usize;
@@ -106,7 +169,8 @@ fn column_sums_kernel<F: Float, O: Float, N: Size>(
         let end = min(first + sizes.chunk_rows, sizes.n_rows);
         let mut sum = Vector::<f32, N>::zeroed();
         if column < sizes.width {
-            sum = sum_of_rows::<F, N>(rows, sizes, first + lane as usize, end, n_lanes as usize, column);
+            let first = first + lane as usize;
+            sum = sum_of_rows::<F, N>(rows, terms, sizes, first, end, n_lanes as usize, column, kind);
         }
         let mut sums = Shared::<[Vector<f32, N>]>::new_slice(comptime!(UNITS as usize));
         sums[UNIT_POS as usize] = sum;
@@ -128,19 +192,57 @@ fn column_sums_kernel<F: Float, O: Float, N: Size>(
 
 /// Computes the sums of the columns, `[n, F] -> [1, F]`.
 pub(super) fn column_sums(rows: CubeTensor) -> CubeTensor {
-    let rows = Rows::of(rows);
+    column_sums_of(&Rows::of(rows), &ColumnTerm::Value)
+}
+
+/// Computes the sums of the terms of the columns, `[n, F] -> [1, F]`, or `[1, 2 F]` with [`ColumnTerm::WithNormalized`].
+pub(super) fn column_sums_of(rows: &Rows, term: &ColumnTerm) -> CubeTensor {
     let n_rows = rows.n_rows();
     let dtype = rows.tensor().dtype;
     if n_rows * rows.width() == 0 {
         return zero_rows::<CubeBackend>(1, rows.tensor());
     }
-    let plan = Plan::of(&rows);
+    let plan = Plan::of(rows, term);
     if plan.n_chunks(n_rows) == 1 {
-        return plan.launch(&rows, dtype);
+        return plan.launch(rows, term, dtype);
     }
-    let parts = Rows::of(plan.launch(&rows, DType::F32));
+    let parts = Rows::of(plan.launch(rows, term, DType::F32));
     // All chunks are one chunk of the second launch.
-    Plan { chunk_rows: parts.n_rows(), ..plan }.launch(&parts, dtype)
+    Plan { chunk_rows: parts.n_rows(), ..plan }.launch(&parts, &ColumnTerm::Value, dtype)
+}
+
+impl ColumnTerm {
+    fn kind(&self) -> TermKind {
+        match self {
+            Self::Value => TermKind::Value,
+            Self::SquareOfCentered { .. } => TermKind::SquareOfCentered,
+            Self::WithNormalized { .. } => TermKind::WithNormalized,
+        }
+    }
+
+    /// Returns the number of sums for rows of this width.
+    fn n_sums(&self, width: usize) -> usize {
+        if self.kind() == TermKind::WithNormalized { 2 * width } else { width }
+    }
+
+    fn arrays<F: Float, N: Size>(&self, rows: &Rows, vector_size: usize) -> TermsLaunch<F, N> {
+        let any = || rows.buffer(vector_size);
+        let of = |tensor: &CubeTensor| launch::vectors(tensor, vector_size);
+        match self {
+            Self::Value => TermsLaunch::new(any(), any(), any(), 0, 1.0, 0.0),
+            Self::SquareOfCentered { sums } => {
+                TermsLaunch::new(any(), of(sums), any(), 0, rows.n_rows() as f32, 0.0)
+            }
+            Self::WithNormalized { x, means, variances, epsilon } => TermsLaunch::new(
+                x.buffer(vector_size),
+                of(means),
+                of(variances),
+                x.stride / vector_size,
+                1.0,
+                *epsilon as f32,
+            ),
+        }
+    }
 }
 
 /// The division of a matrix into chunks of rows and vectors of columns.
@@ -152,10 +254,13 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(rows: &Rows) -> Self {
+    fn of(rows: &Rows, term: &ColumnTerm) -> Self {
         let n_rows = rows.n_rows();
-        let vector_size = rows.vector_size(&[rows.width()]);
-        let width = rows.width() / vector_size;
+        let mut vector_size = rows.vector_size(&[rows.width()]);
+        if let ColumnTerm::WithNormalized { x, .. } = term {
+            vector_size = vector_size.min(x.vector_size(&[rows.width()]));
+        }
+        let width = term.n_sums(rows.width()) / vector_size;
         let (most_rows, least_width) = WIDE;
         let is_wide = n_rows <= most_rows && least_width <= width;
         let n_lanes = match rows.tensor().device {
@@ -176,12 +281,12 @@ impl Plan {
     }
 
     /// Returns the sums of the chunks, `[n_chunks, F]`.
-    fn launch(&self, rows: &Rows, dtype: DType) -> CubeTensor {
+    fn launch(&self, rows: &Rows, term: &ColumnTerm, dtype: DType) -> CubeTensor {
         let &Self { vector_size, n_lanes, chunk_rows } = self;
         let tensor = rows.tensor();
         let n_chunks = self.n_chunks(rows.n_rows());
-        let out = Rows::new(tensor, n_chunks, rows.width(), dtype);
-        let width = rows.width() / vector_size;
+        let out = Rows::new(tensor, n_chunks, term.n_sums(rows.width()), dtype);
+        let width = out.width() / vector_size;
         let (count, dim) = match n_lanes {
             1 => launch::units(tensor, n_chunks * width),
             _ => {
@@ -199,8 +304,10 @@ impl Plan {
             (count, dim),
             vector_size,
             rows.buffer(vector_size),
+            term.arrays(rows, vector_size),
             out.buffer(vector_size),
             SizesLaunch::new(rows.n_rows(), width, rows.stride / vector_size, chunk_rows, n_chunks),
+            term.kind(),
             n_lanes,
             launch::element(tensor),
             launch::element(out.tensor())

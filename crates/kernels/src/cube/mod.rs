@@ -4,7 +4,7 @@
 //! run as the reference in Burn's operations, also on the device. The docs of kernels use CubeCL's words: a unit is a
 //! GPU thread, a cube is a block of threads, and a plane is a warp.
 
-mod adam;
+pub(crate) mod adam;
 mod aggregate;
 mod attention;
 mod batch_norm;
@@ -132,6 +132,16 @@ impl BlockOps for CubeBackend {
         })
     }
 
+    fn product(x: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self> {
+        kernel_or_reference!(x, Self::float_matmul(x, weight), dense::product(x, weight))
+    }
+
+    fn stack_rows(first: FloatTensor<Self>, second: FloatTensor<Self>) -> FloatTensor<Self> {
+        kernel_or_reference!(first, Self::float_cat(vec![first, second], 0), {
+            ranges::stack_rows(first, second)
+        })
+    }
+
     fn cross_entropy(x: FloatTensor<Self>, labels: IntTensor<Self>) -> FloatTensor<Self> {
         kernel_or_reference!(x, F32, reference::cross_entropy::<Self>(x, labels).loss, {
             cross_entropy::cross_entropy(x, labels).loss
@@ -224,6 +234,15 @@ impl BlockOps for CubeBackend {
         kernel_or_reference!(x, F32, reference_batch_norm::normalize::<Self>(x, gamma, beta, epsilon), {
             batch_norm::normalize(x, gamma, beta, epsilon)
         })
+    }
+
+    fn moving_average(old: FloatTensor<Self>, new: FloatTensor<Self>, share: f64) -> FloatTensor<Self> {
+        kernel_or_reference!(
+            old,
+            F32,
+            reference_batch_norm::moving_average::<Self>(old, new, share),
+            batch_norm::moving_average(old, new, share)
+        )
     }
 
     fn adam(state: AdamState<Self>, gradient: FloatTensor<Self>, step: AdamStep) -> AdamState<Self> {

@@ -77,6 +77,18 @@ pub(crate) trait BlockOps: Backend {
         reference::add_linear::<Self>(base, x, weight)
     }
 
+    /// Computes the product of a matrix and a weight, `[n, d_in], [d_in, d_out] -> [n, d_out]`.
+    fn product(x: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        Self::float_matmul(x, weight)
+    }
+
+    /// Puts the rows of two matrices one below the other, `[n, d], [m, d] -> [n + m, d]`.
+    fn stack_rows(first: FloatTensor<Self>, second: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        Self::float_cat(vec![first, second], 0)
+    }
+
     /// Computes a dense layer for the destinations of each type, `[n_types, d_out], [n_segments, d], [n_matrices * d, d_out]
     /// -> [n_dst, d_out]`. It consists of [`BlockOps::add_linear`] on each type, so backends need not override it.
     fn grouped_linear(
@@ -205,6 +217,12 @@ pub(crate) trait BlockOps: Backend {
     ) -> Normalized<Self> {
         count_reference();
         batch_norm::normalize::<Self>(x, gamma, beta, epsilon)
+    }
+
+    /// Computes `old * (1 - share) + new * share`. There is no gradient.
+    fn moving_average(old: FloatTensor<Self>, new: FloatTensor<Self>, share: f64) -> FloatTensor<Self> {
+        count_reference();
+        batch_norm::moving_average::<Self>(old, new, share)
     }
 
     fn adam(

@@ -32,6 +32,15 @@ pub(crate) struct NormalizationGradients<B: Backend> {
     pub(crate) beta: FloatTensor<B>,
 }
 
+pub(crate) fn moving_average<B: Backend>(
+    old: FloatTensor<B>,
+    new: FloatTensor<B>,
+    share: f64,
+) -> FloatTensor<B> {
+    let kept = B::float_mul_scalar(old, (1.0 - share).into());
+    B::float_add(kept, B::float_mul_scalar(new, share.into()))
+}
+
 pub(crate) fn normalize<B: Backend>(
     x: FloatTensor<B>,
     gamma: FloatTensor<B>,

@@ -77,6 +77,20 @@ pub struct BatchNormOutput {
     pub variance: Tensor<1>,
 }
 
+/// Moves statistics towards those of a batch, `old * (1 - share) + new * share`, in one launch on a GPU. The result carries no
+/// gradient.
+///
+/// # Shapes
+/// All are `[d]`.
+///
+/// # Panics
+/// Panics if the shapes differ.
+pub fn moving_average(old: Tensor<1>, new: Tensor<1>, share: f64) -> Tensor<1> {
+    assert_eq!(old.dims(), new.dims(), "the shapes of the statistics differ");
+    let moved = <Dispatch as BlockOps>::moving_average(old.into_dispatch(), new.into_dispatch(), share);
+    Tensor::from_dispatch(moved)
+}
+
 /// Normalizes each column by its mean and biased variance, then multiplies it by `gamma` and adds `beta` (Ioffe and
 /// Szegedy 2015, algorithm 1), as Burn's `batch_norm_train`. On a GPU, means, variances and gradients are
 /// [`column_sums`].

@@ -56,7 +56,7 @@ use crate::ops::run::{check_rows, run};
 pub use crate::ops::adam::AdamStep;
 pub use crate::ops::aggregation::{Aggregation, MessageWeights, OwnRow, Reduction};
 pub use crate::ops::attention::{attention_scores, edge_dropout, edge_softmax};
-pub use crate::ops::columns::{BatchNormOutput, add_row, batch_norm, column_sums, mul_row};
+pub use crate::ops::columns::{BatchNormOutput, add_row, batch_norm, column_sums, moving_average, mul_row};
 pub use crate::ops::features::aggregate_f32;
 pub use crate::ops::half::widen;
 pub use crate::ops::precision::{MatmulPrecision, has_bf16_products, matmul_precision, set_matmul_precision};
@@ -346,6 +346,42 @@ pub fn linear(base: Tensor<2>, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
     Tensor::from_dispatch(sum)
 }
 
+/// Computes the matrix product `x weight`: [`linear`] without a base. On the CPU it is [`linear`] with a base of zeros, which is
+/// faster than Burn's matrix product, because that copies its result to memory of another alignment.
+///
+/// # Shapes
+/// `x` is `[n, d_in]`, `weight` `[d_in, d_out]`, the result `[n, d_out]`.
+///
+/// # Panics
+/// Same as [`linear`].
+pub fn product(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
+    let [_, d_in] = x.dims();
+    let [w_in, d_out] = weight.dims();
+    if is_cpu(&x.device()) {
+        return linear(Tensor::zeros([1, d_out], (&x.device(), weight.dtype())), x, weight);
+    }
+    assert_eq!(d_in, w_in, "x has {d_in} columns, but weight has {w_in} rows");
+    let x = if weight.dtype() == DType::F32 { widen(x) } else { x };
+    assert_eq!(x.dtype(), weight.dtype(), "the element types of x and weight differ: cast one of them");
+    Tensor::from_dispatch(<Dispatch as BlockOps>::product(x.into_dispatch(), weight.into_dispatch()))
+}
+
+/// Puts the rows of two matrices one below the other. On a GPU it is one launch, and the gradients are views.
+///
+/// # Shapes
+/// `first` is `[n, d]`, `second` `[m, d]`, the result `[n + m, d]`.
+///
+/// # Panics
+/// Panics if the widths or the element types differ.
+pub fn stack_rows(first: Tensor<2>, second: Tensor<2>) -> Tensor<2> {
+    assert_eq!(first.dims()[1], second.dims()[1], "the widths of stacked rows differ");
+    assert_eq!(first.dtype(), second.dtype(), "the element types of stacked rows differ: cast one of them");
+    if is_cpu(&first.device()) {
+        return Tensor::cat(vec![first, second], 0);
+    }
+    Tensor::from_dispatch(<Dispatch as BlockOps>::stack_rows(first.into_dispatch(), second.into_dispatch()))
+}
+
 /// Computes the cross entropy of the rows' classes, summed over the rows:
 /// `log(sum over c of exp(x[i, c])) - x[i, labels[i]]` for each row `i`.
 ///
@@ -379,7 +415,7 @@ pub fn cross_entropy(x: Tensor<2>, labels: &[i32]) -> Tensor<1> {
 /// start as zeros.
 ///
 /// On Flex, each of the three arrays is read and written once, in place if no other tensor refers to it. On a GPU, the
-/// step is one launch. Burn's tensor operations would take about a dozen passes.
+/// step is one launch, or a part of one ([`adam_together`]). Burn's tensor operations would take about a dozen passes.
 ///
 /// # Panics
 /// Panics if the shapes or the element types differ.
@@ -410,6 +446,28 @@ pub fn adam<const D: usize>(
     let AdamState { values, means, mean_squares } =
         <Dispatch as BlockOps>::adam(state, gradient.into_dispatch(), step);
     (Tensor::from_dispatch(values), [means, mean_squares].map(Tensor::from_dispatch))
+}
+
+/// Runs `updates` and, on a GPU, launches all calls of [`adam()`] in it together: one launch for up to 16 parameters. The
+/// results of these calls must not be read before `together` returns.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use kiln_kernels::{ops, to_vec_f32};
+/// let device = Device::flex();
+/// let ones = || Tensor::<1>::ones([1], &device);
+/// let zeros = || [(); 2].map(|()| Tensor::zeros([1], &device));
+/// let step =
+///     ops::AdamStep { time: 1, learning_rate: 0.5, betas: [0.9, 0.999], epsilon: 1e-8, weight_decay: 0.0 };
+/// let [first, second] = ops::adam_together(|| [1.0, 3.0].map(|value| ops::adam(ones() * value, ones(), zeros(), step).0));
+/// assert_eq!([to_vec_f32(first), to_vec_f32(second)], [[0.5], [2.5]]);
+/// ```
+pub fn adam_together<T>(updates: impl FnOnce() -> T) -> T {
+    #[cfg(feature = "cube")]
+    let result = crate::cube::adam::together(updates);
+    #[cfg(not(feature = "cube"))]
+    let result = updates();
+    result
 }
 
 fn check_dropout(x: &Tensor<2>, nodes: &Tensor<1, Int>, p: f64) {

@@ -3,6 +3,7 @@
 use burn::tensor::{DType, Tensor, TensorData};
 use kiln_kernels::ops::{self, AdamStep};
 use kiln_kernels::testing::{Launches, check_close, device, launches_of, ramp, values};
+use kiln_kernels::to_vec_f32;
 
 /// The tolerance for a few operations on numbers of about 1.
 const TOLERANCE: f32 = 1e-6;
@@ -71,4 +72,22 @@ fn other_element_types_run_the_reference() {
     assert_eq!(launches, Launches { direct: 0, reference: 1 });
     let expected = expected(1.0, 1.0, 1.0, 1.0).map(|value| [value; 3]).concat();
     check_close(&results, &expected, TOLERANCE);
+}
+
+/// Parameters of several sizes, with and without vectors, and more than one launch takes.
+#[test]
+fn steps_together_equal_steps_alone_bit_for_bit() {
+    let device = device();
+    let run = |n: usize| {
+        let of = |factor: f32| ramp::<1>([n], &device) * factor;
+        let (values, [means, squares]) = ops::adam(of(1.0), of(-0.7), [of(0.3), of(0.2).square()], STEP);
+        [values, means, squares]
+    };
+    let sizes = [5, 8, 1, 1024, 47, 4, 12, 7, 300, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64];
+    let alone = sizes.map(run);
+    let together = ops::adam_together(|| sizes.map(run));
+    for (alone, together) in alone.into_iter().flatten().zip(together.into_iter().flatten()) {
+        assert_eq!(to_vec_f32(alone), to_vec_f32(together));
+    }
+    assert_eq!(to_vec_f32(ops::adam_together(|| run(0))[0].clone()), [0.0; 0]);
 }

@@ -149,14 +149,16 @@ fn gradients_of_rows_are_column_sums() {
 /// Returns the results and the gradients of a batch normalisation.
 fn normalized(
     on: &Device,
+    width: usize,
     run: impl Fn(Tensor<2>, Tensor<1>, Tensor<1>) -> BatchNormOutput,
 ) -> [Vec<f32>; 6] {
-    let plain = ramp([700, 9], &Device::flex()) * 3.0 + 5.0;
-    let x = Tensor::<2>::from_data(TensorData::new(values(plain), [700, 9]), on).autodiff().require_grad();
-    let gamma = (ramp([9], on) + 2.0).autodiff().require_grad();
-    let beta = ramp([9], on).autodiff().require_grad();
+    let plain = ramp([700, width], &Device::flex()) * 3.0 + 5.0;
+    let x = Tensor::<2>::from_data(TensorData::new(values(plain), [700, width]), on);
+    let x = x.autodiff().require_grad();
+    let gamma = (ramp([width], on) + 2.0).autodiff().require_grad();
+    let beta = ramp([width], on).autodiff().require_grad();
     let out = run(x.clone(), gamma.clone(), beta.clone());
-    let factors = (ramp([700, 9], on) + 0.1).autodiff();
+    let factors = (ramp([700, width], on) + 0.1).autodiff();
     let grads = (out.rows.clone() * factors).sum().backward();
     [
         values(out.rows),
@@ -170,14 +172,25 @@ fn normalized(
 
 #[test]
 fn batch_norm_equals_that_of_burn_on_the_cpu() {
-    let of_burn = normalized(&Device::flex(), |x, gamma, beta| {
-        let out = module::batch_norm_train(x, gamma, beta, 1e-5);
-        BatchNormOutput { rows: out.output, mean: out.mean, variance: out.variance }
-    });
-    let got = normalized(&device(), |x, gamma, beta| batch_norm(x, gamma, beta, 1e-5));
-    for (got, expected) in got.iter().zip(&of_burn) {
-        check_close(got, expected, 2e-4);
+    for width in [9, 12, 100] {
+        let of_burn = normalized(&Device::flex(), width, |x, gamma, beta| {
+            let out = module::batch_norm_train(x, gamma, beta, 1e-5);
+            BatchNormOutput { rows: out.output, mean: out.mean, variance: out.variance }
+        });
+        let got = normalized(&device(), width, |x, gamma, beta| batch_norm(x, gamma, beta, 1e-5));
+        for (got, expected) in got.iter().zip(&of_burn) {
+            check_close(got, expected, 2e-4);
+        }
     }
+}
+
+#[test]
+fn moving_averages_equal_the_definition() {
+    let device = device();
+    let old: Tensor<1> = ramp([300], &device);
+    let new = ramp([300], &device) * -0.6 + 0.03;
+    let expected = values(old.clone() * 0.9 + new.clone() * 0.1);
+    check_close(&values(ops::moving_average(old, new, 0.1)), &expected, 1e-6);
 }
 
 #[test]

@@ -59,6 +59,19 @@ fn repeated_columns_and_products_with_a_column_equal_those_of_burn() {
     check(ops::mul_column, |x, column| x * column);
 }
 
+/// Weights of a product, and rows below others, with both gradients.
+#[test]
+fn products_and_stacked_rows_equal_those_of_burn() {
+    check(
+        |x, column| ops::product(x.transpose(), column.repeat_dim(1, 3)),
+        |x, column| x.transpose().matmul(column.repeat_dim(1, 3)),
+    );
+    check(
+        |x, column| ops::stack_rows(x, column.repeat_dim(1, 4)),
+        |x, column| Tensor::cat(vec![x, column.repeat_dim(1, 4)], 0),
+    );
+}
+
 #[test]
 fn normalized_rows_and_logarithms_of_softmax_equal_those_of_burn() {
     let of_burn: Op = |x, _| {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{check_dropout, check_size};
 use crate::link::pairs::{PAIRS_AT_ONCE, PairsPart};
-use crate::stack::{n_weights, product};
+use crate::stack::n_weights;
 use crate::{ForwardContext, Linear, LinkPairs, Mode, Result};
 
 /// The layer number that keys the decoder's initial weights and, for its first dense layer, the dropout masks. It is
@@ -150,10 +150,10 @@ impl LinkDecoder {
         let [n_dst, other] = dst.dims();
         assert_eq!(width, other, "the rows of sources and destinations should have the same width");
         if let Some(relation) = &self.relation {
-            return product(src * relation.val().transpose(), dst.transpose());
+            return ops::product(src * relation.val().transpose(), dst.transpose());
         }
         if self.linears.is_empty() {
-            return product(src, dst.transpose());
+            return ops::product(src, dst.transpose());
         }
         let dst = dst.unsqueeze_dim::<3>(0);
         let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
@@ -171,7 +171,7 @@ impl LinkDecoder {
     /// Computes the scores `[n, 1]` of the element-wise products of pairs, `[n, width]`.
     fn of_products(&self, mut x: Tensor<2>, ids: &Tensor<1, Int>, ctx: &ForwardContext) -> Tensor<2> {
         if let Some(relation) = &self.relation {
-            x = product(x, relation.val());
+            x = ops::product(x, relation.val());
         } else if self.linears.is_empty() {
             x = ops::range_sums(x, 1);
         }

@@ -6,6 +6,7 @@ mod batch_norm;
 mod cross_entropy;
 mod edge_rows;
 mod features;
+mod product;
 mod relation_groups;
 
 use std::fmt;
@@ -153,6 +154,18 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
             |(ranges, _), grad| B::sum_ranges(grad, ranges),
         );
         ops.apply::<C>((ranges, width), sums)
+    }
+
+    fn product(x: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self> {
+        product::product::<B, C>(x, weight)
+    }
+
+    fn stack_rows(first: FloatTensor<Self>, second: FloatTensor<Self>) -> FloatTensor<Self> {
+        product::stack_rows::<B, C>(first, second)
+    }
+
+    fn moving_average(old: FloatTensor<Self>, new: FloatTensor<Self>, share: f64) -> FloatTensor<Self> {
+        Self::from_inner(B::moving_average(Self::inner(old), Self::inner(new), share))
     }
 
     fn normalize_columns(

@@ -3,6 +3,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use burn::optim::GradientsParams;
+use kiln_kernels::ops::adam_together;
 use kiln_loader::{Batcher, Loader};
 
 use crate::error::{Error, Result, TrainerError};
@@ -95,7 +96,8 @@ impl<T: Task> TaskTrainer<T> {
         self.epoch.timings.sync += synced - learned;
         self.comm.set_stage("update");
         let gradients = self.clip(gradients);
-        self.model = self.optimizer.state.step(learning_rate, self.model.clone(), gradients);
+        let model = self.model.clone();
+        self.model = adam_together(|| self.optimizer.state.step(learning_rate, model, gradients));
         for (table, gradients) in self.embeddings.iter_mut().zip(&rows) {
             // Only a trained model shares its tables, so this copies nothing.
             Arc::make_mut(table).step(gradients, &SparseAdamConfig::default(), learning_rate)?;
