@@ -76,6 +76,10 @@ fn adam_kernel<N: Size>(
 /// The largest number of parameters of a launch. The kernel is compiled for each number.
 const MOST_PARAMETERS: usize = 16;
 
+/// The number of values up to which all parameters share launches, with the vectors that all of them allow: a launch takes longer
+/// than the narrower accesses.
+const FEW_VALUES: usize = 1 << 20;
+
 /// The number of arrays of a parameter.
 const N_ARRAYS: usize = 7;
 
@@ -135,6 +139,11 @@ pub(super) fn adam(
 
 /// Launches updates in groups of the same device, step and size of vectors.
 fn launch_all(mut updates: Vec<Update>) {
+    let n_values: usize = updates.iter().map(|update| launch::length(&update.inputs[0])).sum();
+    let smallest = updates.iter().map(|update| update.vector_size).min().unwrap_or(1);
+    if n_values <= FEW_VALUES {
+        updates.iter_mut().for_each(|update| update.vector_size = smallest);
+    }
     while let Some(first) = updates.first() {
         let Update { step, vector_size, .. } = *first;
         let device = first.inputs[0].device.clone();

@@ -33,6 +33,7 @@ mod segment_max;
 mod segment_sum;
 mod segments;
 mod shares;
+mod stack;
 pub(crate) mod staging;
 mod sum_factor;
 mod sum_term;
@@ -138,7 +139,7 @@ impl BlockOps for CubeBackend {
 
     fn stack_rows(first: FloatTensor<Self>, second: FloatTensor<Self>) -> FloatTensor<Self> {
         kernel_or_reference!(first, Self::float_cat(vec![first, second], 0), {
-            ranges::stack_rows(first, second)
+            stack::stack_rows(first, second)
         })
     }
 
@@ -353,7 +354,8 @@ impl BlockAdjoints for CubeBackend {
     }
 
     fn take_dst_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
-        count_direct();
-        reference::take_dst_adjoint(block, grad)
+        kernel_or_reference!(grad, reference::take_dst_adjoint(block, grad), {
+            stack::pad_rows(grad, block.n_src)
+        })
     }
 }

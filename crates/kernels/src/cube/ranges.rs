@@ -1,4 +1,4 @@
-//! Sums over equal ranges of the columns of a matrix: the sum of each range, or of all ranges; and stacked rows.
+//! Sums over equal ranges of the columns of a matrix: the sum of each range, or of all ranges.
 //!
 //! ```text
 //! each: out[i, k] = sum over the columns c of range k of x[i, c]        all: out[i, c] = sum over the ranges k of x[i, k * d + c]
@@ -9,8 +9,7 @@
 //! * *Work distribution.* One unit per row and range, or per row and vector of columns.
 //! * *Cost.* `F b` bytes per row for `F` columns of `b` bytes.
 
-use burn::tensor::{DType, Shape};
-use burn_cubecl::kernel::into_contiguous;
+use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
@@ -70,44 +69,6 @@ fn sum_all_ranges<F: Float, N: Size>(
         sum += Vector::cast_from(x[first + range * width]);
     }
     out[ABSOLUTE_POS] = Vector::cast_from(sum);
-}
-
-#[cube(launch, address_type = "dynamic")]
-fn stack_kernel<F: Float, N: Size>(
-    first: &[Vector<F, N>],
-    second: &[Vector<F, N>],
-    out: &mut [Vector<F, N>],
-    #[define(F)] _dtype: ElemType,
-) {
-    if ABSOLUTE_POS < first.len() {
-        out[ABSOLUTE_POS] = first[ABSOLUTE_POS];
-    } else if ABSOLUTE_POS < out.len() {
-        out[ABSOLUTE_POS] = second[ABSOLUTE_POS - first.len()];
-    }
-}
-
-/// Puts the rows of two matrices one below the other, `[n, d], [m, d] -> [n + m, d]`. One unit copies a vector.
-pub(super) fn stack_rows(first: CubeTensor, second: CubeTensor) -> CubeTensor {
-    let [first, second] = [first, second].map(into_contiguous);
-    let [n_first, width] = first.meta.shape().dims();
-    let n_rows = n_first + second.meta.shape()[0];
-    let out = launch::new_tensor(&first, Shape::new([n_rows, width]), first.dtype);
-    if n_rows * width == 0 {
-        return out;
-    }
-    let sizes = [&first, &second].map(|rows| launch::vector_size(rows, &[launch::length(rows)]));
-    let vector_size = sizes[0].min(sizes[1]);
-    launch_units!(
-        stack_kernel,
-        &first,
-        n_rows * width / vector_size,
-        vector_size,
-        launch::vectors(&first, vector_size),
-        launch::vectors(&second, vector_size),
-        launch::vectors(&out, vector_size),
-        launch::element(&first)
-    );
-    out
 }
 
 /// Returns the number of equal parts into which each of `n_sums` sums of `width` vectors is divided, so that few long sums are
