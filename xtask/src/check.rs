@@ -47,6 +47,7 @@ const STEPS: &[Step] = &[
     ("style", || report(style::habits(&text_files()?))),
     ("error-variants", || report(style::large_errors(&text_files()?))),
     ("kernel-rows", || report(cuda::table::missing_rows(&text_files()?))),
+    ("addresses", || report(cuda::kernels::narrow_kernels(&text_files()?))),
     ("messages", || report(messages::rust_names(&text_files()?))),
     ("crate-docs", || report(tidy::crate_docs(&text_files()?))),
     ("method-examples", || report(method_examples::missing(&text_files()?))),

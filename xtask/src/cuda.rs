@@ -55,8 +55,8 @@ pub(crate) fn check(update: bool) -> Result<()> {
     end_part("device tests on the stub driver");
     let runs = launches::measure(&stub)?;
     end_part("a run of each model");
-    let (text_of_shapes, problems_of_shapes) = shapes::measure(&stub, &[])?;
-    print!("{text_of_shapes}");
+    let steps = shapes::measure(&stub, &[])?;
+    print!("{}", steps.launches);
     end_part("a step of each model at the shape of ogbn-products");
     let own = kernels::own()?;
     let trace = stub.read_traces()?;
@@ -73,8 +73,8 @@ pub(crate) fn check(update: bool) -> Result<()> {
     let (usages, mut problems) = assembler::assemble_all(&ptxas, &modules, &ACCEPTED_SPILLS)?;
     end_part("assembly of all kernels");
     problems.extend(shuffle_problems(&modules)?);
-    problems.extend(problems_of_shapes);
-    let text = table::text(&runs, &usages, &launches::accesses(&runs, &own));
+    problems.extend(steps.problems);
+    let text = table::text(&runs, &steps.summary, &usages, &launches::accesses(&runs, &own));
     print!("{text}");
     problems.extend(table::compare(&text, update)?);
     for problem in &problems {

@@ -90,7 +90,7 @@ impl<M: NodeModule> GineConv<M> {
         let Some(linear) = &self.edge_linear else {
             panic!("the layer has no linear layer of edges, whose rows are those of the edge types");
         };
-        let rows_of_types = linear.weight.val() + linear.bias.val().unsqueeze();
+        let rows_of_types = ops::add_row(linear.weight.val(), linear.bias.val().unsqueeze());
         let rows = ops::edge_type_rows(block, rows_of_types);
         self.forward_rows(block, x, rows, ctx)
     }

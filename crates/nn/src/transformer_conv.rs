@@ -180,7 +180,7 @@ fn gated(sums: Tensor<2>, own: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
         [0, 1, 2].map(|part| weight.clone().narrow(0, part * d_out, d_out));
     let logits = ops::product(sums.clone(), of_sums + of_difference.clone());
     let beta = sigmoid(ops::linear(logits, own.clone(), of_own - of_difference));
-    sums.clone() + (own - sums) * beta
+    sums.clone() + ops::mul_column(own - sums, beta)
 }
 
 impl Conv for TransformerConv {

@@ -62,6 +62,19 @@ pub(crate) fn names() -> Result<BTreeSet<String>> {
     Ok(heads_in(&files).map(|(name, _)| name.to_owned()).collect())
 }
 
+/// Returns a message for each kernel whose positions always have 32 bits. A launch derives the width from the lengths of the
+/// arguments, for kernels with addresses of any width.
+pub(crate) fn narrow_kernels(files: &[SourceFile]) -> Vec<String> {
+    let of_kernels = files.iter().filter(|file| file.path.starts_with("crates/kernels/src/cube/"));
+    let narrow = of_kernels.flat_map(|file| {
+        let heads =
+            file.text.split("#[cube(launch").skip(1).map(|text| text.split(']').next().unwrap_or(text));
+        let n_narrow = heads.filter(|head| !head.contains("address_type = \"dynamic\"")).count();
+        std::iter::repeat_n(&file.path, n_narrow)
+    });
+    narrow.map(|path| format!("{path} has a kernel without `address_type = \"dynamic\"`")).collect()
+}
+
 fn defined_in(files: &[SourceFile]) -> Vec<Kernel> {
     let mut kernels = Vec::new();
     for (name, generics) in heads_in(files) {
@@ -104,6 +117,15 @@ mod tests {
             .into_iter()
             .chain(["f32", "f16", "bf16"].map(|dtype| kernel("gather", Some(dtype))));
         assert_eq!(defined_in(&[file]), expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn kernels_with_addresses_of_32_bits_are_found() {
+        let text =
+            "#[cube(launch)]\nfn empty() {}\n#[cube(launch, address_type = \"dynamic\")]\nfn gather() {}\n";
+        let file = SourceFile { path: "crates/kernels/src/cube/a.rs".to_owned(), text: text.to_owned() };
+        let expected = "crates/kernels/src/cube/a.rs has a kernel without `address_type = \"dynamic\"`";
+        assert_eq!(narrow_kernels(&[file]), [expected]);
     }
 
     #[test]

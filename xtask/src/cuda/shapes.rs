@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use self::data::Data;
 use super::launches::program;
 use super::stub::Stub;
-use super::trace::{Launch, Trace, Work};
+use super::trace::{Call, Launch, Trace, Work};
 use crate::workspace;
 
 /// A model whose launches must keep the multiprocessors busy.
@@ -33,44 +33,52 @@ const fn model(name: &'static str, data: Data, flags: &'static str) -> Model {
     Model { name, data, flags }
 }
 
-const MODELS: [Model; 15] = [
+/// Each kind of layer, loss and option at least once; a run takes about ten seconds, so options share runs.
+const MODELS: [Model; 14] = [
     model("sage", Data::Nodes, ""),
     model("gcn", Data::Nodes, "--model gcn"),
     model("gat", Data::Nodes, "--model gat"),
     model("gatv2", Data::Nodes, "--model gatv2"),
-    model("transformer", Data::Nodes, "--model transformer"),
     model("gine", Data::Nodes, "--model gine"),
+    model("gine of edge types", Data::Nodes, "--model gine --edge-input types"),
     model("rgcn", Data::Nodes, "--model rgcn"),
-    model("sage with layer normalisation", Data::Nodes, "--norm layer"),
-    model("sage with clipping", Data::Nodes, "--clip-grad-norm 1"),
-    model("sage with label smoothing", Data::Nodes, "--label-smoothing 0.1"),
-    model("sage of links", Data::Links, "--task link --embedding 256 --negatives 1"),
+    model(
+        "sage with layer normalisation, clipping and label smoothing",
+        Data::Nodes,
+        "--norm layer --clip-grad-norm 1 --label-smoothing 0.1",
+    ),
+    model("sage of links", Data::Links, "--task link --embedding 256"),
+    model(
+        "transformer of links, bpr",
+        Data::Links,
+        "--model transformer --task link --embedding 256 --negatives 4 --loss bpr",
+    ),
     model("rsage", Data::Relations, "--fanouts 4,3,1"),
-    model("hgt", Data::Relations, "--model hgt --fanouts 4,3,1"),
+    model("hgt, two layers", Data::Relations, "--model hgt --layers 2 --fanouts 4,3"),
     model("gin", Data::Graphs, "--model gin"),
-    model("gin of several labels", Data::Labels, "--model gin"),
+    model("gin of several labels, learned epsilon", Data::Labels, "--model gin --learn-epsilon"),
 ];
 
 /// The flags of all runs.
 const FLAGS: &str = "--epochs 1 --seed 1 --workers 1 --batch-size 1024 --hidden 256 --device cuda:0";
 
 /// The flags of all runs that sample.
-const OF_SAMPLING: &str = "--layers 3 --val-batches 1 --graph-mode cpu";
+const OF_SAMPLING: &str = "--val-batches 1 --graph-mode cpu";
 
-/// The kernel that a step launches for each parameter, and the last of a step.
+/// The kernel of the updates, which are the last of a step.
 const OF_OPTIMIZER: &str = "adam_kernel";
 
 /// The fewest launches between the updates of two steps.
 const FEWEST_LAUNCHES: usize = 10;
 
 /// Parts of the names of Burn's kernels that add with one unit per column, or with float atomics, whose sums differ from run to run.
-const SERIAL: [&str; 4] = ["select_assign", "scatter", "cumsum", "reduce"];
+const SERIAL: [&str; 6] = ["select_assign", "scatter", "cumsum", "cumulative", "reduce", "shared_sum"];
 
 /// The largest number of accesses of a unit at one place of the code.
 const MOST_ACCESSES: u64 = 4_096;
 
 /// The kernels of which the stub executes only the counted cubes: all but those that list edges by source (`clear`,
-/// `count_…`, `place_…`, `sums_in_tiles`, `tile_sums`), because others read memory at indices from these lists. POSIX
+/// `count_…`, `place_…`, `sums_in_tiles`, `tile_sums`, and others with these first letters), because others read memory at indices from these lists. POSIX
 /// expressions have no negation.
 const SKIPPED: &str = "^([^cpst]|c[^lo]|co[^u]|s[^u])";
 
@@ -86,6 +94,9 @@ const N_MULTIPROCESSORS: u64 = 132;
 
 /// The bytes per second of a copy on an H100, read and written.
 const BYTES_PER_SECOND: f64 = 3.0e12;
+
+/// The same on an H200, which has the same multiprocessors.
+const BYTES_PER_SECOND_OF_H200: f64 = 4.3e12;
 
 /// The operations per second in f32 of an H100 without its tensor cores, from its data sheet.
 const OPS_PER_SECOND: f64 = 67e12;
@@ -109,15 +120,17 @@ struct Row {
 }
 
 impl Row {
-    /// Returns the predicted time of one launch.
+    /// Returns the predicted time of one launch on an H100.
     fn microseconds(&self) -> f64 {
-        self.microseconds_of_cube() * self.n_cubes.div_ceil(N_MULTIPROCESSORS) as f64
+        self.microseconds_at(BYTES_PER_SECOND)
     }
 
-    /// Returns the time that the largest cube takes on one multiprocessor.
-    fn microseconds_of_cube(&self) -> f64 {
+    /// Returns the predicted time of one launch on a GPU that copies this many bytes per second.
+    fn microseconds_at(&self, bytes_per_second: f64) -> f64 {
         let seconds = |n: u64, per_second: f64| n as f64 / (per_second / N_MULTIPROCESSORS as f64);
-        1e6 * seconds(self.work.n_bytes, BYTES_PER_SECOND).max(seconds(self.work.n_ops, OPS_PER_SECOND))
+        let of_bytes = seconds(self.work.n_bytes, bytes_per_second);
+        let of_cube = 1e6 * of_bytes.max(seconds(self.work.n_ops, OPS_PER_SECOND));
+        of_cube * self.n_cubes.div_ceil(N_MULTIPROCESSORS) as f64
     }
 
     /// Returns the ratio of the predicted time to the time in which all multiprocessors would do the same work: all bytes,
@@ -156,32 +169,46 @@ impl Row {
     }
 }
 
-/// Runs some steps of each model. Returns a table of the launches of a step that take longest, and a message for each
-/// launch that takes long because multiprocessors are idle, has a unit with the work of many, or is one of Burn's kernels that
-/// add in sequence.
+/// The steps of some models.
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    /// A table of the launches of each step that take longest.
+    pub(super) launches: String,
+    /// A row for each step, of the table that begins with [`SUMMARY`].
+    pub(super) summary: String,
+    /// A message for each launch that takes long because multiprocessors are idle, has a unit with the work of many, or is one
+    /// of Burn's kernels that add in sequence.
+    pub(super) problems: Vec<String>,
+}
+
+/// The head of the table of steps.
+pub(super) const SUMMARY: &str = "| model at the shape of ogbn-products | launches per step | waits per step | cubes of the longest launch | accesses of the longest unit | ms on an H100, predicted | on an H200 |\n|---|---|---|---|---|---|---|\n";
+
+/// Runs some steps of the models with these names, or of all.
 ///
 /// # Errors
 /// Returns an error if a run fails.
-pub(super) fn measure(stub: &Stub, names: &[String]) -> Result<(String, Vec<String>)> {
+pub(super) fn measure(stub: &Stub, names: &[String]) -> Result<Steps> {
     let folder = stub.models().join("products");
-    let mut text = String::new();
-    let mut problems = Vec::new();
+    let mut steps = Steps::default();
     for model in MODELS.iter().filter(|model| names.is_empty() || names.iter().any(|name| name == model.name))
     {
         let name = model.name;
-        let rows = step(stub, *model, &folder).with_context(|| format!("{name} at products shape"))?;
-        text += &table(name, &rows);
+        let (rows, n_waits) =
+            step(stub, *model, &folder).with_context(|| format!("{name} at products shape"))?;
+        steps.launches += &table(name, &rows);
+        steps.summary += &summary(name, &rows, n_waits);
         let of_rows = rows.iter().flat_map(Row::problems);
-        problems.extend(of_rows.map(|problem| format!("{name} at products shape: {problem}")));
+        steps.problems.extend(of_rows.map(|problem| format!("{name} at products shape: {problem}")));
     }
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
-    Ok((text, problems))
+    Ok(steps)
 }
 
-/// Returns the launches of one step of a model.
-fn step(stub: &Stub, model: Model, folder: &Path) -> Result<Vec<Row>> {
+/// Returns the launches of one step of a model, and the number of waits of the host.
+fn step(stub: &Stub, model: Model, folder: &Path) -> Result<(Vec<Row>, usize)> {
     let data = model.data.write(folder)?;
     let trace_path = folder.join("trace");
     let out = folder.join("run");
@@ -193,8 +220,10 @@ fn step(stub: &Stub, model: Model, folder: &Path) -> Result<Vec<Row>> {
     command.arg("--data").arg(&data).arg("--out").arg(&out);
     if !matches!(model.data, Data::Graphs | Data::Labels) {
         command.args(OF_SAMPLING.split_whitespace());
-        if !model.flags.contains("--fanouts") {
-            command.args(["--fanouts", "15,10,5"]);
+        for (flag, value) in [("--layers", "3"), ("--fanouts", "15,10,5")] {
+            if !model.flags.contains(flag) {
+                command.args([flag, value]);
+            }
         }
     }
     stub.set(&mut command).env("CUDA_STUB_TRACE", &trace_path).stdout(Stdio::null());
@@ -202,18 +231,28 @@ fn step(stub: &Stub, model: Model, folder: &Path) -> Result<Vec<Row>> {
     workspace::run(&mut command)?;
     let mut trace = Trace::default();
     trace.read(&fs::read_to_string(&trace_path)?);
-    rows(&last_step(&trace)?)
+    let (launches, n_waits) = last_step(&trace)?;
+    Ok((rows(&launches)?, n_waits))
 }
 
-/// Returns the launches of the last complete step: those after the last update of the step before, up to its own last update.
+/// Returns the launches of the last complete step, those after the last update of the step before, up to its own last update, and
+/// the number of waits of the host for them.
 ///
 /// # Errors
 /// Returns an error if the trace has fewer than two steps.
-fn last_step(trace: &Trace) -> Result<Vec<&Launch>> {
+fn last_step(trace: &Trace) -> Result<(Vec<&Launch>, usize)> {
     let is_update = |launch: &&Launch| launch.kernel.starts_with(OF_OPTIMIZER);
     let queue = &trace.launches().find(is_update).context("the trace has no step")?.queue;
-    let launches: Vec<&Launch> = trace.launches().filter(|launch| launch.queue == *queue).collect();
-    let updates: Vec<usize> = (0..launches.len()).filter(|at| is_update(&launches[*at])).collect();
+    let is_of_steps = |call: &&Call| match call {
+        Call::Launch(launch) => launch.queue == *queue,
+        // A wait for the whole device delays the steps.
+        Call::Wait { queue: awaited } => awaited == queue || awaited == "?",
+        Call::Copy { .. } => false,
+    };
+    let calls: Vec<&Call> = trace.calls.iter().filter(is_of_steps).collect();
+    let updates: Vec<usize> = (0..calls.len())
+        .filter(|at| matches!(calls[*at], Call::Launch(launch) if is_update(&launch)))
+        .collect();
     // The updates of a step follow each other.
     let ends = updates
         .iter()
@@ -221,7 +260,16 @@ fn last_step(trace: &Trace) -> Result<Vec<&Launch>> {
         .filter(|(number, at)| updates.get(number + 1).is_none_or(|next| FEWEST_LAUNCHES < next - **at));
     let ends: Vec<usize> = ends.map(|(_, at)| at + 1).collect();
     let [.., start, end] = ends[..] else { bail!("the trace has fewer than two steps") };
-    Ok(launches[start..end].to_vec())
+    let step = &calls[start..end];
+    let launches: Vec<&Launch> = step
+        .iter()
+        .filter_map(|call| match call {
+            Call::Launch(launch) => Some(launch),
+            Call::Wait { .. } | Call::Copy { .. } => None,
+        })
+        .collect();
+    let n_waits = step.len() - launches.len();
+    Ok((launches, n_waits))
 }
 
 /// Joins the launches of the same kernel, number of cubes and work. Those that take longest come first.
@@ -246,6 +294,20 @@ fn rows(launches: &[&Launch]) -> Result<Vec<Row>> {
     let mut rows: Vec<Row> = rows.into_values().collect();
     rows.sort_by(|a, b| b.microseconds().total_cmp(&a.microseconds()));
     Ok(rows)
+}
+
+/// Returns the row of a step in the table of steps.
+fn summary(model: &str, rows: &[Row], n_waits: usize) -> String {
+    let n_launches: usize = rows.iter().map(|row| row.n_launches).sum();
+    let n_cubes = rows.first().map_or(0, |row| row.n_cubes);
+    let longest = rows.iter().map(|row| row.work.longest_site).max().unwrap_or(0);
+    let milliseconds = |bytes_per_second: f64| {
+        let of_rows = rows.iter().map(|row| row.n_launches as f64 * row.microseconds_at(bytes_per_second));
+        of_rows.sum::<f64>() / 1e3
+    };
+    let on_h100 = milliseconds(BYTES_PER_SECOND);
+    let on_h200 = milliseconds(BYTES_PER_SECOND_OF_H200);
+    format!("| {model} | {n_launches} | {n_waits} | {n_cubes} | {longest} | {on_h100:.1} | {on_h200:.1} |\n")
 }
 
 /// Returns a table of the launches of a step that take at least a tenth of [`LEAST_MICROSECONDS`].
@@ -298,16 +360,5 @@ mod tests {
         assert!(of("sum").is_idle() && of("product").is_idle());
         assert!(!of("short").is_idle() && !of("busy").is_idle());
         assert!(table("sage", &rows).starts_with("| sage: 5 launches, "));
-    }
-
-    #[test]
-    fn arrays_begin_behind_a_header_of_128_bytes() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.npy");
-        npy(&path, "<i4", "(3,)").unwrap().flush().unwrap();
-        let header = fs::read(&path).unwrap();
-        assert_eq!(header.len(), HEADER_BYTES);
-        assert!(header.starts_with(b"\x93NUMPY\x01\x00\x76\x00{'descr': '<i4', "));
-        assert_eq!(header.last(), Some(&b'\n'));
     }
 }

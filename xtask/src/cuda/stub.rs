@@ -63,8 +63,12 @@ pub(crate) fn install_libdevice() -> Result<PathBuf> {
 pub(crate) fn run(args: Args) -> Result<()> {
     let stub = Stub::build(args.devices)?;
     if let Some(models) = args.steps {
-        let (text, problems) = shapes::measure(&stub, &models)?;
-        print!("{text}{}", problems.join("\n"));
+        let steps = shapes::measure(&stub, &models)?;
+        ensure!(
+            !steps.summary.is_empty(),
+            "no model has such a name: see MODELS in xtask/src/cuda/shapes.rs"
+        );
+        println!("{}{}{}{}", steps.launches, shapes::SUMMARY, steps.summary, steps.problems.join("\n"));
         return Ok(());
     }
     let [program, rest @ ..] = &args.command[..] else {

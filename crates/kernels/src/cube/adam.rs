@@ -97,7 +97,8 @@ thread_local! {
     static PENDING: RefCell<Option<Vec<Update>>> = const { RefCell::new(None) };
 }
 
-/// Runs `updates`, and then launches all steps of Adam in it together. Their results must not be read before.
+/// Runs `updates`, and then launches all steps of Adam in it together. Their results are undefined before. Within another call, the
+/// outer one launches.
 pub(crate) fn together<T>(updates: impl FnOnce() -> T) -> T {
     /// Forgets the updates of a function that panicked.
     struct Forget;
@@ -105,6 +106,9 @@ pub(crate) fn together<T>(updates: impl FnOnce() -> T) -> T {
         fn drop(&mut self) {
             PENDING.take();
         }
+    }
+    if PENDING.with_borrow(Option::is_some) {
+        return updates();
     }
     let forget = Forget;
     PENDING.set(Some(Vec::new()));
@@ -149,10 +153,10 @@ fn launch_all(mut updates: Vec<Update>) {
         let device = first.inputs[0].device.clone();
         let most_arrays = first.inputs[0].client.properties().hardware.max_bindings as usize;
         let most = MOST_PARAMETERS.min(most_arrays.saturating_sub(2) / N_ARRAYS).max(1);
-        let is_like = |update: &Update| {
-            (update.step, update.vector_size) == (step, vector_size) && update.inputs[0].device == device
-        };
-        let (group, rest): (Vec<Update>, Vec<Update>) = take(&mut updates).into_iter().partition(is_like);
+        let (group, rest): (Vec<Update>, Vec<Update>) = take(&mut updates).into_iter().partition(|update| {
+            let is_like = (update.step, update.vector_size) == (step, vector_size);
+            is_like && update.inputs[0].device == device
+        });
         group.chunks(most).for_each(launch_updates);
         updates = rest;
     }

@@ -8,7 +8,7 @@
 //! * *Contract.* Outputs are overwritten. Sums are f32, in the order of the edges or columns, and rounded once.
 //! * *Work distribution.* One unit per edge and head for the scores. The gradients of rows are [segment
 //!   sums](crate::cube::segment_sum), with the edges by destination or by source. One unit per destination and head for the
-//!   softmax; if a destination may have more than [`CHUNK`] edges, its maximum and its sums are segment maxima and segment
+//!   softmax of a destination with up to [`CHUNK`] edges. For others, the maximum and the sums are segment maxima and segment
 //!   sums, and one unit per edge and head computes the result.
 //! * *Cost.* `2 F b + 8` bytes per edge for `F` columns of `b` bytes, in the scores and in each gradient.
 
@@ -26,9 +26,7 @@ use crate::cube::column_sums::column_sums;
 use crate::cube::launch::{self, Rows, launch_long_units, launch_units};
 use crate::cube::segment_max::segment_max;
 use crate::cube::segment_sum::SegmentSum;
-#[cfg(doc)]
-use crate::cube::segments::CHUNK;
-use crate::cube::segments::{Segments, segment_of};
+use crate::cube::segments::{CHUNK, Segments, segment_of};
 use crate::cube::sum_factor::{Factor, SumColumns};
 use crate::cube::sum_term::{Term, leaky};
 use crate::device::block::Adjacency;
@@ -84,7 +82,7 @@ fn edge_softmax_kernel<F: Float>(
     }
     let start = indptr[dst];
     let end = indptr[dst + 1];
-    if start == end {
+    if start == end || end - start > CHUNK {
         terminate!();
     }
     let mut largest = f32::cast_from(scores[start as usize * n_heads + head]);
@@ -120,6 +118,9 @@ fn edge_softmax_adjoint_kernel<F: Float>(
     }
     let start = indptr[dst];
     let end = indptr[dst + 1];
+    if end - start > CHUNK {
+        terminate!();
+    }
     let mut mean = f32::new(0.0);
     for position in start..end {
         let place = position as usize * n_heads + head;
@@ -132,7 +133,7 @@ fn edge_softmax_adjoint_kernel<F: Float>(
     }
 }
 
-/// Computes the softmax of edges from the maxima and the sums of exponentials of their destinations.
+/// Computes the softmax of the edges of destinations with more than [`CHUNK`] edges from the maxima and the sums of exponentials of their destinations.
 #[cube(launch, address_type = "dynamic")]
 fn long_softmax_kernel<F: Float>(
     indptr: &[u32],
@@ -147,12 +148,17 @@ fn long_softmax_kernel<F: Float>(
         terminate!();
     }
     let edge = ABSOLUTE_POS / n_heads;
-    let place = segment_of(indptr, edge as u32) * n_heads + ABSOLUTE_POS % n_heads;
+    let dst = segment_of(indptr, edge as u32);
+    if indptr[dst + 1] - indptr[dst] <= CHUNK {
+        terminate!();
+    }
+    let place = dst * n_heads + ABSOLUTE_POS % n_heads;
     out[ABSOLUTE_POS] =
         F::cast_from((f32::cast_from(scores[ABSOLUTE_POS]) - maxima[place]).exp() / sums[place]);
 }
 
-/// Computes the gradient of the softmax of edges from the means of their destinations.
+/// Computes the gradient of the softmax of the edges of destinations with more than [`CHUNK`] edges from the means of the
+/// destinations.
 #[cube(launch, address_type = "dynamic")]
 fn long_softmax_adjoint_kernel<F: Float>(
     indptr: &[u32],
@@ -167,7 +173,11 @@ fn long_softmax_adjoint_kernel<F: Float>(
         terminate!();
     }
     let edge = ABSOLUTE_POS / n_heads;
-    let place = segment_of(indptr, edge as u32) * n_heads + ABSOLUTE_POS % n_heads;
+    let dst = segment_of(indptr, edge as u32);
+    if indptr[dst + 1] - indptr[dst] <= CHUNK {
+        terminate!();
+    }
+    let place = dst * n_heads + ABSOLUTE_POS % n_heads;
     let grad = f32::cast_from(grad[ABSOLUTE_POS]);
     out[ABSOLUTE_POS] = F::cast_from(f32::cast_from(output[ABSOLUTE_POS]) * (grad - means[place]));
 }
@@ -256,9 +266,6 @@ pub(super) fn softmax(block: &Adjacency<CubeBackend>, scores: CubeTensor) -> Cub
     if block.n_edges * n_heads == 0 {
         return out;
     }
-    if by_dst(block).may_be_long() {
-        return long_softmax(block, scores, out);
-    }
     launch_units!(
         edge_softmax_kernel,
         &scores,
@@ -269,6 +276,9 @@ pub(super) fn softmax(block: &Adjacency<CubeBackend>, scores: CubeTensor) -> Cub
         n_heads,
         launch::element(&scores)
     );
+    if by_dst(block).may_be_long() {
+        long_softmax(block, &scores, &out);
+    }
     out
 }
 
@@ -285,9 +295,6 @@ pub(super) fn softmax_adjoint(
     if block.n_edges * n_heads == 0 {
         return out;
     }
-    if by_dst(block).may_be_long() {
-        return long_softmax_adjoint(block, output, grad, out);
-    }
     launch_units!(
         edge_softmax_adjoint_kernel,
         &output,
@@ -299,6 +306,9 @@ pub(super) fn softmax_adjoint(
         n_heads,
         launch::element(&output)
     );
+    if by_dst(block).may_be_long() {
+        long_softmax_adjoint(block, &output, &grad, &out);
+    }
     out
 }
 
@@ -308,8 +318,8 @@ fn rows_by_dst(block: &Adjacency<CubeBackend>) -> Segments {
     Segments { items, ..by_dst(block) }
 }
 
-/// Same as [`softmax`], for destinations with many edges. Sums are in f32: those of many halves would overflow.
-fn long_softmax(block: &Adjacency<CubeBackend>, scores: CubeTensor, out: CubeTensor) -> CubeTensor {
+/// Writes the softmax of the destinations with many edges. Sums are in f32: those of many halves would overflow.
+fn long_softmax(block: &Adjacency<CubeBackend>, scores: &CubeTensor, out: &CubeTensor) {
     let n_heads = scores.meta.shape()[1];
     let segments = rows_by_dst(block);
     let wide = CubeBackend::float_cast(scores.clone(), FloatDType::F32);
@@ -318,42 +328,40 @@ fn long_softmax(block: &Adjacency<CubeBackend>, scores: CubeTensor, out: CubeTen
     let sums = SegmentSum { term, ..segments.sum_of(wide) }.launch();
     launch_units!(
         long_softmax_kernel,
-        &scores,
+        scores,
         block.n_edges * n_heads,
         launch::buffer(&block.indptr),
-        launch::buffer(&scores),
+        launch::buffer(scores),
         launch::buffer(&maxima),
         launch::buffer(&sums),
-        launch::buffer(&out),
+        launch::buffer(out),
         n_heads,
-        launch::element(&scores)
+        launch::element(scores)
     );
-    out
 }
 
-/// Same as [`softmax_adjoint`], for destinations with many edges.
+/// Writes the gradient of the softmax of the destinations with many edges.
 fn long_softmax_adjoint(
     block: &Adjacency<CubeBackend>,
-    output: CubeTensor,
-    grad: CubeTensor,
-    out: CubeTensor,
-) -> CubeTensor {
+    output: &CubeTensor,
+    grad: &CubeTensor,
+    out: &CubeTensor,
+) {
     let n_heads = output.meta.shape()[1];
-    let [wide, factor] = [&output, &grad].map(|rows| CubeBackend::float_cast(rows.clone(), FloatDType::F32));
+    let [wide, factor] = [output, grad].map(|rows| CubeBackend::float_cast(rows.clone(), FloatDType::F32));
     let factor_columns = SumColumns::PerHead(n_heads);
     let sum = rows_by_dst(block).sum_of(wide);
     let means = SegmentSum { factor: Factor::OfEdge(factor), factor_columns, ..sum }.launch();
     launch_units!(
         long_softmax_adjoint_kernel,
-        &output,
+        output,
         block.n_edges * n_heads,
         launch::buffer(&block.indptr),
-        launch::buffer(&output),
-        launch::buffer(&grad),
+        launch::buffer(output),
+        launch::buffer(grad),
         launch::buffer(&means),
-        launch::buffer(&out),
+        launch::buffer(out),
         n_heads,
-        launch::element(&output)
+        launch::element(output)
     );
-    out
 }

@@ -10,8 +10,9 @@
 //!   sums](crate::cube::column_sums); one unit per row and vector of columns computes the rows and their gradient.
 //! * *Cost.* `16 F` bytes per row for `F` columns, in five launches for many rows; the gradient `20 F` in three.
 
+use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
-use burn::tensor::{DType, Shape};
+use burn::tensor::{DType, Shape, Slice};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
@@ -186,7 +187,12 @@ pub(super) fn adjoint(
             sizes(&x, &grad, vector_size, epsilon)
         );
     }
-    let [beta, gamma] = [0, width].map(|first| launch::values_from(&sums, first, width));
+    // Burn's slice is a copy where the alignment of the memory does not allow a view.
+    let [beta, gamma] = [0, width].map(|first| {
+        let row =
+            CubeBackend::float_slice(sums.clone(), &[Slice::from(0..1), Slice::from(first..first + width)]);
+        CubeBackend::float_reshape(row, Shape::new([width]))
+    });
     NormalizationGradients { x: out.into_tensor(), gamma, beta }
 }
 

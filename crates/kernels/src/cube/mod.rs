@@ -225,6 +225,10 @@ impl BlockOps for CubeBackend {
         kernel_or_reference!(x, reference_ranges::sum_ranges::<Self>(x, of), ranges::sum_ranges(x, of))
     }
 
+    fn row_maxima(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        kernel_or_reference!(x, Self::float_max_dim(x, 1), ranges::row_maxima(x))
+    }
+
     fn normalize_columns(
         x: FloatTensor<Self>,
         gamma: FloatTensor<Self>,

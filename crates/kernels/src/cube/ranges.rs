@@ -1,13 +1,15 @@
-//! Sums over equal ranges of the columns of a matrix: the sum of each range, or of all ranges.
+//! Sums over equal ranges of the columns of a matrix: the sum of each range, or of all ranges; and the maximum of each row.
 //!
 //! ```text
 //! each: out[i, k] = sum over the columns c of range k of x[i, c]        all: out[i, c] = sum over the ranges k of x[i, k * d + c]
 //! ```
 //!
 //! * *Contract.* `out` is overwritten. Values are added in f32: of a range, first per lane of the vectors, then over the lanes in
-//!   order; over ranges in their order. The division of long sums depends on the shape only.
+//!   order; over ranges in their order. The division of long sums depends on the shape and the layout only.
 //! * *Work distribution.* One unit per row and range, or per row and vector of columns.
 //! * *Cost.* `F b` bytes per row for `F` columns of `b` bytes.
+
+#![allow(clippy::eq_op, reason = "a comparison of a value with itself finds NaN in kernels")]
 
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
@@ -69,6 +71,48 @@ fn sum_all_ranges<F: Float, N: Size>(
         sum += Vector::cast_from(x[first + range * width]);
     }
     out[ABSOLUTE_POS] = Vector::cast_from(sum);
+}
+
+#[cube(launch, address_type = "dynamic")]
+fn row_maxima_kernel<F: Float>(
+    x: &[F],
+    out: &mut [F],
+    width: usize,
+    stride: usize,
+    #[define(F)] _dtype: ElemType,
+) {
+    if ABSOLUTE_POS >= out.len() {
+        terminate!();
+    }
+    let first = ABSOLUTE_POS * stride;
+    let mut largest = f32::cast_from(x[first]);
+    for column in 1..width {
+        let value = f32::cast_from(x[first + column]);
+        // The comparison of a value with itself is false for NaN, which must reach the result.
+        largest = select(largest < value || value != value, value, largest);
+    }
+    out[ABSOLUTE_POS] = F::cast_from(largest);
+}
+
+/// Returns the maximum of each row, `[n, d] -> [n, 1]`; NaN if the row has one. One unit reads a row.
+pub(super) fn row_maxima(x: CubeTensor) -> CubeTensor {
+    let x = Rows::of(x);
+    let tensor = x.tensor();
+    let out = Rows::new(tensor, x.n_rows(), 1, tensor.dtype);
+    if x.n_rows() * x.width() == 0 {
+        return out.into_tensor();
+    }
+    launch_long_units!(
+        row_maxima_kernel,
+        tensor,
+        x.n_rows(),
+        x.buffer(1),
+        out.buffer(1),
+        x.width(),
+        x.stride,
+        launch::element(tensor)
+    );
+    out.into_tensor()
 }
 
 /// Returns the number of equal parts into which each of `n_sums` sums of `width` vectors is divided, so that few long sums are

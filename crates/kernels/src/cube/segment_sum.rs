@@ -9,17 +9,17 @@
 //!
 //! * *Contract.* `out` is overwritten. A segment without positions has the sum 0. Values are widened to f32, added in
 //!   f32, and rounded once to the element type of the rows. There are no atomics: the positions of a segment are added
-//!   in order. If a segment may be longer than [`CHUNK`], those longer than a chunk are added in chunks that begin at
-//!   multiples of its size, and the sums of the chunks are added in order; those of very many chunks first in groups of
-//!   [`GROUP`] chunks. The size of a chunk depends on the shapes only. The result therefore depends on nothing but the
-//!   arithmetic of the device.
+//!   in order. Segments longer than a chunk are added in chunks that begin at multiples of its size, and the sums of the
+//!   chunks are added in order; those of very many chunks first in groups of [`GROUP`] chunks. The size of a chunk depends
+//!   on the number of positions and the width only. The result therefore depends on nothing but the arithmetic of the
+//!   device.
 //! * *Work distribution.* One unit per segment and vector of neighbouring columns, so that neighbouring units read a
 //!   whole row together. Segments longer than a chunk are left to two more launches: one unit per chunk and vector sums
 //!   the parts of the at most two long segments in the chunk, and one unit per long segment and vector adds these
 //!   parts. Few units get smaller chunks. A segment of more than [`GROUP`] chunks takes two launches more for each factor of
 //!   [`GROUP`].
 //! * *Cost.* Memory-bound: `F b + 4` bytes per position and `F b + 8` per segment, for `F` columns of `b` bytes. The
-//!   parts of long segments are at most `2 F / CHUNK` values per position. The second and the third launch run only if
+//!   parts of long segments are at most two rows per chunk. The second and the third launch run only if
 //!   the host cannot exclude long segments; the second finds them by binary search, because no list of them exists.
 
 use burn::tensor::DType;
@@ -85,7 +85,7 @@ struct Shape {
 const GROUP: u32 = 128;
 
 /// The smallest number of positions of a chunk.
-const LEAST_CHUNK: u32 = 16;
+const LEAST_CHUNK: u32 = 32;
 
 /// The number of units from which all multiprocessors of a GPU are busy.
 const MANY_UNITS: usize = 1 << 15;
@@ -328,6 +328,9 @@ fn group_sums<N: Size>(
     let first = segment_of(indptr, start);
     let last = segment_of(indptr, end - 1);
     let place = group * 2 * sizes.width + column;
+    if place >= out.len() {
+        terminate!();
+    }
     if indptr[first + 1] - indptr[first] > n_of_group {
         let first_end = min(indptr[first + 1], end);
         out[place] = sum_of_parts::<N>(parts, sizes, indptr[first], start, first_end, column);
@@ -406,7 +409,10 @@ impl SegmentSum {
                 chunk,
             )
         };
-        let splits = self.segments.may_be_long();
+        // The sums of a segment depend on the size of a chunk, not on the bound `longest`.
+        let n_terms = if columns == ColumnsKind::OverBases { n_factors } else { 1 };
+        let chunk = chunk_of(self.segments.n_positions, n_vectors, n_terms);
+        let splits = (chunk as usize) < self.segments.longest.min(self.segments.n_positions);
         let reads_edges = self.term.reads_edges() || self.factor.reads_edges();
         let shape = Shape {
             term: self.term.kind(),
@@ -424,7 +430,6 @@ impl SegmentSum {
         let rows = || self.rows.buffer(vector_size);
         let sums = || out.buffer(vector_size);
         let n_units = self.segments.n_segments * n_vectors;
-        let chunk = chunk_of(self.segments.n_positions, n_vectors);
         // The types of the factors and terms depend on the kernel, so they are created for each launch.
         launch_units!(
             segment_sum,
@@ -504,8 +509,9 @@ impl SegmentSum {
 }
 
 /// Returns the number of positions of a chunk: fewer for narrow rows, so that their chunks keep all multiprocessors busy, too.
-fn chunk_of(n_positions: usize, n_vectors: usize) -> u32 {
-    let mut chunk = CHUNK;
+fn chunk_of(n_positions: usize, n_vectors: usize, n_terms: usize) -> u32 {
+    // A unit reads a row per basis and position.
+    let mut chunk = (CHUNK / n_terms.next_power_of_two() as u32).max(LEAST_CHUNK);
     while LEAST_CHUNK < chunk && n_positions.div_ceil(chunk as usize) * n_vectors < MANY_UNITS {
         chunk /= 2;
     }

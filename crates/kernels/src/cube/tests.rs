@@ -1,8 +1,10 @@
 //! Tests of kernel arguments whose memory is longer than their values.
 
+use burn::backend::ops::FloatTensorOps;
 use burn::tensor::{DType, Device, Int, Shape, Tensor, TensorData};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
+use cubecl::ir::AddressType;
 use cubecl::prelude::BufferArg;
 
 use crate::cube::by_source::Transposed;
@@ -79,9 +81,53 @@ fn segment_sums_ignore_memory_behind_the_arrays() {
     };
     let n_positions = n_positions as usize;
     let items = padded(&items);
-    let segments = Segments { indptr: array, items, n_segments: 3, n_positions, longest: n_positions };
+    let segments =
+        Segments { indptr: array, items, n_segments: 3, n_positions, edges: None, longest: n_positions };
     let sums = segments.sum_of(column(rows)).launch();
     let sums: Vec<f32> = values(&read_bytes(&[&sums])[0], &sums);
     let sum = |range: std::ops::Range<u32>| range.map(|position| (position % 40) as f32).sum::<f32>();
     assert_eq!(sums, [sum(0..550), 0.0, sum(550..600)]);
+}
+
+/// A launch is addressed by the longest of its arguments, and the next launch by its own.
+#[test]
+fn positions_have_64_bits_if_an_argument_or_the_units_need_them() {
+    let short = padded(&[3; 6]);
+    take_address(0);
+    drop(buffer(&short));
+    assert_eq!(take_address(100), AddressType::U32);
+    let many = u32::MAX as usize + 8;
+    reach(many);
+    drop(buffer(&short));
+    assert_eq!(take_address(100), AddressType::U64);
+    assert_eq!(take_address(100), AddressType::U32);
+    assert_eq!(take_address(many), AddressType::U64);
+}
+
+/// The bound on the length of segments decides which kernels run, and must not change a bit: the host and the device know
+/// different bounds of the same block.
+#[test]
+fn sums_of_segments_do_not_depend_on_the_bound_of_their_lengths() {
+    let lengths: Vec<u32> = (0..60).map(|segment| segment * 37 % 513).collect();
+    let ends = lengths.iter().scan(0, |end, length| {
+        *end += length;
+        Some(*end)
+    });
+    let indptr: Vec<u32> = std::iter::once(0).chain(ends).collect();
+    let n_positions = *indptr.last().unwrap_or(&0) as usize;
+    let items: Vec<u32> = (0..n_positions as u32).map(|position| position * 7 % 40).collect();
+    let array = upload(&padded(&[0]), &indptr);
+    let values_of_rows: Vec<f32> = (0..40 * 8).map(|value| (value as f32 * 0.37).sin()).collect();
+    let rows = upload_as(&array, &values_of_rows, DType::F32);
+    let rows = CubeBackend::float_reshape(rows, Shape::new([40, 8]));
+    let sums = |longest: usize| -> Vec<u32> {
+        let items = upload(&array, &items);
+        let n_segments = lengths.len();
+        let indptr = array.clone();
+        let segments = Segments { indptr, items, n_segments, n_positions, edges: None, longest };
+        let sums = segments.sum_of(rows.clone()).launch();
+        values(&read_bytes(&[&sums])[0], &sums)
+    };
+    let longest = lengths.iter().copied().max().unwrap_or(0) as usize;
+    assert!(longest == 512 && sums(longest) == sums(n_positions));
 }

@@ -202,6 +202,12 @@ pub(crate) trait BlockOps: Backend {
         ranges::sum_ranges::<Self>(x, ranges)
     }
 
+    /// Computes the maximum of each row, `[n, d] -> [n, 1]`; NaN if the row has one. There is no gradient.
+    fn row_maxima(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        Self::float_max_dim(x, 1)
+    }
+
     /// Repeats sums over ranges for the columns that they are of, `[n, k]` or `[n, d]` to `[n, width]`. It is the adjoint of
     /// [`BlockOps::sum_ranges`].
     fn spread_ranges(sums: FloatTensor<Self>, ranges: Ranges, width: usize) -> FloatTensor<Self> {

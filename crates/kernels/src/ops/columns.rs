@@ -6,6 +6,7 @@ use burn::tensor::Tensor;
 use crate::device::devices::is_cpu;
 use crate::ops::backend::BlockOps;
 use crate::ops::batch_norm::Normalized;
+use crate::ops::ranges::repeat_columns;
 
 /// Sums the rows: the sum of each column.
 ///
@@ -62,7 +63,7 @@ fn expanded(x: &Tensor<2>, row: Tensor<2>) -> Tensor<2> {
     if is_cpu(&x.device()) {
         return row;
     }
-    let row = row.expand([1, width]);
+    let row = if row_width == 1 { repeat_columns(row, width) } else { row };
     Tensor::from_dispatch(<Dispatch as BlockOps>::expand_row(row.into_dispatch(), n_rows))
 }
 

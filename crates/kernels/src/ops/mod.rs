@@ -449,7 +449,7 @@ pub fn adam<const D: usize>(
 }
 
 /// Runs `updates` and, on a GPU, launches all calls of [`adam()`] in it together: one launch for up to 16 parameters. The
-/// results of these calls must not be read before `together` returns.
+/// results of these calls are undefined until this function returns, so `updates` must not read them. Calls may be nested.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};

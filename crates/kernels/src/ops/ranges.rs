@@ -7,11 +7,8 @@ use burn::backend::{Backend, TensorMetadata};
 use burn::tensor::{Shape, Tensor};
 
 use crate::device::devices::is_cpu;
-use crate::device::graphs::DeviceSegments;
-use crate::ops::aggregation::Reduction;
 use crate::ops::backend::BlockOps;
 use crate::ops::columns::{add_row, mul_row};
-use crate::ops::segment_reduce;
 
 /// The sums over equal ranges of columns, of which there are the given number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,6 +147,9 @@ pub fn layer_norm(x: Tensor<2>, gamma: Tensor<1>, beta: Option<Tensor<1>>, epsil
 /// `x` is `[n_rows, d]`, the result `[n_rows, n * d]`.
 pub fn repeat_columns(x: Tensor<2>, n: usize) -> Tensor<2> {
     let [n_rows, width] = x.dims();
+    if is_cpu(&x.device()) && width == 1 {
+        return x.expand([n_rows, n]);
+    }
     if is_cpu(&x.device()) {
         return x.reshape([n_rows, 1, width]).expand([n_rows, n, width]).reshape([n_rows, n * width]);
     }
@@ -178,16 +178,12 @@ pub fn mul_column(x: Tensor<2>, column: Tensor<2>) -> Tensor<2> {
 /// # Shapes
 /// `x` and the result are `[n, d]`.
 pub fn log_softmax(x: Tensor<2>) -> Tensor<2> {
-    let device = x.device();
-    if is_cpu(&device) {
+    if is_cpu(&x.device()) {
         return burn::tensor::activation::log_softmax(x, 1);
     }
-    let [n_rows, width] = x.dims();
-    let ends: Vec<u32> = (0..=n_rows).map(|row| (row * width) as u32).collect();
-    let rows = DeviceSegments::upload(&ends, &device);
     // Subtracting the maximum does not change the result, so no gradient needs to flow through it.
-    let values = x.clone().detach().reshape([n_rows * width, 1]);
-    let shifted = x.clone() - spread(segment_reduce(&rows, values, Reduction::Max), &x);
+    let maxima = <Dispatch as BlockOps>::row_maxima(x.clone().into_dispatch());
+    let shifted = x.clone() - spread(Tensor::from_dispatch(maxima), &x);
     let log_sums = range_sums(shifted.clone().exp(), 1).log();
     shifted - spread(log_sums, &x)
 }

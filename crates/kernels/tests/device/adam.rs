@@ -90,4 +90,16 @@ fn steps_together_equal_steps_alone_bit_for_bit() {
         assert_eq!(to_vec_f32(alone), to_vec_f32(together));
     }
     assert_eq!(to_vec_f32(ops::adam_together(|| run(0))[0].clone()), [0.0; 0]);
+    // A function that panics leaves nothing behind, and the outer of two calls launches.
+    let panicked = std::panic::catch_unwind(|| {
+        ops::adam_together::<()>(|| {
+            run(8);
+            panic!("a failed step");
+        });
+    });
+    assert!(panicked.is_err());
+    let nested = ops::adam_together(|| (run(8), ops::adam_together(|| run(5))));
+    for (nested, alone) in [(nested.0, run(8)), (nested.1, run(5))] {
+        assert_eq!(nested.map(to_vec_f32), alone.map(to_vec_f32));
+    }
 }

@@ -54,10 +54,10 @@ fn linear_equals_its_reference_for_ragged_shapes() {
 /// TF32 has a mantissa of 10 bits. Whether a device rounds or truncates a factor to it, the relative error of the factor
 /// is below 2^-10, so that of a product of two is below 2^-9 + 2^-20. The sum of `k` products in f32 adds at most `k`
 /// times 2^-24.
-#[test]
-fn products_have_the_error_of_their_precision() {
-    let [n, k, m] = [70, 130, 36];
-    let (left, right) = (ramp([n, k], &device()), ramp([k, m], &device()));
+fn check_products([n, k, m]: [usize; 3]) {
+    // A slice has gaps between its rows where it is a view.
+    let left = ramp([n, 2 * k], &device()).slice([0..n, 0..k]);
+    let right = ramp([k, m], &device());
     let (left_values, right_values) = (values(left.clone()), values(right.clone()));
     for (precision, of_factors) in
         [(MatmulPrecision::F32, 0.0), (MatmulPrecision::Tf32, 2.0_f64.powi(-9) + 2.0_f64.powi(-20))]
@@ -90,6 +90,13 @@ fn products_have_the_error_of_their_precision() {
             "{precision:?}: {largest}"
         );
     }
+}
+
+#[test]
+fn products_have_the_error_of_their_precision() {
+    check_products([70, 130, 36]);
+    // Few tiles and a long inner dimension, which is divided into four parts.
+    check_products([70, 2048, 5]);
 }
 
 /// Returns the largest error of a weight gradient, relative to the sums of the absolute products.

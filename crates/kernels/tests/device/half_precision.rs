@@ -11,7 +11,7 @@ use super::common::{block, six_nodes, weighted_sum, with_hub};
 /// An op on a block and rows.
 type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
 
-const OPS: [(&str, Op); 7] = [
+const OPS: [(&str, Op); 9] = [
     ("sum", |block, x| ops::aggregate(block, x, Reduction::Sum)),
     ("mean", |block, x| ops::aggregate(block, x, Reduction::Mean)),
     ("max", |block, x| ops::aggregate(block, x, Reduction::Max)),
@@ -25,6 +25,14 @@ const OPS: [(&str, Op); 7] = [
         ops::aggregate(block, x, Aggregation { own: OwnRow::Scaled(0.5), ..Reduction::Sum.into() })
     }),
     ("destination rows", ops::take_dst),
+    ("messages", |block, x| {
+        let rows = (ramp([block.n_edges(), 5], &x.device()) * -0.6).cast(x.dtype());
+        ops::edge_relu_sum(block, x, rows)
+    }),
+    ("weighted max", |block, x| {
+        let weights: Tensor<1> = (ramp([block.n_edges()], &x.device()) * -0.7 + 0.05).cast(x.dtype());
+        ops::aggregate(block, x, Aggregation { weights: Some(weights.into()), ..Reduction::Max.into() })
+    }),
 ];
 
 /// Returns the gradient of a weighted sum of all results. The weights are small integers, which every float type

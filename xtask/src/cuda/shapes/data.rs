@@ -25,9 +25,8 @@ const N_NODES: u32 = 720_000;
 const DEGREE: u32 = 16;
 const N_FEATURES: u32 = 100;
 const N_CLASSES: u32 = 47;
-/// The number of training nodes: three batches, so that the last whole step is not the first, which also creates the state
-/// of the optimizer.
-const N_TRAIN: u32 = 3 * 1024;
+/// The number of training nodes: two batches, because the first step also creates the state of the optimizer.
+const N_TRAIN: u32 = 2 * 1024;
 const N_EVALUATED: u32 = 64;
 
 /// The relations, by the types of their sources and destinations: two for each pair of types.
@@ -36,16 +35,21 @@ const N_OF_TYPE: u32 = N_NODES / 2;
 /// The in-edges of a node by each relation into its type.
 const DEGREE_OF_RELATION: u32 = 4;
 
-/// The graphs of the training split are 80 % of all: three batches of 1,024.
-const N_GRAPHS: u32 = 3_840;
+/// The graphs of the training split are 80 % of all: two batches of 1,024.
+const N_GRAPHS: u32 = 2_560;
 const N_NODES_OF_GRAPH: u32 = 50;
 
 impl Data {
     /// Writes the dataset below a folder, unless it is there, and returns its path.
     pub(super) fn write(self, folder: &Path) -> Result<PathBuf> {
-        let path = folder.join(format!("{self:?}").to_lowercase());
+        let whole = folder.join(format!("{self:?}").to_lowercase());
+        if whole.exists() {
+            return Ok(whole);
+        }
+        // A folder that an interrupted run has left is written anew.
+        let path = folder.join("unfinished");
         if path.exists() {
-            return Ok(path);
+            fs::remove_dir_all(&path)?;
         }
         fs::create_dir_all(&path)?;
         match self {
@@ -68,7 +72,8 @@ impl Data {
             Self::Graphs => write_graphs(&path, 1)?,
             Self::Labels => write_graphs(&path, N_CLASSES)?,
         }
-        Ok(path)
+        fs::rename(path, &whole)?;
+        Ok(whole)
     }
 }
 

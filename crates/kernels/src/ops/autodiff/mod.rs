@@ -148,6 +148,10 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         ops.apply::<C>((ranges, width), x)
     }
 
+    fn row_maxima(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        Self::from_inner(B::row_maxima(Self::inner(x)))
+    }
+
     fn spread_ranges(sums: FloatTensor<Self>, ranges: Ranges, width: usize) -> FloatTensor<Self> {
         let ops = Linear::new(
             |(ranges, width), sums| B::spread_ranges(sums, ranges, width),
