@@ -32,6 +32,7 @@ pub(crate) mod edges;
 mod features;
 mod half;
 pub(crate) mod keep;
+mod layer_norm;
 mod precision;
 pub(crate) mod ranges;
 pub(crate) mod reference;
@@ -59,10 +60,9 @@ pub use crate::ops::attention::{attention_scores, edge_dropout, edge_softmax};
 pub use crate::ops::columns::{BatchNormOutput, add_row, batch_norm, column_sums, moving_average, mul_row};
 pub use crate::ops::features::aggregate_f32;
 pub use crate::ops::half::widen;
+pub use crate::ops::layer_norm::layer_norm;
 pub use crate::ops::precision::{MatmulPrecision, has_bf16_products, matmul_precision, set_matmul_precision};
-pub use crate::ops::ranges::{
-    layer_norm, log_softmax, mean_of_ranges, mul_column, range_sums, repeat_columns,
-};
+pub use crate::ops::ranges::{log_softmax, mean_of_ranges, mul_column, range_sums, repeat_columns};
 pub use crate::ops::relation_groups::{
     aggregate_groups, group_dots, group_softmax, grouped_linear, grouped_transposed,
 };

@@ -1,5 +1,5 @@
 //! Ops within rows: sums over equal ranges of columns, such as those of attention heads, columns that are combined with all
-//! columns, layer normalisation, and the logarithm of the softmax.
+//! columns, and the logarithm of the softmax.
 
 use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
@@ -8,7 +8,6 @@ use burn::tensor::{Shape, Tensor};
 
 use crate::device::devices::is_cpu;
 use crate::ops::backend::BlockOps;
-use crate::ops::columns::{add_row, mul_row};
 
 /// The sums over equal ranges of columns, of which there are the given number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,25 +114,6 @@ pub fn mean_of_ranges(x: Tensor<2>, n_ranges: usize) -> Tensor<2> {
     sums(x, Ranges::All(n_ranges)).div_scalar(n_ranges as f64)
 }
 
-/// Normalizes each row by its mean and biased variance, then multiplies it by `gamma` and adds `beta` (Ba, Kiros and Hinton
-/// 2016, equation 4). On a GPU, all multiprocessors add, also in the gradients.
-///
-/// # Shapes
-/// `x` and the result are `[n, d]`, `gamma` and `beta` are `[d]`.
-///
-/// # Panics
-/// Panics if `gamma` or `beta` do not have one value per column.
-pub fn layer_norm(x: Tensor<2>, gamma: Tensor<1>, beta: Option<Tensor<1>>, epsilon: f64) -> Tensor<2> {
-    let centered = x.clone() - spread(mean(x.clone()), &x);
-    let variances = mean(centered.clone() * centered.clone());
-    let deviations = spread((variances + epsilon).sqrt(), &x);
-    let rows = mul_row(centered / deviations, gamma.unsqueeze());
-    match beta {
-        Some(beta) => add_row(rows, beta.unsqueeze()),
-        None => rows,
-    }
-}
-
 /// Repeats all columns `n` times, side by side. The gradient is the sum of the repetitions; on a GPU, all multiprocessors add.
 ///
 /// ```
@@ -188,14 +168,8 @@ pub fn log_softmax(x: Tensor<2>) -> Tensor<2> {
     shifted - spread(log_sums, &x)
 }
 
-/// Returns the mean of each row, `[n, 1]`.
-fn mean(x: Tensor<2>) -> Tensor<2> {
-    let [_, width] = x.dims();
-    range_sums(x, 1).div_scalar(width as f64)
-}
-
 /// Returns a column as an operand of an operation on all columns of `x`.
-fn spread(column: Tensor<2>, x: &Tensor<2>) -> Tensor<2> {
+pub(crate) fn spread(column: Tensor<2>, x: &Tensor<2>) -> Tensor<2> {
     // On the CPU, Burn broadcasts the column without a copy and sums its gradient in parallel.
     if is_cpu(&x.device()) {
         return column;

@@ -26,11 +26,14 @@ const OPS: [(&str, Op); 9] = [
     }),
     ("destination rows", ops::take_dst),
     ("messages", |block, x| {
-        let rows = (ramp([block.n_edges(), 5], &x.device()) * -0.6).cast(x.dtype());
+        let rows: Tensor<2> = ramp([block.n_edges(), x.dims()[1]], &x.device()) * -8.0;
+        // Multiples of an eighth are values of every float type.
+        let rows = (rows.round() / 8.0).cast(x.dtype());
         ops::edge_relu_sum(block, x, rows)
     }),
     ("weighted max", |block, x| {
-        let weights: Tensor<1> = (ramp([block.n_edges()], &x.device()) * -0.7 + 0.05).cast(x.dtype());
+        let weights: Tensor<1> = ramp([block.n_edges()], &x.device()) * -8.0;
+        let weights = (weights.round() / 8.0).cast(x.dtype());
         ops::aggregate(block, x, Aggregation { weights: Some(weights.into()), ..Reduction::Max.into() })
     }),
 ];

@@ -67,8 +67,14 @@ fn products_and_stacked_rows_equal_those_of_burn() {
         |x, column| x.transpose().matmul(column.repeat_dim(1, 3)),
     );
     check(
-        |x, column| ops::stack_rows(x, column.repeat_dim(1, 4)),
-        |x, column| Tensor::cat(vec![x, column.repeat_dim(1, 4)], 0),
+        |x, column| {
+            let [_, width] = x.dims();
+            ops::stack_rows(x, column.repeat_dim(1, width))
+        },
+        |x, column| {
+            let [_, width] = x.dims();
+            Tensor::cat(vec![x, column.repeat_dim(1, width)], 0)
+        },
     );
 }
 
