@@ -165,3 +165,45 @@ fn attention_and_sums_per_head_and_basis_run_in_half_precision() {
         }
     }
 }
+
+/// Results and gradients of ops whose f32 runs have their own tests equal those of f32 inputs with the same values, rounded.
+#[test]
+fn softmax_of_hubs_messages_and_ops_within_rows_run_in_half_precision() {
+    type Run = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
+    let device = device().autodiff();
+    let host = with_hub();
+    let block = DeviceBlock::upload(&host, &device);
+    let ops: [(&str, Run); 4] = [
+        ("softmax", ops::edge_softmax),
+        ("messages", |block, rows| {
+            let [_, width] = rows.dims();
+            let x = (ramp([301, width], &rows.device()) * 8.0).round() / 8.0;
+            ops::edge_relu_sum(block, x.cast(rows.dtype()), rows)
+        }),
+        ("means", |_, x| ops::mean_of_ranges(x, 2)),
+        ("logarithms of softmax", |_, x| ops::log_softmax(x)),
+    ];
+    let has = |(dtype, _): &(DType, f32)| supports(&device, *dtype);
+    for (dtype, tolerance) in [(DType::F16, 5e-3), (DType::BF16, 4e-2)].into_iter().filter(has) {
+        for (name, op) in ops {
+            let run = |dtype: DType| {
+                let x = (ramp([host.n_edges(), 4], &device) * 8.0).round() / 8.0;
+                let x = x.cast(dtype).require_grad();
+                let result = op(&block, x.clone());
+                assert_eq!(result.dtype(), dtype, "{name}");
+                let factors = (ramp(result.dims(), &device) * 4.0).round().cast(dtype);
+                let gradients = (result.clone() * factors).sum().backward();
+                let gradient = x.grad(&gradients).expect("the rows should have a gradient");
+                [result, gradient].map(|rows: Tensor<2>| values(rows.cast(DType::F32)))
+            };
+            let got = run(dtype);
+            if is_cpu(&device) {
+                continue; // The CPU runs the reference, which adds in half precision.
+            }
+            println!("{name} in {dtype:?}");
+            for (got, expected) in got.iter().zip(&run(DType::F32)) {
+                check_close(got, expected, tolerance);
+            }
+        }
+    }
+}
