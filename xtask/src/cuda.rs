@@ -23,7 +23,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 
 use self::assembler::{AcceptedSpill, Module};
-pub(crate) use self::stub::{Args, Stub, install_libdevice, run};
+pub(crate) use self::stub::{Args, Stub, install_libdevice};
 use crate::test;
 
 /// The kernels that may spill, the kind of GPU, and the largest number of bytes. The assembler holds 64 warps of 32
@@ -40,6 +40,15 @@ const ACCEPTED_SPILLS: [AcceptedSpill; 7] = [
     AcceptedSpill { kernel: "long_segments of f16", arch: "sm_80", n_bytes: 8, stack: 8 },
     AcceptedSpill { kernel: "long_segments of bf16", arch: "sm_80", n_bytes: 8, stack: 8 },
 ];
+
+/// Builds the stub and runs a command on it, or measures steps of models.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let Some(models) = &args.steps else { return stub::run(args) };
+    let steps = shapes::measure(&Stub::build(args.devices)?, models)?;
+    ensure!(!steps.summary.is_empty(), "no model has such a name: see MODELS in xtask/src/cuda/shapes.rs");
+    println!("{}{}{}{}", steps.launches, shapes::SUMMARY, steps.summary, steps.problems.join("\n"));
+    Ok(())
+}
 
 /// Runs the check. With `update`, writes the tables instead of comparing them with the committed ones.
 ///

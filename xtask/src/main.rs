@@ -77,7 +77,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(args),
         Task::Check(args) => check::run(args),
         Task::Bench(args) => bench::run(args),
-        Task::CudaStub(args) => cuda::run(args),
+        Task::CudaStub(args) => cuda::run(&args),
         Task::Gpu(args) => gpu::run(args),
         Task::Sizes => sizes::run(),
         Task::Cycles => cycles::run(),

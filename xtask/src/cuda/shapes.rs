@@ -243,13 +243,16 @@ fn step(stub: &Stub, model: Model, folder: &Path) -> Result<(Vec<Row>, usize)> {
 fn last_step(trace: &Trace) -> Result<(Vec<&Launch>, usize)> {
     let is_update = |launch: &&Launch| launch.kernel.starts_with(OF_OPTIMIZER);
     let queue = &trace.launches().find(is_update).context("the trace has no step")?.queue;
-    let is_of_steps = |call: &&Call| match call {
-        Call::Launch(launch) => launch.queue == *queue,
-        // A wait for the whole device delays the steps.
-        Call::Wait { queue: awaited } => awaited == queue || awaited == "?",
-        Call::Copy { .. } => false,
-    };
-    let calls: Vec<&Call> = trace.calls.iter().filter(is_of_steps).collect();
+    let calls: Vec<&Call> = trace
+        .calls
+        .iter()
+        .filter(|call| match call {
+            Call::Launch(launch) => launch.queue == *queue,
+            // A wait for the whole device delays the steps.
+            Call::Wait { queue: awaited } => awaited == queue || awaited == "?",
+            Call::Copy { .. } => false,
+        })
+        .collect();
     let updates: Vec<usize> = (0..calls.len())
         .filter(|at| matches!(calls[*at], Call::Launch(launch) if is_update(&launch)))
         .collect();

@@ -15,8 +15,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::kernels::{self, Kernel};
+use super::toolkit;
 use super::trace::{Launches, Trace};
-use super::{shapes, toolkit};
 use crate::workspace;
 
 /// Options of `cargo xtask cuda-stub`.
@@ -24,10 +24,10 @@ use crate::workspace;
 pub(crate) struct Args {
     /// Number of devices that the stub reports
     #[arg(long, default_value = "2")]
-    devices: usize,
+    pub(super) devices: usize,
     /// Measures a step of these models, or of all, at the shape of ogbn-products, with the program that was built for the tests
     #[arg(long, value_name = "MODEL", num_args = 0.., conflicts_with = "command")]
-    steps: Option<Vec<String>>,
+    pub(super) steps: Option<Vec<String>>,
     /// The program and its arguments; without a program, prints the environment variables to set
     #[arg(trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -60,17 +60,8 @@ pub(crate) fn install_libdevice() -> Result<PathBuf> {
 }
 
 /// Builds the stub and runs a command on it.
-pub(crate) fn run(args: Args) -> Result<()> {
+pub(super) fn run(args: &Args) -> Result<()> {
     let stub = Stub::build(args.devices)?;
-    if let Some(models) = args.steps {
-        let steps = shapes::measure(&stub, &models)?;
-        ensure!(
-            !steps.summary.is_empty(),
-            "no model has such a name: see MODELS in xtask/src/cuda/shapes.rs"
-        );
-        println!("{}{}{}{}", steps.launches, shapes::SUMMARY, steps.summary, steps.problems.join("\n"));
-        return Ok(());
-    }
     let [program, rest @ ..] = &args.command[..] else {
         for (name, value) in stub.vars() {
             println!("export {name}={}", value.display());

@@ -61,7 +61,7 @@ use crate::ops::batch_norm::{
 use crate::ops::cross_entropy::CrossEntropy;
 use crate::ops::edge_rows::{self as reference_edge_rows, EdgeRowsInput, Messages};
 use crate::ops::keep::Keep;
-use crate::ops::ranges::{self as reference_ranges, Ranges};
+use crate::ops::range_sums::{self as reference_ranges, Ranges};
 use crate::ops::{reference, type_products};
 
 /// Runs `$kernel` for the element types that it supports and `$reference` for others, and counts which one ran.

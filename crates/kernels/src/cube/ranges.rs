@@ -16,7 +16,7 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use crate::cube::launch::{self, Rows, launch_long_units, launch_units};
-use crate::ops::ranges::Ranges;
+use crate::ops::range_sums::Ranges;
 
 /// The number of units from which sums are not divided.
 const MANY_UNITS: usize = 1 << 13;

@@ -17,7 +17,7 @@ use crate::ops::batch_norm::{self, BatchStatistics, NormalizationGradients, Norm
 use crate::ops::cross_entropy::CrossEntropy;
 use crate::ops::edge_rows::{EdgeRowsInput, Messages};
 use crate::ops::keep::Keep;
-use crate::ops::ranges::{self, Ranges};
+use crate::ops::range_sums::{self, Ranges};
 use crate::ops::{edge_rows, reference, type_products};
 
 /// The ops that a backend provides. The default of each op is the reference implementation in Burn's tensor operations;
@@ -199,7 +199,7 @@ pub(crate) trait BlockOps: Backend {
     /// Computes the sums over equal ranges of columns, `[n, k * d] -> [n, k]` or `[n, d]`.
     fn sum_ranges(x: FloatTensor<Self>, ranges: Ranges) -> FloatTensor<Self> {
         count_reference();
-        ranges::sum_ranges::<Self>(x, ranges)
+        range_sums::sum_ranges::<Self>(x, ranges)
     }
 
     /// Computes the maximum of each row, `[n, d] -> [n, 1]`; NaN if the row has one. There is no gradient.
@@ -211,7 +211,7 @@ pub(crate) trait BlockOps: Backend {
     /// Repeats sums over ranges for the columns that they are of, `[n, k]` or `[n, d]` to `[n, width]`. It is the adjoint of
     /// [`BlockOps::sum_ranges`].
     fn spread_ranges(sums: FloatTensor<Self>, ranges: Ranges, width: usize) -> FloatTensor<Self> {
-        ranges::spread_ranges::<Self>(sums, ranges, width)
+        range_sums::spread_ranges::<Self>(sums, ranges, width)
     }
 
     /// Normalizes the columns by their means and variances, `[n, d], [d], [d] -> [n, d]`.

@@ -34,6 +34,7 @@ mod half;
 pub(crate) mod keep;
 mod layer_norm;
 mod precision;
+pub(crate) mod range_sums;
 pub(crate) mod ranges;
 pub(crate) mod reference;
 mod relation_groups;

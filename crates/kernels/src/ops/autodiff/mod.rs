@@ -31,7 +31,7 @@ use crate::ops::backend::{BlockAdjoints, BlockOps};
 use crate::ops::batch_norm::Normalized;
 use crate::ops::edge_rows::Messages;
 use crate::ops::keep::Keep;
-use crate::ops::ranges::Ranges;
+use crate::ops::range_sums::Ranges;
 
 impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B, C> {
     fn attention_scores(
