@@ -23,6 +23,7 @@ use cubecl::prelude::*;
 
 use crate::cube::aggregate::{by_dst, by_src};
 use crate::cube::column_sums::column_sums;
+use crate::cube::lanes::sum_of_lanes;
 use crate::cube::launch::{self, Rows, launch_long_units, launch_units};
 use crate::cube::segment_max::segment_max;
 use crate::cube::segment_sum::SegmentSum;
@@ -59,12 +60,7 @@ fn attention_scores_kernel<F: Float, N: Size>(
         let sum = Vector::<f32, N>::cast_from(src[of_src + column]) + Vector::cast_from(dst[of_dst + column]);
         sums += Vector::<f32, N>::cast_from(weights[first + column]) * leaky::<N>(sum, slope);
     }
-    let mut sum = f32::new(0.0);
-    #[unroll]
-    for lane in 0..N::value() {
-        sum += sums.extract(lane);
-    }
-    out[ABSOLUTE_POS] = F::cast_from(sum);
+    out[ABSOLUTE_POS] = F::cast_from(sum_of_lanes::<N>(sums));
 }
 
 #[cube(launch, address_type = "dynamic")]
@@ -133,7 +129,8 @@ fn edge_softmax_adjoint_kernel<F: Float>(
     }
 }
 
-/// Computes the softmax of the edges of destinations with more than [`CHUNK`] edges from the maxima and the sums of exponentials of their destinations.
+/// Computes the softmax of the edges of destinations with more than [`CHUNK`] edges from the maxima and the sums of
+/// exponentials of the destinations.
 #[cube(launch, address_type = "dynamic")]
 fn long_softmax_kernel<F: Float>(
     indptr: &[u32],

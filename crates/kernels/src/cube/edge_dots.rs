@@ -19,6 +19,7 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
+use crate::cube::lanes::sum_of_lanes;
 use crate::cube::launch::{self, Rows, launch_long_units};
 use crate::cube::segments::{Segments, segment_of};
 use crate::ops::aggregation::Sums;
@@ -73,12 +74,7 @@ fn edge_dots_kernel<F: Float, N: Size>(
         }
         sums += product;
     }
-    let mut sum = f32::new(0.0);
-    #[unroll]
-    for lane in 0..N::value() {
-        sum += sums.extract(lane);
-    }
-    out[ABSOLUTE_POS] = F::cast_from(sum);
+    out[ABSOLUTE_POS] = F::cast_from(sum_of_lanes::<N>(sums));
 }
 
 /// Returns the gradient of the weights of the edges, `[n_edges]` or one column per head or basis. `max_edges` are the edges

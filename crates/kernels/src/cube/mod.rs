@@ -20,6 +20,7 @@ pub(crate) mod excluded;
 pub(crate) mod features;
 pub(crate) mod graph;
 pub(crate) mod hop;
+mod lanes;
 pub(crate) mod launch;
 #[cfg(feature = "nccl")]
 pub(crate) mod nccl;

@@ -15,6 +15,7 @@ use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
+use crate::cube::lanes::sum_of_lanes;
 use crate::cube::launch::{self, Rows, launch_long_units, launch_units};
 use crate::ops::range_sums::Ranges;
 
@@ -43,12 +44,7 @@ fn sum_each_range<F: Float, N: Size>(
     for column in 0..width {
         sums += Vector::cast_from(x[first + column]);
     }
-    let mut sum = f32::new(0.0);
-    #[unroll]
-    for lane in 0..N::value() {
-        sum += sums.extract(lane);
-    }
-    out[ABSOLUTE_POS] = F::cast_from(sum);
+    out[ABSOLUTE_POS] = F::cast_from(sum_of_lanes::<N>(sums));
 }
 
 /// `width` and `stride` are in vectors.
