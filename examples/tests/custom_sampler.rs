@@ -12,13 +12,13 @@ use kiln::prelude::*;
 #[path = "../src/bin/custom_sampler.rs"]
 mod custom_sampler;
 
-use custom_sampler::{LowDegree, uniform};
+use custom_sampler::{LowDegree, Uniform};
 
 /// Sets the rule of this name on a loader.
 fn with_rule(loader: NeighborLoader, rule: &str, data: &Dataset) -> NeighborLoader {
     match rule {
         "low-degree" => loader.rule(LowDegree(data.csc().unwrap().clone())),
-        _ => loader.rule(uniform),
+        _ => loader.rule(Uniform::default()),
     }
 }
 

@@ -99,10 +99,14 @@ fn check(name: &str, program: &str, args: impl FnOnce(&Path) -> Vec<OsString>) {
     }
     let (expected, got) = (on_cpu.losses(), on_devices.losses());
     println!("{name} on {device}: losses {got:?}, on the CPU {expected:?}");
-    assert_eq!(got.len(), expected.len());
-    for (number, (got, expected)) in got.iter().zip(&expected).enumerate() {
+    check_close(&got, &expected, &format!("{name} on {device}"));
+}
+
+fn check_close(got: &[f64], expected: &[f64], what: &str) {
+    assert_eq!(got.len(), expected.len(), "{what}");
+    for (number, (got, expected)) in got.iter().zip(expected).enumerate() {
         let error = (got - expected).abs() / expected.abs();
-        assert!(error < LOSS_TOLERANCE, "loss {number} of {name} on {device}: {got}, expected {expected}");
+        assert!(error < LOSS_TOLERANCE, "loss {number} of {what}: {got}, expected {expected}");
     }
 }
 
@@ -118,11 +122,32 @@ fn node_classification_trains_on_two_devices() {
     });
 }
 
+/// One rule runs in a kernel, the other one picks on the host.
 #[test]
 fn custom_sampler_trains_on_two_devices() {
-    check("custom_sampler", env!("CARGO_BIN_EXE_custom_sampler"), |folder| {
-        args("--epochs 2 --rule low-degree --data", Some(small::write(N_NODES, folder)))
-    });
+    for rule in ["uniform", "low-degree"] {
+        check("custom_sampler", env!("CARGO_BIN_EXE_custom_sampler"), |folder| {
+            let flags = format!("--epochs 2 --on-device --rule {rule} --data");
+            args(&flags, Some(small::write(N_NODES, folder)))
+        });
+    }
+}
+
+/// On CubeCL's CPU runtime, the rule in CubeCL picks the neighbours that it picks in Rust.
+#[cfg(feature = "cube-cpu")]
+#[test]
+fn custom_sampler_on_the_cpu_runtime() {
+    if std::env::var_os("KILN_DEVICE").is_some() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let args = args("--epochs 1 --on-device --data", Some(small::write(N_NODES, folder.path())));
+    let run = |device: &str| {
+        let program = env!("CARGO_BIN_EXE_custom_sampler");
+        Run::start(program, &args, device, "1", folder.path().join(device)).losses()
+    };
+    let expected = run("cpu");
+    check_close(&run("cube-cpu"), &expected, "custom_sampler on cube-cpu");
 }
 
 #[test]

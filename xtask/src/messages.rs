@@ -25,7 +25,6 @@ const LIBRARY_ONLY: &[&str] = &[
     "crates/kiln Error::NoSelfLoops",
     "crates/kiln Error::ObjectiveOfNodes",
     "crates/kiln Error::OtherMetagraph",
-    "crates/kiln Error::RuleNeedsHost",
     "crates/loader BatchError::NegativeOfOtherType",
     "crates/nn Error::UnknownInputWidth",
     "crates/nn Error::UnknownWidth",

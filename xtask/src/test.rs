@@ -105,9 +105,9 @@ pub(crate) fn all_features() -> &'static str {
         command.status().is_ok_and(|status| status.success())
     };
     match (has(&"clang"), ["mpicc", "mpirun"].iter().all(has)) {
-        (true, true) => "grpc,http,cube-cpu,cuda,nccl,metis,mpi",
-        (true, false) => "grpc,http,cube-cpu,cuda,nccl,metis",
-        (false, _) => "grpc,http,cube-cpu,cuda,nccl",
+        (true, true) => "grpc,http,cube-cpu,cuda,kernel-cache,nccl,metis,mpi",
+        (true, false) => "grpc,http,cube-cpu,cuda,kernel-cache,nccl,metis",
+        (false, _) => "grpc,http,cube-cpu,cuda,kernel-cache,nccl",
     }
 }
 

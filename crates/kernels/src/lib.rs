@@ -40,6 +40,11 @@ pub mod testing;
 pub use cpu::features::{FeatureAggregation, aggregate_features};
 #[cfg(feature = "nccl")]
 pub use cube::nccl::NcclSum;
+#[cfg(feature = "cube")]
+pub use cube::rule::{CubeRule, DeviceNeighbors, DeviceRule, NeighborLists, NodeDraws};
+/// The language of kernels, in which a [`CubeRule`] is written.
+#[cfg(feature = "cube")]
+pub use cubecl;
 pub use device::block::DeviceBlock;
 pub use device::block_size::BlockSize;
 pub use device::devices::{Devices, NamedDevice, is_cpu, open_device, run_on_load_stream, wait};

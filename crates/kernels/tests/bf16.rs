@@ -5,7 +5,9 @@
 use std::io::Write;
 
 use burn::tensor::{Device, Tensor};
-use kiln_kernels::ops::{MatmulPrecision, has_bf16_products, linear, matmul_precision, set_matmul_precision};
+use kiln_kernels::ops::{
+    MatmulPrecision, has_bf16_products, linear, matmul_precision_on, set_matmul_precision,
+};
 use kiln_kernels::testing::{ramp, values};
 
 /// The bound of the error of a product of two values that are rounded to bf16, whose mantissa has 7 bits: each has a
@@ -50,12 +52,12 @@ fn check_bf16(got: &[f32], expected: &[f32], n_products: usize) {
 fn layers_in_bf16_are_close_to_f32_and_bit_identical_on_any_number_of_threads() {
     set_matmul_precision(MatmulPrecision::Bf16);
     if !has_bf16_products() {
-        assert_eq!(matmul_precision(), MatmulPrecision::F32);
+        assert_eq!(matmul_precision_on(&Device::flex()), MatmulPrecision::F32);
         // The test harness captures the output of `println!`.
         let text = "kiln-skip: cpu: layers in bf16: a processor without AVX512-BF16";
         return writeln!(std::io::stdout(), "{text}").unwrap();
     }
-    assert_eq!(matmul_precision(), MatmulPrecision::Bf16);
+    assert_eq!(matmul_precision_on(&Device::flex()), MatmulPrecision::Bf16);
     for shape @ [n_rows, d_in, d_out] in [[4700, 100, 47], [333, 129, 64], [40, 1433, 8]] {
         let f32 = layer(shape, MatmulPrecision::F32);
         let bf16 = on_threads(1, shape, MatmulPrecision::Bf16);

@@ -65,6 +65,7 @@ impl DeviceCopy {
         hottest: Option<(u64, Arc<Vec<u32>>)>,
         edge_columns: EdgeColumnStores,
     ) -> Result<Self> {
+        let mode = mode.resolve(&sampling.rule);
         let on_device = mode.upload(graph.clone(), device)?.ok_or(Error::CacheNeedsDevice)?;
         let mut columns_on_device = Vec::new();
         for (name, rows) in edge_columns.iter() {
@@ -99,7 +100,7 @@ impl GraphCopies {
     /// wait.
     ///
     /// # Errors
-    /// Returns the errors of `graph` and of the copy, and [`Error::RuleNeedsHost`] for [`GraphMode::Host`].
+    /// Returns the errors of `graph` and of the copy, and [`Error::CacheNeedsDevice`] for [`GraphMode::Host`].
     pub(crate) fn get_or_make(
         &self,
         device: &Device,
@@ -113,7 +114,7 @@ impl GraphCopies {
         if let Some(copy) = copies.iter().find(is_it) {
             return Ok(copy.graph.clone());
         }
-        let graph = mode.upload(Arc::new(graph()?), device)?.ok_or(Error::RuleNeedsHost)?;
+        let graph = mode.upload(Arc::new(graph()?), device)?.ok_or(Error::CacheNeedsDevice)?;
         copies.push(GraphCopy { device: device.clone(), mode, number, graph: graph.clone() });
         Ok(graph)
     }

@@ -139,9 +139,6 @@ pub enum Error {
          with `kiln data partition --add-self-loops`"
     )]
     PartitionsWithoutSelfLoops,
-    /// A custom sampling rule cannot run on a device.
-    #[error("a custom sampling rule runs on the host only: use GraphMode::Host")]
-    RuleNeedsHost,
     /// The links were split from another graph than that of the loader.
     #[error(
         "the split of links has a graph of {n_nodes} nodes, expected the {expected} nodes of the loader's data: create \

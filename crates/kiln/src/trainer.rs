@@ -368,7 +368,8 @@ impl<C: ModelConfig> Trainer<C> {
             return Ok(None);
         };
         inputs.target_scaler = scaler.cloned();
-        Ok(Some(ModelInfo::new(&self.model, data_hash, inputs, evaluation)?))
+        let device = &self.config().device;
+        Ok(Some(ModelInfo::new(&self.model, device, data_hash, inputs, evaluation)?))
     }
 
     fn parts(&self) -> Parts {

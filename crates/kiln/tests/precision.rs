@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 
 use kiln::data::synthetic;
-use kiln::kernels::ops::{MatmulPrecision, matmul_precision, set_matmul_precision};
+use kiln::kernels::ops::{MatmulPrecision, has_bf16_products, set_matmul_precision};
 use kiln::prelude::*;
 use kiln::train::{Error as TrainError, RunError};
 
@@ -31,7 +31,7 @@ fn a_run_resumes_in_its_own_precision_only() {
     let at = |name: &str| folder.path().join(name);
     let f32 = fit(MatmulPrecision::F32, two_epochs(&at("f32"))).unwrap();
     let bf16 = fit(MatmulPrecision::Bf16, two_epochs(&at("bf16"))).unwrap();
-    if matmul_precision() == MatmulPrecision::F32 {
+    if !has_bf16_products() {
         // The processor lacks the instructions: the run is one in f32.
         assert_eq!(bf16, f32);
         let text = "kiln-skip: cpu: runs in bf16: a processor without AVX512-BF16";

@@ -71,9 +71,9 @@ impl GcnConv {
         let weighted_sum = Aggregation { weights: Some(weights.clone().into()), ..Reduction::Sum.into() };
         if projects_first(block.into(), self.weight.dims()) {
             let bias: Tensor<2> = self.bias.val().unsqueeze();
-            ops::add_row(ops::aggregate(block, ops::product(x, self.weight.val()), weighted_sum), bias)
+            ops::add_row(ops::aggregate_f32(block, ops::product(x, self.weight.val()), weighted_sum), bias)
         } else {
-            self.forward_aggregated(ops::aggregate_f32(block, x, weighted_sum))
+            self.forward_aggregated(ops::aggregate_for_linear(block, x, weighted_sum))
         }
     }
 }

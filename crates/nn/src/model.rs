@@ -58,8 +58,10 @@ pub trait BlockModel: Module + ModuleDisplay {
         true
     }
 
-    /// Returns rows of the only type of nodes in an element type that the first layer takes: as they are, or as f32.
+    /// Returns rows of the only type of nodes in an element type that the first layer takes: as they are, or as f32. With
+    /// [`ops::MatmulPrecision::Bf16`] on CUDA they are first rounded to bf16, wherever they were gathered.
     fn input_rows(&self, x: Tensor<2>) -> Tensor<2> {
+        let x = ops::narrow(x);
         if self.input_format().half_rows { x } else { ops::widen(x) }
     }
 
@@ -138,11 +140,11 @@ pub trait BlockModel: Module + ModuleDisplay {
 /// The form in which the layers of a model read rows and edges. The default is f32 rows and edges without groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InputFormat {
-    /// True if the first layer takes rows of half precision on the CPU, besides f32 rows. If it is false, callers that have
-    /// f16 or bf16 features widen them first ([`BlockModel::input_rows`]).
+    /// True if the first layer takes rows of half precision, besides f32 rows. If it is false, callers that have f16 or bf16
+    /// features widen them first ([`BlockModel::input_rows`]).
     ///
-    /// Such a layer reads the rows by [`ops::aggregate_f32`] and [`ops::linear`] only, or by [`ops::widen`]; the outputs are
-    /// those of widened rows, and its weights stay f32.
+    /// Such a layer reads the rows by [`ops::aggregate_f32`], [`ops::aggregate_for_linear`] and [`ops::linear`] only, or by
+    /// [`ops::widen`]; on the CPU, the outputs are those of widened rows. Its weights stay f32.
     pub half_rows: bool,
     /// True if the layers read the relation groups of blocks ([`DeviceBlock::relation_groups`]) instead of their edges.
     pub relation_groups: bool,

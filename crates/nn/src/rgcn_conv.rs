@@ -90,7 +90,7 @@ impl RgcnConv {
         let weights = ops::relation_weights(block, coefficients, shares);
         let weights = Some(MessageWeights::PerBasis(weights));
         let own = OwnRow::Concatenated;
-        let rows = ops::aggregate_f32(block, x, Aggregation { reduce: Reduction::Sum, weights, own });
+        let rows = ops::aggregate_for_linear(block, x, Aggregation { reduce: Reduction::Sum, weights, own });
         let weight = ops::stack_rows(self.weight_self.val(), self.bases.val());
         ops::linear(self.bias.val().unsqueeze(), rows, weight)
     }

@@ -181,13 +181,13 @@ pub(crate) fn forward(
     if commutes && !projects_first(block.into(), weights.dims()) {
         let beside = Aggregation { own: OwnRow::Concatenated, ..aggregation };
         // One product of twice the depth is faster than two products, and so is its gradient.
-        return ops::linear(bias, ops::aggregate_f32(block, x, beside), weights.stacked());
+        return ops::linear(bias, ops::aggregate_for_linear(block, x, beside), weights.stacked());
     }
     let [own, neigh] = weights.separate();
     let out = ops::linear(bias, ops::take_dst(block, x.clone()), own);
     if commutes {
-        out + ops::aggregate(block, ops::product(x, neigh), aggregation)
+        out + ops::aggregate_f32(block, ops::product(x, neigh), aggregation)
     } else {
-        ops::linear(out, ops::aggregate_f32(block, x, aggregation), neigh)
+        ops::linear(out, ops::aggregate_for_linear(block, x, aggregation), neigh)
     }
 }

@@ -1,3 +1,4 @@
+use std::any::Any;
 use std::ops::Range;
 
 use kiln_graph::{EdgeId, NodeId};
@@ -82,6 +83,12 @@ pub trait SamplingRule: Send + Sync {
     /// [`EdgeWeights::Unbiased`](crate::EdgeWeights::Unbiased) does not scale the weights of these self loops.
     fn keeps_self_loops(&self) -> bool {
         false
+    }
+
+    /// Returns the same rule for samplers on devices, a `kiln_kernels::DeviceRule`. By default there is none. Without one, and if
+    /// the rule [keeps self loops](Self::keeps_self_loops), it picks on the host in every mode, from a graph that is there.
+    fn device_rule(&self) -> Option<&(dyn Any + Send + Sync)> {
+        None
     }
 }
 

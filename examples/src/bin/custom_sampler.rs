@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release --bin custom_sampler -- --ranks 2 --rule low-degree
-//! cargo run --release --features cuda --bin custom_sampler -- --device cuda --ranks auto
+//! cargo run --release --features cuda --bin custom_sampler -- --device cuda --ranks auto --on-device
 //! ```
 
 use std::path::PathBuf;
@@ -15,22 +15,41 @@ use kiln::sample::{Neighbors, NodeKey, SamplingRule, Selection};
 
 kiln::use_allocator!();
 
-/// Samples uniformly without replacement (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S).
-pub(crate) fn uniform(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
-    let mut rng = key.rng();
-    let mut wanted = fanout;
-    let degree = neighbors.degree() as u32;
-    for position in 0..degree {
-        if rng.below(degree - position) < wanted {
-            picks.push(position);
-            wanted -= 1;
+/// Samples uniformly without replacement (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S), on the host or, with
+/// `--on-device`, in a kernel.
+#[derive(Default)]
+pub(crate) struct Uniform {
+    #[cfg(feature = "cube")]
+    on_devices: on_devices::UniformInCube,
+}
+
+impl SamplingRule for Uniform {
+    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
+        let mut rng = key.rng();
+        let mut wanted = fanout;
+        let degree = neighbors.degree() as u32;
+        for position in 0..degree {
+            if rng.below(degree - position) < wanted {
+                picks.push(position);
+                wanted -= 1;
+            }
         }
+    }
+
+    #[cfg(feature = "cube")]
+    fn device_rule(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
+        Some(&self.on_devices.0)
     }
 }
 
+#[cfg(feature = "cube")]
+#[path = "custom_sampler/on_devices.rs"]
+mod on_devices;
+
 /// A rule that samples without replacement, with probabilities proportional to the inverse degrees `w` of the
 /// neighbours. It draws a uniform `u` for each neighbour and picks those with the largest `u^(1/w)` (Efraimidis and
-/// Spirakis 2006), or equivalently the smallest `-ln(u) / w`.
+/// Spirakis 2006), or equivalently the smallest `-ln(u) / w`. It has no version in CubeCL, so it samples on the host in each
+/// mode.
 pub(crate) struct LowDegree(pub(crate) Arc<Csc>);
 
 impl SamplingRule for LowDegree {
@@ -68,6 +87,9 @@ struct Args {
     /// Compute devices: `cpu`; or `cuda`, `wgpu` or `cube-cpu`, if the feature of that name is built in.
     #[arg(long, default_value = "cpu")]
     device: Devices,
+    /// Sample and gather features on the compute devices.
+    #[arg(long)]
+    on_device: bool,
     /// Number of epochs.
     #[arg(long, default_value = "10")]
     epochs: usize,
@@ -78,9 +100,10 @@ fn main() -> Result<()> {
     let data = Dataset::open(&args.data)?.standardize()?;
     let loader = NeighborLoader::new(&data, [4, 4, 4]).batch_size(1024);
     let loader = match args.rule {
-        RuleName::Uniform => loader.rule(uniform),
+        RuleName::Uniform => loader.rule(Uniform::default()),
         RuleName::LowDegree => loader.rule(LowDegree(data.csc()?.clone())),
     };
+    let loader = if args.on_device { loader.graph_mode(GraphMode::Device) } else { loader };
     launch(args.ranks.config(&args.device), |rank| {
         let model = SageConfig::for_data(&data).hidden(128);
         let adam = AdamConfig::new(0.001);

@@ -129,8 +129,12 @@ impl Row {
     fn microseconds_at(&self, bytes_per_second: f64) -> f64 {
         let seconds = |n: u64, per_second: f64| n as f64 / (per_second / N_MULTIPROCESSORS as f64);
         let of_bytes = seconds(self.work.n_bytes, bytes_per_second);
-        let of_cube = 1e6 * of_bytes.max(seconds(self.work.n_ops, OPS_PER_SECOND));
-        of_cube * self.n_cubes.div_ceil(N_MULTIPROCESSORS) as f64
+        let of_ops = seconds(self.work.n_ops, OPS_PER_SECOND);
+        let n_turns = self.n_cubes.div_ceil(N_MULTIPROCESSORS) as f64;
+        // A multiprocessor takes the next cube when one has ended, so that cubes of unequal sizes take at most as long as all
+        // bytes on all multiprocessors and the largest cube after them (Graham 1969).
+        let of_all_bytes = (self.n_bytes as f64 / bytes_per_second + of_bytes).min(n_turns * of_bytes);
+        1e6 * of_all_bytes.max(n_turns * of_ops)
     }
 
     /// Returns the ratio of the predicted time to the time in which all multiprocessors would do the same work: all bytes,

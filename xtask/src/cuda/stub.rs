@@ -85,6 +85,9 @@ impl Stub {
         let library = stub.library();
         fs::create_dir_all(&library)?;
         fs::create_dir_all(stub.traces())?;
+        if stub.cache().exists() {
+            fs::remove_dir_all(stub.cache())?;
+        }
         for entry in fs::read_dir(stub.traces())? {
             let path = entry?.path();
             // Compiled kernels are kept, because their file names contain the hash of their code. Those for partial warps
@@ -117,8 +120,10 @@ impl Stub {
         command.envs(self.vars())
     }
 
-    fn vars(&self) -> [(&'static str, PathBuf); 5] {
+    fn vars(&self) -> [(&'static str, PathBuf); 6] {
         [
+            // Compiled kernels are kept here, not among those of the user.
+            ("XDG_CACHE_HOME", self.cache()),
             ("LD_LIBRARY_PATH", self.library()),
             ("CUDA_PATH", self.toolkit()),
             ("CUDA_STUB_DIR", self.traces()),
@@ -129,6 +134,11 @@ impl Stub {
 
     fn library(&self) -> PathBuf {
         self.folder.join("lib")
+    }
+
+    /// Returns the folder of the kernels that CubeCL has compiled to PTX.
+    fn cache(&self) -> PathBuf {
+        self.folder.join("cache")
     }
 
     fn traces(&self) -> PathBuf {

@@ -26,9 +26,9 @@ const PROGRAMS: [&str; 2] = ["kiln-gpu-kit device_tests", "kiln-gpu-kit kit"];
 /// The name by which `kit` is the program `kiln`.
 const KILN: &str = "kiln";
 
-/// The packages and the features of the build. `persistence` makes a process read the kernels that an earlier one has
+/// The packages and the features of the build. `kernel-cache` makes a process read the kernels that an earlier one has
 /// compiled.
-const BUILD: &str = "build --release --locked --package kiln-gpu-kit --features cuda,nccl,persistence --bin kit --test device_tests";
+const BUILD: &str = "build --release --locked --package kiln-gpu-kit --features cuda,nccl,kernel-cache --bin kit --test device_tests";
 
 /// The path of NVIDIA's library in the folder of a CUDA toolkit.
 const LIBDEVICE: &str = "nvvm/libdevice/libdevice.10.bc";

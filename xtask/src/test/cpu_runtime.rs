@@ -15,7 +15,7 @@ use crate::cuda::kernels;
 use crate::workspace;
 
 /// The packages, and the parts of the names of their tests.
-const TESTS: [(&str, &[&str]); 4] = [
+const TESTS: [(&str, &[&str]); 5] = [
     (
         "kiln-kernels",
         &[
@@ -63,6 +63,7 @@ const TESTS: [(&str, &[&str]); 4] = [
             "segments::forward_and_backward",
             "segments::results_are",
             "segments::sums_of_very_long",
+            "shares::",
         ],
     ),
     (
@@ -80,6 +81,7 @@ const TESTS: [(&str, &[&str]); 4] = [
             "normalization::",
         ],
     ),
+    ("kiln-examples", &["custom_sampler_on_the_cpu_runtime"]),
     ("kiln-train", &["batches_of_host_and_device", "batches_of_the_device", "two_ranks"]),
     (
         "kiln-cli",

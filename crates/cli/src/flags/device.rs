@@ -3,7 +3,7 @@
 use anyhow::ensure;
 use clap::Args;
 use kiln::kernels::Devices;
-use kiln::kernels::ops::{MatmulPrecision, has_bf16_products, matmul_precision, set_matmul_precision};
+use kiln::kernels::ops::{MatmulPrecision, has_bf16_products, matmul_precision_on, set_matmul_precision};
 use kiln::{CachedNodes, GraphMode, NeighborLoader};
 
 use crate::flags::parse;
@@ -35,8 +35,8 @@ pub(crate) struct DeviceArgs {
     #[arg(long, alias = "matmul", default_value = "f32", value_parser = parse::choice([
         ("f32", "f32, without tensor cores", MatmulPrecision::F32),
         ("tf32", "TF32 on tensor cores of CUDA devices: factors are rounded to a mantissa of 10 bits", MatmulPrecision::Tf32),
-        ("bf16", "bf16 on processors with AVX512-BF16: factors are rounded to a mantissa of 7 bits. Other processors \
-            compute in f32", MatmulPrecision::Bf16),
+        ("bf16", "factors are rounded to a mantissa of 7 bits. CUDA devices also keep and aggregate feature rows in \
+            bf16. Processors without AVX512-BF16 compute in f32", MatmulPrecision::Bf16),
     ]))]
     precision: MatmulPrecision,
 }
@@ -51,15 +51,13 @@ impl DeviceArgs {
                 are_all(devices, "cuda"),
                 "--precision tf32 requires CUDA devices: remove it, or use --device cuda"
             ),
-            MatmulPrecision::Bf16 => {
-                ensure!(
-                    are_all(devices, "cpu"),
-                    "--precision bf16 requires the CPU: remove it, or use --device cpu"
-                )
-            }
+            MatmulPrecision::Bf16 => ensure!(
+                are_all(devices, "cpu") || are_all(devices, "cuda"),
+                "--precision bf16 requires CUDA devices or the CPU: remove it, or use --device cuda or --device cpu"
+            ),
         }
         set_matmul_precision(self.precision);
-        let actual = matmul_precision();
+        let actual = matmul_precision_on(&devices.of_rank(0).device);
         if let Some(line) = precision_line(self.precision, actual) {
             print_rank_zero(line);
             // A rank without the instructions cannot join ranks with them, so it says why.
@@ -123,7 +121,9 @@ pub(crate) fn set_trained_precision(trained: Option<&str>, devices: &Devices) {
         Some(precision @ MatmulPrecision::Tf32) if are_all(devices, "cuda") => {
             set_matmul_precision(precision)
         }
-        Some(precision @ MatmulPrecision::Bf16) if are_all(devices, "cpu") && has_bf16_products() => {
+        Some(precision @ MatmulPrecision::Bf16)
+            if are_all(devices, "cuda") || are_all(devices, "cpu") && has_bf16_products() =>
+        {
             set_matmul_precision(precision);
         }
         _ => print_rank_zero(format_args!(
@@ -134,12 +134,10 @@ pub(crate) fn set_trained_precision(trained: Option<&str>, devices: &Devices) {
 }
 
 /// Returns the line about the precision of matrix products for the precision that was chosen and the one that the
-/// processor computes in.
+/// devices compute in.
 fn precision_line(chosen: MatmulPrecision, actual: MatmulPrecision) -> Option<&'static str> {
     match (chosen, actual) {
-        (MatmulPrecision::Bf16, MatmulPrecision::Bf16) => {
-            Some("matrix products  bf16 with sums in f32 (AVX512-BF16)")
-        }
+        (MatmulPrecision::Bf16, MatmulPrecision::Bf16) => Some("matrix products  bf16 with sums in f32"),
         (MatmulPrecision::Bf16, _) => Some(
             "note: matrix products are in f32, because this processor lacks AVX512-BF16 for --precision bf16",
         ),

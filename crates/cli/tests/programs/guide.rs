@@ -74,7 +74,11 @@ fn commands_of_the_guide_succeed() {
         commands.iter().partition(|command| command.starts_with("cargo "));
     assert_eq!(
         install,
-        ["cargo install --path crates/cli", "cargo install --path crates/cli --features mpi"]
+        [
+            "cargo install --path crates/cli",
+            "cargo install --path crates/cli --features mpi",
+            "cargo install --path crates/cli --features cuda,kernel-cache"
+        ]
     );
     assert!(Path::new(env!("CARGO_MANIFEST_DIR")).ends_with("crates/cli"));
     assert!(10 <= kiln.len(), "{kiln:?}");

@@ -23,7 +23,8 @@ use std::mem::MaybeUninit;
 
 use crate::cpu::instructions::has_bf16_products;
 use crate::cpu::matrix::{Matrix, Start};
-use crate::ops::{MatmulPrecision, matmul_precision};
+use crate::ops::MatmulPrecision;
+use crate::ops::precision::matmul_precision;
 use tile::{Ahead, Left, MOST_TILE_ROWS, PANEL_COLUMNS, Right};
 
 /// The number of rows of the left operand that are converted at once, if they are at most [`BLOCK_PAIRS`].

@@ -49,6 +49,7 @@ const WIDE: (usize, usize) = (64, 4096);
 
 /// What is added for each value of the rows.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "there is one value per launch")]
 pub(super) enum ColumnTerm {
     /// The value.
     Value,
@@ -89,6 +90,7 @@ struct Sizes {
 }
 
 /// The sum of the rows `first`, `first + step` and so on before `end`, for one vector of columns.
+#[allow(clippy::collapsible_if, reason = "a kernel computes both operands of `&&`")]
 #[cube]
 fn sum_of_rows<F: Float, N: Size>(
     rows: &[Vector<F, N>],

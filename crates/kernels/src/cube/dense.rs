@@ -3,9 +3,11 @@
 //! * On GPUs, Burn chooses the kernel: tensor cores if the device has them, otherwise a kernel that shares tiles within a
 //!   cube and synchronises at barriers. For f32 on CUDA, this module chooses the latter, because tensor cores would
 //!   compute in TF32, unless that precision is set.
+//! * With [`MatmulPrecision::Bf16`] on CUDA, the factors of a product with f32 weights are rounded to bf16, unless they are
+//!   bf16 already, and Burn's choice adds their products in f32.
 //! * On CUDA, that kernel gives a cube a tile of 128 or 256 rows and 128 columns of the result. A result with too few of
 //!   these tiles to keep a large GPU busy is divided into tiles of [`SMALL_TILE`] rows and columns, or half as many.
-//! * A weight gradient has a small result and a long inner dimension, the rows of a batch. On CUDA, in f32 and TF32, the
+//! * A weight gradient has a small result and a long inner dimension, the rows of a batch. On CUDA, the
 //!   rows are divided into parts. The products of the parts are one batch of products, and the [column
 //!   sums](super::column_sums) of these products are the gradient. The division depends on the shape only.
 //! * So is a product with a small result and a long inner dimension, such as that of the last layer of a model of relations.
@@ -14,7 +16,7 @@
 //!   compile a new kernel for almost every number of rows. With a fixed tile size there is one kernel per layer.
 
 use burn::backend::ops::FloatTensorOps;
-use burn::tensor::{DType, Shape};
+use burn::tensor::{DType, FloatDType, Shape};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::kernel::matmul::{MatmulStrategy, init_matmul_output, matmul};
@@ -34,7 +36,8 @@ use cubek_std::InputBinding;
 
 use crate::cube::column_sums::column_sums;
 use crate::cube::launch::{Rows, element, new_tensor, values_from};
-use crate::ops::{MatmulPrecision, matmul_precision};
+use crate::ops::MatmulPrecision;
+use crate::ops::precision::matmul_precision;
 
 /// The number of tiles of the library's choice below which a result is divided into small tiles: two per multiprocessor
 /// of an H100.
@@ -75,16 +78,43 @@ pub(crate) fn product_with(left: CubeTensor, right: CubeTensor, precision: Matmu
     let is_empty = n_rows * inner * right.meta.shape()[1] == 0;
     match left.device {
         Device::Cpu(_) if !is_empty => product_on_cpu(left, right),
-        Device::Cuda(_) if !is_empty && left.dtype == DType::F32 => match inner_parts(&left, &right) {
-            1 => {
-                let out = init_matmul_output(&left, &right, left.dtype);
-                write_f32_products(left, right, &out, precision);
-                out
+        Device::Cuda(_) if !is_empty && is_in_f32([&left, &right]) => {
+            let [left, right] = [left, right].map(|factor| rounded(factor, precision));
+            match inner_parts(&left, &right) {
+                1 => {
+                    let out = init_matmul_output(&left, &right, DType::F32);
+                    write_f32_products(left, right, &out, precision);
+                    out
+                }
+                n_parts => divided_product(left, right, n_parts, precision),
             }
-            n_parts => divided_product(left, right, n_parts, precision),
-        },
+        }
+        _ if is_in_f32([&left, &right]) => {
+            let [left, right] = [left, right].map(|factor| rounded(factor, MatmulPrecision::F32));
+            CubeBackend::float_matmul(left, right)
+        }
         _ => CubeBackend::float_matmul(left, right),
     }
+}
+
+/// Returns true if the result of a product is f32: one of the factors is f32, the other one f32 or bf16.
+fn is_in_f32(factors: [&CubeTensor; 2]) -> bool {
+    let types = factors.map(|factor| factor.dtype);
+    types.contains(&DType::F32) && types.iter().all(|dtype| matches!(dtype, DType::F32 | DType::BF16))
+}
+
+/// Returns true if layers read rows in bf16 on the device of a tensor.
+pub(super) fn reads_bf16(x: &CubeTensor) -> bool {
+    matches!(x.device, Device::Cuda(_)) && matmul_precision() == MatmulPrecision::Bf16
+}
+
+/// Returns a factor of an f32 product in the type in which products of a precision read it: bf16 or f32.
+fn rounded(factor: CubeTensor, precision: MatmulPrecision) -> CubeTensor {
+    let dtype = match precision {
+        MatmulPrecision::Bf16 => FloatDType::BF16,
+        MatmulPrecision::F32 | MatmulPrecision::Tf32 => FloatDType::F32,
+    };
+    CubeBackend::float_cast(factor, dtype)
 }
 
 /// Returns the number of parts into which the inner dimension of a product is divided: more than one if a result has few tiles and a
@@ -136,13 +166,13 @@ pub(crate) fn weight_gradient_with(
 ) -> CubeTensor {
     let [n_rows, d_in] = x.meta.shape().dims();
     let [_, d_out] = grad.meta.shape().dims();
-    let is_divided = matches!(x.device, Device::Cuda(_)) && x.dtype == DType::F32;
+    let is_divided = matches!(x.device, Device::Cuda(_)) && is_in_f32([&x, &grad]);
     let n_parts = if is_divided { n_parts(n_rows, [d_in, d_out]) } else { 1 };
     if n_parts == 1 || d_in * d_out == 0 {
         return product_with(CubeBackend::float_transpose(x), grad, precision);
     }
-    let x = Rows::of(x);
-    let grad = Rows::of(grad);
+    let x = Rows::of(rounded(x, precision));
+    let grad = Rows::of(rounded(grad, precision));
     let n_values = d_in * d_out;
     // The rows that are left over are a part of their own, of fewer than `n_parts` rows.
     let part_rows = n_rows / n_parts;
@@ -186,17 +216,17 @@ impl Parts {
     }
 }
 
-/// Writes the products of f32 matrices, `[.., n, k], [.., k, m] -> [.., n, m]`.
+/// Writes the products of matrices of f32, or of bf16 in that precision, `[.., n, k], [.., k, m] -> [.., n, m]`.
 fn write_f32_products(left: CubeTensor, right: CubeTensor, out: &CubeTensor, precision: MatmulPrecision) {
     let [left, right] = [left, right].map(without_repetition);
     match precision {
-        MatmulPrecision::F32 | MatmulPrecision::Bf16 => {
+        MatmulPrecision::F32 => {
             // The library's default on a GPU with tensor cores rounds the operands to TF32, which has a mantissa of 10
             // bits.
             let plan = plan_in_f32(&left, &right, out);
             run(&Strategy::MultiLevel(multi_level::Strategy::SimpleUnit(plan)), left, right, out);
         }
-        MatmulPrecision::Tf32 => {
+        MatmulPrecision::Tf32 | MatmulPrecision::Bf16 => {
             let written = matmul(left, right, Some(out.clone()), MatmulStrategy::default(), out.dtype);
             written.expect("the matrix product should launch");
         }

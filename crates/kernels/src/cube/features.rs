@@ -7,7 +7,8 @@
 //!
 //! * *Ids.* Nodes have ids of 32 bits, edges of 64. Positions have 64 bits where a table has more rows than 32 bits count.
 //! * *Contract.* `out` is f32 and overwritten; half-precision rows are widened exactly. The values are exactly those of
-//!   the source, whether a row was on the device or not.
+//!   the source, whether a row was on the device or not. With [`MatmulPrecision::Bf16`](crate::ops::MatmulPrecision::Bf16) on
+//!   CUDA, the rows of nodes are rounded to bf16 before they are sent, and `out` is bf16.
 //! * *Layout.* A table that exceeds the device's largest allocation consists of parts of equally many rows, of which the
 //!   last may have fewer.
 //! * *Work distribution.* If the table has only some rows, running sums number the nodes whose row is missing, and their
@@ -26,6 +27,7 @@ use cubecl::prelude::*;
 use kiln_feature::{FeatureDType, FeatureStore};
 use kiln_graph::NodeId;
 
+use crate::cube::dense;
 use crate::cube::launch::{self, Rows, launch_units};
 use crate::cube::scan::{Values, running_sums_of};
 use crate::cube::staging;
@@ -65,19 +67,20 @@ fn list_missing(nodes: &[u32], n_missing_before: &[u32], list: &mut [u32]) {
 }
 
 #[cube(launch, address_type = "dynamic")]
-fn gather<F: Float, I: Int, N: Size>(
+fn gather<F: Float, O: Float, I: Int, N: Size>(
     rows: &[Vector<F, N>],
     sent: &[Vector<F, N>],
     ids: &[I],
     slots: &[u32],
     n_missing_before: &[u32],
-    out: &mut [Vector<f32, N>],
+    out: &mut [Vector<O, N>],
     width: usize,
     first: usize,
     n_rows: usize,
     #[comptime] has_all: bool,
     #[comptime] is_part: bool,
     #[define(F)] _dtype: ElemType,
+    #[define(O)] _out_type: ElemType,
     #[define(I)] _id_type: ElemType,
 ) {
     if ABSOLUTE_POS >= out.len() {
@@ -123,7 +126,29 @@ pub(crate) struct FeatureRows {
     /// For each node, the row of the table that has its features, or [`MISSING`], `[n_nodes]`. `None` if row `v` of the
     /// table belongs to the node or edge `v`.
     slots: Option<CubeTensor>,
-    row_type: FeatureDType,
+    types: RowTypes,
+}
+
+/// The element types of the rows of nodes or edges in a table, and of gathered rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowTypes {
+    stored: FeatureDType,
+    gathered: DType,
+}
+
+impl RowTypes {
+    /// Returns the types of the rows of a source on the device of a tensor.
+    pub(crate) fn of<S: RowSource>(anchor: &CubeTensor, source: &S) -> Self {
+        match S::ARE_INPUTS && dense::reads_bf16(anchor) {
+            true => Self { stored: FeatureDType::BF16, gathered: DType::BF16 },
+            false => Self { stored: staging::sent_type(anchor, source.dtype()), gathered: DType::F32 },
+        }
+    }
+
+    /// Returns the number of bytes that a row of this many columns occupies on the device.
+    pub(crate) fn row_bytes(self, dim: usize) -> usize {
+        dim * self.stored.bytes()
+    }
 }
 
 /// Gathered rows, and the number of them that the host had to send.
@@ -144,11 +169,12 @@ impl FeatureRows {
         source: &S,
         part_bytes: u64,
     ) -> Result<Self, UploadError> {
-        let row_type = staging::sent_type(anchor, source.dtype());
-        let parts = upload_rows(anchor, source, part_bytes, source.n_rows(), |range: Range<usize>| {
-            range.map(S::id).collect()
-        })?;
-        Ok(Self { parts, slots: None, row_type })
+        let types = RowTypes::of(anchor, source);
+        let parts =
+            upload_rows(anchor, source, types, part_bytes, source.n_rows(), |range: Range<usize>| {
+                range.map(S::id).collect()
+            })?;
+        Ok(Self { parts, slots: None, types })
     }
 
     /// Copies the rows of some nodes to the device of a tensor.
@@ -161,17 +187,17 @@ impl FeatureRows {
         part_bytes: u64,
         nodes: &[NodeId],
     ) -> Result<Self, UploadError> {
-        let row_type = staging::sent_type(anchor, source.dtype());
-        let parts =
-            upload_rows(anchor, &NodeRows(source), part_bytes, nodes.len(), |range: Range<usize>| {
-                nodes[range].to_vec()
-            })?;
+        let source = NodeRows(source);
+        let types = RowTypes::of(anchor, &source);
+        let parts = upload_rows(anchor, &source, types, part_bytes, nodes.len(), |range: Range<usize>| {
+            nodes[range].to_vec()
+        })?;
         let mut slots = vec![MISSING; source.n_rows()];
         for (slot, node) in nodes.iter().enumerate() {
             slots[node.index()] = slot as u32;
         }
         let slots = launch::upload_large(anchor, "the slots of the feature rows", &slots, DType::U32)?;
-        Ok(Self { parts, slots: Some(slots), row_type })
+        Ok(Self { parts, slots: Some(slots), types })
     }
 
     /// The number of rows in the table.
@@ -206,8 +232,9 @@ impl FeatureRows {
         launch_units!(list_missing, nodes, n_nodes, of_nodes, before, to);
         let [n_sent, list] = launch::read([&launch::values_from(&n_missing_before, n_nodes, 1), &list]);
         let n_sent = n_sent[0] as usize;
-        let sent = staging::gather(nodes, &NodeRows(source), bytemuck::cast_slice(&list[..n_sent]))?;
-        let sent = staging::upload(nodes, sent, source.dim(), self.row_type);
+        let missing = bytemuck::cast_slice(&list[..n_sent]);
+        let sent = staging::gather(nodes, &NodeRows(source), missing, self.types.stored)?;
+        let sent = staging::upload(nodes, sent, source.dim(), self.types.stored);
         Ok(Gathered { rows: self.launch(nodes, &sent, slots, &n_missing_before), n_sent })
     }
 
@@ -226,7 +253,7 @@ impl FeatureRows {
     ) -> CubeTensor {
         let n_ids = launch::length(ids);
         let width = self.parts[0].1.meta.shape()[1];
-        let out = Rows::new(ids, n_ids, width, DType::F32);
+        let out = Rows::new(ids, n_ids, width, self.types.gathered);
         if n_ids == 0 {
             return out.into_tensor();
         }
@@ -253,6 +280,7 @@ impl FeatureRows {
                 self.slots.is_none(),
                 1 < self.parts.len(),
                 launch::element(rows.tensor()),
+                launch::element(out.tensor()),
                 launch::id_type(ids)
             );
         }
@@ -260,21 +288,17 @@ impl FeatureRows {
     }
 }
 
-/// Returns the number of bytes that a row occupies on the device.
-pub(crate) fn row_bytes<S: RowSource>(anchor: &CubeTensor, source: &S) -> usize {
-    source.dim() * staging::sent_type(anchor, source.dtype()).bytes()
-}
-
 /// Allocates a table and copies rows to it. `ids` returns the ids of a range of rows. A part has at most `part_bytes`
 /// bytes.
 fn upload_rows<S: RowSource>(
     anchor: &CubeTensor,
     source: &S,
+    types: RowTypes,
     part_bytes: u64,
     n_rows: usize,
     ids: impl Fn(Range<usize>) -> Vec<S::Id>,
 ) -> Result<Vec<(Range<usize>, CubeTensor)>, UploadError> {
-    let row_bytes = row_bytes(anchor, source);
+    let row_bytes = types.row_bytes(source.dim());
     let memory = &anchor.client.properties().memory;
     // The device rounds the size of an allocation up to the alignment.
     let most = (memory.max_page_size - memory.max_page_size % memory.alignment).min(part_bytes);
@@ -282,13 +306,14 @@ fn upload_rows<S: RowSource>(
     if rows_per_part == 0 && 0 < n_rows {
         return Err(UploadError::TooLarge { what: S::TABLE, n_bytes: row_bytes as u64, most });
     }
-    let parts = allocate(anchor, source, part_ranges(n_rows, rows_per_part))?;
+    let parts = allocate(anchor, source, types, part_ranges(n_rows, rows_per_part))?;
     // The host holds at most one piece of the rows. Each piece has an even number of rows, so that pieces of half
     // precision begin at multiples of 4 bytes. The ids of a piece are not larger than a piece.
     let rows_a_piece = (launch::PIECE_BYTES / row_bytes.max(size_of::<S::Id>())).next_multiple_of(2);
     for (range, part) in &parts {
         let pieces = range.clone().step_by(rows_a_piece).map(|first| {
-            Ok(staging::gather(anchor, source, &ids(first..(first + rows_a_piece).min(range.end)))?)
+            let ids = ids(first..(first + rows_a_piece).min(range.end));
+            Ok(staging::gather(anchor, source, &ids, types.stored)?)
         });
         launch::fill(part, S::TABLE, pieces)?;
     }
@@ -312,10 +337,11 @@ fn part_ranges(n_rows: usize, most_rows: usize) -> Vec<Range<usize>> {
 fn allocate<S: RowSource>(
     anchor: &CubeTensor,
     source: &S,
+    types: RowTypes,
     ranges: Vec<Range<usize>>,
 ) -> Result<Vec<(Range<usize>, CubeTensor)>, UploadError> {
     let n_rows: usize = ranges.iter().map(ExactSizeIterator::len).sum();
-    let n_bytes = n_rows as u64 * row_bytes(anchor, source) as u64;
+    let n_bytes = n_rows as u64 * types.row_bytes(source.dim()) as u64;
     let out_of_memory =
         |reason| UploadError::OutOfMemory { what: S::TABLE, n_bytes, reason, instead: S::INSTEAD };
     if let Some(most) = anchor.client.properties().memory.max_memory()
@@ -323,7 +349,7 @@ fn allocate<S: RowSource>(
     {
         return Err(out_of_memory(format!("the device has {most} bytes")));
     }
-    let dtype = staging::dtype(staging::sent_type(anchor, source.dtype()));
+    let dtype = staging::dtype(types.stored);
     let dim = source.dim();
     // Each part is an allocation of its own. In a shared pool, it would set the size of all later pages, so that the
     // next small allocation would take as much memory as a part.
@@ -380,7 +406,8 @@ mod tests {
             (range, CubeTensor::new_contiguous(client, device, shape, handle, DType::F32))
         };
         let parts = vec![part(0..3), part(wide - 2..wide + 1), part(wide + 1..wide + 4)];
-        let table = FeatureRows { parts, slots: None, row_type: FeatureDType::F32 };
+        let types = RowTypes { stored: FeatureDType::F32, gathered: DType::F32 };
+        let table = FeatureRows { parts, slots: None, types };
         let ids = [wide + 3, 1, wide - 1, wide, wide + 1, 2, wide - 2].map(|id| id as i64);
         let rows = table.gather_all(&launch::upload_as(&anchor, &ids, DType::I64));
         let expected: Vec<f32> =

@@ -7,8 +7,10 @@ use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, Rule};
 use crate::cube::by_source::SourceCounts;
 use crate::cube::graph::{Graph, HopNodes};
 use crate::cube::launch;
-use crate::cube::pick::{How, Picked, Picking};
+use crate::cube::neighborhood::{How, Picked};
+use crate::cube::pick::Picking;
 use crate::cube::relabel::{Relabelled, relabel};
+use crate::cube::rule::DeviceRule;
 
 /// The arrays of the block of one hop.
 pub(crate) struct HopArrays {
@@ -37,6 +39,8 @@ pub(crate) enum HopError {
     TooLarge { n_edges: u64 },
     /// The fanout exceeds `most`, the largest number of neighbours that a device draws for a node.
     FanoutTooLarge { most: u64 },
+    /// A custom rule picked a position of this node that is not below its degree.
+    PickOutOfRange { dst: u32 },
 }
 
 impl Graph {
@@ -45,7 +49,7 @@ impl Graph {
     /// before it allocates memory.
     ///
     /// # Errors
-    /// Returns a [`HopError`] if the hop has too many edges or the fanout is too large.
+    /// Returns a [`HopError`] if the hop has too many edges, the fanout is too large, or a custom rule picks out of range.
     pub(crate) fn sample_hop(
         &self,
         hop: &HopNodes,
@@ -131,7 +135,7 @@ impl Graph {
         &'a self,
         hop: &'a HopNodes,
         request: &HopRequest,
-        rule: &Rule,
+        rule: &'a Rule,
     ) -> Result<Option<PickedHop<'a>>, HopError> {
         let n_dst = launch::length(&hop.nodes);
         let fanout = match request.fanout {
@@ -143,7 +147,11 @@ impl Graph {
             How::Uniform | How::WithLoop if self.largest_degree <= fanout => How::All,
             how => how,
         };
-        let picking = Picking { graph: self, hop, how, fanout };
+        let device_rule = match rule {
+            Rule::Custom { rule, .. } if how == How::ByRule => DeviceRule::of(&**rule),
+            _ => None,
+        };
+        let picking = Picking { graph: self, hop, how, rule: device_rule, fanout };
         if self.draws_too_many(how, fanout) {
             return Err(HopError::FanoutTooLarge { most: MOST_DRAWN });
         }
@@ -164,6 +172,12 @@ impl Graph {
             n_edges.max(1) as usize
         };
         let edges = picking.edges(&offsets, most_edges, request.key);
+        if let Some(invalid) = &edges.invalid {
+            let [invalid] = launch::read([invalid]);
+            if invalid[0] != u32::MAX {
+                return Err(HopError::PickOutOfRange { dst: invalid[0] });
+            }
+        }
         Ok(Some(PickedHop { picking, offsets, edges, most_in_edges: most_in_edges as usize }))
     }
 
@@ -174,7 +188,7 @@ impl Graph {
         match how {
             How::All => degree,
             How::Uniform => degree.min(fanout),
-            How::WithReplacement => degree.min(1) * fanout,
+            How::WithReplacement | How::ByRule => degree.min(1) * fanout,
             How::WithLoop => degree.min(fanout + u64::from(self.most_loops)),
         }
     }

@@ -24,11 +24,13 @@ mod lanes;
 pub(crate) mod launch;
 #[cfg(feature = "nccl")]
 pub(crate) mod nccl;
+mod neighborhood;
 mod philox;
 mod pick;
 mod pick_weights;
 mod ranges;
 mod relabel;
+pub(crate) mod rule;
 pub(crate) mod scan;
 mod segment_max;
 mod segment_sum;
@@ -259,6 +261,10 @@ impl BlockOps for CubeBackend {
 }
 
 impl BlockAdjoints for CubeBackend {
+    fn reads_bf16(x: &FloatTensor<Self>) -> bool {
+        dense::reads_bf16(x)
+    }
+
     fn aggregate_traced(
         block: &Adjacency<Self>,
         x: FloatTensor<Self>,

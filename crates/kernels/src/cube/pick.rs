@@ -19,95 +19,16 @@
 use burn::tensor::{DType, Shape};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
-use kiln_sample::{Fanout, RngKey, Rule};
+use kiln_sample::RngKey;
 
-use crate::cube::excluded::{all_in_whole_list, excluded_of, in_whole_list, n_below, n_below_from};
+use crate::cube::excluded::{all_in_whole_list, excluded_of, in_whole_list};
 use crate::cube::graph::{Graph, HopNodes};
 use crate::cube::launch::{self, launch_units};
+use crate::cube::neighborhood::{How, Picked, neighborhood};
 use crate::cube::philox::{draw4, word};
+use crate::cube::rule::DeviceRule;
 use crate::cube::scan::{Values, running_sums_of};
 use crate::cube::segments::segment_of;
-
-/// The rule by which the edges of a destination are picked, as a compile-time parameter of kernels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum How {
-    All,
-    Uniform,
-    WithReplacement,
-    WithLoop,
-}
-
-impl How {
-    pub(super) fn new(fanout: Fanout, rule: &Rule) -> Self {
-        match (fanout, rule) {
-            (Fanout::All, _) => Self::All,
-            (_, Rule::Uniform) => Self::Uniform,
-            (_, Rule::UniformWithReplacement) => Self::WithReplacement,
-            (_, Rule::UniformKeepSelfLoops) => Self::WithLoop,
-            (_, Rule::Custom { .. }) => unreachable!("a device sampler should have rejected a custom rule"),
-        }
-    }
-}
-
-/// The edges of one destination without those that are left out. `n_loops` is 0 unless the rule keeps self loops.
-#[derive(CubeType)]
-pub(super) struct Neighborhood {
-    pub(super) first_edge: u64,
-    /// The number of edges in the graph.
-    pub(super) n_all: u32,
-    /// The number of edges without those that are left out.
-    pub(super) degree: u32,
-    /// The position of the first self loop among the edges that are not left out.
-    pub(super) loops: u32,
-    pub(super) n_loops: u32,
-    /// The range of the sources of the edges that are left out.
-    pub(super) first_excluded: u32,
-    pub(super) end_excluded: u32,
-}
-
-/// Returns the edges of a destination. `excluded` is read only with `excludes`.
-#[cube]
-pub(super) fn neighborhood(
-    indptr: &[u64],
-    indices: &[u32],
-    excluded: &[u32],
-    row: u32,
-    node: u32,
-    #[comptime] how: How,
-    #[comptime] excludes: bool,
-) -> Neighborhood {
-    let first_edge = indptr[row as usize];
-    let n_all = u32::cast_from(indptr[row as usize + 1] - first_edge);
-    let mut degree = n_all;
-    let mut loops = 0u32;
-    let mut n_loops = 0u32;
-    if comptime!(how == How::WithLoop) {
-        loops = n_below(indices, first_edge, n_all, node);
-        n_loops = n_below(indices, first_edge, n_all, node + 1) - loops;
-    }
-    let mut first_excluded = 0u32;
-    let mut end_excluded = 0u32;
-    if comptime!(excludes) {
-        let range = excluded_of(excluded, node);
-        first_excluded = range.start;
-        end_excluded = range.end;
-        // The sources ascend, so each search begins where the last one ended.
-        let mut n_until = 0u32;
-        for place in first_excluded..end_excluded {
-            let src = excluded[place as usize];
-            let n_before = n_below_from(indices, first_edge, n_until, n_all, src);
-            n_until = n_below_from(indices, first_edge, n_before, n_all, src + 1);
-            let n_edges = n_until - n_before;
-            degree -= n_edges;
-            if comptime!(how == How::WithLoop) {
-                // Parallel edges are left out together, so either all self loops remain or none.
-                n_loops = select(src == node, 0u32, n_loops);
-                loops -= select(src < node, n_edges, 0u32);
-            }
-        }
-    }
-    Neighborhood { first_edge, n_all, degree, loops, n_loops, first_excluded, end_excluded }
-}
 
 /// The number of edges that are picked for each destination.
 pub(super) struct PickCounts;
@@ -305,19 +226,18 @@ pub(super) struct Picking<'a> {
     pub(super) graph: &'a Graph,
     pub(super) hop: &'a HopNodes,
     pub(super) how: How,
+    /// The rule of [`How::ByRule`].
+    pub(super) rule: Option<&'a DeviceRule>,
     pub(super) fanout: u32,
-}
-
-/// Picked edges, in arrays that may be longer than the number of picked edges.
-pub(super) struct Picked {
-    pub(super) edge_ids: CubeTensor,
-    pub(super) srcs: CubeTensor,
 }
 
 impl Picking<'_> {
     /// Computes the first edge of each destination, `[n_dst + 1]`; the last entry is the number of picked edges.
     pub(super) fn offsets(&self) -> CubeTensor {
-        let Self { graph, hop, how, fanout } = self;
+        let Self { graph, hop, how, rule, fanout } = self;
+        if let Some(rule) = rule {
+            return rule.launches().offsets(graph, hop, *fanout);
+        }
         let HopNodes { nodes, rows, excluded } = hop;
         running_sums_of::<PickCounts>(nodes, launch::length(nodes), || {
             let [indptr, indices, rows, nodes, excluded_edges] =
@@ -330,7 +250,10 @@ impl Picking<'_> {
     /// Picks the edges. `offsets` has the first edge of each destination, and `most_edges` is an upper bound on the
     /// number of picked edges.
     pub(super) fn edges(&self, offsets: &CubeTensor, most_edges: usize, key: RngKey) -> Picked {
-        let Self { graph, hop, how, .. } = self;
+        let Self { graph, hop, how, rule, fanout } = self;
+        if let Some(rule) = rule {
+            return rule.launches().edges(graph, hop, *fanout, offsets, most_edges, key);
+        }
         let HopNodes { nodes, rows, excluded } = hop;
         let edge_ids = launch::new_tensor(nodes, Shape::new([most_edges]), DType::I64);
         let srcs = launch::new_array(nodes, most_edges);
@@ -369,6 +292,6 @@ impl Picking<'_> {
                 excluded.is_some()
             );
         }
-        Picked { edge_ids, srcs }
+        Picked { edge_ids, srcs, invalid: None }
     }
 }

@@ -7,7 +7,8 @@ use cubecl::prelude::*;
 
 use crate::cube::graph::HopNodes;
 use crate::cube::launch::{self, launch_units};
-use crate::cube::pick::{How, Neighborhood, Picking, neighborhood};
+use crate::cube::neighborhood::{How, Neighborhood, neighborhood};
+use crate::cube::pick::Picking;
 use crate::cube::segments::segment_of;
 
 /// How the weights of picked edges are scaled, as a compile-time parameter of kernels.

@@ -11,6 +11,8 @@ use burn::tensor::{Bytes, DType, Device, FloatDType, Shape, Tensor};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::bytes::{AccessError, AccessPolicy, AllocationController, AllocationProperty};
+use half::bf16;
+use half::slice::HalfFloatSliceExt;
 use kiln_feature::{FeatureBuffer, FeatureDType};
 
 use crate::counts::count_upload;
@@ -67,7 +69,7 @@ fn pinned(like: &CubeTensor, n_bytes: usize) -> Option<Bytes> {
 
 /// Returns the element type in which rows are sent to the device of a tensor: their own type, or f32 if the device does
 /// not support it.
-pub(super) fn sent_type(like: &CubeTensor, row_type: FeatureDType) -> FeatureDType {
+pub(crate) fn sent_type(like: &CubeTensor, row_type: FeatureDType) -> FeatureDType {
     let device = Device::new(like.device.clone());
     if device.supports_dtype(dtype(row_type)) { row_type } else { FeatureDType::F32 }
 }
@@ -81,8 +83,8 @@ pub(super) fn dtype(row_type: FeatureDType) -> DType {
     }
 }
 
-/// Gathers rows for the device of a tensor, in the type [`sent_type`]. If they are sent as stored, the source writes them
-/// to pinned memory, without a copy in between.
+/// Gathers rows for the device of a tensor, in the type `sent`: f32, bf16 or their own type. If they are sent as stored, the
+/// source writes them to pinned memory, without a copy in between.
 ///
 /// # Errors
 /// Returns the errors of the source.
@@ -90,12 +92,12 @@ pub(crate) fn gather<S: RowSource>(
     like: &CubeTensor,
     source: &S,
     ids: &[S::Id],
+    sent: FeatureDType,
 ) -> kiln_feature::Result<Bytes> {
     let stored = source.dtype();
-    let sent = sent_type(like, source.dtype());
-    let n_bytes = ids.len() * source.dim() * stored.bytes();
+    let n_values = ids.len() * source.dim();
     if stored == sent
-        && let Some(mut bytes) = pinned(like, n_bytes)
+        && let Some(mut bytes) = pinned(like, n_values * stored.bytes())
     {
         source.gather_bytes(ids, &mut bytes)?;
         return Ok(counted(bytes));
@@ -146,12 +148,18 @@ fn is_pinned(bytes: &Bytes) -> bool {
     bytes.property() == AllocationProperty::Pinned
 }
 
-/// Returns the bytes of the rows in the element type `row_type`, which must be f32 or the rows' own type. The rows are
+/// Returns the bytes of the rows in the element type `row_type`, which must be f32, bf16 or the rows' own type. The rows are
 /// copied only if they are converted.
 fn bytes_of(rows: FeatureBuffer, row_type: FeatureDType) -> Bytes {
     match rows {
         FeatureBuffer::F16(values) if row_type == FeatureDType::F16 => Bytes::from_elems(values),
         FeatureBuffer::BF16(values) if row_type == FeatureDType::BF16 => Bytes::from_elems(values),
+        rows if row_type == FeatureDType::BF16 => {
+            let values = rows.into_f32();
+            let mut rounded = vec![bf16::ZERO; values.len()];
+            rounded.convert_from_f32_slice(&values);
+            Bytes::from_elems(rounded)
+        }
         rows => Bytes::from_elems(rows.into_f32()),
     }
 }

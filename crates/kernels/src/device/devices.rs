@@ -183,6 +183,20 @@ pub fn is_cpu(device: &Device) -> bool {
     device.clone().inner() == Device::flex()
 }
 
+/// Returns true if a device is an NVIDIA GPU.
+pub(crate) fn is_cuda(device: &Device) -> bool {
+    #[cfg(feature = "cuda")]
+    {
+        let device = device.clone().inner();
+        matches!(device.as_dispatch(), burn::backend::DispatchDevice::Cube(cubecl::Device::Cuda(_)))
+    }
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = device;
+        false
+    }
+}
+
 /// Runs a function that uploads data or builds batches on the load stream of a device, and waits until the device has
 /// finished.
 ///
@@ -285,6 +299,8 @@ impl Kind {
     fn found(self) -> Option<Vec<Device>> {
         #[cfg(feature = "cube")]
         use burn::tensor::DeviceType;
+        #[cfg(feature = "kernel-cache")]
+        crate::device::kernel_cache::enable();
         match self {
             #[cfg(feature = "cuda")]
             Self::Cuda => Some(Device::enumerate(DeviceType::Cuda).into_iter().collect()),

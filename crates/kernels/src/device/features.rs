@@ -6,7 +6,7 @@ use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 
 #[cfg(feature = "cube")]
-use crate::cube::features::{FeatureRows, row_bytes as bytes_of_row};
+use crate::cube::features::{FeatureRows, RowTypes};
 #[cfg(feature = "cube")]
 use crate::cube::launch::anchor;
 #[cfg(feature = "cube")]
@@ -63,7 +63,7 @@ impl CacheStats {
 
 impl DeviceFeatures {
     /// Copies all rows to a device in the element type of the store, or as f32 if the device does not support that
-    /// type. If the rows exceed the largest allocation of the device, they are split into parts, and a gather takes a
+    /// type, or as bf16 if layers read it there ([`MatmulPrecision::Bf16`](crate::ops::MatmulPrecision::Bf16) on CUDA). If the rows exceed the largest allocation of the device, they are split into parts, and a gather takes a
     /// launch per part.
     ///
     /// # Errors
@@ -149,7 +149,8 @@ impl DeviceFeatures {
     }
 
     /// Gathers the rows of nodes, `[n] -> [n, dim]`, as f32, or on the CPU in the element type of the store, as
-    /// [`gather_features`] does. The ids are u32 on the device, such as those of
+    /// [`gather_features`] does. On CUDA, they are bf16 if the precision was
+    /// [`MatmulPrecision::Bf16`](crate::ops::MatmulPrecision::Bf16) when the rows were copied. The ids are u32 on the device, such as those of
     /// [`DeviceBlock::src_nodes`](crate::DeviceBlock::src_nodes). If rows are missing on the device, the host waits
     /// once for their ids, gathers them, and sends them.
     ///
@@ -246,7 +247,7 @@ impl RowMemory {
 fn row_bytes(source: &Arc<dyn FeatureStore>, device: &Device) -> usize {
     #[cfg(feature = "cube")]
     if let Some(anchor) = anchor(device) {
-        return bytes_of_row(&anchor, &NodeRows(&**source));
+        return RowTypes::of(&anchor, &NodeRows(&**source)).row_bytes(source.dim());
     }
     let _ = device;
     source.dim() * source.dtype().bytes()

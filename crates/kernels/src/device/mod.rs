@@ -10,6 +10,8 @@ pub(crate) mod devices;
 pub(crate) mod error;
 pub(crate) mod features;
 pub(crate) mod graphs;
+#[cfg(feature = "kernel-cache")]
+mod kernel_cache;
 pub(crate) mod list;
 pub(crate) mod read;
 pub(crate) mod relation_groups;

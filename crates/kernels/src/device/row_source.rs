@@ -14,6 +14,9 @@ pub(crate) trait RowSource {
     /// The name of a table of these rows in errors.
     const TABLE: &'static str;
 
+    /// True if layers read the rows as their input, in the precision of products.
+    const ARE_INPUTS: bool;
+
     /// What to do if a device cannot hold the table, for errors.
     const INSTEAD: &'static str;
 
@@ -43,6 +46,7 @@ impl<F: FeatureStore + ?Sized> RowSource for NodeRows<'_, F> {
     type Id = NodeId;
 
     const TABLE: &'static str = "the feature rows";
+    const ARE_INPUTS: bool = true;
     const INSTEAD: &'static str = "cache fewer feature rows, or keep them on the host";
 
     fn id(row: usize) -> NodeId {
@@ -74,6 +78,7 @@ impl RowSource for EdgeFeatures {
     type Id = EdgeId;
 
     const TABLE: &'static str = "the rows of edge features";
+    const ARE_INPUTS: bool = false;
     const INSTEAD: &'static str = "keep them and the edges on the host (--graph-mode zero-copy or host)";
 
     fn id(row: usize) -> EdgeId {

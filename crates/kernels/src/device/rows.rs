@@ -34,7 +34,8 @@ pub(crate) fn gather_rows<S: RowSource>(
 ) -> kiln_feature::Result<Tensor<2>> {
     #[cfg(feature = "cube")]
     if let Some(anchor) = anchor(device) {
-        let rows = staging::gather(&anchor, source, ids)?;
+        let sent = staging::sent_type(&anchor, source.dtype());
+        let rows = staging::gather(&anchor, source, ids, sent)?;
         return Ok(staging::widened(&anchor, rows, source.dim(), source.dtype()));
     }
     let mut rows = FeatureBuffer::empty(source.dtype());

@@ -244,6 +244,12 @@ pub(crate) trait BlockOps: Backend {
 /// The adjoints of [`BlockOps`], which also default to reference implementations. Only the backward pass calls them,
 /// always on a backend without autodiff.
 pub(crate) trait BlockAdjoints: BlockOps {
+    /// Returns true if layers read rows in bf16 on the device of a tensor; see
+    /// [`MatmulPrecision::Bf16`](crate::ops::MatmulPrecision::Bf16).
+    fn reads_bf16(_x: &FloatTensor<Self>) -> bool {
+        false
+    }
+
     /// Same as [`BlockOps::aggregate`], but also returns the data that its adjoint needs.
     fn aggregate_traced(
         block: &Adjacency<Self>,

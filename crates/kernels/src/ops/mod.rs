@@ -33,7 +33,7 @@ mod features;
 mod half;
 pub(crate) mod keep;
 mod layer_norm;
-mod precision;
+pub(crate) mod precision;
 pub(crate) mod range_sums;
 pub(crate) mod ranges;
 pub(crate) mod reference;
@@ -59,10 +59,12 @@ pub use crate::ops::adam::AdamStep;
 pub use crate::ops::aggregation::{Aggregation, MessageWeights, OwnRow, Reduction};
 pub use crate::ops::attention::{attention_scores, edge_dropout, edge_softmax};
 pub use crate::ops::columns::{BatchNormOutput, add_row, batch_norm, column_sums, moving_average, mul_row};
-pub use crate::ops::features::aggregate_f32;
-pub use crate::ops::half::widen;
+pub use crate::ops::features::{aggregate_f32, aggregate_for_linear};
+pub use crate::ops::half::{narrow, widen};
 pub use crate::ops::layer_norm::layer_norm;
-pub use crate::ops::precision::{MatmulPrecision, has_bf16_products, matmul_precision, set_matmul_precision};
+pub use crate::ops::precision::{
+    MatmulPrecision, has_bf16_products, matmul_precision_on, set_matmul_precision,
+};
 pub use crate::ops::ranges::{log_softmax, mean_of_ranges, mul_column, range_sums, repeat_columns};
 pub use crate::ops::relation_groups::{
     aggregate_groups, group_dots, group_softmax, grouped_linear, grouped_transposed,
@@ -362,8 +364,9 @@ pub fn product(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
         return linear(Tensor::zeros([1, d_out], (&x.device(), weight.dtype())), x, weight);
     }
     assert_eq!(d_in, w_in, "x has {d_in} columns, but weight has {w_in} rows");
-    let x = if weight.dtype() == DType::F32 { widen(x) } else { x };
-    assert_eq!(x.dtype(), weight.dtype(), "the element types of x and weight differ: cast one of them");
+    let x = if weight.dtype() == DType::F32 && !reads_half_rows(&x) { widen(x) } else { x };
+    let is_read = x.dtype() == weight.dtype() || weight.dtype() == DType::F32 && reads_half_rows(&x);
+    assert!(is_read, "the element types of x and weight differ: cast one of them");
     Tensor::from_dispatch(<Dispatch as BlockOps>::product(x.into_dispatch(), weight.into_dispatch()))
 }
 

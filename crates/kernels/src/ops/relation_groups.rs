@@ -8,8 +8,9 @@ use burn::tensor::Tensor;
 use crate::device::relation_groups::DeviceRelationGroups;
 use crate::ops::aggregation::{Aggregation, OwnRow};
 use crate::ops::backend::BlockOps;
-use crate::ops::features::run_f32;
+use crate::ops::features::run_for_linear;
 use crate::ops::gather_rows;
+use crate::ops::half::widen;
 
 /// Aggregates the rows of each segment of the groups: each destination's own row, and the rows of its sources by each
 /// relation. It is one pass over the edges, and no rows are copied by relation. Like [`aggregate_f32`], it takes rows of
@@ -36,7 +37,7 @@ pub fn aggregate_groups(
     assert_eq!(n_rows, n_src, "x has {n_rows} rows, but the groups have {n_src} sources");
     let own = aggregation.own;
     assert!(own == OwnRow::Excluded, "segments have no own rows, but the aggregation has {own:?}");
-    run_f32(groups.adjacency(), x, aggregation)
+    widen(run_for_linear(groups.adjacency(), x, aggregation))
 }
 
 /// Multiplies the rows of each destination's segments, side by side, by the matrix of the destination's type, and adds the

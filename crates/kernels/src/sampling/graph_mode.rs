@@ -2,10 +2,15 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kiln_graph::Csc;
+use kiln_sample::Rule;
 
+use crate::sampling::rule::needs_host;
 use crate::{DeviceGraph, UploadError};
 
 /// The place where neighbours are sampled and features are gathered. The batches are the same in all modes.
+///
+/// A rule that is written in Rust, without a [`kiln_sample::SamplingRule::device_rule`], picks on the host in every mode; with
+/// [`GraphMode::Device`] and [`GraphMode::ZeroCopy`], the features of nodes are gathered on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GraphMode {
     /// Samples on the host.
@@ -19,6 +24,13 @@ pub enum GraphMode {
 }
 
 impl GraphMode {
+    /// Returns the mode in which a rule samples: [`GraphMode::ZeroCopy`] instead of [`GraphMode::Device`] for a rule that picks
+    /// on the host only, so that the graph is not copied to the device.
+    #[must_use]
+    pub fn resolve(self, rule: &Rule) -> Self {
+        if self == Self::Device && needs_host(rule) { Self::ZeroCopy } else { self }
+    }
+
     /// Returns the graph for sampling on the device, or `None` for [`GraphMode::Host`].
     ///
     /// # Errors

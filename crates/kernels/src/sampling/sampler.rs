@@ -3,10 +3,12 @@ use std::sync::Arc;
 
 #[cfg(feature = "cube")]
 use kiln_graph::LocalId;
-use kiln_graph::NodeId;
+use kiln_graph::{Csc, NodeId};
+#[cfg(feature = "cube")]
+use kiln_sample::RuleError;
 use kiln_sample::{
-    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Result, RngKey, Rule,
-    RuleError, SampledBlocks, SamplerConfig, Scratch, Seeds,
+    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Result, RngKey,
+    SampledBlocks, SamplerConfig, Scratch, Seeds,
 };
 
 #[cfg(feature = "cube")]
@@ -20,6 +22,8 @@ use crate::device::block::{BlockTensors, DeviceBlock};
 #[cfg(feature = "cube")]
 use crate::device::devices::in_loading_queue;
 use crate::sampling::graph::{DeviceGraph, GraphMemory};
+#[cfg(feature = "cube")]
+use crate::sampling::rule::needs_host;
 use crate::sampling::sample::{DeviceSample, DeviceSampledBlocks};
 #[cfg(feature = "cube")]
 use crate::sampling::staged::{Staged, StagedError, check_fanout};
@@ -35,6 +39,9 @@ use crate::sampling::staged::{Staged, StagedError, check_fanout};
 ///
 /// One thread of the device draws all neighbours of a node, so fanouts should be at most a few dozen. A fanout above
 /// 1,024 is an error, unless all neighbours are taken anyway because no node has more.
+///
+/// A custom rule that has a version in CubeCL ([`kiln_sample::SamplingRule::device_rule`]) runs on the device. Another one
+/// picks on the host, from a graph that is there ([`DeviceGraph::host_staged`]).
 ///
 /// For rules that look for self loops, the neighbours of each node must be in ascending order, as in every graph that
 /// [`kiln_graph::CscBuilder`] builds.
@@ -70,15 +77,15 @@ impl DeviceSampler {
     ///
     /// # Errors
     /// Returns [`Error::NoWeights`] or [`Error::NoEdgeTypes`] if the configuration requests edge weights or types and
-    /// the graph has none. On devices other than the CPU, returns [`RuleError::CustomRule`] for a rule that is not
-    /// built in; such rules run on the host ([`NeighborSampler::with_config`]). Returns an
-    /// [`UploadError`](crate::UploadError) as [`Error::Elsewhere`] if the device cannot allocate the edge types.
+    /// the graph has none. Returns [`RuleError::CustomRule`] for a graph in the memory of a device other than the CPU and a
+    /// custom rule without a version for devices ([`kiln_sample::SamplingRule::device_rule`]); for a graph on the host, such
+    /// a rule picks there. Returns an [`UploadError`](crate::UploadError) as [`Error::Elsewhere`] if the device cannot allocate the edge types.
     pub fn with_config(graph: DeviceGraph, config: SamplerConfig) -> Result<Self> {
         if config.weights != EdgeWeights::None && !graph.has_weights() {
             return Err(Error::NoWeights);
         }
-        let is_host = matches!(graph.memory, GraphMemory::Host(_));
-        if matches!(config.rule, Rule::Custom { .. }) && !is_host {
+        #[cfg(feature = "cube")]
+        if needs_host(&config.rule) && matches!(graph.memory, GraphMemory::Cube(_)) {
             return Err(Error::Rule(RuleError::CustomRule));
         }
         if config.edge_types {
@@ -128,6 +135,18 @@ impl DeviceSampler {
         let SampledBlocks { blocks, seed_index } = FrontierSampler::sample_blocks(self, seeds, key, scratch)?;
         let distinct = if blocks.is_empty() { seeds.distinct(&seed_index) } else { Vec::new() };
         Ok(DeviceSample::of_host(blocks, seed_index, distinct, self.graph.device.clone()))
+    }
+
+    fn sample_on_host(
+        &self,
+        graph: &Arc<Csc>,
+        request: &HopRequest,
+        dsts: &[NodeId],
+        scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> Result<()> {
+        let sampler = NeighborSampler::with_config(Arc::clone(graph), self.config.clone())?;
+        sampler.sample_frontier(request, dsts, scratch, out)
     }
 
     #[cfg(feature = "cube")]
@@ -198,8 +217,11 @@ impl FrontierSampler for DeviceSampler {
             self.graph.store_edge_types()?;
         }
         match &self.graph.memory {
-            GraphMemory::Host(graph) => NeighborSampler::with_config(Arc::clone(graph), self.config.clone())?
-                .sample_frontier(request, dsts, scratch, out),
+            GraphMemory::Host(graph) => self.sample_on_host(graph, request, dsts, scratch, out),
+            #[cfg(feature = "cube")]
+            GraphMemory::Staged(graph, _) if needs_host(&self.config.rule) => {
+                self.sample_on_host(graph, request, dsts, scratch, out)
+            }
             #[cfg(feature = "cube")]
             GraphMemory::Cube(graph) => {
                 let n_nodes = self.graph.n_nodes();
@@ -245,6 +267,7 @@ fn tensors(arrays: HopArrays) -> BlockTensors {
 fn of_layer(error: HopError, layer: usize) -> Error {
     match error {
         HopError::TooLarge { n_edges } => Error::BlockTooLarge { layer, n_edges },
+        HopError::PickOutOfRange { dst } => Error::Rule(RuleError::DevicePickOutOfRange { dst: NodeId(dst) }),
         HopError::FanoutTooLarge { most } => {
             Error::Fanouts(kiln_sample::FanoutsError::FanoutTooLarge { layer, most })
         }

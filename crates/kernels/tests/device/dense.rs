@@ -52,16 +52,18 @@ fn linear_equals_its_reference_for_ragged_shapes() {
 }
 
 /// TF32 has a mantissa of 10 bits. Whether a device rounds or truncates a factor to it, the relative error of the factor
-/// is below 2^-10, so that of a product of two is below 2^-9 + 2^-20. The sum of `k` products in f32 adds at most `k`
-/// times 2^-24.
+/// is below 2^-10, so that of a product of two is below 2^-9 + 2^-20. Factors are rounded to bf16, whose mantissa has 7 bits,
+/// with a relative error of at most 2^-8. The sum of `k` products in f32 adds at most `k` times 2^-24.
 fn check_products([n, k, m]: [usize; 3]) {
     // A slice has gaps between its rows where it is a view.
     let left = ramp([n, 2 * k], &device()).slice([0..n, 0..k]);
     let right = ramp([k, m], &device());
     let (left_values, right_values) = (values(left.clone()), values(right.clone()));
-    for (precision, of_factors) in
-        [(MatmulPrecision::F32, 0.0), (MatmulPrecision::Tf32, 2.0_f64.powi(-9) + 2.0_f64.powi(-20))]
-    {
+    for (precision, of_factors) in [
+        (MatmulPrecision::F32, 0.0),
+        (MatmulPrecision::Tf32, 2.0_f64.powi(-9) + 2.0_f64.powi(-20)),
+        (MatmulPrecision::Bf16, 2.0_f64.powi(-7) + 2.0_f64.powi(-16)),
+    ] {
         let Some(got) = product(&left, &right, precision).map(values) else {
             let mut out = std::io::stdout();
             return writeln!(out, "kiln-skip: gpu: the precision of products: no CubeCL device")
@@ -86,7 +88,7 @@ fn check_products([n, k, m]: [usize; 3]) {
         let is_rounded = 2.0_f64.powi(-17) < largest;
         assert_eq!(
             is_rounded,
-            has_tensor_cores && precision == MatmulPrecision::Tf32,
+            has_tensor_cores && precision != MatmulPrecision::F32,
             "{precision:?}: {largest}"
         );
     }
@@ -129,7 +131,12 @@ fn weight_gradients_have_the_error_of_their_precision() {
         // On other devices than CUDA, one sum adds all rows in sequence.
         let f32_bound = if is_on_cuda() { 1e-6 } else { n as f64 * 2.0_f64.powi(-24) };
         let tf32_bound = f32_bound.max(2.0_f64.powi(-9));
-        for (precision, bound) in [(MatmulPrecision::F32, f32_bound), (MatmulPrecision::Tf32, tf32_bound)] {
+        let bf16_bound = f32_bound.max(2.0_f64.powi(-7));
+        for (precision, bound) in [
+            (MatmulPrecision::F32, f32_bound),
+            (MatmulPrecision::Tf32, tf32_bound),
+            (MatmulPrecision::Bf16, bf16_bound),
+        ] {
             let Some(error) = weight_gradient_error(&x, &grad, precision) else {
                 let mut out = std::io::stdout();
                 return writeln!(out, "kiln-skip: gpu: the precision of weight gradients: no CubeCL device")

@@ -47,7 +47,7 @@ fn expected(source: &dyn FeatureStore, ids: &[u32]) -> Vec<f32> {
 }
 
 #[test]
-fn gathered_rows_equal_the_source_for_any_cache_size() {
+pub(crate) fn gathered_rows_equal_the_source_for_any_cache_size() {
     let device = device();
     let ids: Vec<u32> = (0..300).map(|place| place * 91 % N_ROWS as u32).collect();
     let hotness: Vec<u32> = (0..N_ROWS as u32).map(|row| row % 10).collect();

@@ -4,6 +4,7 @@
 mod adam;
 mod aggregate_features;
 mod attention;
+mod bf16_rows;
 mod block;
 mod columns;
 mod combinations;
@@ -18,6 +19,8 @@ mod features;
 mod gradient;
 mod half_features;
 mod half_precision;
+#[cfg(feature = "kernel-cache")]
+mod kernel_cache;
 mod large_graph;
 mod maxima;
 mod ops;
@@ -25,6 +28,7 @@ mod own;
 mod ranges;
 mod relation_groups;
 mod rows;
+mod rule;
 mod sampler;
 mod sampler_edge_types;
 mod sampler_errors;

@@ -100,8 +100,8 @@ fn maxima_of_weighted_rows_of_a_hub_and_their_gradients_equal_the_reference() {
         let of_weights = weights.grad(&grads).expect("the weights should have a gradient");
         [values(maxima), values(of_x), values(of_weights)]
     };
-    let got = run(device(), |block, x, aggregation| ops::aggregate(block, x, aggregation));
-    let expected = run(Device::flex(), |block, x, aggregation| reference::aggregate(block, x, aggregation));
+    let got = run(device(), ops::aggregate);
+    let expected = run(Device::flex(), reference::aggregate);
     for (got, expected) in got.iter().zip(&expected) {
         check_close(got, expected, 1e-5);
     }

@@ -13,7 +13,7 @@ use kiln_sample::{
 use kiln_testkit::{CooGraph, arb_coo, hub, six_nodes};
 use proptest::prelude::*;
 
-pub(crate) const RULES: [Rule; 3] = Rule::BUILT_IN;
+use super::rule::rules;
 
 /// Returns the graph with edge weights.
 pub(crate) fn weighted(graph: &CooGraph) -> Arc<Csc> {
@@ -102,7 +102,7 @@ proptest! {
     fn device_and_host_sample_identical_blocks(
         graph in arb_coo(),
         fanouts in prop::collection::vec(arb_fanout(), 1..4),
-        rule in prop::sample::select(RULES.to_vec()),
+        rule in prop::sample::select(rules()),
         weights in prop::sample::select(&[EdgeWeights::None, EdgeWeights::Stored, EdgeWeights::Unbiased]),
         picked in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
         seed in any::<u64>(),
@@ -151,7 +151,7 @@ fn device_and_host_sample_identical_blocks_of_hubs_and_many_seeds() {
     let csc = weighted(&larger());
     let seeds = nodes((0..900).map(|seed| seed * 7 % 3000).chain([17, 17, 2000]));
     let key = RngKey::new(3);
-    for rule in RULES {
+    for rule in rules() {
         for fanouts in [[15, 10, 5].map(Fanout::UpTo), [Fanout::UpTo(40), Fanout::All, Fanout::UpTo(3)]] {
             let got = on_device(&csc, &fanouts, rule.clone(), EdgeWeights::None, &seeds, key);
             check_same(&got, &on_host(&csc, &fanouts, rule.clone(), EdgeWeights::None, &seeds, key));

@@ -14,7 +14,8 @@ use kiln_sample::{
 use kiln_testkit::{arb_coo, check_block, hub, six_nodes};
 use proptest::prelude::*;
 
-use super::sampler::{RULES, arb_fanout, check_same, check_same_blocks, larger, nodes, weighted};
+use super::rule::rules;
+use super::sampler::{arb_fanout, check_same, check_same_blocks, larger, nodes, weighted};
 
 /// Returns the graph with a type for each edge.
 fn typed(graph: &Csc) -> Arc<Csc> {
@@ -54,7 +55,7 @@ proptest! {
     fn device_and_host_return_the_same_edge_types(
         graph in arb_coo(),
         fanouts in prop::collection::vec(arb_fanout(), 1..4),
-        rule in prop::sample::select(RULES.to_vec()),
+        rule in prop::sample::select(rules()),
         weights in prop::sample::select(&[EdgeWeights::None, EdgeWeights::Stored]),
         picked in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
         edges in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
@@ -75,7 +76,7 @@ proptest! {
 #[test]
 fn device_and_host_return_the_same_edge_types_of_a_larger_graph() {
     let csc = typed(&weighted(&larger()));
-    for rule in RULES {
+    for rule in rules() {
         let config = SamplerConfig::new([15, 10, 5]).with_rule(rule).with_edge_types();
         check(&csc, &config, &nodes(0..500), RngKey::new(3));
     }

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use kiln_graph::{Csc, NodeId};
 use kiln_kernels::testing::device;
-use kiln_kernels::{DeviceGraph, DeviceSampler, is_cpu};
+use kiln_kernels::{DeviceGraph, DeviceSampler, GraphMode, is_cpu};
 use kiln_sample::{
     DamagedGraphError, EdgeWeights, Error, Fanout, FanoutsError, Frontier, FrontierSampler, HopRequest,
     Neighbors, NodeKey, RngKey, Rule, RuleError, SamplerConfig, Scratch, Selection,
 };
 use kiln_testkit::{hub, six_nodes};
 
-use super::sampler::{RULES, nodes, sampler};
+use super::rule::rules;
+use super::sampler::{nodes, sampler};
 
 /// The CPU has no limit on the fanout.
 #[test]
@@ -22,7 +23,7 @@ fn devices_reject_fanouts_above_1024() {
         sampler.sample_blocks(&nodes([0]), RngKey::new(0), &mut Scratch::default())
     };
     let is_host = is_cpu(&device());
-    for rule in RULES {
+    for rule in rules() {
         assert_eq!(sample(rule.clone(), 1024).unwrap().blocks[0].n_edges(), 1024);
         match sample(rule, 1025) {
             Ok(sampled) => assert!(is_host && sampled.blocks[0].n_edges() == 1025),
@@ -99,20 +100,19 @@ fn rejects_edge_weights_for_an_unweighted_graph() {
 }
 
 #[test]
-fn devices_reject_custom_rules() {
+fn rules_in_rust_pick_on_the_host() {
     let first = |_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| picks.push(0);
     let config = SamplerConfig::new([2]).with_rule(first);
-    for graph in [DeviceGraph::new(six_nodes(), &device()), DeviceGraph::host_staged(six_nodes(), &device())]
-    {
-        match DeviceSampler::with_config(graph.unwrap(), config.clone()) {
-            Ok(sampler) => {
-                assert!(is_cpu(&device()));
-                let sampled = sampler.sample_blocks(&nodes([2]), RngKey::new(0), &mut Scratch::default());
-                assert_eq!(sampled.unwrap().blocks[0].n_edges(), 1);
-            }
-            Err(error) => {
-                assert!(!is_cpu(&device()) && matches!(error, Error::Rule(RuleError::CustomRule)), "{error}");
-            }
+    assert_eq!(GraphMode::Device.resolve(&config.rule), GraphMode::ZeroCopy);
+    let on_host = DeviceGraph::host_staged(six_nodes(), &device()).unwrap();
+    let sampler = DeviceSampler::with_config(on_host, config.clone()).unwrap();
+    let sampled = sampler.sample_blocks(&nodes([2]), RngKey::new(0), &mut Scratch::default());
+    assert_eq!(sampled.unwrap().blocks[0].n_edges(), 1);
+    let on_device = DeviceGraph::new(six_nodes(), &device()).unwrap();
+    match DeviceSampler::with_config(on_device, config) {
+        Ok(_) => assert!(is_cpu(&device())),
+        Err(error) => {
+            assert!(!is_cpu(&device()) && matches!(error, Error::Rule(RuleError::CustomRule)), "{error}");
         }
     }
 }

@@ -10,9 +10,8 @@ use kiln_sample::{EdgeWeights, ExcludedEdges, Fanout, FrontierSampler, RngKey, S
 use kiln_testkit::arb_coo;
 use proptest::prelude::*;
 
-use super::sampler::{
-    RULES, arb_fanout, check_same, check_same_blocks, larger, nodes, on_host, sampler, weighted,
-};
+use super::rule::rules;
+use super::sampler::{arb_fanout, check_same, check_same_blocks, larger, nodes, on_host, sampler, weighted};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
@@ -22,7 +21,7 @@ proptest! {
     fn device_and_host_exclude_the_same_edges(
         graph in arb_coo(),
         fanouts in prop::collection::vec(arb_fanout(), 1..4),
-        rule in prop::sample::select(RULES.to_vec()),
+        rule in prop::sample::select(rules()),
         weights in prop::sample::select(&[EdgeWeights::None, EdgeWeights::Stored, EdgeWeights::Unbiased]),
         picked in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
         edges in prop::collection::vec(any::<prop::sample::Index>(), 1..20),
@@ -64,7 +63,7 @@ fn device_and_host_exclude_the_same_edges_of_a_hub() {
     assert!(900 < excluded.srcs_into(NodeId(17)).len());
     let seeds = nodes([17, 2000, 5, 17, 900]).excluding(Some(excluded));
     let mut scratch = Scratch::default();
-    for rule in RULES {
+    for rule in rules() {
         for fanout in [Fanout::UpTo(0), Fanout::UpTo(25), Fanout::UpTo(1000), Fanout::All] {
             let (fanouts, key) = ([Fanout::UpTo(3), fanout], RngKey::new(5));
             let expected = on_host(&csc, &fanouts, rule.clone(), EdgeWeights::Unbiased, &seeds, key);

@@ -11,7 +11,8 @@ use kiln_sample::{
     Scratch, Seeds,
 };
 
-use super::sampler::{RULES, check_same_blocks};
+use super::rule::rules;
+use super::sampler::check_same_blocks;
 
 /// Users, items and tags; relations with hubs, with parallel edges, between nodes of one type, and without edges.
 fn graph() -> Relations {
@@ -54,7 +55,7 @@ fn device_and_host_sample_the_same_blocks_of_relations() {
     let pairs = (0..60).flat_map(|item| of_item(item).into_iter().map(move |user| (user, NodeId(70 + item))));
     let excluded = Arc::new(ExcludedEdges::new(pairs.step_by(2)));
     let (key, mut scratch) = (RngKey::new(9), Scratch::default());
-    for rule in RULES {
+    for rule in rules() {
         for weights in [EdgeWeights::None, EdgeWeights::Stored] {
             let config = SamplerConfig { rule: rule.clone(), weights, ..SamplerConfig::default() };
             let config = config.with_edge_types();

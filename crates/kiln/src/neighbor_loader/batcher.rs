@@ -8,7 +8,7 @@ use kiln_graph::{Csc, ItemId, NodeId};
 use kiln_kernels::GraphMode;
 use kiln_loader::{Batcher, FeatureStores, ItemSampler, Loader, LoaderConfig, NodeBatcher, NodeTargets};
 use kiln_nn::{BlockModel, InputAggregation};
-use kiln_sample::{FrontierSampler, Rule};
+use kiln_sample::FrontierSampler;
 use kiln_train::{DeviceNodeBatcher, HostNodeBatcher, HostOrDeviceBatcher};
 
 use crate::batches::{aggregation_of_workers, n_workers};
@@ -33,9 +33,6 @@ impl NeighborLoader {
         train_items: impl FnOnce() -> Result<ItemSampler>,
     ) -> Result<HostOrDeviceBatcher> {
         let mode = self.graph_mode;
-        if mode != GraphMode::Host && matches!(self.sampling.rule, Rule::Custom { .. }) {
-            return Err(Error::RuleNeedsHost);
-        }
         let sampler = match mode {
             GraphMode::Host => Some(self.source.sampler(&sampling)?),
             _ => self.source.device_sampler(&sampling, self.copies.graphs(), mode, device)?,

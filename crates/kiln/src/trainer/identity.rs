@@ -1,8 +1,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kiln_kernels::is_cpu;
-use kiln_kernels::ops::{MatmulPrecision, matmul_precision};
+use kiln_kernels::ops::{MatmulPrecision, matmul_precision_on};
 use kiln_nn::ModelConfig;
 use kiln_train::{DataHash, Metric, RunIdentity};
 
@@ -88,14 +87,8 @@ impl<C: ModelConfig> Trainer<C> {
 
     /// Returns the name of the precision of matrix products; `None` for f32, in which devices compute that lack the other one.
     fn precision(&self) -> Option<&'static str> {
-        let precision = matmul_precision();
-        let is_on_cpu = is_cpu(&self.config().device);
-        let is_used = match precision {
-            MatmulPrecision::F32 => false,
-            MatmulPrecision::Tf32 => !is_on_cpu,
-            MatmulPrecision::Bf16 => is_on_cpu,
-        };
-        is_used.then(|| precision.name())
+        let precision = matmul_precision_on(&self.config().device);
+        (precision != MatmulPrecision::F32).then(|| precision.name())
     }
 }
 

@@ -4,9 +4,17 @@ use kiln_graph::NodeId;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// A custom rule was given to a device sampler.
-    #[error("device sampling supports only the built-in rules: use the custom rule on the host")]
+    /// A custom rule without a version for devices was given to a sampler of a graph in a device's memory.
+    #[error(
+        "the custom rule has no version in CubeCL, which samples from a graph in the device's memory: keep the graph on the host"
+    )]
     CustomRule,
+    /// The version for devices of a custom rule picked a position that is not below the destination's degree.
+    #[error("the sampling rule picked a position of node {} on the device that is not below the node's degree", dst.0)]
+    DevicePickOutOfRange {
+        /// The destination.
+        dst: NodeId,
+    },
     /// A custom rule picked a position that is not below the destination's degree.
     #[error("the sampling rule picked position {pick} of node {}, expected a position below the node's degree {degree}", dst.0)]
     PickOutOfRange {

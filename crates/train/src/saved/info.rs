@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use burn::tensor::Device;
 use kiln_feature::{FeatureColumn, Preparation, TargetKind, TargetScaler};
 use kiln_graph::EdgeColumns;
-use kiln_kernels::ops::{MatmulPrecision, matmul_precision};
+use kiln_kernels::ops::{MatmulPrecision, matmul_precision_on};
 use kiln_nn::ModelConfig;
 use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig};
 use serde::{Deserialize, Serialize};
@@ -284,12 +285,13 @@ impl EvaluatedNeighbors {
 }
 
 impl ModelInfo {
-    /// Describes a model with this config and the precision that the process is set to, written by this version of kiln.
+    /// Describes a model with this config that was trained on a device, in its current precision, by this version of kiln.
     ///
     /// # Errors
     /// Returns [`crate::RunError::Weights`] if the config cannot be represented as JSON.
     pub fn new<C: ModelConfig>(
         config: &C,
+        device: &Device,
         data_hash: &str,
         inputs: ModelInputs,
         evaluation: EvaluationInfo,
@@ -307,7 +309,7 @@ impl ModelInfo {
             config,
             data_hash: data_hash.to_owned(),
             weights_hash: None,
-            precision: match matmul_precision() {
+            precision: match matmul_precision_on(device) {
                 MatmulPrecision::F32 => None,
                 precision => Some(precision.name().to_owned()),
             },

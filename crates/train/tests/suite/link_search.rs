@@ -66,7 +66,7 @@ fn saved_with(
     };
     let neighbors = EvaluatedNeighbors::Sampled;
     let evaluation = EvaluationInfo { seed: 1, batch_size: 50, n_ranks: 1, neighbors };
-    let info = ModelInfo::new(&config, "hash", inputs, evaluation).unwrap();
+    let info = ModelInfo::new(&config, &Device::flex(), "hash", inputs, evaluation).unwrap();
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("model.json"), serde_json::to_vec(&info).unwrap()).unwrap();
     std::fs::write(folder.path().join("best.safetensors"), weights_to_bytes(&model).unwrap()).unwrap();

@@ -194,6 +194,16 @@ impl Aggregation {
         }
     }
 
+    /// Returns the aggregation with weights of another element type.
+    pub(crate) fn cast(self, dtype: DType) -> Self {
+        let weights = self.weights.map(|weights| match weights {
+            MessageWeights::PerEdge(weights) => MessageWeights::PerEdge(weights.cast(dtype)),
+            MessageWeights::PerHead(weights) => MessageWeights::PerHead(weights.cast(dtype)),
+            MessageWeights::PerBasis(weights) => MessageWeights::PerBasis(weights.cast(dtype)),
+        });
+        Self { weights, ..self }
+    }
+
     /// Separates the weights from the other parameters.
     pub(crate) fn into_parts(self) -> (Weights<Dispatch>, Form) {
         let Self { reduce, weights, own } = self;

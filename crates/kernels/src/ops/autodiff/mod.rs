@@ -263,13 +263,14 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         let kept_x = weight.is_tracked().then(|| x.primitive().clone());
         let kept_weight = x.is_tracked().then(|| weight.primitive().clone());
         let base_is_row = base.primitive().shape()[0] != x.primitive().shape()[0];
+        let row_type = x.dtype();
         let nodes = [base.node(), x.node(), weight.node()];
         let base = base.into_primitive();
         let x = x.into_primitive();
         let weight = weight.into_primitive();
         match LinearOp.prepare::<C>(nodes).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
-                let state = LinearState { base_is_row, x: kept_x, weight: kept_weight };
+                let state = LinearState { base_is_row, x: kept_x, weight: kept_weight, row_type };
                 prep.finish(state, B::add_linear(base, x, weight))
             }
             OpsKind::UnTracked(prep) => prep.finish(B::add_linear(base, x, weight)),
@@ -390,6 +391,8 @@ struct LinearState<B: Backend> {
     base_is_row: bool,
     x: Option<FloatTensor<B>>,
     weight: Option<FloatTensor<B>>,
+    /// The element type of `x`.
+    row_type: DType,
 }
 
 impl<B: BlockAdjoints> Backward<B, 3> for LinearOp {
@@ -398,9 +401,10 @@ impl<B: BlockAdjoints> Backward<B, 3> for LinearOp {
     fn backward(self, ops: Ops<Self::State, 3>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
         let [base_node, x_node, weight_node] = ops.parents;
         let grad = grads.consume::<B>(&ops.node);
-        let LinearState { base_is_row, x, weight } = ops.state;
+        let LinearState { base_is_row, x, weight, row_type } = ops.state;
         if let (Some(node), Some(weight)) = (x_node, weight) {
-            grads.register::<B>(node.id, B::linear_x_adjoint(grad.clone(), weight));
+            let of_rows = B::linear_x_adjoint(grad.clone(), weight);
+            grads.register::<B>(node.id, features::row_gradient::<B>(of_rows, row_type));
         }
         if let (Some(node), Some(x)) = (weight_node, x) {
             grads.register::<B>(node.id, B::linear_weight_adjoint(x, grad.clone()));

@@ -7,8 +7,9 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, TensorMetadata};
-use burn::tensor::Slice;
+use burn::tensor::{DType, Slice};
 
+use crate::ops::autodiff::features;
 use crate::ops::backend::{BlockAdjoints, BlockOps};
 
 #[derive(Debug)]
@@ -20,6 +21,8 @@ struct ProductOp;
 struct Factors<B: Backend> {
     x: Option<FloatTensor<B>>,
     weight: Option<FloatTensor<B>>,
+    /// The element type of `x`.
+    row_type: DType,
 }
 
 impl<B: BlockAdjoints> Backward<B, 2> for ProductOp {
@@ -28,9 +31,10 @@ impl<B: BlockAdjoints> Backward<B, 2> for ProductOp {
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
         let [x_node, weight_node] = ops.parents;
         let grad = grads.consume::<B>(&ops.node);
-        let Factors { x, weight } = ops.state;
+        let Factors { x, weight, row_type } = ops.state;
         if let (Some(node), Some(weight)) = (x_node, weight) {
-            grads.register::<B>(node.id, B::linear_x_adjoint(grad.clone(), weight));
+            let of_rows = B::linear_x_adjoint(grad.clone(), weight);
+            grads.register::<B>(node.id, features::row_gradient::<B>(of_rows, row_type));
         }
         if let (Some(node), Some(x)) = (weight_node, x) {
             grads.register::<B>(node.id, B::linear_weight_adjoint(x, grad));
@@ -45,11 +49,12 @@ pub(super) fn product<B: BlockOps + BlockAdjoints, C: CheckpointStrategy>(
 ) -> FloatTensor<Autodiff<B, C>> {
     let kept_x = weight.is_tracked().then(|| x.primitive().clone());
     let kept_weight = x.is_tracked().then(|| weight.primitive().clone());
+    let row_type = x.dtype();
     let (x, x_node) = x.into_parts();
     let (weight, weight_node) = weight.into_parts();
     match ProductOp.prepare::<C>([x_node, weight_node]).compute_bound().stateful() {
         OpsKind::Tracked(prep) => {
-            prep.finish(Factors { x: kept_x, weight: kept_weight }, B::product(x, weight))
+            prep.finish(Factors { x: kept_x, weight: kept_weight, row_type }, B::product(x, weight))
         }
         OpsKind::UnTracked(prep) => prep.finish(B::product(x, weight)),
     }

@@ -24,8 +24,8 @@ pub enum InputRows {
 /// The rows of the input nodes of a batch, by type of nodes.
 #[derive(Debug, Clone)]
 pub struct GatheredRows {
-    /// The features of the input nodes of each type, `[n_t, width]`: f32, or on the CPU in the element type of the store.
-    /// `None` for a type whose rows are trainable.
+    /// The features of the input nodes of each type, `[n_t, width]`: f32, on the CPU the element type of the store, or
+    /// bf16 on CUDA in that precision. `None` for a type whose rows are trainable.
     pub features: Vec<Option<Tensor<2>>>,
     /// The input nodes whose rows are trainable, a list for each of these types. Nodes are numbered within their type.
     pub embedded: Vec<Vec<NodeId>>,
