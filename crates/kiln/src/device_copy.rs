@@ -65,7 +65,6 @@ impl DeviceCopy {
         hottest: Option<(u64, Arc<Vec<u32>>)>,
         edge_columns: EdgeColumnStores,
     ) -> Result<Self> {
-        let mode = mode.resolve(&sampling.rule);
         let on_device = mode.upload(graph.clone(), device)?.ok_or(Error::CacheNeedsDevice)?;
         let mut columns_on_device = Vec::new();
         for (name, rows) in edge_columns.iter() {

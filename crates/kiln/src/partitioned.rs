@@ -321,7 +321,6 @@ impl JoinedGraph {
         device: &Device,
     ) -> Result<DeviceSampler> {
         let number = part.index * part.relations.len() + relation;
-        let mode = mode.resolve(&config.rule);
         let copy = self.copies.get_or_make(device, mode, number, || Ok(part.graph_by_node(relation)?))?;
         Ok(DeviceSampler::with_config(copy, config.clone())?)
     }

@@ -103,11 +103,6 @@ fn is_in_f32(factors: [&CubeTensor; 2]) -> bool {
     types.contains(&DType::F32) && types.iter().all(|dtype| matches!(dtype, DType::F32 | DType::BF16))
 }
 
-/// Returns true if layers read rows in bf16 on the device of a tensor.
-pub(super) fn reads_bf16(x: &CubeTensor) -> bool {
-    matches!(x.device, Device::Cuda(_)) && matmul_precision() == MatmulPrecision::Bf16
-}
-
 /// Returns a factor of an f32 product in the type in which products of a precision read it: bf16 or f32.
 fn rounded(factor: CubeTensor, precision: MatmulPrecision) -> CubeTensor {
     let dtype = match precision {

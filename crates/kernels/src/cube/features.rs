@@ -21,18 +21,18 @@
 
 use std::ops::Range;
 
-use burn::tensor::{DType, Shape};
+use burn::tensor::{DType, Device, Shape};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 use kiln_feature::{FeatureDType, FeatureStore};
 use kiln_graph::NodeId;
 
-use crate::cube::dense;
 use crate::cube::launch::{self, Rows, launch_units};
 use crate::cube::scan::{Values, running_sums_of};
 use crate::cube::staging;
 use crate::device::error::UploadError;
 use crate::device::row_source::{NodeRows, RowSource};
+use crate::ops::half::reads_bf16;
 
 /// The slot of a node whose row is not in the table.
 const MISSING: u32 = u32::MAX;
@@ -139,7 +139,7 @@ pub(crate) struct RowTypes {
 impl RowTypes {
     /// Returns the types of the rows of a source on the device of a tensor.
     pub(crate) fn of<S: RowSource>(anchor: &CubeTensor, source: &S) -> Self {
-        match S::ARE_INPUTS && dense::reads_bf16(anchor) {
+        match S::ARE_INPUTS && reads_bf16(&Device::new(anchor.device.clone())) {
             true => Self { stored: FeatureDType::BF16, gathered: DType::BF16 },
             false => Self { stored: staging::sent_type(anchor, source.dtype()), gathered: DType::F32 },
         }

@@ -1,10 +1,12 @@
 //! The edges of a destination in a device's memory, among which a hop picks, and the picked edges.
 
+use burn::tensor::{DType, Shape};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 use kiln_sample::{Fanout, Rule};
 
-use crate::cube::excluded::{excluded_of, n_below, n_below_from};
+use crate::cube::excluded::{all_in_whole_list, excluded_of, n_below, n_below_from};
+use crate::cube::launch;
 
 /// The rule by which the edges of a destination are picked, as a compile-time parameter of kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -89,10 +91,54 @@ pub(super) fn neighborhood(
     Neighborhood { first_edge, n_all, degree, loops, n_loops, first_excluded, end_excluded }
 }
 
+/// Replaces the picks `srcs[start..end]` of a destination, ascending positions among its edges that are not left out, by the
+/// sources of the edges, and writes the ids of the edges. `excluded` is read only with `excludes`.
+#[cube]
+pub(super) fn store_picks(
+    indices: &[u32],
+    excluded: &[u32],
+    of_dst: &Neighborhood,
+    edge_ids: &mut [i64],
+    srcs: &mut [u32],
+    start: u32,
+    end: u32,
+    #[comptime] excludes: bool,
+) {
+    if comptime!(excludes) {
+        all_in_whole_list(
+            indices,
+            of_dst.first_edge,
+            of_dst.n_all,
+            excluded,
+            of_dst.first_excluded,
+            of_dst.end_excluded,
+            srcs,
+            start,
+            end,
+        );
+    }
+    for place in start..end {
+        let edge = of_dst.first_edge + u64::cast_from(srcs[place as usize]);
+        edge_ids[place as usize] = i64::cast_from(edge);
+        srcs[place as usize] = indices[usize::cast_from(edge)];
+    }
+}
+
 /// Picked edges, in arrays that may be longer than the number of picked edges.
 pub(super) struct Picked {
     pub(super) edge_ids: CubeTensor,
     pub(super) srcs: CubeTensor,
     /// A destination for which a custom rule picked a position that is not below its degree, `[1]`, or `u32::MAX`.
     pub(super) invalid: Option<CubeTensor>,
+}
+
+impl Picked {
+    /// Allocates arrays for at most `most_edges` edges on the device of a tensor.
+    pub(super) fn new(like: &CubeTensor, most_edges: usize) -> Self {
+        Self {
+            edge_ids: launch::new_tensor(like, Shape::new([most_edges]), DType::I64),
+            srcs: launch::new_array(like, most_edges),
+            invalid: None,
+        }
+    }
 }

@@ -16,15 +16,14 @@
 //!   that stays in the L1 cache. This suits fanouts of up to a few dozen. If edges are left out, also a binary search
 //!   for the destination, and two in its neighbour list per edge to leave out, for the destination and for each pick.
 
-use burn::tensor::{DType, Shape};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 use kiln_sample::RngKey;
 
-use crate::cube::excluded::{all_in_whole_list, excluded_of, in_whole_list};
+use crate::cube::excluded::{excluded_of, in_whole_list};
 use crate::cube::graph::{Graph, HopNodes};
 use crate::cube::launch::{self, launch_units};
-use crate::cube::neighborhood::{How, Picked, neighborhood};
+use crate::cube::neighborhood::{How, Picked, neighborhood, store_picks};
 use crate::cube::philox::{draw4, word};
 use crate::cube::rule::DeviceRule;
 use crate::cube::scan::{Values, running_sums_of};
@@ -177,18 +176,7 @@ fn pick(
             srcs[(start + n_before + number) as usize] = of_dst.loops + number;
         }
     }
-    if comptime!(excludes) {
-        let first = of_dst.first_excluded;
-        let end = of_dst.end_excluded;
-        let first_edge = of_dst.first_edge;
-        let n_all = of_dst.n_all;
-        all_in_whole_list(indices, first_edge, n_all, excluded, first, end, srcs, start, start + n_picks);
-    }
-    for place in start..start + n_picks {
-        let edge = of_dst.first_edge + u64::cast_from(srcs[place as usize]);
-        edge_ids[place as usize] = i64::cast_from(edge);
-        srcs[place as usize] = indices[usize::cast_from(edge)];
-    }
+    store_picks(indices, excluded, &of_dst, edge_ids, srcs, start, start + n_picks, excludes);
 }
 
 /// Lists all edges of all destinations, without those that are left out.
@@ -255,8 +243,7 @@ impl Picking<'_> {
             return rule.launches().edges(graph, hop, *fanout, offsets, most_edges, key);
         }
         let HopNodes { nodes, rows, excluded } = hop;
-        let edge_ids = launch::new_tensor(nodes, Shape::new([most_edges]), DType::I64);
-        let srcs = launch::new_array(nodes, most_edges);
+        let picked = Picked::new(nodes, most_edges);
         if *how == How::All {
             launch_units!(
                 take_all,
@@ -268,8 +255,8 @@ impl Picking<'_> {
                 launch::buffer(nodes),
                 launch::buffer(hop.excluded_or_any()),
                 launch::buffer(offsets),
-                launch::buffer(&edge_ids),
-                launch::buffer(&srcs),
+                launch::buffer(&picked.edge_ids),
+                launch::buffer(&picked.srcs),
                 excluded.is_some()
             );
         } else {
@@ -284,14 +271,14 @@ impl Picking<'_> {
                 launch::buffer(nodes),
                 launch::buffer(hop.excluded_or_any()),
                 launch::buffer(offsets),
-                launch::buffer(&edge_ids),
-                launch::buffer(&srcs),
+                launch::buffer(&picked.edge_ids),
+                launch::buffer(&picked.srcs),
                 key_low,
                 key_high,
                 *how,
                 excluded.is_some()
             );
         }
-        Picked { edge_ids, srcs, invalid: None }
+        picked
     }
 }

@@ -17,15 +17,15 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use burn::tensor::{DType, Shape};
+use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 use kiln_sample::{RngKey, SamplingRule};
 
-use crate::cube::excluded::{all_in_whole_list, in_whole_list};
+use crate::cube::excluded::in_whole_list;
 use crate::cube::graph::{Graph, HopNodes};
 use crate::cube::launch;
-use crate::cube::neighborhood::{How, Neighborhood, Picked, neighborhood};
+use crate::cube::neighborhood::{How, Neighborhood, Picked, neighborhood, store_picks};
 use crate::cube::philox::{draw4, word};
 use crate::cube::scan::running_sums;
 
@@ -183,25 +183,16 @@ fn pick_by_rule<R: CubeRule>(
         }
         srcs[place as usize] = position;
     }
-    let of_dst = &neighbors.of_dst;
-    if comptime!(lists.excludes) {
-        all_in_whole_list(
-            &lists.indices,
-            of_dst.first_edge,
-            of_dst.n_all,
-            &lists.excluded,
-            of_dst.first_excluded,
-            of_dst.end_excluded,
-            srcs,
-            start,
-            start + n_picks,
-        );
-    }
-    for place in start..start + n_picks {
-        let edge = of_dst.first_edge + u64::cast_from(srcs[place as usize]);
-        edge_ids[place as usize] = i64::cast_from(edge);
-        srcs[place as usize] = lists.indices[usize::cast_from(edge)];
-    }
+    store_picks(
+        &lists.indices,
+        &lists.excluded,
+        &neighbors.of_dst,
+        edge_ids,
+        srcs,
+        start,
+        start + n_picks,
+        lists.excludes,
+    );
 }
 
 /// A rule that samplers on devices run ([`SamplingRule::device_rule`]).
@@ -282,8 +273,7 @@ impl<R: CubeRule> Launches for RuleOf<R> {
         key: RngKey,
     ) -> Picked {
         let nodes = &hop.nodes;
-        let edge_ids = launch::new_tensor(nodes, Shape::new([most_edges]), DType::I64);
-        let srcs = launch::new_array(nodes, most_edges);
+        let picked = Picked::new(nodes, most_edges);
         let invalid = launch::upload_as(nodes, &[u32::MAX], DType::U32);
         let [key_low, key_high] = key.words();
         let n_units = launch::length(nodes);
@@ -294,13 +284,13 @@ impl<R: CubeRule> Launches for RuleOf<R> {
             launch::units(nodes, n_units),
             lists(graph, hop, fanout),
             launch::buffer(offsets),
-            launch::buffer(&edge_ids),
-            launch::buffer(&srcs),
+            launch::buffer(&picked.edge_ids),
+            launch::buffer(&picked.srcs),
             launch::buffer(&invalid),
             key_low,
             key_high
         );
-        Picked { edge_ids, srcs, invalid: Some(invalid) }
+        Picked { invalid: Some(invalid), ..picked }
     }
 }
 

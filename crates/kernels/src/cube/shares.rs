@@ -8,7 +8,7 @@
 //!
 //! * *Contract.* `out` is overwritten. The sum is in f32 and in the order of the edges; without weights it is a count.
 //! * *Work distribution.* One unit per destination and type, which reads the edges of the destination twice. If a destination
-//!   may have more than [`MOST_OF_UNIT`] edges, the sums are a [segment sum](super::segment_sum) instead, over the rows of the
+//!   may have more edges than one unit adds, the sums are a [segment sum](super::segment_sum) instead, over the rows of the
 //!   identity matrix that the types of the edges select, and one unit per edge divides.
 //! * *Cost.* `8 n_types` bytes per edge, of which the caches hold all but the first 8, and 4 bytes written.
 
@@ -78,9 +78,6 @@ fn shares_kernel(
         }
     }
 }
-
-/// The largest number of edges of a destination that one unit adds up.
-const MOST_OF_UNIT: usize = 512;
 
 /// Divides the weight of each edge by the sum of its destination and type.
 #[cube(launch, address_type = "dynamic")]
@@ -161,7 +158,7 @@ pub(super) fn shares(
     if block.n_edges == 0 {
         return out;
     }
-    if MOST_OF_UNIT < block.most_in_edges {
+    if by_dst(block).may_be_long() {
         return shares_of_hubs(block, types, n_types, weights);
     }
     let types = into_contiguous(types);

@@ -63,8 +63,8 @@ impl CacheStats {
 
 impl DeviceFeatures {
     /// Copies all rows to a device in the element type of the store, or as f32 if the device does not support that
-    /// type, or as bf16 if layers read it there ([`MatmulPrecision::Bf16`](crate::ops::MatmulPrecision::Bf16) on CUDA). If the rows exceed the largest allocation of the device, they are split into parts, and a gather takes a
-    /// launch per part.
+    /// type, or as bf16 if layers read it there ([`MatmulPrecision::Bf16`](crate::ops::MatmulPrecision::Bf16) on CUDA). If
+    /// the rows exceed the largest allocation of the device, they are split into parts, and a gather takes a launch per part.
     ///
     /// # Errors
     /// Returns [`UploadError::Features`] if the store cannot be read, [`UploadError::OutOfMemory`] if the device does not
@@ -150,9 +150,9 @@ impl DeviceFeatures {
 
     /// Gathers the rows of nodes, `[n] -> [n, dim]`, as f32, or on the CPU in the element type of the store, as
     /// [`gather_features`] does. On CUDA, they are bf16 if the precision was
-    /// [`MatmulPrecision::Bf16`](crate::ops::MatmulPrecision::Bf16) when the rows were copied. The ids are u32 on the device, such as those of
-    /// [`DeviceBlock::src_nodes`](crate::DeviceBlock::src_nodes). If rows are missing on the device, the host waits
-    /// once for their ids, gathers them, and sends them.
+    /// [`MatmulPrecision::Bf16`](crate::ops::MatmulPrecision::Bf16) when the rows were copied. The ids are u32 on the device,
+    /// such as those of [`DeviceBlock::src_nodes`](crate::DeviceBlock::src_nodes). If rows are missing on the device, the host
+    /// waits once for their ids, gathers them, and sends them.
     ///
     /// # Errors
     /// Returns an error of the feature store if it cannot gather the rows.

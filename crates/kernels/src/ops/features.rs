@@ -48,8 +48,8 @@ pub fn aggregate_f32(block: &DeviceBlock, x: Tensor<2>, aggregation: impl Into<A
     widen(aggregate_for_linear(block, x, aggregation))
 }
 
-/// Aggregates rows for [`linear`](crate::ops::linear): [`aggregate_f32`], but with [`MatmulPrecision::Bf16`](crate::ops::MatmulPrecision::Bf16) on a CUDA
-/// device, where products read bf16, the result is bf16. There, rows of another element type and the weights are first
+/// Aggregates rows for [`linear`](crate::ops::linear): [`aggregate_f32`], but with
+/// [`MatmulPrecision::Bf16`](crate::ops::MatmulPrecision::Bf16) on a CUDA device, where products read bf16, the result is bf16. There, rows of another element type and the weights are first
 /// rounded to bf16; sums are added in f32 and rounded once. Sums with weights per head, those of attention layers, stay f32.
 ///
 /// # Shapes

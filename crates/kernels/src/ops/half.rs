@@ -31,5 +31,5 @@ pub(super) fn reads_half_rows(x: &Tensor<2>) -> bool {
 
 /// Returns true if layers on a device read rows in bf16.
 pub(crate) fn reads_bf16(device: &Device) -> bool {
-    is_cuda(device) && matmul_precision() == MatmulPrecision::Bf16
+    matmul_precision() == MatmulPrecision::Bf16 && is_cuda(device)
 }

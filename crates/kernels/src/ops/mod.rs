@@ -30,7 +30,7 @@ pub(crate) mod cross_entropy;
 pub(crate) mod edge_rows;
 pub(crate) mod edges;
 mod features;
-mod half;
+pub(crate) mod half;
 pub(crate) mod keep;
 mod layer_norm;
 pub(crate) mod precision;

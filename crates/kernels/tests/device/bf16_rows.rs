@@ -3,14 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::io::Write;
-use std::process::Command;
 
 use burn::tensor::{DType, Device, Tensor};
 use kiln_kernels::ops::{self, Aggregation, MatmulPrecision, MessageWeights, OwnRow, Reduction};
 use kiln_kernels::testing::{check_close, device, on_cpu, ramp, values};
 use kiln_kernels::{DeviceBlock, to_vec_f32};
 
-use super::common::{is_on_cuda, with_hub};
+use super::common::{is_on_cuda, process_of, with_hub};
 use super::features::gathered_rows_equal_the_source_for_any_cache_size;
 
 /// The variable that is set in the process with the precision.
@@ -26,10 +25,8 @@ fn rows_and_products_in_bf16_have_the_error_of_the_rounding() {
             .unwrap();
     }
     if std::env::var_os(IN_BF16).is_none() {
-        let (_, module) = module_path!().split_once("::").unwrap();
-        let test = format!("{module}::rows_and_products_in_bf16_have_the_error_of_the_rounding");
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        let output = command.args(["--exact", &test, "--nocapture"]).env(IN_BF16, "1").output().unwrap();
+        let mut command = process_of("bf16_rows::rows_and_products_in_bf16_have_the_error_of_the_rounding");
+        let output = command.env(IN_BF16, "1").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(
             output.status.success() && said.contains("1 passed"),

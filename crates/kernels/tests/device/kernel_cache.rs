@@ -3,11 +3,11 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use tempfile::TempDir;
 
-use super::common::is_on_cuda;
+use super::common::{is_on_cuda, process_of};
 
 /// A process that runs the smoke test, and the file to which CubeCL writes the kernels that it compiles.
 struct Process {
@@ -19,8 +19,7 @@ impl Process {
     /// Starts a process that keeps its kernels below a folder.
     fn start(folder: &Path, name: &str) -> Self {
         let log = folder.join(name);
-        let mut command = Command::new(std::env::current_exe().expect("the test should have a path"));
-        command.args(["--exact", &smoke_test()]);
+        let mut command = process_of("devices::the_device_passes_the_smoke_test");
         command.env("XDG_CACHE_HOME", folder).env("CUBECL_DEBUG_LOG", &log).stdout(Stdio::null());
         // A file `cubecl.toml` in the folder of the sources or above it has no effect.
         command.current_dir(folder);
@@ -35,12 +34,6 @@ impl Process {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         log.lines().filter(|line| line.contains("[START_KERNEL_COMPILATION]")).count()
     }
-}
-
-/// Returns the name of the test that runs the smoke test, in this program of tests.
-fn smoke_test() -> String {
-    let (_, module) = module_path!().split_once("::").expect("the module is in a crate");
-    format!("{}devices::the_device_passes_the_smoke_test", module.trim_end_matches("kernel_cache"))
 }
 
 /// Returns true on CUDA devices: CubeCL's CPU runtime stores no kernels, and its WGPU runtime leaves that to the driver.

@@ -32,12 +32,12 @@ impl NeighborLoader {
         targets: Option<Targets>,
         train_items: impl FnOnce() -> Result<ItemSampler>,
     ) -> Result<HostOrDeviceBatcher> {
-        let mode = self.graph_mode;
+        let mode = self.graph_mode.resolve(&self.sampling.rule);
         let sampler = match mode {
             GraphMode::Host => Some(self.source.sampler(&sampling)?),
             _ => self.source.device_sampler(&sampling, self.copies.graphs(), mode, device)?,
         };
-        let Some(sampler) = sampler else { return self.device_batcher(device, targets, train_items) };
+        let Some(sampler) = sampler else { return self.device_batcher(mode, device, targets, train_items) };
         let batcher = self.host_batcher(sampler, model, targets)?;
         Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
     }
@@ -45,6 +45,7 @@ impl NeighborLoader {
     /// Returns the batcher of a graph of one type that a device samples, and whose features it gathers.
     fn device_batcher(
         &self,
+        mode: GraphMode,
         device: &Device,
         targets: Option<Targets>,
         train_items: impl FnOnce() -> Result<ItemSampler>,
@@ -57,7 +58,7 @@ impl NeighborLoader {
         let edge_columns = self.edge_column_stores()?;
         let copy = self.copies.get_or_make(device, |hotness| {
             let hottest = self.hottest(graph, hotness, train_items)?;
-            DeviceCopy::new(device, self.graph_mode, graph, features, &self.sampling, hottest, edge_columns)
+            DeviceCopy::new(device, mode, graph, features, &self.sampling, hottest, edge_columns)
         })?;
         let DeviceCopy { sampler, features, edge_columns } = copy;
         let batcher = match targets {

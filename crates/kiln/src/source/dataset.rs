@@ -190,7 +190,6 @@ impl Source for PreparedDataset {
             return Ok(None);
         }
         let Sampling { fanouts, config, .. } = sampling;
-        let mode = mode.resolve(&config.rule);
         let schema = self.graph.schema().clone();
         let are_weighted = self.weighted_relations();
         let mut samplers = Vec::with_capacity(self.graph.n_relations());

@@ -18,7 +18,6 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Autodiff, AutodiffBackend, Backend, TensorMetadata};
-use burn::tensor::DType;
 use kiln_graph::TypeGroup;
 use kiln_sample::RngKey;
 
@@ -258,23 +257,7 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        let x = if weight.dtype() == DType::F32 { features::widened_if_tracked::<B, C>(x) } else { x };
-        // The gradient of each input reads the other one, so an input is saved only if the other one is tracked.
-        let kept_x = weight.is_tracked().then(|| x.primitive().clone());
-        let kept_weight = x.is_tracked().then(|| weight.primitive().clone());
-        let base_is_row = base.primitive().shape()[0] != x.primitive().shape()[0];
-        let row_type = x.dtype();
-        let nodes = [base.node(), x.node(), weight.node()];
-        let base = base.into_primitive();
-        let x = x.into_primitive();
-        let weight = weight.into_primitive();
-        match LinearOp.prepare::<C>(nodes).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => {
-                let state = LinearState { base_is_row, x: kept_x, weight: kept_weight, row_type };
-                prep.finish(state, B::add_linear(base, x, weight))
-            }
-            OpsKind::UnTracked(prep) => prep.finish(B::add_linear(base, x, weight)),
-        }
+        product::add_linear::<B, C>(base, x, weight)
     }
 }
 
@@ -378,39 +361,6 @@ impl<B: BlockAdjoints, const N: usize> Backward<B, N> for AggregateOp {
             if let Some(node) = node {
                 grads.register::<B>(node.id, B::aggregate_adjoint(&ops.state, grad.clone(), input));
             }
-        }
-    }
-}
-
-#[derive(Debug)]
-struct LinearOp;
-
-#[derive(Debug, Clone)]
-struct LinearState<B: Backend> {
-    /// True if the base is a single row, which is added to all rows.
-    base_is_row: bool,
-    x: Option<FloatTensor<B>>,
-    weight: Option<FloatTensor<B>>,
-    /// The element type of `x`.
-    row_type: DType,
-}
-
-impl<B: BlockAdjoints> Backward<B, 3> for LinearOp {
-    type State = LinearState<B>;
-
-    fn backward(self, ops: Ops<Self::State, 3>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
-        let [base_node, x_node, weight_node] = ops.parents;
-        let grad = grads.consume::<B>(&ops.node);
-        let LinearState { base_is_row, x, weight, row_type } = ops.state;
-        if let (Some(node), Some(weight)) = (x_node, weight) {
-            let of_rows = B::linear_x_adjoint(grad.clone(), weight);
-            grads.register::<B>(node.id, features::row_gradient::<B>(of_rows, row_type));
-        }
-        if let (Some(node), Some(x)) = (weight_node, x) {
-            grads.register::<B>(node.id, B::linear_weight_adjoint(x, grad.clone()));
-        }
-        if let Some(node) = base_node {
-            grads.register::<B>(node.id, if base_is_row { B::column_sums(grad) } else { grad });
         }
     }
 }

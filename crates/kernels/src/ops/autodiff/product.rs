@@ -1,6 +1,7 @@
 //! Products of matrices and stacked rows in the autodiff graph.
 
 use burn::backend::Autodiff;
+use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
@@ -12,33 +13,51 @@ use burn::tensor::{DType, Slice};
 use crate::ops::autodiff::features;
 use crate::ops::backend::{BlockAdjoints, BlockOps};
 
-#[derive(Debug)]
-struct ProductOp;
-
-/// The state of a product. The gradient of each input reads the other one, so an input is saved only if the other one is
-/// tracked.
+/// The factors of a product that its gradients read. The gradient of each factor reads the other one, so a factor is kept only
+/// if the other one is tracked.
 #[derive(Debug, Clone)]
-struct Factors<B: Backend> {
-    x: Option<FloatTensor<B>>,
-    weight: Option<FloatTensor<B>>,
+pub(super) struct Factors<B: Backend> {
+    pub(super) x: Option<FloatTensor<B>>,
+    pub(super) weight: Option<FloatTensor<B>>,
     /// The element type of `x`.
     row_type: DType,
 }
+
+impl<B: BlockAdjoints> Factors<B> {
+    pub(super) fn of<C: CheckpointStrategy>(
+        x: &FloatTensor<Autodiff<B, C>>,
+        weight: &FloatTensor<Autodiff<B, C>>,
+    ) -> Self {
+        Self {
+            x: weight.is_tracked().then(|| x.primitive().clone()),
+            weight: x.is_tracked().then(|| weight.primitive().clone()),
+            row_type: x.dtype(),
+        }
+    }
+
+    /// Registers the gradients of `x` and of the weight, from that of their product.
+    fn register(self, nodes: [Option<NodeId>; 2], grad: &FloatTensor<B>, grads: &mut Gradients) {
+        let [x_node, weight_node] = nodes;
+        if let (Some(node), Some(weight)) = (x_node, self.weight) {
+            let of_rows = B::linear_x_adjoint(grad.clone(), weight);
+            grads.register::<B>(node, features::row_gradient::<B>(of_rows, self.row_type));
+        }
+        if let (Some(node), Some(x)) = (weight_node, self.x) {
+            grads.register::<B>(node, B::linear_weight_adjoint(x, grad.clone()));
+        }
+    }
+}
+
+#[derive(Debug)]
+struct ProductOp;
 
 impl<B: BlockAdjoints> Backward<B, 2> for ProductOp {
     type State = Factors<B>;
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
-        let [x_node, weight_node] = ops.parents;
+        let nodes = ops.parents.map(|node| node.map(|node| node.id));
         let grad = grads.consume::<B>(&ops.node);
-        let Factors { x, weight, row_type } = ops.state;
-        if let (Some(node), Some(weight)) = (x_node, weight) {
-            let of_rows = B::linear_x_adjoint(grad.clone(), weight);
-            grads.register::<B>(node.id, features::row_gradient::<B>(of_rows, row_type));
-        }
-        if let (Some(node), Some(x)) = (weight_node, x) {
-            grads.register::<B>(node.id, B::linear_weight_adjoint(x, grad));
-        }
+        ops.state.register(nodes, &grad, grads);
     }
 }
 
@@ -47,16 +66,55 @@ pub(super) fn product<B: BlockOps + BlockAdjoints, C: CheckpointStrategy>(
     x: FloatTensor<Autodiff<B, C>>,
     weight: FloatTensor<Autodiff<B, C>>,
 ) -> FloatTensor<Autodiff<B, C>> {
-    let kept_x = weight.is_tracked().then(|| x.primitive().clone());
-    let kept_weight = x.is_tracked().then(|| weight.primitive().clone());
-    let row_type = x.dtype();
+    let factors = Factors::of::<C>(&x, &weight);
     let (x, x_node) = x.into_parts();
     let (weight, weight_node) = weight.into_parts();
     match ProductOp.prepare::<C>([x_node, weight_node]).compute_bound().stateful() {
-        OpsKind::Tracked(prep) => {
-            prep.finish(Factors { x: kept_x, weight: kept_weight, row_type }, B::product(x, weight))
-        }
+        OpsKind::Tracked(prep) => prep.finish(factors, B::product(x, weight)),
         OpsKind::UnTracked(prep) => prep.finish(B::product(x, weight)),
+    }
+}
+
+#[derive(Debug)]
+struct LinearOp;
+
+#[derive(Debug, Clone)]
+struct LinearState<B: Backend> {
+    /// True if the base is a single row, which is added to all rows.
+    base_is_row: bool,
+    factors: Factors<B>,
+}
+
+impl<B: BlockAdjoints> Backward<B, 3> for LinearOp {
+    type State = LinearState<B>;
+
+    fn backward(self, ops: Ops<Self::State, 3>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let [base_node, x_node, weight_node] = ops.parents.map(|node| node.map(|node| node.id));
+        let grad = grads.consume::<B>(&ops.node);
+        let LinearState { base_is_row, factors } = ops.state;
+        factors.register([x_node, weight_node], &grad, grads);
+        if let Some(node) = base_node {
+            grads.register::<B>(node, if base_is_row { B::column_sums(grad) } else { grad });
+        }
+    }
+}
+
+/// The sum of a base and the product of a matrix and a weight.
+pub(super) fn add_linear<B: BlockOps + BlockAdjoints, C: CheckpointStrategy>(
+    base: FloatTensor<Autodiff<B, C>>,
+    x: FloatTensor<Autodiff<B, C>>,
+    weight: FloatTensor<Autodiff<B, C>>,
+) -> FloatTensor<Autodiff<B, C>> {
+    let x = if weight.dtype() == DType::F32 { features::widened_if_tracked::<B, C>(x) } else { x };
+    let base_is_row = base.primitive().shape()[0] != x.primitive().shape()[0];
+    let state = LinearState { base_is_row, factors: Factors::of::<C>(&x, &weight) };
+    let nodes = [base.node(), x.node(), weight.node()];
+    let base = base.into_primitive();
+    let x = x.into_primitive();
+    let weight = weight.into_primitive();
+    match LinearOp.prepare::<C>(nodes).compute_bound().stateful() {
+        OpsKind::Tracked(prep) => prep.finish(state, B::add_linear(base, x, weight)),
+        OpsKind::UnTracked(prep) => prep.finish(B::add_linear(base, x, weight)),
     }
 }
 

@@ -10,6 +10,7 @@ use kiln_graph::TypeGroup;
 
 use crate::device::block::Adjacency;
 use crate::ops::aggregation::{Form, Input, Saved, Weights};
+use crate::ops::autodiff::product::Factors;
 use crate::ops::backend::{BlockAdjoints, BlockOps};
 use crate::ops::edges::zero_rows;
 use crate::ops::type_products::{bias_adjoint, weight_adjoint, x_adjoint};
@@ -21,9 +22,7 @@ pub(super) fn grouped_linear<B: BlockOps + BlockAdjoints, C: CheckpointStrategy>
     x: FloatTensor<Autodiff<B, C>>,
     weight: FloatTensor<Autodiff<B, C>>,
 ) -> FloatTensor<Autodiff<B, C>> {
-    // The gradient of each input reads the other one, so an input is saved only if the other one is tracked.
-    let kept_x = weight.is_tracked().then(|| x.primitive().clone());
-    let kept_weight = x.is_tracked().then(|| weight.primitive().clone());
+    let factors = Factors::of::<C>(&x, &weight);
     let nodes = [bias.node(), x.node(), weight.node()];
     let d_in = x.primitive().shape()[1];
     let bias = bias.into_primitive();
@@ -32,7 +31,7 @@ pub(super) fn grouped_linear<B: BlockOps + BlockAdjoints, C: CheckpointStrategy>
     match GroupedLinearOp.prepare::<C>(nodes).compute_bound().stateful() {
         OpsKind::Tracked(prep) => {
             let output = B::grouped_linear(Arc::clone(&types), bias, x, weight);
-            prep.finish(GroupedLinearState { types, d_in, x: kept_x, weight: kept_weight }, output)
+            prep.finish(GroupedLinearState { types, d_in, factors }, output)
         }
         OpsKind::UnTracked(prep) => prep.finish(B::grouped_linear(types, bias, x, weight)),
     }
@@ -45,8 +44,7 @@ struct GroupedLinearOp;
 struct GroupedLinearState<B: Backend> {
     types: Arc<[TypeGroup]>,
     d_in: usize,
-    x: Option<FloatTensor<B>>,
-    weight: Option<FloatTensor<B>>,
+    factors: Factors<B>,
 }
 
 impl<B: BlockAdjoints> Backward<B, 3> for GroupedLinearOp {
@@ -55,11 +53,11 @@ impl<B: BlockAdjoints> Backward<B, 3> for GroupedLinearOp {
     fn backward(self, ops: Ops<Self::State, 3>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
         let [bias_node, x_node, weight_node] = ops.parents;
         let grad = grads.consume::<B>(&ops.node);
-        let GroupedLinearState { types, d_in, x, weight } = ops.state;
-        if let (Some(node), Some(weight)) = (x_node, weight) {
+        let GroupedLinearState { types, d_in, factors } = ops.state;
+        if let (Some(node), Some(weight)) = (x_node, factors.weight) {
             grads.register::<B>(node.id, x_adjoint::<B>(&types, &grad, &weight, d_in, B::linear_x_adjoint));
         }
-        if let (Some(node), Some(x)) = (weight_node, x) {
+        if let (Some(node), Some(x)) = (weight_node, factors.x) {
             grads.register::<B>(node.id, weight_adjoint::<B>(&types, &grad, &x, B::linear_weight_adjoint));
         }
         if let Some(node) = bias_node {

@@ -1,5 +1,7 @@
 //! Blocks and aggregations that the tests of the ops share.
 
+use std::process::Command;
+
 use burn::tensor::Tensor;
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::ops::{Aggregation, Reduction};
@@ -48,6 +50,16 @@ pub(crate) fn with_hub() -> Block {
         })
         .collect();
     block(301, &in_srcs)
+}
+
+/// Returns a command that runs one test of this program, such as `block::uploads`, in another process.
+pub(crate) fn process_of(test: &str) -> Command {
+    // The modules of the tests may be below another module, in a program with the tests of several crates.
+    let (_, module) = module_path!().split_once("::").expect("the module should be in a crate");
+    let test = format!("{}{test}", module.trim_end_matches("common"));
+    let mut command = Command::new(std::env::current_exe().expect("the program should have a path"));
+    command.args(["--exact", &test, "--nocapture"]);
+    command
 }
 
 /// Returns true if the tests run on a CUDA device.
