@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{check_dropout, check_size};
 use crate::model::dims_and_init;
-use crate::normalization::normalize;
 use crate::stack::n_weights;
 use crate::{
     Aggregate, Epsilon, Error, ForwardContext, GinConv, GraphModel, Linear, Mlp, MlpConfig, Mode,
@@ -289,13 +288,8 @@ enum Follow {
 
 impl GinLayer {
     fn forward(&self, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        let mut x = self.conv.forward(block, x, ctx);
-        if let Some(norm) = &self.norm {
-            x = normalize(norm, x, ctx);
-        }
-        match self.follow {
-            Follow::Relu => ops::relu(x),
-            Follow::Nothing => x,
-        }
+        let rows = self.conv.aggregated(block, x);
+        let has_relu = matches!(self.follow, Follow::Relu);
+        self.conv.mlp.forward_normalized(rows, self.norm.as_ref(), has_relu, ctx)
     }
 }

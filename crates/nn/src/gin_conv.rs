@@ -85,8 +85,13 @@ impl<M: NodeModule> GinConv<M> {
     /// # Panics
     /// Panics if `x` does not have this shape.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+        self.mlp.forward(self.aggregated(block, x), ctx)
+    }
+
+    /// Returns the rows that the MLP reads, `[n_dst, d_in]`.
+    pub(crate) fn aggregated(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
         let reduce = Reduction::from(self.aggregate);
-        let rows = match (&self.epsilon, self.configured) {
+        match (&self.epsilon, self.configured) {
             (Some(epsilon), _) => {
                 let own = ops::widen(ops::take_dst(block, x.clone()));
                 ops::aggregate_f32(block, x, reduce) + ops::mul_row(own, (epsilon.val() + 1.0).unsqueeze())
@@ -95,7 +100,6 @@ impl<M: NodeModule> GinConv<M> {
                 let own = OwnRow::Scaled(1.0 + epsilon);
                 ops::aggregate_f32(block, x, Aggregation { own, ..reduce.into() })
             }
-        };
-        self.mlp.forward(rows, ctx)
+        }
     }
 }

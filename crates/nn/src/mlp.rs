@@ -1,11 +1,10 @@
 use burn::module::Module;
 use burn::nn::BatchNorm;
 use burn::tensor::{Device, Tensor};
-use kiln_kernels::ops;
 use kiln_sample::RngKey;
 
 use crate::error::check_size;
-use crate::normalization::normalize;
+use crate::normalization::dense;
 use crate::{ForwardContext, Linear, Normalization, Result};
 
 /// A module that maps node rows, such as the MLP of a [`GinConv`](crate::GinConv).
@@ -69,18 +68,27 @@ pub struct Mlp {
     pub norms: Vec<BatchNorm>,
 }
 
-impl NodeModule for Mlp {
-    fn forward(&self, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+impl Mlp {
+    /// Same as [`NodeModule::forward`], then a normalisation if there is one, then a ReLU if `has_relu` is true.
+    pub(crate) fn forward_normalized(
+        &self,
+        x: Tensor<2>,
+        norm: Option<&BatchNorm>,
+        has_relu: bool,
+        ctx: &ForwardContext,
+    ) -> Tensor<2> {
+        let last = self.linears.len() - 1;
         let mut x = x;
         for (i, linear) in self.linears.iter().enumerate() {
-            x = linear.forward(x);
-            if let Some(norm) = self.norms.get(i) {
-                x = normalize(norm, x, ctx);
-            }
-            if i + 1 < self.linears.len() {
-                x = ops::relu(x);
-            }
+            let norm = if i == last { norm } else { self.norms.get(i) };
+            x = dense(linear, norm, i < last || has_relu, x, ctx);
         }
         x
+    }
+}
+
+impl NodeModule for Mlp {
+    fn forward(&self, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+        self.forward_normalized(x, None, false, ctx)
     }
 }

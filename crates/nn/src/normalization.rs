@@ -1,10 +1,11 @@
+use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::{BatchNorm, BatchNormConfig, LayerNorm};
 use burn::tensor::{DType, Device, Tensor, module};
 use kiln_kernels::is_cpu;
 use kiln_kernels::ops::{self, BatchNormOutput};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ForwardContext, Mode, Result};
+use crate::{Error, ForwardContext, Linear, Mode, Result};
 
 /// The normalisation of hidden rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -36,9 +37,9 @@ impl Normalization {
     }
 }
 
-/// Normalises rows. Training on a device that tracks gradients uses the mean and variance of the rows and updates the
-/// running statistics. Prediction uses the running statistics. A batch without rows is returned unchanged and updates
-/// nothing.
+/// Runs a dense layer, then its normalisation if there is one, then a ReLU if `has_relu` is true. Training on a device that
+/// tracks gradients uses the mean and variance of the rows and updates the running statistics. Prediction uses the running
+/// statistics. A batch without rows is not normalised and updates nothing.
 ///
 /// Burn chooses between training and prediction by the device alone. Here [`Mode::Eval`] means prediction on every
 /// device, so that predictions by a model in training do not change it. [`Mode::Train`] on a device without gradient
@@ -46,11 +47,27 @@ impl Normalization {
 ///
 /// Burn buffers the last update of each thread, and clones of a model share their statistics. Therefore only one thread
 /// at a time may train a model and its clones, and other threads must predict with the result of `Module::valid`.
-pub(crate) fn normalize(norm: &BatchNorm, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+pub(crate) fn dense(
+    linear: &Linear,
+    norm: Option<&BatchNorm>,
+    has_relu: bool,
+    x: Tensor<2>,
+    ctx: &ForwardContext,
+) -> Tensor<2> {
     let [n_rows, _] = x.dims();
+    let norm = norm.filter(|_| 0 < n_rows);
+    if let Some(norm) = norm.filter(|norm| matches!(ctx.mode, Mode::Train) && trains_on_device(norm, &x)) {
+        return dense_on_device(linear, norm, has_relu, x);
+    }
+    let mut x = linear.forward(x);
+    if let Some(norm) = norm {
+        x = normalize(norm, x, ctx);
+    }
+    if has_relu { ops::relu(x) } else { x }
+}
+
+fn normalize(norm: &BatchNorm, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
     match ctx.mode {
-        _ if n_rows == 0 => x,
-        Mode::Train if trains_on_device(norm, &x) => normalize_on_device(norm, x),
         Mode::Train => norm.forward(x),
         Mode::Eval => {
             // Only the synced value contains this thread's last training step.
@@ -67,17 +84,36 @@ fn trains_on_device(norm: &BatchNorm, x: &Tensor<2>) -> bool {
     device.is_autodiff() && norm.training.is_enabled() && !is_cpu(&device)
 }
 
-/// Runs a training step of a batch normalisation as Burn's `forward` does, but with the statistics and the gradients as
-/// column sums of all multiprocessors of a GPU.
-fn normalize_on_device(norm: &BatchNorm, x: Tensor<2>) -> Tensor<2> {
-    let BatchNormOutput { rows, mean, variance } =
-        ops::batch_norm(x, norm.gamma.val(), norm.beta.val(), norm.epsilon);
-    let device = rows.device();
-    for (running, batch) in [(&norm.running_mean, mean), (&norm.running_var, variance)] {
-        let before = running.value_sync().to_device(&device);
-        running.update(ops::moving_average(before, batch, norm.momentum).detach());
+/// Runs a training step of [`dense`] with the ops of this project, whose sums over the rows all multiprocessors of a GPU
+/// compute. The bias is only added to the running mean: the normalised rows do not depend on it, and its gradient is 0, which
+/// on the CPU is a sum of numbers that cancel.
+fn dense_on_device(linear: &Linear, norm: &BatchNorm, has_relu: bool, x: Tensor<2>) -> Tensor<2> {
+    let device = x.device();
+    let running = [&norm.running_mean, &norm.running_var];
+    let parameters = ops::BatchNorm {
+        bias: linear.bias.val(),
+        gamma: norm.gamma.val(),
+        beta: norm.beta.val(),
+        moving: running.map(|running| running.value_sync().to_device(&device)),
+        momentum: norm.momentum,
+        epsilon: norm.epsilon,
+        relu: has_relu,
+    };
+    let BatchNormOutput { rows, moving } = ops::batch_norm(ops::product(x, linear.weight.val()), parameters);
+    for (running, moved) in running.into_iter().zip(moving) {
+        // Burn's `update` would add the values of all threads and divide by their number, which is a launch.
+        let _ = running.clone().map(&mut Replacement(moved.detach()));
     }
     rows
+}
+
+/// Replaces the value of a running statistic, which its clones share, by this one.
+struct Replacement(Tensor<1>);
+
+impl ModuleMapper for Replacement {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|old| self.0.clone().reshape(old.dims()))
+    }
 }
 
 /// The number that a layer normalisation adds to the variance: Burn's default.

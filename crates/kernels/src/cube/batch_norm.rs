@@ -4,25 +4,29 @@
 //! out[i, c] = (x[i, c] - mean[c]) * gamma[c] / sqrt(variance[c] + epsilon) + beta[c]
 //! ```
 //!
-//! * *Contract.* The same as that of Burn's `batch_norm_train`. The variance is the mean of the squares of the centered
-//!   values, so large means cost no accuracy.
-//! * *Work distribution.* Means, variances and the gradients of `gamma` and `beta` are [column
-//!   sums](crate::cube::column_sums); one unit per row and vector of columns computes the rows and their gradient.
-//! * *Cost.* `16 F` bytes per row for `F` columns, in five launches for many rows; the gradient `20 F` in three.
+//! with an optional ReLU.
+//!
+//! * *Contract.* The same as that of Burn's `batch_norm_train` and of its ReLU.
+//! * *Work distribution.* [Column moments](crate::cube::column_moments) for means, variances and moving averages, [column
+//!   sums](crate::cube::column_sums) for the gradients of `gamma` and `beta`; one unit per row and vector of columns
+//!   computes the rows and their gradient.
+//! * *Cost.* `12 F` bytes per row for `F` columns, in three launches for many rows; the gradients `20 F` in three, with a
+//!   ReLU `28 F`.
 
-use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
-use burn::tensor::{DType, Shape, Slice};
+use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
+use crate::cube::column_moments::{ColumnStatistics, column_statistics};
 use crate::cube::column_sums::{ColumnTerm, column_sums_of};
+use crate::cube::dropout::{relu, relu_adjoint};
 use crate::cube::launch::{self, Rows, launch_units};
-use crate::ops::batch_norm::{BatchStatistics, NormalizationGradients, Normalized};
-
-type Values = FloatTensor<CubeBackend>;
+use crate::ops::batch_norm::{
+    NormalizationGradients, NormalizationInput, NormalizationStep, Normalized, SavedNormalization,
+};
 
 /// The numbers that the kernels read at run time. The width and the strides are in vectors of values.
 #[derive(CubeType, CubeLaunch)]
@@ -30,54 +34,63 @@ struct Sizes {
     width: usize,
     x_stride: usize,
     grad_stride: usize,
+    output_stride: usize,
     n_rows: f32,
     epsilon: f32,
 }
 
 #[cube]
-fn reciprocal_deviation<N: Size>(variance: Vector<f32, N>, epsilon: f32) -> Vector<f32, N> {
+pub(super) fn reciprocal_deviation<N: Size>(variance: Vector<f32, N>, epsilon: f32) -> Vector<f32, N> {
     Vector::new(f32::new(1.0)) / (variance + Vector::new(epsilon)).sqrt()
 }
 
-/// Normalizes the rows. The units of the first row also write the means and the variances.
 #[cube(launch, address_type = "dynamic")]
 fn normalize_kernel<N: Size>(
     x: &[Vector<f32, N>],
-    sums: &[Vector<f32, N>],
-    squares: &[Vector<f32, N>],
+    means: &[Vector<f32, N>],
+    variances: &[Vector<f32, N>],
     gamma: &[Vector<f32, N>],
     beta: &[Vector<f32, N>],
     out: &mut [Vector<f32, N>],
-    means: &mut [Vector<f32, N>],
-    variances: &mut [Vector<f32, N>],
     sizes: &Sizes,
+    #[comptime] has_relu: bool,
 ) {
     if ABSOLUTE_POS >= out.len() {
         terminate!();
     }
     let row = ABSOLUTE_POS / sizes.width;
     let column = ABSOLUTE_POS % sizes.width;
-    let mean = sums[column] / Vector::new(sizes.n_rows);
-    let variance = squares[column] / Vector::new(sizes.n_rows);
-    let scale = gamma[column] * reciprocal_deviation::<N>(variance, sizes.epsilon);
-    out[ABSOLUTE_POS] = (x[row * sizes.x_stride + column] - mean) * scale + beta[column];
-    if row == 0 {
-        means[column] = mean;
-        variances[column] = variance;
+    let scale = gamma[column] * reciprocal_deviation::<N>(variances[column], sizes.epsilon);
+    let mut value = (x[row * sizes.x_stride + column] - means[column]) * scale + beta[column];
+    if comptime!(has_relu) {
+        value = relu::<N>(value);
     }
+    out[ABSOLUTE_POS] = value;
 }
 
-/// Computes the gradient of the rows. `sums` are those of the gradient, then those of its products with the normalized rows.
+/// The gradients of the parameters, each with a value per column.
+#[derive(CubeType, CubeLaunch)]
+struct Gradients<N: Size> {
+    bias: Box<[Vector<f32, N>]>,
+    gamma: Box<[Vector<f32, N>]>,
+    beta: Box<[Vector<f32, N>]>,
+}
+
+/// Computes the gradient of the rows. `sums` are those of the gradient, then those of its products with the normalized rows. The
+/// units of the first row also write the gradients of the parameters.
 #[cube(launch, address_type = "dynamic")]
 fn normalize_adjoint_kernel<N: Size>(
     x: &[Vector<f32, N>],
     grad: &[Vector<f32, N>],
+    output: &[Vector<f32, N>],
     means: &[Vector<f32, N>],
     variances: &[Vector<f32, N>],
     gamma: &[Vector<f32, N>],
     sums: &[Vector<f32, N>],
     out: &mut [Vector<f32, N>],
+    of_parameters: &mut Gradients<N>,
     sizes: &Sizes,
+    #[comptime] has_relu: bool,
 ) {
     if ABSOLUTE_POS >= out.len() {
         terminate!();
@@ -86,48 +99,36 @@ fn normalize_adjoint_kernel<N: Size>(
     let column = ABSOLUTE_POS % sizes.width;
     let reciprocal = reciprocal_deviation::<N>(variances[column], sizes.epsilon);
     let normalized = (x[row * sizes.x_stride + column] - means[column]) * reciprocal;
-    let mean_grad = sums[column] / Vector::new(sizes.n_rows);
-    let along_normalized = normalized * (sums[sizes.width + column] / Vector::new(sizes.n_rows));
-    let rest = grad[row * sizes.grad_stride + column] - mean_grad - along_normalized;
+    let sum = sums[column];
+    let sum_of_products = sums[sizes.width + column];
+    let along_normalized = normalized * (sum_of_products / Vector::new(sizes.n_rows));
+    let mut of_output = grad[row * sizes.grad_stride + column];
+    if comptime!(has_relu) {
+        of_output = relu_adjoint::<N>(output[row * sizes.output_stride + column], of_output);
+    }
+    let rest = of_output - sum / Vector::new(sizes.n_rows) - along_normalized;
     out[ABSOLUTE_POS] = rest * (gamma[column] * reciprocal);
-}
-
-#[cube(launch, address_type = "dynamic")]
-fn moving_average_kernel(old: &[f32], new: &[f32], out: &mut [f32], kept: f32, share: f32) {
-    if ABSOLUTE_POS < out.len() {
-        out[ABSOLUTE_POS] = old[ABSOLUTE_POS] * kept + new[ABSOLUTE_POS] * share;
+    if row == 0 {
+        of_parameters.bias[column] = Vector::zeroed();
+        of_parameters.gamma[column] = sum_of_products;
+        of_parameters.beta[column] = sum;
     }
 }
 
-/// Computes `old * (1 - share) + new * share`.
-pub(super) fn moving_average(old: Values, new: Values, share: f64) -> CubeTensor {
-    let [old, new] = [old, new].map(into_contiguous);
-    let out = launch::new_tensor(&old, old.meta.shape().clone(), DType::F32);
-    if 0 < launch::length(&out) {
-        launch_units!(
-            moving_average_kernel,
-            &old,
-            launch::length(&out),
-            launch::buffer(&old),
-            launch::buffer(&new),
-            launch::buffer(&out),
-            (1.0 - share) as f32,
-            share as f32
-        );
-    }
-    out
-}
-
-pub(super) fn normalize(x: Values, gamma: Values, beta: Values, epsilon: f64) -> Normalized<CubeBackend> {
-    let x = Rows::of(x);
+pub(super) fn normalize(
+    input: NormalizationInput<CubeBackend>,
+    step: NormalizationStep,
+) -> Normalized<CubeBackend> {
+    let NormalizationStep { epsilon, share, has_relu } = step;
+    let x = Rows::of(input.x);
+    let [bias, gamma, beta, moving_mean, moving_variance] =
+        [input.bias, input.gamma, input.beta, input.moving_mean, input.moving_variance].map(into_contiguous);
     let tensor = x.tensor();
     let width = x.width();
     let out = Rows::new(tensor, x.n_rows(), width, DType::F32);
-    let [means, variances] = [(); 2].map(|()| launch::new_tensor(tensor, Shape::new([width]), DType::F32));
+    let ColumnStatistics { means, variances, moving: [moving_mean, moving_variance] } =
+        column_statistics(&x, &bias, [&moving_mean, &moving_variance], share);
     if 0 < width {
-        let sums = column_sums_of(&x, &ColumnTerm::Value);
-        let squares = column_sums_of(&x, &ColumnTerm::SquareOfCentered { sums: sums.clone() });
-        let [gamma, beta] = [gamma, beta].map(into_contiguous);
         let vectors = [&gamma, &beta].map(|row| launch::vector_size(row, &[width]));
         let vector_size = x.vector_size(&[width]).min(vectors[0]).min(vectors[1]);
         let of = |tensor: &CubeTensor| launch::vectors(tensor, vector_size);
@@ -137,40 +138,46 @@ pub(super) fn normalize(x: Values, gamma: Values, beta: Values, epsilon: f64) ->
             x.n_rows() * width / vector_size,
             vector_size,
             x.buffer(vector_size),
-            of(&sums),
-            of(&squares),
+            of(&means),
+            of(&variances),
             of(&gamma),
             of(&beta),
             out.buffer(vector_size),
-            of(&means),
-            of(&variances),
-            sizes(&x, &out, vector_size, epsilon)
+            sizes([&x, &x, &x], vector_size, epsilon),
+            has_relu
         );
     }
-    Normalized { rows: out.into_tensor(), means, variances }
+    Normalized { rows: out.into_tensor(), means, variances, moving_mean, moving_variance }
 }
 
 pub(super) fn adjoint(
-    saved: BatchStatistics<CubeBackend>,
-    grad: Values,
+    saved: SavedNormalization<CubeBackend>,
+    grad: FloatTensor<CubeBackend>,
 ) -> NormalizationGradients<CubeBackend> {
-    let BatchStatistics { x, gamma, means, variances, epsilon } = saved;
+    let SavedNormalization { x, gamma, means, variances, epsilon, output } = saved;
     let x = Rows::of(x);
     let grad = Rows::of(grad);
+    let output = output.map(Rows::of);
     let [gamma, means, variances] = [gamma, means, variances].map(into_contiguous);
     let tensor = grad.tensor();
     let width = x.width();
     let out = Rows::new(tensor, x.n_rows(), width, DType::F32);
+    let [of_bias, of_gamma, of_beta] =
+        [(); 3].map(|()| launch::new_tensor(tensor, Shape::new([width]), DType::F32));
     let term = ColumnTerm::WithNormalized {
         x: x.clone(),
         means: means.clone(),
         variances: variances.clone(),
         epsilon,
+        output: output.clone(),
     };
     let sums = column_sums_of(&grad, &term);
     if 0 < width {
-        let of_gamma = launch::vector_size(&gamma, &[width]);
-        let vector_size = x.vector_size(&[width]).min(grad.vector_size(&[width])).min(of_gamma);
+        let has_relu = output.is_some();
+        let output = output.as_ref().unwrap_or(&x);
+        let of_gamma_size = launch::vector_size(&gamma, &[width]);
+        let of_rows = [&x, &grad, output].map(|rows| rows.vector_size(&[width]));
+        let vector_size = of_rows.into_iter().fold(of_gamma_size, usize::min);
         let of = |tensor: &CubeTensor| launch::vectors(tensor, vector_size);
         launch_units!(
             normalize_adjoint_kernel,
@@ -179,28 +186,26 @@ pub(super) fn adjoint(
             vector_size,
             x.buffer(vector_size),
             grad.buffer(vector_size),
+            output.buffer(vector_size),
             of(&means),
             of(&variances),
             of(&gamma),
             of(&sums),
             out.buffer(vector_size),
-            sizes(&x, &grad, vector_size, epsilon)
+            GradientsLaunch::new(of(&of_bias), of(&of_gamma), of(&of_beta)),
+            sizes([&x, &grad, output], vector_size, epsilon),
+            has_relu
         );
     }
-    // Burn's slice is a copy where the alignment of the memory does not allow a view.
-    let [beta, gamma] = [0, width].map(|first| {
-        let row =
-            CubeBackend::float_slice(sums.clone(), &[Slice::from(0..1), Slice::from(first..first + width)]);
-        CubeBackend::float_reshape(row, Shape::new([width]))
-    });
-    NormalizationGradients { x: out.into_tensor(), gamma, beta }
+    NormalizationGradients { x: out.into_tensor(), bias: of_bias, gamma: of_gamma, beta: of_beta }
 }
 
-fn sizes(x: &Rows, grad: &Rows, vector_size: usize, epsilon: f64) -> SizesLaunch {
+fn sizes([x, grad, output]: [&Rows; 3], vector_size: usize, epsilon: f64) -> SizesLaunch {
     SizesLaunch::new(
         x.width() / vector_size,
         x.stride / vector_size,
         grad.stride / vector_size,
+        output.stride / vector_size,
         x.n_rows() as f32,
         epsilon as f32,
     )

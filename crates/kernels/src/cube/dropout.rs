@@ -31,6 +31,20 @@ struct Mask {
     scale: f32,
 }
 
+/// The ReLU. NaN stays NaN.
+#[cube]
+pub(super) fn relu<N: Size>(value: Vector<f32, N>) -> Vector<f32, N> {
+    let zero = Vector::<f32, N>::zeroed();
+    select_many(value.less_than(&zero), zero, value)
+}
+
+/// The gradient of a ReLU from its output and the gradient of that.
+#[cube]
+pub(super) fn relu_adjoint<N: Size>(output: Vector<f32, N>, grad: Vector<f32, N>) -> Vector<f32, N> {
+    let zero = Vector::<f32, N>::zeroed();
+    select_many(output.less_equal(&zero), zero, grad)
+}
+
 #[cube(launch, address_type = "dynamic")]
 fn dropout_kernel<F: Float, N: Size>(
     x: &[Vector<F, N>],
@@ -50,8 +64,7 @@ fn dropout_kernel<F: Float, N: Size>(
     let column = ABSOLUTE_POS % width;
     let mut value = Vector::<f32, N>::cast_from(x[row * stride + column]);
     if comptime!(has_relu) {
-        let zero = Vector::<f32, N>::zeroed();
-        value = select_many(value.less_than(&zero), zero, value);
+        value = relu::<N>(value);
     }
     if comptime!(is_masked) {
         value = masked::<N>(value, mask, 0u32, nodes[row], column as u32);
@@ -116,10 +129,9 @@ fn relu_dropout_adjoint_kernel<F: Float, N: Size>(
     }
     let row = ABSOLUTE_POS / width;
     let column = ABSOLUTE_POS % width;
-    let zero = Vector::<f32, N>::zeroed();
     let output = Vector::<f32, N>::cast_from(output[row * output_stride + column]);
     let grad = Vector::<f32, N>::cast_from(grad[row * grad_stride + column]) * Vector::new(scale);
-    out[ABSOLUTE_POS] = Vector::cast_from(select_many(output.less_equal(&zero), zero, grad));
+    out[ABSOLUTE_POS] = Vector::cast_from(relu_adjoint::<N>(output, grad));
 }
 
 /// Applies dropout, `[n, d], [n] -> [n, d]`. If `has_relu` is true, applies ReLU first.

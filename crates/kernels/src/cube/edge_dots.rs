@@ -43,6 +43,7 @@ fn edge_dots_kernel<F: Float, N: Size>(
     width: usize,
     x_stride: usize,
     grad_stride: usize,
+    grad_first: usize,
     n_weights: usize,
     #[comptime] kind: DotColumns,
     #[comptime] is_of_maxima: bool,
@@ -63,7 +64,7 @@ fn edge_dots_kernel<F: Float, N: Size>(
     }
     of_x += items[edge] as usize * x_stride;
     let dst = segment_of(indptr, edge as u32);
-    of_grad += dst * grad_stride;
+    of_grad += dst * grad_stride + grad_first;
     let mut sums = Vector::<f32, N>::zeroed();
     for column in 0..width {
         let value = Vector::<f32, N>::cast_from(x[of_x + column]);
@@ -77,12 +78,14 @@ fn edge_dots_kernel<F: Float, N: Size>(
     out[ABSOLUTE_POS] = F::cast_from(sum_of_lanes::<N>(sums));
 }
 
-/// Returns the gradient of the weights of the edges, `[n_edges]` or one column per head or basis. `max_edges` are the edges
+/// Returns the gradient of the weights of the edges, `[n_edges]` or one column per head or basis. The gradient's columns are those
+/// from `grad_first` on. `max_edges` are the edges
 /// that maxima came from, `[n_dst, d]`; `None` for sums.
 pub(super) fn edge_dots(
     by_dst: &Segments,
     x: CubeTensor,
     grad: CubeTensor,
+    grad_first: usize,
     of: Sums,
     max_edges: Option<CubeTensor>,
 ) -> CubeTensor {
@@ -99,10 +102,10 @@ pub(super) fn edge_dots(
         Sums::PerHead(_) => DotColumns::PerHead,
         Sums::PerBasis(_) => DotColumns::PerBasis,
     };
-    let width = grad.width() / n_weights;
+    let width = (grad.width() - grad_first) / n_weights;
     let max_edges = max_edges.map(|edges| Rows::of(into_contiguous(edges)));
     let of_rows = [Some(&x), Some(&grad), max_edges.as_ref()].into_iter().flatten();
-    let vector_size = of_rows.map(|rows| rows.vector_size(&[width])).min().unwrap_or(1);
+    let vector_size = of_rows.map(|rows| rows.vector_size(&[width, grad_first])).min().unwrap_or(1);
     launch_long_units!(
         edge_dots_kernel,
         tensor,
@@ -119,6 +122,7 @@ pub(super) fn edge_dots(
         width / vector_size,
         x.stride / vector_size,
         grad.stride / vector_size,
+        grad_first / vector_size,
         n_weights,
         kind,
         max_edges.is_some(),

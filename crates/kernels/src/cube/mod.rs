@@ -9,6 +9,8 @@ mod aggregate;
 mod attention;
 mod batch_norm;
 pub(crate) mod by_source;
+mod column_chunks;
+mod column_moments;
 mod column_sums;
 mod cross_entropy;
 pub(crate) mod dense;
@@ -40,6 +42,7 @@ mod stack;
 pub(crate) mod staging;
 mod sum_factor;
 mod sum_term;
+mod table_sums;
 #[cfg(all(test, feature = "cube-cpu"))]
 mod tests;
 
@@ -59,7 +62,8 @@ use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
 use crate::ops::attention::{Attention, AttentionInput, reference as reference_attention};
 use crate::ops::backend::{BlockAdjoints, BlockOps};
 use crate::ops::batch_norm::{
-    self as reference_batch_norm, BatchStatistics, NormalizationGradients, Normalized,
+    self as reference_batch_norm, NormalizationGradients, NormalizationInput, NormalizationStep, Normalized,
+    SavedNormalization,
 };
 use crate::ops::cross_entropy::CrossEntropy;
 use crate::ops::edge_rows::{self as reference_edge_rows, EdgeRowsInput, Messages};
@@ -233,25 +237,11 @@ impl BlockOps for CubeBackend {
         kernel_or_reference!(x, Self::float_max_dim(x, 1), ranges::row_maxima(x))
     }
 
-    fn normalize_columns(
-        x: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        beta: FloatTensor<Self>,
-        epsilon: f64,
-    ) -> Normalized<Self> {
-        // The sums of halves may overflow, so that Burn divides by the number of rows while it adds.
-        kernel_or_reference!(x, F32, reference_batch_norm::normalize::<Self>(x, gamma, beta, epsilon), {
-            batch_norm::normalize(x, gamma, beta, epsilon)
+    fn normalize_columns(input: NormalizationInput<Self>, step: NormalizationStep) -> Normalized<Self> {
+        let x = &input.x;
+        kernel_or_reference!(x, F32, reference_batch_norm::normalize::<Self>(input, step), {
+            batch_norm::normalize(input, step)
         })
-    }
-
-    fn moving_average(old: FloatTensor<Self>, new: FloatTensor<Self>, share: f64) -> FloatTensor<Self> {
-        kernel_or_reference!(
-            old,
-            F32,
-            reference_batch_norm::moving_average::<Self>(old, new, share),
-            batch_norm::moving_average(old, new, share)
-        )
     }
 
     fn adam(state: AdamState<Self>, gradient: FloatTensor<Self>, step: AdamStep) -> AdamState<Self> {
@@ -357,7 +347,7 @@ impl BlockAdjoints for CubeBackend {
     }
 
     fn normalize_columns_adjoint(
-        saved: BatchStatistics<Self>,
+        saved: SavedNormalization<Self>,
         grad: FloatTensor<Self>,
     ) -> NormalizationGradients<Self> {
         kernel_or_reference!(grad, F32, reference_batch_norm::adjoint(saved, grad), {

@@ -10,7 +10,7 @@ use cubecl::prelude::BufferArg;
 use crate::cube::by_source::Transposed;
 use crate::cube::launch::*;
 use crate::cube::scan::running_sums;
-use crate::cube::segments::Segments;
+use crate::cube::segments::{CHUNK, Segments};
 
 /// An array whose handle is longer than its values, as on CUDA, with garbage after them.
 fn padded(values: &[u32]) -> CubeTensor {

@@ -91,6 +91,7 @@ impl DeviceBlock {
             n_dst: indptr.dims()[0] - 1,
             n_edges: indices.dims()[0],
             most_in_edges,
+            is_gather: false,
             indptr,
             indices,
             by_source: Arc::new(BySource::counted(counts)),
@@ -223,6 +224,7 @@ impl DeviceBlock {
             n_dst,
             n_edges,
             most_in_edges,
+            is_gather: false,
             indptr: indptr.clone(),
             indices,
             by_source,
@@ -268,6 +270,7 @@ pub(crate) struct DeviceEdges {
     pub(crate) n_dst: usize,
     pub(crate) n_edges: usize,
     most_in_edges: usize,
+    is_gather: bool,
     indptr: Tensor<1, Int>,
     indices: Tensor<1, Int>,
     by_source: Arc<BySource>,
@@ -287,6 +290,7 @@ impl DeviceEdges {
             n_dst: indptr.len() - 1,
             n_edges: indices.len(),
             most_in_edges: indptr.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0) as usize,
+            is_gather: false,
             indptr: upload_u32(indptr, device),
             indices: upload_u32(indices, device),
             by_source: Arc::new(BySource::of(by_source)),
@@ -302,6 +306,7 @@ impl DeviceEdges {
             n_dst: n_edges,
             n_edges,
             most_in_edges: 1,
+            is_gather: true,
             indptr,
             indices,
             by_source: Arc::new(BySource::default()),
@@ -328,6 +333,7 @@ impl DeviceEdges {
             n_dst: self.n_dst,
             n_edges: self.n_edges,
             most_in_edges: self.most_in_edges,
+            is_gather: self.is_gather,
         }
     }
 }
@@ -349,6 +355,9 @@ pub(crate) struct Adjacency<B: Backend> {
     pub(crate) n_edges: usize,
     /// An upper bound on the number of edges of a destination.
     pub(crate) most_in_edges: usize,
+    /// True if the edges were created as one per destination. Blocks that were sampled are not, whatever their edges are, because
+    /// the sampler on a device does not know these.
+    pub(crate) is_gather: bool,
 }
 
 /// Returns a view of the first `n_values` values. On CubeCL's devices, Burn's slice would copy them.

@@ -13,7 +13,9 @@ use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::aggregation::{self, Form, Input, Saved, Sums, Traced, Weights};
 use crate::ops::attention::reference as attention;
 use crate::ops::attention::{Attention, AttentionInput};
-use crate::ops::batch_norm::{self, BatchStatistics, NormalizationGradients, Normalized};
+use crate::ops::batch_norm::{
+    self, NormalizationGradients, NormalizationInput, NormalizationStep, Normalized, SavedNormalization,
+};
 use crate::ops::cross_entropy::CrossEntropy;
 use crate::ops::edge_rows::{EdgeRowsInput, Messages};
 use crate::ops::keep::Keep;
@@ -214,21 +216,13 @@ pub(crate) trait BlockOps: Backend {
         range_sums::spread_ranges::<Self>(sums, ranges, width)
     }
 
-    /// Normalizes the columns by their means and variances, `[n, d], [d], [d] -> [n, d]`.
+    /// Normalizes the columns by their means and variances, `[n, d] -> [n, d]`.
     fn normalize_columns(
-        x: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        beta: FloatTensor<Self>,
-        epsilon: f64,
+        #[extension_type] input: NormalizationInput<Self>,
+        step: NormalizationStep,
     ) -> Normalized<Self> {
         count_reference();
-        batch_norm::normalize::<Self>(x, gamma, beta, epsilon)
-    }
-
-    /// Computes `old * (1 - share) + new * share`. There is no gradient.
-    fn moving_average(old: FloatTensor<Self>, new: FloatTensor<Self>, share: f64) -> FloatTensor<Self> {
-        count_reference();
-        batch_norm::moving_average::<Self>(old, new, share)
+        batch_norm::normalize::<Self>(input, step)
     }
 
     fn adam(
@@ -351,7 +345,7 @@ pub(crate) trait BlockAdjoints: BlockOps {
 
     /// Computes the gradients of the inputs of [`BlockOps::normalize_columns`] from that of the result.
     fn normalize_columns_adjoint(
-        saved: BatchStatistics<Self>,
+        saved: SavedNormalization<Self>,
         grad: FloatTensor<Self>,
     ) -> NormalizationGradients<Self> {
         count_reference();

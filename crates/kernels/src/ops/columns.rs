@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 
 use crate::device::devices::is_cpu;
 use crate::ops::backend::BlockOps;
-use crate::ops::batch_norm::Normalized;
+use crate::ops::batch_norm::{NormalizationInput, NormalizationStep};
 use crate::ops::ranges::repeat_columns;
 
 /// Sums the rows: the sum of each column.
@@ -67,59 +67,69 @@ fn expanded(x: &Tensor<2>, row: Tensor<2>) -> Tensor<2> {
     Tensor::from_dispatch(<Dispatch as BlockOps>::expand_row(row.into_dispatch(), n_rows))
 }
 
+/// The parameters and settings of a [`batch_norm`]. Tensors have a value per column, `[d]`.
+#[derive(Debug, Clone)]
+pub struct BatchNorm {
+    /// The bias of the rows: it is added to each of them before. The normalised rows do not depend on it, so its gradient is 0;
+    /// the moving average of the means does.
+    pub bias: Tensor<1>,
+    /// The scale.
+    pub gamma: Tensor<1>,
+    /// The shift.
+    pub beta: Tensor<1>,
+    /// The moving averages of the means and of the biased variances before this step.
+    pub moving: [Tensor<1>; 2],
+    /// The weight of this step's statistics in the moving averages.
+    pub momentum: f64,
+    /// The number that is added to the variances.
+    pub epsilon: f64,
+    /// True if a ReLU follows.
+    pub relu: bool,
+}
+
 /// The results of [`batch_norm`].
 #[derive(Debug, Clone)]
 pub struct BatchNormOutput {
     /// The normalised rows, `[n, d]`.
     pub rows: Tensor<2>,
-    /// The mean of each column, `[d]`. No gradient flows through it.
-    pub mean: Tensor<1>,
-    /// The biased variance of each column, `[d]`. No gradient flows through it.
-    pub variance: Tensor<1>,
+    /// The moving averages of the means and of the biased variances after this step, each `[d]`. No gradient flows through
+    /// them.
+    pub moving: [Tensor<1>; 2],
 }
 
-/// Moves statistics towards those of a batch, `old * (1 - share) + new * share`, in one launch on a GPU. The result carries no
-/// gradient.
+/// Adds a bias to all rows, normalizes each column by its mean and biased variance, multiplies it by `gamma` and adds `beta`
+/// (Ioffe and Szegedy 2015, algorithm 1), as Burn's `batch_norm_train`, with an optional ReLU. On a GPU, this takes three
+/// launches for many rows, and so do its gradients.
 ///
 /// # Shapes
-/// All are `[d]`.
+/// `x` is `[n, d]`.
 ///
 /// # Panics
-/// Panics if the shapes differ.
-pub fn moving_average(old: Tensor<1>, new: Tensor<1>, share: f64) -> Tensor<1> {
-    assert_eq!(old.dims(), new.dims(), "the shapes of the statistics differ");
-    let moved = <Dispatch as BlockOps>::moving_average(old.into_dispatch(), new.into_dispatch(), share);
-    Tensor::from_dispatch(moved)
-}
-
-/// Normalizes each column by its mean and biased variance, then multiplies it by `gamma` and adds `beta` (Ioffe and
-/// Szegedy 2015, algorithm 1), as Burn's `batch_norm_train`. On a GPU, means, variances and gradients are
-/// [`column_sums`].
-///
-/// # Shapes
-/// `x` is `[n, d]`, `gamma` and `beta` are `[d]`.
-///
-/// # Panics
-/// Panics if there are no rows, or if `gamma` and `beta` do not have one value per column.
-pub fn batch_norm(x: Tensor<2>, gamma: Tensor<1>, beta: Tensor<1>, epsilon: f64) -> BatchNormOutput {
+/// Panics if there are no rows, or if a parameter does not have one value per column.
+pub fn batch_norm(x: Tensor<2>, norm: BatchNorm) -> BatchNormOutput {
     let [n_rows, width] = x.dims();
     assert!(0 < n_rows, "x has no rows, whose mean would be undefined");
-    for parameter in [&gamma, &beta] {
+    let BatchNorm { bias, gamma, beta, moving: [moving_mean, moving_variance], momentum, epsilon, relu } =
+        norm;
+    for parameter in [&bias, &gamma, &beta, &moving_mean, &moving_variance] {
         assert_eq!(
             parameter.dims(),
             [width],
-            "gamma and beta should have a value for each of {width} columns"
+            "the parameters should have a value for each of {width} columns"
         );
     }
-    let Normalized { rows, means, variances } = <Dispatch as BlockOps>::normalize_columns(
-        x.into_dispatch(),
-        gamma.into_dispatch(),
-        beta.into_dispatch(),
-        epsilon,
-    );
+    let input = NormalizationInput {
+        x: x.into_dispatch(),
+        bias: bias.into_dispatch(),
+        gamma: gamma.into_dispatch(),
+        beta: beta.into_dispatch(),
+        moving_mean: moving_mean.into_dispatch(),
+        moving_variance: moving_variance.into_dispatch(),
+    };
+    let step = NormalizationStep { epsilon, share: momentum, has_relu: relu };
+    let normalized = <Dispatch as BlockOps>::normalize_columns(input, step);
     BatchNormOutput {
-        rows: Tensor::from_dispatch(rows),
-        mean: Tensor::from_dispatch(means),
-        variance: Tensor::from_dispatch(variances),
+        rows: Tensor::from_dispatch(normalized.rows),
+        moving: [normalized.moving_mean, normalized.moving_variance].map(Tensor::from_dispatch),
     }
 }

@@ -58,7 +58,7 @@ use crate::ops::run::{check_rows, run};
 pub use crate::ops::adam::AdamStep;
 pub use crate::ops::aggregation::{Aggregation, MessageWeights, OwnRow, Reduction};
 pub use crate::ops::attention::{attention_scores, edge_dropout, edge_softmax};
-pub use crate::ops::columns::{BatchNormOutput, add_row, batch_norm, column_sums, moving_average, mul_row};
+pub use crate::ops::columns::{BatchNorm, BatchNormOutput, add_row, batch_norm, column_sums, mul_row};
 pub use crate::ops::features::{aggregate_f32, aggregate_for_linear};
 pub use crate::ops::half::{narrow, widen};
 pub use crate::ops::layer_norm::layer_norm;

@@ -3,7 +3,7 @@
 
 use burn::tensor::Tensor;
 use kiln_graph::{Block, BlockParts};
-use kiln_kernels::testing::{check_close, device, launches_of, values};
+use kiln_kernels::testing::{check_close, device, launches_of, ramp, values};
 use kiln_kernels::{DeviceBlock, ops};
 
 use super::common::{six_nodes, with_hub};
@@ -71,4 +71,42 @@ fn shares_are_one_launch() {
         ops::relation_shares(&block, 3, Some(weights));
     });
     assert_eq!((launches.direct, launches.reference), (1, 0));
+}
+
+/// Narrow tables have no list of the edges of each type on a GPU, wide ones have.
+#[test]
+fn gradients_of_tables_of_types_are_sums_over_the_edges_of_each_type() {
+    for (host, n_types, width) in
+        [(six_nodes(), 3, 4), (with_hub(), 5, 3), (with_hub(), 70, 4), (with_hub(), 200, 40)]
+    {
+        let (host, _) = typed(&host, n_types);
+        let block = DeviceBlock::upload(&host, &device());
+        let shares = ops::relation_shares(&block, n_types, None);
+        let of_edges: Tensor<2> = ramp([host.n_edges(), width], &device());
+        let gradient = |run: &dyn Fn(Tensor<2>) -> Tensor<2>| {
+            // One row more than there are types: no edge has the last one.
+            let table = ramp([n_types + 1, width], &device()).autodiff().require_grad();
+            let grads = (run(table.clone()) * of_edges.clone().autodiff()).sum().backward();
+            values(table.grad(&grads).unwrap())
+        };
+        let got = gradient(&|table| ops::edge_type_rows(&block, table));
+        check_close(&got, &sums_by_type(&host, n_types + 1, &values(of_edges.clone()), None), 1e-4);
+        let got = gradient(&|table| ops::relation_weights(&block, table, shares.clone().autodiff()));
+        let shares = values(shares.clone());
+        check_close(&got, &sums_by_type(&host, n_types + 1, &values(of_edges.clone()), Some(&shares)), 1e-4);
+    }
+}
+
+/// Returns the sums of the rows of the edges of each type, each multiplied by its factor if there are factors.
+fn sums_by_type(host: &Block, n_types: usize, rows: &[f32], factors: Option<&[f32]>) -> Vec<f32> {
+    let width = rows.len() / host.n_edges();
+    let mut sums = vec![0.0_f64; n_types * width];
+    for (edge, of_edge) in host.edge_types().unwrap().iter().enumerate() {
+        let factor = factors.map_or(1.0, |factors| factors[edge]);
+        let first = usize::from(*of_edge) * width;
+        for column in 0..width {
+            sums[first + column] += f64::from(rows[edge * width + column]) * f64::from(factor);
+        }
+    }
+    sums.into_iter().map(|sum| sum as f32).collect()
 }

@@ -4,21 +4,22 @@ use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::backend::tensor::FloatTensor;
 
 use crate::ops::backend::{BlockAdjoints, BlockOps};
-use crate::ops::batch_norm::{BatchStatistics, Normalized};
+use crate::ops::batch_norm::{
+    NormalizationGradients, NormalizationInput, NormalizationStep, Normalized, SavedNormalization,
+};
 
 #[derive(Debug)]
 struct NormalizeOp;
 
-impl<B: BlockAdjoints> Backward<B, 3> for NormalizeOp {
-    type State = BatchStatistics<B>;
+impl<B: BlockAdjoints> Backward<B, 4> for NormalizeOp {
+    type State = SavedNormalization<B>;
 
-    fn backward(self, ops: Ops<Self::State, 3>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+    fn backward(self, ops: Ops<Self::State, 4>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
         let grad = grads.consume::<B>(&ops.node);
-        let of_inputs = B::normalize_columns_adjoint(ops.state, grad);
-        for (node, grad) in ops.parents.into_iter().zip([of_inputs.x, of_inputs.gamma, of_inputs.beta]) {
+        let NormalizationGradients { x, bias, gamma, beta } = B::normalize_columns_adjoint(ops.state, grad);
+        for (node, grad) in ops.parents.into_iter().zip([x, bias, gamma, beta]) {
             if let Some(node) = node {
                 grads.register::<B>(node.id, grad);
             }
@@ -26,26 +27,37 @@ impl<B: BlockAdjoints> Backward<B, 3> for NormalizeOp {
     }
 }
 
-/// The batch normalisation, recorded in the autodiff graph. No gradient flows through the returned statistics.
+/// The batch normalisation, recorded in the autodiff graph. No gradient flows through the statistics.
 pub(super) fn normalize<B: BlockOps + BlockAdjoints, C: CheckpointStrategy>(
-    x: FloatTensor<Autodiff<B, C>>,
-    gamma: FloatTensor<Autodiff<B, C>>,
-    beta: FloatTensor<Autodiff<B, C>>,
-    epsilon: f64,
+    input: NormalizationInput<Autodiff<B, C>>,
+    step: NormalizationStep,
 ) -> Normalized<Autodiff<B, C>> {
+    let NormalizationInput { x, bias, gamma, beta, moving_mean, moving_variance } = input;
     let (x, x_node) = x.into_parts();
+    let (bias, bias_node) = bias.into_parts();
     let (gamma, gamma_node) = gamma.into_parts();
     let (beta, beta_node) = beta.into_parts();
-    let nodes = [x_node, gamma_node, beta_node];
-    let Normalized { rows, means, variances } = B::normalize_columns(x.clone(), gamma.clone(), beta, epsilon);
+    let nodes = [x_node, bias_node, gamma_node, beta_node];
+    let [moving_mean, moving_variance] = [moving_mean, moving_variance].map(Autodiff::<B, C>::inner);
+    let input =
+        NormalizationInput { x: x.clone(), bias, gamma: gamma.clone(), beta, moving_mean, moving_variance };
+    let Normalized { rows, means, variances, moving_mean, moving_variance } =
+        B::normalize_columns(input, step);
     let rows = match NormalizeOp.prepare::<C>(nodes).compute_bound().stateful() {
         OpsKind::Tracked(prep) => {
-            let means = means.clone();
-            let variances = variances.clone();
-            prep.finish(BatchStatistics { x, gamma, means, variances, epsilon }, rows)
+            let saved = SavedNormalization {
+                x,
+                gamma,
+                means: means.clone(),
+                variances: variances.clone(),
+                epsilon: step.epsilon,
+                output: step.has_relu.then(|| rows.clone()),
+            };
+            prep.finish(saved, rows)
         }
         OpsKind::UnTracked(prep) => prep.finish(rows),
     };
-    let [means, variances] = [means, variances].map(Autodiff::<B, C>::from_inner);
-    Normalized { rows, means, variances }
+    let [means, variances, moving_mean, moving_variance] =
+        [means, variances, moving_mean, moving_variance].map(Autodiff::<B, C>::from_inner);
+    Normalized { rows, means, variances, moving_mean, moving_variance }
 }

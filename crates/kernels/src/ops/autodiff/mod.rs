@@ -27,7 +27,7 @@ use crate::ops::attention::Attention;
 use crate::ops::autodiff::activation::{EluOp, ReluDropout};
 use crate::ops::autodiff::cross_entropy::CrossEntropyOp;
 use crate::ops::backend::{BlockAdjoints, BlockOps};
-use crate::ops::batch_norm::Normalized;
+use crate::ops::batch_norm::{NormalizationInput, NormalizationStep, Normalized};
 use crate::ops::edge_rows::Messages;
 use crate::ops::keep::Keep;
 use crate::ops::range_sums::Ranges;
@@ -167,17 +167,8 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         product::stack_rows::<B, C>(first, second)
     }
 
-    fn moving_average(old: FloatTensor<Self>, new: FloatTensor<Self>, share: f64) -> FloatTensor<Self> {
-        Self::from_inner(B::moving_average(Self::inner(old), Self::inner(new), share))
-    }
-
-    fn normalize_columns(
-        x: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        beta: FloatTensor<Self>,
-        epsilon: f64,
-    ) -> Normalized<Self> {
-        batch_norm::normalize::<B, C>(x, gamma, beta, epsilon)
+    fn normalize_columns(input: NormalizationInput<Self>, step: NormalizationStep) -> Normalized<Self> {
+        batch_norm::normalize::<B, C>(input, step)
     }
 
     fn dropout(x: FloatTensor<Self>, nodes: IntTensor<Self>, key: RngKey, keep: Keep) -> FloatTensor<Self> {
@@ -282,6 +273,7 @@ fn inner<B: Backend, C: CheckpointStrategy>(block: Adjacency<Autodiff<B, C>>) ->
         n_dst: block.n_dst,
         n_edges: block.n_edges,
         most_in_edges: block.most_in_edges,
+        is_gather: block.is_gather,
     }
 }
 
