@@ -1,6 +1,6 @@
 use burn::module::{Module, ModuleDisplay};
 use burn::tensor::Tensor;
-use kiln_kernels::DeviceBlock;
+use kiln_kernels::{DeviceBlock, ops};
 
 use crate::{ForwardContext, InputAggregation, InputFormat, LayerSize};
 
@@ -14,6 +14,18 @@ pub trait Conv: Module + ModuleDisplay {
     /// # Panics
     /// Panics if `x` does not match the block or the layer, or if the block lacks what the layer reads, such as edge types.
     fn forward(&self, layer: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2>;
+
+    /// Same as [`Conv::forward`], but may leave a bias out, so that on a GPU the activation adds it in the same pass. The default
+    /// leaves nothing out.
+    fn biased_rows(
+        &self,
+        layer: usize,
+        block: &DeviceBlock,
+        x: Tensor<2>,
+        ctx: &ForwardContext,
+    ) -> BiasedRows {
+        self.forward(layer, block, x, ctx).into()
+    }
 
     /// Returns the form in which the layer reads rows and edges. The default is that of [`InputFormat::default`].
     fn input_format(&self) -> InputFormat {
@@ -47,5 +59,30 @@ pub trait Conv: Module + ModuleDisplay {
     /// [`BlockModel::layer_size`](crate::BlockModel::layer_size). The default is `None`.
     fn size(&self) -> Option<LayerSize> {
         None
+    }
+}
+
+/// The rows of a layer, and a bias that is still to be added to each of them.
+#[derive(Debug, Clone)]
+pub struct BiasedRows {
+    /// The rows, `[n, d]`.
+    pub rows: Tensor<2>,
+    /// The bias, `[d]`.
+    pub bias: Option<Tensor<1>>,
+}
+
+impl BiasedRows {
+    /// Returns the rows with the bias.
+    pub(crate) fn sum(self) -> Tensor<2> {
+        match self.bias {
+            Some(bias) => ops::add_row(self.rows, bias.unsqueeze()),
+            None => self.rows,
+        }
+    }
+}
+
+impl From<Tensor<2>> for BiasedRows {
+    fn from(rows: Tensor<2>) -> Self {
+        Self { rows, bias: None }
     }
 }

@@ -12,7 +12,7 @@ use kiln_sample::{KeyDomain, RngKey};
 use crate::error::{Error, check_size};
 use crate::normalization::{LAYER_EPSILON, normalize_rows};
 use crate::stack::{Activation, Dropout, Widths, n_weights};
-use crate::{ForwardContext, JumpingKnowledge, Linear, Normalization, Result};
+use crate::{BiasedRows, ForwardContext, JumpingKnowledge, Linear, Normalization, Result};
 
 /// The options of a frame. With the defaults, the model is its convolutions with the activation and dropout between them.
 #[derive(Debug, Clone, Copy)]
@@ -277,7 +277,7 @@ impl Frame {
         block: &DeviceBlock,
         x: Tensor<2>,
         ctx: &ForwardContext,
-        conv: impl FnOnce(Tensor<2>) -> Tensor<2>,
+        conv: impl FnOnce(Tensor<2>) -> BiasedRows,
     ) -> Tensor<2> {
         let Form { dropout, residual, activation, hidden, n_layers, .. } = self.form;
         let [_, width] = x.dims();
@@ -288,14 +288,14 @@ impl Frame {
         };
         let x = dropout.before(i, block, x, ctx);
         if i + 1 == n_layers && self.head.is_none() {
-            return conv(x);
+            return conv(x).sum();
         }
         let own = (residual && x.dims()[1] == hidden).then(|| ops::widen(ops::take_dst(block, x.clone())));
         let mut rows = conv(x);
         if let Some(norm) = self.norms.get(i) {
-            rows = normalize_rows(norm, rows);
+            rows = normalize_rows(norm, rows.sum()).into();
         }
-        rows = dropout.after(i, block, rows, activation, ctx);
+        let mut rows = dropout.after(i, block, rows, activation, ctx);
         if let Some(own) = own {
             rows = rows + own;
         }

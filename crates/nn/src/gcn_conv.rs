@@ -6,8 +6,9 @@ use kiln_sample::RngKey;
 
 use crate::error::check_weight;
 use crate::init::{NO_GAIN, xavier_uniform, zeros};
+use crate::linear::product_with;
 use crate::order::{InputAggregation, projects_first};
-use crate::{Conv, ForwardContext, InputFormat, LayerSize, Result};
+use crate::{BiasedRows, Conv, ForwardContext, InputFormat, LayerSize, Result};
 
 /// The widths of a [`GcnConv`] layer.
 #[derive(Debug, Clone)]
@@ -62,6 +63,11 @@ impl GcnConv {
     /// # Panics
     /// Panics if the block has no edge weights, or if `x` does not have this shape.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+        self.rows(block, x, Some(self.bias.val().unsqueeze()))
+    }
+
+    /// Returns the rows with this bias, `[1, d_out]`, or without one.
+    fn rows(&self, block: &DeviceBlock, x: Tensor<2>, bias: Option<Tensor<2>>) -> Tensor<2> {
         let Some(weights) = block.weights() else {
             panic!(
                 "a GCN needs a block with the edge weights of kiln_graph::gcn_norm: use EdgeWeights::Stored \
@@ -70,10 +76,14 @@ impl GcnConv {
         };
         let weighted_sum = Aggregation { weights: Some(weights.clone().into()), ..Reduction::Sum.into() };
         if projects_first(block.into(), self.weight.dims()) {
-            let bias: Tensor<2> = self.bias.val().unsqueeze();
-            ops::add_row(ops::aggregate_f32(block, ops::product(x, self.weight.val()), weighted_sum), bias)
+            let rows = ops::aggregate_f32(block, ops::product(x, self.weight.val()), weighted_sum);
+            match bias {
+                Some(bias) => ops::add_row(rows, bias),
+                None => rows,
+            }
         } else {
-            self.forward_aggregated(ops::aggregate_for_linear(block, x, weighted_sum))
+            let rows = ops::aggregate_for_linear(block, x, weighted_sum);
+            product_with(bias, rows, self.weight.val())
         }
     }
 }
@@ -81,6 +91,10 @@ impl GcnConv {
 impl Conv for GcnConv {
     fn forward(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
         self.forward(block, x)
+    }
+
+    fn biased_rows(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> BiasedRows {
+        BiasedRows { rows: self.rows(block, x, None), bias: Some(self.bias.val()) }
     }
 
     fn input_format(&self) -> InputFormat {

@@ -1,7 +1,7 @@
 use burn::module::Module;
 use burn::nn::BatchNorm;
 use burn::tensor::{Device, Tensor};
-use kiln_kernels::{DeviceBlock, DeviceGraphs, ops};
+use kiln_kernels::{DeviceBlock, DeviceGraphs, is_cpu, ops};
 use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
@@ -237,10 +237,18 @@ pub struct Gin {
 impl Gin {
     /// Returns the scores of linear layer `k` for the node rows `x`: readout, linear layer and, in training, dropout.
     fn head(&self, k: usize, graphs: &DeviceGraphs, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        let scores = self.heads[k].forward(self.readout.pool(graphs.segments(), x));
+        let pooled = self.readout.pool(graphs.segments(), x);
+        let head = &self.heads[k];
+        let nodes = graphs.items();
         match ctx.mode {
-            Mode::Train => ops::dropout(scores, graphs.items(), ctx.key, k, self.dropout),
-            Mode::Eval => scores,
+            Mode::Train if is_cpu(&pooled.device()) => {
+                ops::dropout(head.forward(pooled), nodes, ctx.key, k, self.dropout)
+            }
+            Mode::Train => {
+                let scores = ops::product(pooled, head.weight.val());
+                ops::bias_dropout(scores, head.bias.val(), false, nodes, ctx.key, k, self.dropout)
+            }
+            Mode::Eval => head.forward(pooled),
         }
     }
 }

@@ -59,7 +59,7 @@ mod weights;
 
 pub use aggregate::{Aggregate, Readout};
 pub use attention::HeadOutput;
-pub use conv::Conv;
+pub use conv::{BiasedRows, Conv};
 pub use edge_weighting::EdgeWeighting;
 pub use error::{Error, LossError, TensorNames, WeightsError};
 pub use frame::Frame;

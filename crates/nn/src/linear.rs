@@ -16,6 +16,14 @@ pub struct Linear {
     pub bias: Param<Tensor<1>>,
 }
 
+/// Computes `x weight`, plus the bias in each row if there is one, `[1, d_out]`.
+pub(crate) fn product_with(bias: Option<Tensor<2>>, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
+    match bias {
+        Some(bias) => ops::linear(bias, x, weight),
+        None => ops::product(x, weight),
+    }
+}
+
 impl Linear {
     /// Creates layer `i` of the layers that share a key. Weight and bias are parameters `2 i` and `2 i + 1` of the key,
     /// both uniform in `[-b, b)` with `b = 1 / sqrt(d_in)`, as in PyTorch's `Linear`.

@@ -1,6 +1,6 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kiln_kernels::DeviceBlock;
+use kiln_kernels::{DeviceBlock, is_cpu};
 use kiln_sample::{KeyDomain, RngKey};
 
 use crate::frame::FrameConfig;
@@ -50,7 +50,12 @@ impl<C: Conv> BlockModel for Net<C> {
 
     /// Runs layer `i`, followed by the activation and dropout unless it is the last; see [`BlockModel::layer`].
     fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        self.frame.layer(i, block, x, ctx, |x| self.layers[i].forward(i, block, x, ctx))
+        let conv = &self.layers[i];
+        self.frame.layer(i, block, x, ctx, |x| match is_cpu(&x.device()) {
+            // There, the product begins with the bias instead of zeros.
+            true => conv.forward(i, block, x, ctx).into(),
+            false => conv.biased_rows(i, block, x, ctx),
+        })
     }
 
     /// Returns the form of the rows that the first layer reads, with the groups that any layer reads.
@@ -74,7 +79,7 @@ impl<C: Conv> BlockModel for Net<C> {
 
     fn forward_aggregated(&self, blocks: &[DeviceBlock], rows: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         let block = aggregated_block(self, blocks, &rows);
-        let x = self.frame.layer(0, block, rows, ctx, |rows| self.layers[0].forward_aggregated(rows));
+        let x = self.frame.layer(0, block, rows, ctx, |rows| self.layers[0].forward_aggregated(rows).into());
         forward_layers(self, 1, blocks, x, ctx)
     }
 

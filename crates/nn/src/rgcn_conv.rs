@@ -6,7 +6,8 @@ use kiln_sample::RngKey;
 
 use crate::error::{check_size, check_weight};
 use crate::init::{NO_GAIN, uniform, xavier_uniform, zeros};
-use crate::{Conv, EdgeWeighting, ForwardContext, InputFormat, LayerMemory, LayerSize, Result};
+use crate::linear::product_with;
+use crate::{BiasedRows, Conv, EdgeWeighting, ForwardContext, InputFormat, LayerMemory, LayerSize, Result};
 
 /// The widths and numbers of relations and bases of a [`RgcnConv`] layer.
 #[derive(Debug, Clone)]
@@ -85,6 +86,11 @@ impl RgcnConv {
     /// Panics if the block has no edge types, or lacks edge weights that the layer reads, or if `x` does not have this shape. On the CPU, also panics if a type is not
     /// below the number of relations.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+        self.rows(block, x, Some(self.bias.val().unsqueeze()))
+    }
+
+    /// Returns the rows with this bias, `[1, d_out]`, or without one.
+    fn rows(&self, block: &DeviceBlock, x: Tensor<2>, bias: Option<Tensor<2>>) -> Tensor<2> {
         let coefficients = self.coefficients.val();
         let shares = self.edge_weighting.relation_shares(block, coefficients.dims()[0]);
         let weights = ops::relation_weights(block, coefficients, shares);
@@ -92,13 +98,17 @@ impl RgcnConv {
         let own = OwnRow::Concatenated;
         let rows = ops::aggregate_for_linear(block, x, Aggregation { reduce: Reduction::Sum, weights, own });
         let weight = ops::stack_rows(self.weight_self.val(), self.bases.val());
-        ops::linear(self.bias.val().unsqueeze(), rows, weight)
+        product_with(bias, rows, weight)
     }
 }
 
 impl Conv for RgcnConv {
     fn forward(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
         self.forward(block, x)
+    }
+
+    fn biased_rows(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> BiasedRows {
+        BiasedRows { rows: self.rows(block, x, None), bias: Some(self.bias.val()) }
     }
 
     fn input_format(&self) -> InputFormat {

@@ -116,7 +116,7 @@ impl RsageConv {
         let bias = self.bias.val();
         if self.metagraph.is_homogeneous() {
             let weights = SageWeights::Stacked(weight);
-            return sage_conv::forward(block, x, (self.aggregate, self.edge_weighting), weights, bias);
+            return sage_conv::forward(block, x, (self.aggregate, self.edge_weighting), weights, Some(bias));
         }
         let groups = groups_of(block, &self.metagraph);
         let aggregation = self.edge_weighting.group_aggregation(groups, self.aggregate);

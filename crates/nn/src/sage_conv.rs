@@ -6,8 +6,9 @@ use kiln_sample::RngKey;
 
 use crate::error::check_weight;
 use crate::init::{RELU_GAIN, WeightInit, uniform, xavier_uniform, zeros};
+use crate::linear::product_with;
 use crate::order::{InputAggregation, projects_first};
-use crate::{Aggregate, Conv, EdgeWeighting, ForwardContext, InputFormat, LayerSize, Result};
+use crate::{Aggregate, BiasedRows, Conv, EdgeWeighting, ForwardContext, InputFormat, LayerSize, Result};
 
 /// The widths and the aggregation of a [`SageConv`] layer.
 #[derive(Debug, Clone)]
@@ -89,7 +90,11 @@ impl SageConv {
     /// # Panics
     /// Panics if `x` does not have this shape, or if the block lacks edge weights that the layer reads.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-        let bias = self.bias.val().unsqueeze();
+        self.rows(block, x, Some(self.bias.val().unsqueeze()))
+    }
+
+    /// Returns the rows with this bias, `[1, d_out]`, or without one.
+    fn rows(&self, block: &DeviceBlock, x: Tensor<2>, bias: Option<Tensor<2>>) -> Tensor<2> {
         forward(block, x, (self.aggregate, self.edge_weighting), self.weights(), bias)
     }
 
@@ -101,6 +106,10 @@ impl SageConv {
 impl Conv for SageConv {
     fn forward(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
         self.forward(block, x)
+    }
+
+    fn biased_rows(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> BiasedRows {
+        BiasedRows { rows: self.rows(block, x, None), bias: Some(self.bias.val()) }
     }
 
     fn input_format(&self) -> InputFormat {
@@ -168,23 +177,23 @@ impl SageWeights {
     }
 }
 
-/// Runs a GraphSAGE layer with these weights and a bias of `[1, d_out]`; see [`SageConv::forward`].
+/// Runs a GraphSAGE layer with these weights, and with a bias of `[1, d_out]` if there is one; see [`SageConv::forward`].
 pub(crate) fn forward(
     block: &DeviceBlock,
     x: Tensor<2>,
     (aggregate, edge_weighting): (Aggregate, EdgeWeighting),
     weights: SageWeights,
-    bias: Tensor<2>,
+    bias: Option<Tensor<2>>,
 ) -> Tensor<2> {
     let commutes = aggregate != Aggregate::Max;
     let aggregation = edge_weighting.aggregation(block, aggregate);
     if commutes && !projects_first(block.into(), weights.dims()) {
         let beside = Aggregation { own: OwnRow::Concatenated, ..aggregation };
         // One product of twice the depth is faster than two products, and so is its gradient.
-        return ops::linear(bias, ops::aggregate_for_linear(block, x, beside), weights.stacked());
+        return product_with(bias, ops::aggregate_for_linear(block, x, beside), weights.stacked());
     }
     let [own, neigh] = weights.separate();
-    let out = ops::linear(bias, ops::take_dst(block, x.clone()), own);
+    let out = product_with(bias, ops::take_dst(block, x.clone()), own);
     if commutes {
         out + ops::aggregate_f32(block, ops::product(x, neigh), aggregation)
     } else {

@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use kiln_kernels::{DeviceBlock, ops};
 
 use crate::error::{check_dropout, check_size};
-use crate::{ForwardContext, Mode, Result};
+use crate::{BiasedRows, ForwardContext, Mode, Result};
 
 /// The widths of a stack of layers.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +100,7 @@ impl Dropout {
         &self,
         i: usize,
         block: &DeviceBlock,
-        x: Tensor<2>,
+        rows: BiasedRows,
         activation: Activation,
         ctx: &ForwardContext,
     ) -> Tensor<2> {
@@ -108,11 +108,18 @@ impl Dropout {
             Mode::Train => self.hidden,
             Mode::Eval => 0.0,
         };
-        match activation {
-            Activation::Relu => ops::relu_dropout(x, block.dst_nodes(), ctx.key, i, dropout),
-            Activation::Identity => ops::dropout(x, block.dst_nodes(), ctx.key, i, dropout),
-            Activation::Elu if dropout == 0.0 => ops::elu(x),
-            Activation::Elu => ops::dropout(ops::elu(x), block.dst_nodes(), ctx.key, i, dropout),
+        let nodes = block.dst_nodes();
+        match (activation, rows) {
+            (Activation::Relu, BiasedRows { rows, bias: Some(bias) }) => {
+                ops::bias_dropout(rows, bias, true, nodes, ctx.key, i, dropout)
+            }
+            (Activation::Relu, rows) => ops::relu_dropout(rows.sum(), nodes, ctx.key, i, dropout),
+            (Activation::Identity, BiasedRows { rows, bias: Some(bias) }) => {
+                ops::bias_dropout(rows, bias, false, nodes, ctx.key, i, dropout)
+            }
+            (Activation::Identity, rows) => ops::dropout(rows.sum(), nodes, ctx.key, i, dropout),
+            (Activation::Elu, rows) if dropout == 0.0 => ops::elu(rows.sum()),
+            (Activation::Elu, rows) => ops::dropout(ops::elu(rows.sum()), nodes, ctx.key, i, dropout),
         }
     }
 }

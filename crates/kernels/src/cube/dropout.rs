@@ -1,4 +1,4 @@
-//! Keyed dropout of rows of nodes or of edges, alone or after a ReLU, and the gradient of the latter.
+//! Keyed dropout of rows of nodes or of edges, alone or after a bias and a ReLU, and the gradient of the ReLU.
 //!
 //! ```text
 //! out[r, c] = scale * x[r, c]    if word c % 4 of draw4(0, nodes[r], c / 4) >= threshold, otherwise 0
@@ -48,11 +48,13 @@ pub(super) fn relu_adjoint<N: Size>(output: Vector<f32, N>, grad: Vector<f32, N>
 #[cube(launch, address_type = "dynamic")]
 fn dropout_kernel<F: Float, N: Size>(
     x: &[Vector<F, N>],
+    bias: &[Vector<F, N>],
     nodes: &[u32],
     out: &mut [Vector<F, N>],
     mask: &Mask,
     width: usize,
     stride: usize,
+    #[comptime] has_bias: bool,
     #[comptime] has_relu: bool,
     #[comptime] is_masked: bool,
     #[define(F)] _dtype: ElemType,
@@ -63,6 +65,9 @@ fn dropout_kernel<F: Float, N: Size>(
     let row = ABSOLUTE_POS / width;
     let column = ABSOLUTE_POS % width;
     let mut value = Vector::<f32, N>::cast_from(x[row * stride + column]);
+    if comptime!(has_bias) {
+        value += Vector::cast_from(bias[column]);
+    }
     if comptime!(has_relu) {
         value = relu::<N>(value);
     }
@@ -134,9 +139,11 @@ fn relu_dropout_adjoint_kernel<F: Float, N: Size>(
     out[ABSOLUTE_POS] = Vector::cast_from(relu_adjoint::<N>(output, grad));
 }
 
-/// Applies dropout, `[n, d], [n] -> [n, d]`. If `has_relu` is true, applies ReLU first.
+/// Applies dropout, `[n, d], [n] -> [n, d]`. Before, adds the bias to all rows if there is one, `[d]`, and then applies ReLU if
+/// `has_relu` is true.
 pub(super) fn dropout(
     x: CubeTensor,
+    bias: Option<CubeTensor>,
     nodes: CubeTensor,
     key: RngKey,
     keep: Keep,
@@ -150,18 +157,24 @@ pub(super) fn dropout(
         return out.into_tensor();
     }
     let is_masked = !keep.is_everything();
-    let vector_size = if is_masked { masked_vector_size(&x) } else { x.vector_size(&[width]) };
+    let bias = bias.map(into_contiguous);
+    let of_bias = bias.as_ref().map_or(usize::MAX, |bias| launch::vector_size(bias, &[width]));
+    let largest = x.vector_size(&[width]).min(of_bias);
+    let vector_size = if is_masked { masked_vector_size(largest) } else { largest };
     launch_units!(
         dropout_kernel,
         x.tensor(),
         n_rows * width / vector_size,
         vector_size,
         x.buffer(vector_size),
+        // Without a bias, the kernel does not read the argument.
+        bias.as_ref().map_or_else(|| x.buffer(vector_size), |bias| launch::vectors(bias, vector_size)),
         launch::buffer(&into_contiguous(nodes)),
         out.buffer(vector_size),
         mask_of(key, keep),
         width / vector_size,
         x.stride / vector_size,
+        bias.is_some(),
         has_relu,
         is_masked,
         launch::element(x.tensor())
@@ -178,7 +191,7 @@ pub(super) fn edge_dropout(x: CubeTensor, edge_ids: CubeTensor, key: RngKey, kee
     if n_rows * width == 0 {
         return out.into_tensor();
     }
-    let vector_size = masked_vector_size(&x);
+    let vector_size = masked_vector_size(x.vector_size(&[width]));
     launch_units!(
         edge_dropout_kernel,
         x.tensor(),
@@ -196,8 +209,8 @@ pub(super) fn edge_dropout(x: CubeTensor, edge_ids: CubeTensor, key: RngKey, kee
 }
 
 /// The size of the vectors that are masked: one group of random draws has four words, one for each of four values.
-fn masked_vector_size(x: &Rows) -> usize {
-    if x.vector_size(&[x.width()]) >= 4 { 4 } else { 1 }
+fn masked_vector_size(largest: usize) -> usize {
+    if largest >= 4 { 4 } else { 1 }
 }
 
 fn mask_of(key: RngKey, keep: Keep) -> MaskLaunch {

@@ -110,7 +110,7 @@ impl BlockOps for CubeBackend {
 
     fn dropout(x: FloatTensor<Self>, nodes: IntTensor<Self>, key: RngKey, keep: Keep) -> FloatTensor<Self> {
         kernel_or_reference!(x, reference::dropout::<Self>(x, nodes, key, keep), {
-            dropout::dropout(x, nodes, key, keep, false)
+            dropout::dropout(x, None, nodes, key, keep, false)
         })
     }
 
@@ -121,7 +121,20 @@ impl BlockOps for CubeBackend {
         keep: Keep,
     ) -> FloatTensor<Self> {
         kernel_or_reference!(x, reference::relu_dropout::<Self>(x, nodes, key, keep), {
-            dropout::dropout(x, nodes, key, keep, true)
+            dropout::dropout(x, None, nodes, key, keep, true)
+        })
+    }
+
+    fn bias_dropout(
+        x: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        nodes: IntTensor<Self>,
+        key: RngKey,
+        keep: Keep,
+        has_relu: bool,
+    ) -> FloatTensor<Self> {
+        kernel_or_reference!(x, reference::bias_dropout::<Self>(x, bias, nodes, key, keep, has_relu), {
+            dropout::dropout(x, Some(bias), nodes, key, keep, has_relu)
         })
     }
 

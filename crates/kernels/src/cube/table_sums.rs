@@ -7,8 +7,8 @@
 //!
 //! * *Contract.* Sums are f32, in the order of the positions within a chunk, and then of the chunks. The result is rounded
 //!   once. No list of the positions of each row of the table is needed, which would take longer to write than the sums.
-//! * *Work distribution.* One unit per chunk of positions, row of the table and vector of columns, which reads the items of
-//!   the whole chunk, and the rows that belong to its row. The sums of the chunks are [column
+//! * *Work distribution.* One unit per chunk of 64 or 512 positions, row of the table and vector of columns, which reads the
+//!   items of the whole chunk, and the rows that belong to its row. The sums of the chunks are [column
 //!   sums](crate::cube::column_sums).
 //! * *Cost.* `F b` bytes per position for `F` columns of `b` bytes; its item comes from the caches for all but one of the
 //!   units that read it.
@@ -20,18 +20,22 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use crate::cube::column_sums::{ColumnTerm, column_sums_of};
-use crate::cube::launch::{self, Rows, launch_units};
-
-/// The number of positions of a chunk.
-const CHUNK_POSITIONS: usize = 256;
+use crate::cube::launch::{self, Rows, launch_long_units};
 
 /// The largest number of vectors of a table, so that a few cubes read each item.
 const MOST_VECTORS: usize = 1024;
+
+/// The number of vectors up to which chunks are short, because there are few units.
+const FEW_VECTORS: usize = 64;
+
+/// The numbers of positions of a short chunk and of a long one.
+const CHUNKS: [usize; 2] = [64, 512];
 
 /// The numbers that the kernel reads at run time. The width and the stride are in vectors of values.
 #[derive(CubeType, CubeLaunch)]
 struct Sizes {
     n_positions: usize,
+    chunk_positions: usize,
     n_table_rows: usize,
     width: usize,
     stride: usize,
@@ -52,8 +56,8 @@ fn table_sums_kernel<F: Float, N: Size>(
     }
     let column = ABSOLUTE_POS % sizes.width;
     let table_row = ABSOLUTE_POS / sizes.width % sizes.n_table_rows;
-    let first = ABSOLUTE_POS / sizes.width / sizes.n_table_rows * comptime!(CHUNK_POSITIONS);
-    let end = min(first + comptime!(CHUNK_POSITIONS), sizes.n_positions);
+    let first = ABSOLUTE_POS / sizes.width / sizes.n_table_rows * sizes.chunk_positions;
+    let end = min(first + sizes.chunk_positions, sizes.n_positions);
     let mut sum = Vector::<f32, N>::zeroed();
     for position in first..end {
         if items[position] as usize == table_row {
@@ -85,24 +89,32 @@ pub(super) fn table_sums(
     let n_positions = rows.n_rows();
     let width = rows.width();
     let dtype = rows.tensor().dtype;
-    // Without positions, the sums of no chunk are zeros.
-    let n_chunks = n_positions.div_ceil(CHUNK_POSITIONS);
-    let of_chunks = Rows::new(rows.tensor(), n_chunks, n_table_rows * width, DType::F32);
     let vector_size = rows.vector_size(&[width]);
-    let n_vectors = n_chunks * n_table_rows * width / vector_size;
-    // The last position of a chunk may be behind the last one.
-    launch::reach(n_chunks * CHUNK_POSITIONS);
-    if 0 < n_vectors {
-        launch_units!(
+    let n_vectors = n_table_rows * width / vector_size;
+    let [short, long] = CHUNKS;
+    let chunk_positions = if n_vectors <= FEW_VECTORS { short } else { long };
+    // Without positions, the sums of no chunk are zeros.
+    let n_chunks = n_positions.div_ceil(chunk_positions);
+    let of_chunks = Rows::new(rows.tensor(), n_chunks, n_table_rows * width, DType::F32);
+    if 0 < n_chunks * n_vectors {
+        // The last position of a chunk may be behind the last one.
+        launch::reach(n_chunks * chunk_positions);
+        launch_long_units!(
             table_sums_kernel,
             rows.tensor(),
-            n_vectors,
+            n_chunks * n_vectors,
             vector_size,
             launch::buffer(items),
             rows.buffer(vector_size),
             factors.map_or_else(|| rows.buffer(1), launch::buffer),
             of_chunks.buffer(vector_size),
-            SizesLaunch::new(n_positions, n_table_rows, width / vector_size, rows.stride / vector_size),
+            SizesLaunch::new(
+                n_positions,
+                chunk_positions,
+                n_table_rows,
+                width / vector_size,
+                rows.stride / vector_size
+            ),
             factors.is_some(),
             launch::element(rows.tensor())
         );

@@ -64,6 +64,19 @@ pub(crate) trait BlockOps: Backend {
         reference::relu_dropout::<Self>(x, nodes, key, keep)
     }
 
+    /// Adds a bias to all rows, applies ReLU if `has_relu` is true, and then dropout, `[n, d], [d] -> [n, d]`.
+    fn bias_dropout(
+        x: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        nodes: IntTensor<Self>,
+        key: RngKey,
+        keep: Keep,
+        has_relu: bool,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::bias_dropout::<Self>(x, bias, nodes, key, keep, has_relu)
+    }
+
     /// Computes the exponential linear unit: `x`, or `exp(x) - 1` below 0.
     fn elu(x: FloatTensor<Self>) -> FloatTensor<Self> {
         count_reference();

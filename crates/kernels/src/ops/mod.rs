@@ -305,6 +305,52 @@ pub fn relu(x: Tensor<2>) -> Tensor<2> {
     Tensor::from_dispatch(<Dispatch as BlockOps>::relu_dropout(x.into_dispatch(), no_nodes, key, keep))
 }
 
+/// Adds a bias to all rows, applies ReLU if `relu` is true, and then [`dropout`], in one pass over `x`: on a GPU, the end of a dense
+/// layer whose product is [`product`]. The backward pass draws the mask again, or derives it from the result of the ReLU.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use kiln_kernels::{ops, to_vec_f32};
+/// use kiln_sample::RngKey;
+/// let device = Device::flex();
+/// let x = Tensor::<2>::from_data([[1.0, -3.0]], &device);
+/// let bias = Tensor::<1>::from_data([0.5, 1.0], &device);
+/// let nodes = Tensor::from_data(burn::tensor::TensorData::from([7_u32]), (&device, burn::tensor::DType::U32));
+/// let rows = ops::bias_dropout(x, bias, true, &nodes, RngKey::new(0), 0, 0.0);
+/// assert_eq!(to_vec_f32(rows), [1.5, 0.0]);
+/// ```
+///
+/// # Shapes
+/// Those of [`dropout`]; `bias` is `[d]`.
+///
+/// # Panics
+/// Those of [`dropout`], and panics if the bias does not have a value for each column.
+pub fn bias_dropout(
+    x: Tensor<2>,
+    bias: Tensor<1>,
+    relu: bool,
+    nodes: &Tensor<1, Int>,
+    key: RngKey,
+    layer: usize,
+    p: f64,
+) -> Tensor<2> {
+    check_dropout(&x, nodes, p);
+    let [_, width] = x.dims();
+    assert_eq!(bias.dims(), [width], "the bias should have a value for each of {width} columns");
+    let key = key.fold_in(KeyDomain::Dropout, layer as u64);
+    let nodes = nodes.clone().into_dispatch();
+    let keep = Keep::new(p);
+    let bias = bias.into_dispatch();
+    Tensor::from_dispatch(<Dispatch as BlockOps>::bias_dropout(
+        x.into_dispatch(),
+        bias,
+        nodes,
+        key,
+        keep,
+        relu,
+    ))
+}
+
 /// Applies the exponential linear unit (Clevert, Unterthiner and Hochreiter 2016) with `alpha = 1`: `x`, or `exp(x) - 1`
 /// below 0. On Flex, the result reuses the memory of `x` if no other tensor refers to it, and the backward pass reuses the
 /// memory of the gradient.

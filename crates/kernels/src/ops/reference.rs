@@ -39,6 +39,23 @@ pub(crate) fn expand_row<B: Backend>(row: FloatTensor<B>, n_rows: usize) -> Floa
     B::float_expand(row, Shape::new([n_rows, width]))
 }
 
+pub(crate) fn bias_dropout<B: Backend>(
+    x: FloatTensor<B>,
+    bias: FloatTensor<B>,
+    nodes: IntTensor<B>,
+    key: RngKey,
+    keep: Keep,
+    has_relu: bool,
+) -> FloatTensor<B> {
+    let width = bias.shape()[0];
+    let sum = B::float_add(x, B::float_reshape(bias, Shape::new([1, width])));
+    match has_relu {
+        true => relu_dropout::<B>(sum, nodes, key, keep),
+        false if keep.is_everything() => sum,
+        false => dropout::<B>(sum, nodes, key, keep),
+    }
+}
+
 pub(crate) fn relu_dropout<B: Backend>(
     x: FloatTensor<B>,
     nodes: IntTensor<B>,

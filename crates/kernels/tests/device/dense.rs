@@ -254,6 +254,53 @@ fn relu_dropout_equals_relu_followed_by_dropout() {
 }
 
 #[test]
+fn bias_dropout_equals_the_ops_that_it_joins() {
+    let device = device();
+    for (n, width) in [(1u32, 1usize), (300, 7), (500, 256), (0, 3)] {
+        for (p, relu) in [(0.0, false), (0.0, true), (0.3, false), (0.3, true)] {
+            let joined = |x: Tensor<2>, bias: Tensor<1>| {
+                ops::bias_dropout(x, bias, relu, &nodes(n), RngKey::new(3), 2, p)
+            };
+            let apart = |x: Tensor<2>, bias: Tensor<1>| {
+                let sum = ops::add_row(x, bias.reshape([1, width]));
+                match relu {
+                    true => relu_dropout(sum, &nodes(n), RngKey::new(3), 2, p),
+                    false => ops::dropout(sum, &nodes(n), RngKey::new(3), 2, p),
+                }
+            };
+            let result = |run: &dyn Fn(Tensor<2>, Tensor<1>) -> Tensor<2>| {
+                let x = ramp([n as usize, width], &device).autodiff().require_grad();
+                let bias = (ramp([width], &device) * 0.3).autodiff().require_grad();
+                let rows = run(x.clone(), bias.clone());
+                let factors = ramp([n as usize, width], &device).autodiff();
+                let grads = (rows.clone() * factors).sum().backward();
+                let of_bias = bias.grad(&grads).map(values);
+                (values(rows), x.grad(&grads).map(values), of_bias.unwrap_or_else(|| vec![0.0; width]))
+            };
+            let (got, got_x, got_bias) = result(&joined);
+            let (expected, expected_x, expected_bias) = result(&apart);
+            assert_eq!(got, expected, "{n} x {width}, p {p}, relu {relu}");
+            assert_eq!(got_x, expected_x, "{n} x {width}, p {p}, relu {relu}");
+            check_close(&got_bias, &expected_bias, 1e-4);
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "the bias should have a value for each of 3 columns")]
+fn rejects_a_bias_of_another_width() {
+    let _ = ops::bias_dropout(
+        ramp([2, 3], &device()),
+        ramp([4], &device()),
+        true,
+        &nodes(2),
+        RngKey::new(0),
+        0,
+        0.0,
+    );
+}
+
+#[test]
 fn relu_dropout_keeps_nan() {
     let x = Tensor::<2>::from_data([[f32::NAN, -1.0, 2.0]], &device());
     let got = values(relu_dropout(x, &nodes(1), RngKey::new(0), 0, 0.0));

@@ -1,10 +1,10 @@
 //! The shares of edges in the edges of their destination and type, against loops over the edges.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 use kiln_graph::{Block, BlockParts};
-use kiln_kernels::testing::{check_close, device, launches_of, ramp, values};
-use kiln_kernels::{DeviceBlock, ops};
+use kiln_kernels::testing::{check_close, device, launches_of, ramp, supports, values};
+use kiln_kernels::{DeviceBlock, ops, to_vec_f32};
 
 use super::common::{six_nodes, with_hub};
 
@@ -94,6 +94,23 @@ fn gradients_of_tables_of_types_are_sums_over_the_edges_of_each_type() {
         let got = gradient(&|table| ops::relation_weights(&block, table, shares.clone().autodiff()));
         let shares = values(shares.clone());
         check_close(&got, &sums_by_type(&host, n_types + 1, &values(of_edges.clone()), Some(&shares)), 1e-4);
+    }
+}
+
+#[test]
+fn gradients_of_tables_in_half_precision_are_summed_in_f32() {
+    let (host, _) = typed(&with_hub(), 5);
+    let block = DeviceBlock::upload(&host, &device());
+    // Multiples of an eighth are values of every float type.
+    let of_edges = (ramp::<2>([host.n_edges(), 4], &device()) * 8.0).round() / 8.0;
+    let expected = sums_by_type(&host, 5, &values(of_edges.clone()), None);
+    for (dtype, tolerance) in [(DType::F16, 1e-3), (DType::BF16, 8e-3)] {
+        if supports(&device(), dtype) {
+            let table = ramp::<2>([5, 4], &device()).cast(dtype).autodiff().require_grad();
+            let rows = ops::edge_type_rows(&block, table.clone());
+            let grads = (rows * of_edges.clone().cast(dtype).autodiff()).sum().backward();
+            check_close(&to_vec_f32(table.grad(&grads).unwrap()), &expected, tolerance);
+        }
     }
 }
 

@@ -1,9 +1,13 @@
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops};
-use burn::backend::tensor::FloatTensor;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::{Autodiff, Backend, TensorMetadata};
+use burn::tensor::Shape;
+use kiln_sample::RngKey;
 
-use crate::ops::backend::BlockAdjoints;
+use crate::ops::backend::{BlockAdjoints, BlockOps};
 use crate::ops::keep::Keep;
 
 #[derive(Debug)]
@@ -35,5 +39,60 @@ impl<B: BlockAdjoints> Backward<B, 1> for ReluDropout {
         if let Some(parent) = parent {
             grads.register::<B>(parent.id, B::relu_dropout_adjoint(output, grad, keep));
         }
+    }
+}
+
+#[derive(Debug)]
+struct BiasDropout;
+
+#[derive(Debug, Clone)]
+struct BiasDropoutState<B: Backend> {
+    /// The result, if there is a ReLU, from which its gradient derives the mask.
+    output: Option<FloatTensor<B>>,
+    nodes: IntTensor<B>,
+    key: RngKey,
+    keep: Keep,
+}
+
+impl<B: BlockOps + BlockAdjoints> Backward<B, 2> for BiasDropout {
+    type State = BiasDropoutState<B>;
+
+    fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let [x_node, bias_node] = ops.parents;
+        let grad = grads.consume::<B>(&ops.node);
+        let BiasDropoutState { output, nodes, key, keep } = ops.state;
+        let of_rows = match output {
+            Some(output) => B::relu_dropout_adjoint(output, grad, keep),
+            None if keep.is_everything() => grad,
+            None => B::dropout(grad, nodes, key, keep),
+        };
+        if let Some(node) = bias_node {
+            let width = of_rows.shape()[1];
+            let sums = B::column_sums(of_rows.clone());
+            grads.register::<B>(node.id, B::float_reshape(sums, Shape::new([width])));
+        }
+        if let Some(node) = x_node {
+            grads.register::<B>(node.id, of_rows);
+        }
+    }
+}
+
+/// The sum of rows and a bias, with an optional ReLU, then dropout.
+pub(super) fn bias_dropout<B: BlockOps + BlockAdjoints, C: CheckpointStrategy>(
+    [x, bias]: [FloatTensor<Autodiff<B, C>>; 2],
+    nodes: IntTensor<B>,
+    key: RngKey,
+    keep: Keep,
+    has_relu: bool,
+) -> FloatTensor<Autodiff<B, C>> {
+    let (x, x_node) = x.into_parts();
+    let (bias, bias_node) = bias.into_parts();
+    let output = B::bias_dropout(x, bias, nodes.clone(), key, keep, has_relu);
+    match BiasDropout.prepare::<C>([x_node, bias_node]).compute_bound().stateful() {
+        OpsKind::Tracked(prep) => {
+            let state = BiasDropoutState { output: has_relu.then(|| output.clone()), nodes, key, keep };
+            prep.finish(state, output)
+        }
+        OpsKind::UnTracked(prep) => prep.finish(output),
     }
 }

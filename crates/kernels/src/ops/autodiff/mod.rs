@@ -177,6 +177,17 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         ops.apply::<C>((nodes, key, keep), x)
     }
 
+    fn bias_dropout(
+        x: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        nodes: IntTensor<Self>,
+        key: RngKey,
+        keep: Keep,
+        has_relu: bool,
+    ) -> FloatTensor<Self> {
+        activation::bias_dropout::<B, C>([x, bias], nodes, key, keep, has_relu)
+    }
+
     fn relu_dropout(
         x: FloatTensor<Self>,
         nodes: IntTensor<Self>,
