@@ -77,11 +77,11 @@ impl Mlp {
         has_relu: bool,
         ctx: &ForwardContext,
     ) -> Tensor<2> {
-        let last = self.linears.len() - 1;
         let mut x = x;
         for (i, linear) in self.linears.iter().enumerate() {
-            let norm = if i == last { norm } else { self.norms.get(i) };
-            x = dense(linear, norm, i < last || has_relu, x, ctx);
+            let is_last = i + 1 == self.linears.len();
+            let norm = self.norms.get(i).or(norm.filter(|_| is_last));
+            x = dense(linear, norm, !is_last || has_relu, x, ctx);
         }
         x
     }

@@ -1,4 +1,4 @@
-use burn::module::{Module, ModuleMapper, Param};
+use burn::module::{Module, ModuleMapper, Param, RunningState};
 use burn::nn::{BatchNorm, BatchNormConfig, LayerNorm};
 use burn::tensor::{DType, Device, Tensor, module};
 use kiln_kernels::is_cpu;
@@ -45,8 +45,9 @@ impl Normalization {
 /// device, so that predictions by a model in training do not change it. [`Mode::Train`] on a device without gradient
 /// tracking keeps Burn's behaviour: it uses the running statistics and does not update them.
 ///
-/// Burn buffers the last update of each thread, and clones of a model share their statistics. Therefore only one thread
-/// at a time may train a model and its clones, and other threads must predict with the result of `Module::valid`.
+/// Clones of a model share their running statistics, and on the CPU, Burn buffers the last update of each thread. Therefore
+/// only one thread at a time may train a model and its clones, and other threads must predict with the result of
+/// `Module::valid`.
 pub(crate) fn dense(
     linear: &Linear,
     norm: Option<&BatchNorm>,
@@ -56,7 +57,7 @@ pub(crate) fn dense(
 ) -> Tensor<2> {
     let [n_rows, _] = x.dims();
     let norm = norm.filter(|_| 0 < n_rows);
-    if let Some(norm) = norm.filter(|norm| matches!(ctx.mode, Mode::Train) && trains_on_device(norm, &x)) {
+    if let Some(norm) = norm.filter(|norm| matches!(ctx.mode, Mode::Train) && trains_on_device(norm)) {
         return dense_on_device(linear, norm, has_relu, x);
     }
     let mut x = linear.forward(x);
@@ -79,8 +80,9 @@ fn normalize(norm: &BatchNorm, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> 
 }
 
 /// Returns true if Burn's `forward` would take a training step, and the device is not the CPU.
-fn trains_on_device(norm: &BatchNorm, x: &Tensor<2>) -> bool {
-    let device = x.device();
+fn trains_on_device(norm: &BatchNorm) -> bool {
+    // The rows may be untracked features.
+    let device = norm.gamma.val().device();
     device.is_autodiff() && norm.training.is_enabled() && !is_cpu(&device)
 }
 
@@ -88,23 +90,33 @@ fn trains_on_device(norm: &BatchNorm, x: &Tensor<2>) -> bool {
 /// compute. The bias is only added to the running mean: the normalised rows do not depend on it, and its gradient is 0, which
 /// on the CPU is a sum of numbers that cancel.
 fn dense_on_device(linear: &Linear, norm: &BatchNorm, has_relu: bool, x: Tensor<2>) -> Tensor<2> {
-    let device = x.device();
-    let running = [&norm.running_mean, &norm.running_var];
     let parameters = ops::BatchNorm {
         bias: linear.bias.val(),
         gamma: norm.gamma.val(),
         beta: norm.beta.val(),
-        moving: running.map(|running| running.value_sync().to_device(&device)),
+        moving_mean: current(&norm.running_mean),
+        moving_variance: current(&norm.running_var),
         momentum: norm.momentum,
         epsilon: norm.epsilon,
         relu: has_relu,
     };
-    let BatchNormOutput { rows, moving } = ops::batch_norm(ops::product(x, linear.weight.val()), parameters);
-    for (running, moved) in running.into_iter().zip(moving) {
-        // Burn's `update` would add the values of all threads and divide by their number, which is a launch.
-        let _ = running.clone().map(&mut Replacement(moved.detach()));
-    }
+    let BatchNormOutput { rows, moving_mean, moving_variance } =
+        ops::batch_norm(ops::product(x, linear.weight.val()), parameters);
+    replace(&norm.running_mean, moving_mean);
+    replace(&norm.running_var, moving_variance);
     rows
+}
+
+/// Returns a running statistic with the updates of all threads.
+fn current(running: &RunningState<Tensor<1>>) -> Tensor<1> {
+    // Nothing else applies the updates of other threads.
+    drop(running.valid());
+    running.value()
+}
+
+/// Replaces a running statistic. Burn's `update` would add the values of all threads and divide by their number, which is a launch.
+fn replace(running: &RunningState<Tensor<1>>, value: Tensor<1>) {
+    let _ = running.clone().map(&mut Replacement(value.detach()));
 }
 
 /// Replaces the value of a running statistic, which its clones share, by this one.

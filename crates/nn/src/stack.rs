@@ -95,7 +95,7 @@ impl Dropout {
         }
     }
 
-    /// Applies the activation and, in training, dropout to the output `x` of layer `i`.
+    /// Applies the activation and, in training, dropout to the rows of layer `i`.
     pub(crate) fn after(
         &self,
         i: usize,

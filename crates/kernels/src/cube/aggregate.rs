@@ -15,7 +15,7 @@ use crate::cube::segment_sum::{Own, SegmentSum};
 use crate::cube::segments::Segments;
 use crate::cube::sum_factor::{Factor, SumColumns};
 use crate::cube::sum_term::Term;
-use crate::cube::table_sums::{is_small_table, table_sums};
+use crate::cube::table_sums::table_sums;
 use crate::device::block::Adjacency;
 use crate::ops::aggregation::{
     self, Form, Input, OwnRow, Reduction, Saved, Sums, Traced, Weights, aggregate_grad, with_own,
@@ -74,15 +74,13 @@ pub(super) fn adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor, input: Input
     match (input, form.reduce) {
         (Input::Weights, reduce) => {
             let max_edges = (reduce == Reduction::Max).then(|| saved.max_edges());
-            let (grad, first) = match (reduce, form.own) {
+            if reduce == Reduction::Sum && form.own == OwnRow::Concatenated {
                 // A copy of the columns behind the own rows would be as large as the gradient.
-                (Reduction::Sum, OwnRow::Concatenated) => {
-                    let width = grad.meta.shape()[1];
-                    (grad, form.row_width(width))
-                }
-                _ => (aggregate_grad(block, grad, *form), 0),
-            };
-            edge_dots(&by_dst(block), saved.rows(), grad, first, form.sums, max_edges)
+                let first = form.row_width(grad.meta.shape()[1]);
+                return edge_dots(&by_dst(block), saved.rows(), grad, first, form.sums, max_edges);
+            }
+            let grad = aggregate_grad(block, grad, *form);
+            edge_dots(&by_dst(block), saved.rows(), grad, 0, form.sums, max_edges)
         }
         (Input::Rows, Reduction::Sum | Reduction::Mean) => sum_adjoint(saved, grad),
         (Input::Rows, Reduction::Max) => {
@@ -135,8 +133,11 @@ fn sum_adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor) -> CubeTensor {
     let Saved { block, form, weights, .. } = saved;
     let is_sum_of_rows =
         form.reduce == Reduction::Sum && form.own == OwnRow::Excluded && form.sums == Sums::One;
-    if block.is_gather && is_sum_of_rows && is_small_table(block.n_src, &grad) {
-        return table_sums(&block.indices, block.n_src, grad, tensor_of(weights).as_ref());
+    if block.is_gather && is_sum_of_rows {
+        let grad = Rows::of(grad.clone());
+        if let Some(sums) = table_sums(&block.indices, block.n_src, &grad, tensor_of(weights).as_ref()) {
+            return sums;
+        }
     }
     let indptr = block.indptr.clone();
     let factor = match (tensor_of(weights), form.reduce) {

@@ -25,7 +25,7 @@ use crate::cube::column_sums::{ColumnTerm, column_sums_of};
 use crate::cube::dropout::{relu, relu_adjoint};
 use crate::cube::launch::{self, Rows, launch_units};
 use crate::ops::batch_norm::{
-    NormalizationGradients, NormalizationInput, NormalizationStep, Normalized, SavedNormalization,
+    NormalizationGradients, NormalizationInput, NormalizationSettings, Normalized, SavedNormalization,
 };
 
 /// The numbers that the kernels read at run time. The width and the strides are in vectors of values.
@@ -44,6 +44,7 @@ pub(super) fn reciprocal_deviation<N: Size>(variance: Vector<f32, N>, epsilon: f
     Vector::new(f32::new(1.0)) / (variance + Vector::new(epsilon)).sqrt()
 }
 
+/// Normalizes the rows.
 #[cube(launch, address_type = "dynamic")]
 fn normalize_kernel<N: Size>(
     x: &[Vector<f32, N>],
@@ -88,7 +89,7 @@ fn normalize_adjoint_kernel<N: Size>(
     gamma: &[Vector<f32, N>],
     sums: &[Vector<f32, N>],
     out: &mut [Vector<f32, N>],
-    of_parameters: &mut Gradients<N>,
+    parameter_grads: &mut Gradients<N>,
     sizes: &Sizes,
     #[comptime] has_relu: bool,
 ) {
@@ -102,24 +103,24 @@ fn normalize_adjoint_kernel<N: Size>(
     let sum = sums[column];
     let sum_of_products = sums[sizes.width + column];
     let along_normalized = normalized * (sum_of_products / Vector::new(sizes.n_rows));
-    let mut of_output = grad[row * sizes.grad_stride + column];
+    let mut output_grad = grad[row * sizes.grad_stride + column];
     if comptime!(has_relu) {
-        of_output = relu_adjoint::<N>(output[row * sizes.output_stride + column], of_output);
+        output_grad = relu_adjoint::<N>(output[row * sizes.output_stride + column], output_grad);
     }
-    let rest = of_output - sum / Vector::new(sizes.n_rows) - along_normalized;
+    let rest = output_grad - sum / Vector::new(sizes.n_rows) - along_normalized;
     out[ABSOLUTE_POS] = rest * (gamma[column] * reciprocal);
     if row == 0 {
-        of_parameters.bias[column] = Vector::zeroed();
-        of_parameters.gamma[column] = sum_of_products;
-        of_parameters.beta[column] = sum;
+        parameter_grads.bias[column] = Vector::zeroed();
+        parameter_grads.gamma[column] = sum_of_products;
+        parameter_grads.beta[column] = sum;
     }
 }
 
 pub(super) fn normalize(
     input: NormalizationInput<CubeBackend>,
-    step: NormalizationStep,
+    settings: NormalizationSettings,
 ) -> Normalized<CubeBackend> {
-    let NormalizationStep { epsilon, share, has_relu } = step;
+    let NormalizationSettings { epsilon, momentum, has_relu } = settings;
     let x = Rows::of(input.x);
     let [bias, gamma, beta, moving_mean, moving_variance] =
         [input.bias, input.gamma, input.beta, input.moving_mean, input.moving_variance].map(into_contiguous);
@@ -127,7 +128,7 @@ pub(super) fn normalize(
     let width = x.width();
     let out = Rows::new(tensor, x.n_rows(), width, DType::F32);
     let ColumnStatistics { means, variances, moving: [moving_mean, moving_variance] } =
-        column_statistics(&x, &bias, [&moving_mean, &moving_variance], share);
+        column_statistics(&x, &bias, [&moving_mean, &moving_variance], momentum);
     if 0 < width {
         let vectors = [&gamma, &beta].map(|row| launch::vector_size(row, &[width]));
         let vector_size = x.vector_size(&[width]).min(vectors[0]).min(vectors[1]);
@@ -143,6 +144,7 @@ pub(super) fn normalize(
             of(&gamma),
             of(&beta),
             out.buffer(vector_size),
+            // There are no other rows than `x`.
             sizes([&x, &x, &x], vector_size, epsilon),
             has_relu
         );

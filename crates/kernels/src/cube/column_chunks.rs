@@ -72,7 +72,7 @@ fn n_groups(sizes: &Sizes, #[comptime] n_lanes: u32) -> usize {
     (sizes.width + comptime!((UNITS / n_lanes - 1) as usize)) / comptime!((UNITS / n_lanes) as usize)
 }
 
-/// The division of a matrix. It depends only on the shape and the layout of the matrix.
+/// The division of a matrix. It depends only on the shapes and the layouts of the matrix and of what is read with it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ColumnChunks {
     pub(super) vector_size: usize,

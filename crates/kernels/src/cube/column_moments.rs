@@ -1,7 +1,7 @@
 //! The means and variances of the columns of f32 rows, and their moving averages: the statistics of a batch normalisation.
 //!
 //! * *Contract.* Rows are read once. Means and sums of squared deviations of ranges of rows are joined as by Chan, Golub and
-//!   LeVeque (1979), so large means cost no accuracy. The order depends only on the shape and the layout of the matrix.
+//!   LeVeque (1979), so large means cost no accuracy. The order depends only on the shapes and the layouts.
 //! * *Work distribution.* That of [column chunks](crate::cube::column_chunks): one launch, or two for several chunks. The
 //!   last one also computes the moving averages.
 //! * *Cost.* Memory-bound: `4 F` bytes per row of `F` columns.
@@ -70,7 +70,7 @@ fn moments_of_column<N: Size>(
             let difference = other - mean;
             let share = share_of_second(n, m);
             mean += difference * Vector::new(share);
-            squares += difference * difference * Vector::new(n * share);
+            squares += difference * (difference * Vector::new(n * share));
             n += m;
             row += comptime!(n_lanes as usize);
         }
@@ -92,7 +92,7 @@ fn moments_of_column<N: Size>(
                 let difference = all_means[other] - mean;
                 let share = share_of_second(n, all_n[other]);
                 mean += difference * Vector::new(share);
-                squares += all_squares[other] + difference * difference * Vector::new(n * share);
+                squares += all_squares[other] + difference * (difference * Vector::new(n * share));
                 n += all_n[other];
                 all_n[own] = n;
                 all_means[own] = mean;

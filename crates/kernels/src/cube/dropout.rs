@@ -139,8 +139,7 @@ fn relu_dropout_adjoint_kernel<F: Float, N: Size>(
     out[ABSOLUTE_POS] = Vector::cast_from(relu_adjoint::<N>(output, grad));
 }
 
-/// Applies dropout, `[n, d], [n] -> [n, d]`. Before, adds the bias to all rows if there is one, `[d]`, and then applies ReLU if
-/// `has_relu` is true.
+/// Adds the bias to all rows if there is one, `[d]`, applies ReLU if `has_relu` is true, and then dropout, `[n, d], [n] -> [n, d]`.
 pub(super) fn dropout(
     x: CubeTensor,
     bias: Option<CubeTensor>,

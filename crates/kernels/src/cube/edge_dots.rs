@@ -78,9 +78,8 @@ fn edge_dots_kernel<F: Float, N: Size>(
     out[ABSOLUTE_POS] = F::cast_from(sum_of_lanes::<N>(sums));
 }
 
-/// Returns the gradient of the weights of the edges, `[n_edges]` or one column per head or basis. The gradient's columns are those
-/// from `grad_first` on. `max_edges` are the edges
-/// that maxima came from, `[n_dst, d]`; `None` for sums.
+/// Returns the gradient of the weights of the edges, `[n_edges]` or one column per head or basis. Of `grad`, the columns from
+/// `grad_first` on are read. `max_edges` are the edges that maxima came from, `[n_dst, d]`; `None` for sums.
 pub(super) fn edge_dots(
     by_dst: &Segments,
     x: CubeTensor,

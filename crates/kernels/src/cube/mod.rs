@@ -62,8 +62,8 @@ use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
 use crate::ops::attention::{Attention, AttentionInput, reference as reference_attention};
 use crate::ops::backend::{BlockAdjoints, BlockOps};
 use crate::ops::batch_norm::{
-    self as reference_batch_norm, NormalizationGradients, NormalizationInput, NormalizationStep, Normalized,
-    SavedNormalization,
+    self as reference_batch_norm, NormalizationGradients, NormalizationInput, NormalizationSettings,
+    Normalized, SavedNormalization,
 };
 use crate::ops::cross_entropy::CrossEntropy;
 use crate::ops::edge_rows::{self as reference_edge_rows, EdgeRowsInput, Messages};
@@ -250,10 +250,13 @@ impl BlockOps for CubeBackend {
         kernel_or_reference!(x, Self::float_max_dim(x, 1), ranges::row_maxima(x))
     }
 
-    fn normalize_columns(input: NormalizationInput<Self>, step: NormalizationStep) -> Normalized<Self> {
+    fn normalize_columns(
+        input: NormalizationInput<Self>,
+        settings: NormalizationSettings,
+    ) -> Normalized<Self> {
         let x = &input.x;
-        kernel_or_reference!(x, F32, reference_batch_norm::normalize::<Self>(input, step), {
-            batch_norm::normalize(input, step)
+        kernel_or_reference!(x, F32, reference_batch_norm::normalize::<Self>(input, settings), {
+            batch_norm::normalize(input, settings)
         })
     }
 

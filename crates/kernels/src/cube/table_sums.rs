@@ -5,13 +5,11 @@
 //! out[t] = sum over the positions p with items[p] == t of factors[p] * rows[p]
 //! ```
 //!
-//! * *Contract.* Sums are f32, in the order of the positions within a chunk, and then of the chunks. The result is rounded
-//!   once. No list of the positions of each row of the table is needed, which would take longer to write than the sums.
+//! * *Contract.* Sums are f32, in the order of the positions within a chunk, and over the chunks in the fixed order of [column
+//!   sums](crate::cube::column_sums). The result is rounded once. No list of the positions of each row of the table is needed, which would take longer to write than the sums.
 //! * *Work distribution.* One unit per chunk of 64 or 512 positions, row of the table and vector of columns, which reads the
-//!   items of the whole chunk, and the rows that belong to its row. The sums of the chunks are [column
-//!   sums](crate::cube::column_sums).
-//! * *Cost.* `F b` bytes per position for `F` columns of `b` bytes; its item comes from the caches for all but one of the
-//!   units that read it.
+//!   items of the whole chunk, and the rows that belong to its row. //! * *Cost.* `F b` bytes per position for `F` columns of `b` bytes, and at most 64 for the sums of the chunks; its item comes
+//!   from the caches for all but one of the units that read it.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::{DType, Shape};
@@ -71,31 +69,27 @@ fn table_sums_kernel<F: Float, N: Size>(
     out[ABSOLUTE_POS] = sum;
 }
 
-/// Returns true if [`table_sums`] is for sums of rows of this width by a table of this many rows.
-pub(super) fn is_small_table(n_table_rows: usize, rows: &CubeTensor) -> bool {
-    let width = rows.meta.shape()[1];
-    let vector_size = launch::vector_size(rows, &[width]);
-    n_table_rows * (width / vector_size) <= MOST_VECTORS
-}
-
 /// Sums rows by table row, `[n, d], [n] -> [n_table_rows, d]`, each multiplied by its factor if there are factors, `[n]`.
+/// `None` for a large table.
 pub(super) fn table_sums(
     items: &CubeTensor,
     n_table_rows: usize,
-    rows: CubeTensor,
+    rows: &Rows,
     factors: Option<&CubeTensor>,
-) -> CubeTensor {
-    let rows = Rows::of(rows);
+) -> Option<CubeTensor> {
     let n_positions = rows.n_rows();
     let width = rows.width();
     let dtype = rows.tensor().dtype;
     let vector_size = rows.vector_size(&[width]);
     let n_vectors = n_table_rows * width / vector_size;
+    if MOST_VECTORS < n_vectors {
+        return None;
+    }
     let [short, long] = CHUNKS;
     let chunk_positions = if n_vectors <= FEW_VECTORS { short } else { long };
     // Without positions, the sums of no chunk are zeros.
     let n_chunks = n_positions.div_ceil(chunk_positions);
-    let of_chunks = Rows::new(rows.tensor(), n_chunks, n_table_rows * width, DType::F32);
+    let chunk_sums = Rows::new(rows.tensor(), n_chunks, n_table_rows * width, DType::F32);
     if 0 < n_chunks * n_vectors {
         // The last position of a chunk may be behind the last one.
         launch::reach(n_chunks * chunk_positions);
@@ -107,7 +101,7 @@ pub(super) fn table_sums(
             launch::buffer(items),
             rows.buffer(vector_size),
             factors.map_or_else(|| rows.buffer(1), launch::buffer),
-            of_chunks.buffer(vector_size),
+            chunk_sums.buffer(vector_size),
             SizesLaunch::new(
                 n_positions,
                 chunk_positions,
@@ -120,9 +114,9 @@ pub(super) fn table_sums(
         );
     }
     let sums = match n_chunks {
-        1 => of_chunks.into_tensor(),
-        _ => column_sums_of(&of_chunks, &ColumnTerm::Value),
+        1 => chunk_sums.into_tensor(),
+        _ => column_sums_of(&chunk_sums, &ColumnTerm::Value),
     };
     let sums = CubeBackend::float_reshape(sums, Shape::new([n_table_rows, width]));
-    CubeBackend::float_cast(sums, dtype.into())
+    Some(CubeBackend::float_cast(sums, dtype.into()))
 }

@@ -14,7 +14,7 @@ use crate::ops::aggregation::{self, Form, Input, Saved, Sums, Traced, Weights};
 use crate::ops::attention::reference as attention;
 use crate::ops::attention::{Attention, AttentionInput};
 use crate::ops::batch_norm::{
-    self, NormalizationGradients, NormalizationInput, NormalizationStep, Normalized, SavedNormalization,
+    self, NormalizationGradients, NormalizationInput, NormalizationSettings, Normalized, SavedNormalization,
 };
 use crate::ops::cross_entropy::CrossEntropy;
 use crate::ops::edge_rows::{EdgeRowsInput, Messages};
@@ -232,10 +232,10 @@ pub(crate) trait BlockOps: Backend {
     /// Normalizes the columns by their means and variances, `[n, d] -> [n, d]`.
     fn normalize_columns(
         #[extension_type] input: NormalizationInput<Self>,
-        step: NormalizationStep,
+        settings: NormalizationSettings,
     ) -> Normalized<Self> {
         count_reference();
-        batch_norm::normalize::<Self>(input, step)
+        batch_norm::normalize::<Self>(input, settings)
     }
 
     fn adam(

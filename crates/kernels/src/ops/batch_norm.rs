@@ -19,11 +19,11 @@ pub(crate) struct NormalizationInput<B: Backend> {
 
 /// The settings of a batch normalisation.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct NormalizationStep {
+pub(crate) struct NormalizationSettings {
     /// The number that is added to the variances.
     pub(crate) epsilon: f64,
-    /// The weight of the statistics of this step in the moving averages.
-    pub(crate) share: f64,
+    /// The weight of this batch's statistics in the moving averages.
+    pub(crate) momentum: f64,
     /// True if a ReLU follows.
     pub(crate) has_relu: bool,
 }
@@ -62,25 +62,28 @@ pub(crate) struct NormalizationGradients<B: Backend> {
     pub(crate) beta: FloatTensor<B>,
 }
 
-pub(crate) fn normalize<B: Backend>(input: NormalizationInput<B>, step: NormalizationStep) -> Normalized<B> {
+pub(crate) fn normalize<B: Backend>(
+    input: NormalizationInput<B>,
+    settings: NormalizationSettings,
+) -> Normalized<B> {
     let NormalizationInput { x, bias, gamma, beta, moving_mean, moving_variance } = input;
-    let NormalizationStep { epsilon, share, has_relu } = step;
+    let NormalizationSettings { epsilon, momentum, has_relu } = settings;
     let normalized = B::batch_norm_train(x, gamma, beta, epsilon);
     let rows = if has_relu { B::relu(normalized.output) } else { normalized.output };
     let mean_with_bias = B::float_add(normalized.mean.clone(), bias);
     Normalized {
         rows,
-        moving_mean: moved::<B>(moving_mean, mean_with_bias, share),
-        moving_variance: moved::<B>(moving_variance, normalized.variance.clone(), share),
+        moving_mean: moved::<B>(moving_mean, mean_with_bias, momentum),
+        moving_variance: moved::<B>(moving_variance, normalized.variance.clone(), momentum),
         means: normalized.mean,
         variances: normalized.variance,
     }
 }
 
-/// Computes `average * (1 - share) + new * share`.
-fn moved<B: Backend>(average: FloatTensor<B>, new: FloatTensor<B>, share: f64) -> FloatTensor<B> {
-    let kept = B::float_mul_scalar(average, (1.0 - share).into());
-    B::float_add(kept, B::float_mul_scalar(new, share.into()))
+/// Computes `average * (1 - momentum) + new * momentum`.
+fn moved<B: Backend>(average: FloatTensor<B>, new: FloatTensor<B>, momentum: f64) -> FloatTensor<B> {
+    let kept = B::float_mul_scalar(average, (1.0 - momentum).into());
+    B::float_add(kept, B::float_mul_scalar(new, momentum.into()))
 }
 
 pub(crate) fn adjoint<B: Backend>(

@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 
 use crate::device::devices::is_cpu;
 use crate::ops::backend::BlockOps;
-use crate::ops::batch_norm::{NormalizationInput, NormalizationStep};
+use crate::ops::batch_norm::{NormalizationInput, NormalizationSettings};
 use crate::ops::ranges::repeat_columns;
 
 /// Sums the rows: the sum of each column.
@@ -70,15 +70,17 @@ fn expanded(x: &Tensor<2>, row: Tensor<2>) -> Tensor<2> {
 /// The parameters and settings of a [`batch_norm`]. Tensors have a value per column, `[d]`.
 #[derive(Debug, Clone)]
 pub struct BatchNorm {
-    /// The bias of the rows: it is added to each of them before. The normalised rows do not depend on it, so its gradient is 0;
-    /// the moving average of the means does.
+    /// The bias that is added to the rows first. The normalised rows do not depend on it, so its gradient is 0; the moving
+    /// average of the means does.
     pub bias: Tensor<1>,
     /// The scale.
     pub gamma: Tensor<1>,
     /// The shift.
     pub beta: Tensor<1>,
-    /// The moving averages of the means and of the biased variances before this step.
-    pub moving: [Tensor<1>; 2],
+    /// The moving average of the means before this step.
+    pub moving_mean: Tensor<1>,
+    /// The moving average of the biased variances before this step.
+    pub moving_variance: Tensor<1>,
     /// The weight of this step's statistics in the moving averages.
     pub momentum: f64,
     /// The number that is added to the variances.
@@ -92,9 +94,10 @@ pub struct BatchNorm {
 pub struct BatchNormOutput {
     /// The normalised rows, `[n, d]`.
     pub rows: Tensor<2>,
-    /// The moving averages of the means and of the biased variances after this step, each `[d]`. No gradient flows through
-    /// them.
-    pub moving: [Tensor<1>; 2],
+    /// The moving average of the means after this step, `[d]`. No gradient flows through it.
+    pub moving_mean: Tensor<1>,
+    /// The moving average of the biased variances after this step, `[d]`. No gradient flows through it.
+    pub moving_variance: Tensor<1>,
 }
 
 /// Adds a bias to all rows, normalizes each column by its mean and biased variance, multiplies it by `gamma` and adds `beta`
@@ -105,17 +108,21 @@ pub struct BatchNormOutput {
 /// `x` is `[n, d]`.
 ///
 /// # Panics
-/// Panics if there are no rows, or if a parameter does not have one value per column.
+/// Panics if there are no rows, or if a parameter does not have one value per column, or another element type.
 pub fn batch_norm(x: Tensor<2>, norm: BatchNorm) -> BatchNormOutput {
     let [n_rows, width] = x.dims();
     assert!(0 < n_rows, "x has no rows, whose mean would be undefined");
-    let BatchNorm { bias, gamma, beta, moving: [moving_mean, moving_variance], momentum, epsilon, relu } =
-        norm;
+    let BatchNorm { bias, gamma, beta, moving_mean, moving_variance, momentum, epsilon, relu } = norm;
     for parameter in [&bias, &gamma, &beta, &moving_mean, &moving_variance] {
         assert_eq!(
             parameter.dims(),
             [width],
             "the parameters should have a value for each of {width} columns"
+        );
+        assert_eq!(
+            parameter.dtype(),
+            x.dtype(),
+            "the element types of x and the parameters differ: cast some of them"
         );
     }
     let input = NormalizationInput {
@@ -126,10 +133,11 @@ pub fn batch_norm(x: Tensor<2>, norm: BatchNorm) -> BatchNormOutput {
         moving_mean: moving_mean.into_dispatch(),
         moving_variance: moving_variance.into_dispatch(),
     };
-    let step = NormalizationStep { epsilon, share: momentum, has_relu: relu };
-    let normalized = <Dispatch as BlockOps>::normalize_columns(input, step);
+    let settings = NormalizationSettings { epsilon, momentum, has_relu: relu };
+    let normalized = <Dispatch as BlockOps>::normalize_columns(input, settings);
     BatchNormOutput {
         rows: Tensor::from_dispatch(normalized.rows),
-        moving: [normalized.moving_mean, normalized.moving_variance].map(Tensor::from_dispatch),
+        moving_mean: Tensor::from_dispatch(normalized.moving_mean),
+        moving_variance: Tensor::from_dispatch(normalized.moving_variance),
     }
 }

@@ -80,7 +80,7 @@ fn shares(
 /// Returns the weights of relational layers (Schlichtkrull et al. 2018, equation 2): for each edge, the row of `table` of the
 /// edge's type, multiplied by the edge's share ([`relation_shares`]).
 ///
-/// The gradient of a row of the table is a sum over the edges of its type in block order, 0 without such edges.
+/// The gradient of a row of the table is a sum over the edges of its type in a fixed order, 0 without such edges.
 ///
 /// # Shapes
 /// `table` is `[n_relations, k]`, `shares` `[n_edges]`, the result `[n_edges, k]`, in block order.
@@ -103,7 +103,7 @@ fn types_of(block: &DeviceBlock) -> &Tensor<1, Int> {
 }
 
 /// Returns the row of `table` of each edge's type. The gradient of a row of the table is a sum over the edges of its type in
-/// block order, 0 without such edges.
+/// a fixed order, 0 without such edges.
 ///
 /// # Shapes
 /// `table` is `[n_types, d]`, the result `[n_edges, d]`, in block order.

@@ -146,120 +146,152 @@ fn gradients_of_rows_are_column_sums() {
     assert_eq!(launches_of(run), Launches { direct, reference: 0 });
 }
 
-/// Rows with means far from 0, a bias, a scale, a shift and moving averages.
+/// Rows, a bias, a scale, a shift and moving averages.
 #[derive(Debug, Clone)]
 struct NormInput {
     x: Tensor<2>,
     bias: Tensor<1>,
     gamma: Tensor<1>,
     beta: Tensor<1>,
-    moving: [Tensor<1>; 2],
+    moving_mean: Tensor<1>,
+    moving_variance: Tensor<1>,
 }
 
 const MOMENTUM: f64 = 0.3;
 
-/// The place of the gradient of the bias in the results of [`normalized`].
-const OF_BIAS: usize = 4;
+/// The results of a batch normalisation: the rows, both moving averages, and the gradients of the rows, the bias, the scale and
+/// the shift.
+#[derive(Debug)]
+struct NormResults {
+    rows: Vec<f32>,
+    moving: [Vec<f32>; 2],
+    of_x: Vec<f32>,
+    of_bias: Vec<f32>,
+    of_parameters: [Vec<f32>; 2],
+}
 
-/// Returns the rows, the moving averages, and the gradients of the rows, of the bias, of the scale and of the shift.
+/// Normalizes rows whose values drift, so that the means of chunks of rows differ by several deviations. `n_gaps` columns are
+/// between two rows.
 fn normalized(
     on: &Device,
     [n_rows, width]: [usize; 2],
-    run: impl Fn(NormInput) -> (Tensor<2>, [Tensor<1>; 2]),
-) -> [Vec<f32>; 7] {
-    let plain = ramp([n_rows, width], &Device::flex()) * 3.0 + 5.0;
-    let x = Tensor::<2>::from_data(TensorData::new(values(plain), [n_rows, width]), on);
+    n_gaps: usize,
+    run: impl Fn(NormInput) -> BatchNormOutput,
+) -> NormResults {
+    let drift = |i: usize| 30.0 * (i / (width + n_gaps)) as f32 / n_rows as f32;
+    let plain = values(ramp([n_rows, width + n_gaps], &Device::flex()));
+    let wide: Vec<f32> = plain.iter().enumerate().map(|(i, value)| value * 3.0 + 5.0 + drift(i)).collect();
+    let wide = Tensor::<2>::from_data(TensorData::new(wide, [n_rows, width + n_gaps]), on);
     let input = NormInput {
-        x: x.autodiff().require_grad(),
+        x: wide.narrow(1, 0, width).autodiff().require_grad(),
         bias: (ramp([width], on) * 4.0).autodiff().require_grad(),
         gamma: (ramp([width], on) + 2.0).autodiff().require_grad(),
         beta: ramp([width], on).autodiff().require_grad(),
-        moving: [0.2, 1.5].map(|plus| (ramp([width], on) + plus).autodiff()),
+        moving_mean: (ramp([width], on) + 0.2).autodiff(),
+        moving_variance: (ramp([width], on) + 1.5).autodiff(),
     };
-    let (rows, [mean, variance]) = run(input.clone());
-    let factors = (ramp([n_rows, width], on) + 0.1).autodiff();
+    let BatchNormOutput { rows, moving_mean, moving_variance } = run(input.clone());
+    let factors = (ramp([n_rows, width + n_gaps], on) + 0.1).narrow(1, 0, width).autodiff();
     let grads = (rows.clone() * factors).sum().backward();
-    [
-        values(rows),
-        values(mean),
-        values(variance),
-        values(input.x.grad(&grads).expect("x should have a gradient")),
-        values(input.bias.grad(&grads).expect("the bias should have a gradient")),
-        values(input.gamma.grad(&grads).expect("gamma should have a gradient")),
-        values(input.beta.grad(&grads).expect("beta should have a gradient")),
-    ]
+    NormResults {
+        rows: values(rows),
+        moving: [moving_mean, moving_variance].map(values),
+        of_x: values(input.x.grad(&grads).expect("x should have a gradient")),
+        of_bias: values(input.bias.grad(&grads).expect("the bias should have a gradient")),
+        of_parameters: [input.gamma, input.beta]
+            .map(|parameter| values(parameter.grad(&grads).expect("the parameters should have a gradient"))),
+    }
 }
 
-fn of_this_project(input: NormInput, relu: bool) -> (Tensor<2>, [Tensor<1>; 2]) {
-    let NormInput { x, bias, gamma, beta, moving } = input;
-    let norm = BatchNorm { bias, gamma, beta, moving, momentum: MOMENTUM, epsilon: 1e-5, relu };
-    let BatchNormOutput { rows, moving } = batch_norm(x, norm);
-    (rows, moving)
+/// Runs the op that is tested.
+fn normalize_by_op(input: NormInput, relu: bool) -> BatchNormOutput {
+    let NormInput { x, bias, gamma, beta, moving_mean, moving_variance } = input;
+    let momentum = MOMENTUM;
+    let epsilon = 1e-5;
+    batch_norm(x, BatchNorm { bias, gamma, beta, moving_mean, moving_variance, momentum, epsilon, relu })
 }
 
-fn of_burn(input: NormInput, relu: bool) -> (Tensor<2>, [Tensor<1>; 2]) {
-    let NormInput { x, bias, gamma, beta, moving: [mean, variance] } = input;
-    let out = module::batch_norm_train(x + bias.unsqueeze(), gamma, beta, 1e-5);
+/// Runs Burn's batch normalisation.
+fn normalize_by_burn(input: NormInput, relu: bool) -> BatchNormOutput {
+    let out = module::batch_norm_train(input.x + input.bias.unsqueeze(), input.gamma, input.beta, 1e-5);
     let moved = |old: Tensor<1>, new: Tensor<1>| old * (1.0 - MOMENTUM) + new * MOMENTUM;
-    let rows = if relu { burn::tensor::activation::relu(out.output) } else { out.output };
-    (rows, [moved(mean, out.mean), moved(variance, out.variance)])
+    BatchNormOutput {
+        rows: if relu { burn::tensor::activation::relu(out.output) } else { out.output },
+        moving_mean: moved(input.moving_mean, out.mean),
+        moving_variance: moved(input.moving_variance, out.variance),
+    }
 }
 
-/// Few rows, which are one chunk, and many, with and without vectors of four values, and a last chunk of few rows.
+/// Few rows, which are one chunk, and many, with and without vectors of four values, with gaps between rows, and with a last
+/// chunk of few rows.
 #[test]
 fn batch_norm_equals_that_of_burn_on_the_cpu() {
-    for shape in [[1, 4], [7, 3], [700, 9], [700, 12], [5000, 100], [66_000, 4]] {
+    for (shape, n_gaps) in
+        [([1, 4], 0), ([7, 3], 0), ([700, 9], 0), ([700, 12], 4), ([5000, 100], 0), ([66_000, 4], 0)]
+    {
         for relu in [false, true] {
-            let expected = normalized(&Device::flex(), shape, |input| of_burn(input, relu));
-            let got = normalized(&device(), shape, |input| of_this_project(input, relu));
-            // The sums of gradients grow with the number of rows.
+            println!("{shape:?}, {n_gaps} columns between rows, relu {relu}");
+            let expected = normalized(&Device::flex(), shape, n_gaps, |input| normalize_by_burn(input, relu));
+            let got = normalized(&device(), shape, n_gaps, |input| normalize_by_op(input, relu));
+            check_close(&got.rows, &expected.rows, 2e-4);
+            for (got, expected) in got.moving.iter().zip(&expected.moving) {
+                check_close(got, expected, 1e-5);
+            }
+            check_close(&got.of_x, &expected.of_x, 2e-4);
+            // Burn's gradient of the bias is a sum of numbers that cancel.
+            assert_eq!(got.of_bias, vec![0.0; shape[1]]);
+            // These are sums over all rows.
             let tolerance = 2e-4 * (shape[0] as f32 / 700.0).max(1.0);
-            for (at, (got, expected)) in got.iter().zip(&expected).enumerate() {
-                match at {
-                    // Burn's gradient of the bias is a sum of numbers that cancel.
-                    OF_BIAS => check_close(got, &vec![0.0; shape[1]], 0.0),
-                    _ => check_close(got, expected, tolerance),
-                }
+            for (got, expected) in got.of_parameters.iter().zip(&expected.of_parameters) {
+                check_close(got, expected, tolerance);
             }
         }
     }
 }
 
-/// The mean exceeds the deviation 10,000 times: a variance from sums of squares would have no correct digit.
-#[test]
-fn variances_of_large_values_are_accurate() {
+/// Returns the moving variance of one column after a step that keeps nothing of the old one.
+fn variance_of(x: Vec<f32>) -> f32 {
     let device = device();
-    let n_rows = 3000;
-    let x: Vec<f32> = (0..n_rows).map(|row| 10_000.0 + (row % 7) as f32 * 0.5).collect();
-    let mean = x.iter().map(|value| f64::from(*value)).sum::<f64>() / n_rows as f64;
-    let variance = x.iter().map(|value| (f64::from(*value) - mean).powi(2)).sum::<f64>() / n_rows as f64;
+    let n_rows = x.len();
     let x = Tensor::<2>::from_data(TensorData::new(x, [n_rows, 1]), &device);
-    let one = || Tensor::<1>::ones([1], &device);
-    let zero = || Tensor::<1>::zeros([1], &device);
+    let zeros = || Tensor::<1>::zeros([1], &device);
     let norm = BatchNorm {
-        bias: zero(),
-        gamma: one(),
-        beta: zero(),
-        moving: [zero(), zero()],
+        bias: zeros(),
+        gamma: Tensor::ones([1], &device),
+        beta: zeros(),
+        moving_mean: zeros(),
+        moving_variance: zeros(),
         momentum: 1.0,
         epsilon: 1e-5,
         relu: false,
     };
-    let [_, got] = batch_norm(x, norm).moving;
-    check_close(&values(got), &[variance as f32], 1e-3);
+    values(batch_norm(x, norm).moving_variance)[0]
+}
+
+/// The mean exceeds the deviation 10,000 times: a variance from sums of squares would have no correct digit. There are several
+/// chunks, and their means differ.
+#[test]
+fn variances_of_large_values_are_accurate() {
+    let value = |row: usize| 10_000.0 + (row % 7) as f32 * 0.5 + (row / 2500) as f32;
+    let x: Vec<f32> = (0..20_000).map(value).collect();
+    let n_rows = x.len() as f64;
+    let mean = x.iter().map(|value| f64::from(*value)).sum::<f64>() / n_rows;
+    let variance = x.iter().map(|value| (f64::from(*value) - mean).powi(2)).sum::<f64>() / n_rows;
+    check_close(&[variance_of(x)], &[variance as f32], 5e-3);
+    assert!(variance_of(vec![2e19; 30]).is_finite(), "the squares of the values would overflow");
 }
 
 #[test]
 fn a_batch_norm_with_relu_is_one_op_in_each_pass() {
-    let run = || {
-        normalized(&device(), [5000, 12], |input| of_this_project(input, true));
-    };
+    let launches = launches_of(|| {
+        normalized(&device(), [5000, 12], 0, |input| normalize_by_op(input, true));
+    });
     let expected = if is_cpu(&device()) {
         Launches { direct: 0, reference: 2 }
     } else {
         Launches { direct: 2, reference: 0 }
     };
-    assert_eq!(launches_of(run), expected);
+    assert_eq!(launches, expected);
 }
 
 #[test]
@@ -268,9 +300,12 @@ fn gradients_of_batch_norm_match_finite_differences() {
     let x: Tensor<2> = ramp([7, 3], &device);
     let parameter = |plus: f64| ramp::<1>([3], &device) + plus;
     let rows = |x: Tensor<2>, gamma: Tensor<1>, beta: Tensor<1>| {
-        let [bias, mean, variance] = [0.3, 0.0, 1.0].map(|plus| parameter(plus).autodiff());
-        let moving = [mean, variance];
-        batch_norm(x, BatchNorm { bias, gamma, beta, moving, momentum: 0.1, epsilon: 0.1, relu: false }).rows
+        let [bias, moving_mean, moving_variance] = [0.3, 0.0, 1.0].map(|plus| parameter(plus).autodiff());
+        let momentum = 0.1;
+        let epsilon = 0.1;
+        let norm =
+            BatchNorm { bias, gamma, beta, moving_mean, moving_variance, momentum, epsilon, relu: false };
+        batch_norm(x, norm).rows
     };
     let gamma = parameter(1.5);
     let beta = parameter(0.0);
@@ -289,8 +324,16 @@ fn rejects_a_row_of_another_width() {
 #[should_panic(expected = "x has no rows")]
 fn rejects_a_batch_norm_without_rows() {
     let device = device();
-    let [bias, gamma, beta, mean, variance] = [(); 5].map(|()| ramp([2], &device));
-    let moving = [mean, variance];
-    let norm = BatchNorm { bias, gamma, beta, moving, momentum: 0.1, epsilon: 1e-5, relu: false };
+    let row = || ramp::<1>([2], &device);
+    let norm = BatchNorm {
+        bias: row(),
+        gamma: row(),
+        beta: row(),
+        moving_mean: row(),
+        moving_variance: row(),
+        momentum: 0.1,
+        epsilon: 1e-5,
+        relu: false,
+    };
     let _ = batch_norm(Tensor::zeros([0, 2], &device), norm);
 }

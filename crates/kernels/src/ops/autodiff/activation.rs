@@ -45,34 +45,35 @@ impl<B: BlockAdjoints> Backward<B, 1> for ReluDropout {
 #[derive(Debug)]
 struct BiasDropout;
 
+/// What the gradient of the rows is computed from.
 #[derive(Debug, Clone)]
-struct BiasDropoutState<B: Backend> {
-    /// The result, if there is a ReLU, from which its gradient derives the mask.
-    output: Option<FloatTensor<B>>,
-    nodes: IntTensor<B>,
-    key: RngKey,
-    keep: Keep,
+enum SavedMask<B: Backend> {
+    /// The result of a ReLU, and the dropout after it.
+    Output(FloatTensor<B>, Keep),
+    /// The nodes and the key from which the mask of the dropout is drawn again.
+    Draws(IntTensor<B>, RngKey, Keep),
+    /// The result is the sum.
+    Nothing,
 }
 
 impl<B: BlockOps + BlockAdjoints> Backward<B, 2> for BiasDropout {
-    type State = BiasDropoutState<B>;
+    type State = SavedMask<B>;
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
         let [x_node, bias_node] = ops.parents;
         let grad = grads.consume::<B>(&ops.node);
-        let BiasDropoutState { output, nodes, key, keep } = ops.state;
-        let of_rows = match output {
-            Some(output) => B::relu_dropout_adjoint(output, grad, keep),
-            None if keep.is_everything() => grad,
-            None => B::dropout(grad, nodes, key, keep),
+        let row_grad = match ops.state {
+            SavedMask::Output(output, keep) => B::relu_dropout_adjoint(output, grad, keep),
+            SavedMask::Draws(nodes, key, keep) => B::dropout(grad, nodes, key, keep),
+            SavedMask::Nothing => grad,
         };
         if let Some(node) = bias_node {
-            let width = of_rows.shape()[1];
-            let sums = B::column_sums(of_rows.clone());
+            let width = row_grad.shape()[1];
+            let sums = B::column_sums(row_grad.clone());
             grads.register::<B>(node.id, B::float_reshape(sums, Shape::new([width])));
         }
         if let Some(node) = x_node {
-            grads.register::<B>(node.id, of_rows);
+            grads.register::<B>(node.id, row_grad);
         }
     }
 }
@@ -90,8 +91,12 @@ pub(super) fn bias_dropout<B: BlockOps + BlockAdjoints, C: CheckpointStrategy>(
     let output = B::bias_dropout(x, bias, nodes.clone(), key, keep, has_relu);
     match BiasDropout.prepare::<C>([x_node, bias_node]).compute_bound().stateful() {
         OpsKind::Tracked(prep) => {
-            let state = BiasDropoutState { output: has_relu.then(|| output.clone()), nodes, key, keep };
-            prep.finish(state, output)
+            let saved = match has_relu {
+                true => SavedMask::Output(output.clone(), keep),
+                false if keep.is_everything() => SavedMask::Nothing,
+                false => SavedMask::Draws(nodes, key, keep),
+            };
+            prep.finish(saved, output)
         }
         OpsKind::UnTracked(prep) => prep.finish(output),
     }

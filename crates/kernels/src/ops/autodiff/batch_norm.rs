@@ -7,7 +7,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 
 use crate::ops::backend::{BlockAdjoints, BlockOps};
 use crate::ops::batch_norm::{
-    NormalizationGradients, NormalizationInput, NormalizationStep, Normalized, SavedNormalization,
+    NormalizationGradients, NormalizationInput, NormalizationSettings, Normalized, SavedNormalization,
 };
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl<B: BlockAdjoints> Backward<B, 4> for NormalizeOp {
 /// The batch normalisation, recorded in the autodiff graph. No gradient flows through the statistics.
 pub(super) fn normalize<B: BlockOps + BlockAdjoints, C: CheckpointStrategy>(
     input: NormalizationInput<Autodiff<B, C>>,
-    step: NormalizationStep,
+    settings: NormalizationSettings,
 ) -> Normalized<Autodiff<B, C>> {
     let NormalizationInput { x, bias, gamma, beta, moving_mean, moving_variance } = input;
     let (x, x_node) = x.into_parts();
@@ -42,7 +42,7 @@ pub(super) fn normalize<B: BlockOps + BlockAdjoints, C: CheckpointStrategy>(
     let input =
         NormalizationInput { x: x.clone(), bias, gamma: gamma.clone(), beta, moving_mean, moving_variance };
     let Normalized { rows, means, variances, moving_mean, moving_variance } =
-        B::normalize_columns(input, step);
+        B::normalize_columns(input, settings);
     let rows = match NormalizeOp.prepare::<C>(nodes).compute_bound().stateful() {
         OpsKind::Tracked(prep) => {
             let saved = SavedNormalization {
@@ -50,8 +50,8 @@ pub(super) fn normalize<B: BlockOps + BlockAdjoints, C: CheckpointStrategy>(
                 gamma,
                 means: means.clone(),
                 variances: variances.clone(),
-                epsilon: step.epsilon,
-                output: step.has_relu.then(|| rows.clone()),
+                epsilon: settings.epsilon,
+                output: settings.has_relu.then(|| rows.clone()),
             };
             prep.finish(saved, rows)
         }

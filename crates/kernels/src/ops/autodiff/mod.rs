@@ -27,7 +27,7 @@ use crate::ops::attention::Attention;
 use crate::ops::autodiff::activation::{EluOp, ReluDropout};
 use crate::ops::autodiff::cross_entropy::CrossEntropyOp;
 use crate::ops::backend::{BlockAdjoints, BlockOps};
-use crate::ops::batch_norm::{NormalizationInput, NormalizationStep, Normalized};
+use crate::ops::batch_norm::{NormalizationInput, NormalizationSettings, Normalized};
 use crate::ops::edge_rows::Messages;
 use crate::ops::keep::Keep;
 use crate::ops::range_sums::Ranges;
@@ -167,8 +167,11 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         product::stack_rows::<B, C>(first, second)
     }
 
-    fn normalize_columns(input: NormalizationInput<Self>, step: NormalizationStep) -> Normalized<Self> {
-        batch_norm::normalize::<B, C>(input, step)
+    fn normalize_columns(
+        input: NormalizationInput<Self>,
+        settings: NormalizationSettings,
+    ) -> Normalized<Self> {
+        batch_norm::normalize::<B, C>(input, settings)
     }
 
     fn dropout(x: FloatTensor<Self>, nodes: IntTensor<Self>, key: RngKey, keep: Keep) -> FloatTensor<Self> {
