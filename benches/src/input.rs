@@ -251,7 +251,7 @@ fn fanouts_of(name: &str, text: &str) -> Result<Option<Vec<Fanout>>> {
             return Ok(Some(
                 fanouts
                     .split(',')
-                    .map(|number: &str| number.parse().map(Fanout::UpTo).map_err(|_| bad_fanouts(part)))
+                    .map(|number: &str| number.parse().map_err(|_| bad_fanouts(part)))
                     .collect::<std::result::Result<_, _>>()?,
             ));
         }

@@ -2,6 +2,9 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use kiln_graph::{did_you_mean, similar_name};
+use kiln_store::paths::similar_path;
+
 use crate::{Dataset, Error, Note, Result, debian_archive, debian_packages, debian_tags, synthetic};
 
 /// The average number of nodes of `fake` without a number.
@@ -58,7 +61,25 @@ pub fn note_on_name(path: impl AsRef<Path>) -> Option<Note> {
     Some(Note::HasNameOfDataset { path: path.to_owned(), name: name.to_string() })
 }
 
+/// Returns the end of the message about a path that does not exist and is no name of a dataset: it suggests a similar path, or
+/// else a similar name. It is empty if there is neither.
+///
+/// ```
+/// use kiln_data::suggest_location;
+/// assert_eq!(suggest_location("debian-pakages"), " (did you mean `debian-packages`?)");
+/// assert_eq!(suggest_location("papers"), "");
+/// ```
+pub fn suggest_location(name_or_path: impl AsRef<Path>) -> String {
+    let path = name_or_path.as_ref();
+    let similar = similar_path(path).map(|similar| similar.display().to_string());
+    let name = || similar_name(path.to_str()?, DatasetName::NAMES);
+    did_you_mean(similar.as_deref().or_else(name))
+}
+
 impl DatasetName {
+    /// The names, in the order of documentation.
+    pub const NAMES: [&str; 6] = ["debian-packages", "debian-tags", "debian-archive", "mutag", "sbm", "fake"];
+
     /// The numbers of nodes that `fake:NODES` may have.
     pub const FAKE_NODES: RangeInclusive<usize> = 10..=10_000_000;
 

@@ -61,7 +61,7 @@ pub use builtin::{
 };
 pub use checked_hash::hash_checked;
 pub use dataset::{Dataset, DatasetTargets};
-pub use dataset_name::{DatasetLocation, DatasetName, locate, note_on_name};
+pub use dataset_name::{DatasetLocation, DatasetName, locate, note_on_name, suggest_location};
 pub use edges::read_pairs;
 pub use error::{BuildError, Error, LinkSplitError, NotHomogeneousError, Result};
 pub use graph_dataset::GraphDataset;

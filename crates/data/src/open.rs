@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use kiln_graph::open_file;
 use kiln_store::Error as StoreError;
-use kiln_store::paths::find;
+use kiln_store::paths::{find, similar_path};
 
 use crate::limits::MEMORY_BYTES;
 use crate::readers::{name_of, npy};
 use crate::{Dataset, DatasetLocation, DatasetName, Error, Result, format, graphbolt, ogb};
-use crate::{GraphDataset, gin, locate, mutag, note_on_name, tu};
+use crate::{GraphDataset, gin, locate, mutag, note_on_name, suggest_location, tu};
 
 /// The file that identifies a folder in the kiln format. Any one of the files in the next two lists identifies a
 /// GraphBolt folder or a folder of `.npy` files.
@@ -72,13 +72,22 @@ impl fmt::Display for DatasetFormat {
 pub fn detect_format(path: impl AsRef<Path>) -> Result<DatasetFormat> {
     let path = path.as_ref();
     let io = |source| StoreError::Io { path: path.to_owned(), source };
-    let is_folder = fs::metadata(path).map_err(io)?.is_dir();
+    let is_folder = fs::metadata(path).map_err(|error| io(suggest_name(path, error)))?.is_dir();
     let kind = if is_folder { kind_of_folder(path) } else { kind_of_file(path) }.map_err(io)?;
     kind.ok_or_else(|| {
         let note = note_on_name(path).map(|note| note.to_string());
         let hints = hint(path).into_iter().chain(note).map(|hint| format!("; {hint}")).collect::<String>();
         Error::Unrecognised { path: path.to_owned(), looked_for: format!("{LOOKED_FOR}{hints}") }
     })
+}
+
+/// Adds the name of a dataset to the error of a path that does not exist, if it is similar and no path is.
+fn suggest_name(path: &Path, error: io::Error) -> io::Error {
+    let is_missing = error.kind() == io::ErrorKind::NotFound;
+    match is_missing && similar_path(path).is_none() {
+        true => io::Error::new(error.kind(), format!("{error}{}", suggest_location(path))),
+        false => error,
+    }
 }
 
 /// Opens a set for tasks on nodes and links, homogeneous or heterogeneous, of any format that [`detect_format`] knows. A

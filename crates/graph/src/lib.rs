@@ -37,6 +37,7 @@ mod relation_groups;
 mod relations;
 mod self_loops;
 mod shared_array;
+mod similar_name;
 mod sort_neighbors;
 mod symmetrize;
 mod transposed_block;
@@ -61,6 +62,7 @@ pub use relation_groups::{RelationGroupParts, RelationGroups, TransposedGroups, 
 pub use relations::{Relation, RelationEdges, Relations};
 pub use self_loops::{add_self_loops, add_self_loops_of_type};
 pub use shared_array::{SharedArray, file_prefix};
+pub use similar_name::{did_you_mean, similar_alias, similar_name};
 pub use symmetrize::symmetrize;
 pub use transposed_block::TransposedBlock;
 

@@ -7,7 +7,7 @@ use crate::{Error, Fanout, FanoutsError, Result};
 /// The fanouts of the relations of a heterogeneous graph, by name. Of other graphs, there is one list for all edges.
 ///
 /// The text form has lists that are separated by semicolons: one for all relations, and others that begin with the name of a
-/// relation and `=`. A list has a number or `all` per layer, input layer first.
+/// relation and `=`. A list has a number per layer, input layer first; `all` or `-1`, as in DGL and PyG, is all neighbours.
 ///
 /// ```
 /// use kiln_sample::{Fanout, RelationFanouts};
@@ -72,12 +72,19 @@ impl RelationFanouts {
 impl FromStr for Fanout {
     type Err = Error;
 
-    /// Reads a number or `all`.
+    /// Reads a number, or `all` or `-1` for all neighbours.
+    ///
+    /// ```
+    /// use kiln_sample::Fanout;
+    /// assert_eq!("10".parse::<Fanout>()?, Fanout::UpTo(10));
+    /// assert_eq!("-1".parse::<Fanout>()?, Fanout::All);
+    /// # Ok::<(), kiln_sample::Error>(())
+    /// ```
     fn from_str(text: &str) -> Result<Self> {
         match text.trim() {
-            "all" => Ok(Self::All),
+            "all" | "-1" => Ok(Self::All),
             number => number.parse().map(Self::UpTo).map_err(|_| {
-                let expected = "expected a number per layer or `all`, separated by commas";
+                let expected = "expected a number per layer, separated by commas, such as 10,10; `all` or -1 is all neighbours";
                 Error::Fanouts(FanoutsError::InvalidFanouts { reason: expected.to_owned() })
             }),
         }
@@ -133,7 +140,10 @@ mod tests {
         assert_eq!(named.of_all, up_to(&[10, 10]));
         let expected = [("a=b".to_owned(), up_to(&[5, 4])), ("c".to_owned(), up_to(&[0]))];
         assert_eq!(named.of_relations, expected);
-        for bad in ["", "1;2", "a=1;a=2", "a=", "a=1,x", "1,-1"] {
+        let all: RelationFanouts = "10,-1; c=-1, all".parse()?;
+        assert_eq!(all.of_all, [Fanout::UpTo(10), Fanout::All]);
+        assert_eq!(all.of_relations, [("c".to_owned(), vec![Fanout::All; 2])]);
+        for bad in ["", "1;2", "a=1;a=2", "a=", "a=1,x", "1,-2", "-1-1"] {
             assert!(bad.parse::<RelationFanouts>().is_err(), "{bad}");
         }
         Ok(())

@@ -1,13 +1,17 @@
 use std::path::{Path, PathBuf};
 
+use kiln_graph::did_you_mean;
+
 use crate::npy;
+use crate::parse_bytes::similar_size;
+use crate::paths::io_reason;
 
 /// An error from reading, writing or validating a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read, written or decompressed.
-    #[error("{path}: {source}")]
+    #[error("{path}: {}", io_reason(path, source))]
     Io {
         /// The path of the file, or the name of a file that is embedded in the program.
         path: PathBuf,
@@ -138,7 +142,10 @@ pub enum Error {
         path: PathBuf,
     },
     /// A text is not a number of bytes.
-    #[error("invalid size {got:?}: expected a number of bytes, such as 1000000, 512MiB or 2GiB")]
+    #[error(
+        "invalid size {got:?}: expected a number of bytes, such as 1000000, 512MiB or 2GiB{}",
+        did_you_mean(similar_size(got).as_deref())
+    )]
     BadSize {
         /// The text that was parsed.
         got: String,

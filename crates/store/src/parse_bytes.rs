@@ -24,3 +24,16 @@ pub fn parse_bytes(text: &str) -> Result<u64> {
     let n_bytes = number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
     n_bytes.ok_or_else(|| Error::BadSize { got: text.to_owned() })
 }
+
+/// Returns the size that a number with another unit probably is, such as `2GiB` for `2gb`.
+pub(crate) fn similar_size(text: &str) -> Option<String> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let unit = match unit.trim().to_lowercase().as_str() {
+        "k" | "kb" | "kib" => "KiB",
+        "m" | "mb" | "mib" => "MiB",
+        "g" | "gb" | "gib" => "GiB",
+        "t" | "tb" | "tib" => "TiB",
+        _ => return None,
+    };
+    (!digits.is_empty()).then(|| format!("{digits}{unit}"))
+}

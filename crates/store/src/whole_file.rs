@@ -55,11 +55,13 @@ pub fn create_folder(path: &Path, parent: &Path) -> io::Result<()> {
     sync_folder(parent).inspect_err(|_| drop(fs::remove_dir(path)))
 }
 
-/// Syncs a folder's entries to disk. It does nothing on systems where a folder cannot be opened as a file.
+/// Syncs a folder's entries to disk. It does nothing on systems where a folder cannot be opened as a file. The empty path, which is
+/// the parent of a relative path of one name, is the current folder.
 ///
 /// # Errors
 /// Returns the operating system's error.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     if cfg!(unix) {
         File::open(path)?.sync_all()?;
     }
@@ -72,8 +74,6 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
 /// Returns the operating system's error.
 pub fn sync_parents(path: &Path) -> io::Result<()> {
     for folder in path.ancestors().skip(1) {
-        // The last parent of a relative path is empty, which means the current folder.
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         match sync_folder(folder) {
             // A folder that this process may not read needs no sync, because another process created it.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
@@ -113,12 +113,16 @@ pub fn read_whole(path: impl AsRef<Path>, most_bytes: u64) -> io::Result<Vec<u8>
     Err(io::Error::new(io::ErrorKind::InvalidInput, said))
 }
 
-/// Reads a regular file of text in UTF-8, of any length.
+/// Reads a regular file of text in UTF-8, of any length, without a byte order mark, which spreadsheets and editors of Windows
+/// write.
 ///
 /// # Errors
 /// Returns the errors of [`read_whole`], and an error of the kind [`io::ErrorKind::InvalidData`] for other text.
 pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
-    let bytes = read_whole(path, u64::MAX)?;
+    let mut bytes = read_whole(path, u64::MAX)?;
+    if bytes.starts_with("\u{feff}".as_bytes()) {
+        bytes.drain(.."\u{feff}".len());
+    }
     String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::bad_rows::{BadRows, format_bad_rows};
 
 pub use self::earlier_import_error::EarlierImportError;
+pub(crate) use self::spec_error::KEYS_OF_OBJECTS;
 pub use self::spec_error::SpecError;
 pub use self::table_file_error::TableFileError;
 

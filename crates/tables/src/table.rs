@@ -19,6 +19,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::error::KEYS_OF_OBJECTS;
 use crate::{Error, Result, SpecError};
 
 pub(crate) use self::batch::TableBatch;
@@ -109,7 +110,7 @@ impl Table {
                 path: last.to_owned(),
                 column: column.clone(),
                 n_found: 0,
-                known: "the keys of the objects".into(),
+                known: KEYS_OF_OBJECTS.into(),
             })),
         }
     }

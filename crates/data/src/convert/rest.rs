@@ -19,7 +19,9 @@ use crate::limits::{bad_dim, check_n_classes};
 use crate::readers::edge_means::MeanRows;
 use crate::readers::ids::for_each_listed;
 use crate::readers::links;
-use crate::readers::npy::{FEATURES, PARTS, has_no_labels, open_features, open_graph, open_split};
+use crate::readers::npy::{
+    FEATURES, FEATURES_OF_NODES, PARTS, has_no_labels, open_features, open_graph, open_split,
+};
 use crate::readers::stored::{Source, for_each_row};
 use crate::readers::target_arrays;
 use crate::{Error, Note, Result};
@@ -119,7 +121,7 @@ fn copy_column(column: &ColumnArray, n_edges: usize, set: &mut FolderWriter) -> 
 
 /// Copies dense or sparse features and returns the number of columns.
 fn copy_features(folder: &Path, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
-    let path = required(folder, &FEATURES, "the features of each node")?;
+    let path = required(folder, &FEATURES, FEATURES_OF_NODES)?;
     let array = ArrayFile::open(&path)?;
     if !path.ends_with("features.npy") {
         return copy_sparse(folder, &array, n_nodes, set);

@@ -96,7 +96,7 @@ pub(crate) fn has_no_labels(folder: &Path) -> bool {
 /// Returns the file whose number of rows is the number of nodes.
 fn file_of_nodes(folder: &Path) -> Result<PathBuf> {
     Ok(match has_no_labels(folder) {
-        true => required(folder, &FEATURES, "the features of each node")?,
+        true => required(folder, &FEATURES, FEATURES_OF_NODES)?,
         false => required(folder, &["labels.npy"], "the class of each node")?,
     })
 }
@@ -136,6 +136,10 @@ const ALTERNATIVES: [&[&str]; 5] = [
 
 /// The files that determine the number of feature rows: dense features, or the offsets of a CSR matrix.
 pub(crate) const FEATURES: [&str; 2] = ["features.npy", "features_indptr.npy"];
+
+/// The purpose of those files, for the message that both are missing.
+pub(crate) const FEATURES_OF_NODES: &str =
+    "the features of each node: save an array [n_nodes, n_columns] beside the edges";
 
 /// The files of the training, validation and test split. The first name of each file is its name in the kiln format.
 pub(crate) const PARTS: [[&str; 2]; 3] =
@@ -193,7 +197,7 @@ pub(crate) fn open_features(
     dim: Option<usize>,
     notes: &mut Vec<Note>,
 ) -> Result<Arc<dyn FeatureStore>> {
-    let path = required(folder, &FEATURES, "the features of each node")?;
+    let path = required(folder, &FEATURES, FEATURES_OF_NODES)?;
     let array = ArrayFile::open(&path)?;
     let is_dense = path.ends_with("features.npy");
     let n_rows = if is_dense { row_shape(&array)?.0 } else { array.n_values().saturating_sub(1) };

@@ -1,3 +1,5 @@
+use crate::{did_you_mean, similar_name};
+
 /// An error in the node types and relations of a graph, or in a request for one of them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -16,7 +18,7 @@ pub enum SchemaError {
         reason: &'static str,
     },
     /// A relation refers to a type of nodes that does not exist.
-    #[error("there is no node type `{name}`, expected one of {}", known.join(", "))]
+    #[error("there is no node type `{name}`, expected one of {}{}", known.join(", "), suggestion(name, known))]
     NoSuchType {
         /// The name of the type, or its number.
         name: String,
@@ -24,7 +26,7 @@ pub enum SchemaError {
         known: Vec<String>,
     },
     /// A graph has no relation of this name.
-    #[error("the data has no relation `{name}`, expected one of: {}", known.join(", "))]
+    #[error("the data has no relation `{name}`, expected one of: {}{}", known.join(", "), suggestion(name, known))]
     NoSuchRelation {
         /// The unknown name.
         name: String,
@@ -51,4 +53,9 @@ pub enum SchemaError {
         /// The number of nodes of all types.
         n_nodes: usize,
     },
+}
+
+/// Returns the end of a message about an unknown name.
+fn suggestion(name: &str, known: &[String]) -> String {
+    did_you_mean(similar_name(name, known.iter().map(String::as_str)))
 }

@@ -1,4 +1,4 @@
-use kiln_graph::NodeId;
+use kiln_graph::{NodeId, did_you_mean, similar_alias};
 
 /// An error of opening or using a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -7,7 +7,8 @@ pub enum DeviceError {
     /// The name is not a valid device name.
     #[error(
         "unknown device `{name}`: expected cpu, cube-cpu, cuda, cuda:N, wgpu or wgpu:N, or several of them separated \
-         by commas"
+         by commas{}",
+        suggestion(name)
     )]
     Unknown {
         /// The given name.
@@ -131,4 +132,26 @@ pub enum UploadError {
         /// The largest allocation of the device in bytes.
         most: u64,
     },
+}
+
+/// The names of devices, and other words for them with the name that they stand for.
+const ALIASES: [(&str, &str); 12] = [
+    ("cpu", "cpu"),
+    ("host", "cpu"),
+    ("cuda", "cuda"),
+    ("wgpu", "wgpu"),
+    ("cube-cpu", "cube-cpu"),
+    ("gpu", "cuda"),
+    ("nvidia", "cuda"),
+    ("vulkan", "wgpu"),
+    ("metal", "wgpu"),
+    ("mps", "wgpu"),
+    ("rocm", "wgpu"),
+    ("directx", "wgpu"),
+];
+
+/// Returns the end of a message about an unknown name.
+fn suggestion(name: &str) -> String {
+    let kind = name.split(':').next().unwrap_or(name);
+    did_you_mean(similar_alias(kind, ALIASES))
 }

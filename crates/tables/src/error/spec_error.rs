@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use kiln_graph::{did_you_mean, similar_name};
+
 /// An error in the spec of an import.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -25,7 +27,7 @@ pub enum SpecError {
         found: String,
     },
     /// A table has no column of a name, or has it twice.
-    #[error("{path}: {} {column:?}, expected one of: {known}", named(*.n_found))]
+    #[error("{path}: {} {column:?}, expected one of: {known}{}", named(*.n_found), suggestion(column, known))]
     Column {
         /// The path of the table's file.
         path: PathBuf,
@@ -43,4 +45,19 @@ fn named(n_found: usize) -> String {
         0 => "no column is named".to_owned(),
         _ => format!("{n_found} columns are named"),
     }
+}
+
+/// The known columns of tables whose rows are objects, each with its own keys.
+pub(crate) const KEYS_OF_OBJECTS: &str = "the keys of the objects";
+
+/// Returns the end of the message about a column that a table does not have.
+fn suggestion(column: &str, known: &str) -> String {
+    if let (false, Some(separator)) = (known.contains(", "), known.find([';', '\t', '|'])) {
+        return format!(
+            " (the fields are separated by {:?}: separate them by commas)",
+            &known[separator..=separator]
+        );
+    }
+    let known = known.split(", ").filter(|known| *known != KEYS_OF_OBJECTS && *known != column);
+    did_you_mean(similar_name(column, known))
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use kiln_feature::MAX_DIM;
-use kiln_graph::{EdgeColumns, Relations};
+use kiln_graph::{EdgeColumns, Relations, did_you_mean, similar_name};
 
 use super::{ColumnTransform, ImportSpec, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec};
 use crate::calendar::parse_time;
@@ -206,7 +206,8 @@ fn check_relation<'n>(
     for (key, end) in [("src.type", &relation.src), ("dst.type", &relation.dst)] {
         let name = end.node_type.as_str();
         let known: Vec<&str> = types.iter().copied().take(20).collect();
-        let expected = format!("the name of a node type: {}", known.join(", "));
+        let similar = did_you_mean(similar_name(name, types.iter().copied()));
+        let expected = format!("the name of a node type: {}{similar}", known.join(", "));
         at.child(key).require(types.contains(name), expected, format!("{name:?}"))?;
     }
     at.child("edge_columns").require(

@@ -2,11 +2,12 @@ use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 
-use kiln_graph::open_file;
-use serde_saphyr::{MessageFormatter, UserMessageFormatter};
+use kiln_graph::{did_you_mean, open_file, similar_name};
+use serde_saphyr::{Location, MessageFormatter, UserMessageFormatter};
 
 use super::ImportSpec;
 use crate::error::io_error;
+use crate::table::TableFormat;
 use crate::{Error, Result, SpecError};
 
 /// The maximum size of a spec in bytes.
@@ -21,6 +22,12 @@ impl ImportSpec {
     /// read.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
+        if TableFormat::of(path).is_some() {
+            let name = path.file_name().unwrap_or_default().display();
+            let message =
+                format!("this is a table, expected a spec in YAML that names it, by `files: [{name}]`");
+            return Err(Error::Spec(SpecError::SpecSyntax { path: path.to_owned(), message }));
+        }
         let mut bytes = Vec::new();
         let file = open_file(path).map_err(io_error(path))?;
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(io_error(path))?;
@@ -38,16 +45,49 @@ impl ImportSpec {
         }
         let text = std::str::from_utf8(bytes).map_err(|error| syntax(format!("not UTF-8: {error}")))?;
         let spec: Self = serde_saphyr::from_str(text)
-            .map_err(|error| syntax(first_line(&error.render_with_formatter(&SpecMessages))))?;
+            .map_err(|error| syntax(first_line(&error.render_with_formatter(&SpecMessages { text }))))?;
         spec.check(path)?;
         Ok(spec)
     }
 }
 
 /// The messages of the YAML parser in the terms of a spec.
-struct SpecMessages;
+struct SpecMessages<'t> {
+    /// The text of the spec.
+    text: &'t str,
+}
 
-impl MessageFormatter for SpecMessages {
+/// Transforms with options that they cannot do without, and an example of each.
+const WITH_OPTIONS: [(&str, &str); 7] = [
+    ("one_hot", "{one_hot: {max_categories: 20}}"),
+    ("ordinal", "{ordinal: {max_categories: 20}}"),
+    ("hash", "{hash: {columns: 16}}"),
+    ("multi_hot", "{multi_hot: {max_categories: 20}}"),
+    ("time", "{time: {parts: [hour, day_of_week, month]}}"),
+    ("text", "{text: {columns: 64}}"),
+    ("vector", "{vector: {columns: 16}}"),
+];
+
+impl SpecMessages<'_> {
+    /// Returns the message about a name in place of a mapping. The parser reports the place behind the name.
+    fn without_options(&self, location: Location) -> Cow<'static, str> {
+        let [line, column] =
+            [location.line(), location.column()].map(|from_one| (from_one as usize).saturating_sub(1));
+        let lines = self.text.lines();
+        let mut before: String = lines.clone().take(line).flat_map(|line| [line, "\n"]).collect();
+        before.extend(lines.clone().nth(line).unwrap_or_default().chars().take(column));
+        let before = before.trim_end();
+        let start =
+            before.rfind(|letter: char| !letter.is_alphanumeric() && letter != '_').map_or(0, |at| at + 1);
+        let word = &before[start..];
+        match WITH_OPTIONS.iter().find(|(name, _)| *name == word) {
+            Some((name, example)) => format!("`{name}` needs options, such as `{example}`").into(),
+            None => "expected a mapping, such as `{KEY: VALUE}`".into(),
+        }
+    }
+}
+
+impl MessageFormatter for SpecMessages<'_> {
     fn format_message<'a>(&self, error: &'a serde_saphyr::Error) -> Cow<'a, str> {
         use serde_saphyr::Error as Yaml;
         match error {
@@ -56,9 +96,7 @@ impl MessageFormatter for SpecMessages {
                 "null, expected a text: write \"null\" in quotes, or remove it (null is missing in any case)"
                     .into()
             }
-            Yaml::Unexpected { expected: "mapping start", .. } => {
-                "expected a mapping, such as `{KEY: VALUE}`".into()
-            }
+            Yaml::Unexpected { expected: "mapping start", location } => self.without_options(*location),
             Yaml::Unexpected { expected: "sequence start", .. } => {
                 "expected a list, such as `[VALUE]`".into()
             }
@@ -66,9 +104,17 @@ impl MessageFormatter for SpecMessages {
                 "expected the name alone, which has no options".into()
             }
             Yaml::DuplicateMappingKey { key: Some(key), .. } => format!("duplicate key `{key}`").into(),
+            Yaml::SerdeUnknownVariant { variant, expected, .. } => unknown("value", variant, expected),
+            Yaml::SerdeUnknownField { field, expected, .. } => unknown("key", field, expected),
             _ => UserMessageFormatter.format_message(error),
         }
     }
+}
+
+/// Returns the message about a key or a value that a spec does not have.
+fn unknown(noun: &str, name: &str, expected: &[&str]) -> Cow<'static, str> {
+    let similar = did_you_mean(similar_name(name, expected.iter().copied()));
+    format!("unknown {noun} `{name}`, expected one of {}{similar}", expected.join(", ")).into()
 }
 
 /// Returns the first line of a message: the others repeat the text of the spec.

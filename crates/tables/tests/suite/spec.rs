@@ -15,8 +15,8 @@ fn syntax_errors_have_the_line() {
     for (text, expected) in [
         ("name: a\nnodes: [\n", "spec.yaml: "),
         ("name: a\nnodes: []\nedges: []\n", "edges"),
-        (&FULL.replace("key: id", "id: key"), "unknown field `id`"),
-        (&FULL.replace("transform: numeric", "transform: log"), "unknown variant `log`"),
+        (&FULL.replace("key: id", "id: key"), "unknown key `id`"),
+        (&FULL.replace("transform: numeric", "transform: log"), "unknown value `log`"),
         (&FULL.replace("{one_hot: {max_categories: 5}}", "{one_hot: {max_categories: 5, min: 2}}"), "min"),
         (&FULL.replace("drop: [dangling]", "drop: [all]"), "all"),
         (&FULL.replace("name: has", "name: has\n    name: had"), "duplicate"),

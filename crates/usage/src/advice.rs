@@ -1,0 +1,67 @@
+use std::ffi::OsString;
+
+use clap::Command;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Adds advice to an error of the command line that clap has none for: about a list whose values are separate words, and about a
+/// subcommand of another command. `args` are those that were parsed, with the name of the program, and `lists` the long names of the
+/// flags that parse a list from one value, besides those with a delimiter.
+///
+/// ```
+/// use clap::{Arg, Command};
+/// let inspect = Command::new("data").subcommand(Command::new("inspect"));
+/// let train = Command::new("train").arg(Arg::new("fanouts").long("fanouts"));
+/// let program = Command::new("kiln").subcommand(inspect).subcommand(train);
+/// let advised = |args: &[&str]| {
+///     let error = program.clone().try_get_matches_from(args).unwrap_err();
+///     let args: Vec<_> = args.iter().map(Into::into).collect();
+///     kiln_usage::advise(error, &program, &args, &["fanouts"]).to_string()
+/// };
+/// assert!(advised(&["kiln", "inspect"]).contains("did you mean 'kiln data inspect'?"));
+/// let text = advised(&["kiln", "train", "--fanouts", "10", "10"]);
+/// assert!(text.contains("separate the values of a list with commas: '--fanouts 10,10'"));
+/// ```
+pub fn advise(mut error: clap::Error, command: &Command, args: &[OsString], lists: &[&str]) -> clap::Error {
+    let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let of = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let advice = match error.kind() {
+        ErrorKind::UnknownArgument => {
+            of(ContextKind::InvalidArg).and_then(|word| advise_on_list(&word, command, &args, lists))
+        }
+        ErrorKind::InvalidSubcommand => {
+            of(ContextKind::InvalidSubcommand).and_then(|name| advise_on_subcommand(&name, command))
+        }
+        _ => None,
+    };
+    if let Some(advice) = advice {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+    }
+    error
+}
+
+/// Returns advice for a word behind a flag whose value is a list.
+fn advise_on_list(word: &str, command: &Command, args: &[String], lists: &[&str]) -> Option<String> {
+    let position = args.iter().position(|arg| arg == word)?;
+    let start = args[..position].iter().rposition(|arg| arg.starts_with("--"))?;
+    let flag = args[start].trim_start_matches('-');
+    let mut command = command;
+    for name in &args[1..start] {
+        command = command.find_subcommand(name).unwrap_or(command);
+    }
+    let found = command.get_arguments().find(|arg| arg.get_long() == Some(flag))?;
+    let is_list = found.get_value_delimiter().is_some() || lists.contains(&flag);
+    let end =
+        args[position..].iter().position(|arg| arg.starts_with("--")).map_or(args.len(), |n| position + n);
+    let values = args[start + 1..end].join(",");
+    is_list.then(|| format!("separate the values of a list with commas: '--{flag} {values}'"))
+}
+
+/// Returns advice for a name that is a subcommand of another command.
+fn advise_on_subcommand(name: &str, command: &Command) -> Option<String> {
+    let parents = command.get_subcommands();
+    let parent = parents.into_iter().find(|parent| parent.find_subcommand(name).is_some())?;
+    Some(format!("did you mean '{} {} {name}'?", command.get_name(), parent.get_name()))
+}
