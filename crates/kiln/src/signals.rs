@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use std::{process, result, thread};
 
 use kiln_store::unfinished;
@@ -9,25 +10,53 @@ use signal_hook::{flag, low_level};
 
 use crate::{Error, Result};
 
-/// Installs handlers for SIGTERM and SIGUSR1 on the first call, and returns the flag that they set instead of killing
-/// the process. Pass it to [`FitConfig::stop_flag`](crate::FitConfig::stop_flag) to stop a run with a checkpoint.
+/// The time within which several signals are one request to stop: `timeout` of the coreutils and launchers send them twice.
+const ONE_REQUEST: Duration = Duration::from_secs(1);
+
+/// Installs handlers for SIGINT (Ctrl-C), SIGTERM and SIGUSR1 on the first call, and returns the flag that they set instead
+/// of killing the process. Pass it to [`FitConfig::stop_flag`](crate::FitConfig::stop_flag) to stop a run after its current step,
+/// with a checkpoint, a summary and a report.
 ///
-/// Further signals of these kinds have no effect, because launchers and batch systems send them more than once. SIGINT
-/// (Ctrl-C) is not caught: it ends the process at once, also while a stop waits for the hash of the data.
+/// A second SIGINT or SIGTERM ends the process at once, also while a stop waits for the hash of the data; the run continues
+/// from its last checkpoint. Signals within a second of the first do not count as a second one, because launchers send them
+/// twice. Further SIGUSR1 have no effect. A SIGINT that is ignored, as in the background of a script, stays ignored on Linux.
 ///
 /// # Errors
-/// Returns [`Error::Other`] if the system rejects a handler.
+/// Returns [`Error::Other`] if the system rejects a handler or a thread.
 #[must_use = "pass it to FitConfig::stop_flag"]
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     static FLAG: OnceLock<result::Result<Arc<AtomicBool>, String>> = OnceLock::new();
     let caught = FLAG.get_or_init(|| {
         let flag = Arc::<AtomicBool>::default();
-        for signal in [SIGTERM, SIGUSR1] {
-            flag::register(signal, Arc::clone(&flag)).map_err(|error| error.to_string())?;
-        }
-        Ok(flag)
+        let ignored = ignored_signals();
+        let caught = [SIGINT, SIGTERM, SIGUSR1].into_iter();
+        let caught = caught.filter(|signal| *signal != SIGINT || !is_among(ignored, SIGINT));
+        let signals = Signals::new(caught).map_err(|error| error.to_string())?;
+        let stop = Arc::clone(&flag);
+        let thread =
+            thread::Builder::new().name("stop".to_owned()).spawn(move || wait_for_stop(signals, &stop));
+        thread.map(|_| flag).map_err(|error| error.to_string())
     });
     caught.clone().map_err(not_installed)
+}
+
+/// Sets a flag at the first signal, and ends the process at the second.
+fn wait_for_stop(mut signals: Signals, stop: &AtomicBool) {
+    let mut first = None;
+    for signal in signals.forever() {
+        let is_first = !stop.swap(true, Ordering::SeqCst);
+        if is_first && signal == SIGINT {
+            kiln_comm::log(
+                "note: stopping after the current step; Ctrl-C again ends at once, without a checkpoint",
+            );
+        }
+        let since = first.get_or_insert_with(Instant::now).elapsed();
+        if signal != SIGUSR1 && ONE_REQUEST < since {
+            // It returns only if the signal could not be sent.
+            let _ = low_level::emulate_default_handler(signal);
+            process::abort();
+        }
+    }
 }
 
 /// Removes the unfinished folders of this process when SIGINT (Ctrl-C), SIGTERM or SIGHUP arrives, and then ends the process as the
@@ -48,7 +77,7 @@ pub fn clean_up_on_signals() -> Result<()> {
     let installed = INSTALLED.get_or_init(|| {
         let ignored = ignored_signals();
         let mut caught = vec![SIGINT, SIGTERM, SIGHUP];
-        caught.retain(|signal| ignored >> (signal - 1) & 1 == 0);
+        caught.retain(|signal| !is_among(ignored, *signal));
         let is_ending = Arc::<AtomicBool>::default();
         // A second signal ends the process at once, also if the file system hangs. This action comes before the other one.
         for signal in &caught {
@@ -90,6 +119,11 @@ fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Returns true if the bit of a signal is set.
+fn is_among(signals: u64, signal: i32) -> bool {
+    signals >> (signal - 1) & 1 == 1
 }
 
 fn not_installed(error: String) -> Error {

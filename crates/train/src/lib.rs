@@ -33,6 +33,7 @@ mod metric;
 #[cfg(feature = "report")]
 mod report;
 mod run;
+mod runs;
 mod saved;
 mod step;
 mod transient;
@@ -74,6 +75,10 @@ pub use run::run_dir::RunDir;
 pub use run::state::{Resumed, Run};
 pub use run::summary::{Best, FitReport, ReportInfo, Summary};
 pub use run::tensorboard::TensorBoard;
+pub use runs::find::find_runs;
+pub use runs::record::{RunRecord, RunState};
+pub use runs::setting::are_equal_settings;
+pub use runs::table::RunTable;
 pub use saved::batches::{PredictedRows, PredictionBatches};
 pub use saved::error::{
     ModelEdgesError, ModelError, ModelFileError, ModelNodesError, PredictModeError, PreparationError,
@@ -86,7 +91,7 @@ pub use saved::link_scorer::{LinkScorer, LinkScorerBuilder};
 pub use saved::mode::PredictMode;
 pub use saved::model::SavedModel;
 pub use saved::model_file::{MODEL_FORMAT, ModelTask};
-pub use saved::models::{NodeModelEntry, node_models};
+pub use saved::models::{NodeModelEntry, node_models, similar_model};
 pub use saved::named_model::{ConfigVisitor, NamedModel, NamedModelError};
 pub use saved::named_targets::NamedTargets;
 pub use saved::outputs::OutputRows;

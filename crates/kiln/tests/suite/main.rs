@@ -21,6 +21,7 @@ mod ranks;
 mod relation;
 mod relations_and_attention;
 mod saved_model;
+mod signals;
 mod target_scale;
 mod targets;
 mod training_options;

@@ -1,4 +1,5 @@
 use kiln_feature::TargetKind;
+use kiln_graph::{did_you_mean, similar_name};
 
 use crate::metric::selection_error::SelectionError;
 
@@ -20,11 +21,15 @@ pub enum MetricError {
     #[error(transparent)]
     Selection(#[from] SelectionError),
     /// No metric has this name.
-    #[error("unknown metric '{name}': expected one of {expected}")]
+    #[error("unknown metric '{name}': expected one of {expected}{}", suggestion(name, expected))]
     UnknownMetric {
         /// The name.
         name: String,
         /// The names of all metrics.
         expected: String,
     },
+}
+
+fn suggestion(name: &str, expected: &str) -> String {
+    did_you_mean(similar_name(name, expected.split(", ")))
 }

@@ -2,6 +2,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use kiln_store::paths::io_reason;
+
 use crate::run::contract::DETERMINISM_CONTRACT;
 
 /// An error in a run: its folder, its checkpoints and its other files.
@@ -57,10 +59,23 @@ pub enum RunError {
         reason: String,
     },
     /// The folder contains no checkpoint to resume from.
-    #[error("{path} has no checkpoint to resume from: pass the folder of a run, or start a new run")]
+    #[error(
+        "{path} {}: pass the folder of a run{suggestion}, or start a new run",
+        if path.exists() { "has no checkpoint to resume from" } else { "does not exist" }
+    )]
     NoCheckpoint {
         /// The folder.
         path: PathBuf,
+        /// The runs in the folder or beside it, for the message; empty if there are none.
+        suggestion: String,
+    },
+    /// A folder is not that of a run.
+    #[error("{path} is no run: pass the folder of a run that has written a checkpoint{suggestion}")]
+    NoRun {
+        /// The folder.
+        path: PathBuf,
+        /// The runs in the folder or beside it, for the message; empty if there are none.
+        suggestion: String,
     },
     /// Another run holds the lock of the run folder.
     #[error("{path} is in use by another run: wait for that run, stop it, or pass another folder")]
@@ -69,7 +84,7 @@ pub enum RunError {
         path: PathBuf,
     },
     /// A file could not be read or written.
-    #[error("{path}: {source}")]
+    #[error("{path}: {}", io_reason(path, source))]
     Io {
         /// The file or folder.
         path: PathBuf,

@@ -53,21 +53,8 @@ impl Curves {
     /// # Errors
     /// Returns [`RunError::Drawing`] with the drawing library's error.
     pub(crate) fn to_svg(&self) -> Result<String> {
-        let mut svg = String::new();
-        self.draw(&mut svg).map_err(|error| Error::Run(RunError::Drawing { reason: error.to_string() }))?;
-        Ok(svg)
-    }
-
-    fn draw(&self, svg: &mut String) -> std::result::Result<(), Box<dyn std::error::Error>> {
-        let canvas = SVGBackend::with_string(svg, (900, 340)).into_drawing_area();
-        canvas.fill(&WHITE)?;
-        let (left, right) = canvas.split_horizontally(450);
-        self.chart(
-            &left,
-            "mean loss",
-            SeriesLabelPosition::UpperRight,
-            &[("training", TRAIN, |p| p.train_loss), ("validation", VALIDATION, |p| p.val_loss)],
-        )?;
+        let losses: [Series; 2] =
+            [("training", TRAIN, |p| p.train_loss), ("validation", VALIDATION, |p| p.val_loss)];
         let accuracies: [Series; 2] =
             [("training", TRAIN, |p| p.train_accuracy), ("validation", VALIDATION, |p| p.val_accuracy)];
         let (title, series): (_, &[Series]) = match self.metric.as_str() {
@@ -79,41 +66,90 @@ impl Curves {
             Ok(metric) if !metric.higher_is_better() => SeriesLabelPosition::UpperRight,
             _ => SeriesLabelPosition::LowerRight,
         };
-        self.chart(&right, title, position, series)?;
-        canvas.present()?;
-        Ok(())
+        draw_charts(&[
+            self.chart("mean loss", SeriesLabelPosition::UpperRight, &losses),
+            self.chart(title, position, series),
+        ])
     }
 
-    fn chart(
-        &self,
-        area: &DrawingArea<SVGBackend<'_>, Shift>,
-        title: &str,
-        legend_position: SeriesLabelPosition,
-        series: &[Series],
-    ) -> std::result::Result<(), Box<dyn std::error::Error>> {
-        let values = self.points.iter().flat_map(|point| series.iter().map(|(_, _, value)| value(point)));
-        // Values that are not finite cannot be drawn; `metrics.jsonl` contains them as null.
-        let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
-        let low = values.iter().copied().fold(f64::INFINITY, f64::min).min(1.0);
-        let high = values.iter().copied().fold(0.0, f64::max);
-        let margin = (high - low).abs().max(0.01) * 0.05;
-        let last_epoch = self.points.last().map_or(1, |point| point.epoch).max(2);
-        let mut chart = ChartBuilder::on(area)
-            .caption(title, ("sans-serif", 16))
-            .margin(10)
-            .x_label_area_size(34)
-            .y_label_area_size(46)
-            .build_cartesian_2d(1..last_epoch, low - margin..high + margin)?;
-        chart.configure_mesh().x_desc("epoch").light_line_style(WHITE).draw()?;
-        for &(name, color, value) in series {
-            let points = self.points.iter().map(|point| (point.epoch, value(point)));
-            let line = LineSeries::new(points.filter(|(_, y)| y.is_finite()), color.stroke_width(2));
-            chart
-                .draw_series(line)?
-                .label(name)
+    fn chart(&self, title: &str, legend: SeriesLabelPosition, series: &[Series]) -> Chart {
+        let line = |&(name, color, value): &Series| {
+            let points = self.points.iter().map(|point| (point.epoch, value(point))).collect();
+            Line { name, color, points }
+        };
+        Chart { title: title.to_owned(), legend: Some(legend), lines: series.iter().map(line).collect() }
+    }
+}
+
+/// A chart of values over epochs.
+pub(super) struct Chart {
+    pub(super) title: String,
+    /// The place of the legend; `None` for a chart whose lines are named elsewhere.
+    pub(super) legend: Option<SeriesLabelPosition>,
+    pub(super) lines: Vec<Line>,
+}
+
+/// A line of a chart.
+pub(super) struct Line {
+    /// The name in the legend.
+    pub(super) name: &'static str,
+    pub(super) color: RGBColor,
+    /// The epochs and their values, of which those that are not finite are not drawn.
+    pub(super) points: Vec<(usize, f64)>,
+}
+
+/// Draws two charts side by side, as SVG.
+///
+/// # Errors
+/// Returns [`RunError::Drawing`] with the drawing library's error.
+pub(super) fn draw_charts(charts: &[Chart; 2]) -> Result<String> {
+    let mut svg = String::new();
+    draw(charts, &mut svg).map_err(|error| Error::Run(RunError::Drawing { reason: error.to_string() }))?;
+    Ok(svg)
+}
+
+fn draw(charts: &[Chart; 2], svg: &mut String) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let canvas = SVGBackend::with_string(svg, (900, 340)).into_drawing_area();
+    canvas.fill(&WHITE)?;
+    let (left, right) = canvas.split_horizontally(450);
+    draw_chart(&charts[0], &left)?;
+    draw_chart(&charts[1], &right)?;
+    canvas.present()?;
+    Ok(())
+}
+
+fn draw_chart(
+    chart: &Chart,
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let points = || chart.lines.iter().flat_map(|line| &line.points);
+    // Values that are not finite cannot be drawn; `metrics.jsonl` contains them as null.
+    let values: Vec<f64> = points().map(|(_, value)| *value).filter(|value| value.is_finite()).collect();
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min).min(1.0);
+    let high = values.iter().copied().fold(0.0, f64::max);
+    let margin = (high - low).abs().max(0.01) * 0.05;
+    let last_epoch = points().map(|(epoch, _)| *epoch).max().unwrap_or(1).max(2);
+    let mut context = ChartBuilder::on(area)
+        .caption(&chart.title, ("sans-serif", 16))
+        .margin(10)
+        .x_label_area_size(34)
+        .y_label_area_size(46)
+        .build_cartesian_2d(1..last_epoch, low - margin..high + margin)?;
+    context.configure_mesh().x_desc("epoch").light_line_style(WHITE).draw()?;
+    for &Line { name, color, ref points } in &chart.lines {
+        let points: Vec<(usize, f64)> = points.iter().copied().filter(|(_, y)| y.is_finite()).collect();
+        // A line of one point would be invisible.
+        let point_size = if points.len() == 1 { 3 } else { 0 };
+        let series = LineSeries::new(points, color.stroke_width(2)).point_size(point_size);
+        let line = context.draw_series(series)?;
+        if chart.legend.is_some() {
+            line.label(name)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2)));
         }
-        let mut labels = chart.configure_series_labels();
-        Ok(labels.position(legend_position).background_style(WHITE.mix(0.8)).draw()?)
     }
+    if let Some(position) = &chart.legend {
+        let mut labels = context.configure_series_labels();
+        labels.position(position.clone()).background_style(WHITE.mix(0.8)).draw()?;
+    }
+    Ok(())
 }

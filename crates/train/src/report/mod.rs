@@ -6,5 +6,7 @@ mod file;
 mod html;
 pub(crate) mod links;
 pub(crate) mod page;
+mod recorded;
+mod runs_page;
 mod stages;
 pub(crate) mod targets;

@@ -53,15 +53,7 @@ impl ReportPage {
     /// # Errors
     /// Returns [`crate::RunError::Drawing`] if the curves cannot be drawn.
     pub fn to_html(&self) -> Result<String> {
-        let title = escape(&self.title);
-        let mut page = format!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
-            <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"/>\n\
-            <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
-            <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n\
-            <p class=\"kind\">training run</p>\n<h1>{title}</h1>\n{}</header>\n<main>\n",
-            self.tiles()
-        );
+        let mut page = String::new();
         page.push_str(&section("Learning curves", &self.curves()?));
         page.push_str(&section("Where the time went", &stages::section(&self.epochs, &self.config)));
         if let Some(matrix) = self.confusion.as_ref().filter(|matrix| 0 < matrix.margins().n_classes()) {
@@ -77,22 +69,24 @@ impl ReportPage {
         }
         page.push_str(&section("Epochs", &self.epochs()));
         page.push_str(&section("Configuration", &self.configuration()));
-        page.push_str("</main>\n</body>\n</html>\n");
-        Ok(page)
+        Ok(document("training run", &self.title, &self.tiles(), &page))
     }
 
     /// Renders the results, one number per tile.
     fn tiles(&self) -> String {
         let of = &self.summary;
-        let stopped = if of.stopped_early { ", stopped early" } else { "" };
         let best = match of.metric {
+            _ if of.best_epoch == 0 => "no epoch was completed".to_owned(),
             _ if !of.has_validation() => "the last one: no validation split".to_owned(),
             Metric::Accuracy => format!("validation accuracy {}", score(of.val_accuracy)),
             metric => format!("validation {metric} {}", score_or_undefined(of.val_metric)),
         };
-        let epochs = format!("{} trained{stopped}", count_of(of.n_epochs as u64, "epoch"));
+        let epochs = format!("{} trained{}", count_of(of.n_epochs as u64, "epoch"), of.end());
         let mapped = format!("anonymous, and {} of mapped files", memory(of.peak_rss_mapped_bytes));
-        let hash = format!("<code>sha256 {}</code>", escape(&of.weights_hash));
+        let hash = match of.weights_hash.as_str() {
+            "" => "none".to_owned(),
+            hash => format!("<code>sha256 {}</code>", escape(hash)),
+        };
         let not_finite = match of.test_not_finite {
             0 => String::new(),
             n => tile("", "not finite", &count_of(n, "item"), "of the test split, which count in no metric"),
@@ -116,6 +110,9 @@ impl ReportPage {
             let class = if metric == of.metric { "first" } else { "" };
             tile(class, &format!("test {metric}"), &score_or_undefined(value), "")
         };
+        if of.interrupted {
+            return tile("first", "test", "none", "the run was interrupted");
+        }
         if !of.has_test() {
             return tile("first", "test", "none", "the test split has no items");
         }
@@ -213,7 +210,19 @@ fn epoch_row(epoch: &EpochRow, best_epoch: usize, is_shown: &[bool]) -> String {
     row(&format!("{}{mark}", epoch.epoch), &cells)
 }
 
-fn section(title: &str, html: &str) -> String {
+/// Renders a document with the style of all pages. The title is text, the end of the header and the sections are HTML.
+pub(super) fn document(kind: &str, title: &str, header: &str, sections: &str) -> String {
+    let title = escape(title);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+        <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"/>\n\
+        <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+        <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n\
+        <p class=\"kind\">{kind}</p>\n<h1>{title}</h1>\n{header}</header>\n<main>\n{sections}</main>\n</body>\n</html>\n"
+    )
+}
+
+pub(super) fn section(title: &str, html: &str) -> String {
     format!("<section>\n<h2>{title}</h2>\n{html}</section>\n")
 }
 

@@ -119,7 +119,7 @@ fn warn_of_wait<T: Task>(trainer: &TaskTrainer<T>, is_hashed: bool, callback: &m
     if !is_hashed && trainer.is_rank_zero() {
         callback.warning(
             "the first checkpoint waits for the hash of the data: to end the run without a checkpoint, interrupt it \
-             (SIGINT, Ctrl-C)",
+             again (Ctrl-C)",
         );
     }
 }

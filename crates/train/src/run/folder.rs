@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::error::{Error, Result, RunError};
 use crate::evaluate::validation::Validation;
 use crate::run::metrics_file::MetricsFile;
+use crate::runs::find::suggest_runs;
 use crate::saved::info::ModelInfo;
 use crate::saved::model_file::MODEL_FILE;
 use crate::step::reports::EpochReport;
@@ -103,7 +104,10 @@ impl RunFolder {
     pub(crate) fn check_checkpoint(path: &Path) -> Result<()> {
         match CHECKPOINTS.iter().any(|name| path.join(name).is_file()) {
             true => Ok(()),
-            false => Err(Error::Run(RunError::NoCheckpoint { path: path.to_owned() })),
+            false => {
+                let suggestion = suggest_runs(path);
+                Err(Error::Run(RunError::NoCheckpoint { path: path.to_owned(), suggestion }))
+            }
         }
     }
 

@@ -45,16 +45,19 @@ pub struct EpochRow {
     #[serde(default)]
     pub val_seconds: Option<f64>,
     /// The number of training steps.
+    #[serde(default)]
     pub n_steps: usize,
     /// The training time in seconds.
     #[serde(deserialize_with = "number_or_null")]
     pub seconds: f64,
     /// The number of training items (seed nodes or graphs) per second.
-    #[serde(deserialize_with = "number_or_null")]
+    #[serde(default = "nan", deserialize_with = "number_or_null")]
     pub seeds_per_second: f64,
     /// The seconds of each stage, by the names of [`Timings::seconds`](crate::Timings::seconds).
+    #[serde(default)]
     pub stage_seconds: BTreeMap<String, f64>,
     /// The peak anonymous memory of rank 0's process during the training steps of the epoch, in bytes.
+    #[serde(default)]
     pub peak_rss_anon_bytes: u64,
 }
 
@@ -154,9 +157,7 @@ impl MetricsFile {
     /// Returns [`RunError::BadFile`] if the rows cannot be parsed or their number is not `n_epochs`.
     pub(crate) fn restore(&mut self, n_epochs: usize, bytes: Vec<u8>) -> Result<Option<String>> {
         let warning = self.differs(&bytes);
-        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let epochs: serde_json::Result<Vec<EpochRow>> = lines.map(serde_json::from_slice).collect();
-        let epochs = epochs.map_err(|error| self.bad(error.to_string()))?;
+        let epochs = parse_rows(&bytes).map_err(|error| self.bad(error.to_string()))?;
         if epochs.len() != n_epochs {
             let reason = format!("it has {} epochs, expected {n_epochs} as in the checkpoint", epochs.len());
             return Err(self.bad(reason));
@@ -195,6 +196,13 @@ impl MetricsFile {
         self.n_written = self.bytes.len();
         Ok(())
     }
+}
+
+/// Parses the rows of the file. A last row that a crash has left incomplete has no end of the line, and is left out.
+pub(crate) fn parse_rows(bytes: &[u8]) -> serde_json::Result<Vec<EpochRow>> {
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let lines = bytes[..end].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(serde_json::from_slice).collect()
 }
 
 fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -76,7 +76,7 @@ pub struct RunConfig {
 pub enum Outcome<T: Task> {
     /// The run has completed its epochs, or stopped early because its patience ended.
     Trained(Box<Trained<T>>),
-    /// The run was asked to stop; its last checkpoint has the current state.
+    /// The run was asked to stop; its last checkpoint has the current state, and its summary and report the epochs so far.
     Interrupted(Box<Run>),
 }
 
@@ -189,6 +189,11 @@ impl RunConfig {
             callback,
         )?;
         if report.interrupted {
+            let (title, class_names) = (self.title.as_str(), &self.class_names[..]);
+            run.finish_interrupted(
+                &report,
+                &ReportInfo { title, class_names, elapsed: self.started.elapsed() },
+            )?;
             return Ok(Outcome::Interrupted(Box::new(run)));
         }
         run.load_best(&mut trainer)?;

@@ -392,9 +392,34 @@ impl Run {
             }
         }
         let summary = Summary::new(&said.metrics(), self.best()?, &report, info.elapsed).with_test(said);
-        folder.write_summary(&summary)?;
-        #[cfg(feature = "report")]
-        folder.write_report(info.title, &summary, said, info.class_names)?;
+        Self::write_results(folder, &summary, said, info)?;
         Ok(Some(summary))
+    }
+
+    /// Writes the summary and, with the feature `report`, the report page of a run that was asked to stop, without a test, on
+    /// rank 0, and returns the summary; `None` on the other ranks. The next checkpoint removes both files.
+    ///
+    /// # Errors
+    /// Returns the errors of writing the files.
+    pub fn finish_interrupted(&self, report: &FitReport, info: &ReportInfo<'_>) -> Result<Option<Summary>> {
+        let Some(folder) = &self.folder else { return Ok(None) };
+        let report = FitReport { peak_memory: report.peak_memory.max(MemoryUse::now()), ..*report };
+        let summary = Summary::of_interrupted(self.position.best.as_ref(), &report, info.elapsed);
+        Self::write_results(folder, &summary, &Evaluation::default(), info)?;
+        Ok(Some(summary))
+    }
+
+    fn write_results(
+        folder: &RunFolder,
+        summary: &Summary,
+        test: &Evaluation,
+        info: &ReportInfo<'_>,
+    ) -> Result<()> {
+        folder.write_summary(summary)?;
+        #[cfg(feature = "report")]
+        folder.write_report(info.title, summary, test, info.class_names)?;
+        #[cfg(not(feature = "report"))]
+        let _ = (test, info);
+        Ok(())
     }
 }

@@ -91,12 +91,14 @@ pub struct Summary {
     pub val_not_finite: u64,
     /// The number of items of the test split whose outputs are not finite: they count in no metric.
     pub test_not_finite: u64,
-    /// The best epoch, from 1.
+    /// The best epoch, from 1; 0 if a run was interrupted before the end of its first epoch.
     pub best_epoch: usize,
     /// The number of trained epochs.
     pub n_epochs: usize,
     /// True if early stopping ended the run before the maximum number of epochs.
     pub stopped_early: bool,
+    /// True if the run was asked to stop. It can be resumed, and has no test.
+    pub interrupted: bool,
     /// The seconds from the start of the run to the end of the evaluation on the test split. If the run was resumed,
     /// they count from the last resumption.
     pub seconds: f64,
@@ -106,7 +108,7 @@ pub struct Summary {
     pub peak_rss_mapped_bytes: u64,
     /// The negatives of link prediction, with the number of those that should have been rejected.
     pub negatives: RunNegatives,
-    /// SHA-256 of `best.safetensors`, in hexadecimal.
+    /// SHA-256 of `best.safetensors`, in hexadecimal; empty without a best epoch.
     pub weights_hash: String,
 }
 
@@ -123,6 +125,15 @@ impl Summary {
     /// Returns true if the run has a test split.
     pub(crate) fn has_test(&self) -> bool {
         !self.test_accuracy.is_nan() || self.test_f1_macro.is_some() || !self.test_metrics.is_empty()
+    }
+
+    /// Returns how the run ended, to follow on its number of epochs.
+    pub(crate) fn end(&self) -> &'static str {
+        match (self.interrupted, self.stopped_early) {
+            (true, _) => ", interrupted",
+            (false, true) => ", stopped early",
+            (false, false) => "",
+        }
     }
 
     /// Returns true if the run has a validation split.
@@ -145,12 +156,20 @@ impl Summary {
             best_epoch: best.epoch,
             n_epochs: fit.n_epochs,
             stopped_early: fit.stopped_early,
+            interrupted: fit.interrupted,
             seconds: elapsed.as_secs_f64(),
             peak_rss_anon_bytes: fit.peak_memory.anon_bytes,
             peak_rss_mapped_bytes: fit.peak_memory.mapped_bytes,
             negatives: fit.negatives,
             weights_hash: best.weights_hash.clone(),
         }
+    }
+
+    /// Summarizes a run that was asked to stop after `elapsed`, with its best epoch so far; `None` before the end of the first.
+    pub fn of_interrupted(best: Option<&Best>, fit: &FitReport, elapsed: Duration) -> Self {
+        let untested = Metrics { accuracy: f64::NAN, f1_micro: None, f1_macro: None, roc_auc: None };
+        let none = Best::new(0, Validation::without_items(Metric::Accuracy), String::new());
+        Self::new(&untested, best.unwrap_or(&none), fit, elapsed)
     }
 
     /// Adds what the metrics of labels do not say of the evaluation on the test split: all metrics if another one than the
@@ -167,7 +186,8 @@ impl Summary {
 
 /// Writes the fields as a map. With the accuracy as metric, the fields of other metrics are left out, and with a metric
 /// of regression or of links, those of labels. Without a test split or a validation split, their metrics are left out.
-/// `val_not_finite` and `test_not_finite` are left out if they are 0. Only runs of link prediction have the field `negatives`.
+/// `val_not_finite` and `test_not_finite` are left out if they are 0, `interrupted` if it is false, and the best epoch and its
+/// weights if there is none. Only runs of link prediction have the field `negatives`.
 impl Serialize for Summary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -195,16 +215,23 @@ impl Serialize for Summary {
                 map.serialize_entry(name, &n_items)?;
             }
         }
-        map.serialize_entry("best_epoch", &self.best_epoch)?;
+        if self.best_epoch != 0 {
+            map.serialize_entry("best_epoch", &self.best_epoch)?;
+        }
         map.serialize_entry("n_epochs", &self.n_epochs)?;
         map.serialize_entry("stopped_early", &self.stopped_early)?;
+        if self.interrupted {
+            map.serialize_entry("interrupted", &true)?;
+        }
         map.serialize_entry("seconds", &self.seconds)?;
         map.serialize_entry("peak_rss_anon_bytes", &self.peak_rss_anon_bytes)?;
         map.serialize_entry("peak_rss_mapped_bytes", &self.peak_rss_mapped_bytes)?;
         if !self.negatives.is_empty() {
             map.serialize_entry("negatives", &self.negatives)?;
         }
-        map.serialize_entry("weights_hash", &self.weights_hash)?;
+        if !self.weights_hash.is_empty() {
+            map.serialize_entry("weights_hash", &self.weights_hash)?;
+        }
         map.end()
     }
 }
@@ -231,7 +258,9 @@ impl Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        if !self.has_test() {
+        if self.interrupted {
+            writeln!(f, "test            none: the run was interrupted")?;
+        } else if !self.has_test() {
             writeln!(f, "test            none: the test split has no items")?;
         } else if self.is_of_labels() {
             self.fmt_labels(f)?;
@@ -252,17 +281,20 @@ impl fmt::Display for Summary {
             _ => or_undefined(self.val_metric),
         };
         match self.has_validation() {
+            _ if self.best_epoch == 0 => writeln!(f, "best epoch      none: no epoch was completed")?,
             true => writeln!(f, "best epoch      {} (validation {} {val})", self.best_epoch, self.metric)?,
             false => {
                 writeln!(f, "best epoch      {} (the last one: no validation split)", self.best_epoch)?;
             }
         }
-        let stopped = if self.stopped_early { ", stopped early" } else { "" };
-        writeln!(f, "epochs          {}{stopped}", self.n_epochs)?;
+        writeln!(f, "epochs          {}{}", self.n_epochs, self.end())?;
         writeln!(f, "time            {:.1} s", self.seconds)?;
         let anon = mib(self.peak_rss_anon_bytes);
         let mapped = mib(self.peak_rss_mapped_bytes);
         writeln!(f, "peak memory     {anon:.0} MiB anonymous, {mapped:.0} MiB mapped files")?;
-        write!(f, "weights         sha256 {}{}", self.weights_hash, self.negatives)
+        match self.weights_hash.as_str() {
+            "" => write!(f, "weights         none{}", self.negatives),
+            hash => write!(f, "weights         sha256 {hash}{}", self.negatives),
+        }
     }
 }

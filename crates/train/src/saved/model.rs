@@ -10,6 +10,7 @@ use kiln_loader::{Batcher, GraphBatcher, SeedBatch};
 use kiln_nn::LinkDecoder;
 
 use crate::error::Result;
+use crate::runs::find::{is_run, suggest_runs};
 use crate::saved::batches::{PredictedRows, PredictionBatches};
 use crate::saved::error::{ModelEdgesError, ModelError, ModelFileError, ModelNodesError, PreparationError};
 use crate::saved::info::{EvaluationInfo, ModelInfo, SamplingInfo};
@@ -518,7 +519,10 @@ fn read(run_dir: &Path, name: &str) -> Result<(PathBuf, Vec<u8>)> {
     let most_bytes = if name == MODEL_FILE { MOST_MODEL_BYTES } else { u64::MAX };
     match read_whole(&path, most_bytes) {
         Ok(bytes) => Ok((path, bytes)),
-        Err(source) => Err(ModelError::File(ModelFileError::Unreadable { path, source }).into()),
+        Err(source) => {
+            let suggestion = if is_run(run_dir) { String::new() } else { suggest_runs(run_dir) };
+            Err(ModelError::File(ModelFileError::Unreadable { path, source, suggestion }).into())
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 //! determine edge types, edge features, self loops and the normalisation of GCN, and thereby the sampling rule. An option
 //! that a configuration does not have is an error that names both.
 
+use kiln_graph::similar_alias;
 use kiln_nn::{
     BlockModel, GatConfig, GcnConfig, GineConfig, GraphMetadata, GraphRequirements, HgtConfig, ModelConfig,
     RgcnConfig, RsageConfig, SageConfig, TransformerConfig,
@@ -21,18 +22,25 @@ use crate::saved::config_fields::config_fields;
 /// A name has at most one row for graphs with one type of nodes and one for those with several. [`RowVisitor::saved`] is for a
 /// configuration that no name selects.
 pub(crate) fn visit_rows<V: RowVisitor>(visitor: V) -> V {
-    let sage = Row::new("sage", "GraphSAGE with mean aggregation, for nodes");
-    let gcn = Row::new("gcn", "GCN, normalised over the whole graph, for nodes");
-    let gat = Row::new("gat", "GAT, with self-loops on the whole graph, for nodes");
-    let gatv2 = Row::new("gatv2", "GATv2, with self-loops on the whole graph, for nodes");
+    let sage =
+        Row::new("sage", "GraphSAGE with mean aggregation, for nodes").aliases(&["graphsage", "sageconv"]);
+    let gcn =
+        Row::new("gcn", "GCN, normalised over the whole graph, for nodes").aliases(&["gcnconv", "graphconv"]);
+    let gat = Row::new("gat", "GAT, with self-loops on the whole graph, for nodes").aliases(&["gatconv"]);
+    let gatv2 =
+        Row::new("gatv2", "GATv2, with self-loops on the whole graph, for nodes").aliases(&["gatv2conv"]);
     let transformer =
-        Row::new("transformer", "Graph transformer (TransformerConv), with dot-product attention, for nodes");
-    let rgcn = Row::new("rgcn", "R-GCN with basis decomposition, for nodes of a graph with edge types");
+        Row::new("transformer", "Graph transformer (TransformerConv), with dot-product attention, for nodes")
+            .aliases(&["transformerconv", "graph-transformer"]);
+    let rgcn = Row::new("rgcn", "R-GCN with basis decomposition, for nodes of a graph with edge types")
+        .aliases(&["rgcnconv", "r-gcn", "relgraphconv"]);
     let hgt = Row::new(
         "hgt",
         "HGT, a transformer with attention per relation, for nodes of a heterogeneous dataset",
-    );
-    let gine = Row::new("gine", "GINE, for nodes of a graph with edge features, or with edge types");
+    )
+    .aliases(&["hgtconv"]);
+    let gine = Row::new("gine", "GINE, for nodes of a graph with edge features, or with edge types")
+        .aliases(&["gineconv"]);
     visitor
         .one_type::<SageConfig>(sage)
         .several_types::<RsageConfig>(sage)
@@ -54,13 +62,19 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// The description, a phrase without a full stop.
     pub(crate) about: &'static str,
+    /// Other names of the model, such as those of its layer in PyG and DGL, which messages translate.
+    pub(crate) aliases: &'static [&'static str],
     /// The option by which the model differs from others with the same configuration, and its value.
     pub(crate) option: Option<(&'static str, &'static str)>,
 }
 
 impl Row {
     fn new(name: &'static str, about: &'static str) -> Self {
-        Self { name, about, option: None }
+        Self { name, about, aliases: &[], option: None }
+    }
+
+    fn aliases(self, aliases: &'static [&'static str]) -> Self {
+        Self { aliases, ..self }
     }
 
     fn with(self, option: &'static str, value: &'static str) -> Self {
@@ -91,6 +105,9 @@ pub struct NodeModelEntry {
     pub name: &'static str,
     /// The description, a phrase without a full stop.
     pub about: &'static str,
+    /// Other names of the model, such as those of its layer in PyG and DGL, in lower case. They select no model; messages about
+    /// unknown names translate them ([`similar_model`]).
+    pub aliases: &'static [&'static str],
     /// True if there is such a model for graphs with one type of nodes.
     pub one_type: bool,
     /// True if there is such a model for graphs with several types of nodes, or with named relations.
@@ -118,6 +135,22 @@ pub fn node_models() -> Vec<NodeModelEntry> {
     visit_rows(Entries(Vec::new())).0
 }
 
+/// Returns the name in [`node_models`] that is meant by an unknown name: a misspelt one, or that of PyG, DGL or a paper.
+///
+/// ```
+/// use kiln_train::similar_model;
+/// assert_eq!(similar_model("GraphSAGE"), Some("sage"));
+/// assert_eq!(similar_model("gatv3"), Some("gatv2"));
+/// assert_eq!(similar_model("mlp"), None);
+/// ```
+pub fn similar_model(name: &str) -> Option<&'static str> {
+    let aliases = node_models().into_iter().flat_map(|entry| {
+        let others = entry.aliases.iter().map(move |alias| (*alias, entry.name));
+        [(entry.name, entry.name)].into_iter().chain(others)
+    });
+    similar_alias(name, aliases)
+}
+
 /// The names of the rows so far.
 struct Entries(Vec<NodeModelEntry>);
 
@@ -136,6 +169,7 @@ impl Entries {
         self.0.push(NodeModelEntry {
             name: row.name,
             about: row.about,
+            aliases: row.aliases,
             one_type: false,
             several_types: false,
             options,

@@ -1,8 +1,9 @@
+use kiln_graph::did_you_mean;
 use kiln_nn::{BlockModel, GraphMetadata, GraphRequirements, HeteroModelConfig, ModelConfig};
 use serde_json::{Map, Value};
 
 use crate::saved::config_fields::config_fields;
-use crate::saved::models::{Row, RowVisitor, node_models, visit_rows};
+use crate::saved::models::{Row, RowVisitor, node_models, similar_model, visit_rows};
 
 /// A model of nodes by its name and its options: the default configuration for a graph, with some fields set.
 /// [`node_models`] returns the names, and [`NamedModel::configure`] calls a function of the configuration, whose type depends on
@@ -175,7 +176,10 @@ impl NamedModel {
 #[non_exhaustive]
 pub enum NamedModelError {
     /// No model of nodes has the name.
-    #[error("there is no model of nodes with the name {name}: use one of {known}")]
+    #[error(
+        "there is no model of nodes with the name {name}: use one of {known}{}",
+        did_you_mean(similar_model(name))
+    )]
     UnknownName {
         /// The name.
         name: String,

@@ -62,6 +62,7 @@ fn summary() -> Summary {
         test_not_finite: 0,
         best_epoch: 3,
         n_epochs: 4,
+        interrupted: false,
         stopped_early: true,
         seconds: 200.4,
         peak_rss_anon_bytes: 300 << 20,

@@ -29,6 +29,7 @@ mod resume;
 mod run_config;
 mod run_folder;
 mod running_statistics;
+mod runs;
 mod split_targets;
 mod stop;
 mod trainer;

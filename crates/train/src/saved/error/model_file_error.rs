@@ -8,12 +8,14 @@ use crate::saved::model_file::{MODEL_FILE, MODEL_FORMAT};
 #[non_exhaustive]
 pub enum ModelFileError {
     /// A file of the run folder cannot be read.
-    #[error("{path}: {source}: expected a run folder with {MODEL_FILE} and best.safetensors")]
+    #[error("{path}: {source}: expected a run folder with {MODEL_FILE} and best.safetensors{suggestion}")]
     Unreadable {
         /// The path of the file.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
+        /// The runs in the folder or beside it, for the message; empty if there are none.
+        suggestion: String,
     },
     /// The model's description is damaged: it is no JSON, or a field is missing or has an invalid value.
     #[error("{path}: {reason}: restore the file, or train again")]

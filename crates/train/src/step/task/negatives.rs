@@ -2,10 +2,10 @@ use std::fmt;
 use std::ops::AddAssign;
 
 use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// The number of negatives in batches of links, and of those that should have been rejected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NegativeCounts {
     /// The number of negatives.
     pub n_negatives: u64,
@@ -35,11 +35,14 @@ impl AddAssign for NegativeCounts {
 ///
 /// They are those of the batches that the model was trained and evaluated on, so they do not depend on the number of
 /// workers, and not on the number of ranks, except for in-batch negatives of evaluations and padded steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
 pub struct RunNegatives {
     /// The negatives of all training steps, including those before a resumption.
+    #[serde(rename = "training")]
     pub train: NegativeCounts,
     /// The negatives of the last validation; on ranks other than rank 0 they are 0 if only rank 0 evaluates.
+    #[serde(rename = "validation")]
     pub val: NegativeCounts,
     /// The negatives of the evaluation on the test split; on ranks other than rank 0 they are 0 if only rank 0
     /// evaluates.
