@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use clap::{Args, Subcommand};
 use kiln::data::Dataset;
 use kiln::data::convert::{self, ConvertOptions};
@@ -15,6 +15,7 @@ use kiln::partition::{
     partition_nodes, write_parts,
 };
 use kiln::sample::Fanout;
+use kiln_usage::{bail, ensure};
 
 use crate::flags::GivenFlags;
 use crate::flags::link_split::LinkSplitArgs;
@@ -39,7 +40,7 @@ pub(crate) enum DataCommand {
     Import(crate::import::ImportArgs),
     /// Prints node types, relations with their degrees, features, targets and split of a dataset.
     Inspect {
-        /// Path of a dataset for node tasks in any supported format, or a name, as for `kiln train` with seed 0.
+        /// Dataset of nodes, as for `kiln train` with seed 0: a path, which takes precedence, or a name.
         source: PathBuf,
     },
     /// Splits the edges of a dataset into links for training, validation and test, and writes the kiln format: the graph
@@ -121,8 +122,9 @@ pub(crate) struct PartitionArgs {
     /// cache and the presampling that fills it.
     #[arg(long, default_value = "0.2")]
     cache_ratio: f64,
-    /// Fanouts for presampling, of all relations: a number or `all` per layer, input layer first, as for `kiln train`.
-    #[arg(long, value_delimiter = ',', default_value = "5,10,15")]
+    /// Fanouts for presampling, of all relations: a number per layer, input layer first, as for `kiln train`; `all` or -1 is all
+    /// neighbours.
+    #[arg(long, value_delimiter = ',', default_value = "5,10,15", allow_hyphen_values = true)]
     fanouts: Vec<Fanout>,
     /// Batch size for presampling.
     #[arg(long, default_value = "1024", value_parser = parse::size)]
@@ -210,6 +212,9 @@ fn run_verify(folder: &Path) -> anyhow::Result<()> {
 }
 
 fn run_inspect(source: &Path) -> anyhow::Result<()> {
+    if let Err(expected) = DataSource::parse(source.as_os_str()) {
+        bail!("{} does not exist: {expected}", source.display());
+    }
     print_name_note(source);
     let data = Dataset::open(source)?;
     print_result(data.summary())?;
@@ -225,7 +230,7 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
     out_folder::prepare(&args.out)?;
     args.split.check()?;
     let data = args.source.load(args.seed)?;
-    ensure!(data.links.is_none(), "{} already has a split of links: use it as it is", data.name);
+    anyhow::ensure!(data.links.is_none(), "{} already has a split of links: use it as it is", data.name);
     print_rank_zero(&data);
     print_notes(&data.notes);
     let split = args.split.split_links(&data, args.seed)?;
@@ -248,7 +253,7 @@ fn run_partition(args: &PartitionArgs, given: &GivenFlags) -> anyhow::Result<()>
     let cache = cache_of(args);
     cache.as_ref().map_or(Ok(()), CacheConfig::check)?;
     if args.cache_ratio == 0.0 {
-        given.note_unused(&["fanouts", "batch-size"], "with --cache-ratio 0");
+        print_note_lines(given.note_unused(&["fanouts", "batch-size"], "with --cache-ratio 0"));
     }
     if args.source.is_heterogeneous()? {
         let given = [("standardize", args.standardize), ("add-self-loops", args.add_self_loops)];
@@ -267,7 +272,7 @@ fn run_partition(args: &PartitionArgs, given: &GivenFlags) -> anyhow::Result<()>
     // METIS and random assignments have a seed, and so have presampling and synthetic data.
     if meta.method == Method::Fennel && args.cache_ratio == 0.0 && matches!(args.source, DataSource::Path(_))
     {
-        given.note_unused(&["seed"], "on partitions by Fennel without a cache");
+        print_note_lines(given.note_unused(&["seed"], "on partitions by Fennel without a cache"));
     }
     let books = PartitionBooks::from_parts(data.graph.types().clone(), &parts, args.parts)?;
     drop((graph, parts));

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{bail, ensure};
 use clap::Args;
 use kiln::data::convert::parse_bytes;
 use kiln_tables::{Import, ImportOptions};
+use kiln_usage::bail;
 
 use crate::flags::{GivenFlags, parse};
 use crate::out_folder;
-use crate::output::{print_rank_zero, print_result};
+use crate::output::{print_note_lines, print_rank_zero, print_result};
 
 /// The flags of `kiln data import`.
 #[derive(Debug, Args)]
@@ -41,13 +41,13 @@ pub(crate) struct ImportArgs {
 pub(crate) fn run(args: &ImportArgs, given: &GivenFlags) -> anyhow::Result<()> {
     if args.dry_run {
         let plan = kiln_tables::plan(&args.spec)?;
-        given.note_unused(&["out", "memory", "threads"], "with --dry-run");
+        print_note_lines(given.note_unused(&["out", "memory", "threads"], "with --dry-run"));
         print_result(plan.to_string().trim_end())?;
         let errors = match plan.errors.len() {
             1 => "1 error".to_owned(),
             n_errors => format!("{n_errors} errors"),
         };
-        ensure!(plan.errors.is_empty(), "the import would fail: {errors} in the tables");
+        anyhow::ensure!(plan.errors.is_empty(), "the import would fail: {errors} in the tables");
         return Ok(());
     }
     let Some(out) = &args.out else { bail!("--out is missing: name a new folder") };

@@ -24,8 +24,10 @@ mod list;
 mod out_folder;
 mod output;
 mod predict;
+mod runs;
 mod serve;
 mod train;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -48,6 +50,10 @@ enum Command {
     Train(train::TrainArgs),
     /// Predicts classes, scores and embeddings with the model of a run, for the run's data or for other data.
     Predict(predict::PredictArgs),
+    /// Lists runs: the settings in which they differ, their metric and time, the best first.
+    Runs(runs::RunsArgs),
+    /// Writes the report page of a run, also of one that was interrupted or still trains, with the epochs so far.
+    Report(runs::ReportArgs),
     /// Converts, verifies and partitions datasets.
     #[command(subcommand)]
     Data(data::DataCommand),
@@ -81,18 +87,21 @@ fn version() -> String {
 
 fn command() -> clap::Command {
     // clap requires a version with the lifetime `'static`.
-    Cli::command().version(&*version().leak())
+    kiln_usage::shorten_help(Cli::command().version(&*version().leak()), &usage::FIRST_FLAGS)
 }
 
 /// Runs the program with the arguments of this process: `fn main() -> ExitCode { kiln_cli::main() }`. Returns its exit
 /// status.
 pub fn main() -> ExitCode {
-    let matches = command().get_matches();
+    let args: Vec<_> = std::env::args_os().collect();
+    let matches = command()
+        .try_get_matches_from(&args)
+        .unwrap_or_else(|error| kiln_usage::advise(error, &command(), &args, &usage::LISTS).exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     run(cli, &matches).unwrap_or_else(|error| {
         kiln::comm::log(&format!("Error: {}", kiln::comm::error_text(error.as_ref())));
         let status = error.chain().find_map(|cause| cause.downcast_ref().map(kiln::Error::exit_status));
-        ExitCode::from(status.unwrap_or(1))
+        ExitCode::from(if usage::is_usage(&error) { kiln_usage::EXIT_USAGE } else { status.unwrap_or(1) })
     })
 }
 
@@ -100,13 +109,18 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
     // Datasets are memory-mapped, so reading a truncated file raises SIGBUS.
     kiln::graph::handle_bus_errors().context("handling SIGBUS")?;
     kiln::report_file_size_limit()?;
-    if !matches!(cli.command, Command::Health(_) | Command::Completions { .. }) {
+    if matches!(
+        cli.command,
+        Command::Train(_) | Command::Predict(_) | Command::Data(_) | Command::Serve(_) | Command::Device
+    ) {
         kiln::start_threads()?;
     }
     let given = flags::read_given(command(), matches);
     match cli.command {
         Command::Train(args) => return train::run(&args, given),
         Command::Predict(args) => predict::run(&args, &given)?,
+        Command::Runs(args) => runs::list(&args)?,
+        Command::Report(args) => runs::report(&args)?,
         Command::Data(command) => data::run(&command, &given)?,
         Command::Serve(args) => serve::serve(&args)?,
         Command::Health(args) => serve::health(&args)?,

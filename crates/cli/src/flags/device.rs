@@ -1,10 +1,10 @@
 //! The flags of `kiln train` that select where neighbours are sampled and features are gathered.
 
-use anyhow::ensure;
 use clap::Args;
 use kiln::kernels::Devices;
 use kiln::kernels::ops::{MatmulPrecision, has_bf16_products, matmul_precision_on, set_matmul_precision};
 use kiln::{CachedNodes, GraphMode, NeighborLoader};
+use kiln_usage::ensure;
 
 use crate::flags::parse;
 use crate::output::{is_quiet, print_rank_zero};
@@ -146,17 +146,5 @@ fn precision_line(chosen: MatmulPrecision, actual: MatmulPrecision) -> Option<&'
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_precision_of_products_is_printed_for_bf16_only() {
-        let line = |chosen, actual| precision_line(chosen, actual).unwrap_or_default();
-        assert_eq!(line(MatmulPrecision::F32, MatmulPrecision::F32), "");
-        assert_eq!(line(MatmulPrecision::Tf32, MatmulPrecision::Tf32), "");
-        assert!(line(MatmulPrecision::Bf16, MatmulPrecision::Bf16).contains("bf16 with sums in f32"));
-        assert!(
-            line(MatmulPrecision::Bf16, MatmulPrecision::F32).contains("this processor lacks AVX512-BF16")
-        );
-    }
-}
+#[path = "../../tests/flags/device.rs"]
+mod tests;

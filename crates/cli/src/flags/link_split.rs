@@ -1,8 +1,9 @@
 //! The flags that split the edges of a dataset into links.
 
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use clap::Args;
 use kiln::data::{Dataset, DatasetLinks, LinkDirection, LinkSplit, LinkSplitConfig};
+use kiln_usage::{bail, ensure};
 
 use crate::flags::{list_names, parse};
 use crate::output::{print_notes, print_rank_zero};
@@ -51,7 +52,7 @@ impl LinkSplitArgs {
 
     /// Returns the split of the links of the data, or a random one, and prints its sizes and notes.
     pub(crate) fn split_links(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
-        ensure!(data.links.is_none() || !self.random.are_given(), has_split(&data.name));
+        ensure!(data.links.is_none() || !self.random.are_given(), "{}", has_split(&data.name));
         let split = match data.is_heterogeneous() {
             true => self.split_relation(data, seed)?,
             false => {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use anyhow::{bail, ensure};
 use clap::Args;
 use kiln::LinkNeighborLoader;
 use kiln::data::{Dataset, LinkSplit};
@@ -12,6 +11,7 @@ use kiln::loader::LinkExclusion;
 use kiln::nn::{LinkDecoderConfig, LinkLoss};
 use kiln::sample::{DegreeNegatives, InBatchNegatives, Negatives, UniformNegatives, UniformPairNegatives};
 use kiln::train::Objective;
+use kiln_usage::{bail, ensure};
 
 use crate::flags::link_split::LinkSplitArgs;
 use crate::flags::loss::LossArgs;

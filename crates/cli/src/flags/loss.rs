@@ -1,10 +1,10 @@
 //! The flags of `kiln train` for the loss.
 
-use anyhow::ensure;
 use clap::Args;
 use kiln::feature::TargetKind;
 use kiln::nn::{ClassLoss, LinkLoss, TargetLoss};
 use kiln::train::{Objective, TargetScale};
+use kiln_usage::ensure;
 
 use crate::flags::parse;
 

@@ -1,6 +1,6 @@
 //! The model flags of `kiln train`, and the configurations that they select.
 
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use clap::Args;
 use clap::builder::TypedValueParser;
 use kiln::graph::{EdgeColumns, Metagraph};
@@ -11,6 +11,7 @@ use kiln::nn::{
 use kiln::sample::{EdgeWeights, Rule};
 use kiln::train::{ConfigVisitor, NamedModel, NodeModelEntry, node_models};
 use kiln::{DataDims, Error, NeighborLoader};
+use kiln_usage::{bail, ensure};
 use serde_json::{Map, Value};
 
 use crate::flags::parse;
@@ -529,7 +530,11 @@ impl NodeModel {
 /// Returns the parser of `--model`.
 fn names() -> impl TypedValueParser<Value = &'static str> {
     let of_nodes = node_models().into_iter().map(|entry| (entry.name, entry.about));
+    let aliases = node_models()
+        .into_iter()
+        .flat_map(|entry| entry.aliases.iter().map(move |alias| (*alias, entry.name)));
     parse::choice(of_nodes.chain(GRAPH_MODELS).map(|(name, about)| (name, about, name)))
+        .aliases(aliases.chain([("ginconv", GIN)]))
 }
 
 fn hidden_help() -> String {

@@ -1,8 +1,8 @@
 //! The flags of `kiln train` for the optimizer, the schedule of the learning rate and the size of a step.
 
-use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use kiln::train::{LrSchedule, Optimizer, OptimizerConfig, TrainingLength};
+use kiln_usage::ensure;
 
 use crate::flags::parse;
 
@@ -24,7 +24,7 @@ enum Schedule {
 #[command(next_help_heading = "Optimizer")]
 pub(crate) struct OptimizerArgs {
     /// Learning rate. Default: 0.003, or 0.01 for graphs.
-    #[arg(long, value_parser = parse::positive)]
+    #[arg(long, value_parser = parse::learning_rate)]
     lr: Option<f64>,
     /// Schedule of the learning rate. Default: constant, or step with --lr-decay-every.
     #[arg(long, value_enum)]

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
 use kiln::remote::PartitionsConfig;
 use kiln::{GraphMode, PartitionedGraph};
+use kiln_usage::{bail, ensure};
 
 use crate::flags::parse;
 use crate::output::print_rank_zero;

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use anyhow::ensure;
 use clap::Args;
 use kiln::comm::rpc::{Tls, Token, ensure_private, secret};
 use kiln::comm::{CommBackend, LaunchEnv, LaunchFlags, MasterAddress, ThreadRanks};
@@ -13,9 +12,11 @@ use kiln::loader::{LoaderConfig, UnevenShards};
 use kiln::remote::PartitionsConfig;
 use kiln::train::BatchConfig;
 use kiln::{Error, PartitionedGraph, RankConfig, RankCount};
+use kiln_usage::ensure;
 
 use crate::flags::partitions::PartitionSource;
 use crate::flags::{GivenFlags, list_names, parse};
+use crate::output::print_note_lines;
 
 /// The flags for the ranks of a job and their devices.
 #[derive(Debug, Args)]
@@ -208,10 +209,10 @@ impl JobArgs {
             unused.retain(|flag| flag != "engine");
         }
         let unused: Vec<&str> = unused.iter().map(String::as_str).collect();
-        given.note_unused(&unused, "in a single process");
+        print_note_lines(given.note_unused(&unused, "in a single process"));
         if self.n_threads() == 1 {
             let unused = if partitions.has_servers() { &["uneven"][..] } else { &["deadline", "uneven"] };
-            given.note_unused(unused, "on a single rank");
+            print_note_lines(given.note_unused(unused, "on a single rank"));
         }
     }
 
@@ -281,30 +282,5 @@ pub(crate) fn convert_error(error: anyhow::Error) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Program {
-        #[command(flatten)]
-        job: JobArgs,
-    }
-
-    fn n_ranks(flags: &str) -> usize {
-        let words = ["program"].into_iter().chain(flags.split_whitespace());
-        Program::try_parse_from(words).expect("the flags should be valid").job.n_ranks(None)
-    }
-
-    #[test]
-    fn ranks_auto_counts_the_devices_or_divides_the_cores_by_threads_per_rank() {
-        assert_eq!(n_ranks("--ranks 3"), 3);
-        assert_eq!(n_ranks("--ranks auto --device cpu,cpu,cpu"), 3);
-        assert_eq!(n_ranks("--ranks auto --device cpu,cpu,cpu --threads-per-rank 2"), 3);
-        let n_cores = ThreadRanks::of(1).threads_per_rank;
-        assert_eq!(n_ranks("--ranks auto"), n_cores);
-        assert_eq!(n_ranks("--ranks auto --threads-per-rank 2"), (n_cores / 2).max(1));
-        assert!(Program::try_parse_from(["program", "--ranks", "all"]).is_err());
-    }
-}
+#[path = "../../tests/flags/ranks.rs"]
+mod tests;

@@ -1,10 +1,10 @@
 //! The flags of `kiln train` for neighbour sampling and evaluation.
 
-use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
 use kiln::EvalMode;
 use kiln::graph::GraphSchema;
 use kiln::sample::{Fanout, RelationFanouts, Rule};
+use kiln_usage::{bail, ensure};
 
 use crate::flags::model::ModelGraph;
 use crate::flags::parse;
@@ -28,10 +28,10 @@ pub(crate) fn default_fanouts(n_layers: Option<usize>) -> String {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Neighbours")]
 pub(crate) struct SamplingArgs {
-    /// Neighbours per node: a number or `all` per layer, input layer first. With --layers, one value is used for all
-    /// layers. Relations of a heterogeneous graph may have their own, such as `10,10;depends=5,5;tagged=0,0`. Default: 10 in
-    /// each layer, and 3 layers without --layers.
-    #[arg(long)]
+    /// Neighbours per node: a number per layer, such as `10,10`, input layer first; `all` or -1 is all neighbours. With --layers,
+    /// one value is used for all layers. Relations of a heterogeneous graph may have their own, such as
+    /// `10,10;depends=5,5;tagged=0,0`. Default: 10 in each layer, and 3 layers without --layers.
+    #[arg(long, allow_hyphen_values = true)]
     pub(crate) fanouts: Option<RelationFanouts>,
     /// Sampling rule, for sage and rgcn.
     #[arg(long, default_value = "uniform", value_parser = parse::choice([
@@ -86,7 +86,7 @@ impl SamplingArgs {
 
     /// Returns the given fanouts, single given ones repeated for all layers, or the default. `n_layers` is the value of
     /// `--layers`.
-    fn repeated_fanouts(&self, n_layers: Option<usize>) -> anyhow::Result<RelationFanouts> {
+    pub(crate) fn repeated_fanouts(&self, n_layers: Option<usize>) -> anyhow::Result<RelationFanouts> {
         let Some(given) = &self.fanouts else { return Ok(default_fanouts(n_layers).parse()?) };
         let Some(n_layers) = n_layers else { return Ok(given.clone()) };
         let fanouts = given.clone().repeated(n_layers);

@@ -4,13 +4,14 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use kiln::data::{
     Dataset, DatasetFormat, DatasetLocation, DatasetName, GraphDataset, NodeFeatures, Split, recorded_hash,
 };
 use kiln::graph::GraphId;
+use kiln_usage::{bail, ensure};
 
 use crate::dataset::OpenedDataset;
 use crate::flags::parse;
@@ -31,7 +32,8 @@ impl DataSource {
         OsStringValueParser::new().try_map(|text| Self::parse(&text))
     }
 
-    fn parse(text: &OsStr) -> Result<Self, String> {
+    /// Parses an existing path, or the name of a dataset.
+    pub(crate) fn parse(text: &OsStr) -> Result<Self, String> {
         let numbered = text.to_str().and_then(|text| text.strip_prefix("fake:"));
         match (kiln::data::locate(text), numbered) {
             (DatasetLocation::Name(name), _) => Ok(DataSource::Named(name)),
@@ -40,7 +42,7 @@ impl DataSource {
             (_, Some(_)) => Err(parse::describe_range(DatasetName::FAKE_NODES)),
             (_, None) => {
                 let expected = "expected debian-packages, debian-tags, debian-archive, mutag, sbm, fake:NODES or a path that exists";
-                Err(expected.into())
+                Err(format!("{expected}{}", kiln::data::suggest_location(text)))
             }
         }
     }
@@ -103,7 +105,7 @@ impl DataSource {
                         split = Some(own);
                         set
                     }
-                    _ => bail!("{} is {kind}: expected a set of graphs", path.display()),
+                    _ => anyhow::bail!("{} is {kind}: expected a set of graphs", path.display()),
                 })
             })?,
             DataSource::Named(DatasetName::Mutag) => kiln::data::mutag().context("loading mutag")?,
@@ -119,7 +121,7 @@ impl DataSource {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Data")]
 pub(crate) struct DataArgs {
-    /// Dataset. For nodes: `debian-packages`, `debian-tags` or the heterogeneous `debian-archive` (built in), `sbm`,
+    /// Dataset: the path of a folder, or the name of a built-in set. For nodes: `debian-packages`, `debian-tags` or the heterogeneous `debian-archive` (built in), `sbm`,
     /// `fake:NODES`, or the path of a folder (kiln, GraphBolt or OGB format, `.npy` arrays, or an edge list). For graphs: `mutag` (built in), a file of DGL's
     /// GIN collection, or a folder of the TU collection or of OGB, whose own split is used. A path takes precedence over a name.
     #[arg(long, value_parser = DataSource::parser(), default_value = "debian-packages")]

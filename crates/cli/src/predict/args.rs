@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use kiln::PredictionFormat;
 use kiln::data::NodeFeatures;
 use kiln::prelude::{PredictMode, SavedModel};
 use kiln::sample::RelationFanouts;
 use kiln::train::{EvaluatedNeighbors, LayerWiseConfig, ModelTask};
+use kiln_usage::ensure;
 
 use crate::flags::parse;
 use crate::flags::partitions::PartitionSource;
@@ -56,9 +56,9 @@ pub(crate) struct PredictArgs {
     /// Neighbours that predictions read.
     #[arg(long, value_enum, default_value = "as-evaluated")]
     pub(super) mode: Mode,
-    /// Neighbours per node of `--mode sampled`, as for `kiln train`: a number or `all` per layer, input layer first, or one
-    /// for all layers, also for relations by name, such as `10,10;depends=5,5`. Default: those of training.
-    #[arg(long)]
+    /// Neighbours per node of `--mode sampled`, as for `kiln train`: a number per layer, input layer first, or one for all layers,
+    /// also for relations by name, such as `10,10;depends=5,5`; `all` or -1 is all neighbours. Default: those of training.
+    #[arg(long, allow_hyphen_values = true)]
     pub(super) fanouts: Option<RelationFanouts>,
     /// Seed of `--mode sampled`. Default: 0.
     #[arg(long)]

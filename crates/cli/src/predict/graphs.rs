@@ -1,6 +1,5 @@
 //! Predictions of graphs.
 
-use anyhow::{bail, ensure};
 use kiln::SplitParts;
 use kiln::data::{GraphDataset, HashedPart, NodeFeatures, Split};
 use kiln::feature::FeatureStore;
@@ -8,6 +7,7 @@ use kiln::graph::GraphId;
 use kiln::prelude::PredictOn;
 use kiln::store::sha256;
 use kiln::train::NamedTargets;
+use kiln_usage::{bail, ensure};
 
 use super::args::Mode;
 use super::job::Job;

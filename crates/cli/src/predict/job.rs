@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use kiln::comm::LaunchEnv;
 use kiln::feature::{FeatureColumn, Targets};
@@ -70,11 +70,11 @@ impl Job<'_> {
         let info = graph.info();
         match (info.is_heterogeneous, &inputs.graph) {
             (true, Some(_)) | (false, None) => {}
-            (false, Some(_)) => bail!(
+            (false, Some(_)) => anyhow::bail!(
                 "the partitions are of a graph with one type of nodes, and the model is of a heterogeneous graph: use partitions of its \
                  training data"
             ),
-            (true, None) => bail!(
+            (true, None) => anyhow::bail!(
                 "the partitions are of a heterogeneous graph, and the model is not: use partitions of its training data"
             ),
         }

@@ -4,12 +4,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use kiln::data::read_pairs;
 use kiln::graph::{Csc, Links, NodeId};
 use kiln::store::sha256;
 use kiln::store::whole_file::read_text;
 use kiln::train::TopKConfig;
+use kiln_usage::ensure;
 
 use super::args::PredictArgs;
 use super::link_files::LinkNodes;
@@ -93,7 +94,7 @@ fn pairs_of_ids(path: &Path, nodes: &LinkNodes) -> anyhow::Result<Links> {
     for (end, ids, n_nodes) in [("source", links.srcs(), n_srcs), ("destination", links.dsts(), n_dsts)] {
         if let Some(pair) = ids.iter().position(|node| n_nodes <= node.index()) {
             let (path, id) = (path.display(), ids[pair].0);
-            bail!(
+            anyhow::bail!(
                 "{path}: the {end} of pair {pair}, counted from 0, is {id}: expected an id below {n_nodes}"
             );
         }

@@ -13,9 +13,9 @@ mod request;
 
 use std::time::Instant;
 
-use anyhow::ensure;
 use kiln::store::array_folder::check_free;
 use kiln::train::{ModelInfo, ModelInputs, ModelTask};
+use kiln_usage::ensure;
 
 use self::args::Mode;
 pub(crate) use self::args::PredictArgs;

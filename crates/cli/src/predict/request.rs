@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use kiln::data::{NodeNames, read_ids};
-use kiln::graph::{ItemId, NodeId};
+use kiln::graph::{ItemId, NodeId, did_you_mean, similar_name};
 use kiln::store::sha256;
 use kiln::store::whole_file::{read_text, read_whole};
+use kiln_usage::ensure;
 
 use super::args::PredictArgs;
 use crate::output::print_rank_zero;
@@ -45,9 +46,21 @@ pub(super) fn nodes_of_keys(
     }
     let node = |(line, key): (usize, &&str)| {
         let node = nodes.get(key).copied().flatten();
-        node.with_context(|| format!("{}, line {}: no node is named {key:?}", path.display(), line + 1))
+        node.with_context(|| {
+            let similar = similar_key(key, n_nodes, names);
+            let (path, line) = (path.display(), line + 1);
+            format!("{path}, line {line}: no node is named {key:?}{similar}: correct the line, or remove it")
+        })
     };
     keys.iter().enumerate().map(node).collect()
+}
+
+/// Returns the suggestion of a name of a node for the message about an unknown one; empty for data with many nodes.
+fn similar_key(key: &str, n_nodes: usize, names: &NodeNames) -> String {
+    const MOST_NODES: usize = 100_000;
+    let nodes = (0..n_nodes.min(MOST_NODES + 1) as u32).map(NodeId);
+    let names = nodes.filter(|_| n_nodes <= MOST_NODES).filter_map(|node| names.get(node));
+    did_you_mean(similar_name(key, names))
 }
 
 /// Returns the items that `--nodes` selects: those of the test split ascending, as in a run's `test_predictions.csv`, and those
@@ -67,7 +80,14 @@ pub(super) fn items<I: ItemId>(selection: &Path, test: &[I], n_items: usize) -> 
             Ok(items)
         }
         Some(_) => Ok((0..n_items as u32).map(I::new).collect()),
-        None => Ok(read_ids(selection, n_items)?),
+        None => {
+            ensure!(
+                selection.exists(),
+                "--nodes {} is no file: expected test, all, or a file of ids, one per line",
+                selection.display()
+            );
+            Ok(read_ids(selection, n_items)?)
+        }
     }
 }
 

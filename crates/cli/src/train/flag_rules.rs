@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::bail;
 use clap::ValueEnum;
+use kiln::train::are_equal_settings;
+use kiln_usage::bail;
 
 use crate::flags::links::LinkArgs;
 use crate::flags::partitions::PartitionArgs;
@@ -131,30 +132,13 @@ pub(super) fn compare_flags(then: &BTreeMap<String, String>, now: &BTreeMap<Stri
     let mut differences = Vec::new();
     for name in names.difference(&ignored) {
         let [then, now] = [then, now].map(|flags| flags.get(*name).map_or("not set", String::as_str));
-        if !are_equal(then, now) {
+        if !are_equal_settings(then, now) {
             differences.push(format!("--{name} was {then} and is {now} now"));
         }
     }
     differences
 }
 
-/// Returns true if two values are equal, as `0.5` and `0.50` are.
-fn are_equal(then: &str, now: &str) -> bool {
-    let numbers = [then, now].map(str::parse::<f64>);
-    then == now || matches!(numbers, [Ok(then), Ok(now)] if then == now)
-}
-
 #[cfg(test)]
-mod tests {
-    use crate::train::TrainArgs;
-
-    use super::*;
-
-    #[test]
-    fn the_listed_flags_exist() {
-        let all = list_names::<TrainArgs>();
-        for name in flag_groups().iter().flat_map(|(names, ..)| names) {
-            assert!(all.contains(name), "--{name}");
-        }
-    }
-}
+#[path = "../../tests/train/flag_rules.rs"]
+mod tests;

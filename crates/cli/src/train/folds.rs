@@ -1,11 +1,11 @@
 //! `kiln train --task graph --folds`.
 
-use anyhow::ensure;
 use kiln::data::Split;
 use kiln::feature::TargetKind;
 use kiln::loader::Phase;
 use kiln::train::{CrossValidation, FoldResult};
 use kiln::{Error, Trainer, launch};
+use kiln_usage::ensure;
 
 use super::run::{Outcome, TrainArgs, TrainRun};
 use crate::output::print_rank_zero;

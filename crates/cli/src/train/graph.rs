@@ -1,9 +1,9 @@
 //! The graphs of nodes and edges that `kiln train` reads, whole or partitioned, and the loaders of their nodes.
 
-use anyhow::ensure;
 use kiln::graph::GraphSchema;
 use kiln::sample::RelationFanouts;
 use kiln::{EvalMode, GraphSource, JoinedGraph, NeighborLoader, PartitionedGraph, RankHandle};
+use kiln_usage::ensure;
 
 use super::flag_rules::Task;
 use super::run::{Outcome, TrainArgs, TrainRun};

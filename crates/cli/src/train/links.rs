@@ -1,11 +1,12 @@
 //! `kiln train --task link`.
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use kiln::data::{Dataset, LinkSplit};
 use kiln::feature::Preparation;
 use kiln::nn::{BlockModel, LinkDecoderConfig, LinkModelConfig, ModelConfig};
 use kiln::train::ConfigVisitor;
 use kiln::{LinkNeighborLoader, TrainingLinks};
+use kiln_usage::ensure;
 
 use super::graph::{RankTraining, TrainingGraph};
 use super::run::{Outcome, TrainArgs, TrainRun};
@@ -81,7 +82,7 @@ fn check_partitions(graph: &TrainingGraph, opened: &OpenedDataset, split: &LinkS
     // `kiln data partition --standardize` records the hash of the scaled data.
     let may_be_scaled = has_sizes && !data.is_heterogeneous();
     let is_same = info.hash == hash || (may_be_scaled && info.hash == data.standardize()?.hash()?);
-    ensure!(
+    anyhow::ensure!(
         is_same,
         "the partitions ({} nodes, {} edges) are those of other data than --data ({n_nodes} nodes, {n_edges} edges), or \
          of another split: partition the data of --data, whose graph lacks the links of the validation and the test",

@@ -15,8 +15,8 @@ mod traffic;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::ensure;
 use kiln::comm::EXIT_RETRY;
+use kiln_usage::ensure;
 
 use self::flag_rules::{Task, Training};
 use self::run::{Outcome, TrainRun};
@@ -44,6 +44,7 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     let precision = args.device.set_precision(&args.ranks.job.device)?;
     let task = select_task(args)?;
     check_flags(args, task, &flags)?;
+    args.sampling.repeated_fanouts(args.model.layers)?;
     args.ranks.job.note_unused(&flags, launch.as_ref(), args.parts.source());
     let optimizer = args.optimizer.config(task == Task::Graph, args.fit.epochs)?;
     let flags = args.describe(task, precision, flags.all);

@@ -1,6 +1,6 @@
 //! `kiln train --task node`.
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use kiln::NeighborLoader;
 use kiln::feature::TargetKind;
 use kiln::nn::{BlockModel, ModelConfig};
@@ -46,7 +46,7 @@ fn targets_of(graph: &TrainingGraph) -> anyhow::Result<(TargetKind, usize)> {
     };
     let name = &data.name;
     let targets = data.targets.as_ref().with_context(|| format!("{name} has no targets to train on"))?;
-    ensure!(
+    anyhow::ensure!(
         !targets.split.train.is_empty(),
         "the train split of {name} has no nodes: add at least one, or use --task link to learn its edges"
     );

@@ -9,6 +9,7 @@ use kiln::comm::LaunchEnv;
 use kiln::nn::ModelConfig;
 use kiln::train::{OptimizerConfig, TensorBoard, TrainCallback};
 use kiln::{DataLoader, Error, RankHandle, TrainedModel, Trainer, launch};
+use kiln_usage::UsageError;
 use serde_json::json;
 
 use super::flag_rules::{Task, compare_flags};
@@ -153,7 +154,8 @@ impl TrainRun<'_> {
                 if let (true, Some(folder)) = (rank.is_zero(), folder) {
                     let path = folder.display();
                     print_rank_zero(format_args!(
-                        "stopped after {n_epochs} epochs and {n_steps} steps: continue with --resume {path}"
+                        "stopped after {n_epochs} epochs and {n_steps} steps, with a checkpoint, a summary and a report: continue \
+                         with --resume {path}"
                     ));
                 }
                 Ok(Outcome::Interrupted)
@@ -192,7 +194,7 @@ impl TrainRun<'_> {
             }
             _ => return error.into(),
         };
-        Error::Other(text.into())
+        Error::Other(UsageError(text).into())
     }
 }
 

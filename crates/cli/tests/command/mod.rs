@@ -24,3 +24,34 @@ fn the_help_of_all_commands_is_frozen() {
     add_help(&mut command, "kiln", &mut text);
     kiln_testkit::check_golden(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/help.txt"), &text);
 }
+
+/// The commands with many flags.
+#[cfg(feature = "tables")]
+const LONG_COMMANDS: [&[&str]; 4] = [&["train"], &["predict"], &["data", "import"], &["data", "partition"]];
+
+#[cfg(feature = "tables")]
+#[test]
+fn the_short_help_fits_one_screen_and_its_flags_exist() {
+    for path in LONG_COMMANDS {
+        let mut args = vec!["kiln"];
+        args.extend(path);
+        args.push("-h");
+        let help = command().try_get_matches_from(args).expect_err("-h should print the help").to_string();
+        let widest = help.lines().map(|line| line.chars().count()).max();
+        let n_lines = help.lines().count();
+        assert!(n_lines <= 50 && widest <= Some(100), "{path:?}: {n_lines} lines of {widest:?} columns");
+        assert!(
+            help.contains("see more with '--help'") && help.contains("See --help for all flags"),
+            "{help}"
+        );
+    }
+    for (path, flags) in usage::FIRST_FLAGS {
+        let mut command = command();
+        for name in path {
+            command = command.find_subcommand(name).expect("the command should exist").clone();
+        }
+        for flag in flags.split_whitespace() {
+            assert!(command.get_arguments().any(|arg| arg.get_long() == Some(flag)), "{path:?} --{flag}");
+        }
+    }
+}

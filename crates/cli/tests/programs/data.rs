@@ -161,7 +161,10 @@ fn errors_of_invalid_flags_contain_the_expected_values() {
             "expected a number of bytes, such as 1000000, 512MiB",
         ),
         (&["convert", "a", "--out", "b", "--self-loops", "double"], "possible values: keep, remove, add"),
-        (&["partition", "sbm", "--out", "b", "--fanouts", "many"], "expected a number per layer or `all`"),
+        (
+            &["partition", "sbm", "--out", "b", "--fanouts", "many"],
+            "expected a number per layer, separated by commas",
+        ),
         (&["partition", "/nowhere", "--out", "b"], "/nowhere"),
     ] {
         refused(&[&["data"], args].concat(), expected);

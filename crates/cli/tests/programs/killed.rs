@@ -93,8 +93,8 @@ impl Writer {
             "TERM" => 15,
             _ => 2,
         };
-        // SIGTERM stops a training with a checkpoint.
-        let stops = self.out_flag != "--out" && signal == "TERM" && of_victim.status.code() == Some(75);
+        // SIGTERM and SIGINT stop a training with a checkpoint.
+        let stops = self.out_flag != "--out" && signal != "KILL" && of_victim.status.code() == Some(75);
         assert!(stops || ended_by == Some(number), "{} by {signal}: {}", self.args, of_victim.said);
         assert!(!of_victim.said.contains("Error"), "{} by {signal}: {}", self.args, of_victim.said);
         for (rank, end) in ends.iter().enumerate().filter(|(rank, _)| *rank != victim) {

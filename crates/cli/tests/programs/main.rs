@@ -16,6 +16,8 @@ mod library;
 mod links;
 mod lost_files;
 mod meaning;
+#[cfg(feature = "tables")]
+mod mistakes;
 mod misuse;
 mod names;
 mod node_classification;
@@ -33,6 +35,7 @@ mod predict_typed;
 mod predict_typed_links;
 mod predict_typed_parts;
 mod resume;
+mod runs;
 mod sampling;
 mod targets;
 mod training_options;

@@ -329,11 +329,12 @@ fn rejects_resuming_a_folder_without_a_checkpoint() {
     let root = tempfile::tempdir().unwrap();
     let empty = root.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
-    for folder in [&empty, &root.path().join("nowhere")] {
+    let nowhere = root.path().join("nowhere");
+    for (folder, expected) in [(&empty, "has no checkpoint to resume from"), (&nowhere, "does not exist")] {
         let output = output(["--resume", path(folder)], &[]);
         let said = text(&output.stderr);
         assert!(!output.status.success());
-        assert!(said.contains("has no checkpoint to resume from"), "{said}");
+        assert!(said.contains(expected), "{said}");
     }
     assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0);
     let output = output(["--resume", path(&empty)], &["--out", path(&empty)]);

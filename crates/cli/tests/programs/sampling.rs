@@ -95,7 +95,7 @@ fn errors_of_invalid_flags_contain_the_expected_values() {
         ("--ranks 2000", "expected a whole number from 1 to 1024"),
         ("--eval half", "possible values: sampled, exact"),
         ("--checkpoint-every 0", "expected a whole number from 1 to 1000000"),
-        ("--resume nowhere", "nowhere has no checkpoint to resume from"),
+        ("--resume nowhere", "nowhere does not exist"),
     ];
     for (flags, expected) in cases {
         let output = command(flags).args(["--data", "fake:100"]).current_dir(folder.path()).output().unwrap();

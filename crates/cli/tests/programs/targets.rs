@@ -55,7 +55,7 @@ fn target_values(is_regression: bool, n_nodes: u32, value: impl Fn(u32) -> f32) 
 }
 
 /// Writes a set in the kiln format whose [`target_values`] are those of the first feature.
-fn set(folder: &Path, is_regression: bool) {
+pub(crate) fn set(folder: &Path, is_regression: bool) {
     let config = synthetic::FakeConfig { avg_num_nodes: 600, num_channels: 8, ..Default::default() };
     let data = synthetic::fake(config).unwrap();
     let n_nodes = data.graph.n_nodes() as u32;

@@ -1,0 +1,11 @@
+use crate::train::TrainArgs;
+
+use super::*;
+
+#[test]
+fn the_listed_flags_exist() {
+    let all = list_names::<TrainArgs>();
+    for name in flag_groups().iter().flat_map(|(names, ..)| names) {
+        assert!(all.contains(name), "--{name}");
+    }
+}
