@@ -15,6 +15,7 @@ use kiln::partition::{
     partition_nodes, write_parts,
 };
 use kiln::sample::Fanout;
+use kiln::store::io_error;
 use kiln_usage::{bail, ensure};
 
 use crate::flags::GivenFlags;
@@ -196,7 +197,7 @@ fn is_heterogeneous(path: &Path) -> anyhow::Result<bool> {
 fn run_verify(folder: &Path) -> anyhow::Result<()> {
     let start = Instant::now();
     // The reader of arrays would report the files that a missing folder lacks.
-    std::fs::metadata(folder).with_context(|| folder.display().to_string())?;
+    std::fs::metadata(folder).map_err(io_error(folder))?;
     print_name_note(folder);
     let VerifyReport { n_nodes, n_edges, n_hashed, notes } = format::verify(folder)?;
     print_notes(&notes);

@@ -8,7 +8,7 @@ const LEAST_PART: usize = 3;
 
 /// Returns the known name that is most similar to a name that is none of them; `None` if no name is similar. Capitals, and `_`
 /// or a space for `-`, do not count. A name is similar if at most a third of its characters differ, or if one of both names is
-/// a part of the other. Of equally similar names, the first is returned.
+/// a part of the other. Of names with equally many edits, that with the longest common beginning is returned, or else the first.
 ///
 /// ```
 /// use kiln_graph::similar_name;
@@ -31,11 +31,14 @@ pub fn similar_alias<'a>(
     aliases: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Option<&'a str> {
     let name = fold(name);
-    let mut best: Option<(usize, &str)> = None;
+    let mut best: Option<((usize, usize), &str)> = None;
     for (alias, meant) in aliases {
-        let Some(distance) = distance(&name, &fold(alias)) else { continue };
-        if best.is_none_or(|(least, _)| distance < least) {
-            best = Some((distance, meant));
+        let alias = fold(alias);
+        let Some(distance) = distance(&name, &alias) else { continue };
+        let n_equal = name.chars().zip(alias.chars()).take_while(|(one, other)| one == other).count();
+        let rank = (distance, usize::MAX - n_equal);
+        if best.is_none_or(|(least, _)| rank < least) {
+            best = Some((rank, meant));
         }
     }
     best.map(|(_, meant)| meant)
@@ -93,6 +96,7 @@ mod tests {
             assert_eq!(similar_name(name, models), expected, "{name}");
         }
         assert_eq!(similar_name("abx", ["abc", "abd"]), Some("abc"));
+        assert_eq!(similar_name("gin", ["gcn", "gine"]), Some("gine"));
         assert_eq!(similar_name("é", ["ö"]), None);
         assert_eq!(similar_name("größe", ["größen"]), Some("größen"));
     }

@@ -35,5 +35,5 @@ pub(crate) fn similar_size(text: &str) -> Option<String> {
         "t" | "tb" | "tib" => "TiB",
         _ => return None,
     };
-    (!digits.is_empty()).then(|| format!("{digits}{unit}"))
+    Some(format!("{digits}{unit}")).filter(|size| parse_bytes(size).is_ok())
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use kiln::data::read_pairs;
 use kiln::graph::{Csc, Links, NodeId};
-use kiln::store::sha256;
 use kiln::store::whole_file::read_text;
+use kiln::store::{io_error, sha256};
 use kiln::train::TopKConfig;
 use kiln_usage::ensure;
 
@@ -104,7 +104,7 @@ fn pairs_of_ids(path: &Path, nodes: &LinkNodes) -> anyhow::Result<Links> {
 
 /// Reads pairs of names, a source and a destination per line, separated by a tab.
 fn pairs_of_keys(path: &Path, nodes: &LinkNodes) -> anyhow::Result<Links> {
-    let text = read_text(path).with_context(|| format!("{} could not be read", path.display()))?;
+    let text = read_text(path).map_err(io_error(path))?;
     let mut pairs = Vec::new();
     for (line, text) in text.lines().enumerate() {
         pairs.push(text.split_once('\t').with_context(|| {

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::Context;
 use kiln::data::{NodeNames, read_ids};
 use kiln::graph::{ItemId, NodeId, did_you_mean, similar_name};
-use kiln::store::sha256;
 use kiln::store::whole_file::{read_text, read_whole};
+use kiln::store::{io_error, sha256};
 use kiln_usage::ensure;
 
 use super::args::PredictArgs;
@@ -24,7 +24,7 @@ pub(super) fn requested(
     names: Option<&NodeNames>,
 ) -> anyhow::Result<Vec<NodeId>> {
     let Some(path) = &args.keys else { return items(&args.nodes, test, n_nodes) };
-    let text = read_text(path).with_context(|| format!("{} could not be read", path.display()))?;
+    let text = read_text(path).map_err(io_error(path))?;
     nodes_of_keys(path, "--keys", &text.lines().collect::<Vec<_>>(), n_nodes, names)
 }
 

@@ -150,7 +150,7 @@ fn errors_name_the_flag_the_file_and_the_widths() {
         (&["--data", "sbm", "--nodes", "/missing.npy"], "/missing.npy"),
         (&["--data", "mutag"], "mutag is a set of graphs"),
         // A device has no end.
-        (&["--data", "sbm", "--keys", "/dev/zero"], "/dev/zero could not be read: not a regular file"),
+        (&["--data", "sbm", "--keys", "/dev/zero"], "/dev/zero: not a regular file"),
     ];
     for (flags, expected) in cases {
         let error = fails(&[&["predict", "--run", &run, "--out", out], flags].concat());

@@ -336,10 +336,21 @@ fn parses_sizes_with_and_without_unit() {
         assert_eq!(parse(text).unwrap(), expected);
     }
     assert_eq!((parse("1 GiB").unwrap(), parse("2TiB").unwrap()), (1 << 30, 2 << 40));
-    for text in ["", "GiB", "1GB", "1.5GiB", "-1", "1g", "99999999999999999999", "99999999999TiB"] {
+    for (text, similar) in [
+        ("", ""),
+        ("GiB", ""),
+        ("1GB", " (did you mean `1GiB`?)"),
+        ("1.5GiB", ""),
+        ("-1", ""),
+        ("1g", " (did you mean `1GiB`?)"),
+        ("99999999999999999999", ""),
+        ("99999999999TiB", ""),
+        ("7 mib", " (did you mean `7MiB`?)"),
+    ] {
         let error = parse(text).unwrap_err().to_string();
-        let expected =
-            format!("invalid size {text:?}: expected a number of bytes, such as 1000000, 512MiB or 2GiB");
+        let expected = format!(
+            "invalid size {text:?}: expected a number of bytes, such as 1000000, 512MiB or 2GiB{similar}"
+        );
         assert_eq!(error, expected);
     }
 }

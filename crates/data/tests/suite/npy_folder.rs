@@ -243,7 +243,10 @@ fn missing_file_error_states_the_purpose_of_the_file() {
     for (name, expected) in [
         ("indptr.npy", "has no indptr.npy (where each node's in-edges start)"),
         ("indices.npy", "has no indices.npy (the source of each edge)"),
-        ("features.npy", "has no features.npy or features_indptr.npy (the features of each node)"),
+        (
+            "features.npy",
+            "has no features.npy or features_indptr.npy (the features of each node: save an array",
+        ),
         ("labels.npy", "has no labels.npy (the class of each node)"),
         ("val.npy", "has no val.npy or val_idx.npy (the nodes of one part of the split)"),
     ] {
@@ -286,7 +289,7 @@ fn folders_without_labels_and_split_are_unlabelled_sets() {
     check_unlabelled(folder.path(), 5);
     fs::remove_file(folder.path().join("features.npy")).unwrap();
     let error = kiln_data::npy::open(folder.path()).unwrap_err().to_string();
-    assert!(error.contains("(the features of each node)"), "{error}");
+    assert!(error.contains("(the features of each node: save an array"), "{error}");
 }
 
 #[test]

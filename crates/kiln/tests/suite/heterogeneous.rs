@@ -337,7 +337,10 @@ fn a_graph_of_one_type_has_fanouts_by_the_name_of_its_relation() {
     let by_name = by_name.batch_size(64).workers(0);
     assert_eq!(trained(&by_name, "by-name").best, trained(&loader, "plain").best);
     let error = loader.relation_fanouts("edges", [1, 1]).unwrap_err();
-    assert_eq!(error.to_string(), "the data has no relation `edges`, expected one of: edge");
+    assert_eq!(
+        error.to_string(),
+        "the data has no relation `edges`, expected one of: edge (did you mean `edge`?)"
+    );
 }
 
 /// The links of a graph of one type are no links of a heterogeneous graph, and the other way round.

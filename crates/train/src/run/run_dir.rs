@@ -41,7 +41,7 @@ impl RunDir {
     /// let root = tempfile::tempdir()?;
     /// RunDir::New(root.path().join("run")).check()?;
     /// let error = RunDir::Resume(root.path().join("run")).check().unwrap_err();
-    /// assert!(error.to_string().contains("has no checkpoint"));
+    /// assert!(error.to_string().contains("does not exist"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

@@ -5,6 +5,7 @@
 
 mod browser;
 mod links;
+mod runs;
 mod structure;
 mod target_values;
 

@@ -129,7 +129,7 @@ impl TrainCallback for ReleaseOnWarning {
     fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
 
     fn warning(&mut self, text: &str) {
-        assert!(text.contains("waits for the hash of the data") && text.contains("SIGINT"), "{text}");
+        assert!(text.contains("waits for the hash of the data") && text.contains("Ctrl-C"), "{text}");
         self.release.take();
         self.n_warnings += 1;
     }

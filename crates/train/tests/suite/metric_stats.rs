@@ -86,7 +86,7 @@ fn names_parse_and_unknown_names_list_the_known_ones() {
     }
     let error = "auc".parse::<Metric>().unwrap_err();
     let expected = "unknown metric 'auc': expected one of accuracy, f1-micro, f1-macro, roc-auc, average-precision, \
-                    average-precision-micro, rmse, mae, r2, mrr, hits@10, hits@50, hits@100";
+                    average-precision-micro, rmse, mae, r2, mrr, hits@10, hits@50, hits@100 (did you mean `roc-auc`?)";
     assert_eq!(error.to_string(), expected);
 }
 

@@ -134,7 +134,7 @@ fn an_option_that_a_model_does_not_have_is_an_error_that_names_both() {
 fn errors_name_the_value_or_the_models_for_such_graphs() {
     let text =
         |model: NamedModel| model.configure(Json).expect_err("the model should be rejected").to_string();
-    let expected = "there is no model of nodes with the name gin: use one of sage, gcn, gat, gatv2, transformer, rgcn, gine";
+    let expected = "there is no model of nodes with the name gin: use one of sage, gcn, gat, gatv2, transformer, rgcn, gine (did you mean `gine`?)";
     assert_eq!(text(named("gin")), expected);
     let expected = "the model hgt is for graphs with several types of nodes, but the graph has one: use one of sage, gcn, gat, \
                     gatv2, transformer, rgcn, gine";

@@ -12,8 +12,8 @@ use kiln_nn::Sage;
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
     DeviceBatcher, EpochReport, Error, Evaluator, FitConfig, InputError, MetricError, MetricSums,
-    NodeClassification, Outcome, Resumed, Run, RunConfig, RunDir, RunError, RunIdentity, SelectionError,
-    StepReport, TaskTrainer, Tested, TrainCallback, TrainerError, weights_to_bytes,
+    NodeClassification, Outcome, Resumed, Run, RunConfig, RunDir, RunError, RunIdentity, RunRecord, RunState,
+    SelectionError, StepReport, TaskTrainer, Tested, TrainCallback, TrainerError, weights_to_bytes,
 };
 
 use crate::common::{NodeLoader, data, loader, ranks, shard, trainer};
@@ -55,7 +55,7 @@ fn validate(trainer: &mut SageTrainer, val: &NodeLoader, phase: Phase) -> kiln_t
 /// was resumed.
 type Ended = (Option<(Tested, Vec<u8>)>, Option<Resumed>);
 
-/// Runs two epochs of four steps and the test. A run that is stopped after `steps_left` steps has no result.
+/// Runs two epochs of four steps and the test. A run that is stopped after `steps_left` steps has a summary without a test.
 fn run(folder: &Path, comm: Box<dyn Communicator>, steps_left: Option<usize>) -> kiln_train::Result<Ended> {
     let (data, shard) = (data(320), shard(&*comm));
     let [train, val, test] = [&data.split().train, &data.split().val, &data.split().test]
@@ -65,7 +65,12 @@ fn run(folder: &Path, comm: Box<dyn Communicator>, steps_left: Option<usize>) ->
     let outcome = config(folder, 2).fit(trainer, &train, &val, validate, &mut watch)?;
     let tested = match outcome {
         Outcome::Interrupted(run) => {
-            assert!(run.folder().is_none_or(|folder| !folder.path().join("summary.json").exists()));
+            if let Some(folder) = run.folder() {
+                let record = RunRecord::read(folder.path())?;
+                assert_eq!((record.state, record.test_value()), (RunState::Interrupted, None));
+                assert_eq!(record.epochs.len(), run.n_epochs());
+                assert_eq!(folder.path().join("report.html").is_file(), cfg!(feature = "report"));
+            }
             None
         }
         Outcome::Trained(best) => {

@@ -80,6 +80,19 @@ fn the_best_epoch_is_that_of_the_metric() -> TestResult {
     Ok(())
 }
 
+/// The folder of a run of an earlier version, with which its checkpoint is tested.
+#[test]
+fn a_run_of_an_earlier_version_is_read() -> TestResult {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/checkpoint-9350b4b");
+    let run = RunRecord::read(folder)?;
+    assert_eq!(
+        (run.state, run.metric(), run.best_value()),
+        (RunState::Unfinished, Metric::Accuracy, Some(0.25))
+    );
+    assert!(run.settings.is_empty() && run.summary.is_none() && run.test_value().is_none());
+    Ok(())
+}
+
 #[test]
 fn tables_have_the_settings_that_differ() -> TestResult {
     let root = tempfile::tempdir()?;
