@@ -72,8 +72,7 @@ pub fn note_on_name(path: impl AsRef<Path>) -> Option<Note> {
 pub fn suggest_location(name_or_path: impl AsRef<Path>) -> String {
     let path = name_or_path.as_ref();
     let similar = similar_path(path).map(|similar| similar.display().to_string());
-    let name = || similar_name(path.to_str()?, DatasetName::NAMES);
-    did_you_mean(similar.as_deref().or_else(name))
+    did_you_mean(similar.as_deref().or_else(|| similar_name(path.to_str()?, DatasetName::NAMES)))
 }
 
 impl DatasetName {

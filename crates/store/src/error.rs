@@ -2,9 +2,9 @@ use std::path::{Path, PathBuf};
 
 use kiln_graph::did_you_mean;
 
+use crate::byte_size::similar_size;
 use crate::npy;
-use crate::parse_bytes::similar_size;
-use crate::paths::io_reason;
+use crate::similar_path::io_reason;
 
 /// An error from reading, writing or validating a file.
 #[derive(Debug, thiserror::Error)]

@@ -17,6 +17,7 @@
 
 mod array_file;
 pub mod array_folder;
+mod byte_size;
 mod counted;
 pub mod csv;
 mod error;
@@ -26,6 +27,7 @@ pub mod npy;
 mod npz;
 mod parse_bytes;
 pub mod paths;
+mod similar_path;
 mod source_files;
 #[cfg(feature = "formats")]
 pub mod text;

@@ -38,12 +38,9 @@ fn shorten(command: Command, flags: &str) -> Command {
             groups.push(group.to_owned());
         }
     }
-    let command = command.mut_args(|flag| {
-        let is_first = |name: &str| flags.split_whitespace().any(|first| first == name);
-        match flag.get_long() {
-            Some(name) if !is_first(name) => flag.hide_short_help(true),
-            _ => shorten_text(flag),
-        }
+    let command = command.mut_args(|flag| match flag.get_long() {
+        Some(name) if !flags.split_whitespace().any(|first| first == name) => flag.hide_short_help(true),
+        _ => shorten_text(flag),
     });
     if groups.is_empty() {
         return command.after_help("See --help for all flags.").after_long_help("");

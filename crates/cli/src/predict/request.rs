@@ -48,8 +48,11 @@ pub(super) fn nodes_of_keys(
         let node = nodes.get(key).copied().flatten();
         node.with_context(|| {
             let similar = similar_key(key, n_nodes, names);
-            let (path, line) = (path.display(), line + 1);
-            format!("{path}, line {line}: no node is named {key:?}{similar}: correct the line, or remove it")
+            let path = path.display();
+            format!(
+                "{path}, line {}: no node is named {key:?}{similar}: correct the line, or remove it",
+                line + 1
+            )
         })
     };
     keys.iter().enumerate().map(node).collect()

@@ -73,11 +73,12 @@ impl Curves {
     }
 
     fn chart(&self, title: &str, legend: SeriesLabelPosition, series: &[Series]) -> Chart {
-        let line = |&(name, color, value): &Series| {
+        let mut lines = Vec::new();
+        for &(name, color, value) in series {
             let points = self.points.iter().map(|point| (point.epoch, value(point))).collect();
-            Line { name, color, points }
-        };
-        Chart { title: title.to_owned(), legend: Some(legend), lines: series.iter().map(line).collect() }
+            lines.push(Line { name, color, points });
+        }
+        Chart { title: title.to_owned(), legend: Some(legend), lines }
     }
 }
 

@@ -74,8 +74,8 @@ impl RunRecord {
         };
         let path = self.folder.join("test_predictions.csv");
         if let Some(inputs) = inputs.filter(|_| path.is_file()) {
-            let io = |source| Error::Run(RunError::Io { path: path.clone(), source });
-            let text = read_text(&path).map_err(io)?;
+            let text =
+                read_text(&path).map_err(|source| Error::Run(RunError::Io { path: path.clone(), source }))?;
             let bad = |reason: String| Error::Run(RunError::BadFile { path: path.clone(), reason });
             match inputs.targets {
                 TargetKind::Classes => {
@@ -111,7 +111,9 @@ impl RunRecord {
             ..FitReport::default()
         };
         let elapsed = std::time::Duration::try_from_secs_f64(self.seconds()).unwrap_or_default();
-        let Some(row) = self.best_epoch() else { return Ok(Summary::of_interrupted(None, &fit, elapsed)) };
+        let Some(row) = self.best_epoch() else {
+            return Ok(Summary::summarize_interrupted(None, &fit, elapsed));
+        };
         let weights = self.folder.join("best.safetensors");
         let weights_hash = match weights.is_file() {
             true => hash(
@@ -126,8 +128,11 @@ impl RunRecord {
             value: Self::value_of(row),
             wall: None,
         };
-        let summary =
-            Summary::of_interrupted(Some(&Best::new(row.epoch, validation, weights_hash)), &fit, elapsed);
+        let summary = Summary::summarize_interrupted(
+            Some(&Best::new(row.epoch, validation, weights_hash)),
+            &fit,
+            elapsed,
+        );
         // The sums of the validation are in no file: its accuracy is.
         let val_accuracy =
             if row.val_accuracy.is_nan() { row.val_metric.unwrap_or(f64::NAN) } else { row.val_accuracy };
@@ -170,8 +175,7 @@ fn read_targets(text: &str, inputs: &ModelInputs) -> std::result::Result<Evaluat
         };
         let (item, values) = line.split_once(',').ok_or_else(bad)?;
         evaluation.items.push(item.parse().map_err(|_| bad())?);
-        let number = |text: &str| if text.is_empty() { Some(f32::NAN) } else { text.parse().ok() };
-        let numbers: Vec<f32> = values.split(',').map(number).collect::<Option<_>>().ok_or_else(bad)?;
+        let numbers: Vec<f32> = values.split(',').map(parse_number).collect::<Option<_>>().ok_or_else(bad)?;
         if numbers.len() != 2 * n_outputs {
             return Err(bad());
         }
@@ -179,4 +183,8 @@ fn read_targets(text: &str, inputs: &ModelInputs) -> std::result::Result<Evaluat
         evaluation.outputs.extend(&numbers[n_outputs..]);
     }
     Ok(evaluation)
+}
+
+fn parse_number(text: &str) -> Option<f32> {
+    if text.is_empty() { Some(f32::NAN) } else { text.parse().ok() }
 }

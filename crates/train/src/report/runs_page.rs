@@ -9,6 +9,7 @@ use super::curves::{Chart, Line, draw_charts};
 use super::html::{escape, row, table, text_cell};
 use super::page::{document, section};
 use crate::error::{Error, Result, RunError};
+use crate::run::metrics_file::EpochRow;
 use crate::runs::record::RunRecord;
 use crate::runs::table::RunTable;
 
@@ -55,10 +56,7 @@ impl RunTable {
             return Ok("<p class=\"note\">No epoch was recorded.</p>\n".into());
         }
         let losses = lines(drawn, |run| run.epochs.iter().map(|row| (row.epoch, row.train_loss)).collect());
-        let values = lines(drawn, |run| {
-            let value = |row| RunRecord::value_of(row).unwrap_or(f64::NAN);
-            run.epochs.iter().map(|row| (row.epoch, value(row))).collect()
-        });
+        let values = lines(drawn, |run| run.epochs.iter().map(value_at).collect());
         let metric = self.metric().map_or_else(|| "metric".to_owned(), |metric| metric.to_string());
         let charts = [
             Chart { title: "mean training loss".to_owned(), legend: None, lines: losses },
@@ -75,8 +73,16 @@ impl RunTable {
 }
 
 fn lines(runs: &[RunRecord], points: impl Fn(&RunRecord) -> Vec<(usize, f64)>) -> Vec<Line> {
-    let named = |(position, run)| Line { name: "", color: color(position), points: points(run) };
-    runs.iter().enumerate().map(named).collect()
+    let mut lines = Vec::new();
+    for (position, run) in runs.iter().enumerate() {
+        lines.push(Line { name: "", color: color(position), points: points(run) });
+    }
+    lines
+}
+
+/// Returns an epoch and the value of its metric, NaN if it is undefined.
+fn value_at(row: &EpochRow) -> (usize, f64) {
+    (row.epoch, RunRecord::value_of(row).unwrap_or(f64::NAN))
 }
 
 /// Returns the colour of a run by its position: hues that are far from those before it.

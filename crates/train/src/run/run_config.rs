@@ -189,11 +189,9 @@ impl RunConfig {
             callback,
         )?;
         if report.interrupted {
-            let (title, class_names) = (self.title.as_str(), &self.class_names[..]);
-            run.finish_interrupted(
-                &report,
-                &ReportInfo { title, class_names, elapsed: self.started.elapsed() },
-            )?;
+            let elapsed = self.started.elapsed();
+            let info = ReportInfo { title: &self.title, class_names: &self.class_names, elapsed };
+            run.finish_interrupted(&report, &info)?;
             return Ok(Outcome::Interrupted(Box::new(run)));
         }
         run.load_best(&mut trainer)?;

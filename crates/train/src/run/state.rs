@@ -404,7 +404,7 @@ impl Run {
     pub fn finish_interrupted(&self, report: &FitReport, info: &ReportInfo<'_>) -> Result<Option<Summary>> {
         let Some(folder) = &self.folder else { return Ok(None) };
         let report = FitReport { peak_memory: report.peak_memory.max(MemoryUse::now()), ..*report };
-        let summary = Summary::of_interrupted(self.position.best.as_ref(), &report, info.elapsed);
+        let summary = Summary::summarize_interrupted(self.position.best.as_ref(), &report, info.elapsed);
         Self::write_results(folder, &summary, &Evaluation::default(), info)?;
         Ok(Some(summary))
     }

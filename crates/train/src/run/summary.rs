@@ -166,7 +166,7 @@ impl Summary {
     }
 
     /// Summarizes a run that was asked to stop after `elapsed`, with its best epoch so far; `None` before the end of the first.
-    pub fn of_interrupted(best: Option<&Best>, fit: &FitReport, elapsed: Duration) -> Self {
+    pub fn summarize_interrupted(best: Option<&Best>, fit: &FitReport, elapsed: Duration) -> Self {
         let untested = Metrics { accuracy: f64::NAN, f1_micro: None, f1_macro: None, roc_auc: None };
         let none = Best::new(0, Validation::without_items(Metric::Accuracy), String::new());
         Self::new(&untested, best.unwrap_or(&none), fit, elapsed)

@@ -1,21 +1,14 @@
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
-use std::io;
 use std::path::{Path, PathBuf};
 
-use kiln_store::whole_file::read_whole;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-
 use super::find::{is_run, suggest_runs};
+use super::setting::{read_json, read_optional, read_settings};
 use super::summary_file::SummaryFile;
 use crate::error::{Error, Result, RunError};
 use crate::metric::kind::Metric;
 use crate::run::metrics_file::{EpochRow, parse_rows};
 use crate::run::summary::Summary;
-
-/// The maximum size of the small files of a run.
-const MOST_BYTES: u64 = 1 << 28;
 
 /// A run as its folder records it.
 ///
@@ -75,11 +68,7 @@ impl RunRecord {
             let suggestion = suggest_runs(&folder);
             return Err(Error::Run(RunError::NoRun { path: folder, suggestion }));
         }
-        let settings: BTreeMap<String, Value> = read_json(&folder.join("config.json"))?.unwrap_or_default();
-        let plain = |value| match value {
-            Value::String(text) => text,
-            other => other.to_string(),
-        };
+        let settings = read_settings(&folder)?;
         let path = folder.join("summary.json");
         let summary: Option<SummaryFile> = read_json(&path)?;
         let summary = summary.map(|file| file.into_summary(&path)).transpose()?;
@@ -93,7 +82,6 @@ impl RunRecord {
         let rows = read_optional(&path)?.unwrap_or_default();
         let epochs = parse_rows(&rows)
             .map_err(|error| Error::Run(RunError::BadFile { path, reason: error.to_string() }))?;
-        let settings = settings.into_iter().map(|(name, value)| (name, plain(value))).collect();
         Ok(Self { folder, settings, epochs, summary, state })
     }
 
@@ -145,20 +133,4 @@ impl RunRecord {
 /// Returns true if a process holds the lock of a run's folder.
 fn is_locked(folder: &Path) -> bool {
     File::open(folder).is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
-}
-
-/// Reads a file that may be absent.
-fn read_optional(path: &Path) -> Result<Option<Vec<u8>>> {
-    match read_whole(path, MOST_BYTES) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Error::Run(RunError::Io { path: path.to_owned(), source })),
-    }
-}
-
-fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
-    let Some(bytes) = read_optional(path)? else { return Ok(None) };
-    let bad =
-        |error: serde_json::Error| RunError::BadFile { path: path.to_owned(), reason: error.to_string() };
-    Ok(Some(serde_json::from_slice(&bytes).map_err(bad)?))
 }

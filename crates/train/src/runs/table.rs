@@ -38,13 +38,15 @@ impl RunTable {
             order.then(is_after.cmp(&is_before)).then_with(|| one.folder.cmp(&other.folder))
         });
         let names: BTreeSet<&String> = runs.iter().flat_map(|run| run.settings.keys()).collect();
-        let differs = |name: &&String| {
-            let value = |run: &RunRecord| run.settings.get(*name).cloned().unwrap_or_default();
-            let first = runs.first().map(value).unwrap_or_default();
-            runs.iter().any(|run| !are_equal_settings(&value(run), &first))
-        };
-        let compared = names.into_iter().filter(|name| !NOT_COMPARED.contains(&name.as_str()));
-        let differing = compared.filter(differs).cloned().collect();
+        let mut differing = Vec::new();
+        for name in names {
+            let mut values = runs.iter().map(|run| run.settings.get(name).map_or("", String::as_str));
+            let first = values.next().unwrap_or_default();
+            let differs = values.any(|value| !are_equal_settings(value, first));
+            if differs && !NOT_COMPARED.contains(&name.as_str()) {
+                differing.push(name.clone());
+            }
+        }
         Self { runs, differing }
     }
 
