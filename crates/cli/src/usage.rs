@@ -33,6 +33,14 @@ pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
             RunError::NoCheckpoint { .. } | RunError::NoRun { .. } | RunError::RunFolderNotEmpty { .. }
         ),
         (.., Some(kiln::store::Error::NotEmpty { .. })) => true,
+        #[cfg(feature = "tables")]
+        _ if matches!(
+            cause.downcast_ref(),
+            Some(kiln_tables::Error::Spec(kiln_tables::SpecError::IsTable { .. }))
+        ) =>
+        {
+            true
+        }
         _ => cause.is::<UsageError>(),
     })
 }

@@ -2,7 +2,7 @@ use std::fmt;
 use std::fs;
 use std::str::FromStr;
 
-use kiln_graph::{Csc, NodeId};
+use kiln_graph::{Csc, NodeId, did_you_mean, similar_name};
 use serde::{Deserialize, Serialize};
 
 use crate::balance::{TrainSet, check_train};
@@ -64,7 +64,10 @@ impl FromStr for Method {
         let methods = [Self::Random, Self::Fennel, Self::Metis];
         methods.into_iter().find(|method| method.name() == name).ok_or_else(|| Error::BadParameter {
             what: "the method",
-            expected: "random, fennel or metis".into(),
+            expected: format!(
+                "random, fennel or metis{}",
+                did_you_mean(similar_name(name, methods.map(Self::name)))
+            ),
             got: name.into(),
         })
     }

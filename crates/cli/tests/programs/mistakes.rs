@@ -63,7 +63,7 @@ const MISTAKES: [Mistake; 47] = [
     ("predict --run runs/a --data shop --format excel --out new", 2, &["'excel'", "csv, npy, parquet"]),
     ("inspect shop", 2, &["unrecognized subcommand 'inspect'", "did you mean 'kiln data inspect'?"]),
     ("tarin --data shop", 2, &["unrecognized subcommand 'tarin'", "a similar subcommand exists: 'train'"]),
-    ("data import users.parquet --out new", 1, &["this is a table", "`files: [users.parquet]`"]),
+    ("data import users.parquet --out new", 2, &["this is a table", "`files: [users.parquet]`"]),
     ("data import files.yaml --out new", 1, &["files.yaml: line 4", "expected a list, such as `[VALUE]`"]),
     (
         "data import time.yaml --out new",

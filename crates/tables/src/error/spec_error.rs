@@ -14,6 +14,16 @@ pub enum SpecError {
         /// The parser's message, with line and column.
         message: String,
     },
+    /// The file is a table, and no spec.
+    #[error(
+        "{path}: this is a table, expected a spec in YAML that names it: write `files: [{name}]` in a spec"
+    )]
+    IsTable {
+        /// The path of the table.
+        path: PathBuf,
+        /// The name of the file, for the message.
+        name: String,
+    },
     /// A value of the spec is invalid.
     #[error("{path}: {key} is {found}, expected {expected}")]
     Spec {

@@ -17,16 +17,14 @@ impl ImportSpec {
     /// Reads a spec and checks it.
     ///
     /// # Errors
-    /// Returns [`SpecError::SpecSyntax`] with the line if the file is not YAML with the keys of a spec or is larger
-    /// than 1 MiB, [`SpecError::Spec`] with the place of an invalid value, and [`Error::Store`] if the file cannot be
-    /// read.
+    /// Returns [`SpecError::IsTable`] for a file with the name of a table, [`SpecError::SpecSyntax`] with the line if the file is
+    /// not YAML with the keys of a spec or is larger than 1 MiB, [`SpecError::Spec`] with the place of an invalid value, and
+    /// [`Error::Store`] if the file cannot be read.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         if TableFormat::of(path).is_some() {
-            let name = path.file_name().unwrap_or_default().display();
-            let message =
-                format!("this is a table, expected a spec in YAML that names it, by `files: [{name}]`");
-            return Err(Error::Spec(SpecError::SpecSyntax { path: path.to_owned(), message }));
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            return Err(Error::Spec(SpecError::IsTable { path: path.to_owned(), name }));
         }
         let mut bytes = Vec::new();
         let file = open_file(path).map_err(io_error(path))?;

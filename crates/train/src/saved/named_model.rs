@@ -1,4 +1,4 @@
-use kiln_graph::did_you_mean;
+use kiln_graph::{did_you_mean, similar_name};
 use kiln_nn::{BlockModel, GraphMetadata, GraphRequirements, HeteroModelConfig, ModelConfig};
 use serde_json::{Map, Value};
 
@@ -207,7 +207,10 @@ pub enum NamedModelError {
         known: String,
     },
     /// The configuration of the model has no such field.
-    #[error("the model {name} has no option `{option}`: use one of {known}")]
+    #[error(
+        "the model {name} has no option `{option}`: use one of {known}{}",
+        did_you_mean(similar_name(option, known.split(", ")))
+    )]
     UnknownOption {
         /// The name of the model.
         name: String,
