@@ -14,6 +14,7 @@
 
 mod data;
 mod dataset;
+mod described;
 mod flags;
 #[cfg(feature = "tables")]
 mod import;
@@ -29,6 +30,7 @@ mod serve;
 mod train;
 mod usage;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -94,18 +96,26 @@ fn command() -> clap::Command {
 /// status.
 pub fn main() -> ExitCode {
     let args: Vec<_> = std::env::args_os().collect();
-    let matches = command()
-        .try_get_matches_from(&args)
-        .unwrap_or_else(|error| kiln_usage::advise(error, &command(), &args, &usage::LISTS).exit());
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    run(cli, &matches).unwrap_or_else(|error| {
+    run(&args).unwrap_or_else(|error| {
         kiln::comm::log(&format!("Error: {}", kiln::comm::error_text(error.as_ref())));
         let status = error.chain().find_map(|cause| cause.downcast_ref().map(kiln::Error::exit_status));
         ExitCode::from(if usage::is_usage(&error) { kiln_usage::EXIT_USAGE } else { status.unwrap_or(1) })
     })
 }
 
-fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
+fn parse(args: &[OsString]) -> clap::ArgMatches {
+    command()
+        .try_get_matches_from(args)
+        .unwrap_or_else(|error| kiln_usage::advise(error, &command(), args, &usage::LISTS).exit())
+}
+
+fn run(args: &[OsString]) -> anyhow::Result<ExitCode> {
+    let mut matches = parse(args);
+    let missing = described::missing_arguments(&command(), &matches)?;
+    if !missing.is_empty() {
+        matches = parse(&[args, &missing].concat());
+    }
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // Datasets are memory-mapped, so reading a truncated file raises SIGBUS.
     kiln::graph::handle_bus_errors().context("handling SIGBUS")?;
     kiln::report_file_size_limit()?;
@@ -115,7 +125,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
     ) {
         kiln::start_threads()?;
     }
-    let given = flags::read_given(command(), matches);
+    let given = flags::read_given(command(), &matches);
     match cli.command {
         Command::Train(args) => return train::run(&args, given),
         Command::Predict(args) => predict::run(&args, &given)?,

@@ -192,7 +192,7 @@ impl<C: ModelConfig> Trainer<C> {
         let page_faults = PageFaults::start();
         loader.check(&BatchRequirements::of(&self.model))?;
         let FitConfig { schedule, metric, dir, stop, callback, is_quiet, .. } = config;
-        let FitConfig { settings, title, started, .. } = config;
+        let FitConfig { settings, description, title, started, .. } = config;
         let metric = metric.unwrap_or(Metric::default_of(loader.target_kind()));
         metric.check(loader.target_kind())?;
         let scaler = loader.target_scaler()?;
@@ -207,6 +207,7 @@ impl<C: ModelConfig> Trainer<C> {
             dir: dir.unwrap_or_else(|| RunDir::Numbered { parent: "runs".into(), name: name.to_owned() }),
             fit: schedule,
             settings: settings.unwrap_or_else(|| identity.settings.clone()),
+            description,
             identity,
             model,
             title: title.clone(),

@@ -67,7 +67,7 @@ pub use run::callback::TrainCallback;
 pub use run::contract::DETERMINISM_CONTRACT;
 pub use run::data_hash::DataHash;
 pub use run::fit::{FitConfig, TEST, VALIDATION, evaluate_best, fit};
-pub use run::folder::RunFolder;
+pub use run::folder::{DESCRIPTION_FILE, RunFolder};
 pub use run::identity::RunIdentity;
 pub use run::metrics_file::EpochRow;
 pub use run::run_config::{Outcome, RunConfig, Tested, Trained};

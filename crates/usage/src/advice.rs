@@ -31,6 +31,12 @@ pub fn advise(mut error: clap::Error, command: &Command, args: &[OsString], list
         ErrorKind::UnknownArgument => {
             of(ContextKind::InvalidArg).and_then(|word| advise_on_list(&word, command, &args, lists))
         }
+        // A word that is no flag may be parsed as the value of a positional argument.
+        ErrorKind::ValueValidation
+            if of(ContextKind::InvalidArg).is_some_and(|arg| !arg.starts_with('-')) =>
+        {
+            of(ContextKind::InvalidValue).and_then(|word| advise_on_list(&word, command, &args, lists))
+        }
         ErrorKind::InvalidSubcommand => {
             of(ContextKind::InvalidSubcommand).and_then(|name| advise_on_subcommand(&name, command))
         }

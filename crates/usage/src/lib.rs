@@ -14,6 +14,7 @@
 
 mod advice;
 mod choice;
+mod description;
 mod error;
 mod given;
 mod help;
@@ -22,6 +23,7 @@ mod words;
 
 pub use advice::advise;
 pub use choice::{Choices, choice, name_of};
+pub use description::Description;
 pub use error::{EXIT_USAGE, UsageError};
 pub use given::{GivenFlags, list_names, read_given};
 pub use help::shorten_help;

@@ -44,7 +44,7 @@ pub(crate) struct FitArgs {
     #[arg(long)]
     out: Option<PathBuf>,
     /// Resumes the run in this folder from its last checkpoint; the results are bit-identical to those of an
-    /// uninterrupted run. Repeat its flags except --out. --epochs may be larger; --ranks may change if --batch-size
+    /// uninterrupted run. Its flags need not be repeated. --epochs may be larger; --ranks may change if --batch-size
     /// times --ranks does not, which changes the results by rounding only.
     #[arg(long, conflicts_with = "out")]
     resume: Option<PathBuf>,

@@ -22,7 +22,7 @@ pub(crate) struct PredictArgs {
     #[arg(long)]
     pub(super) run: PathBuf,
     /// Dataset, as for `kiln train`, without preprocessing: the model repeats that of its training data. It may contain
-    /// nodes that training did not have.
+    /// nodes that training did not have. Default: the data of the run, or its partitions.
     #[arg(long, value_parser = DataSource::parser(), default_value = "debian-packages", conflicts_with_all = ["parts", "servers"])]
     pub(super) data: DataSource,
     /// Copies graph and features into memory.

@@ -46,7 +46,7 @@ enum Scope {
 /// that no group names, which apply to all runs. The data is identified by its hash, and ranks and batch size by their product.
 const GROUPS: [(&str, Scope, bool); 9] = [
     (
-        "ranks batch-size threads-per-rank deadline workers epochs log-format checkpoint-every out resume continue",
+        "ranks batch-size threads-per-rank deadline workers epochs log-format checkpoint-every out resume continue like",
         Scope::All,
         false,
     ),

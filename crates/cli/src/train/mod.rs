@@ -20,6 +20,7 @@ use kiln_usage::ensure;
 
 use self::flag_rules::{Task, Training};
 use self::run::{Outcome, TrainRun};
+use crate::described::describe_run;
 use crate::flags::GivenFlags;
 use crate::out_folder::remove_left;
 use crate::output::{be_quiet, set_format};
@@ -47,8 +48,9 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     args.sampling.repeated_fanouts(args.model.layers)?;
     args.ranks.job.note_unused(&flags, launch.as_ref(), args.parts.source());
     let optimizer = args.optimizer.config(task == Task::Graph, args.fit.epochs)?;
+    let description = describe_run(&flags);
     let flags = args.describe(task, precision, flags.all);
-    let run = TrainRun { args, optimizer, launch, started, flags, task };
+    let run = TrainRun { args, optimizer, launch, started, flags, description, task };
     let outcomes = match (task, args.sampling.folds) {
         (Task::Node, _) => run.nodes()?,
         (Task::Link, _) => run.links()?,

@@ -1,6 +1,7 @@
 //! A run of `kiln train`: its flags, its ranks, and the training of a model on one of them.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
@@ -14,6 +15,7 @@ use serde_json::json;
 
 use super::flag_rules::{Task, compare_flags};
 use super::progress::Progress;
+use crate::described;
 use crate::flags::device::DeviceArgs;
 use crate::flags::fit::FitArgs;
 use crate::flags::links::LinkArgs;
@@ -29,6 +31,13 @@ use crate::output::{is_json, print_event, print_rank_zero};
 /// The flags of `kiln train`.
 #[derive(Debug, Args)]
 pub(crate) struct TrainArgs {
+    /// File of flags, as TOML, YAML or JSON: a table of their names and values, such as `lr = 0.01`. Flags of the command line take
+    /// precedence. The folder of a run has one, `run.toml`, that repeats it.
+    #[arg(value_name = "FILE", value_parser = described::parse_file, conflicts_with_all = ["like", "resume", "start_or_resume"])]
+    pub(super) description: Option<PathBuf>,
+    /// Takes the flags of the run in this folder that the command line does not have, for a new run.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["resume", "start_or_resume"])]
+    pub(super) like: Option<PathBuf>,
     /// Learning task. Default: graph for sets of graphs, otherwise node.
     #[arg(long, value_enum)]
     pub(super) task: Option<Task>,
@@ -65,6 +74,7 @@ impl TrainArgs {
     ) -> BTreeMap<String, String> {
         let is_of_graphs = task == Task::Graph;
         let name = task.to_possible_value().map(|task| task.get_name().to_owned());
+        flags.remove("like");
         flags.insert("task".to_owned(), name.unwrap_or_default());
         flags.insert("precision".to_owned(), precision.to_owned());
         flags.entry("fanouts".to_owned()).or_insert_with(|| {
@@ -89,6 +99,8 @@ pub(super) struct TrainRun<'a> {
     pub(super) started: Instant,
     /// The value of each flag, including defaults.
     pub(super) flags: BTreeMap<String, String>,
+    /// The flags that were given, as a file that repeats the run.
+    pub(super) description: String,
     pub(super) task: Task,
 }
 
@@ -136,6 +148,7 @@ impl TrainRun<'_> {
         let config = fit
             .config()
             .settings(self.flags.clone())
+            .description(&*self.description)
             .title(format!("kiln train on {}", loader.names().0))
             .started(self.started)
             .stop_flag(kiln::stop_on_signals()?)

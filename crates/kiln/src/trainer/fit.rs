@@ -20,6 +20,8 @@ pub struct FitConfig {
     pub(crate) is_quiet: bool,
     /// The settings in `config.json`; by default those of the run's identity.
     pub(crate) settings: Option<BTreeMap<String, String>>,
+    /// The content of `run.toml`.
+    pub(crate) description: Option<String>,
     /// The title of the report; by default the dataset's name.
     pub(crate) title: Option<String>,
     /// The start of the run; by default the time of the call of `fit`.
@@ -50,6 +52,7 @@ impl FitConfig {
             callback,
             is_quiet: false,
             settings: None,
+            description: None,
             title: None,
             started: None,
         }
@@ -183,6 +186,17 @@ impl FitConfig {
     /// ```
     pub fn settings(self, settings: BTreeMap<String, String>) -> Self {
         Self { settings: Some(settings), ..self }
+    }
+
+    /// Sets the content of `run.toml` in the folder of the run, from which your program repeats it. Without a description, there is
+    /// no such file.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// let config = FitConfig::epochs(10).description("hidden = 64\n");
+    /// ```
+    pub fn description(self, description: impl Into<String>) -> Self {
+        Self { description: Some(description.into()), ..self }
     }
 
     /// Sets the title of the report.

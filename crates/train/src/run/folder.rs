@@ -23,6 +23,9 @@ pub(crate) const TENSORBOARD_FOLDER: &str = "tensorboard";
 /// The files of the last checkpoint and of the checkpoint before it.
 const CHECKPOINTS: [&str; 2] = ["last/checkpoint.safetensors", "last/previous.safetensors"];
 
+/// The file from which the program repeats the run.
+pub const DESCRIPTION_FILE: &str = "run.toml";
+
 /// The files that a run writes at its end.
 const RESULTS: [&str; 3] = ["summary.json", "report.html", "test_predictions.csv"];
 
@@ -31,6 +34,7 @@ const RESULTS: [&str; 3] = ["summary.json", "report.html", "test_predictions.csv
 /// | file | content |
 /// |---|---|
 /// | `config.json` | the settings of the run |
+/// | `run.toml` | the description from which the program repeats the run, if it has one |
 /// | `model.json` | the description of the model ([`ModelInfo`]), with which predictions open `best.safetensors` |
 /// | `metrics.jsonl` | one JSON object per epoch: losses, accuracies, stage times, memory |
 /// | `curves.svg` | loss and accuracy over the epochs (feature `report`) |
@@ -50,6 +54,8 @@ const RESULTS: [&str; 3] = ["summary.json", "report.html", "test_predictions.csv
 pub struct RunFolder {
     path: PathBuf,
     config: Vec<u8>,
+    /// The content of `run.toml`.
+    description: String,
     /// The content of `model.json`; `None` if the run writes none.
     model: Option<ModelInfo>,
     metrics: MetricsFile,
@@ -65,6 +71,7 @@ pub struct RunFolder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Held {
     Config,
+    Description,
     Model,
     Metrics,
     Curves,
@@ -132,6 +139,7 @@ impl RunFolder {
                 metrics: MetricsFile::new(path.join("metrics.jsonl")),
                 path,
                 config: Vec::new(),
+                description: String::new(),
                 model: None,
                 best: Vec::new(),
                 unwritten: BTreeSet::new(),
@@ -179,6 +187,12 @@ impl RunFolder {
         self.config = self.to_json("config.json", config)?;
         self.unwritten.insert(Held::Config);
         Ok(())
+    }
+
+    /// Sets the content of `run.toml`, to be written by [`RunFolder::write_files`].
+    pub(crate) fn set_description(&mut self, text: &str) {
+        text.clone_into(&mut self.description);
+        self.unwritten.insert(Held::Description);
     }
 
     /// Sets the content of `model.json`, to be written by [`RunFolder::write_files`].
@@ -339,6 +353,7 @@ impl RunFolder {
             }
             let written = match file {
                 Held::Config => self.write("config.json", &self.config),
+                Held::Description => self.write(DESCRIPTION_FILE, self.description.as_bytes()),
                 Held::Model => self.write_json(MODEL_FILE, &self.model),
                 Held::Metrics => self.metrics.write(),
                 Held::Curves => self.draw(),

@@ -59,6 +59,8 @@ pub struct RunConfig {
     pub identity: RunIdentity,
     /// The content of `config.json`: names and values of settings.
     pub settings: BTreeMap<String, String>,
+    /// The content of `run.toml`, from which the program repeats the run; `None` writes no such file.
+    pub description: Option<String>,
     /// The content of `model.json`, from which the best model is opened for predictions; `None` writes no such file.
     pub model: Option<ModelInfo>,
     /// The title of the report, such as the model and the dataset.
@@ -111,6 +113,7 @@ impl RunConfig {
             fit,
             identity: RunIdentity::default(),
             settings: BTreeMap::new(),
+            description: None,
             model: None,
             title: "training run".to_owned(),
             class_names: Vec::new(),
@@ -165,6 +168,9 @@ impl RunConfig {
             );
         }
         run.write_config(&self.settings)?;
+        if let Some(description) = &self.description {
+            run.write_description(description)?;
+        }
         if let Some(model) = &model {
             run.write_model(model)?;
         }

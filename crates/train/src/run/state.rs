@@ -223,6 +223,17 @@ impl Run {
         self.write_or_defer()
     }
 
+    /// Writes `run.toml`, from which the program repeats the run, on rank 0. The write is deferred like that of
+    /// [`Run::write_config`].
+    ///
+    /// # Errors
+    /// Returns the errors of [`Run::write_config`].
+    pub fn write_description(&mut self, text: &str) -> Result<()> {
+        let Some(folder) = &mut self.folder else { return Ok(()) };
+        folder.set_description(text);
+        self.write_or_defer()
+    }
+
     /// Writes `model.json`, from which [`SavedModel`](crate::SavedModel) opens the best model, on rank 0. The write is
     /// deferred like that of [`Run::write_config`].
     ///
