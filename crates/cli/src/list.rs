@@ -1,9 +1,8 @@
 //! `kiln device`.
 
 use std::process::ExitCode;
-use std::time::Instant;
 
-use kiln::kernels::{DeviceInfo, list_devices, open_device, smoke_test};
+use kiln::kernels::list_devices;
 
 use crate::output::print_result;
 
@@ -12,7 +11,7 @@ use crate::output::print_result;
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
     let mut are_ok = true;
     for device in list_devices() {
-        let (status, is_ok) = status(&device);
+        let (status, is_ok) = device.status();
         let memory =
             device.memory_bytes.map(|bytes| format!("{:.1} GiB", bytes as f64 / (1_u64 << 30) as f64));
         let facts =
@@ -22,19 +21,4 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
         are_ok &= is_ok;
     }
     Ok(if are_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Returns the result of a device's smoke test as text, and false if a device exists but does not work.
-fn status(device: &DeviceInfo) -> (String, bool) {
-    use kiln::kernels::DeviceError::{NotBuilt, NotFound};
-    match &device.problem {
-        Some(problem @ (NotBuilt { .. } | NotFound { .. })) => return (problem.to_string(), true),
-        Some(problem) => return (problem.to_string(), false),
-        None => {}
-    }
-    let start = Instant::now();
-    match open_device(&device.name).and_then(|device| smoke_test(&device)) {
-        Ok(()) => (format!("works, smoke test in {:.1} s", start.elapsed().as_secs_f64()), true),
-        Err(error) => (error.to_string(), false),
-    }
 }

@@ -39,6 +39,17 @@ impl NodeFeatures {
         }
     }
 
+    /// Returns what the features are, for help texts.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Auto => "The stored features, else the node labels, else a constant",
+            Self::Stored => "The stored features",
+            Self::Labels => "One-hot node labels",
+            Self::Degrees => "One-hot node degrees",
+            Self::Constant => "The number 1",
+        }
+    }
+
     /// Returns the kind with this name, or `None` if there is none.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)

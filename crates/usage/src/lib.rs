@@ -19,6 +19,7 @@ mod error;
 mod given;
 mod help;
 mod number;
+mod run_files;
 mod words;
 
 pub use advice::advise;
@@ -28,6 +29,7 @@ pub use error::{EXIT_USAGE, UsageError};
 pub use given::{GivenFlags, list_names, read_given};
 pub use help::shorten_help;
 pub use number::{describe_range, host, learning_rate, non_negative, positive, rate, share, size, whole};
+pub use run_files::{RunFiles, description_file};
 pub use words::join_words;
 
 /// The README, whose example is compiled as a test.

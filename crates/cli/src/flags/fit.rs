@@ -5,14 +5,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use kiln::FitConfig;
-use kiln::store::whole_file::read_whole;
-use kiln::train::{Metric, RunDir};
+use kiln::train::{Metric, RunDir, read_settings};
 
 use crate::flags::parse;
 use crate::output::LogFormat;
-
-/// The maximum size of `config.json` of a run.
-const MOST_CONFIG_BYTES: u64 = 1 << 24;
 
 /// The flags for training, checkpoints and the run's folder.
 #[derive(Debug, Args)]
@@ -83,8 +79,7 @@ impl FitArgs {
     /// Returns the flags of the run that is resumed, by their names; `None` for the run of another program, which has none.
     pub(crate) fn read_resumed_flags(&self) -> Option<BTreeMap<String, String>> {
         let folder = self.resume.as_ref().or(self.start_or_resume.as_ref())?;
-        let bytes = read_whole(folder.join("config.json"), MOST_CONFIG_BYTES).ok()?;
-        let flags: BTreeMap<String, String> = serde_json::from_slice(&bytes).ok()?;
-        flags.contains_key("task").then_some(flags)
+        let settings = read_settings(folder).ok()?;
+        settings.contains_key("task").then_some(settings)
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct OptimizerArgs {
     lr_decay: Option<f64>,
     /// Raises the learning rate in a line from 0 during the first N steps, or with `Nepochs` during the first N epochs.
     /// Default: no warm-up.
-    #[arg(long, value_parser = parse::length)]
+    #[arg(long, value_parser = str::parse::<TrainingLength>)]
     warmup: Option<TrainingLength>,
     /// Optimizer.
     #[arg(long, default_value = "adam", value_parser = parse::choice([

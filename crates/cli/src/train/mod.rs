@@ -20,7 +20,7 @@ use kiln_usage::ensure;
 
 use self::flag_rules::{Task, Training};
 use self::run::{Outcome, TrainRun};
-use crate::described::describe_run;
+use crate::described::run_files;
 use crate::flags::GivenFlags;
 use crate::out_folder::remove_left;
 use crate::output::{be_quiet, set_format};
@@ -48,7 +48,12 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     args.sampling.repeated_fanouts(args.model.layers)?;
     args.ranks.job.note_unused(&flags, launch.as_ref(), args.parts.source());
     let optimizer = args.optimizer.config(task == Task::Graph, args.fit.epochs)?;
-    let description = describe_run(&flags);
+    let description = format!(
+        "# `kiln train run.toml` repeats this run, in a new folder. kiln {}, commit {}.\n{}",
+        env!("CARGO_PKG_VERSION"),
+        env!("KILN_COMMIT"),
+        run_files().describe(&flags, &["data", "parts"]).to_toml()
+    );
     let flags = args.describe(task, precision, flags.all);
     let run = TrainRun { args, optimizer, launch, started, flags, description, task };
     let outcomes = match (task, args.sampling.folds) {

@@ -10,12 +10,11 @@ use kiln::comm::LaunchEnv;
 use kiln::nn::ModelConfig;
 use kiln::train::{OptimizerConfig, TensorBoard, TrainCallback};
 use kiln::{DataLoader, Error, RankHandle, TrainedModel, Trainer, launch};
-use kiln_usage::UsageError;
+use kiln_usage::{UsageError, description_file};
 use serde_json::json;
 
 use super::flag_rules::{Task, compare_flags};
 use super::progress::Progress;
-use crate::described;
 use crate::flags::device::DeviceArgs;
 use crate::flags::fit::FitArgs;
 use crate::flags::links::LinkArgs;
@@ -33,7 +32,7 @@ use crate::output::{is_json, print_event, print_rank_zero};
 pub(crate) struct TrainArgs {
     /// File of flags, as TOML, YAML or JSON: a table of their names and values, such as `lr = 0.01`. Flags of the command line take
     /// precedence. The folder of a run has one, `run.toml`, that repeats it.
-    #[arg(value_name = "FILE", value_parser = described::parse_file, conflicts_with_all = ["like", "resume", "start_or_resume"])]
+    #[arg(value_name = "FILE", value_parser = |text: &str| description_file(text, "--like"), conflicts_with_all = ["like", "resume", "start_or_resume"])]
     pub(super) description: Option<PathBuf>,
     /// Takes the flags of the run in this folder that the command line does not have, for a new run.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["resume", "start_or_resume"])]

@@ -1,7 +1,10 @@
 //! A list of the devices of this machine.
 
+use std::time::Instant;
+
 use crate::device::devices::open_device;
 use crate::device::error::DeviceError;
+use crate::smoke::smoke_test;
 
 /// A device of this machine, or a kind of device without one.
 #[derive(Debug, Clone)]
@@ -17,6 +20,31 @@ pub struct DeviceInfo {
     pub driver: Option<String>,
     /// Why the device cannot be opened, or why there is no device of this kind.
     pub problem: Option<DeviceError>,
+}
+
+impl DeviceInfo {
+    /// Runs the [smoke test](smoke_test) of the device. Returns the result as text, and false if the device exists but does not
+    /// work.
+    ///
+    /// ```
+    /// for device in kiln_kernels::list_devices() {
+    ///     println!("{}: {}", device.name, device.status().0);
+    /// }
+    /// ```
+    pub fn status(&self) -> (String, bool) {
+        match &self.problem {
+            Some(problem @ (DeviceError::NotBuilt { .. } | DeviceError::NotFound { .. })) => {
+                return (problem.to_string(), true);
+            }
+            Some(problem) => return (problem.to_string(), false),
+            None => {}
+        }
+        let start = Instant::now();
+        match open_device(&self.name).and_then(|device| smoke_test(&device)) {
+            Ok(()) => (format!("works, smoke test in {:.1} s", start.elapsed().as_secs_f64()), true),
+            Err(error) => (error.to_string(), false),
+        }
+    }
 }
 
 /// Lists the devices of all kinds: those that [`open_device`] opens, and for each kind without a device an entry with

@@ -27,9 +27,15 @@ pub fn are_equal_settings(one: &str, other: &str) -> bool {
 
 /// Reads the settings in `config.json` of a run folder, with each value as text; none without the file.
 ///
+/// ```
+/// // A folder without the file.
+/// assert!(kiln_train::read_settings("runs/none".as_ref())?.is_empty());
+/// # Ok::<(), kiln_train::Error>(())
+/// ```
+///
 /// # Errors
 /// Returns [`RunError::Io`] if the file cannot be read, and [`RunError::BadFile`] if it is no JSON object.
-pub(crate) fn read_settings(folder: &Path) -> Result<BTreeMap<String, String>> {
+pub fn read_settings(folder: &Path) -> Result<BTreeMap<String, String>> {
     let mut settings = BTreeMap::new();
     let values: Option<BTreeMap<String, Value>> = read_json(&folder.join("config.json"))?;
     for (name, value) in values.into_iter().flatten() {

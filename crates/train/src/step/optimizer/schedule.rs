@@ -1,3 +1,6 @@
+use std::num::NonZeroUsize;
+use std::str::FromStr;
+
 use crate::error::{Error, Result, TrainerError};
 
 /// A schedule that multiplies the learning rate by a factor after every `every_epochs` epochs, as PyTorch's `StepLR`.
@@ -16,6 +19,25 @@ pub enum TrainingLength {
     Steps(usize),
     /// A number of epochs.
     Epochs(usize),
+}
+
+/// Parses a number of steps, or of epochs with the suffix `epochs`. The error is the text of a message.
+///
+/// ```
+/// use kiln_train::TrainingLength;
+/// assert_eq!("2epochs".parse(), Ok(TrainingLength::Epochs(2)));
+/// assert!("0".parse::<TrainingLength>().is_err());
+/// ```
+impl FromStr for TrainingLength {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let length = match text.strip_suffix("epochs") {
+            Some(n_epochs) => n_epochs.parse().map(|n: NonZeroUsize| Self::Epochs(n.get())),
+            None => text.parse().map(|n: NonZeroUsize| Self::Steps(n.get())),
+        };
+        length.map_err(|_| "expected a number of steps of at least 1, or of epochs, such as `2epochs`".into())
+    }
 }
 
 /// The decrease of the learning rate during training.
