@@ -72,10 +72,10 @@ fn type_difference(spec: &NodeTypeSpec, earlier: &NodeTypeSpec) -> Option<String
     of_columns.or(of_target).or(of_keys)
 }
 
-fn notes_on_type(spec: &NodeTypeSpec, earlier: &NodeTypeSpec) -> Option<String> {
-    let differs = spec.missing != earlier.missing;
-    let [now, before] = [&spec.missing, &earlier.missing].map(json);
-    differs.then(|| format!("node type `{}`: `missing` is {now}, in the earlier import {before}", spec.name))
+fn notes_on_type(spec: &NodeTypeSpec, earlier: &NodeTypeSpec) -> Vec<String> {
+    let parts =
+        |node_type: &NodeTypeSpec| [("missing", json(&node_type.missing)), ("where", json(&node_type.rows))];
+    notes_on_parts(&format!("node type `{}`", spec.name), &parts(spec), &parts(earlier))
 }
 
 /// Returns a note for each part of a relation that changes what its edges are.
@@ -88,15 +88,19 @@ fn notes_on_relation(spec: &RelationSpec, earlier: &RelationSpec) -> Vec<String>
             ("edge_columns", json(&relation.edge_columns)),
             ("reverse", json(&relation.reverse)),
             ("missing", json(&relation.missing)),
+            ("where", json(&relation.rows)),
         ]
     };
-    let mut notes = Vec::new();
-    for ((key, now), (_, before)) in parts(spec).into_iter().zip(parts(earlier)) {
-        if now != before {
-            notes.push(format!("relation `{}`: `{key}` is {now}, in the earlier import {before}", spec.name));
-        }
-    }
-    notes
+    notes_on_parts(&format!("relation `{}`", spec.name), &parts(spec), &parts(earlier))
+}
+
+/// Returns a note for each part that differs. Both lists have the same keys.
+fn notes_on_parts(table: &str, parts: &[(&str, String)], earlier: &[(&str, String)]) -> Vec<String> {
+    let differing = parts.iter().zip(earlier).filter(|(now, before)| now != before);
+    let notes = differing.map(|((key, now), (_, before))| {
+        format!("{table}: `{key}` is {now}, in the earlier import {before}")
+    });
+    notes.collect()
 }
 
 /// Returns a part of a spec as JSON, which is YAML, too.

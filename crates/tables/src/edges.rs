@@ -14,7 +14,7 @@ use crate::key::key_of;
 use crate::row_ids::RowIds;
 use crate::spec::{KeyType, RelationSpec};
 use crate::spill::{SPILL_BUFFER, SpillFile, SpillReader};
-use crate::table::{MissingTexts, SourceFiles, Table};
+use crate::table::{Table, TableSource};
 use crate::transform::number;
 use crate::{BadRow, Error, Result};
 
@@ -71,9 +71,8 @@ impl RelationRows {
     pub(crate) fn bad_rows(
         &self,
         spec: &RelationSpec,
-        sources: &SourceFiles,
+        source: &Arc<TableSource>,
         key_types: [KeyType; 2],
-        missing: &Arc<MissingTexts>,
     ) -> Result<BadRowLog> {
         let mut found: [(u64, Vec<BadEdge>); 4] = Default::default();
         let mut reader = self.read()?;
@@ -89,7 +88,7 @@ impl RelationRows {
         let mut log = BadRowLog::default();
         for (kind, (n_rows, first)) in BadRowKind::ALL.into_iter().zip(found) {
             if n_rows > 0 {
-                log.add_counted(kind, n_rows, examples(spec, sources, key_types, missing, &first)?);
+                log.add_counted(kind, n_rows, examples(spec, source, key_types, &first)?);
             }
         }
         Ok(log)
@@ -130,22 +129,11 @@ impl EdgeRow<'_> {
     }
 }
 
-/// Returns the table of a relation with the given columns.
-pub(crate) fn relation_table(
-    spec: &RelationSpec,
-    sources: &SourceFiles,
-    columns: Vec<String>,
-    missing: Arc<MissingTexts>,
-) -> Table {
-    Table { files: sources.paths(&spec.files), columns, missing, sources: sources.clone() }
-}
-
 /// Returns bad rows as examples, with the first column of each that is bad.
 fn examples(
     spec: &RelationSpec,
-    sources: &SourceFiles,
+    source: &Arc<TableSource>,
     key_types: [KeyType; 2],
-    missing: &Arc<MissingTexts>,
     rows: &[BadEdge],
 ) -> Result<Vec<BadRow>> {
     let ends = [("source", &spec.src), ("destination", &spec.dst)];
@@ -156,7 +144,8 @@ fn examples(
     names.dedup();
     let mut examples = Vec::new();
     let mut n_rows = 0;
-    relation_table(spec, sources, names.clone(), missing.clone()).for_each_batch(&mut |batch| {
+    let table = Table { source: source.clone(), columns: names.clone() };
+    table.for_each_batch(&mut |batch| {
         for row in 0..batch.n_rows {
             let Some(bad) = rows.get(examples.len()).filter(|bad| bad.row == n_rows + row as u64) else {
                 continue;
@@ -169,7 +158,7 @@ fn examples(
             // The names ascend.
             let cell = batch.cell(names.partition_point(|name| name < column), row);
             let expected = match ends.get(bad.column) {
-                None => "a finite number".to_owned(),
+                None => number(&cell).err().unwrap_or("a finite number").to_owned(),
                 Some((end, of)) => {
                     let of = &of.node_type;
                     let mut buffer = String::new();
@@ -191,8 +180,7 @@ fn examples(
 /// Writes the columns of the edges of the relation at a position, in one reading of its table.
 pub(crate) fn spill_columns(
     spec: &RelationSpec,
-    sources: &SourceFiles,
-    missing: &Arc<MissingTexts>,
+    source: &Arc<TableSource>,
     out: &Path,
     relation: usize,
 ) -> Result<Vec<SpilledColumn>> {
@@ -213,7 +201,8 @@ pub(crate) fn spill_columns(
         // The names ascend.
         outputs.push((format, names.partition_point(|other| other.as_str() < column), file));
     }
-    relation_table(spec, sources, names, missing.clone()).for_each_batch(&mut |batch| {
+    let table = Table { source: source.clone(), columns: names };
+    table.for_each_batch(&mut |batch| {
         for row in 0..batch.n_rows {
             for (_, column, file) in &mut outputs {
                 let value = match batch.malformed(row) {

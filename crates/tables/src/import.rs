@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 
 use kiln_data::convert::ConvertOptions;
 use kiln_data::format::{RelationTypes, SetWriter};
@@ -12,18 +11,19 @@ use kiln_store::Error as StoreError;
 use kiln_store::array_folder::FolderWriter;
 
 use crate::earlier::check_earlier;
-use crate::edges::{RelationEdgeList, RelationRows, relation_table, spill_columns};
+use crate::edges::{RelationEdgeList, RelationRows, spill_columns};
 use crate::hash::KeyHash;
 use crate::join::{Duplicated, EndColumn, EndRows, Join, KeyFile, MAX_ROWS};
 use crate::key::{RowKey, map_keys};
-use crate::node_table::{Fitted, NodeTable, table_of};
+use crate::node_table::{Fitted, NodeTable};
 use crate::node_writer::{write_names, write_node_type};
 use crate::options::{ImportOptions, ImportReport};
 use crate::record::{FILE, Import};
 use crate::row_ids::{DroppedRows, RowIds};
 use crate::spec::{EndSpec, ImportSpec, KeyType, RelationSpec};
+use crate::spec_tables::SpecTables;
 use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
-use crate::table::{MissingTexts, ReadLimit, SourceFiles};
+use crate::table::{ReadLimit, SourceFiles, Table, TableSource, table_of};
 use crate::{BadRowKind, BadRows, ColumnDrift, DriftKind, Error, FittedColumn, FittedNodeType, Result};
 
 /// The memory of batches of rows, of pages and of buffers in bytes.
@@ -72,25 +72,22 @@ fn import_spec(
     options: &ImportOptions,
 ) -> Result<ImportReport> {
     let spec = ImportSpec::read(path)?;
-    let of_nodes = spec.nodes.iter().map(|node_type| &node_type.files);
-    let of_relations = spec.relations.iter().map(|relation| &relation.files);
-    of_nodes.chain(of_relations).try_for_each(|files| sources.open_all(files))?;
+    let tables = SpecTables::find(&spec, sources)?;
     let set = FolderWriter::create(out)?;
     let temporary = set.folder().to_owned();
-    let notes = match &options.transforms_of {
-        Some(earlier) => check_earlier(&spec, earlier.spec())?,
-        None => Vec::new(),
-    };
-    let missing = spec.relations.iter().map(|relation| MissingTexts::new(&relation.missing)).collect();
+    let mut notes = tables.notes();
+    if let Some(earlier) = &options.transforms_of {
+        notes.extend(check_earlier(&spec, earlier.spec())?);
+    }
     let mut importer = Importer {
         spec: &spec,
         sources,
+        tables,
         temporary: &temporary,
         options,
         found: Vec::new(),
         notes,
         drift: Vec::new(),
-        missing,
         reading: (0, String::new()),
     };
     importer.reading = importer.find_reading_bytes()?;
@@ -102,6 +99,8 @@ fn import_spec(
         return Err(Error::NoTargets { table: table_of(&imported.fitted.name) });
     }
     importer.check_dims(&types)?;
+    let untaken = importer.tables.untaken_rows()?;
+    importer.notes.extend(untaken);
     importer.write(set, types, relations)
 }
 
@@ -125,13 +124,12 @@ impl ImportedType<'_> {
 struct Importer<'a> {
     spec: &'a ImportSpec,
     sources: &'a SourceFiles,
+    tables: SpecTables,
     temporary: &'a Path,
     options: &'a ImportOptions,
     found: Vec<BadRows>,
     notes: Vec<String>,
     drift: Vec<ColumnDrift>,
-    /// The texts that stand for a missing value in the table of each relation.
-    missing: Vec<Arc<MissingTexts>>,
     /// The memory for reading the table that takes most, besides [`FIXED_BYTES`], and the table.
     reading: (u64, String),
 }
@@ -194,18 +192,12 @@ impl<'a> Importer<'a> {
 
     /// Returns the memory for reading the table that takes most, besides [`READING_BYTES`].
     fn find_reading_bytes(&self) -> Result<(u64, String)> {
-        let of_nodes = self.spec.nodes.iter().filter(|spec| spec.from.is_none());
-        let of_nodes = of_nodes.map(|spec| NodeTable::new(spec, self.sources, None));
-        let of_nodes = of_nodes.map(|nodes| (nodes.table, nodes.label));
-        let of_relations = self.spec.relations.iter().zip(&self.missing).map(|(spec, missing)| {
-            let table = relation_table(spec, self.sources, spec.columns_of_table(), missing.clone());
-            (table, relation_of(spec))
-        });
         let mut most = (0, String::new());
-        for (table, label) in of_nodes.chain(of_relations) {
+        for source in self.tables.all() {
+            let table = Table { source: source.clone(), columns: source.columns().to_vec() };
             let n_bytes = table.reading_bytes()?.saturating_sub(READING_BYTES);
             if most.0 < n_bytes {
-                most = (n_bytes, label);
+                most = (n_bytes, source.label.clone());
             }
         }
         Ok(most)
@@ -228,21 +220,21 @@ impl<'a> Importer<'a> {
             let [Some(src), Some(dst)] = ends else {
                 unreachable!("the spec should name the types of all ends")
             };
-            let missing = &self.missing[position];
-            let columns = spill_columns(spec, self.sources, missing, self.temporary, position)?;
+            let source = &self.tables.relations[position];
+            let columns = spill_columns(spec, source, self.temporary, position)?;
             if src.n_rows != dst.n_rows {
-                let table = relation_of(spec);
+                let table = source.label.clone();
                 let what = "a table that changed during the import".to_owned();
                 return Err(Error::TooLarge { table, what, max: src.n_rows.min(dst.n_rows) });
             }
             let rows = RelationRows { ends: [src, dst], columns };
             let key_types = [&spec.src, &spec.dst].map(|end| self.key_type_of(&end.node_type));
-            let log = rows.bad_rows(spec, self.sources, key_types, missing)?;
-            let mut found = log.finish(&relation_of(spec), &spec.drop);
+            let log = rows.bad_rows(spec, source, key_types)?;
+            let mut found = log.finish(&source.label, &spec.drop);
             self.explain_dangling(spec, &mut found);
             self.found.extend(found);
             if self.options.transforms_of.is_none() {
-                self.notes.extend(unused_texts(&relation_of(spec), missing));
+                self.notes.extend(unused_texts(source));
             }
             relations.push(rows);
         }
@@ -297,14 +289,9 @@ impl<'a> Importer<'a> {
     }
 
     fn column_of(&self, end: &End<'_>, node_type: usize) -> EndColumn {
-        let spec = &self.spec.relations[end.relation];
+        let source = self.tables.relations[end.relation].clone();
         EndColumn {
-            table: relation_table(
-                spec,
-                self.sources,
-                vec![end.spec.column.clone()],
-                self.missing[end.relation].clone(),
-            ),
+            table: Table { source, columns: vec![end.spec.column.clone()] },
             key_type: self.spec.nodes[node_type].key_type,
             name: format!("relation-{}-{}", end.relation, end.side),
         }
@@ -315,11 +302,11 @@ impl<'a> Importer<'a> {
         let spec = &self.spec.nodes[position];
         let columns: Vec<EndColumn> =
             self.ends_of(position).iter().map(|end| self.column_of(end, position)).collect();
-        if spec.from.is_some() {
+        let Some(source) = &self.tables.nodes[position] else {
             return self.type_from_relations(position, &columns, used_bytes);
-        }
+        };
         let earlier = self.earlier(&spec.name);
-        let table = NodeTable::new(spec, self.sources, earlier);
+        let table = NodeTable::new(spec, source, earlier);
         let mut scan = table.scan(self.temporary, earlier)?;
         let (duplicates, rows) =
             self.join(&table.label, &scan.keys, &mut scan.dropped, used_bytes, |join| {
@@ -461,7 +448,7 @@ impl<'a> Importer<'a> {
                 if self.options.transforms_of.is_some() {
                     self.add_drift(written.drift);
                 } else {
-                    self.notes.extend(unused_texts(&label, &table.table.missing));
+                    self.notes.extend(unused_texts(&table.table.source));
                 }
             }
             write_names(&mut set, position, &label, &imported.keys, &imported.ids)?;
@@ -503,14 +490,10 @@ fn named((name, is_reversed): (Option<&String>, bool)) -> Option<(&str, bool)> {
 }
 
 /// Returns a note on the texts of `missing` that no value of a table has.
-fn unused_texts(table: &str, missing: &MissingTexts) -> Option<String> {
-    let unused: Vec<String> = missing.unused().map(|text| format!("{text:?}")).collect();
+fn unused_texts(source: &TableSource) -> Option<String> {
+    let unused: Vec<String> = source.missing.unused().map(|text| format!("{text:?}")).collect();
     let texts = unused.join(", ");
+    let table = &source.label;
     (!unused.is_empty())
         .then(|| format!("{table}: no value is missing by its text: `missing: [{texts}]` has no effect"))
-}
-
-/// Returns the name of a relation's table in messages.
-fn relation_of(spec: &RelationSpec) -> String {
-    format!("relation `{}`", spec.name)
 }

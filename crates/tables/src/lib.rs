@@ -93,6 +93,7 @@ mod record;
 mod row_ids;
 mod row_writer;
 mod spec;
+mod spec_tables;
 mod spill;
 mod split;
 mod table;
@@ -111,8 +112,8 @@ pub use plan::{ImportPlan, PlannedColumn, PlannedNodeType, PlannedRelation, plan
 pub use record::{DroppedCount, Import, TransformedRows};
 pub use row_writer::{OutputColumn, RowWriter};
 pub use spec::{
-    ColumnSpec, ColumnTransform, EdgeColumnSpec, EndSpec, ImportSpec, KeyType, NgramUnit, NodeOrigin,
-    NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec, TimePart, TimeUnit,
+    ColumnSpec, ColumnTransform, CsvSpec, EdgeColumnSpec, EndSpec, ImportSpec, KeyType, NgramUnit,
+    NodeOrigin, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec, TimePart, TimeUnit,
 };
 pub use target::FittedTarget;
 pub use transform::{FittedColumn, FittedTransform, NumberStats};

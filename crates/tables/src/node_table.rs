@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
@@ -14,7 +15,7 @@ use crate::key::key_of;
 use crate::row_ids::DroppedRows;
 use crate::spec::{NodeTypeSpec, SplitSpec, TimeUnit};
 use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
-use crate::table::{MissingTexts, SourceFiles, Table, TableBatch};
+use crate::table::{Cell, Table, TableBatch, TableSource, table_of};
 use crate::target::TargetAccumulator;
 use crate::transform::{Accumulator, check, is_in_unit, position_by_name};
 use crate::{BadRow, ColumnDrift, DriftKind, Error, FittedColumn, FittedNodeType, Result};
@@ -33,7 +34,7 @@ pub(crate) struct NodeTable<'a> {
     pub(crate) key: usize,
     pub(crate) features: Vec<usize>,
     pub(crate) target: Vec<usize>,
-    pub(crate) split: Option<usize>,
+    pub(crate) split: Vec<usize>,
     /// The classes of an earlier import, of which the classes must be.
     known: Option<HashMap<String, usize>>,
 }
@@ -78,10 +79,10 @@ struct Statistics<'a> {
 }
 
 impl<'a> NodeTable<'a> {
-    /// Returns the table of a node type, in files of `sources`. `earlier` has the classes of an earlier import.
+    /// Returns the table of a node type. `earlier` has the classes of an earlier import.
     pub(crate) fn new(
         spec: &'a NodeTypeSpec,
-        sources: &SourceFiles,
+        source: &Arc<TableSource>,
         earlier: Option<&FittedNodeType>,
     ) -> Self {
         let mut columns: Vec<String> = Vec::new();
@@ -95,17 +96,12 @@ impl<'a> NodeTable<'a> {
         let key = position_of(spec.key.as_deref().unwrap_or_default());
         let features = spec.columns.iter().map(|column| position_of(&column.column)).collect();
         let target = spec.target.iter().flat_map(|target| target.columns()).map(&mut position_of).collect();
-        let split = spec.split.as_ref().and_then(|split| split.column()).map(position_of);
+        let split = spec.split.iter().flat_map(SplitSpec::columns).map(position_of).collect();
         let known = earlier.and_then(|fitted| fitted.target.as_ref());
         Self {
             spec,
             label: table_of(&spec.name),
-            table: Table {
-                files: sources.paths(&spec.files),
-                columns,
-                missing: MissingTexts::new(&spec.missing),
-                sources: sources.clone(),
-            },
+            table: Table { source: source.clone(), columns },
             key,
             features,
             target,
@@ -267,9 +263,9 @@ impl<'a> NodeTable<'a> {
             return problem(BadRowKind::WrongType, self.target[position], expected);
         }
         let split = self.spec.split.as_ref()?;
-        let column = self.split?;
-        let expected = split.part_of(&batch.cell(column, row), key).err()?;
-        problem(BadRowKind::WrongType, column, expected)
+        let cells: Vec<Cell<'_>> = self.split.iter().map(|column| batch.cell(*column, row)).collect();
+        let (position, expected) = split.part_of(&cells, key).err()?;
+        problem(BadRowKind::WrongType, self.split[position], expected)
     }
 
     /// Returns notes on the target and the split.
@@ -320,9 +316,9 @@ impl Statistics<'_> {
             let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
             good.try_for_each(|row| column.add(&batch.cell(*position, row)))
         })?;
-        if let (Some(SplitSpec::Time { .. }), Some(column)) = (&table.spec.split, table.split) {
+        if let (Some(SplitSpec::Time { .. }), [column]) = (&table.spec.split, &table.split[..]) {
             let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
-            self.split_has_unit |= good.any(|row| is_in_unit(&batch.cell(column, row)));
+            self.split_has_unit |= good.any(|row| is_in_unit(&batch.cell(*column, row)));
         }
         if let Some(target) = &mut self.target {
             let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
@@ -330,7 +326,7 @@ impl Statistics<'_> {
         }
         let of_columns: u64 = self.columns.iter().map(Accumulator::heap_bytes).sum();
         let of_target = self.target.as_ref().map_or(0, TargetAccumulator::heap_bytes);
-        table.table.sources.limit().check_values(&table.label, of_columns + of_target)
+        table.table.source.sources.limit().check_values(&table.label, of_columns + of_target)
     }
 
     fn finish(self, table: &NodeTable<'_>) -> Fitted {
@@ -348,9 +344,4 @@ impl Statistics<'_> {
         };
         Fitted { node_type, lacks_targets, notes }
     }
-}
-
-/// Returns the name of a node type's table in messages.
-pub(crate) fn table_of(name: &str) -> String {
-    format!("node type `{name}`")
 }

@@ -119,9 +119,10 @@ pub(crate) fn write_node_type(
             for &row in &rows {
                 let has_target = target.push(batch, row, &table.target, writers)?;
                 let Some(split) = table.spec.split.as_ref().filter(|_| has_target) else { continue };
-                let cell = table.split.map_or(Cell::Missing, |column| batch.cell(column, row));
+                let cells: Vec<Cell<'_>> =
+                    table.split.iter().map(|column| batch.cell(*column, row)).collect();
                 let key = key_of(&batch.cell(table.key, row), table.spec.key_type, &mut buffer);
-                let part = split.part_of(&cell, key.ok().flatten().unwrap_or_default());
+                let part = split.part_of(&cells, key.ok().flatten().unwrap_or_default());
                 if let (Ok(Some(part)), Some(id)) = (part, ids.id_of(n_rows + row as u32)) {
                     writers.split[part].push(&[first + id])?;
                     n_in_part[part] += 1;

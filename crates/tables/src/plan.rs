@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use kiln_feature::MAX_DIM;
 use kiln_store::counted;
 
-use crate::edges::relation_table;
-use crate::node_table::NodeTable;
 use crate::spec::{ColumnTransform, ImportSpec, NodeTypeSpec};
-use crate::table::{MissingTexts, ReadLimit, SourceFiles, Table};
+use crate::table::{ReadLimit, SourceFiles, Table, TableSource};
 use crate::{Error, Result};
 
 /// What an import would do.
@@ -79,7 +78,10 @@ pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
     let node_types = spec.nodes.iter().map(|node_type| PlannedNodeType {
         name: node_type.name.clone(),
         n_rows: match node_type.from {
-            None => n_rows_of(&NodeTable::new(node_type, &sources, None).table, &mut errors),
+            None => {
+                let source = TableSource::of_nodes(node_type, &sources);
+                n_rows_of(source, node_type.columns_of_table(), &mut errors)
+            }
             Some(_) => None,
         },
         columns: columns_of(node_type),
@@ -88,9 +90,8 @@ pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
     let node_types = node_types.collect();
     let mut relations = Vec::new();
     for relation in &spec.relations {
-        let missing = MissingTexts::new(&relation.missing);
-        let table = relation_table(relation, &sources, relation.columns_of_table(), missing);
-        let n_rows = n_rows_of(&table, &mut errors);
+        let source = TableSource::of_relation(relation, &sources);
+        let n_rows = n_rows_of(source, relation.columns_of_table(), &mut errors);
         let planned = |name: &String, src: &str, dst: &str| PlannedRelation {
             name: name.clone(),
             src_type: src.to_owned(),
@@ -108,10 +109,12 @@ pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
 }
 
 /// Returns the number of rows that the files of a table state, and collects their errors.
-fn n_rows_of(table: &Table, errors: &mut Vec<Error>) -> Option<u64> {
+fn n_rows_of(source: Result<Arc<TableSource>>, columns: Vec<String>, errors: &mut Vec<Error>) -> Option<u64> {
+    let source = source.map_err(|error| errors.push(error)).ok()?;
+    let table = Table { source, columns };
     let mut n_rows = Some(0);
-    for path in &table.files {
-        let of_file = table.n_rows_of(path).map_err(|error| errors.push(error));
+    for file in &table.source.files {
+        let of_file = table.n_rows_of(file).map_err(|error| errors.push(error));
         n_rows = n_rows.zip(of_file.ok().flatten()).map(|(sum, n_rows)| sum + n_rows);
     }
     n_rows

@@ -12,7 +12,7 @@ use crate::key::key_of;
 use crate::node_table::NodeTable;
 use crate::node_writer::RowEncoder;
 use crate::spec::{ImportSpec, NodeTypeSpec};
-use crate::table::{ReadLimit, SourceFiles};
+use crate::table::{ReadLimit, SourceFiles, TableSource};
 use crate::transform::{FittedColumn, FittedTransform};
 use crate::{BadRows, EarlierImportError, Error, FittedNodeType, Result};
 
@@ -136,7 +136,8 @@ impl Import {
             }));
         };
         let spec = NodeTypeSpec { files: files.to_vec(), target: None, split: None, ..spec.clone() };
-        let table = NodeTable::new(&spec, &SourceFiles::new("", ReadLimit::NONE), None);
+        let source = TableSource::of_nodes(&spec, &SourceFiles::new("", ReadLimit::NONE))?;
+        let table = NodeTable::new(&spec, &source, None);
         let encoder = RowEncoder::new(fitted);
         let mut all = BadRowLog::default();
         let mut buffer = String::new();

@@ -1,15 +1,19 @@
 //! The spec of an import: the tables of node types and relations, and how their columns become features.
 
 mod check;
+mod check_files;
 mod columns;
+mod csv;
 mod read;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use kiln_graph::EdgeColumns;
 use serde::{Deserialize, Serialize};
 
 pub use self::columns::{ColumnSpec, ColumnTransform, NgramUnit, SplitSpec, TargetSpec, TimePart, TimeUnit};
+pub use self::csv::CsvSpec;
 use crate::BadRowKind;
 
 /// The spec of an import. `spec.schema.json` of this crate is its JSON schema.
@@ -31,10 +35,17 @@ pub struct ImportSpec {
 pub struct NodeTypeSpec {
     /// The name, which is unique among the node types.
     pub name: String,
-    /// The files of the table, relative to the folder of the spec: `.parquet`, `.csv`, `.csv.gz`, `.jsonl` or `.jsonl.gz`.
-    /// Ids are in the order of their rows.
+    /// The files of the table, relative to the folder of the spec: files that end in `.parquet`, `.arrow`, `.feather`, `.csv`, `.tsv` or
+    /// `.jsonl`, text also with `.gz` or `.zst`; folders of such files; and patterns with `*`, `?`, `[a-z]` and `**`. Ids are in
+    /// the order of their rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<PathBuf>,
+    /// The form of CSV files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub csv: Option<CsvSpec>,
+    /// The rows of the table that are nodes of this type: those with one of these values in each of these columns. All rows by default.
+    #[serde(default, rename = "where", skip_serializing_if = "BTreeMap::is_empty")]
+    pub rows: BTreeMap<String, Vec<String>>,
     /// The origin of the nodes of a type without a table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<NodeOrigin>,
@@ -86,8 +97,14 @@ pub enum KeyType {
 pub struct RelationSpec {
     /// The name, which is unique among the relations.
     pub name: String,
-    /// The files of the table, relative to the folder of the spec.
+    /// The files of the table, relative to the folder of the spec: files, folders and patterns.
     pub files: Vec<PathBuf>,
+    /// The form of CSV files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub csv: Option<CsvSpec>,
+    /// The rows of the table that are edges of this relation: those with one of these values in each of these columns. All rows by default.
+    #[serde(default, rename = "where", skip_serializing_if = "BTreeMap::is_empty")]
+    pub rows: BTreeMap<String, Vec<String>>,
     /// The sources.
     pub src: EndSpec,
     /// The destinations.
@@ -124,6 +141,19 @@ impl EdgeColumnSpec {
     /// Returns the name in the set.
     pub fn name(&self) -> &str {
         self.name.as_ref().unwrap_or(&self.column)
+    }
+}
+
+impl NodeTypeSpec {
+    /// Returns the columns of the table that an import reads, each once.
+    pub(crate) fn columns_of_table(&self) -> Vec<String> {
+        let mut columns: Vec<String> = self.key.iter().cloned().collect();
+        columns.extend(self.columns.iter().map(|column| column.column.clone()));
+        columns.extend(self.target.iter().flat_map(TargetSpec::columns).map(str::to_owned));
+        columns.extend(self.split.iter().flat_map(SplitSpec::columns).map(str::to_owned));
+        columns.sort_unstable();
+        columns.dedup();
+        columns
     }
 }
 

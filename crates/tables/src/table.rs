@@ -4,6 +4,7 @@ mod batch;
 mod canonical;
 mod cell;
 mod csv_file;
+mod files;
 mod json_lines;
 mod limit;
 mod lines;
@@ -12,25 +13,31 @@ mod parquet_file;
 mod parquet_footer;
 mod parquet_pages;
 mod parquet_thrift;
+mod row_filter;
+mod separator;
 mod sizes;
 mod source;
+mod table_source;
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::KEYS_OF_OBJECTS;
 use crate::{Error, Result, SpecError};
 
 pub(crate) use self::batch::TableBatch;
-pub(crate) use self::canonical::TIME_IN_YEARS;
+pub(crate) use self::canonical::{TIME_IN_YEARS, has_decimal_comma};
 pub(crate) use self::cell::{Cell, text_cell};
 use self::csv_file::CsvFile;
+pub(crate) use self::files::{TablePath, may_be_several};
 use self::json_lines::JsonLinesFile;
 pub(crate) use self::limit::ReadLimit;
-pub(crate) use self::missing::MissingTexts;
 use self::parquet_file::ParquetFile;
+pub(crate) use self::row_filter::value_text;
 pub(crate) use self::source::SourceFiles;
+use self::table_source::ColumnPlace;
+pub(crate) use self::table_source::{TableSource, table_of};
 
 /// The formats of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,30 +48,29 @@ pub(crate) enum TableFormat {
 }
 
 impl TableFormat {
-    pub(crate) const EXPECTED: &str = "a name that ends in .parquet, .csv, .csv.gz, .jsonl or .jsonl.gz";
+    pub(crate) const EXPECTED: &str =
+        "a name that ends in .parquet, .csv, .tsv or .jsonl, the last three also with .gz";
+
+    /// The ends of the names of each format.
+    const ENDS: [(&str, Self); 4] =
+        [(".parquet", Self::Parquet), (".csv", Self::Csv), (".tsv", Self::Csv), (".jsonl", Self::JsonLines)];
 
     /// Returns the format of a file by its name.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
-        let name = name.strip_suffix(".gz").filter(|name| !name.ends_with(".parquet")).unwrap_or(name);
-        match name.rsplit_once('.')?.1 {
-            "parquet" => Some(Self::Parquet),
-            "csv" => Some(Self::Csv),
-            "jsonl" => Some(Self::JsonLines),
-            _ => None,
-        }
+        let (name, is_compressed) = name.strip_suffix(".gz").map_or((name, false), |name| (name, true));
+        let (_, format) = Self::ENDS.into_iter().find(|(end, _)| name.ends_with(end))?;
+        let is_text = matches!(format, Self::Csv | Self::JsonLines);
+        (is_text || !is_compressed).then_some(format)
     }
 }
 
 /// Columns of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
-    pub(crate) files: Vec<PathBuf>,
-    /// The names of the columns of each batch; they differ.
+    pub(crate) source: Arc<TableSource>,
+    /// The names of the first columns of each batch; they differ.
     pub(crate) columns: Vec<String>,
-    pub(crate) missing: Arc<MissingTexts>,
-    /// The files of the import, by which each reading has the same bytes.
-    pub(crate) sources: SourceFiles,
 }
 
 /// The reader of a file.
@@ -75,51 +81,57 @@ enum TableFile {
 }
 
 impl Table {
-    /// Calls `visit` with all rows in their order, until it returns `Break`.
+    /// Calls `visit` with the rows of the table in their order, until it returns `Break`.
     pub(crate) fn for_each_batch(
         &self,
         visit: &mut dyn FnMut(&TableBatch) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        let mut seen = vec![false; self.columns.len()];
+        let (columns, of_filter) = self.columns_with_filter();
+        let mut seen = vec![false; columns.len()];
         let mut n_good_rows = 0;
-        for (position, path) in self.files.iter().enumerate() {
-            let mut file = self.open(path)?;
+        let files = &self.source.files;
+        for (position, path) in files.iter().enumerate() {
+            let mut file = self.open(path, &columns)?;
             let mut first_row = 0;
-            while let Some(batch) = file.next_batch(first_row)? {
+            while let Some(mut batch) = file.next_batch(first_row)? {
                 first_row += batch.n_rows as u64;
                 n_good_rows += batch.n_rows - batch.malformed.len();
-                if visit(&batch)?.is_break() {
+                if let Some(filter) = &self.source.filter {
+                    filter.retain(&mut batch, &of_filter);
+                }
+                if batch.n_rows > 0 && visit(&batch)?.is_break() {
                     return Ok(());
                 }
             }
             file.check_end(first_row)?;
             file.mark_columns(&mut seen);
-            if position + 1 == self.files.len() && n_good_rows > 0 {
-                self.check_columns(path, &seen)?;
+            if position + 1 == files.len() && n_good_rows > 0 {
+                check_columns(&path.path, &columns, &seen)?;
             }
         }
         Ok(())
     }
 
-    /// Checks, after the last file, that each column occurred in some row: an absent key of an object is a missing value, but
-    /// a column without any value is a typing error.
-    fn check_columns(&self, last: &Path, seen: &[bool]) -> Result<()> {
-        match self.columns.iter().zip(seen).find(|(_, is_seen)| !**is_seen) {
-            None => Ok(()),
-            Some((column, _)) => Err(Error::Spec(SpecError::Column {
-                path: last.to_owned(),
-                column: column.clone(),
-                n_found: 0,
-                known: KEYS_OF_OBJECTS.into(),
-            })),
-        }
+    /// Returns the columns with those by which rows are taken, and the positions of the latter.
+    fn columns_with_filter(&self) -> (Vec<String>, Vec<usize>) {
+        let mut columns = self.columns.clone();
+        let of_filter = self.source.filter.iter().flat_map(|filter| filter.columns());
+        let positions = of_filter.map(|name| match columns.iter().position(|column| column == name) {
+            Some(position) => position,
+            None => {
+                columns.push(name.to_owned());
+                columns.len() - 1
+            }
+        });
+        let positions = positions.collect();
+        (columns, positions)
     }
 
-    /// Opens a file, checks that it has the columns, and returns the number of rows that it states.
-    pub(crate) fn n_rows_of(&self, path: &Path) -> Result<Option<u64>> {
-        Ok(match self.open(path)? {
-            TableFile::Parquet(file) => file.n_rows(),
-            TableFile::Csv(_) | TableFile::JsonLines(_) => None,
+    /// Opens a file, checks that it has the columns, and returns the number of rows that it states; `None` if not all are taken.
+    pub(crate) fn n_rows_of(&self, file: &TablePath) -> Result<Option<u64>> {
+        Ok(match self.open(file, &self.columns_with_filter().0)? {
+            TableFile::Parquet(file) if self.source.filter.is_none() => file.n_rows(),
+            TableFile::Parquet(_) | TableFile::Csv(_) | TableFile::JsonLines(_) => None,
         })
     }
 
@@ -128,27 +140,38 @@ impl Table {
     /// # Errors
     /// Returns [`Error::Memory`] if it is more than the limit, and the errors of opening the files.
     pub(crate) fn reading_bytes(&self) -> Result<u64> {
+        let columns = self.columns_with_filter().0;
         let mut most = 0;
-        for path in &self.files {
-            most = most.max(match self.open(path)? {
+        for file in &self.source.files {
+            most = most.max(match self.open(file, &columns)? {
                 TableFile::Parquet(file) => file.reading_bytes(),
-                TableFile::Csv(_) | TableFile::JsonLines(_) => self.sources.limit().text_bytes(),
+                TableFile::Csv(_) | TableFile::JsonLines(_) => self.source.sources.limit().text_bytes(),
             });
         }
         Ok(most)
     }
 
-    fn open(&self, path: &Path) -> Result<TableFile> {
-        let Self { columns, missing, sources, .. } = self;
-        Ok(match TableFormat::of(path) {
-            Some(TableFormat::Parquet) => {
-                TableFile::Parquet(ParquetFile::open(path, sources, columns, missing)?)
-            }
-            Some(TableFormat::JsonLines) => {
-                TableFile::JsonLines(JsonLinesFile::open(path, sources, columns, missing)?)
-            }
-            Some(TableFormat::Csv) | None => TableFile::Csv(CsvFile::open(path, sources, columns, missing)?),
+    fn open(&self, file: &TablePath, columns: &[String]) -> Result<TableFile> {
+        let source = &self.source;
+        Ok(match TableFormat::of(&file.path) {
+            Some(TableFormat::Parquet) => TableFile::Parquet(ParquetFile::open(source, file, columns)?),
+            Some(TableFormat::JsonLines) => TableFile::JsonLines(JsonLinesFile::open(source, file, columns)?),
+            Some(TableFormat::Csv) | None => TableFile::Csv(CsvFile::open(source, file, columns)?),
         })
+    }
+}
+
+/// Checks, after the last file, that each column occurred in some row: an absent key of an object is a missing value, but a column
+/// without any value is a typing error.
+fn check_columns(last: &Path, columns: &[String], seen: &[bool]) -> Result<()> {
+    match columns.iter().zip(seen).find(|(_, is_seen)| !**is_seen) {
+        None => Ok(()),
+        Some((column, _)) => Err(Error::Spec(SpecError::Column {
+            path: last.to_owned(),
+            column: column.clone(),
+            n_found: 0,
+            known: "the keys of the objects".into(),
+        })),
     }
 }
 
@@ -169,12 +192,15 @@ impl TableFile {
         }
     }
 
-    /// Marks the columns that occurred in a row, or that the file has by its header.
+    /// Marks the columns that occurred in a row, or that the file has by its header or its path.
     fn mark_columns(&self, seen: &mut [bool]) {
-        match self {
-            Self::JsonLines(file) => file.mark_columns(seen),
-            Self::Parquet(_) | Self::Csv(_) => seen.fill(true),
-        }
+        let places = match self {
+            Self::JsonLines(file) => return file.mark_columns(seen),
+            Self::Parquet(file) => file.places(),
+            Self::Csv(file) => file.places(),
+        };
+        let is_there = places.iter().map(ColumnPlace::is_there);
+        seen.iter_mut().zip(is_there).for_each(|(seen, is_there)| *seen |= is_there);
     }
 }
 
@@ -195,12 +221,10 @@ mod tests {
             let path = folder.path().join(name);
             fs::write(&path, first).expect("a table");
             let sources = SourceFiles::new(folder.path(), ReadLimit::new(1 << 30));
-            let table = Table {
-                files: sources.paths(&[name.into()]),
-                columns: vec!["id".to_owned()],
-                missing: MissingTexts::new(&[]),
-                sources: sources.clone(),
-            };
+            let text = format!("{{name: a, files: [{name}], key: id}}");
+            let spec: crate::NodeTypeSpec = serde_saphyr::from_str(&text).expect("a spec");
+            let source = TableSource::of_nodes(&spec, &sources).expect("a table");
+            let table = Table { source, columns: vec!["id".to_owned()] };
             let read = || {
                 let mut found = Vec::new();
                 let outcome = table.for_each_batch(&mut |batch| {
@@ -227,6 +251,7 @@ mod tests {
             ("b/a.b.csv.gz", Some(Csv)),
             ("a.jsonl", Some(JsonLines)),
             ("a.jsonl.gz", Some(JsonLines)),
+            ("a.tsv", Some(Csv)),
             ("a.parquet.gz", None),
             ("a.json", None),
             ("csv", None),

@@ -6,11 +6,12 @@ use super::Input;
 use super::rust_source::{RustSource, attribute_at};
 
 /// The ends of names of files.
-const EXTENSIONS: [&str; 14] = [
+const EXTENSIONS: [&str; 15] = [
     ".npy",
     ".npz",
     ".csv",
     ".csv.gz",
+    ".tsv",
     ".txt",
     ".txt.gz",
     ".json",

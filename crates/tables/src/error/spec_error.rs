@@ -36,6 +36,16 @@ pub enum SpecError {
         /// The value in the spec.
         found: String,
     },
+    /// An entry of the files of a table names no table.
+    #[error("{table}: `{entry}` {what}")]
+    Files {
+        /// The table: ``node type `user` `` or ``relation `buys` ``.
+        table: String,
+        /// The entry.
+        entry: String,
+        /// What it matches, and what is expected.
+        what: String,
+    },
     /// A table has no column of a name, or has it twice.
     #[error("{path}: {} {column:?}, expected one of: {known}{}", named(*.n_found), suggestion(column, known))]
     Column {

@@ -16,6 +16,19 @@ pub enum TableFileError {
         /// The number of the row in the file at which the record starts, from 1; `None` for the header.
         row: Option<u64>,
     },
+    /// The first line of a CSV file can be split in several ways.
+    #[error(
+        "{path}: {line} has {found}, and is no list of the import's columns with one of them: set the separator in the \
+         spec, such as `csv: {{separator: ';'}}`"
+    )]
+    Separator {
+        /// The path of the file.
+        path: PathBuf,
+        /// The line: the header or the first row.
+        line: &'static str,
+        /// The separators.
+        found: String,
+    },
     /// A text file has content of another kind, such as UTF-16 or a Parquet file.
     #[error("{path}: the file is {found}, expected {expected}")]
     Content {

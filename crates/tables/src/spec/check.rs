@@ -1,12 +1,12 @@
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use kiln_feature::MAX_DIM;
 use kiln_graph::{EdgeColumns, Relations, did_you_mean, similar_name};
 
+use super::check_files::{check_csv, check_files, check_rows};
 use super::{ColumnTransform, ImportSpec, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec};
 use crate::calendar::parse_time;
-use crate::table::TableFormat;
 use crate::transform::MAX_CATEGORIES;
 use crate::{BadRowKind, Error, Result, SpecError};
 
@@ -21,17 +21,22 @@ const MAX_EDGE_COLUMNS: usize = 32;
 
 /// A place in the spec, for errors.
 #[derive(Clone)]
-struct At<'a> {
-    path: &'a Path,
-    key: String,
+pub(super) struct At<'a> {
+    pub(super) path: &'a Path,
+    pub(super) key: String,
 }
 
 impl At<'_> {
-    fn child(&self, key: impl std::fmt::Display) -> Self {
+    pub(super) fn child(&self, key: impl std::fmt::Display) -> Self {
         Self { path: self.path, key: format!("{}.{key}", self.key) }
     }
 
-    fn require(&self, holds: bool, expected: impl Into<String>, found: impl ToString) -> Result<()> {
+    pub(super) fn require(
+        &self,
+        holds: bool,
+        expected: impl Into<String>,
+        found: impl ToString,
+    ) -> Result<()> {
         if holds {
             return Ok(());
         }
@@ -44,7 +49,7 @@ impl At<'_> {
         }))
     }
 
-    fn count(&self, n: usize, max: usize) -> Result<()> {
+    pub(super) fn count(&self, n: usize, max: usize) -> Result<()> {
         self.require((1..=max).contains(&n), format!("1 to {max}"), n)
     }
 }
@@ -91,17 +96,8 @@ fn check_name<'n>(at: &At<'_>, name: &'n str, names: &mut BTreeSet<&'n str>) -> 
     at.require(names.insert(name), "a name that occurs once", format!("{name:?}, which occurs twice"))
 }
 
-fn check_files(at: &At<'_>, files: &[PathBuf]) -> Result<()> {
-    at.require(!files.is_empty(), "at least one file", "an empty list")?;
-    for (position, file) in files.iter().enumerate() {
-        let at = At { path: at.path, key: format!("{}[{position}]", at.key) };
-        at.require(TableFormat::of(file).is_some(), TableFormat::EXPECTED, format!("{:?}", file.display()))?;
-    }
-    Ok(())
-}
-
 fn check_node_type(at: &At<'_>, spec: &NodeTypeSpec) -> Result<()> {
-    let NodeTypeSpec { files, from, key, columns, target, split, missing, drop, .. } = spec;
+    let NodeTypeSpec { files, csv, rows, from, key, columns, target, split, missing, drop, .. } = spec;
     if from.is_some() {
         let only = "none: a type from relations has keys only";
         at.child("files").require(files.is_empty(), only, "a list of files")?;
@@ -111,6 +107,8 @@ fn check_node_type(at: &At<'_>, spec: &NodeTypeSpec) -> Result<()> {
         let of_relations = "none: the relations of the type have it";
         at.child("missing").require(missing.is_empty(), of_relations, "a list of texts")?;
         at.child("drop").require(drop.is_empty(), of_relations, "a list of kinds")?;
+        at.child("csv").require(csv.is_none(), of_relations, "the form of files")?;
+        at.child("where").require(rows.is_empty(), of_relations, "columns with values")?;
         return at.child("split").require(split.is_none(), only, "a split");
     }
     let dangling = "kinds of bad rows of nodes: `dangling` is one of relations";
@@ -118,6 +116,8 @@ fn check_node_type(at: &At<'_>, spec: &NodeTypeSpec) -> Result<()> {
     let files_at = at.child("files");
     files_at.require(!files.is_empty(), "files with a key, or `from: relations`", "missing")?;
     check_files(&files_at, files)?;
+    check_csv(&at.child("csv"), csv.as_ref())?;
+    check_rows(&at.child("where"), rows)?;
     at.child("key").require(key.is_some(), "the column of the keys", "missing")?;
     let n_columns = "at most 4096 columns";
     at.child("columns").require(columns.len() <= MAX_COLUMNS, n_columns, columns.len())?;
@@ -171,6 +171,16 @@ fn check_transform(at: &At<'_>, transform: &ColumnTransform) -> Result<()> {
 fn check_split(at: &At<'_>, split: &SplitSpec) -> Result<()> {
     match split {
         SplitSpec::Column { .. } => Ok(()),
+        SplitSpec::Masks { .. } => {
+            let columns = split.columns();
+            let n_columns = columns.iter().collect::<BTreeSet<_>>().len();
+            let expected = "a column of its own for each part";
+            at.child("masks").require(n_columns == columns.len(), expected, "a column of two parts")
+        }
+        SplitSpec::Steps { val_from, test_from, .. } => {
+            let expected = "a step that is not before val_from";
+            at.child("steps.test_from").require(val_from <= test_from, expected, test_from)
+        }
         SplitSpec::Random { train, val, test, .. } => {
             for (key, share) in [("random.train", train), ("random.val", val), ("random.test", test)] {
                 at.child(key).require((0.0..=1.0).contains(share), "a number from 0 to 1", share)?;
@@ -201,6 +211,8 @@ fn check_relation<'n>(
         check_name(&at.child("reverse"), reverse, names)?;
     }
     check_files(&at.child("files"), &relation.files)?;
+    check_csv(&at.child("csv"), relation.csv.as_ref())?;
+    check_rows(&at.child("where"), &relation.rows)?;
     let duplicate = "kinds of bad rows of relations: `duplicate` is one of nodes, and equal edges are kept";
     at.child("drop").require(!relation.drop.contains(&BadRowKind::Duplicate), duplicate, "duplicate")?;
     for (key, end) in [("src.type", &relation.src), ("dst.type", &relation.dst)] {

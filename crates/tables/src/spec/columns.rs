@@ -157,6 +157,26 @@ pub enum SplitSpec {
         /// The name of the column.
         column: String,
     },
+    /// Columns of booleans, which mark the nodes of each part. A missing value is false.
+    Masks {
+        /// The column of the training part.
+        train: String,
+        /// The column of the validation part; `None` if no node is in it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        val: Option<String>,
+        /// The column of the test part; `None` if no node is in it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        test: Option<String>,
+    },
+    /// Nodes before a step for training, and nodes from another step on for test.
+    Steps {
+        /// The column of the steps, which are integers.
+        column: String,
+        /// The first step of the validation part.
+        val_from: i64,
+        /// The first step of the test part; that of the validation part if no node is in the latter.
+        test_from: i64,
+    },
     /// A random part for each node, which depends on the seed and on its key only.
     Random {
         /// The seed.

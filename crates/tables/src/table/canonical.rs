@@ -53,6 +53,17 @@ fn number_of(text: &str) -> Option<Cell<'_>> {
     }
 }
 
+/// Returns true for the text of a number with a comma before its fraction: digits, a comma, digits, and an exponent or none.
+pub(crate) fn has_decimal_comma(text: &str) -> bool {
+    let Some((whole, rest)) = text.split_once(',') else { return false };
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (fraction, exponent) = rest.split_once(['e', 'E']).unwrap_or((rest, "0"));
+    let exponent = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    digits(whole.trim_start().trim_start_matches(['-', '+']))
+        && digits(fraction.trim_end())
+        && digits(exponent)
+}
+
 fn is_digit(c: char) -> bool {
     c.is_ascii_digit()
 }

@@ -44,6 +44,8 @@ pub(crate) enum BatchColumn {
     Arrow(ArrayRef),
     Text(TextColumn),
     Json(Vec<Value>),
+    /// A text that is that of all rows; an empty one is a missing value.
+    Same(String),
 }
 
 /// Texts, one after the other.
@@ -60,6 +62,7 @@ impl BatchColumn {
             Self::Arrow(array) => arrow_cell(&**array, row),
             Self::Text(column) => column.cell(row),
             Self::Json(values) => json_cell(&values[row]),
+            Self::Same(text) => text_cell(text),
         }
     }
 }
@@ -72,6 +75,10 @@ impl TextColumn {
 }
 
 impl Cell<'_> {
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing)
+    }
+
     /// Returns the value for a message, with its type unless that is obvious.
     pub(crate) fn shown(&self) -> String {
         match self {

@@ -1,4 +1,5 @@
-use std::io::{self, Chain, Read};
+use std::collections::VecDeque;
+use std::io::{self, Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -7,12 +8,15 @@ use csv::ByteRecord;
 use kiln_store::counted;
 
 use super::batch::{BATCH_BYTES, BATCH_ROWS, Malformed, TableBatch};
+use super::canonical::has_decimal_comma;
 use super::cell::{BatchColumn, TextColumn};
+use super::files::TablePath;
 use super::limit::ReadLimit;
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader, row_error};
 use super::missing::MissingTexts;
-use super::source::SourceFiles;
-use crate::{Error, Result, SpecError, TableFileError};
+use super::separator::{self, FirstLine};
+use super::table_source::{ColumnPlace, TableSource};
+use crate::{Error, Result, TableFileError};
 
 /// The bytes that follow the file for the parser: a record of its own, unless the file ends within a quoted field. The
 /// parser itself ends such a field at the end of the file and reports no error.
@@ -24,77 +28,71 @@ const FIELD_BYTES: u64 = 16;
 /// The record that [`END`] is.
 const END_RECORD: &[u8] = b"x";
 
-/// A file of comma-separated values whose first row has the names of the columns.
+/// The name of the column of row names, which has no name in the header that R and pandas write.
+const ROW_NAMES: &str = "row.names";
+
+/// The number of rows by which a header without the column of row names is told.
+const FIRST_ROWS: usize = 2;
+
+/// A file of separated values. Its first row has the names of the columns, unless the spec has them.
 pub(super) struct CsvFile {
     path: PathBuf,
-    reader: csv::Reader<Chain<RecordReader, &'static [u8]>>,
+    reader: Parser,
     progress: Rc<Progress>,
     record: ByteRecord,
-    /// The position of each wanted column.
-    positions: Vec<usize>,
+    /// The first records, which were read already.
+    first: VecDeque<ByteRecord>,
+    places: Vec<ColumnPlace>,
     n_fields: usize,
+    decimal: Option<char>,
     missing: Arc<MissingTexts>,
     limit: ReadLimit,
 }
 
+type Parser = csv::Reader<Chain<Chain<Cursor<Vec<u8>>, RecordReader>, &'static [u8]>>;
+
+/// A file after its header.
+struct Opened {
+    reader: Parser,
+    progress: Rc<Progress>,
+    names: Vec<String>,
+    first: VecDeque<ByteRecord>,
+}
+
 impl CsvFile {
-    pub(super) fn open(
-        path: &Path,
-        sources: &SourceFiles,
-        columns: &[String],
-        missing: &Arc<MissingTexts>,
-    ) -> Result<Self> {
-        let limit = sources.limit();
-        let (bytes, progress) = lines::open(path, sources, FIELD_BYTES)?;
-        let mut reader = csv::ReaderBuilder::new()
-            .flexible(true)
-            .buffer_capacity(BUFFER_BYTES)
-            .from_reader(bytes.chain(END));
-        let header = reader.byte_headers();
-        let mut header = header.map_err(|error| bad_file(path, None, limit, error))?.clone();
-        if has_end(&reader, &progress) {
-            check_end(path, &header, None)?;
-            header.clear();
-        }
-        let names: Vec<String> =
-            header.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-        if names.is_empty() {
-            let expected = "a header with the names of the columns";
-            return Err(Error::TableFile(TableFileError::Content {
-                path: path.to_owned(),
-                found: "empty",
-                expected,
-            }));
-        }
-        let positions = columns.iter().map(|column| position_of(path, column, &names));
-        let positions = positions.collect::<Result<_>>()?;
-        progress.end_record();
+    /// Returns the names of the columns of a file.
+    pub(super) fn names(table: &TableSource, file: &TablePath) -> Result<Vec<String>> {
+        Ok(open(table, &file.path)?.names)
+    }
+
+    pub(super) fn open(table: &TableSource, file: &TablePath, columns: &[String]) -> Result<Self> {
+        let Opened { reader, progress, names, first } = open(table, &file.path)?;
         Ok(Self {
-            path: path.to_owned(),
+            path: file.path.clone(),
             reader,
             progress,
             record: ByteRecord::new(),
-            positions,
+            first,
+            places: table.places(file, columns, &names)?,
             n_fields: names.len(),
-            missing: missing.clone(),
-            limit,
+            decimal: table.csv.decimal,
+            missing: table.missing.clone(),
+            limit: table.sources.limit(),
         })
     }
 
+    /// Returns where the wanted columns are.
+    pub(super) fn places(&self) -> &[ColumnPlace] {
+        &self.places
+    }
+
     pub(super) fn next_batch(&mut self, first_row: u64) -> Result<Option<TableBatch>> {
-        let mut columns: Vec<TextColumn> = self.positions.iter().map(|_| TextColumn::default()).collect();
+        let mut columns: Vec<TextColumn> = self.places.iter().map(|_| TextColumn::default()).collect();
         let mut n_rows = 0;
         let mut n_bytes = 0;
         let mut malformed = Vec::new();
         while n_rows < BATCH_ROWS && n_bytes < BATCH_BYTES {
-            let has_row = self.reader.read_byte_record(&mut self.record);
-            let row = first_row + n_rows as u64 + 1;
-            if !has_row.map_err(|error| bad_file(&self.path, Some(row), self.limit, error))? {
-                break;
-            }
-            self.progress.end_record();
-            if has_end(&self.reader, &self.progress) {
-                check_end(&self.path, &self.record, Some(row))?;
+            if !self.next_record(first_row + n_rows as u64 + 1)? {
                 break;
             }
             n_bytes += self.record.as_slice().len() + columns.len() * size_of::<usize>();
@@ -108,11 +106,20 @@ impl CsvFile {
             }
             n_rows += 1;
         }
-        let columns = columns.into_iter().map(BatchColumn::Text).collect();
-        let path = self.path.clone();
-        let missing = self.missing.clone();
-        let batch = TableBatch { path, first_row, n_rows, columns, missing, malformed };
-        Ok((n_rows > 0).then_some(batch))
+        let columns = columns.into_iter().zip(&self.places);
+        let columns = columns.map(|(column, place)| place.same().unwrap_or(BatchColumn::Text(column)));
+        let batch = TableBatch::new(&self.path, first_row, n_rows, columns.collect(), &self.missing);
+        Ok((n_rows > 0).then(|| batch.with_malformed(malformed)))
+    }
+
+    /// Reads the next record, which is at a row, and returns false at the end of the file.
+    fn next_record(&mut self, row: u64) -> Result<bool> {
+        if let Some(record) = self.first.pop_front() {
+            self.record = record;
+            return Ok(true);
+        }
+        let Self { path, reader, progress, record, limit, .. } = self;
+        read_record(path, reader, progress, *limit, record, Some(row))
     }
 
     /// Appends the wanted fields of the record, or returns the expected and the found text.
@@ -121,15 +128,100 @@ impl CsvFile {
             let [expected, found] = [self.n_fields, self.record.len()].map(|n| counted(n as u64, "field"));
             return Err((expected, found));
         }
-        for (column, &position) in columns.iter_mut().zip(&self.positions) {
+        for (column, place) in columns.iter_mut().zip(&self.places) {
+            let Some(position) = place.position() else { continue };
             let field = self.record.get(position).unwrap_or_default();
             let text = std::str::from_utf8(field)
                 .map_err(|_| ("text in UTF-8".to_owned(), format!("{:?}", String::from_utf8_lossy(field))))?;
-            column.text.push_str(text);
+            match self.decimal {
+                Some(',') if has_decimal_comma(text) => {
+                    column.text.extend(text.chars().map(|c| if c == ',' { '.' } else { c }));
+                }
+                _ => column.text.push_str(text),
+            }
             column.ends.push(column.text.len());
         }
         Ok(())
     }
+}
+
+/// Opens a file, and reads its header.
+fn open(table: &TableSource, path: &Path) -> Result<Opened> {
+    let form = &table.csv;
+    let limit = table.sources.limit();
+    let (mut bytes, progress) = lines::open(path, &table.sources, FIELD_BYTES)?;
+    let line = FirstLine::read(&mut bytes, form).map_err(|error| row_error(path, None, limit, error))?;
+    let separator = line.separator(path, form, &table.columns)?;
+    progress.set_separator(separator);
+    let n_stated = line.n_stated();
+    progress.leave_out(n_stated);
+    let mut line = Cursor::new(line.bytes);
+    line.set_position(n_stated as u64);
+    let mut reader = separator::builder(form, separator)
+        .has_headers(false)
+        .buffer_capacity(BUFFER_BYTES)
+        .from_reader(line.chain(bytes).chain(END));
+    let mut first = VecDeque::new();
+    let mut names = form.names.clone();
+    if names.is_empty() {
+        let mut header = ByteRecord::new();
+        if !read_record(path, &mut reader, &progress, limit, &mut header, None)? {
+            let expected = "a header with the names of the columns, or `names` of `csv` in the spec";
+            return Err(content(path, "empty", expected));
+        }
+        names = header.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    }
+    let mut record = ByteRecord::new();
+    while first.len() < FIRST_ROWS
+        && read_record(path, &mut reader, &progress, limit, &mut record, Some(first.len() as u64 + 1))?
+    {
+        first.push_back(record.clone());
+    }
+    if form.names.is_empty() {
+        name_rows(&mut names, &first, &table.columns);
+    } else if first.front().is_some_and(|record| record.iter().eq(names.iter().map(String::as_bytes))) {
+        let expected = "rows only: remove `names` of `csv` from the spec";
+        return Err(content(path, "a table with a header", expected));
+    }
+    Ok(Opened { reader, progress, names, first })
+}
+
+/// Names the column of row names, which the header leaves empty (`write.csv` of R) or out (`write.table`).
+fn name_rows(names: &mut Vec<String>, first: &VecDeque<ByteRecord>, columns: &[String]) {
+    // A spec may have the empty name itself.
+    if names.iter().any(|name| name == ROW_NAMES) || columns.iter().any(String::is_empty) {
+        return;
+    }
+    if !first.is_empty() && first.iter().all(|record| record.len() == names.len() + 1) {
+        names.insert(0, ROW_NAMES.to_owned());
+    } else if names.len() > 1 && names[0].is_empty() {
+        names[0] = ROW_NAMES.to_owned();
+    }
+}
+
+/// Reads a record, and returns false at the end of the file. `row` is its row; `None` for the header.
+fn read_record(
+    path: &Path,
+    reader: &mut Parser,
+    progress: &Progress,
+    limit: ReadLimit,
+    record: &mut ByteRecord,
+    row: Option<u64>,
+) -> Result<bool> {
+    let has_record = reader.read_byte_record(record).map_err(|error| bad_file(path, row, limit, error))?;
+    if !has_record {
+        return Ok(false);
+    }
+    progress.end_record();
+    if has_end(reader, progress) {
+        check_end(path, record, row)?;
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+fn content(path: &Path, found: &'static str, expected: &'static str) -> Error {
+    Error::TableFile(TableFileError::Content { path: path.to_owned(), found, expected })
 }
 
 /// Returns true if the last record has bytes of [`END`] besides its first one, which ends the last line.
@@ -143,21 +235,6 @@ fn check_end(path: &Path, record: &ByteRecord, row: Option<u64>) -> Result<()> {
         return Ok(());
     }
     Err(Error::TableFile(TableFileError::OpenQuote { path: path.to_owned(), row }))
-}
-
-/// Returns the position of a column.
-pub(super) fn position_of(path: &Path, column: &str, names: &[String]) -> Result<usize> {
-    const MAX_NAMES: usize = 50;
-    let mut found = names.iter().enumerate().filter(|(_, name)| *name == column);
-    match (found.next(), found.count()) {
-        (Some((position, _)), 0) => Ok(position),
-        (first, n_others) => Err(Error::Spec(SpecError::Column {
-            path: path.to_owned(),
-            column: column.to_owned(),
-            n_found: first.map_or(0, |_| n_others + 1),
-            known: names.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", "),
-        })),
-    }
 }
 
 fn bad_file(path: &Path, row: Option<u64>, limit: ReadLimit, error: csv::Error) -> Error {

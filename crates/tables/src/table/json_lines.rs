@@ -1,6 +1,6 @@
 use std::fmt;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use super::batch::{BATCH_BYTES, BATCH_ROWS, Malformed, TableBatch};
 use super::cell::BatchColumn;
+use super::files::TablePath;
 use super::limit::ReadLimit;
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader, row_error};
 use super::missing::MissingTexts;
-use super::source::SourceFiles;
+use super::table_source::TableSource;
 use crate::Result;
 use crate::bad_rows::shortened;
 
@@ -28,27 +29,28 @@ pub(super) struct JsonLinesFile {
     missing: Arc<MissingTexts>,
     line: Vec<u8>,
     limit: ReadLimit,
-    /// True for each column that occurred in an object.
+    /// True for each column that occurred in an object or in the path.
     seen: Vec<bool>,
+    /// The values of the columns in objects without them: those in the path, and else null.
+    of_path: Vec<Value>,
 }
 
 impl JsonLinesFile {
-    pub(super) fn open(
-        path: &Path,
-        sources: &SourceFiles,
-        columns: &[String],
-        missing: &Arc<MissingTexts>,
-    ) -> Result<Self> {
-        let (bytes, progress) = lines::open(path, sources, FIELD_BYTES)?;
+    pub(super) fn open(table: &TableSource, file: &TablePath, columns: &[String]) -> Result<Self> {
+        let TableSource { sources, missing, .. } = table;
+        let (bytes, progress) = lines::open(&file.path, sources, FIELD_BYTES)?;
+        let of_path: Vec<Option<&str>> =
+            columns.iter().map(|column| table.path_value(file, column)).collect();
         Ok(Self {
-            path: path.to_owned(),
+            path: file.path.clone(),
             reader: BufReader::with_capacity(BUFFER_BYTES, bytes),
             progress,
             columns: columns.to_vec(),
             missing: missing.clone(),
             line: Vec::new(),
             limit: sources.limit(),
-            seen: vec![false; columns.len()],
+            seen: of_path.iter().map(Option::is_some).collect(),
+            of_path: of_path.into_iter().map(|text| text.map_or(Value::Null, Value::from)).collect(),
         })
     }
 
@@ -70,7 +72,7 @@ impl JsonLinesFile {
                 continue;
             }
             n_bytes += line.len() + columns.len() * size_of::<Value>();
-            columns.iter_mut().for_each(|column| column.push(Value::Null));
+            columns.iter_mut().zip(&self.of_path).for_each(|(column, value)| column.push(value.clone()));
             let row = RowSeed { names: &self.columns, columns: &mut columns, seen: &mut self.seen };
             let mut parser = serde_json::Deserializer::from_slice(line);
             if row.deserialize(&mut parser).and_then(|()| parser.end()).is_err() {
@@ -90,10 +92,8 @@ impl JsonLinesFile {
             n_rows += 1;
         }
         let columns = columns.into_iter().map(BatchColumn::Json).collect();
-        let path = self.path.clone();
-        let missing = self.missing.clone();
-        let batch = TableBatch { path, first_row, n_rows, columns, missing, malformed };
-        Ok((n_rows > 0).then_some(batch))
+        let batch = TableBatch::new(&self.path, first_row, n_rows, columns, &self.missing);
+        Ok((n_rows > 0).then(|| batch.with_malformed(malformed)))
     }
 
     /// Marks the columns that occurred in an object.

@@ -20,6 +20,8 @@ pub(super) struct Progress {
     /// The bytes since the last record, with the memory of its fields.
     n_since_record: Shared<u64>,
     n_bytes: Shared<u64>,
+    /// The separator of fields; 0 if it is not known yet.
+    separator: Shared<u8>,
 }
 
 impl Progress {
@@ -28,7 +30,17 @@ impl Progress {
         self.n_since_record.set(0);
     }
 
-    /// Returns the number of bytes of the file that were read.
+    /// Sets the separator of the fields, which are counted.
+    pub(super) fn set_separator(&self, separator: u8) {
+        self.separator.set(separator);
+    }
+
+    /// Leaves out bytes that are no part of the table.
+    pub(super) fn leave_out(&self, n_bytes: usize) {
+        self.n_bytes.set(self.n_bytes.get() - n_bytes as u64);
+    }
+
+    /// Returns the number of bytes of the table that were read.
     pub(super) fn n_bytes(&self) -> u64 {
         self.n_bytes.get()
     }
@@ -69,7 +81,7 @@ const OTHER_CONTENT: [(&[u8], &str, &str); 8] = [
 const UTF_8: &str = "UTF-8: convert it, for example by `iconv -f UTF-16 -t UTF-8`";
 const GZIP: &[u8] = b"\x1f\x8b";
 
-/// Opens a file, which is decompressed if its name ends in `.gz`. The caller marks the end of each record. A comma counts as
+/// Opens a file, which is decompressed if its name ends in `.gz`. The caller marks the end of each record. A separator, which is a comma by default, counts as
 /// `field_bytes` more, the memory of a field. A byte order mark of UTF-8 is skipped.
 pub(super) fn open(
     path: &Path,
@@ -113,12 +125,16 @@ fn peek(path: &Path, mut bytes: impl Read + 'static) -> Result<(Vec<u8>, Box<dyn
 
 impl Read for RecordReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let Progress { n_since_record, n_bytes: n_all } = &*self.progress;
+        let Progress { n_since_record, n_bytes: n_all, separator } = &*self.progress;
         if self.most_bytes < n_since_record.get() {
             return Err(io::Error::other(LongRecord));
         }
         let n_bytes = self.bytes.read(buffer)?;
-        let n_fields = buffer[..n_bytes].iter().filter(|byte| **byte == b',').count();
+        let separator = match separator.get() {
+            0 => b',',
+            separator => separator,
+        };
+        let n_fields = buffer[..n_bytes].iter().filter(|byte| **byte == separator).count();
         let n_more = n_bytes as u64 + self.field_bytes * n_fields as u64;
         n_since_record.set(n_since_record.get() + n_more);
         n_all.set(n_all.get() + n_bytes as u64);

@@ -14,13 +14,14 @@ use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::batch::{BATCH_BYTES, BATCH_ROWS, TableBatch};
 use super::cell::BatchColumn;
-use super::csv_file::position_of;
+use super::files::TablePath;
 use super::limit::{MAX_RECORD_BYTES, ReadLimit};
 use super::missing::MissingTexts;
 use super::parquet_footer::check_depth;
 use super::parquet_pages::{self, ChunkSizes};
 use super::sizes::TableSizes;
 use super::source::{ParquetSource, SourceFiles};
+use super::table_source::{ColumnPlace, TableSource};
 use crate::{Error, Result, TableFileError};
 
 /// The number of bytes of a batch whose rows have the longest texts of the file.
@@ -33,7 +34,8 @@ const VALUE_BYTES: u64 = 16;
 pub(super) struct ParquetFile {
     path: PathBuf,
     reader: ParquetRecordBatchReader,
-    /// The position of each wanted column in the batches of the reader.
+    places: Vec<ColumnPlace>,
+    /// The position of each wanted column of the file in the batches of the reader.
     order: Vec<usize>,
     /// The type of each wanted column whose values are integers for Parquet and something else for Arrow.
     meanings: Vec<Option<DataType>>,
@@ -44,33 +46,39 @@ pub(super) struct ParquetFile {
 }
 
 impl ParquetFile {
-    pub(super) fn open(
-        path: &Path,
-        sources: &SourceFiles,
-        columns: &[String],
-        missing: &Arc<MissingTexts>,
-    ) -> Result<Self> {
+    /// Returns the names of the columns of a file.
+    pub(super) fn names(path: &Path, sources: &SourceFiles) -> Result<Vec<String>> {
         let source = sources.open(path)?;
         check_depth(&source).map_err(|message| bad_file(path, message))?;
-        guarded(path, || Self::open_source(path, sources, source, columns, missing))?
+        guarded(path, || Ok(names_of(&builder_of(path, &source)?)))?
+    }
+
+    pub(super) fn open(table: &TableSource, file: &TablePath, columns: &[String]) -> Result<Self> {
+        let path = &file.path;
+        let source = table.sources.open(path)?;
+        check_depth(&source).map_err(|message| bad_file(path, message))?;
+        guarded(path, || Self::open_source(table, file, source, columns))?
     }
 
     fn open_source(
-        path: &Path,
-        sources: &SourceFiles,
+        table: &TableSource,
+        file: &TablePath,
         source: SourceReader,
         columns: &[String],
-        missing: &Arc<MissingTexts>,
     ) -> Result<Self> {
+        let TableSource { sources, missing, .. } = table;
+        let path = &file.path;
         let bad = |error: parquet::errors::ParquetError| bad_file(path, error);
-        // The schema of Arrow in the metadata is ignored: it adds types that mean the same.
-        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let builder =
-            ParquetRecordBatchReaderBuilder::try_new_with_options(ParquetSource(source.clone()), options)
-                .map_err(bad)?;
-        let names: Vec<String> = builder.schema().fields().iter().map(|field| field.name().clone()).collect();
-        let positions = columns.iter().map(|column| position_of(path, column, &names));
-        let positions = positions.collect::<Result<Vec<usize>>>()?;
+        let builder = builder_of(path, &source)?;
+        let places = table.places(file, columns, &names_of(&builder))?;
+        let columns: Vec<String> = columns
+            .iter()
+            .zip(&places)
+            .filter(|(_, place)| place.position().is_some())
+            .map(|(column, _)| column.clone())
+            .collect();
+        let columns = &columns[..];
+        let positions: Vec<usize> = places.iter().filter_map(ColumnPlace::position).collect();
         check_codecs(path, &builder, &positions, columns)?;
         let meanings = meanings(path, &builder, &positions)?;
         let stated_rows = builder.metadata().file_metadata().num_rows();
@@ -85,7 +93,12 @@ impl ParquetFile {
         let builder = builder.with_projection(mask).with_batch_size(n_batch_rows.max(1) as usize);
         let reader = builder.build().map_err(bad)?;
         let path = path.to_owned();
-        Ok(Self { path, reader, order, meanings, missing: missing.clone(), stated_rows, sizes })
+        Ok(Self { path, reader, places, order, meanings, missing: missing.clone(), stated_rows, sizes })
+    }
+
+    /// Returns where the wanted columns are.
+    pub(super) fn places(&self) -> &[ColumnPlace] {
+        &self.places
     }
 
     /// Returns the memory for the largest pages of the file in bytes.
@@ -113,23 +126,37 @@ impl ParquetFile {
     pub(super) fn next_batch(&mut self, first_row: u64) -> Result<Option<TableBatch>> {
         let Some(batch) = guarded(&self.path, || self.reader.next())? else { return Ok(None) };
         let batch: RecordBatch = batch.map_err(|error| bad_file(&self.path, error))?;
-        let columns = self.order.iter().zip(&self.meanings).map(|(position, meaning)| {
-            let array = batch.column(*position).clone();
-            meaning
-                .clone()
-                .map_or(Ok(array.clone()), |meaning| with_type(&array, meaning))
-                .map(BatchColumn::Arrow)
-        });
-        let columns: Result<_, arrow_schema::ArrowError> = columns.collect();
-        Ok(Some(TableBatch {
-            path: self.path.clone(),
-            first_row,
-            n_rows: batch.num_rows(),
-            columns: columns.map_err(|error| bad_file(&self.path, error))?,
-            missing: self.missing.clone(),
-            malformed: Vec::new(),
-        }))
+        let mut of_file = self.order.iter().zip(&self.meanings);
+        let mut columns = Vec::with_capacity(self.places.len());
+        for place in &self.places {
+            columns.push(match place.same() {
+                Some(same) => same,
+                None => {
+                    let (position, meaning) =
+                        of_file.next().expect("a column of the file should have a position");
+                    let array = batch.column(*position).clone();
+                    let array = match meaning {
+                        Some(meaning) => with_type(&array, meaning.clone()),
+                        None => Ok(array),
+                    };
+                    BatchColumn::Arrow(array.map_err(|error| bad_file(&self.path, error))?)
+                }
+            });
+        }
+        Ok(Some(TableBatch::new(&self.path, first_row, batch.num_rows(), columns, &self.missing)))
     }
+}
+
+/// Returns the builder of a reader. The schema of Arrow in the metadata is ignored: it adds types that mean the same.
+fn builder_of(path: &Path, source: &SourceReader) -> Result<ParquetRecordBatchReaderBuilder<ParquetSource>> {
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let source = ParquetSource(source.clone());
+    let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(source, options);
+    builder.map_err(|error| bad_file(path, error))
+}
+
+fn names_of(builder: &ParquetRecordBatchReaderBuilder<ParquetSource>) -> Vec<String> {
+    builder.schema().fields().iter().map(|field| field.name().clone()).collect()
 }
 
 /// Returns the types of columns that are integers without the schema of Arrow in the metadata, such as durations. Without

@@ -33,17 +33,9 @@ impl SourceFiles {
         self.limit
     }
 
-    /// Returns the paths of files of the spec.
-    pub(crate) fn paths(&self, files: &[PathBuf]) -> Vec<PathBuf> {
-        files.iter().map(|file| self.folder.join(file)).collect()
-    }
-
-    /// Opens files of the spec, so that later readings have them as they are now.
-    ///
-    /// # Errors
-    /// Returns the error of the first file that cannot be opened.
-    pub(crate) fn open_all(&self, files: &[PathBuf]) -> Result<()> {
-        self.paths(files).iter().try_for_each(|path| self.open(path).map(drop))
+    /// Returns the folder of the spec.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Returns a reader of a file from its start.

@@ -2,9 +2,10 @@
 
 use crate::calendar::{YEARS, parse_time};
 use crate::spec::{ColumnTransform, TimeUnit};
-use crate::table::{Cell, TIME_IN_YEARS, text_cell};
+use crate::table::{Cell, TIME_IN_YEARS, has_decimal_comma, text_cell};
 
 const NUMBER: &str = "a finite number in the range of f32";
+const POINT: &str = "a finite number in the range of f32 with a point: `csv: {decimal: ','}` in the spec of the table reads a decimal comma of CSV files";
 const LIST: &str = "a list";
 const SEPARATED: &str = "a list, or a `separator` in the spec for text";
 const LIST_TEXT: &str =
@@ -22,7 +23,11 @@ pub(crate) fn number(cell: &Cell<'_>) -> Result<Option<f64>, &'static str> {
         Cell::Bool(value) => f64::from(value),
         Cell::Int(value) => value as f64,
         Cell::Float(value) => value,
-        Cell::Text(text) => text.trim().parse().map_err(|_| NUMBER)?,
+        Cell::Text(text) => match text.trim().parse() {
+            Ok(value) => value,
+            Err(_) if has_decimal_comma(text) => return Err(POINT),
+            Err(_) => return Err(NUMBER),
+        },
         _ => return Err(NUMBER),
     };
     match value.is_nan() {

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use arrow_schema::{Field, Schema};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -14,6 +14,9 @@ use kiln_graph::NodeId;
 use kiln_tables::{Error, ImportOptions, ImportReport, import};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
+
+/// The ends of the names of tables, one for each format.
+pub(crate) const FORMATS: [&str; 5] = ["csv", "csv.gz", "jsonl", "jsonl.gz", "parquet"];
 
 /// A scratch folder with tables.
 pub(crate) struct Tables {
@@ -41,6 +44,29 @@ impl Tables {
             }
         }
         self
+    }
+
+    /// Writes a table of texts in the format of its name. An empty text is a missing value.
+    pub(crate) fn put_table(&self, name: &str, header: &[&str], rows: &[&[&str]]) -> &Self {
+        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        let column = |position: usize| -> ArrayRef {
+            let texts = rows.iter().map(|row| Some(row[position]).filter(|text| !text.is_empty()));
+            Arc::new(texts.collect::<StringArray>())
+        };
+        let columns: Vec<(&str, ArrayRef)> =
+            header.iter().enumerate().map(|(position, name)| (*name, column(position))).collect();
+        if name.ends_with(".parquet") {
+            return self.put_parquet(name, &columns, WriterProperties::default());
+        }
+        if name.contains(".jsonl") {
+            let object = |row: &&[&str]| {
+                let fields = header.iter().zip(*row).map(|(name, text)| format!("{name:?}: {text:?}"));
+                format!("{{{}}}\n", fields.collect::<Vec<_>>().join(", "))
+            };
+            return self.put(name, &rows.iter().map(object).collect::<String>());
+        }
+        let lines = [header].into_iter().chain(rows.iter().copied()).map(|row| row.join(",") + "\n");
+        self.put(name, &lines.collect::<String>())
     }
 
     /// Writes a Parquet file.

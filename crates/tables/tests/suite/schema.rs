@@ -10,9 +10,11 @@ const SCHEMA: &str = include_str!("../../spec.schema.json");
 pub(crate) const FULL: &str = include_str!("full.yaml");
 
 /// Targets and splits that a spec can have besides those of `full.yaml`.
-const OTHERS: [(&str, &str); 3] = [
+const OTHERS: [(&str, &str); 5] = [
     ("target: {class: {column: y}}", "target: {regression: {columns: [y, z]}}"),
     ("target: {class: {column: y}}", "target: {multi_label: {column: y, separator: \",\"}}"),
+    ("split: {column: {column: s}}", "split: {masks: {train: s, val: t, test: u}}"),
+    ("split: {column: {column: s}}", "split: {steps: {column: s, val_from: -3, test_from: 35}}"),
     ("split: {column: {column: s}}", "split: {random: {seed: 1, train: 0.5, val: 0.25, test: 0.25}}"),
 ];
 const TIME: (&str, &str) = (
@@ -66,8 +68,13 @@ fn check<'a>(root: &'a Value, schema: &'a Value, value: &Value, seen: &mut Seen<
     }
     let Some(object) = value.as_object() else { return Ok(()) };
     for (key, value) in object {
-        let property = schema["properties"].get(key).ok_or_else(|| format!("unknown key {key}"))?;
-        seen.entry(schema).or_insert((schema, BTreeSet::new())).1.insert(key.clone());
+        let keys = &mut seen.entry(schema).or_insert((schema, BTreeSet::new())).1;
+        let (property, key) = match schema["properties"].get(key) {
+            Some(property) => (property, key.as_str()),
+            // The values of keys of any name.
+            None => (schema.get("additionalProperties").filter(|of| of.is_object()).ok_or(key)?, ""),
+        };
+        keys.extend((!key.is_empty()).then(|| key.to_owned()));
         check(root, property, value, seen)?;
     }
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -98,7 +105,7 @@ fn schema_has_the_keys_of_the_reader() {
     assert_eq!(seen.len(), n_objects(&schema), "each object of the schema should occur in a spec");
     for (definition, keys) in seen.values() {
         let properties: BTreeSet<String> =
-            definition["properties"].as_object().unwrap().keys().cloned().collect();
+            definition["properties"].as_object().into_iter().flat_map(|keys| keys.keys().cloned()).collect();
         assert_eq!(&properties, keys);
     }
 }
@@ -115,6 +122,9 @@ fn schema_and_reader_reject_the_same_specs() {
         ("/nodes/0/columns/7/transform/time/parts", serde_json::json!(["year"])),
         ("/nodes/0/columns/8/transform/text/max_n", 9.into()),
         ("/nodes/0/drop/0", "all".into()),
+        ("/nodes/0/csv/decimal", ";".into()),
+        ("/nodes/0/csv", serde_json::json!({ "quote": "'" })),
+        ("/nodes/0/where/kind", serde_json::json!([])),
         ("/nodes/1/from", "tables".into()),
         ("/nodes/0/key_type", 1.into()),
         ("/relations/0/files", serde_json::json!([])),

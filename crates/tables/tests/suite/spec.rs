@@ -20,8 +20,9 @@ fn syntax_errors_have_the_line() {
         (&FULL.replace("{one_hot: {max_categories: 5}}", "{one_hot: {max_categories: 5, min: 2}}"), "min"),
         (&FULL.replace("drop: [dangling]", "drop: [all]"), "all"),
         (&FULL.replace("name: has", "name: has\n    name: had"), "duplicate"),
-        (&FULL.replace("max_categories: 5", "max_categories: -5"), "line 13 column 59"),
+        (&FULL.replace("max_categories: 5", "max_categories: -5"), "line 15 column 59"),
         ("\u{0}", "spec.yaml: "),
+        (&FULL.replace("separator: tab", "separator: tabs"), "expected one character, or `tab`"),
     ] {
         let error = error_of(text);
         assert!(matches!(error, Error::Spec(SpecError::SpecSyntax { .. })), "{error}");
@@ -61,7 +62,7 @@ fn invalid_values_have_their_place() {
             "relations[0].dst.type is \"tags\", expected the name of a node type: tag, user",
         ),
         ("reverse: of", "reverse: has", "relations[0].reverse is \"has\", which occurs twice"),
-        ("files: [has.jsonl]", "files: []", "relations[0].files is an empty list"),
+        ("files: [has.jsonl, more/, \"part-*.csv\"]", "files: []", "relations[0].files is an empty list"),
         (
             "{hash: {columns: 8}}",
             "{hash: {columns: 0}}",
@@ -85,6 +86,28 @@ fn invalid_values_have_their_place() {
             "{random: {seed: 1, train: 0.9, val: 0.2, test: 0}}",
             "split.random is 1.1",
         ),
+        ("{column: {column: s}}", "{masks: {train: a, test: a}}", "split.masks is a column of two parts"),
+        (
+            "{column: {column: s}}",
+            "{steps: {column: s, val_from: 35, test_from: 34}}",
+            "split.steps.test_from is 34, expected a step that is not before val_from",
+        ),
+        ("separator: ';'", "separator: x", "nodes[0].csv.separator is 'x', expected a character such as ';'"),
+        ("decimal: \",\"", "decimal: \":\"", "nodes[0].csv.decimal is ':', expected ',' or '.'"),
+        ("escape: \"\\\\\"", "escape: \";\"", "nodes[0].csv.escape is ';', expected a character such as"),
+        (
+            "names: [id, a, kind]",
+            "names: [id, id]",
+            "nodes[0].csv.names[1] is \"id\", expected the name of a column",
+        ),
+        (
+            "kind: [user, \"1\"]",
+            "kind: [nan]",
+            "nodes[0].where.kind is \"nan\", expected values: a missing value",
+        ),
+        ("kind: [user, \"1\"]", "kind: []", "nodes[0].where.kind is 0, expected 1 to 4096"),
+        ("from: relations", "from: relations, csv: {}", "nodes[1].csv is the form of files, expected none"),
+        ("from: relations", "from: relations, where: {a: [b]}", "nodes[1].where is columns with values"),
         (
             "{column: {column: s}}",
             "{random: {seed: 1, train: .nan, val: 0.2, test: 0}}",

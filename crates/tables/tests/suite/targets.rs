@@ -4,7 +4,7 @@ use kiln_data::Dataset;
 use kiln_feature::{Labels, TargetValues, Targets};
 use kiln_graph::NodeId;
 
-use crate::helpers::Tables;
+use crate::helpers::{FORMATS, Tables};
 
 fn import(header: &str, rows: &str, target: &str, split: &str) -> Dataset {
     let tables = Tables::new();
@@ -99,6 +99,77 @@ fn random_parts_depend_on_the_key_only() {
     assert_eq!(names(&data), names(&reversed));
     assert!(parts(&data).iter().all(|part| 20 < part.len()));
     assert_eq!(parts(&data).concat().len(), 200);
+}
+
+/// Imports the same rows from each format, and checks their parts.
+fn check_parts(header: &[&str], rows: &[&[&str]], split: &str, expected: [&[u32]; 3]) {
+    for format in FORMATS {
+        let tables = Tables::new();
+        let name = format!("t.{format}");
+        tables.put("u.csv", "id\n1\n2\n").put_table(&name, header, rows);
+        let spec = spec("{class: {column: y}}", split).replace("t.csv", &name);
+        assert_eq!(parts(&tables.import(&spec)), expected.map(<[u32]>::to_vec), "{format}");
+    }
+}
+
+/// The masks of PyG and DGL, as pandas, R and NumPy write booleans. A node without a target is in no part.
+#[test]
+fn masks_split_nodes() {
+    let rows: [&[&str]; 7] = [
+        &["a", "1", "True", "False", ""],
+        &["b", "0", "0", "1", "0"],
+        &["c", "1", "FALSE", "false", "TRUE"],
+        &["d", "1", "0.0", "", "1.0"],
+        &["e", "1", "", "False", "0"],
+        &["f", "", "1", "0", "0"],
+        &["g", "0", "true", "0", "false"],
+    ];
+    let header = ["id", "y", "train_mask", "val_mask", "test_mask"];
+    let split = ", split: {masks: {train: train_mask, val: val_mask, test: test_mask}}";
+    check_parts(&header, &rows, split, [&[0, 6], &[1], &[2, 3]]);
+    check_parts(
+        &header,
+        &rows,
+        ", split: {masks: {train: train_mask, test: test_mask}}",
+        [&[0, 6], &[], &[2, 3]],
+    );
+    let tables = Tables::new();
+    tables.put("u.csv", "id\n1\n").put("t.csv", "id,y,a,b\n1,1,1,1\n2,1,no,\n");
+    let error = tables.error_of(&spec("{class: {column: y}}", ", split: {masks: {train: a, val: b}}"));
+    assert!(
+        error.contains(
+            "row 1, column \"b\": \"1\", expected false, because the row is in the part of another mask"
+        ),
+        "{error}"
+    );
+    assert!(
+        error.contains("row 2, column \"a\": \"no\", expected true, false, 1, 0 or a missing"),
+        "{error}"
+    );
+}
+
+/// The steps of Elliptic: up to 34 for training, later ones for test.
+#[test]
+fn steps_split_nodes() {
+    let rows: [&[&str]; 6] = [
+        &["a", "1", "1"],
+        &["b", "1", "34.0"],
+        &["c", "1", "35"],
+        &["d", "1", "49"],
+        &["e", "1", ""],
+        &["f", "1", "-5"],
+    ];
+    let split = ", split: {steps: {column: step, val_from: 35, test_from: 35}}";
+    check_parts(&["id", "y", "step"], &rows, split, [&[0, 1, 5], &[], &[2, 3]]);
+    let split = ", split: {steps: {column: step, val_from: 34, test_from: 49}}";
+    check_parts(&["id", "y", "step"], &rows, split, [&[0, 5], &[1, 2], &[3]]);
+    let tables = Tables::new();
+    tables.put("u.csv", "id\n1\n").put("t.csv", "id,y,step\n1,1,1.5\n");
+    let error = tables.error_of(&spec("{class: {column: y}}", split));
+    assert!(
+        error.contains("row 1, column \"step\": \"1.5\", expected an integer or a missing value"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -1,0 +1,202 @@
+//! The separator of a CSV file, from its first line.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use csv::ByteRecord;
+
+use crate::spec::CsvSpec;
+use crate::{Error, Result, TableFileError};
+
+/// The separators that are detected.
+const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
+
+/// The first line of a file, by which its separator is detected.
+#[derive(Debug, Default)]
+pub(super) struct FirstLine {
+    /// The bytes of the file up to the end of the line, and some more.
+    pub(super) bytes: Vec<u8>,
+    /// The separator that a line `sep=;` of Excel names, and the length of that line.
+    stated: Option<(u8, usize)>,
+}
+
+impl FirstLine {
+    /// Reads the first line, which may have ends of lines within quotes, after a line `sep=;`.
+    pub(super) fn read(reader: &mut impl Read, form: &CsvSpec) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        while !has_end(&bytes[stated_separator(&bytes).map_or(0, |(_, n_bytes)| n_bytes)..], form) {
+            let n_bytes = bytes.len();
+            // A reader of records fails if a line is too long.
+            reader.by_ref().take(1 << 10).read_to_end(&mut bytes)?;
+            if bytes.len() == n_bytes {
+                break;
+            }
+        }
+        let stated = stated_separator(&bytes);
+        Ok(Self { bytes, stated })
+    }
+
+    /// Returns the length of the line `sep=;`.
+    pub(super) fn n_stated(&self) -> usize {
+        self.stated.map_or(0, |(_, n_bytes)| n_bytes)
+    }
+
+    /// Returns the separator: that of the spec, that of a line `sep=;`, or the only one that the line has outside of quotes. A
+    /// line that has several is split by the one that gives the columns of the import: all of `columns`, or as many fields as the
+    /// spec has names.
+    ///
+    /// # Errors
+    /// Returns [`TableFileError::Separator`] if several separators occur and none, or more than one, gives the columns.
+    pub(super) fn separator(&self, path: &Path, form: &CsvSpec, columns: &[String]) -> Result<u8> {
+        if let Some(separator) = form.separator {
+            return Ok(separator as u8);
+        }
+        if let Some((separator, _)) = self.stated {
+            return Ok(separator);
+        }
+        let found: Vec<u8> =
+            SEPARATORS.into_iter().filter(|separator| self.n_fields(*separator, form) > 1).collect();
+        if let [] | [_] = found[..] {
+            return Ok(found.first().copied().unwrap_or(b','));
+        }
+        let fitting: Vec<u8> =
+            found.iter().copied().filter(|separator| self.fits(*separator, form, columns)).collect();
+        match fitting[..] {
+            [separator] => Ok(separator),
+            // A header that has the columns between commas was read so before other separators were detected.
+            [b',', ..] if form.names.is_empty() => Ok(b','),
+            _ => Err(Error::TableFile(TableFileError::Separator {
+                path: path.to_owned(),
+                line: if form.names.is_empty() { "the header" } else { "the first row" },
+                found: found.iter().map(|separator| shown(*separator)).collect::<Vec<_>>().join(" and "),
+            })),
+        }
+    }
+
+    fn fits(&self, separator: u8, form: &CsvSpec, columns: &[String]) -> bool {
+        let record = self.record(separator, form);
+        let has = |column: &String| record.iter().any(|field| field == column.as_bytes());
+        match form.names.len() {
+            0 => columns.iter().all(has),
+            n_names => record.len() == n_names,
+        }
+    }
+
+    fn n_fields(&self, separator: u8, form: &CsvSpec) -> usize {
+        self.record(separator, form).len()
+    }
+
+    /// Returns the fields of the line.
+    fn record(&self, separator: u8, form: &CsvSpec) -> ByteRecord {
+        let mut record = ByteRecord::new();
+        // A record that cannot be read has no fields.
+        let _ = builder(form, separator)
+            .has_headers(false)
+            .from_reader(&self.bytes[self.n_stated()..])
+            .read_byte_record(&mut record);
+        record
+    }
+}
+
+/// Returns the builder of a parser.
+pub(super) fn builder(form: &CsvSpec, separator: u8) -> csv::ReaderBuilder {
+    let mut builder = csv::ReaderBuilder::new();
+    builder.flexible(true).delimiter(separator).escape(form.escape.map(|escape| escape as u8));
+    builder
+}
+
+/// Returns a separator for a message.
+fn shown(separator: u8) -> &'static str {
+    match separator {
+        b',' => "','",
+        b';' => "';'",
+        _ => "tab",
+    }
+}
+
+/// Returns true if bytes have the end of a line outside of quotes, after a line with any text.
+fn has_end(bytes: &[u8], form: &CsvSpec) -> bool {
+    let is_mark = |byte: u8| {
+        SEPARATORS.contains(&byte) || b"\r\n".contains(&byte) || form.separator == Some(char::from(byte))
+    };
+    let mut is_quoted = false;
+    let mut has_text = false;
+    // A quote begins a quoted field, or is the second of two within one.
+    let mut may_open = true;
+    let mut is_escaped = false;
+    for &byte in bytes {
+        if is_escaped {
+            is_escaped = false;
+        } else if is_quoted {
+            is_escaped = form.escape == Some(char::from(byte));
+            is_quoted = byte != b'"';
+            may_open = !is_quoted;
+        } else if b"\r\n".contains(&byte) && has_text {
+            return true;
+        } else {
+            has_text |= !b"\r\n".contains(&byte);
+            is_quoted = byte == b'"' && may_open;
+            may_open = is_mark(byte);
+        }
+    }
+    false
+}
+
+/// Returns the separator of a line `sep=;` at the start, and the length of the line.
+fn stated_separator(bytes: &[u8]) -> Option<(u8, usize)> {
+    let rest = bytes.strip_prefix(b"sep=")?;
+    let (separator, rest) = rest.split_first()?;
+    let n_end = [&b"\r\n"[..], b"\n", b"\r"].iter().find(|end| rest.starts_with(end))?.len();
+    SEPARATORS.contains(separator).then_some((*separator, b"sep=;".len() + n_end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn separator_of(text: &str, form: &CsvSpec, columns: &[&str]) -> Result<u8, String> {
+        let columns: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
+        let line = FirstLine::read(&mut text.as_bytes(), form).expect("bytes in memory can be read");
+        line.separator(Path::new("a.csv"), form, &columns).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_separator_is_that_of_the_first_line() {
+        let header = CsvSpec::default();
+        for (text, columns, expected) in [
+            ("id,x\n1;2,3\n", &["id"][..], b','),
+            ("id;x\n1,5;2\n", &["id"], b';'),
+            ("id\tx\n", &["id"], b'\t'),
+            ("id\n1;2\n", &["id"], b','),
+            ("\"a,b\";id\r\n", &["id"], b';'),
+            ("\"a\n,b\";id\n", &["id"], b';'),
+            ("\n\nid;x\n1,2\n", &["id"], b';'),
+            ("5\" disk;id\n1,2\n", &["id"], b';'),
+            ("\"a \"\"b\n\"\",c\";id\n1,2\n", &["id"], b';'),
+            // Several separators: the one with the columns.
+            ("id;price, net;x\n", &["id", "x"], b';'),
+            ("id,price; gross,x\n", &["id", "x"], b','),
+            ("id;x,y\ta\n", &["id", "x,y\ta"], b';'),
+            ("sep=;\r\nid,x;y\r\n", &["nothing"], b';'),
+            ("sep=\t\nid,x\n", &["id"], b'\t'),
+            ("", &[], b','),
+        ] {
+            assert_eq!(separator_of(text, &header, columns), Ok(expected), "{text:?}");
+        }
+        let names = CsvSpec { names: vec!["id".into(), "x".into()], ..CsvSpec::default() };
+        assert_eq!(separator_of("1;2,5\n", &names, &[]).map_err(drop), Err(()));
+        assert_eq!(separator_of("1;2,5,7\n", &names, &[]), Ok(b';'));
+        let stated = CsvSpec { separator: Some('|'), ..names };
+        assert_eq!(separator_of("1;2,5\n", &stated, &[]), Ok(b'|'));
+    }
+
+    #[test]
+    fn an_ambiguous_header_names_the_key_to_set() {
+        assert_eq!(
+            separator_of("id;price,net\n", &CsvSpec::default(), &["id", "net"]),
+            Err("a.csv: the header has ',' and ';', and is no list of the import's columns with one of them: \
+                 set the separator in the spec, such as `csv: {separator: ';'}`"
+                .to_owned())
+        );
+    }
+}

@@ -1,0 +1,265 @@
+//! A table of a spec: its files, their form, and the rows that belong to it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kiln_store::counted;
+
+use super::TableFormat;
+use super::cell::BatchColumn;
+use super::csv_file::CsvFile;
+use super::files::{self, TablePath};
+use super::missing::MissingTexts;
+use super::parquet_file::ParquetFile;
+use super::row_filter::RowFilter;
+use super::source::SourceFiles;
+use crate::spec::{CsvSpec, NodeTypeSpec, RelationSpec};
+use crate::{Error, Result, SpecError};
+
+/// A table of a spec.
+#[derive(Debug)]
+pub(crate) struct TableSource {
+    /// The table in messages: ``node type `user` `` or ``relation `buys` ``.
+    pub(crate) label: String,
+    pub(crate) files: Vec<TablePath>,
+    pub(crate) csv: CsvSpec,
+    pub(crate) missing: Arc<MissingTexts>,
+    /// The rows that are taken; `None` for all.
+    pub(crate) filter: Option<RowFilter>,
+    /// The columns that the import reads.
+    pub(super) columns: Vec<String>,
+    /// The columns that a file need not have, because another one has them.
+    optional: Vec<String>,
+    /// The files of the import, by which each reading has the same bytes.
+    pub(crate) sources: SourceFiles,
+    /// What of the files is not read or is missing.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The part of a spec that describes a table.
+struct Described<'a> {
+    label: String,
+    files: &'a [PathBuf],
+    csv: Option<&'a CsvSpec>,
+    missing: &'a [String],
+    rows: &'a BTreeMap<String, Vec<String>>,
+    columns: Vec<String>,
+    keys: Vec<&'a str>,
+}
+
+/// Where the values of a column are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ColumnPlace {
+    /// At a position in the file.
+    Position(usize),
+    /// In the path of the file, the same for all rows.
+    Path(String),
+    /// Nowhere: the values are missing.
+    Absent,
+}
+
+impl TableSource {
+    /// Finds the files of a node type's table.
+    ///
+    /// # Errors
+    /// Returns [`SpecError::Files`] if an entry matches no file.
+    pub(crate) fn of_nodes(spec: &NodeTypeSpec, sources: &SourceFiles) -> Result<Arc<Self>> {
+        Self::find(
+            Described {
+                label: table_of(&spec.name),
+                files: &spec.files,
+                csv: spec.csv.as_ref(),
+                missing: &spec.missing,
+                rows: &spec.rows,
+                columns: spec.columns_of_table(),
+                keys: spec.key.iter().map(String::as_str).collect(),
+            },
+            sources,
+        )
+    }
+
+    /// Finds the files of a relation's table.
+    ///
+    /// # Errors
+    /// Returns [`SpecError::Files`] if an entry matches no file.
+    pub(crate) fn of_relation(spec: &RelationSpec, sources: &SourceFiles) -> Result<Arc<Self>> {
+        Self::find(
+            Described {
+                label: relation_of(&spec.name),
+                files: &spec.files,
+                csv: spec.csv.as_ref(),
+                missing: &spec.missing,
+                rows: &spec.rows,
+                columns: spec.columns_of_table(),
+                keys: vec![&spec.src.column, &spec.dst.column],
+            },
+            sources,
+        )
+    }
+
+    fn find(described: Described<'_>, sources: &SourceFiles) -> Result<Arc<Self>> {
+        let Described { label, files, csv, missing, rows, mut columns, keys } = described;
+        let found = files::find(&label, sources.folder(), files)?;
+        columns.extend(rows.keys().cloned());
+        columns.sort_unstable();
+        columns.dedup();
+        let mut table = Self {
+            label,
+            files: found.files,
+            csv: csv.cloned().unwrap_or_default(),
+            missing: MissingTexts::new(missing),
+            filter: RowFilter::new(rows),
+            columns,
+            optional: Vec::new(),
+            sources: sources.clone(),
+            notes: found.notes,
+        };
+        if csv.is_some()
+            && !table.files.iter().any(|file| TableFormat::of(&file.path) == Some(TableFormat::Csv))
+        {
+            table.notes.push("no file is CSV, so `csv` has no effect".to_owned());
+        }
+        table.find_optional(&keys);
+        let label = &table.label;
+        table.notes.iter_mut().for_each(|note| *note = format!("{label}: {note}"));
+        Ok(Arc::new(table))
+    }
+
+    /// Returns the table with all rows of its files.
+    pub(crate) fn without_filter(&self) -> Self {
+        Self {
+            label: self.label.clone(),
+            files: self.files.clone(),
+            csv: self.csv.clone(),
+            missing: self.missing.clone(),
+            filter: None,
+            columns: self.columns.clone(),
+            optional: self.optional.clone(),
+            sources: self.sources.clone(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Finds the columns that some of several files do not have.
+    fn find_optional(&mut self, keys: &[&str]) {
+        if self.files.len() < 2 {
+            return;
+        }
+        // The reading of a file that cannot be opened is an error.
+        let names: Vec<Option<Vec<String>>> =
+            self.files.iter().map(|file| self.names_of(file).ok().flatten()).collect();
+        for column in self.columns.iter().filter(|column| !keys.contains(&column.as_str())) {
+            let has = |position: &usize| {
+                let of_path = self.files[*position].partition.iter().any(|(name, _)| name == column);
+                // The objects of JSON lines have what keys they like.
+                of_path || names[*position].as_ref().is_none_or(|names| names.contains(column))
+            };
+            let (with, without): (Vec<usize>, Vec<usize>) = (0..names.len()).partition(has);
+            let (Some(first), false) = (without.first(), with.is_empty()) else { continue };
+            self.optional.push(column.clone());
+            self.notes.push(format!(
+                "{} of {} without the column {column:?}, such as {}: its values are missing there",
+                counted(without.len() as u64, "file"),
+                names.len(),
+                files::shown(self.sources.folder(), &self.files[*first].path)
+            ));
+        }
+    }
+
+    /// Returns the names of the columns of a file; `None` for JSON lines, whose objects have keys of their own.
+    fn names_of(&self, file: &TablePath) -> Result<Option<Vec<String>>> {
+        Ok(match TableFormat::of(&file.path) {
+            Some(TableFormat::Parquet) => Some(ParquetFile::names(&file.path, &self.sources)?),
+            Some(TableFormat::JsonLines) => None,
+            Some(TableFormat::Csv) | None => Some(CsvFile::names(self, file)?),
+        })
+    }
+
+    /// Returns the columns that the import reads, ascending, with those by which rows are taken.
+    pub(crate) fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// Opens the files, so that later readings have them as they are now.
+    ///
+    /// # Errors
+    /// Returns the error of the first file that cannot be opened.
+    pub(crate) fn open_all(&self) -> Result<()> {
+        self.files.iter().try_for_each(|file| self.sources.open(&file.path).map(drop))
+    }
+
+    /// Returns where the columns of a file are, which has columns of these names.
+    pub(super) fn places(
+        &self,
+        file: &TablePath,
+        columns: &[String],
+        names: &[String],
+    ) -> Result<Vec<ColumnPlace>> {
+        columns.iter().map(|column| self.place_of(file, column, names)).collect()
+    }
+
+    fn place_of(&self, file: &TablePath, column: &str, names: &[String]) -> Result<ColumnPlace> {
+        const MAX_NAMES: usize = 50;
+        let mut found = names.iter().enumerate().filter(|(_, name)| *name == column);
+        match (found.next(), found.count()) {
+            (Some((position, _)), 0) => return Ok(ColumnPlace::Position(position)),
+            (Some(_), n_others) => return Err(no_column(&file.path, column, n_others + 1, names, MAX_NAMES)),
+            (None, _) => {}
+        }
+        match self.path_value(file, column) {
+            Some(text) => Ok(ColumnPlace::Path(text.to_owned())),
+            None if self.optional.iter().any(|name| name == column) => Ok(ColumnPlace::Absent),
+            None => Err(no_column(&file.path, column, 0, names, MAX_NAMES)),
+        }
+    }
+
+    /// Returns the text of a column in the path of a file.
+    pub(super) fn path_value<'a>(&self, file: &'a TablePath, column: &str) -> Option<&'a str> {
+        // The innermost folder has the last word.
+        let mut values = file.partition.iter().rev();
+        values.find(|(name, _)| name == column).map(|(_, value)| value.as_str())
+    }
+}
+
+impl ColumnPlace {
+    /// Returns the position in the file.
+    pub(super) fn position(&self) -> Option<usize> {
+        match self {
+            Self::Position(position) => Some(*position),
+            Self::Path(_) | Self::Absent => None,
+        }
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        *self != Self::Absent
+    }
+
+    /// Returns the column of a batch whose value is the same in all rows.
+    pub(super) fn same(&self) -> Option<BatchColumn> {
+        match self {
+            Self::Position(_) => None,
+            Self::Path(text) => Some(BatchColumn::Same(text.clone())),
+            Self::Absent => Some(BatchColumn::Same(String::new())),
+        }
+    }
+}
+
+/// Returns the name of a node type's table in messages.
+pub(crate) fn table_of(name: &str) -> String {
+    format!("node type `{name}`")
+}
+
+/// Returns the name of a relation's table in messages.
+pub(crate) fn relation_of(name: &str) -> String {
+    format!("relation `{name}`")
+}
+
+fn no_column(path: &Path, column: &str, n_found: usize, names: &[String], max_names: usize) -> Error {
+    Error::Spec(SpecError::Column {
+        path: path.to_owned(),
+        column: column.to_owned(),
+        n_found,
+        known: names.iter().take(max_names).map(String::as_str).collect::<Vec<_>>().join(", "),
+    })
+}
