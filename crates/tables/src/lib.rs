@@ -7,8 +7,8 @@
 //!   and [`ImportOptions::transforms_of`] imports new tables with them.
 //! - [`RowWriter`] writes predictions to a Parquet file.
 //!
-//! The crate knows no tensors, no samplers and no training. Parquet's codecs are features: `snappy`, `gzip` and `lz4` are
-//! defaults, `brotli` is written in Rust, too, and `zstd` compiles a C library. Only programs depend on the crate, behind a
+//! The crate knows no tensors, no samplers and no training. Parquet's codecs besides zstd are
+//! features: `snappy`, `gzip` and `lz4` are defaults, and `brotli` is not. All are written in Rust. Only programs depend on the crate, behind a
 //! feature, because Parquet's readers would triple the dependencies of `kiln-data`.
 //!
 //! ```

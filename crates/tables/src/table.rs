@@ -13,11 +13,13 @@ mod parquet_file;
 mod parquet_footer;
 mod parquet_pages;
 mod parquet_thrift;
+mod parquet_zstd;
 mod row_filter;
 mod separator;
 mod sizes;
 mod source;
 mod table_source;
+mod zstd;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -49,7 +51,7 @@ pub(crate) enum TableFormat {
 
 impl TableFormat {
     pub(crate) const EXPECTED: &str =
-        "a name that ends in .parquet, .csv, .tsv or .jsonl, the last three also with .gz";
+        "a name that ends in .parquet, .csv, .tsv or .jsonl, the last three also with .gz or .zst";
 
     /// The ends of the names of each format.
     const ENDS: [(&str, Self); 4] =
@@ -58,10 +60,11 @@ impl TableFormat {
     /// Returns the format of a file by its name.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
-        let (name, is_compressed) = name.strip_suffix(".gz").map_or((name, false), |name| (name, true));
+        let compressed = [".gz", ".zst"].into_iter().find_map(|end| name.strip_suffix(end));
+        let name = compressed.unwrap_or(name);
         let (_, format) = Self::ENDS.into_iter().find(|(end, _)| name.ends_with(end))?;
         let is_text = matches!(format, Self::Csv | Self::JsonLines);
-        (is_text || !is_compressed).then_some(format)
+        (is_text || compressed.is_none()).then_some(format)
     }
 }
 
@@ -145,7 +148,10 @@ impl Table {
         for file in &self.source.files {
             most = most.max(match self.open(file, &columns)? {
                 TableFile::Parquet(file) => file.reading_bytes(),
-                TableFile::Csv(_) | TableFile::JsonLines(_) => self.source.sources.limit().text_bytes(),
+                TableFile::Csv(_) | TableFile::JsonLines(_) => {
+                    let sources = &self.source.sources;
+                    sources.limit().text_bytes().saturating_add(lines::decoder_bytes(&file.path, sources)?)
+                }
             });
         }
         Ok(most)
@@ -252,6 +258,10 @@ mod tests {
             ("a.jsonl", Some(JsonLines)),
             ("a.jsonl.gz", Some(JsonLines)),
             ("a.tsv", Some(Csv)),
+            ("a.csv.zst", Some(Csv)),
+            ("a.jsonl.zst", Some(JsonLines)),
+            ("a.parquet.zst", None),
+            ("a.csv.xz", None),
             ("a.parquet.gz", None),
             ("a.json", None),
             ("csv", None),

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use super::zstd::MAX_WINDOW;
 use crate::error::io_error;
 use crate::{Error, Result};
 
@@ -56,6 +57,22 @@ impl ReadLimit {
         let needed_bytes = n_bytes.saturating_add(OTHER_BYTES);
         (self.memory_bytes < needed_bytes).then(|| {
             let what = format!("{}: the pages of the row group from row {row}", path.display());
+            self.too_small(what, needed_bytes)
+        })
+    }
+
+    /// Returns an error if the decoder of a file with this window takes more memory than the limit, or the window is larger than any
+    /// that is read.
+    pub(super) fn large_window(self, path: &Path, window_bytes: u64, n_bytes: u64) -> Option<Error> {
+        if MAX_WINDOW < window_bytes {
+            let table = path.display().to_string();
+            let what =
+                format!("a zstd frame with a window of {window_bytes} bytes (compress it as a stream)");
+            return Some(Error::TooLarge { table, what, max: MAX_WINDOW });
+        }
+        let needed_bytes = n_bytes.saturating_add(OTHER_BYTES);
+        (self.memory_bytes < needed_bytes).then(|| {
+            let what = format!("{}: a zstd frame with a window of {window_bytes} bytes", path.display());
             self.too_small(what, needed_bytes)
         })
     }

@@ -1,15 +1,19 @@
-//! Text files, plain or gzip-compressed, whose records are limited in length.
+//! Text files, plain or compressed by gzip or zstd, whose records are limited in length.
 
 use std::cell::Cell as Shared;
+use std::ffi::OsStr;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 use std::rc::Rc;
 
 use super::limit::ReadLimit;
+use super::sizes::TableSizes;
 use super::source::SourceFiles;
+use super::zstd::{self, ZstdReader};
 use crate::error::io_error;
 use crate::{Error, Result, TableFileError};
 use flate2::read::MultiGzDecoder;
+use kiln_store::SourceReader;
 
 /// The size of a buffer in bytes.
 pub(super) const BUFFER_BYTES: usize = 1 << 16;
@@ -74,45 +78,77 @@ const OTHER_CONTENT: [(&[u8], &str, &str); 8] = [
     (GZIP, "compressed by gzip", "text, or a name that ends in .gz"),
     (b"PAR1", "a Parquet file", "text, or a name that ends in .parquet"),
     (b"PK\x03\x04", "a ZIP archive or a spreadsheet", "text: save it as CSV"),
-    (b"\x28\xb5\x2f\xfd", "compressed by zstd", "text: decompress it, or compress it by gzip"),
-    (b"BZh", "compressed by bzip2", "text: decompress it, or compress it by gzip"),
-    (b"\xfd7zXZ", "compressed by xz", "text: decompress it, or compress it by gzip"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd", "text, or a name that ends in .zst"),
+    (b"BZh", "compressed by bzip2", "text: decompress it, or compress it by gzip or zstd"),
+    (b"\xfd7zXZ", "compressed by xz", "text: decompress it, or compress it by gzip or zstd"),
 ];
 const UTF_8: &str = "UTF-8: convert it, for example by `iconv -f UTF-16 -t UTF-8`";
 const GZIP: &[u8] = b"\x1f\x8b";
 
-/// Opens a file, which is decompressed if its name ends in `.gz`. The caller marks the end of each record. A separator, which is a comma by default, counts as
+/// Opens a file, which is decompressed if its name ends in `.gz` or `.zst`. The caller marks the end of each record. A separator, which is a comma by default, counts as
 /// `field_bytes` more, the memory of a field. A byte order mark of UTF-8 is skipped.
 pub(super) fn open(
     path: &Path,
     sources: &SourceFiles,
     field_bytes: u64,
 ) -> Result<(RecordReader, Rc<Progress>)> {
+    let content = |found, expected| {
+        Error::TableFile(TableFileError::Content { path: path.to_owned(), found, expected })
+    };
     let file = sources.open(path)?;
-    let bytes: Box<dyn Read> = match path.extension().is_some_and(|extension| extension == "gz") {
-        true => {
+    let bytes: Box<dyn Read> = match path.extension().and_then(OsStr::to_str) {
+        Some("gz") => {
             let (start, bytes) = peek(path, file)?;
             if !start.starts_with(GZIP) {
                 let expected = "gzip: compress it, or remove .gz from its name";
-                let found = "not compressed by gzip";
-                return Err(Error::TableFile(TableFileError::Content {
-                    path: path.to_owned(),
-                    found,
-                    expected,
-                }));
+                return Err(content("not compressed by gzip", expected));
             }
             Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, bytes)))
         }
-        false => Box::new(file),
+        Some("zst") => {
+            let n_window = window_bytes(path, sources, &file)?;
+            let (start, bytes) = peek(path, file)?;
+            if !zstd::is_start(&start) {
+                let expected = "zstd: compress it, or remove .zst from its name";
+                return Err(content("not compressed by zstd", expected));
+            }
+            Box::new(ZstdReader::new(BufReader::with_capacity(BUFFER_BYTES, bytes), n_window))
+        }
+        _ => Box::new(file),
     };
     let (start, bytes) = peek(path, bytes)?;
     let other = OTHER_CONTENT.iter().find(|(magic, ..)| start.starts_with(magic));
     if let Some((_, found, expected)) = other {
-        return Err(Error::TableFile(TableFileError::Content { path: path.to_owned(), found, expected }));
+        return Err(content(found, expected));
     }
     let progress = Rc::<Progress>::default();
     let most_bytes = sources.limit().record_bytes();
     Ok((RecordReader { bytes, progress: progress.clone(), most_bytes, field_bytes }, progress))
+}
+
+/// Returns the largest window of a file in zstd.
+///
+/// # Errors
+/// Returns [`Error::Memory`] if its decoder takes more than the memory limit.
+fn window_bytes(path: &Path, sources: &SourceFiles, file: &SourceReader) -> Result<u64> {
+    if sources.limit() == ReadLimit::NONE {
+        return Ok(zstd::MAX_WINDOW);
+    }
+    let known = sources.sizes.get(path, &[]).map(|sizes| sizes.window_bytes);
+    let n_window = known.unwrap_or_else(|| zstd::largest_window(file));
+    sources.sizes.insert(path, &[], TableSizes { window_bytes: n_window, ..TableSizes::default() });
+    match sources.limit().large_window(path, n_window, zstd::decoder_bytes(n_window)) {
+        Some(error) => Err(error),
+        None => Ok(n_window.min(zstd::MAX_WINDOW)),
+    }
+}
+
+/// Returns the memory of the decoder of a text file in bytes.
+pub(super) fn decoder_bytes(path: &Path, sources: &SourceFiles) -> Result<u64> {
+    match path.extension().is_some_and(|extension| extension == "zst") {
+        true => Ok(zstd::decoder_bytes(window_bytes(path, sources, &sources.open(path)?)?)),
+        false => Ok(0),
+    }
 }
 
 /// Returns the first bytes of a file, and a reader of it all without a byte order mark of UTF-8.

@@ -8,9 +8,9 @@ use kiln_store::SourceReader;
 use parquet::arrow::arrow_reader::{
     ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
-use parquet::arrow::{ProjectionMask, parquet_to_arrow_schema};
+use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema};
 use parquet::basic::Compression;
-use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 
 use super::batch::{BATCH_BYTES, BATCH_ROWS, TableBatch};
 use super::cell::BatchColumn;
@@ -19,6 +19,7 @@ use super::limit::{MAX_RECORD_BYTES, ReadLimit};
 use super::missing::MissingTexts;
 use super::parquet_footer::check_depth;
 use super::parquet_pages::{self, ChunkSizes};
+use super::parquet_zstd::ZstdRowGroups;
 use super::sizes::TableSizes;
 use super::source::{ParquetSource, SourceFiles};
 use super::table_source::{ColumnPlace, TableSource};
@@ -90,8 +91,7 @@ impl ParquetFile {
         let sizes = sizes_of(path, sources, &source, &builder, &sorted)?;
         let n_batch_rows =
             batch_rows(path, &builder, &sorted)?.min(WORST_BATCH_BYTES / sizes.text_bytes.max(1));
-        let builder = builder.with_projection(mask).with_batch_size(n_batch_rows.max(1) as usize);
-        let reader = builder.build().map_err(bad)?;
+        let reader = reader_of(builder, source, mask, n_batch_rows.max(1) as usize).map_err(bad)?;
         let path = path.to_owned();
         Ok(Self { path, reader, places, order, meanings, missing: missing.clone(), stated_rows, sizes })
     }
@@ -153,6 +153,23 @@ fn builder_of(path: &Path, source: &SourceReader) -> Result<ParquetRecordBatchRe
     let source = ParquetSource(source.clone());
     let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(source, options);
     builder.map_err(|error| bad_file(path, error))
+}
+
+/// Returns the reader of some columns. Only files with columns in zstd take the way of their decoder.
+fn reader_of(
+    builder: ParquetRecordBatchReaderBuilder<ParquetSource>,
+    source: SourceReader,
+    mask: ProjectionMask,
+    n_batch_rows: usize,
+) -> Result<ParquetRecordBatchReader, parquet::errors::ParquetError> {
+    let metadata = builder.metadata().clone();
+    let is_zstd = |chunk: &ColumnChunkMetaData| matches!(chunk.compression(), Compression::ZSTD(_));
+    if !metadata.row_groups().iter().flat_map(RowGroupMetaData::columns).any(is_zstd) {
+        return builder.with_projection(mask).with_batch_size(n_batch_rows).build();
+    }
+    let levels = parquet_to_arrow_field_levels(builder.parquet_schema(), mask, None)?;
+    let row_groups = ZstdRowGroups { source, metadata };
+    ParquetRecordBatchReader::try_new_with_row_groups(&levels, &row_groups, n_batch_rows, None)
 }
 
 fn names_of(builder: &ParquetRecordBatchReaderBuilder<ParquetSource>) -> Vec<String> {
@@ -295,12 +312,11 @@ fn check_codecs(
                 Compression::GZIP(_) if cfg!(feature = "gzip") => continue,
                 Compression::LZ4 | Compression::LZ4_RAW if cfg!(feature = "lz4") => continue,
                 Compression::BROTLI(_) if cfg!(feature = "brotli") => continue,
-                Compression::ZSTD(_) if cfg!(feature = "zstd") => continue,
+                Compression::ZSTD(_) => continue,
                 Compression::SNAPPY => "snappy",
                 Compression::GZIP(_) => "gzip",
                 Compression::LZ4 | Compression::LZ4_RAW => "lz4",
                 Compression::BROTLI(_) => "brotli",
-                Compression::ZSTD(_) => "zstd",
                 _ => "none: it is not supported",
             };
             let codec = chunk.compression().to_string();

@@ -4,16 +4,15 @@
 //! from a dictionary of any length to a batch. The headers (`PageHeader` of `parquet.thrift`) are read here first.
 
 use std::io::{BufReader, Read};
-use std::sync::Arc;
 
 use kiln_store::SourceReader;
 use parquet::basic::{Compression, Type};
-use parquet::column::page::{Page, PageReader};
+use parquet::column::page::Page;
 use parquet::file::metadata::ColumnChunkMetaData;
-use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::parquet_thrift::{Kind, Walk};
-use super::source::ParquetSource;
+use super::parquet_zstd;
+use super::zstd;
 
 /// The numbers of bytes at the start of a page in which its header is searched. Statistics may make it long.
 const HEADER_BYTES: [u64; 3] = [1 << 10, 1 << 16, 1 << 24];
@@ -85,7 +84,7 @@ const GZIP_RATIO: u64 = 1100;
 pub(super) struct ChunkSizes {
     /// The memory for its largest page and its dictionary in bytes, without the compressed page.
     pub(super) page_bytes: u64,
-    /// The length of its largest compressed page, which is in memory while it is decompressed.
+    /// The length of its largest compressed page, with the memory of its decoder, while it is decompressed.
     pub(super) compressed_bytes: u64,
     /// A bound of the length of texts per row, without that of a dictionary.
     text_bytes: u64,
@@ -95,17 +94,24 @@ pub(super) struct ChunkSizes {
 
 /// A page by its header.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct PageSizes {
-    header_bytes: u64,
+pub(super) struct PageSizes {
+    pub(super) header_bytes: u64,
     /// The number of bytes in the file, without the header.
-    compressed: u64,
+    pub(super) compressed: u64,
     /// The number of bytes of levels before the compressed bytes.
     levels: u64,
-    uncompressed: u64,
+    pub(super) uncompressed: u64,
     /// The number of the field with its structure.
     structure: i16,
     n_values: u64,
     encoding: i64,
+}
+
+impl PageSizes {
+    /// Returns true for a page without values.
+    pub(super) fn is_index(&self) -> bool {
+        self.structure == INDEX_PAGE
+    }
 }
 
 /// Returns the sizes of a column in a row group by the headers of its pages, or what is damaged.
@@ -120,12 +126,13 @@ pub(super) fn sizes(source: &SourceReader, chunk: &ColumnChunkMetaData) -> Resul
     }
     let mut largest = 0;
     let mut of_dictionary = 0;
-    for_each_page(source, chunk, |_, page| {
+    for_each_page(source, chunk, |data, page| {
         // The page, and its values if a batch has no other.
         let copies = if is_text { 2 } else { 1 };
         let needed = copies * page.uncompressed;
         if is_compressed {
-            sizes.compressed_bytes = sizes.compressed_bytes.max(page.compressed);
+            let of_decoder = decoder_bytes(source, chunk.compression(), data + page.levels);
+            sizes.compressed_bytes = sizes.compressed_bytes.max(page.compressed.saturating_add(of_decoder));
         }
         if page.structure == DICTIONARY_PAGE {
             let entry_bytes = if chunk.column_type() == Type::BYTE_ARRAY { ENTRY_BYTES } else { 0 };
@@ -151,6 +158,14 @@ pub(super) fn sizes(source: &SourceReader, chunk: &ColumnChunkMetaData) -> Resul
     })?;
     sizes.page_bytes = of_dictionary.saturating_add(largest);
     Ok(sizes)
+}
+
+/// Returns the memory for the decoder of a page whose compressed bytes are at an offset.
+fn decoder_bytes(source: &SourceReader, codec: Compression, offset: u64) -> u64 {
+    match codec {
+        Compression::ZSTD(_) => zstd::decoder_bytes(zstd::window_at(source, offset)),
+        _ => 0,
+    }
 }
 
 /// Checks that no page of a column is larger than its header states, and returns a bound of the length of texts per row. The row group
@@ -213,7 +228,7 @@ fn for_each_page(
 }
 
 /// Returns the page at an offset; `None` if it has no header of a page.
-fn page_at(source: &SourceReader, offset: u64) -> Option<PageSizes> {
+pub(super) fn page_at(source: &SourceReader, offset: u64) -> Option<PageSizes> {
     HEADER_BYTES.into_iter().find_map(|n_bytes| {
         let mut bytes = Vec::new();
         source.from(offset).take(n_bytes).read_to_end(&mut bytes).ok()?;
@@ -314,8 +329,7 @@ fn has_stated_size(source: &SourceReader, codec: Compression, data: u64, page: P
 
 /// Returns the length of the longest text of a dictionary; `None` if it is damaged. The pages were checked.
 fn longest_of_dictionary(source: &SourceReader, chunk: &ColumnChunkMetaData, n_rows: usize) -> Option<u64> {
-    let file = Arc::new(ParquetSource(source.from(0)));
-    let mut pages = SerializedPageReader::new(file, chunk, n_rows, None).ok()?;
+    let mut pages = parquet_zstd::pages_of(source, chunk, n_rows).ok()?;
     let Ok(Some(Page::DictionaryPage { buf, num_values, .. })) = pages.get_next_page() else { return None };
     let mut bytes = &buf[..];
     let mut longest = 0;

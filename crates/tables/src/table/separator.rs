@@ -11,6 +11,9 @@ use crate::{Error, Result, TableFileError};
 /// The separators that are detected.
 const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
+/// The number of bytes that are read at a time.
+const PART_BYTES: u64 = 1 << 12;
+
 /// The first line of a file, by which its separator is detected.
 #[derive(Debug, Default)]
 pub(super) struct FirstLine {
@@ -24,16 +27,20 @@ impl FirstLine {
     /// Reads the first line, which may have ends of lines within quotes, after a line `sep=;`.
     pub(super) fn read(reader: &mut impl Read, form: &CsvSpec) -> io::Result<Self> {
         let mut bytes = Vec::new();
-        while !has_end(&bytes[stated_separator(&bytes).map_or(0, |(_, n_bytes)| n_bytes)..], form) {
+        let mut n_scanned = 0;
+        let mut scan = LineScan::new(form);
+        loop {
             let n_bytes = bytes.len();
             // A reader of records fails if a line is too long.
-            reader.by_ref().take(1 << 10).read_to_end(&mut bytes)?;
-            if bytes.len() == n_bytes {
-                break;
+            reader.by_ref().take(PART_BYTES).read_to_end(&mut bytes)?;
+            let stated = stated_separator(&bytes);
+            n_scanned = n_scanned.max(stated.map_or(0, |(_, n_bytes)| n_bytes));
+            let has_end = bytes[n_scanned..].iter().any(|byte| scan.ends_at(*byte));
+            if has_end || bytes.len() == n_bytes {
+                return Ok(Self { bytes, stated });
             }
+            n_scanned = bytes.len();
         }
-        let stated = stated_separator(&bytes);
-        Ok(Self { bytes, stated })
     }
 
     /// Returns the length of the line `sep=;`.
@@ -114,32 +121,40 @@ fn shown(separator: u8) -> &'static str {
     }
 }
 
-/// Returns true if bytes have the end of a line outside of quotes, after a line with any text.
-fn has_end(bytes: &[u8], form: &CsvSpec) -> bool {
-    let is_mark = |byte: u8| {
-        SEPARATORS.contains(&byte) || b"\r\n".contains(&byte) || form.separator == Some(char::from(byte))
-    };
-    let mut is_quoted = false;
-    let mut has_text = false;
-    // A quote begins a quoted field, or is the second of two within one.
-    let mut may_open = true;
-    let mut is_escaped = false;
-    for &byte in bytes {
-        if is_escaped {
-            is_escaped = false;
-        } else if is_quoted {
-            is_escaped = form.escape == Some(char::from(byte));
-            is_quoted = byte != b'"';
-            may_open = !is_quoted;
-        } else if b"\r\n".contains(&byte) && has_text {
+/// Finds the end of a line outside of quotes, after a line with any text.
+struct LineScan<'a> {
+    form: &'a CsvSpec,
+    is_quoted: bool,
+    has_text: bool,
+    /// True if a quote begins a quoted field, or is the second of two within one.
+    may_open: bool,
+    is_escaped: bool,
+}
+
+impl<'a> LineScan<'a> {
+    fn new(form: &'a CsvSpec) -> Self {
+        Self { form, is_quoted: false, has_text: false, may_open: true, is_escaped: false }
+    }
+
+    /// Returns true if the line ends at the next byte.
+    fn ends_at(&mut self, byte: u8) -> bool {
+        let is_end = matches!(byte, b'\r' | b'\n');
+        if self.is_escaped {
+            self.is_escaped = false;
+        } else if self.is_quoted {
+            self.is_escaped = self.form.escape == Some(char::from(byte));
+            self.is_quoted = byte != b'"';
+            self.may_open = !self.is_quoted;
+        } else if is_end && self.has_text {
             return true;
         } else {
-            has_text |= !b"\r\n".contains(&byte);
-            is_quoted = byte == b'"' && may_open;
-            may_open = is_mark(byte);
+            self.has_text |= !is_end;
+            self.is_quoted = byte == b'"' && self.may_open;
+            let is_separator = SEPARATORS.contains(&byte) || self.form.separator == Some(char::from(byte));
+            self.may_open = is_separator || is_end;
         }
+        false
     }
-    false
 }
 
 /// Returns the separator of a line `sep=;` at the start, and the length of the line.

@@ -1,16 +1,18 @@
-//! The sizes of columns of Parquet files, which are found once for all readings of an import.
+//! The sizes of columns of Parquet files and of windows, which are found once for all readings of an import.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The sizes of some columns of a file.
+/// The sizes of some columns of a Parquet file, or of a text file, which has no columns here.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct TableSizes {
     /// The memory for the largest pages and dictionaries of a row group.
     pub(super) reading_bytes: u64,
     /// A bound of the length of texts per row.
     pub(super) text_bytes: u64,
+    /// The window of a decoder of zstd.
+    pub(super) window_bytes: u64,
 }
 
 /// The sizes by file and by the positions of the columns, ascending. Clones share them.

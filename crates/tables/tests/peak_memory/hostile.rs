@@ -15,6 +15,7 @@ use kiln_tables::{Error, ImportOptions, import};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use crate::{RUNNING, peak_bytes};
 
@@ -30,14 +31,24 @@ struct Input {
 
 fn text(name: &'static str, file: &str, root: &Path, content: &[u8], fails: bool) -> Input {
     let path = root.join(file);
-    match file.ends_with(".gz") {
-        true => {
+    match file.rsplit('.').next() {
+        Some("gz") => {
             let mut writer = GzEncoder::new(File::create(&path).unwrap(), Level::fast());
             writer.write_all(content).unwrap();
             writer.finish().unwrap();
         }
-        false => fs::write(&path, content).unwrap(),
+        Some("zst") => fs::write(&path, compress_to_vec(content, CompressionLevel::Fastest)).unwrap(),
+        _ => fs::write(&path, content).unwrap(),
     }
+    Input { name, path, fails }
+}
+
+/// A text in a frame of zstd, whose header has a window and whose block is not compressed.
+fn window(name: &'static str, root: &Path, window: u8, content: &[u8], fails: bool) -> Input {
+    let path = root.join(format!("window-{window}.csv.zst"));
+    let block = (content.len() as u32) << 3 | 1;
+    let header = [&[0x28, 0xb5, 0x2f, 0xfd, 0, window][..], &block.to_le_bytes()[..3]].concat();
+    fs::write(&path, [&header, content].concat()).unwrap();
     Input { name, path, fails }
 }
 
@@ -84,6 +95,32 @@ fn texts(root: &Path) -> Vec<Input> {
         ),
         text("texts of 200 KiB", "large.csv", root, &rows(&long[..200 << 10], 80), false),
         text("texts of 200 KiB, compressed", "large.csv.gz", root, &rows(&long[..200 << 10], 300), false),
+        text(
+            "a header of empty fields with semicolons",
+            "semicolons.csv",
+            root,
+            format!("id;x{}\n", ";".repeat(15 * MIB)).as_bytes(),
+            true,
+        ),
+        text(
+            "a row of empty fields with tabs",
+            "tabs.tsv",
+            root,
+            format!("id\tx\n1\t2{}\n", "\t".repeat(15 * MIB)).as_bytes(),
+            true,
+        ),
+        text(
+            "a header of quotes",
+            "quotes.csv",
+            root,
+            format!("id,x,\"{}", "\"\"".repeat(8 * MIB)).as_bytes(),
+            true,
+        ),
+        text("a text in zstd", "text.csv.zst", root, &rows(&long, 1), true),
+        text("texts of 200 KiB in zstd", "large.csv.zst", root, &rows(&long[..200 << 10], 300), false),
+        window("a window of 128 MiB", root, 0x88, &rows("1", 1000), true),
+        window("a window of 3.5 TiB", root, 0xff, &rows("1", 1000), true),
+        window("a window of 4 MiB", root, 0x60, &rows("1", 1000), false),
         text("keys of 900 KiB", "keys.csv", root, &keys_of(&long[..900 << 10], 60), false),
         text("many short rows", "short.csv", root, &rows("1", 1_000_000), false),
         text("an array of numbers", "array.jsonl", root, &objects(&array("0", 7 * MIB)), true),

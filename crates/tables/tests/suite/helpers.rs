@@ -14,9 +14,10 @@ use kiln_graph::NodeId;
 use kiln_tables::{Error, ImportOptions, ImportReport, import};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 /// The ends of the names of tables, one for each format.
-pub(crate) const FORMATS: [&str; 5] = ["csv", "csv.gz", "jsonl", "jsonl.gz", "parquet"];
+pub(crate) const FORMATS: [&str; 6] = ["csv", "csv.gz", "csv.zst", "jsonl", "jsonl.zst", "parquet"];
 
 /// A scratch folder with tables.
 pub(crate) struct Tables {
@@ -32,16 +33,22 @@ impl Tables {
         self.root.path().join(name)
     }
 
-    /// Writes a text file, compressed if its name ends in `.gz`.
+    /// Writes a text file, compressed if its name ends in `.gz` or `.zst`.
     pub(crate) fn put(&self, name: &str, text: &str) -> &Self {
         let path = self.path(name);
-        match name.ends_with(".gz") {
-            false => fs::write(path, text).unwrap(),
-            true => {
+        match name.rsplit('.').next() {
+            Some("gz") => {
                 let mut file = GzEncoder::new(File::create(path).unwrap(), Compression::fast());
                 file.write_all(text.as_bytes()).unwrap();
                 file.finish().unwrap();
             }
+            Some("zst") => {
+                // Two frames, as programs with several threads write them.
+                let parts = text.as_bytes().split_at(text.len() / 2);
+                let parts = [parts.0, parts.1].map(|part| compress_to_vec(part, CompressionLevel::Fastest));
+                fs::write(path, parts.concat()).unwrap();
+            }
+            _ => fs::write(path, text).unwrap(),
         }
         self
     }

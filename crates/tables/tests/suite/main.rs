@@ -13,6 +13,7 @@ mod keys;
 mod layouts;
 mod missing;
 mod plan;
+mod programs;
 mod record;
 mod row_writer;
 mod rows;
