@@ -36,7 +36,7 @@ pub(crate) enum DataCommand {
         /// only its values are validated.
         folder: PathBuf,
     },
-    /// Imports tables (Parquet, CSV or JSON lines) as a heterogeneous dataset in the kiln format, within a memory limit.
+    /// Imports tables (Parquet, Arrow, CSV or JSON lines) as a heterogeneous dataset in the kiln format, within a memory limit.
     #[cfg(feature = "tables")]
     Import(crate::import::ImportArgs),
     /// Prints node types, relations with their degrees, features, targets and split of a dataset.

@@ -1,4 +1,4 @@
-//! Heterogeneous data sets from tables: Parquet, CSV and JSON lines.
+//! Heterogeneous data sets from tables: Parquet, Arrow, CSV and JSON lines.
 //!
 //! - [`import()`] reads a spec ([`ImportSpec`], YAML) and the tables that it names, and writes a heterogeneous set in the kiln
 //!   format: keys become node ids, columns become features, targets and a split, and tables of keys become relations.
@@ -56,6 +56,8 @@
 //! | batches of rows, pages and buffers | 16 MiB |
 //! | the longest row of a text file, if the limit is at least 64 MiB | up to a quarter of the limit |
 //! | the largest page and the dictionary of each column of a Parquet file, beyond 8 MiB | as the headers of the pages state |
+//! | the wanted columns of the largest record batch of an Arrow file and their dictionaries, beyond 8 MiB | as the metadata states, twice for texts and lists |
+//! | three times the window of a frame of zstd, and 1 MiB | as its header states |
 //! | before the keys, the different values of categories, classes and `quantile` | up to half of the limit |
 //!
 //! A batch ends after about 1 MiB of its columns in memory, and has at least one row. Rows of text files have at most 1 MiB, or

@@ -1,5 +1,8 @@
-//! Tables in files: Parquet, CSV and JSON lines, read in batches of rows.
+//! Tables in files: Parquet, Arrow, CSV and JSON lines, read in batches of rows.
 
+mod arrow_columns;
+mod arrow_file;
+mod arrow_messages;
 mod batch;
 mod canonical;
 mod cell;
@@ -28,6 +31,7 @@ use std::sync::Arc;
 use crate::error::KEYS_OF_OBJECTS;
 use crate::{Error, Result, SpecError};
 
+use self::arrow_file::ArrowFile;
 pub(crate) use self::batch::TableBatch;
 pub(crate) use self::canonical::{TIME_IN_YEARS, has_decimal_comma};
 pub(crate) use self::cell::{Cell, text_cell};
@@ -45,17 +49,23 @@ pub(crate) use self::table_source::{TableSource, table_of};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TableFormat {
     Parquet,
+    Arrow,
     Csv,
     JsonLines,
 }
 
 impl TableFormat {
-    pub(crate) const EXPECTED: &str =
-        "a name that ends in .parquet, .csv, .tsv or .jsonl, the last three also with .gz or .zst";
+    pub(crate) const EXPECTED: &str = "a name that ends in .parquet, .arrow, .feather, .csv, .tsv or .jsonl, the last three also with .gz or .zst";
 
     /// The ends of the names of each format.
-    const ENDS: [(&str, Self); 4] =
-        [(".parquet", Self::Parquet), (".csv", Self::Csv), (".tsv", Self::Csv), (".jsonl", Self::JsonLines)];
+    const ENDS: [(&str, Self); 6] = [
+        (".parquet", Self::Parquet),
+        (".arrow", Self::Arrow),
+        (".feather", Self::Arrow),
+        (".csv", Self::Csv),
+        (".tsv", Self::Csv),
+        (".jsonl", Self::JsonLines),
+    ];
 
     /// Returns the format of a file by its name.
     pub(crate) fn of(path: &Path) -> Option<Self> {
@@ -79,6 +89,7 @@ pub(crate) struct Table {
 /// The reader of a file.
 enum TableFile {
     Parquet(ParquetFile),
+    Arrow(ArrowFile),
     Csv(CsvFile),
     JsonLines(JsonLinesFile),
 }
@@ -134,7 +145,8 @@ impl Table {
     pub(crate) fn n_rows_of(&self, file: &TablePath) -> Result<Option<u64>> {
         Ok(match self.open(file, &self.columns_with_filter().0)? {
             TableFile::Parquet(file) if self.source.filter.is_none() => file.n_rows(),
-            TableFile::Parquet(_) | TableFile::Csv(_) | TableFile::JsonLines(_) => None,
+            TableFile::Arrow(file) if self.source.filter.is_none() => Some(file.n_rows()?),
+            TableFile::Parquet(_) | TableFile::Arrow(_) | TableFile::Csv(_) | TableFile::JsonLines(_) => None,
         })
     }
 
@@ -148,6 +160,7 @@ impl Table {
         for file in &self.source.files {
             most = most.max(match self.open(file, &columns)? {
                 TableFile::Parquet(file) => file.reading_bytes(),
+                TableFile::Arrow(file) => file.reading_bytes(),
                 TableFile::Csv(_) | TableFile::JsonLines(_) => {
                     let sources = &self.source.sources;
                     sources.limit().text_bytes().saturating_add(lines::decoder_bytes(&file.path, sources)?)
@@ -161,6 +174,7 @@ impl Table {
         let source = &self.source;
         Ok(match TableFormat::of(&file.path) {
             Some(TableFormat::Parquet) => TableFile::Parquet(ParquetFile::open(source, file, columns)?),
+            Some(TableFormat::Arrow) => TableFile::Arrow(ArrowFile::open(source, file, columns)?),
             Some(TableFormat::JsonLines) => TableFile::JsonLines(JsonLinesFile::open(source, file, columns)?),
             Some(TableFormat::Csv) | None => TableFile::Csv(CsvFile::open(source, file, columns)?),
         })
@@ -185,6 +199,7 @@ impl TableFile {
     fn next_batch(&mut self, first_row: u64) -> Result<Option<TableBatch>> {
         match self {
             Self::Parquet(file) => file.next_batch(first_row),
+            Self::Arrow(file) => file.next_batch(first_row),
             Self::Csv(file) => file.next_batch(first_row),
             Self::JsonLines(file) => file.next_batch(first_row),
         }
@@ -194,7 +209,7 @@ impl TableFile {
     fn check_end(&self, n_rows: u64) -> Result<()> {
         match self {
             Self::Parquet(file) => file.check_end(n_rows),
-            Self::Csv(_) | Self::JsonLines(_) => Ok(()),
+            Self::Arrow(_) | Self::Csv(_) | Self::JsonLines(_) => Ok(()),
         }
     }
 
@@ -203,6 +218,7 @@ impl TableFile {
         let places = match self {
             Self::JsonLines(file) => return file.mark_columns(seen),
             Self::Parquet(file) => file.places(),
+            Self::Arrow(file) => file.places(),
             Self::Csv(file) => file.places(),
         };
         let is_there = places.iter().map(ColumnPlace::is_there);
@@ -250,13 +266,16 @@ mod tests {
 
     #[test]
     fn format_follows_from_the_file_name() {
-        use TableFormat::{Csv, JsonLines, Parquet};
+        use TableFormat::{Arrow, Csv, JsonLines, Parquet};
         for (name, format) in [
             ("a.parquet", Some(Parquet)),
             ("a.csv", Some(Csv)),
             ("b/a.b.csv.gz", Some(Csv)),
             ("a.jsonl", Some(JsonLines)),
             ("a.jsonl.gz", Some(JsonLines)),
+            ("a.arrow", Some(Arrow)),
+            ("a.feather", Some(Arrow)),
+            ("a.feather.gz", None),
             ("a.tsv", Some(Csv)),
             ("a.csv.zst", Some(Csv)),
             ("a.jsonl.zst", Some(JsonLines)),

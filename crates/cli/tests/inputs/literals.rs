@@ -6,7 +6,7 @@ use super::Input;
 use super::rust_source::{RustSource, attribute_at};
 
 /// The ends of names of files.
-const EXTENSIONS: [&str; 15] = [
+const EXTENSIONS: [&str; 17] = [
     ".npy",
     ".npz",
     ".csv",
@@ -19,6 +19,8 @@ const EXTENSIONS: [&str; 15] = [
     ".jsonl.gz",
     ".yaml",
     ".parquet",
+    ".arrow",
+    ".feather",
     ".pt",
     ".safetensors",
     ".pem",

@@ -47,6 +47,14 @@ pub enum TableFileError {
         /// The reader's message.
         message: String,
     },
+    /// An Arrow file is damaged or uses a feature that is not supported.
+    #[error("{path}: cannot read the Arrow file: {message}")]
+    Arrow {
+        /// The path of the file.
+        path: PathBuf,
+        /// The reader's message.
+        message: String,
+    },
     /// Rows cannot be written to a Parquet file.
     #[error("{path}: cannot write the Parquet file: {message}")]
     Written {

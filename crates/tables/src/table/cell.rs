@@ -2,10 +2,10 @@ use std::borrow::Cow;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Date64Type, Decimal128Type, Decimal256Type, DecimalType, Float16Type,
-    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
+    DecimalType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, TimeUnit};
@@ -156,6 +156,7 @@ fn arrow_cell(array: &dyn Array, row: usize) -> Cell<'_> {
         DataType::Null => Cell::Missing,
         DataType::Utf8 => text_cell(array.as_string::<i32>().value(row)),
         DataType::LargeUtf8 => text_cell(array.as_string::<i64>().value(row)),
+        DataType::Utf8View => text_cell(array.as_string_view().value(row)),
         DataType::Int64 => Cell::Int(value::<Int64Type>(array, row).into()),
         DataType::Int32 => Cell::Int(value::<Int32Type>(array, row).into()),
         DataType::Int16 => Cell::Int(value::<Int16Type>(array, row).into()),
@@ -171,10 +172,20 @@ fn arrow_cell(array: &dyn Array, row: usize) -> Cell<'_> {
         DataType::Float32 => single(value::<Float32Type>(array, row)),
         DataType::Float16 => single(value::<Float16Type>(array, row).to_f32()),
         DataType::Boolean => Cell::Bool(array.as_boolean().value(row)),
-        DataType::Binary => match std::str::from_utf8(array.as_binary::<i32>().value(row)) {
-            Ok(text) => text_cell(text),
-            Err(_) => other("bytes that are not UTF-8"),
-        },
+        DataType::Binary => bytes_cell(array.as_binary::<i32>().value(row)),
+        DataType::LargeBinary => bytes_cell(array.as_binary::<i64>().value(row)),
+        DataType::BinaryView => bytes_cell(array.as_binary_view().value(row)),
+        DataType::Dictionary(..) => {
+            let dictionary = array.as_any_dictionary();
+            match arrow_cell(dictionary.keys(), row) {
+                Cell::Int(key) if (0..dictionary.values().len() as i128).contains(&key) => {
+                    arrow_cell(dictionary.values(), key as usize)
+                }
+                _ => other("a position outside of its dictionary"),
+            }
+        }
+        DataType::Decimal32(..) => decimal::<Decimal32Type>(array, row),
+        DataType::Decimal64(..) => decimal::<Decimal64Type>(array, row),
         DataType::Decimal128(..) => decimal::<Decimal128Type>(array, row),
         DataType::Decimal256(..) => decimal::<Decimal256Type>(array, row),
         DataType::Date32 => micros(value::<Date32Type>(array, row).into(), 86_400_000_000),
@@ -200,6 +211,10 @@ fn arrow_cell(array: &dyn Array, row: usize) -> Cell<'_> {
         DataType::Time32(_) | DataType::Time64(_) => other("a time of day"),
         name => other(format!("a value of the type {name}")),
     }
+}
+
+fn bytes_cell(bytes: &[u8]) -> Cell<'_> {
+    std::str::from_utf8(bytes).map_or_else(|_| other("bytes that are not UTF-8"), text_cell)
 }
 
 fn single<'a>(value: f32) -> Cell<'a> {

@@ -61,6 +61,18 @@ impl ReadLimit {
         })
     }
 
+    /// Returns an error if a batch of an Arrow file, which begins at a row, takes more memory than the limit with the dictionaries.
+    pub(super) fn large_batch(self, path: &Path, row: u64, n_bytes: u64) -> Option<Error> {
+        let needed_bytes = n_bytes.saturating_add(OTHER_BYTES);
+        (self.memory_bytes < needed_bytes).then(|| {
+            let what = format!(
+                "{}: the columns of the record batch from row {row} (smaller batches take less)",
+                path.display()
+            );
+            self.too_small(what, needed_bytes)
+        })
+    }
+
     /// Returns an error if the decoder of a file with this window takes more memory than the limit, or the window is larger than any
     /// that is read.
     pub(super) fn large_window(self, path: &Path, window_bytes: u64, n_bytes: u64) -> Option<Error> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kiln_store::counted;
 
 use super::TableFormat;
+use super::arrow_file::ArrowFile;
 use super::cell::BatchColumn;
 use super::csv_file::CsvFile;
 use super::files::{self, TablePath};
@@ -171,6 +172,7 @@ impl TableSource {
     fn names_of(&self, file: &TablePath) -> Result<Option<Vec<String>>> {
         Ok(match TableFormat::of(&file.path) {
             Some(TableFormat::Parquet) => Some(ParquetFile::names(&file.path, &self.sources)?),
+            Some(TableFormat::Arrow) => Some(ArrowFile::names(&file.path, &self.sources)?),
             Some(TableFormat::JsonLines) => None,
             Some(TableFormat::Csv) | None => Some(CsvFile::names(self, file)?),
         })

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow_array::builder::{ListBuilder, StringDictionaryBuilder};
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, Float64Array, ListArray, RecordBatch, StringArray};
+use arrow_ipc::writer::FileWriter;
 use flate2::Compression as Level;
 use flate2::write::GzEncoder;
 use kiln_tables::{Error, ImportOptions, import};
@@ -314,12 +315,44 @@ fn bomb(root: &Path) -> Input {
     input
 }
 
+/// An Arrow file with a column of texts in batches of `n_batch_rows`.
+fn arrow(
+    name: &'static str,
+    file: &str,
+    root: &Path,
+    n_rows: usize,
+    n_batch_rows: usize,
+    fails: bool,
+) -> Input {
+    let path = root.join(file);
+    let batch = |rows: std::ops::Range<usize>| {
+        let ids: ArrayRef = Arc::new(rows.clone().map(|row| Some(row.to_string())).collect::<StringArray>());
+        let texts: ArrayRef = Arc::new(rows.map(|row| Some(format!("{row:06144}"))).collect::<StringArray>());
+        RecordBatch::try_from_iter([("id", ids), ("x", texts)]).unwrap()
+    };
+    let mut writer = FileWriter::try_new(File::create(&path).unwrap(), &batch(0..0).schema()).unwrap();
+    for start in (0..n_rows).step_by(n_batch_rows) {
+        writer.write(&batch(start..n_rows.min(start + n_batch_rows))).unwrap();
+    }
+    writer.finish().unwrap();
+    Input { name, path, fails }
+}
+
+fn arrows(root: &Path) -> Vec<Input> {
+    vec![
+        arrow("a record batch of 48 MiB", "one.arrow", root, 8192, 8192, true),
+        arrow("record batches of 1 MiB", "small.arrow", root, 8192, 171, false),
+        arrow("record batches of 6 MiB", "large.arrow", root, 8192, 1024, false),
+    ]
+}
+
 #[test]
 fn hostile_inputs_take_the_limit_or_name_it() {
     let _running = RUNNING.lock();
     let root = tempfile::tempdir().unwrap();
     let mut failures = Vec::new();
-    for input in texts(root.path()).into_iter().chain(parquets(root.path())) {
+    let inputs = texts(root.path()).into_iter().chain(parquets(root.path())).chain(arrows(root.path()));
+    for input in inputs {
         let limits: &[u64] = if input.fails { &[32, 64] } else { &[32] };
         for &mebibytes in limits {
             let columns = "{column: x, transform: {hash: {columns: 4}}}";

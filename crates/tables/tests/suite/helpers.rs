@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use arrow_ipc::writer::FileWriter;
 use arrow_schema::{Field, Schema};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -17,7 +18,7 @@ use parquet::file::properties::WriterProperties;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 /// The ends of the names of tables, one for each format.
-pub(crate) const FORMATS: [&str; 6] = ["csv", "csv.gz", "csv.zst", "jsonl", "jsonl.zst", "parquet"];
+pub(crate) const FORMATS: [&str; 7] = ["csv", "csv.gz", "csv.zst", "jsonl", "jsonl.zst", "parquet", "arrow"];
 
 /// A scratch folder with tables.
 pub(crate) struct Tables {
@@ -64,6 +65,17 @@ impl Tables {
             header.iter().enumerate().map(|(position, name)| (*name, column(position))).collect();
         if name.ends_with(".parquet") {
             return self.put_parquet(name, &columns, WriterProperties::default());
+        }
+        if name.ends_with(".arrow") {
+            let batch = RecordBatch::try_from_iter(columns).unwrap();
+            let file = File::create(self.path(name)).unwrap();
+            let mut writer = FileWriter::try_new(file, &batch.schema()).unwrap();
+            // Two batches.
+            let n_first = batch.num_rows() / 2;
+            writer.write(&batch.slice(0, n_first)).unwrap();
+            writer.write(&batch.slice(n_first, batch.num_rows() - n_first)).unwrap();
+            writer.finish().unwrap();
+            return self;
         }
         if name.contains(".jsonl") {
             let object = |row: &&[&str]| {

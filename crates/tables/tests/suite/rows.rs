@@ -115,7 +115,7 @@ nodes:
         assert_eq!(report.node_types, [("node".to_owned(), 6), ("user".to_owned(), 2)]);
         std::fs::write(tables.path("spec.yaml"), &spec).unwrap();
         let planned = plan(tables.path("spec.yaml")).unwrap();
-        let is_stated = format == "parquet";
+        let is_stated = ["parquet", "arrow"].contains(&format);
         assert_eq!(planned.node_types[0].n_rows, is_stated.then_some(6), "{format}");
         assert_eq!(planned.node_types[1].n_rows, None, "{format}");
     }
