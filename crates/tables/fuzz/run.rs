@@ -17,8 +17,21 @@ pub fn spec(input: &[u8]) {
 /// # Panics
 /// Panics if the import violates an invariant.
 pub fn parquet(input: &[u8]) {
-    // A panic of the Parquet library becomes an error. The fuzzer's hook would end the process before.
+    quiet();
+    targets::parquet(input);
+}
+
+/// Runs the target of Arrow files on one input.
+///
+/// # Panics
+/// Panics if the import violates an invariant.
+pub fn arrow(input: &[u8]) {
+    quiet();
+    targets::arrow(input);
+}
+
+/// Silences the panics of the libraries, which become errors. The fuzzer's hook would end the process before.
+fn quiet() {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| std::panic::set_hook(Box::new(|_| {})));
-    targets::parquet(input);
 }

@@ -79,7 +79,7 @@ pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
         name: node_type.name.clone(),
         n_rows: match node_type.from {
             None => {
-                let source = TableSource::of_nodes(node_type, &sources);
+                let source = TableSource::find_nodes(node_type, &sources);
                 n_rows_of(source, node_type.columns_of_table(), &mut errors)
             }
             Some(_) => None,
@@ -90,7 +90,7 @@ pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
     let node_types = node_types.collect();
     let mut relations = Vec::new();
     for relation in &spec.relations {
-        let source = TableSource::of_relation(relation, &sources);
+        let source = TableSource::find_relation(relation, &sources);
         let n_rows = n_rows_of(source, relation.columns_of_table(), &mut errors);
         let planned = |name: &String, src: &str, dst: &str| PlannedRelation {
             name: name.clone(),

@@ -136,7 +136,7 @@ impl Import {
             }));
         };
         let spec = NodeTypeSpec { files: files.to_vec(), target: None, split: None, ..spec.clone() };
-        let source = TableSource::of_nodes(&spec, &SourceFiles::new("", ReadLimit::NONE))?;
+        let source = TableSource::find_nodes(&spec, &SourceFiles::new("", ReadLimit::NONE))?;
         let table = NodeTable::new(&spec, &source, None);
         let encoder = RowEncoder::new(fitted);
         let mut all = BadRowLog::default();

@@ -4,6 +4,7 @@ mod check;
 mod check_files;
 mod columns;
 mod csv;
+mod place;
 mod read;
 
 use std::collections::BTreeMap;

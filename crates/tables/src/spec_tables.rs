@@ -30,11 +30,11 @@ impl SpecTables {
     /// Finds the files of all tables, and opens them.
     pub(crate) fn find(spec: &ImportSpec, sources: &SourceFiles) -> Result<Self> {
         let nodes = spec.nodes.iter().map(|spec| match spec.from {
-            None => TableSource::of_nodes(spec, sources).map(Some),
+            None => TableSource::find_nodes(spec, sources).map(Some),
             Some(_) => Ok(None),
         });
         let nodes = nodes.collect::<Result<_>>()?;
-        let relations = spec.relations.iter().map(|spec| TableSource::of_relation(spec, sources));
+        let relations = spec.relations.iter().map(|spec| TableSource::find_relation(spec, sources));
         let tables = Self { nodes, relations: relations.collect::<Result<_>>()? };
         tables.all().try_for_each(|table| table.open_all())?;
         Ok(tables)

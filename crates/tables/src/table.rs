@@ -8,6 +8,8 @@ mod canonical;
 mod cell;
 mod csv_file;
 mod files;
+mod find;
+mod format;
 mod json_lines;
 mod limit;
 mod lines;
@@ -37,6 +39,7 @@ pub(crate) use self::canonical::{TIME_IN_YEARS, has_decimal_comma};
 pub(crate) use self::cell::{Cell, text_cell};
 use self::csv_file::CsvFile;
 pub(crate) use self::files::{TablePath, may_be_several};
+pub(crate) use self::format::TableFormat;
 use self::json_lines::JsonLinesFile;
 pub(crate) use self::limit::ReadLimit;
 use self::parquet_file::ParquetFile;
@@ -44,39 +47,6 @@ pub(crate) use self::row_filter::value_text;
 pub(crate) use self::source::SourceFiles;
 use self::table_source::ColumnPlace;
 pub(crate) use self::table_source::{TableSource, table_of};
-
-/// The formats of tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TableFormat {
-    Parquet,
-    Arrow,
-    Csv,
-    JsonLines,
-}
-
-impl TableFormat {
-    pub(crate) const EXPECTED: &str = "a name that ends in .parquet, .arrow, .feather, .csv, .tsv or .jsonl, the last three also with .gz or .zst";
-
-    /// The ends of the names of each format.
-    const ENDS: [(&str, Self); 6] = [
-        (".parquet", Self::Parquet),
-        (".arrow", Self::Arrow),
-        (".feather", Self::Arrow),
-        (".csv", Self::Csv),
-        (".tsv", Self::Csv),
-        (".jsonl", Self::JsonLines),
-    ];
-
-    /// Returns the format of a file by its name.
-    pub(crate) fn of(path: &Path) -> Option<Self> {
-        let name = path.file_name()?.to_str()?;
-        let compressed = [".gz", ".zst"].into_iter().find_map(|end| name.strip_suffix(end));
-        let name = compressed.unwrap_or(name);
-        let (_, format) = Self::ENDS.into_iter().find(|(end, _)| name.ends_with(end))?;
-        let is_text = matches!(format, Self::Csv | Self::JsonLines);
-        (is_text || compressed.is_none()).then_some(format)
-    }
-}
 
 /// Columns of a table.
 #[derive(Debug, Clone)]
@@ -245,7 +215,7 @@ mod tests {
             let sources = SourceFiles::new(folder.path(), ReadLimit::new(1 << 30));
             let text = format!("{{name: a, files: [{name}], key: id}}");
             let spec: crate::NodeTypeSpec = serde_saphyr::from_str(&text).expect("a spec");
-            let source = TableSource::of_nodes(&spec, &sources).expect("a table");
+            let source = TableSource::find_nodes(&spec, &sources).expect("a table");
             let table = Table { source, columns: vec!["id".to_owned()] };
             let read = || {
                 let mut found = Vec::new();
@@ -261,32 +231,6 @@ mod tests {
             fs::rename(folder.path().join("new"), &path).expect("a renamed table");
             assert_eq!(read().expect("the rows"), expected);
             sources.check().expect("an unchanged file");
-        }
-    }
-
-    #[test]
-    fn format_follows_from_the_file_name() {
-        use TableFormat::{Arrow, Csv, JsonLines, Parquet};
-        for (name, format) in [
-            ("a.parquet", Some(Parquet)),
-            ("a.csv", Some(Csv)),
-            ("b/a.b.csv.gz", Some(Csv)),
-            ("a.jsonl", Some(JsonLines)),
-            ("a.jsonl.gz", Some(JsonLines)),
-            ("a.arrow", Some(Arrow)),
-            ("a.feather", Some(Arrow)),
-            ("a.feather.gz", None),
-            ("a.tsv", Some(Csv)),
-            ("a.csv.zst", Some(Csv)),
-            ("a.jsonl.zst", Some(JsonLines)),
-            ("a.parquet.zst", None),
-            ("a.csv.xz", None),
-            ("a.parquet.gz", None),
-            ("a.json", None),
-            ("csv", None),
-            ("", None),
-        ] {
-            assert_eq!(TableFormat::of(Path::new(name)), format, "{name}");
         }
     }
 }

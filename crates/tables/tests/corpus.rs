@@ -22,3 +22,8 @@ fn specs_of_the_corpus_and_their_mutations_do_not_panic() {
 fn parquet_files_of_the_corpus_and_their_mutations_do_not_panic() {
     check("parquet", targets::parquet, 12, 2);
 }
+
+#[test]
+fn arrow_files_of_the_corpus_and_their_mutations_do_not_panic() {
+    check("arrow", targets::arrow, 9, 3);
+}

@@ -1,5 +1,5 @@
 //! The bodies of the fuzz targets, which the fuzzer and `tests/corpus.rs` run: [`spec`] imports a spec with its tables, and
-//! [`parquet`] a Parquet file with the columns `id`, `x`, `y` and `v`.
+//! [`parquet`] and [`arrow`] a file with the columns `id`, `x`, `y` and `v`.
 //!
 //! An input of `spec` is a folder as text: a line `==> NAME <==` begins a file. The text before the first such line is the spec. The
 //! invariants: nothing panics, every error has a message of a sensible length, a spec that is accepted is accepted again
@@ -18,8 +18,8 @@ const MEMORY_BYTES: u64 = 24 << 20;
 /// The maximum length of a message of an error, in bytes, without the rows that it lists.
 const MAX_MESSAGE: usize = 20_000;
 
-/// The spec of a Parquet file: its columns are read as a key, and as texts, numbers, categories and lists.
-const PARQUET_SPEC: &[u8] = b"
+/// The spec of a file: its columns are read as a key, and as texts, numbers, categories and lists.
+const ROWS_SPEC: &str = "
 name: parquet
 nodes:
   - name: row
@@ -42,9 +42,19 @@ pub(crate) fn spec(input: &[u8]) -> bool {
 
 /// Imports a Parquet file, and returns true if it is valid.
 pub(crate) fn parquet(input: &[u8]) -> bool {
+    rows("rows.parquet", input)
+}
+
+/// Imports an Arrow file, and returns true if it is valid.
+pub(crate) fn arrow(input: &[u8]) -> bool {
+    rows("rows.arrow", input)
+}
+
+/// Imports a file of rows.
+fn rows(name: &str, input: &[u8]) -> bool {
     let root = tempfile::tempdir().unwrap();
-    fs::write(root.path().join("spec.yaml"), PARQUET_SPEC).unwrap();
-    fs::write(root.path().join("rows.parquet"), input).unwrap();
+    fs::write(root.path().join("spec.yaml"), ROWS_SPEC.replace("rows.parquet", name)).unwrap();
+    fs::write(root.path().join(name), input).unwrap();
     import_folder(root.path())
 }
 

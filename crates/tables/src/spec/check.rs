@@ -5,10 +5,11 @@ use kiln_feature::MAX_DIM;
 use kiln_graph::{EdgeColumns, Relations, did_you_mean, similar_name};
 
 use super::check_files::{check_csv, check_files, check_rows};
+use super::place::At;
 use super::{ColumnTransform, ImportSpec, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec};
 use crate::calendar::parse_time;
 use crate::transform::MAX_CATEGORIES;
-use crate::{BadRowKind, Error, Result, SpecError};
+use crate::{BadRowKind, Result};
 
 /// The maximum length of an n-gram.
 const MAX_N: usize = 8;
@@ -18,41 +19,6 @@ const MAX_COLUMNS: usize = 4096;
 
 /// The maximum number of columns of the edges of a relation. Each has a buffer and a file while edges are sorted.
 const MAX_EDGE_COLUMNS: usize = 32;
-
-/// A place in the spec, for errors.
-#[derive(Clone)]
-pub(super) struct At<'a> {
-    pub(super) path: &'a Path,
-    pub(super) key: String,
-}
-
-impl At<'_> {
-    pub(super) fn child(&self, key: impl std::fmt::Display) -> Self {
-        Self { path: self.path, key: format!("{}.{key}", self.key) }
-    }
-
-    pub(super) fn require(
-        &self,
-        holds: bool,
-        expected: impl Into<String>,
-        found: impl ToString,
-    ) -> Result<()> {
-        if holds {
-            return Ok(());
-        }
-        let found: String = found.to_string().chars().take(80).collect();
-        Err(Error::Spec(SpecError::Spec {
-            path: self.path.to_owned(),
-            key: self.key.clone(),
-            expected: expected.into(),
-            found,
-        }))
-    }
-
-    pub(super) fn count(&self, n: usize, max: usize) -> Result<()> {
-        self.require((1..=max).contains(&n), format!("1 to {max}"), n)
-    }
-}
 
 impl ImportSpec {
     pub(crate) fn check(&self, path: &Path) -> Result<()> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use super::CsvSpec;
-use super::check::At;
+use super::place::At;
 use crate::Result;
 use crate::table::{TableFormat, may_be_several, text_cell};
 

@@ -100,12 +100,15 @@ impl WantedColumns {
         self.buffers.iter().fold(0, |sum: u64, buffer| sum.saturating_add(buffer.n_bytes))
     }
 
-    /// Returns the memory while the largest buffer is decompressed.
+    /// Returns the memory for reading the buffer that takes most, before it is a part of the body.
     pub(super) fn decoding_bytes(&self) -> u64 {
-        let of_buffer = |buffer: &StoredBuffer| {
-            buffer.n_stored.saturating_add(buffer.n_bytes).saturating_add(buffer.decoder_bytes)
-        };
-        self.buffers.iter().map(of_buffer).max().unwrap_or(0)
+        let mut most = 0;
+        for buffer in &self.buffers {
+            let decompressed = if buffer.is_compressed { buffer.n_bytes } else { 0 };
+            let n_bytes = buffer.n_stored.saturating_add(decompressed).saturating_add(buffer.decoder_bytes);
+            most = most.max(n_bytes);
+        }
+        most
     }
 
     /// Reads the buffers: returns a batch of the wanted columns, or a dictionary with an id, as a flatbuffer, and its body. A

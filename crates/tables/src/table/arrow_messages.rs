@@ -50,10 +50,10 @@ impl Messages {
     pub(super) fn find(source: &SourceReader) -> Result<Self, String> {
         let start = read(source, 0, source.n_bytes().min(8))?;
         if start.starts_with(MAGIC) {
-            return Self::of_footer(source);
+            return Self::read_footer(source);
         }
         if start.starts_with(&CONTINUATION) {
-            return Self::of_stream(source);
+            return Self::read_stream(source);
         }
         if start.starts_with(FEATHER_1) {
             return Err("it is Feather of version 1: write it as version 2".into());
@@ -61,7 +61,7 @@ impl Messages {
         Err("it is no Arrow file, which begins with ARROW1, and no stream".into())
     }
 
-    fn of_footer(source: &SourceReader) -> Result<Self, String> {
+    fn read_footer(source: &SourceReader) -> Result<Self, String> {
         let end = source.n_bytes();
         let tail = end.checked_sub(TAIL_BYTES).map(|tail| read(source, tail, TAIL_BYTES)).transpose()?;
         let length = tail.as_deref().and_then(|tail| tail.strip_suffix(MAGIC)?.try_into().ok());
@@ -77,7 +77,7 @@ impl Messages {
         Ok(Self { schema: schema_of(schema)?, version: footer.version(), places })
     }
 
-    fn of_stream(source: &SourceReader) -> Result<Self, String> {
+    fn read_stream(source: &SourceReader) -> Result<Self, String> {
         let mut schema = None;
         let mut places = Vec::new();
         let mut offset = 0;

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use glob::{MatchOptions, Pattern, glob_with};
 use kiln_store::counted;
 
-use super::TableFormat;
+use super::format::TableFormat;
 use crate::error::io_error;
 use crate::{Error, Result, SpecError};
 

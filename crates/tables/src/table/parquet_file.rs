@@ -19,7 +19,7 @@ use super::limit::{MAX_RECORD_BYTES, ReadLimit};
 use super::missing::MissingTexts;
 use super::parquet_footer::check_depth;
 use super::parquet_pages::{self, ChunkSizes};
-use super::parquet_zstd::ZstdRowGroups;
+use super::parquet_zstd::{ZstdRowGroups, pages_of};
 use super::sizes::TableSizes;
 use super::source::{ParquetSource, SourceFiles};
 use super::table_source::{ColumnPlace, TableSource};
@@ -69,7 +69,6 @@ impl ParquetFile {
     ) -> Result<Self> {
         let TableSource { sources, missing, .. } = table;
         let path = &file.path;
-        let bad = |error: parquet::errors::ParquetError| bad_file(path, error);
         let builder = builder_of(path, &source)?;
         let places = table.places(file, columns, &names_of(&builder))?;
         let columns: Vec<String> = columns
@@ -91,7 +90,8 @@ impl ParquetFile {
         let sizes = sizes_of(path, sources, &source, &builder, &sorted)?;
         let n_batch_rows =
             batch_rows(path, &builder, &sorted)?.min(WORST_BATCH_BYTES / sizes.text_bytes.max(1));
-        let reader = reader_of(builder, source, mask, n_batch_rows.max(1) as usize).map_err(bad)?;
+        let reader = reader_of(builder, source, mask, n_batch_rows.max(1) as usize)
+            .map_err(|error| bad_file(path, error))?;
         let path = path.to_owned();
         Ok(Self { path, reader, places, order, meanings, missing: missing.clone(), stated_rows, sizes })
     }
@@ -163,8 +163,8 @@ fn reader_of(
     n_batch_rows: usize,
 ) -> Result<ParquetRecordBatchReader, parquet::errors::ParquetError> {
     let metadata = builder.metadata().clone();
-    let is_zstd = |chunk: &ColumnChunkMetaData| matches!(chunk.compression(), Compression::ZSTD(_));
-    if !metadata.row_groups().iter().flat_map(RowGroupMetaData::columns).any(is_zstd) {
+    let mut chunks = metadata.row_groups().iter().flat_map(RowGroupMetaData::columns);
+    if !chunks.any(|chunk| matches!(chunk.compression(), Compression::ZSTD(_))) {
         return builder.with_projection(mask).with_batch_size(n_batch_rows).build();
     }
     let levels = parquet_to_arrow_field_levels(builder.parquet_schema(), mask, None)?;
@@ -283,7 +283,7 @@ fn sizes_of(
         }
         let mut text_bytes = 0_u64;
         for (chunk, of_chunk) in wanted.into_iter().zip(of_chunks) {
-            let of_texts = parquet_pages::check_pages(source, chunk, n_rows, of_chunk);
+            let of_texts = parquet_pages::check_pages(source, chunk, n_rows, of_chunk, pages_of);
             text_bytes = text_bytes.saturating_add(of_texts.map_err(|message| place(chunk, message))?);
         }
         first_row += n_rows;

@@ -7,11 +7,10 @@ use std::io::{BufReader, Read};
 
 use kiln_store::SourceReader;
 use parquet::basic::{Compression, Type};
-use parquet::column::page::Page;
+use parquet::column::page::{Page, PageReader};
 use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::parquet_thrift::{Kind, Walk};
-use super::parquet_zstd;
 use super::zstd;
 
 /// The numbers of bytes at the start of a page in which its header is searched. Statistics may make it long.
@@ -78,6 +77,10 @@ const BUFFER_BYTES: usize = 1 << 16;
 
 /// The largest ratio of sizes of the codec gzip (RFC 1951), rounded up.
 const GZIP_RATIO: u64 = 1100;
+
+/// Returns the decompressed pages of a column in a row group of a number of rows.
+pub(super) type OpenPages =
+    fn(&SourceReader, &ColumnChunkMetaData, usize) -> parquet::errors::Result<Box<dyn PageReader>>;
 
 /// The sizes of a column in a row group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -175,6 +178,7 @@ pub(super) fn check_pages(
     chunk: &ColumnChunkMetaData,
     n_rows: usize,
     sizes: ChunkSizes,
+    open_pages: OpenPages,
 ) -> Result<u64, &'static str> {
     let is_decompressed_to_its_end =
         matches!(chunk.compression(), Compression::GZIP(_) | Compression::BROTLI(_) | Compression::LZ4);
@@ -188,7 +192,8 @@ pub(super) fn check_pages(
     }
     let mut text_bytes = sizes.text_bytes;
     if sizes.has_indices {
-        let longest = longest_of_dictionary(source, chunk, n_rows);
+        let pages = open_pages(source, chunk, n_rows).ok();
+        let longest = pages.and_then(longest_of_dictionary);
         text_bytes = text_bytes.max(longest.ok_or("the dictionary of a column is damaged")?);
     }
     // A row of a list has several texts.
@@ -328,8 +333,7 @@ fn has_stated_size(source: &SourceReader, codec: Compression, data: u64, page: P
 }
 
 /// Returns the length of the longest text of a dictionary; `None` if it is damaged. The pages were checked.
-fn longest_of_dictionary(source: &SourceReader, chunk: &ColumnChunkMetaData, n_rows: usize) -> Option<u64> {
-    let mut pages = parquet_zstd::pages_of(source, chunk, n_rows).ok()?;
+fn longest_of_dictionary(mut pages: Box<dyn PageReader>) -> Option<u64> {
     let Ok(Some(Page::DictionaryPage { buf, num_values, .. })) = pages.get_next_page() else { return None };
     let mut bytes = &buf[..];
     let mut longest = 0;

@@ -163,10 +163,6 @@ impl PageReader for ZstdPages {
         // The page is decompressed in vain, which only a selection of rows would do.
         self.get_next_page().map(drop)
     }
-
-    fn at_record_boundary(&mut self) -> Result<bool> {
-        self.pages.at_record_boundary()
-    }
 }
 
 impl Iterator for ZstdPages {

@@ -82,9 +82,8 @@ impl FirstLine {
 
     fn fits(&self, separator: u8, form: &CsvSpec, columns: &[String]) -> bool {
         let record = self.record(separator, form);
-        let has = |column: &String| record.iter().any(|field| field == column.as_bytes());
         match form.names.len() {
-            0 => columns.iter().all(has),
+            0 => columns.iter().all(|column| record.iter().any(|field| field == column.as_bytes())),
             n_names => record.len() == n_names,
         }
     }

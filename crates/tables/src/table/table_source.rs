@@ -1,21 +1,14 @@
 //! A table of a spec: its files, their form, and the rows that belong to it.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use kiln_store::counted;
-
-use super::TableFormat;
-use super::arrow_file::ArrowFile;
 use super::cell::BatchColumn;
-use super::csv_file::CsvFile;
-use super::files::{self, TablePath};
+use super::files::TablePath;
 use super::missing::MissingTexts;
-use super::parquet_file::ParquetFile;
 use super::row_filter::RowFilter;
 use super::source::SourceFiles;
-use crate::spec::{CsvSpec, NodeTypeSpec, RelationSpec};
+use crate::spec::CsvSpec;
 use crate::{Error, Result, SpecError};
 
 /// A table of a spec.
@@ -31,22 +24,11 @@ pub(crate) struct TableSource {
     /// The columns that the import reads.
     pub(super) columns: Vec<String>,
     /// The columns that a file need not have, because another one has them.
-    optional: Vec<String>,
+    pub(super) optional: Vec<String>,
     /// The files of the import, by which each reading has the same bytes.
     pub(crate) sources: SourceFiles,
     /// What of the files is not read or is missing.
     pub(crate) notes: Vec<String>,
-}
-
-/// The part of a spec that describes a table.
-struct Described<'a> {
-    label: String,
-    files: &'a [PathBuf],
-    csv: Option<&'a CsvSpec>,
-    missing: &'a [String],
-    rows: &'a BTreeMap<String, Vec<String>>,
-    columns: Vec<String>,
-    keys: Vec<&'a str>,
 }
 
 /// Where the values of a column are.
@@ -61,72 +43,6 @@ pub(super) enum ColumnPlace {
 }
 
 impl TableSource {
-    /// Finds the files of a node type's table.
-    ///
-    /// # Errors
-    /// Returns [`SpecError::Files`] if an entry matches no file.
-    pub(crate) fn of_nodes(spec: &NodeTypeSpec, sources: &SourceFiles) -> Result<Arc<Self>> {
-        Self::find(
-            Described {
-                label: table_of(&spec.name),
-                files: &spec.files,
-                csv: spec.csv.as_ref(),
-                missing: &spec.missing,
-                rows: &spec.rows,
-                columns: spec.columns_of_table(),
-                keys: spec.key.iter().map(String::as_str).collect(),
-            },
-            sources,
-        )
-    }
-
-    /// Finds the files of a relation's table.
-    ///
-    /// # Errors
-    /// Returns [`SpecError::Files`] if an entry matches no file.
-    pub(crate) fn of_relation(spec: &RelationSpec, sources: &SourceFiles) -> Result<Arc<Self>> {
-        Self::find(
-            Described {
-                label: relation_of(&spec.name),
-                files: &spec.files,
-                csv: spec.csv.as_ref(),
-                missing: &spec.missing,
-                rows: &spec.rows,
-                columns: spec.columns_of_table(),
-                keys: vec![&spec.src.column, &spec.dst.column],
-            },
-            sources,
-        )
-    }
-
-    fn find(described: Described<'_>, sources: &SourceFiles) -> Result<Arc<Self>> {
-        let Described { label, files, csv, missing, rows, mut columns, keys } = described;
-        let found = files::find(&label, sources.folder(), files)?;
-        columns.extend(rows.keys().cloned());
-        columns.sort_unstable();
-        columns.dedup();
-        let mut table = Self {
-            label,
-            files: found.files,
-            csv: csv.cloned().unwrap_or_default(),
-            missing: MissingTexts::new(missing),
-            filter: RowFilter::new(rows),
-            columns,
-            optional: Vec::new(),
-            sources: sources.clone(),
-            notes: found.notes,
-        };
-        if csv.is_some()
-            && !table.files.iter().any(|file| TableFormat::of(&file.path) == Some(TableFormat::Csv))
-        {
-            table.notes.push("no file is CSV, so `csv` has no effect".to_owned());
-        }
-        table.find_optional(&keys);
-        let label = &table.label;
-        table.notes.iter_mut().for_each(|note| *note = format!("{label}: {note}"));
-        Ok(Arc::new(table))
-    }
-
     /// Returns the table with all rows of its files.
     pub(crate) fn without_filter(&self) -> Self {
         Self {
@@ -140,42 +56,6 @@ impl TableSource {
             sources: self.sources.clone(),
             notes: Vec::new(),
         }
-    }
-
-    /// Finds the columns that some of several files do not have.
-    fn find_optional(&mut self, keys: &[&str]) {
-        if self.files.len() < 2 {
-            return;
-        }
-        // The reading of a file that cannot be opened is an error.
-        let names: Vec<Option<Vec<String>>> =
-            self.files.iter().map(|file| self.names_of(file).ok().flatten()).collect();
-        for column in self.columns.iter().filter(|column| !keys.contains(&column.as_str())) {
-            let has = |position: &usize| {
-                let of_path = self.files[*position].partition.iter().any(|(name, _)| name == column);
-                // The objects of JSON lines have what keys they like.
-                of_path || names[*position].as_ref().is_none_or(|names| names.contains(column))
-            };
-            let (with, without): (Vec<usize>, Vec<usize>) = (0..names.len()).partition(has);
-            let (Some(first), false) = (without.first(), with.is_empty()) else { continue };
-            self.optional.push(column.clone());
-            self.notes.push(format!(
-                "{} of {} without the column {column:?}, such as {}: its values are missing there",
-                counted(without.len() as u64, "file"),
-                names.len(),
-                files::shown(self.sources.folder(), &self.files[*first].path)
-            ));
-        }
-    }
-
-    /// Returns the names of the columns of a file; `None` for JSON lines, whose objects have keys of their own.
-    fn names_of(&self, file: &TablePath) -> Result<Option<Vec<String>>> {
-        Ok(match TableFormat::of(&file.path) {
-            Some(TableFormat::Parquet) => Some(ParquetFile::names(&file.path, &self.sources)?),
-            Some(TableFormat::Arrow) => Some(ArrowFile::names(&file.path, &self.sources)?),
-            Some(TableFormat::JsonLines) => None,
-            Some(TableFormat::Csv) | None => Some(CsvFile::names(self, file)?),
-        })
     }
 
     /// Returns the columns that the import reads, ascending, with those by which rows are taken.
