@@ -37,9 +37,9 @@ const READING_BYTES: u64 = 8 << 20;
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`] within [`Error::Store`] if the output exists and is not an empty folder,
-/// [`crate::SpecError::SpecSyntax`] or [`crate::SpecError::Spec`] for an invalid spec, [`crate::SpecError::Column`] for
-/// a column that a table does not have, [`Error::BadRows`] if tables have bad rows that the spec does not drop,
-/// [`crate::TableFileError::Codec`] and [`crate::TableFileError::Parquet`] for files that cannot be read,
+/// [`crate::SpecError::SpecSyntax`] or [`crate::SpecError::Spec`] for an invalid spec, [`crate::SpecError::Files`] for an
+/// entry that matches no table, [`crate::SpecError::Column`] for a column that a table does not have, [`Error::BadRows`] if tables have bad rows that the spec does not drop,
+/// [`crate::TableFileError`] for files that cannot be read,
 /// [`Error::Memory`] if the limit is too small, [`Error::DiskFull`], and other errors of reading and writing.
 pub fn import(
     spec: impl AsRef<Path>,

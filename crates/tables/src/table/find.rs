@@ -33,7 +33,7 @@ impl TableSource {
     /// Finds the files of a node type's table.
     ///
     /// # Errors
-    /// Returns [`SpecError::Files`] if an entry matches no file.
+    /// Returns [`crate::SpecError::Files`] if an entry matches no file.
     pub(crate) fn find_nodes(spec: &NodeTypeSpec, sources: &SourceFiles) -> Result<Arc<Self>> {
         Self::find(
             Described {
@@ -52,7 +52,7 @@ impl TableSource {
     /// Finds the files of a relation's table.
     ///
     /// # Errors
-    /// Returns [`SpecError::Files`] if an entry matches no file.
+    /// Returns [`crate::SpecError::Files`] if an entry matches no file.
     pub(crate) fn find_relation(spec: &RelationSpec, sources: &SourceFiles) -> Result<Arc<Self>> {
         Self::find(
             Described {

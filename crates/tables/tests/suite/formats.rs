@@ -1,4 +1,4 @@
-//! The same values in Parquet, CSV and JSON lines have the same features and targets.
+//! The same values in Parquet, Arrow, CSV and JSON lines have the same features and targets.
 
 use std::sync::Arc;
 
