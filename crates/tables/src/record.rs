@@ -115,7 +115,7 @@ impl Import {
     }
 
     /// Reads new rows of a node type's table, which need no target and no split, and calls `visit` with their keys and
-    /// features, in the order of the files and rows. The features are those that the import would have computed with its
+    /// features, in the order of the files and rows; if the spec has a `where`, only those of the rows that it takes. The features are those that the import would have computed with its
     /// statistics. Memory is that of a batch of rows. Keys that occur twice are not rejected.
     ///
     /// # Errors

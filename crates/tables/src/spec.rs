@@ -156,6 +156,27 @@ impl NodeTypeSpec {
         columns.dedup();
         columns
     }
+
+    /// Returns the columns of lists and of texts that are no categories.
+    pub(crate) fn text_columns(&self) -> Vec<&str> {
+        let columns = self.columns.iter().filter(|spec| match spec.transform {
+            ColumnTransform::MultiHot { .. }
+            | ColumnTransform::Text { .. }
+            | ColumnTransform::Vector { .. } => true,
+            ColumnTransform::Numeric
+            | ColumnTransform::Standardize
+            | ColumnTransform::Quantile
+            | ColumnTransform::OneHot { .. }
+            | ColumnTransform::Ordinal { .. }
+            | ColumnTransform::Hash { .. }
+            | ColumnTransform::Time { .. } => false,
+        });
+        let labels = match &self.target {
+            Some(TargetSpec::MultiLabel { column, .. }) => Some(column.as_str()),
+            Some(TargetSpec::Class { .. } | TargetSpec::Regression { .. }) | None => None,
+        };
+        columns.map(|spec| spec.column.as_str()).chain(labels).collect()
+    }
 }
 
 impl RelationSpec {

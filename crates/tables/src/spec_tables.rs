@@ -90,8 +90,8 @@ fn untaken_of_files(tables: &[&Arc<TableSource>]) -> Result<Option<String>> {
             filter.columns().map(|name| columns.partition_point(|column| column.as_str() < name)).collect()
         })
         .collect();
-    let Some(first) = tables.first() else { return Ok(None) };
-    let table = Table { source: Arc::new(first.without_filter()), columns: columns.clone() };
+    let Some(merged) = TableSource::merged(tables) else { return Ok(None) };
+    let table = Table { source: Arc::new(merged), columns: columns.clone() };
     let mut counts: HashMap<String, u64> = HashMap::new();
     let mut n_rows = 0;
     let mut buffer = String::new();

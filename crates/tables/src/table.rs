@@ -24,6 +24,7 @@ mod separator;
 mod sizes;
 mod source;
 mod table_source;
+mod walk;
 mod zstd;
 
 use std::ops::ControlFlow;

@@ -74,8 +74,8 @@ pub(crate) const KEYS_OF_OBJECTS: &str = "the keys of the objects";
 fn suggestion(column: &str, known: &str) -> String {
     if let (false, Some(separator)) = (known.contains(", "), known.find([';', '\t', '|'])) {
         return format!(
-            " (the fields are separated by {:?}: separate them by commas)",
-            &known[separator..=separator]
+            " (the fields may have another separator: set `csv: {{separator: {:?}}}` in the spec)",
+            char::from(known.as_bytes()[separator])
         );
     }
     let known = known.split(", ").filter(|known| *known != KEYS_OF_OBJECTS && *known != column);

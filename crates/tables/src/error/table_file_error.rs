@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use kiln_store::counted;
+
 /// An error in the content of a table's file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -28,6 +30,21 @@ pub enum TableFileError {
         line: &'static str,
         /// The separators.
         found: String,
+    },
+    /// The rows of a CSV file have one field more than its header.
+    #[error(
+        "{path}: the header has {} and the first rows have {n_row}, expected as many: put values with a separator in quotes, \
+         remove a separator at the ends of the rows, or, if the first field is a row name of R, read it as the column \
+         `row.names` or write the file without it (`row.names = FALSE`)",
+        counted(*.n_header as u64, "field")
+    )]
+    Fields {
+        /// The path of the file.
+        path: PathBuf,
+        /// The number of fields of the header.
+        n_header: usize,
+        /// The number of fields of the first rows.
+        n_row: usize,
     },
     /// A text file has content of another kind, such as UTF-16 or a Parquet file.
     #[error("{path}: the file is {found}, expected {expected}")]

@@ -19,6 +19,9 @@ const FEATHER_1: &[u8] = b"FEA1";
 /// The start of a message.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
+/// The length of the start of a message: the continuation and the length of its metadata, which is 0 at the end of a stream.
+const MARKER_BYTES: u64 = 8;
+
 /// The length of the footer and the magic bytes, which end a file.
 const TAIL_BYTES: u64 = 10;
 
@@ -94,6 +97,12 @@ impl Messages {
                 _ => places.push(MessagePlace { n_body, ..place }),
             }
         }
+        let n_more = source.n_bytes().saturating_sub(offset + MARKER_BYTES);
+        if n_more > 0 {
+            return Err(format!(
+                "{n_more} bytes follow the end of the stream: write each stream to a file of its own"
+            ));
+        }
         let (schema, version) = schema.ok_or("it has no schema")?;
         Ok(Self { schema, version, places })
     }
@@ -119,17 +128,17 @@ fn place_of(source: &SourceReader, block: &Block) -> Result<MessagePlace, String
     Ok(MessagePlace { body, n_body, ..place })
 }
 
-/// Returns the message at an offset, without the length of its body; `None` at the end of a stream.
+/// Returns the message at an offset, without the length of its body; `None` at the marker of the end of a stream.
 fn message_at(source: &SourceReader, offset: u64) -> Result<Option<MessagePlace>, String> {
     if source.n_bytes() <= offset {
-        return Ok(None);
+        return Err("it ends without the marker of the end: it is cut off, or was not closed".into());
     }
-    let start = read(source, offset, 8)?;
+    let start = read(source, offset, MARKER_BYTES)?;
     let length = start.strip_prefix(&CONTINUATION);
     let length = length.and_then(|length| length.try_into().ok()).map(i32::from_le_bytes);
     let length = length.ok_or("a message does not begin as those of Arrow since version 0.15")?;
     let n_metadata = u64::try_from(length).map_err(|error| damaged(&error))?;
-    let metadata = offset + 8;
+    let metadata = offset + MARKER_BYTES;
     let body = metadata.saturating_add(n_metadata);
     Ok((n_metadata > 0).then_some(MessagePlace { metadata, n_metadata, body, n_body: 0 }))
 }

@@ -64,6 +64,11 @@ pub(crate) fn has_decimal_comma(text: &str) -> bool {
         && digits(exponent)
 }
 
+/// Returns true for the text of a number with a point, which separates thousands where the fraction follows a comma.
+pub(super) fn has_decimal_point(text: &str) -> bool {
+    text.contains('.') && text.trim().parse::<f64>().is_ok()
+}
+
 fn is_digit(c: char) -> bool {
     c.is_ascii_digit()
 }

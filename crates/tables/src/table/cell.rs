@@ -54,6 +54,8 @@ pub(crate) struct TextColumn {
     pub(crate) text: String,
     /// The end of each text.
     pub(crate) ends: Vec<usize>,
+    /// The rows whose text is a number with a point in a file with decimal commas, ascending.
+    pub(crate) points: Vec<usize>,
 }
 
 impl BatchColumn {
@@ -70,7 +72,11 @@ impl BatchColumn {
 impl TextColumn {
     fn cell(&self, row: usize) -> Cell<'_> {
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
-        text_cell(&self.text[start..self.ends[row]])
+        let text = &self.text[start..self.ends[row]];
+        match self.points.binary_search(&row) {
+            Ok(_) => other(format!("{}, which has a point instead of a decimal comma", shortened(text))),
+            Err(_) => text_cell(text),
+        }
     }
 }
 

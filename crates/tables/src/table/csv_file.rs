@@ -8,13 +8,13 @@ use csv::ByteRecord;
 use kiln_store::counted;
 
 use super::batch::{BATCH_BYTES, BATCH_ROWS, Malformed, TableBatch};
-use super::canonical::has_decimal_comma;
+use super::canonical::{has_decimal_comma, has_decimal_point};
 use super::cell::{BatchColumn, TextColumn};
 use super::files::TablePath;
 use super::limit::ReadLimit;
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader, row_error};
 use super::missing::MissingTexts;
-use super::separator::{self, FirstLine};
+use super::separator::{self, FirstLine, WantedColumns};
 use super::table_source::{ColumnPlace, TableSource};
 use crate::{Error, Result, TableFileError};
 
@@ -44,9 +44,44 @@ pub(super) struct CsvFile {
     first: VecDeque<ByteRecord>,
     places: Vec<ColumnPlace>,
     n_fields: usize,
-    decimal: Option<char>,
+    /// What a comma is in each of the wanted columns.
+    commas: Vec<Comma>,
     missing: Arc<MissingTexts>,
     limit: ReadLimit,
+}
+
+/// What a comma in the values of a column is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comma {
+    /// A character.
+    Text,
+    /// The mark before the fraction of a number that is an integer, such as `1000,0`: other texts are keys as they are written.
+    OfIntegers,
+    /// The mark before the fraction of a number.
+    Decimal,
+}
+
+impl Comma {
+    fn of(table: &TableSource, column: &String) -> Self {
+        match table.csv.decimal {
+            Some(',') if table.texts.contains(column) => Self::Text,
+            Some(',') if table.keys.contains(column) => Self::OfIntegers,
+            Some(',') => Self::Decimal,
+            _ => Self::Text,
+        }
+    }
+
+    /// Returns true if the comma of a text is read as a point.
+    fn is_point_in(self, text: &str) -> bool {
+        match self {
+            Self::Text => false,
+            Self::OfIntegers => {
+                let fraction = text.split_once(',').map_or("", |(_, fraction)| fraction);
+                has_decimal_comma(text) && fraction.bytes().all(|digit| digit == b'0')
+            }
+            Self::Decimal => has_decimal_comma(text),
+        }
+    }
 }
 
 type Parser = csv::Reader<Chain<Chain<Cursor<Vec<u8>>, RecordReader>, &'static [u8]>>;
@@ -62,11 +97,11 @@ struct Opened {
 impl CsvFile {
     /// Returns the names of the columns of a file.
     pub(super) fn names(table: &TableSource, file: &TablePath) -> Result<Vec<String>> {
-        Ok(open(table, &file.path)?.names)
+        Ok(open(table, file)?.names)
     }
 
     pub(super) fn open(table: &TableSource, file: &TablePath, columns: &[String]) -> Result<Self> {
-        let Opened { reader, progress, names, first } = open(table, &file.path)?;
+        let Opened { reader, progress, names, first } = open(table, file)?;
         Ok(Self {
             path: file.path.clone(),
             reader,
@@ -75,7 +110,7 @@ impl CsvFile {
             first,
             places: table.places(file, columns, &names)?,
             n_fields: names.len(),
-            decimal: table.csv.decimal,
+            commas: columns.iter().map(|column| Comma::of(table, column)).collect(),
             missing: table.missing.clone(),
             limit: table.sources.limit(),
         })
@@ -100,6 +135,7 @@ impl CsvFile {
                 malformed.push(Malformed { row: n_rows, expected, found });
                 for column in &mut columns {
                     column.ends.truncate(n_rows);
+                    column.points.retain(|row| *row < n_rows);
                     column.text.truncate(column.ends.last().copied().unwrap_or(0));
                     column.ends.push(column.text.len());
                 }
@@ -128,16 +164,17 @@ impl CsvFile {
             let [expected, found] = [self.n_fields, self.record.len()].map(|n| counted(n as u64, "field"));
             return Err((expected, found));
         }
-        for (column, place) in columns.iter_mut().zip(&self.places) {
+        for ((column, place), comma) in columns.iter_mut().zip(&self.places).zip(&self.commas) {
             let Some(position) = place.position() else { continue };
             let field = self.record.get(position).unwrap_or_default();
             let text = std::str::from_utf8(field)
                 .map_err(|_| ("text in UTF-8".to_owned(), format!("{:?}", String::from_utf8_lossy(field))))?;
-            match self.decimal {
-                Some(',') if has_decimal_comma(text) => {
-                    column.text.extend(text.chars().map(|c| if c == ',' { '.' } else { c }));
-                }
-                _ => column.text.push_str(text),
+            match comma.is_point_in(text) {
+                true => column.text.extend(text.chars().map(|c| if c == ',' { '.' } else { c })),
+                false => column.text.push_str(text),
+            }
+            if *comma == Comma::Decimal && has_decimal_point(text) {
+                column.points.push(column.ends.len());
             }
             column.ends.push(column.text.len());
         }
@@ -146,12 +183,13 @@ impl CsvFile {
 }
 
 /// Opens a file, and reads its header.
-fn open(table: &TableSource, path: &Path) -> Result<Opened> {
+fn open(table: &TableSource, file: &TablePath) -> Result<Opened> {
+    let path = &file.path;
     let form = &table.csv;
     let limit = table.sources.limit();
     let (mut bytes, progress) = lines::open(path, &table.sources, FIELD_BYTES)?;
     let line = FirstLine::read(&mut bytes, form).map_err(|error| row_error(path, None, limit, error))?;
-    let separator = line.separator(path, form, &table.columns)?;
+    let separator = line.separator(path, form, &wanted_columns(table, file))?;
     progress.set_separator(separator);
     let n_stated = line.n_stated();
     progress.leave_out(n_stated);
@@ -178,7 +216,7 @@ fn open(table: &TableSource, path: &Path) -> Result<Opened> {
         first.push_back(record.clone());
     }
     if form.names.is_empty() {
-        name_rows(&mut names, &first, &table.columns);
+        name_rows(path, &mut names, &first, &table.columns)?;
     } else if first.front().is_some_and(|record| record.iter().eq(names.iter().map(String::as_bytes))) {
         let expected = "rows only: remove `names` of `csv` from the spec";
         return Err(content(path, "a table with a header", expected));
@@ -186,17 +224,45 @@ fn open(table: &TableSource, path: &Path) -> Result<Opened> {
     Ok(Opened { reader, progress, names, first })
 }
 
+/// Returns the columns that a file must have, and those that it need not have.
+fn wanted_columns<'a>(table: &'a TableSource, file: &TablePath) -> WantedColumns<'a> {
+    let mut wanted = WantedColumns::default();
+    for column in &table.columns {
+        let is_optional = file.has_in_path(column) || table.optional.contains(column);
+        let columns = if is_optional { &mut wanted.optional } else { &mut wanted.required };
+        // The header leaves it empty or out.
+        if column != ROW_NAMES {
+            columns.push(column);
+        }
+    }
+    wanted
+}
+
 /// Names the column of row names, which the header leaves empty (`write.csv` of R) or out (`write.table`).
-fn name_rows(names: &mut Vec<String>, first: &VecDeque<ByteRecord>, columns: &[String]) {
+///
+/// # Errors
+/// Returns [`TableFileError::Fields`] if the rows have one field more than the header, and no column is that of row names: they may
+/// have numbers with a decimal comma between commas, or a separator at their ends.
+fn name_rows(
+    path: &Path,
+    names: &mut Vec<String>,
+    first: &VecDeque<ByteRecord>,
+    columns: &[String],
+) -> Result<()> {
     // A spec may have the empty name itself.
     if names.iter().any(|name| name == ROW_NAMES) || columns.iter().any(String::is_empty) {
-        return;
+        return Ok(());
     }
     if !first.is_empty() && first.iter().all(|record| record.len() == names.len() + 1) {
+        if !columns.iter().any(|column| column == ROW_NAMES) {
+            let [n_header, n_row] = [names.len(), names.len() + 1];
+            return Err(Error::TableFile(TableFileError::Fields { path: path.to_owned(), n_header, n_row }));
+        }
         names.insert(0, ROW_NAMES.to_owned());
     } else if names.len() > 1 && names[0].is_empty() {
         names[0] = ROW_NAMES.to_owned();
     }
+    Ok(())
 }
 
 /// Reads a record, and returns false at the end of the file. `row` is its row; `None` for the header.

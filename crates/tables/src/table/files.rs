@@ -5,18 +5,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use glob::{MatchOptions, Pattern, glob_with};
 use kiln_store::counted;
 
 use super::format::TableFormat;
-use crate::error::io_error;
+use super::walk::{FilePattern, MAX_FILES, Matches, is_folder, is_pattern, plain};
 use crate::{Error, Result, SpecError};
-
-/// The maximum number of files of a table.
-const MAX_FILES: usize = 1 << 16;
-
-/// The maximum depth of folders below that of an entry.
-const MAX_DEPTH: usize = 32;
 
 /// The name that Hive writes for a missing value of a partition.
 const HIVE_MISSING: &str = "__HIVE_DEFAULT_PARTITION__";
@@ -27,6 +20,13 @@ pub(crate) struct TablePath {
     pub(crate) path: PathBuf,
     /// The columns whose value is the same in all rows, from folders such as `year=2024` in its path.
     pub(super) partition: Vec<(String, String)>,
+}
+
+impl TablePath {
+    /// Returns true if a column is in the path of the file.
+    pub(super) fn has_in_path(&self, column: &str) -> bool {
+        self.partition.iter().any(|(name, _)| name == column)
+    }
 }
 
 /// The files of a table, in the order of the entries, and by their paths within an entry.
@@ -47,29 +47,32 @@ pub(crate) fn may_be_several(entry: &Path) -> bool {
 /// Finds the files of entries relative to a folder.
 pub(super) fn find(table: &str, folder: &Path, entries: &[PathBuf]) -> Result<FoundFiles> {
     let mut found = FoundFiles::default();
-    // True for a file that is an entry itself.
-    let mut known: BTreeMap<PathBuf, bool> = BTreeMap::new();
-    for entry in entries {
+    // The files by their paths without links: the entry, the path by which it was found, and true for a file that is an entry itself.
+    let mut known: BTreeMap<PathBuf, (usize, PathBuf, bool)> = BTreeMap::new();
+    for (number, entry) in entries.iter().enumerate() {
         let no_files = |what: &str| {
             let entry = entry.display().to_string();
             Error::Spec(SpecError::Files { table: table.to_owned(), entry, what: what.to_owned() })
         };
-        let path = folder.join(entry);
-        let text = entry.to_string_lossy();
-        let mut others = Vec::new();
-        let mut matched = Vec::new();
-        let is_alone = if path.is_dir() {
-            add_folder(&path, MAX_DEPTH, &mut matched, &mut others)?;
+        let path = plain(&folder.join(entry));
+        let mut matched = Matches::default();
+        let is_alone = if is_folder(&path) {
+            matched.add_folder(&path)?;
             false
-        } else if is_pattern(&text) && !path.exists() {
-            add_matches(folder, &path, entry, &mut matched, &mut others, &no_files)?;
+        } else if is_pattern(&entry.to_string_lossy()) && !path.exists() {
+            let text = entry.to_str().ok_or_else(|| no_files("is a pattern that is not UTF-8"))?;
+            let pattern = FilePattern::parse(text).map_err(|error| {
+                no_files(&format!("is no pattern: {} at character {}", error.msg, error.pos + 1))
+            })?;
+            matched.add_pattern(folder, &pattern)?;
             false
         } else {
-            matched.push(path);
+            matched.tables.insert(path.clone());
             true
         };
+        let Matches { tables: matched, others, .. } = matched;
         if is_alone && TableFormat::of(entry).is_none() {
-            if !matched[0].exists() {
+            if !path.exists() {
                 return Err(no_files("does not exist, expected a file, a folder or a pattern"));
             }
             return Err(no_files(&format!("is no table by its name, expected {}", TableFormat::EXPECTED)));
@@ -81,15 +84,24 @@ pub(super) fn find(table: &str, folder: &Path, entries: &[PathBuf]) -> Result<Fo
         if MAX_FILES < found.files.len() + matched.len() {
             return Err(no_files(&format!("matches too many files, expected at most {MAX_FILES}")));
         }
-        matched.sort();
-        others.sort();
         for path in matched {
+            let of = shown(folder, &path);
+            // A file that cannot be found is an error when it is read.
+            let key = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+            let earlier = known.insert(key, (number, path.clone(), is_alone));
             // A file may stand in the list twice, but an overlap of patterns is a slip.
-            if known.get(&path).is_some_and(|was_alone| !(is_alone && *was_alone)) {
-                let of = shown(folder, &path);
-                return Err(no_files(&format!("matches {of}, which another entry has: remove one of them")));
+            match earlier.filter(|(_, _, was_alone)| !(is_alone && *was_alone)) {
+                Some((of_entry, earlier, _)) if of_entry == number => {
+                    let earlier = shown(folder, &earlier);
+                    let what = format!("matches {earlier} and {of}, which are one file: name one of them");
+                    return Err(no_files(&what));
+                }
+                Some(_) => {
+                    let what = format!("matches {of}, which another entry has: remove one of them");
+                    return Err(no_files(&what));
+                }
+                None => {}
             }
-            known.insert(path.clone(), is_alone);
             let relative = path.strip_prefix(folder).unwrap_or(&path);
             let partition = partition_of(relative);
             found.files.push(TablePath { path, partition });
@@ -109,88 +121,6 @@ pub(super) fn find(table: &str, folder: &Path, entries: &[PathBuf]) -> Result<Fo
 /// Returns a path relative to a folder, for messages.
 pub(super) fn shown(folder: &Path, path: &Path) -> String {
     path.strip_prefix(folder).unwrap_or(path).display().to_string()
-}
-
-fn is_pattern(text: &str) -> bool {
-    text.contains(['*', '?', '['])
-}
-
-/// Returns true for the names of files that belong to a table without being one, such as `_SUCCESS` and `.part-0.csv.crc`.
-fn is_hidden(name: &OsStr) -> bool {
-    name.to_string_lossy().starts_with(['.', '_'])
-}
-
-/// Adds the tables in a folder and in those below it.
-fn add_folder(
-    folder: &Path,
-    depth: usize,
-    tables: &mut Vec<PathBuf>,
-    others: &mut Vec<PathBuf>,
-) -> Result<()> {
-    if depth == 0 {
-        let deep = format!("more than {MAX_DEPTH} folders within each other");
-        return Err(io_error(folder)(std::io::Error::other(deep)));
-    }
-    for entry in fs::read_dir(folder).map_err(io_error(folder))? {
-        let entry = entry.map_err(io_error(folder))?;
-        let path = entry.path();
-        if is_hidden(&entry.file_name()) {
-            continue;
-        }
-        // Links are followed.
-        if path.is_dir() {
-            add_folder(&path, depth - 1, tables, others)?;
-        } else if TableFormat::of(&path).is_some() {
-            tables.push(path);
-        } else {
-            others.push(path);
-        }
-        if MAX_FILES < tables.len() + others.len() {
-            return Err(io_error(folder)(std::io::Error::other(format!("more than {MAX_FILES} files"))));
-        }
-    }
-    Ok(())
-}
-
-/// Adds the tables that a pattern matches, and those in the folders that it matches.
-fn add_matches(
-    folder: &Path,
-    path: &Path,
-    entry: &Path,
-    tables: &mut Vec<PathBuf>,
-    others: &mut Vec<PathBuf>,
-    no_files: &dyn Fn(&str) -> Error,
-) -> Result<()> {
-    let (Some(folder), Some(text)) = (folder.to_str(), entry.to_str()) else {
-        return Err(no_files("is a pattern below a folder whose name is not UTF-8"));
-    };
-    let pattern = match entry.is_absolute() {
-        true => text.to_owned(),
-        false => PathBuf::from(Pattern::escape(folder)).join(text).to_string_lossy().into_owned(),
-    };
-    let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::default() };
-    let matches = glob_with(&pattern, options)
-        .map_err(|error| no_files(&format!("is no pattern: {} at character {}", error.msg, error.pos + 1)))?;
-    let takes_hidden = entry.file_name().is_some_and(is_hidden);
-    for found in matches {
-        let found = found.map_err(|error| io_error(path)(error.into()))?;
-        if found.file_name().is_some_and(is_hidden) && !takes_hidden {
-            continue;
-        }
-        if found.is_dir() {
-            add_folder(&found, MAX_DEPTH, tables, others)?;
-        } else if TableFormat::of(&found).is_some() {
-            tables.push(found);
-        } else {
-            others.push(found);
-        }
-    }
-    // `**` matches a folder and the files in it.
-    tables.sort();
-    tables.dedup();
-    others.sort();
-    others.dedup();
-    Ok(())
 }
 
 /// Returns the columns of the folders `NAME=VALUE` of a path.

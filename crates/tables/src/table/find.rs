@@ -27,6 +27,7 @@ struct Described<'a> {
     rows: &'a BTreeMap<String, Vec<String>>,
     columns: Vec<String>,
     keys: Vec<&'a str>,
+    texts: Vec<&'a str>,
 }
 
 impl TableSource {
@@ -44,6 +45,7 @@ impl TableSource {
                 rows: &spec.rows,
                 columns: spec.columns_of_table(),
                 keys: spec.key.iter().map(String::as_str).collect(),
+                texts: spec.text_columns(),
             },
             sources,
         )
@@ -63,13 +65,14 @@ impl TableSource {
                 rows: &spec.rows,
                 columns: spec.columns_of_table(),
                 keys: vec![&spec.src.column, &spec.dst.column],
+                texts: Vec::new(),
             },
             sources,
         )
     }
 
     fn find(described: Described<'_>, sources: &SourceFiles) -> Result<Arc<Self>> {
-        let Described { label, files, csv, missing, rows, mut columns, keys } = described;
+        let Described { label, files, csv, missing, rows, mut columns, keys, texts } = described;
         let found = files::find(&label, sources.folder(), files)?;
         columns.extend(rows.keys().cloned());
         columns.sort_unstable();
@@ -82,6 +85,8 @@ impl TableSource {
             filter: RowFilter::new(rows),
             columns,
             optional: Vec::new(),
+            keys: keys.iter().map(|name| (*name).to_owned()).collect(),
+            texts: texts.into_iter().map(str::to_owned).collect(),
             sources: sources.clone(),
             notes: found.notes,
         };
@@ -96,24 +101,68 @@ impl TableSource {
         Ok(Arc::new(table))
     }
 
-    /// Finds the columns that some of several files do not have.
+    /// Returns a table with all rows of the files that several tables share, whose columns are those of all of them.
+    pub(crate) fn merged(tables: &[&Arc<Self>]) -> Option<Self> {
+        let first = tables.first()?;
+        let mut columns: Vec<String> = tables.iter().flat_map(|table| table.columns.clone()).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let mut merged = Self {
+            label: first.label.clone(),
+            files: first.files.clone(),
+            csv: first.csv.clone(),
+            missing: first.missing.clone(),
+            filter: None,
+            columns,
+            optional: Vec::new(),
+            keys: first.keys.clone(),
+            texts: first.texts.clone(),
+            sources: first.sources.clone(),
+            notes: Vec::new(),
+        };
+        merged.find_optional(&[]);
+        Some(merged)
+    }
+
+    /// Finds the columns that some of several files do not have, and those that files and their paths have.
     fn find_optional(&mut self, keys: &[&str]) {
-        if self.files.len() < 2 {
-            return;
+        let is_one = self.files.len() < 2;
+        // The separators of the files are found by the keys and as many of the other columns as possible.
+        if !is_one {
+            let others = self.columns.iter().filter(|column| !keys.contains(&column.as_str()));
+            self.optional = others.cloned().collect();
         }
         // The reading of a file that cannot be opened is an error.
-        let names: Vec<Option<Vec<String>>> =
-            self.files.iter().map(|file| self.names_of(file).ok().flatten()).collect();
-        for column in self.columns.iter().filter(|column| !keys.contains(&column.as_str())) {
+        let names = self.files.iter().map(|file| match is_one && file.partition.is_empty() {
+            true => None,
+            false => self.names_of(file).ok().flatten(),
+        });
+        let names: Vec<Option<Vec<String>>> = names.collect();
+        self.optional.clear();
+        for column in &self.columns {
             let mut without = Vec::new();
+            let mut twice = Vec::new();
             for (position, names) in names.iter().enumerate() {
-                let of_path = self.files[position].partition.iter().any(|(name, _)| name == column);
                 // The objects of JSON lines have what keys they like.
-                if !of_path && names.as_ref().is_some_and(|names| !names.contains(column)) {
-                    without.push(position);
+                let Some(names) = names else { continue };
+                match (names.contains(column), self.files[position].has_in_path(column)) {
+                    (true, true) => twice.push(position),
+                    (false, false) => without.push(position),
+                    _ => {}
                 }
             }
-            let (Some(first), true) = (without.first(), without.len() < names.len()) else { continue };
+            if let Some(first) = twice.first() {
+                self.notes.push(format!(
+                    "the column {column:?} is in {} of {} and in their path, such as {}: that of the files is read",
+                    counted(twice.len() as u64, "file"),
+                    names.len(),
+                    files::shown(self.sources.folder(), &self.files[*first].path)
+                ));
+            }
+            let Some(first) = without.first() else { continue };
+            if without.len() == names.len() || keys.contains(&column.as_str()) {
+                continue;
+            }
             self.optional.push(column.clone());
             self.notes.push(format!(
                 "{} of {} without the column {column:?}, such as {}: its values are missing there",

@@ -24,7 +24,9 @@ impl TableFormat {
 
     /// Returns the format of a file by its name.
     pub(crate) fn of(path: &Path) -> Option<Self> {
-        let name = path.file_name()?.to_str()?;
+        // A name that is not UTF-8 has a readable end.
+        let name = path.file_name()?.to_string_lossy();
+        let name: &str = &name;
         let compressed = [".gz", ".zst"].into_iter().find_map(|end| name.strip_suffix(end));
         let name = compressed.unwrap_or(name);
         let (_, format) = Self::ENDS.into_iter().find(|(end, _)| name.ends_with(end))?;

@@ -23,6 +23,15 @@ pub(super) struct FirstLine {
     stated: Option<(u8, usize)>,
 }
 
+/// The columns of the import.
+#[derive(Debug, Default)]
+pub(super) struct WantedColumns<'a> {
+    /// Those that the file must have.
+    pub(super) required: Vec<&'a str>,
+    /// Those that the file need not have, because its path or another file has them.
+    pub(super) optional: Vec<&'a str>,
+}
+
 impl FirstLine {
     /// Reads the first line, which may have ends of lines within quotes, after a line `sep=;`.
     pub(super) fn read(reader: &mut impl Read, form: &CsvSpec) -> io::Result<Self> {
@@ -48,13 +57,13 @@ impl FirstLine {
         self.stated.map_or(0, |(_, n_bytes)| n_bytes)
     }
 
-    /// Returns the separator: that of the spec, that of a line `sep=;`, or the only one that the line has outside of quotes. A
-    /// line that has several is split by the one that gives the columns of the import: all of `columns`, or as many fields as the
-    /// spec has names.
+    /// Returns the separator: that of the spec, that of a line `sep=;`, the tab of a file named `.tsv`, or the only one that the line
+    /// has outside of quotes. A line that has several is split by the one that gives the columns of the import: all of `required` and
+    /// the most of `optional`, or as many fields as the spec has names.
     ///
     /// # Errors
     /// Returns [`TableFileError::Separator`] if several separators occur and none, or more than one, gives the columns.
-    pub(super) fn separator(&self, path: &Path, form: &CsvSpec, columns: &[String]) -> Result<u8> {
+    pub(super) fn separator(&self, path: &Path, form: &CsvSpec, columns: &WantedColumns<'_>) -> Result<u8> {
         if let Some(separator) = form.separator {
             return Ok(separator as u8);
         }
@@ -63,11 +72,16 @@ impl FirstLine {
         }
         let found: Vec<u8> =
             SEPARATORS.into_iter().filter(|separator| self.n_fields(*separator, form) > 1).collect();
+        if is_tsv(path) && (found.contains(&b'\t') || self.n_found(b'\t', form, columns).is_some()) {
+            return Ok(b'\t');
+        }
         if let [] | [_] = found[..] {
             return Ok(found.first().copied().unwrap_or(b','));
         }
-        let fitting: Vec<u8> =
-            found.iter().copied().filter(|separator| self.fits(*separator, form, columns)).collect();
+        let n_found = |separator: &u8| self.n_found(*separator, form, columns);
+        let most = found.iter().filter_map(n_found).max();
+        let fitting = found.iter().copied().filter(|separator| most.is_some() && n_found(separator) == most);
+        let fitting: Vec<u8> = fitting.collect();
         match fitting[..] {
             [separator] => Ok(separator),
             // A header that has the columns between commas was read so before other separators were detected.
@@ -80,12 +94,15 @@ impl FirstLine {
         }
     }
 
-    fn fits(&self, separator: u8, form: &CsvSpec, columns: &[String]) -> bool {
+    /// Returns how many of the optional columns the line has if it is split so; `None` if a required one is missing.
+    fn n_found(&self, separator: u8, form: &CsvSpec, columns: &WantedColumns<'_>) -> Option<usize> {
         let record = self.record(separator, form);
-        match form.names.len() {
-            0 => columns.iter().all(|column| record.iter().any(|field| field == column.as_bytes())),
-            n_names => record.len() == n_names,
+        if !form.names.is_empty() {
+            return (record.len() == form.names.len()).then_some(0);
         }
+        let has = |column: &&&str| record.iter().any(|field| field == column.as_bytes());
+        let has_required = columns.required.iter().all(|column| has(&column));
+        has_required.then(|| columns.optional.iter().filter(has).count())
     }
 
     fn n_fields(&self, separator: u8, form: &CsvSpec) -> usize {
@@ -102,6 +119,13 @@ impl FirstLine {
             .read_byte_record(&mut record);
         record
     }
+}
+
+/// Returns true for a file named `.tsv`, also if it is compressed.
+fn is_tsv(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(&name);
+    name.ends_with(".tsv")
 }
 
 /// Returns the builder of a parser.
@@ -169,9 +193,19 @@ mod tests {
     use super::*;
 
     fn separator_of(text: &str, form: &CsvSpec, columns: &[&str]) -> Result<u8, String> {
-        let columns: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
+        separator_in("a.csv", text, form, columns, &[])
+    }
+
+    fn separator_in(
+        path: &str,
+        text: &str,
+        form: &CsvSpec,
+        required: &[&str],
+        optional: &[&str],
+    ) -> Result<u8, String> {
+        let columns = WantedColumns { required: required.to_vec(), optional: optional.to_vec() };
         let line = FirstLine::read(&mut text.as_bytes(), form).expect("bytes in memory can be read");
-        line.separator(Path::new("a.csv"), form, &columns).map_err(|error| error.to_string())
+        line.separator(Path::new(path), form, &columns).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -202,6 +236,24 @@ mod tests {
         assert_eq!(separator_of("1;2,5,7\n", &names, &[]), Ok(b';'));
         let stated = CsvSpec { separator: Some('|'), ..names };
         assert_eq!(separator_of("1;2,5\n", &stated, &[]), Ok(b'|'));
+    }
+
+    #[test]
+    fn columns_that_a_file_need_not_have_are_no_condition() {
+        let header = CsvSpec::default();
+        for (path, text, optional, expected) in [
+            ("a.csv", "id;price, net\n", &["year"][..], Ok(b';')),
+            // The separator with the most columns.
+            ("a.csv", "id;x,id\n", &["x"], Ok(b',')),
+            ("a.csv", "id;x;a,id\n", &["x"], Ok(b';')),
+            ("a.tsv", "id\tx;y;z\n", &[], Ok(b'\t')),
+            ("a.tsv.gz", "id\tid,x;y\n", &["x;y"], Ok(b'\t')),
+            ("a.tsv", "id,x\n", &[], Ok(b',')),
+            ("a.csv", "a;b,c\n", &[], Err(())),
+        ] {
+            let found = separator_in(path, text, &header, &["id"], optional);
+            assert_eq!(found.map_err(drop), expected, "{path}: {text:?}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use super::limit::ReadLimit;
 use super::sizes::KnownSizes;
+use super::walk::plain;
 use crate::Result;
 
 /// The files of the tables of a spec, which are relative to its folder.
@@ -25,7 +26,8 @@ pub(crate) struct SourceFiles {
 impl SourceFiles {
     /// Creates an empty list for the files of a spec in this folder, to be read within a memory limit.
     pub(crate) fn new(folder: impl Into<PathBuf>, limit: ReadLimit) -> Self {
-        Self { folder: folder.into(), files: OpenFiles::default(), limit, sizes: KnownSizes::default() }
+        let folder = plain(&folder.into());
+        Self { folder, files: OpenFiles::default(), limit, sizes: KnownSizes::default() }
     }
 
     /// Returns the limit of the memory for reading.

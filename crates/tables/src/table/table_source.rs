@@ -25,6 +25,10 @@ pub(crate) struct TableSource {
     pub(super) columns: Vec<String>,
     /// The columns that a file need not have, because another one has them.
     pub(super) optional: Vec<String>,
+    /// The columns of keys, which are read as they are written, except integers.
+    pub(super) keys: Vec<String>,
+    /// The columns of lists and texts, which are read as they are written.
+    pub(super) texts: Vec<String>,
     /// The files of the import, by which each reading has the same bytes.
     pub(crate) sources: SourceFiles,
     /// What of the files is not read or is missing.
@@ -43,21 +47,6 @@ pub(super) enum ColumnPlace {
 }
 
 impl TableSource {
-    /// Returns the table with all rows of its files.
-    pub(crate) fn without_filter(&self) -> Self {
-        Self {
-            label: self.label.clone(),
-            files: self.files.clone(),
-            csv: self.csv.clone(),
-            missing: self.missing.clone(),
-            filter: None,
-            columns: self.columns.clone(),
-            optional: self.optional.clone(),
-            sources: self.sources.clone(),
-            notes: Vec::new(),
-        }
-    }
-
     /// Returns the columns that the import reads, ascending, with those by which rows are taken.
     pub(crate) fn columns(&self) -> &[String] {
         &self.columns

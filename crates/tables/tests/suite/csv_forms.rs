@@ -65,7 +65,11 @@ fn an_ambiguous_header_names_the_key_to_set() {
     let tables = Tables::new();
     let [users, knows] = [&USERS[..], &KNOWS].map(|rows| text(rows, '|', "\n"));
     let error = tables.put("users.csv", &users).put("knows.csv", &knows).error_of(&spec(""));
-    assert_eq!(error, "users.csv: no column is named \"id\", expected one of: id|x|note");
+    assert_eq!(
+        error,
+        "users.csv: no column is named \"id\", expected one of: id|x|note (the fields may have another separator: set \
+         `csv: {separator: '|'}` in the spec)"
+    );
 }
 
 #[test]
@@ -130,10 +134,10 @@ fn a_decimal_comma_is_read_if_the_spec_has_it() {
     let tables = Tables::new();
     let spec = "{name: t, nodes: [{name: u, files: [u.csv], key: id, csv: {decimal: ','},
                  columns: [{column: x, transform: {one_hot: {max_categories: 9}}}]}]}";
-    tables.put("u.csv", "id;x\na;1,50\nb;1,5e+00\nc;1,2,3\nd;1.5\ne;a,b\n").import(spec);
+    tables.put("u.csv", "id;x\na;1,50\nb;1,5e+00\nc;1,2,3\nd;31.12.2024\ne;a,b\n").import(spec);
     let import = kiln_tables::Import::open(tables.path("set")).unwrap();
     let names = import.node_type("u").unwrap().columns[0].feature_names();
-    assert_eq!(names, ["x=1.5", "x=1,2,3", "x=a,b"]);
+    assert_eq!(names, ["x=1.5", "x=1,2,3", "x=31.12.2024", "x=a,b"]);
     let tables = Tables::new();
     let error = tables.put("users.csv", users).put("knows.csv", knows).error_of(&self::spec(""));
     assert!(
