@@ -14,7 +14,7 @@ use super::files::TablePath;
 use super::limit::ReadLimit;
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader, row_error};
 use super::missing::MissingTexts;
-use super::separator::{self, FirstLine, WantedColumns};
+use super::separator::{self, FirstLine, SEPARATORS, WantedColumns};
 use super::table_source::{ColumnPlace, TableSource};
 use crate::{Error, Result, TableFileError};
 
@@ -188,9 +188,10 @@ fn open(table: &TableSource, file: &TablePath) -> Result<Opened> {
     let form = &table.csv;
     let limit = table.sources.limit();
     let (mut bytes, progress) = lines::open(path, &table.sources, FIELD_BYTES)?;
+    progress.set_separators(form.separator.map_or(SEPARATORS, |separator| [separator as u8; 3]));
     let line = FirstLine::read(&mut bytes, form).map_err(|error| row_error(path, None, limit, error))?;
     let separator = line.separator(path, form, &wanted_columns(table, file))?;
-    progress.set_separator(separator);
+    progress.set_separators([separator; 3]);
     let n_stated = line.n_stated();
     progress.leave_out(n_stated);
     let mut line = Cursor::new(line.bytes);

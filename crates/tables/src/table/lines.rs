@@ -19,13 +19,19 @@ use kiln_store::SourceReader;
 pub(super) const BUFFER_BYTES: usize = 1 << 16;
 
 /// The numbers of bytes that were read from a file, after decompression.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Progress {
     /// The bytes since the last record, with the memory of its fields.
     n_since_record: Shared<u64>,
     n_bytes: Shared<u64>,
-    /// The separator of fields; 0 if it is not known yet.
-    separator: Shared<u8>,
+    /// The separators of fields, which differ or are the same.
+    separators: Shared<[u8; 3]>,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { n_since_record: Shared::new(0), n_bytes: Shared::new(0), separators: Shared::new([b','; 3]) }
+    }
 }
 
 impl Progress {
@@ -34,9 +40,9 @@ impl Progress {
         self.n_since_record.set(0);
     }
 
-    /// Sets the separator of the fields, which are counted.
-    pub(super) fn set_separator(&self, separator: u8) {
-        self.separator.set(separator);
+    /// Sets the separators of the fields, which are counted: one three times, or those of which one is still to be found.
+    pub(super) fn set_separators(&self, separators: [u8; 3]) {
+        self.separators.set(separators);
     }
 
     /// Leaves out bytes that are no part of the table.
@@ -161,16 +167,13 @@ fn peek(path: &Path, mut bytes: impl Read + 'static) -> Result<(Vec<u8>, Box<dyn
 
 impl Read for RecordReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let Progress { n_since_record, n_bytes: n_all, separator } = &*self.progress;
+        let Progress { n_since_record, n_bytes: n_all, separators } = &*self.progress;
         if self.most_bytes < n_since_record.get() {
             return Err(io::Error::other(LongRecord));
         }
         let n_bytes = self.bytes.read(buffer)?;
-        let separator = match separator.get() {
-            0 => b',',
-            separator => separator,
-        };
-        let n_fields = buffer[..n_bytes].iter().filter(|byte| **byte == separator).count();
+        let separators = separators.get();
+        let n_fields = buffer[..n_bytes].iter().filter(|byte| separators.contains(byte)).count();
         let n_more = n_bytes as u64 + self.field_bytes * n_fields as u64;
         n_since_record.set(n_since_record.get() + n_more);
         n_all.set(n_all.get() + n_bytes as u64);

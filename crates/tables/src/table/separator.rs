@@ -9,7 +9,7 @@ use crate::spec::CsvSpec;
 use crate::{Error, Result, TableFileError};
 
 /// The separators that are detected.
-const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
+pub(super) const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
 /// The number of bytes that are read at a time.
 const PART_BYTES: u64 = 1 << 12;

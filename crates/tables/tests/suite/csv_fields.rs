@@ -90,3 +90,23 @@ fn a_separator_is_found_without_the_columns_that_a_file_need_not_have() {
     assert_eq!(keys(&data, 0), ["a", "b", "c"]);
     assert_eq!(features(&data, 0), [[2023., 2., 0.], [2024., 0., 1.], [2024., 3., 0.]].concat());
 }
+
+/// Each field takes memory, also those of the first line, by which the separator is found.
+#[test]
+fn the_fields_of_the_header_count_for_each_separator() {
+    for (separator, form) in [(",", ""), (";", ""), ("\t", ""), ("|", ", csv: {separator: '|'}")] {
+        let spec = format!("{{name: t, nodes: [{{name: u, files: [u.csv], key: id{form}}}]}}");
+        let tables = Tables::new();
+        // 200 kB of text, and 3.2 MB for the fields, of which a record may have 1 MiB.
+        tables.put("u.csv", &format!("id{}\n", separator.repeat(200_000)));
+        let options = ImportOptions { memory_bytes: 32 << 20, ..ImportOptions::default() };
+        let error = tables.import_with(&spec, "set", &options).unwrap_err();
+        assert!(
+            matches!(&error, kiln_tables::Error::Memory { what, .. } if what.contains("header")),
+            "{separator:?}: {error}"
+        );
+        // A shorter header is read.
+        tables.put("u.csv", &format!("id{}\na{}\n", separator.repeat(40_000), separator.repeat(40_000)));
+        tables.import_with(&spec, "set", &options).unwrap();
+    }
+}
