@@ -20,7 +20,7 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use crate::cube::column_moments::{ColumnStatistics, column_statistics};
+use crate::cube::column_moments::{ColumnStatistics, column_statistics, reciprocal_deviation};
 use crate::cube::column_sums::{ColumnTerm, column_sums_of};
 use crate::cube::dropout::{relu, relu_adjoint};
 use crate::cube::launch::{self, Rows, launch_units};
@@ -37,11 +37,6 @@ struct Sizes {
     output_stride: usize,
     n_rows: f32,
     epsilon: f32,
-}
-
-#[cube]
-pub(super) fn reciprocal_deviation<N: Size>(variance: Vector<f32, N>, epsilon: f32) -> Vector<f32, N> {
-    Vector::new(f32::new(1.0)) / (variance + Vector::new(epsilon)).sqrt()
 }
 
 /// Normalizes the rows.

@@ -167,6 +167,12 @@ fn statistics_kernel<N: Size>(
     }
 }
 
+/// The reciprocal of the standard deviation.
+#[cube]
+pub(super) fn reciprocal_deviation<N: Size>(variance: Vector<f32, N>, epsilon: f32) -> Vector<f32, N> {
+    Vector::new(f32::new(1.0)) / (variance + Vector::new(epsilon)).sqrt()
+}
+
 /// The statistics of the columns of rows, each `[d]`.
 #[derive(Debug)]
 pub(super) struct ColumnStatistics {

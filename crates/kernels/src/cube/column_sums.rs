@@ -20,8 +20,8 @@ use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use crate::cube::batch_norm::reciprocal_deviation;
 use crate::cube::column_chunks::{ColumnChunks, Sizes, UNITS, chunk_of_unit, column_of_unit, lane_of_unit};
+use crate::cube::column_moments::reciprocal_deviation;
 use crate::cube::dropout::relu_adjoint;
 use crate::cube::launch::{self, Rows, launch_kernel};
 use crate::ops::edges::zero_rows;

@@ -21,7 +21,7 @@ fn rejects_unknown_device_names() {
     assert_eq!(
         said,
         "unknown device `tpu`: expected cpu, cube-cpu, cuda, cuda:N, wgpu or wgpu:N, or several of them separated by \
-         commas"
+         commas (did you mean `cpu`?)"
     );
 }
 

@@ -5,6 +5,7 @@ mod adam;
 mod aggregate_features;
 mod attention;
 mod bf16_rows;
+mod bias_dropout;
 mod block;
 mod columns;
 mod combinations;
