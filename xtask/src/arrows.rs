@@ -66,7 +66,7 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-nn", normal: &["kiln-graph", "kiln-kernels", "kiln-sample", "burn"], dev: &[], tensors: Allowed },
     Row { name: "kiln-train", normal: &["kiln-graph", "kiln-sample", "kiln-store", "kiln-loader", "kiln-feature", "kiln-comm", "kiln-kernels", "kiln-nn", "burn"], dev: &["kiln-data"], tensors: Allowed },
     Row { name: "kiln-testkit", normal: &["kiln-graph", "kiln-sample"], dev: &[], tensors: Forbidden },
-    Row { name: "kiln-usage", normal: &["kiln-graph"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-usage", normal: &["kiln-graph", "kiln-store"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-cli", normal: &["kiln", "kiln-partition", "kiln-tables", "kiln-usage"], dev: &[], tensors: Allowed },
     Row { name: "kiln-examples", normal: &["kiln"], dev: &[], tensors: Allowed },
     Row { name: "kiln-benches", normal: ALL, dev: &[], tensors: Allowed },

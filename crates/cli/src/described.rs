@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Command};
+use kiln::comm::log;
 use kiln::train::DESCRIPTION_FILE;
-use kiln_usage::{Description, RunFiles, bail, list_names, read_given};
+use kiln_usage::{Description, GivenFlags, RunFiles, list_names, read_given};
 
 use crate::flags::ranks::LaunchArgs;
 
@@ -16,21 +17,23 @@ pub(crate) fn missing_arguments(command: &Command, matches: &ArgMatches) -> anyh
         return Ok(Vec::new());
     };
     let path = |id| found.try_get_one::<PathBuf>(id).ok().flatten();
-    let given = read_given(command.clone(), matches).on_command_line;
+    let GivenFlags { all, on_command_line: given } = read_given(command.clone(), matches);
     let sources = ["parts", "servers", "data"];
+    let has_source = sources.iter().any(|flag| given.contains(*flag));
     let mut description = None;
     if name == "train" {
-        if let Some(file) = path("description") {
-            description = Some(Description::read(file)?);
-        } else if let Some(folder) = path("like").or(path("resume")) {
-            description = run_files().read(folder, train)?;
+        description = match (path("description"), path("like"), path("resume")) {
+            (Some(file), ..) => Some(Description::read(file)?),
+            (_, Some(folder), _) => Some(run_files().read_run(folder, train)?),
+            (.., folder) => folder.and_then(|folder| run_files().read_if_intact(folder, train, log)),
+        };
+        if let Some(found) = description.as_mut().filter(|_| has_source) {
+            let is_link = all.get("task").map_or(found.get("task"), |task| Some(task)) == Some("link");
+            // The links of a partitioned graph need both the data and its partitions.
+            found.retain(|flag, _| is_link || flag != "mode" && !sources.contains(&flag));
         }
-        if let (Some(folder), None) = (path("like"), &description) {
-            bail!("{} is no run of kiln train: pass the folder of one", folder.display());
-        }
-    } else if let (Some(folder), "predict", true) =
-        (path("run"), name, given.is_disjoint(&sources.map(Into::into).into()))
-        && let Some(mut found) = run_files().read(folder, train)?
+    } else if let (Some(folder), "predict", false) = (path("run"), name, has_source)
+        && let Some(mut found) = run_files().read_if_intact(folder, train, log)
     {
         let source = sources.into_iter().find(|flag| found.get(flag).is_some());
         found.retain(|flag, _| Some(flag) == source);
@@ -41,8 +44,8 @@ pub(crate) fn missing_arguments(command: &Command, matches: &ArgMatches) -> anyh
 
 /// Returns the files in which runs of `kiln train` record their flags.
 pub(crate) fn run_files() -> RunFiles {
-    let mut unrecorded = list_names::<LaunchArgs>();
-    unrecorded.extend(["out", "resume", "continue", "like", "log-format"].map(str::to_owned));
-    let unrecorded = unrecorded.into_iter().collect();
-    RunFiles { description: DESCRIPTION_FILE, settings: "config.json", mark: "task", unrecorded }
+    let of_place = ["out", "resume", "continue", "like", "log-format", "host"].map(str::to_owned);
+    let unrecorded = list_names::<LaunchArgs>().into_iter().chain(of_place).collect();
+    let useless = ("graph", "fanouts");
+    RunFiles { description: DESCRIPTION_FILE, settings: "config.json", mark: "task", useless, unrecorded }
 }

@@ -113,7 +113,7 @@ fn run(args: &[OsString]) -> anyhow::Result<ExitCode> {
     let mut matches = parse(args);
     let missing = described::missing_arguments(&command(), &matches)?;
     if !missing.is_empty() {
-        matches = parse(&[args, &missing].concat());
+        matches = parse(&[&args[..2], &missing, &args[2..]].concat());
     }
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // Datasets are memory-mapped, so reading a truncated file raises SIGBUS.

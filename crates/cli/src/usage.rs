@@ -6,7 +6,7 @@ use kiln_usage::UsageError;
 pub(crate) const FIRST_FLAGS: [(&[&str], &str); 4] = [
     (
         &["train"],
-        "task data model layers hidden dropout fanouts epochs patience out resume optimizer lr batch-size seed ranks device",
+        "task data model layers hidden dropout fanouts epochs out resume optimizer lr batch-size seed ranks device",
     ),
     (&["predict"], "run data nodes keys out embeddings format mode pairs top-k device"),
     (&["data", "import"], "out dry-run transforms-of memory"),
@@ -20,27 +20,17 @@ pub(crate) const LISTS: [&str; 2] = ["fanouts", "device"];
 /// cannot be what its flag needs.
 pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
     use kiln::comm::{Failure, RankError};
-    use kiln::train::{Error, ModelError, ModelFileError, RunError};
-    error.chain().any(|cause| match (cause.downcast_ref(), cause.downcast_ref(), cause.downcast_ref()) {
-        (Some(kiln::Error::Rank(RankError::Rank { failure: Failure::Failed(inner), .. })), ..) => {
+    error.chain().any(|cause| match cause.downcast_ref() {
+        Some(kiln::Error::Rank(RankError::Rank { failure: Failure::Failed(inner), .. })) => {
             matches!(inner.downcast_ref(), Some(kiln::Error::Other(inner)) if inner.is::<UsageError>())
         }
-        (Some(kiln::Error::Train(Error::Saved(ModelError::File(ModelFileError::Unreadable { .. })))), ..) => {
-            true
-        }
-        (_, Some(Error::Run(error)), _) => matches!(
-            error,
-            RunError::NoCheckpoint { .. } | RunError::NoRun { .. } | RunError::RunFolderNotEmpty { .. }
-        ),
-        (.., Some(kiln::store::Error::NotEmpty { .. })) => true,
+        Some(kiln::Error::Train(error)) => error.is_usage(),
         #[cfg(feature = "tables")]
-        _ if matches!(
-            cause.downcast_ref(),
-            Some(kiln_tables::Error::Spec(kiln_tables::SpecError::IsTable { .. }))
-        ) =>
-        {
-            true
+        _ if cause.downcast_ref().is_some_and(kiln_tables::Error::is_usage) => true,
+        _ => {
+            cause.is::<UsageError>()
+                || cause.downcast_ref().is_some_and(kiln::train::Error::is_usage)
+                || matches!(cause.downcast_ref(), Some(kiln::store::Error::NotEmpty { .. }))
         }
-        _ => cause.is::<UsageError>(),
     })
 }

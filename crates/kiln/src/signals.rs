@@ -44,14 +44,18 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
 fn wait_for_stop(mut signals: Signals, stop: &AtomicBool) {
     let mut first = None;
     for signal in signals.forever() {
-        let is_first = !stop.swap(true, Ordering::SeqCst);
-        if is_first && signal == SIGINT {
+        stop.store(true, Ordering::SeqCst);
+        // A warning of a scheduler is no request to end at once.
+        if signal == SIGUSR1 {
+            continue;
+        }
+        if first.is_none() && signal == SIGINT {
             kiln_comm::log(
-                "note: stopping after the current step; Ctrl-C again ends at once, without a checkpoint",
+                "note: stopping after the current step; Ctrl-C again after a second ends at once, without a checkpoint",
             );
         }
         let since = first.get_or_insert_with(Instant::now).elapsed();
-        if signal != SIGUSR1 && ONE_REQUEST < since {
+        if ONE_REQUEST < since {
             // It returns only if the signal could not be sent.
             let _ = low_level::emulate_default_handler(signal);
             process::abort();

@@ -149,3 +149,15 @@ mod tests {
         assert!(matches!(denied, Error::Store(_)), "{denied}");
     }
 }
+
+impl Error {
+    /// Returns true if the error is one of the command line or the call: the file that was passed as a spec is a table.
+    ///
+    /// ```
+    /// let error = kiln_tables::Error::TooManyValues { column: "kind".to_owned(), max: 5 };
+    /// assert!(!error.is_usage());
+    /// ```
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Spec(SpecError::IsTable { .. }))
+    }
+}

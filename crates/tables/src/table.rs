@@ -161,7 +161,7 @@ fn check_columns(last: &Path, columns: &[String], seen: &[bool]) -> Result<()> {
             path: last.to_owned(),
             column: column.clone(),
             n_found: 0,
-            known: "the keys of the objects".into(),
+            known: KEYS_OF_OBJECTS.into(),
         })),
     }
 }

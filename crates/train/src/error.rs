@@ -7,7 +7,7 @@ mod trainer_error;
 use std::time::Duration;
 
 use crate::metric::selection_error::SelectionError;
-use crate::saved::error::ModelError;
+use crate::saved::error::{ModelError, ModelFileError};
 use crate::step::embedding::embedding_error::EmbeddingError;
 
 pub use self::exact_error::ExactError;
@@ -103,5 +103,26 @@ impl From<kiln_kernels::DeviceError> for Error {
 impl From<SelectionError> for Error {
     fn from(error: SelectionError) -> Self {
         Self::Metric(error.into())
+    }
+}
+
+impl Error {
+    /// Returns true if the error is one of the command line or the call: a folder that is no run, has no checkpoint, or is not
+    /// empty, or a model whose files cannot be read.
+    ///
+    /// ```
+    /// let error = kiln_train::RunRecord::read("no/such/run").unwrap_err();
+    /// assert!(error.is_usage());
+    /// ```
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::Saved(ModelError::File(ModelFileError::Unreadable { .. }))
+                | Self::Run(
+                    RunError::NoCheckpoint { .. }
+                        | RunError::NoRun { .. }
+                        | RunError::RunFolderNotEmpty { .. }
+                )
+        )
     }
 }

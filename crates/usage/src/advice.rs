@@ -44,13 +44,18 @@ pub fn advise(mut error: clap::Error, command: &Command, args: &[OsString], list
     };
     if let Some(advice) = advice {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+    } else if let Some(ContextValue::StyledStrs(tips)) = error.get(ContextKind::Suggested)
+        && tips.iter().any(|tip| tip.to_string().contains("as a value, use"))
+    {
+        // A flag is never meant as the value of an argument without a name.
+        error.remove(ContextKind::Suggested);
     }
     error
 }
 
 /// Returns advice for a word behind a flag whose value is a list.
 fn advise_on_list(word: &str, command: &Command, args: &[String], lists: &[&str]) -> Option<String> {
-    let position = args.iter().position(|arg| arg == word)?;
+    let position = args.iter().rposition(|arg| arg == word)?;
     let start = args[..position].iter().rposition(|arg| arg.starts_with("--"))?;
     let flag = args[start].trim_start_matches('-');
     let mut command = command;

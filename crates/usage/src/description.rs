@@ -7,7 +7,7 @@ use kiln_graph::{did_you_mean, similar_name};
 use kiln_store::whole_file::read_text;
 use serde_json::{Map, Value};
 
-use crate::{GivenFlags, UsageError, bail};
+use crate::{UsageError, bail};
 
 /// The flags of a command as a file: a TOML or YAML table of the flags' long names and their values, such as
 /// `batch-size = 256`. A flag without a value is `true`; a list is an array, or a text as on the command line.
@@ -48,12 +48,16 @@ impl Description {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let read: Result<Map<String, Value>, String> = match extension {
             "toml" => toml::from_str(text).map_err(|e| e.to_string()),
-            "yaml" | "yml" | "json" => serde_saphyr::from_str(text).map_err(|e| e.to_string()),
+            "yaml" | "yml" => serde_saphyr::from_str(text).map_err(|e| e.to_string()),
+            "json" => serde_json::from_str(text).map_err(|e| e.to_string()),
             _ => bail!("{file} has no extension of a description: expected toml, yaml or json"),
         };
         let table = read.map_err(|e| {
             UsageError(format!("{file} is not a table of flags and values, such as `lr = 0.01`: {e}"))
         })?;
+        if table.is_empty() {
+            bail!("{file} has no flags: write some, such as `lr = 0.01`");
+        }
         let mut values = BTreeMap::new();
         for (name, value) in table {
             let Some(text) = text_of(&value) else {
@@ -64,21 +68,14 @@ impl Description {
         Ok(Self { file, values })
     }
 
-    /// Describes the flags that were given, except for some.
-    pub fn of(given: &GivenFlags, except: &BTreeSet<String>) -> Self {
-        let names = given.on_command_line.difference(except);
-        let values = names.filter_map(|name| Some((name.clone(), given.all.get(name)?.clone())));
-        Self { file: String::new(), values: values.collect() }
+    /// Describes flags by their names and values.
+    pub fn of(values: BTreeMap<String, String>) -> Self {
+        Self { file: String::new(), values }
     }
 
     /// Returns the value of a flag.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str)
-    }
-
-    /// Sets the value of a flag.
-    pub fn set(&mut self, name: &str, value: String) {
-        self.values.insert(name.to_owned(), value);
     }
 
     /// Keeps those flags for which a function of the name and the value returns true.
@@ -134,9 +131,8 @@ fn text_of(value: &Value) -> Option<String> {
         Value::Number(number) => Some(number.to_string()),
         Value::Bool(is_set) => Some(is_set.to_string()),
         Value::Array(values) => {
-            let is_flat = |value: &&Value| !value.is_array();
             let texts: Option<Vec<String>> =
-                values.iter().map(|value| Some(value).filter(is_flat).and_then(text_of)).collect();
+                values.iter().map(|value| if value.is_array() { None } else { text_of(value) }).collect();
             Some(texts?.join(","))
         }
         Value::Null | Value::Object(_) => None,
@@ -152,17 +148,24 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// Returns a text as a value of TOML: a switch or a number if it is written like one.
+/// Returns a text as a value of TOML: a switch or a number if it is written like one, and is read as the same text.
 fn toml_of(text: &str) -> toml::Value {
     if let Ok(is_set) = text.parse() {
         return toml::Value::Boolean(is_set);
     }
-    if let Ok(integer) = text.parse() {
-        return toml::Value::Integer(integer);
-    }
-    match text.parse::<f64>() {
-        // `inf` and `nan` are texts, too.
-        Ok(number) if number.is_finite() => toml::Value::Float(number),
+    let integer = text.parse().map(toml::Value::Integer).ok();
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite()).map(toml::Value::Float);
+    match integer.or(number) {
+        Some(value) if is_read_as(&value, text) => value,
         _ => toml::Value::String(text.to_owned()),
+    }
+}
+
+/// Returns true if a description with this value has this text for it.
+fn is_read_as(value: &toml::Value, text: &str) -> bool {
+    match value {
+        toml::Value::Integer(number) => number.to_string() == text,
+        toml::Value::Float(number) => text_of(&Value::from(*number)).as_deref() == Some(text),
+        _ => false,
     }
 }

@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use clap::Args;
 use clap::parser::ValueSource;
@@ -15,6 +16,24 @@ pub struct GivenFlags {
 }
 
 impl GivenFlags {
+    /// Adds a flag to those of the command line, or replaces its value.
+    pub fn set(&mut self, flag: &str, value: String) {
+        self.all.insert(flag.to_owned(), value);
+        self.on_command_line.insert(flag.to_owned());
+    }
+
+    /// Makes the values of these flags absolute that are relative paths of existing files or folders.
+    pub fn make_absolute(&mut self, flags: &[&str]) {
+        for flag in flags {
+            let Some(text) = self.all.get_mut(*flag).filter(|text| Path::new(text).exists()) else {
+                continue;
+            };
+            if let Some(absolute) = std::path::absolute(&*text).ok().as_deref().and_then(Path::to_str) {
+                absolute.clone_into(text);
+            }
+        }
+    }
+
     /// Returns a note about those of these flags that are on the command line and have no effect; `None` if there are none.
     /// `reason` follows on that statement.
     pub fn note_unused(&self, flags: &[&str], reason: &str) -> Option<String> {

@@ -1,27 +1,27 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use clap::Command;
+use clap::{ArgAction, Command};
 
-use crate::{Description, GivenFlags, UsageError};
+use crate::{Description, UsageError};
 
 /// The files in which runs of a command record their flags, for other runs.
 ///
 /// ```
 /// use clap::{Arg, Command};
-/// use kiln_usage::{GivenFlags, RunFiles};
+/// use std::collections::BTreeMap;
+/// use kiln_usage::RunFiles;
 /// let files = RunFiles {
 ///     description: "run.toml",
 ///     settings: "config.json",
 ///     mark: "task",
+///     useless: ("graph", "fanouts"),
 ///     unrecorded: ["out".to_owned()].into(),
 /// };
-/// let mut given = GivenFlags::default();
-/// for (name, value) in [("lr", "0.01"), ("out", "runs/a")] {
-///     given.all.insert(name.to_owned(), value.to_owned());
-///     given.on_command_line.insert(name.to_owned());
-/// }
-/// assert_eq!(files.describe(&given, &[]).to_toml(), "lr = 0.01\n");
+/// let values = [("lr", "0.01"), ("out", "runs/a"), ("task", "node"), ("seed", "0")];
+/// let values = BTreeMap::from(values.map(|(name, value)| (name.to_owned(), value.to_owned())));
+/// let given = ["lr".to_owned(), "out".to_owned()].into();
+/// assert_eq!(files.describe(&given, &values).to_toml(), "lr = 0.01\ntask = \"node\"\n");
 /// let train = Command::new("train").arg(Arg::new("lr").long("lr"));
 /// assert_eq!(files.read("runs/without".as_ref(), &train)?, None);
 /// # Ok::<(), kiln_usage::UsageError>(())
@@ -34,6 +34,8 @@ pub struct RunFiles {
     pub settings: &'static str,
     /// A flag that these settings have, and those of other programs lack.
     pub mark: &'static str,
+    /// A value of [`mark`](Self::mark), and a flag whose recorded value then means nothing.
+    pub useless: (&'static str, &'static str),
     /// Flags that a run does not record: where it is and what it prints, not what it computes.
     pub unrecorded: BTreeSet<String>,
 }
@@ -54,29 +56,48 @@ impl RunFiles {
             return Ok(None);
         }
         let mut settings = Description::read(&file)?;
-        if settings.get(self.mark).is_none() {
-            return Ok(None);
-        }
+        let Some(mark) = settings.get(self.mark).map(str::to_owned) else { return Ok(None) };
         settings.retain(|name, value| {
             let flag = command.get_arguments().find(|flag| flag.get_long() == Some(name));
             let default = flag.map(|flag| flag.get_default_values().join(",".as_ref()));
-            let is_given = value != "false" && default.is_some_and(|default| default != *value);
-            is_given && !self.unrecorded.contains(name)
+            // A switch that was not given is false.
+            let is_unset =
+                value == "false" && flag.is_some_and(|flag| matches!(flag.get_action(), ArgAction::SetTrue));
+            let is_given = !is_unset && default.is_some_and(|default| default != *value);
+            is_given && !self.unrecorded.contains(name) && (&*mark, name) != self.useless
         });
         Ok(Some(settings))
     }
 
-    /// Describes a run by the flags that were given. Existing `paths` are made absolute.
-    pub fn describe(&self, given: &GivenFlags, paths: &[&str]) -> Description {
-        let mut description = Description::of(given, &self.unrecorded);
-        for name in paths {
-            let path = description.get(name).map(Path::new).filter(|path| path.exists());
-            let absolute = path.and_then(|path| std::path::absolute(path).ok());
-            if let Some(text) = absolute.as_deref().and_then(Path::to_str) {
-                description.set(name, text.to_owned());
-            }
-        }
-        description
+    /// Same as [`read`](Self::read), but other folders are an error.
+    ///
+    /// # Errors
+    /// Same as [`read`](Self::read), and an error for a folder without a run.
+    pub fn read_run(&self, folder: &Path, command: &Command) -> Result<Description, UsageError> {
+        self.read(folder, command)?.ok_or_else(|| {
+            let name = command.get_name();
+            UsageError(format!("{} is no run of kiln {name}: pass the folder of one", folder.display()))
+        })
+    }
+
+    /// Same as [`read`](Self::read), but a file that cannot be read is a warning.
+    pub fn read_if_intact(
+        &self,
+        folder: &Path,
+        command: &Command,
+        warn: impl FnOnce(&str),
+    ) -> Option<Description> {
+        self.read(folder, command).unwrap_or_else(|error| {
+            warn(&format!("warning: the flags of the run could not be read, repeat them: {error}"));
+            None
+        })
+    }
+
+    /// Describes a run by the flags that were given and by [`mark`](Self::mark), from the values of all flags.
+    pub fn describe(&self, given: &BTreeSet<String>, values: &BTreeMap<String, String>) -> Description {
+        let names = given.difference(&self.unrecorded).map(String::as_str).chain([self.mark]);
+        let recorded = names.filter_map(|name| Some((name.to_owned(), values.get(name)?.clone())));
+        Description::of(recorded.collect())
     }
 }
 

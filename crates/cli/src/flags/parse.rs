@@ -15,8 +15,6 @@ pub(crate) fn node_features() -> impl TypedValueParser<Value = NodeFeatures> {
 
 /// Parses the address of a server.
 pub(crate) fn address(text: &str) -> Result<String, String> {
-    match text.parse::<MasterAddress>() {
-        Ok(_) => Ok(text.to_owned()),
-        Err(_) => Err("expected HOST:PORT, such as node1:7400 or [::1]:7400".into()),
-    }
+    let parsed = text.parse::<MasterAddress>().map(|_| text.to_owned());
+    parsed.map_err(|_| "expected HOST:PORT, such as node1:7400 or [::1]:7400".into())
 }

@@ -159,10 +159,10 @@ impl JobArgs {
         ensure!(has_nccl, "--engine nccl needs the feature `nccl`, which this build lacks");
         let mut config = match launch {
             Some(launch) => {
-                let has_threads = self.ranks != RankCount::Auto && self.n_threads() != 1;
+                let n = launch.world_size;
                 ensure!(
-                    !has_threads,
-                    "this process is {launch}: remove --ranks, because each process is one rank"
+                    self.ranks == RankCount::Auto || [1, n].contains(&self.n_threads()),
+                    "this process is {launch}, because each process is one rank: use --ranks {n}"
                 );
                 let mut config = RankConfig::process(launch.clone());
                 if let Some(cuda_device) = self.device.cuda_index(launch.local_rank) {

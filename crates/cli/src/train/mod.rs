@@ -28,7 +28,7 @@ use crate::output::{be_quiet, set_format};
 pub(crate) use self::run::TrainArgs;
 
 /// Runs `kiln train`.
-pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &TrainArgs, mut flags: GivenFlags) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     set_format(args.fit.log_format);
     let launch = args.ranks.job.launch()?;
@@ -48,14 +48,14 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     args.sampling.repeated_fanouts(args.model.layers)?;
     args.ranks.job.note_unused(&flags, launch.as_ref(), args.parts.source());
     let optimizer = args.optimizer.config(task == Task::Graph, args.fit.epochs)?;
-    let description = format!(
-        "# `kiln train run.toml` repeats this run, in a new folder. kiln {}, commit {}.\n{}",
-        env!("CARGO_PKG_VERSION"),
-        env!("KILN_COMMIT"),
-        run_files().describe(&flags, &["data", "parts"]).to_toml()
-    );
-    let flags = args.describe(task, precision, flags.all);
-    let run = TrainRun { args, optimizer, launch, started, flags, description, task };
+    flags.make_absolute(&["data", "parts"]);
+    if let Some(launch) = &launch {
+        flags.set("ranks", launch.world_size.to_string());
+    }
+    let values = args.describe(task, precision, flags.all);
+    let given = run_files().describe(&flags.on_command_line, &values).to_toml();
+    let description = format!("# `kiln train FILE` repeats this run: kiln {}\n{given}", env!("KILN_COMMIT"));
+    let run = TrainRun { args, optimizer, launch, started, flags: values, description, task };
     let outcomes = match (task, args.sampling.folds) {
         (Task::Node, _) => run.nodes()?,
         (Task::Link, _) => run.links()?,

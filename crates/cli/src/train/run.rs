@@ -30,8 +30,9 @@ use crate::output::{is_json, print_event, print_rank_zero};
 /// The flags of `kiln train`.
 #[derive(Debug, Args)]
 pub(crate) struct TrainArgs {
-    /// File of flags, as TOML, YAML or JSON: a table of their names and values, such as `lr = 0.01`. Flags of the command line take
-    /// precedence. The folder of a run has one, `run.toml`, that repeats it.
+    /// File of flags, such as `run.toml` of a run: `lr = 0.01`.
+    ///
+    /// A TOML, YAML or JSON table of the flags' names and values. Flags of the command line take precedence.
     #[arg(value_name = "FILE", value_parser = |text: &str| description_file(text, "--like"), conflicts_with_all = ["like", "resume", "start_or_resume"])]
     pub(super) description: Option<PathBuf>,
     /// Takes the flags of the run in this folder that the command line does not have, for a new run.

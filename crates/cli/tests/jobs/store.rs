@@ -76,7 +76,7 @@ fn rejects_incomplete_launch_environments() {
         ("MASTER_PORT", "1"),
     ];
     refused(&torchrun, &["--data", "fake:100", "--engine", "store"], "KILN_JOB_TOKEN");
-    refused(&torchrun, &["--data", "fake:100", "--ranks", "2"], "remove --ranks");
+    refused(&torchrun, &["--data", "fake:100", "--ranks", "3"], "use --ranks 2");
 }
 
 /// Without MPI and NCCL, `auto` finds no engine; the error names both, and the reason why each is unavailable.

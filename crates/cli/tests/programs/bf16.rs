@@ -55,7 +55,7 @@ fn trains_in_bf16_with_the_same_weights_on_any_number_of_threads_and_resumes_exa
     let (resumed, first) = (at("resumed"), run("--epochs 1 --precision bf16", &at("resumed")).1);
     assert!(first != bf16, "the second epoch should be the best");
     let resume = ["--resume", resumed.to_str().unwrap()];
-    let output = train("--epochs 2", resume);
+    let output = train("--epochs 2 --precision f32", resume);
     let message = String::from_utf8_lossy(&output.stderr);
     let expected = "--precision was bf16 and is f32 now";
     assert!(!output.status.success() && message.contains(expected), "{message}");

@@ -4,6 +4,7 @@ mod attention_and_relations;
 mod bf16;
 mod cora;
 mod data;
+mod description;
 mod distributed_sage;
 mod empty_splits;
 mod fanouts;

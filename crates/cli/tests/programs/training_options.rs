@@ -30,7 +30,7 @@ fn a_run_with_all_options_resumes_to_identical_weights_and_rejects_other_options
     assert!(best(&run) != best(&whole), "the second epoch should be the best");
     let resume = ["--resume", run.to_str().unwrap()];
     for (others, expected) in [
-        ("--epochs 3", "--lr-epochs was 2 and is 3 now"),
+        ("--epochs 3 --lr-epochs 3", "--lr-epochs was 2 and is 3 now"),
         ("--epochs 2 --batch-size 512 --accumulate 1", "--accumulate was 2 and is 1 now"),
         ("--epochs 2 --momentum 0.5", "--momentum was 0.9 and is 0.5 now"),
         ("--epochs 2 --clip-grad-norm 1", "--clip-grad-norm was 0.5 and is 1 now"),

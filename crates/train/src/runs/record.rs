@@ -132,5 +132,5 @@ impl RunRecord {
 
 /// Returns true if a process holds the lock of a run's folder.
 fn is_locked(folder: &Path) -> bool {
-    File::open(folder).is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
+    File::open(folder).is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
