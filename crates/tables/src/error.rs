@@ -131,6 +131,18 @@ pub(crate) fn io_error(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
     }
 }
 
+impl Error {
+    /// Returns true if the error is one of the command line or the call: the file that was passed as a spec is a table.
+    ///
+    /// ```
+    /// let error = kiln_tables::Error::TooManyValues { column: "kind".to_owned(), max: 5 };
+    /// assert!(!error.is_usage());
+    /// ```
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Spec(SpecError::IsTable { .. }))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,17 +159,5 @@ mod tests {
         }
         let denied = io_error(&path())(io::ErrorKind::PermissionDenied.into());
         assert!(matches!(denied, Error::Store(_)), "{denied}");
-    }
-}
-
-impl Error {
-    /// Returns true if the error is one of the command line or the call: the file that was passed as a spec is a table.
-    ///
-    /// ```
-    /// let error = kiln_tables::Error::TooManyValues { column: "kind".to_owned(), max: 5 };
-    /// assert!(!error.is_usage());
-    /// ```
-    pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Spec(SpecError::IsTable { .. }))
     }
 }
