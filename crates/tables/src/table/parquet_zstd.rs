@@ -104,55 +104,23 @@ impl ZstdPages {
 
 impl PageReader for ZstdPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
-        let Some(page) = self.pages.get_next_page()? else { return Ok(None) };
+        let Some(mut page) = self.pages.get_next_page()? else { return Ok(None) };
         let sizes = self.next_sizes()?;
         let n_bytes = usize::try_from(sizes.uncompressed)?;
-        Ok(Some(match page {
-            Page::DataPage {
-                buf,
-                num_values,
-                encoding,
-                def_level_encoding,
-                rep_level_encoding,
-                statistics,
-            } => Page::DataPage {
-                buf: decompressed(&buf, 0, n_bytes)?,
-                num_values,
-                encoding,
-                def_level_encoding,
-                rep_level_encoding,
-                statistics,
-            },
-            Page::DictionaryPage { buf, num_values, encoding, is_sorted } => {
-                Page::DictionaryPage { buf: decompressed(&buf, 0, n_bytes)?, num_values, encoding, is_sorted }
+        match &mut page {
+            Page::DataPage { buf, .. } | Page::DictionaryPage { buf, .. } => {
+                *buf = decompressed(buf, 0, n_bytes)?;
             }
             // Its levels are not compressed.
-            Page::DataPageV2 {
-                buf,
-                num_values,
-                encoding,
-                num_nulls,
-                num_rows,
-                def_levels_byte_len,
-                rep_levels_byte_len,
-                is_compressed,
-                statistics,
-            } => {
-                let n_levels = usize::try_from(def_levels_byte_len)? + usize::try_from(rep_levels_byte_len)?;
-                let buf = if is_compressed { decompressed(&buf, n_levels, n_bytes)? } else { buf };
-                Page::DataPageV2 {
-                    buf,
-                    num_values,
-                    encoding,
-                    num_nulls,
-                    num_rows,
-                    def_levels_byte_len,
-                    rep_levels_byte_len,
-                    is_compressed,
-                    statistics,
+            Page::DataPageV2 { buf, def_levels_byte_len, rep_levels_byte_len, is_compressed, .. } => {
+                let n_levels =
+                    usize::try_from(*def_levels_byte_len)? + usize::try_from(*rep_levels_byte_len)?;
+                if *is_compressed {
+                    *buf = decompressed(buf, n_levels, n_bytes)?;
                 }
             }
-        }))
+        }
+        Ok(Some(page))
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
