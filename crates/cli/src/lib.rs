@@ -103,17 +103,17 @@ pub fn main() -> ExitCode {
     })
 }
 
-fn parse(args: &[OsString]) -> clap::ArgMatches {
-    command()
-        .try_get_matches_from(args)
-        .unwrap_or_else(|error| kiln_usage::advise(error, &command(), args, &usage::LISTS).exit())
+fn parse(command: &clap::Command, args: &[OsString]) -> clap::ArgMatches {
+    let matches = command.clone().try_get_matches_from(args);
+    matches.unwrap_or_else(|error| kiln_usage::advise(error, command, args, &usage::LISTS).exit())
 }
 
 fn run(args: &[OsString]) -> anyhow::Result<ExitCode> {
-    let mut matches = parse(args);
-    let missing = described::missing_arguments(&command(), &matches)?;
+    let mut command = command();
+    let mut matches = parse(&command, args);
+    let missing = described::missing_arguments(&command, &matches)?;
     if !missing.is_empty() {
-        matches = parse(&[&args[..2], &missing, &args[2..]].concat());
+        matches = parse(&command, &[&args[..2], &missing, &args[2..]].concat());
     }
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // Datasets are memory-mapped, so reading a truncated file raises SIGBUS.
@@ -125,7 +125,7 @@ fn run(args: &[OsString]) -> anyhow::Result<ExitCode> {
     ) {
         kiln::start_threads()?;
     }
-    let given = flags::read_given(command(), &matches);
+    let given = flags::read_given(command.clone(), &matches);
     match cli.command {
         Command::Train(args) => return train::run(&args, given),
         Command::Predict(args) => predict::run(&args, &given)?,
@@ -137,7 +137,7 @@ fn run(args: &[OsString]) -> anyhow::Result<ExitCode> {
         Command::Device => return list::run(),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut command(), "kiln", &mut script);
+            clap_complete::generate(shell, &mut command, "kiln", &mut script);
             output::write_result(&String::from_utf8_lossy(&script))?;
         }
     }
