@@ -30,6 +30,9 @@ pub struct Description {
 }
 
 impl Description {
+    /// The extensions of the files.
+    pub(crate) const EXTENSIONS: [&str; 4] = ["toml", "yaml", "yml", "json"];
+
     /// Reads a file: TOML with the extension `toml`, YAML or JSON with `yaml`, `yml` or `json`.
     ///
     /// # Errors

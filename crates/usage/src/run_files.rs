@@ -116,8 +116,10 @@ pub fn description_file(text: &str, alternative: &str) -> Result<PathBuf, String
         _ if path.is_dir() => {
             Err(format!("it is a folder: to take the flags of a run, use `{alternative} {text}`"))
         }
-        Some("toml" | "yaml" | "yml" | "json") if path.is_file() => Ok(path),
-        Some("toml" | "yaml" | "yml" | "json") => Err("there is no such file".to_owned()),
+        Some(extension) if Description::EXTENSIONS.contains(&extension) => match path.is_file() {
+            true => Ok(path),
+            false => Err("there is no such file".to_owned()),
+        },
         _ => Err("expected a file of flags with the extension toml, yaml or json".to_owned()),
     }
 }
