@@ -1,15 +1,12 @@
 //! Tests of the op that adds a bias, applies ReLU and dropout.
 
-use burn::tensor::{DType, Int, Tensor, TensorData};
+use burn::tensor::{DType, Tensor};
 use kiln_kernels::ops::{self, relu_dropout};
 use kiln_kernels::testing::{Launches, check_close, device, launches_of, ramp, supports, values};
 use kiln_kernels::{is_cpu, to_vec_f32};
 use kiln_sample::RngKey;
 
-fn nodes(n: u32) -> Tensor<1, Int> {
-    let ids = TensorData::new((0..n).map(|row| row * 7 + 1).collect::<Vec<u32>>(), [n as usize]);
-    Tensor::from_data(ids, (&device(), DType::U32))
-}
+use super::common::nodes;
 
 /// The result of `run` on rows and a bias, and the gradients of both.
 fn with_gradients(

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use kiln_kernels::is_cpu;
 use kiln_kernels::ops::{self, MatmulPrecision, linear, relu_dropout};
 use kiln_kernels::testing::{
@@ -11,15 +11,10 @@ use kiln_kernels::testing::{
 };
 use kiln_sample::RngKey;
 
-use super::common::is_on_cuda;
+use super::common::{is_on_cuda, nodes};
 
 /// The tolerance for sums of up to 600 products that are added in different orders.
 const PRODUCT_TOLERANCE: f32 = 1e-4;
-
-fn nodes(n: u32) -> Tensor<1, Int> {
-    let ids = TensorData::new((0..n).map(|row| row * 7 + 1).collect::<Vec<u32>>(), [n as usize]);
-    Tensor::from_data(ids, (&device(), DType::U32))
-}
 
 type Linear = fn(Tensor<2>, Tensor<2>, Tensor<2>) -> Tensor<2>;
 

@@ -2,9 +2,10 @@
 
 use std::process::Command;
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Int, Tensor, TensorData};
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::ops::{Aggregation, Reduction};
+use kiln_kernels::testing::device;
 
 /// Returns a block with the given sources of each destination, as local ids. Global ids are `100 + 7 * local`.
 pub(crate) fn block(n_src: usize, in_srcs: &[Vec<u32>]) -> Block {
@@ -65,4 +66,10 @@ pub(crate) fn process_of(test: &str) -> Command {
 /// Returns true if the tests run on a CUDA device.
 pub(crate) fn is_on_cuda() -> bool {
     std::env::var("KILN_DEVICE").is_ok_and(|name| name.starts_with("cuda"))
+}
+
+/// Returns the ids of `n` nodes.
+pub(crate) fn nodes(n: u32) -> Tensor<1, Int> {
+    let ids = TensorData::new((0..n).map(|row| row * 7 + 1).collect::<Vec<u32>>(), [n as usize]);
+    Tensor::from_data(ids, (&device(), DType::U32))
 }
