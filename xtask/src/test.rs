@@ -68,9 +68,9 @@ const FEATURE_TESTS: [(&str, &[&str]); 3] =
     [("assign", &[]), ("jobs", &[]), ("processes", &["mpi", "missing_engines"])];
 
 /// The parts of the names of those tests of kernels that run on the stub as an A100, too, because they launch code that is
-/// other code there: kernels of f16 and bf16 ("half_precision", and "features" of these types), and matrix products, whose
+/// other code there: kernels of f16 and bf16 ("half_precision", "features" and "bias_dropout"), and matrix products, whose
 /// tiles depend on the device. `cargo xtask check --cuda` checks that the code of kiln's other kernels is the same.
-const A100_TESTS: &[&str] = &["half_precision", "features::", "dense::"];
+const A100_TESTS: &[&str] = &["half_precision", "features::", "dense::", "bias_dropout::"];
 
 /// The parts of the names of those tests of kernels that run on the stub with partial warps, too, because they launch
 /// kernels with operations of warps. The run fails if one of these kernels was not launched.
