@@ -44,6 +44,7 @@ const ALL: &[&str] = &[
     "kiln-nn",
     "kiln-train",
     "kiln-tables",
+    "kiln-predictions",
     "burn",
 ];
 
@@ -65,6 +66,7 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-kernels", normal: &["kiln-mem", "kiln-graph", "kiln-sample", "kiln-feature", "kiln-nccl", "burn", "burn-cubecl", "cubecl", "cubecl-runtime"], dev: &[], tensors: Allowed },
     Row { name: "kiln-nn", normal: &["kiln-graph", "kiln-kernels", "kiln-sample", "burn"], dev: &[], tensors: Allowed },
     Row { name: "kiln-train", normal: &["kiln-graph", "kiln-sample", "kiln-store", "kiln-loader", "kiln-feature", "kiln-comm", "kiln-kernels", "kiln-nn", "burn"], dev: &["kiln-data"], tensors: Allowed },
+    Row { name: "kiln-predictions", normal: &["kiln-graph", "kiln-feature", "kiln-store", "kiln-data", "kiln-comm", "kiln-train", "kiln-tables"], dev: &[], tensors: Allowed },
     Row { name: "kiln-testkit", normal: &["kiln-graph", "kiln-sample"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-usage", normal: &["kiln-graph", "kiln-store"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-cli", normal: &["kiln", "kiln-partition", "kiln-tables", "kiln-usage"], dev: &[], tensors: Allowed },

@@ -257,11 +257,10 @@ pub enum Error {
     Partition(#[from] kiln_partition::Error),
     /// A file of predictions could not be written.
     #[error(transparent)]
-    Store(#[from] kiln_store::Error),
-    /// A Parquet file of predictions could not be written.
-    #[cfg(feature = "tables")]
+    Predictions(#[from] kiln_predictions::Error),
+    /// A folder could not be written.
     #[error(transparent)]
-    Tables(#[from] kiln_tables::Error),
+    Store(#[from] kiln_store::Error),
     /// A collective failed.
     #[error(transparent)]
     Comm(#[from] kiln_comm::Error),
@@ -290,6 +289,7 @@ impl Error {
         match self {
             Self::Interrupted { .. } => true,
             Self::Train(error) => error.is_transient(),
+            Self::Predictions(error) => error.is_transient(),
             Self::Other(error) => error.is::<TransientError>(),
             _ => false,
         }

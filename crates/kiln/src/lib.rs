@@ -51,15 +51,16 @@ pub use for_data::{DataDims, ForData};
 pub use graph_loader::GraphLoader;
 pub use kiln_comm::RankConfig;
 pub use kiln_kernels::GraphMode;
+pub use kiln_predictions::{
+    LinkNodes, LinkPredictionFiles, PartCounts, PredictionFiles, PredictionFormat, PredictionRequest,
+    PredictionTotals, SplitPart, SplitParts,
+};
 pub use link_loader::LinkNeighborLoader;
 pub use links::TrainingLinks;
 pub use neighbor_loader::NeighborLoader;
 #[cfg(feature = "grpc")]
 pub use partitioned::{JoinedGraph, PartitionedGraph};
-pub use prediction::{
-    PartCounts, PredictOn, PredictionFiles, PredictionFormat, PredictionOutput, PredictionRequest,
-    PredictionTotals, SplitPart, SplitParts,
-};
+pub use prediction::{PredictOn, PredictionOutput};
 pub use ranks::{RankCount, RankHandle, device_count, launch};
 pub use signals::{clean_up_on_signals, report_file_size_limit, stop_on_signals};
 pub use source::GraphSource;
@@ -76,6 +77,7 @@ pub use kiln_loader as loader;
 pub use kiln_mem as mem;
 pub use kiln_nn as nn;
 pub use kiln_partition as partition;
+pub use kiln_predictions as predictions;
 #[cfg(feature = "grpc")]
 pub use kiln_remote as remote;
 pub use kiln_sample as sample;

@@ -1,5 +1,3 @@
-mod files;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +9,6 @@ use kiln_train::{
     PredictedRows, PredictionBatches, SavedModel, WantedRows,
 };
 
-pub use self::files::{
-    PartCounts, PredictionFiles, PredictionFormat, PredictionRequest, PredictionTotals, SplitPart, SplitParts,
-};
 use crate::{GraphSource, RankHandle, Result};
 
 /// The longest wait of a rank for the outputs of others. It may be long, because a lost rank is detected during the wait.

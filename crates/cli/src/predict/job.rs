@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use kiln::comm::LaunchEnv;
 use kiln::feature::{FeatureColumn, Targets};
 use kiln::graph::{GraphSchema, ItemId};
+use kiln::predictions::{RankFolders, Written, totals_of_ranks};
 use kiln::prelude::{RankHandle, SavedModel};
 use kiln::store::sha256;
 use kiln::train::{ModelError, ModelInputs, ModelRegistry, ModelTask, PredictedRows};
@@ -15,7 +16,6 @@ use kiln::{PredictionFiles, PredictionOutput, PredictionRequest, PredictionTotal
 
 use super::args::PredictArgs;
 use super::data::{OpenedGraph, PredictedGraph};
-use super::rank_folders::{self, RankFolders, Written, totals_of_ranks};
 use crate::output::{print_note_lines, print_rank_zero};
 
 /// A prediction job: the flags, the model on the device of this process's first rank, and the launcher's settings.
@@ -134,16 +134,20 @@ impl Job<'_> {
                 print_rank_zero(rank.description());
             }
             let (folder, totals) = match args.per_rank {
-                true => RankFolders::create(&rank, &args.out)?.write(|own| body(&rank, own))?,
+                true => {
+                    let mut comm = rank.communicator("folders of ranks")?;
+                    RankFolders::create(&mut *comm, &args.out)?.write(|own| body(&rank, own))?
+                }
                 false => body(&rank, &args.out)?,
             };
-            let of_ranks = totals_of_ranks(&rank, totals.unwrap_or_default())?;
+            let mut comm = rank.communicator("totals")?;
+            let of_ranks = totals_of_ranks(&mut *comm, &totals.unwrap_or_default())?;
             Ok((folder, rank.is_zero().then_some(of_ranks)))
         })?;
         // Renamed only now that all ranks have ended: if one were lost later, the job would fail and could not be started again.
         for (folder, of_ranks) in ranks {
             match folder {
-                Some(folder) if args.per_rank => rank_folders::commit(folder, of_ranks.as_deref())?,
+                Some(folder) if args.per_rank => RankFolders::commit(folder, of_ranks.as_deref())?,
                 Some(folder) => folder.commit()?,
                 None => {}
             }
@@ -187,7 +191,7 @@ impl Job<'_> {
             false => PredictionOutput::RankZero,
         };
         predict(output, &mut |rows| match &mut files {
-            Some(files) => files.write(rows),
+            Some(files) => Ok(files.write(rows)?),
             None => Ok(()),
         })?;
         Ok(files.map(PredictionFiles::complete).transpose()?.unzip())

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use kiln::LinkNodes;
 use kiln::data::read_pairs;
 use kiln::graph::{Csc, Links, NodeId};
 use kiln::store::whole_file::read_text;
@@ -13,7 +14,6 @@ use kiln::train::TopKConfig;
 use kiln_usage::ensure;
 
 use super::args::PredictArgs;
-use super::link_files::LinkNodes;
 use super::request::{id_bytes, nodes_of_keys, requested};
 use crate::output::print_notes;
 

@@ -2,17 +2,16 @@
 
 use anyhow::Context;
 use indicatif::ProgressBar;
-use kiln::PredictionOutput;
 use kiln::graph::{GraphSchema, Links, NodeId, RelationSchema};
+use kiln::predictions::{WRITING_TIMEOUT, Written};
 use kiln::prelude::{PredictMode, PredictOn, RankHandle};
 use kiln::train::{LinkPredictor, LinkScorer, LinkScorerBuilder, ScoredLink, WantedRows};
+use kiln::{LinkNodes, LinkPredictionFiles, PredictionOutput};
 
 use super::args::PredictArgs;
 use super::data::PredictedGraph;
 use super::job::{Job, progress_bar, show};
-use super::link_files::{LinkFiles, LinkNodes};
 use super::link_request::LinkRequest;
-use super::rank_folders::{WRITING, Written};
 use crate::output::print_rank_zero;
 
 /// The number of pairs that are scored and written at once.
@@ -88,7 +87,7 @@ impl Job<'_> {
             None => Written::default(),
         };
         bar.finish_and_clear();
-        rank.communicator("scores of links")?.barrier(WRITING)?;
+        rank.communicator("scores of links")?.barrier(WRITING_TIMEOUT)?;
         Ok(written)
     }
 
@@ -99,7 +98,7 @@ impl Job<'_> {
         nodes: &LinkNodes,
         bar: &ProgressBar,
     ) -> kiln::Result<Written> {
-        let mut files = LinkFiles::create(&self.args.out, self.args.format, nodes.clone())?;
+        let mut files = LinkPredictionFiles::create(&self.args.out, self.args.format.into(), nodes.clone())?;
         match request {
             LinkRequest::Pairs(links) => {
                 for (srcs, dsts) in links.srcs().chunks(LINES).zip(links.dsts().chunks(LINES)) {
@@ -149,7 +148,7 @@ fn test_sources(args: &PredictArgs, graph: &PredictedGraph, relation: usize) -> 
 
 /// Counts the sources without finite scores, and prints the number of destinations that no source has because their scores
 /// are not finite.
-fn report_left_out(scorer: &LinkScorer, srcs: &[NodeId], nodes: &LinkNodes, files: &mut LinkFiles) {
+fn report_left_out(scorer: &LinkScorer, srcs: &[NodeId], nodes: &LinkNodes, files: &mut LinkPredictionFiles) {
     let left_out = scorer.non_finite();
     for &src in srcs.iter().filter(|src| left_out.binary_search(src).is_ok()) {
         files.add_source_without_links(src);

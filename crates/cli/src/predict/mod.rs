@@ -4,11 +4,9 @@ mod args;
 mod data;
 mod graphs;
 mod job;
-mod link_files;
 mod link_request;
 mod links;
 mod nodes;
-mod rank_folders;
 mod request;
 
 use std::time::Instant;

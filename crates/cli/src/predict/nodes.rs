@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use indicatif::ProgressBar;
 use kiln::graph::{GraphSchema, NodeId};
+use kiln::predictions::Written;
 use kiln::prelude::{PredictMode, PredictOn, RankHandle};
 use kiln::store::sha256;
 use kiln::train::{NamedTargets, NodePredictor, WantedRows};
@@ -12,7 +13,6 @@ use kiln::{PredictionRequest, SplitParts};
 
 use super::data::PredictedGraph;
 use super::job::{Job, progress_bar, show};
-use super::rank_folders::Written;
 use super::request::{id_bytes, requested, selection};
 use crate::flags::ranks::convert_error;
 use crate::output::print_note_lines;

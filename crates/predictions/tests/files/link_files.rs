@@ -6,7 +6,8 @@ fn links_of_named_types_have_names_and_scores_that_are_not_finite_are_empty() {
     let names = NodeNames::new(["a", "b, c"]);
     let nodes = LinkNodes { ids: [10..13, 20..22], names: [None, Some(names.into())] };
     let out = folder.path().join("links");
-    let mut files = LinkFiles::create(&out, Format::Csv, nodes).expect("the folder is new");
+    let mut files =
+        LinkPredictionFiles::create(&out, PredictionFormat::Csv, nodes).expect("the folder is new");
     let link = |src, dst, score| ScoredLink { src: NodeId(src), dst: NodeId(dst), score };
     files
         .write(&[link(12, 21, 0.5), link(10, 20, f32::NAN), link(12, 21, f32::INFINITY)])

@@ -1,31 +1,52 @@
-//! The folders of ranks with `--per-rank`, and the totals of all ranks.
+//! The folders of ranks that each write their own files, and the totals of all ranks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use anyhow::Context;
-use kiln::comm::TransientError;
-use kiln::prelude::RankHandle;
-use kiln::store::array_folder::{FolderWriter, check_free};
-use kiln::store::whole_file::{read_whole, write_whole};
-use kiln::{Error, PredictionTotals, Result};
+use kiln_comm::{BoxError, Communicator, RankInfo, TransientError};
+use kiln_store::array_folder::{FolderWriter, check_free};
+use kiln_store::io_error;
+use kiln_store::whole_file::{read_whole, write_whole};
 use serde_json::{Value, json};
+
+use crate::{Error, PredictionTotals, Result};
 
 /// The longest wait of the other ranks for the files of one. It may be long, because a lost rank is detected during the
 /// wait.
-pub(super) const WRITING: Duration = Duration::from_secs(24 * 3600);
+pub const WRITING_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// The file in an unfinished folder by which the ranks that share it recognise it.
 const MARK: &str = "ranks";
 
 /// What a rank has written: the folder of complete files, which is not renamed yet, and their totals. A rank may write nothing.
-pub(super) type Written = (Option<FolderWriter>, Option<PredictionTotals>);
+pub type Written = (Option<FolderWriter>, Option<PredictionTotals>);
 
 /// The folders of ranks, in one folder that is unfinished until all are complete. Ranks that share a file system share it: the
 /// first of them owns it. With a lost rank, all folders are removed.
+///
+/// ```
+/// use kiln_comm::SingleRank;
+/// use kiln_predictions::{
+///     LinkNodes, LinkPredictionFiles, PredictionFormat, RankFolders, Result, totals_of_ranks,
+/// };
+/// let out = std::env::temp_dir().join(format!("kiln-rank-folders-{}", std::process::id()));
+/// let (folder, totals) = RankFolders::create(&mut SingleRank, &out)?.write(|own| -> Result<_> {
+///     let nodes = LinkNodes { ids: [0..3, 3..5], names: [None, None] };
+///     let files = LinkPredictionFiles::create(own, PredictionFormat::Csv, nodes)?;
+///     let (folder, totals) = files.complete()?;
+///     Ok((Some(folder), Some(totals)))
+/// })?;
+/// let of_ranks = totals_of_ranks(&mut SingleRank, &totals.unwrap_or_default())?;
+/// if let Some(folder) = folder {
+///     RankFolders::commit(folder, Some(&of_ranks))?;
+/// }
+/// assert!(out.join("part-00000-of-00001/links.csv").exists());
+/// # std::fs::remove_dir_all(&out).ok();
+/// # Ok::<(), kiln_predictions::Error>(())
+/// ```
 #[derive(Debug)]
-pub(super) struct RankFolders {
+pub struct RankFolders {
     /// The folder of this rank, within the unfinished one.
     own: PathBuf,
     /// The unfinished folder, on the rank that owns it.
@@ -34,14 +55,17 @@ pub(super) struct RankFolders {
 
 impl RankFolders {
     /// Creates the unfinished folder on each file system of the ranks. Collective.
-    pub(super) fn create(rank: &RankHandle, out: &Path) -> Result<Self> {
-        let mut comm = rank.communicator("folders of ranks")?;
+    ///
+    /// # Errors
+    /// Returns an error if the target is not new or empty, or if the folder cannot be created.
+    pub fn create(comm: &mut dyn Communicator, out: &Path) -> Result<Self> {
+        let RankInfo { rank, world_size, .. } = comm.rank_info();
         let mut shared = None;
         let mut folder = None;
         loop {
             let has_folder = comm.all_gather(&[u8::from(folder.is_some())])?;
             let Some(owner) = has_folder.iter().position(|has_folder| *has_folder == [0]) else { break };
-            let is_owner = owner == rank.index();
+            let is_owner = owner == rank;
             let mut announced = Vec::new();
             if is_owner {
                 let writer = FolderWriter::create(out)?;
@@ -56,34 +80,54 @@ impl RankFolders {
             }
         }
         // The loop ends when each rank has a folder.
-        let own = folder.unwrap_or_default().join(part_name(rank.index(), rank.world_size()));
+        let own = folder.unwrap_or_default().join(part_name(rank, world_size));
         Ok(Self { own, shared })
     }
 
     /// Writes the folder of this rank, whose path `body` gets. Returns the folder of all ranks, on the rank that owns it, and the
     /// totals of this rank.
-    pub(super) fn write(self, body: impl FnOnce(&Path) -> Result<Written>) -> Result<Written> {
+    ///
+    /// # Errors
+    /// Returns the error of `body`, or [`Error::OwnerLost`] if the folder of all ranks was removed meanwhile.
+    pub fn write<E>(self, body: impl FnOnce(&Path) -> Result<Written, E>) -> Result<Written, E>
+    where
+        E: From<Error> + Into<BoxError>,
+    {
         let Self { own, shared } = self;
         let written = body(&own).and_then(|(folder, totals)| {
-            folder.map_or(Ok(()), FolderWriter::commit)?;
+            folder.map_or(Ok(()), FolderWriter::commit).map_err(Error::from)?;
             Ok(totals)
         });
         match written {
             Ok(totals) => Ok((shared, totals)),
             // Without the mark, the owner of the folder was lost: another attempt may succeed.
             Err(error) if own.parent().is_none_or(|folder| !folder.join(MARK).exists()) => {
-                Err(Error::Other(TransientError(error.into()).into()))
+                Err(Error::OwnerLost(TransientError(error.into())).into())
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Renames the folder of all ranks to the target, after all of them have ended. It gets `index.json` if there are totals of
+    /// the ranks, on rank 0.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be written or the folder cannot be renamed.
+    pub fn commit(folder: FolderWriter, of_ranks: Option<&[PredictionTotals]>) -> Result<()> {
+        let mark = folder.folder().join(MARK);
+        fs::remove_file(&mark).map_err(io_error(&mark))?;
+        match of_ranks {
+            Some(of_ranks) => Ok(folder.commit_with("index.json", &index(of_ranks))?),
+            None => Ok(folder.commit()?),
         }
     }
 }
 
 /// Returns what identifies an unfinished folder: the end of its name, and a text that no other folder has.
-fn announcement(rank: &RankHandle, folder: &Path) -> Vec<u8> {
+fn announcement(rank: usize, folder: &Path) -> Vec<u8> {
     let end = folder.extension().unwrap_or_default().to_string_lossy();
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    format!("{end} {} {}", rank.index(), since.as_nanos()).into_bytes()
+    format!("{end} {rank} {}", since.as_nanos()).into_bytes()
 }
 
 /// Returns the unfinished folder that another rank has announced; `None` if it is on another file system.
@@ -101,19 +145,7 @@ fn announced_folder(out: &Path, announced: &[u8]) -> Result<Option<PathBuf>> {
 /// Writes the file by which other ranks recognise a folder.
 fn write_mark(folder: &Path, announced: &[u8]) -> Result<()> {
     let path = folder.join(MARK);
-    let written = write_whole(&path, announced).with_context(|| path.display().to_string());
-    written.map_err(|error| Error::Other(error.into()))
-}
-
-/// Renames the folder of all ranks to the target. It gets `index.json` if there are totals of the ranks, on rank 0.
-pub(super) fn commit(writer: FolderWriter, of_ranks: Option<&[PredictionTotals]>) -> Result<()> {
-    let mark = writer.folder().join(MARK);
-    let removed = fs::remove_file(&mark).with_context(|| mark.display().to_string());
-    removed.map_err(|error| Error::Other(error.into()))?;
-    match of_ranks {
-        Some(of_ranks) => Ok(writer.commit_with("index.json", &index(of_ranks))?),
-        None => Ok(writer.commit()?),
-    }
+    Ok(write_whole(&path, announced).map_err(io_error(&path))?)
 }
 
 /// Returns the contents of `index.json`: the folder of each rank, the position of its first item in the request, and its number of
@@ -139,8 +171,10 @@ fn part_name(rank: usize, n_ranks: usize) -> String {
 }
 
 /// Returns the totals of each rank, after each has written its files. Collective.
-pub(super) fn totals_of_ranks(rank: &RankHandle, own: PredictionTotals) -> Result<Vec<PredictionTotals>> {
-    let mut comm = rank.communicator("totals")?;
-    comm.barrier(WRITING)?;
+///
+/// # Errors
+/// Returns an error if a rank is lost.
+pub fn totals_of_ranks(comm: &mut dyn Communicator, own: &PredictionTotals) -> Result<Vec<PredictionTotals>> {
+    comm.barrier(WRITING_TIMEOUT)?;
     Ok(comm.all_gather(&own.to_bytes())?.iter().map(|bytes| PredictionTotals::from_bytes(bytes)).collect())
 }

@@ -1,9 +1,7 @@
 //! The files of predictions, which are written batch by batch.
 
-mod format;
 mod request;
 mod rows;
-mod totals;
 
 use std::path::Path;
 
@@ -11,11 +9,9 @@ use kiln_graph::ItemId;
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter, TextWriter};
 use kiln_train::PredictedRows;
 
-pub use self::format::PredictionFormat;
 pub use self::request::PredictionRequest;
 use self::rows::{RowFile, RowKind};
-pub use self::totals::{PartCounts, PredictionTotals, SplitPart, SplitParts};
-use crate::Result;
+use crate::{PredictionFormat, PredictionTotals, Result};
 
 /// The files of consecutive items of a request. All have the order of the request and begin with the same columns: the
 /// id, and the name if the items have names. They are in a temporary folder beside the target until they are complete;
@@ -33,12 +29,14 @@ use crate::Result;
 /// Classes, probabilities, and values of `predictions.csv` and `values.csv` are empty if they are not finite.
 ///
 /// ```no_run
-/// use kiln::prelude::*;
-/// use kiln::train::WantedRows;
-/// use kiln::{PredictionFiles, PredictionFormat, PredictionRequest, SplitParts};
+/// use kiln_data::Dataset;
+/// use kiln_graph::NodeId;
+/// use kiln_predictions::{PredictionFiles, PredictionFormat, PredictionRequest, SplitParts};
+/// use kiln_train::{NodePredictor, PredictMode, PredictionData, SavedModel, WantedRows};
 /// let data = Dataset::open("papers")?;
 /// let model = SavedModel::open("runs/sage")?;
-/// let batches = model.on_nodes(&data)?.batches(
+/// let graph = PredictionData::new(data.csc()?.clone(), data.node_features()?.clone());
+/// let batches = NodePredictor::new(&model, graph)?.batches(
 ///     &[NodeId(17), NodeId(5)],
 ///     &PredictMode::default(),
 ///     WantedRows::Outputs,
@@ -62,7 +60,7 @@ use crate::Result;
 /// let (folder, totals) = files.complete()?;
 /// folder.commit()?;
 /// println!("{} items", totals.n_items);
-/// # Ok::<(), Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct PredictionFiles<I> {

@@ -7,8 +7,7 @@ use kiln_graph::{ItemId, NodeId};
 use kiln_store::csv::{finite, push_finite, quoted};
 use kiln_train::{OutputRows, SavedModel, push_target_columns, push_target_fields};
 
-use super::format::PredictionFormat;
-use super::totals::SplitParts;
+use crate::{PredictionFormat, SplitParts};
 
 /// A request for predictions, and the content of their files.
 #[derive(Debug, Clone)]

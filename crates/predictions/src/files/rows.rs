@@ -7,9 +7,8 @@ use kiln_store::csv::push_values;
 use kiln_tables::{OutputColumn, RowWriter};
 use kiln_train::OutputRows;
 
-use super::format::PredictionFormat;
 use super::request::PredictionRequest;
-use crate::Result;
+use crate::{PredictionFormat, Result};
 
 /// The content of a file of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

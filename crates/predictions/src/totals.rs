@@ -42,9 +42,9 @@ impl fmt::Display for SplitPart {
 /// The part of each item of a dataset. The default has no item in a part. Clones share the array, 1 byte per item.
 ///
 /// ```
-/// use kiln::data::Split;
-/// use kiln::graph::NodeId;
-/// use kiln::{SplitPart, SplitParts};
+/// use kiln_data::Split;
+/// use kiln_graph::NodeId;
+/// use kiln_predictions::{SplitPart, SplitParts};
 /// let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect::<Vec<_>>().into();
 /// let parts = SplitParts::new(4, &Split { train: nodes(&[2]), val: nodes(&[1]), test: nodes(&[0]) });
 /// assert_eq!(parts.part(NodeId(2)), SplitPart::Train);
@@ -181,7 +181,7 @@ impl PredictionTotals {
     }
 
     /// Counts an item with a label and a predicted class.
-    pub(super) fn add_label(&mut self, part: SplitPart, is_hit: bool) {
+    pub(crate) fn add_label(&mut self, part: SplitPart, is_hit: bool) {
         let counts = &mut self.parts[part as usize];
         counts.n_labelled += 1;
         counts.n_hits += u64::from(is_hit);
@@ -189,5 +189,5 @@ impl PredictionTotals {
 }
 
 #[cfg(test)]
-#[path = "../../../tests/prediction/totals.rs"]
+#[path = "../tests/files/totals.rs"]
 mod tests;

@@ -5,32 +5,31 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln::data::NodeNames;
-use kiln::graph::NodeId;
-use kiln::store::array_folder::{ArrayWriter, ElementType, FolderWriter, TextWriter};
-use kiln::store::csv::{finite, quoted};
-use kiln::train::ScoredLink;
-use kiln::{PredictionTotals, Result};
+use kiln_data::NodeNames;
+use kiln_graph::NodeId;
+use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter, TextWriter};
+use kiln_store::csv::{finite, quoted};
 #[cfg(feature = "tables")]
 use kiln_tables::{OutputColumn, RowWriter};
+use kiln_train::ScoredLink;
 
-use super::args::Format;
+use crate::{PredictionFormat, PredictionTotals, Result};
 
 /// The nodes of links: all nodes of a homogeneous graph, or those of the types of a relation. Files number nodes from 0
 /// within their type.
 #[derive(Debug, Clone)]
-pub(super) struct LinkNodes {
+pub struct LinkNodes {
     /// The node ids of the sources and of the destinations in the graph.
-    pub(super) ids: [Range<u32>; 2],
+    pub ids: [Range<u32>; 2],
     /// The names of the sources and of the destinations; `None` for nodes without names.
-    pub(super) names: [Option<Arc<NodeNames>>; 2],
+    pub names: [Option<Arc<NodeNames>>; 2],
 }
 
-/// The file of scored links, or the two arrays. The source and the destination of a link are its first columns: the
+/// The file of scored links, or the two arrays: `links.csv`, `links.parquet`, or `links.npy` and `scores.npy`. The source and the destination of a link are its first columns: the
 /// number within its type, and the name if the nodes of the type have names. They are in a temporary folder beside the
 /// target until they are complete; dropping this value removes them.
 #[derive(Debug)]
-pub(super) struct LinkFiles {
+pub struct LinkPredictionFiles {
     folder: FolderWriter,
     nodes: LinkNodes,
     rows: LinkRows,
@@ -93,22 +92,25 @@ impl LinkNodes {
     }
 }
 
-impl LinkFiles {
+impl LinkPredictionFiles {
     /// Starts the files of a folder, which must be new or empty.
-    pub(super) fn create(target: impl AsRef<Path>, format: Format, nodes: LinkNodes) -> Result<Self> {
+    ///
+    /// # Errors
+    /// Returns an error if the folder is not empty, or if a file cannot be created.
+    pub fn create(target: impl AsRef<Path>, format: PredictionFormat, nodes: LinkNodes) -> Result<Self> {
         let folder = FolderWriter::create(target)?;
         let rows = match format {
-            Format::Csv => {
+            PredictionFormat::Csv => {
                 let mut file = folder.text("links.csv")?;
                 file.write(&nodes.header())?;
                 LinkRows::Csv(file)
             }
-            Format::Npy => LinkRows::Npy {
+            PredictionFormat::Npy => LinkRows::Npy {
                 links: Box::new(folder.rows("links.npy", ElementType::U32, 2)?),
                 scores: Box::new(folder.vector("scores.npy", ElementType::F32)?),
             },
             #[cfg(feature = "tables")]
-            Format::Parquet => {
+            PredictionFormat::Parquet => {
                 LinkRows::Parquet(Box::new(RowWriter::create(folder.folder().join("links.parquet"))?))
             }
         };
@@ -119,7 +121,10 @@ impl LinkFiles {
     }
 
     /// Appends links, whose nodes have ids of the graph. A score that is not finite is empty in text and in tables.
-    pub(super) fn write(&mut self, links: &[ScoredLink]) -> Result<()> {
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be written.
+    pub fn write(&mut self, links: &[ScoredLink]) -> Result<()> {
         let Self { nodes, rows, totals, .. } = self;
         totals.n_items += links.len() as u64;
         for ScoredLink { src, dst, .. } in links.iter().filter(|link| !link.score.is_finite()) {
@@ -138,12 +143,16 @@ impl LinkFiles {
     }
 
     /// Counts a source that has no links, because its outputs are not finite.
-    pub(super) fn add_source_without_links(&mut self, src: NodeId) {
+    pub fn add_source_without_links(&mut self, src: NodeId) {
         self.totals.add_non_finite(self.nodes.number(0, src));
     }
 
-    /// Completes the files. Returns the unfinished folder, which is not renamed yet, and the number of links.
-    pub(super) fn complete(self) -> Result<(FolderWriter, PredictionTotals)> {
+    /// Completes the files. Returns the unfinished folder, which [`FolderWriter::commit`] renames to the target, and the number of
+    /// links.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be written.
+    pub fn complete(self) -> Result<(FolderWriter, PredictionTotals)> {
         let Self { mut folder, rows, totals, .. } = self;
         match rows {
             LinkRows::Csv(file) => file.finish()?,
@@ -182,5 +191,5 @@ fn write_parquet(writer: &mut RowWriter, nodes: &LinkNodes, links: &[ScoredLink]
 }
 
 #[cfg(test)]
-#[path = "../../tests/predict/link_files.rs"]
+#[path = "../tests/files/link_files.rs"]
 mod tests;
