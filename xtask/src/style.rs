@@ -17,13 +17,13 @@ const HABITS: [(&str, &str); 3] = [
 /// The occurrences of [`HABITS`] in each folder. The numbers may only fall.
 const ALLOWED: &[(&str, [usize; 3])] = &[
     ("benches", [0, 9, 2]),
-    ("crates/cli", [14, 7, 0]),
+    ("crates/cli", [14, 6, 0]),
     ("crates/comm", [0, 6, 3]),
     ("crates/data", [86, 51, 27]),
     ("crates/feature", [0, 0, 2]),
     ("crates/graph", [0, 5, 9]),
     ("crates/kernels", [0, 6, 30]),
-    ("crates/kiln", [17, 9, 8]),
+    ("crates/kiln", [16, 8, 8]),
     ("crates/loader", [0, 1, 1]),
     ("crates/nccl", [0, 0, 1]),
     ("crates/nn", [0, 6, 27]),

@@ -133,8 +133,11 @@ impl LinkPredictionFiles {
         match rows {
             LinkRows::Csv(file) => Ok(file.write(&nodes.lines(links))?),
             LinkRows::Npy { links: pairs, scores } => {
-                let ids = |link: &ScoredLink| [nodes.number(0, link.src), nodes.number(1, link.dst)];
-                pairs.push(&links.iter().flat_map(ids).collect::<Vec<u32>>())?;
+                let mut ids: Vec<u32> = Vec::with_capacity(2 * links.len());
+                for link in links {
+                    ids.extend([nodes.number(0, link.src), nodes.number(1, link.dst)]);
+                }
+                pairs.push(&ids)?;
                 Ok(scores.push(&links.iter().map(|link| link.score).collect::<Vec<f32>>())?)
             }
             #[cfg(feature = "tables")]

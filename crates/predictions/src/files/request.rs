@@ -47,7 +47,8 @@ impl<I: ItemId> PredictionRequest<I> {
 
     /// Returns the target values of an item, NaN if it has none.
     pub(super) fn target_row(&self, item: I, width: usize) -> Vec<f32> {
-        let (mut classes, mut row) = (Vec::new(), Vec::new());
+        let mut classes = Vec::new();
+        let mut row = Vec::new();
         let is_known = matches!(self.targets, Targets::Values(_))
             && self.targets.gather(std::slice::from_ref(&item), &mut classes, &mut row).is_ok()
             && row.len() == width;

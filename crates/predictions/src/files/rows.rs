@@ -114,8 +114,8 @@ fn write_parquet<I: ItemId>(
         false => Default::default(),
     };
     let labels: Vec<Option<u32>> = items.iter().map(|item| request.label(*item)).collect();
-    let name_of = |class: &Option<u32>| class.and_then(|class| request.model.class_name(class));
-    let class_names: Vec<Option<&str>> = classes.iter().map(name_of).collect();
+    let class_names: Vec<Option<&str>> =
+        classes.iter().map(|class| class.and_then(|class| request.model.class_name(class))).collect();
     if has_classes {
         columns.push(("label", OutputColumn::OptionalU32(&labels)));
         columns.push(("class", OutputColumn::OptionalU32(&classes)));
