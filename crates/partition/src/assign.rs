@@ -1,8 +1,8 @@
 use std::fmt;
-use std::fs;
 use std::str::FromStr;
 
 use kiln_graph::{Csc, NodeId, did_you_mean, similar_name};
+use kiln_store::available_memory;
 use serde::{Deserialize, Serialize};
 
 use crate::balance::{TrainSet, check_train};
@@ -124,19 +124,12 @@ fn check_metis(n_edges: u64) -> Result<()> {
     // If all edges have a reverse edge, the symmetric graph has one entry per edge.
     check_entries(n_edges)?;
     let needed_bytes = n_edges.saturating_mul(METIS_BYTES_PER_EDGE);
-    match available_bytes() {
+    match available_memory() {
         Some(available_bytes) if available_bytes < needed_bytes => {
             Err(Error::MemoryForMetis { needed_bytes, available_bytes })
         }
         _ => Ok(()),
     }
-}
-
-/// Returns the memory that is available to programs, in bytes; `None` if the system does not report it.
-fn available_bytes() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// Checks that the number of partitions is 1 to [`MAX_PARTS`].

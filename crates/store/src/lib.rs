@@ -21,6 +21,7 @@ mod byte_size;
 mod counted;
 pub mod csv;
 mod error;
+pub mod folder_lock;
 mod hash;
 pub mod npy;
 #[cfg(feature = "formats")]
@@ -29,6 +30,7 @@ mod parse_bytes;
 pub mod paths;
 mod similar_path;
 mod source_files;
+mod system_memory;
 #[cfg(feature = "formats")]
 pub mod text;
 pub mod unfinished;
@@ -44,6 +46,7 @@ pub use hash::{Hasher, name_key, sha256, sha256_of_file};
 pub use npz::Npz;
 pub use parse_bytes::parse_bytes;
 pub use source_files::{SourceFiles, SourceReader};
+pub use system_memory::available_memory;
 
 /// The code example of this crate's README, run as a doc test.
 #[cfg(doctest)]

@@ -1,10 +1,9 @@
 use std::collections::BTreeSet;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
+use kiln_store::folder_lock::lock_folder;
 use kiln_store::whole_file::{
     UNFINISHED, create_folder, read_whole, sync_folder, sync_parents, write_unfinished, write_whole,
 };
@@ -27,23 +26,6 @@ const CHECKPOINTS: [&str; 2] = ["last/checkpoint.safetensors", "last/previous.sa
 
 /// The file from which the program repeats the run.
 pub const DESCRIPTION_FILE: &str = "run.toml";
-
-/// How long a locked folder is waited for. A list of runs holds the lock for an instant, and so does a process that the former
-/// holder was starting when it released the lock.
-const LOCK_WAIT: Duration = Duration::from_secs(1);
-
-/// Locks a file, and tries again for some time if it is locked.
-fn try_lock_for(file: &File, patience: Duration) -> std::result::Result<(), TryLockError> {
-    let start = Instant::now();
-    loop {
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) if start.elapsed() < patience => {
-                thread::sleep(Duration::from_millis(20));
-            }
-            outcome => return outcome,
-        }
-    }
-}
 
 /// The files that a run writes at its end.
 const RESULTS: [&str; 3] = ["summary.json", "report.html", "test_predictions.csv"];
@@ -149,22 +131,19 @@ impl RunFolder {
     }
 
     fn lock(path: PathBuf) -> Result<Self> {
-        let lock =
-            File::open(&path).map_err(|source| Error::Run(RunError::Io { path: path.clone(), source }))?;
-        match try_lock_for(&lock, LOCK_WAIT) {
-            Err(TryLockError::WouldBlock) => Err(Error::Run(RunError::RunFolderInUse { path })),
-            // If the file system has no locks, nothing prevents two runs from using one folder.
-            Err(TryLockError::Error(_)) | Ok(()) => Ok(Self {
-                metrics: MetricsFile::new(path.join("metrics.jsonl")),
-                path,
-                config: Vec::new(),
-                description: String::new(),
-                model: None,
-                best: Vec::new(),
-                unwritten: BTreeSet::new(),
-                _lock: lock,
-            }),
-        }
+        let locked = lock_folder(&path);
+        let locked = locked.map_err(|source| Error::Run(RunError::Io { path: path.clone(), source }))?;
+        let Some(lock) = locked else { return Err(Error::Run(RunError::RunFolderInUse { path })) };
+        Ok(Self {
+            metrics: MetricsFile::new(path.join("metrics.jsonl")),
+            path,
+            config: Vec::new(),
+            description: String::new(),
+            model: None,
+            best: Vec::new(),
+            unwritten: BTreeSet::new(),
+            _lock: lock,
+        })
     }
 
     /// Creates `parent/name-001`, or the folder with the first free number.

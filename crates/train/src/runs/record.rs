@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
-use std::fs::{File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use kiln_store::folder_lock::is_locked;
 
 use super::find::{is_run, suggest_runs};
 use super::setting::{read_json, read_optional, read_settings};
@@ -128,9 +129,4 @@ impl RunRecord {
     pub fn seconds(&self) -> f64 {
         self.epochs.iter().map(|row| row.seconds + row.val_seconds.unwrap_or(0.0)).sum()
     }
-}
-
-/// Returns true if a process holds the lock of a run's folder.
-fn is_locked(folder: &Path) -> bool {
-    File::open(folder).is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
