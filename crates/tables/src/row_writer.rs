@@ -3,7 +3,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::types::Float32Type;
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float32Array, RecordBatch, StringArray, UInt32Array};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, Float32Array, Float64Array, RecordBatch, StringArray, UInt32Array,
+};
 use arrow_schema::{Field, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -27,6 +29,8 @@ pub enum OutputColumn<'a> {
     F32(&'a [f32]),
     /// Numbers, some of which are missing.
     OptionalF32(&'a [Option<f32>]),
+    /// Numbers of double precision, some of which are missing.
+    OptionalF64(&'a [Option<f64>]),
     /// Texts.
     Text(&'a [&'a str]),
     /// Texts, some of which are missing.
@@ -142,7 +146,10 @@ impl RowWriter {
 
 impl OutputColumn<'_> {
     fn is_optional(self) -> bool {
-        matches!(self, Self::OptionalU32(_) | Self::OptionalF32(_) | Self::OptionalText(_))
+        matches!(
+            self,
+            Self::OptionalU32(_) | Self::OptionalF32(_) | Self::OptionalF64(_) | Self::OptionalText(_)
+        )
     }
 
     fn to_array(self) -> ArrayRef {
@@ -151,6 +158,7 @@ impl OutputColumn<'_> {
             Self::OptionalU32(values) => Arc::new(UInt32Array::from(values.to_vec())),
             Self::F32(values) => Arc::new(Float32Array::from(values.to_vec())),
             Self::OptionalF32(values) => Arc::new(Float32Array::from(values.to_vec())),
+            Self::OptionalF64(values) => Arc::new(Float64Array::from(values.to_vec())),
             Self::Text(texts) => Arc::new(StringArray::from(texts.to_vec())),
             Self::OptionalText(texts) => Arc::new(StringArray::from(texts.to_vec())),
             Self::F32Rows { values, width } => {

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, UInt32Type};
+use arrow_array::types::{Float32Type, Float64Type, UInt32Type};
 use arrow_array::{Array, RecordBatch};
 use kiln_tables::{Error, OutputColumn, RowWriter, TableFileError};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -62,6 +62,7 @@ fn missing_numbers_and_texts_are_null() {
     let columns = [
         ("score", OutputColumn::OptionalF32(&[None, Some(0.5)])),
         ("class", OutputColumn::OptionalText(&[Some(""), None])),
+        ("rate", OutputColumn::OptionalF64(&[Some(0.1), None])),
     ];
     writer.write(&columns).unwrap();
     writer.finish().unwrap();
@@ -73,6 +74,8 @@ fn missing_numbers_and_texts_are_null() {
     assert_eq!(scores, [None, Some(0.5)]);
     let classes: Vec<Option<&str>> = batch.column(1).as_string::<i32>().iter().collect();
     assert_eq!(classes, [Some(""), None]);
+    let rates: Vec<Option<f64>> = batch.column(2).as_primitive::<Float64Type>().iter().collect();
+    assert_eq!(rates, [Some(0.1), None]);
 }
 
 #[test]

@@ -88,16 +88,36 @@ impl fmt::Display for CrossValidation {
 pub struct MeanAndDeviation {
     /// The mean of the values.
     pub mean: f64,
-    /// The population standard deviation of the values: the divisor of the variance is their number `n`, not `n - 1`.
+    /// The standard deviation of the values: of the population, whose variance has their number `n` as divisor, or of a sample, whose
+    /// variance has `n - 1`.
     pub deviation: f64,
 }
 
 impl MeanAndDeviation {
-    /// Returns the mean and the deviation of the values; both are NaN without values.
+    /// Returns the mean and the deviation of all values of a population, such as the folds; both are NaN without values.
     pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
-        let n = values.clone().count() as f64;
-        let mean = values.clone().sum::<f64>() / n;
-        let variance = values.map(|value| (value - mean).powi(2)).sum::<f64>() / n;
+        let n_values = values.clone().count() as f64;
+        Self::with_divisor(values, n_values)
+    }
+
+    /// Estimates the mean and the deviation from a sample, such as some of all seeds; both are NaN without values, and the deviation of a
+    /// single value is NaN.
+    ///
+    /// ```
+    /// use kiln_train::MeanAndDeviation;
+    /// let seeds = MeanAndDeviation::estimate([0.5, 0.7, 0.6].into_iter());
+    /// assert!((seeds.mean - 0.6).abs() < 1e-12 && (seeds.deviation - 0.1).abs() < 1e-12);
+    /// assert!(MeanAndDeviation::estimate([0.5].into_iter()).deviation.is_nan());
+    /// ```
+    pub fn estimate(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let n_values = values.clone().count() as f64;
+        Self::with_divisor(values, n_values - 1.0)
+    }
+
+    fn with_divisor(values: impl Iterator<Item = f64> + Clone, divisor: f64) -> Self {
+        let n_values = values.clone().count() as f64;
+        let mean = values.clone().sum::<f64>() / n_values;
+        let variance = values.map(|value| (value - mean).powi(2)).sum::<f64>() / divisor;
         Self { mean, deviation: variance.sqrt() }
     }
 }

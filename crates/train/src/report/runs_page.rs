@@ -10,6 +10,7 @@ use super::html::{escape, row, table, text_cell};
 use super::page::{document, section};
 use crate::error::{Error, Result, RunError};
 use crate::run::metrics_file::EpochRow;
+use crate::runs::aligned_table::AlignedTable;
 use crate::runs::record::RunRecord;
 use crate::runs::table::RunTable;
 
@@ -22,7 +23,25 @@ impl RunTable {
     /// # Errors
     /// Returns [`RunError::Io`] if the file cannot be written, and [`RunError::Drawing`] if the curves cannot be drawn.
     pub fn write_page(&self, file: &Path) -> Result<()> {
-        let page = self.to_html()?;
+        self.write_page_below(&[], file)
+    }
+
+    /// Same as [`write_page`](Self::write_page), but other tables with their titles precede the table of the runs.
+    ///
+    /// ```
+    /// use kiln_train::{RunTable, AlignedTable};
+    /// let folder = tempfile::tempdir()?;
+    /// let cells = AlignedTable { headings: vec!["lr".into()], rows: vec![vec!["0.01".into()]] };
+    /// let page = folder.path().join("sweep.html");
+    /// RunTable::new(Vec::new()).write_page_below(&[("Cells", &cells)], &page)?;
+    /// assert!(std::fs::read_to_string(page)?.contains("<h2>Cells</h2>"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Same as [`write_page`](Self::write_page).
+    pub fn write_page_below(&self, tables: &[(&str, &AlignedTable)], file: &Path) -> Result<()> {
+        let page = self.render(tables)?;
         write_whole(file, page.as_bytes())
             .map_err(|source| Error::Run(RunError::Io { path: file.to_owned(), source }))
     }
@@ -32,9 +51,15 @@ impl RunTable {
     /// # Errors
     /// Returns [`RunError::Drawing`] if the curves cannot be drawn.
     pub fn to_html(&self) -> Result<String> {
+        self.render(&[])
+    }
+
+    fn render(&self, tables: &[(&str, &AlignedTable)]) -> Result<String> {
         let n_runs = self.runs.len();
         let title = format!("{n_runs} training run{}", if n_runs == 1 { "" } else { "s" });
-        let body = [section("Runs", &self.rows()), section("Learning curves", &self.curves()?)].concat();
+        let mut body: String = tables.iter().map(|(title, table)| section(title, &to_html(table))).collect();
+        body += &section("Runs", &self.rows());
+        body += &section("Learning curves", &self.curves()?);
         Ok(document("training runs", &title, "", &body))
     }
 
@@ -70,6 +95,17 @@ impl RunTable {
         let label = "training loss and validation metric of each run over its epochs";
         Ok(format!("<figure class=\"curves\" role=\"img\" aria-label=\"{label}\">\n{svg}</figure>\n{note}"))
     }
+}
+
+/// Renders a table of texts.
+fn to_html(aligned: &AlignedTable) -> String {
+    let headings: Vec<String> = aligned.headings.iter().map(|heading| escape(heading)).collect();
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    let rows = aligned.rows.iter().map(|cells| {
+        let others: String = cells[1..].iter().map(|text| text_cell(&escape(text))).collect();
+        row(&escape(&cells[0]), &others)
+    });
+    table("full", &headings, rows)
 }
 
 fn lines(runs: &[RunRecord], points: impl Fn(&RunRecord) -> Vec<(usize, f64)>) -> Vec<Line> {

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use super::aligned_table::AlignedTable;
 use super::record::{RunRecord, RunState};
 use super::setting::are_equal_settings;
 use crate::metric::kind::Metric;
@@ -92,17 +93,7 @@ impl RunTable {
 /// Writes the table with columns of equal widths, a line per run.
 impl fmt::Display for RunTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rows = vec![self.headings()];
-        rows.extend(self.runs.iter().map(|run| self.cells(run)));
-        let n_columns = rows[0].len();
-        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..n_columns).map(width).collect();
-        for (position, row) in rows.iter().enumerate() {
-            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-            let line = cells.collect::<Vec<_>>().join("  ");
-            let end = if position + 1 == rows.len() { "" } else { "\n" };
-            write!(f, "{}{end}", line.trim_end())?;
-        }
-        Ok(())
+        let rows = self.runs.iter().map(|run| self.cells(run)).collect();
+        AlignedTable { headings: self.headings(), rows }.fmt(f)
     }
 }
