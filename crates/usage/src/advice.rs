@@ -53,6 +53,23 @@ pub fn advise(mut error: clap::Error, command: &Command, args: &[OsString], list
     error
 }
 
+/// Returns the message of an error of the command line in one line, without the usage that the parser adds.
+///
+/// ```
+/// use clap::{Arg, Command};
+/// let train = Command::new("train").arg(Arg::new("lr").long("lr"));
+/// let error = train.try_get_matches_from(["train", "--lrr=1"]).unwrap_err();
+/// let message = kiln_usage::error_message(&error);
+/// assert_eq!(message, "unexpected argument '--lrr' found; tip: a similar argument exists: '--lr'");
+/// ```
+pub fn error_message(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let message = lines.collect::<Vec<_>>().join("; ");
+    message.strip_prefix("error: ").map_or(message.clone(), str::to_owned)
+}
+
 /// Returns advice for a word behind a flag whose value is a list.
 fn advise_on_list(word: &str, command: &Command, args: &[String], lists: &[&str]) -> Option<String> {
     let position = args.iter().rposition(|arg| arg == word)?;

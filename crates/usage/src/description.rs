@@ -47,6 +47,30 @@ impl Description {
     /// # Errors
     /// Same as [`read`](Self::read).
     pub fn parse(text: &str, path: &Path) -> Result<Self, UsageError> {
+        let (description, _) = Self::parse_with_tables(text, path, &[])?;
+        if description.values.is_empty() {
+            bail!("{} has no flags: write some, such as `lr = 0.01`", description.file);
+        }
+        Ok(description)
+    }
+
+    /// Same as [`parse`](Self::parse), but entries with these names are no flags and are returned apart, and flags may be missing.
+    ///
+    /// ```
+    /// use kiln_usage::Description;
+    /// let text = "epochs = 5\n[sweep]\nlr = [0.01, 0.003]";
+    /// let (flags, tables) = Description::parse_with_tables(text, "sweep.toml".as_ref(), &["sweep"])?;
+    /// assert_eq!((flags.get("epochs"), tables["sweep"]["lr"][0].as_f64()), (Some("5"), Some(0.01)));
+    /// # Ok::<(), kiln_usage::UsageError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Same as [`read`](Self::read).
+    pub fn parse_with_tables(
+        text: &str,
+        path: &Path,
+        tables: &[&str],
+    ) -> Result<(Self, Map<String, Value>), UsageError> {
         let file = path.display().to_string();
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let read: Result<Map<String, Value>, String> = match extension {
@@ -58,22 +82,36 @@ impl Description {
         let table = read.map_err(|e| {
             UsageError(format!("{file} is not a table of flags and values, such as `lr = 0.01`: {e}"))
         })?;
-        if table.is_empty() {
-            bail!("{file} has no flags: write some, such as `lr = 0.01`");
-        }
         let mut values = BTreeMap::new();
+        let mut apart = Map::new();
         for (name, value) in table {
-            let Some(text) = text_of(&value) else {
+            if tables.contains(&name.as_str()) {
+                apart.insert(name, value);
+                continue;
+            }
+            let Some(text) = value_text(&value) else {
                 bail!("{file}: `{name}` is {}, expected a value or a list of values", kind_of(&value));
             };
             values.insert(name, text);
         }
-        Ok(Self { file, values })
+        Ok((Self { file, values }, apart))
     }
 
     /// Describes flags by their names and values.
     pub fn of(values: BTreeMap<String, String>) -> Self {
         Self { file: String::new(), values }
+    }
+
+    /// Sets the file that errors name.
+    #[must_use]
+    pub fn with_file(mut self, file: impl Into<String>) -> Self {
+        self.file = file.into();
+        self
+    }
+
+    /// Returns the value of each flag as on the command line, by the flag's long name.
+    pub fn values(&self) -> &BTreeMap<String, String> {
+        &self.values
     }
 
     /// Returns the value of a flag.
@@ -127,15 +165,21 @@ impl Description {
     }
 }
 
-/// Returns a value as on a command line; `None` for tables, lists of lists and missing values.
-fn text_of(value: &Value) -> Option<String> {
+/// Returns a value of a description as on a command line; `None` for tables, lists of lists and missing values.
+///
+/// ```
+/// use kiln_usage::value_text;
+/// assert_eq!(value_text(&serde_json::json!([10, 5])).as_deref(), Some("10,5"));
+/// assert_eq!(value_text(&serde_json::json!([[10], [5]])), None);
+/// ```
+pub fn value_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
         Value::Bool(is_set) => Some(is_set.to_string()),
         Value::Array(values) => {
             let texts: Option<Vec<String>> =
-                values.iter().map(|value| if value.is_array() { None } else { text_of(value) }).collect();
+                values.iter().map(|value| if value.is_array() { None } else { value_text(value) }).collect();
             Some(texts?.join(","))
         }
         Value::Null | Value::Object(_) => None,
@@ -168,7 +212,7 @@ fn toml_of(text: &str) -> toml::Value {
 fn is_read_as(value: &toml::Value, text: &str) -> bool {
     match value {
         toml::Value::Integer(number) => number.to_string() == text,
-        toml::Value::Float(number) => text_of(&Value::from(*number)).as_deref() == Some(text),
+        toml::Value::Float(number) => value_text(&Value::from(*number)).as_deref() == Some(text),
         _ => false,
     }
 }

@@ -25,11 +25,10 @@ impl GivenFlags {
     /// Makes the values of these flags absolute that are relative paths of existing files or folders.
     pub fn make_absolute(&mut self, flags: &[&str]) {
         for flag in flags {
-            let Some(text) = self.all.get_mut(*flag).filter(|text| Path::new(text).exists()) else {
-                continue;
-            };
-            if let Some(absolute) = std::path::absolute(&*text).ok().as_deref().and_then(Path::to_str) {
-                absolute.clone_into(text);
+            if let Some(text) = self.all.get_mut(*flag)
+                && let Some(absolute) = absolute_path(text)
+            {
+                *text = absolute;
             }
         }
     }
@@ -43,6 +42,18 @@ impl GivenFlags {
         let names = join_words(&unused, "and");
         (!unused.is_empty()).then(|| format!("{names} {verb} no effect {reason}"))
     }
+}
+
+/// Returns the absolute path of an existing file or folder; `None` for other texts.
+///
+/// ```
+/// assert_eq!(kiln_usage::absolute_path("src").as_deref(), std::path::absolute("src")?.to_str());
+/// assert_eq!(kiln_usage::absolute_path("debian-packages"), None);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn absolute_path(text: &str) -> Option<String> {
+    let path = Path::new(text).exists().then(|| std::path::absolute(text).ok()).flatten()?;
+    path.to_str().map(str::to_owned)
 }
 
 /// Reads the values of all flags of the innermost subcommand of `command` from the parsed arguments.
