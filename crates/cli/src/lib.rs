@@ -27,6 +27,7 @@ mod output;
 mod predict;
 mod runs;
 mod serve;
+mod sweep;
 mod train;
 mod usage;
 
@@ -50,6 +51,9 @@ struct Cli {
 enum Command {
     /// Trains a model, keeps the weights of the best epoch and evaluates them on the test split.
     Train(train::TrainArgs),
+    /// Trains many runs over a grid or random values of flags and over seeds, several at a time, and compares them. The same command
+    /// continues a sweep that was stopped. The exit status is 1 if a run has failed, and 75 if runs are left.
+    Sweep(sweep::SweepArgs),
     /// Predicts classes, scores and embeddings with the model of a run, for the run's data or for other data.
     Predict(predict::PredictArgs),
     /// Lists runs: the settings in which they differ, their metric and time, the best first.
@@ -128,6 +132,7 @@ fn run(args: &[OsString]) -> anyhow::Result<ExitCode> {
     let given = flags::read_given(command.clone(), &matches);
     match cli.command {
         Command::Train(args) => return train::run(&args, given),
+        Command::Sweep(args) => return sweep::run(&args, &command),
         Command::Predict(args) => predict::run(&args, &given)?,
         Command::Runs(args) => runs::list(&args)?,
         Command::Report(args) => runs::report(&args)?,

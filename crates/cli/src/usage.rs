@@ -25,6 +25,7 @@ pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
             matches!(inner.downcast_ref(), Some(kiln::Error::Other(inner)) if inner.is::<UsageError>())
         }
         Some(kiln::Error::Train(error)) => error.is_usage(),
+        _ if cause.downcast_ref().is_some_and(kiln_sweep::Error::is_usage) => true,
         #[cfg(feature = "tables")]
         _ if cause.downcast_ref().is_some_and(kiln_tables::Error::is_usage) => true,
         _ => {

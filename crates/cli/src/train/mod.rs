@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use kiln::comm::EXIT_RETRY;
+use kiln::train::OptimizerConfig;
 use kiln_usage::ensure;
 
 use self::flag_rules::{Task, Training};
@@ -30,6 +31,9 @@ pub(crate) use self::run::TrainArgs;
 /// Runs `kiln train`.
 pub(crate) fn run(args: &TrainArgs, mut flags: GivenFlags) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
+    if std::env::var_os(kiln_sweep::SUPERVISED).is_some() {
+        kiln_sweep::obey_sweep(kiln::stop_on_signals()?)?;
+    }
     set_format(args.fit.log_format);
     let launch = args.ranks.job.launch()?;
     match &launch {
@@ -43,11 +47,8 @@ pub(crate) fn run(args: &TrainArgs, mut flags: GivenFlags) -> anyhow::Result<Exi
         }
     }
     let precision = args.device.set_precision(&args.ranks.job.device)?;
-    let task = select_task(args)?;
-    check_flags(args, task, &flags)?;
-    args.sampling.repeated_fanouts(args.model.layers)?;
+    let (task, optimizer) = select(args, &flags)?;
     args.ranks.job.note_unused(&flags, launch.as_ref(), args.parts.source());
-    let optimizer = args.optimizer.config(task == Task::Graph, args.fit.epochs)?;
     flags.make_absolute(&["data", "parts"]);
     if let Some(launch) = &launch {
         flags.set("ranks", launch.world_size.to_string());
@@ -63,6 +64,25 @@ pub(crate) fn run(args: &TrainArgs, mut flags: GivenFlags) -> anyhow::Result<Exi
         (Task::Graph, Some(n_folds)) => run.cross_validate(n_folds)?,
     };
     Ok(if outcomes.contains(&Outcome::Interrupted) { ExitCode::from(EXIT_RETRY) } else { ExitCode::SUCCESS })
+}
+
+/// Checks the flags of a run of a sweep, whose runs are single processes.
+pub(crate) fn check(args: &TrainArgs, flags: &GivenFlags) -> anyhow::Result<()> {
+    let launch = args.ranks.job.launch()?;
+    ensure!(
+        launch.is_none(),
+        "a launcher started several processes, but a sweep is one: start `kiln sweep` without it"
+    );
+    select(args, flags).map(drop)
+}
+
+/// Returns the task and the optimizer of the flags, after a check that they suit each other.
+fn select(args: &TrainArgs, flags: &GivenFlags) -> anyhow::Result<(Task, OptimizerConfig)> {
+    let task = select_task(args)?;
+    check_flags(args, task, flags)?;
+    args.sampling.repeated_fanouts(args.model.layers)?;
+    let optimizer = args.optimizer.config(task == Task::Graph, args.fit.epochs)?;
+    Ok((task, optimizer))
 }
 
 /// Returns the task of the flags, or that of the data.

@@ -63,6 +63,8 @@ fn commands_of_the_guide_succeed() {
     let config = synthetic::FakeConfig { avg_num_nodes: 300, seed: 3, ..Default::default() };
     format::write(&synthetic::fake(config).unwrap(), folder.path().join("papers")).unwrap();
     write_shop(folder.path());
+    let sweep = GUIDE.split("```toml\n").find(|text| text.contains("[sweep]")).unwrap();
+    std::fs::write(folder.path().join("sweep.toml"), sweep.split("```").next().unwrap()).unwrap();
     std::fs::create_dir(folder.path().join("new")).unwrap();
     write_shop(&folder.path().join("new"));
     std::fs::write(folder.path().join("keys.txt"), "i3\ni0\n").unwrap();

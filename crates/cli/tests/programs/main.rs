@@ -38,6 +38,7 @@ mod predict_typed_parts;
 mod resume;
 mod runs;
 mod sampling;
+mod sweep;
 mod targets;
 mod training_options;
 mod typed;

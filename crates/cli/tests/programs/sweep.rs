@@ -1,0 +1,171 @@
+//! Tests of `kiln sweep`: a sweep that is killed and started again ends with the same table.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+
+use kiln::data::{format, synthetic};
+
+use crate::distributed_sage::{command, text};
+use crate::killed::{send, wait};
+
+/// Two cells with two seeds.
+const SWEEP: &str = "\
+data = \"papers\"
+layers = 1
+fanouts = 5
+batch-size = 32
+lr = 0.02
+epochs = 8
+[sweep]
+hidden = [4, 8]
+seed = [0, 1]
+";
+
+fn prepare(root: &Path) {
+    let config = synthetic::FakeConfig { avg_num_nodes: 300, seed: 3, ..Default::default() };
+    format::write(&synthetic::fake(config).unwrap(), root.join("papers")).unwrap();
+}
+
+fn run(root: &Path, subcommand: &str, flags: &str) -> Output {
+    command(subcommand, flags).current_dir(root).output().unwrap()
+}
+
+fn start(root: &Path, flags: &str) -> Child {
+    let mut sweep = command("sweep", flags);
+    sweep.current_dir(root).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Returns the lines of the table of cells, without the time at their ends.
+fn cells(output: &Output) -> Vec<String> {
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let table = stdout.lines().skip_while(|line| !line.starts_with("cell  "));
+    let table = table.take_while(|line| !line.starts_with("written: "));
+    table.map(|line| line.rsplit_once("  ").unwrap().0.trim_end().to_owned()).collect()
+}
+
+fn has_epochs(run: &Path) -> bool {
+    fs::read_to_string(run.join("metrics.jsonl")).unwrap_or_default().lines().count() >= 2
+}
+
+/// Returns the processes whose command line has a text.
+fn processes_with(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap() {
+        let command_line = fs::read(entry.unwrap().path().join("cmdline")).unwrap_or_default();
+        let command_line = String::from_utf8_lossy(&command_line).replace('\0', " ");
+        found.extend(command_line.contains(text).then_some(command_line));
+    }
+    found
+}
+
+#[test]
+fn a_sweep_that_is_killed_and_started_again_ends_with_the_same_table() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    prepare(root);
+    fs::write(root.join("sweep.toml"), SWEEP).unwrap();
+    let listed = run(root, "sweep", "sweep.toml --dry-run");
+    let expected = "run              state    hidden  seed\ncell-001-seed-0  waiting  4       0\n";
+    assert!(text(&listed).starts_with(expected), "{}", text(&listed));
+    assert!(!root.join("runs").exists());
+
+    let whole = run(root, "sweep", "sweep.toml --parallel 2 --memory 64GiB --memory-per-run 1GiB");
+    assert!(whole.status.success(), "{}", text(&whole));
+    let expected = cells(&whole);
+    assert_eq!(expected.len(), 3, "{}", text(&whole));
+    assert!(expected[1].contains(" ± "), "{expected:?}");
+    let page = fs::read_to_string(root.join("runs/sweep/sweep.html")).unwrap();
+    let mean = expected[1].split_whitespace().nth(3).unwrap();
+    assert!(page.contains("<h2>Cells</h2>") && page.contains(mean), "{mean}");
+    let listed = run(root, "runs", "runs/sweep");
+    assert_eq!(text(&listed).lines().count(), 5, "{}", text(&listed));
+
+    // A killed sweep ends its runs, and one that is asked to stop lets them write checkpoints.
+    let folder = root.canonicalize().unwrap().join("killed");
+    let flags = format!("sweep.toml --parallel 2 --memory-per-run 1 --out {}", folder.display());
+    for (signal, first) in [("KILL", "cell-001-seed-0"), ("TERM", "cell-002-seed-0")] {
+        let mut sweep = [start(root, &flags)];
+        wait(&mut sweep, || has_epochs(&folder.join(first)));
+        send(&sweep[0], signal);
+        let [sweep] = sweep;
+        let output = sweep.wait_with_output().unwrap();
+        // `timeout` ends as its program does. The last run may have ended before the signal.
+        let status = output.status.code().unwrap_or(137);
+        assert!(
+            matches!((signal, status), (_, 0) | ("KILL", 137) | ("TERM", 75)),
+            "{status}: {}",
+            text(&output)
+        );
+    }
+    let again = run(root, "sweep", &flags);
+    assert!(again.status.success(), "{}", text(&again));
+    assert_eq!(cells(&again), expected);
+    assert_eq!(processes_with(folder.to_str().unwrap()), [""; 0]);
+    // Finished runs do not start again.
+    let log = fs::read(folder.join("logs/cell-002-seed-1.log")).unwrap();
+    let finished = run(root, "sweep", &flags);
+    assert_eq!(cells(&finished), expected);
+    assert_eq!(fs::read(folder.join("logs/cell-002-seed-1.log")).unwrap(), log);
+}
+
+#[test]
+fn a_run_that_fails_does_not_end_the_sweep() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    prepare(root);
+    // The metric needs targets of a regression, which the command line does not show.
+    let sweep = "data = \"papers\"\nlayers = 1\nfanouts = 5\nepochs = 1\n[sweep]\nmetric = [\"rmse\", \"accuracy\"]\n";
+    fs::write(root.join("metrics.toml"), sweep).unwrap();
+    let output = run(root, "sweep", "metrics.toml");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let said = text(&output);
+    assert!(
+        said.contains(
+            "Error: cell-001-seed-0 has failed: exit status: 1: Error: the metric rmse is not defined"
+        ),
+        "{said}"
+    );
+    assert!(said.contains("logs/cell-001-seed-0.log"), "{said}");
+    assert_eq!(cells(&output).len(), 3, "{said}");
+}
+
+#[test]
+fn flags_of_a_sweep_are_checked_before_the_first_run() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    prepare(root);
+    for (common, varied, expected) in [
+        ("", "lrr = [0.1]", "`kiln train` has no flag --lrr (did you mean `lr`?)"),
+        (
+            "",
+            "lr = [0.1, 100]",
+            "runs with lr=100: invalid value '100' for '--lr <LR>': expected a number above 0",
+        ),
+        ("", "model = [\"gat\", \"graphsage\"]", "tip: a similar value exists: 'sage'"),
+        ("row-normalize = true", "standardize = [true]", "runs with standardize=true: the argument"),
+        ("", "folds = [5]", "--folds is not for a sweep"),
+        ("rank = 0", "lr = [0.1]", "--rank is not for a sweep, whose runs are single processes"),
+        (
+            "data = \"mutag\"",
+            "fanouts = [5, 10]",
+            "--fanouts does not apply to training on graphs: remove it",
+        ),
+        ("lr = 0.1", "", "has no table `sweep`"),
+    ] {
+        let table = if varied.is_empty() { "" } else { "[sweep]" };
+        fs::write(root.join("bad.toml"), format!("{common}\n{table}\n{varied}\n")).unwrap();
+        let output = run(root, "sweep", "bad.toml");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{varied}: {said}");
+        assert!(said.contains("bad.toml") && said.contains(expected), "{varied}: {said}");
+    }
+    assert!(!root.join("runs").exists());
+    fs::write(root.join("sweep.toml"), "[sweep]\nlr = [0.1]\n").unwrap();
+    let output = run(root, "sweep", "sweep.toml --memory 1MiB --memory-per-run 2MiB --out limited");
+    assert!(text(&output).contains("--memory-per-run 2097152 is above the limit"), "{}", text(&output));
+    let output = run(root, "sweep", "sweep.toml --out papers");
+    assert!(text(&output).contains("papers is not empty and has no sweep"), "{}", text(&output));
+}
