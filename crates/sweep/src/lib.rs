@@ -12,7 +12,7 @@
 //! let text = "data = \"papers\"\n[sweep]\nhidden = [16, 64]\nlr = { min = 1e-4, max = 1e-1, scale = \"log\" }\n[random]\ntrials = 3";
 //! let plan = Plan::parse(text, "sweep.toml".as_ref())?;
 //! assert_eq!(plan.varied(), ["hidden", "lr"]);
-//! assert_eq!(plan.settings(&plan.runs()[0]), "hidden=64, lr=0.0001407");
+//! assert_eq!(plan.settings(&plan.runs()[0]), "hidden=16, lr=0.0008445");
 //! # Ok::<(), kiln_sweep::PlanError>(())
 //! ```
 //!

@@ -38,8 +38,8 @@ pub(crate) struct Range {
 impl Range {
     pub(crate) fn new(spec: &RangeSpec) -> Result<Self, String> {
         let is_whole = [&spec.min, &spec.max].into_iter().all(|limit| limit.is_i64() || limit.is_u64());
-        let [min, max] = [&spec.min, &spec.max].map(|limit| limit.as_f64().unwrap_or(f64::NAN));
-        if !(min < max) {
+        let [min, max] = [&spec.min, &spec.max].map(|limit| limit.as_f64().unwrap_or_default());
+        if max <= min {
             return Err(format!("is a range from {} to {}, expected min below max", spec.min, spec.max));
         }
         if spec.scale == Scale::Log && min <= 0.0 {

@@ -21,8 +21,7 @@ impl<'a> Setting<'a> {
     fn new(rows: &'a [SweepRow], flag: &str) -> Self {
         let texts: Vec<Option<&str>> =
             rows.iter().map(|row| row.run.flags.get(flag).map(String::as_str)).collect();
-        let numbers: Vec<Option<f64>> =
-            texts.iter().map(|text| text.and_then(|text| text.parse::<f64>().ok())).collect();
+        let numbers: Vec<Option<f64>> = texts.iter().map(|text| text.and_then(exact_number)).collect();
         let is_number = texts.iter().zip(&numbers).all(|(text, number)| text.is_some() == number.is_some());
         if is_number { Self::Numbers(numbers) } else { Self::Texts(texts) }
     }
@@ -33,6 +32,12 @@ impl<'a> Setting<'a> {
             Self::Texts(texts) => OutputColumn::OptionalText(texts),
         }
     }
+}
+
+/// Parses a number that a double holds; `None` for texts and for larger whole numbers, such as some seeds.
+fn exact_number(text: &str) -> Option<f64> {
+    let is_large = text.parse::<i128>().is_ok_and(|whole| 1 << f64::MANTISSA_DIGITS < whole.abs());
+    text.parse().ok().filter(|_| !is_large)
 }
 
 impl SweepTable {
