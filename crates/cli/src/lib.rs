@@ -51,8 +51,9 @@ struct Cli {
 enum Command {
     /// Trains a model, keeps the weights of the best epoch and evaluates them on the test split.
     Train(train::TrainArgs),
-    /// Trains many runs over a grid or random values of flags and over seeds, several at a time, and compares them. The same command
-    /// continues a sweep that was stopped. The exit status is 1 if a run has failed, and 75 if runs are left.
+    /// Trains runs over a grid or random values of flags and over seeds, several at a time, and compares them.
+    ///
+    /// The same command continues a sweep that was stopped. The exit status is 1 if a run has failed, and 75 if runs are left.
     Sweep(sweep::SweepArgs),
     /// Predicts classes, scores and embeddings with the model of a run, for the run's data or for other data.
     Predict(predict::PredictArgs),
