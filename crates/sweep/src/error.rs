@@ -157,12 +157,12 @@ pub enum PlanError {
         max: usize,
     },
     /// A command line of the sweep is invalid.
-    #[error("{file}: runs with {settings}: {reason}")]
+    #[error("{file}: {runs}: {reason}")]
     BadRun {
         /// The file.
         file: String,
-        /// The settings that the sweep varies, with their values.
-        settings: String,
+        /// The runs: the settings that the sweep varies, with their values.
+        runs: String,
         /// The error of the command line.
         reason: String,
     },

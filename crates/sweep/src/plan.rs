@@ -123,20 +123,20 @@ impl Plan {
         let mut checked = BTreeSet::new();
         for flags in self.runs.iter().filter(|flags| checked.insert(cell_of(flags))) {
             let checked = check(&self.describe(flags));
-            checked.map_err(|reason| PlanError::BadRun {
-                file: self.file.clone(),
-                settings: self.settings(flags),
-                reason,
+            checked.map_err(|reason| {
+                let settings = self.settings(flags);
+                let runs =
+                    if settings.is_empty() { "all runs".to_owned() } else { format!("runs with {settings}") };
+                PlanError::BadRun { file: self.file.clone(), runs, reason }
             })?;
         }
         Ok(())
     }
 
-    /// Returns the settings of a run that the sweep varies as a text, such as `hidden=16, lr=0.01`.
+    /// Returns the settings of a run that the sweep varies as a text, such as `hidden=16, lr=0.01`; empty if the seed alone varies.
     pub fn settings(&self, flags: &Flags) -> String {
         let shown = self.varied.iter().filter_map(|flag| Some(format!("{flag}={}", flags.get(flag)?)));
-        let shown = shown.collect::<Vec<_>>().join(", ");
-        if shown.is_empty() { "the flags of all runs".to_owned() } else { shown }
+        shown.collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -149,15 +149,15 @@ impl<'a, N: FnMut(&str)> Schedule<'a, N> {
                 self.running.iter_mut().for_each(|running| running.child.request_stop());
             }
             let has_ended = self.collect_ended(is_stopping)?;
-            let has_started = self.start_next(&command);
-            if has_ended || has_started || !self.running.is_empty() {
-                last_change = Instant::now();
-            }
             if let (Some((total, peak)), false) = (self.budget.excess(), has_warned) {
                 has_warned = true;
                 (self.notify)(&format!(
                     "warning: a run took {peak} bytes of memory, above the limit of {total} bytes: runs start one at a time"
                 ));
+            }
+            let has_started = self.start_next(&command);
+            if has_ended || has_started || !self.running.is_empty() {
+                last_change = Instant::now();
             }
             if ORPHAN_WAIT < last_change.elapsed() {
                 self.fail_locked();
@@ -183,7 +183,8 @@ impl<'a, N: FnMut(&str)> Schedule<'a, N> {
             Ok(running) => {
                 self.running.push(running);
                 let settings = self.sweep.plan().settings(&run.flags);
-                (self.notify)(&format!("{} starts: {settings}", run.name));
+                let settings = if settings.is_empty() { settings } else { format!(": {settings}") };
+                (self.notify)(&format!("{} starts{settings}", run.name));
             }
             Err(reason) => self.fail(run, format!("it could not be started: {reason}")),
         }
