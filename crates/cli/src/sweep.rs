@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::{Args, FromArgMatches};
 use kiln::comm::{EXIT_RETRY, error_text, log};
 use kiln::data::convert::parse_bytes;
+use kiln::store::counted;
 use kiln_sweep::{CoreShare, MemoryLimits, Plan, RunCommand, Sweep, SweepConfig};
 use kiln_usage::{Description, advise, error_message, read_given};
 
@@ -73,9 +74,8 @@ pub(crate) fn run(args: &SweepArgs, command: &clap::Command) -> anyhow::Result<E
         (true, 0) => ExitCode::SUCCESS,
         (false, 0) => ExitCode::FAILURE,
         (_, n_interrupted) => {
-            print_rank_zero(format_args!(
-                "{n_interrupted} runs are left: the same command continues the sweep"
-            ));
+            let left = counted(n_interrupted as u64, "run");
+            print_rank_zero(format_args!("{left} left: the same command continues the sweep"));
             ExitCode::from(EXIT_RETRY)
         }
     })
