@@ -47,6 +47,9 @@ pub struct Dataset {
     pub links: Option<DatasetLinks>,
     /// The names of the nodes of each type, `[n_types]`; empty for a type whose nodes have no names.
     pub names: Vec<Arc<NodeNames>>,
+    /// The first row of each node type that the last append has added, `[n_types]`, the number of its nodes if there is none;
+    /// `None` for a set to which no rows were appended ([`Dataset::new_rows`]). Only heterogeneous sets are written with it.
+    pub first_new: Option<Vec<u32>>,
     /// The steps that [`Dataset::standardize`], [`Dataset::row_normalize`], [`Dataset::symmetrize`] and
     /// [`Dataset::add_self_loops`] have applied. A trained model stores them and applies them to the data of predictions.
     pub preparation: Preparation,
@@ -97,6 +100,7 @@ impl Dataset {
             targets: Some(targets),
             links: None,
             names: vec![Arc::default()],
+            first_new: None,
             preparation: Preparation::default(),
             notes: Vec::new(),
             layout: Layout::Plain,
@@ -118,6 +122,7 @@ impl Dataset {
             edge_type_names: Vec::new(),
             targets: None,
             links: None,
+            first_new: None,
             preparation: Preparation::default(),
             notes: Vec::new(),
             layout: Layout::Numbered,
@@ -330,6 +335,22 @@ impl Dataset {
     pub fn node_name(&self, node: NodeId) -> Option<&str> {
         let node_type = self.graph.types().type_of(node)?;
         self.names.get(node_type)?.get(self.row_of(node)?)
+    }
+
+    /// Returns the rows of a node type that the last append has added; empty for a type without new nodes. `None` for a set to
+    /// which no rows were appended, and if there is no such type.
+    ///
+    /// ```
+    /// use kiln_data::synthetic;
+    /// let mut ring = synthetic::ring(6)?;
+    /// assert_eq!(ring.new_rows(0), None);
+    /// ring.first_new = Some(vec![4]);
+    /// assert_eq!(ring.new_rows(0), Some(4..6));
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
+    pub fn new_rows(&self, node_type: usize) -> Option<Range<u32>> {
+        let first = *self.first_new.as_ref()?.get(node_type)?;
+        Some(first..self.graph.types().range(node_type).len() as u32)
     }
 
     /// Returns the ids of the nodes whose type has targets; empty if the set has no targets.

@@ -105,6 +105,13 @@ impl BadRowLog {
         of_kind.extend(examples.into_iter().take(MAX_EXAMPLES.saturating_sub(of_kind.len())));
     }
 
+    /// Adds the rows of another log, which come later.
+    pub(crate) fn extend(&mut self, other: Self) {
+        for ((kind, n_rows), examples) in BadRowKind::ALL.into_iter().zip(other.counts).zip(other.examples) {
+            self.add_counted(kind, n_rows, examples);
+        }
+    }
+
     /// Returns the kinds of which there are rows.
     pub(crate) fn finish(self, table: &str, dropped: &[BadRowKind]) -> Vec<BadRows> {
         let Self { counts, examples } = self;

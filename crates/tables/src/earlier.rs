@@ -1,8 +1,9 @@
-//! Compares a spec with that of the earlier import whose transforms it uses.
+//! Compares a spec with that of the earlier import whose transforms it uses, or to whose set it appends rows.
 
 use serde::Serialize;
 
 use crate::spec::{ColumnSpec, ImportSpec, NodeTypeSpec, RelationSpec};
+use crate::table::relation_of;
 use crate::{EarlierImportError, Error, Result};
 
 /// Checks that the node types have the columns and targets of the earlier import, and returns what else differs.
@@ -37,6 +38,33 @@ pub(crate) fn check_earlier(spec: &ImportSpec, earlier: &ImportSpec) -> Result<V
                 notes.push(format!("the spec has no relation `{}`, which the earlier import has", other.name))
             }
         }
+    }
+    Ok(notes)
+}
+
+/// Checks that the parts of a spec of new rows are those of the set to which they are appended, and returns what else differs.
+pub(crate) fn check_appended(spec: &ImportSpec, of_set: &ImportSpec) -> Result<Vec<String>> {
+    let mut notes = Vec::new();
+    for node_type in &spec.nodes {
+        let Some(known) = of_set.nodes.iter().find(|known| known.name == node_type.name) else { continue };
+        let of_origin = (node_type.from != known.from)
+            .then(|| format!("its `from` is {}, expected {}", json(&node_type.from), json(&known.from)));
+        if let Some(what) = type_difference(node_type, known).or(of_origin) {
+            let node_type = node_type.name.clone();
+            return Err(Error::EarlierImport(EarlierImportError::OtherTransforms { node_type, what }));
+        }
+        notes.extend(notes_on_type(node_type, known));
+    }
+    for relation in &spec.relations {
+        let Some(known) = of_set.relations.iter().find(|known| known.name == relation.name) else { continue };
+        let mut parts = edge_parts(relation).into_iter().zip(edge_parts(known));
+        if let Some(((key, now), (_, expected))) = parts.find(|((_, now), (_, known))| now != known) {
+            let what = format!("`{key}` is {now}, expected {expected}");
+            let table = relation_of(&relation.name);
+            return Err(Error::EarlierImport(EarlierImportError::OtherTable { table, what }));
+        }
+        let label = relation_of(&relation.name);
+        notes.extend(notes_on_parts(&label, &row_parts(relation), &row_parts(known)));
     }
     Ok(notes)
 }
@@ -80,18 +108,26 @@ fn notes_on_type(spec: &NodeTypeSpec, earlier: &NodeTypeSpec) -> Vec<String> {
 
 /// Returns a note for each part of a relation that changes what its edges are.
 fn notes_on_relation(spec: &RelationSpec, earlier: &RelationSpec) -> Vec<String> {
-    let parts = |relation: &RelationSpec| {
-        [
-            ("src", json(&relation.src.node_type)),
-            ("dst", json(&relation.dst.node_type)),
-            ("weight", json(&relation.weight)),
-            ("edge_columns", json(&relation.edge_columns)),
-            ("reverse", json(&relation.reverse)),
-            ("missing", json(&relation.missing)),
-            ("where", json(&relation.rows)),
-        ]
-    };
-    notes_on_parts(&format!("relation `{}`", spec.name), &parts(spec), &parts(earlier))
+    let label = relation_of(&spec.name);
+    let mut notes = notes_on_parts(&label, &edge_parts(spec), &edge_parts(earlier));
+    notes.extend(notes_on_parts(&label, &row_parts(spec), &row_parts(earlier)));
+    notes
+}
+
+/// Returns the parts of a relation that say what an edge has.
+fn edge_parts(relation: &RelationSpec) -> [(&'static str, String); 5] {
+    [
+        ("src", json(&relation.src.node_type)),
+        ("dst", json(&relation.dst.node_type)),
+        ("weight", json(&relation.weight)),
+        ("edge_columns", json(&relation.edge_columns)),
+        ("reverse", json(&relation.reverse)),
+    ]
+}
+
+/// Returns the parts of a relation that say how its rows are read.
+fn row_parts(relation: &RelationSpec) -> [(&'static str, String); 2] {
+    [("missing", json(&relation.missing)), ("where", json(&relation.rows))]
 }
 
 /// Returns a note for each part that differs. Both lists have the same keys.

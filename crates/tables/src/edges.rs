@@ -11,6 +11,7 @@ use kiln_store::array_folder::ElementType;
 use crate::bad_rows::{BadRowKind, BadRowLog, MAX_EXAMPLES};
 use crate::join::{DANGLING, EndRows, MISSING, WRONG};
 use crate::key::key_of;
+use crate::known_edges::KnownEdges;
 use crate::row_ids::RowIds;
 use crate::spec::{KeyType, RelationSpec};
 use crate::spill::{SPILL_BUFFER, SpillFile, SpillReader};
@@ -19,7 +20,7 @@ use crate::transform::number;
 use crate::{BadRow, Error, Result};
 
 /// The number of edges of a chunk.
-const CHUNK_EDGES: usize = 1 << 13;
+pub(crate) const CHUNK_EDGES: usize = 1 << 13;
 
 /// The rows of a relation.
 #[derive(Debug)]
@@ -35,6 +36,13 @@ pub(crate) struct RelationRows {
 pub(crate) struct SpilledColumn {
     format: ColumnFormat,
     file: SpillFile,
+}
+
+impl SpilledColumn {
+    /// Returns the name of the column in the set.
+    pub(crate) fn name(&self) -> &str {
+        &self.format.name
+    }
 }
 
 /// A row of a relation.
@@ -228,6 +236,8 @@ pub(crate) struct RelationEdgeList<'a> {
     /// The ids of the sources and of the destinations of the rows.
     pub(crate) ids: [&'a RowIds; 2],
     pub(crate) is_reversed: bool,
+    /// The edges of the set to which rows are appended, which come first.
+    pub(crate) known: Option<KnownEdges<'a>>,
 }
 
 impl RelationEdgeList<'_> {
@@ -263,6 +273,7 @@ impl EdgeSource for RelationEdgeList<'_> {
         _: usize,
         visit: &mut dyn FnMut(&mut EdgeChunk) -> kiln_data::Result<()>,
     ) -> kiln_data::Result<()> {
+        self.known.as_ref().map_or(Ok(()), |known| known.for_each_chunk(visit))?;
         let mut reader = self.rows.read().map_err(data_error)?;
         let mut chunk = EdgeChunk::of_columns(self.rows.columns.len());
         let mut n_left = self.rows.n_rows();

@@ -1,30 +1,34 @@
 //! The import of tables: keys, rows and edges within a memory limit.
 
+mod write;
+
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use kiln_data::convert::ConvertOptions;
-use kiln_data::format::{RelationTypes, SetWriter};
 use kiln_feature::MAX_DIM;
-use kiln_graph::NodeTypes;
 use kiln_store::Error as StoreError;
 use kiln_store::array_folder::FolderWriter;
 
+use crate::appended_spec::read_appended;
 use crate::earlier::check_earlier;
-use crate::edges::{RelationEdgeList, RelationRows, spill_columns};
+use crate::edges::{RelationRows, spill_columns};
 use crate::hash::KeyHash;
-use crate::join::{Duplicated, EndColumn, EndRows, Join, KeyFile, MAX_ROWS};
+use crate::join::{Duplicated, EndColumn, EndRows, Join, MAX_ROWS};
 use crate::key::{RowKey, map_keys};
+use crate::key_file::{KeyFile, KeyWriter};
+use crate::known_rows::KnownRows;
+use crate::known_set::KnownSet;
 use crate::node_table::{Fitted, NodeTable};
-use crate::node_writer::{write_names, write_node_type};
 use crate::options::{ImportOptions, ImportReport};
-use crate::record::{FILE, Import};
 use crate::row_ids::{DroppedRows, RowIds};
 use crate::spec::{EndSpec, ImportSpec, KeyType, RelationSpec};
 use crate::spec_tables::SpecTables;
-use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
+use crate::spill::KeyRecord;
 use crate::table::{ReadLimit, SourceFiles, Table, TableSource, table_of};
-use crate::{BadRowKind, BadRows, ColumnDrift, DriftKind, Error, FittedColumn, FittedNodeType, Result};
+use crate::{
+    BadRowKind, BadRows, ColumnDrift, DriftKind, EarlierImportError, Error, FittedColumn, FittedNodeType,
+    Result,
+};
 
 /// The memory of batches of rows, of pages and of buffers in bytes.
 const FIXED_BYTES: u64 = 16 << 20;
@@ -33,13 +37,38 @@ const FIXED_BYTES: u64 = 16 << 20;
 const READING_BYTES: u64 = 8 << 20;
 
 /// Imports the tables of a spec to a new folder: a heterogeneous set in the kiln format, with the spec, the statistics and
-/// the keys. The folder appears when it is complete, and an error removes all files.
+/// the keys. The folder appears when it is complete, and an error removes all files. With [`ImportOptions::append_to`], the set
+/// also has the nodes and edges of an earlier one.
+///
+/// ```
+/// use kiln_data::Dataset;
+/// use kiln_tables::{ImportOptions, import};
+/// let root = tempfile::tempdir()?;
+/// let put = |name: &str, text: &str| std::fs::write(root.path().join(name), text);
+/// put("people.csv", "id,age\nanna,30\nben,40\n")?;
+/// put("knows.csv", "a,b\nanna,ben\n")?;
+/// let spec = "name: people
+/// nodes: [{name: person, files: [people.csv], key: id, columns: [{column: age, transform: standardize}]}]
+/// relations: [{name: knows, files: [knows.csv], src: {type: person, column: a}, dst: {type: person, column: b}}]
+/// ";
+/// put("spec.yaml", spec)?;
+/// let [spec, set, more] = ["spec.yaml", "set", "more"].map(|name| root.path().join(name));
+/// import(&spec, &set, &ImportOptions::default())?;
+/// // Carl is new, and knows a node of the set.
+/// put("people.csv", "id,age\ncarl,50\n")?;
+/// put("knows.csv", "a,b\ncarl,ben\n")?;
+/// import(&spec, &more, &ImportOptions { append_to: Some(set), ..ImportOptions::default() })?;
+/// let data = Dataset::open(&more)?;
+/// assert_eq!((data.graph.n_edges(), data.new_rows(0)), (2, Some(2..3)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`] within [`Error::Store`] if the output exists and is not an empty folder,
 /// [`crate::SpecError::SpecSyntax`] or [`crate::SpecError::Spec`] for an invalid spec, [`crate::SpecError::Files`] for an
 /// entry that matches no table, [`crate::SpecError::Column`] for a column that a table does not have, [`Error::BadRows`] if tables have bad rows that the spec does not drop,
-/// [`crate::TableFileError`] for files that cannot be read,
+/// [`crate::TableFileError`] for files that cannot be read, [`EarlierImportError`] for an earlier import that the spec does not fit
+/// or to whose set rows cannot be appended,
 /// [`Error::Memory`] if the limit is too small, [`Error::DiskFull`], and other errors of reading and writing.
 pub fn import(
     spec: impl AsRef<Path>,
@@ -71,20 +100,30 @@ fn import_spec(
     out: &Path,
     options: &ImportOptions,
 ) -> Result<ImportReport> {
-    let spec = ImportSpec::read(path)?;
+    let known = known_set(options)?;
+    let (spec, of_earlier) = match (&known, &options.transforms_of) {
+        (Some(known), _) => read_appended(path, known.import().spec())?,
+        (None, Some(earlier)) => {
+            let spec = ImportSpec::read(path)?;
+            let notes = check_earlier(&spec, earlier.spec())?;
+            (spec, notes)
+        }
+        (None, None) => (ImportSpec::read(path)?, Vec::new()),
+    };
     let tables = SpecTables::find(&spec, sources)?;
     let set = FolderWriter::create(out)?;
     let temporary = set.folder().to_owned();
     let mut notes = tables.notes();
-    if let Some(earlier) = &options.transforms_of {
-        notes.extend(check_earlier(&spec, earlier.spec())?);
-    }
+    notes.extend(of_earlier);
+    // Without it, damaged values would get valid hashes.
+    known.as_ref().map_or(Ok(()), KnownSet::verify)?;
     let mut importer = Importer {
         spec: &spec,
         sources,
         tables,
         temporary: &temporary,
         options,
+        known: known.as_ref(),
         found: Vec::new(),
         notes,
         drift: Vec::new(),
@@ -104,6 +143,14 @@ fn import_spec(
     importer.write(set, types, relations)
 }
 
+/// Opens the set to which the rows are appended.
+fn known_set(options: &ImportOptions) -> Result<Option<KnownSet>> {
+    if options.append_to.is_some() && options.transforms_of.is_some() {
+        return Err(Error::EarlierImport(EarlierImportError::TwoImports));
+    }
+    options.append_to.as_deref().map(KnownSet::open).transpose()
+}
+
 /// A node type whose rows have ids.
 struct ImportedType<'a> {
     /// The table; `None` for a type from relations.
@@ -113,6 +160,8 @@ struct ImportedType<'a> {
     fitted: FittedNodeType,
     /// True if the spec has a target that no row has.
     lacks_targets: bool,
+    /// The number of rows that say of a known node what the set does.
+    n_known_rows: u64,
 }
 
 impl ImportedType<'_> {
@@ -127,6 +176,8 @@ struct Importer<'a> {
     tables: SpecTables,
     temporary: &'a Path,
     options: &'a ImportOptions,
+    /// The set to which the rows are appended.
+    known: Option<&'a KnownSet>,
     found: Vec<BadRows>,
     notes: Vec<String>,
     drift: Vec<ColumnDrift>,
@@ -158,8 +209,16 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
+    /// Returns true if the statistics are those of an earlier import.
+    fn has_earlier(&self) -> bool {
+        self.known.is_some() || self.options.transforms_of.is_some()
+    }
+
     fn earlier(&self, name: &str) -> Option<&'a FittedNodeType> {
-        self.options.transforms_of.as_ref().and_then(|earlier| earlier.node_type(name))
+        match self.known {
+            Some(known) => known.import().node_type(name),
+            None => self.options.transforms_of.as_ref().and_then(|earlier| earlier.node_type(name)),
+        }
     }
 
     /// Returns the memory that is left, after `used_bytes` and the buffers.
@@ -233,7 +292,7 @@ impl<'a> Importer<'a> {
             let mut found = log.finish(&source.label, &spec.drop);
             self.explain_dangling(spec, &mut found);
             self.found.extend(found);
-            if self.options.transforms_of.is_none() {
+            if !self.has_earlier() {
                 self.notes.extend(unused_texts(source));
             }
             relations.push(rows);
@@ -306,7 +365,8 @@ impl<'a> Importer<'a> {
             return self.type_from_relations(position, &columns, used_bytes);
         };
         let earlier = self.earlier(&spec.name);
-        let table = NodeTable::new(spec, source, earlier);
+        let known = self.known.map(|known| known.nodes(position));
+        let table = NodeTable::new(spec, source, earlier).with_known_nodes(known);
         let mut scan = table.scan(self.temporary, earlier)?;
         let (duplicates, rows) =
             self.join(&table.label, &scan.keys, &mut scan.dropped, used_bytes, |join| {
@@ -320,14 +380,25 @@ impl<'a> Importer<'a> {
             let examples = table.duplicates(&duplicates.first)?;
             scan.log.add_counted(BadRowKind::Duplicate, duplicates.n_rows, examples);
         }
-        self.found.extend(scan.log.finish(&table.label, &spec.drop));
         let ids = RowIds::new(scan.keys.n_rows, scan.dropped);
+        self.check_known_ids(&ids, table.n_known(), &table.label)?;
+        let known_rows =
+            self.compare_known_rows(&table, earlier, &scan.keys, used_bytes + ids.heap_bytes())?;
+        let n_known_rows = known_rows.n_same;
+        let n_differing = known_rows.n_differing;
+        scan.log.extend(known_rows.differing);
+        let mut found = scan.log.finish(&table.label, &spec.drop);
+        for rows in found.iter_mut().filter(|rows| rows.kind == BadRowKind::Duplicate && n_differing > 0) {
+            rows.because = format!(", or that of a node of the set with other values ({n_differing})");
+        }
+        self.found.extend(found);
         let Fitted { node_type: fitted, lacks_targets, notes } = match (scan.fitted, earlier) {
             // The first reading counted duplicate rows, too.
             (Some(_), _) if duplicates.n_rows > 0 => table.fit(&|row| !ids.is_dropped(row))?,
             (Some(fitted), _) => fitted,
             (None, Some(earlier)) => {
-                let target = earlier.target.clone().filter(|_| spec.target.is_some());
+                let has_target = spec.target.is_some() || table.known_nodes.is_some();
+                let target = earlier.target.clone().filter(|_| has_target);
                 let node_type = FittedNodeType { target, ..earlier.clone() };
                 // New rows need no targets.
                 Fitted { node_type, lacks_targets: false, notes: Vec::new() }
@@ -337,7 +408,36 @@ impl<'a> Importer<'a> {
         self.notes.extend(notes);
         self.drift.extend(scan.drift);
         let keys = scan.keys;
-        Ok((ImportedType { table: Some(table), keys, ids, fitted, lacks_targets }, rows))
+        Ok((ImportedType { table: Some(table), keys, ids, fitted, lacks_targets, n_known_rows }, rows))
+    }
+
+    /// Checks that no known node has the name of another one, by which its id would be another one.
+    fn check_known_ids(&self, ids: &RowIds, n_known: u32, label: &str) -> Result<()> {
+        let (Some(known), Some(last)) = (self.known, n_known.checked_sub(1)) else { return Ok(()) };
+        match ids.id_of(last) == Some(last) {
+            true => Ok(()),
+            false => Err(known.changed(format!("{label} has two nodes of one name"))),
+        }
+    }
+
+    /// Compares the rows of a table that have the key of a known node with the node.
+    fn compare_known_rows(
+        &self,
+        table: &NodeTable<'_>,
+        fitted: Option<&FittedNodeType>,
+        keys: &KeyFile,
+        used_bytes: u64,
+    ) -> Result<KnownRows> {
+        let (Some(nodes), Some(fitted)) = (&table.known_nodes, fitted) else {
+            return Ok(KnownRows::default());
+        };
+        if keys.n_rows == keys.n_known || keys.n_known == 0 {
+            return Ok(KnownRows::default());
+        }
+        let mut dropped = DroppedRows::default();
+        let (_, first) =
+            self.join(&table.label, keys, &mut dropped, used_bytes, |join| join.find_first_rows())?;
+        KnownRows::compare(table, nodes, fitted, &first)
     }
 
     /// Runs a join, and returns the duplicate rows and the result.
@@ -374,15 +474,13 @@ impl<'a> Importer<'a> {
     ) -> Result<(ImportedType<'a>, Vec<EndRows>)> {
         let spec = &self.spec.nodes[position];
         let label = table_of(&spec.name);
-        let mut keys = SpillFile::create(self.temporary, &format!("keys-of-type-{position}"), SPILL_BUFFER)?;
+        let names = self.known.map(|known| known.nodes(position).names);
+        let mut keys = KeyWriter::create(self.temporary, &format!("keys-of-type-{position}"), names)?;
         let mut dropped = DroppedRows::default();
-        let mut n_rows = 0_u64;
-        let mut n_keys = 0;
-        let mut text_bytes = 0;
-        let mut starts = vec![0_u64];
+        let mut starts = vec![keys.n_rows];
         for column in columns {
             column.table.for_each_batch(&mut |batch| {
-                if MAX_ROWS < n_rows + batch.n_rows as u64 {
+                if MAX_ROWS < keys.n_rows + batch.n_rows as u64 {
                     let what = "too many rows in its relations".to_owned();
                     return Err(Error::TooLarge { table: label.clone(), what, max: MAX_ROWS });
                 }
@@ -393,23 +491,18 @@ impl<'a> Importer<'a> {
                 });
                 for key in found {
                     match &key {
-                        Ok(key) => {
-                            n_keys += 1;
-                            text_bytes += key.len() as u64;
-                            keys.write_key(KeyRecord::Key(key))?;
-                        }
+                        Ok(key) => keys.write(KeyRecord::Key(key))?,
                         Err(record) => {
-                            dropped.insert(n_rows as u32);
-                            keys.write_key(*record)?;
+                            dropped.insert(keys.n_rows as u32);
+                            keys.write(*record)?;
                         }
                     }
-                    n_rows += 1;
                 }
                 Ok(ControlFlow::Continue(()))
             })?;
-            starts.push(n_rows);
+            starts.push(keys.n_rows);
         }
-        let keys = KeyFile { file: keys.finish()?, n_rows: n_rows as u32, n_keys, text_bytes };
+        let keys = keys.finish()?;
         let (_, first) = self.join(&label, &keys, &mut dropped, used_bytes, |join| join.find_first_rows())?;
         let rows = starts
             .iter()
@@ -421,72 +514,11 @@ impl<'a> Importer<'a> {
             })
             .collect();
         let ids = RowIds::new(keys.n_rows, dropped);
+        self.check_known_ids(&ids, keys.n_known, &label)?;
         let fitted = FittedNodeType { name: spec.name.clone(), columns: Vec::new(), target: None };
-        Ok((ImportedType { table: None, keys, ids, fitted, lacks_targets: false }, rows))
+        let imported = ImportedType { table: None, keys, ids, fitted, lacks_targets: false, n_known_rows: 0 };
+        Ok((imported, rows))
     }
-
-    fn write(
-        mut self,
-        set: FolderWriter,
-        types: Vec<ImportedType<'a>>,
-        relations: Vec<RelationRows>,
-    ) -> Result<ImportReport> {
-        let names = types.iter().map(|imported| (imported.fitted.name.as_str(), imported.ids.n_ids()));
-        let node_types = NodeTypes::new(names)?;
-        let mut set = SetWriter::new(set, &self.spec.name, &node_types);
-        let mut ids = Vec::new();
-        let mut fitted = Vec::new();
-        let mut counts = Vec::new();
-        let mut split = None;
-        for (position, imported) in types.into_iter().enumerate() {
-            let first = node_types.range(position).start;
-            let label = table_of(&imported.fitted.name);
-            if let Some(table) = &imported.table {
-                let written =
-                    write_node_type(&mut set, position, first, table, &imported.ids, &imported.fitted)?;
-                split = split.or(written.split);
-                if self.options.transforms_of.is_some() {
-                    self.add_drift(written.drift);
-                } else {
-                    self.notes.extend(unused_texts(&table.table.source));
-                }
-            }
-            write_names(&mut set, position, &label, &imported.keys, &imported.ids)?;
-            counts.push((imported.fitted.name.clone(), imported.ids.n_ids() as u64));
-            ids.push(imported.ids);
-            fitted.push(imported.fitted);
-        }
-        let of_ids: u64 = ids.iter().map(RowIds::heap_bytes).sum();
-        let of_values: u64 = fitted.iter().map(FittedNodeType::heap_bytes).sum();
-        let used_bytes = of_ids + of_values;
-        let options = ConvertOptions { memory_bytes: self.room(used_bytes)?, ..ConvertOptions::default() };
-        let mut n_edges = Vec::new();
-        for (spec, rows) in self.spec.relations.iter().zip(relations) {
-            for (name, is_reversed) in
-                [(Some(&spec.name), false), (spec.reverse.as_ref(), true)].into_iter().filter_map(named)
-            {
-                let [src, dst] = [&spec.src, &spec.dst].map(|end| node_types.require(&end.node_type));
-                let src = src?;
-                let dst = dst?;
-                let source = RelationEdgeList { rows: &rows, ids: [&ids[src], &ids[dst]], is_reversed };
-                let (src_type, dst_type) = if is_reversed { (dst, src) } else { (src, dst) };
-                let written =
-                    set.write_relation(RelationTypes { name, src_type, dst_type }, &source, &options);
-                let written = written.map_err(|error| self.name_whole_limit(error.into()))?;
-                n_edges.push((name.to_owned(), written.n_edges as u64));
-            }
-        }
-        let record = Import::new(self.spec.clone(), fitted, &self.found);
-        set.attach(FILE, &record.to_json())?;
-        self.sources.check()?;
-        set.commit()?;
-        let Self { found: dropped, notes, drift, .. } = self;
-        Ok(ImportReport { node_types: counts, relations: n_edges, split, dropped, notes, drift })
-    }
-}
-
-fn named((name, is_reversed): (Option<&String>, bool)) -> Option<(&str, bool)> {
-    name.map(|name| (name.as_str(), is_reversed))
 }
 
 /// Returns a note on the texts of `missing` that no value of a table has.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crate::hash::{KeyHash, below, hash_bytes};
 use crate::key::{RowKey, map_keys};
+use crate::key_file::KeyFile;
 use crate::key_index::KeyIndex;
 use crate::row_ids::DroppedRows;
 use crate::spec::KeyType;
@@ -35,15 +36,6 @@ const WRONG_BYTE: u8 = u8::MAX - 1;
 
 /// The size of the buffer of a partition's file in bytes.
 const PARTITION_BUFFER: usize = 1 << 13;
-
-/// The keys of a node type, one record per row.
-#[derive(Debug)]
-pub(crate) struct KeyFile {
-    pub(crate) file: SpillFile,
-    pub(crate) n_rows: u32,
-    pub(crate) n_keys: u64,
-    pub(crate) text_bytes: u64,
-}
 
 /// The row of the node type for each row of a relation's end, or [`DANGLING`], [`WRONG`] or [`MISSING`].
 #[derive(Debug, Clone)]
@@ -74,7 +66,7 @@ pub(crate) struct Join<'a> {
     pub(crate) used_bytes: u64,
     /// The rows without a key, to which those with the key of an earlier row are added.
     pub(crate) dropped: &'a mut DroppedRows,
-    /// The positions of the first rows with the key of an earlier one.
+    /// The positions of the first rows with the key of an earlier one, unless it is a known node.
     pub(crate) duplicates: Duplicated,
     pub(crate) hash: KeyHash,
 }
@@ -194,7 +186,10 @@ impl Join<'_> {
         };
         if found != row {
             self.dropped.insert(row);
-            self.duplicates.add(row);
+            // The row of a known node is compared with it.
+            if self.keys.n_known <= found {
+                self.duplicates.add(row);
+            }
         }
         first.map_or(Ok(()), |first| first.write_u32(found))
     }

@@ -5,6 +5,7 @@
 //! - [`plan()`] reports what an import would do, without reading rows.
 //! - [`Import`] is the record of an import in its set: [`Import::transform`] transforms new rows with the stored statistics,
 //!   and [`ImportOptions::transforms_of`] imports new tables with them.
+//! - [`ImportOptions::append_to`] appends the rows of new tables to a set, so that its nodes keep their edges.
 //! - [`RowWriter`] writes predictions to a Parquet file.
 //!
 //! The crate knows no tensors, no samplers and no training. Parquet's codecs besides zstd are
@@ -74,6 +75,7 @@
 //! # Determinism
 //! The written bytes depend on the spec and the tables only, not on the number of threads or the memory limit.
 
+mod appended_spec;
 mod bad_rows;
 mod calendar;
 mod drift;
@@ -86,7 +88,11 @@ mod import;
 mod imported_split;
 mod join;
 mod key;
+mod key_file;
 mod key_index;
+mod known_edges;
+mod known_rows;
+mod known_set;
 mod node_table;
 mod node_writer;
 mod options;
@@ -109,9 +115,9 @@ pub use fitted_node_type::FittedNodeType;
 pub use hash::hash_bytes;
 pub use import::import;
 pub use imported_split::ImportedSplit;
-pub use options::{ImportOptions, ImportReport};
+pub use options::{AppendedCounts, ImportOptions, ImportReport};
 pub use plan::{ImportPlan, PlannedColumn, PlannedNodeType, PlannedRelation, plan};
-pub use record::{DroppedCount, Import, TransformedRows};
+pub use record::{AppendedTables, DroppedCount, Import, TransformedRows};
 pub use row_writer::{OutputColumn, RowWriter};
 pub use spec::{
     ColumnSpec, ColumnTransform, CsvSpec, EdgeColumnSpec, EndSpec, ImportSpec, KeyType, NgramUnit,

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::bad_rows::{BadRowKind, BadRowLog};
-use crate::join::{KeyFile, MAX_ROWS};
+use crate::join::MAX_ROWS;
 use crate::key::key_of;
+use crate::key_file::{KeyFile, KeyWriter};
+use crate::known_set::KnownNodes;
 use crate::row_ids::DroppedRows;
 use crate::spec::{NodeTypeSpec, SplitSpec, TimeUnit};
-use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
+use crate::spill::KeyRecord;
 use crate::table::{Cell, Table, TableBatch, TableSource, table_of};
 use crate::target::TargetAccumulator;
 use crate::transform::{Accumulator, check, is_in_unit, position_by_name};
@@ -37,6 +39,8 @@ pub(crate) struct NodeTable<'a> {
     pub(crate) split: Vec<usize>,
     /// The classes of an earlier import, of which the classes must be.
     known: Option<HashMap<String, usize>>,
+    /// The nodes of the set to which rows are appended, which are the first rows of the keys.
+    pub(crate) known_nodes: Option<KnownNodes<'a>>,
 }
 
 /// The result of the first reading.
@@ -107,17 +111,26 @@ impl<'a> NodeTable<'a> {
             target,
             split,
             known: known.map(|target| position_by_name(target.names())),
+            known_nodes: None,
         }
+    }
+
+    /// Returns the table of rows that are appended to these nodes.
+    pub(crate) fn with_known_nodes(self, known_nodes: Option<KnownNodes<'a>>) -> Self {
+        Self { known_nodes, ..self }
+    }
+
+    /// Returns the number of rows before those of the table: that of the known nodes.
+    pub(crate) fn n_known(&self) -> u32 {
+        self.known_nodes.as_ref().map_or(0, KnownNodes::len)
     }
 
     /// Reads the table: checks each row, writes its key, and computes the statistics of the rows that are not bad.
     pub(crate) fn scan(&self, folder: &Path, earlier: Option<&FittedNodeType>) -> Result<Scan> {
-        let mut keys = SpillFile::create(folder, &format!("keys-of-{}", self.spec_number()), SPILL_BUFFER)?;
+        let names = self.known_nodes.as_ref().map(|known| known.names);
+        let mut keys = KeyWriter::create(folder, &format!("keys-of-{}", self.spec_number()), names)?;
         let mut dropped = DroppedRows::default();
         let mut log = BadRowLog::default();
-        let mut n_rows = 0_u64;
-        let mut n_keys = 0;
-        let mut text_bytes = 0;
         let mut statistics = earlier.is_none().then(|| self.statistics());
         let mut numbers: Vec<_> = self
             .spec
@@ -136,30 +149,25 @@ impl<'a> NodeTable<'a> {
                 let mut good = (0..batch.n_rows).filter(|row| problems[*row].is_none());
                 good.try_for_each(|row| column.add(&batch.cell(*position, row)))
             })?;
-            if MAX_ROWS < n_rows + batch.n_rows as u64 {
+            if MAX_ROWS < keys.n_rows + batch.n_rows as u64 {
                 let table = self.label.clone();
                 let what = "too many rows".to_owned();
                 return Err(Error::TooLarge { table, what, max: MAX_ROWS });
             }
             for (row, problem) in problems.into_iter().enumerate() {
                 match (problem, key_of(&batch.cell(self.key, row), self.spec.key_type, &mut buffer)) {
-                    (None, Ok(Some(key))) => {
-                        n_keys += 1;
-                        text_bytes += key.len() as u64;
-                        keys.write_key(KeyRecord::Key(key.as_bytes()))?;
-                    }
+                    (None, Ok(Some(key))) => keys.write(KeyRecord::Key(key.as_bytes()))?,
                     (Some(problem), _) => {
-                        dropped.insert(n_rows as u32);
-                        keys.write_key(KeyRecord::Wrong)?;
+                        dropped.insert(keys.n_rows as u32);
+                        keys.write(KeyRecord::Wrong)?;
                         log.add(problem.kind, || problem.into_row(batch, row));
                     }
                     (None, _) => unreachable!("a row without a problem should have a key"),
                 }
-                n_rows += 1;
             }
             Ok(ControlFlow::Continue(()))
         })?;
-        let keys = KeyFile { file: keys.finish()?, n_rows: n_rows as u32, n_keys, text_bytes };
+        let keys = keys.finish()?;
         let fitted = statistics.map(|statistics| statistics.finish(self));
         let of_earlier = earlier.iter().flat_map(|earlier| &earlier.columns);
         let drift = numbers
@@ -197,10 +205,10 @@ impl<'a> NodeTable<'a> {
         Ok(statistics.finish(self))
     }
 
-    /// Returns the examples of duplicate keys, which are at the given rows of the table.
+    /// Returns the examples of duplicate keys, which are at the given rows of the keys.
     pub(crate) fn duplicates(&self, rows: &[u32]) -> Result<Vec<BadRow>> {
         let mut examples = Vec::new();
-        let mut n_rows = 0;
+        let mut n_rows = self.n_known();
         self.table.for_each_batch(&mut |batch| {
             for row in 0..batch.n_rows {
                 if rows.get(examples.len()) == Some(&(n_rows + row as u32)) {

@@ -2,12 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use kiln_data::format::SetWriter;
+use kiln_data::format::{SetWriter, TargetWriters};
+use kiln_feature::Targets;
 use kiln_store::array_folder::ElementType;
 use rayon::prelude::*;
 
-use crate::join::KeyFile;
 use crate::key::key_of;
+use crate::key_file::KeyFile;
+use crate::known_set::KnownNodes;
 use crate::node_table::{NodeTable, TASK_ROWS};
 use crate::row_ids::RowIds;
 use crate::spill::{KeyRecord, SPILL_BUFFER};
@@ -81,7 +83,7 @@ pub(crate) struct WrittenRows {
     pub(crate) drift: Vec<ColumnDrift>,
 }
 
-/// Writes the features, the targets and the split of the nodes of a table. `first` is the first node of the type.
+/// Writes the features, the targets and the split of the known nodes and of the nodes of a table. `first` is the first node of the type.
 pub(crate) fn write_node_type(
     set: &mut SetWriter,
     node_type: usize,
@@ -105,9 +107,16 @@ pub(crate) fn write_node_type(
         Ok((TargetEncoder::new(target), writers))
     });
     let mut targets = targets.transpose()?;
-    let mut n_rows = 0_u32;
-    let mut buffer = String::new();
     let mut n_in_part = [0_u64; 3];
+    if let Some(known) = &table.known_nodes {
+        features.as_mut().map_or(Ok(()), |features| features.push(known.features))?;
+        if let Some((_, writers)) = &mut targets {
+            n_in_part = write_known_targets(known, first, writers)?;
+        }
+    }
+    let has_split = table.spec.split.is_some() || n_in_part != [0; 3];
+    let mut n_rows = table.n_known();
+    let mut buffer = String::new();
     table.table.for_each_batch(&mut |batch| {
         let is_kept =
             |row: &usize| n_rows + (*row as u32) < ids.n_rows() && !ids.is_dropped(n_rows + *row as u32);
@@ -117,8 +126,9 @@ pub(crate) fn write_node_type(
         }
         if let Some((target, writers)) = &mut targets {
             for &row in &rows {
-                let has_target = target.push(batch, row, &table.target, writers)?;
-                let Some(split) = table.spec.split.as_ref().filter(|_| has_target) else { continue };
+                let target = target.encode(batch, row, &table.target);
+                target.push(writers)?;
+                let Some(split) = table.spec.split.as_ref().filter(|_| target.has_any()) else { continue };
                 let cells: Vec<Cell<'_>> =
                     table.split.iter().map(|column| batch.cell(*column, row)).collect();
                 let key = key_of(&batch.cell(table.key, row), table.spec.key_type, &mut buffer);
@@ -135,14 +145,34 @@ pub(crate) fn write_node_type(
     if let Some(features) = features {
         set.add_features(node_type, features, encoder.dim)?;
     }
-    let drift = encoder.drift(&fitted.name, ids.n_ids() as u64);
+    let drift = encoder.drift(&fitted.name, ids.n_ids() as u64 - u64::from(table.n_known()));
     let (Some((_, writers)), Some(target)) = (targets, &fitted.target) else {
         return Ok(WrittenRows { split: None, drift });
     };
     set.add_targets(node_type, writers, target.names().len(), target.names())?;
     let [n_train, n_val, n_test] = n_in_part;
     let split = ImportedSplit { node_type: fitted.name.clone(), n_train, n_val, n_test };
-    Ok(WrittenRows { split: table.spec.split.is_some().then_some(split), drift })
+    Ok(WrittenRows { split: has_split.then_some(split), drift })
+}
+
+/// Writes the targets and the split of the nodes that the set has already, and returns the size of each part.
+fn write_known_targets(known: &KnownNodes<'_>, first: u32, writers: &mut TargetWriters) -> Result<[u64; 3]> {
+    let Some(targets) = known.targets else { return Ok([0; 3]) };
+    match &targets.values {
+        Targets::Classes(classes) => writers.values.push(classes.as_slice())?,
+        Targets::Values(values) => match (values.as_labels(), values.as_numbers()) {
+            (Some(labels), _) => writers.values.push(labels)?,
+            (None, numbers) => writers.values.push(numbers.unwrap_or_default())?,
+        },
+    }
+    let mut sizes = [0; 3];
+    for ((size, writer), (_, nodes)) in sizes.iter_mut().zip(&mut writers.split).zip(targets.split.parts()) {
+        for node in nodes.iter() {
+            writer.push(&[first + (node.0 - known.first)])?;
+        }
+        *size = nodes.len() as u64;
+    }
+    Ok(sizes)
 }
 
 /// Writes the keys of the nodes of a type as their names.

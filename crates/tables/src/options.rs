@@ -1,4 +1,5 @@
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use kiln_store::counted;
@@ -18,12 +19,16 @@ pub struct ImportOptions {
     /// the same columns; targets may be absent. Values unlike those of the earlier import are counted
     /// ([`ImportReport::drift`]), and a class that it does not have is a value of a wrong type.
     pub transforms_of: Option<Arc<Import>>,
+    /// A set that an import has written, to which the rows are appended: the result is a new set with the nodes and edges of both,
+    /// in which the nodes of the set keep their rows, features, targets and split. The statistics are those of its import. Node types
+    /// and relations without new rows may be absent from the spec, and so may targets. A key that the set has is its node.
+    pub append_to: Option<PathBuf>,
 }
 
 impl Default for ImportOptions {
-    /// Returns a limit of 1 GiB, the threads of the current pool, and statistics of the imported tables.
+    /// Returns a limit of 1 GiB, the threads of the current pool, statistics of the imported tables, and a set of these alone.
     fn default() -> Self {
-        Self { memory_bytes: ReadLimit::DEFAULT_BYTES, n_threads: None, transforms_of: None }
+        Self { memory_bytes: ReadLimit::DEFAULT_BYTES, n_threads: None, transforms_of: None, append_to: None }
     }
 }
 
@@ -35,6 +40,9 @@ pub struct ImportReport {
     pub node_types: Vec<(String, u64)>,
     /// The name and the number of edges of each relation.
     pub relations: Vec<(String, u64)>,
+    /// The nodes and edges that were added to a set ([`ImportOptions::append_to`]), which the numbers above include; `None` for a
+    /// set of the imported tables alone.
+    pub appended: Option<AppendedCounts>,
     /// The split of the nodes with targets; `None` if the spec has no split or no targets.
     pub split: Option<ImportedSplit>,
     /// The rows that were dropped.
@@ -45,16 +53,44 @@ pub struct ImportReport {
     pub drift: Vec<ColumnDrift>,
 }
 
+/// The numbers of nodes and edges that an import has appended to a set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AppendedCounts {
+    /// The number of new nodes of each node type.
+    pub new_nodes: Vec<u64>,
+    /// The number of new edges of each relation.
+    pub new_edges: Vec<u64>,
+    /// The number of rows of each node type that had the key of a node of the set, and its features.
+    pub known_rows: Vec<u64>,
+}
+
+impl AppendedCounts {
+    /// Returns a note on the rows of each type that are those of known nodes.
+    fn notes(&self, node_types: &[(String, u64)]) -> Vec<String> {
+        let known = node_types.iter().zip(&self.known_rows).filter(|(_, n_rows)| **n_rows > 0);
+        let notes = known.map(|((name, _), n_rows)| {
+            let rows = counted(*n_rows, "row");
+            format!("note: node type {name}: {rows} of nodes that the set has, with the same features")
+        });
+        notes.collect()
+    }
+}
+
 impl fmt::Display for ImportReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let types = self
-            .node_types
-            .iter()
-            .map(|(name, n_nodes)| format!("node type {name}: {}", counted(*n_nodes, "node")));
-        let relations = self
-            .relations
-            .iter()
-            .map(|(name, n_edges)| format!("relation {name}: {}", counted(*n_edges, "edge")));
+        let new = |numbers: fn(&AppendedCounts) -> &Vec<u64>, position: usize| {
+            let n_new = self.appended.as_ref().and_then(|of| numbers(of).get(position));
+            n_new.map_or_else(String::new, |n_new| format!(", {n_new} new"))
+        };
+        let types = self.node_types.iter().enumerate().map(|(position, (name, n_nodes))| {
+            let nodes = counted(*n_nodes, "node");
+            format!("node type {name}: {nodes}{}", new(|of| &of.new_nodes, position))
+        });
+        let relations = self.relations.iter().enumerate().map(|(position, (name, n_edges))| {
+            let edges = counted(*n_edges, "edge");
+            format!("relation {name}: {edges}{}", new(|of| &of.new_edges, position))
+        });
+        let of_known = self.appended.iter().flat_map(|appended| appended.notes(&self.node_types));
         let split = self.split.iter().flat_map(|split| {
             let sizes = split.parts().map(|(part, n_nodes)| format!("{n_nodes} {part}")).join(", ");
             let empty = split.parts().into_iter().filter(|(_, n_nodes)| *n_nodes == 0);
@@ -71,8 +107,14 @@ impl fmt::Display for ImportReport {
         let notes = self.notes.iter().map(|note| format!("note: {note}"));
         let drift =
             self.drift.iter().filter(|drift| drift.is_notable()).map(|drift| format!("note: {drift}"));
-        let lines: Vec<String> =
-            types.chain(relations).chain(split).chain(dropped).chain(notes).chain(drift).collect();
+        let lines: Vec<String> = types
+            .chain(relations)
+            .chain(split)
+            .chain(of_known)
+            .chain(dropped)
+            .chain(notes)
+            .chain(drift)
+            .collect();
         f.write_str(&lines.join("\n"))
     }
 }

@@ -32,6 +32,19 @@ pub struct Import {
     node_types: Vec<FittedNodeType>,
     /// The rows that were dropped.
     dropped: Vec<DroppedCount>,
+    /// The imports that have appended rows to the set, in their order; absent without one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    appended: Vec<AppendedTables>,
+}
+
+/// The tables that an import has appended to a set.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AppendedTables {
+    /// The spec of the new rows. Node types and relations without a table of new rows have no files.
+    pub spec: ImportSpec,
+    /// The rows that were dropped.
+    pub dropped: Vec<DroppedCount>,
 }
 
 /// The number of dropped rows of one kind in one table.
@@ -59,9 +72,15 @@ pub struct TransformedRows {
 
 impl Import {
     pub(crate) fn new(spec: ImportSpec, node_types: Vec<FittedNodeType>, dropped: &[BadRows]) -> Self {
-        let count =
-            |rows: &BadRows| DroppedCount { table: rows.table.clone(), kind: rows.kind, n_rows: rows.n_rows };
-        Self { format: VERSION, spec, node_types, dropped: dropped.iter().map(count).collect() }
+        let dropped = count_dropped(dropped);
+        Self { format: VERSION, spec, node_types, dropped, appended: Vec::new() }
+    }
+
+    /// Returns the record of the set after rows were appended.
+    pub(crate) fn append(&self, spec: ImportSpec, dropped: &[BadRows]) -> Self {
+        let mut record = self.clone();
+        record.appended.push(AppendedTables { spec, dropped: count_dropped(dropped) });
+        record
     }
 
     pub(crate) fn to_json(&self) -> Vec<u8> {
@@ -107,6 +126,11 @@ impl Import {
     /// Returns the numbers of dropped rows.
     pub fn dropped(&self) -> &[DroppedCount] {
         &self.dropped
+    }
+
+    /// Returns the imports that have appended rows to the set, in their order.
+    pub fn appended(&self) -> &[AppendedTables] {
+        &self.appended
     }
 
     /// Returns the transforms of a node type; `None` if there is no such type.
@@ -200,6 +224,14 @@ impl Import {
         }
         Ok(())
     }
+}
+
+fn count_dropped(dropped: &[BadRows]) -> Vec<DroppedCount> {
+    let mut counts = Vec::with_capacity(dropped.len());
+    for BadRows { table, kind, n_rows, .. } in dropped {
+        counts.push(DroppedCount { table: table.clone(), kind: *kind, n_rows: *n_rows });
+    }
+    counts
 }
 
 /// Returns true if a transform with statistics belongs to one of a spec.

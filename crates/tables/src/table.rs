@@ -47,7 +47,7 @@ use self::parquet_file::ParquetFile;
 pub(crate) use self::row_filter::value_text;
 pub(crate) use self::source::SourceFiles;
 use self::table_source::ColumnPlace;
-pub(crate) use self::table_source::{TableSource, table_of};
+pub(crate) use self::table_source::{TableSource, relation_of, table_of};
 
 /// Columns of a table.
 #[derive(Debug, Clone)]

@@ -209,64 +209,89 @@ impl<'a> TargetAccumulator<'a> {
     }
 }
 
-/// Writes the targets of rows.
+/// The target of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum EncodedTarget<'a> {
+    /// A class; -1 for none.
+    Class(i32),
+    /// A number per column; NaN if it is missing.
+    Numbers(&'a [f32]),
+    /// 1 or 0 per label; [`UNKNOWN`] for all labels if they are missing.
+    Labels(&'a [u8]),
+}
+
+impl EncodedTarget<'_> {
+    /// Returns true if any value is there.
+    pub(crate) fn has_any(&self) -> bool {
+        match self {
+            Self::Class(class) => 0 <= *class,
+            Self::Numbers(values) => values.iter().any(|value| !value.is_nan()),
+            Self::Labels(labels) => labels.first() != Some(&UNKNOWN),
+        }
+    }
+
+    /// Appends the target to an array.
+    pub(crate) fn push(&self, writers: &mut TargetWriters) -> Result<()> {
+        Ok(match self {
+            Self::Class(class) => writers.values.push(&[*class])?,
+            Self::Numbers(values) => writers.values.push(values)?,
+            Self::Labels(labels) => writers.values.push(labels)?,
+        })
+    }
+}
+
+/// Computes the targets of rows.
 #[derive(Debug)]
 pub(crate) struct TargetEncoder {
     fitted: FittedTarget,
     positions: HashMap<String, usize>,
     /// The values of the current row.
     labels: Vec<u8>,
+    numbers: Vec<f32>,
     buffer: String,
 }
 
 impl TargetEncoder {
     pub(crate) fn new(fitted: &FittedTarget) -> Self {
         let labels = vec![UNKNOWN; fitted.names().len()];
+        let numbers = vec![f32::NAN; fitted.names().len()];
         let positions = position_by_name(fitted.names());
-        Self { fitted: fitted.clone(), positions, labels, buffer: String::new() }
+        Self { fitted: fitted.clone(), positions, labels, numbers, buffer: String::new() }
     }
 
-    /// Appends the target of a row, which must have passed [`TargetSpec::check`], and returns true if it has one.
-    pub(crate) fn push(
-        &mut self,
-        batch: &TableBatch,
-        row: usize,
-        columns: &[usize],
-        writers: &mut TargetWriters,
-    ) -> Result<bool> {
+    /// Returns the target of a row, which must have passed [`TargetSpec::check`]; a missing one if the table has no columns of
+    /// targets.
+    pub(crate) fn encode(&mut self, batch: &TableBatch, row: usize, columns: &[usize]) -> EncodedTarget<'_> {
         match &self.fitted {
             FittedTarget::Class { .. } => {
-                let cell = batch.cell(columns[0], row);
+                let cell = columns.first().map_or(Cell::Missing, |column| batch.cell(*column, row));
                 let class = cell.text(&mut self.buffer).ok().flatten();
                 let class = class.and_then(|class| self.positions.get(class)).map(|class| *class as i32);
-                writers.values.push(&[class.unwrap_or(-1)])?;
-                Ok(class.is_some())
+                EncodedTarget::Class(class.unwrap_or(-1))
             }
             FittedTarget::Regression { .. } => {
-                let value = |column: &usize| number(&batch.cell(*column, row)).ok().flatten();
-                let values: Vec<f32> = columns
-                    .iter()
-                    .map(|column| value(column).map_or(f32::NAN, |value| value as f32))
-                    .collect();
-                writers.values.push(&values)?;
-                Ok(values.iter().any(|value| !value.is_nan()))
+                self.numbers.fill(f32::NAN);
+                for (to, column) in self.numbers.iter_mut().zip(columns) {
+                    let value = number(&batch.cell(*column, row)).ok().flatten();
+                    *to = value.map_or(f32::NAN, |value| value as f32);
+                }
+                EncodedTarget::Numbers(&self.numbers)
             }
             FittedTarget::MultiLabel { separator, .. } => {
                 self.labels.fill(0);
                 let labels = &mut self.labels;
                 let positions = &self.positions;
                 let buffer = &mut self.buffer;
-                let found = for_each_item(&batch.cell(columns[0], row), separator.as_deref(), |item| {
+                let cell = columns.first().map_or(Cell::Missing, |column| batch.cell(*column, row));
+                let found = for_each_item(&cell, separator.as_deref(), |item| {
                     let label = item.text(buffer)?.and_then(|label| positions.get(label));
                     label.into_iter().for_each(|label| labels[*label] = 1);
                     Ok(())
                 });
-                let is_there = found == Ok(true);
-                if !is_there {
+                if found != Ok(true) {
                     self.labels.fill(UNKNOWN);
                 }
-                writers.values.push(&self.labels)?;
-                Ok(is_there)
+                EncodedTarget::Labels(&self.labels)
             }
         }
     }

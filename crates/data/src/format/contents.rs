@@ -13,6 +13,8 @@ pub(super) struct Contents {
     /// The relation of the links, and its reverse; `None` for a set without links.
     pub(super) links: Option<(usize, Option<usize>)>,
     pub(super) edge_type_names: Vec<String>,
+    /// The first new row of each node type; `None` for a set without appended rows.
+    pub(super) first_new: Option<Vec<u32>>,
     pub(super) preparation: Preparation,
 }
 

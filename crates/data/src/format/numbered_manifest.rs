@@ -50,6 +50,9 @@ pub(crate) struct NumberedManifest {
     /// The relation of the links of link prediction; absent for a set without links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) links: Option<LinksEntry>,
+    /// The first row of each node type that the last append has added; absent for a set without appended rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) first_new: Option<Vec<u32>>,
     /// The SHA-256 of each JSON file beside the arrays, by file name; absent if there is none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) attachments: BTreeMap<String, String>,
@@ -114,6 +117,7 @@ impl NumberedManifest {
                 let name = |relation: usize| data.graph.relation(relation).name.clone();
                 LinksEntry { relation: name(links.relation), reverse: links.reverse.map(name) }
             }),
+            first_new: data.first_new.clone(),
             attachments: BTreeMap::new(),
             files: Entries::new(),
         }
@@ -136,6 +140,7 @@ impl NumberedManifest {
             n_classes: None,
             class_names: Vec::new(),
             links: None,
+            first_new: None,
             attachments: BTreeMap::new(),
             files: Entries::new(),
         }
@@ -219,6 +224,7 @@ impl NumberedManifest {
             targets,
             links,
             edge_type_names: Vec::new(),
+            first_new: self.first_new.clone(),
             preparation: Preparation::default(),
         })
     }
@@ -319,6 +325,7 @@ impl NumberedManifest {
             let key = format!("node_types[{position}].feature_columns");
             check_feature_columns(path, &key, &node_type.feature_columns, node_type.dim)?;
         }
+        self.check_first_new(path)?;
         let n_relations = self.relations.len();
         if Relations::MOST < n_relations {
             let expected = format!("at most {} relations", Relations::MOST);
@@ -337,6 +344,27 @@ impl NumberedManifest {
             (None, Some(n)) => Err(bad_key(path, "n_classes", "null, because target_type is null", n).into()),
             (_, n_classes) => check_class_names(path, None, n_classes.unwrap_or(0), &self.class_names),
         }
+    }
+
+    /// Checks that each node type has a first new row, which is not behind its last row.
+    fn check_first_new(&self, path: &Path) -> Result<()> {
+        let Some(first_new) = &self.first_new else { return Ok(()) };
+        let n_types = self.node_types.len();
+        if first_new.len() != n_types {
+            let expected = format!("{n_types} numbers, one per node type");
+            return Err(bad_key(path, "first_new", expected, first_new.len()).into());
+        }
+        for (position, (first, TypeEntry { n_nodes, .. })) in
+            first_new.iter().zip(&self.node_types).enumerate()
+        {
+            if *n_nodes < *first as usize {
+                let key = format!("first_new[{position}]");
+                return Err(
+                    bad_key(path, &key, format!("at most {n_nodes}, the number of nodes"), first).into()
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Returns the files of the relations.

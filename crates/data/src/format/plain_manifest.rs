@@ -150,6 +150,7 @@ impl PlainManifest {
             targets: Some(TargetContents { node_type: 0, n_outputs, class_names }),
             links: Some((0, None)),
             edge_type_names: self.edge_type_names.clone(),
+            first_new: None,
             preparation: self.preparation.clone(),
         })
     }

@@ -66,7 +66,8 @@ impl Set {
                 (Layout::Numbered, graph, contents)
             }
         };
-        let Contents { name, dims, feature_columns, targets, links, edge_type_names, preparation } = contents;
+        let Contents { name, dims, feature_columns, targets, links, edge_type_names, first_new, preparation } =
+            contents;
         let arrays = &self.arrays;
         let mut features = Vec::new();
         let mut names = Vec::new();
@@ -89,6 +90,7 @@ impl Set {
             targets: targets.map(|targets| self.targets(targets)).transpose()?,
             links,
             names,
+            first_new,
             preparation,
             notes: self.notes()?,
             layout,

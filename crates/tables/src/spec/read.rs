@@ -22,6 +22,13 @@ impl ImportSpec {
     /// [`Error::Store`] if the file cannot be read.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
+        let spec = Self::read_unchecked(path)?;
+        spec.check(path)?;
+        Ok(spec)
+    }
+
+    /// Reads a spec that need not be complete: its parts are not checked.
+    pub(crate) fn read_unchecked(path: &Path) -> Result<Self> {
         if TableFormat::of(path).is_some() {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             return Err(Error::Spec(SpecError::IsTable { path: path.to_owned(), name }));
@@ -29,7 +36,7 @@ impl ImportSpec {
         let mut bytes = Vec::new();
         let file = open_file(path).map_err(io_error(path))?;
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(io_error(path))?;
-        Self::parse(path, &bytes)
+        Self::parse_unchecked(path, &bytes)
     }
 
     /// Parses and checks the content of a spec. `path` is its path, for the errors.
@@ -37,15 +44,19 @@ impl ImportSpec {
     /// # Errors
     /// Returns the errors of [`ImportSpec::read`].
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self> {
+        let spec = Self::parse_unchecked(path, bytes)?;
+        spec.check(path)?;
+        Ok(spec)
+    }
+
+    fn parse_unchecked(path: &Path, bytes: &[u8]) -> Result<Self> {
         let syntax = |message: String| Error::Spec(SpecError::SpecSyntax { path: path.to_owned(), message });
         if MAX_BYTES < bytes.len() as u64 {
             return Err(syntax(format!("more than {MAX_BYTES} bytes, expected a spec in YAML")));
         }
         let text = std::str::from_utf8(bytes).map_err(|error| syntax(format!("not UTF-8: {error}")))?;
-        let spec: Self = serde_saphyr::from_str(text)
-            .map_err(|error| syntax(first_line(&error.render_with_formatter(&SpecMessages { text }))))?;
-        spec.check(path)?;
-        Ok(spec)
+        serde_saphyr::from_str(text)
+            .map_err(|error| syntax(first_line(&error.render_with_formatter(&SpecMessages { text }))))
     }
 }
 

@@ -1,0 +1,107 @@
+//! Writes the set of an import: the nodes of all types, and then the edges of all relations.
+
+use kiln_data::convert::ConvertOptions;
+use kiln_data::format::{RelationTypes, SetWriter};
+use kiln_graph::{NodeTypes, check_mapped_files};
+use kiln_store::array_folder::FolderWriter;
+
+use super::{ImportedType, Importer, unused_texts};
+use crate::edges::{RelationEdgeList, RelationRows};
+use crate::known_edges::KnownEdges;
+use crate::node_writer::{write_names, write_node_type};
+use crate::options::AppendedCounts;
+use crate::record::FILE;
+use crate::row_ids::RowIds;
+use crate::table::table_of;
+use crate::{FittedNodeType, Import, ImportReport, Result};
+
+impl<'a> Importer<'a> {
+    pub(super) fn write(
+        mut self,
+        set: FolderWriter,
+        types: Vec<ImportedType<'a>>,
+        relations: Vec<RelationRows>,
+    ) -> Result<ImportReport> {
+        let names = types.iter().map(|imported| (imported.fitted.name.as_str(), imported.ids.n_ids()));
+        let node_types = NodeTypes::new(names)?;
+        let mut set = SetWriter::new(set, &self.spec.name, &node_types);
+        let mut ids = Vec::new();
+        let mut fitted = Vec::new();
+        let mut counts = Vec::new();
+        let mut split = None;
+        let mut first_new = Vec::new();
+        let mut appended = AppendedCounts::default();
+        for (position, imported) in types.into_iter().enumerate() {
+            let first = node_types.range(position).start;
+            let label = table_of(&imported.fitted.name);
+            if let Some(table) = &imported.table {
+                let written =
+                    write_node_type(&mut set, position, first, table, &imported.ids, &imported.fitted)?;
+                split = split.or(written.split);
+                if self.has_earlier() {
+                    self.add_drift(written.drift);
+                } else {
+                    self.notes.extend(unused_texts(&table.table.source));
+                }
+            }
+            write_names(&mut set, position, &label, &imported.keys, &imported.ids)?;
+            first_new.push(imported.keys.n_known);
+            appended.new_nodes.push(imported.ids.n_ids() as u64 - u64::from(imported.keys.n_known));
+            appended.known_rows.push(imported.n_known_rows);
+            counts.push((imported.fitted.name.clone(), imported.ids.n_ids() as u64));
+            ids.push(imported.ids);
+            fitted.push(imported.fitted);
+        }
+        let of_ids: u64 = ids.iter().map(RowIds::heap_bytes).sum();
+        let of_values: u64 = fitted.iter().map(FittedNodeType::heap_bytes).sum();
+        let used_bytes = of_ids + of_values;
+        let options = ConvertOptions { memory_bytes: self.room(used_bytes)?, ..ConvertOptions::default() };
+        let mut n_edges = Vec::new();
+        for (spec, rows) in self.spec.relations.iter().zip(relations) {
+            for (name, is_reversed) in
+                [(Some(&spec.name), false), (spec.reverse.as_ref(), true)].into_iter().filter_map(named)
+            {
+                let [src, dst] = [&spec.src, &spec.dst].map(|end| node_types.require(&end.node_type));
+                let src = src?;
+                let dst = dst?;
+                let known = self.known_edges(n_edges.len(), &rows);
+                let n_known = known.as_ref().map_or(0, |known| known.relation.graph.n_edges());
+                let source =
+                    RelationEdgeList { rows: &rows, ids: [&ids[src], &ids[dst]], is_reversed, known };
+                let (src_type, dst_type) = if is_reversed { (dst, src) } else { (src, dst) };
+                let written =
+                    set.write_relation(RelationTypes { name, src_type, dst_type }, &source, &options);
+                let written = written.map_err(|error| self.name_whole_limit(error.into()))?;
+                appended.new_edges.push((written.n_edges as u64).saturating_sub(n_known));
+                n_edges.push((name.to_owned(), written.n_edges as u64));
+            }
+        }
+        let record = match self.known {
+            Some(known) => known.import().append(self.spec.clone(), &self.found),
+            None => Import::new(self.spec.clone(), fitted, &self.found),
+        };
+        set.attach(FILE, &record.to_json())?;
+        self.sources.check()?;
+        if self.known.is_some() {
+            set.state_new_rows(first_new);
+            check_mapped_files()?;
+        }
+        set.commit()?;
+        let appended = self.known.map(|_| appended);
+        let Self { found: dropped, notes, drift, .. } = self;
+        Ok(ImportReport { node_types: counts, relations: n_edges, appended, split, dropped, notes, drift })
+    }
+
+    /// Returns the edges of the relation at a position in the set to which the rows are appended.
+    fn known_edges(&self, position: usize, rows: &RelationRows) -> Option<KnownEdges<'a>> {
+        let (relation, first_src) = self.known?.edges(position);
+        let columns = relation.graph.columns();
+        // The set has all columns of its spec.
+        let columns = rows.columns.iter().filter_map(|column| columns.get(column.name())).collect();
+        Some(KnownEdges { relation, first_src, columns })
+    }
+}
+
+fn named((name, is_reversed): (Option<&String>, bool)) -> Option<(&str, bool)> {
+    name.map(|name| (name.as_str(), is_reversed))
+}
