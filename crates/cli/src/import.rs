@@ -32,6 +32,11 @@ pub(crate) struct ImportArgs {
     /// same columns. Its models can then predict the new rows. Targets may be absent.
     #[arg(long, value_name = "SET", conflicts_with = "dry_run")]
     transforms_of: Option<PathBuf>,
+    /// Appends the rows to a dataset that this command wrote, with its statistics: the result has the nodes and edges of both, and
+    /// a key of the dataset is its node. Tables without new rows and targets may be absent. `kiln predict --nodes new` predicts
+    /// the new nodes.
+    #[arg(long, value_name = "SET", conflicts_with = "transforms_of")]
+    append: Option<PathBuf>,
     /// Prints the result of an import without reading rows or writing files.
     #[arg(long)]
     dry_run: bool,
@@ -40,7 +45,10 @@ pub(crate) struct ImportArgs {
 /// Runs `kiln data import`.
 pub(crate) fn run(args: &ImportArgs, given: &GivenFlags) -> anyhow::Result<()> {
     if args.dry_run {
-        let plan = kiln_tables::plan(&args.spec)?;
+        let plan = match &args.append {
+            Some(set) => kiln_tables::plan_append(&args.spec, set)?,
+            None => kiln_tables::plan(&args.spec)?,
+        };
         print_note_lines(given.note_unused(&["out", "memory", "threads"], "with --dry-run"));
         print_result(plan.to_string().trim_end())?;
         let errors = match plan.errors.len() {
@@ -58,6 +66,7 @@ pub(crate) fn run(args: &ImportArgs, given: &GivenFlags) -> anyhow::Result<()> {
         memory_bytes: args.memory,
         n_threads: args.threads,
         transforms_of: earlier.map(Arc::new),
+        append_to: args.append.clone(),
     };
     let report = kiln_tables::import(&args.spec, out, &options)?;
     // The set is complete, so a closed pipe is no error.

@@ -9,7 +9,7 @@ pub(crate) const FIRST_FLAGS: [(&[&str], &str); 4] = [
         "task data model layers hidden dropout fanouts epochs out resume optimizer lr batch-size seed ranks device",
     ),
     (&["predict"], "run data nodes keys out embeddings format mode pairs top-k device"),
-    (&["data", "import"], "out dry-run transforms-of memory"),
+    (&["data", "import"], "out dry-run transforms-of append memory"),
     (&["data", "partition"], "out parts method standardize add-self-loops seed"),
 ];
 

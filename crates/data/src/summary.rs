@@ -39,6 +39,8 @@ pub struct TypeSummary {
     pub name: String,
     /// The number of nodes.
     pub n_nodes: usize,
+    /// The number of nodes that were appended last; `None` for a set without appended rows.
+    pub n_new: Option<usize>,
     /// The features; `None` for a type without features.
     pub features: Option<FeatureSummary>,
     /// True if the nodes have names.
@@ -117,6 +119,7 @@ impl Dataset {
             types.push(TypeSummary {
                 name: name.clone(),
                 n_nodes: self.graph.types().range(position).len(),
+                n_new: self.new_rows(position).map(|rows| rows.len()),
                 features: self.features.get(position).and_then(Option::as_deref).map(summarize_features),
                 is_named: self.names.get(position).is_some_and(|names| !names.is_empty()),
             });
@@ -228,7 +231,8 @@ impl fmt::Display for DatasetSummary {
         let types = self.types.iter().map(|node_type| {
             let features = node_type.features.map_or_else(|| "none".to_owned(), |found| found.to_string());
             let names = if node_type.is_named { "yes" } else { "no" };
-            [node_type.name.clone(), node_type.n_nodes.to_string(), features, names.to_owned()]
+            let new = node_type.n_new.map_or_else(String::new, |n_new| format!(", {n_new} new"));
+            [node_type.name.clone(), format!("{}{new}", node_type.n_nodes), features, names.to_owned()]
         });
         write_table(f, ["node type", "nodes", "features", "names"], types)?;
         writeln!(f)?;

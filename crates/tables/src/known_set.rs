@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kiln_data::{Dataset, DatasetTargets, NodeNames, format};
 use kiln_feature::{FeatureArray, TargetKind};
-use kiln_graph::{EdgeColumn, EdgeColumns, Relation};
+use kiln_graph::{EdgeColumn, EdgeColumns, Relation, check_mapped_files};
 
 use crate::spec::RelationSpec;
 use crate::table::{relation_of, table_of};
@@ -69,6 +69,18 @@ impl KnownSet {
     pub(crate) fn verify(&self) -> Result<()> {
         format::verify(&self.path)?;
         Ok(())
+    }
+
+    /// Checks, after all values were read, that they are those that were verified.
+    ///
+    /// # Errors
+    /// Returns [`EarlierImportError::Changed`] if a file of the set was replaced, and the errors of [`check_mapped_files`].
+    pub(crate) fn check_unchanged(&self) -> Result<()> {
+        let replaced = check_mapped_files()?;
+        match replaced.iter().find(|file| file.parent() == Some(&self.path)) {
+            None => Ok(()),
+            Some(file) => Err(self.changed(format!("{} was replaced during the import", file.display()))),
+        }
     }
 
     /// Returns the record of the import.

@@ -2,7 +2,7 @@
 //!
 //! - [`import()`] reads a spec ([`ImportSpec`], YAML) and the tables that it names, and writes a heterogeneous set in the kiln
 //!   format: keys become node ids, columns become features, targets and a split, and tables of keys become relations.
-//! - [`plan()`] reports what an import would do, without reading rows.
+//! - [`plan()`] and [`plan_append`] report what an import would do, without reading rows.
 //! - [`Import`] is the record of an import in its set: [`Import::transform`] transforms new rows with the stored statistics,
 //!   and [`ImportOptions::transforms_of`] imports new tables with them.
 //! - [`ImportOptions::append_to`] appends the rows of new tables to a set, so that its nodes keep their edges.
@@ -116,7 +116,7 @@ pub use hash::hash_bytes;
 pub use import::import;
 pub use imported_split::ImportedSplit;
 pub use options::{AppendedCounts, ImportOptions, ImportReport};
-pub use plan::{ImportPlan, PlannedColumn, PlannedNodeType, PlannedRelation, plan};
+pub use plan::{ImportPlan, PlannedColumn, PlannedNodeType, PlannedRelation, plan, plan_append};
 pub use record::{AppendedTables, DroppedCount, Import, TransformedRows};
 pub use row_writer::{OutputColumn, RowWriter};
 pub use spec::{

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use kiln_feature::MAX_DIM;
 use kiln_store::counted;
 
+use crate::appended_spec::read_appended;
+use crate::known_set::KnownSet;
 use crate::spec::{ColumnTransform, ImportSpec, NodeTypeSpec};
 use crate::table::{ReadLimit, SourceFiles, Table, TableSource};
 use crate::{Error, Result};
@@ -31,6 +33,8 @@ pub struct PlannedNodeType {
     pub name: String,
     /// The number of rows of its table; `None` if the files do not state it.
     pub n_rows: Option<u64>,
+    /// The number of nodes of the set to which the rows are appended; `None` for a new set.
+    pub n_known: Option<u64>,
     /// The columns that become features.
     pub columns: Vec<PlannedColumn>,
     /// True if the type has targets.
@@ -59,6 +63,8 @@ pub struct PlannedRelation {
     pub dst_type: String,
     /// The number of rows of its table; `None` if the files do not state it.
     pub n_rows: Option<u64>,
+    /// The number of edges of the set to which the rows are appended; `None` for a new set.
+    pub n_known: Option<u64>,
     /// True if the edges have weights.
     pub has_weights: bool,
     /// The names of the other columns of the edges.
@@ -72,7 +78,37 @@ pub struct PlannedRelation {
 /// in the plan.
 pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
     let path = spec.as_ref();
-    let spec = ImportSpec::read(path)?;
+    Ok(plan_tables(path, ImportSpec::read(path)?))
+}
+
+/// Reads a spec of new rows, the headers of its tables and those of a set, and returns what an import with
+/// [`ImportOptions::append_to`](crate::ImportOptions::append_to) would do. Nothing is written.
+///
+/// # Errors
+/// Returns the errors of [`plan()`], [`EarlierImportError`](crate::EarlierImportError) for a set to which these rows cannot be
+/// appended, and the errors of opening the set. Its values are not checked.
+pub fn plan_append(spec: impl AsRef<Path>, set: impl AsRef<Path>) -> Result<ImportPlan> {
+    let path = spec.as_ref();
+    let known = KnownSet::open(set.as_ref())?;
+    let (spec, _) = read_appended(path, known.import().spec())?;
+    let mut plan = plan_tables(path, spec);
+    for (position, node_type) in plan.node_types.iter_mut().enumerate() {
+        node_type.n_known = Some(known.nodes(position).len().into());
+        let fitted = known.import().node_type(&node_type.name);
+        let columns = node_type.columns.iter_mut().zip(fitted.iter().flat_map(|fitted| &fitted.columns));
+        for (column, fitted) in columns {
+            column.min_width = fitted.width();
+            column.max_width = fitted.width();
+        }
+    }
+    for (position, relation) in plan.relations.iter_mut().enumerate() {
+        relation.n_known = Some(known.edges(position).0.graph.n_edges());
+    }
+    Ok(plan)
+}
+
+/// Returns what an import of the tables of a spec at a path would do.
+fn plan_tables(path: &Path, spec: ImportSpec) -> ImportPlan {
     let sources = SourceFiles::new(path.parent().unwrap_or(Path::new("")), ReadLimit::NONE);
     let mut errors = Vec::new();
     let node_types = spec.nodes.iter().map(|node_type| PlannedNodeType {
@@ -84,6 +120,7 @@ pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
             }
             Some(_) => None,
         },
+        n_known: None,
         columns: columns_of(node_type),
         has_target: node_type.target.is_some(),
     });
@@ -97,6 +134,7 @@ pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
             src_type: src.to_owned(),
             dst_type: dst.to_owned(),
             n_rows,
+            n_known: None,
             has_weights: relation.weight.is_some(),
             edge_columns: relation.edge_columns.iter().map(|spec| spec.name().to_owned()).collect(),
         };
@@ -105,7 +143,7 @@ pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
         relations.push(planned(&relation.name, src, dst));
         relations.extend(relation.reverse.as_ref().map(|name| planned(name, dst, src)));
     }
-    Ok(ImportPlan { name: spec.name, node_types, relations, errors })
+    ImportPlan { name: spec.name, node_types, relations, errors }
 }
 
 /// Returns the number of rows that the files of a table state, and collects their errors.
@@ -147,21 +185,31 @@ impl fmt::Display for ImportPlan {
             Some(n_rows) => counted(n_rows, "row"),
             None => "an unknown number of rows".to_owned(),
         };
+        let known = |n_known: Option<u64>, noun: &str| {
+            n_known.map_or_else(String::new, |n_known| format!(", and {} of the set", counted(n_known, noun)))
+        };
         let types = counted(self.node_types.len() as u64, "node type");
         let relations = counted(self.relations.len() as u64, "relation");
         write!(f, "{}: {types}, {relations}", self.name)?;
         for node_type in &self.node_types {
-            write!(f, "\nnode type `{}`: {}", node_type.name, rows(node_type.n_rows))?;
+            let of_set = known(node_type.n_known, "node");
+            write!(f, "\nnode type `{}`: {}{of_set}", node_type.name, rows(node_type.n_rows))?;
             if node_type.has_target {
                 f.write_str(", with targets")?;
             }
             for PlannedColumn { column, min_width, max_width } in &node_type.columns {
-                write!(f, "\n  column {column:?}: {min_width} to {max_width} feature columns")?;
+                let width = match min_width == max_width {
+                    true => counted(*max_width as u64, "feature column"),
+                    false => format!("{min_width} to {max_width} feature columns"),
+                };
+                write!(f, "\n  column {column:?}: {width}")?;
             }
         }
         for relation in &self.relations {
-            let PlannedRelation { name, src_type, dst_type, n_rows, has_weights, edge_columns } = relation;
-            write!(f, "\nrelation `{name}` from `{src_type}` to `{dst_type}`: {}", rows(*n_rows))?;
+            let PlannedRelation { name, src_type, dst_type, n_rows, n_known, has_weights, edge_columns } =
+                relation;
+            let of_set = known(*n_known, "edge");
+            write!(f, "\nrelation `{name}` from `{src_type}` to `{dst_type}`: {}{of_set}", rows(*n_rows))?;
             if *has_weights {
                 f.write_str(", with weights")?;
             }

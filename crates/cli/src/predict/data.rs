@@ -1,5 +1,6 @@
 //! The graphs that `kiln predict` opens: whole or partitioned, with one type of nodes or several.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use kiln::data::{Dataset, DatasetLinks, DatasetTargets, NodeNames, Split};
@@ -26,6 +27,8 @@ pub(super) struct PredictedGraph {
     pub(super) links: Option<DatasetLinks>,
     /// The names of the nodes of each type, `[n_types]`; empty for nodes without names, and no entries for partitions.
     names: Vec<Arc<NodeNames>>,
+    /// The first new row of each node type; `None` for data without appended rows, and for partitions.
+    first_new: Option<Vec<u32>>,
 }
 
 impl OpenedGraph {
@@ -67,6 +70,12 @@ impl PredictedGraph {
         self.names.get(node_type).filter(|names| !names.is_empty()).cloned()
     }
 
+    /// Returns the rows of a type that were appended to the data; `None` for data without appended rows, and for partitions.
+    pub(super) fn new_rows(&self, node_type: usize) -> Option<Range<u32>> {
+        let first = *self.first_new.as_ref()?.get(node_type)?;
+        Some(first..self.source.schema().types().range(node_type).len() as u32)
+    }
+
     /// Returns the targets of the nodes of a type, in the numbering of the classes or columns of a model, and their split, numbered
     /// within the type; none if the targets of the data are those of another type.
     pub(super) fn targets(
@@ -92,12 +101,19 @@ impl PredictedGraph {
 impl From<Dataset> for PredictedGraph {
     fn from(data: Dataset) -> Self {
         let source = GraphSource::from(&data);
-        Self { source, targets: data.targets, links: data.links, names: data.names }
+        Self {
+            source,
+            targets: data.targets,
+            links: data.links,
+            names: data.names,
+            first_new: data.first_new,
+        }
     }
 }
 
 impl From<JoinedGraph> for PredictedGraph {
     fn from(joined: JoinedGraph) -> Self {
-        Self { targets: joined.targets().cloned(), source: joined.into(), links: None, names: Vec::new() }
+        let targets = joined.targets().cloned();
+        Self { targets, source: joined.into(), links: None, names: Vec::new(), first_new: None }
     }
 }

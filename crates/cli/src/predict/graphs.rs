@@ -58,7 +58,7 @@ impl Job<'_> {
             has_split || args.nodes.as_os_str() != "test",
             "the set has no split of its own, and is not that of the training: give --nodes all, or a file of ids"
         );
-        let graphs = items(&args.nodes, &split.test, data.n_graphs())?;
+        let graphs = items(&args.nodes, &split.test, None, data.n_graphs())?;
         let parts = SplitParts::new(data.n_graphs(), &split);
         let request = self.request(graphs, targets, parts);
         self.launch(&sha256(&id_bytes(&request.items)), |rank, folder| {

@@ -25,10 +25,11 @@ pub(super) enum LinkRequest {
 
 impl LinkRequest {
     /// Returns the request of the flags, which number nodes within their types. `test_srcs` are the sources of the test links
-    /// within their type, and `excluded` has the edges that are left out.
+    /// within their type, `new_srcs` those that were appended to the data, and `excluded` has the edges that are left out.
     pub(super) fn new(
         args: &PredictArgs,
         test_srcs: &[NodeId],
+        new_srcs: Option<Range<u32>>,
         nodes: &LinkNodes,
         excluded: Option<Arc<Csc>>,
     ) -> anyhow::Result<Self> {
@@ -60,7 +61,7 @@ impl LinkRequest {
             Some(graph) => config.excluding(graph)?,
             None => config,
         };
-        let srcs = requested(args, test_srcs, nodes.ids[0].len(), nodes.names[0].as_deref())?;
+        let srcs = requested(args, test_srcs, new_srcs, nodes.ids[0].len(), nodes.names[0].as_deref())?;
         Ok(Self::TopK { srcs: srcs.iter().map(of_graph(0)).collect(), config })
     }
 

@@ -30,12 +30,13 @@ impl Job<'_> {
             ids: graph.schema().node_ranges(relation),
             names: [src_type, dst_type].map(|node_type| graph.whole()?.names(node_type)),
         };
+        let new_srcs = graph.whole().and_then(|graph| graph.new_rows(src_type));
         let test = graph.whole().map(|graph| test_sources(args, graph, relation)).transpose()?;
         let known = match &whole {
             Some(predictor) if args.links.exclude_edges => Some(predictor.known_links()?),
             _ => None,
         };
-        let request = LinkRequest::new(args, &test.unwrap_or_default(), &nodes, known)?;
+        let request = LinkRequest::new(args, &test.unwrap_or_default(), new_srcs, &nodes, known)?;
         let mode = args.mode(&self.model)?;
         self.launch(&graph.identity(request.hash()), |rank, _| {
             let predictor = match &whole {

@@ -46,6 +46,10 @@ pub(crate) fn run(args: &PredictArgs, given: &GivenFlags) -> anyhow::Result<()> 
         print_note_lines(model.info().note_on_draws());
     }
     args.parts.check()?;
+    ensure!(
+        !args.parts.is_given() || args.nodes.as_os_str() != "new",
+        "partitions do not state which nodes are new, which --nodes new selects: use --data, or a file of ids"
+    );
     args.job.note_unused(given, launch.as_ref(), &args.parts);
     args.links.check(args, task)?;
     ensure!(

@@ -51,7 +51,7 @@ impl Job<'_> {
         let names = graph.names(node_type);
         let (NamedTargets { targets, notes }, split) = graph.targets(&self.model, node_type)?;
         print_note_lines(notes.iter().filter(|_| prints));
-        let nodes = requested(self.args, &split.test, n_nodes, names.as_deref())?;
+        let nodes = requested(self.args, &split.test, graph.new_rows(node_type), n_nodes, names.as_deref())?;
         let parts = SplitParts::new(n_nodes, &split);
         let request = PredictionRequest { names, ..self.request(nodes, targets, parts) };
         Ok((predictor, request))

@@ -1,6 +1,7 @@
 //! The items that the flags of `kiln predict` request.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::Context;
@@ -14,16 +15,17 @@ use super::args::PredictArgs;
 use crate::output::print_rank_zero;
 
 /// The values of `--nodes` that are no files.
-const WORDS: [&str; 2] = ["test", "all"];
+const WORDS: [&str; 3] = ["test", "all", "new"];
 
-/// Returns the nodes that `--nodes` or `--keys` selects.
+/// Returns the nodes that `--nodes` or `--keys` selects. `new` are those that were appended to the data.
 pub(super) fn requested(
     args: &PredictArgs,
     test: &[NodeId],
+    new: Option<Range<u32>>,
     n_nodes: usize,
     names: Option<&NodeNames>,
 ) -> anyhow::Result<Vec<NodeId>> {
-    let Some(path) = &args.keys else { return items(&args.nodes, test, n_nodes) };
+    let Some(path) = &args.keys else { return items(&args.nodes, test, new, n_nodes) };
     let text = read_text(path).map_err(io_error(path))?;
     nodes_of_keys(path, "--keys", &text.lines().collect::<Vec<_>>(), n_nodes, names)
 }
@@ -67,8 +69,13 @@ fn similar_key(key: &str, n_nodes: usize, names: &NodeNames) -> String {
 }
 
 /// Returns the items that `--nodes` selects: those of the test split ascending, as in a run's `test_predictions.csv`, and those
-/// of a file in its order. A file that is named like a selection gets a note.
-pub(super) fn items<I: ItemId>(selection: &Path, test: &[I], n_items: usize) -> anyhow::Result<Vec<I>> {
+/// of a file in its order. A file that is named like a selection gets a note. `new` are the items that were appended.
+pub(super) fn items<I: ItemId>(
+    selection: &Path,
+    test: &[I],
+    new: Option<Range<u32>>,
+    n_items: usize,
+) -> anyhow::Result<Vec<I>> {
     let word = word_of(selection);
     if let Some(word) = word.filter(|_| selection.is_file()) {
         print_rank_zero(format_args!(
@@ -82,11 +89,22 @@ pub(super) fn items<I: ItemId>(selection: &Path, test: &[I], n_items: usize) -> 
             items.sort_unstable();
             Ok(items)
         }
+        Some("new") => {
+            let new = new.context(
+                "no rows were appended to the data, which --nodes new selects: give the result of `kiln data import --append` \
+                 to --data, or --nodes all",
+            )?;
+            ensure!(
+                !new.is_empty(),
+                "the rows that were appended last have no node of this type: give --keys"
+            );
+            Ok(new.map(I::new).collect())
+        }
         Some(_) => Ok((0..n_items as u32).map(I::new).collect()),
         None => {
             ensure!(
                 selection.exists(),
-                "--nodes {} is no file: expected test, all, or a file of ids, one per line",
+                "--nodes {} is no file: expected test, all, new, or a file of ids, one per line",
                 selection.display()
             );
             Ok(read_ids(selection, n_items)?)

@@ -14,8 +14,8 @@ fn commands(page: &str) -> Vec<&str> {
     blocks.flat_map(|block| block.lines().filter_map(|line| line.strip_prefix("$ "))).collect()
 }
 
-/// Writes the spec of the guide and its tables: 60 users and 90 items, each with five ratings.
-fn write_shop(folder: &Path) {
+/// Writes the spec of the guide and its tables: 60 users and some items, each with five ratings.
+fn write_shop(folder: &Path, n_items: usize) {
     let spec = GUIDE.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     std::fs::write(folder.join("shop.yaml"), spec).unwrap();
     let mut tables = [
@@ -26,7 +26,7 @@ fn write_shop(folder: &Path) {
     for user in 0..60 {
         tables[0].1 += &format!("u{user},{},{}\n", 20 + user * 7 % 50, ["free", "paid"][user % 2]);
     }
-    for item in 0..90 {
+    for item in 0..n_items {
         tables[1].1 += &format!("i{item},thing {item},{}.5,{}\n", item % 13, ["indoor", "outdoor"][item % 2]);
         (0..5).for_each(|rating| tables[2].1 += &format!("u{},i{item}\n", (item * 7 + rating * 11) % 60));
     }
@@ -62,11 +62,11 @@ fn commands_of_the_guide_succeed() {
     let folder = tempfile::tempdir().unwrap();
     let config = synthetic::FakeConfig { avg_num_nodes: 300, seed: 3, ..Default::default() };
     format::write(&synthetic::fake(config).unwrap(), folder.path().join("papers")).unwrap();
-    write_shop(folder.path());
+    write_shop(folder.path(), 90);
     let sweep = GUIDE.split("```toml\n").find(|text| text.contains("[sweep]")).unwrap();
     std::fs::write(folder.path().join("sweep.toml"), sweep.split("```").next().unwrap()).unwrap();
     std::fs::create_dir(folder.path().join("new")).unwrap();
-    write_shop(&folder.path().join("new"));
+    write_shop(&folder.path().join("new"), 92);
     std::fs::write(folder.path().join("keys.txt"), "i3\ni0\n").unwrap();
     std::fs::write(folder.path().join("users.txt"), "u1\nu0\n").unwrap();
     std::fs::write(folder.path().join("pairs.csv"), "0,1\n2,3\n").unwrap();

@@ -26,6 +26,8 @@ mod node_classification;
 mod partitioned;
 mod predict;
 mod predict_answers;
+#[cfg(feature = "tables")]
+mod predict_appended;
 mod predict_links;
 mod predict_non_finite;
 mod predict_ranks;

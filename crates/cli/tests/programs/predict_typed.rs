@@ -14,7 +14,7 @@ use crate::predict_answers::without_names;
 const N_ITEMS: usize = 120;
 
 /// The rows of items, and those of purchases. Buyers have no table.
-fn rows() -> [Vec<String>; 2] {
+pub(crate) fn rows() -> [Vec<String>; 2] {
     let item = |item: usize| format!("i{item},{},{}", item * 7 % 13, ["red", "green", "blue"][item % 3]);
     let purchase = |purchase: usize| {
         let (item, at) = (purchase / 4, purchase % 4);
@@ -23,7 +23,7 @@ fn rows() -> [Vec<String>; 2] {
     [(0..N_ITEMS).map(item).collect(), (0..4 * N_ITEMS).map(purchase).collect()]
 }
 
-fn spec(item_files: &str, purchase_files: &str) -> String {
+pub(crate) fn spec(item_files: &str, purchase_files: &str) -> String {
     format!(
         "name: shop
 nodes:

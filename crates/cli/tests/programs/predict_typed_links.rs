@@ -16,7 +16,7 @@ use crate::predict_typed::{imported, predict, shuffled};
 const PURCHASES: [&str; 4] = ["--relation", "buys", "--reverse-relation", "bought by"];
 
 /// Trains on the purchases of a set, and returns the folder of the run.
-fn trained(root: &Path, set: &str) -> String {
+pub(crate) fn trained(root: &Path, set: &str) -> String {
     trained_with(root, set, "run", &PURCHASES)
 }
 

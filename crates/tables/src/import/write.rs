@@ -2,7 +2,7 @@
 
 use kiln_data::convert::ConvertOptions;
 use kiln_data::format::{RelationTypes, SetWriter};
-use kiln_graph::{NodeTypes, check_mapped_files};
+use kiln_graph::NodeTypes;
 use kiln_store::array_folder::FolderWriter;
 
 use super::{ImportedType, Importer, unused_texts};
@@ -82,9 +82,9 @@ impl<'a> Importer<'a> {
         };
         set.attach(FILE, &record.to_json())?;
         self.sources.check()?;
-        if self.known.is_some() {
+        if let Some(known) = self.known {
             set.state_new_rows(first_new);
-            check_mapped_files()?;
+            known.check_unchanged()?;
         }
         set.commit()?;
         let appended = self.known.map(|_| appended);

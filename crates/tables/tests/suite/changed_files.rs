@@ -153,3 +153,38 @@ fn transforms_that_change_during_an_import_are_those_that_were_opened() {
         }
     }
 }
+
+/// The set to which rows are appended is mapped, so only a change that keeps the length can be read.
+#[test]
+fn a_set_that_changes_during_an_append_is_named() {
+    let good = Tables::new();
+    tables(&good);
+    good.import_with(SPEC, "base", &ImportOptions::default()).unwrap();
+    good.put("users.csv", "id,age\nx,7\n")
+        .put("follows.jsonl", "{\"src\": \"x\", \"dst\": \"u7\", \"weight\": 1}\n");
+    let append_to = Some(good.path("base"));
+    let options = ImportOptions { append_to, ..ImportOptions::default() };
+    good.import_with(SPEC, "set", &options).unwrap();
+    let expected = files(&good.path("set"));
+    let changed = good.path("base/features.0.npy");
+    let original = fs::read(&changed).unwrap();
+    let replace = |path: &Path| {
+        let other = path.with_extension("other");
+        fs::write(&other, vec![7; 100]).unwrap();
+        fs::rename(other, path).unwrap();
+    };
+    let write = |path: &Path| File::options().write(true).open(path).unwrap().write_all(b"x").unwrap();
+    let changes: [fn(&Path); 2] = [replace, write];
+    let mut n_changed = 0;
+    for (event, change) in EVENTS[..4].iter().flat_map(|event| changes.map(|change| (event, change))) {
+        fs::remove_dir_all(good.path("set")).unwrap_or_default();
+        let (outcome, was_changed) = import_with_change(&good, &options, event, change, &changed);
+        n_changed += usize::from(was_changed);
+        match outcome {
+            Ok(()) => assert!(files(&good.path("set")) == expected, "{event}"),
+            Err(error) => assert!(error.contains("features.0.npy"), "{event}: {error}"),
+        }
+        fs::write(&changed, &original).unwrap();
+    }
+    assert!(0 < n_changed, "no file was changed during an import");
+}

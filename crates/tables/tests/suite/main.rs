@@ -1,6 +1,8 @@
 //! Tests of the import of tables.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod append;
+mod append_rejected;
 mod bad_rows;
 mod changed_files;
 mod codecs;
