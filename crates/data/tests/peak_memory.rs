@@ -194,6 +194,7 @@ fn check_writing(root: &Path) {
         }),
         names: vec![Arc::default()],
         edge_type_names: Vec::new(),
+        first_new: None,
         layout: kiln_data::Layout::Plain,
         preparation: Preparation::default(),
         links: None,

@@ -54,11 +54,16 @@ fn check_name(table: String, name: &str, known: &[&str]) -> Result<()> {
 /// Checks the spec together with the parts of the set that it leaves out, which are behind its own.
 fn check_complete(path: &Path, given: &ImportSpec, of_set: &ImportSpec) -> Result<()> {
     let mut all = given.clone();
-    for known in of_set.nodes.iter().filter(|known| given.nodes.iter().all(|spec| spec.name != known.name)) {
-        all.nodes.push(known.clone());
+    for known in &of_set.nodes {
+        if given.nodes.iter().all(|spec| spec.name != known.name) {
+            all.nodes.push(known.clone());
+        }
     }
-    let is_absent = |known: &&RelationSpec| given.relations.iter().all(|spec| spec.name != known.name);
-    all.relations.extend(of_set.relations.iter().filter(is_absent).cloned());
+    for known in &of_set.relations {
+        if given.relations.iter().all(|spec| spec.name != known.name) {
+            all.relations.push(known.clone());
+        }
+    }
     all.check(path)?;
     let has_table =
         !given.relations.is_empty() || given.nodes.iter().any(|node_type| node_type.from.is_none());

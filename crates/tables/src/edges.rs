@@ -11,16 +11,13 @@ use kiln_store::array_folder::ElementType;
 use crate::bad_rows::{BadRowKind, BadRowLog, MAX_EXAMPLES};
 use crate::join::{DANGLING, EndRows, MISSING, WRONG};
 use crate::key::key_of;
-use crate::known_edges::KnownEdges;
+use crate::known_edges::{CHUNK_EDGES, KnownEdges};
 use crate::row_ids::RowIds;
 use crate::spec::{KeyType, RelationSpec};
 use crate::spill::{SPILL_BUFFER, SpillFile, SpillReader};
 use crate::table::{Table, TableSource};
 use crate::transform::number;
 use crate::{BadRow, Error, Result};
-
-/// The number of edges of a chunk.
-pub(crate) const CHUNK_EDGES: usize = 1 << 13;
 
 /// The rows of a relation.
 #[derive(Debug)]

@@ -3,7 +3,8 @@
 use kiln_data::convert::EdgeChunk;
 use kiln_graph::{EdgeColumn, Relation};
 
-use crate::edges::CHUNK_EDGES;
+/// The number of edges of a chunk.
+pub(crate) const CHUNK_EDGES: usize = 1 << 13;
 
 /// The edges of a relation of the set to which rows are appended, in the order of its arrays: by destination, by source, and
 /// equal ones by their rows.

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use crate::bad_rows::{BadRowKind, BadRowLog};
 use crate::join::EndRows;
-use crate::known_set::KnownNodes;
+use crate::known_nodes::KnownNodes;
 use crate::node_table::NodeTable;
 use crate::node_writer::RowEncoder;
 use crate::spill::SPILL_BUFFER;

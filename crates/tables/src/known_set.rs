@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use kiln_data::{Dataset, DatasetTargets, NodeNames, format};
+use kiln_data::{Dataset, format};
 use kiln_feature::{FeatureArray, TargetKind};
-use kiln_graph::{EdgeColumn, EdgeColumns, Relation, check_mapped_files};
+use kiln_graph::{EdgeColumns, Relation, check_mapped_files};
 
+use crate::known_nodes::KnownNodes;
 use crate::spec::RelationSpec;
 use crate::table::{relation_of, table_of};
 use crate::{EarlierImportError, Error, FittedColumn, FittedTarget, Import, Result};
@@ -20,25 +21,6 @@ pub(crate) struct KnownSet {
     path: PathBuf,
     data: Dataset,
     import: Import,
-}
-
-/// The nodes of a type in a [`KnownSet`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct KnownNodes<'a> {
-    pub(crate) names: &'a NodeNames,
-    /// The features, row by row; empty for a type without features.
-    pub(crate) features: &'a [f32],
-    /// The targets and the split; `None` for a type without targets.
-    pub(crate) targets: Option<&'a DatasetTargets>,
-    /// The id of the first node in the set.
-    pub(crate) first: u32,
-}
-
-impl KnownNodes<'_> {
-    /// Returns the number of nodes.
-    pub(crate) fn len(&self) -> u32 {
-        self.names.len() as u32
-    }
 }
 
 impl KnownSet {
@@ -206,9 +188,9 @@ fn check_columns(name: &str, found: &EdgeColumns, spec: &RelationSpec) -> Result
     expected.sort_unstable();
     let mut names: Vec<&str> = found.names().collect();
     names.sort_unstable();
-    let is_number = |column: &EdgeColumn| column.width() == 1 && column.element_type() == "f32";
-    if names == expected && found.iter().all(|(_, column)| is_number(column)) {
-        return Ok(());
+    let mut others = found.iter().filter(|(_, column)| (column.width(), column.element_type()) != (1, "f32"));
+    match names == expected && others.next().is_none() {
+        true => Ok(()),
+        false => Err(format!("{} has other columns of edges", relation_of(name))),
     }
-    Err(format!("{} has other columns of edges", relation_of(name)))
 }

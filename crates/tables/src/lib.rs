@@ -91,6 +91,7 @@ mod key;
 mod key_file;
 mod key_index;
 mod known_edges;
+mod known_nodes;
 mod known_rows;
 mod known_set;
 mod node_table;

@@ -13,7 +13,7 @@ use crate::bad_rows::{BadRowKind, BadRowLog};
 use crate::join::MAX_ROWS;
 use crate::key::key_of;
 use crate::key_file::{KeyFile, KeyWriter};
-use crate::known_set::KnownNodes;
+use crate::known_nodes::KnownNodes;
 use crate::row_ids::DroppedRows;
 use crate::spec::{NodeTypeSpec, SplitSpec, TimeUnit};
 use crate::spill::KeyRecord;

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::key::key_of;
 use crate::key_file::KeyFile;
-use crate::known_set::KnownNodes;
+use crate::known_nodes::KnownNodes;
 use crate::node_table::{NodeTable, TASK_ROWS};
 use crate::row_ids::RowIds;
 use crate::spill::{KeyRecord, SPILL_BUFFER};

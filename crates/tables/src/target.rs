@@ -232,11 +232,12 @@ impl EncodedTarget<'_> {
 
     /// Appends the target to an array.
     pub(crate) fn push(&self, writers: &mut TargetWriters) -> Result<()> {
-        Ok(match self {
+        match self {
             Self::Class(class) => writers.values.push(&[*class])?,
             Self::Numbers(values) => writers.values.push(values)?,
             Self::Labels(labels) => writers.values.push(labels)?,
-        })
+        }
+        Ok(())
     }
 }
 

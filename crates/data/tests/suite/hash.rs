@@ -55,6 +55,7 @@ fn path() -> Dataset {
         preparation: Default::default(),
         layout: Layout::Plain,
         links: None,
+        first_new: None,
         notes: Vec::new(),
     }
 }

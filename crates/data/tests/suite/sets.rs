@@ -29,6 +29,7 @@ pub(crate) fn small(features: impl FeatureStore + 'static) -> Dataset {
         preparation: Default::default(),
         layout: Layout::Plain,
         links: None,
+        first_new: None,
         notes: Vec::new(),
     }
 }

@@ -74,6 +74,7 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
             class_names: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
         }),
         layout: Layout::Plain,
+        first_new: None,
         names: vec![Arc::new(NodeNames::default())],
         edge_type_names: Vec::new(),
         preparation: Default::default(),

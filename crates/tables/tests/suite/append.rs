@@ -142,6 +142,10 @@ fn set_grows_again_and_keeps_the_transforms_of_the_first_import() {
     assert_eq!(Dataset::open(tables.path("apart")).unwrap().new_rows(0), None);
     format::write(&third, tables.path("copy")).unwrap();
     assert_eq!(Dataset::open(tables.path("copy")).unwrap().first_new, third.first_new);
+    let without = Dataset { first_new: None, ..third };
+    format::write(&without, tables.path("without")).unwrap();
+    let [with, without] = ["copy", "without"].map(|set| format::hash(tables.path(set)).unwrap());
+    assert_eq!(with, without);
 }
 
 #[test]

@@ -49,6 +49,7 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
             class_names: vec!["even".into(), "odd".into()],
         }),
         layout: Layout::Plain,
+        first_new: None,
         names: vec![Arc::new(NodeNames::default())],
         edge_type_names: vec!["near".into(), "far".into()],
         preparation: Default::default(),
