@@ -85,6 +85,29 @@ relations:
     // The import should use most of the memory that the buffers leave, because this keeps the number of partitions low.
     assert!((BUDGET - (16 << 20)) / 2 < peak, "the peak heap usage is {peak} bytes");
 
+    // Rows of which most are those of known nodes.
+    put(&root.path().join("users.csv"), "id,x", 20_100, |row, text| {
+        match row < 20_000 {
+            true => user(row, text),
+            false => write!(text, "new {row}").unwrap(),
+        }
+        write!(text, ",{}", row % 100).unwrap();
+    });
+    put(&root.path().join("edges.csv"), "a,b", 20_000, |row, text| {
+        user(row * 31, text);
+        text.push(',');
+        user(row, text);
+    });
+    let options = ImportOptions { append_to: Some(out.clone()), ..options };
+    let peak = peak_bytes(|| {
+        let report = import(root.path().join("spec.yaml"), root.path().join("more"), &options).unwrap();
+        let appended = report.appended.unwrap();
+        assert_eq!((appended.new_nodes[0], appended.known_rows[0]), (100, 20_000));
+        assert_eq!(appended.new_edges, [20_000; 3]);
+    });
+    println!("append: {peak} bytes at the peak");
+    assert!(peak <= BUDGET, "the peak heap usage is {peak} bytes, expected at most {BUDGET}");
+
     let import = Import::open(&out).unwrap();
     let mut n_rows = 0;
     let peak = peak_bytes(|| {
@@ -96,7 +119,7 @@ relations:
         drop(import.transform("user", &files, count).unwrap());
     });
     println!("transform: {peak} bytes at the peak");
-    assert!(n_rows == n_users && peak < 16 << 20, "{n_rows} rows, {peak} bytes");
+    assert!(n_rows == 20_100 && peak < 16 << 20, "{n_rows} rows, {peak} bytes");
 }
 
 /// Imports a table and checks the peak heap usage.
