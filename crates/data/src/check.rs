@@ -8,6 +8,7 @@ use std::path::Path;
 use kiln_feature::{FeatureBuffer, FeatureStore, TargetKind, Targets};
 use kiln_graph::{Csc, Error as GraphError, NodeId};
 use kiln_store::Error as StoreError;
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use self::place::stored_id;
 use crate::arrays::{FINITE, RowsOf, column_value};
@@ -45,6 +46,7 @@ pub(crate) fn check_set(data: &Dataset, place: Place<'_>) -> Result<Vec<Note>> {
 
 /// Checks the offsets, the nodes, the weights and the edge types of all relations.
 fn check_relations(data: &Dataset, place: Place<'_>) -> Result<()> {
+    let _progress = Progress::start("checking edges", ProgressUnit::Edges, None);
     if let Layout::Plain = data.layout {
         return check_graph(data.csc()?, &data.edge_type_names, place);
     }
@@ -235,7 +237,9 @@ pub(crate) fn check_features(features: &dyn FeatureStore, place: Place<'_>) -> R
         return check_values(sparse.values(), "features_data.npy", "value", place);
     }
     let dim = features.dim();
-    for_each_rows(features, |first_row, rows| check_chunk(rows, dim, |row| first_row + row, place))
+    for_each_rows("checking features", features, |first_row, rows| {
+        check_chunk(rows, dim, |row| first_row + row, place)
+    })
 }
 
 /// Checks that rows of `dim` columns are finite. `node_of` is the node of each row.
@@ -265,18 +269,21 @@ fn first_not_finite<T>(values: &[T], to_f32: impl Fn(&T) -> f32) -> Option<(usiz
     values.iter().map(to_f32).enumerate().find(|(_, value)| !value.is_finite())
 }
 
-/// Calls `visit` with each chunk of rows, in order, and with the index of the chunk's first row.
+/// Calls `visit` with each chunk of rows, in order, and with the index of the chunk's first row, as a stage of progress.
 pub(crate) fn for_each_rows(
+    stage: &str,
     features: &dyn FeatureStore,
     mut visit: impl FnMut(usize, &mut FeatureBuffer) -> Result<()>,
 ) -> Result<()> {
     let (n_rows, n_at_once) = (features.n_rows(), (VALUES_AT_ONCE / features.dim()).max(1));
     let mut rows = FeatureBuffer::empty(features.dtype());
+    let progress = Progress::start(stage, ProgressUnit::Rows, n_rows as u64);
     for first_row in (0..n_rows).step_by(n_at_once) {
         let end = n_rows.min(first_row + n_at_once);
         let nodes: Vec<NodeId> = (first_row as u32..end as u32).map(NodeId).collect();
         features.gather(&nodes, &mut rows)?;
         visit(first_row, &mut rows)?;
+        progress.advance(nodes.len() as u64);
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use kiln_feature::{
     EdgeFeatures, FeatureColumn, FeatureStore, Labels, Preparation, TargetKind, TargetValues, Targets,
 };
 use kiln_graph::{Csc, EdgeColumn, EdgeColumns, NodeId, Relation, Relations, SharedArray};
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::check::{Place, check_links};
 use crate::error::missing;
@@ -377,14 +378,22 @@ impl Dataset {
     /// mapped set, since they cause fewer TLB misses.
     pub fn in_memory(self) -> Self {
         let mut relations: Vec<Relation> = self.graph.iter().cloned().collect();
+        let n_edges = self.graph.n_edges();
+        let progress = Progress::start("reading edges to memory", ProgressUnit::Edges, n_edges);
         for relation in &mut relations {
             relation.graph = Arc::new(relation.graph.in_memory());
+            progress.advance(relation.graph.n_edges());
         }
+        drop(progress);
         let graph = Relations::new(self.graph.types().clone(), relations);
         let graph = Arc::new(graph.expect("the copies should have the names and lengths of the relations"));
         let mut features = Vec::with_capacity(self.features.len());
+        let n_rows: usize = self.features.iter().flatten().map(|store| store.n_rows()).sum();
+        let progress = Progress::start("reading features to memory", ProgressUnit::Rows, n_rows as u64);
         for store in self.features {
+            let n_rows = store.as_ref().map_or(0, |store| store.n_rows());
             features.push(store.map(|store: Arc<dyn FeatureStore>| store.in_memory().unwrap_or(store)));
+            progress.advance(n_rows as u64);
         }
         Self { graph, features, ..self }
     }

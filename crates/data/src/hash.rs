@@ -7,6 +7,7 @@ use bytemuck::Pod;
 use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore, Labels, Targets};
 use kiln_graph::{Csc, EdgeColumns, GraphId, ItemId, NodeId};
 use kiln_store::Hasher;
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::check::for_each_rows;
 use crate::graph_folder::column_file;
@@ -80,12 +81,10 @@ impl Dataset {
     /// # Errors
     /// Returns the errors of [`Dataset::hash`] and of the check.
     pub fn hash_of(&self, part: HashedPart<'_>) -> Result<String> {
-        let mut hasher = ArrayHasher::new(part);
-        match self.layout {
-            Layout::Plain => self.hash_homogeneous(&mut hasher)?,
-            Layout::Numbered => self.hash_heterogeneous(&mut hasher)?,
-        }
-        hasher.finish()
+        hash_arrays(part, |hasher| match self.layout {
+            Layout::Plain => self.hash_homogeneous(hasher),
+            Layout::Numbered => self.hash_heterogeneous(hasher),
+        })
     }
 
     fn hash_homogeneous(&self, hasher: &mut ArrayHasher<'_>) -> Result<()> {
@@ -145,9 +144,7 @@ impl LinkTargets {
     /// # Errors
     /// Returns the error of the check.
     pub fn hash_of(&self, part: HashedPart<'_>) -> Result<String> {
-        let mut hasher = ArrayHasher::new(part);
-        hasher.links(self)?;
-        hasher.finish()
+        hash_arrays(part, |hasher| hasher.links(self))
     }
 }
 
@@ -183,39 +180,63 @@ impl GraphDataset {
         of_run: Option<(&dyn FeatureStore, &Split<GraphId>)>,
         part: HashedPart<'_>,
     ) -> Result<String> {
-        let mut hasher = ArrayHasher::new(part);
-        hasher.graph(self.graph())?;
-        hasher.array("node_offsets", "u32", self.node_offsets().len(), self.node_offsets())?;
-        if let Some(features) = self.features() {
-            hasher.features(&**features)?;
-        }
-        hasher.targets(&self.targets())?;
-        if let Some(labels) = self.node_labels() {
-            hasher.labels("node_labels", labels)?;
-        }
-        if let Some((features, split)) = of_run {
-            hasher.features(features)?;
-            hasher.split(split)?;
-        }
-        hasher.finish()
+        hash_arrays(part, |hasher| {
+            hasher.graph(self.graph())?;
+            hasher.array("node_offsets", "u32", self.node_offsets().len(), self.node_offsets())?;
+            if let Some(features) = self.features() {
+                hasher.features(&**features)?;
+            }
+            hasher.targets(&self.targets())?;
+            if let Some(labels) = self.node_labels() {
+                hasher.labels("node_labels", labels)?;
+            }
+            if let Some((features, split)) = of_run {
+                hasher.features(features)?;
+                hasher.split(split)?;
+            }
+            Ok(())
+        })
     }
+}
+
+/// Returns the hash of the arrays that `add` passes to the hasher. They are passed twice: the first time measures them, without
+/// reading their values, for the progress.
+fn hash_arrays(part: HashedPart<'_>, add: impl Fn(&mut ArrayHasher<'_>) -> Result<()>) -> Result<String> {
+    let mut measured = ArrayHasher::new(Work::Measure { n_bytes: 0 });
+    add(&mut measured)?;
+    let Work::Measure { n_bytes } = measured.work else { unreachable!("the work should be unchanged") };
+    let mut hasher = ArrayHasher::new(match part {
+        HashedPart::Sample => Work::Sample,
+        HashedPart::All(check) => {
+            Work::All { check, progress: Progress::start("hashing data", ProgressUnit::Bytes, n_bytes) }
+        }
+    });
+    add(&mut hasher)?;
+    hasher.finish()
+}
+
+/// What an [`ArrayHasher`] does with the values of an array.
+enum Work<'a> {
+    Measure { n_bytes: u64 },
+    All { check: &'a mut dyn FnMut() -> Result<()>, progress: Progress },
+    Sample,
 }
 
 /// A hasher of named arrays. A line with its name, type and lengths precedes each array, so that different lists of
 /// arrays never produce the same bytes.
 struct ArrayHasher<'a> {
     hasher: Hasher,
-    part: HashedPart<'a>,
+    work: Work<'a>,
     /// The number of bytes since the last check.
     n_unchecked: usize,
 }
 
 impl<'a> ArrayHasher<'a> {
-    fn new(part: HashedPart<'a>) -> Self {
+    fn new(work: Work<'a>) -> Self {
         let mut hasher = Hasher::default();
-        hasher.update(if matches!(part, HashedPart::All(_)) { START } else { SAMPLE_START });
+        hasher.update(if matches!(work, Work::All { .. }) { START } else { SAMPLE_START });
         // The first piece is checked too.
-        Self { hasher, part, n_unchecked: BYTES_PER_CHECK }
+        Self { hasher, work, n_unchecked: BYTES_PER_CHECK }
     }
 
     fn line(&mut self, name: &str, element_type: &str, lengths: impl fmt::Display) {
@@ -224,8 +245,9 @@ impl<'a> ArrayHasher<'a> {
 
     fn values<T: Pod>(&mut self, values: &[T]) -> Result<()> {
         let bytes = bytemuck::cast_slice::<T, u8>(values);
-        match &mut self.part {
-            HashedPart::All(check) => {
+        match &mut self.work {
+            Work::Measure { n_bytes } => *n_bytes += bytes.len() as u64,
+            Work::All { check, progress } => {
                 for piece in bytes.chunks(BYTES_PER_CHECK) {
                     self.n_unchecked += piece.len();
                     if BYTES_PER_CHECK <= self.n_unchecked {
@@ -233,9 +255,10 @@ impl<'a> ArrayHasher<'a> {
                         self.n_unchecked = 0;
                     }
                     self.hasher.update(piece);
+                    progress.advance(piece.len() as u64);
                 }
             }
-            HashedPart::Sample => {
+            Work::Sample => {
                 for page in sampled(bytes.len().div_ceil(PAGE_BYTES)) {
                     let start = page * PAGE_BYTES;
                     self.hasher.update(&bytes[start..bytes.len().min(start + PAGE_BYTES)]);
@@ -287,8 +310,16 @@ impl<'a> ArrayHasher<'a> {
         }
         let (row_type, n_rows) = (features.dtype(), features.n_rows());
         self.line("features", row_type.name(), format_args!("{n_rows}x{dim}"));
-        if matches!(self.part, HashedPart::All(_)) {
-            return for_each_rows(features, |_, rows| self.rows(row_type, rows));
+        match &mut self.work {
+            Work::Measure { n_bytes } => {
+                *n_bytes =
+                    n_bytes.saturating_add((n_rows as u64).saturating_mul((dim * row_type.bytes()) as u64));
+                return Ok(());
+            }
+            Work::All { .. } => {
+                return for_each_rows("hashing features", features, |_, rows| self.rows(row_type, rows));
+            }
+            Work::Sample => {}
         }
         // The pages are rows here, because a store may compute its rows.
         let per_page = (PAGE_BYTES / size_of::<f32>() / dim.max(1)).max(1);
@@ -358,7 +389,7 @@ impl<'a> ArrayHasher<'a> {
     }
 
     fn finish(self) -> Result<String> {
-        if let HashedPart::All(check) = self.part {
+        if let Work::All { check, .. } = self.work {
             check()?;
         }
         Ok(self.hasher.finish())

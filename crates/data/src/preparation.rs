@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kiln_feature::{DenseFeatures, FeatureStore, PreparationStep, Scaling, normalize_row};
 use kiln_graph::{Csc, NodeId, Relations, add_self_loops_of_type, symmetrize};
 use kiln_store::Error as StoreError;
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::check::for_each_rows;
 use crate::layout::Layout;
@@ -72,7 +73,10 @@ impl Dataset {
     /// Returns [`Error::Graph`] if the graph is damaged.
     pub fn symmetrize(self) -> Result<Self> {
         self.require_plain("symmetrize")?;
+        let n_edges = self.graph.n_edges();
+        let progress = Progress::start("adding reverse edges", ProgressUnit::Edges, n_edges);
         let graph = symmetrize(self.csc()?)?;
+        progress.advance(n_edges);
         Ok(self.with_csc(graph).prepared(Some(PreparationStep::Symmetrize)))
     }
 
@@ -89,7 +93,9 @@ impl Dataset {
         // A type without edges may have a name, which the loops must not take over.
         let loop_type = self.n_edge_types().unwrap_or(0);
         let before = Arc::clone(self.csc()?);
+        let progress = Progress::start("adding self loops", ProgressUnit::Edges, before.n_edges());
         let graph = add_self_loops_of_type(&before, loop_type)?;
+        progress.advance(before.n_edges());
         if self.graph.n_edges() < graph.n_edges() {
             self.refuse_loops_without_rows(&before)?;
         }
@@ -150,11 +156,13 @@ impl Dataset {
             let what = format!("{n_rows} rows of {dim} features as 32-bit floats");
             return Err(StoreError::OutOfMemory { what }.into());
         }
-        for_each_rows(&*features, |_, rows| {
+        for_each_rows("reading features", &*features, |_, rows| {
             values.extend(std::mem::take(rows).into_f32());
             Ok(())
         })?;
+        let progress = Progress::start("preparing features", ProgressUnit::Rows, n_rows as u64);
         change(&mut values, dim)?;
+        progress.advance(n_rows as u64);
         Ok(self.with_features(Arc::new(DenseFeatures::from_f32(values, dim)?)))
     }
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use kiln_feature::{FeatureDType, FeatureStore, TargetKind, Targets};
 use kiln_graph::{Csc, NodeId};
 use kiln_store::counted;
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::dataset::noun;
 use crate::{Dataset, Split};
@@ -125,6 +126,8 @@ impl Dataset {
             });
         }
         let mut relations = Vec::new();
+        let n_edges = self.graph.n_edges();
+        let progress = Progress::start("counting degrees", ProgressUnit::Edges, n_edges);
         for relation in self.graph.iter() {
             let rows = relation.graph.columns().rows();
             relations.push(RelationSummary {
@@ -136,6 +139,7 @@ impl Dataset {
                 edge_columns: rows.iter().map(|(name, column)| (name.to_owned(), column.width())).collect(),
                 in_degrees: DegreeSummary::of(degrees(&relation.graph)),
             });
+            progress.advance(relation.graph.n_edges());
         }
         let targets = self.targets.as_ref().filter(|_| self.has_targets());
         let split = self.links.as_ref().map(|links| links.targets.split());

@@ -120,6 +120,11 @@ impl ArrayFile {
         }
     }
 
+    /// Returns the number of bytes of the file, with the header.
+    pub fn n_bytes(&self) -> u64 {
+        (self.header.data_offset + self.value_bytes().len()) as u64
+    }
+
     /// Returns the memory order of the values.
     pub fn order(&self) -> Order {
         self.order

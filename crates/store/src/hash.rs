@@ -4,6 +4,7 @@ use std::path::Path;
 use kiln_graph::open_file;
 use sha2::{Digest, Sha256};
 
+use crate::progress::{Progress, ProgressUnit};
 use crate::{Error, Result};
 
 /// The buffer size for reading files.
@@ -55,6 +56,14 @@ pub fn name_key(name: &str) -> [u8; 16] {
 /// # Errors
 /// Returns [`Error::Io`] if the file cannot be read.
 pub fn sha256_of_file(path: &Path) -> Result<String> {
+    let name = path.file_name().unwrap_or_default().display();
+    let n_bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let progress = Progress::start(format_args!("hashing {name}"), ProgressUnit::Bytes, n_bytes);
+    hash_file(path, &progress)
+}
+
+/// Returns the SHA-256 of a file as [`sha256_of_file`] does, as a part of a stage of progress.
+pub(crate) fn hash_file(path: &Path, progress: &Progress) -> Result<String> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     let mut file = open_file(path).map_err(io)?;
     let mut hasher = Hasher::default();
@@ -62,7 +71,10 @@ pub fn sha256_of_file(path: &Path) -> Result<String> {
     loop {
         match file.read(&mut buffer) {
             Ok(0) => return Ok(hasher.finish()),
-            Ok(n_bytes) => hasher.update(&buffer[..n_bytes]),
+            Ok(n_bytes) => {
+                hasher.update(&buffer[..n_bytes]);
+                progress.advance(n_bytes as u64);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(io(error)),
         }

@@ -1,10 +1,10 @@
 //! Arrays and small files on disk: `.npy` arrays ([`npy`], [`ArrayFile`]), folders of arrays with a manifest
 //! ([`array_folder`]), atomic writes of files and folders ([`whole_file`], [`array_folder::FolderWriter`]) and what they leave ([`unfinished`]), SHA-256
-//! hashes ([`Hasher`]), and numbers in messages ([`counted`]). The feature `formats` adds `.npz` archives, text tables and YAML.
+//! hashes ([`Hasher`]), numbers in messages ([`counted`]), and the progress of long work ([`progress`]). The feature `formats` adds `.npz` archives, text tables and YAML.
 //!
 //! Untrusted input is safe to read: invalid files are rejected with an error that contains the path, and memory is
-//! limited by the size of the file. The crate is independent of data sets and tensors and starts no threads. It uses
-//! mapped files and shared arrays from `kiln_graph`.
+//! limited by the size of the file. The crate is independent of data sets and tensors. Only a printer of progress starts a
+//! thread and reads the clock. The crate uses mapped files and shared arrays from `kiln_graph`.
 //!
 //! ```
 //! let folder = tempfile::tempdir()?;
@@ -28,6 +28,7 @@ pub mod npy;
 mod npz;
 mod parse_bytes;
 pub mod paths;
+pub mod progress;
 mod similar_path;
 mod source_files;
 mod system_memory;

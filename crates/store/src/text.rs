@@ -8,6 +8,7 @@ use std::str::FromStr;
 use flate2::read::MultiGzDecoder;
 use kiln_graph::open_file;
 
+use crate::progress::{Progress, ProgressUnit};
 use crate::{Error, Result, SourceFiles};
 
 /// The maximum length of a line in bytes, with 16 bytes more for each field. The limit protects from gzip bombs, in which a small file expands to one huge
@@ -42,7 +43,8 @@ impl TextTable {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let file = open_file(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
-        Ok(Self::decompressed(path, Box::new(file)))
+        let n_bytes = file.metadata().map_or(0, |metadata| metadata.len());
+        Ok(Self::decompressed(path, n_bytes, Box::new(file)))
     }
 
     /// Opens a file as [`TextTable::open`] does, which each reading has as it was opened first.
@@ -52,10 +54,13 @@ impl TextTable {
     pub fn open_in(sources: &SourceFiles, path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let file = sources.open(&path)?;
-        Ok(Self::decompressed(path, Box::new(file)))
+        Ok(Self::decompressed(path, file.n_bytes(), Box::new(file)))
     }
 
-    fn decompressed(path: PathBuf, bytes: Box<dyn Read>) -> Self {
+    fn decompressed(path: PathBuf, n_bytes: u64, bytes: Box<dyn Read>) -> Self {
+        let name = path.file_name().unwrap_or_default().display();
+        let progress = Progress::start(format_args!("reading {name}"), ProgressUnit::Bytes, n_bytes);
+        let bytes = Box::new(CountedBytes { bytes, progress });
         match is_gz(&path) {
             true => Self::new(path, Box::new(MultiGzDecoder::new(BufReader::new(bytes)))),
             false => Self::new(path, bytes),
@@ -115,6 +120,20 @@ impl TextTable {
     /// Returns the path of the table, which error messages contain.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// The bytes of a file, which are counted.
+struct CountedBytes {
+    bytes: Box<dyn Read>,
+    progress: Progress,
+}
+
+impl Read for CountedBytes {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n_bytes = self.bytes.read(buffer)?;
+        self.progress.advance(n_bytes as u64);
+        Ok(n_bytes)
     }
 }
 

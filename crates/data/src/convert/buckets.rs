@@ -17,6 +17,7 @@ use kiln_feature::MAX_DIM;
 use kiln_graph::{ColumnError, ColumnValues, EdgeColumn, EdgeColumns, SelfLoops};
 use kiln_store::array_folder::{BUFFER_BYTES, ElementType, FolderWriter};
 use kiln_store::io_error;
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use super::csc_rows::CscRows;
 use super::options::ConvertOptions;
@@ -40,6 +41,9 @@ const LEAST_FILE_BUFFER: u64 = 1 << 12;
 
 /// The number of open files that the buckets leave for other purposes, such as the text file that each reading opens.
 const SPARE_FILES: usize = 8;
+
+/// The stage of a reading of the list after the first.
+const READING: &str = "reading edges";
 
 /// The path and the writer of the file that a bucket's edges are appended to.
 type BucketFile = (PathBuf, BufWriter<File>);
@@ -68,6 +72,8 @@ pub(crate) fn write_csc(
     conversion.count()?;
     let mut output = Output::create(set, rows, &conversion.columns)?;
     let mut written = Written { n_coo_edges: conversion.n_coo_edges, n_readings: 1, ..Written::default() };
+    let n_sorted = conversion.counts.iter().sum::<u64>();
+    let progress = Progress::start("sorting edges", ProgressUnit::Edges, n_sorted);
     let mut first_node = 0;
     while first_node < n_nodes {
         let mut buckets = conversion.next_buckets(first_node)?;
@@ -75,8 +81,9 @@ pub(crate) fn write_csc(
         first_node = buckets.last().map_or(n_nodes, |bucket| bucket.nodes.end);
         written.n_buckets += buckets.len();
         written.n_readings += usize::from(buckets.iter().any(|bucket| bucket.n_edges > 0));
-        conversion.convert(&buckets, files, &mut output)?;
+        conversion.convert(&buckets, files, &mut output, &progress)?;
     }
+    drop(progress);
     source.check_unchanged()?;
     written.n_edges = output.finish(&conversion.counts, set)?;
     Ok(written)
@@ -138,7 +145,7 @@ impl<'a> Conversion<'a> {
     /// Counts the in-edges of each node, and checks that each node's edges fit in memory.
     fn count(&mut self) -> Result<()> {
         let (mut counts, mut n_coo_edges) = (std::mem::take(&mut self.counts), 0);
-        self.for_each_chunk(|chunk, n_before| {
+        self.for_each_chunk("counting edges", |chunk, n_before| {
             n_coo_edges = n_before + chunk.len() as u64;
             self.for_each_edge(chunk, |edge| {
                 counts[edge.dst as usize] += 1;
@@ -196,21 +203,27 @@ impl<'a> Conversion<'a> {
     }
 
     /// Reads the list once and appends the edges of these buckets to the arrays.
-    fn convert(&mut self, buckets: &[Bucket], files: Vec<BucketFile>, output: &mut Output) -> Result<()> {
+    fn convert(
+        &mut self,
+        buckets: &[Bucket],
+        files: Vec<BucketFile>,
+        output: &mut Output,
+        progress: &Progress,
+    ) -> Result<()> {
         let largest = buckets.iter().map(|bucket| bucket.n_edges).max().unwrap_or(0);
         if let [bucket] = buckets {
             let mut sorter = Sorter::new(self.row_bytes, largest);
             let mut counts = std::mem::take(&mut self.counts);
             sorter.start(&mut counts[bucket.nodes.clone()], bucket.nodes.start);
             if bucket.n_edges > 0 {
-                self.for_each_chunk(|chunk, _| {
+                self.for_each_chunk(READING, |chunk, _| {
                     self.for_each_edge(chunk, |edge| match bucket.nodes.contains(&(edge.dst as usize)) {
                         true => sorter.put(&mut counts[bucket.nodes.clone()], edge),
                         false => Ok(()),
                     })
                 })?;
             }
-            sorter.finish(&mut counts[bucket.nodes.clone()], self.options, output)?;
+            sorter.finish(&mut counts[bucket.nodes.clone()], self.options, output, progress)?;
             self.counts = counts;
             return Ok(());
         }
@@ -220,7 +233,7 @@ impl<'a> Conversion<'a> {
             let counts = &mut self.counts[bucket.nodes.clone()];
             sorter.start(counts, bucket.nodes.start);
             read_edges(&path, self.row_bytes, |edge| sorter.put(counts, edge))?;
-            sorter.finish(counts, self.options, output)?;
+            sorter.finish(counts, self.options, output, progress)?;
             fs::remove_file(&path).map_err(io_error(&path))?;
         }
         Ok(())
@@ -256,7 +269,7 @@ impl<'a> Conversion<'a> {
     /// Appends each edge of these buckets to the file of its bucket.
     fn spill(&self, buckets: &[Bucket], mut files: Vec<BucketFile>) -> Result<Vec<PathBuf>> {
         let nodes = buckets[0].nodes.start..buckets[buckets.len() - 1].nodes.end;
-        self.for_each_chunk(|chunk, _| {
+        self.for_each_chunk(READING, |chunk, _| {
             self.for_each_edge(chunk, |edge| {
                 let dst = edge.dst as usize;
                 if !nodes.contains(&dst) {
@@ -274,13 +287,22 @@ impl<'a> Conversion<'a> {
         files.into_iter().map(finish).collect()
     }
 
-    /// Checks each chunk of the list and calls `visit` with the chunk and the number of edges before it.
-    fn for_each_chunk(&self, mut visit: impl FnMut(&EdgeChunk, u64) -> Result<()>) -> Result<()> {
+    /// Checks each chunk of the list and calls `visit` with the chunk and the number of edges before it, as a stage of
+    /// progress.
+    fn for_each_chunk(
+        &self,
+        stage: &str,
+        mut visit: impl FnMut(&EdgeChunk, u64) -> Result<()>,
+    ) -> Result<()> {
+        // The first reading counts the edges.
+        let n_edges = Some(self.n_coo_edges).filter(|n_edges| *n_edges != 0);
+        let progress = Progress::start(stage, ProgressUnit::Edges, n_edges);
         let (mut n_before, n_nodes) = (0, self.rows.n_srcs.max(self.rows.n_dsts));
         self.source.for_each_chunk(n_nodes, &mut |chunk| {
             check_chunk(chunk, n_before, self.rows, &self.columns)?;
             visit(chunk, n_before)?;
             n_before += chunk.len() as u64;
+            progress.advance(chunk.len() as u64);
             Ok(())
         })
     }

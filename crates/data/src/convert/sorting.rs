@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use kiln_graph::{Duplicates, SelfLoops};
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter};
+use kiln_store::progress::Progress;
 
 use super::csc_rows::CscRows;
 use super::options::ConvertOptions;
@@ -105,11 +106,13 @@ impl Sorter {
         cursors: &mut [u64],
         options: &ConvertOptions,
         output: &mut Output,
+        progress: &Progress,
     ) -> Result<()> {
         if self.n_put != self.n_edges {
             return Err(changed());
         }
         let mut start = 0;
+        let mut counter = progress.counter();
         for (node, cursor) in (self.first_node as u32..).zip(cursors) {
             let end = *cursor as usize;
             if end < start {
@@ -118,6 +121,7 @@ impl Sorter {
             let node = Node { node, duplicates: options.duplicates, loops: options.self_loops };
             self.append(&node, start..end, output)?;
             *cursor = output.n_edges() as u64;
+            counter.add((end - start) as u64);
             start = end;
         }
         Ok(())

@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 use kiln_graph::{Csc, CscBuilder, EdgeColumns, Links};
 use kiln_store::Error as StoreError;
 use kiln_store::paths::{find, is_there, required};
+use kiln_store::progress::{Progress, ProgressUnit};
 use kiln_store::text::is_gz;
 use kiln_store::{ArrayFile, check_count};
 
@@ -137,9 +138,11 @@ impl EdgeList {
     /// Reads the list and returns the largest id plus 1. This is the number of nodes if no option or file states it.
     pub(crate) fn count_nodes(&self) -> Result<usize> {
         let mut n_nodes = 0;
+        let progress = self.start("counting nodes");
         self.edges.for_each_chunk(u32::MAX as usize, &mut |chunk| {
             let largest = chunk.srcs.iter().chain(&chunk.dsts).max();
             n_nodes = n_nodes.max(largest.map_or(0, |&id| id as usize + 1));
+            progress.advance(chunk.len() as u64);
             Ok(())
         })?;
         Ok(n_nodes)
@@ -173,7 +176,15 @@ impl EdgeList {
         for array in &self.arrays {
             columns = columns.with(&array.format.name, array.column(notes)?)?;
         }
-        Ok(builder.columns(columns).build(&all.srcs, &all.dsts)?)
+        let progress = Progress::start("sorting edges", ProgressUnit::Edges, all.len() as u64);
+        let graph = builder.columns(columns).build(&all.srcs, &all.dsts)?;
+        progress.advance(all.len() as u64);
+        Ok(graph)
+    }
+
+    /// Begins a stage of progress in which all edges are read.
+    fn start(&self, stage: &str) -> Progress {
+        Progress::start(stage, ProgressUnit::Edges, self.n_edges.map(|n_edges| n_edges as u64))
     }
 
     /// Returns the path of the file with the node ids.
@@ -195,7 +206,9 @@ impl EdgeList {
                 what: format!("the {n_edges} edges of {}", self.path.display()),
             })?;
         }
+        let progress = self.start("reading edges");
         self.edges.for_each_chunk(n_nodes, &mut |chunk| {
+            progress.advance(chunk.len() as u64);
             if most_edges < (all.len() + chunk.len()) as u64 {
                 let (path, n_edges) = (self.path.clone(), most_edges);
                 return Err(Error::EdgeListTooLarge { path, n_edges, budget_bytes: memory_bytes });

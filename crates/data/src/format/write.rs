@@ -96,7 +96,7 @@ fn write_features(
     }
     let dtype = row_element_type(features.dtype())?;
     let mut array = set.rows(files.dense.clone(), dtype, features.dim())?;
-    for_each_rows(features, |first_row, rows| {
+    for_each_rows("writing features", features, |first_row, rows| {
         check_chunk(rows, features.dim(), |row| first_row + row, place)?;
         push_rows(&mut array, rows)
     })?;

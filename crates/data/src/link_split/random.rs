@@ -1,4 +1,5 @@
 use kiln_graph::{Csc, CscBuilder, Links, NodeId};
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use super::LinkTargets;
 use crate::Result;
@@ -82,6 +83,7 @@ impl SplitEdges {
     pub(super) fn draw(graph: &Csc, config: &LinkSplitConfig, seed: u64) -> Result<Self> {
         config.check()?;
         graph.validate()?;
+        let _progress = Progress::start("sorting links", ProgressUnit::Links, None);
         let edges = EdgeKeys { graph, dsts: graph.dsts() };
         let direction = edges.direction(config)?;
         let pairs = edges.distinct(config.edge_type, |src, dst| direction.pair_key(src, dst));
@@ -100,8 +102,10 @@ impl SplitEdges {
             LinkDirection::WithReverses => edges.distinct(config.edge_type, directed_key),
             LinkDirection::Directed | LinkDirection::Undirected => pairs.clone(),
         };
+        let progress = Progress::start("selecting links", ProgressUnit::Links, 3 * links.len() as u64);
         let part = |roles: &[Role]| {
-            let links = links.iter().map(|key| nodes_of(*key));
+            let mut counter = progress.counter();
+            let links = links.iter().inspect(|_| counter.add(1)).map(|key| nodes_of(*key));
             let (srcs, dsts): (Vec<NodeId>, Vec<NodeId>) =
                 links.filter(|&(src, dst)| roles.contains(&role_of(src, dst))).unzip();
             Links::new(srcs, dsts)
@@ -225,12 +229,15 @@ impl EdgeKeys<'_> {
         let mut srcs = Vec::new();
         let mut dsts = Vec::new();
         let has_columns = !self.graph.columns().is_empty();
+        let progress = Progress::start("selecting edges", ProgressUnit::Edges, self.graph.n_edges());
+        let mut counter = progress.counter();
         for (edge, (src, dst)) in self.pairs().enumerate() {
             if is_kept(src, dst) {
                 srcs.push(src.0);
                 dsts.push(dst.0);
                 kept.extend(has_columns.then_some(edge as u64));
             }
+            counter.add(1);
         }
         let columns = self.graph.columns().select(kept.iter().copied())?;
         Ok(CscBuilder::new(self.graph.n_nodes()).columns(columns).build(&srcs, &dsts)?)

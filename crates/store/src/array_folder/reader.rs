@@ -9,7 +9,8 @@ use kiln_graph::SharedArray;
 use super::Entries;
 use super::manifest::bad_entry;
 use crate::array_file::ArrayFile;
-use crate::hash::sha256_of_file;
+use crate::hash::hash_file;
+use crate::progress::{Progress, ProgressUnit};
 use crate::{Error, Result};
 
 /// A folder of mapped arrays whose headers and file lengths match the manifest. Their values are not validated.
@@ -69,9 +70,11 @@ impl ArrayFolder {
     /// # Errors
     /// Returns [`Error::HashMismatch`] for the first file that differs, and [`Error::Io`] if a file cannot be read.
     pub fn verify_hashes(&self) -> Result<()> {
+        let n_bytes: u64 = self.arrays.values().map(ArrayFile::n_bytes).sum();
+        let progress = Progress::start("verifying hashes", ProgressUnit::Bytes, n_bytes);
         for (name, entry) in &self.entries {
             let path = self.folder.join(name);
-            let got = sha256_of_file(&path)?;
+            let got = hash_file(&path, &progress)?;
             if got != entry.sha256 {
                 return Err(Error::HashMismatch { path, expected: entry.sha256.clone(), got });
             }

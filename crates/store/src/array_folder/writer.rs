@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytemuck::Pod;
 use serde::Serialize;
@@ -14,6 +15,7 @@ use super::{ElementType, Entries, Entry};
 use crate::error::io_error;
 use crate::hash::sha256_of_file;
 use crate::paths::{is_there, resolve};
+use crate::progress::{Progress, ProgressUnit};
 use crate::unfinished::UnfinishedFolder;
 use crate::{Error, Result, npy, whole_file};
 
@@ -23,6 +25,9 @@ const HEADER_BYTES: usize = 128;
 
 /// The buffer size of an [`ArrayWriter`] in bytes.
 pub const BUFFER_BYTES: usize = 1 << 16;
+
+/// The maximum number of bytes that are written between two reports of progress.
+const MAX_WRITE_BYTES: usize = 1 << 24;
 
 /// Checks that a [`FolderWriter`] can be created for a target: a program calls it before it computes what the folder will contain.
 /// Nothing is left behind.
@@ -76,6 +81,8 @@ pub struct FolderWriter {
     target: PathBuf,
     folder: UnfinishedFolder,
     entries: Entries,
+    /// The bytes of arrays that were written.
+    progress: Arc<Progress>,
 }
 
 impl FolderWriter {
@@ -93,7 +100,9 @@ impl FolderWriter {
         let folder = UnfinishedFolder::create(parent, name)?;
         // The entry of each new folder is synced by syncing its parent.
         new.into_iter().filter_map(Path::parent).try_for_each(sync_folder)?;
-        Ok(Self { folder, target, entries: Entries::new() })
+        let name = target.file_name().unwrap_or_default().display();
+        let progress = Arc::new(Progress::start(format_args!("writing {name}"), ProgressUnit::Bytes, None));
+        Ok(Self { folder, target, entries: Entries::new(), progress })
     }
 
     /// Returns the temporary folder that contains the files until the commit. Files that do not belong to the result
@@ -112,7 +121,7 @@ impl FolderWriter {
     /// # Errors
     /// Returns [`Error::Io`] if the file cannot be created or exists already.
     pub fn vector(&self, name: impl Into<Cow<'static, str>>, dtype: ElementType) -> Result<ArrayWriter> {
-        ArrayWriter::create(self.folder(), name.into(), dtype, None)
+        self.array(name.into(), dtype, None)
     }
 
     /// Starts an array with two dimensions, whose rows have `dim` columns.
@@ -125,7 +134,16 @@ impl FolderWriter {
         dtype: ElementType,
         dim: usize,
     ) -> Result<ArrayWriter> {
-        ArrayWriter::create(self.folder(), name.into(), dtype, Some(dim))
+        self.array(name.into(), dtype, Some(dim))
+    }
+
+    fn array(&self, name: Cow<'static, str>, dtype: ElementType, dim: Option<usize>) -> Result<ArrayWriter> {
+        let path = self.folder().join(&*name);
+        let file = File::create_new(&path).map_err(io_error(&path))?;
+        let file = CountedFile { file, progress: Arc::clone(&self.progress) };
+        let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
+        file.write_all(&[0; HEADER_BYTES]).map_err(io_error(&path))?;
+        Ok(ArrayWriter { path, name, dtype, dim, n_values: 0, file })
     }
 
     /// Finishes an array: writes its header, syncs it to disk and adds its entry.
@@ -201,23 +219,30 @@ pub struct ArrayWriter {
     /// The number of columns; `None` for an array with one dimension.
     dim: Option<usize>,
     n_values: usize,
-    file: BufWriter<File>,
+    file: BufWriter<CountedFile>,
+}
+
+/// A file whose written bytes are counted.
+#[derive(Debug)]
+struct CountedFile {
+    file: File,
+    progress: Arc<Progress>,
+}
+
+impl Write for CountedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // A whole array may be written at once.
+        let n_bytes = self.file.write(&bytes[..bytes.len().min(MAX_WRITE_BYTES)])?;
+        self.progress.advance(n_bytes as u64);
+        Ok(n_bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 impl ArrayWriter {
-    fn create(
-        folder: &Path,
-        name: Cow<'static, str>,
-        dtype: ElementType,
-        dim: Option<usize>,
-    ) -> Result<Self> {
-        let path = folder.join(&*name);
-        let file = File::create_new(&path).map_err(io_error(&path))?;
-        let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
-        file.write_all(&[0; HEADER_BYTES]).map_err(io_error(&path))?;
-        Ok(Self { path, name, dtype, dim, n_values: 0, file })
-    }
-
     /// Appends values.
     ///
     /// # Errors
@@ -281,7 +306,8 @@ impl ArrayWriter {
         };
         let header = npy::header(dtype.stored_as(), &shape);
         assert_eq!(header.len(), HEADER_BYTES, "the header of {name} should have the reserved length");
-        let mut file = file.into_inner().map_err(|error| io_error(&path)(error.into_error()))?;
+        let file = file.into_inner().map_err(|error| io_error(&path)(error.into_error()))?;
+        let mut file = file.file;
         file.rewind()
             .and_then(|()| file.write_all(&header))
             .and_then(|()| file.sync_all())

@@ -1,0 +1,216 @@
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{ProgressLine, ProgressReporter, ProgressStage};
+
+/// The time within which a stage prints nothing.
+const SILENT: Duration = Duration::from_secs(2);
+/// The times of a stage's lines, unless they overwrite each other; after the last, the lines are as far apart as the last two.
+const LINE_SECONDS: [u64; 4] = [2, 10, 30, 60];
+const LAST_INTERVAL: Duration = Duration::from_secs(60);
+/// The least time between the lines of stages with the same name.
+const REPEATED: Duration = Duration::from_secs(10);
+/// The time between two calls of [`ProgressPrinter::tick`] in the background.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// The time between two estimates of the time of a stage, and the share by which they may differ to be printed.
+const ESTIMATE_EVERY: Duration = Duration::from_secs(2);
+const STEADY_SHARE: f64 = 0.1;
+
+/// The maximum number of characters of a line on a terminal: a longer line wraps, and could not be overwritten.
+const MAX_WIDTH: usize = 79;
+
+/// The place of a [`ProgressPrinter`]'s lines.
+pub enum ProgressOutput {
+    /// A terminal: one line, which is overwritten, and cleared at the end of the stage.
+    Terminal(Box<dyn Write + Send>),
+    /// A function that prints a line, 2, 10, 30 and 60 seconds after the start of the stage and then once a minute.
+    Lines(Box<dyn FnMut(&ProgressLine) + Send>),
+}
+
+/// A reporter that prints lines for stages of more than two seconds. Of several stages that run, it prints the one that began
+/// last among those.
+pub struct ProgressPrinter {
+    clock: Box<dyn Fn() -> Duration + Send + Sync>,
+    state: Mutex<State>,
+}
+
+struct State {
+    output: ProgressOutput,
+    running: Vec<Running>,
+    /// The number of characters on the terminal's line.
+    width: usize,
+    /// The time of the last line, and the name of its stage.
+    last: Option<(Duration, String)>,
+}
+
+/// A stage that runs.
+struct Running {
+    stage: Arc<ProgressStage>,
+    started: Duration,
+    /// The earliest time of the next line.
+    next_line: Duration,
+    /// The time of the last estimate, and the estimated time of the whole stage in seconds.
+    estimate: Option<(Duration, f64)>,
+    remaining: Option<Duration>,
+}
+
+impl ProgressPrinter {
+    /// Returns a printer on standard error, which prints on a thread of its own. On a terminal, a line overwrites the last one.
+    ///
+    /// ```
+    /// use kiln_store::progress::{Progress, ProgressPrinter, ProgressScope, ProgressUnit};
+    /// ProgressScope::new(ProgressPrinter::stderr()).run(|| {
+    ///     let progress = Progress::start("reading", ProgressUnit::Bytes, 1 << 20);
+    ///     progress.advance(1 << 20);
+    /// });
+    /// ```
+    pub fn stderr() -> Arc<Self> {
+        Self::start(match io::stderr().is_terminal() {
+            true => ProgressOutput::Terminal(Box::new(io::stderr())),
+            // One write per line, so that lines of several processes do not mix. A closed standard error must not fail the work.
+            false => ProgressOutput::Lines(Box::new(|line| {
+                let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+            })),
+        })
+    }
+
+    /// Returns a printer of the time since its start, which prints on a thread of its own. The thread ends with the printer.
+    pub fn start(output: ProgressOutput) -> Arc<Self> {
+        let start = Instant::now();
+        let printer = Arc::new(Self::with_clock(output, move || start.elapsed()));
+        let weak = Arc::downgrade(&printer);
+        // Where the thread cannot start, the work goes on without lines.
+        let _ = thread::Builder::new().name("kiln-progress".to_owned()).spawn(move || tick_until_end(&weak));
+        printer
+    }
+
+    /// Returns a printer of the time of `clock`, which prints only within [`ProgressPrinter::tick`].
+    pub fn with_clock(output: ProgressOutput, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        let state = State { output, running: Vec::new(), width: 0, last: None };
+        Self { clock: Box::new(clock), state: Mutex::new(state) }
+    }
+
+    /// Prints a line if it is time for one.
+    pub fn tick(&self) {
+        self.update(State::tick);
+    }
+
+    fn update(&self, change: impl FnOnce(&mut State, Duration)) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // The clock is read after the lock: times ascend.
+        change(&mut state, (self.clock)());
+    }
+}
+
+fn tick_until_end(printer: &Weak<ProgressPrinter>) {
+    loop {
+        thread::sleep(PERIOD);
+        let Some(printer) = printer.upgrade() else { return };
+        printer.tick();
+    }
+}
+
+impl ProgressReporter for ProgressPrinter {
+    fn started(&self, stage: &Arc<ProgressStage>) {
+        self.update(|state, now| state.add(stage, now));
+    }
+
+    fn finished(&self, stage: &Arc<ProgressStage>) {
+        self.update(|state, _| state.remove(stage));
+    }
+}
+
+impl State {
+    fn add(&mut self, stage: &Arc<ProgressStage>, now: Duration) {
+        let repeated = self.last.as_ref().filter(|(_, name)| name == stage.name());
+        let next_line = repeated.map_or(Duration::ZERO, |(time, _)| *time + REPEATED);
+        self.running.push(Running {
+            stage: Arc::clone(stage),
+            started: now,
+            next_line: next_line.max(now + SILENT),
+            estimate: None,
+            remaining: None,
+        });
+    }
+
+    fn remove(&mut self, stage: &Arc<ProgressStage>) {
+        self.running.retain(|running| !Arc::ptr_eq(&running.stage, stage));
+        self.show("");
+    }
+
+    fn tick(&mut self, now: Duration) {
+        self.running.iter_mut().for_each(|running| running.estimate(now));
+        let Self { running, output, last, .. } = self;
+        let is_long = |running: &&mut Running| SILENT <= now - running.started;
+        let Some(running) = running.iter_mut().rev().find(is_long) else { return };
+        let line = ProgressLine::new(&running.stage, now - running.started, running.remaining);
+        match output {
+            ProgressOutput::Terminal(_) => {
+                let text: String = line.to_string().chars().take(MAX_WIDTH).collect();
+                self.show(&text);
+            }
+            ProgressOutput::Lines(print) => {
+                let is_due = last.as_ref().is_none_or(|(time, _)| SILENT <= now - *time);
+                if is_due && running.next_line <= now {
+                    running.plan_next_line(now);
+                    print(&line);
+                    *last = Some((now, line.stage));
+                }
+            }
+        }
+    }
+
+    /// Replaces the line of a terminal.
+    fn show(&mut self, text: &str) {
+        let ProgressOutput::Terminal(terminal) = &mut self.output else { return };
+        let width = text.chars().count();
+        if width == 0 && self.width == 0 {
+            return;
+        }
+        // Spaces cover the rest of the line before, on terminals of any kind.
+        let rest = " ".repeat(self.width.saturating_sub(width));
+        let end = if width == 0 { "\r" } else { "" };
+        let _ = write!(terminal, "\r{text}{rest}{end}").and_then(|()| terminal.flush());
+        self.width = width;
+    }
+}
+
+impl Running {
+    /// Updates the estimate of the remaining time. It is known if two estimates, some seconds apart, hardly differ.
+    fn estimate(&mut self, now: Duration) {
+        let (done, elapsed) = (self.stage.done(), now - self.started);
+        let Some(total) = self.stage.total().filter(|_| done != 0) else { return };
+        let seconds = elapsed.as_secs_f64() * total as f64 / done as f64;
+        match self.estimate {
+            Some((time, _)) if now - time < ESTIMATE_EVERY => {}
+            None => self.estimate = Some((now, seconds)),
+            Some((_, before)) => {
+                let is_steady = (seconds - before).abs() <= STEADY_SHARE * before;
+                let left = (seconds - elapsed.as_secs_f64()).max(0.0);
+                self.remaining = is_steady.then(|| Duration::try_from_secs_f64(left).ok()).flatten();
+                self.estimate = Some((now, seconds));
+            }
+        }
+    }
+
+    fn plan_next_line(&mut self, now: Duration) {
+        let mut times = LINE_SECONDS.iter().map(|seconds| self.started + Duration::from_secs(*seconds));
+        self.next_line = times.find(|time| now < *time).unwrap_or(now + LAST_INTERVAL);
+    }
+}
+
+impl fmt::Debug for ProgressPrinter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProgressPrinter").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ProgressOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if matches!(self, Self::Terminal(_)) { "Terminal" } else { "Lines" })
+    }
+}
