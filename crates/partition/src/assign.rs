@@ -3,6 +3,7 @@ use std::str::FromStr;
 
 use kiln_graph::{Csc, NodeId, did_you_mean, similar_name};
 use kiln_store::available_memory;
+use kiln_store::progress::{Progress, ProgressUnit};
 use serde::{Deserialize, Serialize};
 
 use crate::balance::{TrainSet, check_train};
@@ -95,7 +96,7 @@ pub fn partition_nodes(
     seed: u64,
 ) -> Result<Vec<u16>> {
     check_n_parts(n_parts)?;
-    graph.validate()?;
+    check_edges(graph)?;
     let train = TrainSet::new(graph.n_nodes(), train)?;
     match method {
         Method::Random => Ok(random::assign(&train, n_parts, seed)),
@@ -105,6 +106,14 @@ pub fn partition_nodes(
             metis_assign(graph, &train, n_parts, seed)
         }
     }
+}
+
+/// Checks a graph, as a stage of progress.
+pub(crate) fn check_edges(graph: &Csc) -> Result<()> {
+    let progress = Progress::start("checking edges", ProgressUnit::Edges, graph.n_edges());
+    graph.validate()?;
+    progress.advance(graph.n_edges());
+    Ok(())
 }
 
 #[cfg(feature = "metis")]

@@ -1,4 +1,5 @@
 use kiln_graph::{Csc, NodeId};
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::balance::{TrainSet, most_of};
 
@@ -25,8 +26,12 @@ const NOWHERE: u16 = u16::MAX;
 /// the edges, plus nodes times partitions.
 pub(crate) fn assign(graph: &Csc, train: &TrainSet, n_parts: usize) -> Vec<u16> {
     let mut stream = Stream::new(graph, train, vec![NOWHERE; graph.n_nodes()], n_parts);
-    for _ in 0..MOST_PASSES {
-        let n_moved = (0..graph.n_nodes()).filter(|&node| stream.place(node)).count();
+    for pass in 1..=MOST_PASSES {
+        let name = format_args!("assigning nodes by Fennel, pass {pass} of at most {MOST_PASSES}");
+        let progress = Progress::start(name, ProgressUnit::Nodes, graph.n_nodes() as u64);
+        let mut counter = progress.counter();
+        let nodes = (0..graph.n_nodes()).inspect(|_| counter.add(1));
+        let n_moved = nodes.filter(|&node| stream.place(node)).count();
         if (n_moved as f64) < LEAST_MOVED * graph.n_nodes() as f64 {
             break;
         }

@@ -9,6 +9,8 @@ use kiln_sample::{
     count_node_accesses,
 };
 
+use kiln_store::progress::{Progress, ProgressUnit};
+
 use crate::draws::shuffle;
 use crate::{Error, Result};
 
@@ -137,8 +139,11 @@ impl<'a> Presampler<'a> {
     fn count(&self, mut seeds: Vec<NodeId>, n_nodes: usize) -> Result<Vec<u32>> {
         let epoch = RngKey::new(self.config.seed).fold_in(KeyDomain::Epoch, 0);
         shuffle(&mut seeds, epoch.fold_in(KeyDomain::Host, HOST_ITEM_ORDER).to_u64());
+        let n_batches = seeds.len().div_ceil(self.config.batch_size) as u64;
+        let progress = Progress::start("presampling", ProgressUnit::Batches, n_batches);
         let batches = seeds.chunks(self.config.batch_size).enumerate();
         let keyed = batches
+            .inspect(|_| progress.advance(1))
             .map(|(step, nodes)| (Seeds::nodes(nodes.to_vec()), epoch.fold_in(KeyDomain::Step, step as u64)));
         Ok(count_node_accesses(&*self.sampler, n_nodes, keyed)?)
     }

@@ -3,6 +3,7 @@ use std::sync::{Mutex, PoisonError};
 use ::metis::Graph;
 use ::metis::option::Seed;
 use kiln_graph::Csc;
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::balance::{MOST_OF_SHARE, TrainSet};
 use crate::fennel::settle;
@@ -23,6 +24,8 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// Memory: see [`Method::Metis`](crate::Method::Metis). It includes the symmetric graph, 4 bytes for each in-edge and
 /// for each reverse edge.
 pub(crate) fn assign(graph: &Csc, train: &TrainSet, n_parts: usize, seed: u64) -> Result<Vec<u16>> {
+    // METIS does not report how far it is.
+    let _progress = Progress::start("assigning nodes by METIS", ProgressUnit::Nodes, None);
     let symmetric = Symmetric::new(graph)?;
     let mut parts = vec![0; graph.n_nodes()];
     // METIS rejects graphs without edges and graphs with fewer nodes than partitions. `settle` alone distributes the

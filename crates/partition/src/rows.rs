@@ -7,6 +7,7 @@ use kiln_data::graph_folder::{
 use kiln_feature::{FeatureBuffer, FeatureStore, SparseFeatures};
 use kiln_graph::{Csc, EdgeColumn, NodeId};
 use kiln_store::array_folder::{ElementType, FolderWriter};
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::Result;
 
@@ -24,6 +25,7 @@ pub(crate) fn put_rows(
     if let Some(sparse) = features.as_sparse() {
         return put_sparse(folder, files, sparse, nodes, name);
     }
+    let progress = Progress::start("writing features", ProgressUnit::Rows, nodes.len() as u64);
     let dim = features.dim();
     let mut array = folder.rows(files.dense.clone(), row_element_type(features.dtype())?, dim)?;
     let mut rows = FeatureBuffer::empty(features.dtype());
@@ -31,6 +33,7 @@ pub(crate) fn put_rows(
         features.gather(nodes, &mut rows)?;
         check_gathered(&rows, nodes, dim, name)?;
         push_rows(&mut array, &rows)?;
+        progress.advance(nodes.len() as u64);
     }
     Ok(folder.add(array)?)
 }

@@ -1,9 +1,10 @@
 use std::fmt;
 
 use kiln_graph::{Csc, NodeId};
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::Result;
-use crate::assign::check_parts;
+use crate::assign::{check_edges, check_parts};
 
 /// Statistics of a partitioning: its edge cut and its balance.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,12 +39,15 @@ impl PartitionStats {
     /// Returns [`Error::BadParameter`](crate::Error::BadParameter) unless each node has a partition below `n_parts` and
     /// the training nodes are nodes of the graph, and [`Error::Graph`](crate::Error::Graph) if the graph is damaged.
     pub fn of(graph: &Csc, train: &[NodeId], parts: &[u16], n_parts: usize) -> Result<Self> {
-        graph.validate()?;
+        check_edges(graph)?;
         check_parts(graph.n_nodes(), train, parts, n_parts)?;
         let mut n_cut_edges = 0;
+        let progress = Progress::start("counting cut edges", ProgressUnit::Nodes, parts.len() as u64);
+        let mut counter = progress.counter();
         for (dst, part) in parts.iter().enumerate() {
             let srcs = graph.in_neighbors(NodeId(dst as u32)).iter();
             n_cut_edges += srcs.filter(|src| parts[src.index()] != *part).count() as u64;
+            counter.add(1);
         }
         Ok(Self {
             n_cut_edges,

@@ -7,6 +7,7 @@ use kiln_feature::FeatureStore;
 use kiln_graph::{Csc, NodeId};
 use kiln_store::array_folder::{ElementType, Entries, Entry, FolderWriter};
 use kiln_store::name_key;
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::hotness::{CacheConfig, CacheList, Presampler};
 use crate::manifest::{CACHE, KEY_BYTES, KEYS, Manifest};
@@ -107,13 +108,17 @@ fn write(
     let manifest = set.manifest(books, meta);
     let parts = Parts { set, books, rows, manifest };
     let mut written = Vec::with_capacity(books.n_parts());
+    let n_nodes = set.data.graph.n_nodes() as u64;
+    let progress = Progress::start("writing partitions", ProgressUnit::Nodes, n_nodes);
     for part in 0..books.n_parts() {
         let list = match &presampler {
             Some(presampler) => parts.cache_list(presampler, part)?,
             None => CacheList::default(),
         };
         let folder = FolderWriter::create(part_dir(whole.folder(), part))?;
-        written.push(parts.write(part, &list, folder)?);
+        let of_part = parts.write(part, &list, folder)?;
+        progress.advance(of_part.n_owned as u64);
+        written.push(of_part);
     }
     whole.commit()?;
     Ok(written)
@@ -227,7 +232,10 @@ impl Parts<'_> {
         let mut indices = folder.vector(name("indices.npy"), ElementType::U32)?;
         let mut end = 0_u64;
         indptr.push(&[end])?;
+        let progress = Progress::start("writing edges", ProgressUnit::Nodes, rows.len() as u64);
+        let mut counter = progress.counter();
         for &row in rows {
+            counter.add(1);
             end += graph.in_degree(row);
             indptr.push(&[end])?;
             first_edges.push(&[graph.first_edge(row).0])?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kiln_data::convert::{ColumnFormat, EdgeChunk, EdgeSource};
 use kiln_graph::EdgeColumns;
 use kiln_store::array_folder::ElementType;
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::bad_rows::{BadRowKind, BadRowLog, MAX_EXAMPLES};
 use crate::join::{DANGLING, EndRows, MISSING, WRONG};
@@ -81,7 +82,11 @@ impl RelationRows {
     ) -> Result<BadRowLog> {
         let mut found: [(u64, Vec<BadEdge>); 4] = Default::default();
         let mut reader = self.read()?;
+        let name = format_args!("{}: checking rows", source.label);
+        let progress = Progress::start(name, ProgressUnit::Rows, self.n_rows());
+        let mut counter = progress.counter();
         for row in 0..self.n_rows() {
+            counter.add(1);
             if let Some((kind, column)) = reader.next()?.problem() {
                 let (n_rows, first) = &mut found[kind as usize];
                 *n_rows += 1;
@@ -150,7 +155,7 @@ fn examples(
     let mut examples = Vec::new();
     let mut n_rows = 0;
     let table = Table { source: source.clone(), columns: names.clone() };
-    table.for_each_batch(&mut |batch| {
+    table.for_each_batch("finding bad rows", &mut |batch| {
         for row in 0..batch.n_rows {
             let Some(bad) = rows.get(examples.len()).filter(|bad| bad.row == n_rows + row as u64) else {
                 continue;
@@ -207,7 +212,7 @@ pub(crate) fn spill_columns(
         outputs.push((format, names.partition_point(|other| other.as_str() < column), file));
     }
     let table = Table { source: source.clone(), columns: names };
-    table.for_each_batch(&mut |batch| {
+    table.for_each_batch("reading edge columns", &mut |batch| {
         for row in 0..batch.n_rows {
             for (_, column, file) in &mut outputs {
                 let value = match batch.malformed(row) {

@@ -8,6 +8,7 @@ use std::path::Path;
 use kiln_feature::MAX_DIM;
 use kiln_store::Error as StoreError;
 use kiln_store::array_folder::FolderWriter;
+use kiln_store::progress::ProgressScope;
 
 use crate::appended_spec::read_appended;
 use crate::earlier::check_earlier;
@@ -91,7 +92,9 @@ pub fn import(
 fn in_pool<T: Send>(n_threads: Option<usize>, run: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let Some(n_threads) = n_threads else { return run() };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
-    pool.map_err(|error| Error::Threads { n_threads, message: error.to_string() })?.install(run)
+    let pool = pool.map_err(|error| Error::Threads { n_threads, message: error.to_string() })?;
+    let scope = ProgressScope::current();
+    pool.install(|| scope.run(run))
 }
 
 fn import_spec(
@@ -479,7 +482,7 @@ impl<'a> Importer<'a> {
         let mut dropped = DroppedRows::default();
         let mut starts = vec![keys.n_rows];
         for column in columns {
-            column.table.for_each_batch(&mut |batch| {
+            column.table.for_each_batch("reading keys", &mut |batch| {
                 if MAX_ROWS < keys.n_rows + batch.n_rows as u64 {
                     let what = "too many rows in its relations".to_owned();
                     return Err(Error::TooLarge { table: label.clone(), what, max: MAX_ROWS });

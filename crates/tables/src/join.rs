@@ -10,6 +10,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use kiln_store::progress::{Progress, ProgressUnit};
+
 use crate::hash::{KeyHash, below, hash_bytes};
 use crate::key::{RowKey, map_keys};
 use crate::key_file::KeyFile;
@@ -103,13 +105,17 @@ impl Join<'_> {
                 let spilled = ends.iter().map(|end| self.spill_end(end, n_partitions));
                 let spilled = spilled.collect::<Result<Vec<_>>>()?;
                 let mut found: Vec<Vec<SpillFile>> = ends.iter().map(|_| Vec::new()).collect();
+                let progress = self.start("joining keys", self.keys.n_keys);
                 for (partition, build) in build.files.into_iter().enumerate() {
+                    let n_keys = build.1;
                     let index = self.index_partition(build, None)?;
                     for (end, (spilled, found)) in ends.iter().zip(spilled.iter().zip(&mut found)) {
                         let name = format!("{}-rows-{partition}", end.name);
                         found.push(self.look_up_partition(&index, &spilled.files[partition], &name)?);
                     }
+                    progress.advance(n_keys);
                 }
+                drop(progress);
                 let ends = ends.iter().zip(spilled).zip(found);
                 ends.map(|((end, spilled), found)| self.merge(&spilled, &found, &end.name)).collect()
             }
@@ -130,12 +136,16 @@ impl Join<'_> {
             n_partitions => {
                 let mut spilled = self.spill_keys(n_partitions, true)?;
                 let mut found = Vec::new();
+                let progress = self.start("joining keys", self.keys.n_keys);
                 for (partition, build) in std::mem::take(&mut spilled.files).into_iter().enumerate() {
                     let name = format!("{name}-{partition}");
                     let mut rows = SpillFile::create(self.folder, &name, SPILL_BUFFER)?;
+                    let n_keys = build.1;
                     self.index_partition(build, Some(&mut rows))?;
+                    progress.advance(n_keys);
                     found.push(rows.finish()?);
                 }
+                drop(progress);
                 self.merge(&spilled, &found, name)
             }
         }
@@ -194,12 +204,20 @@ impl Join<'_> {
         first.map_or(Ok(()), |first| first.write_u32(found))
     }
 
+    /// Begins a stage of progress over rows.
+    fn start(&self, stage: &str, n_rows: impl Into<u64>) -> Progress {
+        Progress::start(format_args!("{}: {stage}", self.table), ProgressUnit::Rows, n_rows.into())
+    }
+
     fn index_all(&mut self, mut first: Option<&mut SpillWriter>) -> Result<KeyIndex> {
         let KeyFile { n_keys, text_bytes, .. } = *self.keys;
         let mut index = KeyIndex::with_capacity(&self.hash, n_keys, text_bytes);
         let bytes = KeyIndex::bytes(n_keys, text_bytes);
         let mut keys = self.keys.file.read(SPILL_BUFFER)?;
+        let progress = self.start("indexing keys", self.keys.n_rows);
+        let mut counter = progress.counter();
         for row in 0..self.keys.n_rows {
+            counter.add(1);
             let first = first.as_deref_mut();
             match (keys.read_key()?, first) {
                 (KeyRecord::Key(key), first) => self.insert(&mut index, key, row, first, bytes)?,
@@ -215,7 +233,10 @@ impl Join<'_> {
     fn spill_keys(&self, n_partitions: u64, with_order: bool) -> Result<Spilled> {
         let mut writers = Partitions::create(self.folder, "keys", n_partitions)?;
         let mut keys = self.keys.file.read(SPILL_BUFFER)?;
+        let progress = self.start("dividing keys", self.keys.n_rows);
+        let mut counter = progress.counter();
         for row in 0..self.keys.n_rows {
+            counter.add(1);
             match keys.read_key()? {
                 KeyRecord::Key(key) => {
                     let partition = below(self.hash.of(key), n_partitions as usize);
@@ -252,7 +273,7 @@ impl Join<'_> {
     fn look_up(&self, index: &KeyIndex, end: &EndColumn) -> Result<EndRows> {
         let mut rows = SpillFile::create(self.folder, &end.name, SPILL_BUFFER)?;
         let mut n_rows = 0;
-        end.table.for_each_batch(&mut |batch| {
+        end.table.for_each_batch("finding its nodes", &mut |batch| {
             let found = map_keys(batch, 0, end.key_type, |key| match key {
                 RowKey::Key(key) => index.get(key).unwrap_or(DANGLING),
                 RowKey::Missing => MISSING,
@@ -268,7 +289,7 @@ impl Join<'_> {
     fn spill_end(&self, end: &EndColumn, n_partitions: u64) -> Result<Spilled> {
         let mut writers = Partitions::create(self.folder, &end.name, n_partitions)?;
         let mut n_rows = 0;
-        end.table.for_each_batch(&mut |batch| {
+        end.table.for_each_batch("reading keys", &mut |batch| {
             let keys = map_keys(batch, 0, end.key_type, |key| match key {
                 RowKey::Key(key) => Ok((below(self.hash.of(key), n_partitions as usize), key.to_vec())),
                 RowKey::Missing => Err(MISSING_BYTE),
@@ -308,7 +329,10 @@ impl Join<'_> {
         let mut readers: Vec<SpillReader> = readers.collect::<Result<_>>()?;
         let mut order = spilled.order.read(SPILL_BUFFER)?;
         let mut rows = SpillFile::create(self.folder, &format!("{name}-all"), SPILL_BUFFER)?;
+        let progress = self.start("ordering rows", spilled.n_rows);
+        let mut counter = progress.counter();
         for _ in 0..spilled.n_rows {
+            counter.add(1);
             rows.write_u32(match order.read_u8()? {
                 MISSING_BYTE => MISSING,
                 WRONG_BYTE => WRONG,

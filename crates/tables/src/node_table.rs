@@ -139,7 +139,7 @@ impl<'a> NodeTable<'a> {
             .map(|column| earlier.and_then(|_| Accumulator::numbers_only(column, "")))
             .collect();
         let mut buffer = String::new();
-        self.table.for_each_batch(&mut |batch| {
+        self.table.for_each_batch("reading keys and statistics", &mut |batch| {
             let problems = self.problems(batch);
             if let Some(statistics) = &mut statistics {
                 statistics.add(self, batch, &|row| problems[row].is_none())?;
@@ -196,7 +196,7 @@ impl<'a> NodeTable<'a> {
     pub(crate) fn fit(&self, is_kept: &dyn Fn(u32) -> bool) -> Result<Fitted> {
         let mut statistics = self.statistics();
         let mut n_rows = 0;
-        self.table.for_each_batch(&mut |batch| {
+        self.table.for_each_batch("computing statistics", &mut |batch| {
             let kept: Vec<bool> = (0..batch.n_rows as u32).map(|row| is_kept(n_rows + row)).collect();
             statistics.add(self, batch, &|row| kept[row])?;
             n_rows += batch.n_rows as u32;
@@ -209,7 +209,7 @@ impl<'a> NodeTable<'a> {
     pub(crate) fn duplicates(&self, rows: &[u32]) -> Result<Vec<BadRow>> {
         let mut examples = Vec::new();
         let mut n_rows = self.n_known();
-        self.table.for_each_batch(&mut |batch| {
+        self.table.for_each_batch("finding duplicate keys", &mut |batch| {
             for row in 0..batch.n_rows {
                 if rows.get(examples.len()) == Some(&(n_rows + row as u32)) {
                     let found = batch.cell(self.key, row).shown();

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use kiln_data::format::{SetWriter, TargetWriters};
 use kiln_feature::Targets;
 use kiln_store::array_folder::ElementType;
+use kiln_store::progress::{Progress, ProgressUnit};
 use rayon::prelude::*;
 
 use crate::key::key_of;
@@ -117,7 +118,7 @@ pub(crate) fn write_node_type(
     let has_split = table.spec.split.is_some() || n_in_part != [0; 3];
     let mut n_rows = table.n_known();
     let mut buffer = String::new();
-    table.table.for_each_batch(&mut |batch| {
+    table.table.for_each_batch("writing features and targets", &mut |batch| {
         let is_kept =
             |row: &usize| n_rows + (*row as u32) < ids.n_rows() && !ids.is_dropped(n_rows + *row as u32);
         let rows: Vec<usize> = (0..batch.n_rows).filter(is_kept).collect();
@@ -186,7 +187,11 @@ pub(crate) fn write_names(
     let [mut text, mut ends] = set.names(node_type)?;
     let mut records = keys.file.read(SPILL_BUFFER)?;
     let mut end = 0_u64;
+    let name = format_args!("{label}: writing keys");
+    let progress = Progress::start(name, ProgressUnit::Rows, u64::from(keys.n_rows));
+    let mut counter = progress.counter();
     for row in 0..keys.n_rows {
+        counter.add(1);
         let record = records.read_key()?;
         let (KeyRecord::Key(key), false) = (record, ids.is_dropped(row)) else { continue };
         end += key.len() as u64;

@@ -165,7 +165,7 @@ impl Import {
         let encoder = RowEncoder::new(fitted);
         let mut all = BadRowLog::default();
         let mut buffer = String::new();
-        table.table.for_each_batch(&mut |batch| {
+        table.table.for_each_batch("computing features", &mut |batch| {
             let mut log = BadRowLog::default();
             let kept = table.check_batch(batch, &mut log);
             let found = log.finish(&table.label, &spec.drop);

@@ -95,7 +95,7 @@ fn untaken_of_files(tables: &[&Arc<TableSource>]) -> Result<Option<String>> {
     let mut counts: HashMap<String, u64> = HashMap::new();
     let mut n_rows = 0;
     let mut buffer = String::new();
-    table.for_each_batch(&mut |batch| {
+    table.for_each_batch("counting rows that are not taken", &mut |batch| {
         for row in (0..batch.n_rows).filter(|row| batch.malformed(*row).is_none()) {
             if filters.clone().zip(&positions).any(|(filter, positions)| filter.takes(batch, row, positions))
             {

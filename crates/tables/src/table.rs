@@ -27,9 +27,12 @@ mod table_source;
 mod walk;
 mod zstd;
 
+use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::error::KEYS_OF_OBJECTS;
 use crate::{Error, Result, SpecError};
@@ -66,20 +69,24 @@ enum TableFile {
 }
 
 impl Table {
-    /// Calls `visit` with the rows of the table in their order, until it returns `Break`.
+    /// Calls `visit` with the rows of the table in their order, until it returns `Break`. `stage` is what this does with the
+    /// table, for the progress.
     pub(crate) fn for_each_batch(
         &self,
+        stage: &str,
         visit: &mut dyn FnMut(&TableBatch) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         let (columns, of_filter) = self.columns_with_filter();
         let mut seen = vec![false; columns.len()];
         let mut n_good_rows = 0;
         let files = &self.source.files;
+        let progress = TableProgress::start(&self.source, stage);
         for (position, path) in files.iter().enumerate() {
             let mut file = self.open(path, &columns)?;
             let mut first_row = 0;
             while let Some(mut batch) = file.next_batch(first_row)? {
                 first_row += batch.n_rows as u64;
+                progress.update(position, &file, first_row);
                 n_good_rows += batch.n_rows - batch.malformed.len();
                 if let Some(filter) = &self.source.filter {
                     filter.retain(&mut batch, &of_filter);
@@ -89,6 +96,7 @@ impl Table {
                 }
             }
             file.check_end(first_row)?;
+            progress.end_file(position);
             file.mark_columns(&mut seen);
             if position + 1 == files.len() && n_good_rows > 0 {
                 check_columns(&path.path, &columns, &seen)?;
@@ -149,6 +157,43 @@ impl Table {
             Some(TableFormat::JsonLines) => TableFile::JsonLines(JsonLinesFile::open(source, file, columns)?),
             Some(TableFormat::Csv) | None => TableFile::Csv(CsvFile::open(source, file, columns)?),
         })
+    }
+}
+
+/// The progress of a reading of a table, in bytes of its files.
+struct TableProgress {
+    progress: Progress,
+    /// The number of bytes of the files before each file, and of all files.
+    starts: Vec<u64>,
+}
+
+impl TableProgress {
+    fn start(source: &TableSource, stage: &str) -> Self {
+        let mut starts = vec![0];
+        for file in &source.files {
+            let n_bytes = fs::metadata(&file.path).map_or(0, |metadata| metadata.len());
+            starts.push(starts.last().map_or(0, |start| start + n_bytes));
+        }
+        let name = format_args!("{}: {stage}", source.label);
+        let progress = Progress::start(name, ProgressUnit::Bytes, starts.last().copied());
+        Self { progress, starts }
+    }
+
+    /// Reports that a number of rows of the file at a position were read.
+    fn update(&self, position: usize, file: &TableFile, n_rows: u64) {
+        let n_bytes = self.starts[position + 1] - self.starts[position];
+        let share = |n: u64, n_all: u64| (n_bytes as f64 * (n as f64 / n_all.max(1) as f64).min(1.0)) as u64;
+        let n_read = match file {
+            TableFile::Parquet(file) => share(n_rows, file.n_rows().unwrap_or(0)),
+            TableFile::Arrow(file) => share(file.n_read_messages(), file.n_messages()),
+            TableFile::Csv(file) => file.n_file_bytes(),
+            TableFile::JsonLines(file) => file.n_file_bytes(),
+        };
+        self.progress.set_done(self.starts[position] + n_read);
+    }
+
+    fn end_file(&self, position: usize) {
+        self.progress.set_done(self.starts[position + 1]);
     }
 }
 
@@ -220,7 +265,7 @@ mod tests {
             let table = Table { source, columns: vec!["id".to_owned()] };
             let read = || {
                 let mut found = Vec::new();
-                let outcome = table.for_each_batch(&mut |batch| {
+                let outcome = table.for_each_batch("reading", &mut |batch| {
                     found.extend((0..batch.n_rows).map(|row| batch.cell(0, row).shown()));
                     Ok(ControlFlow::Continue(()))
                 });

@@ -93,6 +93,16 @@ impl ArrowFile {
         self.sizes.reading_bytes
     }
 
+    /// Returns the number of messages of the file.
+    pub(super) fn n_messages(&self) -> u64 {
+        self.messages.places.len() as u64
+    }
+
+    /// Returns the number of messages that were read.
+    pub(super) fn n_read_messages(&self) -> u64 {
+        self.n_read as u64
+    }
+
     /// Returns the number of rows by the metadata of the batches.
     pub(super) fn n_rows(&self) -> Result<u64> {
         let mut n_rows = 0;

@@ -54,6 +54,11 @@ impl JsonLinesFile {
         })
     }
 
+    /// Returns the number of bytes of the file that were read, before decompression.
+    pub(super) fn n_file_bytes(&self) -> u64 {
+        self.progress.n_file_bytes()
+    }
+
     pub(super) fn next_batch(&mut self, first_row: u64) -> Result<Option<TableBatch>> {
         let mut columns: Vec<Vec<Value>> = vec![Vec::new(); self.columns.len()];
         let mut n_rows = 0;

@@ -18,9 +18,11 @@ use kiln_store::SourceReader;
 /// The size of a buffer in bytes.
 pub(super) const BUFFER_BYTES: usize = 1 << 16;
 
-/// The numbers of bytes that were read from a file, after decompression.
+/// The numbers of bytes that were read from a file, after decompression unless stated otherwise.
 #[derive(Debug)]
 pub(super) struct Progress {
+    /// The bytes of the file, before decompression.
+    n_file_bytes: Rc<Shared<u64>>,
     /// The bytes since the last record, with the memory of its fields.
     n_since_record: Shared<u64>,
     n_bytes: Shared<u64>,
@@ -30,7 +32,12 @@ pub(super) struct Progress {
 
 impl Default for Progress {
     fn default() -> Self {
-        Self { n_since_record: Shared::new(0), n_bytes: Shared::new(0), separators: Shared::new([b','; 3]) }
+        Self {
+            n_file_bytes: Rc::default(),
+            n_since_record: Shared::new(0),
+            n_bytes: Shared::new(0),
+            separators: Shared::new([b','; 3]),
+        }
     }
 }
 
@@ -50,9 +57,28 @@ impl Progress {
         self.n_bytes.set(self.n_bytes.get() - n_bytes as u64);
     }
 
+    /// Returns the number of bytes of the file that were read, before decompression.
+    pub(super) fn n_file_bytes(&self) -> u64 {
+        self.n_file_bytes.get()
+    }
+
     /// Returns the number of bytes of the table that were read.
     pub(super) fn n_bytes(&self) -> u64 {
         self.n_bytes.get()
+    }
+}
+
+/// A file whose bytes are counted.
+struct CountedFile {
+    file: SourceReader,
+    n_bytes: Rc<Shared<u64>>,
+}
+
+impl Read for CountedFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n_bytes = self.file.read(buffer)?;
+        self.n_bytes.set(self.n_bytes.get() + n_bytes as u64);
+        Ok(n_bytes)
     }
 }
 
@@ -101,7 +127,13 @@ pub(super) fn open(
     let content = |found, expected| {
         Error::TableFile(TableFileError::Content { path: path.to_owned(), found, expected })
     };
-    let file = sources.open(path)?;
+    let progress = Rc::<Progress>::default();
+    let source = sources.open(path)?;
+    let n_window = match path.extension().and_then(OsStr::to_str) {
+        Some("zst") => window_bytes(path, sources, &source)?,
+        _ => 0,
+    };
+    let file = CountedFile { file: source, n_bytes: Rc::clone(&progress.n_file_bytes) };
     let bytes: Box<dyn Read> = match path.extension().and_then(OsStr::to_str) {
         Some("gz") => {
             let (start, bytes) = peek(path, file)?;
@@ -112,7 +144,6 @@ pub(super) fn open(
             Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, bytes)))
         }
         Some("zst") => {
-            let n_window = window_bytes(path, sources, &file)?;
             let (start, bytes) = peek(path, file)?;
             if !zstd::is_start(&start) {
                 let expected = "zstd: compress it, or remove .zst from its name";
@@ -127,7 +158,6 @@ pub(super) fn open(
     if let Some((_, found, expected)) = other {
         return Err(content(found, expected));
     }
-    let progress = Rc::<Progress>::default();
     let most_bytes = sources.limit().record_bytes();
     Ok((RecordReader { bytes, progress: progress.clone(), most_bytes, field_bytes }, progress))
 }
@@ -167,7 +197,7 @@ fn peek(path: &Path, mut bytes: impl Read + 'static) -> Result<(Vec<u8>, Box<dyn
 
 impl Read for RecordReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let Progress { n_since_record, n_bytes: n_all, separators } = &*self.progress;
+        let Progress { n_since_record, n_bytes: n_all, separators, .. } = &*self.progress;
         if self.most_bytes < n_since_record.get() {
             return Err(io::Error::other(LongRecord));
         }
