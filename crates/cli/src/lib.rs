@@ -132,12 +132,15 @@ fn run(args: &[OsString]) -> anyhow::Result<ExitCode> {
     }
     let given = flags::read_given(command.clone(), &matches);
     match cli.command {
-        Command::Train(args) => return train::run(&args, given),
+        Command::Train(args) => {
+            output::set_format(args.fit.log_format);
+            return output::show_progress(|| train::run(&args, given));
+        }
         Command::Sweep(args) => return sweep::run(&args, &command),
-        Command::Predict(args) => predict::run(&args, &given)?,
+        Command::Predict(args) => output::show_progress(|| predict::run(&args, &given))?,
         Command::Runs(args) => runs::list(&args)?,
         Command::Report(args) => runs::report(&args)?,
-        Command::Data(command) => data::run(&command, &given)?,
+        Command::Data(command) => output::show_progress(|| data::run(&command, &given))?,
         Command::Serve(args) => serve::serve(&args)?,
         Command::Health(args) => serve::health(&args)?,
         Command::Device => return list::run(),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use kiln::comm::{printable, printable_json};
 use kiln::data::Note;
+use kiln::store::progress::{ProgressLine, ProgressOutput, ProgressPrinter, ProgressScope};
 use serde_json::{Value, json};
 
 /// True if this process prints nothing, because the process of rank 0 prints for all.
@@ -26,6 +27,7 @@ pub(crate) enum LogFormat {
 /// Silences this process, because the process of rank 0 prints for all.
 pub(crate) fn be_quiet() {
     IS_QUIET.store(true, Ordering::Relaxed);
+    ProgressScope::leave();
 }
 
 /// Returns true if this process was silenced.
@@ -41,6 +43,26 @@ pub(crate) fn set_format(format: LogFormat) {
 /// Returns true if each line is a JSON object.
 pub(crate) fn is_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
+}
+
+/// Runs a command, whose stages of more than two seconds are shown on standard error; in JSON, they are events `progress`.
+pub(crate) fn show_progress<T>(command: impl FnOnce() -> T) -> T {
+    let printer = match is_json() {
+        true => ProgressPrinter::start(ProgressOutput::Lines(Box::new(print_progress))),
+        false => ProgressPrinter::stderr(),
+    };
+    ProgressScope::new(printer).run(command)
+}
+
+fn print_progress(line: &ProgressLine) {
+    let ProgressLine { stage, unit, done, total, elapsed, remaining } = line;
+    print_event(
+        "progress",
+        json!({
+            "stage": stage, "unit": unit.name(), "done": done, "total": total, "seconds": elapsed.as_secs_f64(),
+            "seconds_left": remaining.map(|remaining| remaining.as_secs_f64()),
+        }),
+    );
 }
 
 /// Prints a line, unless this process was silenced. In JSON, it is an event `message` with the line as its `text`.
@@ -62,6 +84,7 @@ pub(crate) fn print_result(line: impl fmt::Display) -> anyhow::Result<()> {
 
 /// Prints the text of a program, such as a script, as [`print_result`] does, but unchanged.
 pub(crate) fn write_result(text: &str) -> anyhow::Result<()> {
+    ProgressScope::current().clear();
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -96,6 +119,7 @@ fn print(line: impl fmt::Display) {
 
 fn write_line(line: &str) {
     if !IS_QUIET.load(Ordering::Relaxed) {
+        ProgressScope::current().clear();
         let _ = writeln!(io::stdout(), "{line}");
     }
 }

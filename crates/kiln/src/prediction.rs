@@ -4,6 +4,7 @@ use std::time::Duration;
 use kiln_data::{GraphDataset, NodeFeatures};
 use kiln_feature::FeatureStore;
 use kiln_graph::{GraphId, NodeId};
+use kiln_store::progress::ProgressScope;
 use kiln_train::{
     LinkPredictor, ModelError, ModelNodesError, NodePredictor, OutputRows, PredictMode, PredictModeError,
     PredictedRows, PredictionBatches, SavedModel, WantedRows,
@@ -59,7 +60,7 @@ impl RankHandle {
         mode: &PredictMode,
         wanted: WantedRows,
         output: PredictionOutput,
-        mut each: impl FnMut(PredictedRows) -> Result<()>,
+        each: impl FnMut(PredictedRows) -> Result<()>,
     ) -> Result<()> {
         if !predictor.is_exact(mode) {
             return self.predict_batches(&predictor.batches(nodes, mode, wanted)?, output, each);
@@ -69,10 +70,9 @@ impl RankHandle {
         }
         if self.is_zero() {
             let threads = self.process.machine_pool()?;
-            let batches = threads.install(|| predictor.batches(nodes, mode, wanted))?;
-            for batch in 0..batches.n_batches() {
-                each(batches.batch(batch)?)?;
-            }
+            let scope = ProgressScope::current();
+            let batches = threads.install(|| scope.run(|| predictor.batches(nodes, mode, wanted)))?;
+            batches.for_each(0..batches.n_batches(), each)?;
         }
         Ok(self.communicator("exact predictions")?.barrier(WAIT)?)
     }
@@ -103,16 +103,14 @@ impl RankHandle {
         &self,
         batches: &PredictionBatches,
         output: PredictionOutput,
-        mut each: impl FnMut(PredictedRows) -> Result<()>,
+        each: impl FnMut(PredictedRows) -> Result<()>,
     ) -> Result<()> {
         let mut comm = self.communicator("predictions")?;
         if output == PredictionOutput::RankZero {
             return batches.gather(&mut *comm, each);
         }
         let (rank, n_ranks, n_batches) = (self.index(), self.world_size(), batches.n_batches());
-        for batch in n_batches * rank / n_ranks..n_batches * (rank + 1) / n_ranks {
-            each(batches.batch(batch)?)?;
-        }
+        batches.for_each(n_batches * rank / n_ranks..n_batches * (rank + 1) / n_ranks, each)?;
         Ok(comm.barrier(WAIT)?)
     }
 }

@@ -9,6 +9,7 @@ use kiln_comm::{
     BoxError, CommBackend, Communicator, RankConfig, RankGroup, RankInfo, SingleRank, ThreadRanks,
     TransientError,
 };
+use kiln_store::progress::ProgressScope;
 use rayon::ThreadPool;
 
 pub use self::rank_count::{RankCount, device_count};
@@ -24,9 +25,12 @@ pub fn launch<R: Send>(config: RankConfig, body: impl Fn(RankHandle) -> Result<R
     let engine = config.comm_backend();
     let group = RankGroup::join(config).map_err(kiln_comm::RankError::from)?;
     let process = Arc::new(Process::of(&group, engine));
+    let scope = ProgressScope::current();
     let results = group.run(|rank| {
         let rank = RankHandle::new(rank.comm, Arc::clone(&process));
-        let result = body(rank.clone()).and_then(|value| rank.end().map(|()| value));
+        // Rank 0 reports for all.
+        let scope = if rank.is_zero() { scope.clone() } else { ProgressScope::default() };
+        let result = scope.run(|| body(rank.clone()).and_then(|value| rank.end().map(|()| value)));
         rank.close();
         result.map_err(|error| -> BoxError {
             if error.is_transient() { TransientError(error.into()).into() } else { error.into() }
@@ -217,7 +221,8 @@ impl RankHandle {
     /// # Errors
     /// Returns the error of `work`, and an error if the threads cannot be started.
     pub fn with_machine_threads<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-        self.process.machine_pool()?.install(work)
+        let scope = ProgressScope::current();
+        self.process.machine_pool()?.install(|| scope.run(work))
     }
 
     /// Returns a duplicate of the communicator of all ranks. Collective: every rank must call it, with the same names

@@ -127,6 +127,9 @@ pub trait ProgressReporter: Send + Sync {
 
     /// A stage has ended. If an error ended it, fewer units are done than its total.
     fn finished(&self, stage: &Arc<ProgressStage>);
+
+    /// The program is about to print to the terminal: a line that shows the progress there should be removed.
+    fn clear(&self) {}
 }
 
 /// The reporter of a thread, or none. Clones share the reporter.
@@ -148,6 +151,19 @@ impl ProgressScope {
     /// ```
     pub fn current() -> Self {
         CURRENT.with_borrow(Clone::clone)
+    }
+
+    /// Leaves the scope of this thread until the end of its [`ProgressScope::run`]: later stages are not reported. A process
+    /// that finds that another one reports for it calls this.
+    pub fn leave() {
+        CURRENT.set(Self::default());
+    }
+
+    /// Removes the line that the reporter shows on a terminal, before the program prints there.
+    pub fn clear(&self) {
+        if let Some(reporter) = &self.0 {
+            reporter.clear();
+        }
     }
 
     /// Runs `work` on this thread. The stages that it begins on this thread are those of this scope.

@@ -34,7 +34,7 @@ impl KnownRows {
         let mut first_rows = first_rows.file.read_from(4 * u64::from(nodes.len()), SPILL_BUFFER)?;
         let mut comparison = Comparison::new(table, nodes, fitted);
         let mut found = Self::default();
-        table.table.for_each_batch(&mut |batch| {
+        table.table.for_each_batch("reading known keys", &mut |batch| {
             let mut rows = Vec::new();
             let mut known = Vec::new();
             for row in 0..batch.n_rows {

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressStyle};
 use kiln::comm::LaunchEnv;
 use kiln::feature::{FeatureColumn, Targets};
 use kiln::graph::{GraphSchema, ItemId};
@@ -201,19 +200,4 @@ impl Job<'_> {
 pub(super) fn open_model(args: &PredictArgs, local_rank: usize) -> kiln::Result<SavedModel> {
     let device = &args.job.device.of_rank(local_rank).device;
     Ok(SavedModel::open_with(&args.run, &ModelRegistry::default(), device)?)
-}
-
-pub(super) fn progress_bar(rank: &RankHandle) -> ProgressBar {
-    if !rank.is_zero() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::no_length();
-    let style = ProgressStyle::with_template("{bar:30} row {pos}/{len}  {eta} left");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
-}
-
-pub(super) fn show(bar: &ProgressBar, n_done: u64, n_rows: u64) {
-    bar.set_length(n_rows);
-    bar.set_position(n_done);
 }

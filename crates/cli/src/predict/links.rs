@@ -1,16 +1,16 @@
 //! `kiln predict` with a model of links: the scores of pairs, or the best destinations of each source.
 
 use anyhow::Context;
-use indicatif::ProgressBar;
 use kiln::graph::{GraphSchema, Links, NodeId, RelationSchema};
 use kiln::predictions::{WRITING_TIMEOUT, Written};
 use kiln::prelude::{PredictMode, PredictOn, RankHandle};
+use kiln::store::progress::{Progress, ProgressUnit};
 use kiln::train::{LinkPredictor, LinkScorer, LinkScorerBuilder, ScoredLink, WantedRows};
 use kiln::{LinkNodes, LinkPredictionFiles, PredictionOutput};
 
 use super::args::PredictArgs;
 use super::data::PredictedGraph;
-use super::job::{Job, progress_bar, show};
+use super::job::Job;
 use super::link_request::LinkRequest;
 use crate::output::print_rank_zero;
 
@@ -64,10 +64,6 @@ impl Job<'_> {
         mode: &PredictMode,
     ) -> kiln::Result<Written> {
         let predictor = predictor.with_model(&self.model_of(rank)?)?;
-        let bar = progress_bar(rank);
-        let to_bar = bar.clone();
-        let predictor = predictor.on_progress(move |n_done, n_rows| show(&to_bar, n_done, n_rows));
-        let is_exact = predictor.encoder().is_exact(mode);
         let of_links = request.nodes(&nodes.ids[1]);
         // The layers of exact mode have the other half of the limit.
         let memory =
@@ -76,18 +72,12 @@ impl Job<'_> {
         let mut rows = rank.is_zero().then(builder).transpose()?;
         let (of_rows, output) = (WantedRows::Outputs, PredictionOutput::RankZero);
         rank.predict(predictor.encoder(), &of_links, mode, of_rows, output, |batch| {
-            if !is_exact {
-                show(&bar, batch.positions.end as u64, of_links.len() as u64);
-            }
             Ok(rows.as_mut().map_or(Ok(()), |rows| rows.push(&batch))?)
         })?;
         let written = match rows {
-            Some(rows) => {
-                rank.with_machine_threads(|| self.write_links(&rows.finish()?, request, nodes, &bar))?
-            }
+            Some(rows) => rank.with_machine_threads(|| self.write_links(&rows.finish()?, request, nodes))?,
             None => Written::default(),
         };
-        bar.finish_and_clear();
         rank.communicator("scores of links")?.barrier(WRITING_TIMEOUT)?;
         Ok(written)
     }
@@ -97,23 +87,25 @@ impl Job<'_> {
         scorer: &LinkScorer,
         request: &LinkRequest,
         nodes: &LinkNodes,
-        bar: &ProgressBar,
     ) -> kiln::Result<Written> {
         let mut files = LinkPredictionFiles::create(&self.args.out, self.args.format.into(), nodes.clone())?;
         match request {
             LinkRequest::Pairs(links) => {
+                let progress = Progress::start("scoring links", ProgressUnit::Links, links.len() as u64);
                 for (srcs, dsts) in links.srcs().chunks(LINES).zip(links.dsts().chunks(LINES)) {
                     let scores = scorer.score(&Links::new(srcs.to_vec(), dsts.to_vec())?)?;
                     let pairs = srcs.iter().zip(dsts).zip(scores);
                     let links = pairs.map(|((&src, &dst), score)| ScoredLink { src, dst, score });
                     files.write(&links.collect::<Vec<_>>())?;
+                    progress.advance(srcs.len() as u64);
                 }
             }
             LinkRequest::TopK { srcs, config } => {
-                for (part, sources) in srcs.chunks(LinkScorer::SRCS_AT_ONCE).enumerate() {
+                let n_srcs = srcs.len() as u64;
+                let progress = Progress::start("finding the best links", ProgressUnit::Nodes, n_srcs);
+                for sources in srcs.chunks(LinkScorer::SRCS_AT_ONCE) {
                     files.write(&scorer.top_k(sources, config)?)?;
-                    let n_done = part * LinkScorer::SRCS_AT_ONCE + sources.len();
-                    show(bar, n_done as u64, srcs.len() as u64);
+                    progress.advance(sources.len() as u64);
                 }
                 report_left_out(scorer, srcs, nodes, &mut files);
             }

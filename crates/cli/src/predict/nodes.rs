@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use anyhow::Context;
-use indicatif::ProgressBar;
 use kiln::graph::{GraphSchema, NodeId};
 use kiln::predictions::Written;
 use kiln::prelude::{PredictMode, PredictOn, RankHandle};
@@ -12,7 +11,7 @@ use kiln::train::{NamedTargets, NodePredictor, WantedRows};
 use kiln::{PredictionRequest, SplitParts};
 
 use super::data::PredictedGraph;
-use super::job::{Job, progress_bar, show};
+use super::job::Job;
 use super::request::{id_bytes, requested, selection};
 use crate::flags::ranks::convert_error;
 use crate::output::print_note_lines;
@@ -35,7 +34,7 @@ impl Job<'_> {
                 Some(prepared) => prepared.clone(),
                 None => self.node_request(&graph.join(rank)?, rank.is_zero()).map_err(convert_error)?,
             };
-            self.predict_nodes(rank, folder, &predictor, request, &mode, &progress_bar(rank))
+            self.predict_nodes(rank, folder, &predictor, request, &mode)
         })
     }
 
@@ -64,7 +63,7 @@ impl Job<'_> {
         position.context("the data lacks the type of nodes that the model predicts")
     }
 
-    /// Predicts nodes on one rank, to a folder. Shows the progress on the bar, and clears it.
+    /// Predicts nodes on one rank, to a folder.
     fn predict_nodes(
         &self,
         rank: &RankHandle,
@@ -72,30 +71,19 @@ impl Job<'_> {
         predictor: &NodePredictor,
         request: PredictionRequest<NodeId>,
         mode: &PredictMode,
-        bar: &ProgressBar,
     ) -> kiln::Result<Written> {
         let predictor = predictor.with_model(&self.model_of(rank)?)?;
         let nodes = request.items.clone();
-        let to_bar = bar.clone();
-        let is_exact = predictor.is_exact(mode);
-        let predictor = predictor.on_progress(move |n_done, n_rows| show(&to_bar, n_done, n_rows));
         let wanted = if self.args.embeddings { WantedRows::Both } else { WantedRows::Outputs };
         let embedding_width = if self.args.embeddings { embedding_width(&predictor)? } else { None };
         let request = PredictionRequest { embedding_width, ..request };
-        if !is_exact {
+        if !predictor.is_exact(mode) {
             // A request that is invalid is an error before the first file.
             predictor.batches(&nodes, mode, wanted)?;
         }
-        let written = self.write(rank, folder, request, |output, each| {
-            rank.predict(&predictor, &nodes, mode, wanted, output, |rows| {
-                if !is_exact {
-                    show(bar, rows.positions.end as u64, nodes.len() as u64);
-                }
-                each(&rows)
-            })
-        });
-        bar.finish_and_clear();
-        written
+        self.write(rank, folder, request, |output, each| {
+            rank.predict(&predictor, &nodes, mode, wanted, output, |rows| each(&rows))
+        })
     }
 }
 

@@ -24,7 +24,7 @@ use self::run::{Outcome, TrainRun};
 use crate::described::run_files;
 use crate::flags::GivenFlags;
 use crate::out_folder::remove_left;
-use crate::output::{be_quiet, set_format};
+use crate::output::be_quiet;
 
 pub(crate) use self::run::TrainArgs;
 
@@ -34,7 +34,6 @@ pub(crate) fn run(args: &TrainArgs, mut flags: GivenFlags) -> anyhow::Result<Exi
     if std::env::var_os(kiln_sweep::SUPERVISED).is_some() {
         kiln_sweep::obey_sweep(kiln::stop_on_signals()?)?;
     }
-    set_format(args.fit.log_format);
     let launch = args.ranks.job.launch()?;
     match &launch {
         // Rank 0 of several processes opens the folder after all have joined, so that all end with its error.

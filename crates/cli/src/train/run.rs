@@ -52,7 +52,7 @@ pub(crate) struct TrainArgs {
     #[command(flatten)]
     pub(crate) loss: LossArgs,
     #[command(flatten)]
-    pub(super) fit: FitArgs,
+    pub(crate) fit: FitArgs,
     #[command(flatten)]
     pub(super) optimizer: OptimizerArgs,
     #[command(flatten)]

@@ -122,6 +122,10 @@ impl ProgressReporter for ProgressPrinter {
     fn finished(&self, stage: &Arc<ProgressStage>) {
         self.update(|state, _| state.remove(stage));
     }
+
+    fn clear(&self) {
+        self.update(|state, _| state.show(""));
+    }
 }
 
 impl State {

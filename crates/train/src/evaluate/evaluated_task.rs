@@ -3,6 +3,7 @@ use burn::tensor::{Tensor, TensorData};
 use kiln_graph::{ItemId, LinkId, NodeId};
 use kiln_loader::{Batcher, Loader, Phase};
 use kiln_nn::{BlockModel, LinkModel, Mode};
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::error::Result;
 use crate::evaluate::evaluation::Evaluation;
@@ -140,6 +141,8 @@ impl<M: BlockModel + Sync> EvaluatedTask for LinkTask<M> {
         let decoder = trainer.model().decoder.valid();
         let mut evaluation = Evaluation::new(trainer.task.objective().clone());
         trainer.eval_negatives = NegativeCounts::default();
+        let n_links = loader.items().items().len() as u64;
+        let progress = Progress::start("evaluating links", ProgressUnit::Links, n_links);
         for batch in loader.epoch(phase) {
             let DeviceBatch { input, .. } = batch?;
             if input.links.is_empty() {
@@ -157,6 +160,7 @@ impl<M: BlockModel + Sync> EvaluatedTask for LinkTask<M> {
             let objective = trainer.task.objective();
             let forward = objective.forward(input.by_link(scores), &[], &[], Mode::Eval);
             Self::collect(&mut evaluation, &input, &forward);
+            progress.advance(input.links.len() as u64);
         }
         Ok(evaluation)
     }

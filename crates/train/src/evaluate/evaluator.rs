@@ -4,6 +4,7 @@ use kiln_feature::{DenseFeatures, FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::{ItemId, NodeId};
 use kiln_loader::{Batcher, FeatureStores, ItemSampler, Loader, NodeTargets, Phase, Shard};
 use kiln_nn::BlockModel;
+use kiln_store::progress::ProgressScope;
 use rayon::ThreadPool;
 
 use crate::error::{Error, Result};
@@ -218,10 +219,12 @@ impl ExactEvaluator {
         let model = T::encoder(trainer.model());
         let device = trainer.device();
         let tables = &trainer.embeddings;
-        let outputs = self.threads.install(|| match self.features.only_store() {
+        let scope = ProgressScope::current();
+        let compute = || match self.features.only_store() {
             Some(features) => self.inference.outputs(model, &**features, device),
             None => self.inference.outputs_by_type(model, &self.features, tables, device),
-        });
+        };
+        let outputs = self.threads.install(|| scope.run(compute));
         trainer.peak.merge(self.inference.peak_memory());
         outputs
     }

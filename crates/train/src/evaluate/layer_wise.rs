@@ -8,11 +8,11 @@ use kiln_kernels::{BlockSize, gather_features, ops};
 use kiln_loader::{BatchError, EdgeRows, FeatureStores};
 use kiln_nn::{BlockModel, ForwardContext, InputEncoder, LayerSize, Mode, TypeOrder};
 use kiln_sample::{EdgeWeights, Fanout, RngKey, SamplerConfig, Scratch, Seeds};
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::error::{Error, ExactError, InputError, Result, TrainerError};
 use crate::evaluate::inference_graph::InferenceGraph;
 use crate::evaluate::layer_range::{DEFAULT_RANGE_BYTES, RangeCost, Ranges};
-use crate::evaluate::progress::OnProgress;
 use crate::evaluate::spill::Activations;
 use crate::step::batch::input_rows::{GatheredRows, InputRows};
 use crate::step::embedding::NodeEmbedding;
@@ -43,7 +43,6 @@ pub struct LayerWiseInference {
     edge_columns: EdgeColumnStores,
     config: LayerWiseConfig,
     peak: Mutex<PeakMemory>,
-    on_progress: OnProgress,
 }
 
 /// The memory limits of a [`LayerWiseInference`].
@@ -143,7 +142,6 @@ impl LayerWiseInference {
             edge_columns: EdgeColumnStores::default(),
             config,
             peak: Mutex::default(),
-            on_progress: OnProgress::default(),
         })
     }
 
@@ -191,11 +189,6 @@ impl LayerWiseInference {
         // Edges without the weights or types are an error here, before the first layer.
         self.graph.sampler(&sampling, None)?;
         Ok(Self { sampling, ..self })
-    }
-
-    /// Reports the finished rows over all layers after each range of nodes.
-    pub(crate) fn with_progress(self, on_progress: OnProgress) -> Self {
-        Self { on_progress, ..self }
     }
 
     /// Returns the peak memory of the process, sampled after each range of nodes.
@@ -420,6 +413,7 @@ impl<M: BlockModel> Run<'_, M> {
         let node_bytes = 4 * 4 * widest as u64 + 16;
         let n_at_once = (self.inference.config.range_bytes / node_bytes).clamp(1, 1 << 20) as usize;
         let nodes: Vec<u32> = (0..n_nodes as u32).step_by(n_at_once).collect();
+        let progress = Progress::start("encoding nodes", ProgressUnit::Nodes, n_nodes as u64);
         for start in nodes {
             let end = n_nodes.min(start as usize + n_at_once) as u32;
             let nodes: Vec<NodeId> = (start..end).map(NodeId).collect();
@@ -430,7 +424,8 @@ impl<M: BlockModel> Run<'_, M> {
             let embedded = embedded(rows.embedded_mut())?;
             let x = ops::widen(rows.of_model(&self.model, &embedded, &context()));
             output.append(&kiln_kernels::to_vec_f32(x))?;
-            self.looked_at(end as usize);
+            self.look_at_memory();
+            progress.advance(u64::from(end - start));
         }
         output.finish(width)
     }
@@ -445,11 +440,8 @@ impl<M: BlockModel> Run<'_, M> {
         }
     }
 
-    /// Notes the memory, and reports the number of rows that are done over all layers.
-    fn looked_at(&self, n_done: usize) {
+    fn look_at_memory(&self) {
         self.inference.peak.lock().unwrap_or_else(PoisonError::into_inner).look();
-        let n_rows = (self.n_encoded + self.n_layers) * self.inference.graph.n_nodes();
-        self.inference.on_progress.report(n_done, n_rows);
     }
 
     /// Computes one layer for all nodes from the previous layer's outputs or encoded rows, or from the features of one type of
@@ -486,17 +478,18 @@ impl<M: BlockModel> Run<'_, M> {
             .with_edge_columns(inference.edge_columns.iter().map(|(_, rows)| &**rows))
             .with_layer(graph.memory())
             .with_layer(memory);
-        let mut n_done = (self.n_encoded + layer) * n_nodes;
         let size = cost.nominal_size(graph);
         let fanouts = inference.fanouts.get(layer).map(|of_relations| &of_relations[..]);
         let sampler = graph.sampler(&inference.sampling, fanouts)?;
+        let name = format_args!("exact outputs, layer {} of {}", layer + 1, self.n_layers);
+        let progress = Progress::start(name, ProgressUnit::Nodes, n_nodes as u64);
         for nodes in Ranges::new(graph, cost, self.inference.config.range_bytes) {
             let seeds = Seeds::nodes(nodes?.map(NodeId).collect());
             let blocks = sampler.sample_blocks(&seeds, context().key, scratch)?.blocks;
             let rows = self.range(layer, source, blocks, size)?;
             output.append(&rows)?;
-            n_done += rows.len() / d_out;
-            self.looked_at(n_done);
+            self.look_at_memory();
+            progress.advance((rows.len() / d_out) as u64);
         }
         output.finish(d_out)
     }

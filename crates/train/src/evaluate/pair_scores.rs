@@ -4,6 +4,7 @@ use kiln_graph::NodeId;
 use kiln_kernels::{gather_features, to_vec_f32};
 use kiln_nn::{ForwardContext, LinkDecoder, Mode};
 use kiln_sample::RngKey;
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::error::Result;
 
@@ -25,6 +26,7 @@ pub(crate) fn pair_scores(
     assert_eq!(srcs.len(), dsts.len(), "expected one destination per source");
     let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
     let mut scores = Vec::with_capacity(srcs.len());
+    let progress = Progress::start("scoring links", ProgressUnit::Links, srcs.len() as u64);
     for (srcs, dsts) in srcs.chunks(PAIRS_AT_ONCE).zip(dsts.chunks(PAIRS_AT_ONCE)) {
         // Without dropout, the pairs need no ids of their own.
         let ids = TensorData::new(vec![0_u32; srcs.len()], [srcs.len()]);
@@ -32,6 +34,7 @@ pub(crate) fn pair_scores(
         let srcs = gather_features(rows, srcs, device)?;
         let dsts = gather_features(rows, dsts, device)?;
         scores.extend(to_vec_f32(decoder.scores(srcs, dsts, &ids, &ctx)));
+        progress.set_done(scores.len() as u64);
     }
     Ok(scores)
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kiln_comm::Communicator;
 use kiln_graph::ItemId;
 use kiln_loader::{Phase, SeedBatch};
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::error::{Error, Result};
 use crate::saved::outputs::{OutputRows, append};
@@ -27,34 +28,38 @@ pub struct PredictedRows {
 /// them. Clones share the model.
 #[derive(Clone)]
 pub struct PredictionBatches {
+    /// The kind of the items, for the progress.
+    unit: ProgressUnit,
     n_items: usize,
-    n_batches: usize,
+    /// The number of items of each batch but the last.
+    size: usize,
     compute: Arc<Compute>,
 }
 
-/// Computes the batch with this number.
-type Compute = dyn Fn(usize) -> Result<PredictedRows> + Send + Sync;
+/// Computes the batch with this number, of the items at these positions.
+type Compute = dyn Fn(usize, Range<usize>) -> Result<PredictedRows> + Send + Sync;
 
 impl PredictionBatches {
     pub(crate) fn new(
+        unit: ProgressUnit,
         n_items: usize,
-        n_batches: usize,
-        compute: impl Fn(usize) -> Result<PredictedRows> + Send + Sync + 'static,
+        size: usize,
+        compute: impl Fn(usize, Range<usize>) -> Result<PredictedRows> + Send + Sync + 'static,
     ) -> Self {
-        Self { n_items, n_batches, compute: Arc::new(compute) }
+        Self { unit, n_items, size, compute: Arc::new(compute) }
     }
 
     /// Creates batches of `size` items. All have the key of evaluations with this seed, so the neighbours of an item depend
     /// neither on its batch nor on the request. `compute` gets the items of a batch and their positions.
     pub(crate) fn of_items<I: ItemId>(
+        unit: ProgressUnit,
         items: &[I],
         size: usize,
         seed: u64,
         compute: impl Fn(SeedBatch<I>, Range<usize>) -> Result<PredictedRows> + Send + Sync + 'static,
     ) -> Self {
         let items: Arc<[I]> = items.into();
-        Self::new(items.len(), items.len().div_ceil(size), move |batch| {
-            let positions = batch * size..items.len().min((batch + 1) * size);
+        Self::new(unit, items.len(), size, move |batch, positions| {
             let key = Phase::Test.step_key(seed, batch);
             let seeds = SeedBatch::new(Phase::Test, batch, key, items[positions.clone()].to_vec());
             compute(seeds, positions)
@@ -68,7 +73,11 @@ impl PredictionBatches {
 
     /// Returns the number of batches. They contain the items in the order of the request.
     pub fn n_batches(&self) -> usize {
-        self.n_batches
+        self.n_items.div_ceil(self.size)
+    }
+
+    fn positions(&self, batch: usize) -> Range<usize> {
+        batch * self.size..self.n_items.min((batch + 1) * self.size)
     }
 
     /// Computes a batch.
@@ -79,9 +88,45 @@ impl PredictionBatches {
     /// # Panics
     /// Panics if `batch` is not below [`PredictionBatches::n_batches`].
     pub fn batch(&self, batch: usize) -> Result<PredictedRows> {
-        let n_batches = self.n_batches;
+        let n_batches = self.n_batches();
         assert!(batch < n_batches, "batch {batch} is out of range: there are {n_batches}");
-        (self.compute)(batch)
+        (self.compute)(batch, self.positions(batch))
+    }
+
+    /// Computes consecutive batches and passes them to `each`, as a stage of progress
+    /// ([`kiln_store::progress`]).
+    ///
+    /// ```no_run
+    /// # fn example(batches: kiln_train::PredictionBatches) -> kiln_train::Result<()> {
+    /// batches.for_each(0..batches.n_batches(), |rows| {
+    ///     println!("items {:?}", rows.positions);
+    ///     Ok::<(), kiln_train::Error>(())
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the errors of [`PredictionBatches::batch`] and of `each`.
+    ///
+    /// # Panics
+    /// Panics if the last batch is not below [`PredictionBatches::n_batches`].
+    pub fn for_each<E: From<Error>>(
+        &self,
+        batches: Range<usize>,
+        mut each: impl FnMut(PredictedRows) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let n_items = batches.clone().map(|batch| self.positions(batch).len()).sum();
+        let progress = self.progress(n_items);
+        for batch in batches {
+            let rows = self.batch(batch)?;
+            progress.advance(rows.positions.len() as u64);
+            each(rows)?;
+        }
+        Ok(())
+    }
+
+    fn progress(&self, n_items: usize) -> Progress {
+        Progress::start(format_args!("predicting {}", self.unit.name()), self.unit, n_items as u64)
     }
 
     /// Computes the batches on all ranks, which take turns, and passes them to `each` on rank 0 in the order of the
@@ -98,16 +143,19 @@ impl PredictionBatches {
         let rank = comm.rank_info().rank;
         let n_ranks = comm.rank_info().world_size;
         if n_ranks == 1 {
-            return (0..self.n_batches).try_for_each(|batch| each(self.batch(batch)?));
+            return self.for_each(0..self.n_batches(), each);
         }
         comm.set_stage("predictions");
-        for first in (0..self.n_batches).step_by(n_ranks) {
-            let own = Some(first + rank).filter(|&batch| batch < self.n_batches);
+        let n_batches = self.n_batches();
+        let progress = self.progress(self.n_items);
+        for first in (0..n_batches).step_by(n_ranks) {
+            let own = Some(first + rank).filter(|&batch| batch < n_batches);
             let own = own.map(|batch| self.batch(batch)).transpose()?;
             let mut send = vec![Vec::new(); n_ranks];
             send[0] = own.map(|rows| rows.to_bytes()).unwrap_or_default();
             for bytes in comm.all_to_all(&send).map_err(Error::from)? {
                 if let Some(rows) = PredictedRows::from_bytes(&bytes) {
+                    progress.advance(rows.positions.len() as u64);
                     each(rows)?;
                 }
             }
@@ -116,19 +164,17 @@ impl PredictionBatches {
     }
 
     /// Computes all batches and joins them. `widths` are those of scores and embeddings, for an empty request; `None`
-    /// if they are not wanted. `report` is called with the number of finished items.
-    pub(crate) fn all(&self, widths: [Option<usize>; 2], report: impl Fn(usize)) -> Result<PredictedRows> {
+    /// if they are not wanted.
+    pub(crate) fn all(&self, widths: [Option<usize>; 2]) -> Result<PredictedRows> {
         let mut scores = None;
         let mut embeddings = None;
-        for batch in 0..self.n_batches {
-            let rows = self.batch(batch)?;
-            if rows.positions.is_empty() {
-                continue;
+        self.for_each(0..self.n_batches(), |rows| -> Result<()> {
+            if !rows.positions.is_empty() {
+                append(&mut scores, rows.scores);
+                append(&mut embeddings, rows.embeddings);
             }
-            append(&mut scores, rows.scores);
-            append(&mut embeddings, rows.embeddings);
-            report(rows.positions.end);
-        }
+            Ok(())
+        })?;
         let [scores, embeddings] = [(scores, widths[0]), (embeddings, widths[1])]
             .map(|(rows, width)| rows.or_else(|| Some(OutputRows::new(Vec::new(), width?))));
         Ok(PredictedRows { positions: 0..self.n_items, scores, embeddings })
@@ -137,10 +183,10 @@ impl PredictionBatches {
 
 impl fmt::Debug for PredictionBatches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { n_items, n_batches, .. } = self;
+        let Self { n_items, .. } = self;
         f.debug_struct("PredictionBatches")
             .field("n_items", n_items)
-            .field("n_batches", n_batches)
+            .field("n_batches", &self.n_batches())
             .finish_non_exhaustive()
     }
 }
@@ -190,12 +236,13 @@ mod tests {
             let seen = Arc::new(Mutex::new(Vec::new()));
             let expected = items.clone();
             let record = Arc::clone(&seen);
-            let batches = PredictionBatches::of_items(&items, size, 5, move |seeds, positions| {
-                assert_eq!(seeds.key, Phase::Validation.step_key(5, 0));
-                assert_eq!(seeds.seeds, expected[positions.clone()]);
-                record.lock().expect("no test should panic").push(positions.clone());
-                Ok(PredictedRows { positions, scores: None, embeddings: None })
-            });
+            let batches =
+                PredictionBatches::of_items(ProgressUnit::Nodes, &items, size, 5, move |seeds, positions| {
+                    assert_eq!(seeds.key, Phase::Validation.step_key(5, 0));
+                    assert_eq!(seeds.seeds, expected[positions.clone()]);
+                    record.lock().expect("no test should panic").push(positions.clone());
+                    Ok(PredictedRows { positions, scores: None, embeddings: None })
+                });
             for batch in 0..batches.n_batches() {
                 batches.batch(batch).expect("the batch should be computed");
             }

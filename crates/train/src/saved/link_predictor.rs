@@ -117,23 +117,6 @@ impl LinkPredictor {
         Self { encoder: self.encoder.rule(rule), ..self }
     }
 
-    /// Calls `callback` after each batch of nodes, or after each range of nodes in exact mode, with the number of finished rows
-    /// and of all rows.
-    ///
-    /// ```no_run
-    /// # use kiln_graph::NodeId;
-    /// # use kiln_train::{LinkPredictor, PredictMode, TopKConfig};
-    /// # fn example(predictor: LinkPredictor, srcs: &[NodeId]) -> kiln_train::Result<()> {
-    /// let predictor = predictor.on_progress(|n_done, n_rows| eprintln!("{n_done} of {n_rows} nodes"));
-    /// let best = predictor.top_k(srcs, &TopKConfig::new(10), &PredictMode::default())?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn on_progress(self, callback: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
-        Self { encoder: self.encoder.on_progress(callback), ..self }
-    }
-
     /// Returns the model.
     ///
     /// ```no_run
@@ -240,15 +223,8 @@ impl LinkPredictor {
     pub fn link_scorer(&self, nodes: Vec<NodeId>, mode: &PredictMode) -> Result<LinkScorer> {
         let spill = self.encoder.exact_config(mode).and_then(|config| config.spill);
         let builder = LinkScorerBuilder::new(self.model(), nodes, spill.map(|spill| spill.memory_bytes))?;
-        let n_nodes = builder.nodes().len();
         let batches = self.encoder.batches(builder.nodes(), mode, WantedRows::Outputs)?;
-        // The layers of exact mode report their own progress.
-        let is_exact = self.encoder.is_exact(mode);
-        builder.of_batches(&batches, |n_done| {
-            if !is_exact {
-                self.encoder.report(n_done, n_nodes);
-            }
-        })
+        builder.of_batches(&batches)
     }
 
     /// Returns the score of each link, a logit. The links need not be in the graph.

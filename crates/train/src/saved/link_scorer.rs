@@ -7,6 +7,7 @@ use burn::tensor::Tensor;
 use kiln_feature::DenseFeatures;
 use kiln_graph::{Links, NodeId};
 use kiln_kernels::{gather_features, to_vec_f32};
+use kiln_store::progress::{Progress, ProgressUnit};
 use rayon::prelude::*;
 
 use crate::error::Result;
@@ -111,17 +112,9 @@ impl LinkScorerBuilder {
         }
     }
 
-    /// Computes the batches of [`LinkScorerBuilder::nodes`], and returns their scorer. `progress` gets the number of finished rows
-    /// after each batch.
-    pub(crate) fn of_batches(
-        mut self,
-        batches: &PredictionBatches,
-        progress: impl Fn(usize),
-    ) -> Result<LinkScorer> {
-        for batch in 0..batches.n_batches() {
-            self.push(&batches.batch(batch)?)?;
-            progress(self.n_rows);
-        }
+    /// Computes the batches of [`LinkScorerBuilder::nodes`], and returns their scorer.
+    pub(crate) fn of_batches(mut self, batches: &PredictionBatches) -> Result<LinkScorer> {
+        batches.for_each(0..batches.n_batches(), |rows| self.push(&rows))?;
         self.finish()
     }
 
@@ -194,6 +187,7 @@ impl LinkScorer {
             );
         }
         let mut found = Vec::new();
+        let progress = Progress::start("finding the best links", ProgressUnit::Nodes, srcs.len() as u64);
         for srcs in srcs.chunks(Self::SRCS_AT_ONCE) {
             let mut best: Vec<Best<'_>> = srcs.iter().map(|&src| Best::of(src, config)).collect();
             let of_srcs = self.gather(srcs)?;
@@ -205,6 +199,7 @@ impl LinkScorer {
                     .for_each(|(best, scores)| best.add(dsts, scores));
             }
             found.extend(best.into_iter().flat_map(Best::into_links));
+            progress.advance(srcs.len() as u64);
         }
         Ok(found)
     }

@@ -24,6 +24,7 @@ use crate::saved::registry::{BadModel, ModelRegistry};
 use crate::saved::schema_info::SchemaInfo;
 use crate::step::embedding::node_keys::NodeKeys;
 use crate::step::weights::hash;
+use kiln_store::progress::ProgressUnit;
 use kiln_store::whole_file::read_whole;
 
 /// The file of a run folder with the weights of the best epoch.
@@ -249,7 +250,7 @@ impl SavedModel {
         graphs: &[GraphId],
     ) -> Result<OutputRows> {
         let batches = self.graph_batches(graph, node_offsets, features, graphs)?;
-        let rows = batches.all([Some(self.info().inputs.n_outputs), None], |_| ())?;
+        let rows = batches.all([Some(self.info().inputs.n_outputs), None])?;
         Ok(rows.scores.expect("the scores should have been computed"))
     }
 
@@ -299,10 +300,16 @@ impl SavedModel {
         let batcher = GraphBatcher::new(graph.clone(), node_offsets.clone(), features, labels);
         let model = self.clone();
         let EvaluationInfo { batch_size, seed, .. } = self.info().evaluation;
-        Ok(PredictionBatches::of_items(graphs, batch_size, seed, move |seeds, positions| {
-            let scores = Some(model.graph_scores(&batcher, seeds)?);
-            Ok(PredictedRows { positions, scores, embeddings: None })
-        }))
+        Ok(PredictionBatches::of_items(
+            ProgressUnit::Graphs,
+            graphs,
+            batch_size,
+            seed,
+            move |seeds, positions| {
+                let scores = Some(model.graph_scores(&batcher, seeds)?);
+                Ok(PredictedRows { positions, scores, embeddings: None })
+            },
+        ))
     }
 
     fn graph_scores(

@@ -9,7 +9,6 @@ use kiln_sample::{Fanout, Rule, Scratch};
 
 use crate::error::{Error, Result};
 use crate::evaluate::layer_wise::{LayerWiseConfig, WantedRows};
-use crate::evaluate::progress::OnProgress;
 use crate::saved::batches::{PredictedRows, PredictionBatches};
 use crate::saved::error::{ModelError, ModelNodesError, PredictModeError};
 use crate::saved::graph_access::GraphAccess;
@@ -51,7 +50,6 @@ pub struct NodePredictor {
     rule: Option<Rule>,
     /// Tables of samplers that no thread uses at the moment.
     scratches: Arc<Mutex<Vec<Scratch>>>,
-    on_progress: OnProgress,
 }
 
 impl NodePredictor {
@@ -108,7 +106,6 @@ impl NodePredictor {
             data,
             rule: None,
             scratches: Arc::default(),
-            on_progress: OnProgress::default(),
         })
     }
 
@@ -150,23 +147,6 @@ impl NodePredictor {
     #[must_use]
     pub fn rule(self, rule: impl Into<Rule>) -> Self {
         Self { rule: Some(rule.into()), ..self }
-    }
-
-    /// Calls `callback` after each batch, or after each range of nodes in exact mode, with the number of finished rows
-    /// and of all rows.
-    ///
-    /// ```no_run
-    /// # use kiln_graph::NodeId;
-    /// # use kiln_train::{NodePredictor, PredictMode};
-    /// # fn example(predictor: NodePredictor, nodes: &[NodeId]) -> kiln_train::Result<()> {
-    /// let predictor = predictor.on_progress(|n_done, n_rows| eprintln!("{n_done} of {n_rows} rows"));
-    /// let scores = predictor.predict(nodes, &PredictMode::default())?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn on_progress(self, callback: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
-        Self { on_progress: OnProgress::new(callback), ..self }
     }
 
     /// Returns the model.
@@ -337,18 +317,7 @@ impl NodePredictor {
             // The batches have them.
             false => [None, None],
         };
-        // The layers of exact mode report their own progress.
-        let is_exact = self.is_exact(mode);
-        batches.all(widths, |n_done| {
-            if !is_exact {
-                self.on_progress.report(n_done, nodes.len());
-            }
-        })
-    }
-
-    /// Reports the number of finished rows and of all rows.
-    pub(super) fn report(&self, n_done: usize, n_rows: usize) {
-        self.on_progress.report(n_done, n_rows);
+        batches.all(widths)
     }
 
     /// Returns the widths of the scores and of the embeddings; `None` for rows that are not wanted.

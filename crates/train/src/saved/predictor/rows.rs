@@ -8,6 +8,7 @@ use kiln_graph::NodeId;
 use kiln_kernels::to_vec_f32;
 use kiln_loader::{BatchError, Batcher, NodeBatcher, SeedBatch, StageTimes};
 use kiln_sample::{Fanout, FrontierSampler};
+use kiln_store::progress::ProgressUnit;
 
 use crate::error::{Error, Result};
 use crate::evaluate::layer_wise::{
@@ -59,9 +60,7 @@ impl NodePredictor {
         let embeddings = embeddings.or(only);
         let nodes: Arc<[NodeId]> = nodes.into();
         let model = self.model.clone();
-        let n_batches = nodes.len().div_ceil(EXACT_ROWS);
-        Ok(PredictionBatches::new(nodes.len(), n_batches, move |batch| {
-            let positions = batch * EXACT_ROWS..nodes.len().min((batch + 1) * EXACT_ROWS);
+        Ok(PredictionBatches::new(ProgressUnit::Nodes, nodes.len(), EXACT_ROWS, move |_, positions| {
             let nodes = &nodes[positions.clone()];
             let scores = match &scores {
                 Some(rows) => Some(model.score_rows(values_of(&**rows, nodes)?, rows.dim())),
@@ -79,8 +78,7 @@ impl NodePredictor {
     fn inference(&self, config: LayerWiseConfig) -> Result<LayerWiseInference> {
         let graph = self.data.graph.whole()?;
         let sampling = self.model.sampling();
-        let on_progress = self.on_progress.clone();
-        let mut inference = LayerWiseInference::new(graph, config)?.with_progress(on_progress);
+        let mut inference = LayerWiseInference::new(graph, config)?;
         if let Some(info) = self.model.schema_info() {
             // A relation that training did not sample has no trained weights.
             let n_layers = self.model.encoder()?.network.n_layers();
@@ -110,7 +108,7 @@ impl NodePredictor {
         let batcher = self.batcher(fanouts)?;
         let predictor = self.clone();
         let size = self.model.info().evaluation.batch_size;
-        Ok(PredictionBatches::of_items(nodes, size, seed, move |seeds, positions| {
+        Ok(PredictionBatches::of_items(ProgressUnit::Nodes, nodes, size, seed, move |seeds, positions| {
             predictor.batch(&batcher, seeds, positions, wanted)
         }))
     }
