@@ -3,7 +3,11 @@ use std::path::{Path, PathBuf};
 use kiln_graph::{MappedFile, SharedArray};
 
 use crate::npy::{self, DType, Element, Header, Order};
+use crate::progress::{Progress, ProgressUnit};
 use crate::{Error, Result};
+
+/// The number of values that are visited between two reports of progress.
+const VALUES_AT_ONCE: usize = 1 << 16;
 
 /// An `.npy` array, memory-mapped or in memory. Its header is parsed and matches the file's length; its values are not
 /// validated.
@@ -270,11 +274,18 @@ impl ArrayFile {
         &self,
         mut visit: impl FnMut(usize, i128) -> Result<(), E>,
     ) -> Result<(), E> {
+        let name = self.path.file_name().unwrap_or_default().display();
+        let n_values = self.n_values() as u64;
+        let progress = Progress::start(format_args!("reading {name}"), ProgressUnit::Values, n_values);
         macro_rules! visit_all {
             ($ty:ty) => {{
-                let elements = self.value_bytes().chunks_exact(size_of::<$ty>());
-                for (position, bytes) in elements.enumerate() {
-                    visit(position, i128::from(bytemuck::pod_read_unaligned::<$ty>(bytes)))?;
+                let mut position = 0;
+                for part in self.value_bytes().chunks(VALUES_AT_ONCE * size_of::<$ty>()) {
+                    for bytes in part.chunks_exact(size_of::<$ty>()) {
+                        visit(position, i128::from(bytemuck::pod_read_unaligned::<$ty>(bytes)))?;
+                        position += 1;
+                    }
+                    progress.set_done(position as u64);
                 }
                 Ok(())
             }};

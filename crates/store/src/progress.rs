@@ -52,6 +52,7 @@ pub enum ProgressUnit {
     Links,
     Graphs,
     Batches,
+    Values,
 }
 
 impl ProgressUnit {
@@ -65,6 +66,7 @@ impl ProgressUnit {
             Self::Links => "links",
             Self::Graphs => "graphs",
             Self::Batches => "batches",
+            Self::Values => "values",
         }
     }
 }

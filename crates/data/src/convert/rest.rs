@@ -7,6 +7,7 @@ use kiln_graph::NodeId;
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter};
 use kiln_store::npy::DType;
 use kiln_store::paths::{find, is_there, required};
+use kiln_store::progress::{Progress, ProgressUnit};
 use kiln_store::{ArrayFile, Npz, check_count};
 
 use super::buckets::FIXED_BYTES;
@@ -109,11 +110,13 @@ fn copy_column(column: &ColumnArray, n_edges: usize, set: &mut FolderWriter) -> 
     let ColumnFormat { name, element, width } = &column.format;
     let mut array = start_column(set, Layout::Plain, 0, name, *element, *width)?;
     let edges_at_once = (VALUES_AT_ONCE / width).max(1);
+    let progress = Progress::start("copying edge columns", ProgressUnit::Edges, n_edges as u64);
     let mut rows = Vec::new();
     for start in (0..n_edges).step_by(edges_at_once) {
         rows.clear();
         column.push_rows(start..n_edges.min(start + edges_at_once), &mut rows)?;
         array.push_bytes(&rows)?;
+        progress.set_done(n_edges.min(start + edges_at_once) as u64);
     }
     column.check_unchanged()?;
     Ok(set.add(array)?)
@@ -135,6 +138,7 @@ fn copy_dense(array: &ArrayFile, of: RowsOf, n_expected: usize, set: &mut Folder
     check_count(array.path(), of.count(), n_expected, n_rows)?;
     let mut rows = set.rows(of.file(), written_type(array)?, dim)?;
     let size = array.dtype().bytes();
+    let progress = Progress::start("copying features", ProgressUnit::Bytes, array.value_bytes().len() as u64);
     for (chunk, bytes) in array.value_bytes().chunks(size * VALUES_AT_ONCE).enumerate() {
         let first = chunk * VALUES_AT_ONCE;
         check_finite(array, first..first + bytes.len() / size, dim, of.value())?;
@@ -145,6 +149,7 @@ fn copy_dense(array: &ArrayFile, of: RowsOf, n_expected: usize, set: &mut Folder
             }
             _ => rows.push_bytes(bytes)?,
         }
+        progress.advance(bytes.len() as u64);
     }
     add_copy(array, rows, set)?;
     Ok(dim)

@@ -27,15 +27,18 @@ const MAX_WIDTH: usize = 79;
 pub enum ProgressOutput {
     /// A terminal: one line, which is overwritten, and cleared at the end of the stage.
     Terminal(Box<dyn Write + Send>),
-    /// A function that prints a line, 2, 10, 30 and 60 seconds after the start of the stage and then once a minute.
+    /// A function that prints a line, 2, 10, 30 and 60 seconds after the start of the stage and then once a minute. It must not
+    /// begin a stage itself.
     Lines(Box<dyn FnMut(&ProgressLine) + Send>),
 }
 
-/// A reporter that prints lines for stages of more than two seconds. Of several stages that run, it prints the one that began
-/// last among those.
+/// A reporter that prints lines for stages of more than two seconds. Of several such stages that run, it prints the one that
+/// began last.
 pub struct ProgressPrinter {
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
     state: Mutex<State>,
+    /// This printer, for the thread that prints; empty for a printer without a thread.
+    this: Weak<Self>,
 }
 
 struct State {
@@ -45,6 +48,8 @@ struct State {
     width: usize,
     /// The time of the last line, and the name of its stage.
     last: Option<(Duration, String)>,
+    /// True while there is a thread that prints.
+    has_thread: bool,
 }
 
 /// A stage that runs.
@@ -78,20 +83,25 @@ impl ProgressPrinter {
         })
     }
 
-    /// Returns a printer of the time since its start, which prints on a thread of its own. The thread ends with the printer.
+    /// Returns a printer of the time since its start, which prints on a thread of its own. The thread starts with a stage, and
+    /// ends within a second after the last stage, or after the printer was dropped.
     pub fn start(output: ProgressOutput) -> Arc<Self> {
         let start = Instant::now();
-        let printer = Arc::new(Self::with_clock(output, move || start.elapsed()));
-        let weak = Arc::downgrade(&printer);
-        // Where the thread cannot start, the work goes on without lines.
-        let _ = thread::Builder::new().name("kiln-progress".to_owned()).spawn(move || tick_until_end(&weak));
-        printer
+        Self::start_with_clock(output, move || start.elapsed())
+    }
+
+    /// Returns a printer as [`ProgressPrinter::start`] does, of the time of `clock`.
+    pub fn start_with_clock(
+        output: ProgressOutput,
+        clock: impl Fn() -> Duration + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self { this: this.clone(), ..Self::with_clock(output, clock) })
     }
 
     /// Returns a printer of the time of `clock`, which prints only within [`ProgressPrinter::tick`].
     pub fn with_clock(output: ProgressOutput, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        let state = State { output, running: Vec::new(), width: 0, last: None };
-        Self { clock: Box::new(clock), state: Mutex::new(state) }
+        let state = State { output, running: Vec::new(), width: 0, last: None, has_thread: false };
+        Self { clock: Box::new(clock), state: Mutex::new(state), this: Weak::new() }
     }
 
     /// Prints a line if it is time for one.
@@ -99,24 +109,45 @@ impl ProgressPrinter {
         self.update(State::tick);
     }
 
-    fn update(&self, change: impl FnOnce(&mut State, Duration)) {
+    fn update<T>(&self, change: impl FnOnce(&mut State, Duration) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // The clock is read after the lock: times ascend.
-        change(&mut state, (self.clock)());
+        change(&mut state, (self.clock)())
+    }
+
+    /// Starts the thread that prints, if there is none.
+    fn ensure_thread(&self, state: &mut State) {
+        if state.has_thread || self.this.strong_count() == 0 {
+            return;
+        }
+        let printer = self.this.clone();
+        let thread = thread::Builder::new().name("kiln-progress".to_owned());
+        // Where the thread cannot start, the work goes on without lines.
+        state.has_thread = thread.spawn(move || tick_while_running(&printer)).is_ok();
     }
 }
 
-fn tick_until_end(printer: &Weak<ProgressPrinter>) {
+fn tick_while_running(printer: &Weak<ProgressPrinter>) {
     loop {
         thread::sleep(PERIOD);
         let Some(printer) = printer.upgrade() else { return };
-        printer.tick();
+        let is_running = printer.update(|state, now| {
+            state.tick(now);
+            state.has_thread = !state.running.is_empty();
+            state.has_thread
+        });
+        if !is_running {
+            return;
+        }
     }
 }
 
 impl ProgressReporter for ProgressPrinter {
     fn started(&self, stage: &Arc<ProgressStage>) {
-        self.update(|state, now| state.add(stage, now));
+        self.update(|state, now| {
+            state.add(stage, now);
+            self.ensure_thread(state);
+        });
     }
 
     fn finished(&self, stage: &Arc<ProgressStage>) {
