@@ -114,7 +114,7 @@ fn parse(command: &clap::Command, args: &[OsString]) -> clap::ArgMatches {
 }
 
 fn run(args: &[OsString]) -> anyhow::Result<ExitCode> {
-    let mut command = command();
+    let command = command();
     let mut matches = parse(&command, args);
     let missing = described::missing_arguments(&command, &matches)?;
     if !missing.is_empty() {
@@ -130,28 +130,36 @@ fn run(args: &[OsString]) -> anyhow::Result<ExitCode> {
     ) {
         kiln::start_threads()?;
     }
-    let given = flags::read_given(command.clone(), &matches);
-    match cli.command {
-        Command::Train(args) => {
-            output::set_format(args.fit.log_format);
-            return output::show_progress(|| train::run(&args, given));
-        }
-        Command::Sweep(args) => return sweep::run(&args, &command),
-        Command::Predict(args) => output::show_progress(|| predict::run(&args, &given))?,
+    let given = flags::read_given(command, &matches);
+    if let Command::Train(args) = &cli.command {
+        output::set_format(args.fit.log_format);
+    }
+    output::show_progress(|| execute(cli.command, given))
+}
+
+fn execute(command: Command, given: flags::GivenFlags) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Train(args) => return train::run(&args, given),
+        Command::Sweep(args) => return sweep::run(&args, &crate::command()),
+        Command::Predict(args) => predict::run(&args, &given)?,
         Command::Runs(args) => runs::list(&args)?,
         Command::Report(args) => runs::report(&args)?,
-        Command::Data(command) => output::show_progress(|| data::run(&command, &given))?,
+        Command::Data(command) => data::run(&command, &given)?,
         Command::Serve(args) => serve::serve(&args)?,
         Command::Health(args) => serve::health(&args)?,
         Command::Device => return list::run(),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut command, "kiln", &mut script);
+            clap_complete::generate(shell, &mut self::command(), "kiln", &mut script);
             output::write_result(&String::from_utf8_lossy(&script))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
+
+#[cfg(all(test, feature = "tables"))]
+#[path = "../tests/progress/mod.rs"]
+mod progress_tests;
 
 #[cfg(test)]
 #[path = "../tests/command/mod.rs"]

@@ -94,7 +94,3 @@ fn embedding_width(predictor: &NodePredictor) -> kiln::Result<Option<usize>> {
         width => Ok(Some(width?)),
     }
 }
-
-#[cfg(test)]
-#[path = "../../tests/predict/nodes.rs"]
-mod tests;

@@ -5,13 +5,15 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use kiln::PredictionOutput;
 use kiln::data::synthetic;
 use kiln::feature::Targets;
 use kiln::graph::NodeTypes;
 use kiln::prelude::*;
+use kiln::store::progress::{ProgressReporter, ProgressScope, ProgressStage};
 use kiln::train::{
-    Error as TrainError, ModelError, ModelNodesError, NodeKeys, NodePredictor, OutputRows, PredictionData,
-    WantedRows,
+    Error as TrainError, LayerWiseConfig, ModelError, ModelNodesError, NodeKeys, NodePredictor, OutputRows,
+    PredictionData, WantedRows,
 };
 use tempfile::TempDir;
 
@@ -195,13 +197,50 @@ fn embeddings_are_the_inputs_of_the_last_layer() {
 fn predictions_report_their_progress() {
     let data = named_shop(1, 0);
     let (_folder, run) = trained(&data, rgcn(&data), 1);
-    let reported = Arc::new(Mutex::new(Vec::new()));
-    let record = Arc::clone(&reported);
-    let predictor = predictor(&run, &data)
-        .on_progress(move |n_done, n_rows| record.lock().unwrap().push((n_done, n_rows)));
+    let predictor = predictor(&run, &data);
     let items: Vec<NodeId> = (0..70).map(NodeId).collect();
-    predictor.predict(&items, &PredictMode::AsEvaluated).unwrap();
-    assert_eq!(*reported.lock().unwrap(), [(32, 70), (64, 70), (70, 70)]);
+    let n_nodes = data.graph.n_nodes();
+    let stages = Recorder::record(|| predictor.predict(&items, &PredictMode::AsEvaluated).unwrap());
+    assert_eq!(stages, ["predicting nodes: 70/70 nodes"]);
+    let exact = PredictMode::Exact(LayerWiseConfig::default());
+    // Rank 0 reports for all, on the threads of all ranks, too.
+    for (mode, n_ranks) in [(&PredictMode::AsEvaluated, 3), (&exact, 1), (&exact, 2)] {
+        let stages = Recorder::record(|| {
+            launch(RankConfig::threads(n_ranks), |rank| {
+                let (wanted, output) = (WantedRows::Outputs, PredictionOutput::RankZero);
+                rank.predict(&predictor, &items, mode, wanted, output, |_| Ok(()))
+            })
+        });
+        let mut expected = vec!["predicting nodes: 70/70 nodes".to_owned()];
+        if mode == &exact {
+            let layers = ["encoding nodes", "exact outputs, layer 1 of 2", "exact outputs, layer 2 of 2"];
+            let layers = layers.map(|name| format!("{name}: {n_nodes}/{n_nodes} nodes"));
+            expected.splice(0..0, layers);
+        }
+        assert_eq!(stages, expected, "{mode:?} on {n_ranks} ranks");
+    }
+}
+
+/// A reporter that records the finished stages.
+#[derive(Default)]
+struct Recorder(Mutex<Vec<String>>);
+
+impl Recorder {
+    fn record<T>(work: impl FnOnce() -> T) -> Vec<String> {
+        let recorder = Arc::new(Self::default());
+        ProgressScope::new(recorder.clone()).run(work);
+        let stages = recorder.0.lock().unwrap();
+        stages.clone()
+    }
+}
+
+impl ProgressReporter for Recorder {
+    fn started(&self, _: &Arc<ProgressStage>) {}
+
+    fn finished(&self, stage: &Arc<ProgressStage>) {
+        let (name, done, unit) = (stage.name(), stage.done(), stage.unit().name());
+        self.0.lock().unwrap().push(format!("{name}: {done}/{} {unit}", stage.total().unwrap()));
+    }
 }
 
 /// A model without names finds rows by id: on the data of its training, also if its nodes have names now, and on no other data
