@@ -26,7 +26,10 @@ pub(crate) const VALUES_AT_ONCE: usize = 1 << 16;
 /// Checks all values of a set whose parts have the right lengths, and returns notes about its split. `place` is a folder, or
 /// the set in memory, whose messages have the names of the set and of the part.
 pub(crate) fn check_set(data: &Dataset, place: Place<'_>) -> Result<Vec<Note>> {
+    let progress = Progress::start("checking edges", ProgressUnit::Edges, data.graph.n_edges());
     check_relations(data, place)?;
+    progress.advance(data.graph.n_edges());
+    drop(progress);
     check_rows(data, place)?;
     for (node_type, names) in data.names.iter().enumerate() {
         check_names(names, numbered(data, place, node_type))
@@ -46,7 +49,6 @@ pub(crate) fn check_set(data: &Dataset, place: Place<'_>) -> Result<Vec<Note>> {
 
 /// Checks the offsets, the nodes, the weights and the edge types of all relations.
 fn check_relations(data: &Dataset, place: Place<'_>) -> Result<()> {
-    let _progress = Progress::start("checking edges", ProgressUnit::Edges, None);
     if let Layout::Plain = data.layout {
         return check_graph(data.csc()?, &data.edge_type_names, place);
     }
@@ -173,6 +175,7 @@ pub(crate) fn check_graph(graph: &Csc, edge_type_names: &[String], place: Place<
 
 /// Checks that the values of all columns are finite, and that all edge types have names if any edge type has a name.
 pub(crate) fn check_edge_data(graph: &Csc, edge_type_names: &[String], place: Place<'_>) -> Result<()> {
+    let progress = Progress::start("checking edge columns", ProgressUnit::Edges, graph.n_edges());
     for (name, column) in graph.columns().iter() {
         if let Some(position) = column.first_not_finite() {
             let edge = (position / column.width()) as u64;
@@ -185,6 +188,7 @@ pub(crate) fn check_edge_data(graph: &Csc, edge_type_names: &[String], place: Pl
             ));
         }
     }
+    progress.advance(graph.n_edges());
     let n_types = edge_type_names.len();
     let types = graph.edge_types().unwrap_or_default();
     if n_types > 0

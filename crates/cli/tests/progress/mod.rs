@@ -119,7 +119,7 @@ fn the_commands_of_data_report_each_stage() {
     assert_eq!(stages["node type `user`: reading keys and statistics"], [of_users]);
     let of_edges = Finished { done: 240, total: Some(240), unit: ProgressUnit::Edges };
     assert_eq!(stages["sorting edges"], [of_edges; 2]);
-    let verified = ["verifying hashes", "checking features"];
+    let verified = ["verifying hashes", "checking edges", "checking edge columns", "checking features"];
     for (line, expected) in [
         ("data verify ROOT/shop", &verified[..]),
         ("data inspect ROOT/shop", &["counting degrees"]),

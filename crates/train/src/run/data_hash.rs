@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use kiln_comm::Communicator;
 use kiln_loader::Background;
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::error::{Error, InputError, Result, RunError};
 
@@ -66,6 +67,8 @@ impl DataHash {
             Kind::Later(hash) => {
                 let panicked =
                     |message: String| Err(Arc::new(HashError::from(format!("a panic: {message}"))));
+                let name = "waiting for the hash of the data";
+                let _progress = Progress::start(name, ProgressUnit::Bytes, None);
                 let hash = hash.wait().unwrap_or_else(panicked);
                 hash.map_err(|source| Error::Run(RunError::DataHash { source }))
             }
