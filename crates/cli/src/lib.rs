@@ -140,7 +140,7 @@ fn run(args: &[OsString]) -> anyhow::Result<ExitCode> {
 fn execute(command: Command, given: flags::GivenFlags) -> anyhow::Result<ExitCode> {
     match command {
         Command::Train(args) => return train::run(&args, given),
-        Command::Sweep(args) => return sweep::run(&args, &crate::command()),
+        Command::Sweep(args) => return sweep::run(&args, &self::command()),
         Command::Predict(args) => predict::run(&args, &given)?,
         Command::Runs(args) => runs::list(&args)?,
         Command::Report(args) => runs::report(&args)?,

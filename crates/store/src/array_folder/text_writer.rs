@@ -2,7 +2,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-use super::writer::FolderWriter;
+use super::writer::{CountedFile, FolderWriter};
 use crate::Result;
 use crate::error::io_error;
 
@@ -12,7 +12,7 @@ use crate::error::io_error;
 #[must_use = "call finish before the commit, or the end of the text may be missing"]
 pub struct TextWriter {
     path: PathBuf,
-    file: BufWriter<File>,
+    file: BufWriter<CountedFile>,
 }
 
 impl FolderWriter {
@@ -36,7 +36,7 @@ impl FolderWriter {
     pub fn text(&self, name: &str) -> Result<TextWriter> {
         let path = self.folder().join(name);
         let file = File::create_new(&path).map_err(io_error(&path))?;
-        Ok(TextWriter { path, file: BufWriter::new(file) })
+        Ok(TextWriter { path, file: BufWriter::new(self.counted(file)) })
     }
 }
 
@@ -54,7 +54,7 @@ impl TextWriter {
     /// # Errors
     /// Returns [`Error::Io`](crate::Error::Io) if the write or the sync fails.
     pub fn finish(mut self) -> Result<()> {
-        let synced = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
+        let synced = self.file.flush().and_then(|()| self.file.get_ref().file.sync_all());
         synced.map_err(io_error(&self.path))
     }
 }

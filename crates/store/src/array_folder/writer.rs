@@ -81,7 +81,7 @@ pub struct FolderWriter {
     target: PathBuf,
     folder: UnfinishedFolder,
     entries: Entries,
-    /// The bytes of arrays that were written.
+    /// The bytes of files that were written.
     progress: Arc<Progress>,
 }
 
@@ -137,11 +137,15 @@ impl FolderWriter {
         self.array(name.into(), dtype, Some(dim))
     }
 
+    /// Returns a file whose written bytes are counted as those of the folder.
+    pub(super) fn counted(&self, file: File) -> CountedFile {
+        CountedFile { file, progress: Arc::clone(&self.progress) }
+    }
+
     fn array(&self, name: Cow<'static, str>, dtype: ElementType, dim: Option<usize>) -> Result<ArrayWriter> {
         let path = self.folder().join(&*name);
         let file = File::create_new(&path).map_err(io_error(&path))?;
-        let file = CountedFile { file, progress: Arc::clone(&self.progress) };
-        let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
+        let mut file = BufWriter::with_capacity(BUFFER_BYTES, self.counted(file));
         file.write_all(&[0; HEADER_BYTES]).map_err(io_error(&path))?;
         Ok(ArrayWriter { path, name, dtype, dim, n_values: 0, file })
     }
@@ -224,8 +228,8 @@ pub struct ArrayWriter {
 
 /// A file whose written bytes are counted.
 #[derive(Debug)]
-struct CountedFile {
-    file: File,
+pub(super) struct CountedFile {
+    pub(super) file: File,
     progress: Arc<Progress>,
 }
 

@@ -180,8 +180,8 @@ impl State {
     fn tick(&mut self, now: Duration) {
         self.running.iter_mut().for_each(|running| running.estimate(now));
         let Self { running, output, last, .. } = self;
-        let is_long = |running: &&mut Running| SILENT <= now - running.started;
-        let Some(running) = running.iter_mut().rev().find(is_long) else { return };
+        let mut newest_first = running.iter_mut().rev();
+        let Some(running) = newest_first.find(|running| SILENT <= now - running.started) else { return };
         let line = ProgressLine::new(&running.stage, now - running.started, running.remaining);
         match output {
             ProgressOutput::Terminal(_) => {
@@ -217,7 +217,8 @@ impl State {
 impl Running {
     /// Updates the estimate of the remaining time. It is known if two estimates, some seconds apart, hardly differ.
     fn estimate(&mut self, now: Duration) {
-        let (done, elapsed) = (self.stage.done(), now - self.started);
+        let done = self.stage.done();
+        let elapsed = now - self.started;
         let Some(total) = self.stage.total().filter(|_| done != 0) else { return };
         let seconds = elapsed.as_secs_f64() * total as f64 / done as f64;
         match self.estimate {

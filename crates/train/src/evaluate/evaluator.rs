@@ -220,11 +220,12 @@ impl ExactEvaluator {
         let device = trainer.device();
         let tables = &trainer.embeddings;
         let scope = ProgressScope::current();
-        let compute = || match self.features.only_store() {
-            Some(features) => self.inference.outputs(model, &**features, device),
-            None => self.inference.outputs_by_type(model, &self.features, tables, device),
-        };
-        let outputs = self.threads.install(|| scope.run(compute));
+        let outputs = self.threads.install(|| {
+            scope.run(|| match self.features.only_store() {
+                Some(features) => self.inference.outputs(model, &**features, device),
+                None => self.inference.outputs_by_type(model, &self.features, tables, device),
+            })
+        });
         trainer.peak.merge(self.inference.peak_memory());
         outputs
     }
