@@ -1,4 +1,5 @@
 //! The stages that each command reports, with a reporter that records all of them.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,5 @@
 //! Stages and their scopes.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::{Arc, Mutex};
 
@@ -15,8 +16,7 @@ impl Recorder {
     fn record<T>(work: impl FnOnce() -> T) -> Vec<String> {
         let recorder = Arc::new(Self::default());
         ProgressScope::new(recorder.clone()).run(work);
-        let stages = recorder.0.lock().unwrap().clone();
-        stages
+        std::mem::take(&mut *recorder.0.lock().unwrap())
     }
 }
 

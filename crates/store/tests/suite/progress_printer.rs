@@ -1,4 +1,5 @@
 //! The lines of a printer, with a clock of the test.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -229,8 +229,7 @@ impl Recorder {
     fn record<T>(work: impl FnOnce() -> T) -> Vec<String> {
         let recorder = Arc::new(Self::default());
         ProgressScope::new(recorder.clone()).run(work);
-        let stages = recorder.0.lock().unwrap();
-        stages.clone()
+        std::mem::take(&mut *recorder.0.lock().unwrap())
     }
 }
 
