@@ -64,6 +64,9 @@ pub(crate) struct ConvertArgs {
     /// Memory limit in bytes, such as 512MiB or 1000000.
     #[arg(long, default_value = "1GiB", value_parser = convert::parse_bytes)]
     memory: u64,
+    /// Joins the relations of a dataset with one node type into one graph, whose edge types they become.
+    #[arg(long, conflicts_with_all = ["nodes", "symmetrize", "duplicates", "self_loops"])]
+    homogeneous: bool,
     /// Number of nodes. Default: the number of labels or feature rows, or else the largest node id plus 1.
     #[arg(long)]
     nodes: Option<usize>,
@@ -165,7 +168,14 @@ fn run_convert(args: &ConvertArgs) -> anyhow::Result<()> {
         duplicates: args.duplicates,
         self_loops: args.self_loops,
     };
-    if is_heterogeneous(&args.input)? {
+    let is_heterogeneous = is_heterogeneous(&args.input)?;
+    if args.homogeneous {
+        let input = args.input.display();
+        ensure!(is_heterogeneous, "{input} has no relation names: remove --homogeneous");
+        let data = convert::convert_to_homogeneous(&args.input, &args.out, args.memory)?;
+        print_notes(&data.notes);
+        print_rank_zero(&data);
+    } else if is_heterogeneous {
         let unset = ConvertOptions { memory_bytes: args.memory, ..Default::default() };
         ensure!(
             options == unset,

@@ -57,7 +57,7 @@ pub(crate) use self::buckets::write_csc;
 pub(crate) use self::csc_rows::CscRows;
 pub use kiln_store::parse_bytes;
 
-pub use self::heterogeneous::{HeterogeneousReport, convert_heterogeneous};
+pub use self::heterogeneous::{HeterogeneousReport, convert_heterogeneous, convert_to_homogeneous};
 pub use self::options::ConvertOptions;
 pub use crate::edges::{ColumnFormat, EdgeChunk, EdgeSource};
 

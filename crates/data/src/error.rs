@@ -216,6 +216,28 @@ pub enum NotHomogeneousError {
         /// The names of the relations.
         relations: String,
     },
+    /// A set with several node types where one is needed.
+    #[error(
+        "`{name}` has the node types {types}, but a graph with one type of nodes is needed: use a model of heterogeneous \
+         graphs, or a set with one of the types"
+    )]
+    SeveralNodeTypes {
+        /// The name of the set.
+        name: String,
+        /// The names of the node types.
+        types: String,
+    },
+    /// A set with one node type that has no features.
+    #[error(
+        "the nodes of type `{node_type}` of `{name}` have no features, expected a row per node: add columns to the nodes, \
+         for tables under `columns` of the spec, or use a model of heterogeneous graphs, which trains a row for each node"
+    )]
+    NoFeatures {
+        /// The name of the set.
+        name: String,
+        /// The name of the node type.
+        node_type: String,
+    },
     /// A step of the preparation of a set whose format cannot record it.
     #[error(
         "{step}() prepares homogeneous sets only, and `{name}` has names of its node types and relations: prepare its \

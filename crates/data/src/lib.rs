@@ -10,7 +10,7 @@
 //! - [`convert`] writes folders and edge lists that do not fit in memory in the kiln format.
 //!
 //! A [`Dataset`] is homogeneous, with one node type and one relation, or heterogeneous: node types with features of their own,
-//! and relations.
+//! and relations. [`Dataset::to_homogeneous`] joins the relations of one node type into one graph.
 //!
 //! A data set is a struct that a function builds; there is no trait of data sets. Nothing is fetched from a network. Files
 //! with arbitrary bytes give a data set or an error that names a file, within memory that is proportional to their size.
@@ -53,6 +53,7 @@ mod readers;
 mod recorded_hash;
 mod split;
 mod summary;
+mod to_homogeneous;
 
 pub use builder::DatasetBuilder;
 pub use builtin::{

@@ -50,6 +50,18 @@ macro_rules! with_values {
     };
 }
 
+/// Returns the values of all columns of one element type, or `None` from the function at one of another type.
+macro_rules! concat_values {
+    ($columns:expr, $variant:ident) => {{
+        let mut all = Vec::with_capacity($columns.iter().map(|column| column.n_rows() * column.width).sum());
+        for column in $columns {
+            let ColumnValues::$variant(values) = &column.values else { return None };
+            all.extend_from_slice(values);
+        }
+        all.into()
+    }};
+}
+
 /// One row of values per edge, `[n_edges, width]`, in CSC order: row `e` belongs to the edge with the id `e`.
 ///
 /// ```
@@ -155,6 +167,28 @@ impl EdgeColumn {
             ColumnValues::BF16(values) => selected(values, width, rows)?.into(),
         };
         Ok(Self { values, width })
+    }
+
+    /// Returns a column in memory with the rows of several ones, in their order; `None` if there are none, or if their widths or
+    /// element types differ.
+    ///
+    /// ```
+    /// use kiln_graph::EdgeColumn;
+    /// let [one, other] = [vec![1.0_f32], vec![2.0, 3.0]].map(|values| EdgeColumn::new(values, 1).unwrap());
+    /// assert_eq!(EdgeColumn::concat(&[&one, &other]).unwrap().n_rows(), 3);
+    /// ```
+    pub fn concat(columns: &[&Self]) -> Option<Self> {
+        let first = columns.first()?;
+        if columns.iter().any(|column| column.width != first.width) {
+            return None;
+        }
+        let values = match &first.values {
+            ColumnValues::U8(_) => concat_values!(columns, U8),
+            ColumnValues::F32(_) => concat_values!(columns, F32),
+            ColumnValues::F16(_) => concat_values!(columns, F16),
+            ColumnValues::BF16(_) => concat_values!(columns, BF16),
+        };
+        Some(Self { values, width: first.width })
     }
 
     /// Returns the column with its values in memory: mapped values are copied, owned ones are shared.

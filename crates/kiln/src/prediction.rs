@@ -132,7 +132,9 @@ pub trait PredictOn {
     /// Prepares a graph for predictions of its nodes; of a heterogeneous graph, of those of the type that had targets in
     /// training. Targets and split are not read, and the graph may contain nodes that training did not have. `graph` is a
     /// [`Dataset`](kiln_data::Dataset) or a partitioned graph that this rank has
-    /// joined, whose outputs are those of the whole graph, bit for bit.
+    /// joined, whose outputs are those of the whole graph, bit for bit. For a model of a graph with one type of nodes, the
+    /// relations of a heterogeneous dataset with one node type are joined
+    /// ([`Dataset::to_homogeneous`](kiln_data::Dataset::to_homogeneous)).
     ///
     /// The steps of the model's preparation that the data already went through
     /// ([`Dataset::preparation`](kiln_data::Dataset::preparation)) are not repeated.

@@ -69,6 +69,8 @@ pub struct PlannedRelation {
     pub has_weights: bool,
     /// The names of the other columns of the edges.
     pub edge_columns: Vec<String>,
+    /// True if the reverse of each edge is added.
+    pub is_undirected: bool,
 }
 
 /// Reads a spec and the headers of its tables, and returns what [`import`](crate::import()) would do. Nothing is written.
@@ -137,6 +139,7 @@ fn plan_tables(path: &Path, spec: ImportSpec) -> ImportPlan {
             n_known: None,
             has_weights: relation.weight.is_some(),
             edge_columns: relation.edge_columns.iter().map(|spec| spec.name().to_owned()).collect(),
+            is_undirected: relation.undirected,
         };
         let src = &relation.src.node_type;
         let dst = &relation.dst.node_type;
@@ -206,7 +209,7 @@ impl fmt::Display for ImportPlan {
             }
         }
         for relation in &self.relations {
-            let PlannedRelation { name, src_type, dst_type, n_rows, n_known, has_weights, edge_columns } =
+            let PlannedRelation { name, src_type, dst_type, n_rows, n_known, has_weights, edge_columns, .. } =
                 relation;
             let of_set = known(*n_known, "edge");
             write!(f, "\nrelation `{name}` from `{src_type}` to `{dst_type}`: {}{of_set}", rows(*n_rows))?;
@@ -215,6 +218,9 @@ impl fmt::Display for ImportPlan {
             }
             if !edge_columns.is_empty() {
                 write!(f, ", with the edge columns {}", edge_columns.join(", "))?;
+            }
+            if relation.is_undirected {
+                f.write_str(", undirected")?;
             }
         }
         for error in &self.errors {

@@ -119,12 +119,22 @@ pub struct RelationSpec {
     /// The name of a second relation, with the reverse of each edge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<String>,
+    /// If true, the reverse of each edge is in the same relation, whose ends have one node type. Of the edges between two nodes,
+    /// also in opposite directions, the first one is kept.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub undirected: bool,
     /// The texts of values that are missing, besides an empty text and NaN.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
     /// The kinds of bad rows that are dropped instead of being an error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drop: Vec<BadRowKind>,
+}
+
+/// Returns true for a setting that a spec does not have.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_false(setting: &bool) -> bool {
+    !setting
 }
 
 /// A column of the edges of a relation.

@@ -6,6 +6,7 @@ pub(crate) mod link_split;
 pub(crate) mod links;
 pub(crate) mod loss;
 pub(crate) mod model;
+pub(crate) mod node_model;
 pub(crate) mod optimizer;
 pub(crate) mod parse;
 pub(crate) mod partitions;

@@ -3,17 +3,17 @@
 use anyhow::Context;
 use clap::Args;
 use clap::builder::TypedValueParser;
-use kiln::graph::{EdgeColumns, Metagraph};
+use kiln::DataDims;
+use kiln::data::Dataset;
+use kiln::graph::Metagraph;
 use kiln::nn::{
-    EdgeWeighting, Epsilon, GinConfig, GraphMetadata, GraphRequirements, JumpingKnowledge, Normalization,
-    Readout, WeightInit,
+    EdgeWeighting, Epsilon, GinConfig, GraphMetadata, JumpingKnowledge, Normalization, Readout, WeightInit,
 };
-use kiln::sample::{EdgeWeights, Rule};
-use kiln::train::{ConfigVisitor, NamedModel, NodeModelEntry, node_models};
-use kiln::{DataDims, Error, NeighborLoader};
+use kiln::train::{NamedModel, NodeModelEntry, node_models};
 use kiln_usage::{bail, ensure};
 use serde_json::{Map, Value};
 
+use crate::flags::node_model::NodeModel;
 use crate::flags::parse;
 use crate::output::print_rank_zero;
 
@@ -40,6 +40,10 @@ pub(crate) const WEIGHT_INITS: [(&str, &str, WeightInit); 2] = [
     ("dgl", "As in DGL: Xavier uniform with the gain of a ReLU", WeightInit::Dgl),
     ("pyg", "As in PyG: uniform within 1 / sqrt(width of the input)", WeightInit::Pyg),
 ];
+
+/// The message for partitions of a heterogeneous dataset with one type of nodes and a model of other graphs.
+const CONVERT: &str = "the partitions are of a graph with relation names, which --model does not read: write the data \
+    without them (`kiln data convert DATA --homogeneous --out NEW`), and partition that";
 
 /// What a model reads of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,9 +255,7 @@ impl ModelArgs {
         data: &dyn DataDims,
         d_out: usize,
     ) -> anyhow::Result<(NodeModelEntry, NamedModel)> {
-        let Some(entry) = self.entry() else {
-            bail!("--model gin and simplified classify graphs: give --data a set of graphs")
-        };
+        let entry = self.require_model_of_nodes()?;
         ensure!(entry.one_type, "--model {} needs a heterogeneous dataset: use another model", entry.name);
         let model = NamedModel::new(entry.name, data.dims().0, d_out);
         Ok((entry, model))
@@ -266,8 +268,9 @@ impl ModelArgs {
         d_out: usize,
     ) -> anyhow::Result<(NodeModelEntry, NamedModel)> {
         let Some(entry) = self.entry().filter(|entry| entry.several_types) else {
-            let names = list_models(|entry| entry.several_types, "or");
-            bail!("--model has no layers for a heterogeneous dataset: use {names}")
+            self.require_model_of_nodes()?;
+            ensure!(metagraph.n_types() > 1, "{CONVERT}");
+            bail!("{}", self.describe_types(metagraph.n_types()))
         };
         let d_in = match dims[..] {
             [Some(width)] => Some(width),
@@ -310,9 +313,42 @@ impl ModelArgs {
         Ok(())
     }
 
+    /// Returns true for a model of nodes of graphs with one type of nodes alone.
+    pub(crate) fn needs_one_type(&self) -> bool {
+        self.entry().is_some_and(|entry| !entry.several_types)
+    }
+
+    /// Returns a heterogeneous dataset with one type of nodes as the graph that such a model reads, and prints a note.
+    pub(crate) fn join_relations(&self, data: Dataset) -> anyhow::Result<Dataset> {
+        let name = self.name.unwrap_or(SAGE);
+        let n_types = data.graph.types().n_types();
+        ensure!(n_types == 1, "{}", self.describe_types(n_types));
+        let relations = match data.graph.n_relations() {
+            1 => "has no relation names".to_owned(),
+            n_relations => format!("has the {n_relations} relations as edge types"),
+        };
+        let data = data.to_homogeneous().with_context(|| format!("--model {name} does not read the data"))?;
+        print_rank_zero(format_args!("note: the graph of --model {name} {relations}"));
+        Ok(data)
+    }
+
+    /// Returns the message for a model of graphs with one type of nodes and data with others.
+    fn describe_types(&self, n_types: usize) -> String {
+        let names = list_models(|entry| entry.several_types, "or");
+        let name = self.name.unwrap_or(SAGE);
+        format!("--model {name} reads one type of nodes, and the data has {n_types}: use {names}")
+    }
+
     /// Returns the model of nodes; `None` if the name is that of a model of graphs.
     fn entry(&self) -> Option<NodeModelEntry> {
         find_entry(self.name.unwrap_or(SAGE))
+    }
+
+    fn require_model_of_nodes(&self) -> anyhow::Result<NodeModelEntry> {
+        let Some(entry) = self.entry() else {
+            bail!("--model gin and simplified classify graphs: give --data a set of graphs")
+        };
+        Ok(entry)
     }
 
     /// Returns true if the model is one of nodes and has an option.
@@ -463,67 +499,6 @@ impl ModelArgs {
     fn has_gin_flags(&self) -> bool {
         let Self { mlp_layers, learn_epsilon, readout, .. } = self;
         mlp_layers.is_some() || *learn_epsilon || readout.is_some()
-    }
-}
-
-/// A model of nodes with its options.
-pub(crate) struct NodeModel {
-    model: NamedModel,
-    requirements: GraphRequirements,
-}
-
-impl NodeModel {
-    /// Returns a model after a check of its options.
-    pub(crate) fn new(model: NamedModel) -> anyhow::Result<Self> {
-        let requirements = model.requirements()?;
-        Ok(Self { model, requirements })
-    }
-
-    /// Returns the loader with the preparation, the rule and the edge data that the model needs. `rule` is that of models
-    /// without a rule of their own.
-    pub(crate) fn configure(&self, loader: NeighborLoader, rule: &Rule) -> kiln::Result<NeighborLoader> {
-        let mut loader = match &self.requirements {
-            requirements if requirements.gcn_norm => loader.gcn_norm()?,
-            requirements if requirements.self_loops => loader.add_self_loops()?,
-            _ => loader.rule(rule.clone()),
-        };
-        if self.requirements.n_relations.is_some() {
-            loader = loader.edge_types();
-        }
-        if self.requirements.edge_weights && !self.requirements.gcn_norm {
-            loader = loader.edge_weights(EdgeWeights::Stored);
-        }
-        if self.requirements.d_edge.is_some() {
-            loader = loader.edge_features();
-        }
-        Ok(loader)
-    }
-
-    /// Checks that the edges of a graph have the weights that the model reads. Without weights, a GCN reads those of its
-    /// normalisation only.
-    pub(crate) fn check_weights(&self, edge_columns: &[Vec<String>]) -> anyhow::Result<()> {
-        let are_read = self.requirements.edge_weights && !self.requirements.gcn_norm;
-        let mut columns = edge_columns.iter().flatten();
-        ensure!(
-            !are_read || columns.any(|column| column == EdgeColumns::WEIGHTS),
-            "--edge-weighting needs data whose edges have weights: remove it, or add weights"
-        );
-        Ok(())
-    }
-
-    /// Checks that the model can be trained on a partitioned graph.
-    pub(crate) fn check_partitioned(&self) -> anyhow::Result<()> {
-        ensure!(
-            !self.requirements.gcn_norm,
-            "--model {} normalises over the whole graph: use --data, or another model with partitions",
-            self.model.name
-        );
-        Ok(())
-    }
-
-    /// Calls a function on the configuration, such as its training.
-    pub(crate) fn visit<T, V: ConfigVisitor<Output = kiln::Result<T>>>(&self, visitor: V) -> kiln::Result<T> {
-        self.model.configure(visitor).map_err(|error| Error::Other(error.into()))?
     }
 }
 

@@ -14,6 +14,7 @@ use kiln::graph::GraphId;
 use kiln_usage::{bail, ensure};
 
 use crate::dataset::OpenedDataset;
+use crate::flags::model::ModelArgs;
 use crate::flags::parse;
 use crate::output::{print_note_lines, print_notes, print_rank_zero};
 
@@ -153,10 +154,17 @@ impl DataArgs {
         self.symmetrize
     }
 
-    /// Opens or generates a graph, prepares it as the flags request, and prints a summary. A run on links has no notes on the
-    /// split of nodes.
-    pub(crate) fn open(&self, seed: u64, is_of_links: bool) -> anyhow::Result<OpenedDataset> {
-        if self.data.is_heterogeneous()? {
+    /// Opens or generates a graph, prepares it as the flags request, and prints a summary. For a model of graphs with one type of
+    /// nodes alone, the relations of one node type become one graph. A run on links has no notes on the split of nodes.
+    pub(crate) fn open(
+        &self,
+        seed: u64,
+        is_of_links: bool,
+        model: &ModelArgs,
+    ) -> anyhow::Result<OpenedDataset> {
+        let is_heterogeneous = self.data.is_heterogeneous()?;
+        let needs_one_type = is_heterogeneous && model.needs_one_type();
+        if is_heterogeneous && !needs_one_type {
             self.check_unprepared()?;
         }
         let mut data = self.data.load(seed)?;
@@ -166,6 +174,9 @@ impl DataArgs {
                     data.notes.push(note);
                 }
             }
+        }
+        if needs_one_type {
+            data = model.join_relations(data)?;
         }
         if self.symmetrize {
             data = data.symmetrize()?;

@@ -10,7 +10,7 @@ use kiln::graph::{GraphSchema, ItemId};
 use kiln::predictions::{RankFolders, Written, totals_of_ranks};
 use kiln::prelude::{RankHandle, SavedModel};
 use kiln::store::sha256;
-use kiln::train::{ModelError, ModelInputs, ModelRegistry, ModelTask, PredictedRows};
+use kiln::train::{ModelInputs, ModelRegistry, ModelTask, PredictedRows};
 use kiln::{PredictionFiles, PredictionOutput, PredictionRequest, PredictionTotals, SplitParts, launch};
 
 use super::args::PredictArgs;
@@ -35,10 +35,10 @@ impl Job<'_> {
         if args.parts.is_given() {
             return self.open_partitions(inputs);
         }
-        if inputs.graph.is_none() && args.data.is_heterogeneous()? {
-            return Err(kiln::train::Error::from(ModelError::NotHeterogeneous).into());
+        let mut data = args.data.load(self.model.info().evaluation.seed)?;
+        if inputs.graph.is_none() {
+            data = data.to_homogeneous()?;
         }
-        let data = args.data.load(self.model.info().evaluation.seed)?;
         let data = if args.in_memory { data.in_memory() } else { data };
         print_rank_zero(&data);
         self.print_notes_on_names(data.graph.schema(), &data.feature_columns, &data.edge_type_names);
@@ -74,7 +74,8 @@ impl Job<'_> {
                  training data"
             ),
             (true, None) => anyhow::bail!(
-                "the partitions are of a heterogeneous graph, and the model is not: use partitions of its training data"
+                "the partitions are of a heterogeneous graph, and the model is not: use partitions of its training data; `kiln \
+                 data convert --homogeneous` writes that of one type of nodes"
             ),
         }
         let schema = info.schema.clone();

@@ -9,7 +9,8 @@ use super::flag_rules::Task;
 use super::run::{Outcome, TrainArgs, TrainRun};
 use super::traffic::{TrafficLines, print_memory};
 use crate::dataset::OpenedDataset;
-use crate::flags::model::{ModelGraph, NodeModel};
+use crate::flags::model::ModelGraph;
+use crate::flags::node_model::NodeModel;
 use crate::flags::ranks::convert_error;
 
 /// The graph of a run, before its ranks start.
@@ -72,7 +73,8 @@ impl TrainRun<'_> {
 
     /// Opens the dataset of the flags and prints a summary.
     pub(super) fn open_dataset(&self) -> anyhow::Result<OpenedDataset> {
-        let opened = self.args.data.open(self.args.ranks.seed, self.task == Task::Link)?;
+        let TrainArgs { data, ranks, model, .. } = self.args;
+        let opened = data.open(ranks.seed, self.task == Task::Link, model)?;
         self.check_cache(opened.data.is_heterogeneous())?;
         Ok(opened)
     }

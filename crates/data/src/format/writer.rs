@@ -166,8 +166,8 @@ impl SetWriter {
 
     /// Sorts the edges of a source within the memory limit and writes them as the next relation. Ids of the source count
     /// from 0 within their type. The graph is the one that [`Relations::from_edges`](kiln_graph::Relations::from_edges)
-    /// builds. [`ConvertOptions::n_nodes`] is ignored; edge types, [`ConvertOptions::symmetrize`] and added or removed self
-    /// loops are rejected.
+    /// builds. [`ConvertOptions::symmetrize`] applies to a relation between nodes of one type. [`ConvertOptions::n_nodes`] is
+    /// ignored; edge types and added or removed self loops are rejected.
     ///
     /// # Errors
     /// Returns [`Error::Memory`](crate::Error::Memory) if the limit is too small, [`Error::BadParameter`](crate::Error::BadParameter) for a type that does not exist or an
@@ -187,9 +187,11 @@ impl SetWriter {
             memory_bytes: options.memory_bytes,
             n_nodes: options.n_nodes,
             duplicates: options.duplicates,
+            symmetrize: options.symmetrize && src_type == dst_type,
             ..ConvertOptions::default()
         };
-        let expected = "no change of the edges except of duplicates";
+        let expected =
+            "no change of the edges except of duplicates, and reverse edges only between nodes of one type";
         require(*options == kept, "the options of a relation", expected, name)?;
         let expected = "none: the position of the relation is the type of its edges";
         require(

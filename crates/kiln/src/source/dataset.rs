@@ -123,6 +123,11 @@ impl Source for PreparedDataset {
     fn prediction_data(&self, model: &SavedModel, known_hash: Option<&str>) -> Result<PredictionData> {
         let Dataset { graph, features, preparation, .. } = &self.data;
         if self.is_heterogeneous() {
+            // A model of a graph of one type reads the relations of one node type as one graph.
+            if model.info().inputs.graph.is_none() {
+                let joined = Self::new(self.data.clone().to_homogeneous()?);
+                return joined.prediction_data(model, known_hash);
+            }
             let data = PredictionData::heterogeneous(graph.clone(), features.clone());
             let data = data.feature_columns(self.feature_columns());
             let data = data.keys(keys_of_rows(&self.data, model, known_hash)?);

@@ -2,7 +2,7 @@
 
 use kiln_data::convert::ConvertOptions;
 use kiln_data::format::{RelationTypes, SetWriter};
-use kiln_graph::NodeTypes;
+use kiln_graph::{Duplicates, NodeTypes};
 use kiln_store::array_folder::FolderWriter;
 
 use super::{ImportedType, Importer, unused_texts};
@@ -58,6 +58,9 @@ impl<'a> Importer<'a> {
         let options = ConvertOptions { memory_bytes: self.room(used_bytes)?, ..ConvertOptions::default() };
         let mut n_edges = Vec::new();
         for (spec, rows) in self.spec.relations.iter().zip(relations) {
+            // An undirected relation of a set has both directions already, which are removed as duplicates.
+            let duplicates = if spec.undirected { Duplicates::Remove } else { options.duplicates };
+            let options = ConvertOptions { symmetrize: spec.undirected, duplicates, ..options };
             for (name, is_reversed) in
                 [(Some(&spec.name), false), (spec.reverse.as_ref(), true)].into_iter().filter_map(named)
             {

@@ -166,6 +166,17 @@ fn check_split(at: &At<'_>, split: &SplitSpec) -> Result<()> {
     }
 }
 
+/// Checks that an undirected relation has the reverse of each edge, and in itself only.
+fn check_undirected(at: &At<'_>, relation: &RelationSpec) -> Result<()> {
+    let RelationSpec { src, dst, reverse, undirected, .. } = relation;
+    let at = at.child("undirected");
+    let found = format!("true, from {:?} to {:?}", src.node_type, dst.node_type);
+    let expected = "false between two node types: name a relation of the reverse edges in `reverse`";
+    at.require(!undirected || src.node_type == dst.node_type, expected, found)?;
+    let expected = "false beside `reverse`: the reverse edges of an undirected relation are its own";
+    at.require(!undirected || reverse.is_none(), expected, "true")
+}
+
 fn check_relation<'n>(
     at: &At<'_>,
     relation: &'n RelationSpec,
@@ -188,6 +199,7 @@ fn check_relation<'n>(
         let expected = format!("the name of a node type: {}{similar}", known.join(", "));
         at.child(key).require(types.contains(name), expected, format!("{name:?}"))?;
     }
+    check_undirected(at, relation)?;
     at.child("edge_columns").require(
         relation.edge_columns.len() <= MAX_EDGE_COLUMNS,
         format!("at most {MAX_EDGE_COLUMNS} columns"),

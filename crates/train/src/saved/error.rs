@@ -36,7 +36,8 @@ pub enum ModelError {
     Heterogeneous,
     /// The model is not for a heterogeneous graph.
     #[error(
-        "the model reads no heterogeneous graph: predict on a dataset with one type of nodes and without relation names"
+        "the model reads a graph with one type of nodes and without relation names: predict on a dataset with one type of \
+         nodes, or on partitions of one that `kiln data convert --homogeneous` wrote"
     )]
     NotHeterogeneous,
     /// The graph has other types of nodes, feature columns or relations than the training data, or in another order.
