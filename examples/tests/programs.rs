@@ -51,44 +51,52 @@ fn first_program_trains_and_writes_its_files() {
     assert!(folder.path().join("runs/mine/best.safetensors").exists());
 }
 
-/// Writes CSV files of a graph with two communities of nodes. One of the two noisy features shows the community.
-fn write_csv_files(folder: &Path) {
-    let (n_nodes, mut edges, mut nodes) = (6000, "src,dst\n".to_owned(), "label,split,f0,f1\n".to_owned());
-    for node in 0..n_nodes {
-        let (label, split) = (node % 2, ["train", "train", "val", "test"][node / 2 % 4]);
-        let noise = (node * 37 % 100) as f32 / 100.0;
-        nodes += &format!("{label},{split},{},{}\n", noise + label as f32, 1.0 - noise);
-        edges += &format!("{node},{}\n{node},{}\n", (node + 2) % n_nodes, (node + 8) % n_nodes);
+/// Writes the spec of the guide and CSV files of a graph with two communities of papers. One of the two columns, which is noisy,
+/// shows the community.
+fn write_csv_files(folder: &Path, spec: &str) {
+    let mut citations = "citing,cited\n".to_owned();
+    let mut papers = "id,year,venue,topic,split\n".to_owned();
+    let n_papers = 2000;
+    for paper in 0..n_papers {
+        let topic = ["graphs", "vision"][paper % 2];
+        let split = ["train", "train", "val", "test"][paper / 2 % 4];
+        let venue = ["", "ICML", "KDD"][paper * 11 % 3];
+        let year = 1990 + paper * 37 % 20 + paper % 2 * 10;
+        papers += &format!("p{paper},{year},{venue},{topic},{split}\n");
+        for other in [2, 8] {
+            citations += &format!("p{paper},p{}\n", (paper + other) % n_papers);
+        }
     }
-    fs::write(folder.join("edges.csv"), edges).unwrap();
-    fs::write(folder.join("nodes.csv"), nodes).unwrap();
+    fs::write(folder.join("papers.csv"), papers).unwrap();
+    fs::write(folder.join("citations.csv"), citations).unwrap();
+    fs::write(folder.join("citations.yaml"), spec).unwrap();
 }
 
 #[test]
 fn guide_contains_the_csv_program_and_it_trains_on_two_ranks() {
+    let guide = include_str!("../../docs/guide.md");
     let program = include_str!("../src/bin/csv_files.rs");
-    assert!(
-        include_str!("../../docs/guide.md").contains(body(program)),
-        "docs/guide.md should contain the code of csv_files.rs"
-    );
+    assert!(guide.contains(body(program)), "docs/guide.md should contain the code of csv_files.rs");
     let folder = tempfile::tempdir().unwrap();
-    write_csv_files(folder.path());
-    let run = |edges: &str| {
+    let spec = guide.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    write_csv_files(folder.path(), spec);
+    let run = |out: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_csv_files"));
-        command.args([edges, "nodes.csv"]).current_dir(&folder).output().unwrap()
+        command.args(["citations.yaml", out]).current_dir(&folder).output().unwrap()
     };
-    let output = run("edges.csv");
+    let output = run("citations");
     let printed = text(&output);
     assert!(output.status.success(), "{printed}");
-    let last = printed.lines().last().unwrap();
-    let accuracy: f64 = last.strip_prefix("test accuracy ").unwrap().parse().unwrap();
-    assert!(accuracy > 0.9, "{printed}");
-    for (edges, expected) in
-        [("nodes.csv", "nodes.csv, line 2: expected src,dst"), ("none.csv", "none.csv: No such")]
-    {
-        let failed = run(edges);
-        assert!(!failed.status.success() && text(&failed).contains(expected), "{}", text(&failed));
-    }
+    let accuracy = printed.lines().find_map(|line| line.strip_prefix("test accuracy ")).unwrap();
+    assert!(accuracy.parse::<f64>().unwrap() > 0.9, "{printed}");
+    assert!(printed.ends_with("p0: graphs\np1: vision\n"), "{printed}");
+    let table = folder.path().join("citations.csv");
+    fs::write(&table, "citing,cited\np0,p1\np0,nobody\n").unwrap();
+    let failed = text(&run("other"));
+    assert!(
+        failed.contains("citations.csv") && failed.contains("row 2") && failed.contains("nobody"),
+        "{failed}"
+    );
 }
 
 /// Runs a program, and returns the hash of the weights that it has trained.

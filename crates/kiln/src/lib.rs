@@ -82,6 +82,8 @@ pub use kiln_predictions as predictions;
 pub use kiln_remote as remote;
 pub use kiln_sample as sample;
 pub use kiln_store as store;
+#[cfg(feature = "tables")]
+pub use kiln_tables as tables;
 pub use kiln_train as train;
 
 /// The items that most training programs need: `use kiln::prelude::*`.
@@ -115,8 +117,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[doc = include_str!("../README.md")]
 struct ReadMe;
 
-/// The snippets of the guide, compiled as tests. Some use partitioned graphs.
-#[cfg(all(doctest, feature = "grpc"))]
+/// The snippets of the guide, compiled as tests. Some use partitioned graphs, and one imports tables.
+#[cfg(all(doctest, feature = "grpc", feature = "tables"))]
 #[doc = include_str!("../../../docs/guide.md")]
 #[doc = include_str!("../../../docs/migrating.md")]
 struct Guide;

@@ -14,10 +14,30 @@ fn commands(page: &str) -> Vec<&str> {
     blocks.flat_map(|block| block.lines().filter_map(|line| line.strip_prefix("$ "))).collect()
 }
 
-/// Writes the spec of the guide and its tables: 60 users and some items, each with five ratings.
+/// Returns a spec of the guide.
+fn spec(position: usize) -> &'static str {
+    let block = GUIDE.split("```yaml\n").nth(position + 1);
+    block.and_then(|rest| rest.split("```").next()).unwrap()
+}
+
+/// Writes the first spec of the guide and its tables: 60 papers, each with two citations.
+fn write_citations(folder: &Path) {
+    let mut papers = "id,year,venue,topic,split\n".to_owned();
+    let mut citations = "citing,cited\n".to_owned();
+    for paper in 0..60 {
+        let topic = ["graphs", "vision"][paper % 2];
+        let part = ["train", "val", "test"][paper / 2 % 3];
+        papers += &format!("p{paper},{},{},{topic},{part}\n", 1990 + paper % 30, ["ICML", ""][paper % 2]);
+        (1..3).for_each(|other| citations += &format!("p{paper},p{}\n", (paper + 2 * other) % 60));
+    }
+    std::fs::write(folder.join("citations.yaml"), spec(0)).unwrap();
+    std::fs::write(folder.join("papers.csv"), papers).unwrap();
+    std::fs::write(folder.join("citations.csv"), citations).unwrap();
+}
+
+/// Writes the second spec of the guide and its tables: 60 users and some items, each with five ratings.
 fn write_shop(folder: &Path, n_items: usize) {
-    let spec = GUIDE.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    std::fs::write(folder.join("shop.yaml"), spec).unwrap();
+    std::fs::write(folder.join("shop.yaml"), spec(1)).unwrap();
     let mut tables = [
         ("users.csv", "id,age,plan\n".to_owned()),
         ("items.csv", "id,title,price,kind\n".to_owned()),
@@ -62,6 +82,7 @@ fn commands_of_the_guide_succeed() {
     let folder = tempfile::tempdir().unwrap();
     let config = synthetic::FakeConfig { avg_num_nodes: 300, seed: 3, ..Default::default() };
     format::write(&synthetic::fake(config).unwrap(), folder.path().join("papers")).unwrap();
+    write_citations(folder.path());
     write_shop(folder.path(), 90);
     let sweep = GUIDE.split("```toml\n").find(|text| text.contains("[sweep]")).unwrap();
     std::fs::write(folder.path().join("sweep.toml"), sweep.split("```").next().unwrap()).unwrap();

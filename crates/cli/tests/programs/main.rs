@@ -22,6 +22,8 @@ mod mistakes;
 mod misuse;
 mod names;
 mod node_classification;
+#[cfg(feature = "tables")]
+mod one_node_type;
 #[path = "../partitioned/mod.rs"]
 mod partitioned;
 mod predict;

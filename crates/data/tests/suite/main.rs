@@ -47,6 +47,7 @@ mod sets;
 mod summary;
 mod synthetic;
 mod targets;
+mod to_homogeneous;
 mod tu;
 mod unreachable;
 mod unread_files;

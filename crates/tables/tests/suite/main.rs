@@ -27,4 +27,5 @@ mod streams;
 mod targets;
 mod threads;
 mod transforms;
+mod undirected;
 mod values;

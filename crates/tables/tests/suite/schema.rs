@@ -47,6 +47,7 @@ fn check<'a>(root: &'a Value, schema: &'a Value, value: &Value, seen: &mut Seen<
         "object" => value.is_object(),
         "array" => value.is_array(),
         "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
         "integer" => value.is_u64(),
         "number" => value.is_number(),
         other => panic!("unknown type {other}"),

@@ -62,6 +62,11 @@ fn invalid_values_have_their_place() {
             "relations[0].dst.type is \"tags\", expected the name of a node type: tag, user",
         ),
         ("reverse: of", "reverse: has", "relations[0].reverse is \"has\", which occurs twice"),
+        (
+            "undirected: false",
+            "undirected: true",
+            "relations[0].undirected is true, from \"user\" to \"tag\", expected false between two node types",
+        ),
         ("files: [has.jsonl, more/, \"part-*.csv\"]", "files: []", "relations[0].files is an empty list"),
         (
             "{hash: {columns: 8}}",
