@@ -58,7 +58,8 @@ impl LinkSplitArgs {
             false => {
                 ensure!(
                     self.relation.is_none() && self.reverse_relation.is_none(),
-                    "--relation and --reverse-relation need a heterogeneous dataset: remove them"
+                    "--relation and --reverse-relation need a heterogeneous dataset and a model of such: remove them, or name \
+                     the edges by --link-type"
                 );
                 LinkSplit::of_dataset(data, &self.random.config()?, seed).context(FAILED)?
             }

@@ -323,12 +323,13 @@ impl ModelArgs {
         let name = self.name.unwrap_or(SAGE);
         let n_types = data.graph.types().n_types();
         ensure!(n_types == 1, "{}", self.describe_types(n_types));
-        let relations = match data.graph.n_relations() {
-            1 => "has no relation names".to_owned(),
-            n_relations => format!("has the {n_relations} relations as edge types"),
-        };
         let data = data.to_homogeneous().with_context(|| format!("--model {name} does not read the data"))?;
-        print_rank_zero(format_args!("note: the graph of --model {name} {relations}"));
+        let types = match data.edge_type_names.len() {
+            0 => String::new(),
+            n_types => format!(", whose edge types are its {n_types} relations"),
+        };
+        let set = &data.name;
+        print_rank_zero(format_args!("note: --model {name} reads {set} as a homogeneous graph{types}"));
         Ok(data)
     }
 

@@ -107,7 +107,7 @@ fn models_of_one_type_read_an_imported_set_as_its_conversion() {
         let evaluation = if model == "gat" { "sampled" } else { "exact" };
         let flags = format!("--model {model} {flags} --eval {evaluation}");
         let printed = train(root, &set, &flags, model);
-        let note = format!("note: the graph of --model {model} has the 2 relations as edge types");
+        let note = format!("note: --model {model} reads items as a homogeneous graph, whose edge types are its 2 relations");
         assert_eq!(printed.matches(&note).count(), 1, "{printed}");
         train(root, &plain, &flags, &format!("{model}-plain"));
         let [of_set, of_plain] =
@@ -139,7 +139,7 @@ fn flags_of_graphs_of_one_type_apply_and_a_run_is_resumed() {
     let top = ["predict", "--data", &set, "--nodes", "all", "--top-k", "2", "--mode", "exact"];
     let [run, out] = ["links", "top"].map(|name| root.join(name).to_str().unwrap().to_owned());
     succeeds(&[&top[..], &["--run", &run, "--out", &out]].concat());
-    assert!(text(&root.join("top/top_links.csv")).contains("i0"));
+    assert!(text(&root.join("top/links.csv")).contains("i0"));
 }
 
 #[test]

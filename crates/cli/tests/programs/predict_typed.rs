@@ -212,7 +212,7 @@ relations: []
     let homogeneous = train(&of_one_type, "--data sbm --hidden 8 --layers 1 --fanouts 4 --epochs 1");
     let out = root.join("none").to_str().unwrap().to_owned();
     let error = crate::predict::fails(&["predict", "--run", &homogeneous, "--data", &set, "--out", &out]);
-    assert!(error.contains("the model reads no heterogeneous graph"), "{error}");
+    assert!(error.contains("but a graph with one type of nodes is needed"), "{error}");
     let of_links = root.join("of-links");
     fs::create_dir(&of_links).unwrap();
     let flags = "--task link --data sbm --hidden 8 --layers 1 --fanouts 4 --embedding 8 --epochs 1";
@@ -220,5 +220,5 @@ relations: []
     let top = ["--top-k", "1", "--nodes", "all"];
     let request = [&["predict", "--run", &links, "--data", &set, "--out", &out], &top[..]].concat();
     let error = crate::predict::fails(&request);
-    assert!(error.contains("the model reads no heterogeneous graph"), "{error}");
+    assert!(error.contains("but a graph with one type of nodes is needed"), "{error}");
 }

@@ -285,7 +285,7 @@ fn unsuitable_flags_are_errors() {
     let root = tempfile::tempdir().unwrap();
     let set = set(root.path());
     for (flags, expected) in [
-        ("--model gat", "--model has no layers for a heterogeneous dataset: use sage, rgcn or hgt"),
+        ("--model gat", "--model gat reads one type of nodes, and the data has 2: use sage, rgcn or hgt"),
         ("--fanouts rates=1,1;with=1,1", "--fanouts has no list for the relation `rated-by`"),
         (
             "--fanouts 1,1;sells=1,1",
