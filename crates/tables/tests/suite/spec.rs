@@ -63,7 +63,7 @@ fn invalid_values_have_their_place() {
         ),
         ("reverse: of", "reverse: has", "relations[0].reverse is \"has\", which occurs twice"),
         (
-            "undirected: false",
+            "reverse: of",
             "undirected: true",
             "relations[0].undirected is true, from \"user\" to \"tag\", expected false between two node types",
         ),
