@@ -49,12 +49,13 @@ pub enum Error {
     /// The loader's graph has several types of nodes or relations with names, which the model does not read.
     #[error(
         "the loader's graph is heterogeneous, but the model reads one type of nodes: wrap its config, as in \
-         HeteroModelConfig::new(data.dims(), config)"
+         HeteroModelConfig::new(data.dims(), config), or load data.to_homogeneous()? if there is one type"
     )]
     HomogeneousModel,
     /// The operation is not possible on a heterogeneous graph.
     #[error(
-        "{what} needs a graph with one type of nodes, because {reason}: do not use {what} on a heterogeneous graph"
+        "{what} needs a graph with one type of nodes, because {reason}: do not use {what} on a heterogeneous graph, or \
+         load data.to_homogeneous()? if there is one type"
     )]
     NeedsOneType {
         /// The name of the operation, for the message.

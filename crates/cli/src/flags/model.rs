@@ -13,7 +13,7 @@ use kiln::train::{NamedModel, NodeModelEntry, node_models};
 use kiln_usage::{bail, ensure};
 use serde_json::{Map, Value};
 
-use crate::flags::node_model::NodeModel;
+use crate::flags::node_model::{NodeModel, check_partitioned};
 use crate::flags::parse;
 use crate::output::print_rank_zero;
 
@@ -268,9 +268,11 @@ impl ModelArgs {
         d_out: usize,
     ) -> anyhow::Result<(NodeModelEntry, NamedModel)> {
         let Some(entry) = self.entry().filter(|entry| entry.several_types) else {
-            self.require_model_of_nodes()?;
-            ensure!(metagraph.n_types() > 1, "{CONVERT}");
-            bail!("{}", self.describe_types(metagraph.n_types()))
+            let entry = self.require_model_of_nodes()?;
+            ensure!(metagraph.n_types() == 1, "{}", self.describe_types(metagraph.n_types()));
+            // A dataset with one type was joined, so these are partitions.
+            check_partitioned(entry.name, &entry.requirements)?;
+            bail!("{CONVERT}")
         };
         let d_in = match dims[..] {
             [Some(width)] => Some(width),

@@ -54,16 +54,20 @@ impl NodeModel {
 
     /// Checks that the model can be trained on a partitioned graph.
     pub(crate) fn check_partitioned(&self) -> anyhow::Result<()> {
-        ensure!(
-            !self.requirements.gcn_norm,
-            "--model {} normalises over the whole graph: use --data, or another model with partitions",
-            self.model.name
-        );
-        Ok(())
+        check_partitioned(&self.model.name, &self.requirements)
     }
 
     /// Calls a function on the configuration, such as its training.
     pub(crate) fn visit<T, V: ConfigVisitor<Output = kiln::Result<T>>>(&self, visitor: V) -> kiln::Result<T> {
         self.model.configure(visitor).map_err(|error| Error::Other(error.into()))?
     }
+}
+
+/// Checks that a model with these requirements can be trained on a partitioned graph.
+pub(super) fn check_partitioned(name: &str, requirements: &GraphRequirements) -> anyhow::Result<()> {
+    ensure!(
+        !requirements.gcn_norm,
+        "--model {name} normalises over the whole graph: use --data, or another model with partitions"
+    );
+    Ok(())
 }

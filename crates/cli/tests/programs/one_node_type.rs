@@ -107,7 +107,9 @@ fn models_of_one_type_read_an_imported_set_as_its_conversion() {
         let evaluation = if model == "gat" { "sampled" } else { "exact" };
         let flags = format!("--model {model} {flags} --eval {evaluation}");
         let printed = train(root, &set, &flags, model);
-        let note = format!("note: --model {model} reads items as a homogeneous graph, whose edge types are its 2 relations");
+        let note = format!(
+            "note: --model {model} reads items as a homogeneous graph, whose edge types are its 2 relations"
+        );
         assert_eq!(printed.matches(&note).count(), 1, "{printed}");
         train(root, &plain, &flags, &format!("{model}-plain"));
         let [of_set, of_plain] =
@@ -149,8 +151,14 @@ fn data_that_such_a_model_does_not_read_is_an_error_that_says_what_to_do() {
     let set = imported(root);
     let [parts, out] = ["parts", "none"].map(|name| root.join(name).to_str().unwrap().to_owned());
     succeeds(&["data", "partition", &set, "--parts", "1", "--cache-ratio", "0", "--out", &parts]);
-    let error = fails(&["train", "--parts", &parts, "--host", "127.0.0.1", "--model", "gat", "--out", &out]);
-    assert!(error.contains("kiln data convert DATA --homogeneous --out NEW"), "{error}");
+    for (model, expected) in [
+        ("gat", "kiln data convert DATA --homogeneous --out NEW"),
+        ("gcn", "normalises over the whole graph"),
+    ] {
+        let flags = ["train", "--parts", &parts, "--host", "127.0.0.1", "--model", model, "--out", &out];
+        let error = fails(&flags);
+        assert!(error.contains(expected), "{error}");
+    }
     let error = fails(&["train", "--data", "debian-archive", "--model", "gat", "--out", &out]);
     assert!(error.contains("--model gat reads one type of nodes, and the data has "), "{error}");
     fs::write(

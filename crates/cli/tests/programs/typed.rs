@@ -255,7 +255,7 @@ fn models_of_the_other_kind_of_graph_are_errors() {
         Ok([one.to_string(), other.to_string(), evaluated.to_string()])
     });
     let expected = [
-        "the loader's graph is heterogeneous, but the model reads one type of nodes: wrap its config, as in HeteroModelConfig::new(data.dims(), config)",
+        "the loader's graph is heterogeneous, but the model reads one type of nodes: wrap its config, as in HeteroModelConfig::new(data.dims(), config), or load data.to_homogeneous()? if there is one type",
         "the model is for heterogeneous graphs, but the loader's graph has one type of nodes: use a model without HeteroModelConfig and relations, or a heterogeneous dataset",
         "evaluation on rank 0 needs the whole graph: open the dataset instead of its partitions, or do not use evaluation on rank 0",
     ];
