@@ -31,8 +31,10 @@ fn main() -> Result<()> {
     })?;
     let predictor = SavedModel::open("runs/citations")?.on_nodes(&data)?;
     let first = [NodeId(0), NodeId(1)];
-    for (node, class) in first.iter().zip(predictor.predict(&first, &PredictMode::default())?.classes()) {
-        println!("{}: {}", data.node_name(*node).unwrap_or_default(), data.class_names()[class]);
+    let scores = predictor.predict(&first, &PredictMode::default())?;
+    for (node, class) in first.iter().zip(scores.classes()) {
+        let class = class.map_or("no finite score", |class| &data.class_names()[class as usize]);
+        println!("{}: {class}", data.node_name(*node).unwrap_or_default());
     }
     Ok(())
 }
