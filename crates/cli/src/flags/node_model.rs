@@ -9,7 +9,7 @@ use kiln_usage::ensure;
 
 /// A model of nodes with its options.
 pub(crate) struct NodeModel {
-    model: NamedModel,
+    pub(super) model: NamedModel,
     requirements: GraphRequirements,
 }
 
