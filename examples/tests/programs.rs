@@ -91,10 +91,10 @@ fn guide_contains_the_csv_program_and_it_trains_on_two_ranks() {
     assert!(accuracy.parse::<f64>().unwrap() > 0.9, "{printed}");
     assert!(printed.ends_with("p0: graphs\np1: vision\n"), "{printed}");
     let table = folder.path().join("citations.csv");
-    fs::write(&table, "citing,cited\np0,p1\np0,nobody\n").unwrap();
+    fs::write(&table, "citing,cited\np0,p1\np0,stranger\n").unwrap();
     let failed = text(&run("other"));
     assert!(
-        failed.contains("citations.csv") && failed.contains("row 2") && failed.contains("nobody"),
+        failed.contains("citations.csv") && failed.contains("row 2") && failed.contains("stranger"),
         "{failed}"
     );
 }

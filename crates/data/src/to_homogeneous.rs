@@ -50,17 +50,19 @@ impl Dataset {
             1 => (Arc::clone(&self.graph.relation(0).graph), Vec::new()),
             _ => {
                 let names = self.graph.iter().map(|relation| relation.name.clone()).collect();
-                (Arc::new(JoinedEdges::of_relations(&self.graph, &mut notes)?.build(n_nodes)?), names)
+                (Arc::new(JoinedEdges::new(&self.graph, &mut notes)?.build(n_nodes)?), names)
             }
         };
-        // A homogeneous set without targets has 0 classes.
-        let no_targets =
-            || DatasetTargets::new(0, Labels::new(vec![-1; n_nodes], 0).into(), Split::default());
+        let targets = match self.targets {
+            Some(targets) => targets,
+            // A homogeneous set without targets has 0 classes.
+            None => DatasetTargets::new(0, Labels::new(vec![-1; n_nodes], 0).into(), Split::default()),
+        };
         let links = self.links.map(|links: DatasetLinks| links.targets.into());
         Ok(Self {
             graph: Arc::new(Relations::of_graph(graph)),
             edge_type_names,
-            targets: Some(self.targets.unwrap_or_else(no_targets)),
+            targets: Some(targets),
             links,
             notes,
             layout: Layout::Plain,
@@ -96,7 +98,7 @@ struct JoinedEdges {
 
 impl JoinedEdges {
     /// Adds notes about the weights and the columns that some of the relations lack.
-    fn of_relations(graph: &Relations, notes: &mut Vec<Note>) -> Result<Self> {
+    fn new(graph: &Relations, notes: &mut Vec<Note>) -> Result<Self> {
         graph.validate()?;
         let n_edges = graph.n_edges() as usize;
         let mut joined = Self {

@@ -55,7 +55,7 @@ pub enum Error {
     /// The operation is not possible on a heterogeneous graph.
     #[error(
         "{what} needs a graph with one type of nodes, because {reason}: do not use {what} on a heterogeneous graph, or \
-         load data.to_homogeneous()? if there is one type"
+         convert data with one type of nodes (`kiln data convert --homogeneous`)"
     )]
     NeedsOneType {
         /// The name of the operation, for the message.
