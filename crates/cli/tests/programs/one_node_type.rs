@@ -45,7 +45,8 @@ relations:
 /// The ratings of users: the item, the user, and true if it is good. Each user rates one kind of items.
 fn ratings() -> Vec<(usize, usize, bool)> {
     let of_item = |item: usize| {
-        (0..4).map(move |at| (item, 3 * ((item * 5 + at * 7) % 11) + item % 3, (item + at) % 4 != 0))
+        (0..4)
+            .map(move |at| (item, 3 * ((item * 5 + at * 7) % 11) + item % 3, !(item + at).is_multiple_of(4)))
     };
     (0..N_ITEMS).flat_map(of_item).collect()
 }
