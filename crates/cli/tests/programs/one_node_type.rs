@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use kiln::prelude::*;
+
 use crate::distributed_sage::Learned;
 use crate::predict::{fails, succeeds, text};
 
@@ -142,6 +144,20 @@ fn flags_of_graphs_of_one_type_apply_and_a_run_is_resumed() {
     let top = ["predict", "--data", &set, "--nodes", "all", "--top-k", "2", "--mode", "exact"];
     let [run, out] = ["links", "top"].map(|name| root.join(name).to_str().unwrap().to_owned());
     succeeds(&[&top[..], &["--run", &run, "--out", &out]].concat());
+    // A program predicts on the set as on its conversion.
+    let data = Dataset::open(&set).unwrap();
+    let plain = data.clone().to_homogeneous().unwrap();
+    let links = SavedModel::open(&run).unwrap();
+    let top = |data: &Dataset| {
+        let predictor = links.on_links(data).unwrap();
+        predictor.top_k(&[NodeId(3)], &TopKConfig::new(2), &PredictMode::default()).unwrap()
+    };
+    assert_eq!(top(&data), top(&plain));
+    let nodes = SavedModel::open(root.join("whole")).unwrap();
+    let predictors = [&data, &plain].map(|data| nodes.on_nodes(data).unwrap());
+    let [of_set, of_plain] =
+        predictors.map(|predictor| predictor.predict(&[NodeId(5)], &PredictMode::default()));
+    assert_eq!(of_set.unwrap().values(), of_plain.unwrap().values());
     assert!(text(&root.join("top/links.csv")).contains("i0"));
 }
 
