@@ -39,6 +39,9 @@ pub(crate) enum DataCommand {
     /// Imports tables (Parquet, Arrow, CSV or JSON lines) as a heterogeneous dataset in the kiln format, within a memory limit.
     #[cfg(feature = "tables")]
     Import(crate::import::ImportArgs),
+    /// Proposes a spec of the import of tables, with a comment on each choice: node types, relations, transforms and targets.
+    #[cfg(feature = "tables")]
+    Spec(crate::import::SpecArgs),
     /// Prints node types, relations with their degrees, features, targets and split of a dataset.
     Inspect {
         /// Dataset of nodes, as for `kiln train` with seed 0: a path, which takes precedence, or a name.
@@ -151,6 +154,8 @@ pub(crate) fn run(command: &DataCommand, given: &GivenFlags) -> anyhow::Result<(
         DataCommand::Verify { folder } => run_verify(folder),
         #[cfg(feature = "tables")]
         DataCommand::Import(args) => crate::import::run(args, given),
+        #[cfg(feature = "tables")]
+        DataCommand::Spec(args) => crate::import::run_spec(args),
         DataCommand::Inspect { source } => run_inspect(source),
         DataCommand::SplitLinks(args) => run_split_links(args),
         DataCommand::Partition(args) => run_partition(args, given),

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use clap::Args;
 use kiln::data::convert::parse_bytes;
-use kiln_tables::{Import, ImportOptions};
+use kiln_tables::{Import, ImportOptions, ProposalOptions, propose_spec};
 use kiln_usage::bail;
 
 use crate::flags::{GivenFlags, parse};
 use crate::out_folder;
-use crate::output::{print_note_lines, print_rank_zero, print_result};
+use crate::output::{print_note_lines, print_rank_zero, print_result, write_result};
 
 /// The flags of `kiln data import`.
 #[derive(Debug, Args)]
@@ -40,6 +40,31 @@ pub(crate) struct ImportArgs {
     /// Prints the result of an import without reading rows or writing files.
     #[arg(long)]
     dry_run: bool,
+}
+
+/// The flags of `kiln data spec`.
+#[derive(Debug, Args)]
+pub(crate) struct SpecArgs {
+    /// Tables: files, folders and patterns, each a table of its own. Files whose paths differ in digits only are one table.
+    #[arg(required = true)]
+    tables: Vec<PathBuf>,
+    /// New file for the spec, whose name is that of the dataset. Default: the standard output.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Memory limit in bytes, such as 512MiB or 1000000. Columns with more different values than fit are compared by a sample.
+    #[arg(long, default_value = "1GiB", value_parser = parse_bytes)]
+    memory: u64,
+}
+
+/// Runs `kiln data spec`.
+pub(crate) fn run_spec(args: &SpecArgs) -> anyhow::Result<()> {
+    let mut options = ProposalOptions { memory_bytes: args.memory, ..ProposalOptions::default() };
+    let Some(out) = &args.out else { return write_result(&propose_spec(&args.tables, &options)?.to_string()) };
+    options.spec.clone_from(out);
+    options.check_path()?;
+    propose_spec(&args.tables, &options)?.write(&options)?;
+    print_rank_zero(format_args!("written: {}; check and edit it", out.display()));
+    Ok(())
 }
 
 /// Runs `kiln data import`.

@@ -2,6 +2,7 @@
 //!
 //! - [`import()`] reads a spec ([`ImportSpec`], YAML) and the tables that it names, and writes a heterogeneous set in the kiln
 //!   format: keys become node ids, columns become features, targets and a split, and tables of keys become relations.
+//! - [`propose_spec`] writes a first spec of tables, with a comment on each choice.
 //! - [`plan()`] and [`plan_append`] report what an import would do, without reading rows.
 //! - [`Import`] is the record of an import in its set: [`Import::transform`] transforms new rows with the stored statistics,
 //!   and [`ImportOptions::transforms_of`] imports new tables with them.
@@ -98,6 +99,7 @@ mod node_table;
 mod node_writer;
 mod options;
 mod plan;
+mod proposal;
 mod record;
 mod row_ids;
 mod row_writer;
@@ -118,6 +120,7 @@ pub use import::import;
 pub use imported_split::ImportedSplit;
 pub use options::{AppendedCounts, ImportOptions, ImportReport};
 pub use plan::{ImportPlan, PlannedColumn, PlannedNodeType, PlannedRelation, plan, plan_append};
+pub use proposal::{Proposal, ProposalOptions, propose_spec};
 pub use record::{AppendedTables, DroppedCount, Import, TransformedRows};
 pub use row_writer::{OutputColumn, RowWriter};
 pub use spec::{

@@ -1,5 +1,6 @@
 //! Tables in files: Parquet, Arrow, CSV and JSON lines, read in batches of rows.
 
+mod all_columns;
 mod arrow_columns;
 mod arrow_file;
 mod arrow_messages;
@@ -37,17 +38,20 @@ use kiln_store::progress::{Progress, ProgressUnit};
 use crate::error::KEYS_OF_OBJECTS;
 use crate::{Error, Result, SpecError};
 
+pub(crate) use self::all_columns::AllColumns;
 use self::arrow_file::ArrowFile;
 pub(crate) use self::batch::TableBatch;
 pub(crate) use self::canonical::{TIME_IN_YEARS, has_decimal_comma};
-pub(crate) use self::cell::{Cell, text_cell};
+pub(crate) use self::cell::{Cell, Items, text_cell};
 use self::csv_file::CsvFile;
 pub(crate) use self::files::{TablePath, may_be_several};
 pub(crate) use self::format::TableFormat;
 use self::json_lines::JsonLinesFile;
 pub(crate) use self::limit::ReadLimit;
+pub(crate) use self::lines::first_bytes;
 use self::parquet_file::ParquetFile;
 pub(crate) use self::row_filter::value_text;
+pub(crate) use self::separator::builder as csv_builder;
 pub(crate) use self::source::SourceFiles;
 use self::table_source::ColumnPlace;
 pub(crate) use self::table_source::{TableSource, relation_of, table_of};

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::accumulator::Accumulator;
 pub(crate) use self::apply::ColumnEncoder;
+pub(crate) use self::moments::Moments;
 pub(crate) use self::value::{check, for_each_item, is_in_unit, micros, number};
 pub(crate) use self::vocabulary::{Counter, MAX_CATEGORIES, ascending, position_by_name};
 use crate::spec::{NgramUnit, TimePart, TimeUnit};

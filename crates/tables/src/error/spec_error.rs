@@ -46,6 +46,22 @@ pub enum SpecError {
         /// What it matches, and what is expected.
         what: String,
     },
+    /// A proposed spec cannot have a path.
+    #[error("{path} {what}")]
+    OutPath {
+        /// The path.
+        path: PathBuf,
+        /// The reason, and what to do.
+        what: &'static str,
+    },
+    /// No table of a proposal is a node type, and none a relation.
+    #[error(
+        "no node type: {reasons}: expected a table with a column of different keys, such as `id`, or one with two columns of keys"
+    )]
+    NoNodeType {
+        /// The tables, each with the reason; empty without tables.
+        reasons: String,
+    },
     /// A table has no column of a name, or has it twice.
     #[error("{path}: {} {column:?}, expected one of: {known}{}", named(*.n_found), suggestion(column, known))]
     Column {

@@ -5,7 +5,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use kiln_graph::did_you_mean;
 use kiln_store::counted;
+use kiln_store::paths::similar_path;
 
 use super::format::TableFormat;
 use super::walk::{FilePattern, MAX_FILES, Matches, is_folder, is_pattern, plain};
@@ -23,6 +25,17 @@ pub(crate) struct TablePath {
 }
 
 impl TablePath {
+    /// Returns the names of the columns that are in the path of the file, each once.
+    pub(super) fn columns_of_path(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for (name, _) in &self.partition {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        names
+    }
+
     /// Returns true if a column is in the path of the file.
     pub(super) fn has_in_path(&self, column: &str) -> bool {
         self.partition.iter().any(|(name, _)| name == column)
@@ -73,7 +86,11 @@ pub(super) fn find(table: &str, folder: &Path, entries: &[PathBuf]) -> Result<Fo
         let Matches { tables: matched, others, .. } = matched;
         if is_alone && TableFormat::of(entry).is_none() {
             if !path.exists() {
-                return Err(no_files("does not exist, expected a file, a folder or a pattern"));
+                let similar = similar_path(&path).map(|similar| shown(folder, &similar));
+                let similar = did_you_mean(similar.as_deref());
+                return Err(no_files(&format!(
+                    "does not exist, expected a file, a folder or a pattern{similar}"
+                )));
             }
             return Err(no_files(&format!("is no table by its name, expected {}", TableFormat::EXPECTED)));
         }

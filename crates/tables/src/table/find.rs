@@ -19,15 +19,15 @@ use crate::Result;
 use crate::spec::{CsvSpec, NodeTypeSpec, RelationSpec};
 
 /// The part of a spec that describes a table.
-struct Described<'a> {
-    label: String,
-    files: &'a [PathBuf],
-    csv: Option<&'a CsvSpec>,
-    missing: &'a [String],
-    rows: &'a BTreeMap<String, Vec<String>>,
-    columns: Vec<String>,
-    keys: Vec<&'a str>,
-    texts: Vec<&'a str>,
+pub(super) struct Described<'a> {
+    pub(super) label: String,
+    pub(super) files: &'a [PathBuf],
+    pub(super) csv: Option<&'a CsvSpec>,
+    pub(super) missing: &'a [String],
+    pub(super) rows: &'a BTreeMap<String, Vec<String>>,
+    pub(super) columns: Vec<String>,
+    pub(super) keys: Vec<&'a str>,
+    pub(super) texts: Vec<&'a str>,
 }
 
 impl TableSource {
@@ -71,7 +71,7 @@ impl TableSource {
         )
     }
 
-    fn find(described: Described<'_>, sources: &SourceFiles) -> Result<Arc<Self>> {
+    pub(super) fn find(described: Described<'_>, sources: &SourceFiles) -> Result<Arc<Self>> {
         let Described { label, files, csv, missing, rows, mut columns, keys, texts } = described;
         let found = files::find(&label, sources.folder(), files)?;
         columns.extend(rows.keys().cloned());
@@ -174,7 +174,7 @@ impl TableSource {
     }
 
     /// Returns the names of the columns of a file; `None` for JSON lines, whose objects have keys of their own.
-    fn names_of(&self, file: &TablePath) -> Result<Option<Vec<String>>> {
+    pub(super) fn names_of(&self, file: &TablePath) -> Result<Option<Vec<String>>> {
         Ok(match TableFormat::of(&file.path) {
             Some(TableFormat::Parquet) => Some(ParquetFile::names(&file.path, &self.sources)?),
             Some(TableFormat::Arrow) => Some(ArrowFile::names(&file.path, &self.sources)?),

@@ -1,6 +1,6 @@
 use std::fmt;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use super::files::TablePath;
 use super::limit::ReadLimit;
 use super::lines::{self, BUFFER_BYTES, Progress, RecordReader, row_error};
 use super::missing::MissingTexts;
+use super::source::SourceFiles;
 use super::table_source::TableSource;
 use crate::Result;
 use crate::bad_rows::shortened;
@@ -104,6 +105,60 @@ impl JsonLinesFile {
     /// Marks the columns that occurred in an object.
     pub(super) fn mark_columns(&self, seen: &mut [bool]) {
         seen.iter_mut().zip(&self.seen).for_each(|(seen, is_seen)| *seen |= is_seen);
+    }
+}
+
+/// Returns the keys of the objects of a file in the order of their first occurrence, at most `max_names`. Rows that are no objects
+/// are left out.
+pub(super) fn names(path: &Path, sources: &SourceFiles, max_names: usize) -> Result<Vec<String>> {
+    let (bytes, progress) = lines::open(path, sources, FIELD_BYTES)?;
+    let mut reader = BufReader::with_capacity(BUFFER_BYTES, bytes);
+    let mut names = Vec::new();
+    let mut line = Vec::new();
+    let mut row = 0;
+    loop {
+        line.clear();
+        row += 1;
+        let read = reader.read_until(b'\n', &mut line);
+        if read.map_err(|error| row_error(path, Some(row), sources.limit(), error))? == 0 {
+            return Ok(names);
+        }
+        progress.end_record();
+        let mut parser = serde_json::Deserializer::from_slice(&line);
+        // The reading of the rows reports those that are no objects.
+        let _ = NamesSeed { names: &mut names, max_names }.deserialize(&mut parser);
+    }
+}
+
+/// Adds the keys of an object to a list.
+struct NamesSeed<'a> {
+    names: &'a mut Vec<String>,
+    max_names: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for NamesSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for NamesSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<std::borrow::Cow<'_, str>>()? {
+            if self.names.len() < self.max_names && self.names.iter().all(|name| *name != key) {
+                self.names.push(key.into_owned());
+            }
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
     }
 }
 

@@ -103,6 +103,16 @@ pub(super) fn row_error(path: &Path, row: Option<u64>, limit: ReadLimit, error: 
     }
 }
 
+/// Returns the first bytes of a text file after decompression, and true if these are all.
+pub(crate) fn first_bytes(path: &Path, sources: &SourceFiles) -> Result<(Vec<u8>, bool)> {
+    let mut bytes = Vec::new();
+    let (reader, _) = open(path, sources, 0)?;
+    let read = reader.take(BUFFER_BYTES as u64).read_to_end(&mut bytes);
+    read.map_err(|error| row_error(path, None, sources.limit(), error))?;
+    let is_whole = bytes.len() < BUFFER_BYTES;
+    Ok((bytes, is_whole))
+}
+
 /// The first bytes of content that is no text in UTF-8: the content, and the expected one.
 const OTHER_CONTENT: [(&[u8], &str, &str); 8] = [
     (b"\xff\xfe", "text in UTF-16", UTF_8),

@@ -129,7 +129,7 @@ fn is_tsv(path: &Path) -> bool {
 }
 
 /// Returns the builder of a parser.
-pub(super) fn builder(form: &CsvSpec, separator: u8) -> csv::ReaderBuilder {
+pub(crate) fn builder(form: &CsvSpec, separator: u8) -> csv::ReaderBuilder {
     let mut builder = csv::ReaderBuilder::new();
     builder.flexible(true).delimiter(separator).escape(form.escape.map(|escape| escape as u8));
     builder

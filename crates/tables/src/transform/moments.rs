@@ -2,7 +2,7 @@ use super::NumberStats;
 
 /// The count, the mean, the sum of squared differences from the mean (Welford 1962) and the bounds of numbers.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Moments {
+pub(crate) struct Moments {
     n: f64,
     mean: f64,
     squares: f64,
@@ -11,10 +11,10 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    pub(super) const EMPTY: Self =
+    pub(crate) const EMPTY: Self =
         Self { n: 0.0, mean: 0.0, squares: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY };
 
-    pub(super) fn add(&mut self, value: f64) {
+    pub(crate) fn add(&mut self, value: f64) {
         self.n += 1.0;
         let difference = value - self.mean;
         self.mean += difference / self.n;
@@ -24,12 +24,12 @@ impl Moments {
     }
 
     /// Returns true if a number does not extend the bounds.
-    pub(super) fn contains(&self, value: f64) -> bool {
+    pub(crate) fn contains(&self, value: f64) -> bool {
         (self.min..=self.max).contains(&value)
     }
 
     /// Returns the statistics; `None` without numbers.
-    pub(super) fn stats(&self) -> Option<NumberStats> {
+    pub(crate) fn stats(&self) -> Option<NumberStats> {
         let Self { n, mean, squares, min, max } = *self;
         (n > 0.0).then(|| NumberStats { min, max, mean, std: (squares / n).sqrt() })
     }

@@ -1,0 +1,135 @@
+//! A first spec of tables, from the names and the values of their columns.
+
+mod columns;
+mod csv_form;
+mod describe;
+mod distinct;
+mod graph;
+mod items;
+mod keys;
+mod names;
+mod profile;
+mod tables;
+mod targets;
+mod write;
+mod yaml;
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::PathBuf;
+
+use kiln_store::paths::is_there;
+
+use self::graph::GraphDraft;
+use self::tables::{InputTable, read_tables};
+use self::write::write_spec;
+use crate::error::io_error;
+use crate::spec::ImportSpec;
+use crate::table::{ReadLimit, TableFormat};
+use crate::{Error, Result, SpecError};
+
+/// The options of [`propose_spec`].
+#[derive(Debug, Clone)]
+pub struct ProposalOptions {
+    /// The path that the spec will have: its folder is the one to which the files of tables are relative, and its name without the
+    /// extension is that of the set. `tables.yaml` in the current folder by default.
+    pub spec: PathBuf,
+    /// The maximum number of bytes on the heap. Columns with more different values than fit are compared by a sample of them, and
+    /// the comments say so.
+    pub memory_bytes: u64,
+}
+
+impl Default for ProposalOptions {
+    /// Returns a limit of 1 GiB and a spec in the current folder.
+    fn default() -> Self {
+        Self { spec: "tables.yaml".into(), memory_bytes: ReadLimit::DEFAULT_BYTES }
+    }
+}
+
+impl ProposalOptions {
+    /// Checks that the path of the spec is that of a new file, whose name is none of a table.
+    ///
+    /// # Errors
+    /// Returns [`SpecError::OutPath`] if it exists, or if its name ends as that of a table.
+    pub fn check_path(&self) -> Result<()> {
+        let refused = |what: &'static str| {
+            Error::Spec(SpecError::OutPath { path: self.spec.clone(), what })
+        };
+        if TableFormat::of(&self.spec).is_some() {
+            return Err(refused("is the name of a table: choose one that ends in .yaml"));
+        }
+        match is_there(&self.spec) {
+            true => Err(refused("exists: choose another path, existing files are kept")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A first spec of tables. It is displayed as YAML with a comment on each choice, which is the spec to be edited.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Proposal {
+    /// The spec, as [`import`](crate::import()) reads it.
+    pub spec: ImportSpec,
+    text: String,
+}
+
+impl Proposal {
+    /// Writes the spec with its comments to the path of the options.
+    ///
+    /// # Errors
+    /// Returns the error of [`ProposalOptions::check_path`], and those of writing.
+    pub fn write(&self, options: &ProposalOptions) -> Result<()> {
+        options.check_path()?;
+        let path = &options.spec;
+        let mut file = File::create_new(path).map_err(io_error(path))?;
+        let written = file.write_all(self.text.as_bytes()).and_then(|()| file.sync_all());
+        written.map_err(|error| {
+            // The first error is the one to report.
+            let _ = fs::remove_file(path);
+            io_error(path)(error)
+        })
+    }
+}
+
+impl fmt::Display for Proposal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Reads tables and proposes a spec of their import: files, folders and patterns, one for each table. A column whose values are unique
+/// and that is named as a key makes a table one of a node type; two columns with keys make it a relation. Transforms follow from the
+/// types of the values, the missing ones and the numbers of different ones. Targets are comments.
+///
+/// ```
+/// use kiln_tables::{ImportOptions, ProposalOptions, import, propose_spec};
+/// let root = tempfile::tempdir()?;
+/// let put = |name: &str, text: &str| std::fs::write(root.path().join(name), text);
+/// put("users.csv", "id,age\nanna,30\nben,\n")?;
+/// put("buys.csv", "user,item\nben,book\nanna,book\nanna,pen\n")?;
+/// let tables = ["users.csv", "buys.csv"].map(|name| root.path().join(name));
+/// let options = ProposalOptions { spec: root.path().join("shop.yaml"), ..ProposalOptions::default() };
+/// let proposal = propose_spec(&tables, &options)?;
+/// assert_eq!(proposal.spec.nodes[0].name, "user");
+/// assert_eq!(proposal.spec.relations[0].dst.node_type, "item");
+/// proposal.write(&options)?;
+/// import(&options.spec, root.path().join("set"), &ImportOptions::default())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Returns [`SpecError::NoNodeType`] with the reason for each table if no table has a key and no two columns are ends of a relation,
+/// [`SpecError::Files`] for a path that is no table, [`Error::Memory`] if the limit is too small, and the errors of reading.
+pub fn propose_spec(tables: &[PathBuf], options: &ProposalOptions) -> Result<Proposal> {
+    let tables = read_tables(tables, options)?;
+    let graph = GraphDraft::find(&tables);
+    if graph.nodes.is_empty() {
+        let reason = |(table, why): &(usize, String)| format!("{}: {why}", InputTable::label(&tables[*table]));
+        let reasons: Vec<String> = graph.left_out.iter().map(reason).collect();
+        return Err(Error::Spec(SpecError::NoNodeType { reasons: reasons.join("; ") }));
+    }
+    let text = write_spec(&options.spec, &tables, &graph);
+    let spec = ImportSpec::parse(&options.spec, text.as_bytes())?;
+    Ok(Proposal { spec, text })
+}
