@@ -53,9 +53,7 @@ impl ProposalOptions {
     /// # Errors
     /// Returns [`SpecError::OutPath`] if it exists, or if its name ends as that of a table.
     pub fn check_path(&self) -> Result<()> {
-        let refused = |what: &'static str| {
-            Error::Spec(SpecError::OutPath { path: self.spec.clone(), what })
-        };
+        let refused = |what: &'static str| Error::Spec(SpecError::OutPath { path: self.spec.clone(), what });
         if TableFormat::of(&self.spec).is_some() {
             return Err(refused("is the name of a table: choose one that ends in .yaml"));
         }
@@ -125,7 +123,8 @@ pub fn propose_spec(tables: &[PathBuf], options: &ProposalOptions) -> Result<Pro
     let tables = read_tables(tables, options)?;
     let graph = GraphDraft::find(&tables);
     if graph.nodes.is_empty() {
-        let reason = |(table, why): &(usize, String)| format!("{}: {why}", InputTable::label(&tables[*table]));
+        let reason =
+            |(table, why): &(usize, String)| format!("{}: {why}", InputTable::label(&tables[*table]));
         let reasons: Vec<String> = graph.left_out.iter().map(reason).collect();
         return Err(Error::Spec(SpecError::NoNodeType { reasons: reasons.join("; ") }));
     }

@@ -23,7 +23,18 @@ const LONG_TAIL: f64 = 20.0;
 const CATEGORY_WORDS: [&str; 9] =
     ["code", "type", "kind", "class", "category", "group", "status", "zip", "cluster"];
 const TIME_WORDS: [&str; 12] = [
-    "ts", "time", "timestamp", "date", "datetime", "at", "on", "created", "updated", "joined", "released", "epoch",
+    "ts",
+    "time",
+    "timestamp",
+    "date",
+    "datetime",
+    "at",
+    "on",
+    "created",
+    "updated",
+    "joined",
+    "released",
+    "epoch",
 ];
 const TARGET_WORDS: [&str; 6] = ["label", "labels", "target", "targets", "class", "y"];
 
@@ -125,11 +136,13 @@ fn plan_list(column: &ColumnProfile) -> ColumnPlan {
         return ColumnPlan::Feature(ColumnTransform::Vector { columns, separator: None }, None);
     }
     match column.items.list_items() {
-        Some((_, items)) => {
-            ColumnPlan::Feature(ColumnTransform::MultiHot { max_categories: items.len(), separator: None }, None)
-        }
+        Some((_, items)) => ColumnPlan::Feature(
+            ColumnTransform::MultiHot { max_categories: items.len(), separator: None },
+            None,
+        ),
         None => ColumnPlan::LeftOut(
-            "no lists of as many numbers each, or of few different items (`multi_hot` reads up to 65,536)".to_owned(),
+            "no lists of as many numbers each, or of few different items (`multi_hot` reads up to 65,536)"
+                .to_owned(),
         ),
     }
 }

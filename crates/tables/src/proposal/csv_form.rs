@@ -90,7 +90,8 @@ fn why_no_header(records: &[ByteRecord]) -> Option<String> {
     if rows.is_empty() || first.is_empty() {
         return None;
     }
-    let fields: Vec<&str> = first.iter().map(|field| std::str::from_utf8(field).unwrap_or_default()).collect();
+    let fields: Vec<&str> =
+        first.iter().map(|field| std::str::from_utf8(field).unwrap_or_default()).collect();
     let is_value = |field: &&str| !matches!(text_cell(field).value(), Cell::Text(_) | Cell::Missing);
     if fields.iter().all(is_value) {
         return Some("the first line has values only".to_owned());

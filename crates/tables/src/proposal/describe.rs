@@ -116,9 +116,13 @@ mod tests {
 
     #[test]
     fn numbers_and_shares_are_short_and_not_rounded_to_all_or_nothing() {
-        for (value, expected) in
-            [(16.0, "16"), (-0.123_456, "-0.1235"), (1e300, "1e300"), (1.5e-7, "1.5e-7"), (12_345.678, "12350")]
-        {
+        for (value, expected) in [
+            (16.0, "16"),
+            (-0.123_456, "-0.1235"),
+            (1e300, "1e300"),
+            (1.5e-7, "1.5e-7"),
+            (12_345.678, "12350"),
+        ] {
             assert_eq!(shown_number(value), expected);
         }
         for (part, whole, expected) in [

@@ -109,7 +109,9 @@ mod tests {
         assert!(sampled.is_sampled() && (40_000..60_000).contains(&sampled.n_values()));
         // A column with half of the values, of which another part is kept.
         let half = values(25_000..75_000, 3000);
-        for share in [half.overlap(&sampled), half.overlap(&all)].map(|overlap| overlap.share().unwrap_or(0.0)) {
+        for share in
+            [half.overlap(&sampled), half.overlap(&all)].map(|overlap| overlap.share().unwrap_or(0.0))
+        {
             assert!((0.4..0.6).contains(&share), "{share}");
         }
         assert_eq!(values(0..100, 10_000).overlap(&all).share(), Some(1.0));

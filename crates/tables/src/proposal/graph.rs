@@ -1,8 +1,8 @@
 //! The node types and relations of tables.
 
+use super::distinct::Overlap;
 use super::keys::{Reference, find_keys, references};
 use super::names::{is_end, is_id, is_like_key, is_measure, is_row_number, subject, unique_name};
-use super::distinct::Overlap;
 use super::profile::ValueKind;
 use super::tables::InputTable;
 use crate::spec::KeyType;
@@ -118,7 +118,14 @@ impl GraphDraft {
         EndDraft { node_type, column, overlap: None, others: Vec::new() }
     }
 
-    fn push_relation(&mut self, name: &str, table: usize, ends: [EndDraft; 2], is_active: bool, is_of_nodes: bool) {
+    fn push_relation(
+        &mut self,
+        name: &str,
+        table: usize,
+        ends: [EndDraft; 2],
+        is_active: bool,
+        is_of_nodes: bool,
+    ) {
         let name = unique_name(name, &mut self.names_of_relations);
         let reverse = unique_name(&format!("rev_{name}"), &mut self.names_of_relations);
         self.relations.push(RelationDraft { name, reverse, table, ends, is_active, is_of_nodes });
@@ -162,7 +169,11 @@ impl GraphDraft {
             one.kind(false) == ValueKind::Text && shares.into_iter().flatten().fold(0.0, f64::max) >= 0.5
         };
         let have_no_table = [&src, &dst].iter().all(|end| self.nodes[end.node_type].origin.is_none());
-        if have_no_table && src.node_type != dst.node_type && is_same(dst.column) && dst.node_type + 1 == self.nodes.len() {
+        if have_no_table
+            && src.node_type != dst.node_type
+            && is_same(dst.column)
+            && dst.node_type + 1 == self.nodes.len()
+        {
             let removed = self.nodes.pop().map(|node| node.name);
             self.names_of_types.retain(|name| Some(name) != removed.as_ref());
             dst.node_type = src.node_type;

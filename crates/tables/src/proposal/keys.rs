@@ -1,6 +1,6 @@
 //! The keys of tables: which column numbers the rows of each.
 
-use super::names::{is_like_key, is_measure, key_score, reference_score};
+use super::names::{is_end, is_like_key, is_measure, key_score, reference_score};
 use super::profile::{ColumnProfile, ValueKind};
 use super::tables::InputTable;
 
@@ -35,7 +35,8 @@ fn key_by_name(table: &InputTable) -> Option<usize> {
     let is_unique = |(_, position): &&(u8, usize)| table.profile.columns[*position].is_unique();
     let is_nearly_unique = |(_, position): &&(u8, usize)| {
         let column = &table.profile.columns[*position];
-        MIN_UNIQUE * table.profile.n_rows as f64 <= column.n_distinct() as f64
+        let n_values = column.n_values();
+        MIN_UNIQUE * n_values as f64 <= column.n_distinct() as f64 && table.profile.n_rows <= 2 * n_values
     };
     let key = named.iter().find(is_unique).or_else(|| named.iter().find(is_nearly_unique));
     key.map(|(_, position)| *position)
@@ -117,13 +118,14 @@ fn reference(
         let score = reference_score(&values.name, &tables[other].words, &keys_of_other.name);
         let (overlap, _) = values.overlap(keys_of_other);
         // Keys of the same name are those of the other table only if that one is named by them.
-        let is_named = score >= 3 && (!is_own_key || key_score(&keys_of_other.name, &tables[other].words) >= 3);
+        let is_named =
+            score >= 3 && (!is_own_key || key_score(&keys_of_other.name, &tables[other].words) >= 3);
         let is_accepted = match overlap.share() {
             _ if is_own_key && !is_named => false,
             None => is_named,
             Some(_) if is_named => true,
             Some(share) if score >= 2 => share >= 0.5,
-            Some(share) => share >= MIN_SHARE && is_reference_by_values(table, values, keys[position].is_some()),
+            Some(share) => share >= MIN_SHARE && is_reference_by_values(table, values),
         };
         if is_accepted {
             found.push((score, overlap.share().unwrap_or(0.0), other));
@@ -133,16 +135,18 @@ fn reference(
         let is_better = (best.0, best.1) < (next.0, next.1);
         if is_better { next } else { best }
     })?;
-    let others = found.iter().filter(|(score, share, other)| *other != best.2 && *score == best.0 && *share >= MIN_SHARE);
+    let others = found
+        .iter()
+        .filter(|(score, share, other)| *other != best.2 && *score == best.0 && *share >= MIN_SHARE);
     Some(Reference { column, table: best.2, others: others.map(|(_, _, other)| *other).collect() })
 }
 
-/// Returns true if a column refers to a table all of whose values are keys of it, although it does not name the table. Numbers are
-/// often among the keys of a table by chance.
-fn is_reference_by_values(table: &InputTable, values: &ColumnProfile, has_key: bool) -> bool {
+/// Returns true if a column refers to a table if its values are keys of it, although it does not name the table. Numbers are often
+/// among the keys of a table by chance, so that the name must not be that of another type.
+fn is_reference_by_values(table: &InputTable, values: &ColumnProfile) -> bool {
     match values.kind(table.has_decimal_commas) {
         ValueKind::Text => values.n_distinct() > 1,
-        ValueKind::Integer => is_like_key(&values.name) || (!has_key && !is_measure(&values.name)),
+        ValueKind::Integer => is_end(&values.name),
         _ => false,
     }
 }

@@ -21,8 +21,24 @@ const TABLE_WORDS: [&str; 5] = ["table", "tables", "nodes", "data", "df"];
 
 /// Words of columns that are measured, and are no keys although they are integers.
 const MEASURES: [&str; 18] = [
-    "age", "count", "n", "num", "number", "rating", "stars", "score", "rank", "year", "month", "day", "time", "ts",
-    "timestamp", "weight", "amount", "price",
+    "age",
+    "count",
+    "n",
+    "num",
+    "number",
+    "rating",
+    "stars",
+    "score",
+    "rank",
+    "year",
+    "month",
+    "day",
+    "time",
+    "ts",
+    "timestamp",
+    "weight",
+    "amount",
+    "price",
 ];
 
 /// Returns the words of a name in lower case: parts between characters that are no letters or digits, and before capitals.
@@ -50,8 +66,15 @@ pub(super) fn words(name: &str) -> Vec<String> {
 /// Returns the singular of an English word.
 fn singular(word: &str) -> String {
     let irregular = [
-        ("people", "person"), ("children", "child"), ("movies", "movie"), ("cookies", "cookie"), ("series", "series"),
-        ("species", "species"), ("news", "news"), ("indices", "index"), ("vertices", "vertex"),
+        ("people", "person"),
+        ("children", "child"),
+        ("movies", "movie"),
+        ("cookies", "cookie"),
+        ("series", "series"),
+        ("species", "species"),
+        ("news", "news"),
+        ("indices", "index"),
+        ("vertices", "vertex"),
     ];
     if let Some((_, singular)) = irregular.into_iter().find(|(plural, _)| *plural == word) {
         return singular.to_owned();
@@ -112,10 +135,11 @@ pub(super) fn is_id(column: &str) -> bool {
     words(column).last().is_some_and(|word| ["id", "uuid", "guid"].contains(&word.as_str()))
 }
 
-/// Returns true for the name of an end of edges, which names no type.
+/// Returns true for the name of an end of edges, which names no type: one of the usual names, or a letter or two.
 pub(super) fn is_end(column: &str) -> bool {
     let subject = subject(column);
-    subject.is_empty() || matches!(&subject[..], [word] if END_WORDS.contains(&word.as_str()))
+    let is_end = |word: &str| word.len() < 3 || word == "column" || END_WORDS.contains(&word);
+    subject.is_empty() || (matches!(&subject[..], [word] if is_end(word)) && !is_measure(column))
 }
 
 /// Returns true for a column that numbers the rows.

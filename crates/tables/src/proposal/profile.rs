@@ -105,8 +105,7 @@ impl TableProfile {
     /// Reads a table.
     pub(super) fn read(table: &Table, limits: ColumnLimits) -> Result<Self> {
         let columns = table.columns.iter().map(|name| ColumnProfile::new(name, limits));
-        let mut profile =
-            Self { n_rows: 0, n_malformed: 0, columns: columns.collect(), missing: Vec::new() };
+        let mut profile = Self { n_rows: 0, n_malformed: 0, columns: columns.collect(), missing: Vec::new() };
         table.for_each_batch(&mut |batch| {
             let columns = profile.columns.par_iter_mut().enumerate();
             columns.for_each(|(position, column)| column.add_batch(batch, position));
@@ -122,7 +121,9 @@ impl TableProfile {
     fn find_missing_texts(&mut self) {
         for (position, text) in MISSING_TEXTS.iter().enumerate() {
             let is_missing = self.columns.iter().any(|column| {
-                column.missing_texts[position] > 0 && column.n_values() > 0 && column.n_texts == column.n_commas
+                column.missing_texts[position] > 0
+                    && column.n_values() > 0
+                    && column.n_texts == column.n_commas
             });
             if is_missing {
                 self.missing.push((*text).to_owned());
@@ -258,7 +259,9 @@ impl ColumnProfile {
         }
         match key_of(cell, KeyType::Text, buffer) {
             // A text that is a time is no key, as a time of another format is none.
-            Ok(Some(key)) if !matches!(cell.value(), Cell::Time(_)) => self.distinct.add(hash_bytes(key.as_bytes()), 1),
+            Ok(Some(key)) if !matches!(cell.value(), Cell::Time(_)) => {
+                self.distinct.add(hash_bytes(key.as_bytes()), 1)
+            }
             _ => {
                 self.is_key = false;
                 self.distinct.limit(FEW_ENTRIES);
@@ -274,7 +277,8 @@ impl ColumnProfile {
             return;
         };
         let hash = hash_bytes(key.as_bytes());
-        let is_other = matches!(cell, Cell::Text(text) if *text != key && matches!(cell.value(), Cell::Text(_)));
+        let is_other =
+            matches!(cell, Cell::Text(text) if *text != key && matches!(cell.value(), Cell::Text(_)));
         if is_other && self.integers.is_none() {
             self.integers = Some(self.distinct.clone());
         }

@@ -111,7 +111,8 @@ fn steps_up(folder: &Path) -> Option<PathBuf> {
 fn find_table(files: Vec<PathBuf>, sources: &SourceFiles) -> Result<FoundTable> {
     let mut csv = CsvSpec::default();
     let mut notes = Vec::new();
-    let label = format!("table `{}`", files.first().map(|file| file.display().to_string()).unwrap_or_default());
+    let label =
+        format!("table `{}`", files.first().map(|file| file.display().to_string()).unwrap_or_default());
     if let Some(path) = AllColumns::first_csv(&label, &files, sources)? {
         let (bytes, is_whole) = first_bytes(&path, sources)?;
         (csv, notes) = csv_form::detect(&bytes, is_whole, path.to_string_lossy().contains(".tsv"));

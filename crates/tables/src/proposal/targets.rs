@@ -43,13 +43,15 @@ fn candidate(table: &InputTable, position: usize) -> Option<TargetCandidate> {
         let missing = missing_share(column.n_missing, table.profile.n_rows);
         missing.into_iter().fold(what, |what, missing| format!("{what}, {missing}"))
     };
-    let with = |yaml: String, what: String| Some(TargetCandidate { column: position, yaml, about: about(what) });
+    let with =
+        |yaml: String, what: String| Some(TargetCandidate { column: position, yaml, about: about(what) });
     if let Some((separator, items)) = column.items.list_items()
         && column.items.vector_length().is_none()
         && items.len() > 1
         && (separator.is_some() || kind == ValueKind::List)
     {
-        let separator = separator.map_or_else(String::new, |separator| format!(", separator: {}", scalar(separator)));
+        let separator =
+            separator.map_or_else(String::new, |separator| format!(", separator: {}", scalar(separator)));
         let shown = shown_values(items.iter().map(|(item, n_rows)| (item.as_str(), *n_rows)));
         let what = format!("{} labels: {shown}", items.len());
         return with(format!("{{multi_label: {{column: {name}{separator}}}}}"), what);
@@ -60,7 +62,9 @@ fn candidate(table: &InputTable, position: usize) -> Option<TargetCandidate> {
         ValueKind::Integer => n_distinct <= 20 || (n_distinct <= MAX_CLASSES && is_target_name(&column.name)),
         _ => false,
     };
-    if let (true, Some(values)) = (is_class && n_distinct > 1 && 2 * n_distinct <= column.n_values(), &column.values) {
+    if let (true, Some(values)) =
+        (is_class && n_distinct > 1 && 2 * n_distinct <= column.n_values(), &column.values)
+    {
         let shown = shown_values(values.iter().map(|(value, n_rows)| (value.as_str(), *n_rows)));
         return with(format!("{{class: {{column: {name}}}}}"), format!("{n_distinct} classes: {shown}"));
     }
@@ -89,7 +93,9 @@ pub(super) fn splits(table: &InputTable) -> Vec<SplitCandidate> {
                     && column.stats().is_some_and(|stats| stats.min >= 0.0 && stats.max <= 1.0));
             is_bool
                 && words.iter().any(|word| parts.contains(&word.as_str()))
-                && words.iter().all(|word| parts.contains(&word.as_str()) || ["is", "in", "mask"].contains(&word.as_str()))
+                && words.iter().all(|word| {
+                    parts.contains(&word.as_str()) || ["is", "in", "mask"].contains(&word.as_str())
+                })
         })
     };
     let mut splits = Vec::new();
@@ -105,17 +111,23 @@ pub(super) fn splits(table: &InputTable) -> Vec<SplitCandidate> {
     }
     for (position, column) in columns.iter().enumerate() {
         let is_part = |value: &String| ["train", "val", "test"].contains(&value.as_str());
-        let values = column.values.as_ref().filter(|values| values.keys().all(is_part) && values.contains_key("train"));
+        let values = column
+            .values
+            .as_ref()
+            .filter(|values| values.keys().all(is_part) && values.contains_key("train"));
         if values.is_some() {
             let yaml = format!("{{column: {{column: {}}}}}", scalar(&column.name));
             splits.push(SplitCandidate { columns: vec![position], yaml });
         }
-        let is_step = words(&column.name).last().is_some_and(|word| ["step", "timestep"].contains(&word.as_str()));
+        let is_step =
+            words(&column.name).last().is_some_and(|word| ["step", "timestep"].contains(&word.as_str()));
         let stats = column.stats().filter(|stats| stats.min < stats.max && column.n_missing == 0);
         if let (true, ValueKind::Integer, Some(stats)) = (is_step, kind(column), stats) {
-            let [val, test] = [0.7, 0.85].map(|share| (stats.min + share * (stats.max - stats.min)).ceil() as i64);
+            let [val, test] =
+                [0.7, 0.85].map(|share| (stats.min + share * (stats.max - stats.min)).ceil() as i64);
             let name = scalar(&column.name);
-            let yaml = format!("{{steps: {{column: {name}, val_from: {val}, test_from: {}}}}}", test.max(val));
+            let yaml =
+                format!("{{steps: {{column: {name}, val_from: {val}, test_from: {}}}}}", test.max(val));
             splits.push(SplitCandidate { columns: vec![position], yaml });
         }
     }

@@ -65,7 +65,8 @@ fn write_node_type(lines: &mut Lines, tables: &[InputTable], graph: &GraphDraft,
         *other != key && column.is_unique() && profile.n_rows > 1 && !is_number(table, column)
     });
     let others: Vec<&str> = others.map(|(_, column)| column.name.as_str()).collect();
-    let also = if others.is_empty() { String::new() } else { format!("; unique, too: {}", others.join(", ")) };
+    let also =
+        if others.is_empty() { String::new() } else { format!("; unique, too: {}", others.join(", ")) };
     lines.push(4, &format!("key: {}", scalar(&keys.name)), &format!("{}{also}", n_distinct(keys)));
     if node.key_type == KeyType::Integer {
         lines.push(4, "key_type: integer", "so that 007 is 7");
@@ -77,7 +78,10 @@ fn write_node_type(lines: &mut Lines, tables: &[InputTable], graph: &GraphDraft,
     if !keys.distinct.is_unique() {
         let n_rows = (profile.n_rows - keys.n_missing).saturating_sub(keys.n_distinct());
         let about = if keys.distinct.is_sampled() { "about " } else { "" };
-        dropped.push((BadRowKind::Duplicate, format!("{about}{} with the key of another one", counted(n_rows, "row"))));
+        dropped.push((
+            BadRowKind::Duplicate,
+            format!("{about}{} with the key of another one", counted(n_rows, "row")),
+        ));
     }
     write_dropped(lines, &dropped);
     write_columns(lines, tables, graph, node_type);
@@ -119,7 +123,8 @@ fn write_columns(lines: &mut Lines, tables: &[InputTable], graph: &GraphDraft, n
     }
     for (column, transform, why) in &features {
         let profile = &columns[*column];
-        let line = format!("- {{column: {}, transform: {}}}", scalar(&profile.name), yaml::transform(transform));
+        let line =
+            format!("- {{column: {}, transform: {}}}", scalar(&profile.name), yaml::transform(transform));
         let why = why.iter().map(|why| format!("; {why}")).collect::<String>();
         lines.push(6, &line, &format!("{}{why}", describe(table, profile)));
     }
@@ -128,7 +133,12 @@ fn write_columns(lines: &mut Lines, tables: &[InputTable], graph: &GraphDraft, n
     write_targets(lines, table, &values, &featured);
     for group in groups_of_booleans(table, &values) {
         let names = group.join(", ");
-        lines.comment(4, &format!("{names}: a group of booleans. `multi_label` reads several labels from a column of lists."));
+        lines.comment(
+            4,
+            &format!(
+                "{names}: a group of booleans. `multi_label` reads several labels from a column of lists."
+            ),
+        );
     }
 }
 
@@ -286,7 +296,8 @@ fn write_edge_columns(lines: &mut Lines, table: &InputTable, graph: &GraphDraft,
 }
 
 fn is_weight(column: &ColumnProfile) -> bool {
-    let is_named = words(&column.name).last().is_some_and(|word| ["weight", "weights", "w"].contains(&word.as_str()));
+    let is_named =
+        words(&column.name).last().is_some_and(|word| ["weight", "weights", "w"].contains(&word.as_str()));
     is_named && column.stats().is_some_and(|stats| stats.min >= 0.0)
 }
 

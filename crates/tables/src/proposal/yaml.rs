@@ -60,8 +60,12 @@ pub(super) fn transform(transform: &ColumnTransform) -> String {
         ColumnTransform::Numeric => return "numeric".to_owned(),
         ColumnTransform::Standardize => return "standardize".to_owned(),
         ColumnTransform::Quantile => return "quantile".to_owned(),
-        ColumnTransform::OneHot { max_categories } => ("one_hot", format!("max_categories: {max_categories}")),
-        ColumnTransform::Ordinal { max_categories } => ("ordinal", format!("max_categories: {max_categories}")),
+        ColumnTransform::OneHot { max_categories } => {
+            ("one_hot", format!("max_categories: {max_categories}"))
+        }
+        ColumnTransform::Ordinal { max_categories } => {
+            ("ordinal", format!("max_categories: {max_categories}"))
+        }
         ColumnTransform::Hash { columns } => ("hash", format!("columns: {columns}")),
         ColumnTransform::MultiHot { max_categories, separator } => {
             ("multi_hot", with_separator(format!("max_categories: {max_categories}"), separator))

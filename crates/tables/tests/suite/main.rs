@@ -18,6 +18,7 @@ mod matches;
 mod missing;
 mod plan;
 mod programs;
+mod proposal;
 mod record;
 mod row_writer;
 mod rows;
