@@ -233,7 +233,11 @@ fn run_inspect(source: &Path) -> anyhow::Result<()> {
     }
     print_name_note(source);
     let data = Dataset::open(source)?;
-    print_result(data.summary())?;
+    #[cfg_attr(not(feature = "tables"), expect(unused_mut, reason = "the record of an import changes it"))]
+    let mut summary = data.summary();
+    #[cfg(feature = "tables")]
+    print_note_lines(kiln_tables::Import::describe_set(source, &mut summary));
+    print_result(summary)?;
     print_notes(&data.notes);
     // The kiln format opens without reading the split, whose notes the readers of other formats made.
     let of_split = data.check_split().context("the split could not be checked")?;

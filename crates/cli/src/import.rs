@@ -59,7 +59,9 @@ pub(crate) struct SpecArgs {
 /// Runs `kiln data spec`.
 pub(crate) fn run_spec(args: &SpecArgs) -> anyhow::Result<()> {
     let mut options = ProposalOptions { memory_bytes: args.memory, ..ProposalOptions::default() };
-    let Some(out) = &args.out else { return write_result(&propose_spec(&args.tables, &options)?.to_string()) };
+    let Some(out) = &args.out else {
+        return write_result(&propose_spec(&args.tables, &options)?.to_string());
+    };
     options.spec.clone_from(out);
     options.check_path()?;
     propose_spec(&args.tables, &options)?.write(&options)?;

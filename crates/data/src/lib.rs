@@ -78,7 +78,8 @@ pub use readers::{gin, graphbolt, npy, ogb, tu};
 pub use recorded_hash::recorded_hash;
 pub use split::Split;
 pub use summary::{
-    DatasetSummary, DegreeSummary, FeatureSummary, RelationSummary, TargetSummary, TypeSummary,
+    ColumnSummary, DatasetSummary, DegreeSummary, FeatureSummary, OutputSummary, RelationSummary,
+    TargetSummary, TypeSummary,
 };
 
 /// The README, so that the doc tests run its example.

@@ -1,15 +1,21 @@
 //! A summary of a data set: its node types, relations, degrees, features, targets and split.
 
-use std::fmt;
+mod columns;
+mod outputs;
+mod show;
+
 use std::ops::Range;
 
-use kiln_feature::{FeatureDType, FeatureStore, TargetKind, Targets};
+use kiln_feature::{FeatureDType, FeatureStore, TargetKind};
 use kiln_graph::{Csc, NodeId};
-use kiln_store::counted;
 use kiln_store::progress::{Progress, ProgressUnit};
 
-use crate::dataset::noun;
-use crate::{Dataset, Split};
+use self::columns::summarize_columns;
+use self::outputs::summarize_outputs;
+use crate::{Dataset, DatasetTargets};
+
+pub use self::columns::ColumnSummary;
+pub use self::outputs::OutputSummary;
 
 /// The node types, relations, targets and split of a data set, with their sizes. A homogeneous set has the node type
 /// `node` and the relation `edge`.
@@ -33,7 +39,7 @@ pub struct DatasetSummary {
 }
 
 /// A node type of a [`DatasetSummary`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TypeSummary {
     /// The name of the type.
@@ -44,6 +50,8 @@ pub struct TypeSummary {
     pub n_new: Option<usize>,
     /// The features; `None` for a type without features.
     pub features: Option<FeatureSummary>,
+    /// The columns of the features, in their order; empty for a type without features. Feature columns without names are one entry.
+    pub columns: Vec<ColumnSummary>,
     /// True if the nodes have names.
     pub is_named: bool,
 }
@@ -93,7 +101,7 @@ pub struct DegreeSummary {
 }
 
 /// The targets and the split of a [`DatasetSummary`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TargetSummary {
     /// The name of the type of the nodes with targets.
@@ -108,20 +116,32 @@ pub struct TargetSummary {
     pub n_labelled: usize,
     /// The numbers of nodes for training, validation and test.
     pub n_split: [usize; 3],
+    /// The classes, labels or columns of numbers, by number.
+    pub outputs: Vec<OutputSummary>,
 }
 
 impl Dataset {
-    /// Returns the types, relations, targets and split with their sizes. It reads all offsets, edge types and targets, and
-    /// neither edges nor features.
+    /// Returns the types, relations, columns, targets and split with their sizes. It reads all offsets, edge types and targets, all
+    /// features once, and no edges.
+    ///
+    /// ```
+    /// let summary = kiln_data::synthetic::ring(60)?.summary();
+    /// assert_eq!(summary.types[0].n_nodes, 60);
+    /// assert_eq!(summary.targets.unwrap().outputs.len(), 3);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
     pub fn summary(&self) -> DatasetSummary {
         let names = self.graph.types().names();
         let mut types = Vec::new();
         for (position, name) in names.iter().enumerate() {
+            let features = self.features.get(position).and_then(Option::as_deref);
+            let columns = self.feature_columns.get(position).map_or(&[][..], Vec::as_slice);
             types.push(TypeSummary {
                 name: name.clone(),
                 n_nodes: self.graph.types().range(position).len(),
                 n_new: self.new_rows(position).map(|rows| rows.len()),
-                features: self.features.get(position).and_then(Option::as_deref).map(summarize_features),
+                features: features.map(summarize_features),
+                columns: features.map_or_else(Vec::new, |features| summarize_columns(features, columns)),
                 is_named: self.names.get(position).is_some_and(|names| !names.is_empty()),
             });
         }
@@ -151,7 +171,7 @@ impl Dataset {
             n_links: split.map(|split| split.parts().map(|(_, part)| part.len())),
             targets: targets.map(|targets| {
                 let name = names.get(targets.node_type).map_or("?", String::as_str);
-                TargetSummary::new(name, &targets.values, &targets.split)
+                TargetSummary::new(name, targets, self.graph.types().range(targets.node_type))
             }),
         }
     }
@@ -205,100 +225,18 @@ impl DegreeSummary {
 }
 
 impl TargetSummary {
-    fn new(node_type: &str, targets: &Targets, split: &Split) -> Self {
-        let n_nodes = targets.len();
-        let labelled = (0..n_nodes as u32).filter(|&node| targets.has_any(NodeId(node)));
+    fn new(node_type: &str, targets: &DatasetTargets, range: Range<u32>) -> Self {
+        let DatasetTargets { values, split, .. } = targets;
+        let n_nodes = values.len();
+        let labelled = (0..n_nodes as u32).filter(|&node| values.has_any(NodeId(node)));
         Self {
             node_type: node_type.to_owned(),
-            kind: targets.kind(),
-            n_outputs: targets.n_outputs(),
+            kind: values.kind(),
+            n_outputs: values.n_outputs(),
             n_nodes,
             n_labelled: labelled.count(),
             n_split: split.parts().map(|(_, nodes)| nodes.len()),
+            outputs: summarize_outputs(targets, range),
         }
     }
-}
-
-impl fmt::Display for FeatureSummary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { dim, dtype, is_sparse } = self;
-        write!(f, "{dim} columns, {dtype}{}", if *is_sparse { ", sparse" } else { "" })
-    }
-}
-
-impl fmt::Display for DatasetSummary {
-    /// Writes tables of the node types and of the relations, and lines about the targets and the split.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n_nodes: usize = self.types.iter().map(|node_type| node_type.n_nodes).sum();
-        let n_edges: u64 = self.relations.iter().map(|relation| relation.n_edges).sum();
-        writeln!(f, "{}: {n_nodes} nodes, {n_edges} edges\n", self.name)?;
-        let types = self.types.iter().map(|node_type| {
-            let features = node_type.features.map_or_else(|| "none".to_owned(), |found| found.to_string());
-            let names = if node_type.is_named { "yes" } else { "no" };
-            let new = node_type.n_new.map_or_else(String::new, |n_new| format!(", {n_new} new"));
-            [node_type.name.clone(), format!("{}{new}", node_type.n_nodes), features, names.to_owned()]
-        });
-        write_table(f, ["node type", "nodes", "features", "names"], types)?;
-        writeln!(f)?;
-        const HEADER: [&str; 5] = ["relation", "from", "to", "edges", "in-degree: min, median, max"];
-        write_table(f, HEADER, self.relations.iter().map(RelationSummary::fields))?;
-        if !self.edge_types.is_empty() {
-            writeln!(f)?;
-            let header = ["edge type", "from", "to", "edges", HEADER[4]];
-            write_table(f, header, self.edge_types.iter().map(RelationSummary::fields))?;
-        }
-        writeln!(f)?;
-        for relation in &self.relations {
-            for (name, width) in &relation.edge_columns {
-                let width = counted(*width as u64, "value");
-                writeln!(f, "edge column `{name}` of {}: {width} per edge", relation.name)?;
-            }
-        }
-        if let Some([train, val, test]) = self.n_links {
-            writeln!(f, "links: {train} to train, {val} to validate, {test} to test")?;
-        }
-        let Some(targets) = &self.targets else { return write!(f, "targets: none") };
-        let TargetSummary { node_type, kind, n_outputs, n_nodes, n_labelled, n_split: [train, val, test] } =
-            targets;
-        writeln!(
-            f,
-            "targets: {n_outputs} {} of {node_type}, known for {n_labelled} of {n_nodes} nodes",
-            noun(*kind)
-        )?;
-        write!(f, "split: {train} / {val} / {test} nodes to train, validate, test")
-    }
-}
-
-impl RelationSummary {
-    fn fields(&self) -> [String; 5] {
-        let edges = format!("{}{}", self.n_edges, if self.has_weights { ", weighted" } else { "" });
-        let degrees = self.in_degrees.map_or_else(
-            || "none".to_owned(),
-            |DegreeSummary { min, median, max }| format!("{min}, {median}, {max}"),
-        );
-        [self.name.clone(), self.src_type.clone(), self.dst_type.clone(), edges, degrees]
-    }
-}
-
-/// Writes lines of left-aligned columns, separated by two spaces.
-fn write_table<const N: usize>(
-    f: &mut fmt::Formatter<'_>,
-    header: [&str; N],
-    rows: impl Iterator<Item = [String; N]>,
-) -> fmt::Result {
-    let rows: Vec<[String; N]> = [header.map(str::to_owned)].into_iter().chain(rows).collect();
-    let mut widths = [0; N];
-    for row in &rows {
-        for (width, field) in widths.iter_mut().zip(row) {
-            *width = field.chars().count().max(*width);
-        }
-    }
-    for row in &rows {
-        let mut line = String::new();
-        for (field, &width) in row.iter().zip(&widths) {
-            line += &format!("{field:<width$}  ");
-        }
-        writeln!(f, "{}", line.trim_end())?;
-    }
-    Ok(())
 }

@@ -101,6 +101,7 @@ mod options;
 mod plan;
 mod proposal;
 mod record;
+mod record_summary;
 mod row_ids;
 mod row_writer;
 mod spec;

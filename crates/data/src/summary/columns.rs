@@ -65,7 +65,10 @@ impl Values {
 }
 
 /// Summarises the columns of a node type. Columns without names are one entry.
-pub(super) fn summarize_columns(features: &dyn FeatureStore, columns: &[FeatureColumn]) -> Vec<ColumnSummary> {
+pub(super) fn summarize_columns(
+    features: &dyn FeatureStore,
+    columns: &[FeatureColumn],
+) -> Vec<ColumnSummary> {
     let dim = features.dim();
     // A store that cannot be read has no ranges.
     let values = read(features).unwrap_or_default();
@@ -97,7 +100,13 @@ pub(super) fn summarize_columns(features: &dyn FeatureStore, columns: &[FeatureC
     summaries.collect()
 }
 
-fn summary_of(name: String, meaning: String, width: usize, values: &[Values], n_rows: usize) -> ColumnSummary {
+fn summary_of(
+    name: String,
+    meaning: String,
+    width: usize,
+    values: &[Values],
+    n_rows: usize,
+) -> ColumnSummary {
     let all = values.iter().copied().fold(Values::EMPTY, Values::merge);
     let n_values = (width * n_rows) as f64;
     let missing_share = (all.n_nan > 0).then(|| all.n_nan as f64 / n_values);
@@ -191,7 +200,10 @@ fn read(features: &dyn FeatureStore) -> kiln_feature::Result<Vec<Values>> {
             let end = features.n_rows().min(start + n_rows);
             let rows: Vec<NodeId> = (start as u32..end as u32).map(NodeId).collect();
             features.gather(&rows, &mut buffer)?;
-            add_rows(&mut values, std::mem::replace(&mut buffer, FeatureBuffer::empty(features.dtype())).into_f32());
+            add_rows(
+                &mut values,
+                std::mem::replace(&mut buffer, FeatureBuffer::empty(features.dtype())).into_f32(),
+            );
         }
     }
     Ok(values)

@@ -50,7 +50,9 @@ fn count_split(values: &Targets, split: &Split, range: Range<u32>, outputs: &mut
     for (part, (_, nodes)) in split.parts().into_iter().enumerate() {
         for node in nodes.iter() {
             // A node of another type is an error of the split, which is checked elsewhere.
-            let Some(row) = range.contains(&node.0).then(|| (node.0 - range.start) as usize) else { continue };
+            let Some(row) = range.contains(&node.0).then(|| (node.0 - range.start) as usize) else {
+                continue;
+            };
             for_each_output(values, row, |output, _| {
                 if let Some(summary) = outputs.get_mut(output) {
                     summary.n_split[part] += 1;
@@ -70,7 +72,11 @@ fn for_each_output(values: &Targets, node: usize, mut visit: impl FnMut(usize, O
         Targets::Values(values) => {
             let row = node * values.n_columns()..(node + 1) * values.n_columns();
             let labels = values.as_labels().and_then(|labels| labels.get(row.clone())).unwrap_or_default();
-            labels.iter().enumerate().filter(|(_, label)| **label == 1).for_each(|(label, _)| visit(label, None));
+            labels
+                .iter()
+                .enumerate()
+                .filter(|(_, label)| **label == 1)
+                .for_each(|(label, _)| visit(label, None));
             let numbers = values.as_numbers().and_then(|numbers| numbers.get(row)).unwrap_or_default();
             let known = numbers.iter().enumerate().filter(|(_, number)| !number.is_nan());
             known.for_each(|(column, number)| visit(column, Some(*number)));

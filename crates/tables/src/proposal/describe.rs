@@ -30,7 +30,7 @@ pub(super) fn describe(table: &InputTable, column: &ColumnProfile) -> String {
     }
     let is_listed = matches!(kind, ValueKind::Bool | ValueKind::Text);
     match &column.values {
-        Some(values) if is_listed && values.len() <= MAX_SHOWN && kind != ValueKind::Nothing => {
+        Some(values) if is_listed && values.len() <= MAX_SHOWN && !column.distinct.is_unique() => {
             parts.push(shown_values(values.iter().map(|(value, n_rows)| (value.as_str(), *n_rows))));
         }
         _ if matches!(kind, ValueKind::Nothing | ValueKind::List | ValueKind::Other) => {}

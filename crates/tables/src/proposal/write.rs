@@ -169,8 +169,8 @@ fn write_left_out(lines: &mut Lines, table: &InputTable, left_out: &[(usize, Str
     lines.comment(4, "Left out:");
     for (column, why) in left_out {
         let profile = &table.profile.columns[*column];
-        let description = describe(table, profile);
-        let values = if description.is_empty() { String::new() } else { format!(" ({description})") };
+        let has_values = profile.kind(table.has_decimal_commas) != ValueKind::Nothing;
+        let values = if has_values { format!(" ({})", describe(table, profile)) } else { String::new() };
         lines.comment(4, &format!("- {}: {why}{values}", scalar(&profile.name)));
     }
 }
