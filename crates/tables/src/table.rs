@@ -44,6 +44,7 @@ pub(crate) use self::batch::TableBatch;
 pub(crate) use self::canonical::{TIME_IN_YEARS, has_decimal_comma};
 pub(crate) use self::cell::{Cell, Items, text_cell};
 use self::csv_file::CsvFile;
+pub(crate) use self::csv_file::ROW_NAMES;
 pub(crate) use self::files::{TablePath, may_be_several};
 pub(crate) use self::format::TableFormat;
 use self::json_lines::JsonLinesFile;

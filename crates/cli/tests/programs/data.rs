@@ -182,6 +182,37 @@ fn version_and_completions_are_printed() {
     }
 }
 
+#[test]
+fn a_first_spec_is_written_imported_and_inspected() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| text(&root.path().join(name)).to_owned();
+    fs::write(at("users.csv"), "id,age,plan\na,30,free\nb,,pro\nc,50,free\nd,40,pro\n").unwrap();
+    fs::write(at("buys.csv"), "user,item_id\na,pen\nb,pen\nz,book\nc,book\n").unwrap();
+    let tables = [at("users.csv"), at("buys.csv")];
+    let args = ["data", "spec", &tables[0], &tables[1], "--out", &at("shop.yaml"), "--memory", "64MiB"];
+    assert!(succeed(&args).contains("written: "));
+    refused(&args, "shop.yaml exists: choose another path, existing files are kept");
+    refused(&["data", "spec", &at("user.csv")], "did you mean");
+    refused(&["data", "spec"], "required");
+    let spec = fs::read_to_string(at("shop.yaml")).unwrap();
+    assert!(spec.contains("- {name: item, from: relations}"), "{spec}");
+    let spec = spec.replace("    # target: {class: {column: plan}}", "    target: {class: {column: plan}}");
+    fs::write(at("plan.yaml"), spec).unwrap();
+    let printed = succeed(&["data", "import", &at("plan.yaml"), "--out", &at("set")]);
+    assert!(printed.contains("relation buys: 3 edges\n"), "{printed}");
+    let printed = succeed(&["data", "inspect", &at("set")]);
+    for expected in [
+        "column of user  width  values              range     missing\n",
+        "age             1      standardize         30 to 50  25.0 %\n",
+        "plan            2      one_hot: free, pro  0 to 1    none\n",
+        "free   2      0      0    0\n",
+        "note: dropped from relation `buys`: 1 row, dangling\n",
+        "note: node type `user`, column \"plan\": it is a feature and a target",
+    ] {
+        assert!(printed.contains(expected), "{expected}{printed}");
+    }
+}
+
 /// A reader that has closed the pipe (`| head`) has what it wants; a full disk loses the answer of commands that only print.
 #[cfg(unix)]
 #[test]
@@ -190,8 +221,13 @@ fn printed_answers_survive_a_closed_pipe_and_report_a_full_disk() {
     fs::write(root.path().join("people.csv"), "id,age\na,1\nb,2\n").unwrap();
     let spec = "{name: people, nodes: [{name: person, files: [people.csv], key: id, columns: [{column: age, transform: numeric}]}], relations: []}";
     fs::write(root.path().join("people.yaml"), spec).unwrap();
-    let only_print =
-        ["data inspect debian-packages", "data import people.yaml --dry-run", "device", "completions bash"];
+    let only_print = [
+        "data inspect debian-packages",
+        "data import people.yaml --dry-run",
+        "data spec people.csv",
+        "device",
+        "completions bash",
+    ];
     let others = ["data import people.yaml --out people", "data verify people", "--help", "--version"];
     let output_of = |line: &str, stdout: std::process::Stdio| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));

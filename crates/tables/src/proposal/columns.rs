@@ -5,6 +5,7 @@ use super::names::{is_row_number, words};
 use super::profile::{ColumnProfile, ValueKind};
 use super::tables::InputTable;
 use crate::spec::{ColumnTransform, NgramUnit, TimePart, TimeUnit};
+use crate::table::ROW_NAMES;
 
 /// The maximum number of different texts with a column of their own.
 const MAX_CATEGORIES: u64 = 64;
@@ -63,6 +64,10 @@ pub(super) fn plan_column(table: &InputTable, column: &ColumnProfile) -> ColumnP
     let n_rows = table.profile.n_rows;
     let is_constant = column.n_missing == 0 && column.n_distinct() == 1 && n_rows > 1;
     let kind = column.kind(table.has_decimal_commas);
+    if table.needs_row_names && column.name == ROW_NAMES {
+        let why = "the header leaves the column out, so that a spec must read it; one hash is the same for all rows";
+        return ColumnPlan::Feature(ColumnTransform::Hash { columns: 1 }, Some(why.to_owned()));
+    }
     if is_row_number(&column.name) && column.is_unique() {
         return left_out("numbers the rows");
     }
@@ -77,6 +82,7 @@ pub(super) fn plan_column(table: &InputTable, column: &ColumnProfile) -> ColumnP
         ValueKind::Time => ColumnPlan::Feature(time(column.has_clock, TimeUnit::Seconds), None),
         ValueKind::Integer | ValueKind::Number => plan_number(column, kind),
         ValueKind::List => plan_list(column),
+        ValueKind::Text if column.has_huge() => left_out("numbers beyond the range of categories"),
         ValueKind::Text => plan_text(column, n_rows),
     }
 }

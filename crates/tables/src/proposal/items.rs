@@ -81,7 +81,7 @@ impl ItemCounts {
     }
 
     pub(super) fn add_text(&mut self, text: &str) {
-        self.has_brackets |= text.starts_with('[');
+        self.has_brackets |= text.trim_start().starts_with('[');
         for (separator, counts) in SEPARATORS.iter().zip(&mut self.texts) {
             counts.n_texts += 1;
             counts.n_separated += u64::from(text.contains(separator));

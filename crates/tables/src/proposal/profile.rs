@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::distinct::{Distinct, Overlap};
 use super::items::ItemCounts;
 use crate::Result;
-use crate::calendar::DAY;
+use crate::calendar::{DAY, YEARS};
 use crate::hash::hash_bytes;
 use crate::key::key_of;
 use crate::spec::KeyType;
@@ -192,17 +192,16 @@ impl ColumnProfile {
             Cell::Int(value) => self.add_number(value as f64, true),
             Cell::Float(value) => self.add_number(value, value.fract() == 0.0),
             Cell::Single(value) => self.add_number(value.into(), value.fract() == 0.0),
-            Cell::Time(micros) => self.add_time(micros),
+            Cell::Time(micros) if YEARS.contains(&micros) => self.add_time(micros),
+            Cell::Time(_) => return self.add_other("a time before the year 1 or after the year 9999"),
             Cell::Text(text) => self.add_text(text, 1),
             Cell::List(items) => {
                 self.n_lists += 1;
+                self.is_key = false;
                 self.items.add_list(&items, buffer);
                 return;
             }
-            Cell::Other(name) => {
-                self.other.get_or_insert_with(|| name.to_string());
-                return;
-            }
+            Cell::Other(name) => return self.add_other(&name),
         }
         self.add_key(cell, buffer);
         match cell.text(buffer) {
@@ -216,6 +215,11 @@ impl ColumnProfile {
             // A number that no category holds.
             _ => self.values = None,
         }
+    }
+
+    fn add_other(&mut self, what: &str) {
+        self.is_key = false;
+        self.other.get_or_insert_with(|| what.to_owned());
     }
 
     fn add_number(&mut self, value: f64, is_integer: bool) {

@@ -32,6 +32,8 @@ pub(super) struct InputTable {
     pub(super) profile: TableProfile,
     /// True if a comma is before the fraction of its numbers.
     pub(super) has_decimal_commas: bool,
+    /// True if a spec must read the column of row names.
+    pub(super) needs_row_names: bool,
     /// What of the files is not read, and how.
     pub(super) notes: Vec<String>,
 }
@@ -61,7 +63,14 @@ pub(super) fn read_tables(paths: &[PathBuf], options: &ProposalOptions) -> Resul
     let folder = options.spec.parent().unwrap_or(Path::new(""));
     let sources = SourceFiles::new(folder, ReadLimit::new(options.memory_bytes));
     let mut found: Vec<FoundTable> = Vec::new();
-    for path in paths {
+    for (position, path) in paths.iter().enumerate() {
+        if paths[..position].contains(path) {
+            return Err(Error::Spec(SpecError::Files {
+                table: "the tables".to_owned(),
+                entry: path.display().to_string(),
+                what: "is named twice: remove one of them".to_owned(),
+            }));
+        }
         let table = find_table(vec![entry_of(path, folder)?], &sources)?;
         let earlier = found.iter_mut().find(|earlier| are_parts(earlier, &table));
         match earlier {
@@ -156,7 +165,11 @@ fn limits_of(tables: &[FoundTable], memory_bytes: u64) -> Result<ColumnLimits> {
 fn read_table(found: FoundTable, limits: ColumnLimits) -> Result<InputTable> {
     let FoundTable { files, mut csv, columns, mut notes } = found;
     let table: Table = columns.table();
-    let profile = TableProfile::read(&table, limits)?;
+    let mut profile = TableProfile::read(&table, limits)?;
+    // Each file must have the columns of keys.
+    for column in profile.columns.iter_mut().filter(|column| columns.is_optional(&column.name)) {
+        column.is_key = false;
+    }
     let has_decimal_commas = profile.has_decimal_commas()
         && columns.source.files.iter().all(|file| TableFormat::of(&file.path) == Some(TableFormat::Csv));
     if has_decimal_commas {
@@ -169,5 +182,6 @@ fn read_table(found: FoundTable, limits: ColumnLimits) -> Result<InputTable> {
     notes.extend(unread);
     let name = files.first().map(|file| table_name(file)).unwrap_or_default();
     let words = type_words(&name);
-    Ok(InputTable { files, name, words, csv, profile, has_decimal_commas, notes })
+    let needs_row_names = columns.needs_row_names;
+    Ok(InputTable { files, name, words, csv, profile, has_decimal_commas, needs_row_names, notes })
 }

@@ -75,6 +75,10 @@ fn write_node_type(lines: &mut Lines, tables: &[InputTable], graph: &GraphDraft,
     if keys.n_missing > 0 {
         dropped.push((BadRowKind::MissingKey, format!("{} without a key", counted(keys.n_missing, "row"))));
     }
+    if keys.distinct.is_unique() && keys.distinct.is_sampled() {
+        let what = "rows with the key of another one: a sample of the keys was compared";
+        dropped.push((BadRowKind::Duplicate, what.to_owned()));
+    }
     if !keys.distinct.is_unique() {
         let n_rows = (profile.n_rows - keys.n_missing).saturating_sub(keys.n_distinct());
         let about = if keys.distinct.is_sampled() { "about " } else { "" };

@@ -14,8 +14,33 @@ pub(super) fn scalar(text: &str) -> String {
     let is_name = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
         && !OTHER_VALUES.contains(&text.to_ascii_lowercase().as_str());
-    // A text in JSON is one in YAML.
-    if is_name { text.to_owned() } else { serde_json::Value::from(text).to_string() }
+    if is_name { text.to_owned() } else { quoted(text) }
+}
+
+/// Returns a text in double quotes, in which characters that a terminal obeys are escaped.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\n' => quoted += "\\n",
+            '\t' => quoted += "\\t",
+            c if is_hidden(c) => quoted += &format!("\\U{:08x}", u32::from(c)),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Returns true for control characters, ends of lines and characters that change the direction of a text.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || ('\u{200b}'..='\u{200f}').contains(&c)
+        || ('\u{2028}'..='\u{202e}').contains(&c)
+        || ('\u{2060}'..='\u{206f}').contains(&c)
+        || ('\u{e000}'..='\u{f8ff}').contains(&c)
+        || c == '\u{feff}'
 }
 
 /// Returns a list of scalars.
@@ -133,10 +158,9 @@ impl Lines {
     }
 }
 
-/// Returns a text without ends of lines and other control characters, which would end a comment.
+/// Returns a text without ends of lines and other hidden characters, which would end a comment or be obeyed by a terminal.
 fn one_line(text: &str) -> String {
-    let is_end = |c: char| c.is_control() || ['\u{2028}', '\u{2029}', '\u{feff}'].contains(&c);
-    text.chars().map(|c| if is_end(c) { ' ' } else { c }).collect()
+    text.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -154,6 +178,7 @@ mod tests {
             ("", "\"\""),
             ("a\"b\n", "\"a\\\"b\\n\""),
             ("größe", "\"größe\""),
+            ("a\u{1b}\u{202e}b\\", "\"a\\U0000001b\\U0000202eb\\\\\""),
             ("data/year=*/*.csv", "\"data/year=*/*.csv\""),
         ] {
             assert_eq!(scalar(text), expected);

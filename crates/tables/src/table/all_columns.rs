@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::csv_file::ROW_NAMES;
 use super::find::Described;
 use super::format::TableFormat;
 use super::json_lines;
@@ -11,7 +12,7 @@ use super::source::SourceFiles;
 use super::table_source::TableSource;
 use super::{Table, files};
 use crate::spec::CsvSpec;
-use crate::{Error, Result};
+use crate::{Error, Result, TableFileError};
 
 /// The maximum number of columns that are read.
 const MAX_COLUMNS: usize = 4096;
@@ -24,6 +25,8 @@ pub(crate) struct AllColumns {
     pub(crate) names: Vec<String>,
     /// The other columns, each with the reason.
     pub(crate) unread: Vec<(String, String)>,
+    /// True if the header of a CSV file leaves the column of row names out, so that a spec must read it.
+    pub(crate) needs_row_names: bool,
 }
 
 impl AllColumns {
@@ -62,8 +65,9 @@ impl AllColumns {
             texts: Vec::new(),
         };
         // The name of the column of row names lets a header without it be read.
-        let table = TableSource::find(described(vec![super::csv_file::ROW_NAMES.to_owned()]), sources)?;
-        let mut columns = Self { source: table.clone(), names: Vec::new(), unread: Vec::new() };
+        let table = TableSource::find(described(vec![ROW_NAMES.to_owned()]), sources)?;
+        let mut columns =
+            Self { source: table.clone(), names: Vec::new(), unread: Vec::new(), needs_row_names: false };
         let mut of_paths = Vec::new();
         for file in &table.files {
             let names = match table.names_of(file)? {
@@ -76,6 +80,12 @@ impl AllColumns {
         of_paths.retain(|name| columns.unread.iter().all(|(unread, _)| unread != name));
         columns.add_names_of_paths(of_paths);
         columns.limit();
+        if columns.names.iter().any(|name| name == ROW_NAMES) {
+            let table = TableSource::find(described(Vec::new()), sources)?;
+            columns.needs_row_names = table.files.iter().any(|file| {
+                matches!(table.names_of(file), Err(Error::TableFile(TableFileError::Fields { .. })))
+            });
+        }
         columns.source = TableSource::find(described(columns.names.clone()), sources)?;
         columns.leave_out_unreadable()?;
         Ok(columns)
@@ -84,6 +94,11 @@ impl AllColumns {
     /// Returns the table with the columns that can be read.
     pub(crate) fn table(&self) -> Table {
         Table { source: self.source.clone(), columns: self.names.clone() }
+    }
+
+    /// Returns true if a file does not have a column, which other files have.
+    pub(crate) fn is_optional(&self, column: &str) -> bool {
+        self.source.optional.iter().any(|optional| optional == column)
     }
 
     fn add_names(&mut self, names: Vec<String>) {

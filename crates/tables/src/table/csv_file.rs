@@ -29,7 +29,7 @@ const FIELD_BYTES: u64 = 16;
 const END_RECORD: &[u8] = b"x";
 
 /// The name of the column of row names, which has no name in the header that R and pandas write.
-pub(super) const ROW_NAMES: &str = "row.names";
+pub(crate) const ROW_NAMES: &str = "row.names";
 
 /// The number of rows by which a header without the column of row names is told.
 const FIRST_ROWS: usize = 2;

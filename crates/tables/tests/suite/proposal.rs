@@ -129,7 +129,7 @@ fn a_proposed_target_and_split_are_imported_once_uncommented() {
 #[test]
 fn keys_and_references_are_found_by_names_and_values() {
     // The tables, and the sizes of the set.
-    let cases: [(&str, &[(&str, &str)], &str); 9] = [
+    let cases: [(&str, &[(&str, &str)], &str); 10] = [
         (
             "columns of the same names in both tables, whose integers are keys of both",
             &[
@@ -152,6 +152,14 @@ fn keys_and_references_are_found_by_names_and_values() {
         ),
         ("edges of one type", &[("cites.csv", "src,dst\n1,2\n2,3\n1,3\n")], "node 3, cites 3, rev_cites 3"),
         ("edges without a header", &[("edges.csv", "1,2\n2,3\n1,3\n")], "node 3, edges 3, rev_edges 3"),
+        (
+            "row names of R, which the header leaves out",
+            &[
+                ("cars.csv", "\"id\",\"hp\"\n\"1\",\"a\",110\n\"2\",\"b\",93\n"),
+                ("x.csv", "\"\",\"a\",\"car\"\n1,5,\"a\"\n2,6,\"a\"\n"),
+            ],
+            "car 2, x 2, x_car 2, rev_x_car 2",
+        ),
         (
             "an empty table",
             &[
@@ -295,6 +303,7 @@ fn tables_that_cannot_be_proposed_are_errors() {
         (&[], "no node type: "),
         (&["none.csv"], "none.csv: the file is empty"),
         (&["short.csv"], "short.csv: row 1 has a quote that is never closed"),
+        (&["users.csv", "users.csv"], "users.csv` is named twice: remove one of them"),
         (&["users.csv", "users.xlsx"], "users.xlsx` is no table by its name"),
     ] {
         let error = error_of(names);
