@@ -1,6 +1,6 @@
 //! The keys of tables: which column numbers the rows of each.
 
-use super::names::{is_end, is_like_key, is_measure, key_score, reference_score};
+use super::names::{is_end, is_like_key, is_measure, is_row_number, key_score, reference_score};
 use super::profile::{ColumnProfile, ValueKind};
 use super::tables::InputTable;
 
@@ -53,7 +53,8 @@ fn key_by_references(position: usize, tables: &[InputTable], keys: &[Option<usiz
     let referring: Vec<&ColumnProfile> = others
         .flat_map(|(other, table)| {
             let columns = table.profile.columns.iter().enumerate();
-            columns.filter(move |(column, _)| keys[other] != Some(*column)).map(|(_, column)| column)
+            let others = columns.filter(move |(column, _)| keys[other] != Some(*column));
+            others.map(|(_, column)| column).filter(|column| !is_row_number(&column.name))
         })
         .collect();
     let share_of = |key: &ColumnProfile| {
@@ -104,7 +105,7 @@ fn reference(
     keys: &[Option<usize>],
 ) -> Option<Reference> {
     let values = &table.profile.columns[column];
-    if !values.is_key || (values.n_values() == 0 && table.profile.n_rows > 0) {
+    if !values.is_key || is_row_number(&values.name) || (values.n_values() == 0 && table.profile.n_rows > 0) {
         return None;
     }
     let is_own_key = keys[position] == Some(column);
