@@ -43,7 +43,7 @@ pub struct ProposalOptions {
 impl Default for ProposalOptions {
     /// Returns a limit of 1 GiB and a spec in the current folder.
     fn default() -> Self {
-        Self { spec: "tables.yaml".into(), memory_bytes: ReadLimit::DEFAULT_BYTES }
+        Self { spec: PathBuf::from("tables").with_extension("yaml"), memory_bytes: ReadLimit::DEFAULT_BYTES }
     }
 }
 

@@ -25,6 +25,7 @@ mod rows;
 mod schema;
 mod spec;
 mod streams;
+mod summaries;
 mod targets;
 mod threads;
 mod transforms;
