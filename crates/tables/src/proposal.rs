@@ -8,6 +8,7 @@ mod graph;
 mod items;
 mod keys;
 mod names;
+mod options;
 mod profile;
 mod tables;
 mod targets;
@@ -19,50 +20,13 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
 
-use kiln_store::paths::is_there;
-
 use self::graph::GraphDraft;
+pub use self::options::ProposalOptions;
 use self::tables::{InputTable, read_tables};
 use self::write::write_spec;
 use crate::error::io_error;
 use crate::spec::ImportSpec;
-use crate::table::{ReadLimit, TableFormat};
 use crate::{Error, Result, SpecError};
-
-/// The options of [`propose_spec`].
-#[derive(Debug, Clone)]
-pub struct ProposalOptions {
-    /// The path that the spec will have: its folder is the one to which the files of tables are relative, and its name without the
-    /// extension is that of the set. `tables.yaml` in the current folder by default.
-    pub spec: PathBuf,
-    /// The maximum number of bytes on the heap. Columns with more different values than fit are compared by a sample of them, and
-    /// the comments say so.
-    pub memory_bytes: u64,
-}
-
-impl Default for ProposalOptions {
-    /// Returns a limit of 1 GiB and a spec in the current folder.
-    fn default() -> Self {
-        Self { spec: PathBuf::from("tables").with_extension("yaml"), memory_bytes: ReadLimit::DEFAULT_BYTES }
-    }
-}
-
-impl ProposalOptions {
-    /// Checks that the path of the spec is that of a new file, whose name is none of a table.
-    ///
-    /// # Errors
-    /// Returns [`SpecError::OutPath`] if it exists, or if its name ends as that of a table.
-    pub fn check_path(&self) -> Result<()> {
-        let refused = |what: &'static str| Error::Spec(SpecError::OutPath { path: self.spec.clone(), what });
-        if TableFormat::of(&self.spec).is_some() {
-            return Err(refused("is the name of a table: choose one that ends in .yaml"));
-        }
-        match is_there(&self.spec) {
-            true => Err(refused("exists: choose another path, existing files are kept")),
-            false => Ok(()),
-        }
-    }
-}
 
 /// A first spec of tables. It is displayed as YAML with a comment on each choice, which is the spec to be edited.
 #[derive(Debug, Clone, PartialEq)]
@@ -123,9 +87,9 @@ pub fn propose_spec(tables: &[PathBuf], options: &ProposalOptions) -> Result<Pro
     let tables = read_tables(tables, options)?;
     let graph = GraphDraft::find(&tables);
     if graph.nodes.is_empty() {
-        let reason =
-            |(table, why): &(usize, String)| format!("{}: {why}", InputTable::label(&tables[*table]));
-        let reasons: Vec<String> = graph.left_out.iter().map(reason).collect();
+        let reasons = graph.left_out.iter();
+        let reasons = reasons.map(|(table, why)| format!("{}: {why}", InputTable::label(&tables[*table])));
+        let reasons: Vec<String> = reasons.collect();
         return Err(Error::Spec(SpecError::NoNodeType { reasons: reasons.join("; ") }));
     }
     let text = write_spec(&options.spec, &tables, &graph);

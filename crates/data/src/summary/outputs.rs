@@ -25,13 +25,13 @@ pub struct OutputSummary {
 pub(super) fn summarize_outputs(targets: &DatasetTargets, range: Range<u32>) -> Vec<OutputSummary> {
     let DatasetTargets { values, split, class_names, .. } = targets;
     let n_outputs = values.n_outputs();
-    let empty = |output: usize| OutputSummary {
+    let outputs = (0..n_outputs).map(|output| OutputSummary {
         name: class_names.get(output).cloned().unwrap_or_else(|| output.to_string()),
         n_nodes: 0,
         n_split: [0; 3],
         range: None,
-    };
-    let mut outputs: Vec<OutputSummary> = (0..n_outputs).map(empty).collect();
+    });
+    let mut outputs: Vec<OutputSummary> = outputs.collect();
     for node in 0..values.len() {
         for_each_output(values, node, |output, number| {
             let Some(summary) = outputs.get_mut(output) else { return };

@@ -105,8 +105,10 @@ pub(super) fn time_unit(column: &ColumnProfile) -> Option<TimeUnit> {
         (TimeUnit::Microseconds, 1e6),
         (TimeUnit::Nanoseconds, 1e9),
     ];
-    let fits = |factor: f64| YEARS[0] * factor <= stats.min && stats.max <= YEARS[1] * factor;
-    units.into_iter().find(|(_, factor)| fits(*factor)).map(|(unit, _)| unit)
+    let mut fitting = units.into_iter();
+    let fitting =
+        fitting.find(|(_, factor)| YEARS[0] * factor <= stats.min && stats.max <= YEARS[1] * factor);
+    fitting.map(|(unit, _)| unit)
 }
 
 fn plan_number(column: &ColumnProfile, kind: ValueKind) -> ColumnPlan {

@@ -92,18 +92,16 @@ fn why_no_header(records: &[ByteRecord]) -> Option<String> {
     }
     let fields: Vec<&str> =
         first.iter().map(|field| std::str::from_utf8(field).unwrap_or_default()).collect();
-    let is_value = |field: &&str| !matches!(text_cell(field).value(), Cell::Text(_) | Cell::Missing);
-    if fields.iter().all(is_value) {
+    if fields.iter().all(|field| !matches!(text_cell(field).value(), Cell::Text(_) | Cell::Missing)) {
         return Some("the first line has values only".to_owned());
     }
     // Files that were appended to each other have the header several times.
     if rows.iter().any(|row| row == first) {
         return None;
     }
-    let is_of_rows = |(position, field): &(usize, &&str)| {
+    let (_, field) = fields.iter().enumerate().find(|(position, field)| {
         !field.is_empty() && rows.iter().any(|row| row.get(*position) == Some(field.as_bytes()))
-    };
-    let (_, field) = fields.iter().enumerate().find(is_of_rows)?;
+    })?;
     Some(format!("{} of the first line is a value of its column, too", crate::bad_rows::shortened(field)))
 }
 

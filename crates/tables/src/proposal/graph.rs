@@ -109,8 +109,8 @@ impl GraphDraft {
         }
         let name = &tables[table].profile.columns[column].name;
         let of_column = if is_end(name) { "node".to_owned() } else { subject(name).join("_") };
-        let is_known = |node: &NodeDraft| node.origin.is_none() && node.name == of_column;
-        let node_type = self.nodes.iter().position(is_known).unwrap_or_else(|| {
+        let known = self.nodes.iter().position(|node| node.origin.is_none() && node.name == of_column);
+        let node_type = known.unwrap_or_else(|| {
             let name = unique_name(&of_column, &mut self.names_of_types);
             self.nodes.push(NodeDraft { name, origin: None, key_type: KeyType::Text });
             self.nodes.len() - 1
@@ -163,15 +163,10 @@ impl GraphDraft {
         let ends: Vec<EndDraft> = columns.iter().map(|column| self.end(tables, table, *column)).collect();
         let (Some(src), Some(mut dst)) = (ends.first().cloned(), ends.get(1).cloned()) else { return };
         // Two columns without tables may have the same nodes.
-        let is_same = |column: usize| {
-            let [one, other] = [src.column, column].map(|column| &tables[table].profile.columns[column]);
-            let shares = [one.overlap(other).0.share(), other.overlap(one).0.share()];
-            one.kind(false) == ValueKind::Text && shares.into_iter().flatten().fold(0.0, f64::max) >= 0.5
-        };
         let have_no_table = [&src, &dst].iter().all(|end| self.nodes[end.node_type].origin.is_none());
         if have_no_table
             && src.node_type != dst.node_type
-            && is_same(dst.column)
+            && have_same_values(&tables[table], [src.column, dst.column])
             && dst.node_type + 1 == self.nodes.len()
         {
             let removed = self.nodes.pop().map(|node| node.name);
@@ -185,18 +180,20 @@ impl GraphDraft {
             self.push_relation(&name, table, [src.clone(), end], false, false);
         }
         // A type of which only a comment has a relation has no keys.
-        let used = |node_type: usize, relations: &[RelationDraft]| {
-            let mut active = relations.iter().filter(|relation| relation.is_active);
-            active.any(|relation| relation.ends.iter().any(|end| end.node_type == node_type))
-        };
         self.relations.retain(|relation| {
             relation.is_active || relation.ends.iter().all(|end| self.nodes[end.node_type].origin.is_some())
         });
         while self.nodes.last().is_some_and(|node| node.origin.is_none())
-            && !used(self.nodes.len() - 1, &self.relations)
+            && !self.is_used(self.nodes.len() - 1)
         {
             self.nodes.pop();
         }
+    }
+
+    /// Returns true if a relation of the spec has a node type.
+    fn is_used(&self, node_type: usize) -> bool {
+        let mut active = self.relations.iter().filter(|relation| relation.is_active);
+        active.any(|relation| relation.ends.iter().any(|end| end.node_type == node_type))
     }
 
     /// Compares the values of all ends with the keys of their types, which are integers if more values are keys so.
@@ -222,6 +219,13 @@ impl GraphDraft {
     }
 }
 
+/// Returns true if at least half of the different texts of one of two columns are in the other one.
+fn have_same_values(table: &InputTable, columns: [usize; 2]) -> bool {
+    let [one, other] = columns.map(|column| &table.profile.columns[column]);
+    let shares = [one.overlap(other).0.share(), other.overlap(one).0.share()];
+    one.kind(false) == ValueKind::Text && shares.into_iter().flatten().fold(0.0, f64::max) >= 0.5
+}
+
 fn role_of(table: &InputTable, key: Option<usize>, references: &[Reference]) -> TableRole {
     if let Some(key) = key {
         return TableRole::Nodes(key);
@@ -236,8 +240,10 @@ fn role_of(table: &InputTable, key: Option<usize>, references: &[Reference]) -> 
         values.is_key && is_kind && !is_row_number(&values.name)
     };
     let is_reference = |column: &usize| references.iter().any(|reference| reference.column == *column);
-    let named = |column: &usize| is_end_of_edges(column) && is_like_key(&profile.columns[*column].name);
-    let known: Vec<usize> = columns().filter(|column| is_reference(column) || named(column)).collect();
+    let known = columns().filter(|column| {
+        is_reference(column) || (is_end_of_edges(column) && is_like_key(&profile.columns[*column].name))
+    });
+    let known: Vec<usize> = known.collect();
     if known.len() > 1 {
         return TableRole::Edges(ordered(known, &is_reference));
     }

@@ -14,8 +14,7 @@ pub(super) const MIN_SHARE: f64 = 0.95;
 pub(super) fn find_keys(tables: &[InputTable]) -> Vec<Option<usize>> {
     let mut keys: Vec<Option<usize>> = tables.iter().map(key_by_name).collect();
     for (position, table) in tables.iter().enumerate() {
-        let is_relation = || references(table, position, tables, &keys).len() > 1;
-        if keys[position].is_none() && !is_relation() {
+        if keys[position].is_none() && references(table, position, tables, &keys).len() < 2 {
             keys[position] = key_by_references(position, tables, &keys);
         }
     }
@@ -32,13 +31,14 @@ fn key_by_name(table: &InputTable) -> Option<usize> {
         .collect();
     // The best name is first; of equal ones, the first column.
     named.sort_by_key(|(score, position)| (u8::MAX - score, *position));
-    let is_unique = |(_, position): &&(u8, usize)| table.profile.columns[*position].is_unique();
-    let is_nearly_unique = |(_, position): &&(u8, usize)| {
-        let column = &table.profile.columns[*position];
-        let n_values = column.n_values();
-        MIN_UNIQUE * n_values as f64 <= column.n_distinct() as f64 && table.profile.n_rows <= 2 * n_values
-    };
-    let key = named.iter().find(is_unique).or_else(|| named.iter().find(is_nearly_unique));
+    let unique = named.iter().find(|(_, position)| table.profile.columns[*position].is_unique());
+    let key = unique.or_else(|| {
+        named.iter().find(|(_, position)| {
+            let column = &table.profile.columns[*position];
+            let n_values = column.n_values();
+            MIN_UNIQUE * n_values as f64 <= column.n_distinct() as f64 && table.profile.n_rows <= 2 * n_values
+        })
+    });
     key.map(|(_, position)| *position)
 }
 
@@ -57,23 +57,25 @@ fn key_by_references(position: usize, tables: &[InputTable], keys: &[Option<usiz
             others.map(|(_, column)| column).filter(|column| !is_row_number(&column.name))
         })
         .collect();
-    let share_of = |key: &ColumnProfile| {
-        let shares = referring.iter().filter_map(|column| {
-            let share = column.overlap(key).0.share()?;
-            let is_named = reference_score(&column.name, &table.words, &key.name) >= 3 && share > 0.0;
-            let is_text = column.kind(false) == ValueKind::Text && column.n_distinct() > 1;
-            (is_named || (is_text && MIN_SHARE <= share)).then_some(share)
-        });
-        shares.fold(0.0, f64::max)
-    };
     let mut best = None;
     for (column, key) in unique {
-        let share = share_of(key);
+        let share = share_of(key, table, &referring);
         if share > 0.0 && best.is_none_or(|(_, most)| most < share) {
             best = Some((column, share));
         }
     }
     best.map(|(column, _)| column)
+}
+
+/// Returns the largest share of the values of a column that are keys, among the columns that name the table or have texts only.
+fn share_of(key: &ColumnProfile, table: &InputTable, referring: &[&ColumnProfile]) -> f64 {
+    let shares = referring.iter().filter_map(|column| {
+        let share = column.overlap(key).0.share()?;
+        let is_named = reference_score(&column.name, &table.words, &key.name) >= 3 && share > 0.0;
+        let is_text = column.kind(false) == ValueKind::Text && column.n_distinct() > 1;
+        (is_named || (is_text && MIN_SHARE <= share)).then_some(share)
+    });
+    shares.fold(0.0, f64::max)
 }
 
 /// A column whose values are keys of a table.

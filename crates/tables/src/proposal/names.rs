@@ -94,9 +94,8 @@ fn singular(word: &str) -> String {
 /// Returns the words of a table's name whose last one is singular.
 pub(super) fn type_words(table: &str) -> Vec<String> {
     let all = words(table);
-    let is_left_out =
-        |word: &String| TABLE_WORDS.contains(&word.as_str()) || word.chars().all(|c| c.is_ascii_digit());
-    let mut words: Vec<String> = all.iter().filter(|word| !is_left_out(word)).cloned().collect();
+    let mut words = all.clone();
+    words.retain(|word| !TABLE_WORDS.contains(&word.as_str()) && !word.chars().all(|c| c.is_ascii_digit()));
     if words.is_empty() {
         words = all;
     }
@@ -138,8 +137,14 @@ pub(super) fn is_id(column: &str) -> bool {
 /// Returns true for the name of an end of edges, which names no type: one of the usual names, or a letter or two.
 pub(super) fn is_end(column: &str) -> bool {
     let subject = subject(column);
-    let is_end = |word: &str| word.len() < 3 || word == "column" || END_WORDS.contains(&word);
-    subject.is_empty() || (matches!(&subject[..], [word] if is_end(word)) && !is_measure(column))
+    match &subject[..] {
+        [] => true,
+        [word] => {
+            let is_general = word.len() < 3 || word == "column" || END_WORDS.contains(&word.as_str());
+            is_general && !is_measure(column)
+        }
+        _ => false,
+    }
 }
 
 /// Returns true for a column that numbers the rows.
@@ -184,10 +189,11 @@ pub(super) fn reference_score(column: &str, table: &[String], key: &str) -> u8 {
 /// Returns the name of the table that an entry of files is: that of the file without its ends, or of the innermost folder without a
 /// pattern and a value of Hive.
 pub(super) fn table_name(entry: &Path) -> String {
-    let is_plain = |name: &&str| !name.contains(['*', '?', '[', '=']) && !["", ".", "..", "/"].contains(name);
     let text = entry.to_string_lossy();
     let mut components = text.split(['/', '\\']).rev();
-    let name = components.find(is_plain).unwrap_or("table");
+    let name = components
+        .find(|name| !name.contains(['*', '?', '[', '=']) && !["", ".", "..", "/"].contains(name))
+        .unwrap_or("table");
     let stem = match TableFormat::of(Path::new(name)) {
         Some(_) => name.split('.').next().filter(|stem| !stem.is_empty()),
         None => None,

@@ -4,9 +4,11 @@ use std::path::{Component, Path, PathBuf};
 
 use kiln_store::counted;
 
+use super::csv_form::detect;
+use super::distinct::ENTRY_BYTES;
 use super::names::{table_name, type_words};
+use super::options::ProposalOptions;
 use super::profile::{ColumnLimits, TableProfile};
-use super::{ProposalOptions, csv_form, distinct};
 use crate::spec::CsvSpec;
 use crate::table::{AllColumns, ReadLimit, SourceFiles, Table, TableFormat, first_bytes};
 use crate::{Error, Result, SpecError};
@@ -113,8 +115,8 @@ fn entry_of(path: &Path, folder: &Path) -> Result<PathBuf> {
 /// another folder.
 fn steps_up(folder: &Path) -> Option<PathBuf> {
     let is_below = folder.components().all(|part| matches!(part, Component::Normal(_)));
-    let has_links = || folder.ancestors().any(Path::is_symlink);
-    (is_below && !has_links()).then(|| folder.components().map(|_| "..").collect())
+    (is_below && !folder.ancestors().any(Path::is_symlink))
+        .then(|| folder.components().map(|_| "..").collect())
 }
 
 fn find_table(files: Vec<PathBuf>, sources: &SourceFiles) -> Result<FoundTable> {
@@ -124,7 +126,7 @@ fn find_table(files: Vec<PathBuf>, sources: &SourceFiles) -> Result<FoundTable> 
         format!("table `{}`", files.first().map(|file| file.display().to_string()).unwrap_or_default());
     if let Some(path) = AllColumns::first_csv(&label, &files, sources)? {
         let (bytes, is_whole) = first_bytes(&path, sources)?;
-        (csv, notes) = csv_form::detect(&bytes, is_whole, path.to_string_lossy().contains(".tsv"));
+        (csv, notes) = detect(&bytes, is_whole, path.to_string_lossy().contains(".tsv"));
     }
     let columns = AllColumns::find(&label, &files, &csv, sources)?;
     let prefix = format!("{label}: ");
@@ -152,14 +154,14 @@ fn limits_of(tables: &[FoundTable], memory_bytes: u64) -> Result<ColumnLimits> {
     for table in tables {
         reading_bytes = reading_bytes.max(table.columns.table().reading_bytes()?);
     }
-    let needed_bytes = FIXED_BYTES + reading_bytes + 2 * n_columns * MIN_ENTRIES * distinct::ENTRY_BYTES;
+    let needed_bytes = FIXED_BYTES + reading_bytes + 2 * n_columns * MIN_ENTRIES * ENTRY_BYTES;
     if memory_bytes < needed_bytes {
         let what = format!("the different values of {}", counted(n_columns, "column"));
         return Err(Error::Memory { what, needed_bytes, budget_bytes: memory_bytes });
     }
     let column_bytes = (memory_bytes - FIXED_BYTES - reading_bytes) / 2 / n_columns;
     let max_bytes = (column_bytes / 4).min(MAX_VALUE_BYTES) as usize;
-    Ok(ColumnLimits { max_entries: (column_bytes / distinct::ENTRY_BYTES) as usize, max_bytes })
+    Ok(ColumnLimits { max_entries: (column_bytes / ENTRY_BYTES) as usize, max_bytes })
 }
 
 fn read_table(found: FoundTable, limits: ColumnLimits) -> Result<InputTable> {

@@ -110,11 +110,11 @@ pub(super) fn splits(table: &InputTable) -> Vec<SplitCandidate> {
         });
     }
     for (position, column) in columns.iter().enumerate() {
-        let is_part = |value: &String| ["train", "val", "test"].contains(&value.as_str());
-        let values = column
-            .values
-            .as_ref()
-            .filter(|values| values.keys().all(is_part) && values.contains_key("train"));
+        let values = column.values.as_ref().filter(|values| {
+            let mut parts = values.keys();
+            parts.all(|part| ["train", "val", "test"].contains(&part.as_str()))
+                && values.contains_key("train")
+        });
         if values.is_some() {
             let yaml = format!("{{column: {{column: {}}}}}", scalar(&column.name));
             splits.push(SplitCandidate { columns: vec![position], yaml });
@@ -139,10 +139,12 @@ pub(super) fn split_by_time(table: &InputTable, columns: &[usize]) -> Option<Str
     let mut times = columns.iter().map(|column| &table.profile.columns[*column]);
     let column = times.find(|column| column.kind(table.has_decimal_commas) == ValueKind::Time)?;
     let [first, last] = column.times.filter(|[first, last]| first < last)?;
-    let at = |share: f64| shown_time(first + ((last - first) as f64 * share) as i64);
-    let date = |share: f64| at(share).split('T').next().map(str::to_owned).unwrap_or_default();
+    let [val, test] = [0.7, 0.85].map(|share| {
+        let time = shown_time(first + ((last - first) as f64 * share) as i64);
+        time.split('T').next().map(str::to_owned).unwrap_or_default()
+    });
     let name = scalar(&column.name);
-    Some(format!("{{time: {{column: {name}, val_from: {}, test_from: {}}}}}", date(0.7), date(0.85)))
+    Some(format!("{{time: {{column: {name}, val_from: {val}, test_from: {test}}}}}"))
 }
 
 /// Returns columns of booleans with a common first word, which are labels of one kind: a spec has several labels in a column of
