@@ -88,7 +88,7 @@ fn median_of_an_even_number_of_nodes_is_the_lower_one() {
 #[test]
 fn columns_of_a_table_are_summarised_together() {
     // The values of age, of two categories and others, of two parts of a time, and the missing ages.
-    let rows = vec![
+    let rows = [
         [-1.0, 0.0, 1.0, 0.0, 0.0, 0.5, 0.5, f32::NAN],
         [2.0, 0.0, 0.0, 1.0, 0.0, -0.5, 1.0, 7.0],
         [0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 3.0],

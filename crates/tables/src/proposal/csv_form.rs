@@ -118,7 +118,7 @@ mod tests {
             ("a;b\n1;2\n", separated(';')),
             ("a|b\nx|2\n", separated('|')),
             ("a, or c;b\n1;2\n", separated(';')),
-            ("name,\"a;b\"\nx,2\ny,\"3;4\"\n", CsvSpec::default()),
+            ("name,\"a;b\"\nx,2\ny,\"3;4\"\n", separated(',')),
             ("sep=;\na;b\n1;2\n", CsvSpec::default()),
             ("1,2\n3,4\n", CsvSpec { names: named(2), ..CsvSpec::default() }),
             ("u0,31\nu1,22\nu0,22\n", CsvSpec { names: named(2), ..CsvSpec::default() }),

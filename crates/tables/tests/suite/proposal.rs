@@ -9,6 +9,9 @@ use kiln_tables::{
 
 use crate::helpers::Tables;
 
+/// What some tables are, their names and content, and the sizes of the set.
+type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+
 /// Tables of a shop with missing values, texts, dates, a constant, an empty column and a dangling key.
 fn put_shop(tables: &Tables, end: &str) -> Vec<String> {
     let users: Vec<Vec<String>> = (0..12)
@@ -129,7 +132,7 @@ fn a_proposed_target_and_split_are_imported_once_uncommented() {
 #[test]
 fn keys_and_references_are_found_by_names_and_values() {
     // The tables, and the sizes of the set.
-    let cases: [(&str, &[(&str, &str)], &str); 10] = [
+    let cases: [Case<'_>; 10] = [
         (
             "columns of the same names in both tables, whose integers are keys of both",
             &[
