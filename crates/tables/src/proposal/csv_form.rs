@@ -16,6 +16,8 @@ struct FirstRecords {
     records: Vec<ByteRecord>,
     /// The share of the records with as many fields as the first one, or one more, as R writes row names.
     equal_share: f64,
+    /// The share of those with as many fields as the first one.
+    exact_share: f64,
 }
 
 impl FirstRecords {
@@ -30,9 +32,11 @@ impl FirstRecords {
         let n_fields = records.first().map_or(0, ByteRecord::len);
         let n_rows = records.len().saturating_sub(1);
         let n_equal = |n: usize| records.iter().skip(1).filter(|record| record.len() == n).count();
-        let n_equal = n_equal(n_fields).max(n_equal(n_fields + 1));
-        let equal_share = if n_rows == 0 { 1.0 } else { n_equal as f64 / n_rows as f64 };
-        Self { records, equal_share }
+        let n_exact = n_equal(n_fields);
+        let n_equal = n_exact.max(n_equal(n_fields + 1));
+        let [equal_share, exact_share] =
+            [n_equal, n_exact].map(|n| if n_rows == 0 { 1.0 } else { n as f64 / n_rows as f64 });
+        Self { records, equal_share, exact_share }
     }
 
     fn n_fields(&self) -> usize {
@@ -71,7 +75,9 @@ pub(super) fn detect(bytes: &[u8], is_whole: bool, is_tsv: bool) -> (CsvSpec, Ve
     let plain = split(separator, None);
     let escaped = bytes.windows(2).any(|pair| pair == b"\\\"").then(|| split(separator, Some('\\')));
     let first = match escaped {
-        Some(escaped) if plain.equal_share < escaped.equal_share => {
+        Some(escaped)
+            if plain.equal_share < escaped.equal_share || plain.exact_share < escaped.exact_share =>
+        {
             form.escape = Some('\\');
             escaped
         }
