@@ -209,8 +209,9 @@ impl fmt::Display for ImportPlan {
             }
         }
         for relation in &self.relations {
-            let PlannedRelation { name, src_type, dst_type, n_rows, n_known, has_weights, edge_columns, .. } =
-                relation;
+            let PlannedRelation {
+                name, src_type, dst_type, n_rows, n_known, has_weights, edge_columns, ..
+            } = relation;
             let of_set = known(*n_known, "edge");
             write!(f, "\nrelation `{name}` from `{src_type}` to `{dst_type}`: {}{of_set}", rows(*n_rows))?;
             if *has_weights {

@@ -106,7 +106,7 @@ impl TableProfile {
     pub(super) fn read(table: &Table, limits: ColumnLimits) -> Result<Self> {
         let columns = table.columns.iter().map(|name| ColumnProfile::new(name, limits));
         let mut profile = Self { n_rows: 0, n_malformed: 0, columns: columns.collect(), missing: Vec::new() };
-        table.for_each_batch(&mut |batch| {
+        table.for_each_batch("reading columns", &mut |batch| {
             let columns = profile.columns.par_iter_mut().enumerate();
             columns.for_each(|(position, column)| column.add_batch(batch, position));
             profile.n_malformed += batch.malformed.len() as u64;
