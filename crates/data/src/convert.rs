@@ -294,6 +294,7 @@ fn commit(
         // make the manifest huge.
         class_names: Vec::new(),
         edge_type_names: Vec::new(),
+        first_new: None,
         preparation: kiln_feature::Preparation::default(),
         files: Entries::new(),
     };

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use kiln_feature::Labels;
 use kiln_graph::{Csc, CscBuilder, EdgeColumn, EdgeColumns, NodeId, Relation, Relations};
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::layout::Layout;
 use crate::{Dataset, DatasetLinks, DatasetTargets, NotHomogeneousError, Note, Result, Split};
 
 impl Dataset {
     /// Returns a set with one node type as a homogeneous set, as `to_homogeneous` of DGL and PyG does, so that models of graphs of
-    /// one type read it. A homogeneous set is returned as it is.
+    /// one type read it. A homogeneous set is returned as it is. [`Relations::to_homogeneous`] joins the relations of any number
+    /// of node types, without the columns of their edges.
     ///
     /// The graph of one relation is shared. The edges of several relations become one graph in memory, whose edge types are the
     /// positions of the relations and have their names; the neighbours of a node ascend. Edges of relations without weights have
@@ -36,8 +38,8 @@ impl Dataset {
     ///
     /// # Errors
     /// Returns [`NotHomogeneousError::SeveralNodeTypes`] unless there is one node type,
-    /// [`NotHomogeneousError::NoFeatures`] if it has no features, and [`Error::Graph`](crate::Error::Graph) if one of several
-    /// relations is damaged.
+    /// [`NotHomogeneousError::NoFeatures`] if it has no features, [`Error::Graph`](crate::Error::Graph) if one of several
+    /// relations is damaged, and [`kiln_store::Error::OutOfMemory`] if their edges do not fit in memory.
     pub fn to_homogeneous(self) -> Result<Self> {
         if self.layout == Layout::Plain {
             return Ok(self);
@@ -71,7 +73,7 @@ impl Dataset {
     }
 
     /// Checks that there is one node type, and that it has features.
-    fn require_one_node_type(&self) -> Result<()> {
+    pub(crate) fn require_one_node_type(&self) -> Result<()> {
         let names = self.graph.types().names();
         let [node_type] = names else {
             let error =
@@ -101,16 +103,25 @@ impl JoinedEdges {
     fn new(graph: &Relations, notes: &mut Vec<Note>) -> Result<Self> {
         graph.validate()?;
         let n_edges = graph.n_edges() as usize;
+        let progress = Progress::start("joining relations", ProgressUnit::Edges, graph.n_edges());
         let mut joined = Self {
-            srcs: Vec::with_capacity(n_edges),
-            dsts: Vec::with_capacity(n_edges),
-            types: Vec::with_capacity(n_edges),
+            srcs: Vec::new(),
+            dsts: Vec::new(),
+            types: Vec::new(),
             columns: columns_of(graph, notes)?,
         };
+        let has_memory = joined.srcs.try_reserve_exact(n_edges).is_ok()
+            && joined.dsts.try_reserve_exact(n_edges).is_ok()
+            && joined.types.try_reserve_exact(n_edges).is_ok();
+        if !has_memory {
+            let what = format!("the {n_edges} edges of {} relations as one graph", graph.n_relations());
+            return Err(kiln_store::Error::OutOfMemory { what }.into());
+        }
         for (position, relation) in graph.iter().enumerate() {
             joined.srcs.extend_from_slice(relation.graph.indices());
             joined.dsts.extend(relation.graph.dsts());
             joined.types.resize(joined.srcs.len(), position as u8);
+            progress.advance(relation.graph.n_edges());
         }
         Ok(joined)
     }

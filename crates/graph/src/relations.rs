@@ -153,7 +153,8 @@ impl Relations {
         Ok(())
     }
 
-    /// Returns the edges of all relations as one graph of all nodes, without columns. The sources of a node's edges are in
+    /// Returns the edges of all relations as one graph of all nodes, without weights, types and other columns of
+    /// the edges, such as partitioners need. The sources of a node's edges are in
     /// the order of the relations, so they may not ascend. Memory: 8 bytes per node and 4 per edge.
     ///
     /// # Errors

@@ -59,7 +59,7 @@ impl LinkSplitArgs {
                 ensure!(
                     self.relation.is_none() && self.reverse_relation.is_none(),
                     "--relation and --reverse-relation need a heterogeneous dataset and a model of such: remove them, or name \
-                     the edges by --link-type"
+                     the edges by --link-type, with --link-direction with-reverses if other edges are their reverses"
                 );
                 LinkSplit::of_dataset(data, &self.random.config()?, seed).context(FAILED)?
             }

@@ -36,8 +36,15 @@ impl Job<'_> {
             return self.open_partitions(inputs);
         }
         let mut data = args.data.load(self.model.info().evaluation.seed)?;
-        if inputs.graph.is_none() {
+        if inputs.graph.is_none() && data.is_heterogeneous() {
+            let relations: Vec<String> = data.graph.iter().map(|relation| relation.name.clone()).collect();
             data = data.to_homogeneous()?;
+            let kind = &self.model.info().kind;
+            print_rank_zero(format_args!(
+                "note: the {kind} reads {} as a homogeneous graph, whose edges are those of {}",
+                data.name,
+                relations.join(", ")
+            ));
         }
         let data = if args.in_memory { data.in_memory() } else { data };
         print_rank_zero(&data);

@@ -74,7 +74,12 @@ pub fn convert_to_homogeneous(
     out: impl AsRef<Path>,
     memory_bytes: u64,
 ) -> Result<Dataset> {
-    let data = open_verified(input.as_ref(), out.as_ref(), memory_bytes)?.to_homogeneous()?;
+    let input = input.as_ref();
+    // A set in the kiln format opens at once; it is checked before the minutes of its verification.
+    if matches!(detect_format(input), Ok(DatasetFormat::Kiln)) {
+        open_location(input, memory_bytes)?.require_one_node_type()?;
+    }
+    let data = open_verified(input, out.as_ref(), memory_bytes)?.to_homogeneous()?;
     write(&data, out)?;
     Ok(data)
 }

@@ -1,4 +1,9 @@
+use std::path::Path;
+
 use kiln_feature::{FeatureColumn, Preparation};
+use kiln_store::array_folder::bad_key;
+
+use crate::Result;
 
 /// What a manifest states about a set beside its graph and its files, whatever its layout.
 #[derive(Debug)]
@@ -26,4 +31,21 @@ pub(super) struct TargetContents {
     pub(super) n_outputs: usize,
     /// The names of the classes or columns; empty if they have no names.
     pub(super) class_names: Vec<String>,
+}
+
+/// Checks that each node type, with these numbers of nodes, has a first new row that is not behind its last row.
+pub(super) fn check_first_new(path: &Path, first_new: Option<&[u32]>, n_nodes: &[usize]) -> Result<()> {
+    let Some(first_new) = first_new else { return Ok(()) };
+    if first_new.len() != n_nodes.len() {
+        let expected = format!("{} numbers, one per node type", n_nodes.len());
+        return Err(bad_key(path, "first_new", expected, first_new.len()).into());
+    }
+    for (position, (first, n_nodes)) in first_new.iter().zip(n_nodes).enumerate() {
+        if *n_nodes < *first as usize {
+            let key = format!("first_new[{position}]");
+            let expected = format!("at most {n_nodes}, the number of nodes");
+            return Err(bad_key(path, &key, expected, first).into());
+        }
+    }
+    Ok(())
 }

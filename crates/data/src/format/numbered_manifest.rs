@@ -15,7 +15,7 @@ use kiln_store::array_folder::{
 use serde::{Deserialize, Serialize};
 
 use super::attachment::check_names;
-use super::contents::{Contents, TargetContents};
+use super::contents::{Contents, TargetContents, check_first_new};
 use super::links_entry::{LinksEntry, check_links};
 use super::location::{FILE_NAME, path_in};
 use crate::graph_folder::{
@@ -325,7 +325,8 @@ impl NumberedManifest {
             let key = format!("node_types[{position}].feature_columns");
             check_feature_columns(path, &key, &node_type.feature_columns, node_type.dim)?;
         }
-        self.check_first_new(path)?;
+        let counts: Vec<usize> = self.node_types.iter().map(|node_type| node_type.n_nodes).collect();
+        check_first_new(path, self.first_new.as_deref(), &counts)?;
         let n_relations = self.relations.len();
         if Relations::MOST < n_relations {
             let expected = format!("at most {} relations", Relations::MOST);
@@ -344,27 +345,6 @@ impl NumberedManifest {
             (None, Some(n)) => Err(bad_key(path, "n_classes", "null, because target_type is null", n).into()),
             (_, n_classes) => check_class_names(path, None, n_classes.unwrap_or(0), &self.class_names),
         }
-    }
-
-    /// Checks that each node type has a first new row, which is not behind its last row.
-    fn check_first_new(&self, path: &Path) -> Result<()> {
-        let Some(first_new) = &self.first_new else { return Ok(()) };
-        let n_types = self.node_types.len();
-        if first_new.len() != n_types {
-            let expected = format!("{n_types} numbers, one per node type");
-            return Err(bad_key(path, "first_new", expected, first_new.len()).into());
-        }
-        for (position, (first, TypeEntry { n_nodes, .. })) in
-            first_new.iter().zip(&self.node_types).enumerate()
-        {
-            if *n_nodes < *first as usize {
-                let key = format!("first_new[{position}]");
-                return Err(
-                    bad_key(path, &key, format!("at most {n_nodes}, the number of nodes"), first).into()
-                );
-            }
-        }
-        Ok(())
     }
 
     /// Returns the files of the relations.

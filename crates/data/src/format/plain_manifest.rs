@@ -10,7 +10,7 @@ use kiln_store::array_folder::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::contents::{Contents, TargetContents};
+use super::contents::{Contents, TargetContents, check_first_new};
 use super::location::{FILE_NAME, path_in};
 use crate::graph_folder::{
     FEATURE_FILES, FEATURES, LABELS, LINK_FILES, NEGATIVES, TARGETS, check_class_names,
@@ -43,6 +43,9 @@ pub(crate) struct PlainManifest {
     pub(crate) class_names: Vec<String>,
     /// The names of the edge types, by type; empty if the edge types have no names.
     pub(crate) edge_type_names: Vec<String>,
+    /// The first new node, as a list of one number; absent for a set without appended rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first_new: Option<Vec<u32>>,
     /// The steps that prepared the set before it was written; empty if it is as it was loaded.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub(crate) preparation: Preparation,
@@ -122,6 +125,7 @@ impl PlainManifest {
             n_classes: Some(n_outputs),
             class_names: class_names_to_write(data.class_names(), n_outputs),
             edge_type_names: data.edge_type_names.clone(),
+            first_new: data.first_new.clone(),
             preparation: data.preparation.clone(),
             files: Entries::new(),
         })
@@ -150,7 +154,7 @@ impl PlainManifest {
             targets: Some(TargetContents { node_type: 0, n_outputs, class_names }),
             links: Some((0, None)),
             edge_type_names: self.edge_type_names.clone(),
-            first_new: None,
+            first_new: self.first_new.clone(),
             preparation: self.preparation.clone(),
         })
     }
@@ -189,6 +193,7 @@ impl PlainManifest {
     /// element type and the shape that the counts require, and that no required entry is missing.
     fn check(&self, path: &Path) -> Result<()> {
         self.check_counts(path)?;
+        check_first_new(path, self.first_new.as_deref(), &[self.n_nodes])?;
         let (known, features) = (self.known(), FEATURES.known(self.n_nodes, self.dim.unwrap_or(0)));
         if self.is_graph_alone() {
             let is_for_nodes = |need| matches!(need, Need::ForNodes | Need::ForTargets);

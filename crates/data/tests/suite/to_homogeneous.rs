@@ -110,12 +110,14 @@ fn other_types_and_missing_features_are_errors() {
 fn a_conversion_writes_the_homogeneous_set_with_its_names() {
     let root = tempfile::tempdir().unwrap();
     let [set, out] = ["set", "plain"].map(|name| root.path().join(name));
-    let data = items(&[edges("like", &[2, 0], &[1, 3]), edges("unlike", &[2], &[1])]);
+    let mut data = items(&[edges("like", &[2, 0], &[1, 3]), edges("unlike", &[2], &[1])]);
+    data.first_new = Some(vec![3]);
     format::write(&data, &set).unwrap();
     convert_to_homogeneous(&set, &out, 1 << 30).unwrap();
     let written = Dataset::open(&out).unwrap();
     assert_eq!(written.hash().unwrap(), data.to_homogeneous().unwrap().hash().unwrap());
     assert_eq!((written.node_name(NodeId(2)), written.layout), (Some("c"), Layout::Plain));
     assert_eq!(written.edge_type_names, ["like", "unlike"]);
+    assert_eq!(written.new_rows(0), Some(3..4));
     assert!(convert_to_homogeneous(&set, &out, 1 << 30).is_err(), "the output exists");
 }
