@@ -262,6 +262,10 @@ pub enum Error {
     /// A folder could not be written.
     #[error(transparent)]
     Store(#[from] kiln_store::Error),
+    /// Tables could not be imported.
+    #[cfg(feature = "tables")]
+    #[error(transparent)]
+    Tables(#[from] kiln_tables::Error),
     /// A collective failed.
     #[error(transparent)]
     Comm(#[from] kiln_comm::Error),
