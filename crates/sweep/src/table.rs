@@ -153,7 +153,7 @@ impl SweepTable {
     /// Returns [`Error::Page`] if the page cannot be written.
     pub fn write_page(&self, file: &Path) -> Result<(), Error> {
         let records = self.rows.iter().filter_map(|row| row.record.clone()).collect();
-        Ok(RunTable::new(records).write_page_below(&[("Cells", &self.to_text())], file)?)
+        Ok(RunTable::new(records).write_page_with_tables(&[("Cells", &self.to_text())], file)?)
     }
 }
 

@@ -78,7 +78,7 @@ pub use run::tensorboard::TensorBoard;
 pub use runs::aligned_table::AlignedTable;
 pub use runs::find::find_runs;
 pub use runs::record::{RunRecord, RunState};
-pub use runs::setting::{are_equal_settings, read_settings};
+pub use runs::setting::{are_equal_settings, canonical_setting, read_settings};
 pub use runs::table::RunTable;
 pub use saved::batches::{PredictedRows, PredictionBatches};
 pub use saved::error::{

@@ -23,7 +23,7 @@ impl RunTable {
     /// # Errors
     /// Returns [`RunError::Io`] if the file cannot be written, and [`RunError::Drawing`] if the curves cannot be drawn.
     pub fn write_page(&self, file: &Path) -> Result<()> {
-        self.write_page_below(&[], file)
+        self.write_page_with_tables(&[], file)
     }
 
     /// Same as [`write_page`](Self::write_page), but other tables with their titles precede the table of the runs.
@@ -33,14 +33,14 @@ impl RunTable {
     /// let folder = tempfile::tempdir()?;
     /// let cells = AlignedTable { headings: vec!["lr".into()], rows: vec![vec!["0.01".into()]] };
     /// let page = folder.path().join("sweep.html");
-    /// RunTable::new(Vec::new()).write_page_below(&[("Cells", &cells)], &page)?;
+    /// RunTable::new(Vec::new()).write_page_with_tables(&[("Cells", &cells)], &page)?;
     /// assert!(std::fs::read_to_string(page)?.contains("<h2>Cells</h2>"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// Same as [`write_page`](Self::write_page).
-    pub fn write_page_below(&self, tables: &[(&str, &AlignedTable)], file: &Path) -> Result<()> {
+    pub fn write_page_with_tables(&self, tables: &[(&str, &AlignedTable)], file: &Path) -> Result<()> {
         let page = self.render(tables)?;
         write_whole(file, page.as_bytes())
             .map_err(|source| Error::Run(RunError::Io { path: file.to_owned(), source }))

@@ -13,16 +13,32 @@ use crate::error::{Error, Result, RunError};
 /// The maximum size of the small files of a run.
 const MOST_BYTES: u64 = 1 << 28;
 
-/// Returns true if two values of a setting are equal, as `0.5` and `0.50` are.
+/// Returns true if two values of a setting are equal, as `0.5` and `0.50` are: their [canonical forms](canonical_setting) are.
 ///
 /// ```
 /// use kiln_train::are_equal_settings;
 /// assert!(are_equal_settings("0.5", "0.50"));
 /// assert!(!are_equal_settings("10,10", "10"));
+/// // Seeds have more digits than a number of double precision.
+/// assert!(!are_equal_settings("9007199254740993", "9007199254740992"));
 /// ```
 pub fn are_equal_settings(one: &str, other: &str) -> bool {
-    let numbers = [one, other].map(str::parse::<f64>);
-    one == other || matches!(numbers, [Ok(one), Ok(other)] if one == other)
+    canonical_setting(one) == canonical_setting(other)
+}
+
+/// Returns a value of a setting in a form in which equal ones are identical. Whole numbers are exact.
+///
+/// ```
+/// use kiln_train::canonical_setting;
+/// assert_eq!(["0.50", "5e-1", "1e3", "-0", "-0.0", "sage"].map(canonical_setting), ["0.5", "0.5", "1000", "0", "0", "sage"]);
+/// ```
+pub fn canonical_setting(text: &str) -> String {
+    match (text.parse::<i128>(), text.parse::<f64>()) {
+        (Ok(whole), _) => whole.to_string(),
+        // The sum of both zeros is the positive one.
+        (_, Ok(number)) => (number + 0.0).to_string(),
+        _ => text.to_owned(),
+    }
 }
 
 /// Reads the settings in `config.json` of a run folder, with each value as text; none without the file.
