@@ -46,7 +46,7 @@ impl RunCommand {
     pub fn of(&self, sweep: &Sweep, run: &SweepRun) -> Result<Command, UsageError> {
         let mut command = Command::new(&self.program);
         let mut folder = OsString::from("--continue=");
-        folder.push(sweep.folder_of(run));
+        folder.push(sweep.run_folder(run));
         let flags = sweep.plan().describe(&run.flags);
         command.arg(self.subcommand.get_name()).arg(folder);
         command.args(flags.arguments(&self.subcommand, &BTreeSet::new())?);

@@ -34,6 +34,18 @@ impl CoreShare {
         let is_given = flags.contains_key("threads-per-rank");
         (!is_given).then(|| (self.cores_per_run / n_ranks.max(1)).max(1))
     }
+
+    /// Returns the number of threads of the pool of a run: its cores, or the smaller number in `given`, that of the environment.
+    ///
+    /// ```
+    /// let cores = kiln_sweep::CoreShare { parallel: 2, cores_per_run: 4 };
+    /// assert_eq!([None, Some("3"), Some("8"), Some("0")].map(|given| cores.pool_threads(given)), [4, 3, 4, 4]);
+    /// ```
+    pub fn pool_threads(&self, given: Option<&str>) -> usize {
+        // Without a number above 0, a pool has a thread for each core of the machine.
+        let given = given.and_then(|given| given.parse().ok()).filter(|n_threads| 0 < *n_threads);
+        given.map_or(self.cores_per_run, |n_threads: usize| n_threads.min(self.cores_per_run))
+    }
 }
 
 /// Returns the number of cores that a run needs.

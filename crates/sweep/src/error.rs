@@ -13,7 +13,7 @@ pub enum Error {
     Plan(#[from] PlanError),
     /// The folder has another sweep.
     #[error(
-        "{folder} has runs that {file} has not: {differences}; restore what was there (values and seeds may be added), or pass \
+        "{file} lacks runs of {folder}: {differences}; restore the earlier values ({addable} may be added), or pass \
          another folder with --out"
     )]
     OtherSweep {
@@ -21,8 +21,10 @@ pub enum Error {
         folder: PathBuf,
         /// The file of the sweep.
         file: String,
-        /// The flags whose earlier values are missing.
+        /// The earlier values that are missing.
         differences: String,
+        /// What may be added to the sweep.
+        addable: &'static str,
     },
     /// The folder has other files.
     #[error("{folder} is not empty and has no sweep: pass a new folder with --out")]
@@ -59,6 +61,11 @@ pub enum Error {
         "--memory needs --memory-per-run on this system, which does not report the memory of a process: add it"
     )]
     NoMeasure,
+    /// The system does not report the available memory.
+    #[error(
+        "--memory-per-run needs a limit on this system, which does not report the available memory: add --memory"
+    )]
+    NoLimit,
     /// A file or a folder could not be read or written.
     #[error("{path}: {}", io_reason(path, source))]
     Io {
@@ -91,6 +98,7 @@ impl Error {
                 | Self::NotEmpty { .. }
                 | Self::RunAboveLimit { .. }
                 | Self::NoMeasure
+                | Self::NoLimit
         )
     }
 }
@@ -116,13 +124,13 @@ pub enum PlanError {
         /// The file.
         file: String,
     },
-    /// An entry of the table of settings is invalid.
-    #[error("{file}: `sweep.{flag}` {reason}")]
+    /// An entry with values of a setting is invalid.
+    #[error("{file}: `{key}` {reason}")]
     BadChoice {
         /// The file.
         file: String,
-        /// The flag.
-        flag: String,
+        /// The key of the entry, such as `sweep.lr`.
+        key: String,
         /// The reason, with the expected value.
         reason: String,
     },
@@ -134,8 +142,8 @@ pub enum PlanError {
         /// The reason, with the expected value.
         reason: String,
     },
-    /// A flag has no meaning in a sweep.
-    #[error("{file}: --{flag} is not for a sweep, {reason}: remove it")]
+    /// A sweep does not support a flag.
+    #[error("{file}: --{flag} is not supported in a sweep: {reason}; remove it")]
     Unsupported {
         /// The file.
         file: String,

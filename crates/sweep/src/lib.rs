@@ -2,8 +2,8 @@
 //! deviation of each choice of settings.
 //!
 //! A [`Plan`] is read from a file, a [`Sweep`] has its runs in a folder, [`Sweep::execute`] trains those that have not finished, each in
-//! a process of its own, and a [`SweepTable`] compares the results. A sweep that was killed goes on where it was: its runs continue from
-//! their last checkpoints, and the results are those of a sweep that nothing stopped.
+//! a process of its own, and a [`SweepTable`] compares the results. A sweep that was killed continues: its runs start from their
+//! last checkpoints, and the results are those of an uninterrupted sweep.
 //!
 //! The crate does not train, and knows no flag except those for folders, seeds, ranks and devices: a program passes the commands.
 //!
@@ -31,6 +31,7 @@ mod record;
 #[cfg(feature = "tables")]
 mod rows;
 mod schedule;
+mod search;
 mod supervised;
 mod sweep;
 mod sweep_file;
@@ -43,7 +44,7 @@ pub use memory::MemoryLimits;
 pub use plan::{Flags, Plan};
 pub use record::SweepRun;
 pub use schedule::{SweepConfig, SweepOutcome};
-pub use supervised::{SUPERVISED, obey_sweep};
+pub use supervised::{SUPERVISED, stop_with_sweep};
 pub use sweep::Sweep;
 pub use table::{SweepCell, SweepRow, SweepTable};
 

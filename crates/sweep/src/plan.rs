@@ -5,10 +5,12 @@ use kiln_graph::NodeId;
 use kiln_sample::RngKey;
 use kiln_store::paths::io_reason;
 use kiln_store::whole_file::read_text;
+use kiln_train::canonical_setting;
 use kiln_usage::{Description, UsageError, absolute_path};
 
 use crate::error::PlanError;
 use crate::range::Range;
+use crate::search::SearchRecord;
 use crate::sweep_file::{Choice, RandomSearch, SweepFile};
 
 /// The maximum number of runs: more are a typing error.
@@ -17,8 +19,8 @@ const MAX_RUNS: usize = 10_000;
 /// The maximum number of draws of a cell, which are repeated until it is a new one.
 const MAX_DRAWS: usize = 1_000;
 
-/// The flags that name files and folders: a sweep may be continued in another folder.
-const PATHS: [&str; 2] = ["data", "parts"];
+/// The flags that name files and folders. Runs have their absolute paths.
+pub(crate) const PATHS: [&str; 2] = ["data", "parts"];
 
 /// The flags of a run by their long names, with their values as on the command line.
 pub type Flags = BTreeMap<String, String>;
@@ -26,7 +28,7 @@ pub type Flags = BTreeMap<String, String>;
 /// The runs of a sweep, from a file in TOML, YAML or JSON: the flags of all runs, and the table `sweep` with the values of the others.
 ///
 /// A cell is a choice of all settings except the seed. Without a table `random`, cells are all combinations. With it, each of the
-/// `trials` cells is drawn from the lists and ranges; more trials keep those that there were. Each cell has a run for every seed.
+/// `trials` cells is drawn from the lists and ranges; more trials keep the earlier cells. Each cell has a run for every seed.
 ///
 /// ```
 /// use kiln_sweep::Plan;
@@ -43,6 +45,8 @@ pub struct Plan {
     /// The flags that the sweep varies, except the seed.
     varied: Vec<String>,
     runs: Vec<Flags>,
+    /// The search that drew the cells; `None` for a grid.
+    search: Option<SearchRecord>,
 }
 
 impl Plan {
@@ -80,7 +84,8 @@ impl Plan {
             }
         }
         let varied = file.choices.keys().filter(|flag| *flag != "seed").cloned().collect();
-        Ok(Self { file: file.name, varied, runs })
+        let search = file.random.as_ref().map(|random| SearchRecord::new(random, &file.choices));
+        Ok(Self { file: file.name, varied, runs, search })
     }
 
     /// Returns the name of the file.
@@ -96,6 +101,11 @@ impl Plan {
     /// Returns the flags of each run, those of a cell beside each other.
     pub fn runs(&self) -> &[Flags] {
         &self.runs
+    }
+
+    /// Returns the search that drew the cells; `None` for a grid.
+    pub(crate) fn search(&self) -> Option<&SearchRecord> {
+        self.search.as_ref()
     }
 
     /// Describes the flags of a run, for its command line. Errors name the file.
@@ -149,6 +159,11 @@ pub(crate) fn cell_of(flags: &Flags) -> Flags {
         .collect()
 }
 
+/// Returns flags in a form in which equal ones are identical.
+pub(crate) fn canonical_flags(flags: &Flags) -> Flags {
+    flags.iter().map(|(flag, value)| (flag.clone(), canonical_setting(value))).collect()
+}
+
 fn make_absolute(flags: &mut Flags) {
     for flag in PATHS {
         if let Some(value) = flags.get_mut(flag)
@@ -199,7 +214,7 @@ fn draw_cells(file: &SweepFile, random: &RandomSearch) -> Result<Vec<Flags>, Pla
         };
         let mut cell = draw_cell(file, &mut position);
         let mut n_draws = 1;
-        while !drawn.insert(cell.clone()) {
+        while !drawn.insert(canonical_flags(&cell)) {
             if n_draws == MAX_DRAWS {
                 let n_cells = cells.len();
                 let reason = format!(

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use serde::Deserialize;
 use serde_json::{Number, Value};
 
@@ -31,13 +33,13 @@ pub(crate) struct Range {
     min: f64,
     max: f64,
     scale: Scale,
-    /// True if both limits are whole numbers: so are the draws.
-    is_whole: bool,
+    /// The limits if both are whole numbers: so are the draws.
+    whole: Option<[i128; 2]>,
 }
 
 impl Range {
     pub(crate) fn new(spec: &RangeSpec) -> Result<Self, String> {
-        let is_whole = [&spec.min, &spec.max].into_iter().all(|limit| limit.is_i64() || limit.is_u64());
+        let [whole_min, whole_max] = [&spec.min, &spec.max].map(whole_number);
         let [min, max] = [&spec.min, &spec.max].map(|limit| limit.as_f64().unwrap_or_default());
         if max <= min {
             return Err(format!("is a range from {} to {}, expected min below max", spec.min, spec.max));
@@ -45,22 +47,42 @@ impl Range {
         if spec.scale == Scale::Log && min <= 0.0 {
             return Err(format!("is a range from {} with the scale log, expected min above 0", spec.min));
         }
-        Ok(Self { min, max, scale: spec.scale, is_whole })
+        let whole = whole_min.zip(whole_max).map(|(min, max)| [min, max]);
+        Ok(Self { min, max, scale: spec.scale, whole })
     }
 
     /// Returns the value at a position from 0 to 1, with four significant digits unless it is a whole number.
     pub(crate) fn value_at(&self, position: f64) -> String {
         // Each whole number, also the first and the last, has the same width.
-        let margin = if self.is_whole { 0.5 } else { 0.0 };
+        let margin = if self.whole.is_some() { 0.5 } else { 0.0 };
         let [low, high] = [self.min - margin, self.max + margin];
         let value = match self.scale {
             Scale::Linear => low + position * (high - low),
             Scale::Log => (low.ln() + position * (high.ln() - low.ln())).exp(),
         };
-        if self.is_whole {
-            return format!("{:.0}", value.round().clamp(self.min, self.max));
+        if let Some([min, max]) = self.whole {
+            return (value.round() as i128).clamp(min, max).to_string();
         }
         let rounded = format!("{value:.3e}").parse().unwrap_or(value);
-        Value::from(rounded.clamp(self.min, self.max)).to_string()
+        // The sum of both zeros is the positive one.
+        Value::from(rounded.clamp(self.min, self.max) + 0.0).to_string()
     }
+}
+
+/// Writes the limits and the scale, such as `0.0001 to 0.1 (log)`.
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.whole {
+            Some([min, max]) => write!(f, "{min} to {max}")?,
+            None => write!(f, "{:?} to {:?}", self.min, self.max)?,
+        }
+        match self.scale {
+            Scale::Linear => Ok(()),
+            Scale::Log => write!(f, " (log)"),
+        }
+    }
+}
+
+fn whole_number(number: &Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }

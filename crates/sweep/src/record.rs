@@ -4,11 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use kiln_store::whole_file::{UNFINISHED, read_whole, write_whole};
+use kiln_train::canonical_setting;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, io_error};
-use crate::plan::{Flags, Plan, cell_of};
-use crate::sweep_file::canonical_value;
+use crate::plan::{Flags, PATHS, Plan, canonical_flags, cell_of};
+use crate::search::{SearchRecord, compare_searches, describe_change, list_values};
 
 /// The file in the folder of a sweep that names its runs.
 const RECORD_FILE: &str = "sweep.json";
@@ -32,20 +33,30 @@ pub struct SweepRun {
 }
 
 /// The content of the file.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SweepRecord {
     version: u32,
+    /// The search that drew the cells; `None` for a grid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    random: Option<SearchRecord>,
     runs: Vec<SweepRun>,
 }
 
-/// Reads the runs of the sweep in a folder; none if the folder is absent or empty.
-pub(crate) fn read_record(folder: &Path) -> Result<Vec<SweepRun>, Error> {
+impl SweepRecord {
+    /// Records a plan whose runs have names.
+    pub(crate) fn new(plan: &Plan, runs: &[SweepRun]) -> Self {
+        Self { version: VERSION, random: plan.search().cloned(), runs: runs.to_vec() }
+    }
+}
+
+/// Reads the record of the sweep in a folder; one without runs if the folder is absent or empty.
+pub(crate) fn read_record(folder: &Path) -> Result<SweepRecord, Error> {
     let path = folder.join(RECORD_FILE);
     let bytes = match read_whole(&path, MOST_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return if is_empty(folder)? {
-                Ok(Vec::new())
+                Ok(SweepRecord { version: VERSION, random: None, runs: Vec::new() })
             } else {
                 Err(Error::NotEmpty { folder: folder.to_owned() })
             };
@@ -65,23 +76,23 @@ pub(crate) fn read_record(folder: &Path) -> Result<Vec<SweepRun>, Error> {
             run.name,
             name_of(run.cell, &run.flags)
         ))),
-        None => Ok(record.runs),
+        None => Ok(record),
     }
 }
 
-pub(crate) fn write_record(folder: &Path, runs: &[SweepRun]) -> Result<(), Error> {
+pub(crate) fn write_record(folder: &Path, record: &SweepRecord) -> Result<(), Error> {
     let path = folder.join(RECORD_FILE);
-    let record = SweepRecord { version: VERSION, runs: runs.to_vec() };
-    let mut bytes = serde_json::to_vec_pretty(&record).map_err(|error| io_error(&path)(error.into()))?;
+    let mut bytes = serde_json::to_vec_pretty(record).map_err(|error| io_error(&path)(error.into()))?;
     bytes.push(b'\n');
     write_whole(&path, &bytes).map_err(io_error(&path))
 }
 
-/// Names the runs of a plan as they were recorded, and new ones with the next numbers.
+/// Names the runs of a plan as in the record, and new ones with the next numbers.
 ///
 /// # Errors
 /// Returns [`Error::OtherSweep`] if a recorded run is not in the plan.
-pub(crate) fn name_runs(plan: &Plan, recorded: &[SweepRun], folder: &Path) -> Result<Vec<SweepRun>, Error> {
+pub(crate) fn name_runs(plan: &Plan, record: &SweepRecord, folder: &Path) -> Result<Vec<SweepRun>, Error> {
+    let recorded = &record.runs;
     let mut n_cells = recorded.iter().map(|run| run.cell).max().unwrap_or(0);
     let known: BTreeMap<Flags, &SweepRun> =
         recorded.iter().map(|run| (canonical_flags(&run.flags), run)).collect();
@@ -101,9 +112,10 @@ pub(crate) fn name_runs(plan: &Plan, recorded: &[SweepRun], folder: &Path) -> Re
     }
     let names: BTreeSet<&str> = runs.iter().map(|run| run.name.as_str()).collect();
     if let Some(run) = recorded.iter().find(|run| !names.contains(run.name.as_str())) {
-        let differences = differences(plan, recorded, run);
+        let differences = differences(plan, record, run);
         let folder = PathBuf::from(folder);
-        return Err(Error::OtherSweep { folder, file: plan.file().to_owned(), differences });
+        let addable = if record.random.is_some() { "more trials and seeds" } else { "values and seeds" };
+        return Err(Error::OtherSweep { folder, file: plan.file().to_owned(), differences, addable });
     }
     Ok(runs)
 }
@@ -113,33 +125,47 @@ fn name_of(cell: usize, flags: &Flags) -> String {
     format!("cell-{cell:03}-seed-{seed}")
 }
 
-/// Returns flags in a form in which equal ones are identical.
-fn canonical_flags(flags: &Flags) -> Flags {
-    flags.iter().map(|(flag, value)| (flag.clone(), canonical_value(value))).collect()
-}
-
-/// Names the flags with a recorded value that no run of the plan has; if there are none, the first run that is missing.
-fn differences(plan: &Plan, recorded: &[SweepRun], missing: &SweepRun) -> String {
+/// Names what differs in the search, and the flags with a recorded value that no run of the plan has; if there are none, the first run
+/// that is missing.
+fn differences(plan: &Plan, record: &SweepRecord, missing: &SweepRun) -> String {
+    let recorded = &record.runs;
+    let mut found = compare_searches(record.random.as_ref(), plan.search());
     let planned = || plan.runs().iter();
     let names: BTreeSet<&String> = recorded
         .iter()
         .flat_map(|run| run.flags.keys())
         .chain(planned().flat_map(|flags| flags.keys()))
         .collect();
-    let mut found = Vec::new();
     for name in names {
+        let mut searches = [record.random.as_ref(), plan.search()].into_iter().flatten();
+        // Drawn values follow from the search.
+        if searches.any(|search| search.settings.contains_key(name)) {
+            continue;
+        }
         let then = values_of(recorded.iter().map(|run| &run.flags), name);
         let now = values_of(planned(), name);
-        let now_canonical: Vec<String> = now.iter().map(|value| canonical_value(value)).collect();
-        if !then.iter().all(|value| now_canonical.contains(&canonical_value(value))) {
-            found.push(format!("--{name} was {} and is {} now", then.join(" or "), now.join(" or ")));
+        let now_canonical: Vec<String> = now.iter().map(|value| canonical_setting(value)).collect();
+        if !then.iter().all(|value| now_canonical.contains(&canonical_setting(value))) {
+            let change = describe_change(&format!("--{name}"), &list_values(&then), &list_values(&now));
+            found.push(change + &advise_folder(name, &then, &now));
         }
     }
     if found.is_empty() {
         let settings = plan.settings(&missing.flags);
-        return format!("{} with {settings} is not drawn any more", missing.name);
+        return format!("{} with {settings} is missing", missing.name);
     }
     found.join(", ")
+}
+
+/// Returns the folder in which a relative path is the recorded one, to follow on the difference; empty if there is none.
+fn advise_folder(name: &str, then: &[&str], now: &[&str]) -> String {
+    let ([then], [now], true) = (then, now, PATHS.contains(&name)) else { return String::new() };
+    let n_names = Path::new(now).components().count();
+    let start = Path::new(then).ancestors().nth(n_names);
+    match start.filter(|start| start.join(now) == Path::new(then) && Path::new(now).is_relative()) {
+        Some(start) => format!(" (found from the folder {})", start.display()),
+        None => String::new(),
+    }
 }
 
 /// Returns the values of a flag, each once, in their order.

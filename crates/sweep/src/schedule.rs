@@ -60,7 +60,7 @@ struct RunningRun<'a> {
 
 impl Sweep {
     /// Trains the runs that have not finished, several at a time, and waits for their end. `command` returns the command of a run, which
-    /// starts or continues it in its folder and calls [`obey_sweep`](crate::obey_sweep). `notify` gets a line for each start and end.
+    /// starts or continues it in its folder and calls [`stop_with_sweep`](crate::stop_with_sweep). `notify` gets a line for each start and end.
     ///
     /// The processes end with this one, however it ends. A run that fails does not end the sweep. Starting the sweep again continues with
     /// the runs that have not finished.
@@ -72,7 +72,7 @@ impl Sweep {
     /// let config = SweepConfig { parallel: 2, memory: Default::default(), stop: Default::default() };
     /// let train = |run: &kiln_sweep::SweepRun| {
     ///     let mut command = std::process::Command::new("my-training");
-    ///     command.arg(&run.flags["lr"]).arg(sweep.folder_of(run));
+    ///     command.arg(&run.flags["lr"]).arg(sweep.run_folder(run));
     ///     Ok(command)
     /// };
     /// let outcome = sweep.execute(&config, train, |line| println!("{line}"))?;
@@ -176,7 +176,7 @@ impl<'a, N: FnMut(&str)> Schedule<'a, N> {
             return false;
         }
         // The process of a killed sweep may still end.
-        let next = self.waiting.iter().position(|run| !is_locked(&self.sweep.folder_of(run)));
+        let next = self.waiting.iter().position(|run| !is_locked(&self.sweep.run_folder(run)));
         let Some(position) = next else { return false };
         let Some(run) = self.waiting.remove(position) else { return false };
         match self.start(run, command) {
@@ -197,7 +197,7 @@ impl<'a, N: FnMut(&str)> Schedule<'a, N> {
         command: &impl Fn(&SweepRun) -> Result<Command, UsageError>,
     ) -> Result<RunningRun<'a>, Box<dyn std::error::Error>> {
         let mut command = command(run)?;
-        let path = self.sweep.log_of(run);
+        let path = self.sweep.run_log(run);
         let mut log = OpenOptions::new().create(true).append(true).open(&path).map_err(io_error(&path))?;
         writeln!(log, "$ {command:?}").map_err(io_error(&path))?;
         let n_log_bytes = log.metadata().map_err(io_error(&path))?.len();
@@ -220,7 +220,7 @@ impl<'a, N: FnMut(&str)> Schedule<'a, N> {
                 running.memory.peak_bytes = running.memory.peak_bytes.max(peak_bytes);
             }
             running.memory.has_epoch |= running.n_metrics_bytes < n_metrics_bytes;
-            let status = running.child.try_wait().map_err(io_error(self.sweep.folder_of(running.run)))?;
+            let status = running.child.try_wait().map_err(io_error(self.sweep.run_folder(running.run)))?;
             match status {
                 Some(status) => ended.push((self.running.remove(position), status)),
                 None => position += 1,
@@ -254,7 +254,7 @@ impl<'a, N: FnMut(&str)> Schedule<'a, N> {
                     self.outcome.n_interrupted += 1;
                     return (self.notify)(&format!("{} was interrupted", run.name));
                 }
-                let line = last_line(File::open(self.sweep.log_of(run)), running.n_log_bytes);
+                let line = last_line(File::open(self.sweep.run_log(run)), running.n_log_bytes);
                 self.fail(run, format!("{status}{line}"));
             }
         }
@@ -273,7 +273,7 @@ impl<'a, N: FnMut(&str)> Schedule<'a, N> {
     }
 
     fn metrics_bytes(&self, run: &SweepRun) -> u64 {
-        let file = self.sweep.folder_of(run).join("metrics.jsonl");
+        let file = self.sweep.run_folder(run).join("metrics.jsonl");
         file.metadata().map_or(0, |metadata| metadata.len())
     }
 }

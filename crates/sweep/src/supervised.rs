@@ -55,14 +55,14 @@ impl SupervisedChild {
 /// use std::sync::Arc;
 /// let stop = Arc::default();
 /// if std::env::var_os(kiln_sweep::SUPERVISED).is_some() {
-///     kiln_sweep::obey_sweep(Arc::clone(&stop))?;
+///     kiln_sweep::stop_with_sweep(Arc::clone(&stop))?;
 /// }
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// # Errors
 /// Returns the operating system's error if a thread cannot be started.
-pub fn obey_sweep(stop: Arc<AtomicBool>) -> io::Result<()> {
+pub fn stop_with_sweep(stop: Arc<AtomicBool>) -> io::Result<()> {
     thread::Builder::new().name("sweep".to_owned()).spawn(move || watch_pipe(&stop)).map(drop)
 }
 

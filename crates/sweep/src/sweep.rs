@@ -8,7 +8,7 @@ use kiln_train::{Error as TrainError, RunError, RunRecord};
 
 use crate::error::{Error, io_error};
 use crate::plan::Plan;
-use crate::record::{SweepRun, name_runs, read_record, write_record};
+use crate::record::{SweepRecord, SweepRun, name_runs, read_record, write_record};
 use crate::table::{SweepRow, SweepTable};
 
 /// The folder with the logs of the runs.
@@ -35,8 +35,8 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Creates the folder of a sweep, or opens it to continue. The plan may have more runs than the folder, with the same names for those
-    /// that there were.
+    /// Creates the folder of a sweep, or opens it to continue. The plan may have more runs than the folder: the
+    /// recorded ones keep their names.
     ///
     /// ```
     /// use kiln_sweep::{Plan, Sweep};
@@ -62,8 +62,9 @@ impl Sweep {
         let Some(lock) = lock else { return Err(Error::InUse { folder: folder.to_owned() }) };
         let recorded = read_record(folder)?;
         let runs = name_runs(&plan, &recorded, folder)?;
-        if runs != recorded {
-            write_record(folder, &runs)?;
+        let record = SweepRecord::new(&plan, &runs);
+        if record != recorded {
+            write_record(folder, &record)?;
         }
         fs::create_dir_all(&logs).map_err(io_error(logs))?;
         Ok(Self { folder: folder.to_owned(), plan, runs, _lock: Some(lock) })
@@ -94,12 +95,12 @@ impl Sweep {
     }
 
     /// Returns the folder of a run.
-    pub fn folder_of(&self, run: &SweepRun) -> PathBuf {
+    pub fn run_folder(&self, run: &SweepRun) -> PathBuf {
         self.folder.join(&run.name)
     }
 
     /// Returns the file with what the processes of a run printed.
-    pub fn log_of(&self, run: &SweepRun) -> PathBuf {
+    pub fn run_log(&self, run: &SweepRun) -> PathBuf {
         self.folder.join(LOGS).join(format!("{}.log", run.name))
     }
 
@@ -108,7 +109,7 @@ impl Sweep {
     /// # Errors
     /// Returns the errors of [`RunRecord::read`] except for a folder without a run.
     pub(crate) fn read_run(&self, run: &SweepRun) -> Result<Option<RunRecord>, TrainError> {
-        match RunRecord::read(self.folder_of(run)) {
+        match RunRecord::read(self.run_folder(run)) {
             Err(TrainError::Run(RunError::NoRun { .. })) => Ok(None),
             read => read.map(Some),
         }

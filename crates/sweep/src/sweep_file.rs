@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use kiln_graph::{did_you_mean, similar_name};
+use kiln_train::are_equal_settings;
 use kiln_usage::{Description, value_text};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -14,12 +15,12 @@ const TABLES: [&str; 2] = ["sweep", "random"];
 
 /// Flags that no run of a sweep can have, separated by spaces, with the reason.
 const UNSUPPORTED: [(&str, &str); 3] = [
-    ("out resume continue like", "which chooses the folders of its runs"),
+    ("out resume continue like", "the sweep names the folders of its runs"),
     (
         "rank world-size local-rank master",
-        "whose runs are single processes: train several processes or machines with `kiln train`",
+        "its runs are single processes; train several processes or machines with `kiln train`",
     ),
-    ("folds", "whose runs write folders, and a cross-validation writes none"),
+    ("folds", "its runs write folders, and a cross-validation writes none"),
 ];
 
 /// The content of a file: the flags of all runs, and those that the sweep varies.
@@ -55,6 +56,16 @@ pub(crate) struct RandomSearch {
     pub(crate) seed: u64,
 }
 
+impl Choice {
+    /// Returns the values as texts, or the limits of a range as one.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        match self {
+            Self::List(values) => values.clone(),
+            Self::Range(range) => vec![range.to_string()],
+        }
+    }
+}
+
 impl SweepFile {
     /// Parses the content of a file.
     pub(crate) fn parse(text: &str, path: &Path) -> Result<Self, PlanError> {
@@ -86,17 +97,23 @@ impl SweepFile {
             let reason = "is a flag of all runs, too: remove one of them";
             return Err(self.bad_choice(flag, reason));
         }
-        if let Some(Choice::Range(_)) = choices.get("seed") {
+        self.check_seeds()
+    }
+
+    fn check_seeds(&self) -> Result<(), PlanError> {
+        if let Some(Choice::Range(_)) = self.choices.get("seed") {
             return Err(self.bad_choice("seed", "is a range, expected a list of seeds, such as [0, 1, 2]"));
         }
-        for seed in self.seeds() {
-            if seed.parse::<u64>().is_err() {
-                let reason =
-                    format!("has the value {seed}, expected whole numbers from 0, such as [0, 1, 2]");
-                return Err(self.bad_choice("seed", reason));
-            }
+        let Some(seed) = self.seeds().into_iter().find(|seed| seed.parse::<u64>().is_err()) else {
+            return Ok(());
+        };
+        if self.choices.contains_key("seed") {
+            let reason = format!("has the value {seed}, expected whole numbers from 0, such as [0, 1, 2]");
+            return Err(self.bad_choice("seed", reason));
         }
-        Ok(())
+        let file = self.name.clone();
+        let reason = format!("is {seed}, expected a whole number from 0");
+        Err(PlanError::BadChoice { file, key: "seed".to_owned(), reason })
     }
 
     /// Returns the seeds of each cell.
@@ -108,17 +125,41 @@ impl SweepFile {
     }
 
     fn bad_choice(&self, flag: &str, reason: impl Into<String>) -> PlanError {
-        PlanError::BadChoice { file: self.name.clone(), flag: flag.to_owned(), reason: reason.into() }
+        PlanError::BadChoice { file: self.name.clone(), key: format!("sweep.{flag}"), reason: reason.into() }
     }
 }
 
 fn read_random(file: &str, table: Value) -> Result<RandomSearch, PlanError> {
     let bad = |reason: String| PlanError::BadRandom { file: file.to_owned(), reason };
-    let random: RandomSearch = serde_json::from_value(table).map_err(|error| bad(error.to_string()))?;
-    if random.trials == 0 {
-        return Err(bad("`trials` is 0, expected at least 1".to_owned()));
+    check_random(&table).map_err(bad)?;
+    serde_json::from_value(table).map_err(|error| bad(error.to_string()))
+}
+
+/// Checks the table of a random search. The errors of its parser have the words of another file format.
+fn check_random(table: &Value) -> Result<(), String> {
+    let Value::Object(table) = table else {
+        return Err(format!(
+            "it is {table}, expected a table with the number of cells, such as `trials = 20`"
+        ));
+    };
+    let keys = ["trials", "seed"];
+    if let Some(key) = table.keys().find(|key| !keys.contains(&key.as_str())) {
+        let advice = did_you_mean(similar_name(key, keys));
+        return Err(format!("it has the key `{key}`, expected trials and seed{advice}"));
     }
-    Ok(random)
+    match table.get("trials").map(|trials| (trials, trials.as_u64())) {
+        None => return Err("it has no `trials`, expected the number of cells".to_owned()),
+        Some((trials, None | Some(0))) => {
+            return Err(format!("`trials` is {trials}, expected a whole number from 1"));
+        }
+        Some(_) => {}
+    }
+    match table.get("seed") {
+        Some(seed) if seed.as_u64().is_none() => {
+            Err(format!("`seed` is {seed}, expected a whole number from 0"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn read_choices(
@@ -142,7 +183,7 @@ fn read_choices(
         };
         let choice = choice.map_err(|reason| PlanError::BadChoice {
             file: file.to_owned(),
-            flag: flag.clone(),
+            key: format!("sweep.{flag}"),
             reason,
         })?;
         choices.insert(flag, choice);
@@ -156,7 +197,7 @@ fn read_list(values: &[Value]) -> Result<Choice, String> {
         let Some(text) = value_text(value) else {
             return Err(format!("has the value {value}, expected values or lists of values"));
         };
-        if texts.iter().any(|other| canonical_value(other) == canonical_value(&text)) {
+        if texts.iter().any(|other| are_equal_settings(other, &text)) {
             return Err(format!("has the value {text} twice: remove one"));
         }
         texts.push(text);
@@ -177,14 +218,4 @@ fn read_range(range: Map<String, Value>) -> Result<Choice, String> {
         format!("is no range such as {{ min = 0.001, max = 0.1, scale = \"log\" }}: {error}")
     })?;
     Range::new(&spec).map(Choice::Range)
-}
-
-/// Returns a value in a form in which equal ones are identical, as `0.5` and `0.50` are.
-pub(crate) fn canonical_value(text: &str) -> String {
-    // Seeds have more digits than a number of double precision.
-    match (text.parse::<i128>(), text.parse::<f64>()) {
-        (Ok(whole), _) => whole.to_string(),
-        (_, Ok(number)) => number.to_string(),
-        _ => text.to_owned(),
-    }
 }

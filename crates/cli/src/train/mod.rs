@@ -32,7 +32,7 @@ pub(crate) use self::run::TrainArgs;
 pub(crate) fn run(args: &TrainArgs, mut flags: GivenFlags) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     if std::env::var_os(kiln_sweep::SUPERVISED).is_some() {
-        kiln_sweep::obey_sweep(kiln::stop_on_signals()?)?;
+        kiln_sweep::stop_with_sweep(kiln::stop_on_signals()?)?;
     }
     let launch = args.ranks.job.launch()?;
     match &launch {

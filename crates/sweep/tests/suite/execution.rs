@@ -33,7 +33,7 @@ fn execute(sweep: &Sweep, config: &SweepConfig, script: &str) -> (SweepOutcome, 
     write_finished(&done, 0.5, 0.5);
     let command = |run: &SweepRun| {
         let mut command = Command::new("sh");
-        command.args(["-c", script]).arg(sweep.folder_of(run)).arg(sweep.folder()).arg(&done);
+        command.args(["-c", script]).arg(sweep.run_folder(run)).arg(sweep.folder()).arg(&done);
         Ok(command)
     };
     let mut lines = Vec::new();
@@ -117,7 +117,7 @@ fn a_stop_asks_the_runs_and_leaves_the_others() {
     let stopped = config(2);
     let done = root.path().join("done");
     write_finished(&done, 0.5, 0.5);
-    // `read` waits for a line of the pipe, as `obey_sweep` does.
+    // `read` waits for a line of the pipe, as `stop_with_sweep` does.
     let command = |run: &SweepRun| {
         stopped.stop.store(true, Ordering::SeqCst);
         let mut command = Command::new("sh");
@@ -125,7 +125,7 @@ fn a_stop_asks_the_runs_and_leaves_the_others() {
             "-c",
             "read line && test -n \"$KILN_SUPERVISED\" && mkdir -p \"$0\" && cp \"$1\"/* \"$0\"",
         ]);
-        command.arg(sweep.folder_of(run)).arg(&done);
+        command.arg(sweep.run_folder(run)).arg(&done);
         Ok(command)
     };
     let outcome = sweep.execute(&stopped, command, |_| ()).unwrap();

@@ -59,8 +59,53 @@ fn a_changed_plan_is_an_error_that_names_the_difference() {
     let random = root.path().join("random");
     let text = "[sweep]\nlr = [1, 2, 3]\nhidden = [4, 5, 6]\n[random]\ntrials = 6\nseed = 1";
     drop(open(text, &random).unwrap());
-    let said = open(&text.replace("seed = 1", "seed = 2"), &random).unwrap_err().to_string();
-    assert!(said.contains("is not drawn any more") || said.contains(" was "), "{said}");
+    for (from, to, expected) in [
+        ("seed = 1", "seed = 2", "random: random.seed was 1 and is 2 now; restore"),
+        ("trials = 6", "trials = 5", "random: random.trials was 6 and is 5 now; restore"),
+        ("[1, 2, 3]", "[3, 2, 1]", "random: sweep.lr was 1 or 2 or 3 and is 3 or 2 or 1 now; restore"),
+        (
+            "[4, 5, 6]",
+            "{ min = 4, max = 9 }",
+            "random: sweep.hidden was 4 or 5 or 6 and is 4 to 9 now; restore",
+        ),
+        ("hidden = [4, 5, 6]", "", "sweep.hidden was 4 or 5 or 6 and is not set now"),
+        ("[sweep]", "epochs = 3\n[sweep]", "random: --epochs was not set and is 3 now; restore"),
+        ("[random]\ntrials = 6\nseed = 1", "", "random: the cells were drawn and are a grid now"),
+    ] {
+        let changed =
+            text.replace(from, to).replace("[1, 2, 3]", if from == "[random]" { "[1]" } else { "[1, 2, 3]" });
+        let said = open(&changed, &random).unwrap_err().to_string();
+        assert!(
+            said.contains(expected) && said.contains("(more trials and seeds may be added)"),
+            "{to}: {said}"
+        );
+    }
+    let added = text.replace("trials = 6", "trials = 8\n").replace("[random]", "seed = [0, 1]\n[random]");
+    assert_eq!(open(&added, &random).unwrap().runs().len(), 16);
+    // The record has the added trials, too.
+    let said = open(&added.replace("trials = 8", "trials = 7"), &random).unwrap_err().to_string();
+    assert!(said.contains("random.trials was 8 and is 7 now"), "{said}");
+}
+
+#[test]
+fn long_lists_are_shortened_and_a_moved_start_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    let list =
+        |values: std::ops::Range<u32>| values.map(|value| value.to_string()).collect::<Vec<_>>().join(", ");
+    let text = format!("[sweep]\nhidden = [{}]", list(1..8));
+    drop(open(&text, root.path()).unwrap());
+    let said = open(&text.replace(&list(1..8), &list(2..8)), root.path()).unwrap_err().to_string();
+    let expected = "--hidden was 1 or 2 or 3 or 4 or 5 or 2 more and is 2 or 3 or 4 or 5 or 6 or 1 more now";
+    assert!(said.contains(expected), "{said}");
+    // A sweep that is started from elsewhere does not find its data.
+    let folder = root.path().join("moved");
+    let sets = root.path().join("sets/papers");
+    fs::create_dir_all(&sets).unwrap();
+    let text = format!("data = '{}'\n[sweep]\nlr = [0.1]", sets.display());
+    drop(open(&text, &folder).unwrap());
+    let said = open(&text.replace(sets.to_str().unwrap(), "sets/papers"), &folder).unwrap_err().to_string();
+    let expected = format!("and is sets/papers now (found from the folder {})", root.path().display());
+    assert!(said.contains(&expected), "{said}");
 }
 
 #[test]
@@ -85,6 +130,7 @@ fn other_folders_and_damaged_records_are_errors() {
     for (from, to, expected) in [
         ("\"version\": 1", "\"version\": 2", "it has version 2 of the format, expected 1"),
         ("\"runs\"", "\"run\"", "unknown field `run`"),
+        ("\"runs\"", "\"random\": {\"trials\": 1}, \"runs\"", "missing field `seed`"),
         ("\"cell\": 2", "\"cells\": 2", "unknown field `cells`"),
         (
             "\"name\": \"cell-001-seed-0\"",

@@ -66,7 +66,7 @@ fn random_cells_are_within_their_ranges_and_repeated_by_their_seed() {
     }
     let n_small = numbers("dropout").iter().filter(|dropout| **dropout < 0.25).count();
     assert!((150..=250).contains(&n_small), "{n_small}");
-    // More trials keep those that there were; another seed draws others.
+    // More trials keep the earlier cells; another seed draws others.
     let fewer = parse(&format!("{RANDOM}trials = 20")).unwrap();
     assert_eq!(fewer.runs(), &plan.runs()[..40]);
     let other = parse(&format!("{}trials = 20", RANDOM.replace("seed = 3", "seed = 4"))).unwrap();
@@ -77,6 +77,19 @@ fn random_cells_are_within_their_ranges_and_repeated_by_their_seed() {
     assert_eq!(all.runs().iter().collect::<BTreeSet<_>>().len(), 4);
     let error = parse(&format!("{lists}trials = 5")).unwrap_err().to_string();
     assert!(error.contains("`trials` is 5, and only 4 different cells were found"), "{error}");
+}
+
+#[test]
+fn whole_ranges_around_zero_have_one_zero() {
+    for min in [0, -1] {
+        let text = format!("[sweep]\nlayers = {{ min = {min}, max = 1 }}\n[random]\ntrials = {}", 2 - min);
+        let plan = parse(&text).unwrap();
+        let drawn: BTreeSet<String> = plan.runs().iter().map(|flags| flags["layers"].clone()).collect();
+        let expected: BTreeSet<String> = (min..=1).map(|value| value.to_string()).collect();
+        assert_eq!(drawn, expected);
+        let error = parse(&text.replace("trials = ", "trials = 1")).unwrap_err().to_string();
+        assert!(error.contains(&format!("only {} different cells", 2 - min)), "{error}");
+    }
 }
 
 #[test]
@@ -94,13 +107,35 @@ fn bad_files_are_rejected_with_what_to_write() {
         ("lr = 0.1\n[sweep]\nlr = [0.2]", "`sweep.lr` is a flag of all runs, too: remove one of them"),
         (
             "out = \"a\"\n[sweep]\nlr = [0.2]",
-            "--out is not for a sweep, which chooses the folders of its runs",
+            "--out is not supported in a sweep: the sweep names the folders of its runs; remove it",
         ),
-        ("[sweep]\nmaster = [\"a:1\"]", "--master is not for a sweep, whose runs are single processes"),
+        (
+            "[sweep]\nmaster = [\"a:1\"]",
+            "--master is not supported in a sweep: its runs are single processes",
+        ),
         ("[search]\ntrials = 1\n[sweep]\nlr = [0.2]", "`search` is a table, expected a value or a list"),
-        ("[sweep]\nlr = [0.2]\n[random]\ntrials = 0", "`random`: `trials` is 0, expected at least 1"),
-        ("[sweep]\nlr = [0.2]\n[random]\nseed = 1", "`random`: missing field `trials`"),
-        ("[sweep]\nlr = [0.2]\n[random]\ntrial = 1", "unknown field `trial`"),
+        (
+            "[sweep]\nlr = [0.2]\n[random]\ntrials = 0",
+            "`random`: `trials` is 0, expected a whole number from 1",
+        ),
+        (
+            "[sweep]\nlr = [0.2]\n[random]\ntrials = -1",
+            "`random`: `trials` is -1, expected a whole number from 1",
+        ),
+        (
+            "[sweep]\nlr = [0.2]\n[random]\ntrials = 1\nseed = 0.5",
+            "`random`: `seed` is 0.5, expected a whole number from 0",
+        ),
+        ("random = 3\n[sweep]\nlr = [0.2]", "`random`: it is 3, expected a table with the number of cells"),
+        (
+            "[sweep]\nlr = [0.2]\n[random]\nseed = 1",
+            "`random`: it has no `trials`, expected the number of cells",
+        ),
+        (
+            "[sweep]\nlr = [0.2]\n[random]\ntrial = 1",
+            "`random`: it has the key `trial`, expected trials and seed (did you mean `trials`?)",
+        ),
+        ("seed = 1.5\n[sweep]\nlr = [0.2]", "sweep.toml: `seed` is 1.5, expected a whole number from 0"),
         (
             "[sweep]\nlr = { min = 2, max = 1 }\n[random]\ntrials = 1",
             "a range from 2 to 1, expected min below max",
@@ -144,4 +179,8 @@ fn cores_are_divided_among_runs_and_ranks() {
     assert_eq!(share("threads-per-rank = 3", None, 8), (2, None));
     assert_eq!(share("device = \"cuda\"", None, 8), (1, Some(8)));
     assert_eq!(share("ranks = \"auto\"", None, 8), (1, None));
+    // The pool of a process is not above its cores, and not above the environment.
+    let cores = CoreShare { parallel: 2, cores_per_run: 4 };
+    let pools = [None, Some("3"), Some("8"), Some("0"), Some("x")].map(|given| cores.pool_threads(given));
+    assert_eq!(pools, [4, 3, 4, 4, 4]);
 }
