@@ -69,7 +69,7 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-predictions", normal: &["kiln-graph", "kiln-feature", "kiln-store", "kiln-data", "kiln-comm", "kiln-train", "kiln-tables"], dev: &[], tensors: Allowed },
     Row { name: "kiln-testkit", normal: &["kiln-graph", "kiln-sample"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-usage", normal: &["kiln-graph", "kiln-store"], dev: &[], tensors: Forbidden },
-    Row { name: "kiln-sweep", normal: &["kiln-graph", "kiln-sample", "kiln-store", "kiln-tables", "kiln-train", "kiln-usage"], dev: &[], tensors: Allowed },
+    Row { name: "kiln-sweep", normal: &["kiln-comm", "kiln-graph", "kiln-sample", "kiln-store", "kiln-tables", "kiln-train", "kiln-usage"], dev: &[], tensors: Allowed },
     Row { name: "kiln-cli", normal: &["kiln", "kiln-partition", "kiln-sweep", "kiln-tables", "kiln-usage"], dev: &[], tensors: Allowed },
     Row { name: "kiln-examples", normal: &["kiln"], dev: &[], tensors: Allowed },
     Row { name: "kiln-benches", normal: ALL, dev: &[], tensors: Allowed },

@@ -4,7 +4,7 @@ use kiln_store::available_memory;
 
 use crate::error::Error;
 
-/// The factor by which the memory of a run may grow after its first epoch, until a run has ended.
+/// The factor by which the memory of a run may grow after its first epoch, until a run has finished.
 const MARGIN: u64 = 2;
 
 /// The limits of the memory of runs.
@@ -16,6 +16,30 @@ pub struct MemoryLimits {
     pub run_bytes: Option<u64>,
 }
 
+impl MemoryLimits {
+    /// Checks the limits against the system, before a sweep is opened.
+    ///
+    /// ```
+    /// use kiln_sweep::MemoryLimits;
+    /// let limits = MemoryLimits { total_bytes: Some(1 << 20), run_bytes: Some(1 << 21) };
+    /// let error = limits.check().unwrap_err().to_string();
+    /// assert!(error.starts_with("--memory-per-run 2097152 is above the limit of 1048576 bytes for all runs"));
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::RunAboveLimit`] if a run is above the limit, and [`Error::NoMeasure`] and [`Error::NoLimit`] if the system does not
+    /// report what is not declared.
+    pub fn check(self) -> Result<(), Error> {
+        self.budget().map(drop)
+    }
+
+    /// Returns the budget of these limits on this system.
+    pub(crate) fn budget(self) -> Result<MemoryBudget, Error> {
+        let is_measured = peak_memory(std::process::id()).is_some();
+        MemoryBudget::new(self, available_memory(), is_measured)
+    }
+}
+
 /// The memory that runs share, from which follows how many fit.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
@@ -23,8 +47,8 @@ pub(crate) struct MemoryBudget {
     total_bytes: Option<u64>,
     /// The declared memory of a run.
     run_bytes: Option<u64>,
-    /// The largest peak of a run that has ended; `None` before the first.
-    peak_of_ended: Option<u64>,
+    /// The largest peak of a run that has finished; `None` before the first.
+    peak_of_finished: Option<u64>,
 }
 
 /// The memory of a running process.
@@ -37,24 +61,27 @@ pub(crate) struct RunMemory {
 }
 
 impl MemoryBudget {
-    /// Checks the limits.
-    pub(crate) fn new(limits: MemoryLimits) -> Result<Self, Error> {
+    /// Checks the limits. The others are the available memory of the system, if it is known, and whether it measures processes.
+    fn new(limits: MemoryLimits, available: Option<u64>, is_measured: bool) -> Result<Self, Error> {
         let MemoryLimits { total_bytes, run_bytes } = limits;
-        if total_bytes.is_some() && run_bytes.is_none() && peak_memory(std::process::id()).is_none() {
+        if total_bytes.is_some() && run_bytes.is_none() && !is_measured {
             return Err(Error::NoMeasure);
         }
-        let total_bytes = total_bytes.or_else(available_memory);
+        let total_bytes = total_bytes.or(available);
         match (run_bytes, total_bytes) {
+            (Some(_), None) => Err(Error::NoLimit),
             (Some(run_bytes), Some(total_bytes)) if total_bytes < run_bytes => {
                 Err(Error::RunAboveLimit { run_bytes, total_bytes })
             }
-            _ => Ok(Self { total_bytes, run_bytes, peak_of_ended: None }),
+            _ => Ok(Self { total_bytes, run_bytes, peak_of_finished: None }),
         }
     }
 
-    /// Adds the peak of a run that has ended.
-    pub(crate) fn add_ended(&mut self, peak_bytes: u64) {
-        self.peak_of_ended = Some(peak_bytes.max(self.peak_of_ended.unwrap_or(0)));
+    /// Adds the peak of a run that has finished; 0 if it is unknown, which changes nothing.
+    pub(crate) fn add_finished(&mut self, peak_bytes: u64) {
+        if 0 < peak_bytes {
+            self.peak_of_finished = Some(peak_bytes.max(self.peak_of_finished.unwrap_or(0)));
+        }
     }
 
     /// Returns true if another run fits beside the running ones. A run alone always starts.
@@ -66,15 +93,15 @@ impl MemoryBudget {
 
     /// Returns the limit and the memory of a run if a single run is above the limit.
     pub(crate) fn excess(&self) -> Option<(u64, u64)> {
-        let limit_and_peak = self.total_bytes.zip(self.peak_of_ended);
+        let limit_and_peak = self.total_bytes.zip(self.peak_of_finished);
         limit_and_peak.filter(|(total_bytes, peak)| total_bytes < peak)
     }
 
     /// Returns the memory that a run needs, at least the largest that was seen; `None` before one is known.
     fn estimate(&self, running: &[RunMemory]) -> Option<u64> {
         let peak = running.iter().map(|run| run.peak_bytes).max().unwrap_or(0);
-        let seen = self.peak_of_ended.map_or(peak, |ended| ended.max(peak));
-        match (self.run_bytes, self.peak_of_ended) {
+        let seen = self.peak_of_finished.map_or(peak, |finished| finished.max(peak));
+        match (self.run_bytes, self.peak_of_finished) {
             (Some(declared), _) => Some(declared.max(seen)),
             (None, Some(_)) => Some(seen),
             // Later steps and the test may need more than the first epoch.
@@ -96,7 +123,7 @@ mod tests {
     use super::*;
 
     fn budget(total: u64, run: Option<u64>) -> MemoryBudget {
-        MemoryBudget { total_bytes: Some(total), run_bytes: run, peak_of_ended: None }
+        MemoryBudget { total_bytes: Some(total), run_bytes: run, peak_of_finished: None }
     }
 
     fn running(n_runs: usize, peak_bytes: u64, has_epoch: bool) -> Vec<RunMemory> {
@@ -108,17 +135,17 @@ mod tests {
         let mut budget = budget(1000, None);
         assert!(budget.fits_another(&[]));
         assert!(!budget.fits_another(&running(1, 100, false)), "the peak is unknown before the first epoch");
-        // Twice the peak until a run has ended.
+        // Twice the peak until a run has finished.
         assert!(budget.fits_another(&running(4, 100, true)));
         assert!(!budget.fits_another(&running(5, 100, true)));
-        budget.add_ended(200);
+        budget.add_finished(200);
         assert!(budget.fits_another(&running(4, 100, false)));
         assert!(!budget.fits_another(&running(5, 100, false)));
         // A running one that needs more counts, too.
         assert!(budget.fits_another(&running(2, 300, false)));
         assert!(!budget.fits_another(&running(2, 400, false)));
         assert_eq!(budget.excess(), None);
-        budget.add_ended(1001);
+        budget.add_finished(1001);
         assert!(budget.fits_another(&[]));
         assert!(!budget.fits_another(&running(1, 10, true)));
         assert_eq!(budget.excess(), Some((1000, 1001)));
@@ -129,11 +156,39 @@ mod tests {
         let mut declared = budget(1000, Some(250));
         assert!(declared.fits_another(&running(3, 10, false)));
         assert!(!declared.fits_another(&running(4, 10, false)));
-        declared.add_ended(500);
+        declared.add_finished(500);
         assert!(!declared.fits_another(&running(2, 10, false)));
         let limits = MemoryLimits { total_bytes: Some(100), run_bytes: Some(101) };
-        let error = MemoryBudget::new(limits).unwrap_err();
+        let error = limits.check().unwrap_err();
         assert!(error.is_usage() && error.to_string().contains("--memory-per-run 101"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_peak_is_no_estimate() {
+        let mut budget = budget(1000, None);
+        // The summary of an earlier version has no peak.
+        budget.add_finished(0);
+        assert!(!budget.fits_another(&running(1, 10, false)));
+        budget.add_finished(100);
+        budget.add_finished(0);
+        assert!(budget.fits_another(&running(9, 10, false)));
+        assert!(!budget.fits_another(&running(10, 10, false)));
+    }
+
+    #[test]
+    fn limits_that_the_system_cannot_keep_are_errors() {
+        let limits = |total_bytes, run_bytes| MemoryLimits { total_bytes, run_bytes };
+        let error = |limits| MemoryBudget::new(limits, None, false).unwrap_err();
+        assert!(matches!(error(limits(Some(10), None)), Error::NoMeasure));
+        let without_limit = error(limits(None, Some(10)));
+        assert!(
+            without_limit.is_usage() && without_limit.to_string().contains("add --memory"),
+            "{without_limit}"
+        );
+        for allowed in [limits(None, None), limits(Some(10), Some(10))] {
+            assert!(MemoryBudget::new(allowed, None, false).is_ok());
+        }
+        assert_eq!(MemoryBudget::new(limits(None, Some(5)), Some(9), false).unwrap().total_bytes, Some(9));
     }
 
     #[cfg(target_os = "linux")]

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kiln_comm::EXIT_RETRY;
 use kiln_store::counted;
 use kiln_store::folder_lock::is_locked;
 use kiln_train::{RunRecord, RunState};
@@ -81,7 +82,7 @@ impl Sweep {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::RunAboveLimit`] and [`Error::NoMeasure`] for limits of memory that cannot be kept, and [`Error::Io`] if the state
+    /// Returns the errors of [`MemoryLimits::check`], and [`Error::Io`] if the state
     /// of a process is unknown. All processes have ended then.
     pub fn execute(
         &self,
@@ -92,7 +93,7 @@ impl Sweep {
         let mut schedule = Schedule {
             sweep: self,
             config,
-            budget: MemoryBudget::new(config.memory)?,
+            budget: config.memory.budget()?,
             waiting: VecDeque::new(),
             running: Vec::new(),
             outcome: SweepOutcome::default(),
@@ -119,13 +120,13 @@ struct Schedule<'a, N> {
 }
 
 impl<'a, N: FnMut(&str)> Schedule<'a, N> {
-    /// Finds the runs that have not finished. The others tell how much memory a run needs.
+    /// Finds the runs that have not finished. The peak memory of the others is an estimate for them.
     fn prepare(&mut self) {
         for run in self.sweep.runs() {
             match self.sweep.read_run(run) {
                 Ok(Some(record)) if record.state == RunState::Finished => {
                     self.n_finished += 1;
-                    self.budget.add_ended(recorded_peak(&record));
+                    self.budget.add_finished(recorded_peak(&record));
                 }
                 // The process of the run reports a damaged file.
                 _ => self.waiting.push_back(run),
@@ -133,7 +134,7 @@ impl<'a, N: FnMut(&str)> Schedule<'a, N> {
         }
         if 0 < self.n_finished {
             let n_runs = self.sweep.runs().len() as u64;
-            (self.notify)(&format!("{} of {} have finished before", self.n_finished, counted(n_runs, "run")));
+            (self.notify)(&format!("{} of {} finished before", self.n_finished, counted(n_runs, "run")));
         }
     }
 
@@ -236,27 +237,40 @@ impl<'a, N: FnMut(&str)> Schedule<'a, N> {
     fn conclude(&mut self, running: &RunningRun<'a>, status: ExitStatus, is_stopping: bool) {
         let run = running.run;
         let record = self.sweep.read_run(run).ok().flatten();
-        let recorded = record.as_ref().map_or(0, recorded_peak);
-        self.budget.add_ended(running.memory.peak_bytes.max(recorded));
-        match record {
-            Some(record) if record.state == RunState::Finished && status.success() => {
-                self.n_finished += 1;
-                let n_runs = self.sweep.runs().len();
-                let value = record
-                    .best_value()
-                    .map_or_else(String::new, |value| format!(", validation {} {value:.4}", record.metric()));
-                let line = format!("{} has finished ({} of {n_runs}){value}", run.name, self.n_finished);
-                (self.notify)(&line);
+        let finished = record.filter(|record| record.state == RunState::Finished);
+        let reason = || {
+            let line = last_line(File::open(self.sweep.run_log(run)), running.n_log_bytes);
+            format!("{status}{line}")
+        };
+        match finished {
+            Some(record) => {
+                // Its result counts at the next start of the sweep, therefore also here.
+                let warning = (!status.success()).then(reason);
+                self.finish(running, &record, warning);
             }
-            record => {
-                let is_interrupted = record.is_some_and(|record| record.state == RunState::Interrupted);
-                if is_stopping || is_interrupted {
-                    self.outcome.n_interrupted += 1;
-                    return (self.notify)(&format!("{} was interrupted", run.name));
-                }
-                let line = last_line(File::open(self.sweep.run_log(run)), running.n_log_bytes);
-                self.fail(run, format!("{status}{line}"));
+            None if is_interruption(status, is_stopping) => {
+                self.outcome.n_interrupted += 1;
+                (self.notify)(&format!("{} was interrupted", run.name));
             }
+            None => {
+                let reason = reason();
+                self.fail(run, reason);
+            }
+        }
+    }
+
+    /// Counts a run that has finished. `warning` is the reason if its process has failed nevertheless.
+    fn finish(&mut self, running: &RunningRun<'a>, record: &RunRecord, warning: Option<String>) {
+        let name = &running.run.name;
+        self.budget.add_finished(running.memory.peak_bytes.max(recorded_peak(record)));
+        self.n_finished += 1;
+        let n_runs = self.sweep.runs().len();
+        let value = record
+            .best_value()
+            .map_or_else(String::new, |value| format!(", validation {} {value:.4}", record.metric()));
+        (self.notify)(&format!("{name} has finished ({} of {n_runs}){value}", self.n_finished));
+        if let Some(reason) = warning {
+            (self.notify)(&format!("warning: {name} has finished, but its process has failed: {reason}"));
         }
     }
 
@@ -278,7 +292,16 @@ impl<'a, N: FnMut(&str)> Schedule<'a, N> {
     }
 }
 
-/// Returns the peak memory of a run as its summary has it, in bytes.
+/// Returns true if a process that has not finished its run was asked to end. The folder may have the summary of an earlier interruption.
+fn is_interruption(status: ExitStatus, is_stopping: bool) -> bool {
+    match status.code() {
+        Some(code) => code == i32::from(EXIT_RETRY),
+        // A signal ended it.
+        None => is_stopping,
+    }
+}
+
+/// Returns the peak memory of a run as its summary has it, in bytes; 0 if the summary has none.
 fn recorded_peak(record: &RunRecord) -> u64 {
     record.summary.as_ref().map_or(0, |summary| summary.peak_rss_anon_bytes + summary.peak_rss_mapped_bytes)
 }

@@ -22,6 +22,7 @@ impl SweepRow {
     /// Returns the state of the run, a word: `waiting`, `failed`, or that of its folder.
     pub fn state(&self) -> &'static str {
         match (&self.failure, &self.record) {
+            _ if self.finished().is_some() => RunState::Finished.name(),
             (Some(_), _) => "failed",
             (None, None) => "waiting",
             (None, Some(record)) => record.state.name(),

@@ -48,43 +48,47 @@ fn no_more_runs_than_allowed_are_trained_at_a_time() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("sweep");
     let sweep = open(&folder, 6);
-    // Each run waits until a second one has started, and writes how many are there.
+    // The first runs wait until three have started.
     let script = format!(
-        "touch \"$1/started-${{0##*/}}\" \"$1/running-${{0##*/}}\"; tries=0; \
-         while [ $(ls \"$1\" | grep -c started-) -lt 2 ]; do tries=$((tries + 1)); [ $tries -lt 3000 ] || exit 1; sleep 0.01; done; \
-         ls \"$1\" | grep -c running- >> \"$1/counts\"; rm \"$1/running-${{0##*/}}\"; {FINISH}"
+        "touch \"$1/started-${{0##*/}}\"; tries=0; \
+         while [ $(ls \"$1\" | grep -c started-) -lt 3 ]; do tries=$((tries + 1)); [ $tries -lt 3000 ] || exit 1; sleep 0.01; done; \
+         {FINISH}"
     );
     let (outcome, lines) = execute(&sweep, &config(3), &script);
     assert_eq!(outcome, SweepOutcome::default(), "{lines:#?}");
-    let counts = fs::read_to_string(folder.join("counts")).unwrap();
-    let counts: Vec<usize> = counts.lines().map(|line| line.parse().unwrap()).collect();
-    assert!(counts.len() == 6 && counts.iter().all(|count| (1..=3).contains(count)), "{counts:?}");
+    let mut n_running = 0;
+    let mut counts = Vec::new();
+    for line in &lines {
+        n_running += usize::from(line.contains(" starts"));
+        n_running -= usize::from(line.contains(" has finished"));
+        counts.push(n_running);
+    }
+    assert_eq!((counts.len(), counts.iter().max(), n_running), (12, Some(&3), 0), "{lines:#?}");
     assert!(
         lines.iter().any(|line| line.ends_with("has finished (6 of 6), validation accuracy 0.5000")),
         "{lines:#?}"
     );
     // A sweep that is started again has nothing to do.
     let (outcome, lines) = execute(&sweep, &config(3), "exit 9");
-    assert_eq!(
-        (outcome, lines),
-        (SweepOutcome::default(), vec!["6 of 6 runs have finished before".to_owned()])
-    );
+    assert_eq!((outcome, lines), (SweepOutcome::default(), vec!["6 of 6 runs finished before".to_owned()]));
 }
 
 #[test]
-fn without_a_declared_memory_the_first_run_is_alone() {
+fn without_a_declared_memory_runs_are_alone_until_one_has_an_epoch() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("sweep");
     let sweep = open(&folder, 3);
-    let script = format!("echo start >> \"$1/order\"; {FINISH}; echo end >> \"$1/order\"");
+    let script = format!(
+        "echo start >> \"$1/order\"; sleep 0.2; echo end >> \"$1/order\"; case $0 in *-0) exit 3;; esac; {FINISH}"
+    );
     let unmeasured =
         SweepConfig { memory: MemoryLimits { total_bytes: Some(1 << 40), run_bytes: None }, ..config(3) };
     let (outcome, lines) = execute(&sweep, &unmeasured, &script);
-    assert_eq!(outcome, SweepOutcome::default(), "{lines:#?}");
+    assert_eq!(outcome.failures.keys().collect::<Vec<_>>(), ["cell-001-seed-0"], "{lines:#?}");
     let order = fs::read_to_string(folder.join("order")).unwrap();
     let order: Vec<&str> = order.lines().collect();
-    // Only afterwards is the memory of a run known.
-    assert_eq!((order.len(), &order[..2]), (6, &["start", "end"][..]), "{order:?}");
+    // The memory of a run that fails early is no estimate for the others.
+    assert_eq!((order.len(), &order[..4]), (6, &["start", "end", "start", "end"][..]), "{order:?}");
 }
 
 #[test]
@@ -134,4 +138,38 @@ fn a_stop_asks_the_runs_and_leaves_the_others() {
     let states: Vec<String> =
         sweep.table(&outcome.failures).list_runs().rows.into_iter().map(|row| row[1].clone()).collect();
     assert_eq!(states, ["finished", "waiting", "waiting"]);
+}
+
+#[test]
+fn a_run_is_interrupted_by_its_status_and_not_by_an_earlier_summary() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("sweep");
+    let sweep = open(&folder, 1);
+    let name = &sweep.runs()[0].name;
+    write_finished(&folder.join(name), 0.5, 0.5);
+    let summary = "{\"interrupted\": true, \"best_epoch\": 1, \"n_epochs\": 1}";
+    fs::write(folder.join(name).join("summary.json"), summary).unwrap();
+    let (outcome, lines) = execute(&sweep, &config(1), "echo 'Error: no data' >&2; exit 1");
+    assert_eq!((outcome.n_interrupted, outcome.failures.len()), (0, 1), "{lines:#?}");
+    assert_eq!(outcome.failures[name], "exit status: 1: Error: no data");
+    // A signal from elsewhere, such as that of a system without memory, is a failure.
+    let (outcome, lines) = execute(&sweep, &config(1), "kill -KILL $$");
+    assert_eq!((outcome.n_interrupted, outcome.failures.len()), (0, 1), "{lines:#?}");
+    let (outcome, lines) = execute(&sweep, &config(1), "exit 75");
+    assert_eq!((outcome.n_interrupted, outcome.failures.len()), (1, 0), "{lines:#?}");
+}
+
+#[test]
+fn a_run_with_a_result_has_finished_whatever_its_status() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("sweep");
+    let sweep = open(&folder, 1);
+    let script = format!("{FINISH}; echo 'Error: no page' >&2; exit 4");
+    let (outcome, lines) = execute(&sweep, &config(1), &script);
+    assert_eq!(outcome, SweepOutcome::default(), "{lines:#?}");
+    let warning =
+        "warning: cell-001-seed-0 has finished, but its process has failed: exit status: 4: Error: no page";
+    assert_eq!(lines.last().map(String::as_str), Some(warning));
+    let (_, lines) = execute(&sweep, &config(1), "exit 9");
+    assert_eq!(lines, ["1 of 1 run finished before"]);
 }
