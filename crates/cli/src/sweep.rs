@@ -48,6 +48,8 @@ pub(crate) fn run(args: &SweepArgs, command: &clap::Command) -> anyhow::Result<E
     plan.check(|flags| check_run(flags, command)).map_err(kiln_sweep::Error::from)?;
     let name = args.file.file_stem().map(PathBuf::from).unwrap_or_default();
     let folder = args.out.clone().unwrap_or_else(|| PathBuf::from("runs").join(name));
+    let memory = MemoryLimits { total_bytes: args.memory, run_bytes: args.memory_per_run };
+    memory.check()?;
     if args.dry_run {
         let sweep = Sweep::preview(plan, &folder)?;
         print_result(sweep.table(&Default::default()).list_runs())?;
@@ -55,13 +57,12 @@ pub(crate) fn run(args: &SweepArgs, command: &clap::Command) -> anyhow::Result<E
     }
     let n_cores = std::thread::available_parallelism().map_or(1, usize::from);
     let cores = CoreShare::new(&plan, args.parallel, n_cores);
-    let memory = MemoryLimits { total_bytes: args.memory, run_bytes: args.memory_per_run };
     let config = SweepConfig { parallel: cores.parallel, memory, stop: kiln::stop_on_signals()? };
     let program = std::env::current_exe().context("the program could not be found")?;
     let subcommand = command.find_subcommand("train").cloned().unwrap_or_default();
     let train = RunCommand { program, subcommand, cores };
     let sweep = Sweep::open(plan, &folder)?;
-    let outcome = sweep.execute(&config, |run| train.of(&sweep, run), |line| print_rank_zero(line))?;
+    let outcome = sweep.execute(&config, |run| train.build(&sweep, run), |line| print_rank_zero(line))?;
     let table = sweep.table(&outcome.failures);
     print_result(&table)?;
     for file in table.write_files(&folder)? {

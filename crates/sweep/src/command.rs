@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,6 +9,9 @@ use kiln_usage::UsageError;
 use crate::cores::CoreShare;
 use crate::record::SweepRun;
 use crate::sweep::Sweep;
+
+/// The environment variable with the number of threads of the pool of a process, which loads data and samples.
+const POOL_THREADS: &str = "RAYON_NUM_THREADS";
 
 /// The command that trains a run: a program, its subcommand with the parser of its flags, and the cores.
 #[derive(Debug, Clone)]
@@ -34,16 +38,17 @@ impl RunCommand {
     ///     subcommand: Command::new("train").args([flag("lr"), flag("seed")]),
     ///     cores: CoreShare { parallel: 2, cores_per_run: 1 },
     /// };
-    /// let train = command.of(&sweep, &sweep.runs()[0])?;
+    /// let train = command.build(&sweep, &sweep.runs()[0])?;
     /// let args: Vec<_> = train.get_args().map(|arg| arg.to_string_lossy()).collect();
     /// let folder = "--continue=runs/none/cell-001-seed-0";
     /// assert_eq!(args, ["train", folder, "--lr=0.1", "--seed=0", "--threads-per-rank=1"]);
+    /// assert!(train.get_envs().any(|variable| variable == ("RAYON_NUM_THREADS".as_ref(), Some("1".as_ref()))));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// Returns an error if the subcommand has no such flag.
-    pub fn of(&self, sweep: &Sweep, run: &SweepRun) -> Result<Command, UsageError> {
+    pub fn build(&self, sweep: &Sweep, run: &SweepRun) -> Result<Command, UsageError> {
         let mut command = Command::new(&self.program);
         let mut folder = OsString::from("--continue=");
         folder.push(sweep.run_folder(run));
@@ -52,8 +57,9 @@ impl RunCommand {
         command.args(flags.arguments(&self.subcommand, &BTreeSet::new())?);
         if let Some(n_threads) = self.cores.threads_per_rank(&run.flags) {
             command.arg(format!("--threads-per-rank={n_threads}"));
-            command.env("RAYON_NUM_THREADS", self.cores.cores_per_run.to_string());
         }
+        let given = env::var(POOL_THREADS).ok();
+        command.env(POOL_THREADS, self.cores.pool_threads(given.as_deref()).to_string());
         Ok(command)
     }
 }
