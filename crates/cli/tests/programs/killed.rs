@@ -162,7 +162,7 @@ pub(crate) fn is_writing(root: &Path) -> bool {
     folders.filter_map(|folder| fs::read_dir(folder).ok()).any(|mut files| files.next().is_some())
 }
 
-fn n_kills() -> usize {
+pub(crate) fn n_kills() -> usize {
     std::env::var("KILN_KILLS").map_or(2, |kills| kills.parse().unwrap())
 }
 

@@ -1,16 +1,19 @@
-//! Tests of `kiln sweep`: a sweep that is killed and started again ends with the same table.
+//! Tests of `kiln sweep`: a sweep that is killed and started again ends with the same table. `KILN_KILLS` is the number of kills, of which
+//! those after the second one come at random moments of 12 runs.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 #![cfg(target_os = "linux")]
 
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kiln::data::{format, synthetic};
+use kiln::graph::NodeId;
+use kiln::sample::RngKey;
 
 use crate::distributed_sage::{command, text};
-use crate::killed::{send, wait};
+use crate::killed::{n_kills, send, wait};
 
 /// Two cells with two seeds.
 const SWEEP: &str = "\
@@ -62,18 +65,45 @@ fn processes_with(text: &str) -> Vec<String> {
     found
 }
 
+/// Starts a sweep, and sends it a signal after an event. Returns true if runs were left.
+fn is_hit(root: &Path, flags: &str, signal: &str, event: impl Fn() -> bool) -> bool {
+    let mut sweep = [start(root, flags)];
+    wait(&mut sweep, event);
+    send(&sweep[0], signal);
+    let [sweep] = sweep;
+    let output = sweep.wait_with_output().unwrap();
+    // `timeout` ends as its program does. The last run may have ended before the signal.
+    let status = output.status.code().unwrap_or(137);
+    let ends = [0, if signal == "KILL" { 137 } else { 75 }];
+    // A signal that comes before the program handles it ends the program.
+    assert!(ends.contains(&status) || status == 143, "{signal}: {status}: {}", text(&output));
+    // No run outlives its sweep. The system may take a moment to end them.
+    let folder = flags.rsplit(' ').next().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(300);
+    while !processes_with(folder).is_empty() {
+        assert!(Instant::now() < deadline, "{signal}: {:?}", processes_with(folder));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    status != 0
+}
+
 #[test]
 fn a_sweep_that_is_killed_and_started_again_ends_with_the_same_table() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     prepare(root);
-    fs::write(root.join("sweep.toml"), SWEEP).unwrap();
+    let n_seeds = if n_kills() <= 2 { 2 } else { 6 };
+    let seeds: Vec<String> = (0..n_seeds).map(|seed| seed.to_string()).collect();
+    let sweep = SWEEP.replace("[0, 1]", &format!("[{}]", seeds.join(", ")));
+    fs::write(root.join("sweep.toml"), sweep).unwrap();
     let listed = run(root, "sweep", "sweep.toml --dry-run");
     let expected = "run              state    hidden  seed\ncell-001-seed-0  waiting  4       0\n";
     assert!(text(&listed).starts_with(expected), "{}", text(&listed));
     assert!(!root.join("runs").exists());
 
+    let started = Instant::now();
     let whole = run(root, "sweep", "sweep.toml --parallel 2 --memory 64GiB --memory-per-run 1GiB");
+    let time = started.elapsed();
     assert!(whole.status.success(), "{}", text(&whole));
     let expected = cells(&whole);
     assert_eq!(expected.len(), 3, "{}", text(&whole));
@@ -82,30 +112,28 @@ fn a_sweep_that_is_killed_and_started_again_ends_with_the_same_table() {
     let mean = expected[1].split_whitespace().nth(3).unwrap();
     assert!(page.contains("<h2>Cells</h2>") && page.contains(mean), "{mean}");
     let listed = run(root, "runs", "runs/sweep");
-    assert_eq!(text(&listed).lines().count(), 5, "{}", text(&listed));
+    assert_eq!(text(&listed).lines().count(), 1 + 2 * n_seeds, "{}", text(&listed));
 
     // A killed sweep ends its runs, and one that is asked to stop lets them write checkpoints.
     let folder = root.canonicalize().unwrap().join("killed");
     let flags = format!("sweep.toml --parallel 2 --memory-per-run 1 --out {}", folder.display());
+    let mut n_hits = 0;
     for (signal, first) in [("KILL", "cell-001-seed-0"), ("TERM", "cell-002-seed-0")] {
-        let mut sweep = [start(root, &flags)];
-        wait(&mut sweep, || has_epochs(&folder.join(first)));
-        send(&sweep[0], signal);
-        let [sweep] = sweep;
-        let output = sweep.wait_with_output().unwrap();
-        // `timeout` ends as its program does. The last run may have ended before the signal.
-        let status = output.status.code().unwrap_or(137);
-        assert!(
-            matches!((signal, status), (_, 0) | ("KILL", 137) | ("TERM", 75)),
-            "{status}: {}",
-            text(&output)
+        n_hits += usize::from(is_hit(root, &flags, signal, || has_epochs(&folder.join(first))));
+    }
+    assert!(0 < n_hits, "all runs ended before both signals");
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos();
+    let mut draws = RngKey::new(clock.into()).node(NodeId(0)).rng();
+    for turn in 2..n_kills() {
+        let share = f64::from(draws.next_u32()) / f64::from(u32::MAX);
+        let delay = time.mul_f64(share / 8.0);
+        let signal = ["KILL", "TERM"][turn % 2];
+        let started = Instant::now();
+        let is_hit = is_hit(root, &flags, signal, || delay < started.elapsed());
+        println!(
+            "{signal} {turn} of seed {clock} after {delay:?}: {}",
+            if is_hit { "hit" } else { "too late" }
         );
-        // No run outlives its sweep. The system may take a moment to end them.
-        let deadline = Instant::now() + Duration::from_secs(300);
-        while !processes_with(folder.to_str().unwrap()).is_empty() {
-            assert!(Instant::now() < deadline, "{signal}: {:?}", processes_with(folder.to_str().unwrap()));
-            std::thread::yield_now();
-        }
     }
     let again = run(root, "sweep", &flags);
     assert!(again.status.success(), "{}", text(&again));
@@ -152,8 +180,8 @@ fn flags_of_a_sweep_are_checked_before_the_first_run() {
         ),
         ("", "model = [\"gat\", \"graphsage\"]", "tip: a similar value exists: 'sage'"),
         ("row-normalize = true", "standardize = [true]", "runs with standardize=true: the argument"),
-        ("", "folds = [5]", "--folds is not for a sweep"),
-        ("rank = 0", "lr = [0.1]", "--rank is not for a sweep, whose runs are single processes"),
+        ("", "folds = [5]", "--folds is not supported in a sweep"),
+        ("rank = 0", "lr = [0.1]", "--rank is not supported in a sweep: its runs are single processes"),
         (
             "data = \"mutag\"",
             "fanouts = [5, 10]",
@@ -172,6 +200,7 @@ fn flags_of_a_sweep_are_checked_before_the_first_run() {
     fs::write(root.join("sweep.toml"), "[sweep]\nlr = [0.1]\n").unwrap();
     let output = run(root, "sweep", "sweep.toml --memory 1MiB --memory-per-run 2MiB --out limited");
     assert!(text(&output).contains("--memory-per-run 2097152 is above the limit"), "{}", text(&output));
+    assert!(!root.join("limited").exists());
     let output = run(root, "sweep", "sweep.toml --out papers");
     assert!(text(&output).contains("papers is not empty and has no sweep"), "{}", text(&output));
 }
