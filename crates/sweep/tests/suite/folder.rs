@@ -68,13 +68,15 @@ fn a_changed_plan_is_an_error_that_names_the_difference() {
             "{ min = 4, max = 9 }",
             "random: sweep.hidden was 4 or 5 or 6 and is 4 to 9 now; restore",
         ),
-        ("hidden = [4, 5, 6]", "", "sweep.hidden was 4 or 5 or 6 and is not set now"),
+        ("[4, 5, 6]", "[4, 5, 6]\nlayers = [1, 2]", "sweep.layers was not set and is 1 or 2 now"),
         ("[sweep]", "epochs = 3\n[sweep]", "random: --epochs was not set and is 3 now; restore"),
-        ("[random]\ntrials = 6\nseed = 1", "", "random: the cells were drawn and are a grid now"),
+        (
+            "[1, 2, 3]\nhidden = [4, 5, 6]\n[random]\ntrials = 6\nseed = 1",
+            "[1]\nhidden = [4, 5, 6]",
+            "random: the cells were drawn and are a grid now; restore",
+        ),
     ] {
-        let changed =
-            text.replace(from, to).replace("[1, 2, 3]", if from == "[random]" { "[1]" } else { "[1, 2, 3]" });
-        let said = open(&changed, &random).unwrap_err().to_string();
+        let said = open(&text.replace(from, to), &random).unwrap_err().to_string();
         assert!(
             said.contains(expected) && said.contains("(more trials and seeds may be added)"),
             "{to}: {said}"
