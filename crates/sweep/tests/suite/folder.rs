@@ -59,6 +59,8 @@ fn a_changed_plan_is_an_error_that_names_the_difference() {
     let random = root.path().join("random");
     let text = "[sweep]\nlr = [1, 2, 3]\nhidden = [4, 5, 6]\n[random]\ntrials = 6\nseed = 1";
     drop(open(text, &random).unwrap());
+    let record = fs::read_to_string(random.join("sweep.json")).unwrap();
+    assert!(record.contains("\"settings\": {\n      \"hidden\": ["), "{record}");
     for (from, to, expected) in [
         ("seed = 1", "seed = 2", "random: random.seed was 1 and is 2 now; restore"),
         ("trials = 6", "trials = 5", "random: random.trials was 6 and is 5 now; restore"),

@@ -179,7 +179,7 @@ fn cores_are_divided_among_runs_and_ranks() {
     assert_eq!(share("threads-per-rank = 3", None, 8), (2, None));
     assert_eq!(share("device = \"cuda\"", None, 8), (1, Some(8)));
     assert_eq!(share("ranks = \"auto\"", None, 8), (1, None));
-    // The pool of a process is not above its cores, and not above the environment.
+    // The pool of a process is not above its cores, and not above `RAYON_NUM_THREADS` in the environment.
     let cores = CoreShare { parallel: 2, cores_per_run: 4 };
     let pools = [None, Some("3"), Some("8"), Some("0"), Some("x")].map(|given| cores.pool_threads(given));
     assert_eq!(pools, [4, 3, 4, 4, 4]);
