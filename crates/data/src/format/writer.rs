@@ -221,10 +221,10 @@ impl SetWriter {
         })
     }
 
-    /// States the first row of each node type, `[n_types]`, that was appended to an earlier set, so that
+    /// Sets the first row of each node type, `[n_types]`, that was appended to an earlier set, so that
     /// [`Dataset::new_rows`](crate::Dataset::new_rows) returns the new ones.
     /// [`SetWriter::commit`] returns an error unless each type has a number, at most that of its nodes.
-    pub fn state_new_rows(&mut self, first_new: Vec<u32>) {
+    pub fn set_first_new(&mut self, first_new: Vec<u32>) {
         self.manifest.first_new = Some(first_new);
     }
 

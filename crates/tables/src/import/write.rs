@@ -86,7 +86,7 @@ impl<'a> Importer<'a> {
         set.attach(FILE, &record.to_json())?;
         self.sources.check()?;
         if let Some(known) = self.known {
-            set.state_new_rows(first_new);
+            set.set_first_new(first_new);
             known.check_unchanged()?;
         }
         set.commit()?;
