@@ -70,6 +70,9 @@ pub struct ConvertReport {
     pub n_coo_edges: u64,
     /// The number of edges of the graph.
     pub n_edges: usize,
+    /// The number of edges in the input that repeat an earlier one and were removed
+    /// ([`Duplicates::Remove`](kiln_graph::Duplicates::Remove)). If reverse edges were added, an edge repeats its reverse, too.
+    pub n_duplicates: u64,
     /// The number of buckets in which the edges were sorted; 0 if the input was in CSC order.
     pub n_buckets: usize,
     /// The number of times the edge list was read after the number of nodes was known: once to count the edges, then
@@ -303,8 +306,8 @@ fn commit(
 }
 
 fn converted(n_nodes: usize, written: Written, notes: Vec<Note>) -> ConvertReport {
-    let Written { n_coo_edges, n_edges, n_buckets, n_readings } = written;
-    ConvertReport { n_nodes, n_coo_edges, n_edges, n_buckets, n_readings, notes }
+    let Written { n_coo_edges, n_edges, n_duplicates, n_buckets, n_readings } = written;
+    ConvertReport { n_nodes, n_coo_edges, n_edges, n_duplicates, n_buckets, n_readings, notes }
 }
 
 #[cfg(test)]
@@ -314,8 +317,15 @@ mod tests {
     #[test]
     fn report_states_how_the_edges_were_sorted() {
         let (n_nodes, n_coo_edges, n_edges, n_buckets, n_readings) = (4, 5, 10, 3, 2);
-        let converted =
-            ConvertReport { n_nodes, n_coo_edges, n_edges, n_buckets, n_readings, notes: Vec::new() };
+        let converted = ConvertReport {
+            n_nodes,
+            n_coo_edges,
+            n_edges,
+            n_duplicates: 0,
+            n_buckets,
+            n_readings,
+            notes: Vec::new(),
+        };
         let sorted = "4 nodes, 10 edges from a list of 5, sorted in 3 buckets, read 2 times";
         assert_eq!(converted.to_string(), sorted);
         let copied = ConvertReport { n_buckets: 0, n_readings: 0, ..converted };

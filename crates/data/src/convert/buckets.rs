@@ -53,6 +53,7 @@ type BucketFile = (PathBuf, BufWriter<File>);
 pub(crate) struct Written {
     pub(crate) n_coo_edges: u64,
     pub(crate) n_edges: usize,
+    pub(crate) n_duplicates: u64,
     pub(crate) n_buckets: usize,
     pub(crate) n_readings: usize,
 }
@@ -85,6 +86,7 @@ pub(crate) fn write_csc(
     }
     drop(progress);
     source.check_unchanged()?;
+    written.n_duplicates = output.n_duplicates;
     written.n_edges = output.finish(&conversion.counts, set)?;
     Ok(written)
 }

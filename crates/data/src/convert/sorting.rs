@@ -118,7 +118,8 @@ impl Sorter {
             if end < start {
                 return Err(changed());
             }
-            let node = Node { node, duplicates: options.duplicates, loops: options.self_loops };
+            let ConvertOptions { duplicates, symmetrize, self_loops: loops, .. } = *options;
+            let node = Node { node, duplicates, symmetrize, loops };
             self.append(&node, start..end, output)?;
             *cursor = output.n_edges() as u64;
             counter.add((end - start) as u64);
@@ -152,6 +153,7 @@ impl Sorter {
 struct Node {
     node: u32,
     duplicates: Duplicates,
+    symmetrize: bool,
     loops: SelfLoops,
 }
 
@@ -169,6 +171,8 @@ impl Node {
                 }
             }
             if self.duplicates == Duplicates::Remove && last == Some(edge.src) {
+                // An edge of the list with its reverse is removed at both ends, and counts at the larger one.
+                output.n_duplicates += u64::from(!self.symmetrize || edge.src <= self.node);
                 continue;
             }
             last = Some(edge.src);
@@ -185,6 +189,8 @@ pub(super) struct Output {
     columns: Vec<OutputColumn>,
     /// The rows of a self loop that is added.
     loop_row: Vec<u8>,
+    /// The number of edges of the list that were removed because they repeat an earlier one.
+    pub(super) n_duplicates: u64,
 }
 
 /// The writer of a column.
@@ -204,7 +210,7 @@ impl Output {
             loop_row.extend(format.row_of_added_loop().unwrap_or_default());
         }
         let indices = set.vector(rows.file("indices.npy"), ElementType::U32)?;
-        Ok(Self { rows, indices, columns, loop_row })
+        Ok(Self { rows, indices, columns, loop_row, n_duplicates: 0 })
     }
 
     fn n_edges(&self) -> usize {

@@ -215,6 +215,7 @@ impl SetWriter {
             n_nodes: n_dsts,
             n_coo_edges: written.n_coo_edges,
             n_edges: written.n_edges,
+            n_duplicates: written.n_duplicates,
             n_buckets: written.n_buckets,
             n_readings: written.n_readings,
             notes: Vec::new(),

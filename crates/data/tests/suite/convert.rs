@@ -1,6 +1,7 @@
 //! Tests that a conversion within a memory limit writes the same files as the in-memory builder and `format::write`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
@@ -67,6 +68,18 @@ impl List {
         }
     }
 
+    /// Returns the number of edges that repeat an earlier one, or its reverse if reverse edges are added.
+    fn n_duplicates(&self, options: &ConvertOptions) -> u64 {
+        let mut seen = HashSet::new();
+        let mut n_duplicates = 0;
+        for (&src, &dst) in self.srcs.iter().zip(&self.dsts) {
+            let is_kept = src != dst || options.self_loops != SelfLoops::Remove;
+            let ends = if options.symmetrize { (src.min(dst), src.max(dst)) } else { (src, dst) };
+            n_duplicates += u64::from(is_kept && !seen.insert(ends));
+        }
+        if options.duplicates == Duplicates::Remove { n_duplicates } else { 0 }
+    }
+
     fn build(&self, data: ListData, options: &ConvertOptions) -> Csc {
         let mut builder =
             CscBuilder::new(self.n_nodes).duplicates(options.duplicates).self_loops(options.self_loops);
@@ -112,6 +125,7 @@ fn check_same_bytes(list: &List, data: ListData) {
             assert!(contents(&out(name)) == expected, "{name}: {options:?}, {data:?}");
             format::verify(out(name)).unwrap();
             assert_eq!(converted.n_coo_edges, list.srcs.len() as u64);
+            assert_eq!(converted.n_duplicates, list.n_duplicates(&options), "{options:?}");
             assert_eq!(converted.notes, []);
         };
         let whole = convert(&input, out("whole"), &options).unwrap();
