@@ -18,6 +18,19 @@ pub(crate) struct KnownEdges<'a> {
 }
 
 impl KnownEdges<'_> {
+    /// Returns the number of edges of an undirected relation that are the reverse of another one: a pair of nodes has two edges, and
+    /// a self-loop is one.
+    pub(crate) fn n_reverses(&self) -> u64 {
+        let graph = &self.relation.graph;
+        let mut n_reverses = 0;
+        for (dst, ends) in (0_u32..).zip(graph.indptr().windows(2)) {
+            let srcs = &graph.indices()[ends[0] as usize..ends[1] as usize];
+            // Sources ascend.
+            n_reverses += srcs.partition_point(|src| src.0.wrapping_sub(self.first_src) < dst) as u64;
+        }
+        n_reverses
+    }
+
     /// Calls `visit` with all edges. Sources and destinations count from 0 within their types.
     pub(crate) fn for_each_chunk(
         &self,

@@ -4,6 +4,7 @@ use kiln_data::convert::ConvertOptions;
 use kiln_data::format::{RelationTypes, SetWriter};
 use kiln_graph::{Duplicates, NodeTypes};
 use kiln_store::array_folder::FolderWriter;
+use kiln_store::counted;
 
 use super::{ImportedType, Importer, unused_texts};
 use crate::edges::{RelationEdgeList, RelationRows};
@@ -12,7 +13,7 @@ use crate::node_writer::{write_names, write_node_type};
 use crate::options::AppendedCounts;
 use crate::record::FILE;
 use crate::row_ids::RowIds;
-use crate::table::table_of;
+use crate::table::{relation_of, table_of};
 use crate::{FittedNodeType, Import, ImportReport, Result};
 
 impl<'a> Importer<'a> {
@@ -77,6 +78,11 @@ impl<'a> Importer<'a> {
                 let written = written.map_err(|error| self.name_whole_limit(error.into()))?;
                 appended.new_edges.push((written.n_edges as u64).saturating_sub(n_known));
                 n_edges.push((name.to_owned(), written.n_edges as u64));
+                if spec.undirected {
+                    let n_repeated = source.known.as_ref().map_or(0, KnownEdges::n_reverses);
+                    let n_rows = written.n_duplicates.saturating_sub(n_repeated);
+                    self.notes.extend(repeated_rows(name, n_rows, self.known.is_some()));
+                }
             }
         }
         let record = match self.known {
@@ -106,5 +112,14 @@ impl<'a> Importer<'a> {
 }
 
 fn named((name, is_reversed): (Option<&String>, bool)) -> Option<(&str, bool)> {
+/// Returns a note on the rows of an undirected relation that repeat the pair of nodes of an earlier one.
+fn repeated_rows(relation: &str, n_rows: u64, is_appended: bool) -> Option<String> {
+    let repeat = if n_rows == 1 { "repeats" } else { "repeat" };
+    let edge_of_set = if is_appended { ", or the edge of the set" } else { "" };
+    let label = relation_of(relation);
+    let rows = counted(n_rows, "row");
+    (n_rows > 0).then(|| format!("{label}: {rows} {repeat} a pair: the first one is kept{edge_of_set}"))
+}
+
     name.map(|name| (name.as_str(), is_reversed))
 }

@@ -29,12 +29,20 @@ relations:
     edge_columns: [{column: day}]
     reverse: bought by
   - {name: knows, files: [knows.csv], src: {type: user, column: a}, dst: {type: user, column: b}}
+  - name: meets
+    files: [knows.csv]
+    src: {type: user, column: a}
+    dst: {type: user, column: b}
+    weight: w
+    edge_columns: [{column: day}]
+    undirected: true
 ";
 const USERS: &str = "id,age,town,class\n";
 const BUYS: &str = "user,item,w,day\n";
-const KNOWS: &str = "a,b\n";
+const KNOWS: &str = "a,b,w,day\n";
 
-/// Returns the lines of users, purchases and friends. Some users have no age and no class, and some edges occur twice.
+/// Returns the lines of users, purchases and friends. Some users have no age and no class, and some edges occur twice: the first
+/// two users are friends in many rows, of both directions and with several weights.
 fn rows(users: std::ops::Range<usize>) -> [Vec<String>; 3] {
     let n_known = users.end as u64;
     let draw = |row: usize, n: u64| hash_bytes(format!("{row} of {n}").as_bytes()) % n;
@@ -47,7 +55,13 @@ fn rows(users: std::ops::Range<usize>) -> [Vec<String>; 3] {
         let item = draw(row, 7 + row as u64 / 9);
         format!("u{},i{item},{}.5,{}\n", draw(row, n_known), draw(row, 10), row % 7)
     };
-    let knows = |row: usize| format!("u{},u{row}\n", draw(row, n_known));
+    let knows = |row: usize| {
+        let [a, b] = match row % 10 {
+            0 => [row / 10 % 2, 1 - row / 10 % 2],
+            _ => [draw(row, n_known) as usize, row],
+        };
+        format!("u{a},u{b},{row}.5,{}\n", row % 7)
+    };
     let n_buys = 4 * users.start..4 * users.end;
     [users.clone().map(user).collect(), n_buys.map(buys).collect(), users.map(knows).collect()]
 }
@@ -67,6 +81,15 @@ fn append(tables: &Tables, spec: &str, set: &str, out: &str) -> (ImportReport, D
     let report = tables.import_with(spec, out, &appending(tables, set)).unwrap();
     format::verify(tables.path(out)).unwrap();
     (report, Dataset::open(tables.path(out)).unwrap())
+}
+
+/// Returns the number of rows that repeat a pair of users who meet.
+fn n_repeated(report: &ImportReport) -> usize {
+    let number = |note: &String| {
+        let (number, rest) = note.strip_prefix("relation `meets`: ")?.split_once(' ')?;
+        rest.starts_with("rows repeat a pair: the first one is kept").then(|| number.parse().ok())?
+    };
+    report.notes.iter().find_map(number).unwrap()
 }
 
 /// Returns the arrays of a set.
@@ -93,7 +116,8 @@ fn appended_set_has_the_arrays_of_an_import_of_all_rows() {
     assert!(data.summary().to_string().contains("300, 100 new"), "{}", data.summary());
     let appended = report.appended.as_ref().unwrap();
     assert_eq!((appended.new_nodes[0], &appended.known_rows[..]), (100, &[0, 0][..]));
-    assert_eq!(appended.new_edges, [400, 400, 100]);
+    assert_eq!(appended.new_edges[..3], [400, 400, 100]);
+    assert_eq!(n_repeated(&report), 10, "{report}");
     assert!(report.to_string().contains("node type user: 300 nodes, 100 new"), "{report}");
     assert!(report.to_string().contains("relation bought by: 1200 edges, 400 new"), "{report}");
 
@@ -107,7 +131,8 @@ fn appended_set_has_the_arrays_of_an_import_of_all_rows() {
     put(&tables, &[0, 1, 2].map(|table| [&old[table][..], &new[table]].concat()));
     let transforms_of = Some(Arc::new(Import::open(tables.path("set")).unwrap()));
     let options = ImportOptions { transforms_of, ..ImportOptions::default() };
-    tables.import_with(SPEC, "all", &options).unwrap();
+    let report = tables.import_with(SPEC, "all", &options).unwrap();
+    assert_eq!(n_repeated(&report), 29, "{report}");
     let [all, more] = ["all", "more"].map(|set| arrays(&tables, set));
     assert!(all.len() > 15, "a set should have more than 15 arrays");
     assert_eq!(
@@ -166,7 +191,7 @@ relations:
     reverse: bought by
 ";
     let (report, data) = append(&tables, spec, "set", "more");
-    assert_eq!(report.appended.unwrap().new_edges, [2, 2, 0]);
+    assert_eq!(report.appended.unwrap().new_edges, [2, 2, 0, 0]);
     let n_items = keys(&old, 1).len() as u32;
     assert_eq!(
         [0, 1].map(|node_type| data.new_rows(node_type)),
