@@ -165,6 +165,7 @@ struct ImportedType<'a> {
     lacks_targets: bool,
     /// The number of rows that say of a known node what the set does.
     n_known_rows: u64,
+    n_other_parts: u64,
 }
 
 impl ImportedType<'_> {
@@ -387,12 +388,16 @@ impl<'a> Importer<'a> {
         self.check_known_ids(&ids, table.n_known(), &table.label)?;
         let known_rows =
             self.compare_known_rows(&table, earlier, &scan.keys, used_bytes + ids.heap_bytes())?;
-        let n_known_rows = known_rows.n_same;
-        let n_differing = known_rows.n_differing;
-        scan.log.extend(known_rows.differing);
+        let KnownRows { n_same: n_known_rows, n_other_parts, n_differing, n_new_targets, differing } =
+            known_rows;
+        scan.log.extend(differing);
         let mut found = scan.log.finish(&table.label, &spec.drop);
         for rows in found.iter_mut().filter(|rows| rows.kind == BadRowKind::Duplicate && n_differing > 0) {
             rows.because = format!(", or that of a node of the set with other values ({n_differing})");
+            if n_new_targets > 0 {
+                rows.because +=
+                    &format!(" or with a target that it does not have in the set ({n_new_targets})");
+            }
         }
         self.found.extend(found);
         let Fitted { node_type: fitted, lacks_targets, notes } = match (scan.fitted, earlier) {
@@ -411,7 +416,18 @@ impl<'a> Importer<'a> {
         self.notes.extend(notes);
         self.drift.extend(scan.drift);
         let keys = scan.keys;
-        Ok((ImportedType { table: Some(table), keys, ids, fitted, lacks_targets, n_known_rows }, rows))
+        Ok((
+            ImportedType {
+                table: Some(table),
+                keys,
+                ids,
+                fitted,
+                lacks_targets,
+                n_known_rows,
+                n_other_parts,
+            },
+            rows,
+        ))
     }
 
     /// Checks that no known node has the name of another one, by which its id would be another one.
@@ -519,7 +535,15 @@ impl<'a> Importer<'a> {
         let ids = RowIds::new(keys.n_rows, dropped);
         self.check_known_ids(&ids, keys.n_known, &label)?;
         let fitted = FittedNodeType { name: spec.name.clone(), columns: Vec::new(), target: None };
-        let imported = ImportedType { table: None, keys, ids, fitted, lacks_targets: false, n_known_rows: 0 };
+        let imported = ImportedType {
+            table: None,
+            keys,
+            ids,
+            fitted,
+            lacks_targets: false,
+            n_known_rows: 0,
+            n_other_parts: 0,
+        };
         Ok((imported, rows))
     }
 }

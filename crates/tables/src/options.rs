@@ -62,15 +62,22 @@ pub struct AppendedCounts {
     pub new_edges: Vec<u64>,
     /// The number of rows of each node type that had the key of a node of the set, and its features.
     pub known_rows: Vec<u64>,
+    /// The number of these rows that have another part of the split than the node, which keeps its part.
+    pub other_parts: Vec<u64>,
 }
 
 impl AppendedCounts {
     /// Returns a note on the rows of each type that are those of known nodes.
     fn notes(&self, node_types: &[(String, u64)]) -> Vec<String> {
-        let known = node_types.iter().zip(&self.known_rows).filter(|(_, n_rows)| **n_rows > 0);
-        let notes = known.map(|((name, _), n_rows)| {
+        let known = node_types.iter().zip(&self.known_rows).zip(&self.other_parts);
+        let known = known.filter(|((_, n_rows), _)| **n_rows > 0);
+        let notes = known.map(|(((name, _), n_rows), n_other_parts)| {
             let rows = counted(*n_rows, "row");
-            format!("note: node type {name}: {rows} of nodes that the set has, with the same features")
+            let split = match n_other_parts {
+                0 => String::new(),
+                n_rows => format!("; another part of the split in {} has no effect", counted(*n_rows, "row")),
+            };
+            format!("note: node type {name}: {rows} of nodes that the set has, with the same features{split}")
         });
         notes.collect()
     }

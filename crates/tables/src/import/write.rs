@@ -49,6 +49,7 @@ impl<'a> Importer<'a> {
             first_new.push(imported.keys.n_known);
             appended.new_nodes.push(imported.ids.n_ids() as u64 - u64::from(imported.keys.n_known));
             appended.known_rows.push(imported.n_known_rows);
+            appended.other_parts.push(imported.n_other_parts);
             counts.push((imported.fitted.name.clone(), imported.ids.n_ids() as u64));
             ids.push(imported.ids);
             fitted.push(imported.fitted);
@@ -77,12 +78,12 @@ impl<'a> Importer<'a> {
                     set.write_relation(RelationTypes { name, src_type, dst_type }, &source, &options);
                 let written = written.map_err(|error| self.name_whole_limit(error.into()))?;
                 appended.new_edges.push((written.n_edges as u64).saturating_sub(n_known));
-                n_edges.push((name.to_owned(), written.n_edges as u64));
                 if spec.undirected {
                     let n_repeated = source.known.as_ref().map_or(0, KnownEdges::n_reverses);
                     let n_rows = written.n_duplicates.saturating_sub(n_repeated);
                     self.notes.extend(repeated_rows(name, n_rows, self.known.is_some()));
                 }
+                n_edges.push((name.to_owned(), written.n_edges as u64));
             }
         }
         let record = match self.known {
@@ -111,7 +112,6 @@ impl<'a> Importer<'a> {
     }
 }
 
-fn named((name, is_reversed): (Option<&String>, bool)) -> Option<(&str, bool)> {
 /// Returns a note on the rows of an undirected relation that repeat the pair of nodes of an earlier one.
 fn repeated_rows(relation: &str, n_rows: u64, is_appended: bool) -> Option<String> {
     let repeat = if n_rows == 1 { "repeats" } else { "repeat" };
@@ -121,5 +121,6 @@ fn repeated_rows(relation: &str, n_rows: u64, is_appended: bool) -> Option<Strin
     (n_rows > 0).then(|| format!("{label}: {rows} {repeat} a pair: the first one is kept{edge_of_set}"))
 }
 
+fn named((name, is_reversed): (Option<&String>, bool)) -> Option<(&str, bool)> {
     name.map(|name| (name.as_str(), is_reversed))
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod append;
+mod append_known;
 mod append_rejected;
 mod bad_rows;
 mod changed_files;
