@@ -82,17 +82,24 @@ impl ColumnDrift {
 
 impl fmt::Display for ColumnDrift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, "the earlier import")
+    }
+}
+
+impl ColumnDrift {
+    /// Writes the line of a report. `earlier_import` is its name in the line.
+    pub(crate) fn write(&self, f: &mut impl fmt::Write, earlier_import: &str) -> fmt::Result {
         let Self { node_type, column, kind, n_found, n_values, earlier_share } = self;
         let percent = 100.0 * self.share();
         write!(f, "node type `{node_type}`, column {column:?}: {n_found} of {n_values} ")?;
         match kind {
             DriftKind::Category => {
-                write!(f, "values ({percent:.1} %) have none of the categories of the earlier import")?
+                write!(f, "values ({percent:.1} %) have none of the categories of {earlier_import}")?
             }
             DriftKind::Range { min, max } => {
                 write!(
                     f,
-                    "values ({percent:.1} %) are outside of those of the earlier import, {min} to {max}"
+                    "values ({percent:.1} %) are outside of those of {earlier_import}, {min} to {max}"
                 )?;
             }
             DriftKind::Missing => write!(f, "rows ({percent:.1} %) have no value")?,
@@ -101,13 +108,13 @@ impl fmt::Display for ColumnDrift {
                     [stats, earlier].map(|of| format!("{} ± {}", rounded(of.mean), rounded(of.std)));
                 write!(
                     f,
-                    "values have the mean and standard deviation {now}, in the earlier import {before}: check the unit"
+                    "values have the mean and standard deviation {now}, in {earlier_import} {before}: check the unit"
                 )?;
             }
         }
         match (kind, *earlier_share) {
             (DriftKind::Missing, 0.0) => {
-                f.write_str(", and no feature marks them: the earlier import had none")
+                write!(f, ", and no feature marks them: {earlier_import} had none")
             }
             (_, 0.0) => Ok(()),
             (_, share) => write!(f, ", where {:.1} % were such", 100.0 * share),

@@ -3,8 +3,12 @@
 use serde::Serialize;
 
 use crate::spec::{ColumnSpec, ImportSpec, NodeTypeSpec, RelationSpec};
-use crate::table::relation_of;
+use crate::table::{relation_of, table_of};
 use crate::{EarlierImportError, Error, Result};
+
+/// The spec with which another one is compared.
+const OF_IMPORT: &str = "the earlier import";
+const OF_SET: &str = "the set";
 
 /// Checks that the node types have the columns and targets of the earlier import, and returns what else differs.
 pub(crate) fn check_earlier(spec: &ImportSpec, earlier: &ImportSpec) -> Result<Vec<String>> {
@@ -14,7 +18,7 @@ pub(crate) fn check_earlier(spec: &ImportSpec, earlier: &ImportSpec) -> Result<V
         let known: Vec<&str> = earlier.nodes.iter().map(|other| other.name.as_str()).collect();
         let difference = match other {
             Some(other) => {
-                notes.extend(notes_on_type(node_type, other));
+                notes.extend(notes_on_type(node_type, other, OF_IMPORT));
                 type_difference(node_type, other)
             }
             // A type without a table has no transforms.
@@ -50,10 +54,14 @@ pub(crate) fn check_appended(spec: &ImportSpec, of_set: &ImportSpec) -> Result<V
         let of_origin = (node_type.from != known.from)
             .then(|| format!("its `from` is {}, expected {}", json(&node_type.from), json(&known.from)));
         if let Some(what) = type_difference(node_type, known).or(of_origin) {
-            let node_type = node_type.name.clone();
-            return Err(Error::EarlierImport(EarlierImportError::OtherTransforms { node_type, what }));
+            let table = table_of(&node_type.name);
+            return Err(Error::EarlierImport(EarlierImportError::OtherTable { table, what }));
         }
-        notes.extend(notes_on_type(node_type, known));
+        notes.extend(notes_on_type(node_type, known, OF_SET));
+        if let (Some(split), Some(of_known)) = (&node_type.split, &known.split) {
+            let parts = |split| [("split", json(split))];
+            notes.extend(notes_on_parts(&table_of(&node_type.name), &parts(split), &parts(of_known), OF_SET));
+        }
     }
     for relation in &spec.relations {
         let Some(known) = of_set.relations.iter().find(|known| known.name == relation.name) else { continue };
@@ -64,7 +72,7 @@ pub(crate) fn check_appended(spec: &ImportSpec, of_set: &ImportSpec) -> Result<V
             return Err(Error::EarlierImport(EarlierImportError::OtherTable { table, what }));
         }
         let label = relation_of(&relation.name);
-        notes.extend(notes_on_parts(&label, &row_parts(relation), &row_parts(known)));
+        notes.extend(notes_on_parts(&label, &row_parts(relation), &row_parts(known), OF_SET));
     }
     Ok(notes)
 }
@@ -100,17 +108,17 @@ fn type_difference(spec: &NodeTypeSpec, earlier: &NodeTypeSpec) -> Option<String
     of_columns.or(of_target).or(of_keys)
 }
 
-fn notes_on_type(spec: &NodeTypeSpec, earlier: &NodeTypeSpec) -> Vec<String> {
+fn notes_on_type(spec: &NodeTypeSpec, earlier: &NodeTypeSpec, of_earlier: &str) -> Vec<String> {
     let parts =
         |node_type: &NodeTypeSpec| [("missing", json(&node_type.missing)), ("where", json(&node_type.rows))];
-    notes_on_parts(&format!("node type `{}`", spec.name), &parts(spec), &parts(earlier))
+    notes_on_parts(&table_of(&spec.name), &parts(spec), &parts(earlier), of_earlier)
 }
 
 /// Returns a note for each part of a relation that changes what its edges are.
 fn notes_on_relation(spec: &RelationSpec, earlier: &RelationSpec) -> Vec<String> {
     let label = relation_of(&spec.name);
-    let mut notes = notes_on_parts(&label, &edge_parts(spec), &edge_parts(earlier));
-    notes.extend(notes_on_parts(&label, &row_parts(spec), &row_parts(earlier)));
+    let mut notes = notes_on_parts(&label, &edge_parts(spec), &edge_parts(earlier), OF_IMPORT);
+    notes.extend(notes_on_parts(&label, &row_parts(spec), &row_parts(earlier), OF_IMPORT));
     notes
 }
 
@@ -131,12 +139,16 @@ fn row_parts(relation: &RelationSpec) -> [(&'static str, String); 2] {
     [("missing", json(&relation.missing)), ("where", json(&relation.rows))]
 }
 
-/// Returns a note for each part that differs. Both lists have the same keys.
-fn notes_on_parts(table: &str, parts: &[(&str, String)], earlier: &[(&str, String)]) -> Vec<String> {
+/// Returns a note for each part that differs. Both lists have the same keys. `of_earlier` is [`OF_IMPORT`] or [`OF_SET`].
+fn notes_on_parts(
+    table: &str,
+    parts: &[(&str, String)],
+    earlier: &[(&str, String)],
+    of_earlier: &str,
+) -> Vec<String> {
     let differing = parts.iter().zip(earlier).filter(|(now, before)| now != before);
-    let notes = differing.map(|((key, now), (_, before))| {
-        format!("{table}: `{key}` is {now}, in the earlier import {before}")
-    });
+    let notes = differing
+        .map(|((key, now), (_, before))| format!("{table}: `{key}` is {now}, in {of_earlier} {before}"));
     notes.collect()
 }
 

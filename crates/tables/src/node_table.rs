@@ -2,7 +2,6 @@
 //! The table is read again for its features (`node_writer`), and before that for the statistics if rows with duplicate keys
 //! are dropped. Statistics are added in the order of the rows, one column per thread.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,8 +17,8 @@ use crate::row_ids::DroppedRows;
 use crate::spec::{NodeTypeSpec, SplitSpec, TimeUnit};
 use crate::spill::KeyRecord;
 use crate::table::{Cell, Table, TableBatch, TableSource, table_of};
-use crate::target::TargetAccumulator;
-use crate::transform::{Accumulator, check, is_in_unit, position_by_name};
+use crate::target::{KnownClasses, TargetAccumulator};
+use crate::transform::{Accumulator, check, is_in_unit};
 use crate::{BadRow, ColumnDrift, DriftKind, Error, FittedColumn, FittedNodeType, Result};
 
 /// The number of rows that a task of the thread pool handles.
@@ -38,7 +37,7 @@ pub(crate) struct NodeTable<'a> {
     pub(crate) target: Vec<usize>,
     pub(crate) split: Vec<usize>,
     /// The classes of an earlier import, of which the classes must be.
-    known: Option<HashMap<String, usize>>,
+    known: Option<KnownClasses>,
     /// The nodes of the set to which rows are appended, which are the first rows of the keys.
     pub(crate) known_nodes: Option<KnownNodes<'a>>,
 }
@@ -110,14 +109,15 @@ impl<'a> NodeTable<'a> {
             features,
             target,
             split,
-            known: known.map(|target| position_by_name(target.names())),
+            known: known.map(KnownClasses::new),
             known_nodes: None,
         }
     }
 
     /// Returns the table of rows that are appended to these nodes.
     pub(crate) fn with_known_nodes(self, known_nodes: Option<KnownNodes<'a>>) -> Self {
-        Self { known_nodes, ..self }
+        let known = if known_nodes.is_some() { self.known.map(KnownClasses::name_set) } else { self.known };
+        Self { known, known_nodes, ..self }
     }
 
     /// Returns the number of rows before those of the table: that of the known nodes.

@@ -112,8 +112,14 @@ impl fmt::Display for ImportReport {
             format!("dropped from {table}: {}, {}{because}", counted(*n_rows, "row"), kind.name())
         });
         let notes = self.notes.iter().map(|note| format!("note: {note}"));
-        let drift =
-            self.drift.iter().filter(|drift| drift.is_notable()).map(|drift| format!("note: {drift}"));
+        let earlier_import =
+            if self.appended.is_some() { "the import of the set" } else { "the earlier import" };
+        let mut drift = Vec::new();
+        for column in self.drift.iter().filter(|column| column.is_notable()) {
+            let mut line = "note: ".to_owned();
+            column.write(&mut line, earlier_import)?;
+            drift.push(line);
+        }
         let lines: Vec<String> = types
             .chain(relations)
             .chain(split)

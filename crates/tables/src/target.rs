@@ -14,7 +14,28 @@ use crate::transform::{Counter, ascending, for_each_item, number, position_by_na
 /// The value of a label that is not known.
 const UNKNOWN: u8 = u8::MAX;
 
-const KNOWN_CLASS: &str = "a class of the earlier import";
+/// The classes or labels of an earlier import, of which those of a table must be.
+#[derive(Debug)]
+pub(crate) struct KnownClasses {
+    positions: HashMap<String, usize>,
+    /// The expected value.
+    expected: &'static str,
+}
+
+impl KnownClasses {
+    pub(crate) fn new(target: &FittedTarget) -> Self {
+        Self { positions: position_by_name(target.names()), expected: "a class of the earlier import" }
+    }
+
+    /// Returns the classes as those of a set to which rows are appended.
+    pub(crate) fn name_set(self) -> Self {
+        Self { expected: "a class of the set (for a new class, import all tables again)", ..self }
+    }
+
+    fn check(&self, name: &str) -> Result<(), &'static str> {
+        if self.positions.contains_key(name) { Ok(()) } else { Err(self.expected) }
+    }
+}
 
 /// The targets of a node type with their names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -90,29 +111,30 @@ impl TargetSpec {
         batch: &TableBatch,
         row: usize,
         columns: &[usize],
-        known: Option<&HashMap<String, usize>>,
+        known: Option<&KnownClasses>,
     ) -> Result<(), (usize, &'static str)> {
         let mut buffer = String::new();
-        let is_known = |name: &str| known.is_none_or(|known| known.contains_key(name));
         for (position, column) in columns.iter().enumerate() {
             let cell = batch.cell(*column, row);
             let checked = match self {
-                Self::Class { .. } => cell.text(&mut buffer).and_then(|class| match class {
-                    Some(class) if !is_known(class) => Err(KNOWN_CLASS),
-                    _ => Ok(()),
-                }),
+                Self::Class { .. } => cell.text(&mut buffer).and_then(|class| check_known(class, known)),
                 Self::Regression { .. } => number(&cell).map(drop),
-                Self::MultiLabel { separator, .. } => {
-                    for_each_item(&cell, separator.as_deref(), |item| match item.text(&mut buffer)? {
-                        Some(label) if !is_known(label) => Err(KNOWN_CLASS),
-                        _ => Ok(()),
-                    })
-                    .map(drop)
-                }
+                Self::MultiLabel { separator, .. } => for_each_item(&cell, separator.as_deref(), |item| {
+                    check_known(item.text(&mut buffer)?, known)
+                })
+                .map(drop),
             };
             checked.map_err(|expected| (position, expected))?;
         }
         Ok(())
+    }
+}
+
+/// Checks that a class or label, if there is one, is one of the known ones.
+fn check_known(name: Option<&str>, known: Option<&KnownClasses>) -> Result<(), &'static str> {
+    match (name, known) {
+        (Some(name), Some(known)) => known.check(name),
+        _ => Ok(()),
     }
 }
 

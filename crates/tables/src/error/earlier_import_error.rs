@@ -67,7 +67,7 @@ pub enum EarlierImportError {
         /// The suggestion of a similar name; may be empty.
         similar: String,
     },
-    /// A relation of the spec differs from that of the set to which rows should be appended.
+    /// A node type or relation of the spec differs from that of the set to which rows should be appended.
     #[error("{table}: {what}: use the spec of the set, which is in its import.json")]
     OtherTable {
         /// The part of the spec: ``node type `user` `` or ``relation `buys` ``.

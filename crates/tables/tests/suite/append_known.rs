@@ -78,3 +78,28 @@ fn another_part_of_the_split_is_counted() {
     assert!(report.to_string().contains("split of t: 2 train, 2 val, 1 test"), "{report}");
     assert_eq!(report.notes, [""; 0]);
 }
+
+#[test]
+fn another_split_or_text_of_a_missing_value_is_noted() {
+    let tables = Tables::new();
+    let of_set = spec("class: {column: y}", "random: {seed: 1, train: 0.5, val: 0.25, test: 0.25}");
+    tables.put("t.csv", "id,x,y\na,1,p\nb,2,q\n").import(&of_set);
+    tables.put("t.csv", "id,x,y\nc,none,p\n");
+    let other =
+        of_set.replace("seed: 1", "seed: 2").replace("    key: id\n", "    key: id\n    missing: [none]\n");
+    let notes = append(&tables, &other, "more").unwrap().notes;
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert_eq!(notes[0], "node type `t`: `missing` is [\"none\"], in the set []");
+    assert!(notes[1].starts_with("node type `t`: `split` is {\"random\":{\"seed\":2,"), "{notes:?}");
+    assert!(notes[1].contains(", in the set {\"random\":{\"seed\":1,"), "{notes:?}");
+    // Without a split, the new rows are in no part, as the spec says.
+    let without: String =
+        of_set.lines().filter(|line| !line.contains("split")).map(|line| line.to_owned() + "\n").collect();
+    tables.put("t.csv", "id,x,y\nd,1,p\n");
+    assert_eq!(append(&tables, &without, "without").unwrap().notes, [""; 0]);
+    tables.put("t.csv", "id,x,y\nd,1000,p\n");
+    let report = append(&tables, &of_set, "drift").unwrap().to_string();
+    assert!(report.contains("are outside of those of the import of the set, 1 to 2"), "{report}");
+    let error = append(&tables, &of_set.replace("numeric", "standardize"), "failed").unwrap_err().to_string();
+    assert!(error.ends_with("use the spec of the set, which is in its import.json"), "{error}");
+}

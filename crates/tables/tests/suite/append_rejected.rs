@@ -91,7 +91,10 @@ fn spec_of_new_rows_must_fit_the_set() {
     // A class that the set does not have, and an edge of an unknown user.
     tables.put("users.csv", "id,age,class\nc,5,r\n");
     let error = error_of(&tables, SPEC, "set").to_string();
-    assert!(error.contains("expected a class of the earlier import"), "{error}");
+    assert!(
+        error.contains("expected a class of the set (for a new class, import all tables again)"),
+        "{error}"
+    );
     tables.put("users.csv", "id,age,class\nd,5,p\n");
     let error = error_of(&tables, SPEC, "set").to_string();
     assert!(error.contains("a key that its node type does not have"), "{error}");
