@@ -163,7 +163,7 @@ struct ImportedType<'a> {
     fitted: FittedNodeType,
     /// True if the spec has a target that no row has.
     lacks_targets: bool,
-    /// The number of rows that say of a known node what the set does.
+    /// The number of rows with the features and the target of a known node, and of those with another part of the split.
     n_known_rows: u64,
     n_other_parts: u64,
 }
@@ -323,15 +323,15 @@ impl<'a> Importer<'a> {
         spec.map_or_else(KeyType::default, |spec| spec.key_type)
     }
 
-    /// Says of the dangling rows of a relation that bad rows of its node types are no nodes.
+    /// Adds to the dangling rows of a relation that bad rows of its node types do not become nodes.
     fn explain_dangling(&self, spec: &RelationSpec, found: &mut [BadRows]) {
         let ends = [&spec.src, &spec.dst].map(|end| table_of(&end.node_type));
         let bad =
             self.found.iter().filter(|rows| ends.contains(&rows.table) && rows.kind == BadRowKind::WrongType);
         let bad: Vec<String> = bad
             .map(|rows| match rows.n_rows {
-                1 => format!("1 bad row of {} is no node", rows.table),
-                n_rows => format!("{n_rows} bad rows of {} are no nodes", rows.table),
+                1 => format!("1 bad row of {} does not become a node", rows.table),
+                n_rows => format!("{n_rows} bad rows of {} do not become nodes", rows.table),
             })
             .collect();
         for rows in found.iter_mut().filter(|rows| rows.kind == BadRowKind::Dangling && !bad.is_empty()) {

@@ -143,7 +143,7 @@ impl Import {
     /// statistics. Memory is that of a batch of rows. Keys that occur twice are not rejected.
     ///
     /// # Errors
-    /// Returns [`EarlierImportError::OtherTransforms`] for a name that is no node type with a table, [`Error::BadRows`]
+    /// Returns [`EarlierImportError::OtherTransforms`] for the name of a node type without a table, [`Error::BadRows`]
     /// with the bad rows of a batch that the spec does not drop, the error of `visit`, and the errors of reading.
     pub fn transform(
         &self,
@@ -153,7 +153,7 @@ impl Import {
     ) -> Result<Vec<BadRows>> {
         let spec = self.spec.nodes.iter().find(|spec| spec.name == node_type && spec.from.is_none());
         let (Some(spec), Some(fitted)) = (spec, self.node_type(node_type)) else {
-            let what = "it is no type with a table, expected one of the earlier import".to_owned();
+            let what = "the earlier import has no table of such a type".to_owned();
             return Err(Error::EarlierImport(EarlierImportError::OtherTransforms {
                 node_type: node_type.to_owned(),
                 what,

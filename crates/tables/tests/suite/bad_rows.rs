@@ -103,8 +103,8 @@ fn a_bad_row_of_a_node_table_explains_its_dangling_edges() {
     let tables = Tables::new();
     tables.put("users.csv", "id,age\na,1\nb,old\n").put("knows.csv", "a,b,w\na,b,1\na,a,1\n");
     let error = tables.error_of(&spec("users.csv", ""));
-    let expected = "relation `knows`: 1 row has a key that its node type does not have (1 bad row of node type `user` is no \
-                    node): correct";
+    let expected = "relation `knows`: 1 row has a key that its node type does not have (1 bad row of node type `user` does \
+                    not become a node): correct";
     assert!(error.contains(expected), "{error}");
     let report = tables.import_with(&spec("users.csv", "wrong_type, dangling"), "set", &Default::default());
     let report = report.unwrap().to_string();
