@@ -109,3 +109,50 @@ fn new_sources_get_their_best_destinations() {
     let sources: Vec<&str> = links.lines().skip(1).map(|line| line.split(',').nth(1).unwrap()).collect();
     assert_eq!(sources, ["new", "new"]);
 }
+
+/// Papers and an undirected relation, of which a GCN reads the homogeneous graph.
+const PAPERS: &str = "name: papers
+nodes:
+  - name: paper
+    files: [papers.csv]
+    key: id
+    columns: [{column: year, transform: standardize}]
+    target: {class: {column: topic}}
+    split: {random: {seed: 0, train: 0.6, val: 0.2, test: 0.2}}
+relations:
+  - name: cites
+    files: [cites.csv]
+    src: {type: paper, column: citing}
+    dst: {type: paper, column: cited}
+    undirected: true
+";
+
+/// Writes papers, each of which cites two others among the first ones.
+fn put_papers(root: &Path, papers: std::ops::Range<usize>) {
+    let rows = papers.clone().map(|paper| format!("p{paper},{},{}\n", paper * 7 % 20, paper % 3));
+    fs::write(root.join("papers.csv"), format!("id,year,topic\n{}", rows.collect::<String>())).unwrap();
+    let rows = papers.map(|paper| format!("p{paper},p{}\np{paper},p{}\n", paper / 2, paper * 11 % 40));
+    fs::write(root.join("cites.csv"), format!("citing,cited\n{}", rows.collect::<String>())).unwrap();
+    fs::write(root.join("papers.yaml"), PAPERS).unwrap();
+}
+
+#[test]
+fn new_nodes_of_a_homogeneous_model_are_predicted() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    put_papers(root, 0..60);
+    let set = import(root, "papers.yaml", "papers", &[]);
+    let flags = "--model gcn --hidden 4 --layers 2 --fanouts 3,3 --epochs 1";
+    let run = train(root, &format!("--data {set} {flags}"));
+    put_papers(root, 60..64);
+    let appended = import(root, "papers.yaml", "papers-2", &["--append", &set]);
+    predict(&run, &appended, &root.join("new"), "--nodes new --mode exact");
+    predict(&run, &appended, &root.join("all"), "--nodes all --mode exact");
+    let [new, all] = ["new", "all"].map(|out| text(&root.join(out).join("classes.csv")));
+    let new: Vec<&str> = new.lines().skip(1).collect();
+    assert_eq!(
+        new.iter().map(|line| &line[..6]).collect::<Vec<_>>(),
+        ["60,p60", "61,p61", "62,p62", "63,p63"]
+    );
+    assert_eq!(all.lines().skip(61).collect::<Vec<_>>(), new);
+}
