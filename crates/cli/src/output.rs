@@ -1,7 +1,7 @@
 //! Printing to standard output, as text or as JSON.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
@@ -84,9 +84,7 @@ pub(crate) fn print_result(line: impl fmt::Display) -> anyhow::Result<()> {
 
 /// Prints the text of a program, such as a script, as [`print_result`] does, but unchanged.
 pub(crate) fn write_result(text: &str) -> anyhow::Result<()> {
-    ProgressScope::current().clear();
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match write_stdout(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(error).context("the standard output could not be written")
         }
@@ -119,7 +117,15 @@ fn print(line: impl fmt::Display) {
 
 fn write_line(line: &str) {
     if !IS_QUIET.load(Ordering::Relaxed) {
-        ProgressScope::current().clear();
-        let _ = writeln!(io::stdout(), "{line}");
+        let _ = write_stdout(&format!("{line}\n"));
     }
+}
+
+/// Writes text. On a terminal, no line of progress is written meanwhile.
+fn write_stdout(text: &str) -> io::Result<()> {
+    let scope = if io::stdout().is_terminal() { ProgressScope::current() } else { ProgressScope::default() };
+    scope.suspend(|| {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+    })
 }

@@ -130,8 +130,12 @@ pub trait ProgressReporter: Send + Sync {
     /// A stage has ended. If an error ended it, fewer units are done than its total.
     fn finished(&self, stage: &Arc<ProgressStage>);
 
-    /// The program is about to print to the terminal: a line that shows the progress there should be removed.
-    fn clear(&self) {}
+    /// The program is about to print to the terminal: a line that shows the progress there should be removed, and none
+    /// should be written until [`ProgressReporter::resume`]. Several threads may suspend the reporter at once.
+    fn suspend(&self) {}
+
+    /// The program has printed what the last [`ProgressReporter::suspend`] was for.
+    fn resume(&self) {}
 }
 
 /// The reporter of a thread, or none. Clones share the reporter.
@@ -161,11 +165,16 @@ impl ProgressScope {
         CURRENT.set(Self::default());
     }
 
-    /// Removes the line that the reporter shows on a terminal, before the program prints there.
-    pub fn clear(&self) {
-        if let Some(reporter) = &self.0 {
-            reporter.clear();
-        }
+    /// Runs `print`, which prints to the terminal, without a line of the reporter there: a line is removed before and written
+    /// again after it.
+    ///
+    /// ```
+    /// use kiln_store::progress::ProgressScope;
+    /// ProgressScope::current().suspend(|| println!("epoch 1: loss 0.25"));
+    /// ```
+    pub fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
+        let _suspended = self.0.as_deref().map(Suspended::new);
+        print()
     }
 
     /// Runs `work` on this thread. The stages that it begins on this thread are those of this scope.
@@ -187,6 +196,22 @@ struct Restored(ProgressScope);
 impl Drop for Restored {
     fn drop(&mut self) {
         CURRENT.set(std::mem::take(&mut self.0));
+    }
+}
+
+/// A reporter that is suspended until this is dropped, also by a panic.
+struct Suspended<'a>(&'a dyn ProgressReporter);
+
+impl<'a> Suspended<'a> {
+    fn new(reporter: &'a dyn ProgressReporter) -> Self {
+        reporter.suspend();
+        Self(reporter)
+    }
+}
+
+impl Drop for Suspended<'_> {
+    fn drop(&mut self) {
+        self.0.resume();
     }
 }
 

@@ -1,8 +1,10 @@
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use console::Term;
 
 use super::{ProgressLine, ProgressReporter, ProgressStage};
 
@@ -20,13 +22,18 @@ const PERIOD: Duration = Duration::from_millis(500);
 const ESTIMATE_EVERY: Duration = Duration::from_secs(2);
 const STEADY_SHARE: f64 = 0.1;
 
-/// The maximum number of characters of a line on a terminal: a longer line wraps, and could not be overwritten.
-const MAX_WIDTH: usize = 79;
+/// The number of columns of a terminal that does not state it.
+const COLUMNS: usize = 80;
 
 /// The place of a [`ProgressPrinter`]'s lines.
 pub enum ProgressOutput {
     /// A terminal: one line, which is overwritten, and cleared at the end of the stage.
-    Terminal(Box<dyn Write + Send>),
+    Terminal {
+        /// The terminal.
+        screen: Box<dyn Write + Send>,
+        /// Returns the terminal's number of columns; `None` if it is unknown, which counts as 80. Longer lines are cut.
+        columns: Box<dyn Fn() -> Option<usize> + Send>,
+    },
     /// A function that prints a line, 2, 10, 30 and 60 seconds after the start of the stage and then once a minute. It must not
     /// begin a stage itself.
     Lines(Box<dyn FnMut(&ProgressLine) + Send>),
@@ -34,18 +41,32 @@ pub enum ProgressOutput {
 
 /// A reporter that prints lines for stages of more than two seconds. Of several such stages that run, it prints the one that
 /// began last.
+///
+/// The work does not wait for an output that blocks, such as a stopped terminal: only the printer's thread writes lines, and
+/// the end of a stage clears its line unless the thread writes, which clears it later.
 pub struct ProgressPrinter {
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
+    /// True if the output is a terminal.
+    is_terminal: bool,
+    /// The output, locked before `state` and while it is written.
+    screen: Mutex<Screen>,
     state: Mutex<State>,
     /// This printer, for the thread that prints; empty for a printer without a thread.
     this: Weak<Self>,
 }
 
-struct State {
+struct Screen {
     output: ProgressOutput,
-    running: Vec<Running>,
+    /// The stage of the terminal's line.
+    shown: Option<Arc<ProgressStage>>,
     /// The number of characters on the terminal's line.
     width: usize,
+    /// The number of suspensions that have not ended. Nothing is written meanwhile.
+    n_suspended: usize,
+}
+
+struct State {
+    running: Vec<Running>,
     /// The time of the last line, and the name of its stage.
     last: Option<(Duration, String)>,
     /// True while there is a thread that prints.
@@ -75,7 +96,10 @@ impl ProgressPrinter {
     /// ```
     pub fn stderr() -> Arc<Self> {
         Self::start(match io::stderr().is_terminal() {
-            true => ProgressOutput::Terminal(Box::new(io::stderr())),
+            true => ProgressOutput::Terminal {
+                screen: Box::new(io::stderr()),
+                columns: Box::new(|| Some(usize::from(Term::stderr().size_checked()?.1))),
+            },
             // One write per line, so that lines of several processes do not mix. A closed standard error must not fail the work.
             false => ProgressOutput::Lines(Box::new(|line| {
                 let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
@@ -100,17 +124,33 @@ impl ProgressPrinter {
 
     /// Returns a printer of the time of `clock`, which prints only within [`ProgressPrinter::tick`].
     pub fn with_clock(output: ProgressOutput, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        let state = State { output, running: Vec::new(), width: 0, last: None, has_thread: false };
-        Self { clock: Box::new(clock), state: Mutex::new(state), this: Weak::new() }
+        Self {
+            clock: Box::new(clock),
+            is_terminal: matches!(output, ProgressOutput::Terminal { .. }),
+            screen: Mutex::new(Screen { output, shown: None, width: 0, n_suspended: 0 }),
+            state: Mutex::new(State { running: Vec::new(), last: None, has_thread: false }),
+            this: Weak::new(),
+        }
     }
 
     /// Prints a line if it is time for one.
     pub fn tick(&self) {
-        self.update(State::tick);
+        let mut screen = locked(&self.screen);
+        if screen.n_suspended != 0 {
+            return;
+        }
+        let line = self.update(|state, now| match self.is_terminal {
+            true => state.line(now),
+            false => state.due_line(now),
+        });
+        match line {
+            Some((stage, line)) => screen.print(&stage, &line),
+            None => screen.clear(),
+        }
     }
 
     fn update<T>(&self, change: impl FnOnce(&mut State, Duration) -> T) -> T {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.state);
         // The clock is read after the lock: times ascend.
         change(&mut state, (self.clock)())
     }
@@ -131,15 +171,20 @@ fn tick_while_running(printer: &Weak<ProgressPrinter>) {
     loop {
         thread::sleep(PERIOD);
         let Some(printer) = printer.upgrade() else { return };
-        let is_running = printer.update(|state, now| {
-            state.tick(now);
-            state.has_thread = !state.running.is_empty();
+        printer.tick();
+        let has_line = locked(&printer.screen).shown.is_some();
+        let is_running = printer.update(|state, _| {
+            state.has_thread = has_line || !state.running.is_empty();
             state.has_thread
         });
         if !is_running {
             return;
         }
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ProgressReporter for ProgressPrinter {
@@ -152,10 +197,30 @@ impl ProgressReporter for ProgressPrinter {
 
     fn finished(&self, stage: &Arc<ProgressStage>) {
         self.update(|state, _| state.remove(stage));
+        let mut screen = match self.screen.try_lock() {
+            Ok(screen) => screen,
+            Err(TryLockError::Poisoned(screen)) => screen.into_inner(),
+            // The thread writes, perhaps to a terminal that blocks. Its next tick clears the line.
+            Err(TryLockError::WouldBlock) => return,
+        };
+        if screen.shown.as_ref().is_some_and(|shown| Arc::ptr_eq(shown, stage)) {
+            screen.clear();
+        }
     }
 
-    fn clear(&self) {
-        self.update(|state, _| state.show(""));
+    fn suspend(&self) {
+        // Lines of a file or a pipe need no room.
+        if self.is_terminal {
+            let mut screen = locked(&self.screen);
+            screen.clear();
+            screen.n_suspended += 1;
+        }
+    }
+
+    fn resume(&self) {
+        if self.is_terminal {
+            locked(&self.screen).n_suspended -= 1;
+        }
     }
 }
 
@@ -174,47 +239,72 @@ impl State {
 
     fn remove(&mut self, stage: &Arc<ProgressStage>) {
         self.running.retain(|running| !Arc::ptr_eq(&running.stage, stage));
-        self.show("");
     }
 
-    fn tick(&mut self, now: Duration) {
+    /// Updates the estimates, and returns the newest long stage.
+    fn newest(&mut self, now: Duration) -> Option<&mut Running> {
         self.running.iter_mut().for_each(|running| running.estimate(now));
-        let Self { running, output, last, .. } = self;
-        let mut newest_first = running.iter_mut().rev();
-        let Some(running) = newest_first.find(|running| SILENT <= now - running.started) else { return };
-        let line = ProgressLine::new(&running.stage, now - running.started, running.remaining);
-        match output {
-            ProgressOutput::Terminal(_) => {
-                let text: String = line.to_string().chars().take(MAX_WIDTH).collect();
-                self.show(&text);
-            }
-            ProgressOutput::Lines(print) => {
-                let is_due = last.as_ref().is_none_or(|(time, _)| SILENT <= now - *time);
-                if is_due && running.next_line <= now {
-                    running.plan_next_line(now);
-                    print(&line);
-                    *last = Some((now, line.stage));
-                }
+        self.running.iter_mut().rev().find(|running| SILENT <= now - running.started)
+    }
+
+    /// Returns the line of the newest long stage.
+    fn line(&mut self, now: Duration) -> Option<(Arc<ProgressStage>, ProgressLine)> {
+        self.newest(now).map(|running| running.line(now))
+    }
+
+    /// Returns the line of the newest long stage if it is time for one.
+    fn due_line(&mut self, now: Duration) -> Option<(Arc<ProgressStage>, ProgressLine)> {
+        let is_due = self.last.as_ref().is_none_or(|(time, _)| SILENT <= now - *time);
+        let running = self.newest(now).filter(|running| is_due && running.next_line <= now)?;
+        running.plan_next_line(now);
+        let (stage, line) = running.line(now);
+        self.last = Some((now, line.stage.clone()));
+        Some((stage, line))
+    }
+}
+
+impl Screen {
+    /// Prints a line, which replaces that of a terminal.
+    fn print(&mut self, stage: &Arc<ProgressStage>, line: &ProgressLine) {
+        match &mut self.output {
+            ProgressOutput::Lines(print) => print(line),
+            ProgressOutput::Terminal { columns, .. } => {
+                // A line that reaches the last column may wrap, and could not be overwritten.
+                let max_width = columns().unwrap_or(COLUMNS).saturating_sub(1);
+                let text: String = line.to_string().chars().take(max_width).collect();
+                // The terminal may be narrower than it was.
+                self.width = self.width.min(max_width);
+                self.replace(&text);
+                self.shown = Some(Arc::clone(stage));
             }
         }
     }
 
-    /// Replaces the line of a terminal.
-    fn show(&mut self, text: &str) {
-        let ProgressOutput::Terminal(terminal) = &mut self.output else { return };
-        let width = text.chars().count();
-        if width == 0 && self.width == 0 {
-            return;
+    /// Removes the line of a terminal.
+    fn clear(&mut self) {
+        if self.shown.take().is_some() {
+            self.replace("");
         }
+    }
+
+    fn replace(&mut self, text: &str) {
+        let ProgressOutput::Terminal { screen, .. } = &mut self.output else { return };
+        let width = text.chars().count();
         // Spaces cover the rest of the line before, on terminals of any kind.
         let rest = " ".repeat(self.width.saturating_sub(width));
         let end = if width == 0 { "\r" } else { "" };
-        let _ = write!(terminal, "\r{text}{rest}{end}").and_then(|()| terminal.flush());
+        // One write, so that other output does not come between its parts. A closed terminal must not fail the work.
+        let _ = screen.write_all(format!("\r{text}{rest}{end}").as_bytes()).and_then(|()| screen.flush());
         self.width = width;
     }
 }
 
 impl Running {
+    fn line(&self, now: Duration) -> (Arc<ProgressStage>, ProgressLine) {
+        let line = ProgressLine::new(&self.stage, now - self.started, self.remaining);
+        (Arc::clone(&self.stage), line)
+    }
+
     /// Updates the estimate of the remaining time. It is known if two estimates, some seconds apart, hardly differ.
     fn estimate(&mut self, now: Duration) {
         let done = self.stage.done();
@@ -247,6 +337,6 @@ impl fmt::Debug for ProgressPrinter {
 
 impl fmt::Debug for ProgressOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if matches!(self, Self::Terminal(_)) { "Terminal" } else { "Lines" })
+        f.write_str(if matches!(self, Self::Terminal { .. }) { "Terminal" } else { "Lines" })
     }
 }

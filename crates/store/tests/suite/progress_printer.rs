@@ -3,6 +3,7 @@
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -38,7 +39,14 @@ impl Printed {
     }
 
     fn on_terminal() -> Self {
-        Self::new(|screen| ProgressOutput::Terminal(Box::new(screen)))
+        Self::on_terminal_of(None)
+    }
+
+    fn on_terminal_of(columns: Option<usize>) -> Self {
+        Self::new(|screen| ProgressOutput::Terminal {
+            screen: Box::new(screen),
+            columns: Box::new(move || columns),
+        })
     }
 
     fn in_lines() -> Self {
@@ -136,16 +144,96 @@ fn a_terminal_has_one_line_that_is_overwritten_and_cleared() {
         progress.advance(4 << 20);
         assert_eq!(printed.pass(0.5), "\rhashing: 100 % of 4.0 MiB, 2 s");
         // Another line of the program.
-        ProgressScope::current().clear();
-        assert_eq!(printed.taken(), format!("\r{}\r", " ".repeat(30)));
-        assert_eq!(printed.pass(0.5), "\rhashing: 100 % of 4.0 MiB, 3 s");
+        let removed = format!("\r{}\r", " ".repeat(30));
+        ProgressScope::current().suspend(|| {
+            assert_eq!(printed.taken(), removed);
+            ProgressScope::current().suspend(|| assert_eq!(printed.pass(2.0), ""));
+            assert_eq!(printed.pass(2.0), "", "the outer suspension should last");
+        });
+        assert_eq!(printed.pass(0.5), "\rhashing: 100 % of 4.0 MiB, 7 s");
         drop(progress);
-        assert_eq!(printed.taken(), format!("\r{}\r", " ".repeat(30)));
+        assert_eq!(printed.taken(), removed);
         assert_eq!(printed.pass(5.0), "");
-        let long = Progress::start("x".repeat(200), ProgressUnit::Bytes, 1);
-        assert_eq!(printed.pass(2.0).chars().count(), 80);
-        drop(long);
     });
+}
+
+#[test]
+fn a_line_is_cut_before_the_last_column_of_the_terminal() {
+    for (columns, width) in [(None, 79), (Some(60), 59), (Some(120), 119), (Some(1), 0), (Some(0), 0)] {
+        let printed = Printed::on_terminal_of(columns);
+        printed.run(|| {
+            let _long = Progress::start("x".repeat(200), ProgressUnit::Bytes, 1);
+            assert_eq!(printed.pass(2.0).matches('x').count(), width, "{columns:?}");
+        });
+    }
+}
+
+#[test]
+fn the_end_of_a_short_stage_keeps_the_line_of_the_outer_one() {
+    let printed = Printed::on_terminal();
+    printed.run(|| {
+        let outer = Progress::start("evaluating links", ProgressUnit::Links, None);
+        assert_eq!(printed.pass(2.0), "\revaluating links: 2 s");
+        for seconds in 3..6 {
+            let short = Progress::start("scoring links", ProgressUnit::Links, None);
+            let line = printed.pass(1.0);
+            assert!(line.ends_with(&format!("\revaluating links: {seconds} s")), "{line:?}");
+            drop(short);
+            assert_eq!(printed.taken(), "");
+        }
+        let long = Progress::start("sorting", ProgressUnit::Links, None);
+        assert!(printed.pass(2.0).ends_with(&format!("\rsorting: 2 s{}", " ".repeat(9))));
+        drop(long);
+        assert_eq!(printed.taken(), format!("\r{}\r", " ".repeat(12)));
+        assert_eq!(printed.pass(0.5), "\revaluating links: 7 s");
+        drop(outer);
+        assert_eq!(printed.taken(), format!("\r{}\r", " ".repeat(21)));
+    });
+}
+
+/// A terminal on which a write waits until the test allows it.
+struct Stopped {
+    screen: Screen,
+    /// Receives a message when a write waits.
+    waits: Sender<()>,
+    allowed: Receiver<()>,
+}
+
+impl Write for Stopped {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.waits.send(()).unwrap();
+        self.allowed.recv().unwrap();
+        self.screen.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn work_does_not_wait_for_a_terminal_that_blocks() {
+    let (waits, is_waiting) = channel();
+    let (allow, allowed) = channel();
+    let printed = Printed::new(|screen| ProgressOutput::Terminal {
+        screen: Box::new(Stopped { screen, waits, allowed }),
+        columns: Box::new(|| None),
+    });
+    std::thread::scope(|threads| {
+        let first = printed.run(|| Progress::start("reading", ProgressUnit::Rows, None));
+        printed.milliseconds.fetch_add(2_000, Ordering::Relaxed);
+        threads.spawn(|| printed.printer.tick());
+        is_waiting.recv().unwrap();
+        // The line of `reading` is being written: its stage ends, and another one begins and ends.
+        drop(first);
+        printed.run(|| Progress::start("sorting", ProgressUnit::Rows, None).advance(1));
+        assert_eq!(printed.taken(), "");
+        allow.send(()).unwrap();
+    });
+    assert_eq!(printed.taken(), "\rreading: 2 s");
+    allow.send(()).unwrap();
+    printed.printer.tick();
+    assert_eq!(printed.taken(), format!("\r{}\r", " ".repeat(12)), "the next tick should clear the line");
 }
 
 #[test]
