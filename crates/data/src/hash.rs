@@ -199,20 +199,25 @@ impl GraphDataset {
     }
 }
 
-/// Returns the hash of the arrays that `add` passes to the hasher. They are passed twice: the first time measures them, without
-/// reading their values, for the progress.
+/// Returns the hash of the arrays that `add` passes to the hasher.
 fn hash_arrays(part: HashedPart<'_>, add: impl Fn(&mut ArrayHasher<'_>) -> Result<()>) -> Result<String> {
-    let mut measured = ArrayHasher::new(Work::Measure { n_bytes: 0 });
-    add(&mut measured)?;
-    let Work::Measure { n_bytes } = measured.work else { unreachable!("the work should be unchanged") };
     let mut hasher = ArrayHasher::new(match part {
         HashedPart::Sample => Work::Sample,
         HashedPart::All(check) => {
+            let n_bytes = measured_bytes(&add)?;
             Work::All { check, progress: Progress::start("hashing data", ProgressUnit::Bytes, n_bytes) }
         }
     });
     add(&mut hasher)?;
     hasher.finish()
+}
+
+/// Returns the number of bytes of the arrays that `add` passes to the hasher, without reading their values.
+fn measured_bytes(add: impl Fn(&mut ArrayHasher<'_>) -> Result<()>) -> Result<u64> {
+    let mut measured = ArrayHasher::new(Work::Measure { n_bytes: 0 });
+    add(&mut measured)?;
+    let Work::Measure { n_bytes } = measured.work else { unreachable!("the work should be unchanged") };
+    Ok(n_bytes)
 }
 
 /// What an [`ArrayHasher`] does with the values of an array.
