@@ -494,7 +494,7 @@ impl<'a> Importer<'a> {
         let spec = &self.spec.nodes[position];
         let label = table_of(&spec.name);
         let names = self.known.map(|known| known.nodes(position).names);
-        let mut keys = KeyWriter::create(self.temporary, &format!("keys-of-type-{position}"), names)?;
+        let mut keys = KeyWriter::create(self.temporary, &format!("keys-of-type-{position}"), &label, names)?;
         let mut dropped = DroppedRows::default();
         let mut starts = vec![keys.n_rows];
         for column in columns {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use kiln_data::NodeNames;
 use kiln_graph::NodeId;
+use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::Result;
 use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile, SpillWriter};
@@ -31,15 +32,20 @@ pub(crate) struct KeyWriter {
 }
 
 impl KeyWriter {
-    /// Creates a file that begins with the names of the known nodes.
-    pub(crate) fn create(folder: &Path, name: &str, known: Option<&NodeNames>) -> Result<Self> {
+    /// Creates a file that begins with the names of the known nodes. `table` names the node type in a stage of progress.
+    pub(crate) fn create(folder: &Path, name: &str, table: &str, known: Option<&NodeNames>) -> Result<Self> {
         let file = SpillFile::create(folder, name, SPILL_BUFFER)?;
         let n_known = known.map_or(0, NodeNames::len) as u32;
         let mut keys = Self { file, n_rows: 0, n_keys: 0, text_bytes: 0, n_known };
+        let Some(known) = known else { return Ok(keys) };
+        let stage = format_args!("{table}: copying keys of the set");
+        let progress = Progress::start(stage, ProgressUnit::Nodes, u64::from(n_known));
+        let mut counter = progress.counter();
         for node in (0..n_known).map(NodeId) {
             // The names were verified.
-            let name = known.and_then(|names| names.get(node)).unwrap_or_default();
+            let name = known.get(node).unwrap_or_default();
             keys.write(KeyRecord::Key(name.as_bytes()))?;
+            counter.add(1);
         }
         Ok(keys)
     }

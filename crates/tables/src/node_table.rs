@@ -128,7 +128,8 @@ impl<'a> NodeTable<'a> {
     /// Reads the table: checks each row, writes its key, and computes the statistics of the rows that are not bad.
     pub(crate) fn scan(&self, folder: &Path, earlier: Option<&FittedNodeType>) -> Result<Scan> {
         let names = self.known_nodes.as_ref().map(|known| known.names);
-        let mut keys = KeyWriter::create(folder, &format!("keys-of-{}", self.spec_number()), names)?;
+        let mut keys =
+            KeyWriter::create(folder, &format!("keys-of-{}", self.spec_number()), &self.label, names)?;
         let mut dropped = DroppedRows::default();
         let mut log = BadRowLog::default();
         let mut statistics = earlier.is_none().then(|| self.statistics());

@@ -1,10 +1,11 @@
 //! Keys of any type become ids, and relations become edges.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arrow_array::{Float32Array, Int16Array, Int64Array, StringArray, UInt64Array};
 use kiln_data::{Dataset, format};
 use kiln_graph::NodeId;
+use kiln_store::progress::{ProgressReporter, ProgressScope, ProgressStage};
 use kiln_tables::{Error, ImportOptions};
 use parquet::file::properties::WriterProperties;
 
@@ -225,4 +226,37 @@ relations:
         assert_eq!((report.node_types[1].1, report.relations[0].1), (101, n_rows as u64));
     }
     assert!(files(&tables.path("whole")) == files(&tables.path("parts")), "the sets should be equal");
+}
+
+/// A reporter that records the finished stages.
+#[derive(Default)]
+struct Finished(Mutex<Vec<String>>);
+
+impl ProgressReporter for Finished {
+    fn started(&self, _: &Arc<ProgressStage>) {}
+
+    fn finished(&self, stage: &Arc<ProgressStage>) {
+        let line = format!("{}: {}/{:?} {}", stage.name(), stage.done(), stage.total(), stage.unit().name());
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+#[test]
+fn an_append_reports_how_many_keys_of_the_set_are_copied() {
+    let tables = shop();
+    let copied = |out: &str, options: &ImportOptions| {
+        let finished = Arc::new(Finished::default());
+        ProgressScope::new(finished.clone()).run(|| tables.import_with(SHOP, out, options)).unwrap();
+        let lines = finished.0.lock().unwrap();
+        lines.iter().filter(|line| line.contains("copying")).cloned().collect::<Vec<_>>()
+    };
+    assert!(copied("set", &ImportOptions::default()).is_empty());
+    let options = ImportOptions { append_to: Some(tables.path("set")), ..ImportOptions::default() };
+    assert_eq!(
+        copied("more", &options),
+        [
+            "node type `user`: copying keys of the set: 4/Some(4) nodes",
+            "node type `item`: copying keys of the set: 3/Some(3) nodes",
+        ]
+    );
 }
