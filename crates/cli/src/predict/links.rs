@@ -101,12 +101,8 @@ impl Job<'_> {
                 }
             }
             LinkRequest::TopK { srcs, config } => {
-                let n_srcs = srcs.len() as u64;
-                let progress = Progress::start("finding the best links", ProgressUnit::Nodes, n_srcs);
-                for sources in srcs.chunks(LinkScorer::SRCS_AT_ONCE) {
-                    files.write(&scorer.top_k(sources, config)?)?;
-                    progress.advance(sources.len() as u64);
-                }
+                scorer
+                    .for_each_top_k(srcs, config, |links| -> kiln::Result<()> { Ok(files.write(links)?) })?;
                 report_left_out(scorer, srcs, nodes, &mut files);
             }
         }

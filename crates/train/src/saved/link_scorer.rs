@@ -10,7 +10,7 @@ use kiln_kernels::{gather_features, to_vec_f32};
 use kiln_store::progress::{Progress, ProgressUnit};
 use rayon::prelude::*;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::evaluate::pair_scores::pair_scores;
 use crate::evaluate::spill::Activations;
 use crate::saved::batches::{PredictedRows, PredictionBatches};
@@ -58,7 +58,7 @@ impl LinkScorerBuilder {
     /// `memory_bytes`, they are written to an unnamed file in the folder for temporary files.
     ///
     /// # Errors
-    /// Returns [`Error::Saved`](crate::Error::Saved) if the model was not trained for links.
+    /// Returns [`Error::Saved`] if the model was not trained for links.
     pub fn new(model: &SavedModel, mut nodes: Vec<NodeId>, memory_bytes: Option<u64>) -> Result<Self> {
         model.decoder()?;
         nodes.sort_unstable();
@@ -140,7 +140,7 @@ impl LinkScorerBuilder {
 
 impl LinkScorer {
     /// The number of sources that [`LinkScorer::top_k`] searches for at once. A program that passes the sources in parts
-    /// of a multiple of this number gets bit-identical scores.
+    /// of a multiple of this number gets bit-identical scores, as [`LinkScorer::for_each_top_k`] does.
     pub const SRCS_AT_ONCE: usize = 256;
 
     /// Returns the nodes that can be scored, ascending.
@@ -156,7 +156,7 @@ impl LinkScorer {
     /// Returns the score of each pair of nodes, in their order. Scores of rows that are not finite are not finite.
     ///
     /// # Errors
-    /// Returns [`Error::Saved`](crate::Error::Saved) if the scorer does not have a node.
+    /// Returns [`Error::Saved`] if the scorer does not have a node.
     pub fn score(&self, links: &Links) -> Result<Vec<f32>> {
         if links.is_empty() {
             return Ok(Vec::new());
@@ -175,33 +175,75 @@ impl LinkScorer {
     /// pair, holds one block of scores, 4 MiB, and reads all rows once per [`LinkScorer::SRCS_AT_ONCE`] sources.
     ///
     /// # Errors
-    /// Returns [`Error::Saved`](crate::Error::Saved) if the scorer does not have a source, or the excluded edges are
+    /// Returns [`Error::Saved`] if the scorer does not have a source, or the excluded edges are
     /// those of a graph with too few nodes.
     pub fn top_k(&self, srcs: &[NodeId], config: &TopKConfig) -> Result<Vec<ScoredLink>> {
+        let mut found = Vec::new();
+        self.for_each_top_k(srcs, config, |links| {
+            found.extend_from_slice(links);
+            Ok::<(), Error>(())
+        })?;
+        Ok(found)
+    }
+
+    /// Passes the links that [`LinkScorer::top_k`] returns on to `write`, those of at most [`LinkScorer::SRCS_AT_ONCE`] sources
+    /// at once, so that the links of many sources need not be in memory.
+    ///
+    /// ```no_run
+    /// # use kiln_graph::NodeId;
+    /// # use kiln_train::{LinkScorer, TopKConfig};
+    /// # fn example(scorer: LinkScorer) -> kiln_train::Result<()> {
+    /// let srcs: Vec<NodeId> = (0..1_000_000).map(NodeId).collect();
+    /// scorer.for_each_top_k(&srcs, &TopKConfig::new(10), |links| {
+    ///     links.iter().for_each(|link| println!("{},{},{}", link.src.0, link.dst.0, link.score));
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the errors of [`LinkScorer::top_k`] and of `write`.
+    pub fn for_each_top_k<E: From<Error>>(
+        &self,
+        srcs: &[NodeId],
+        config: &TopKConfig,
+        mut write: impl FnMut(&[ScoredLink]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
         let all_dsts = config.dsts(&self.nodes);
         if let (Some(graph), Some(&node)) = (config.excluded(), all_dsts.last())
             && graph.n_nodes() <= node.index()
         {
-            return Err(
-                ModelError::Nodes(ModelNodesError::NoSuchNode { node, n_nodes: graph.n_nodes() }).into()
-            );
+            let error = ModelNodesError::NoSuchNode { node, n_nodes: graph.n_nodes() };
+            return Err(Error::from(ModelError::Nodes(error)).into());
         }
-        let mut found = Vec::new();
-        let progress = Progress::start("finding the best links", ProgressUnit::Nodes, srcs.len() as u64);
+        // Pairs are counted, because few sources may have many destinations.
+        let n_pairs = (srcs.len() as u64).saturating_mul(all_dsts.len() as u64);
+        let progress = Progress::start("finding the best links", ProgressUnit::Links, n_pairs);
         for srcs in srcs.chunks(Self::SRCS_AT_ONCE) {
-            let mut best: Vec<Best<'_>> = srcs.iter().map(|&src| Best::of(src, config)).collect();
-            let of_srcs = self.gather(srcs)?;
-            for dsts in all_dsts.chunks(DSTS_AT_ONCE) {
-                let scores = self.model.decoder()?.score_all(of_srcs.clone(), self.gather(dsts)?);
-                let scores = to_vec_f32(scores);
-                best.par_iter_mut()
-                    .zip(scores.par_chunks_exact(dsts.len()))
-                    .for_each(|(best, scores)| best.add(dsts, scores));
-            }
-            found.extend(best.into_iter().flat_map(Best::into_links));
-            progress.advance(srcs.len() as u64);
+            write(&self.best_links(srcs, all_dsts, config, &progress)?)?;
         }
-        Ok(found)
+        Ok(())
+    }
+
+    /// Returns the best links of sources that are searched for at once.
+    fn best_links(
+        &self,
+        srcs: &[NodeId],
+        all_dsts: &[NodeId],
+        config: &TopKConfig,
+        progress: &Progress,
+    ) -> Result<Vec<ScoredLink>> {
+        let mut best: Vec<Best<'_>> = srcs.iter().map(|&src| Best::of(src, config)).collect();
+        let of_srcs = self.gather(srcs)?;
+        for dsts in all_dsts.chunks(DSTS_AT_ONCE) {
+            let scores = self.model.decoder()?.score_all(of_srcs.clone(), self.gather(dsts)?);
+            let scores = to_vec_f32(scores);
+            best.par_iter_mut()
+                .zip(scores.par_chunks_exact(dsts.len()))
+                .for_each(|(best, scores)| best.add(dsts, scores));
+            progress.advance(scores.len() as u64);
+        }
+        Ok(best.into_iter().flat_map(Best::into_links).collect())
     }
 
     /// Copies the rows of nodes to the model's device, `[nodes.len(), width]`.

@@ -3,7 +3,9 @@
 // Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_feature::{DenseFeatures, FeatureStore, Preparation, TargetKind};
@@ -11,6 +13,7 @@ use kiln_graph::{Csc, CscBuilder, Links, NodeId, NodeTypes, Relations};
 use kiln_kernels::testing::{check_close, values};
 use kiln_nn::{ForwardContext, LinkDecoderConfig, LinkModelConfig, LinkPairs, Mode, ModelConfig, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, RngKey, SamplerConfig};
+use kiln_store::progress::{ProgressOutput, ProgressPrinter, ProgressReporter, ProgressScope, ProgressStage};
 use kiln_train::{
     Error, EvaluatedNeighbors, EvaluationInfo, LayerWiseConfig, LinkPredictor, LinkScorer, LinkScorerBuilder,
     ModelError, ModelInfo, ModelInputs, ModelNodesError, ModelTask, OutputRows, PredictMode,
@@ -172,6 +175,73 @@ fn results_do_not_depend_on_memory_limits_and_parts_of_the_request() {
     let scorer = predictor.link_scorer(srcs.clone(), &exact(None)).unwrap();
     let parts = srcs.chunks(LinkScorer::SRCS_AT_ONCE).flat_map(|srcs| scorer.top_k(srcs, &config).unwrap());
     assert!(whole == parts.collect::<Vec<_>>(), "parts of the request should give the same links");
+}
+
+/// Each part of the sources takes a minute of the test's clock.
+#[test]
+fn a_search_reports_its_share_before_its_last_part() {
+    let predictor = predictor(LinkDecoderConfig::Dot, 600);
+    let srcs: Vec<NodeId> = (0..600).map(NodeId).collect();
+    let scorer = predictor.link_scorer(srcs.clone(), &PredictMode::default()).unwrap();
+    let seconds = Arc::new(AtomicU64::new(0));
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let clock = Arc::clone(&seconds);
+    let printed = Arc::clone(&lines);
+    let printer = Arc::new(ProgressPrinter::with_clock(
+        ProgressOutput::Lines(Box::new(move |line| printed.lock().unwrap().push(line.to_string()))),
+        move || Duration::from_secs(clock.load(Ordering::Relaxed)),
+    ));
+    let n_found = ProgressScope::new(printer.clone()).run(|| {
+        let mut n_found = 0;
+        let search = scorer.for_each_top_k(&srcs, &TopKConfig::new(3), |links| {
+            n_found += links.len();
+            seconds.fetch_add(60, Ordering::Relaxed);
+            printer.tick();
+            Ok::<(), Error>(())
+        });
+        search.map(|()| n_found)
+    });
+    assert_eq!(n_found.unwrap(), 3 * 600);
+    let shares: Vec<String> = lines
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|line| line.split(", ").take(2).collect::<Vec<_>>().join(", "))
+        .collect();
+    assert_eq!(
+        shares,
+        [
+            "finding the best links: 42 % of 360000 links, 1 min 0 s",
+            "finding the best links: 85 % of 360000 links, 2 min 0 s",
+            "finding the best links: 100 % of 360000 links, 3 min 0 s",
+        ]
+    );
+}
+
+/// A reporter that records the names of stages.
+#[derive(Default)]
+struct Started(Mutex<Vec<String>>);
+
+impl ProgressReporter for Started {
+    fn started(&self, stage: &Arc<ProgressStage>) {
+        self.0.lock().unwrap().push(stage.name().to_owned());
+    }
+
+    fn finished(&self, _: &Arc<ProgressStage>) {}
+}
+
+/// A stage of pairs that are scored at once would hide that of the caller, which scores many such parts.
+#[test]
+fn pairs_that_are_scored_at_once_are_no_stage() {
+    let predictor = predictor(LinkDecoderConfig::Dot, 30);
+    let scorer = predictor.link_scorer((0..30).map(NodeId).collect(), &PredictMode::default()).unwrap();
+    for (n_pairs, expected) in [(1 << 16, &[][..]), ((1 << 16) + 1, &["scoring links"])] {
+        let started = Arc::new(Started::default());
+        let links = Links::new(vec![3; n_pairs], vec![4; n_pairs]).unwrap();
+        let scores = ProgressScope::new(started.clone()).run(|| scorer.score(&links)).unwrap();
+        assert_eq!(scores.len(), n_pairs);
+        assert_eq!(*started.0.lock().unwrap(), expected, "{n_pairs} pairs");
+    }
 }
 
 #[test]
