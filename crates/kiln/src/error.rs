@@ -259,9 +259,6 @@ pub enum Error {
     /// A file of predictions could not be written.
     #[error(transparent)]
     Predictions(#[from] kiln_predictions::Error),
-    /// A folder could not be written.
-    #[error(transparent)]
-    Store(#[from] kiln_store::Error),
     /// Tables could not be imported.
     #[cfg(feature = "tables")]
     #[error(transparent)]

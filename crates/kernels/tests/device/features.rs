@@ -187,7 +187,9 @@ impl FeatureStore for Huge {
 #[test]
 fn rejects_a_table_that_exceeds_the_device_before_gathering_rows() {
     let device = device();
-    if is_cpu(&device) {
+    // WGPU does not know the memory of a device, and a software driver allocates it when it is first written.
+    let is_wgpu = std::env::var("KILN_DEVICE").is_ok_and(|name| name.starts_with("wgpu"));
+    if is_cpu(&device) || is_wgpu {
         return;
     }
     let error = DeviceFeatures::new(Arc::new(Huge), &device).unwrap_err();
