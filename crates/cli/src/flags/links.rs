@@ -46,7 +46,7 @@ const DECODERS: [(&str, &str, DecoderKind); 3] = [
 
 /// The choices of `--negative-sampler`.
 const NEGATIVE_SAMPLERS: [(&str, &str, NegativeKind); 4] = [
-    ("uniform", "Replaces the destination by any node", NegativeKind::Uniform),
+    ("uniform", "Replaces the destination by any node of its type", NegativeKind::Uniform),
     ("uniform-pairs", "Draws both nodes", NegativeKind::UniformPairs),
     (
         "degree",

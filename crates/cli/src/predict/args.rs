@@ -22,8 +22,9 @@ pub(crate) struct PredictArgs {
     #[arg(long)]
     pub(super) run: PathBuf,
     /// Dataset, as for `kiln train`, without preprocessing: the model repeats that of its training data. It may contain
-    /// nodes that training did not have. Default: the data of the run, or its partitions.
-    #[arg(long, value_parser = DataSource::parser(), default_value = "debian-packages", conflicts_with_all = ["parts", "servers"])]
+    /// nodes that training did not have. Default: the data of the run, or its partitions; debian-packages if the run's folder does
+    /// not record them.
+    #[arg(long, value_parser = DataSource::parser(), default_value = "debian-packages", hide_default_value = true, conflicts_with_all = ["parts", "servers"])]
     pub(super) data: DataSource,
     /// Copies graph and features into memory.
     #[arg(long, conflicts_with_all = ["parts", "servers"])]
