@@ -15,6 +15,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod aligned_table;
 mod array_file;
 pub mod array_folder;
 mod byte_size;
@@ -39,6 +40,7 @@ pub mod whole_file;
 #[cfg(feature = "formats")]
 pub mod yaml;
 
+pub use aligned_table::AlignedTable;
 pub use array_file::ArrayFile;
 pub use counted::counted;
 pub use error::{Error, Result, check_count, io_error};

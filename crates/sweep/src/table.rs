@@ -1,7 +1,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use kiln_train::{AlignedTable, MeanAndDeviation, Metric, RunRecord, RunState, RunTable};
+use kiln_store::AlignedTable;
+use kiln_train::{MeanAndDeviation, Metric, RunRecord, RunState, RunTable};
 
 use crate::error::Error;
 use crate::plan::Flags;

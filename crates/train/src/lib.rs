@@ -75,7 +75,6 @@ pub use run::run_dir::RunDir;
 pub use run::state::{Resumed, Run};
 pub use run::summary::{Best, FitReport, ReportInfo, Summary};
 pub use run::tensorboard::TensorBoard;
-pub use runs::aligned_table::AlignedTable;
 pub use runs::find::find_runs;
 pub use runs::record::{RunRecord, RunState};
 pub use runs::setting::{are_equal_settings, canonical_setting, read_settings};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use kiln_feature::TargetKind;
-use kiln_store::counted;
+use kiln_store::{AlignedTable, counted};
 
 use super::{
     ColumnSummary, DatasetSummary, DegreeSummary, FeatureSummary, OutputSummary, RelationSummary,
@@ -134,9 +134,7 @@ fn write_outputs(f: &mut fmt::Formatter<'_>, kind: TargetKind, outputs: &[Output
         let range = range.map_or_else(String::new, |[min, max]| shown_range(min.into(), max.into()));
         [name.clone(), n_nodes.to_string(), train.to_string(), val.to_string(), test.to_string(), range]
     });
-    let mut table = String::new();
-    write_table(&mut table, [noun, "nodes", "train", "val", "test", values], rows)?;
-    write!(f, "\n\n{}", table.trim_end())?;
+    write!(f, "\n\n{}", table([noun, "nodes", "train", "val", "test", values], rows))?;
     let others = outputs.get(MAX_LINES..).unwrap_or_default();
     let n_nodes: usize = others.iter().map(|output| output.n_nodes).sum();
     match (others.len(), kind) {
@@ -149,25 +147,16 @@ fn write_outputs(f: &mut fmt::Formatter<'_>, kind: TargetKind, outputs: &[Output
     }
 }
 
-/// Writes lines of left-aligned columns, separated by two spaces.
+/// Writes a table with a line break behind its last line.
 fn write_table<const N: usize>(
-    f: &mut impl fmt::Write,
+    f: &mut fmt::Formatter<'_>,
     header: [&str; N],
     rows: impl Iterator<Item = [String; N]>,
 ) -> fmt::Result {
-    let rows: Vec<[String; N]> = [header.map(str::to_owned)].into_iter().chain(rows).collect();
-    let mut widths = [0; N];
-    for row in &rows {
-        for (width, field) in widths.iter_mut().zip(row) {
-            *width = field.chars().count().max(*width);
-        }
-    }
-    for row in &rows {
-        let mut line = String::new();
-        for (field, &width) in row.iter().zip(&widths) {
-            line += &format!("{field:<width$}  ");
-        }
-        writeln!(f, "{}", line.trim_end())?;
-    }
-    Ok(())
+    writeln!(f, "{}", table(header, rows))
+}
+
+fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> AlignedTable {
+    let headings = header.map(str::to_owned).to_vec();
+    AlignedTable { headings, rows: rows.map(Vec::from).collect() }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use kiln_store::AlignedTable;
 use kiln_store::whole_file::write_whole;
 use plotters::style::{Color, HSLColor, RGBColor};
 
@@ -10,7 +11,6 @@ use super::html::{escape, row, table, text_cell};
 use super::page::{document, section};
 use crate::error::{Error, Result, RunError};
 use crate::run::metrics_file::EpochRow;
-use crate::runs::aligned_table::AlignedTable;
 use crate::runs::record::RunRecord;
 use crate::runs::table::RunTable;
 
@@ -29,7 +29,8 @@ impl RunTable {
     /// Same as [`write_page`](Self::write_page), but other tables with their titles precede the table of the runs.
     ///
     /// ```
-    /// use kiln_train::{RunTable, AlignedTable};
+    /// use kiln_store::AlignedTable;
+    /// use kiln_train::RunTable;
     /// let folder = tempfile::tempdir()?;
     /// let cells = AlignedTable { headings: vec!["lr".into()], rows: vec![vec!["0.01".into()]] };
     /// let page = folder.path().join("sweep.html");

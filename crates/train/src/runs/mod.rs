@@ -1,7 +1,6 @@
 //! Runs as their folders record them: those of programs that have ended, were interrupted or still train, of this version and
 //! of earlier ones. Nothing here trains or writes to the folder of a run.
 
-pub(crate) mod aligned_table;
 pub(crate) mod find;
 pub(crate) mod record;
 pub(crate) mod setting;

@@ -1,7 +1,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::aligned_table::AlignedTable;
+use kiln_store::AlignedTable;
+
 use super::record::{RunRecord, RunState};
 use super::setting::are_equal_settings;
 use crate::metric::kind::Metric;

@@ -4,7 +4,7 @@ use std::fmt;
 ///
 /// ```
 /// let rows = vec![vec!["sage".into(), "0.9".into()], vec!["gat".into(), "0.8".into()]];
-/// let table = kiln_train::AlignedTable { headings: vec!["model".into(), "accuracy".into()], rows };
+/// let table = kiln_store::AlignedTable { headings: vec!["model".into(), "accuracy".into()], rows };
 /// assert_eq!(table.to_string(), "model  accuracy\nsage   0.9\ngat    0.8");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
