@@ -17,7 +17,7 @@ pub(crate) fn missing_arguments(command: &Command, matches: &ArgMatches) -> anyh
         return Ok(Vec::new());
     };
     let path = |id| found.try_get_one::<PathBuf>(id).ok().flatten();
-    let GivenFlags { all, on_command_line: given } = read_given(command.clone(), matches);
+    let GivenFlags { all, on_command_line: given } = read_given(command, matches);
     let sources = ["parts", "servers", "data"];
     let has_source = sources.iter().any(|flag| given.contains(*flag));
     let mut description = None;

@@ -130,17 +130,18 @@ fn run(args: &[OsString]) -> anyhow::Result<ExitCode> {
     ) {
         kiln::start_threads()?;
     }
-    let given = flags::read_given(command, &matches);
+    let given = flags::read_given(&command, &matches);
     if let Command::Train(args) = &cli.command {
         output::set_format(args.fit.log_format);
     }
-    output::show_progress(|| execute(cli.command, given))
+    output::show_progress(|| execute(cli.command, given, &command))
 }
 
-fn execute(command: Command, given: flags::GivenFlags) -> anyhow::Result<ExitCode> {
+/// Runs a command with the flags that were given. `program` is the parser of the whole program.
+fn execute(command: Command, given: flags::GivenFlags, program: &clap::Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Train(args) => return train::run(&args, given),
-        Command::Sweep(args) => return sweep::run(&args, &self::command()),
+        Command::Sweep(args) => return sweep::run(&args, program),
         Command::Predict(args) => predict::run(&args, &given)?,
         Command::Runs(args) => runs::list(&args)?,
         Command::Report(args) => runs::report(&args)?,
@@ -150,7 +151,7 @@ fn execute(command: Command, given: flags::GivenFlags) -> anyhow::Result<ExitCod
         Command::Device => return list::run(),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut self::command(), "kiln", &mut script);
+            clap_complete::generate(shell, &mut program.clone(), "kiln", &mut script);
             output::write_result(&String::from_utf8_lossy(&script))?;
         }
     }

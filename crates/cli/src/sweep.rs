@@ -92,7 +92,7 @@ fn check_run(flags: &Description, command: &clap::Command) -> Result<(), String>
     let arguments = arguments().map_err(|error| error_text(error.as_ref()))?;
     let matches = command.clone().try_get_matches_from(&arguments);
     let matches = matches.map_err(|error| error_message(&advise(error, command, &arguments, &LISTS)))?;
-    let given = read_given(command.clone(), &matches);
+    let given = read_given(command, &matches);
     let of_train = matches.subcommand_matches("train").unwrap_or(&matches);
     let parsed = TrainArgs::from_arg_matches(of_train).map_err(|error| error_message(&error))?;
     train::check(&parsed, &given).map_err(|error| error_text(error.as_ref()))

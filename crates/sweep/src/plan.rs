@@ -6,7 +6,7 @@ use kiln_sample::RngKey;
 use kiln_store::paths::io_reason;
 use kiln_store::whole_file::read_text;
 use kiln_train::canonical_setting;
-use kiln_usage::{Description, UsageError, absolute_path};
+use kiln_usage::{Description, UsageError, make_absolute};
 
 use crate::error::PlanError;
 use crate::range::Range;
@@ -79,7 +79,7 @@ impl Plan {
                 let mut flags = file.common.values().clone();
                 flags.extend(cell.clone());
                 flags.insert("seed".to_owned(), seed.clone());
-                make_absolute(&mut flags);
+                make_absolute(&mut flags, &PATHS);
                 runs.push(flags);
             }
         }
@@ -162,16 +162,6 @@ pub(crate) fn cell_of(flags: &Flags) -> Flags {
 /// Returns flags in a form in which equal ones are identical.
 pub(crate) fn canonical_flags(flags: &Flags) -> Flags {
     flags.iter().map(|(flag, value)| (flag.clone(), canonical_setting(value))).collect()
-}
-
-fn make_absolute(flags: &mut Flags) {
-    for flag in PATHS {
-        if let Some(value) = flags.get_mut(flag)
-            && let Some(absolute) = absolute_path(value)
-        {
-            *value = absolute;
-        }
-    }
 }
 
 fn check_number(file: &SweepFile, n_runs: usize) -> Result<(), PlanError> {

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -72,12 +73,12 @@ pub struct SweepTable {
 impl SweepTable {
     /// Groups runs by their cells.
     pub(crate) fn new(varied: Vec<String>, rows: Vec<SweepRow>) -> Self {
-        let mut numbers: Vec<usize> = rows.iter().map(|row| row.run.cell).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
+        let mut of_cells: BTreeMap<usize, Vec<&SweepRow>> = BTreeMap::new();
+        for row in &rows {
+            of_cells.entry(row.run.cell).or_default().push(row);
+        }
         let mut cells: Vec<SweepCell> = Vec::new();
-        for number in numbers {
-            let of_cell: Vec<&SweepRow> = rows.iter().filter(|row| row.run.cell == number).collect();
+        for (number, of_cell) in of_cells {
             cells.push(SweepCell::new(number, &varied, &of_cell));
         }
         cells.sort_by(|one, other| {

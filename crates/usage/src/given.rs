@@ -22,15 +22,9 @@ impl GivenFlags {
         self.on_command_line.insert(flag.to_owned());
     }
 
-    /// Makes the values of these flags absolute that are relative paths of existing files or folders.
+    /// Makes the values of these flags absolute, as [`make_absolute`] does.
     pub fn make_absolute(&mut self, flags: &[&str]) {
-        for flag in flags {
-            if let Some(text) = self.all.get_mut(*flag)
-                && let Some(absolute) = absolute_path(text)
-            {
-                *text = absolute;
-            }
-        }
+        make_absolute(&mut self.all, flags);
     }
 
     /// Returns a note about those of these flags that are on the command line and have no effect; `None` if there are none.
@@ -45,13 +39,7 @@ impl GivenFlags {
 }
 
 /// Returns the absolute path of an existing file or folder; `None` for other texts.
-///
-/// ```
-/// assert_eq!(kiln_usage::absolute_path("src").as_deref(), std::path::absolute("src")?.to_str());
-/// assert_eq!(kiln_usage::absolute_path("debian-packages"), None);
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn absolute_path(text: &str) -> Option<String> {
+fn absolute_path(text: &str) -> Option<String> {
     let path = Path::new(text).exists().then(|| std::path::absolute(text).ok()).flatten()?;
     path.to_str().map(str::to_owned)
 }
@@ -63,17 +51,17 @@ pub fn absolute_path(text: &str) -> Option<String> {
 /// let flag = |name: &'static str| Arg::new(name).long(name).default_value("1");
 /// let command = Command::new("train").args([flag("ranks"), flag("seed")]);
 /// let matches = command.clone().try_get_matches_from(["train", "--seed", "7"])?;
-/// let given = kiln_usage::read_given(command, &matches);
+/// let given = kiln_usage::read_given(&command, &matches);
 /// assert_eq!((given.all["ranks"].as_str(), given.all["seed"].as_str()), ("1", "7"));
 /// let note = given.note_unused(&["ranks", "seed"], "here");
 /// assert_eq!(note.as_deref(), Some("--seed has no effect here"));
 /// # Ok::<(), clap::Error>(())
 /// ```
-pub fn read_given(command: clap::Command, matches: &clap::ArgMatches) -> GivenFlags {
+pub fn read_given(command: &clap::Command, matches: &clap::ArgMatches) -> GivenFlags {
     if let Some((name, matches)) = matches.subcommand()
         && let Some(command) = command.find_subcommand(name)
     {
-        return read_given(command.clone(), matches);
+        return read_given(command, matches);
     }
     let mut all = BTreeMap::new();
     let mut on_command_line = BTreeSet::new();
@@ -90,6 +78,26 @@ pub fn read_given(command: clap::Command, matches: &clap::ArgMatches) -> GivenFl
         }
     }
     GivenFlags { all, on_command_line }
+}
+
+/// Makes the values of these flags absolute that are relative paths of existing files or folders.
+///
+/// ```
+/// let values = [("data", "src"), ("parts", "debian-packages"), ("out", "src")];
+/// let mut values = values.map(|(flag, value)| (flag.to_owned(), value.to_owned())).into();
+/// kiln_usage::make_absolute(&mut values, &["data", "parts"]);
+/// assert_eq!(Some(values["data"].as_str()), std::path::absolute("src")?.to_str());
+/// assert_eq!([&*values["parts"], &*values["out"]], ["debian-packages", "src"]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn make_absolute(values: &mut BTreeMap<String, String>, flags: &[&str]) {
+    for flag in flags {
+        if let Some(text) = values.get_mut(*flag)
+            && let Some(absolute) = absolute_path(text)
+        {
+            *text = absolute;
+        }
+    }
 }
 
 /// Returns the long names of a group of flags, in the order of the help text.

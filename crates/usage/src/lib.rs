@@ -26,7 +26,7 @@ pub use advice::{advise, error_message};
 pub use choice::{Choices, choice, name_of};
 pub use description::{Description, value_text};
 pub use error::{EXIT_USAGE, UsageError};
-pub use given::{GivenFlags, absolute_path, list_names, read_given};
+pub use given::{GivenFlags, list_names, make_absolute, read_given};
 pub use help::shorten_help;
 pub use number::{describe_range, host, learning_rate, non_negative, positive, rate, share, size, whole};
 pub use run_files::{RunFiles, description_file};

@@ -57,11 +57,13 @@ impl ProgressReporter for Recorder {
 fn check(root: &Path, line: &str, expected: &[&str]) -> BTreeMap<String, Vec<Finished>> {
     let line = line.replace("ROOT", root.to_str().unwrap());
     let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-    let matches = command().try_get_matches_from(&args).unwrap_or_else(|error| panic!("{line}: {error}"));
+    let program = command();
+    let matches =
+        program.clone().try_get_matches_from(&args).unwrap_or_else(|error| panic!("{line}: {error}"));
     let cli = Cli::from_arg_matches(&matches).unwrap();
-    let given = flags::read_given(command(), &matches);
+    let given = flags::read_given(&program, &matches);
     let recorder = Arc::new(Recorder::default());
-    let outcome = ProgressScope::new(recorder.clone()).run(|| execute(cli.command, given));
+    let outcome = ProgressScope::new(recorder.clone()).run(|| execute(cli.command, given, &program));
     outcome.unwrap_or_else(|error| panic!("{line}: {error:#}"));
     let running = recorder.running.lock().unwrap().clone();
     assert!(running.is_empty(), "{line}: {running:?}");

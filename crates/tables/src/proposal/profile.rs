@@ -209,8 +209,7 @@ impl ColumnProfile {
                 if !self.is_key {
                     self.distinct.add(hash_bytes(text.as_bytes()), 1);
                 }
-                let text = text.to_owned();
-                self.add_value(&text, 1);
+                self.add_value(text, 1);
             }
             // A number that no category holds.
             _ => self.values = None,
