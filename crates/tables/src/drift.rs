@@ -17,8 +17,8 @@ const FAR_DEVIATION: f64 = 10.0;
 /// Values of a column that are unlike those of the earlier import whose transforms an import uses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnDrift {
-    /// The name of the node type.
-    pub node_type: String,
+    /// The table: ``node type `user` `` or ``relation `buys` ``.
+    pub table: String,
     /// The name of the column.
     pub column: String,
     /// What is unlike.
@@ -89,9 +89,9 @@ impl fmt::Display for ColumnDrift {
 impl ColumnDrift {
     /// Writes the line of a report. `earlier_import` is its name in the line.
     pub(crate) fn write(&self, f: &mut impl fmt::Write, earlier_import: &str) -> fmt::Result {
-        let Self { node_type, column, kind, n_found, n_values, earlier_share } = self;
+        let Self { table, column, kind, n_found, n_values, earlier_share } = self;
         let percent = 100.0 * self.share();
-        write!(f, "node type `{node_type}`, column {column:?}: {n_found} of {n_values} ")?;
+        write!(f, "{table}, column {column:?}: {n_found} of {n_values} ")?;
         match kind {
             DriftKind::Category => {
                 write!(f, "values ({percent:.1} %) have none of the categories of {earlier_import}")?

@@ -28,8 +28,8 @@ pub(crate) fn check_earlier(spec: &ImportSpec, earlier: &ImportSpec) -> Result<V
             }
         };
         if let Some(what) = difference {
-            let node_type = node_type.name.clone();
-            return Err(Error::EarlierImport(EarlierImportError::OtherTransforms { node_type, what }));
+            let table = table_of(&node_type.name);
+            return Err(Error::EarlierImport(EarlierImportError::OtherTransforms { table, what }));
         }
     }
     for other in earlier.nodes.iter().filter(|other| spec.nodes.iter().all(|of| of.name != other.name)) {
@@ -37,13 +37,32 @@ pub(crate) fn check_earlier(spec: &ImportSpec, earlier: &ImportSpec) -> Result<V
     }
     for other in &earlier.relations {
         match spec.relations.iter().find(|relation| relation.name == other.name) {
-            Some(relation) => notes.extend(notes_on_relation(relation, other)),
+            Some(relation) => {
+                check_relation_columns(relation, &other.columns)?;
+                notes.extend(notes_on_relation(relation, other));
+            }
             None => {
                 notes.push(format!("the spec has no relation `{}`, which the earlier import has", other.name))
             }
         }
     }
+    for relation in &spec.relations {
+        if earlier.relations.iter().all(|other| other.name != relation.name) {
+            check_relation_columns(relation, &[])?;
+        }
+    }
     Ok(notes)
+}
+
+/// Checks that the edges of a relation have the feature columns of the earlier import.
+fn check_relation_columns(relation: &RelationSpec, earlier: &[ColumnSpec]) -> Result<()> {
+    match column_difference(&relation.columns, earlier) {
+        None => Ok(()),
+        Some(what) => {
+            let table = relation_of(&relation.name);
+            Err(Error::EarlierImport(EarlierImportError::OtherTransforms { table, what }))
+        }
+    }
 }
 
 /// Checks that the parts of a spec of new rows are those of the set to which they are appended, and returns what else differs.
@@ -65,6 +84,10 @@ pub(crate) fn check_appended(spec: &ImportSpec, of_set: &ImportSpec) -> Result<V
     }
     for relation in &spec.relations {
         let Some(known) = of_set.relations.iter().find(|known| known.name == relation.name) else { continue };
+        if let Some(what) = column_difference(&relation.columns, &known.columns) {
+            let table = relation_of(&relation.name);
+            return Err(Error::EarlierImport(EarlierImportError::OtherTable { table, what }));
+        }
         let mut parts = edge_parts(relation).into_iter().zip(edge_parts(known));
         if let Some(((key, now), (_, expected))) = parts.find(|((_, now), (_, known))| now != known) {
             let what = format!("`{key}` is {now}, expected {expected}");
@@ -77,11 +100,11 @@ pub(crate) fn check_appended(spec: &ImportSpec, of_set: &ImportSpec) -> Result<V
     Ok(notes)
 }
 
-/// Returns the first difference of a node type that its transforms do not allow.
-fn type_difference(spec: &NodeTypeSpec, earlier: &NodeTypeSpec) -> Option<String> {
-    let n_columns = spec.columns.len().max(earlier.columns.len());
-    let of_columns = (0..n_columns).find_map(|position| {
-        let difference = match (spec.columns.get(position), earlier.columns.get(position)) {
+/// Returns the first difference of the columns that become features.
+fn column_difference(spec: &[ColumnSpec], earlier: &[ColumnSpec]) -> Option<String> {
+    let n_columns = spec.len().max(earlier.len());
+    (0..n_columns).find_map(|position| {
+        let difference = match (spec.get(position), earlier.get(position)) {
             (Some(column), Some(other)) if column == other => return None,
             (Some(ColumnSpec { column, transform }), Some(other)) if *column == other.column => {
                 format!(
@@ -99,7 +122,12 @@ fn type_difference(spec: &NodeTypeSpec, earlier: &NodeTypeSpec) -> Option<String
             }
         };
         Some(difference)
-    });
+    })
+}
+
+/// Returns the first difference of a node type that its transforms do not allow.
+fn type_difference(spec: &NodeTypeSpec, earlier: &NodeTypeSpec) -> Option<String> {
+    let of_columns = column_difference(&spec.columns, &earlier.columns);
     let target = spec.target.as_ref().filter(|_| spec.target != earlier.target);
     let of_target =
         target.map(|target| format!("its target is {}, expected {}", json(target), json(&earlier.target)));

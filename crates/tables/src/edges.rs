@@ -16,8 +16,9 @@ use crate::known_edges::{CHUNK_EDGES, KnownEdges};
 use crate::row_ids::RowIds;
 use crate::spec::{KeyType, RelationSpec};
 use crate::spill::{SPILL_BUFFER, SpillFile, SpillReader};
+use crate::spilled_features::{FeatureReader, SpilledFeatures};
 use crate::table::{Table, TableSource};
-use crate::transform::number;
+use crate::transform::{check, number};
 use crate::{BadRow, Error, Result};
 
 /// The rows of a relation.
@@ -25,8 +26,10 @@ use crate::{BadRow, Error, Result};
 pub(crate) struct RelationRows {
     /// The rows of the sources and of the destinations.
     pub(crate) ends: [EndRows; 2],
-    /// The columns of the edges.
+    /// The columns of numbers of the edges.
     pub(crate) columns: Vec<SpilledColumn>,
+    /// The features of the edges; `None` if the spec names no columns for them.
+    pub(crate) features: Option<SpilledFeatures>,
 }
 
 /// A column of the edges: a number per row (`f32`), NaN if it is bad.
@@ -36,24 +39,22 @@ pub(crate) struct SpilledColumn {
     file: SpillFile,
 }
 
-impl SpilledColumn {
-    /// Returns the name of the column in the set.
-    pub(crate) fn name(&self) -> &str {
-        &self.format.name
-    }
-}
-
 /// A row of a relation.
-struct EdgeRow<'a> {
+pub(crate) struct EdgeRow<'a> {
     rows: [u32; 2],
-    /// The values in the columns of the edges.
+    /// The values in the columns of numbers.
     values: &'a [f32],
+    /// The number of the first bad column of the features.
+    bad_feature: Option<usize>,
+    /// The features, as bytes.
+    features: &'a [u8],
 }
 
 /// A reader of the rows of a relation.
-struct RowReader {
+pub(crate) struct RowReader {
     ends: [SpillReader; 2],
     columns: Vec<SpillReader>,
+    features: Option<FeatureReader>,
     /// The values of the last row.
     values: Vec<f32>,
 }
@@ -63,14 +64,21 @@ impl RelationRows {
         self.ends[0].n_rows
     }
 
-    fn read(&self) -> Result<RowReader> {
+    /// Returns the columns of the edges in the set, in the order of their values in chunks of edges.
+    pub(crate) fn formats(&self) -> impl Iterator<Item = ColumnFormat> {
+        let features = self.features.as_ref().and_then(SpilledFeatures::format);
+        self.columns.iter().map(|column| column.format.clone()).chain(features)
+    }
+
+    pub(crate) fn read(&self) -> Result<RowReader> {
         let [src, dst] =
             self.ends.each_ref().map(|end: &EndRows| end.file.read_from(4 * end.start, SPILL_BUFFER));
         let mut columns = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
             columns.push(column.file.read(SPILL_BUFFER)?);
         }
-        Ok(RowReader { ends: [src?, dst?], columns, values: Vec::new() })
+        let features = self.features.as_ref().map(SpilledFeatures::read).transpose()?;
+        Ok(RowReader { ends: [src?, dst?], columns, features, values: Vec::new() })
     }
 
     /// Counts the bad rows. A row counts once: a wrong type before a missing key before a dangling key.
@@ -108,28 +116,31 @@ impl RelationRows {
 /// A row of a relation that is bad.
 struct BadEdge {
     row: u64,
-    /// The first bad column: 0 for that of the sources, 1 for that of the destinations, and then those of the edges.
+    /// The first bad column: 0 for that of the sources, 1 for that of the destinations, and then those of numbers and features.
     column: usize,
 }
 
 impl RowReader {
-    fn next(&mut self) -> Result<EdgeRow<'_>> {
+    pub(crate) fn next(&mut self) -> Result<EdgeRow<'_>> {
         let [src, dst] = &mut self.ends;
         let rows = [src.read_u32()?, dst.read_u32()?];
         self.values.clear();
         for column in &mut self.columns {
             self.values.push(f32::from_bits(column.read_u32()?));
         }
-        Ok(EdgeRow { rows, values: &self.values })
+        let bad_feature = self.features.as_mut().map(FeatureReader::next).transpose()?.flatten();
+        let features = self.features.as_ref().map_or(&[][..], FeatureReader::values);
+        Ok(EdgeRow { rows, values: &self.values, bad_feature, features })
     }
 }
 
 impl EdgeRow<'_> {
     /// Returns the kind of a bad row and the position of the column in [`BadEdge`].
-    fn problem(&self) -> Option<(BadRowKind, usize)> {
+    pub(crate) fn problem(&self) -> Option<(BadRowKind, usize)> {
         let of_ends = |mark: u32| self.rows.iter().position(|row| *row == mark);
-        let of_values = self.values.iter().position(|value| value.is_nan());
-        if let Some(column) = of_ends(WRONG).or(of_values.map(|column| column + 2)) {
+        let of_values = self.values.iter().position(|value| value.is_nan()).map(|column| column + 2);
+        let of_features = self.bad_feature.map(|column| column + 2 + self.values.len());
+        if let Some(column) = of_ends(WRONG).or(of_values).or(of_features) {
             return Some((BadRowKind::WrongType, column));
         }
         match (of_ends(MISSING), of_ends(DANGLING)) {
@@ -149,6 +160,8 @@ fn examples(
     let ends = [("source", &spec.src), ("destination", &spec.dst)];
     let mut columns: Vec<String> = ends.iter().map(|(_, end)| end.column.clone()).collect();
     columns.extend(spec.columns_of_edges().into_iter().map(|(_, column)| column.to_owned()));
+    let n_numbers = columns.len();
+    columns.extend(spec.columns.iter().map(|column| column.column.clone()));
     let mut names = columns.clone();
     names.sort_unstable();
     names.dedup();
@@ -168,6 +181,10 @@ fn examples(
             // The names ascend.
             let cell = batch.cell(names.partition_point(|name| name < column), row);
             let expected = match ends.get(bad.column) {
+                None if n_numbers <= bad.column => {
+                    let transform = &spec.columns[bad.column - n_numbers].transform;
+                    check(transform, &cell).err().unwrap_or("a value of the column's transform").to_owned()
+                }
                 None => number(&cell).err().unwrap_or("a finite number").to_owned(),
                 Some((end, of)) => {
                     let of = &of.node_type;
@@ -187,7 +204,7 @@ fn examples(
     Ok(examples)
 }
 
-/// Writes the columns of the edges of the relation at a position, in one reading of its table.
+/// Writes the columns of numbers of the edges of the relation at a position, in one reading of its table.
 pub(crate) fn spill_columns(
     spec: &RelationSpec,
     source: &Arc<TableSource>,
@@ -257,9 +274,11 @@ impl RelationEdgeList<'_> {
             let (src, dst) = if self.is_reversed { (dst, src) } else { (src, dst) };
             chunk.srcs.push(src);
             chunk.dsts.push(dst);
-            for (column, value) in chunk.columns.iter_mut().zip(row.values) {
+            let mut columns = chunk.columns.iter_mut();
+            for (value, column) in row.values.iter().zip(columns.by_ref()) {
                 column.extend(value.to_le_bytes());
             }
+            columns.for_each(|column| column.extend_from_slice(row.features));
         }
         Ok(())
     }
@@ -267,7 +286,7 @@ impl RelationEdgeList<'_> {
 
 impl EdgeSource for RelationEdgeList<'_> {
     fn columns(&self) -> Vec<ColumnFormat> {
-        self.rows.columns.iter().map(|column| column.format.clone()).collect()
+        self.rows.formats().collect()
     }
 
     fn for_each_chunk(
@@ -277,7 +296,7 @@ impl EdgeSource for RelationEdgeList<'_> {
     ) -> kiln_data::Result<()> {
         self.known.as_ref().map_or(Ok(()), |known| known.for_each_chunk(visit))?;
         let mut reader = self.rows.read().map_err(data_error)?;
-        let mut chunk = EdgeChunk::of_columns(self.rows.columns.len());
+        let mut chunk = EdgeChunk::of_columns(self.rows.formats().count());
         let mut n_left = self.rows.n_rows();
         while n_left > 0 {
             let n_rows = n_left.min(CHUNK_EDGES as u64);

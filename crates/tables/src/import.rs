@@ -5,14 +5,15 @@ mod write;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use kiln_feature::MAX_DIM;
 use kiln_store::Error as StoreError;
 use kiln_store::array_folder::FolderWriter;
 use kiln_store::progress::ProgressScope;
 
 use crate::appended_spec::read_appended;
 use crate::earlier::check_earlier;
+use crate::edge_features::{Spilled, read_edge_features};
 use crate::edges::{RelationRows, spill_columns};
+use crate::feature_columns::check_width;
 use crate::hash::KeyHash;
 use crate::join::{Duplicated, EndColumn, EndRows, Join, MAX_ROWS};
 use crate::key::{RowKey, map_keys};
@@ -27,8 +28,7 @@ use crate::spec_tables::SpecTables;
 use crate::spill::KeyRecord;
 use crate::table::{ReadLimit, SourceFiles, Table, TableSource, table_of};
 use crate::{
-    BadRowKind, BadRows, ColumnDrift, DriftKind, EarlierImportError, Error, FittedColumn, FittedNodeType,
-    Result,
+    BadRowKind, BadRows, ColumnDrift, DriftKind, EarlierImportError, Error, FittedNodeType, Import, Result,
 };
 
 /// The memory of batches of rows, of pages and of buffers in bytes.
@@ -202,12 +202,7 @@ impl<'a> Importer<'a> {
     fn check_dims(&self, types: &[ImportedType<'_>]) -> Result<()> {
         let used_bytes: u64 = types.iter().map(ImportedType::heap_bytes).sum();
         for imported in types {
-            let dim: usize = imported.fitted.columns.iter().map(FittedColumn::width).sum();
-            if MAX_DIM < dim {
-                let table = table_of(&imported.fitted.name);
-                let what = format!("{dim} feature columns");
-                return Err(Error::TooLarge { table, what, max: MAX_DIM as u64 });
-            }
+            let dim = check_width(table_of(&imported.fitted.name), &imported.fitted.columns)?;
             self.room(used_bytes + 4 * dim as u64)?;
         }
         Ok(())
@@ -218,11 +213,16 @@ impl<'a> Importer<'a> {
         self.known.is_some() || self.options.transforms_of.is_some()
     }
 
-    fn earlier(&self, name: &str) -> Option<&'a FittedNodeType> {
+    /// Returns the import whose statistics are used.
+    fn earlier_import(&self) -> Option<&'a Import> {
         match self.known {
-            Some(known) => known.import().node_type(name),
-            None => self.options.transforms_of.as_ref().and_then(|earlier| earlier.node_type(name)),
+            Some(known) => Some(known.import()),
+            None => self.options.transforms_of.as_deref(),
         }
+    }
+
+    fn earlier(&self, name: &str) -> Option<&'a FittedNodeType> {
+        self.earlier_import().and_then(|earlier| earlier.node_type(name))
     }
 
     /// Returns the memory that is left, after `used_bytes` and the buffers.
@@ -283,25 +283,42 @@ impl<'a> Importer<'a> {
             let [Some(src), Some(dst)] = ends else {
                 unreachable!("the spec should name the types of all ends")
             };
-            let source = &self.tables.relations[position];
-            let columns = spill_columns(spec, source, self.temporary, position)?;
+            let source = self.tables.relations[position].clone();
+            let columns = spill_columns(spec, &source, self.temporary, position)?;
             if src.n_rows != dst.n_rows {
                 let table = source.label.clone();
                 let what = "a table that changed during the import".to_owned();
                 return Err(Error::TooLarge { table, what, max: src.n_rows.min(dst.n_rows) });
             }
-            let rows = RelationRows { ends: [src, dst], columns };
+            let mut rows = RelationRows { ends: [src, dst], columns, features: None };
+            self.read_features(position, &mut rows)?;
             let key_types = [&spec.src, &spec.dst].map(|end| self.key_type_of(&end.node_type));
-            let log = rows.bad_rows(spec, source, key_types)?;
+            let log = rows.bad_rows(spec, &source, key_types)?;
             let mut found = log.finish(&source.label, &spec.drop);
             self.explain_dangling(spec, &mut found);
             self.found.extend(found);
             if !self.has_earlier() {
-                self.notes.extend(unused_texts(source));
+                self.notes.extend(unused_texts(&source));
             }
             relations.push(rows);
         }
         Ok((types, relations))
+    }
+
+    /// Reads the features of the edges of the relation at a position, if its spec names columns for them.
+    fn read_features(&mut self, position: usize, rows: &mut RelationRows) -> Result<()> {
+        let spec = &self.spec.relations[position];
+        if spec.columns.is_empty() {
+            return Ok(());
+        }
+        let earlier = self.earlier_import().and_then(|earlier| earlier.relation(&spec.name));
+        let place = Spilled { folder: self.temporary, relation: position };
+        let earlier = earlier.map(|fitted| &fitted.columns[..]);
+        let read = read_edge_features(spec, &self.tables.relations[position], rows, earlier, place)?;
+        self.notes.extend(read.notes);
+        self.drift.extend(read.drift);
+        rows.features = Some(read.features);
+        Ok(())
     }
 
     /// Adds what is unlike the values of an earlier import. Numbers out of range say more than their scale.
@@ -313,7 +330,7 @@ impl<'a> Importer<'a> {
         self.drift.retain(|drift| {
             let mut of_column = out_of_range.iter().filter(|other| other.column == drift.column);
             !matches!(drift.kind, DriftKind::Scale { .. })
-                || of_column.all(|other| other.node_type != drift.node_type)
+                || of_column.all(|other| other.table != drift.table)
         });
         self.drift.extend(found);
     }

@@ -6,11 +6,11 @@ use kiln_feature::Targets;
 use kiln_graph::NodeId;
 
 use crate::bad_rows::{BadRowKind, BadRowLog};
+use crate::feature_columns::RowEncoder;
 use crate::join::EndRows;
 use crate::key::key_of;
 use crate::known_nodes::KnownNodes;
 use crate::node_table::NodeTable;
-use crate::node_writer::RowEncoder;
 use crate::spill::SPILL_BUFFER;
 use crate::table::{Cell, TableBatch};
 use crate::target::{EncodedTarget, TargetEncoder};
@@ -108,8 +108,8 @@ impl<'a> Comparison<'a> {
         Self {
             table,
             nodes,
-            encoder: RowEncoder::new(fitted),
-            columns: table.features.iter().copied().zip(widths).collect(),
+            encoder: RowEncoder::new(&fitted.columns),
+            columns: table.features.positions().iter().copied().zip(widths).collect(),
             target: fitted.target.as_ref().filter(|_| !table.target.is_empty()).map(TargetEncoder::new),
         }
     }
@@ -125,7 +125,7 @@ impl<'a> Comparison<'a> {
         let dim = self.encoder.dim;
         let mut known = known.iter();
         let Self { table, nodes, encoder, columns, target } = self;
-        encoder.encode(batch, &table.features, rows, |rows, values| {
+        encoder.encode(batch, table.features.positions(), rows, |rows, values| {
             for (position, (row, node)) in rows.iter().zip(known.by_ref()).enumerate() {
                 let found = &values[dim * position..dim * (position + 1)];
                 let features = &nodes.features[dim * node..dim * (node + 1)];

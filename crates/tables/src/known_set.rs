@@ -7,10 +7,11 @@ use kiln_data::{Dataset, format};
 use kiln_feature::{FeatureArray, TargetKind};
 use kiln_graph::{EdgeColumns, Relation, check_mapped_files};
 
+use crate::feature_columns::width_of;
 use crate::known_nodes::KnownNodes;
 use crate::spec::RelationSpec;
 use crate::table::{relation_of, table_of};
-use crate::{EarlierImportError, Error, FittedColumn, FittedTarget, Import, Result};
+use crate::{EarlierImportError, Error, FittedColumn, FittedRelation, FittedTarget, Import, Result};
 
 /// The manifests of a partition and of the first partition of a set.
 const PARTITIONS: [&str; 2] = ["part.json", "part0/part.json"];
@@ -112,7 +113,7 @@ impl KnownSet {
             if (src, dst) != (&spec.src.node_type, &spec.dst.node_type) {
                 return Err(format!("{} is between `{src}` and `{dst}`", relation_of(name)));
             }
-            check_columns(name, found.graph.columns(), spec)?;
+            check_columns(name, found.graph.columns(), spec, self.import.relation(&spec.name))?;
         }
         Ok(())
     }
@@ -182,14 +183,21 @@ fn expect_names<'a>(
     Err(format!("its {what} are {}, expected {}", found.join(", "), expected.join(", ")))
 }
 
-/// Checks that the edges have the columns of the spec, which are one number of 32 bits per edge.
-fn check_columns(name: &str, found: &EdgeColumns, spec: &RelationSpec) -> Result<(), String> {
-    let mut expected: Vec<&str> = spec.columns_of_edges().into_iter().map(|(name, _)| name).collect();
+/// Checks that the edges have the columns of the spec: numbers of 32 bits, one per edge, and the features of the record.
+fn check_columns(
+    name: &str,
+    found: &EdgeColumns,
+    spec: &RelationSpec,
+    fitted: Option<&FittedRelation>,
+) -> Result<(), String> {
+    let mut expected: Vec<(&str, usize)> =
+        spec.columns_of_edges().into_iter().map(|(name, _)| (name, 1)).collect();
+    let dim = fitted.map_or(0, |fitted| width_of(&fitted.columns));
+    expected.extend((dim > 0).then_some((EdgeColumns::FEATURES, dim)));
     expected.sort_unstable();
-    let mut names: Vec<&str> = found.names().collect();
-    names.sort_unstable();
-    let mut others = found.iter().filter(|(_, column)| (column.width(), column.element_type()) != (1, "f32"));
-    match names == expected && others.next().is_none() {
+    let mut columns: Vec<(&str, usize)> = found.iter().map(|(name, column)| (name, column.width())).collect();
+    columns.sort_unstable();
+    match columns == expected && found.iter().all(|(_, column)| column.element_type() == "f32") {
         true => Ok(()),
         false => Err(format!("{} has other columns of edges", relation_of(name))),
     }

@@ -70,7 +70,7 @@
 //! row and a limit that is sufficient.
 //!
 //! Rows of lists in a Parquet file are bounded by their average length in a row group only. On disk, temporary files
-//! beside the output take the keys of all node types, 8 bytes per row of a relation, and 4 more per column of its edges; and, if keys
+//! beside the output take the keys of all node types, 8 bytes per row of a relation, and 4 more per column of its edges, with their feature columns; and, if keys
 //! are partitioned, the keys of all relations of the type.
 //!
 //! # Determinism
@@ -81,9 +81,12 @@ mod bad_rows;
 mod calendar;
 mod drift;
 mod earlier;
+mod edge_features;
 mod edges;
 mod error;
+mod feature_columns;
 mod fitted_node_type;
+mod fitted_relation;
 mod hash;
 mod import;
 mod imported_split;
@@ -107,6 +110,7 @@ mod row_writer;
 mod spec;
 mod spec_tables;
 mod spill;
+mod spilled_features;
 mod split;
 mod table;
 mod target;
@@ -116,6 +120,7 @@ pub use bad_rows::{BadRow, BadRowKind, BadRows};
 pub use drift::{ColumnDrift, DriftKind};
 pub use error::{EarlierImportError, Error, Result, SpecError, TableFileError};
 pub use fitted_node_type::FittedNodeType;
+pub use fitted_relation::FittedRelation;
 pub use hash::hash_bytes;
 pub use import::import;
 pub use imported_split::ImportedSplit;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::bad_rows::{BadRowKind, BadRowLog};
+use crate::feature_columns::{FeatureColumns, TASK_ROWS, check_heap_bytes, scale_drift};
 use crate::join::MAX_ROWS;
 use crate::key::key_of;
 use crate::key_file::{KeyFile, KeyWriter};
@@ -18,11 +19,8 @@ use crate::spec::{NodeTypeSpec, SplitSpec, TimeUnit};
 use crate::spill::KeyRecord;
 use crate::table::{Cell, Table, TableBatch, TableSource, table_of};
 use crate::target::{KnownClasses, TargetAccumulator};
-use crate::transform::{Accumulator, check, is_in_unit};
-use crate::{BadRow, ColumnDrift, DriftKind, Error, FittedColumn, FittedNodeType, Result};
-
-/// The number of rows that a task of the thread pool handles.
-pub(crate) const TASK_ROWS: usize = 1 << 8;
+use crate::transform::{Accumulator, is_in_unit};
+use crate::{BadRow, ColumnDrift, Error, FittedNodeType, Result};
 
 /// A node type with a table.
 #[derive(Debug)]
@@ -33,7 +31,7 @@ pub(crate) struct NodeTable<'a> {
     pub(crate) table: Table,
     /// The positions of columns in the table: the key, those of features, of targets and of the split.
     pub(crate) key: usize,
-    pub(crate) features: Vec<usize>,
+    pub(crate) features: FeatureColumns<'a>,
     pub(crate) target: Vec<usize>,
     pub(crate) split: Vec<usize>,
     /// The classes of an earlier import, of which the classes must be.
@@ -98,6 +96,7 @@ impl<'a> NodeTable<'a> {
         };
         let key = position_of(spec.key.as_deref().unwrap_or_default());
         let features = spec.columns.iter().map(|column| position_of(&column.column)).collect();
+        let features = FeatureColumns::new(&spec.columns, features);
         let target = spec.target.iter().flat_map(|target| target.columns()).map(&mut position_of).collect();
         let split = spec.split.iter().flat_map(SplitSpec::columns).map(position_of).collect();
         let known = earlier.and_then(|fitted| fitted.target.as_ref());
@@ -133,23 +132,14 @@ impl<'a> NodeTable<'a> {
         let mut dropped = DroppedRows::default();
         let mut log = BadRowLog::default();
         let mut statistics = earlier.is_none().then(|| self.statistics());
-        let mut numbers: Vec<_> = self
-            .spec
-            .columns
-            .iter()
-            .map(|column| earlier.and_then(|_| Accumulator::numbers_only(column, "")))
-            .collect();
+        let mut numbers = if earlier.is_some() { self.features.numbers() } else { Vec::new() };
         let mut buffer = String::new();
         self.table.for_each_batch("reading keys and statistics", &mut |batch| {
             let problems = self.problems(batch);
             if let Some(statistics) = &mut statistics {
                 statistics.add(self, batch, &|row| problems[row].is_none())?;
             }
-            numbers.par_iter_mut().zip(&self.features).try_for_each(|(column, position)| {
-                let Some(column) = column else { return Ok(()) };
-                let mut good = (0..batch.n_rows).filter(|row| problems[*row].is_none());
-                good.try_for_each(|row| column.add(&batch.cell(*position, row)))
-            })?;
+            self.features.add_numbers(&mut numbers, batch, &|row| problems[row].is_none())?;
             if MAX_ROWS < keys.n_rows + batch.n_rows as u64 {
                 let table = self.label.clone();
                 let what = "too many rows".to_owned();
@@ -170,27 +160,9 @@ impl<'a> NodeTable<'a> {
         })?;
         let keys = keys.finish()?;
         let fitted = statistics.map(|statistics| statistics.finish(self));
-        let of_earlier = earlier.iter().flat_map(|earlier| &earlier.columns);
-        let drift = numbers
-            .iter()
-            .zip(of_earlier)
-            .filter_map(|(numbers, earlier)| self.scale_drift(numbers.as_ref()?, earlier));
-        let drift = drift.collect();
+        let of_earlier = earlier.map_or(&[][..], |earlier| &earlier.columns);
+        let drift = scale_drift(&self.label, &numbers, of_earlier);
         Ok(Scan { keys, dropped, log, fitted, drift })
-    }
-
-    /// Returns the drift of the scale of a column of numbers.
-    fn scale_drift(&self, numbers: &Accumulator<'_>, earlier: &FittedColumn) -> Option<ColumnDrift> {
-        let n_values = numbers.n_values();
-        let kind = DriftKind::scale_change(n_values, numbers.number_stats()?, earlier.numbers?)?;
-        Some(ColumnDrift {
-            node_type: self.spec.name.clone(),
-            column: earlier.column.clone(),
-            kind,
-            n_found: n_values,
-            n_values,
-            earlier_share: 0.0,
-        })
     }
 
     /// Returns the statistics of the rows that are not dropped.
@@ -260,10 +232,8 @@ impl<'a> NodeTable<'a> {
             Ok(None) => return problem(BadRowKind::MissingKey, self.key, "a key"),
             Err(expected) => return problem(BadRowKind::WrongType, self.key, expected),
         };
-        for (column, position) in self.spec.columns.iter().zip(&self.features) {
-            if let Err(expected) = check(&column.transform, &batch.cell(*position, row)) {
-                return problem(BadRowKind::WrongType, *position, expected);
-            }
+        if let Some((number, expected)) = self.features.problem(batch, row) {
+            return problem(BadRowKind::WrongType, self.features.positions()[number], expected);
         }
         let target = self.spec.target.as_ref();
         if let Some(Err((position, expected))) =
@@ -280,7 +250,7 @@ impl<'a> NodeTable<'a> {
     /// Returns notes on the target and the split.
     fn notes(&self, split_has_unit: bool) -> Vec<String> {
         let mut notes = Vec::new();
-        for target in self.target.iter().filter(|target| self.features.contains(target)) {
+        for target in self.target.iter().filter(|target| self.features.positions().contains(target)) {
             let column = &self.table.columns[*target];
             notes.push(format!(
                 "column {column:?}: it is a feature and a target, so the features have the answer"
@@ -295,9 +265,9 @@ impl<'a> NodeTable<'a> {
     }
 
     fn statistics(&self) -> Statistics<'a> {
-        let columns = self.spec.columns.iter().map(|column| Accumulator::new(column, &self.label));
+        let columns = self.features.statistics(&self.label);
         let target = self.spec.target.as_ref().map(|target| TargetAccumulator::new(target, &self.label));
-        Statistics { columns: columns.collect(), target, split_has_unit: false }
+        Statistics { columns, target, split_has_unit: false }
     }
 
     /// Returns a name of the type for files.
@@ -313,18 +283,14 @@ impl Problem {
 }
 
 impl Statistics<'_> {
-    /// Adds the good rows of a batch. Each column is added by one thread, in the order of the rows.
+    /// Adds the good rows of a batch.
     fn add(
         &mut self,
         table: &NodeTable<'_>,
         batch: &TableBatch,
         is_good: &(dyn Fn(usize) -> bool + Sync),
     ) -> Result<()> {
-        let columns = self.columns.par_iter_mut().zip(&table.features);
-        columns.try_for_each(|(column, position)| {
-            let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
-            good.try_for_each(|row| column.add(&batch.cell(*position, row)))
-        })?;
+        table.features.add(&mut self.columns, batch, is_good)?;
         if let (Some(SplitSpec::Time { .. }), [column]) = (&table.spec.split, &table.split[..]) {
             let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
             self.split_has_unit |= good.any(|row| is_in_unit(&batch.cell(*column, row)));
@@ -333,9 +299,8 @@ impl Statistics<'_> {
             let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
             good.try_for_each(|row| target.add(batch, row, &table.target))?;
         }
-        let of_columns: u64 = self.columns.iter().map(Accumulator::heap_bytes).sum();
         let of_target = self.target.as_ref().map_or(0, TargetAccumulator::heap_bytes);
-        table.table.source.sources.limit().check_values(&table.label, of_columns + of_target)
+        check_heap_bytes(&table.table, &self.columns, of_target)
     }
 
     fn finish(self, table: &NodeTable<'_>) -> Fitted {

@@ -6,74 +6,18 @@ use kiln_data::format::{SetWriter, TargetWriters};
 use kiln_feature::Targets;
 use kiln_store::array_folder::ElementType;
 use kiln_store::progress::{Progress, ProgressUnit};
-use rayon::prelude::*;
 
+use crate::feature_columns::RowEncoder;
 use crate::key::key_of;
 use crate::key_file::KeyFile;
 use crate::known_nodes::KnownNodes;
-use crate::node_table::{NodeTable, TASK_ROWS};
+use crate::node_table::NodeTable;
 use crate::row_ids::RowIds;
 use crate::spill::{KeyRecord, SPILL_BUFFER};
-use crate::table::{Cell, TableBatch};
+use crate::table::Cell;
 use crate::target::TargetEncoder;
-use crate::transform::{ColumnEncoder, FittedColumn};
+use crate::transform::FittedColumn;
 use crate::{ColumnDrift, Error, FittedNodeType, ImportedSplit, Result};
-
-/// The maximum number of bytes of feature rows that are encoded at a time, unless one row is larger.
-const ENCODED_BYTES: usize = 4 << 20;
-
-/// Computes the features of rows.
-#[derive(Debug)]
-pub(crate) struct RowEncoder {
-    columns: Vec<ColumnEncoder>,
-    /// The number of feature columns.
-    pub(crate) dim: usize,
-}
-
-impl RowEncoder {
-    pub(crate) fn new(fitted: &FittedNodeType) -> Self {
-        let columns: Vec<ColumnEncoder> = fitted.columns.iter().map(ColumnEncoder::new).collect();
-        let dim = columns.iter().map(ColumnEncoder::width).sum();
-        Self { columns, dim }
-    }
-
-    /// Returns what is unlike the values of the statistics in the encoded rows.
-    fn drift(&self, node_type: &str, n_rows: u64) -> Vec<ColumnDrift> {
-        self.columns.iter().flat_map(|column| column.drift(node_type, n_rows)).collect()
-    }
-
-    /// Calls `visit` with the features of some rows, in their order. They are computed in parallel. The rows must be good.
-    pub(crate) fn encode(
-        &self,
-        batch: &TableBatch,
-        positions: &[usize],
-        rows: &[usize],
-        mut visit: impl FnMut(&[usize], &[f32]) -> Result<()>,
-    ) -> Result<()> {
-        let n_at_once = (ENCODED_BYTES / (4 * self.dim.max(1))).max(1);
-        let mut values = Vec::new();
-        for rows in rows.chunks(n_at_once) {
-            values.clear();
-            values.resize(rows.len() * self.dim, 0.0);
-            if self.dim > 0 {
-                let tasks = values.par_chunks_exact_mut(self.dim).zip(rows).with_min_len(TASK_ROWS);
-                tasks.for_each(|(values, row)| self.encode_row(batch, positions, *row, values));
-            }
-            visit(rows, &values)?;
-        }
-        Ok(())
-    }
-
-    fn encode_row(&self, batch: &TableBatch, positions: &[usize], row: usize, values: &mut [f32]) {
-        let mut rest = values;
-        for (column, position) in self.columns.iter().zip(positions) {
-            let (values, others) = rest.split_at_mut(column.width());
-            let encoded = column.encode(&batch.cell(*position, row), values);
-            debug_assert!(encoded.is_ok(), "a good row should be encoded: {encoded:?}");
-            rest = others;
-        }
-    }
-}
 
 /// What [`write_node_type`] has written.
 #[derive(Debug, Default)]
@@ -93,7 +37,7 @@ pub(crate) fn write_node_type(
     ids: &RowIds,
     fitted: &FittedNodeType,
 ) -> Result<WrittenRows> {
-    let encoder = RowEncoder::new(fitted);
+    let encoder = RowEncoder::new(&fitted.columns);
     if encoder.dim == 0 && fitted.target.is_none() {
         return Ok(WrittenRows::default());
     }
@@ -123,7 +67,8 @@ pub(crate) fn write_node_type(
             |row: &usize| n_rows + (*row as u32) < ids.n_rows() && !ids.is_dropped(n_rows + *row as u32);
         let rows: Vec<usize> = (0..batch.n_rows).filter(is_kept).collect();
         if let Some(features) = &mut features {
-            encoder.encode(batch, &table.features, &rows, |_, values| Ok(features.push(values)?))?;
+            encoder
+                .encode(batch, table.features.positions(), &rows, |_, values| Ok(features.push(values)?))?;
         }
         if let Some((target, writers)) = &mut targets {
             for &row in &rows {
@@ -146,7 +91,7 @@ pub(crate) fn write_node_type(
     if let Some(features) = features {
         set.add_features(node_type, features, encoder.dim)?;
     }
-    let drift = encoder.drift(&fitted.name, ids.n_ids() as u64 - u64::from(table.n_known()));
+    let drift = encoder.drift(&table.label, ids.n_ids() as u64 - u64::from(table.n_known()));
     let (Some((_, writers)), Some(target)) = (targets, &fitted.target) else {
         return Ok(WrittenRows { split: None, drift });
     };

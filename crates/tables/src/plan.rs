@@ -9,9 +9,9 @@ use kiln_store::counted;
 
 use crate::appended_spec::read_appended;
 use crate::known_set::KnownSet;
-use crate::spec::{ColumnTransform, ImportSpec, NodeTypeSpec};
+use crate::spec::{ColumnSpec, ColumnTransform, ImportSpec};
 use crate::table::{ReadLimit, SourceFiles, Table, TableSource};
-use crate::{Error, Result};
+use crate::{Error, FittedColumn, Result};
 
 /// What an import would do.
 #[derive(Debug)]
@@ -67,6 +67,8 @@ pub struct PlannedRelation {
     pub n_known: Option<u64>,
     /// True if the edges have weights.
     pub has_weights: bool,
+    /// The columns that become features of the edges.
+    pub columns: Vec<PlannedColumn>,
     /// The names of the other columns of the edges.
     pub edge_columns: Vec<String>,
     /// True if the reverse of each edge is added.
@@ -97,16 +99,28 @@ pub fn plan_append(spec: impl AsRef<Path>, set: impl AsRef<Path>) -> Result<Impo
     for (position, node_type) in plan.node_types.iter_mut().enumerate() {
         node_type.n_known = Some(known.nodes(position).len().into());
         let fitted = known.import().node_type(&node_type.name);
-        let columns = node_type.columns.iter_mut().zip(fitted.iter().flat_map(|fitted| &fitted.columns));
-        for (column, fitted) in columns {
-            column.min_width = fitted.width();
-            column.max_width = fitted.width();
-        }
+        set_widths(&mut node_type.columns, fitted.map_or(&[][..], |fitted| &fitted.columns));
     }
     for (position, relation) in plan.relations.iter_mut().enumerate() {
         relation.n_known = Some(known.edges(position).0.graph.n_edges());
     }
+    for relation in plan.relations.iter_mut().filter(|relation| !relation.columns.is_empty()) {
+        let specs = &known.import().spec().relations;
+        let spec = specs
+            .iter()
+            .find(|spec| spec.name == relation.name || spec.reverse.as_ref() == Some(&relation.name));
+        let fitted = spec.and_then(|spec| known.import().relation(&spec.name));
+        set_widths(&mut relation.columns, fitted.map_or(&[][..], |fitted| &fitted.columns));
+    }
     Ok(plan)
+}
+
+/// Sets the widths of columns to those of an earlier import.
+fn set_widths(columns: &mut [PlannedColumn], earlier: &[FittedColumn]) {
+    for (column, fitted) in columns.iter_mut().zip(earlier) {
+        column.min_width = fitted.width();
+        column.max_width = fitted.width();
+    }
 }
 
 /// Returns what an import of the tables of a spec at a path would do.
@@ -123,7 +137,7 @@ fn plan_tables(path: &Path, spec: ImportSpec) -> ImportPlan {
             Some(_) => None,
         },
         n_known: None,
-        columns: columns_of(node_type),
+        columns: planned_columns(&node_type.columns),
         has_target: node_type.target.is_some(),
     });
     let node_types = node_types.collect();
@@ -138,6 +152,7 @@ fn plan_tables(path: &Path, spec: ImportSpec) -> ImportPlan {
             n_rows,
             n_known: None,
             has_weights: relation.weight.is_some(),
+            columns: planned_columns(&relation.columns),
             edge_columns: relation.edge_columns.iter().map(|spec| spec.name().to_owned()).collect(),
             is_undirected: relation.undirected,
         };
@@ -161,8 +176,8 @@ fn n_rows_of(source: Result<Arc<TableSource>>, columns: Vec<String>, errors: &mu
     n_rows
 }
 
-fn columns_of(spec: &NodeTypeSpec) -> Vec<PlannedColumn> {
-    let planned = spec.columns.iter().map(|column| {
+fn planned_columns(columns: &[ColumnSpec]) -> Vec<PlannedColumn> {
+    let planned = columns.iter().map(|column| {
         let [min_width, max_width] = match &column.transform {
             ColumnTransform::Numeric
             | ColumnTransform::Standardize
@@ -179,6 +194,17 @@ fn columns_of(spec: &NodeTypeSpec) -> Vec<PlannedColumn> {
         PlannedColumn { column: column.column.clone(), min_width, max_width: (max_width + 1).min(MAX_DIM) }
     });
     planned.collect()
+}
+
+impl fmt::Display for PlannedColumn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { column, min_width, max_width } = self;
+        let width = match min_width == max_width {
+            true => counted(*max_width as u64, "feature column"),
+            false => format!("{min_width} to {max_width} feature columns"),
+        };
+        write!(f, "column {column:?}: {width}")
+    }
 }
 
 impl fmt::Display for ImportPlan {
@@ -200,17 +226,19 @@ impl fmt::Display for ImportPlan {
             if node_type.has_target {
                 f.write_str(", with targets")?;
             }
-            for PlannedColumn { column, min_width, max_width } in &node_type.columns {
-                let width = match min_width == max_width {
-                    true => counted(*max_width as u64, "feature column"),
-                    false => format!("{min_width} to {max_width} feature columns"),
-                };
-                write!(f, "\n  column {column:?}: {width}")?;
-            }
+            node_type.columns.iter().try_for_each(|column| write!(f, "\n  {column}"))?;
         }
         for relation in &self.relations {
             let PlannedRelation {
-                name, src_type, dst_type, n_rows, n_known, has_weights, edge_columns, ..
+                name,
+                src_type,
+                dst_type,
+                n_rows,
+                n_known,
+                has_weights,
+                columns,
+                edge_columns,
+                ..
             } = relation;
             let of_set = known(*n_known, "edge");
             write!(f, "\nrelation `{name}` from `{src_type}` to `{dst_type}`: {}{of_set}", rows(*n_rows))?;
@@ -223,6 +251,7 @@ impl fmt::Display for ImportPlan {
             if relation.is_undirected {
                 f.write_str(", undirected")?;
             }
+            columns.iter().try_for_each(|column| write!(f, "\n  {column}"))?;
         }
         for error in &self.errors {
             write!(f, "\nerror: {error}")?;

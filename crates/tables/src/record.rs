@@ -1,4 +1,4 @@
-//! The record of an import in its set: the spec, and the statistics of each node type.
+//! The record of an import in its set: the spec, and the statistics of each table.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use kiln_feature::MAX_DIM;
 use serde::{Deserialize, Serialize};
 
 use crate::bad_rows::{BadRowKind, BadRowLog};
+use crate::feature_columns::{RowEncoder, width_of};
 use crate::key::key_of;
 use crate::node_table::NodeTable;
-use crate::node_writer::RowEncoder;
-use crate::spec::{ImportSpec, NodeTypeSpec};
-use crate::table::{ReadLimit, SourceFiles, TableSource};
+use crate::spec::{ColumnSpec, ImportSpec, NodeTypeSpec};
+use crate::table::{ReadLimit, SourceFiles, TableSource, table_of};
 use crate::transform::{FittedColumn, FittedTransform};
-use crate::{BadRows, EarlierImportError, Error, FittedNodeType, Result};
+use crate::{BadRows, EarlierImportError, Error, FittedNodeType, FittedRelation, Result};
 
 /// The file of the record.
 pub(crate) const FILE: &str = "import.json";
@@ -30,6 +30,9 @@ pub struct Import {
     format: u32,
     spec: ImportSpec,
     node_types: Vec<FittedNodeType>,
+    /// The relations whose edges have features.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    relations: Vec<FittedRelation>,
     /// The rows that were dropped.
     dropped: Vec<DroppedCount>,
     /// The imports that have appended rows to the set, in their order; absent without one.
@@ -71,9 +74,14 @@ pub struct TransformedRows {
 }
 
 impl Import {
-    pub(crate) fn new(spec: ImportSpec, node_types: Vec<FittedNodeType>, dropped: &[BadRows]) -> Self {
+    pub(crate) fn new(
+        spec: ImportSpec,
+        node_types: Vec<FittedNodeType>,
+        relations: Vec<FittedRelation>,
+        dropped: &[BadRows],
+    ) -> Self {
         let dropped = count_dropped(dropped);
-        Self { format: VERSION, spec, node_types, dropped, appended: Vec::new() }
+        Self { format: VERSION, spec, node_types, relations, dropped, appended: Vec::new() }
     }
 
     /// Returns the record of the set after rows were appended.
@@ -138,6 +146,11 @@ impl Import {
         self.node_types.iter().find(|node_type| node_type.name == name)
     }
 
+    /// Returns the transforms of the edges of a relation; `None` if there is no such relation, or its edges have no features.
+    pub fn relation(&self, name: &str) -> Option<&FittedRelation> {
+        self.relations.iter().find(|relation| relation.name == name)
+    }
+
     /// Reads new rows of a node type's table, which need no target and no split, and calls `visit` with their keys and
     /// features, in the order of the files and rows; if the spec has a `where`, only those of the rows that it takes. The features are those that the import would have computed with its
     /// statistics. Memory is that of a batch of rows. Keys that occur twice are not rejected.
@@ -155,14 +168,14 @@ impl Import {
         let (Some(spec), Some(fitted)) = (spec, self.node_type(node_type)) else {
             let what = "the earlier import has no table of such a type".to_owned();
             return Err(Error::EarlierImport(EarlierImportError::OtherTransforms {
-                node_type: node_type.to_owned(),
+                table: table_of(node_type),
                 what,
             }));
         };
         let spec = NodeTypeSpec { files: files.to_vec(), target: None, split: None, ..spec.clone() };
         let source = TableSource::find_nodes(&spec, &SourceFiles::new("", ReadLimit::NONE))?;
         let table = NodeTable::new(&spec, &source, None);
-        let encoder = RowEncoder::new(fitted);
+        let encoder = RowEncoder::new(&fitted.columns);
         let mut all = BadRowLog::default();
         let mut buffer = String::new();
         table.table.for_each_batch("computing features", &mut |batch| {
@@ -176,7 +189,7 @@ impl Import {
                 all.add_counted(rows.kind, rows.n_rows, rows.examples);
             }
             let rows: Vec<usize> = (0..batch.n_rows).filter(|row| kept[*row]).collect();
-            encoder.encode(batch, &table.features, &rows, |rows, values| {
+            encoder.encode(batch, table.features.positions(), &rows, |rows, values| {
                 let keys = rows
                     .iter()
                     .map(|row: &usize| {
@@ -198,21 +211,10 @@ impl Import {
         }
         for (fitted, spec) in self.node_types.iter().zip(&self.spec.nodes) {
             let at = |what: String| format!("{what} of node type {:?}", spec.name);
-            if fitted.name != spec.name || fitted.columns.len() != spec.columns.len() {
-                return Err(at("the name or the number of columns".into()));
+            if fitted.name != spec.name {
+                return Err(at("the name".into()));
             }
-            for (column, wanted) in fitted.columns.iter().zip(&spec.columns) {
-                if column.column != wanted.column || !is_fit(&column.transform, &wanted.transform) {
-                    return Err(at(format!("column {:?}", column.column)));
-                }
-            }
-            let mut stats = fitted.columns.iter().filter_map(|column| column.numbers);
-            if !stats.all(|of| [of.min, of.max, of.mean, of.std].iter().all(|value| value.is_finite())) {
-                return Err(at("the statistics of numbers".into()));
-            }
-            if MAX_DIM < fitted.columns.iter().map(FittedColumn::width).sum() {
-                return Err(at("the number of feature columns".into()));
-            }
+            check_columns(&fitted.columns, &spec.columns).map_err(at)?;
             let is_target = match (&fitted.target, &spec.target) {
                 (None, None) => true,
                 (Some(fitted), Some(spec)) => !fitted.names().is_empty() && fitted.is_of(spec),
@@ -222,8 +224,40 @@ impl Import {
                 return Err(at("the target".into()));
             }
         }
+        let with_columns: Vec<_> =
+            self.spec.relations.iter().filter(|spec| !spec.columns.is_empty()).collect();
+        if self.relations.len() != with_columns.len() {
+            return Err("the number of relations whose edges have features".into());
+        }
+        for (fitted, spec) in self.relations.iter().zip(with_columns) {
+            let at = |what: String| format!("{what} of relation {:?}", spec.name);
+            if fitted.name != spec.name {
+                return Err(at("the name".into()));
+            }
+            check_columns(&fitted.columns, &spec.columns).map_err(at)?;
+        }
         Ok(())
     }
+}
+
+/// Checks that there are transforms for the columns of a table, and that their statistics are numbers; the error names the part.
+fn check_columns(fitted: &[FittedColumn], spec: &[ColumnSpec]) -> Result<(), String> {
+    if fitted.len() != spec.len() {
+        return Err("the number of columns".into());
+    }
+    for (column, wanted) in fitted.iter().zip(spec) {
+        if column.column != wanted.column || !is_fit(&column.transform, &wanted.transform) {
+            return Err(format!("column {:?}", column.column));
+        }
+    }
+    let mut stats = fitted.iter().filter_map(|column| column.numbers);
+    if !stats.all(|of| [of.min, of.max, of.mean, of.std].iter().all(|value| value.is_finite())) {
+        return Err("the statistics of numbers".into());
+    }
+    if MAX_DIM < width_of(fitted) {
+        return Err("the number of feature columns".into());
+    }
+    Ok(())
 }
 
 fn count_dropped(dropped: &[BadRows]) -> Vec<DroppedCount> {

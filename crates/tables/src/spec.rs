@@ -113,6 +113,9 @@ pub struct RelationSpec {
     /// The column of the weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<String>,
+    /// The columns that become the features of the edges, in the order of the feature columns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<ColumnSpec>,
     /// Further columns of the edges.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edge_columns: Vec<EdgeColumnSpec>,
@@ -169,38 +172,49 @@ impl NodeTypeSpec {
 
     /// Returns the columns of lists and of texts that are no categories.
     pub(crate) fn text_columns(&self) -> Vec<&str> {
-        let columns = self.columns.iter().filter(|spec| match spec.transform {
-            ColumnTransform::MultiHot { .. }
-            | ColumnTransform::Text { .. }
-            | ColumnTransform::Vector { .. } => true,
-            ColumnTransform::Numeric
-            | ColumnTransform::Standardize
-            | ColumnTransform::Quantile
-            | ColumnTransform::OneHot { .. }
-            | ColumnTransform::Ordinal { .. }
-            | ColumnTransform::Hash { .. }
-            | ColumnTransform::Time { .. } => false,
-        });
         let labels = match &self.target {
             Some(TargetSpec::MultiLabel { column, .. }) => Some(column.as_str()),
             Some(TargetSpec::Class { .. } | TargetSpec::Regression { .. }) | None => None,
         };
-        columns.map(|spec| spec.column.as_str()).chain(labels).collect()
+        columns_of_texts(&self.columns).chain(labels).collect()
     }
 }
 
+/// Returns the columns that become features from lists, or from texts that are no categories.
+fn columns_of_texts(columns: &[ColumnSpec]) -> impl Iterator<Item = &str> {
+    let of_texts = columns.iter().filter(|spec| match spec.transform {
+        ColumnTransform::MultiHot { .. } | ColumnTransform::Text { .. } | ColumnTransform::Vector { .. } => {
+            true
+        }
+        ColumnTransform::Numeric
+        | ColumnTransform::Standardize
+        | ColumnTransform::Quantile
+        | ColumnTransform::OneHot { .. }
+        | ColumnTransform::Ordinal { .. }
+        | ColumnTransform::Hash { .. }
+        | ColumnTransform::Time { .. } => false,
+    });
+    of_texts.map(|spec| spec.column.as_str())
+}
+
 impl RelationSpec {
-    /// Returns the columns of the edges, with the weights: their names in the set, and those in the table.
+    /// Returns the columns of numbers of the edges, with the weights: their names in the set, and those in the table.
     pub(crate) fn columns_of_edges(&self) -> Vec<(&str, &str)> {
         let weights = self.weight.iter().map(|column| (EdgeColumns::WEIGHTS, column.as_str()));
         let others = self.edge_columns.iter().map(|spec| (spec.name(), spec.column.as_str()));
         weights.chain(others).collect()
     }
 
+    /// Returns the columns of lists and of texts that are no categories.
+    pub(crate) fn text_columns(&self) -> Vec<&str> {
+        columns_of_texts(&self.columns).collect()
+    }
+
     /// Returns the columns of the table that an import reads, each once.
     pub(crate) fn columns_of_table(&self) -> Vec<String> {
         let mut columns = vec![self.src.column.clone(), self.dst.column.clone()];
         columns.extend(self.columns_of_edges().into_iter().map(|(_, column)| column.to_owned()));
+        columns.extend(self.columns.iter().map(|column| column.column.clone()));
         columns.sort_unstable();
         columns.dedup();
         columns

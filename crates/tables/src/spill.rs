@@ -83,6 +83,10 @@ impl SpillWriter {
         self.write(&value.to_le_bytes())
     }
 
+    pub(crate) fn write_f32s(&mut self, values: &[f32]) -> Result<()> {
+        values.iter().try_for_each(|value| self.write(&value.to_le_bytes()))
+    }
+
     /// Writes a key. Its length must be below 2^32 - 2, which the limit of a record ensures.
     pub(crate) fn write_key(&mut self, record: KeyRecord<'_>) -> Result<()> {
         match record {
@@ -113,6 +117,10 @@ impl SpillReader {
         let mut bytes = [0];
         self.file.read_exact(&mut bytes).map_err(io_error(&self.path))?;
         Ok(bytes[0])
+    }
+
+    pub(crate) fn read_exact(&mut self, bytes: &mut [u8]) -> Result<()> {
+        self.file.read_exact(bytes).map_err(io_error(&self.path))
     }
 
     pub(crate) fn read_key(&mut self) -> Result<KeyRecord<'_>> {

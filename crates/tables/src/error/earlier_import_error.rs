@@ -19,12 +19,10 @@ pub enum EarlierImportError {
         message: String,
     },
     /// The columns of a spec differ from those of the import whose transforms it should use.
-    #[error(
-        "node type `{node_type}`: {what}: use the spec of the earlier import, which is in its import.json"
-    )]
+    #[error("{table}: {what}: use the spec of the earlier import, which is in its import.json")]
     OtherTransforms {
-        /// The name of the node type.
-        node_type: String,
+        /// The table: ``node type `user` `` or ``relation `buys` ``.
+        table: String,
         /// The part that differs, with the value in the earlier import.
         what: String,
     },

@@ -14,7 +14,7 @@ use crate::options::AppendedCounts;
 use crate::record::FILE;
 use crate::row_ids::RowIds;
 use crate::table::{relation_of, table_of};
-use crate::{FittedNodeType, Import, ImportReport, Result};
+use crate::{FittedNodeType, FittedRelation, Import, ImportReport, Result};
 
 impl<'a> Importer<'a> {
     pub(super) fn write(
@@ -56,7 +56,9 @@ impl<'a> Importer<'a> {
         }
         let of_ids: u64 = ids.iter().map(RowIds::heap_bytes).sum();
         let of_values: u64 = fitted.iter().map(FittedNodeType::heap_bytes).sum();
-        let used_bytes = of_ids + of_values;
+        let of_edges: u64 = features_of(&relations).map(FittedRelation::heap_bytes).sum();
+        let used_bytes = of_ids + of_values + of_edges;
+        let fitted_relations = features_of(&relations).cloned().collect();
         let options = ConvertOptions { memory_bytes: self.room(used_bytes)?, ..ConvertOptions::default() };
         let mut n_edges = Vec::new();
         for (spec, rows) in self.spec.relations.iter().zip(relations) {
@@ -88,7 +90,7 @@ impl<'a> Importer<'a> {
         }
         let record = match self.known {
             Some(known) => known.import().append(self.spec.clone(), &self.found),
-            None => Import::new(self.spec.clone(), fitted, &self.found),
+            None => Import::new(self.spec.clone(), fitted, fitted_relations, &self.found),
         };
         set.attach(FILE, &record.to_json())?;
         self.sources.check()?;
@@ -107,9 +109,14 @@ impl<'a> Importer<'a> {
         let (relation, first_src) = self.known?.edges(position);
         let columns = relation.graph.columns();
         // The set has all columns of its spec.
-        let columns = rows.columns.iter().filter_map(|column| columns.get(column.name())).collect();
+        let columns = rows.formats().filter_map(|format| columns.get(&format.name)).collect();
         Some(KnownEdges { relation, first_src, columns })
     }
+}
+
+/// Returns the statistics of the relations whose edges have features.
+fn features_of(relations: &[RelationRows]) -> impl Iterator<Item = &FittedRelation> {
+    relations.iter().filter_map(|rows| rows.features.as_ref().map(|features| &features.fitted))
 }
 
 /// Returns a note on the rows of an undirected relation that repeat the pair of nodes of an earlier one.

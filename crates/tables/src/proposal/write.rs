@@ -2,22 +2,18 @@
 
 use std::path::Path;
 
-use kiln_graph::EdgeColumns;
 use kiln_store::counted;
 
-use super::columns::{ColumnPlan, is_target_name, plan_column, time_unit};
+use super::columns::{ColumnPlan, is_target_name, plan_column};
 use super::describe::{describe, n_distinct, percent};
 use super::graph::{EndDraft, GraphDraft, RelationDraft};
-use super::names::{unique_name, words};
+use super::names::words;
 use super::profile::{ColumnProfile, ValueKind};
 use super::tables::InputTable;
 use super::targets::{groups_of_booleans, split_by_time, splits, targets};
 use super::yaml::{self, Lines, scalar};
 use crate::bad_rows::BadRowKind;
-use crate::spec::KeyType;
-
-/// The maximum number of columns of the edges of a relation.
-const MAX_EDGE_COLUMNS: usize = 32;
+use crate::spec::{ColumnTransform, KeyType};
 
 /// The split that is proposed for targets without another one.
 const RANDOM_SPLIT: &str = "{random: {seed: 0, train: 0.6, val: 0.2, test: 0.2}}";
@@ -98,42 +94,25 @@ fn write_columns(lines: &mut Lines, tables: &[InputTable], graph: &GraphDraft, n
     let columns = &table.profile.columns;
     let splits = splits(table);
     let of_splits: Vec<usize> = splits.iter().flat_map(|split| split.columns.clone()).collect();
-    let mut features = Vec::new();
-    let mut left_out = Vec::new();
+    let mut planned = PlannedColumns::default();
     let mut values = Vec::new();
-    for (column, profile) in columns.iter().enumerate().filter(|(column, _)| *column != key) {
+    for column in (0..columns.len()).filter(|column| *column != key) {
         let reference = graph.relations.iter().find(|relation| {
             relation.is_of_nodes && relation.table == position && relation.ends[1].column == column
         });
         if let Some(relation) = reference {
-            left_out.push((column, format!("keys of the relation {}", relation.name)));
+            planned.left_out.push((column, format!("keys of the relation {}", relation.name)));
             continue;
         }
         if of_splits.contains(&column) {
-            left_out.push((column, "looks like a split".to_owned()));
+            planned.left_out.push((column, "looks like a split".to_owned()));
             continue;
         }
         values.push(column);
-        match plan_column(table, profile) {
-            ColumnPlan::Feature(..) if is_target_name(&profile.name) => {
-                left_out.push((column, "looks like a target".to_owned()));
-            }
-            ColumnPlan::Feature(transform, why) => features.push((column, transform, why)),
-            ColumnPlan::LeftOut(why) => left_out.push((column, why)),
-        }
+        planned.add(table, column);
     }
-    if !features.is_empty() {
-        lines.push(4, "columns:", "");
-    }
-    for (column, transform, why) in &features {
-        let profile = &columns[*column];
-        let line =
-            format!("- {{column: {}, transform: {}}}", scalar(&profile.name), yaml::transform(transform));
-        let why = why.iter().map(|why| format!("; {why}")).collect::<String>();
-        lines.push(6, &line, &format!("{}{why}", describe(table, profile)));
-    }
-    write_left_out(lines, table, &left_out);
-    let featured: Vec<usize> = features.iter().map(|(column, ..)| *column).collect();
+    planned.write(lines, table);
+    let featured: Vec<usize> = planned.features.iter().map(|(column, ..)| *column).collect();
     write_targets(lines, table, &values, &featured);
     for group in groups_of_booleans(table, &values) {
         let names = group.join(", ");
@@ -143,6 +122,42 @@ fn write_columns(lines: &mut Lines, tables: &[InputTable], graph: &GraphDraft, n
                 "{names}: a group of booleans. `multi_label` reads several labels from a column of lists."
             ),
         );
+    }
+}
+
+/// The columns of a table that become features, and those that are left out.
+#[derive(Default)]
+struct PlannedColumns {
+    /// The columns with their transforms, and the reason if the transform is not the usual one.
+    features: Vec<(usize, ColumnTransform, Option<String>)>,
+    /// The columns that are left out, with the reason.
+    left_out: Vec<(usize, String)>,
+}
+
+impl PlannedColumns {
+    fn add(&mut self, table: &InputTable, column: usize) {
+        let profile = &table.profile.columns[column];
+        match plan_column(table, profile) {
+            ColumnPlan::Feature(..) if is_target_name(&profile.name) => {
+                self.left_out.push((column, "looks like a target".to_owned()));
+            }
+            ColumnPlan::Feature(transform, why) => self.features.push((column, transform, why)),
+            ColumnPlan::LeftOut(why) => self.left_out.push((column, why)),
+        }
+    }
+
+    fn write(&self, lines: &mut Lines, table: &InputTable) {
+        if !self.features.is_empty() {
+            lines.push(4, "columns:", "");
+        }
+        for (column, transform, why) in &self.features {
+            let profile = &table.profile.columns[*column];
+            let name = scalar(&profile.name);
+            let line = format!("- {{column: {name}, transform: {}}}", yaml::transform(transform));
+            let why = why.iter().map(|why| format!("; {why}")).collect::<String>();
+            lines.push(6, &line, &format!("{}{why}", describe(table, profile)));
+        }
+        write_left_out(lines, table, &self.left_out);
     }
 }
 
@@ -260,87 +275,34 @@ fn bad_edges(graph: &GraphDraft, table: &InputTable, relation: &RelationDraft) -
     dropped
 }
 
-/// Writes the columns of edges, which need a number in each row.
+/// Writes the columns of edges: the weight, and those that become features.
 fn write_edge_columns(lines: &mut Lines, table: &InputTable, graph: &GraphDraft, relation: &RelationDraft) {
-    let ends: Vec<usize> = graph
-        .relations
-        .iter()
-        .filter(|other| other.table == relation.table)
-        .flat_map(|other| other.ends.iter().map(|end| end.column))
-        .collect();
-    let mut left_out = Vec::new();
-    let mut used = vec![EdgeColumns::WEIGHTS.to_owned(), EdgeColumns::TYPES.to_owned()];
-    let mut columns = Vec::new();
-    let mut has_weight = false;
-    for (column, profile) in table.profile.columns.iter().enumerate() {
-        if ends.contains(&column) {
-            continue;
-        }
-        if let Some(why) = why_no_edge_column(table, profile) {
-            left_out.push((column, why));
-        } else if !has_weight && is_weight(profile) {
-            has_weight = true;
-            lines.push(4, &format!("weight: {}", scalar(&profile.name)), &describe(table, profile));
-        } else if columns.len() == MAX_EDGE_COLUMNS {
-            left_out.push((column, format!("a relation has at most {MAX_EDGE_COLUMNS} edge columns")));
-        } else {
-            columns.push((column, unique_name(&edge_name(&profile.name), &mut used)));
-        }
+    let relations = graph.relations.iter().filter(|other| other.table == relation.table);
+    let ends: Vec<usize> = relations.flat_map(|other| other.ends.iter().map(|end| end.column)).collect();
+    let columns = &table.profile.columns;
+    let others: Vec<usize> = (0..columns.len()).filter(|column| !ends.contains(column)).collect();
+    let weight = others.iter().copied().find(|column| is_weight(table, &columns[*column]));
+    if let Some(profile) = weight.map(|column| &columns[column]) {
+        lines.push(4, &format!("weight: {}", scalar(&profile.name)), &describe(table, profile));
     }
-    if !columns.is_empty() {
-        lines.push(4, "edge_columns:", "");
+    let mut planned = PlannedColumns::default();
+    others.iter().filter(|column| Some(**column) != weight).for_each(|column| planned.add(table, *column));
+    planned.write(lines, table);
+    for profile in others.iter().map(|column| &columns[*column]) {
+        let few = profile.values.as_ref().filter(|values| (2..=16).contains(&values.len()));
+        let is_text = profile.kind(table.has_decimal_commas) == ValueKind::Text;
+        let Some(first) = few.filter(|_| is_text).and_then(|values| values.keys().next()) else { continue };
+        let rows = format!("where: {{{}: [{}]}}", scalar(&profile.name), scalar(first));
+        lines.comment(4, &format!("`{rows}` makes a relation of the rows with a value."));
     }
-    for (column, name) in &columns {
-        let profile = &table.profile.columns[*column];
-        let renamed = if *name == profile.name { String::new() } else { format!(", name: {name}") };
-        let line = format!("- {{column: {}{renamed}}}", scalar(&profile.name));
-        lines.push(6, &line, &describe(table, profile));
-    }
-    write_left_out(lines, table, &left_out);
 }
 
-fn is_weight(column: &ColumnProfile) -> bool {
+/// Returns true for a column of weights: numbers that are not negative, one in each row, by its name.
+fn is_weight(table: &InputTable, column: &ColumnProfile) -> bool {
     let is_named =
         words(&column.name).last().is_some_and(|word| ["weight", "weights", "w"].contains(&word.as_str()));
-    is_named && column.stats().is_some_and(|stats| stats.min >= 0.0)
-}
-
-/// Returns the name of an edge column: small letters, digits and underscores.
-fn edge_name(column: &str) -> String {
-    let words: Vec<String> = words(column);
-    let ascii = words.join("_").replace(|c: char| !c.is_ascii_alphanumeric(), "_");
-    if EdgeColumns::is_name(&ascii) { ascii } else { "value".to_owned() }
-}
-
-/// Returns the reason why a column cannot be one of edges.
-fn why_no_edge_column(table: &InputTable, column: &ColumnProfile) -> Option<String> {
-    let kind = column.kind(table.has_decimal_commas);
-    let few = column.values.as_ref().filter(|values| (2..=16).contains(&values.len()));
-    Some(match kind {
-        ValueKind::Nothing => "no value".to_owned(),
-        ValueKind::Text => match few.and_then(|values| values.keys().next()) {
-            Some(first) => format!(
-                "text; `where: {{{}: [{}]}}` makes a relation of the rows with a value",
-                scalar(&column.name),
-                scalar(first)
-            ),
-            None => "no number".to_owned(),
-        },
-        ValueKind::Time | ValueKind::List | ValueKind::Other => "no number".to_owned(),
-        ValueKind::Bool | ValueKind::Integer | ValueKind::Number => {
-            if column.n_missing > 0 {
-                "an edge column needs a number in each row".to_owned()
-            } else if column.has_huge() {
-                "numbers beyond the range of f32".to_owned()
-            } else if column.n_distinct() == 1 && table.profile.n_rows > 1 {
-                "the same value in each row".to_owned()
-            } else if time_unit(column).is_some() {
-                "times, which f32 does not hold exactly".to_owned()
-            } else {
-                return None;
-            }
-        }
-    })
+    let is_of_numbers = is_number(table, column) && column.n_missing == 0 && !column.has_huge();
+    is_named && is_of_numbers && column.stats().is_some_and(|stats| stats.min >= 0.0)
 }
 
 fn is_number(table: &InputTable, column: &ColumnProfile) -> bool {

@@ -6,7 +6,7 @@ use kiln_graph::{EdgeColumns, Relations, did_you_mean, similar_name};
 
 use super::check_files::{check_csv, check_files, check_rows};
 use super::place::At;
-use super::{ColumnTransform, ImportSpec, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec};
+use super::{ColumnSpec, ColumnTransform, ImportSpec, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec};
 use crate::calendar::parse_time;
 use crate::transform::MAX_CATEGORIES;
 use crate::{BadRowKind, Result};
@@ -85,12 +85,7 @@ fn check_node_type(at: &At<'_>, spec: &NodeTypeSpec) -> Result<()> {
     check_csv(&at.child("csv"), csv.as_ref())?;
     check_rows(&at.child("where"), rows)?;
     at.child("key").require(key.is_some(), "the column of the keys", "missing")?;
-    let n_columns = "at most 4096 columns";
-    at.child("columns").require(columns.len() <= MAX_COLUMNS, n_columns, columns.len())?;
-    for (position, column) in columns.iter().enumerate() {
-        let at = At { path: at.path, key: format!("{}.columns[{position}].transform", at.key) };
-        check_transform(&at, &column.transform)?;
-    }
+    check_columns(at, columns)?;
     if let Some(TargetSpec::Regression { columns }) = target {
         at.child("target.regression.columns").count(columns.len(), MAX_COLUMNS)?;
     }
@@ -100,6 +95,16 @@ fn check_node_type(at: &At<'_>, spec: &NodeTypeSpec) -> Result<()> {
     let expected = "none, because there is no target";
     at.child("split").require(split.is_none() || target.is_some(), expected, "a split")?;
     split.as_ref().map_or(Ok(()), |split| check_split(&at.child("split"), split))
+}
+
+fn check_columns(at: &At<'_>, columns: &[ColumnSpec]) -> Result<()> {
+    let n_columns = "at most 4096 columns";
+    at.child("columns").require(columns.len() <= MAX_COLUMNS, n_columns, columns.len())?;
+    for (position, column) in columns.iter().enumerate() {
+        let at = At { path: at.path, key: format!("{}.columns[{position}].transform", at.key) };
+        check_transform(&at, &column.transform)?;
+    }
+    Ok(())
 }
 
 fn check_separator(at: &At<'_>, separator: Option<&str>) -> Result<()> {
@@ -200,6 +205,7 @@ fn check_relation<'n>(
         at.child(key).require(types.contains(name), expected, format!("{name:?}"))?;
     }
     check_undirected(at, relation)?;
+    check_columns(at, &relation.columns)?;
     at.child("edge_columns").require(
         relation.edge_columns.len() <= MAX_EDGE_COLUMNS,
         format!("at most {MAX_EDGE_COLUMNS} columns"),
@@ -211,6 +217,8 @@ fn check_relation<'n>(
         let expected = "a name of small letters, digits and underscores that occurs once, other than `weights` and `types`";
         let at = at.child(format_args!("edge_columns[{position}].name"));
         at.require(EdgeColumns::is_name(name) && names.insert(name), expected, format!("{name:?}"))?;
+        let is_free = name != EdgeColumns::FEATURES || relation.columns.is_empty();
+        at.require(is_free, "another name, because `columns` are the features", format!("{name:?}"))?;
     }
     Ok(())
 }

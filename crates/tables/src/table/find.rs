@@ -65,7 +65,7 @@ impl TableSource {
                 rows: &spec.rows,
                 columns: spec.columns_of_table(),
                 keys: vec![&spec.src.column, &spec.dst.column],
-                texts: Vec::new(),
+                texts: spec.text_columns(),
             },
             sources,
         )

@@ -41,11 +41,11 @@ impl ColumnEncoder {
     }
 
     /// Returns what is unlike the values of the statistics in the encoded rows.
-    pub(crate) fn drift(&self, node_type: &str, n_rows: u64) -> Vec<ColumnDrift> {
+    pub(crate) fn drift(&self, table: &str, n_rows: u64) -> Vec<ColumnDrift> {
         let FittedColumn { transform, numbers, .. } = &self.fitted;
         let n_missing = self.n_missing.load(Ordering::Relaxed);
         let of_kind = |kind, n_found, n_values, earlier: [u64; 2]| ColumnDrift {
-            node_type: node_type.to_owned(),
+            table: table.to_owned(),
             column: self.fitted.column.clone(),
             kind,
             n_found,

@@ -11,6 +11,7 @@ mod csv_fields;
 mod csv_forms;
 mod drift;
 mod edge_columns;
+mod edge_features;
 mod formats;
 mod helpers;
 mod keys;

@@ -218,8 +218,8 @@ fn forms_of_files_are_written_into_the_spec() {
         "{column: group, transform: {multi_hot: {max_categories: 3, separator: \"|\"}}}",
         "files: [sales]",
         "weight: weight",
-        "- {column: year}",
-        "- \"n\": an edge column needs a number in each row (3 to 4, 2 different values, 50.0 % missing)",
+        "- {column: year, transform: standardize}",
+        "- {column: \"n\", transform: standardize}  # 3 to 4, 2 different values, 50.0 % missing",
     ] {
         assert!(text.contains(expected), "{expected}\n{text}");
     }
@@ -262,8 +262,11 @@ fn a_key_of_integers_has_its_type_and_keys_without_a_table_are_a_type() {
     let spec = propose(&tables, &["users.csv", "buys.csv"]).unwrap().spec;
     assert_eq!(spec.nodes[0].key_type, KeyType::Integer);
     assert_eq!(spec.nodes[1].from, Some(NodeOrigin::Relations));
-    // Times do not fit into f32.
-    assert!(spec.relations[0].edge_columns.is_empty());
+    let of_edges = &spec.relations[0].columns;
+    assert!(
+        matches!(of_edges[0].transform, ColumnTransform::Time { .. }) && of_edges.len() == 1,
+        "{of_edges:?}"
+    );
     assert!(matches!(spec.nodes[0].columns[0].transform, ColumnTransform::Standardize));
 }
 

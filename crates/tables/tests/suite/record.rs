@@ -183,7 +183,7 @@ fn record_must_fit_its_spec() {
         (
             "\"name\": \"person\",\n      \"columns\"",
             "\"name\": \"people\",\n      \"columns\"",
-            "the name or the number",
+            "the name of node type",
         ),
         ("\"mean\": ", "\"mean\": 1e999, \"x\": ", "import.json: "),
         ("\"dropped\": []", "\"dropped\": [], \"more\": 1", "unknown field `more`"),
