@@ -105,9 +105,6 @@ const TESTS: [(&str, &[&str]); 5] = [
 /// The kernels that run only on devices with planes, which this runtime does not have.
 const WITH_PLANES: [&str; 2] = ["sums_in_tiles", "tile_sums"];
 
-/// The kernel that the runtime names after its type parameter, and one of these types.
-const NAMED_BY_TYPE: (&str, &str) = ("store_values", "is_new");
-
 /// Returns the parts of the names of a package's tests that run on CubeCL's CPU runtime. Without parts, none run.
 pub(super) fn tests_of(package: &str) -> &'static [&'static str] {
     TESTS.iter().find(|(name, _)| *name == package).map_or(&[], |(_, parts)| parts)
@@ -145,7 +142,7 @@ impl Logs {
             let path = entry?.path();
             let text =
                 fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            launched.extend(text.lines().filter_map(kernel_of));
+            launched.extend(text.lines().flat_map(names_in));
         }
         let missing = missing(kernels::names()?, &launched);
         let list = Path::new(file!()).display();
@@ -160,22 +157,16 @@ impl Logs {
 
 /// Returns the kernels that are missing among the launched ones, which are in camel case.
 fn missing(kernels: BTreeSet<String>, launched: &BTreeSet<String>) -> Vec<String> {
-    let (generic, of_type) = NAMED_BY_TYPE;
-    let mut missing = Vec::new();
-    for kernel in kernels {
-        let name = camel(if kernel == generic { of_type } else { &kernel });
-        if !WITH_PLANES.contains(&kernel.as_str()) && !launched.contains(&name) {
-            missing.push(kernel);
-        }
-    }
-    missing
+    let is_missing =
+        |kernel: &String| !WITH_PLANES.contains(&kernel.as_str()) && !launched.contains(&camel(kernel));
+    kernels.into_iter().filter(is_missing).collect()
 }
 
-/// Returns the kernel's name from a line of a log, `| 131.5ms | SegmentSum_9c6a2d52`.
-fn kernel_of(line: &str) -> Option<String> {
-    let (_, kernel) = line.rsplit_once("| ")?;
-    let (name, _hash) = kernel.rsplit_once('_')?;
-    Some(name.to_owned())
+/// Returns the names in a line of a log, `| 131.5ms | SegmentSum_9c6a2d52`: those of the kernel and of its type parameter,
+/// `| 46.7ms | CountByRule | Rotated_a224a506`.
+fn names_in(line: &str) -> impl Iterator<Item = String> {
+    let names = line.split('|').map(str::trim).filter(|name| name.starts_with(char::is_alphabetic));
+    names.map(|name| name.rsplit_once('_').map_or(name, |(name, _hash)| name).to_owned())
 }
 
 /// Converts `segment_sum` to `SegmentSum`.
@@ -196,10 +187,10 @@ mod tests {
 
     #[test]
     fn finds_kernels_that_no_run_has_launched() {
-        let log = "| 131.5ms   | SegmentSum_9c6a2d52\n| 1ms | KernelScalarBinop | MulOp_6\n| 1ms | IsNew_5\n";
-        let launched: BTreeSet<String> = log.lines().filter_map(kernel_of).collect();
-        assert_eq!(Vec::from_iter(&launched), ["IsNew", "MulOp", "SegmentSum"]);
-        let kernels = ["segment_sum", "pick", "store_values", "tile_sums"].map(str::to_owned).into();
+        let log = "| 131.5ms   | SegmentSum_9c6a2d52\n| 1ms | CountByRule | Rotated_6\n| 1ms | IsNew_5\n";
+        let launched: BTreeSet<String> = log.lines().flat_map(names_in).collect();
+        assert_eq!(Vec::from_iter(&launched), ["CountByRule", "IsNew", "Rotated", "SegmentSum"]);
+        let kernels = ["segment_sum", "pick", "count_by_rule", "tile_sums"].map(str::to_owned).into();
         assert_eq!(missing(kernels, &launched), ["pick"]);
     }
 
