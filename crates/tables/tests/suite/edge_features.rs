@@ -1,5 +1,7 @@
 //! Columns of a relation's table that become features of its edges, by the transforms of nodes.
 
+use std::path::Path;
+
 use kiln_graph::EdgeColumns;
 use kiln_tables::{Import, ImportOptions, import, plan};
 
@@ -131,6 +133,27 @@ fn later_imports_use_the_statistics_of_the_first_one() {
             "relation `pays`: the transform of column \"amount\" is \"numeric\", expected \"standardize\"";
         assert!(error.starts_with(expected), "{error}");
     }
+}
+
+#[test]
+fn record_of_edges_must_fit_its_spec() {
+    let tables = tables(PAYMENTS);
+    tables.import(SPEC);
+    let bytes = std::fs::read(tables.path("set/import.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let path = Path::new("import.json");
+    Import::parse(path, &bytes).unwrap();
+    let error_of = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut changed = record.clone();
+        change(&mut changed);
+        Import::parse(path, changed.to_string().as_bytes()).unwrap_err().to_string()
+    };
+    let error = error_of(&|record| record["relations"][0]["name"] = "paid by".into());
+    assert!(error.contains("the name of relation \"pays\" does not fit its spec"), "{error}");
+    let error = error_of(&|record| record["relations"][0]["columns"][0]["column"] = "kind".into());
+    assert!(error.contains("column \"kind\" of relation \"pays\" does not fit its spec"), "{error}");
+    let error = error_of(&|record| record["relations"] = serde_json::Value::Array(Vec::new()));
+    assert!(error.contains("the number of relations whose edges have features"), "{error}");
 }
 
 #[test]
