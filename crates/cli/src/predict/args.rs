@@ -33,9 +33,9 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_parser = parse::node_features())]
     pub(super) node_features: Option<NodeFeatures>,
     /// Nodes (or graphs) to predict, or the sources of --top-k: `test` (the test split of the data; of graphs, that of the
-    /// run's seed; of links, the sources of the test links), `all`, `new` (those that `kiln data import --append` added), or a file
-    /// of ids, `.npy` or text with one id per line.
-    #[arg(long, value_name = "test|all|new|FILE", default_value = "test")]
+    /// run's seed; of links, the sources of the test links), `all`, `new` (those that `kiln data import --append` added),
+    /// `unlabelled` (those without a target), or a file of ids, `.npy` or text with one id per line.
+    #[arg(long, value_name = "test|all|new|unlabelled|FILE", default_value = "test")]
     pub(super) nodes: PathBuf,
     /// Nodes to predict, or the sources of --top-k, by their names: a text file with one name per line, such as the keys of imported tables.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "parts", "servers"])]

@@ -76,6 +76,11 @@ impl PredictedGraph {
         Some(first..self.source.schema().types().range(node_type).len() as u32)
     }
 
+    /// Returns the targets of the data if they are those of a type.
+    pub(super) fn targets_of(&self, node_type: usize) -> Option<&DatasetTargets> {
+        self.targets.as_ref().filter(|targets| targets.node_type == node_type)
+    }
+
     /// Returns the targets of the nodes of a type, in the numbering of the classes or columns of a model, and their split, numbered
     /// within the type; none if the targets of the data are those of another type.
     pub(super) fn targets(
@@ -83,7 +88,7 @@ impl PredictedGraph {
         model: &SavedModel,
         node_type: usize,
     ) -> kiln::train::Result<(NamedTargets<NodeId>, Split)> {
-        let Some(targets) = self.targets.clone().filter(|targets| targets.node_type == node_type) else {
+        let Some(targets) = self.targets_of(node_type) else {
             let targets = Labels::new(Vec::<i32>::new(), 0).into();
             return Ok((NamedTargets { targets, notes: Vec::new() }, Split::default()));
         };

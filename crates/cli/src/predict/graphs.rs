@@ -11,7 +11,7 @@ use kiln_usage::{bail, ensure};
 
 use super::args::Mode;
 use super::job::Job;
-use super::request::{id_bytes, items};
+use super::request::{SelectableItems, id_bytes, items};
 use crate::output::print_note_lines;
 
 impl Job<'_> {
@@ -58,7 +58,14 @@ impl Job<'_> {
             has_split || args.nodes.as_os_str() != "test",
             "the set has no split of its own, and is not that of the training: give --nodes all, or a file of ids"
         );
-        let graphs = items(&args.nodes, &split.test, None, data.n_graphs())?;
+        let of_data = data.targets();
+        let selectable = SelectableItems {
+            n_items: data.n_graphs(),
+            test: &split.test,
+            new: None,
+            targets: Some(&of_data),
+        };
+        let graphs = items(&args.nodes, selectable)?;
         let parts = SplitParts::new(data.n_graphs(), &split);
         let request = self.request(graphs, targets, parts);
         self.launch(&sha256(&id_bytes(&request.items)), |rank, folder| {

@@ -14,7 +14,7 @@ use kiln::train::TopKConfig;
 use kiln_usage::ensure;
 
 use super::args::PredictArgs;
-use super::request::{id_bytes, nodes_of_keys, requested};
+use super::request::{SelectableItems, id_bytes, nodes_of_keys, requested};
 use crate::output::print_notes;
 
 /// The links to score, with node ids of the graph.
@@ -61,7 +61,9 @@ impl LinkRequest {
             Some(graph) => config.excluding(graph)?,
             None => config,
         };
-        let srcs = requested(args, test_srcs, new_srcs, nodes.ids[0].len(), nodes.names[0].as_deref())?;
+        let selectable =
+            SelectableItems { n_items: nodes.ids[0].len(), test: test_srcs, new: new_srcs, targets: None };
+        let srcs = requested(args, selectable, nodes.names[0].as_deref())?;
         Ok(Self::TopK { srcs: srcs.iter().map(of_graph(0)).collect(), config })
     }
 

@@ -12,7 +12,7 @@ use kiln::{PredictionRequest, SplitParts};
 
 use super::data::PredictedGraph;
 use super::job::Job;
-use super::request::{id_bytes, requested, selection};
+use super::request::{SelectableItems, id_bytes, requested, selection};
 use crate::flags::ranks::convert_error;
 use crate::output::print_note_lines;
 
@@ -50,7 +50,13 @@ impl Job<'_> {
         let names = graph.names(node_type);
         let (NamedTargets { targets, notes }, split) = graph.targets(&self.model, node_type)?;
         print_note_lines(notes.iter().filter(|_| prints));
-        let nodes = requested(self.args, &split.test, graph.new_rows(node_type), n_nodes, names.as_deref())?;
+        let selectable = SelectableItems {
+            n_items: n_nodes,
+            test: &split.test,
+            new: graph.new_rows(node_type),
+            targets: graph.targets_of(node_type).map(|of_type| &of_type.values),
+        };
+        let nodes = requested(self.args, selectable, names.as_deref())?;
         let parts = SplitParts::new(n_nodes, &split);
         let request = PredictionRequest { names, ..self.request(nodes, targets, parts) };
         Ok((predictor, request))

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use kiln::data::{NodeNames, read_ids};
+use kiln::feature::Targets;
 use kiln::graph::{ItemId, NodeId, did_you_mean, similar_name};
 use kiln::store::whole_file::{read_text, read_whole};
 use kiln::store::{io_error, sha256};
@@ -15,19 +16,28 @@ use super::args::PredictArgs;
 use crate::output::print_rank_zero;
 
 /// The values of `--nodes` that are no files.
-const WORDS: [&str; 3] = ["test", "all", "new"];
+const WORDS: [&str; 4] = ["test", "all", "new", "unlabelled"];
 
-/// Returns the nodes that `--nodes` or `--keys` selects. `new` are those that were appended to the data.
+/// The items of the data by which `--nodes` selects.
+pub(super) struct SelectableItems<'a, I: ItemId> {
+    pub(super) n_items: usize,
+    /// The test split.
+    pub(super) test: &'a [I],
+    /// The items that were appended; `None` for data without appended rows.
+    pub(super) new: Option<Range<u32>>,
+    /// The targets of the items; `None` for data without, and for the sources of links.
+    pub(super) targets: Option<&'a Targets<I>>,
+}
+
+/// Returns the nodes that `--nodes` or `--keys` selects.
 pub(super) fn requested(
     args: &PredictArgs,
-    test: &[NodeId],
-    new: Option<Range<u32>>,
-    n_nodes: usize,
+    nodes: SelectableItems<'_, NodeId>,
     names: Option<&NodeNames>,
 ) -> anyhow::Result<Vec<NodeId>> {
-    let Some(path) = &args.keys else { return items(&args.nodes, test, new, n_nodes) };
+    let Some(path) = &args.keys else { return items(&args.nodes, nodes) };
     let text = read_text(path).map_err(io_error(path))?;
-    nodes_of_keys(path, "--keys", &text.lines().collect::<Vec<_>>(), n_nodes, names)
+    nodes_of_keys(path, "--keys", &text.lines().collect::<Vec<_>>(), nodes.n_items, names)
 }
 
 /// Returns the nodes with the names on the lines of a file, which `flag` selects. There are `n_nodes` nodes with names.
@@ -69,13 +79,9 @@ fn similar_key(key: &str, n_nodes: usize, names: &NodeNames) -> String {
 }
 
 /// Returns the items that `--nodes` selects: those of the test split ascending, as in a run's `test_predictions.csv`, and those
-/// of a file in its order. A file that is named like a selection gets a note. `new` are the items that were appended.
-pub(super) fn items<I: ItemId>(
-    selection: &Path,
-    test: &[I],
-    new: Option<Range<u32>>,
-    n_items: usize,
-) -> anyhow::Result<Vec<I>> {
+/// of a file in its order. A file that is named like a selection gets a note.
+pub(super) fn items<I: ItemId>(selection: &Path, from: SelectableItems<'_, I>) -> anyhow::Result<Vec<I>> {
+    let SelectableItems { n_items, test, new, targets } = from;
     let word = word_of(selection);
     if let Some(word) = word.filter(|_| selection.is_file()) {
         print_rank_zero(format_args!(
@@ -100,11 +106,23 @@ pub(super) fn items<I: ItemId>(
             );
             Ok(new.map(I::new).collect())
         }
+        Some("unlabelled") => {
+            let targets = targets.context(
+                "the data has no targets of these items, without which --nodes unlabelled selects: give --nodes all or a file of ids",
+            )?;
+            let without: Vec<I> =
+                (0..n_items as u32).map(I::new).filter(|item| !targets.has_any(*item)).collect();
+            ensure!(
+                !without.is_empty(),
+                "all items of the data have a target: give --nodes all or a file of ids"
+            );
+            Ok(without)
+        }
         Some(_) => Ok((0..n_items as u32).map(I::new).collect()),
         None => {
             ensure!(
                 selection.exists(),
-                "--nodes {} is no file: expected test, all, new, or a file of ids, one per line",
+                "--nodes {}: there is no such file: expected test, all, new, unlabelled, or a file of ids, one per line",
                 selection.display()
             );
             Ok(read_ids(selection, n_items)?)

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use kiln::data::Dataset;
+use kiln::graph::NodeId;
 
 use crate::predict::{fails, succeeds, text, train};
 use crate::predict_typed::{import, imported, predict, rows, spec};
@@ -72,6 +73,22 @@ fn new_rows_are_predicted_in_the_old_graph() {
         assert_eq!(text(&root.join("of-shop-2").join(file)), text(&root.join("of-all").join(file)));
     }
 
+    // The items without a target, of the whole set and of its partitions.
+    let targets = Dataset::open(&appended).unwrap().targets.unwrap().values;
+    let unlabelled: Vec<u32> = (0..122).filter(|item| !targets.has_any(NodeId(*item))).collect();
+    assert!(unlabelled.contains(&120) && !unlabelled.contains(&121), "{unlabelled:?}");
+    let parts = path("parts");
+    succeeds(&["data", "partition", &appended, "--parts", "2", "--method", "random", "--out", &parts]);
+    let [whole, of_parts] = ["whole", "of-parts"].map(|name| path(name));
+    succeeds(&["predict", "--run", &run, "--data", &appended, "--nodes", "unlabelled", "--out", &whole]);
+    let of_unlabelled = ["--ranks", "2", "--nodes", "unlabelled", "--out", &of_parts];
+    succeeds(&[&["predict", "--run", &run, "--parts", &parts][..], &of_unlabelled].concat());
+    for out in [&whole, &of_parts] {
+        let classes = text(&Path::new(out).join("classes.csv"));
+        let ids = classes.lines().skip(1).map(|line| line.split(',').next().unwrap().parse::<u32>().unwrap());
+        assert_eq!(ids.collect::<Vec<_>>(), unlabelled, "{out}");
+    }
+
     // Purchases of a known buyer only: no item is new.
     fs::write(root.join("new-purchases.csv"), "buyer,item\nb3,i9\n").unwrap();
     let whole = spec("none.csv", "new-purchases.csv");
@@ -85,8 +102,6 @@ fn new_rows_are_predicted_in_the_old_graph() {
     assert!(error.contains("the rows that were appended last have no node of this type"), "{error}");
     let error = of_new(&set);
     assert!(error.contains("no rows were appended to the data"), "{error}");
-    let parts = path("parts");
-    succeeds(&["data", "partition", &appended, "--parts", "2", "--method", "random", "--out", &parts]);
     let error = fails(&["predict", "--run", &run, "--parts", &parts, "--nodes", "new", "--out", &out]);
     assert!(error.contains("partitions do not state which nodes are new"), "{error}");
     let error = fails(&["data", "import", &new_yaml, "--append", &parts, "--out", &out]);
