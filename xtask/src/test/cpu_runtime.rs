@@ -157,9 +157,8 @@ impl Logs {
 
 /// Returns the kernels that are missing among the launched ones, which are in camel case.
 fn missing(kernels: BTreeSet<String>, launched: &BTreeSet<String>) -> Vec<String> {
-    let is_missing =
-        |kernel: &String| !WITH_PLANES.contains(&kernel.as_str()) && !launched.contains(&camel(kernel));
-    kernels.into_iter().filter(is_missing).collect()
+    let kernels = kernels.into_iter().filter(|kernel| !WITH_PLANES.contains(&kernel.as_str()));
+    kernels.filter(|kernel| !launched.contains(&camel(kernel))).collect()
 }
 
 /// Returns the names in a line of a log, `| 131.5ms | SegmentSum_9c6a2d52`: those of the kernel and of its type parameter,
