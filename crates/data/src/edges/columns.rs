@@ -21,6 +21,7 @@ use crate::{Note, Result};
 const VALUES_AT_ONCE: usize = 1 << 10;
 
 /// A column of edges in an array of its own.
+#[derive(Debug)]
 pub(crate) struct ColumnArray {
     pub(crate) format: ColumnFormat,
     array: ArrayFile,
@@ -59,11 +60,16 @@ impl ColumnArray {
                 )));
                 continue;
             }
-            let element = written_type(&array)?;
-            let width = row_shape(&array)?.1;
-            columns.push(Self { format: ColumnFormat { name: name.to_owned(), element, width }, array });
+            columns.push(Self::rows(array, name)?);
         }
         Ok(columns)
+    }
+
+    /// Returns the column of a name in an array of floats, `[n_edges, width]`.
+    pub(crate) fn rows(array: ArrayFile, name: &str) -> Result<Self> {
+        let element = written_type(&array)?;
+        let width = row_shape(&array)?.1;
+        Ok(Self { format: ColumnFormat { name: name.to_owned(), element, width }, array })
     }
 
     fn vector(path: PathBuf, dtype: DType, format: ColumnFormat) -> Result<Self> {

@@ -101,6 +101,11 @@ impl EdgeList {
         Ok(Self { n_stated, ..Self::new(path, Box::new(EdgeTable::of_pairs(path)?)) })
     }
 
+    /// Returns the list with these columns of its edges.
+    pub(crate) fn with_columns(self, arrays: Vec<ColumnArray>) -> Self {
+        Self { arrays, ..self }
+    }
+
     fn of_arrays(path: &Path, arrays: EdgeArrays) -> Self {
         Self { n_edges: Some(arrays.n_edges()), ..Self::new(path, Box::new(arrays)) }
     }
@@ -169,6 +174,15 @@ impl EdgeList {
         notes: &mut Vec<Note>,
     ) -> Result<Csc> {
         let all = self.read(n_nodes, memory_bytes)?;
+        let columns = self.columns_of(&all, notes)?;
+        let progress = Progress::start("sorting edges", ProgressUnit::Edges, all.len() as u64);
+        let graph = builder.columns(columns).build(&all.srcs, &all.dsts)?;
+        progress.advance(all.len() as u64);
+        Ok(graph)
+    }
+
+    /// Returns the columns of all edges, in the order of the list, with those of the arrays beside it.
+    pub(crate) fn columns_of(&self, all: &EdgeChunk, notes: &mut Vec<Note>) -> Result<EdgeColumns> {
         let mut columns = EdgeColumns::default();
         for (format, bytes) in self.edges.columns().iter().zip(&all.columns) {
             columns = columns.with(&format.name, format.column_of(bytes)?)?;
@@ -176,10 +190,7 @@ impl EdgeList {
         for array in &self.arrays {
             columns = columns.with(&array.format.name, array.column(notes)?)?;
         }
-        let progress = Progress::start("sorting edges", ProgressUnit::Edges, all.len() as u64);
-        let graph = builder.columns(columns).build(&all.srcs, &all.dsts)?;
-        progress.advance(all.len() as u64);
-        Ok(graph)
+        Ok(columns)
     }
 
     /// Begins a stage of progress in which all edges are read.

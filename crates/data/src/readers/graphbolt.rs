@@ -7,7 +7,7 @@ mod unread;
 use std::path::{Path, PathBuf};
 
 use kiln_feature::{Labels, Targets};
-use kiln_graph::{NodeId, SharedArray};
+use kiln_graph::{EdgeColumns, NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 use kiln_store::npy::DType;
 use kiln_store::paths::{find, required};
@@ -16,6 +16,7 @@ use kiln_store::{ArrayFile, check_count};
 
 use crate::arrays::{node_error, row_shape};
 use crate::check::{Place, check_split};
+use crate::edges::ColumnArray;
 use crate::limits::{MEMORY_BYTES, check_n_classes, check_n_nodes};
 use crate::readers::ids::listed_nodes;
 use crate::readers::stored::{Edges, Source, Stored};
@@ -47,6 +48,7 @@ const LABELS: &str = "labels";
 /// | `graph.nodes` | one entry with `num` |
 /// | `graph.edges` | one entry with `format` and `path`: `numpy` (`[2, n_edges]`, sources first) or `csv` (no header) |
 /// | `feature_data` | the node features named `feat`, or the only node features: a `numpy` array `[n_nodes, dim]` |
+/// | | and, optionally, the edge features named `feat`, or the only ones: `[n_edges, dim]`, in the order of the edges |
 /// | `tasks` | the task named `node_classification`, or the only one with node labels; and the one named `link_prediction` |
 /// | a task | `train_set`, and optionally `validation_set`, `test_set` and `num_classes` |
 /// | a set's `data` | `numpy` arrays: the nodes, named `seeds` or `seed_nodes` (ids, or a mask of all nodes), and their `labels` |
@@ -54,7 +56,7 @@ const LABELS: &str = "labels";
 /// | | or negatives among the `seeds`: `labels` 1 or 0, and `indexes`, equal for a link and its negatives |
 ///
 /// Features stay mapped if their element type allows it (`<f4`, `<f2`), regardless of `in_memory`. Only nodes of the
-/// three sets have labels. Parallel edges are kept, and no edge is added. Other features, including edge features,
+/// three sets have labels. Parallel edges are kept, and no edge is added. Other features
 /// are not read; a note names them, and the keys that are none of these. A set with links may lack a task with node labels: no node then has a label.
 ///
 /// A relative path is resolved against the folder, as in GraphBolt. Absolute paths and paths that contain `..` may
@@ -95,9 +97,14 @@ pub(crate) fn read(folder: &Path) -> Result<Stored> {
     let task = the_task(&root, links_task.is_some())?;
     let n_nodes = check_n_nodes(&path, nodes.require("num", "the number of nodes")?.count()?)?;
     note_unused(&graph.list_of("feature_data")?, &[], &mut notes)?;
+    let features = root.list_of("feature_data")?;
+    let mut used = Vec::new();
+    let columns = edge_columns(folder, &features, |_| Ok(true), &mut used, &mut notes)?;
     // The number of nodes is compared with the number of feature rows before arrays of that length are allocated.
-    let features = find_features(folder, &root, node_type, n_nodes, &mut notes)?;
-    let edges = Edges { source: find_edges(folder, &edges)?, n_stated: None, is_symmetrized: false };
+    let rows = find_features(folder, &features, &root, node_type, n_nodes, &mut used)?;
+    note_unused(&features, &used, &mut notes)?;
+    let source = find_edges(folder, &edges)?;
+    let edges = Edges { source, n_stated: None, is_symmetrized: false, columns };
     let (labels, split) = match &task {
         Some(task) => read_task(folder, task, node_type, n_nodes, &mut notes)?,
         None => (Labels::new(vec![-1; n_nodes], 0), Split::default()),
@@ -110,7 +117,7 @@ pub(crate) fn read(folder: &Path) -> Result<Stored> {
     check_split(Place::Set(&path), &split, &targets, &mut notes)?;
     let name = root.get("dataset_name")?.map(|name| name.text()).transpose()?;
     let name = name.map_or_else(|| name_of(folder), str::to_owned);
-    Ok(Stored { name, targets, split, links, features: Source::Mapped(features), edges, notes })
+    Ok(Stored { name, targets, split, links, features: Source::Mapped(rows), edges, notes })
 }
 
 fn metadata_path(folder: &Path) -> Result<PathBuf> {
@@ -244,14 +251,14 @@ fn find_edges(folder: &Path, edges: &YamlEntry<'_>) -> Result<Source> {
 
 fn find_features(
     folder: &Path,
+    all: &[YamlEntry<'_>],
     root: &YamlEntry<'_>,
     node_type: Option<&str>,
     n_nodes: usize,
-    notes: &mut Vec<Note>,
+    used: &mut Vec<usize>,
 ) -> Result<ArrayFile> {
-    let all = root.list_of("feature_data")?;
-    let position = the_feature(root, &all)?;
-    note_unused(&all, &[position], notes)?;
+    let position = the_feature(root, all)?;
+    used.push(position);
     check_type(&all[position], node_type)?;
     let path = numpy(folder, &all[position])?;
     let array = ArrayFile::open(&path)?;
@@ -284,6 +291,36 @@ fn the_feature(root: &YamlEntry<'_>, all: &[YamlEntry<'_>]) -> Result<usize> {
         }
         .into()),
     }
+}
+
+/// Returns the column of the features of a relation's edges: those named [`FEATURE`], or else the only ones that are of the
+/// relation. Their position in `all` is added to `used`. Features of whole numbers, such as times, are none.
+fn edge_columns(
+    folder: &Path,
+    all: &[YamlEntry<'_>],
+    is_of_relation: impl Fn(&YamlEntry<'_>) -> Result<bool>,
+    used: &mut Vec<usize>,
+    notes: &mut Vec<Note>,
+) -> Result<Vec<ColumnArray>> {
+    let mut of_edges = Vec::new();
+    for (position, feature) in all.iter().enumerate() {
+        let name = feature.require("name", "the features' name")?.text()?;
+        if feature.require("domain", "node or edge")?.text()? == "edge" && is_of_relation(feature)? {
+            of_edges.push((position, name));
+        }
+    }
+    let named = of_edges.iter().find(|(_, name)| *name == FEATURE);
+    let ((Some(&(position, _)), _) | (None, &[(position, _)])) = (named, &of_edges[..]) else {
+        return Ok(Vec::new());
+    };
+    used.push(position);
+    let array = ArrayFile::open(numpy(folder, &all[position])?)?;
+    if !matches!(array.dtype(), DType::F16 | DType::F32 | DType::F64) {
+        let path = array.path().display();
+        notes.push(Note::Other(format!("{path} is not read: edge features are floats (<f4 or <f2)")));
+        return Ok(Vec::new());
+    }
+    Ok(vec![ColumnArray::rows(array, EdgeColumns::FEATURES)?])
 }
 
 /// Adds a note for each feature that is not read: all except those at the positions `used`.

@@ -257,7 +257,7 @@ fn read_text(raw: &Path, has_links: bool) -> Result<Raw> {
         (None, None) => return Err(no_features(raw, "node-feat.csv.gz, a line for each node")),
     };
     let n_stated = Some(read_count(raw, EDGE_COUNTS)?);
-    let edges = Edges { source: Source::Table(edges), n_stated, is_symmetrized: false };
+    let edges = Edges { source: Source::Table(edges), n_stated, is_symmetrized: false, columns: Vec::new() };
     let unread = unread.map(|path| path.display().to_string());
     Ok(Raw { edges, features, targets, unread })
 }
@@ -317,6 +317,7 @@ fn read_npz(raw: &Path, notes: &mut Vec<Note>) -> Result<Raw> {
         source: member("edge_index"),
         n_stated: Some((path.clone(), n_edges)),
         is_symmetrized: false,
+        columns: Vec::new(),
     };
     let unread = archive.has("edge_feat").then(|| format!("edge_feat of {}", path.display()));
     Ok(Raw { edges, features: member("node_feat"), targets, unread })

@@ -8,7 +8,7 @@ use kiln_graph::{NodeTypes, Relation, RelationEdges, Relations};
 use kiln_store::Error as StoreError;
 
 use crate::readers::stored::Edges;
-use crate::{Error, Result};
+use crate::{Error, Note, Result};
 
 /// A relation whose edges are still in their file.
 #[derive(Debug)]
@@ -26,7 +26,13 @@ pub(crate) struct RelationFiles {
 impl RelationFiles {
     /// Reads the edges and builds the graph of the relation. `left_bytes` is the memory that is left for edges in compressed
     /// text; arrays and text that is not compressed do not count.
-    pub(crate) fn read(self, types: &Arc<NodeTypes>, left_bytes: &mut u64) -> Result<Relation> {
+    /// Notes on the arrays of columns are added to `notes`.
+    pub(crate) fn read(
+        self,
+        types: &Arc<NodeTypes>,
+        left_bytes: &mut u64,
+        notes: &mut Vec<Note>,
+    ) -> Result<Relation> {
         let list = self.edges.open()?;
         let [n_srcs, n_dsts] = [self.src_type, self.dst_type].map(|ty| types.range(ty).len());
         let edges = list.read(n_srcs.max(n_dsts), *left_bytes)?;
@@ -45,13 +51,17 @@ impl RelationFiles {
                 return Err(StoreError::BadValue { path, what, position, expected, found }.into());
             }
         }
-        let edges = RelationEdges::new(
-            &self.name,
-            &types.names()[self.src_type],
-            &types.names()[self.dst_type],
-            &edges.srcs,
-            &edges.dsts,
-        );
+        let columns = list.columns_of(&edges, notes)?;
+        let edges = RelationEdges {
+            columns: Some(&columns),
+            ..RelationEdges::new(
+                &self.name,
+                &types.names()[self.src_type],
+                &types.names()[self.dst_type],
+                &edges.srcs,
+                &edges.dsts,
+            )
+        };
         Ok(Relations::from_edges(types.clone(), &[edges])?.relation(0).clone())
     }
 }

@@ -11,7 +11,7 @@ use kiln_store::text::TextTable;
 use kiln_store::{ArrayFile, Npz, check_count};
 
 use crate::arrays::{RowsOf, rows_of};
-use crate::edges::EdgeList;
+use crate::edges::{ColumnArray, EdgeList};
 use crate::limits::bad_dim;
 use crate::readers::edge_means::{EdgeMeans, MeanRows};
 use crate::{Dataset, DatasetTargets, LinkTargets, Note, Result, Split};
@@ -44,6 +44,8 @@ pub(crate) struct Edges {
     pub(crate) n_stated: Option<(PathBuf, u64)>,
     /// True if the reverse of each edge is added.
     pub(crate) is_symmetrized: bool,
+    /// The columns of the edges in arrays.
+    pub(crate) columns: Vec<ColumnArray>,
 }
 
 /// The location of an array or a table.
@@ -86,18 +88,19 @@ impl Stored {
 impl Edges {
     /// Opens the edges as a list.
     pub(crate) fn open(self) -> Result<EdgeList> {
-        let array = match self.source {
-            Source::Table(path) => return EdgeList::of_pairs(&path, self.n_stated),
+        let Self { source, n_stated, columns, .. } = self;
+        let array = match source {
+            Source::Table(path) => return Ok(EdgeList::of_pairs(&path, n_stated)?.with_columns(columns)),
             Source::Mapped(array) => array,
             Source::Member { archive, name } => Npz::open(archive)?.array_in_any_order(&name)?,
-            Source::EdgeMeans(means) => return EdgeList::of_pairs(&means.edges, self.n_stated),
+            Source::EdgeMeans(means) => return EdgeList::of_pairs(&means.edges, n_stated),
         };
         let path = array.path().to_owned();
         let list = EdgeList::of_rows(array)?;
-        if let (Some((_, n_stated)), Some(n_edges)) = (self.n_stated, list.n_edges()) {
+        if let (Some((_, n_stated)), Some(n_edges)) = (n_stated, list.n_edges()) {
             check_count(&path, "the number of edges", n_stated as usize, n_edges)?;
         }
-        Ok(list)
+        Ok(list.with_columns(columns))
     }
 }
 

@@ -51,7 +51,7 @@ fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
 }
 
 /// Writes a folder with the edges 0 -> 1, 2 -> 1, 2 -> 1, 3 -> 0. Node 3 is in no set.
-fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     fs::write(at.join("metadata.yaml"), METADATA).unwrap();
@@ -66,7 +66,7 @@ fn folder() -> TempDir {
     folder
 }
 
-fn check(data: &Dataset) {
+pub(crate) fn check(data: &Dataset) {
     assert_eq!(data.csc().unwrap().indptr(), [0, 1, 4, 4, 4]);
     assert_eq!(data.csc().unwrap().indices(), [3, 0, 2, 2].map(NodeId));
     assert_eq!((data.node_features().unwrap().dim(), data.labels().n_classes()), (2, 5));
@@ -151,16 +151,15 @@ fn accepts_variants_of_metadata() {
 
 #[test]
 fn notes_entries_that_are_not_read() {
-    let text = METADATA.replace(
-        "tasks:",
-        "- {domain: edge, name: weight, format: numpy, path: none.npy}\n\
-         - {domain: node, name: year, format: numpy, path: none.npy}\ntasks:",
-    );
+    let of = |domain, name| format!("- {{domain: {domain}, name: {name}, format: numpy, path: none.npy}}\n");
+    let others = of("edge", "weight") + &of("node", "year") + &of("edge", "kind");
+    let text = METADATA.replace("tasks:", &format!("{others}tasks:"));
     let data = open_as(&text).unwrap();
     check(&data);
     let expected = [
         "the edge feature weight (feature_data[1] in metadata.yaml) is not used",
         "the node feature year (feature_data[2] in metadata.yaml) is not used",
+        "the edge feature kind (feature_data[3] in metadata.yaml) is not used",
     ];
     assert_eq!(notes_of_reading(&data.notes), expected.map(|text| Note::Other(text.into())));
     let without_test = &METADATA[..METADATA.find("  test_set").unwrap()];

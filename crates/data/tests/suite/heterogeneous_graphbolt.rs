@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::common::{notes_of_reading, put};
 
-const METADATA: &str = "\
+pub(crate) const METADATA: &str = "\
 dataset_name: small
 graph:
   nodes:

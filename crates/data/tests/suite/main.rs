@@ -22,6 +22,7 @@ mod frozen;
 mod gin;
 mod graph_dataset;
 mod graphbolt;
+mod graphbolt_edges;
 mod hash;
 mod heterogeneous_builder;
 mod heterogeneous_convert;

@@ -9,11 +9,12 @@ use kiln_store::yaml::{Yaml, YamlEntry};
 use kiln_store::{ArrayFile, Error as StoreError, check_count};
 
 use super::{
-    FEATURE, find_edges, graph_entry, links, links_task, metadata_path, note_unread_keys, note_unused, numpy,
-    only, read_task, the_task,
+    FEATURE, edge_columns, find_edges, graph_entry, links, links_task, metadata_path, note_unread_keys,
+    note_unused, numpy, only, read_task, the_task,
 };
 use crate::arrays::{RowsOf, row_shape, rows_of};
 use crate::check::{Place, check_split};
+use crate::edges::ColumnArray;
 use crate::limits::{MAX_TYPES, MEMORY_BYTES, check_n_nodes};
 use crate::readers::links::{StoredLinks, StoredNegatives};
 use crate::readers::name_of;
@@ -59,14 +60,19 @@ pub fn open_heterogeneous_within(folder: impl AsRef<Path>, memory_bytes: u64) ->
     let types = Arc::new(node_types(&graph)?);
     let edges = edge_types(&graph, &types)?;
     note_unused(&graph.list_of("feature_data")?, &[], &mut notes)?;
-    let features = read_features(folder, &root, &types, &mut notes)?;
+    let feature_data = root.list_of("feature_data")?;
+    let mut used = Vec::new();
+    let features = read_features(folder, &feature_data, &root, &types, &mut used, &mut notes)?;
     let dst_types: Vec<usize> = edges.iter().map(|edges| edges.dst_type).collect();
     let is_confirmed: Vec<bool> = features.iter().map(Option::is_some).collect();
     check_offsets(&path, &types, &dst_types, &is_confirmed, &features, memory_bytes)?;
     let (mut relations, mut left_bytes) = (Vec::new(), memory_bytes);
     for edges in &edges {
-        relations.push(edges.files(folder)?.read(&types, &mut left_bytes)?);
+        let columns = edge_columns(folder, &feature_data, |of| edges.is_named_in(of), &mut used, &mut notes)?;
+        let files = edges.files(folder, columns)?;
+        relations.push(files.read(&types, &mut left_bytes, &mut notes)?);
     }
+    note_unused(&feature_data, &used, &mut notes)?;
     let graph = Arc::new(Relations::new(types.clone(), relations)?);
     let links = match links_task(&root)? {
         Some(task) => read_links(folder, &task, &edges, &types, &mut notes)?,
@@ -172,9 +178,19 @@ fn edge_types<'a>(graph: &YamlEntry<'a>, types: &NodeTypes) -> Result<Vec<EdgeTy
 }
 
 impl EdgeType<'_> {
-    /// Returns the files of the relation.
-    fn files(&self, folder: &Path) -> Result<RelationFiles> {
-        let edges = Edges { source: find_edges(folder, &self.entry)?, n_stated: None, is_symmetrized: false };
+    /// Returns true if another entry names this edge type.
+    fn is_named_in(&self, other: &YamlEntry<'_>) -> Result<bool> {
+        Ok(match (self.entry.get("type")?, other.get("type")?) {
+            (Some(name), Some(of)) => name.text()? == of.text()?,
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        })
+    }
+
+    /// Returns the files of the relation, whose edges have these columns.
+    fn files(&self, folder: &Path, columns: Vec<ColumnArray>) -> Result<RelationFiles> {
+        let source = find_edges(folder, &self.entry)?;
+        let edges = Edges { source, n_stated: None, is_symmetrized: false, columns };
         let (name, src_type, dst_type) = (self.name.clone(), self.src_type, self.dst_type);
         Ok(RelationFiles { name, src_type, dst_type, edges })
     }
@@ -183,11 +199,12 @@ impl EdgeType<'_> {
 /// Returns the features of each node type: those named [`FEATURE`], or else the only ones.
 fn read_features(
     folder: &Path,
+    all: &[YamlEntry<'_>],
     root: &YamlEntry<'_>,
     types: &NodeTypes,
+    used: &mut Vec<usize>,
     notes: &mut Vec<Note>,
 ) -> Result<Vec<Option<Arc<dyn FeatureStore>>>> {
-    let all = root.list_of("feature_data")?;
     let mut of_types = vec![Vec::new(); types.n_types()];
     for (position, feature) in all.iter().enumerate() {
         let name = feature.require("name", "the features' name")?.text()?;
@@ -195,7 +212,7 @@ fn read_features(
             of_types[position_of(feature, types)?].push((position, name));
         }
     }
-    let (mut used, mut features) = (Vec::new(), Vec::<Option<Arc<dyn FeatureStore>>>::new());
+    let mut features = Vec::<Option<Arc<dyn FeatureStore>>>::new();
     for (node_type, found) in of_types.iter().enumerate() {
         let named = found.iter().find(|(_, name)| *name == FEATURE);
         let position = match (named, &found[..]) {
@@ -219,7 +236,6 @@ fn read_features(
         check_count(array.path(), RowsOf::Nodes.count(), n_nodes, row_shape(&array)?.0)?;
         features.push(Some(Arc::new(rows_of(&array, RowsOf::Nodes, notes)?)));
     }
-    note_unused(&all, &used, notes)?;
     Ok(features)
 }
 
@@ -262,15 +278,8 @@ fn relation_of(set: &YamlEntry<'_>, edges: &[EdgeType<'_>]) -> Result<usize> {
         return Ok(0);
     }
     let stated = set.require("type", "SOURCE:RELATION:DESTINATION")?;
-    let text = stated.text()?;
-    let is_named = |edge_type: &EdgeType<'_>| {
-        Ok::<_, crate::Error>(match edge_type.entry.get("type")? {
-            Some(name) => name.text()? == text,
-            None => false,
-        })
-    };
     for (position, edge_type) in edges.iter().enumerate() {
-        if is_named(edge_type)? {
+        if edge_type.is_named_in(set)? {
             return Ok(position);
         }
     }

@@ -100,7 +100,7 @@ pub fn open_heterogeneous_within(folder: impl AsRef<Path>, memory_bytes: u64) ->
     check_offsets(&stated_in, &types, &dst_types, &is_confirmed, &features, memory_bytes)?;
     let (mut graphs, mut left_bytes) = (Vec::new(), memory_bytes);
     for relation in relations {
-        graphs.push(relation.read(&types, &mut left_bytes)?);
+        graphs.push(relation.read(&types, &mut left_bytes, &mut notes)?);
     }
     let graph = Arc::new(Relations::new(types.clone(), graphs)?);
     let targets = match labels {

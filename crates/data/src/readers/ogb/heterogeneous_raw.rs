@@ -104,7 +104,7 @@ pub(super) fn read_text(raw: &Path, notes: &mut Vec<Note>) -> Result<RawTypes> {
         let known = [EDGES, EDGE_COUNTS, EDGE_FEATURES].concat();
         note_unread_files(&folder, |name| is_data(name) && !known.contains(&name), notes)?;
         let n_stated = Some(read_count(&folder, EDGE_COUNTS)?);
-        Ok(Edges { source: Source::Table(edges), n_stated, is_symmetrized: false })
+        Ok(Edges { source: Source::Table(edges), n_stated, is_symmetrized: false, columns: Vec::new() })
     })?;
     let labels = read_labels(raw, &types)?;
     let known = [&TYPE_COUNTS[..], &TRIPLETS, &HAS_LABEL, &FOLDERS].concat();
@@ -305,7 +305,12 @@ pub(super) fn read_npz(raw: &Path, notes: &mut Vec<Note>) -> Result<RawTypes> {
         let name = triplet.join("___");
         let n_edges = count_of(&mut edge_counts, &name)?;
         let source = Source::Member { archive: path.clone(), name };
-        Ok(Edges { source, n_stated: Some((stated.clone(), n_edges)), is_symmetrized: false })
+        Ok(Edges {
+            source,
+            n_stated: Some((stated.clone(), n_edges)),
+            is_symmetrized: false,
+            columns: Vec::new(),
+        })
     })?;
 
     let mut features = vec![None; types.n_types()];
