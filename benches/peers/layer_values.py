@@ -51,6 +51,11 @@ def gine(settings):
     return GINEConv(mlp(), train_eps=True, edge_dim=settings["edge_dim"])
 
 
+def d_edge(settings):
+    """Returns the width of the edge features, or None if the layer reads none."""
+    return settings["edge_dim"] or D_IN if "edge_dim" in settings else None
+
+
 # The name, the type in PyG, the function that builds the layer, the settings, and the dtype of each case.
 CASES = [
     ("rgcn", "RGCNConv", rgcn, dict(TYPED, num_bases=None), "float64"),
@@ -72,6 +77,16 @@ CASES = [
         (f"transformer_{heads}{skip}", "TransformerConv", attention(TransformerConv),
          dict(TRANSFORMER, concat=heads == "concat", beta=skip == "_beta", root_weight=skip != "_no_root"), "float64")
         for heads in ("concat", "mean") for skip in ("", "_beta", "_no_root")
+    ),
+    *(
+        (f"edge_gatv2_{heads}", "GATv2Conv", attention(GATv2Conv),
+         dict(ATTENTION, concat=heads == "concat", share_weights=False, edge_dim=D_EDGE), "float64")
+        for heads in ("concat", "mean")
+    ),
+    *(
+        (f"edge_transformer_{heads}{skip}", "TransformerConv", attention(TransformerConv),
+         dict(TRANSFORMER, concat=heads == "concat", beta=skip == "_beta", root_weight=True, edge_dim=D_EDGE), "float64")
+        for heads in ("concat", "mean") for skip in ("", "_beta")
     ),
 ]
 
@@ -106,8 +121,8 @@ def case(name, layer_type, build, settings, dtype):
     # Cases that differ in the dtype only have the same inputs and weights.
     rng = np.random.default_rng(list(name.removesuffix("_f32").encode()))
     inputs = {"x": draw(rng, (N_SRC, D_IN))}
-    if layer_type == "GINEConv":
-        inputs["edge_attr"] = draw(rng, (len(INDICES), settings["edge_dim"] or D_IN))
+    if d_edge(settings) is not None:
+        inputs["edge_attr"] = draw(rng, (len(INDICES), d_edge(settings)))
     layer = build(settings)
     weights = {name: draw(rng, parameter.shape) for name, parameter in layer.named_parameters()}
     width = D_OUT * settings["heads"] if settings.get("concat") else D_OUT

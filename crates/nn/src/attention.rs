@@ -18,6 +18,20 @@ pub enum HeadOutput {
     Mean,
 }
 
+/// The rows that an attention layer sums for each edge.
+pub(crate) struct Messages {
+    /// The rows of the sources, `[n_src, n_heads * d_head]`.
+    pub(crate) of_sources: Tensor<2>,
+    /// The rows of the edges, `[n_edges, n_heads * d_head]`, which are added to those of their sources; `None` without them.
+    pub(crate) of_edges: Option<Tensor<2>>,
+}
+
+impl From<Tensor<2>> for Messages {
+    fn from(of_sources: Tensor<2>) -> Self {
+        Self { of_sources, of_edges: None }
+    }
+}
+
 /// The options of an attention layer that have no parameters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heads {
@@ -61,23 +75,28 @@ impl Heads {
         self.negative_slope as f32
     }
 
-    /// Sums the rows of the sources, `[n_src, n_heads * d_head]`, with the attention weights that follow from the scores,
-    /// `[n_edges, n_heads]`. `layer` keys the dropout of the weights.
+    /// Sums the messages with the attention weights that follow from the scores, `[n_edges, n_heads]`. `layer` keys the
+    /// dropout of the weights.
     pub(crate) fn attend(
         &self,
         layer: usize,
         block: &DeviceBlock,
         scores: Tensor<2>,
-        rows: Tensor<2>,
+        messages: impl Into<Messages>,
         bias: Tensor<1>,
         ctx: &ForwardContext,
     ) -> Tensor<2> {
+        let Messages { of_sources, of_edges } = messages.into();
         let mut weights = ops::edge_softmax(block, scores);
         if ctx.mode == Mode::Train {
             weights = ops::edge_dropout(block, weights, ctx.key, layer, self.dropout);
         }
-        let weights = Some(MessageWeights::PerHead(weights));
-        let heads = ops::aggregate(block, rows, Aggregation { weights, ..Reduction::Sum.into() });
+        let aggregation =
+            Aggregation { weights: Some(MessageWeights::PerHead(weights)), ..Reduction::Sum.into() };
+        let mut heads = ops::aggregate(block, of_sources, aggregation.clone());
+        if let Some(of_edges) = of_edges {
+            heads = heads + ops::aggregate_edges(block, of_edges, aggregation);
+        }
         let rows = match self.output {
             HeadOutput::Concat => heads,
             HeadOutput::Mean => ops::mean_of_ranges(heads, self.n_heads),

@@ -78,6 +78,20 @@ impl EdgeWeighting {
         }
     }
 
+    /// Returns the factor of each edge in the mean or sum over the edges of its relation; `None` if all are 1.
+    pub(crate) fn edge_factors(
+        self,
+        block: &DeviceBlock,
+        aggregate: Aggregate,
+        n_relations: usize,
+    ) -> Option<Tensor<1>> {
+        match (aggregate, self) {
+            (Aggregate::Mean, _) => Some(self.relation_shares(block, n_relations)),
+            (_, Self::None) => None,
+            (_, _) => Some(weights_of(block.weights())),
+        }
+    }
+
     /// Returns the share of each edge in the mean over the edges of its relation.
     pub(crate) fn relation_shares(self, block: &DeviceBlock, n_relations: usize) -> Tensor<1> {
         match self {

@@ -74,6 +74,17 @@ pub enum Error {
         /// The aggregation.
         aggregate: crate::Aggregate,
     },
+    /// The widths of edge features do not fit the relations.
+    #[error(
+        "edge_features is {got:?}, expected a number of columns or `None` for each of {n_relations} relations, and a number \
+         for at least one"
+    )]
+    EdgeWidths {
+        /// The number of relations, or of edge types.
+        n_relations: usize,
+        /// The widths of the configuration.
+        got: Vec<Option<usize>>,
+    },
     /// The hidden width cannot be divided into heads.
     #[error("the hidden width is {hidden}, expected a multiple of the {n_heads} attention heads")]
     HeadWidth {

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::DeviceBlock;
@@ -9,7 +11,7 @@ use crate::frame::frame_options;
 use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
-    Conv, Error, ForwardContext, GatConv, GatConvConfig, GatV2Conv, GatV2ConvConfig, GraphRequirements,
+    Conv, Error, ForwardContext, GatConv, GatConvConfig, GatV2Conv, GatV2ConvConfig, GraphMetadata, GraphRequirements,
     HeadOutput, InputFormat, JumpingKnowledge, LayerMemory, LayerSize, ModelConfig, Net, Normalization,
     Result,
 };
@@ -26,7 +28,7 @@ pub enum AttentionKind {
 }
 
 /// The configuration of a [`Gat`] model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GatConfig {
     /// Width of the input features.
@@ -65,6 +67,9 @@ pub struct GatConfig {
     /// [`JumpingKnowledge::Direct`], all layers have the hidden width, and a linear layer follows them.
     #[serde(default)]
     pub jumping: JumpingKnowledge,
+    /// Number of columns of the edge features that the layers read; `None` if they read none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge_features: Option<usize>,
 }
 
 impl GatConfig {
@@ -93,6 +98,7 @@ impl GatConfig {
             norm: Normalization::None,
             residual: false,
             jumping: JumpingKnowledge::Direct,
+            edge_features: None,
         }
     }
 
@@ -164,6 +170,19 @@ impl GatConfig {
         Self { attention_dropout, ..self }
     }
 
+    /// Sets the number of columns of the edge features that the layers read, which are a part of the scores of [`AttentionKind::GatV2`]. Loaders need `edge_features`.
+    ///
+    /// ```
+    /// # use kiln_nn::{AttentionKind, GatConfig};
+    /// // The edges have 5 feature columns.
+    /// let config = GatConfig::new(100, 47).attention(AttentionKind::GatV2).edge_features(5);
+    /// # assert_eq!(config.edge_features, Some(5));
+    /// ```
+    #[must_use]
+    pub fn edge_features(self, d_edge: usize) -> Self {
+        Self { edge_features: Some(d_edge), ..self }
+    }
+
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
     ///
     /// ```
@@ -197,6 +216,10 @@ impl GatConfig {
             (self.n_heads, d_out / self.n_heads, HeadOutput::Concat)
         };
         Ok(match self.attention {
+            AttentionKind::Gat if self.edge_features.is_some() => {
+                let expected = "none with the attention gat, which reads no edge features, or the attention gat_v2,";
+                return Err(Error::OtherModel { name: "edge_features", got: "a width", expected });
+            }
             AttentionKind::Gat => {
                 let config =
                     GatConvConfig { d_in, d_head, n_heads, output, negative_slope, attention_dropout };
@@ -204,10 +227,37 @@ impl GatConfig {
             }
             AttentionKind::GatV2 => {
                 let new = GatV2ConvConfig::new(d_in, d_head, n_heads);
-                let config = GatV2ConvConfig { output, negative_slope, attention_dropout, ..new };
+                let edge_features = self.edge_features;
+                let config =
+                    GatV2ConvConfig { output, negative_slope, attention_dropout, edge_features, ..new };
                 GatLayer::GatV2(config.init(key, device)?)
             }
         })
+    }
+}
+
+/// The text identifies a run with its settings, so a default that older versions do not have is not a part of it.
+impl fmt::Debug for GatConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("GatConfig");
+        text.field("d_in", &self.d_in);
+        text.field("hidden", &self.hidden);
+        text.field("n_classes", &self.n_classes);
+        text.field("n_layers", &self.n_layers);
+        text.field("attention", &self.attention);
+        text.field("n_heads", &self.n_heads);
+        text.field("n_output_heads", &self.n_output_heads);
+        text.field("negative_slope", &self.negative_slope);
+        text.field("attention_dropout", &self.attention_dropout);
+        text.field("input_dropout", &self.input_dropout);
+        text.field("dropout", &self.dropout);
+        text.field("norm", &self.norm);
+        text.field("residual", &self.residual);
+        text.field("jumping", &self.jumping);
+        if let Some(d_edge) = &self.edge_features {
+            text.field("edge_features", d_edge);
+        }
+        text.finish()
     }
 }
 
@@ -236,7 +286,14 @@ impl ModelConfig for GatConfig {
     }
 
     fn requirements(&self) -> GraphRequirements {
-        GraphRequirements { self_loops: true, ..GraphRequirements::default() }
+        let d_edge = self.edge_features.filter(|_| self.attention == AttentionKind::GatV2);
+        GraphRequirements { self_loops: true, d_edge, ..GraphRequirements::default() }
+    }
+
+    /// Returns `None` for [`AttentionKind::Gat`], which reads no edge features.
+    fn with_edge_features(self, graph: &GraphMetadata) -> Option<Self> {
+        let d_edge = graph.d_edge.filter(|_| self.attention == AttentionKind::GatV2)?;
+        Some(self.edge_features(d_edge))
     }
 }
 
@@ -257,6 +314,13 @@ pub enum GatLayer {
 }
 
 impl GatLayer {
+    fn edge_feature_bytes(&self) -> u64 {
+        match self {
+            Self::Gat(_) => 0,
+            Self::GatV2(conv) => conv.edge_feature_bytes(),
+        }
+    }
+
     /// The number of heads, and the width of the rows of all heads together.
     fn heads(&self) -> [usize; 2] {
         match self {
@@ -294,7 +358,7 @@ impl Conv for GatLayer {
         let memory = LayerMemory {
             dst_bytes: 2 * rows,
             src_bytes: rows + 8 * n_heads as u64,
-            edge_bytes: 12 * n_heads as u64,
+            edge_bytes: 12 * n_heads as u64 + self.edge_feature_bytes(),
         };
         Some(LayerSize { widths, memory })
     }

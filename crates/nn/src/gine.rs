@@ -198,6 +198,10 @@ impl ModelConfig for GineConfig {
         };
         Self { edges, ..self }
     }
+
+    fn with_edge_features(self, graph: &GraphMetadata) -> Option<Self> {
+        graph.d_edge.map(|d_edge| Self { edges: EdgeInput::Features(d_edge), ..self })
+    }
 }
 
 /// A graph isomorphism network whose messages include features or types of edges (Hu et al. 2020): [`GineConv`] layers, with

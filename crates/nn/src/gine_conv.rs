@@ -3,6 +3,7 @@ use burn::tensor::{Device, Tensor};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops;
 
+use crate::edge_features::edge_features_of;
 use crate::gin_conv::check_device;
 use crate::{
     Conv, Epsilon, ForwardContext, InputFormat, LayerMemory, LayerSize, Linear, Mlp, NodeModule, Result,
@@ -67,12 +68,10 @@ impl<M: NodeModule> GineConv<M> {
     /// # Panics
     /// Panics if the block has no edge features, or if the shapes do not match.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        let Some(features) = block.edge_features() else {
-            panic!("the block has no edge features: give the loader's batcher the features of edges");
-        };
+        let features = edge_features_of(block);
         let rows = match &self.edge_linear {
-            Some(linear) => linear.forward(features.clone()),
-            None => ops::widen(features.clone()),
+            Some(linear) => linear.forward(features),
+            None => features,
         };
         self.forward_rows(block, x, rows, ctx)
     }

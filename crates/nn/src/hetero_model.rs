@@ -193,6 +193,11 @@ impl<C: ModelConfig<Model: BlockModel>> ModelConfig for HeteroModelConfig<C> {
         Self { widths: graph.widths.clone().unwrap_or(self.widths), model: self.model.for_graph(graph) }
     }
 
+    fn with_edge_features(self, graph: &GraphMetadata) -> Option<Self> {
+        let Self { widths, model } = self;
+        model.with_edge_features(graph).map(|model| Self { widths, model })
+    }
+
     /// Creates a model with initial weights drawn from the key. Those of the model of nodes are the ones that it has alone.
     ///
     /// # Errors

@@ -20,6 +20,7 @@
 mod aggregate;
 mod attention;
 mod conv;
+mod edge_features;
 mod edge_weighting;
 mod error;
 mod frame;
@@ -60,6 +61,7 @@ mod weights;
 pub use aggregate::{Aggregate, Readout};
 pub use attention::HeadOutput;
 pub use conv::{BiasedRows, Conv};
+pub use edge_features::RelationEdgeLinear;
 pub use edge_weighting::EdgeWeighting;
 pub use error::{Error, LossError, TensorNames, WeightsError};
 pub use frame::Frame;

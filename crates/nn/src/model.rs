@@ -260,6 +260,23 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
         self
     }
 
+    /// Returns the configuration of a model that reads the edge features of a graph with these properties. `None`, the default,
+    /// if the model does not read edge features, or if the graph has none.
+    ///
+    /// ```
+    /// use kiln_nn::{GcnConfig, GraphMetadata, ModelConfig, TransformerConfig};
+    /// // The edges have 5 feature columns.
+    /// let graph = GraphMetadata { d_edge: Some(5), ..GraphMetadata::default() };
+    /// let config = TransformerConfig::new(100, 47).with_edge_features(&graph);
+    /// assert_eq!(config.and_then(|config| config.edge_features), Some(5));
+    /// assert!(GcnConfig::new(100, 47).with_edge_features(&graph).is_none());
+    /// ```
+    #[must_use]
+    fn with_edge_features(self, graph: &GraphMetadata) -> Option<Self> {
+        let _ = graph;
+        None
+    }
+
     /// Creates a model with initial weights drawn from the key.
     ///
     /// # Errors

@@ -27,6 +27,10 @@ pub struct GraphRequirements {
     /// The number of columns of the edge features that the model reads; `None` if it reads none.
     /// [`BlockModel::layer`](crate::BlockModel::layer) of such a model panics on blocks without edge features.
     pub d_edge: Option<usize>,
+    /// The numbers of columns of the edge features of each relation, or edge type, for a model with matrices for each;
+    /// `None` within for a relation without features, and as a whole for a model that reads no edge features, or only those of one
+    /// width. If all are equal, [`GraphRequirements::d_edge`] is that number.
+    pub edge_widths: Option<Vec<Option<usize>>>,
     /// True if the model is meant for graphs in which each node has a self loop, and for samplers that keep it.
     pub self_loops: bool,
 }
@@ -42,6 +46,9 @@ pub struct GraphMetadata {
     /// It is unknown, `None` as a whole, for a graph with one type of nodes, for which a model has no
     /// [`HeteroModelConfig`](crate::HeteroModelConfig).
     pub widths: Option<Vec<Option<usize>>>,
-    /// The number of columns of the edge features.
+    /// The number of columns of the edge features of a graph with one type of nodes.
     pub d_edge: Option<usize>,
+    /// The number of columns of the edge features of each relation of a heterogeneous graph, `[n_relations]`; `None` within for
+    /// a relation without features.
+    pub edge_widths: Option<Vec<Option<usize>>>,
 }

@@ -4,6 +4,7 @@ use burn::tensor::Device;
 use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
 
+use crate::edge_features::{common_width, n_edge_weights, relation_widths};
 use crate::frame::frame_options;
 use crate::model::dims_and_init;
 use crate::stack::Activation;
@@ -50,6 +51,10 @@ pub struct RgcnConfig {
     /// The use of edge weights in the mean over the edges of a relation.
     #[serde(default)]
     pub edge_weighting: EdgeWeighting,
+    /// Number of columns of the edge features of each relation, or of each edge type, `None` for one without features; empty if the layers
+    /// read no edge features.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edge_features: Vec<Option<usize>>,
 }
 
 impl RgcnConfig {
@@ -75,6 +80,7 @@ impl RgcnConfig {
             residual: false,
             jumping: JumpingKnowledge::Direct,
             edge_weighting: EdgeWeighting::None,
+            edge_features: Vec::new(),
         }
     }
 
@@ -102,6 +108,20 @@ impl RgcnConfig {
         Self { edge_weighting, ..self }
     }
 
+    /// Sets the number of columns of the edge features of each relation, or of each edge type, `None` for one without features. Loaders of a
+    /// heterogeneous graph need `edge_features_by_relation`, others `edge_features`.
+    ///
+    /// ```
+    /// # use kiln_nn::RgcnConfig;
+    /// // The edges of the first relation have 5 feature columns, those of the second have none.
+    /// let config = RgcnConfig::new(100, 47, 2).edge_features([Some(5), None]);
+    /// # assert_eq!(config.edge_features.len(), 2);
+    /// ```
+    #[must_use]
+    pub fn edge_features(self, widths: impl IntoIterator<Item = Option<usize>>) -> Self {
+        Self { edge_features: widths.into_iter().collect(), ..self }
+    }
+
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
     ///
     /// ```
@@ -123,7 +143,10 @@ impl RgcnConfig {
             return Err(Error::OutOfRange { name: "n_relations", got: n_relations, max: MAX_RELATIONS });
         }
         Net::init(&self.frame(), key, device, |_, [d_in, d_out], key| {
-            RgcnConvConfig { d_in, d_out, n_relations, n_bases, edge_weighting }.init(key, device)
+            let edge_features = self.edge_features.clone();
+            let config =
+                RgcnConvConfig { d_in, d_out, n_relations, n_bases, edge_weighting, edge_features };
+            config.init(key, device)
         })
     }
 }
@@ -146,6 +169,9 @@ impl fmt::Debug for RgcnConfig {
         if self.edge_weighting.reads_weights() {
             text.field("edge_weighting", &self.edge_weighting);
         }
+        if !self.edge_features.is_empty() {
+            text.field("edge_features", &self.edge_features);
+        }
         text.finish()
     }
 }
@@ -165,7 +191,8 @@ impl ModelConfig for RgcnConfig {
     fn min_parameters(&self) -> u64 {
         let coefficients = (self.n_relations as u64).saturating_mul(self.n_bases as u64);
         let matrices = self.frame().n_weights((self.n_bases as u64).saturating_add(1));
-        matrices.saturating_add(coefficients.saturating_mul(self.n_layers as u64))
+        let of_edges = n_edge_weights(&self.edge_features, self.hidden.min(self.n_classes));
+        matrices.saturating_add(coefficients.saturating_add(of_edges).saturating_mul(self.n_layers as u64))
     }
 
     fn requirements(&self) -> GraphRequirements {
@@ -173,6 +200,8 @@ impl ModelConfig for RgcnConfig {
         GraphRequirements {
             edge_weights,
             n_relations: Some(self.n_relations),
+            d_edge: common_width(&self.edge_features),
+            edge_widths: (!self.edge_features.is_empty()).then(|| self.edge_features.clone()),
             ..GraphRequirements::default()
         }
     }
@@ -180,6 +209,14 @@ impl ModelConfig for RgcnConfig {
     fn for_graph(self, graph: &GraphMetadata) -> Self {
         let n_relations = graph.n_relations.unwrap_or(self.n_relations);
         Self { n_relations, ..self }
+    }
+
+    /// Returns a model with a matrix for the features of each relation, or of each edge type of a graph with one type of nodes.
+    fn with_edge_features(self, graph: &GraphMetadata) -> Option<Self> {
+        let n_relations = self.n_relations;
+        let of_types = || graph.d_edge.map(|d_edge| vec![Some(d_edge); n_relations]);
+        let widths = relation_widths(graph).or_else(of_types)?;
+        Some(self.edge_features(widths))
     }
 }
 

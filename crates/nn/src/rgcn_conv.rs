@@ -4,10 +4,14 @@ use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Aggregation, MessageWeights, OwnRow, Reduction};
 use kiln_sample::RngKey;
 
+use crate::edge_features::EdgeDraws;
 use crate::error::{check_size, check_weight};
-use crate::init::{NO_GAIN, uniform, xavier_uniform, zeros};
+use crate::init::{NO_GAIN, uniform, xavier_bound, xavier_uniform, zeros};
 use crate::linear::product_with;
-use crate::{BiasedRows, Conv, EdgeWeighting, ForwardContext, InputFormat, LayerMemory, LayerSize, Result};
+use crate::{
+    BiasedRows, Conv, EdgeWeighting, ForwardContext, InputFormat, LayerMemory, LayerSize, RelationEdgeLinear,
+    Result,
+};
 
 /// The widths and numbers of relations and bases of a [`RgcnConv`] layer.
 #[derive(Debug, Clone)]
@@ -22,26 +26,34 @@ pub struct RgcnConvConfig {
     pub n_bases: usize,
     /// The use of edge weights in the mean over the edges of a relation.
     pub edge_weighting: EdgeWeighting,
+    /// Number of columns of the edge features of each relation, `None` for a relation without features; empty if the layer reads
+    /// no edge features.
+    pub edge_features: Vec<Option<usize>>,
 }
 
 impl RgcnConvConfig {
     /// Creates a layer with initial weights drawn from the key: Xavier uniform for each matrix, and a bias of zeros, as
-    /// in PyG's `RGCNConv`. Parameter 0 is the matrix of a node's own row, 1 the matrices of the bases, 2 the coefficients.
+    /// in PyG's `RGCNConv`. Parameter 0 is the matrix of a node's own row, 1 the matrices of the bases, 2 the coefficients,
+    /// and `3 + r` that of the edge features of relation `r`.
     ///
     /// # Errors
-    /// Returns an error if a width or number is 0 or too large, or if the matrices would be too large.
+    /// Returns an error if a width or number is 0 or too large, if the matrices would be too large, or if the edge features are
+    /// not those of all relations.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<RgcnConv> {
-        let &Self { d_in, d_out, n_relations, n_bases, edge_weighting } = self;
+        let &Self { d_in, d_out, n_relations, n_bases, edge_weighting, ref edge_features } = self;
         check_size("n_relations", n_relations)?;
         check_size("n_bases", n_bases)?;
         check_weight(d_in.saturating_mul(n_bases), d_out)?;
         check_weight(n_relations, n_bases)?;
         let bound = (6.0 / (d_in + d_out) as f64).sqrt();
+        let draws = EdgeDraws { key, first: 3, step: 1, bound: |shape| xavier_bound(shape, NO_GAIN) };
+        let edge_linear = RelationEdgeLinear::init(edge_features, n_relations, d_out, draws, device)?;
         Ok(RgcnConv {
             weight_self: xavier_uniform(key, 0, [d_in, d_out], NO_GAIN, device),
             bases: uniform(key, 1, [n_bases * d_in, d_out], bound, device),
             coefficients: xavier_uniform(key, 2, [n_relations, n_bases], NO_GAIN, device),
             bias: zeros(d_out, device),
+            edge_linear,
             edge_weighting,
         })
     }
@@ -60,6 +72,9 @@ impl RgcnConvConfig {
 /// With an [`EdgeWeighting`], the mean over the edges of a relation is a weighted one: the factor `1 / c_{v, r_e}` is
 /// `w_e / c_{v, r_e}`, or `w_e` divided by the sum of the absolute weights of these edges.
 ///
+/// With edge features, the messages are `[x_u, e_uv]`: the mean of the features of the edges of a relation is multiplied by a
+/// matrix of the relation, without bases, and added ([`RelationEdgeLinear`]).
+///
 /// A relation without edges in a batch gets a gradient of 0.
 #[derive(Module, Debug)]
 pub struct RgcnConv {
@@ -71,6 +86,8 @@ pub struct RgcnConv {
     pub coefficients: Param<Tensor<2>>,
     /// The bias, `[d_out]`.
     pub bias: Param<Tensor<1>>,
+    /// The matrices of the edge features by relation; `None` if the layer reads none.
+    pub edge_linear: Option<RelationEdgeLinear>,
     /// The use of edge weights.
     #[module(skip)]
     pub edge_weighting: EdgeWeighting,
@@ -83,8 +100,8 @@ impl RgcnConv {
     /// `x` is `[n_src, d_in]`, the result `[n_dst, d_out]`.
     ///
     /// # Panics
-    /// Panics if the block has no edge types, or lacks edge weights that the layer reads, or if `x` does not have this shape. On the CPU, also panics if a type is not
-    /// below the number of relations.
+    /// Panics if the block has no edge types, or lacks edge weights or features that the layer reads, or if `x` does not have
+    /// this shape. On the CPU, also panics if a type is not below the number of relations.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
         self.rows(block, x, Some(self.bias.val().unsqueeze()))
     }
@@ -93,12 +110,16 @@ impl RgcnConv {
     fn rows(&self, block: &DeviceBlock, x: Tensor<2>, bias: Option<Tensor<2>>) -> Tensor<2> {
         let coefficients = self.coefficients.val();
         let shares = self.edge_weighting.relation_shares(block, coefficients.dims()[0]);
-        let weights = ops::relation_weights(block, coefficients, shares);
+        let weights = ops::relation_weights(block, coefficients, shares.clone());
         let weights = Some(MessageWeights::PerBasis(weights));
         let own = OwnRow::Concatenated;
         let rows = ops::aggregate_for_linear(block, x, Aggregation { reduce: Reduction::Sum, weights, own });
         let weight = ops::stack_rows(self.weight_self.val(), self.bases.val());
-        product_with(bias, rows, weight)
+        let rows = product_with(bias, rows, weight);
+        match &self.edge_linear {
+            Some(edge_linear) => edge_linear.add_to(rows, block, Some(shares)),
+            None => rows,
+        }
     }
 }
 
@@ -126,6 +147,12 @@ impl Conv for RgcnConv {
         let [_, n_bases] = self.coefficients.dims();
         let dst_bytes = 4 * (n_bases * widths[0]) as u64;
         let edge_bytes = 4 * n_bases as u64 + 24;
-        Some(LayerSize { widths, memory: LayerMemory { dst_bytes, src_bytes: 0, edge_bytes } })
+        let of_edges = self.edge_linear.as_ref().map_or([0; 2], RelationEdgeLinear::memory_bytes);
+        let memory = LayerMemory {
+            dst_bytes: dst_bytes + of_edges[0],
+            src_bytes: 0,
+            edge_bytes: edge_bytes + of_edges[1],
+        };
+        Some(LayerSize { widths, memory })
     }
 }

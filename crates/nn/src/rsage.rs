@@ -5,6 +5,7 @@ use kiln_graph::Metagraph;
 use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
 
+use crate::edge_features::{common_width, n_edge_weights, relation_widths};
 use crate::frame::frame_options;
 use crate::model::dims_and_init;
 use crate::stack::Activation;
@@ -53,6 +54,10 @@ pub struct RsageConfig {
     /// The use of edge weights in the aggregation of neighbours.
     #[serde(default)]
     pub edge_weighting: EdgeWeighting,
+    /// Number of columns of the edge features of each relation, `None` for one without features; empty if the layers
+    /// read no edge features.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edge_features: Vec<Option<usize>>,
 }
 
 impl RsageConfig {
@@ -81,6 +86,7 @@ impl RsageConfig {
             jumping: JumpingKnowledge::Direct,
             weight_init: WeightInit::Dgl,
             edge_weighting: EdgeWeighting::None,
+            edge_features: Vec::new(),
         }
     }
 
@@ -136,6 +142,22 @@ impl RsageConfig {
         Self { edge_weighting, ..self }
     }
 
+    /// Sets the number of columns of the edge features of each relation, `None` for one without features. Loaders of a
+    /// heterogeneous graph need `edge_features_by_relation`, others `edge_features`.
+    ///
+    /// ```
+    /// # use kiln_nn::RsageConfig;
+    /// # let metagraph = kiln_graph::Metagraph::new(2, vec![[0, 1], [1, 0]])?;
+    /// // The edges of the first relation have 5 feature columns, those of the second have none.
+    /// let config = RsageConfig::new(64, 10).metagraph(&metagraph).edge_features([Some(5), None]);
+    /// # assert_eq!(config.edge_features.len(), 2);
+    /// # Ok::<(), kiln_graph::Error>(())
+    /// ```
+    #[must_use]
+    pub fn edge_features(self, widths: impl IntoIterator<Item = Option<usize>>) -> Self {
+        Self { edge_features: widths.into_iter().collect(), ..self }
+    }
+
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
     ///
     /// ```
@@ -157,7 +179,9 @@ impl RsageConfig {
         Net::init(&self.frame(), key, device, |_, [d_in, d_out], key| {
             let metagraph = metagraph.clone();
             let &Self { aggregate, edge_weighting, .. } = self;
-            let config = RsageConvConfig { d_in, d_out, metagraph, aggregate, edge_weighting };
+            let edge_features = self.edge_features.clone();
+            let config =
+                RsageConvConfig { d_in, d_out, metagraph, aggregate, edge_weighting, edge_features };
             config.init_with(self.weight_init, key, device)
         })
     }
@@ -183,6 +207,9 @@ impl fmt::Debug for RsageConfig {
         if self.edge_weighting.reads_weights() {
             text.field("edge_weighting", &self.edge_weighting);
         }
+        if !self.edge_features.is_empty() {
+            text.field("edge_features", &self.edge_features);
+        }
         text.finish()
     }
 }
@@ -200,7 +227,10 @@ impl ModelConfig for RsageConfig {
     }
 
     fn min_parameters(&self) -> u64 {
-        self.frame().n_weights((self.n_types as u64).saturating_add(self.relations.len() as u64))
+        let matrices =
+            self.frame().n_weights((self.n_types as u64).saturating_add(self.relations.len() as u64));
+        let of_edges = n_edge_weights(&self.edge_features, self.hidden.min(self.n_classes));
+        matrices.saturating_add(of_edges.saturating_mul(self.n_layers as u64))
     }
 
     /// Returns requirements without edge types for one type of nodes and one relation, where the model reads none.
@@ -209,7 +239,14 @@ impl ModelConfig for RsageConfig {
         let heterogeneous = metagraph.as_ref().filter(|metagraph| !metagraph.is_homogeneous());
         let n_relations = heterogeneous.map(Metagraph::n_relations);
         let edge_weights = self.edge_weighting.reads_weights();
-        GraphRequirements { edge_weights, n_relations, metagraph, ..GraphRequirements::default() }
+        GraphRequirements {
+            edge_weights,
+            n_relations,
+            metagraph,
+            d_edge: common_width(&self.edge_features),
+            edge_widths: (!self.edge_features.is_empty()).then(|| self.edge_features.clone()),
+            ..GraphRequirements::default()
+        }
     }
 
     fn for_graph(self, graph: &GraphMetadata) -> Self {
@@ -217,6 +254,12 @@ impl ModelConfig for RsageConfig {
             Some(metagraph) => self.metagraph(metagraph),
             None => self,
         }
+    }
+
+    fn with_edge_features(self, graph: &GraphMetadata) -> Option<Self> {
+        let of_one = || graph.d_edge.filter(|_| self.relations.len() == 1).map(|d_edge| vec![Some(d_edge)]);
+        let widths = relation_widths(graph).or_else(of_one)?;
+        Some(self.edge_features(widths))
     }
 }
 

@@ -5,11 +5,15 @@ use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops;
 use kiln_sample::RngKey;
 
+use crate::edge_features::EdgeDraws;
 use crate::error::check_weight;
 use crate::hgt_conv::{groups_of, most_relations};
 use crate::init::{RELU_GAIN, WeightInit, draw, xavier_bound};
 use crate::sage_conv::{self, SageWeights};
-use crate::{Aggregate, Conv, EdgeWeighting, ForwardContext, InputFormat, LayerMemory, LayerSize, Result};
+use crate::{
+    Aggregate, Conv, EdgeWeighting, Error, ForwardContext, InputFormat, LayerMemory, LayerSize,
+    RelationEdgeLinear, Result,
+};
 
 /// The widths, the relations and the aggregation of a [`RsageConv`] layer.
 #[derive(Debug, Clone)]
@@ -24,6 +28,9 @@ pub struct RsageConvConfig {
     pub aggregate: Aggregate,
     /// The use of edge weights in it.
     pub edge_weighting: EdgeWeighting,
+    /// Number of columns of the edge features of each relation, `None` for a relation without features; empty if the layer reads
+    /// no edge features.
+    pub edge_features: Vec<Option<usize>>,
 }
 
 impl RsageConvConfig {
@@ -31,21 +38,26 @@ impl RsageConvConfig {
     /// [`SageConvConfig::init`](crate::SageConvConfig::init).
     ///
     /// # Errors
-    /// Returns an error if a width is 0 or too large, if the weight matrices would be too large, or if the weighting does not
-    /// apply to the aggregation.
+    /// Returns an error if a width is 0 or too large, if the weight matrices would be too large, if the weighting does not
+    /// apply to the aggregation, if the edge features are not those of all relations, or if maxima would read edge features of
+    /// several relations.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<RsageConv> {
         self.init_with(WeightInit::Dgl, key, device)
     }
 
     /// Creates a layer with initial weights of this distribution, drawn from the key. The parameters `3 t` and `3 t + 2` of
-    /// the key are the matrix and the bias of type `t`, the parameter `3 r + 1` is the matrix of relation `r`. So the weights
-    /// for one type and one relation are those of a [`SageConv`](crate::SageConv) with the same key.
+    /// the key are the matrix and the bias of type `t`, the parameter `3 r + 1` is the matrix of relation `r`, and
+    /// `3 (n_types + r)` that of its edge features. So the weights for one type and one relation are those of a [`SageConv`](crate::SageConv) with the same key.
     ///
     /// # Errors
     /// Returns the errors of [`RsageConvConfig::init`].
     pub fn init_with(&self, init: WeightInit, key: RngKey, device: &Device) -> Result<RsageConv> {
-        let &Self { d_in, d_out, ref metagraph, aggregate, edge_weighting } = self;
+        let &Self { d_in, d_out, ref metagraph, aggregate, edge_weighting, ref edge_features } = self;
         edge_weighting.check(aggregate)?;
+        if aggregate == Aggregate::Max && !edge_features.is_empty() && !metagraph.is_homogeneous() {
+            let expected = "mean or sum with edge features, whose maxima by relation are not computed,";
+            return Err(Error::OtherModel { name: "aggregate", got: "max", expected });
+        }
         let n_types = metagraph.n_types();
         check_weight(d_in, d_out)?;
         check_weight(n_types, d_out)?;
@@ -73,7 +85,18 @@ impl RsageConvConfig {
         };
         let weight = parameter(weight, n_rows);
         let bias = parameter(bias, n_types);
-        Ok(RsageConv { weight, bias, metagraph: metagraph.clone(), aggregate, edge_weighting })
+        let draws = EdgeDraws {
+            key,
+            first: 3 * n_types as u64,
+            step: 3,
+            bound: match init {
+                WeightInit::Dgl => |shape| xavier_bound(shape, RELU_GAIN),
+                WeightInit::Pyg => |[width, _]: [usize; 2]| 1.0 / (width as f64).sqrt(),
+            },
+        };
+        let n_relations = metagraph.n_relations();
+        let edge_linear = RelationEdgeLinear::init(edge_features, n_relations, d_out, draws, device)?;
+        Ok(RsageConv { weight, bias, edge_linear, metagraph: metagraph.clone(), aggregate, edge_weighting })
     }
 }
 
@@ -83,6 +106,9 @@ impl RsageConvConfig {
 /// It is the layer of PyG's `to_hetero` with `SAGEConv`, and of DGL's `HeteroGraphConv` with `SAGEConv` and the aggregate
 /// `sum`; these have a matrix of the own row for each relation, whose sum is `W_t`. The layer is computed as one aggregation
 /// of all relations and one product per type.
+///
+/// With edge features, the messages are `[x_u, e_uv]`: the aggregate of the features of the edges of a relation is multiplied by
+/// a matrix of the relation and added ([`RelationEdgeLinear`]).
 ///
 /// Blocks need relation groups (see [`DeviceBlock::with_relation_groups`]), except for one type and one relation, where the
 /// layer is a [`SageConv`](crate::SageConv), with bit-identical outputs and gradients. The matrices of a relation without
@@ -94,6 +120,8 @@ pub struct RsageConv {
     pub weight: Param<Tensor<2>>,
     /// The bias of each type, `[n_types, d_out]`.
     pub bias: Param<Tensor<2>>,
+    /// The matrices of the edge features by relation; `None` if the layer reads none.
+    pub edge_linear: Option<RelationEdgeLinear>,
     #[module(skip)]
     metagraph: Metagraph,
     #[module(skip)]
@@ -109,19 +137,35 @@ impl RsageConv {
     /// `x` is `[n_src, d_in]`, the result `[n_dst, d_out]`.
     ///
     /// # Panics
-    /// Panics if the block has no relation groups, or those of another metagraph, if it lacks edge weights that the layer reads,
-    /// or if `x` does not have this shape.
+    /// Panics if the block has no relation groups, or those of another metagraph, if it lacks edge weights or features that
+    /// the layer reads, or if `x` does not have this shape.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
         let weight = self.weight.val();
         let bias = self.bias.val();
         if self.metagraph.is_homogeneous() {
             let weights = SageWeights::Stacked(weight);
-            return sage_conv::forward(block, x, (self.aggregate, self.edge_weighting), weights, Some(bias));
+            let rows =
+                sage_conv::forward(block, x, (self.aggregate, self.edge_weighting), weights, Some(bias));
+            return match &self.edge_linear {
+                Some(edge_linear) => {
+                    let aggregation = self.edge_weighting.aggregation(block, self.aggregate);
+                    edge_linear.add_aggregate(rows, block, aggregation)
+                }
+                None => rows,
+            };
         }
         let groups = groups_of(block, &self.metagraph);
         let aggregation = self.edge_weighting.group_aggregation(groups, self.aggregate);
         let rows = ops::aggregate_groups(groups, x, aggregation);
-        ops::grouped_linear(groups, bias, rows, weight)
+        let rows = ops::grouped_linear(groups, bias, rows, weight);
+        match &self.edge_linear {
+            Some(edge_linear) => {
+                let n_relations = self.metagraph.n_relations();
+                let factors = self.edge_weighting.edge_factors(block, self.aggregate, n_relations);
+                edge_linear.add_to(rows, block, factors)
+            }
+            None => rows,
+        }
     }
 }
 
@@ -140,12 +184,15 @@ impl Conv for RsageConv {
         let [n_rows, d_out] = self.weight.dims();
         let metagraph = &self.metagraph;
         let d_in = n_rows / (metagraph.n_types() + metagraph.n_relations());
+        let of_edges = self.edge_linear.as_ref().map_or([0; 2], RelationEdgeLinear::memory_bytes);
         if metagraph.is_homogeneous() {
-            return Some(LayerSize::new([d_in, d_out]));
+            let memory = LayerMemory { dst_bytes: of_edges[0], src_bytes: 0, edge_bytes: of_edges[1] };
+            return Some(LayerSize { widths: [d_in, d_out], memory });
         }
         // A destination has an aggregate for each relation into its type, and its own row, in the order by type.
         let dst_bytes = 4 * (d_in * (1 + most_relations(metagraph))) as u64;
-        let memory = LayerMemory { dst_bytes, ..LayerMemory::default() };
+        let memory =
+            LayerMemory { dst_bytes: dst_bytes + of_edges[0], src_bytes: 0, edge_bytes: of_edges[1] };
         Some(LayerSize { widths: [d_in, d_out], memory })
     }
 

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use burn::module::{Module, Param};
 use burn::tensor::activation::sigmoid;
 use burn::tensor::{Device, Tensor};
@@ -5,14 +7,15 @@ use kiln_kernels::{DeviceBlock, ops};
 use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
 
-use crate::attention::{HeadOutput, Heads};
+use crate::attention::{HeadOutput, Heads, Messages};
+use crate::edge_features::{check_edge_features, edge_features_of};
 use crate::error::check_size;
 use crate::frame::frame_options;
 use crate::init::uniform;
 use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
-    Conv, Error, ForwardContext, InputFormat, JumpingKnowledge, LayerMemory, LayerSize, Linear, ModelConfig,
+    Conv, Error, ForwardContext, GraphMetadata, GraphRequirements, InputFormat, JumpingKnowledge, LayerMemory, LayerSize, Linear, ModelConfig,
     Net, Normalization, Result,
 };
 
@@ -34,28 +37,41 @@ pub struct TransformerConvConfig {
     /// True to weight the own row and the sum over the edges by a learned gate instead of adding them. It needs the root
     /// weight.
     pub beta: bool,
+    /// Number of columns of the edge features, which are a part of the scores and of the messages; `None` without edge
+    /// features.
+    pub edge_features: Option<usize>,
 }
 
 impl TransformerConvConfig {
-    /// Creates a layer of concatenated heads with a root weight, without a gate and without dropout: PyG's defaults.
+    /// Creates a layer of concatenated heads with a root weight, without a gate, dropout and edge features: PyG's defaults.
     pub fn new(d_in: usize, d_head: usize, n_heads: usize) -> Self {
         let output = HeadOutput::Concat;
         let attention_dropout = 0.0;
-        Self { d_in, d_head, n_heads, output, attention_dropout, root_weight: true, beta: false }
+        Self {
+            d_in,
+            d_head,
+            n_heads,
+            output,
+            attention_dropout,
+            root_weight: true,
+            beta: false,
+            edge_features: None,
+        }
     }
 
     /// Creates a layer with initial weights drawn from the key: uniform within `1 / sqrt(d_in)`, biases too, as in PyG's
     /// `TransformerConv`. Parameters `2 i` and `2 i + 1` are weight and bias of the keys, queries, values and own rows, in this
-    /// order, and 8 is the gate.
+    /// order, 8 is the gate, and 9 the matrix of edge features, uniform within `1 / sqrt(d_edge)`.
     ///
     /// # Errors
     /// Returns an error if a width or the number of heads is 0 or too large, if the dropout is not in `[0, 1)`, or if there is a
     /// gate without a root weight.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<TransformerConv> {
-        let &Self { d_in, d_head, n_heads, output, attention_dropout: dropout, root_weight, beta } = self;
+        let &Self { d_in, d_head, n_heads, output, attention_dropout: dropout, root_weight, beta, .. } = self;
         // The scores have no leaky ReLU, so the slope is not used.
         let heads = Heads { n_heads, d_head, output, negative_slope: 0.0, dropout };
         heads.check(d_in)?;
+        check_edge_features(self.edge_features)?;
         if beta && !root_weight {
             return Err(Error::OtherModel {
                 name: "beta",
@@ -72,6 +88,9 @@ impl TransformerConvConfig {
             value: Linear::init(key, 2, [d_in, width], device)?,
             skip: root_weight.then(|| Linear::init(key, 3, [d_in, d_out], device)).transpose()?,
             beta: beta.then(|| uniform(key, 8, [3 * d_out, 1], bound, device)),
+            weight_edge: self
+                .edge_features
+                .map(|d_edge| uniform(key, 9, [d_edge, width], 1.0 / (d_edge as f64).sqrt(), device)),
             heads,
         })
     }
@@ -82,10 +101,12 @@ impl TransformerConvConfig {
 /// `query(x_v) . key(x_u) / sqrt(d_head)`.
 ///
 /// With the dense layer `r_v = skip(x_v)` of the root weight, the output is `m_v + r_v`, or with a gate
-/// `beta r_v + (1 - beta) m_v`, where `beta = sigmoid([m_v, r_v, m_v - r_v] w)`. It is PyG's `TransformerConv` without edge
-/// features. The layer has no normalisation and no activation.
+/// `beta r_v + (1 - beta) m_v`, where `beta = sigmoid([m_v, r_v, m_v - r_v] w)`. It is PyG's `TransformerConv`. The layer has
+/// no normalisation and no activation.
 ///
-/// The scores and their gradients are computed without an array of one row per edge ([`ops::edge_dots`]).
+/// With edge features `e_uv`, `W_edge e_uv` is added to the keys and to the values, as in PyG's layer with `edge_dim`.
+///
+/// Without edge features, the scores and their gradients are computed without an array of one row per edge ([`ops::edge_dots`]).
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
@@ -124,6 +145,8 @@ pub struct TransformerConv {
     /// The weights of the gate for the sum over the edges, the own row and their difference, `[3 * d_out, 1]`; `None` without a
     /// gate.
     pub beta: Option<Param<Tensor<2>>>,
+    /// The weight matrix of edge features, `[d_edge, n_heads * d_head]`, without a bias; `None` if the layer reads none.
+    pub weight_edge: Option<Param<Tensor<2>>>,
     #[module(skip)]
     heads: Heads,
 }
@@ -136,7 +159,7 @@ impl TransformerConv {
     /// `x` is `[n_src, d_in]`, the result `[n_dst, n_heads * d_head]`, or `[n_dst, d_head]` with [`HeadOutput::Mean`].
     ///
     /// # Panics
-    /// Panics if `x` does not have this shape.
+    /// Panics if `x` does not have this shape, or if the block lacks edge features that the layer reads.
     pub fn forward(
         &self,
         layer: usize,
@@ -147,10 +170,16 @@ impl TransformerConv {
         let own = ops::take_dst(block, x.clone());
         let queries = self.query.forward(own.clone());
         let keys = self.key.forward(x.clone());
-        let dots = ops::edge_dots(block, keys, queries, self.heads.n_heads);
+        let n_heads = self.heads.n_heads;
+        let of_edges =
+            self.weight_edge.as_ref().map(|weight| ops::product(edge_features_of(block), weight.val()));
+        let mut dots = ops::edge_dots(block, keys, queries.clone(), n_heads);
+        if let Some(of_edges) = &of_edges {
+            dots = dots + ops::edge_row_dots(block, of_edges.clone(), queries, n_heads);
+        }
         let scores = dots / (self.heads.d_head as f64).sqrt();
-        let values = self.value.forward(x);
-        let rows = self.heads.attend(layer, block, scores, values, self.sum_bias(), ctx);
+        let messages = Messages { of_sources: self.value.forward(x), of_edges };
+        let rows = self.heads.attend(layer, block, scores, messages, self.sum_bias(), ctx);
         match (&self.skip, &self.beta) {
             (None, _) => rows,
             // The bias of the own rows is in the sums already.
@@ -200,13 +229,15 @@ impl Conv for TransformerConv {
         let [d_in, width] = self.key.weight.dims();
         let d_out = self.heads.d_out();
         let n_heads = self.heads.n_heads;
+        // The features of an edge and their product.
+        let of_features = self.weight_edge.as_ref().map_or(0, |weight| weight.dims()[0] + width);
         let memory = LayerMemory {
             // The query, the sums of all heads, and the own row with its difference to them.
             dst_bytes: 4 * (2 * width + 2 * d_out) as u64,
             // The key and the value.
             src_bytes: 4 * 2 * width as u64,
             // The dot product, the score and the weight of each head.
-            edge_bytes: 4 * 3 * n_heads as u64,
+            edge_bytes: 4 * (3 * n_heads + of_features) as u64,
         };
         Some(LayerSize { widths: [d_in, d_out], memory })
     }
@@ -225,7 +256,7 @@ impl Conv for TransformerConv {
 /// assert_eq!(model.n_layers(), 3);
 /// # Ok::<(), kiln_nn::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransformerConfig {
     /// Width of the input features.
@@ -261,6 +292,9 @@ pub struct TransformerConfig {
     /// The layers from which the outputs are computed: any but [`JumpingKnowledge::Sum`]. Except for
     /// [`JumpingKnowledge::Direct`], all layers have the hidden width, and a linear layer follows them.
     pub jumping: JumpingKnowledge,
+    /// Number of columns of the edge features that the layers read; `None` if they read none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge_features: Option<usize>,
 }
 
 impl TransformerConfig {
@@ -289,6 +323,7 @@ impl TransformerConfig {
             norm: Normalization::None,
             residual: false,
             jumping: JumpingKnowledge::Direct,
+            edge_features: None,
         }
     }
 
@@ -352,6 +387,19 @@ impl TransformerConfig {
         Self { attention_dropout, ..self }
     }
 
+    /// Sets the number of columns of the edge features that the layers read, which are a part of the scores and the messages. Loaders need `edge_features`.
+    ///
+    /// ```
+    /// # use kiln_nn::TransformerConfig;
+    /// // The edges have 5 feature columns.
+    /// let config = TransformerConfig::new(100, 47).edge_features(5);
+    /// # assert_eq!(config.edge_features, Some(5));
+    /// ```
+    #[must_use]
+    pub fn edge_features(self, d_edge: usize) -> Self {
+        Self { edge_features: Some(d_edge), ..self }
+    }
+
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
     ///
     /// ```
@@ -374,7 +422,7 @@ impl TransformerConfig {
 
     /// Returns the configuration of layer `i`.
     fn conv(&self, i: usize, [d_in, d_out]: [usize; 2]) -> Result<TransformerConvConfig> {
-        let &Self { attention_dropout, root_weight, beta, .. } = self;
+        let &Self { attention_dropout, root_weight, beta, edge_features, .. } = self;
         let gives_scores = self.jumping == JumpingKnowledge::Direct && i + 1 == self.n_layers;
         let (n_heads, d_head, output) = if gives_scores {
             (self.n_output_heads, d_out, HeadOutput::Mean)
@@ -385,7 +433,41 @@ impl TransformerConfig {
             }
             (self.n_heads, d_out / self.n_heads, HeadOutput::Concat)
         };
-        Ok(TransformerConvConfig { d_in, d_head, n_heads, output, attention_dropout, root_weight, beta })
+        Ok(TransformerConvConfig {
+            d_in,
+            d_head,
+            n_heads,
+            output,
+            attention_dropout,
+            root_weight,
+            beta,
+            edge_features,
+        })
+    }
+}
+
+/// The text identifies a run with its settings, so a default that older versions do not have is not a part of it.
+impl fmt::Debug for TransformerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("TransformerConfig");
+        text.field("d_in", &self.d_in);
+        text.field("hidden", &self.hidden);
+        text.field("n_classes", &self.n_classes);
+        text.field("n_layers", &self.n_layers);
+        text.field("n_heads", &self.n_heads);
+        text.field("n_output_heads", &self.n_output_heads);
+        text.field("root_weight", &self.root_weight);
+        text.field("beta", &self.beta);
+        text.field("attention_dropout", &self.attention_dropout);
+        text.field("input_dropout", &self.input_dropout);
+        text.field("dropout", &self.dropout);
+        text.field("norm", &self.norm);
+        text.field("residual", &self.residual);
+        text.field("jumping", &self.jumping);
+        if let Some(d_edge) = &self.edge_features {
+            text.field("edge_features", d_edge);
+        }
+        text.finish()
     }
 }
 
@@ -412,6 +494,14 @@ impl ModelConfig for TransformerConfig {
             _ => 0,
         };
         self.frame().n_weights(3 + u64::from(self.root_weight)).saturating_add(of_heads)
+    }
+
+    fn requirements(&self) -> GraphRequirements {
+        GraphRequirements { d_edge: self.edge_features, ..GraphRequirements::default() }
+    }
+
+    fn with_edge_features(self, graph: &GraphMetadata) -> Option<Self> {
+        graph.d_edge.map(|d_edge| self.edge_features(d_edge))
     }
 }
 

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use burn::backend::tensor::IntTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType};
@@ -35,6 +35,8 @@ pub struct DeviceBlock {
     /// The columns of the edges, by name.
     edge_columns: Vec<(Arc<str>, Tensor<2>)>,
     pub(super) relation_groups: Option<DeviceRelationGroups>,
+    /// The edges as rows of a matrix, once an op has read them.
+    edge_rows: Arc<OnceLock<DeviceEdges>>,
     src_nodes: Tensor<1, Int>,
     dst_nodes: Tensor<1, Int>,
     /// The size from which layers choose the order of their computations, if it is not that of the block.
@@ -67,6 +69,7 @@ impl DeviceBlock {
             edge_types: edge_types.map(|types| upload_edge_types(&types, device)),
             edge_columns: Vec::new(),
             relation_groups: None,
+            edge_rows: Arc::default(),
             dst_nodes: first_values(&src_nodes, n_dst),
             src_nodes,
             nominal_size: None,
@@ -104,6 +107,7 @@ impl DeviceBlock {
             edge_types,
             edge_columns: Vec::new(),
             relation_groups: None,
+            edge_rows: Arc::default(),
             src_nodes,
             dst_nodes,
             nominal_size: None,
@@ -157,7 +161,13 @@ impl DeviceBlock {
             of_columns += rows.shape().num_elements() * rows.dtype().size();
         }
         let of_groups = self.relation_groups.as_ref().map_or(0, DeviceRelationGroups::n_bytes);
-        indices.map(n_bytes_kept).sum::<usize>() + of_weights + of_columns + of_groups + self.edges.n_bytes()
+        // The first array is that of the block.
+        let of_edge_rows = self
+            .edge_rows
+            .get()
+            .map_or(0, |rows: &DeviceEdges| n_bytes_kept(&rows.indices) + rows.by_source.n_bytes());
+        let of_arrays = indices.map(n_bytes_kept).sum::<usize>() + self.edges.n_bytes() + of_edge_rows;
+        of_arrays + of_weights + of_columns + of_groups
     }
 
     /// The id of each edge in the graph, `[n_edges]`, as i64.
@@ -214,21 +224,24 @@ impl DeviceBlock {
         self.edges.indices
     }
 
-    /// The edges of each destination as the rows of a matrix with one row per edge.
-    pub(crate) fn rows_of_dsts(&self) -> DeviceEdges {
-        let DeviceEdges { n_dst, n_edges, most_in_edges, ref indptr, .. } = self.edges;
-        let indices = Tensor::arange(0..n_edges as i64, (&indptr.device(), DType::I32));
-        let by_source = Arc::new(BySource::default());
-        DeviceEdges {
-            n_src: n_edges,
-            n_dst,
-            n_edges,
-            most_in_edges,
-            is_gather: false,
-            indptr: indptr.clone(),
-            indices,
-            by_source,
-        }
+    /// The edges of each destination as the rows of a matrix with one row per edge. They are created once for all clones,
+    /// so that the ops of a layer share their transposed block.
+    pub(crate) fn rows_of_dsts(&self) -> &DeviceEdges {
+        self.edge_rows.get_or_init(|| {
+            let DeviceEdges { n_dst, n_edges, most_in_edges, ref indptr, .. } = self.edges;
+            let indices = Tensor::arange(0..n_edges as i64, (&indptr.device(), DType::I32));
+            let by_source = Arc::new(BySource::default());
+            DeviceEdges {
+                n_src: n_edges,
+                n_dst,
+                n_edges,
+                most_in_edges,
+                is_gather: false,
+                indptr: indptr.clone(),
+                indices,
+                by_source,
+            }
+        })
     }
 }
 

@@ -15,6 +15,7 @@ mod dense;
 mod devices;
 mod dropout;
 mod edge_features;
+mod edge_messages;
 mod edge_rows;
 mod features;
 mod gradient;

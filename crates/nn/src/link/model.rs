@@ -95,6 +95,11 @@ impl<C: ModelConfig> ModelConfig for LinkModelConfig<C> {
         Self { encoder: self.encoder.for_graph(graph), ..self }
     }
 
+    fn with_edge_features(self, graph: &GraphMetadata) -> Option<Self> {
+        let Self { encoder, decoder } = self;
+        encoder.with_edge_features(graph).map(|encoder| Self { encoder, decoder })
+    }
+
     /// Creates a model with initial weights drawn from the key. The encoder's are those of the encoder alone.
     ///
     /// # Errors

@@ -32,6 +32,7 @@ impl private::Layers for Gat {
             Slot::bias(&["lin_r.bias"]),
             Slot::weight(&["att"]),
             Slot::bias(&["bias"]),
+            Slot::transposed(&["lin_edge.weight"]),
         ];
         const GAT_V2_DGL: &[Slot] = &[
             Slot::transposed(&["fc_src.weight"]),
@@ -40,12 +41,13 @@ impl private::Layers for Gat {
             Slot::bias(&["fc_dst.bias"]),
             Slot::weight(&["attn"]),
             Slot::bias(&[]),
+            Slot::transposed(&["fc_edge.weight"]),
         ];
         match (&self.layers[0], format) {
             (GatLayer::Gat(_), WeightFormat::Pyg) => GAT_PYG,
             (GatLayer::Gat(_), WeightFormat::Dgl) => GAT_DGL,
-            (GatLayer::GatV2(_), WeightFormat::Pyg) => GAT_V2_PYG,
-            (GatLayer::GatV2(_), WeightFormat::Dgl) => GAT_V2_DGL,
+            (GatLayer::GatV2(conv), WeightFormat::Pyg) => &GAT_V2_PYG[..n_gat_v2_slots(conv)],
+            (GatLayer::GatV2(conv), WeightFormat::Dgl) => &GAT_V2_DGL[..n_gat_v2_slots(conv)],
         }
     }
 
@@ -112,14 +114,21 @@ fn gat_v2_params(conv: &GatV2Conv, format: WeightFormat) -> Vec<Parameter> {
         src.values = src.values + repeated(&conv.bias, width);
         dst.values = dst.values - repeated(&conv.bias, width);
     }
-    vec![
+    let mut params = vec![
         Parameter::new(&conv.weight_src),
         src,
         Parameter::new(weight_dst),
         dst,
         attention_vectors(&conv.attention),
         Parameter::new(&conv.bias),
-    ]
+    ];
+    params.extend(conv.weight_edge.as_ref().map(Parameter::new));
+    params
+}
+
+/// Returns the number of parameters of a layer in a file: that of edge features is the last.
+fn n_gat_v2_slots(conv: &GatV2Conv) -> usize {
+    6 + usize::from(conv.weight_edge.is_some())
 }
 
 fn set_gat_v2(conv: &mut GatV2Conv, values: Vec<Vec<f32>>) {
@@ -132,6 +141,9 @@ fn set_gat_v2(conv: &mut GatV2Conv, values: Vec<Vec<f32>>) {
     }
     set(&mut conv.attention, &mut values);
     set(&mut conv.bias, &mut values);
+    if let Some(weight) = &mut conv.weight_edge {
+        set(weight, &mut values);
+    }
 }
 
 /// Returns attention vectors `[n_heads, d_head]` in the shape of both libraries, `[1, n_heads, d_head]`.

@@ -3,7 +3,7 @@
 use super::convert::set;
 use super::names::{DefaultValues, Slot};
 use super::{Parameter, WeightFormat, private};
-use crate::{Gcn, Rgcn, Sage};
+use crate::{Error, Gcn, Result, Rgcn, Sage, WeightsError};
 
 impl private::Layers for Sage {
     const COMPLETE: &'static str =
@@ -76,6 +76,15 @@ impl private::Layers for Gcn {
 impl private::Layers for Rgcn {
     const COMPLETE: &'static str =
         "root_weight=True and num_bases in PyG; self_loop=True and regularizer=\"basis\" in DGL";
+
+    fn check_portable(&self) -> Result<()> {
+        match self.layers.iter().all(|layer| layer.edge_linear.is_none()) {
+            true => Ok(()),
+            false => {
+                Err(Error::Weights(WeightsError::NotPortable { what: "matrices of edge features by relation" }))
+            }
+        }
+    }
 
     fn slots(&self, format: WeightFormat) -> &'static [Slot] {
         // A layer without bases has one matrix per relation and no coefficients.

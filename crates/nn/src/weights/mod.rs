@@ -42,6 +42,7 @@ use names::{LayerNames, Slot, find_layers, find_naming};
 /// | bias of destinations | `lin_r.bias` | `[h * d_head]` | `fc_dst.bias` | `[h * d_head]` |
 /// | attention | `att` | `[1, h, d_head]` | `attn` | `[1, h, d_head]` |
 /// | bias | `bias` | `[d_out]` | none | |
+/// | edge features | `lin_edge.weight` | `[h * d_head, d_edge]` | `fc_edge.weight` | `[h * d_head, d_edge]` |
 /// | [`Rgcn`] | `RGCNConv` | | `RelGraphConv` | |
 /// | own row | `root` | `[d_in, d_out]` | `loop_weight` | `[d_in, d_out]` |
 /// | bases | `weight` | `[n_bases, d_in, d_out]` | `linear_r.W` | `[n_bases, d_in, d_out]` |
@@ -67,6 +68,8 @@ use names::{LayerNames, Slot, find_layers, find_naming};
 /// - PyG's `GCNConv` computes the edge weights of `kiln_graph::gcn_norm`. DGL's `GraphConv` adds no self-loops and
 ///   divides by the square roots of out-degree and in-degree, which is equal only in a symmetric graph with self-loops.
 /// - PyG's `GATConv` and `GATv2Conv` add a self-loop to each node. In DGL and kiln, the graph must have them.
+/// - DGL's `GATv2Conv` reads no edge features: a module with a layer `fc_edge`, which is derived from it, must add its rows to the
+///   sums of the scores, as PyG's layer does.
 /// - PyG's `RGCNConv` must have the default aggregation, `"mean"`. DGL's `RelGraphConv` computes sums, which are
 ///   equal if the argument `norm` of each edge is 1 divided by the number of edges with the same destination and type.
 /// - The MLP of PyG's and DGL's `GINConv` and `GINEConv` must be a `Sequential` of linear layers with ReLU between them, at

@@ -144,7 +144,14 @@ fn rgcn_weights_the_neighbours_of_each_relation() {
     let x: Tensor<2> = ramp([block.n_src(), WIDTH], &device);
     for case in CASES.into_iter().filter(|(aggregate, _)| *aggregate == Aggregate::Mean) {
         let (_, edge_weighting) = case;
-        let config = RgcnConvConfig { d_in: WIDTH, d_out: WIDTH, n_relations: 2, n_bases: 1, edge_weighting };
+        let config = RgcnConvConfig {
+            d_in: WIDTH,
+            d_out: WIDTH,
+            n_relations: 2,
+            n_bases: 1,
+            edge_weighting,
+            edge_features: Vec::new(),
+        };
         let mut layer = config.init(RngKey::new(0), &device).unwrap();
         layer.weight_self = matrices(&[false], &device);
         layer.bases = matrices(&[true], &device);
@@ -178,6 +185,7 @@ fn rsage_weights_the_neighbours_of_each_relation() {
             metagraph: metagraph.clone(),
             aggregate,
             edge_weighting,
+            edge_features: Vec::new(),
         };
         let mut layer = config.init(RngKey::new(0), &device).unwrap();
         layer.weight = matrices(&are_identities, &device);

@@ -167,6 +167,16 @@ fn cases(prefix: &str) -> Vec<Case> {
     cases
 }
 
+/// Returns the cases of a layer without edge features, and with them.
+fn cases_with_edges(prefix: &str) -> impl Iterator<Item = Case> {
+    cases(prefix).into_iter().chain(cases(&format!("edge_{prefix}")))
+}
+
+/// The width of the edge features of a layer of attention.
+fn edge_features(case: &Case) -> Option<usize> {
+    case.settings.contains_key("edge_dim").then(|| case.number("edge_dim"))
+}
+
 fn output(case: &Case) -> HeadOutput {
     if case.is("concat") { HeadOutput::Concat } else { HeadOutput::Mean }
 }
@@ -195,11 +205,12 @@ fn gat_conv_equals_pyg() {
 
 #[test]
 fn gatv2_conv_equals_pyg() {
-    for case in cases("gatv2_") {
+    for case in cases_with_edges("gatv2_") {
         let share_weights = case.is("share_weights");
         let config = GatV2ConvConfig {
             output: output(&case),
             share_weights,
+            edge_features: edge_features(&case),
             ..GatV2ConvConfig::new(case.number("d_in"), case.number("d_out"), case.number("heads"))
         };
         let mut layer = config.init(RngKey::new(0), &device().autodiff()).unwrap();
@@ -208,9 +219,11 @@ fn gatv2_conv_equals_pyg() {
         layer.weight_dst = (!share_weights).then(|| case.linear("lin_r.weight"));
         layer.bias_dst = (!share_weights).then(|| case.vector("lin_r.bias"));
         layer.attention = case.heads("att");
+        layer.weight_edge = config.edge_features.map(|_| case.linear("lin_edge.weight"));
         layer.bias = case.vector("bias");
         let mut matrices = vec![("lin_l.weight", &layer.weight_src), ("att", &layer.attention)];
         matrices.extend(layer.weight_dst.iter().map(|weight| ("lin_r.weight", weight)));
+        matrices.extend(layer.weight_edge.iter().map(|weight| ("lin_edge.weight", weight)));
         let mut vectors = vec![("lin_l.bias", &layer.bias_src), ("bias", &layer.bias)];
         vectors.extend(layer.bias_dst.iter().map(|bias| ("lin_r.bias", bias)));
         let forward = |block: &_, x, ctx: &_| layer.forward(0, block, x, ctx);
@@ -220,11 +233,12 @@ fn gatv2_conv_equals_pyg() {
 
 #[test]
 fn transformer_conv_equals_pyg() {
-    for case in cases("transformer_") {
+    for case in cases_with_edges("transformer_") {
         let config = TransformerConvConfig {
             output: output(&case),
             root_weight: case.is("root_weight"),
             beta: case.is("beta"),
+            edge_features: edge_features(&case),
             ..TransformerConvConfig::new(case.number("d_in"), case.number("d_out"), case.number("heads"))
         };
         let mut layer = config.init(RngKey::new(0), &device().autodiff()).unwrap();
@@ -233,6 +247,7 @@ fn transformer_conv_equals_pyg() {
         layer.value = case.linear_module("lin_value");
         layer.skip = config.root_weight.then(|| case.linear_module("lin_skip"));
         layer.beta = config.beta.then(|| case.linear("lin_beta.weight"));
+        layer.weight_edge = config.edge_features.map(|_| case.linear("lin_edge.weight"));
         let mut matrices = vec![
             ("lin_key.weight", &layer.key.weight),
             ("lin_query.weight", &layer.query.weight),
@@ -246,6 +261,7 @@ fn transformer_conv_equals_pyg() {
         matrices.extend(layer.skip.iter().map(|skip| ("lin_skip.weight", &skip.weight)));
         vectors.extend(layer.skip.iter().map(|skip| ("lin_skip.bias", &skip.bias)));
         matrices.extend(layer.beta.iter().map(|beta| ("lin_beta.weight", beta)));
+        matrices.extend(layer.weight_edge.iter().map(|weight| ("lin_edge.weight", weight)));
         let forward = |block: &_, x, ctx: &_| layer.forward(0, block, x, ctx);
         case.check(forward, &matrices, &vectors);
     }
@@ -269,6 +285,7 @@ fn rgcn_conv_equals_pyg() {
             bases: Param::from_tensor(case.weights["weight"].tensor([n_bases * d_in, d_out])),
             coefficients: Param::from_tensor(coefficients.matrix()),
             bias: case.vector("bias"),
+            edge_linear: None,
             edge_weighting: EdgeWeighting::None,
         };
         let mut matrices = vec![("root", &layer.weight_self), ("weight", &layer.bases)];

@@ -1,6 +1,7 @@
 //! Tests of layers, models, losses and weights on the device that the environment variable `KILN_DEVICE` selects.
 
 mod common;
+mod edge_features;
 mod edge_weighting;
 mod frame;
 mod gcn;

@@ -28,6 +28,12 @@ fn gat_v2(seed: u64, n_layers: usize) -> Gat {
     gat(seed, n_layers, AttentionKind::GatV2)
 }
 
+fn gat_v2_of_edges(seed: u64, n_layers: usize) -> Gat {
+    let config = GatConfig::new(2, 3).hidden(4).layers(n_layers).attention(AttentionKind::GatV2);
+    let config = config.heads(2).output_heads(3).edge_features(5);
+    config.init(RngKey::new(seed), &device()).unwrap()
+}
+
 fn rgcn(seed: u64, n_layers: usize, n_bases: usize) -> Rgcn {
     let config = RgcnConfig::new(2, 3, 4).hidden(4).layers(n_layers).bases(n_bases);
     config.init(RngKey::new(seed), &device()).unwrap()
@@ -102,6 +108,19 @@ fn written_attention_and_relation_weights_have_the_names_and_shapes_of_the_libra
             ("layers.0.fc_dst.weight", &[9, 2]),
             ("layers.0.fc_src.bias", &[9]),
             ("layers.0.fc_src.weight", &[9, 2]),
+        ],
+    );
+    check_names(
+        &gat_v2_of_edges(0, 1),
+        WeightFormat::Pyg,
+        &[
+            ("convs.0.att", &[1, 3, 3]),
+            ("convs.0.bias", &[3]),
+            ("convs.0.lin_edge.weight", &[9, 5]),
+            ("convs.0.lin_l.bias", &[9]),
+            ("convs.0.lin_l.weight", &[9, 2]),
+            ("convs.0.lin_r.bias", &[9]),
+            ("convs.0.lin_r.weight", &[9, 2]),
         ],
     );
     check_names(
@@ -277,4 +296,32 @@ fn rejects_the_other_attention_and_layers_with_more_options() {
     let message = "the model has no parameter for `convs.0.lin_edge.weight`: save only its layers, and check their \
                    type";
     check_message(gat_v1(0, 1), &all, message);
+}
+
+/// A model reads edge features or not, and so do the layers of its file.
+#[test]
+fn matrices_of_edge_features_are_read_back_and_required() {
+    check_round_trip(gat_v2_of_edges(1, 2), gat_v2_of_edges(2, 2));
+    for format in [WeightFormat::Pyg, WeightFormat::Dgl] {
+        let of_edges = file(&gat_v2_of_edges(1, 2), format);
+        let surplus = of_edges.keys().find(|name| name.ends_with("_edge.weight")).unwrap();
+        let message = format!(
+            "the model has no parameter for `{surplus}`: save only its layers, and check their type"
+        );
+        let mut one = of_edges.clone();
+        one.retain(|name, _| !name.ends_with("_edge.weight") || name == surplus);
+        check_message(gat_v2(0, 2), &one, &message);
+        let message = format!(
+            "the file has no tensor {}: save a model whose layers have it (GATConv for the attention `gat`, GATv2Conv for \
+             `gat_v2`)",
+            surplus.replace(".0.", ".1.")
+        );
+        check_message(gat_v2_of_edges(0, 2), &one, &message);
+    }
+    let written = file(&rgcn(0, 1, 4), WeightFormat::Pyg);
+    let config = RgcnConfig::new(2, 3, 4).layers(1).edge_features([Some(2), None, None, None]);
+    let mut model = config.init(RngKey::new(0), &device()).unwrap();
+    let error = load_safetensors(&mut model, &bytes_of(&written));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("matrices of edge features by relation"), "{error}");
 }

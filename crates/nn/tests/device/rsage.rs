@@ -30,6 +30,7 @@ fn conv(aggregate: Aggregate, [d_in, d_out]: [usize; 2], device: &Device) -> Rsa
         metagraph: graph().metagraph(),
         aggregate,
         edge_weighting: EdgeWeighting::None,
+        edge_features: Vec::new(),
     };
     let mut conv = config.init(RngKey::new(1), device).expect("the configuration should be valid");
     conv.bias = Param::from_tensor(ramp([4, d_out], device));
@@ -150,8 +151,10 @@ fn a_homogeneous_layer_is_bit_identical_to_sage() {
             AGGREGATES.into_iter().zip([WeightInit::Dgl, WeightInit::Pyg, WeightInit::Dgl])
         {
             let metagraph = Metagraph::homogeneous();
+            let edge_weighting = EdgeWeighting::None;
+            let edge_features = Vec::new();
             let typed =
-                RsageConvConfig { d_in, d_out, metagraph, aggregate, edge_weighting: EdgeWeighting::None };
+                RsageConvConfig { d_in, d_out, metagraph, aggregate, edge_weighting, edge_features };
             let typed = typed.init_with(init, RngKey::new(2), &device).expect("the widths should be valid");
             let plain = SageConvConfig { d_in, d_out, aggregate, edge_weighting: EdgeWeighting::None };
             let plain: SageConv =
@@ -270,6 +273,7 @@ fn rejects_the_groups_of_another_metagraph() {
         metagraph,
         aggregate: Aggregate::Mean,
         edge_weighting: EdgeWeighting::None,
+        edge_features: Vec::new(),
     };
     let conv = config.init(RngKey::new(0), &device).expect("the widths should be valid");
     conv.forward(&uploaded(&graph, block, &device), ramp([block.n_src(), 4], &device));

@@ -8,7 +8,7 @@ use burn::backend::Dispatch;
 use burn::tensor::Tensor;
 use kiln_sample::{KeyDomain, RngKey};
 
-use crate::device::block::DeviceBlock;
+use crate::device::block::{Adjacency, DeviceBlock};
 use crate::ops::backend::BlockOps;
 use crate::ops::keep::Keep;
 use crate::ops::run::check_rows;
@@ -37,15 +37,22 @@ pub fn attention_scores(
     negative_slope: f32,
 ) -> Tensor<2> {
     check_rows(block, &src);
+    scores_of(block.adjacency(), src, dst, weights, negative_slope)
+}
+
+/// Computes the scores of edges whose sources have the rows `src`, after checks of the other shapes.
+pub(crate) fn scores_of(
+    edges: Adjacency<Dispatch>,
+    src: Tensor<2>,
+    dst: Tensor<2>,
+    weights: Tensor<2>,
+    negative_slope: f32,
+) -> Tensor<2> {
     let [n_rows, dst_width] = dst.dims();
     let [_, src_width] = src.dims();
     let [n_heads, d] = weights.dims();
-    assert_eq!(
-        n_rows,
-        block.n_dst(),
-        "dst has {n_rows} rows, but the block has {} destinations",
-        block.n_dst()
-    );
+    let n_dst = edges.n_dst;
+    assert_eq!(n_rows, n_dst, "dst has {n_rows} rows, but the block has {n_dst} destinations");
     assert_ne!(n_heads, 0, "the weights have no rows, expected one per head");
     for (name, width) in [("src", src_width), ("dst", dst_width)] {
         assert_eq!(
@@ -59,9 +66,7 @@ pub fn attention_scores(
     let src = src.into_dispatch();
     let dst = dst.into_dispatch();
     let weights = weights.into_dispatch();
-    let scores =
-        <Dispatch as BlockOps>::attention_scores(block.adjacency(), src, dst, weights, negative_slope);
-    Tensor::from_dispatch(scores)
+    Tensor::from_dispatch(<Dispatch as BlockOps>::attention_scores(edges, src, dst, weights, negative_slope))
 }
 
 /// Computes the softmax over the edges of each destination, column by column: the attention weights of the edges from
