@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use kiln::data::Dataset;
 use kiln::data::convert::{self, ConvertOptions};
 use kiln::data::format::{self, VerifyReport};
-use kiln::graph::{Csc, Duplicates, EdgeColumns, NodeId, SelfLoops};
+use kiln::graph::{Csc, Duplicates, NodeId, SelfLoops};
 use kiln::partition::{
     CacheConfig, MAX_PARTS, Method, PartitionBooks, PartitionMeta, PartitionStats, WriteReport, part_dir,
     partition_nodes, write_parts,
@@ -370,7 +370,9 @@ fn open_to_partition(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> 
 /// no row.
 pub(crate) fn with_self_loops(data: Dataset) -> kiln::data::Result<Dataset> {
     match data.clone().add_self_loops() {
-        Err(kiln::data::Error::NoEdgeFeatures { .. }) => data.without_edge_rows()?.add_self_loops(),
+        Err(kiln::data::Error::NoEdgeFeatures { column, .. }) => {
+            with_self_loops(data.without_edge_column(&column)?)
+        }
         looped => looped,
     }
 }
@@ -382,9 +384,6 @@ fn note_lost_columns(before: &[String], data: &Dataset) -> kiln::data::Result<()
         before.iter().map(String::as_str).filter(|name| columns.get(name).is_none()).collect();
     match lost[..] {
         [] => {}
-        [EdgeColumns::FEATURES] => print_rank_zero(
-            "note: added self loops have no features, so the edge features of the dataset are left out",
-        ),
         _ => print_rank_zero(format_args!(
             "note: added self loops have no rows in the edge columns {}, so they are left out",
             lost.join(", ")

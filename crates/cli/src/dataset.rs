@@ -1,7 +1,7 @@
 //! The datasets of graphs of nodes and edges that a run opens.
 
-use kiln::GraphSource;
 use kiln::data::Dataset;
+use kiln::{DataDims, GraphSource};
 
 use crate::flags::model::ModelGraph;
 
@@ -31,9 +31,11 @@ impl OpenedDataset {
     pub(crate) fn model_graph(&self) -> ModelGraph<'_> {
         match self.data.is_heterogeneous() {
             false => ModelGraph::OneType(&self.data),
-            true => {
-                ModelGraph::SeveralTypes { metagraph: self.data.graph.metagraph(), dims: self.data.dims() }
-            }
+            true => ModelGraph::SeveralTypes {
+                metagraph: self.data.graph.metagraph(),
+                dims: self.data.dims(),
+                edge_widths: self.data.edge_widths(),
+            },
         }
     }
 }

@@ -227,13 +227,26 @@ impl Dataset {
     ///
     /// # Errors
     /// Returns no error for a set whose columns have a row per edge.
-    pub fn without_edge_rows(mut self) -> Result<Self> {
+    pub fn without_edge_rows(self) -> Result<Self> {
+        self.without_edge_columns(|name| !matches!(name, EdgeColumns::WEIGHTS | EdgeColumns::TYPES))
+    }
+
+    /// Returns the set whose edges do not have the column of a name.
+    ///
+    /// # Errors
+    /// Returns no error for a set whose columns have a row per edge.
+    pub fn without_edge_column(self, name: &str) -> Result<Self> {
+        self.without_edge_columns(|other| other == name)
+    }
+
+    fn without_edge_columns(mut self, is_removed: impl Fn(&str) -> bool) -> Result<Self> {
         for relation in 0..self.graph.n_relations() {
             let graph = Csc::clone(&self.graph.relation(relation).graph);
             let columns = graph.columns().clone();
-            let rows = columns.rows();
-            if !rows.is_empty() {
-                let kept = rows.names().fold(columns, |columns, name| columns.without(name));
+            let removed: Vec<String> =
+                columns.names().filter(|name| is_removed(name)).map(str::to_owned).collect();
+            if !removed.is_empty() {
+                let kept = removed.iter().fold(columns, |columns, name| columns.without(name));
                 self = self.with_relation(relation, graph.with_columns(&kept)?)?;
             }
         }

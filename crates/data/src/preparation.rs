@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use kiln_feature::{DenseFeatures, FeatureStore, PreparationStep, Scaling, normalize_row};
-use kiln_graph::{Csc, NodeId, Relations, add_self_loops_of_type, symmetrize};
+use kiln_graph::{
+    Csc, EdgeColumns, NodeId, Relations, add_self_loops_of_type, features_with_self_loops, symmetrize,
+};
 use kiln_store::Error as StoreError;
 use kiln_store::progress::{Progress, ProgressUnit};
 
@@ -83,21 +85,25 @@ impl Dataset {
     /// Returns the set with a self loop on each node that has none, as [`kiln_graph::add_self_loops`] adds them, before it
     /// is partitioned for a model with attention. (A loader of a whole graph adds the loops itself.) The new graph is in
     /// memory. Added loops have the first type without edges and without a name. If edge types have names, it is named
-    /// `self loop`.
+    /// `self loop`. The features of an added loop are the mean of those of the edges into its node
+    /// ([`features_with_self_loops`]).
     ///
     /// # Errors
     /// Returns [`Error::Graph`] if the graph is damaged, or if it has an edge of type 255, and
-    /// [`Error::NoEdgeFeatures`] if edges have other columns than weights and types and a loop must be added.
+    /// [`Error::NoEdgeFeatures`] if edges have other columns than weights, types and features and a loop must be added.
     pub fn add_self_loops(mut self) -> Result<Self> {
         self.require_plain("add_self_loops")?;
         // A type without edges may have a name, which the loops must not take over.
         let loop_type = self.n_edge_types().unwrap_or(0);
         let before = Arc::clone(self.csc()?);
         let progress = Progress::start("adding self loops", ProgressUnit::Edges, before.n_edges());
-        let graph = add_self_loops_of_type(&before, loop_type)?;
+        let mut graph = add_self_loops_of_type(&before, loop_type)?;
         progress.advance(before.n_edges());
         if self.graph.n_edges() < graph.n_edges() {
             self.refuse_loops_without_rows(&before)?;
+            if let Some(features) = features_with_self_loops(&before, &graph) {
+                graph = graph.with_column(EdgeColumns::FEATURES, features)?;
+            }
         }
         // Loops of a new type were added if the number of types grew.
         if !self.edge_type_names.is_empty() && before.n_edge_types() < graph.n_edge_types() {
@@ -129,7 +135,7 @@ impl Dataset {
 
     /// Returns an error if edges have columns in which an added loop has no row.
     fn refuse_loops_without_rows(&self, graph: &Csc) -> Result<()> {
-        match graph.columns().rows().names().next() {
+        match graph.columns().rows().without(EdgeColumns::FEATURES).names().next() {
             Some(column) => {
                 let name = self.name.clone();
                 Err(Error::NoEdgeFeatures { name, column: column.to_owned() })

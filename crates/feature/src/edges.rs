@@ -21,6 +21,12 @@ pub trait EdgeFeatureStore: fmt::Debug + Send + Sync {
     /// Returns the element type of a row.
     fn dtype(&self) -> FeatureDType;
 
+    /// Returns the number of columns of each relation, `[n_relations]`; `None` for a relation without the column. The default is
+    /// that of a graph with one relation.
+    fn relation_widths(&self) -> Vec<Option<usize>> {
+        vec![Some(self.dim())]
+    }
+
     /// Writes the row of the block's edge `e` to the elements `e * dim .. (e + 1) * dim` of `out`, as stored. `out` is
     /// overwritten as by [`FeatureStore::gather`].
     ///

@@ -41,7 +41,10 @@ pub use edges::{EdgeFeatureStore, EdgeFeatures};
 pub use error::{EdgeColumnError, Error, ScalingError, SparseError, TargetsError};
 pub use labels::Labels;
 pub use preparation::{Preparation, PreparationStep, Scaling, normalize_row};
-pub use relation_edges::{EdgeColumnStores, RelationEdgeFeatures, check_column_name, edge_column_of};
+pub use relation_edges::{
+    EdgeColumnStores, RelationEdgeFeatures, RelationRows, check_column_name, copy_padded, edge_column_of,
+    edge_rows_of, padded_format,
+};
 pub use sparse::SparseFeatures;
 pub use store::FeatureStore;
 pub use target_kind::TargetKind;

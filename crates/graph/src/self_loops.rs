@@ -1,8 +1,9 @@
 //! Insertion of self loops.
 
+use half::{bf16, f16};
 use rayon::prelude::*;
 
-use crate::{Csc, Error, NodeId, Result};
+use crate::{ColumnValues, Csc, EdgeColumn, EdgeColumns, Error, NodeId, Result};
 
 /// Adds a self loop to each node that has none, as an attention layer needs it. Existing self loops are kept, even if a
 /// node has several.
@@ -10,7 +11,7 @@ use crate::{Csc, Error, NodeId, Result};
 /// An added loop is inserted after the last neighbour with a smaller id, so ascending neighbours stay ascending. Its
 /// weight is 1 (the default of PyG's `fill_value`). If the graph has edge types, added loops have a type of their own: one
 /// more than the largest type. A graph in which each node has a self loop gets no new type. Other columns are left out if a
-/// loop is added, because it has no row in them.
+/// loop is added, because it has no row in them; [`features_with_self_loops`] returns the features.
 ///
 /// It makes three passes over the edges. The result takes 8 bytes per node and 4 per edge, plus 4 per edge for weights and
 /// 1 for types.
@@ -46,6 +47,83 @@ pub fn add_self_loops_of_type(graph: &Csc, loop_type: usize) -> Result<Csc> {
     let loop_type = u8::try_from(loop_type).map_err(|_| Error::NoFreeEdgeType)?;
     let kept = graph.weights().map(|_| |_: usize, weight: f64, _: usize| weight as f32);
     insert_self_loops(graph, loop_type, kept)
+}
+
+/// Returns the features of the edges of a graph to which [`add_self_loops`] added loops. Those of an added loop are the mean of
+/// the features of the other edges into its node, and zeros without edges (the default of PyG's attention layers,
+/// `fill_value="mean"`). `None` if edges have no features.
+///
+/// ```
+/// use kiln_graph::{CscBuilder, EdgeColumn, add_self_loops, features_with_self_loops};
+/// // 0 -> 1 and 2 -> 1.
+/// let graph = CscBuilder::new(3).build(&[0, 2], &[1, 1])?;
+/// let graph = graph.with_column("features", EdgeColumn::new(vec![4.0_f32, 6.0], 1)?)?;
+/// let features = features_with_self_loops(&graph, &add_self_loops(&graph)?).unwrap();
+/// let values: Vec<f32> = (0..features.n_rows()).map(|edge| features.value(edge)).collect();
+/// assert_eq!(values, [0.0, 4.0, 5.0, 6.0, 0.0]);
+/// # Ok::<(), kiln_graph::Error>(())
+/// ```
+///
+/// # Panics
+/// Panics if `with_loops` is not the result for `graph`.
+pub fn features_with_self_loops(graph: &Csc, with_loops: &Csc) -> Option<EdgeColumn> {
+    let column = graph.columns().get(EdgeColumns::FEATURES)?;
+    if graph.n_edges() == with_loops.n_edges() {
+        return Some(column.clone());
+    }
+    let width = column.width();
+    let values: ColumnValues = match column.values() {
+        ColumnValues::U8(_) => return None,
+        ColumnValues::F32(values) => {
+            rows_with_loops([graph, with_loops], values, width, |value| value).into()
+        }
+        ColumnValues::F16(values) => {
+            rows_with_loops([graph, with_loops], values, width, f16::from_f32).into()
+        }
+        ColumnValues::BF16(values) => {
+            rows_with_loops([graph, with_loops], values, width, bf16::from_f32).into()
+        }
+    };
+    Some(EdgeColumn::new(values, width).expect("the values should be whole rows"))
+}
+
+/// Returns the rows of the edges of the second graph, which has the edges of the first one and added loops.
+fn rows_with_loops<T: Copy + Into<f32>>(
+    [graph, with_loops]: [&Csc; 2],
+    rows: &[T],
+    width: usize,
+    rounded: impl Fn(f32) -> T,
+) -> Vec<T> {
+    let mut out = Vec::with_capacity(with_loops.n_edges() as usize * width);
+    let mut sums = vec![0.0_f64; width];
+    for dst in 0..graph.n_nodes() {
+        let edges = edges_into(graph, dst);
+        let n_before = edges.len();
+        let of_dst = &rows[edges.start * width..edges.end * width];
+        let after = edges_into(with_loops, dst).len();
+        if after == n_before {
+            out.extend_from_slice(of_dst);
+            continue;
+        }
+        assert_eq!(after, n_before + 1, "node {dst} should have one loop more");
+        let place = place_of_loop(&graph.indices()[edges], dst);
+        out.extend_from_slice(&of_dst[..place * width]);
+        sums.fill(0.0);
+        for row in of_dst.chunks_exact(width) {
+            sums.iter_mut()
+                .zip(row)
+                .for_each(|(sum, value): (&mut f64, &T)| *sum += f64::from((*value).into()));
+        }
+        let divisor = n_before.max(1) as f64;
+        out.extend(sums.iter().map(|sum| rounded((sum / divisor) as f32)));
+        out.extend_from_slice(&of_dst[place * width..]);
+    }
+    out
+}
+
+/// Returns the position of an added loop among the neighbours of a node: after the last one with a smaller id.
+fn place_of_loop(neighbors: &[NodeId], dst: usize) -> usize {
+    neighbors.iter().rposition(|src| src.index() < dst).map_or(0, |last| last + 1)
 }
 
 /// Adds a self loop of this type to each node of a validated graph that has none. `weight` returns an edge's new weight
@@ -135,10 +213,8 @@ impl<W: Fn(usize, f64, usize) -> f32 + Sync> Filler<'_, W> {
     fn fill_destination(&self, dst: usize, mut out: Edges<'_>) {
         let edges = edges_into(self.graph, dst);
         let ids = &self.graph.indices()[edges.clone()];
-        // The added loop is placed after the last neighbour with a smaller id. The edges after the loop move by one
-        // place.
-        let added_loop = (ids.len() < out.indices.len())
-            .then(|| ids.iter().rposition(|src| src.index() < dst).map_or(0, |last| last + 1));
+        // The edges after the loop move by one place.
+        let added_loop = (ids.len() < out.indices.len()).then(|| place_of_loop(ids, dst));
         for (position, (edge, &src)) in edges.zip(ids).enumerate() {
             let to = position + usize::from(added_loop.is_some_and(|place| place <= position));
             let old_weight = self.graph.weights().map_or(1.0, |weights| f64::from(weights[edge]));

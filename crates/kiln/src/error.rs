@@ -122,6 +122,17 @@ pub enum Error {
         /// The number of columns of the features.
         got: usize,
     },
+    /// The edge features of the relations have other numbers of columns than the model reads, or the loader does not pad them.
+    #[error(
+        "the model reads edge features of {expected:?} columns by relation, and those of the data have {got:?}: create its config \
+         with these widths, and call .edge_features_by_relation() on the loader of a heterogeneous graph"
+    )]
+    RelationEdgeFeatures {
+        /// The numbers of columns that the model reads, `None` for a relation without features.
+        expected: Vec<Option<usize>>,
+        /// The numbers of columns of the data.
+        got: Vec<Option<usize>>,
+    },
     /// The number of edge types of a partitioned graph is unknown, because an older version of kiln wrote its partitions.
     #[error(
         "the partitions do not record the number of their edge types: partition the dataset again with this version of \

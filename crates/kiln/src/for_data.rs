@@ -1,5 +1,5 @@
 use kiln_data::Dataset;
-use kiln_graph::{EdgeColumn, EdgeColumns};
+use kiln_graph::{EdgeColumn, EdgeColumns, Relation};
 use kiln_nn::{GraphMetadata, ModelConfig};
 
 /// Model configurations with defaults for a dataset.
@@ -45,6 +45,12 @@ pub trait DataDims {
     fn d_edge(&self) -> Option<usize> {
         None
     }
+
+    /// Returns the number of columns of the edge features of each relation, `None` for a relation without features. The whole is
+    /// `None` for a graph that is not heterogeneous.
+    fn edge_widths(&self) -> Option<Vec<Option<usize>>> {
+        None
+    }
 }
 
 impl DataDims for Dataset {
@@ -64,5 +70,11 @@ impl DataDims for Dataset {
     fn d_edge(&self) -> Option<usize> {
         let graph = self.csc().ok()?;
         graph.columns().get(EdgeColumns::FEATURES).map(EdgeColumn::width)
+    }
+
+    fn edge_widths(&self) -> Option<Vec<Option<usize>>> {
+        let width =
+            |relation: &Relation| relation.graph.columns().get(EdgeColumns::FEATURES).map(EdgeColumn::width);
+        self.is_heterogeneous().then(|| self.graph.iter().map(width).collect())
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use kiln_data::DatasetTargets;
-use kiln_feature::{Labels, TargetKind, TargetScaler};
+use kiln_feature::{Labels, RelationRows, TargetKind, TargetScaler};
 use kiln_graph::{EdgeColumns, NodeId};
 use kiln_kernels::{CacheStats, GraphMode};
 use kiln_loader::{ItemSampler, Loader, Phase};
@@ -95,6 +95,8 @@ pub struct NeighborLoader {
     sampling: SamplerConfig,
     /// The names of the columns of edges that blocks carry.
     edge_columns: Vec<Arc<str>>,
+    /// The form of the features of the edges, if blocks carry them.
+    edge_feature_rows: RelationRows,
     /// True if [`NeighborLoader::rule`] was called.
     has_rule: bool,
     /// True if only the seeds of the batches are read: their blocks have no edges, and their features are zeros.
@@ -147,6 +149,7 @@ impl NeighborLoader {
             source,
             sampling,
             edge_columns: Vec::new(),
+            edge_feature_rows: RelationRows::Equal,
             has_rule: false,
             reads_seeds_only: false,
             batches: BatchConfig::default(),

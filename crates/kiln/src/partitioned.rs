@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kiln_data::{DatasetTargets, LinkTargets, Split};
-use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation};
+use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation, RelationRows};
 use kiln_graph::GraphSchema;
 use kiln_kernels::{DeviceSampler, Devices, GraphMode};
 use kiln_partition::Part;
@@ -276,7 +276,11 @@ impl DataDims for PartitionedGraph {
     }
 
     fn d_edge(&self) -> Option<usize> {
-        self.info().edge_dim
+        self.info().edge_dim.filter(|_| !self.info().is_heterogeneous)
+    }
+
+    fn edge_widths(&self) -> Option<Vec<Option<usize>>> {
+        self.info().is_heterogeneous.then(|| self.info().edge_widths.clone())
     }
 }
 
@@ -330,7 +334,7 @@ impl JoinedGraph {
     /// Adds the columns of the edges that a model reads to the data of its predictions.
     fn with_edge_columns(&self, mut data: PredictionData, model: &SavedModel) -> Result<PredictionData> {
         for name in model.edge_columns() {
-            data = data.edge_column(name, self.edge_column(name)?);
+            data = data.edge_column(name, self.edge_column(name, model.relation_rows(name))?);
         }
         Ok(data)
     }
@@ -371,8 +375,8 @@ impl Source for JoinedGraph {
         self.graph.edge_columns().to_vec()
     }
 
-    fn edge_column(&self, name: &str) -> Result<Arc<dyn EdgeFeatureStore>> {
-        Ok(Arc::new(DistEdgeFeatureStore::new(self.graph.clone(), name)?))
+    fn edge_column(&self, name: &str, rows: RelationRows) -> Result<Arc<dyn EdgeFeatureStore>> {
+        Ok(Arc::new(DistEdgeFeatureStore::with_rows(self.graph.clone(), name, rows)?))
     }
 
     fn n_edge_types(&self) -> Result<Option<usize>> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kiln_data::{Dataset, DatasetTargets, LinkTargets, Note};
-use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation};
+use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation, RelationRows};
 use kiln_graph::{Csc, EdgeColumns, GraphSchema, NodeId, Relations, add_self_loops, gcn_norm};
 use kiln_kernels::GraphMode;
 use kiln_loader::FeatureStores;
@@ -188,11 +188,11 @@ pub(crate) trait Source: Send + Sync {
         are_weighted
     }
 
-    /// Returns the rows of the edges in a column, in the order of their ids.
+    /// Returns the rows of the edges in a column, in the order of their ids, in this form.
     ///
     /// # Errors
     /// Returns an error that says what to do if the edges do not have the column.
-    fn edge_column(&self, name: &str) -> Result<Arc<dyn EdgeFeatureStore>>;
+    fn edge_column(&self, name: &str, rows: RelationRows) -> Result<Arc<dyn EdgeFeatureStore>>;
 
     /// Returns one more than the largest edge type, or `None` if edges have no types.
     ///

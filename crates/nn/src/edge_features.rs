@@ -99,7 +99,12 @@ impl RelationEdgeLinear {
     /// # Panics
     /// Panics if the block has no edge features, or none of the largest width, or if it has no edge types and there are
     /// several relations.
-    pub(crate) fn add_to(&self, base: Tensor<2>, block: &DeviceBlock, factors: Option<Tensor<1>>) -> Tensor<2> {
+    pub(crate) fn add_to(
+        &self,
+        base: Tensor<2>,
+        block: &DeviceBlock,
+        factors: Option<Tensor<1>>,
+    ) -> Tensor<2> {
         ops::linear(base, self.aggregated(block, factors), self.weight.val())
     }
 
@@ -125,7 +130,8 @@ impl RelationEdgeLinear {
     fn aggregated(&self, block: &DeviceBlock, factors: Option<Tensor<1>>) -> Tensor<2> {
         let features = self.features(block);
         if self.widths.len() == 1 {
-            let aggregation = Aggregation { weights: factors.map(MessageWeights::PerEdge), ..Reduction::Sum.into() };
+            let aggregation =
+                Aggregation { weights: factors.map(MessageWeights::PerEdge), ..Reduction::Sum.into() };
             return ops::aggregate_edges(block, features, aggregation);
         }
         let table = self.table(&features.device());
@@ -147,7 +153,10 @@ impl RelationEdgeLinear {
         let features = edge_features_of(block);
         let [_, got] = features.dims();
         let expected = self.largest();
-        assert_eq!(got, expected, "the edges have {got} feature columns, expected the largest width, {expected}");
+        assert_eq!(
+            got, expected,
+            "the edges have {got} feature columns, expected the largest width, {expected}"
+        );
         features
     }
 

@@ -11,9 +11,9 @@ use crate::frame::frame_options;
 use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
-    Conv, Error, ForwardContext, GatConv, GatConvConfig, GatV2Conv, GatV2ConvConfig, GraphMetadata, GraphRequirements,
-    HeadOutput, InputFormat, JumpingKnowledge, LayerMemory, LayerSize, ModelConfig, Net, Normalization,
-    Result,
+    Conv, Error, ForwardContext, GatConv, GatConvConfig, GatV2Conv, GatV2ConvConfig, GraphMetadata,
+    GraphRequirements, HeadOutput, InputFormat, JumpingKnowledge, LayerMemory, LayerSize, ModelConfig, Net,
+    Normalization, Result,
 };
 
 /// The attention of a [`Gat`] model.
@@ -217,7 +217,8 @@ impl GatConfig {
         };
         Ok(match self.attention {
             AttentionKind::Gat if self.edge_features.is_some() => {
-                let expected = "none with the attention gat, which reads no edge features, or the attention gat_v2,";
+                let expected =
+                    "none with the attention gat, which reads no edge features, or the attention gat_v2,";
                 return Err(Error::OtherModel { name: "edge_features", got: "a width", expected });
             }
             AttentionKind::Gat => {

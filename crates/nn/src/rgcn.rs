@@ -144,8 +144,7 @@ impl RgcnConfig {
         }
         Net::init(&self.frame(), key, device, |_, [d_in, d_out], key| {
             let edge_features = self.edge_features.clone();
-            let config =
-                RgcnConvConfig { d_in, d_out, n_relations, n_bases, edge_weighting, edge_features };
+            let config = RgcnConvConfig { d_in, d_out, n_relations, n_bases, edge_weighting, edge_features };
             config.init(key, device)
         })
     }

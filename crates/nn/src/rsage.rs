@@ -180,8 +180,7 @@ impl RsageConfig {
             let metagraph = metagraph.clone();
             let &Self { aggregate, edge_weighting, .. } = self;
             let edge_features = self.edge_features.clone();
-            let config =
-                RsageConvConfig { d_in, d_out, metagraph, aggregate, edge_weighting, edge_features };
+            let config = RsageConvConfig { d_in, d_out, metagraph, aggregate, edge_weighting, edge_features };
             config.init_with(self.weight_init, key, device)
         })
     }

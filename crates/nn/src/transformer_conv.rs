@@ -15,8 +15,8 @@ use crate::init::uniform;
 use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
-    Conv, Error, ForwardContext, GraphMetadata, GraphRequirements, InputFormat, JumpingKnowledge, LayerMemory, LayerSize, Linear, ModelConfig,
-    Net, Normalization, Result,
+    Conv, Error, ForwardContext, GraphMetadata, GraphRequirements, InputFormat, JumpingKnowledge,
+    LayerMemory, LayerSize, Linear, ModelConfig, Net, Normalization, Result,
 };
 
 /// The widths and options of a [`TransformerConv`] layer.

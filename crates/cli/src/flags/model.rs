@@ -80,8 +80,7 @@ pub(crate) struct ModelArgs {
     /// Bases of each layer, of which the matrix of a relation is a weighted sum, for rgcn. Default: 4.
     #[arg(long, value_parser = parse::size)]
     bases: Option<usize>,
-    /// What gine reads of an edge. Default: its features if the data has some, else its type.
-    #[arg(long, value_parser = parse::choice([
+    #[arg(long, help = edge_input_help(), value_parser = parse::choice([
         ("features", "Its features", EdgeInputKind::Features),
         ("types", "Its type", EdgeInputKind::Types),
     ]))]
@@ -139,6 +138,8 @@ pub(crate) enum ModelGraph<'a> {
         metagraph: Metagraph,
         /// The number of feature columns of each node type, `[n_types]`; `None` for a type without features.
         dims: Vec<Option<usize>>,
+        /// The widths of the edge features of each relation.
+        edge_widths: Option<Vec<Option<usize>>>,
     },
 }
 
@@ -216,11 +217,19 @@ impl ModelArgs {
         self.check_flags_of_nodes()?;
         let (entry, mut model) = match graph {
             ModelGraph::OneType(data) => self.choose_for_one_type(*data, d_out)?,
-            ModelGraph::SeveralTypes { metagraph, dims } => {
-                self.choose_for_several_types(metagraph, dims, d_out)?
+            ModelGraph::SeveralTypes { metagraph, dims, edge_widths } => {
+                self.choose_for_several_types(metagraph, dims, edge_widths, d_out)?
             }
         };
         model.options = self.options(&entry, is_encoder, n_layers)?;
+        let has_several_types = matches!(graph, ModelGraph::SeveralTypes { .. });
+        model.edge_features = self.edge_input == Some(EdgeInputKind::Features) && !entry.edge_features;
+        ensure!(
+            !model.edge_features || entry.can_read_edge_features(has_several_types),
+            "--model {} does not read the edge features of such data: use {} with --edge-input features",
+            entry.name,
+            list_models(|entry| entry.can_read_edge_features(has_several_types), "or")
+        );
         if let ModelGraph::OneType(data) = graph {
             self.add_edges(*data, &entry, &mut model)?;
         }
@@ -265,6 +274,7 @@ impl ModelArgs {
         &self,
         metagraph: &Metagraph,
         dims: &[Option<usize>],
+        edge_widths: &Option<Vec<Option<usize>>>,
         d_out: usize,
     ) -> anyhow::Result<(NodeModelEntry, NamedModel)> {
         let Some(entry) = self.entry().filter(|entry| entry.several_types) else {
@@ -283,7 +293,8 @@ impl ModelArgs {
             n_relations: Some(metagraph.n_relations()),
             metagraph: Some(metagraph.clone()),
             widths: Some(dims.to_vec()),
-            d_edge: None,
+            edge_widths: edge_widths.clone(),
+            ..GraphMetadata::default()
         });
         Ok((entry, model))
     }
@@ -300,7 +311,8 @@ impl ModelArgs {
         if model.requirements()?.n_relations.is_none() {
             return Ok(());
         }
-        let is_read = self.edge_input != Some(EdgeInputKind::Features);
+        // Only GINE reads either features or types.
+        let is_read = self.edge_input != Some(EdgeInputKind::Features) || model.edge_features;
         model.graph.n_relations = if is_read { data.n_edge_types() } else { None };
         ensure!(
             model.graph.n_relations.is_some(),
@@ -422,7 +434,8 @@ impl ModelArgs {
     /// Checks that no flag of another kind of model was given.
     fn check_flags_of_nodes(&self) -> anyhow::Result<()> {
         ensure!(self.readout.is_none(), "--readout requires --model gin: remove it");
-        self.check_options("--edge-input requires", [("edges", self.edge_input.is_some())])?;
+        let reads_types = self.edge_input == Some(EdgeInputKind::Types);
+        self.check_options("--edge-input types requires", [("edges", reads_types)])?;
         self.check_options(
             "--mlp-layers and --learn-epsilon require",
             [("mlp_layers", self.mlp_layers.is_some()), ("epsilon", self.learn_epsilon)],
@@ -513,6 +526,17 @@ fn names() -> impl TypedValueParser<Value = &'static str> {
         .flat_map(|entry| entry.aliases.iter().map(move |alias| (*alias, entry.name)));
     parse::choice(of_nodes.chain(GRAPH_MODELS).map(|(name, about)| (name, about, name)))
         .aliases(aliases.chain([("ginconv", GIN)]))
+}
+
+fn edge_input_help() -> String {
+    let names = list_models(|entry| entry.edge_features, "and");
+    let can_read =
+        |entry: &NodeModelEntry| !entry.edge_features && entry.optional_edge_features.contains(&true);
+    format!(
+        "What the model reads of an edge. Default: for {names}, its features if the data has some, else its type; {} read its \
+         features only if this flag is given (sage those of heterogeneous datasets)",
+        list_models(can_read, "and")
+    )
 }
 
 fn hidden_help() -> String {

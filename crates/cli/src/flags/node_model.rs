@@ -34,7 +34,9 @@ impl NodeModel {
         if self.requirements.edge_weights && !self.requirements.gcn_norm {
             loader = loader.edge_weights(EdgeWeights::Stored);
         }
-        if self.requirements.d_edge.is_some() {
+        if self.requirements.edge_widths.is_some() {
+            loader = loader.edge_features_by_relation();
+        } else if self.requirements.d_edge.is_some() {
             loader = loader.edge_features();
         }
         Ok(loader)

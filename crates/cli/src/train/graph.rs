@@ -39,6 +39,7 @@ impl TrainingGraph {
         match self {
             Self::Whole(opened) => opened.model_graph(),
             Self::Partitioned(graph) if graph.info().is_heterogeneous => ModelGraph::SeveralTypes {
+                edge_widths: Some(graph.info().edge_widths.clone()),
                 metagraph: graph.info().schema.metagraph(),
                 dims: graph.info().dims.clone(),
             },

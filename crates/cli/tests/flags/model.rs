@@ -54,7 +54,8 @@ fn check<C: ModelConfig>(flags: &str, expected: &C) {
 fn check_hetero<C: ModelConfig>(flags: &str, embedding: Option<usize>, expected: C) {
     let metagraph = Metagraph::new(2, vec![[0, 1], [1, 0]]).expect("the relations should be valid");
     let dims = vec![Some(7), None];
-    let graph = ModelGraph::SeveralTypes { metagraph, dims: dims.clone() };
+    let edge_widths = Some(vec![None, Some(4)]);
+    let graph = ModelGraph::SeveralTypes { metagraph, dims: dims.clone(), edge_widths };
     let model = args(flags).build_node_model(&graph, embedding.unwrap_or(3), embedding.is_some(), 2);
     let model = model.expect("the flags should be valid");
     let expected = HeteroModelConfig::new(dims, expected);
@@ -95,6 +96,40 @@ fn gine_reads_the_features_of_edges_unless_a_flag_names_their_types() {
         let expected = GineConfig::new(5, 3, edges).layers(2);
         model.model.configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
     }
+}
+
+/// Models that existed before the flag read edge features only if it is given, so that its runs keep their weights.
+#[test]
+fn other_models_read_the_features_of_edges_if_a_flag_names_them() {
+    let build = |flags: &str| {
+        let sizes = Sizes { d_edge: Some(4) };
+        args(flags).build_node_model(&ModelGraph::OneType(&sizes), 3, false, 2)
+    };
+    let compare = |flags: &str, expected: String| {
+        let model = build(flags).expect("the flags should be valid");
+        model.model.configure(Compare(expected)).expect("the options should be valid");
+    };
+    let gatv2 = GatConfig::new(5, 3).layers(2).attention(kiln::nn::AttentionKind::GatV2);
+    compare("--model gatv2", format!("{gatv2:?}"));
+    compare("--model gatv2 --edge-input features", format!("{:?}", gatv2.edge_features(4)));
+    let transformer = TransformerConfig::new(5, 3).layers(2);
+    compare("--model transformer", format!("{transformer:?}"));
+    compare("--model transformer --edge-input features", format!("{:?}", transformer.edge_features(4)));
+    let rgcn = RgcnConfig::new(5, 3, 2).layers(2);
+    compare("--model rgcn", format!("{rgcn:?}"));
+    compare("--model rgcn --edge-input features", format!("{:?}", rgcn.edge_features([Some(4); 2])));
+    for flags in ["", "--model gcn", "--model gat"] {
+        let error =
+            build(&format!("{flags} --edge-input features")).err().expect("the flag should be rejected");
+        let expected =
+            "does not read the edge features of such data: use gatv2, transformer, rgcn or gine with";
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    let metagraph = Metagraph::new(2, vec![[0, 1], [1, 0]]).expect("the relations should be valid");
+    let rsage = RsageConfig::new(256, 3).metagraph(&metagraph).layers(2).edge_features([None, Some(4)]);
+    check_hetero("--edge-input features", None, rsage);
+    let rgcn = RgcnConfig::new(256, 3, 2).layers(2).edge_features([None, Some(4)]);
+    check_hetero("--model rgcn --edge-input features", None, rgcn);
 }
 
 /// The defaults are those of the help text, also where a configuration has others.

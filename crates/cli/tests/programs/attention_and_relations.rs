@@ -166,6 +166,17 @@ fn partitions_train_the_weights_of_the_whole_graph_and_predict_like_it() {
     let root = root.path();
     let [set, typed] = write(&data(), 2, root, "set");
     let [featured, of_featured] = write(&with_edge_features(data()), 2, root, "featured");
+    let looped_featured = root.join("looped-featured").to_str().unwrap().to_owned();
+    succeeds(&[
+        "data",
+        "partition",
+        &featured,
+        "--parts",
+        "2",
+        "--add-self-loops",
+        "--out",
+        &looped_featured,
+    ]);
     let looped = root.join("looped").to_str().unwrap().to_owned();
     succeeds(&["data", "partition", &set, "--parts", "2", "--add-self-loops", "--out", &looped]);
     let typed = [&looped, &looped, &typed, &typed, &typed];
@@ -177,7 +188,11 @@ fn partitions_train_the_weights_of_the_whole_graph_and_predict_like_it() {
         ("sage-of-featured", "--model sage"),
     ]
     .map(|(name, model)| (name, model, &featured, &of_featured));
-    for (name, model, set, parts) in of_types.chain(of_features) {
+    let asked = [
+        ("gatv2-features", "--model gatv2 --edge-input features", &featured, &looped_featured),
+        ("rgcn-features", "--model rgcn --edge-input features", &featured, &of_featured),
+    ];
+    for (name, model, set, parts) in of_types.chain(of_features).chain(asked) {
         let flags = format!("{model} --batch-size 32 --ranks 2 --epochs 1");
         let whole = run(root, &format!("--data {set} {flags}"), &format!("{name}-whole"));
         let servers = Server::all(Path::new(parts), 2);
@@ -294,6 +309,14 @@ fn errors_name_the_flag_and_the_unsuitable_data() {
         (
             "--data sbm --model gat --mlp-layers 3",
             "--mlp-layers and --learn-epsilon require --model gin or gine",
+        ),
+        (
+            "--data sbm --model gatv2 --edge-input features",
+            "the model gatv2 cannot read edge features, which the edges of the data do not have",
+        ),
+        (
+            "--data sbm --model gat --edge-input features",
+            "--model gat does not read the edge features of such data",
         ),
         ("--data mutag --model gat", "use gin or simplified for graphs"),
         ("--data mutag --heads 2", "--heads does not apply to training on graphs"),

@@ -176,7 +176,11 @@ fn errors_of_invalid_flags_contain_the_expected_values() {
         (["--task", "graph"], "--task graph needs a set of graphs"),
         (["--mlp-layers", "3"], "--mlp-layers and --learn-epsilon require --model gin or gine"),
         (["--readout", "max"], "--readout requires --model gin"),
-        (["--edge-input", "types"], "--edge-input requires --model gine"),
+        (["--edge-input", "types"], "--edge-input types requires --model gine"),
+        (
+            ["--edge-input", "features"],
+            "--model sage does not read the edge features of such data: use gatv2, transformer, rgcn or gine",
+        ),
         (["--graph-mode", "gpu"], "possible values: cpu, device"),
         (["--feature-cache", "1GiB"], "--feature-cache requires --graph-mode device"),
         (["--hot-by", "degree"], "--hot-by requires --feature-cache"),

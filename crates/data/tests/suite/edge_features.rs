@@ -118,12 +118,17 @@ fn rejects_other_numbers_of_rows() {
 }
 
 #[test]
-fn added_self_loops_are_refused() {
+fn added_self_loops_have_features_and_no_rows_of_other_columns() {
     let data = || on(3).graph(unsorted()).edge_features(vec![0.0; 5], 1).name("roads").build().unwrap();
-    let error = data().add_self_loops().unwrap_err().to_string();
-    let expected = "roads: the added self loops would have no row in the edge column `features`: add the loops and their";
+    let amounts = EdgeColumn::new(vec![0.0_f32; 5], 1).unwrap();
+    let error =
+        data().with_edge_column(0, "amount", amounts).unwrap().add_self_loops().unwrap_err().to_string();
+    let expected =
+        "roads: the added self loops would have no row in the edge column `amount`: add the loops and their";
     assert!(error.starts_with(expected), "{error}");
     assert!(data().without_edge_rows().unwrap().add_self_loops().is_ok());
+    let means = on(3).edges(&[0, 1], &[2, 2]).edge_features(vec![1.0, 4.0], 1).build().unwrap();
+    assert_eq!(of(&means.add_self_loops().unwrap()), [0.0, 0.0, 1.0, 4.0, 2.5]);
     // A graph with all loops does not change, so its rows stay.
     let complete = on(2).edges(&[0, 1], &[0, 1]).edge_features(vec![1.0, 2.0], 1).build().unwrap();
     assert_eq!(of(&complete.add_self_loops().unwrap()), [1.0, 2.0]);

@@ -3,7 +3,11 @@
 // Test helpers may unwrap.
 #![allow(clippy::unwrap_used)]
 
-use kiln_graph::{Csc, CscBuilder, Error, NodeId, add_self_loops, gcn_norm};
+use half::{bf16, f16};
+use kiln_graph::{
+    ColumnValues, Csc, CscBuilder, EdgeColumn, Error, NodeId, add_self_loops, features_with_self_loops,
+    gcn_norm,
+};
 use kiln_testkit::{arb_coo, hub, ring, six_nodes};
 use proptest::prelude::*;
 
@@ -24,6 +28,33 @@ fn nodes_without_a_loop_get_one_and_existing_loops_are_kept() {
     assert!(graph.weights().is_none() && graph.edge_types().is_none());
     let parallel = add_self_loops(&csc(&[0, 2, 3], &[0, 0, 0])).unwrap();
     assert_eq!((parallel.indptr(), ids(&parallel)), (&[0, 2, 4][..], vec![0, 0, 0, 1]));
+}
+
+/// Each element type has the rounded mean, and a node without edges has zeros. A graph with all loops keeps its features.
+#[test]
+fn features_of_added_loops_are_the_means_of_a_node() {
+    // 2 -> 0, 1 -> 1, and 0, 2 -> 2.
+    let graph = csc(&[0, 1, 2, 4, 4], &[2, 1, 0, 3]);
+    let rows = [1.0, -1.0, 8.0, 9.0, 3.0, 10.0, 4.0, 20.0_f32];
+    let expected = [1.0, -1.0, 1.0, -1.0, 8.0, 9.0, 3.0, 10.0, 3.5, 15.0, 4.0, 20.0, 0.0, 0.0_f32];
+    let columns: [ColumnValues; 3] = [
+        rows.to_vec().into(),
+        rows.map(f16::from_f32).to_vec().into(),
+        rows.map(bf16::from_f32).to_vec().into(),
+    ];
+    let looped = add_self_loops(&graph).unwrap();
+    assert_eq!(ids(&looped), [0, 2, 1, 0, 2, 3, 3]);
+    for values in columns {
+        let column = EdgeColumn::new(values, 2).unwrap();
+        let featured = graph.clone().with_column("features", column.clone()).unwrap();
+        let got = features_with_self_loops(&featured, &looped).unwrap();
+        assert_eq!(got.element_type(), column.element_type());
+        assert_eq!((0..14).map(|i| got.value(i)).collect::<Vec<f32>>(), expected);
+        let complete = looped.clone().with_column("features", got.clone()).unwrap();
+        let same = features_with_self_loops(&complete, &add_self_loops(&complete).unwrap()).unwrap();
+        assert_eq!(same.as_bytes(), got.as_bytes());
+    }
+    assert!(features_with_self_loops(&graph, &looped).is_none());
 }
 
 #[test]

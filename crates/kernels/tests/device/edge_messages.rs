@@ -78,8 +78,9 @@ fn rows_of_sources_and_sums_of_edges_equal_the_definition() {
             ops::aggregate_edges(&block, x[0].clone(), Aggregation { weights, ..Reduction::Sum.into() })
         };
         let definition = |x: &[Tensor<2>]| {
-            let of_basis =
-                |basis| into.clone().matmul(x[0].clone() * x[1].clone().narrow(1, basis, 1).expand([n_edges, width]));
+            let of_basis = |basis| {
+                into.clone().matmul(x[0].clone() * x[1].clone().narrow(1, basis, 1).expand([n_edges, width]))
+            };
             Tensor::cat(vec![of_basis(0), of_basis(1)], 1)
         };
         check(&host, &[[n_edges, width], [n_edges, 2]], &per_basis, &definition);

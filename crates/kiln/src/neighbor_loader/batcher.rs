@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_feature::{EdgeColumnStores, FeatureBuffer, FeatureDType, FeatureStore, Targets};
-use kiln_graph::{Csc, ItemId, NodeId};
+use kiln_feature::{EdgeColumnStores, FeatureBuffer, FeatureDType, FeatureStore, RelationRows, Targets};
+use kiln_graph::{Csc, EdgeColumns, ItemId, NodeId};
 use kiln_kernels::GraphMode;
 use kiln_loader::{Batcher, FeatureStores, ItemSampler, Loader, LoaderConfig, NodeBatcher, NodeTargets};
 use kiln_nn::{BlockModel, InputAggregation};
@@ -98,7 +98,10 @@ impl NeighborLoader {
     pub(crate) fn edge_column_stores(&self) -> Result<EdgeColumnStores> {
         let mut stores = EdgeColumnStores::default();
         for name in &self.edge_columns {
-            let rows = self.source.edge_column(name)?;
+            let rows = match &**name {
+                EdgeColumns::FEATURES => self.source.edge_column(name, self.edge_feature_rows)?,
+                _ => self.source.edge_column(name, RelationRows::Equal)?,
+            };
             if let Some(WholeGraph::One(graph)) = self.source.whole() {
                 let n_rows = rows.n_edges();
                 let n_edges = graph.n_edges();

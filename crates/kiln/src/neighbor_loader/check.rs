@@ -1,6 +1,8 @@
 //! Checks that the blocks of a loader suit a model.
 
+use kiln_feature::RelationRows;
 use kiln_graph::EdgeColumns;
+use kiln_nn::GraphRequirements;
 use kiln_sample::{EdgeWeights, Fanout, Rule};
 use kiln_train::EmbeddingError;
 
@@ -28,16 +30,36 @@ impl NeighborLoader {
         if let Some(n_relations) = model.graph.n_relations {
             self.check_edge_types(n_relations)?;
         }
-        if let Some(expected) = model.graph.d_edge {
-            let columns = self.edge_column_stores()?;
-            let got = columns.get(EdgeColumns::FEATURES).ok_or(Error::NoEdgeFeatures)?.dim();
-            if got != expected {
-                return Err(Error::EdgeFeatureWidth { expected, got });
-            }
-        }
+        self.check_edge_features(&model.graph)?;
         match model.graph.self_loops && !(has_self_loops(&*self.source) && self.may_keep_self_loops()) {
             true => Err(Error::NoSelfLoops),
             false => Ok(()),
+        }
+    }
+
+    /// Checks that blocks have the edge features that the model reads.
+    fn check_edge_features(&self, model: &GraphRequirements) -> Result<()> {
+        if model.d_edge.is_none() && model.edge_widths.is_none() {
+            return Ok(());
+        }
+        let columns = self.edge_column_stores()?;
+        let features = columns.get(EdgeColumns::FEATURES).ok_or(Error::NoEdgeFeatures)?;
+        let widths = features.relation_widths();
+        match (&model.edge_widths, model.d_edge) {
+            (Some(expected), _) if self.source.is_heterogeneous() => {
+                let has_gaps = widths.iter().any(|width| *width != Some(features.dim()));
+                let is_padded = !has_gaps || self.edge_feature_rows == RelationRows::Padded;
+                match *expected == widths && is_padded {
+                    true => Ok(()),
+                    false => Err(Error::RelationEdgeFeatures { expected: expected.clone(), got: widths }),
+                }
+            }
+            (_, Some(expected)) if features.dim() == expected => Ok(()),
+            (_, Some(expected)) => Err(Error::EdgeFeatureWidth { expected, got: features.dim() }),
+            (expected, None) => {
+                let expected = expected.clone().unwrap_or_default();
+                Err(Error::RelationEdgeFeatures { expected, got: widths })
+            }
         }
     }
 

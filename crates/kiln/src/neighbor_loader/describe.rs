@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kiln_data::LinkTargets;
-use kiln_feature::FeatureColumn;
+use kiln_feature::{FeatureColumn, RelationRows};
 use kiln_graph::{EdgeColumns, RelationSchema};
 use kiln_kernels::GraphMode;
 use kiln_sample::{EdgeWeights, Fanout, SamplerConfig};
@@ -120,7 +120,11 @@ impl NeighborLoader {
         let mut settings = Vec::new();
         let mut others: Vec<&str> = self.edge_columns.iter().map(|name| &**name).collect();
         if others.contains(&EdgeColumns::FEATURES) {
-            settings.push(("edge features", "true".to_owned()));
+            let form = match self.edge_feature_rows {
+                RelationRows::Equal => "true",
+                RelationRows::Padded => "by relation",
+            };
+            settings.push(("edge features", form.to_owned()));
             others.retain(|name| *name != EdgeColumns::FEATURES);
         }
         if !others.is_empty() {
@@ -168,9 +172,13 @@ impl NeighborLoader {
             },
             ..sampling
         };
-        let sampling = columns
+        let mut sampling = columns
             .iter()
             .fold(sampling, |sampling, (name, rows)| sampling.with_edge_column(name, rows.dim()));
+        let features = columns.get(EdgeColumns::FEATURES);
+        if let Some(features) = features.filter(|_| self.edge_feature_rows == RelationRows::Padded) {
+            sampling.edge_widths = features.relation_widths();
+        }
         let graph = self
             .source
             .is_heterogeneous()

@@ -1,5 +1,6 @@
 //! The settings of a neighbour loader that determine the content of its blocks: neighbours, and what edges carry.
 
+use kiln_feature::RelationRows;
 use kiln_graph::EdgeColumns;
 use kiln_sample::{EdgeWeights, Fanout, Rule};
 
@@ -118,6 +119,36 @@ impl NeighborLoader {
     /// ```
     pub fn edge_features(self) -> Self {
         self.edge_column(EdgeColumns::FEATURES)
+    }
+
+    /// Makes blocks carry the features of each edge of a heterogeneous graph, whose relations may have features of different
+    /// widths, or none: the rows of an edge have the largest width and end in zeros. It is for models that know the width of each
+    /// relation, such as [`RgcnConfig::edge_features`](kiln_nn::RgcnConfig::edge_features). For a graph with one type of nodes it
+    /// is [`NeighborLoader::edge_features`].
+    ///
+    /// ```
+    /// use kiln::DataDims;
+    /// use kiln::graph::{EdgeColumn, NodeTypes, RelationEdges};
+    /// use kiln::prelude::*;
+    /// let types = NodeTypes::new([("user", 2), ("item", 2)])?;
+    /// let data = Dataset::builder_with_types(types)
+    ///     .relation(RelationEdges::new("buys", "user", "item", &[0, 1], &[1, 0]))
+    ///     .relation(RelationEdges::new("views", "user", "item", &[0], &[0]))
+    ///     .build()?;
+    /// // Purchases have an amount, views have no features.
+    /// let data = data.with_edge_column(0, "features", EdgeColumn::new(vec![7.5_f32, 0.5], 1)?)?;
+    /// let loader = NeighborLoader::new(&data, [10]).edge_features_by_relation();
+    /// let widths = data.edge_widths().expect("the graph is heterogeneous");
+    /// let config = RsageConfig::new(64, 10).metagraph(&data.graph.metagraph()).edge_features(widths);
+    /// # assert_eq!(config.edge_features, [Some(1), None]);
+    /// # let _ = loader;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn edge_features_by_relation(mut self) -> Self {
+        if self.source.is_heterogeneous() {
+            self.edge_feature_rows = RelationRows::Padded;
+        }
+        self.edge_features()
     }
 
     /// Makes blocks carry the rows of each edge in a column of the data

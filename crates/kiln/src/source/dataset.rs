@@ -1,14 +1,16 @@
 //! Datasets in this process.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use burn::tensor::Device;
 use kiln_data::{Dataset, DatasetTargets, HashedPart, LinkTargets, Note};
 use kiln_feature::{
-    EdgeColumnError, EdgeFeatureStore, Error as FeatureError, FeatureColumn, FeatureStore, Preparation,
-    PreparationStep, edge_column_of,
+    EdgeColumnError, EdgeFeatureStore, EdgeFeatures, Error as FeatureError, FeatureColumn, FeatureStore,
+    Preparation, PreparationStep, RelationRows, edge_rows_of,
 };
-use kiln_graph::{EdgeColumns, GraphSchema, NodeId, RelationSchema, Relations};
+use kiln_graph::{
+    EdgeColumn, EdgeColumns, GraphSchema, NodeId, RelationSchema, Relations, features_with_self_loops,
+};
 use kiln_kernels::{DeviceSampler, GraphMode};
 use kiln_sample::{FrontierSampler, HeteroNeighborSampler, NeighborSampler};
 use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel};
@@ -25,12 +27,27 @@ pub(super) struct PreparedDataset {
     data: Dataset,
     graph: Arc<Relations>,
     step: GraphStep,
+    /// The features of the edges with those of added self loops, once they were asked for; `None` if edges have none.
+    loop_features: Arc<OnceLock<Option<EdgeColumn>>>,
 }
 
 impl PreparedDataset {
     pub(super) fn new(data: Dataset) -> Self {
         let graph = Arc::clone(&data.graph);
-        Self { data, graph, step: GraphStep::None }
+        Self { data, graph, step: GraphStep::None, loop_features: Arc::default() }
+    }
+
+    /// Returns the features of the edges of a graph to which the loader has added self loops; `None` for another column or
+    /// step, or if edges have no features.
+    fn features_with_loops(&self, name: &str) -> kiln_data::Result<Option<EdgeFeatures>> {
+        if self.step != GraphStep::SelfLoops || name != EdgeColumns::FEATURES {
+            return Ok(None);
+        }
+        let column = self.loop_features.get_or_init(|| {
+            let [before, after] = [&self.data.graph, &self.graph].map(|graph| &graph.relation(0).graph);
+            features_with_self_loops(before, after)
+        });
+        Ok(column.as_ref().map(EdgeFeatures::try_from).transpose()?)
     }
 
     /// Returns the source with the graph that passes messages, before the step.
@@ -76,8 +93,11 @@ impl Source for PreparedDataset {
         self.data.graph.edge_columns()
     }
 
-    fn edge_column(&self, name: &str) -> Result<Arc<dyn EdgeFeatureStore>> {
-        edge_column_of(&self.data.graph, name).map_err(|error| match (name, error) {
+    fn edge_column(&self, name: &str, rows: RelationRows) -> Result<Arc<dyn EdgeFeatureStore>> {
+        if let Some(of_loops) = self.features_with_loops(name)? {
+            return Ok(of_loops.into());
+        }
+        edge_rows_of(&self.data.graph, name, rows).map_err(|error| match (name, error) {
             (EdgeColumns::FEATURES, FeatureError::EdgeColumn(EdgeColumnError::Missing { .. }))
                 if !self.is_heterogeneous() =>
             {
@@ -159,7 +179,7 @@ impl Source for PreparedDataset {
             return Ok(Arc::new(self.clone()));
         }
         let graph = Arc::new(Relations::of_graph(step.apply(self.data.csc()?)?));
-        Ok(Arc::new(Self { graph, step, data: self.data.clone() }))
+        Ok(Arc::new(Self { graph, step, ..Self::new(self.data.clone()) }))
     }
 
     fn with_messages(&self, messages: &MessageGraph) -> Result<Arc<dyn Source>> {
@@ -218,7 +238,7 @@ fn with_edge_columns(
     model: &SavedModel,
 ) -> kiln_data::Result<PredictionData> {
     for name in model.edge_columns() {
-        let rows = match edge_column_of(graph, name) {
+        let rows = match edge_rows_of(graph, name, model.relation_rows(name)) {
             // The predictor says what is missing.
             Err(FeatureError::EdgeColumn(EdgeColumnError::Missing { .. })) => continue,
             rows => rows?,

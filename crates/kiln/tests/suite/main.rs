@@ -4,6 +4,7 @@
 mod corpus;
 mod data_hash;
 mod edge_columns;
+mod edge_features;
 mod edge_weighting;
 mod empty_splits;
 mod fit;

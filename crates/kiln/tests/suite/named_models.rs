@@ -5,7 +5,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use kiln::graph::NodeTypes;
+use kiln::DataDims;
+use kiln::graph::{EdgeColumn, NodeTypes};
 use kiln::nn::{BlockModel, GraphMetadata, GraphRequirements};
 use kiln::prelude::*;
 use kiln::train::{ConfigVisitor, ModelRegistry, NamedModel, NodeModelEntry, node_models};
@@ -101,33 +102,51 @@ fn suited(loader: NeighborLoader, requirements: &GraphRequirements) -> NeighborL
 /// Trains a model on a graph with one type of nodes, whose edges have types or features. Returns the kinds of the saved models.
 fn on_one_type(entry: &NodeModelEntry, graph: &GraphMetadata, folder: &Path) -> [String; 2] {
     let data = if graph.d_edge.is_some() { plain() } else { plain().without_edge_rows().unwrap() };
-    let requirements = model(entry.name, 3, 2, graph).requirements().unwrap();
+    let model = |d_out: usize| {
+        let model = model(entry.name, 3, d_out, graph);
+        match entry.can_read_edge_features(false) && graph.d_edge.is_some() {
+            true => model.edge_features(),
+            false => model,
+        }
+    };
+    let requirements = model(2).requirements().unwrap();
+    assert_eq!(requirements.d_edge, graph.d_edge);
     let nodes = NeighborLoader::new(&data, [3, 3]).batch_size(8).workers(0);
     let nodes = suited(nodes, &requirements);
     let split = LinkSplit::of_dataset(&data, &LinkSplitConfig::default(), 3).unwrap();
     let links = LinkNeighborLoader::new(nodes.clone(), &split).unwrap();
-    let of_nodes = model(entry.name, 3, 2, graph).configure(OnNodes(&nodes, &folder.join("nodes")));
-    let of_links = model(entry.name, 3, WIDTH, graph).configure(OnLinks(&links, &folder.join("links")));
+    let of_nodes = model(2).configure(OnNodes(&nodes, &folder.join("nodes")));
+    let of_links = model(WIDTH).configure(OnLinks(&links, &folder.join("links")));
     [of_nodes.unwrap(), of_links.unwrap()]
 }
 
-/// Trains a model on a heterogeneous graph. Returns the kinds of the saved models.
-fn on_several_types(entry: &NodeModelEntry, folder: &Path) -> [String; 2] {
+/// Trains a model on a heterogeneous graph, with the features of its edges or without. Returns the kinds of the saved models.
+fn on_several_types(entry: &NodeModelEntry, reads_features: bool, folder: &Path) -> [String; 2] {
     let data = shop();
+    let rows = EdgeColumn::new(vec![0.5_f32; 360], 3).unwrap();
+    let data = if reads_features { data.with_edge_column(1, "features", rows).unwrap() } else { data };
     let metagraph = data.graph.metagraph();
     let graph = GraphMetadata {
         n_relations: Some(metagraph.n_relations()),
         metagraph: Some(metagraph),
         widths: Some(data.dims()),
-        d_edge: None,
+        edge_widths: data.edge_widths(),
+        ..GraphMetadata::default()
     };
-    let nodes = NeighborLoader::new(&data, [3, 3]).batch_size(8).workers(0);
+    let model = |d_out: usize| {
+        let model = model(entry.name, 8, d_out, &graph);
+        if reads_features { model.edge_features() } else { model }
+    };
+    let loader = || {
+        let loader = NeighborLoader::new(&data, [3, 3]).batch_size(8).workers(0);
+        if reads_features { loader.edge_features_by_relation() } else { loader }
+    };
+    let nodes = loader();
     let config = LinkSplitConfig::default();
     let split = LinkSplit::random_relation(&data.graph, "buys", Some("bought by"), &config, 3).unwrap();
-    let of_links = NeighborLoader::new(&data, [3, 3]).batch_size(8).workers(0);
-    let links = LinkNeighborLoader::new(of_links, &split).unwrap();
-    let of_nodes = model(entry.name, 8, 2, &graph).configure(OnNodes(&nodes, &folder.join("nodes")));
-    let of_links = model(entry.name, 8, WIDTH, &graph).configure(OnLinks(&links, &folder.join("links")));
+    let links = LinkNeighborLoader::new(loader(), &split).unwrap();
+    let of_nodes = model(2).configure(OnNodes(&nodes, &folder.join("nodes")));
+    let of_links = model(WIDTH).configure(OnLinks(&links, &folder.join("links")));
     [of_nodes.unwrap(), of_links.unwrap()]
 }
 
@@ -141,12 +160,16 @@ fn each_name_trains_on_nodes_and_links_and_its_model_is_opened() {
             let types = GraphMetadata { n_relations: Some(2), ..GraphMetadata::default() };
             kinds.extend(on_one_type(&entry, &types, &folder.path().join("types")));
         }
-        if entry.one_type && entry.edge_features {
-            let features = GraphMetadata { d_edge: Some(2), ..GraphMetadata::default() };
+        if entry.can_read_edge_features(false) {
+            let features =
+                GraphMetadata { d_edge: Some(2), n_relations: Some(2), ..GraphMetadata::default() };
             kinds.extend(on_one_type(&entry, &features, &folder.path().join("features")));
         }
         if entry.several_types {
-            kinds.extend(on_several_types(&entry, &folder.path().join("typed")));
+            kinds.extend(on_several_types(&entry, false, &folder.path().join("typed")));
+        }
+        if entry.can_read_edge_features(true) {
+            kinds.extend(on_several_types(&entry, true, &folder.path().join("typed-features")));
         }
     }
     kinds.extend(WITHOUT_NAME.map(str::to_owned));

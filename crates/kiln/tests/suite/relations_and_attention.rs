@@ -198,7 +198,10 @@ fn unsuitable_edge_features_are_errors_that_say_what_to_do() {
     let with_rows = loader.clone().edge_features();
     let missing = NeighborLoader::new(&data.clone().without_edge_rows().unwrap(), [3]).edge_features();
     let narrow = GineConfig { edges: EdgeInput::Features(2), ..config.clone() };
-    let looped = with_rows.clone().add_self_loops().unwrap();
+    let amounts = EdgeColumn::new(vec![0.5_f32; data.graph.n_edges() as usize], 1).unwrap();
+    let amounts = data.clone().with_edge_column(0, "amount", amounts).unwrap();
+    let looped = NeighborLoader::new(&amounts, [3]).edge_features().edge_column("amount");
+    let looped = looped.add_self_loops().unwrap();
     let looped_on_device = looped.clone().graph_mode(GraphMode::Device);
     let cases = [
         (&config, &loader, "call .edge_features() on it"),

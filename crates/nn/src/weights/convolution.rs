@@ -80,9 +80,9 @@ impl private::Layers for Rgcn {
     fn check_portable(&self) -> Result<()> {
         match self.layers.iter().all(|layer| layer.edge_linear.is_none()) {
             true => Ok(()),
-            false => {
-                Err(Error::Weights(WeightsError::NotPortable { what: "matrices of edge features by relation" }))
-            }
+            false => Err(Error::Weights(WeightsError::NotPortable {
+                what: "matrices of edge features by relation",
+            })),
         }
     }
 

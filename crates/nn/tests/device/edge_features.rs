@@ -78,8 +78,9 @@ fn expected(
         let mut first_row = 0;
         for (relation, width) in widths.iter().enumerate() {
             let Some(width) = width else { continue };
-            let edges: Vec<usize> =
-                (bounds[0] as usize..bounds[1] as usize).filter(|&e| usize::from(types[e]) == relation).collect();
+            let edges: Vec<usize> = (bounds[0] as usize..bounds[1] as usize)
+                .filter(|&e| usize::from(types[e]) == relation)
+                .collect();
             let total: f64 = edges.iter().map(|&edge| f64::from(weights[edge].abs())).sum();
             for &edge in &edges {
                 let factor = match (aggregate, weighting) {

@@ -305,9 +305,8 @@ fn matrices_of_edge_features_are_read_back_and_required() {
     for format in [WeightFormat::Pyg, WeightFormat::Dgl] {
         let of_edges = file(&gat_v2_of_edges(1, 2), format);
         let surplus = of_edges.keys().find(|name| name.ends_with("_edge.weight")).unwrap();
-        let message = format!(
-            "the model has no parameter for `{surplus}`: save only its layers, and check their type"
-        );
+        let message =
+            format!("the model has no parameter for `{surplus}`: save only its layers, and check their type");
         let mut one = of_edges.clone();
         one.retain(|name, _| !name.ends_with("_edge.weight") || name == surplus);
         check_message(gat_v2(0, 2), &one, &message);

@@ -153,8 +153,7 @@ fn a_homogeneous_layer_is_bit_identical_to_sage() {
             let metagraph = Metagraph::homogeneous();
             let edge_weighting = EdgeWeighting::None;
             let edge_features = Vec::new();
-            let typed =
-                RsageConvConfig { d_in, d_out, metagraph, aggregate, edge_weighting, edge_features };
+            let typed = RsageConvConfig { d_in, d_out, metagraph, aggregate, edge_weighting, edge_features };
             let typed = typed.init_with(init, RngKey::new(2), &device).expect("the widths should be valid");
             let plain = SageConvConfig { d_in, d_out, aggregate, edge_weighting: EdgeWeighting::None };
             let plain: SageConv =

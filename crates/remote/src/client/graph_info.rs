@@ -78,6 +78,11 @@ impl GraphInfo {
                 _ => Vec::new(),
             },
             edge_dim: edges.and_then(|edges| edges.format_of(EdgeColumns::FEATURES)).map(|format| format.dim),
+            edge_widths: relations
+                .iter()
+                .map(|relation: &RelationInfo| relation.format_of(EdgeColumns::FEATURES))
+                .map(|format| format.map(|format| format.dim))
+                .collect(),
             edge_columns: relations.iter().map(RelationInfo::names).collect(),
             preparation: preparation(opened)?,
         };

@@ -28,6 +28,8 @@ pub struct PartitionsInfo {
     pub edge_type_names: Vec<String>,
     /// The number of columns of the edge features; `None` if edges have no features, or if there are several relations.
     pub edge_dim: Option<usize>,
+    /// The number of columns of the edge features of each relation, `[n_relations]`; `None` for a relation without features.
+    pub edge_widths: Vec<Option<usize>>,
     /// The names of the columns of the edges of each relation, of which weights are `weights` and types `types`.
     pub edge_columns: Vec<Vec<String>>,
     /// The steps that prepared the data set before it was partitioned; `None` if they are unknown.

@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use kiln_data::Dataset;
-use kiln_feature::{EdgeFeatureStore, EdgeFeatures, FeatureArray, FeatureBuffer};
-use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
+use kiln_feature::{
+    EdgeFeatureStore, EdgeFeatures, FeatureArray, FeatureBuffer, FeatureDType, RelationRows, edge_rows_of,
+};
+use kiln_graph::{Block, BlockParts, EdgeColumn, EdgeId, LocalId, NodeId};
 use kiln_remote::{
     ConnectConfig, ContentError, DistEdgeFeatureStore, DistGraph, DistNeighborSampler, Error, RuleRegistry,
 };
-use kiln_sample::{NeighborSampler, Rule, SampledBlocks, SamplerConfig};
+use kiln_sample::{HeteroNeighborSampler, NeighborSampler, Rule, SampledBlocks, SamplerConfig};
 
 use crate::cluster::{Cluster, Link, addresses, config, hubs, parts, parts_with_hash, serve, wild};
+use crate::heterogeneous::{fanouts, sampled as heterogeneous_batches, shop, ways as heterogeneous_ways};
 use crate::same::{FANOUTS, modes, sampled, ways};
 
 const DIM: usize = 5;
@@ -167,4 +170,37 @@ fn partitions_of_which_some_have_no_edge_features_are_an_error() {
         "{error}"
     );
     assert!(error.contains("partition the data set again"), "{error}");
+}
+
+/// Relations have features of other widths and element types, or none. A batch has the largest width, and zeros beyond that of a
+/// relation.
+#[test]
+fn padded_rows_equal_those_of_the_whole_heterogeneous_graph() {
+    let data = shop();
+    let n_values = |relation: usize, width: u64| data.graph.relation(relation).graph.n_edges() * width;
+    let number = |at: u64| 1.0 + (wild(at) % 1000) as f32 / 8.0;
+    let wide: Vec<f32> = (0..n_values(0, 3)).map(number).collect();
+    let narrow: Vec<f16> = (0..n_values(3, 2)).map(|at| f16::from_f32(number(at + 7))).collect();
+    let wide = EdgeColumn::new(wide, 3).unwrap();
+    let narrow = EdgeColumn::new(narrow, 2).unwrap();
+    let data = data.with_edge_column(0, "features", wide).unwrap();
+    let data = data.with_edge_column(3, "features", narrow).unwrap();
+    let whole = HeteroNeighborSampler::new(&data.graph, fanouts(), SamplerConfig::default()).unwrap();
+    let batches = heterogeneous_batches(&whole);
+    let store = edge_rows_of(&data.graph, "features", RelationRows::Padded).unwrap();
+    let expected = rows_of(&*store, &batches);
+    assert!(expected.iter().any(|rows| 30 < rows.n_bytes()));
+    for (n_parts, owner) in heterogeneous_ways() {
+        let parts = parts(&data, n_parts, owner, None);
+        for own in std::iter::once(None).chain((0..n_parts).map(Some)) {
+            let cluster = Cluster::of(&parts, own, RuleRegistry::default());
+            let graph = || Arc::clone(&cluster.graph);
+            let padded = DistEdgeFeatureStore::with_rows(graph(), "features", RelationRows::Padded).unwrap();
+            assert_eq!(padded.relation_widths(), [Some(3), None, None, Some(2)]);
+            assert_eq!((padded.dim(), padded.dtype()), (3, FeatureDType::F32));
+            assert!(rows_of(&padded, &batches) == expected, "{n_parts} partitions, local {own:?}");
+            let error = DistEdgeFeatureStore::new(graph(), "features").unwrap_err().to_string();
+            assert!(error.contains("several element types or widths"), "{error}");
+        }
+    }
 }

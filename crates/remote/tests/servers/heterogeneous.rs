@@ -92,7 +92,7 @@ fn batches() -> Vec<(Seeds, RngKey)> {
     vec![(nodes(40, 0), RngKey::new(1)), (nodes(1, 50), RngKey::new(2)), (nodes(0, 0), RngKey::new(3))]
 }
 
-fn sampled(sampler: &dyn FrontierSampler) -> Vec<SampledBlocks> {
+pub(crate) fn sampled(sampler: &dyn FrontierSampler) -> Vec<SampledBlocks> {
     blocks(sampler, &batches())
 }
 

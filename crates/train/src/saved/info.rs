@@ -127,6 +127,10 @@ pub struct SamplingInfo {
     /// The number of columns of the edge features that blocks have; absent if they have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge_features: Option<usize>,
+    /// The numbers of columns of the edge features of each relation, `null` for a relation without features, for a model that
+    /// reads those of each relation of a heterogeneous graph; absent for other models.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edge_widths: Vec<Option<usize>>,
     /// The widths of the other columns of edges that blocks have, by name; absent if they have none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub edge_columns: BTreeMap<String, usize>,
@@ -178,6 +182,7 @@ impl SamplingInfo {
             edge_type_names: Vec::new(),
             is_weighted: None,
             edge_features: None,
+            edge_widths: Vec::new(),
             edge_columns: BTreeMap::new(),
             gcn_norm,
         }

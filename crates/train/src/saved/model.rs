@@ -3,8 +3,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
-use kiln_feature::{FeatureStore, Labels};
-use kiln_graph::{Csc, GraphId, NodeId, SharedArray};
+use kiln_feature::{FeatureStore, Labels, RelationRows};
+use kiln_graph::{Csc, EdgeColumns, GraphId, NodeId, SharedArray};
 use kiln_kernels::{DeviceGraphs, ops, to_vec_f32, upload_features};
 use kiln_loader::{Batcher, GraphBatcher, SeedBatch};
 use kiln_nn::LinkDecoder;
@@ -362,6 +362,23 @@ impl SavedModel {
     pub fn edge_columns(&self) -> Vec<&str> {
         let sampling = self.info().inputs.sampling.iter();
         sampling.flat_map(SamplingInfo::edge_columns).map(|(name, _)| name).collect()
+    }
+
+    /// Returns the form of the rows of a column of edges that the model reads, by which the data of predictions gathers them.
+    ///
+    /// ```no_run
+    /// # use kiln_train::SavedModel;
+    /// # fn example(model: SavedModel) {
+    /// let rows = model.relation_rows("features");
+    /// # let _ = rows;
+    /// # }
+    /// ```
+    pub fn relation_rows(&self, name: &str) -> RelationRows {
+        let sampling = self.info().inputs.sampling.as_ref();
+        match sampling.is_some_and(|sampling| !sampling.edge_widths.is_empty()) {
+            true if name == EdgeColumns::FEATURES => RelationRows::Padded,
+            _ => RelationRows::Equal,
+        }
     }
 
     /// Returns true if the model was trained on the data with this hash, or on links of it.

@@ -117,8 +117,18 @@ pub struct NodeModelEntry {
     pub options: Map<String, Value>,
     /// The requirements of the default configuration for a graph of which nothing is known.
     pub requirements: GraphRequirements,
-    /// True if the model reads the features of edges of a graph that has some.
+    /// True if the model reads the features of edges of a graph that has some, without being asked to.
     pub edge_features: bool,
+    /// True for each kind of graph of whose edges the model can read the features
+    /// ([`NamedModel::edge_features`](crate::NamedModel::edge_features)): with one type of nodes, and with several.
+    pub optional_edge_features: [bool; 2],
+}
+
+impl NodeModelEntry {
+    /// Returns true if the model can read the features of edges of such a graph.
+    pub fn can_read_edge_features(&self, has_several_types: bool) -> bool {
+        self.optional_edge_features[usize::from(has_several_types)]
+    }
 }
 
 /// Returns the names of the models of nodes, in the order in which programs list them.
@@ -151,15 +161,37 @@ pub fn similar_model(name: &str) -> Option<&'static str> {
     similar_alias(name, aliases)
 }
 
+/// Returns the properties of a graph whose edges have features.
+fn graph_with_edge_features(has_several_types: bool) -> GraphMetadata {
+    match has_several_types {
+        true => GraphMetadata { edge_widths: Some(vec![Some(1)]), ..GraphMetadata::default() },
+        false => GraphMetadata { d_edge: Some(1), ..GraphMetadata::default() },
+    }
+}
+
 /// The names of the rows so far.
 struct Entries(Vec<NodeModelEntry>);
 
 impl Entries {
     /// Returns the entry of a row, a new one unless there is one of its name.
-    fn entry<C: ModelConfig>(&mut self, row: Row) -> &mut NodeModelEntry {
+    fn entry<C: ModelConfig>(&mut self, row: Row, has_several_types: bool) -> &mut NodeModelEntry {
         let config = C::for_dims(1, 1);
         let mut options = config_fields(&config).expect("a configuration should have a form in JSON");
         options.extend(row.option.map(|(option, value)| (option.to_owned(), value.into())));
+        let of_row = serde_json::from_value::<C>(Value::Object(options.clone()));
+        let of_row = of_row.expect("the option of a row should be one of the configuration");
+        let is_read = of_row.with_edge_features(&graph_with_edge_features(has_several_types)).is_some();
+        let entry = self.entry_of(row, &config, options);
+        entry.optional_edge_features[usize::from(has_several_types)] = is_read;
+        entry
+    }
+
+    fn entry_of<C: ModelConfig>(
+        &mut self,
+        row: Row,
+        config: &C,
+        options: Map<String, Value>,
+    ) -> &mut NodeModelEntry {
         if let Some(i) = self.0.iter().position(|entry| entry.name == row.name) {
             self.0[i].options.extend(options);
             return &mut self.0[i];
@@ -174,7 +206,8 @@ impl Entries {
             several_types: false,
             options,
             requirements,
-            edge_features: config.for_graph(&featured).requirements().d_edge.is_some(),
+            edge_features: config.clone().for_graph(&featured).requirements().d_edge.is_some(),
+            optional_edge_features: [false; 2],
         });
         let last = self.0.len() - 1;
         &mut self.0[last]
@@ -183,12 +216,12 @@ impl Entries {
 
 impl RowVisitor for Entries {
     fn one_type<C: ModelConfig<Model: BlockModel> + 'static>(mut self, row: Row) -> Self {
-        self.entry::<C>(row).one_type = true;
+        self.entry::<C>(row, false).one_type = true;
         self
     }
 
     fn several_types<C: ModelConfig<Model: BlockModel> + 'static>(mut self, row: Row) -> Self {
-        self.entry::<C>(row).several_types = true;
+        self.entry::<C>(row, true).several_types = true;
         self
     }
 }

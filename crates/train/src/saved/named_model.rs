@@ -44,6 +44,8 @@ pub struct NamedModel {
     /// The fields of the configuration that are set, by name, with their values in JSON. In a [`HeteroModelConfig`], they are
     /// those of the model within.
     pub options: Map<String, Value>,
+    /// True if the model reads the edge features of the graph ([`ModelConfig::with_edge_features`]).
+    pub edge_features: bool,
 }
 
 /// A function of the configuration of a [`NamedModel`], such as its training.
@@ -58,7 +60,8 @@ pub trait ConfigVisitor: Sized {
 impl NamedModel {
     /// Creates a model with the default options, for a graph with one type of nodes, `d_in` feature columns and `d_out` outputs.
     pub fn new(name: impl Into<String>, d_in: usize, d_out: usize) -> Self {
-        Self { name: name.into(), d_in, d_out, graph: GraphMetadata::default(), options: Map::new() }
+        let graph = GraphMetadata::default();
+        Self { name: name.into(), d_in, d_out, graph, options: Map::new(), edge_features: false }
     }
 
     /// Sets the properties of the graph.
@@ -73,6 +76,22 @@ impl NamedModel {
     pub fn option(mut self, option: impl Into<String>, value: impl Into<Value>) -> Self {
         self.options.insert(option.into(), value.into());
         self
+    }
+
+    /// Makes the model read the edge features of the graph, whose widths are those of the [`GraphMetadata`].
+    ///
+    /// ```
+    /// use kiln_nn::GraphMetadata;
+    /// use kiln_train::NamedModel;
+    /// // The edges have 5 feature columns.
+    /// let graph = GraphMetadata { d_edge: Some(5), ..GraphMetadata::default() };
+    /// let model = NamedModel::new("gatv2", 100, 10).graph(graph).edge_features();
+    /// assert_eq!(model.requirements()?.d_edge, Some(5));
+    /// # Ok::<(), kiln_train::NamedModelError>(())
+    /// ```
+    #[must_use]
+    pub fn edge_features(self) -> Self {
+        Self { edge_features: true, ..self }
     }
 
     /// Calls a function on the configuration.
@@ -108,7 +127,29 @@ impl NamedModel {
         let of_row = row.option.map(|(option, value)| (option, Value::from(value)));
         let given = self.options.iter().map(|(option, value)| (option.as_str(), value.clone()));
         let mut options = of_row.into_iter().chain(given);
-        options.try_fold(default, |config, (option, value)| self.with_option(&config, option, value))
+        let config =
+            options.try_fold(default, |config, (option, value)| self.with_option(&config, option, value))?;
+        if !self.edge_features {
+            return Ok(config);
+        }
+        config.with_edge_features(&self.graph).ok_or_else(|| self.no_edge_features())
+    }
+
+    /// Returns the error for edge features that the model does not read, or that the graph does not have.
+    fn no_edge_features(&self) -> NamedModelError {
+        let has_several_types = self.has_several_types();
+        let has_features = match has_several_types {
+            true => self.graph.edge_widths.iter().flatten().any(Option::is_some),
+            false => self.graph.d_edge.is_some(),
+        };
+        let name = self.name.clone();
+        if !has_features {
+            return NamedModelError::GraphWithoutEdgeFeatures { name };
+        }
+        let entries = node_models();
+        let readers = entries.iter().filter(|entry| entry.can_read_edge_features(has_several_types));
+        let known = readers.map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+        NamedModelError::NoEdgeFeatures { name, known }
     }
 
     /// Checks that no option contradicts a field that the widths and the graph determine.
@@ -205,6 +246,22 @@ pub enum NamedModelError {
         name: String,
         /// The names of the models for one type of nodes, separated by commas.
         known: String,
+    },
+    /// The model does not read edge features.
+    #[error("the model {name} does not read edge features: use one of {known}")]
+    NoEdgeFeatures {
+        /// The name of the model.
+        name: String,
+        /// The names of the models for such graphs that read edge features, separated by commas.
+        known: String,
+    },
+    /// The model is to read edge features that the graph does not have.
+    #[error(
+        "the model {name} cannot read edge features, which the edges of the data do not have: use data with edge features"
+    )]
+    GraphWithoutEdgeFeatures {
+        /// The name of the model.
+        name: String,
     },
     /// The configuration of the model has no such field.
     #[error(

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_feature::{
-    EdgeColumnStores, EdgeFeatureStore, EdgeFeatures, FeatureColumn, FeatureStore, Preparation,
+    EdgeColumnStores, EdgeFeatureStore, EdgeFeatures, FeatureColumn, FeatureStore, Preparation, RelationRows,
 };
 use kiln_graph::{Csc, EdgeColumns, GraphSchema, Relations};
 use kiln_loader::FeatureStores;
@@ -366,6 +366,15 @@ impl PredictionData {
                 let column = prepared.columns().get(name);
                 let column = column.ok_or(ModelError::Edges(ModelEdgesError::EdgeFeaturesOfUnprepared))?;
                 rows = EdgeFeatures::try_from(column)?.into();
+            }
+            if model.relation_rows(name) == RelationRows::Padded {
+                let expected = &model.sampling().edge_widths;
+                let got = rows.relation_widths();
+                if *expected != got {
+                    let expected = expected.clone();
+                    let error = ModelEdgesError::RelationEdgeWidths { expected, got };
+                    return Err(ModelError::Edges(error).into());
+                }
             }
             let got = rows.dim();
             if got != expected {

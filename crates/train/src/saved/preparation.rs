@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kiln_feature::{Preparation, PreparationStep};
-use kiln_graph::{Csc, add_self_loops, gcn_norm, symmetrize};
+use kiln_graph::{Csc, EdgeColumns, add_self_loops, features_with_self_loops, gcn_norm, symmetrize};
 
 use crate::error::Result;
 use crate::saved::error::{ModelError, PredictModeError, PreparationError};
@@ -23,9 +23,20 @@ pub(crate) fn prepared_graph(info: &ModelInfo, left: &Preparation, mut graph: Ar
         graph = Arc::new(symmetrize(&graph)?);
     }
     if left.adds_self_loops() {
-        graph = Arc::new(add_self_loops(&graph)?);
+        graph = Arc::new(with_self_loops(info, &graph)?);
     }
     Ok(if is_normalized(info) { Arc::new(gcn_norm(&graph)?) } else { graph })
+}
+
+/// Adds self loops, and the features of edges with those of the loops if the model reads them.
+fn with_self_loops(info: &ModelInfo, graph: &Csc) -> Result<Csc> {
+    let looped = add_self_loops(graph)?;
+    let reads_features =
+        info.inputs.sampling.as_ref().is_some_and(|sampling| sampling.edge_features.is_some());
+    match features_with_self_loops(graph, &looped).filter(|_| reads_features) {
+        Some(features) => Ok(looped.with_column(EdgeColumns::FEATURES, features)?),
+        None => Ok(looped),
+    }
 }
 
 /// Checks that a graph which is only sampled needs no step that changes it.

@@ -235,6 +235,14 @@ fn contradiction<C: ModelConfig>(config: &C, info: &ModelInfo) -> Option<String>
     if requirements.n_relations.is_some() && !sampling.edge_types {
         return Some(format!("a {} reads edge types, but `edge_types` is false", info.kind));
     }
+    let of_relations = requirements.edge_widths.filter(|_| inputs.graph.is_some());
+    match &of_relations {
+        Some(widths) if *widths != sampling.edge_widths => {
+            return Some("the config is for edge features of other widths than `edge_widths`".to_owned());
+        }
+        Some(_) => return None,
+        None => {}
+    }
     match requirements.d_edge {
         Some(width) if sampling.edge_features != Some(width) => {
             Some(format!("the config is for {width} edge features, but `edge_features` is another number"))

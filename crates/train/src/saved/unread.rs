@@ -43,7 +43,7 @@ fn readers_of(column: &str, has_several_types: bool) -> String {
         EdgeColumns::TYPES => {
             [models(has_several_types, |model| model.requirements.n_relations.is_some()), String::new()]
         }
-        EdgeColumns::FEATURES => [models(has_several_types, |model| model.edge_features), String::new()],
+        EdgeColumns::FEATURES => return readers_of_features(has_several_types),
         _ => Default::default(),
     };
     match (always.is_empty(), with_option.is_empty()) {
@@ -51,6 +51,18 @@ fn readers_of(column: &str, has_several_types: bool) -> String {
         (false, true) => format!("{always} can"),
         (true, false) => format!("{with_option} can, with edge weighting"),
         (false, false) => format!("{always} does, and {with_option} with edge weighting"),
+    }
+}
+
+/// Returns which models read edge features, and which do if they are asked to.
+fn readers_of_features(has_several_types: bool) -> String {
+    let always = models(has_several_types, |model| model.edge_features);
+    let can_read =
+        |model: &NodeModelEntry| !model.edge_features && model.can_read_edge_features(has_several_types);
+    let with_option = models(has_several_types, can_read);
+    match always.is_empty() {
+        true => format!("{with_option} can, with edge features as input"),
+        false => format!("{always} does, and {with_option} with edge features as input"),
     }
 }
 

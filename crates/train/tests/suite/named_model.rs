@@ -33,7 +33,7 @@ fn heterogeneous() -> GraphMetadata {
         n_relations: Some(2),
         metagraph: Some(metagraph),
         widths: Some(vec![Some(7), None]),
-        d_edge: None,
+        ..GraphMetadata::default()
     }
 }
 

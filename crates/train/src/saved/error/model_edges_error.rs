@@ -60,6 +60,17 @@ pub enum ModelEdgesError {
          the data with its reverse edges and their features"
     )]
     EdgeFeaturesOfUnprepared,
+    /// The edge features of the relations have other widths than those of the training data.
+    #[error(
+        "the edge features of the relations have {got:?} columns, but the model was trained with {expected:?}: use data with the \
+         same columns"
+    )]
+    RelationEdgeWidths {
+        /// The number of columns of each relation that the model reads; `None` for a relation without features.
+        expected: Vec<Option<usize>>,
+        /// Those of the data.
+        got: Vec<Option<usize>>,
+    },
     /// A column of edges, such as their features, has another width than that of the training data.
     #[error("the {what} have {got} columns, but the model was trained with {expected}: use the same columns")]
     EdgeFeatureWidth {
