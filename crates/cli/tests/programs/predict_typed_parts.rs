@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use kiln::data::{NodeNames, format};
+use kiln::graph::EdgeColumn;
 use kiln::prelude::*;
 
 use crate::distributed_sage::{Learned, Server, command, text};
@@ -204,4 +205,54 @@ fn write_ring(root: &Path) -> [PathBuf; 2] {
     let flags = format!("partition {} --parts 1 --out {}", whole.display(), parts.display());
     assert!(command("data", &flags).status().unwrap().success());
     [whole, parts]
+}
+
+/// Trains a model, and returns the folder of the run.
+fn run(root: &Path, name: &str, flags: &str) -> PathBuf {
+    let out = root.join(name);
+    let output = command("train", &format!("{flags} --out {}", out.display())).output().unwrap();
+    assert!(output.status.success(), "{flags}: {}", text(&output));
+    out
+}
+
+/// The features of two relations have other widths, and the third relation has none.
+#[test]
+fn edge_features_by_relation_train_and_predict_on_partitions_and_links() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let rows = |data: &Dataset, relation: usize, width: usize| {
+        let n_values = data.graph.relation(relation).graph.n_edges() as usize * width;
+        EdgeColumn::new((0..n_values).map(|value| (value * 31 % 17) as f32 / 17.0).collect::<Vec<_>>(), width)
+    };
+    let mut data = named();
+    for (relation, width) in [(0, 3), (2, 1)] {
+        let rows = rows(&data, relation, width).unwrap();
+        data = data.with_edge_column(relation, "features", rows).unwrap();
+    }
+    let (set, parts) = partitioned(&data, root, "featured");
+    let plain = run(root, "plain", &format!("--data {set} {TRAINING} --model rgcn"));
+    for model in ["sage", "rgcn"] {
+        let flags = format!("{TRAINING} --model {model} --edge-input features");
+        let whole = run(root, &format!("{model}-whole"), &format!("--data {set} {flags}"));
+        let servers = Server::all(&parts, 2);
+        let flags = format!("{flags} {}", Server::flags(&servers));
+        let of_servers = run(root, &format!("{model}-servers"), &flags);
+        let learned = Learned::of(&whole);
+        assert_eq!(Learned::of(&of_servers).weights_hash, learned.weights_hash, "{model}");
+        assert_ne!(Learned::of(&plain).weights_hash, learned.weights_hash);
+        let whole = whole.to_str().unwrap();
+        let expected = predicted(root, whole, &format!("--data {set}"));
+        assert!(predicted(root, whole, &of_workers(&parts, 2)) == expected, "{model}");
+        predicted(root, whole, &format!("--data {set} --mode exact"));
+        let model: serde_json::Value =
+            serde_json::from_slice(&fs::read(Path::new(whole).join("model.json")).unwrap()).unwrap();
+        let widths = serde_json::json!([3, null, 1]);
+        assert_eq!(model["inputs"]["sampling"]["edge_widths"], widths);
+        assert_eq!(model["config"]["model"]["edge_features"], widths);
+    }
+    let links =
+        "--task link --relation rates --reverse-relation rated-by --hidden 16 --embedding 8 --fanouts 3,3";
+    let of_links = format!("--data {set} {links} --edge-input features --epochs 1 --eval-negatives 5");
+    let of_links = run(root, "links", &of_links);
+    predicted(root, of_links.to_str().unwrap(), &format!("--data {set} --top-k 2"));
 }
