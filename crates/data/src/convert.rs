@@ -299,6 +299,7 @@ fn commit(
         edge_type_names: Vec::new(),
         first_new: None,
         preparation: kiln_feature::Preparation::default(),
+        link_targets: None,
         files: Entries::new(),
     };
     manifest.commit(set)?;

@@ -341,6 +341,36 @@ pub enum LinkSplitError {
         /// The type of the destinations of a reverse relation.
         dst_type: String,
     },
+    /// Links have another number of target values or feature rows.
+    #[error("got {got} {what} of {expected} links, expected one for each link, in the order of the links")]
+    RowCount {
+        /// The plural noun for the values: `target values` or `feature rows`.
+        what: &'static str,
+        /// The number of links.
+        expected: usize,
+        /// The number of values.
+        got: usize,
+    },
+    /// A link of the split has no target value.
+    #[error(
+        "link {link} of the {part} split, at position {position}, has no target value: remove it from the split"
+    )]
+    NoTarget {
+        /// The name of the part: `train`, `val` or `test`.
+        part: &'static str,
+        /// The position of the link in the part, from 0.
+        position: usize,
+        /// The id of the link.
+        link: u32,
+    },
+    /// A feature of a link is not finite.
+    #[error("a feature of link {link} is {value}, expected a finite number")]
+    RowNotFinite {
+        /// The id of the link.
+        link: u32,
+        /// The value.
+        value: String,
+    },
     /// The fixed negatives of a part lack a link.
     #[error("the fixed negatives of the {part} split have no row for link {link}: add its negatives")]
     NoNegatives {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytemuck::Pod;
 use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore, Labels, Targets};
-use kiln_graph::{Csc, EdgeColumns, GraphId, ItemId, NodeId};
+use kiln_graph::{Csc, EdgeColumn, EdgeColumns, GraphId, ItemId, NodeId};
 use kiln_store::Hasher;
 use kiln_store::progress::{Progress, ProgressUnit};
 
@@ -57,7 +57,8 @@ impl Dataset {
     /// (C is the number of classes), or `targets u8 NxK` for K labels per node, or `targets f32 NxK` for regression,
     /// then `train u32 P`, `val u32 Q`, `test u32 R`. If the set has links, `link_srcs u32 L`, `link_dsts u32 L` and the
     /// ids of each part, `train_links u32 P`, `val_links u32 Q`, `test_links u32 R`, follow, and for each part with fixed
-    /// negatives, `negative_links u32 P`, if present `negative_srcs u32 PxK`, and `negative_dsts u32 PxK`.
+    /// negatives, `negative_links u32 P`, if present `negative_srcs u32 PxK`, and `negative_dsts u32 PxK`; then, if links have
+    /// them, their `labels` or `targets` as those of nodes, and `link_features f32 LxD` (or `f16`, `bf16`).
     ///
     /// For a heterogeneous set, the names, the order and the sizes of node types and relations are hashed, too: after the line
     /// `kiln data 1` follow `type_offsets u32 T+1`, and for each node type `node_type u8 L`, its name in UTF-8, and its
@@ -294,11 +295,7 @@ impl<'a> ArrayHasher<'a> {
                 EdgeColumns::WEIGHTS | EdgeColumns::TYPES => {
                     self.line(what, column.element_type(), column.n_rows())
                 }
-                _ => self.line(
-                    what,
-                    column.element_type(),
-                    format_args!("{}x{}", column.n_rows(), column.width()),
-                ),
+                _ => self.line(what, column.element_type(), lengths_of(column)),
             }
             self.values(column.as_bytes())?;
         }
@@ -390,7 +387,17 @@ impl<'a> ArrayHasher<'a> {
             }
             self.array("negative_dsts", "u32", &lengths, negatives.dsts())?;
         }
-        Ok(())
+        if let Some(values) = targets.values() {
+            self.targets(values)?;
+        }
+        match targets.features() {
+            Some(features) => {
+                let column = features.to_column();
+                self.line("link_features", column.element_type(), lengths_of(&column));
+                self.values(column.as_bytes())
+            }
+            None => Ok(()),
+        }
     }
 
     fn finish(self) -> Result<String> {
@@ -399,6 +406,11 @@ impl<'a> ArrayHasher<'a> {
         }
         Ok(self.hasher.finish())
     }
+}
+
+/// Returns the lengths of the rows of a column.
+fn lengths_of(column: &EdgeColumn) -> String {
+    format!("{}x{}", column.n_rows(), column.width())
 }
 
 /// Returns the sampled ones of `n_pages` pages, in ascending order.

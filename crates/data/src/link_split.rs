@@ -1,8 +1,10 @@
 //! Splits for link prediction: the graph that passes messages, and the links for training, validation and test.
 
 mod dataset_links;
+mod hold_out;
 mod random;
 mod targets;
+mod values;
 
 use std::ops::Range;
 use std::sync::Arc;

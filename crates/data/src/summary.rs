@@ -6,13 +6,13 @@ mod show;
 
 use std::ops::Range;
 
-use kiln_feature::{FeatureDType, FeatureStore, TargetKind};
-use kiln_graph::{Csc, NodeId};
+use kiln_feature::{FeatureDType, FeatureStore, TargetKind, Targets};
+use kiln_graph::{Csc, ItemId, NodeId};
 use kiln_store::progress::{Progress, ProgressUnit};
 
 use self::columns::summarize_columns;
 use self::outputs::summarize_outputs;
-use crate::{Dataset, DatasetTargets};
+use crate::{Dataset, DatasetTargets, Split};
 
 pub use self::columns::ColumnSummary;
 pub use self::outputs::OutputSummary;
@@ -34,6 +34,8 @@ pub struct DatasetSummary {
     pub edge_types: Vec<RelationSummary>,
     /// The numbers of links for training, validation and test; `None` without links.
     pub n_links: Option<[usize; 3]>,
+    /// The targets of the links; `None` without links, and for links without targets.
+    pub link_targets: Option<TargetSummary>,
     /// The targets; `None` for a set without targets.
     pub targets: Option<TargetSummary>,
 }
@@ -100,21 +102,23 @@ pub struct DegreeSummary {
     pub max: u64,
 }
 
-/// The targets and the split of a [`DatasetSummary`].
+/// The targets and the split of a [`DatasetSummary`], of nodes or of links.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TargetSummary {
-    /// The name of the type of the nodes with targets.
-    pub node_type: String,
+    /// The name of the type of the nodes with targets, or of the relation of the links.
+    pub name: String,
+    /// The plural noun for the items: `nodes` or `links`.
+    pub items: &'static str,
     /// The kind of the targets.
     pub kind: TargetKind,
     /// The number of classes, or of columns of target values.
     pub n_outputs: usize,
-    /// The number of nodes of the type.
-    pub n_nodes: usize,
-    /// The number of nodes that have a class or a target value.
+    /// The number of nodes of the type, or of links.
+    pub n_items: usize,
+    /// The number of items that have a class or a target value.
     pub n_labelled: usize,
-    /// The numbers of nodes for training, validation and test.
+    /// The numbers of items for training, validation and test.
     pub n_split: [usize; 3],
     /// The classes, labels or columns of numbers, by number.
     pub outputs: Vec<OutputSummary>,
@@ -162,16 +166,28 @@ impl Dataset {
             progress.advance(relation.graph.n_edges());
         }
         let targets = self.targets.as_ref().filter(|_| self.has_targets());
-        let split = self.links.as_ref().map(|links| links.targets.split());
+        let links = self.links.as_ref();
+        let split = links.map(|links| links.targets.split());
         DatasetSummary {
             name: self.name.clone(),
             types,
             edge_types: self.summarize_edge_types(&relations),
             relations,
             n_links: split.map(|split| split.parts().map(|(_, part)| part.len())),
+            link_targets: links.and_then(|links| {
+                let values = links.targets.values()?;
+                let name = self.graph.schema().relations().get(links.relation);
+                let name = name.map_or("?", |relation| relation.name.as_str());
+                let n_links = values.len() as u32;
+                let outputs = summarize_outputs(values, split?, links.targets.class_names(), 0..n_links);
+                Some(TargetSummary::new(name, "links", values, split?, outputs))
+            }),
             targets: targets.map(|targets| {
-                let name = names.get(targets.node_type).map_or("?", String::as_str);
-                TargetSummary::new(name, targets, self.graph.types().range(targets.node_type))
+                let DatasetTargets { node_type, values, split, class_names } = targets;
+                let name = names.get(*node_type).map_or("?", String::as_str);
+                let nodes = self.graph.types().range(*node_type);
+                let outputs = summarize_outputs(values, split, class_names, nodes);
+                TargetSummary::new(name, "nodes", values, split, outputs)
             }),
         }
     }
@@ -225,18 +241,24 @@ impl DegreeSummary {
 }
 
 impl TargetSummary {
-    fn new(node_type: &str, targets: &DatasetTargets, range: Range<u32>) -> Self {
-        let DatasetTargets { values, split, .. } = targets;
-        let n_nodes = values.len();
-        let labelled = (0..n_nodes as u32).filter(|&node| values.has_any(NodeId(node)));
+    fn new<I: ItemId>(
+        name: &str,
+        items: &'static str,
+        values: &Targets<I>,
+        split: &Split<I>,
+        outputs: Vec<OutputSummary>,
+    ) -> Self {
+        let n_items = values.len();
+        let labelled = (0..n_items as u32).filter(|&item| values.has_any(I::new(item)));
         Self {
-            node_type: node_type.to_owned(),
+            name: name.to_owned(),
+            items,
             kind: values.kind(),
             n_outputs: values.n_outputs(),
-            n_nodes,
+            n_items,
             n_labelled: labelled.count(),
-            n_split: split.parts().map(|(_, nodes)| nodes.len()),
-            outputs: summarize_outputs(targets, range),
+            n_split: split.parts().map(|(_, items)| items.len()),
+            outputs,
         }
     }
 }

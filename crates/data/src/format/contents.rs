@@ -17,6 +17,8 @@ pub(super) struct Contents {
     pub(super) targets: Option<TargetContents>,
     /// The relation of the links, and its reverse; `None` for a set without links.
     pub(super) links: Option<(usize, Option<usize>)>,
+    /// The number of classes or columns of the target values of the links, and their names; `None` for links without target values.
+    pub(super) link_outputs: Option<(usize, Vec<String>)>,
     pub(super) edge_type_names: Vec<String>,
     /// The first new row of each node type; `None` for a set without appended rows.
     pub(super) first_new: Option<Vec<u32>>,

@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 
 use super::attachment::check_names;
 use super::contents::{Contents, TargetContents, check_first_new};
-use super::links_entry::{LinksEntry, check_links};
+use super::links_entry::{LinkTargetsEntry, LinksEntry, check_link_targets, check_links, n_links};
 use super::location::{FILE_NAME, path_in};
 use crate::graph_folder::{
-    FEATURES, LABELS, LINK_FILES, NEGATIVES, TARGETS, check_class_names, check_feature_columns,
-    check_target_files, class_names_to_write, column_entries, column_files, link_entries, numbered,
-    target_files,
+    FEATURES, LABELS, LINK_FILES, LINK_VALUES, NEGATIVES, TARGETS, check_class_names, check_feature_columns,
+    check_target_files, class_names_to_write, column_entries, column_files, link_entries, link_value_entries,
+    numbered, target_files,
 };
 use crate::layout::Layout;
 use crate::limits::{MAX_TYPES, MEMORY_BYTES};
@@ -50,6 +50,9 @@ pub(crate) struct NumberedManifest {
     /// The relation of the links of link prediction; absent for a set without links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) links: Option<LinksEntry>,
+    /// The target values of the links; absent if they have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) link_targets: Option<LinkTargetsEntry>,
     /// The first row of each node type that the last append has added; absent for a set without appended rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) first_new: Option<Vec<u32>>,
@@ -117,6 +120,7 @@ impl NumberedManifest {
                 let name = |relation: usize| data.graph.relation(relation).name.clone();
                 LinksEntry { relation: name(links.relation), reverse: links.reverse.map(name) }
             }),
+            link_targets: data.links.as_ref().and_then(|links| LinkTargetsEntry::describe(&links.targets)),
             first_new: data.first_new.clone(),
             attachments: BTreeMap::new(),
             files: Entries::new(),
@@ -140,6 +144,7 @@ impl NumberedManifest {
             n_classes: None,
             class_names: Vec::new(),
             links: None,
+            link_targets: None,
             first_new: None,
             attachments: BTreeMap::new(),
             files: Entries::new(),
@@ -157,7 +162,7 @@ impl NumberedManifest {
         let columns = column_files(folder)?;
         let names = relations.iter().chain(&types).map(|known| &*known.name);
         let names = names.chain(columns.iter().map(String::as_str));
-        let of_links = LINK_FILES.iter().chain(NEGATIVES.as_flattened()).copied();
+        let of_links = LINK_FILES.iter().chain(NEGATIVES.as_flattened()).chain(&LINK_VALUES).copied();
         check_unlisted(&path, &manifest.files, names.chain(TARGET_FILES).chain(of_links))?;
         Ok(manifest)
     }
@@ -192,6 +197,9 @@ impl NumberedManifest {
                 reverse.as_ref().map_or_else(|| "null".into(), |reverse| quoted(reverse).to_string());
             hasher.update(format!("links {} {reverse}\n", quoted(relation)));
         }
+        if let Some(LinkTargetsEntry { n_classes, .. }) = &self.link_targets {
+            hasher.update(format!("link_targets {n_classes}\n"));
+        }
         for (name, Entry { dtype, shape, sha256 }) in &self.files {
             if !name.starts_with("names_") {
                 let lengths = shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
@@ -223,6 +231,7 @@ impl NumberedManifest {
             feature_columns: self.node_types.iter().map(|of_type| of_type.feature_columns.clone()).collect(),
             targets,
             links,
+            link_outputs: self.link_targets.as_ref().map(LinkTargetsEntry::outputs),
             edge_type_names: Vec::new(),
             first_new: self.first_new.clone(),
             preparation: Preparation::default(),
@@ -269,11 +278,15 @@ impl NumberedManifest {
         let relations: Vec<_> =
             relations.map(|relation| (&*relation.name, [&*relation.src_type, &*relation.dst_type])).collect();
         check_links(path, self.links.as_ref(), &relations, &self.files)?;
+        check_link_targets(path, self.link_targets.as_ref(), &self.files)?;
         let of_links = link_entries(&self.files, self.links.is_some());
+        let n_outputs = self.link_targets.as_ref().map(|entry| entry.n_classes);
+        let of_values = link_value_entries(&self.files, n_links(&self.files), n_outputs).to_vec();
         check_entries(
             path,
             &self.files,
-            &[self.relation_files(path)?, self.type_files(), self.target_files(), of_links].concat(),
+            &[self.relation_files(path)?, self.type_files(), self.target_files(), of_links, of_values]
+                .concat(),
         )?;
         for (position, node_type) in self.node_types.iter().enumerate() {
             FEATURES.of_type(position).check(path, &self.files, node_type.dim.is_some())?;

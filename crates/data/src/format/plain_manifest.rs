@@ -11,11 +11,12 @@ use kiln_store::array_folder::{
 use serde::{Deserialize, Serialize};
 
 use super::contents::{Contents, TargetContents, check_first_new};
+use super::links_entry::{LinkTargetsEntry, check_link_targets, n_links};
 use super::location::{FILE_NAME, path_in};
 use crate::graph_folder::{
-    FEATURE_FILES, FEATURES, LABELS, LINK_FILES, NEGATIVES, TARGETS, check_class_names,
+    FEATURE_FILES, FEATURES, LABELS, LINK_FILES, LINK_VALUES, NEGATIVES, TARGETS, check_class_names,
     check_feature_columns, check_negative_entries, check_target_files, class_names_to_write, column_entries,
-    column_files, shape_of_negatives,
+    column_files, link_value_entries, shape_of_negatives,
 };
 use crate::layout::Layout;
 use crate::{Dataset, Result};
@@ -49,6 +50,9 @@ pub(crate) struct PlainManifest {
     /// The steps that prepared the set before it was written; empty if it is as it was loaded.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub(crate) preparation: Preparation,
+    /// The target values of the links; absent if they have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) link_targets: Option<LinkTargetsEntry>,
     /// The entries of the files, by file name.
     pub(crate) files: Entries,
 }
@@ -127,6 +131,7 @@ impl PlainManifest {
             edge_type_names: data.edge_type_names.clone(),
             first_new: data.first_new.clone(),
             preparation: data.preparation.clone(),
+            link_targets: data.links.as_ref().and_then(|links| LinkTargetsEntry::describe(&links.targets)),
             files: Entries::new(),
         })
     }
@@ -153,6 +158,7 @@ impl PlainManifest {
             feature_columns: vec![self.feature_columns.clone()],
             targets: Some(TargetContents { node_type: 0, n_outputs, class_names }),
             links: Some((0, None)),
+            link_outputs: self.link_targets.as_ref().map(LinkTargetsEntry::outputs),
             edge_type_names: self.edge_type_names.clone(),
             first_new: self.first_new.clone(),
             preparation: self.preparation.clone(),
@@ -174,6 +180,9 @@ impl PlainManifest {
             if let Some(n) = n {
                 hasher.update(format!("{what} {n}\n"));
             }
+        }
+        if let Some(LinkTargetsEntry { n_classes, .. }) = &self.link_targets {
+            hasher.update(format!("link_targets {n_classes}\n"));
         }
         for (name, Entry { dtype, shape, sha256 }) in &self.files {
             if !NAMES.contains(&name.as_str()) {
@@ -205,8 +214,11 @@ impl PlainManifest {
         }
         check_target_files(path, &self.files, self.n_classes.unwrap_or(0))?;
         check_negative_entries(path, &self.files)?;
+        check_link_targets(path, self.link_targets.as_ref(), &self.files)?;
         let columns = column_entries(path, &self.files, Layout::Plain, 0, self.n_edges)?;
-        check_entries(path, &self.files, &[&known[..], &columns[..], &features[..]].concat())?;
+        let n_outputs = self.link_targets.as_ref().map(|entry| entry.n_classes);
+        let of_links = link_value_entries(&self.files, n_links(&self.files), n_outputs);
+        check_entries(path, &self.files, &[&known[..], &columns[..], &features[..], &of_links[..]].concat())?;
         FEATURES.check(path, &self.files, !self.is_graph_alone())?;
         check_together(path, &self.files, &LINK_FILES)?;
         Ok(check_together(path, &self.files, &NAMES)?)
@@ -256,5 +268,5 @@ impl PlainManifest {
 
 /// Returns the names of all arrays that a set may have.
 fn file_names<'a>() -> impl Iterator<Item = &'a str> {
-    KNOWN.iter().map(|known| known.0).chain(["weights.npy"]).chain(FEATURE_FILES)
+    KNOWN.iter().map(|known| known.0).chain(["weights.npy"]).chain(FEATURE_FILES).chain(LINK_VALUES)
 }

@@ -13,7 +13,8 @@ use super::manifest::Manifest;
 use super::numbered_manifest::NumberedManifest;
 use super::plain_manifest::PlainManifest;
 use crate::graph_folder::{
-    FEATURES, class_names_of, read_csc, read_link_targets, read_rows, read_split, read_targets,
+    FEATURES, class_names_of, read_csc, read_link_targets, read_link_values, read_rows, read_split,
+    read_targets,
 };
 use crate::ignored_files::{is_data, note_unread_files};
 use crate::layout::Layout;
@@ -66,8 +67,17 @@ impl Set {
                 (Layout::Numbered, graph, contents)
             }
         };
-        let Contents { name, dims, feature_columns, targets, links, edge_type_names, first_new, preparation } =
-            contents;
+        let Contents {
+            name,
+            dims,
+            feature_columns,
+            targets,
+            links,
+            link_outputs,
+            edge_type_names,
+            first_new,
+            preparation,
+        } = contents;
         let arrays = &self.arrays;
         let mut features = Vec::new();
         let mut names = Vec::new();
@@ -77,8 +87,13 @@ impl Set {
             names.push(Arc::new(self.names(layout, position)?));
         }
         let links = match links {
-            Some((relation, reverse)) => read_link_targets(|name| arrays.array(name))?
-                .map(|targets| DatasetLinks { relation, reverse, targets: Arc::new(targets) }),
+            Some((relation, reverse)) => match read_link_targets(|name| arrays.array(name))? {
+                Some(targets) => {
+                    let targets = Arc::new(read_link_values(arrays, targets, link_outputs)?);
+                    Some(DatasetLinks { relation, reverse, targets })
+                }
+                None => None,
+            },
             None => None,
         };
         Ok(Dataset {

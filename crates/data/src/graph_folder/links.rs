@@ -7,6 +7,7 @@ use kiln_store::array_folder::{ElementType, Entries, FolderWriter, Known, missin
 use kiln_store::npy::DType;
 use kiln_store::{ArrayFile, Error as StoreError, check_count};
 
+use super::link_values::write_link_values;
 use crate::error::require;
 use crate::{LinkTargets, Result, Split};
 
@@ -119,7 +120,7 @@ fn in_file(array: &ArrayFile) -> impl Fn(kiln_graph::Error) -> kiln_graph::Error
     |source| kiln_graph::Error::InFile { path: array.path().to_owned(), source: Box::new(source) }
 }
 
-/// Writes the files of links.
+/// Writes the files of links, with those of their target values and features.
 pub(crate) fn write_link_targets(set: &mut FolderWriter, targets: &LinkTargets) -> Result<()> {
     let (links, split) = (targets.links(), targets.split());
     for (name, nodes) in LINKS.into_iter().zip([links.srcs(), links.dsts()]) {
@@ -140,5 +141,5 @@ pub(crate) fn write_link_targets(set: &mut FolderWriter, targets: &LinkTargets) 
             set.add(rows)?;
         }
     }
-    Ok(())
+    write_link_values(set, targets)
 }

@@ -30,7 +30,12 @@ pub fn read_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<A
     Ok(Arc::new(read_dense(arrays, &files.dense, entry.dtype, dim)?))
 }
 
-fn read_dense(arrays: &ArrayFolder, file: &str, dtype: ElementType, dim: usize) -> Result<DenseFeatures> {
+pub(super) fn read_dense(
+    arrays: &ArrayFolder,
+    file: &str,
+    dtype: ElementType,
+    dim: usize,
+) -> Result<DenseFeatures> {
     let rows = match dtype {
         ElementType::F16 => FeatureArray::F16(arrays.values(file)?),
         ElementType::BF16 => FeatureArray::BF16(arrays.values::<bf16>(file)?),

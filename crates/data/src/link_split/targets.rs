@@ -2,11 +2,13 @@ use std::sync::Arc;
 
 use kiln_graph::{LinkId, LinkNegatives, Links, NodeId};
 
+use super::values::LinkValues;
 use crate::error::LinkSplitError;
 use crate::{Result, Split};
 
 /// The links that a model learns and predicts: their list, their split into training, validation and test, and the fixed
-/// negatives of the validation and the test, if there are any. Cloning shares the arrays.
+/// negatives of the validation and the test, if there are any. Links may also have target values
+/// ([`LinkTargets::with_values`]) and feature rows ([`LinkTargets::with_features`]). Cloning shares the arrays.
 ///
 /// No link is in two parts of the split, but several links may be the same pair of nodes. The links of a split need not
 /// be all links of the list.
@@ -16,6 +18,7 @@ pub struct LinkTargets {
     split: Split<LinkId>,
     val_negatives: Option<Arc<LinkNegatives>>,
     test_negatives: Option<Arc<LinkNegatives>>,
+    pub(super) values: LinkValues,
 }
 
 impl LinkTargets {
@@ -26,7 +29,7 @@ impl LinkTargets {
     /// [`LinkSplitError::RepeatedLink`] if it contains a link twice.
     pub fn new(links: Links, split: Split<LinkId>) -> Result<Self> {
         check_split(&split, links.len())?;
-        Ok(Self { links, split, val_negatives: None, test_negatives: None })
+        Ok(Self::unchecked(links, split, None, None))
     }
 
     /// Creates targets from the links of each part: those for training get the first ids, then those for validation,
@@ -45,7 +48,7 @@ impl LinkTargets {
             (start..end).map(LinkId).collect()
         });
         let split = Split { train, val, test };
-        Ok(Self { links, split, val_negatives: None, test_negatives: None })
+        Ok(Self::unchecked(links, split, None, None))
     }
 
     /// Sets the fixed negatives of the validation and of the test.
@@ -53,7 +56,8 @@ impl LinkTargets {
     /// # Errors
     /// Returns [`LinkSplitError::NoNegatives`] if they lack a link of their part.
     pub fn with_negatives(self, val: Option<LinkNegatives>, test: Option<LinkNegatives>) -> Result<Self> {
-        let targets = Self::unchecked(self.links, self.split, val, test);
+        let [val_negatives, test_negatives] = [val, test].map(|of_part| of_part.map(Arc::new));
+        let targets = Self { val_negatives, test_negatives, ..self };
         targets.check_negatives()?;
         Ok(targets)
     }
@@ -67,7 +71,7 @@ impl LinkTargets {
     ) -> Self {
         let [val_negatives, test_negatives] =
             [val_negatives, test_negatives].map(|of_part| of_part.map(Arc::new));
-        Self { links, split, val_negatives, test_negatives }
+        Self { links, split, val_negatives, test_negatives, values: LinkValues::default() }
     }
 
     /// Checks that the fixed negatives have all links of their parts.
@@ -103,12 +107,12 @@ impl LinkTargets {
         self.test_negatives.as_deref()
     }
 
-    /// Checks that the nodes of all links and negatives exist in a graph of `n_nodes` nodes, and the split. The targets of
-    /// a set in the kiln format are not checked before.
+    /// Checks that the nodes of all links and negatives exist in a graph of `n_nodes` nodes, the split, the target values and
+    /// the features. The targets of a set in the kiln format are not checked before.
     ///
     /// # Errors
-    /// Returns [`Error::Graph`](crate::Error::Graph) with the first other node, and the errors of [`LinkTargets::new`] and
-    /// [`LinkTargets::with_negatives`].
+    /// Returns [`Error::Graph`](crate::Error::Graph) with the first other node, and the errors of [`LinkTargets::new`],
+    /// [`LinkTargets::with_negatives`], [`LinkTargets::with_values`] and [`LinkTargets::with_features`].
     pub fn check(&self, n_nodes: usize) -> Result<()> {
         check_split(&self.split, self.links.len())?;
         self.check_negatives()?;
@@ -116,7 +120,8 @@ impl LinkTargets {
         for negatives in [&self.val_negatives, &self.test_negatives].into_iter().flatten() {
             negatives.check(n_nodes)?;
         }
-        Ok(())
+        self.check_values()?;
+        self.check_features()
     }
 }
 

@@ -64,16 +64,28 @@ impl fmt::Display for DatasetSummary {
         if let Some([train, val, test]) = self.n_links {
             writeln!(f, "links: {train} to train, {val} to validate, {test} to test")?;
         }
-        let Some(targets) = &self.targets else { return write!(f, "targets: none") };
-        let TargetSummary { node_type, kind, n_outputs, n_nodes, n_labelled, n_split, outputs } = targets;
+        if let Some(targets) = &self.link_targets {
+            writeln!(f, "{targets}\n")?;
+        }
+        match &self.targets {
+            Some(targets) => targets.fmt(f),
+            None => write!(f, "targets: none"),
+        }
+    }
+}
+
+impl fmt::Display for TargetSummary {
+    /// Writes lines about the targets and the split, and a table of the outputs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, items, kind, n_outputs, n_items, n_labelled, n_split, outputs } = self;
         let [train, val, test] = n_split;
         writeln!(
             f,
-            "targets: {n_outputs} {} of {node_type}, known for {n_labelled} of {n_nodes} nodes",
+            "targets: {n_outputs} {} of {name}, known for {n_labelled} of {n_items} {items}",
             noun(*kind)
         )?;
-        write!(f, "split: {train} / {val} / {test} nodes to train, validate, test")?;
-        write_outputs(f, *kind, outputs)
+        write!(f, "split: {train} / {val} / {test} {items} to train, validate, test")?;
+        write_outputs(f, *kind, items, outputs)
     }
 }
 
@@ -120,7 +132,12 @@ fn shown_range(min: f64, max: f64) -> String {
 }
 
 /// Writes the classes with their nodes, up to a number of lines; the others are counted.
-fn write_outputs(f: &mut fmt::Formatter<'_>, kind: TargetKind, outputs: &[OutputSummary]) -> fmt::Result {
+fn write_outputs(
+    f: &mut fmt::Formatter<'_>,
+    kind: TargetKind,
+    items: &str,
+    outputs: &[OutputSummary],
+) -> fmt::Result {
     if outputs.is_empty() {
         return Ok(());
     }
@@ -130,17 +147,17 @@ fn write_outputs(f: &mut fmt::Formatter<'_>, kind: TargetKind, outputs: &[Output
         _ => ("target", "targets", "range"),
     };
     let rows = outputs.iter().take(MAX_LINES).map(|output| {
-        let OutputSummary { name, n_nodes, n_split: [train, val, test], range } = output;
+        let OutputSummary { name, n_items, n_split: [train, val, test], range } = output;
         let range = range.map_or_else(String::new, |[min, max]| shown_range(min.into(), max.into()));
-        [name.clone(), n_nodes.to_string(), train.to_string(), val.to_string(), test.to_string(), range]
+        [name.clone(), n_items.to_string(), train.to_string(), val.to_string(), test.to_string(), range]
     });
-    write!(f, "\n\n{}", table([noun, "nodes", "train", "val", "test", values], rows))?;
+    write!(f, "\n\n{}", table([noun, items, "train", "val", "test", values], rows))?;
     let others = outputs.get(MAX_LINES..).unwrap_or_default();
-    let n_nodes: usize = others.iter().map(|output| output.n_nodes).sum();
+    let n_items: usize = others.iter().map(|output| output.n_items).sum();
     match (others.len(), kind) {
         (0, _) => Ok(()),
-        (1, TargetKind::Classes) => write!(f, "\n1 more {noun}: {n_nodes} nodes"),
-        (n_others, TargetKind::Classes) => write!(f, "\n{n_others} more {plural}: {n_nodes} nodes"),
+        (1, TargetKind::Classes) => write!(f, "\n1 more {noun}: {n_items} {items}"),
+        (n_others, TargetKind::Classes) => write!(f, "\n{n_others} more {plural}: {n_items} {items}"),
         // A node has several labels or numbers.
         (1, _) => write!(f, "\n1 more {noun}"),
         (n_others, _) => write!(f, "\n{n_others} more {plural}"),

@@ -15,6 +15,7 @@ mod edge_feature_files;
 mod edge_features;
 mod edge_headers;
 mod edge_lists;
+mod edge_targets;
 mod feature_columns;
 mod format;
 mod format_damage;

@@ -133,7 +133,7 @@ target  nodes  train  val  test  range
     let labels = vec![1, 0, 1, 1, 0, 0, 255, 255];
     let data = builder().multi_label(labels, 2).split(vec![0], vec![1], vec![2]).build().unwrap();
     let targets = data.summary().targets.unwrap();
-    let found: Vec<_> = targets.outputs.iter().map(|output| (output.n_nodes, output.n_split)).collect();
+    let found: Vec<_> = targets.outputs.iter().map(|output| (output.n_items, output.n_split)).collect();
     assert_eq!(found, [(2, [1, 1, 0]), (1, [0, 1, 0])]);
 
     let labels: Vec<i32> = (0..60).map(|node| node % 57).collect();

@@ -1,0 +1,178 @@
+use kiln_feature::{EdgeFeatures, Targets};
+use kiln_graph::{EdgeColumn, LinkId};
+
+use super::LinkTargets;
+use crate::Result;
+use crate::error::{LinkSplitError, require};
+use crate::limits::numbers;
+
+/// What is known of links beside their nodes: their target values and their feature rows, each of which may be absent.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LinkValues {
+    /// The target values, by link.
+    pub(super) targets: Option<Targets<LinkId>>,
+    /// The names of the classes or columns, as many as there are outputs.
+    pub(super) class_names: Vec<String>,
+    /// The feature rows, by link.
+    pub(super) features: Option<EdgeFeatures>,
+}
+
+/// Links with target values and features: the edges whose classes, labels or numbers a model predicts.
+impl LinkTargets {
+    /// Sets the target values of the links: a class per link ([`Labels`](kiln_feature::Labels)), or several labels or numbers
+    /// ([`TargetValues`](kiln_feature::TargetValues)), in the order of the links. Links without a value (a negative class, 255
+    /// for a label, NaN for a number) may be in the list and in no part of the split.
+    ///
+    /// These are the `edge_label_index`, `edge_label` and `edge_attr` of PyG's `LinkNeighborLoader`:
+    ///
+    /// ```
+    /// use kiln_data::{LinkSplit, LinkTargets, Split, synthetic};
+    /// use kiln_feature::{EdgeFeatures, Labels};
+    /// use kiln_graph::Links;
+    /// let ring = synthetic::ring(10)?;
+    /// // Five of the ring's edges are payments, the last of them a fraud; each has an amount.
+    /// let payments = Links::new(vec![0, 1, 2, 3, 4], vec![1, 2, 3, 4, 5])?;
+    /// let split = Split::random(payments.len(), [0.6, 0.2], 7)?;
+    /// let targets = LinkTargets::new(payments, split)?
+    ///     .with_values(Labels::new(vec![0, 0, 0, 0, 1], 2))?
+    ///     .with_class_names(["honest", "fraud"])?
+    ///     .with_features(EdgeFeatures::new(vec![10.0, 12.5, 9.0, 11.0, 990.0], 1)?)?;
+    /// // The payments for validation and test, and their reverses, pass no messages.
+    /// let split = LinkSplit::hold_out(&ring.graph, targets)?;
+    /// assert_eq!(split.message().n_edges(), 20 - 2 * 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`LinkSplitError::RowCount`] unless there is a value for each link, [`LinkSplitError::NoTarget`] if a link of the
+    /// split has none, and [`Error::Feature`](crate::Error::Feature) for an invalid value.
+    pub fn with_values(mut self, values: impl Into<Targets<LinkId>>) -> Result<Self> {
+        let values = values.into();
+        self.values.class_names = numbers(values.n_outputs());
+        self.values.targets = Some(values);
+        self.check_values()?;
+        Ok(self)
+    }
+
+    /// Sets the names of the classes, or of the columns of labels or numbers. The default are their numbers.
+    ///
+    /// # Errors
+    /// Returns [`Error::BadParameter`](crate::Error::BadParameter) unless there is a name for each class or column of
+    /// [`LinkTargets::with_values`], which must be called before.
+    pub fn with_class_names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Result<Self> {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        let n_outputs = self.values().map_or(0, Targets::n_outputs);
+        let expected = "one for each class or column of the targets, which are set before";
+        let got = format!("{} for {n_outputs}", names.len());
+        require(names.len() == n_outputs, "the number of names of classes", expected, got)?;
+        self.values.class_names = names;
+        Ok(self)
+    }
+
+    /// Sets the feature rows of the links, in the order of the links, which a decoder of edges reads. They are those of the links
+    /// themselves; the rows of the edges that pass messages are columns of the graph.
+    ///
+    /// # Errors
+    /// Returns [`LinkSplitError::RowCount`] unless there is a row for each link, and [`LinkSplitError::RowNotFinite`] for a row with
+    /// a value that is not finite.
+    pub fn with_features(mut self, rows: impl Into<EdgeFeatures>) -> Result<Self> {
+        self.values.features = Some(rows.into());
+        self.check_features()?;
+        Ok(self)
+    }
+
+    /// Sets values and features that [`LinkTargets::check`] must check before they are used.
+    pub(crate) fn with_unchecked(
+        mut self,
+        targets: Option<(Targets<LinkId>, Vec<String>)>,
+        features: Option<EdgeFeatures>,
+    ) -> Self {
+        let (targets, class_names) = targets.unzip();
+        let class_names = class_names.unwrap_or_default();
+        self.values = LinkValues { targets, class_names, features };
+        self
+    }
+
+    /// Returns the target values of the links, by link; `None` for links that are only told from negatives.
+    pub fn values(&self) -> Option<&Targets<LinkId>> {
+        self.values.targets.as_ref()
+    }
+
+    /// Returns the names of the classes, or of the columns of labels or numbers; empty without target values.
+    pub fn class_names(&self) -> &[String] {
+        &self.values.class_names
+    }
+
+    /// Returns the feature rows of the links; row `i` is that of link `i`. `None` if the links have none.
+    pub fn features(&self) -> Option<&EdgeFeatures> {
+        self.values.features.as_ref()
+    }
+
+    /// Checks that the target values are as many as the links and valid, and that the links of the split have some.
+    pub(super) fn check_values(&self) -> Result<()> {
+        let Some(values) = self.values() else { return Ok(()) };
+        check_count("target values", self.links().len(), values.len())?;
+        values.validate()?;
+        for (part, links) in self.split().parts() {
+            if let Some(position) = links.iter().position(|link| !values.has_any(*link)) {
+                let link = links[position].0;
+                return Err(LinkSplitError::NoTarget { part, position, link }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the feature rows are as many as the links, and that their values are finite.
+    pub(super) fn check_features(&self) -> Result<()> {
+        let Some(features) = self.features() else { return Ok(()) };
+        check_count("feature rows", self.links().len(), features.n_edges() as usize)?;
+        let column = features.to_column();
+        match column.first_not_finite() {
+            Some(position) => {
+                let link = (position / column.width()) as u32;
+                let value = column.value(position).to_string();
+                Err(LinkSplitError::RowNotFinite { link, value }.into())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn check_count(what: &'static str, expected: usize, got: usize) -> Result<()> {
+    if expected == got { Ok(()) } else { Err(LinkSplitError::RowCount { what, expected, got }.into()) }
+}
+
+/// Compares the stored values, a missing number with a missing number.
+impl PartialEq for LinkValues {
+    fn eq(&self, other: &Self) -> bool {
+        let rows = |values: &Self| values.features.as_ref().map(EdgeFeatures::to_column);
+        self.class_names == other.class_names
+            && same_columns(rows(self).as_ref(), rows(other).as_ref())
+            && same_targets(self.targets.as_ref(), other.targets.as_ref())
+    }
+}
+
+impl Eq for LinkValues {}
+
+fn same_columns(a: Option<&EdgeColumn>, b: Option<&EdgeColumn>) -> bool {
+    let form = |column: &EdgeColumn| (column.width(), column.element_type());
+    a.map(form) == b.map(form) && a.map(EdgeColumn::as_bytes) == b.map(EdgeColumn::as_bytes)
+}
+
+fn same_targets(a: Option<&Targets<LinkId>>, b: Option<&Targets<LinkId>>) -> bool {
+    let bits = |numbers: Option<&[f32]>| {
+        numbers.map(|numbers| numbers.iter().map(|number| number.to_bits()).collect::<Vec<_>>())
+    };
+    match (a, b) {
+        (None, None) => true,
+        (Some(Targets::Classes(a)), Some(Targets::Classes(b))) => {
+            a.n_classes() == b.n_classes() && a.as_slice() == b.as_slice()
+        }
+        (Some(Targets::Values(a)), Some(Targets::Values(b))) => {
+            a.n_columns() == b.n_columns()
+                && a.as_labels() == b.as_labels()
+                && bits(a.as_numbers()) == bits(b.as_numbers())
+        }
+        _ => false,
+    }
+}
