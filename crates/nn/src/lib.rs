@@ -80,7 +80,7 @@ pub use hgt_conv::{HgtConv, HgtConvConfig, TypedLinear};
 pub use init::WeightInit;
 pub use input_encoder::{InputEncoder, InputEncoderConfig, TypeOrder};
 pub use linear::Linear;
-pub use link::{LinkDecoder, LinkDecoderConfig, LinkLoss, LinkModel, LinkModelConfig, LinkPairs};
+pub use link::{EdgeDims, LinkDecoder, LinkDecoderConfig, LinkLoss, LinkModel, LinkModelConfig, LinkPairs};
 pub use loss::{ClassLoss, LossSum, TargetLoss};
 pub use mlp::{Mlp, MlpConfig, NodeModule};
 pub use model::{

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::order::InputAggregation;
-use crate::{GraphMetadata, GraphRequirements, InputEncoder, Result, TypeOrder};
+use crate::{EdgeDims, GraphMetadata, GraphRequirements, InputEncoder, Result, TypeOrder};
 
 /// The mode of a forward pass: training or prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -250,6 +250,12 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
     /// Returns what the model requires of a graph. The default is nothing but the rows of nodes.
     fn requirements(&self) -> GraphRequirements {
         GraphRequirements::default()
+    }
+
+    /// Returns the sizes of the edges whose classes, labels or numbers the model predicts. The default is `None`, for models of
+    /// anything else.
+    fn edge_dims(&self) -> Option<EdgeDims> {
+        None
     }
 
     /// Returns the configuration for a graph with these properties. Those that are unknown, or that the model does not read,

@@ -1,12 +1,12 @@
 //! Models and losses of link prediction: an encoder that computes a row per node, and a decoder that scores pairs of
-//! rows.
+//! rows, or computes the outputs of edges between them.
 
 mod decoder;
 mod loss;
 mod model;
 mod pairs;
 
-pub use decoder::{LinkDecoder, LinkDecoderConfig};
+pub use decoder::{EdgeDims, LinkDecoder, LinkDecoderConfig};
 pub use loss::LinkLoss;
 pub use model::{LinkModel, LinkModelConfig};
 pub use pairs::LinkPairs;

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::kind::KindName;
 use crate::{
-    BlockModel, Error, ForwardContext, GraphMetadata, GraphRequirements, LinkDecoder, LinkDecoderConfig,
-    LinkPairs, ModelConfig, Result,
+    BlockModel, EdgeDims, Error, ForwardContext, GraphMetadata, GraphRequirements, LinkDecoder,
+    LinkDecoderConfig, LinkPairs, ModelConfig, Result,
 };
 
 /// A model of link prediction: an encoder that computes a row for each node from its sampled neighbourhood, and a
@@ -89,6 +89,10 @@ impl<C: ModelConfig> ModelConfig for LinkModelConfig<C> {
 
     fn requirements(&self) -> GraphRequirements {
         self.encoder.requirements()
+    }
+
+    fn edge_dims(&self) -> Option<EdgeDims> {
+        self.decoder.edge_dims()
     }
 
     fn for_graph(self, graph: &GraphMetadata) -> Self {

@@ -330,3 +330,64 @@ fn rejects_invalid_decoders() {
     }
     init(LinkDecoderConfig::Mlp { hidden: 4, n_layers: 1, dropout: 0.0 }).unwrap();
 }
+
+#[test]
+fn edge_decoder_equals_its_formula_in_outputs_and_gradients() {
+    let device = device();
+    let (width, d_edge, n_outputs) = (4, 3, 2);
+    let config = LinkDecoderConfig::Edge { hidden: 6, n_layers: 2, dropout: 0.5, d_edge, n_outputs };
+    let decoder = decoder(config, width, &device);
+    assert_eq!(
+        decoder.linears.iter().map(|linear| linear.weight.dims()).collect::<Vec<_>>(),
+        [[11, 6], [6, 2]]
+    );
+    let rows = ramp::<2>([10, width], &device);
+    let edges = ramp::<2>([5, d_edge], &device) * 0.25 - 0.2;
+    let outputs = |rows: Tensor<2>, edges: Tensor<2>| {
+        let edges = if rows.device().is_autodiff() { edges.autodiff() } else { edges };
+        decoder.outputs_of_pairs(rows, &five(&device), Some(&edges), &ctx(Mode::Eval))
+    };
+    let got = outputs(rows.clone(), edges.clone());
+    assert_eq!(got.dims(), [5, n_outputs]);
+    let (x, e) = (values(rows.clone()), values(edges.clone()));
+    let mut expected = Vec::new();
+    for pair in 0..5 {
+        let row = |node: usize| x[width * node..width * (node + 1)].to_vec();
+        let mut input = [row(pair), row(5 + pair), e[d_edge * pair..d_edge * (pair + 1)].to_vec()].concat();
+        for (layer, linear) in decoder.linears.iter().enumerate() {
+            let [d_in, d_out] = linear.weight.dims();
+            let (weight, bias) = (values(linear.weight.val()), values(linear.bias.val()));
+            let sum = |out: usize| -> f32 {
+                bias[out] + (0..d_in).map(|i| input[i] * weight[i * d_out + out]).sum::<f32>()
+            };
+            let last = layer + 1 == decoder.linears.len();
+            input = (0..d_out).map(|out| if last { sum(out) } else { sum(out).max(0.0) }).collect();
+        }
+        expected.extend(input);
+    }
+    check_close(&values(got), &expected, 1e-5);
+    // The outputs depend on the direction of an edge.
+    let reversed = LinkPairs::upload(&[5, 6, 7, 8, 9], &[0, 1, 2, 3, 4], (0..5).collect(), 10, &device);
+    let reversed = decoder.outputs_of_pairs(rows.clone(), &reversed, Some(&edges), &ctx(Mode::Eval));
+    assert!(values(reversed) != expected);
+    check_gradient(rows, |rows| outputs(rows, edges.clone()));
+}
+
+#[test]
+fn edge_decoders_reject_sizes_of_zero_and_score_no_pairs() {
+    let device = device();
+    let of = |n_outputs, hidden| LinkDecoderConfig::Edge {
+        hidden,
+        n_layers: 2,
+        dropout: 0.0,
+        d_edge: 0,
+        n_outputs,
+    };
+    assert!(of(0, 4).init(4, RngKey::new(0), &device).is_err());
+    assert!(of(2, 0).init(4, RngKey::new(0), &device).is_err());
+    let decoder = decoder(of(2, 4), 4, &device);
+    assert_eq!(decoder.edge_dims().map(|dims| dims.n_outputs), Some(2));
+    assert!(
+        std::panic::catch_unwind(|| decoder.score_all(ramp([2, 4], &device), ramp([3, 4], &device))).is_err()
+    );
+}
