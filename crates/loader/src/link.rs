@@ -2,10 +2,11 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Instant;
 
-use kiln_graph::{LinkId, Links, NodeId};
+use kiln_feature::{EdgeFeatures, FeatureBuffer, Targets};
+use kiln_graph::{EdgeId, LinkId, Links, NodeId};
 use kiln_sample::{ExcludedEdges, Negatives, SampledNegatives};
 
-use crate::{BatchError, Batcher, Phase, SeedBatch, StageTimes, StepItems};
+use crate::{BatchError, Batcher, FeatureRows, Phase, SeedBatch, StageTimes, StepItems};
 
 /// The edges that message passing leaves out in training, so that a model cannot read a link from the graph that it
 /// learns to predict.
@@ -34,6 +35,9 @@ pub enum LinkExclusion {
 /// In-batch negatives ([`InBatchNegatives`](kiln_sample::InBatchNegatives)) of an evaluation are drawn from all links of the
 /// split. A training step with a single link, such as a short last step, has no other link: its negatives are the link
 /// itself, and [`LinkBatch::n_rejected`] counts them.
+///
+/// The links of an edge task have targets ([`LinkBatcher::targets`]) and no negatives. Their batches are made in the same way: a
+/// training step leaves its edges out of the messages, so that edges are learned as they are predicted.
 #[derive(Debug)]
 pub struct LinkBatcher<B> {
     nodes: B,
@@ -41,6 +45,10 @@ pub struct LinkBatcher<B> {
     /// The negatives of training, of the validation and of the test.
     negatives: [Negatives; 3],
     exclusion: LinkExclusion,
+    /// The classes or target values of the links of an edge task.
+    targets: Option<Targets<LinkId>>,
+    /// The feature rows of the links, by link.
+    features: Option<EdgeFeatures>,
     /// The ids of the nodes that sources and destinations of negatives may be; `None` for those of the whole graph.
     node_ranges: Option<[Range<u32>; 2]>,
     /// The excluded edges of the last step, which its next batch needs again. The lock is held only to copy the pointer,
@@ -64,6 +72,8 @@ struct StepExclusion {
 /// | `links` | [`LinkId`] | `n_links` | position in the batch |
 /// | `srcs` | `u32`, a position in the list of seeds | `n_links * (1 + n_negatives)` | pair, row-major; its source |
 /// | `dsts` | `u32`, a position in the list of seeds | the same | pair, row-major; its destination |
+/// | `labels` | class | `n_links`, or 0 without classes | position in the batch |
+/// | `target_values` | `f32`, NaN if missing | `n_links * n_columns`, or 0 without target values | position, row-major |
 #[derive(Debug, Clone)]
 pub struct LinkBatch<B> {
     /// The batch of the nodes, whose seeds may repeat.
@@ -74,6 +84,12 @@ pub struct LinkBatch<B> {
     pub srcs: Vec<u32>,
     /// The destination of each pair.
     pub dsts: Vec<u32>,
+    /// The class of each link of an edge task; empty for other targets.
+    pub labels: Vec<i32>,
+    /// The target values of each link of an edge task; empty for other targets.
+    pub target_values: Vec<f32>,
+    /// The feature rows of the links, `[n_links, dim]`; `None` if they have none.
+    pub features: Option<FeatureRows>,
     /// The number of negatives of each link.
     pub n_negatives: usize,
     /// The number of negatives, of all links, that are still rejected after the last draw
@@ -88,7 +104,23 @@ impl<B: Batcher<Item = NodeId>> LinkBatcher<B> {
         let negatives = [negatives.clone(), negatives.clone(), negatives];
         let exclusion = LinkExclusion::default();
         let last_excluded = Mutex::default();
-        Self { nodes, links, negatives, exclusion, node_ranges: None, last_excluded }
+        Self {
+            nodes,
+            links,
+            negatives,
+            exclusion,
+            targets: None,
+            features: None,
+            node_ranges: None,
+            last_excluded,
+        }
+    }
+
+    /// Sets the classes or target values of the links, and their feature rows if they have some, both by link. Batches carry
+    /// those of their links.
+    #[must_use]
+    pub fn targets(self, targets: Targets<LinkId>, features: Option<EdgeFeatures>) -> Self {
+        Self { targets: Some(targets), features, ..self }
     }
 
     /// Sets the negatives of the validation and the test. They depend on the run's seed and the kind of evaluation, so
@@ -207,6 +239,12 @@ impl<B: Batcher<Item = NodeId>> Batcher for LinkBatcher<B> {
             excluded: self.excluded(phase, &of_step),
             ..SeedBatch::new(phase, step, key, pairs.seeds)
         };
+        let mut labels = Vec::new();
+        let mut target_values = Vec::new();
+        if let Some(targets) = &self.targets {
+            targets.gather(&links, &mut labels, &mut target_values)?;
+        }
+        let features = self.features.as_ref().map(|features| rows_of(features, &links)).transpose()?;
         times.seeds += start.elapsed();
         let nodes = self.nodes.batch(seeds, scratch, times)?;
         Ok(LinkBatch {
@@ -214,18 +252,32 @@ impl<B: Batcher<Item = NodeId>> Batcher for LinkBatcher<B> {
             links,
             srcs: pairs.srcs,
             dsts: pairs.dsts,
+            labels,
+            target_values,
+            features,
             n_negatives: negatives.n_per_link(),
             n_rejected: sampled.n_rejected,
         })
     }
 
     fn n_bytes(batch: &Self::Batch) -> usize {
-        let LinkBatch { nodes, links, srcs, dsts, .. } = batch;
+        let LinkBatch { nodes, links, srcs, dsts, labels, target_values, features, .. } = batch;
         B::n_bytes(nodes)
             + size_of_val(links.as_slice())
             + size_of_val(srcs.as_slice())
             + size_of_val(dsts.as_slice())
+            + size_of_val(labels.as_slice())
+            + size_of_val(target_values.as_slice())
+            + features.as_ref().map_or(0, |rows| rows.x.n_bytes())
     }
+}
+
+/// Returns the feature rows of some links, as stored.
+fn rows_of(features: &EdgeFeatures, links: &[LinkId]) -> Result<FeatureRows, BatchError> {
+    let rows: Vec<EdgeId> = links.iter().map(|link| EdgeId(u64::from(link.0))).collect();
+    let mut x = FeatureBuffer::empty(features.dtype());
+    features.gather(&rows, &mut x)?;
+    Ok(FeatureRows { x, dim: features.dim() })
 }
 
 /// The seeds of a batch, and the positions of each pair's nodes among them.
