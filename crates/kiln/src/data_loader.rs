@@ -1,7 +1,7 @@
 use burn::module::Module;
 use kiln_feature::{TargetKind, TargetScaler};
 use kiln_loader::{Batcher, Loader, Phase};
-use kiln_nn::{GraphRequirements, ModelConfig};
+use kiln_nn::{EdgeDims, GraphRequirements, ModelConfig};
 use kiln_train::{
     DataHash, DeviceBatch, Evaluation, EvaluationInfo, Evaluator, Metric, MetricSums, ModelInputs,
     SplitTargets, Task, TaskTrainer, Validation,
@@ -18,12 +18,19 @@ pub struct BatchRequirements {
     pub d_in: Option<usize>,
     /// The requirements on the graph and the sampling of its neighbourhoods.
     pub graph: GraphRequirements,
+    /// The sizes of the edges whose targets the model predicts; `None` for other models.
+    pub edge_dims: Option<EdgeDims>,
 }
 
 impl BatchRequirements {
     /// Returns the requirements of the models of a configuration.
     pub fn of(config: &impl ModelConfig) -> Self {
-        Self { n_layers: config.n_layers(), d_in: config.d_in(), graph: config.requirements() }
+        Self {
+            n_layers: config.n_layers(),
+            d_in: config.d_in(),
+            graph: config.requirements(),
+            edge_dims: config.edge_dims(),
+        }
     }
 }
 

@@ -3,6 +3,8 @@ use std::path::{Path, PathBuf};
 
 use kiln_comm::{EXIT_FAILED, EXIT_RETRY, RankError, TransientError};
 
+use crate::EdgeTaskError;
+
 /// The errors of this crate: inconsistent settings, interruptions and the errors of the crates that it combines.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
@@ -189,6 +191,9 @@ pub enum Error {
          call .loss() on the LinkNeighborLoader, instead of .objective() or .target_scale() on the NeighborLoader"
     )]
     ObjectiveOfNodes,
+    /// The settings or the data of an edge task do not suit each other.
+    #[error(transparent)]
+    Edges(#[from] EdgeTaskError),
     /// The operation needs a partition in this process, but graph servers hold all partitions.
     #[error(
         "{what} needs a local partition: open the partitions instead of connecting to servers, or sample on the host (--graph-mode host)"

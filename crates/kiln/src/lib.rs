@@ -26,6 +26,7 @@ mod batches;
 mod data_hash;
 mod data_loader;
 mod device_copy;
+mod edge_task_error;
 mod error;
 mod evaluation;
 mod for_data;
@@ -45,6 +46,7 @@ mod trainer;
 pub use data_hash::hash_in_background;
 pub use data_loader::{BatchRequirements, DataLoader};
 pub use device_copy::{CachedNodes, DeviceCopy};
+pub use edge_task_error::EdgeTaskError;
 pub use error::Error;
 pub use evaluation::EvalMode;
 pub use for_data::{DataDims, ForData};
@@ -52,8 +54,8 @@ pub use graph_loader::GraphLoader;
 pub use kiln_comm::RankConfig;
 pub use kiln_kernels::GraphMode;
 pub use kiln_predictions::{
-    LinkNodes, LinkPredictionFiles, PartCounts, PredictionFiles, PredictionFormat, PredictionRequest,
-    PredictionTotals, SplitPart, SplitParts,
+    EdgeEnds, LinkNodes, LinkPredictionFiles, PartCounts, PredictedEdges, PredictionFiles, PredictionFormat,
+    PredictionRequest, PredictionTotals, SplitPart, SplitParts,
 };
 pub use link_loader::LinkNeighborLoader;
 pub use links::TrainingLinks;

@@ -1,3 +1,5 @@
+mod edges;
+
 use std::fmt;
 
 use kiln_data::{HashedPart, LinkTargets};
@@ -8,18 +10,21 @@ use kiln_nn::{BlockModel, LinkLoss, LinkModel};
 use kiln_sample::{Negatives, UniformNegatives};
 use kiln_train::{
     DataHash, DeviceBatcher, EvaluationInfo, Evaluator, HostOrDeviceBatcher, LinkTask, ModelInputs,
-    Objective, SplitTargets, TaskTrainer,
+    Objective, SplitTargets, TaskObjective, TaskTrainer,
 };
 
+use self::edges::EdgeSettings;
 use crate::batches::{
     batch_settings, first_items, items_of, items_of_all_ranks, objective_setting, shard_by_owner,
+    target_scale_setting, texts_of_new_notes,
 };
 use crate::data_loader::evaluate_by_evaluator;
 use crate::links::{LinkRelation, TrainingLinks};
 use crate::{BatchRequirements, DataLoader, Error, NeighborLoader, RankHandle, Result};
 
 /// A description of minibatches of links, with the sampled neighbourhoods of their sources, their destinations and
-/// their negatives. It trains a [`LinkModel`].
+/// their negatives. It trains a [`LinkModel`]. Edges whose classes, labels or numbers are learned have targets and no negatives
+/// ([`LinkNeighborLoader::with_targets`]).
 ///
 /// The settings of batches and sampling are those of a [`NeighborLoader`]; its batch size counts links. A training step
 /// excludes the edges of its links, in both directions, from its own messages. Evaluations pass messages over the
@@ -78,6 +83,10 @@ pub struct LinkNeighborLoader {
     eval_negatives: [Negatives; 2],
     exclusion: LinkExclusion,
     loss: LinkLoss,
+    /// The settings of edges with targets; `None` for link prediction.
+    edges: Option<EdgeSettings>,
+    /// A call that does not apply to the task.
+    misplaced: Option<&'static str>,
 }
 
 impl LinkNeighborLoader {
@@ -137,6 +146,8 @@ impl LinkNeighborLoader {
             relation,
             targets,
             n_message_edges,
+            edges: None,
+            misplaced: None,
         })
     }
 
@@ -156,7 +167,7 @@ impl LinkNeighborLoader {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn negatives(self, negatives: Negatives) -> Self {
-        Self { negatives, ..self }
+        Self { negatives, ..self.note_call(".negatives()") }
     }
 
     /// Sets the negatives of the validation and the test. In-batch negatives are for training: in evaluations they
@@ -190,7 +201,7 @@ impl LinkNeighborLoader {
     /// ```
     pub fn val_negatives(mut self, negatives: Negatives) -> Self {
         self.eval_negatives[0] = negatives;
-        self
+        self.note_call(".val_negatives()")
     }
 
     /// Sets the negatives of the test.
@@ -208,7 +219,7 @@ impl LinkNeighborLoader {
     /// ```
     pub fn test_negatives(mut self, negatives: Negatives) -> Self {
         self.eval_negatives[1] = negatives;
-        self
+        self.note_call(".test_negatives()")
     }
 
     /// Sets the edges that a training step leaves out of its messages. [`LinkExclusion::None`] suits training links
@@ -242,7 +253,7 @@ impl LinkNeighborLoader {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn loss(self, loss: LinkLoss) -> Self {
-        Self { loss, ..self }
+        Self { loss, ..self.note_call(".loss()") }
     }
 
     /// Returns the loader of the links' nodes.
@@ -270,12 +281,23 @@ impl LinkNeighborLoader {
         }
     }
 
-    /// Checks that the loss can be computed from the negatives of each phase.
+    /// Checks that the loss of links can be computed from the negatives of each phase.
     fn check_negatives(&self) -> Result<()> {
+        if self.edges.is_some() {
+            return Ok(());
+        }
         for phase in [Phase::Train { epoch: 0 }, Phase::Validation, Phase::Test] {
             self.loss.check(self.negatives_of(phase).n_per_link()).map_err(kiln_train::Error::from)?;
         }
         Ok(())
+    }
+
+    /// Returns the objective: that of links, or of the targets of edges.
+    fn task_objective(&self) -> Objective {
+        match self.edge_task() {
+            Some((edges, targets)) => edges.objective(targets),
+            None => Objective::Links(self.loss),
+        }
     }
 
     /// Returns the name of a relation.
@@ -305,8 +327,9 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     type Task = LinkTask<M>;
     type Batcher = DeviceBatcher<LinkBatcher<HostOrDeviceBatcher>>;
 
-    fn task(&self, _: Option<&TargetScaler>) -> Self::Task {
-        let task = LinkTask::with_loss(self.loss);
+    fn task(&self, scaler: Option<&TargetScaler>) -> Self::Task {
+        let objective = TaskObjective::from(self.task_objective()).with_target_scaler(scaler.cloned());
+        let task = LinkTask::with_objective(objective);
         match self.nodes.source().is_heterogeneous() {
             true => task.on_types(self.nodes.input_types()).with_keys(self.nodes.node_keys()),
             false => task,
@@ -314,11 +337,16 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     }
 
     fn target_kind(&self) -> TargetKind {
-        TargetKind::Links
+        self.edge_task().map_or(TargetKind::Links, |(_, targets)| targets.kind())
+    }
+
+    fn target_scaler(&self) -> Result<Option<TargetScaler>> {
+        self.edge_scaler()
     }
 
     fn names(&self) -> (&str, &[String]) {
-        (self.nodes.source().name(), &[])
+        let class_names = if self.edges.is_some() { self.targets.class_names() } else { &[] };
+        (self.nodes.source().name(), class_names)
     }
 
     fn data_hash(&self) -> Result<DataHash> {
@@ -338,15 +366,20 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
         }
         // The hash is that of the data before the split. Splits with the same links leave nested sets of its edges.
         settings.extend(self.n_message_edges.map(|n_edges| ("message edges", n_edges.to_string())));
-        let [val, test] = &self.eval_negatives;
         settings.extend(batch_settings(self.nodes.batch_config(), self.targets.split(), n_ranks));
-        settings.extend([
-            ("negatives", format!("{:?}", self.negatives)),
-            ("validation negatives", format!("{val:?}")),
-            ("test negatives", format!("{test:?}")),
-            ("exclusion", format!("{:?}", self.exclusion)),
-        ]);
-        settings.extend(objective_setting(&Objective::Links(self.loss)));
+        if self.edges.is_none() {
+            let [val, test] = &self.eval_negatives;
+            settings.extend([
+                ("negatives", format!("{:?}", self.negatives)),
+                ("validation negatives", format!("{val:?}")),
+                ("test negatives", format!("{test:?}")),
+            ]);
+        }
+        settings.push(("exclusion", format!("{:?}", self.exclusion)));
+        let objective = self.task_objective();
+        settings.extend(objective_setting(&objective));
+        let scale = self.edges.as_ref().and_then(EdgeSettings::target_scale);
+        settings.extend(target_scale_setting(scale, objective.kind()));
         settings
     }
 
@@ -355,20 +388,40 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
         if let Some(relation) = self.relation {
             inputs.graph = inputs.graph.map(|graph| graph.with_link_relation(relation.position));
         }
-        Some((inputs.of_links(), evaluation))
+        let inputs = match self.edge_task() {
+            None => inputs.of_links(),
+            Some((_, targets)) => inputs.of_edges(targets.kind(), self.targets.class_names().to_vec()),
+        };
+        Some((inputs, evaluation))
     }
 
     fn split_targets(&self, phase: Phase, n_batches: usize) -> Result<Option<SplitTargets>> {
         let batch_size = self.nodes.batch_config().batch_size;
         let links = first_items(self.targets.split(), phase, n_batches, batch_size);
+        if let Some((_, targets)) = self.edge_task() {
+            return Ok(Some(SplitTargets::of(targets, links)?));
+        }
         Ok(Some(SplitTargets::of_links(links.len(), self.negatives_of(phase).n_per_link())))
     }
 
     fn notes(&self) -> Vec<String> {
-        self.nodes.notes_on_columns()
+        let mut notes = self.nodes.notes_on_columns();
+        match (self.edge_task(), self.targets.values()) {
+            (Some((_, targets)), _) => {
+                let of_split = self.targets.split().notes(targets, 0);
+                notes.extend(texts_of_new_notes(of_split, self.nodes.source().notes()));
+            }
+            (None, Some(_)) => {
+                let note = "the targets of the links are not read: --task edge learns them";
+                notes.push(note.to_owned());
+            }
+            (None, None) => {}
+        }
+        notes
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {
+        self.check_edges(model.edge_dims)?;
         self.check_negatives()?;
         self.nodes.check_sampling(model)
     }
@@ -409,6 +462,10 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
         let batcher = batcher.input_aggregation(nodes.input_aggregation(&items, encoder));
         let negatives = self.negatives_of(phase).clone();
         let batcher = LinkBatcher::new(batcher, self.targets.links().clone(), negatives);
+        let batcher = match self.edge_task() {
+            Some((_, targets)) => batcher.targets(targets.clone(), self.targets.features().cloned()),
+            None => batcher,
+        };
         let batcher = batcher.exclusion(self.exclusion);
         let batcher = match self.relation {
             Some(relation) => batcher.node_ranges(nodes.source().schema().node_ranges(relation.position)),

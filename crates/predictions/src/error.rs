@@ -1,9 +1,15 @@
 use kiln_comm::TransientError;
 
-/// An error while files of predictions are written.
+/// An error while files of predictions are written, or in the edges that are requested.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The requested edges are not those of the data.
+    #[error(transparent)]
+    Edges(#[from] EdgeRequestError),
+    /// The edges of the data are damaged.
+    #[error(transparent)]
+    Data(#[from] kiln_data::Error),
     /// A file could not be written.
     #[error(transparent)]
     Store(#[from] kiln_store::Error),
@@ -17,6 +23,36 @@ pub enum Error {
     /// The rank that owns the folder of several ranks was lost, and removed it: another attempt may succeed.
     #[error(transparent)]
     OwnerLost(TransientError),
+}
+
+/// An error in the pairs of nodes whose edges are to be predicted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EdgeRequestError {
+    /// A pair of nodes has no edge, whose features the model reads.
+    #[error(
+        "pair {position} (from 0) has no edge in the data, whose features the model reads: add the edge to the data, or remove \
+         the pair"
+    )]
+    NoEdge {
+        /// The position of the pair in the request, from 0.
+        position: usize,
+    },
+    /// A pair of nodes has several edges.
+    #[error(
+        "pair {position} (from 0) has {n_edges} edges in the data, {first} and {second} among them: select edges by their ids \
+         (--nodes FILE)"
+    )]
+    Ambiguous {
+        /// The position of the pair in the request, from 0.
+        position: usize,
+        /// The number of edges.
+        n_edges: usize,
+        /// The first of them.
+        first: u32,
+        /// The second of them.
+        second: u32,
+    },
 }
 
 impl Error {

@@ -9,12 +9,12 @@ use kiln_graph::ItemId;
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter, TextWriter};
 use kiln_train::PredictedRows;
 
-pub use self::request::PredictionRequest;
+pub use self::request::{EdgeEnds, PredictionRequest};
 use self::rows::{RowFile, RowKind};
 use crate::{PredictionFormat, PredictionTotals, Result};
 
 /// The files of consecutive items of a request. All have the order of the request and begin with the same columns: the
-/// id, and the name if the items have names. They are in a temporary folder beside the target until they are complete;
+/// id, and the name if the items have names; those of edges have the source and the destination instead, with their names. They are in a temporary folder beside the target until they are complete;
 /// dropping this value removes them. One batch is in memory.
 ///
 /// | file | columns after the id and the name |
@@ -25,6 +25,7 @@ use crate::{PredictionFormat, PredictionTotals, Result};
 /// | `scores.csv`, `.npy` or `.parquet` | the outputs, logits of a classifier |
 /// | `embeddings.csv`, `.npy` or `.parquet` | the embeddings, if requested |
 /// | `items.npy`, for the format `npy` | the ids of the rows of the arrays, which have no other columns |
+/// | `links.npy`, for edges in the format `npy` | the source and the destination of each row, numbered within their types |
 ///
 /// Classes, probabilities, and values of `predictions.csv` and `values.csv` are empty if they are not finite.
 ///
@@ -49,6 +50,7 @@ use crate::{PredictionFormat, PredictionTotals, Result};
 ///         targets: targets.values.clone(),
 ///         parts: SplitParts::new(data.graph.n_nodes(), data.split()),
 ///         names: Some(data.names[targets.node_type].clone()),
+///         ends: None,
 ///         model,
 ///         format: PredictionFormat::Csv,
 ///         embedding_width: None,
@@ -73,6 +75,8 @@ pub struct PredictionFiles<I> {
     embeddings: Option<RowFile>,
     /// The ids of the rows of arrays; `None` for other formats.
     ids: Option<ArrayWriter>,
+    /// The ends of the edges of these rows; `None` for other items and formats.
+    ends: Option<ArrayWriter>,
     totals: PredictionTotals,
 }
 
@@ -93,6 +97,10 @@ impl<I: ItemId> PredictionFiles<I> {
             PredictionFormat::Npy => Some(folder.vector("items.npy", ElementType::U32)?),
             _ => None,
         };
+        let ends = match (request.format, &request.ends) {
+            (PredictionFormat::Npy, Some(_)) => Some(folder.rows("links.npy", ElementType::U32, 2)?),
+            _ => None,
+        };
         let mut predictions = folder.text("predictions.csv")?;
         predictions.write(&request.predictions_header(n_outputs))?;
         let named = match (request.is_of_classes(), request.has_names()) {
@@ -109,7 +117,7 @@ impl<I: ItemId> PredictionFiles<I> {
             (false, false) => None,
         };
         let totals = PredictionTotals::default();
-        Ok(Self { request, folder, predictions, named, scores, embeddings, ids, totals })
+        Ok(Self { request, folder, predictions, named, scores, embeddings, ids, ends, totals })
     }
 
     /// Appends the rows of a batch, whose items follow those of the batch before.
@@ -130,6 +138,11 @@ impl<I: ItemId> PredictionFiles<I> {
         }
         if let Some(ids) = &mut self.ids {
             ids.push(&request.ids(items))?;
+        }
+        if let (Some(array), Some(EdgeEnds { nodes, .. })) = (&mut self.ends, &request.ends) {
+            for [src, dst] in items.iter().filter_map(|item| request.ends_of(*item)) {
+                array.push(&[nodes.number(0, src), nodes.number(1, dst)])?;
+            }
         }
         if request.is_of_classes() {
             let classes = scores.classes();
@@ -164,7 +177,7 @@ impl<I: ItemId> PredictionFiles<I> {
     /// # Errors
     /// Returns an error if a file cannot be written.
     pub fn complete(self) -> Result<(FolderWriter, PredictionTotals)> {
-        let Self { mut folder, predictions, named, scores, embeddings, ids, totals, .. } = self;
+        let Self { mut folder, predictions, named, scores, embeddings, ids, ends, totals, .. } = self;
         predictions.finish()?;
         if let Some(file) = named {
             file.finish()?;
@@ -173,8 +186,8 @@ impl<I: ItemId> PredictionFiles<I> {
         if let Some(file) = embeddings {
             file.finish(&mut folder)?;
         }
-        if let Some(ids) = ids {
-            folder.add(ids)?;
+        for array in ids.into_iter().chain(ends) {
+            folder.add(array)?;
         }
         Ok((folder, totals))
     }

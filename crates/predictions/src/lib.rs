@@ -1,4 +1,4 @@
-//! Files of predictions, which are written batch by batch: of nodes and graphs, of scored links, and of several ranks.
+//! Files of predictions, which are written batch by batch: of nodes, edges and graphs, of scored links, and of several ranks.
 //!
 //! A folder of files is unfinished until it is committed, and then renamed to its target. Dropping the writer removes it.
 //!
@@ -24,13 +24,15 @@ mod error;
 mod files;
 mod format;
 mod link_files;
+mod predicted_edges;
 mod rank_folders;
 mod totals;
 
-pub use error::Error;
-pub use files::{PredictionFiles, PredictionRequest};
+pub use error::{EdgeRequestError, Error};
+pub use files::{EdgeEnds, PredictionFiles, PredictionRequest};
 pub use format::PredictionFormat;
 pub use link_files::{LinkNodes, LinkPredictionFiles};
+pub use predicted_edges::PredictedEdges;
 pub use rank_folders::{RankFolders, WRITING_TIMEOUT, Written, totals_of_ranks};
 pub use totals::{PartCounts, PredictionTotals, SplitPart, SplitParts};
 

@@ -49,22 +49,27 @@ enum LinkRows {
 
 impl LinkNodes {
     /// Returns the number of a node within its type. `end` is 0 for sources, 1 for destinations.
-    fn number(&self, end: usize, node: NodeId) -> u32 {
+    pub(crate) fn number(&self, end: usize, node: NodeId) -> u32 {
         node.0 - self.ids[end].start
     }
 
-    fn has_names(&self, end: usize) -> bool {
+    pub(crate) fn has_names(&self, end: usize) -> bool {
         self.names[end].as_ref().is_some_and(|names| !names.is_empty())
     }
 
     /// Returns the name of a node, or an empty text.
-    fn name(&self, end: usize, node: NodeId) -> &str {
+    pub(crate) fn name(&self, end: usize, node: NodeId) -> &str {
         let number = NodeId(self.number(end, node));
         self.names[end].as_ref().and_then(|names| names.get(number)).unwrap_or_default()
     }
 
     /// Returns the first line of `links.csv`.
     fn header(&self) -> String {
+        self.columns() + "score\n"
+    }
+
+    /// Returns the names of the columns of both ends, each with a comma.
+    pub(crate) fn columns(&self) -> String {
         let mut csv = String::new();
         for (end, column) in ["source", "destination"].into_iter().enumerate() {
             csv.push_str(column);
@@ -73,19 +78,24 @@ impl LinkNodes {
                 let _ = write!(csv, "{column}_name,");
             }
         }
-        csv + "score\n"
+        csv
+    }
+
+    /// Appends the fields of both ends of a link to its line, each with a comma.
+    pub(crate) fn push_ends(&self, csv: &mut String, ends: [NodeId; 2]) {
+        for (end, node) in ends.into_iter().enumerate() {
+            let _ = write!(csv, "{},", self.number(end, node));
+            if self.has_names(end) {
+                let _ = write!(csv, "{},", quoted(self.name(end, node)));
+            }
+        }
     }
 
     /// Returns the lines of `links.csv`. Scores are read back to the same f32, and empty if they are not finite.
     fn lines(&self, links: &[ScoredLink]) -> String {
         let mut csv = String::new();
         for link in links {
-            for (end, node) in [link.src, link.dst].into_iter().enumerate() {
-                let _ = write!(csv, "{},", self.number(end, node));
-                if self.has_names(end) {
-                    let _ = write!(csv, "{},", quoted(self.name(end, node)));
-                }
-            }
+            self.push_ends(&mut csv, [link.src, link.dst]);
             let _ = writeln!(csv, "{}", finite(Some(link.score)));
         }
         csv

@@ -32,7 +32,7 @@ pub(crate) struct PredictArgs {
     /// Node features, for graph classification. Default: those of training.
     #[arg(long, value_parser = parse::node_features())]
     pub(super) node_features: Option<NodeFeatures>,
-    /// Nodes (or graphs) to predict, or the sources of --top-k: `test` (the test split of the data; of graphs, that of the
+    /// Nodes (or graphs, or edges) to predict, or the sources of --top-k: `test` (the test split of the data; of graphs, that of the
     /// run's seed; of links, the sources of the test links), `all`, `new` (those that `kiln data import --append` added),
     /// `unlabelled` (those without a target), or a file of ids, `.npy` or text with one id per line.
     #[arg(long, value_name = "test|all|new|unlabelled|FILE", default_value = "test")]
@@ -103,11 +103,11 @@ pub(super) enum Format {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Links")]
 pub(super) struct LinkPredictionArgs {
-    /// Scores pairs of nodes: a text file with a source and a destination per line, separated by a comma, or a `.npy`
+    /// Scores pairs of nodes, or predicts the edges between them: a text file with a source and a destination per line, separated by a comma, or a `.npy`
     /// array [n, 2].
     #[arg(long, value_name = "FILE", conflicts_with_all = ["top_k", "nodes", "keys"])]
     pub(super) pairs: Option<PathBuf>,
-    /// Scores pairs of nodes by their names: a text file with the names of a source and a destination per line, separated by a
+    /// Scores pairs of nodes, or predicts the edges between them, by their names: a text file with the names of a source and a destination per line, separated by a
     /// tab.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pairs", "top_k", "nodes", "keys", "parts", "servers"])]
     pub(super) pair_keys: Option<PathBuf>,
@@ -127,7 +127,7 @@ impl PredictArgs {
             !of_sampling || self.mode == Mode::Sampled,
             "--fanouts and --seed require --mode sampled: add it, or remove them"
         );
-        let is_of_links = model.info().inputs.task == ModelTask::Links;
+        let is_of_links = matches!(model.info().inputs.task, ModelTask::Links | ModelTask::Edges);
         ensure!(
             self.memory.is_none() || self.mode == Mode::Exact || is_of_links,
             "--memory requires --mode exact: add it, or remove --memory"
@@ -168,16 +168,27 @@ impl LinkPredictionArgs {
     /// Checks that the flags suit the model's task.
     pub(super) fn check(&self, args: &PredictArgs, task: ModelTask) -> anyhow::Result<()> {
         let is_given = self.pairs.is_some() || self.pair_keys.is_some() || self.top_k.is_some();
-        if task != ModelTask::Links {
+        if task == ModelTask::Edges {
+            ensure!(
+                self.top_k.is_none(),
+                "--top-k needs a model of links, and this is a model of edges: remove it"
+            );
+            ensure!(
+                args.keys.is_none(),
+                "--keys does not apply to a model of edges: use --pair-keys, or --nodes"
+            );
+        }
+        if !matches!(task, ModelTask::Links | ModelTask::Edges) {
             ensure!(
                 !is_given,
                 "--pairs, --pair-keys and --top-k need a model of links, and this is a model of {task}: remove them"
             );
             return Ok(());
         }
-        ensure!(is_given, "the model scores links: add --pairs FILE, --pair-keys FILE or --top-k K");
-        ensure!(!args.embeddings, "--embeddings does not apply to a model of links: remove it");
-        ensure!(!args.per_rank, "--per-rank does not apply to a model of links: remove it");
+        let is_known = is_given || task == ModelTask::Edges;
+        ensure!(is_known, "the model scores links: add --pairs FILE, --pair-keys FILE or --top-k K");
+        ensure!(!args.embeddings, "--embeddings does not apply to a model of {task}: remove it");
+        ensure!(!args.per_rank, "--per-rank does not apply to a model of {task}: remove it");
         ensure!(
             !(self.exclude_edges && args.parts.is_given()),
             "--exclude-edges needs the whole graph: use --data instead of partitions"

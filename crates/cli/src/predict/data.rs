@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use anyhow::Context;
 use kiln::data::{Dataset, DatasetLinks, DatasetTargets, NodeNames, Split};
 use kiln::feature::Labels;
-use kiln::graph::{GraphSchema, NodeId};
+use kiln::graph::{GraphSchema, NodeId, Relations};
 use kiln::prelude::SavedModel;
 use kiln::train::NamedTargets;
-use kiln::{GraphSource, JoinedGraph, PartitionedGraph, RankHandle};
+use kiln::{GraphSource, JoinedGraph, PartitionedGraph, PredictedEdges, RankHandle};
 
 /// The graph of the flags, before the ranks start.
 #[allow(clippy::large_enum_variant, reason = "there is one")]
@@ -25,6 +26,8 @@ pub(super) struct PredictedGraph {
     targets: Option<DatasetTargets>,
     /// `None` for data without links, and for partitions.
     pub(super) links: Option<DatasetLinks>,
+    /// `None` for partitions.
+    graph: Option<Arc<Relations>>,
     /// The names of the nodes of each type, `[n_types]`; empty for nodes without names, and no entries for partitions.
     names: Vec<Arc<NodeNames>>,
     /// The first new row of each node type; `None` for data without appended rows, and for partitions.
@@ -65,6 +68,12 @@ impl OpenedGraph {
 }
 
 impl PredictedGraph {
+    /// Returns the edges of a relation, with their targets if the data has some.
+    pub(super) fn edges(&self, relation: usize) -> anyhow::Result<PredictedEdges> {
+        let graph = self.graph.as_ref().context("partitions have no list of edges: use --data")?;
+        Ok(PredictedEdges::of_data(graph, self.links.as_ref(), relation)?)
+    }
+
     /// Returns the names of the nodes of a type; `None` for nodes without names, and for partitions.
     pub(super) fn names(&self, node_type: usize) -> Option<Arc<NodeNames>> {
         self.names.get(node_type).filter(|names| !names.is_empty()).cloned()
@@ -108,6 +117,7 @@ impl From<Dataset> for PredictedGraph {
         let source = GraphSource::from(&data);
         Self {
             source,
+            graph: Some(data.graph),
             targets: data.targets,
             links: data.links,
             names: data.names,
@@ -119,6 +129,6 @@ impl From<Dataset> for PredictedGraph {
 impl From<JoinedGraph> for PredictedGraph {
     fn from(joined: JoinedGraph) -> Self {
         let targets = joined.targets().cloned();
-        Self { targets, source: joined.into(), links: None, names: Vec::new(), first_new: None }
+        Self { targets, source: joined.into(), links: None, graph: None, names: Vec::new(), first_new: None }
     }
 }

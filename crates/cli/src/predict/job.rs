@@ -103,6 +103,7 @@ impl Job<'_> {
             targets,
             parts,
             names: None,
+            ends: None,
             model: self.model.clone(),
             format: self.args.format.into(),
             embedding_width: None,

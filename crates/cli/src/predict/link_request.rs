@@ -33,19 +33,8 @@ impl LinkRequest {
         nodes: &LinkNodes,
         excluded: Option<Arc<Csc>>,
     ) -> anyhow::Result<Self> {
-        let of_graph = |end: usize| {
-            let start = nodes.ids[end].start;
-            move |node: &NodeId| NodeId(start + node.0)
-        };
-        let pairs = match (&args.links.pairs, &args.links.pair_keys) {
-            (Some(path), _) => Some(pairs_of_ids(path, nodes)?),
-            (None, Some(path)) => Some(pairs_of_keys(path, nodes)?),
-            (None, None) => None,
-        };
-        if let Some(links) = pairs {
-            let srcs: Vec<NodeId> = links.srcs().iter().map(of_graph(0)).collect();
-            let dsts: Vec<NodeId> = links.dsts().iter().map(of_graph(1)).collect();
-            return Ok(Self::Pairs(Links::new(srcs, dsts)?));
+        if let Some(links) = read_links(args, nodes)? {
+            return Ok(Self::Pairs(links));
         }
         let has_sources = args.keys.is_some() || args.nodes.as_os_str() != "test" || !test_srcs.is_empty();
         ensure!(
@@ -64,7 +53,7 @@ impl LinkRequest {
         let selectable =
             SelectableItems { n_items: nodes.ids[0].len(), test: test_srcs, new: new_srcs, targets: None };
         let srcs = requested(args, selectable, nodes.names[0].as_deref())?;
-        Ok(Self::TopK { srcs: srcs.iter().map(of_graph(0)).collect(), config })
+        Ok(Self::TopK { srcs: srcs.iter().map(of_graph(nodes, 0)).collect(), config })
     }
 
     /// Returns the nodes whose rows are read, ascending and distinct. `dsts` are the ids of all destinations.
@@ -86,6 +75,24 @@ impl LinkRequest {
         };
         sha256(&bytes)
     }
+}
+
+/// Returns a function from the number of a source (`end` 0) or of a destination within its type to its id in the graph.
+fn of_graph(nodes: &LinkNodes, end: usize) -> impl Fn(&NodeId) -> NodeId {
+    let start = nodes.ids[end].start;
+    move |node| NodeId(start + node.0)
+}
+
+/// Returns the pairs of `--pairs` or `--pair-keys` with node ids of the graph; `None` without these flags.
+pub(super) fn read_links(args: &PredictArgs, nodes: &LinkNodes) -> anyhow::Result<Option<Links>> {
+    let links = match (&args.links.pairs, &args.links.pair_keys) {
+        (Some(path), _) => pairs_of_ids(path, nodes)?,
+        (None, Some(path)) => pairs_of_keys(path, nodes)?,
+        (None, None) => return Ok(None),
+    };
+    let srcs: Vec<NodeId> = links.srcs().iter().map(of_graph(nodes, 0)).collect();
+    let dsts: Vec<NodeId> = links.dsts().iter().map(of_graph(nodes, 1)).collect();
+    Ok(Some(Links::new(srcs, dsts)?))
 }
 
 /// Reads pairs of ids within the types of sources and destinations.

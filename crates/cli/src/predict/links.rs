@@ -48,7 +48,7 @@ impl Job<'_> {
     }
 
     /// Returns the position of the relation whose links the model predicts.
-    fn relation(&self, schema: &GraphSchema) -> anyhow::Result<usize> {
+    pub(super) fn relation(&self, schema: &GraphSchema) -> anyhow::Result<usize> {
         let Some(info) = &self.model.info().inputs.graph else { return Ok(0) };
         let name = info.relation.as_deref().context("the model names no relation")?;
         schema.require(name).context("the partitions are of other data than the model's")
@@ -63,23 +63,35 @@ impl Job<'_> {
         nodes: &LinkNodes,
         mode: &PredictMode,
     ) -> kiln::Result<Written> {
-        let predictor = predictor.with_model(&self.model_of(rank)?)?;
-        let of_links = request.nodes(&nodes.ids[1]);
-        // The layers of exact mode have the other half of the limit.
-        let memory =
-            self.args.memory.map(|bytes| bytes / 2).or(self.model.info().evaluation.neighbors.memory_bytes());
-        let builder = || LinkScorerBuilder::new(predictor.model(), of_links.clone(), memory);
-        let mut rows = rank.is_zero().then(builder).transpose()?;
-        let (of_rows, output) = (WantedRows::Outputs, PredictionOutput::RankZero);
-        rank.predict(predictor.encoder(), &of_links, mode, of_rows, output, |batch| {
-            Ok(rows.as_mut().map_or(Ok(()), |rows| rows.push(&batch))?)
-        })?;
-        let written = match rows {
-            Some(rows) => rank.with_machine_threads(|| self.write_links(&rows.finish()?, request, nodes))?,
+        let written = match self.rows(rank, predictor, request.nodes(&nodes.ids[1]), mode)? {
+            Some(scorer) => rank.with_machine_threads(|| self.write_links(&scorer, request, nodes))?,
             None => Written::default(),
         };
         rank.communicator("scores of links")?.barrier(WRITING_TIMEOUT)?;
         Ok(written)
+    }
+
+    /// Computes the rows of nodes on all ranks, and returns them on rank 0. Collective: every rank must call it.
+    pub(super) fn rows(
+        &self,
+        rank: &RankHandle,
+        predictor: &LinkPredictor,
+        mut nodes: Vec<NodeId>,
+        mode: &PredictMode,
+    ) -> kiln::Result<Option<LinkScorer>> {
+        let predictor = predictor.with_model(&self.model_of(rank)?)?;
+        nodes.sort_unstable();
+        nodes.dedup();
+        // The layers of exact mode have the other half of the limit.
+        let memory =
+            self.args.memory.map(|bytes| bytes / 2).or(self.model.info().evaluation.neighbors.memory_bytes());
+        let builder = || LinkScorerBuilder::new(predictor.model(), nodes.clone(), memory);
+        let mut rows = rank.is_zero().then(builder).transpose()?;
+        let (of_rows, output) = (WantedRows::Outputs, PredictionOutput::RankZero);
+        rank.predict(predictor.encoder(), &nodes, mode, of_rows, output, |batch| {
+            Ok(rows.as_mut().map_or(Ok(()), |rows| rows.push(&batch))?)
+        })?;
+        Ok(rows.map(LinkScorerBuilder::finish).transpose()?)
     }
 
     fn write_links(

@@ -2,6 +2,7 @@
 
 mod args;
 mod data;
+mod edges;
 mod graphs;
 mod job;
 mod link_request;
@@ -64,6 +65,7 @@ pub(crate) fn run(args: &PredictArgs, given: &GivenFlags) -> anyhow::Result<()> 
     match task {
         ModelTask::Nodes => job.nodes(),
         ModelTask::Links => job.links(),
+        ModelTask::Edges => job.edges(),
         ModelTask::Graphs => job.graphs(),
     }
 }

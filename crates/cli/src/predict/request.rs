@@ -107,7 +107,8 @@ pub(super) fn items<I: ItemId>(selection: &Path, from: SelectableItems<'_, I>) -
             Ok(new.map(I::new).collect())
         }
         Some("unlabelled") => {
-            let targets = targets.context(
+            // The items of data without targets have classes of no item.
+            let targets = targets.filter(|targets| targets.len() == n_items).context(
                 "the data has no targets of these items, without which --nodes unlabelled selects: give --nodes all or a file of ids",
             )?;
             let without: Vec<I> =

@@ -6,6 +6,7 @@ mod data_hash;
 mod edge_columns;
 mod edge_features;
 mod edge_weighting;
+mod edges;
 mod empty_splits;
 mod fit;
 #[cfg(feature = "grpc")]

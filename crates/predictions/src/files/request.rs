@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use kiln_data::NodeNames;
 use kiln_feature::{TargetKind, Targets};
-use kiln_graph::{ItemId, NodeId};
+use kiln_graph::{ItemId, LinkId, Links, NodeId};
 use kiln_store::csv::{finite, push_finite, quoted};
 use kiln_train::{OutputRows, SavedModel, push_target_columns, push_target_fields};
 
-use crate::{PredictionFormat, SplitParts};
+use crate::{LinkNodes, PredictionFormat, SplitParts};
 
 /// A request for predictions, and the content of their files.
 #[derive(Debug, Clone)]
@@ -20,12 +20,23 @@ pub struct PredictionRequest<I> {
     pub parts: SplitParts,
     /// The names of the items of the data; `None` or empty for items without names.
     pub names: Option<Arc<NodeNames>>,
+    /// The sources and the destinations of the edges of the data, by item; `None` for other items.
+    pub ends: Option<EdgeEnds>,
     /// The model of the predictions.
     pub model: SavedModel,
     /// The format of scores and embeddings.
     pub format: PredictionFormat,
     /// The width of the embeddings; `None` if they are not requested.
     pub embedding_width: Option<usize>,
+}
+
+/// The ends of the edges of the data. Files of edges have them as columns.
+#[derive(Debug, Clone)]
+pub struct EdgeEnds {
+    /// The edges, with node ids of the graph, by item.
+    pub links: Links,
+    /// The nodes of both ends.
+    pub nodes: LinkNodes,
 }
 
 impl<I: ItemId> PredictionRequest<I> {
@@ -64,14 +75,30 @@ impl<I: ItemId> PredictionRequest<I> {
         items.iter().map(|item| item.get()).collect()
     }
 
+    /// Returns the source and the destination of an edge; `None` for other items.
+    pub(super) fn ends_of(&self, item: I) -> Option<[NodeId; 2]> {
+        let (src, dst) = self.ends.as_ref()?.links.pair(LinkId(item.get()));
+        Some([src, dst])
+    }
+
     /// Returns the names of the first columns of each text file.
-    pub(super) fn id_columns(&self) -> &'static str {
-        if self.has_names() { "item,name" } else { "item" }
+    pub(super) fn id_columns(&self) -> String {
+        match &self.ends {
+            Some(ends) => format!("item,{}", ends.nodes.columns().trim_end_matches(',')),
+            None if self.has_names() => "item,name".to_owned(),
+            None => "item".to_owned(),
+        }
     }
 
     /// Appends the first fields of an item's line in each text file.
     pub(super) fn push_id(&self, csv: &mut String, item: I) {
         let _ = write!(csv, "{}", item.get());
+        if let (Some(EdgeEnds { nodes, .. }), Some(ends)) = (&self.ends, self.ends_of(item)) {
+            csv.push(',');
+            nodes.push_ends(csv, ends);
+            // The comma behind the last of them is that before the next field.
+            csv.pop();
+        }
         if self.has_names() {
             let _ = write!(csv, ",{}", quoted(self.name(item)));
         }
@@ -79,7 +106,7 @@ impl<I: ItemId> PredictionRequest<I> {
 
     /// Returns the first line of `predictions.csv`. Without names, it is that of a run's `test_predictions.csv`.
     pub(super) fn predictions_header(&self, n_outputs: usize) -> String {
-        let mut csv = self.id_columns().to_owned();
+        let mut csv = self.id_columns();
         match self.is_of_classes() {
             true => csv.push_str(",label,predicted\n"),
             false => push_target_columns(&mut csv, n_outputs),
@@ -122,7 +149,7 @@ impl<I: ItemId> PredictionRequest<I> {
 
     /// Returns the first line of `values.csv`: the names of the labels or numbers, or their positions.
     pub(super) fn values_header(&self, n_outputs: usize) -> String {
-        let mut csv = self.id_columns().to_owned();
+        let mut csv = self.id_columns();
         for column in 0..n_outputs {
             let _ = match self.model.class_name(column as u32) {
                 Some(name) => write!(csv, ",{}", quoted(name)),

@@ -1,12 +1,16 @@
 //! The files of scores and embeddings, in each format.
 
 use kiln_graph::ItemId;
+#[cfg(feature = "tables")]
+use kiln_graph::NodeId;
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter, TextWriter};
 use kiln_store::csv::push_values;
 #[cfg(feature = "tables")]
 use kiln_tables::{OutputColumn, RowWriter};
 use kiln_train::OutputRows;
 
+#[cfg(feature = "tables")]
+use super::request::EdgeEnds;
 use super::request::PredictionRequest;
 use crate::{PredictionFormat, Result};
 
@@ -105,6 +109,24 @@ fn write_parquet<I: ItemId>(
     let ids = request.ids(items);
     let names: Vec<&str> = items.iter().map(|item| request.name(*item)).collect();
     let mut columns = vec![("item", OutputColumn::U32(&ids))];
+    let ends: Vec<[NodeId; 2]> = items.iter().filter_map(|item| request.ends_of(*item)).collect();
+    let numbers = [0, 1].map(|end| match &request.ends {
+        Some(EdgeEnds { nodes, .. }) => ends.iter().map(|ends| nodes.number(end, ends[end])).collect(),
+        None => Vec::new(),
+    });
+    let end_names = [0, 1].map(|end| match &request.ends {
+        Some(EdgeEnds { nodes, .. }) => ends.iter().map(|ends| nodes.name(end, ends[end])).collect(),
+        None => Vec::new(),
+    });
+    if let Some(EdgeEnds { nodes, .. }) = &request.ends {
+        let names = [("source", "source_name"), ("destination", "destination_name")];
+        for (end, (number, name)) in names.into_iter().enumerate() {
+            columns.push((number, OutputColumn::U32(&numbers[end])));
+            if nodes.has_names(end) {
+                columns.push((name, OutputColumn::Text(&end_names[end])));
+            }
+        }
+    }
     if request.has_names() {
         columns.push(("name", OutputColumn::Text(&names)));
     }

@@ -1,5 +1,6 @@
 use burn::module::Module;
 use burn::tensor::{Tensor, TensorData};
+use kiln_feature::TargetKind;
 use kiln_graph::{ItemId, LinkId, NodeId};
 use kiln_loader::{Batcher, Loader, Phase};
 use kiln_nn::{BlockModel, LinkModel, Mode};
@@ -8,7 +9,7 @@ use kiln_store::progress::{Progress, ProgressUnit};
 use crate::error::Result;
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::evaluator::ExactEvaluator;
-use crate::evaluate::pair_scores::pair_scores;
+use crate::evaluate::pair_scores::pair_outputs;
 use crate::step::batch::DeviceBatch;
 use crate::step::task::link::{LinkInput, LinkTask};
 use crate::step::task::metric_sums::MetricSums;
@@ -122,11 +123,14 @@ impl<M: BlockModel + Sync> EvaluatedTask for LinkTask<M> {
     }
 
     fn collect(evaluation: &mut Evaluation, input: &LinkInput, forward: &StepOutput) {
+        if evaluation.kind() != TargetKind::Links {
+            return evaluation.add_batch(&input.links, &input.labels, &input.target_values, forward);
+        }
         let [srcs, dsts] = input.link_nodes();
         evaluation.add_links(&input.links, &srcs, &dsts, forward);
     }
 
-    /// Computes the encoder's rows of all nodes, and scores the pairs of the loader's batches. The neighbours that the
+    /// Computes the encoder's rows of all nodes, and the outputs of the pairs of the loader's batches. The neighbours that the
     /// loader samples are not read.
     fn evaluate_exactly<F>(
         exact: &ExactEvaluator,
@@ -155,10 +159,13 @@ impl<M: BlockModel + Sync> EvaluatedTask for LinkTask<M> {
             let srcs: Vec<NodeId> = input.srcs.iter().map(|position| id_of(position, first_src)).collect();
             let dsts: Vec<NodeId> = input.dsts.iter().map(|position| id_of(position, first_dst)).collect();
             let device = &trainer.device().clone().inner();
-            let scores = pair_scores(&decoder, &rows, &srcs, &dsts, device)?;
-            let scores = Tensor::from_data(TensorData::new(scores, [srcs.len()]), device);
             let objective = trainer.task.objective();
-            let forward = objective.forward(input.by_link(scores), &[], &[], Mode::Eval);
+            let edges = input.features.as_ref();
+            let outputs = pair_outputs(&decoder, &rows, &srcs, &dsts, edges, device)?;
+            // Those of links are one score per pair.
+            let width = outputs.len() / input.links.len();
+            let outputs = Tensor::from_data(TensorData::new(outputs, [input.links.len(), width]), device);
+            let forward = objective.forward(outputs, &input.labels, &input.target_values, Mode::Eval);
             Self::collect(&mut evaluation, &input, &forward);
             progress.advance(input.links.len() as u64);
         }

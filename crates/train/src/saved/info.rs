@@ -102,6 +102,14 @@ impl ModelInputs {
         let class_names = Vec::new();
         Self { task, targets, n_outputs, class_names, ..self }
     }
+
+    /// Returns the description of a model of edges with targets of this kind from that of its encoder, a model of nodes. The
+    /// names are those of the classes, labels or numbers, as many as there are outputs.
+    #[must_use]
+    pub fn of_edges(self, targets: TargetKind, class_names: Vec<String>) -> Self {
+        let n_outputs = class_names.len();
+        Self { task: ModelTask::Edges, targets, n_outputs, class_names, ..self }
+    }
 }
 
 /// The sampling of a node model's neighbours in training, as it is stored.
@@ -423,7 +431,7 @@ impl ModelInfo {
             return Some(format!("there is no built-in sampling rule {name:?}"));
         }
         match (task, sampling, graph) {
-            (ModelTask::Nodes | ModelTask::Links, None, _) => {
+            (ModelTask::Nodes | ModelTask::Links | ModelTask::Edges, None, _) => {
                 Some(format!("`sampling` is missing for a model of {task}"))
             }
             (ModelTask::Graphs, _, Some(_)) => Some(format!("`graph` does not apply to a model of {task}")),

@@ -2,6 +2,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use kiln_feature::EdgeFeatures;
 use kiln_graph::{Csc, Links, NodeId, RelationSchema};
 use kiln_sample::Rule;
 
@@ -13,11 +14,13 @@ use crate::saved::link_scorer::{LinkScorer, LinkScorerBuilder};
 use crate::saved::mode::PredictMode;
 use crate::saved::model::SavedModel;
 use crate::saved::model_file::ModelTask;
+use crate::saved::outputs::OutputRows;
 use crate::saved::prediction_data::PredictionData;
 use crate::saved::predictor::NodePredictor;
 use crate::saved::top_k::{ScoredLink, TopKConfig};
 
-/// A saved model of links on a graph: scores pairs of a source and a destination, and finds the best destinations of a source.
+/// A saved model of links on a graph: scores pairs of a source and a destination, and finds the best destinations of a source. A
+/// model of edges predicts the classes, labels or numbers of edges instead ([`LinkPredictor::predict_edges`]).
 /// Threads can use one predictor at the same time, and clones share its data.
 ///
 /// The links of a heterogeneous graph are those of the relation that training had: sources and destinations are the nodes of its
@@ -68,10 +71,12 @@ impl LinkPredictor {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::Saved`](crate::Error::Saved) if the model is not for links, and the errors of [`NodePredictor::new`].
+    /// Returns [`Error::Saved`](crate::Error::Saved) if the model is not for links or edges, and the errors of [`NodePredictor::new`].
     pub fn new(model: &SavedModel, data: PredictionData) -> Result<Self> {
         data.check_model(model)?;
-        model.check_task(ModelTask::Links)?;
+        if model.info().inputs.task != ModelTask::Edges {
+            model.check_task(ModelTask::Links)?;
+        }
         let encoder = NodePredictor::on_all_nodes(model, data)?;
         let relation = model.schema_info().and_then(|info| info.link_relation());
         let of_relation = encoder.schema().zip(relation);
@@ -248,6 +253,38 @@ impl LinkPredictor {
         let dsts = self.ids_of(1, links.dsts())?;
         let nodes = srcs.iter().chain(&dsts).copied().collect();
         self.link_scorer(nodes, mode)?.score(&Links::new(srcs, dsts)?)
+    }
+
+    /// Returns the outputs of a model of edges, one row per edge: the scores of classes or labels, or numbers in the units of the
+    /// targets. The edges need not be in the graph. `features` are their own, a row for each, if the model reads some.
+    ///
+    /// ```no_run
+    /// # use kiln_feature::EdgeFeatures;
+    /// # use kiln_graph::Links;
+    /// # use kiln_train::{LinkPredictor, PredictMode};
+    /// # fn example(predictor: LinkPredictor) -> kiln_train::Result<()> {
+    /// // Two payments from account 3, of 10 and of 990.
+    /// let payments = Links::new(vec![3, 3], vec![80, 81])?;
+    /// let amounts = EdgeFeatures::new(vec![10.0, 990.0], 1)?;
+    /// let outputs = predictor.predict_edges(&payments, Some(&amounts), &PredictMode::default())?;
+    /// println!("{:?} {:?}", outputs.classes(), outputs.confidences());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::Saved`](crate::Error::Saved) if a node does not exist, and the errors of [`NodePredictor::predict`] and
+    /// [`LinkScorer::edge_outputs`].
+    pub fn predict_edges(
+        &self,
+        edges: &Links,
+        features: Option<&EdgeFeatures>,
+        mode: &PredictMode,
+    ) -> Result<OutputRows> {
+        let srcs = self.ids_of(0, edges.srcs())?;
+        let dsts = self.ids_of(1, edges.dsts())?;
+        let nodes = srcs.iter().chain(&dsts).copied().collect();
+        self.link_scorer(nodes, mode)?.edge_outputs(&Links::new(srcs, dsts)?, features)
     }
 
     /// Finds the destinations with the largest scores of each source among all destinations, or those of

@@ -4,19 +4,26 @@ use std::fmt;
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
-use kiln_feature::DenseFeatures;
-use kiln_graph::{Links, NodeId};
-use kiln_kernels::{gather_features, to_vec_f32};
+use kiln_feature::{DenseFeatures, EdgeFeatures, FeatureBuffer};
+use kiln_graph::{EdgeId, Links, NodeId};
+use kiln_kernels::ops::widen;
+use kiln_kernels::{gather_features, to_vec_f32, upload_features};
+use kiln_nn::LinkDecoder;
 use kiln_store::progress::{Progress, ProgressUnit};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::evaluate::pair_scores::pair_scores;
+use crate::evaluate::pair_scores::pair_outputs;
 use crate::evaluate::spill::Activations;
 use crate::saved::batches::{PredictedRows, PredictionBatches};
-use crate::saved::error::{ModelError, ModelNodesError};
+use crate::saved::error::{ModelEdgesError, ModelError, ModelNodesError};
 use crate::saved::model::SavedModel;
+use crate::saved::model_file::ModelTask;
+use crate::saved::outputs::OutputRows;
 use crate::saved::top_k::{Best, ScoredLink, TopKConfig};
+
+/// The number of edges whose features are on the device at once.
+const EDGES_AT_ONCE: usize = 1 << 16;
 
 /// The number of destinations that [`LinkScorer::top_k`] scores at once for each source.
 const DSTS_AT_ONCE: usize = 4096;
@@ -161,9 +168,40 @@ impl LinkScorer {
         if links.is_empty() {
             return Ok(Vec::new());
         }
+        self.model.check_task(ModelTask::Links)?;
         let srcs = self.rows_of(links.srcs())?;
         let dsts = self.rows_of(links.dsts())?;
-        pair_scores(self.model.decoder()?, &self.rows, &srcs, &dsts, self.model.device())
+        pair_outputs(self.model.decoder()?, &self.rows, &srcs, &dsts, None, self.model.device())
+    }
+
+    /// Returns the outputs of a model of edges for each pair of nodes, in their order, one row per edge: the scores of classes or
+    /// labels, or numbers in the units of the targets. `features` are the edges' own, a row for each, if the model reads some.
+    ///
+    /// # Errors
+    /// Returns [`Error::Saved`] if the model was not trained for edges, if the scorer does not have a node, or if the features are
+    /// missing, not read by the model, or have another number of rows or columns.
+    pub fn edge_outputs(&self, edges: &Links, features: Option<&EdgeFeatures>) -> Result<OutputRows> {
+        let decoder = self.model.edge_decoder()?;
+        let width = self.model.info().inputs.n_outputs;
+        check_edge_features(decoder, edges.len(), features)?;
+        let mut outputs = Vec::new();
+        for start in (0..edges.len()).step_by(EDGES_AT_ONCE) {
+            let part = start..edges.len().min(start + EDGES_AT_ONCE);
+            let srcs = self.rows_of(&edges.srcs()[part.clone()])?;
+            let dsts = self.rows_of(&edges.dsts()[part.clone()])?;
+            let device = self.model.device();
+            let rows = match features {
+                None => None,
+                Some(features) => {
+                    let ids: Vec<EdgeId> = part.map(|edge| EdgeId(edge as u64)).collect();
+                    let mut x = FeatureBuffer::empty(features.dtype());
+                    features.gather(&ids, &mut x)?;
+                    Some(widen(upload_features(x, features.dim(), device)))
+                }
+            };
+            outputs.extend(pair_outputs(decoder, &self.rows, &srcs, &dsts, rows.as_ref(), device)?);
+        }
+        Ok(self.model.restored_rows(outputs, width))
     }
 
     /// Finds the destinations with the largest scores of each source among all nodes of the scorer, or those of
@@ -209,6 +247,7 @@ impl LinkScorer {
         config: &TopKConfig,
         mut write: impl FnMut(&[ScoredLink]) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
+        self.model.check_task(ModelTask::Links)?;
         let all_dsts = config.dsts(&self.nodes);
         if let (Some(graph), Some(&node)) = (config.excluded(), all_dsts.last())
             && graph.n_nodes() <= node.index()
@@ -260,6 +299,20 @@ impl LinkScorer {
                 Err(_) => Err(ModelError::Nodes(ModelNodesError::NoRow { node: *node }).into()),
             })
             .collect()
+    }
+}
+
+/// Checks that edges have the features that the decoder of a model reads.
+fn check_edge_features(decoder: &LinkDecoder, n_edges: usize, features: Option<&EdgeFeatures>) -> Result<()> {
+    let expected = decoder.edge_dims().map_or(0, |dims| dims.d_edge);
+    let got = features.map_or(0, EdgeFeatures::dim);
+    if got != expected {
+        return Err(ModelError::Edges(ModelEdgesError::ItemFeatureWidth { expected, got }).into());
+    }
+    let n_rows = features.map_or(n_edges as u64, EdgeFeatures::n_edges);
+    match n_rows == n_edges as u64 {
+        true => Ok(()),
+        false => Err(ModelError::Edges(ModelEdgesError::ItemFeatureRows { n_rows, n_edges }).into()),
     }
 }
 

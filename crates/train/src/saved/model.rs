@@ -7,7 +7,7 @@ use kiln_feature::{FeatureStore, Labels, RelationRows};
 use kiln_graph::{Csc, EdgeColumns, GraphId, NodeId, SharedArray};
 use kiln_kernels::{DeviceGraphs, ops, to_vec_f32, upload_features};
 use kiln_loader::{Batcher, GraphBatcher, SeedBatch};
-use kiln_nn::LinkDecoder;
+use kiln_nn::{EdgeDims, LinkDecoder};
 
 use crate::error::Result;
 use crate::runs::find::{is_run, suggest_runs};
@@ -456,6 +456,30 @@ impl SavedModel {
         }
     }
 
+    /// Returns the decoder of edges.
+    pub(crate) fn edge_decoder(&self) -> Result<&LinkDecoder> {
+        self.check_task(ModelTask::Edges)?;
+        self.decoder()
+    }
+
+    /// Returns the sizes of the edges that a model of edges predicts; `None` for other models.
+    ///
+    /// ```no_run
+    /// # use kiln_train::SavedModel;
+    /// # fn example(model: SavedModel) -> kiln_train::Result<()> {
+    /// if let Some(dims) = model.edge_dims() {
+    ///     println!("reads {} features of each edge", dims.d_edge);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn edge_dims(&self) -> Option<EdgeDims> {
+        match &self.opened.network {
+            Network::Nodes { decoder, .. } => decoder.as_ref()?.edge_dims(),
+            Network::Graphs(_) => None,
+        }
+    }
+
     /// Checks that the model was trained for this task.
     pub(crate) fn check_task(&self, expected: ModelTask) -> Result<()> {
         match self.info().inputs.task == expected {
@@ -510,9 +534,17 @@ impl SavedModel {
         }
     }
 
-    /// Returns a model's outputs as scores; those of a regression in the units of its targets. `values` is `[n_items, width]`,
-    /// row-major.
-    pub(crate) fn score_rows(&self, mut values: Vec<f32>, width: usize) -> OutputRows {
+    /// Returns the outputs of a model of nodes or graphs as scores; those of a regression in the units of its targets. Those of
+    /// the encoder of links or edges are rows for its decoder. `values` is `[n_items, width]`, row-major.
+    pub(crate) fn score_rows(&self, values: Vec<f32>, width: usize) -> OutputRows {
+        match self.info().inputs.task {
+            ModelTask::Nodes | ModelTask::Graphs => self.restored_rows(values, width),
+            ModelTask::Links | ModelTask::Edges => OutputRows::new(values, width),
+        }
+    }
+
+    /// Returns outputs, `[n_items, width]`, row-major, as scores; those of a regression in the units of its targets.
+    pub(crate) fn restored_rows(&self, mut values: Vec<f32>, width: usize) -> OutputRows {
         if let Some(scaler) = &self.info().inputs.target_scaler {
             scaler.restore(&mut values, width);
         }
@@ -522,7 +554,11 @@ impl SavedModel {
     /// Copies a model's output, `[n_items, n_outputs]`, to host memory, as scores. A model may have more outputs than classes.
     pub(crate) fn scores(&self, outputs: Tensor<2>) -> Result<OutputRows> {
         let [_, got] = outputs.dims();
-        let expected = self.info().inputs.n_outputs;
+        let expected = match self.info().inputs.task {
+            // The width of the rows for a decoder is that of its weights.
+            ModelTask::Links | ModelTask::Edges => 1,
+            ModelTask::Nodes | ModelTask::Graphs => self.info().inputs.n_outputs,
+        };
         match got < expected {
             true => Err(ModelError::OutputWidth { expected, got }.into()),
             false => Ok(self.score_rows(to_vec_f32(outputs), got)),
@@ -555,7 +591,10 @@ fn contradiction(info: &ModelInfo, network: &Network) -> Option<String> {
     let inputs = &info.inputs;
     let task = match network {
         Network::Nodes { decoder: None, .. } => ModelTask::Nodes,
-        Network::Nodes { decoder: Some(_), .. } => ModelTask::Links,
+        Network::Nodes { decoder: Some(decoder), .. } => match decoder.edge_dims() {
+            None => ModelTask::Links,
+            Some(_) => ModelTask::Edges,
+        },
         Network::Graphs(_) => ModelTask::Graphs,
     };
     if task != inputs.task {
@@ -564,6 +603,13 @@ fn contradiction(info: &ModelInfo, network: &Network) -> Option<String> {
     if task == ModelTask::Links && inputs.n_outputs != 1 {
         return Some(format!("`n_outputs` is {}, but a link has one score", inputs.n_outputs));
     }
+    if let Network::Nodes { decoder: Some(decoder), .. } = network
+        && let Some(EdgeDims { n_outputs, .. }) = decoder.edge_dims()
+        && n_outputs != inputs.n_outputs
+    {
+        let got = inputs.n_outputs;
+        return Some(format!("`n_outputs` is {got}, but the decoder of the config has {n_outputs} outputs"));
+    }
     let encoder = match network {
         // The first layer of a model of a heterogeneous graph reads the rows of an input encoder.
         Network::Nodes { encoder, .. } if inputs.graph.is_none() => encoder,
@@ -571,7 +617,7 @@ fn contradiction(info: &ModelInfo, network: &Network) -> Option<String> {
     };
     let [d_in, d_out] = encoder.network.outer_widths()?;
     let n_features = inputs.n_features;
-    let n_outputs = inputs.n_outputs;
+    let n_outputs = if task == ModelTask::Edges { 1 } else { inputs.n_outputs };
     (d_in != n_features || d_out < n_outputs).then(|| {
         format!("the config is for {d_in} features and {d_out} outputs, but the inputs have {n_features} and {n_outputs}")
     })

@@ -23,6 +23,8 @@ pub enum ModelTask {
     Graphs,
     /// Pairs of nodes of a graph.
     Links,
+    /// Edges of a graph, with classes, labels or numbers.
+    Edges,
 }
 
 impl fmt::Display for ModelTask {
@@ -31,6 +33,7 @@ impl fmt::Display for ModelTask {
             Self::Nodes => "nodes",
             Self::Graphs => "whole graphs",
             Self::Links => "links",
+            Self::Edges => "edges",
         })
     }
 }

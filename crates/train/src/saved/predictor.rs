@@ -325,8 +325,8 @@ impl NodePredictor {
         let inputs = &self.model.info().inputs;
         let n_outputs = match self.model.encoder()?.network.outer_widths() {
             Some([_, d_out]) => Some(d_out),
-            // The scores of links do not have the width of the encoder's rows.
-            None if inputs.task == ModelTask::Links => None,
+            // The outputs of links and edges do not have the width of the encoder's rows.
+            None if matches!(inputs.task, ModelTask::Links | ModelTask::Edges) => None,
             None => Some(inputs.n_outputs),
         };
         let embedding_width = wanted.has_embeddings().then(|| self.embedding_width()).transpose()?;

@@ -160,11 +160,11 @@ impl SchemaInfo {
             ));
         }
         match (task, &self.relation, self.link_relation()) {
-            (ModelTask::Links, None, _) => {
-                return Some("`relation` is missing for a model of links".to_owned());
+            (ModelTask::Links | ModelTask::Edges, None, _) => {
+                return Some(format!("`relation` is missing for a model of {task}"));
             }
-            (ModelTask::Links, Some(name), None) => {
-                return Some(format!("the relation {name:?} of the links is not in `relations`"));
+            (ModelTask::Links | ModelTask::Edges, Some(name), None) => {
+                return Some(format!("the relation {name:?} of the {task} is not in `relations`"));
             }
             (ModelTask::Nodes | ModelTask::Graphs, Some(_), _) => {
                 return Some(format!("`relation` does not apply to a model of {task}"));

@@ -54,6 +54,25 @@ pub enum ModelEdgesError {
         /// True if the edges of the data have weights.
         is_weighted: bool,
     },
+    /// The edges whose targets are predicted have another number of features than those of the training data.
+    #[error(
+        "the model reads {expected} feature columns of the edges that it predicts, but they have {got}: use edges with the \
+         columns of the training data"
+    )]
+    ItemFeatureWidth {
+        /// The number of columns of the training data; 0 if its edges had none.
+        expected: usize,
+        /// The number of columns of the edges; 0 if they have none.
+        got: usize,
+    },
+    /// There is not one feature row for each edge whose targets are predicted.
+    #[error("got {n_rows} feature rows of {n_edges} edges, expected one for each edge")]
+    ItemFeatureRows {
+        /// The number of feature rows.
+        n_rows: u64,
+        /// The number of edges.
+        n_edges: usize,
+    },
     /// A step of the model's preparation changes the edges of the data, so their features belong to other edges.
     #[error(
         "a step of the model's preparation changes the edges of this data, so their features would be those of others: build \

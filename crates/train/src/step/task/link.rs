@@ -1,13 +1,16 @@
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
+use kiln_feature::TargetKind;
 use kiln_graph::{LinkId, NodeId};
-use kiln_loader::LinkBatch;
+use kiln_kernels::ops::widen;
+use kiln_kernels::upload_features;
+use kiln_loader::{FeatureRows, LinkBatch};
 use kiln_nn::{BlockModel, ForwardContext, LinkDecoder, LinkLoss, LinkModel, LinkPairs};
 use kiln_sample::RngKey;
 
 use crate::error::Result;
-use crate::step::batch::{DeviceBatch, ToDevice};
+use crate::step::batch::{DeviceBatch, ToDevice, tracked};
 use crate::step::embedding::NodeEmbedding;
 use crate::step::embedding::node_keys::NodeKeys;
 use crate::step::task::metric_sums::MetricSums;
@@ -20,6 +23,9 @@ use crate::step::task::{StepOutput, Task};
 /// Link prediction: a model learns to score links above their negatives, which are those of one relation if the graph is
 /// heterogeneous. `M` is the type of the encoder. The outputs of a batch are scores, `[n_links, 1 + n_negatives]`, with the
 /// score of the link in column 0. The embeddings are those of a [`NodeTask`].
+///
+/// With the objective of other targets ([`LinkTask::with_objective`]), it is the task of edges: the links have classes, labels or
+/// numbers and no negatives, and the outputs are those of a decoder of edges, `[n_links, n_outputs]`.
 #[derive(Debug, Clone)]
 pub struct LinkTask<M> {
     /// The task of the encoder, with the objective of links.
@@ -34,7 +40,12 @@ impl<M> LinkTask<M> {
 
     /// Creates a task with this loss.
     pub fn with_loss(loss: LinkLoss) -> Self {
-        Self { nodes: NodeTask::with_objective(Objective::Links(loss)) }
+        Self::with_objective(Objective::Links(loss))
+    }
+
+    /// Creates a task with this objective: that of links, or of the targets of edges.
+    pub fn with_objective(objective: impl Into<TaskObjective>) -> Self {
+        Self { nodes: NodeTask::with_objective(objective) }
     }
 
     /// Sets the types of nodes of the data, as [`NodeTask::on_types`] does.
@@ -81,6 +92,12 @@ pub struct LinkInput {
     pub srcs: Vec<u32>,
     /// The destination of each pair.
     pub dsts: Vec<u32>,
+    /// The class of each link of an edge task; empty for other targets.
+    pub labels: Vec<i32>,
+    /// The target values of each link of an edge task, `[n_links, n_columns]`, NaN if missing; empty for other targets.
+    pub target_values: Vec<f32>,
+    /// The feature rows of the links, `[n_links, dim]`; `None` if they have none.
+    pub features: Option<Tensor<2>>,
     /// The number of negatives of each link.
     pub n_negatives: usize,
     /// The number of negatives, of all links, that are still rejected after the last draw.
@@ -104,7 +121,7 @@ impl LinkInput {
         scores.reshape([self.links.len(), 1 + self.n_negatives])
     }
 
-    /// Scores the pairs from the rows of the encoder, and computes the loss.
+    /// Computes the outputs of the pairs from the rows of the encoder, and the loss: the scores of links, or the outputs of edges.
     pub(crate) fn forward(
         &self,
         objective: &TaskObjective,
@@ -112,8 +129,14 @@ impl LinkInput {
         rows: Tensor<2>,
         ctx: &ForwardContext,
     ) -> StepOutput {
-        let scores = decoder.score_pairs(rows, &self.pairs, ctx);
-        objective.forward(self.by_link(scores), &[], &[], ctx.mode)
+        let outputs = match objective.kind() {
+            TargetKind::Links => self.by_link(decoder.score_pairs(rows, &self.pairs, ctx)),
+            TargetKind::Classes | TargetKind::MultiLabel | TargetKind::Regression => {
+                let features = self.features.as_ref().map(|features| tracked(features, ctx));
+                decoder.outputs_of_pairs(rows, &self.pairs, features.as_ref(), ctx)
+            }
+        };
+        objective.forward(outputs, &self.labels, &self.target_values, ctx.mode)
     }
 
     pub(crate) fn negatives(&self) -> NegativeCounts {
@@ -141,7 +164,8 @@ impl<B: ToDevice<Input = NodeInput>> ToDevice for LinkBatch<B> {
     /// # Panics
     /// Panics if the batch has no blocks.
     fn to_device(self, device: &Device) -> DeviceBatch<LinkInput> {
-        let Self { nodes, links, srcs, dsts, n_negatives, n_rejected } = self;
+        let Self { nodes, links, srcs, dsts, labels, target_values, features, n_negatives, n_rejected } =
+            self;
         let DeviceBatch { key, n_bytes, times, device: of_nodes, input: nodes, .. } = nodes.to_device(device);
         let n_rows = nodes.blocks.last().expect("a batch should have a block per layer").n_dst();
         let [src_rows, dst_rows] = [&srcs, &dsts].map(|positions| {
@@ -150,8 +174,22 @@ impl<B: ToDevice<Input = NodeInput>> ToDevice for LinkBatch<B> {
         });
         let pairs = LinkPairs::upload(&src_rows, &dst_rows, pair_ids(&links, n_negatives), n_rows, device);
         let n_items = links.len();
-        let n_bytes = n_bytes + pairs.n_bytes();
-        let input = LinkInput { nodes, pairs, links, srcs, dsts, n_negatives, n_rejected };
+        let features = features.map(|FeatureRows { x, dim }| widen(upload_features(x, dim, device)));
+        let feature_bytes =
+            features.as_ref().map_or(0, |rows| rows.shape().num_elements() * size_of::<f32>());
+        let n_bytes = n_bytes + pairs.n_bytes() + feature_bytes;
+        let input = LinkInput {
+            nodes,
+            pairs,
+            links,
+            srcs,
+            dsts,
+            labels,
+            target_values,
+            features,
+            n_negatives,
+            n_rejected,
+        };
         DeviceBatch { key, n_items, n_bytes, times, device: of_nodes, input }
     }
 }
@@ -186,15 +224,15 @@ impl<M: BlockModel> Task for LinkTask<M> {
     }
 
     fn targets(&self, input: &LinkInput) -> BatchTargets {
-        self.objective().targets(&[], &[], input.links.len())
+        self.objective().targets(&input.labels, &input.target_values, input.links.len())
     }
 
     fn count(targets: &BatchTargets, outputs: &Tensor<2>, counts: &mut MetricSums) {
         targets.count(outputs, counts);
     }
 
-    fn count_finite(&self, _: &LinkInput, outputs: &Tensor<2>) -> Option<MetricSums> {
-        self.objective().count_finite(outputs, &[], &[])
+    fn count_finite(&self, input: &LinkInput, outputs: &Tensor<2>) -> Option<MetricSums> {
+        self.objective().count_finite(outputs, &input.labels, &input.target_values)
     }
 
     fn negatives(input: &LinkInput) -> NegativeCounts {

@@ -1,0 +1,131 @@
+//! `kiln predict` with a model of edges: the classes, labels or numbers of edges of the data, or of pairs of nodes.
+
+use std::path::Path;
+
+use kiln::graph::{LinkId, Links, RelationSchema};
+use kiln::predictions::{WRITING_TIMEOUT, Written};
+use kiln::prelude::{PredictMode, PredictOn, RankHandle};
+use kiln::store::sha256;
+use kiln::train::{LinkPredictor, NamedTargets, PredictedRows};
+use kiln::{EdgeEnds, LinkNodes, PredictedEdges, PredictionRequest, SplitParts};
+use kiln_usage::ensure;
+
+use super::data::OpenedGraph;
+use super::job::Job;
+use super::link_request::read_links;
+use super::request::{SelectableItems, id_bytes, items};
+use crate::output::{print_note_lines, print_rank_zero};
+
+/// The number of edges that are predicted and written at once.
+const EDGES: usize = 1 << 16;
+
+impl Job<'_> {
+    /// Predicts edges; of a heterogeneous graph, those of the relation that training had.
+    pub(super) fn edges(&self) -> anyhow::Result<()> {
+        let graph = self.open()?;
+        let relation = self.relation(graph.schema())?;
+        let RelationSchema { src_type, dst_type, .. } = graph.schema().relations()[relation];
+        let nodes = LinkNodes {
+            ids: graph.schema().node_ranges(relation),
+            names: [src_type, dst_type].map(|node_type| graph.whole()?.names(node_type)),
+        };
+        let (edges, items) = self.requested_edges(&graph, relation, &nodes)?;
+        let (targets, class_names) = edges.targets();
+        let NamedTargets { targets, notes } = self.model.targets_by_name(targets, class_names)?;
+        print_note_lines(notes);
+        let ends = edges.ends(&items);
+        let parts = SplitParts::new(edges.links().len(), edges.split());
+        let request = PredictionRequest {
+            ends: Some(EdgeEnds { links: edges.links().clone(), nodes }),
+            ..self.request(items, targets, parts)
+        };
+        let whole = graph.whole().map(|graph| self.model.on_links(&graph.source)).transpose()?;
+        let mode = self.args.mode(&self.model)?;
+        let hash = sha256(&[id_bytes(ends.srcs()), id_bytes(ends.dsts()), id_bytes(&request.items)].concat());
+        self.launch(&graph.identity(hash), |rank, folder| {
+            let predictor = match &whole {
+                Some(predictor) => predictor.clone(),
+                None => self.model.on_links(graph.join(rank)?.source)?,
+            };
+            self.predict_edges(rank, folder, &predictor, &edges, request.clone(), &mode)
+        })
+    }
+
+    /// Returns the edges of the data, and those of them that the flags request.
+    fn requested_edges(
+        &self,
+        graph: &OpenedGraph,
+        relation: usize,
+        nodes: &LinkNodes,
+    ) -> anyhow::Result<(PredictedEdges, Vec<LinkId>)> {
+        let args = self.args;
+        let pairs = read_links(args, nodes)?;
+        let reads_features = self.model.edge_dims().is_some_and(|dims| dims.d_edge != 0);
+        let Some(graph) = graph.whole() else {
+            ensure!(
+                pairs.is_some() && !reads_features,
+                "partitions have no list of edges and no features of them: use --data, or --pairs with a model that reads no \
+                 features of edges"
+            );
+            return Ok(all_of(pairs.unwrap_or_default()));
+        };
+        if let Some(pairs) = pairs {
+            if !reads_features {
+                return Ok(all_of(pairs));
+            }
+            let edges = graph.edges(relation)?;
+            let found = edges.find(&pairs)?;
+            return Ok((edges, found));
+        }
+        let edges = graph.edges(relation)?;
+        if edges.split().test.is_empty() {
+            print_rank_zero("note: messages pass over all edges of the data");
+        }
+        let (targets, _) = edges.targets();
+        let selectable = SelectableItems {
+            n_items: edges.links().len(),
+            test: &edges.split().test,
+            new: None,
+            targets: Some(targets),
+        };
+        let items = items(&args.nodes, selectable)?;
+        Ok((edges, items))
+    }
+
+    /// Predicts edges: all ranks compute the rows of the nodes, and rank 0 the outputs of the edges, and writes them.
+    fn predict_edges(
+        &self,
+        rank: &RankHandle,
+        folder: &Path,
+        predictor: &LinkPredictor,
+        edges: &PredictedEdges,
+        request: PredictionRequest<LinkId>,
+        mode: &PredictMode,
+    ) -> kiln::Result<Written> {
+        let items = request.items.clone();
+        let ends = edges.ends(&items);
+        let nodes = ends.srcs().iter().chain(ends.dsts()).copied().collect();
+        let scorer = self.rows(rank, predictor, nodes, mode)?;
+        let written = self.write(rank, folder, request, |_, each| {
+            let Some(scorer) = &scorer else { return Ok(()) };
+            for start in (0..items.len()).step_by(EDGES) {
+                let positions = start..items.len().min(start + EDGES);
+                let part = &items[positions.clone()];
+                let features = edges.features(part)?;
+                let outputs = rank.with_machine_threads(|| {
+                    Ok(scorer.edge_outputs(&edges.ends(part), features.as_ref())?)
+                })?;
+                each(&PredictedRows { positions, scores: Some(outputs), embeddings: None })?;
+            }
+            Ok(())
+        })?;
+        rank.communicator("outputs of edges")?.barrier(WRITING_TIMEOUT)?;
+        Ok(written)
+    }
+}
+
+/// Returns pairs of nodes as edges without features, all of which are requested.
+fn all_of(pairs: Links) -> (PredictedEdges, Vec<LinkId>) {
+    let items = (0..pairs.len() as u32).map(LinkId).collect();
+    (PredictedEdges::of_pairs(pairs), items)
+}
