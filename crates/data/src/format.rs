@@ -46,7 +46,7 @@ use crate::{Dataset, Result};
 pub(crate) use self::copy::copy_verified;
 pub(crate) use self::location::path_in;
 pub use self::verify::{VerifyReport, verify};
-pub use self::writer::{RelationTypes, SetWriter, TargetWriters};
+pub use self::writer::{LinkWriters, RelationTypes, SetWriter, TargetWriters};
 
 /// Returns true if a folder has the manifest of a heterogeneous set.
 pub(crate) fn is_heterogeneous(folder: &Path) -> bool {

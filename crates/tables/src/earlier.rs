@@ -151,7 +151,7 @@ fn notes_on_relation(spec: &RelationSpec, earlier: &RelationSpec) -> Vec<String>
 }
 
 /// Returns the parts of a relation that say what an edge has.
-fn edge_parts(relation: &RelationSpec) -> [(&'static str, String); 6] {
+fn edge_parts(relation: &RelationSpec) -> [(&'static str, String); 7] {
     [
         ("src", json(&relation.src.node_type)),
         ("dst", json(&relation.dst.node_type)),
@@ -159,6 +159,7 @@ fn edge_parts(relation: &RelationSpec) -> [(&'static str, String); 6] {
         ("edge_columns", json(&relation.edge_columns)),
         ("reverse", json(&relation.reverse)),
         ("undirected", json(&relation.undirected)),
+        ("target", json(&relation.target)),
     ]
 }
 

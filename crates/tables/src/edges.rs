@@ -10,6 +10,7 @@ use kiln_store::array_folder::ElementType;
 use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::bad_rows::{BadRowKind, BadRowLog, MAX_EXAMPLES};
+use crate::edge_items::HeldOutEdges;
 use crate::join::{DANGLING, EndRows, MISSING, WRONG};
 use crate::key::key_of;
 use crate::known_edges::{CHUNK_EDGES, KnownEdges};
@@ -41,7 +42,7 @@ pub(crate) struct SpilledColumn {
 
 /// A row of a relation.
 pub(crate) struct EdgeRow<'a> {
-    rows: [u32; 2],
+    pub(crate) rows: [u32; 2],
     /// The values in the columns of numbers.
     values: &'a [f32],
     /// The number of the first bad column of the features.
@@ -68,6 +69,21 @@ impl RelationRows {
     pub(crate) fn formats(&self) -> impl Iterator<Item = ColumnFormat> {
         let features = self.features.as_ref().and_then(SpilledFeatures::format);
         self.columns.iter().map(|column| column.format.clone()).chain(features)
+    }
+
+    /// Returns the number of feature columns; `None` for edges without features.
+    pub(crate) fn dim_of_features(&self) -> Option<usize> {
+        let mut formats = self.formats();
+        formats.find(|format| format.name == EdgeColumns::FEATURES).map(|format| format.width)
+    }
+
+    /// Sets `out` to the features of an edge: a column of numbers of this name, or those of the spec's columns.
+    pub(crate) fn features_of(&self, row: &EdgeRow<'_>, out: &mut Vec<f32>) {
+        out.clear();
+        let number = self.columns.iter().position(|column| column.format.name == EdgeColumns::FEATURES);
+        out.extend(number.map(|number| row.values[number]));
+        let (values, _) = row.features.as_chunks();
+        out.extend(values.iter().map(|bytes| f32::from_le_bytes(*bytes)));
     }
 
     pub(crate) fn read(&self) -> Result<RowReader> {
@@ -257,19 +273,33 @@ pub(crate) struct RelationEdgeList<'a> {
     pub(crate) is_reversed: bool,
     /// The edges of the set to which rows are appended, which come first.
     pub(crate) known: Option<KnownEdges<'a>>,
+    /// The edges that are not in the graph; `None` for a relation without a target.
+    pub(crate) held_out: Option<&'a HeldOutEdges>,
 }
 
 impl RelationEdgeList<'_> {
-    fn read_chunk(&self, reader: &mut RowReader, n_rows: u64, chunk: &mut EdgeChunk) -> Result<()> {
+    fn read_chunk(
+        &self,
+        reader: &mut RowReader,
+        statuses: &mut Option<SpillReader>,
+        n_rows: u64,
+        chunk: &mut EdgeChunk,
+    ) -> Result<()> {
         chunk.srcs.clear();
         chunk.dsts.clear();
         chunk.columns.iter_mut().for_each(Vec::clear);
         for _ in 0..n_rows {
             let row = reader.next()?;
-            if row.problem().is_some() {
+            let [src, dst] = [self.ids[0].id_of(row.rows[0]), self.ids[1].id_of(row.rows[1])];
+            let is_held_out = match (self.held_out, &mut *statuses) {
+                (Some(held_out), Some(statuses)) => {
+                    held_out.contains(statuses, src.unwrap_or(u32::MAX), dst.unwrap_or(u32::MAX))?
+                }
+                _ => false,
+            };
+            if row.problem().is_some() || is_held_out {
                 continue;
             }
-            let [src, dst] = [self.ids[0].id_of(row.rows[0]), self.ids[1].id_of(row.rows[1])];
             let (Some(src), Some(dst)) = (src, dst) else { continue };
             let (src, dst) = if self.is_reversed { (dst, src) } else { (src, dst) };
             chunk.srcs.push(src);
@@ -296,11 +326,13 @@ impl EdgeSource for RelationEdgeList<'_> {
     ) -> kiln_data::Result<()> {
         self.known.as_ref().map_or(Ok(()), |known| known.for_each_chunk(visit))?;
         let mut reader = self.rows.read().map_err(data_error)?;
+        let statuses = self.held_out.map(HeldOutEdges::statuses).transpose();
+        let mut statuses = statuses.map_err(data_error)?;
         let mut chunk = EdgeChunk::of_columns(self.rows.formats().count());
         let mut n_left = self.rows.n_rows();
         while n_left > 0 {
             let n_rows = n_left.min(CHUNK_EDGES as u64);
-            self.read_chunk(&mut reader, n_rows, &mut chunk).map_err(data_error)?;
+            self.read_chunk(&mut reader, &mut statuses, n_rows, &mut chunk).map_err(data_error)?;
             visit(&mut chunk)?;
             n_left -= n_rows;
         }

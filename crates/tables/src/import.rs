@@ -12,6 +12,7 @@ use kiln_store::progress::ProgressScope;
 use crate::appended_spec::read_appended;
 use crate::earlier::check_earlier;
 use crate::edge_features::{Spilled, read_edge_features};
+use crate::edge_items::EdgeItems;
 use crate::edges::{RelationRows, spill_columns};
 use crate::feature_columns::check_width;
 use crate::hash::KeyHash;
@@ -134,11 +135,16 @@ fn import_spec(
     };
     importer.reading = importer.find_reading_bytes()?;
     let (types, relations) = importer.resolve()?;
+    let items = relations.iter().find_map(|relation| relation.items.as_ref());
     if importer.found.iter().any(|rows| !rows.is_dropped) {
         return Err(Error::BadRows(importer.found));
     }
     if let Some(imported) = types.iter().find(|imported| imported.lacks_targets) {
         return Err(Error::NoTargets { table: table_of(&imported.fitted.name) });
+    }
+    // New rows need no targets.
+    if items.is_some_and(|items| items.lacks_targets) && !importer.has_earlier() {
+        return Err(Error::NoTargets { table: items.map_or_else(String::new, EdgeItems::label) });
     }
     importer.check_dims(&types)?;
     let untaken = importer.tables.untaken_rows()?;
@@ -187,6 +193,13 @@ struct Importer<'a> {
     drift: Vec<ColumnDrift>,
     /// The memory for reading the table that takes most, besides [`FIXED_BYTES`], and the table.
     reading: (u64, String),
+}
+
+/// A relation whose rows are known.
+struct ImportedRelation<'a> {
+    rows: RelationRows,
+    /// The targets of its edges; `None` for a relation without a target.
+    items: Option<EdgeItems<'a>>,
 }
 
 /// The end of a relation.
@@ -267,7 +280,7 @@ impl<'a> Importer<'a> {
     }
 
     /// Finds the ids of all rows and the rows of all relations, and collects the bad rows.
-    fn resolve(&mut self) -> Result<(Vec<ImportedType<'a>>, Vec<RelationRows>)> {
+    fn resolve(&mut self) -> Result<(Vec<ImportedType<'a>>, Vec<ImportedRelation<'a>>)> {
         let mut types: Vec<ImportedType<'a>> = Vec::new();
         let mut ends: Vec<[Option<EndRows>; 2]> = vec![[None, None]; self.spec.relations.len()];
         for position in 0..self.spec.nodes.len() {
@@ -293,14 +306,16 @@ impl<'a> Importer<'a> {
             let mut rows = RelationRows { ends: [src, dst], columns, features: None };
             self.read_features(position, &mut rows)?;
             let key_types = [&spec.src, &spec.dst].map(|end| self.key_type_of(&end.node_type));
-            let log = rows.bad_rows(spec, &source, key_types)?;
+            let mut log = rows.bad_rows(spec, &source, key_types)?;
+            let items = EdgeItems::scan(spec, &source, &rows, key_types, self.temporary, &mut log)?;
             let mut found = log.finish(&source.label, &spec.drop);
             self.explain_dangling(spec, &mut found);
             self.found.extend(found);
             if !self.has_earlier() {
                 self.notes.extend(unused_texts(&source));
             }
-            relations.push(rows);
+            self.notes.extend(items.iter().flat_map(|items| items.notes.iter().cloned()));
+            relations.push(ImportedRelation { rows, items });
         }
         Ok((types, relations))
     }

@@ -82,6 +82,7 @@ mod calendar;
 mod drift;
 mod earlier;
 mod edge_features;
+mod edge_items;
 mod edges;
 mod error;
 mod feature_columns;

@@ -73,7 +73,7 @@ pub(crate) fn write_node_type(
         if let Some((target, writers)) = &mut targets {
             for &row in &rows {
                 let target = target.encode(batch, row, &table.target);
-                target.push(writers)?;
+                target.push(&mut writers.values)?;
                 let Some(split) = table.spec.split.as_ref().filter(|_| target.has_any()) else { continue };
                 let cells: Vec<Cell<'_>> =
                     table.split.iter().map(|column| batch.cell(*column, row)).collect();
@@ -97,7 +97,7 @@ pub(crate) fn write_node_type(
     };
     set.add_targets(node_type, writers, target.names().len(), target.names())?;
     let [n_train, n_val, n_test] = n_in_part;
-    let split = ImportedSplit { node_type: fitted.name.clone(), n_train, n_val, n_test };
+    let split = ImportedSplit { name: fitted.name.clone(), n_train, n_val, n_test };
     Ok(WrittenRows { split: has_split.then_some(split), drift })
 }
 

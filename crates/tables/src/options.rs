@@ -45,6 +45,8 @@ pub struct ImportReport {
     pub appended: Option<AppendedCounts>,
     /// The split of the nodes with targets; `None` if the spec has no split or no targets.
     pub split: Option<ImportedSplit>,
+    /// The split of the edges with targets; `None` if no relation has a target and a split.
+    pub edge_split: Option<ImportedSplit>,
     /// The rows that were dropped.
     pub dropped: Vec<BadRows>,
     /// What of the spec and of the columns has no effect, or another one than in the earlier import.
@@ -98,15 +100,8 @@ impl fmt::Display for ImportReport {
             format!("relation {name}: {edges}{}", new(|of| &of.new_edges, position))
         });
         let of_known = self.appended.iter().flat_map(|appended| appended.notes(&self.node_types));
-        let split = self.split.iter().flat_map(|split| {
-            let sizes = split.parts().map(|(part, n_nodes)| format!("{n_nodes} {part}")).join(", ");
-            let empty = split.parts().into_iter().filter(|(_, n_nodes)| *n_nodes == 0);
-            let notes = empty.map(|(part, _)| {
-                let name = &split.node_type;
-                format!("note: no node of `{name}` is in the {part} part: check the split and its column")
-            });
-            [format!("split of {}: {sizes}", split.node_type)].into_iter().chain(notes).collect::<Vec<_>>()
-        });
+        let of_nodes = self.split.iter().flat_map(|split| split.lines("node"));
+        let split = of_nodes.chain(self.edge_split.iter().flat_map(|split| split.lines("edge")));
         let dropped = self.dropped.iter().map(|rows| {
             let BadRows { table, kind, n_rows, because, .. } = rows;
             format!("dropped from {table}: {}, {}{because}", counted(*n_rows, "row"), kind.name())

@@ -73,6 +73,8 @@ pub struct PlannedRelation {
     pub edge_columns: Vec<String>,
     /// True if the reverse of each edge is added.
     pub is_undirected: bool,
+    /// True if edges have targets.
+    pub has_target: bool,
 }
 
 /// Reads a spec and the headers of its tables, and returns what [`import`](crate::import()) would do. Nothing is written.
@@ -155,6 +157,7 @@ fn plan_tables(path: &Path, spec: ImportSpec) -> ImportPlan {
             columns: planned_columns(&relation.columns),
             edge_columns: relation.edge_columns.iter().map(|spec| spec.name().to_owned()).collect(),
             is_undirected: relation.undirected,
+            has_target: relation.target.is_some() && *name == relation.name,
         };
         let src = &relation.src.node_type;
         let dst = &relation.dst.node_type;
@@ -250,6 +253,9 @@ impl fmt::Display for ImportPlan {
             }
             if relation.is_undirected {
                 f.write_str(", undirected")?;
+            }
+            if relation.has_target {
+                f.write_str(", with targets")?;
             }
             columns.iter().try_for_each(|column| write!(f, "\n  {column}"))?;
         }

@@ -122,6 +122,12 @@ pub struct RelationSpec {
     /// The name of a second relation, with the reverse of each edge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<String>,
+    /// The targets of the edges; at most one relation has them. The edges with a target are links of the set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetSpec>,
+    /// The split of the edges with targets. Those for validation and test, and their reverses, are not in the graph of the set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<SplitSpec>,
     /// If true, the reverse of each edge is in the same relation, whose ends have one node type. Of the edges between two nodes,
     /// also in opposite directions, the first one is kept.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -215,6 +221,8 @@ impl RelationSpec {
         let mut columns = vec![self.src.column.clone(), self.dst.column.clone()];
         columns.extend(self.columns_of_edges().into_iter().map(|(_, column)| column.to_owned()));
         columns.extend(self.columns.iter().map(|column| column.column.clone()));
+        columns.extend(self.target.iter().flat_map(TargetSpec::columns).map(str::to_owned));
+        columns.extend(self.split.iter().flat_map(SplitSpec::columns).map(str::to_owned));
         columns.sort_unstable();
         columns.dedup();
         columns

@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use kiln_data::format::TargetWriters;
-use kiln_store::array_folder::ElementType;
+use kiln_store::array_folder::{ArrayWriter, ElementType};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
@@ -253,11 +252,11 @@ impl EncodedTarget<'_> {
     }
 
     /// Appends the target to an array.
-    pub(crate) fn push(&self, writers: &mut TargetWriters) -> Result<()> {
+    pub(crate) fn push(&self, array: &mut ArrayWriter) -> Result<()> {
         match self {
-            Self::Class(class) => writers.values.push(&[*class])?,
-            Self::Numbers(values) => writers.values.push(values)?,
-            Self::Labels(labels) => writers.values.push(labels)?,
+            Self::Class(class) => array.push(&[*class])?,
+            Self::Numbers(values) => array.push(values)?,
+            Self::Labels(labels) => array.push(labels)?,
         }
         Ok(())
     }

@@ -5,12 +5,15 @@ use kiln_graph::{EdgeColumns, NodeTypes};
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter, bad_entry};
 
 use super::attachment::{self, check_name};
+use super::links_entry::{LinkTargetsEntry, LinksEntry};
 use super::location::path_in;
 use super::numbered_manifest::{NumberedManifest, RelationEntry};
 use crate::Result;
 use crate::convert::{ConvertOptions, ConvertReport, CscRows, EdgeSource, write_csc};
 use crate::error::require;
-use crate::graph_folder::{FEATURES, LABELS, TARGETS, check_class_names, class_names_to_write, numbered};
+use crate::graph_folder::{
+    FEATURES, LABELS, LINK_FILES, LINK_VALUES, TARGETS, check_class_names, class_names_to_write, numbered,
+};
 
 /// Writes a heterogeneous set in the kiln format part by part, for sets that do not fit in memory. The folder appears when
 /// it is committed; without a commit, all written files are removed.
@@ -44,6 +47,19 @@ pub struct TargetWriters {
     /// The class of each node (`i32`), or its target values: `u8` for several labels, `f32` for regression.
     pub values: ArrayWriter,
     /// The nodes for training, validation and test, as node ids of the graph (`u32`).
+    pub split: [ArrayWriter; 3],
+}
+
+/// The arrays of the links of a relation that have targets, which a [`SetWriter`] starts and finishes.
+#[derive(Debug)]
+pub struct LinkWriters {
+    /// The source and the destination of each link, as node ids of the graph (`u32`).
+    pub ends: [ArrayWriter; 2],
+    /// The class of each link (`i32`), or its target values: `u8` for several labels, `f32` for regression.
+    pub values: ArrayWriter,
+    /// The feature rows of the links; `None` if they have none.
+    pub features: Option<ArrayWriter>,
+    /// The positions of the links for training, validation and test (`u32`).
     pub split: [ArrayWriter; 3],
 }
 
@@ -160,6 +176,52 @@ impl SetWriter {
         self.set.add(targets.values)?;
         for part in targets.split {
             self.set.add(part)?;
+        }
+        Ok(())
+    }
+
+    /// Starts the links of a relation with `n_outputs` classes or columns each: classes for `i32`, several labels for `u8`, and
+    /// numbers for `f32`; and with `dim` feature columns, if it is not `None`.
+    ///
+    /// # Errors
+    /// Returns [`kiln_store::Error::Io`] if a file cannot be created.
+    pub fn links(&self, dtype: ElementType, n_outputs: usize, dim: Option<usize>) -> Result<LinkWriters> {
+        let [labels, targets, features] = LINK_VALUES;
+        let ids = |name| self.set.vector(name, ElementType::U32);
+        let [srcs, dsts, train, val, test] = LINK_FILES;
+        Ok(LinkWriters {
+            ends: [ids(srcs)?, ids(dsts)?],
+            values: match dtype {
+                ElementType::I32 => self.set.vector(labels, dtype)?,
+                _ => self.set.rows(targets, dtype, n_outputs)?,
+            },
+            features: dim.map(|dim| self.set.rows(features, ElementType::F32, dim)).transpose()?,
+            split: [ids(train)?, ids(val)?, ids(test)?],
+        })
+    }
+
+    /// Finishes the links of a relation that was written, and names the relation with their reverses. `class_names` has the name of
+    /// each class or column, or is empty.
+    ///
+    /// # Errors
+    /// Returns [`kiln_store::Error::Io`] if a file cannot be written, and [`kiln_store::Error::Metadata`] for another number of
+    /// names. [`SetWriter::commit`] returns an error for the name of a relation that the set does not have.
+    pub fn add_links(
+        &mut self,
+        relation: &str,
+        reverse: Option<&str>,
+        links: LinkWriters,
+        n_outputs: usize,
+        class_names: &[String],
+    ) -> Result<()> {
+        let class_names = class_names_to_write(class_names, n_outputs);
+        check_class_names(&path_in(self.folder()), None, n_outputs, &class_names)?;
+        self.manifest.links =
+            Some(LinksEntry { relation: relation.to_owned(), reverse: reverse.map(str::to_owned) });
+        self.manifest.link_targets = Some(LinkTargetsEntry { n_classes: n_outputs, class_names });
+        let LinkWriters { ends, values, features, split } = links;
+        for array in ends.into_iter().chain([values]).chain(features).chain(split) {
+            self.set.add(array)?;
         }
         Ok(())
     }

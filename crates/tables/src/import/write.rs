@@ -6,7 +6,8 @@ use kiln_graph::{Duplicates, NodeTypes};
 use kiln_store::array_folder::FolderWriter;
 use kiln_store::counted;
 
-use super::{ImportedType, Importer, unused_texts};
+use super::{ImportedRelation, ImportedType, Importer, unused_texts};
+use crate::edge_items::{HeldOutEdges, WrittenItems};
 use crate::edges::{RelationEdgeList, RelationRows};
 use crate::known_edges::KnownEdges;
 use crate::node_writer::{write_names, write_node_type};
@@ -21,7 +22,7 @@ impl<'a> Importer<'a> {
         mut self,
         set: FolderWriter,
         types: Vec<ImportedType<'a>>,
-        relations: Vec<RelationRows>,
+        relations: Vec<ImportedRelation<'a>>,
     ) -> Result<ImportReport> {
         let names = types.iter().map(|imported| (imported.fitted.name.as_str(), imported.ids.n_ids()));
         let node_types = NodeTypes::new(names)?;
@@ -59,9 +60,20 @@ impl<'a> Importer<'a> {
         let of_edges: u64 = features_of(&relations).map(FittedRelation::heap_bytes).sum();
         let used_bytes = of_ids + of_values + of_edges;
         let fitted_relations = features_of(&relations).cloned().collect();
-        let options = ConvertOptions { memory_bytes: self.room(used_bytes)?, ..ConvertOptions::default() };
+        let mut edge_split = None;
         let mut n_edges = Vec::new();
-        for (spec, rows) in self.spec.relations.iter().zip(relations) {
+        for (spec, ImportedRelation { rows, items }) in self.spec.relations.iter().zip(relations) {
+            let written = items.map(|items| {
+                let ends = [&spec.src, &spec.dst].map(|end| node_types.require(&end.node_type));
+                let [src, dst] = ends;
+                items.write(&mut set, &node_types, &rows, [&ids[src?], &ids[dst?]])
+            });
+            let (held_out, of_edges) =
+                written.transpose()?.map(|WrittenItems { held_out, split }| (held_out, split)).unzip();
+            edge_split = edge_split.or(of_edges.flatten());
+            let of_held_out = held_out.as_ref().map_or(0, HeldOutEdges::heap_bytes);
+            let memory_bytes = self.room(used_bytes + of_held_out)?;
+            let options = ConvertOptions { memory_bytes, ..ConvertOptions::default() };
             // An undirected relation of a set has both directions already, which are removed as duplicates.
             let duplicates = if spec.undirected { Duplicates::Remove } else { options.duplicates };
             let options = ConvertOptions { symmetrize: spec.undirected, duplicates, ..options };
@@ -73,8 +85,13 @@ impl<'a> Importer<'a> {
                 let dst = dst?;
                 let known = self.known_edges(n_edges.len(), &rows);
                 let n_known = known.as_ref().map_or(0, |known| known.relation.graph.n_edges());
-                let source =
-                    RelationEdgeList { rows: &rows, ids: [&ids[src], &ids[dst]], is_reversed, known };
+                let source = RelationEdgeList {
+                    rows: &rows,
+                    ids: [&ids[src], &ids[dst]],
+                    is_reversed,
+                    known,
+                    held_out: held_out.as_ref(),
+                };
                 let (src_type, dst_type) = if is_reversed { (dst, src) } else { (src, dst) };
                 let written =
                     set.write_relation(RelationTypes { name, src_type, dst_type }, &source, &options);
@@ -101,7 +118,16 @@ impl<'a> Importer<'a> {
         set.commit()?;
         let appended = self.known.map(|_| appended);
         let Self { found: dropped, notes, drift, .. } = self;
-        Ok(ImportReport { node_types: counts, relations: n_edges, appended, split, dropped, notes, drift })
+        Ok(ImportReport {
+            node_types: counts,
+            relations: n_edges,
+            appended,
+            split,
+            edge_split,
+            dropped,
+            notes,
+            drift,
+        })
     }
 
     /// Returns the edges of the relation at a position in the set to which the rows are appended.
@@ -115,8 +141,9 @@ impl<'a> Importer<'a> {
 }
 
 /// Returns the statistics of the relations whose edges have features.
-fn features_of(relations: &[RelationRows]) -> impl Iterator<Item = &FittedRelation> {
-    relations.iter().filter_map(|rows| rows.features.as_ref().map(|features| &features.fitted))
+fn features_of<'a>(relations: &'a [ImportedRelation<'_>]) -> impl Iterator<Item = &'a FittedRelation> {
+    let features = relations.iter().filter_map(|relation| relation.rows.features.as_ref());
+    features.map(|features| &features.fitted)
 }
 
 /// Returns a note on the rows of an undirected relation that repeat the pair of nodes of an earlier one.

@@ -38,6 +38,8 @@ impl ImportSpec {
         for (position, relation) in self.relations.iter().enumerate() {
             check_relation(&at(&format!("relations[{position}]")), relation, &types, &mut names)?;
         }
+        let n_targets = self.relations.iter().filter(|relation| relation.target.is_some()).count();
+        at("relations").require(n_targets <= 1, "at most one relation with a target", n_targets)?;
         at("relations").require(
             names.len() <= Relations::MOST,
             format!("at most {} with reverse relations", Relations::MOST),
@@ -86,6 +88,11 @@ fn check_node_type(at: &At<'_>, spec: &NodeTypeSpec) -> Result<()> {
     check_rows(&at.child("where"), rows)?;
     at.child("key").require(key.is_some(), "the column of the keys", "missing")?;
     check_columns(at, columns)?;
+    check_target(at, target.as_ref(), split.as_ref())
+}
+
+/// Checks the target and the split of a node type or of a relation.
+fn check_target(at: &At<'_>, target: Option<&TargetSpec>, split: Option<&SplitSpec>) -> Result<()> {
     if let Some(TargetSpec::Regression { columns }) = target {
         at.child("target.regression.columns").count(columns.len(), MAX_COLUMNS)?;
     }
@@ -94,7 +101,7 @@ fn check_node_type(at: &At<'_>, spec: &NodeTypeSpec) -> Result<()> {
     }
     let expected = "none, because there is no target";
     at.child("split").require(split.is_none() || target.is_some(), expected, "a split")?;
-    split.as_ref().map_or(Ok(()), |split| check_split(&at.child("split"), split))
+    split.map_or(Ok(()), |split| check_split(&at.child("split"), split))
 }
 
 fn check_columns(at: &At<'_>, columns: &[ColumnSpec]) -> Result<()> {
@@ -206,6 +213,7 @@ fn check_relation<'n>(
     }
     check_undirected(at, relation)?;
     check_columns(at, &relation.columns)?;
+    check_target(at, relation.target.as_ref(), relation.split.as_ref())?;
     at.child("edge_columns").require(
         relation.edge_columns.len() <= MAX_EDGE_COLUMNS,
         format!("at most {MAX_EDGE_COLUMNS} columns"),

@@ -12,6 +12,7 @@ mod csv_forms;
 mod drift;
 mod edge_columns;
 mod edge_features;
+mod edge_targets;
 mod formats;
 mod helpers;
 mod keys;

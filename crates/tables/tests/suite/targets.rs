@@ -226,7 +226,7 @@ fn the_report_has_the_sizes_of_the_split_and_names_empty_parts() {
     let target = "{class: {column: y}}";
     let whole = report(&rows_at(1), target, &time_split(""));
     let split = whole.split.as_ref().expect("the report should have the split");
-    assert_eq!((split.node_type.as_str(), split.n_train, split.n_val, split.n_test), ("t", 1, 1, 1));
+    assert_eq!((split.name.as_str(), split.n_train, split.n_val, split.n_test), ("t", 1, 1, 1));
     let text = whole.to_string();
     assert_eq!(text, "node type other: 1 node\nnode type t: 3 nodes\nsplit of t: 1 train, 1 val, 1 test");
     let early =
