@@ -1,4 +1,4 @@
-//! The flags of `kiln train --task link`, and the decoder and the negatives that they select.
+//! The flags of `kiln train --task link` and `--task edge`, and the decoder and the negatives that they select.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use kiln::data::{Dataset, LinkSplit};
 use kiln::feature::TargetKind;
 use kiln::graph::LinkNegatives;
 use kiln::loader::LinkExclusion;
-use kiln::nn::{LinkDecoderConfig, LinkLoss};
+use kiln::nn::{EdgeDims, LinkDecoderConfig, LinkLoss};
 use kiln::sample::{DegreeNegatives, InBatchNegatives, Negatives, UniformNegatives, UniformPairNegatives};
-use kiln::train::Objective;
+use kiln::train::{Objective, TargetScale};
 use kiln_usage::{bail, ensure};
 
 use crate::flags::link_split::LinkSplitArgs;
@@ -66,7 +66,7 @@ const EXCLUSIONS: [(&str, &str, LinkExclusion); 3] = [
 /// The flags for link prediction. They have no defaults in the parser, because the description of a run has every flag with a
 /// value.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Links, for --task link")]
+#[command(next_help_heading = "Links, for --task link and edge")]
 pub(crate) struct LinkArgs {
     #[command(flatten)]
     pub(crate) split: LinkSplitArgs,
@@ -76,7 +76,7 @@ pub(crate) struct LinkArgs {
     /// Decoder, which scores a pair of rows. Default: dot.
     #[arg(long, value_parser = parse::choice(DECODERS))]
     decoder: Option<DecoderKind>,
-    /// Linear layers of `--decoder mlp`. Default: 3.
+    /// Linear layers of `--decoder mlp`, or of the decoder of edges. Default: 3, or 2 for edges.
     #[arg(long, value_parser = parse::whole(1, 1000))]
     decoder_layers: Option<usize>,
     /// Negatives per link in training. Default: 1.
@@ -102,21 +102,58 @@ impl LinkArgs {
     pub(crate) fn defaults(&self, model: &ModelArgs) -> Vec<(&'static str, String)> {
         let decoder = self.decoder.unwrap_or_default();
         let sampler = self.negative_sampler.unwrap_or_default();
-        let exclusion = self.exclude.unwrap_or_default();
-        let mut defaults = vec![
-            ("embedding", self.embedding().to_string()),
+        let mut defaults = self.encoder_defaults(model);
+        defaults.extend([
             ("decoder", parse::name_of(&DECODERS, &decoder).to_owned()),
             ("negatives", self.negatives().to_string()),
             ("negative-sampler", parse::name_of(&NEGATIVE_SAMPLERS, &sampler).to_owned()),
-            ("exclude", parse::name_of(&EXCLUSIONS, &exclusion).to_owned()),
-        ];
+        ]);
         if decoder == DecoderKind::Mlp {
             defaults.push(("decoder-layers", self.decoder_layers().to_string()));
         }
+        defaults
+    }
+
+    /// Returns the values of the flags of edges with their defaults, for the description of a run.
+    pub(crate) fn edge_defaults(&self, model: &ModelArgs) -> Vec<(&'static str, String)> {
+        let mut defaults = self.encoder_defaults(model);
+        defaults.push(("decoder-layers", self.decoder_layers.unwrap_or(2).to_string()));
+        defaults
+    }
+
+    fn encoder_defaults(&self, model: &ModelArgs) -> Vec<(&'static str, String)> {
+        let exclusion = self.exclude.unwrap_or_default();
+        let mut defaults = vec![
+            ("embedding", self.embedding().to_string()),
+            ("exclude", parse::name_of(&EXCLUSIONS, &exclusion).to_owned()),
+        ];
         let weight_init = model.weight_init_of_encoder();
         defaults
             .extend(weight_init.map(|init| ("weight-init", parse::name_of(&WEIGHT_INITS, &init).to_owned())));
         defaults
+    }
+
+    /// Returns the decoder of edges with these features and outputs.
+    pub(crate) fn edge_decoder(&self, EdgeDims { d_edge, n_outputs }: EdgeDims) -> LinkDecoderConfig {
+        let n_layers = self.decoder_layers.unwrap_or(2);
+        LinkDecoderConfig::Edge { hidden: self.embedding(), n_layers, dropout: 0.0, d_edge, n_outputs }
+    }
+
+    /// Sets the excluded edges and the loss of a loader of edges with targets.
+    pub(crate) fn configure_edges(
+        &self,
+        mut loader: LinkNeighborLoader,
+        objective: Objective,
+        scale: Option<TargetScale>,
+    ) -> LinkNeighborLoader {
+        if let Some(exclusion) = self.exclude {
+            loader = loader.exclusion(exclusion);
+        }
+        loader = loader.objective(objective);
+        match scale {
+            Some(scale) => loader.target_scale(scale),
+            None => loader,
+        }
     }
 
     pub(crate) fn embedding(&self) -> usize {

@@ -20,6 +20,8 @@ pub(crate) enum Task {
     Graph,
     /// Link prediction.
     Link,
+    /// Classification or regression of edges.
+    Edge,
 }
 
 /// The runs to which a flag applies.
@@ -34,8 +36,10 @@ enum Scope {
     OneGraph,
     /// Runs on partitions.
     Partitions,
-    /// Runs on links.
+    /// Runs on links or edges.
     Links,
+    /// Runs on links with negatives.
+    Negatives,
     /// Runs on sets of graphs.
     Graphs,
     /// Runs without cross-validation.
@@ -44,7 +48,7 @@ enum Scope {
 
 /// Flags, separated by spaces, with the runs to which they apply, and true if the result depends on them. It depends on flags
 /// that no group names, which apply to all runs. The data is identified by its hash, and ranks and batch size by their product.
-const GROUPS: [(&str, Scope, bool); 9] = [
+const GROUPS: [(&str, Scope, bool); 10] = [
     (
         "ranks batch-size threads-per-rank deadline workers epochs log-format checkpoint-every out resume continue like",
         Scope::All,
@@ -60,6 +64,11 @@ const GROUPS: [(&str, Scope, bool); 9] = [
     ),
     ("graph-mode", Scope::OneGraph, false),
     ("node-features folds", Scope::Graphs, true),
+    (
+        "decoder negatives negative-sampler reject-edges eval-negatives link-split link-type link-direction disjoint-train",
+        Scope::Negatives,
+        true,
+    ),
     ("metric", Scope::OneModel, true),
     ("loss-every tensorboard", Scope::OneModel, false),
 ];
@@ -106,7 +115,8 @@ impl Training {
             Scope::WholeGraph => !is_of_graphs && !self.is_partitioned,
             Scope::OneGraph => !is_of_graphs,
             Scope::Partitions => self.is_partitioned,
-            Scope::Links => self.task == Task::Link,
+            Scope::Links => matches!(self.task, Task::Link | Task::Edge),
+            Scope::Negatives => self.task == Task::Link,
             Scope::Graphs => is_of_graphs,
             Scope::OneModel => !self.has_folds,
         }
@@ -119,6 +129,8 @@ impl Training {
             (Task::Node, false) => "nodes of a whole graph",
             (Task::Link, true) => "links of a partitioned graph",
             (Task::Link, false) => "links of a whole graph",
+            (Task::Edge, true) => "edges of a partitioned graph",
+            (Task::Edge, false) => "edges of a whole graph",
         }
     }
 }

@@ -75,7 +75,7 @@ impl TrainRun<'_> {
     /// Opens the dataset of the flags and prints a summary.
     pub(super) fn open_dataset(&self) -> anyhow::Result<OpenedDataset> {
         let TrainArgs { data, ranks, model, .. } = self.args;
-        let opened = data.open(ranks.seed, self.task == Task::Link, model)?;
+        let opened = data.open(ranks.seed, matches!(self.task, Task::Link | Task::Edge), model)?;
         self.check_cache(opened.data.is_heterogeneous())?;
         Ok(opened)
     }

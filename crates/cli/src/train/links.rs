@@ -1,13 +1,14 @@
-//! `kiln train --task link`.
+//! `kiln train --task link` and `--task edge`.
 
 use anyhow::Context;
 use kiln::data::{Dataset, LinkSplit};
-use kiln::feature::Preparation;
-use kiln::nn::{BlockModel, LinkDecoderConfig, LinkModelConfig, ModelConfig};
+use kiln::feature::{EdgeFeatures, Preparation};
+use kiln::nn::{BlockModel, EdgeDims, LinkDecoderConfig, LinkModelConfig, ModelConfig};
 use kiln::train::ConfigVisitor;
-use kiln::{LinkNeighborLoader, TrainingLinks};
+use kiln::{EdgeTaskError, LinkNeighborLoader, TrainingLinks};
 use kiln_usage::ensure;
 
+use super::flag_rules::Task;
 use super::graph::{RankTraining, TrainingGraph};
 use super::run::{Outcome, TrainArgs, TrainRun};
 use crate::data::with_self_loops;
@@ -24,7 +25,6 @@ impl TrainRun<'_> {
         let opened = self.open_dataset()?;
         require_links(&opened.data, is_partitioned, data.is_symmetrized())?;
         let split = link.split.split_links(&opened.data, ranks.seed)?;
-        let loss = select_loss(loss)?;
         let data = opened.data.clone();
         let (graph, training_links) = match is_partitioned {
             true => {
@@ -35,16 +35,38 @@ impl TrainRun<'_> {
             false => (TrainingGraph::Whole(opened), TrainingLinks::from(&split)),
         };
         let config = self.configure_nodes(&graph, link.embedding(), true)?;
-        let decoder = link.decoder()?;
-        let (outcomes, shared) = self.train_on(
-            &graph,
-            |source| {
-                let nodes = self.node_loader(source, &config)?;
-                let loader = LinkNeighborLoader::new(nodes, training_links.clone())?;
-                Ok(link.configure(loader, &data, &split, loss)?)
-            },
-            |training| config.model.visit(LinkTraining { training, decoder }),
-        )?;
+        let (outcomes, shared) = match self.task {
+            Task::Edge => {
+                let targets = split.targets();
+                let edge_task_error = || EdgeTaskError::NoTargets { name: data.name.clone() };
+                let values = targets.values().ok_or_else(edge_task_error)?;
+                let d_edge = targets.features().map_or(0, EdgeFeatures::dim);
+                let decoder = link.edge_decoder(EdgeDims { d_edge, n_outputs: values.n_outputs() });
+                let objective = loss.objective(values.kind())?;
+                self.train_on(
+                    &graph,
+                    |source| {
+                        let nodes = self.node_loader(source, &config)?;
+                        let loader = LinkNeighborLoader::with_targets(nodes, training_links.clone())?;
+                        Ok(link.configure_edges(loader, objective.clone(), loss.target_scale))
+                    },
+                    |training| config.model.visit(LinkTraining { training, decoder }),
+                )?
+            }
+            _ => {
+                let decoder = link.decoder()?;
+                let loss = select_loss(loss)?;
+                self.train_on(
+                    &graph,
+                    |source| {
+                        let nodes = self.node_loader(source, &config)?;
+                        let loader = LinkNeighborLoader::new(nodes, training_links.clone())?;
+                        Ok(link.configure(loader, &data, &split, loss)?)
+                    },
+                    |training| config.model.visit(LinkTraining { training, decoder }),
+                )?
+            }
+        };
         if let Some(loader) = shared {
             self.args.device.report(loader.nodes());
         }

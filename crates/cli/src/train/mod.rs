@@ -58,7 +58,7 @@ pub(crate) fn run(args: &TrainArgs, mut flags: GivenFlags) -> anyhow::Result<Exi
     let run = TrainRun { args, optimizer, launch, started, flags: values, description, task };
     let outcomes = match (task, args.sampling.folds) {
         (Task::Node, _) => run.nodes()?,
-        (Task::Link, _) => run.links()?,
+        (Task::Link | Task::Edge, _) => run.links()?,
         (Task::Graph, None) => run.graphs()?,
         (Task::Graph, Some(n_folds)) => run.cross_validate(n_folds)?,
     };
@@ -101,8 +101,10 @@ fn check_flags(args: &TrainArgs, task: Task, flags: &GivenFlags) -> anyhow::Resu
         args.model.check_rule()?;
     }
     ensure!(
-        !(task == Task::Link && is_partitioned) || flags.on_command_line.contains("data"),
-        "--task link on a partitioned graph needs --data, the data that was partitioned, for its links: add it"
+        !(matches!(task, Task::Link | Task::Edge) && is_partitioned)
+            || flags.on_command_line.contains("data"),
+        "--task {} on a partitioned graph needs --data, the data that was partitioned, for its links: add it",
+        if task == Task::Edge { "edge" } else { "link" }
     );
     Ok(())
 }

@@ -83,8 +83,10 @@ impl TrainArgs {
         });
         let mut defaults = self.model.defaults(is_of_graphs);
         defaults.extend(self.optimizer.defaults(is_of_graphs, self.fit.epochs));
-        if task == Task::Link {
-            defaults.extend(self.link.defaults(&self.model));
+        match task {
+            Task::Link => defaults.extend(self.link.defaults(&self.model)),
+            Task::Edge => defaults.extend(self.link.edge_defaults(&self.model)),
+            Task::Node | Task::Graph => {}
         }
         flags.extend(defaults.into_iter().map(|(name, text)| (name.to_owned(), text)));
         flags

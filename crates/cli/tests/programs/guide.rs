@@ -53,6 +53,19 @@ fn write_shop(folder: &Path, n_items: usize) {
     tables.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
 }
 
+/// Writes the third spec of the guide and its table: 300 payments between 40 accounts.
+fn write_bank(folder: &Path) {
+    let mut payments = "from,to,amount,fraud\n".to_owned();
+    for payment in 0..300 {
+        let fraud = ["no", "no", "no", "yes"][payment % 4];
+        payments +=
+            &format!("a{},a{},{}.5,{fraud}\n", payment % 37, (payment * 7 + 3) % 40, payment % 4 * 10);
+    }
+    std::fs::write(folder.join("bank.yaml"), spec(2)).unwrap();
+    std::fs::write(folder.join("payments.csv"), payments).unwrap();
+    std::fs::write(folder.join("payments.txt"), "a0\ta3\na1\ta10\n").unwrap();
+}
+
 /// Returns the arguments of `kiln` in a command. Replaces a launcher's processes by the same number of thread ranks,
 /// because other tests cover the launchers.
 fn arguments(command: &str) -> Vec<String> {
@@ -84,6 +97,7 @@ fn commands_of_the_guide_succeed() {
     format::write(&synthetic::fake(config).unwrap(), folder.path().join("papers")).unwrap();
     write_citations(folder.path());
     write_shop(folder.path(), 90);
+    write_bank(folder.path());
     let sweep = GUIDE.split("```toml\n").find(|text| text.contains("[sweep]")).unwrap();
     std::fs::write(folder.path().join("sweep.toml"), sweep.split("```").next().unwrap()).unwrap();
     std::fs::create_dir(folder.path().join("new")).unwrap();

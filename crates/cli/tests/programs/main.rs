@@ -6,6 +6,8 @@ mod cora;
 mod data;
 mod description;
 mod distributed_sage;
+#[cfg(feature = "tables")]
+mod edges;
 mod empty_splits;
 mod fanouts;
 mod full_disk;

@@ -161,6 +161,7 @@ fn rejects_damaged_targets_of_links_in_the_kiln_format() {
     check("\"link_targets\": {", "\"link_goals\": {", "link_goals");
     check("\"link_labels.npy\"", "\"link_targets.npy\"", "link_targets.npy");
     check("\"link_labels.npy\"", "\"labels3.npy\"", "labels3.npy");
+    check("\"link_features.npy\"", "\"rows3.npy\"", "rows3.npy");
     check(
         "\"n_classes\": 2,\n    \"class_names\": []\n",
         "\"n_classes\": 2,\n    \"class_names\": [\"a\"]\n",

@@ -1,0 +1,190 @@
+//! `--task edge`: edges of an imported relation are learned on ranks and partitions, runs resume exactly, and predictions are by
+//! edge or by pair.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs;
+use std::path::Path;
+
+use crate::distributed_sage::{Learned, command};
+use crate::predict::text;
+
+const SPEC: &str = "name: bank
+nodes: [{name: account, from: relations}]
+relations:
+  - name: pays
+    files: [payments.csv]
+    src: {type: account, column: from}
+    dst: {type: account, column: to}
+    edge_columns: [{column: amount, name: features}]
+    reverse: paid-by
+    target: {class: {column: fraud}}
+    split: {random: {seed: 0, train: 0.6, val: 0.2, test: 0.2}}
+";
+
+const TRAINING: &str = "--task edge --hidden 16 --embedding 8 --fanouts 4,4 --lr 0.03 --dropout 0.1";
+
+/// Writes 400 payments, of which those of large amounts are frauds, and imports them.
+fn imported(root: &Path) -> String {
+    let mut payments = "from,to,amount,fraud,rating\n".to_owned();
+    for payment in 0..400 {
+        let amount = payment * 13 % 10;
+        let fraud = if 7 <= amount { "yes" } else { "no" };
+        payments +=
+            &format!("a{},a{},{amount},{fraud},{}\n", payment % 37, (payment * 7 + 3) % 41, 2 * amount);
+    }
+    fs::write(root.join("payments.csv"), payments).unwrap();
+    import(root, SPEC, "bank")
+}
+
+fn import(root: &Path, spec: &str, name: &str) -> String {
+    let [path, out] = [format!("{name}.yaml"), name.to_owned()].map(|file| root.join(file));
+    fs::write(&path, spec).unwrap();
+    succeeds("data", &format!("import {} --out {}", path.display(), out.display()));
+    out.to_str().unwrap().to_owned()
+}
+
+fn output(verb: &str, flags: &str) -> (bool, String) {
+    let output = command(verb, flags).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    (output.status.success(), printed.into_owned())
+}
+
+fn succeeds(verb: &str, flags: &str) -> String {
+    let (is_done, text) = output(verb, flags);
+    assert!(is_done, "{verb} {flags}: {text}");
+    text
+}
+
+fn fails(verb: &str, flags: &str, expected: &str) {
+    let (is_done, text) = output(verb, flags);
+    assert!(!is_done && text.contains(expected), "{verb} {flags}: {text}");
+}
+
+fn train(root: &Path, flags: &str, name: &str) -> Learned {
+    let out = root.join(name);
+    succeeds("train", &format!("{TRAINING} {flags} --out {}", out.display()));
+    Learned::of(&out)
+}
+
+#[test]
+fn edges_are_learned_on_partitions_and_after_interruptions_and_predicted() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let set = imported(root);
+    let inspected = succeeds("data", &format!("inspect {set}"));
+    assert!(inspected.contains("targets: 2 classes of pays, known for 400 of 400 links"), "{inspected}");
+    let flags = format!("--data {set} --batch-size 64 --threads-per-rank 1");
+    let out = root.join("whole");
+    let printed = succeeds("train", &format!("{TRAINING} {flags} --epochs 12 --out {}", out.display()));
+    assert!(printed.contains("accuracy"), "{printed}");
+    let whole = Learned::of(&out);
+    // Resumed after 4 epochs, and from partitions: the same weights.
+    train(root, &format!("{flags} --epochs 4"), "run");
+    let resumed = format!("{TRAINING} {flags} --epochs 12 --resume {}", root.join("run").display());
+    succeeds("train", &resumed);
+    assert_eq!(Learned::of(&root.join("run")).weights_hash, whole.weights_hash);
+    let parts = root.join("parts");
+    succeeds("data", &format!("partition {set} --parts 1 --out {}", parts.display()));
+    let of_parts = format!("{flags} --epochs 12 --parts {} --host 127.0.0.1", parts.display());
+    assert_eq!(train(root, &of_parts, "of-parts").weights_hash, whole.weights_hash);
+    check_predictions(root, &set, &out);
+}
+
+/// Predicts the test edges, all edges, pairs and the edges of a set without targets.
+fn check_predictions(root: &Path, set: &str, run: &Path) {
+    let predict = |flags: &str, out: &str| {
+        let of_run = format!("--run {} {flags} --out {}", run.display(), root.join(out).display());
+        succeeds("predict", &of_run)
+    };
+    let printed = predict(&format!("--data {set}"), "test");
+    assert!(printed.contains("85 edges predicted"), "{printed}");
+    assert!(printed.contains("labelled items of the test split"), "{printed}");
+    let test = text(&root.join("test/predictions.csv"));
+    let header = "item,source,source_name,destination,destination_name,label,predicted";
+    assert_eq!(test.lines().next(), Some(header));
+    // The edges of the run's own test, with their ends.
+    let of_run = text(&run.join("test_predictions.csv"));
+    let items = |csv: &str| {
+        csv.lines().skip(1).map(|line| line.split(',').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(items(&test), items(&of_run));
+    let classes = text(&root.join("test/classes.csv"));
+    assert!(classes.lines().skip(1).all(|line| line.contains(",yes,") || line.contains(",no,")), "{classes}");
+    predict(&format!("--data {set} --nodes all --ranks 2 --format npy"), "all");
+    assert_eq!(fs::metadata(root.join("all/links.npy")).unwrap().len(), 128 + 400 * 8);
+    // Payment 5 joins a5 and a38, as no other one does; payments 0 and 0 + 37 * 41 would be parallel.
+    fs::write(root.join("pairs.txt"), "a5\ta38\na1\ta10\n").unwrap();
+    let pairs = format!("--pair-keys {}", root.join("pairs.txt").display());
+    predict(&format!("--data {set} {pairs}"), "pairs");
+    let lines = text(&root.join("pairs/predictions.csv"));
+    assert!(lines.lines().nth(1).unwrap().starts_with("5,"), "{lines}");
+    assert!(lines.lines().nth(1).unwrap().contains(",a5,") && lines.contains(",a38,"), "{lines}");
+    // New payments have no targets: all edges of the graph are predicted.
+    let spec =
+        SPEC.lines().filter(|line| !line.contains("target:") && !line.contains("split:")).collect::<Vec<_>>();
+    let new = import(root, &(spec.join("\n") + "\n"), "new");
+    predict(&format!("--data {new} --nodes all"), "new-edges");
+    assert_eq!(text(&root.join("new-edges/predictions.csv")).lines().count(), 401);
+    let run = format!("--run {} --out {}", run.display(), root.join("refused").display());
+    fs::write(root.join("none.txt"), "a5\ta5\n").unwrap();
+    fails(
+        "predict",
+        &format!("{run} --data {set} --pair-keys {}", root.join("none.txt").display()),
+        "has no edge in the data",
+    );
+    let twice = text(&root.join("payments.csv")) + "a5,a38,9,yes,1\n";
+    fs::write(root.join("payments.csv"), twice).unwrap();
+    let parallel = import(root, SPEC, "parallel");
+    fails("predict", &format!("{run} --data {parallel} {pairs}"), "has 2 edges in the data");
+    fails("predict", &format!("{run} --data {new}"), "no test split");
+    fails("predict", &format!("{run} --data {set} --top-k 3"), "--top-k needs a model of links");
+    fails(
+        "predict",
+        &format!("{run} --data {set} --embeddings"),
+        "--embeddings does not apply to a model of edges",
+    );
+}
+
+#[test]
+fn unsuitable_flags_and_data_of_edges_are_errors() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let set = imported(root);
+    let train = |flags: &str, expected: &str| {
+        fails("train", &format!("{TRAINING} --out {} {flags}", root.join("refused").display()), expected);
+    };
+    train(
+        &format!("--data {set} --negatives 2"),
+        "--negatives does not apply to training on edges of a whole graph",
+    );
+    train(&format!("--data {set} --decoder mlp"), "--decoder does not apply");
+    train(&format!("--data {set} --loss bpr"), "class labels");
+    train(&format!("--data {set} --metric mrr"), "mrr");
+    train(&format!("--data {set} --relation paid-by"), "has a split of the links of `pays`");
+    let untargeted = SPEC.lines().filter(|line| !line.contains("target:") && !line.contains("split:"));
+    let plain = import(root, &(untargeted.collect::<Vec<_>>().join("\n") + "\n"), "plain");
+    train(&format!("--data {plain} --relation pays"), "have no targets, expected a class, labels or numbers");
+    train(&format!("--data {plain} --relation owes"), "owes");
+    // The links of a set with targets can be predicted as links, which a note says.
+    let out = root.join("links");
+    let of_links = "--task link --hidden 8 --embedding 8 --fanouts 2 --epochs 1";
+    let printed = succeeds("train", &format!("{of_links} --data {set} --out {}", out.display()));
+    assert!(printed.contains("the targets of the links are not read"), "{printed}");
+}
+
+#[test]
+fn numbers_of_edges_are_learned_on_ranks() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    imported(root);
+    let spec = SPEC.replace("{class: {column: fraud}}", "{regression: {columns: [rating]}}");
+    let set = import(root, &spec, "ratings");
+    let out = root.join("run");
+    let flags =
+        format!("--data {set} --batch-size 32 --ranks 2 --epochs 30 --loss huber --out {}", out.display());
+    let printed = succeeds("train", &format!("{TRAINING} {flags}"));
+    let summary = text(&out.join("summary.json"));
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    let rmse = summary["test_metrics"]["rmse"].as_f64().unwrap();
+    assert!(rmse < 2.0, "{summary}\n{printed}");
+}
