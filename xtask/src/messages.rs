@@ -14,7 +14,6 @@ const LIBRARY_ONLY: &[&str] = &[
     "crates/data BuildError::NoNodeType",
     "crates/feature EdgeColumnError::OfSamplers",
     "crates/kiln Error::DataWithoutEdgeFeatures",
-    "crates/kiln Error::EdgeFeatureWidth",
     "crates/kiln Error::FanoutsMismatch",
     "crates/kiln Error::HeterogeneousModel",
     "crates/kiln Error::HomogeneousModel",

@@ -114,25 +114,17 @@ pub enum Error {
         /// The number of edges of the loader's graph.
         n_edges: u64,
     },
-    /// The edge features have another number of columns than the model reads.
+    /// The edge features have other numbers of columns than the model reads, or those of relations are not padded.
     #[error(
-        "the edge features have {got} columns, but the model reads {expected}: create its config with EdgeInput::Features({got})"
+        "the edge features have {} columns, but the model reads {}: create its configuration for the columns of the data; of a \
+         heterogeneous graph, let the loader gather edge features by relation",
+        list_widths(got),
+        list_widths(expected)
     )]
-    EdgeFeatureWidth {
-        /// The number of columns that the model reads.
-        expected: usize,
-        /// The number of columns of the features.
-        got: usize,
-    },
-    /// The edge features of the relations have other numbers of columns than the model reads, or the loader does not pad them.
-    #[error(
-        "the model reads edge features of {expected:?} columns by relation, and those of the data have {got:?}: create its config \
-         with these widths, and call .edge_features_by_relation() on the loader of a heterogeneous graph"
-    )]
-    RelationEdgeFeatures {
-        /// The numbers of columns that the model reads, `None` for a relation without features.
+    EdgeFeatureWidths {
+        /// The number of columns that the model reads, or that of each relation; `None` for a relation without features.
         expected: Vec<Option<usize>>,
-        /// The numbers of columns of the data.
+        /// The number of columns of the features of each relation.
         got: Vec<Option<usize>>,
     },
     /// The number of edge types of a partitioned graph is unknown, because an older version of kiln wrote its partitions.
@@ -335,4 +327,13 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&kiln_comm::error_text(self))
     }
+}
+
+/// Lists numbers of columns, such as `3, no, 1`.
+fn list_widths(widths: &[Option<usize>]) -> String {
+    let mut texts = Vec::with_capacity(widths.len());
+    for width in widths {
+        texts.push(width.map_or_else(|| "no".to_owned(), |width| width.to_string()));
+    }
+    texts.join(", ")
 }

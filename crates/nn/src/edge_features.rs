@@ -145,8 +145,11 @@ impl RelationEdgeLinear {
             return sums;
         }
         let largest = self.largest();
-        let of_relation = |(i, width): (usize, &usize)| sums.clone().narrow(1, i * largest, *width);
-        Tensor::cat(self.widths.iter().flatten().enumerate().map(of_relation).collect(), 1)
+        let mut without_padding = Vec::new();
+        for (i, width) in self.widths.iter().flatten().enumerate() {
+            without_padding.push(sums.clone().narrow(1, i * largest, *width));
+        }
+        Tensor::cat(without_padding, 1)
     }
 
     fn features(&self, block: &DeviceBlock) -> Tensor<2> {

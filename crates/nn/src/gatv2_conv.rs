@@ -145,8 +145,9 @@ impl GatV2Conv {
 
     /// Returns the bytes that an edge takes for its features: its row, that of its source and their sum.
     pub(crate) fn edge_feature_bytes(&self) -> u64 {
-        let of_rows = |weight: &Param<Tensor<2>>| 4 * (weight.dims()[0] + 3 * weight.dims()[1]) as u64;
-        self.weight_edge.as_ref().map_or(0, of_rows)
+        let Some(weight) = &self.weight_edge else { return 0 };
+        let [d_edge, width] = weight.dims();
+        4 * (d_edge + 3 * width) as u64
     }
 
     /// Returns the widths of the input and output rows.

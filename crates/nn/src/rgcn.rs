@@ -213,9 +213,11 @@ impl ModelConfig for RgcnConfig {
     /// Returns a model with a matrix for the features of each relation, or of each edge type of a graph with one type of nodes.
     fn with_edge_features(self, graph: &GraphMetadata) -> Option<Self> {
         let n_relations = self.n_relations;
-        let of_types = || graph.d_edge.map(|d_edge| vec![Some(d_edge); n_relations]);
-        let widths = relation_widths(graph).or_else(of_types)?;
-        Some(self.edge_features(widths))
+        match (relation_widths(graph), graph.d_edge) {
+            (Some(widths), _) => Some(self.edge_features(widths)),
+            (None, Some(d_edge)) => Some(self.edge_features(vec![Some(d_edge); n_relations])),
+            (None, None) => None,
+        }
     }
 }
 

@@ -256,9 +256,11 @@ impl ModelConfig for RsageConfig {
     }
 
     fn with_edge_features(self, graph: &GraphMetadata) -> Option<Self> {
-        let of_one = || graph.d_edge.filter(|_| self.relations.len() == 1).map(|d_edge| vec![Some(d_edge)]);
-        let widths = relation_widths(graph).or_else(of_one)?;
-        Some(self.edge_features(widths))
+        match (relation_widths(graph), graph.d_edge) {
+            (Some(widths), _) => Some(self.edge_features(widths)),
+            (None, Some(d_edge)) if self.relations.len() == 1 => Some(self.edge_features([Some(d_edge)])),
+            (None, _) => None,
+        }
     }
 }
 

@@ -39,6 +39,8 @@ const TESTS: [(&str, &[&str]); 5] = [
             "dense::weight_gradients_have",
             "dropout::",
             "edge_features::blocks_have",
+            "edge_messages::dots_and",
+            "edge_messages::rows_of_sources",
             "edge_rows::sums_and_their",
             "features::caches",
             "features::every_half",

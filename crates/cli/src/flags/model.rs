@@ -530,12 +530,10 @@ fn names() -> impl TypedValueParser<Value = &'static str> {
 
 fn edge_input_help() -> String {
     let names = list_models(|entry| entry.edge_features, "and");
-    let can_read =
-        |entry: &NodeModelEntry| !entry.edge_features && entry.optional_edge_features.contains(&true);
     format!(
         "What the model reads of an edge. Default: for {names}, its features if the data has some, else its type; {} read its \
          features only if this flag is given (sage those of heterogeneous datasets)",
-        list_models(can_read, "and")
+        list_models(|entry| !entry.edge_features && entry.optional_edge_features.contains(&true), "and")
     )
 }
 

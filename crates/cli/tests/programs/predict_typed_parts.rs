@@ -254,5 +254,5 @@ fn edge_features_by_relation_train_and_predict_on_partitions_and_links() {
         "--task link --relation rates --reverse-relation rated-by --hidden 16 --embedding 8 --fanouts 3,3";
     let of_links = format!("--data {set} {links} --edge-input features --epochs 1 --eval-negatives 5");
     let of_links = run(root, "links", &of_links);
-    predicted(root, of_links.to_str().unwrap(), &format!("--data {set} --top-k 2"));
+    predicted(root, of_links.to_str().unwrap(), &format!("--data {set} --top-k 2 --nodes all"));
 }

@@ -95,8 +95,8 @@ pub fn edge_row_dots(block: &DeviceBlock, rows: Tensor<2>, dsts: Tensor<2>, n_he
     Tensor::from_dispatch(<Dispatch as BlockOps>::edge_dots(edges, rows, dsts, n_heads))
 }
 
-/// Computes attention scores like [`attention_scores`](crate::ops::attention_scores), but from a row of each edge in the
-/// place of its source's: `out[e, h] = sum over c of weights[h, c] * leaky_relu(rows[e, h d + c] + dst[v, h d + c])` for
+/// Computes attention scores like [`attention_scores`](crate::ops::attention_scores), but from a row of each edge
+/// instead of its source's: `out[e, h] = sum over c of weights[h, c] * leaky_relu(rows[e, h d + c] + dst[v, h d + c])` for
 /// each edge `e` into `v`. The row may be the sum of the source's row ([`source_rows`]) and that of the edge's features, as
 /// in PyG's `GATv2Conv` with `edge_dim`.
 ///

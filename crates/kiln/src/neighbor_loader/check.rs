@@ -51,14 +51,13 @@ impl NeighborLoader {
                 let is_padded = !has_gaps || self.edge_feature_rows == RelationRows::Padded;
                 match *expected == widths && is_padded {
                     true => Ok(()),
-                    false => Err(Error::RelationEdgeFeatures { expected: expected.clone(), got: widths }),
+                    false => Err(Error::EdgeFeatureWidths { expected: expected.clone(), got: widths }),
                 }
             }
             (_, Some(expected)) if features.dim() == expected => Ok(()),
-            (_, Some(expected)) => Err(Error::EdgeFeatureWidth { expected, got: features.dim() }),
-            (expected, None) => {
-                let expected = expected.clone().unwrap_or_default();
-                Err(Error::RelationEdgeFeatures { expected, got: widths })
+            (expected, d_edge) => {
+                let expected = expected.clone().unwrap_or_else(|| vec![d_edge]);
+                Err(Error::EdgeFeatureWidths { expected, got: widths })
             }
         }
     }

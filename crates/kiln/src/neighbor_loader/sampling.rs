@@ -123,7 +123,7 @@ impl NeighborLoader {
 
     /// Makes blocks carry the features of each edge of a heterogeneous graph, whose relations may have features of different
     /// widths, or none: the rows of an edge have the largest width and end in zeros. It is for models that know the width of each
-    /// relation, such as [`RgcnConfig::edge_features`](kiln_nn::RgcnConfig::edge_features). For a graph with one type of nodes it
+    /// relation, such as [`RgcnConfig::edge_features()`](kiln_nn::RgcnConfig::edge_features()). For a graph with one type of nodes it
     /// is [`NeighborLoader::edge_features`].
     ///
     /// ```

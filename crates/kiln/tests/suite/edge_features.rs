@@ -309,7 +309,7 @@ fn data_without_the_features_of_a_model_is_rejected() {
     assert!(matches!(refused(widths.clone(), loader()), Error::NoEdgeFeatures));
     let by_relation = || loader().edge_features_by_relation();
     let error = refused(vec![Some(2), None, Some(2)], by_relation());
-    let is_it = matches!(&error, Error::RelationEdgeFeatures { got, .. } if *got == widths);
+    let is_it = matches!(&error, Error::EdgeFeatureWidths { got, .. } if *got == widths);
     assert!(is_it, "{error}");
     // Relations of different widths have no rows of one width, and equal ones have no number for the other relation.
     let error = refused(widths.clone(), loader().edge_features()).to_string();
@@ -317,7 +317,9 @@ fn data_without_the_features_of_a_model_is_rejected() {
     let equal = EdgeColumn::new(vec![0.5_f32; 2 * N_DSTS * N_EDGES_OF_DST], 2).unwrap();
     let equal = data.clone().with_edge_column(2, EdgeColumns::FEATURES, equal).unwrap();
     let error = refused(vec![Some(2), None, Some(2)], NeighborLoader::new(&equal, [2]).edge_features());
-    assert!(error.to_string().contains("call .edge_features_by_relation()"), "{error}");
+    let expected = "the edge features have 2, no, 2 columns, but the model reads 2, no, 2: ";
+    assert!(error.to_string().starts_with(expected), "{error}");
+    assert!(error.to_string().contains("let the loader gather edge features by relation"), "{error}");
 
     let config = typed(&data, rsage(&data).edge_features(widths));
     Trainer::new(config, AdamConfig::new(0.01)).fit(&by_relation(), fit()).unwrap();

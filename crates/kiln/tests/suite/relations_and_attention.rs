@@ -206,7 +206,7 @@ fn unsuitable_edge_features_are_errors_that_say_what_to_do() {
     let cases = [
         (&config, &loader, "call .edge_features() on it"),
         (&config, &missing, "the loader's graph has no edge features"),
-        (&narrow, &with_rows, "EdgeInput::Features(3)"),
+        (&narrow, &with_rows, "the edge features have 3 columns, but the model reads 2: "),
         (&config, &looped, "add self loops or reverse edges, with features, before the dataset is built"),
         (
             &config,

@@ -120,7 +120,7 @@ pub struct NodeModelEntry {
     /// True if the model reads the features of edges of a graph that has some, without being asked to.
     pub edge_features: bool,
     /// True for each kind of graph of whose edges the model can read the features
-    /// ([`NamedModel::edge_features`](crate::NamedModel::edge_features)): with one type of nodes, and with several.
+    /// ([`NamedModel::edge_features()`](crate::NamedModel::edge_features())): with one type of nodes, and with several.
     pub optional_edge_features: [bool; 2],
 }
 

@@ -57,9 +57,9 @@ fn readers_of(column: &str, has_several_types: bool) -> String {
 /// Returns which models read edge features, and which do if they are asked to.
 fn readers_of_features(has_several_types: bool) -> String {
     let always = models(has_several_types, |model| model.edge_features);
-    let can_read =
-        |model: &NodeModelEntry| !model.edge_features && model.can_read_edge_features(has_several_types);
-    let with_option = models(has_several_types, can_read);
+    let with_option = models(has_several_types, |model| {
+        !model.edge_features && model.can_read_edge_features(has_several_types)
+    });
     match always.is_empty() {
         true => format!("{with_option} can, with edge features as input"),
         false => format!("{always} does, and {with_option} with edge features as input"),
