@@ -1,4 +1,5 @@
 //! Feature rows of edges.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use half::f16;
 use kiln_feature::{

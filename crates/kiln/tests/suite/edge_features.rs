@@ -280,11 +280,15 @@ fn added_self_loops_have_the_mean_features_of_a_node() {
     let column = |data: &Dataset| data.csc().unwrap().columns().get(EdgeColumns::FEATURES).unwrap().clone();
     let expected = features_with_self_loops(data.csc().unwrap(), looped.csc().unwrap()).unwrap();
     assert_eq!(column(&looped).as_bytes(), expected.as_bytes());
-    let run = |data: &Dataset, name: &str| {
-        let loader = |_: &RankHandle| NeighborLoader::new(data, [3, 2]).edge_features().add_self_loops();
+    let run = |data: &Dataset, mode: GraphMode, name: &str| {
+        let loader = |_: &RankHandle| {
+            NeighborLoader::new(data, [3, 2]).graph_mode(mode).edge_features().add_self_loops()
+        };
         train(&config, 1, loader, &root.path().join(name))
     };
-    assert!(run(&data, "added") == run(&looped, "present"));
+    let added = run(&data, GraphMode::Host, "added");
+    assert!(added == run(&looped, GraphMode::Host, "present"));
+    assert!(added == run(&data, GraphMode::Device, "device"));
     let nodes = [NodeId(N_SRCS as u32), NodeId(3)];
     let predict = |name: &str, data: &Dataset| {
         let predictor = SavedModel::open(root.path().join(name)).unwrap().on_nodes(data).unwrap();

@@ -1,6 +1,7 @@
 //! Edge features in layers with a matrix per relation, against loops over destinations, relations and edges, and the options of
 //! the models that read edge features. The values of GATv2 and of the graph transformer are compared with PyG's in
 //! `layer_values`.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor, TensorData};
