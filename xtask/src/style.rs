@@ -26,7 +26,7 @@ const ALLOWED: &[(&str, [usize; 3])] = &[
     ("crates/kiln", [16, 8, 8]),
     ("crates/loader", [0, 1, 1]),
     ("crates/nccl", [0, 0, 1]),
-    ("crates/nn", [0, 6, 27]),
+    ("crates/nn", [0, 4, 27]),
     ("crates/partition", [10, 8, 1]),
     ("crates/remote", [33, 16, 6]),
     ("crates/sample", [0, 1, 4]),

@@ -19,7 +19,7 @@ pub use self::edges::{
     column_element, column_entries, column_file, column_files, read_csc, start_column, verify_columns,
 };
 pub(crate) use self::edges::{column_in_file, csc_with_columns, write_columns};
-pub(crate) use self::link_values::{LINK_VALUES, link_value_entries, read_link_values};
+pub(crate) use self::link_values::{LINK_VALUES, link_value_entries, read_link_values, write_link_values};
 pub(crate) use self::links::{
     LINK_FILES, NEGATIVES, check_negative_entries, link_entries, read_link_targets, shape_of_negatives,
     write_link_targets,

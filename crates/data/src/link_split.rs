@@ -2,6 +2,7 @@
 
 mod dataset_links;
 mod hold_out;
+mod link_values;
 mod random;
 mod targets;
 mod values;

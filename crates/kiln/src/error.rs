@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use kiln_comm::{EXIT_FAILED, EXIT_RETRY, RankError, TransientError};
 
-use crate::EdgeTaskError;
+use crate::LinkLoaderError;
 
 /// The errors of this crate: inconsistent settings, interruptions and the errors of the crates that it combines.
 #[derive(thiserror::Error)]
@@ -177,15 +177,9 @@ pub enum Error {
          LinkSplit"
     )]
     NeedsPartitionedGraph,
-    /// A loader of nodes has an objective, but it is part of a loader of links, which has its own loss.
-    #[error(
-        "the loader of the links' nodes has an objective or a scale of targets, which link prediction does not use: \
-         call .loss() on the LinkNeighborLoader, instead of .objective() or .target_scale() on the NeighborLoader"
-    )]
-    ObjectiveOfNodes,
-    /// The settings or the data of an edge task do not suit each other.
+    /// The settings or the data of a loader of links do not suit each other.
     #[error(transparent)]
-    Edges(#[from] EdgeTaskError),
+    Links(#[from] LinkLoaderError),
     /// The operation needs a partition in this process, but graph servers hold all partitions.
     #[error(
         "{what} needs a local partition: open the partitions instead of connecting to servers, or sample on the host (--graph-mode host)"

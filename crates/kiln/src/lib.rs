@@ -26,12 +26,12 @@ mod batches;
 mod data_hash;
 mod data_loader;
 mod device_copy;
-mod edge_task_error;
 mod error;
 mod evaluation;
 mod for_data;
 mod graph_loader;
 mod link_loader;
+mod link_loader_error;
 mod links;
 mod neighbor_loader;
 #[cfg(feature = "grpc")]
@@ -46,7 +46,6 @@ mod trainer;
 pub use data_hash::hash_in_background;
 pub use data_loader::{BatchRequirements, DataLoader};
 pub use device_copy::{CachedNodes, DeviceCopy};
-pub use edge_task_error::EdgeTaskError;
 pub use error::Error;
 pub use evaluation::EvalMode;
 pub use for_data::{DataDims, ForData};
@@ -58,6 +57,7 @@ pub use kiln_predictions::{
     PredictionRequest, PredictionTotals, SplitPart, SplitParts,
 };
 pub use link_loader::LinkNeighborLoader;
+pub use link_loader_error::LinkLoaderError;
 pub use links::TrainingLinks;
 pub use neighbor_loader::NeighborLoader;
 #[cfg(feature = "grpc")]

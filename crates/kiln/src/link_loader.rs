@@ -1,3 +1,4 @@
+mod edge_settings;
 mod edges;
 
 use std::fmt;
@@ -13,14 +14,14 @@ use kiln_train::{
     Objective, SplitTargets, TaskObjective, TaskTrainer,
 };
 
-use self::edges::EdgeSettings;
+use self::edge_settings::EdgeSettings;
 use crate::batches::{
     batch_settings, first_items, items_of, items_of_all_ranks, objective_setting, shard_by_owner,
     target_scale_setting, texts_of_new_notes,
 };
 use crate::data_loader::evaluate_by_evaluator;
 use crate::links::{LinkRelation, TrainingLinks};
-use crate::{BatchRequirements, DataLoader, Error, NeighborLoader, RankHandle, Result};
+use crate::{BatchRequirements, DataLoader, LinkLoaderError, NeighborLoader, RankHandle, Result};
 
 /// A description of minibatches of links, with the sampled neighbourhoods of their sources, their destinations and
 /// their negatives. It trains a [`LinkModel`]. Edges whose classes, labels or numbers are learned have targets and no negatives
@@ -119,7 +120,7 @@ impl LinkNeighborLoader {
     /// # Errors
     /// Returns [`Error::OtherGraph`] if the graphs have different numbers of nodes, [`Error::OtherRelations`] if they have other
     /// types of nodes or relations, [`Error::NeedsWholeGraph`] for a split on a partitioned graph,
-    /// [`Error::NeedsPartitionedGraph`] for links without a message graph on a whole graph, [`Error::ObjectiveOfNodes`] if
+    /// [`Error::NeedsPartitionedGraph`] for links without a message graph on a whole graph, [`LinkLoaderError::ObjectiveOfNodes`] if
     /// [`NeighborLoader::objective`] or [`NeighborLoader::target_scale`] was called on `nodes`, [`Error::Graph`] if edge weights are not finite, and
     /// [`Error::Data`] if a node of a link or of a negative is not in the partitioned graph or of another type.
     pub fn new(nodes: NeighborLoader, links: impl Into<TrainingLinks>) -> Result<Self> {
@@ -127,7 +128,7 @@ impl LinkNeighborLoader {
         let n_message_edges = links.n_message_edges().filter(|n_edges| *n_edges != nodes.n_data_edges());
         let nodes = nodes.on_message_graph(&links)?;
         if nodes.has_objective() {
-            return Err(Error::ObjectiveOfNodes);
+            return Err(LinkLoaderError::ObjectiveOfNodes.into());
         }
         let relation = links.relation(nodes.source());
         let schema = nodes.source().schema();
@@ -390,7 +391,7 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
         }
         let inputs = match self.edge_task() {
             None => inputs.of_links(),
-            Some((_, targets)) => inputs.of_edges(targets.kind(), self.targets.class_names().to_vec()),
+            Some((_, targets)) => inputs.describe_edges(targets.kind(), self.targets.class_names().to_vec()),
         };
         Some((inputs, evaluation))
     }

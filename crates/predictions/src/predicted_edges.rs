@@ -27,7 +27,7 @@ impl PredictedEdges {
     /// use kiln_predictions::PredictedEdges;
     /// let ring = synthetic::ring(4)?;
     /// // New data without targets: all edges of the graph.
-    /// let edges = PredictedEdges::of_data(&ring.graph, None, 0)?;
+    /// let edges = PredictedEdges::new(&ring.graph, None, 0)?;
     /// assert_eq!(edges.links().len(), 8);
     /// let found = edges.find(&Links::new(vec![1], vec![0])?)?;
     /// assert_eq!(edges.links().pair(found[0]), (NodeId(1), NodeId(0)));
@@ -37,7 +37,7 @@ impl PredictedEdges {
     ///
     /// # Errors
     /// Returns [`crate::Error::Data`] if the links or the relation are damaged.
-    pub fn of_data(graph: &Relations, links: Option<&DatasetLinks>, relation: usize) -> Result<Self> {
+    pub fn new(graph: &Relations, links: Option<&DatasetLinks>, relation: usize) -> Result<Self> {
         let no_targets = || Labels::new(Vec::<i32>::new(), 0).into();
         if let Some(links) = links.filter(|links| links.relation == relation) {
             links.check(graph.schema())?;
@@ -62,7 +62,7 @@ impl PredictedEdges {
     }
 
     /// Returns the edges between these pairs of nodes, without features and targets, for a model that reads no features of edges.
-    pub fn of_pairs(pairs: Links) -> Self {
+    pub fn from_pairs(pairs: Links) -> Self {
         let targets = Labels::new(Vec::<i32>::new(), 0).into();
         Self { links: pairs, features: None, targets, class_names: Vec::new(), split: Split::default() }
     }

@@ -10,17 +10,14 @@ use kiln_graph::NodeTypes;
 
 use crate::bad_rows::{BadRowKind, BadRowLog};
 use crate::edges::{RelationRows, RowReader};
+use crate::held_out_edges::{BAD, GOOD, HeldOutEdges, pair_key};
 use crate::key::key_of;
 use crate::row_ids::RowIds;
 use crate::spec::{KeyType, RelationSpec, TargetSpec};
-use crate::spill::{SPILL_BUFFER, SpillFile, SpillReader};
+use crate::spill::{SPILL_BUFFER, SpillFile};
 use crate::table::{Cell, Table, TableBatch, TableSource, relation_of};
 use crate::target::{FittedTarget, TargetAccumulator, TargetEncoder};
 use crate::{ImportedSplit, Result};
-
-/// The byte of a row whose target and split can be read, and of another one.
-const GOOD: u8 = 0;
-const BAD: u8 = 1;
 
 /// The targets of the edges of a relation.
 #[derive(Debug)]
@@ -53,40 +50,6 @@ pub(crate) struct WrittenItems {
     pub(crate) held_out: HeldOutEdges,
     /// The split, if the spec has one.
     pub(crate) split: Option<ImportedSplit>,
-}
-
-/// The edges that are not in the graph: those with the nodes of an edge for validation or test, and rows with bad targets.
-#[derive(Debug)]
-pub(crate) struct HeldOutEdges {
-    /// The source and the destination of each pair, by their ids within their types, ascending.
-    pairs: Vec<u64>,
-    /// True if the reverse of a pair is left out, too, because both ends have one type.
-    has_one_type: bool,
-    status: SpillFile,
-}
-
-impl HeldOutEdges {
-    /// Returns a reader of the status of each row.
-    pub(crate) fn statuses(&self) -> Result<SpillReader> {
-        self.status.read(SPILL_BUFFER)
-    }
-
-    /// Returns true if an edge of the relation, with the next status, is not in the graph. Its ends are those of the relation, also
-    /// for the reverse relation.
-    pub(crate) fn contains(&self, statuses: &mut SpillReader, src: u32, dst: u32) -> Result<bool> {
-        let is_bad = statuses.read_u8()? == BAD;
-        let has = |src, dst| self.pairs.binary_search(&pair_key(src, dst)).is_ok();
-        Ok(is_bad || has(src, dst) || (self.has_one_type && has(dst, src)))
-    }
-
-    /// Returns the memory of the pairs in bytes.
-    pub(crate) fn heap_bytes(&self) -> u64 {
-        8 * self.pairs.capacity() as u64
-    }
-}
-
-fn pair_key(src: u32, dst: u32) -> u64 {
-    u64::from(src) << 32 | u64::from(dst)
 }
 
 impl<'a> ItemColumns<'a> {

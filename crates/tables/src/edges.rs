@@ -10,7 +10,7 @@ use kiln_store::array_folder::ElementType;
 use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::bad_rows::{BadRowKind, BadRowLog, MAX_EXAMPLES};
-use crate::edge_items::HeldOutEdges;
+use crate::held_out_edges::HeldOutEdges;
 use crate::join::{DANGLING, EndRows, MISSING, WRONG};
 use crate::key::key_of;
 use crate::known_edges::{CHUNK_EDGES, KnownEdges};

@@ -89,6 +89,7 @@ mod feature_columns;
 mod fitted_node_type;
 mod fitted_relation;
 mod hash;
+mod held_out_edges;
 mod import;
 mod imported_split;
 mod join;

@@ -71,7 +71,7 @@ impl PredictedGraph {
     /// Returns the edges of a relation, with their targets if the data has some.
     pub(super) fn edges(&self, relation: usize) -> anyhow::Result<PredictedEdges> {
         let graph = self.graph.as_ref().context("partitions have no list of edges: use --data")?;
-        Ok(PredictedEdges::of_data(graph, self.links.as_ref(), relation)?)
+        Ok(PredictedEdges::new(graph, self.links.as_ref(), relation)?)
     }
 
     /// Returns the names of the nodes of a type; `None` for nodes without names, and for partitions.

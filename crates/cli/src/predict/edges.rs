@@ -127,5 +127,5 @@ impl Job<'_> {
 /// Returns pairs of nodes as edges without features, all of which are requested.
 fn all_of(pairs: Links) -> (PredictedEdges, Vec<LinkId>) {
     let items = (0..pairs.len() as u32).map(LinkId).collect();
-    (PredictedEdges::of_pairs(pairs), items)
+    (PredictedEdges::from_pairs(pairs), items)
 }

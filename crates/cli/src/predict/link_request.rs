@@ -53,7 +53,7 @@ impl LinkRequest {
         let selectable =
             SelectableItems { n_items: nodes.ids[0].len(), test: test_srcs, new: new_srcs, targets: None };
         let srcs = requested(args, selectable, nodes.names[0].as_deref())?;
-        Ok(Self::TopK { srcs: srcs.iter().map(of_graph(nodes, 0)).collect(), config })
+        Ok(Self::TopK { srcs: srcs.iter().map(graph_ids(nodes, 0)).collect(), config })
     }
 
     /// Returns the nodes whose rows are read, ascending and distinct. `dsts` are the ids of all destinations.
@@ -78,7 +78,7 @@ impl LinkRequest {
 }
 
 /// Returns a function from the number of a source (`end` 0) or of a destination within its type to its id in the graph.
-fn of_graph(nodes: &LinkNodes, end: usize) -> impl Fn(&NodeId) -> NodeId {
+fn graph_ids(nodes: &LinkNodes, end: usize) -> impl Fn(&NodeId) -> NodeId {
     let start = nodes.ids[end].start;
     move |node| NodeId(start + node.0)
 }
@@ -90,8 +90,8 @@ pub(super) fn read_links(args: &PredictArgs, nodes: &LinkNodes) -> anyhow::Resul
         (None, Some(path)) => pairs_of_keys(path, nodes)?,
         (None, None) => return Ok(None),
     };
-    let srcs: Vec<NodeId> = links.srcs().iter().map(of_graph(nodes, 0)).collect();
-    let dsts: Vec<NodeId> = links.dsts().iter().map(of_graph(nodes, 1)).collect();
+    let srcs: Vec<NodeId> = links.srcs().iter().map(graph_ids(nodes, 0)).collect();
+    let dsts: Vec<NodeId> = links.dsts().iter().map(graph_ids(nodes, 1)).collect();
     Ok(Some(Links::new(srcs, dsts)?))
 }
 

@@ -5,7 +5,7 @@ use kiln::data::{Dataset, LinkSplit};
 use kiln::feature::{EdgeFeatures, Preparation};
 use kiln::nn::{BlockModel, EdgeDims, LinkDecoderConfig, LinkModelConfig, ModelConfig};
 use kiln::train::ConfigVisitor;
-use kiln::{EdgeTaskError, LinkNeighborLoader, TrainingLinks};
+use kiln::{LinkLoaderError, LinkNeighborLoader, TrainingLinks};
 use kiln_usage::ensure;
 
 use super::flag_rules::Task;
@@ -38,8 +38,8 @@ impl TrainRun<'_> {
         let (outcomes, shared) = match self.task {
             Task::Edge => {
                 let targets = split.targets();
-                let edge_task_error = || EdgeTaskError::NoTargets { name: data.name.clone() };
-                let values = targets.values().ok_or_else(edge_task_error)?;
+                let values =
+                    targets.values().ok_or_else(|| LinkLoaderError::NoTargets { name: data.name.clone() })?;
                 let d_edge = targets.features().map_or(0, EdgeFeatures::dim);
                 let decoder = link.edge_decoder(EdgeDims { d_edge, n_outputs: values.n_outputs() });
                 let objective = loss.objective(values.kind())?;

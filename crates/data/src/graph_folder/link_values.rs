@@ -66,7 +66,7 @@ fn targets_of(arrays: &ArrayFolder, n_outputs: usize) -> Result<Targets<LinkId>>
 }
 
 /// Writes the files of the target values and of the features of links, if they have any.
-pub(super) fn write_link_values(set: &mut FolderWriter, links: &LinkTargets) -> Result<()> {
+pub(crate) fn write_link_values(set: &mut FolderWriter, links: &LinkTargets) -> Result<()> {
     let [labels, targets, features] = LINK_VALUES;
     match links.values() {
         None => {}

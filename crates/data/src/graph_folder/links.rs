@@ -7,7 +7,6 @@ use kiln_store::array_folder::{ElementType, Entries, FolderWriter, Known, missin
 use kiln_store::npy::DType;
 use kiln_store::{ArrayFile, Error as StoreError, check_count};
 
-use super::link_values::write_link_values;
 use crate::error::require;
 use crate::{LinkTargets, Result, Split};
 
@@ -120,7 +119,7 @@ fn in_file(array: &ArrayFile) -> impl Fn(kiln_graph::Error) -> kiln_graph::Error
     |source| kiln_graph::Error::InFile { path: array.path().to_owned(), source: Box::new(source) }
 }
 
-/// Writes the files of links, with those of their target values and features.
+/// Writes the files of links without those of their target values and features.
 pub(crate) fn write_link_targets(set: &mut FolderWriter, targets: &LinkTargets) -> Result<()> {
     let (links, split) = (targets.links(), targets.split());
     for (name, nodes) in LINKS.into_iter().zip([links.srcs(), links.dsts()]) {
@@ -141,5 +140,5 @@ pub(crate) fn write_link_targets(set: &mut FolderWriter, targets: &LinkTargets) 
             set.add(rows)?;
         }
     }
-    write_link_values(set, targets)
+    Ok(())
 }

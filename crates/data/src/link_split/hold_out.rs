@@ -21,18 +21,18 @@ impl LinkSplit {
     pub fn hold_out(graph: &Relations, links: impl Into<DatasetLinks>) -> Result<Self> {
         let links = links.into();
         links.check(graph.schema())?;
-        let held_out = Pairs::of_held_out(&links);
+        let held_out = Pairs::held_out(&links);
         let relation = graph.relation(links.relation);
         let has_one_type = relation.src_type == relation.dst_type;
         let is_link = |src, dst| held_out.contains(src, dst);
         let is_reverse = |src, dst| held_out.contains(dst, src);
         let kept = retain_edges(&graph.whole_graph(links.relation)?, |src, dst| {
-            !is_link(src, dst) && !(has_one_type && is_reverse(src, dst))
+            !(is_link(src, dst) || (has_one_type && is_reverse(src, dst)))
         })?;
         let mut message = graph.with_graph(links.relation, kept)?;
         if let Some(reverse) = links.reverse.filter(|reverse| *reverse != links.relation) {
             let kept = retain_edges(&graph.whole_graph(reverse)?, |src, dst| {
-                !is_reverse(src, dst) && !(has_one_type && is_link(src, dst))
+                !(is_reverse(src, dst) || (has_one_type && is_link(src, dst)))
             })?;
             message = message.with_graph(reverse, kept)?;
         }
@@ -48,7 +48,7 @@ struct Pairs {
 
 impl Pairs {
     /// Returns the pairs of the links for validation and test.
-    fn of_held_out(links: &DatasetLinks) -> Self {
+    fn held_out(links: &DatasetLinks) -> Self {
         let [_, held_out @ ..] = links.targets.split().parts();
         let ids = held_out.into_iter().flat_map(|(_, ids)| ids.iter());
         let pairs = ids.map(|link| links.targets.links().pair(*link));

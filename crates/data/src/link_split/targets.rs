@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use kiln_graph::{LinkId, LinkNegatives, Links, NodeId};
 
-use super::values::LinkValues;
+use super::link_values::LinkValues;
 use crate::error::LinkSplitError;
 use crate::{Result, Split};
 

@@ -5,28 +5,11 @@ use kiln_graph::LinkId;
 use kiln_nn::EdgeDims;
 use kiln_train::{Objective, TargetScale};
 
+use super::edge_settings::EdgeSettings;
 use super::{LinkNeighborLoader, uniform_negatives};
-use crate::batches::{check_target_scale, objective_of};
+use crate::batches::check_target_scale;
 use crate::links::TrainingLinks;
-use crate::{EdgeTaskError, NeighborLoader, Result};
-
-/// The settings of a loader of edges with targets.
-#[derive(Debug, Clone, Default)]
-pub(super) struct EdgeSettings {
-    objective: Option<Objective>,
-    target_scale: Option<TargetScale>,
-}
-
-impl EdgeSettings {
-    /// Returns the objective for the targets of the edges.
-    pub(super) fn objective(&self, targets: &Targets<LinkId>) -> Objective {
-        objective_of(self.objective.as_ref(), targets)
-    }
-
-    pub(super) fn target_scale(&self) -> Option<TargetScale> {
-        self.target_scale
-    }
-}
+use crate::{LinkLoaderError, NeighborLoader, Result};
 
 impl LinkNeighborLoader {
     /// Returns a loader of edges with targets: links with classes, labels or numbers
@@ -59,7 +42,7 @@ impl LinkNeighborLoader {
     /// let nodes = NeighborLoader::new(&data, [5, 5]).batch_size(40);
     /// let loader = LinkNeighborLoader::with_targets(nodes, &split)?;
     ///
-    /// let decoder = LinkDecoderConfig::of_edges(loader.edge_dims().expect("the links have targets"));
+    /// let decoder = LinkDecoderConfig::edges(loader.edge_dims().expect("the links have targets"));
     /// let config = LinkModelConfig { encoder: SageConfig::new(1, 16).layers(2).hidden(16), decoder };
     /// # let folder = tempfile::tempdir()?;
     /// # let out = folder.path().join("run");
@@ -70,12 +53,12 @@ impl LinkNeighborLoader {
     /// ```
     ///
     /// # Errors
-    /// Returns [`EdgeTaskError::NoTargets`] if the links have no targets, and the errors of [`LinkNeighborLoader::new`].
+    /// Returns [`LinkLoaderError::NoTargets`] if the links have no targets, and the errors of [`LinkNeighborLoader::new`].
     pub fn with_targets(nodes: NeighborLoader, links: impl Into<TrainingLinks>) -> Result<Self> {
         let loader = Self::new(nodes, links)?;
         if loader.targets.values().is_none() {
             let name = loader.nodes.source().name().to_owned();
-            return Err(EdgeTaskError::NoTargets { name }.into());
+            return Err(LinkLoaderError::NoTargets { name }.into());
         }
         let none = uniform_negatives(loader.nodes.source().schema(), loader.relation, 0);
         Ok(Self {
@@ -93,7 +76,7 @@ impl LinkNeighborLoader {
     /// # use kiln::prelude::*;
     /// # fn example(loader: LinkNeighborLoader) {
     /// let dims = loader.edge_dims().expect("the links have targets");
-    /// let decoder = LinkDecoderConfig::of_edges(dims);
+    /// let decoder = LinkDecoderConfig::edges(dims);
     /// # let _ = decoder;
     /// # }
     /// ```
@@ -167,19 +150,19 @@ impl LinkNeighborLoader {
     pub(super) fn check_edges(&self, decoder: Option<EdgeDims>) -> Result<()> {
         if let Some(call) = self.misplaced {
             let is_of_edges = self.edges.is_some();
-            return Err(EdgeTaskError::NotApplicable { call, is_of_edges }.into());
+            return Err(LinkLoaderError::NotApplicable { call, is_of_edges }.into());
         }
         let (Some((edges, targets)), Some(expected)) = (self.edge_task(), self.edge_dims()) else {
             return match decoder {
-                Some(_) => Err(EdgeTaskError::DecoderOfEdges.into()),
+                Some(_) => Err(LinkLoaderError::DecoderOfEdges.into()),
                 None => Ok(()),
             };
         };
         check_target_scale(edges.target_scale, targets.kind())?;
         edges.objective(targets).check(targets.kind(), targets.n_outputs())?;
         match decoder {
-            None => Err(EdgeTaskError::DecoderOfScores.into()),
-            Some(got) if got != expected => Err(EdgeTaskError::DecoderDims { expected, got }.into()),
+            None => Err(LinkLoaderError::DecoderOfScores.into()),
+            Some(got) if got != expected => Err(LinkLoaderError::DecoderDims { expected, got }.into()),
             Some(_) => Ok(()),
         }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kiln::EdgeTaskError;
+use kiln::LinkLoaderError;
 use kiln::data::{DatasetLinks, LinkTargets};
 use kiln::feature::{EdgeFeatures, Labels, TargetKind, TargetValues, Targets};
 use kiln::graph::{LinkId, Links, NodeTypes};
@@ -304,7 +304,7 @@ fn edges_of_one_type_of_nodes_are_learned_on_a_plain_graph() {
     let split = LinkSplit::hold_out(&data.graph, targets).unwrap();
     let nodes = NeighborLoader::new(&data, [5]).batch_size(60).workers(0);
     let loader = LinkNeighborLoader::with_targets(nodes, &split).unwrap();
-    let decoder = LinkDecoderConfig::of_edges(loader.edge_dims().unwrap());
+    let decoder = LinkDecoderConfig::edges(loader.edge_dims().unwrap());
     let encoder = SageConfig::new(3, 8).layers(1).dropout(0.0);
     let folder = tempfile::tempdir().unwrap();
     let best = Trainer::new(LinkModelConfig { encoder, decoder }, AdamConfig::new(0.02))
@@ -339,37 +339,37 @@ fn rejects_settings_that_do_not_suit_edges() {
     let split = ratings.split(ratings.classes());
     let loader = ratings.loader(&split);
     let of_edges = |error: Error| match error {
-        Error::Edges(error) => error,
+        Error::Links(error) => error,
         other => panic!("{other}"),
     };
     let bare = LinkTargets::new(split.links().clone(), split.split().clone()).unwrap();
     let error = LinkNeighborLoader::with_targets(ratings.nodes(10), &ratings.split_of(bare)).unwrap_err();
-    assert_eq!(of_edges(error), EdgeTaskError::NoTargets { name: "ratings".into() });
+    assert_eq!(of_edges(error), LinkLoaderError::NoTargets { name: "ratings".into() });
     let fit = |loader: &LinkNeighborLoader, dims: EdgeDims| {
         let mut trainer = Trainer::new(model(&ratings.data, dims), AdamConfig::new(0.01));
         trainer.fit(loader, quiet(1, folder.path(), "refused")).map(drop).unwrap_err()
     };
     let expected = EdgeDims { d_edge: 1, n_outputs: 2 };
     for got in [EdgeDims { d_edge: 0, ..expected }, EdgeDims { n_outputs: 3, ..expected }] {
-        assert_eq!(of_edges(fit(&loader, got)), EdgeTaskError::DecoderDims { expected, got });
+        assert_eq!(of_edges(fit(&loader, got)), LinkLoaderError::DecoderDims { expected, got });
     }
     let misplaced = |loader: LinkNeighborLoader| of_edges(fit(&loader, expected));
     for (loader, call) in [
         (loader.clone().loss(LinkLoss::default()), ".loss()"),
         (loader.clone().negatives(Negatives::new(UniformNegatives { dsts: 60..100 }, 1)), ".negatives()"),
     ] {
-        assert_eq!(misplaced(loader), EdgeTaskError::NotApplicable { call, is_of_edges: true });
+        assert_eq!(misplaced(loader), LinkLoaderError::NotApplicable { call, is_of_edges: true });
     }
     let of_links = LinkNeighborLoader::new(ratings.nodes(10), &split).unwrap();
     let call = ".target_scale()";
     let error = misplaced(of_links.clone().target_scale(TargetScale::None));
-    assert_eq!(error, EdgeTaskError::NotApplicable { call, is_of_edges: false });
-    assert_eq!(misplaced(of_links.clone()), EdgeTaskError::DecoderOfEdges);
+    assert_eq!(error, LinkLoaderError::NotApplicable { call, is_of_edges: false });
+    assert_eq!(misplaced(of_links.clone()), LinkLoaderError::DecoderOfEdges);
     assert!(DataLoader::<<RatingModel as ModelConfig>::Model>::notes(&of_links)[0].contains("--task edge"));
     let dot = LinkModelConfig { decoder: LinkDecoderConfig::Dot, ..model(&ratings.data, expected) };
     let mut trainer = Trainer::new(dot, AdamConfig::new(0.01));
     let error = trainer.fit(&loader, quiet(1, folder.path(), "refused")).map(drop).unwrap_err();
-    assert_eq!(of_edges(error), EdgeTaskError::DecoderOfScores);
+    assert_eq!(of_edges(error), LinkLoaderError::DecoderOfScores);
     // Losses and scales of other targets.
     let error = fit(&loader.clone().objective(Objective::MultiLabel), expected).to_string();
     assert!(error.contains("several labels"), "{error}");

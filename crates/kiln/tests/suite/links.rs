@@ -240,7 +240,11 @@ fn rejects_loaders_of_nodes_with_an_objective() {
     let split = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 3).unwrap();
     let nodes = NeighborLoader::new(&data, [5]).objective(Objective::default());
     let error = LinkNeighborLoader::new(nodes, &split).unwrap_err();
-    assert!(matches!(error, Error::ObjectiveOfNodes) && error.to_string().contains(".loss()"), "{error}");
+    assert!(
+        matches!(error, Error::Links(kiln::LinkLoaderError::ObjectiveOfNodes))
+            && error.to_string().contains(".loss()"),
+        "{error}"
+    );
 }
 
 /// The graph of a dataset may have the links of the validation and the test.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{check_dropout, check_size};
 use crate::link::pairs::{PAIRS_AT_ONCE, PairsPart};
 use crate::stack::n_weights;
-use crate::{ForwardContext, Linear, LinkPairs, Mode, Result};
+use crate::{EdgeDims, ForwardContext, Linear, LinkPairs, Mode, Result};
 
 /// The layer number that keys the decoder's initial weights and, for its first dense layer, the dropout masks. It is
 /// larger than any encoder's number of layers.
@@ -53,31 +53,29 @@ pub enum LinkDecoderConfig {
     },
 }
 
-/// The number of feature columns and of outputs of the edges that a decoder of edges is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct EdgeDims {
-    /// The number of feature columns of the edges themselves; 0 for edges without features.
-    pub d_edge: usize,
-    /// The number of classes, labels or numbers of an edge.
-    pub n_outputs: usize,
-}
-
 impl LinkDecoderConfig {
     /// Returns the default decoder of edges: two dense layers of 64 columns without dropout.
     ///
     /// ```
     /// # use kiln_nn::{EdgeDims, LinkDecoderConfig};
     /// // Payments with two features, such as the amount, that are honest or frauds.
-    /// let config = LinkDecoderConfig::of_edges(EdgeDims { d_edge: 2, n_outputs: 2 });
+    /// let config = LinkDecoderConfig::edges(EdgeDims { d_edge: 2, n_outputs: 2 });
     /// assert_eq!(config.edge_dims(), Some(EdgeDims { d_edge: 2, n_outputs: 2 }));
     /// assert_eq!(LinkDecoderConfig::Dot.edge_dims(), None);
     /// ```
-    pub fn of_edges(dims: EdgeDims) -> Self {
+    pub fn edges(dims: EdgeDims) -> Self {
         let EdgeDims { d_edge, n_outputs } = dims;
         Self::Edge { hidden: 64, n_layers: 2, dropout: 0.0, d_edge, n_outputs }
     }
 
     /// Returns the sizes of the edges that a decoder of edges is for; `None` for a decoder of scores.
+    ///
+    /// ```
+    /// # use kiln_nn::{EdgeDims, LinkDecoderConfig};
+    /// let dims = EdgeDims { d_edge: 0, n_outputs: 3 };
+    /// assert_eq!(LinkDecoderConfig::edges(dims).edge_dims(), Some(dims));
+    /// assert_eq!(LinkDecoderConfig::DistMult.edge_dims(), None);
+    /// ```
     pub fn edge_dims(&self) -> Option<EdgeDims> {
         match *self {
             Self::Edge { d_edge, n_outputs, .. } => Some(EdgeDims { d_edge, n_outputs }),
@@ -130,14 +128,14 @@ impl LinkDecoderConfig {
     pub fn init(&self, width: usize, key: RngKey, device: &Device) -> Result<LinkDecoder> {
         check_size("the width of the decoder's rows", width)?;
         match *self {
-            Self::Dot => Ok(LinkDecoder::of_scores(None, Vec::new(), 0.0)),
+            Self::Dot => Ok(LinkDecoder::scoring(None, Vec::new(), 0.0)),
             Self::DistMult => {
                 let relation = Some(Param::from_tensor(Tensor::ones([width, 1], device)));
-                Ok(LinkDecoder::of_scores(relation, Vec::new(), 0.0))
+                Ok(LinkDecoder::scoring(relation, Vec::new(), 0.0))
             }
             Self::Mlp { hidden, n_layers, dropout } => {
                 let linears = dense_layers([width, hidden, 1], n_layers, dropout, key, device)?;
-                Ok(LinkDecoder::of_scores(None, linears, dropout))
+                Ok(LinkDecoder::scoring(None, linears, dropout))
             }
             Self::Edge { hidden, n_layers, dropout, d_edge, n_outputs } => {
                 check_size("n_outputs", n_outputs)?;
@@ -145,7 +143,7 @@ impl LinkDecoderConfig {
                 check_size("the width of the decoder's rows", d_in)?;
                 let linears = dense_layers([d_in, hidden, n_outputs], n_layers, dropout, key, device)?;
                 let edges = Some(EdgeDims { d_edge, n_outputs });
-                Ok(LinkDecoder { edges, ..LinkDecoder::of_scores(None, linears, dropout) })
+                Ok(LinkDecoder { edges, ..LinkDecoder::scoring(None, linears, dropout) })
             }
         }
     }
@@ -191,7 +189,7 @@ pub struct LinkDecoder {
 }
 
 impl LinkDecoder {
-    fn of_scores(relation: Option<Param<Tensor<2>>>, linears: Vec<Linear>, dropout: f64) -> Self {
+    fn scoring(relation: Option<Param<Tensor<2>>>, linears: Vec<Linear>, dropout: f64) -> Self {
         Self { relation, linears, dropout, edges: None }
     }
 

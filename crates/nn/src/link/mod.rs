@@ -2,11 +2,13 @@
 //! rows, or computes the outputs of edges between them.
 
 mod decoder;
+mod edge_dims;
 mod loss;
 mod model;
 mod pairs;
 
-pub use decoder::{EdgeDims, LinkDecoder, LinkDecoderConfig};
+pub use decoder::{LinkDecoder, LinkDecoderConfig};
+pub use edge_dims::EdgeDims;
 pub use loss::LinkLoss;
 pub use model::{LinkModel, LinkModelConfig};
 pub use pairs::LinkPairs;

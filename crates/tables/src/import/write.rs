@@ -7,8 +7,9 @@ use kiln_store::array_folder::FolderWriter;
 use kiln_store::counted;
 
 use super::{ImportedRelation, ImportedType, Importer, unused_texts};
-use crate::edge_items::{HeldOutEdges, WrittenItems};
+use crate::edge_items::WrittenItems;
 use crate::edges::{RelationEdgeList, RelationRows};
+use crate::held_out_edges::HeldOutEdges;
 use crate::known_edges::KnownEdges;
 use crate::node_writer::{write_names, write_node_type};
 use crate::options::AppendedCounts;

@@ -106,7 +106,7 @@ impl ModelInputs {
     /// Returns the description of a model of edges with targets of this kind from that of its encoder, a model of nodes. The
     /// names are those of the classes, labels or numbers, as many as there are outputs.
     #[must_use]
-    pub fn of_edges(self, targets: TargetKind, class_names: Vec<String>) -> Self {
+    pub fn describe_edges(self, targets: TargetKind, class_names: Vec<String>) -> Self {
         let n_outputs = class_names.len();
         Self { task: ModelTask::Edges, targets, n_outputs, class_names, ..self }
     }

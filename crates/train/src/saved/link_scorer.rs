@@ -181,7 +181,8 @@ impl LinkScorer {
     /// Returns [`Error::Saved`] if the model was not trained for edges, if the scorer does not have a node, or if the features are
     /// missing, not read by the model, or have another number of rows or columns.
     pub fn edge_outputs(&self, edges: &Links, features: Option<&EdgeFeatures>) -> Result<OutputRows> {
-        let decoder = self.model.edge_decoder()?;
+        self.model.check_task(ModelTask::Edges)?;
+        let decoder = self.model.decoder()?;
         let width = self.model.info().inputs.n_outputs;
         check_edge_features(decoder, edges.len(), features)?;
         let mut outputs = Vec::new();

@@ -456,12 +456,6 @@ impl SavedModel {
         }
     }
 
-    /// Returns the decoder of edges.
-    pub(crate) fn edge_decoder(&self) -> Result<&LinkDecoder> {
-        self.check_task(ModelTask::Edges)?;
-        self.decoder()
-    }
-
     /// Returns the sizes of the edges that a model of edges predicts; `None` for other models.
     ///
     /// ```no_run
@@ -534,8 +528,8 @@ impl SavedModel {
         }
     }
 
-    /// Returns the outputs of a model of nodes or graphs as scores; those of a regression in the units of its targets. Those of
-    /// the encoder of links or edges are rows for its decoder. `values` is `[n_items, width]`, row-major.
+    /// Returns the outputs of a model of nodes or graphs, `[n_items, width]`, row-major, as scores: those of a regression in the
+    /// units of its targets. Those of the encoder of links or edges are rows for its decoder, and not changed.
     pub(crate) fn score_rows(&self, values: Vec<f32>, width: usize) -> OutputRows {
         match self.info().inputs.task {
             ModelTask::Nodes | ModelTask::Graphs => self.restored_rows(values, width),
@@ -543,7 +537,7 @@ impl SavedModel {
         }
     }
 
-    /// Returns outputs, `[n_items, width]`, row-major, as scores; those of a regression in the units of its targets.
+    /// Returns outputs as scores, as [`SavedModel::score_rows`] does, for any model.
     pub(crate) fn restored_rows(&self, mut values: Vec<f32>, width: usize) -> OutputRows {
         if let Some(scaler) = &self.info().inputs.target_scaler {
             scaler.restore(&mut values, width);
@@ -555,7 +549,6 @@ impl SavedModel {
     pub(crate) fn scores(&self, outputs: Tensor<2>) -> Result<OutputRows> {
         let [_, got] = outputs.dims();
         let expected = match self.info().inputs.task {
-            // The width of the rows for a decoder is that of its weights.
             ModelTask::Links | ModelTask::Edges => 1,
             ModelTask::Nodes | ModelTask::Graphs => self.info().inputs.n_outputs,
         };

@@ -279,7 +279,7 @@ fn rejects_inconsistent_settings() {
     assert!(matches!(&error, Error::OtherRelations { name } if name == "dataset"), "{error}");
     let nodes_with_loss = nodes(&data).objective(Objective::default());
     let error = LinkNeighborLoader::new(nodes_with_loss, &split(&data)).unwrap_err();
-    assert!(matches!(error, Error::ObjectiveOfNodes), "{error}");
+    assert!(matches!(error, Error::Links(kiln::LinkLoaderError::ObjectiveOfNodes)), "{error}");
     let fit = |loader: &LinkNeighborLoader| {
         let mut trainer = Trainer::new(rsage(&data), AdamConfig::new(0.01));
         trainer.fit(loader, quiet(1, folder.path(), "refused")).map(drop).unwrap_err()
