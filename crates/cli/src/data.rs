@@ -370,7 +370,7 @@ fn open_to_partition(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> 
 /// no row.
 pub(crate) fn with_self_loops(data: Dataset) -> kiln::data::Result<Dataset> {
     match data.clone().add_self_loops() {
-        Err(kiln::data::Error::NoEdgeFeatures { column, .. }) => {
+        Err(kiln::data::Error::Build(kiln::data::BuildError::NoEdgeFeatures { column, .. })) => {
             with_self_loops(data.without_edge_column(&column)?)
         }
         looped => looped,

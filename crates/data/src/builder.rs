@@ -1,6 +1,7 @@
 //! A builder of datasets from arrays that a program holds in memory or has mapped.
 
 mod build;
+mod times;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use crate::dataset::Dataset;
 use crate::error::BuildError;
 use crate::node_names::NodeNames;
 use crate::split::Split;
+use crate::{TimeKind, TimeSplit};
 
 /// Builds a [`Dataset`] from a program's own arrays.
 ///
@@ -83,6 +85,8 @@ pub struct DatasetBuilder<'a> {
     /// The targets, with the name of their type.
     targets: Option<(String, GivenTargets)>,
     split: Option<Split>,
+    time_split: Option<TimeSplit>,
+    time_kind: TimeKind,
     class_names: Vec<String>,
     /// The first call that has no effect on this set, as an error.
     misplaced: Option<BuildError>,
@@ -101,6 +105,7 @@ enum Nodes {
 #[derive(Debug, Clone, Default)]
 struct OfType {
     features: Option<Features>,
+    times: Option<SharedArray<i64>>,
     names: NodeNames,
 }
 
@@ -191,6 +196,8 @@ impl<'a> DatasetBuilder<'a> {
             selected,
             targets: None,
             split: None,
+            time_split: None,
+            time_kind: TimeKind::default(),
             class_names: Vec::new(),
             misplaced: None,
         }

@@ -298,6 +298,7 @@ fn commit(
         class_names: Vec::new(),
         edge_type_names: Vec::new(),
         first_new: None,
+        times: Default::default(),
         preparation: kiln_feature::Preparation::default(),
         link_targets: None,
         files: Entries::new(),

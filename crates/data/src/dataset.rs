@@ -13,7 +13,9 @@ use crate::check::{Place, check_links};
 use crate::error::missing;
 use crate::layout::Layout;
 use crate::limits::numbers;
-use crate::{DatasetLinks, Error, LinkTargets, NodeNames, NotHomogeneousError, Note, Result, Split};
+use crate::{
+    DatasetLinks, DatasetTimes, Error, LinkTargets, NodeNames, NotHomogeneousError, Note, Result, Split,
+};
 
 /// A data set for tasks on nodes and links: a graph with features, targets and a split. Cloning shares the arrays.
 ///
@@ -51,6 +53,8 @@ pub struct Dataset {
     /// The first row of each node type that the last append has added, `[n_types]`, the number of its nodes if there is none;
     /// `None` for a set to which no rows were appended ([`Dataset::new_rows`]). Only heterogeneous sets are written with it.
     pub first_new: Option<Vec<u32>>,
+    /// The times of the nodes, and the split by time.
+    pub times: DatasetTimes,
     /// The steps that [`Dataset::standardize`], [`Dataset::row_normalize`], [`Dataset::symmetrize`] and
     /// [`Dataset::add_self_loops`] have applied. A trained model stores them and applies them to the data of predictions.
     pub preparation: Preparation,
@@ -102,6 +106,7 @@ impl Dataset {
             links: None,
             names: vec![Arc::default()],
             first_new: None,
+            times: DatasetTimes::default(),
             preparation: Preparation::default(),
             notes: Vec::new(),
             layout: Layout::Plain,
@@ -124,6 +129,7 @@ impl Dataset {
             targets: None,
             links: None,
             first_new: None,
+            times: DatasetTimes::default(),
             preparation: Preparation::default(),
             notes: Vec::new(),
             layout: Layout::Numbered,

@@ -2,6 +2,8 @@ use std::path::PathBuf;
 
 use kiln_feature::FeatureDType;
 
+use crate::TimeError;
+
 /// An error from creating, reading, converting or writing a data set.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -69,23 +71,15 @@ pub enum Error {
         /// The limit, in bytes.
         budget_bytes: u64,
     },
-    /// Self loops would be added to a set whose edges have a column in which a loop has no row.
-    #[error(
-        "{name}: the added self loops would have no row in the edge column `{column}`: add the loops and their rows to the \
-         edge list before the set is built, or remove such columns"
-    )]
-    NoEdgeFeatures {
-        /// The name of the set.
-        name: String,
-        /// The name of the column.
-        column: String,
-    },
     /// A file could not be read or written, or its content is invalid.
     #[error(transparent)]
     Store(#[from] kiln_store::Error),
     /// Parts of a dataset that a program builds are missing or inconsistent.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// Times, or a split by them, are invalid.
+    #[error(transparent)]
+    Time(#[from] TimeError),
     /// The links of a split do not fit the graph or each other.
     #[error(transparent)]
     LinkSplit(#[from] LinkSplitError),
@@ -114,7 +108,7 @@ pub enum Error {
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error from [`DatasetBuilder::build`](crate::DatasetBuilder::build).
+/// An error from [`DatasetBuilder::build`](crate::DatasetBuilder::build), or from a step that changes a set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -137,6 +131,17 @@ pub enum BuildError {
         expected: usize,
         /// The given number of entries.
         got: usize,
+    },
+    /// Self loops would be added to a set whose edges have a column in which a loop has no row.
+    #[error(
+        "{name}: the added self loops would have no row in the edge column `{column}`: add the loops and their rows to the \
+         edge list before the set is built, or remove such columns"
+    )]
+    NoEdgeFeatures {
+        /// The name of the set.
+        name: String,
+        /// The name of the column.
+        column: String,
     },
     /// A part of the builder describes a node type, but no type was selected.
     #[error("{call} describes the nodes of one type: call .nodes(type_name) before it")]

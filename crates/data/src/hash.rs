@@ -12,7 +12,9 @@ use kiln_store::progress::{Progress, ProgressUnit};
 use crate::check::for_each_rows;
 use crate::graph_folder::column_file;
 use crate::layout::Layout;
-use crate::{Dataset, DatasetLinks, Error, GraphDataset, LinkTargets, Result, Split};
+use crate::{
+    Dataset, DatasetLinks, DatasetTimes, Error, GraphDataset, LinkTargets, Result, Split, TimeKind, TimeSplit,
+};
 
 /// The first hashed bytes. Any change of the hashed content must change the version number in them.
 const START: &str = "kiln data 1\n";
@@ -51,14 +53,16 @@ impl Dataset {
     ///
     /// The hashed bytes are the line `kiln data 1`, and then for each of these arrays a line of its name, element
     /// type and lengths, and its values, little-endian: `indptr u64 N+1`, `indices u32 M`, if present `weights f32 M`,
-    /// `edge_types u8 M`, and for each other column of the edges, by name, `edge_NAME f32 MxE` (or `f16`, `bf16`), such as
+    /// `edge_types u8 M`, `edge_times i64 M`, and for each other column of the edges, by name, `edge_NAME f32 MxE` (or `f16`, `bf16`), such as
     /// `edge_features`; then `features f32 NxD` (or `f16`, `bf16`), or for sparse ones `features_indptr u64
     /// N+1`, `features_indices u32 K` and `features_data f32 KxD` (D is the number of columns), then `labels i32 NxC`
     /// (C is the number of classes), or `targets u8 NxK` for K labels per node, or `targets f32 NxK` for regression,
     /// then `train u32 P`, `val u32 Q`, `test u32 R`. If the set has links, `link_srcs u32 L`, `link_dsts u32 L` and the
     /// ids of each part, `train_links u32 P`, `val_links u32 Q`, `test_links u32 R`, follow, and for each part with fixed
     /// negatives, `negative_links u32 P`, if present `negative_srcs u32 PxK`, and `negative_dsts u32 PxK`; then, if links have
-    /// them, their `labels` or `targets` as those of nodes, and `link_features f32 LxD` (or `f16`, `bf16`).
+    /// them, their `labels` or `targets` as those of nodes, and `link_features f32 LxD` (or `f16`, `bf16`). If present, the times of
+    /// nodes follow, `node_times i64 N, type T`, then `time_kind u8 1` for dates, and the borders of a split by time, `time_split
+    /// i64 2` or `3`.
     ///
     /// For a heterogeneous set, the names, the order and the sizes of node types and relations are hashed, too: after the line
     /// `kiln data 1` follow `type_offsets u32 T+1`, and for each node type `node_type u8 L`, its name in UTF-8, and its
@@ -95,10 +99,10 @@ impl Dataset {
             hasher.targets(&targets.values)?;
             hasher.split(&targets.split)?;
         }
-        match &self.links {
-            Some(links) => hasher.links(&links.targets),
-            None => Ok(()),
+        if let Some(links) = &self.links {
+            hasher.links(&links.targets)?;
         }
+        hasher.times(&self.times)
     }
 
     fn hash_heterogeneous(&self, hasher: &mut ArrayHasher<'_>) -> Result<()> {
@@ -127,7 +131,7 @@ impl Dataset {
             hasher.array("link_relations", "u32", relations.len(), &relations)?;
             hasher.links(targets)?;
         }
-        Ok(())
+        hasher.times(&self.times)
     }
 }
 
@@ -292,7 +296,7 @@ impl<'a> ArrayHasher<'a> {
             let file = column_file(name);
             let what = file.trim_end_matches(".npy");
             match name {
-                EdgeColumns::WEIGHTS | EdgeColumns::TYPES => {
+                EdgeColumns::WEIGHTS | EdgeColumns::TYPES | EdgeColumns::TIMES => {
                     self.line(what, column.element_type(), column.n_rows())
                 }
                 _ => self.line(what, column.element_type(), lengths_of(column)),
@@ -300,6 +304,23 @@ impl<'a> ArrayHasher<'a> {
             self.values(column.as_bytes())?;
         }
         Ok(())
+    }
+
+    fn times(&mut self, times: &DatasetTimes) -> Result<()> {
+        for (node_type, of_type) in times.nodes.iter().enumerate() {
+            let Some(of_type) = of_type else { continue };
+            self.array("node_times", "i64", format_args!("{}, type {node_type}", of_type.len()), of_type)?;
+        }
+        if times.kind == TimeKind::Date {
+            self.array("time_kind", "u8", 1, &[1_u8])?;
+        }
+        match times.split {
+            Some(TimeSplit { train, val, test }) => {
+                let borders: Vec<i64> = train.into_iter().chain([val, test]).collect();
+                self.array("time_split", "i64", borders.len(), &borders)
+            }
+            None => Ok(()),
+        }
     }
 
     fn features(&mut self, features: &dyn FeatureStore) -> Result<()> {

@@ -27,6 +27,7 @@
 mod arrays;
 mod builder;
 mod builtin;
+pub mod calendar;
 mod check;
 mod checked_hash;
 pub mod convert;
@@ -53,6 +54,7 @@ mod readers;
 mod recorded_hash;
 mod split;
 mod summary;
+mod times;
 mod to_homogeneous;
 
 pub use builder::DatasetBuilder;
@@ -79,8 +81,9 @@ pub use recorded_hash::recorded_hash;
 pub use split::Split;
 pub use summary::{
     ColumnSummary, DatasetSummary, DegreeSummary, FeatureSummary, OutputSummary, RelationSummary,
-    TargetSummary, TypeSummary,
+    TargetSummary, TimesSummary, TypeSummary,
 };
+pub use times::{DatasetTimes, TimeError, TimeKind, TimeSplit, TimeText};
 
 /// The README, so that the doc tests run its example.
 #[cfg(doctest)]

@@ -1,5 +1,6 @@
 //! Splits for link prediction: the graph that passes messages, and the links for training, validation and test.
 
+mod by_time;
 mod dataset_links;
 mod hold_out;
 mod link_values;
@@ -12,10 +13,12 @@ use std::sync::Arc;
 
 use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeId, Relations, SharedArray};
 
+use self::by_time::links_by_time;
 use self::dataset_links::positions;
 use self::random::{SplitEdges, retain_edges};
 use crate::error::require;
-use crate::{Dataset, Note, Result, Split};
+use crate::times::times_of;
+use crate::{Dataset, DatasetTimes, Note, Result, Split, TimeError, TimeSplit};
 
 pub use self::dataset_links::DatasetLinks;
 pub(crate) use self::dataset_links::check_link_types;
@@ -48,6 +51,8 @@ pub use self::targets::LinkTargets;
 pub struct LinkSplit {
     message: Arc<Relations>,
     links: DatasetLinks,
+    /// The split of the links by time; `None` for another split.
+    time_split: Option<TimeSplit>,
 }
 
 impl LinkSplit {
@@ -151,7 +156,7 @@ impl LinkSplit {
                 message = message.with_graph(relation, sorted)?;
             }
         }
-        Ok(Self { message: Arc::new(message), links })
+        Ok(Self { message: Arc::new(message), links, time_split: None })
     }
 
     /// Returns the split of a data set: its own ([`Dataset::links`]) with its graph, or else a random split of the edges of its
@@ -162,8 +167,73 @@ impl LinkSplit {
     pub fn of_dataset(data: &Dataset, config: &LinkSplitConfig, seed: u64) -> Result<Self> {
         match &data.links {
             None => Self::draw(&data.graph, only_relation(&data.graph)?, None, config, seed),
-            Some(links) => Self::new(&data.graph, links.clone()),
+            Some(links) => {
+                Ok(Self { time_split: data.times.split, ..Self::new(&data.graph, links.clone())? })
+            }
         }
+    }
+
+    /// Returns a split of the edges of a relation by their times: an edge is a link of the part of its time. Its graph has all
+    /// edges, of which a loader cuts those that are too late for the messages of a phase ([`TimeSplit::cuts`]). `reverse` is the
+    /// relation that has the reverse of each edge, if there is one.
+    ///
+    /// A part has each pair of nodes with an edge of its time once, and a pair may be in several parts: an edge that was known
+    /// may be repeated. Self loops are no links. [`LinkSplitConfig::direction`] and [`LinkSplitConfig::edge_type`] apply; shares do
+    /// not. In each part, links ascend by destination and then by source.
+    ///
+    /// ```
+    /// use kiln_data::{Dataset, LinkSplit, LinkSplitConfig, TimeSplit};
+    /// use kiln_graph::{EdgeColumn, EdgeColumns};
+    /// let data = Dataset::builder(4)
+    ///     .edges(&[0, 1, 2, 0], &[3, 3, 3, 3])
+    ///     .edge_column(EdgeColumns::TIMES, EdgeColumn::new(vec![1_i64, 2, 5, 9], 1)?)
+    ///     .features(vec![0.0; 4], 1)
+    ///     .build()?;
+    /// let split = LinkSplit::temporal(&data, "edge", None, TimeSplit::new(None, 5, 9)?, &LinkSplitConfig::default())?;
+    /// assert_eq!(split.split().parts().map(|(_, links)| links.len()), [2, 1, 1]);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`TimeError::NoTimes`] if the edges have no times, [`TimeError::EmptyPart`] if no edge is in a part, and the errors
+    /// of [`LinkSplit::random_relation`].
+    pub fn temporal(
+        data: &Dataset,
+        relation: &str,
+        reverse: Option<&str>,
+        split: TimeSplit,
+        config: &LinkSplitConfig,
+    ) -> Result<Self> {
+        let (position, reverse) = positions(data.graph.schema(), relation, reverse)?;
+        let edges = data.graph.whole_graph(position)?;
+        let items = || format!("the edges of the relation `{relation}`");
+        let times = times_of(edges.columns()).ok_or_else(|| TimeError::NoTimes { items: items() })?;
+        let targets = links_by_time(&edges, times, &split, data.times.kind, config)?;
+        let links = DatasetLinks { relation: position, reverse, targets: Arc::new(targets) };
+        Ok(Self { time_split: Some(split), ..Self::new(&data.graph, links)? })
+    }
+
+    /// Returns the graph that passes the messages of training: that of [`LinkSplit::message`], and for links that were split by time
+    /// its edges that were known then. `times` are those of the data.
+    ///
+    /// # Errors
+    /// Returns the errors of [`DatasetTimes::graph_before`].
+    pub fn training_messages(&self, times: &DatasetTimes) -> Result<Arc<Relations>> {
+        match &self.time_split {
+            Some(split) => times.graph_before(&self.message, split.cuts()[0]),
+            None => Ok(Arc::clone(&self.message)),
+        }
+    }
+
+    /// Returns the split with the times that limit the messages of each phase, of links that were split by time.
+    #[must_use]
+    pub fn with_time_split(self, time_split: Option<TimeSplit>) -> Self {
+        Self { time_split, ..self }
+    }
+
+    /// Returns the split of the links by time; `None` for another split.
+    pub fn time_split(&self) -> Option<TimeSplit> {
+        self.time_split
     }
 
     /// Returns the graph that passes messages. The neighbours of each node ascend in the relation of the links and its
@@ -238,6 +308,8 @@ impl LinkSplit {
         let reverses = self.message.whole_graph(self.links.reverse.unwrap_or(self.links.relation))?;
         let [_, held_out @ ..] = self.split().parts();
         let mut notes = Vec::new();
+        // The edges of held-out links are too late to pass messages, and earlier edges of a pair are known.
+        let held_out = held_out.into_iter().filter(|_| self.time_split.is_none());
         for (part, links) in held_out {
             let n_links = self.count(links, |src, dst| has_edge(&edges, src, dst));
             let n_reversed = self.count(links, |src, dst| has_edge(&reverses, dst, src));

@@ -11,7 +11,8 @@ use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::check::for_each_rows;
 use crate::layout::Layout;
-use crate::{Dataset, Error, NotHomogeneousError, Result};
+use crate::times::with_times_of_loops;
+use crate::{BuildError, Dataset, Error, NotHomogeneousError, Result};
 
 impl Dataset {
     /// Returns the set with each feature column shifted and scaled to mean 0 and standard deviation 1, as 32-bit
@@ -90,7 +91,7 @@ impl Dataset {
     ///
     /// # Errors
     /// Returns [`Error::Graph`] if the graph is damaged, or if it has an edge of type 255, and
-    /// [`Error::NoEdgeFeatures`] if edges have other columns than weights, types and features and a loop must be added.
+    /// [`BuildError::NoEdgeFeatures`] if edges have other columns than weights, types, features and times and a loop must be added.
     pub fn add_self_loops(mut self) -> Result<Self> {
         self.require_plain("add_self_loops")?;
         // A type without edges may have a name, which the loops must not take over.
@@ -104,6 +105,7 @@ impl Dataset {
             if let Some(features) = features_with_self_loops(&before, &graph) {
                 graph = graph.with_column(EdgeColumns::FEATURES, features)?;
             }
+            graph = with_times_of_loops(graph, &before)?;
         }
         // Loops of a new type were added if the number of types grew.
         if !self.edge_type_names.is_empty() && before.n_edge_types() < graph.n_edge_types() {
@@ -135,10 +137,12 @@ impl Dataset {
 
     /// Returns an error if edges have columns in which an added loop has no row.
     fn refuse_loops_without_rows(&self, graph: &Csc) -> Result<()> {
-        match graph.columns().rows().without(EdgeColumns::FEATURES).names().next() {
+        // An added loop was always known.
+        let others = graph.columns().rows().without(EdgeColumns::FEATURES).without(EdgeColumns::TIMES);
+        match others.names().next() {
             Some(column) => {
                 let name = self.name.clone();
-                Err(Error::NoEdgeFeatures { name, column: column.to_owned() })
+                Err(BuildError::NoEdgeFeatures { name, column: column.to_owned() }.into())
             }
             None => Ok(()),
         }

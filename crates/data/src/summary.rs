@@ -7,12 +7,12 @@ mod show;
 use std::ops::Range;
 
 use kiln_feature::{FeatureDType, FeatureStore, TargetKind, Targets};
-use kiln_graph::{Csc, ItemId, NodeId};
+use kiln_graph::{Csc, EdgeColumns, ItemId, NodeId};
 use kiln_store::progress::{Progress, ProgressUnit};
 
 use self::columns::summarize_columns;
 use self::outputs::summarize_outputs;
-use crate::{Dataset, DatasetTargets, Split};
+use crate::{Dataset, DatasetTargets, Split, TimeKind, TimeSplit};
 
 pub use self::columns::ColumnSummary;
 pub use self::outputs::OutputSummary;
@@ -36,8 +36,25 @@ pub struct DatasetSummary {
     pub n_links: Option<[usize; 3]>,
     /// The targets of the links; `None` without links, and for links without targets.
     pub link_targets: Option<TargetSummary>,
+    /// The meaning of the times, the first and the last time of each node type and relation that has times, and the split by
+    /// time.
+    pub times: TimesSummary,
     /// The targets; `None` for a set without targets.
     pub targets: Option<TargetSummary>,
+}
+
+/// The times of a set and its split by time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TimesSummary {
+    /// The meaning of the times.
+    pub kind: TimeKind,
+    /// The name of each node type with times, and the first and the last time of its nodes.
+    pub types: Vec<(String, [i64; 2])>,
+    /// The name of each relation with times, and the first and the last time of its edges.
+    pub relations: Vec<(String, [i64; 2])>,
+    /// The split by time; `None` for another split.
+    pub split: Option<TimeSplit>,
 }
 
 /// A node type of a [`DatasetSummary`].
@@ -153,7 +170,7 @@ impl Dataset {
         let n_edges = self.graph.n_edges();
         let progress = Progress::start("counting degrees", ProgressUnit::Edges, n_edges);
         for relation in self.graph.iter() {
-            let rows = relation.graph.columns().rows();
+            let rows = relation.graph.columns().rows().without(EdgeColumns::TIMES);
             relations.push(RelationSummary {
                 name: relation.name.clone(),
                 src_type: names[relation.src_type].clone(),
@@ -173,6 +190,7 @@ impl Dataset {
             types,
             edge_types: self.summarize_edge_types(&relations),
             relations,
+            times: self.summarize_times(),
             n_links: split.map(|split| split.parts().map(|(_, part)| part.len())),
             link_targets: links.and_then(|links| {
                 let values = links.targets.values()?;
@@ -190,6 +208,19 @@ impl Dataset {
                 TargetSummary::new(name, "nodes", values, split, outputs)
             }),
         }
+    }
+
+    fn summarize_times(&self) -> TimesSummary {
+        let mut summary =
+            TimesSummary { kind: self.times.kind, split: self.times.split, ..TimesSummary::default() };
+        for (node_type, name) in self.graph.types().names().iter().enumerate() {
+            summary.types.extend(self.node_time_range(node_type).map(|range| (name.clone(), range)));
+        }
+        for (position, relation) in self.graph.iter().enumerate() {
+            let range = self.edge_time_range(position);
+            summary.relations.extend(range.map(|range| (relation.name.clone(), range)));
+        }
+        summary
     }
 
     /// Returns the types of the edges of a graph with one relation.

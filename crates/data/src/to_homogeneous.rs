@@ -7,7 +7,8 @@ use kiln_graph::{Csc, CscBuilder, EdgeColumn, EdgeColumns, NodeId, Relation, Rel
 use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::layout::Layout;
-use crate::{Dataset, DatasetLinks, DatasetTargets, NotHomogeneousError, Note, Result, Split};
+use crate::times::times_of;
+use crate::{Dataset, DatasetLinks, DatasetTargets, DatasetTimes, NotHomogeneousError, Note, Result, Split};
 
 impl Dataset {
     /// Returns a set with one node type as a homogeneous set, as `to_homogeneous` of DGL and PyG does, so that models of graphs of
@@ -16,7 +17,7 @@ impl Dataset {
     ///
     /// The graph of one relation is shared. The edges of several relations become one graph in memory, whose edge types are the
     /// positions of the relations and have their names; the neighbours of a node ascend. Edges of relations without weights have
-    /// the weight 1 if others have weights, and a column of the edges is kept if all relations have it with the same width and
+    /// the weight 1 if others have weights, those of relations without times were always known if others have times, and a column of the edges is kept if all relations have it with the same width and
     /// element type; [`Dataset::notes`] has both. Ids, features, targets, split, links and names of the nodes stay. The types are
     /// called `node` and `edge`.
     ///
@@ -139,6 +140,9 @@ fn columns_of(graph: &Relations, notes: &mut Vec<Note>) -> Result<EdgeColumns> {
         let weights = EdgeColumn::new(weights_of(graph, notes), 1)?;
         columns = columns.with(EdgeColumns::WEIGHTS, weights)?;
     }
+    if graph.iter().any(|relation| times_of(relation.graph.columns()).is_some()) {
+        columns = columns.with(EdgeColumns::TIMES, EdgeColumn::new(times_of_all(graph, notes), 1)?)?;
+    }
     let all: Vec<EdgeColumns> = graph.iter().map(|relation| relation.graph.columns().rows()).collect();
     let mut left_out: Vec<&str> = Vec::new();
     for name in all.iter().flat_map(EdgeColumns::names) {
@@ -159,6 +163,28 @@ fn columns_of(graph: &Relations, notes: &mut Vec<Note>) -> Result<EdgeColumns> {
         )));
     }
     Ok(columns)
+}
+
+/// Returns the times of the edges of all relations; those of a relation without times were always known.
+fn times_of_all(graph: &Relations, notes: &mut Vec<Note>) -> Vec<i64> {
+    let mut times = Vec::with_capacity(graph.n_edges() as usize);
+    let mut without: Vec<&str> = Vec::new();
+    for Relation { name, graph, .. } in graph.iter() {
+        match times_of(graph.columns()) {
+            Some(of_relation) => times.extend_from_slice(of_relation),
+            None => {
+                times.resize(times.len() + graph.n_edges() as usize, DatasetTimes::ALWAYS);
+                without.push(name);
+            }
+        }
+    }
+    if !without.is_empty() {
+        notes.push(Note::Other(format!(
+            "the edges of {} have no times, so they count as always known beside the times of the other relations",
+            without.join(", ")
+        )));
+    }
+    times
 }
 
 /// Returns the weights of the edges of all relations, 1 for those of a relation without weights.

@@ -195,6 +195,7 @@ fn check_writing(root: &Path) {
         names: vec![Arc::default()],
         edge_type_names: Vec::new(),
         first_new: None,
+        times: Default::default(),
         layout: kiln_data::Layout::Plain,
         preparation: Preparation::default(),
         links: None,

@@ -11,6 +11,8 @@ use crate::{ColumnError, Result, SharedArray};
 pub enum ColumnValues {
     /// Small whole numbers, such as types.
     U8(SharedArray<u8>),
+    /// Times.
+    I64(SharedArray<i64>),
     /// 32-bit IEEE 754 floats.
     F32(SharedArray<f32>),
     /// 16-bit IEEE 754 floats.
@@ -36,13 +38,14 @@ macro_rules! column_from {
     )*};
 }
 
-column_from!(u8 => U8, f32 => F32, f16 => F16, bf16 => BF16);
+column_from!(u8 => U8, i64 => I64, f32 => F32, f16 => F16, bf16 => BF16);
 
 /// Calls a generic expression with the array of any element type.
 macro_rules! with_values {
     ($values:expr, $array:ident => $result:expr) => {
         match $values {
             ColumnValues::U8($array) => $result,
+            ColumnValues::I64($array) => $result,
             ColumnValues::F32($array) => $result,
             ColumnValues::F16($array) => $result,
             ColumnValues::BF16($array) => $result,
@@ -106,10 +109,11 @@ impl EdgeColumn {
         with_values!(&self.values, array => array.len()) / self.width
     }
 
-    /// Returns the short name of the element type: `u8`, `f32`, `f16` or `bf16`.
+    /// Returns the short name of the element type: `u8`, `i64`, `f32`, `f16` or `bf16`.
     pub fn element_type(&self) -> &'static str {
         match self.values {
             ColumnValues::U8(_) => "u8",
+            ColumnValues::I64(_) => "i64",
             ColumnValues::F32(_) => "f32",
             ColumnValues::F16(_) => "f16",
             ColumnValues::BF16(_) => "bf16",
@@ -122,6 +126,7 @@ impl EdgeColumn {
             ColumnValues::U8(_) => self.width,
             ColumnValues::F16(_) | ColumnValues::BF16(_) => 2 * self.width,
             ColumnValues::F32(_) => 4 * self.width,
+            ColumnValues::I64(_) => 8 * self.width,
         }
     }
 
@@ -133,20 +138,21 @@ impl EdgeColumn {
     /// Returns the position of the first value that is infinite or NaN, row-major; `None` if all are finite.
     pub fn first_not_finite(&self) -> Option<usize> {
         match &self.values {
-            ColumnValues::U8(_) => None,
+            ColumnValues::U8(_) | ColumnValues::I64(_) => None,
             ColumnValues::F32(values) => values.iter().position(|value| !value.is_finite()),
             ColumnValues::F16(values) => values.iter().position(|value| !value.is_finite()),
             ColumnValues::BF16(values) => values.iter().position(|value| !value.is_finite()),
         }
     }
 
-    /// Returns the value at a position, row-major, as a 32-bit float.
+    /// Returns the value at a position, row-major, as a 32-bit float, to which a time is rounded.
     ///
     /// # Panics
     /// Panics if there is no value at the position.
     pub fn value(&self, position: usize) -> f32 {
         match &self.values {
             ColumnValues::U8(values) => values[position].into(),
+            ColumnValues::I64(values) => values[position] as f32,
             ColumnValues::F32(values) => values[position],
             ColumnValues::F16(values) => values[position].into(),
             ColumnValues::BF16(values) => values[position].into(),
@@ -162,6 +168,7 @@ impl EdgeColumn {
         let width = self.width;
         let values = match &self.values {
             ColumnValues::U8(values) => selected(values, width, rows)?.into(),
+            ColumnValues::I64(values) => selected(values, width, rows)?.into(),
             ColumnValues::F32(values) => selected(values, width, rows)?.into(),
             ColumnValues::F16(values) => selected(values, width, rows)?.into(),
             ColumnValues::BF16(values) => selected(values, width, rows)?.into(),
@@ -184,6 +191,7 @@ impl EdgeColumn {
         }
         let values = match &first.values {
             ColumnValues::U8(_) => concat_values!(columns, U8),
+            ColumnValues::I64(_) => concat_values!(columns, I64),
             ColumnValues::F32(_) => concat_values!(columns, F32),
             ColumnValues::F16(_) => concat_values!(columns, F16),
             ColumnValues::BF16(_) => concat_values!(columns, BF16),
@@ -226,6 +234,7 @@ fn selected<T: Pod>(values: &[T], width: usize, rows: impl ExactSizeIterator<Ite
 /// |---|---|---|---|
 /// | [`EdgeColumns::WEIGHTS`] | `f32` | 1 | samplers and weighted sums |
 /// | [`EdgeColumns::TYPES`] | `u8` | 1 | layers with a weight per relation |
+/// | [`EdgeColumns::TIMES`] | `i64` | 1 | splits by time, and cuts of messages |
 /// | [`EdgeColumns::FEATURES`] | `f32`, `f16` or `bf16` | any | layers with edge features |
 /// | any other | `f32`, `f16` or `bf16` | any | a program's own rules, models and losses |
 ///
@@ -242,6 +251,8 @@ impl EdgeColumns {
     pub const TYPES: &'static str = "types";
     /// The name of the features.
     pub const FEATURES: &'static str = "features";
+    /// The name of the times.
+    pub const TIMES: &'static str = "times";
     /// The maximum length of a name.
     const LONGEST_NAME: usize = 64;
 
@@ -255,7 +266,7 @@ impl EdgeColumns {
     ///
     /// # Errors
     /// Returns [`ColumnError::Name`] for a name that is not allowed, and [`ColumnError::Values`] for weights that are not
-    /// one `f32` per edge, types that are not one `u8`, and other columns of whole numbers.
+    /// one `f32` per edge, types that are not one `u8`, times that are not one `i64`, and other columns of whole numbers.
     pub fn with(mut self, name: impl Into<String>, column: EdgeColumn) -> Result<Self> {
         let name = name.into();
         if !Self::is_name(&name) {
@@ -332,12 +343,13 @@ fn order(name: &str) -> (u8, &str) {
 
 fn check_values(name: &str, column: &EdgeColumn) -> Result<()> {
     let expected = match (name, &column.values, column.width) {
-        (EdgeColumns::WEIGHTS, ColumnValues::F32(_), 1) | (EdgeColumns::TYPES, ColumnValues::U8(_), 1) => {
-            return Ok(());
-        }
+        (EdgeColumns::WEIGHTS, ColumnValues::F32(_), 1)
+        | (EdgeColumns::TYPES, ColumnValues::U8(_), 1)
+        | (EdgeColumns::TIMES, ColumnValues::I64(_), 1) => return Ok(()),
         (EdgeColumns::WEIGHTS, ..) => "one f32 per edge",
         (EdgeColumns::TYPES, ..) => "one u8 per edge",
-        (_, ColumnValues::U8(_), _) => "f32, f16 or bf16",
+        (EdgeColumns::TIMES, ..) => "one i64 per edge",
+        (_, ColumnValues::U8(_) | ColumnValues::I64(_), _) => "f32, f16 or bf16",
         _ => return Ok(()),
     };
     let got = format!("{} of {}", column.width, column.element_type());

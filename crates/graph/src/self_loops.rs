@@ -73,7 +73,7 @@ pub fn features_with_self_loops(graph: &Csc, with_loops: &Csc) -> Option<EdgeCol
     }
     let width = column.width();
     let values: ColumnValues = match column.values() {
-        ColumnValues::U8(_) => return None,
+        ColumnValues::U8(_) | ColumnValues::I64(_) => return None,
         ColumnValues::F32(values) => {
             rows_with_loops([graph, with_loops], values, width, |value| value).into()
         }

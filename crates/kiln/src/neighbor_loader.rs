@@ -257,6 +257,8 @@ impl NeighborLoader {
         notes_on_edge_columns(self.data.schema(), &columns, has_several_types, |column| match column {
             EdgeColumns::WEIGHTS => self.sampling.weights != EdgeWeights::None,
             EdgeColumns::TYPES => self.sampling.edge_types && !has_several_types,
+            // Cuts of messages read them.
+            EdgeColumns::TIMES => true,
             _ => self.edge_columns.iter().any(|other| **other == *column),
         })
     }

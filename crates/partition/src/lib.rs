@@ -59,6 +59,7 @@ pub use partition_meta::PartitionMeta;
 pub use row::PartitionRow;
 pub use stats::PartitionStats;
 pub use verify::PartVerifyReport;
+pub use whole_set::check_times;
 pub use write::{WriteReport, write_parts};
 
 /// The result of this crate's fallible functions.

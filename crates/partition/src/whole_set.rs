@@ -25,6 +25,7 @@ impl<'a> WholeSet<'a> {
     /// Returns [`Error::Data`] if the links are not those of the graph, and [`Error::BadParameter`] for a set with neither
     /// targets nor links.
     pub(crate) fn new(data: &'a Dataset) -> Result<Self> {
+        check_times(data)?;
         if let Some(links) = data.links.as_ref().filter(|_| data.is_heterogeneous()) {
             links.check(data.graph.schema())?;
         }
@@ -191,6 +192,17 @@ impl<'a> WholeSet<'a> {
             n_types: n_types.map(|n_types| n_types.max(type_names.len())),
             dim: relation.graph.columns().get(EdgeColumns::FEATURES).map(EdgeColumn::width),
         }
+    }
+}
+
+/// Checks that a set has no split by time: partitions pass messages over all their edges.
+///
+/// # Errors
+/// Returns [`Error::TimeSplit`] if it has one.
+pub fn check_times(data: &Dataset) -> Result<()> {
+    match data.times.split {
+        Some(_) => Err(Error::TimeSplit),
+        None => Ok(()),
     }
 }
 

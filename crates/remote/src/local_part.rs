@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use kiln_data::DatasetTargets;
 use kiln_feature::{EdgeFeatures, FeatureBuffer, FeatureStore, TargetKind};
-use kiln_graph::RelationSchema;
+use kiln_graph::{EdgeColumns, RelationSchema};
 use kiln_partition::{Cache, Part, PartOfRelation, PartOfType, PartitionBook, PartitionRow};
 
 use crate::edges::Edges;
@@ -183,7 +183,9 @@ fn describe_type(part: &Part, node_type: usize, name: &str) -> NodeType {
 
 fn describe_relation(schema: &RelationSchema, of_part: &PartOfRelation) -> Relation {
     let mut edge_columns = Vec::new();
-    for (name, column) in of_part.graph.columns().rows().iter() {
+    // Batches have no times.
+    let rows = of_part.graph.columns().rows().without(EdgeColumns::TIMES);
+    for (name, column) in rows.iter() {
         let row_type = column.element_type().to_owned();
         edge_columns.push(EdgeColumn { name: name.to_owned(), width: column.width() as u32, row_type });
     }

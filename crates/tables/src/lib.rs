@@ -78,7 +78,6 @@
 
 mod appended_spec;
 mod bad_rows;
-mod calendar;
 mod drift;
 mod earlier;
 mod edge_features;

@@ -1,6 +1,6 @@
 //! The split of nodes.
 
-use crate::calendar::parse_time;
+use kiln_data::calendar::parse_time;
 use crate::hash::{hash_bytes, mix};
 use crate::spec::SplitSpec;
 use crate::table::Cell;

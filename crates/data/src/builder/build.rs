@@ -5,12 +5,15 @@ use std::sync::Arc;
 use kiln_feature::{
     DenseFeatures, EdgeFeatures, FeatureStore, Labels, PreparationStep, TargetValues, Targets,
 };
-use kiln_graph::{ColumnError, Csc, CscBuilder, Duplicates, EdgeColumns, NodeTypes, Relations, symmetrize};
+use kiln_graph::{
+    ColumnError, Csc, CscBuilder, Duplicates, EdgeColumns, NodeTypes, Relations, SharedArray, symmetrize,
+};
 
 use super::{DatasetBuilder, Edges, Features, GivenTargets, NODE, Nodes, OfType};
 use crate::dataset::{Dataset, DatasetTargets};
 use crate::error::{BuildError, Error, Result, missing};
 use crate::split::Split;
+use crate::{TimeKind, TimeSplit};
 
 impl<'a> DatasetBuilder<'a> {
     /// Builds the graph, checks that all parts are consistent, and returns the dataset. Labels and split may both be
@@ -50,9 +53,10 @@ impl<'a> DatasetBuilder<'a> {
             return Err(BuildError::NotApplicable { call: ".nodes(type_name)", instead }.into());
         }
         let graph = self.build_graph(n_nodes)?;
-        let OfType { features, names } = self.of_type.remove(NODE).unwrap_or_default();
+        let OfType { features, times, names } = self.of_type.remove(NODE).unwrap_or_default();
         let features = features.ok_or(missing("features", ".features(x, dim)"))?.build(n_nodes)?;
-        let (values, split) = match (self.targets.take(), self.split.take()) {
+        let split = self.given_split()?;
+        let (values, split) = match (self.targets.take(), split) {
             (None, None) => (Labels::new(vec![-1; n_nodes], 0).into(), Split::default()),
             (targets, split) => {
                 let (_, targets) = targets.ok_or(missing("labels", ".labels(y, n_classes)"))?;
@@ -73,7 +77,7 @@ impl<'a> DatasetBuilder<'a> {
         data.preparation.steps.extend(self.symmetrize.then_some(PreparationStep::Symmetrize));
         data.edge_type_names = self.edge_type_names;
         data.names = vec![Arc::new(names)];
-        Ok(data)
+        with_times(data, vec![times], self.time_kind, self.time_split)
     }
 
     fn build_heterogeneous(mut self, types: Arc<NodeTypes>) -> Result<Dataset> {
@@ -85,22 +89,38 @@ impl<'a> DatasetBuilder<'a> {
         let graph = Arc::new(Relations::new(types.clone(), std::mem::take(&mut self.built))?);
         let mut features = Vec::new();
         let mut names = Vec::new();
+        let mut times = Vec::new();
         for (node_type, name) in types.names().iter().enumerate() {
             let of_type = self.of_type.remove(name).unwrap_or_default();
             let n_nodes = types.range(node_type).len();
             let store = of_type.features.map(|features| features.build(n_nodes)).transpose();
             features.push(store.map_err(|error| error.in_type(name))?);
             names.push(Arc::new(of_type.names));
+            times.push(of_type.times);
         }
         let targets = self.targets_of_type(&types)?;
         let data = Dataset { targets, names, ..Dataset::heterogeneous(self.name, graph, features) };
         data.check_parts()?;
-        Ok(data)
+        with_times(data, times, self.time_kind, self.time_split)
+    }
+
+    /// Returns the split of nodes that was given, which is empty until the nodes are split by their times.
+    fn given_split(&mut self) -> Result<Option<Split>> {
+        match (self.split.take(), self.time_split) {
+            (Some(_), Some(_)) => {
+                let call = ".time_split(split)";
+                let instead = "the nodes are split by .split(train, val, test): remove one of the calls";
+                Err(BuildError::NotApplicable { call, instead }.into())
+            }
+            (None, Some(_)) => Ok(Some(Split::default())),
+            (split, None) => Ok(split),
+        }
     }
 
     fn targets_of_type(&mut self, types: &NodeTypes) -> Result<Option<DatasetTargets>> {
         let class_names = std::mem::take(&mut self.class_names);
-        let (name, targets, split) = match (self.targets.take(), self.split.take()) {
+        let split = self.given_split()?;
+        let (name, targets, split) = match (self.targets.take(), split) {
             (None, None) => {
                 check_length("class names", "class", 0, class_names.len())?;
                 return Ok(None);
@@ -185,6 +205,26 @@ impl<'a> DatasetBuilder<'a> {
             builder = builder.edge_types(types);
         }
         builder
+    }
+}
+
+/// Returns a set with the times of the nodes of each type, and the split by time.
+fn with_times(
+    mut data: Dataset,
+    times: Vec<Option<SharedArray<i64>>>,
+    kind: TimeKind,
+    split: Option<TimeSplit>,
+) -> Result<Dataset> {
+    data.times.kind = kind;
+    for (node_type, times) in times.into_iter().enumerate() {
+        let Some(times) = times else { continue };
+        let n_nodes = data.graph.types().range(node_type).len();
+        check_length("node times", "node", n_nodes, times.len())?;
+        data = data.with_node_times(node_type, times)?;
+    }
+    match split {
+        Some(split) => data.with_time_split(split),
+        None => Ok(data),
     }
 }
 

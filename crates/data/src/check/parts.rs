@@ -71,6 +71,9 @@ impl Dataset {
                 Layout::Numbered => error.in_type(name),
             })?;
         }
+        if let Some(split) = &self.times.split {
+            split.check()?;
+        }
         self.check_edges()?;
         if let Some(links) = &self.links {
             links.check_relations(self.graph.schema())?;
@@ -95,6 +98,9 @@ impl Dataset {
         let n_nodes = self.graph.types().range(node_type).len();
         if let Some(features) = &self.features[node_type] {
             check_count(&self.name, RowsOf::Nodes.count(), n_nodes, features.n_rows())?;
+        }
+        if let Some(times) = self.times.node_times(node_type) {
+            check_count(&self.name, "the number of node times", n_nodes, times.len())?;
         }
         let columns = &self.feature_columns[node_type];
         if !columns.is_empty() {

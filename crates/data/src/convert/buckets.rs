@@ -411,6 +411,7 @@ fn check_columns(options: &ConvertOptions, columns: &[ColumnFormat]) -> Result<(
         // A column without rows is checked as one with rows.
         let values: ColumnValues = match element {
             ElementType::U8 => Vec::<u8>::new().into(),
+            ElementType::I64 => Vec::<i64>::new().into(),
             ElementType::F16 => Vec::<f16>::new().into(),
             ElementType::BF16 => Vec::<bf16>::new().into(),
             _ => Vec::<f32>::new().into(),

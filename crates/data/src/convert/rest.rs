@@ -14,14 +14,14 @@ use super::buckets::FIXED_BYTES;
 use crate::arrays::{RowsOf, check_finite, label_of, node_of, row_shape, written_type};
 use crate::check::{Place, VALUES_AT_ONCE, check_split};
 use crate::edges::{ColumnArray, ColumnFormat};
-use crate::graph_folder::{TARGETS, start_column, write_link_targets};
+use crate::graph_folder::{NODE_TIMES, TARGETS, start_column, write_link_targets};
 use crate::layout::Layout;
 use crate::limits::{bad_dim, check_n_classes};
 use crate::readers::edge_means::MeanRows;
 use crate::readers::ids::for_each_listed;
 use crate::readers::links;
 use crate::readers::npy::{
-    FEATURES, FEATURES_OF_NODES, PARTS, has_no_labels, open_features, open_graph, open_split,
+    FEATURES, FEATURES_OF_NODES, PARTS, has_no_labels, open_features, open_graph, open_node_times, open_split,
 };
 use crate::readers::stored::{Source, for_each_row};
 use crate::readers::target_arrays;
@@ -59,6 +59,9 @@ pub(super) fn copy_rest(
         return Ok(Sizes::default());
     }
     let dim = copy_features(folder, n_nodes, set)?;
+    if let Some(times) = open_node_times(folder, n_nodes)? {
+        copy_values(&times, set.vector(NODE_TIMES, ElementType::I64)?, set)?;
+    }
     if let Some(targets) = links::read_folder(folder, n_nodes, notes)? {
         write_link_targets(set, &targets)?;
     }

@@ -51,6 +51,10 @@ impl ColumnArray {
             if name == EdgeColumns::TYPES {
                 continue;
             }
+            if name == EdgeColumns::TIMES {
+                columns.push(Self::vector(folder.join(&file), DType::I64, ColumnFormat::times())?);
+                continue;
+            }
             let array = ArrayFile::open(folder.join(&file))?;
             let is_float = matches!(array.dtype(), DType::F16 | DType::F32 | DType::F64);
             if name != EdgeColumns::FEATURES && !is_float {
@@ -96,7 +100,7 @@ impl ColumnArray {
     /// Returns the noun for the number of rows in messages.
     pub(crate) fn count(&self) -> &'static str {
         match self.format.name.as_str() {
-            EdgeColumns::WEIGHTS | EdgeColumns::TYPES => "the number of entries",
+            EdgeColumns::WEIGHTS | EdgeColumns::TYPES | EdgeColumns::TIMES => "the number of entries",
             _ => RowsOf::Edges.count(),
         }
     }
@@ -106,6 +110,10 @@ impl ColumnArray {
         let width = self.format.width;
         let row_bytes = width * self.array.dtype().bytes();
         let bytes = &self.array.value_bytes()[edges.start * row_bytes..edges.end * row_bytes];
+        if self.format.name == EdgeColumns::TIMES {
+            out.extend_from_slice(bytes);
+            return Ok(());
+        }
         let elements = edges.start * width..edges.end * width;
         check_finite(&self.array, elements, width, column_value(&self.format.name))?;
         if self.array.dtype() != DType::F64 {
@@ -125,6 +133,7 @@ impl ColumnArray {
         Ok(match self.format.name.as_str() {
             EdgeColumns::WEIGHTS => EdgeColumn::new(self.array.elements::<f32>()?, 1)?,
             EdgeColumns::TYPES => EdgeColumn::new(self.array.elements::<u8>()?, 1)?,
+            EdgeColumns::TIMES => EdgeColumn::new(self.array.elements::<i64>()?, 1)?,
             _ => EdgeFeatures::from(rows_of(&self.array, RowsOf::Edges, notes)?).to_column(),
         })
     }
@@ -135,6 +144,7 @@ impl ColumnFormat {
     pub(super) fn column_of(&self, bytes: &[u8]) -> Result<EdgeColumn> {
         let values: ColumnValues = match self.element {
             ElementType::U8 => bytes.to_vec().into(),
+            ElementType::I64 => bytemuck::pod_collect_to_vec::<u8, i64>(bytes).into(),
             ElementType::F16 => bytemuck::pod_collect_to_vec::<u8, f16>(bytes).into(),
             ElementType::BF16 => bytemuck::pod_collect_to_vec::<u8, bf16>(bytes).into(),
             _ => bytemuck::pod_collect_to_vec::<u8, f32>(bytes).into(),

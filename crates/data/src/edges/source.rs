@@ -1,7 +1,7 @@
 use kiln_graph::EdgeColumns;
 use kiln_store::array_folder::ElementType;
 
-use crate::Result;
+use crate::{DatasetTimes, Result};
 
 /// The maximum number of edges of a chunk.
 pub(crate) const CHUNK_EDGES: usize = 1 << 13;
@@ -37,7 +37,7 @@ pub trait EdgeSource {
 pub struct ColumnFormat {
     /// The name ([`EdgeColumns`]).
     pub name: String,
-    /// The element type: `u8` for types, `f32` for weights, and `f32`, `f16` or `bf16` for other columns.
+    /// The element type: `u8` for types, `f32` for weights, `i64` for times, and `f32`, `f16` or `bf16` for other columns.
     pub element: ElementType,
     /// The number of values per edge.
     pub width: usize,
@@ -54,16 +54,22 @@ impl ColumnFormat {
         Self { name: EdgeColumns::TYPES.to_owned(), element: ElementType::U8, width: 1 }
     }
 
+    /// Returns the format of times.
+    pub fn times() -> Self {
+        Self { name: EdgeColumns::TIMES.to_owned(), element: ElementType::I64, width: 1 }
+    }
+
     /// Returns the number of bytes per edge.
     pub fn row_bytes(&self) -> usize {
         self.element.stored_as().bytes() * self.width
     }
 
-    /// Returns the row of a self loop that is added: the weight 1 or the type 0. `None` for any other column.
+    /// Returns the row of a self loop that is added: the weight 1, the type 0, or a time at which it was always known. `None` for any other column.
     pub(crate) fn row_of_added_loop(&self) -> Option<Vec<u8>> {
         match self.name.as_str() {
             EdgeColumns::WEIGHTS => Some(1.0_f32.to_le_bytes().to_vec()),
             EdgeColumns::TYPES => Some(vec![0]),
+            EdgeColumns::TIMES => Some(DatasetTimes::ALWAYS.to_le_bytes().to_vec()),
             _ => None,
         }
     }

@@ -1,9 +1,11 @@
 use std::path::Path;
 
 use kiln_feature::{FeatureColumn, Preparation};
+use kiln_store::Hasher;
 use kiln_store::array_folder::bad_key;
+use serde::{Deserialize, Serialize};
 
-use crate::Result;
+use crate::{DatasetTimes, Result, TimeKind, TimeSplit};
 
 /// What a manifest states about a set beside its graph and its files, whatever its layout.
 #[derive(Debug)]
@@ -22,21 +24,59 @@ pub(super) struct Contents {
     pub(super) edge_type_names: Vec<String>,
     /// The first new row of each node type; `None` for a set without appended rows.
     pub(super) first_new: Option<Vec<u32>>,
+    pub(super) times: TimesEntry,
     pub(super) preparation: Preparation,
+}
+
+/// The meaning of the times of a set, and its split by time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TimesEntry {
+    #[serde(default)]
+    pub(crate) kind: TimeKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) split: Option<TimeSplit>,
+}
+
+impl TimesEntry {
+    /// Returns the entry of a set.
+    pub(crate) fn of(times: &DatasetTimes) -> Self {
+        Self { kind: times.kind, split: times.split }
+    }
+
+    /// Returns true for an entry that is not written: integers without a split.
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Appends the entry to the bytes that are hashed, unless it is not written.
+    pub(crate) fn hash(&self, hasher: &mut Hasher) {
+        if self.is_default() {
+            return;
+        }
+        hasher.update(format!("times {}\n", serde_json::json!(self)));
+    }
+
+    /// Checks the order of the borders of the split.
+    pub(crate) fn check(&self, path: &Path) -> Result<()> {
+        let Some(split) = &self.split else { return Ok(()) };
+        let expected = "borders of which train is before val, and val not after test";
+        Ok(split.check().map_err(|error| bad_key(path, "times.split", expected, error))?)
+    }
 }
 
 /// The targets of a set.
 #[derive(Debug)]
-pub(super) struct TargetContents {
-    pub(super) node_type: usize,
+pub(crate) struct TargetContents {
+    pub(crate) node_type: usize,
     /// The number of classes, or of columns of target values.
-    pub(super) n_outputs: usize,
+    pub(crate) n_outputs: usize,
     /// The names of the classes or columns; empty if they have no names.
-    pub(super) class_names: Vec<String>,
+    pub(crate) class_names: Vec<String>,
 }
 
 /// Checks that each node type, with these numbers of nodes, has a first new row that is not behind its last row.
-pub(super) fn check_first_new(path: &Path, first_new: Option<&[u32]>, n_nodes: &[usize]) -> Result<()> {
+pub(crate) fn check_first_new(path: &Path, first_new: Option<&[u32]>, n_nodes: &[usize]) -> Result<()> {
     let Some(first_new) = first_new else { return Ok(()) };
     if first_new.len() != n_nodes.len() {
         let expected = format!("{} numbers, one per node type", n_nodes.len());

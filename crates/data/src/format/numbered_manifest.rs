@@ -15,11 +15,11 @@ use kiln_store::array_folder::{
 use serde::{Deserialize, Serialize};
 
 use super::attachment::check_names;
-use super::contents::{Contents, TargetContents, check_first_new};
+use super::contents::{Contents, TargetContents, TimesEntry, check_first_new};
 use super::links_entry::{LinkTargetsEntry, LinksEntry, check_link_targets, check_links, n_links};
 use super::location::{FILE_NAME, path_in};
 use crate::graph_folder::{
-    FEATURES, LABELS, LINK_FILES, LINK_VALUES, NEGATIVES, TARGETS, check_class_names, check_feature_columns,
+    FEATURES, LABELS, LINK_FILES, LINK_VALUES, NEGATIVES, NODE_TIMES, TARGETS, check_class_names, check_feature_columns,
     check_target_files, class_names_to_write, column_entries, column_files, link_entries, link_value_entries,
     numbered, target_files,
 };
@@ -56,6 +56,9 @@ pub(crate) struct NumberedManifest {
     /// The first row of each node type that the last append has added; absent for a set without appended rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) first_new: Option<Vec<u32>>,
+    /// The meaning of the times and the split by time; absent for a set of integers without such a split.
+    #[serde(default, skip_serializing_if = "TimesEntry::is_default")]
+    pub(super) times: TimesEntry,
     /// The SHA-256 of each JSON file beside the arrays, by file name; absent if there is none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) attachments: BTreeMap<String, String>,
@@ -122,6 +125,7 @@ impl NumberedManifest {
             }),
             link_targets: data.links.as_ref().and_then(|links| LinkTargetsEntry::describe(&links.targets)),
             first_new: data.first_new.clone(),
+            times: TimesEntry::of(&data.times),
             attachments: BTreeMap::new(),
             files: Entries::new(),
         }
@@ -146,6 +150,7 @@ impl NumberedManifest {
             links: None,
             link_targets: None,
             first_new: None,
+            times: TimesEntry::default(),
             attachments: BTreeMap::new(),
             files: Entries::new(),
         }
@@ -200,6 +205,7 @@ impl NumberedManifest {
         if let Some(LinkTargetsEntry { n_classes, .. }) = &self.link_targets {
             hasher.update(format!("link_targets {n_classes}\n"));
         }
+        self.times.hash(&mut hasher);
         for (name, Entry { dtype, shape, sha256 }) in &self.files {
             if !name.starts_with("names_") {
                 let lengths = shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
@@ -234,6 +240,7 @@ impl NumberedManifest {
             link_outputs: self.link_targets.as_ref().map(LinkTargetsEntry::outputs),
             edge_type_names: Vec::new(),
             first_new: self.first_new.clone(),
+            times: self.times,
             preparation: Preparation::default(),
         })
     }
@@ -303,6 +310,7 @@ impl NumberedManifest {
             dim.is_some()
                 || self.target_type.as_ref() == Some(name)
                 || self.files.contains_key(&numbered("names_ends.npy", position))
+                || self.files.contains_key(&numbered(NODE_TIMES, position))
                 || self.relations.iter().any(|relation| relation.dst_type == *name)
         };
         let most = MEMORY_BYTES / BYTES;
@@ -340,6 +348,7 @@ impl NumberedManifest {
         }
         let counts: Vec<usize> = self.node_types.iter().map(|node_type| node_type.n_nodes).collect();
         check_first_new(path, self.first_new.as_deref(), &counts)?;
+        self.times.check(path)?;
         let n_relations = self.relations.len();
         if Relations::MOST < n_relations {
             let expected = format!("at most {} relations", Relations::MOST);
@@ -378,12 +387,13 @@ impl NumberedManifest {
 
     /// Returns the files of features and names of the node types.
     fn type_files(&self) -> Vec<Known> {
-        use ElementType::{U8, U32};
+        use ElementType::{I64, U8, U32};
         let mut files = Vec::new();
         for (position, &TypeEntry { n_nodes, dim, .. }) in self.node_types.iter().enumerate() {
             files.extend(FEATURES.of_type(position).known(n_nodes, dim.unwrap_or(0)));
             files.push(known(numbered("names_text.npy", position), &[U8], None, false));
             files.push(known(numbered("names_ends.npy", position), &[U32], Some(vec![n_nodes]), false));
+            files.push(known(numbered(NODE_TIMES, position), &[I64], Some(vec![n_nodes]), false));
         }
         files
     }

@@ -10,11 +10,11 @@ use kiln_store::array_folder::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::contents::{Contents, TargetContents, check_first_new};
+use super::contents::{Contents, TargetContents, TimesEntry, check_first_new};
 use super::links_entry::{LinkTargetsEntry, check_link_targets, n_links};
 use super::location::{FILE_NAME, path_in};
 use crate::graph_folder::{
-    FEATURE_FILES, FEATURES, LABELS, LINK_FILES, LINK_VALUES, NEGATIVES, TARGETS, check_class_names,
+    FEATURE_FILES, FEATURES, LABELS, LINK_FILES, LINK_VALUES, NEGATIVES, NODE_TIMES, TARGETS, check_class_names,
     check_feature_columns, check_negative_entries, check_target_files, class_names_to_write, column_entries,
     column_files, link_value_entries, shape_of_negatives,
 };
@@ -47,6 +47,9 @@ pub(crate) struct PlainManifest {
     /// The first new node, as a list of one number; absent for a set without appended rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_new: Option<Vec<u32>>,
+    /// The meaning of the times and the split by time; absent for a set of integers without such a split.
+    #[serde(default, skip_serializing_if = "TimesEntry::is_default")]
+    pub(crate) times: TimesEntry,
     /// The steps that prepared the set before it was written; empty if it is as it was loaded.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub(crate) preparation: Preparation,
@@ -87,11 +90,11 @@ enum Length {
     Any,
 }
 
-use ElementType::{F32, I32, U8, U32, U64};
+use ElementType::{F32, I32, I64, U8, U32, U64};
 
 /// The files of the format except those of features, which [`FEATURES`] lists, and of the columns of edges
 /// ([`column_entries`]).
-const KNOWN: [(&str, &[ElementType], Length, Need); 18] = [
+const KNOWN: [(&str, &[ElementType], Length, Need); 19] = [
     ("indptr.npy", &[U64], Length::NodesAndOne, Need::Always),
     ("indices.npy", &[U32], Length::Edges, Need::Always),
     (LABELS, &[I32], Length::Nodes, Need::ForTargets),
@@ -101,6 +104,7 @@ const KNOWN: [(&str, &[ElementType], Length, Need); 18] = [
     ("test.npy", &[U32], Length::Any, Need::ForNodes),
     ("names_text.npy", &[U8], Length::Any, Need::Optional),
     ("names_ends.npy", &[U32], Length::Nodes, Need::Optional),
+    (NODE_TIMES, &[I64], Length::Nodes, Need::Optional),
     (LINK_FILES[0], &[U32], Length::Any, Need::Optional),
     (LINK_FILES[1], &[U32], Length::Any, Need::Optional),
     (LINK_FILES[2], &[U32], Length::Any, Need::Optional),
@@ -130,6 +134,7 @@ impl PlainManifest {
             class_names: class_names_to_write(data.class_names(), n_outputs),
             edge_type_names: data.edge_type_names.clone(),
             first_new: data.first_new.clone(),
+            times: TimesEntry::of(&data.times),
             preparation: data.preparation.clone(),
             link_targets: data.links.as_ref().and_then(|links| LinkTargetsEntry::describe(&links.targets)),
             files: Entries::new(),
@@ -161,6 +166,7 @@ impl PlainManifest {
             link_outputs: self.link_targets.as_ref().map(LinkTargetsEntry::outputs),
             edge_type_names: self.edge_type_names.clone(),
             first_new: self.first_new.clone(),
+            times: self.times,
             preparation: self.preparation.clone(),
         })
     }
@@ -184,6 +190,7 @@ impl PlainManifest {
         if let Some(LinkTargetsEntry { n_classes, .. }) = &self.link_targets {
             hasher.update(format!("link_targets {n_classes}\n"));
         }
+        self.times.hash(&mut hasher);
         for (name, Entry { dtype, shape, sha256 }) in &self.files {
             if !NAMES.contains(&name.as_str()) {
                 let lengths = shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
@@ -203,6 +210,7 @@ impl PlainManifest {
     fn check(&self, path: &Path) -> Result<()> {
         self.check_counts(path)?;
         check_first_new(path, self.first_new.as_deref(), &[self.n_nodes])?;
+        self.times.check(path)?;
         let (known, features) = (self.known(), FEATURES.known(self.n_nodes, self.dim.unwrap_or(0)));
         if self.is_graph_alone() {
             let is_for_nodes = |need| matches!(need, Need::ForNodes | Need::ForTargets);
@@ -243,7 +251,7 @@ impl PlainManifest {
     }
 
     /// Returns the files of [`KNOWN`], with the lengths that the manifest's counts require.
-    fn known(&self) -> [Known; 18] {
+    fn known(&self) -> [Known; 19] {
         let has_values = self.files.contains_key(TARGETS);
         KNOWN.map(|(name, types, length, need)| Known {
             name: name.into(),

@@ -7,18 +7,18 @@ use kiln_graph::{Csc, Relation, Relations};
 use kiln_store::array_folder::{ArrayFolder, bad_key};
 
 use super::attachment;
-use super::contents::{Contents, TargetContents};
+use super::contents::{Contents, TargetContents, TimesEntry};
 use super::location::path_in;
 use super::manifest::Manifest;
 use super::numbered_manifest::NumberedManifest;
 use super::plain_manifest::PlainManifest;
 use crate::graph_folder::{
-    FEATURES, class_names_of, read_csc, read_link_targets, read_link_values, read_rows, read_split,
+    FEATURES, NODE_TIMES, class_names_of, read_csc, read_link_targets, read_link_values, read_rows, read_split,
     read_targets,
 };
 use crate::ignored_files::{is_data, note_unread_files};
 use crate::layout::Layout;
-use crate::{Dataset, DatasetLinks, DatasetTargets, Error, NodeNames, Note, Result};
+use crate::{Dataset, DatasetLinks, DatasetTargets, DatasetTimes, Error, NodeNames, Note, Result};
 
 /// A set in the kiln format. The headers and lengths of its files match the manifest; values are not checked.
 #[derive(Debug)]
@@ -76,9 +76,11 @@ impl Set {
             link_outputs,
             edge_type_names,
             first_new,
+            times,
             preparation,
         } = contents;
         let arrays = &self.arrays;
+        let graph_types = graph.types().n_types();
         let mut features = Vec::new();
         let mut names = Vec::new();
         for (position, dim) in dims.into_iter().enumerate() {
@@ -106,6 +108,7 @@ impl Set {
             links,
             names,
             first_new,
+            times: self.times(times, layout, graph_types)?,
             preparation,
             notes: self.notes()?,
             layout,
@@ -147,6 +150,20 @@ impl Set {
         };
         let text = self.arrays.values(&layout.file("names_text.npy", position))?;
         Ok(NodeNames::from_arrays(text, ends))
+    }
+
+    fn times(
+        &self,
+        TimesEntry { kind, split }: TimesEntry,
+        layout: Layout,
+        n_types: usize,
+    ) -> Result<DatasetTimes> {
+        let mut nodes = Vec::with_capacity(n_types);
+        for position in 0..n_types {
+            nodes.push(self.arrays.optional(&layout.file(NODE_TIMES, position))?);
+        }
+        let has_any = nodes.iter().any(Option::is_some);
+        Ok(DatasetTimes { kind, nodes: if has_any { nodes } else { Vec::new() }, split })
     }
 
     fn targets(&self, targets: TargetContents) -> Result<DatasetTargets> {

@@ -12,7 +12,7 @@ use super::manifest::Manifest;
 use super::numbered_manifest::NumberedManifest;
 use crate::check::{Place, check_chunk, check_columns, check_features, for_each_rows, name_type};
 use crate::graph_folder::{
-    FEATURES, RowFiles, push_rows, row_element_type, write_columns, write_link_targets, write_link_values,
+    FEATURES, NODE_TIMES, RowFiles, push_rows, row_element_type, write_columns, write_link_targets, write_link_values,
     write_targets,
 };
 use crate::layout::Layout;
@@ -69,6 +69,11 @@ fn write_arrays(data: &Dataset, manifest: Manifest, mut set: FolderWriter) -> Re
     for (node_type, names) in data.names.iter().enumerate().filter(|(_, names)| !names.is_empty()) {
         set.put(data.layout.file("names_text.npy", node_type), ElementType::U8, names.text())?;
         set.put(data.layout.file("names_ends.npy", node_type), ElementType::U32, names.ends())?;
+    }
+    for (node_type, times) in data.times.nodes.iter().enumerate() {
+        if let Some(times) = times {
+            set.put(data.layout.file(NODE_TIMES, node_type), ElementType::I64, times)?;
+        }
     }
     manifest.commit(set)
 }

@@ -5,15 +5,16 @@ use kiln_graph::{EdgeColumns, NodeTypes};
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter, bad_entry};
 
 use super::attachment::{self, check_name};
+use super::contents::TimesEntry;
 use super::links_entry::{LinkTargetsEntry, LinksEntry};
 use super::location::path_in;
 use super::numbered_manifest::{NumberedManifest, RelationEntry};
-use crate::Result;
 use crate::convert::{ConvertOptions, ConvertReport, CscRows, EdgeSource, write_csc};
 use crate::error::require;
 use crate::graph_folder::{
-    FEATURES, LABELS, LINK_FILES, LINK_VALUES, TARGETS, check_class_names, class_names_to_write, numbered,
+    FEATURES, LABELS, LINK_FILES, LINK_VALUES, NODE_TIMES, TARGETS, check_class_names, class_names_to_write, numbered,
 };
+use crate::{Result, TimeKind, TimeSplit};
 
 /// Writes a heterogeneous set in the kiln format part by part, for sets that do not fit in memory. The folder appears when
 /// it is committed; without a commit, all written files are removed.
@@ -127,6 +128,20 @@ impl SetWriter {
     pub fn names(&self, node_type: usize) -> Result<[ArrayWriter; 2]> {
         let text = self.set.vector(numbered("names_text.npy", node_type), ElementType::U8)?;
         Ok([text, self.set.vector(numbered("names_ends.npy", node_type), ElementType::U32)?])
+    }
+
+    /// Starts the times of the nodes of a type (`i64`). [`SetWriter::add`] finishes them.
+    ///
+    /// # Errors
+    /// Returns [`kiln_store::Error::Io`] if the file cannot be created.
+    pub fn node_times(&self, node_type: usize) -> Result<ArrayWriter> {
+        Ok(self.set.vector(numbered(NODE_TIMES, node_type), ElementType::I64)?)
+    }
+
+    /// Sets the meaning of the times, and the split by time. [`SetWriter::commit`] returns an error for borders that are not in
+    /// order.
+    pub fn set_times(&mut self, kind: TimeKind, split: Option<TimeSplit>) {
+        self.manifest.times = TimesEntry { kind, split };
     }
 
     /// Finishes an array.

@@ -82,6 +82,7 @@ pub fn column_entries(
         let (types, shape): (&'static [ElementType], _) = match name {
             EdgeColumns::WEIGHTS => (&[ElementType::F32], vec![n_edges]),
             EdgeColumns::TYPES => (&[ElementType::U8], vec![n_edges]),
+            EdgeColumns::TIMES => (&[ElementType::I64], vec![n_edges]),
             _ => {
                 let width = entries.get(&*file).and_then(|entry| entry.shape.get(1).copied()).unwrap_or(1);
                 if !(1..=MAX_DIM).contains(&width) {
@@ -117,6 +118,7 @@ pub fn read_csc(arrays: &ArrayFolder, layout: Layout, position: usize) -> Result
 fn read_column(arrays: &ArrayFolder, file: &str, entry: &Entry) -> Result<EdgeColumn> {
     let values: ColumnValues = match entry.dtype {
         ElementType::U8 => arrays.values::<u8>(file)?.into(),
+        ElementType::I64 => arrays.values::<i64>(file)?.into(),
         ElementType::F16 => ColumnValues::F16(arrays.values(file)?),
         ElementType::BF16 => ColumnValues::BF16(arrays.values(file)?),
         _ => arrays.values::<f32>(file)?.into(),
@@ -173,7 +175,7 @@ pub fn start_column(
 ) -> Result<ArrayWriter> {
     let file = layout.file(column_file(name), position);
     Ok(match name {
-        EdgeColumns::WEIGHTS | EdgeColumns::TYPES => set.vector(file, element)?,
+        EdgeColumns::WEIGHTS | EdgeColumns::TYPES | EdgeColumns::TIMES => set.vector(file, element)?,
         _ => set.rows(file, element, width)?,
     })
 }
@@ -185,12 +187,13 @@ pub fn start_column(
 pub fn column_element(column: &EdgeColumn) -> Result<ElementType> {
     match column.values() {
         ColumnValues::U8(_) => Ok(ElementType::U8),
+        ColumnValues::I64(_) => Ok(ElementType::I64),
         ColumnValues::F32(_) => Ok(ElementType::F32),
         ColumnValues::F16(_) => Ok(ElementType::F16),
         ColumnValues::BF16(_) => Ok(ElementType::BF16),
         _ => Err(Error::BadParameter {
             what: "the element type of an edge column",
-            expected: "u8, f32, f16 or bf16",
+            expected: "u8, i64, f32, f16 or bf16",
             got: column.element_type().to_owned(),
         }),
     }

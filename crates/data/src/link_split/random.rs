@@ -163,13 +163,13 @@ fn directed_key(src: NodeId, dst: NodeId) -> u64 {
 }
 
 /// Returns the source and the destination of a key.
-fn nodes_of(key: u64) -> (NodeId, NodeId) {
+pub(super) fn nodes_of(key: u64) -> (NodeId, NodeId) {
     (NodeId(key as u32), NodeId((key >> 32) as u32))
 }
 
 impl LinkDirection {
     /// Returns the key of the pair of nodes whose edges are in the same part of the split.
-    fn pair_key(self, src: NodeId, dst: NodeId) -> u64 {
+    pub(super) fn pair_key(self, src: NodeId, dst: NodeId) -> u64 {
         match self {
             Self::Directed => directed_key(src, dst),
             Self::WithReverses | Self::Undirected => directed_key(src.min(dst), src.max(dst)),
@@ -178,10 +178,10 @@ impl LinkDirection {
 }
 
 /// The edges of a valid graph as pairs.
-struct EdgeKeys<'a> {
-    graph: &'a Csc,
+pub(super) struct EdgeKeys<'a> {
+    pub(super) graph: &'a Csc,
     /// The destination of each edge, `[n_edges]`.
-    dsts: Vec<NodeId>,
+    pub(super) dsts: Vec<NodeId>,
 }
 
 impl EdgeKeys<'_> {
@@ -191,11 +191,24 @@ impl EdgeKeys<'_> {
 
     /// Returns the distinct keys of the edges of a type, or of all edges, ascending. Self loops have none.
     fn distinct(&self, edge_type: Option<u8>, key: impl Fn(NodeId, NodeId) -> u64) -> Vec<u64> {
+        self.distinct_of(edge_type, |_| true, key)
+    }
+
+    /// Returns the distinct keys of some of the edges of a type, or of all types. `is_taken` gets the position of an edge.
+    pub(super) fn distinct_of(
+        &self,
+        edge_type: Option<u8>,
+        is_taken: impl Fn(usize) -> bool,
+        key: impl Fn(NodeId, NodeId) -> u64,
+    ) -> Vec<u64> {
         let types = self.graph.edge_types();
         let is_of_type = |edge: usize| {
             edge_type.is_none_or(|edge_type| types.is_some_and(|types| types[edge] == edge_type))
         };
-        let edges = self.pairs().enumerate().filter(|(edge, (src, dst))| src != dst && is_of_type(*edge));
+        let edges = self
+            .pairs()
+            .enumerate()
+            .filter(|(edge, (src, dst))| src != dst && is_of_type(*edge) && is_taken(*edge));
         let mut keys: Vec<u64> = edges.map(|(_, (src, dst))| key(src, dst)).collect();
         keys.sort_unstable();
         keys.dedup();
@@ -203,7 +216,7 @@ impl EdgeKeys<'_> {
     }
 
     /// Returns the direction of the links, and checks that it fits the graph.
-    fn direction(&self, config: &LinkSplitConfig) -> Result<LinkDirection> {
+    pub(super) fn direction(&self, config: &LinkSplitConfig) -> Result<LinkDirection> {
         if let Some(direction @ (LinkDirection::Directed | LinkDirection::WithReverses)) = config.direction {
             return Ok(direction);
         }

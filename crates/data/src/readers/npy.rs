@@ -12,7 +12,7 @@ use kiln_store::{ArrayFile, check_count};
 use crate::arrays::{RowsOf, nodes_of, offsets_of, row_shape, rows_of};
 use crate::check::{Place, check_split};
 use crate::edges::{ColumnArray, edge_list_of};
-use crate::graph_folder::csc_with_columns;
+use crate::graph_folder::{NODE_TIMES, csc_with_columns};
 use crate::ignored_files::{is_data, note_others, note_unread_files};
 use crate::limits::MEMORY_BYTES;
 use crate::readers::ids::listed_nodes;
@@ -28,6 +28,8 @@ use crate::{Dataset, DatasetTargets, Note, Result, Split};
 /// | `indices.npy` | the source of each edge, `[n_edges]` | i32, u32 mapped; i64, u64 copied |
 /// | `weights.npy` | the weight of each edge, `[n_edges]` (optional) | f32 |
 /// | `edge_types.npy` | the type of each edge, `[n_edges]` (optional) | u8 |
+/// | `edge_times.npy` | the time of each edge, `[n_edges]` (optional) | i64 |
+/// | `node_times.npy` | the time of each node, `[n_nodes]` (optional) | i64 |
 /// | `edge_features.npy`, `edge_NAME.npy` | a row per edge, `[n_edges, dim]` (optional) | as `features.npy` |
 /// | `features.npy` | a row per node, `[n_nodes, dim]` | f32, f16 mapped; f64 copied |
 /// | `features_{indptr,indices,data}.npy` | instead: the rows as a CSR matrix | as `indptr`; i32, u32; f32 |
@@ -84,7 +86,20 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
     note_unknown_arrays(folder, &mut notes)?;
     let targets = DatasetTargets::new(0, targets, split);
     let data = Dataset::homogeneous(name_of(folder), graph, features, targets);
-    Ok(Dataset { links: links.map(Into::into), notes, ..data })
+    let data = Dataset { links: links.map(Into::into), notes, ..data };
+    match open_node_times(folder, n_nodes)? {
+        Some(times) => data.with_node_times(0, times.elements::<i64>()?),
+        None => Ok(data),
+    }
+}
+
+/// Opens the times of the nodes; `None` if the folder has none.
+pub(crate) fn open_node_times(folder: &Path, n_nodes: usize) -> Result<Option<ArrayFile>> {
+    let Some(path) = find(folder, &[NODE_TIMES]) else { return Ok(None) };
+    let array = ArrayFile::open(path)?;
+    array.check_vector_of(DType::I64)?;
+    check_count(array.path(), "the number of node times", n_nodes, array.n_values())?;
+    Ok(Some(array))
 }
 
 /// Returns true if a folder has neither labels nor a split of nodes.
@@ -155,8 +170,8 @@ pub(crate) fn note_left_aside(folder: &Path, notes: &mut Vec<Note>) {
 }
 
 /// The other files of a folder, besides columns of edges, links and negatives.
-const OTHERS: [&str; 5] =
-    ["indices.npy", "features_indices.npy", "features_data.npy", "labels.npy", "weights.npy"];
+const OTHERS: [&str; 6] =
+    ["indices.npy", "features_indices.npy", "features_data.npy", "labels.npy", "weights.npy", NODE_TIMES];
 
 /// Adds a note about the arrays and tables of a folder that are not read because of their names.
 pub(crate) fn note_unknown_arrays(folder: &Path, notes: &mut Vec<Note>) -> Result<()> {

@@ -7,8 +7,9 @@ use kiln_store::{AlignedTable, counted};
 
 use super::{
     ColumnSummary, DatasetSummary, DegreeSummary, FeatureSummary, OutputSummary, RelationSummary,
-    TargetSummary,
+    TargetSummary, TimesSummary,
 };
+use crate::TimeSplit;
 use crate::dataset::noun;
 
 /// The maximum number of columns of a type, and of classes, that are printed.
@@ -61,6 +62,7 @@ impl fmt::Display for DatasetSummary {
                 writeln!(f, "edge column `{name}` of {}: {width} per edge", relation.name)?;
             }
         }
+        write!(f, "{}", self.times)?;
         if let Some([train, val, test]) = self.n_links {
             writeln!(f, "links: {train} to train, {val} to validate, {test} to test")?;
         }
@@ -86,6 +88,24 @@ impl fmt::Display for TargetSummary {
         )?;
         write!(f, "split: {train} / {val} / {test} {items} to train, validate, test")?;
         write_outputs(f, *kind, items, outputs)
+    }
+}
+
+impl fmt::Display for TimesSummary {
+    /// Writes a line for each node type and relation with times, and one for the split by time.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, types, relations, split } = self;
+        for (what, ranges) in [("nodes", types), ("edges", relations)] {
+            for (name, [first, last]) in ranges {
+                writeln!(f, "times of the {what} `{name}`: {} to {}", kind.text(*first), kind.text(*last))?;
+            }
+        }
+        let Some(TimeSplit { train, val, test }) = split else { return Ok(()) };
+        write!(f, "split by time: ")?;
+        if let Some(train) = train {
+            write!(f, "train from {}, ", kind.text(*train))?;
+        }
+        writeln!(f, "validate from {}, test from {}", kind.text(*val), kind.text(*test))
     }
 }
 

@@ -56,6 +56,7 @@ fn path() -> Dataset {
         layout: Layout::Plain,
         links: None,
         first_new: None,
+        times: Default::default(),
         notes: Vec::new(),
     }
 }

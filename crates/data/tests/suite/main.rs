@@ -49,6 +49,7 @@ mod sets;
 mod summary;
 mod synthetic;
 mod targets;
+mod times;
 mod to_homogeneous;
 mod tu;
 mod unreachable;

@@ -30,6 +30,7 @@ pub(crate) fn small(features: impl FeatureStore + 'static) -> Dataset {
         layout: Layout::Plain,
         links: None,
         first_new: None,
+        times: Default::default(),
         notes: Vec::new(),
     }
 }

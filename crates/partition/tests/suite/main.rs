@@ -10,3 +10,4 @@ mod heterogeneous;
 mod heterogeneous_links;
 mod parts;
 mod targets;
+mod times;

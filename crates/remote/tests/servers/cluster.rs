@@ -75,6 +75,7 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
         }),
         layout: Layout::Plain,
         first_new: None,
+        times: Default::default(),
         names: vec![Arc::new(NodeNames::default())],
         edge_type_names: Vec::new(),
         preparation: Default::default(),

@@ -32,6 +32,7 @@ pub enum ElementType {
     U32,
     U64,
     I32,
+    I64,
     F16,
     /// A bfloat16. NumPy has no such type, so the file's header has `<u2`.
     BF16,
@@ -46,6 +47,7 @@ impl ElementType {
             Self::U32 => DType::U32,
             Self::U64 => DType::U64,
             Self::I32 => DType::I32,
+            Self::I64 => DType::I64,
             Self::F16 => DType::F16,
             Self::BF16 => DType::U16,
             Self::F32 => DType::F32,
@@ -60,6 +62,7 @@ impl fmt::Display for ElementType {
             Self::U32 => "u32",
             Self::U64 => "u64",
             Self::I32 => "i32",
+            Self::I64 => "i64",
             Self::F16 => "f16",
             Self::BF16 => "bf16",
             Self::F32 => "f32",

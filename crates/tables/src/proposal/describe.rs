@@ -5,7 +5,7 @@ use kiln_store::counted;
 use super::profile::{ColumnProfile, ValueKind};
 use super::tables::InputTable;
 use crate::bad_rows::shortened;
-use crate::calendar::write_time;
+use kiln_data::calendar::write_time;
 
 /// The number of values that a comment has with their rows.
 const MAX_SHOWN: usize = 8;

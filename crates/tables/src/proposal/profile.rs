@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::distinct::{Distinct, Overlap};
 use super::items::ItemCounts;
 use crate::Result;
-use crate::calendar::{DAY, YEARS};
+use kiln_data::calendar::{DAY, YEARS};
 use crate::hash::hash_bytes;
 use crate::key::key_of;
 use crate::spec::KeyType;

@@ -7,7 +7,7 @@ use kiln_graph::{EdgeColumns, Relations, did_you_mean, similar_name};
 use super::check_files::{check_csv, check_files, check_rows};
 use super::place::At;
 use super::{ColumnSpec, ColumnTransform, ImportSpec, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec};
-use crate::calendar::parse_time;
+use kiln_data::calendar::parse_time;
 use crate::transform::MAX_CATEGORIES;
 use crate::{BadRowKind, Result};
 
@@ -219,10 +219,10 @@ fn check_relation<'n>(
         format!("at most {MAX_EDGE_COLUMNS} columns"),
         relation.edge_columns.len(),
     )?;
-    let mut names = BTreeSet::from([EdgeColumns::WEIGHTS, EdgeColumns::TYPES]);
+    let mut names = BTreeSet::from([EdgeColumns::WEIGHTS, EdgeColumns::TYPES, EdgeColumns::TIMES]);
     for (position, spec) in relation.edge_columns.iter().enumerate() {
         let name = spec.name();
-        let expected = "a name of small letters, digits and underscores that occurs once, other than `weights` and `types`";
+        let expected = "a name of small letters, digits and underscores that occurs once, other than `weights`, `types` and `times`";
         let at = at.child(format_args!("edge_columns[{position}].name"));
         at.require(EdgeColumns::is_name(name) && names.insert(name), expected, format!("{name:?}"))?;
         let is_free = name != EdgeColumns::FEATURES || relation.columns.is_empty();

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::cell::Cell;
-use crate::calendar::{YEARS, parse_time, write_time};
+use kiln_data::calendar::{YEARS, parse_time, write_time};
 
 const CATEGORY: &str = "a text, a number, a boolean or a time";
 const HUGE: &str = "a text or a number below 2^64, which is exact in all formats";

@@ -2,7 +2,7 @@
 
 use std::f64::consts::TAU;
 
-use crate::calendar::{DAY, SECOND, date_of, days_before};
+use kiln_data::calendar::{DAY, SECOND, date_of, days_before};
 use crate::spec::TimePart;
 
 /// Returns sine and cosine of a part of a timestamp.

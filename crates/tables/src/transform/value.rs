@@ -1,6 +1,6 @@
 //! Reads values of a table as numbers, lists and timestamps. The error is the expected value, for a message.
 
-use crate::calendar::{YEARS, parse_time};
+use kiln_data::calendar::{YEARS, parse_time};
 use crate::spec::{ColumnTransform, TimeUnit};
 use crate::table::{Cell, TIME_IN_YEARS, has_decimal_comma, text_cell};
 

@@ -50,6 +50,7 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
         }),
         layout: Layout::Plain,
         first_new: None,
+        times: Default::default(),
         names: vec![Arc::new(NodeNames::default())],
         edge_type_names: vec!["near".into(), "far".into()],
         preparation: Default::default(),

@@ -3,15 +3,17 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-pub(crate) const SECOND: i64 = 1_000_000;
-pub(crate) const DAY: i64 = 86_400 * SECOND;
+/// A second in microseconds.
+pub const SECOND: i64 = 1_000_000;
+/// A day in microseconds.
+pub const DAY: i64 = 86_400 * SECOND;
 
 /// The times of the years 1 to 9999.
-pub(crate) const YEARS: Range<i64> = days_before(1, 1, 1) * DAY..days_before(10_000, 1, 1) * DAY;
+pub const YEARS: Range<i64> = days_before(1, 1, 1) * DAY..days_before(10_000, 1, 1) * DAY;
 
 /// Appends the text of a time: `2024-01-31` at midnight, and else `2024-01-31T12:30:00Z` with the digits of the fraction that
 /// are needed.
-pub(crate) fn write_time(micros: i64, buffer: &mut String) {
+pub fn write_time(micros: i64, buffer: &mut String) {
     let [year, month, day_of_month] = date_of(micros.div_euclid(DAY));
     // Writing to a string cannot fail.
     let _ = write!(buffer, "{year:04}-{month:02}-{day_of_month:02}");
@@ -30,8 +32,26 @@ pub(crate) fn write_time(micros: i64, buffer: &mut String) {
 }
 
 /// Parses `2024-01-31`, or `2024-01-31T12:30:00` with an optional fraction and an optional `Z` or offset such as `+02:00`.
-/// A space may stand for the `T`, and seconds may be absent.
-pub(crate) fn parse_time(text: &str) -> Option<i64> {
+/// A space may stand for the `T`, and seconds may be absent. A time without an offset is in UTC. `None` for other texts, and for
+/// dates that do not exist.
+///
+/// ```
+/// use kiln_data::calendar::{SECOND, parse_time};
+/// assert_eq!(parse_time("1970-01-01T01:00:02+01:00"), Some(2 * SECOND));
+/// assert_eq!(parse_time("2023-02-29"), None);
+/// ```
+pub fn parse_time(text: &str) -> Option<i64> {
+    parse_time_at(text, 0)
+}
+
+/// Parses a text as [`parse_time`] does. A time without an offset has the given one, in minutes east of UTC.
+///
+/// ```
+/// use kiln_data::calendar::{parse_time, parse_time_at};
+/// assert_eq!(parse_time_at("2026-03-01 01:00", 60), parse_time("2026-03-01"));
+/// assert_eq!(parse_time_at("2026-03-01T01:00Z", 60), parse_time("2026-03-01T01:00"));
+/// ```
+pub fn parse_time_at(text: &str, offset_minutes: i64) -> Option<i64> {
     let text = text.trim();
     let (date, time) = match text.find(['T', 't', ' ']) {
         None => (text, None),
@@ -45,29 +65,20 @@ pub(crate) fn parse_time(text: &str) -> Option<i64> {
     if parts.next().is_some() || !(1..=12).contains(&month) || !(1..=days_of(year, month)).contains(&day) {
         return None;
     }
-    Some(days_before(year, month, day) * DAY + time.map_or(Some(0), parse_clock)?)
+    let midnight = days_before(year, month, day) * DAY;
+    match time {
+        None => Some(midnight - offset_minutes * 60 * SECOND),
+        Some(clock) => Some(midnight + parse_clock(clock, offset_minutes)?),
+    }
 }
 
-/// Parses the time of a day, and returns its microseconds since midnight in UTC.
-fn parse_clock(text: &str) -> Option<i64> {
+/// Parses the time of a day, and returns its microseconds since midnight in UTC. `default_offset` is that of a text without one.
+fn parse_clock(text: &str, default_offset: i64) -> Option<i64> {
     let (clock, offset) = match text.find(['Z', 'z', '+', '-']) {
-        None => (text, 0),
+        None => (text, default_offset),
         Some(position) => {
             let (clock, zone) = text.split_at_checked(position)?;
-            let sign = match zone.as_bytes()[0] {
-                b'+' => 1,
-                b'-' => -1,
-                _ => 0,
-            };
-            let minutes = match zone.get(1..)? {
-                "" if sign == 0 => 0,
-                zone if sign != 0 => {
-                    let (hours, minutes) = zone.split_once(':').or_else(|| zone.split_at_checked(2))?;
-                    60 * below(hours, 24)? + below(minutes, 60)?
-                }
-                _ => return None,
-            };
-            (clock, sign * minutes)
+            (clock, parse_offset(zone)?)
         }
     };
     let (clock, fraction) = clock.split_once('.').map_or((clock, None), |(clock, rest)| (clock, Some(rest)));
@@ -107,9 +118,28 @@ fn days_of(year: i64, month: i64) -> i64 {
     }
 }
 
+/// Parses an offset from UTC such as `+02:00`, `-0130` or `Z`, and returns its minutes east of UTC.
+///
+/// ```
+/// use kiln_data::calendar::parse_offset;
+/// assert_eq!(["+02:00", "-0130", "Z", "UTC"].map(parse_offset), [Some(120), Some(-90), Some(0), Some(0)]);
+/// // Its offset depends on the date.
+/// assert_eq!(parse_offset("Europe/Berlin"), None);
+/// ```
+pub fn parse_offset(text: &str) -> Option<i64> {
+    let sign = match text.as_bytes().first()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return matches!(text, "Z" | "z" | "UTC").then_some(0),
+    };
+    let zone = text.get(1..)?;
+    let (hours, minutes) = zone.split_once(':').or_else(|| zone.split_at_checked(2))?;
+    Some(sign * (60 * below(hours, 24)? + below(minutes, 60)?))
+}
+
 /// Returns the number of days from 1970-01-01 to a date (Hinnant, "chrono-Compatible Low-Level Date Algorithms",
 /// `days_from_civil`).
-pub(crate) const fn days_before(year: i64, month: i64, day: i64) -> i64 {
+pub const fn days_before(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
@@ -118,7 +148,7 @@ pub(crate) const fn days_before(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// Returns year, month and day of month of a day since 1970-01-01 (Hinnant, `civil_from_days`).
-pub(crate) fn date_of(day: i64) -> [i64; 3] {
+pub fn date_of(day: i64) -> [i64; 3] {
     let day = day + 719_468;
     let era = day.div_euclid(146_097);
     let day_of_era = day.rem_euclid(146_097);

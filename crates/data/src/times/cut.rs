@@ -1,0 +1,65 @@
+//! Graphs of what was known before a time.
+
+use std::sync::Arc;
+
+use kiln_graph::{Csc, EdgeColumn, EdgeColumns, NodeId, Relation, Relations};
+use kiln_store::progress::{Progress, ProgressUnit};
+
+use super::{DatasetTimes, times_of};
+use crate::Result;
+
+impl DatasetTimes {
+    /// Returns a graph with the nodes of the set without the edges that were not known before a time, as
+    /// [`Dataset::graph_before`](crate::Dataset::graph_before) documents: the graph of the set, or one that passes the messages of
+    /// links.
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`](crate::Error::Graph) if a relation is damaged, or if the edges do not fit in memory.
+    pub fn graph_before(&self, graph: &Arc<Relations>, time: i64) -> Result<Arc<Relations>> {
+        let _progress = Progress::start("cutting messages", ProgressUnit::Edges, Some(graph.n_edges()));
+        let relations = graph.iter().map(|relation| self.relation_before(graph, relation, time));
+        let relations = relations.collect::<Result<Vec<Relation>>>()?;
+        Ok(Arc::new(Relations::new(Arc::clone(graph.types()), relations)?))
+    }
+
+    fn relation_before(&self, graph: &Relations, relation: &Relation, time: i64) -> Result<Relation> {
+        let edges = times_of(relation.graph.columns());
+        let nodes = self.node_times(relation.src_type);
+        let first_src = graph.types().range(relation.src_type).start;
+        let whole = without_times(&relation.graph)?;
+        if edges.is_none() && nodes.is_none() {
+            return Ok(Relation { graph: whole, ..relation.clone() });
+        }
+        let kept = whole.retain_edges(|edge, src| {
+            // A source of another type is found by the sampler.
+            let of_src = nodes.and_then(|nodes| nodes.get(src.0.wrapping_sub(first_src) as usize));
+            edges.is_none_or(|times| times[edge] < time) && of_src.is_none_or(|of_src| *of_src < time)
+        })?;
+        let kept = kept.map_or(whole, Arc::new);
+        Ok(Relation { graph: kept, ..relation.clone() })
+    }
+}
+
+/// Returns a graph with the times of `before`, to which it has added self loops, and with [`DatasetTimes::ALWAYS`] for the loops.
+pub(crate) fn with_times_of_loops(with_loops: Csc, before: &Csc) -> Result<Csc> {
+    let Some(times) = times_of(before.columns()) else { return Ok(with_loops) };
+    let mut of_edges = times.iter();
+    let mut all: Vec<i64> = Vec::with_capacity(with_loops.n_edges() as usize);
+    for dst in (0..before.n_nodes() as u32).map(NodeId) {
+        let has_new_loop = before.in_degree(dst) < with_loops.in_degree(dst);
+        for src in with_loops.in_neighbors(dst) {
+            let is_new = has_new_loop && *src == dst;
+            all.extend(if is_new { Some(&DatasetTimes::ALWAYS) } else { of_edges.next() });
+        }
+    }
+    Ok(with_loops.with_column(EdgeColumns::TIMES, EdgeColumn::new(all, 1)?)?)
+}
+
+/// Returns a graph whose edges have no times.
+fn without_times(graph: &Arc<Csc>) -> Result<Arc<Csc>> {
+    if times_of(graph.columns()).is_none() {
+        return Ok(Arc::clone(graph));
+    }
+    let columns = graph.columns().clone().without(EdgeColumns::TIMES);
+    Ok(Arc::new(Csc::clone(graph).with_columns(&columns)?))
+}

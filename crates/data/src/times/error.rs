@@ -1,0 +1,45 @@
+/// An error in times, in a split by time or in a cut of messages.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TimeError {
+    /// A text is not a time.
+    #[error("`{text}` is no time: expected {expected}")]
+    NoTime {
+        /// The text.
+        text: String,
+        /// The expected form.
+        expected: &'static str,
+    },
+    /// The borders of a split are not in order.
+    #[error("the split by time has {got}, expected train before val, and val not after test")]
+    Order {
+        /// The borders.
+        got: String,
+    },
+    /// The quantiles of a split are not in order.
+    #[error("the split by time has the quantiles {val} and {test}, expected 0 < val <= test < 1")]
+    Quantiles {
+        /// The share of the items before the validation part.
+        val: f64,
+        /// The share of the items before the test part.
+        test: f64,
+    },
+    /// A part of a split has no items.
+    #[error(
+        "no item of the split by time is in the {part} part, {range}; the times of the items are {times}: move the borders"
+    )]
+    EmptyPart {
+        /// The name of the part: `train`, `val` or `test`.
+        part: &'static str,
+        /// The times of the part.
+        range: String,
+        /// The first and the last time of the items.
+        times: String,
+    },
+    /// The items of a split have no times.
+    #[error("{items} have no times, which a split by time needs: add a column of times to them")]
+    NoTimes {
+        /// The items.
+        items: String,
+    },
+}
