@@ -55,7 +55,8 @@ impl CachedNodes {
 
 impl DeviceCopy {
     /// Copies the graph and features to a device: the feature rows of all nodes, or those of the hottest nodes up to a
-    /// number of bytes. The columns of edges are copied with the graph, or stay on the host with it.
+    /// number of bytes. The columns of edges are copied with the graph, or stay on the host with it. `copied` are the features that
+    /// the device already has.
     pub(crate) fn new(
         device: &Device,
         mode: GraphMode,
@@ -64,6 +65,7 @@ impl DeviceCopy {
         sampling: &SamplerConfig,
         hottest: Option<(u64, Arc<Vec<u32>>)>,
         edge_columns: EdgeColumnStores,
+        copied: Option<Arc<DeviceFeatures>>,
     ) -> Result<Self> {
         let on_device = mode.upload(graph.clone(), device)?.ok_or(Error::CacheNeedsDevice)?;
         let mut columns_on_device = Vec::new();
@@ -73,11 +75,14 @@ impl DeviceCopy {
             columns_on_device.push(Arc::new(DeviceEdgeColumn::new(Arc::clone(name), rows, &on_device)?));
         }
         let sampler = Arc::new(DeviceSampler::with_config(on_device, sampling.clone())?);
-        let features = match hottest {
-            None => DeviceFeatures::new(features.clone(), device)?,
-            Some((n_bytes, hotness)) => DeviceFeatures::hottest(features.clone(), &hotness, n_bytes, device)?,
+        let features = match (copied, hottest) {
+            (Some(copied), _) => copied,
+            (None, None) => Arc::new(DeviceFeatures::new(features.clone(), device)?),
+            (None, Some((n_bytes, hotness))) => {
+                Arc::new(DeviceFeatures::hottest(features.clone(), &hotness, n_bytes, device)?)
+            }
         };
-        Ok(Self { sampler, features: Arc::new(features), edge_columns: columns_on_device })
+        Ok(Self { sampler, features, edge_columns: columns_on_device })
     }
 }
 
@@ -150,6 +155,12 @@ impl DeviceCopies {
         let copy = make(&mut copies.hotness)?;
         copies.all.push((device.clone(), copy.clone()));
         Ok(copy)
+    }
+
+    /// Returns the copy on a device, if there is one.
+    pub(crate) fn on(&self, device: &Device) -> Option<DeviceCopy> {
+        let copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        copies.all.iter().find(|(place, _)| place == device).map(|(_, copy)| copy.clone())
     }
 
     /// Returns the copies of the relations of a heterogeneous graph only.

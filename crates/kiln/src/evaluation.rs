@@ -52,28 +52,54 @@ impl EvalMode {
         EvaluationInfo { seed, batch_size, n_ranks, neighbors }
     }
 
-    /// Returns the evaluator of a graph whose nodes have these targets.
+    /// Returns the evaluator of a graph whose nodes have these targets. `test_graph` is that of the test, if it differs.
     ///
     /// # Errors
     /// Returns [`Error::NeedsWholeGraph`] for an evaluation by rank 0 alone on a partitioned graph, and an error if the edges
     /// lack what the sampling reads.
     pub(crate) fn evaluator(
         self,
-        source: &dyn Source,
+        graph: EvaluatedGraph,
+        test_graph: Option<EvaluatedGraph>,
         targets: NodeTargets,
         sampling: &Sampling,
-        edge_columns: EdgeColumnStores,
         rank: &RankHandle,
     ) -> Result<Evaluator> {
-        let (memory_bytes, graph) = match (self, source.whole()) {
+        let memory_bytes = match (self, graph.source.whole()) {
             (Self::Sampled, _) => return Ok(Evaluator::Sampled),
             (Self::FirstRank { n_batches }, Some(_)) => return Ok(Evaluator::FirstRank { n_batches }),
             (Self::FirstRank { .. }, None) => {
                 return Err(Error::NeedsWholeGraph { what: "evaluation on rank 0" });
             }
             (Self::Exact { .. }, None) => return Err(Error::NeedsWholeGraph { what: "exact evaluation" }),
-            (Self::Exact { memory_bytes }, Some(graph)) => (memory_bytes, graph),
+            (Self::Exact { memory_bytes }, Some(_)) => memory_bytes,
         };
+        let features = feature_stores(&*graph.source);
+        let inference = graph.inference(memory_bytes, sampling)?;
+        let test_inference = test_graph.map(|graph| graph.inference(memory_bytes, sampling)).transpose()?;
+        let threads = rank.process.machine_pool()?;
+        let first_ends = [0; 2];
+        Ok(Evaluator::Exact(ExactEvaluator {
+            inference,
+            test_inference,
+            features,
+            targets,
+            first_ends,
+            threads,
+        }))
+    }
+}
+
+/// A graph on which evaluations compute outputs, with the columns of its edges.
+pub(crate) struct EvaluatedGraph {
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) edge_columns: Result<EdgeColumnStores>,
+}
+
+impl EvaluatedGraph {
+    /// Returns the exact inference on the graph.
+    fn inference(self, memory_bytes: Option<u64>, sampling: &Sampling) -> Result<LayerWiseInference> {
+        let graph = self.source.whole().ok_or(Error::NeedsWholeGraph { what: "exact evaluation" })?;
         let graph = match graph {
             WholeGraph::One(graph) => InferenceGraph::from(Arc::clone(graph)),
             WholeGraph::Relations(graph) => InferenceGraph::from(Arc::clone(graph)),
@@ -86,11 +112,9 @@ impl EvalMode {
         if sampling.config.edge_types {
             inference = inference.carry_edge_types()?;
         }
-        for (name, rows) in edge_columns.iter() {
+        for (name, rows) in self.edge_columns?.iter() {
             inference = inference.carry_edge_column(Arc::clone(name), Arc::clone(rows))?;
         }
-        let features = feature_stores(source);
-        let threads = rank.process.machine_pool()?;
-        Ok(Evaluator::Exact(ExactEvaluator { inference, features, targets, first_ends: [0; 2], threads }))
+        Ok(inference)
     }
 }

@@ -59,7 +59,7 @@ pub use kiln_predictions::{
 pub use link_loader::LinkNeighborLoader;
 pub use link_loader_error::LinkLoaderError;
 pub use links::TrainingLinks;
-pub use neighbor_loader::NeighborLoader;
+pub use neighbor_loader::{Messages, NeighborLoader};
 #[cfg(feature = "grpc")]
 pub use partitioned::{JoinedGraph, PartitionedGraph};
 pub use prediction::{PredictOn, PredictionOutput};

@@ -3,7 +3,7 @@ mod edges;
 
 use std::fmt;
 
-use kiln_data::{HashedPart, LinkTargets};
+use kiln_data::{HashedPart, LinkTargets, TimeSplit};
 use kiln_feature::{TargetKind, TargetScaler};
 use kiln_graph::{GraphSchema, LinkId, Links, NodeId};
 use kiln_loader::{ItemSampler, LinkBatcher, LinkExclusion, Loader, Phase};
@@ -21,6 +21,7 @@ use crate::batches::{
 };
 use crate::data_loader::evaluate_by_evaluator;
 use crate::links::{LinkRelation, TrainingLinks};
+use crate::neighbor_loader::cut_of;
 use crate::{BatchRequirements, DataLoader, LinkLoaderError, NeighborLoader, RankHandle, Result};
 
 /// A description of minibatches of links, with the sampled neighbourhoods of their sources, their destinations and
@@ -224,7 +225,8 @@ impl LinkNeighborLoader {
     }
 
     /// Sets the edges that a training step leaves out of its messages. [`LinkExclusion::None`] suits training links
-    /// that are no edges of the message graph, and steps that contain all links.
+    /// that are no edges of the message graph, and steps that contain all links. Links that were split by time with a first time of
+    /// training are later than all messages, so that nothing is left out.
     ///
     /// ```
     /// # use kiln::prelude::*;
@@ -279,6 +281,25 @@ impl LinkNeighborLoader {
             Phase::Train { .. } => &self.negatives,
             Phase::Validation => &self.eval_negatives[0],
             Phase::Test => &self.eval_negatives[1],
+        }
+    }
+
+    /// Returns the edges that training steps leave out. After a split by time with a first time of the training, all messages are
+    /// earlier than the links of the step: an earlier edge of the same pair was known.
+    fn exclusion_of_steps(&self) -> LinkExclusion {
+        match self.nodes.time_split() {
+            Some(TimeSplit { train: Some(_), .. }) => LinkExclusion::None,
+            _ => self.exclusion,
+        }
+    }
+
+    /// Returns the negatives of a phase, whose nodes were known before the phase's time.
+    fn known_negatives(&self, phase: Phase) -> Negatives {
+        let negatives = self.negatives_of(phase).clone();
+        let Some(split) = self.nodes.time_split() else { return negatives };
+        match self.nodes.source().nodes_before(cut_of(&split, phase)) {
+            Some(are_known) => negatives.among(are_known),
+            None => negatives,
         }
     }
 
@@ -418,6 +439,7 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
             }
             (None, None) => {}
         }
+        notes.extend(self.nodes.note_on_messages());
         notes
     }
 
@@ -451,7 +473,7 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
         // An exact evaluation computes the rows of all nodes, and reads only the pairs of the batches.
         let nodes = match (phase, evaluator) {
             (Phase::Validation | Phase::Test, Evaluator::Exact(_)) => self.nodes.for_pairs_only(),
-            _ => self.nodes.clone(),
+            _ => self.nodes.phase_loader(phase)?,
         };
         let sampling = nodes.sampling_from(self.relation.map(LinkRelation::excluded));
         let encoder = &trainer.model().encoder;
@@ -461,13 +483,13 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
                 .map_err(kiln_train::Error::from)?)
         })?;
         let batcher = batcher.input_aggregation(nodes.input_aggregation(&items, encoder));
-        let negatives = self.negatives_of(phase).clone();
+        let negatives = self.known_negatives(phase);
         let batcher = LinkBatcher::new(batcher, self.targets.links().clone(), negatives);
         let batcher = match self.edge_task() {
             Some((_, targets)) => batcher.targets(targets.clone(), self.targets.features().cloned()),
             None => batcher,
         };
-        let batcher = batcher.exclusion(self.exclusion);
+        let batcher = batcher.exclusion(self.exclusion_of_steps());
         let batcher = match self.relation {
             Some(relation) => batcher.node_ranges(nodes.source().schema().node_ranges(relation.position)),
             None => batcher,

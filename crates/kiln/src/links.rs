@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_data::{DatasetLinks, LinkSplit, LinkTargets};
+use kiln_data::{DatasetLinks, LinkSplit, LinkTargets, TimeSplit};
 use kiln_graph::{GraphSchema, Relations};
 use kiln_loader::LinkExclusion;
 
@@ -28,7 +28,11 @@ pub(crate) enum MessageGraph {
     /// The graph of the loader.
     OfLoader,
     /// A graph of the links' own.
-    Own { graph: Arc<Relations> },
+    Own {
+        graph: Arc<Relations>,
+        /// The split of the links by time; `None` for another split.
+        time_split: Option<TimeSplit>,
+    },
 }
 
 /// The relation whose edges are the links, by its position.
@@ -88,7 +92,7 @@ impl TrainingLinks {
     pub(crate) fn n_message_edges(&self) -> Option<u64> {
         match &self.messages {
             MessageGraph::OfLoader => None,
-            MessageGraph::Own { graph } => Some(graph.n_edges()),
+            MessageGraph::Own { graph, .. } => Some(graph.n_edges()),
         }
     }
 
@@ -101,7 +105,7 @@ impl From<&LinkSplit> for TrainingLinks {
     fn from(split: &LinkSplit) -> Self {
         let graph = Arc::clone(split.message());
         Self {
-            messages: MessageGraph::Own { graph },
+            messages: MessageGraph::Own { graph, time_split: split.time_split() },
             links: split.dataset_links().clone(),
             has_relation: true,
         }

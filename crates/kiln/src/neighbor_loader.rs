@@ -1,6 +1,8 @@
 mod batcher;
 mod check;
 mod describe;
+mod messages;
+mod phases;
 mod sampling;
 
 use std::borrow::Cow;
@@ -30,6 +32,10 @@ use crate::source::Source;
 use crate::{
     BatchRequirements, CachedNodes, DataLoader, DeviceCopy, EvalMode, GraphSource, RankHandle, Result,
 };
+
+pub use self::messages::Messages;
+use self::messages::PhaseGraphs;
+pub(crate) use self::messages::cut_of;
 
 /// A description of minibatches of a graph's nodes with sampled neighbourhoods: of a dataset or a partitioned graph, with one
 /// type of nodes or several.
@@ -111,6 +117,9 @@ pub struct NeighborLoader {
     target_scale: Option<TargetScale>,
     /// The device copies, which clones of this loader in other ranks of the process share.
     copies: DeviceCopies,
+    /// The edges over which messages pass in data with a split by time, and the graphs of its phases.
+    messages: Messages,
+    phases: PhaseGraphs,
     /// The keys of the nodes of each type without features, computed when they are first needed.
     keys: Arc<OnceLock<Arc<[Option<NodeKeys>]>>>,
 }
@@ -161,6 +170,8 @@ impl NeighborLoader {
             objective: None,
             target_scale: None,
             copies: DeviceCopies::default(),
+            messages: Messages::default(),
+            phases: PhaseGraphs::default(),
             keys: Arc::default(),
         }
     }
@@ -370,7 +381,7 @@ impl NeighborLoader {
     /// Returns the loader without its device copies, which a changed configuration makes invalid. Those of the relations of a
     /// heterogeneous graph depend on the graph only.
     fn unshared(self) -> Self {
-        Self { copies: self.copies.graphs_only(), ..self }
+        Self { copies: self.copies.graphs_only(), phases: self.phases.without_copies(), ..self }
     }
 
     /// Returns the copies of graph and features in device memory that this loader shares with its clones.
@@ -387,7 +398,9 @@ impl NeighborLoader {
     /// # }
     /// ```
     pub fn device_copies(&self) -> Vec<DeviceCopy> {
-        self.copies.all()
+        let mut copies = self.copies.all();
+        copies.extend(self.phases.copies());
+        copies
     }
 
     /// Returns the statistics of the feature caches, summed over all devices.
@@ -402,11 +415,10 @@ impl NeighborLoader {
     /// # }
     /// ```
     pub fn cache_stats(&self) -> CacheStats {
-        self.copies
-            .all()
-            .iter()
-            .map(|copy| copy.features.cache_stats())
-            .fold(CacheStats::default(), CacheStats::and)
+        let mut features: Vec<_> = self.device_copies().into_iter().map(|copy| copy.features).collect();
+        // The graphs of the phases of a split by time share their features.
+        features.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        features.iter().map(|features| features.cache_stats()).fold(CacheStats::default(), CacheStats::and)
     }
 
     /// Returns the range of the ids of the nodes that have targets.
@@ -482,6 +494,7 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
         let of_split = targets.split.notes(&targets.values, self.target_nodes().start);
         let mut notes = texts_of_new_notes(of_split, self.source.notes());
         notes.extend(self.notes_on_columns());
+        notes.extend(self.note_on_messages());
         notes
     }
 
@@ -511,8 +524,9 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
             Phase::Validation | Phase::Test => evaluator.items(trainer, &nodes[..], self.batches)?,
         };
         let targets = Some(self.targets.values.clone());
+        let of_phase = self.phase_loader(phase)?;
         let sampling = self.sampling_from(None);
-        let batcher = self.batcher(sampling, trainer.device(), trainer.model(), targets, || {
+        let batcher = of_phase.batcher(sampling, trainer.device(), trainer.model(), targets, || {
             let config = items_of_all_ranks(items.config());
             Ok(ItemSampler::new(&split.train[..], config).map_err(kiln_train::Error::from)?)
         })?;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_data::{Dataset, DatasetTargets, LinkTargets, Note};
+use kiln_data::{Dataset, DatasetTargets, LinkTargets, Note, TimeKind, TimeSplit};
 use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation, RelationRows};
 use kiln_graph::{Csc, EdgeColumns, GraphSchema, NodeId, Relations, add_self_loops, gcn_norm};
 use kiln_kernels::GraphMode;
@@ -51,6 +51,29 @@ impl GraphSource {
     #[must_use]
     pub fn with_hash(self, hash: impl Into<String>) -> Self {
         Self { known_hash: Some(hash.into()), ..self }
+    }
+
+    /// Returns the graph as it was known at a time: without the edges that are not before it, and those from nodes that are not
+    /// ([`Dataset::graph_before`](kiln_data::Dataset::graph_before)). Predictions on it read nothing later. `time` is an integer, or
+    /// a date such as `2026-06-01` in data whose times are dates.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// use kiln::GraphSource;
+    /// # fn example(model: SavedModel, data: Dataset) -> Result<()> {
+    /// let known = GraphSource::from(&data).at("2026-06-01")?;
+    /// let scores = model.on_nodes(&known)?.predict(&[NodeId(7)], &PredictMode::default())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`TimeError::NoTime`](kiln_data::TimeError::NoTime) for another text, [`TimeError::NoTimes`] for data without times,
+    /// and [`Error::NeedsWholeGraph`] for a partitioned graph.
+    pub fn at(&self, time: &str) -> Result<Self> {
+        let source =
+            self.source.before(self.source.time_kind().parse(time).map_err(kiln_data::Error::from)?)?;
+        Ok(Self { source, known_hash: self.known_hash.clone() })
     }
 
     /// Returns the name of the data.
@@ -253,6 +276,30 @@ pub(crate) trait Source: Send + Sync {
     /// # Errors
     /// Returns an error if the graph does not belong to this source.
     fn with_messages(&self, messages: &MessageGraph) -> Result<Arc<dyn Source>>;
+
+    /// Returns the split by time of the nodes or links, which limits the messages of each phase; `None` for another split.
+    fn time_split(&self) -> Option<TimeSplit> {
+        None
+    }
+
+    /// Returns the source with the edges that were known before a time, and the same step.
+    ///
+    /// # Errors
+    /// Returns [`Error::NeedsWholeGraph`] for a partitioned graph, and the errors of
+    /// [`Dataset::graph_before`](kiln_data::Dataset::graph_before) and of the step.
+    fn before(&self, _time: i64) -> Result<Arc<dyn Source>> {
+        Err(Error::NeedsWholeGraph { what: "a graph of what was known before a time" })
+    }
+
+    /// Returns whether each node was known before a time, by node; `None` if no node has a time.
+    fn nodes_before(&self, _time: i64) -> Option<Arc<[bool]>> {
+        None
+    }
+
+    /// Returns the meaning of the times of the data.
+    fn time_kind(&self) -> TimeKind {
+        TimeKind::default()
+    }
 
     /// Returns a sampler on the host.
     ///

@@ -19,6 +19,13 @@ pub trait NegativeSampler: Send + Sync {
     /// Returns the name of the sampler, by which a resumed run recognises it.
     fn name(&self) -> &str;
 
+    /// Returns a sampler of the same distribution among the nodes `is_known`, indexed by node, for [`Negatives::among`]. The
+    /// default implementation returns `None`: candidates with other nodes are drawn again.
+    fn among(&self, is_known: &Arc<[bool]>) -> Option<Arc<dyn NegativeSampler>> {
+        let _ = is_known;
+        None
+    }
+
     /// Returns true if negatives depend on [`PositiveLink::step_dsts`], which is empty otherwise.
     fn reads_step(&self) -> bool {
         true
@@ -60,6 +67,34 @@ pub struct UniformNegatives {
 impl NegativeSampler for UniformNegatives {
     fn draw(&self, link: PositiveLink<'_>, rng: &mut NodeRng) -> (NodeId, NodeId) {
         (link.src, draw_node(&self.dsts, rng))
+    }
+
+    fn among(&self, is_known: &Arc<[bool]>) -> Option<Arc<dyn NegativeSampler>> {
+        let is_known = |node: &u32| is_known.get(*node as usize).copied().unwrap_or(false);
+        let dsts: Vec<NodeId> = self.dsts.clone().filter(is_known).map(NodeId).collect();
+        // Without a node, the candidates of all nodes are rejected and counted.
+        (!dsts.is_empty())
+            .then(|| Arc::new(ListedNegatives { dsts: dsts.into() }) as Arc<dyn NegativeSampler>)
+    }
+
+    fn reads_step(&self) -> bool {
+        false
+    }
+
+    fn name(&self) -> &str {
+        "uniform"
+    }
+}
+
+/// Replaces the destination by a node of a list that is drawn uniformly.
+#[derive(Debug)]
+struct ListedNegatives {
+    dsts: Arc<[NodeId]>,
+}
+
+impl NegativeSampler for ListedNegatives {
+    fn draw(&self, link: PositiveLink<'_>, rng: &mut NodeRng) -> (NodeId, NodeId) {
+        (link.src, self.dsts[rng.below(self.dsts.len() as u32) as usize])
     }
 
     fn reads_step(&self) -> bool {
@@ -201,6 +236,8 @@ pub struct Negatives {
     source: Source,
     n_per_link: usize,
     known: Option<Arc<Csc>>,
+    /// The nodes of which negatives are drawn, by node; `None` for all.
+    among: Option<Arc<[bool]>>,
     max_draws: u32,
     /// The number of rejected negatives of all batches so far, which clones share.
     n_rejected: Arc<AtomicU64>,
@@ -239,7 +276,7 @@ impl Negatives {
     }
 
     fn of_source(source: Source, n_per_link: usize) -> Self {
-        Self { source, n_per_link, known: None, max_draws: 16, n_rejected: Arc::default() }
+        Self { source, n_per_link, known: None, among: None, max_draws: 16, n_rejected: Arc::default() }
     }
 
     /// Also rejects the edges of a graph. Each check is a binary search, so a graph whose neighbours do not ascend is
@@ -253,6 +290,29 @@ impl Negatives {
             false => Arc::new(known.sort_neighbors()?),
         };
         Ok(Self { known: Some(known), ..self })
+    }
+
+    /// Draws only negatives of the nodes `is_known`, indexed by node: those that exist at the time of the links. The source of a
+    /// link may be any node. Uniform negatives are drawn from these nodes; candidates of another sampler that are not known are
+    /// drawn again, up to [`Negatives::max_draws`]. Fixed negatives stay.
+    ///
+    /// ```
+    /// use kiln_graph::{LinkId, Links, NodeId};
+    /// use kiln_sample::{Negatives, RngKey, UniformNegatives};
+    /// let is_known = [false, false, true, true].to_vec();
+    /// let negatives = Negatives::new(UniformNegatives { dsts: 0..4 }, 5).among(is_known.into());
+    /// let links = Links::new(vec![NodeId(0)], vec![NodeId(1)])?;
+    /// let drawn = negatives.sample(&links, &[LinkId(0)], &[], RngKey::new(7))?;
+    /// assert!(drawn.dsts.iter().all(|dst| 2 <= dst.0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn among(self, is_known: Arc<[bool]>) -> Self {
+        let source = match &self.source {
+            Source::Drawn(sampler) => sampler.among(&is_known).map(Source::Drawn),
+            Source::Fixed(_) => None,
+        };
+        Self { source: source.unwrap_or(self.source), among: Some(is_known), ..self }
     }
 
     /// Sets the maximum number of draws for a negative, at least 1.
@@ -354,6 +414,12 @@ impl Negatives {
 
     fn is_rejected(&self, link: PositiveLink<'_>, (src, dst): (NodeId, NodeId)) -> Result<bool> {
         if src == dst || (src, dst) == (link.src, link.dst) {
+            return Ok(true);
+        }
+        let is_unknown = |node: NodeId| {
+            self.among.as_ref().is_some_and(|known| known.get(node.index()).is_none_or(|is_known| !is_known))
+        };
+        if is_unknown(dst) || (src != link.src && is_unknown(src)) {
             return Ok(true);
         }
         let Some(known) = &self.known else { return Ok(false) };

@@ -56,9 +56,13 @@ impl NeighborLoader {
         let features = self.features();
         let features = features.only_store().expect("a graph of one type should have features");
         let edge_columns = self.edge_column_stores()?;
+        let copied = self.phases.features_on(device);
         let copy = self.copies.get_or_make(device, |hotness| {
-            let hottest = self.hottest(graph, hotness, train_items)?;
-            DeviceCopy::new(device, mode, graph, features, &self.sampling, hottest, edge_columns)
+            let hottest = match copied {
+                Some(_) => None,
+                None => self.hottest(graph, hotness, train_items)?,
+            };
+            DeviceCopy::new(device, mode, graph, features, &self.sampling, hottest, edge_columns, copied)
         })?;
         let DeviceCopy { sampler, features, edge_columns } = copy;
         let batcher = match targets {

@@ -7,6 +7,7 @@ use kiln_data::LinkTargets;
 use kiln_feature::{FeatureColumn, RelationRows};
 use kiln_graph::{EdgeColumns, RelationSchema};
 use kiln_kernels::GraphMode;
+use kiln_loader::Phase;
 use kiln_sample::{EdgeWeights, Fanout, SamplerConfig};
 use kiln_train::{
     BatchConfig, DataHash, EvaluationInfo, Evaluator, InputType, ModelInputs, ModelTask, NodeKeys,
@@ -15,7 +16,9 @@ use kiln_train::{
 
 use crate::data_hash::hash_with_links;
 use crate::device_copy::DeviceCopies;
+use crate::evaluation::EvaluatedGraph;
 use crate::links::TrainingLinks;
+use crate::neighbor_loader::messages::PhaseGraphs;
 use crate::source::{GraphStep, Source, dims};
 use crate::{NeighborLoader, RankHandle, Result};
 
@@ -28,6 +31,7 @@ impl NeighborLoader {
     pub(crate) fn on_message_graph(mut self, links: &TrainingLinks) -> Result<Self> {
         self.source = links.message_source(&self.source)?;
         self.copies = DeviceCopies::default();
+        self.phases = PhaseGraphs::default();
         Ok(self)
     }
 
@@ -111,6 +115,7 @@ impl NeighborLoader {
             let adds_self_loops = self.source.graph_step() == GraphStep::SelfLoops;
             settings.extend(adds_self_loops.then(|| ("self loops", "added".to_owned())));
         }
+        settings.extend(self.messages_setting());
         settings.push(("evaluation", self.evaluation.setting()));
         settings
     }
@@ -214,8 +219,14 @@ impl NeighborLoader {
     }
 
     pub(crate) fn evaluator_of(&self, rank: &RankHandle) -> Result<Evaluator> {
-        let edge_columns = self.edge_column_stores()?;
+        let [of_val, of_test] = [self.phase_loader(Phase::Validation)?, self.phase_loader(Phase::Test)?];
+        let graph = |loader: &Self| EvaluatedGraph {
+            source: Arc::clone(&loader.source),
+            edge_columns: loader.edge_column_stores(),
+        };
+        let has_cuts = self.time_split().is_some();
         let sampling = self.sampling_from(None);
-        self.evaluation.evaluator(&*self.source, self.node_targets(), &sampling, edge_columns, rank)
+        let test = has_cuts.then(|| graph(&of_test));
+        self.evaluation.evaluator(graph(&of_val), test, self.node_targets(), &sampling, rank)
     }
 }

@@ -4,6 +4,7 @@ use kiln_feature::RelationRows;
 use kiln_graph::EdgeColumns;
 use kiln_sample::{EdgeWeights, Fanout, Rule};
 
+use crate::neighbor_loader::messages::PhaseGraphs;
 use crate::source::GraphStep;
 use crate::{Error, NeighborLoader, Result};
 
@@ -196,6 +197,7 @@ impl NeighborLoader {
     /// [`Error::NeedsOneType`] on a heterogeneous graph.
     pub fn gcn_norm(mut self) -> Result<Self> {
         self.source = self.source.with_step(GraphStep::GcnNorm)?;
+        self.phases = PhaseGraphs::default();
         Ok(self.keep_self_loops().edge_weights(EdgeWeights::Unbiased))
     }
 
@@ -219,6 +221,7 @@ impl NeighborLoader {
     /// [`Error::NeedsOneType`] on a heterogeneous graph.
     pub fn add_self_loops(mut self) -> Result<Self> {
         self.source = self.source.with_step(GraphStep::SelfLoops)?;
+        self.phases = PhaseGraphs::default();
         Ok(self.keep_self_loops().unshared())
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use burn::tensor::Device;
-use kiln_data::{Dataset, DatasetTargets, HashedPart, LinkTargets, Note};
+use kiln_data::{Dataset, DatasetTargets, HashedPart, LinkTargets, Note, TimeError, TimeKind, TimeSplit};
 use kiln_feature::{
     EdgeColumnError, EdgeFeatureStore, EdgeFeatures, Error as FeatureError, FeatureColumn, FeatureStore,
     Preparation, PreparationStep, RelationRows, edge_rows_of,
@@ -183,15 +183,41 @@ impl Source for PreparedDataset {
     }
 
     fn with_messages(&self, messages: &MessageGraph) -> Result<Arc<dyn Source>> {
-        let MessageGraph::Own { graph } = messages else {
+        let MessageGraph::Own { graph, time_split } = messages else {
             return Err(Error::OtherRelations { name: self.data.name.clone() });
         };
         check_messages(&self.data, graph.schema())?;
-        let source = self.with_graph(graph);
+        let mut source = self.with_graph(graph);
+        // A random split of links has no times.
+        source.data.times.split = *time_split;
         match self.is_heterogeneous() {
             true => Ok(Arc::new(source)),
             false => source.with_step(self.step),
         }
+    }
+
+    fn time_split(&self) -> Option<TimeSplit> {
+        self.data.times.split
+    }
+
+    fn time_kind(&self) -> TimeKind {
+        self.data.times.kind
+    }
+
+    fn before(&self, time: i64) -> Result<Arc<dyn Source>> {
+        if !self.data.has_times() {
+            let items = format!("the edges and the nodes of `{}`", self.data.name);
+            return Err(kiln_data::Error::from(TimeError::NoTimes { items }).into());
+        }
+        let source = self.with_graph(&self.data.graph_before(time)?);
+        match self.step {
+            GraphStep::None => Ok(Arc::new(source)),
+            step => source.with_step(step),
+        }
+    }
+
+    fn nodes_before(&self, time: i64) -> Option<Arc<[bool]>> {
+        self.data.times.nodes_before(&self.data.graph, time)
     }
 
     fn sampler(&self, sampling: &Sampling) -> Result<Arc<dyn FrontierSampler>> {

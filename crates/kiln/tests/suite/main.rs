@@ -26,5 +26,6 @@ mod saved_model;
 mod signals;
 mod target_scale;
 mod targets;
+mod times;
 mod training_options;
 mod tree;

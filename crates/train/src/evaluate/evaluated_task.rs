@@ -86,12 +86,12 @@ impl<M: BlockModel + Sync> EvaluatedTask for NodeTask<M> {
         exact: &ExactEvaluator,
         trainer: &mut TaskTrainer<Self>,
         loader: &Loader<F>,
-        _: Phase,
+        phase: Phase,
     ) -> Result<Evaluation>
     where
         F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
     {
-        let (outputs, nodes) = exact.outputs_of_targets(trainer, loader.items().items())?;
+        let (outputs, nodes) = exact.outputs_of_targets(trainer, loader.items().items(), phase)?;
         Evaluation::of_targets(&outputs, &nodes, exact.targets.targets(), trainer.task.objective())
     }
 
@@ -100,12 +100,12 @@ impl<M: BlockModel + Sync> EvaluatedTask for NodeTask<M> {
         exact: &ExactEvaluator,
         trainer: &mut TaskTrainer<Self>,
         loader: &Loader<F>,
-        _: Phase,
+        phase: Phase,
     ) -> Result<MetricSums>
     where
         F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
     {
-        let (outputs, nodes) = exact.outputs_of_targets(trainer, loader.items().items())?;
+        let (outputs, nodes) = exact.outputs_of_targets(trainer, loader.items().items(), phase)?;
         Evaluation::count_targets(&outputs, &nodes, exact.targets.targets(), trainer.task.objective())
     }
 }
@@ -141,7 +141,7 @@ impl<M: BlockModel + Sync> EvaluatedTask for LinkTask<M> {
     where
         F: Batcher<Item = LinkId, Batch = DeviceBatch<LinkInput>>,
     {
-        let rows = exact.outputs(trainer)?;
+        let rows = exact.outputs(trainer, phase)?;
         let decoder = trainer.model().decoder.valid();
         let mut evaluation = Evaluation::new(trainer.task.objective().clone());
         trainer.eval_negatives = NegativeCounts::default();

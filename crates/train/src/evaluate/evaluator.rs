@@ -42,6 +42,8 @@ pub enum Evaluator {
 pub struct ExactEvaluator {
     /// The inference that computes the outputs.
     pub inference: LayerWiseInference,
+    /// The inference of the test, if its messages pass over another graph than those of the validation.
+    pub test_inference: Option<LayerWiseInference>,
     /// The features of all nodes, by type.
     pub features: FeatureStores,
     /// The targets of all nodes, or of those of one type; link prediction does not read them.
@@ -215,18 +217,26 @@ impl Evaluator {
 
 impl ExactEvaluator {
     /// Computes the outputs of the model of nodes for every node of the graph.
-    pub(crate) fn outputs<T: EvaluatedTask>(&self, trainer: &mut TaskTrainer<T>) -> Result<DenseFeatures> {
+    pub(crate) fn outputs<T: EvaluatedTask>(
+        &self,
+        trainer: &mut TaskTrainer<T>,
+        phase: Phase,
+    ) -> Result<DenseFeatures> {
+        let inference = match (phase, &self.test_inference) {
+            (Phase::Test, Some(of_test)) => of_test,
+            _ => &self.inference,
+        };
         let model = T::encoder(trainer.model());
         let device = trainer.device();
         let tables = &trainer.embeddings;
         let scope = ProgressScope::current();
         let outputs = self.threads.install(|| {
             scope.run(|| match self.features.only_store() {
-                Some(features) => self.inference.outputs(model, &**features, device),
-                None => self.inference.outputs_by_type(model, &self.features, tables, device),
+                Some(features) => inference.outputs(model, &**features, device),
+                None => inference.outputs_by_type(model, &self.features, tables, device),
             })
         });
-        trainer.peak.merge(self.inference.peak_memory());
+        trainer.peak.merge(inference.peak_memory());
         outputs
     }
 
@@ -236,9 +246,10 @@ impl ExactEvaluator {
         &self,
         trainer: &mut TaskTrainer<T>,
         nodes: &[NodeId],
+        phase: Phase,
     ) -> Result<(RowsFrom, Vec<NodeId>)> {
         let first = self.targets.first_node();
-        let rows = RowsFrom { rows: self.outputs(trainer)?, first };
+        let rows = RowsFrom { rows: self.outputs(trainer, phase)?, first };
         Ok((rows, nodes.iter().map(|node| NodeId(node.0 - first)).collect()))
     }
 }

@@ -34,6 +34,7 @@ fn loader(data: &Dataset, evaluator: &Evaluator, trainer: &SageTrainer, nodes: &
 
 fn exact(data: &Dataset, n_ranks: usize) -> Evaluator {
     Evaluator::Exact(ExactEvaluator {
+        test_inference: None,
         inference: LayerWiseInference::new(data.graph.clone(), LayerWiseConfig::default()).unwrap(),
         features: data.node_features().unwrap().clone().into(),
         targets: data.targets.as_ref().unwrap().values.clone().into(),

@@ -258,6 +258,7 @@ fn several_ranks_learn_and_evaluate_like_one() {
 fn exact_evaluation_equals_sampled_evaluation_with_all_neighbours() {
     let threads = Arc::new(ranks(1).machine_pool().unwrap());
     let exact = Evaluator::Exact(ExactEvaluator {
+        test_inference: None,
         inference: LayerWiseInference::new(graph(), LayerWiseConfig::default()).unwrap(),
         features: features().into(),
         targets: Arc::new(Labels::new(vec![0; N_NODES as usize], 1)).into(),

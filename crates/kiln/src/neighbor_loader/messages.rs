@@ -1,0 +1,79 @@
+//! The graphs that pass the messages of each phase of a split by time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use burn::tensor::Device;
+use kiln_data::TimeSplit;
+use kiln_kernels::DeviceFeatures;
+use kiln_loader::Phase;
+
+use crate::Result;
+use crate::device_copy::{DeviceCopies, DeviceCopy};
+use crate::source::Source;
+
+/// The edges over which messages pass in data with a split by time. Other data has messages over all edges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Messages {
+    /// Only the edges that were known before the split's time of the phase ([`TimeSplit::cuts`]).
+    #[default]
+    Known,
+    /// All edges, also those that are later than the items: a leak, so that the metrics are better than those of predictions of
+    /// the future.
+    All,
+}
+
+/// The graphs of the phases, each of which is made when it is first needed. Clones of a loader share them, and phases with equal
+/// times do.
+#[derive(Clone, Default)]
+pub(crate) struct PhaseGraphs(Arc<Mutex<Vec<PhaseGraph>>>);
+
+/// The graph that was known before a time, with its copies on devices.
+#[derive(Clone)]
+pub(super) struct PhaseGraph {
+    before: i64,
+    pub(super) source: Arc<dyn Source>,
+    pub(super) copies: DeviceCopies,
+}
+
+impl PhaseGraphs {
+    /// Returns the graph that was known before a time.
+    pub(super) fn get_or_make(&self, source: &Arc<dyn Source>, before: i64) -> Result<PhaseGraph> {
+        // The lock is held while the graph is made, so that other ranks of the process wait and share it.
+        let mut graphs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(graph) = graphs.iter().find(|graph| graph.before == before) {
+            return Ok(graph.clone());
+        }
+        let graph = PhaseGraph { before, source: source.before(before)?, copies: DeviceCopies::default() };
+        graphs.push(graph.clone());
+        Ok(graph)
+    }
+
+    /// Returns the graphs without their copies on devices, which a changed configuration makes invalid.
+    pub(crate) fn without_copies(&self) -> Self {
+        let mut graphs = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        graphs.iter_mut().for_each(|graph| graph.copies = graph.copies.graphs_only());
+        Self(Arc::new(Mutex::new(graphs)))
+    }
+
+    /// Returns all copies on devices.
+    pub(crate) fn copies(&self) -> Vec<DeviceCopy> {
+        let graphs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        graphs.iter().flat_map(|graph| graph.copies.all()).collect()
+    }
+
+    /// Returns the features that a phase has already copied to a device.
+    pub(crate) fn features_on(&self, device: &Device) -> Option<Arc<DeviceFeatures>> {
+        let graphs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        graphs.iter().find_map(|graph| graph.copies.on(device)).map(|copy| copy.features)
+    }
+}
+
+/// Returns the first time that is too late for the messages of a phase.
+pub(crate) fn cut_of(split: &TimeSplit, phase: Phase) -> i64 {
+    let [train, val, test] = split.cuts();
+    match phase {
+        Phase::Train { .. } => train,
+        Phase::Validation => val,
+        Phase::Test => test,
+    }
+}
