@@ -85,6 +85,7 @@ fn without_rows(known: &NodeTypeSpec) -> NodeTypeSpec {
         csv: None,
         rows: BTreeMap::new(),
         missing: Vec::new(),
+        time: known.time_column(),
         target: None,
         split: None,
         drop: Vec::new(),

@@ -151,11 +151,12 @@ fn notes_on_relation(spec: &RelationSpec, earlier: &RelationSpec) -> Vec<String>
 }
 
 /// Returns the parts of a relation that say what an edge has.
-fn edge_parts(relation: &RelationSpec) -> [(&'static str, String); 7] {
+fn edge_parts(relation: &RelationSpec) -> [(&'static str, String); 8] {
     [
         ("src", json(&relation.src.node_type)),
         ("dst", json(&relation.dst.node_type)),
         ("weight", json(&relation.weight)),
+        ("time", json(&relation.time)),
         ("edge_columns", json(&relation.edge_columns)),
         ("reverse", json(&relation.reverse)),
         ("undirected", json(&relation.undirected)),

@@ -41,13 +41,24 @@ impl Spilled<'_> {
     }
 }
 
-/// Reads the columns of a relation's table that become features, twice: for their statistics, unless those of an earlier import are
-/// given, and for the rows. `rows` has the keys and numbers of the same table.
+/// The rows from which the statistics of columns are computed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FittedRows<'a> {
+    /// All good rows.
+    All,
+    /// Those before a time, so that the features know nothing of the validation and the test of a split by time.
+    Before(i64),
+    /// None: the statistics are those of an earlier import.
+    Earlier(&'a [FittedColumn]),
+}
+
+/// Reads the columns of a relation's table that become features, twice: for their statistics, and for the rows. `rows` has the keys,
+/// numbers and times of the same table.
 pub(crate) fn read_edge_features(
     spec: &RelationSpec,
     source: &Arc<TableSource>,
     rows: &RelationRows,
-    earlier: Option<&[FittedColumn]>,
+    fitted: FittedRows<'_>,
     place: Spilled<'_>,
 ) -> Result<ReadFeatures> {
     let mut names: Vec<String> = spec.columns.iter().map(|column| column.column.clone()).collect();
@@ -58,7 +69,8 @@ pub(crate) fn read_edge_features(
         spec.columns.iter().map(|column| names.partition_point(|name| *name < column.column)).collect();
     let columns = FeatureColumns::new(&spec.columns, positions);
     let table = Table { source: source.clone(), columns: names };
-    let scan = scan(&table, &columns, rows, earlier, place)?;
+    let scan = scan(&table, &columns, rows, fitted, place)?;
+    let has_earlier = matches!(fitted, FittedRows::Earlier(_));
     let fitted = FittedRelation { name: spec.name.clone(), columns: scan.columns };
     let dim = check_width(source.label.clone(), &fitted.columns)?;
     let encoder = RowEncoder::new(&fitted.columns);
@@ -95,7 +107,7 @@ pub(crate) fn read_edge_features(
         Ok(ControlFlow::Continue(()))
     })?;
     let mut drift = scan.drift;
-    if earlier.is_some() {
+    if has_earlier {
         drift.extend(encoder.drift(&source.label, n_good_rows));
     }
     let features = SpilledFeatures { fitted, dim, marks: scan.marks, rows: file.finish()? };
@@ -114,19 +126,30 @@ fn scan(
     table: &Table,
     columns: &FeatureColumns<'_>,
     rows: &RelationRows,
-    earlier: Option<&[FittedColumn]>,
+    fitted: FittedRows<'_>,
     place: Spilled<'_>,
 ) -> Result<Scan> {
     let label = &table.source.label;
     let mut marks = place.create("marks")?;
     let mut reader = rows.read()?;
-    let mut statistics = if earlier.is_none() { columns.statistics(label) } else { Vec::new() };
-    let mut numbers = if earlier.is_some() { columns.numbers() } else { Vec::new() };
+    let mut statistics = Vec::new();
+    let mut numbers = Vec::new();
+    let mut before = i64::MAX;
+    match fitted {
+        FittedRows::All => statistics = columns.statistics(label),
+        FittedRows::Before(time) => {
+            statistics = columns.statistics(label);
+            before = time;
+        }
+        FittedRows::Earlier(_) => numbers = columns.numbers(),
+    }
     table.for_each_batch("computing statistics of edges", &mut |batch| {
         let mut good = Vec::with_capacity(batch.n_rows);
         for mark in bad_columns(columns, batch) {
             marks.write_u32(mark)?;
-            good.push(reader.next()?.problem().is_none() && mark == 0);
+            let row = reader.next()?;
+            let is_before = row.time.is_none_or(|time| time < before);
+            good.push(row.problem().is_none() && mark == 0 && is_before);
         }
         columns.add(&mut statistics, batch, &|row| good[row])?;
         columns.add_numbers(&mut numbers, batch, &|row| good[row])?;
@@ -136,10 +159,15 @@ fn scan(
     Ok(Scan {
         marks: marks.finish()?,
         notes: statistics.iter().flat_map(Accumulator::notes).collect(),
-        drift: scale_drift(label, &numbers, earlier.unwrap_or_default()),
-        columns: match earlier {
-            Some(earlier) => earlier.to_vec(),
-            None => statistics.into_iter().map(Accumulator::finish).collect(),
+        drift: match fitted {
+            FittedRows::Earlier(earlier) => scale_drift(label, &numbers, earlier),
+            FittedRows::All | FittedRows::Before(_) => Vec::new(),
+        },
+        columns: match fitted {
+            FittedRows::Earlier(earlier) => earlier.to_vec(),
+            FittedRows::All | FittedRows::Before(_) => {
+                statistics.into_iter().map(Accumulator::finish).collect()
+            }
         },
     })
 }

@@ -19,6 +19,7 @@ use crate::spec::{KeyType, RelationSpec};
 use crate::spill::{SPILL_BUFFER, SpillFile, SpillReader};
 use crate::spilled_features::{FeatureReader, SpilledFeatures};
 use crate::table::{Table, TableSource};
+use crate::times::TimeReader;
 use crate::transform::{check, number};
 use crate::{BadRow, Error, Result};
 
@@ -31,7 +32,15 @@ pub(crate) struct RelationRows {
     pub(crate) columns: Vec<SpilledColumn>,
     /// The features of the edges; `None` if the spec names no columns for them.
     pub(crate) features: Option<SpilledFeatures>,
+    /// The times of the edges, [`BAD_TIME`] for a bad one; `None` for edges without times.
+    pub(crate) times: Option<SpillFile>,
 }
+
+/// The position in [`BadEdge`] of the column of times, which is behind all others.
+const TIME_COLUMN: usize = usize::MAX;
+
+/// The time of a row without one.
+const BAD_TIME: i64 = i64::MAX;
 
 /// A column of the edges: a number per row (`f32`), NaN if it is bad.
 #[derive(Debug)]
@@ -49,6 +58,8 @@ pub(crate) struct EdgeRow<'a> {
     bad_feature: Option<usize>,
     /// The features, as bytes.
     features: &'a [u8],
+    /// The time; `None` for edges without times.
+    pub(crate) time: Option<i64>,
 }
 
 /// A reader of the rows of a relation.
@@ -56,6 +67,7 @@ pub(crate) struct RowReader {
     ends: [SpillReader; 2],
     columns: Vec<SpillReader>,
     features: Option<FeatureReader>,
+    times: Option<SpillReader>,
     /// The values of the last row.
     values: Vec<f32>,
 }
@@ -68,7 +80,8 @@ impl RelationRows {
     /// Returns the columns of the edges in the set, in the order of their values in chunks of edges.
     pub(crate) fn formats(&self) -> impl Iterator<Item = ColumnFormat> {
         let features = self.features.as_ref().and_then(SpilledFeatures::format);
-        self.columns.iter().map(|column| column.format.clone()).chain(features)
+        let times = self.times.iter().map(|_| ColumnFormat::times());
+        self.columns.iter().map(|column| column.format.clone()).chain(features).chain(times)
     }
 
     /// Returns the number of feature columns; `None` for edges without features.
@@ -94,7 +107,8 @@ impl RelationRows {
             columns.push(column.file.read(SPILL_BUFFER)?);
         }
         let features = self.features.as_ref().map(SpilledFeatures::read).transpose()?;
-        Ok(RowReader { ends: [src?, dst?], columns, features, values: Vec::new() })
+        let times = self.times.as_ref().map(|times| times.read(SPILL_BUFFER)).transpose()?;
+        Ok(RowReader { ends: [src?, dst?], columns, features, times, values: Vec::new() })
     }
 
     /// Counts the bad rows. A row counts once: a wrong type before a missing key before a dangling key.
@@ -132,7 +146,8 @@ impl RelationRows {
 /// A row of a relation that is bad.
 struct BadEdge {
     row: u64,
-    /// The first bad column: 0 for that of the sources, 1 for that of the destinations, and then those of numbers and features.
+    /// The first bad column: 0 for that of the sources, 1 for that of the destinations, then those of numbers and features, and
+    /// that of the times.
     column: usize,
 }
 
@@ -146,7 +161,14 @@ impl RowReader {
         }
         let bad_feature = self.features.as_mut().map(FeatureReader::next).transpose()?.flatten();
         let features = self.features.as_ref().map_or(&[][..], FeatureReader::values);
-        Ok(EdgeRow { rows, values: &self.values, bad_feature, features })
+        let time = match &mut self.times {
+            Some(times) => {
+                let [low, high] = [times.read_u32()?, times.read_u32()?];
+                Some((u64::from(high) << 32 | u64::from(low)) as i64)
+            }
+            None => None,
+        };
+        Ok(EdgeRow { rows, values: &self.values, bad_feature, features, time })
     }
 }
 
@@ -156,7 +178,8 @@ impl EdgeRow<'_> {
         let of_ends = |mark: u32| self.rows.iter().position(|row| *row == mark);
         let of_values = self.values.iter().position(|value| value.is_nan()).map(|column| column + 2);
         let of_features = self.bad_feature.map(|column| column + 2 + self.values.len());
-        if let Some(column) = of_ends(WRONG).or(of_values).or(of_features) {
+        let of_time = (self.time == Some(BAD_TIME)).then_some(TIME_COLUMN);
+        if let Some(column) = of_ends(WRONG).or(of_values).or(of_features).or(of_time) {
             return Some((BadRowKind::WrongType, column));
         }
         match (of_ends(MISSING), of_ends(DANGLING)) {
@@ -178,6 +201,10 @@ fn examples(
     columns.extend(spec.columns_of_edges().into_iter().map(|(_, column)| column.to_owned()));
     let n_numbers = columns.len();
     columns.extend(spec.columns.iter().map(|column| column.column.clone()));
+    let n_columns = columns.len();
+    let time = spec.time_column();
+    columns.extend(time.iter().map(|time| time.column.clone()));
+    let times = time.as_ref().map(TimeReader::new);
     let mut names = columns.clone();
     names.sort_unstable();
     names.dedup();
@@ -193,19 +220,21 @@ fn examples(
                 examples.push(batch.bad_row(row, "(row)", &malformed.expected, malformed.found.clone()));
                 continue;
             }
-            let column = &columns[bad.column];
+            let position = if bad.column == TIME_COLUMN { n_columns } else { bad.column };
+            let column = &columns[position];
             // The names ascend.
             let cell = batch.cell(names.partition_point(|name| name < column), row);
-            let expected = match ends.get(bad.column) {
-                None if n_numbers <= bad.column => {
-                    let transform = &spec.columns[bad.column - n_numbers].transform;
+            let expected = match (ends.get(position), times.filter(|_| position == n_columns)) {
+                (None, Some(times)) => times.read(&cell).err().unwrap_or("a time").to_owned(),
+                (None, None) if n_numbers <= position => {
+                    let transform = &spec.columns[position - n_numbers].transform;
                     check(transform, &cell).err().unwrap_or("a value of the column's transform").to_owned()
                 }
-                None => number(&cell).err().unwrap_or("a finite number").to_owned(),
-                Some((end, of)) => {
+                (None, None) => number(&cell).err().unwrap_or("a finite number").to_owned(),
+                (Some((end, of)), _) => {
                     let of = &of.node_type;
                     let mut buffer = String::new();
-                    match key_of(&cell, key_types[bad.column], &mut buffer) {
+                    match key_of(&cell, key_types[position], &mut buffer) {
                         Ok(_) => format!("a key of node type `{of}` (the {end})"),
                         Err(expected) => format!("{expected} (the {end}, of node type `{of}`)"),
                     }
@@ -265,6 +294,31 @@ pub(crate) fn spill_columns(
     Ok(columns)
 }
 
+/// Writes the times of the edges of the relation at a position, in one reading of its table; `None` for edges without times.
+pub(crate) fn spill_times(
+    spec: &RelationSpec,
+    source: &Arc<TableSource>,
+    out: &Path,
+    relation: usize,
+) -> Result<Option<SpillFile>> {
+    let Some(time) = &spec.time_column() else { return Ok(None) };
+    let reader = TimeReader::new(time);
+    let mut file = SpillFile::create(out, &format!("relation-{relation}-times"), SPILL_BUFFER)?;
+    let table = Table { source: source.clone(), columns: vec![time.column.clone()] };
+    table.for_each_batch("reading times of edges", &mut |batch| {
+        for row in 0..batch.n_rows {
+            let time = match batch.malformed(row) {
+                None => reader.read(&batch.cell(0, row)).ok().flatten().unwrap_or(BAD_TIME),
+                Some(_) => BAD_TIME,
+            };
+            file.write_u32(time as u64 as u32)?;
+            file.write_u32((time as u64 >> 32) as u32)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(Some(file.finish()?))
+}
+
 /// The edges of a relation, or of its reverse. Bad rows are skipped.
 pub(crate) struct RelationEdgeList<'a> {
     pub(crate) rows: &'a RelationRows,
@@ -308,7 +362,12 @@ impl RelationEdgeList<'_> {
             for (value, column) in row.values.iter().zip(columns.by_ref()) {
                 column.extend(value.to_le_bytes());
             }
-            columns.for_each(|column| column.extend_from_slice(row.features));
+            if let Some(column) = columns.next().filter(|_| !row.features.is_empty()) {
+                column.extend_from_slice(row.features);
+            }
+            if let (Some(time), Some(column)) = (row.time, chunk.columns.last_mut()) {
+                column.extend(time.to_le_bytes());
+            }
         }
         Ok(())
     }

@@ -11,9 +11,9 @@ use kiln_store::progress::ProgressScope;
 
 use crate::appended_spec::read_appended;
 use crate::earlier::check_earlier;
-use crate::edge_features::{Spilled, read_edge_features};
+use crate::edge_features::{FittedRows, Spilled, read_edge_features};
 use crate::edge_items::EdgeItems;
-use crate::edges::{RelationRows, spill_columns};
+use crate::edges::{RelationRows, spill_columns, spill_times};
 use crate::feature_columns::check_width;
 use crate::hash::KeyHash;
 use crate::join::{Duplicated, EndColumn, EndRows, Join, MAX_ROWS};
@@ -28,6 +28,7 @@ use crate::spec::{EndSpec, ImportSpec, KeyType, RelationSpec};
 use crate::spec_tables::SpecTables;
 use crate::spill::KeyRecord;
 use crate::table::{ReadLimit, SourceFiles, Table, TableSource, table_of};
+use crate::times::with_borders;
 use crate::{
     BadRowKind, BadRows, ColumnDrift, DriftKind, EarlierImportError, Error, FittedNodeType, Import, Result,
 };
@@ -115,6 +116,7 @@ fn import_spec(
         (None, None) => (ImportSpec::read(path)?, Vec::new()),
     };
     let tables = SpecTables::find(&spec, sources)?;
+    let spec = with_borders(spec, &tables)?;
     let set = FolderWriter::create(out)?;
     let temporary = set.folder().to_owned();
     let mut notes = tables.notes();
@@ -303,7 +305,8 @@ impl<'a> Importer<'a> {
                 let what = "a table that changed during the import".to_owned();
                 return Err(Error::TooLarge { table, what, max: src.n_rows.min(dst.n_rows) });
             }
-            let mut rows = RelationRows { ends: [src, dst], columns, features: None };
+            let times = spill_times(spec, &source, self.temporary, position)?;
+            let mut rows = RelationRows { ends: [src, dst], columns, features: None, times };
             self.read_features(position, &mut rows)?;
             let key_types = [&spec.src, &spec.dst].map(|end| self.key_type_of(&end.node_type));
             let mut log = rows.bad_rows(spec, &source, key_types)?;
@@ -328,8 +331,12 @@ impl<'a> Importer<'a> {
         }
         let earlier = self.earlier_import().and_then(|earlier| earlier.relation(&spec.name));
         let place = Spilled { folder: self.temporary, relation: position };
-        let earlier = earlier.map(|fitted| &fitted.columns[..]);
-        let read = read_edge_features(spec, &self.tables.relations[position], rows, earlier, place)?;
+        let fitted = match (earlier, self.spec.time_split()) {
+            (Some(earlier), _) => FittedRows::Earlier(&earlier.columns),
+            (None, Some(split)) => FittedRows::Before(split.val),
+            (None, None) => FittedRows::All,
+        };
+        let read = read_edge_features(spec, &self.tables.relations[position], rows, fitted, place)?;
         self.notes.extend(read.notes);
         self.drift.extend(read.drift);
         rows.features = Some(read.features);
@@ -402,7 +409,12 @@ impl<'a> Importer<'a> {
         };
         let earlier = self.earlier(&spec.name);
         let known = self.known.map(|known| known.nodes(position));
-        let table = NodeTable::new(spec, source, earlier).with_known_nodes(known);
+        let mut table = NodeTable::new(spec, source, earlier).with_known_nodes(known);
+        table.fitted_before = self.spec.time_split().map(|split| split.val);
+        if table.time.is_none() && table.known_nodes.is_some_and(|known| known.times.is_some()) {
+            let what = "its nodes have times, and `time` is missing".to_owned();
+            return Err(Error::EarlierImport(EarlierImportError::OtherTable { table: table.label, what }));
+        }
         let mut scan = table.scan(self.temporary, earlier)?;
         let (duplicates, rows) =
             self.join(&table.label, &scan.keys, &mut scan.dropped, used_bytes, |join| {

@@ -8,6 +8,8 @@ pub(crate) struct KnownNodes<'a> {
     pub(crate) features: &'a [f32],
     /// The targets and the split; `None` for a type without targets.
     pub(crate) targets: Option<&'a DatasetTargets>,
+    /// The times of the nodes; `None` for a type without times.
+    pub(crate) times: Option<&'a [i64]>,
     /// The id of the first node in the set.
     pub(crate) first: u32,
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use kiln_data::{Dataset, format};
+use kiln_data::{Dataset, TimeSplit, format};
 use kiln_feature::{FeatureArray, TargetKind};
 use kiln_graph::{EdgeColumns, Relation, check_mapped_files};
 
@@ -77,8 +77,14 @@ impl KnownSet {
             names: &self.data.names[node_type],
             features: f32_rows(&self.data, node_type).unwrap_or_default(),
             targets: self.data.targets.as_ref().filter(|targets| targets.node_type == node_type),
+            times: self.data.times.node_times(node_type).map(|times| &times[..]),
             first: self.range(node_type).start,
         }
+    }
+
+    /// Returns the split by time; `None` for another split.
+    pub(crate) fn time_split(&self) -> Option<TimeSplit> {
+        self.data.times.split
     }
 
     /// Returns the relation at a position, and the id of the first node of its sources' type.
@@ -183,7 +189,7 @@ fn expect_names<'a>(
     Err(format!("its {what} are {}, expected {}", found.join(", "), expected.join(", ")))
 }
 
-/// Checks that the edges have the columns of the spec: numbers of 32 bits, one per edge, and the features of the record.
+/// Checks that the edges have the columns of the spec: numbers of 32 bits, one per edge, the features of the record, and times.
 fn check_columns(
     name: &str,
     found: &EdgeColumns,
@@ -194,10 +200,14 @@ fn check_columns(
         spec.columns_of_edges().into_iter().map(|(name, _)| (name, 1)).collect();
     let dim = fitted.map_or(0, |fitted| width_of(&fitted.columns));
     expected.extend((dim > 0).then_some((EdgeColumns::FEATURES, dim)));
+    expected.extend(spec.time_column().map(|_| (EdgeColumns::TIMES, 1)));
     expected.sort_unstable();
     let mut columns: Vec<(&str, usize)> = found.iter().map(|(name, column)| (name, column.width())).collect();
     columns.sort_unstable();
-    match columns == expected && found.iter().all(|(_, column)| column.element_type() == "f32") {
+    // The element type of times is always the same.
+    let mut others =
+        found.iter().filter(|(name, column)| *name != EdgeColumns::TIMES && column.element_type() != "f32");
+    match columns == expected && others.next().is_none() {
         true => Ok(()),
         false => Err(format!("{} has other columns of edges", relation_of(name))),
     }

@@ -115,6 +115,7 @@ mod spilled_features;
 mod split;
 mod table;
 mod target;
+mod times;
 mod transform;
 
 pub use bad_rows::{BadRow, BadRowKind, BadRows};
@@ -132,7 +133,8 @@ pub use record::{AppendedTables, DroppedCount, Import, TransformedRows};
 pub use row_writer::{OutputColumn, RowWriter};
 pub use spec::{
     ColumnSpec, ColumnTransform, CsvSpec, EdgeColumnSpec, EndSpec, ImportSpec, KeyType, NgramUnit,
-    NodeOrigin, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec, TimePart, TimeUnit,
+    NodeOrigin, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec, TimeBorder, TimePart, TimeQuantiles,
+    TimeSpec, TimeSplitSpec, TimeUnit,
 };
 pub use target::FittedTarget;
 pub use transform::{FittedColumn, FittedTransform, NumberStats};

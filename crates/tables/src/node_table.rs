@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use kiln_data::DatasetTimes;
 use rayon::prelude::*;
 
 use crate::bad_rows::{BadRowKind, BadRowLog};
@@ -15,10 +16,11 @@ use crate::key::key_of;
 use crate::key_file::{KeyFile, KeyWriter};
 use crate::known_nodes::KnownNodes;
 use crate::row_ids::DroppedRows;
-use crate::spec::{NodeTypeSpec, SplitSpec, TimeUnit};
+use crate::spec::{NodeTypeSpec, SplitSpec, TimeSplitSpec, TimeUnit};
 use crate::spill::KeyRecord;
 use crate::table::{Cell, Table, TableBatch, TableSource, table_of};
 use crate::target::{KnownClasses, TargetAccumulator};
+use crate::times::TimeReader;
 use crate::transform::{Accumulator, is_in_unit};
 use crate::{BadRow, ColumnDrift, Error, FittedNodeType, Result};
 
@@ -34,6 +36,10 @@ pub(crate) struct NodeTable<'a> {
     pub(crate) features: FeatureColumns<'a>,
     pub(crate) target: Vec<usize>,
     pub(crate) split: Vec<usize>,
+    /// The position and the reader of the times; `None` for a type without times.
+    pub(crate) time: Option<(usize, TimeReader)>,
+    /// The first time of rows that are not in the statistics of features; `None` for those of all rows.
+    pub(crate) fitted_before: Option<i64>,
     /// The classes of an earlier import, of which the classes must be.
     known: Option<KnownClasses>,
     /// The nodes of the set to which rows are appended, which are the first rows of the keys.
@@ -98,7 +104,8 @@ impl<'a> NodeTable<'a> {
         let features = spec.columns.iter().map(|column| position_of(&column.column)).collect();
         let features = FeatureColumns::new(&spec.columns, features);
         let target = spec.target.iter().flat_map(|target| target.columns()).map(&mut position_of).collect();
-        let split = spec.split.iter().flat_map(SplitSpec::columns).map(position_of).collect();
+        let split = spec.split.iter().flat_map(SplitSpec::columns).map(&mut position_of).collect();
+        let time = spec.time_column().map(|time| (position_of(&time.column), TimeReader::new(&time)));
         let known = earlier.and_then(|fitted| fitted.target.as_ref());
         Self {
             spec,
@@ -108,6 +115,8 @@ impl<'a> NodeTable<'a> {
             features,
             target,
             split,
+            time,
+            fitted_before: None,
             known: known.map(KnownClasses::new),
             known_nodes: None,
         }
@@ -241,6 +250,13 @@ impl<'a> NodeTable<'a> {
         {
             return problem(BadRowKind::WrongType, self.target[position], expected);
         }
+        if let (Some(_), Some((column, reader))) = (&self.spec.time, self.time) {
+            match reader.read(&batch.cell(column, row)) {
+                Ok(Some(_)) => {}
+                Ok(None) => return problem(BadRowKind::WrongType, column, "a time"),
+                Err(expected) => return problem(BadRowKind::WrongType, column, expected),
+            }
+        }
         let split = self.spec.split.as_ref()?;
         let cells: Vec<Cell<'_>> = self.split.iter().map(|column| batch.cell(*column, row)).collect();
         let (position, expected) = split.part_of(&cells, key).err()?;
@@ -256,8 +272,9 @@ impl<'a> NodeTable<'a> {
                 "column {column:?}: it is a feature and a target, so the features have the answer"
             ));
         }
-        if let (Some(SplitSpec::Time { column, unit, .. }), false) = (&self.spec.split, split_has_unit)
-            && *unit != TimeUnit::Seconds
+        if let (Some(SplitSpec::Time(TimeSplitSpec { column, unit, .. })), false) =
+            (&self.spec.split, split_has_unit)
+            && !matches!(unit, TimeUnit::Seconds | TimeUnit::Integer)
         {
             notes.push(format!("column {column:?}: no value is an integer, so `unit` has no effect"));
         }
@@ -268,6 +285,18 @@ impl<'a> NodeTable<'a> {
         let columns = self.features.statistics(&self.label);
         let target = self.spec.target.as_ref().map(|target| TargetAccumulator::new(target, &self.label));
         Statistics { columns, target, split_has_unit: false }
+    }
+
+    /// Returns the time of a good row; `None` for a type without times.
+    pub(crate) fn time_of(&self, batch: &TableBatch, row: usize) -> Option<i64> {
+        let (column, reader) = self.time?;
+        // The time of a row in no part of a split is unknown.
+        Some(reader.read(&batch.cell(column, row)).ok().flatten().unwrap_or(DatasetTimes::NEVER))
+    }
+
+    /// Returns true for a row in the statistics of features, which know nothing of the validation and the test of a split by time.
+    fn is_fitted(&self, batch: &TableBatch, row: usize) -> bool {
+        self.fitted_before.is_none_or(|before| self.time_of(batch, row).is_none_or(|time| time < before))
     }
 
     /// Returns a name of the type for files.
@@ -290,8 +319,9 @@ impl Statistics<'_> {
         batch: &TableBatch,
         is_good: &(dyn Fn(usize) -> bool + Sync),
     ) -> Result<()> {
-        table.features.add(&mut self.columns, batch, is_good)?;
-        if let (Some(SplitSpec::Time { .. }), [column]) = (&table.spec.split, &table.split[..]) {
+        let is_fitted = |row: usize| is_good(row) && table.is_fitted(batch, row);
+        table.features.add(&mut self.columns, batch, &is_fitted)?;
+        if let (Some(SplitSpec::Time(_)), [column]) = (&table.spec.split, &table.split[..]) {
             let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
             self.split_has_unit |= good.any(|row| is_in_unit(&batch.cell(*column, row)));
         }

@@ -38,7 +38,7 @@ pub(crate) fn write_node_type(
     fitted: &FittedNodeType,
 ) -> Result<WrittenRows> {
     let encoder = RowEncoder::new(&fitted.columns);
-    if encoder.dim == 0 && fitted.target.is_none() {
+    if encoder.dim == 0 && fitted.target.is_none() && table.time.is_none() {
         return Ok(WrittenRows::default());
     }
     set.describe_features(
@@ -52,11 +52,18 @@ pub(crate) fn write_node_type(
         Ok((TargetEncoder::new(target), writers))
     });
     let mut targets = targets.transpose()?;
+    let mut times = match writes_times(table) {
+        true => Some(set.node_times(node_type)?),
+        false => None,
+    };
     let mut n_in_part = [0_u64; 3];
     if let Some(known) = &table.known_nodes {
         features.as_mut().map_or(Ok(()), |features| features.push(known.features))?;
         if let Some((_, writers)) = &mut targets {
             n_in_part = write_known_targets(known, first, writers)?;
+        }
+        if let (Some(times), Some(of_known)) = (&mut times, known.times) {
+            times.push(of_known)?;
         }
     }
     let has_split = table.spec.split.is_some() || n_in_part != [0; 3];
@@ -69,6 +76,10 @@ pub(crate) fn write_node_type(
         if let Some(features) = &mut features {
             encoder
                 .encode(batch, table.features.positions(), &rows, |_, values| Ok(features.push(values)?))?;
+        }
+        if let Some(times) = &mut times {
+            let of_rows: Vec<i64> = rows.iter().filter_map(|row| table.time_of(batch, *row)).collect();
+            times.push(&of_rows)?;
         }
         if let Some((target, writers)) = &mut targets {
             for &row in &rows {
@@ -88,6 +99,9 @@ pub(crate) fn write_node_type(
         n_rows += batch.n_rows as u32;
         Ok(ControlFlow::Continue(()))
     })?;
+    if let Some(times) = times {
+        set.add(times)?;
+    }
     if let Some(features) = features {
         set.add_features(node_type, features, encoder.dim)?;
     }
@@ -99,6 +113,11 @@ pub(crate) fn write_node_type(
     let [n_train, n_val, n_test] = n_in_part;
     let split = ImportedSplit { name: fitted.name.clone(), n_train, n_val, n_test };
     Ok(WrittenRows { split: has_split.then_some(split), drift })
+}
+
+/// Returns true for a type with times. A set of an earlier version has none of its known nodes, so that it gets none.
+fn writes_times(table: &NodeTable<'_>) -> bool {
+    table.time.is_some() && table.known_nodes.as_ref().is_none_or(|known| known.times.is_some())
 }
 
 /// Writes the targets and the split of the nodes that the set has already, and returns the size of each part.

@@ -172,7 +172,8 @@ impl Import {
                 what,
             }));
         };
-        let spec = NodeTypeSpec { files: files.to_vec(), target: None, split: None, ..spec.clone() };
+        let spec =
+            NodeTypeSpec { files: files.to_vec(), time: None, target: None, split: None, ..spec.clone() };
         let source = TableSource::find_nodes(&spec, &SourceFiles::new("", ReadLimit::NONE))?;
         let table = NodeTable::new(&spec, &source, None);
         let encoder = RowEncoder::new(&fitted.columns);

@@ -6,6 +6,7 @@ mod columns;
 mod csv;
 mod place;
 mod read;
+mod times;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,8 +14,10 @@ use std::path::PathBuf;
 use kiln_graph::EdgeColumns;
 use serde::{Deserialize, Serialize};
 
-pub use self::columns::{ColumnSpec, ColumnTransform, NgramUnit, SplitSpec, TargetSpec, TimePart, TimeUnit};
+pub use self::columns::{ColumnSpec, ColumnTransform, NgramUnit, SplitSpec, TargetSpec, TimePart};
 pub use self::csv::CsvSpec;
+pub(crate) use self::times::offset_of;
+pub use self::times::{TimeBorder, TimeQuantiles, TimeSpec, TimeSplitSpec, TimeUnit};
 use crate::BadRowKind;
 
 /// The spec of an import. `spec.schema.json` of this crate is its JSON schema.
@@ -59,6 +62,9 @@ pub struct NodeTypeSpec {
     /// The texts of values that are missing, besides an empty text and NaN.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
+    /// The times of the nodes; those of the split by time by default, and none for another split.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<TimeSpec>,
     /// The columns that become features, in the order of the feature columns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<ColumnSpec>,
@@ -116,6 +122,9 @@ pub struct RelationSpec {
     /// The columns that become the features of the edges, in the order of the feature columns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<ColumnSpec>,
+    /// The times of the edges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<TimeSpec>,
     /// Further columns of the edges.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edge_columns: Vec<EdgeColumnSpec>,
@@ -171,6 +180,7 @@ impl NodeTypeSpec {
         columns.extend(self.columns.iter().map(|column| column.column.clone()));
         columns.extend(self.target.iter().flat_map(TargetSpec::columns).map(str::to_owned));
         columns.extend(self.split.iter().flat_map(SplitSpec::columns).map(str::to_owned));
+        columns.extend(self.time.iter().map(|time| time.column.clone()));
         columns.sort_unstable();
         columns.dedup();
         columns
@@ -223,6 +233,7 @@ impl RelationSpec {
         columns.extend(self.columns.iter().map(|column| column.column.clone()));
         columns.extend(self.target.iter().flat_map(TargetSpec::columns).map(str::to_owned));
         columns.extend(self.split.iter().flat_map(SplitSpec::columns).map(str::to_owned));
+        columns.extend(self.time_column().map(|time| time.column));
         columns.sort_unstable();
         columns.dedup();
         columns

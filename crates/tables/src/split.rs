@@ -1,10 +1,9 @@
 //! The split of nodes.
 
-use kiln_data::calendar::parse_time;
 use crate::hash::{hash_bytes, mix};
 use crate::spec::SplitSpec;
 use crate::table::Cell;
-use crate::transform::micros;
+use crate::times::TimeReader;
 
 /// The names of the parts in a column.
 const PARTS: [&str; 3] = ["train", "val", "test"];
@@ -13,7 +12,8 @@ impl SplitSpec {
     /// Returns the columns of the split.
     pub(crate) fn columns(&self) -> Vec<&str> {
         match self {
-            Self::Column { column } | Self::Steps { column, .. } | Self::Time { column, .. } => vec![column],
+            Self::Column { column } | Self::Steps { column, .. } => vec![column],
+            Self::Time(split) => vec![&split.column],
             Self::Masks { .. } => self.masks().into_iter().map(|(_, column)| column).collect(),
             Self::Random { .. } => Vec::new(),
         }
@@ -85,10 +85,10 @@ impl SplitSpec {
                 let ends = [*train, train + val, train + val + test];
                 Ok(ends.iter().position(|end| draw < *end))
             }
-            Self::Time { unit, val_from, test_from, .. } => {
-                let Some(micros) = micros(cell, *unit)? else { return Ok(None) };
-                let is_from = |time: &str| parse_time(time).is_some_and(|time| time <= micros);
-                Ok(Some(usize::from(is_from(val_from)) + usize::from(is_from(test_from))))
+            Self::Time(spec) => {
+                let Some(time) = TimeReader::new(&spec.time()).read(cell)? else { return Ok(None) };
+                // The check of a spec requires borders, and quantiles became borders.
+                Ok(spec.split().and_then(|split| split.part_of(time)))
             }
         }
     }
@@ -97,7 +97,7 @@ impl SplitSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::TimeUnit;
+    use crate::spec::{TimeBorder, TimeSplitSpec, TimeUnit};
     use crate::table::text_cell;
 
     #[test]
@@ -124,10 +124,19 @@ mod tests {
 
     #[test]
     fn times_are_compared_with_the_bounds() {
-        let val_from = "2024-01-01".to_owned();
-        let test_from = "2024-02-01".to_owned();
-        let split = SplitSpec::Time { column: "at".into(), unit: TimeUnit::Seconds, val_from, test_from };
+        let border = |text: &str| Some(TimeBorder::Text(text.to_owned()));
+        let split = SplitSpec::Time(TimeSplitSpec {
+            column: "at".into(),
+            unit: TimeUnit::Seconds,
+            zone: None,
+            train: border("2023-06-01"),
+            val: border("2024-01-01"),
+            test: border("2024-02-01"),
+            quantiles: None,
+        });
         let part = |text: &str| split.part_of(&[Cell::Text(text)], "");
+        assert_eq!(part("2023-05-31"), Ok(None));
+        assert_eq!(part("2023-06-01"), Ok(Some(0)));
         assert_eq!(part("2023-12-31T23:59:59"), Ok(Some(0)));
         assert_eq!(part("2024-01-01"), Ok(Some(1)));
         assert_eq!(part("2024-02-01"), Ok(Some(2)));

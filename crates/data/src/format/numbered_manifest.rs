@@ -19,9 +19,9 @@ use super::contents::{Contents, TargetContents, TimesEntry, check_first_new};
 use super::links_entry::{LinkTargetsEntry, LinksEntry, check_link_targets, check_links, n_links};
 use super::location::{FILE_NAME, path_in};
 use crate::graph_folder::{
-    FEATURES, LABELS, LINK_FILES, LINK_VALUES, NEGATIVES, NODE_TIMES, TARGETS, check_class_names, check_feature_columns,
-    check_target_files, class_names_to_write, column_entries, column_files, link_entries, link_value_entries,
-    numbered, target_files,
+    FEATURES, LABELS, LINK_FILES, LINK_VALUES, NEGATIVES, NODE_TIMES, TARGETS, check_class_names,
+    check_feature_columns, check_target_files, class_names_to_write, column_entries, column_files,
+    link_entries, link_value_entries, numbered, target_files,
 };
 use crate::layout::Layout;
 use crate::limits::{MAX_TYPES, MEMORY_BYTES};

@@ -14,9 +14,9 @@ use super::contents::{Contents, TargetContents, TimesEntry, check_first_new};
 use super::links_entry::{LinkTargetsEntry, check_link_targets, n_links};
 use super::location::{FILE_NAME, path_in};
 use crate::graph_folder::{
-    FEATURE_FILES, FEATURES, LABELS, LINK_FILES, LINK_VALUES, NEGATIVES, NODE_TIMES, TARGETS, check_class_names,
-    check_feature_columns, check_negative_entries, check_target_files, class_names_to_write, column_entries,
-    column_files, link_value_entries, shape_of_negatives,
+    FEATURE_FILES, FEATURES, LABELS, LINK_FILES, LINK_VALUES, NEGATIVES, NODE_TIMES, TARGETS,
+    check_class_names, check_feature_columns, check_negative_entries, check_target_files,
+    class_names_to_write, column_entries, column_files, link_value_entries, shape_of_negatives,
 };
 use crate::layout::Layout;
 use crate::{Dataset, Result};

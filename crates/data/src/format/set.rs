@@ -13,8 +13,8 @@ use super::manifest::Manifest;
 use super::numbered_manifest::NumberedManifest;
 use super::plain_manifest::PlainManifest;
 use crate::graph_folder::{
-    FEATURES, NODE_TIMES, class_names_of, read_csc, read_link_targets, read_link_values, read_rows, read_split,
-    read_targets,
+    FEATURES, NODE_TIMES, class_names_of, read_csc, read_link_targets, read_link_values, read_rows,
+    read_split, read_targets,
 };
 use crate::ignored_files::{is_data, note_unread_files};
 use crate::layout::Layout;

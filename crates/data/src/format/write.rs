@@ -12,8 +12,8 @@ use super::manifest::Manifest;
 use super::numbered_manifest::NumberedManifest;
 use crate::check::{Place, check_chunk, check_columns, check_features, for_each_rows, name_type};
 use crate::graph_folder::{
-    FEATURES, NODE_TIMES, RowFiles, push_rows, row_element_type, write_columns, write_link_targets, write_link_values,
-    write_targets,
+    FEATURES, NODE_TIMES, RowFiles, push_rows, row_element_type, write_columns, write_link_targets,
+    write_link_values, write_targets,
 };
 use crate::layout::Layout;
 use crate::{Dataset, Result};

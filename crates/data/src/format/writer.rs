@@ -12,7 +12,8 @@ use super::numbered_manifest::{NumberedManifest, RelationEntry};
 use crate::convert::{ConvertOptions, ConvertReport, CscRows, EdgeSource, write_csc};
 use crate::error::require;
 use crate::graph_folder::{
-    FEATURES, LABELS, LINK_FILES, LINK_VALUES, NODE_TIMES, TARGETS, check_class_names, class_names_to_write, numbered,
+    FEATURES, LABELS, LINK_FILES, LINK_VALUES, NODE_TIMES, TARGETS, check_class_names, class_names_to_write,
+    numbered,
 };
 use crate::{Result, TimeKind, TimeSplit};
 

@@ -11,10 +11,12 @@ use crate::edge_items::WrittenItems;
 use crate::edges::{RelationEdgeList, RelationRows};
 use crate::held_out_edges::HeldOutEdges;
 use crate::known_edges::KnownEdges;
+use crate::known_set::KnownSet;
 use crate::node_writer::{write_names, write_node_type};
 use crate::options::AppendedCounts;
 use crate::record::FILE;
 use crate::row_ids::RowIds;
+use crate::spec::EndSpec;
 use crate::table::{relation_of, table_of};
 use crate::{FittedNodeType, FittedRelation, Import, ImportReport, Result};
 
@@ -106,6 +108,7 @@ impl<'a> Importer<'a> {
                 n_edges.push((name.to_owned(), written.n_edges as u64));
             }
         }
+        self.write_times(&mut set);
         let record = match self.known {
             Some(known) => known.import().append(self.spec.clone(), &self.found),
             None => Import::new(self.spec.clone(), fitted, fitted_relations, &self.found),
@@ -129,6 +132,34 @@ impl<'a> Importer<'a> {
             notes,
             drift,
         })
+    }
+
+    /// Writes the meaning of the times and the split by time, and adds notes on edges that messages cannot leave out.
+    fn write_times(&mut self, set: &mut SetWriter) {
+        let Some(kind) = self.spec.time_kind() else { return };
+        let known_split = self.known.map(KnownSet::time_split);
+        let time_split = known_split.unwrap_or_else(|| self.spec.time_split());
+        set.set_times(kind, time_split);
+        if time_split.is_none() {
+            return;
+        }
+        for relation in &self.spec.relations {
+            let ends = match (relation.undirected, &relation.reverse) {
+                (false, None) => vec![&relation.src],
+                _ => vec![&relation.src, &relation.dst],
+            };
+            let are_timed = ends.iter().all(|end: &&EndSpec| {
+                let of_type = self.spec.nodes.iter().find(|node_type| node_type.name == end.node_type);
+                of_type.is_some_and(|node_type| node_type.time_column().is_some())
+            });
+            if relation.time_column().is_none() && !are_timed {
+                self.notes.push(format!(
+                    "{}: its edges have no times, so they pass messages in each phase of the split by time: add `time` if \
+                     some are later",
+                    relation_of(&relation.name)
+                ));
+            }
+        }
     }
 
     /// Returns the edges of the relation at a position in the set to which the rows are appended.

@@ -8,12 +8,12 @@ use rayon::prelude::*;
 use super::distinct::{Distinct, Overlap};
 use super::items::ItemCounts;
 use crate::Result;
-use kiln_data::calendar::{DAY, YEARS};
 use crate::hash::hash_bytes;
 use crate::key::key_of;
 use crate::spec::KeyType;
 use crate::table::{Cell, Table, TableBatch, has_decimal_comma};
 use crate::transform::{Moments, NumberStats};
+use kiln_data::calendar::{DAY, YEARS};
 
 /// The texts that programs write for a missing value, besides an empty text and NaN.
 const MISSING_TEXTS: [&str; 12] =

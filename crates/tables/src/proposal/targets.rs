@@ -144,7 +144,7 @@ pub(super) fn split_by_time(table: &InputTable, columns: &[usize]) -> Option<Str
         time.split('T').next().map(str::to_owned).unwrap_or_default()
     });
     let name = scalar(&column.name);
-    Some(format!("{{time: {{column: {name}, val_from: {val}, test_from: {test}}}}}"))
+    Some(format!("{{time: {{column: {name}, val: {val}, test: {test}}}}}"))
 }
 
 /// Returns columns of booleans with a common first word, which are labels of one kind: a spec has several labels in a column of

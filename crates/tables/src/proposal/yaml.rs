@@ -104,6 +104,7 @@ pub(super) fn transform(transform: &ColumnTransform) -> String {
                 TimeUnit::Milliseconds => ", unit: milliseconds",
                 TimeUnit::Microseconds => ", unit: microseconds",
                 TimeUnit::Nanoseconds => ", unit: nanoseconds",
+                TimeUnit::Integer => ", unit: integer",
             };
             ("time", format!("parts: {}{unit}", list(parts.iter().map(|part| part_name(*part)))))
         }

@@ -6,8 +6,10 @@ use kiln_graph::{EdgeColumns, Relations, did_you_mean, similar_name};
 
 use super::check_files::{check_csv, check_files, check_rows};
 use super::place::At;
-use super::{ColumnSpec, ColumnTransform, ImportSpec, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec};
-use kiln_data::calendar::parse_time;
+use super::{
+    ColumnSpec, ColumnTransform, ImportSpec, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec, TimeBorder,
+    TimeQuantiles, TimeSpec, TimeSplitSpec, TimeUnit, offset_of,
+};
 use crate::transform::MAX_CATEGORIES;
 use crate::{BadRowKind, Result};
 
@@ -55,7 +57,7 @@ impl ImportSpec {
                 "no relation has it",
             )?;
         }
-        Ok(())
+        check_time_kinds(self, path)
     }
 }
 
@@ -65,7 +67,7 @@ fn check_name<'n>(at: &At<'_>, name: &'n str, names: &mut BTreeSet<&'n str>) -> 
 }
 
 fn check_node_type(at: &At<'_>, spec: &NodeTypeSpec) -> Result<()> {
-    let NodeTypeSpec { files, csv, rows, from, key, columns, target, split, missing, drop, .. } = spec;
+    let NodeTypeSpec { files, csv, rows, from, key, columns, target, split, missing, drop, time, .. } = spec;
     if from.is_some() {
         let only = "none: a type from relations has keys only";
         at.child("files").require(files.is_empty(), only, "a list of files")?;
@@ -77,6 +79,7 @@ fn check_node_type(at: &At<'_>, spec: &NodeTypeSpec) -> Result<()> {
         at.child("drop").require(drop.is_empty(), of_relations, "a list of kinds")?;
         at.child("csv").require(csv.is_none(), of_relations, "the form of files")?;
         at.child("where").require(rows.is_empty(), of_relations, "columns with values")?;
+        at.child("time").require(time.is_none(), only, "a column")?;
         return at.child("split").require(split.is_none(), only, "a split");
     }
     let dangling = "kinds of bad rows of nodes: `dangling` is one of relations";
@@ -87,6 +90,9 @@ fn check_node_type(at: &At<'_>, spec: &NodeTypeSpec) -> Result<()> {
     check_csv(&at.child("csv"), csv.as_ref())?;
     check_rows(&at.child("where"), rows)?;
     at.child("key").require(key.is_some(), "the column of the keys", "missing")?;
+    if let Some(time) = time {
+        check_zone(&at.child("time"), time.zone.as_deref())?;
+    }
     check_columns(at, columns)?;
     check_target(at, target.as_ref(), split.as_ref())
 }
@@ -132,7 +138,11 @@ fn check_transform(at: &At<'_>, transform: &ColumnTransform) -> Result<()> {
             at.child("multi_hot.max_categories").count(*max_categories, MAX_CATEGORIES)?;
             check_separator(&at.child("multi_hot.separator"), separator.as_deref())
         }
-        ColumnTransform::Time { parts, .. } => at.child("time.parts").count(parts.len(), MAX_COLUMNS),
+        ColumnTransform::Time { parts, unit } => {
+            at.child("time.parts").count(parts.len(), MAX_COLUMNS)?;
+            let expected = "a unit of dates";
+            at.child("time.unit").require(*unit != TimeUnit::Integer, expected, "integer")
+        }
         ColumnTransform::Text { columns, min_n, max_n, .. } => {
             at.child("text.columns").count(*columns, MAX_DIM)?;
             at.child("text.min_n").count(*min_n, MAX_N)?;
@@ -167,15 +177,85 @@ fn check_split(at: &At<'_>, split: &SplitSpec) -> Result<()> {
             // The tolerance is above the rounding of decimal shares such as 0.7 + 0.2 + 0.1.
             at.child("random").require(sum <= 1.0 + 1e-9, "shares with a sum of at most 1", sum)
         }
-        SplitSpec::Time { val_from, test_from, .. } => {
-            let expected = "a time, such as 2024-01-01 or 2024-01-01T12:00:00Z";
-            for (key, time) in [("time.val_from", val_from), ("time.test_from", test_from)] {
-                at.child(key).require(parse_time(time).is_some(), expected, format!("{time:?}"))?;
-            }
-            let is_ascending = parse_time(val_from) <= parse_time(test_from);
-            at.child("time.test_from").require(is_ascending, "a time that is not before val_from", test_from)
-        }
+        SplitSpec::Time(split) => check_time_split(&at.child("time"), split),
     }
+}
+
+/// Checks the borders of a split by time.
+fn check_time_split(at: &At<'_>, split: &TimeSplitSpec) -> Result<()> {
+    let TimeSplitSpec { unit, zone, train, val, test, quantiles, .. } = split;
+    let offset = check_zone(at, zone.as_deref())?;
+    if let Some(TimeQuantiles { val: share, test: test_share }) = quantiles {
+        let are_ascending = 0.0 < *share && share <= test_share && *test_share < 1.0;
+        let expected = "shares with 0 < val <= test < 1";
+        at.child("quantiles").require(are_ascending, expected, format!("{share} and {test_share}"))?;
+        let expected = "none beside `quantiles`";
+        for (key, border) in [("train", train), ("val", val), ("test", test)] {
+            at.child(key).require(border.is_none(), expected, "a time")?;
+        }
+        return Ok(());
+    }
+    let expected = match unit {
+        TimeUnit::Integer => "an integer, because `unit` is integer",
+        _ => "a time, such as 2024-01-01 or 2024-01-01T12:00:00Z",
+    };
+    let mut times = [None; 3];
+    for (time, (key, border)) in times.iter_mut().zip([("train", train), ("val", val), ("test", test)]) {
+        *time = border.as_ref().and_then(|border| border.time(*unit, offset));
+        let is_needed = key != "train" || border.is_some();
+        let found = border
+            .as_ref()
+            .map_or_else(|| "missing".to_owned(), |border| format!("{:?}", border.to_string()));
+        at.child(key).require(time.is_some() || !is_needed, expected, found)?;
+    }
+    let [of_train, of_val, of_test] = times;
+    let shown = |border: &Option<TimeBorder>| border.as_ref().map_or_else(String::new, TimeBorder::to_string);
+    at.child("train").require(
+        of_train.is_none_or(|train| Some(train) < of_val),
+        "a time before val",
+        shown(train),
+    )?;
+    at.child("test").require(of_val <= of_test, "a time that is not before val", shown(test))
+}
+
+/// Checks that a zone is an offset from UTC, and returns it in minutes.
+fn check_zone(at: &At<'_>, zone: Option<&str>) -> Result<i64> {
+    let offset = offset_of(zone);
+    let expected = "an offset from UTC, such as +01:00: a zone with daylight saving time has two, so write the offset into the \
+                    values, or the column in UTC";
+    at.child("zone").require(offset.is_some(), expected, format!("{:?}", zone.unwrap_or_default()))?;
+    Ok(offset.unwrap_or_default())
+}
+
+/// Checks that all times of a spec are dates, or that all are integers.
+fn check_time_kinds(spec: &ImportSpec, path: &Path) -> Result<()> {
+    let Some(kind) = spec.time_kind() else { return Ok(()) };
+    let of_nodes = spec.nodes.iter().enumerate().flat_map(|(position, of)| {
+        let units = time_units(of.time.as_ref(), of.split.as_ref());
+        units.map(move |(key, unit)| (format!("nodes[{position}].{key}.unit"), unit))
+    });
+    let of_edges = spec.relations.iter().enumerate().flat_map(|(position, of)| {
+        let units = time_units(of.time.as_ref(), of.split.as_ref());
+        units.map(move |(key, unit)| (format!("relations[{position}].{key}.unit"), unit))
+    });
+    for (key, unit) in of_nodes.chain(of_edges) {
+        let at = At { path, key };
+        let expected = "times of one kind: all dates, or all integers";
+        at.require(unit.kind() == kind, expected, "of the other kind")?;
+    }
+    Ok(())
+}
+
+/// Returns the units of the times of a table and of its split, with their keys.
+fn time_units(
+    time: Option<&TimeSpec>,
+    split: Option<&SplitSpec>,
+) -> impl Iterator<Item = (&'static str, TimeUnit)> {
+    let of_split = match split {
+        Some(SplitSpec::Time(split)) => Some(("split.time", split.unit)),
+        _ => None,
+    };
+    time.map(|time| ("time", time.unit)).into_iter().chain(of_split)
 }
 
 /// Checks that an undirected relation has the reverse of each edge, and in itself only.
@@ -214,6 +294,9 @@ fn check_relation<'n>(
     check_undirected(at, relation)?;
     check_columns(at, &relation.columns)?;
     check_target(at, relation.target.as_ref(), relation.split.as_ref())?;
+    if let Some(time) = &relation.time {
+        check_zone(&at.child("time"), time.zone.as_deref())?;
+    }
     at.child("edge_columns").require(
         relation.edge_columns.len() <= MAX_EDGE_COLUMNS,
         format!("at most {MAX_EDGE_COLUMNS} columns"),

@@ -1,5 +1,7 @@
 use serde::{Deserialize, Serialize};
 
+use super::{TimeSplitSpec, TimeUnit};
+
 /// A column of a table and the features that it becomes. A column with missing values gets one more feature column, which is
 /// 1 where the value is missing. A value is a category by its text, which is the same in every format: `True` in CSV is `true`
 /// in Parquet and JSON lines, and `1.0` is `1`.
@@ -98,21 +100,6 @@ pub enum TimePart {
     DayOfYear,
 }
 
-/// The unit of integers that are timestamps.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TimeUnit {
-    /// Seconds since 1970.
-    #[default]
-    Seconds,
-    /// Milliseconds since 1970.
-    Milliseconds,
-    /// Microseconds since 1970.
-    Microseconds,
-    /// Nanoseconds since 1970.
-    Nanoseconds,
-}
-
 /// What an n-gram consists of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -189,15 +176,5 @@ pub enum SplitSpec {
         test: f64,
     },
     /// Nodes before a time for training, and nodes from another time on for test.
-    Time {
-        /// The column of the timestamps.
-        column: String,
-        /// The unit of columns of integers.
-        #[serde(default)]
-        unit: TimeUnit,
-        /// The first time of the validation part, such as `2024-01-01`.
-        val_from: String,
-        /// The first time of the test part.
-        test_from: String,
-    },
+    Time(TimeSplitSpec),
 }

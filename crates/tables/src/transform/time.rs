@@ -2,8 +2,8 @@
 
 use std::f64::consts::TAU;
 
-use kiln_data::calendar::{DAY, SECOND, date_of, days_before};
 use crate::spec::TimePart;
+use kiln_data::calendar::{DAY, SECOND, date_of, days_before};
 
 /// Returns sine and cosine of a part of a timestamp.
 pub(super) fn cyclic(micros: i64, part: TimePart) -> [f32; 2] {

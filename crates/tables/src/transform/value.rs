@@ -1,8 +1,8 @@
 //! Reads values of a table as numbers, lists and timestamps. The error is the expected value, for a message.
 
-use kiln_data::calendar::{YEARS, parse_time};
 use crate::spec::{ColumnTransform, TimeUnit};
 use crate::table::{Cell, TIME_IN_YEARS, has_decimal_comma, text_cell};
+use kiln_data::calendar::{YEARS, parse_time};
 
 const NUMBER: &str = "a finite number in the range of f32";
 const POINT: &str = "a finite number in the range of f32 with a point: `csv: {decimal: ','}` in the spec of the table reads a decimal comma of CSV files";
@@ -105,6 +105,8 @@ fn integer_micros(value: i128, unit: TimeUnit) -> Option<i64> {
         TimeUnit::Milliseconds => value.checked_mul(1000)?,
         TimeUnit::Microseconds => value,
         TimeUnit::Nanoseconds => value.div_euclid(1000),
+        // A column of integers has no dates.
+        TimeUnit::Integer => return None,
     };
     i64::try_from(micros).ok().filter(|micros| YEARS.contains(micros))
 }

@@ -31,6 +31,7 @@ mod streams;
 mod summaries;
 mod targets;
 mod threads;
+mod times;
 mod transforms;
 mod undirected;
 mod values;

@@ -10,16 +10,22 @@ const SCHEMA: &str = include_str!("../../spec.schema.json");
 pub(crate) const FULL: &str = include_str!("full.yaml");
 
 /// Targets and splits that a spec can have besides those of `full.yaml`.
-const OTHERS: [(&str, &str); 5] = [
+const OTHERS: [(&str, &str); 7] = [
     ("target: {class: {column: y}}", "target: {regression: {columns: [y, z]}}"),
     ("target: {class: {column: y}}", "target: {multi_label: {column: y, separator: \",\"}}"),
     ("split: {column: {column: s}}", "split: {masks: {train: s, val: t, test: u}}"),
     ("split: {column: {column: s}}", "split: {steps: {column: s, val_from: -3, test_from: 35}}"),
+    ("split: {column: {column: s}}", "split: {time: {column: s, quantiles: {val: 0.8, test: 0.9}}}"),
+    // The keys of earlier specs, which are written as `val` and `test`.
+    (
+        "split: {column: {column: s}}",
+        "split: {time: {column: s, val_from: '2024-01-01', test_from: '2024-02-01'}}",
+    ),
     ("split: {column: {column: s}}", "split: {random: {seed: 1, train: 0.5, val: 0.25, test: 0.25}}"),
 ];
 const TIME: (&str, &str) = (
     "split: {column: {column: s}}",
-    "split: {time: {column: s, unit: seconds, val_from: '2024-01-01', test_from: '2024-02-01'}}",
+    "split: {time: {column: s, unit: seconds, zone: '+01:00', train: 2023-01-01, val: 2024-01-01, test: '2024-02-01'}}",
 );
 
 /// The keys of each object of the schema that occurred, by the address of the object's definition.

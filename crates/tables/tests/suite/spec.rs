@@ -20,7 +20,7 @@ fn syntax_errors_have_the_line() {
         (&FULL.replace("{one_hot: {max_categories: 5}}", "{one_hot: {max_categories: 5, min: 2}}"), "min"),
         (&FULL.replace("drop: [dangling]", "drop: [all]"), "all"),
         (&FULL.replace("name: has", "name: has\n    name: had"), "duplicate"),
-        (&FULL.replace("max_categories: 5", "max_categories: -5"), "line 15 column 59"),
+        (&FULL.replace("max_categories: 5", "max_categories: -5"), "line 16 column 59"),
         ("\u{0}", "spec.yaml: "),
         (&FULL.replace("separator: tab", "separator: tabs"), "expected one character, or `tab`"),
     ] {
@@ -121,12 +121,12 @@ fn invalid_values_have_their_place() {
         (
             "{column: {column: s}}",
             "{time: {column: s, val_from: soon, test_from: '2024-01-01'}}",
-            "split.time.val_from is \"soon\", expected a time, such as 2024-01-01",
+            "split.time.val is \"soon\", expected a time, such as 2024-01-01",
         ),
         (
             "{column: {column: s}}",
             "{time: {column: s, val_from: '2024-02-01', test_from: '2024-01-01'}}",
-            "split.time.test_from is 2024-01-01, expected a time that is not before val_from",
+            "split.time.test is 2024-01-01, expected a time that is not before val",
         ),
         (
             "src: {type: user, column: u}\n    dst: {type: tag",
