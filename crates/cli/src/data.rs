@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use kiln::data::Dataset;
+use kiln::Messages;
 use kiln::data::convert::{self, ConvertOptions};
 use kiln::data::format::{self, VerifyReport};
-use kiln::graph::{Csc, Duplicates, NodeId, SelfLoops};
+use kiln::data::{Dataset, DatasetTimes};
+use kiln::graph::{Csc, Duplicates, EdgeColumns, NodeId, SelfLoops};
 use kiln::partition::{
     CacheConfig, MAX_PARTS, Method, PartitionBooks, PartitionMeta, PartitionStats, WriteReport, part_dir,
     partition_nodes, write_parts,
@@ -125,6 +126,9 @@ pub(crate) struct PartitionArgs {
         ("metis", "METIS; needs about 60 bytes of memory per edge (feature `metis`)", Some(Method::Metis)),
     ]))]
     method: std::option::Option<Method>,
+    /// Edges over which messages pass in data with a split by time: partitions cannot leave out later edges, so that such data needs `all`.
+    #[arg(long, value_parser = parse::messages())]
+    messages: Option<Messages>,
     /// Size limit of each partition's static cache of remote feature rows, as a share of all nodes; 0 disables the
     /// cache and the presampling that fills it.
     #[arg(long, default_value = "0.2")]
@@ -256,7 +260,8 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
     let split = args.split.split_links(&data, args.seed)?;
     let graph = split.message().clone();
     let links = Some(split.dataset_links().clone());
-    let data = Dataset { graph, links, ..data };
+    let times = DatasetTimes { split: split.time_split().or(data.times.split), ..data.times };
+    let data = Dataset { graph, links, times, ..data };
     match &args.source {
         DataSource::Path(path) if data.is_heterogeneous() => {
             format::write_with_attachments(&data, &args.out, path)?
@@ -281,7 +286,11 @@ fn run_partition(args: &PartitionArgs, given: &GivenFlags) -> anyhow::Result<()>
             bail!("--{flag} does not apply to a heterogeneous dataset: remove it");
         }
     }
-    let (data, hash) = open_to_partition(args)?;
+    let (mut data, hash) = open_to_partition(args)?;
+    if args.messages == Some(Messages::All) {
+        data.times.split = None;
+    }
+    kiln::partition::check_times(&data)?;
     print_rank_zero(&data);
     print_notes(&data.notes);
     let graph = match data.csc() {

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use clap::Args;
-use kiln::data::{Dataset, DatasetLinks, LinkDirection, LinkSplit, LinkSplitConfig};
+use kiln::data::{Dataset, DatasetLinks, LinkDirection, LinkSplit, LinkSplitConfig, TimeSplit};
 use kiln_usage::{bail, ensure};
 
 use crate::flags::{list_names, parse};
@@ -28,6 +28,10 @@ struct RandomSplitArgs {
     /// Shares of the edges for validation and test, for data without a split of links. Default: 0.05,0.1.
     #[arg(long, value_delimiter = ',', value_name = "VAL,TEST", value_parser = parse::rate)]
     link_split: Vec<f64>,
+    /// Splits the links by the times of their edges: the first time of the validation and of the test, such as
+    /// 2026-03-01,2026-05-01, or of training, validation and test. Messages then pass over earlier edges only.
+    #[arg(long, value_delimiter = ',', value_name = "TIMES", conflicts_with_all = ["link_split", "disjoint_train"], allow_hyphen_values = true)]
+    link_times: Vec<String>,
     /// Number of the edge type whose edges are the links. Default: all edges.
     #[arg(long)]
     link_type: Option<u8>,
@@ -54,14 +58,20 @@ impl LinkSplitArgs {
     pub(crate) fn split_links(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
         ensure!(data.links.is_none() || !self.random.are_given(), "{}", has_split(&data.name));
         let split = match data.is_heterogeneous() {
-            true => self.split_relation(data, seed)?,
+            true => self.split_relation(data, seed)?.with_time_split(self.random.time_split(data)?),
             false => {
                 ensure!(
                     self.relation.is_none() && self.reverse_relation.is_none(),
                     "--relation and --reverse-relation need a heterogeneous dataset and a model of such: remove them, or name \
                      the edges by --link-type, with --link-direction with-reverses if other edges are their reverses"
                 );
-                LinkSplit::of_dataset(data, &self.random.config()?, seed).context(FAILED)?
+                match self.random.time_split(data)? {
+                    Some(times) if data.links.is_none() => {
+                        LinkSplit::temporal(data, "edge", None, times, &self.random.config()?)
+                            .context(FAILED)?
+                    }
+                    _ => LinkSplit::of_dataset(data, &self.random.config()?, seed).context(FAILED)?,
+                }
             }
         };
         let [train, val, test] = split.split().parts().map(|(_, links)| links.len());
@@ -134,16 +144,37 @@ impl LinkSplitArgs {
             self.random.link_type.is_none(),
             "--link-type does not apply to a heterogeneous dataset, whose links --relation names: remove it"
         );
-        let split = LinkSplit::random_relation(&data.graph, relation, reverse, &self.random.config()?, seed);
-        split.context(FAILED)
+        let config = self.random.config()?;
+        match self.random.time_split(data)? {
+            Some(times) => LinkSplit::temporal(data, relation, reverse, times, &config),
+            None => LinkSplit::random_relation(&data.graph, relation, reverse, &config, seed),
+        }
+        .context(FAILED)
     }
 }
 
 impl RandomSplitArgs {
     /// Returns true if a flag is given.
     fn are_given(&self) -> bool {
-        let Self { link_split, link_type, link_direction, disjoint_train } = self;
-        !link_split.is_empty() || link_type.is_some() || link_direction.is_some() || disjoint_train.is_some()
+        let Self { link_split, link_times, link_type, link_direction, disjoint_train } = self;
+        !link_split.is_empty()
+            || !link_times.is_empty()
+            || link_type.is_some()
+            || link_direction.is_some()
+            || disjoint_train.is_some()
+    }
+
+    /// Returns the split by time of the flags, or of data with a split of links; `None` for a random split.
+    fn time_split(&self, data: &Dataset) -> anyhow::Result<Option<TimeSplit>> {
+        let times = self.link_times.iter().map(|time| data.times.kind.parse(time));
+        let times = times.collect::<Result<Vec<i64>, _>>().context("--link-times")?;
+        Ok(match times[..] {
+            [] if data.links.is_none() => None,
+            [] => data.times.split,
+            [val, test] => Some(TimeSplit::new(None, val, test)?),
+            [train, val, test] => Some(TimeSplit::new(Some(train), val, test)?),
+            _ => bail!("--link-times: got {} times, expected VAL,TEST or TRAIN,VAL,TEST", times.len()),
+        })
     }
 
     fn config(&self) -> anyhow::Result<LinkSplitConfig> {

@@ -193,7 +193,8 @@ impl LinkArgs {
         split: &LinkSplit,
         loss: LinkLoss,
     ) -> kiln::Result<LinkNeighborLoader> {
-        let message = Arc::new(split.message().whole_graph(split.relation())?);
+        let messages = split.training_messages(&data.times)?;
+        let message = Arc::new(messages.whole_graph(split.relation())?);
         let [srcs, dsts] = split.node_ranges();
         let uniform = UniformNegatives { dsts: dsts.clone() };
         let n_per_link = self.negatives();

@@ -1,12 +1,21 @@
 //! Parsers of flag values. Each returns the value, or a message with the expected values.
 
 use clap::builder::TypedValueParser;
+use kiln::Messages;
 use kiln::comm::MasterAddress;
 use kiln::data::NodeFeatures;
 pub(crate) use kiln_usage::{
     choice, describe_range, host, join_words, learning_rate, name_of, non_negative, positive, rate, share,
     size, whole,
 };
+
+/// Returns the parser of `--messages`.
+pub(crate) fn messages() -> impl TypedValueParser<Value = Messages> {
+    choice([
+        ("known", "Edges that were known before the split's time of the phase", Messages::Known),
+        ("all", "All edges, also later ones than the items: metrics are too good", Messages::All),
+    ])
+}
 
 /// Returns the parser of `--node-features`.
 pub(crate) fn node_features() -> impl TypedValueParser<Value = NodeFeatures> {

@@ -1,9 +1,9 @@
 //! The flags of `kiln train` for neighbour sampling and evaluation.
 
 use clap::{Args, ValueEnum};
-use kiln::EvalMode;
 use kiln::graph::GraphSchema;
 use kiln::sample::{Fanout, RelationFanouts, Rule};
+use kiln::{EvalMode, Messages};
 use kiln_usage::{bail, ensure};
 
 use crate::flags::model::ModelGraph;
@@ -46,6 +46,10 @@ pub(crate) struct SamplingArgs {
     /// (TMPDIR). The scores of the test nodes are not included. Default: no limit.
     #[arg(long, value_parser = kiln::data::convert::parse_bytes)]
     pub(crate) memory: Option<u64>,
+    /// Edges over which messages pass in data with a split by time: those that were known before the time of training, validation or
+    /// test, or all, which reads the future of the items. Default: known.
+    #[arg(long, value_parser = parse::messages())]
+    pub(crate) messages: Option<Messages>,
     /// Validates on N batches on rank 0, while the other ranks wait. Default: the whole split on all ranks.
     #[arg(long, value_parser = parse::size, conflicts_with = "eval")]
     pub(crate) val_batches: Option<usize>,

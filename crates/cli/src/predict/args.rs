@@ -32,6 +32,10 @@ pub(crate) struct PredictArgs {
     /// Node features, for graph classification. Default: those of training.
     #[arg(long, value_parser = parse::node_features())]
     pub(super) node_features: Option<NodeFeatures>,
+    /// Reads only the edges and nodes that were known before this time: a date such as 2026-06-01, or an integer in data of integers.
+    /// Default: for the test nodes of data with a split by time, the time of the test; else all edges.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with_all = ["parts", "servers"])]
+    pub(super) at: Option<String>,
     /// Nodes (or graphs, or edges) to predict, or the sources of --top-k: `test` (the test split of the data; of graphs, that of the
     /// run's seed; of links, the sources of the test links), `all`, `new` (those that `kiln data import --append` added),
     /// `unlabelled` (those without a target), or a file of ids, `.npy` or text with one id per line.
@@ -121,6 +125,14 @@ pub(super) struct LinkPredictionArgs {
 }
 
 impl PredictArgs {
+    /// Returns true for predictions of the test split, the default.
+    pub(super) fn selects_test(&self) -> bool {
+        self.nodes.as_os_str() == "test"
+            && self.keys.is_none()
+            && self.links.pairs.is_none()
+            && self.links.pair_keys.is_none()
+    }
+
     pub(super) fn mode(&self, model: &SavedModel) -> anyhow::Result<PredictMode> {
         let of_sampling = self.fanouts.is_some() || self.seed.is_some();
         ensure!(

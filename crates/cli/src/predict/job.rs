@@ -49,9 +49,25 @@ impl Job<'_> {
         let data = if args.in_memory { data.in_memory() } else { data };
         print_rank_zero(&data);
         self.print_notes_on_names(data.graph.schema(), &data.feature_columns, &data.edge_type_names);
+        let times = data.times.clone();
         let mut graph = PredictedGraph::from(data);
         if let Some(hash) = args.data.recorded_hash()? {
             graph.source = graph.source.with_hash(hash);
+        }
+        let of_test = times.split.map(|split| times.kind.text(split.test).to_string());
+        let is_of_test = args.selects_test();
+        if let Some(time) = args.at.as_ref().or(of_test.as_ref().filter(|_| is_of_test)) {
+            graph.source = graph.source.at(time)?;
+        }
+        if let (None, Some(time)) = (&args.at, of_test) {
+            let edges = if is_of_test {
+                format!("the edges before {time}, the time of the test")
+            } else {
+                "all edges".to_owned()
+            };
+            print_rank_zero(format_args!(
+                "note: messages pass over {edges}: --at TIME reads what was known then"
+            ));
         }
         Ok(OpenedGraph::Whole(graph))
     }

@@ -57,6 +57,10 @@ pub(crate) fn run(args: &PredictArgs, given: &GivenFlags) -> anyhow::Result<()> 
         args.node_features.is_none() || task == ModelTask::Graphs,
         "--node-features does not apply to a model of {task}: remove it"
     );
+    ensure!(
+        args.at.is_none() || task != ModelTask::Graphs,
+        "--at does not apply to a model of graphs: remove it"
+    );
     let job = Job { args, model, local_rank, launch, started: Instant::now() };
     ensure!(
         args.keys.is_none() || task != ModelTask::Graphs,

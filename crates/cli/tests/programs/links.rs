@@ -358,8 +358,7 @@ fn a_split_that_is_written_first_trains_the_same_weights() {
 fn rejects_link_flags_that_contradict_the_data_or_each_other() {
     let sets = Sets::new();
     let [graph, split] = ["graph", "split"].map(|set| format!("--data {}", sets.path(set)));
-    let remove =
-        "has a split of links: remove --link-split, --link-type, --link-direction and --disjoint-train";
+    let remove = "has a split of links: remove --link-split, --link-times, --link-type, --link-direction and --disjoint-train";
     for (flags, expected) in [
         ("--link-split 0.1,0.1", remove),
         ("--link-type 1", remove),

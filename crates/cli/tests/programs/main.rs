@@ -46,6 +46,7 @@ mod runs;
 mod sampling;
 mod sweep;
 mod targets;
+mod times;
 mod training_options;
 mod typed;
 mod typed_link_parts;

@@ -1,0 +1,120 @@
+//! Data with times as a user trains, predicts and partitions it: messages of each phase, and what was known at a time.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::path::Path;
+
+use kiln::data::{Dataset, TimeKind, TimeSplit, format};
+use kiln::graph::{EdgeColumn, EdgeColumns};
+
+use crate::predict::{fails, succeeds};
+
+fn date(text: &str) -> i64 {
+    TimeKind::Date.parse(text).unwrap()
+}
+
+/// A ring of payments in 2026, of which payment `i` is on day `i` and reads that of the day before, and from the day after.
+fn payments() -> Dataset {
+    let n_nodes = 120_u32;
+    let day = date("2026-01-02") - date("2026-01-01");
+    let of_day = |day_of_year: u32| date("2026-01-01") + i64::from(day_of_year) * day;
+    let mut edges: Vec<(u32, u32, i64)> =
+        (1..n_nodes).map(|node| (node - 1, node, of_day(node - 1))).collect();
+    edges.extend((1..n_nodes).map(|node| (node, node - 1, of_day(node))));
+    let srcs: Vec<u32> = edges.iter().map(|edge| edge.0).collect();
+    let dsts: Vec<u32> = edges.iter().map(|edge| edge.1).collect();
+    let times: Vec<i64> = edges.iter().map(|edge| edge.2).collect();
+    Dataset::builder(n_nodes as usize)
+        .name("payments")
+        .edges(&srcs, &dsts)
+        .edge_column(EdgeColumns::TIMES, EdgeColumn::new(times, 1).unwrap())
+        .features((0..n_nodes).map(|node| (node * 7 % 11) as f32).collect::<Vec<f32>>(), 1)
+        .labels((0..n_nodes).map(|node| (node / 3 % 2) as i32).collect::<Vec<i32>>(), 2)
+        .node_times((0..n_nodes).map(of_day).collect::<Vec<i64>>())
+        .time_kind(TimeKind::Date)
+        .time_split(TimeSplit::new(None, date("2026-03-01"), date("2026-04-01")).unwrap())
+        .build()
+        .unwrap()
+}
+
+fn kiln(root: &Path, flags: &str) -> String {
+    let flags = flags.replace('@', root.to_str().unwrap());
+    succeeds(&flags.split_whitespace().collect::<Vec<_>>())
+}
+
+fn error(root: &Path, flags: &str) -> String {
+    let flags = flags.replace('@', root.to_str().unwrap());
+    fails(&flags.split_whitespace().collect::<Vec<_>>())
+}
+
+fn weights_hash(root: &Path, run: &str) -> String {
+    let json = std::fs::read_to_string(root.join(run).join("summary.json")).unwrap();
+    serde_json::from_str::<serde_json::Value>(&json).unwrap()["weights_hash"].to_string()
+}
+
+#[test]
+fn messages_read_what_was_known_in_each_phase_and_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    format::write(&payments(), root.join("set")).unwrap();
+    let summary = kiln(root, "data inspect @/set");
+    assert!(summary.contains("times of the edges `edge`: 2026-01-01 to 2026-04-30"), "{summary}");
+    assert!(summary.contains("split by time: validate from 2026-03-01, test from 2026-04-01"), "{summary}");
+    let train = "train --data @/set --model sage --layers 1 --hidden 8 --fanouts 4 --epochs 2 --batch-size 8 --threads-per-rank 1";
+    let known = kiln(root, &format!("{train} --out @/known"));
+    let all = kiln(root, &format!("{train} --messages all --out @/all"));
+    let note = "note: messages pass over edges of all times";
+    assert!(!known.contains(note) && all.contains(note), "{known}\n{all}");
+    let scores = |run: &str| std::fs::read_to_string(root.join(run)).unwrap();
+    assert_ne!(weights_hash(root, "known"), weights_hash(root, "all"));
+    // Without --at, the predictions are those of the test of the run.
+    let printed = kiln(root, "predict --run @/known --data @/set --out @/of-run");
+    assert!(
+        printed.contains("messages pass over the edges before 2026-04-01, the time of the test"),
+        "{printed}"
+    );
+    kiln(root, "predict --run @/known --data @/set --at 2026-04-01 --out @/at");
+    assert_eq!(scores("of-run/scores.csv"), scores("at/scores.csv"));
+    kiln(root, "predict --run @/known --data @/set --at 2027-01-01T00:00:00+01:00 --out @/later");
+    assert_ne!(scores("of-run/scores.csv"), scores("later/scores.csv"));
+    let of_text = error(root, "predict --run @/known --data @/set --at soon --out @/soon");
+    assert!(of_text.contains("`soon` is no time: expected a date such as 2026-03-01"), "{of_text}");
+    let without = error(root, "predict --run @/known --data fake:50 --at 7 --out @/ring");
+    assert!(without.contains("have no times, which a split by time needs"), "{without}");
+    let of_parts = error(root, "data partition @/set --cache-ratio 0 --out @/parts");
+    assert!(
+        of_parts.contains("has a split by time, and partitions cannot leave out the edges"),
+        "{of_parts}"
+    );
+    kiln(root, "data partition @/set --cache-ratio 0 --messages all --out @/parts");
+}
+
+#[test]
+fn links_are_split_by_the_times_of_their_edges() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let data = payments();
+    format::write(&data, root.join("set")).unwrap();
+    let times = "--link-times 2026-02-01,2026-03-01,2026-04-01 --link-direction directed";
+    let printed = kiln(root, &format!("data split-links @/set {times} --out @/links"));
+    assert!(printed.contains("links           56 / 62 / 59, messages over 238 edges"), "{printed}");
+    let links = format::open(root.join("links")).unwrap();
+    let expected = TimeSplit::new(Some(date("2026-02-01")), date("2026-03-01"), date("2026-04-01")).unwrap();
+    assert_eq!(links.times.split, Some(expected));
+    let train =
+        "train --task link --hidden 8 --embedding 8 --layers 1 --fanouts 4 --epochs 1 --threads-per-rank 1";
+    let of_set = kiln(root, &format!("{train} --data @/links --out @/run"));
+    assert!(!of_set.contains("are edges of the graph"), "{of_set}");
+    let of_flags = kiln(root, &format!("{train} --data @/set {times} --out @/flags"));
+    assert_eq!(weights_hash(root, "run"), weights_hash(root, "flags"), "{of_flags}");
+    for (times, expected) in [
+        ("2026-02-01", "--link-times: got 1 times, expected VAL,TEST or TRAIN,VAL,TEST"),
+        ("2026-04-01,2026-03-01", "expected train before val, and val not after test"),
+        ("35,40", "`35` is no time: expected a date"),
+        ("2027-01-01,2027-02-01", "no item of the split by time is in the val part"),
+    ] {
+        let got = error(root, &format!("data split-links @/set --link-times {times} --out @/bad"));
+        assert!(got.contains(expected), "{got}");
+    }
+    let without = error(root, "data split-links fake:50 --link-times 3,4 --out @/bad");
+    assert!(without.contains("the edges of the relation `edge` have no times"), "{without}");
+}
