@@ -10,7 +10,7 @@ use kiln::Messages;
 use kiln::data::convert::{self, ConvertOptions};
 use kiln::data::format::{self, VerifyReport};
 use kiln::data::{Dataset, DatasetTimes};
-use kiln::graph::{Csc, Duplicates, EdgeColumns, NodeId, SelfLoops};
+use kiln::graph::{Csc, Duplicates, NodeId, SelfLoops};
 use kiln::partition::{
     CacheConfig, MAX_PARTS, Method, PartitionBooks, PartitionMeta, PartitionStats, WriteReport, part_dir,
     partition_nodes, write_parts,
