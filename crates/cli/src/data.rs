@@ -7,9 +7,9 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use kiln::Messages;
+use kiln::data::Dataset;
 use kiln::data::convert::{self, ConvertOptions};
 use kiln::data::format::{self, VerifyReport};
-use kiln::data::{Dataset, DatasetTimes};
 use kiln::graph::{Csc, Duplicates, NodeId, SelfLoops};
 use kiln::partition::{
     CacheConfig, MAX_PARTS, Method, PartitionBooks, PartitionMeta, PartitionStats, WriteReport, part_dir,
@@ -258,10 +258,7 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
     print_rank_zero(&data);
     print_notes(&data.notes);
     let split = args.split.split_links(&data, args.seed)?;
-    let graph = split.message().clone();
-    let links = Some(split.dataset_links().clone());
-    let times = DatasetTimes { split: split.time_split().or(data.times.split), ..data.times };
-    let data = Dataset { graph, links, times, ..data };
+    let data = split.into_dataset(data)?;
     match &args.source {
         DataSource::Path(path) if data.is_heterogeneous() => {
             format::write_with_attachments(&data, &args.out, path)?

@@ -275,7 +275,7 @@ impl Dataset {
     }
 
     /// Returns the set with another split of the nodes with targets, which are node ids of the graph. The split is not compared
-    /// with the graph; [`Dataset::check_split`] does that.
+    /// with the graph; [`Dataset::check_split`] does that. Messages are no longer cut by the times of an earlier split.
     ///
     /// ```
     /// use kiln_data::{Split, synthetic};
@@ -292,6 +292,7 @@ impl Dataset {
         let targets =
             self.targets.as_mut().ok_or_else(|| missing("targets", ".labels(classes, n_classes)"))?;
         targets.split = split;
+        self.times.split = None;
         Ok(self)
     }
 

@@ -208,9 +208,36 @@ impl LinkSplit {
         let edges = data.graph.whole_graph(position)?;
         let items = || format!("the edges of the relation `{relation}`");
         let times = times_of(edges.columns()).ok_or_else(|| TimeError::NoTimes { items: items() })?;
+        if let Some(reverse) = reverse.map(|reverse| data.graph.relation(reverse)) {
+            // Otherwise the reverses of later links would pass messages.
+            let items = || format!("the edges of the reverse relation `{}`", reverse.name);
+            times_of(reverse.graph.columns()).ok_or_else(|| TimeError::NoTimes { items: items() })?;
+        }
         let targets = links_by_time(&edges, times, &split, data.times.kind, config)?;
         let links = DatasetLinks { relation: position, reverse, targets: Arc::new(targets) };
         Ok(Self { time_split: Some(split), ..Self::new(&data.graph, links)? })
+    }
+
+    /// Returns a set with the graph and the links of the split, which was made of it. The times of a split by time are those of the
+    /// set then: they cut its messages in each phase.
+    ///
+    /// ```
+    /// use kiln_data::{LinkSplit, LinkSplitConfig, synthetic};
+    /// let ring = synthetic::ring(100)?;
+    /// let split = LinkSplit::random(&ring.graph, &LinkSplitConfig { val: 0.1, test: 0.1, ..Default::default() }, 0)?;
+    /// assert!(split.into_dataset(ring)?.links.is_some());
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`TimeError::TwoSplits`] if the nodes of the set have a split by time with other times, by which the messages of the
+    /// links would be cut.
+    pub fn into_dataset(self, data: Dataset) -> Result<Dataset> {
+        if data.times.split.is_some() && data.times.split != self.time_split {
+            return Err(TimeError::TwoSplits { name: data.name }.into());
+        }
+        let times = DatasetTimes { split: self.time_split, ..data.times };
+        Ok(Dataset { graph: self.message, links: Some(self.links), times, ..data })
     }
 
     /// Returns the graph that passes the messages of training: that of [`LinkSplit::message`], and for links that were split by time

@@ -91,7 +91,7 @@ impl Dataset {
     ///
     /// # Errors
     /// Returns [`Error::Graph`] if the graph is damaged, or if it has an edge of type 255, and
-    /// [`BuildError::NoEdgeFeatures`] if edges have other columns than weights, types, features and times and a loop must be added.
+    /// [`BuildError::NoEdgeFeatures`] if edges have other columns than weights, types, and features or times, and a loop must be added.
     pub fn add_self_loops(mut self) -> Result<Self> {
         self.require_plain("add_self_loops")?;
         // A type without edges may have a name, which the loops must not take over.
@@ -137,8 +137,11 @@ impl Dataset {
 
     /// Returns an error if edges have columns in which an added loop has no row.
     fn refuse_loops_without_rows(&self, graph: &Csc) -> Result<()> {
-        // An added loop was always known.
-        let others = graph.columns().rows().without(EdgeColumns::FEATURES).without(EdgeColumns::TIMES);
+        // An added loop was always known, so its features must not be those of later edges.
+        let others = match graph.columns().get(EdgeColumns::TIMES) {
+            Some(_) => graph.columns().rows().without(EdgeColumns::TIMES),
+            None => graph.columns().rows().without(EdgeColumns::FEATURES),
+        };
         match others.names().next() {
             Some(column) => {
                 let name = self.name.clone();

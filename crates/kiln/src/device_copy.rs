@@ -54,18 +54,15 @@ impl CachedNodes {
 }
 
 impl DeviceCopy {
-    /// Copies the graph and features to a device: the feature rows of all nodes, or those of the hottest nodes up to a
-    /// number of bytes. The columns of edges are copied with the graph, or stay on the host with it. `copied` are the features that
-    /// the device already has.
+    /// Copies the graph to a device, and then the features that `features` returns. The columns of edges are copied with the
+    /// graph, or stay on the host with it.
     pub(crate) fn new(
         device: &Device,
         mode: GraphMode,
         graph: &Arc<Csc>,
-        features: &Arc<dyn FeatureStore>,
+        features: impl FnOnce() -> Result<Arc<DeviceFeatures>>,
         sampling: &SamplerConfig,
-        hottest: Option<(u64, Arc<Vec<u32>>)>,
         edge_columns: EdgeColumnStores,
-        copied: Option<Arc<DeviceFeatures>>,
     ) -> Result<Self> {
         let on_device = mode.upload(graph.clone(), device)?.ok_or(Error::CacheNeedsDevice)?;
         let mut columns_on_device = Vec::new();
@@ -75,15 +72,20 @@ impl DeviceCopy {
             columns_on_device.push(Arc::new(DeviceEdgeColumn::new(Arc::clone(name), rows, &on_device)?));
         }
         let sampler = Arc::new(DeviceSampler::with_config(on_device, sampling.clone())?);
-        let features = match (copied, hottest) {
-            (Some(copied), _) => copied,
-            (None, None) => Arc::new(DeviceFeatures::new(features.clone(), device)?),
-            (None, Some((n_bytes, hotness))) => {
-                Arc::new(DeviceFeatures::hottest(features.clone(), &hotness, n_bytes, device)?)
-            }
-        };
-        Ok(Self { sampler, features, edge_columns: columns_on_device })
+        Ok(Self { sampler, features: features()?, edge_columns: columns_on_device })
     }
+}
+
+/// Copies the feature rows of all nodes to a device, or those of the hottest nodes up to a number of bytes.
+pub(crate) fn copy_features(
+    features: &Arc<dyn FeatureStore>,
+    hottest: Option<(u64, Arc<Vec<u32>>)>,
+    device: &Device,
+) -> Result<Arc<DeviceFeatures>> {
+    Ok(Arc::new(match hottest {
+        None => DeviceFeatures::new(features.clone(), device)?,
+        Some((n_bytes, hotness)) => DeviceFeatures::hottest(features.clone(), &hotness, n_bytes, device)?,
+    }))
 }
 
 /// The copies of graphs on devices: of partitions, or of the relations of a heterogeneous graph or partition. Ranks with the

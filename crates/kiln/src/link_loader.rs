@@ -119,11 +119,11 @@ impl LinkNeighborLoader {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::OtherGraph`] if the graphs have different numbers of nodes, [`Error::OtherRelations`] if they have other
-    /// types of nodes or relations, [`Error::NeedsWholeGraph`] for a split on a partitioned graph,
-    /// [`Error::NeedsPartitionedGraph`] for links without a message graph on a whole graph, [`LinkLoaderError::ObjectiveOfNodes`] if
-    /// [`NeighborLoader::objective`] or [`NeighborLoader::target_scale`] was called on `nodes`, [`Error::Graph`] if edge weights are not finite, and
-    /// [`Error::Data`] if a node of a link or of a negative is not in the partitioned graph or of another type.
+    /// Returns [`Error::OtherGraph`](crate::Error::OtherGraph) if the graphs have different numbers of nodes, [`Error::OtherRelations`](crate::Error::OtherRelations) if they have other
+    /// types of nodes or relations, [`Error::NeedsWholeGraph`](crate::Error::NeedsWholeGraph) for a split on a partitioned graph,
+    /// [`Error::NeedsPartitionedGraph`](crate::Error::NeedsPartitionedGraph) for links without a message graph on a whole graph, [`LinkLoaderError::ObjectiveOfNodes`] if
+    /// [`NeighborLoader::objective`] or [`NeighborLoader::target_scale`] was called on `nodes`, [`Error::Graph`](crate::Error::Graph) if edge weights are not finite, and
+    /// [`Error::Data`](crate::Error::Data) if a node of a link or of a negative is not in the partitioned graph or of another type.
     pub fn new(nodes: NeighborLoader, links: impl Into<TrainingLinks>) -> Result<Self> {
         let links = links.into();
         let n_message_edges = links.n_message_edges().filter(|n_edges| *n_edges != nodes.n_data_edges());

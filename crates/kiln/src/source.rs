@@ -68,7 +68,8 @@ impl GraphSource {
     /// ```
     ///
     /// # Errors
-    /// Returns [`TimeError::NoTime`](kiln_data::TimeError::NoTime) for another text, [`TimeError::NoTimes`] for data without times,
+    /// Returns [`TimeError::NoTime`](kiln_data::TimeError::NoTime) for another text, [`TimeError::NoTimes`](kiln_data::TimeError::NoTimes) for
+    /// data without times,
     /// and [`Error::NeedsWholeGraph`] for a partitioned graph.
     pub fn at(&self, time: &str) -> Result<Self> {
         let source =

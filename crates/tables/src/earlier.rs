@@ -76,6 +76,12 @@ pub(crate) fn check_appended(spec: &ImportSpec, of_set: &ImportSpec) -> Result<V
             let table = table_of(&node_type.name);
             return Err(Error::EarlierImport(EarlierImportError::OtherTable { table, what }));
         }
+        let times = [node_type, known].map(|of| json(&of.time_column()));
+        if node_type.time_column().is_some() && times[0] != times[1] {
+            let table = table_of(&node_type.name);
+            let what = format!("its time is {}, expected {}", times[0], times[1]);
+            return Err(Error::EarlierImport(EarlierImportError::OtherTable { table, what }));
+        }
         notes.extend(notes_on_type(node_type, known, OF_SET));
         if let (Some(split), Some(of_known)) = (&node_type.split, &known.split) {
             let parts = |split| [("split", json(split))];

@@ -13,7 +13,7 @@ use crate::edges::{RelationRows, RowReader};
 use crate::held_out_edges::{BAD, GOOD, HeldOutEdges, pair_key};
 use crate::key::key_of;
 use crate::row_ids::RowIds;
-use crate::spec::{KeyType, RelationSpec, TargetSpec};
+use crate::spec::{KeyType, RelationSpec, SplitSpec, TargetSpec};
 use crate::spill::{SPILL_BUFFER, SpillFile};
 use crate::table::{Cell, Table, TableBatch, TableSource, relation_of};
 use crate::target::{FittedTarget, TargetAccumulator, TargetEncoder};
@@ -173,6 +173,7 @@ impl<'a> EdgeItems<'a> {
         let mut reader: RowReader = rows.read()?;
         let mut statuses = status.read(SPILL_BUFFER)?;
         let mut pairs = Vec::new();
+        let is_by_time = matches!(spec.split, Some(SplitSpec::Time(_)));
         let mut n_links = 0_u32;
         let mut n_in_part = [0_u64; 3];
         columns.table.for_each_batch("writing targets of edges", &mut |batch| {
@@ -184,10 +185,9 @@ impl<'a> EdgeItems<'a> {
                 let (Some(src), Some(dst)) = (ids[0].id_of(edge.rows[0]), ids[1].id_of(edge.rows[1])) else {
                     continue;
                 };
+                // An edge without a target is a link in no part, which can be predicted.
                 let target = encoder.encode(batch, row, &columns.target);
-                if !target.has_any() {
-                    continue;
-                }
+                let has_target = target.has_any();
                 target.push(&mut links.values)?;
                 links.ends[0].push(&[first[0] + src])?;
                 links.ends[1].push(&[first[1] + dst])?;
@@ -195,11 +195,13 @@ impl<'a> EdgeItems<'a> {
                     rows.features_of(&edge, &mut features);
                     array.push(&features)?;
                 }
-                if let Ok(Some(part)) = columns.part_of(batch, row) {
+                let part = columns.part_of(batch, row).ok().flatten();
+                if let Some(part) = part.filter(|_| has_target) {
                     links.split[part].push(&[n_links])?;
                     n_in_part[part] += 1;
-                    // Training edges stay in the graph.
-                    pairs.extend((part != 0).then(|| pair_key(src, dst)));
+                    // Training edges stay in the graph. So do those of a split by time, which cuts the messages of each phase.
+                    let is_held_out = part != 0 && !is_by_time;
+                    pairs.extend(is_held_out.then(|| pair_key(src, dst)));
                 }
                 n_links += 1;
             }

@@ -27,8 +27,8 @@ use crate::row_ids::{DroppedRows, RowIds};
 use crate::spec::{EndSpec, ImportSpec, KeyType, RelationSpec};
 use crate::spec_tables::SpecTables;
 use crate::spill::KeyRecord;
-use crate::table::{ReadLimit, SourceFiles, Table, TableSource, table_of};
-use crate::times::with_borders;
+use crate::table::{ReadLimit, SourceFiles, Table, table_of};
+use crate::times::{with_borders, with_borders_of};
 use crate::{
     BadRowKind, BadRows, ColumnDrift, DriftKind, EarlierImportError, Error, FittedNodeType, Import, Result,
 };
@@ -116,6 +116,8 @@ fn import_spec(
         (None, None) => (ImportSpec::read(path)?, Vec::new()),
     };
     let tables = SpecTables::find(&spec, sources)?;
+    let earlier = known.as_ref().map(KnownSet::import).or(options.transforms_of.as_deref());
+    let spec = earlier.map_or(spec.clone(), |earlier| with_borders_of(spec, earlier.spec()));
     let spec = with_borders(spec, &tables)?;
     let set = FolderWriter::create(out)?;
     let temporary = set.folder().to_owned();
@@ -315,7 +317,7 @@ impl<'a> Importer<'a> {
             self.explain_dangling(spec, &mut found);
             self.found.extend(found);
             if !self.has_earlier() {
-                self.notes.extend(unused_texts(&source));
+                self.notes.extend(source.note_on_unused_texts());
             }
             self.notes.extend(items.iter().flat_map(|items| items.notes.iter().cloned()));
             relations.push(ImportedRelation { rows, items });
@@ -590,13 +592,4 @@ impl<'a> Importer<'a> {
         };
         Ok((imported, rows))
     }
-}
-
-/// Returns a note on the texts of `missing` that no value of a table has.
-fn unused_texts(source: &TableSource) -> Option<String> {
-    let unused: Vec<String> = source.missing.unused().map(|text| format!("{text:?}")).collect();
-    let texts = unused.join(", ");
-    let table = &source.label;
-    (!unused.is_empty())
-        .then(|| format!("{table}: no value is missing by its text: `missing: [{texts}]` has no effect"))
 }

@@ -319,8 +319,7 @@ impl Statistics<'_> {
         batch: &TableBatch,
         is_good: &(dyn Fn(usize) -> bool + Sync),
     ) -> Result<()> {
-        let is_fitted = |row: usize| is_good(row) && table.is_fitted(batch, row);
-        table.features.add(&mut self.columns, batch, &is_fitted)?;
+        table.features.add(&mut self.columns, batch, &|row| is_good(row) && table.is_fitted(batch, row))?;
         if let (Some(SplitSpec::Time(_)), [column]) = (&table.spec.split, &table.split[..]) {
             let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
             self.split_has_unit |= good.any(|row| is_in_unit(&batch.cell(*column, row)));

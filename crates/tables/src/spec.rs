@@ -188,11 +188,15 @@ impl NodeTypeSpec {
 
     /// Returns the columns of lists and of texts that are no categories.
     pub(crate) fn text_columns(&self) -> Vec<&str> {
-        let labels = match &self.target {
-            Some(TargetSpec::MultiLabel { column, .. }) => Some(column.as_str()),
-            Some(TargetSpec::Class { .. } | TargetSpec::Regression { .. }) | None => None,
-        };
-        columns_of_texts(&self.columns).chain(labels).collect()
+        columns_of_texts(&self.columns).chain(column_of_labels(self.target.as_ref())).collect()
+    }
+}
+
+/// Returns the column of several labels, which are lists or texts with a separator.
+fn column_of_labels(target: Option<&TargetSpec>) -> Option<&str> {
+    match target {
+        Some(TargetSpec::MultiLabel { column, .. }) => Some(column.as_str()),
+        Some(TargetSpec::Class { .. } | TargetSpec::Regression { .. }) | None => None,
     }
 }
 
@@ -223,7 +227,7 @@ impl RelationSpec {
 
     /// Returns the columns of lists and of texts that are no categories.
     pub(crate) fn text_columns(&self) -> Vec<&str> {
-        columns_of_texts(&self.columns).collect()
+        columns_of_texts(&self.columns).chain(column_of_labels(self.target.as_ref())).collect()
     }
 
     /// Returns the columns of the table that an import reads, each once.

@@ -110,6 +110,28 @@ pub(crate) fn with_borders(mut spec: ImportSpec, tables: &SpecTables) -> Result<
     Ok(spec)
 }
 
+/// Returns a spec whose splits by quantiles have the borders of an earlier import, of whose set its rows are new ones.
+pub(crate) fn with_borders_of(mut spec: ImportSpec, earlier: &ImportSpec) -> ImportSpec {
+    for node_type in &mut spec.nodes {
+        let other = earlier.nodes.iter().find(|other| other.name == node_type.name);
+        copy_borders(node_type.split.as_mut(), other.and_then(|other| other.split.as_ref()));
+    }
+    for relation in &mut spec.relations {
+        let other = earlier.relations.iter().find(|other| other.name == relation.name);
+        copy_borders(relation.split.as_mut(), other.and_then(|other| other.split.as_ref()));
+    }
+    spec
+}
+
+fn copy_borders(split: Option<&mut SplitSpec>, earlier: Option<&SplitSpec>) {
+    let (Some(SplitSpec::Time(split)), Some(SplitSpec::Time(earlier))) = (split, earlier) else { return };
+    if split.quantiles.take().is_some() {
+        split.train.clone_from(&earlier.train);
+        split.val.clone_from(&earlier.val);
+        split.test.clone_from(&earlier.test);
+    }
+}
+
 /// Sets the times of the borders of a split by quantiles.
 fn set_borders(
     split: &mut TimeSplitSpec,
@@ -136,10 +158,13 @@ fn set_borders(
         .map_err(|error| Error::Data(error.into()))?;
     let border = |time: i64| match split.unit {
         TimeUnit::Integer => TimeBorder::Integer(time),
-        unit => TimeBorder::Text(unit.kind().text(time).to_string()),
+        unit => {
+            let text = unit.kind().text(time).to_string();
+            // A date alone would be midnight of the zone.
+            TimeBorder::Text(if text.contains('T') { text } else { text + "T00:00:00Z" })
+        }
     };
     (split.val, split.test) = (Some(border(val)), Some(border(test)));
-    // The borders are in UTC, which their texts state except at midnight.
     split.train = None;
     Ok(())
 }

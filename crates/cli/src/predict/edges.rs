@@ -69,6 +69,10 @@ impl Job<'_> {
             );
             return Ok(all_of(pairs.unwrap_or_default()));
         };
+        let is_of_test = pairs.is_none() && args.nodes.as_os_str() == "test";
+        if !is_of_test && args.at.is_none() {
+            print_rank_zero("note: messages pass over all edges of the data, the predicted ones among them");
+        }
         if let Some(pairs) = pairs {
             if !reads_features {
                 return Ok(all_of(pairs));
@@ -78,9 +82,6 @@ impl Job<'_> {
             return Ok((edges, found));
         }
         let edges = graph.edges(relation)?;
-        if edges.split().test.is_empty() {
-            print_rank_zero("note: messages pass over all edges of the data");
-        }
         let (targets, _) = edges.targets();
         let selectable = SelectableItems {
             n_items: edges.links().len(),

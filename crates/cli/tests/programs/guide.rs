@@ -14,9 +14,10 @@ fn commands(page: &str) -> Vec<&str> {
     blocks.flat_map(|block| block.lines().filter_map(|line| line.strip_prefix("$ "))).collect()
 }
 
-/// Returns a spec of the guide.
-fn spec(position: usize) -> &'static str {
-    let block = GUIDE.split("```yaml\n").nth(position + 1);
+/// Returns the spec of a set in the guide.
+fn spec(name: &str) -> &'static str {
+    let first = format!("name: {name}\n");
+    let block = GUIDE.split("```yaml\n").find(|rest| rest.starts_with(&first));
     block.and_then(|rest| rest.split("```").next()).unwrap()
 }
 
@@ -30,14 +31,14 @@ fn write_citations(folder: &Path) {
         papers += &format!("p{paper},{},{},{topic},{part}\n", 1990 + paper % 30, ["ICML", ""][paper % 2]);
         (1..3).for_each(|other| citations += &format!("p{paper},p{}\n", (paper + 2 * other) % 60));
     }
-    std::fs::write(folder.join("citations.yaml"), spec(0)).unwrap();
+    std::fs::write(folder.join("citations.yaml"), spec("citations")).unwrap();
     std::fs::write(folder.join("papers.csv"), papers).unwrap();
     std::fs::write(folder.join("citations.csv"), citations).unwrap();
 }
 
 /// Writes the second spec of the guide and its tables: 60 users and some items, each with five ratings.
 fn write_shop(folder: &Path, n_items: usize) {
-    std::fs::write(folder.join("shop.yaml"), spec(1)).unwrap();
+    std::fs::write(folder.join("shop.yaml"), spec("shop")).unwrap();
     let mut tables = [
         ("users.csv", "id,age,plan\n".to_owned()),
         ("items.csv", "id,title,price,kind\n".to_owned()),
@@ -53,7 +54,7 @@ fn write_shop(folder: &Path, n_items: usize) {
     tables.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
 }
 
-/// Writes the third spec of the guide and its table: 300 payments between 40 accounts.
+/// Writes the spec of payments and its table: 300 payments between 40 accounts.
 fn write_bank(folder: &Path) {
     let mut payments = "from,to,amount,fraud\n".to_owned();
     for payment in 0..300 {
@@ -61,7 +62,7 @@ fn write_bank(folder: &Path) {
         payments +=
             &format!("a{},a{},{}.5,{fraud}\n", payment % 37, (payment * 7 + 3) % 40, payment % 4 * 10);
     }
-    std::fs::write(folder.join("bank.yaml"), spec(2)).unwrap();
+    std::fs::write(folder.join("bank.yaml"), spec("bank")).unwrap();
     std::fs::write(folder.join("payments.csv"), payments).unwrap();
     std::fs::write(folder.join("payments.txt"), "a0\ta3\na1\ta10\n").unwrap();
 }

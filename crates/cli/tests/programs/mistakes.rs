@@ -58,7 +58,11 @@ const MISTAKES: [Mistake; 46] = [
     ("predict --run runs --data shop --out new", 2, &["expected a run folder", "runs in it: runs/a, runs/b"]),
     ("predict --run runs/a --data arrays --out new", 1, &["predict on a heterogeneous dataset"]),
     ("predict --run runs/b --data wide --out new", 1, &["the model reads 4", "6"]),
-    ("predict --run runs/a --data shop --nodes 5 --out new", 2, &["--nodes 5 is no file", "a file of ids"]),
+    (
+        "predict --run runs/a --data shop --nodes 5 --out new",
+        2,
+        &["--nodes 5: there is no such file", "a file of ids"],
+    ),
     (
         "predict --run runs/a --data shop --keys keys.txt --out new",
         1,

@@ -79,7 +79,7 @@ fn new_rows_are_predicted_in_the_old_graph() {
     assert!(unlabelled.contains(&120) && !unlabelled.contains(&121), "{unlabelled:?}");
     let parts = path("parts");
     succeeds(&["data", "partition", &appended, "--parts", "2", "--method", "random", "--out", &parts]);
-    let [whole, of_parts] = ["whole", "of-parts"].map(|name| path(name));
+    let [whole, of_parts] = ["whole", "of-parts"].map(path);
     succeeds(&["predict", "--run", &run, "--data", &appended, "--nodes", "unlabelled", "--out", &whole]);
     let of_unlabelled = ["--ranks", "2", "--nodes", "unlabelled", "--out", &of_parts];
     succeeds(&[&["predict", "--run", &run, "--parts", &parts][..], &of_unlabelled].concat());

@@ -92,7 +92,9 @@ fn messages_read_what_was_known_in_each_phase_and_at_a_time() {
 fn links_are_split_by_the_times_of_their_edges() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
-    let data = payments();
+    let split_nodes = payments();
+    format::write(&split_nodes, root.join("nodes")).unwrap();
+    let data = split_nodes.clone().with_split(split_nodes.split().clone()).unwrap();
     format::write(&data, root.join("set")).unwrap();
     let times = "--link-times 2026-02-01,2026-03-01,2026-04-01 --link-direction directed";
     let printed = kiln(root, &format!("data split-links @/set {times} --out @/links"));
@@ -115,6 +117,8 @@ fn links_are_split_by_the_times_of_their_edges() {
         let got = error(root, &format!("data split-links @/set --link-times {times} --out @/bad"));
         assert!(got.contains(expected), "{got}");
     }
+    let other = error(root, &format!("data split-links @/nodes {times} --out @/bad"));
+    assert!(other.contains("the nodes of payments have a split by time"), "{other}");
     let without = error(root, "data split-links fake:50 --link-times 3,4 --out @/bad");
     assert!(without.contains("the edges of the relation `edge` have no times"), "{without}");
 }

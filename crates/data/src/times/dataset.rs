@@ -9,7 +9,7 @@ use crate::{Dataset, Result};
 
 impl Dataset {
     /// Returns the set with a time for each node of a type, `[n_nodes_of_type]`. The times of edges are the column
-    /// [`EdgeColumns::TIMES`] ([`Dataset::with_edge_column`]).
+    /// [`EdgeColumns::TIMES`](kiln_graph::EdgeColumns::TIMES) ([`Dataset::with_edge_column`]).
     ///
     /// ```
     /// use kiln_data::synthetic;
@@ -46,7 +46,7 @@ impl Dataset {
     /// # Errors
     /// Returns [`BuildError::Missing`](crate::BuildError::Missing) for a set without targets, [`TimeError::NoTimes`] if their
     /// nodes have no times, and the errors of [`TimeSplit::divide`].
-    pub fn with_time_split(mut self, split: TimeSplit) -> Result<Self> {
+    pub fn with_time_split(self, split: TimeSplit) -> Result<Self> {
         let nodes = self.target_nodes();
         let Some(targets) = &self.targets else {
             return Err(missing("targets", ".labels(classes, n_classes)").into());
@@ -61,8 +61,9 @@ impl Dataset {
             }
         }
         let divided = split.divide(items, self.times.kind)?;
-        self.times.split = Some(split);
-        self.with_split(divided)
+        let mut data = self.with_split(divided)?;
+        data.times.split = Some(split);
+        Ok(data)
     }
 
     /// Returns true if edges or nodes have times.

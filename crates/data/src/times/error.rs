@@ -36,6 +36,15 @@ pub enum TimeError {
         /// The first and the last time of the items.
         times: String,
     },
+    /// Links were split in a set whose nodes have another split by time.
+    #[error(
+        "the nodes of {name} have a split by time, which would cut the messages of links that are split in another way: split \
+         the links by the same times, or those of the set before its nodes are split"
+    )]
+    TwoSplits {
+        /// The name of the set.
+        name: String,
+    },
     /// The items of a split have no times.
     #[error("{items} have no times, which a split by time needs: add a column of times to them")]
     NoTimes {

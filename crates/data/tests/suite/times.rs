@@ -1,4 +1,5 @@
 //! Times of nodes and edges in every form of a set, splits by time, and graphs of what was known before a time.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use kiln_data::convert::{ConvertOptions, convert};
 use kiln_data::{

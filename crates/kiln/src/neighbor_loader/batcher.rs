@@ -12,6 +12,7 @@ use kiln_sample::FrontierSampler;
 use kiln_train::{DeviceNodeBatcher, HostNodeBatcher, HostOrDeviceBatcher};
 
 use crate::batches::{aggregation_of_workers, n_workers};
+use crate::device_copy::copy_features;
 use crate::source::{Sampling, WholeGraph, feature_stores};
 use crate::{DeviceCopy, Error, NeighborLoader, Result};
 
@@ -62,7 +63,11 @@ impl NeighborLoader {
                 Some(_) => None,
                 None => self.hottest(graph, hotness, train_items)?,
             };
-            DeviceCopy::new(device, mode, graph, features, &self.sampling, hottest, edge_columns, copied)
+            let features = || match copied {
+                Some(copied) => Ok(copied),
+                None => copy_features(features, hottest, device),
+            };
+            DeviceCopy::new(device, mode, graph, features, &self.sampling, edge_columns)
         })?;
         let DeviceCopy { sampler, features, edge_columns } = copy;
         let batcher = match targets {

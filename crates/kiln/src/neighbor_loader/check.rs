@@ -47,9 +47,7 @@ impl NeighborLoader {
         let widths = features.relation_widths();
         match (&model.edge_widths, model.d_edge) {
             (Some(expected), _) if self.source.is_heterogeneous() => {
-                let has_gaps = widths.iter().any(|width| *width != Some(features.dim()));
-                let is_padded = !has_gaps || self.edge_feature_rows == RelationRows::Padded;
-                match *expected == widths && is_padded {
+                match *expected == widths && self.edge_feature_rows == RelationRows::Padded {
                     true => Ok(()),
                     false => Err(Error::EdgeFeatureWidths { expected: expected.clone(), got: widths }),
                 }

@@ -6,7 +6,7 @@ use kiln_graph::{Duplicates, NodeTypes};
 use kiln_store::array_folder::FolderWriter;
 use kiln_store::counted;
 
-use super::{ImportedRelation, ImportedType, Importer, unused_texts};
+use super::{ImportedRelation, ImportedType, Importer};
 use crate::edge_items::WrittenItems;
 use crate::edges::{RelationEdgeList, RelationRows};
 use crate::held_out_edges::HeldOutEdges;
@@ -46,7 +46,7 @@ impl<'a> Importer<'a> {
                 if self.has_earlier() {
                     self.add_drift(written.drift);
                 } else {
-                    self.notes.extend(unused_texts(&table.table.source));
+                    self.notes.extend(table.table.source.note_on_unused_texts());
                 }
             }
             write_names(&mut set, position, &label, &imported.keys, &imported.ids)?;

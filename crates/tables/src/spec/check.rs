@@ -42,6 +42,11 @@ impl ImportSpec {
         }
         let n_targets = self.relations.iter().filter(|relation| relation.target.is_some()).count();
         at("relations").require(n_targets <= 1, "at most one relation with a target", n_targets)?;
+        let splits = self.nodes.iter().filter_map(|node_type| node_type.split.as_ref());
+        let splits: Vec<_> = splits.chain(self.relations.iter().filter_map(|of| of.split.as_ref())).collect();
+        let is_one = splits.len() <= 1 || splits.iter().all(|split| !matches!(split, SplitSpec::Time(_)));
+        let expected = "one split if one is by time, because it cuts the messages of the whole set: import the tables as two sets";
+        at("relations").require(is_one, expected, "a split of nodes and one of edges")?;
         at("relations").require(
             names.len() <= Relations::MOST,
             format!("at most {} with reverse relations", Relations::MOST),

@@ -47,6 +47,15 @@ pub(super) enum ColumnPlace {
 }
 
 impl TableSource {
+    /// Returns a note on the texts of `missing` that no value of the table has.
+    pub(crate) fn note_on_unused_texts(&self) -> Option<String> {
+        let unused: Vec<String> = self.missing.unused().map(|text| format!("{text:?}")).collect();
+        let texts = unused.join(", ");
+        let table = &self.label;
+        (!unused.is_empty())
+            .then(|| format!("{table}: no value is missing by its text: `missing: [{texts}]` has no effect"))
+    }
+
     /// Returns the columns that the import reads, ascending, with those by which rows are taken.
     pub(crate) fn columns(&self) -> &[String] {
         &self.columns

@@ -80,19 +80,19 @@ fn edges_with_targets_are_links_and_held_out_ones_leave_the_graph() {
         let (src, dst) = targets.links().pair(LinkId(link));
         [src, dst].map(|node| data.node_name(node).unwrap()).concat()
     };
-    // The payment without a label is no link.
+    // The payment without a label, b -> a, is a link in no part.
     assert_eq!(
         (0..targets.links().len() as u32).map(pair).collect::<Vec<_>>().join(" "),
-        "ab bc ca ac cb ab cd dc"
+        "ab bc ca ac ba cb ab cd dc"
     );
     let Some(Targets::Classes(classes)) = targets.values() else { panic!("expected classes") };
-    assert_eq!(classes.as_slice(), [0, 1, 0, 0, 0, 1, 1, 0]);
+    assert_eq!(classes.as_slice(), [0, 1, 0, 0, -1, 0, 1, 1, 0]);
     assert_eq!(targets.class_names(), ["no", "yes"]);
     let rows = targets.features().unwrap().to_column();
-    let amounts: Vec<f32> = (0..8).map(|link| rows.value(link)).collect();
-    assert_eq!(amounts, [1.5, 2.5, 3.5, 4.5, 6.5, 7.5, 8.5, 9.5]);
+    let amounts: Vec<f32> = (0..9).map(|link| rows.value(link)).collect();
+    assert_eq!(amounts, [1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5, 9.5]);
     let ids = |ids: &[LinkId]| ids.iter().map(|link| link.0).collect::<Vec<_>>();
-    assert_eq!(targets.split().parts().map(|(_, part)| ids(part)), [vec![0, 3, 5, 6], vec![1], vec![2, 7]]);
+    assert_eq!(targets.split().parts().map(|(_, part)| ids(part)), [vec![0, 3, 6, 7], vec![1], vec![2, 8]]);
     // Without b -> c, c -> a and d -> c, in either direction: the unlabelled payment stays.
     assert_eq!(edges(&data, 0), names(["a b 1.5", "b a 5.5", "a b 7.5"]));
     assert_eq!(edges(&data, 1), names(["b a 1.5", "a b 5.5", "b a 7.5"]));
@@ -131,8 +131,8 @@ fn numbers_labels_and_random_splits_of_edges_are_imported() {
     let labels = imported(&tables, &spec("target: {multi_label: {column: kinds, separator: ;}}"));
     let targets = &labels.links.as_ref().unwrap().targets;
     let Some(Targets::Values(values)) = targets.values() else { panic!("expected labels") };
-    // A row without labels is no link.
-    assert_eq!((values.as_labels().unwrap()[..6].to_vec(), values.len()), (vec![1, 1, 0, 1, 1, 1], 267));
+    // A row without labels is a link in no part.
+    assert_eq!((values.as_labels().unwrap()[..6].to_vec(), values.len()), (vec![1, 1, 0, 1, 255, 255], 400));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn rejects_bad_targets_and_splits_of_edges() {
     assert!(text.contains("row 4, column \"part\": \"later\", expected train, val, test"), "{text}");
     let dropping = format!("{SPEC}    drop: [wrong_type]\n");
     let data = imported(&tables(&bad), &dropping);
-    assert_eq!(data.links.as_ref().unwrap().targets.links().len(), 7);
+    assert_eq!(data.links.as_ref().unwrap().targets.links().len(), 8);
     let none = PAYMENTS.replace(",no,", ",,").replace(",yes,", ",,");
     assert!(matches!(error(&none, SPEC), Error::NoTargets { table } if table == "relation `pays`"));
     let without = SPEC.replace("    target: {class: {column: fraud}}\n", "");

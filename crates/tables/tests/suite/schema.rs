@@ -102,8 +102,11 @@ fn n_objects(schema: &Value) -> usize {
 fn schema_has_the_keys_of_the_reader() {
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     let mut seen = Seen::new();
-    let specs = OTHERS.into_iter().chain([TIME, ("", "")]).map(|(old, new)| FULL.replacen(old, new, 1));
-    for text in specs {
+    for (old, new) in OTHERS.into_iter().chain([TIME, ("", "")]) {
+        let text = FULL.replacen(old, new, 1);
+        // A split by time is the only one.
+        let others = if new.contains("time:") { "    split: {column: {column: part}}\n" } else { "" };
+        let text = text.replacen(others, "", 1);
         let spec = ImportSpec::parse(Path::new("full.yaml"), text.as_bytes()).unwrap();
         // The written spec has a key for each field, because all fields differ from their defaults.
         let value = serde_json::to_value(&spec).unwrap();

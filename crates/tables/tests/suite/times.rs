@@ -1,4 +1,5 @@
 //! Times of nodes and edges from tables, splits by time, and statistics of what was known before the validation.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use kiln_data::{Dataset, DatasetTimes, TimeKind, TimeSplit};
 use kiln_graph::{ColumnValues, EdgeColumn, EdgeColumns};
@@ -149,7 +150,7 @@ fn quantiles_become_the_times_of_their_borders() {
     assert_eq!(data.split().parts().map(|(_, nodes)| nodes.len()), [5, 3, 2]);
     // The record has the times, so that appended rows have the same borders.
     let record = Import::open(tables.path("set")).unwrap();
-    assert!(serde_json::to_string(record.spec()).unwrap().contains("\"val\":\"2026-01-06\""));
+    assert!(serde_json::to_string(record.spec()).unwrap().contains("\"val\":\"2026-01-06T00:00:00Z\""));
     for (quantiles, expected) in [
         ("{val: 0.9, test: 0.8}", "split.time.quantiles is 0.9 and 0.8, expected shares"),
         ("{val: 0, test: 0.8}", "split.time.quantiles is 0 and 0.8"),

@@ -18,6 +18,7 @@
 
 pub(crate) mod batches;
 pub(crate) mod config_fields;
+mod contradiction;
 pub(crate) mod error;
 pub(crate) mod feature_columns;
 pub(crate) mod graph_access;
