@@ -117,7 +117,10 @@ fn import_spec(
     };
     let tables = SpecTables::find(&spec, sources)?;
     let earlier = known.as_ref().map(KnownSet::import).or(options.transforms_of.as_deref());
-    let spec = earlier.map_or(spec.clone(), |earlier| with_borders_of(spec, earlier.spec()));
+    let spec = match earlier {
+        Some(earlier) => with_borders_of(spec, earlier.spec()),
+        None => spec,
+    };
     let spec = with_borders(spec, &tables)?;
     let set = FolderWriter::create(out)?;
     let temporary = set.folder().to_owned();

@@ -67,8 +67,7 @@ impl<'a> Importer<'a> {
         let mut n_edges = Vec::new();
         for (spec, ImportedRelation { rows, items }) in self.spec.relations.iter().zip(relations) {
             let written = items.map(|items| {
-                let ends = [&spec.src, &spec.dst].map(|end| node_types.require(&end.node_type));
-                let [src, dst] = ends;
+                let [src, dst] = [&spec.src, &spec.dst].map(|end| node_types.require(&end.node_type));
                 items.write(&mut set, &node_types, &rows, [&ids[src?], &ids[dst?]])
             });
             let (held_out, of_edges) =
