@@ -43,6 +43,7 @@ use self::write::{write_attached, write_set};
 use crate::layout::Layout;
 use crate::{Dataset, Result};
 
+pub use self::contents::TimesEntry;
 pub(crate) use self::copy::copy_verified;
 pub(crate) use self::location::path_in;
 pub use self::verify::{VerifyReport, verify};

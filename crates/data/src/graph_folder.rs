@@ -33,7 +33,7 @@ pub use self::targets::{
 pub use crate::arrays::numbered;
 
 /// The file name of the times of nodes.
-pub(crate) const NODE_TIMES: &str = "node_times.npy";
+pub const NODE_TIMES: &str = "node_times.npy";
 
 /// Returns the split in `train.npy`, `val.npy` and `test.npy`.
 ///

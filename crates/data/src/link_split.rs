@@ -177,7 +177,7 @@ impl LinkSplit {
     /// edges, of which a loader cuts those that are too late for the messages of a phase ([`TimeSplit::cuts`]). `reverse` is the
     /// relation that has the reverse of each edge, if there is one.
     ///
-    /// A part has each pair of nodes with an edge of its time once, and a pair may be in several parts: an edge that was known
+    /// An edge whose time is missing ([`DatasetTimes::NEVER`]) is in no part. A part has each pair of nodes with an edge of its time once, and a pair may be in several parts: an edge that was known
     /// may be repeated. Self loops are no links. [`LinkSplitConfig::direction`] and [`LinkSplitConfig::edge_type`] apply; shares do
     /// not. In each part, links ascend by destination and then by source.
     ///
@@ -195,8 +195,9 @@ impl LinkSplit {
     /// ```
     ///
     /// # Errors
-    /// Returns [`TimeError::NoTimes`] if the edges have no times, [`TimeError::EmptyPart`] if no edge is in a part, and the errors
-    /// of [`LinkSplit::random_relation`].
+    /// Returns [`TimeError::NoTimes`] if the edges have no times, [`TimeError::EmptyPart`] if no edge is in a part,
+    /// [`TimeError::Scaled`] if the statistics of the features were already computed from later nodes, and the errors of
+    /// [`LinkSplit::random_relation`].
     pub fn temporal(
         data: &Dataset,
         relation: &str,
@@ -204,6 +205,7 @@ impl LinkSplit {
         split: TimeSplit,
         config: &LinkSplitConfig,
     ) -> Result<Self> {
+        data.check_unscaled(&split)?;
         let (position, reverse) = positions(data.graph.schema(), relation, reverse)?;
         let edges = data.graph.whole_graph(position)?;
         let items = || format!("the edges of the relation `{relation}`");

@@ -11,24 +11,29 @@ use kiln_store::progress::{Progress, ProgressUnit};
 
 use crate::check::for_each_rows;
 use crate::layout::Layout;
-use crate::times::with_times_of_loops;
-use crate::{BuildError, Dataset, Error, NotHomogeneousError, Result};
+use crate::times::{range_of, with_times_of_loops};
+use crate::{BuildError, Dataset, DatasetTimes, Error, NotHomogeneousError, Result, TimeError};
 
 impl Dataset {
     /// Returns the set with each feature column shifted and scaled to mean 0 and standard deviation 1, as 32-bit
     /// floats in memory. A constant column becomes 0.
     ///
     /// Mean and deviation are computed over all nodes, including those of the validation and test split: the features
-    /// of all nodes are known when training starts (the transductive setting). No label is read.
+    /// of all nodes are known when training starts (the transductive setting). Of a set with a split by time whose nodes have times,
+    /// they are those of the nodes before `val`, as of transforms of imported tables. No label is read.
     ///
     /// # Errors
     /// Returns [`Error::Feature`] if a row of a damaged file cannot be read, and
-    /// [`kiln_store::Error::OutOfMemory`] if the rows do not fit in memory.
+    /// [`kiln_store::Error::OutOfMemory`] if the rows do not fit in memory, and [`TimeError::EmptyPart`] if no node is before `val`.
     pub fn standardize(self) -> Result<Self> {
         self.require_plain("standardize")?;
         let mut scaling = None;
+        let times = self.times.clone();
         let scaled = self.map_features(|values, dim| {
-            let scaling = scaling.insert(Scaling::of_columns(values, dim));
+            let scaling = scaling.insert(match known_rows(&times, values, dim)? {
+                Some(known) => Scaling::of_columns(&known, dim),
+                None => Scaling::of_columns(values, dim),
+            });
             values.chunks_exact_mut(dim).for_each(|row| scaling.scale_row(row));
             Ok(())
         })?;
@@ -178,4 +183,25 @@ impl Dataset {
         progress.advance(n_rows as u64);
         Ok(self.with_features(Arc::new(DenseFeatures::from_f32(values, dim)?)))
     }
+}
+
+/// Returns the rows of the nodes that were known before the validation of a split by time; `None` without one, or for nodes that
+/// always existed. `values` are all rows, `[n_nodes, dim]`.
+fn known_rows(times: &DatasetTimes, values: &[f32], dim: usize) -> Result<Option<Vec<f32>>> {
+    let (Some(split), Some(of_nodes)) = (times.split, times.node_times(0)) else { return Ok(None) };
+    let mut known = Vec::new();
+    for (row, time) in values.chunks_exact(dim).zip(of_nodes.iter()) {
+        if *time < split.val {
+            known.extend_from_slice(row);
+        }
+    }
+    if known.is_empty() {
+        let range = format!("before {}", times.kind.text(split.val));
+        let times = range_of(of_nodes).map_or_else(
+            || "none".to_owned(),
+            |[first, last]| format!("{} to {}", times.kind.text(first), times.kind.text(last)),
+        );
+        return Err(TimeError::EmptyPart { part: "train", range, times }.into());
+    }
+    Ok(Some(known))
 }

@@ -8,7 +8,7 @@ mod time_split;
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_graph::{ColumnValues, EdgeColumn, EdgeColumns, Relations, SharedArray};
+use kiln_graph::{ColumnValues, EdgeColumn, EdgeColumns, NodeTypes, SharedArray};
 use serde::{Deserialize, Serialize};
 
 use crate::calendar::{YEARS, parse_time, write_time};
@@ -112,13 +112,12 @@ impl DatasetTimes {
         self.nodes.get(node_type)?.as_ref()
     }
 
-    /// Returns whether each node of a graph is before a time, by node; `None` if no type has times.
-    pub fn nodes_before(&self, graph: &Relations, time: i64) -> Option<Arc<[bool]>> {
+    /// Returns whether each node of these types is before a time, by node; `None` if no type has times.
+    pub fn nodes_before(&self, types: &NodeTypes, time: i64) -> Option<Arc<[bool]>> {
         if self.nodes.iter().all(Option::is_none) {
             return None;
         }
-        let types = graph.types();
-        let mut are_known = Vec::with_capacity(graph.n_nodes());
+        let mut are_known = Vec::new();
         for node_type in 0..types.n_types() {
             match self.node_times(node_type) {
                 Some(times) => are_known.extend(times.iter().map(|of_node| *of_node < time)),
@@ -138,7 +137,7 @@ pub(crate) fn times_of(columns: &EdgeColumns) -> Option<&SharedArray<i64>> {
 }
 
 /// Returns the first and the last of some times, without [`DatasetTimes::ALWAYS`] and [`DatasetTimes::NEVER`]; `None` if there are none.
-fn range_of(times: &[i64]) -> Option<[i64; 2]> {
+pub(crate) fn range_of(times: &[i64]) -> Option<[i64; 2]> {
     let known = || times.iter().filter(|time| ![DatasetTimes::ALWAYS, DatasetTimes::NEVER].contains(time));
     Some([*known().min()?, *known().max()?])
 }

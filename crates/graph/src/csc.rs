@@ -356,33 +356,47 @@ impl Csc {
         degrees
     }
 
-    /// Returns the graph with the edges for which `is_kept` returns true, from the position of an edge in the graph's `indices`
-    /// and its source; `None` if all edges are kept. Edges keep their order and their columns, and get new ids.
+    /// Returns the positions in `indices`, ascending, of the edges for which `is_found` returns true, from the position of an edge,
+    /// its source and its destination.
     ///
     /// ```
     /// use kiln_graph::{CscBuilder, NodeId};
-    /// let graph = CscBuilder::new(3).build(&[0, 1, 0], &[1, 2, 2])?;
-    /// let kept = graph.retain_edges(|_, src| src == NodeId(0))?.unwrap();
-    /// assert_eq!((kept.in_neighbors(NodeId(2)), kept.n_edges()), (&[NodeId(0)][..], 2));
+    /// let graph = CscBuilder::new(3).build(&[0, 1, 2], &[1, 2, 2])?;
+    /// assert_eq!(graph.find_edges(|_, src, dst| src == dst)?, [2]);
     /// # Ok::<(), kiln_graph::Error>(())
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::IndptrNotMonotone`] if `indptr` decreases, and [`ColumnError::OutOfMemory`] if the rows of columns do
-    /// not fit in memory.
-    pub fn retain_edges(&self, is_kept: impl Fn(usize, NodeId) -> bool + Sync) -> Result<Option<Self>> {
+    /// Returns [`Error::IndptrNotMonotone`] if `indptr` decreases.
+    pub fn find_edges(&self, is_found: impl Fn(usize, NodeId, NodeId) -> bool + Sync) -> Result<Vec<u64>> {
         self.validate_indptr()?;
-        let is_kept = |edge: &usize| is_kept(*edge, self.indices[*edge]);
-        let kept: Vec<u64> =
-            (0..self.indices.len()).into_par_iter().filter(is_kept).map(|edge| edge as u64).collect();
-        if kept.len() == self.indices.len() {
-            return Ok(None);
-        }
+        let is_found = &is_found;
+        let dsts = (0..self.n_nodes()).into_par_iter();
+        Ok(dsts
+            .flat_map_iter(|dst| {
+                let edges = self.indptr[dst]..self.indptr[dst + 1];
+                edges.filter(move |&edge| {
+                    let edge = edge as usize;
+                    is_found(edge, self.indices[edge], NodeId(dst as u32))
+                })
+            })
+            .collect())
+    }
+
+    /// Returns the graph with the edges at some positions in `indices`, which ascend ([`Csc::find_edges`]). Edges keep their order
+    /// and their columns, and get new ids.
+    ///
+    /// # Errors
+    /// Returns [`ColumnError::OutOfMemory`] if the rows of columns do not fit in memory.
+    ///
+    /// # Panics
+    /// Panics if there is no edge at a position.
+    pub fn select_edges(&self, positions: &[u64]) -> Result<Self> {
         let indptr: Vec<u64> =
-            self.indptr.par_iter().map(|end| kept.partition_point(|edge| edge < end) as u64).collect();
-        let indices: Vec<NodeId> = kept.iter().map(|edge| self.indices[*edge as usize]).collect();
-        let columns = self.columns.select(kept.into_iter())?;
-        Ok(Some(Self::new(indptr.into(), indices.into())?.with_columns(&columns)?))
+            self.indptr.par_iter().map(|end| positions.partition_point(|edge| edge < end) as u64).collect();
+        let indices: Vec<NodeId> = positions.iter().map(|edge| self.indices[*edge as usize]).collect();
+        let columns = self.columns.select(positions.iter().copied())?;
+        Self::new(indptr.into(), indices.into())?.with_columns(&columns)
     }
 
     /// Copies the mapped arrays into the process's memory; owned arrays are shared.

@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use kiln_feature::{FeatureColumn, Preparation};
+use kiln_graph::SharedArray;
 use kiln_store::Hasher;
 use kiln_store::array_folder::bad_key;
 use serde::{Deserialize, Serialize};
@@ -31,21 +32,29 @@ pub(super) struct Contents {
 /// The meaning of the times of a set, and its split by time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct TimesEntry {
+pub struct TimesEntry {
+    /// The meaning of the times.
     #[serde(default)]
-    pub(crate) kind: TimeKind,
+    pub kind: TimeKind,
+    /// The split by time; `None` for another split.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) split: Option<TimeSplit>,
+    pub split: Option<TimeSplit>,
 }
 
 impl TimesEntry {
     /// Returns the entry of a set.
-    pub(crate) fn of(times: &DatasetTimes) -> Self {
+    pub fn of(times: &DatasetTimes) -> Self {
         Self { kind: times.kind, split: times.split }
     }
 
+    /// Returns the times with those of the nodes of each type, `[n_types]`.
+    pub fn with_nodes(self, nodes: Vec<Option<SharedArray<i64>>>) -> DatasetTimes {
+        let has_any = nodes.iter().any(Option::is_some);
+        DatasetTimes { kind: self.kind, nodes: if has_any { nodes } else { Vec::new() }, split: self.split }
+    }
+
     /// Returns true for an entry that is not written: integers without a split.
-    pub(crate) fn is_default(&self) -> bool {
+    pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
@@ -57,8 +66,11 @@ impl TimesEntry {
         hasher.update(format!("times {}\n", serde_json::json!(self)));
     }
 
-    /// Checks the order of the borders of the split.
-    pub(crate) fn check(&self, path: &Path) -> Result<()> {
+    /// Checks the order of the borders of the split. `path` is that of the manifest, for messages.
+    ///
+    /// # Errors
+    /// Returns [`TimeError::Order`](crate::TimeError::Order) as the error of a key of the manifest.
+    pub fn check(&self, path: &Path) -> Result<()> {
         let Some(split) = &self.split else { return Ok(()) };
         let expected = "borders of which train is before val, and val not after test";
         Ok(split.check().map_err(|error| bad_key(path, "times.split", expected, error))?)

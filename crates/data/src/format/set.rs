@@ -152,18 +152,12 @@ impl Set {
         Ok(NodeNames::from_arrays(text, ends))
     }
 
-    fn times(
-        &self,
-        TimesEntry { kind, split }: TimesEntry,
-        layout: Layout,
-        n_types: usize,
-    ) -> Result<DatasetTimes> {
+    fn times(&self, entry: TimesEntry, layout: Layout, n_types: usize) -> Result<DatasetTimes> {
         let mut nodes = Vec::with_capacity(n_types);
         for position in 0..n_types {
             nodes.push(self.arrays.optional(&layout.file(NODE_TIMES, position))?);
         }
-        let has_any = nodes.iter().any(Option::is_some);
-        Ok(DatasetTimes { kind, nodes: if has_any { nodes } else { Vec::new() }, split })
+        Ok(entry.with_nodes(nodes))
     }
 
     fn targets(&self, targets: TargetContents) -> Result<DatasetTargets> {

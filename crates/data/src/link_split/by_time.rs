@@ -5,6 +5,7 @@ use kiln_graph::{Csc, Links, NodeId};
 use super::random::{EdgeKeys, LinkSplitConfig, nodes_of};
 use super::{LinkDirection, LinkTargets};
 use crate::error::LinkSplitError;
+use crate::times::range_of;
 use crate::{Result, TimeKind, TimeSplit};
 
 /// Returns the links of each part: the distinct pairs of nodes with an edge whose time is in the part.
@@ -33,8 +34,7 @@ pub(super) fn links_by_time(
     if n_links == [0; 3] && graph.n_edges() == 0 {
         return Err(LinkSplitError::NoLinks { edge_type: config.edge_type }.into());
     }
-    let range = times.iter().min().zip(times.iter().max()).map(|(first, last)| [*first, *last]);
-    split.check_parts(n_links, range, kind)?;
+    split.check_parts(n_links, range_of(times), kind)?;
     let [train, val, test] = parts.map(|keys| {
         let (srcs, dsts): (Vec<NodeId>, Vec<NodeId>) = keys.into_iter().map(nodes_of).unzip();
         Links::new(srcs, dsts)

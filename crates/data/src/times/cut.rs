@@ -22,21 +22,54 @@ impl DatasetTimes {
         Ok(Arc::new(Relations::new(Arc::clone(graph.types()), relations)?))
     }
 
-    fn relation_before(&self, graph: &Relations, relation: &Relation, time: i64) -> Result<Relation> {
-        let edges = times_of(relation.graph.columns());
-        let nodes = self.node_times(relation.src_type);
-        let first_src = graph.types().range(relation.src_type).start;
-        let whole = without_times(&relation.graph)?;
+    /// Returns the positions of the edges of a relation that were known before a time ([`Csc::find_edges`]); `None` if all were.
+    /// `graph` may have a part of the edges: its destinations are rows, of which `node_of_row` returns the node, and its sources
+    /// are nodes of the whole graph, of which `first_src` is the first one of their type.
+    ///
+    /// An edge is known from its time on, and not before its source. A node always knows itself, so that the time of a self loop is its
+    /// own only.
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged.
+    pub fn edges_before(
+        &self,
+        graph: &Csc,
+        src_type: usize,
+        first_src: u32,
+        node_of_row: impl Fn(NodeId) -> NodeId + Sync,
+        time: i64,
+    ) -> Result<Option<Vec<u64>>> {
+        let edges = times_of(graph.columns());
+        let nodes = self.node_times(src_type);
         if edges.is_none() && nodes.is_none() {
-            return Ok(Relation { graph: whole, ..relation.clone() });
+            return Ok(None);
         }
-        let kept = whole.retain_edges(|edge, src| {
+        let kept = graph.find_edges(|edge, src, row| {
             // A source of another type is found by the sampler.
             let of_src = nodes.and_then(|nodes| nodes.get(src.0.wrapping_sub(first_src) as usize));
-            edges.is_none_or(|times| times[edge] < time) && of_src.is_none_or(|of_src| *of_src < time)
+            edges.is_none_or(|times| times[edge] < time)
+                && (of_src.is_none_or(|of_src| *of_src < time) || src == node_of_row(row))
         })?;
-        let kept = kept.map_or(whole, Arc::new);
-        Ok(Relation { graph: kept, ..relation.clone() })
+        Ok((kept.len() as u64 != graph.n_edges()).then_some(kept))
+    }
+
+    fn relation_before(&self, graph: &Relations, relation: &Relation, time: i64) -> Result<Relation> {
+        let types = graph.types();
+        let first_dst = types.range(relation.dst_type).start;
+        let first_src = types.range(relation.src_type).start;
+        let kept = self.edges_before(
+            &relation.graph,
+            relation.src_type,
+            first_src,
+            |row| NodeId(first_dst + row.0),
+            time,
+        )?;
+        let whole = without_times(&relation.graph)?;
+        let graph = match kept {
+            Some(kept) => Arc::new(whole.select_edges(&kept)?),
+            None => whole,
+        };
+        Ok(Relation { graph, ..relation.clone() })
     }
 }
 

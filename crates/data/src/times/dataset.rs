@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use kiln_feature::PreparationStep;
 use kiln_graph::{NodeId, Relations, SharedArray};
 use kiln_store::check_count;
 
@@ -33,7 +34,8 @@ impl Dataset {
     }
 
     /// Returns the set whose nodes with targets are split by their times, and which records the split, so that loaders cut
-    /// the messages of each phase ([`TimeSplit::cuts`]). A node without a target is in no part.
+    /// the messages of each phase ([`TimeSplit::cuts`]). A node without a target, or whose time is missing
+    /// ([`DatasetTimes::NEVER`](crate::DatasetTimes::NEVER)), is in no part.
     ///
     /// ```
     /// use kiln_data::{TimeSplit, synthetic};
@@ -45,8 +47,10 @@ impl Dataset {
     ///
     /// # Errors
     /// Returns [`BuildError::Missing`](crate::BuildError::Missing) for a set without targets, [`TimeError::NoTimes`] if their
-    /// nodes have no times, and the errors of [`TimeSplit::divide`].
+    /// nodes have no times, [`TimeError::Scaled`] if the statistics of their features were already computed from later nodes, and the
+    /// errors of [`TimeSplit::divide`].
     pub fn with_time_split(self, split: TimeSplit) -> Result<Self> {
+        self.check_unscaled(&split)?;
         let nodes = self.target_nodes();
         let Some(targets) = &self.targets else {
             return Err(missing("targets", ".labels(classes, n_classes)").into());
@@ -64,6 +68,20 @@ impl Dataset {
         let mut data = self.with_split(divided)?;
         data.times.split = Some(split);
         Ok(data)
+    }
+
+    /// Checks that features are not scaled by statistics of nodes that are later than the training items of a split.
+    ///
+    /// # Errors
+    /// Returns [`TimeError::Scaled`] if they are.
+    pub(crate) fn check_unscaled(&self, split: &TimeSplit) -> Result<()> {
+        let is_scaled = self.preparation.steps.iter().any(|step| matches!(step, PreparationStep::Scale(_)));
+        let has_times = self.times.nodes.iter().any(Option::is_some);
+        // The set had the same split when it was scaled, or else it would not have got it.
+        if is_scaled && has_times && self.times.split != Some(*split) {
+            return Err(TimeError::Scaled { name: self.name.clone() }.into());
+        }
+        Ok(())
     }
 
     /// Returns true if edges or nodes have times.
@@ -86,8 +104,8 @@ impl Dataset {
     }
 
     /// Returns the graph that was known before a time: without the edges whose time, or the time of whose source, is not
-    /// before it. An edge or a node without a time was always known. Edges have no times in it and keep their other columns
-    /// and their order; a relation that loses no edge is shared.
+    /// before it. An edge or a node without a time was always known, and a node always knows itself: the time of a self loop is its
+    /// own only. Edges have no times in it and keep their other columns and their order; a relation that loses no edge is shared.
     ///
     /// A late node has no edge to another node, so that it is reached only as a seed. The edges into it that have no times of
     /// their own stay: they come with the node, as the citations of a new paper do.

@@ -45,6 +45,14 @@ pub enum TimeError {
         /// The name of the set.
         name: String,
     },
+    /// A set was split by time after its features were standardized.
+    #[error(
+        "the features of {name} were standardized by the values of all nodes, also of those that are later than the training:          split the set by time first (kiln data split-links, for links), and then standardize it"
+    )]
+    Scaled {
+        /// The name of the set.
+        name: String,
+    },
     /// The items of a split have no times.
     #[error("{items} have no times, which a split by time needs: add a column of times to them")]
     NoTimes {

@@ -1,12 +1,12 @@
 use kiln_graph::ItemId;
 use serde::{Deserialize, Serialize};
 
-use super::{TimeError, TimeKind, range_of};
+use super::{DatasetTimes, TimeError, TimeKind, range_of};
 use crate::Split;
 
 /// A split of items by their times. Items before `val` are for training, those from `val` on and before `test` for validation,
 /// and those from `test` on for test, so that an item with the time of a border is in the later part. With `train`, items before
-/// it are in no part: they are the history of the training items.
+/// it are in no part: they are the history of the training items. An item whose time is missing is in no part, too.
 ///
 /// ```
 /// use kiln_data::{TimeKind, TimeSplit};
@@ -43,7 +43,7 @@ impl TimeSplit {
     }
 
     /// Returns the split whose validation part begins at the quantile `val` of the times and whose test part begins at the
-    /// quantile `test`. Items with the time of a border are in the later part, so earlier parts may be smaller than their shares.
+    /// quantile `test`; missing times are not counted. Items with the time of a border are in the later part, so earlier parts may be smaller than their shares.
     ///
     /// ```
     /// use kiln_data::TimeSplit;
@@ -59,10 +59,11 @@ impl TimeSplit {
         if !(0.0 < val && val <= test && test < 1.0) {
             return Err(TimeError::Quantiles { val, test });
         }
-        let mut sorted = times.to_vec();
+        let mut sorted: Vec<i64> =
+            times.iter().copied().filter(|time| *time != DatasetTimes::NEVER).collect();
         sorted.sort_unstable();
         let [val, test] =
-            [val, test].map(|share| sorted.get((times.len() as f64 * share).floor() as usize).copied());
+            [val, test].map(|share| sorted.get((sorted.len() as f64 * share).floor() as usize).copied());
         match (val, test) {
             (Some(val), Some(test)) => Self::new(None, val, test),
             _ => Err(TimeError::NoTimes { items: "0 items".to_owned() }),
@@ -79,9 +80,10 @@ impl TimeSplit {
         Err(TimeError::Order { got: format!("{train}val at {} and test at {}", self.val, self.test) })
     }
 
-    /// Returns the part of an item: 0 for training, 1 for validation and 2 for test; `None` for one before the training part.
+    /// Returns the part of an item: 0 for training, 1 for validation and 2 for test; `None` for one before the training part, and
+    /// for one whose time is missing ([`DatasetTimes::NEVER`]).
     pub fn part_of(&self, time: i64) -> Option<usize> {
-        if self.train.is_some_and(|train| time < train) {
+        if time == DatasetTimes::NEVER || self.train.is_some_and(|train| time < train) {
             return None;
         }
         Some(usize::from(self.val <= time) + usize::from(self.test <= time))

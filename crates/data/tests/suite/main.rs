@@ -33,6 +33,7 @@ mod heterogeneous_link_split;
 mod heterogeneous_links;
 mod heterogeneous_ogb;
 mod heterogeneous_ogb_archives;
+mod known_times;
 mod link_formats;
 mod link_graphbolt;
 mod link_kiln_format;
