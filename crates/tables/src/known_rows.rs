@@ -1,4 +1,4 @@
-//! Rows of tables with the key of a node that the set already has: they must have the node's features and target.
+//! Rows of tables with the key of a node that the set already has: they must have the node's features, time and target.
 
 use std::ops::ControlFlow;
 
@@ -23,14 +23,14 @@ const NEW_TARGET: &str = "none, because the node has no target in the set, and n
 /// The rows with the key of a known node.
 #[derive(Debug, Default)]
 pub(crate) struct KnownRows {
-    /// The number of rows with the features and the target of their node, or without a target.
+    /// The number of rows with the features, the time and the target of their node, or without a target.
     pub(crate) n_same: u64,
     /// The rows with others.
     pub(crate) differing: BadRowLog,
     pub(crate) n_differing: u64,
     /// The number of these that have a target where the node has none.
     pub(crate) n_new_targets: u64,
-    /// The number of rows with the features and the target of their node that have another part of the split.
+    /// The number of rows with the features, the time and the target of their node that have another part of the split.
     pub(crate) n_other_parts: u64,
 }
 
@@ -135,6 +135,7 @@ impl<'a> Comparison<'a> {
                     target_difference(found, nodes, *node, &table.target)
                 });
                 let difference = of_features
+                    .or_else(|| time_difference(table, batch, *row, nodes, *node))
                     .or(of_target)
                     .or_else(|| has_other_part(table, batch, *row, nodes, *node).then_some(Difference::Part));
                 visit(*row, difference);
@@ -153,6 +154,20 @@ fn first_difference(columns: &[(usize, usize)], found: &[f32], expected: &[f32])
         differing < end
     });
     column.map(|(position, _)| *position)
+}
+
+/// Returns the difference of a time, by which the node would be known earlier or later than in the set.
+fn time_difference(
+    table: &NodeTable<'_>,
+    batch: &TableBatch,
+    row: usize,
+    nodes: &KnownNodes<'_>,
+    node: usize,
+) -> Option<Difference> {
+    let known = nodes.times?[node];
+    let (column, _) = table.time?;
+    let found = table.time_of(batch, row)?;
+    (found != known).then_some(Difference::Value(column))
 }
 
 /// Returns the first difference of a target, whose columns have these positions in the table. A missing one is none.

@@ -196,6 +196,18 @@ fn appended_rows_continue_the_times_of_the_set() {
     assert_eq!(data.times.node_times(0).unwrap()[4], micros("2026-07-01"));
     assert_eq!(edge_times(&data, 0), [micros("2026-07-02"), micros("2026-01-01")]);
     assert_eq!(data.times.split, first.times.split);
+    // A known row with another time is one with other values, also if its time is missing now.
+    for (time, is_known) in [("2026-02-28T23:59:59.999999Z", true), ("2026-02-27", false), ("", false)] {
+        tables.put("users.csv", &format!("id,y,x,at\ne,1,4,2026-07-01\na,1,0,{time}\n"));
+        let imported = tables.import_with(&spec, &format!("known-{time}"), &options);
+        if is_known {
+            imported.unwrap();
+            continue;
+        }
+        let error = imported.unwrap_err().to_string();
+        let expected = "row 2, column \"at\"";
+        assert!(error.contains(expected) && error.contains("the value of the node of this key"), "{error}");
+    }
     let untimed = spec.replace(SPLIT, TARGET);
     let error = tables.import_with(&untimed, "untimed", &options).unwrap_err().to_string();
     assert!(error.contains("its nodes have times, and `time` is missing"), "{error}");
