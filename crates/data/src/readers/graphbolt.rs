@@ -23,7 +23,7 @@ use crate::readers::stored::{Edges, Source, Stored};
 use crate::readers::{classes, name_of};
 use crate::{Dataset, Error, Note, Result, Split};
 
-use self::unread::{note_unread_data, note_unread_keys};
+use self::unread::{note_unread_data, note_unread_keys, note_unread_tasks};
 
 pub(crate) use self::heterogeneous::has_types;
 pub use self::heterogeneous::{open_heterogeneous, open_heterogeneous_within};
@@ -57,7 +57,7 @@ const LABELS: &str = "labels";
 ///
 /// Features stay mapped if their element type allows it (`<f4`, `<f2`), regardless of `in_memory`. Only nodes of the
 /// three sets have labels. Parallel edges are kept, and no edge is added. Other features
-/// are not read; a note names them, and the keys that are none of these. A set with links may lack a task with node labels: no node then has a label.
+/// and tasks are not read; a note names each of them, and the keys that are none of these. A set with links may lack a task with node labels: no node then has a label.
 ///
 /// A relative path is resolved against the folder, as in GraphBolt. Absolute paths and paths that contain `..` may
 /// refer to files outside of the folder.
@@ -95,6 +95,7 @@ pub(crate) fn read(folder: &Path) -> Result<Stored> {
     check_type(&edges, node_type)?;
     let links_task = links_task(&root)?;
     let task = the_task(&root, links_task.is_some())?;
+    note_unread_tasks(&root, &[&links_task, &task], &mut notes)?;
     let n_nodes = check_n_nodes(&path, nodes.require("num", "the number of nodes")?.count()?)?;
     note_unused(&graph.list_of("feature_data")?, &[], &mut notes)?;
     let features = root.list_of("feature_data")?;

@@ -78,3 +78,21 @@ fn relations_have_the_features_of_their_edges() {
     assert_eq!((0..3).map(|edge| share.value(edge)).collect::<Vec<_>>(), [1.5, 2.5, 0.5]);
     assert_eq!((0..6).map(|at| place.value(at)).collect::<Vec<_>>(), [2.0, 3.0, 0.0, 1.0, 4.0, 5.0]);
 }
+
+#[test]
+fn notes_tasks_that_are_not_read() {
+    let folder = graphbolt::folder();
+    let pairs = "- name: fraud\n  train_set:\n  - data:\n    - {name: seeds, format: numpy, path: none.npy}\n    \
+                 - {name: labels, format: numpy, path: none.npy}\n- {num_classes: 2}\n";
+    let text = graphbolt::METADATA.to_owned() + pairs;
+    fs::write(folder.path().join("metadata.yaml"), text).unwrap();
+    let read = [kiln_data::graphbolt::open, kiln_data::graphbolt::open_heterogeneous];
+    for data in read.map(|read| read(folder.path()).unwrap()) {
+        let notes: Vec<String> = data.notes.iter().map(ToString::to_string).collect();
+        for expected in
+            ["the task fraud (tasks[1] in metadata.yaml) is not read", "the task without a name (tasks[2] in"]
+        {
+            assert_eq!(notes.iter().filter(|note| note.starts_with(expected)).count(), 1, "{notes:?}");
+        }
+    }
+}

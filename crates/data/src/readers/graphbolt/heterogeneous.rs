@@ -10,7 +10,7 @@ use kiln_store::{ArrayFile, Error as StoreError, check_count};
 
 use super::{
     FEATURE, edge_columns, find_edges, graph_entry, links, links_task, metadata_path, note_unread_keys,
-    note_unused, numpy, only, read_task, the_task,
+    note_unread_tasks, note_unused, numpy, only, read_task, the_task,
 };
 use crate::arrays::{RowsOf, row_shape, rows_of};
 use crate::check::{Place, check_split};
@@ -74,11 +74,17 @@ pub fn open_heterogeneous_within(folder: impl AsRef<Path>, memory_bytes: u64) ->
     }
     note_unused(&feature_data, &used, &mut notes)?;
     let graph = Arc::new(Relations::new(types.clone(), relations)?);
-    let links = match links_task(&root)? {
-        Some(task) => read_links(folder, &task, &edges, &types, &mut notes)?,
+    let links_task = links_task(&root)?;
+    let links = match &links_task {
+        Some(task) => read_links(folder, task, &edges, &types, &mut notes)?,
         None => None,
     };
-    let targets = read_targets(folder, &root, &types, &mut notes)?;
+    let task = match root.list_of("tasks")?.is_empty() {
+        true => None,
+        false => the_task(&root, links_task.is_some())?,
+    };
+    note_unread_tasks(&root, &[&links_task, &task], &mut notes)?;
+    let targets = task.map(|task| read_targets(folder, &root, &task, &types, &mut notes)).transpose()?;
     let name = root.get("dataset_name")?.map(|name| name.text()).transpose()?;
     let name = name.map_or_else(|| name_of(folder), str::to_owned);
     Ok(Dataset { targets, links, notes, ..Dataset::heterogeneous(name, graph, features) })
@@ -320,18 +326,15 @@ fn ids_of_links(
     Ok(StoredLinks { links: Links::new(srcs, dsts)?, negatives: negatives.transpose()? })
 }
 
-/// Reads the targets and the split of the task with node labels; `None` for a folder without one.
+/// Reads the targets and the split of the task with node labels.
 fn read_targets(
     folder: &Path,
     root: &YamlEntry<'_>,
+    task: &YamlEntry<'_>,
     types: &NodeTypes,
     notes: &mut Vec<Note>,
-) -> Result<Option<DatasetTargets>> {
-    if root.list_of("tasks")?.is_empty() {
-        return Ok(None);
-    }
-    let Some(task) = the_task(root, links_task(root)?.is_some())? else { return Ok(None) };
-    let train = only(&task, "train_set", "a set over several node types", super::ONE_TYPE)?;
+) -> Result<DatasetTargets> {
+    let train = only(task, "train_set", "a set over several node types", super::ONE_TYPE)?;
     let node_type = position_of(&train, types)?;
     let (nodes, name) = (types.range(node_type), &types.names()[node_type]);
     for set in [task.list_of("validation_set")?, task.list_of("test_set")?].iter().flatten() {
@@ -341,8 +344,8 @@ fn read_targets(
         }
     }
     let stated = (1 < types.n_types()).then_some(name.as_str());
-    let (labels, split) = read_task(folder, &task, stated, nodes.len(), notes)?;
+    let (labels, split) = read_task(folder, task, stated, nodes.len(), notes)?;
     let values = labels.into();
     check_split(Place::Set(root.path()), &split, &values, notes)?;
-    Ok(Some(DatasetTargets::new(node_type, values, split.shifted(nodes.start))))
+    Ok(DatasetTargets::new(node_type, values, split.shifted(nodes.start)))
 }

@@ -34,6 +34,26 @@ pub(super) fn note_unread_keys(path: &Path, yaml: &Yaml, notes: &mut Vec<Note>) 
     note_unread(&format!("keys of {}", path.display()), &unread, notes);
 }
 
+/// Adds a note about each task but those that are read.
+pub(super) fn note_unread_tasks(
+    root: &YamlEntry<'_>,
+    read: &[&Option<YamlEntry<'_>>],
+    notes: &mut Vec<Note>,
+) -> Result<()> {
+    for task in root.list_of("tasks")? {
+        if read.iter().any(|read| read.as_ref().is_some_and(|read| read.key() == task.key())) {
+            continue;
+        }
+        let name = task.get("name")?.map_or(Ok("without a name"), |name| name.text())?;
+        notes.push(Note::Other(format!(
+            "the task {name:.60} ({} in metadata.yaml) is not read: a set has one task with labels of nodes and one of link \
+             prediction; targets of edges are read from tables and from the kiln format",
+            task.key()
+        )));
+    }
+    Ok(())
+}
+
 /// Adds a note about the arrays in the `data` of a set that are not read: all but the first of each list of names.
 pub(super) fn note_unread_data(set: &YamlEntry<'_>, names: &[&[&str]], notes: &mut Vec<Note>) -> Result<()> {
     let mut is_taken = vec![false; names.len()];
