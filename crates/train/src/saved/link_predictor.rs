@@ -207,6 +207,22 @@ impl LinkPredictor {
         }
     }
 
+    /// Returns which nodes are known ([`PredictionData::known_nodes`]), among which [`LinkPredictor::top_k`] searches; `None` if all
+    /// are.
+    ///
+    /// ```no_run
+    /// # use kiln_graph::NodeId;
+    /// # use kiln_train::{LinkPredictor, LinkScorerBuilder};
+    /// # fn example(predictor: LinkPredictor, nodes: Vec<NodeId>) -> kiln_train::Result<()> {
+    /// // A scorer of rows that other ranks compute has the same destinations.
+    /// let builder = LinkScorerBuilder::new(predictor.model(), nodes, None)?.known_nodes(predictor.known_nodes());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn known_nodes(&self) -> Option<Arc<[bool]>> {
+        self.encoder.known_nodes()
+    }
+
     /// Computes the rows of nodes with these ids in the graph, in any order and with repetitions, from which pairs of them are
     /// scored. The scorer has node ids of the graph, too. The row of each node is computed once. A memory limit of exact mode also
     /// applies to the rows, beside the outputs of layers.
@@ -228,6 +244,7 @@ impl LinkPredictor {
     pub fn link_scorer(&self, nodes: Vec<NodeId>, mode: &PredictMode) -> Result<LinkScorer> {
         let spill = self.encoder.exact_config(mode).and_then(|config| config.spill);
         let builder = LinkScorerBuilder::new(self.model(), nodes, spill.map(|spill| spill.memory_bytes))?;
+        let builder = builder.known_nodes(self.known_nodes());
         let batches = self.encoder.batches(builder.nodes(), mode, WantedRows::Outputs)?;
         builder.of_batches(&batches)
     }

@@ -1,5 +1,6 @@
 //! Scores of pairs of nodes by a model of link prediction, from rows that its encoder computed before.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -39,6 +40,8 @@ pub struct LinkScorer {
     rows: Arc<DenseFeatures>,
     /// The nodes whose rows are not finite, ascending.
     non_finite: Arc<[NodeId]>,
+    /// Whether each node of the graph is a destination of a search; `None` if all are.
+    known_nodes: Option<Arc<[bool]>>,
 }
 
 /// The rows of a [`LinkScorer`] while they are computed.
@@ -47,6 +50,8 @@ pub struct LinkScorerBuilder {
     model: SavedModel,
     nodes: Arc<[NodeId]>,
     memory_bytes: Option<u64>,
+    /// Whether each node is a destination of a search; `None` if all are.
+    known_nodes: Option<Arc<[bool]>>,
     /// The rows so far; `None` before the first batch, which has their width.
     rows: Option<Rows>,
     n_rows: usize,
@@ -74,10 +79,18 @@ impl LinkScorerBuilder {
             model: model.clone(),
             nodes: nodes.into(),
             memory_bytes,
+            known_nodes: None,
             rows: None,
             n_rows: 0,
             non_finite: Vec::new(),
         })
+    }
+
+    /// Sets which nodes are destinations of [`LinkScorer::top_k`], by their ids in the graph: those of
+    /// [`LinkPredictor::known_nodes`](crate::LinkPredictor::known_nodes). The default is all.
+    #[must_use]
+    pub fn known_nodes(self, are_known: Option<Arc<[bool]>>) -> Self {
+        Self { known_nodes: are_known, ..self }
     }
 
     /// Returns the nodes whose rows are needed, ascending and distinct.
@@ -133,7 +146,7 @@ impl LinkScorerBuilder {
     /// # Panics
     /// Panics if rows are missing.
     pub fn finish(self) -> Result<LinkScorer> {
-        let Self { model, nodes, rows, n_rows, non_finite, .. } = self;
+        let Self { model, nodes, rows, n_rows, non_finite, known_nodes, .. } = self;
         assert_eq!(n_rows, nodes.len(), "expected a row for each node");
         let Rows { values, width } = match rows {
             Some(rows) if n_rows != 0 => rows,
@@ -141,7 +154,7 @@ impl LinkScorerBuilder {
             _ => Rows { values: Activations::in_memory(0, 1)?, width: 1 },
         };
         let rows = Arc::new(values.finish(width)?);
-        Ok(LinkScorer { model, nodes, rows, non_finite: non_finite.into() })
+        Ok(LinkScorer { model, nodes, rows, non_finite: non_finite.into(), known_nodes })
     }
 }
 
@@ -249,7 +262,10 @@ impl LinkScorer {
         mut write: impl FnMut(&[ScoredLink]) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         self.model.check_task(ModelTask::Links)?;
-        let all_dsts = config.dsts(&self.nodes);
+        let mut all_dsts = Cow::Borrowed(config.dsts(&self.nodes));
+        if let Some(are_known) = &self.known_nodes {
+            all_dsts.to_mut().retain(|node| are_known.get(node.index()).is_none_or(|is_known| *is_known));
+        }
         if let (Some(graph), Some(&node)) = (config.excluded(), all_dsts.last())
             && graph.n_nodes() <= node.index()
         {
@@ -260,7 +276,7 @@ impl LinkScorer {
         let n_pairs = (srcs.len() as u64).saturating_mul(all_dsts.len() as u64);
         let progress = Progress::start("finding the best links", ProgressUnit::Links, n_pairs);
         for srcs in srcs.chunks(Self::SRCS_AT_ONCE) {
-            write(&self.best_links(srcs, all_dsts, config, &progress)?)?;
+            write(&self.best_links(srcs, &all_dsts, config, &progress)?)?;
         }
         Ok(())
     }

@@ -66,6 +66,10 @@ pub struct PredictionData {
     weighted: Vec<bool>,
     /// The names of the edge types of a graph of one type of nodes; empty if they have no names.
     edge_type_names: Vec<String>,
+    /// The number of edge types of the data, if the graph may lack some.
+    n_edge_types: Option<usize>,
+    /// Whether each node is known; `None` if all are.
+    known_nodes: Option<Arc<[bool]>>,
     /// The steps of the preparation that the data went through; `None` for data as it was loaded.
     done: Option<Preparation>,
 }
@@ -78,6 +82,8 @@ pub(crate) struct PreparedData {
     pub(crate) features: FeatureStores,
     /// The columns of the edges that the model reads, without those that are missing.
     pub(crate) edge_columns: EdgeColumnStores,
+    /// Whether each node is known; `None` if all are.
+    pub(crate) known_nodes: Option<Arc<[bool]>>,
     /// The trained row of each node, for each type without features.
     pub(crate) rows: Arc<[TrainedRowIds]>,
 }
@@ -136,6 +142,8 @@ impl PredictionData {
             feature_columns: vec![Vec::new(); n_types],
             weighted: Vec::new(),
             edge_type_names: Vec::new(),
+            n_edge_types: None,
+            known_nodes: None,
             done: None,
         }
     }
@@ -188,6 +196,20 @@ impl PredictionData {
     #[must_use]
     pub fn edge_type_names(self, edge_type_names: Vec<String>) -> Self {
         Self { edge_type_names, ..self }
+    }
+
+    /// Sets the number of edge types of the data of a graph of one type of nodes, if the graph lacks some of its edges and so may lack
+    /// types: self loops that are added for the model have the next type. By default, the number is that of the graph.
+    #[must_use]
+    pub fn n_edge_types(self, n_edge_types: Option<usize>) -> Self {
+        Self { n_edge_types, ..self }
+    }
+
+    /// Sets which nodes are known, by their ids in the graph, such as those that existed at a time: others are no destinations of
+    /// [`LinkPredictor::top_k`](crate::LinkPredictor::top_k). `None` is all nodes, the default.
+    #[must_use]
+    pub fn known_nodes(self, are_known: Option<Arc<[bool]>>) -> Self {
+        Self { known_nodes: are_known, ..self }
     }
 
     /// Returns true for a heterogeneous graph.
@@ -252,7 +274,7 @@ impl PredictionData {
         let left = left_steps_of(model.info(), self.done.as_ref().unwrap_or(&Preparation::default()))?;
         let graph = match &self.graph {
             GraphAccess::Plain(graph) => {
-                let graph = prepared_graph(model.info(), &left, graph.clone())?;
+                let graph = prepared_graph(model.info(), &left, graph.clone(), self.n_edge_types)?;
                 model.check_edge_types(|| graph.n_edge_types())?;
                 GraphAccess::Plain(graph)
             }
@@ -263,7 +285,8 @@ impl PredictionData {
         };
         let features = left.features(features)?.into();
         let edge_columns = self.edge_columns_of(model, &graph)?;
-        Ok(PreparedData { graph, features, edge_columns, rows: Arc::default() })
+        let known_nodes = self.known_nodes;
+        Ok(PreparedData { graph, features, edge_columns, known_nodes, rows: Arc::default() })
     }
 
     fn prepare_heterogeneous(self, model: &SavedModel, schema: &GraphSchema) -> Result<PreparedData> {
@@ -288,7 +311,8 @@ impl PredictionData {
         }
         let edge_columns = self.edge_columns_of(model, &self.graph)?;
         let features = FeatureStores::new(Arc::clone(types), self.features);
-        Ok(PreparedData { graph: self.graph, features, edge_columns, rows: rows.into() })
+        let known_nodes = self.known_nodes;
+        Ok(PreparedData { graph: self.graph, features, edge_columns, known_nodes, rows: rows.into() })
     }
 
     /// Checks that the edges of a graph of one type have the weights and the names of types of the training data.

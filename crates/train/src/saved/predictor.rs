@@ -131,6 +131,11 @@ impl NodePredictor {
         }
     }
 
+    /// Returns which nodes are known; `None` if all are.
+    pub(super) fn known_nodes(&self) -> Option<Arc<[bool]>> {
+        self.data.known_nodes.clone()
+    }
+
     /// Sets the sampling rule of a model that was trained with a custom rule.
     ///
     /// ```no_run

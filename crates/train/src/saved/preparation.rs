@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use kiln_feature::{Preparation, PreparationStep};
-use kiln_graph::{Csc, EdgeColumns, add_self_loops, features_with_self_loops, gcn_norm, symmetrize};
+use kiln_graph::{
+    Csc, EdgeColumns, add_self_loops, add_self_loops_of_type, features_with_self_loops, gcn_norm, symmetrize,
+};
 
 use crate::error::Result;
 use crate::saved::error::{ModelError, PredictModeError, PreparationError};
@@ -18,19 +20,28 @@ pub(crate) fn left_steps_of(info: &ModelInfo, done: &Preparation) -> Result<Prep
 }
 
 /// Returns the graph with the steps in `left`, normalised if the model needs it.
-pub(crate) fn prepared_graph(info: &ModelInfo, left: &Preparation, mut graph: Arc<Csc>) -> Result<Arc<Csc>> {
+/// `n_edge_types` is the number of edge types of the data, of which the graph may lack some.
+pub(crate) fn prepared_graph(
+    info: &ModelInfo,
+    left: &Preparation,
+    mut graph: Arc<Csc>,
+    n_edge_types: Option<usize>,
+) -> Result<Arc<Csc>> {
     if left.symmetrizes() {
         graph = Arc::new(symmetrize(&graph)?);
     }
     if left.adds_self_loops() {
-        graph = Arc::new(with_self_loops(info, &graph)?);
+        graph = Arc::new(with_self_loops(info, &graph, n_edge_types)?);
     }
     Ok(if is_normalized(info) { Arc::new(gcn_norm(&graph)?) } else { graph })
 }
 
 /// Adds self loops, and the features of edges with those of the loops if the model reads them.
-fn with_self_loops(info: &ModelInfo, graph: &Csc) -> Result<Csc> {
-    let looped = add_self_loops(graph)?;
+fn with_self_loops(info: &ModelInfo, graph: &Csc, n_edge_types: Option<usize>) -> Result<Csc> {
+    let looped = match n_edge_types {
+        Some(n_edge_types) => add_self_loops_of_type(graph, n_edge_types)?,
+        None => add_self_loops(graph)?,
+    };
     let reads_features =
         info.inputs.sampling.as_ref().is_some_and(|sampling| sampling.edge_features.is_some());
     match features_with_self_loops(graph, &looped).filter(|_| reads_features) {
