@@ -42,12 +42,6 @@ pub enum Error {
          links (kiln data split-links)"
     )]
     UnsortedNeighbors,
-    /// A data set has a split by time, which limits the messages of each phase.
-    #[error(
-        "the data set has a split by time, and partitions cannot leave out the edges that are later than its phases: train on \
-         the whole data set, or pass messages over all edges, which reads the future (kiln data partition --messages all)"
-    )]
-    TimeSplit,
     /// The node of a row does not have an edge whose features were requested.
     #[error(
         "{}row {} of partition {part} has no edge {}: the edge is of another graph, or first_edges.npy or indptr.npy is \

@@ -33,6 +33,7 @@ mod draws;
 mod error;
 mod fennel;
 mod hotness;
+mod known_edges;
 mod layout;
 mod manifest;
 #[cfg(feature = "metis")]
@@ -54,12 +55,12 @@ pub use book::{PartitionBook, Place};
 pub use books::PartitionBooks;
 pub use error::Error;
 pub use hotness::CacheConfig;
+pub use known_edges::KnownEdges;
 pub use part::{Cache, Part, PartOfRelation, PartOfType, part_dir};
 pub use partition_meta::PartitionMeta;
 pub use row::PartitionRow;
 pub use stats::PartitionStats;
 pub use verify::PartVerifyReport;
-pub use whole_set::check_times;
 pub use write::{WriteReport, write_parts};
 
 /// The result of this crate's fallible functions.

@@ -6,8 +6,9 @@ mod plain;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use kiln_data::format::TimesEntry;
 use kiln_data::graph_folder::{
-    FEATURES, RowFiles, TARGETS, check_class_names, check_feature_columns, check_target_files,
+    FEATURES, NODE_TIMES, RowFiles, TARGETS, check_class_names, check_feature_columns, check_target_files,
     column_entries, column_file, column_files, target_files,
 };
 use kiln_feature::{FeatureColumn, MAX_DIM, Preparation};
@@ -66,6 +67,8 @@ pub(crate) struct Manifest {
     pub(crate) n_classes: usize,
     /// The name of each class or column; empty if they have no names.
     pub(crate) class_names: Vec<String>,
+    /// The meaning of the times of nodes and edges, and the split by time.
+    pub(crate) times: TimesEntry,
     /// The steps that prepared the data set before it was partitioned; `None` if they are unknown.
     pub(crate) preparation: Option<Preparation>,
     pub(crate) method: Method,
@@ -141,6 +144,7 @@ impl Manifest {
             read_manifest::<PlainManifest>(&path, 1..=plain::VERSION, what)?.into()
         };
         manifest.check_preparation(&path)?;
+        manifest.times.check(&path)?;
         manifest.check_edge_data(&path)?;
         manifest.check_types(&path)?;
         check_class_names(&path, None, manifest.n_classes, &manifest.class_names)?;
@@ -320,11 +324,12 @@ impl Manifest {
     }
 
     fn add_files_of_type(&self, position: usize, node_type: &TypeEntry, known: &mut Vec<Known>) {
-        use ElementType::{U8, U32};
+        use ElementType::{I64, U8, U32};
         let name = |name| self.layout.file(name, position);
         let n_owned = self.n_owned(position);
         known.push(file(name("new_ids.npy"), &[U32], Some(vec![node_type.n_nodes]), true));
         known.push(file(name("old_ids.npy"), &[U32], Some(vec![n_owned]), true));
+        known.push(file(name(NODE_TIMES), &[I64], Some(vec![node_type.n_nodes]), false));
         let Some(dim) = node_type.dim else {
             known.push(file(name(KEYS), &[U8], Some(vec![n_owned, KEY_BYTES]), false));
             return;

@@ -1,8 +1,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_data::graph_folder::{FEATURES, class_names_of, read_csc, read_rows, read_split, read_targets};
-use kiln_data::{DatasetTargets, Layout};
+use kiln_data::graph_folder::{
+    FEATURES, NODE_TIMES, class_names_of, read_csc, read_rows, read_split, read_targets,
+};
+use kiln_data::{DatasetTargets, DatasetTimes, Layout};
 use kiln_feature::{FeatureColumn, FeatureStore, Preparation};
 use kiln_graph::{Csc, EdgeId, GraphSchema, NodeId, SharedArray};
 use kiln_store::array_folder::ArrayFolder;
@@ -38,6 +40,9 @@ pub struct Part {
     /// The targets of each node of one type in the whole graph, and the split of the whole data set; `None` for a
     /// heterogeneous set that was partitioned for its links, without targets.
     pub targets: Option<DatasetTargets>,
+    /// The times of all nodes of the whole graph, the meaning of all times, and the split by time. The times of edges are a column of
+    /// their relation.
+    pub times: DatasetTimes,
     /// The steps that prepared the data set before it was partitioned. `None` if they are unknown, because an older
     /// version of kiln wrote the partition.
     pub preparation: Option<Preparation>,
@@ -120,6 +125,10 @@ impl Part {
             books.push(Arc::new(PartitionBook::new(node_type.offsets.clone(), new_ids)?));
             types.push(read_type(&manifest, &arrays, position, node_type)?);
         }
+        let mut node_times = Vec::with_capacity(manifest.node_types.len());
+        for position in 0..manifest.node_types.len() {
+            node_times.push(arrays.optional(&manifest.layout.file(NODE_TIMES, position))?);
+        }
         let mut relations = Vec::with_capacity(manifest.relations.len());
         for position in 0..manifest.relations.len() {
             relations.push(read_relation(&manifest, &arrays, position)?);
@@ -132,6 +141,7 @@ impl Part {
             types,
             relations,
             targets: targets_of(&manifest, &arrays)?,
+            times: manifest.times.with_nodes(node_times),
             name: manifest.name,
             hash: manifest.hash,
             preparation: manifest.preparation,

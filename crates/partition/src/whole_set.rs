@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use kiln_data::format::TimesEntry;
 use kiln_data::graph_folder::{check_class_names, class_names_to_write};
 use kiln_data::{Dataset, DatasetTargets, Layout, NodeNames, Split};
 use kiln_feature::Labels;
@@ -25,7 +26,6 @@ impl<'a> WholeSet<'a> {
     /// Returns [`Error::Data`] if the links are not those of the graph, and [`Error::BadParameter`] for a set with neither
     /// targets nor links.
     pub(crate) fn new(data: &'a Dataset) -> Result<Self> {
-        check_times(data)?;
         if let Some(links) = data.links.as_ref().filter(|_| data.is_heterogeneous()) {
             links.check(data.graph.schema())?;
         }
@@ -58,6 +58,12 @@ impl<'a> WholeSet<'a> {
             let n_rows = features.as_ref().map_or(n_nodes, |features| features.n_rows());
             let whats = ["the number of feature rows", "the number of feature rows of a node type"];
             self.require_nodes(whats, n_nodes, n_rows)?;
+            let n_times = self.data.times.node_times(node_type).map_or(n_nodes, |times| times.len());
+            self.require_nodes(
+                ["the number of node times", "the number of node times of a type"],
+                n_nodes,
+                n_times,
+            )?;
         }
         self.check_targets()?;
         let n_classes = self.targets.values.n_outputs();
@@ -176,6 +182,7 @@ impl<'a> WholeSet<'a> {
             target_type: self.targets.node_type,
             n_classes,
             class_names: class_names_to_write(&self.targets.class_names, n_classes),
+            times: TimesEntry::of(&self.data.times),
             preparation: (!self.data.is_heterogeneous()).then(|| self.data.preparation.clone()),
             method: meta.method,
             n_cut_edges: meta.n_cut_edges,
@@ -192,17 +199,6 @@ impl<'a> WholeSet<'a> {
             n_types: n_types.map(|n_types| n_types.max(type_names.len())),
             dim: relation.graph.columns().get(EdgeColumns::FEATURES).map(EdgeColumn::width),
         }
-    }
-}
-
-/// Checks that a set has no split by time: partitions pass messages over all their edges.
-///
-/// # Errors
-/// Returns [`Error::TimeSplit`] if it has one.
-pub fn check_times(data: &Dataset) -> Result<()> {
-    match data.times.split {
-        Some(_) => Err(Error::TimeSplit),
-        None => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@ use std::fmt;
 use std::path::Path;
 
 use kiln_data::Dataset;
-use kiln_data::graph_folder::{FEATURES, write_targets};
+use kiln_data::graph_folder::{FEATURES, NODE_TIMES, write_targets};
 use kiln_feature::FeatureStore;
 use kiln_graph::{Csc, NodeId};
 use kiln_store::array_folder::{ElementType, Entries, Entry, FolderWriter};
@@ -101,9 +101,14 @@ fn write(
     set.check_sorted()?;
     let n_types = books.types().n_types();
     let rows = (0..n_types).map(|node_type| books.of_type(node_type).old_ids()).collect::<Result<_>>()?;
-    let presampler = match cache {
-        Some(config) => Some(Presampler::new(set.data, config)?),
-        None => None,
+    let presampler = match (cache, set.data.times.split) {
+        (Some(config), None) => Some(Presampler::new(set.data, config)?),
+        // The batches of training have no messages over later edges.
+        (Some(config), Some(split)) => {
+            let graph = set.data.graph_before(split.cuts()[0])?;
+            Some(Presampler::new(&Dataset { graph, ..set.data.clone() }, config)?)
+        }
+        (None, _) => None,
     };
     let manifest = set.manifest(books, meta);
     let parts = Parts { set, books, rows, manifest };
@@ -166,7 +171,7 @@ impl Parts<'_> {
         Ok(written(&manifest.files, n_owned, list))
     }
 
-    /// Writes the nodes of a type: the book of the whole type, the ids and the features or keys of `rows`, and the cached
+    /// Writes the nodes of a type: the book and the times of the whole type, the ids and the features or keys of `rows`, and the cached
     /// rows of the type.
     fn put_type(
         &self,
@@ -179,6 +184,9 @@ impl Parts<'_> {
         let nodes = graph.types().range(node_type);
         let new_ids = self.books.of_type(node_type).new_ids();
         folder.put(layout.file("new_ids.npy", node_type), ElementType::U32, new_ids)?;
+        if let Some(times) = self.set.data.times.node_times(node_type) {
+            folder.put(layout.file(NODE_TIMES, node_type), ElementType::I64, times)?;
+        }
         let mut old_ids = folder.vector(layout.file("old_ids.npy", node_type), ElementType::U32)?;
         for rows in rows.chunks(IDS_AT_ONCE) {
             let ids: Vec<NodeId> = rows.iter().map(|row| NodeId(nodes.start + row.0)).collect();

@@ -21,9 +21,23 @@ pub(crate) struct Edges {
     pub(crate) nodes: SharedArray<NodeId>,
     /// The id, in the whole graph, of each row's first edge.
     pub(crate) first_edges: SharedArray<u64>,
+    /// The position of each edge of `graph` among all in-edges of its row, of edges that were known before a time; `None` for all
+    /// edges.
+    pub(crate) positions: Option<Arc<[u32]>>,
 }
 
 impl Edges {
+    /// Returns the id, in the whole graph, of a row's edge, which has an id in `graph`.
+    fn id_of(&self, row: PartitionRow, edge: EdgeId) -> EdgeId {
+        let first = self.first_edges[row.index()];
+        let offset = match &self.positions {
+            Some(positions) => u64::from(positions[edge.index()]),
+            None => edge.0 - self.graph.indptr()[row.index()],
+        };
+        // A damaged first edge gives ids that no row has, which `Part::edge_position` reports.
+        EdgeId(offset.wrapping_add(first))
+    }
+
     /// Samples edges of rows exactly as a sampler of the whole graph does. Sources and edge ids are those of the whole
     /// graph.
     pub(crate) fn sample(
@@ -101,14 +115,11 @@ impl Edges {
 
     /// Replaces the edge ids of a sample of these rows, which are positions in `graph`, by ids of the whole graph.
     pub(crate) fn number(&self, rows: &[PartitionRow], out: &mut Frontier) {
-        let indptr = self.graph.indptr();
         for (dst, row) in rows.iter().enumerate() {
             let picked = out.indptr[dst] as usize..out.indptr[dst + 1] as usize;
-            let (first, first_here) = (self.first_edges[row.index()], indptr[row.index()]);
-            // A damaged first edge gives ids that no row has, which `Part::edge_position` reports.
-            out.edge_ids[picked]
-                .iter_mut()
-                .for_each(|edge| *edge = EdgeId((edge.0 - first_here).wrapping_add(first)));
+            for edge in &mut out.edge_ids[picked] {
+                *edge = self.id_of(*row, *edge);
+            }
         }
     }
 }

@@ -223,6 +223,12 @@ pub enum ContentError {
     /// Targets were requested, and the partitions have none.
     #[error("the partitions have no targets: partition data that has some")]
     NoTargets,
+    /// The times of the nodes of a type were requested that has none.
+    #[error("the nodes of type {node_type} have no times: partition a dataset whose nodes have times")]
+    NoTimesOfType {
+        /// The position of the node type.
+        node_type: usize,
+    },
     /// The keys of the nodes of a type were requested that has none.
     #[error("the nodes of type {node_type} have no keys: partition a dataset whose nodes have names")]
     NoKeysOfType {

@@ -41,6 +41,7 @@
 
 mod cache;
 mod client;
+mod cuts;
 mod edges;
 mod error;
 mod local_part;

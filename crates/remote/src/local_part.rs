@@ -1,21 +1,24 @@
 use std::sync::Arc;
 
 use kiln_data::DatasetTargets;
+use kiln_data::format::TimesEntry;
 use kiln_feature::{EdgeFeatures, FeatureBuffer, FeatureStore, TargetKind};
 use kiln_graph::{EdgeColumns, RelationSchema};
 use kiln_partition::{Cache, Part, PartOfRelation, PartOfType, PartitionBook, PartitionRow};
 
+use crate::cuts::Cuts;
 use crate::edges::Edges;
 use crate::wire::proto::{self, EdgeColumn, NodeType, Opened, Relation};
 use crate::wire::wanted::EdgeOfRow;
 use crate::{ContentError, Error, Result, RuleRegistry};
 
 /// A local partition, which answers requests of its own process and, through a server, of other processes.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct LocalPart {
     pub(crate) part: Arc<Part>,
     /// The edges of each relation.
-    relations: Vec<Edges>,
+    relations: Vec<Arc<Edges>>,
+    cuts: Cuts,
     pub(crate) rules: RuleRegistry,
 }
 
@@ -23,21 +26,34 @@ impl LocalPart {
     pub(crate) fn new(part: Arc<Part>, rules: RuleRegistry) -> Self {
         let mut relations = Vec::with_capacity(part.relations.len());
         for (relation, of_part) in part.schema.relations().iter().zip(&part.relations) {
-            relations.push(Edges {
+            relations.push(Arc::new(Edges {
                 graph: Arc::clone(&of_part.graph),
                 nodes: part.types[relation.dst_type].old_ids.clone(),
                 first_edges: of_part.first_edges.clone(),
-            });
+                positions: None,
+            }));
         }
-        Self { part, relations, rules }
+        Self { part, relations, cuts: Cuts::default(), rules }
     }
 
     /// Returns the edges of a relation.
     ///
     /// # Errors
     /// Returns [`ContentError::NoSuchPosition`] if there is no such relation.
-    pub(crate) fn edges(&self, relation: usize) -> Result<&Edges> {
+    pub(crate) fn edges(&self, relation: usize) -> Result<&Arc<Edges>> {
         self.relations.get(relation).ok_or_else(|| self.no_such_relation(relation))
+    }
+
+    /// Returns the edges of a relation that were known before a time; without a time, all edges.
+    ///
+    /// # Errors
+    /// Returns the errors of [`LocalPart::edges`], and [`Error::Partition`] if the partition is damaged.
+    pub(crate) fn edges_before(&self, relation: usize, before: Option<i64>) -> Result<Arc<Edges>> {
+        let all = self.edges(relation)?;
+        match before {
+            None => Ok(Arc::clone(all)),
+            Some(before) => self.cuts.get_or_make(&self.part, relation, all, before),
+        }
     }
 
     fn of_type(&self, node_type: usize) -> Result<&PartOfType> {
@@ -60,6 +76,15 @@ impl LocalPart {
     pub(crate) fn keys(&self, node_type: usize) -> Result<&[u8]> {
         let keys = self.part.types.get(node_type).and_then(|of_type| of_type.keys.as_deref());
         keys.ok_or(Error::Content(ContentError::NoKeysOfType { node_type }))
+    }
+
+    /// Returns the times of the nodes of a type.
+    ///
+    /// # Errors
+    /// Returns [`ContentError::NoTimesOfType`] if there is no such type, or if its nodes have no times.
+    pub(crate) fn node_times(&self, node_type: usize) -> Result<&[i64]> {
+        let times = self.part.times.node_times(node_type);
+        Ok(times.ok_or(ContentError::NoTimesOfType { node_type })?)
     }
 
     /// Returns the static cache of remote feature rows of a node type, if there is one.
@@ -146,6 +171,7 @@ impl LocalPart {
             relations: relations.map(|(schema, of_part)| describe_relation(schema, of_part)).collect(),
             is_heterogeneous: part.is_heterogeneous(),
             targets: part.targets.as_ref().map(describe_targets),
+            times: serde_json::json!(TimesEntry::of(&part.times)).to_string(),
             ..Opened::default()
         }
     }
@@ -174,6 +200,7 @@ fn describe_type(part: &Part, node_type: usize, name: &str) -> NodeType {
         dim: features.map(|features| features.dim() as u32),
         row_type: features.map_or("", |features| features.dtype().name()).to_owned(),
         has_keys: of_type.keys.is_some(),
+        has_times: part.times.node_times(node_type).is_some(),
         feature_columns: match &of_type.feature_columns[..] {
             [] => String::new(),
             columns => serde_json::to_string(columns).unwrap_or_default(),
@@ -199,6 +226,7 @@ fn describe_relation(schema: &RelationSchema, of_part: &PartOfRelation) -> Relat
         n_edge_types: of_part.n_edge_types.map(|n_types| n_types as u32),
         edge_columns,
         edge_type_names: of_part.edge_type_names.clone(),
+        has_times: of_part.graph.columns().get(EdgeColumns::TIMES).is_some(),
     }
 }
 

@@ -1,3 +1,4 @@
+use kiln_data::format::TimesEntry;
 use kiln_feature::Preparation;
 use kiln_store::array_folder::Entries;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,8 @@ pub(super) struct NumberedManifest {
     target_type: usize,
     n_classes: usize,
     class_names: Vec<String>,
+    #[serde(default, skip_serializing_if = "TimesEntry::is_default")]
+    times: TimesEntry,
     method: Method,
     n_cut_edges: u64,
     part: usize,
@@ -44,6 +47,7 @@ impl From<NumberedManifest> for Manifest {
             target_type: json.target_type,
             n_classes: json.n_classes,
             class_names: json.class_names,
+            times: json.times,
             // Heterogeneous sets are not prepared.
             preparation: Some(Preparation::default()),
             method: json.method,
@@ -71,6 +75,7 @@ impl From<&Manifest> for NumberedManifest {
             target_type: manifest.target_type,
             n_classes: manifest.n_classes,
             class_names: manifest.class_names.clone(),
+            times: manifest.times,
             method: manifest.method,
             n_cut_edges: manifest.n_cut_edges,
             part: manifest.part,

@@ -1,3 +1,4 @@
+use kiln_data::format::TimesEntry;
 use kiln_feature::{FeatureColumn, Preparation};
 use kiln_store::array_folder::Entries;
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,8 @@ pub(super) struct PlainManifest {
     n_edge_types: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     edge_dim: Option<usize>,
+    #[serde(default, skip_serializing_if = "TimesEntry::is_default")]
+    times: TimesEntry,
     /// `None` in version 1.
     #[serde(default)]
     preparation: Option<Preparation>,
@@ -66,6 +69,7 @@ impl From<PlainManifest> for Manifest {
             target_type: 0,
             n_classes: json.n_classes,
             class_names: json.class_names,
+            times: json.times,
             preparation: json.preparation,
             method: json.method,
             n_cut_edges: json.n_cut_edges,
@@ -91,6 +95,7 @@ impl PlainManifest {
             edge_type_names: edge.edges.type_names.clone(),
             n_edge_types: edge.edges.n_types,
             edge_dim: edge.edges.dim,
+            times: manifest.times,
             preparation: manifest.preparation.clone(),
             method: manifest.method,
             n_cut_edges: manifest.n_cut_edges,

@@ -1,9 +1,9 @@
-//! The times of the edges of a partition, and sets whose messages partitions cannot limit.
+//! The times of the edges and nodes of a partition, and its edges that were known before a time.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use kiln_data::{Dataset, TimeSplit, synthetic};
-use kiln_graph::{ColumnValues, EdgeColumn, EdgeColumns};
-use kiln_partition::{Error, Method, Part, PartitionBooks, PartitionMeta, part_dir, write_parts};
+use kiln_graph::{ColumnValues, EdgeColumn, EdgeColumns, NodeId};
+use kiln_partition::{Method, Part, PartitionBooks, PartitionMeta, part_dir, write_parts};
 
 fn write(data: &Dataset, out: &std::path::Path) -> kiln_partition::Result<()> {
     let parts: Vec<u16> = (0..data.graph.n_nodes() as u16).map(|node| node % 2).collect();
@@ -13,7 +13,7 @@ fn write(data: &Dataset, out: &std::path::Path) -> kiln_partition::Result<()> {
 }
 
 #[test]
-fn partitions_have_the_times_of_their_edges_and_no_split_by_time() {
+fn partitions_have_the_times_of_their_edges_and_the_split_by_time() {
     let folder = tempfile::tempdir().unwrap();
     let times: Vec<i64> = (0..12).map(|edge| edge * edge - 50).collect();
     let column = EdgeColumn::new(times.clone(), 1).unwrap();
@@ -32,8 +32,41 @@ fn partitions_have_the_times_of_their_edges_and_no_split_by_time() {
     }
     let data = data.with_node_times(0, vec![0, 1, 2, 3, 4, 5]).unwrap();
     let data = data.with_time_split(TimeSplit::new(None, 3, 4).unwrap()).unwrap();
-    let error = write(&data, &folder.path().join("split")).unwrap_err();
-    assert!(matches!(error, Error::TimeSplit), "{error}");
-    assert!(error.to_string().contains("--messages all"), "{error}");
-    assert!(!folder.path().join("split").exists());
+    write(&data, &folder.path().join("split")).unwrap();
+    for part in 0..2 {
+        let at = part_dir(folder.path().join("split"), part);
+        Part::verify(&at).unwrap();
+        let of_part = Part::open(&at).unwrap();
+        assert_eq!(of_part.times, data.times);
+        check_cuts(&of_part, &data);
+        // Borders in another order.
+        let manifest = std::fs::read_to_string(at.join("part.json")).unwrap();
+        let damaged = manifest.replacen("\"val\": 3", "\"val\": 9", 1);
+        std::fs::write(at.join("part.json"), damaged).unwrap();
+        let error = Part::open(&at).unwrap_err().to_string();
+        assert!(error.contains("times.split") && error.contains("val not after test"), "{error}");
+    }
+}
+
+/// Compares the edges of a part that were known before each time with those of the whole set.
+fn check_cuts(part: &Part, data: &Dataset) {
+    let whole = data.csc().unwrap();
+    let all = &part.relations[0];
+    let mut n_cut = 0;
+    for time in -60..80 {
+        let cut = data.graph_before(time).unwrap();
+        let Some(known) = part.edges_before(0, time).unwrap() else { continue };
+        n_cut += 1;
+        for (row, node) in (0..).map(NodeId).zip(part.types[0].old_ids.iter()) {
+            assert_eq!(known.graph.in_neighbors(row), cut.relation(0).graph.in_neighbors(*node), "{time}");
+            let first = known.graph.first_edge(row).index();
+            for (src, edge) in known.graph.in_neighbors(row).iter().zip(first..) {
+                let position = known.positions[edge] as usize;
+                assert_eq!(all.graph.in_neighbors(row)[position], *src);
+                let id = all.first_edges[row.index()] as usize + position;
+                assert_eq!(whole.indices()[id], *src);
+            }
+        }
+    }
+    assert!(50 < n_cut, "{n_cut}");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use bytemuck::{Pod, pod_collect_to_vec};
 use kiln_comm::GroupWatch;
 use kiln_comm::rpc::{Tls, Token};
-use kiln_data::{DatasetTargets, Split};
+use kiln_data::{DatasetTargets, DatasetTimes, Split};
 use kiln_feature::{Labels, TargetKind, TargetValues, Targets};
 use kiln_graph::{NodeId, SharedArray};
 use kiln_partition::{Part, PartitionBook, PartitionBooks};
@@ -79,6 +79,7 @@ impl ConnectConfig {
 pub(crate) struct Shared {
     pub(crate) books: PartitionBooks,
     pub(crate) targets: Option<DatasetTargets>,
+    pub(crate) times: DatasetTimes,
 }
 
 impl Shared {
@@ -97,7 +98,14 @@ impl Shared {
             let n_nodes = books.of_type(targets.node_type).n_nodes();
             fetch_targets(runtime, owner, targets, n_nodes)
         });
-        Ok(Self { targets: targets.transpose()?, books })
+        let mut node_times = Vec::with_capacity(info.types.len());
+        for (node_type, of_type) in info.types.iter().enumerate() {
+            let n_nodes = books.of_type(node_type).n_nodes();
+            let times = of_type.has_times.then(|| fetch_times(runtime, owner, node_type, n_nodes));
+            node_times.push(times.transpose()?);
+        }
+        let times = info.of_graph.times.with_nodes(node_times);
+        Ok(Self { targets: targets.transpose()?, books, times })
     }
 }
 
@@ -137,6 +145,20 @@ fn fetch_targets(
         },
         class_names: info.class_names.clone(),
     })
+}
+
+/// Fetches the times of the `n_nodes` nodes of a type.
+fn fetch_times(
+    runtime: &Runtime,
+    owner: &Arc<Peer>,
+    node_type: usize,
+    n_nodes: usize,
+) -> Result<SharedArray<i64>> {
+    let bytes = fetch(runtime, owner, Array::Times, node_type)?;
+    match bytes.len() == n_nodes.saturating_mul(size_of::<i64>()) {
+        true => Ok(pod_collect_to_vec::<u8, i64>(&bytes).into()),
+        false => Err(bad_array(owner, &format!("{n_nodes} times of 8 bytes"), bytes.len())),
+    }
 }
 
 /// Fetches an array of elements of 4 bytes.
@@ -210,6 +232,7 @@ fn of_whole_graph(told: &Opened) -> Opened {
         relations: told.relations.clone(),
         is_heterogeneous: told.is_heterogeneous,
         targets: told.targets.clone(),
+        times: told.times.clone(),
         ..Opened::default()
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use kiln_comm::rpc::RpcEndpoint;
-use kiln_data::{DatasetTargets, Split};
+use kiln_data::{DatasetTargets, DatasetTimes, Split};
 use kiln_feature::{FeatureColumn, Preparation};
 use kiln_graph::GraphSchema;
 use kiln_partition::{Part, PartitionBooks};
@@ -26,8 +26,8 @@ const PERMIT_BYTES: usize = 1 << 10;
 /// A client of a partitioned graph: the local partition, if any, and connections to the servers of the others.
 ///
 /// **Memory.** If there is a local partition, the arrays of the whole graph are mapped from it. Otherwise they are
-/// fetched: 4 bytes per node for its new id, 4 for its label (the target values of other targets), and 4 per node of the
-/// split. In addition there are in-flight
+/// fetched: 4 bytes per node for its new id, 4 for its label (the target values of other targets), 8 for its time, and 4 per node
+/// of the split. In addition there are in-flight
 /// responses ([`ConnectConfig::in_flight_bytes`]) and at most 16 MiB per connection; see [`DistGraph::memory_bytes`].
 ///
 /// **Threads.** The client runs two network threads. Sampling and gathering wait for these threads, so they must run on
@@ -42,6 +42,7 @@ pub struct DistGraph {
     info: GraphInfo,
     books: PartitionBooks,
     targets: Option<DatasetTargets>,
+    times: DatasetTimes,
     rules: RuleRegistry,
     pub(crate) counters: Counters,
     budget: Arc<Semaphore>,
@@ -81,8 +82,12 @@ impl DistGraph {
         let own = own.map(|part| Arc::new(LocalPart::new(part, rules.clone())));
         let (owners, told) = assemble(own.clone(), &peers.all, opened)?;
         let info = GraphInfo::new(&told)?;
-        let Shared { books, targets } = match own {
-            Some(held) => Shared { books: held.part.books.clone(), targets: held.part.targets.clone() },
+        let Shared { books, targets, times } = match own {
+            Some(held) => Shared {
+                books: held.part.books.clone(),
+                targets: held.part.targets.clone(),
+                times: held.part.times.clone(),
+            },
             None => Shared::fetch(&runtime, &owners, &info)?,
         };
         let n_permits = (config.in_flight_bytes / PERMIT_BYTES).clamp(1, 1 << 28);
@@ -95,6 +100,7 @@ impl DistGraph {
             info,
             books,
             targets,
+            times,
             rules,
             counters,
             budget,
@@ -169,6 +175,17 @@ impl DistGraph {
         self.targets.as_ref().map(|targets| targets.split.clone()).unwrap_or_default()
     }
 
+    /// Returns the times of all nodes, the meaning of all times, and the split by time.
+    pub fn times(&self) -> &DatasetTimes {
+        &self.times
+    }
+
+    /// Returns true if edges or nodes have times.
+    pub fn has_times(&self) -> bool {
+        let has_edge_times = self.info.relations.iter().any(|relation| relation.has_times);
+        has_edge_times || self.times.nodes.iter().any(Option::is_some)
+    }
+
     /// Returns the steps that prepared the data set before it was partitioned, or `None` if they are unknown, because an
     /// older version of kiln wrote the partitions.
     pub fn preparation(&self) -> Option<&Preparation> {
@@ -216,7 +233,8 @@ impl DistGraph {
         let n_split: usize = self.split().parts().into_iter().map(|(_, nodes)| nodes.len()).sum();
         let targets = self.targets.as_ref().zip(self.info.of_graph.targets.as_ref());
         let target_bytes = targets.map_or(0, |(targets, info)| targets.values.len() * info.node_bytes());
-        4 * (self.n_nodes() + n_split) + target_bytes
+        let n_times: usize = self.times.nodes.iter().flatten().map(|times| times.len()).sum();
+        4 * (self.n_nodes() + n_split) + 8 * n_times + target_bytes
     }
 
     /// Returns the counts of nodes and rows since the last call, by location.

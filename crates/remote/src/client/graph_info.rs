@@ -1,3 +1,6 @@
+use std::path::Path;
+
+use kiln_data::format::TimesEntry;
 use kiln_feature::{FeatureColumn, Preparation, TargetKind};
 use kiln_graph::{EdgeColumns, GraphSchema, NodeTypes, RelationSchema, Relations};
 
@@ -28,6 +31,8 @@ pub(crate) struct TypeInfo {
     pub(crate) row_format: Option<RowFormat>,
     /// True if the partitions have the keys of the nodes.
     pub(crate) has_keys: bool,
+    /// True if the nodes have times.
+    pub(crate) has_times: bool,
 }
 
 /// The properties of the edges of a relation.
@@ -37,6 +42,8 @@ pub(crate) struct RelationInfo {
     pub(crate) has_edge_types: bool,
     /// The number of edge types; `None` without edge types, or if it is unknown.
     pub(crate) n_edge_types: Option<usize>,
+    /// True if the edges have times.
+    pub(crate) has_times: bool,
     /// The columns of the edges besides weights and types, with the formats of their rows.
     pub(crate) columns: Vec<(String, RowFormat)>,
 }
@@ -85,6 +92,7 @@ impl GraphInfo {
                 .collect(),
             edge_columns: relations.iter().map(RelationInfo::names).collect(),
             preparation: preparation(opened)?,
+            times: times(opened)?,
         };
         Ok(Self { of_graph, types, relations })
     }
@@ -107,6 +115,7 @@ impl TypeInfo {
             offsets: node_type.offsets.clone(),
             row_format: row_format.transpose()?,
             has_keys: node_type.has_keys,
+            has_times: node_type.has_times,
         })
     }
 }
@@ -132,6 +141,7 @@ impl RelationInfo {
             has_weights: relation.has_weights,
             has_edge_types: relation.has_edge_types,
             n_edge_types: relation.n_edge_types.map(|n_types| n_types as usize),
+            has_times: relation.has_times,
             columns,
         })
     }
@@ -209,6 +219,16 @@ fn preparation(opened: &Opened) -> Result<Option<Preparation>> {
     Ok(Some(preparation))
 }
 
+fn times(opened: &Opened) -> Result<TimesEntry> {
+    if opened.times.is_empty() {
+        return Ok(TimesEntry::default());
+    }
+    let times: TimesEntry = serde_json::from_str(&opened.times)
+        .map_err(|error| invalid(format!("times that are not JSON: {error}")))?;
+    times.check(Path::new(&opened.name)).map_err(|error| invalid(error.to_string()))?;
+    Ok(times)
+}
+
 fn invalid(reason: String) -> Error {
     let reason = format!(
         "the description of the graph is invalid: {reason}: use the same version of kiln for clients and servers"
@@ -232,6 +252,7 @@ mod tests {
             dim,
             row_type: dim.map_or("", |_| "f16").to_owned(),
             has_keys: dim.is_none(),
+            has_times: false,
             feature_columns: String::new(),
         };
         let relation = |name: &str, src_type, dst_type| Relation {

@@ -18,7 +18,21 @@ impl DistGraph {
         fanouts: Vec<Vec<Fanout>>,
         config: &SamplerConfig,
     ) -> Result<HeteroNeighborSampler> {
-        self.hetero_sampler_of(fanouts, config, |_, _, sampler| Ok(sampler))
+        self.hetero_sampler_before(fanouts, config, None)
+    }
+
+    /// Returns a sampler like [`DistGraph::hetero_sampler`] that leaves out the edges that were not known before a time
+    /// ([`DistNeighborSampler::cut_at`]).
+    ///
+    /// # Errors
+    /// Returns the errors of [`DistGraph::hetero_sampler`].
+    pub fn hetero_sampler_before(
+        self: &Arc<Self>,
+        fanouts: Vec<Vec<Fanout>>,
+        config: &SamplerConfig,
+        time: Option<i64>,
+    ) -> Result<HeteroNeighborSampler> {
+        self.hetero_sampler_of(fanouts, config, |_, _, sampler| Ok(sampler.cut_at(time)))
     }
 
     /// Returns a sampler like [`DistGraph::hetero_sampler`] that samples the local nodes of each relation with a sampler of your
@@ -33,8 +47,23 @@ impl DistGraph {
         config: &SamplerConfig,
         own: impl Fn(usize, &SamplerConfig) -> std::result::Result<S, E>,
     ) -> std::result::Result<HeteroNeighborSampler, E> {
+        self.hetero_sampler_with_local_before(fanouts, config, None, own)
+    }
+
+    /// Returns a sampler like [`DistGraph::hetero_sampler_with_local`] that leaves out the edges that were not known before a time,
+    /// as `own` does.
+    ///
+    /// # Errors
+    /// Returns the errors of [`DistGraph::hetero_sampler_with_local`].
+    pub fn hetero_sampler_with_local_before<S: FrontierSampler + 'static, E: From<Error>>(
+        self: &Arc<Self>,
+        fanouts: Vec<Vec<Fanout>>,
+        config: &SamplerConfig,
+        time: Option<i64>,
+        own: impl Fn(usize, &SamplerConfig) -> std::result::Result<S, E>,
+    ) -> std::result::Result<HeteroNeighborSampler, E> {
         self.hetero_sampler_of(fanouts, config, |relation, config, sampler| {
-            Ok(sampler.with_local_sampler(own(relation, config)?)?)
+            Ok(sampler.cut_at(time).with_local_sampler(own(relation, config)?)?)
         })
     }
 

@@ -1,3 +1,4 @@
+use kiln_data::format::TimesEntry;
 use kiln_feature::{FeatureColumn, Preparation, TargetKind};
 use kiln_graph::GraphSchema;
 
@@ -32,6 +33,8 @@ pub struct PartitionsInfo {
     pub edge_widths: Vec<Option<usize>>,
     /// The names of the columns of the edges of each relation, of which weights are `weights` and types `types`.
     pub edge_columns: Vec<Vec<String>>,
+    /// The meaning of the times of nodes and edges, and the split by time, if there is one.
+    pub times: TimesEntry,
     /// The steps that prepared the data set before it was partitioned; `None` if they are unknown.
     pub preparation: Option<Preparation>,
 }

@@ -103,15 +103,16 @@ impl<'a> Requests<'a> {
         self.parts.len()
     }
 
-    /// Returns the relation's edges in the local partition and the destinations that it owns; `None` if there is no local
-    /// partition.
+    /// Returns the relation's edges in the local partition that were known before a time, or all, and the destinations that it owns;
+    /// `None` if there is no local partition.
     ///
     /// # Errors
-    /// Returns [`ContentError::NoSuchPosition`] if the partition does not have the relation.
-    pub(crate) fn here(&self) -> Result<Option<(&'a Edges, Rows<'_>)>> {
+    /// Returns [`ContentError::NoSuchPosition`] if the partition does not have the relation, and [`Error::Partition`] if it is damaged.
+    pub(crate) fn here(&self, before: Option<i64>) -> Result<Option<(Arc<Edges>, Rows<'_>)>> {
         let Some(held) = self.graph.own() else { return Ok(None) };
         let part = held.part.index;
-        Ok(Some((held.edges(self.relation)?, Rows { nodes: &self.nodes[part], rows: &self.rows[part] })))
+        let edges = held.edges_before(self.relation, before)?;
+        Ok(Some((edges, Rows { nodes: &self.nodes[part], rows: &self.rows[part] })))
     }
 
     /// Returns the destinations that servers own, in groups of at most [`MAX_DSTS`] with at most [`MAX_EXCLUDED`] edges

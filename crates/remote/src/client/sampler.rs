@@ -37,6 +37,8 @@ pub struct DistNeighborSampler {
     /// The relation of a heterogeneous graph; `None` for the only one of a homogeneous graph.
     relation: Option<usize>,
     config: SamplerConfig,
+    /// The time from which on edges are left out.
+    before: Option<i64>,
     /// The sampler of the local nodes; if `None`, they are sampled on the CPU.
     own: Option<Box<dyn FrontierSampler>>,
 }
@@ -45,7 +47,7 @@ impl DistNeighborSampler {
     /// Creates a uniform sampler without replacement. A destination with no more neighbours than its fanout gets all of
     /// them.
     pub fn new(graph: Arc<DistGraph>, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
-        Self { graph, relation: None, config: SamplerConfig::new(fanouts), own: None }
+        Self { graph, relation: None, config: SamplerConfig::new(fanouts), before: None, own: None }
     }
 
     /// Creates a sampler with this configuration.
@@ -55,7 +57,7 @@ impl DistNeighborSampler {
     /// requested and the graph has none, [`Error::BadRule`] if a server does not know the name of the rule, and
     /// [`ContentError::Heterogeneous`] for a heterogeneous graph.
     pub fn with_config(graph: Arc<DistGraph>, config: SamplerConfig) -> Result<Self> {
-        Self { graph, relation: None, config, own: None }.checked()
+        Self { graph, relation: None, config, before: None, own: None }.checked()
     }
 
     /// Creates a sampler of one relation. Destinations and sources are nodes of the graph, and edge ids count from 0 within
@@ -68,7 +70,15 @@ impl DistNeighborSampler {
         if n_known <= relation {
             return Err(ContentError::NoSuchPosition { what: "relation", position: relation, n_known }.into());
         }
-        Self { graph, relation: Some(relation), config, own: None }.checked()
+        Self { graph, relation: Some(relation), config, before: None, own: None }.checked()
+    }
+
+    /// Leaves out the edges that were not known before a time: those whose time, or the time of whose source, is not before it
+    /// ([`Dataset::graph_before`](kiln_data::Dataset::graph_before)). Each owner makes its edges of a time once, and keeps those of the
+    /// last 8 times: 8 bytes per edge, and 5 more with weights and types. `None` is all edges.
+    #[must_use]
+    pub fn cut_at(self, time: Option<i64>) -> Self {
+        Self { before: time, ..self }
     }
 
     fn checked(self) -> Result<Self> {
@@ -92,7 +102,8 @@ impl DistNeighborSampler {
     }
 
     /// Samples the nodes of the local partition with `own`, for example on a device. `own` must sample
-    /// [`Part::graph_by_node`](kiln_partition::Part::graph_by_node) of the relation, by the same rule and with the same
+    /// [`Part::graph_by_node`](kiln_partition::Part::graph_by_node) of the relation, or
+    /// [`Part::graph_by_node_before`](kiln_partition::Part::graph_by_node_before) with a time, by the same rule and with the same
     /// fanouts; with another rule, blocks differ from those of the whole graph. [`EdgeWeights::Unbiased`] weights are quotients,
     /// which `own` may round differently on a device.
     ///
@@ -162,7 +173,15 @@ impl DistNeighborSampler {
         let mean = (self.mean_degree(relation) as usize).saturating_add(1);
         let list = bytes_of(rows.rows.to_vec());
         let (question, edges_per_dst) = match self.config.rule.name() {
-            None => (Question::List(ListRequest { lease: 0, rows: list, relation: relation as u32 }), mean),
+            None => (
+                Question::List(ListRequest {
+                    lease: 0,
+                    rows: list,
+                    relation: relation as u32,
+                    before: self.before,
+                }),
+                mean,
+            ),
             Some(rule) => {
                 let edges_per_dst = match request.fanout {
                     Fanout::All => mean,
@@ -170,7 +189,14 @@ impl DistNeighborSampler {
                 };
                 let excluded = excluded.clone();
                 (
-                    Question::Sample(encoding::sample_request(request, rule, relation, list, excluded)),
+                    Question::Sample(encoding::sample_request(
+                        request,
+                        rule,
+                        relation,
+                        list,
+                        excluded,
+                        self.before,
+                    )),
                     edges_per_dst,
                 )
             }
@@ -189,7 +215,7 @@ impl DistNeighborSampler {
         scratch: &mut Scratch,
     ) -> Result<Frontier> {
         let (mut own, rule) = (Frontier::default(), &self.config.rule);
-        let Some((edges, Rows { nodes, rows })) = requests.here()? else { return Ok(own) };
+        let Some((edges, Rows { nodes, rows })) = requests.here(self.before)? else { return Ok(own) };
         let Some(sampler) = &self.own else {
             edges.sample(rows, rule, request, scratch, &mut own)?;
             return Ok(own);
@@ -230,9 +256,14 @@ impl DistNeighborSampler {
                 .map_err(|expected| peer.bad_answer("a sample", expected, found())),
             None => {
                 let of_graph = self.graph.relation(relation);
-                let edges =
-                    encoding::lists(answer, rows.nodes, of_graph.has_weights, of_graph.has_edge_types)
-                        .map_err(|expected| peer.bad_answer("neighbour lists", expected, found()))?;
+                let edges = encoding::lists(
+                    answer,
+                    rows.nodes,
+                    of_graph.has_weights,
+                    of_graph.has_edge_types,
+                    self.before.is_some(),
+                )
+                .map_err(|expected| peer.bad_answer("neighbour lists", expected, found()))?;
                 let all: Vec<PartitionRow> = (0..n_dst as u32).map(PartitionRow).collect();
                 let mut picked = Frontier::default();
                 edges.sample(&all, &self.config.rule, request, scratch, &mut picked)?;

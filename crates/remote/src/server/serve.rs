@@ -60,7 +60,9 @@ impl ServeConfig {
 
     /// Returns the memory limit of all requests and responses together, in bytes. A response can exceed its share if
     /// the sampled edges of a single row, at 47 bytes per edge, take more than `response_bytes`. The buffers of
-    /// connections are not included: up to 16 MiB of unread requests per connection, and 1 MiB per response.
+    /// connections are not included: up to 16 MiB of unread requests per connection, and 1 MiB per response. Neither are the edges
+    /// that were known before the last 8 requested times, of data with times: 8 bytes per edge each, and 5 more with weights and
+    /// types.
     pub fn memory_bytes(&self) -> usize {
         n_samples(self.n_threads) * self.response_bytes + REQUEST_BYTES
     }

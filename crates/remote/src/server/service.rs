@@ -126,6 +126,7 @@ impl Graph for Service {
                 Array::Validation => bytemuck::cast_slice(&targets()?.split.val),
                 Array::Test => bytemuck::cast_slice(&targets()?.split.test),
                 Array::Keys => held.keys(request.node_type as usize)?,
+                Array::Times => bytemuck::cast_slice(held.node_times(request.node_type as usize)?),
             };
             let _ = bytes.chunks(CHUNK_BYTES).all(|chunk| response.send(Bytes::copy_from_slice(chunk)));
             Ok(())
@@ -159,9 +160,9 @@ impl Graph for Service {
         let n_bytes = request.rows.len() + request.excluded.len();
         let asked = Asked { client: request.lease, n_bytes, is_sample: true };
         self.responder.respond(asked, move |held, response| {
-            let edges = held.edges(request.relation as usize)?;
+            let edges = held.edges_before(request.relation as usize, request.before)?;
             let hop = hop.excluding(edges.excluded(&rows, &excluded));
-            send_samples(edges, &rows, &rule, &hop, response_bytes, response)
+            send_samples(&edges, &rows, &rule, &hop, response_bytes, response)
         })
     }
 
@@ -170,9 +171,11 @@ impl Graph for Service {
         self.renew(request.lease)?;
         let rows = self.distinct_rows(&request.rows, request.relation)?;
         self.responder.respond(copy_of(request.lease, request.rows.len()), move |held, response| {
-            let edges = held.edges(request.relation as usize)?;
+            let edges = held.edges_before(request.relation as usize, request.before)?;
             let ranges = edges.ranges(&rows)?;
-            let _ = encoding::of_lists(edges, &rows, &ranges).all(|chunk| response.send(chunk));
+            let has_positions = request.before.is_some();
+            let _ =
+                encoding::of_lists(&edges, &rows, &ranges, has_positions).all(|chunk| response.send(chunk));
             Ok(())
         })
     }

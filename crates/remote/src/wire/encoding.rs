@@ -64,13 +64,14 @@ pub(crate) fn edges(rows: &[u8], edges: &[u8]) -> Result<Vec<EdgeOfRow>, String>
     }
 }
 
-/// Encodes a request to sample edges of these rows, which are those of a relation's destinations, without a lease. `excluded` are the edges of the rows to leave out.
+/// Encodes a request to sample edges of these rows, which are those of a relation's destinations, without a lease. `excluded` are the edges of the rows to leave out, and edges that were not known before a time are left out, too.
 pub(crate) fn sample_request(
     request: &HopRequest,
     rule: &str,
     relation: usize,
     rows: Bytes,
     excluded: Vec<ExcludedEdge>,
+    before: Option<i64>,
 ) -> SampleRequest {
     let weights = match request.weights {
         EdgeWeights::None => Weights::None,
@@ -84,7 +85,7 @@ pub(crate) fn sample_request(
     let (key, rule) = (request.key.to_u64(), rule.to_owned());
     let excluded = bytes_of(excluded);
     let (weights, edge_types, relation) = (weights.into(), request.edge_types, relation as u32);
-    SampleRequest { lease: 0, rows, key, rule, fanout, weights, excluded, edge_types, relation }
+    SampleRequest { lease: 0, rows, key, rule, fanout, weights, excluded, edge_types, relation, before }
 }
 
 /// Decodes the edges to leave out in a request for `n_rows` rows.
@@ -208,20 +209,30 @@ pub(crate) fn frontier(bytes: &[u8], n_dst: usize, request: &HopRequest) -> Resu
     Ok(all)
 }
 
-/// Encodes all edges of these rows in chunks. `ranges` contains the positions of each row's edges. The edges are copied
-/// chunk by chunk while the iterator advances.
+/// Encodes all edges of these rows in chunks, with their positions among all in-edges if later ones may be left out. `ranges`
+/// contains the positions of each row's edges. The edges are copied chunk by chunk while the iterator advances.
 pub(crate) fn of_lists<'a>(
     edges: &'a Edges,
     rows: &[PartitionRow],
     ranges: &'a [Range<usize>],
+    has_positions: bool,
 ) -> impl Iterator<Item = Bytes> + 'a {
     let graph = &edges.graph;
     let counts: Vec<u32> = ranges.iter().map(|range| range.len() as u32).collect();
     let firsts: Vec<u64> = rows.iter().map(|row| edges.first_edges[row.index()]).collect();
     let weights = graph.weights().into_iter().flat_map(|weights| values_of(ranges, weights));
     let types = graph.edge_types().into_iter().flat_map(|types| values_of(ranges, types));
+    let positions = edges.positions.iter().flat_map(|positions| values_of(ranges, positions));
+    // A partition that has no later edges has the positions of all edges.
+    let all_positions = (has_positions && edges.positions.is_none())
+        .then(|| bytes_of(ranges.iter().flat_map(|range| 0..range.len() as u32).collect::<Vec<u32>>()));
     let srcs = values_of(ranges, graph.indices());
-    chunks([bytes_of(counts), bytes_of(firsts)]).chain(srcs).chain(weights).chain(types)
+    chunks([bytes_of(counts), bytes_of(firsts)])
+        .chain(srcs)
+        .chain(weights)
+        .chain(types)
+        .chain(positions)
+        .chain(chunks(all_positions))
 }
 
 /// Copies the values at these positions, range by range, in chunks.
@@ -247,12 +258,13 @@ fn values_of<'a, T: Pod + Send>(
     })
 }
 
-/// Decodes all edges of these nodes. The error describes the expected contents.
+/// Decodes all edges of these nodes, with their positions among all in-edges if later ones were left out. The error describes the expected contents.
 pub(crate) fn lists(
     bytes: &[u8],
     nodes: &[NodeId],
     has_weights: bool,
     has_types: bool,
+    has_positions: bool,
 ) -> Result<Edges, String> {
     let mut rest = Reader(bytes);
     let (indptr, firsts) = rest.ranges(nodes.len())?;
@@ -261,6 +273,7 @@ pub(crate) fn lists(
     let indices: Vec<NodeId> = rest.take(n_edges)?;
     let weights = has_weights.then(|| rest.take::<f32>(n_edges)).transpose()?;
     let types = has_types.then(|| rest.take::<u8>(n_edges)).transpose()?;
+    let positions = has_positions.then(|| rest.take::<u32>(n_edges)).transpose()?;
     rest.end()?;
     let told = |error: kiln_graph::Error| error.to_string();
     let mut graph = Csc::new(indptr.into(), indices.into()).map_err(told)?;
@@ -270,7 +283,12 @@ pub(crate) fn lists(
     if let Some(types) = types {
         graph = graph.with_edge_types(types.into()).map_err(told)?;
     }
-    Ok(Edges { graph: Arc::new(graph), nodes: SharedArray::from(nodes.to_vec()), first_edges: firsts.into() })
+    Ok(Edges {
+        graph: Arc::new(graph),
+        nodes: SharedArray::from(nodes.to_vec()),
+        first_edges: firsts.into(),
+        positions: positions.map(Arc::from),
+    })
 }
 
 /// The expected contents, in the error for a response with too many edges for an index of 32 bits.

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 /// The version of the protocol between clients and servers.
-pub(crate) const PROTOCOL: u32 = 7;
+pub(crate) const PROTOCOL: u32 = 8;
 
 /// The interval of HTTP/2 keep-alive pings, on both sides of a connection.
 pub(crate) const BEAT: Duration = Duration::from_secs(2);
@@ -30,6 +30,9 @@ pub(crate) const MAX_DSTS: usize = 1 << 14;
 
 /// The maximum number of edges to leave out in one request. They take 1 MiB.
 pub(crate) const MAX_EXCLUDED: usize = 1 << 17;
+
+/// The number of times for which a process keeps the edges of its partition that were known before them.
+pub(crate) const MAX_CUTS: usize = 8;
 
 /// The maximum number of in-flight requests on one connection.
 pub(crate) const MAX_QUESTIONS: u32 = 512;

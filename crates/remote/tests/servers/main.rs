@@ -19,4 +19,5 @@ mod progress;
 mod same;
 mod strangers;
 mod targets;
+mod times;
 mod workers;

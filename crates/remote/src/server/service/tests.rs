@@ -136,7 +136,10 @@ fn rejects_requests_with_duplicate_rows() {
         let mut client = GraphClient::with_interceptor(channel, token.clone());
         let request = OpenRequest { protocol: PROTOCOL, ..OpenRequest::default() };
         let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
-        let listed = client.list(ListRequest { lease, rows: rows.clone(), relation: 0 }).await.unwrap_err();
+        let listed = client
+            .list(ListRequest { lease, rows: rows.clone(), ..ListRequest::default() })
+            .await
+            .unwrap_err();
         let rule = "uniform".to_owned();
         let request = SampleRequest { lease, rows, rule, ..SampleRequest::default() };
         let sampled = client.sample(request).await.unwrap_err();
@@ -203,8 +206,10 @@ fn rejects_requests_for_relations_and_types_that_do_not_exist() {
         let (rows, rule) = (bytes_of(vec![0_u32]), "uniform".to_owned());
         let request = SampleRequest { lease, rows: rows.clone(), rule, relation: 1, ..Default::default() };
         let sampled = client.sample(request).await.unwrap_err();
-        let listed =
-            client.list(ListRequest { lease, rows: rows.clone(), relation: u32::MAX }).await.unwrap_err();
+        let listed = client
+            .list(ListRequest { lease, rows: rows.clone(), relation: u32::MAX, before: None })
+            .await
+            .unwrap_err();
         let edges = bytes_of(vec![0_u64]);
         let of_edges =
             GatherEdgesRequest { lease, rows: rows.clone(), edges, relation: 1, column: "features".into() };
