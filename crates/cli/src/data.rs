@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use kiln::Messages;
 use kiln::data::Dataset;
 use kiln::data::convert::{self, ConvertOptions};
 use kiln::data::format::{self, VerifyReport};
@@ -126,9 +125,6 @@ pub(crate) struct PartitionArgs {
         ("metis", "METIS; needs about 60 bytes of memory per edge (feature `metis`)", Some(Method::Metis)),
     ]))]
     method: std::option::Option<Method>,
-    /// Edges over which messages pass in data with a split by time: partitions cannot leave out later edges, so that such data needs `all`.
-    #[arg(long, value_parser = parse::messages())]
-    messages: Option<Messages>,
     /// Size limit of each partition's static cache of remote feature rows, as a share of all nodes; 0 disables the
     /// cache and the presampling that fills it.
     #[arg(long, default_value = "0.2")]
@@ -283,11 +279,7 @@ fn run_partition(args: &PartitionArgs, given: &GivenFlags) -> anyhow::Result<()>
             bail!("--{flag} does not apply to a heterogeneous dataset: remove it");
         }
     }
-    let (mut data, hash) = open_to_partition(args)?;
-    if args.messages == Some(Messages::All) {
-        data.times.split = None;
-    }
-    kiln::partition::check_times(&data)?;
+    let (data, hash) = open_to_partition(args)?;
     print_rank_zero(&data);
     print_notes(&data.notes);
     let graph = match data.csc() {

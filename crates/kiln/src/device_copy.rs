@@ -88,6 +88,17 @@ pub(crate) fn copy_features(
     }))
 }
 
+/// Returns each shared value once, in the order of the first occurrences.
+pub(crate) fn distinct<T>(values: impl Iterator<Item = Arc<T>>) -> Vec<Arc<T>> {
+    let mut distinct: Vec<Arc<T>> = Vec::new();
+    for value in values {
+        if !distinct.iter().any(|other| Arc::ptr_eq(other, &value)) {
+            distinct.push(value);
+        }
+    }
+    distinct
+}
+
 /// The copies of graphs on devices: of partitions, or of the relations of a heterogeneous graph or partition. Ranks with the
 /// same device and mode share a copy, and so do clones.
 #[derive(Clone, Default)]
@@ -96,8 +107,9 @@ pub(crate) struct GraphCopies(Arc<Mutex<Vec<GraphCopy>>>);
 struct GraphCopy {
     device: Device,
     mode: GraphMode,
-    /// The number of the partition or of the relation; of a relation of a partition, a number of both.
-    number: usize,
+    /// The number of the partition or of the relation; of a relation of a partition, a number of both. With the time from which on
+    /// edges of a partition are left out.
+    number: (usize, Option<i64>),
     graph: DeviceGraph,
 }
 
@@ -111,7 +123,7 @@ impl GraphCopies {
         &self,
         device: &Device,
         mode: GraphMode,
-        number: usize,
+        number: (usize, Option<i64>),
         graph: impl FnOnce() -> Result<Csc>,
     ) -> Result<DeviceGraph> {
         // The lock is held during the copy, so that other ranks of the device wait and share it.
@@ -177,5 +189,17 @@ impl DeviceCopies {
     pub(crate) fn all(&self) -> Vec<DeviceCopy> {
         let copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         copies.all.iter().map(|(_, copy)| copy.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_phases_share_on_several_devices_are_counted_once() {
+        let [first, second] = [1, 1].map(Arc::new);
+        let of_phases = [&first, &second, &first, &second, &first].map(Arc::clone);
+        assert_eq!(distinct(of_phases.into_iter()).len(), 2);
     }
 }

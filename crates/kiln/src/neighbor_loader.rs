@@ -27,7 +27,7 @@ use crate::batches::{
     objective_setting, shard_by_owner, target_scale_setting, texts_of_new_notes,
 };
 use crate::data_loader::evaluate_by_evaluator;
-use crate::device_copy::DeviceCopies;
+use crate::device_copy::{DeviceCopies, distinct};
 use crate::source::Source;
 use crate::{
     BatchRequirements, CachedNodes, DataLoader, DeviceCopy, EvalMode, GraphSource, RankHandle, Result,
@@ -415,9 +415,8 @@ impl NeighborLoader {
     /// # }
     /// ```
     pub fn cache_stats(&self) -> CacheStats {
-        let mut features: Vec<_> = self.device_copies().into_iter().map(|copy| copy.features).collect();
         // The graphs of the phases of a split by time share their features.
-        features.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        let features = distinct(self.device_copies().into_iter().map(|copy| copy.features));
         features.iter().map(|features| features.cache_stats()).fold(CacheStats::default(), CacheStats::and)
     }
 

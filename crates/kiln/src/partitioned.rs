@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_data::{DatasetTargets, LinkTargets, Split};
+use kiln_data::{DatasetTargets, LinkTargets, Split, TimeKind, TimeSplit};
 use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation, RelationRows};
 use kiln_graph::GraphSchema;
 use kiln_kernels::{DeviceSampler, Devices, GraphMode};
@@ -23,7 +23,7 @@ use kiln_train::{
 use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
 use crate::links::MessageGraph;
-use crate::source::{GraphStep, Owner, Sampling, Source, WholeGraph, has_self_loops, no_step};
+use crate::source::{GraphStep, Owner, Sampling, Source, WholeGraph, has_self_loops, no_step, no_times};
 use crate::{DataDims, Error, GraphSource, RankConfig, RankCount, RankHandle, Result};
 
 /// A partitioned graph. In worker mode, the ranks hold the partitions and serve them to each other; in server mode,
@@ -215,7 +215,7 @@ impl PartitionedGraph {
         }
         let owner = serve_until_end(rank, joined);
         let copies = self.copies.clone();
-        Ok(JoinedGraph { graph, features, keys: keys.into(), owner, copies })
+        Ok(JoinedGraph { graph, features, keys: keys.into(), owner, copies, before: None })
     }
 
     /// Returns the features of each node type, with their share of the dynamic cache.
@@ -295,6 +295,8 @@ pub struct JoinedGraph {
     pub keys: Arc<[Option<NodeKeys>]>,
     owner: Option<Arc<Owner>>,
     copies: GraphCopies,
+    /// The time from which on edges are left out of the messages.
+    before: Option<i64>,
 }
 
 impl JoinedGraph {
@@ -325,14 +327,20 @@ impl JoinedGraph {
         device: &Device,
     ) -> Result<DeviceSampler> {
         let number = part.index * part.relations.len() + relation;
-        let copy = self.copies.get_or_make(device, mode, number, || Ok(part.graph_by_node(relation)?))?;
+        let copy = self.copies.get_or_make(device, mode, (number, self.before), || {
+            Ok(match self.before {
+                Some(time) => part.graph_by_node_before(relation, time)?,
+                None => part.graph_by_node(relation)?,
+            })
+        })?;
         Ok(DeviceSampler::with_config(copy, config.clone())?)
     }
 }
 
 impl JoinedGraph {
-    /// Adds the columns of the edges that a model reads to the data of its predictions.
+    /// Adds the columns of the edges that a model reads, and the known nodes, to the data of its predictions.
     fn with_edge_columns(&self, mut data: PredictionData, model: &SavedModel) -> Result<PredictionData> {
+        data = data.known_nodes(self.before.and_then(|time| self.nodes_before(time)));
         for name in model.edge_columns() {
             data = data.edge_column(name, self.edge_column(name, model.relation_rows(name))?);
         }
@@ -477,12 +485,36 @@ impl Source for JoinedGraph {
         Err(Error::NeedsWholeGraph { what: "a split of links" })
     }
 
+    fn time_split(&self) -> Option<TimeSplit> {
+        self.graph.times().split
+    }
+
+    fn time_kind(&self) -> TimeKind {
+        self.graph.times().kind
+    }
+
+    fn before(&self, time: i64) -> Result<Arc<dyn Source>> {
+        match self.graph.has_times() {
+            // What was not known at an earlier cut stays unknown.
+            true => {
+                let before = self.before.map_or(time, |earlier| time.min(earlier));
+                Ok(Arc::new(Self { before: Some(before), ..self.clone() }))
+            }
+            false => Err(no_times(self.name())),
+        }
+    }
+
+    fn nodes_before(&self, time: i64) -> Option<Arc<[bool]>> {
+        self.graph.times().nodes_before(self.schema().types(), time)
+    }
+
     fn sampler(&self, sampling: &Sampling) -> Result<Arc<dyn FrontierSampler>> {
         let Sampling { fanouts, config, .. } = sampling;
         if !self.is_heterogeneous() {
-            return Ok(Arc::new(DistNeighborSampler::with_config(self.graph.clone(), config.clone())?));
+            let sampler = DistNeighborSampler::with_config(self.graph.clone(), config.clone())?;
+            return Ok(Arc::new(sampler.cut_at(self.before)));
         }
-        let sampler = self.graph.hetero_sampler(fanouts.clone(), config)?;
+        let sampler = self.graph.hetero_sampler_before(fanouts.clone(), config, self.before)?;
         Ok(Arc::new(sampling.excluding(sampler)))
     }
 
@@ -499,11 +531,12 @@ impl Source for JoinedGraph {
         if !self.is_heterogeneous() {
             let own = self.local_sampler(part, 0, config, mode, device)?;
             let sampler = DistNeighborSampler::with_config(self.graph.clone(), config.clone())?;
-            return Ok(Some(Arc::new(sampler.with_local_sampler(own)?)));
+            return Ok(Some(Arc::new(sampler.cut_at(self.before).with_local_sampler(own)?)));
         }
-        let sampler = self.graph.hetero_sampler_with_local(
+        let sampler = self.graph.hetero_sampler_with_local_before(
             fanouts.clone(),
             config,
+            self.before,
             |relation, of_relation| -> Result<_> {
                 self.local_sampler(part, relation, of_relation, mode, device)
             },
@@ -525,12 +558,12 @@ impl JoinedGraph {
     ) -> kiln_train::Result<Arc<dyn FrontierSampler>> {
         let graph = &self.graph;
         if self.is_heterogeneous() {
-            let sampler = graph.hetero_sampler(fanouts, &config).map_err(kiln_sample::Error::from)?;
-            return Ok(Arc::new(sampler));
+            let sampler = graph.hetero_sampler_before(fanouts, &config, self.before);
+            return Ok(Arc::new(sampler.map_err(kiln_sample::Error::from)?));
         }
         let config = SamplerConfig { fanouts: fanouts.concat(), ..config };
         let sampler = DistNeighborSampler::with_config(graph.clone(), config);
-        Ok(Arc::new(sampler.map_err(kiln_sample::Error::from)?))
+        Ok(Arc::new(sampler.map_err(kiln_sample::Error::from)?.cut_at(self.before)))
     }
 }
 

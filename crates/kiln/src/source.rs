@@ -6,9 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_data::{Dataset, DatasetTargets, LinkTargets, Note, TimeKind, TimeSplit};
+use kiln_data::{Dataset, DatasetTargets, LinkTargets, Note, TimeError, TimeKind, TimeSplit};
 use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation, RelationRows};
-use kiln_graph::{Csc, EdgeColumns, GraphSchema, NodeId, Relations, add_self_loops, gcn_norm};
+use kiln_graph::{Csc, EdgeColumns, GraphSchema, NodeId, Relations, add_self_loops_of_type, gcn_norm};
 use kiln_kernels::GraphMode;
 use kiln_loader::FeatureStores;
 use kiln_sample::{Fanout, FrontierSampler, HeteroNeighborSampler, SamplerConfig};
@@ -68,9 +68,8 @@ impl GraphSource {
     /// ```
     ///
     /// # Errors
-    /// Returns [`TimeError::NoTime`](kiln_data::TimeError::NoTime) for another text, [`TimeError::NoTimes`](kiln_data::TimeError::NoTimes) for
-    /// data without times,
-    /// and [`Error::NeedsWholeGraph`] for a partitioned graph.
+    /// Returns [`TimeError::NoTime`](kiln_data::TimeError::NoTime) for another text, and
+    /// [`TimeError::NoTimes`](kiln_data::TimeError::NoTimes) for data without times.
     pub fn at(&self, time: &str) -> Result<Self> {
         let source =
             self.source.before(self.source.time_kind().parse(time).map_err(kiln_data::Error::from)?)?;
@@ -130,11 +129,13 @@ pub(crate) enum GraphStep {
 }
 
 impl GraphStep {
-    pub(crate) fn apply(self, graph: &Arc<Csc>) -> Result<Arc<Csc>> {
+    /// Returns the graph with this step. Added self loops have the type after the `n_edge_types` of the data, of which the graph may
+    /// lack some.
+    pub(crate) fn apply(self, graph: &Arc<Csc>, n_edge_types: Option<usize>) -> Result<Arc<Csc>> {
         Ok(match self {
             Self::None => Arc::clone(graph),
             Self::GcnNorm => Arc::new(gcn_norm(graph)?),
-            Self::SelfLoops => Arc::new(add_self_loops(graph)?),
+            Self::SelfLoops => Arc::new(add_self_loops_of_type(graph, n_edge_types.unwrap_or(0))?),
         })
     }
 }
@@ -279,28 +280,20 @@ pub(crate) trait Source: Send + Sync {
     fn with_messages(&self, messages: &MessageGraph) -> Result<Arc<dyn Source>>;
 
     /// Returns the split by time of the nodes or links, which limits the messages of each phase; `None` for another split.
-    fn time_split(&self) -> Option<TimeSplit> {
-        None
-    }
+    fn time_split(&self) -> Option<TimeSplit>;
 
     /// Returns the source with the edges that were known before a time, and the same step.
     ///
     /// # Errors
-    /// Returns [`Error::NeedsWholeGraph`] for a partitioned graph, and the errors of
+    /// Returns [`TimeError::NoTimes`] for data without times, and the errors of
     /// [`Dataset::graph_before`](kiln_data::Dataset::graph_before) and of the step.
-    fn before(&self, _time: i64) -> Result<Arc<dyn Source>> {
-        Err(Error::NeedsWholeGraph { what: "a graph of what was known before a time" })
-    }
+    fn before(&self, time: i64) -> Result<Arc<dyn Source>>;
 
     /// Returns whether each node was known before a time, by node; `None` if no node has a time.
-    fn nodes_before(&self, _time: i64) -> Option<Arc<[bool]>> {
-        None
-    }
+    fn nodes_before(&self, time: i64) -> Option<Arc<[bool]>>;
 
     /// Returns the meaning of the times of the data.
-    fn time_kind(&self) -> TimeKind {
-        TimeKind::default()
-    }
+    fn time_kind(&self) -> TimeKind;
 
     /// Returns a sampler on the host.
     ///
@@ -350,6 +343,12 @@ pub(crate) fn feature_stores(source: &dyn Source) -> FeatureStores {
 pub(crate) fn has_self_loops(source: &dyn Source) -> bool {
     let is_prepared = source.preparation().is_some_and(|preparation| preparation.adds_self_loops());
     source.graph_step() != GraphStep::None || is_prepared
+}
+
+/// Returns the error of data without times.
+pub(crate) fn no_times(name: &str) -> Error {
+    let items = format!("the edges and the nodes of `{name}`");
+    kiln_data::Error::from(TimeError::NoTimes { items }).into()
 }
 
 /// Returns the error of a step that a heterogeneous graph does not have.

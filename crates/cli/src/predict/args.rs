@@ -34,7 +34,7 @@ pub(crate) struct PredictArgs {
     pub(super) node_features: Option<NodeFeatures>,
     /// Reads only the edges and nodes that were known before this time: a date such as 2026-06-01, or an integer in data of integers.
     /// Default: for the test nodes of data with a split by time, the time of the test; else all edges.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with_all = ["parts", "servers"])]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(super) at: Option<String>,
     /// Nodes (or graphs, or edges) to predict, or the sources of --top-k: `test` (the test split of the data; of graphs, that of the
     /// run's seed; of links, the sources of the test links), `all`, `new` (those that `kiln data import --append` added),

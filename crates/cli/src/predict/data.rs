@@ -15,7 +15,8 @@ use kiln::{GraphSource, JoinedGraph, PartitionedGraph, PredictedEdges, RankHandl
 #[allow(clippy::large_enum_variant, reason = "there is one")]
 pub(super) enum OpenedGraph {
     Whole(PredictedGraph),
-    Partitioned(PartitionedGraph, GraphSchema),
+    /// With the schema, and the time before which edges pass messages.
+    Partitioned(PartitionedGraph, GraphSchema, Option<String>),
 }
 
 /// A graph with what predictions need of its data: a dataset, or a partitioned graph that a rank has joined.
@@ -38,7 +39,7 @@ impl OpenedGraph {
     pub(super) fn schema(&self) -> &GraphSchema {
         match self {
             Self::Whole(graph) => graph.source.schema(),
-            Self::Partitioned(_, schema) => schema,
+            Self::Partitioned(_, schema, _) => schema,
         }
     }
 
@@ -54,7 +55,11 @@ impl OpenedGraph {
     pub(super) fn join(&self, rank: &RankHandle) -> kiln::Result<PredictedGraph> {
         match self {
             Self::Whole(graph) => Ok(graph.clone()),
-            Self::Partitioned(graph, _) => Ok(graph.join(rank)?.into()),
+            Self::Partitioned(graph, _, time) => {
+                let graph = PredictedGraph::from(graph.join(rank)?);
+                let source = time.as_ref().map_or(Ok(graph.source.clone()), |time| graph.source.at(time))?;
+                Ok(PredictedGraph { source, ..graph })
+            }
         }
     }
 
@@ -62,7 +67,7 @@ impl OpenedGraph {
     pub(super) fn identity(&self, request: String) -> String {
         match self {
             Self::Whole(_) => request,
-            Self::Partitioned(graph, _) => format!("{request} of {}", graph.info().hash),
+            Self::Partitioned(graph, ..) => format!("{request} of {}", graph.info().hash),
         }
     }
 }

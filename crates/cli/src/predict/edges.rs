@@ -70,8 +70,12 @@ impl Job<'_> {
             return Ok(all_of(pairs.unwrap_or_default()));
         };
         let is_of_test = pairs.is_none() && args.nodes.as_os_str() == "test";
-        if !is_of_test && args.at.is_none() {
-            print_rank_zero("note: messages pass over all edges of the data, the predicted ones among them");
+        if !is_of_test || args.at.is_some() {
+            let of_time =
+                args.at.as_ref().map_or_else(String::new, |time| format!(" that are before {time}"));
+            print_rank_zero(format_args!(
+                "note: messages pass over all edges of the data{of_time}, the predicted ones among them"
+            ));
         }
         if let Some(pairs) = pairs {
             if !reads_features {

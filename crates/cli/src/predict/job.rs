@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use kiln::comm::LaunchEnv;
+use kiln::data::{TimeKind, TimeSplit};
 use kiln::feature::{FeatureColumn, Targets};
 use kiln::graph::{GraphSchema, ItemId};
 use kiln::predictions::{RankFolders, Written, totals_of_ranks};
@@ -49,27 +50,30 @@ impl Job<'_> {
         let data = if args.in_memory { data.in_memory() } else { data };
         print_rank_zero(&data);
         self.print_notes_on_names(data.graph.schema(), &data.feature_columns, &data.edge_type_names);
-        let times = data.times.clone();
+        let time = self.time(data.times.kind, data.times.split);
         let mut graph = PredictedGraph::from(data);
         if let Some(hash) = args.data.recorded_hash()? {
             graph.source = graph.source.with_hash(hash);
         }
-        let of_test = times.split.map(|split| times.kind.text(split.test).to_string());
-        let is_of_test = args.selects_test();
-        if let Some(time) = args.at.as_ref().or(of_test.as_ref().filter(|_| is_of_test)) {
-            graph.source = graph.source.at(time)?;
-        }
-        if let (None, Some(time)) = (&args.at, of_test) {
-            let edges = if is_of_test {
-                format!("the edges before {time}, the time of the test")
-            } else {
-                "all edges".to_owned()
-            };
-            print_rank_zero(format_args!(
-                "note: messages pass over {edges}: --at TIME reads what was known then"
-            ));
+        if let Some(time) = time {
+            graph.source = graph.source.at(&time)?;
         }
         Ok(OpenedGraph::Whole(graph))
+    }
+
+    /// Returns the time before which edges pass messages: that of `--at`, or the time of the test of data with a split by time if
+    /// its test nodes are predicted. Prints a note without `--at`.
+    fn time(&self, kind: TimeKind, split: Option<TimeSplit>) -> Option<String> {
+        let (None, Some(split)) = (&self.args.at, split) else { return self.args.at.clone() };
+        let test = Some(kind.text(split.test).to_string()).filter(|_| self.args.selects_test());
+        let edges = match &test {
+            Some(time) => format!("the edges before {time}, the time of the test"),
+            None => "all edges".to_owned(),
+        };
+        print_rank_zero(format_args!(
+            "note: messages pass over {edges}: --at TIME reads what was known then"
+        ));
+        test
     }
 
     /// Prints notes if the feature columns or the edge types of the data cannot be compared with those of the training data. There
@@ -104,7 +108,11 @@ impl Job<'_> {
         let schema = info.schema.clone();
         self.print_notes_on_names(&schema, &info.feature_columns, &info.edge_type_names);
         job.share_partitions(&graph, self.launch.as_ref())?;
-        Ok(OpenedGraph::Partitioned(graph, schema))
+        let time = self.time(info.times.kind, info.times.split);
+        if let Some(time) = &time {
+            info.times.kind.parse(time)?;
+        }
+        Ok(OpenedGraph::Partitioned(graph, schema, time))
     }
 
     /// Returns the request for items, without names and embeddings.
@@ -146,10 +154,11 @@ impl Job<'_> {
         if environment.is_some() {
             let info = serde_json::to_vec(model.info()).context("describing the model")?;
             config = config.agree_on("the model", sha256(&info)).agree_on("the requested items", request);
-            let PredictArgs { mode, fanouts, seed, per_rank, embeddings, memory, links, .. } = args;
+            let PredictArgs { mode, fanouts, seed, per_rank, embeddings, memory, links, at, .. } = args;
             let of_links = (links.top_k, links.exclude_edges);
-            let flags =
-                format!("{mode:?} {fanouts:?} {seed:?} {per_rank} {embeddings} {memory:?} {of_links:?}");
+            let flags = format!(
+                "{mode:?} {fanouts:?} {seed:?} {per_rank} {embeddings} {memory:?} {of_links:?} {at:?}"
+            );
             config = config.agree_on("the flags of predictions", flags);
             config = config.agree_on("place of the partitions", args.parts.holders(None));
         }

@@ -15,7 +15,7 @@ use kiln_usage::ensure;
 
 use super::args::PredictArgs;
 use super::request::{SelectableItems, id_bytes, nodes_of_keys, requested};
-use crate::output::{print_notes, print_rank_zero};
+use crate::output::print_notes;
 
 /// The links to score, with node ids of the graph.
 pub(super) enum LinkRequest {
@@ -50,11 +50,6 @@ impl LinkRequest {
             Some(graph) => config.excluding(graph)?,
             None => config,
         };
-        if args.at.is_some() {
-            print_rank_zero(
-                "note: --top-k ranks all destinations of the data, also those that were not known at --at",
-            );
-        }
         let selectable =
             SelectableItems { n_items: nodes.ids[0].len(), test: test_srcs, new: new_srcs, targets: None };
         let srcs = requested(args, selectable, nodes.names[0].as_deref())?;

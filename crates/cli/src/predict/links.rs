@@ -86,7 +86,8 @@ impl Job<'_> {
         let memory =
             self.args.memory.map(|bytes| bytes / 2).or(self.model.info().evaluation.neighbors.memory_bytes());
         let builder = || LinkScorerBuilder::new(predictor.model(), nodes.clone(), memory);
-        let mut rows = rank.is_zero().then(builder).transpose()?;
+        let rows = rank.is_zero().then(builder).transpose()?;
+        let mut rows = rows.map(|rows| rows.known_nodes(predictor.known_nodes()));
         let (of_rows, output) = (WantedRows::Outputs, PredictionOutput::RankZero);
         rank.predict(predictor.encoder(), &nodes, mode, of_rows, output, |batch| {
             Ok(rows.as_mut().map_or(Ok(()), |rows| rows.push(&batch))?)

@@ -80,12 +80,24 @@ fn messages_read_what_was_known_in_each_phase_and_at_a_time() {
     assert!(of_text.contains("`soon` is no time: expected a date such as 2026-03-01"), "{of_text}");
     let without = error(root, "predict --run @/known --data fake:50 --at 7 --out @/ring");
     assert!(without.contains("have no times, which a split by time needs"), "{without}");
-    let of_parts = error(root, "data partition @/set --cache-ratio 0 --out @/parts");
-    assert!(
-        of_parts.contains("has a split by time, and partitions cannot leave out the edges"),
-        "{of_parts}"
-    );
-    kiln(root, "data partition @/set --cache-ratio 0 --messages all --out @/parts");
+    // Partitions have the same split: one rank that holds the only one has the batches of the whole set.
+    kiln(root, "data partition @/set --cache-ratio 0 --parts 1 --out @/parts");
+    let of_parts = train.replace("--data @/set", "--parts @/parts --host 127.0.0.1");
+    for (name, flags) in [("known", ""), ("all", "--messages all")] {
+        let printed = kiln(root, &format!("{of_parts} {flags} --out @/parts-{name}"));
+        assert_eq!(printed.contains(note), name == "all", "{printed}");
+        assert_eq!(weights_hash(root, &format!("parts-{name}")), weights_hash(root, name), "{name}");
+    }
+    let predict = "predict --run @/known --parts @/parts --host 127.0.0.1";
+    let printed = kiln(root, &format!("{predict} --out @/parts-test"));
+    assert!(printed.contains("messages pass over the edges before 2026-04-01"), "{printed}");
+    kiln(root, &format!("{predict} --at 2027-01-01T00:00:00+01:00 --out @/parts-later"));
+    for (of_parts, whole) in [("parts-test", "of-run"), ("parts-later", "later")] {
+        let [got, expected] = [of_parts, whole].map(|run| scores(&format!("{run}/scores.csv")));
+        assert_eq!(got, expected, "{of_parts}");
+    }
+    let of_text = error(root, &format!("{predict} --at soon --out @/soon"));
+    assert!(of_text.contains("`soon` is no time: expected a date such as 2026-03-01"), "{of_text}");
 }
 
 #[test]

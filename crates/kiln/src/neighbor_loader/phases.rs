@@ -33,8 +33,7 @@ impl NeighborLoader {
     /// Returns the loader with the graph of a phase.
     ///
     /// # Errors
-    /// Returns [`Error::NeedsWholeGraph`](crate::Error::NeedsWholeGraph) for a partitioned graph, and an error if the edges are
-    /// damaged or do not fit in memory.
+    /// Returns an error if the edges are damaged or do not fit in memory.
     pub(crate) fn phase_loader(&self, phase: Phase) -> Result<Self> {
         let Some(split) = self.time_split() else { return Ok(self.clone()) };
         let PhaseGraph { source, copies, .. } =

@@ -208,6 +208,9 @@ impl NeighborLoader {
     /// its data ([`Dataset::add_self_loops`](kiln_data::Dataset::add_self_loops)). After [`NeighborLoader::gcn_norm`], the
     /// graph has self loops already.
     ///
+    /// The features of an added loop are the mean of those of all edges into its node in the graph of the phase, which contains those
+    /// of edges that a training step on links leaves out of its messages.
+    ///
     /// ```
     /// # use kiln::prelude::*;
     /// # let data = kiln::data::synthetic::ring(100)?;

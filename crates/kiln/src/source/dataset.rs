@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use burn::tensor::Device;
-use kiln_data::{Dataset, DatasetTargets, HashedPart, LinkTargets, Note, TimeError, TimeKind, TimeSplit};
+use kiln_data::{Dataset, DatasetTargets, HashedPart, LinkTargets, Note, TimeKind, TimeSplit};
 use kiln_feature::{
     EdgeColumnError, EdgeFeatureStore, EdgeFeatures, Error as FeatureError, FeatureColumn, FeatureStore,
     Preparation, PreparationStep, RelationRows, edge_rows_of,
@@ -18,7 +18,7 @@ use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel};
 use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
 use crate::links::MessageGraph;
-use crate::source::{GraphStep, Sampling, Source, WholeGraph, no_step};
+use crate::source::{GraphStep, Sampling, Source, WholeGraph, no_step, no_times};
 use crate::{Error, Result};
 
 /// A dataset with the graph that the loader samples: the result of `step` on the graph of the dataset.
@@ -27,6 +27,8 @@ pub(super) struct PreparedDataset {
     data: Dataset,
     graph: Arc<Relations>,
     step: GraphStep,
+    /// The set before its edges were cut, and the time; `None` for all edges.
+    cut: Option<(Arc<Dataset>, i64)>,
     /// The features of the edges with those of added self loops, once they were asked for; `None` if edges have none.
     loop_features: Arc<OnceLock<Option<EdgeColumn>>>,
 }
@@ -34,7 +36,7 @@ pub(super) struct PreparedDataset {
 impl PreparedDataset {
     pub(super) fn new(data: Dataset) -> Self {
         let graph = Arc::clone(&data.graph);
-        Self { data, graph, step: GraphStep::None, loop_features: Arc::default() }
+        Self { data, graph, step: GraphStep::None, cut: None, loop_features: Arc::default() }
     }
 
     /// Returns the features of the edges of a graph to which the loader has added self loops; `None` for another column or
@@ -48,6 +50,21 @@ impl PreparedDataset {
             features_with_self_loops(before, after)
         });
         Ok(column.as_ref().map(EdgeFeatures::try_from).transpose()?)
+    }
+
+    /// Returns the set with all edges, by which it is identified, and whose edge types are those of the models.
+    fn uncut(&self) -> &Dataset {
+        self.cut.as_ref().map_or(&self.data, |(uncut, _)| uncut)
+    }
+
+    /// Returns whether each node was known at the time of the cut; `None` if all were.
+    fn known_nodes(&self) -> Option<Arc<[bool]>> {
+        self.cut.as_ref().and_then(|(_, time)| self.nodes_before(*time))
+    }
+
+    /// Returns the number of edge types of a graph of one type of nodes with all edges, of which the graph may lack some.
+    fn n_uncut_edge_types(&self) -> Option<usize> {
+        self.uncut().graph.relation(0).graph.n_edge_types()
     }
 
     /// Returns the source with the graph that passes messages, before the step.
@@ -145,17 +162,23 @@ impl Source for PreparedDataset {
         if self.is_heterogeneous() {
             // A model of a graph of one type reads the relations of one node type as one graph.
             if model.info().inputs.graph.is_none() {
-                let joined = Self::new(self.data.clone().to_homogeneous()?);
+                let mut joined = Self::new(self.data.clone().to_homogeneous()?);
+                if let Some((uncut, time)) = &self.cut {
+                    joined.cut = Some((Arc::new(Dataset::clone(uncut).to_homogeneous()?), *time));
+                }
                 return joined.prediction_data(model, known_hash);
             }
             let data = PredictionData::heterogeneous(graph.clone(), features.clone());
             let data = data.feature_columns(self.feature_columns());
-            let data = data.keys(keys_of_rows(&self.data, model, known_hash)?);
+            let data =
+                data.keys(keys_of_rows(self.uncut(), model, known_hash)?).known_nodes(self.known_nodes());
             return Ok(with_edge_columns(data, graph, model)?);
         }
         let mut data = PredictionData::new(self.data.csc()?.clone(), self.data.node_features()?.clone())
             .feature_columns(self.feature_columns())
-            .edge_type_names(self.edge_type_names());
+            .edge_type_names(self.edge_type_names())
+            .n_edge_types(self.n_uncut_edge_types())
+            .known_nodes(self.known_nodes());
         // Data without a step may be as it was loaded, or need none.
         if !preparation.steps.is_empty() {
             data = data.prepared(preparation.clone());
@@ -178,8 +201,9 @@ impl Source for PreparedDataset {
         if (self.step, step) == (GraphStep::GcnNorm, GraphStep::SelfLoops) {
             return Ok(Arc::new(self.clone()));
         }
-        let graph = Arc::new(Relations::of_graph(step.apply(self.data.csc()?)?));
-        Ok(Arc::new(Self { graph, step, ..Self::new(self.data.clone()) }))
+        let csc = self.data.csc()?;
+        let graph = Arc::new(Relations::of_graph(step.apply(csc, self.n_uncut_edge_types())?));
+        Ok(Arc::new(Self { graph, step, cut: self.cut.clone(), ..Self::new(self.data.clone()) }))
     }
 
     fn with_messages(&self, messages: &MessageGraph) -> Result<Arc<dyn Source>> {
@@ -205,11 +229,14 @@ impl Source for PreparedDataset {
     }
 
     fn before(&self, time: i64) -> Result<Arc<dyn Source>> {
-        if !self.data.has_times() {
-            let items = format!("the edges and the nodes of `{}`", self.data.name);
-            return Err(kiln_data::Error::from(TimeError::NoTimes { items }).into());
+        let uncut = self.uncut();
+        if !uncut.has_times() {
+            return Err(no_times(&uncut.name));
         }
-        let source = self.with_graph(&self.data.graph_before(time)?);
+        // What was not known at an earlier cut stays unknown.
+        let time = self.cut.as_ref().map_or(time, |(_, earlier)| time.min(*earlier));
+        let cut = Some((Arc::new(uncut.clone()), time));
+        let source = Self { cut, ..self.with_graph(&uncut.graph_before(time)?) };
         match self.step {
             GraphStep::None => Ok(Arc::new(source)),
             step => source.with_step(step),
@@ -217,7 +244,7 @@ impl Source for PreparedDataset {
     }
 
     fn nodes_before(&self, time: i64) -> Option<Arc<[bool]>> {
-        self.data.times.nodes_before(&self.data.graph, time)
+        self.data.times.nodes_before(self.data.graph.types(), time)
     }
 
     fn sampler(&self, sampling: &Sampling) -> Result<Arc<dyn FrontierSampler>> {
@@ -247,8 +274,8 @@ impl Source for PreparedDataset {
         for (position, of_relation) in
             config.relation_configs(&schema, &are_weighted)?.into_iter().enumerate()
         {
-            let copy =
-                copies.get_or_make(device, mode, position, || Ok(self.graph.whole_graph(position)?))?;
+            let copy = copies
+                .get_or_make(device, mode, (position, None), || Ok(self.graph.whole_graph(position)?))?;
             samplers.push(DeviceSampler::with_config(copy, of_relation)?);
         }
         let sampler =
@@ -326,4 +353,33 @@ fn keys_of_rows(
         true => model.keys_of_training_data(&keys),
         false => keys,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_data::synthetic;
+
+    use super::*;
+
+    /// The last edge type is late: without its edges, added loops must not take over its number.
+    #[test]
+    fn loops_of_a_cut_graph_have_the_type_of_those_of_the_whole_graph() {
+        let ring = synthetic::ring(6).unwrap();
+        let times: Vec<i64> = (0..12).collect();
+        let types: Vec<u8> = times.iter().map(|time| u8::from(6 <= *time)).collect();
+        let ring = ring.with_edge_column(0, EdgeColumns::TYPES, EdgeColumn::new(types, 1).unwrap()).unwrap();
+        let ring = ring.with_edge_column(0, EdgeColumns::TIMES, EdgeColumn::new(times, 1).unwrap()).unwrap();
+        let whole = PreparedDataset::new(ring);
+        let looped = whole.with_step(GraphStep::SelfLoops).unwrap();
+        let [cut_first, cut_last] =
+            [whole.before(6).unwrap().with_step(GraphStep::SelfLoops).unwrap(), looped.before(6).unwrap()];
+        for source in [looped, cut_first, cut_last] {
+            let Some(WholeGraph::One(graph)) = source.whole() else { panic!("the graph should be whole") };
+            let types = graph.edge_types().unwrap();
+            let is_loop = |edge: usize| graph.indices()[edge] == graph.dsts()[edge];
+            let loops: Vec<u8> =
+                (0..types.len()).filter(|edge| is_loop(*edge)).map(|edge| types[edge]).collect();
+            assert_eq!(loops, [2; 6]);
+        }
+    }
 }

@@ -3,16 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod links;
+#[cfg(feature = "grpc")]
+mod partitions;
+mod predictions;
 
 use std::path::Path;
 
+use kiln::Messages;
 use kiln::data::TimeSplit;
 use kiln::graph::{EdgeColumn, EdgeColumns, NodeTypes, RelationEdges};
 use kiln::nn::Sage;
 use kiln::prelude::*;
 use kiln::sample::{KeyDomain, RngKey};
-use kiln::train::LayerWiseConfig;
-use kiln::{GraphSource, Messages};
 
 /// Draws numbers below a limit.
 fn draws(stream: u32, n: usize, limit: u32) -> Vec<u32> {
@@ -46,8 +48,10 @@ impl Random {
         let is_kept = |edge: &usize| {
             let Some(cut) = before else { return true };
             let src = self.srcs[*edge] as usize;
+            // A node always knows itself.
+            let is_loop = self.srcs[*edge] == self.dsts[*edge];
             (!self.has_edge_times || self.times[*edge] < cut)
-                && (!self.has_node_times || self.node_times[src] < cut)
+                && (!self.has_node_times || is_loop || self.node_times[src] < cut)
         };
         let kept: Vec<usize> = (0..self.srcs.len()).filter(is_kept).collect();
         let ends = |nodes: &[u32]| kept.iter().map(|edge| nodes[*edge]).collect::<Vec<u32>>();
@@ -250,30 +254,4 @@ fn all_messages_have_a_note_and_another_setting() {
     assert_eq!(setting(&all), Some("all".to_owned()));
     let other = NeighborLoader::new(&kiln::data::synthetic::ring(10).unwrap(), [4]).messages(Messages::All);
     assert_eq!((notes(&other), setting(&other)), (vec![], None));
-}
-
-#[test]
-fn predictions_at_a_time_read_only_what_was_known_then() {
-    let random = Random::new(true, true);
-    let split = TimeSplit::new(None, 50, 75).unwrap();
-    let data = random.timed(split, false);
-    let folder = tempfile::tempdir().unwrap();
-    let loader = NeighborLoader::new(&data, [4, 4]).batch_size(16);
-    let sage = SageConfig::new(2, 2).layers(2).hidden(8).dropout(0.0);
-    Trainer::new(sage, AdamConfig::new(0.01)).fit(&loader, out(folder.path(), "run".to_owned(), 1)).unwrap();
-    let model = SavedModel::open(folder.path().join("run")).unwrap();
-    let nodes: Vec<NodeId> = (0..N_NODES as u32).map(NodeId).collect();
-    for mode in [PredictMode::default(), PredictMode::Exact(LayerWiseConfig::within(None))] {
-        let of = |source: GraphSource| {
-            let scores = model.on_nodes(source).unwrap().predict(&nodes, &mode).unwrap();
-            format!("{:?}", scores.confidences())
-        };
-        let at = GraphSource::from(&data).at("60").unwrap();
-        let cut = random.build(Some(60), &random.split(&split), false);
-        assert_eq!(of(at), of((&cut).into()));
-    }
-    let error = GraphSource::from(&data).at("2026-06-01").unwrap_err();
-    assert!(error.to_string().contains("an integer"), "{error}");
-    let error = GraphSource::from(&kiln::data::synthetic::ring(10).unwrap()).at("7").unwrap_err();
-    assert!(error.to_string().contains("have no times"), "{error}");
 }

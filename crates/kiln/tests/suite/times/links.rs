@@ -141,7 +141,7 @@ fn negatives_were_known_before_the_time_of_their_phase() {
     let config = LinkSplitConfig { direction: Some(LinkDirection::Directed), ..LinkSplitConfig::default() };
     let links = LinkSplit::temporal(&data, "edge", None, split, &config).unwrap();
     for (phase, cut) in PHASES.into_iter().zip(split.cuts()) {
-        let known = data.times.nodes_before(&data.graph, cut).unwrap();
+        let known = data.times.nodes_before(data.graph.types(), cut).unwrap();
         for degree in [false, true] {
             let negatives = match degree {
                 false => Negatives::new(UniformNegatives { dsts: 0..N_NODES as u32 }, 3),
