@@ -120,6 +120,9 @@ fn links_are_split_by_the_times_of_their_edges() {
     assert!(!of_set.contains("are edges of the graph"), "{of_set}");
     let of_flags = kiln(root, &format!("{train} --data @/set {times} --out @/flags"));
     assert_eq!(weights_hash(root, "run"), weights_hash(root, "flags"), "{of_flags}");
+    kiln(root, "data partition @/links --cache-ratio 0 --parts 1 --out @/parts");
+    kiln(root, &format!("{train} --data @/links --parts @/parts --host 127.0.0.1 --out @/of-parts"));
+    assert_eq!(weights_hash(root, "of-parts"), weights_hash(root, "run"));
     for (times, expected) in [
         ("2026-02-01", "--link-times: got 1 times, expected VAL,TEST or TRAIN,VAL,TEST"),
         ("2026-04-01,2026-03-01", "expected train before val, and val not after test"),
