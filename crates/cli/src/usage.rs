@@ -22,7 +22,7 @@ pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
     use kiln::comm::{Failure, RankError};
     error.chain().any(|cause| match cause.downcast_ref() {
         Some(kiln::Error::Rank(RankError::Rank { failure: Failure::Failed(inner), .. })) => {
-            matches!(inner.downcast_ref(), Some(kiln::Error::Other(inner)) if inner.is::<UsageError>())
+            matches!(inner.downcast_ref(), Some(kiln::Error::Other(inner)) if inner.is::<UsageError>() || inner.downcast_ref().is_some_and(kiln::predictions::Error::is_usage))
         }
         Some(kiln::Error::Train(error)) => error.is_usage(),
         _ if cause.downcast_ref().is_some_and(kiln_sweep::Error::is_usage) => true,
@@ -31,6 +31,7 @@ pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
         _ => {
             cause.is::<UsageError>()
                 || cause.downcast_ref().is_some_and(kiln::train::Error::is_usage)
+                || cause.downcast_ref().is_some_and(kiln::predictions::Error::is_usage)
                 || matches!(cause.downcast_ref(), Some(kiln::store::Error::NotEmpty { .. }))
         }
     })

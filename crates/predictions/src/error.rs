@@ -1,5 +1,7 @@
 use kiln_comm::TransientError;
 
+use crate::SelectionError;
+
 /// An error while files of predictions are written, or in the edges that are requested.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -7,7 +9,13 @@ pub enum Error {
     /// The requested edges are not those of the data.
     #[error(transparent)]
     Edges(#[from] EdgeRequestError),
-    /// The edges of the data are damaged.
+    /// The items or links that are requested are not those of the data.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+    /// The model cannot score the links.
+    #[error(transparent)]
+    Train(#[from] kiln_train::Error),
+    /// The edges or the links of the data are damaged, or a file of ids is invalid.
     #[error(transparent)]
     Data(#[from] kiln_data::Error),
     /// A file could not be written.
@@ -58,6 +66,15 @@ pub enum EdgeRequestError {
 impl Error {
     /// Returns true if another attempt may succeed.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::OwnerLost(_))
+        match self {
+            Self::OwnerLost(_) => true,
+            Self::Train(error) => error.is_transient(),
+            _ => false,
+        }
+    }
+
+    /// Returns true if the request of the user is wrong, and not a file.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Selection(error) if error.is_usage())
     }
 }

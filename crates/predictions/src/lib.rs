@@ -1,4 +1,5 @@
-//! Files of predictions, which are written batch by batch: of nodes, edges and graphs, of scored links, and of several ranks.
+//! Predictions: the selection of items and links, and their files, which are written batch by batch: of nodes, edges and graphs,
+//! of scored links, and of several ranks.
 //!
 //! A folder of files is unfinished until it is committed, and then renamed to its target. Dropping the writer removes it.
 //!
@@ -24,16 +25,22 @@ mod error;
 mod files;
 mod format;
 mod link_files;
+mod link_request;
 mod predicted_edges;
 mod rank_folders;
+mod selection;
+mod selection_error;
 mod totals;
 
 pub use error::{EdgeRequestError, Error};
 pub use files::{EdgeEnds, PredictionFiles, PredictionRequest};
 pub use format::PredictionFormat;
 pub use link_files::{LinkNodes, LinkPredictionFiles};
+pub use link_request::LinkRequest;
 pub use predicted_edges::PredictedEdges;
 pub use rank_folders::{RankFolders, WRITING_TIMEOUT, Written, totals_of_ranks};
+pub use selection::{ItemSelection, SelectableItems, id_bytes, read_named_nodes};
+pub use selection_error::SelectionError;
 pub use totals::{PartCounts, PredictionTotals, SplitPart, SplitParts};
 
 /// The result of this crate's fallible functions.

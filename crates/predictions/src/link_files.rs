@@ -155,6 +155,11 @@ impl LinkPredictionFiles {
         }
     }
 
+    /// Returns the nodes of the links.
+    pub fn nodes(&self) -> &LinkNodes {
+        &self.nodes
+    }
+
     /// Counts a source that has no links, because its outputs are not finite.
     pub fn add_source_without_links(&mut self, src: NodeId) {
         self.totals.add_non_finite(self.nodes.number(0, src));

@@ -2,18 +2,22 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use kiln::PredictionFormat;
-use kiln::data::NodeFeatures;
+use kiln::data::{NodeFeatures, NodeNames};
+use kiln::graph::{Links, NodeId};
+use kiln::predictions::{ItemSelection, SelectableItems, read_named_nodes};
 use kiln::prelude::{PredictMode, SavedModel};
 use kiln::sample::RelationFanouts;
 use kiln::train::{EvaluatedNeighbors, LayerWiseConfig, ModelTask};
+use kiln::{LinkNodes, PredictionFormat};
 use kiln_usage::ensure;
 
 use crate::flags::parse;
 use crate::flags::partitions::PartitionSource;
 use crate::flags::ranks::JobArgs;
 use crate::flags::source::DataSource;
+use crate::output::print_notes;
 
 /// The flags of `kiln predict`.
 #[derive(Debug, Args)]
@@ -38,9 +42,10 @@ pub(crate) struct PredictArgs {
     pub(super) at: Option<String>,
     /// Nodes (or graphs, or edges) to predict, or the sources of --top-k: `test` (the test split of the data; of graphs, that of the
     /// run's seed; of links, the sources of the test links), `all`, `new` (those that `kiln data import --append` added),
-    /// `unlabelled` (those without a target), or a file of ids, `.npy` or text with one id per line.
-    #[arg(long, value_name = "test|all|new|unlabelled|FILE", default_value = "test")]
-    pub(super) nodes: PathBuf,
+    /// `unlabelled` (those without a target), or a file of ids, `.npy` or text with one id per line. Default: test, or for
+    /// --top-k in data without test links all.
+    #[arg(long, value_name = "test|all|new|unlabelled|FILE", value_parser = PathBufValueParser::new().map(ItemSelection::new))]
+    pub(super) nodes: Option<ItemSelection>,
     /// Nodes to predict, or the sources of --top-k, by their names: a text file with one name per line, such as the keys of imported tables.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "parts", "servers"])]
     pub(super) keys: Option<PathBuf>,
@@ -127,10 +132,28 @@ pub(super) struct LinkPredictionArgs {
 impl PredictArgs {
     /// Returns true for predictions of the test split, the default.
     pub(super) fn selects_test(&self) -> bool {
-        self.nodes.as_os_str() == "test"
+        *self.selection() == ItemSelection::Test
             && self.keys.is_none()
             && self.links.pairs.is_none()
             && self.links.pair_keys.is_none()
+    }
+
+    /// Returns the items that `--nodes` selects.
+    pub(super) fn selection(&self) -> &ItemSelection {
+        self.nodes.as_ref().unwrap_or(&ItemSelection::Test)
+    }
+
+    /// Returns the nodes of a selection, or those of `--keys`.
+    pub(super) fn select_nodes(
+        &self,
+        nodes: &SelectableItems<'_, NodeId>,
+        selection: &ItemSelection,
+        names: Option<&NodeNames>,
+    ) -> kiln::predictions::Result<Vec<NodeId>> {
+        match &self.keys {
+            Some(path) => read_named_nodes(path, nodes.n_items, names),
+            None => nodes.select(selection),
+        }
     }
 
     pub(super) fn mode(&self, model: &SavedModel) -> anyhow::Result<PredictMode> {
@@ -177,6 +200,18 @@ impl From<Format> for PredictionFormat {
 }
 
 impl LinkPredictionArgs {
+    /// Returns the pairs of `--pairs` or `--pair-keys` with node ids of the graph; `None` without these flags.
+    pub(super) fn read_pairs(&self, nodes: &LinkNodes) -> anyhow::Result<Option<Links>> {
+        let mut notes = Vec::new();
+        let links = match (&self.pairs, &self.pair_keys) {
+            (Some(path), _) => Some(nodes.read_pairs(path, &mut notes)?),
+            (None, Some(path)) => Some(nodes.read_named_pairs(path)?),
+            (None, None) => None,
+        };
+        print_notes(&notes);
+        Ok(links)
+    }
+
     /// Checks that the flags suit the model's task.
     pub(super) fn check(&self, args: &PredictArgs, task: ModelTask) -> anyhow::Result<()> {
         let is_given = self.pairs.is_some() || self.pair_keys.is_some() || self.top_k.is_some();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kiln::graph::{LinkId, Links, RelationSchema};
-use kiln::predictions::{WRITING_TIMEOUT, Written};
+use kiln::predictions::{ItemSelection, SelectableItems, WRITING_TIMEOUT, Written, id_bytes};
 use kiln::prelude::{PredictMode, PredictOn, RankHandle};
 use kiln::store::sha256;
 use kiln::train::{LinkPredictor, NamedTargets, PredictedRows};
@@ -12,8 +12,6 @@ use kiln_usage::ensure;
 
 use super::data::OpenedGraph;
 use super::job::Job;
-use super::link_request::read_links;
-use super::request::{SelectableItems, id_bytes, items};
 use crate::output::{print_note_lines, print_rank_zero};
 
 /// The number of edges that are predicted and written at once.
@@ -59,7 +57,7 @@ impl Job<'_> {
         nodes: &LinkNodes,
     ) -> anyhow::Result<(PredictedEdges, Vec<LinkId>)> {
         let args = self.args;
-        let pairs = read_links(args, nodes)?;
+        let pairs = args.links.read_pairs(nodes)?;
         let reads_features = self.model.edge_dims().is_some_and(|dims| dims.d_edge != 0);
         let Some(graph) = graph.whole() else {
             ensure!(
@@ -69,7 +67,7 @@ impl Job<'_> {
             );
             return Ok(all_of(pairs.unwrap_or_default()));
         };
-        let is_of_test = pairs.is_none() && args.nodes.as_os_str() == "test";
+        let is_of_test = pairs.is_none() && *args.selection() == ItemSelection::Test;
         if !is_of_test || args.at.is_some() {
             let of_time =
                 args.at.as_ref().map_or_else(String::new, |time| format!(" that are before {time}"));
@@ -93,7 +91,7 @@ impl Job<'_> {
             new: None,
             targets: Some(targets),
         };
-        let items = items(&args.nodes, selectable)?;
+        let items = selectable.select(args.selection())?;
         Ok((edges, items))
     }
 

@@ -4,6 +4,7 @@ use kiln::SplitParts;
 use kiln::data::{GraphDataset, HashedPart, NodeFeatures, Split};
 use kiln::feature::FeatureStore;
 use kiln::graph::GraphId;
+use kiln::predictions::{ItemSelection, SelectableItems, id_bytes};
 use kiln::prelude::PredictOn;
 use kiln::store::sha256;
 use kiln::train::NamedTargets;
@@ -11,7 +12,6 @@ use kiln_usage::{bail, ensure};
 
 use super::args::Mode;
 use super::job::Job;
-use super::request::{SelectableItems, id_bytes, items};
 use crate::output::print_note_lines;
 
 impl Job<'_> {
@@ -55,7 +55,7 @@ impl Job<'_> {
         };
         let has_split = !split.train.is_empty() || !split.val.is_empty() || !split.test.is_empty();
         ensure!(
-            has_split || args.nodes.as_os_str() != "test",
+            has_split || *args.selection() != ItemSelection::Test,
             "the set has no split of its own, and is not that of the training: give --nodes all, or a file of ids"
         );
         let of_data = data.targets();
@@ -65,7 +65,7 @@ impl Job<'_> {
             new: None,
             targets: Some(&of_data),
         };
-        let graphs = items(&args.nodes, selectable)?;
+        let graphs = selectable.select(args.selection())?;
         let parts = SplitParts::new(data.n_graphs(), &split);
         let request = self.request(graphs, targets, parts);
         self.launch(&sha256(&id_bytes(&request.items)), |rank, folder| {

@@ -1,21 +1,19 @@
 //! `kiln predict` with a model of links: the scores of pairs, or the best destinations of each source.
 
-use anyhow::Context;
-use kiln::graph::{GraphSchema, Links, NodeId, RelationSchema};
-use kiln::predictions::{WRITING_TIMEOUT, Written};
+use std::ops::Range;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use kiln::graph::{Csc, GraphSchema, NodeId, RelationSchema};
+use kiln::predictions::{
+    ItemSelection, LinkRequest, SelectableItems, SelectionError, WRITING_TIMEOUT, Written,
+};
 use kiln::prelude::{PredictMode, PredictOn, RankHandle};
-use kiln::store::progress::{Progress, ProgressUnit};
-use kiln::train::{LinkPredictor, LinkScorer, LinkScorerBuilder, ScoredLink, WantedRows};
+use kiln::train::{LinkPredictor, LinkScorer, LinkScorerBuilder, TopKConfig, WantedRows};
 use kiln::{LinkNodes, LinkPredictionFiles, PredictionOutput};
 
-use super::args::PredictArgs;
-use super::data::PredictedGraph;
 use super::job::Job;
-use super::link_request::LinkRequest;
 use crate::output::print_rank_zero;
-
-/// The number of pairs that are scored and written at once.
-const LINES: usize = 1 << 16;
 
 impl Job<'_> {
     /// Scores links; of a heterogeneous graph, those of the relation that training had. Sources and destinations are numbered
@@ -30,13 +28,28 @@ impl Job<'_> {
             ids: graph.schema().node_ranges(relation),
             names: [src_type, dst_type].map(|node_type| graph.whole()?.names(node_type)),
         };
-        let new_srcs = graph.whole().and_then(|graph| graph.new_rows(src_type));
-        let test = graph.whole().map(|graph| test_sources(args, graph, relation)).transpose()?;
-        let known = match &whole {
-            Some(predictor) if args.links.exclude_edges => Some(predictor.known_links()?),
-            _ => None,
+        let of_data = graph.whole().and_then(|graph| graph.links.as_ref());
+        let of_relation = of_data.filter(|links| links.relation == relation);
+        if graph.whole().is_some() && of_relation.is_none() {
+            print_rank_zero(
+                "note: messages pass over all edges of the data, also over links that training held out",
+            );
+        }
+        let request = match args.links.read_pairs(&nodes)? {
+            Some(links) => LinkRequest::Pairs(links),
+            None => {
+                let known = match &whole {
+                    Some(predictor) if args.links.exclude_edges => Some(predictor.known_links()?),
+                    _ => None,
+                };
+                let test = match of_relation {
+                    Some(links) if args.selects_test() => nodes.test_sources(links, graph.schema())?,
+                    _ => Vec::new(),
+                };
+                let new = graph.whole().and_then(|graph| graph.new_rows(src_type));
+                self.top_k(&nodes, &test, new, known)?
+            }
         };
-        let request = LinkRequest::new(args, &test.unwrap_or_default(), new_srcs, &nodes, known)?;
         let mode = args.mode(&self.model)?;
         self.launch(&graph.identity(request.hash()), |rank, _| {
             let predictor = match &whole {
@@ -45,6 +58,44 @@ impl Job<'_> {
             };
             self.score(rank, &predictor, &request, &nodes, &mode)
         })
+    }
+
+    /// Returns the request of `--top-k`. `test` are the sources of the test links within their type, `new` those that were appended
+    /// to the data, and `known` has the edges that are left out.
+    fn top_k(
+        &self,
+        nodes: &LinkNodes,
+        test: &[NodeId],
+        new: Option<Range<u32>>,
+        known: Option<Arc<Csc>>,
+    ) -> anyhow::Result<LinkRequest> {
+        let args = self.args;
+        let n_items = nodes.ids[0].len();
+        let mut selection = args.selection();
+        if args.selects_test() && test.is_empty() {
+            match (&args.nodes, args.parts.is_given()) {
+                (_, true) => bail!(kiln::predictions::Error::from(SelectionError::NoTestLinksOfPartitions)),
+                (Some(_), false) => bail!(kiln::predictions::Error::from(SelectionError::NoTestLinks)),
+                (None, false) => selection = &ItemSelection::All,
+            }
+            print_rank_zero(format_args!(
+                "note: the data has no test links: --top-k ranks the destinations of all {n_items} sources; --nodes and --keys select \
+                 others"
+            ));
+        }
+        let config = TopKConfig::new(args.links.top_k.unwrap_or(1)).among(nodes.ids[1].clone());
+        let config = match known {
+            Some(graph) => config.excluding(graph)?,
+            None => config,
+        };
+        if args.at.is_some() {
+            print_rank_zero(
+                "note: --top-k ranks all destinations of the data, also those that were not known at --at",
+            );
+        }
+        let srcs = SelectableItems { n_items, test, new, targets: None };
+        let srcs = args.select_nodes(&srcs, selection, nodes.names[0].as_deref())?;
+        Ok(LinkRequest::TopK { srcs: nodes.graph_ids(0, &srcs), config })
     }
 
     /// Returns the position of the relation whose links the model predicts.
@@ -102,64 +153,13 @@ impl Job<'_> {
         nodes: &LinkNodes,
     ) -> kiln::Result<Written> {
         let mut files = LinkPredictionFiles::create(&self.args.out, self.args.format.into(), nodes.clone())?;
-        match request {
-            LinkRequest::Pairs(links) => {
-                let progress = Progress::start("scoring links", ProgressUnit::Links, links.len() as u64);
-                for (srcs, dsts) in links.srcs().chunks(LINES).zip(links.dsts().chunks(LINES)) {
-                    let scores = scorer.score(&Links::new(srcs.to_vec(), dsts.to_vec())?)?;
-                    let pairs = srcs.iter().zip(dsts).zip(scores);
-                    let links = pairs.map(|((&src, &dst), score)| ScoredLink { src, dst, score });
-                    files.write(&links.collect::<Vec<_>>())?;
-                    progress.advance(srcs.len() as u64);
-                }
-            }
-            LinkRequest::TopK { srcs, config } => {
-                scorer
-                    .for_each_top_k(srcs, config, |links| -> kiln::Result<()> { Ok(files.write(links)?) })?;
-                report_left_out(scorer, srcs, nodes, &mut files);
-            }
+        let n_left_out = request.write(scorer, &mut files)?;
+        if n_left_out != 0 {
+            print_rank_zero(format_args!(
+                "the outputs of {} are not finite: no source has them as a link",
+                kiln::store::counted(n_left_out as u64, "destination")
+            ));
         }
         Ok(Some(files.complete()?).unzip())
-    }
-}
-
-/// Returns the sources of the test links of a relation that the flags request, ascending within their type; none for other
-/// requests. Prints that held-out links are among the edges of data without links.
-fn test_sources(args: &PredictArgs, graph: &PredictedGraph, relation: usize) -> anyhow::Result<Vec<NodeId>> {
-    let Some(links) = graph.links.as_ref().filter(|links| links.relation == relation) else {
-        print_rank_zero(
-            "note: messages pass over all edges of the data, also over links that training held out",
-        );
-        return Ok(Vec::new());
-    };
-    if args.links.top_k.is_none() || args.keys.is_some() || args.nodes.as_os_str() != "test" {
-        return Ok(Vec::new());
-    }
-    let schema = graph.source.schema();
-    links.check(schema).context("the links of the data are damaged")?;
-    let first = schema.node_ranges(relation)[0].start;
-    let mut srcs = Vec::new();
-    for &link in links.targets.split().test.iter() {
-        let (src, _) = links.targets.links().pair(link);
-        srcs.push(NodeId(src.0 - first));
-    }
-    srcs.sort_unstable();
-    srcs.dedup();
-    Ok(srcs)
-}
-
-/// Counts the sources without finite scores, and prints the number of destinations that no source has because their scores
-/// are not finite.
-fn report_left_out(scorer: &LinkScorer, srcs: &[NodeId], nodes: &LinkNodes, files: &mut LinkPredictionFiles) {
-    let left_out = scorer.non_finite();
-    for &src in srcs.iter().filter(|src| left_out.binary_search(src).is_ok()) {
-        files.add_source_without_links(src);
-    }
-    let n_dsts = left_out.iter().filter(|node| nodes.ids[1].contains(&node.0)).count();
-    if n_dsts != 0 {
-        print_rank_zero(format_args!(
-            "the outputs of {} are not finite: no source has them as a link",
-            kiln::store::counted(n_dsts as u64, "destination")
-        ));
     }
 }

@@ -5,13 +5,12 @@ mod data;
 mod edges;
 mod graphs;
 mod job;
-mod link_request;
 mod links;
 mod nodes;
-mod request;
 
 use std::time::Instant;
 
+use kiln::predictions::ItemSelection;
 use kiln::store::array_folder::check_free;
 use kiln::train::{ModelInfo, ModelInputs, ModelTask};
 use kiln_usage::ensure;
@@ -48,9 +47,10 @@ pub(crate) fn run(args: &PredictArgs, given: &GivenFlags) -> anyhow::Result<()> 
     }
     args.parts.check()?;
     ensure!(
-        !args.parts.is_given() || args.nodes.as_os_str() != "new",
+        !args.parts.is_given() || *args.selection() != ItemSelection::New,
         "partitions do not state which nodes are new, which --nodes new selects: use --data, or a file of ids"
     );
+    print_note_lines(args.selection().note_on_file());
     args.job.note_unused(given, launch.as_ref(), &args.parts);
     args.links.check(args, task)?;
     ensure!(

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use kiln::graph::{GraphSchema, NodeId};
-use kiln::predictions::Written;
+use kiln::predictions::{SelectableItems, Written, id_bytes};
 use kiln::prelude::{PredictMode, PredictOn, RankHandle};
 use kiln::store::sha256;
 use kiln::train::{NamedTargets, NodePredictor, WantedRows};
@@ -12,7 +12,6 @@ use kiln::{PredictionRequest, SplitParts};
 
 use super::data::PredictedGraph;
 use super::job::Job;
-use super::request::{SelectableItems, id_bytes, requested, selection};
 use crate::flags::ranks::convert_error;
 use crate::output::print_note_lines;
 
@@ -27,7 +26,7 @@ impl Job<'_> {
         let mode = args.mode(&self.model)?;
         let request = match &whole {
             Some((_, request)) => sha256(&id_bytes(&request.items)),
-            None => selection(args)?,
+            None => args.selection().identity()?,
         };
         self.launch(&graph.identity(request), |rank, folder| {
             let (predictor, request) = match &whole {
@@ -56,7 +55,7 @@ impl Job<'_> {
             new: graph.new_rows(node_type),
             targets: graph.targets_of(node_type).map(|of_type| &of_type.values),
         };
-        let nodes = requested(self.args, selectable, names.as_deref())?;
+        let nodes = self.args.select_nodes(&selectable, self.args.selection(), names.as_deref())?;
         let parts = SplitParts::new(n_nodes, &split);
         let request = PredictionRequest { names, ..self.request(nodes, targets, parts) };
         Ok((predictor, request))
