@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use kiln::data::convert::parse_bytes;
+use kiln::store::counted;
 use kiln_tables::{Import, ImportOptions, ProposalOptions, propose_spec};
 use kiln_usage::bail;
 
@@ -78,10 +79,7 @@ pub(crate) fn run(args: &ImportArgs, given: &GivenFlags) -> anyhow::Result<()> {
         };
         print_note_lines(given.note_unused(&["out", "memory", "threads"], "with --dry-run"));
         print_result(plan.to_string().trim_end())?;
-        let errors = match plan.errors.len() {
-            1 => "1 error".to_owned(),
-            n_errors => format!("{n_errors} errors"),
-        };
+        let errors = counted(plan.errors.len() as u64, "error");
         anyhow::ensure!(plan.errors.is_empty(), "the import would fail: {errors} in the tables");
         return Ok(());
     }

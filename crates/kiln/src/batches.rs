@@ -3,7 +3,7 @@ use std::sync::Arc;
 use kiln_data::{Note, Split};
 use kiln_feature::{TargetKind, Targets};
 use kiln_graph::{ItemId, NodeId, SharedArray};
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Phase, Shard, UnevenShards};
+use kiln_loader::{ItemSampler, Phase, UnevenShards};
 use kiln_nn::{BlockModel, InputAggregation};
 use kiln_train::{BatchConfig, InputError, Objective, TargetScale};
 
@@ -30,12 +30,6 @@ fn workers_aggregate(workers: usize, n_threads: usize) -> bool {
 /// Returns the aggregation by which a model reads its input rows, if this number of workers may compute it.
 pub(crate) fn aggregation_of_workers(model: &impl BlockModel, workers: usize) -> Option<InputAggregation> {
     model.input_aggregation().filter(|_| workers_aggregate(workers, rayon::current_num_threads()))
-}
-
-/// Returns the configuration by which a single rank takes the items of all ranks, with the global batch size.
-pub(crate) fn items_of_all_ranks(config: &ItemSamplerConfig) -> ItemSamplerConfig {
-    let batch_size = config.batch_size * config.shard.world_size;
-    ItemSamplerConfig { batch_size, shard: Shard::default(), ..*config }
 }
 
 /// Gives each rank the items whose node it owns, on a partitioned graph in worker mode. In server mode, and on a whole graph, no
@@ -98,15 +92,6 @@ pub(crate) fn first_items<I: ItemId>(
 ) -> &[I] {
     let items = items_of(split, phase);
     &items[..items.len().min(n_batches.saturating_mul(batch_size))]
-}
-
-/// Returns the name of the split of a phase, for messages.
-pub(crate) fn name_of(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Train { .. } => "training",
-        Phase::Validation => "validation",
-        Phase::Test => "test",
-    }
 }
 
 /// Returns the objective that the user set, or the default for the targets.

@@ -4,21 +4,9 @@ use burn::tensor::Device;
 use kiln_feature::{EdgeColumnStores, FeatureStore};
 use kiln_graph::Csc;
 use kiln_kernels::{DeviceEdgeColumn, DeviceFeatures, DeviceGraph, DeviceSampler, GraphMode};
-use kiln_loader::{ItemSampler, Phase};
-use kiln_sample::{NeighborSampler, SamplerConfig, Seeds, count_node_accesses};
+use kiln_sample::SamplerConfig;
 
 use crate::{Error, Result};
-
-/// The nodes whose features are cached on a device that does not hold all features.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CachedNodes {
-    /// The nodes with the most out-edges.
-    #[default]
-    ByDegree,
-    /// The nodes that the batches of the first epoch read most often. The reads are counted by sampling that epoch
-    /// once on the host (presampling; Yang et al. 2022, "GNNLab").
-    ByPresampling,
-}
 
 /// The copy of a graph and its features that one device reads.
 #[derive(Debug, Clone)]
@@ -29,28 +17,6 @@ pub struct DeviceCopy {
     pub features: Arc<DeviceFeatures>,
     /// The columns of edges that the loader gathers, which are where the graph is.
     pub edge_columns: Vec<Arc<DeviceEdgeColumn>>,
-}
-
-impl CachedNodes {
-    /// Returns the hotness of each node: its out-degree, or the number of times that the batches of the presampled
-    /// first epoch read it. `items` returns the training items of all ranks.
-    pub(crate) fn hotness(
-        self,
-        graph: &Arc<Csc>,
-        sampling: &SamplerConfig,
-        items: impl FnOnce() -> Result<ItemSampler>,
-    ) -> Result<Vec<u32>> {
-        match self {
-            Self::ByDegree => Ok(graph.out_degrees()),
-            Self::ByPresampling => {
-                let order = items()?.epoch(Phase::Train { epoch: 0 });
-                let steps = (0..order.n_steps()).map(|step| order.step(step));
-                let batches = steps.map(|batch| (Seeds::nodes(batch.seeds), batch.key));
-                let sampler = NeighborSampler::with_config(graph.clone(), sampling.clone())?;
-                Ok(count_node_accesses(&sampler, graph.n_nodes(), batches)?)
-            }
-        }
-    }
 }
 
 impl DeviceCopy {

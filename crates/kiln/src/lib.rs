@@ -45,13 +45,14 @@ mod trainer;
 
 pub use data_hash::hash_in_background;
 pub use data_loader::{BatchRequirements, DataLoader};
-pub use device_copy::{CachedNodes, DeviceCopy};
+pub use device_copy::DeviceCopy;
 pub use error::Error;
 pub use evaluation::EvalMode;
 pub use for_data::{DataDims, ForData};
 pub use graph_loader::GraphLoader;
 pub use kiln_comm::RankConfig;
 pub use kiln_kernels::GraphMode;
+pub use kiln_loader::CachedNodes;
 pub use kiln_predictions::{
     EdgeEnds, LinkNodes, LinkPredictionFiles, PartCounts, PredictedEdges, PredictionFiles, PredictionFormat,
     PredictionRequest, PredictionTotals, SplitPart, SplitParts,

@@ -6,7 +6,7 @@ use std::fmt;
 use kiln_data::{HashedPart, LinkTargets, TimeSplit};
 use kiln_feature::{TargetKind, TargetScaler};
 use kiln_graph::{GraphSchema, LinkId, Links, NodeId};
-use kiln_loader::{ItemSampler, LinkBatcher, LinkExclusion, Loader, Phase};
+use kiln_loader::{ItemSampler, LinkBatcher, LinkExclusion, LinkRelation, Loader, Phase};
 use kiln_nn::{BlockModel, LinkLoss, LinkModel};
 use kiln_sample::{Negatives, UniformNegatives};
 use kiln_train::{
@@ -16,11 +16,11 @@ use kiln_train::{
 
 use self::edge_settings::EdgeSettings;
 use crate::batches::{
-    batch_settings, first_items, items_of, items_of_all_ranks, objective_setting, shard_by_owner,
-    target_scale_setting, texts_of_new_notes,
+    batch_settings, first_items, items_of, objective_setting, shard_by_owner, target_scale_setting,
+    texts_of_new_notes,
 };
 use crate::data_loader::evaluate_by_evaluator;
-use crate::links::{LinkRelation, TrainingLinks};
+use crate::links::TrainingLinks;
 use crate::neighbor_loader::cut_of;
 use crate::{BatchRequirements, DataLoader, LinkLoaderError, NeighborLoader, RankHandle, Result};
 
@@ -479,8 +479,7 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
         let encoder = &trainer.model().encoder;
         let batcher = nodes.batcher(sampling, trainer.device(), encoder, None, || {
             let train = nodes_of_links(self.targets.links(), &self.targets.split().train);
-            Ok(ItemSampler::new(train, items_of_all_ranks(items.config()))
-                .map_err(kiln_train::Error::from)?)
+            Ok(ItemSampler::new(train, items.config().of_all_ranks()).map_err(kiln_train::Error::from)?)
         })?;
         let batcher = batcher.input_aggregation(nodes.input_aggregation(&items, encoder));
         let negatives = self.known_negatives(phase);

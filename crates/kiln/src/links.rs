@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use kiln_data::{DatasetLinks, LinkSplit, LinkTargets, TimeSplit};
-use kiln_graph::{GraphSchema, Relations};
-use kiln_loader::LinkExclusion;
+use kiln_graph::Relations;
+use kiln_loader::LinkRelation;
 
 use crate::source::Source;
 use crate::{Error, Result};
@@ -33,31 +33,6 @@ pub(crate) enum MessageGraph {
         /// The split of the links by time; `None` for another split.
         time_split: Option<TimeSplit>,
     },
-}
-
-/// The relation whose edges are the links, by its position.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LinkRelation {
-    pub(crate) position: usize,
-    /// The relation that has the reverse of each link; `None` if there is none.
-    pub(crate) reverse: Option<usize>,
-}
-
-impl LinkRelation {
-    /// Returns the relations from which the links of a training step are excluded.
-    pub(crate) fn excluded(self) -> Vec<usize> {
-        [self.position].into_iter().chain(self.reverse).collect()
-    }
-
-    /// Returns the edges that a training step leaves out of its messages by default.
-    pub(crate) fn exclusion(self, schema: &GraphSchema) -> LinkExclusion {
-        let [srcs, dsts] = schema.node_ranges(self.position);
-        // The reverse of a link between two types is an edge of the reverse relation only.
-        match self.reverse.is_some() || srcs == dsts {
-            true => LinkExclusion::WithReverses,
-            false => LinkExclusion::Directed,
-        }
-    }
 }
 
 impl TrainingLinks {

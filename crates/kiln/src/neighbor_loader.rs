@@ -23,8 +23,8 @@ use kiln_train::{
 };
 
 use crate::batches::{
-    batch_settings, check_target_scale, first_items, items_of, items_of_all_ranks, objective_of,
-    objective_setting, shard_by_owner, target_scale_setting, texts_of_new_notes,
+    batch_settings, check_target_scale, first_items, items_of, objective_of, objective_setting,
+    shard_by_owner, target_scale_setting, texts_of_new_notes,
 };
 use crate::data_loader::evaluate_by_evaluator;
 use crate::device_copy::{DeviceCopies, distinct};
@@ -526,7 +526,7 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
         let of_phase = self.phase_loader(phase)?;
         let sampling = self.sampling_from(None);
         let batcher = of_phase.batcher(sampling, trainer.device(), trainer.model(), targets, || {
-            let config = items_of_all_ranks(items.config());
+            let config = items.config().of_all_ranks();
             Ok(ItemSampler::new(&split.train[..], config).map_err(kiln_train::Error::from)?)
         })?;
         let batcher = batcher.input_aggregation(self.input_aggregation(&items, trainer.model()));

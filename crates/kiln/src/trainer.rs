@@ -23,7 +23,6 @@ use kiln_train::{
 use self::fit::EpochLines;
 pub use self::fit::FitConfig;
 pub use self::trained::TrainedModel;
-use crate::batches::name_of;
 use crate::{BatchRequirements, DataLoader, Error, RankHandle, Result};
 
 /// Trains models. It owns the seed, the device and the rank of a run, and passes them to the loader and the model. The
@@ -312,7 +311,7 @@ impl<C: ModelConfig> Trainer<C> {
         }
         if let Some((phase, _)) = phases.iter().find(|(_, batches)| batches.items().items().is_empty()) {
             return Err(kiln_train::Error::Input(kiln_train::InputError::EmptySplit {
-                split: name_of(*phase),
+                split: phase.split_name(),
             })
             .into());
         }

@@ -86,6 +86,13 @@ impl Default for ItemSamplerConfig {
 }
 
 impl ItemSamplerConfig {
+    /// Returns the configuration by which a single rank takes the items of all ranks, with the global batch size.
+    #[must_use]
+    pub fn of_all_ranks(self) -> Self {
+        let batch_size = self.batch_size * self.shard.world_size;
+        Self { batch_size, shard: Shard::default(), ..self }
+    }
+
     /// Returns the number of batches of a rank in each step of a phase.
     pub fn batches_per_step(&self, phase: Phase) -> usize {
         if phase.is_training() { self.accumulate } else { 1 }

@@ -21,6 +21,15 @@ impl Phase {
         matches!(self, Self::Train { .. })
     }
 
+    /// Returns the name of the split of the phase: `training`, `validation` or `test`.
+    pub fn split_name(self) -> &'static str {
+        match self {
+            Self::Train { .. } => "training",
+            Self::Validation => "validation",
+            Self::Test => "test",
+        }
+    }
+
     /// Returns the key of the phase, for draws that do not depend on the step, such as the negatives of a link:
     /// `RngKey::new(seed)` folded with the epoch, or with the kind of evaluation.
     pub fn key(self, seed: u64) -> RngKey {

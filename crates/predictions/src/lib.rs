@@ -26,22 +26,26 @@ mod files;
 mod format;
 mod link_files;
 mod link_request;
+mod predicted_data;
 mod predicted_edges;
 mod rank_folders;
 mod selection;
 mod selection_error;
 mod totals;
+mod training_split;
 
 pub use error::{EdgeRequestError, Error};
 pub use files::{EdgeEnds, PredictionFiles, PredictionRequest};
 pub use format::PredictionFormat;
 pub use link_files::{LinkNodes, LinkPredictionFiles};
 pub use link_request::LinkRequest;
+pub use predicted_data::PredictedData;
 pub use predicted_edges::PredictedEdges;
 pub use rank_folders::{RankFolders, WRITING_TIMEOUT, Written, totals_of_ranks};
 pub use selection::{ItemSelection, SelectableItems, id_bytes, read_named_nodes};
 pub use selection_error::SelectionError;
 pub use totals::{PartCounts, PredictionTotals, SplitPart, SplitParts};
+pub use training_split::split_of_training;
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

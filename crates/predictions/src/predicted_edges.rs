@@ -1,10 +1,15 @@
 use std::collections::HashMap;
+use std::ops::Range;
 
 use kiln_data::{DatasetLinks, Split};
 use kiln_feature::{EdgeFeatures, FeatureBuffer, Labels, Targets};
 use kiln_graph::{EdgeColumns, EdgeId, LinkId, Links, NodeId, Relations};
+use kiln_train::{LinkScorer, PredictedRows};
 
 use crate::{EdgeRequestError, Result};
+
+/// The number of edges that are predicted and written at once.
+const EDGES: usize = 1 << 16;
 
 /// The edges of a dataset whose classes, labels or numbers a model of edges predicts: the links of the relation with their features
 /// and targets, or, of data without links, all edges of the relation with the features of the graph. An edge is known by its
@@ -118,6 +123,27 @@ impl PredictedEdges {
         let (srcs, dsts): (Vec<NodeId>, Vec<NodeId>) =
             edges.iter().map(|edge| self.links.pair(*edge)).unzip();
         Links::new(srcs, dsts).expect("there should be as many sources as destinations")
+    }
+
+    /// Returns the ranges of positions of a list of edges, whose outputs are computed and written at once.
+    pub fn parts(n_edges: usize) -> impl Iterator<Item = Range<usize>> {
+        (0..n_edges).step_by(EDGES).map(move |start| start..n_edges.min(start + EDGES))
+    }
+
+    /// Computes the outputs of the edges at a range of positions of a list.
+    ///
+    /// # Errors
+    /// Returns an error if an edge does not exist, or if a node has no row in the scorer.
+    pub fn outputs(
+        &self,
+        scorer: &LinkScorer,
+        edges: &[LinkId],
+        positions: Range<usize>,
+    ) -> Result<PredictedRows> {
+        let part = &edges[positions.clone()];
+        let features = self.features(part)?;
+        let outputs = scorer.edge_outputs(&self.ends(part), features.as_ref())?;
+        Ok(PredictedRows { positions, scores: Some(outputs), embeddings: None })
     }
 
     /// Returns the feature rows of some edges; `None` if they have none.

@@ -17,6 +17,9 @@ pub enum SelectionError {
         "partitions have no test links, whose sources --nodes test selects: give --nodes all or a file of ids"
     )]
     NoTestLinksOfPartitions,
+    /// Edges are selected by their ids, and the data is partitioned.
+    #[error("partitions have no list of edges: use --data")]
+    NoEdgesOfPartitions,
     /// The appended items are selected, and no rows were appended.
     #[error(
         "no rows were appended to the data, which --nodes new selects: give the result of `kiln data import --append` to --data, \

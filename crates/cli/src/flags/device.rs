@@ -2,7 +2,7 @@
 
 use clap::Args;
 use kiln::kernels::Devices;
-use kiln::kernels::ops::{MatmulPrecision, has_bf16_products, matmul_precision_on, set_matmul_precision};
+use kiln::kernels::ops::{self, MatmulPrecision, matmul_precision_on, set_matmul_precision};
 use kiln::{CachedNodes, GraphMode, NeighborLoader};
 use kiln_usage::ensure;
 
@@ -48,11 +48,11 @@ impl DeviceArgs {
         match self.precision {
             MatmulPrecision::F32 => {}
             MatmulPrecision::Tf32 => ensure!(
-                are_all(devices, "cuda"),
+                devices.are_all("cuda"),
                 "--precision tf32 requires CUDA devices: remove it, or use --device cuda"
             ),
             MatmulPrecision::Bf16 => ensure!(
-                are_all(devices, "cpu") || are_all(devices, "cuda"),
+                devices.are_all("cpu") || devices.are_all("cuda"),
                 "--precision bf16 requires CUDA devices or the CPU: remove it, or use --device cuda or --device cpu"
             ),
         }
@@ -107,29 +107,13 @@ impl DeviceArgs {
     }
 }
 
-/// Returns true if all devices are of a kind, such as `cuda`.
-fn are_all(devices: &Devices, kind: &str) -> bool {
-    devices.iter().all(|device| device.name.starts_with(kind))
-}
-
-/// Sets the precision in which a saved model was trained, so that predictions are those of its run, or prints a note if
-/// these devices do not compute in it.
+/// Sets the precision in which a saved model was trained, or prints a note if these devices do not compute in it.
 pub(crate) fn set_trained_precision(trained: Option<&str>, devices: &Devices) {
-    let Some(name) = trained else { return };
-    let precision = MatmulPrecision::ALL.into_iter().find(|precision| precision.name() == name);
-    match precision {
-        Some(precision @ MatmulPrecision::Tf32) if are_all(devices, "cuda") => {
-            set_matmul_precision(precision)
-        }
-        Some(precision @ MatmulPrecision::Bf16)
-            if are_all(devices, "cuda") || are_all(devices, "cpu") && has_bf16_products() =>
-        {
-            set_matmul_precision(precision);
-        }
-        _ => print_rank_zero(format_args!(
+    if let Some(name) = trained.filter(|name| !ops::set_trained_precision(name, devices)) {
+        print_rank_zero(format_args!(
             "note: the model was trained with products in {name}, which this device does not compute: predictions are in \
              f32 and may differ from those of the run"
-        )),
+        ));
     }
 }
 

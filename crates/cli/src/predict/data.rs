@@ -1,15 +1,9 @@
 //! The graphs that `kiln predict` opens: whole or partitioned, with one type of nodes or several.
 
-use std::ops::Range;
-use std::sync::Arc;
-
-use anyhow::Context;
-use kiln::data::{Dataset, DatasetLinks, DatasetTargets, NodeNames, Split};
-use kiln::feature::Labels;
-use kiln::graph::{GraphSchema, NodeId, Relations};
-use kiln::prelude::SavedModel;
-use kiln::train::NamedTargets;
-use kiln::{GraphSource, JoinedGraph, PartitionedGraph, PredictedEdges, RankHandle};
+use kiln::data::Dataset;
+use kiln::graph::GraphSchema;
+use kiln::predictions::PredictedData;
+use kiln::{GraphSource, JoinedGraph, PartitionedGraph, RankHandle};
 
 /// The graph of the flags, before the ranks start.
 #[allow(clippy::large_enum_variant, reason = "there is one")]
@@ -23,16 +17,7 @@ pub(super) enum OpenedGraph {
 #[derive(Clone)]
 pub(super) struct PredictedGraph {
     pub(super) source: GraphSource,
-    /// `None` for data without targets.
-    targets: Option<DatasetTargets>,
-    /// `None` for data without links, and for partitions.
-    pub(super) links: Option<DatasetLinks>,
-    /// `None` for partitions.
-    graph: Option<Arc<Relations>>,
-    /// The names of the nodes of each type, `[n_types]`; empty for nodes without names, and no entries for partitions.
-    names: Vec<Arc<NodeNames>>,
-    /// The first new row of each node type; `None` for data without appended rows, and for partitions.
-    first_new: Option<Vec<u32>>,
+    pub(super) data: PredictedData,
 }
 
 impl OpenedGraph {
@@ -72,68 +57,16 @@ impl OpenedGraph {
     }
 }
 
-impl PredictedGraph {
-    /// Returns the edges of a relation, with their targets if the data has some.
-    pub(super) fn edges(&self, relation: usize) -> anyhow::Result<PredictedEdges> {
-        let graph = self.graph.as_ref().context("partitions have no list of edges: use --data")?;
-        Ok(PredictedEdges::new(graph, self.links.as_ref(), relation)?)
-    }
-
-    /// Returns the names of the nodes of a type; `None` for nodes without names, and for partitions.
-    pub(super) fn names(&self, node_type: usize) -> Option<Arc<NodeNames>> {
-        self.names.get(node_type).filter(|names| !names.is_empty()).cloned()
-    }
-
-    /// Returns the rows of a type that were appended to the data; `None` for data without appended rows, and for partitions.
-    pub(super) fn new_rows(&self, node_type: usize) -> Option<Range<u32>> {
-        let first = *self.first_new.as_ref()?.get(node_type)?;
-        Some(first..self.source.schema().types().range(node_type).len() as u32)
-    }
-
-    /// Returns the targets of the data if they are those of a type.
-    pub(super) fn targets_of(&self, node_type: usize) -> Option<&DatasetTargets> {
-        self.targets.as_ref().filter(|targets| targets.node_type == node_type)
-    }
-
-    /// Returns the targets of the nodes of a type, in the numbering of the classes or columns of a model, and their split, numbered
-    /// within the type; none if the targets of the data are those of another type.
-    pub(super) fn targets(
-        &self,
-        model: &SavedModel,
-        node_type: usize,
-    ) -> kiln::train::Result<(NamedTargets<NodeId>, Split)> {
-        let Some(targets) = self.targets_of(node_type) else {
-            let targets = Labels::new(Vec::<i32>::new(), 0).into();
-            return Ok((NamedTargets { targets, notes: Vec::new() }, Split::default()));
-        };
-        let first = self.source.schema().types().range(node_type).start;
-        // Predictions reject a node of another type, which damaged partitions may have.
-        let [train, val, test] = targets
-            .split
-            .parts()
-            .map(|(_, nodes)| nodes.iter().map(|node| NodeId(node.0.wrapping_sub(first))).collect());
-        let named = model.targets_by_name(&targets.values, &targets.class_names)?;
-        Ok((named, Split { train, val, test }))
-    }
-}
-
 impl From<Dataset> for PredictedGraph {
     fn from(data: Dataset) -> Self {
-        let source = GraphSource::from(&data);
-        Self {
-            source,
-            graph: Some(data.graph),
-            targets: data.targets,
-            links: data.links,
-            names: data.names,
-            first_new: data.first_new,
-        }
+        Self { source: GraphSource::from(&data), data: PredictedData::from(&data) }
     }
 }
 
 impl From<JoinedGraph> for PredictedGraph {
     fn from(joined: JoinedGraph) -> Self {
         let targets = joined.targets().cloned();
-        Self { targets, source: joined.into(), links: None, graph: None, names: Vec::new(), first_new: None }
+        let source = GraphSource::from(joined);
+        Self { data: PredictedData::of_partitions(source.schema().clone(), targets), source }
     }
 }

@@ -6,16 +6,13 @@ use kiln::graph::{LinkId, Links, RelationSchema};
 use kiln::predictions::{ItemSelection, SelectableItems, WRITING_TIMEOUT, Written, id_bytes};
 use kiln::prelude::{PredictMode, PredictOn, RankHandle};
 use kiln::store::sha256;
-use kiln::train::{LinkPredictor, NamedTargets, PredictedRows};
+use kiln::train::{LinkPredictor, NamedTargets};
 use kiln::{EdgeEnds, LinkNodes, PredictedEdges, PredictionRequest, SplitParts};
 use kiln_usage::ensure;
 
 use super::data::OpenedGraph;
 use super::job::Job;
 use crate::output::{print_note_lines, print_rank_zero};
-
-/// The number of edges that are predicted and written at once.
-const EDGES: usize = 1 << 16;
 
 impl Job<'_> {
     /// Predicts edges; of a heterogeneous graph, those of the relation that training had.
@@ -25,7 +22,7 @@ impl Job<'_> {
         let RelationSchema { src_type, dst_type, .. } = graph.schema().relations()[relation];
         let nodes = LinkNodes {
             ids: graph.schema().node_ranges(relation),
-            names: [src_type, dst_type].map(|node_type| graph.whole()?.names(node_type)),
+            names: [src_type, dst_type].map(|node_type| graph.whole()?.data.names(node_type)),
         };
         let (edges, items) = self.requested_edges(&graph, relation, &nodes)?;
         let (targets, class_names) = edges.targets();
@@ -79,11 +76,11 @@ impl Job<'_> {
             if !reads_features {
                 return Ok(all_of(pairs));
             }
-            let edges = graph.edges(relation)?;
+            let edges = graph.data.edges(relation)?;
             let found = edges.find(&pairs)?;
             return Ok((edges, found));
         }
-        let edges = graph.edges(relation)?;
+        let edges = graph.data.edges(relation)?;
         let (targets, _) = edges.targets();
         let selectable = SelectableItems {
             n_items: edges.links().len(),
@@ -111,14 +108,9 @@ impl Job<'_> {
         let scorer = self.rows(rank, predictor, nodes, mode)?;
         let written = self.write(rank, folder, request, |_, each| {
             let Some(scorer) = &scorer else { return Ok(()) };
-            for start in (0..items.len()).step_by(EDGES) {
-                let positions = start..items.len().min(start + EDGES);
-                let part = &items[positions.clone()];
-                let features = edges.features(part)?;
-                let outputs = rank.with_machine_threads(|| {
-                    Ok(scorer.edge_outputs(&edges.ends(part), features.as_ref())?)
-                })?;
-                each(&PredictedRows { positions, scores: Some(outputs), embeddings: None })?;
+            for positions in PredictedEdges::parts(items.len()) {
+                let rows = rank.with_machine_threads(|| Ok(edges.outputs(scorer, &items, positions)?))?;
+                each(&rows)?;
             }
             Ok(())
         })?;

@@ -1,10 +1,8 @@
 //! Predictions of graphs.
 
 use kiln::SplitParts;
-use kiln::data::{GraphDataset, HashedPart, NodeFeatures, Split};
-use kiln::feature::FeatureStore;
-use kiln::graph::GraphId;
-use kiln::predictions::{ItemSelection, SelectableItems, id_bytes};
+use kiln::data::NodeFeatures;
+use kiln::predictions::{ItemSelection, SelectableItems, id_bytes, split_of_training};
 use kiln::prelude::PredictOn;
 use kiln::store::sha256;
 use kiln::train::NamedTargets;
@@ -51,7 +49,7 @@ impl Job<'_> {
         print_note_lines(notes);
         let split = match split {
             Some(split) => split,
-            None => self.split_of_training(&data, &*features)?,
+            None => split_of_training(&self.model, &data, &*features)?,
         };
         let has_split = !split.train.is_empty() || !split.val.is_empty() || !split.test.is_empty();
         ensure!(
@@ -76,17 +74,5 @@ impl Job<'_> {
                 rank.predict_batches(&batches, output, |rows| each(&rows))
             })
         })
-    }
-
-    /// Returns the split by which `kiln train` divided a set without a split of its own, by the seed of the run; no graphs for a
-    /// set that is not that of the training.
-    fn split_of_training(
-        &self,
-        data: &GraphDataset,
-        features: &dyn FeatureStore,
-    ) -> anyhow::Result<Split<GraphId>> {
-        let split = Split::random(data.n_graphs(), [0.8, 0.1], self.model.info().evaluation.seed)?;
-        let hash = data.hash_of(Some((features, &split)), HashedPart::All(&mut || Ok(())))?;
-        Ok(if self.model.is_of_data(&hash) { split } else { Split::default() })
     }
 }

@@ -26,10 +26,9 @@ impl Job<'_> {
         let RelationSchema { src_type, dst_type, .. } = graph.schema().relations()[relation];
         let nodes = LinkNodes {
             ids: graph.schema().node_ranges(relation),
-            names: [src_type, dst_type].map(|node_type| graph.whole()?.names(node_type)),
+            names: [src_type, dst_type].map(|node_type| graph.whole()?.data.names(node_type)),
         };
-        let of_data = graph.whole().and_then(|graph| graph.links.as_ref());
-        let of_relation = of_data.filter(|links| links.relation == relation);
+        let of_relation = graph.whole().and_then(|graph| graph.data.links(relation));
         if graph.whole().is_some() && of_relation.is_none() {
             print_rank_zero(
                 "note: messages pass over all edges of the data, also over links that training held out",
@@ -46,7 +45,7 @@ impl Job<'_> {
                     Some(links) if args.selects_test() => nodes.test_sources(links, graph.schema())?,
                     _ => Vec::new(),
                 };
-                let new = graph.whole().and_then(|graph| graph.new_rows(src_type));
+                let new = graph.whole().and_then(|graph| graph.data.new_rows(src_type));
                 self.top_k(&nodes, &test, new, known)?
             }
         };

@@ -46,14 +46,14 @@ impl Job<'_> {
         let predictor = self.model.on_nodes(&graph.source)?;
         let n_nodes = predictor.n_nodes();
         let node_type = self.node_type(graph.source.schema())?;
-        let names = graph.names(node_type);
-        let (NamedTargets { targets, notes }, split) = graph.targets(&self.model, node_type)?;
+        let names = graph.data.names(node_type);
+        let (NamedTargets { targets, notes }, split) = graph.data.named_targets(&self.model, node_type)?;
         print_note_lines(notes.iter().filter(|_| prints));
         let selectable = SelectableItems {
             n_items: n_nodes,
             test: &split.test,
-            new: graph.new_rows(node_type),
-            targets: graph.targets_of(node_type).map(|of_type| &of_type.values),
+            new: graph.data.new_rows(node_type),
+            targets: graph.data.targets(node_type).map(|of_type| &of_type.values),
         };
         let nodes = self.args.select_nodes(&selectable, self.args.selection(), names.as_deref())?;
         let parts = SplitParts::new(n_nodes, &split);

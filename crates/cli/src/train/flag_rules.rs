@@ -1,10 +1,10 @@
 //! The runs of `kiln train` to which a flag applies, and the flags that the result of a run depends on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use kiln::train::are_equal_settings;
-use kiln_usage::bail;
+use kiln_usage::{FlagGroups, bail};
 
 use crate::flags::links::LinkArgs;
 use crate::flags::partitions::PartitionArgs;
@@ -74,16 +74,11 @@ const GROUPS: [(&str, Scope, bool); 10] = [
 ];
 
 /// Returns [`GROUPS`] and the flags of partitions, processes and links.
-fn flag_groups() -> Vec<(Vec<String>, Scope, bool)> {
-    let mut groups = vec![
-        (list_names::<PartitionArgs>(), Scope::Partitions, false),
-        (list_names::<LaunchArgs>(), Scope::All, false),
-        (list_names::<LinkArgs>(), Scope::Links, true),
-    ];
-    for (names, scope, is_of_result) in GROUPS {
-        groups.push((names.split_whitespace().map(str::to_owned).collect(), scope, is_of_result));
-    }
-    groups
+fn flag_groups() -> FlagGroups<Scope> {
+    FlagGroups::new(GROUPS)
+        .with_group(list_names::<LinkArgs>(), Scope::Links, true)
+        .with_group(list_names::<LaunchArgs>(), Scope::All, false)
+        .with_group(list_names::<PartitionArgs>(), Scope::Partitions, false)
 }
 
 /// What a run trains on.
@@ -98,13 +93,10 @@ pub(super) struct Training {
 impl Training {
     /// Checks that the flags of a command line apply to this run.
     pub(super) fn check_flags(self, flags: &GivenFlags) -> anyhow::Result<()> {
-        for (names, scope, _) in flag_groups() {
-            let given = names.iter().find(|flag| flags.on_command_line.contains(*flag));
-            if let Some(flag) = given.filter(|_| !self.is_within(scope)) {
-                bail!("--{flag} does not apply to training on {}: remove it", self.describe());
-            }
+        match flag_groups().find_outside(&flags.on_command_line, |scope| self.is_within(scope)) {
+            Some(flag) => bail!("--{flag} does not apply to training on {}: remove it", self.describe()),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn is_within(self, scope: Scope) -> bool {
@@ -137,18 +129,7 @@ impl Training {
 
 /// Returns the differences between the flags of a run and those with which it is resumed, of flags that the result depends on.
 pub(super) fn compare_flags(then: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
-    let groups = flag_groups();
-    let of_computation = groups.iter().filter(|(_, _, is_of_result)| !is_of_result);
-    let ignored: BTreeSet<&String> = of_computation.flat_map(|(names, ..)| names).collect();
-    let names: BTreeSet<&String> = then.keys().chain(now.keys()).collect();
-    let mut differences = Vec::new();
-    for name in names.difference(&ignored) {
-        let [then, now] = [then, now].map(|flags| flags.get(*name).map_or("not set", String::as_str));
-        if !are_equal_settings(then, now) {
-            differences.push(format!("--{name} was {then} and is {now} now"));
-        }
-    }
-    differences
+    flag_groups().compare(then, now, are_equal_settings)
 }
 
 #[cfg(test)]

@@ -120,6 +120,17 @@ impl Devices {
         self.of_rank(local_rank).name.strip_prefix("cuda:")?.parse().ok()
     }
 
+    /// Returns true if all devices are of a kind, such as `cuda`.
+    ///
+    /// ```
+    /// # use kiln_kernels::Devices;
+    /// assert!(Devices::open("cpu,cpu")?.are_all("cpu"));
+    /// # Ok::<(), kiln_kernels::DeviceError>(())
+    /// ```
+    pub fn are_all(&self, kind: &str) -> bool {
+        self.devices.iter().all(|device| device.name.starts_with(kind))
+    }
+
     /// Iterates over the devices in order.
     ///
     /// ```

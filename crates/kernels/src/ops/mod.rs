@@ -65,7 +65,7 @@ pub use crate::ops::features::{aggregate_f32, aggregate_for_linear};
 pub use crate::ops::half::{narrow, widen};
 pub use crate::ops::layer_norm::layer_norm;
 pub use crate::ops::precision::{
-    MatmulPrecision, has_bf16_products, matmul_precision_on, set_matmul_precision,
+    MatmulPrecision, has_bf16_products, matmul_precision_on, set_matmul_precision, set_trained_precision,
 };
 pub use crate::ops::ranges::{log_softmax, mean_of_ranges, mul_column, range_sums, repeat_columns};
 pub use crate::ops::relation_groups::{

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use burn::tensor::Device;
 
-use crate::device::devices::{is_cpu, is_cuda};
+use crate::device::devices::{Devices, is_cpu, is_cuda};
 
 /// The precision of matrix products of f32 values. The sums, the results and the weights are f32 in all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -82,6 +82,31 @@ pub fn matmul_precision_on(device: &Device) -> MatmulPrecision {
         MatmulPrecision::Bf16 => is_cuda(device) || is_cpu(device) && has_bf16_products(),
     };
     if computes_in_it { precision } else { MatmulPrecision::F32 }
+}
+
+/// Sets the precision in which a model was trained, by its name, so that its outputs are those of its training. Returns false,
+/// and sets nothing, if the devices do not compute in it.
+///
+/// ```
+/// use kiln_kernels::Devices;
+/// use kiln_kernels::ops::set_trained_precision;
+/// // TF32 is a precision of tensor cores.
+/// assert!(!set_trained_precision("tf32", &Devices::open("cpu")?));
+/// # Ok::<(), kiln_kernels::DeviceError>(())
+/// ```
+pub fn set_trained_precision(name: &str, devices: &Devices) -> bool {
+    let precision = MatmulPrecision::ALL.into_iter().find(|precision| precision.name() == name);
+    let computes_in_it = match precision {
+        Some(MatmulPrecision::Tf32) => devices.are_all("cuda"),
+        Some(MatmulPrecision::Bf16) => {
+            devices.are_all("cuda") || devices.are_all("cpu") && has_bf16_products()
+        }
+        Some(MatmulPrecision::F32) | None => false,
+    };
+    if let Some(precision) = precision.filter(|_| computes_in_it) {
+        set_matmul_precision(precision);
+    }
+    computes_in_it
 }
 
 /// Returns the precision that [`set_matmul_precision`] has set.

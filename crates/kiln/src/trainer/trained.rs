@@ -10,7 +10,6 @@ use kiln_train::{
 };
 
 use super::Parts;
-use crate::batches::name_of;
 use crate::{BatchRequirements, DataLoader, Result};
 
 /// The model of a run's best epoch by the metric on the validation split.
@@ -59,10 +58,10 @@ impl<M: Module + Sync> TrainedModel<M> {
         let batches = loader.loader(phase, &trainer, &evaluator)?;
         let counts = L::count(&evaluator, &mut trainer, &batches, phase)?;
         match counts.is_empty() {
-            true => {
-                Err(kiln_train::Error::Input(kiln_train::InputError::EmptySplit { split: name_of(phase) })
-                    .into())
-            }
+            true => Err(kiln_train::Error::Input(kiln_train::InputError::EmptySplit {
+                split: phase.split_name(),
+            })
+            .into()),
             false => Ok(counts),
         }
     }
@@ -147,10 +146,10 @@ impl<M: Module + Sync> TrainedModel<M> {
         trainer.check_files()?;
         let outputs = outputs.gather(trainer.comm())?;
         match trainer.is_rank_zero() && outputs.counts()?.checked()?.is_empty() {
-            true => {
-                Err(kiln_train::Error::Input(kiln_train::InputError::EmptySplit { split: name_of(phase) })
-                    .into())
-            }
+            true => Err(kiln_train::Error::Input(kiln_train::InputError::EmptySplit {
+                split: phase.split_name(),
+            })
+            .into()),
             false => Ok(outputs),
         }
     }

@@ -1,0 +1,55 @@
+use std::sync::Arc;
+
+use kiln_graph::Csc;
+use kiln_sample::{NeighborSampler, SamplerConfig, Seeds, count_node_accesses};
+
+use crate::{ItemSampler, Phase};
+
+/// The nodes whose features are cached on a device that does not hold all features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CachedNodes {
+    /// The nodes with the most out-edges.
+    #[default]
+    ByDegree,
+    /// The nodes that the batches of the first epoch read most often. The reads are counted by sampling that epoch
+    /// once on the host (presampling; Yang et al. 2022, "GNNLab").
+    ByPresampling,
+}
+
+impl CachedNodes {
+    /// Returns the hotness of each node: its out-degree, or the number of times that the batches of the presampled
+    /// first epoch read it. `items` returns the training items of all ranks.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use kiln_graph::{Csc, NodeId};
+    /// use kiln_loader::{CachedNodes, Error};
+    /// use kiln_sample::SamplerConfig;
+    /// // The edges 0 -> 1 and 0 -> 2.
+    /// let graph = Arc::new(Csc::new(vec![0, 0, 1, 2], vec![NodeId(0), NodeId(0)])?);
+    /// let no_items = || -> Result<_, Error> { unreachable!("degrees need no items") };
+    /// let hotness = CachedNodes::ByDegree.hotness(&graph, &SamplerConfig::default(), no_items)?;
+    /// assert_eq!(hotness, [2, 0, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the error of `items`, and the errors of [`NeighborSampler::with_config`] and of sampling.
+    pub fn hotness<E: From<kiln_sample::Error>>(
+        self,
+        graph: &Arc<Csc>,
+        sampling: &SamplerConfig,
+        items: impl FnOnce() -> Result<ItemSampler, E>,
+    ) -> Result<Vec<u32>, E> {
+        match self {
+            Self::ByDegree => Ok(graph.out_degrees()),
+            Self::ByPresampling => {
+                let order = items()?.epoch(Phase::Train { epoch: 0 });
+                let steps = (0..order.n_steps()).map(|step| order.step(step));
+                let batches = steps.map(|batch| (Seeds::nodes(batch.seeds), batch.key));
+                let sampler = NeighborSampler::with_config(graph.clone(), sampling.clone())?;
+                Ok(count_node_accesses(&sampler, graph.n_nodes(), batches)?)
+            }
+        }
+    }
+}
