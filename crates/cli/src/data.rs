@@ -351,9 +351,13 @@ fn open_to_partition(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> 
     let data = if args.standardize { data.standardize()? } else { data };
     let data = match args.add_self_loops {
         true => {
-            let before: Vec<String> = data.csc()?.columns().names().map(str::to_owned).collect();
-            let data = with_self_loops(data)?;
-            note_lost_columns(&before, &data)?;
+            let (data, lost) = data.add_self_loops_dropping_columns()?;
+            if !lost.is_empty() {
+                print_rank_zero(format_args!(
+                    "note: added self loops have no rows in the edge columns {}, so they are left out",
+                    lost.join(", ")
+                ));
+            }
             data
         }
         false => data,
@@ -362,30 +366,4 @@ fn open_to_partition(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> 
     let recorded = if is_as_stored { args.source.recorded_hash()? } else { None };
     let hash = recorded.map_or_else(|| data.hash(), Ok)?;
     Ok((data, hash))
-}
-
-/// Adds self loops as `kiln data partition --add-self-loops` does: without the columns of edges in which an added loop has
-/// no row.
-pub(crate) fn with_self_loops(data: Dataset) -> kiln::data::Result<Dataset> {
-    match data.clone().add_self_loops() {
-        Err(kiln::data::Error::Build(kiln::data::BuildError::NoEdgeFeatures { column, .. })) => {
-            with_self_loops(data.without_edge_column(&column)?)
-        }
-        looped => looped,
-    }
-}
-
-/// Prints a note about the columns of edges that a set has lost.
-fn note_lost_columns(before: &[String], data: &Dataset) -> kiln::data::Result<()> {
-    let columns = data.csc()?.columns();
-    let lost: Vec<&str> =
-        before.iter().map(String::as_str).filter(|name| columns.get(name).is_none()).collect();
-    match lost[..] {
-        [] => {}
-        _ => print_rank_zero(format_args!(
-            "note: added self loops have no rows in the edge columns {}, so they are left out",
-            lost.join(", ")
-        )),
-    }
-    Ok(())
 }

@@ -2,6 +2,7 @@
 
 mod by_time;
 mod dataset_links;
+mod find_reverse;
 mod hold_out;
 mod link_values;
 mod random;

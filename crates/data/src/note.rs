@@ -100,6 +100,13 @@ pub enum Note {
         /// The number of links of the part.
         n_all: usize,
     },
+    /// A relation that was not named has the reverse of each edge of the relation of links, and is its reverse relation.
+    ReverseRelation {
+        /// The relation of the links.
+        relation: String,
+        /// The reverse relation.
+        reverse: String,
+    },
     /// The reverse of each edge was added.
     ReverseEdgesAdded {
         /// The reason for adding the reverse edges.
@@ -191,6 +198,11 @@ impl fmt::Display for Note {
                     ": it passes messages and tells the links to the model: remove it, or the repeated edges",
                 )
             }
+            Self::ReverseRelation { relation, reverse } => write!(
+                f,
+                "`{reverse}` has the reverse of each edge of `{relation}`, so it is the reverse relation of the links: those for \
+                validation and test leave it, too"
+            ),
             Self::UntrainedClasses { item, part, n_items, n_all, classes } => {
                 let classes = classes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
                 write!(

@@ -121,6 +121,25 @@ impl Dataset {
         Ok(self.with_csc(graph).prepared(step))
     }
 
+    /// Returns the set with self loops, as [`Dataset::add_self_loops`] does, but without the columns of edges in which an added loop
+    /// has no row, and the names of these columns.
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`] if the graph is damaged, or if it has an edge of type 255.
+    pub fn add_self_loops_dropping_columns(self) -> Result<(Self, Vec<String>)> {
+        let mut data = self;
+        let mut lost = Vec::new();
+        loop {
+            match data.clone().add_self_loops() {
+                Err(Error::Build(BuildError::NoEdgeFeatures { column, .. })) => {
+                    data = data.without_edge_column(&column)?;
+                    lost.push(column);
+                }
+                looped => return Ok((looped?, lost)),
+            }
+        }
+    }
+
     /// Checks that the set is homogeneous: the format of heterogeneous sets records no preparation.
     fn require_plain(&self, step: &'static str) -> Result<()> {
         self.require_one_type(step)?;

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use clap::Args;
-use kiln::data::{Dataset, DatasetLinks, LinkDirection, LinkSplit, LinkSplitConfig, TimeSplit};
+use kiln::data::{Dataset, DatasetLinks, LinkDirection, LinkSplit, LinkSplitConfig, Note, TimeSplit};
 use kiln_usage::{bail, ensure};
 
 use crate::flags::{list_names, parse};
@@ -17,7 +17,8 @@ pub(crate) struct LinkSplitArgs {
     /// Relation of a heterogeneous dataset whose edges are the links.
     #[arg(long, value_name = "NAME")]
     relation: Option<String>,
-    /// Relation that has the reverse of each link, which leaves the graph together with its link.
+    /// Relation that has the reverse of each link, which leaves the graph together with its link. Default: for data without a split
+    /// of links, the relation that has the reverse of each edge, if there is one; `none` keeps its edges.
     #[arg(long, value_name = "NAME")]
     reverse_relation: Option<String>,
 }
@@ -87,7 +88,8 @@ impl LinkSplitArgs {
     /// Returns the split of the links of a heterogeneous dataset, or a random split of the links of a relation.
     fn split_relation(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
         let relation = self.relation.as_deref();
-        let reverse = self.reverse_relation.as_deref();
+        let is_none = |name: &&str| *name == NO_REVERSE && data.graph.position(NO_REVERSE).is_none();
+        let reverse = self.reverse_relation.as_deref().filter(|name| !is_none(name));
         for name in relation.into_iter().chain(reverse) {
             data.graph.require(name)?;
         }
@@ -145,6 +147,14 @@ impl LinkSplitArgs {
             "--link-type does not apply to a heterogeneous dataset, whose links --relation names: remove it"
         );
         let config = self.random.config()?;
+        let reverse = match (reverse, &self.reverse_relation) {
+            (None, None) => LinkSplit::find_reverse(&data.graph, relation)?,
+            _ => reverse,
+        };
+        if let Some(reverse) = reverse.filter(|_| self.reverse_relation.is_none()) {
+            let [relation, reverse] = [relation, reverse].map(str::to_owned);
+            print_notes(&[Note::ReverseRelation { relation, reverse }]);
+        }
         match self.random.time_split(data)? {
             Some(times) => LinkSplit::temporal(data, relation, reverse, times, &config),
             None => LinkSplit::random_relation(&data.graph, relation, reverse, &config, seed),
@@ -197,5 +207,8 @@ fn has_split(name: &str) -> String {
     let flags = list_names::<RandomSplitArgs>().into_iter().map(|flag| format!("--{flag}"));
     format!("{name} has a split of links: remove {}", parse::join_words(flags, "and"))
 }
+
+/// The value of `--reverse-relation` for links without a reverse relation.
+const NO_REVERSE: &str = "none";
 
 const FAILED: &str = "the links could not be split";

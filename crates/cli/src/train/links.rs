@@ -11,7 +11,6 @@ use kiln_usage::ensure;
 use super::flag_rules::Task;
 use super::graph::{RankTraining, TrainingGraph};
 use super::run::{Outcome, TrainArgs, TrainRun};
-use crate::data::with_self_loops;
 use crate::dataset::OpenedDataset;
 use crate::flags::links::select_loss;
 
@@ -96,7 +95,8 @@ fn check_partitions(graph: &TrainingGraph, opened: &OpenedDataset, split: &LinkS
     let info = graph.info();
     // `kiln data partition --add-self-loops` records the hash of the data with self loops.
     let has_loops = info.preparation.as_ref().is_some_and(Preparation::adds_self_loops);
-    let data = if has_loops { with_self_loops(opened.data.clone())? } else { opened.data.clone() };
+    let data = opened.data.clone();
+    let data = if has_loops { data.add_self_loops_dropping_columns()?.0 } else { data };
     let hash = if has_loops { data.hash()? } else { opened.hash()? };
     let n_nodes = data.graph.n_nodes();
     let n_edges = data.graph.n_edges();

@@ -113,6 +113,18 @@ fn held_out_links_leave_their_relation_and_its_reverse() {
 }
 
 #[test]
+fn the_reverse_relation_is_found_by_its_edges() {
+    let graph = graph();
+    for (relation, reverse) in
+        [("buys", Some("bought by")), ("bought by", None), ("follows", Some("followed by")), ("views", None)]
+    {
+        assert_eq!(LinkSplit::find_reverse(&graph, relation).unwrap(), reverse);
+    }
+    // A relation that lacks the reverse of one edge is another one, and one may have more edges.
+    assert!(LinkSplit::find_reverse(&graph, "sells").is_err());
+}
+
+#[test]
 fn the_only_relation_is_split_as_its_graph() {
     let (srcs, dsts): (Vec<u32>, Vec<u32>) =
         (0..40_u32).flat_map(|src| [1, 39].map(|step| (src, (src + step) % 40))).unzip();
