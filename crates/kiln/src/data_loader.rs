@@ -203,6 +203,27 @@ pub trait DataLoader<M: Module> {
         Ok(None)
     }
 
+    /// Returns a line for each simple ranking or guess with its metric on the test split, which a model should exceed. The
+    /// negatives are those of a training with this seed. The default implementation returns none.
+    ///
+    /// ```
+    /// use kiln::nn::{LinkModel, Sage};
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// let split = LinkSplit::random(&data.graph, &LinkSplitConfig { val: 0.1, test: 0.1, ..Default::default() }, 0)?;
+    /// let loader = LinkNeighborLoader::new(NeighborLoader::new(&data, [10, 10]), &split)?;
+    /// let lines = DataLoader::<LinkModel<Sage>>::baselines(&loader, 0)?;
+    /// assert!(lines[0].starts_with("ranking the test links by the popularity of their destinations"));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error if negatives cannot be drawn.
+    fn baselines(&self, seed: u64) -> Result<Vec<String>> {
+        let _ = seed;
+        Ok(Vec::new())
+    }
+
     /// Returns notes on the populations of the split ([`Split::notes`](kiln_data::Split::notes)) and on parts of the data that no
     /// batch carries to the model, of which a new run prints a line each. The default implementation returns none.
     ///

@@ -1,5 +1,6 @@
 mod edge_settings;
 mod edges;
+mod popularity;
 
 use std::fmt;
 
@@ -441,6 +442,10 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
         }
         notes.extend(self.nodes.note_on_messages());
         notes
+    }
+
+    fn baselines(&self, seed: u64) -> Result<Vec<String>> {
+        self.popularity_baseline(seed).map(Option::into_iter).map(Iterator::collect)
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {

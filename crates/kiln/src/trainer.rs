@@ -211,7 +211,7 @@ impl<C: ModelConfig> Trainer<C> {
             model,
             title: title.clone(),
             class_names: class_names.to_vec(),
-            notes: if self.rank.is_zero() { loader.notes() } else { Vec::new() },
+            notes: self.notes(loader)?,
             started,
         };
         let known_folder = run.dir.path().map(Path::to_owned);
@@ -355,6 +355,16 @@ impl<C: ModelConfig> Trainer<C> {
         let parts = self.parts();
         let scaler = loader.target_scaler()?;
         parts.with_nccl(parts.trainer(loader, scaler.as_ref(), |key, device| self.model.init(key, device))?)
+    }
+
+    /// Returns the notes and the baselines of the data, which rank 0 prints.
+    fn notes<L: DataLoader<C::Model>>(&self, loader: &L) -> Result<Vec<String>> {
+        if !self.rank.is_zero() {
+            return Ok(Vec::new());
+        }
+        let mut notes = loader.notes();
+        notes.extend(loader.baselines(self.seed)?);
+        Ok(notes)
     }
 
     /// Returns the content of `model.json`, or `None` if the loader cannot describe its data.

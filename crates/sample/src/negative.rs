@@ -315,6 +315,12 @@ impl Negatives {
         Self { source: source.unwrap_or(self.source), among: Some(is_known), ..self }
     }
 
+    /// Returns the same negatives, whose rejected ones are counted apart from those of the clones ([`Negatives::n_rejected`]).
+    #[must_use]
+    pub fn with_own_count(self) -> Self {
+        Self { n_rejected: Arc::default(), ..self }
+    }
+
     /// Sets the maximum number of draws for a negative, at least 1.
     #[must_use]
     pub fn max_draws(self, max_draws: u32) -> Self {

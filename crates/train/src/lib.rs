@@ -46,6 +46,7 @@ pub use evaluate::evaluator::{Evaluator, ExactEvaluator};
 pub use evaluate::inference_graph::InferenceGraph;
 pub use evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, Spill, WantedRows};
 pub use evaluate::links::{LinkPrediction, LinkScores};
+pub use evaluate::popularity::Popularity;
 pub use evaluate::target_values::{TargetAndOutput, push_target_columns, push_target_fields};
 pub use evaluate::validation::Validation;
 pub use metric::confusion::{ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Metrics};

@@ -14,6 +14,7 @@ pub(crate) mod layer_range;
 pub(crate) mod layer_wise;
 pub(crate) mod links;
 pub(crate) mod pair_scores;
+pub(crate) mod popularity;
 pub(crate) mod spill;
 pub(crate) mod target_values;
 pub(crate) mod trainer;
