@@ -18,6 +18,14 @@ pub enum Error {
         /// The value given.
         got: String,
     },
+    /// A folder is no partition, but a dataset or a folder of partitions, or does not exist.
+    #[error("{}: expected the folder of a partition, got {got}", folder.display())]
+    NotAPartition {
+        /// The folder.
+        folder: PathBuf,
+        /// What the folder is, and what to do.
+        got: String,
+    },
     /// A partition book is inconsistent.
     #[error(
         "{}partition book: {what} is {got}, expected {expected}: partition the data set again",

@@ -136,6 +136,7 @@ impl Manifest {
     /// Reads the manifest of a folder and checks that it is consistent and lists exactly the files of the format.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let path = path_in(folder);
+        check_is_partition(folder, &path)?;
         let manifest: Self = if has_node_types(&path) {
             let what = "the manifest of a partition of a heterogeneous set";
             read_manifest::<NumberedManifest>(&path, 1..=numbered::VERSION, what)?.into()
@@ -391,6 +392,26 @@ fn file(
 /// Returns the path of the manifest in a folder.
 pub(crate) fn path_in(folder: &Path) -> PathBuf {
     folder.join(FILE_NAME)
+}
+
+/// Checks that a folder is not a dataset or a folder of partitions, and that it exists.
+fn check_is_partition(folder: &Path, manifest: &Path) -> Result<()> {
+    let first = crate::part_dir(folder, 0);
+    let got = if manifest.exists() {
+        return Ok(());
+    } else if !folder.exists() {
+        "a path that does not exist".to_owned()
+    } else if path_in(&first).exists() {
+        format!("a folder of partitions: give one of them, such as {}", first.display())
+    } else if folder.join("kiln.json").exists() {
+        format!(
+            "a whole dataset: write it as partitions (`kiln data partition {} --parts 1 --out PARTS`), and give PARTS/part0",
+            folder.display()
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Error::NotAPartition { folder: folder.to_owned(), got })
 }
 
 /// Creates an error for an invalid value in a file of a partition.

@@ -137,7 +137,7 @@ pub use spec::{
     TimeSpec, TimeSplitSpec, TimeUnit,
 };
 pub use target::FittedTarget;
-pub use transform::{FittedColumn, FittedTransform, NumberStats};
+pub use transform::{FittedColumn, FittedTransform, NumberStats, TimeStats};
 
 /// The README, so that the doc tests run its example.
 #[cfg(doctest)]

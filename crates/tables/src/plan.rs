@@ -189,7 +189,7 @@ fn planned_columns(columns: &[ColumnSpec]) -> Vec<PlannedColumn> {
             ColumnTransform::OneHot { max_categories } | ColumnTransform::MultiHot { max_categories, .. } => {
                 [0, max_categories + 1]
             }
-            ColumnTransform::Time { parts, .. } => [2 * parts.len(); 2],
+            ColumnTransform::Time { parts, .. } => [parts.iter().map(|part| part.width()).sum(); 2],
             ColumnTransform::Hash { columns }
             | ColumnTransform::Text { columns, .. }
             | ColumnTransform::Vector { columns, .. } => [*columns; 2],

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 use self::graph::GraphDraft;
 pub use self::options::ProposalOptions;
-use self::tables::{InputTable, read_tables};
+use self::tables::read_tables;
 use self::write::write_spec;
 use crate::error::io_error;
 use crate::spec::ImportSpec;
@@ -88,7 +88,8 @@ pub fn propose_spec(tables: &[PathBuf], options: &ProposalOptions) -> Result<Pro
     let graph = GraphDraft::find(&tables);
     if graph.nodes.is_empty() {
         let reasons = graph.left_out.iter();
-        let reasons = reasons.map(|(table, why)| format!("{}: {why}", InputTable::label(&tables[*table])));
+        let reasons = reasons
+            .map(|(table, why)| format!("{}: {why}{}", tables[*table].label(), tables[*table].advice()));
         let reasons: Vec<String> = reasons.collect();
         return Err(Error::Spec(SpecError::NoNodeType { reasons: reasons.join("; ") }));
     }

@@ -11,7 +11,7 @@ use crate::bad_rows::{BadRowKind, BadRowLog};
 use crate::feature_columns::{RowEncoder, width_of};
 use crate::key::key_of;
 use crate::node_table::NodeTable;
-use crate::spec::{ColumnSpec, ImportSpec, NodeTypeSpec};
+use crate::spec::{ColumnSpec, ImportSpec, NodeTypeSpec, TimePart};
 use crate::table::{ReadLimit, SourceFiles, TableSource, table_of};
 use crate::transform::{FittedColumn, FittedTransform};
 use crate::{BadRows, EarlierImportError, Error, FittedNodeType, FittedRelation, Result};
@@ -289,8 +289,10 @@ fn is_fit(fitted: &FittedTransform, spec: &crate::ColumnTransform) -> bool {
             Spec::MultiHot { max_categories, separator: text },
         ) => categories.len() <= *max_categories && separator == text,
         (FittedTransform::Hash { columns }, Spec::Hash { columns: wanted }) => columns == wanted,
-        (FittedTransform::Time { parts, unit }, Spec::Time { parts: wanted, unit: of }) => {
-            parts == wanted && unit == of
+        (FittedTransform::Time { parts, unit, trend }, Spec::Time { parts: wanted, unit: of }) => {
+            let has_trend = parts.contains(&TimePart::Trend);
+            let is_finite = trend.is_none_or(|of| of.mean.is_finite() && of.std.is_finite());
+            parts == wanted && unit == of && trend.is_some() == has_trend && is_finite
         }
         (
             FittedTransform::Text { columns, unit, min_n, max_n },

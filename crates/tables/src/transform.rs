@@ -61,6 +61,16 @@ impl NumberStats {
     }
 }
 
+/// The statistics of times, in seconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimeStats {
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation of the population.
+    pub std: f64,
+}
+
 /// A transform with its statistics. [`ColumnTransform`](crate::ColumnTransform) describes the features.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -111,6 +121,9 @@ pub enum FittedTransform {
         parts: Vec<TimePart>,
         /// The unit of integers.
         unit: TimeUnit,
+        /// The statistics of the part `trend`; `None` without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trend: Option<TimeStats>,
     },
     /// Hashed n-grams.
     Text {
@@ -154,8 +167,10 @@ impl FittedColumn {
             }
             FittedTransform::Time { parts, .. } => parts
                 .iter()
-                .flat_map(|part: &TimePart| [format!(".{part:?}.sin"), format!(".{part:?}.cos")])
-                .map(|suffix| of(&suffix))
+                .flat_map(|part: &TimePart| match part {
+                    TimePart::Trend => vec![of(".Trend")],
+                    part => vec![of(&format!(".{part:?}.sin")), of(&format!(".{part:?}.cos"))],
+                })
                 .collect(),
             FittedTransform::Hash { columns }
             | FittedTransform::Text { columns, .. }
@@ -210,12 +225,18 @@ impl FittedColumn {
                 }
                 columns
             }
-            FittedTransform::Time { unit, .. } => {
-                let meaning = format!("time, integers in {unit:?}").to_lowercase();
+            FittedTransform::Time { unit, trend, parts } => {
+                let periodic = format!("time, integers in {unit:?}").to_lowercase();
+                let TimeStats { mean, std } = trend.unwrap_or(TimeStats { mean: 0.0, std: 0.0 });
+                let linear = format!("{periodic}, trend: mean {mean}, deviation {std}");
+                let meanings = parts.iter().flat_map(|part| match part {
+                    TimePart::Trend => std::iter::repeat_n(&linear, 1),
+                    part => std::iter::repeat_n(&periodic, part.width()),
+                });
                 names
                     .by_ref()
-                    .take(self.transform.width())
-                    .map(|name| FeatureColumn::new(name, &meaning))
+                    .zip(meanings)
+                    .map(|(name, meaning)| FeatureColumn::new(name, meaning))
                     .collect()
             }
             FittedTransform::Hash { .. } => wide("hash".to_owned()),
@@ -265,7 +286,7 @@ impl FittedTransform {
             Self::OneHot { categories, has_other } | Self::MultiHot { categories, has_other, .. } => {
                 categories.len() + usize::from(*has_other)
             }
-            Self::Time { parts, .. } => 2 * parts.len(),
+            Self::Time { parts, .. } => parts.iter().map(|part| part.width()).sum(),
             Self::Hash { columns } | Self::Text { columns, .. } | Self::Vector { columns, .. } => *columns,
         }
     }

@@ -195,7 +195,11 @@ fn rejects_flags_that_do_not_apply_to_models_of_links() {
         ),
         (&run, format!("--data {set} --top-k 2 --embeddings"), "--embeddings does not apply"),
         (&run, format!("--data {set} --top-k 2 --per-rank --ranks 2"), "--per-rank does not apply"),
-        (&run, format!("--data {plain} --top-k 2"), "give --nodes all, a file of ids, or --keys"),
+        (
+            &run,
+            format!("--data {plain} --top-k 2 --nodes test"),
+            "give --nodes all, a file of ids, or --keys",
+        ),
         (&run, format!("--data {set} --pairs {}", large.display()), "expected a node id below 300"),
         (&run, format!("--data {set} --exclude-edges"), "--top-k"),
         (

@@ -169,7 +169,7 @@ fn top_k_are_destinations_of_the_relation_and_known_links_can_be_left_out() {
         let error = unsuitable(&format!("{flag} {}", file.display()));
         assert!(error.contains(message), "{error}");
     }
-    let error = unsuitable("--top-k 2");
+    let error = unsuitable("--top-k 2 --nodes test");
     assert!(error.contains("give --nodes all, a file of ids, or --keys"), "{error}");
     let error = unsuitable("--nodes all");
     assert!(error.contains("add --pairs FILE, --pair-keys FILE or --top-k K"), "{error}");

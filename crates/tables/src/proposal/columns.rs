@@ -166,7 +166,8 @@ fn plan_text(column: &ColumnProfile, n_rows: u64) -> ColumnPlan {
     let is_mixed = 0.5 < column.number_share();
     let mixed = is_mixed.then(|| {
         let percent = 100.0 * column.number_share();
-        format!("{percent:.1} % numbers: list the other values in `missing` to have numbers")
+        format!("{percent:.1} % numbers: list the other values in `missing` to have numbers, or use `standardize` and `drop: [wrong_type]` to leave out \
+             their rows")
     });
     if n_distinct <= MAX_CATEGORIES && 2 * n_distinct <= n_values {
         return ColumnPlan::Feature(one_hot(column), mixed);

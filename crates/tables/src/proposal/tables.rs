@@ -27,6 +27,8 @@ const MAX_VALUE_BYTES: u64 = 1 << 14;
 pub(super) struct InputTable {
     /// The files as a spec has them.
     pub(super) files: Vec<PathBuf>,
+    /// The number of files that were read, also those of folders and patterns.
+    n_read: usize,
     pub(super) name: String,
     /// The words of the name of its node type.
     pub(super) words: Vec<String>,
@@ -49,6 +51,16 @@ struct FoundTable {
 }
 
 impl InputTable {
+    /// Returns the advice for a folder or a pattern that has several tables; empty for a file.
+    pub(super) fn advice(&self) -> String {
+        match self.n_read {
+            n_files if n_files > self.files.len() => format!(
+                " (a folder or a pattern is one table, here of {n_files} files: pass the files of several tables one by one)"
+            ),
+            _ => String::new(),
+        }
+    }
+
     /// Returns the table for messages: its first file.
     pub(super) fn label(&self) -> String {
         let first = self.files.first().map(|file| file.display().to_string()).unwrap_or_default();
@@ -182,8 +194,14 @@ fn read_table(found: FoundTable, limits: ColumnLimits) -> Result<InputTable> {
     }
     let unread = columns.unread.iter().map(|(column, why)| format!("the column {column:?} {why}"));
     notes.extend(unread);
+    let n_read = columns.source.files.len();
+    if n_read > files.len() && columns.names.iter().any(|column| columns.is_optional(column)) {
+        notes.push(format!(
+            "one table of {n_read} files: pass the files of several tables one by one instead of their folder or pattern"
+        ));
+    }
     let name = files.first().map(|file| table_name(file)).unwrap_or_default();
     let words = type_words(&name);
     let needs_row_names = columns.needs_row_names;
-    Ok(InputTable { files, name, words, csv, profile, has_decimal_commas, needs_row_names, notes })
+    Ok(InputTable { files, n_read, name, words, csv, profile, has_decimal_commas, needs_row_names, notes })
 }

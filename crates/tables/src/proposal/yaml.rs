@@ -36,6 +36,7 @@ fn quoted(text: &str) -> String {
 /// Returns true for control characters, ends of lines and characters that change the direction of a text.
 fn is_hidden(c: char) -> bool {
     c.is_control()
+        || c == '\u{61c}'
         || ('\u{200b}'..='\u{200f}').contains(&c)
         || ('\u{2028}'..='\u{202e}').contains(&c)
         || ('\u{2060}'..='\u{206f}').contains(&c)
@@ -126,6 +127,7 @@ fn part_name(part: TimePart) -> &'static str {
         TimePart::DayOfMonth => "day_of_month",
         TimePart::Month => "month",
         TimePart::DayOfYear => "day_of_year",
+        TimePart::Trend => "trend",
     }
 }
 
@@ -180,6 +182,7 @@ mod tests {
             ("a\"b\n", "\"a\\\"b\\n\""),
             ("größe", "\"größe\""),
             ("a\u{1b}\u{202e}b\\", "\"a\\U0000001b\\U0000202eb\\\\\""),
+            ("a\u{61c}b", "\"a\\U0000061cb\""),
             ("data/year=*/*.csv", "\"data/year=*/*.csv\""),
         ] {
             assert_eq!(scalar(text), expected);

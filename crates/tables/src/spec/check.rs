@@ -8,7 +8,7 @@ use super::check_files::{check_csv, check_files, check_rows};
 use super::place::At;
 use super::{
     ColumnSpec, ColumnTransform, ImportSpec, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec, TimeBorder,
-    TimeQuantiles, TimeSpec, TimeSplitSpec, TimeUnit, offset_of,
+    TimePart, TimeQuantiles, TimeSpec, TimeSplitSpec, TimeUnit, offset_of,
 };
 use crate::transform::MAX_CATEGORIES;
 use crate::{BadRowKind, Result};
@@ -145,6 +145,8 @@ fn check_transform(at: &At<'_>, transform: &ColumnTransform) -> Result<()> {
         }
         ColumnTransform::Time { parts, unit } => {
             at.child("time.parts").count(parts.len(), MAX_COLUMNS)?;
+            let n_trends = parts.iter().filter(|part| **part == TimePart::Trend).count();
+            at.child("time.parts").require(n_trends <= 1, "`trend` once", n_trends)?;
             let expected = "a unit of dates";
             at.child("time.unit").require(*unit != TimeUnit::Integer, expected, "integer")
         }

@@ -48,9 +48,9 @@ pub enum ColumnTransform {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         separator: Option<String>,
     },
-    /// Sine and cosine of parts of a timestamp (UTC): `2 pi (part / period)`.
+    /// Sine and cosine of parts of a timestamp (UTC): `2 pi (part / period)`; of the part `trend`, the time itself.
     Time {
-        /// The parts, each of which becomes two columns.
+        /// The parts, each of which becomes two columns, and `trend` one.
         parts: Vec<TimePart>,
         /// The unit of columns of integers, which count from 1970.
         #[serde(default)]
@@ -98,6 +98,15 @@ pub enum TimePart {
     Month,
     /// The day of the year less one, 0 to 365, of 366.
     DayOfYear,
+    /// The time itself, `(t - mean) / standard deviation` of the population; 0 if all times are equal. The other parts are periodic.
+    Trend,
+}
+
+impl TimePart {
+    /// Returns the number of feature columns.
+    pub(crate) fn width(self) -> usize {
+        if self == Self::Trend { 1 } else { 2 }
+    }
 }
 
 /// What an n-gram consists of.

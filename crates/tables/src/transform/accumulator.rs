@@ -2,11 +2,12 @@ use std::collections::BTreeSet;
 
 use super::moments::Moments;
 use super::quantiles::ValueSample;
-use super::value::{for_each_item, is_in_unit, number};
+use super::time::seconds;
+use super::value::{for_each_item, is_in_unit, micros, number};
 use super::vocabulary::{Counter, Vocabulary};
-use super::{FittedColumn, FittedTransform, NumberStats};
+use super::{FittedColumn, FittedTransform, NumberStats, TimeStats};
 use crate::Result;
-use crate::spec::{ColumnSpec, ColumnTransform, TimeUnit};
+use crate::spec::{ColumnSpec, ColumnTransform, TimePart, TimeUnit};
 use crate::table::Cell;
 
 /// The statistics of one column. Values are added in the order of the rows, so the result does not depend on the number of
@@ -19,6 +20,8 @@ pub(crate) struct Accumulator<'a> {
     n_rows: u64,
     n_missing: u64,
     numbers: Moments,
+    /// The times of a transform with a trend, in seconds since 1970.
+    times: Moments,
     /// True if a value needed the separator of lists or the unit of integers.
     needs_option: bool,
     state: State,
@@ -48,6 +51,7 @@ impl<'a> Accumulator<'a> {
             n_rows: 0,
             n_missing: 0,
             numbers: Moments::EMPTY,
+            times: Moments::EMPTY,
             needs_option: false,
             state,
             buffer: String::new(),
@@ -100,8 +104,12 @@ impl<'a> Accumulator<'a> {
                 self.needs_option |= matches!(cell, Cell::Text(_));
                 !matches!(cell, Cell::Missing)
             }
-            ColumnTransform::Time { .. } => {
+            ColumnTransform::Time { parts, unit } => {
                 self.needs_option |= is_in_unit(cell);
+                if parts.contains(&TimePart::Trend) {
+                    let time = micros(cell, *unit).ok().flatten();
+                    time.into_iter().for_each(|time| self.times.add(seconds(time)));
+                }
                 !matches!(cell, Cell::Missing)
             }
             _ => match (cell.text(&mut self.buffer), &mut self.state) {
@@ -201,7 +209,15 @@ impl<'a> Accumulator<'a> {
                 }
             }
             (_, ColumnTransform::Hash { columns }) => FittedTransform::Hash { columns },
-            (_, ColumnTransform::Time { parts, unit }) => FittedTransform::Time { parts, unit },
+            (_, ColumnTransform::Time { parts, unit }) => {
+                let stats = self.times.stats();
+                let stats =
+                    stats.map_or(TimeStats { mean: 0.0, std: 0.0 }, |NumberStats { mean, std, .. }| {
+                        TimeStats { mean, std }
+                    });
+                let trend = parts.contains(&TimePart::Trend).then_some(stats);
+                FittedTransform::Time { parts, unit, trend }
+            }
             (_, ColumnTransform::Text { columns, unit, min_n, max_n }) => {
                 FittedTransform::Text { columns, unit, min_n, max_n }
             }

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ngrams::add_ngrams;
 use super::quantiles::rank;
-use super::time::cyclic;
+use super::time::{cyclic, linear};
 use super::value::{for_each_item, micros, number, vector};
 use super::vocabulary::position_by_name;
 use super::{FittedColumn, FittedTransform, NumberStats};
@@ -157,10 +157,16 @@ impl ColumnEncoder {
                     Ok(())
                 })
             }
-            FittedTransform::Time { parts, unit } => {
+            FittedTransform::Time { parts, unit, trend } => {
                 let Some(micros) = micros(cell, *unit)? else { return Ok(false) };
-                for (part, values) in parts.iter().zip(row.chunks_exact_mut(2)) {
-                    values.copy_from_slice(&cyclic(micros, *part));
+                let mut rest = row;
+                for part in parts {
+                    let (values, others) = rest.split_at_mut(part.width());
+                    rest = others;
+                    match cyclic(micros, *part) {
+                        Some(on_circle) => values.copy_from_slice(&on_circle),
+                        None => values[0] = linear(micros, *trend),
+                    }
                 }
                 Ok(true)
             }

@@ -124,7 +124,7 @@ impl MeanAndDeviation {
 
 impl fmt::Display for MeanAndDeviation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.4} +- {:.4}", self.mean, self.deviation)
+        write!(f, "{:.4} ± {:.4}", self.mean, self.deviation)
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
         assert!((result.best_mean.deviation - 0.15).abs() < 1e-12);
         assert_eq!(
             result.to_string(),
-            "paper's protocol  0.7500 +- 0.1500 after epoch 2\ninner validation  0.5500 +- 0.0500"
+            "paper's protocol  0.7500 ± 0.1500 after epoch 2\ninner validation  0.5500 ± 0.0500"
         );
     }
 }
