@@ -87,11 +87,6 @@ impl Job<'_> {
             Some(graph) => config.excluding(graph)?,
             None => config,
         };
-        if args.at.is_some() {
-            print_rank_zero(
-                "note: --top-k ranks all destinations of the data, also those that were not known at --at",
-            );
-        }
         let srcs = SelectableItems { n_items, test, new, targets: None };
         let srcs = args.select_nodes(&srcs, selection, nodes.names[0].as_deref())?;
         Ok(LinkRequest::TopK { srcs: nodes.graph_ids(0, &srcs), config })

@@ -133,6 +133,28 @@ fn links_of_a_relation_are_learned_on_threads_and_ranks_and_after_interruptions(
 }
 
 #[test]
+fn the_reverse_relation_of_links_is_found_and_popularity_is_a_baseline() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let set = set(root);
+    let of_links =
+        format!("--data {set} --task link --relation rates --fanouts 4,4 --batch-size 512 --epochs 1");
+    let learn = |name: &str, reverse: &str| {
+        let folder = root.join(name);
+        let (is_done, text) = output(&format!("{FLAGS} {of_links} {reverse} --out {}", folder.display()));
+        assert!(is_done, "{text}");
+        (text, Learned::of(&folder).weights_hash)
+    };
+    let (text, found) = learn("found", "");
+    assert!(text.contains("note: `rated-by` has the reverse of each edge of `rates`"), "{text}");
+    assert!(text.contains("note: ranking the test links by the popularity of their destinations"), "{text}");
+    assert_eq!(learn("named", "--reverse-relation rated-by").1, found);
+    let (text, of_none) = learn("none", "--reverse-relation none");
+    assert!(text.contains("have a reverse edge in the relation `rated-by`"), "{text}");
+    assert_ne!(of_none, found);
+}
+
+#[test]
 fn negatives_and_decoders_of_links_between_types_are_flags() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();

@@ -348,3 +348,23 @@ fn open_rejects_a_folder_without_a_manifest() {
         assert!(error.ends_with("has no part.json (the manifest of a partition)"), "{error}");
     }
 }
+
+#[test]
+fn open_names_folders_that_are_no_partitions() {
+    let (_root, folder) = plain();
+    let of_partitions = folder.parent().unwrap();
+    let set = folder.join("set");
+    fs::create_dir(&set).unwrap();
+    fs::write(set.join("kiln.json"), "{}").unwrap();
+    for (path, expected) in [
+        (of_partitions, "part0"),
+        (&*set, "a whole dataset: write it as partitions"),
+        (&*folder.join("none"), "a path that does not exist"),
+    ] {
+        let error = Part::open(path).unwrap_err();
+        assert!(
+            matches!(error, Error::NotAPartition { .. }) && error.to_string().contains(expected),
+            "{error}"
+        );
+    }
+}

@@ -290,6 +290,7 @@ fn a_small_memory_limit_compares_samples_and_says_so() {
 fn tables_that_cannot_be_proposed_are_errors() {
     let tables = Tables::new();
     tables.put("users.csv", "id,x\na,1\n").put("numbers.csv", "x,y\n0.5,1.5\n0.5,1.5\n");
+    tables.put("some/a.csv", "x,y\n0.5,1.5\n").put("some/b.csv", "z\n0.5\n");
     tables.put("users.xlsx", "x").put("none.csv", "").put("short.csv", "a,b\n\"x,1\n");
     let error_of = |names: &[&str]| {
         let error = propose(&tables, names).unwrap_err().to_string();
@@ -303,6 +304,10 @@ fn tables_that_cannot_be_proposed_are_errors() {
         ),
         (&["*.parquet"], "`*.parquet` matches no table"),
         (&["numbers.csv"], "no node type: numbers.csv: no column of different texts or integers"),
+        (
+            &["some"],
+            "(a folder or a pattern is one table, here of 2 files: pass the files of several tables one by one)",
+        ),
         (&[], "no node type: "),
         (&["none.csv"], "none.csv: the file is empty"),
         (&["short.csv"], "short.csv: row 1 has a quote that is never closed"),

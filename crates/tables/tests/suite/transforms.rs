@@ -132,6 +132,17 @@ fn time_has_sine_and_cosine_of_each_part() {
 }
 
 #[test]
+fn time_keeps_the_trend_between_years() {
+    let transform = "{time: {parts: [month, trend]}}";
+    let found = of_column(&["2022-07-01", "2024-07-01", ""], transform);
+    // The month is the same; the missing value has zeros and its own column.
+    assert_eq!(found[..2], found[4..6]);
+    assert_eq!([found[2], found[6], found[10], found[11]], [-1.0, 1.0, 0.0, 1.0]);
+    let equal = of_column(&["2022-07-01", "2022-07-01"], "{time: {parts: [trend]}}");
+    assert_eq!(equal, [0.0, 0.0]);
+}
+
+#[test]
 fn text_counts_hashed_words() {
     let found = of_column(&["Red red-wine", ""], "{text: {columns: 64}}");
     let column = |word: &str| (hash_bytes(word.as_bytes()) >> 58) as usize;
