@@ -17,7 +17,7 @@ const HABITS: [(&str, &str); 3] = [
 /// The occurrences of [`HABITS`] in each folder. The numbers may only fall.
 const ALLOWED: &[(&str, [usize; 3])] = &[
     ("benches", [0, 9, 2]),
-    ("crates/cli", [14, 6, 0]),
+    ("crates/cli", [13, 6, 0]),
     ("crates/comm", [0, 6, 3]),
     ("crates/data", [84, 50, 27]),
     ("crates/feature", [0, 0, 2]),

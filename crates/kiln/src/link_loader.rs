@@ -484,7 +484,7 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
         let encoder = &trainer.model().encoder;
         let batcher = nodes.batcher(sampling, trainer.device(), encoder, None, || {
             let train = nodes_of_links(self.targets.links(), &self.targets.split().train);
-            Ok(ItemSampler::new(train, items.config().of_all_ranks()).map_err(kiln_train::Error::from)?)
+            Ok(ItemSampler::new(train, items.config().all_ranks()).map_err(kiln_train::Error::from)?)
         })?;
         let batcher = batcher.input_aggregation(nodes.input_aggregation(&items, encoder));
         let negatives = self.known_negatives(phase);

@@ -526,7 +526,7 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
         let of_phase = self.phase_loader(phase)?;
         let sampling = self.sampling_from(None);
         let batcher = of_phase.batcher(sampling, trainer.device(), trainer.model(), targets, || {
-            let config = items.config().of_all_ranks();
+            let config = items.config().all_ranks();
             Ok(ItemSampler::new(&split.train[..], config).map_err(kiln_train::Error::from)?)
         })?;
         let batcher = batcher.input_aggregation(self.input_aggregation(&items, trainer.model()));

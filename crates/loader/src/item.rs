@@ -88,7 +88,7 @@ impl Default for ItemSamplerConfig {
 impl ItemSamplerConfig {
     /// Returns the configuration by which a single rank takes the items of all ranks, with the global batch size.
     #[must_use]
-    pub fn of_all_ranks(self) -> Self {
+    pub fn all_ranks(self) -> Self {
         let batch_size = self.batch_size * self.shard.world_size;
         Self { batch_size, shard: Shard::default(), ..self }
     }

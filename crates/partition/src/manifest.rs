@@ -396,7 +396,7 @@ pub(crate) fn path_in(folder: &Path) -> PathBuf {
 
 /// Checks that a folder is not a dataset or a folder of partitions, and that it exists.
 fn check_is_partition(folder: &Path, manifest: &Path) -> Result<()> {
-    let first = crate::part_dir(folder, 0);
+    let first = folder.join("part0");
     let got = if manifest.exists() {
         return Ok(());
     } else if !folder.exists() {

@@ -1,6 +1,6 @@
 use kiln_comm::TransientError;
 
-use crate::SelectionError;
+use crate::ItemSelectionError;
 
 /// An error while files of predictions are written, or in the edges that are requested.
 #[derive(Debug, thiserror::Error)]
@@ -11,7 +11,7 @@ pub enum Error {
     Edges(#[from] EdgeRequestError),
     /// The items or links that are requested are not those of the data.
     #[error(transparent)]
-    Selection(#[from] SelectionError),
+    Selection(#[from] ItemSelectionError),
     /// The model cannot score the links.
     #[error(transparent)]
     Train(#[from] kiln_train::Error),

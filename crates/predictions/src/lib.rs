@@ -43,7 +43,7 @@ pub use predicted_data::PredictedData;
 pub use predicted_edges::PredictedEdges;
 pub use rank_folders::{RankFolders, WRITING_TIMEOUT, Written, totals_of_ranks};
 pub use selection::{ItemSelection, SelectableItems, id_bytes, read_named_nodes};
-pub use selection_error::SelectionError;
+pub use selection_error::ItemSelectionError;
 pub use totals::{PartCounts, PredictionTotals, SplitPart, SplitParts};
 pub use training_split::split_of_training;
 

@@ -9,7 +9,7 @@ use kiln_store::{io_error, sha256};
 use kiln_train::{LinkScorer, ScoredLink, TopKConfig};
 
 use crate::selection::{id_bytes, nodes_of_names};
-use crate::{Error, LinkNodes, LinkPredictionFiles, Result, SelectionError};
+use crate::{Error, ItemSelectionError, LinkNodes, LinkPredictionFiles, Result};
 
 /// The number of pairs that are scored and written at once.
 const LINES: usize = 1 << 16;
@@ -107,7 +107,7 @@ impl LinkNodes {
     /// added to `notes`.
     ///
     /// # Errors
-    /// Returns [`SelectionError::InvalidEnd`] for an id that no node has, and [`Error::Data`] if the file cannot be read.
+    /// Returns [`ItemSelectionError::InvalidEnd`] for an id that no node has, and [`Error::Data`] if the file cannot be read.
     pub fn read_pairs(&self, path: &Path, notes: &mut Vec<Note>) -> Result<Links> {
         let [n_srcs, n_dsts] = self.ids.each_ref().map(|ids| ids.len());
         let links = read_pairs(path, n_srcs.max(n_dsts), notes)?;
@@ -115,7 +115,7 @@ impl LinkNodes {
             if let Some(pair) = ids.iter().position(|node| n_nodes <= node.index()) {
                 let path = path.to_owned();
                 let id = ids[pair].0;
-                return Err(SelectionError::InvalidEnd { path, end, pair, id, n_nodes }.into());
+                return Err(ItemSelectionError::InvalidEnd { path, end, pair, id, n_nodes }.into());
             }
         }
         self.links([links.srcs(), links.dsts()])
@@ -124,14 +124,16 @@ impl LinkNodes {
     /// Reads pairs of names, a source and a destination per line, separated by a tab, and returns them with ids of the graph.
     ///
     /// # Errors
-    /// Returns [`SelectionError::NotNames`] for a line without a tab, [`SelectionError::NoNames`] for nodes without names and
-    /// [`SelectionError::UnknownName`] for the name of no node; also an error if the file cannot be read.
+    /// Returns [`ItemSelectionError::NotNames`] for a line without a tab, [`ItemSelectionError::NoNames`] for nodes without names and
+    /// [`ItemSelectionError::UnknownName`] for the name of no node; also an error if the file cannot be read.
     pub fn read_named_pairs(&self, path: &Path) -> Result<Links> {
         let text = read_text(path).map_err(io_error(path))?;
         let mut pairs = Vec::new();
         for (line, text) in text.lines().enumerate() {
-            let not_names = || SelectionError::NotNames { path: path.to_owned(), line: line + 1 };
-            pairs.push(text.split_once('\t').ok_or_else(not_names)?);
+            let Some(pair) = text.split_once('\t') else {
+                return Err(ItemSelectionError::NotNames { path: path.to_owned(), line: line + 1 }.into());
+            };
+            pairs.push(pair);
         }
         let of_end = |end: usize| {
             let names: Vec<&str> = pairs.iter().map(|(src, dst)| [*src, *dst][end]).collect();

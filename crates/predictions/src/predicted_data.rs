@@ -6,7 +6,7 @@ use kiln_feature::Labels;
 use kiln_graph::{GraphSchema, NodeId, Relations};
 use kiln_train::{NamedTargets, SavedModel};
 
-use crate::{PredictedEdges, Result, SelectionError};
+use crate::{ItemSelectionError, PredictedEdges, Result};
 
 /// What predictions read of data besides its graph: targets, links, names, and new rows. Of partitions, only targets are known.
 /// Cloning shares the arrays.
@@ -24,16 +24,16 @@ pub struct PredictedData {
 
 impl PredictedData {
     /// Returns what is known of a partitioned graph: its types of nodes and its targets, if it has some.
-    pub fn of_partitions(schema: GraphSchema, targets: Option<DatasetTargets>) -> Self {
+    pub fn from_partitions(schema: GraphSchema, targets: Option<DatasetTargets>) -> Self {
         Self { schema, targets, links: None, graph: None, names: Vec::new(), first_new: None }
     }
 
     /// Returns the edges of a relation, with their targets if the data has some.
     ///
     /// # Errors
-    /// Returns [`SelectionError::NoEdgesOfPartitions`] for partitions, and [`crate::Error::Data`] if the data is damaged.
+    /// Returns [`ItemSelectionError::NoEdgesOfPartitions`] for partitions, and [`crate::Error::Data`] if the data is damaged.
     pub fn edges(&self, relation: usize) -> Result<PredictedEdges> {
-        let graph = self.graph.as_ref().ok_or(SelectionError::NoEdgesOfPartitions)?;
+        let graph = self.graph.as_ref().ok_or(ItemSelectionError::NoEdgesOfPartitions)?;
         PredictedEdges::new(graph, self.links.as_ref(), relation)
     }
 

@@ -9,7 +9,7 @@ use kiln_graph::{ItemId, NodeId, did_you_mean, similar_name};
 use kiln_store::whole_file::{read_text, read_whole};
 use kiln_store::{io_error, sha256};
 
-use crate::{Result, SelectionError};
+use crate::{ItemSelectionError, Result};
 
 /// The items that are predicted: those of a split, new ones, or those of a file.
 ///
@@ -106,12 +106,12 @@ impl<I: ItemId> SelectableItems<'_, I> {
     /// ```
     ///
     /// # Errors
-    /// Returns a [`SelectionError`] if the data has no such items or there is no such file, and [`crate::Error::Data`] for a file
+    /// Returns a [`ItemSelectionError`] if the data has no such items or there is no such file, and [`crate::Error::Data`] for a file
     /// whose ids are invalid.
     pub fn select(&self, selection: &ItemSelection) -> Result<Vec<I>> {
         let all = || (0..self.n_items as u32).map(I::new);
         match selection {
-            ItemSelection::Test if self.test.is_empty() => Err(SelectionError::NoTestSplit.into()),
+            ItemSelection::Test if self.test.is_empty() => Err(ItemSelectionError::NoTestSplit.into()),
             ItemSelection::Test => {
                 let mut items = self.test.to_vec();
                 items.sort_unstable();
@@ -119,22 +119,22 @@ impl<I: ItemId> SelectableItems<'_, I> {
             }
             ItemSelection::All => Ok(all().collect()),
             ItemSelection::New => match &self.new {
-                None => Err(SelectionError::NoAppendedRows.into()),
-                Some(new) if new.is_empty() => Err(SelectionError::NoAppendedItems.into()),
+                None => Err(ItemSelectionError::NoAppendedRows.into()),
+                Some(new) if new.is_empty() => Err(ItemSelectionError::NoAppendedItems.into()),
                 Some(new) => Ok(new.clone().map(I::new).collect()),
             },
             ItemSelection::Unlabelled => {
                 // The items of data without targets have classes of no item.
                 let targets = self.targets.filter(|targets| targets.len() == self.n_items);
-                let targets = targets.ok_or(SelectionError::NoTargets)?;
+                let targets = targets.ok_or(ItemSelectionError::NoTargets)?;
                 let without: Vec<I> = all().filter(|item| !targets.has_any(*item)).collect();
                 match without.is_empty() {
-                    true => Err(SelectionError::AllHaveTargets.into()),
+                    true => Err(ItemSelectionError::AllHaveTargets.into()),
                     false => Ok(without),
                 }
             }
             ItemSelection::File(path) if !path.exists() => {
-                Err(SelectionError::NoFile { path: path.clone() }.into())
+                Err(ItemSelectionError::NoFile { path: path.clone() }.into())
             }
             ItemSelection::File(path) => Ok(read_ids(path, self.n_items)?),
         }
@@ -144,7 +144,7 @@ impl<I: ItemId> SelectableItems<'_, I> {
 /// Reads the nodes with the names on the lines of a file, in its order. There are `n_nodes` nodes with these names.
 ///
 /// # Errors
-/// Returns [`SelectionError::NoNames`] for nodes without names and [`SelectionError::UnknownName`] for the name of no node; also an
+/// Returns [`ItemSelectionError::NoNames`] for nodes without names and [`ItemSelectionError::UnknownName`] for the name of no node; also an
 /// error if the file cannot be read.
 pub fn read_named_nodes(path: &Path, n_nodes: usize, names: Option<&NodeNames>) -> Result<Vec<NodeId>> {
     let text = read_text(path).map_err(io_error(path))?;
@@ -159,7 +159,7 @@ pub(crate) fn nodes_of_names(
     n_nodes: usize,
     names: Option<&NodeNames>,
 ) -> Result<Vec<NodeId>> {
-    let names = names.ok_or(SelectionError::NoNames { flag })?;
+    let names = names.ok_or(ItemSelectionError::NoNames { flag })?;
     let mut nodes: HashMap<&str, Option<NodeId>> = lines.iter().map(|name| (*name, None)).collect();
     for node in (0..n_nodes as u32).map(NodeId) {
         if let Some(found) = names.get(node).and_then(|name| nodes.get_mut(name)) {
@@ -168,7 +168,7 @@ pub(crate) fn nodes_of_names(
     }
     let mut found = Vec::with_capacity(lines.len());
     for (line, &name) in lines.iter().enumerate() {
-        found.push(nodes.get(name).copied().flatten().ok_or_else(|| SelectionError::UnknownName {
+        found.push(nodes.get(name).copied().flatten().ok_or_else(|| ItemSelectionError::UnknownName {
             path: path.to_owned(),
             line: line + 1,
             name: name.to_owned(),

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 /// An error in the selection of the items or links to predict.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum SelectionError {
+pub enum ItemSelectionError {
     /// The test split is selected, and the data has none.
     #[error("the data has no test split: give --nodes all or a file of ids")]
     NoTestSplit,
@@ -94,7 +94,7 @@ pub enum SelectionError {
     },
 }
 
-impl SelectionError {
+impl ItemSelectionError {
     /// Returns true if the request of the user is wrong, and not the content of a file.
     pub fn is_usage(&self) -> bool {
         matches!(

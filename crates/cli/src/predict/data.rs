@@ -67,6 +67,6 @@ impl From<JoinedGraph> for PredictedGraph {
     fn from(joined: JoinedGraph) -> Self {
         let targets = joined.targets().cloned();
         let source = GraphSource::from(joined);
-        Self { data: PredictedData::of_partitions(source.schema().clone(), targets), source }
+        Self { data: PredictedData::from_partitions(source.schema().clone(), targets), source }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use kiln::graph::{Csc, GraphSchema, NodeId, RelationSchema};
 use kiln::predictions::{
-    ItemSelection, LinkRequest, SelectableItems, SelectionError, WRITING_TIMEOUT, Written,
+    ItemSelection, ItemSelectionError, LinkRequest, SelectableItems, WRITING_TIMEOUT, Written,
 };
 use kiln::prelude::{PredictMode, PredictOn, RankHandle};
 use kiln::train::{LinkPredictor, LinkScorer, LinkScorerBuilder, TopKConfig, WantedRows};
@@ -73,8 +73,10 @@ impl Job<'_> {
         let mut selection = args.selection();
         if args.selects_test() && test.is_empty() {
             match (&args.nodes, args.parts.is_given()) {
-                (_, true) => bail!(kiln::predictions::Error::from(SelectionError::NoTestLinksOfPartitions)),
-                (Some(_), false) => bail!(kiln::predictions::Error::from(SelectionError::NoTestLinks)),
+                (_, true) => {
+                    bail!(kiln::predictions::Error::from(ItemSelectionError::NoTestLinksOfPartitions))
+                }
+                (Some(_), false) => bail!(kiln::predictions::Error::from(ItemSelectionError::NoTestLinks)),
                 (None, false) => selection = &ItemSelection::All,
             }
             print_rank_zero(format_args!(

@@ -169,7 +169,7 @@ fn top_k_are_destinations_of_the_relation_and_known_links_can_be_left_out() {
         let error = unsuitable(&format!("{flag} {}", file.display()));
         assert!(error.contains(message), "{error}");
     }
-    let all = root.join("all");
+    let all = root.join("all-sources");
     let printed =
         succeeds(&["predict", "--run", &run, "--data", &set, "--top-k", "2", "--out", all.to_str().unwrap()]);
     assert!(printed.contains("--top-k ranks the destinations of all 100 sources"), "{printed}");

@@ -290,6 +290,7 @@ fn a_small_memory_limit_compares_samples_and_says_so() {
 fn tables_that_cannot_be_proposed_are_errors() {
     let tables = Tables::new();
     tables.put("users.csv", "id,x\na,1\n").put("numbers.csv", "x,y\n0.5,1.5\n0.5,1.5\n");
+    std::fs::create_dir(tables.path("some")).unwrap();
     tables.put("some/a.csv", "x,y\n0.5,1.5\n").put("some/b.csv", "z\n0.5\n");
     tables.put("users.xlsx", "x").put("none.csv", "").put("short.csv", "a,b\n\"x,1\n");
     let error_of = |names: &[&str]| {

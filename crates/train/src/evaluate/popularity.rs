@@ -21,7 +21,7 @@ const MOST_LINKS: usize = 100_000;
 /// use kiln_train::Popularity;
 /// // Three users, of whom two have item 3 and none has items 4 to 9.
 /// let links = Links::new(vec![0, 1, 2], vec![3, 3, 3])?;
-/// let popularity = Popularity::of_destinations(&links, &[LinkId(0), LinkId(1)]);
+/// let popularity = Popularity::count_destinations(&links, &[LinkId(0), LinkId(1)]);
 /// let negatives = Negatives::new(UniformNegatives { dsts: 4..10 }, 5);
 /// let ranks = popularity.rank(&links, &[LinkId(2)], &negatives, RngKey::new(0))?;
 /// assert_eq!(ranks.mrr(), Some(1.0));
@@ -38,23 +38,19 @@ impl Popularity {
     ///
     /// # Panics
     /// Panics if a link is not in the list.
-    pub fn of_destinations(links: &Links, training: &[LinkId]) -> Self {
-        Self::of_nodes(training.iter().map(|link| links.pair(*link).1))
+    pub fn count_destinations(links: &Links, training: &[LinkId]) -> Self {
+        Self::count(training.iter().map(|link| links.pair(*link).1))
     }
 
     /// Counts the training links at both ends, for undirected links.
     ///
     /// # Panics
     /// Panics if a link is not in the list.
-    pub fn of_both_ends(links: &Links, training: &[LinkId]) -> Self {
-        let ends = |link: &LinkId| {
-            let (src, dst) = links.pair(*link);
-            [src, dst]
-        };
-        Self::of_nodes(training.iter().flat_map(ends))
+    pub fn count_both_ends(links: &Links, training: &[LinkId]) -> Self {
+        Self::count(training.iter().flat_map(|link| <[NodeId; 2]>::from(links.pair(*link))))
     }
 
-    fn of_nodes(nodes: impl Iterator<Item = NodeId>) -> Self {
+    fn count(nodes: impl Iterator<Item = NodeId>) -> Self {
         let mut n_links = Vec::new();
         for node in nodes {
             if n_links.len() <= node.index() {
@@ -141,13 +137,13 @@ mod tests {
             assert_eq!(negatives.n_rejected(), 0);
             ranks.expect("the links exist").mrr()
         };
-        let of_destinations = Popularity::of_destinations(&links, &training);
+        let by_destination = Popularity::count_destinations(&links, &training);
         // Destination 6 has one link: fewer than 5, more than 4.
-        assert_eq!(rank(&of_destinations, 2, 5..6), Some(0.25));
-        assert_eq!(rank(&of_destinations, 2, 4..5), Some(1.0));
+        assert_eq!(rank(&by_destination, 2, 5..6), Some(0.25));
+        assert_eq!(rank(&by_destination, 2, 4..5), Some(1.0));
         // All three negatives are tied with destination 4: the mean rank is 2.5.
-        assert_eq!(rank(&of_destinations, 3, 7..9), Some(0.4));
-        let of_both_ends = Popularity::of_both_ends(&links, &training);
-        assert_eq!(rank(&of_both_ends, 2, 2..3), Some(0.4));
+        assert_eq!(rank(&by_destination, 3, 7..9), Some(0.4));
+        let by_end = Popularity::count_both_ends(&links, &training);
+        assert_eq!(rank(&by_end, 2, 2..3), Some(0.4));
     }
 }
