@@ -88,8 +88,8 @@ impl LinkSplitArgs {
     /// Returns the split of the links of a heterogeneous dataset, or a random split of the links of a relation.
     fn split_relation(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
         let relation = self.relation.as_deref();
-        let has_word = data.graph.position(NO_REVERSE).is_none();
-        let reverse = self.reverse_relation.as_deref().filter(|name| !has_word || *name != NO_REVERSE);
+        let is_word = data.graph.position(NO_REVERSE).is_none();
+        let reverse = self.reverse_relation.as_deref().filter(|name| !is_word || *name != NO_REVERSE);
         for name in relation.into_iter().chain(reverse) {
             data.graph.require(name)?;
         }
