@@ -8,7 +8,6 @@ impl LinkNeighborLoader {
     /// edges with targets, without test links, and for negatives of the step's links.
     pub(super) fn popularity_baseline(&self, seed: u64) -> Result<Option<String>> {
         let links = self.targets.links();
-        let split = self.targets.split();
         let negatives = self.known_negatives(Phase::Test);
         if self.edges.is_some() || negatives.reads_step() {
             return Ok(None);
@@ -18,10 +17,10 @@ impl LinkNeighborLoader {
             links.reverse.is_none() && srcs == dsts
         });
         let popularity = match has_one_type && self.exclusion == LinkExclusion::WithReverses {
-            true => Popularity::count_both_ends(links, &split.train),
-            false => Popularity::count_destinations(links, &split.train),
+            true => Popularity::count_both_ends(links, &self.targets.split().train),
+            false => Popularity::count_destinations(links, &self.targets.split().train),
         };
-        let note = popularity.note_on_test(links, &split.test, &negatives, seed);
+        let note = popularity.note_on_test(links, &self.targets.split().test, &negatives, seed);
         Ok(note.map_err(kiln_train::Error::from)?)
     }
 }
