@@ -10,24 +10,26 @@ use crate::{EdgeId, LocalId, NodeId, TransposedBlock};
 ///
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
-/// | `srcs` | [`NodeId`] | `n_src` | [`LocalId`]; destinations first; distinct in blocks made by a sampler |
+/// | `srcs` | [`NodeId`] | `n_src` | [`LocalId`]; destinations first; distinct in blocks made by a sampler, with times as pairs of a node and a time |
 /// | `indptr` | `u32` | `n_dst + 1` | destination |
 /// | `indices` | [`LocalId`] | `n_edges` | position of the edge in the block; its source |
 /// | `edge_ids` | [`EdgeId`] | `n_edges` | the same; the graph's edge, ascending for each destination |
 /// | `weights` | `f32` | `n_edges` | the same; `None` unless the sampler was configured to return weights |
 /// | `edge_types` | `u8` | `n_edges` | the same; `None` unless the sampler was configured to return edge types |
+/// | [`src_times`](Block::src_times) | `i64` | `n_src` | [`LocalId`]; the time of the item in whose tree the source is; `None` without times |
 ///
 /// A block may cache its [`TransposedBlock`]. The cache is derived data: equality ignores it.
 #[derive(Debug, Clone)]
 pub struct Block {
     parts: BlockParts,
+    src_times: Option<Vec<i64>>,
     /// The cached transposed block, once [`Block::transpose`] has built it.
     transposed: Option<TransposedBlock>,
 }
 
 impl PartialEq for Block {
     fn eq(&self, other: &Self) -> bool {
-        self.parts == other.parts
+        self.parts == other.parts && self.src_times == other.src_times
     }
 }
 
@@ -73,7 +75,17 @@ impl Block {
         let largest = indices.iter().fold(0, |largest, src| src.0.max(largest)) as usize;
         let in_range = indices.is_empty() || largest < srcs.len();
         assert!(in_range, "local id {largest} is out of range for {} sources", srcs.len());
-        Self { parts, transposed: None }
+        Self { parts, src_times: None, transposed: None }
+    }
+
+    /// Sets the time of each source: that of the item in whose tree it is.
+    ///
+    /// # Panics
+    /// Panics unless there is one time per source.
+    #[must_use]
+    pub fn with_src_times(self, src_times: Vec<i64>) -> Self {
+        assert_eq!(src_times.len(), self.n_src(), "the numbers of times and sources differ");
+        Self { src_times: Some(src_times), ..self }
     }
 
     /// Returns the number of sources.
@@ -126,6 +138,11 @@ impl Block {
         self.parts.edge_types.as_deref()
     }
 
+    /// Returns the time of each source, destinations first; `None` unless items have times.
+    pub fn src_times(&self) -> Option<&[i64]> {
+        self.src_times.as_deref()
+    }
+
     /// Converts a local id to the node's global id.
     ///
     /// # Panics
@@ -152,7 +169,7 @@ impl Block {
         self.transposed.take()
     }
 
-    /// Returns the block's arrays.
+    /// Returns the block's arrays, without the times.
     pub fn into_parts(self) -> BlockParts {
         self.parts
     }
@@ -167,6 +184,7 @@ impl Block {
             + edge_ids.capacity() * size_of::<EdgeId>()
             + weights.as_ref().map_or(0, |weights| weights.capacity() * size_of::<f32>())
             + edge_types.as_ref().map_or(0, Vec::capacity)
+            + self.src_times.as_ref().map_or(0, |times| times.capacity() * size_of::<i64>())
             + self.transposed().map_or(0, TransposedBlock::n_bytes)
     }
 }

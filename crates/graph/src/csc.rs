@@ -4,8 +4,8 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use crate::{
-    ColumnError, ColumnValues, EdgeColumn, EdgeColumns, EdgeId, Error, NodeId, RelationEdgesError, Result,
-    SharedArray,
+    ColumnError, ColumnValues, EdgeColumn, EdgeColumns, EdgeId, EdgeTimes, Error, NodeId, RelationEdgesError,
+    Result, SharedArray,
 };
 
 /// A directed graph in compressed sparse column (CSC) form: the in-neighbours of each node. They ascend in graphs
@@ -33,6 +33,8 @@ pub struct Csc {
     weights: Option<SharedArray<f32>>,
     /// The values of the column of types.
     edge_types: Option<SharedArray<u8>>,
+    /// The order of the edges by time, which is no column: it belongs to the destinations' lists of edges.
+    edge_times: Option<EdgeTimes>,
 }
 
 impl Csc {
@@ -54,7 +56,8 @@ impl Csc {
             return Err(Error::LengthMismatch { what: "indices", expected: last, got: indices.len() as u64 });
         }
         check_node_count(indptr.len() - 1)?;
-        Ok(Self { indptr, indices, columns: EdgeColumns::default(), weights: None, edge_types: None })
+        let columns = EdgeColumns::default();
+        Ok(Self { indptr, indices, columns, weights: None, edge_types: None, edge_times: None })
     }
 
     /// Sets a weight for each edge, in CSC order.
@@ -86,7 +89,9 @@ impl Csc {
             return Err(ColumnError::Length { name: name.to_owned(), expected, got }.into());
         }
         let columns = self.columns.clone().with(name, column)?;
-        Ok(self.with_checked_columns(columns))
+        let graph = self.with_checked_columns(columns);
+        // An order of other times would be wrong.
+        Ok(if name == EdgeColumns::TIMES { graph.set_edge_times(None) } else { graph })
     }
 
     /// Sets all columns of the edges, in CSC order, instead of those that the graph has.
@@ -94,7 +99,7 @@ impl Csc {
     /// # Errors
     /// Returns the errors of [`Csc::with_column`].
     pub fn with_columns(self, columns: &EdgeColumns) -> Result<Self> {
-        let mut graph = self.with_checked_columns(EdgeColumns::default());
+        let mut graph = self.with_checked_columns(EdgeColumns::default()).set_edge_times(None);
         for (name, column) in columns.iter() {
             graph = graph.with_column(name, column.clone())?;
         }
@@ -167,7 +172,7 @@ impl Csc {
         Ok(Self { indptr: indptr.to_vec().into(), ..self.clone() })
     }
 
-    fn check_edge_data(&self, what: &'static str, got: usize) -> Result<()> {
+    pub(crate) fn check_edge_data(&self, what: &'static str, got: usize) -> Result<()> {
         if got as u64 != self.n_edges() {
             return Err(Error::LengthMismatch { what, expected: self.n_edges(), got: got as u64 });
         }
@@ -223,6 +228,17 @@ impl Csc {
             }
             None => Ok(()),
         }
+    }
+
+    /// Returns the times of the edges and their order; `None` without [`Csc::with_edge_times`].
+    #[inline]
+    pub fn edge_times(&self) -> Option<&EdgeTimes> {
+        self.edge_times.as_ref()
+    }
+
+    /// Sets or removes the times, which have a row per edge.
+    pub(crate) fn set_edge_times(self, edge_times: Option<EdgeTimes>) -> Self {
+        Self { edge_times, ..self }
     }
 
     /// Returns the number of nodes.
@@ -406,9 +422,10 @@ impl Csc {
     /// ([`SharedArray::in_memory`]), sampling from the copy of a large graph is faster than from the mapped graph.
     pub fn in_memory(&self) -> Self {
         let columns = self.columns.map(EdgeColumn::in_memory);
-        let graph =
-            Self { indptr: self.indptr.in_memory(), indices: self.indices.in_memory(), ..self.clone() };
-        graph.with_checked_columns(columns)
+        let indptr = self.indptr.in_memory();
+        let indices = self.indices.in_memory();
+        let edge_times = self.edge_times.as_ref().map(EdgeTimes::in_memory);
+        Self { indptr, indices, edge_times, ..self.clone() }.with_checked_columns(columns)
     }
 
     /// Returns the memory of the owned arrays in bytes; mapped arrays count as zero.
@@ -416,6 +433,7 @@ impl Csc {
         self.indptr.owned_bytes()
             + self.indices.owned_bytes()
             + self.columns.iter().map(|(_, column)| column.owned_bytes()).sum::<usize>()
+            + self.edge_times.as_ref().map_or(0, EdgeTimes::owned_bytes)
     }
 }
 

@@ -50,7 +50,7 @@ impl Edges {
     ) -> kiln_sample::Result<()> {
         NeighborSampler::with_rule(Arc::clone(&self.graph), [request.fanout], rule.clone())
             .with_global_ids(self.nodes.clone())
-            .sample_frontier(request, PartitionRow::local_nodes(rows), scratch, out)?;
+            .sample_frontier(request, PartitionRow::local_nodes(rows).into(), scratch, out)?;
         self.number(rows, out);
         Ok(())
     }

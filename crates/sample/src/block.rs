@@ -81,10 +81,25 @@ pub(crate) struct HeteroScratch {
     /// The type of each destination.
     pub(crate) dst_types: Vec<usize>,
     /// The destinations of each type, in their order.
-    pub(crate) by_type: Vec<Vec<NodeId>>,
+    pub(crate) by_type: Vec<DstsOfType>,
     /// The number of destinations of each type that have been joined.
     pub(crate) n_joined: Vec<usize>,
     pub(crate) of_relations: Vec<RelationScratch>,
+}
+
+/// The destinations of one type.
+#[derive(Debug, Default)]
+pub(crate) struct DstsOfType {
+    pub(crate) nodes: Vec<NodeId>,
+    /// The position of each destination's time among the batch's times; empty without times.
+    pub(crate) times: Vec<u32>,
+}
+
+impl DstsOfType {
+    pub(crate) fn clear(&mut self) {
+        self.nodes.clear();
+        self.times.clear();
+    }
 }
 
 /// The buffers of one relation, which are reused for each hop.

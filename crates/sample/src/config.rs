@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use kiln_graph::GraphSchema;
 
-use crate::{Error, ExcludedEdges, KeyDomain, Result, RngKey, Rule};
+use crate::{Error, ExcludedEdges, KeyDomain, Result, RngKey, Rule, TimeLimits};
 
 /// The number of in-neighbours to pick for each destination of one layer. Integers convert to [`Fanout::UpTo`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,13 +80,16 @@ pub struct HopRequest {
     pub edge_types: bool,
     /// The edges to leave out, in global ids; `None` to leave out none.
     pub excluded: Option<Arc<ExcludedEdges>>,
+    /// The edges that destinations with times may know.
+    pub time_limits: TimeLimits,
 }
 
 impl HopRequest {
     /// Creates the request for one layer that leaves out no edges and returns no edge types. The layer is folded into the step's key.
     pub fn new(step_key: RngKey, layer: usize, fanout: Fanout, weights: EdgeWeights) -> Self {
         let key = step_key.fold_in(KeyDomain::Layer, layer as u64);
-        Self { key, layer, fanout, weights, edge_types: false, excluded: None }
+        let time_limits = TimeLimits::default();
+        Self { key, layer, fanout, weights, edge_types: false, excluded: None, time_limits }
     }
 
     /// Sets the edges to leave out.
@@ -108,6 +111,8 @@ pub struct SamplerConfig {
     /// True if blocks have edge types, which requires a graph with edge types. If false, types are neither read, sent nor
     /// copied to a device.
     pub edge_types: bool,
+    /// The edges that seeds with times may know ([`Seeds::at_times`](crate::Seeds::at_times)).
+    pub time_limits: TimeLimits,
 }
 
 impl SamplerConfig {
@@ -126,6 +131,12 @@ impl SamplerConfig {
     #[must_use]
     pub fn with_rule(self, rule: impl Into<Rule>) -> Self {
         Self { rule: rule.into(), ..self }
+    }
+
+    /// Sets the edges that seeds with times may know: those of a window, or also those at the time itself.
+    #[must_use]
+    pub fn with_time_limits(self, time_limits: TimeLimits) -> Self {
+        Self { time_limits, ..self }
     }
 
     /// Sets the kind of edge weights that blocks have.

@@ -105,6 +105,16 @@ pub enum Error {
         /// The name of the relation.
         relation: String,
     },
+    /// The sampler does not support seeds with times.
+    #[error(
+        "seeds with times are sampled on the host from a whole graph, not on devices or partitions: keep the graph on the host"
+    )]
+    NoTemporalSampling,
+    /// The edges of the graph have times and no order by time.
+    #[error(
+        "the edges have times and no order by time, which seeds with times need: call Csc::with_edge_times first"
+    )]
+    NoTimeOrder,
     /// Negatives cannot be drawn, or are missing.
     #[error(transparent)]
     Negatives(#[from] NegativesError),

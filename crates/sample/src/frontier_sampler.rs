@@ -1,9 +1,10 @@
 use std::path::Path;
 
-use kiln_graph::{Block, BlockParts, NodeId};
+use kiln_graph::{Block, BlockParts};
 
 use crate::{
-    EdgeWeights, Error, Fanout, Frontier, HopRequest, Result, RngKey, SampledBlocks, Scratch, Seeds,
+    Dsts, EdgeWeights, Error, Fanout, Frontier, HopRequest, Result, RngKey, SampledBlocks, Scratch, Seeds,
+    TimeLimits,
 };
 
 /// A neighbour sampler: picks the edges of one hop, and combines the hops of a batch to blocks. A sampler owns its
@@ -16,6 +17,11 @@ pub trait FrontierSampler: Send + Sync {
     /// [`EdgeWeights::None`].
     fn weights(&self) -> EdgeWeights {
         EdgeWeights::None
+    }
+
+    /// Returns the edges that seeds with times may know. The default implementation returns those strictly before.
+    fn time_limits(&self) -> TimeLimits {
+        TimeLimits::default()
     }
 
     /// Returns true if the sampler's blocks have edge types. The default implementation returns false.
@@ -31,7 +37,14 @@ pub trait FrontierSampler: Send + Sync {
         None
     }
 
-    /// Fills `out` with the edges picked for `dsts`, which must be distinct. Overwrites the contents of `out` and
+    /// Returns true if [`FrontierSampler::sample_frontier`] takes destinations with times. The default implementation returns
+    /// false, and seeds with times are an error.
+    fn takes_times(&self) -> bool {
+        false
+    }
+
+    /// Fills `out` with the edges picked for `dsts`, which must be distinct, and which may know only the edges that the time limits
+    /// of the request allow. Overwrites the contents of `out` and
     /// reuses its memory. The fanout, the kind of weights and the edge types of the request apply, not those of the
     /// sampler; a sampler of several relations has a fanout for each, which that of the request limits. Edges that the
     /// request excludes must not be picked.
@@ -42,7 +55,7 @@ pub trait FrontierSampler: Send + Sync {
     fn sample_frontier(
         &self,
         request: &HopRequest,
-        dsts: &[NodeId],
+        dsts: Dsts<'_>,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()>;
@@ -72,35 +85,39 @@ fn sample_hops<S: FrontierSampler + ?Sized>(
     key: RngKey,
     scratch: &mut Scratch,
 ) -> Result<SampledBlocks> {
+    if seeds.times().is_some() && !sampler.takes_times() {
+        return Err(Error::NoTemporalSampling);
+    }
     // The frontier and the table are moved out of the scratch, because the sampler borrows the scratch mutably.
     let mut frontier = std::mem::take(&mut scratch.frontier);
     let mut relabel = std::mem::take(&mut scratch.relabel);
-    relabel.begin(sampler.n_nodes());
-    let mut seed_index = Vec::with_capacity(seeds.len());
-    for (position, &node) in seeds.as_nodes().iter().enumerate() {
-        let row = relabel.local(node);
-        seed_index.push(row.ok_or(Error::SeedOutOfRange { node, position, n_nodes: sampler.n_nodes() })?);
-    }
+    let seed_index = relabel.begin_seeds(sampler.n_nodes(), seeds)?;
     let fanouts = sampler.fanouts();
     let mut blocks = Vec::with_capacity(fanouts.len());
     for (layer, &fanout) in fanouts.iter().enumerate().rev() {
         let request =
             HopRequest::new(key, layer, fanout, sampler.weights()).excluding(seeds.excluded().cloned());
-        let request = HopRequest { edge_types: sampler.has_edge_types(), ..request };
-        sampler.sample_frontier(&request, &relabel.nodes, scratch, &mut frontier)?;
+        let edge_types = sampler.has_edge_types();
+        let request = HopRequest { edge_types, time_limits: sampler.time_limits(), ..request };
+        sampler.sample_frontier(&request, relabel.dsts(), scratch, &mut frontier)?;
         frontier.check(layer, relabel.nodes.len())?;
         // The sources of the previous hop are the destinations of this hop and keep their local ids.
         let indices = relabel.number(&frontier, sampler.indices_path())?;
+        let src_times = relabel.src_times();
         // The input layer is the last hop, so its sources are moved instead of cloned.
         let srcs = if layer == 0 { std::mem::take(&mut relabel.nodes) } else { relabel.nodes.clone() };
-        blocks.push(Block::new(BlockParts {
+        let block = Block::new(BlockParts {
             srcs,
             indptr: std::mem::replace(&mut frontier.indptr, vec![0]),
             indices,
             edge_ids: std::mem::take(&mut frontier.edge_ids),
             weights: frontier.weights.take(),
             edge_types: frontier.edge_types.take(),
-        }));
+        });
+        blocks.push(match src_times {
+            Some(times) => block.with_src_times(times),
+            None => block,
+        });
     }
     blocks.reverse();
     scratch.frontier = frontier;

@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use kiln_graph::{EdgeId, GraphSchema, NodeId, NodeTypes, Relation, Relations};
 
-use crate::block::HeteroScratch;
+use crate::block::{DstsOfType, HeteroScratch};
 use crate::{
-    DamagedGraphError, EdgeWeights, Error, Fanout, FanoutsError, Frontier, FrontierSampler, HopRequest,
+    DamagedGraphError, Dsts, EdgeWeights, Error, Fanout, FanoutsError, Frontier, FrontierSampler, HopRequest,
     KeyDomain, NeighborSampler, RelationHop, RelationSampler, RelationScratch, Result, RngKey, SamplerConfig,
-    Scratch,
+    Scratch, TimeLimits,
 };
 
 /// A sampler of a heterogeneous graph: picks edges of each relation with a fanout of its own.
@@ -50,6 +50,7 @@ pub struct HeteroNeighborSampler {
     /// For each relation, whether its edges have weights. The weight of other edges is 1.
     are_weighted: Vec<bool>,
     edge_types: bool,
+    time_limits: TimeLimits,
     /// True if the rule picks self loops for fanout 0, too.
     keeps_self_loops: bool,
 }
@@ -110,6 +111,7 @@ impl HeteroNeighborSampler {
             weights: config.weights,
             are_weighted: vec![true; n_relations],
             edge_types: config.edge_types,
+            time_limits: config.time_limits,
             keeps_self_loops: config.rule.keeps_self_loops(),
         })
     }
@@ -157,7 +159,7 @@ impl HeteroNeighborSampler {
         &self,
         request: &HopRequest,
         fanout: Fanout,
-        dsts: &[NodeId],
+        dsts: Dsts<'_>,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
@@ -178,16 +180,18 @@ impl HeteroNeighborSampler {
     }
 
     /// Sorts the destinations by type.
-    fn sort_by_type(&self, dsts: &[NodeId], hetero: &mut HeteroScratch) -> Result<()> {
+    fn sort_by_type(&self, dsts: Dsts<'_>, hetero: &mut HeteroScratch) -> Result<()> {
         hetero.dst_types.clear();
-        hetero.by_type.resize_with(self.types().n_types(), Vec::new);
-        hetero.by_type.iter_mut().for_each(Vec::clear);
-        for (position, &node) in dsts.iter().enumerate() {
+        hetero.by_type.resize_with(self.types().n_types(), DstsOfType::default);
+        hetero.by_type.iter_mut().for_each(DstsOfType::clear);
+        for (position, &node) in dsts.nodes().iter().enumerate() {
             let n_nodes = self.types().n_nodes();
             let out_of_range = Error::SeedOutOfRange { node, position, n_nodes };
             let dst_type = self.types().type_of(node).ok_or(out_of_range)?;
             hetero.dst_types.push(dst_type);
-            hetero.by_type[dst_type].push(node);
+            let of_type = &mut hetero.by_type[dst_type];
+            of_type.nodes.push(node);
+            of_type.times.extend(dsts.times().map(|times| times.index()[position]));
         }
         Ok(())
     }
@@ -280,6 +284,14 @@ impl FrontierSampler for HeteroNeighborSampler {
         self.types().n_nodes()
     }
 
+    fn time_limits(&self) -> TimeLimits {
+        self.time_limits
+    }
+
+    fn takes_times(&self) -> bool {
+        self.relations.take_times()
+    }
+
     /// Fills `out` with the edges of all relations. The layer of the request selects their fanouts, which its own fanout
     /// limits.
     ///
@@ -290,7 +302,7 @@ impl FrontierSampler for HeteroNeighborSampler {
     fn sample_frontier(
         &self,
         request: &HopRequest,
-        dsts: &[NodeId],
+        dsts: Dsts<'_>,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
@@ -313,7 +325,11 @@ impl FrontierSampler for HeteroNeighborSampler {
         self.sort_by_type(dsts, &mut hetero)?;
         hetero.of_relations.resize_with(fanouts.len(), RelationScratch::default);
         let mut hops = Vec::with_capacity(fanouts.len());
-        for (of_type, dsts) in self.by_dst_type.iter().zip(&hetero.by_type) {
+        for (of_type, sorted) in self.by_dst_type.iter().zip(&hetero.by_type) {
+            let dsts = match dsts.times() {
+                Some(times) => Dsts::with_times(&sorted.nodes, times.distinct(), &sorted.times),
+                None => Dsts::from(&sorted.nodes),
+            };
             for &relation in of_type {
                 let fanout = smaller(fanouts[relation], request.fanout);
                 if self.picks_none(fanout) {

@@ -5,11 +5,11 @@ use kiln_graph::{Csc, EdgeId, NodeId};
 use kiln_mem::prefetch;
 
 use crate::excluded::{RemovedEdges, SamplerId};
-use crate::hop_rule::{HopRule, remaining_self_loops};
+use crate::hop_rule::{HopRule, RuleKind, remaining_self_loops};
 use crate::lanes::{GroupPicks, MOST_DSTS, MOST_PICKS};
 use crate::{
-    DamagedGraphError, EdgeWeights, Error, Fanout, Frontier, HopRequest, Neighbors, Result, RuleError,
-    Selection,
+    DamagedGraphError, Dsts, EdgeWeights, Error, Fanout, Frontier, HopRequest, Neighbors, Result, RngKey,
+    RuleError, Selection,
 };
 
 /// The sampler of one hop, which picks edges in groups of destinations.
@@ -52,11 +52,13 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
     /// Fills `out` with the edges picked for `dsts`.
     pub(crate) fn fill(
         &self,
-        dsts: &[NodeId],
+        dsts: Dsts<'_>,
         picks: &mut Selection,
         picked: &mut GroupPicks,
         out: &mut Frontier,
     ) -> Result<()> {
+        let times = self.times(dsts)?;
+        let dsts = dsts.nodes();
         if self.request.weights != EdgeWeights::None && self.graph.weights().is_none() {
             return Err(Error::NoWeights);
         }
@@ -73,15 +75,23 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
             let end = (first + group).min(dsts.len());
             let next_end = (first + 2 * group).min(dsts.len());
             self.ask_for_ranges(&dsts[end..next_end]);
-            self.pick_group(&dsts[first..end], first, picked)?;
+            match &times {
+                None => self.pick_group(&dsts[first..end], first, picked)?,
+                Some(times) => self.pick_timed_group(&dsts[first..end], first, times, picked)?,
+            }
             for (position, &dst) in (first..end).zip(&dsts[first..end]) {
                 let removed = removed.next(position);
-                match picked.dsts.get(position - first) {
-                    Some((edges, None)) if removed.is_empty() => self.take_all(edges.clone(), out),
-                    Some((edges, Some(place))) if removed.is_empty() => {
-                        self.take_picks(edges.clone(), picked.lanes.picks_of(*place), out);
+                match (picked.dsts.get(position - first), &times) {
+                    (Some((edges, None)), None) if removed.is_empty() => self.take_all(edges.clone(), out),
+                    (Some((edges, Some(place))), times) if removed.is_empty() => {
+                        let n_edges = match times {
+                            None => edges.len(),
+                            Some(_) => picked.known[position - first].len(),
+                        };
+                        self.take_picks(edges, n_edges, picked.lanes.picks_of(*place), out);
                     }
-                    _ => self.pick(dst, position, removed, picks, out)?,
+                    (_, None) => self.pick(dst, position, removed, picks, out)?,
+                    (_, Some(times)) => self.pick_timed(dst, position, times, removed, picks, out)?,
                 }
                 self.end_dst(out)?;
             }
@@ -97,7 +107,7 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         picked.lanes.clear();
         let Fanout::UpTo(fanout) = self.request.fanout else { return Ok(()) };
         let fanout = fanout as usize;
-        if !self.rule.is_uniform() || !(1..=MOST_PICKS).contains(&fanout) {
+        if self.rule.kind() != RuleKind::Uniform || !(1..=MOST_PICKS).contains(&fanout) {
             return Ok(());
         }
         for (position, &dst) in (first..).zip(dsts) {
@@ -112,7 +122,7 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
 
     /// Returns the global id of a destination of the graph.
     #[inline]
-    fn node(&self, dst: NodeId) -> NodeId {
+    pub(crate) fn node(&self, dst: NodeId) -> NodeId {
         match self.rows {
             RowIds::Listed(ids) => ids[dst.index()],
             RowIds::All | RowIds::From(_) => dst,
@@ -130,7 +140,7 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
 
     /// Returns the range of the edges into a destination; see [`in_edge_range`].
     #[inline]
-    fn edge_range(&self, dst: NodeId, position: usize) -> Result<Range<usize>> {
+    pub(crate) fn edge_range(&self, dst: NodeId, position: usize) -> Result<Range<usize>> {
         range_of_row(self.graph, self.row(dst), dst, position)
     }
 
@@ -213,7 +223,7 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         let node = self.node(dst);
         match removed.is_empty() {
             true => self.pick_from_all(node, edges, picks, out),
-            false => self.pick_from_remaining(node, edges, removed, picks, out),
+            false => self.pick_from_remaining(node, edges, removed, self.request.key, picks, out),
         }
     }
 
@@ -263,11 +273,12 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
     }
 
     /// Picks from a destination's edges without those at the positions `removed`, as if the graph did not have them.
-    fn pick_from_remaining(
+    pub(crate) fn pick_from_remaining(
         &self,
         node: NodeId,
         edges: Range<usize>,
         removed: &[u32],
+        key: RngKey,
         picks: &mut Selection,
         out: &mut Frontier,
     ) -> Result<()> {
@@ -279,7 +290,7 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
             Fanout::UpTo(0) if !self.rule.keeps_self_loops() => {}
             Fanout::UpTo(_) if n_remaining == 0 => {}
             Fanout::UpTo(fanout) => {
-                self.rule.pick_remaining(neighbors, removed, self.request.key.node(node), fanout, picks);
+                self.rule.pick_remaining(neighbors, removed, key.node(node), fanout, picks);
                 picks.sort();
             }
         }
@@ -308,20 +319,26 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         Ok(())
     }
 
-    /// Takes the picks of a uniform rule.
+    /// Takes the picks of a rule that picks from `n_edges` edges of a destination with equal probability.
     #[inline]
-    fn take_picks(&self, edges: Range<usize>, picks: impl ExactSizeIterator<Item = u32>, out: &mut Frontier) {
+    pub(crate) fn take_picks(
+        &self,
+        edges: &Range<usize>,
+        n_edges: usize,
+        picks: impl ExactSizeIterator<Item = u32>,
+        out: &mut Frontier,
+    ) {
         if let Some(factors) = &mut out.weights {
             let factor = match self.request.weights {
                 EdgeWeights::Stored => 1.0,
-                _ => (edges.len() as f64 / picks.len() as f64) as f32,
+                _ => (n_edges as f64 / picks.len() as f64) as f32,
             };
             factors.resize(factors.len() + picks.len(), factor);
         }
         out.edge_ids.extend(picks.map(|pick| EdgeId(edges.start as u64 + u64::from(pick))));
     }
 
-    fn take_all(&self, edges: Range<usize>, out: &mut Frontier) {
+    pub(crate) fn take_all(&self, edges: Range<usize>, out: &mut Frontier) {
         if let Some(factors) = &mut out.weights {
             factors.resize(factors.len() + edges.len(), 1.0);
         }

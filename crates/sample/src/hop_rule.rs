@@ -1,5 +1,6 @@
 use std::ops::Range;
 
+use crate::most_recent::MostRecent;
 use crate::uniform::{
     Uniform, UniformKeepSelfLoops, UniformWithReplacement, pick_besides, pick_with_replacement,
 };
@@ -10,10 +11,9 @@ use crate::{Neighbors, NodeKey, SamplingRule, Selection, uniform};
 /// Built-in rules read only the number of neighbours and the positions of self loops, so they need no copy of the list
 /// without the edges that are left out. A custom rule gets such a copy.
 pub(crate) trait HopRule: SamplingRule {
-    /// Returns true if the picks are those of [`Rule::Uniform`](crate::Rule::Uniform), which are made for many destinations
-    /// at once.
-    fn is_uniform(&self) -> bool {
-        false
+    /// Returns what the picks depend on.
+    fn kind(&self) -> RuleKind {
+        RuleKind::OfNeighbors
     }
 
     /// Adds the picks of [`SamplingRule::pick`] from the neighbours without those at the positions `removed`, which
@@ -28,9 +28,23 @@ pub(crate) trait HopRule: SamplingRule {
     );
 }
 
+/// What the picks of a rule depend on, besides the key and the fanout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RuleKind {
+    /// The number of edges, without replacement ([`Rule::Uniform`](crate::Rule::Uniform)): picks are made for many destinations
+    /// at once.
+    Uniform,
+    /// The number of edges, with replacement.
+    WithReplacement,
+    /// The order of the edges by time.
+    MostRecent,
+    /// The neighbours: self loops, or what a custom rule reads.
+    OfNeighbors,
+}
+
 impl HopRule for Uniform {
-    fn is_uniform(&self) -> bool {
-        true
+    fn kind(&self) -> RuleKind {
+        RuleKind::Uniform
     }
 
     fn pick_remaining(
@@ -45,7 +59,28 @@ impl HopRule for Uniform {
     }
 }
 
+impl HopRule for MostRecent {
+    fn kind(&self) -> RuleKind {
+        RuleKind::MostRecent
+    }
+
+    fn pick_remaining(
+        &self,
+        neighbors: Neighbors<'_>,
+        removed: &[u32],
+        key: NodeKey,
+        fanout: u32,
+        picks: &mut Selection,
+    ) {
+        Uniform.pick_remaining(neighbors, removed, key, fanout, picks);
+    }
+}
+
 impl HopRule for UniformWithReplacement {
+    fn kind(&self) -> RuleKind {
+        RuleKind::WithReplacement
+    }
+
     fn pick_remaining(
         &self,
         neighbors: Neighbors<'_>,
@@ -100,15 +135,13 @@ fn n_remaining(neighbors: Neighbors<'_>, removed: &[u32]) -> u32 {
     (neighbors.degree() - removed.len()) as u32
 }
 
-/// Returns the positions of self loops among the neighbours without those at the positions `removed`. Parallel edges
-/// are removed together, so either all self loops remain or none.
+/// Returns the positions of self loops among the neighbours without those at the positions `removed`. All parallel edges of a
+/// pair are excluded together, but the times of some loops may not be known.
 pub(crate) fn remaining_self_loops(neighbors: Neighbors<'_>, removed: &[u32]) -> Range<usize> {
     let loops = neighbors.self_loops();
     let n_before = removed.partition_point(|&position| (position as usize) < loops.start);
-    match removed.get(n_before).is_some_and(|&position| loops.contains(&(position as usize))) {
-        true => 0..0,
-        false => loops.start - n_before..loops.end - n_before,
-    }
+    let n_until_end = removed.partition_point(|&position| (position as usize) < loops.end);
+    loops.start - n_before..loops.end - n_until_end
 }
 
 /// Copies a list without the values at the positions `removed`, which ascend.

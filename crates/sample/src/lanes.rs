@@ -8,6 +8,7 @@ use kiln_graph::NodeId;
 use kiln_mem::vector;
 
 use crate::RngKey;
+use crate::known_edges::KnownEdges;
 use crate::rng::mul_hi;
 
 /// The maximum number of destinations that are picked together.
@@ -25,6 +26,8 @@ pub(crate) struct GroupPicks {
     /// The positions of each destination's edges, and the place of its picks in `lanes`; `None` if all edges are taken.
     /// Empty for other rules and fanouts.
     pub(crate) dsts: Vec<(Range<usize>, Option<usize>)>,
+    /// The known edges of each destination of `dsts`; empty without times.
+    pub(crate) known: Vec<KnownEdges>,
     pub(crate) lanes: LanePicks,
 }
 
@@ -35,6 +38,8 @@ pub(crate) struct LanePicks {
     n_dsts: usize,
     /// The ids that key the draws.
     nodes: Lanes,
+    /// The words of each destination's key, which is used if destinations have keys of their own.
+    keys: [Lanes; 2],
     degrees: Lanes,
     fanout: usize,
     /// The picks of each destination, ascending.
@@ -44,7 +49,8 @@ pub(crate) struct LanePicks {
 impl Default for LanePicks {
     fn default() -> Self {
         let lanes = [0; MOST_DSTS];
-        Self { n_dsts: 0, nodes: lanes, degrees: lanes, fanout: 0, picks: [lanes; MOST_PICKS] }
+        let keys = [lanes; 2];
+        Self { n_dsts: 0, nodes: lanes, keys, degrees: lanes, fanout: 0, picks: [lanes; MOST_PICKS] }
     }
 }
 
@@ -64,10 +70,37 @@ impl LanePicks {
         place
     }
 
+    /// Adds a destination with a key of its own.
+    #[inline]
+    pub(crate) fn push_keyed(&mut self, key: RngKey, node: NodeId, degree: u32) -> usize {
+        let place = self.push(node, degree);
+        let [low, high] = key.words();
+        self.keys[0][place] = low;
+        self.keys[1][place] = high;
+        place
+    }
+
     /// Picks `fanout` neighbours of each destination, the same as [`pick_uniformly`](crate::uniform::pick_uniformly).
     pub(crate) fn pick(&mut self, key: RngKey, fanout: usize) {
         self.fanout = fanout;
         vector::run(PickLanes { lanes: self, key });
+    }
+
+    /// Picks `fanout` neighbours of each destination with its own key, in the order of the draws.
+    pub(crate) fn pick_keyed(&mut self, fanout: usize) {
+        self.fanout = fanout;
+        vector::run(PickKeyedLanes { lanes: self });
+    }
+
+    /// Sorts the picks of each destination.
+    pub(crate) fn sort(&mut self) {
+        vector::run(SortLanes { lanes: self });
+    }
+
+    /// Returns the picks at a place, to replace them by others.
+    #[inline]
+    pub(crate) fn picks_of_mut(&mut self, place: usize) -> impl Iterator<Item = &mut u32> {
+        self.picks[..self.fanout].iter_mut().map(move |lanes| &mut lanes[place])
     }
 
     /// Returns the picks at a place, which ascend.
@@ -87,11 +120,50 @@ struct PickLanes<'a> {
 impl vector::VectorTask for PickLanes<'_> {
     #[inline(always)]
     fn run(self) {
-        let LanePicks { n_dsts, nodes, degrees, fanout, picks } = self.lanes;
+        let LanePicks { n_dsts, nodes, degrees, fanout, picks, .. } = self.lanes;
         draw(self.key, &nodes[..*n_dsts], &mut picks.as_chunks_mut().0[..fanout.div_ceil(4)]);
         let picks = &mut picks[..*fanout];
         floyd(&degrees[..*n_dsts], picks);
         sort(picks, *n_dsts);
+    }
+}
+
+struct PickKeyedLanes<'a> {
+    lanes: &'a mut LanePicks,
+}
+
+impl vector::VectorTask for PickKeyedLanes<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let LanePicks { n_dsts, nodes, keys: [low, high], degrees, fanout, picks } = self.lanes;
+        let n_dsts = *n_dsts;
+        let draws = &mut picks.as_chunks_mut().0[..fanout.div_ceil(4)];
+        draw_keyed([&low[..n_dsts], &high[..n_dsts]], &nodes[..n_dsts], draws);
+        floyd(&degrees[..n_dsts], &mut picks[..*fanout]);
+    }
+}
+
+struct SortLanes<'a> {
+    lanes: &'a mut LanePicks,
+}
+
+impl vector::VectorTask for SortLanes<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let LanePicks { n_dsts, fanout, picks, .. } = self.lanes;
+        sort(&mut picks[..*fanout], *n_dsts);
+    }
+}
+
+/// Writes the draws of each node with its own key, like [`draw`].
+#[inline(always)]
+fn draw_keyed(keys: [&[u32]; 2], nodes: &[u32], out: &mut [[Lanes; 4]]) {
+    for (group, out) in (0..).zip(out) {
+        let [first, second, third, fourth] = out.each_mut().map(|lanes| &mut lanes[..nodes.len()]);
+        for lane in 0..nodes.len() {
+            let key = RngKey::of_words([keys[0][lane], keys[1][lane]]);
+            [first[lane], second[lane], third[lane], fourth[lane]] = key.draw4_inline(0, nodes[lane], group);
+        }
     }
 }
 

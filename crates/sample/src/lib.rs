@@ -21,6 +21,7 @@
 
 mod block;
 mod config;
+mod dsts;
 mod error;
 mod excluded;
 mod frontier;
@@ -28,11 +29,15 @@ mod frontier_sampler;
 mod hetero;
 mod hop;
 mod hop_rule;
+mod hop_timed;
 mod hotness;
+mod known_edges;
 mod lanes;
+mod most_recent;
 mod negative;
 mod neighbor;
 mod relabel;
+mod relabel_timed;
 mod relation_fanouts;
 mod relation_sampler;
 mod rng;
@@ -40,10 +45,12 @@ mod rule;
 mod sampling_rule;
 mod seeds;
 mod selection;
+mod time_limits;
 mod uniform;
 
 pub use block::{RelationScratch, SampledBlocks, Scratch, to_block};
 pub use config::{EdgeWeights, Fanout, HopRequest, SamplerConfig};
+pub use dsts::{DstTimes, Dsts};
 pub use error::{DamagedGraphError, Error, FanoutsError, NegativesError, RuleError};
 pub use excluded::ExcludedEdges;
 pub use frontier::Frontier;
@@ -63,6 +70,7 @@ pub use rule::Rule;
 pub use sampling_rule::{Neighbors, SamplingRule};
 pub use seeds::Seeds;
 pub use selection::Selection;
+pub use time_limits::TimeLimits;
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -6,9 +6,11 @@ use kiln_graph::{Csc, NodeId, SharedArray};
 use crate::excluded::SamplerId;
 use crate::hop::{HopSampler, RowIds};
 use crate::hop_rule::HopRule;
+use crate::most_recent::MostRecent;
 use crate::uniform::{Uniform, UniformKeepSelfLoops, UniformWithReplacement};
 use crate::{
-    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, Result, Rule, SamplerConfig, Scratch,
+    Dsts, EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, Result, Rule, SamplerConfig,
+    Scratch, TimeLimits,
 };
 
 /// A sampler that picks in-neighbours by a rule, by default uniformly without replacement.
@@ -102,7 +104,7 @@ impl NeighborSampler {
         &self,
         rule: &R,
         request: &HopRequest,
-        dsts: &[NodeId],
+        dsts: Dsts<'_>,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
@@ -129,6 +131,14 @@ impl FrontierSampler for NeighborSampler {
         self.config.edge_types
     }
 
+    fn time_limits(&self) -> TimeLimits {
+        self.config.time_limits
+    }
+
+    fn takes_times(&self) -> bool {
+        true
+    }
+
     fn n_nodes(&self) -> usize {
         match self.rows {
             Rows::All | Rows::Listed(_) => self.graph.n_nodes(),
@@ -143,7 +153,7 @@ impl FrontierSampler for NeighborSampler {
     fn sample_frontier(
         &self,
         request: &HopRequest,
-        dsts: &[NodeId],
+        dsts: Dsts<'_>,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
@@ -152,6 +162,7 @@ impl FrontierSampler for NeighborSampler {
             Rule::Uniform => self.fill(&Uniform, request, dsts, scratch, out),
             Rule::UniformWithReplacement => self.fill(&UniformWithReplacement, request, dsts, scratch, out),
             Rule::UniformKeepSelfLoops => self.fill(&UniformKeepSelfLoops, request, dsts, scratch, out),
+            Rule::MostRecent => self.fill(&MostRecent, request, dsts, scratch, out),
             Rule::Custom { rule, .. } => self.fill(&**rule, request, dsts, scratch, out),
         }
     }

@@ -40,6 +40,8 @@ pub enum KeyDomain {
     Relation = 9,
     /// The type of nodes whose input layer or trainable rows are initialised.
     NodeType = 10,
+    /// The time of a destination in temporal sampling.
+    Time = 11,
 }
 
 /// A 64-bit key of random draws. Keys are derived by folding: seed, epoch, step, layer.
@@ -55,6 +57,12 @@ impl RngKey {
     /// Returns the key's two words, low word first, for device kernels.
     pub fn words(self) -> [u32; 2] {
         self.0
+    }
+
+    /// Returns the key with these words, low word first.
+    #[inline(always)]
+    pub(crate) fn of_words(words: [u32; 2]) -> Self {
+        Self(words)
     }
 
     /// Returns the key as one number, to seed a host-side generator.

@@ -8,17 +8,51 @@ use crate::ExcludedEdges;
 ///
 /// The list may contain duplicates. A duplicate node is one destination of the last block, at the position of its
 /// first appearance. `SampledBlocks::seed_index` maps each entry of the list to its row of the model's output. Labels
-/// align with the list, so a duplicate seed counts twice in the loss.
+/// align with the list, so a duplicate seed counts twice in the loss. With times, seeds are duplicates if both their nodes and
+/// their times are equal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Seeds {
     nodes: Vec<NodeId>,
+    times: Option<Vec<i64>>,
     excluded: Option<Arc<ExcludedEdges>>,
 }
 
 impl Seeds {
     /// Creates seeds from node ids.
     pub fn nodes(nodes: Vec<NodeId>) -> Self {
-        Self { nodes, excluded: None }
+        Self { nodes, times: None, excluded: None }
+    }
+
+    /// Sets the time of each seed. Its tree has only edges that are before it ([`TimeLimits`](crate::TimeLimits)), in every
+    /// layer. Seeds of equal time share rows, others do not.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use kiln_graph::{CscBuilder, EdgeId, NodeId};
+    /// use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, Seeds};
+    /// let graph = CscBuilder::new(3).build(&[0, 1], &[2, 2])?.with_edge_times(vec![10, 20])?;
+    /// let sampler = NeighborSampler::new(Arc::new(graph), [Fanout::All]);
+    /// let seeds = Seeds::nodes(vec![NodeId(2), NodeId(2)]).at_times(vec![15, 25]);
+    /// let block = &sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default())?.blocks[0];
+    /// assert_eq!(block.indptr(), [0, 1, 3]);
+    /// assert_eq!(block.edge_ids(), [EdgeId(0), EdgeId(0), EdgeId(1)]);
+    /// assert_eq!(block.src_times(), Some(&[15, 25, 15, 25, 25][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Panics unless there is one time per seed.
+    #[must_use]
+    pub fn at_times(self, times: impl Into<Option<Vec<i64>>>) -> Self {
+        let times = times.into();
+        let n_times = times.as_ref().map_or(self.nodes.len(), Vec::len);
+        assert_eq!(n_times, self.nodes.len(), "the numbers of times and seeds differ");
+        Self { times, ..self }
+    }
+
+    /// Returns the time of each seed; `None` if they have none.
+    pub fn times(&self) -> Option<&[i64]> {
+        self.times.as_deref()
     }
 
     /// Sets the edges that samples leave out, in every layer.

@@ -23,7 +23,8 @@ impl How {
     pub(super) fn new(fanout: Fanout, rule: &Rule) -> Self {
         match (fanout, rule) {
             (Fanout::All, _) => Self::All,
-            (_, Rule::Uniform) => Self::Uniform,
+            // Without times, there are no most recent edges: samplers reject such requests.
+            (_, Rule::Uniform | Rule::MostRecent) => Self::Uniform,
             (_, Rule::UniformWithReplacement) => Self::WithReplacement,
             (_, Rule::UniformKeepSelfLoops) => Self::WithLoop,
             (_, Rule::Custom { .. }) => Self::ByRule,

@@ -1,14 +1,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use kiln_graph::Csc;
 #[cfg(feature = "cube")]
-use kiln_graph::LocalId;
-use kiln_graph::{Csc, NodeId};
+use kiln_graph::{LocalId, NodeId};
 #[cfg(feature = "cube")]
 use kiln_sample::RuleError;
 use kiln_sample::{
-    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Result, RngKey,
-    SampledBlocks, SamplerConfig, Scratch, Seeds,
+    Dsts, EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Result, RngKey,
+    SampledBlocks, SamplerConfig, Scratch, Seeds, TimeLimits,
 };
 
 #[cfg(feature = "cube")]
@@ -142,7 +142,7 @@ impl DeviceSampler {
         &self,
         graph: &Arc<Csc>,
         request: &HopRequest,
-        dsts: &[NodeId],
+        dsts: Dsts<'_>,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
@@ -152,10 +152,13 @@ impl DeviceSampler {
 
     #[cfg(feature = "cube")]
     fn on_device(&self, graph: &Graph, seeds: &Seeds, key: RngKey) -> Result<DeviceSample> {
+        if seeds.times().is_some() {
+            return Err(Error::NoTemporalSampling);
+        }
         let (distinct, seed_index) = number_seeds(seeds, self.graph.n_nodes())?;
         let mut nodes = graph.upload_nodes(&distinct);
         let excluded = graph.upload_excluded(seeds.excluded().map(|edges| &**edges));
-        let SamplerConfig { fanouts, rule, weights, edge_types } = &self.config;
+        let SamplerConfig { fanouts, rule, weights, edge_types, .. } = &self.config;
         let mut blocks = Vec::with_capacity(fanouts.len());
         for (layer, &fanout) in fanouts.iter().enumerate().rev() {
             let request = HopRequest::new(key, layer, fanout, *weights);
@@ -194,6 +197,20 @@ impl FrontierSampler for DeviceSampler {
         self.graph.n_nodes()
     }
 
+    fn time_limits(&self) -> TimeLimits {
+        self.config.time_limits
+    }
+
+    fn takes_times(&self) -> bool {
+        match self.graph.memory {
+            GraphMemory::Host(_) => true,
+            #[cfg(feature = "cube")]
+            GraphMemory::Staged(..) => true,
+            #[cfg(feature = "cube")]
+            GraphMemory::Cube(_) => false,
+        }
+    }
+
     fn indices_path(&self) -> Option<&Path> {
         match &self.graph.memory {
             GraphMemory::Host(graph) => graph.indices_path(),
@@ -207,7 +224,7 @@ impl FrontierSampler for DeviceSampler {
     fn sample_frontier(
         &self,
         request: &HopRequest,
-        dsts: &[NodeId],
+        dsts: Dsts<'_>,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
@@ -220,11 +237,14 @@ impl FrontierSampler for DeviceSampler {
         match &self.graph.memory {
             GraphMemory::Host(graph) => self.sample_on_host(graph, request, dsts, scratch, out),
             #[cfg(feature = "cube")]
-            GraphMemory::Staged(graph, _) if needs_host(&self.config.rule) => {
+            GraphMemory::Staged(graph, _) if dsts.times().is_some() || needs_host(&self.config.rule) => {
                 self.sample_on_host(graph, request, dsts, scratch, out)
             }
             #[cfg(feature = "cube")]
+            GraphMemory::Cube(_) if dsts.times().is_some() => Err(Error::NoTemporalSampling),
+            #[cfg(feature = "cube")]
             GraphMemory::Cube(graph) => {
+                let dsts = dsts.nodes();
                 let n_nodes = self.graph.n_nodes();
                 if let Some(position) = dsts.iter().position(|dst| n_nodes <= dst.index()) {
                     return Err(Error::SeedOutOfRange { node: dsts[position], position, n_nodes });
@@ -239,7 +259,7 @@ impl FrontierSampler for DeviceSampler {
             #[cfg(feature = "cube")]
             GraphMemory::Staged(graph, anchor) => {
                 check_fanout(request.fanout).map_err(|error| of_layer(error, request.layer))?;
-                let staged = Staged::new(graph, dsts, request)?;
+                let staged = Staged::new(graph, dsts.nodes(), request)?;
                 let read = in_loading_queue(|| staged.read_hop(anchor, request, &self.config.rule, out));
                 read.map_err(|error| match error {
                     StagedError::Hop(error) => of_layer(error, request.layer),

@@ -285,8 +285,9 @@ fn staged_hops_read_back_only_the_picks() {
     let sampler = DeviceSampler::new(graph, [Fanout::UpTo(3)]);
     let (dsts, mut out) = ((0..100).map(NodeId).collect::<Vec<_>>(), Frontier::default());
     let request = HopRequest::new(RngKey::new(1), 0, Fanout::UpTo(3), EdgeWeights::None);
-    let reads =
-        reads_of(|| sampler.sample_frontier(&request, &dsts, &mut Scratch::default(), &mut out).unwrap());
+    let reads = reads_of(|| {
+        sampler.sample_frontier(&request, (&dsts).into(), &mut Scratch::default(), &mut out).unwrap()
+    });
     // The host reads the offsets of the destinations first, then the sources and ids of the edges.
     let n_bytes = 4 * 101 + 12 * out.n_edges() as u64;
     let expected = if is_host { Reads::default() } else { Reads { n_reads: 2, n_bytes } };

@@ -104,7 +104,8 @@ fn rejects_edge_types_of_graphs_without_them() {
         let request = HopRequest { edge_types: true, ..request };
         let sampler = DeviceSampler::new(graph, [Fanout::All]);
         let (mut scratch, mut out) = (Scratch::default(), Frontier::default());
-        let error = sampler.sample_frontier(&request, &[NodeId(2)], &mut scratch, &mut out).unwrap_err();
+        let error =
+            sampler.sample_frontier(&request, (&[NodeId(2)]).into(), &mut scratch, &mut out).unwrap_err();
         assert!(matches!(error, Error::NoEdgeTypes), "{error}");
     }
 }
@@ -122,7 +123,7 @@ fn requests_decide_whether_edge_types_are_returned() {
         for (edge_types, expected) in [(false, None), (true, Some(csc.edge_types().unwrap()[1..6].to_vec()))]
         {
             let request = HopRequest { edge_types, ..request.clone() };
-            sampler.sample_frontier(&request, &dsts, &mut scratch, &mut out).unwrap();
+            sampler.sample_frontier(&request, (&dsts).into(), &mut scratch, &mut out).unwrap();
             assert_eq!(out.edge_types, expected);
         }
     }
@@ -150,7 +151,9 @@ fn edge_types_add_no_reads_except_for_single_hops() {
         let sampler = DeviceSampler::with_config(graph, config.clone()).unwrap();
         let mut out = Frontier::default();
         let mut reads_of_hop = |request: &HopRequest| -> Reads {
-            reads_of(|| sampler.sample_frontier(request, &dsts, &mut Scratch::default(), &mut out).unwrap())
+            reads_of(|| {
+                sampler.sample_frontier(request, (&dsts).into(), &mut Scratch::default(), &mut out).unwrap()
+            })
         };
         let (without, with) = (reads_of_hop(&plain), reads_of_hop(&with_types));
         let is_read = is_staged == 0 && !is_cpu(&device());

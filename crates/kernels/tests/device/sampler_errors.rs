@@ -66,7 +66,7 @@ fn hops_reject_destinations_out_of_range_and_bad_edge_ranges() {
     let sample = |graph: DeviceGraph, dsts: &[u32]| {
         let dsts: Vec<NodeId> = dsts.iter().copied().map(NodeId).collect();
         let sampler = DeviceSampler::new(graph, [Fanout::UpTo(2)]);
-        sampler.sample_frontier(&request, &dsts, &mut Scratch::default(), &mut Frontier::default())
+        sampler.sample_frontier(&request, (&dsts).into(), &mut Scratch::default(), &mut Frontier::default())
     };
     for graph in [DeviceGraph::new(six_nodes(), &device()), DeviceGraph::host_staged(six_nodes(), &device())]
     {

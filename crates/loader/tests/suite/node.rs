@@ -12,7 +12,8 @@ use kiln_loader::{
     Phase, SeedBatch, Shard, StageTimes,
 };
 use kiln_sample::{
-    Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, RngKey, SampledBlocks, Scratch, Seeds,
+    Dsts, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, RngKey, SampledBlocks, Scratch,
+    Seeds,
 };
 
 const N_NODES: u32 = 6000;
@@ -273,7 +274,7 @@ impl FrontierSampler for Waiting {
     fn sample_frontier(
         &self,
         request: &HopRequest,
-        dsts: &[NodeId],
+        dsts: Dsts<'_>,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {

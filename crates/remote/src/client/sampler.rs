@@ -4,7 +4,7 @@ use std::sync::Arc;
 use kiln_graph::NodeId;
 use kiln_partition::PartitionRow;
 use kiln_sample::{
-    EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, RelationHop, RelationSampler,
+    Dsts, EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, RelationHop, RelationSampler,
     RelationScratch, SamplerConfig, Scratch,
 };
 
@@ -220,7 +220,7 @@ impl DistNeighborSampler {
             edges.sample(rows, rule, request, scratch, &mut own)?;
             return Ok(own);
         };
-        sampler.sample_frontier(request, nodes, scratch, &mut own)?;
+        sampler.sample_frontier(request, (*nodes).into(), scratch, &mut own)?;
         own.check(request.layer, nodes.len())?;
         if own.weights.is_none() && request.weights != EdgeWeights::None {
             let reason = "returns no edge weights: configure it to return them".to_owned();
@@ -363,7 +363,10 @@ impl RelationSampler for DistRelations {
         let mut buffers: Vec<_> = out.iter_mut().map(Some).collect();
         let (mut of_relations, mut outs) = (Vec::with_capacity(hops.len()), Vec::with_capacity(hops.len()));
         for RelationHop { relation, request, dsts } in hops {
-            of_relations.push(self.samplers[*relation].hop(request, dsts)?);
+            if dsts.times().is_some() {
+                return Err(kiln_sample::Error::NoTemporalSampling);
+            }
+            of_relations.push(self.samplers[*relation].hop(request, dsts.nodes())?);
             if let Some(RelationScratch { scratch, frontier }) = buffers[*relation].take() {
                 outs.push((scratch, frontier));
             }
@@ -417,11 +420,14 @@ impl FrontierSampler for DistNeighborSampler {
     fn sample_frontier(
         &self,
         request: &HopRequest,
-        dsts: &[NodeId],
+        dsts: Dsts<'_>,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {
-        Ok(sample_hops(&self.graph, &[self.hop(request, dsts)?], &mut [(scratch, out)])?)
+        if dsts.times().is_some() {
+            return Err(kiln_sample::Error::NoTemporalSampling);
+        }
+        Ok(sample_hops(&self.graph, &[self.hop(request, dsts.nodes())?], &mut [(scratch, out)])?)
     }
 }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use kiln_feature::FeatureBuffer;
 use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
 use kiln_partition::PartitionRow;
-use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, RngKey};
+use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, RngKey, TimeLimits};
 
 use crate::edges::Edges;
 use crate::wire::limits::{MAX_EDGES, MAX_EXCLUDED};
@@ -124,7 +124,8 @@ pub(crate) fn hop_request(request: &SampleRequest) -> Result<HopRequest, &'stati
     };
     let fanout = request.fanout.map_or(Fanout::All, Fanout::UpTo);
     let (key, edge_types) = (RngKey::new(request.key), request.edge_types);
-    Ok(HopRequest { key, layer: 0, fanout, weights, edge_types, excluded: None })
+    let time_limits = TimeLimits::default();
+    Ok(HopRequest { key, layer: 0, fanout, weights, edge_types, excluded: None, time_limits })
 }
 
 /// Divides arrays into chunks of at most [`CHUNK_BYTES`]. Chunks of longer arrays are copies, so a chunk that waits for

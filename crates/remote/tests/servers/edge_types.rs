@@ -7,7 +7,7 @@ use kiln_data::Dataset;
 use kiln_graph::{Csc, NodeId};
 use kiln_remote::{DistNeighborSampler, RuleRegistry};
 use kiln_sample::{
-    EdgeWeights, Error, ExcludedEdges, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler,
+    Dsts, EdgeWeights, Error, ExcludedEdges, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler,
     Neighbors, NodeKey, Rule, SampledBlocks, SamplerConfig, Scratch, Selection,
 };
 
@@ -102,7 +102,7 @@ impl FrontierSampler for WithoutTypes {
     fn sample_frontier(
         &self,
         request: &HopRequest,
-        dsts: &[NodeId],
+        dsts: Dsts<'_>,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {
@@ -152,8 +152,9 @@ fn rejects_edge_types_of_partitions_without_them() {
         (HopRequest { weights: EdgeWeights::Stored, ..plain }, |it| matches!(it, Error::NoWeights)),
     ] {
         let (mut scratch, mut out) = (Scratch::default(), Frontier::default());
-        let error =
-            sampler.sample_frontier(&request, &seeds.as_nodes()[..1], &mut scratch, &mut out).unwrap_err();
+        let error = sampler
+            .sample_frontier(&request, seeds.as_nodes()[..1].into(), &mut scratch, &mut out)
+            .unwrap_err();
         assert!(is_expected(&error), "{error}");
     }
 }

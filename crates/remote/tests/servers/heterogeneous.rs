@@ -143,7 +143,7 @@ fn excluded_edges_are_not_sampled() {
     };
     let frontier = |sampler: &dyn FrontierSampler, request: &HopRequest| {
         let mut out = Default::default();
-        sampler.sample_frontier(request, &items, &mut Scratch::default(), &mut out).unwrap();
+        sampler.sample_frontier(request, (&items).into(), &mut Scratch::default(), &mut out).unwrap();
         out
     };
     let expected = frontier(&whole, &request(excluded.clone()));

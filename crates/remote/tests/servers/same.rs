@@ -9,8 +9,8 @@ use kiln_graph::{NodeId, SharedArray};
 use kiln_partition::{CacheConfig, Part};
 use kiln_remote::{DistFeatureStore, DistNeighborSampler, RuleRegistry};
 use kiln_sample::{
-    EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey, RngKey,
-    Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
+    Dsts, EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
+    RngKey, Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
 };
 
 use crate::cluster::{Cluster, N_NODES, by_name, data, features, hubs, labels, parts, wild};
@@ -133,7 +133,7 @@ impl FrontierSampler for Counting {
     fn sample_frontier(
         &self,
         request: &HopRequest,
-        dsts: &[NodeId],
+        dsts: Dsts<'_>,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {
@@ -179,7 +179,7 @@ impl FrontierSampler for WithoutWeights {
     fn sample_frontier(
         &self,
         request: &HopRequest,
-        dsts: &[NodeId],
+        dsts: Dsts<'_>,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {

@@ -32,6 +32,21 @@ pub enum DamagedGraphError {
         /// The file from which `indptr` is mapped; `None` if it is in memory.
         file: Option<PathBuf>,
     },
+    /// The order of a destination's edges by time has a position that none of them has.
+    #[error(
+        "{}node {}: the order of its edges by time has the position {place}, expected a position below {degree}: the graph is \
+         damaged: restore or regenerate it", file_prefix(file.as_deref()), node.0
+    )]
+    BadTimeOrder {
+        /// The destination.
+        node: NodeId,
+        /// The position.
+        place: u32,
+        /// The number of edges into the destination.
+        degree: usize,
+        /// The file from which the order is mapped; `None` if it is in memory.
+        file: Option<PathBuf>,
+    },
     /// A source of a relation's edge is a node of another type.
     #[error(
         "relation `{relation}` has an edge from node {}, expected one of the nodes {} to {} of its sources' type: the data is \

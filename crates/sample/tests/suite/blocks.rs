@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use kiln_graph::{Csc, CscBuilder, EdgeId, LocalId, NodeId};
 use kiln_sample::{
-    DamagedGraphError, EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler,
-    Neighbors, NodeKey, RngKey, Rule, RuleError, SampledBlocks, SamplerConfig, SamplingRule, Scratch, Seeds,
-    Selection,
+    DamagedGraphError, Dsts, EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest,
+    NeighborSampler, Neighbors, NodeKey, RngKey, Rule, RuleError, SampledBlocks, SamplerConfig, SamplingRule,
+    Scratch, Seeds, Selection,
 };
 use kiln_testkit::{arb_coo, check_block, check_same_edges, hub, ring, six_nodes};
 use proptest::prelude::*;
@@ -178,7 +178,7 @@ fn rejects_invalid_seeds_graphs_and_weights() {
     let sampler = NeighborSampler::new(ring(4), [Fanout::All]);
     let (mut scratch, mut out) = (Scratch::default(), Frontier::default());
     assert!(matches!(
-        sampler.sample_frontier(&request, &nodes([0]), &mut scratch, &mut out).unwrap_err(),
+        sampler.sample_frontier(&request, (&nodes([0])).into(), &mut scratch, &mut out).unwrap_err(),
         Error::NoWeights
     ));
 }
@@ -250,11 +250,11 @@ impl FrontierSampler for Lying {
     fn sample_frontier(
         &self,
         request: &HopRequest,
-        dsts: &[NodeId],
+        dsts: Dsts<'_>,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {
-        self.0.sample_frontier(request, &dsts[1..], scratch, out)
+        self.0.sample_frontier(request, dsts.slice(1..dsts.len()), scratch, out)
     }
 }
 

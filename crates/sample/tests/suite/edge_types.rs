@@ -74,7 +74,7 @@ fn rejects_edge_types_of_graphs_without_them() {
     let request = HopRequest { edge_types: true, ..request };
     let sampler = NeighborSampler::new(ring(4), [Fanout::All]);
     let error = sampler
-        .sample_frontier(&request, &[NodeId(0)], &mut Scratch::default(), &mut Frontier::default())
+        .sample_frontier(&request, (&[NodeId(0)]).into(), &mut Scratch::default(), &mut Frontier::default())
         .unwrap_err();
     assert!(matches!(error, Error::NoEdgeTypes), "{error}");
 }
@@ -86,7 +86,7 @@ fn reused_frontiers_drop_edge_types_that_are_not_requested() {
     let plain = HopRequest::new(RngKey::new(0), 0, Fanout::All, EdgeWeights::None);
     let with_types = HopRequest { edge_types: true, ..plain.clone() };
     for (request, expected) in [(&with_types, Some(vec![5, 0, 255])), (&plain, None)] {
-        sampler.sample_frontier(request, &[NodeId(0)], &mut scratch, &mut frontier).unwrap();
+        sampler.sample_frontier(request, (&[NodeId(0)]).into(), &mut scratch, &mut frontier).unwrap();
         assert_eq!(frontier.edge_types, expected);
     }
     frontier.edge_types = Some(vec![1, 2]);

@@ -78,7 +78,7 @@ fn expected(
         };
         let request = HopRequest { key, fanout, edge_types: false, ..request.clone() };
         let mut found = Frontier::default();
-        sampler.sample_frontier(&request, &[dst], &mut Scratch::default(), &mut found).unwrap();
+        sampler.sample_frontier(&request, (&[dst]).into(), &mut Scratch::default(), &mut found).unwrap();
         let weights = found.weights.unwrap_or_else(|| vec![0.0; found.srcs.len()]);
         let ids = found.edge_ids.iter().map(|id| first_edge + id.0);
         edges.extend(
@@ -107,7 +107,7 @@ fn each_relation_is_sampled_with_its_fanout_and_key() {
             let sampler = HeteroNeighborSampler::new(&graph, vec![FANOUTS.to_vec(); 2], config).unwrap();
             let request = HopRequest::new(RngKey::new(7), 1, Fanout::All, weights);
             let request = HopRequest { edge_types: true, ..request };
-            sampler.sample_frontier(&request, &dsts, &mut scratch, &mut frontier).unwrap();
+            sampler.sample_frontier(&request, (&dsts).into(), &mut scratch, &mut frontier).unwrap();
             let mut n_edges = 0;
             for (row, &dst) in dsts.iter().enumerate() {
                 let of_dst = frontier.indptr[row] as usize..frontier.indptr[row + 1] as usize;
@@ -178,7 +178,7 @@ fn relations_with_fanout_0_are_not_sampled_unless_the_rule_keeps_self_loops() {
                 config.weights,
             );
             let request = HopRequest { edge_types: true, ..request };
-            sampler.sample_frontier(&request, &dsts, &mut scratch, &mut frontier).unwrap();
+            sampler.sample_frontier(&request, (&dsts).into(), &mut scratch, &mut frontier).unwrap();
             let loops =
                 frontier.edge_types.as_ref().unwrap().iter().filter(|&&relation| relation == 1).count();
             (std::mem::take(&mut *recording.asked.lock().unwrap()), frontier.n_edges(), loops)
@@ -322,14 +322,24 @@ fn wrong_requests_are_errors() {
         HeteroNeighborSampler::new(&graph, vec![FANOUTS.to_vec()], SamplerConfig::default()).unwrap();
     let sample = |layer: usize, dst: u32| {
         let request = HopRequest::new(RngKey::new(0), layer, Fanout::All, EdgeWeights::None);
-        sampler.sample_frontier(&request, &[NodeId(dst)], &mut Scratch::default(), &mut Frontier::default())
+        sampler.sample_frontier(
+            &request,
+            (&[NodeId(dst)]).into(),
+            &mut Scratch::default(),
+            &mut Frontier::default(),
+        )
     };
     assert!(sample(0, 71).is_ok());
     let few = vec![vec![Fanout::UpTo(3), Fanout::UpTo(5), Fanout::UpTo(0), Fanout::UpTo(1)]];
     let few = HeteroNeighborSampler::new(&graph, few, SamplerConfig::default()).unwrap();
     let with = |fanout: Fanout| {
         let request = HopRequest::new(RngKey::new(0), 0, fanout, EdgeWeights::None);
-        few.sample_frontier(&request, &[NodeId(0)], &mut Scratch::default(), &mut Frontier::default())
+        few.sample_frontier(
+            &request,
+            (&[NodeId(0)]).into(),
+            &mut Scratch::default(),
+            &mut Frontier::default(),
+        )
     };
     assert!(with(Fanout::UpTo(5)).is_ok());
     assert!(matches!(with(Fanout::UpTo(6)), Err(Error::Fanouts(FanoutsError::LargerFanout { layer: 0 }))));
@@ -381,7 +391,7 @@ fn the_fanout_of_a_request_limits_those_of_the_relations() {
     let request = HopRequest::new(RngKey::new(0), 0, Fanout::UpTo(1), EdgeWeights::None);
     let mut found = Frontier::default();
     let dsts: Vec<_> = (0..65).map(NodeId).collect();
-    sampler.sample_frontier(&request, &dsts, &mut Scratch::default(), &mut found).unwrap();
+    sampler.sample_frontier(&request, (&dsts).into(), &mut Scratch::default(), &mut found).unwrap();
     let most = found.indptr.windows(2).map(|ends| ends[1] - ends[0]).max();
     assert_eq!(most, Some(2), "an item has edges of two relations");
 }

@@ -8,4 +8,5 @@ mod heterogeneous;
 mod negative;
 mod plain;
 mod rng;
+mod times;
 mod weights;

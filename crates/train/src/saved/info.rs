@@ -232,7 +232,8 @@ impl SamplingInfo {
     /// Returns the configuration of a sampler with these fanouts and this rule, and the edge weights and types of this
     /// description.
     pub(crate) fn config(&self, fanouts: Vec<Fanout>, rule: Rule) -> SamplerConfig {
-        SamplerConfig { fanouts, rule, weights: self.edge_weights(), edge_types: self.edge_types }
+        let weights = self.edge_weights();
+        SamplerConfig { fanouts, rule, weights, edge_types: self.edge_types, ..SamplerConfig::default() }
     }
 
     /// Returns a custom sampling rule, or the built-in one of training.
@@ -248,7 +249,7 @@ impl SamplingInfo {
     /// Returns the built-in sampling rule, or `None` if the model was trained with a custom one.
     pub fn rule(&self) -> Option<Rule> {
         match &self.rule {
-            StoredRule::BuiltIn(name) => Rule::BUILT_IN.into_iter().find(|rule| rule.name() == Some(name)),
+            StoredRule::BuiltIn(name) => Rule::built_in(name),
             StoredRule::Custom(_) => None,
         }
     }
@@ -426,7 +427,7 @@ impl ModelInfo {
             }
         }
         if let Some(SamplingInfo { rule: StoredRule::BuiltIn(name), .. }) = sampling
-            && Rule::BUILT_IN.iter().all(|rule| rule.name() != Some(name))
+            && Rule::built_in(name).is_none()
         {
             return Some(format!("there is no built-in sampling rule {name:?}"));
         }

@@ -1,0 +1,182 @@
+use std::path::Path;
+
+use crate::{Csc, Error, Result, SharedArray};
+
+/// The number of edges that one task orders.
+const EDGES_A_TASK: u64 = 1 << 16;
+
+/// The time of each edge, and the edges of each destination in the order of their times: the index by which temporal
+/// sampling finds the edges before a time.
+///
+/// | array | element | length | indexed by |
+/// |---|---|---|---|
+/// | `times` | `i64` | `n_edges` | [`EdgeId`](crate::EdgeId) |
+/// | `order` | `u32` | `n_edges` | `indptr[v] + i` for the edge into `v` that is number `i` by time; its position among the edges into `v` |
+///
+/// Edges with equal times are in the order of their ids. Times are those from which an edge passes messages: the time of the
+/// edge or, if it is later, that of its source. The unit is the caller's.
+#[derive(Debug, Clone)]
+pub struct EdgeTimes {
+    times: SharedArray<i64>,
+    order: SharedArray<u32>,
+}
+
+impl EdgeTimes {
+    /// The time of an edge that was always known, such as an added self loop.
+    pub const ALWAYS: i64 = i64::MIN;
+
+    /// The time of an edge that is never known, because its time is missing.
+    pub const NEVER: i64 = i64::MAX;
+
+    /// Creates the index from arrays, for example mapped ones. Only the lengths are checked; samplers check each position that
+    /// they read.
+    ///
+    /// # Errors
+    /// Returns [`Error::LengthMismatch`] unless both arrays have the same length.
+    pub fn new(times: SharedArray<i64>, order: SharedArray<u32>) -> Result<Self> {
+        let expected = times.len() as u64;
+        let got = order.len() as u64;
+        if expected != got {
+            return Err(Error::LengthMismatch { what: "the order of edges by time", expected, got });
+        }
+        Ok(Self { times, order })
+    }
+
+    /// Returns the time of each edge, in CSC order.
+    #[inline]
+    pub fn times(&self) -> &[i64] {
+        &self.times
+    }
+
+    /// Returns the positions of each destination's edges by time.
+    #[inline]
+    pub fn order(&self) -> &[u32] {
+        &self.order
+    }
+
+    pub(crate) fn in_memory(&self) -> Self {
+        Self { times: self.times.in_memory(), order: self.order.in_memory() }
+    }
+
+    pub(crate) fn owned_bytes(&self) -> usize {
+        self.times.owned_bytes() + self.order.owned_bytes()
+    }
+
+    /// Returns the file from which the order is mapped; `None` if it is owned.
+    pub fn order_path(&self) -> Option<&Path> {
+        self.order.path()
+    }
+}
+
+impl Csc {
+    /// Orders the edges of each destination by time, in parallel, so that samplers can leave out the edges that are not
+    /// before a seed's time. `times` has the time of each edge, in CSC order, from which it passes messages. The order takes 4
+    /// bytes per edge.
+    ///
+    /// ```
+    /// use kiln_graph::CscBuilder;
+    /// let graph = CscBuilder::new(3).build(&[0, 1, 2], &[2, 2, 2])?;
+    /// let graph = graph.with_edge_times(vec![30_i64, 10, 20])?;
+    /// assert_eq!(graph.edge_times().unwrap().order(), [1, 2, 0]);
+    /// # Ok::<(), kiln_graph::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::LengthMismatch`] unless there is one time per edge, [`Error::IndptrNotMonotone`] if `indptr`
+    /// decreases, and [`Error::TooMany`] for a node with more than 2^32 - 1 edges.
+    pub fn with_edge_times(self, times: impl Into<SharedArray<i64>>) -> Result<Self> {
+        let times = times.into();
+        self.check_edge_data("the times of edges", times.len())?;
+        self.validate_indptr()?;
+        let largest = self.indptr().windows(2).map(|bounds| bounds[1] - bounds[0]).max().unwrap_or(0);
+        if u64::from(u32::MAX) < largest {
+            return Err(Error::TooMany { what: "edges into a node", n: largest, max: u32::MAX.into() });
+        }
+        let mut order = vec![0; times.len()];
+        Lists { indptr: self.indptr(), times: &times, order: &mut order }.sort();
+        self.with_ordered_times(EdgeTimes::new(times, order.into())?)
+    }
+
+    /// Sets the times of the edges with their order, for example in mapped arrays ([`Csc::with_edge_times`]).
+    ///
+    /// # Errors
+    /// Returns [`Error::LengthMismatch`] unless there is one time per edge.
+    pub fn with_ordered_times(self, times: EdgeTimes) -> Result<Self> {
+        self.check_edge_data("the times of edges", times.times.len())?;
+        Ok(self.set_edge_times(Some(times)))
+    }
+}
+
+/// The edges of consecutive destinations, whose ranges in the arrays begin at `indptr[0]`.
+struct Lists<'a> {
+    indptr: &'a [u64],
+    times: &'a [i64],
+    order: &'a mut [u32],
+}
+
+impl Lists<'_> {
+    fn sort(self) {
+        let n_dsts = self.indptr.len() - 1;
+        let first = self.indptr[0];
+        if n_dsts < 2 || self.indptr[n_dsts] - first <= EDGES_A_TASK {
+            return self.sort_each();
+        }
+        let Self { indptr, times, order } = self;
+        let half = n_dsts / 2;
+        let n_before = (indptr[half] - first) as usize;
+        let (before, after) = order.split_at_mut(n_before);
+        let lower = Lists { indptr: &indptr[..=half], times: &times[..n_before], order: before };
+        let upper = Lists { indptr: &indptr[half..], times: &times[n_before..], order: after };
+        rayon::join(|| lower.sort(), || upper.sort());
+    }
+
+    fn sort_each(self) {
+        let first = self.indptr[0];
+        let mut keys = Vec::new();
+        for bounds in self.indptr.windows(2) {
+            let edges = (bounds[0] - first) as usize..(bounds[1] - first) as usize;
+            let times = &self.times[edges.clone()];
+            let order = &mut self.order[edges];
+            if times.is_sorted() {
+                order.iter_mut().zip(0..).for_each(|(place, position)| *place = position);
+                continue;
+            }
+            // A time and a position in one integer sort without a comparison of two fields. The flipped sign bit orders
+            // negative times before the others.
+            let key = |(time, position): (&i64, u32)| {
+                u128::from(*time as u64 ^ 1 << 63) << 32 | u128::from(position)
+            };
+            keys.clear();
+            keys.extend(times.iter().zip(0..).map(key));
+            keys.sort_unstable();
+            order.iter_mut().zip(&keys).for_each(|(place, key)| *place = *key as u32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CscBuilder;
+
+    #[test]
+    fn edges_are_in_the_order_of_their_times_and_then_of_their_ids() -> Result<()> {
+        // Several tasks, a node without edges, times before 0, and equal times.
+        let n_edges = 3 * EDGES_A_TASK as u32;
+        let dsts: Vec<u32> = (0..n_edges).map(|edge| edge.wrapping_mul(0x9E37_79B9) >> 8 & 1022).collect();
+        let graph = CscBuilder::new(1024).build(&vec![0; n_edges as usize], &dsts)?;
+        let times: Vec<i64> =
+            (0..n_edges).map(|edge| i64::from(edge.wrapping_mul(0x85EB_CA6B) >> 25) - 60).collect();
+        let graph = graph.with_edge_times(times.clone())?;
+        let order = graph.edge_times().expect("the graph should have times").order();
+        for bounds in graph.indptr().windows(2) {
+            let edges = bounds[0] as usize..bounds[1] as usize;
+            let mut expected: Vec<u32> = (0..edges.len() as u32).collect();
+            expected.sort_by_key(|position| times[edges.start + *position as usize]);
+            assert_eq!(order[edges], expected);
+        }
+        let error = graph.with_edge_times(vec![0]).expect_err("one time should be too few").to_string();
+        assert!(error.contains("the times of edges"), "{error}");
+        Ok(())
+    }
+}
