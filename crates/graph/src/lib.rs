@@ -49,7 +49,7 @@ pub use builder::{CscBuilder, EdgeOrigin, TracedGraph};
 pub use bus_error::{EXIT_FILE_LOST, handle_bus_errors};
 pub use csc::Csc;
 pub use edge_columns::{ColumnValues, EdgeColumn, EdgeColumns};
-pub use edge_times::EdgeTimes;
+pub use edge_times::{EdgeTimes, TimeScale};
 pub use error::{ColumnError, Error, RelationEdgesError, SchemaError};
 pub use file_version::FileVersion;
 pub use graph_schema::{GraphSchema, RelationSchema};

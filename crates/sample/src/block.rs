@@ -53,7 +53,7 @@ pub fn to_block(
         let local = relabel.local(node).ok_or(Error::SeedOutOfRange { node, position, n_nodes })?;
         assert_eq!(local.index(), position, "duplicate destination {}", node.0);
     }
-    let indices = relabel.number(frontier, None)?;
+    let indices = relabel.number(frontier, 0, None)?;
     Ok(Block::new(BlockParts {
         srcs: std::mem::take(&mut relabel.nodes),
         indptr: frontier.indptr.clone(),

@@ -102,7 +102,7 @@ fn sample_hops<S: FrontierSampler + ?Sized>(
         sampler.sample_frontier(&request, relabel.dsts(), scratch, &mut frontier)?;
         frontier.check(layer, relabel.nodes.len())?;
         // The sources of the previous hop are the destinations of this hop and keep their local ids.
-        let indices = relabel.number(&frontier, sampler.indices_path())?;
+        let indices = relabel.number(&frontier, layer, sampler.indices_path())?;
         let src_times = relabel.src_times();
         // The input layer is the last hop, so its sources are moved instead of cloned.
         let srcs = if layer == 0 { std::mem::take(&mut relabel.nodes) } else { relabel.nodes.clone() };

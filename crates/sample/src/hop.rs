@@ -82,18 +82,21 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
             for (position, &dst) in (first..end).zip(&dsts[first..end]) {
                 let removed = removed.next(position);
                 match (picked.dsts.get(position - first), &times) {
-                    (Some((edges, None)), None) if removed.is_empty() => self.take_all(edges.clone(), out),
-                    (Some((edges, Some(place))), times) if removed.is_empty() => {
-                        let n_edges = match times {
-                            None => edges.len(),
-                            Some(_) => picked.known[position - first].len(),
-                        };
-                        self.take_picks(edges, n_edges, picked.lanes.picks_of(*place), out);
+                    (Some((edges, None)), _) if removed.is_empty() => self.take_all(edges.clone(), out),
+                    (Some((edges, Some(place))), None) if removed.is_empty() => {
+                        self.take_picks(edges, edges.len(), picked.lanes.picks_of(*place), out);
+                    }
+                    (Some((edges, Some(place))), Some(_)) if removed.is_empty() => {
+                        let n_known = picked.known[position - first].len();
+                        self.take_picks(edges, n_known, picked.lanes.picks_of(*place).take(n_known), out);
                     }
                     (_, None) => self.pick(dst, position, removed, picks, out)?,
                     (_, Some(times)) => self.pick_timed(dst, position, times, removed, picks, out)?,
                 }
                 self.end_dst(out)?;
+            }
+            if let Some(times) = &times {
+                self.ask_for_orders(&dsts[end..next_end], times);
             }
             self.read(out);
         }

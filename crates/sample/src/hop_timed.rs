@@ -39,7 +39,17 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         }
     }
 
-    /// Picks from all destinations of a group that know more edges than the fanout, if the rule is uniform.
+    /// Asks for the orders by time of the next destinations, whose ranges of edges have been asked for.
+    pub(crate) fn ask_for_orders(&self, dsts: &[NodeId], times: &HopTimes<'_>) {
+        for dst in dsts {
+            // An error in a range is found when it is used.
+            if let Ok(edges) = self.edge_range(*dst, 0) {
+                times.prefetch(&edges);
+            }
+        }
+    }
+
+    /// Picks from all destinations of a group, if the rule reads only the number of edges.
     pub(crate) fn pick_timed_group(
         &self,
         dsts: &[NodeId],
@@ -47,34 +57,39 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         times: &HopTimes<'_>,
         picked: &mut GroupPicks,
     ) -> Result<()> {
-        picked.dsts.clear();
-        picked.known.clear();
-        picked.lanes.clear();
+        let GroupPicks { dsts: places, edges: all_edges, known: all_known, lanes } = picked;
+        places.clear();
+        lanes.clear();
         let Fanout::UpTo(fanout) = self.request.fanout else { return Ok(()) };
         let fanout = fanout as usize;
-        if self.timed_kind(times) != RuleKind::Uniform || !(1..=MOST_PICKS).contains(&fanout) {
+        let kind = self.timed_kind(times);
+        let is_counted = matches!(kind, RuleKind::Uniform | RuleKind::MostRecent);
+        if !is_counted || !(1..=MOST_PICKS).contains(&fanout) {
             return Ok(());
         }
+        all_edges.clear();
         for (position, &dst) in (first..).zip(dsts) {
-            let edges = self.edge_range(dst, position)?;
-            times.prefetch(&edges);
-            picked.dsts.push((edges, None));
+            all_edges.push(self.edge_range(dst, position)?);
         }
-        for ((position, &dst), (edges, place)) in (first..).zip(dsts).zip(&mut picked.dsts) {
-            let known = times.known(position, dst, edges)?;
-            if fanout < known.len() {
-                let key = times.key(position);
-                *place = Some(picked.lanes.push_keyed(key, self.node(dst), known.len() as u32));
-            }
-            picked.known.push(known);
+        times.known_of_group(first, dsts, all_edges, all_known)?;
+        for (((position, &dst), edges), known) in (first..).zip(dsts).zip(&*all_edges).zip(&*all_known) {
+            let takes_all = known.len() == edges.len() && known.len() <= fanout;
+            // A destination that takes all it knows needs no draw; the number only has to be one that can be drawn from.
+            let n_known = known.len().max(fanout + 1) as u32;
+            let place = (!takes_all).then(|| lanes.push_keyed(times.key(position), self.node(dst), n_known));
+            places.push((edges.clone(), place));
         }
-        picked.lanes.pick_keyed(fanout);
-        let lanes = &mut picked.lanes;
-        for ((dst, (edges, place)), known) in dsts.iter().zip(&picked.dsts).zip(&picked.known) {
+        lanes.pick_keyed(fanout);
+        for ((dst, (edges, place)), known) in dsts.iter().zip(&*places).zip(&*all_known) {
             let Some(place) = place else { continue };
-            for pick in lanes.picks_of_mut(*place) {
-                *pick = times.place(*known, *dst, edges, *pick)?;
+            let n_picks = known.len().min(fanout);
+            if known.len() <= fanout || kind == RuleKind::MostRecent {
+                // Places without a pick are sorted to the end.
+                lanes.picks_of_mut(*place).for_each(|pick| *pick = u32::MAX);
+                let last = known.len() as u32 - n_picks as u32..;
+                lanes.picks_of_mut(*place).take(n_picks).zip(last).for_each(|(pick, rank)| *pick = rank);
             }
+            times.to_places(*known, *dst, edges, lanes.picks_of_mut(*place).take(n_picks))?;
         }
         lanes.sort();
         Ok(())

@@ -2,15 +2,16 @@ use std::ops::Range;
 use std::path::Path;
 
 use kiln_graph::{EdgeTimes, NodeId};
-use kiln_mem::prefetch;
+use kiln_mem::{prefetch_far, prefetch_range_far};
 
+use crate::lanes::MOST_DSTS;
 use crate::{DamagedGraphError, DstTimes, Error, KeyDomain, Result, RngKey, TimeLimits};
 
-/// The number of edges below which times are counted one after the other, which is faster than a search.
+/// The largest number of edges whose entries in the order are all asked for.
 const FEW_EDGES: usize = 96;
 
-/// The number of 64-bit values in a cache line.
-const LINE: usize = 8;
+/// The largest number of destinations whose known edges are searched together.
+const GROUP: usize = MOST_DSTS;
 
 /// The times of the destinations of a hop, and the times of the edges if they have some.
 #[derive(Debug)]
@@ -75,21 +76,48 @@ impl<'a> HopTimes<'a> {
         self.keys[self.dsts.index()[position] as usize]
     }
 
-    /// Asks for the times that [`HopTimes::known`] reads first.
+    /// Asks for the entries of the order that a search reads: all of few edges, the middle of many.
     #[inline]
     pub(crate) fn prefetch(&self, edges: &Range<usize>) {
         let Some(times) = self.edges else { return };
         if edges.len() <= FEW_EDGES {
-            for edge in edges.clone().step_by(LINE) {
-                prefetch(times.times(), edge);
-            }
-        } else {
-            prefetch(times.order(), edges.start + edges.len() / 2);
+            prefetch_range_far(times.order(), edges.start, edges.len());
+            return;
+        }
+        let quarter = edges.len() / 4;
+        for position in [quarter, 2 * quarter, 3 * quarter] {
+            prefetch_far(times.order(), edges.start + position);
         }
     }
 
+    /// Finds the known edges of consecutive destinations, from the one at `first` on, whose edges are `edges`. There are at
+    /// most [`MOST_DSTS`].
+    pub(crate) fn known_of_group(
+        &self,
+        first: usize,
+        dsts: &[NodeId],
+        edges: &[Range<usize>],
+        known: &mut Vec<KnownEdges>,
+    ) -> Result<()> {
+        known.clear();
+        let has_window = self.ranges.first().is_some_and(|(start, _)| start.is_some());
+        let Some(times) = self.edges.filter(|_| !has_window) else {
+            for ((position, dst), edges) in (first..).zip(dsts).zip(edges) {
+                known.push(self.known(position, *dst, edges)?);
+            }
+            return Ok(());
+        };
+        let ends = &self.dsts.index()[first..first + dsts.len()];
+        let search = Search::new(times, edges, |at| self.ranges[ends[at] as usize].1);
+        for (at, n_before) in search.run(times).into_iter().enumerate().take(dsts.len()) {
+            let end = self.ranges[ends[at] as usize].1;
+            let n = exact_n_before(times, dsts[at], &edges[at], end, n_before)?;
+            known.push(KnownEdges { n_always: 0, first: 0, n });
+        }
+        Ok(())
+    }
+
     /// Returns the known edges of the destination at a position, whose edges are `edges`.
-    #[inline]
     pub(crate) fn known(&self, position: usize, dst: NodeId, edges: &Range<usize>) -> Result<KnownEdges> {
         let Some(times) = self.edges else {
             return Ok(KnownEdges { n_always: 0, first: 0, n: edges.len() as u32 });
@@ -113,8 +141,31 @@ impl<'a> HopTimes<'a> {
     ) -> Result<Option<u32>> {
         let Some(times) = self.edges else { return Ok(known.position(place)) };
         let key = (times.times()[edges.start + place as usize], place);
-        let rank = partition_point(times, dst, edges, |time, other| (time, other) < key)?;
+        let ranks = 0..edges.len() as u32;
+        let rank = partition_point(times, dst, edges, ranks, |time, other| (time, other) < key)?;
         Ok(known.position(rank))
+    }
+
+    /// Replaces positions among the known edges of a destination by those among all its edges.
+    #[inline]
+    pub(crate) fn to_places<'p>(
+        &self,
+        known: KnownEdges,
+        dst: NodeId,
+        edges: &Range<usize>,
+        positions: impl Iterator<Item = &'p mut u32>,
+    ) -> Result<()> {
+        let Some(times) = self.edges else { return Ok(()) };
+        let order = &times.order()[edges.clone()];
+        let mask = position_mask(edges.len());
+        // The reads are cache misses, which the processor overlaps because nothing in the loop depends on them.
+        let mut largest = 0;
+        for position in positions {
+            let place = order[known.rank(*position) as usize] & mask;
+            largest = largest.max(place);
+            *position = place;
+        }
+        check_place(times, dst, edges, largest)
     }
 
     /// Returns the position among a destination's edges of the known edge at a position.
@@ -134,26 +185,102 @@ impl<'a> HopTimes<'a> {
     }
 }
 
-/// Returns the number of edges of a destination before a time.
-#[inline]
-fn n_before(times: &EdgeTimes, dst: NodeId, edges: &Range<usize>, time: i64) -> Result<u32> {
-    if edges.len() <= FEW_EDGES {
-        let times = &times.times()[edges.clone()];
-        return Ok(times.iter().map(|of_edge| u32::from(*of_edge < time)).sum());
-    }
-    partition_point(times, dst, edges, |of_edge, _| of_edge < time)
+/// A search in the orders of a group of destinations at once, so that the processor overlaps their cache misses.
+struct Search {
+    /// For each destination, the start of its order.
+    firsts: [usize; GROUP],
+    /// For each destination, the position in the order before which all entries are below the border.
+    starts: [usize; GROUP],
+    /// The number of entries from there on that may be below the border.
+    lens: [usize; GROUP],
+    borders: [u32; GROUP],
+    longest: usize,
 }
 
-/// Returns the number of a destination's edges, in their order by time, that are before a border. `is_before` gets the time of
-/// an edge and its position among the destination's edges.
+impl Search {
+    fn new(times: &EdgeTimes, edges: &[Range<usize>], end: impl Fn(usize) -> i64) -> Self {
+        let mut search = Self {
+            firsts: [0; GROUP],
+            starts: [0; GROUP],
+            lens: [0; GROUP],
+            borders: [0; GROUP],
+            longest: 0,
+        };
+        for (at, edges) in edges.iter().enumerate() {
+            let border = times.border(end(at), EdgeTimes::position_bits(edges.len()));
+            search.firsts[at] = edges.start;
+            search.starts[at] = edges.start;
+            if edges.len() <= FEW_EDGES {
+                // Few entries are counted faster than searched.
+                let order = &times.order()[edges.clone()];
+                let n_before: u32 = order.iter().map(|entry| u32::from(*entry < border)).sum();
+                search.starts[at] += n_before as usize;
+                continue;
+            }
+            search.lens[at] = edges.len();
+            search.borders[at] = border;
+            search.longest = search.longest.max(edges.len());
+        }
+        search
+    }
+
+    /// Returns the number of entries below the border of each destination. Each step halves all ranges, without a branch that
+    /// depends on an entry.
+    fn run(mut self, times: &EdgeTimes) -> [u32; GROUP] {
+        let order = times.order();
+        let mut most_left = self.longest;
+        while 0 < most_left {
+            for at in 0..GROUP {
+                let half = self.lens[at].div_ceil(2);
+                let is_before = 0 < half && order[self.starts[at] + half - 1] < self.borders[at];
+                self.starts[at] += if is_before { half } else { 0 };
+                self.lens[at] = if is_before { self.lens[at] - half } else { half.saturating_sub(1) };
+            }
+            most_left /= 2;
+        }
+        std::array::from_fn(|at| (self.starts[at] - self.firsts[at]) as u32)
+    }
+}
+
+/// Returns the number of edges of a destination before a time.
+fn n_before(times: &EdgeTimes, dst: NodeId, edges: &Range<usize>, time: i64) -> Result<u32> {
+    let border = times.border(time, EdgeTimes::position_bits(edges.len()));
+    let n_below = times.order()[edges.clone()].partition_point(|entry| *entry < border);
+    exact_n_before(times, dst, edges, time, n_below as u32)
+}
+
+/// Returns the number of edges of a destination before a time, of which `n_below` have entries below its border. Those with the
+/// same upper bits are compared by their times.
+#[inline]
+fn exact_n_before(
+    times: &EdgeTimes,
+    dst: NodeId,
+    edges: &Range<usize>,
+    time: i64,
+    n_below: u32,
+) -> Result<u32> {
+    let rest = &times.order()[edges.start + n_below as usize..edges.end];
+    let bits = EdgeTimes::position_bits(edges.len());
+    let border = times.border(time, bits);
+    let is_at_border = |entry: &u32| u64::from(*entry) >> bits == u64::from(border) >> bits;
+    if !rest.first().is_some_and(is_at_border) {
+        return Ok(n_below);
+    }
+    let n_at_border = rest.partition_point(is_at_border) as u32;
+    partition_point(times, dst, edges, n_below..n_below + n_at_border, |of_edge, _| of_edge < time)
+}
+
+/// Returns the number of a destination's edges, in their order by time, that are before a border, which is in a range of the
+/// order. `is_before` gets the time of an edge and its position among the destination's edges.
 fn partition_point(
     times: &EdgeTimes,
     dst: NodeId,
     edges: &Range<usize>,
+    ranks: Range<u32>,
     is_before: impl Fn(i64, u32) -> bool,
 ) -> Result<u32> {
-    let mut low = 0;
-    let mut high = edges.len();
+    let mut low = ranks.start as usize;
+    let mut high = ranks.end as usize;
     while low < high {
         let middle = low.midpoint(high);
         let place = place_at(times, dst, edges, middle)?;
@@ -166,15 +293,27 @@ fn partition_point(
     Ok(low as u32)
 }
 
-/// Returns the position, among a destination's edges, of the edge with a rank by time. It is checked, because a mapped order
-/// may be damaged.
+/// Returns the position, among a destination's edges, of the edge with a rank by time.
 #[inline]
 fn place_at(times: &EdgeTimes, dst: NodeId, edges: &Range<usize>, rank: usize) -> Result<u32> {
-    let place = times.order()[edges.start + rank];
-    if place as usize >= edges.len() {
-        let file = times.order_path().map(Path::to_owned);
-        let degree = edges.len();
-        return Err(Error::DamagedGraph(DamagedGraphError::BadTimeOrder { node: dst, place, degree, file }));
-    }
+    let place = times.order()[edges.start + rank] & position_mask(edges.len());
+    check_place(times, dst, edges, place)?;
     Ok(place)
+}
+
+/// Returns the bits of an entry of the order that have the position of an edge.
+#[inline]
+fn position_mask(degree: usize) -> u32 {
+    ((1_u64 << EdgeTimes::position_bits(degree)) - 1) as u32
+}
+
+/// Checks that a position is one of a destination's edges, because a mapped order may be damaged.
+#[inline]
+fn check_place(times: &EdgeTimes, dst: NodeId, edges: &Range<usize>, place: u32) -> Result<()> {
+    if (place as usize) < edges.len() {
+        return Ok(());
+    }
+    let file = times.order_path().map(Path::to_owned);
+    let degree = edges.len();
+    Err(Error::DamagedGraph(DamagedGraphError::BadTimeOrder { node: dst, place, degree, file }))
 }

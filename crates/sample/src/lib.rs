@@ -37,7 +37,6 @@ mod most_recent;
 mod negative;
 mod neighbor;
 mod relabel;
-mod relabel_timed;
 mod relation_fanouts;
 mod relation_sampler;
 mod rng;

@@ -1,9 +1,10 @@
+use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 
 use kiln_graph::{LocalId, NodeId};
 use kiln_mem::prefetch_far;
 
-use crate::relabel_timed::{TimedTable, pair};
 use crate::{DamagedGraphError, Dsts, Error, Frontier, Result, Seeds};
 
 /// Assigns local ids to nodes, or to pairs of a node and a time, in the order of their first appearance.
@@ -20,14 +21,54 @@ pub(crate) struct Relabel {
     distinct_times: Option<Vec<i64>>,
     /// For each local id, the position of its time among the distinct ones; empty without times.
     times: Vec<u32>,
-    timed: TimedTable,
+    trees: Trees,
+}
+
+/// The destinations of a hop by time: a buffer.
+#[derive(Debug, Default)]
+struct Trees {
+    /// The end of the destinations of each time in `rows`.
+    ends: Vec<u32>,
+    /// The destinations of the first time, ascending, then those of the second, and so on.
+    rows: Vec<u32>,
+}
+
+impl Trees {
+    /// Sorts destinations by the positions of their times.
+    fn sort(&mut self, n_times: usize, times: &[u32]) {
+        self.ends.clear();
+        self.ends.resize(n_times + 1, 0);
+        for time in times {
+            self.ends[*time as usize + 1] += 1;
+        }
+        for time in 1..=n_times {
+            self.ends[time] += self.ends[time - 1];
+        }
+        self.rows.clear();
+        self.rows.resize(times.len(), 0);
+        // Each entry counts from the start of its time to its end, which is the start of the next one.
+        for (row, time) in (0..).zip(times) {
+            let place = &mut self.ends[*time as usize];
+            self.rows[*place as usize] = row;
+            *place += 1;
+        }
+        self.ends.truncate(n_times);
+    }
 }
 
 /// The prefetch distance in edges for random reads of the table.
 const AHEAD: usize = 128;
 
+/// The prefetch distance in destinations with times.
+const ROWS_AHEAD: usize = 8;
+
 /// The number of edges that are relabelled in one inner loop.
 const CHUNK: usize = 256;
+
+/// Returns the positions of a destination's edges.
+fn edges_of(frontier: &Frontier, row: usize) -> Range<usize> {
+    frontier.indptr[row] as usize..frontier.indptr[row + 1] as usize
+}
 
 impl Relabel {
     /// Begins a batch without times.
@@ -56,11 +97,17 @@ impl Relabel {
         let mut distinct = times.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
-        self.timed.begin();
-        self.timed.reserve(seeds.len(), std::iter::empty());
+        let mut known = HashMap::with_capacity(seeds.len());
         for (position, (&node, time)) in seeds.as_nodes().iter().zip(times).enumerate() {
-            let index = distinct.partition_point(|other| other < time) as u32;
-            locals.push(self.local_at(node, index).ok_or(out_of_range(node, position))?);
+            if n_nodes <= node.index() {
+                return Err(out_of_range(node, position));
+            }
+            let local = *known.entry((node, time)).or_insert(LocalId(self.nodes.len() as u32));
+            if local.index() == self.nodes.len() {
+                self.nodes.push(node);
+                self.times.push(distinct.partition_point(|other| other < time) as u32);
+            }
+            locals.push(local);
         }
         self.distinct_times = Some(distinct);
         Ok(locals)
@@ -80,38 +127,87 @@ impl Relabel {
         Some(self.times.iter().map(|index| distinct[*index as usize]).collect())
     }
 
-    /// Returns the local id of a node at a time, a position among the distinct ones, and assigns one if necessary; `None` if the graph does not have the node.
-    /// There must be room for the pair.
-    #[inline]
-    fn local_at(&mut self, node: NodeId, time: u32) -> Option<LocalId> {
-        if self.table.len() <= node.index() {
-            return None;
-        }
-        let local = self.timed.local(pair(node, time), self.nodes.len() as u32);
-        if local.index() == self.nodes.len() {
-            self.nodes.push(node);
-            self.times.push(time);
-        }
-        Some(local)
-    }
-
     /// Relabels the frontier's sources, each at the time of its destination, as [`Relabel::number`] does without times.
-    fn number_timed(&mut self, frontier: &Frontier, file: Option<&Path>) -> Result<Vec<LocalId>> {
-        let mut pairs = Vec::with_capacity(frontier.srcs.len());
-        for (bounds, &time) in frontier.indptr.windows(2).zip(&self.times) {
-            let srcs = &frontier.srcs[bounds[0] as usize..bounds[1] as usize];
-            pairs.extend(srcs.iter().map(|src| pair(*src, time)));
+    ///
+    /// The table has room for one local id per node, so the trees of different times are numbered one after the other. They get
+    /// provisional numbers, because ids ascend along the edges of all trees: the position of the edge with which a node
+    /// appears first, after the known nodes.
+    fn number_timed(
+        &mut self,
+        frontier: &Frontier,
+        n_times: usize,
+        layer: usize,
+        file: Option<&Path>,
+    ) -> Result<Vec<LocalId>> {
+        let n_known = self.nodes.len();
+        let n_edges = frontier.srcs.len();
+        if u32::try_from(n_known + n_edges).is_err() {
+            let n_edges = n_edges as u64;
+            return Err(Error::BlockTooLarge { layer, n_edges });
         }
-        let known = self.nodes.iter().zip(&self.times).map(|(node, time)| pair(*node, *time));
-        self.timed.reserve(self.nodes.len() + pairs.len(), known);
-        let mut indices = Vec::with_capacity(pairs.len());
-        for (position, &of_edge) in pairs.iter().enumerate() {
-            self.timed.prefetch(&pairs, position);
-            let node = frontier.srcs[position];
-            let local = self.local_at(node, (of_edge >> 32) as u32);
-            indices.push(local.ok_or_else(|| self.out_of_range(frontier, position, file))?);
+        if (u32::MAX - self.stamp) as usize <= n_times {
+            self.table.fill(0);
+            self.stamp = 0;
+        }
+        let mut indices = vec![LocalId(0); n_edges];
+        let mut trees = std::mem::take(&mut self.trees);
+        trees.sort(n_times, &self.times);
+        let mut start = 0;
+        for end in &trees.ends {
+            self.number_tree(frontier, &trees.rows[start..], *end as usize - start, &mut indices)
+                .map_err(|position| self.out_of_range(frontier, position, file))?;
+            start = *end as usize;
+        }
+        self.trees = trees;
+        self.nodes.reserve(n_edges);
+        self.times.reserve(n_edges);
+        for row in 0..n_known {
+            let time = self.times[row];
+            let edges = edges_of(frontier, row);
+            for (position, src) in edges.clone().zip(&frontier.srcs[edges]) {
+                let number = indices[position].index();
+                if number == n_known + position {
+                    indices[position] = LocalId(self.nodes.len() as u32);
+                    self.nodes.push(*src);
+                } else if n_known <= number {
+                    indices[position] = indices[number - n_known];
+                }
+            }
+            self.times.resize(self.nodes.len(), time);
         }
         Ok(indices)
+    }
+
+    /// Gives provisional numbers to the sources of a tree, whose destinations are the first `n_rows` of `rows`. The error is the
+    /// position of a node that the graph does not have.
+    fn number_tree(
+        &mut self,
+        frontier: &Frontier,
+        rows: &[u32],
+        n_rows: usize,
+        indices: &mut [LocalId],
+    ) -> std::result::Result<(), usize> {
+        let n_known = self.nodes.len();
+        self.stamp += 1;
+        let stamp = u64::from(self.stamp) << 32;
+        for row in &rows[..n_rows] {
+            self.table[self.nodes[*row as usize].index()] = stamp | u64::from(*row);
+        }
+        for (place, row) in rows[..n_rows].iter().enumerate() {
+            if let Some(later) = rows.get(place + ROWS_AHEAD) {
+                for src in &frontier.srcs[edges_of(frontier, *later as usize)] {
+                    prefetch_far(&self.table, src.index());
+                }
+            }
+            for position in edges_of(frontier, *row as usize) {
+                let entry = self.table.get_mut(frontier.srcs[position].index()).ok_or(position)?;
+                let is_new = *entry >> 32 != stamp >> 32;
+                let number = if is_new { stamp | (n_known + position) as u64 } else { *entry };
+                *entry = number;
+                indices[position] = LocalId(number as u32);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the error of a source that the graph does not have.
@@ -135,11 +231,16 @@ impl Relabel {
         Some(LocalId(*entry as u32))
     }
 
-    /// Relabels the frontier's sources, after its destinations have got their local ids. `file` is the file from which
-    /// the sources were read, for errors.
-    pub(crate) fn number(&mut self, frontier: &Frontier, file: Option<&Path>) -> Result<Vec<LocalId>> {
-        if self.distinct_times.is_some() {
-            return self.number_timed(frontier, file);
+    /// Relabels the frontier's sources, after its destinations have got their local ids. `layer` and `file`, from
+    /// which the sources were read, are for errors.
+    pub(crate) fn number(
+        &mut self,
+        frontier: &Frontier,
+        layer: usize,
+        file: Option<&Path>,
+    ) -> Result<Vec<LocalId>> {
+        if let Some(n_times) = self.distinct_times.as_ref().map(Vec::len) {
+            return self.number_timed(frontier, n_times, layer, file);
         }
         let srcs = &frontier.srcs;
         let mut indices = Vec::with_capacity(srcs.len());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use kiln_graph::{
     Block, Csc, EdgeColumn, EdgeColumns, EdgeId, EdgeTimes, NodeId, NodeTypes, RelationEdges, Relations,
+    TimeScale,
 };
 use kiln_sample::{
     EdgeWeights, Error, ExcludedEdges, Fanout, FrontierSampler, HeteroNeighborSampler, KeyDomain,
@@ -298,11 +299,12 @@ fn times_that_cannot_be_used_are_errors() {
     let error = sampler.sample_blocks(&seeds.clone().at_times(vec![1]), key, &mut scratch).unwrap_err();
     assert!(matches!(error, Error::NoTimeOrder), "{error}");
 
-    let damaged = EdgeTimes::new(vec![0; n_edges].into(), vec![7; n_edges].into()).unwrap();
+    let damaged =
+        EdgeTimes::new(vec![0; n_edges].into(), vec![7; n_edges].into(), TimeScale::of(&[0])).unwrap();
     let damaged = Csc::clone(&six_nodes()).with_ordered_times(damaged).unwrap();
     for fanout in [Fanout::All, Fanout::UpTo(1)] {
         let sampler = NeighborSampler::new(Arc::new(damaged.clone()), [fanout]);
-        let all = Seeds::nodes((0..6).map(NodeId).collect()).at_times(vec![1; 6]);
+        let all = Seeds::nodes((0..6).map(NodeId).collect()).at_times(vec![i64::MAX; 6]);
         let error = sampler.sample_blocks(&all, key, &mut scratch).unwrap_err();
         assert!(error.to_string().contains("the graph is damaged"), "{error}");
     }
