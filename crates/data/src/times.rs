@@ -3,12 +3,13 @@
 mod cut;
 mod dataset;
 mod error;
+mod order;
 mod time_split;
 
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_graph::{ColumnValues, EdgeColumn, EdgeColumns, NodeTypes, SharedArray};
+use kiln_graph::{ColumnValues, EdgeColumn, EdgeColumns, EdgeTimes, NodeTypes, SharedArray};
 use serde::{Deserialize, Serialize};
 
 use crate::calendar::{YEARS, parse_time, write_time};
@@ -97,10 +98,10 @@ impl fmt::Display for TimeText {
 
 impl DatasetTimes {
     /// The time of an edge or a node that was always known, such as an added self loop.
-    pub const ALWAYS: i64 = i64::MIN;
+    pub const ALWAYS: i64 = EdgeTimes::ALWAYS;
 
     /// The time of an edge or a node that is never known, because its time is missing: it passes no messages.
-    pub const NEVER: i64 = i64::MAX;
+    pub const NEVER: i64 = EdgeTimes::NEVER;
 
     /// Returns true if there is nothing to record: no node times, no split, and integers.
     pub fn is_default(&self) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_feature::{EdgeColumnStores, EdgeFeatureStore, Labels, TargetValues, Targets};
-use kiln_graph::{Block, GraphSchema, ItemId, Metagraph, NodeId, NodeTypes, RelationGroups};
+use kiln_graph::{Block, GraphSchema, ItemId, Metagraph, NodeId, NodeTypes, RelationGroups, SharedArray};
 use kiln_sample::{FrontierSampler, SampledBlocks, Scratch, Seeds};
 
 use crate::{BatchError, EdgeRows, FeatureStores, MiniBatch, SampledBatch, SeedBatch, StageTimes};
@@ -105,6 +105,9 @@ pub struct NodeBatcher<S: ?Sized> {
     edge_columns: EdgeColumnStores,
     /// The targets of the seeds; `None` for tasks without targets of nodes.
     targets: Option<NodeTargets>,
+    /// The time of each node that may be a seed, `[n_nodes]`, counted from the first node that has targets; `None` if seeds have
+    /// no times, or if those of a batch come with it.
+    seed_times: Option<SharedArray<i64>>,
     /// The types and relations by which the edges of blocks are grouped; `None` for models that read no groups.
     grouped_by: Option<(Arc<NodeTypes>, Metagraph)>,
     /// True if the groups have those of nodes.
@@ -137,9 +140,17 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
             features,
             edge_columns: EdgeColumnStores::default(),
             targets: None,
+            seed_times: None,
             grouped_by: None,
             groups_nodes: false,
         }
+    }
+
+    /// Samples each seed at a time of its own, so that its tree has only edges that were known then
+    /// ([`Seeds::at_times`]). `times` has a time for each node of the type that has targets, `[n_nodes_of_type]`.
+    #[must_use]
+    pub fn seed_times(self, times: impl Into<SharedArray<i64>>) -> Self {
+        Self { seed_times: Some(times.into()), ..self }
     }
 
     /// Gathers the rows of the edges of each block in a column, too, such as their features. They must be those of the
@@ -212,8 +223,12 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
 
     /// Samples the blocks of one step and groups their edges. In training, transposes what the backward pass reads.
     fn sample_blocks(&self, seeds: SeedBatch, scratch: &mut Scratch) -> Result<SampledBatch, BatchError> {
-        let SeedBatch { phase, step, key, seeds, excluded, .. } = seeds;
-        let seeds = Seeds::nodes(seeds).excluding(excluded);
+        let SeedBatch { phase, step, key, seeds, times, excluded, .. } = seeds;
+        let times = match times {
+            None => self.times_of(&seeds)?,
+            given => given,
+        };
+        let seeds = Seeds::nodes(seeds).excluding(excluded).at_times(times);
         let SampledBlocks { mut blocks, seed_index } = self.sampler.sample_blocks(&seeds, key, scratch)?;
         let is_training = phase.is_training();
         let groups = self.group(&blocks, is_training)?;
@@ -235,6 +250,15 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
             labels: Vec::new(),
             target_values: Vec::new(),
         })
+    }
+
+    /// Returns the times of seeds; `None` if nodes have no times.
+    fn times_of(&self, seeds: &[NodeId]) -> Result<Option<Vec<i64>>, BatchError> {
+        let Some(times) = &self.seed_times else { return Ok(None) };
+        let first = self.targets.as_ref().map_or(0, NodeTargets::first_node);
+        let nodes = first..first + times.len() as u32;
+        let rows = numbers_in(&nodes, seeds)?;
+        Ok(Some(rows.iter().map(|row| times[row.index()]).collect()))
     }
 
     /// Groups the edges of blocks by relation if a model reads groups, and transposes the groups in training.

@@ -299,6 +299,7 @@ impl<I: ItemId> EpochPlan<I> {
             key: self.phase.step_key(self.sampler.config.seed, step),
             phase_key: self.key,
             seeds,
+            times: None,
             of_step,
             excluded: None,
         };

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Instant;
 
 use kiln_feature::{EdgeFeatures, FeatureBuffer, Targets};
-use kiln_graph::{EdgeId, LinkId, Links, NodeId};
+use kiln_graph::{EdgeId, LinkId, Links, NodeId, SharedArray};
 use kiln_sample::{ExcludedEdges, Negatives, SampledNegatives};
 
 use crate::{BatchError, Batcher, FeatureRows, Phase, SeedBatch, StageTimes, StepItems};
@@ -49,6 +49,8 @@ pub struct LinkBatcher<B> {
     targets: Option<Targets<LinkId>>,
     /// The feature rows of the links, by link.
     features: Option<EdgeFeatures>,
+    /// The time of each link, at which its nodes and those of its negatives are sampled; `None` without times.
+    times: Option<SharedArray<i64>>,
     /// The ids of the nodes that sources and destinations of negatives may be; `None` for those of the whole graph.
     node_ranges: Option<[Range<u32>; 2]>,
     /// The excluded edges of the last step, which its next batch needs again. The lock is held only to copy the pointer,
@@ -111,6 +113,7 @@ impl<B: Batcher<Item = NodeId>> LinkBatcher<B> {
             exclusion,
             targets: None,
             features: None,
+            times: None,
             node_ranges: None,
             last_excluded,
         }
@@ -121,6 +124,13 @@ impl<B: Batcher<Item = NodeId>> LinkBatcher<B> {
     #[must_use]
     pub fn targets(self, targets: Targets<LinkId>, features: Option<EdgeFeatures>) -> Self {
         Self { targets: Some(targets), features, ..self }
+    }
+
+    /// Samples the nodes of each link, and of its negatives, at the time of the link, `[n_links]`, so that their trees have only
+    /// edges that were known then.
+    #[must_use]
+    pub fn link_times(self, times: impl Into<SharedArray<i64>>) -> Self {
+        Self { times: Some(times.into()), ..self }
     }
 
     /// Sets the negatives of the validation and the test. They depend on the run's seed and the kind of evaluation, so
@@ -235,7 +245,9 @@ impl<B: Batcher<Item = NodeId>> Batcher for LinkBatcher<B> {
         let sampled = negatives.sample(&self.links, &links, &all_of_step, phase_key)?;
         self.check_types(&sampled)?;
         let pairs = Pairs::new(&self.links, &links, &sampled.srcs, &sampled.dsts);
+        let seed_times = self.times.as_ref().map(|times| pairs.times(&links, times));
         let seeds = SeedBatch {
+            times: seed_times,
             excluded: self.excluded(phase, &of_step),
             ..SeedBatch::new(phase, step, key, pairs.seeds)
         };
@@ -284,11 +296,18 @@ fn rows_of(features: &EdgeFeatures, links: &[LinkId]) -> Result<FeatureRows, Bat
 struct Pairs {
     /// The sources of the links, their destinations, and the nodes of the negatives that differ from those of the link.
     seeds: Vec<NodeId>,
+    /// For each seed, the position of its link in the batch.
+    links_of_seeds: Vec<u32>,
     srcs: Vec<u32>,
     dsts: Vec<u32>,
 }
 
 impl Pairs {
+    /// Returns the time of each seed: that of its link.
+    fn times(&self, links: &[LinkId], times: &[i64]) -> Vec<i64> {
+        self.links_of_seeds.iter().map(|row| times[links[*row as usize].index()]).collect()
+    }
+
     /// Lists the pairs of links and of their negatives, `[n_links, n_negatives]`, row-major.
     fn new(all: &Links, links: &[LinkId], negative_srcs: &[NodeId], negative_dsts: &[NodeId]) -> Self {
         let n_links = links.len();
@@ -297,6 +316,7 @@ impl Pairs {
         let mut seeds: Vec<NodeId> = links.iter().map(|link| all.pair(*link).0).collect();
         seeds.extend(links.iter().map(|link| all.pair(*link).1));
         seeds.reserve(negative_dsts.len());
+        let mut links_of_seeds: Vec<u32> = (0..n_links as u32).chain(0..n_links as u32).collect();
         let mut srcs = Vec::with_capacity(n_pairs);
         let mut dsts = Vec::with_capacity(n_pairs);
         for row in 0..n_links {
@@ -311,6 +331,7 @@ impl Pairs {
                     return seed;
                 }
                 seeds.push(node);
+                links_of_seeds.push(row as u32);
                 seeds.len() as u32 - 1
             };
             let negatives = row * n_negatives..(row + 1) * n_negatives;
@@ -321,6 +342,6 @@ impl Pairs {
                 dsts.push(position(negative_dst, dst, dst_seed));
             }
         }
-        Self { seeds, srcs, dsts }
+        Self { seeds, links_of_seeds, srcs, dsts }
     }
 }

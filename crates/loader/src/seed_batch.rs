@@ -21,6 +21,9 @@ pub struct SeedBatch<I = NodeId> {
     pub phase_key: RngKey,
     /// The seeds of the batch.
     pub seeds: Vec<I>,
+    /// The time of each seed, before which its tree is sampled; `None` if seeds have no times, or if the batcher has them
+    /// ([`NodeBatcher::seed_times`](crate::NodeBatcher::seed_times)).
+    pub times: Option<Vec<i64>>,
     /// The seeds of all batches of the step, over all ranks; in evaluations, of all steps.
     pub of_step: StepItems<I>,
     /// The edges that samples leave out; `None` if there are none.
@@ -32,7 +35,7 @@ impl<I: ItemId> SeedBatch<I> {
     /// step.
     pub fn new(phase: Phase, step: usize, key: RngKey, seeds: Vec<I>) -> Self {
         let of_step = StepItems::new(seeds.clone().into(), 0, seeds.len());
-        Self { phase, step, key, phase_key: key, seeds, of_step, excluded: None }
+        Self { phase, step, key, phase_key: key, seeds, times: None, of_step, excluded: None }
     }
 }
 
