@@ -62,7 +62,9 @@ pub use node_types::NodeTypes;
 pub use norm::gcn_norm;
 pub use relation_groups::{RelationGroupParts, RelationGroups, TransposedGroups, TypeGroup};
 pub use relations::{Relation, RelationEdges, Relations};
-pub use self_loops::{add_self_loops, add_self_loops_of_type, features_with_self_loops};
+pub use self_loops::{
+    add_self_loops, add_self_loops_of_type, features_with_self_loops, times_with_self_loops,
+};
 pub use shared_array::{SharedArray, file_prefix};
 pub use similar_name::{did_you_mean, similar_alias, similar_name};
 pub use symmetrize::symmetrize;

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use crate::{ColumnValues, Csc, EdgeColumn, EdgeColumns, Error, NodeId, Result};
+use crate::{ColumnValues, Csc, EdgeColumn, EdgeColumns, EdgeTimes, Error, NodeId, Result};
 
 /// Adds a self loop to each node that has none, as an attention layer needs it. Existing self loops are kept, even if a
 /// node has several.
@@ -144,10 +144,43 @@ where
     if let Some(weights) = weights {
         with_loops = with_loops.with_weights(weights.into())?;
     }
-    match types {
-        Some(types) => with_loops.with_edge_types(types.into()),
+    if let Some(types) = types {
+        with_loops = with_loops.with_edge_types(types.into())?;
+    }
+    match graph.edge_times() {
+        Some(times) => {
+            let times = times_with_self_loops(graph, &with_loops, times.times());
+            with_loops.with_edge_times(times)
+        }
         None => Ok(with_loops),
     }
+}
+
+/// Returns the times of the edges of `with_loops`, to which self loops were added. `times` are those of the edges of `graph`;
+/// an added loop was always known.
+///
+/// ```
+/// use kiln_graph::{CscBuilder, EdgeTimes, add_self_loops, times_with_self_loops};
+/// let graph = CscBuilder::new(2).build(&[0], &[1])?;
+/// let times = times_with_self_loops(&graph, &add_self_loops(&graph)?, &[7]);
+/// assert_eq!(times, [EdgeTimes::ALWAYS, 7, EdgeTimes::ALWAYS]);
+/// # Ok::<(), kiln_graph::Error>(())
+/// ```
+///
+/// # Panics
+/// Panics if `with_loops` has fewer edges into a node than `graph`, or there are fewer times than edges.
+pub fn times_with_self_loops(graph: &Csc, with_loops: &Csc, times: &[i64]) -> Vec<i64> {
+    let mut all = Vec::with_capacity(with_loops.n_edges() as usize);
+    for dst in 0..graph.n_nodes() {
+        let edges = edges_into(graph, dst);
+        let of_dst = &times[edges.clone()];
+        let n_added = edges_into(with_loops, dst).len() - edges.len();
+        let place = if n_added == 0 { edges.len() } else { place_of_loop(&graph.indices()[edges], dst) };
+        all.extend_from_slice(&of_dst[..place]);
+        all.extend(std::iter::repeat_n(EdgeTimes::ALWAYS, n_added));
+        all.extend_from_slice(&of_dst[place..]);
+    }
+    all
 }
 
 /// Returns the `indptr` of the result, in which each node has a self loop.

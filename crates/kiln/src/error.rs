@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use kiln_comm::{EXIT_FAILED, EXIT_RETRY, RankError, TransientError};
 
-use crate::LinkLoaderError;
+use crate::{ItemTimesError, LinkLoaderError};
 
 /// The errors of this crate: inconsistent settings, interruptions and the errors of the crates that it combines.
 #[derive(thiserror::Error)]
@@ -180,6 +180,9 @@ pub enum Error {
     /// The settings or the data of a loader of links do not suit each other.
     #[error(transparent)]
     Links(#[from] LinkLoaderError),
+    /// Items cannot be sampled at their own times.
+    #[error(transparent)]
+    ItemTimes(#[from] ItemTimesError),
     /// The operation needs a partition in this process, but graph servers hold all partitions.
     #[error(
         "{what} needs a local partition: open the partitions instead of connecting to servers, or sample on the host (--graph-mode host)"

@@ -23,7 +23,9 @@ use crate::batches::{
 use crate::data_loader::evaluate_by_evaluator;
 use crate::links::TrainingLinks;
 use crate::neighbor_loader::cut_of;
-use crate::{BatchRequirements, DataLoader, LinkLoaderError, NeighborLoader, RankHandle, Result};
+use crate::{
+    BatchRequirements, DataLoader, ItemTimesError, LinkLoaderError, NeighborLoader, RankHandle, Result,
+};
 
 /// A description of minibatches of links, with the sampled neighbourhoods of their sources, their destinations and
 /// their negatives. It trains a [`LinkModel`]. Edges whose classes, labels or numbers are learned have targets and no negatives
@@ -451,6 +453,13 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     fn check(&self, model: &BatchRequirements) -> Result<()> {
         self.check_edges(model.edge_dims)?;
         self.check_negatives()?;
+        if self.nodes.item_time_limits().is_some() {
+            let what = "training on links";
+            let reason = "links have no times of their own";
+            let fix = "use --messages known, which leaves out later edges by phase";
+            return Err(ItemTimesError::NotPossible { what, reason, fix }.into());
+        }
+        self.nodes.check_item_times()?;
         self.nodes.check_sampling(model)
     }
 

@@ -503,6 +503,7 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
         let targets = &self.targets.values;
         check_target_scale(self.target_scale, targets.kind())?;
         objective_of(self.objective.as_ref(), targets).check(targets.kind(), targets.n_outputs())?;
+        self.check_item_times()?;
         self.check_sampling(model)
     }
 

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use kiln_data::{Dataset, DatasetTargets, LinkTargets, Note, TimeError, TimeKind, TimeSplit};
 use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation, RelationRows};
-use kiln_graph::{Csc, EdgeColumns, GraphSchema, NodeId, Relations, add_self_loops_of_type, gcn_norm};
+use kiln_graph::{
+    Csc, EdgeColumns, GraphSchema, NodeId, Relations, SharedArray, add_self_loops_of_type, gcn_norm,
+};
 use kiln_kernels::GraphMode;
 use kiln_loader::FeatureStores;
 use kiln_sample::{Fanout, FrontierSampler, HeteroNeighborSampler, SamplerConfig};
@@ -288,6 +290,19 @@ pub(crate) trait Source: Send + Sync {
     /// Returns [`TimeError::NoTimes`] for data without times, and the errors of
     /// [`Dataset::graph_before`](kiln_data::Dataset::graph_before) and of the step.
     fn before(&self, time: i64) -> Result<Arc<dyn Source>>;
+
+    /// Returns the source with all edges, ordered by time, for items that are sampled at their own times, and the same step.
+    ///
+    /// # Errors
+    /// Returns [`Error::NeedsWholeGraph`] for a partitioned graph, and an error if the edges are damaged.
+    fn by_time(&self) -> Result<Arc<dyn Source>> {
+        Err(Error::NeedsWholeGraph { what: "sampling at the times of items" })
+    }
+
+    /// Returns the times of the nodes of a type; `None` if they have none.
+    fn node_times(&self, _node_type: usize) -> Option<SharedArray<i64>> {
+        None
+    }
 
     /// Returns whether each node was known before a time, by node; `None` if no node has a time.
     fn nodes_before(&self, time: i64) -> Option<Arc<[bool]>>;

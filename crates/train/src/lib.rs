@@ -86,6 +86,7 @@ pub use saved::error::{
 };
 pub use saved::info::{
     EvaluatedNeighbors, EvaluationInfo, ModelInfo, ModelInputs, SamplingInfo, StoredEdgeWeights, StoredRule,
+    StoredTimeLimits,
 };
 pub use saved::link_predictor::LinkPredictor;
 pub use saved::link_scorer::{LinkScorer, LinkScorerBuilder};
@@ -96,7 +97,7 @@ pub use saved::models::{NodeModelEntry, node_models, similar_model};
 pub use saved::named_model::{ConfigVisitor, NamedModel, NamedModelError};
 pub use saved::named_targets::NamedTargets;
 pub use saved::outputs::OutputRows;
-pub use saved::prediction_data::PredictionData;
+pub use saved::prediction_data::{PredictionData, SeedTimes};
 pub use saved::predictor::NodePredictor;
 pub use saved::registry::ModelRegistry;
 pub use saved::schema_info::{NodeTypeInfo, RelationInfo, SchemaInfo};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_graph::{Csc, EdgeColumn, EdgeColumns, NodeId, Relation, Relations};
+use kiln_graph::{Csc, EdgeColumn, EdgeColumns, NodeId, Relation, Relations, times_with_self_loops};
 use kiln_store::progress::{Progress, ProgressUnit};
 
 use super::{DatasetTimes, times_of};
@@ -76,15 +76,7 @@ impl DatasetTimes {
 /// Returns a graph with the times of `before`, to which it has added self loops, and with [`DatasetTimes::ALWAYS`] for the loops.
 pub(crate) fn with_times_of_loops(with_loops: Csc, before: &Csc) -> Result<Csc> {
     let Some(times) = times_of(before.columns()) else { return Ok(with_loops) };
-    let mut of_edges = times.iter();
-    let mut all: Vec<i64> = Vec::with_capacity(with_loops.n_edges() as usize);
-    for dst in (0..before.n_nodes() as u32).map(NodeId) {
-        let has_new_loop = before.in_degree(dst) < with_loops.in_degree(dst);
-        for src in with_loops.in_neighbors(dst) {
-            let is_new = has_new_loop && *src == dst;
-            all.extend(if is_new { Some(&DatasetTimes::ALWAYS) } else { of_edges.next() });
-        }
-    }
+    let all = times_with_self_loops(before, &with_loops, times);
     Ok(with_loops.with_column(EdgeColumns::TIMES, EdgeColumn::new(all, 1)?)?)
 }
 

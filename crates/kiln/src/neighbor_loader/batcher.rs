@@ -8,7 +8,7 @@ use kiln_graph::{Csc, EdgeColumns, ItemId, NodeId};
 use kiln_kernels::GraphMode;
 use kiln_loader::{Batcher, FeatureStores, ItemSampler, Loader, LoaderConfig, NodeBatcher, NodeTargets};
 use kiln_nn::{BlockModel, InputAggregation};
-use kiln_sample::FrontierSampler;
+use kiln_sample::{FrontierSampler, SamplerConfig};
 use kiln_train::{DeviceNodeBatcher, HostNodeBatcher, HostOrDeviceBatcher};
 
 use crate::batches::{aggregation_of_workers, n_workers};
@@ -20,7 +20,9 @@ impl NeighborLoader {
     /// Returns what the samplers of this loader pick. Edges that a batch excludes are left out of the relations
     /// `excluded_from`, or of all.
     pub(crate) fn sampling_from(&self, excluded_from: Option<Vec<usize>>) -> Sampling {
-        Sampling { fanouts: self.fanouts.clone(), config: self.sampling.clone(), excluded_from }
+        let time_limits = self.item_time_limits().unwrap_or_default();
+        let config = SamplerConfig { time_limits, ..self.sampling.clone() };
+        Sampling { fanouts: self.fanouts.clone(), config, excluded_from }
     }
 
     /// Returns the batcher for a device and a model. `train_items` returns the training nodes of all ranks, from which the
@@ -150,6 +152,10 @@ impl NeighborLoader {
             return Err(Error::CacheNeedsDevice);
         }
         let batcher = match targets {
+            Some(_) if self.item_time_limits().is_some() => {
+                let batcher = NodeBatcher::new(sampler, self.features(), self.node_targets());
+                batcher.seed_times(self.item_times()?)
+            }
             Some(_) => NodeBatcher::new(sampler, self.features(), self.node_targets()),
             None => NodeBatcher::without_targets(sampler, self.features()),
         };

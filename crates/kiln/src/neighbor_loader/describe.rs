@@ -175,6 +175,7 @@ impl NeighborLoader {
                 true => self.weighted_relations().first().copied(),
                 false => None,
             },
+            item_times: self.item_time_limits().map(Into::into),
             ..sampling
         };
         let mut sampling = columns

@@ -6,12 +6,13 @@ use burn::tensor::Device;
 use kiln_data::TimeSplit;
 use kiln_kernels::DeviceFeatures;
 use kiln_loader::Phase;
+use kiln_sample::TimeLimits;
 
 use crate::Result;
 use crate::device_copy::{DeviceCopies, DeviceCopy};
 use crate::source::Source;
 
-/// The edges over which messages pass in data with a split by time. Other data has messages over all edges.
+/// The edges over which messages pass. Without times, messages pass over all edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Messages {
     /// Only the edges that were known before the split's time of the phase ([`TimeSplit::cuts`]).
@@ -20,6 +21,13 @@ pub enum Messages {
     /// All edges, also those that are later than the items: a leak, so that the metrics are better than those of predictions of
     /// the future.
     All,
+    /// For each item, only the edges that were known at the time of the item: its tree contains no later edge, and no edge from a
+    /// later node. Items are nodes with times ([`Dataset::with_node_times`](kiln_data::Dataset::with_node_times)). The limits state
+    /// whether edges at the time itself are known, and how old edges may be.
+    ///
+    /// Neighbours are sampled on the host, from a whole graph. It is PyG's `NeighborLoader` with `time_attr` and
+    /// `input_time`, except that items of equal time share rows, and that the samples do not depend on the batch.
+    AtItemTime(TimeLimits),
 }
 
 /// The graphs of the phases, each of which is made when it is first needed. Clones of a loader share them, and phases with equal
@@ -30,20 +38,25 @@ pub(crate) struct PhaseGraphs(Arc<Mutex<Vec<PhaseGraph>>>);
 /// The graph that was known before a time, with its copies on devices.
 #[derive(Clone)]
 pub(super) struct PhaseGraph {
-    before: i64,
+    /// The time before which edges were known; `None` for all edges, ordered by time.
+    before: Option<i64>,
     pub(super) source: Arc<dyn Source>,
     pub(super) copies: DeviceCopies,
 }
 
 impl PhaseGraphs {
-    /// Returns the graph that was known before a time.
-    pub(super) fn get_or_make(&self, source: &Arc<dyn Source>, before: i64) -> Result<PhaseGraph> {
+    /// Returns the graph that was known before a time, or all edges, ordered by time.
+    pub(super) fn get_or_make(&self, source: &Arc<dyn Source>, before: Option<i64>) -> Result<PhaseGraph> {
         // The lock is held while the graph is made, so that other ranks of the process wait and share it.
         let mut graphs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(graph) = graphs.iter().find(|graph| graph.before == before) {
             return Ok(graph.clone());
         }
-        let graph = PhaseGraph { before, source: source.before(before)?, copies: DeviceCopies::default() };
+        let source = match before {
+            Some(time) => source.before(time)?,
+            None => source.by_time()?,
+        };
+        let graph = PhaseGraph { before, source, copies: DeviceCopies::default() };
         graphs.push(graph.clone());
         Ok(graph)
     }

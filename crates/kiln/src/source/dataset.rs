@@ -9,11 +9,12 @@ use kiln_feature::{
     Preparation, PreparationStep, RelationRows, edge_rows_of,
 };
 use kiln_graph::{
-    EdgeColumn, EdgeColumns, GraphSchema, NodeId, RelationSchema, Relations, features_with_self_loops,
+    EdgeColumn, EdgeColumns, GraphSchema, NodeId, RelationSchema, Relations, SharedArray,
+    features_with_self_loops,
 };
 use kiln_kernels::{DeviceSampler, GraphMode};
 use kiln_sample::{FrontierSampler, HeteroNeighborSampler, NeighborSampler};
-use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel};
+use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel, SchemaInfo, SeedTimes};
 
 use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
@@ -70,6 +71,69 @@ impl PreparedDataset {
     /// Returns the source with the graph that passes messages, before the step.
     fn with_graph(&self, graph: &Arc<Relations>) -> Self {
         Self::new(Dataset { graph: Arc::clone(graph), ..self.data.clone() })
+    }
+
+    /// Returns the set with all edges, ordered by time, for a model whose items are sampled at their own times; `None` for other
+    /// models.
+    fn data_at_item_times(&self, model: &SavedModel) -> Result<Option<Self>> {
+        let has_item_times =
+            model.info().inputs.sampling.as_ref().is_some_and(|info| info.item_times.is_some());
+        // The relations of one type of nodes are joined first.
+        if !has_item_times || self.graph.iter().any(|relation| relation.graph.edge_times().is_some()) {
+            return Ok(None);
+        }
+        let graph = self.uncut().times.graph_by_time(&self.uncut().graph)?;
+        let data = Dataset { graph: Arc::clone(&graph), ..self.data.clone() };
+        Ok(Some(Self { data, graph, ..self.clone() }))
+    }
+
+    /// Returns the times of the items of a model whose items are sampled at their own times: that of the cut, or those of the
+    /// nodes of the type that had targets.
+    fn seed_times(&self, model: &SavedModel) -> Option<SeedTimes> {
+        if let Some((_, time)) = &self.cut {
+            return Some(SeedTimes::At(*time));
+        }
+        let schema = model.info().inputs.graph.as_ref();
+        let node_type = schema.and_then(SchemaInfo::target_position).unwrap_or(0);
+        let times = self.data.times.node_times(node_type)?.clone();
+        let first = NodeId(self.data.graph.types().range(node_type).start);
+        Some(SeedTimes::OfNodes { first, times })
+    }
+
+    /// Returns the data for predictions of a model on this graph.
+    fn prediction_data_of_graph(
+        &self,
+        model: &SavedModel,
+        known_hash: Option<&str>,
+    ) -> Result<PredictionData> {
+        let Dataset { graph, features, preparation, .. } = &self.data;
+        if self.is_heterogeneous() {
+            // A model of a graph of one type reads the relations of one node type as one graph.
+            if model.info().inputs.graph.is_none() {
+                let mut joined = Self::new(self.data.clone().to_homogeneous()?);
+                if let Some((uncut, time)) = &self.cut {
+                    joined.cut = Some((Arc::new(Dataset::clone(uncut).to_homogeneous()?), *time));
+                }
+                return joined.prediction_data(model, known_hash);
+            }
+            let data = PredictionData::heterogeneous(graph.clone(), features.clone());
+            let data = data.feature_columns(self.feature_columns());
+            let data =
+                data.keys(keys_of_rows(self.uncut(), model, known_hash)?).known_nodes(self.known_nodes());
+            let data = data.seed_times(self.seed_times(model));
+            return Ok(with_edge_columns(data, graph, model)?);
+        }
+        let mut data = PredictionData::new(self.data.csc()?.clone(), self.data.node_features()?.clone())
+            .feature_columns(self.feature_columns())
+            .edge_type_names(self.edge_type_names())
+            .n_edge_types(self.n_uncut_edge_types())
+            .known_nodes(self.known_nodes())
+            .seed_times(self.seed_times(model));
+        // Data without a step may be as it was loaded, or need none.
+        if !preparation.steps.is_empty() {
+            data = data.prepared(preparation.clone());
+        }
+        Ok(with_edge_columns(data, graph, model)?)
     }
 }
 
@@ -158,32 +222,10 @@ impl Source for PreparedDataset {
     }
 
     fn prediction_data(&self, model: &SavedModel, known_hash: Option<&str>) -> Result<PredictionData> {
-        let Dataset { graph, features, preparation, .. } = &self.data;
-        if self.is_heterogeneous() {
-            // A model of a graph of one type reads the relations of one node type as one graph.
-            if model.info().inputs.graph.is_none() {
-                let mut joined = Self::new(self.data.clone().to_homogeneous()?);
-                if let Some((uncut, time)) = &self.cut {
-                    joined.cut = Some((Arc::new(Dataset::clone(uncut).to_homogeneous()?), *time));
-                }
-                return joined.prediction_data(model, known_hash);
-            }
-            let data = PredictionData::heterogeneous(graph.clone(), features.clone());
-            let data = data.feature_columns(self.feature_columns());
-            let data =
-                data.keys(keys_of_rows(self.uncut(), model, known_hash)?).known_nodes(self.known_nodes());
-            return Ok(with_edge_columns(data, graph, model)?);
+        if let Some(ordered) = self.data_at_item_times(model)? {
+            return ordered.prediction_data_of_graph(model, known_hash);
         }
-        let mut data = PredictionData::new(self.data.csc()?.clone(), self.data.node_features()?.clone())
-            .feature_columns(self.feature_columns())
-            .edge_type_names(self.edge_type_names())
-            .n_edge_types(self.n_uncut_edge_types())
-            .known_nodes(self.known_nodes());
-        // Data without a step may be as it was loaded, or need none.
-        if !preparation.steps.is_empty() {
-            data = data.prepared(preparation.clone());
-        }
-        Ok(with_edge_columns(data, graph, model)?)
+        self.prediction_data_of_graph(model, known_hash)
     }
 
     fn whole(&self) -> Option<WholeGraph<'_>> {
@@ -241,6 +283,23 @@ impl Source for PreparedDataset {
             GraphStep::None => Ok(Arc::new(source)),
             step => source.with_step(step),
         }
+    }
+
+    fn by_time(&self) -> Result<Arc<dyn Source>> {
+        let ordered = self.data.times.graph_by_time(&self.data.graph)?;
+        let graph = match self.step {
+            GraphStep::None => ordered,
+            // Added loops keep the times of the other edges.
+            step => {
+                let csc = step.apply(&ordered.relation(0).graph, self.n_uncut_edge_types())?;
+                Arc::new(Relations::of_graph(csc))
+            }
+        };
+        Ok(Arc::new(Self { graph, ..self.clone() }))
+    }
+
+    fn node_times(&self, node_type: usize) -> Option<SharedArray<i64>> {
+        self.data.times.node_times(node_type).cloned()
     }
 
     fn nodes_before(&self, time: i64) -> Option<Arc<[bool]>> {

@@ -2,6 +2,7 @@
 //! be predicted.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod item_times;
 mod links;
 #[cfg(feature = "grpc")]
 mod partitions;
@@ -179,6 +180,11 @@ fn each_phase_equals_one_on_data_without_late_edges() {
 /// Items whose class an edge tells that is known before the item, with the probability of 0.8 (`past`), and one that is known
 /// after it (`future`).
 fn items(past: bool, future: bool) -> Dataset {
+    items_with(|_, time| (0, time + 1), past, future)
+}
+
+/// Items with the edges of [`items`], whose times `times` returns from the number of the item and its time.
+fn items_with(times: impl Fn(usize, i64) -> (i64, i64), past: bool, future: bool) -> Dataset {
     let n_items = 13_000_usize;
     let labels: Vec<i32> = draws(6, n_items, 2).into_iter().map(|class| class as i32).collect();
     // Nodes 0 and 1 tell the classes 0 and 1.
@@ -188,10 +194,10 @@ fn items(past: bool, future: bool) -> Dataset {
         let label = *label as u32;
         let node = item as u32 + 2;
         if past {
-            edges.push((label ^ u32::from(is_wrong == 0), node, 0));
+            edges.push((label ^ u32::from(is_wrong == 0), node, times(item, node_times[item]).0));
         }
         if future {
-            edges.push((label, node, node_times[item] + 1));
+            edges.push((label, node, times(item, node_times[item]).1));
         }
     }
     let srcs: Vec<u32> = edges.iter().map(|edge| edge.0).collect();

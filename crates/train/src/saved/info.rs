@@ -8,7 +8,7 @@ use kiln_feature::{FeatureColumn, Preparation, TargetKind, TargetScaler};
 use kiln_graph::EdgeColumns;
 use kiln_kernels::ops::{MatmulPrecision, matmul_precision_on};
 use kiln_nn::ModelConfig;
-use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig};
+use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig, TimeLimits};
 use serde::{Deserialize, Serialize};
 
 use crate::run::contract::DETERMINISM_CONTRACT;
@@ -142,8 +142,34 @@ pub struct SamplingInfo {
     /// The widths of the other columns of edges that blocks have, by name; absent if they have none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub edge_columns: BTreeMap<String, usize>,
+    /// The edges that an item knows at its time, if each item was sampled at a time of its own; absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item_times: Option<StoredTimeLimits>,
     /// True if the graph has self loops and edge weights of [`gcn_norm`](kiln_graph::gcn_norm).
     pub gcn_norm: bool,
+}
+
+/// [`TimeLimits`], as they are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoredTimeLimits {
+    /// True if edges at the time itself are known.
+    pub includes_equal: bool,
+    /// The length of the time before an item from which edges are taken; absent for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+}
+
+impl From<TimeLimits> for StoredTimeLimits {
+    fn from(TimeLimits { includes_equal, window }: TimeLimits) -> Self {
+        Self { includes_equal, window }
+    }
+}
+
+impl From<StoredTimeLimits> for TimeLimits {
+    fn from(StoredTimeLimits { includes_equal, window }: StoredTimeLimits) -> Self {
+        Self { includes_equal, window }
+    }
 }
 
 /// A [`Rule`], as it is stored.
@@ -192,6 +218,7 @@ impl SamplingInfo {
             edge_features: None,
             edge_widths: Vec::new(),
             edge_columns: BTreeMap::new(),
+            item_times: None,
             gcn_norm,
         }
     }
@@ -233,7 +260,8 @@ impl SamplingInfo {
     /// description.
     pub(crate) fn config(&self, fanouts: Vec<Fanout>, rule: Rule) -> SamplerConfig {
         let weights = self.edge_weights();
-        SamplerConfig { fanouts, rule, weights, edge_types: self.edge_types, ..SamplerConfig::default() }
+        let time_limits = self.item_times.map(TimeLimits::from).unwrap_or_default();
+        SamplerConfig { fanouts, rule, weights, edge_types: self.edge_types, time_limits }
     }
 
     /// Returns a custom sampling rule, or the built-in one of training.

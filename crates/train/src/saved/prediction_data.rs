@@ -6,12 +6,12 @@ use std::sync::Arc;
 use kiln_feature::{
     EdgeColumnStores, EdgeFeatureStore, EdgeFeatures, FeatureColumn, FeatureStore, Preparation, RelationRows,
 };
-use kiln_graph::{Csc, EdgeColumns, GraphSchema, Relations};
+use kiln_graph::{Csc, EdgeColumns, GraphSchema, NodeId, Relations, SharedArray};
 use kiln_loader::FeatureStores;
 use kiln_sample::{Fanout, FrontierSampler, SamplerConfig};
 
 use crate::error::{Error, InputError, Result};
-use crate::saved::error::{ModelEdgesError, ModelError, ModelNodesError, PreparationError};
+use crate::saved::error::{ModelEdgesError, ModelError, ModelNodesError, PredictModeError, PreparationError};
 use crate::saved::graph_access::GraphAccess;
 use crate::saved::info::StoredEdgeWeights;
 use crate::saved::model::SavedModel;
@@ -70,8 +70,43 @@ pub struct PredictionData {
     n_edge_types: Option<usize>,
     /// Whether each node is known; `None` if all are.
     known_nodes: Option<Arc<[bool]>>,
+    /// The times of the items, for a model that was trained with times; `None` if they have none.
+    seed_times: Option<SeedTimes>,
     /// The steps of the preparation that the data went through; `None` for data as it was loaded.
     done: Option<Preparation>,
+}
+
+/// The times at which the items of predictions are sampled, by a model that was trained with times.
+#[derive(Debug, Clone)]
+pub enum SeedTimes {
+    /// One time for all items.
+    At(i64),
+    /// The time of each node of a type, `[n_nodes_of_type]`, whose first node has the id `first` in the graph.
+    OfNodes {
+        /// The first node.
+        first: NodeId,
+        /// The times.
+        times: SharedArray<i64>,
+    },
+}
+
+impl SeedTimes {
+    /// Returns the time of each of some nodes, which have ids of the graph.
+    ///
+    /// # Errors
+    /// Returns [`PredictModeError::NoItemTimes`] if a node has none.
+    pub(crate) fn of(&self, nodes: &[NodeId]) -> Result<Vec<i64>> {
+        let (first, times) = match self {
+            Self::At(time) => return Ok(vec![*time; nodes.len()]),
+            Self::OfNodes { first, times } => (first, times),
+        };
+        let mut of_nodes = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let time = times.get(node.0.wrapping_sub(first.0) as usize);
+            of_nodes.push(*time.ok_or(ModelError::Mode(PredictModeError::NoItemTimes))?);
+        }
+        Ok(of_nodes)
+    }
 }
 
 /// Data that suits a model, with the model's preparation.
@@ -84,6 +119,8 @@ pub(crate) struct PreparedData {
     pub(crate) edge_columns: EdgeColumnStores,
     /// Whether each node is known; `None` if all are.
     pub(crate) known_nodes: Option<Arc<[bool]>>,
+    /// The times of the items; `None` for a model without times.
+    pub(crate) seed_times: Option<SeedTimes>,
     /// The trained row of each node, for each type without features.
     pub(crate) rows: Arc<[TrainedRowIds]>,
 }
@@ -144,6 +181,7 @@ impl PredictionData {
             edge_type_names: Vec::new(),
             n_edge_types: None,
             known_nodes: None,
+            seed_times: None,
             done: None,
         }
     }
@@ -212,6 +250,13 @@ impl PredictionData {
         Self { known_nodes: are_known, ..self }
     }
 
+    /// Sets the times of the items, for a model that was trained with times. The edges of the graph are then ordered by time
+    /// ([`Csc::with_edge_times`]). A model without times does not read them.
+    #[must_use]
+    pub fn seed_times(self, seed_times: Option<SeedTimes>) -> Self {
+        Self { seed_times, ..self }
+    }
+
     /// Returns true for a heterogeneous graph.
     pub(crate) fn is_heterogeneous(&self) -> bool {
         self.graph.schema().is_some()
@@ -247,7 +292,12 @@ impl PredictionData {
                 .into());
             }
         }
-        let data = self.with_columns_of(model)?;
+        let mut data = self.with_columns_of(model)?;
+        let has_item_times = model.sampling().item_times.is_some();
+        data.seed_times = data.seed_times.filter(|_| has_item_times);
+        if has_item_times && data.seed_times.is_none() {
+            return Err(ModelError::Mode(PredictModeError::NoItemTimes).into());
+        }
         match data.graph.schema().cloned() {
             None => data.prepare_plain(model),
             Some(schema) => data.prepare_heterogeneous(model, &schema),
@@ -274,6 +324,9 @@ impl PredictionData {
         let left = left_steps_of(model.info(), self.done.as_ref().unwrap_or(&Preparation::default()))?;
         let graph = match &self.graph {
             GraphAccess::Plain(graph) => {
+                if left.symmetrizes() && self.seed_times.is_some() {
+                    return Err(ModelError::Mode(PredictModeError::LosesTimes).into());
+                }
                 let graph = prepared_graph(model.info(), &left, graph.clone(), self.n_edge_types)?;
                 model.check_edge_types(|| graph.n_edge_types())?;
                 GraphAccess::Plain(graph)
@@ -286,7 +339,9 @@ impl PredictionData {
         let features = left.features(features)?.into();
         let edge_columns = self.edge_columns_of(model, &graph)?;
         let known_nodes = self.known_nodes;
-        Ok(PreparedData { graph, features, edge_columns, known_nodes, rows: Arc::default() })
+        let seed_times = self.seed_times;
+        let rows = Arc::default();
+        Ok(PreparedData { graph, features, edge_columns, known_nodes, seed_times, rows })
     }
 
     fn prepare_heterogeneous(self, model: &SavedModel, schema: &GraphSchema) -> Result<PreparedData> {
@@ -312,7 +367,9 @@ impl PredictionData {
         let edge_columns = self.edge_columns_of(model, &self.graph)?;
         let features = FeatureStores::new(Arc::clone(types), self.features);
         let known_nodes = self.known_nodes;
-        Ok(PreparedData { graph: self.graph, features, edge_columns, known_nodes, rows: rows.into() })
+        let seed_times = self.seed_times;
+        let rows = rows.into();
+        Ok(PreparedData { graph: self.graph, features, edge_columns, known_nodes, seed_times, rows })
     }
 
     /// Checks that the edges of a graph of one type have the weights and the names of types of the training data.

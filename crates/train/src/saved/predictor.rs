@@ -401,6 +401,9 @@ impl NodePredictor {
         }
         let nodes: Vec<NodeId> = nodes.iter().map(|node| NodeId(self.nodes.start + node.0)).collect();
         if let Some(config) = self.exact_config(mode) {
+            if self.data.seed_times.is_some() {
+                return Err(ModelError::Mode(PredictModeError::ExactItemTimes).into());
+            }
             return self.exact(&nodes, config, wanted);
         }
         let (fanouts, seed) = self.fanouts(mode)?;

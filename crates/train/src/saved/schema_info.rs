@@ -124,7 +124,7 @@ impl SchemaInfo {
     }
 
     /// Returns the position of the type of nodes that have targets.
-    pub(crate) fn target_position(&self) -> Option<usize> {
+    pub fn target_position(&self) -> Option<usize> {
         self.position(&self.target_type)
     }
 

@@ -13,6 +13,24 @@ pub enum PredictModeError {
     /// Each rank was to get its own outputs in exact mode, which rank 0 computes alone.
     #[error("rank 0 computes exact predictions alone: request one output for all ranks, or use another mode")]
     ExactOnRankZero,
+    /// Items have times of their own, at which exact mode cannot compute the rows of all nodes.
+    #[error(
+        "the model was trained on neighbours that were known at the time of each item, and exact mode has one graph for all: \
+         predict with sampled neighbours (--mode evaluated)"
+    )]
+    ExactItemTimes,
+    /// The model needs the time of each item, and the data has none.
+    #[error(
+        "the model was trained on neighbours that were known at the time of each item, and these items have no times: use data \
+         whose nodes have times, or predict at one time (--at)"
+    )]
+    NoItemTimes,
+    /// The preparation of the model adds edges, which have no times.
+    #[error(
+        "the preparation of the model adds reverse edges, whose times would be lost: prepare the data first, with \
+         `kiln data convert --symmetrize`"
+    )]
+    LosesTimes,
     /// The number of fanouts differs from the number of layers.
     #[error("got {n_fanouts} fanouts for a model of {n_layers} layers: give one fanout per layer")]
     FanoutsMismatch {

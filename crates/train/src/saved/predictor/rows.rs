@@ -108,9 +108,18 @@ impl NodePredictor {
         let batcher = self.batcher(fanouts)?;
         let predictor = self.clone();
         let size = self.model.info().evaluation.batch_size;
-        Ok(PredictionBatches::of_items(ProgressUnit::Nodes, nodes, size, seed, move |seeds, positions| {
-            predictor.batch(&batcher, seeds, positions, wanted)
-        }))
+        Ok(PredictionBatches::of_items(
+            ProgressUnit::Nodes,
+            nodes,
+            size,
+            seed,
+            move |mut seeds, positions| {
+                if let Some(times) = &predictor.data.seed_times {
+                    seeds.times = Some(times.of(&seeds.seeds)?);
+                }
+                predictor.batch(&batcher, seeds, positions, wanted)
+            },
+        ))
     }
 
     fn batcher(&self, fanouts: Vec<Vec<Fanout>>) -> Result<NodeBatcher<dyn FrontierSampler>> {

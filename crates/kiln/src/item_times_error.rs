@@ -1,0 +1,32 @@
+/// An error of minibatches whose items are sampled at their own times ([`Messages::AtItemTime`](crate::Messages::AtItemTime)).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ItemTimesError {
+    /// The nodes that have targets have no times.
+    #[error(
+        "the nodes of the type `{node_type}` have no times, at which their neighbours would be sampled: state the `time` of the \
+         table in the spec of an import, or call Dataset::with_node_times"
+    )]
+    NoTimes {
+        /// The name of the type.
+        node_type: String,
+    },
+    /// The sampling rule reads times, and items have none.
+    #[error(
+        "the rule `{rule}` picks by time: let items have times (--messages item-time), or use another rule"
+    )]
+    RuleNeedsTimes {
+        /// The name of the rule.
+        rule: &'static str,
+    },
+    /// A setting does not apply to items with times.
+    #[error("{what} is not possible with items that are sampled at their own times, because {reason}: {fix}")]
+    NotPossible {
+        /// What is not possible.
+        what: &'static str,
+        /// The reason, as a clause.
+        reason: &'static str,
+        /// What to do.
+        fix: &'static str,
+    },
+}
