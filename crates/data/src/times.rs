@@ -70,6 +70,47 @@ impl TimeKind {
         time.ok_or_else(|| TimeError::NoTime { text: text.to_owned(), expected: self.expected() })
     }
 
+    /// Parses a length of time: a number in the unit of integers, or a number with `d`, `h`, `m` or `s` for days, hours,
+    /// minutes or seconds between dates, such as `30d`.
+    ///
+    /// ```
+    /// use kiln_data::TimeKind;
+    /// assert_eq!(TimeKind::Integer.parse_length("30")?, 30);
+    /// assert_eq!(TimeKind::Date.parse_length("2h")?, 7_200_000_000);
+    /// # Ok::<(), kiln_data::TimeError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`TimeError::NoTime`] for another text, and for 0.
+    pub fn parse_length(self, text: &str) -> std::result::Result<u64, TimeError> {
+        let trimmed = text.trim();
+        let (number, unit) = match self {
+            Self::Integer => (trimmed, 1),
+            Self::Date => {
+                let n_digits = trimmed.len().saturating_sub(1);
+                let (number, unit) = trimmed.split_at_checked(n_digits).unwrap_or_default();
+                let seconds = match unit {
+                    "d" => 86_400,
+                    "h" => 3_600,
+                    "m" => 60,
+                    "s" => 1,
+                    _ => 0,
+                };
+                (number, seconds * 1_000_000)
+            }
+        };
+        let length = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+        length.filter(|length| *length != 0).ok_or_else(|| TimeError::NoTime {
+            text: text.to_owned(),
+            expected: match self {
+                Self::Integer => "a positive number in the unit of the times of this set, which are integers",
+                Self::Date => {
+                    "a positive number of days, hours, minutes or seconds, such as 30d, 12h, 15m or 90s"
+                }
+            },
+        })
+    }
+
     /// Returns the text of a time, which [`TimeKind::parse`] reads.
     pub fn text(self, time: i64) -> TimeText {
         TimeText { kind: self, time }

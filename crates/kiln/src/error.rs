@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use kiln_comm::{EXIT_FAILED, EXIT_RETRY, RankError, TransientError};
 
-use crate::{ItemTimesError, LinkLoaderError};
+use crate::{ItemTimesError, LinkLoaderError, PartitionsError};
 
 /// The errors of this crate: inconsistent settings, interruptions and the errors of the crates that it combines.
 #[derive(thiserror::Error)]
@@ -127,24 +127,12 @@ pub enum Error {
         /// The number of columns of the features of each relation.
         got: Vec<Option<usize>>,
     },
-    /// The number of edge types of a partitioned graph is unknown, because an older version of kiln wrote its partitions.
-    #[error(
-        "the partitions do not record the number of their edge types: partition the dataset again with this version of \
-         kiln"
-    )]
-    UnrecordedEdgeTypes,
     /// The model needs a self loop on each node, and the loader does not add or keep them.
     #[error(
         "the model needs a self loop on each node, but the loader does not add and keep them: call .add_self_loops()? \
          on it"
     )]
     NoSelfLoops,
-    /// The partitions of a graph have no self loops.
-    #[error(
-        "the partitions were written without self loops, which cannot be added to them: partition the dataset again \
-         with `kiln data partition --add-self-loops`"
-    )]
-    PartitionsWithoutSelfLoops,
     /// The links were split from another graph than that of the loader.
     #[error(
         "the split of links has a graph of {n_nodes} nodes, expected the {expected} nodes of the loader's data: create \
@@ -180,17 +168,12 @@ pub enum Error {
     /// The settings or the data of a loader of links do not suit each other.
     #[error(transparent)]
     Links(#[from] LinkLoaderError),
+    /// Partitions lack what an operation needs.
+    #[error(transparent)]
+    Partitions(#[from] PartitionsError),
     /// Items cannot be sampled at their own times.
     #[error(transparent)]
     ItemTimes(#[from] ItemTimesError),
-    /// The operation needs a partition in this process, but graph servers hold all partitions.
-    #[error(
-        "{what} needs a local partition: open the partitions instead of connecting to servers, or sample on the host (--graph-mode host)"
-    )]
-    NeedsLocalPartition {
-        /// The operation, as text for the message.
-        what: &'static str,
-    },
     /// Ranks on other machines cannot reach servers of this process.
     #[error("{reason}")]
     NoAddress {

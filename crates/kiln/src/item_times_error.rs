@@ -4,8 +4,8 @@
 pub enum ItemTimesError {
     /// The nodes that have targets have no times.
     #[error(
-        "the nodes of the type `{node_type}` have no times, at which their neighbours would be sampled: state the `time` of the \
-         table in the spec of an import, or call Dataset::with_node_times"
+        "the nodes of the type `{node_type}` have no times, at which their neighbours would be sampled: state the `time` of their \
+         table in the spec of an import"
     )]
     NoTimes {
         /// The name of the type.

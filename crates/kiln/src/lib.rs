@@ -37,6 +37,7 @@ mod links;
 mod neighbor_loader;
 #[cfg(feature = "grpc")]
 mod partitioned;
+mod partitions_error;
 mod prediction;
 mod ranks;
 mod signals;
@@ -65,6 +66,7 @@ pub use links::TrainingLinks;
 pub use neighbor_loader::{Messages, NeighborLoader};
 #[cfg(feature = "grpc")]
 pub use partitioned::{JoinedGraph, PartitionedGraph};
+pub use partitions_error::PartitionsError;
 pub use prediction::{PredictOn, PredictionOutput};
 pub use ranks::{RankCount, RankHandle, device_count, launch};
 pub use signals::{clean_up_on_signals, report_file_size_limit, stop_on_signals};

@@ -24,7 +24,7 @@ use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
 use crate::links::MessageGraph;
 use crate::source::{GraphStep, Owner, Sampling, Source, WholeGraph, has_self_loops, no_step, no_times};
-use crate::{DataDims, Error, GraphSource, RankConfig, RankCount, RankHandle, Result};
+use crate::{DataDims, Error, GraphSource, PartitionsError, RankConfig, RankCount, RankHandle, Result};
 
 /// A partitioned graph. In worker mode, the ranks hold the partitions and serve them to each other; in server mode,
 /// dedicated servers hold them. A rank joins it ([`PartitionedGraph::join`]), and passes the joined graph to a
@@ -389,7 +389,7 @@ impl Source for JoinedGraph {
 
     fn n_edge_types(&self) -> Result<Option<usize>> {
         match self.graph.n_edge_types() {
-            None if self.graph.has_edge_types() => Err(Error::UnrecordedEdgeTypes),
+            None if self.graph.has_edge_types() => Err(PartitionsError::UnrecordedEdgeTypes.into()),
             n_edge_types => Ok(n_edge_types),
         }
     }
@@ -416,6 +416,9 @@ impl Source for JoinedGraph {
     }
 
     fn prediction_data(&self, model: &SavedModel, _: Option<&str>) -> Result<PredictionData> {
+        if model.info().inputs.has_item_times() {
+            return Err(Error::NeedsWholeGraph { what: "predictions at the times of items" });
+        }
         let is_training_data = model.is_of_data(self.graph.hash());
         let source = self.clone();
         let sampler = move |fanouts, config| source.sampler_of_predictions(fanouts, config);
@@ -475,7 +478,7 @@ impl Source for JoinedGraph {
     fn with_step(&self, step: GraphStep) -> Result<Arc<dyn Source>> {
         match step {
             _ if self.is_heterogeneous() => Err(no_step(step)),
-            GraphStep::SelfLoops if !has_self_loops(self) => Err(Error::PartitionsWithoutSelfLoops),
+            GraphStep::SelfLoops if !has_self_loops(self) => Err(PartitionsError::NoSelfLoops.into()),
             GraphStep::SelfLoops | GraphStep::None => Ok(Arc::new(self.clone())),
             GraphStep::GcnNorm => Err(Error::NeedsWholeGraph { what: "gcn_norm" }),
         }
@@ -527,7 +530,7 @@ impl Source for JoinedGraph {
     ) -> Result<Option<Arc<dyn FrontierSampler>>> {
         let Sampling { fanouts, config, .. } = sampling;
         let what = "sampling on a device";
-        let part = self.graph.local_part().ok_or(Error::NeedsLocalPartition { what })?;
+        let part = self.graph.local_part().ok_or(PartitionsError::NotLocal { what })?;
         if !self.is_heterogeneous() {
             let own = self.local_sampler(part, 0, config, mode, device)?;
             let sampler = DistNeighborSampler::with_config(self.graph.clone(), config.clone())?;

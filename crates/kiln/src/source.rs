@@ -78,6 +78,11 @@ impl GraphSource {
         Ok(Self { source, known_hash: self.known_hash.clone() })
     }
 
+    /// Returns the meaning of the times of the data.
+    pub fn time_kind(&self) -> TimeKind {
+        self.source.time_kind()
+    }
+
     /// Returns the name of the data.
     pub fn name(&self) -> &str {
         self.source.name()
@@ -224,7 +229,7 @@ pub(crate) trait Source: Send + Sync {
     /// Returns one more than the largest edge type, or `None` if edges have no types.
     ///
     /// # Errors
-    /// Returns [`Error::UnrecordedEdgeTypes`] if it is unknown.
+    /// Returns [`PartitionsError::UnrecordedEdgeTypes`](crate::PartitionsError::UnrecordedEdgeTypes) if it is unknown.
     fn n_edge_types(&self) -> Result<Option<usize>> {
         Ok(None)
     }
@@ -295,7 +300,7 @@ pub(crate) trait Source: Send + Sync {
     ///
     /// # Errors
     /// Returns [`Error::NeedsWholeGraph`] for a partitioned graph, and an error if the edges are damaged.
-    fn by_time(&self) -> Result<Arc<dyn Source>> {
+    fn order_by_time(&self) -> Result<Arc<dyn Source>> {
         Err(Error::NeedsWholeGraph { what: "sampling at the times of items" })
     }
 
@@ -320,7 +325,7 @@ pub(crate) trait Source: Send + Sync {
     /// in this process, whose blocks and features stay on the device.
     ///
     /// # Errors
-    /// Returns [`Error::NeedsLocalPartition`] for a graph that servers hold, and the errors of the copies to the device.
+    /// Returns [`PartitionsError::NotLocal`](crate::PartitionsError::NotLocal) for a graph that servers hold, and the errors of the copies to the device.
     fn device_sampler(
         &self,
         _sampling: &Sampling,

@@ -147,7 +147,7 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
     }
 
     /// Samples each seed at a time of its own, so that its tree has only edges that were known then
-    /// ([`Seeds::at_times`]). `times` has a time for each node of the type that has targets, `[n_nodes_of_type]`.
+    /// ([`Seeds::with_times`]). `times` has a time for each node of the type that has targets, `[n_nodes_of_type]`.
     #[must_use]
     pub fn seed_times(self, times: impl Into<SharedArray<i64>>) -> Self {
         Self { seed_times: Some(times.into()), ..self }
@@ -228,7 +228,7 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
             None => self.times_of(&seeds)?,
             given => given,
         };
-        let seeds = Seeds::nodes(seeds).excluding(excluded).at_times(times);
+        let seeds = Seeds::nodes(seeds).excluding(excluded).with_times(times);
         let SampledBlocks { mut blocks, seed_index } = self.sampler.sample_blocks(&seeds, key, scratch)?;
         let is_training = phase.is_training();
         let groups = self.group(&blocks, is_training)?;

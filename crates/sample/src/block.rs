@@ -1,6 +1,6 @@
 use kiln_graph::{Block, BlockParts, LocalId, NodeId};
 
-use crate::lanes::GroupPicks;
+use crate::group_picks::GroupPicks;
 use crate::relabel::Relabel;
 use crate::{Error, Frontier, Result, Selection};
 

@@ -111,7 +111,7 @@ pub struct SamplerConfig {
     /// True if blocks have edge types, which requires a graph with edge types. If false, types are neither read, sent nor
     /// copied to a device.
     pub edge_types: bool,
-    /// The edges that seeds with times may know ([`Seeds::at_times`](crate::Seeds::at_times)).
+    /// The edges that seeds with times may know ([`Seeds::with_times`](crate::Seeds::with_times)).
     pub time_limits: TimeLimits,
 }
 

@@ -2,6 +2,7 @@ mod damaged_graph_error;
 mod fanouts_error;
 mod negatives_error;
 mod rule_error;
+mod times_error;
 
 use kiln_graph::NodeId;
 
@@ -9,6 +10,7 @@ pub use self::damaged_graph_error::DamagedGraphError;
 pub use self::fanouts_error::FanoutsError;
 pub use self::negatives_error::NegativesError;
 pub use self::rule_error::RuleError;
+pub use self::times_error::TimesError;
 
 /// An error of sampling.
 #[derive(Debug, thiserror::Error)]
@@ -78,18 +80,6 @@ pub enum Error {
         "the sampler is configured for edge types, but the graph has none: set them with CscBuilder::edge_types"
     )]
     NoEdgeTypes,
-    /// The fanouts of a heterogeneous graph do not match its relations.
-    #[error(
-        "layer {layer} has fanouts for {got} relations, expected one for each of the {expected} relations"
-    )]
-    RelationFanouts {
-        /// The index of the layer; 0 is the input layer.
-        layer: usize,
-        /// The number of fanouts.
-        got: usize,
-        /// The number of relations.
-        expected: usize,
-    },
     /// A relation has no sampler.
     #[error("relation {relation} has no sampler: there are {n_samplers} samplers, expected one per relation")]
     RelationSamplers {
@@ -105,16 +95,9 @@ pub enum Error {
         /// The name of the relation.
         relation: String,
     },
-    /// The sampler does not support seeds with times.
-    #[error(
-        "seeds with times are sampled on the host from a whole graph, not on devices or partitions: keep the graph on the host"
-    )]
-    NoTemporalSampling,
-    /// The edges of the graph have times and no order by time.
-    #[error(
-        "the edges have times and no order by time, which seeds with times need: call Csc::with_edge_times first"
-    )]
-    NoTimeOrder,
+    /// Seeds with times cannot be sampled, or times are missing.
+    #[error(transparent)]
+    Times(#[from] TimesError),
     /// Negatives cannot be drawn, or are missing.
     #[error(transparent)]
     Negatives(#[from] NegativesError),

@@ -4,7 +4,7 @@ use kiln_graph::{Block, BlockParts};
 
 use crate::{
     Dsts, EdgeWeights, Error, Fanout, Frontier, HopRequest, Result, RngKey, SampledBlocks, Scratch, Seeds,
-    TimeLimits,
+    TimeLimits, TimesError,
 };
 
 /// A neighbour sampler: picks the edges of one hop, and combines the hops of a batch to blocks. A sampler owns its
@@ -86,7 +86,7 @@ fn sample_hops<S: FrontierSampler + ?Sized>(
     scratch: &mut Scratch,
 ) -> Result<SampledBlocks> {
     if seeds.times().is_some() && !sampler.takes_times() {
-        return Err(Error::NoTemporalSampling);
+        return Err(Error::Times(TimesError::NotSupported));
     }
     // The frontier and the table are moved out of the scratch, because the sampler borrows the scratch mutably.
     let mut frontier = std::mem::take(&mut scratch.frontier);

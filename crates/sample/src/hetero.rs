@@ -60,7 +60,7 @@ impl HeteroNeighborSampler {
     /// weights and whether blocks have edge types are those of `config`, whose own fanouts are ignored.
     ///
     /// # Errors
-    /// Returns [`Error::RelationFanouts`] unless each layer has one fanout per relation, and the errors of
+    /// Returns [`FanoutsError::RelationFanouts`] unless each layer has one fanout per relation, and the errors of
     /// [`SamplerConfig::relation_configs`].
     pub fn new(graph: &Relations, fanouts: Vec<Vec<Fanout>>, config: SamplerConfig) -> Result<Self> {
         let are_weighted: Vec<bool> =
@@ -84,7 +84,7 @@ impl HeteroNeighborSampler {
     /// its fanout is 0, unless the rule keeps self loops.
     ///
     /// # Errors
-    /// Returns [`Error::RelationFanouts`] unless each layer has one fanout per relation.
+    /// Returns [`FanoutsError::RelationFanouts`] unless each layer has one fanout per relation.
     pub fn of_samplers(
         schema: GraphSchema,
         relations: Arc<dyn RelationSampler>,
@@ -95,7 +95,7 @@ impl HeteroNeighborSampler {
         if let Some(layer) = fanouts.iter().position(|of_layer| of_layer.len() != n_relations) {
             let got = fanouts[layer].len();
             let expected = n_relations;
-            return Err(Error::RelationFanouts { layer, got, expected });
+            return Err(FanoutsError::RelationFanouts { layer, got, expected }.into());
         }
         let mut by_dst_type = vec![Vec::new(); schema.types().n_types()];
         for (position, relation) in schema.relations().iter().enumerate() {

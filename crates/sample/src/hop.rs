@@ -5,8 +5,9 @@ use kiln_graph::{Csc, EdgeId, NodeId};
 use kiln_mem::prefetch;
 
 use crate::excluded::{RemovedEdges, SamplerId};
+use crate::group_picks::GroupPicks;
 use crate::hop_rule::{HopRule, RuleKind, remaining_self_loops};
-use crate::lanes::{GroupPicks, MOST_DSTS, MOST_PICKS};
+use crate::lanes::{MOST_DSTS, MOST_PICKS};
 use crate::{
     DamagedGraphError, Dsts, EdgeWeights, Error, Fanout, Frontier, HopRequest, Neighbors, Result, RngKey,
     RuleError, Selection,

@@ -7,26 +7,27 @@ use std::ops::Range;
 
 use kiln_graph::{EdgeColumns, NodeId};
 
+use crate::group_picks::GroupPicks;
 use crate::hop::HopSampler;
 use crate::hop_rule::{HopRule, RuleKind};
 use crate::known_edges::{HopTimes, KnownEdges};
-use crate::lanes::{GroupPicks, MOST_PICKS};
+use crate::lanes::MOST_PICKS;
 use crate::most_recent::pick_last;
 use crate::uniform::{pick_uniformly, pick_with_replacement};
-use crate::{Dsts, Error, Fanout, Frontier, Result, RuleError, Selection};
+use crate::{Dsts, Error, Fanout, Frontier, Result, Selection, TimesError};
 
 impl<R: HopRule + ?Sized> HopSampler<'_, R> {
     /// Prepares the times of a hop's destinations; `None` if they have none.
     pub(crate) fn times<'a>(&'a self, dsts: Dsts<'a>) -> Result<Option<HopTimes<'a>>> {
         let Some(times) = dsts.times() else {
             return match self.rule.kind() {
-                RuleKind::MostRecent => Err(Error::Rule(RuleError::NoTimes)),
+                RuleKind::MostRecent => Err(Error::Times(TimesError::NoTimes)),
                 _ => Ok(None),
             };
         };
         let edges = self.graph.edge_times();
         if edges.is_none() && self.graph.columns().get(EdgeColumns::TIMES).is_some() {
-            return Err(Error::NoTimeOrder);
+            return Err(Error::Times(TimesError::NoOrder));
         }
         Ok(Some(HopTimes::new(times, edges, self.request.key, self.request.time_limits)))
     }

@@ -2,13 +2,10 @@
 //! draws, comparisons and exchanges of the sort are vector instructions without branches. `tests/suite/plain.rs` compares the
 //! blocks with those of a sampler that handles one destination at a time.
 
-use std::ops::Range;
-
 use kiln_graph::NodeId;
 use kiln_mem::vector;
 
 use crate::RngKey;
-use crate::known_edges::KnownEdges;
 use crate::rng::mul_hi;
 
 /// The maximum number of destinations that are picked together.
@@ -19,19 +16,6 @@ pub(crate) const MOST_PICKS: usize = 32;
 
 /// One value for each destination.
 type Lanes = [u32; MOST_DSTS];
-
-/// A group of destinations, for which a uniform rule picks at once.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct GroupPicks {
-    /// The positions of each destination's edges, and the place of its picks in `lanes`; `None` if all edges are taken.
-    /// Empty for other rules and fanouts.
-    pub(crate) dsts: Vec<(Range<usize>, Option<usize>)>,
-    /// The positions of each destination's edges, a buffer for destinations with times.
-    pub(crate) edges: Vec<Range<usize>>,
-    /// The known edges of each destination of `dsts`; empty without times.
-    pub(crate) known: Vec<KnownEdges>,
-    pub(crate) lanes: LanePicks,
-}
 
 /// The picks of destinations that have more neighbours than the fanout.
 #[derive(Debug, Clone)]
@@ -163,7 +147,7 @@ fn draw_keyed(keys: [&[u32]; 2], nodes: &[u32], out: &mut [[Lanes; 4]]) {
     for (group, out) in (0..).zip(out) {
         let [first, second, third, fourth] = out.each_mut().map(|lanes| &mut lanes[..nodes.len()]);
         for lane in 0..nodes.len() {
-            let key = RngKey::of_words([keys[0][lane], keys[1][lane]]);
+            let key = RngKey::join_words([keys[0][lane], keys[1][lane]]);
             [first[lane], second[lane], third[lane], fourth[lane]] = key.draw4_inline(0, nodes[lane], group);
         }
     }

@@ -61,7 +61,7 @@ impl RngKey {
 
     /// Returns the key with these words, low word first.
     #[inline(always)]
-    pub(crate) fn of_words(words: [u32; 2]) -> Self {
+    pub(crate) fn join_words(words: [u32; 2]) -> Self {
         Self(words)
     }
 

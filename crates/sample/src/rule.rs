@@ -23,7 +23,7 @@ pub enum Rule {
     /// loop gets exactly the picks of [`Rule::Uniform`]. Neighbours must ascend ([`Neighbors::self_loops`]).
     UniformKeepSelfLoops,
     /// Picks the `min(fanout, known)` edges with the latest times among those that a destination knows at its time; of equal
-    /// times, the edges with the larger ids. Seeds need times ([`Seeds::at_times`](crate::Seeds::at_times)). Of edges without
+    /// times, the edges with the larger ids. Seeds need times ([`Seeds::with_times`](crate::Seeds::with_times)). Of edges without
     /// times, which have no order, it picks as [`Rule::Uniform`].
     MostRecent,
     /// A custom rule.
@@ -45,7 +45,7 @@ impl Rule {
         Self::BUILT_IN.into_iter().chain([Self::MostRecent]).find(|rule| rule.name() == Some(name))
     }
 
-    /// Returns true if the rule is only for seeds with times ([`Seeds::at_times`](crate::Seeds::at_times)).
+    /// Returns true if the rule is only for seeds with times ([`Seeds::with_times`](crate::Seeds::with_times)).
     pub fn needs_times(&self) -> bool {
         matches!(self, Self::MostRecent)
     }

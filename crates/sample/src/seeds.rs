@@ -32,7 +32,7 @@ impl Seeds {
     /// use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, Seeds};
     /// let graph = CscBuilder::new(3).build(&[0, 1], &[2, 2])?.with_edge_times(vec![10, 20])?;
     /// let sampler = NeighborSampler::new(Arc::new(graph), [Fanout::All]);
-    /// let seeds = Seeds::nodes(vec![NodeId(2), NodeId(2)]).at_times(vec![15, 25]);
+    /// let seeds = Seeds::nodes(vec![NodeId(2), NodeId(2)]).with_times(vec![15, 25]);
     /// let block = &sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default())?.blocks[0];
     /// assert_eq!(block.indptr(), [0, 1, 3]);
     /// assert_eq!(block.edge_ids(), [EdgeId(0), EdgeId(0), EdgeId(1)]);
@@ -43,7 +43,7 @@ impl Seeds {
     /// # Panics
     /// Panics unless there is one time per seed.
     #[must_use]
-    pub fn at_times(self, times: impl Into<Option<Vec<i64>>>) -> Self {
+    pub fn with_times(self, times: impl Into<Option<Vec<i64>>>) -> Self {
         let times = times.into();
         let n_times = times.as_ref().map_or(self.nodes.len(), Vec::len);
         assert_eq!(n_times, self.nodes.len(), "the numbers of times and seeds differ");

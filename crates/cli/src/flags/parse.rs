@@ -4,6 +4,7 @@ use clap::builder::TypedValueParser;
 use kiln::Messages;
 use kiln::comm::MasterAddress;
 use kiln::data::NodeFeatures;
+use kiln::sample::TimeLimits;
 pub(crate) use kiln_usage::{
     choice, describe_range, host, join_words, learning_rate, name_of, non_negative, positive, rate, share,
     size, whole,
@@ -14,6 +15,11 @@ pub(crate) fn messages() -> impl TypedValueParser<Value = Messages> {
     choice([
         ("known", "Edges that were known before the split's time of the phase", Messages::Known),
         ("all", "All edges, also later ones than the items: metrics are too good", Messages::All),
+        (
+            "item-time",
+            "For each item, edges that were known at its own time",
+            Messages::AtItemTime(TimeLimits::default()),
+        ),
     ])
 }
 

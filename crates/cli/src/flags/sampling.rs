@@ -1,8 +1,9 @@
 //! The flags of `kiln train` for neighbour sampling and evaluation.
 
 use clap::{Args, ValueEnum};
+use kiln::data::TimeKind;
 use kiln::graph::GraphSchema;
-use kiln::sample::{Fanout, RelationFanouts, Rule};
+use kiln::sample::{Fanout, RelationFanouts, Rule, TimeLimits};
 use kiln::{EvalMode, Messages};
 use kiln_usage::{bail, ensure};
 
@@ -37,6 +38,7 @@ pub(crate) struct SamplingArgs {
     #[arg(long, default_value = "uniform", value_parser = parse::choice([
         ("uniform", "Uniform without replacement", Rule::Uniform),
         ("uniform-with-replacement", "Uniform with replacement", Rule::UniformWithReplacement),
+        ("most-recent", "The latest edges, with --messages item-time", Rule::MostRecent),
     ]))]
     pub(crate) rule: Rule,
     /// Neighbours that evaluation reads.
@@ -46,10 +48,17 @@ pub(crate) struct SamplingArgs {
     /// (TMPDIR). The scores of the test nodes are not included. Default: no limit.
     #[arg(long, value_parser = kiln::data::convert::parse_bytes)]
     pub(crate) memory: Option<u64>,
-    /// Edges over which messages pass in data with a split by time: those that were known before the time of training, validation or
-    /// test, or all, which reads the future of the items. Default: known.
+    /// Edges over which messages pass in data with times: those that were known before the time of training, validation or test,
+    /// those that were known at the time of each item, or all, which reads the future of the items. Default: known.
     #[arg(long, value_parser = parse::messages())]
     pub(crate) messages: Option<Messages>,
+    /// With --messages item-time, edges at the time of an item itself are known, too.
+    #[arg(long)]
+    pub(crate) until: bool,
+    /// With --messages item-time, the length of the time before an item from which edges are taken: a number in the unit of the
+    /// times or, between dates, such as 30d, 12h, 15m or 90s. Default: all that is known.
+    #[arg(long)]
+    pub(crate) time_window: Option<String>,
     /// Validates on N batches on rank 0, while the other ranks wait. Default: the whole split on all ranks.
     #[arg(long, value_parser = parse::size, conflicts_with = "eval")]
     pub(crate) val_batches: Option<usize>,
@@ -102,6 +111,20 @@ impl SamplingArgs {
                 "--fanouts has {n_fanouts} values for --layers {n_layers}: give one per layer, or one for all"
             ),
         }
+    }
+
+    /// Returns the edges over which messages pass, in data whose times have this meaning.
+    pub(crate) fn messages(&self, times: TimeKind) -> anyhow::Result<Messages> {
+        let messages = self.messages.unwrap_or_default();
+        if !matches!(messages, Messages::AtItemTime(_)) {
+            ensure!(
+                !self.until && self.time_window.is_none(),
+                "--until and --time-window are about the times of items: add --messages item-time"
+            );
+            return Ok(messages);
+        }
+        let window = self.time_window.as_deref().map(|text| times.parse_length(text)).transpose()?;
+        Ok(Messages::AtItemTime(TimeLimits { includes_equal: self.until, window }))
     }
 
     /// Prints a note if a sampling rule was given for layers that all read all neighbours.

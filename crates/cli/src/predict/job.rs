@@ -65,6 +65,10 @@ impl Job<'_> {
     /// its test nodes are predicted. Prints a note without `--at`.
     fn time(&self, kind: TimeKind, split: Option<TimeSplit>) -> Option<String> {
         let (None, Some(split)) = (&self.args.at, split) else { return self.args.at.clone() };
+        // Items have times of their own.
+        if self.model.info().inputs.has_item_times() {
+            return None;
+        }
         let test = Some(kind.text(split.test).to_string()).filter(|_| self.args.selects_test());
         let edges = match &test {
             Some(time) => format!("the edges before {time}, the time of the test"),

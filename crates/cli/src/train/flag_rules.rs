@@ -58,7 +58,7 @@ const GROUPS: [(&str, Scope, bool); 10] = [
     ("standardize row-normalize symmetrize val-batches", Scope::WholeGraph, true),
     ("in-memory verify memory feature-cache hot-by", Scope::WholeGraph, false),
     (
-        "input-dropout residual weight-init edge-input edge-weighting heads output-heads attention-dropout bases fanouts rule eval messages",
+        "input-dropout residual weight-init edge-input edge-weighting heads output-heads attention-dropout bases fanouts rule eval messages until time-window",
         Scope::OneGraph,
         true,
     ),

@@ -130,7 +130,7 @@ impl TrainRun<'_> {
         let TrainArgs { sampling, ranks, device, parts, .. } = self.args;
         let mut loader = NeighborLoader::new(source, &config.fanouts.of_all)
             .batches(ranks.batches(false))
-            .messages(sampling.messages.unwrap_or_default())
+            .messages(sampling.messages(source.time_kind())?)
             .evaluation(sampling.evaluation()?);
         for (name, fanouts) in &config.fanouts.of_relations {
             loader = loader.relation_fanouts(name, fanouts)?;

@@ -14,12 +14,20 @@ fn date(text: &str) -> i64 {
 
 /// A ring of payments in 2026, of which payment `i` is on day `i` and reads that of the day before, and from the day after.
 fn payments() -> Dataset {
+    payments_with(&[])
+}
+
+/// [`payments`] that also read the payment `back` payments before, `back / 2` days before their own, for each `back`.
+fn payments_with(more: &[u32]) -> Dataset {
     let n_nodes = 120_u32;
     let day = date("2026-01-02") - date("2026-01-01");
     let of_day = |day_of_year: u32| date("2026-01-01") + i64::from(day_of_year) * day;
     let mut edges: Vec<(u32, u32, i64)> =
         (1..n_nodes).map(|node| (node - 1, node, of_day(node - 1))).collect();
     edges.extend((1..n_nodes).map(|node| (node, node - 1, of_day(node))));
+    for back in more {
+        edges.extend((*back..n_nodes).map(|node| (node - back, node, of_day(node - back / 2))));
+    }
     let srcs: Vec<u32> = edges.iter().map(|edge| edge.0).collect();
     let dsts: Vec<u32> = edges.iter().map(|edge| edge.1).collect();
     let times: Vec<i64> = edges.iter().map(|edge| edge.2).collect();
@@ -98,6 +106,58 @@ fn messages_read_what_was_known_in_each_phase_and_at_a_time() {
     }
     let of_text = error(root, &format!("{predict} --at soon --out @/soon"));
     assert!(of_text.contains("`soon` is no time: expected a date such as 2026-03-01"), "{of_text}");
+}
+
+#[test]
+fn items_know_what_was_known_at_their_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    format::write(&payments_with(&[1, 5, 7]), root.join("set")).unwrap();
+    let train = "train --data @/set --model sage --layers 1 --hidden 8 --fanouts 1 --epochs 2 --batch-size 8 --threads-per-rank 1";
+    let item_time = format!("{train} --messages item-time");
+    for (name, flags) in [
+        ("before", ""),
+        ("until", "--until"),
+        ("recent", "--rule most-recent"),
+        ("window", "--time-window 60h"),
+    ] {
+        kiln(root, &format!("{item_time} {flags} --out @/{name}"));
+    }
+    let hashes: Vec<String> =
+        ["before", "until", "recent", "window"].map(|run| weights_hash(root, run)).to_vec();
+    for (position, hash) in hashes.iter().enumerate() {
+        assert!(!hashes[..position].contains(hash), "{position} of {hashes:?}");
+    }
+    let model = std::fs::read_to_string(root.join("window/model.json")).unwrap();
+    let model: serde_json::Value = serde_json::from_str(&model).unwrap();
+    let limits = serde_json::json!({"includes_equal": false, "window": 60 * 3_600_000_000_u64});
+    assert_eq!(model["inputs"]["sampling"]["item_times"], limits, "{model}");
+    let scores = |run: &str| std::fs::read_to_string(root.join(run).join("scores.csv")).unwrap();
+    let printed = kiln(root, "predict --run @/before --data @/set --out @/own");
+    assert!(!printed.contains("messages pass over"), "{printed}");
+    kiln(root, "predict --run @/before --data @/set --at 2026-01-02 --out @/early");
+    assert_ne!(scores("own"), scores("early"));
+    kiln(root, "data partition @/set --cache-ratio 0 --parts 1 --out @/parts");
+    let of_parts = item_time.replace("--data @/set", "--parts @/parts --host 127.0.0.1");
+    for (flags, expected) in [
+        (format!("{train} --until --out @/x"), "--until and --time-window are about the times of items"),
+        (
+            format!("{item_time} --time-window 30 --out @/x"),
+            "`30` is no time: expected a positive number of days",
+        ),
+        (format!("{train} --rule most-recent --out @/x"), "`most-recent` picks by time"),
+        (format!("{item_time} --eval exact --out @/x"), "exact evaluation is not possible with items"),
+        (format!("{of_parts} --out @/x"), "sampling at the times of items needs the whole graph"),
+        (
+            "predict --run @/before --parts @/parts --host 127.0.0.1 --out @/x".to_owned(),
+            "predictions at the times of items needs the whole graph",
+        ),
+        ("predict --run @/before --data @/set --mode exact --out @/x".to_owned(), "at the time of each item"),
+        ("predict --run @/before --data fake:50 --out @/x".to_owned(), "use data whose nodes have times"),
+    ] {
+        let printed = error(root, &flags);
+        assert!(printed.contains(expected), "{flags}: {printed}");
+    }
 }
 
 #[test]

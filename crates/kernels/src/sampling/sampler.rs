@@ -4,12 +4,12 @@ use std::sync::Arc;
 use kiln_graph::Csc;
 #[cfg(feature = "cube")]
 use kiln_graph::{LocalId, NodeId};
-#[cfg(feature = "cube")]
-use kiln_sample::RuleError;
 use kiln_sample::{
     Dsts, EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Result, RngKey,
     SampledBlocks, SamplerConfig, Scratch, Seeds, TimeLimits,
 };
+#[cfg(feature = "cube")]
+use kiln_sample::{RuleError, TimesError};
 
 #[cfg(feature = "cube")]
 use crate::cube::graph::Graph;
@@ -153,7 +153,7 @@ impl DeviceSampler {
     #[cfg(feature = "cube")]
     fn on_device(&self, graph: &Graph, seeds: &Seeds, key: RngKey) -> Result<DeviceSample> {
         if seeds.times().is_some() {
-            return Err(Error::NoTemporalSampling);
+            return Err(Error::Times(TimesError::NotSupported));
         }
         let (distinct, seed_index) = number_seeds(seeds, self.graph.n_nodes())?;
         let mut nodes = graph.upload_nodes(&distinct);
@@ -241,7 +241,7 @@ impl FrontierSampler for DeviceSampler {
                 self.sample_on_host(graph, request, dsts, scratch, out)
             }
             #[cfg(feature = "cube")]
-            GraphMemory::Cube(_) if dsts.times().is_some() => Err(Error::NoTemporalSampling),
+            GraphMemory::Cube(_) if dsts.times().is_some() => Err(Error::Times(TimesError::NotSupported)),
             #[cfg(feature = "cube")]
             GraphMemory::Cube(graph) => {
                 let dsts = dsts.nodes();

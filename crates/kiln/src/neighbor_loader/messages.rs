@@ -54,7 +54,7 @@ impl PhaseGraphs {
         }
         let source = match before {
             Some(time) => source.before(time)?,
-            None => source.by_time()?,
+            None => source.order_by_time()?,
         };
         let graph = PhaseGraph { before, source, copies: DeviceCopies::default() };
         graphs.push(graph.clone());

@@ -220,7 +220,7 @@ impl NeighborLoader {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::Graph`] if loops are missing and an edge has type 255, [`Error::PartitionsWithoutSelfLoops`], and
+    /// Returns [`Error::Graph`] if loops are missing and an edge has type 255, [`PartitionsError::NoSelfLoops`](crate::PartitionsError::NoSelfLoops), and
     /// [`Error::NeedsOneType`] on a heterogeneous graph.
     pub fn add_self_loops(mut self) -> Result<Self> {
         self.source = self.source.with_step(GraphStep::SelfLoops)?;

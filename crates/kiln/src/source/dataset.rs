@@ -76,10 +76,10 @@ impl PreparedDataset {
     /// Returns the set with all edges, ordered by time, for a model whose items are sampled at their own times; `None` for other
     /// models.
     fn data_at_item_times(&self, model: &SavedModel) -> Result<Option<Self>> {
-        let has_item_times =
-            model.info().inputs.sampling.as_ref().is_some_and(|info| info.item_times.is_some());
-        // The relations of one type of nodes are joined first.
-        if !has_item_times || self.graph.iter().any(|relation| relation.graph.edge_times().is_some()) {
+        // A graph that was joined from the relations of one type of nodes is ordered already.
+        if !model.info().inputs.has_item_times()
+            || self.graph.iter().any(|relation| relation.graph.edge_times().is_some())
+        {
             return Ok(None);
         }
         let graph = self.uncut().times.graph_by_time(&self.uncut().graph)?;
@@ -285,7 +285,7 @@ impl Source for PreparedDataset {
         }
     }
 
-    fn by_time(&self) -> Result<Arc<dyn Source>> {
+    fn order_by_time(&self) -> Result<Arc<dyn Source>> {
         let ordered = self.data.times.graph_by_time(&self.data.graph)?;
         let graph = match self.step {
             GraphStep::None => ordered,

@@ -5,7 +5,7 @@ use kiln_graph::NodeId;
 use kiln_partition::PartitionRow;
 use kiln_sample::{
     Dsts, EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, RelationHop, RelationSampler,
-    RelationScratch, SamplerConfig, Scratch,
+    RelationScratch, SamplerConfig, Scratch, TimesError,
 };
 
 use crate::client::fetch_stats::count;
@@ -364,7 +364,7 @@ impl RelationSampler for DistRelations {
         let (mut of_relations, mut outs) = (Vec::with_capacity(hops.len()), Vec::with_capacity(hops.len()));
         for RelationHop { relation, request, dsts } in hops {
             if dsts.times().is_some() {
-                return Err(kiln_sample::Error::NoTemporalSampling);
+                return Err(kiln_sample::Error::Times(TimesError::NotSupported));
             }
             of_relations.push(self.samplers[*relation].hop(request, dsts.nodes())?);
             if let Some(RelationScratch { scratch, frontier }) = buffers[*relation].take() {
@@ -425,7 +425,7 @@ impl FrontierSampler for DistNeighborSampler {
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {
         if dsts.times().is_some() {
-            return Err(kiln_sample::Error::NoTemporalSampling);
+            return Err(kiln_sample::Error::Times(TimesError::NotSupported));
         }
         Ok(sample_hops(&self.graph, &[self.hop(request, dsts.nodes())?], &mut [(scratch, out)])?)
     }

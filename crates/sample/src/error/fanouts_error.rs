@@ -52,4 +52,16 @@ pub enum FanoutsError {
         /// The number of layers.
         n_layers: usize,
     },
+    /// The fanouts of a heterogeneous graph do not match its relations.
+    #[error(
+        "layer {layer} has fanouts for {got} relations, expected one for each of the {expected} relations"
+    )]
+    RelationFanouts {
+        /// The index of the layer; 0 is the input layer.
+        layer: usize,
+        /// The number of fanouts.
+        got: usize,
+        /// The number of relations.
+        expected: usize,
+    },
 }

@@ -15,9 +15,6 @@ pub enum RuleError {
         /// The destination.
         dst: NodeId,
     },
-    /// The rule picks by time, and the seeds have no times.
-    #[error("the rule `most-recent` needs a time for each seed: pass Seeds::at_times, or use another rule")]
-    NoTimes,
     /// A custom rule picked a position that is not below the destination's degree.
     #[error("the sampling rule picked position {pick} of node {}, expected a position below the node's degree {degree}", dst.0)]
     PickOutOfRange {

@@ -317,7 +317,10 @@ fn wrong_requests_are_errors() {
         vec![FANOUTS.to_vec(), vec![Fanout::All; 3]],
         SamplerConfig::default(),
     );
-    assert!(matches!(few, Err(Error::RelationFanouts { layer: 1, got: 3, expected: 4 })));
+    assert!(matches!(
+        few,
+        Err(Error::Fanouts(FanoutsError::RelationFanouts { layer: 1, got: 3, expected: 4 }))
+    ));
     let sampler =
         HeteroNeighborSampler::new(&graph, vec![FANOUTS.to_vec()], SamplerConfig::default()).unwrap();
     let sample = |layer: usize, dst: u32| {

@@ -12,8 +12,8 @@ use kiln_graph::{
 };
 use kiln_sample::{
     EdgeWeights, Error, ExcludedEdges, Fanout, FrontierSampler, HeteroNeighborSampler, KeyDomain,
-    NeighborSampler, Neighbors, NodeKey, RngKey, Rule, RuleError, SamplerConfig, Scratch, Seeds, Selection,
-    TimeLimits,
+    NeighborSampler, Neighbors, NodeKey, RngKey, Rule, SamplerConfig, Scratch, Seeds, Selection, TimeLimits,
+    TimesError,
 };
 use kiln_testkit::{CooGraph, arb_coo, chi_square_p_value, hub, six_nodes};
 use proptest::prelude::*;
@@ -154,7 +154,7 @@ fn seeds_of((items, pairs): &Items) -> (Seeds, ExcludedEdges) {
     let nodes = items.iter().map(|item| NodeId(item.0)).collect();
     let times: Vec<i64> = items.iter().map(|item| item.1).collect();
     let excluded = ExcludedEdges::new(pairs.iter().map(|&(src, dst)| (NodeId(src), NodeId(dst))));
-    (Seeds::nodes(nodes).at_times(times).excluding(Arc::new(excluded.clone())), excluded)
+    (Seeds::nodes(nodes).with_times(times).excluding(Arc::new(excluded.clone())), excluded)
 }
 
 /// Returns the edges of each destination of a block, by the destination and its time.
@@ -247,7 +247,7 @@ fn known_edges_are_equally_likely() {
     let n_steps = 20_000;
     let mut counts = vec![0_u64; 150];
     let mut scratch = Scratch::default();
-    let seeds = Seeds::nodes(vec![NodeId(0)]).at_times(vec![120]);
+    let seeds = Seeds::nodes(vec![NodeId(0)]).with_times(vec![120]);
     for step in 0..n_steps {
         let key = RngKey::new(13).fold_in(KeyDomain::Step, step);
         for edge in sampler.sample_blocks(&seeds, key, &mut scratch).unwrap().blocks[0].edge_ids() {
@@ -275,7 +275,7 @@ fn weights_are_scaled_by_the_known_edges() {
     let graph = Arc::new(graph.with_edge_times((0..8).collect::<Vec<i64>>()).unwrap());
     let config = SamplerConfig::new([2]).with_weights(EdgeWeights::Unbiased);
     let sampler = NeighborSampler::with_config(graph, config).unwrap();
-    let seeds = Seeds::nodes(vec![NodeId(0)]).at_times(vec![6]);
+    let seeds = Seeds::nodes(vec![NodeId(0)]).with_times(vec![6]);
     let sampled = sampler.sample_blocks(&seeds, RngKey::new(1), &mut Scratch::default()).unwrap();
     let block = &sampled.blocks[0];
     for (edge, weight) in block.edge_ids().iter().zip(block.weights().unwrap()) {
@@ -290,21 +290,21 @@ fn times_that_cannot_be_used_are_errors() {
     let seeds = Seeds::nodes(vec![NodeId(0)]);
     let recent = NeighborSampler::with_rule(six_nodes(), [2], Rule::MostRecent);
     let error = recent.sample_blocks(&seeds, key, &mut scratch).unwrap_err();
-    assert!(matches!(error, Error::Rule(RuleError::NoTimes)), "{error}");
+    assert!(matches!(error, Error::Times(TimesError::NoTimes)), "{error}");
 
     let n_edges = six_nodes().n_edges() as usize;
     let column = EdgeColumn::new(vec![0_i64; n_edges], 1).unwrap();
     let unordered = Csc::clone(&six_nodes()).with_column(EdgeColumns::TIMES, column).unwrap();
     let sampler = NeighborSampler::new(Arc::new(unordered), [2]);
-    let error = sampler.sample_blocks(&seeds.clone().at_times(vec![1]), key, &mut scratch).unwrap_err();
-    assert!(matches!(error, Error::NoTimeOrder), "{error}");
+    let error = sampler.sample_blocks(&seeds.clone().with_times(vec![1]), key, &mut scratch).unwrap_err();
+    assert!(matches!(error, Error::Times(TimesError::NoOrder)), "{error}");
 
     let damaged =
         EdgeTimes::new(vec![0; n_edges].into(), vec![7; n_edges].into(), TimeScale::of(&[0])).unwrap();
     let damaged = Csc::clone(&six_nodes()).with_ordered_times(damaged).unwrap();
     for fanout in [Fanout::All, Fanout::UpTo(1)] {
         let sampler = NeighborSampler::new(Arc::new(damaged.clone()), [fanout]);
-        let all = Seeds::nodes((0..6).map(NodeId).collect()).at_times(vec![i64::MAX; 6]);
+        let all = Seeds::nodes((0..6).map(NodeId).collect()).with_times(vec![i64::MAX; 6]);
         let error = sampler.sample_blocks(&all, key, &mut scratch).unwrap_err();
         assert!(error.to_string().contains("the graph is damaged"), "{error}");
     }

@@ -93,6 +93,11 @@ pub struct ModelInputs {
 }
 
 impl ModelInputs {
+    /// Returns true if each item was sampled at a time of its own.
+    pub fn has_item_times(&self) -> bool {
+        self.sampling.as_ref().is_some_and(|sampling| sampling.item_times.is_some())
+    }
+
     /// Returns the description of a model of links from that of its encoder, a model of nodes. A link has one score.
     #[must_use]
     pub fn of_links(self) -> Self {

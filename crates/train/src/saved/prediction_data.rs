@@ -293,7 +293,7 @@ impl PredictionData {
             }
         }
         let mut data = self.with_columns_of(model)?;
-        let has_item_times = model.sampling().item_times.is_some();
+        let has_item_times = model.info().inputs.has_item_times();
         data.seed_times = data.seed_times.filter(|_| has_item_times);
         if has_item_times && data.seed_times.is_none() {
             return Err(ModelError::Mode(PredictModeError::NoItemTimes).into());

@@ -68,7 +68,7 @@ impl Batcher for DeviceNodeBatcher {
         times: &mut StageTimes,
     ) -> Result<DeviceBatch<NodeInput>, BatchError> {
         let SeedBatch { phase, key, seeds, times: seed_times, excluded, .. } = seeds;
-        let seeds = Seeds::nodes(seeds).excluding(excluded).at_times(seed_times);
+        let seeds = Seeds::nodes(seeds).excluding(excluded).with_times(seed_times);
         let load = || {
             let start = Instant::now();
             let sample = self.sampler.sample(&seeds, key, scratch)?;
