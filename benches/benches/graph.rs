@@ -1,11 +1,11 @@
-//! Stage `graph`: `open` opens a data set on disk, `ingest` builds a [`Csc`] from an edge list in memory. The rates
-//! count data sets for `open`, and edges of the list for `ingest`.
+//! Stage `graph`: `open` opens a data set on disk, `ingest` builds a [`Csc`] from an edge list in memory, `order-by-time` the
+//! order of its edges by time. The rates count data sets for `open`, and edges for the others.
 
 use std::path::PathBuf;
 
 use kiln_benches::{Input, Result, Stage, Work, inputs, n_threads};
 use kiln_data::format;
-use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId};
+use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SharedArray};
 
 /// The number of edges above which an iteration takes seconds. Benches of larger graphs use only 10 samples and omit
 /// the variant `ingest-symmetrize-deduplicate`.
@@ -30,6 +30,16 @@ pub(crate) fn main() -> Result {
         }
         stage.bench("ingest", name, work, |bencher| {
             bencher.iter(|| plain.build(&srcs, &dsts).expect("the edges should be valid"));
+        })?;
+        let csc = &graph.relation(0).graph;
+        let times: Vec<i64> =
+            (0..n_edges).map(|edge| (edge.wrapping_mul(0x9E37_79B9) % (1 << 40)) as i64).collect();
+        let times = SharedArray::from(times);
+        // 8 bytes of a time are read and 4 of the order are written for each edge.
+        let work = Work::new(n_edges, "edges", n_threads()).streamed(12 * n_edges);
+        stage.bench("order-by-time", name, work, |bencher| {
+            bencher
+                .iter(|| Csc::clone(csc).with_edge_times(times.clone()).expect("the edges should be valid"));
         })?;
         if !is_large {
             let both = plain.clone().symmetrize().duplicates(Duplicates::Remove);

@@ -1,6 +1,7 @@
 //! Stage `sample`: samples and relabels the blocks of fresh batches, on one thread as in a loader's worker; `-workers`
 //! uses a loader with one worker per thread. The rate counts edges of the blocks. `links` draws one negative per link and
-//! excludes the edges of the step's links, in both directions; `nodes-of-links` samples the same seeds without both.
+//! excludes the edges of the step's links, in both directions; `nodes-of-links` samples the same seeds without both. `timed`
+//! gives each edge and each seed a random time, so that a seed shares no row with another one; `recent` picks the latest edges.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -27,13 +28,19 @@ pub(crate) fn main() -> Result {
     for input in inputs()? {
         let graph = &input.dataset.graph;
         let fanouts = input.fanouts_name();
+        let times = random_times(RngKey::new(1), graph.relation(0).graph.n_edges() as usize);
+        let timed = Arc::new(Csc::clone(&graph.relation(0).graph).with_edge_times(times)?);
         let replacement = NeighborSampler::with_rule(
             Arc::clone(&graph.relation(0).graph),
             input.fanouts.clone(),
             Rule::UniformWithReplacement,
         );
-        bench(&mut stage, &format!("uniform-{fanouts}"), &input, &input.sampler(), work)?;
-        bench(&mut stage, &format!("replacement-{fanouts}"), &input, &replacement, work)?;
+        bench(&mut stage, &format!("uniform-{fanouts}"), &input, &input.sampler(), untimed, work)?;
+        for (name, rule) in [("timed", Rule::Uniform), ("recent", Rule::MostRecent)] {
+            let sampler = NeighborSampler::with_rule(Arc::clone(&timed), input.fanouts.clone(), rule);
+            bench(&mut stage, &format!("{name}-{fanouts}"), &input, &sampler, at_random_times, work)?;
+        }
+        bench(&mut stage, &format!("replacement-{fanouts}"), &input, &replacement, untimed, work)?;
         // Whole neighbourhoods are read sequentially, so the ceiling of random reads does not apply.
         let without_ceiling =
             |input: &Input, sampled: &[SampledBlocks], threads| work(input, sampled, threads).lines(0, 0);
@@ -42,6 +49,7 @@ pub(crate) fn main() -> Result {
             "full-1",
             &input,
             &NeighborSampler::full(Arc::clone(&graph.relation(0).graph), 1),
+            untimed,
             without_ceiling,
         )?;
         bench_workers(&mut stage, &format!("uniform-{fanouts}-workers"), &input)?;
@@ -56,12 +64,13 @@ fn bench(
     variant: &str,
     input: &Input,
     sampler: &impl FrontierSampler,
+    seeds_of: impl Fn(&SeedBatch) -> Seeds,
     work: impl Fn(&Input, &[SampledBlocks], usize) -> Work,
 ) -> Result {
     let batches = input.batches(N_BATCHES)?;
     let mut scratch = Scratch::default();
     let mut sample = |batch: &SeedBatch| {
-        let sampled = sampler.sample_blocks(&Seeds::nodes(batch.seeds.clone()), batch.key, &mut scratch);
+        let sampled = sampler.sample_blocks(&seeds_of(batch), batch.key, &mut scratch);
         sampled.expect("the seeds should be nodes of the graph")
     };
     let sampled: Vec<SampledBlocks> = batches.iter().map(&mut sample).collect();
@@ -74,6 +83,21 @@ fn bench(
             sample(&batches[next])
         });
     })
+}
+
+fn untimed(batch: &SeedBatch) -> Seeds {
+    Seeds::nodes(batch.seeds.clone())
+}
+
+fn at_random_times(batch: &SeedBatch) -> Seeds {
+    let times = random_times(batch.key, batch.seeds.len());
+    untimed(batch).with_times(times)
+}
+
+/// Draws times of a range that 32 bits do not hold.
+fn random_times(key: RngKey, n_times: usize) -> Vec<i64> {
+    let mut rng = key.node(NodeId(0)).rng();
+    (0..n_times).map(|_| i64::from(rng.next_u32()) << 8).collect()
 }
 
 fn bench_workers(stage: &mut Stage, variant: &str, input: &Input) -> Result {

@@ -11,7 +11,7 @@ impl DistGraph {
     /// first; the own fanouts of `config` are ignored. A hop sends the requests of all relations together.
     ///
     /// # Errors
-    /// Returns [`kiln_sample::Error::RelationFanouts`] unless each layer has one fanout per relation, the errors of
+    /// Returns [`kiln_sample::FanoutsError::RelationFanouts`] unless each layer has one fanout per relation, the errors of
     /// [`SamplerConfig::relation_configs`], and [`Error::BadRule`] if a server does not know the name of the rule.
     pub fn hetero_sampler(
         self: &Arc<Self>,
