@@ -4,6 +4,7 @@ mod columns;
 mod csv_form;
 mod describe;
 mod distinct;
+mod events;
 mod graph;
 mod items;
 mod keys;
@@ -12,7 +13,9 @@ mod options;
 mod profile;
 mod tables;
 mod targets;
+mod times;
 mod write;
+mod write_edges;
 mod yaml;
 
 use std::fmt;
@@ -62,7 +65,8 @@ impl fmt::Display for Proposal {
 
 /// Reads tables and proposes a spec of their import: files, folders and patterns, one for each table. A column whose values are unique
 /// and that is named as a key makes a table one of a node type; two columns with keys make it a relation. Transforms follow from the
-/// types of the values, the missing ones and the numbers of different ones. Targets are comments.
+/// types of the values, the missing ones and the numbers of different ones. Targets and splits are comments, except those of a
+/// table of edges with the only column that is named as a target, such as `is_fraud`.
 ///
 /// ```
 /// use kiln_tables::{ImportOptions, ProposalOptions, import, propose_spec};

@@ -37,7 +37,14 @@ const TIME_WORDS: [&str; 12] = [
     "released",
     "epoch",
 ];
-const TARGET_WORDS: [&str; 6] = ["label", "labels", "target", "targets", "class", "y"];
+
+/// The names of integers that are times, although they may be no dates.
+const STEP_WORDS: [&str; 7] = ["t", "ts", "time", "timestamp", "step", "timestep", "epoch"];
+const TARGET_WORDS: [&str; 9] =
+    ["label", "labels", "target", "targets", "fraud", "fraudulent", "laundering", "class", "y"];
+
+/// The names of targets that are also those of other values: a class of service, and the second coordinate.
+const UNCERTAIN_TARGET_WORDS: [&str; 2] = ["class", "y"];
 
 /// What a spec does with a column.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +58,24 @@ pub(super) enum ColumnPlan {
 /// Returns true for a name such as `label`, whose column is one to predict.
 pub(super) fn is_target_name(column: &str) -> bool {
     words(column).last().is_some_and(|word| TARGET_WORDS.contains(&word.as_str()))
+}
+
+/// Returns true for a name such as `is_fraud`, whose column is nothing else than a target.
+pub(super) fn is_certain_target_name(column: &str) -> bool {
+    let last = words(column).pop();
+    last.is_some_and(|word| {
+        TARGET_WORDS.contains(&word.as_str()) && !UNCERTAIN_TARGET_WORDS.contains(&word.as_str())
+    })
+}
+
+/// Returns true for the name of times.
+pub(super) fn is_time_name(column: &str) -> bool {
+    words(column).last().is_some_and(|word| TIME_WORDS.contains(&word.as_str()))
+}
+
+/// Returns true for the name of integers that are times, although they may be no dates.
+pub(super) fn is_step_name(column: &str) -> bool {
+    words(column).last().is_some_and(|word| STEP_WORDS.contains(&word.as_str()))
 }
 
 /// Returns true for the name of categories.
@@ -96,9 +121,7 @@ fn time(has_clock: bool, unit: TimeUnit) -> ColumnTransform {
 /// Returns the unit of integers that are times by their name and their range, the years 1980 to 2100.
 pub(super) fn time_unit(column: &ColumnProfile) -> Option<TimeUnit> {
     const YEARS: [f64; 2] = [315_532_800.0, 4_102_444_800.0];
-    let words = words(&column.name);
-    let is_named = words.last().is_some_and(|word| TIME_WORDS.contains(&word.as_str()));
-    let stats = column.stats().filter(|_| is_named)?;
+    let stats = column.stats().filter(|_| is_time_name(&column.name))?;
     let units = [
         (TimeUnit::Seconds, 1.0),
         (TimeUnit::Milliseconds, 1e3),

@@ -1,8 +1,11 @@
 //! The node types and relations of tables.
 
+use super::columns::{is_category_name, is_step_name, is_target_name, is_time_name};
 use super::distinct::Overlap;
 use super::keys::{Reference, find_keys, references};
-use super::names::{is_end, is_id, is_like_key, is_measure, is_row_number, subject, unique_name};
+use super::names::{
+    has_role, is_end, is_id, is_like_key, is_measure, is_row_number, role_subject, subject, unique_name,
+};
 use super::profile::ValueKind;
 use super::tables::InputTable;
 use crate::spec::KeyType;
@@ -68,10 +71,17 @@ impl GraphDraft {
         let mut roles = Vec::new();
         for position in 0..tables.len() {
             let references = references(&tables[position], position, tables, &keys);
-            let role = role_of(&tables[position], keys[position], &references);
-            if let TableRole::Nodes(key) = role {
-                keys[position] = Some(key);
-            }
+            // Another table may refer to the rows.
+            let key = keys[position].filter(|_| {
+                !references.is_empty()
+                    || pair_of(&tables[position]).is_none()
+                    || is_referred_to(position, tables, &keys)
+            });
+            let role = role_of(&tables[position], key, &references);
+            keys[position] = match role {
+                TableRole::Nodes(key) => Some(key),
+                TableRole::Edges(_) | TableRole::Nothing(_) => key,
+            };
             roles.push(role);
         }
         let mut draft = Self::default();
@@ -95,6 +105,21 @@ impl GraphDraft {
         draft
     }
 
+    /// Returns true for a table whose rows are the edges of a relation.
+    pub(super) fn is_of_edges(&self, table: usize) -> bool {
+        self.relations.iter().any(|relation| relation.table == table && !relation.is_of_nodes)
+    }
+
+    /// Returns the columns of a table that are neither keys nor ends of relations.
+    pub(super) fn value_columns(&self, table: &InputTable, position: usize) -> Vec<usize> {
+        let keys = self.nodes.iter().filter_map(|node| node.origin).filter(|(of, _)| *of == position);
+        let keys: Vec<usize> = keys.map(|(_, key)| key).collect();
+        let relations = self.relations.iter().filter(|relation| relation.table == position);
+        let ends: Vec<usize> = relations.flat_map(|other| other.ends.iter().map(|end| end.column)).collect();
+        let columns = 0..table.profile.columns.len();
+        columns.filter(|column| !keys.contains(column) && !ends.contains(column)).collect()
+    }
+
     fn type_of_table(&self, table: usize) -> Option<usize> {
         self.nodes.iter().position(|node| node.origin.is_some_and(|(of, _)| of == table))
     }
@@ -107,8 +132,7 @@ impl GraphDraft {
             let others = reference.others.iter().filter_map(|other| self.type_of_table(*other)).collect();
             return EndDraft { node_type, column, overlap: None, others };
         }
-        let name = &tables[table].profile.columns[column].name;
-        let of_column = if is_end(name) { "node".to_owned() } else { subject(name).join("_") };
+        let of_column = type_of_end(&tables[table], column);
         let known = self.nodes.iter().position(|node| node.origin.is_none() && node.name == of_column);
         let node_type = known.unwrap_or_else(|| {
             let name = unique_name(&of_column, &mut self.names_of_types);
@@ -226,37 +250,86 @@ fn have_same_values(table: &InputTable, columns: [usize; 2]) -> bool {
     one.kind(false) == ValueKind::Text && shares.into_iter().flatten().fold(0.0, f64::max) >= 0.5
 }
 
+/// Returns true if a column can be the ends of edges by its values: texts or integers that are keys.
+fn has_keys(table: &InputTable, column: usize) -> bool {
+    let values = &table.profile.columns[column];
+    let kind = values.kind(table.has_decimal_commas);
+    let is_kind = matches!(kind, ValueKind::Text | ValueKind::Integer)
+        || (kind == ValueKind::Nothing && table.profile.n_rows == 0);
+    values.is_key && is_kind && !is_row_number(&values.name)
+}
+
+/// Returns the columns of the sources and the destinations of a table, which are named as such: `from_account` and `to_account`.
+fn pair_of(table: &InputTable) -> Option<[usize; 2]> {
+    let columns = &table.profile.columns;
+    let ends =
+        (0..columns.len()).filter(|column| has_role(&columns[*column].name) && has_keys(table, *column));
+    let ends: Vec<usize> = ends.collect();
+    let pairs = ends.iter().flat_map(|src| ends.iter().map(|dst| [*src, *dst]));
+    let mut named =
+        pairs.filter(|[src, dst]| role_subject(&columns[*src].name, &columns[*dst].name).is_some());
+    named.next()
+}
+
+/// Returns the name of the node type of an end without a table.
+fn type_of_end(table: &InputTable, column: usize) -> String {
+    let columns = &table.profile.columns;
+    let of_pair = pair_of(table).filter(|pair| pair.contains(&column));
+    let words = of_pair.and_then(|[src, dst]| role_subject(&columns[src].name, &columns[dst].name));
+    let name = &columns[column].name;
+    match words {
+        Some(words) if !words.is_empty() => words.join("_"),
+        None if !is_end(name) => subject(name).join("_"),
+        _ => "node".to_owned(),
+    }
+}
+
+/// Returns true if a column of another table refers to the keys of a table.
+fn is_referred_to(position: usize, tables: &[InputTable], keys: &[Option<usize>]) -> bool {
+    let mut others = tables.iter().enumerate().filter(|(other, _)| *other != position);
+    others.any(|(other, table)| {
+        references(table, other, tables, keys).iter().any(|reference| reference.table == position)
+    })
+}
+
 fn role_of(table: &InputTable, key: Option<usize>, references: &[Reference]) -> TableRole {
     if let Some(key) = key {
         return TableRole::Nodes(key);
     }
     let profile = &table.profile;
     let columns = || 0..profile.columns.len();
-    let is_end_of_edges = |column: &usize| {
-        let values = &profile.columns[*column];
-        let kind = values.kind(table.has_decimal_commas);
-        let is_kind = matches!(kind, ValueKind::Text | ValueKind::Integer)
-            || (kind == ValueKind::Nothing && profile.n_rows == 0);
-        values.is_key && is_kind && !is_row_number(&values.name)
-    };
+    let is_end_of_edges = |column: &usize| has_keys(table, *column);
     let is_reference = |column: &usize| references.iter().any(|reference| reference.column == *column);
     let known = columns().filter(|column| {
         is_reference(column) || (is_end_of_edges(column) && is_like_key(&profile.columns[*column].name))
     });
     let known: Vec<usize> = known.collect();
+    let n_references = known.iter().filter(|column| is_reference(column)).count();
+    if let Some(pair) = pair_of(table).filter(|pair| n_references < 2 || pair.iter().all(is_reference)) {
+        let others = known.into_iter().filter(|column| {
+            // The rows may have a key of their own.
+            !pair.contains(column) && !(profile.columns[*column].is_unique() && profile.n_rows > 1)
+        });
+        return TableRole::Edges(pair.into_iter().chain(others).collect());
+    }
     if known.len() > 1 {
         return TableRole::Edges(ordered(known, &is_reference));
     }
     let first_unique = columns().find(|column| is_end_of_edges(column)).filter(|column| {
         let values = &profile.columns[*column];
-        values.is_unique() && profile.n_rows > 0 && !is_measure(&values.name)
+        values.is_unique() && profile.n_rows > 0 && !is_measure(&values.name) && !is_step_name(&values.name)
     });
     if let Some(key) = first_unique.filter(|key| known.is_empty() || known[0] == *key) {
         return TableRole::Nodes(key);
     }
-    let others = columns().filter(|column| {
+    // The columns of times, kinds and targets of events are no ends.
+    let first = columns().filter(|column| {
+        let name = &profile.columns[*column].name;
+        !is_time_name(name) && !is_step_name(name) && !is_category_name(name) && !is_target_name(name)
+    });
+    let others = first.take(3).filter(|column| {
         let values = &profile.columns[*column];
-        is_end_of_edges(column) && !known.contains(column) && *column < 3 && !is_measure(&values.name)
+        is_end_of_edges(column) && !known.contains(column) && !is_measure(&values.name)
     });
     let ends: Vec<usize> = known.iter().copied().chain(others).collect();
     if ends.len() > 1 && profile.n_rows > 0 {

@@ -13,6 +13,32 @@ const END_WORDS: [&str; 22] = [
     "follower", "followee", "friend", "citing", "cited", "manager", "u", "v", "node", "neighbor",
 ];
 
+/// Words of the source and of the destination in the names of two columns that are otherwise the same.
+const ROLES: [[&str; 2]; 19] = [
+    ["src", "dst"],
+    ["src", "dest"],
+    ["source", "target"],
+    ["source", "destination"],
+    ["source", "dest"],
+    ["from", "to"],
+    ["orig", "dest"],
+    ["org", "dest"],
+    ["ori", "dest"],
+    ["origin", "destination"],
+    ["origin", "dest"],
+    ["originator", "beneficiary"],
+    ["sender", "receiver"],
+    ["sender", "recipient"],
+    ["payer", "payee"],
+    ["debtor", "creditor"],
+    ["caller", "callee"],
+    ["follower", "followee"],
+    ["citing", "cited"],
+];
+
+/// Words of columns of keys that name no type.
+const GENERAL_WORDS: [&str; 2] = ["name", "no"];
+
 /// Names of columns that number the rows of a table.
 const ROW_NUMBERS: [&str; 5] = ["row.names", "Unnamed: 0", "__index_level_0__", "index", "rowid"];
 
@@ -147,6 +173,23 @@ pub(super) fn is_end(column: &str) -> bool {
     }
 }
 
+/// Returns the words that the names of a source and a destination have in common, such as `account` of `from_account_id` and
+/// `to_account_id`; `None` for names of no such pair.
+pub(super) fn role_subject(src: &str, dst: &str) -> Option<Vec<String>> {
+    let [srcs, dsts] = [src, dst].map(words);
+    let mut differing = srcs.iter().zip(&dsts).filter(|(one, other)| one != other);
+    let (Some((src, dst)), None) = (differing.next(), differing.next()) else { return None };
+    let is_pair = srcs.len() == dsts.len() && ROLES.contains(&[src.as_str(), dst.as_str()]);
+    let mut common: Vec<String> = srcs.iter().filter(|word| *word != src).cloned().collect();
+    common.retain(|word| !KEY_WORDS.contains(&word.as_str()) && !GENERAL_WORDS.contains(&word.as_str()));
+    is_pair.then_some(common)
+}
+
+/// Returns true for a name with the word of a source or a destination.
+pub(super) fn has_role(column: &str) -> bool {
+    words(column).iter().any(|word| ROLES.iter().flatten().any(|role| role == word))
+}
+
 /// Returns true for a column that numbers the rows.
 pub(super) fn is_row_number(column: &str) -> bool {
     ROW_NUMBERS.contains(&column) || column.is_empty()
@@ -250,6 +293,25 @@ mod tests {
             [("id", "users", 4), ("user_id", "users", 3), ("item_id", "users", 0), ("index", "users", 1)]
         {
             assert_eq!(key_score(column, &type_words(table)), score, "{column} of {table}");
+        }
+    }
+
+    #[test]
+    fn sources_and_destinations_are_pairs_by_their_names() {
+        for (src, dst, expected) in [
+            ("src", "dst", Some("")),
+            ("payer", "payee", Some("")),
+            ("from_account_id", "to_account_id", Some("account")),
+            ("Sender_account", "Receiver_account", Some("account")),
+            ("nameOrig", "nameDest", Some("")),
+            ("From Bank", "To Bank", Some("bank")),
+            ("to", "from", None),
+            ("user", "item", None),
+            ("source_user", "target_item", None),
+            ("from", "to_account", None),
+        ] {
+            let found = role_subject(src, dst).map(|words| words.join(" "));
+            assert_eq!(found.as_deref(), expected, "{src} and {dst}");
         }
     }
 

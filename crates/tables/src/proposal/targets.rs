@@ -1,7 +1,7 @@
 //! Columns that may be targets, and those that may be a split.
 
 use super::columns::{is_category_name, is_target_name};
-use super::describe::{missing_share, shown_number, shown_time, shown_values};
+use super::describe::{missing_share, shown_number, shown_values};
 use super::names::words;
 use super::profile::{ColumnProfile, ValueKind};
 use super::tables::InputTable;
@@ -10,7 +10,7 @@ use super::yaml::scalar;
 /// The maximum number of classes of a target.
 const MAX_CLASSES: u64 = 100;
 
-/// The maximum number of targets that are proposed for a node type.
+/// The maximum number of targets that are proposed for a node type or a relation.
 const MAX_TARGETS: usize = 6;
 
 /// A target, as a line of the spec, with what it has.
@@ -132,19 +132,6 @@ pub(super) fn splits(table: &InputTable) -> Vec<SplitCandidate> {
         }
     }
     splits
-}
-
-/// Returns the split by the first column of times, whose later parts begin at 70 % and 85 % of the range.
-pub(super) fn split_by_time(table: &InputTable, columns: &[usize]) -> Option<String> {
-    let mut times = columns.iter().map(|column| &table.profile.columns[*column]);
-    let column = times.find(|column| column.kind(table.has_decimal_commas) == ValueKind::Time)?;
-    let [first, last] = column.times.filter(|[first, last]| first < last)?;
-    let [val, test] = [0.7, 0.85].map(|share| {
-        let time = shown_time(first + ((last - first) as f64 * share) as i64);
-        time.split('T').next().map(str::to_owned).unwrap_or_default()
-    });
-    let name = scalar(&column.name);
-    Some(format!("{{time: {{column: {name}, val: {val}, test: {test}}}}}"))
 }
 
 /// Returns columns of booleans with a common first word, which are labels of one kind: a spec has several labels in a column of

@@ -6,17 +6,21 @@ use kiln_store::counted;
 
 use super::columns::{ColumnPlan, is_target_name, plan_column};
 use super::describe::{describe, n_distinct, percent};
+use super::events::Events;
 use super::graph::{EndDraft, GraphDraft, RelationDraft};
-use super::names::words;
 use super::profile::{ColumnProfile, ValueKind};
 use super::tables::InputTable;
-use super::targets::{groups_of_booleans, split_by_time, splits, targets};
+use super::targets::{TargetCandidate, groups_of_booleans, splits, targets};
+use super::times::time_columns;
+use super::write_edges::write_edge_columns;
 use super::yaml::{self, Lines, scalar};
 use crate::bad_rows::BadRowKind;
 use crate::spec::{ColumnTransform, KeyType};
 
 /// The split that is proposed for targets without another one.
-const RANDOM_SPLIT: &str = "{random: {seed: 0, train: 0.6, val: 0.2, test: 0.2}}";
+pub(super) const RANDOM_SPLIT: &str = "split: {random: {seed: 0, train: 0.6, val: 0.2, test: 0.2}}";
+
+pub(super) const UNCOMMENT_TARGET: &str = "To predict a column, uncomment its target and a split, and remove it from `columns`, which would have the answer:";
 
 /// Writes a spec.
 pub(super) fn write_spec(spec: &Path, tables: &[InputTable], graph: &GraphDraft) -> String {
@@ -30,13 +34,14 @@ pub(super) fn write_spec(spec: &Path, tables: &[InputTable], graph: &GraphDraft)
     for node_type in 0..graph.nodes.len() {
         write_node_type(&mut lines, tables, graph, node_type);
     }
+    let events = Events::find(tables, graph);
     if graph.relations.iter().any(|relation| relation.is_active) {
         lines.push(0, "relations:", "");
     } else {
         lines.comment(0, "No relations: no column has the keys of a node type.");
     }
     for relation in &graph.relations {
-        write_relation(&mut lines, tables, graph, relation);
+        write_relation(&mut lines, tables, graph, relation, &events);
     }
     for (table, why) in &graph.left_out {
         lines.comment(0, &format!("{} is left out: {why}.", tables[*table].label()));
@@ -112,8 +117,11 @@ fn write_columns(lines: &mut Lines, tables: &[InputTable], graph: &GraphDraft, n
         planned.add(table, column);
     }
     planned.write(lines, table);
-    let featured: Vec<usize> = planned.features.iter().map(|(column, ..)| *column).collect();
-    write_targets(lines, table, &values, &featured);
+    let splits =
+        splits.into_iter().map(|split| format!("split: {}", split.yaml)).chain([RANDOM_SPLIT.to_owned()]);
+    let by_time = time_columns(table, &values).into_iter().take(1).map(|time| time.split(table));
+    let splits: Vec<String> = splits.chain(by_time).collect();
+    write_targets(lines, &targets(table, &values), &planned, &splits, UNCOMMENT_TARGET);
     for group in groups_of_booleans(table, &values) {
         let names = group.join(", ");
         lines.comment(
@@ -127,15 +135,15 @@ fn write_columns(lines: &mut Lines, tables: &[InputTable], graph: &GraphDraft, n
 
 /// The columns of a table that become features, and those that are left out.
 #[derive(Default)]
-struct PlannedColumns {
+pub(super) struct PlannedColumns {
     /// The columns with their transforms, and the reason if the transform is not the usual one.
-    features: Vec<(usize, ColumnTransform, Option<String>)>,
+    pub(super) features: Vec<(usize, ColumnTransform, Option<String>)>,
     /// The columns that are left out, with the reason.
-    left_out: Vec<(usize, String)>,
+    pub(super) left_out: Vec<(usize, String)>,
 }
 
 impl PlannedColumns {
-    fn add(&mut self, table: &InputTable, column: usize) {
+    pub(super) fn add(&mut self, table: &InputTable, column: usize) {
         let profile = &table.profile.columns[column];
         match plan_column(table, profile) {
             ColumnPlan::Feature(..) if is_target_name(&profile.name) => {
@@ -146,14 +154,21 @@ impl PlannedColumns {
         }
     }
 
-    fn write(&self, lines: &mut Lines, table: &InputTable) {
+    /// Returns the features for a relation in a line.
+    pub(super) fn in_line(&self, table: &InputTable) -> String {
+        let columns = self.features.iter();
+        let columns =
+            columns.map(|(column, transform, _)| feature(&table.profile.columns[*column], transform));
+        format!("columns: [{}]", columns.collect::<Vec<_>>().join(", "))
+    }
+
+    pub(super) fn write(&self, lines: &mut Lines, table: &InputTable) {
         if !self.features.is_empty() {
             lines.push(4, "columns:", "");
         }
         for (column, transform, why) in &self.features {
             let profile = &table.profile.columns[*column];
-            let name = scalar(&profile.name);
-            let line = format!("- {{column: {name}, transform: {}}}", yaml::transform(transform));
+            let line = format!("- {}", feature(profile, transform));
             let why = why.iter().map(|why| format!("; {why}")).collect::<String>();
             lines.push(6, &line, &format!("{}{why}", describe(table, profile)));
         }
@@ -161,24 +176,29 @@ impl PlannedColumns {
     }
 }
 
-/// Writes the targets as comments, and the splits for them.
-fn write_targets(lines: &mut Lines, table: &InputTable, columns: &[usize], featured: &[usize]) {
-    let targets = targets(table, columns);
-    if targets.is_empty() {
+/// Returns the column and its transform as an entry of `columns`.
+fn feature(column: &ColumnProfile, transform: &ColumnTransform) -> String {
+    format!("{{column: {}, transform: {}}}", scalar(&column.name), yaml::transform(transform))
+}
+
+/// Writes targets and the splits for them as comments after another one.
+pub(super) fn write_targets(
+    lines: &mut Lines,
+    targets: &[TargetCandidate],
+    planned: &PlannedColumns,
+    splits: &[String],
+    comment: &str,
+) {
+    if targets.is_empty() && splits.is_empty() {
         return;
     }
-    lines.comment(4, "To predict a column, uncomment its target and a split, and remove it from `columns`, which would have the answer:");
-    for target in &targets {
-        let is_featured = featured.contains(&target.column);
+    lines.comment(4, comment);
+    for target in targets {
+        let is_featured = planned.features.iter().any(|(column, ..)| *column == target.column);
         let note = if is_featured { "" } else { "; it is not in `columns`" };
         lines.comment(4, &format!("target: {}  # {}{note}", target.yaml, target.about));
     }
-    for split in splits(table) {
-        lines.comment(4, &format!("split: {}", split.yaml));
-    }
-    lines.comment(4, &format!("split: {RANDOM_SPLIT}"));
-    let by_time = split_by_time(table, columns);
-    by_time.into_iter().for_each(|split| lines.comment(4, &format!("split: {split}")));
+    splits.iter().for_each(|split| lines.comment(4, split));
 }
 
 fn write_left_out(lines: &mut Lines, table: &InputTable, left_out: &[(usize, String)]) {
@@ -194,18 +214,20 @@ fn write_left_out(lines: &mut Lines, table: &InputTable, left_out: &[(usize, Str
     }
 }
 
-fn write_relation(lines: &mut Lines, tables: &[InputTable], graph: &GraphDraft, relation: &RelationDraft) {
+fn write_relation(
+    lines: &mut Lines,
+    tables: &[InputTable],
+    graph: &GraphDraft,
+    relation: &RelationDraft,
+    events: &Events,
+) {
     let table = &tables[relation.table];
     let [src, dst] = &relation.ends;
     let columns = &table.profile.columns;
     if !relation.is_active {
-        let ends = [src, dst].map(|end| {
-            let name = &graph.nodes[end.node_type].name;
-            format!("{{type: {}, column: {}}}", scalar(name), scalar(&columns[end.column].name))
-        });
         let name = scalar(&relation.name);
-        let files = yaml::files(&table.files);
-        lines.comment(2, &format!("- {{name: {name}, files: {files}, src: {}, dst: {}}}", ends[0], ends[1]));
+        let fields = relation_fields(table, graph, relation);
+        lines.comment(2, &format!("- {{name: {name}, {fields}}}"));
         return;
     }
     match relation.is_of_nodes {
@@ -223,8 +245,25 @@ fn write_relation(lines: &mut Lines, tables: &[InputTable], graph: &GraphDraft, 
     lines.push(4, &format!("reverse: {}", scalar(&relation.reverse)), "");
     write_dropped(lines, &bad_edges(graph, table, relation));
     if !relation.is_of_nodes {
-        write_edge_columns(lines, table, graph, relation);
+        write_edge_columns(lines, tables, graph, relation, events);
     }
+}
+
+/// Returns the files and the ends of a relation, for one in a line.
+pub(super) fn relation_fields(table: &InputTable, graph: &GraphDraft, relation: &RelationDraft) -> String {
+    let files = yaml::files(&table.files);
+    let csv = yaml::csv(&table.csv).map_or_else(String::new, |csv| format!(", csv: {csv}"));
+    let missing = &table.profile.missing;
+    let missing = match missing.is_empty() {
+        true => String::new(),
+        false => format!(", missing: {}", yaml::list(missing.iter().map(String::as_str))),
+    };
+    let [src, dst] = [0, 1].map(|end| {
+        let EndDraft { node_type, column, .. } = &relation.ends[end];
+        let name = &graph.nodes[*node_type].name;
+        format!("{{type: {}, column: {}}}", scalar(name), scalar(&table.profile.columns[*column].name))
+    });
+    format!("files: {files}{csv}{missing}, src: {src}, dst: {dst}")
 }
 
 /// Returns how many of the values of an end are keys of its type.
@@ -247,7 +286,11 @@ fn about_end(graph: &GraphDraft, column: &ColumnProfile, end: &EndDraft) -> Stri
 }
 
 /// Returns the kinds of bad rows of a relation, with their numbers.
-fn bad_edges(graph: &GraphDraft, table: &InputTable, relation: &RelationDraft) -> Vec<(BadRowKind, String)> {
+pub(super) fn bad_edges(
+    graph: &GraphDraft,
+    table: &InputTable,
+    relation: &RelationDraft,
+) -> Vec<(BadRowKind, String)> {
     let mut dropped = bad_rows(table);
     let columns = &table.profile.columns;
     let mut column_of_ends: Vec<&EndDraft> = relation.ends.iter().collect();
@@ -275,37 +318,7 @@ fn bad_edges(graph: &GraphDraft, table: &InputTable, relation: &RelationDraft) -
     dropped
 }
 
-/// Writes the columns of edges: the weight, and those that become features.
-fn write_edge_columns(lines: &mut Lines, table: &InputTable, graph: &GraphDraft, relation: &RelationDraft) {
-    let relations = graph.relations.iter().filter(|other| other.table == relation.table);
-    let ends: Vec<usize> = relations.flat_map(|other| other.ends.iter().map(|end| end.column)).collect();
-    let columns = &table.profile.columns;
-    let others: Vec<usize> = (0..columns.len()).filter(|column| !ends.contains(column)).collect();
-    let weight = others.iter().copied().find(|column| is_weight(table, &columns[*column]));
-    if let Some(profile) = weight.map(|column| &columns[column]) {
-        lines.push(4, &format!("weight: {}", scalar(&profile.name)), &describe(table, profile));
-    }
-    let mut planned = PlannedColumns::default();
-    others.iter().filter(|column| Some(**column) != weight).for_each(|column| planned.add(table, *column));
-    planned.write(lines, table);
-    for profile in others.iter().map(|column| &columns[*column]) {
-        let few = profile.values.as_ref().filter(|values| (2..=16).contains(&values.len()));
-        let is_text = profile.kind(table.has_decimal_commas) == ValueKind::Text;
-        let Some(first) = few.filter(|_| is_text).and_then(|values| values.keys().next()) else { continue };
-        let rows = format!("where: {{{}: [{}]}}", scalar(&profile.name), scalar(first));
-        lines.comment(4, &format!("`{rows}` makes a relation of the rows with a value."));
-    }
-}
-
-/// Returns true for a column of weights: numbers that are not negative, one in each row, by its name.
-fn is_weight(table: &InputTable, column: &ColumnProfile) -> bool {
-    let is_named =
-        words(&column.name).last().is_some_and(|word| ["weight", "weights", "w"].contains(&word.as_str()));
-    let is_of_numbers = is_number(table, column) && column.n_missing == 0 && !column.has_huge();
-    is_named && is_of_numbers && column.stats().is_some_and(|stats| stats.min >= 0.0)
-}
-
-fn is_number(table: &InputTable, column: &ColumnProfile) -> bool {
+pub(super) fn is_number(table: &InputTable, column: &ColumnProfile) -> bool {
     matches!(column.kind(table.has_decimal_commas), ValueKind::Integer | ValueKind::Number)
 }
 

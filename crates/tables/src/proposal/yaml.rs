@@ -100,13 +100,7 @@ pub(super) fn transform(transform: &ColumnTransform) -> String {
             ("vector", with_separator(format!("columns: {columns}"), separator))
         }
         ColumnTransform::Time { parts, unit } => {
-            let unit = match unit {
-                TimeUnit::Seconds => "",
-                TimeUnit::Milliseconds => ", unit: milliseconds",
-                TimeUnit::Microseconds => ", unit: microseconds",
-                TimeUnit::Nanoseconds => ", unit: nanoseconds",
-                TimeUnit::Integer => ", unit: integer",
-            };
+            let unit = time_unit(*unit);
             ("time", format!("parts: {}{unit}", list(parts.iter().map(|part| part_name(*part)))))
         }
         ColumnTransform::Text { columns, unit, min_n, max_n } => {
@@ -118,6 +112,17 @@ pub(super) fn transform(transform: &ColumnTransform) -> String {
         }
     };
     format!("{{{name}: {{{options}}}}}")
+}
+
+/// Returns the unit of times after a comma; an empty text for the default.
+pub(super) fn time_unit(unit: TimeUnit) -> &'static str {
+    match unit {
+        TimeUnit::Seconds => "",
+        TimeUnit::Milliseconds => ", unit: milliseconds",
+        TimeUnit::Microseconds => ", unit: microseconds",
+        TimeUnit::Nanoseconds => ", unit: nanoseconds",
+        TimeUnit::Integer => ", unit: integer",
+    }
 }
 
 fn part_name(part: TimePart) -> &'static str {

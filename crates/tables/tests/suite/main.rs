@@ -22,6 +22,7 @@ mod missing;
 mod plan;
 mod programs;
 mod proposal;
+mod proposal_events;
 mod record;
 mod row_writer;
 mod rows;

@@ -1,0 +1,112 @@
+//! Tables of events: edges with a time, a kind and a target.
+
+use std::collections::BTreeMap;
+
+use super::columns::is_certain_target_name;
+use super::graph::GraphDraft;
+use super::names::words;
+use super::profile::ColumnProfile;
+use super::tables::InputTable;
+use super::targets::{SplitCandidate, splits, targets};
+use super::times::{TimeColumn, certain_time, time_columns};
+use super::write::is_number;
+use crate::spec::TimeUnit;
+
+/// What the columns of a table of edges are, besides the ends.
+pub(super) struct EventColumns {
+    pub(super) weight: Option<usize>,
+    pub(super) times: Vec<TimeColumn>,
+    pub(super) splits: Vec<SplitCandidate>,
+    /// The columns that are none of these, in their order: features, and targets.
+    pub(super) values: Vec<usize>,
+}
+
+impl EventColumns {
+    /// Sorts the columns of a table without those of the ends.
+    pub(super) fn find(table: &InputTable, columns: &[usize]) -> Self {
+        let weight = columns.iter().copied().find(|column| is_weight(table, &table.profile.columns[*column]));
+        let times = time_columns(table, columns);
+        let are_times = |column: &usize| times.iter().any(|time| time.column == *column);
+        let mut splits = splits(table);
+        splits.retain(|split| {
+            split.columns.iter().all(|column| columns.contains(column) && !are_times(column))
+        });
+        let are_splits = |column: &usize| splits.iter().any(|split| split.columns.contains(column));
+        let values = columns.iter().copied();
+        let values =
+            values.filter(|column| Some(*column) != weight && !are_times(column) && !are_splits(column));
+        let values = values.collect();
+        Self { weight, times, splits, values }
+    }
+
+    /// Returns the columns that may be features, in their order: all but the weight.
+    pub(super) fn features(&self) -> Vec<usize> {
+        let times = self.times.iter().map(|time| time.column);
+        let splits = self.splits.iter().flat_map(|split| split.columns.iter().copied());
+        let mut columns: Vec<usize> = self.values.iter().copied().chain(times).chain(splits).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    }
+
+    /// Returns the unit of a column of times.
+    pub(super) fn unit_of(&self, column: usize) -> Option<TimeUnit> {
+        self.times.iter().find(|time| time.column == column).map(|time| time.unit)
+    }
+}
+
+/// What is certain about the edges of tables. The spec has it; everything else is a comment.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    /// The table and the column of the targets of edges: the only column of all tables that is named as a target. A spec has the
+    /// targets of one relation, and those of nodes are for the user to choose.
+    target: Option<(usize, usize)>,
+    /// The times of the edges of each table, all of which are dates, or all integers.
+    times: BTreeMap<usize, TimeColumn>,
+}
+
+impl Events {
+    /// Finds the times and the target of tables of edges.
+    pub(super) fn find(tables: &[InputTable], graph: &GraphDraft) -> Self {
+        let mut events = Self::default();
+        let mut named = Vec::new();
+        for (position, table) in tables.iter().enumerate() {
+            let found = EventColumns::find(table, &graph.value_columns(table, position));
+            let targets = targets(table, &found.values).into_iter().map(|target| target.column);
+            let targets =
+                targets.filter(|column| is_certain_target_name(&table.profile.columns[*column].name));
+            named.extend(targets.map(|column| (position, column)));
+            if !graph.is_of_edges(position) {
+                continue;
+            }
+            let kind = events.times.values().next().map(|time| time.unit.kind());
+            let time = certain_time(&found.times);
+            if let Some(time) = time.filter(|time| kind.is_none_or(|kind| time.unit.kind() == kind)) {
+                events.times.insert(position, time.clone());
+            }
+        }
+        events.target = match named[..] {
+            [only] if graph.is_of_edges(only.0) => Some(only),
+            _ => None,
+        };
+        events
+    }
+
+    /// Returns the column of the targets of a table.
+    pub(super) fn target_of(&self, table: usize) -> Option<usize> {
+        self.target.filter(|(of, _)| *of == table).map(|(_, column)| column)
+    }
+
+    /// Returns the times of a table of edges.
+    pub(super) fn time_of(&self, table: usize) -> Option<&TimeColumn> {
+        self.times.get(&table)
+    }
+}
+
+/// Returns true for a column of weights: numbers that are not negative, one in each row, by its name.
+fn is_weight(table: &InputTable, column: &ColumnProfile) -> bool {
+    let is_named =
+        words(&column.name).last().is_some_and(|word| ["weight", "weights", "w"].contains(&word.as_str()));
+    let is_of_numbers = is_number(table, column) && column.n_missing == 0 && !column.has_huge();
+    is_named && is_of_numbers && column.stats().is_some_and(|stats| stats.min >= 0.0)
+}
