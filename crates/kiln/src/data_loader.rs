@@ -2,6 +2,7 @@ use burn::module::Module;
 use kiln_feature::{TargetKind, TargetScaler};
 use kiln_loader::{Batcher, Loader, Phase};
 use kiln_nn::{EdgeDims, GraphRequirements, ModelConfig};
+use kiln_predictions::EdgeEnds;
 use kiln_train::{
     DataHash, DeviceBatch, Evaluation, EvaluationInfo, Evaluator, Metric, MetricSums, ModelInputs,
     SplitTargets, Task, TaskTrainer, Validation,
@@ -106,6 +107,23 @@ pub trait DataLoader<M: Module> {
     /// # }
     /// ```
     fn names(&self) -> (&str, &[String]);
+
+    /// Returns the ends of the edges or links, which `test_predictions.csv` of a run has as columns, with the keys of the nodes. The
+    /// default implementation returns `None`: the items are no edges.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(loader: impl DataLoader<Sage>) -> Result<()> {
+    /// if let Some(ends) = loader.ends() {
+    ///     println!("edges from {} nodes", ends.nodes.ids[0].len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn ends(&self) -> Option<EdgeEnds> {
+        None
+    }
 
     /// Returns the hash of the data, by which a resumed run recognizes its data. A hash that needs time is computed
     /// later, in the background ([`hash_in_background`](crate::hash_in_background)).

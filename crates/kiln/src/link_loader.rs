@@ -3,12 +3,14 @@ mod edges;
 mod popularity;
 
 use std::fmt;
+use std::sync::Arc;
 
-use kiln_data::{HashedPart, LinkTargets, TimeSplit};
+use kiln_data::{HashedPart, LinkTargets, NodeNames, TimeSplit};
 use kiln_feature::{TargetKind, TargetScaler};
-use kiln_graph::{GraphSchema, LinkId, Links, NodeId};
+use kiln_graph::{GraphSchema, LinkId, Links, NodeId, RelationSchema};
 use kiln_loader::{ItemSampler, LinkBatcher, LinkExclusion, LinkRelation, Loader, Phase};
 use kiln_nn::{BlockModel, LinkLoss, LinkModel};
+use kiln_predictions::{EdgeEnds, LinkNodes};
 use kiln_sample::{Negatives, UniformNegatives};
 use kiln_train::{
     DataHash, DeviceBatcher, EvaluationInfo, Evaluator, HostOrDeviceBatcher, LinkTask, ModelInputs,
@@ -90,6 +92,8 @@ pub struct LinkNeighborLoader {
     loss: LinkLoss,
     /// The settings of edges with targets; `None` for link prediction.
     edges: Option<EdgeSettings>,
+    /// The names of the nodes of each type, `[n_types]`; empty for those of the data.
+    node_names: Vec<Arc<NodeNames>>,
     /// A call that does not apply to the task.
     misplaced: Option<&'static str>,
 }
@@ -152,6 +156,7 @@ impl LinkNeighborLoader {
             targets,
             n_message_edges,
             edges: None,
+            node_names: Vec::new(),
             misplaced: None,
         })
     }
@@ -260,6 +265,22 @@ impl LinkNeighborLoader {
     /// ```
     pub fn loss(self, loss: LinkLoss) -> Self {
         Self { loss, ..self.note_call(".loss()") }
+    }
+
+    /// Sets the names of the nodes of each type, `[n_types]`, which `test_predictions.csv` of a run has beside the numbers of both
+    /// ends. The default is the names of the dataset; a partitioned graph has none.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(partitioned: &kiln::JoinedGraph, data: &Dataset) -> Result<()> {
+    /// let links = data.links.as_ref().expect("the data should have links");
+    /// let nodes = NeighborLoader::new(partitioned, [10, 10]);
+    /// let loader = LinkNeighborLoader::new(nodes, links)?.node_names(&data.names);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn node_names(self, names: &[Arc<NodeNames>]) -> Self {
+        Self { node_names: names.to_vec(), ..self }
     }
 
     /// Returns the loader of the links' nodes.
@@ -372,6 +393,18 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     fn names(&self) -> (&str, &[String]) {
         let class_names = if self.edges.is_some() { self.targets.class_names() } else { &[] };
         (self.nodes.source().name(), class_names)
+    }
+
+    fn ends(&self) -> Option<EdgeEnds> {
+        let source = self.nodes.source();
+        let of_source = source.names_of_nodes();
+        let names = if self.node_names.is_empty() { of_source } else { &self.node_names };
+        // The links of a graph of one type are those of its only relation.
+        let relation = self.relation.map_or(0, |relation| relation.position);
+        let RelationSchema { src_type, dst_type, .. } = source.schema().relations().get(relation)?;
+        let names = [src_type, dst_type].map(|node_type| names.get(*node_type).cloned());
+        let nodes = LinkNodes { ids: source.schema().node_ranges(relation), names };
+        Some(EdgeEnds { links: self.targets.links().clone(), nodes })
     }
 
     fn data_hash(&self) -> Result<DataHash> {

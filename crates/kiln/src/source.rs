@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_data::{Dataset, DatasetTargets, LinkTargets, Note, TimeError, TimeKind, TimeSplit};
+use kiln_data::{Dataset, DatasetTargets, LinkTargets, NodeNames, Note, TimeError, TimeKind, TimeSplit};
 use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation, RelationRows};
 use kiln_graph::{
     Csc, EdgeColumns, GraphSchema, NodeId, Relations, SharedArray, add_self_loops_of_type, gcn_norm,
@@ -232,6 +232,11 @@ pub(crate) trait Source: Send + Sync {
     /// Returns [`PartitionsError::UnrecordedEdgeTypes`](crate::PartitionsError::UnrecordedEdgeTypes) if it is unknown.
     fn n_edge_types(&self) -> Result<Option<usize>> {
         Ok(None)
+    }
+
+    /// Returns the names of the nodes of each type, `[n_types]`; none for a partitioned graph.
+    fn names_of_nodes(&self) -> &[Arc<NodeNames>] {
+        &[]
     }
 
     /// Returns the keys of the nodes of each type without features, `[n_types]`; `None` for a type with features, or whose

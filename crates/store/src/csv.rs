@@ -38,6 +38,25 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
+/// Returns the lines of a text without their ends. A field in quotes may have ends of lines itself.
+pub fn lines(text: &str) -> impl Iterator<Item = &str> {
+    unquoted_parts(text.strip_suffix('\n').unwrap_or(text), '\n')
+}
+
+/// Returns the fields of a line. Those in quotes keep them.
+pub fn fields(line: &str) -> impl Iterator<Item = &str> {
+    unquoted_parts(line, ',')
+}
+
+/// Returns the parts of a text between separators that are outside of quotes.
+fn unquoted_parts(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let mut is_quoted = false;
+    text.split(move |c| {
+        is_quoted ^= c == '"';
+        c == separator && !is_quoted
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +65,15 @@ mod tests {
     fn quotes_fields_that_contain_separators() {
         assert_eq!(quoted("admin"), "admin");
         assert_eq!(quoted("a, \"b\""), "\"a, \"\"b\"\"\"");
+    }
+
+    #[test]
+    fn quoted_fields_may_have_separators_and_ends_of_lines() {
+        let text = format!("item,name\n0,{}\n1,b\n", quoted("a \"\n\", c"));
+        let lines: Vec<&str> = lines(&text).collect();
+        assert_eq!(lines, ["item,name", "0,\"a \"\"\n\"\", c\"", "1,b"]);
+        assert_eq!(fields(lines[1]).collect::<Vec<_>>(), ["0", "\"a \"\"\n\"\", c\""]);
+        assert_eq!(fields("1,,").count(), 3);
     }
 
     #[test]

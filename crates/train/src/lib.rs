@@ -70,6 +70,7 @@ pub use run::data_hash::DataHash;
 pub use run::fit::{FitConfig, TEST, VALIDATION, evaluate_best, fit};
 pub use run::folder::{DESCRIPTION_FILE, RunFolder};
 pub use run::identity::RunIdentity;
+pub use run::item_columns::ItemColumns;
 pub use run::metrics_file::EpochRow;
 pub use run::run_config::{Outcome, RunConfig, Tested, Trained};
 pub use run::run_dir::RunDir;

@@ -47,6 +47,7 @@ impl TrainRun<'_> {
                     |source| {
                         let nodes = self.node_loader(source, &config)?;
                         let loader = LinkNeighborLoader::with_targets(nodes, training_links.clone())?;
+                        let loader = loader.node_names(&data.names);
                         Ok(link.configure_edges(loader, objective.clone(), loss.target_scale))
                     },
                     |training| config.model.visit(LinkTraining { training, decoder }),
@@ -60,6 +61,7 @@ impl TrainRun<'_> {
                     |source| {
                         let nodes = self.node_loader(source, &config)?;
                         let loader = LinkNeighborLoader::new(nodes, training_links.clone())?;
+                        let loader = loader.node_names(&data.names);
                         Ok(link.configure(loader, &data, &split, loss)?)
                     },
                     |training| config.model.visit(LinkTraining { training, decoder }),

@@ -99,6 +99,8 @@ fn commands_of_the_guide_succeed() {
     write_citations(folder.path());
     write_shop(folder.path(), 90);
     write_bank(folder.path());
+    #[cfg(feature = "tables")]
+    crate::fraud::Payments::generate(2_000).write(&folder.path().join("payments.parquet"));
     let sweep = GUIDE.split("```toml\n").find(|text| text.contains("[sweep]")).unwrap();
     std::fs::write(folder.path().join("sweep.toml"), sweep.split("```").next().unwrap()).unwrap();
     std::fs::create_dir(folder.path().join("new")).unwrap();

@@ -10,6 +10,8 @@ mod distributed_sage;
 mod edges;
 mod empty_splits;
 mod fanouts;
+#[cfg(feature = "tables")]
+mod fraud;
 mod full_disk;
 mod graph_classification;
 mod guide;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use kiln::data::{NodeNames, synthetic};
 use kiln::prelude::*;
-use kiln::store::npy;
+use kiln::store::{csv, npy};
 
 #[cfg(target_os = "linux")]
 use crate::killed;
@@ -50,11 +50,23 @@ fn rows(csv: &str, header: &str) -> Vec<Vec<String>> {
 /// Writes the pairs of a run's test links to a file, and returns its path and the scores.
 fn test_pairs(root: &Path, run: &str) -> (String, Vec<String>) {
     let csv = text(&Path::new(run).join("test_predictions.csv"));
-    let rows = rows(&csv, "link,source,destination,score,rank");
-    let lines: String = rows.iter().map(|row| format!("{},{}\n", row[1], row[2])).collect();
+    let mut rows = csv::lines(&csv).map(|line| csv::fields(line).collect::<Vec<_>>());
+    let header = rows.next().unwrap();
+    let has_names = header.contains(&"source_name");
+    match has_names {
+        true => assert_eq!(header.join(","), format!("link,{HEADER},rank")),
+        false => assert_eq!(header.join(","), "link,source,destination,score,rank"),
+    }
+    let [dst, score] = if has_names { [3, 5] } else { [2, 3] };
+    let rows: Vec<Vec<&str>> = rows.collect();
+    if has_names {
+        let name = |id: &str| if id == "0" { "\"a, b\"".to_owned() } else { format!("n{id}") };
+        assert!(rows.iter().all(|row| row[2] == name(row[1]) && row[4] == name(row[3])), "{csv}");
+    }
+    let lines: String = rows.iter().map(|row| format!("{},{}\n", row[1], row[dst])).collect();
     let path = root.join("pairs.csv");
     std::fs::write(&path, format!("source,destination\n{lines}")).unwrap();
-    (path.to_str().unwrap().to_owned(), rows.into_iter().map(|row| row[3].clone()).collect())
+    (path.to_str().unwrap().to_owned(), rows.into_iter().map(|row| row[score].to_owned()).collect())
 }
 
 const HEADER: &str = "source,source_name,destination,destination_name,score";

@@ -83,8 +83,9 @@ fn scores_of_keys_do_not_depend_on_files_order_and_ranks() {
     let of_run = text(&Path::new(&run).join("test_predictions.csv"));
     for line in of_run.lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
-        let [src, dst]: [usize; 2] = [fields[1], fields[2]].map(|id| id.parse().unwrap());
+        let [src, dst]: [usize; 2] = [fields[1], fields[3]].map(|id| id.parse().unwrap());
         assert!(src < data.names[0].len() && dst < 120, "{line}");
+        assert_eq!([fields[2], fields[4]], [name(0, src), name(1, dst)]);
     }
     // A Parquet file has a row for each pair.
     scored_parquet(root, &run, &set, &of_keys, pairs.len());
@@ -205,13 +206,13 @@ fn a_split_that_is_written_first_has_the_weights_and_scores_of_the_run() {
     // The graph of the split lacks the test links, as the graph of the run's evaluation does.
     let of_run = text(&Path::new(&run).join("test_predictions.csv"));
     let rows: Vec<Vec<&str>> = of_run.lines().skip(1).map(|line| line.split(',').collect()).collect();
-    let pairs: String = rows.iter().map(|row| format!("{},{}\n", row[1], row[2])).collect();
+    let pairs: String = rows.iter().map(|row| format!("{},{}\n", row[1], row[3])).collect();
     fs::write(root.join("pairs.csv"), pairs).unwrap();
     predict(&run, &written, &root.join("pairs"), &format!("--pairs {}", root.join("pairs.csv").display()));
     let found = lines(&root.join("pairs"));
     assert_eq!(found.len(), rows.len());
     for (found, row) in found.iter().zip(&rows) {
-        let [score, expected]: [f64; 2] = [&*found[4], row[3]].map(|score| score.parse().unwrap());
+        let [score, expected]: [f64; 2] = [&*found[4], row[5]].map(|score| score.parse().unwrap());
         assert!((score - expected).abs() < 1e-4, "{found:?} {row:?}");
     }
     predict(&run, &written, &root.join("top"), "--top-k 1 --nodes test");

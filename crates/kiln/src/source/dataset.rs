@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use burn::tensor::Device;
-use kiln_data::{Dataset, DatasetTargets, HashedPart, LinkTargets, Note, TimeKind, TimeSplit};
+use kiln_data::{
+    Dataset, DatasetTargets, HashedPart, LinkTargets, NodeNames, Note, TimeKind, TimeSplit,
+};
 use kiln_feature::{
     EdgeColumnError, EdgeFeatureStore, EdgeFeatures, Error as FeatureError, FeatureColumn, FeatureStore,
     Preparation, PreparationStep, RelationRows, edge_rows_of,
@@ -193,6 +195,10 @@ impl Source for PreparedDataset {
             true => Ok(None),
             false => Ok(self.graph.relation(0).graph.n_edge_types()),
         }
+    }
+
+    fn names_of_nodes(&self) -> &[Arc<NodeNames>] {
+        &self.data.names
     }
 
     fn node_keys(&self) -> Arc<[Option<NodeKeys>]> {

@@ -5,7 +5,7 @@ use kiln_data::NodeNames;
 use kiln_feature::{TargetKind, Targets};
 use kiln_graph::{ItemId, LinkId, Links, NodeId};
 use kiln_store::csv::{finite, push_finite, quoted};
-use kiln_train::{OutputRows, SavedModel, push_target_columns, push_target_fields};
+use kiln_train::{ItemColumns, OutputRows, SavedModel, push_target_columns, push_target_fields};
 
 use crate::{LinkNodes, PredictionFormat, SplitParts};
 
@@ -30,13 +30,34 @@ pub struct PredictionRequest<I> {
     pub embedding_width: Option<usize>,
 }
 
-/// The ends of the edges of the data. Files of edges have them as columns.
+/// The ends of the edges of the data. Files of edges have them as columns, and so has `test_predictions.csv` of a run on edges or
+/// links.
 #[derive(Debug, Clone)]
 pub struct EdgeEnds {
     /// The edges, with node ids of the graph, by item.
     pub links: Links,
     /// The nodes of both ends.
     pub nodes: LinkNodes,
+}
+
+impl EdgeEnds {
+    /// Returns the columns of the ends for a run's `test_predictions.csv`, which are those of prediction files.
+    pub fn item_columns(self) -> ItemColumns {
+        ItemColumns::new(self.columns(), move |csv, edge| self.push_fields(csv, edge))
+    }
+
+    /// Returns the names of the columns of both ends.
+    fn columns(&self) -> String {
+        self.nodes.columns().trim_end_matches(',').to_owned()
+    }
+
+    /// Appends the fields of both ends of an edge to its line.
+    fn push_fields(&self, csv: &mut String, edge: u32) {
+        let (src, dst) = self.links.pair(LinkId(edge));
+        self.nodes.push_ends(csv, [src, dst]);
+        // The comma behind the last of them is that before the next field.
+        csv.pop();
+    }
 }
 
 impl<I: ItemId> PredictionRequest<I> {
@@ -84,7 +105,7 @@ impl<I: ItemId> PredictionRequest<I> {
     /// Returns the names of the first columns of each text file.
     pub(super) fn id_columns(&self) -> String {
         match &self.ends {
-            Some(ends) => format!("item,{}", ends.nodes.columns().trim_end_matches(',')),
+            Some(ends) => format!("item,{}", ends.columns()),
             None if self.has_names() => "item,name".to_owned(),
             None => "item".to_owned(),
         }
@@ -93,11 +114,9 @@ impl<I: ItemId> PredictionRequest<I> {
     /// Appends the first fields of an item's line in each text file.
     pub(super) fn push_id(&self, csv: &mut String, item: I) {
         let _ = write!(csv, "{}", item.get());
-        if let (Some(EdgeEnds { nodes, .. }), Some(ends)) = (&self.ends, self.ends_of(item)) {
+        if let Some(ends) = &self.ends {
             csv.push(',');
-            nodes.push_ends(csv, ends);
-            // The comma behind the last of them is that before the next field.
-            csv.pop();
+            ends.push_fields(csv, item.get());
         }
         if self.has_names() {
             let _ = write!(csv, ",{}", quoted(self.name(item)));

@@ -5,6 +5,7 @@ use kiln_store::csv::finite;
 
 use crate::evaluate::evaluation::Evaluation;
 use crate::metric::link_ranks::LinkRanks;
+use crate::run::item_columns::ItemColumns;
 use crate::step::task::StepOutput;
 
 /// A model's score of one link, and the link's rank among its negatives.
@@ -77,14 +78,23 @@ impl Evaluation {
         }
     }
 
-    /// Returns the content of `test_predictions.csv`. The rank is empty if a score is NaN, and a score is empty if it is not
-    /// finite.
-    pub(crate) fn links_to_csv(&self) -> String {
-        let mut csv = String::from("link,source,destination,score,rank\n");
+    /// Returns the content of `test_predictions.csv`, with `columns` in the place of the nodes. The rank is empty if a score is NaN,
+    /// and a score is empty if it is not finite.
+    pub(crate) fn links_to_csv(&self, columns: Option<&ItemColumns>) -> String {
+        let mut csv = "link".to_owned();
+        match columns {
+            Some(columns) => columns.push_header(&mut csv),
+            None => csv.push_str(",source,destination"),
+        }
+        csv.push_str(",score,rank\n");
         for LinkPrediction { link, src, dst, score, rank } in self.link_predictions() {
+            csv.push_str(&link.0.to_string());
+            match columns {
+                Some(columns) => columns.push_fields(&mut csv, link.0),
+                None => csv.push_str(&format!(",{},{}", src.0, dst.0)),
+            }
             let rank = rank.map_or_else(String::new, |rank| rank.to_string());
-            let score = finite(Some(score));
-            csv.push_str(&format!("{},{},{},{score},{rank}\n", link.0, src.0, dst.0));
+            csv.push_str(&format!(",{},{rank}\n", finite(Some(score))));
         }
         csv
     }

@@ -4,6 +4,7 @@ use kiln_feature::TargetKind;
 use kiln_store::csv::finite;
 
 use crate::evaluate::evaluation::Evaluation;
+use crate::run::item_columns::ItemColumns;
 
 /// A target value and the model's output for it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,28 +34,33 @@ impl Evaluation {
         self.n_outputs
     }
 
-    /// Returns the content of `test_predictions.csv`.
-    pub(crate) fn to_csv(&self) -> String {
-        if self.kind() == TargetKind::Links {
-            return self.links_to_csv();
+    /// Returns the content of `test_predictions.csv`, in which `columns` follow the item.
+    pub(crate) fn to_csv(&self, columns: Option<&ItemColumns>) -> String {
+        match self.kind() {
+            TargetKind::Links => self.links_to_csv(columns),
+            TargetKind::Classes | TargetKind::MultiLabel | TargetKind::Regression => {
+                self.target_values_to_csv(columns)
+            }
         }
-        target_values_csv(&self.items, &self.values, &self.outputs, self.n_outputs)
     }
-}
 
-/// Returns the CSV text of a run's `test_predictions.csv` for several labels or regression: items with their target
-/// values and outputs, `[n_items, n_outputs]` each, sorted by the item's id.
-fn target_values_csv(items: &[u32], targets: &[f32], outputs: &[f32], n_outputs: usize) -> String {
-    let mut csv = "item".to_owned();
-    push_target_columns(&mut csv, n_outputs);
-    let mut rows: Vec<(u32, usize)> = items.iter().copied().zip(0..).collect();
-    rows.sort_by_key(|(item, _)| *item);
-    for (item, position) in rows {
-        let row = position * n_outputs..(position + 1) * n_outputs;
-        csv.push_str(&item.to_string());
-        push_target_fields(&mut csv, &targets[row.clone()], &outputs[row]);
+    /// Returns the CSV text of a run's `test_predictions.csv` for several labels or regression: items with their target
+    /// values and outputs, sorted by the item's id.
+    fn target_values_to_csv(&self, columns: Option<&ItemColumns>) -> String {
+        let n_outputs = self.n_outputs;
+        let mut csv = "item".to_owned();
+        columns.into_iter().for_each(|columns| columns.push_header(&mut csv));
+        push_target_columns(&mut csv, n_outputs);
+        let mut rows: Vec<(u32, usize)> = self.items.iter().copied().zip(0..).collect();
+        rows.sort_by_key(|(item, _)| *item);
+        for (item, position) in rows {
+            let row = position * n_outputs..(position + 1) * n_outputs;
+            csv.push_str(&item.to_string());
+            columns.into_iter().for_each(|columns| columns.push_fields(&mut csv, item));
+            push_target_fields(&mut csv, &self.values[row.clone()], &self.outputs[row]);
+        }
+        csv
     }
-    csv
 }
 
 /// Appends the columns of target values and outputs to the first line of a CSV file such as `test_predictions.csv`, and

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use kiln_feature::{TargetKind, TargetScaler};
 use kiln_nn::TargetLoss;
+use kiln_store::csv::{fields, lines};
 use kiln_store::whole_file::{read_text, read_whole, write_whole};
 
 use crate::error::{Error, Result, RunError};
@@ -140,15 +141,19 @@ impl RunRecord {
     }
 }
 
-/// Reads the confusion matrix of the lines `item,label,predicted`. Items without a prediction are left out.
+/// Reads the confusion matrix of the lines `item,...,label,predicted`. Items without a prediction are left out.
 fn read_confusion(text: &str, n_classes: usize) -> std::result::Result<ConfusionMatrix, String> {
     let mut matrix = ConfusionMatrix::new(n_classes);
-    for (position, line) in text.lines().enumerate().skip(1) {
+    let n_columns = n_columns_of(text);
+    for (position, line) in lines(text).enumerate().skip(1) {
         let bad = || {
             format!("line {}: expected `item,label,predicted` with classes below {n_classes}", position + 1)
         };
-        let fields: Vec<&str> = line.split(',').collect();
-        let [_, label, predicted] = fields[..] else { return Err(bad()) };
+        let fields: Vec<&str> = fields(line).collect();
+        let [_, .., label, predicted] = fields[..] else { return Err(bad()) };
+        if fields.len() != n_columns {
+            return Err(bad());
+        }
         if predicted.is_empty() {
             continue;
         }
@@ -159,7 +164,12 @@ fn read_confusion(text: &str, n_classes: usize) -> std::result::Result<Confusion
     Ok(matrix)
 }
 
-/// Reads the targets and the outputs of the lines `item,target_0,...,output_0,...`. An empty field is NaN.
+/// Returns the number of columns of a file. Those of edges have the ends between the item and its targets.
+fn n_columns_of(text: &str) -> usize {
+    lines(text).next().map_or(0, |header| fields(header).count())
+}
+
+/// Reads the targets and the outputs of the lines `item,...,target_0,...,output_0,...`. An empty field is NaN.
 fn read_targets(text: &str, inputs: &ModelInputs) -> std::result::Result<Evaluation, String> {
     let n_outputs = inputs.n_outputs;
     let objective = match inputs.targets {
@@ -169,16 +179,17 @@ fn read_targets(text: &str, inputs: &ModelInputs) -> std::result::Result<Evaluat
     let scaler: Option<TargetScaler> = inputs.target_scaler.clone();
     let mut evaluation = Evaluation::new(TaskObjective::from(objective).with_target_scaler(scaler));
     evaluation.n_outputs = n_outputs;
-    for (position, line) in text.lines().enumerate().skip(1) {
+    let n_columns = n_columns_of(text);
+    for (position, line) in lines(text).enumerate().skip(1) {
         let bad = || {
             format!("line {}: expected an item, {n_outputs} targets and {n_outputs} outputs", position + 1)
         };
-        let (item, values) = line.split_once(',').ok_or_else(bad)?;
-        evaluation.items.push(item.parse().map_err(|_| bad())?);
-        let numbers: Vec<f32> = values.split(',').map(parse_number).collect::<Option<_>>().ok_or_else(bad)?;
-        if numbers.len() != 2 * n_outputs {
-            return Err(bad());
-        }
+        let fields: Vec<&str> = fields(line).collect();
+        let n_others = fields.len().checked_sub(2 * n_outputs).filter(|n_others| 0 < *n_others);
+        let n_others = n_others.filter(|_| fields.len() == n_columns).ok_or_else(bad)?;
+        evaluation.items.push(fields[0].parse().map_err(|_| bad())?);
+        let numbers = fields[n_others..].iter().map(|field| parse_number(field));
+        let numbers: Vec<f32> = numbers.collect::<Option<_>>().ok_or_else(bad)?;
         evaluation.values.extend(&numbers[..n_outputs]);
         evaluation.outputs.extend(&numbers[n_outputs..]);
     }

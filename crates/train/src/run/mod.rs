@@ -20,6 +20,7 @@ mod few_steps;
 pub(crate) mod fit;
 pub(crate) mod folder;
 pub(crate) mod identity;
+pub(crate) mod item_columns;
 pub(crate) mod last_checkpoint;
 pub(crate) mod metrics_file;
 pub(crate) mod results;

@@ -196,7 +196,12 @@ impl RunConfig {
         )?;
         if report.interrupted {
             let elapsed = self.started.elapsed();
-            let info = ReportInfo { title: &self.title, class_names: &self.class_names, elapsed };
+            let info = ReportInfo {
+                title: &self.title,
+                class_names: &self.class_names,
+                item_columns: None,
+                elapsed,
+            };
             run.finish_interrupted(&report, &info)?;
             return Ok(Outcome::Interrupted(Box::new(run)));
         }
@@ -275,7 +280,12 @@ impl<T: Task> Trained<T> {
         if !evaluation.is_empty() {
             report.negatives.test = trainer.eval_negatives();
         }
-        let info = ReportInfo { title: &title, class_names: &class_names, elapsed: started.elapsed() };
+        let info = ReportInfo {
+            title: &title,
+            class_names: &class_names,
+            item_columns: None,
+            elapsed: started.elapsed(),
+        };
         let summary = run.finish(&evaluation, &report, &info)?;
         Ok(Tested { evaluation, summary, run })
     }

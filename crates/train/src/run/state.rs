@@ -397,9 +397,9 @@ impl Run {
         let report = FitReport { peak_memory: report.peak_memory.max(MemoryUse::now()), ..*report };
         match said.kind() {
             _ if said.is_empty() => {}
-            TargetKind::Classes => folder.write_predictions(&said.predictions())?,
+            TargetKind::Classes => folder.write_predictions(&said.predictions(), info.item_columns)?,
             TargetKind::MultiLabel | TargetKind::Regression | TargetKind::Links => {
-                folder.write_outputs(said)?;
+                folder.write_outputs(said, info.item_columns)?;
             }
         }
         let summary = Summary::new(&said.metrics(), self.best()?, &report, info.elapsed).with_test(said);

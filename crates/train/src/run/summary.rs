@@ -12,6 +12,7 @@ use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::validation::Validation;
 use crate::metric::confusion::Metrics;
 use crate::metric::kind::Metric;
+use crate::run::item_columns::ItemColumns;
 use crate::step::memory::MemoryUse;
 use crate::step::task::metric_sums::MetricSums;
 use crate::step::task::negatives::RunNegatives;
@@ -23,6 +24,8 @@ pub struct ReportInfo<'a> {
     pub title: &'a str,
     /// The classes' names, by class; a class without a name is shown by its number.
     pub class_names: &'a [String],
+    /// The columns of the test items besides their targets, such as the ends of edges; `None` for items without any.
+    pub item_columns: Option<&'a ItemColumns>,
     /// The duration of the run.
     pub elapsed: Duration,
 }

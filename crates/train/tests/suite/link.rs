@@ -322,7 +322,8 @@ fn a_run_keeps_the_epoch_of_the_best_mrr_and_writes_scores_and_metrics() {
     let report = fit(&mut trainer, &train_links, epochs, validate, &mut run, &mut ()).unwrap();
     let said =
         evaluate_best(trainer, &run, |trainer| Evaluator::Sampled.evaluate(trainer, &val, TEST)).unwrap();
-    let info = ReportInfo { title: "links", class_names: &[], elapsed: Duration::from_secs(1) };
+    let info =
+        ReportInfo { title: "links", class_names: &[], item_columns: None, elapsed: Duration::from_secs(1) };
     let summary = run.finish(&said, &report, &info).unwrap().unwrap();
     assert_eq!((summary.metric, run.best().unwrap().metric), (Metric::Mrr, Metric::Mrr));
     let printed = summary.to_string();

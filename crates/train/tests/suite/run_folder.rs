@@ -130,7 +130,7 @@ fn writes_summary_and_predictions_without_leaving_unfinished_files() {
     run.record(&mut trainer(1.0), &report(), counts(5)).unwrap();
     let said = |item, label, predicted| Prediction { item, label, predicted };
     let files = run.folder().unwrap();
-    files.write_predictions(&[said(7, 1, Some(1)), said(3, 0, Some(1)), said(9, 1, None)]).unwrap();
+    files.write_predictions(&[said(7, 1, Some(1)), said(3, 0, Some(1)), said(9, 1, None)], None).unwrap();
     let memory = MemoryUse { anon_bytes: 3 << 20, mapped_bytes: 5 << 20 };
     let fit = FitReport { n_epochs: 4, stopped_early: true, peak_memory: memory, ..FitReport::default() };
     let accuracy = counts(9).accuracy();
