@@ -10,12 +10,14 @@ mod items;
 mod keys;
 mod names;
 mod options;
+mod planned_columns;
 mod profile;
 mod tables;
 mod targets;
 mod times;
 mod write;
-mod write_edges;
+mod write_relation;
+mod write_table;
 mod yaml;
 
 use std::fmt;

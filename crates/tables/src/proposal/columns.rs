@@ -83,6 +83,11 @@ pub(super) fn is_category_name(column: &str) -> bool {
     words(column).last().is_some_and(|word| CATEGORY_WORDS.contains(&word.as_str()))
 }
 
+/// Returns true for a column of numbers.
+pub(super) fn is_number(table: &InputTable, column: &ColumnProfile) -> bool {
+    matches!(column.kind(table.has_decimal_commas), ValueKind::Integer | ValueKind::Number)
+}
+
 /// Returns the plan for a column that is neither a key nor a reference.
 pub(super) fn plan_column(table: &InputTable, column: &ColumnProfile) -> ColumnPlan {
     let left_out = |why: &str| ColumnPlan::LeftOut(why.to_owned());

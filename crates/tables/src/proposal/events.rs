@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::columns::is_certain_target_name;
+use super::columns::{is_certain_target_name, is_number};
 use super::graph::GraphDraft;
 use super::names::words;
 use super::profile::ColumnProfile;
 use super::tables::InputTable;
 use super::targets::{SplitCandidate, splits, targets};
 use super::times::{TimeColumn, certain_time, time_columns};
-use super::write::is_number;
 use crate::spec::TimeUnit;
 
 /// What the columns of a table of edges are, besides the ends.
@@ -31,10 +30,11 @@ impl EventColumns {
         splits.retain(|split| {
             split.columns.iter().all(|column| columns.contains(column) && !are_times(column))
         });
-        let are_splits = |column: &usize| splits.iter().any(|split| split.columns.contains(column));
         let values = columns.iter().copied();
-        let values =
-            values.filter(|column| Some(*column) != weight && !are_times(column) && !are_splits(column));
+        let values = values.filter(|column| {
+            let is_of_split = splits.iter().any(|split| split.columns.contains(column));
+            Some(*column) != weight && !are_times(column) && !is_of_split
+        });
         let values = values.collect();
         Self { weight, times, splits, values }
     }

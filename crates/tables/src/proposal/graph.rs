@@ -308,7 +308,8 @@ fn role_of(table: &InputTable, key: Option<usize>, references: &[Reference]) -> 
     if let Some(pair) = pair_of(table).filter(|pair| n_references < 2 || pair.iter().all(is_reference)) {
         let others = known.into_iter().filter(|column| {
             // The rows may have a key of their own.
-            !pair.contains(column) && !(profile.columns[*column].is_unique() && profile.n_rows > 1)
+            let is_key = profile.columns[*column].is_unique() && 1 < profile.n_rows;
+            !is_key && !pair.contains(column)
         });
         return TableRole::Edges(pair.into_iter().chain(others).collect());
     }

@@ -230,6 +230,10 @@ fn targets_of_nodes_and_of_edges_are_for_the_user_to_choose() {
     assert!(proposal.spec.relations[0].target.is_none(), "{text}");
     assert!(text.contains("# target: {class: {column: is_fraud}}"), "{text}");
     assert!(text.contains("src: {type: account, column: payer}"), "{text}");
+    // Nodes without a column to predict have no split.
+    tables.put("countries.csv", "id\nat\nde\n");
+    let countries = propose(&tables, &["countries.csv"]).to_string();
+    assert!(!countries.contains("split"), "{countries}");
     assert_eq!(sizes(&imported(&tables, &text)), "account 7, payments 40, rev_payments 40");
 }
 

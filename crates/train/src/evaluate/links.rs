@@ -78,7 +78,7 @@ impl Evaluation {
         }
     }
 
-    /// Returns the content of `test_predictions.csv`, with `columns` in the place of the nodes. The rank is empty if a score is NaN,
+    /// Returns the content of `test_predictions.csv`, with `columns` instead of the nodes. The rank is empty if a score is NaN,
     /// and a score is empty if it is not finite.
     pub(crate) fn links_to_csv(&self, columns: Option<&ItemColumns>) -> String {
         let mut csv = "link".to_owned();

@@ -13,8 +13,11 @@ use std::fmt;
 /// ```
 pub struct ItemColumns {
     header: String,
-    fields: Box<dyn Fn(&mut String, u32) + Send + Sync>,
+    fields: Box<PushFields>,
 }
+
+/// Appends the fields of an item to its line.
+type PushFields = dyn Fn(&mut String, u32) + Send + Sync;
 
 impl ItemColumns {
     /// Returns columns with these names, and commas between them. `fields` appends the fields of an item, with commas between them.

@@ -28,7 +28,7 @@ impl RunFolder {
 
     /// Writes `test_predictions.csv` for several labels or regression: a line for each item, in ascending order, with
     /// its targets, which are empty if missing, and its outputs (logits of labels, or numbers). For links: a line for
-    /// each link with its nodes, its score and its rank among its negatives. `columns` follow the item, in the place of the nodes
+    /// each link with its nodes, its score and its rank among its negatives. `columns` follow the item, instead of the nodes
     /// of a link.
     ///
     /// # Errors
