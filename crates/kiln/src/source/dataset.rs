@@ -3,9 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use burn::tensor::Device;
-use kiln_data::{
-    Dataset, DatasetTargets, HashedPart, LinkTargets, NodeNames, Note, TimeKind, TimeSplit,
-};
+use kiln_data::{Dataset, DatasetTargets, HashedPart, LinkTargets, NodeNames, Note, TimeKind, TimeSplit};
 use kiln_feature::{
     EdgeColumnError, EdgeFeatureStore, EdgeFeatures, Error as FeatureError, FeatureColumn, FeatureStore,
     Preparation, PreparationStep, RelationRows, edge_rows_of,
