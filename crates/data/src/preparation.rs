@@ -162,9 +162,9 @@ impl Dataset {
     /// Returns an error if edges have columns in which an added loop has no row.
     fn refuse_loops_without_rows(&self, graph: &Csc) -> Result<()> {
         // An added loop was always known, so its features must not be those of later edges.
-        let others = match graph.columns().get(EdgeColumns::TIMES) {
-            Some(_) => graph.columns().rows().without(EdgeColumns::TIMES),
-            None => graph.columns().rows().without(EdgeColumns::FEATURES),
+        let others = match self.has_times() {
+            true => graph.columns().rows().without(EdgeColumns::TIMES),
+            false => graph.columns().rows().without(EdgeColumns::FEATURES),
         };
         match others.names().next() {
             Some(column) => {

@@ -71,12 +71,21 @@ impl EdgeTimes {
     /// The time of an edge that is never known, because its time is missing.
     pub const NEVER: i64 = i64::MAX;
 
-    /// Creates the index from arrays, for example mapped ones. Only the lengths are checked; samplers check each position that
-    /// they read.
+    /// Creates the index from arrays, for example mapped ones. Only the lengths are checked; samplers check that each position
+    /// that they read is one of the destination's edges.
     ///
     /// # Errors
-    /// Returns [`Error::LengthMismatch`] unless both arrays have the same length.
+    /// Returns [`Error::LengthMismatch`] unless both arrays have the same length, and [`Error::TooMany`] if the scale leaves out
+    /// all bits.
     pub fn new(times: SharedArray<i64>, order: SharedArray<u32>, scale: TimeScale) -> Result<Self> {
+        if u64::BITS <= scale.shift {
+            let got = scale.shift.into();
+            return Err(Error::TooMany {
+                what: "left out bits of times",
+                n: got,
+                max: u64::from(u64::BITS - 1),
+            });
+        }
         let expected = times.len() as u64;
         let got = order.len() as u64;
         if expected != got {

@@ -11,6 +11,14 @@ pub enum ItemTimesError {
         /// The name of the type.
         node_type: String,
     },
+    /// A node of the split has no time.
+    #[error(
+        "node {node} of the split has no time, so that all edges would be known to it: give it one, or leave it out of the split"
+    )]
+    NoTime {
+        /// The number of the node within its type.
+        node: u32,
+    },
     /// The sampling rule reads times, and items have none.
     #[error(
         "the rule `{rule}` picks by time: let items have times (--messages item-time), or use another rule"

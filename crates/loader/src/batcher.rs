@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use kiln_feature::{EdgeColumnStores, EdgeFeatureStore, Labels, TargetValues, Targets};
 use kiln_graph::{Block, GraphSchema, ItemId, Metagraph, NodeId, NodeTypes, RelationGroups, SharedArray};
-use kiln_sample::{FrontierSampler, SampledBlocks, Scratch, Seeds};
+use kiln_sample::{FrontierSampler, SampledBlocks, Scratch, Seeds, TimesError};
 
 use crate::{BatchError, EdgeRows, FeatureStores, MiniBatch, SampledBatch, SeedBatch, StageTimes};
 
@@ -228,6 +228,11 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
             None => self.times_of(&seeds)?,
             given => given,
         };
+        let n_times = times.as_ref().map_or(seeds.len(), Vec::len);
+        if n_times != seeds.len() {
+            let n_seeds = seeds.len();
+            return Err(kiln_sample::Error::Times(TimesError::Length { n_times, n_seeds }).into());
+        }
         let seeds = Seeds::nodes(seeds).excluding(excluded).with_times(times);
         let SampledBlocks { mut blocks, seed_index } = self.sampler.sample_blocks(&seeds, key, scratch)?;
         let is_training = phase.is_training();

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use kiln_feature::{FeatureBuffer, FeatureStore, Targets};
 use kiln_graph::{Block, BlockParts, Csc, EdgeId, GraphId, LocalId, NodeId, SharedArray};
-use kiln_sample::RngKey;
+use kiln_sample::{RngKey, TimesError};
 
 use crate::{BatchError, Batcher, Result, SeedBatch, StageTimes};
 
@@ -109,7 +109,10 @@ impl<F: FeatureStore + ?Sized + 'static> Batcher for GraphBatcher<F> {
         _: &mut (),
         times: &mut StageTimes,
     ) -> Result<GraphBatch, BatchError> {
-        let SeedBatch { phase, step, key, seeds: graphs, .. } = seeds;
+        let SeedBatch { phase, step, key, seeds: graphs, times: seed_times, .. } = seeds;
+        if seed_times.is_some() {
+            return Err(kiln_sample::Error::Times(TimesError::OfGraphs).into());
+        }
         let start = Instant::now();
         let (mut block, node_offsets) = self.copy(&graphs)?;
         if phase.is_training() {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use kiln_feature::{EdgeFeatures, FeatureBuffer, Targets};
 use kiln_graph::{EdgeId, LinkId, Links, NodeId, SharedArray};
-use kiln_sample::{ExcludedEdges, Negatives, SampledNegatives};
+use kiln_sample::{ExcludedEdges, Negatives, SampledNegatives, TimesError};
 
 use crate::{BatchError, Batcher, FeatureRows, Phase, SeedBatch, StageTimes, StepItems};
 
@@ -50,7 +50,7 @@ pub struct LinkBatcher<B> {
     /// The feature rows of the links, by link.
     features: Option<EdgeFeatures>,
     /// The time of each link, at which its nodes and those of its negatives are sampled; `None` without times.
-    times: Option<SharedArray<i64>>,
+    link_times: Option<SharedArray<i64>>,
     /// The ids of the nodes that sources and destinations of negatives may be; `None` for those of the whole graph.
     node_ranges: Option<[Range<u32>; 2]>,
     /// The excluded edges of the last step, which its next batch needs again. The lock is held only to copy the pointer,
@@ -113,7 +113,7 @@ impl<B: Batcher<Item = NodeId>> LinkBatcher<B> {
             exclusion,
             targets: None,
             features: None,
-            times: None,
+            link_times: None,
             node_ranges: None,
             last_excluded,
         }
@@ -128,9 +128,14 @@ impl<B: Batcher<Item = NodeId>> LinkBatcher<B> {
 
     /// Samples the nodes of each link, and of its negatives, at the time of the link, `[n_links]`, so that their trees have only
     /// edges that were known then.
+    ///
+    /// # Panics
+    /// Panics unless there is one time per link.
     #[must_use]
     pub fn link_times(self, times: impl Into<SharedArray<i64>>) -> Self {
-        Self { times: Some(times.into()), ..self }
+        let times = times.into();
+        assert_eq!(times.len(), self.links.len(), "expected one time per link");
+        Self { link_times: Some(times), ..self }
     }
 
     /// Sets the negatives of the validation and the test. They depend on the run's seed and the kind of evaluation, so
@@ -234,7 +239,7 @@ impl<B: Batcher<Item = NodeId>> Batcher for LinkBatcher<B> {
         times: &mut StageTimes,
     ) -> Result<Self::Batch, BatchError> {
         let start = Instant::now();
-        let SeedBatch { phase, step, key, phase_key, seeds: links, of_step, .. } = seeds;
+        let SeedBatch { phase, step, key, phase_key, seeds: links, times: given_times, of_step, .. } = seeds;
         let negatives = self.negatives(phase);
         let all_of_step: Vec<LinkId> = match phase.is_training() || negatives.reads_step() {
             true => of_step.iter().copied().collect(),
@@ -245,7 +250,16 @@ impl<B: Batcher<Item = NodeId>> Batcher for LinkBatcher<B> {
         let sampled = negatives.sample(&self.links, &links, &all_of_step, phase_key)?;
         self.check_types(&sampled)?;
         let pairs = Pairs::new(&self.links, &links, &sampled.srcs, &sampled.dsts);
-        let seed_times = self.times.as_ref().map(|times| pairs.times(&links, times));
+        let of_links = match (given_times, &self.link_times) {
+            (Some(given), _) if given.len() != links.len() => {
+                let error = TimesError::Length { n_times: given.len(), n_seeds: links.len() };
+                return Err(kiln_sample::Error::Times(error).into());
+            }
+            (Some(given), _) => Some(given),
+            (None, Some(times)) => Some(links.iter().map(|link| times[link.index()]).collect::<Vec<i64>>()),
+            (None, None) => None,
+        };
+        let seed_times = of_links.as_ref().map(|times| pairs.times(times));
         let seeds = SeedBatch {
             times: seed_times,
             excluded: self.excluded(phase, &of_step),
@@ -304,8 +318,8 @@ struct Pairs {
 
 impl Pairs {
     /// Returns the time of each seed: that of its link.
-    fn times(&self, links: &[LinkId], times: &[i64]) -> Vec<i64> {
-        self.links_of_seeds.iter().map(|row| times[links[*row as usize].index()]).collect()
+    fn times(&self, of_links: &[i64]) -> Vec<i64> {
+        self.links_of_seeds.iter().map(|row| of_links[*row as usize]).collect()
     }
 
     /// Lists the pairs of links and of their negatives, `[n_links, n_negatives]`, row-major.

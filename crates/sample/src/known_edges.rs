@@ -26,6 +26,9 @@ pub(crate) struct HopTimes<'a> {
 }
 
 /// The known edges of a destination, as ranks in its order by time: those that have no time, and a range.
+///
+/// A *rank* is a position in the order by time, a *place* one among the destination's edges, ascending by id, and a *position*
+/// one among its known edges, in the order of their ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct KnownEdges {
     n_always: u32,
@@ -143,6 +146,10 @@ impl<'a> HopTimes<'a> {
         let key = (times.times()[edges.start + place as usize], place);
         let ranks = 0..edges.len() as u32;
         let rank = partition_point(times, dst, edges, ranks, |time, other| (time, other) < key)?;
+        // In a damaged order, two edges could have one rank.
+        if edges.len() <= rank as usize || place_at(times, dst, edges, rank as usize)? != place {
+            return Err(bad_order(times, dst, edges, place));
+        }
         Ok(known.position(rank))
     }
 
@@ -313,7 +320,11 @@ fn check_place(times: &EdgeTimes, dst: NodeId, edges: &Range<usize>, place: u32)
     if (place as usize) < edges.len() {
         return Ok(());
     }
+    Err(bad_order(times, dst, edges, place))
+}
+
+fn bad_order(times: &EdgeTimes, dst: NodeId, edges: &Range<usize>, place: u32) -> Error {
     let file = times.order_path().map(Path::to_owned);
     let degree = edges.len();
-    Err(Error::DamagedGraph(DamagedGraphError::BadTimeOrder { node: dst, place, degree, file }))
+    Error::DamagedGraph(DamagedGraphError::BadTimeOrder { node: dst, place, degree, file })
 }

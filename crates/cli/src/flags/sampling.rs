@@ -48,8 +48,9 @@ pub(crate) struct SamplingArgs {
     /// (TMPDIR). The scores of the test nodes are not included. Default: no limit.
     #[arg(long, value_parser = kiln::data::convert::parse_bytes)]
     pub(crate) memory: Option<u64>,
-    /// Edges over which messages pass in data with times: those that were known before the time of training, validation or test,
-    /// those that were known at the time of each item, or all, which reads the future of the items. Default: known.
+    /// Edges over which messages pass: in data with a split by time, those that were known before the time of training, validation
+    /// or test, or all, which reads the future of the items; in data whose items have times, those that were known at the time of
+    /// each. Default: known.
     #[arg(long, value_parser = parse::messages())]
     pub(crate) messages: Option<Messages>,
     /// With --messages item-time, edges at the time of an item itself are known, too.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use kiln_graph::Csc;
 #[cfg(feature = "cube")]
 use kiln_graph::{LocalId, NodeId};
+#[cfg(feature = "cube")]
+use kiln_sample::RuleError;
 use kiln_sample::{
     Dsts, EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Result, RngKey,
-    SampledBlocks, SamplerConfig, Scratch, Seeds, TimeLimits,
+    SampledBlocks, SamplerConfig, Scratch, Seeds, TimeLimits, TimesError,
 };
-#[cfg(feature = "cube")]
-use kiln_sample::{RuleError, TimesError};
 
 #[cfg(feature = "cube")]
 use crate::cube::graph::Graph;
@@ -155,6 +155,9 @@ impl DeviceSampler {
         if seeds.times().is_some() {
             return Err(Error::Times(TimesError::NotSupported));
         }
+        if self.config.rule.needs_times() {
+            return Err(Error::Times(TimesError::NoTimes));
+        }
         let (distinct, seed_index) = number_seeds(seeds, self.graph.n_nodes())?;
         let mut nodes = graph.upload_nodes(&distinct);
         let excluded = graph.upload_excluded(seeds.excluded().map(|edges| &**edges));
@@ -228,6 +231,9 @@ impl FrontierSampler for DeviceSampler {
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
+        if self.config.rule.needs_times() && dsts.times().is_none() {
+            return Err(Error::Times(TimesError::NoTimes));
+        }
         if request.weights != EdgeWeights::None && !self.graph.has_weights() {
             return Err(Error::NoWeights);
         }

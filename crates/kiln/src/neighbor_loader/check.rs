@@ -100,7 +100,7 @@ impl NeighborLoader {
 
     /// Returns false if the default rule would drop self loops. A rule that the program has set is its own decision.
     fn may_keep_self_loops(&self) -> bool {
-        self.has_rule
+        self.has_rule && !self.sampling.rule.needs_times()
             || matches!(self.sampling.rule, Rule::UniformKeepSelfLoops)
             || self.fanouts.iter().flatten().all(|fanout| *fanout == Fanout::All)
     }

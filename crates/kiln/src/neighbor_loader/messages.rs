@@ -12,7 +12,7 @@ use crate::Result;
 use crate::device_copy::{DeviceCopies, DeviceCopy};
 use crate::source::Source;
 
-/// The edges over which messages pass. Without times, messages pass over all edges.
+/// The edges over which messages pass. Without a split by time, and unless items have times of their own, they pass over all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Messages {
     /// Only the edges that were known before the split's time of the phase ([`TimeSplit::cuts`]).

@@ -1,7 +1,7 @@
 //! The graphs of the phases of a loader.
 
-use kiln_data::TimeSplit;
-use kiln_graph::SharedArray;
+use kiln_data::{DatasetTimes, TimeSplit};
+use kiln_graph::{EdgeColumns, SharedArray};
 use kiln_kernels::GraphMode;
 use kiln_loader::Phase;
 use kiln_sample::TimeLimits;
@@ -72,7 +72,13 @@ impl NeighborLoader {
         if self.source.whole().is_none() {
             return Err(Error::NeedsWholeGraph { what: "sampling at the times of items" });
         }
+        let reads_features = self.edge_columns.iter().any(|name| **name == *EdgeColumns::FEATURES);
         let (what, reason, fix) = match (self.evaluation, self.graph_mode, self.source.graph_step()) {
+            (_, _, GraphStep::SelfLoops) if reads_features => (
+                "a self loop with edge features",
+                "its features are the mean of all edges, also of later ones",
+                "use a model without self loops, such as gine, or no edge features",
+            ),
             (EvalMode::Exact { .. }, ..) => {
                 ("exact evaluation", "it has one graph for all items", "use sampled evaluation")
             }
@@ -82,9 +88,22 @@ impl NeighborLoader {
             (_, _, GraphStep::GcnNorm) => {
                 ("the normalisation of a GCN", "degrees count later edges", "use another model, such as sage")
             }
-            _ => return self.item_times().map(|_| ()),
+            _ => return self.check_times_of_items(),
         };
         Err(ItemTimesError::NotPossible { what, reason, fix }.into())
+    }
+
+    /// Checks that all items have times, before which edges were known.
+    fn check_times_of_items(&self) -> Result<()> {
+        let times = self.item_times()?;
+        for (_, nodes) in self.targets.split.parts() {
+            for row in self.target_rows(nodes).iter() {
+                if times.get(row.index()) == Some(&DatasetTimes::NEVER) {
+                    return Err(ItemTimesError::NoTime { node: row.0 }.into());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the times of the nodes that have targets.

@@ -20,7 +20,7 @@ use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
 use crate::links::MessageGraph;
 use crate::source::{GraphStep, Sampling, Source, WholeGraph, no_step, no_times};
-use crate::{Error, Result};
+use crate::{Error, ItemTimesError, Result};
 
 /// A dataset with the graph that the loader samples: the result of `step` on the graph of the dataset.
 #[derive(Clone)]
@@ -82,8 +82,17 @@ impl PreparedDataset {
         {
             return Ok(None);
         }
-        let graph = self.uncut().times.graph_by_time(&self.uncut().graph)?;
-        let data = Dataset { graph: Arc::clone(&graph), ..self.data.clone() };
+        let mut uncut = self.uncut().clone();
+        let symmetrizes = |preparation: &Preparation| preparation.symmetrizes();
+        if model.info().inputs.preparation.as_ref().is_some_and(symmetrizes)
+            && !symmetrizes(&uncut.preparation)
+        {
+            // The reverse of an edge has its time, which a preparation of the graph alone would lose.
+            uncut = uncut.symmetrize()?;
+        }
+        let graph = uncut.times.graph_by_time(&uncut.graph)?;
+        let preparation = uncut.preparation.clone();
+        let data = Dataset { graph: Arc::clone(&graph), preparation, ..self.data.clone() };
         Ok(Some(Self { data, graph, ..self.clone() }))
     }
 
@@ -290,6 +299,14 @@ impl Source for PreparedDataset {
     }
 
     fn order_by_time(&self) -> Result<Arc<dyn Source>> {
+        if self.cut.is_some() {
+            return Err(ItemTimesError::NotPossible {
+                what: "a graph of what was known at one time",
+                reason: "its edges have no times",
+                fix: "use the whole graph",
+            }
+            .into());
+        }
         let ordered = self.data.times.graph_by_time(&self.data.graph)?;
         let graph = match self.step {
             GraphStep::None => ordered,

@@ -32,9 +32,9 @@ pub enum DamagedGraphError {
         /// The file from which `indptr` is mapped; `None` if it is in memory.
         file: Option<PathBuf>,
     },
-    /// The order of a destination's edges by time has a position that none of them has.
+    /// The order of a destination's edges by time does not have each of them once.
     #[error(
-        "{}node {}: the order of its edges by time has the position {place}, expected a position below {degree}: the graph is \
+        "{}node {}: the order of its edges by time is wrong at position {place}, expected each position below {degree} once, by time: the graph is \
          damaged: restore or regenerate it", file_prefix(file.as_deref()), node.0
     )]
     BadTimeOrder {

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use kiln_graph::{
-    Block, Csc, EdgeColumn, EdgeColumns, EdgeId, EdgeTimes, NodeId, NodeTypes, RelationEdges, Relations,
-    TimeScale,
+    Block, Csc, CscBuilder, EdgeColumn, EdgeColumns, EdgeId, EdgeTimes, NodeId, NodeTypes, RelationEdges,
+    Relations, TimeScale,
 };
 use kiln_sample::{
     EdgeWeights, Error, ExcludedEdges, Fanout, FrontierSampler, HeteroNeighborSampler, KeyDomain,
@@ -236,6 +236,24 @@ proptest! {
             }
         }
     }
+}
+
+/// The vectors of `docs/rng.md`, which another program computed.
+#[test]
+fn picks_match_the_documented_vectors() {
+    let step = RngKey::new(0x0123_4567_89ab_cdef).fold_in(KeyDomain::Epoch, 2).fold_in(KeyDomain::Step, 3);
+    let key = step.fold_in(KeyDomain::Layer, 1).fold_in(KeyDomain::Time, -5_i64 as u64);
+    assert_eq!(key.words(), [0x26ea_709d, 0x03a8_16b6]);
+    // Node 42 has 130 edges, of which the last 100 are known at -5, the latest first.
+    let graph = CscBuilder::new(43).build(&[0; 130], &[42; 130]).unwrap();
+    let times: Vec<i64> = (0..130).map(|edge| if edge < 30 { 0 } else { -10 - edge }).collect();
+    let graph = Arc::new(graph.with_edge_times(times).unwrap());
+    let sampler = NeighborSampler::new(graph, [Fanout::UpTo(0), Fanout::UpTo(10)]);
+    let seeds = Seeds::nodes(vec![NodeId(42)]).with_times(vec![-5]);
+    let sampled = sampler.sample_blocks(&seeds, step, &mut Scratch::default()).unwrap();
+    let mut ranks: Vec<u64> = sampled.blocks[1].edge_ids().iter().map(|edge| 129 - edge.0).collect();
+    ranks.reverse();
+    assert_eq!(ranks, [7, 17, 19, 22, 53, 60, 63, 72, 76, 91]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kiln_feature::{
     EdgeColumnStores, EdgeFeatureStore, EdgeFeatures, FeatureColumn, FeatureStore, Preparation, RelationRows,
 };
-use kiln_graph::{Csc, EdgeColumns, GraphSchema, NodeId, Relations, SharedArray};
+use kiln_graph::{Csc, EdgeColumns, EdgeTimes, GraphSchema, NodeId, Relations, SharedArray};
 use kiln_loader::FeatureStores;
 use kiln_sample::{Fanout, FrontierSampler, SamplerConfig};
 
@@ -103,6 +103,7 @@ impl SeedTimes {
         let mut of_nodes = Vec::with_capacity(nodes.len());
         for node in nodes {
             let time = times.get(node.0.wrapping_sub(first.0) as usize);
+            let time = time.filter(|time| **time != EdgeTimes::NEVER);
             of_nodes.push(*time.ok_or(ModelError::Mode(PredictModeError::NoItemTimes))?);
         }
         Ok(of_nodes)
@@ -326,6 +327,10 @@ impl PredictionData {
             GraphAccess::Plain(graph) => {
                 if left.symmetrizes() && self.seed_times.is_some() {
                     return Err(ModelError::Mode(PredictModeError::LosesTimes).into());
+                }
+                let reads_features = model.sampling().edge_features.is_some();
+                if left.adds_self_loops() && reads_features && self.seed_times.is_some() {
+                    return Err(ModelError::Mode(PredictModeError::LoopsOfLaterEdges).into());
                 }
                 let graph = prepared_graph(model.info(), &left, graph.clone(), self.n_edge_types)?;
                 model.check_edge_types(|| graph.n_edge_types())?;

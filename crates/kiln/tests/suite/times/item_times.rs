@@ -1,8 +1,9 @@
 //! Items that are sampled at their own times.
 
-use kiln::data::TimeSplit;
+use kiln::data::{DatasetTimes, TimeSplit};
 use kiln::graph::{ColumnValues, EdgeColumn, EdgeColumns};
 use kiln::kernels::GraphMode;
+use kiln::nn::AttentionKind;
 use kiln::prelude::*;
 use kiln::sample::TimeLimits;
 use kiln::train::LayerWiseConfig;
@@ -171,4 +172,64 @@ fn what_is_not_possible_with_item_times_is_an_error() {
         }
         error => panic!("{error}"),
     }
+}
+
+/// Nodes without a time know nothing that can be sampled, added loops have no rows of later edges, and a graph at one time has no
+/// other times.
+#[test]
+fn items_without_times_and_features_of_loops_are_errors() {
+    let random = Random::new(true, true);
+    let data = random.timed(TimeSplit::new(None, 50, 75).unwrap(), false);
+    let folder = tempfile::tempdir().unwrap();
+    let error_of = |loader: NeighborLoader, model: GatConfig| {
+        let fit = out(folder.path(), "run".to_owned(), 1);
+        let trained = Trainer::new(model, AdamConfig::new(0.01)).fit(&loader, fit);
+        trained.err().expect("the training should not start").to_string()
+    };
+    let gat = GatConfig::new(2, 2).attention(AttentionKind::GatV2).layers(1).heads(1);
+    let with_loops =
+        |data: &Dataset| NeighborLoader::new(data, [4]).messages(AT_ITEM_TIME).add_self_loops().unwrap();
+    let error = error_of(with_loops(&data).edge_features(), gat.clone().edge_features(1));
+    assert!(error.contains("a self loop with edge features is not possible"), "{error}");
+    let error = error_of(with_loops(&data).rule(Rule::MostRecent), gat.clone());
+    assert!(error.contains("needs a self loop on each node"), "{error}");
+    let source = GraphSource::from(&data).at("60").unwrap();
+    let at = NeighborLoader::new(&source, [4]).messages(AT_ITEM_TIME).add_self_loops().unwrap();
+    let error = error_of(at, gat.clone());
+    assert!(error.contains("its edges have no times"), "{error}");
+
+    let mut times = random.node_times.clone();
+    let without = data.split().train[3];
+    times[without.index()] = DatasetTimes::NEVER;
+    let some = data.clone().with_node_times(0, times).unwrap();
+    let error = error_of(with_loops(&some), gat.clone());
+    assert!(error.contains(&format!("node {} of the split has no time", without.0)), "{error}");
+    let fit = out(folder.path(), "gat".to_owned(), 1);
+    Trainer::new(gat, AdamConfig::new(0.01)).fit(&with_loops(&data), fit).unwrap();
+    let model = SavedModel::open(folder.path().join("gat")).unwrap();
+    let error = model.on_nodes(&some).unwrap().predict(&[without], &PredictMode::default()).unwrap_err();
+    assert!(error.to_string().contains("these items have no times"), "{error}");
+    // Stored loops must not have the rows of later edges either.
+    let only_nodes = Random::new(false, true).timed(TimeSplit::new(None, 50, 75).unwrap(), false);
+    let error = only_nodes.add_self_loops().unwrap_err().to_string();
+    assert!(error.contains("features"), "{error}");
+}
+
+/// The reverses that the preparation of a model adds have the times of their edges.
+#[test]
+fn a_model_of_symmetrized_data_predicts_on_the_data_as_it_was() {
+    let random = Random::new(true, true);
+    let split = TimeSplit::new(None, 50, 75).unwrap();
+    let data = random.timed(split, false);
+    let both = data.clone().symmetrize().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let sage = SageConfig::new(2, 2).layers(2).hidden(8).dropout(0.0);
+    let fit = out(folder.path(), "run".to_owned(), 1);
+    Trainer::new(sage, AdamConfig::new(0.01)).fit(&loader(&both), fit).unwrap();
+    let model = SavedModel::open(folder.path().join("run")).unwrap();
+    let scores = |data: &Dataset| {
+        let nodes = &data.split().test;
+        format!("{:?}", model.on_nodes(data).unwrap().predict(nodes, &PredictMode::default()).unwrap())
+    };
+    assert_eq!(scores(&both), scores(&data));
 }

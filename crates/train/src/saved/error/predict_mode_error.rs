@@ -16,7 +16,7 @@ pub enum PredictModeError {
     /// Items have times of their own, at which exact mode cannot compute the rows of all nodes.
     #[error(
         "the model was trained on neighbours that were known at the time of each item, and exact mode has one graph for all: \
-         predict with sampled neighbours (--mode evaluated)"
+         predict with sampled neighbours (--mode as-evaluated)"
     )]
     ExactItemTimes,
     /// The model needs the time of each item, and the data has none.
@@ -25,6 +25,12 @@ pub enum PredictModeError {
          whose nodes have times, or predict at one time (--at)"
     )]
     NoItemTimes,
+    /// The model reads edge features and self loops, whose features would be those of later edges.
+    #[error(
+        "the model was trained on neighbours that were known at the time of each item, and the features of its self loops are the \
+         mean of all edges, also of later ones: train a model without self loops, such as gine"
+    )]
+    LoopsOfLaterEdges,
     /// The preparation of the model adds edges, which have no times.
     #[error(
         "the preparation of the model adds reverse edges, whose times would be lost: prepare the data first, with \
