@@ -38,7 +38,7 @@ pub(crate) fn main() -> Result {
         bench(&mut stage, &format!("uniform-{fanouts}"), &input, &input.sampler(), untimed, work)?;
         for (name, rule) in [("timed", Rule::Uniform), ("recent", Rule::MostRecent)] {
             let sampler = NeighborSampler::with_rule(Arc::clone(&timed), input.fanouts.clone(), rule);
-            bench(&mut stage, &format!("{name}-{fanouts}"), &input, &sampler, at_random_times, work)?;
+            bench(&mut stage, &format!("{name}-{fanouts}"), &input, &sampler, timed_seeds, work)?;
         }
         bench(&mut stage, &format!("replacement-{fanouts}"), &input, &replacement, untimed, work)?;
         // Whole neighbourhoods are read sequentially, so the ceiling of random reads does not apply.
@@ -89,7 +89,7 @@ fn untimed(batch: &SeedBatch) -> Seeds {
     Seeds::nodes(batch.seeds.clone())
 }
 
-fn at_random_times(batch: &SeedBatch) -> Seeds {
+fn timed_seeds(batch: &SeedBatch) -> Seeds {
     let times = random_times(batch.key, batch.seeds.len());
     untimed(batch).with_times(times)
 }

@@ -34,6 +34,7 @@ mod mapped_file;
 mod metagraph;
 mod node_types;
 mod norm;
+mod order_by_time;
 mod relation_groups;
 mod relations;
 mod self_loops;

@@ -19,6 +19,9 @@ pub enum ItemTimesError {
         /// The number of the node within its type.
         node: u32,
     },
+    /// Limits of times were given, and items are not sampled at their times.
+    #[error("--until and --time-window are about the times of items: add --messages item-time")]
+    LimitsWithoutTimes,
     /// The sampling rule reads times, and items have none.
     #[error(
         "the rule `{rule}` picks by time: let items have times (--messages item-time), or use another rule"

@@ -4,7 +4,6 @@ use clap::builder::TypedValueParser;
 use kiln::Messages;
 use kiln::comm::MasterAddress;
 use kiln::data::NodeFeatures;
-use kiln::sample::TimeLimits;
 pub(crate) use kiln_usage::{
     choice, describe_range, host, join_words, learning_rate, name_of, non_negative, positive, rate, share,
     size, whole,
@@ -12,15 +11,7 @@ pub(crate) use kiln_usage::{
 
 /// Returns the parser of `--messages`.
 pub(crate) fn messages() -> impl TypedValueParser<Value = Messages> {
-    choice([
-        ("known", "Edges that were known before the split's time of the phase", Messages::Known),
-        ("all", "All edges, also later ones than the items: metrics are too good", Messages::All),
-        (
-            "item-time",
-            "For each item, edges that were known at its own time",
-            Messages::AtItemTime(TimeLimits::default()),
-        ),
-    ])
+    choice(Messages::NAMED)
 }
 
 /// Returns the parser of `--node-features`.

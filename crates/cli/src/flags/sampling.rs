@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use kiln::data::TimeKind;
 use kiln::graph::GraphSchema;
-use kiln::sample::{Fanout, RelationFanouts, Rule, TimeLimits};
+use kiln::sample::{Fanout, RelationFanouts, Rule};
 use kiln::{EvalMode, Messages};
 use kiln_usage::{bail, ensure};
 
@@ -116,16 +116,7 @@ impl SamplingArgs {
 
     /// Returns the edges over which messages pass, in data whose times have this meaning.
     pub(crate) fn messages(&self, times: TimeKind) -> anyhow::Result<Messages> {
-        let messages = self.messages.unwrap_or_default();
-        if !matches!(messages, Messages::AtItemTime(_)) {
-            ensure!(
-                !self.until && self.time_window.is_none(),
-                "--until and --time-window are about the times of items: add --messages item-time"
-            );
-            return Ok(messages);
-        }
-        let window = self.time_window.as_deref().map(|text| times.parse_length(text)).transpose()?;
-        Ok(Messages::AtItemTime(TimeLimits { includes_equal: self.until, window }))
+        Ok(self.messages.unwrap_or_default().limited(self.until, self.time_window.as_deref(), times)?)
     }
 
     /// Prints a note if a sampling rule was given for layers that all read all neighbours.

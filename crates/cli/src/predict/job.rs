@@ -64,11 +64,9 @@ impl Job<'_> {
     /// Returns the time before which edges pass messages: that of `--at`, or the time of the test of data with a split by time if
     /// its test nodes are predicted. Prints a note without `--at`.
     fn time(&self, kind: TimeKind, split: Option<TimeSplit>) -> Option<String> {
+        // Items with times of their own need none for all.
+        let split = split.filter(|_| !self.model.info().inputs.has_item_times());
         let (None, Some(split)) = (&self.args.at, split) else { return self.args.at.clone() };
-        // Items have times of their own.
-        if self.model.info().inputs.has_item_times() {
-            return None;
-        }
         let test = Some(kind.text(split.test).to_string()).filter(|_| self.args.selects_test());
         let edges = match &test {
             Some(time) => format!("the edges before {time}, the time of the test"),

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Device;
-use kiln_data::TimeSplit;
+use kiln_data::{TimeKind, TimeSplit};
 use kiln_kernels::DeviceFeatures;
 use kiln_loader::Phase;
 use kiln_sample::TimeLimits;
 
-use crate::Result;
 use crate::device_copy::{DeviceCopies, DeviceCopy};
 use crate::source::Source;
+use crate::{ItemTimesError, Result};
 
 /// The edges over which messages pass. Without a split by time, and unless items have times of their own, they pass over all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -28,6 +28,48 @@ pub enum Messages {
     /// Neighbours are sampled on the host, from a whole graph. It is PyG's `NeighborLoader` with `time_attr` and
     /// `input_time`, except that items of equal time share rows, and that the samples do not depend on the batch.
     AtItemTime(TimeLimits),
+}
+
+impl Messages {
+    /// The kinds of messages by the names of `--messages`, with their meanings.
+    pub const NAMED: [(&'static str, &'static str, Self); 3] = [
+        ("known", "Edges that were known before the split's time of the phase", Self::Known),
+        ("all", "All edges, also later ones than the items: metrics are too good", Self::All),
+        (
+            "item-time",
+            "For each item, edges that were known at its own time",
+            Self::AtItemTime(TimeLimits { includes_equal: false, window: None }),
+        ),
+    ];
+
+    /// Returns the messages at the times of items with these limits. `window` is a length of time as text
+    /// ([`TimeKind::parse_length`]).
+    ///
+    /// ```
+    /// use kiln::Messages;
+    /// use kiln::data::TimeKind;
+    /// use kiln::sample::TimeLimits;
+    /// let at_item_time = Messages::AtItemTime(TimeLimits::default());
+    /// let limited = at_item_time.limited(true, Some("2h"), TimeKind::Date)?;
+    /// let limits = TimeLimits { includes_equal: true, window: Some(7_200_000_000) };
+    /// assert_eq!(limited, Messages::AtItemTime(limits));
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`ItemTimesError::LimitsWithoutTimes`] if there are limits for other messages, and
+    /// [`TimeError::NoTime`](kiln_data::TimeError::NoTime) for a text that is no length of time.
+    pub fn limited(self, includes_equal: bool, window: Option<&str>, times: TimeKind) -> Result<Self> {
+        if !matches!(self, Self::AtItemTime(_)) {
+            return match includes_equal || window.is_some() {
+                true => Err(ItemTimesError::LimitsWithoutTimes.into()),
+                false => Ok(self),
+            };
+        }
+        let window =
+            window.map(|text| times.parse_length(text)).transpose().map_err(kiln_data::Error::from)?;
+        Ok(Self::AtItemTime(TimeLimits { includes_equal, window }))
+    }
 }
 
 /// The graphs of the phases, each of which is made when it is first needed. Clones of a loader share them, and phases with equal
