@@ -64,8 +64,7 @@ impl Job<'_> {
             );
             return Ok(all_of(pairs.unwrap_or_default()));
         };
-        let is_of_test = pairs.is_none() && *args.selection() == ItemSelection::Test;
-        if !is_of_test || args.at.is_some() {
+        if pairs.is_some() || *args.selection() != ItemSelection::Test || args.at.is_some() {
             let of_time =
                 args.at.as_ref().map_or_else(String::new, |time| format!(" that are before {time}"));
             print_rank_zero(format_args!(
