@@ -106,8 +106,8 @@ pub struct NodeBatcher<S: ?Sized> {
     /// The targets of the seeds; `None` for tasks without targets of nodes.
     targets: Option<NodeTargets>,
     /// The time of each node that may be a seed, `[n_nodes]`, counted from the first node that has targets; `None` if seeds have
-    /// no times, or if those of a batch come with it.
-    seed_times: Option<SharedArray<i64>>,
+    /// no times, or if those of a batch come with it. It is boxed, because few batchers have it.
+    seed_times: Option<Box<SharedArray<i64>>>,
     /// The types and relations by which the edges of blocks are grouped; `None` for models that read no groups.
     grouped_by: Option<(Arc<NodeTypes>, Metagraph)>,
     /// True if the groups have those of nodes.
@@ -150,7 +150,7 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
     /// ([`Seeds::with_times`]). `times` has a time for each node of the type that has targets, `[n_nodes_of_type]`.
     #[must_use]
     pub fn seed_times(self, times: impl Into<SharedArray<i64>>) -> Self {
-        Self { seed_times: Some(times.into()), ..self }
+        Self { seed_times: Some(Box::new(times.into())), ..self }
     }
 
     /// Gathers the rows of the edges of each block in a column, too, such as their features. They must be those of the

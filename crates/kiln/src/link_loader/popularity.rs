@@ -20,7 +20,6 @@ impl LinkNeighborLoader {
             true => Popularity::count_both_ends(links, &self.targets.split().train),
             false => Popularity::count_destinations(links, &self.targets.split().train),
         };
-        let note = popularity.note_on_test(links, &self.targets.split().test, &negatives, seed);
-        Ok(note.map_err(kiln_train::Error::from)?)
+        Ok(popularity.note_on_test(links, &self.targets.split().test, &negatives, seed)?)
     }
 }

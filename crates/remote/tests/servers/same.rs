@@ -229,7 +229,7 @@ fn rejects_local_samplers_that_do_not_match_the_partition() {
         fn sample_frontier(
             &self,
             _: &HopRequest,
-            _: &[NodeId],
+            _: Dsts<'_>,
             _: &mut Scratch,
             _: &mut Frontier,
         ) -> kiln_sample::Result<()> {

@@ -142,7 +142,7 @@ fn what_is_not_possible_with_item_times_is_an_error() {
         let sage = SageConfig::new(2, 2).layers(2).hidden(8);
         let fit =
             Trainer::new(sage, AdamConfig::new(0.01)).fit(&loader, out(folder.path(), "run".to_owned(), 1));
-        fit.err().expect("the training should not start").to_string()
+        fit.expect_err("the training should not start").to_string()
     };
     let error = fit(loader(&data).evaluation(EvalMode::Exact { memory_bytes: None }));
     assert!(error.contains("exact evaluation is not possible"), "{error}");
@@ -156,7 +156,7 @@ fn what_is_not_possible_with_item_times_is_an_error() {
     let config = GcnConfig::new(2, 2).layers(2).hidden(8);
     let error =
         Trainer::new(config, AdamConfig::new(0.01)).fit(&gcn, out(folder.path(), "gcn".to_owned(), 1));
-    let error = error.err().unwrap().to_string();
+    let error = error.unwrap_err().to_string();
     assert!(error.contains("degrees count later edges"), "{error}");
     let links = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 0).unwrap();
     let links = LinkNeighborLoader::new(loader(&data), &links).unwrap();
@@ -166,7 +166,7 @@ fn what_is_not_possible_with_item_times_is_an_error() {
     };
     let error =
         Trainer::new(config, AdamConfig::new(0.01)).fit(&links, out(folder.path(), "links".to_owned(), 1));
-    match error.err().unwrap() {
+    match error.unwrap_err() {
         kiln::Error::ItemTimes(ItemTimesError::NotPossible { what, .. }) => {
             assert_eq!(what, "training on links")
         }
@@ -184,7 +184,7 @@ fn items_without_times_and_features_of_loops_are_errors() {
     let error_of = |loader: NeighborLoader, model: GatConfig| {
         let fit = out(folder.path(), "run".to_owned(), 1);
         let trained = Trainer::new(model, AdamConfig::new(0.01)).fit(&loader, fit);
-        trained.err().expect("the training should not start").to_string()
+        trained.expect_err("the training should not start").to_string()
     };
     let gat = GatConfig::new(2, 2).attention(AttentionKind::GatV2).layers(1).heads(1);
     let with_loops =
