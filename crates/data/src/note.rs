@@ -200,8 +200,8 @@ impl fmt::Display for Note {
             }
             Self::ReverseRelation { relation, reverse } => write!(
                 f,
-                "`{reverse}` has the reverse of each edge of `{relation}`, so it is the reverse relation of the links: those for \
-                validation and test leave it, too"
+                "`{reverse}` has the reverse of each edge of `{relation}`, so it is the reverse relation of the links, whose \
+                reverses pass messages only where the links do"
             ),
             Self::UntrainedClasses { item, part, n_items, n_all, classes } => {
                 let classes = classes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");

@@ -59,7 +59,9 @@ impl<S: Copy> FlagGroups<S> {
         let mut differences = Vec::new();
         for name in names.difference(&ignored) {
             let [then, now] = [then, now].map(|flags| flags.get(*name).map_or("not set", String::as_str));
-            if !are_equal(then, now) {
+            // A run of an older version does not have a switch that is off.
+            let is_off = |value: &str| ["not set", "false"].contains(&value);
+            if !(are_equal(then, now) || is_off(then) && is_off(now)) {
                 differences.push(format!("--{name} was {then} and is {now} now"));
             }
         }

@@ -117,7 +117,7 @@ impl LinkSplitArgs {
         );
         let reverse_of_data = links.reverse.map(name);
         ensure!(
-            reverse_of_data.is_none() || reverse.is_none() || reverse == reverse_of_data,
+            reverse_of_data.is_none() || self.reverse_relation.is_none() || reverse == reverse_of_data,
             "the reverse of the links of {} is `{}`: remove --reverse-relation",
             data.name,
             reverse_of_data.unwrap_or_default()

@@ -50,7 +50,9 @@ impl Job<'_> {
         let data = if args.in_memory { data.in_memory() } else { data };
         print_rank_zero(&data);
         self.print_notes_on_names(data.graph.schema(), &data.feature_columns, &data.edge_type_names);
-        let time = self.time(data.times.kind, data.times.split);
+        let has_no_test = data.links.as_ref().is_none_or(|links| links.targets.split().test.is_empty());
+        let ranks_all = args.links.top_k.is_some() && has_no_test;
+        let time = self.time(data.times.kind, data.times.split, args.selects_test() && !ranks_all);
         let mut graph = PredictedGraph::from(data);
         if let Some(hash) = args.data.recorded_hash()? {
             graph.source = graph.source.with_hash(hash);
@@ -63,15 +65,13 @@ impl Job<'_> {
 
     /// Returns the time before which edges pass messages: that of `--at`, or the time of the test of data with a split by time if
     /// its test nodes are predicted. Prints a note without `--at`.
-    fn time(&self, kind: TimeKind, split: Option<TimeSplit>) -> Option<String> {
+    fn time(&self, kind: TimeKind, split: Option<TimeSplit>, selects_test: bool) -> Option<String> {
         // Items with times of their own need none for all.
         let split = split.filter(|_| !self.model.info().inputs.has_item_times());
         let (None, Some(split)) = (&self.args.at, split) else { return self.args.at.clone() };
-        let test = Some(kind.text(split.test).to_string()).filter(|_| self.args.selects_test());
-        let edges = match &test {
-            Some(time) => format!("the edges before {time}, the time of the test"),
-            None => "all edges".to_owned(),
-        };
+        let test = Some(kind.text(split.test).to_string()).filter(|_| selects_test);
+        let edges = test.as_ref().map(|time| format!("the edges before {time}, the time of the test"));
+        let edges = edges.as_deref().unwrap_or("all edges");
         print_rank_zero(format_args!(
             "note: messages pass over {edges}: --at TIME reads what was known then"
         ));
@@ -110,7 +110,7 @@ impl Job<'_> {
         let schema = info.schema.clone();
         self.print_notes_on_names(&schema, &info.feature_columns, &info.edge_type_names);
         job.share_partitions(&graph, self.launch.as_ref())?;
-        let time = self.time(info.times.kind, info.times.split);
+        let time = self.time(info.times.kind, info.times.split, self.args.selects_test());
         if let Some(time) = &time {
             info.times.kind.parse(time)?;
         }

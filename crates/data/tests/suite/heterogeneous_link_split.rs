@@ -122,6 +122,26 @@ fn the_reverse_relation_is_found_by_its_edges() {
     }
     // A relation that lacks the reverse of one edge is another one, and one may have more edges.
     assert!(LinkSplit::find_reverse(&graph, "sells").is_err());
+    let types = NodeTypes::new([("user", 4), ("item", 3)]).unwrap();
+    let relations = [
+        relation("buys", ["user", "item"], &[0, 1, 1, 2, 2], &[0, 1, 1, 2, 2]),
+        // All pairs, among them the reverses by chance.
+        relation(
+            "shown to",
+            ["item", "user"],
+            &[0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2],
+            &[0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3],
+        ),
+        // Purchases are repeated, their reverses are not.
+        relation("bought by", ["item", "user"], &[0, 1, 2], &[0, 1, 2]),
+        // Both directions are in one relation, and another one has them, too.
+        relation("friend", ["user", "user"], &[0, 1], &[1, 0]),
+        relation("near", ["user", "user"], &[0, 1], &[1, 0]),
+    ];
+    let graph = Relations::from_edges(types, &relations).unwrap();
+    for (relation, reverse) in [("buys", Some("bought by")), ("shown to", None), ("friend", None)] {
+        assert_eq!(LinkSplit::find_reverse(&graph, relation).unwrap(), reverse, "{relation}");
+    }
 }
 
 #[test]

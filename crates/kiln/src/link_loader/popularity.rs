@@ -1,4 +1,4 @@
-use kiln_loader::{LinkExclusion, Phase};
+use kiln_loader::Phase;
 use kiln_train::Popularity;
 
 use crate::{LinkNeighborLoader, Result};
@@ -12,11 +12,13 @@ impl LinkNeighborLoader {
         if self.edges.is_some() || negatives.reads_step() {
             return Ok(None);
         }
+        // The links of undirected edges are from the smaller node to the larger one, which says nothing about popularity.
+        let are_undirected = links.srcs().iter().zip(links.dsts().iter()).all(|(src, dst)| src <= dst);
         let has_one_type = self.relation.is_none_or(|links| {
             let [srcs, dsts] = self.nodes.source().schema().node_ranges(links.position);
-            links.reverse.is_none() && srcs == dsts
+            srcs == dsts
         });
-        let popularity = match has_one_type && self.exclusion == LinkExclusion::WithReverses {
+        let popularity = match has_one_type && are_undirected {
             true => Popularity::count_both_ends(links, &self.targets.split().train),
             false => Popularity::count_destinations(links, &self.targets.split().train),
         };

@@ -62,10 +62,10 @@ pub(super) fn is_target_name(column: &str) -> bool {
 
 /// Returns true for a name such as `is_fraud`, whose column is nothing else than a target.
 pub(super) fn is_certain_target_name(column: &str) -> bool {
-    let last = words(column).pop();
-    last.is_some_and(|word| {
-        TARGET_WORDS.contains(&word.as_str()) && !UNCERTAIN_TARGET_WORDS.contains(&word.as_str())
-    })
+    let mut words = words(column);
+    let Some(last) = words.pop() else { return false };
+    let is_alone = words.is_empty() || ["is", "has"].contains(&words.join(" ").as_str());
+    is_alone && TARGET_WORDS.contains(&last.as_str()) && !UNCERTAIN_TARGET_WORDS.contains(&last.as_str())
 }
 
 /// Returns true for the name of times.

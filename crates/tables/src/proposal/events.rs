@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::columns::{is_certain_target_name, is_number};
+use super::columns::{is_certain_target_name, is_number, is_time_name};
 use super::graph::GraphDraft;
 use super::names::words;
 use super::profile::ColumnProfile;
 use super::tables::InputTable;
-use super::targets::{SplitCandidate, splits, targets};
+use super::targets::{SplitCandidate, TargetCandidate, splits, targets};
 use super::times::{TimeColumn, certain_time, time_columns};
 use crate::spec::TimeUnit;
 
@@ -70,23 +70,27 @@ impl Events {
     pub(super) fn find(tables: &[InputTable], graph: &GraphDraft) -> Self {
         let mut events = Self::default();
         let mut named = Vec::new();
+        let mut uncertain = Vec::new();
         for (position, table) in tables.iter().enumerate() {
             let found = EventColumns::find(table, &graph.value_columns(table, position));
-            let targets = targets(table, &found.values).into_iter().map(|target| target.column);
-            let targets =
-                targets.filter(|column| is_certain_target_name(&table.profile.columns[*column].name));
-            named.extend(targets.map(|column| (position, column)));
+            let targets = targets(table, &found.values).into_iter();
+            let targets = targets.filter(|target| is_certain_target(table, target));
+            named.extend(targets.map(|target| (position, target.column)));
             if !graph.is_of_edges(position) {
                 continue;
             }
             let kind = events.times.values().next().map(|time| time.unit.kind());
             let time = certain_time(&found.times);
+            if time.is_none() && may_have_times(table, &found) {
+                uncertain.push(position);
+            }
             if let Some(time) = time.filter(|time| kind.is_none_or(|kind| time.unit.kind() == kind)) {
                 events.times.insert(position, time.clone());
             }
         }
         events.target = match named[..] {
-            [only] if graph.is_of_edges(only.0) => Some(only),
+            // A random split of events would pass messages over later ones.
+            [only] if graph.is_of_edges(only.0) && !uncertain.contains(&only.0) => Some(only),
             _ => None,
         };
         events
@@ -101,6 +105,20 @@ impl Events {
     pub(super) fn time_of(&self, table: usize) -> Option<&TimeColumn> {
         self.times.get(&table)
     }
+}
+
+/// Returns true for a column that is nothing else than the classes to predict. Numbers below 0 may stand for rows without one.
+fn is_certain_target(table: &InputTable, target: &TargetCandidate) -> bool {
+    let column = &table.profile.columns[target.column];
+    let is_of_classes = !target.yaml.contains("regression");
+    let has_no_other = column.stats().is_none_or(|stats| stats.min >= 0.0);
+    is_of_classes && has_no_other && is_certain_target_name(&column.name)
+}
+
+/// Returns true if a table may have times of its rows, also in a form that is not known.
+fn may_have_times(table: &InputTable, found: &EventColumns) -> bool {
+    let mut columns = found.values.iter().map(|column| &table.profile.columns[*column].name);
+    !found.times.is_empty() || columns.any(|name| is_time_name(name))
 }
 
 /// Returns true for a column of weights: numbers that are not negative, one in each row, by its name.

@@ -1,6 +1,7 @@
 //! Columns that have the times of rows.
 
 use super::columns::{is_step_name, is_time_name, time_unit};
+use super::names::words;
 use super::profile::ValueKind;
 use super::tables::InputTable;
 use super::yaml::{self, scalar};
@@ -35,6 +36,13 @@ impl TimeColumn {
     }
 }
 
+/// Words in the names of times that are not those of the event.
+const OTHER_TIME_WORDS: [&str; 10] =
+    ["birth", "birthday", "born", "due", "expiration", "expires", "expiry", "joined", "registered", "valid"];
+
+/// The smallest number of distinct times of events that are certain.
+const MIN_CERTAIN_TIMES: u64 = 10;
+
 /// Returns the columns that may have times: dates, timestamps by their name and range, and other integers that are named as times.
 pub(super) fn time_columns(table: &InputTable, columns: &[usize]) -> Vec<TimeColumn> {
     let found = columns.iter().filter_map(|position| {
@@ -48,7 +56,11 @@ pub(super) fn time_columns(table: &InputTable, columns: &[usize]) -> Vec<TimeCol
             _ => return None,
         };
         let is_named = is_integer || is_time_name(&column.name);
-        Some(TimeColumn { column: *position, unit, is_certain: is_named && column.n_missing == 0 })
+        let is_of_row = !words(&column.name).iter().any(|word| OTHER_TIME_WORDS.contains(&word.as_str()));
+        // Borders between few values leave parts without rows.
+        let has_many = MIN_CERTAIN_TIMES <= column.n_distinct();
+        let is_certain = is_named && is_of_row && has_many && column.n_missing == 0;
+        Some(TimeColumn { column: *position, unit, is_certain })
     });
     found.collect()
 }

@@ -157,6 +157,9 @@ fn write_edge_columns(
     }
     write_edge_targets(lines, table, &found, &planned, splits, events.target_of(relation.table));
     let mut fields = relation_fields(table, graph, relation);
+    if let Some(profile) = found.weight.map(|column| &columns[column]) {
+        fields += &format!(", weight: {}", scalar(&profile.name));
+    }
     let dropped: Vec<BadRowKind> =
         bad_edges(graph, table, relation).into_iter().map(|(kind, _)| kind).collect();
     if !dropped.is_empty() {
