@@ -5,12 +5,15 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use kiln_data::TimeSplit;
 use rayon::prelude::*;
 
-use crate::edges::RelationRows;
+use crate::edges::{EdgeRow, RelationRows};
 use crate::feature_columns::{
     FeatureColumns, RowEncoder, TASK_ROWS, check_heap_bytes, check_width, scale_drift,
 };
+use crate::node_table::NodeTable;
+use crate::row_ids::RowSet;
 use crate::spec::RelationSpec;
 use crate::spill::{SPILL_BUFFER, SpillFile, SpillWriter};
 use crate::spilled_features::SpilledFeatures;
@@ -46,10 +49,62 @@ impl Spilled<'_> {
 pub(crate) enum FittedRows<'a> {
     /// All good rows.
     All,
-    /// Those before a time, so that the features know nothing of the validation and the test of a split by time.
-    Before(i64),
+    /// Those that pass messages before a time, so that the features know nothing of the validation and the test of a split by time:
+    /// an edge is known from its time on, and not before its source.
+    Before {
+        time: i64,
+        /// The table of the sources, which may have times.
+        srcs: Option<&'a NodeTable<'a>>,
+    },
     /// None: the statistics are those of an earlier import.
     Earlier(&'a [FittedColumn]),
+}
+
+impl<'a> FittedRows<'a> {
+    /// Returns the rows of a relation with the statistics of an earlier import, or with a split by time. `srcs` is the table of its
+    /// sources.
+    pub(crate) fn new(
+        earlier: Option<&'a FittedRelation>,
+        split: Option<TimeSplit>,
+        srcs: Option<&'a NodeTable<'a>>,
+    ) -> Self {
+        match (earlier, split) {
+            (Some(earlier), _) => Self::Earlier(&earlier.columns),
+            (None, Some(split)) => Self::Before { time: split.val, srcs },
+            (None, None) => Self::All,
+        }
+    }
+}
+
+/// The latest rows that are in the statistics.
+#[derive(Debug)]
+struct LastRows {
+    /// The first time of edges that are in no statistics; `None` for those of all rows.
+    before: Option<i64>,
+    /// The rows of the sources that are not before it, if the sources have times.
+    late_srcs: RowSet,
+    /// True if both ends have one type. A node always knows itself, so that the time of a self loop is its own only.
+    has_one_type: bool,
+}
+
+impl LastRows {
+    fn new(spec: &RelationSpec, fitted: FittedRows<'_>) -> Result<Self> {
+        let has_one_type = spec.src.node_type == spec.dst.node_type;
+        let FittedRows::Before { time, srcs } = fitted else {
+            return Ok(Self { before: None, late_srcs: RowSet::default(), has_one_type });
+        };
+        let late_srcs = srcs.map(|table| table.rows_from(time)).transpose()?.unwrap_or_default();
+        Ok(Self { before: Some(time), late_srcs, has_one_type })
+    }
+
+    /// Returns true for a row that is in the statistics, if it is good.
+    fn contains(&self, row: &EdgeRow<'_>) -> bool {
+        let Some(before) = self.before else { return true };
+        let [src, dst] = row.rows;
+        let is_loop = self.has_one_type && src == dst;
+        let has_late_src = self.late_srcs.contains(src) && !is_loop;
+        !has_late_src && row.time.is_none_or(|time| time < before)
+    }
 }
 
 /// Reads the columns of a relation's table that become features, twice: for their statistics, and for the rows. `rows` has the keys,
@@ -69,7 +124,8 @@ pub(crate) fn read_edge_features(
         spec.columns.iter().map(|column| names.partition_point(|name| *name < column.column)).collect();
     let columns = FeatureColumns::new(&spec.columns, positions);
     let table = Table { source: source.clone(), columns: names };
-    let scan = scan(&table, &columns, rows, fitted, place)?;
+    let last_rows = LastRows::new(spec, fitted)?;
+    let scan = scan(&table, &columns, rows, fitted, &last_rows, place)?;
     let has_earlier = matches!(fitted, FittedRows::Earlier(_));
     let fitted = FittedRelation { name: spec.name.clone(), columns: scan.columns };
     let dim = check_width(source.label.clone(), &fitted.columns)?;
@@ -127,6 +183,7 @@ fn scan(
     columns: &FeatureColumns<'_>,
     rows: &RelationRows,
     fitted: FittedRows<'_>,
+    last_rows: &LastRows,
     place: Spilled<'_>,
 ) -> Result<Scan> {
     let label = &table.source.label;
@@ -134,13 +191,8 @@ fn scan(
     let mut reader = rows.read()?;
     let mut statistics = Vec::new();
     let mut numbers = Vec::new();
-    let mut before = i64::MAX;
     match fitted {
-        FittedRows::All => statistics = columns.statistics(label),
-        FittedRows::Before(time) => {
-            statistics = columns.statistics(label);
-            before = time;
-        }
+        FittedRows::All | FittedRows::Before { .. } => statistics = columns.statistics(label),
         FittedRows::Earlier(_) => numbers = columns.numbers(),
     }
     table.for_each_batch("computing statistics of edges", &mut |batch| {
@@ -148,8 +200,7 @@ fn scan(
         for mark in bad_columns(columns, batch) {
             marks.write_u32(mark)?;
             let row = reader.next()?;
-            let is_before = row.time.is_none_or(|time| time < before);
-            good.push(row.problem().is_none() && mark == 0 && is_before);
+            good.push(row.problem().is_none() && mark == 0 && last_rows.contains(&row));
         }
         columns.add(&mut statistics, batch, &|row| good[row])?;
         columns.add_numbers(&mut numbers, batch, &|row| good[row])?;
@@ -161,11 +212,11 @@ fn scan(
         notes: statistics.iter().flat_map(Accumulator::notes).collect(),
         drift: match fitted {
             FittedRows::Earlier(earlier) => scale_drift(label, &numbers, earlier),
-            FittedRows::All | FittedRows::Before(_) => Vec::new(),
+            FittedRows::All | FittedRows::Before { .. } => Vec::new(),
         },
         columns: match fitted {
             FittedRows::Earlier(earlier) => earlier.to_vec(),
-            FittedRows::All | FittedRows::Before(_) => {
+            FittedRows::All | FittedRows::Before { .. } => {
                 statistics.into_iter().map(Accumulator::finish).collect()
             }
         },

@@ -23,7 +23,7 @@ use crate::known_rows::KnownRows;
 use crate::known_set::KnownSet;
 use crate::node_table::{Fitted, NodeTable};
 use crate::options::{ImportOptions, ImportReport};
-use crate::row_ids::{DroppedRows, RowIds};
+use crate::row_ids::{RowIds, RowSet};
 use crate::spec::{EndSpec, ImportSpec, KeyType, RelationSpec};
 use crate::spec_tables::SpecTables;
 use crate::spill::KeyRecord;
@@ -312,7 +312,7 @@ impl<'a> Importer<'a> {
             }
             let times = spill_times(spec, &source, self.temporary, position)?;
             let mut rows = RelationRows { ends: [src, dst], columns, features: None, times };
-            self.read_features(position, &mut rows)?;
+            self.read_features(position, &types, &mut rows)?;
             let key_types = [&spec.src, &spec.dst].map(|end| self.key_type_of(&end.node_type));
             let mut log = rows.bad_rows(spec, &source, key_types)?;
             let items = EdgeItems::scan(spec, &source, &rows, key_types, self.temporary, &mut log)?;
@@ -329,18 +329,20 @@ impl<'a> Importer<'a> {
     }
 
     /// Reads the features of the edges of the relation at a position, if its spec names columns for them.
-    fn read_features(&mut self, position: usize, rows: &mut RelationRows) -> Result<()> {
+    fn read_features(
+        &mut self,
+        position: usize,
+        types: &[ImportedType<'_>],
+        rows: &mut RelationRows,
+    ) -> Result<()> {
         let spec = &self.spec.relations[position];
         if spec.columns.is_empty() {
             return Ok(());
         }
         let earlier = self.earlier_import().and_then(|earlier| earlier.relation(&spec.name));
         let place = Spilled { folder: self.temporary, relation: position };
-        let fitted = match (earlier, self.spec.time_split()) {
-            (Some(earlier), _) => FittedRows::Earlier(&earlier.columns),
-            (None, Some(split)) => FittedRows::Before(split.val),
-            (None, None) => FittedRows::All,
-        };
+        let srcs = types.iter().find(|of| of.fitted.name == spec.src.node_type);
+        let fitted = FittedRows::new(earlier, self.spec.time_split(), srcs.and_then(|of| of.table.as_ref()));
         let read = read_edge_features(spec, &self.tables.relations[position], rows, fitted, place)?;
         self.notes.extend(read.notes);
         self.drift.extend(read.drift);
@@ -502,7 +504,7 @@ impl<'a> Importer<'a> {
         if keys.n_rows == keys.n_known || keys.n_known == 0 {
             return Ok(KnownRows::default());
         }
-        let mut dropped = DroppedRows::default();
+        let mut dropped = RowSet::default();
         let (_, first) =
             self.join(&table.label, keys, &mut dropped, used_bytes, |join| join.find_first_rows())?;
         KnownRows::compare(table, nodes, fitted, &first)
@@ -513,7 +515,7 @@ impl<'a> Importer<'a> {
         &self,
         table: &str,
         keys: &KeyFile,
-        dropped: &mut DroppedRows,
+        dropped: &mut RowSet,
         used_bytes: u64,
         run: impl FnOnce(&mut Join<'_>) -> Result<T>,
     ) -> Result<(Duplicated, T)> {
@@ -544,7 +546,7 @@ impl<'a> Importer<'a> {
         let label = table_of(&spec.name);
         let names = self.known.map(|known| known.nodes(position).names);
         let mut keys = KeyWriter::create(self.temporary, &format!("keys-of-type-{position}"), &label, names)?;
-        let mut dropped = DroppedRows::default();
+        let mut dropped = RowSet::default();
         let mut starts = vec![keys.n_rows];
         for column in columns {
             column.table.for_each_batch("reading keys", &mut |batch| {

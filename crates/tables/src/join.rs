@@ -16,7 +16,7 @@ use crate::hash::{KeyHash, below, hash_bytes};
 use crate::key::{RowKey, map_keys};
 use crate::key_file::KeyFile;
 use crate::key_index::KeyIndex;
-use crate::row_ids::DroppedRows;
+use crate::row_ids::RowSet;
 use crate::spec::KeyType;
 use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile, SpillReader, SpillWriter};
 use crate::table::Table;
@@ -67,7 +67,7 @@ pub(crate) struct Join<'a> {
     pub(crate) room_bytes: u64,
     pub(crate) used_bytes: u64,
     /// The rows without a key, to which those with the key of an earlier row are added.
-    pub(crate) dropped: &'a mut DroppedRows,
+    pub(crate) dropped: &'a mut RowSet,
     /// The positions of the first rows with the key of an earlier one, unless it is a known node.
     pub(crate) duplicates: Duplicated,
     pub(crate) hash: KeyHash,

@@ -15,7 +15,7 @@ use crate::join::MAX_ROWS;
 use crate::key::key_of;
 use crate::key_file::{KeyFile, KeyWriter};
 use crate::known_nodes::KnownNodes;
-use crate::row_ids::DroppedRows;
+use crate::row_ids::RowSet;
 use crate::spec::{NodeTypeSpec, SplitSpec, TimeSplitSpec, TimeUnit};
 use crate::spill::KeyRecord;
 use crate::table::{Cell, Table, TableBatch, TableSource, table_of};
@@ -50,7 +50,7 @@ pub(crate) struct NodeTable<'a> {
 #[derive(Debug)]
 pub(crate) struct Scan {
     pub(crate) keys: KeyFile,
-    pub(crate) dropped: DroppedRows,
+    pub(crate) dropped: RowSet,
     pub(crate) log: BadRowLog,
     /// The statistics of all rows that are not bad; `None` if those of an earlier import are used.
     pub(crate) fitted: Option<Fitted>,
@@ -138,7 +138,7 @@ impl<'a> NodeTable<'a> {
         let names = self.known_nodes.as_ref().map(|known| known.names);
         let mut keys =
             KeyWriter::create(folder, &format!("keys-of-{}", self.spec_number()), &self.label, names)?;
-        let mut dropped = DroppedRows::default();
+        let mut dropped = RowSet::default();
         let mut log = BadRowLog::default();
         let mut statistics = earlier.is_none().then(|| self.statistics());
         let mut numbers = if earlier.is_some() { self.features.numbers() } else { Vec::new() };
@@ -185,6 +185,25 @@ impl<'a> NodeTable<'a> {
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(statistics.finish(self))
+    }
+
+    /// Returns the rows whose time is not before a time, in one reading; none of a type without times.
+    pub(crate) fn rows_from(&self, time: i64) -> Result<RowSet> {
+        let mut rows = RowSet::default();
+        if self.time.is_none() {
+            return Ok(rows);
+        }
+        let mut first = self.n_known();
+        self.table.for_each_batch("reading times of nodes", &mut |batch| {
+            for row in 0..batch.n_rows {
+                if self.time_of(batch, row).is_some_and(|of_row| time <= of_row) {
+                    rows.insert(first + row as u32);
+                }
+            }
+            first += batch.n_rows as u32;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(rows)
     }
 
     /// Returns the examples of duplicate keys, which are at the given rows of the keys.

@@ -1,30 +1,30 @@
 //! Ids of the rows of a table: the positions among the rows that are not dropped.
 
-/// The rows of a table that are dropped.
+/// A set of rows of a table, such as those that are dropped.
 #[derive(Debug, Default)]
-pub(crate) struct DroppedRows {
-    /// A bit per row; 1 if it is dropped. Words after the last dropped row may be absent.
+pub(crate) struct RowSet {
+    /// A bit per row; 1 if it is in the set. Words after the last row of the set may be absent.
     words: Vec<u64>,
-    n_dropped: u64,
+    n_rows: u64,
 }
 
 /// The ids of the rows of a table.
 #[derive(Debug)]
 pub(crate) struct RowIds {
     n_rows: u32,
-    dropped: DroppedRows,
+    dropped: RowSet,
     /// The number of dropped rows before each word of 64 rows.
     before: Vec<u32>,
 }
 
-impl DroppedRows {
+impl RowSet {
     pub(crate) fn insert(&mut self, row: u32) {
         let word = row as usize / 64;
         if self.words.len() <= word {
             self.words.resize(word + 1, 0);
         }
         let bit = 1 << (row % 64);
-        self.n_dropped += u64::from(self.words[word] & bit == 0);
+        self.n_rows += u64::from(self.words[word] & bit == 0);
         self.words[word] |= bit;
     }
 
@@ -34,7 +34,7 @@ impl DroppedRows {
 }
 
 impl RowIds {
-    pub(crate) fn new(n_rows: u32, dropped: DroppedRows) -> Self {
+    pub(crate) fn new(n_rows: u32, dropped: RowSet) -> Self {
         let mut n_before = 0;
         let before = dropped.words.iter().map(|word| {
             n_before += word.count_ones();
@@ -45,7 +45,7 @@ impl RowIds {
     }
 
     pub(crate) fn n_ids(&self) -> usize {
-        (u64::from(self.n_rows) - self.dropped.n_dropped) as usize
+        (u64::from(self.n_rows) - self.dropped.n_rows) as usize
     }
 
     pub(crate) fn n_rows(&self) -> u32 {
@@ -60,7 +60,7 @@ impl RowIds {
                 let n_dropped = before + (bits & ((1 << (row % 64)) - 1)).count_ones();
                 (bits >> (row % 64) & 1 == 0).then(|| row - n_dropped)
             }
-            _ => Some(row - self.dropped.n_dropped as u32),
+            _ => Some(row - self.dropped.n_rows as u32),
         }
     }
 
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn ids_skip_dropped_rows() {
-        let mut dropped = DroppedRows::default();
+        let mut dropped = RowSet::default();
         let rows = [0, 5, 63, 64, 130, 130];
         rows.into_iter().for_each(|row| dropped.insert(row));
         let ids = RowIds::new(300, dropped);
@@ -90,6 +90,6 @@ mod tests {
             assert_eq!(ids.id_of(row), expected, "row {row}");
             next += u32::from(expected.is_some());
         }
-        assert_eq!(RowIds::new(3, DroppedRows::default()).id_of(2), Some(2));
+        assert_eq!(RowIds::new(3, RowSet::default()).id_of(2), Some(2));
     }
 }

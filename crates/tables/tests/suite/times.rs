@@ -212,3 +212,26 @@ fn appended_rows_continue_the_times_of_the_set() {
     let error = tables.import_with(&untimed, "untimed", &options).unwrap_err().to_string();
     assert!(error.contains("its nodes have times, and `time` is missing"), "{error}");
 }
+
+/// The statistics are those of the edges that pass messages before the validation: an edge is known from its time on, and not
+/// before its source. A node always knows itself.
+#[test]
+fn statistics_of_edges_are_those_of_sources_before_the_validation() {
+    // The sources a, d, b and c, of which b and c are late, and a self loop of b.
+    let tables = tables(
+        NODES,
+        "s,t,amount,when\na,b,1,1970-01-01\nd,c,3,1970-01-01\nb,a,90,1970-01-01\nc,d,800,1970-01-01\nb,b,5,1970-01-01\na,d,70,2026-03-01\n",
+    );
+    let amounts = |of_edges: &str, set: &str| {
+        let of_edges = format!(", columns: [{{column: amount, transform: standardize}}]{of_edges}");
+        open(&tables, &spec(SPLIT, &of_edges), set);
+        let import = Import::open(tables.path(set)).unwrap();
+        format!("{:?}", import.relation("pays").unwrap().columns)
+    };
+    let timed = amounts(", time: {column: when}", "timed");
+    // The amounts 1, 3 and 5.
+    assert!(timed.contains("mean: 3.0"), "{timed}");
+    let untimed = amounts("", "untimed");
+    // These and 70, whose edge has no time of its own.
+    assert!(untimed.contains("mean: 19.75"), "{untimed}");
+}
