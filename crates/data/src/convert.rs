@@ -44,10 +44,12 @@ use kiln_store::{check_count, io_error};
 use self::buckets::{FIXED_BYTES, LEAST_ROOM, Written};
 use self::rest::{Sizes, check_memory, copy_graph, copy_rest, copy_stored, n_nodes_of, refuse_options};
 use crate::edges::{EdgeList, edge_list_of};
+use crate::error::require;
 use crate::format::plain_manifest::{self, PlainManifest};
 use crate::format::{VerifyReport, path_in};
 use crate::graph_folder::{write_link_targets, write_targets};
 use crate::limits::check_node_count;
+use crate::readers::edge_targets::add_edge_task;
 use crate::readers::name_of;
 use crate::readers::npy::{note_left_aside, note_unknown_arrays};
 use crate::readers::stored::Stored;
@@ -192,7 +194,12 @@ fn convert_stored(
     options: &ConvertOptions,
 ) -> Result<ConvertReport> {
     let mut set = FolderWriter::create(out)?;
-    let Stored { name, targets, split, links, features, edges, mut notes } = read(folder)?;
+    let mut stored = read(folder)?;
+    if let Some(task) = stored.take_edge_task() {
+        drop(set);
+        return convert_edge_task(stored, task, out, options);
+    }
+    let Stored { name, targets, split, links, features, edges, mut notes } = stored;
     // Notes about converted arrays are redundant: a conversion writes every array with its type in the kiln format.
     notes.retain(|note| !matches!(note, Note::Converted { .. }));
     if options.symmetrize {
@@ -220,6 +227,30 @@ fn convert_stored(
     drop(list);
     let dim = copy_stored(&features, n_nodes, &mut set)?;
     commit(set, name, n_nodes, written, Sizes { dim: Some(dim), n_classes: Some(n_outputs) }, notes)
+}
+
+/// Converts a set with targets of edges, of which those for validation and test leave the graph. The graph is in memory.
+fn convert_edge_task(
+    stored: Stored,
+    task: LinkTargets,
+    out: &Path,
+    options: &ConvertOptions,
+) -> Result<ConvertReport> {
+    require(
+        options.keeps_edges(),
+        "an option for edge lists (number of nodes, symmetrize, duplicates or self loops)",
+        "none: the folder has labels of edges, which must be edges of its list",
+        "set",
+    )?;
+    let data = stored.read_within(options.memory_bytes)?;
+    let n_coo_edges = data.graph.n_edges();
+    let mut data = add_edge_task(data, 0, task)?;
+    // A note about a copy in memory recommends a conversion.
+    data.notes.retain(|note| !matches!(note, Note::Converted { .. }));
+    format::write(&data, out)?;
+    let n_edges = data.graph.n_edges() as usize;
+    let written = Written { n_coo_edges, n_edges, n_duplicates: 0, n_buckets: 1, n_readings: 1 };
+    Ok(converted(data.graph.n_nodes(), written, data.notes))
 }
 
 /// Returns the heap memory that reading target values and the split takes; 0 for classes.

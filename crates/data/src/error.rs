@@ -376,6 +376,23 @@ pub enum LinkSplitError {
         /// The value.
         value: String,
     },
+    /// A row of labels of edges has a pair of nodes with too few edges.
+    #[error(
+        "row {position} of the {part} split is the pair {src} -> {dst}, expected an edge of its own, and the graph has {n_edges} \
+         edges of the pair, which are those of earlier rows: remove the row, or add the edge to the graph"
+    )]
+    NotAnEdge {
+        /// The name of the part: `train`, `val` or `test`.
+        part: &'static str,
+        /// The position of the row in the part, from 0.
+        position: usize,
+        /// The source, by its id within its type.
+        src: u32,
+        /// The destination, by its id within its type.
+        dst: u32,
+        /// The number of edges from the source to the destination.
+        n_edges: usize,
+    },
     /// The fixed negatives of a part lack a link.
     #[error("the fixed negatives of the {part} split have no row for link {link}: add its negatives")]
     NoNegatives {

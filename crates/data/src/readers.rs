@@ -2,6 +2,7 @@
 
 mod classes;
 pub(crate) mod edge_means;
+pub(crate) mod edge_targets;
 pub(crate) mod files;
 pub mod gin;
 pub mod graphbolt;

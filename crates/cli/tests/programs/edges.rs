@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::Path;
 
+use kiln::store::npy::{self, Element};
+
 use crate::distributed_sage::{Learned, command};
 use crate::predict::text;
 
@@ -207,4 +209,47 @@ fn numbers_of_edges_are_learned_on_ranks() {
     let flags = format!("--data {set} --epochs 1 --out {}", run.display());
     succeeds("train", &format!("{TRAINING} {flags}"));
     check_report(&run);
+}
+
+const GRAPHBOLT: &str = "\
+graph:
+  nodes: [{num: 40}]
+  edges: [{format: numpy, path: edges.npy}]
+feature_data:
+- {domain: node, name: feat, format: numpy, path: feat.npy}
+- {domain: edge, name: amount, format: numpy, path: amount.npy}
+tasks:
+- name: fraud
+  num_classes: 2
+  train_set: [{data: [{name: seeds, format: numpy, path: train.npy}, {name: labels, format: numpy, path: train_labels.npy}]}]
+  validation_set: [{data: [{name: seeds, format: numpy, path: val.npy}, {name: labels, format: numpy, path: val_labels.npy}]}]
+  test_set: [{data: [{name: seeds, format: numpy, path: test.npy}, {name: labels, format: numpy, path: test_labels.npy}]}]
+";
+
+/// A folder of GraphBolt whose labels are determined by the features of the edges alone.
+#[test]
+fn labels_of_edges_in_a_graphbolt_folder_are_learned() {
+    fn put<T: Element>(root: &Path, name: &str, values: &[T], shape: &[usize]) {
+        fs::write(root.join(name), npy::write(values, shape)).unwrap();
+    }
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    fs::write(root.join("metadata.yaml"), GRAPHBOLT).unwrap();
+    let edges: Vec<[i64; 2]> = (0..400).map(|edge| [edge % 40, (edge + 1 + edge / 40) % 40]).collect();
+    let amounts: Vec<f32> = (0..400).map(|edge| ((edge * 13 % 10) as f32 - 4.5) / 3.0).collect();
+    let labels: Vec<i64> = amounts.iter().map(|amount| i64::from(0.0 < *amount)).collect();
+    let ends = [0, 1].map(|end| edges.iter().map(|pair| pair[end]).collect::<Vec<_>>());
+    put(root, "edges.npy", &ends.concat(), &[2, 400]);
+    put(root, "feat.npy", &[1.0_f32; 40], &[40, 1]);
+    put(root, "amount.npy", &amounts, &[400, 1]);
+    for (part, rows) in [("train", 0..280), ("val", 280..340), ("test", 340..400)] {
+        put(root, &format!("{part}.npy"), &edges[rows.clone()].concat(), &[rows.len(), 2]);
+        put(root, &format!("{part}_labels.npy"), &labels[rows.clone()], &[rows.len()]);
+    }
+    let out = root.join("run");
+    let flags = format!("--data {} --batch-size 64 --epochs 12 --out {}", root.display(), out.display());
+    succeeds("train", &format!("{TRAINING} {flags}"));
+    let summary: serde_json::Value = serde_json::from_str(&text(&out.join("summary.json"))).unwrap();
+    let accuracy = summary["test_accuracy"].as_f64().unwrap();
+    assert!(0.9 <= accuracy, "{summary}");
 }

@@ -1,7 +1,10 @@
 //! A reader of data sets in the format of DGL GraphBolt: a folder with a `metadata.yaml` that lists the other files.
 
+mod edges;
 mod heterogeneous;
 mod links;
+mod set_arrays;
+mod tasks;
 mod unread;
 
 use std::path::{Path, PathBuf};
@@ -23,21 +26,15 @@ use crate::readers::stored::{Edges, Source, Stored};
 use crate::readers::{classes, name_of};
 use crate::{Dataset, Error, Note, Result, Split};
 
+use self::set_arrays::{LABELS, SEEDS, data, numpy};
+use self::tasks::Tasks;
 use self::unread::{note_unread_data, note_unread_keys, note_unread_tasks};
 
 pub(crate) use self::heterogeneous::has_types;
 pub use self::heterogeneous::{open_heterogeneous, open_heterogeneous_within};
 
-/// The name of the task to use if there are several.
-const TASK: &str = "node_classification";
-
 /// The name of the node features to use if there are several.
 const FEATURE: &str = "feat";
-
-/// The possible names of the array with the nodes of a set. The name depends on the version of GraphBolt.
-const SEEDS: [&str; 2] = ["seeds", "seed_nodes"];
-
-const LABELS: &str = "labels";
 
 /// Opens a GraphBolt folder. One with several node types or edge types is a heterogeneous set, which
 /// [`open_heterogeneous`] opens. The others have one of each:
@@ -50,13 +47,23 @@ const LABELS: &str = "labels";
 /// | `feature_data` | the node features named `feat`, or the only node features: a `numpy` array `[n_nodes, dim]` |
 /// | | and, optionally, the edge features named `feat`, or the only ones: `[n_edges, dim]`, in the order of the edges |
 /// | `tasks` | the task named `node_classification`, or the only one with node labels; and the one named `link_prediction` |
+/// | | or, without both, the only task with labels of edges |
 /// | a task | `train_set`, and optionally `validation_set`, `test_set` and `num_classes` |
 /// | a set's `data` | `numpy` arrays: the nodes, named `seeds` or `seed_nodes` (ids, or a mask of all nodes), and their `labels` |
 /// | of links | `seeds` or `node_pairs`, `[n_links, 2]`; for fixed negatives `negative_dsts`, `[n_links, n_negatives]`, and optionally `negative_srcs` |
 /// | | or negatives among the `seeds`: `labels` 1 or 0, and `indexes`, equal for a link and its negatives |
+/// | of edges | `seeds` or `node_pairs`, `[n_edges, 2]`, and their `labels` |
 ///
 /// Features stay mapped if their element type allows it (`<f4`, `<f2`), regardless of `in_memory`. Only nodes of the
-/// three sets have labels. Parallel edges are kept, and no edge is added. Other features
+/// three sets have labels. Parallel edges are kept, and no edge is added.
+///
+/// Labels of edges are classes if they are integers or if `num_classes` is stated, numbers if they are floats, and several labels
+/// or numbers per edge in an array `[n_edges, n_columns]`. The set has them as [`Dataset::links`](crate::Dataset::links), with
+/// the rows of the edge features, and its graph lacks the edges for validation and test and their reverses
+/// ([`LinkSplit::hold_out`](crate::LinkSplit::hold_out)). If the graph has several edges of a pair, the rows of the pair in the
+/// three sets are these edges, in the order of both.
+///
+/// Other features
 /// and tasks are not read; a note names each of them, and the keys that are none of these. A set with links may lack a task with node labels: no node then has a label.
 ///
 /// A relative path is resolved against the folder, as in GraphBolt. Absolute paths and paths that contain `..` may
@@ -67,7 +74,8 @@ const LABELS: &str = "labels";
 /// files, sets that contain only the folder `preprocessed`, graphs of several types and graphs without node features,
 /// [`kiln_store::Error::Metadata`] or [`kiln_store::Error::BadLine`] for invalid entries and lines,
 /// [`kiln_store::Error::BadValue`], [`kiln_store::Error::Inconsistent`] or [`kiln_store::Error::Npy`] for invalid
-/// arrays, and [`Error::EdgeListTooLarge`] if compressed edges would take more than 1 GiB
+/// arrays, [`LinkSplitError::NotAnEdge`](crate::LinkSplitError::NotAnEdge) within [`Error::InPart`] for a pair with labels that
+/// has no edge of its own, and [`Error::EdgeListTooLarge`] if compressed edges would take more than 1 GiB
 /// ([`open_within`](crate::open_within) sets another limit).
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     open_within(folder.as_ref(), MEMORY_BYTES)
@@ -90,12 +98,11 @@ pub(crate) fn read(folder: &Path) -> Result<Stored> {
     note_unread_keys(&path, &yaml, &mut notes);
     let graph = graph_entry(&root)?;
     let nodes = only(&graph, "nodes", "a graph of several node types", OPEN_TYPES)?;
-    let edges = only(&graph, "edges", "a graph of several edge types", OPEN_TYPES)?;
+    let edges_entry = only(&graph, "edges", "a graph of several edge types", OPEN_TYPES)?;
     let node_type = nodes.get("type")?.map(|ty| ty.text()).transpose()?;
-    check_type(&edges, node_type)?;
-    let links_task = links_task(&root)?;
-    let task = the_task(&root, links_task.is_some())?;
-    note_unread_tasks(&root, &[&links_task, &task], &mut notes)?;
+    check_type(&edges_entry, node_type)?;
+    let tasks = Tasks::select(folder, &root)?;
+    note_unread_tasks(&root, |task| tasks.contains(task), &mut notes)?;
     let n_nodes = check_n_nodes(&path, nodes.require("num", "the number of nodes")?.count()?)?;
     note_unused(&graph.list_of("feature_data")?, &[], &mut notes)?;
     let features = root.list_of("feature_data")?;
@@ -104,16 +111,26 @@ pub(crate) fn read(folder: &Path) -> Result<Stored> {
     // The number of nodes is compared with the number of feature rows before arrays of that length are allocated.
     let rows = find_features(folder, &features, &root, node_type, n_nodes, &mut used)?;
     note_unused(&features, &used, &mut notes)?;
-    let source = find_edges(folder, &edges)?;
+    let source = find_edges(folder, &edges_entry)?;
     let edges = Edges { source, n_stated: None, is_symmetrized: false, columns };
-    let (labels, split) = match &task {
+    let (labels, split) = match &tasks.of_nodes {
         Some(task) => read_task(folder, task, node_type, n_nodes, &mut notes)?,
         None => (Labels::new(vec![-1; n_nodes], 0), Split::default()),
     };
-    let links = links_task.map(|task| {
-        links::read_task(folder, &task, n_nodes, |set| check_type(set, node_type), Ok, &mut notes)
-    });
-    let links = links.transpose()?;
+    let links = match (&tasks.of_links, &tasks.of_edges) {
+        (Some(task), _) => {
+            Some(links::read_task(folder, task, n_nodes, |set| check_type(set, node_type), Ok, &mut notes)?)
+        }
+        (None, Some(task)) => Some(edges::read_task(
+            folder,
+            task,
+            n_nodes,
+            |set| check_edge_type(set, &edges_entry, node_type),
+            Ok,
+            &mut notes,
+        )?),
+        (None, None) => None,
+    };
     let targets = Targets::from(labels);
     check_split(Place::Set(&path), &split, &targets, &mut notes)?;
     let name = root.get("dataset_name")?.map(|name| name.text()).transpose()?;
@@ -162,69 +179,6 @@ fn only<'a>(parent: &YamlEntry<'a>, key: &str, several: &str, instead: &str) -> 
     }
 }
 
-/// Returns the task of link prediction.
-fn links_task<'a>(root: &YamlEntry<'a>) -> Result<Option<YamlEntry<'a>>> {
-    for task in root.list_of("tasks")? {
-        if links::is_one(&task)? {
-            return Ok(Some(task));
-        }
-    }
-    Ok(None)
-}
-
-/// Returns the task named [`TASK`], or else the only task with node labels. A set with links needs none.
-fn the_task<'a>(root: &YamlEntry<'a>, has_links: bool) -> Result<Option<YamlEntry<'a>>> {
-    let (mut named, mut fitting, mut names) = (None, Vec::new(), Vec::new());
-    for task in root.list_of("tasks")? {
-        let name = task.get("name")?.map_or(Ok("without a name"), |name| name.text())?;
-        names.push(name);
-        if !links::is_one(&task)? && has_labels_of_nodes(&task)? {
-            fitting.push(task.clone());
-        }
-        if name == TASK {
-            named.get_or_insert(task);
-        }
-    }
-    match (named, fitting.pop(), fitting.len()) {
-        (Some(task), ..) | (None, Some(task), 0) => Ok(Some(task)),
-        (None, None, _) if has_links => Ok(None),
-        _ => Err(StoreError::Metadata {
-            path: root.path().to_owned(),
-            key: "tasks".into(),
-            expected: format!("one called {TASK}, or only one with node labels: rename the one to use"),
-            found: if names.is_empty() { "missing".into() } else { names.join(", ") },
-        }
-        .into()),
-    }
-}
-
-fn has_labels_of_nodes(task: &YamlEntry<'_>) -> Result<bool> {
-    let mut has = [false; 2];
-    for set in task.list_of("train_set")? {
-        for data in set.list_of("data")? {
-            let name = data.get("name")?.map(|name| name.text()).transpose()?.unwrap_or_default();
-            has[0] |= SEEDS.contains(&name);
-            has[1] |= name == LABELS;
-        }
-    }
-    Ok(has == [true; 2])
-}
-
-/// Returns the path of the NumPy array that an entry with `format` and `path` refers to.
-fn numpy(folder: &Path, entry: &YamlEntry<'_>) -> Result<PathBuf> {
-    let format = entry.require("format", "numpy")?;
-    let path = folder.join(entry.require("path", "the name of a file")?.text()?);
-    match format.text()? {
-        "numpy" => Ok(path),
-        "torch" => Err(Error::Unsupported {
-            path,
-            what: "a torch file, which only Python can read,".into(),
-            instead: "save it with numpy.save and set `format: numpy` and its path in metadata.yaml".into(),
-        }),
-        _ => Err(format.bad("numpy").into()),
-    }
-}
-
 /// Checks that an entry refers to the graph's only node type, if that type has a name.
 fn check_type(entry: &YamlEntry<'_>, node_type: Option<&str>) -> Result<()> {
     let (Some(stated), Some(node_type)) = (entry.get("type")?, node_type) else {
@@ -236,6 +190,19 @@ fn check_type(entry: &YamlEntry<'_>, node_type: Option<&str>) -> Result<()> {
         name => *name != [node_type],
     };
     if of_others { Err(stated.bad(format!("{node_type}, the only node type")).into()) } else { Ok(()) }
+}
+
+/// Checks that a set of edges is of the graph's only edge type, if that type has a name.
+fn check_edge_type(set: &YamlEntry<'_>, edges: &YamlEntry<'_>, node_type: Option<&str>) -> Result<()> {
+    check_type(set, node_type)?;
+    let (Some(stated), Some(edge_type)) = (set.get("type")?, edges.get("type")?) else {
+        return Ok(());
+    };
+    let edge_type = edge_type.text()?;
+    match stated.text()? == edge_type {
+        true => Ok(()),
+        false => Err(stated.bad(format!("{edge_type}, the only edge type")).into()),
+    }
 }
 
 fn find_edges(folder: &Path, edges: &YamlEntry<'_>) -> Result<Source> {
@@ -414,27 +381,4 @@ impl Classes {
         }
         Ok(nodes)
     }
-}
-
-/// Returns the path of the first array in a set's `data` that has one of these names.
-fn data(folder: &Path, set: &YamlEntry<'_>, names: &[&str]) -> Result<PathBuf> {
-    match find_data(folder, set, names)? {
-        Some(path) => Ok(path),
-        None => {
-            let all = set.require("data", "a list of files")?;
-            Err(all.bad(format!("an entry called {}", names.join(" or "))).into())
-        }
-    }
-}
-
-/// Returns the path of the first array in a set's `data` that has one of these names, if there is one.
-fn find_data(folder: &Path, set: &YamlEntry<'_>, names: &[&str]) -> Result<Option<PathBuf>> {
-    for data in set.require("data", "a list of files")?.list()? {
-        if let Some(name) = data.get("name")?
-            && names.contains(&name.text()?)
-        {
-            return numpy(folder, &data).map(Some);
-        }
-    }
-    Ok(None)
 }

@@ -14,6 +14,7 @@ use crate::arrays::{RowsOf, rows_of};
 use crate::edges::{ColumnArray, EdgeList};
 use crate::limits::bad_dim;
 use crate::readers::edge_means::{EdgeMeans, MeanRows};
+use crate::readers::edge_targets::add_edge_task;
 use crate::{Dataset, DatasetTargets, LinkTargets, Note, Result, Split};
 
 /// A set whose labels and split have been read. Features and edges are still in their files.
@@ -25,7 +26,7 @@ pub(crate) struct Stored {
     pub(crate) targets: Targets,
     /// The split, which was checked against the targets.
     pub(crate) split: Split,
-    /// The links of link prediction, if the set has any.
+    /// The links of link prediction, or the edges with targets, if the set has any.
     pub(crate) links: Option<Arc<LinkTargets>>,
     /// The location of the feature rows of all nodes.
     pub(crate) features: Source,
@@ -69,8 +70,9 @@ pub(crate) enum Source {
 impl Stored {
     /// Reads the whole set into memory, except for features that can stay mapped. The edges of a compressed list may
     /// take at most `memory_bytes` while they are read.
-    pub(crate) fn read_within(self, memory_bytes: u64) -> Result<Dataset> {
+    pub(crate) fn read_within(mut self, memory_bytes: u64) -> Result<Dataset> {
         let n_nodes = self.targets.len();
+        let edge_task = self.take_edge_task();
         let mut notes = Vec::new();
         let features = read_features(&self.features, n_nodes, &mut notes)?;
         notes.extend(self.notes);
@@ -81,7 +83,16 @@ impl Stored {
         let graph = self.edges.open()?.build(builder, n_nodes, memory_bytes, &mut notes)?;
         let targets = DatasetTargets::new(0, self.targets, self.split);
         let data = Dataset::homogeneous(self.name, graph, Arc::new(features), targets);
-        Ok(Dataset { links: self.links.map(Into::into), notes, ..data })
+        let data = Dataset { notes, ..data };
+        match edge_task {
+            Some(targets) => add_edge_task(data, 0, targets),
+            None => Ok(Dataset { links: self.links.map(Into::into), ..data }),
+        }
+    }
+
+    /// Removes the edges with targets, if the set has any, and returns them.
+    pub(crate) fn take_edge_task(&mut self) -> Option<LinkTargets> {
+        self.links.take_if(|links| links.values().is_some()).map(Arc::unwrap_or_clone)
     }
 }
 

@@ -212,7 +212,8 @@ fn bit_of(value: f64) -> Option<u8> {
     }
 }
 
-fn check_columns(path: &Path, n_columns: usize) -> Result<usize> {
+/// Checks the number of columns of targets.
+pub(crate) fn check_columns(path: &Path, n_columns: usize) -> Result<usize> {
     match (1..=MAX_DIM).contains(&n_columns) {
         true => Ok(n_columns),
         false => Err(bad_dim(path, n_columns).into()),

@@ -23,6 +23,7 @@ mod frozen;
 mod gin;
 mod graph_dataset;
 mod graphbolt;
+mod graphbolt_edge_tasks;
 mod graphbolt_edges;
 mod hash;
 mod heterogeneous_builder;

@@ -8,14 +8,16 @@ use kiln_graph::{Links, NodeId, NodeTypes, Relations, SharedArray};
 use kiln_store::yaml::{Yaml, YamlEntry};
 use kiln_store::{ArrayFile, Error as StoreError, check_count};
 
+use super::set_arrays::numpy;
 use super::{
-    FEATURE, edge_columns, find_edges, graph_entry, links, links_task, metadata_path, note_unread_keys,
-    note_unread_tasks, note_unused, numpy, only, read_task, the_task,
+    FEATURE, ONE_TYPE, Tasks, edge_columns, edges as edge_task, find_edges, graph_entry, links,
+    metadata_path, note_unread_keys, note_unread_tasks, note_unused, only, read_task,
 };
 use crate::arrays::{RowsOf, row_shape, rows_of};
 use crate::check::{Place, check_split};
 use crate::edges::ColumnArray;
 use crate::limits::{MAX_TYPES, MEMORY_BYTES, check_n_nodes};
+use crate::readers::edge_targets::add_edge_task;
 use crate::readers::links::{StoredLinks, StoredNegatives};
 use crate::readers::name_of;
 use crate::readers::relation_files::{RelationFiles, check_offsets, unique_names};
@@ -34,7 +36,8 @@ use crate::{Dataset, DatasetLinks, DatasetTargets, Note, Result};
 ///
 /// Ids count from 0 within their type. The types and the relations keep their order. The name of a relation is the part
 /// `RELATION`, or the whole `type` if this part occurs several times. A task of link prediction without a `train_set`, or
-/// with one over several edge types, is not read; a note names it. A folder without tasks is a set without targets. The reverse of relations is not added, as in GraphBolt.
+/// with one over several edge types, is not read; a note names it. A relation with the reverse of each edge of the relation with
+/// labels of edges is its reverse relation, with a note. A folder without tasks is a set without targets. The reverse of relations is not added, as in GraphBolt.
 ///
 /// # Errors
 /// Returns the errors of [`graphbolt::open`](super::open) except those for several types, and
@@ -74,20 +77,30 @@ pub fn open_heterogeneous_within(folder: impl AsRef<Path>, memory_bytes: u64) ->
     }
     note_unused(&feature_data, &used, &mut notes)?;
     let graph = Arc::new(Relations::new(types.clone(), relations)?);
-    let links_task = links_task(&root)?;
-    let links = match &links_task {
+    let tasks = match root.list_of("tasks")?.is_empty() {
+        true => Tasks::default(),
+        false => Tasks::select(folder, &root)?,
+    };
+    let links = match &tasks.of_links {
         Some(task) => read_links(folder, task, &edges, &types, &mut notes)?,
         None => None,
     };
-    let task = match root.list_of("tasks")?.is_empty() {
-        true => None,
-        false => the_task(&root, links_task.is_some())?,
+    let edge_targets = match &tasks.of_edges {
+        Some(task) => Some(read_edge_targets(folder, task, &edges, &types, &mut notes)?),
+        None => None,
     };
-    note_unread_tasks(&root, &[&links_task, &task], &mut notes)?;
-    let targets = task.map(|task| read_targets(folder, &root, &task, &types, &mut notes)).transpose()?;
+    note_unread_tasks(&root, |task| tasks.contains(task), &mut notes)?;
+    let targets = tasks.of_nodes.map(|task| read_targets(folder, &root, &task, &types, &mut notes));
+    let targets = targets.transpose()?;
     let name = root.get("dataset_name")?.map(|name| name.text()).transpose()?;
     let name = name.map_or_else(|| name_of(folder), str::to_owned);
-    Ok(Dataset { targets, links, notes, ..Dataset::heterogeneous(name, graph, features) })
+    let data = Dataset { targets, links, notes, ..Dataset::heterogeneous(name, graph, features) };
+    match edge_targets {
+        Some(DatasetLinks { relation, targets, .. }) => {
+            add_edge_task(data, relation, Arc::unwrap_or_clone(targets))
+        }
+        None => Ok(data),
+    }
 }
 
 /// Returns true if the folder has several node types or several edge types.
@@ -263,19 +276,38 @@ fn read_links(
         return Ok(None);
     };
     let relation = relation_of(first, edges)?;
-    let EdgeType { src_type, dst_type, .. } = edges[relation];
-    let ends = [src_type, dst_type];
-    let check_type = |set: &YamlEntry<'_>| match relation_of(set, edges)? == relation {
-        true => Ok(()),
-        false => {
-            let stated = set.require("type", "SOURCE:RELATION:DESTINATION")?;
-            Err(stated.bad("the edge type of the train_set").into())
-        }
-    };
-    let n_nodes = ends.map(|node_type| types.range(node_type).len());
-    let to_ids = |links| ids_of_links(links, task, types, ends);
-    let targets = links::read_task(folder, task, n_nodes[0].max(n_nodes[1]), check_type, to_ids, notes)?;
+    let of_relation = OfRelation { task, types, edges, relation };
+    let targets = links::read_task(
+        folder,
+        task,
+        of_relation.most_nodes(),
+        |set| of_relation.check_type(set),
+        |links| of_relation.ids_of_links(links),
+        notes,
+    )?;
     Ok(Some(DatasetLinks { relation, reverse: None, targets }))
+}
+
+/// Reads the edges and the labels of the task with labels of edges.
+fn read_edge_targets(
+    folder: &Path,
+    task: &YamlEntry<'_>,
+    edges: &[EdgeType<'_>],
+    types: &NodeTypes,
+    notes: &mut Vec<Note>,
+) -> Result<DatasetLinks> {
+    let train = only(task, "train_set", "a set over several edge types", ONE_TYPE)?;
+    let relation = relation_of(&train, edges)?;
+    let of_relation = OfRelation { task, types, edges, relation };
+    let targets = edge_task::read_task(
+        folder,
+        task,
+        of_relation.most_nodes(),
+        |set| of_relation.check_type(set),
+        |links| of_relation.ids_of_links(links),
+        notes,
+    )?;
+    Ok(DatasetLinks { relation, reverse: None, targets })
 }
 
 /// Returns the position of the relation of a set of links.
@@ -292,38 +324,75 @@ fn relation_of(set: &YamlEntry<'_>, edges: &[EdgeType<'_>]) -> Result<usize> {
     Err(stated.bad("one of the edge types in graph.edges").into())
 }
 
-/// Returns links and negatives with node ids of the graph instead of ids that count from 0 within their types.
-fn ids_of_links(
-    stored: StoredLinks,
-    task: &YamlEntry<'_>,
-    types: &NodeTypes,
-    [src_type, dst_type]: [usize; 2],
-) -> Result<StoredLinks> {
-    let ids =
-        |what: &'static str, nodes: &SharedArray<NodeId>, node_type: usize| -> Result<SharedArray<NodeId>> {
-            let range = types.range(node_type);
-            if let Some(position) = nodes.iter().position(|node| range.len() <= node.index()) {
-                let (path, found, n_nodes) =
-                    (task.path().to_owned(), nodes[position].0.to_string(), range.len());
-                let name = &types.names()[node_type];
-                let expected =
-                    format!("below {n_nodes}, the number of nodes of type `{name:.60}`, in {}", task.key());
-                return Err(
-                    StoreError::BadValue { path, what, position: position as u64, expected, found }.into()
-                );
-            }
-            Ok(nodes.iter().map(|node| NodeId(range.start + node.0)).collect())
+/// The relation of a task of links or edges.
+struct OfRelation<'a> {
+    task: &'a YamlEntry<'a>,
+    types: &'a NodeTypes,
+    edges: &'a [EdgeType<'a>],
+    relation: usize,
+}
+
+impl OfRelation<'_> {
+    /// Returns the types of the sources and of the destinations.
+    fn ends(&self) -> [usize; 2] {
+        let EdgeType { src_type, dst_type, .. } = self.edges[self.relation];
+        [src_type, dst_type]
+    }
+
+    /// Returns the number of nodes of the larger type, below which all ids must be.
+    fn most_nodes(&self) -> usize {
+        let [n_srcs, n_dsts] = self.ends().map(|node_type| self.types.range(node_type).len());
+        n_srcs.max(n_dsts)
+    }
+
+    /// Checks that a set is of the relation of the train_set.
+    fn check_type(&self, set: &YamlEntry<'_>) -> Result<()> {
+        if relation_of(set, self.edges)? == self.relation {
+            return Ok(());
+        }
+        let stated = set.require("type", "SOURCE:RELATION:DESTINATION")?;
+        Err(stated.bad("the edge type of the train_set").into())
+    }
+
+    /// Returns links and negatives with node ids of the graph instead of ids that count from 0 within their types.
+    fn ids_of_links(&self, stored: StoredLinks) -> Result<StoredLinks> {
+        let [src_type, dst_type] = self.ends();
+        let StoredLinks { links, negatives } = stored;
+        let srcs = self.ids("the source of link", links.srcs(), src_type)?;
+        let dsts = self.ids("the destination of link", links.dsts(), dst_type)?;
+        let negatives = negatives.map(|StoredNegatives { n_per_link, srcs, dsts }| {
+            let of_srcs = |nodes: &SharedArray<NodeId>| self.ids("the source of negative", nodes, src_type);
+            let srcs = srcs.as_ref().map(of_srcs).transpose()?;
+            let dsts = self.ids("the destination of negative", &dsts, dst_type)?;
+            Ok::<_, crate::Error>(StoredNegatives { n_per_link, srcs, dsts })
+        });
+        Ok(StoredLinks { links: Links::new(srcs, dsts)?, negatives: negatives.transpose()? })
+    }
+
+    /// Returns the node ids of nodes of a type.
+    fn ids(
+        &self,
+        what: &'static str,
+        nodes: &SharedArray<NodeId>,
+        node_type: usize,
+    ) -> Result<SharedArray<NodeId>> {
+        let range = self.types.range(node_type);
+        let Some(position) = nodes.iter().position(|node| range.len() <= node.index()) else {
+            return Ok(nodes.iter().map(|node| NodeId(range.start + node.0)).collect());
         };
-    let StoredLinks { links, negatives } = stored;
-    let srcs = ids("the source of link", links.srcs(), src_type)?;
-    let dsts = ids("the destination of link", links.dsts(), dst_type)?;
-    let negatives = negatives.map(|StoredNegatives { n_per_link, srcs, dsts }| {
-        let of_srcs = |nodes: &SharedArray<NodeId>| ids("the source of negative", nodes, src_type);
-        let srcs = srcs.as_ref().map(of_srcs).transpose()?;
-        let dsts = ids("the destination of negative", &dsts, dst_type)?;
-        Ok::<_, crate::Error>(StoredNegatives { n_per_link, srcs, dsts })
-    });
-    Ok(StoredLinks { links: Links::new(srcs, dsts)?, negatives: negatives.transpose()? })
+        let (n_nodes, name) = (range.len(), &self.types.names()[node_type]);
+        Err(StoreError::BadValue {
+            path: self.task.path().to_owned(),
+            what,
+            position: position as u64,
+            expected: format!(
+                "below {n_nodes}, the number of nodes of type `{name:.60}`, in {}",
+                self.task.key()
+            ),
+            found: nodes[position].0.to_string(),
+        }
+        .into())
+    }
 }
 
 /// Reads the targets and the split of the task with node labels.
@@ -334,7 +403,7 @@ fn read_targets(
     types: &NodeTypes,
     notes: &mut Vec<Note>,
 ) -> Result<DatasetTargets> {
-    let train = only(task, "train_set", "a set over several node types", super::ONE_TYPE)?;
+    let train = only(task, "train_set", "a set over several node types", ONE_TYPE)?;
     let node_type = position_of(&train, types)?;
     let (nodes, name) = (types.range(node_type), &types.names()[node_type]);
     for set in [task.list_of("validation_set")?, task.list_of("test_set")?].iter().flatten() {

@@ -7,23 +7,13 @@ use kiln_graph::{Links, NodeId};
 use kiln_store::yaml::YamlEntry;
 use kiln_store::{ArrayFile, Error as StoreError, check_count};
 
-use super::{LABELS, ONE_TYPE, find_data, note_unread_data, only};
+use super::set_arrays::{LABELS, PAIRS, find_data};
+use super::{ONE_TYPE, note_unread_data, only};
 use crate::edges::read_links;
 use crate::limits::MEMORY_BYTES;
 use crate::readers::classes;
 use crate::readers::links::{StoredLinks, StoredNegatives, deal, negatives_of, targets_of};
 use crate::{Error, LinkTargets, Note, Result};
-
-/// The name of the task.
-const TASK: &str = "link_prediction";
-
-/// The possible names of the array with the links of a set. The name depends on the version of GraphBolt.
-const SEEDS: [&str; 2] = ["seeds", "node_pairs"];
-
-/// Returns true if a task is the one of link prediction.
-pub(super) fn is_one(task: &YamlEntry<'_>) -> Result<bool> {
-    Ok(task.get("name")?.map(|name| name.text()).transpose()? == Some(TASK))
-}
 
 /// Reads the links and the negatives of the three sets of a task. The ids in the files are below `n_nodes`; `check_type` checks the
 /// `type` of a set, and `convert` its links.
@@ -62,20 +52,20 @@ fn read_set(
     notes: &mut Vec<Note>,
 ) -> Result<StoredLinks> {
     let find = |name: &str| find_data(folder, set, &[name]);
-    let Some(path) = find_data(folder, set, &SEEDS)? else {
-        let expected = format!("an entry called {}", SEEDS.join(" or "));
+    let Some(path) = find_data(folder, set, &PAIRS)? else {
+        let expected = format!("an entry called {}", PAIRS.join(" or "));
         return Err(set.require("data", "a list of files")?.bad(expected).into());
     };
     let pairs = read_links(ArrayFile::open_in_any_order(&path)?, n_nodes, notes)?;
     if let Some(labels) = find(LABELS)? {
-        note_unread_data(set, &[&SEEDS, &[LABELS], &["indexes"]], notes)?;
+        note_unread_data(set, &[&PAIRS, &[LABELS], &["indexes"]], notes)?;
         return Labelled::read(path, pairs, labels, find("indexes")?)?.split(notes);
     }
     let Some(dsts) = find("negative_dsts")? else {
-        note_unread_data(set, &[&SEEDS], notes)?;
+        note_unread_data(set, &[&PAIRS], notes)?;
         return Ok(StoredLinks { links: pairs, negatives: None });
     };
-    note_unread_data(set, &[&SEEDS, &["negative_dsts"], &["negative_srcs"]], notes)?;
+    note_unread_data(set, &[&PAIRS, &["negative_dsts"], &["negative_srcs"]], notes)?;
     let srcs = find("negative_srcs")?.map(ArrayFile::open).transpose()?;
     let negatives = negatives_of(&ArrayFile::open(dsts)?, srcs.as_ref(), pairs.len(), n_nodes)?;
     Ok(StoredLinks { links: pairs, negatives: Some(negatives) })

@@ -37,17 +37,17 @@ pub(super) fn note_unread_keys(path: &Path, yaml: &Yaml, notes: &mut Vec<Note>) 
 /// Adds a note about each task but those that are read.
 pub(super) fn note_unread_tasks(
     root: &YamlEntry<'_>,
-    read: &[&Option<YamlEntry<'_>>],
+    is_read: impl Fn(&YamlEntry<'_>) -> bool,
     notes: &mut Vec<Note>,
 ) -> Result<()> {
     for task in root.list_of("tasks")? {
-        if read.iter().any(|read| read.as_ref().is_some_and(|read| read.key() == task.key())) {
+        if is_read(&task) {
             continue;
         }
         let name = task.get("name")?.map_or(Ok("without a name"), |name| name.text())?;
         notes.push(Note::Other(format!(
             "the task {name:.60} ({} in metadata.yaml) is not read: a set has one task with labels of nodes and one of link \
-             prediction; targets of edges are read from tables and from the kiln format",
+             prediction, or one with labels of edges, which is read if there is none of these: remove the others to read it",
             task.key()
         )));
     }
