@@ -112,7 +112,8 @@ impl fmt::Display for ConvertReport {
 ///   which [`format::open_graph`] opens;
 /// - an edge list: a file whose name ends in `.npy`, `.csv` or `.csv.gz`;
 /// - a folder that [`graphbolt::open`] or [`ogb::open`] opens. Its edges are sorted, and the reverse of each is added
-///   if OGB's library adds it; text is read line by line, and the arrays of OGB's archives are read into memory;
+///   if OGB's library adds it; text is read line by line, and the arrays of OGB's archives are read into memory, as is the
+///   graph of a folder with labels of edges, for which options for edge lists are an error;
 /// - a folder in the kiln format, which is copied after the SHA-256 of each file was verified.
 ///
 /// With the default options, the output is identical to the one of [`format::write`] for the set that
