@@ -23,12 +23,12 @@ impl CachedNodes {
     /// ```
     /// use std::sync::Arc;
     /// use kiln_graph::{Csc, NodeId};
-    /// use kiln_loader::{CachedNodes, Error};
+    /// use kiln_loader::CachedNodes;
     /// use kiln_sample::SamplerConfig;
     /// // The edges 0 -> 1 and 0 -> 2.
     /// let graph = Csc::new(vec![0, 0, 1, 2].into(), vec![NodeId(0), NodeId(0)].into())?;
     /// let graph = Arc::new(graph);
-    /// let no_items = || -> Result<_, Error> { unreachable!("degrees need no items") };
+    /// let no_items = || -> Result<_, kiln_sample::Error> { unreachable!("degrees need no items") };
     /// let hotness = CachedNodes::ByDegree.hotness(&graph, &SamplerConfig::default(), no_items)?;
     /// assert_eq!(hotness, [2, 0, 0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
