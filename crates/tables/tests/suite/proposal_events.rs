@@ -270,3 +270,36 @@ fn relations_by_the_kind_are_imported_once_uncommented() {
         payments_transfer 13, rev_payments_transfer 13";
     assert_eq!(sizes(&imported(&tables, &edited)), expected, "{edited}");
 }
+
+/// What looks like a label or a time, and may be something else, is a comment: a random split of events would pass messages over
+/// later ones.
+#[test]
+fn what_may_be_no_label_and_no_time_of_the_event_is_a_comment() {
+    let is_live =
+        |text: &str, key: &str| text.lines().any(|line| line.trim_start().starts_with(&format!("{key}:")));
+    for (header, time_of, label_of) in [
+        // A number that is measured, and rows without a label.
+        (["payer", "payee", "at", "amount", "kind", "days_since_fraud"], "2026-01-", "%"),
+        (["payer", "payee", "at", "amount", "kind", "label"], "2026-01-", "-"),
+        // A time that is not that of the payment, and one in a form that is not read as times.
+        (["payer", "payee", "card_expiry_date", "amount", "kind", "is_fraud"], "2026-01-", ""),
+        (["payer", "payee", "created_at", "amount", "kind", "is_fraud"], "week ", ""),
+    ] {
+        let tables = Tables::new();
+        let mut rows = payments(|payment| match time_of {
+            "week " => format!("week {payment}"),
+            _ => format!("2026-01-{:02} 10:00:00", payment / 2 + 1),
+        });
+        for (payment, row) in rows.iter_mut().enumerate() {
+            match label_of {
+                "%" => row[5] = (payment * 7 % 31).to_string(),
+                "-" => row[5] = (payment as i32 % 3 - 1).to_string(),
+                _ => {}
+            }
+        }
+        put(&tables, "payments.csv", header, &rows);
+        let text = propose(&tables, &["payments.csv"]).to_string();
+        assert!(!is_live(&text, "target") && !is_live(&text, "split"), "{header:?}\n{text}");
+        assert!(text.contains("target: "), "{header:?}\n{text}");
+    }
+}
