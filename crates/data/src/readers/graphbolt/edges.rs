@@ -10,7 +10,7 @@ use kiln_store::yaml::YamlEntry;
 use kiln_store::{ArrayFile, check_count};
 
 use super::set_arrays::{LABELS, PAIRS, data};
-use super::{ONE_TYPE, note_unread_data, only};
+use super::{note_unread_data, set_of_part};
 use crate::edges::read_links;
 use crate::limits::check_n_classes;
 use crate::readers::classes;
@@ -36,13 +36,7 @@ pub(super) fn read_task(
     };
     let mut labels: Option<EdgeLabels> = None;
     let mut part = |key: &str| -> Result<Links> {
-        if key != "train_set" && task.get(key)?.is_none() {
-            notes.push(Note::Other(format!(
-                "metadata.yaml has no {key} of edges: that part of the split is empty"
-            )));
-            return Ok(Links::default());
-        }
-        let set = only(task, key, "a set over several edge types", ONE_TYPE)?;
+        let Some(set) = set_of_part(task, key, "edges", notes)? else { return Ok(Links::default()) };
         check_type(&set)?;
         note_unread_data(&set, &[&PAIRS, &[LABELS]], notes)?;
         let pairs = ArrayFile::open_in_any_order(data(folder, &set, &PAIRS)?)?;

@@ -8,7 +8,7 @@ use kiln_store::yaml::YamlEntry;
 use kiln_store::{ArrayFile, Error as StoreError, check_count};
 
 use super::set_arrays::{LABELS, PAIRS, find_data};
-use super::{ONE_TYPE, note_unread_data, only};
+use super::{note_unread_data, set_of_part};
 use crate::edges::read_links;
 use crate::limits::MEMORY_BYTES;
 use crate::readers::classes;
@@ -26,13 +26,7 @@ pub(super) fn read_task(
     notes: &mut Vec<Note>,
 ) -> Result<Arc<LinkTargets>> {
     let mut part = |key: &str| -> Result<StoredLinks> {
-        if key != "train_set" && task.get(key)?.is_none() {
-            notes.push(Note::Other(format!(
-                "metadata.yaml has no {key} of links: that part of the split is empty"
-            )));
-            return Ok(StoredLinks::default());
-        }
-        let set = only(task, key, "a set over several edge types", ONE_TYPE)?;
+        let Some(set) = set_of_part(task, key, "links", notes)? else { return Ok(StoredLinks::default()) };
         check_type(&set)?;
         convert(read_set(folder, &set, n_nodes, notes)?)
     };
