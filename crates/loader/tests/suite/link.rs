@@ -319,3 +319,42 @@ fn users_draw_negatives_of_their_own() {
         );
     }
 }
+
+/// The nodes of a link and of its negatives know what was known at the time of the link, and no other time.
+#[test]
+fn the_nodes_of_a_link_are_sampled_at_its_time() {
+    let all = links();
+    let srcs: Vec<u32> = all.srcs().iter().map(|node| node.0).collect();
+    let dsts: Vec<u32> = all.dsts().iter().map(|node| node.0).collect();
+    let graph = CscBuilder::new(N_NODES as usize).symmetrize().build(&srcs, &dsts).unwrap();
+    let edge_times: Vec<i64> = (0..graph.n_edges() as i64).map(|edge| edge * 37 % 100).collect();
+    let graph = Arc::new(graph.with_edge_times(edge_times.clone()).unwrap());
+    let features = DenseFeatures::from_f32(vec![0.0; N_NODES as usize], 1).unwrap();
+    let sampler: Arc<dyn FrontierSampler> = Arc::new(NeighborSampler::new(graph, [Fanout::All; 2]));
+    let nodes: Nodes = NodeBatcher::without_targets(sampler, Arc::new(features));
+    let link_times: Vec<i64> = (0..all.len() as i64).map(|link| link % 90 + 5).collect();
+    let negatives = Negatives::new(UniformNegatives { dsts: 0..N_NODES }, 2);
+    let batcher =
+        LinkBatcher::new(nodes, all, negatives).exclusion(LinkExclusion::None).link_times(link_times.clone());
+    let seeds = items(0, 1, 32).epoch(TRAIN).batch(2);
+    let batch = make(&batcher, seeds.clone());
+    let times = batch.nodes.sampled.seeds.times().unwrap();
+    for (position, (src, dst)) in batch.srcs.iter().zip(&batch.dsts).enumerate() {
+        let expected = link_times[batch.links[position / 3].index()];
+        assert_eq!([times[*src as usize], times[*dst as usize]], [expected; 2], "pair {position}");
+    }
+    for block in &batch.nodes.sampled.blocks {
+        let of_srcs = block.src_times().unwrap();
+        for (row, bounds) in block.indptr().windows(2).enumerate() {
+            for edge in &block.edge_ids()[bounds[0] as usize..bounds[1] as usize] {
+                assert!(edge_times[edge.index()] < of_srcs[row], "edge {} should be early", edge.0);
+            }
+        }
+    }
+    // Times that come with the seeds replace those of the links, and there is one for each.
+    let given = make(&batcher, SeedBatch { times: Some(vec![50; 32]), ..seeds.clone() });
+    assert!(given.nodes.sampled.seeds.times().unwrap().iter().all(|time| *time == 50));
+    let short = SeedBatch { times: Some(vec![50]), ..seeds };
+    let error = batcher.batch(short, &mut Scratch::default(), &mut StageTimes::default()).unwrap_err();
+    assert!(error.to_string().contains("1 times for 32 seeds"), "{error}");
+}
