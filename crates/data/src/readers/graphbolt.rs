@@ -180,15 +180,10 @@ fn only<'a>(parent: &YamlEntry<'a>, key: &str, several: &str, instead: &str) -> 
 }
 
 /// Returns the set of a part of a task on links or edges; `None`, with a note, for a task without it. Each task has a `train_set`.
-fn set_of_part<'a>(
-    task: &YamlEntry<'a>,
-    key: &str,
-    items: &str,
-    notes: &mut Vec<Note>,
-) -> Result<Option<YamlEntry<'a>>> {
+fn set_of_part<'a>(task: &YamlEntry<'a>, key: &str, notes: &mut Vec<Note>) -> Result<Option<YamlEntry<'a>>> {
     if key != "train_set" && task.get(key)?.is_none() {
         notes.push(Note::Other(format!(
-            "metadata.yaml has no {key} of {items}: that part of the split is empty"
+            "metadata.yaml has no {key} of the task: that part of the split is empty"
         )));
         return Ok(None);
     }

@@ -67,7 +67,7 @@ fn reads_classes_of_edges_with_their_features() {
     // The edge for validation is not in the graph.
     assert_eq!(data.csc().unwrap().indptr(), [0, 0, 3, 3, 3]);
     assert_eq!((data.labels().n_classes(), data.split().train.len()), (0, 0));
-    let expected = "metadata.yaml has no test_set of edges: that part of the split is empty";
+    let expected = "metadata.yaml has no test_set of the task: that part of the split is empty";
     assert!(notes(&data).contains(&expected.to_owned()), "{:?}", data.notes);
     assert_eq!(data.validate().unwrap(), []);
     // The kiln format has the same set, also of a conversion.

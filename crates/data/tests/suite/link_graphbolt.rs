@@ -75,7 +75,7 @@ fn reads_graphbolt_tasks_of_links() {
     assert_eq!(links(&data.links.as_ref().unwrap().targets).map(|part| part.len()), [3, 0, 2]);
     assert_eq!(
         data.notes.last().unwrap().to_string(),
-        "metadata.yaml has no validation_set of links: that part of the split is empty"
+        "metadata.yaml has no validation_set of the task: that part of the split is empty"
     );
 }
 

@@ -36,7 +36,7 @@ pub(super) fn read_task(
     };
     let mut labels: Option<EdgeLabels> = None;
     let mut part = |key: &str| -> Result<Links> {
-        let Some(set) = set_of_part(task, key, "edges", notes)? else { return Ok(Links::default()) };
+        let Some(set) = set_of_part(task, key, notes)? else { return Ok(Links::default()) };
         check_type(&set)?;
         note_unread_data(&set, &[&PAIRS, &[LABELS]], notes)?;
         let pairs = ArrayFile::open_in_any_order(data(folder, &set, &PAIRS)?)?;

@@ -26,7 +26,7 @@ pub(super) fn read_task(
     notes: &mut Vec<Note>,
 ) -> Result<Arc<LinkTargets>> {
     let mut part = |key: &str| -> Result<StoredLinks> {
-        let Some(set) = set_of_part(task, key, "links", notes)? else { return Ok(StoredLinks::default()) };
+        let Some(set) = set_of_part(task, key, notes)? else { return Ok(StoredLinks::default()) };
         check_type(&set)?;
         convert(read_set(folder, &set, n_nodes, notes)?)
     };
