@@ -7,6 +7,7 @@ mod links;
 #[cfg(feature = "grpc")]
 mod partitions;
 mod predictions;
+mod pyg_rule;
 
 use std::path::Path;
 
