@@ -13,6 +13,8 @@ use std::process::{Command, Output, Stdio};
 
 use kiln_testkit::free_port;
 
+const README: &str = include_str!("../../README.md");
+const SHORT_PROGRAM: &str = include_str!("../src/bin/quickstart.rs");
 const FIRST_PROGRAM: &str = include_str!("../src/bin/own_edge_list.rs");
 const RANKS_PROGRAM: &str = include_str!("../src/bin/ranks.rs");
 
@@ -26,15 +28,28 @@ fn body(program: &str) -> &str {
 }
 
 #[test]
-fn readme_shows_the_first_program() {
-    let (first, ranks) = (body(FIRST_PROGRAM), body(RANKS_PROGRAM));
-    for readme in [include_str!("../../README.md"), include_str!("../../crates/kiln/README.md")] {
-        assert!(readme.contains(first), "the README should contain the code of own_edge_list.rs");
-    }
-    assert!(first.lines().count() <= 30 && ranks.lines().count() <= 40);
-    for program in [first, ranks] {
+fn readmes_contain_the_short_programs() {
+    let first = body(FIRST_PROGRAM);
+    let short = body(SHORT_PROGRAM);
+    let ranks = body(RANKS_PROGRAM);
+    assert!(README.contains(short), "the README should contain the code of quickstart.rs");
+    let of_crate = include_str!("../../crates/kiln/README.md");
+    assert!(of_crate.contains(first), "the README of kiln should contain the code of own_edge_list.rs");
+    assert!(short.lines().count() <= 15 && first.lines().count() <= 30 && ranks.lines().count() <= 40);
+    for program in [short, first, ranks] {
         let imports: Vec<&str> = program.lines().filter(|line| line.starts_with("use ")).collect();
         assert_eq!(imports, ["use kiln::prelude::*;"]);
+    }
+}
+
+/// The commands of the guide run in a test of the program.
+#[test]
+fn commands_of_the_readme_are_those_of_the_guide() {
+    let guide: Vec<&str> = include_str!("../../docs/guide.md").lines().collect();
+    let commands: Vec<&str> = README.lines().filter(|line| line.starts_with("$ kiln ")).collect();
+    assert_eq!(commands.len(), 3);
+    for command in commands {
+        assert!(guide.contains(&command), "docs/guide.md lacks the README's command {command}");
     }
 }
 

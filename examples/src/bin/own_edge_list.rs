@@ -1,4 +1,4 @@
-//! Trains GraphSAGE on a graph built from arrays: the first program of the README. It reaches a test accuracy of 1.00.
+//! Trains GraphSAGE on a graph built from arrays: the first program of the README of `kiln`. It reaches a test accuracy of 1.00.
 //!
 //! ```text
 //! cargo run --release --bin own_edge_list
