@@ -18,6 +18,45 @@
 //! assert_eq!(best.evaluate(&loader, Phase::Test)?.total, 20);
 //! # Ok::<(), Error>(())
 //! ```
+//!
+//! # I want to …
+//!
+//! | I want to | item |
+//! |---|---|
+//! | **data** | |
+//! | open a folder or a built-in set | [`Dataset::open`](kiln_data::Dataset::open), [`GraphDataset::open`](kiln_data::GraphDataset::open) |
+//! | make a set from arrays | [`Dataset::builder`](kiln_data::Dataset::builder), with several types of nodes [`Dataset::builder_with_types`](kiln_data::Dataset::builder_with_types) |
+//! | make a set from tables | `tables::import` with the feature `tables` |
+//! | write a set | [`data::format::write`] |
+//! | split by time | [`Dataset::with_time_split`](kiln_data::Dataset::with_time_split) |
+//! | split links | [`LinkSplit`](kiln_data::LinkSplit) |
+//! | **minibatches** | |
+//! | sample the neighbours of nodes | [`NeighborLoader`] |
+//! | sample the ends of links or edges | [`LinkNeighborLoader`] |
+//! | batch many small graphs | [`GraphLoader`] |
+//! | set the neighbours of each relation | [`RelationFanouts`](kiln_sample::RelationFanouts) |
+//! | sample at the times of the items | [`Messages::AtItemTime`] |
+//! | choose other neighbours, by a rule of my own | [`Rule::from`](kiln_sample::Rule), [`SamplingRule`](kiln_sample::SamplingRule) |
+//! | sample blocks without a training | [`NeighborSampler`](kiln_sample::NeighborSampler) |
+//! | load batches without a training | [`loader::Loader`] |
+//! | **training** | |
+//! | train and keep the best epoch | [`Trainer::fit`] |
+//! | choose a model | [`nn`]: [`SageConfig`](kiln_nn::SageConfig), [`GcnConfig`](kiln_nn::GcnConfig), [`GatConfig`](kiln_nn::GatConfig), [`RgcnConfig`](kiln_nn::RgcnConfig), [`HgtConfig`](kiln_nn::HgtConfig), … |
+//! | write a model of my own | [`ModelConfig`](kiln_nn::ModelConfig), [`BlockModel`](kiln_nn::BlockModel) |
+//! | set the optimizer and its schedule | [`AdamConfig`](kiln_train::AdamConfig), [`LrSchedule`](kiln_train::LrSchedule) |
+//! | choose the loss | [`NeighborLoader::objective`], [`LinkNeighborLoader::loss`] |
+//! | choose the metric of the best epoch | [`FitConfig::metric`] |
+//! | follow a run | [`FitConfig::callback`], [`TrainCallback`](kiln_train::TrainCallback) |
+//! | write the loop myself | [`Trainer::start`] |
+//! | train on several devices or machines | [`launch`], [`RankConfig`] |
+//! | train on partitions | `PartitionedGraph` with the feature `grpc` |
+//! | **results** | |
+//! | evaluate a part of the split | [`TrainedModel::evaluate`] |
+//! | write the summary, the predictions and the page | [`TrainedModel::write_report`] |
+//! | predict with a run | [`SavedModel`](kiln_train::SavedModel), [`PredictOn`] |
+//! | score pairs, recommend destinations | [`LinkPredictor`](kiln_train::LinkPredictor) |
+//! | write predictions to files | [`PredictionRequest`] |
+//! | find and compare runs | [`train::find_runs`] |
 
 #![forbid(unsafe_code)]
 
@@ -95,20 +134,29 @@ pub use kiln_train as train;
 
 /// The items that most training programs need: `use kiln::prelude::*`.
 pub mod prelude {
+    #[doc(inline)]
     pub use kiln_data::{
         Dataset, GraphDataset, LinkDirection, LinkSplit, LinkSplitConfig, NodeFeatures, Split,
     };
+    #[doc(inline)]
     pub use kiln_graph::{GraphId, NodeId};
+    #[doc(inline)]
     pub use kiln_kernels::Devices;
+    #[doc(inline)]
     pub use kiln_loader::{LinkExclusion, Phase};
+    #[doc(inline)]
     pub use kiln_nn::prelude::*;
+    #[doc(inline)]
     pub use kiln_sample::{EdgeWeights, Fanout, Negatives, RelationFanouts, Rule, UniformNegatives};
+    #[doc(inline)]
     pub use kiln_train::{
         AdamConfig, LrSchedule, Metric, PredictMode, SavedModel, SgdConfig, TopKConfig, TrainingLength,
     };
 
     #[cfg(feature = "grpc")]
+    #[doc(inline)]
     pub use crate::PartitionedGraph;
+    #[doc(inline)]
     pub use crate::{
         DataLoader, Error, EvalMode, FitConfig, ForData, GraphLoader, GraphMode, LinkNeighborLoader,
         NeighborLoader, PredictOn, RankConfig, RankCount, RankHandle, Result, TrainedModel, Trainer,
