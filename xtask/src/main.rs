@@ -6,6 +6,7 @@
 //! cargo xtask bench        runs the benches and prints rates; saves runs, compares them with saved runs and with DGL
 //! cargo xtask llvm         installs the LLVM that CubeCL's CPU and CUDA compilers link
 //! cargo xtask cuda-stub    runs a program on a stub of the CUDA driver
+//! cargo xtask dist         packs the program `kiln` as one static executable
 //! cargo xtask gpu          packs programs for a machine with a GPU, and tests the script of that machine on the stub
 //! cargo xtask sizes        prints lines of code, types and cycles of the crates as a table
 //! cargo xtask cycles       prints the import cycles of files within crates, with the imports inside them
@@ -18,6 +19,7 @@ mod check;
 mod commits;
 mod cuda;
 mod cycles;
+mod dist;
 mod exceptions;
 mod features;
 mod gpu;
@@ -60,6 +62,8 @@ enum Task {
     Bench(bench::Args),
     /// Runs a program on a stub of the CUDA driver and of NCCL, without a GPU, and counts its launches.
     CudaStub(cuda::Args),
+    /// Packs the program `kiln` as one static executable with its licences, completions and a checksum.
+    Dist(dist::Args),
     /// Packs programs for a machine with a GPU but without cargo, and tests the script of that machine on the stub.
     Gpu(gpu::Args),
     /// Prints lines of code, types and import cycles of the crates, as a table in Markdown.
@@ -78,6 +82,7 @@ fn main() -> ExitCode {
         Task::Check(args) => check::run(args),
         Task::Bench(args) => bench::run(args),
         Task::CudaStub(args) => cuda::run(&args),
+        Task::Dist(args) => dist::run(&args),
         Task::Gpu(args) => gpu::run(args),
         Task::Sizes => sizes::run(),
         Task::Cycles => cycles::run(),
