@@ -3,13 +3,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_feature::{FeatureStore, Labels, TargetValues, Targets};
-use kiln_graph::{Csc, CscBuilder, GraphId, NodeId, SharedArray};
+use kiln_graph::{
+    Csc, CscBuilder, EdgeColumns, GraphId, NodeId, SharedArray, add_self_loops_of_type,
+    features_with_self_loops,
+};
 use kiln_store::Error as StoreError;
 use kiln_store::check_count;
 
 use crate::dataset::noun;
 use crate::limits::numbers;
-use crate::{Note, Result};
+use crate::{BuildError, Note, Result};
 
 /// A data set for graph tasks: many small graphs with targets. They are consecutive parts of one block-diagonal
 /// graph, so that any range of graphs is a range of nodes and of edges. Cloning shares the arrays.
@@ -120,6 +123,40 @@ impl GraphDataset {
         check_count(&self.name, "the number of node labels", self.graph.n_nodes(), labels.len())?;
         let node_label_names = numbers(labels.n_classes());
         Ok(Self { node_labels: Some(Arc::new(labels)), node_label_names, ..self })
+    }
+
+    /// Returns the set with a self loop on each node that has none (`self_loop=True` of DGL's `GINDataset`). Degrees of nodes
+    /// ([`GraphDataset::node_features`]) count them. Added loops have a type of their own, which is named `self loop`, and the
+    /// mean of the features of the edges into their node.
+    ///
+    /// ```
+    /// # use kiln_data::GraphDataset;
+    /// let graphs = GraphDataset::open("mutag")?;
+    /// let n_edges = graphs.graph().n_edges();
+    /// let n_nodes = graphs.graph().n_nodes() as u64;
+    /// assert_eq!(graphs.add_self_loops()?.graph().n_edges(), n_edges + n_nodes);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`](crate::Error::Graph) if a loop is missing and an edge has type 255, and
+    /// [`BuildError::NoEdgeFeatures`] if a loop is missing and edges have other columns than weights, types and features.
+    pub fn add_self_loops(mut self) -> Result<Self> {
+        let before = Arc::clone(&self.graph);
+        let n_edge_types = before.n_edge_types().unwrap_or(0).max(self.edge_type_names.len());
+        let mut graph = add_self_loops_of_type(&before, n_edge_types)?;
+        if before.n_edges() < graph.n_edges() {
+            if let Some(column) = before.columns().rows().without(EdgeColumns::FEATURES).names().next() {
+                return Err(BuildError::NoEdgeFeatures { name: self.name, column: column.to_owned() }.into());
+            }
+            if let Some(features) = features_with_self_loops(&before, &graph) {
+                graph = graph.with_column(EdgeColumns::FEATURES, features)?;
+            }
+            if !self.edge_type_names.is_empty() {
+                self.edge_type_names.push("self loop".to_owned());
+            }
+        }
+        Ok(Self { graph: Arc::new(graph), ..self })
     }
 
     /// Returns the number of graphs, at least 1.

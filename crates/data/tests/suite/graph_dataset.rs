@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use kiln_data::{Error, GraphDataset, Split};
+use kiln_data::{BuildError, Error, GraphDataset, Split};
 use kiln_feature::{DenseFeatures, Labels};
-use kiln_graph::{Csc, CscBuilder, GraphId, ItemId, NodeId};
+use kiln_graph::{Csc, CscBuilder, EdgeColumn, EdgeColumns, GraphId, ItemId, NodeId};
 
 /// Returns a graph with the edges 0 -> 1, 1 -> 0 and 3 -> 2.
 fn graph() -> Csc {
@@ -42,6 +42,33 @@ fn rejects_inconsistent_arrays() {
         let said = result.unwrap_err().to_string();
         assert!(said.starts_with(expected), "{said}, not {expected}");
     }
+}
+
+#[test]
+fn self_loops_have_their_own_type_and_count_in_degrees() {
+    // 0 -> 1 and 3 -> 2 of type 0, and a loop of type 1 on node 1.
+    let graph = CscBuilder::new(4).edge_types(&[0, 1, 0]).build(&[0, 1, 3], &[1, 1, 2]).unwrap();
+    let features = EdgeColumn::new(vec![1.0_f32, 3.0, 5.0], 1).unwrap();
+    let graph = graph.with_column(EdgeColumns::FEATURES, features).unwrap();
+    let mut data = GraphDataset::new("set", graph.clone(), vec![0, 2, 4], labels(&[0, 1])).unwrap();
+    data.edge_type_names = ["near", "same", "unused"].map(str::to_owned).to_vec();
+    let looped = data.add_self_loops().unwrap();
+    let ends: Vec<(u32, u32)> =
+        looped.graph().indices().iter().zip(looped.graph().dsts()).map(|(src, dst)| (src.0, dst.0)).collect();
+    assert_eq!(ends, [(0, 0), (0, 1), (1, 1), (2, 2), (3, 2), (3, 3)]);
+    assert_eq!(looped.graph().edge_types(), Some(&[3, 0, 1, 3, 0, 3][..]));
+    assert_eq!(looped.edge_type_names, ["near", "same", "unused", "self loop"]);
+    let features = looped.graph().columns().get(EdgeColumns::FEATURES).unwrap();
+    let values: Vec<f32> = (0..features.n_rows()).map(|edge| features.value(edge)).collect();
+    assert_eq!(values, [0.0, 1.0, 3.0, 5.0, 5.0, 0.0]);
+    // No loop is missing: nothing changes.
+    let again = looped.clone().add_self_loops().unwrap();
+    assert_eq!(again.graph().indices(), looped.graph().indices());
+    assert_eq!(again.edge_type_names, looped.edge_type_names);
+    let graph = graph.with_column("other", EdgeColumn::new(vec![1.0_f32; 3], 1).unwrap()).unwrap();
+    let data = GraphDataset::new("set", graph, vec![0, 2, 4], labels(&[0, 1])).unwrap();
+    let error = data.add_self_loops().unwrap_err();
+    assert!(matches!(error, Error::Build(BuildError::NoEdgeFeatures { .. })), "{error}");
 }
 
 #[test]
