@@ -127,8 +127,7 @@ fn try_out(folder: &Path) -> Result<()> {
     fs::create_dir_all(&root)?;
     fs::copy(folder.join("kiln"), root.join("kiln"))?;
     let mut chroot = Command::new("chroot");
-    chroot.arg(&root).args(["/kiln", "train", "--data", "debian-packages", "--standardize"]);
-    workspace::run(chroot.args(["--hidden", "256", "--dropout", "0.5", "--epochs", "20", "--out", "/run"]))?;
+    workspace::run(chroot.arg(&root).args(["/kiln", "train", "--data", "debian-packages", "--out", "/run"]))?;
     println!("it trained in {}", root.display());
     Ok(())
 }

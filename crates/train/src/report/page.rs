@@ -91,12 +91,17 @@ impl ReportPage {
             0 => String::new(),
             n => tile("", "not finite", &count_of(n, "item"), "of the test split, which count in no metric"),
         };
+        let peak_memory = match of.peak_rss_anon_bytes {
+            // It is not known without /proc.
+            0 => String::new(),
+            n_bytes => tile("", "peak memory", &memory(n_bytes), &mapped),
+        };
         let tiles = [
             self.metric_tiles(),
             not_finite,
             tile("", "best epoch", &count(of.best_epoch as u64), &best),
             tile("", "time", &duration(of.seconds), &epochs),
-            tile("", "peak memory", &memory(of.peak_rss_anon_bytes), &mapped),
+            peak_memory,
             tile("wide", "weights of the best epoch", &hash, ""),
         ];
         format!("<dl class=\"tiles\">\n{}</dl>\n", tiles.concat())

@@ -294,7 +294,10 @@ impl fmt::Display for Summary {
         writeln!(f, "time            {:.1} s", self.seconds)?;
         let anon = mib(self.peak_rss_anon_bytes);
         let mapped = mib(self.peak_rss_mapped_bytes);
-        writeln!(f, "peak memory     {anon:.0} MiB anonymous, {mapped:.0} MiB mapped files")?;
+        // Without /proc, as in a root folder of a program alone, the memory is not known.
+        if self.peak_rss_anon_bytes != 0 {
+            writeln!(f, "peak memory     {anon:.0} MiB anonymous, {mapped:.0} MiB mapped files")?;
+        }
         match self.weights_hash.as_str() {
             "" => write!(f, "weights         none{}", self.negatives),
             hash => write!(f, "weights         sha256 {hash}{}", self.negatives),
