@@ -60,7 +60,7 @@ impl Dataset {
     /// then `train u32 P`, `val u32 Q`, `test u32 R`. If the set has links, `link_srcs u32 L`, `link_dsts u32 L` and the
     /// ids of each part, `train_links u32 P`, `val_links u32 Q`, `test_links u32 R`, follow, and for each part with fixed
     /// negatives, `negative_links u32 P`, if present `negative_srcs u32 PxK`, and `negative_dsts u32 PxK`; then, if links have
-    /// them, their `labels` or `targets` as those of nodes, and `link_features f32 LxD` (or `f16`, `bf16`). If present, the times of
+    /// them, their `labels` or `targets` as those of nodes, `link_features f32 LxD` (or `f16`, `bf16`) and `link_times i64 L`. If present, the times of
     /// nodes follow, `node_times i64 N, type T`, then `time_kind u8 1` for dates, and the borders of a split by time, `time_split
     /// i64 2` or `3`.
     ///
@@ -411,12 +411,13 @@ impl<'a> ArrayHasher<'a> {
         if let Some(values) = targets.values() {
             self.targets(values)?;
         }
-        match targets.features() {
-            Some(features) => {
-                let column = features.to_column();
-                self.line("link_features", column.element_type(), lengths_of(&column));
-                self.values(column.as_bytes())
-            }
+        if let Some(features) = targets.features() {
+            let column = features.to_column();
+            self.line("link_features", column.element_type(), lengths_of(&column));
+            self.values(column.as_bytes())?;
+        }
+        match targets.times() {
+            Some(times) => self.array("link_times", "i64", times.len(), times),
             None => Ok(()),
         }
     }

@@ -5,6 +5,7 @@ mod dataset_links;
 mod find_reverse;
 mod hold_out;
 mod link_values;
+mod part_links;
 mod random;
 mod targets;
 mod values;
@@ -65,6 +66,8 @@ impl LinkSplit {
     /// part, links ascend by destination and then by source; those for training have the first ids, then those for
     /// validation, then those for test.
     ///
+    /// With [`LinkSplitConfig::with_times`], a pair is a link at each time of its edges, and no edge leaves the graph.
+    ///
     /// The split depends on the edges, the settings and the seed only. `docs/rng.md` specifies the random numbers.
     /// Beside the result it takes about 24 bytes per edge, and 13 per pair.
     ///
@@ -72,7 +75,7 @@ impl LinkSplit {
     /// Returns [`Error::BadParameter`](crate::Error::BadParameter) if a share or the sum of both is not in `0..=1`, or if the
     /// graph has several relations; [`LinkSplitError::NoLinks`](crate::LinkSplitError::NoLinks) if the graph has no link;
     /// [`LinkSplitError::NotUndirected`](crate::LinkSplitError::NotUndirected) if the links are undirected but an edge lacks its
-    /// reverse; and [`Error::Graph`](crate::Error::Graph) if the graph is invalid.
+    /// reverse; [`TimeError::NoTimes`] if links or their reverses are to have times and lack them; and [`Error::Graph`](crate::Error::Graph) if the graph is invalid.
     pub fn random(graph: &Relations, config: &LinkSplitConfig, seed: u64) -> Result<Self> {
         let relation = only_relation(graph)?;
         Self::draw(graph, relation, None, config, seed)
@@ -121,8 +124,14 @@ impl LinkSplit {
     ) -> Result<Self> {
         let edges = graph.whole_graph(relation)?;
         let split = SplitEdges::draw(&edges, config, seed)?;
+        let links = DatasetLinks { relation, reverse, targets: Arc::new(split.targets) };
+        let reverse = reverse.filter(|reverse| *reverse != relation);
+        if config.with_times {
+            check_times_of_reverse(graph, reverse)?;
+            return Self::new(graph, links);
+        }
         let mut message = graph.with_graph(relation, split.message.clone())?;
-        if let Some(reverse) = reverse.filter(|reverse| *reverse != relation) {
+        if let Some(reverse) = reverse {
             let edges = if edges.has_sorted_neighbors() { edges } else { edges.sort_neighbors()? };
             let has_left = |src, dst| has_edge(&edges, src, dst) && !has_edge(&split.message, src, dst);
             let reverses = retain_edges(&graph.whole_graph(reverse)?, |src, dst| !has_left(dst, src))?;
@@ -131,7 +140,6 @@ impl LinkSplit {
         let passes_messages = config.disjoint_train == 0.0 || message.n_edges() != 0;
         let expected = "a smaller share: no edge of the graph would pass messages";
         require(passes_messages, "disjoint_train", expected, config.disjoint_train)?;
-        let links = DatasetLinks { relation, reverse, targets: Arc::new(split.targets) };
         Self::new(&message, links)
     }
 
@@ -178,9 +186,9 @@ impl LinkSplit {
     /// edges, of which a loader cuts those that are too late for the messages of a phase ([`TimeSplit::cuts`]). `reverse` is the
     /// relation that has the reverse of each edge, if there is one.
     ///
-    /// An edge whose time is missing ([`DatasetTimes::NEVER`]) is in no part. A part has each pair of nodes with an edge of its time once, and a pair may be in several parts: an edge that was known
-    /// may be repeated. Self loops are no links. [`LinkSplitConfig::direction`] and [`LinkSplitConfig::edge_type`] apply; shares do
-    /// not. In each part, links ascend by destination and then by source.
+    /// An edge whose time is missing ([`DatasetTimes::NEVER`]) is in no part. A part has each pair of nodes with an edge of its time once, or with [`LinkSplitConfig::with_times`] once at each time, and a pair
+    /// may be in several parts: an edge that was known may be repeated. Self loops are no links. [`LinkSplitConfig::direction`] and
+    /// [`LinkSplitConfig::edge_type`] apply; shares do not. In each part, links ascend by destination, by source, and by time.
     ///
     /// ```
     /// use kiln_data::{Dataset, LinkSplit, LinkSplitConfig, TimeSplit};
@@ -211,11 +219,7 @@ impl LinkSplit {
         let edges = data.graph.whole_graph(position)?;
         let items = || format!("the edges of the relation `{relation}`");
         let times = times_of(edges.columns()).ok_or_else(|| TimeError::NoTimes { items: items() })?;
-        if let Some(reverse) = reverse.map(|reverse| data.graph.relation(reverse)) {
-            // Otherwise the reverses of later links would pass messages.
-            let items = || format!("the edges of the reverse relation `{}`", reverse.name);
-            times_of(reverse.graph.columns()).ok_or_else(|| TimeError::NoTimes { items: items() })?;
-        }
+        check_times_of_reverse(&data.graph, reverse)?;
         let targets = links_by_time(&edges, times, &split, data.times.kind, config)?;
         let links = DatasetLinks { relation: position, reverse, targets: Arc::new(targets) };
         Ok(Self { time_split: Some(split), ..Self::new(&data.graph, links)? })
@@ -321,7 +325,8 @@ impl LinkSplit {
     /// of the reverse relation; without one, of the relation. Returns a note ([`Note::LinksInGraph`]) for each part that has
     /// some. A random split has none, except that the reverse of a directed link may be an edge of its own. Benchmarks may have
     /// some: in a graph of citations, for example, a reverse edge is another citation. They are therefore reported and not
-    /// rejected.
+    /// rejected. Links with times are edges of the graph, unless their split has removed them: the note then tells that messages
+    /// must be known at the time of each link.
     ///
     /// Also finds the links that are edges of another relation between the same types, or whose reverse is
     /// ([`Note::LinksInRelation`]), training links among them, because a training step leaves out its links and their reverses
@@ -453,6 +458,14 @@ impl LinkSplit {
 
 /// The part of the nodes, one of so many, from which nodes that are never a destination have a note.
 const MOST_NEVER: usize = 10;
+
+/// Checks that the edges of the reverse relation have times. Otherwise the reverses of later links would pass messages.
+fn check_times_of_reverse(graph: &Relations, reverse: Option<usize>) -> Result<()> {
+    let Some(reverse) = reverse.map(|reverse| graph.relation(reverse)) else { return Ok(()) };
+    let items = || format!("the edges of the reverse relation `{}`", reverse.name);
+    times_of(reverse.graph.columns()).ok_or_else(|| TimeError::NoTimes { items: items() })?;
+    Ok(())
+}
 
 /// Returns the position of the only relation.
 fn only_relation(graph: &Relations) -> Result<usize> {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use kiln_feature::{EdgeFeatures, FeatureBuffer, Targets};
 use kiln_graph::{EdgeId, LinkId, Links, NodeId, SharedArray};
-use kiln_sample::{ExcludedEdges, Negatives, SampledNegatives, TimesError};
+use kiln_sample::{ExcludedEdges, Negatives, SampledNegatives};
 
 use crate::{BatchError, Batcher, FeatureRows, Phase, SeedBatch, StageTimes, StepItems};
 
@@ -127,7 +127,8 @@ impl<B: Batcher<Item = NodeId>> LinkBatcher<B> {
     }
 
     /// Samples the nodes of each link, and of its negatives, at the time of the link, `[n_links]`, so that their trees have only
-    /// edges that were known then.
+    /// edges that were known then. Negatives are drawn at that time, too
+    /// ([`Negatives::existing`](kiln_sample::Negatives::existing), [`PastNegatives`](kiln_sample::PastNegatives)).
     ///
     /// # Panics
     /// Panics unless there is one time per link.
@@ -247,18 +248,15 @@ impl<B: Batcher<Item = NodeId>> Batcher for LinkBatcher<B> {
         };
         self.check(&all_of_step)?;
         self.check(&links)?;
-        let sampled = negatives.sample(&self.links, &links, &all_of_step, phase_key)?;
-        self.check_types(&sampled)?;
-        let pairs = Pairs::new(&self.links, &links, &sampled.srcs, &sampled.dsts);
         let of_links = match (given_times, &self.link_times) {
-            (Some(given), _) if given.len() != links.len() => {
-                let error = TimesError::Length { n_times: given.len(), n_seeds: links.len() };
-                return Err(kiln_sample::Error::Times(error).into());
-            }
             (Some(given), _) => Some(given),
             (None, Some(times)) => Some(links.iter().map(|link| times[link.index()]).collect::<Vec<i64>>()),
             (None, None) => None,
         };
+        let sampled =
+            negatives.sample_at(&self.links, &links, of_links.as_deref(), &all_of_step, phase_key)?;
+        self.check_types(&sampled)?;
+        let pairs = Pairs::new(&self.links, &links, &sampled.srcs, &sampled.dsts);
         let seed_times = of_links.as_ref().map(|times| pairs.times(times));
         let seeds = SeedBatch {
             times: seed_times,

@@ -33,10 +33,13 @@ mod hop_rule;
 mod hop_timed;
 mod hotness;
 mod known_edges;
+mod known_positives;
 mod lanes;
 mod most_recent;
 mod negative;
+mod negative_sampler;
 mod neighbor;
+mod past_negatives;
 mod relabel;
 mod relation_fanouts;
 mod relation_sampler;
@@ -47,6 +50,7 @@ mod seeds;
 mod selection;
 mod time_limits;
 mod uniform;
+mod uniform_negatives;
 
 pub use block::{RelationScratch, SampledBlocks, Scratch, to_block};
 pub use config::{EdgeWeights, Fanout, HopRequest, SamplerConfig};
@@ -58,11 +62,10 @@ pub use frontier_sampler::FrontierSampler;
 pub use hetero::HeteroNeighborSampler;
 pub use hop::in_edge_range;
 pub use hotness::count_node_accesses;
-pub use negative::{
-    DegreeNegatives, InBatchNegatives, NegativeSampler, Negatives, PositiveLink, SampledNegatives,
-    UniformNegatives, UniformPairNegatives,
-};
+pub use negative::{DegreeNegatives, InBatchNegatives, Negatives, SampledNegatives};
+pub use negative_sampler::{NegativeSampler, PositiveLink};
 pub use neighbor::NeighborSampler;
+pub use past_negatives::PastNegatives;
 pub use relation_fanouts::RelationFanouts;
 pub use relation_sampler::{RelationHop, RelationSampler};
 pub use rng::{KeyDomain, NodeKey, NodeRng, ROUNDS, RngKey};
@@ -71,6 +74,7 @@ pub use sampling_rule::{Neighbors, SamplingRule};
 pub use seeds::Seeds;
 pub use selection::Selection;
 pub use time_limits::TimeLimits;
+pub use uniform_negatives::{UniformNegatives, UniformPairNegatives};
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,138 +1,14 @@
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeId};
+use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeId, SharedArray};
 
+use crate::hop::in_edge_range;
+use crate::known_positives::KnownPositives;
+use crate::negative_sampler::{NegativeSampler, PositiveLink};
 use crate::rng::mul_hi;
-use crate::{Error, KeyDomain, NegativesError, NodeRng, Result, RngKey, in_edge_range};
-
-/// A distribution of negative links: pairs of nodes that a model learns to score below a given link.
-///
-/// A candidate must be a pure function of its arguments, so that negatives do not depend on ranks, threads or batches.
-pub trait NegativeSampler: Send + Sync {
-    /// Returns a candidate for one negative of a link, as its source and its destination. All random draws must come
-    /// from `rng`.
-    fn draw(&self, link: PositiveLink<'_>, rng: &mut NodeRng) -> (NodeId, NodeId);
-
-    /// Returns the name of the sampler, by which a resumed run recognises it.
-    fn name(&self) -> &str;
-
-    /// Returns a sampler of the same distribution among the nodes `is_known`, indexed by node, for [`Negatives::among`]. The
-    /// default implementation returns `None`: candidates with other nodes are drawn again.
-    fn among(&self, is_known: &Arc<[bool]>) -> Option<Arc<dyn NegativeSampler>> {
-        let _ = is_known;
-        None
-    }
-
-    /// Returns true if negatives depend on [`PositiveLink::step_dsts`], which is empty otherwise.
-    fn reads_step(&self) -> bool {
-        true
-    }
-}
-
-/// A link for which a negative is drawn.
-#[derive(Debug, Clone, Copy)]
-pub struct PositiveLink<'a> {
-    /// The source of the link.
-    pub src: NodeId,
-    /// The destination of the link.
-    pub dst: NodeId,
-    /// The destinations of all links of the training step, over all ranks, in the order of the epoch; in evaluations, of all
-    /// links of the split, so that the negatives of a link do not depend on the size of batches.
-    pub step_dsts: &'a [NodeId],
-}
-
-/// Replaces the destination by a node that is drawn uniformly (DGL's `PerSourceUniform`, GraphBolt's
-/// `UniformNegativeSampler`).
-///
-/// ```
-/// use kiln_graph::NodeTypes;
-/// use kiln_sample::{Negatives, UniformNegatives};
-/// // Any node of a graph with 100 nodes.
-/// let negatives = Negatives::new(UniformNegatives { dsts: 0..100 }, 5);
-/// // The items of a heterogeneous graph, for links from users to items.
-/// let types = NodeTypes::new([("user", 60), ("item", 40)])?;
-/// let items = Negatives::new(UniformNegatives { dsts: types.range(1) }, 5);
-/// # Ok::<(), kiln_graph::Error>(())
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UniformNegatives {
-    /// The ids of the nodes to draw from: all of the graph, or those of the links' destination type
-    /// ([`NodeTypes::range`](kiln_graph::NodeTypes::range)).
-    pub dsts: Range<u32>,
-}
-
-impl NegativeSampler for UniformNegatives {
-    fn draw(&self, link: PositiveLink<'_>, rng: &mut NodeRng) -> (NodeId, NodeId) {
-        (link.src, draw_node(&self.dsts, rng))
-    }
-
-    fn among(&self, is_known: &Arc<[bool]>) -> Option<Arc<dyn NegativeSampler>> {
-        let is_known = |node: &u32| is_known.get(*node as usize).copied().unwrap_or(false);
-        let dsts: Vec<NodeId> = self.dsts.clone().filter(is_known).map(NodeId).collect();
-        // Without a node, the candidates of all nodes are rejected and counted.
-        (!dsts.is_empty())
-            .then(|| Arc::new(ListedNegatives { dsts: dsts.into() }) as Arc<dyn NegativeSampler>)
-    }
-
-    fn reads_step(&self) -> bool {
-        false
-    }
-
-    fn name(&self) -> &str {
-        "uniform"
-    }
-}
-
-/// Replaces the destination by a node of a list that is drawn uniformly.
-#[derive(Debug)]
-struct ListedNegatives {
-    dsts: Arc<[NodeId]>,
-}
-
-impl NegativeSampler for ListedNegatives {
-    fn draw(&self, link: PositiveLink<'_>, rng: &mut NodeRng) -> (NodeId, NodeId) {
-        (link.src, self.dsts[rng.below(self.dsts.len() as u32) as usize])
-    }
-
-    fn reads_step(&self) -> bool {
-        false
-    }
-
-    fn name(&self) -> &str {
-        "uniform"
-    }
-}
-
-/// Draws both nodes uniformly (DGL's `GlobalUniform`, PyG's `negative_sampling`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UniformPairNegatives {
-    /// The ids of the nodes to draw sources from: all of the graph, or those of the links' source type.
-    pub srcs: Range<u32>,
-    /// The ids of the nodes to draw destinations from.
-    pub dsts: Range<u32>,
-}
-
-impl NegativeSampler for UniformPairNegatives {
-    fn draw(&self, _: PositiveLink<'_>, rng: &mut NodeRng) -> (NodeId, NodeId) {
-        let src = draw_node(&self.srcs, rng);
-        (src, draw_node(&self.dsts, rng))
-    }
-
-    fn reads_step(&self) -> bool {
-        false
-    }
-
-    fn name(&self) -> &str {
-        "uniform-pairs"
-    }
-}
-
-fn draw_node(nodes: &Range<u32>, rng: &mut NodeRng) -> NodeId {
-    NodeId(nodes.start + rng.below(nodes.end.saturating_sub(nodes.start)))
-}
+use crate::{Error, KeyDomain, NegativesError, NodeRng, Result, RngKey, TimesError};
 
 /// Replaces the destination by that of another link of the same training step, over all ranks; in evaluations, of another link
 /// of the split.
@@ -228,16 +104,18 @@ impl fmt::Debug for DegreeNegatives {
 
 /// The negatives of links: their distribution, their number per link, and the pairs that are no negatives.
 ///
-/// A candidate that is the link itself, or that joins a node with itself, is drawn anew, and so is an edge of the graph
-/// of [`Negatives::rejecting`]. After [`Negatives::max_draws`] draws the last candidate is kept and counted
+/// A candidate that is the link itself, or that joins a node with itself, is drawn anew, and so are an edge of the graph
+/// of [`Negatives::rejecting`] and a node that does not exist at the time of the link ([`Negatives::existing`]). After [`Negatives::max_draws`] draws the last candidate is kept and counted
 /// ([`SampledNegatives::n_rejected`]). Fixed negatives ([`Negatives::fixed`]) are never rejected.
 #[derive(Clone)]
 pub struct Negatives {
     source: Source,
     n_per_link: usize,
-    known: Option<Arc<Csc>>,
+    known: Option<KnownPositives>,
     /// The nodes of which negatives are drawn, by node; `None` for all.
     among: Option<Arc<[bool]>>,
+    /// The time of each node, which negatives of links with times must be later than; `None` if all nodes always exist.
+    node_times: Option<SharedArray<i64>>,
     max_draws: u32,
     /// The number of rejected negatives of all batches so far, which clones share.
     n_rejected: Arc<AtomicU64>,
@@ -257,7 +135,8 @@ pub struct SampledNegatives {
     pub srcs: Vec<NodeId>,
     /// The destination of each negative.
     pub dsts: Vec<NodeId>,
-    /// The number of negatives that would have been rejected again after the last draw.
+    /// The number of negatives that would have been rejected again after the last draw, and of those that replace one that does not
+    /// exist ([`NegativeSampler::has_negatives`]).
     pub n_rejected: u64,
 }
 
@@ -276,20 +155,19 @@ impl Negatives {
     }
 
     fn of_source(source: Source, n_per_link: usize) -> Self {
-        Self { source, n_per_link, known: None, among: None, max_draws: 16, n_rejected: Arc::default() }
+        Self { source, n_per_link, known: None, among: None, node_times: None, max_draws: 16, n_rejected: Arc::default() }
     }
 
     /// Also rejects the edges of a graph. Each check is a binary search, so a graph whose neighbours do not ascend is
     /// copied and sorted ([`Csc::sort_neighbors`]). Reads the whole graph once.
     ///
+    /// If links and edges have times ([`EdgeColumns::TIMES`](kiln_graph::EdgeColumns::TIMES)), an edge is rejected if it is not later
+    /// than the link: a pair that becomes an edge later is a negative at that time, and rejecting it would tell the future.
+    ///
     /// # Errors
     /// Returns [`Error::Graph`] if the graph is damaged.
     pub fn rejecting(self, known: Arc<Csc>) -> Result<Self> {
-        let known = match known.has_sorted_neighbors() {
-            true => known,
-            false => Arc::new(known.sort_neighbors()?),
-        };
-        Ok(Self { known: Some(known), ..self })
+        Ok(Self { known: Some(KnownPositives::new(known)?), ..self })
     }
 
     /// Draws only negatives of the nodes `is_known`, indexed by node: those that exist at the time of the links. The source of a
@@ -315,6 +193,30 @@ impl Negatives {
         Self { source: source.unwrap_or(self.source), among: Some(is_known), ..self }
     }
 
+    /// Draws, for links with times, only nodes that exist before the time of the link. `times` has the time of each node, by node.
+    /// The source of a link may be any node. Uniform negatives are drawn from these nodes; candidates of another sampler that do not
+    /// exist yet are drawn again, up to [`Negatives::max_draws`]. Fixed negatives stay.
+    ///
+    /// ```
+    /// use kiln_graph::{LinkId, Links, NodeId};
+    /// use kiln_sample::{Negatives, RngKey, UniformNegatives};
+    /// let times = vec![0_i64, 0, 5, 9];
+    /// let negatives = Negatives::new(UniformNegatives { dsts: 1..4 }, 5).existing(times);
+    /// let links = Links::new(vec![NodeId(0)], vec![NodeId(1)])?;
+    /// let drawn = negatives.sample_at(&links, &[LinkId(0)], Some(&[6]), &[], RngKey::new(7))?;
+    /// assert_eq!(drawn.dsts, [NodeId(2); 5]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn existing(self, times: impl Into<SharedArray<i64>>) -> Self {
+        let times = times.into();
+        let source = match &self.source {
+            Source::Drawn(sampler) => sampler.existing(&times).map(Source::Drawn),
+            Source::Fixed(_) => None,
+        };
+        Self { source: source.unwrap_or(self.source), node_times: Some(times), ..self }
+    }
+
     /// Returns the same negatives, whose rejected ones are counted apart from those of the clones ([`Negatives::n_rejected`]).
     #[must_use]
     pub fn with_own_count(self) -> Self {
@@ -332,6 +234,14 @@ impl Negatives {
         self.n_per_link
     }
 
+    /// Returns the name of the sampler if its negatives depend on the times of links, which must then have some.
+    pub fn sampler_of_times(&self) -> Option<&str> {
+        match &self.source {
+            Source::Drawn(sampler) => sampler.reads_times().then(|| sampler.name()),
+            Source::Fixed(_) => None,
+        }
+    }
+
     /// Returns true if negatives depend on the links of the step.
     pub fn reads_step(&self) -> bool {
         match &self.source {
@@ -340,8 +250,8 @@ impl Negatives {
         }
     }
 
-    /// Returns the negatives of some of a step's links. They depend on `key`, on the link and on the number of the
-    /// negative only, for in-batch negatives also on the links of the step. `step` are the links of the step over all
+    /// Returns the negatives of some of a step's links, which have no times. They depend on `key`, on the link and on the number of
+    /// the negative only, for in-batch negatives also on the links of the step. `step` are the links of the step over all
     /// ranks, which may be empty unless [`Negatives::reads_step`] is true.
     ///
     /// # Errors
@@ -358,8 +268,34 @@ impl Negatives {
         step: &[LinkId],
         key: RngKey,
     ) -> Result<SampledNegatives> {
+        self.sample_at(all, links, None, step, key)
+    }
+
+    /// Returns the negatives of some of a step's links, as [`Negatives::sample`] does, at the time of each link, `[n_links]`, if
+    /// links have times. A time changes no key: it determines which candidates are negatives.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Negatives::sample`], [`TimesError::Length`] unless there is one time per link, and
+    /// [`NegativesError::NoLinkTimes`] if the sampler reads times and links have none.
+    ///
+    /// # Panics
+    /// Panics if a link is not in the list.
+    pub fn sample_at(
+        &self,
+        all: &Links,
+        links: &[LinkId],
+        times: Option<&[i64]>,
+        step: &[LinkId],
+        key: RngKey,
+    ) -> Result<SampledNegatives> {
+        if let Some(times) = times.filter(|times| times.len() != links.len()) {
+            return Err(Error::Times(TimesError::Length { n_times: times.len(), n_seeds: links.len() }));
+        }
+        if let (None, Some(sampler)) = (times, self.sampler_of_times()) {
+            return Err(Error::Negatives(NegativesError::NoLinkTimes { sampler: sampler.to_owned() }));
+        }
         match &self.source {
-            Source::Drawn(sampler) => self.sample_drawn(&**sampler, all, links, step, key),
+            Source::Drawn(sampler) => self.sample_drawn(&**sampler, all, (links, times), step, key),
             Source::Fixed(negatives) => take_fixed(negatives, all, links),
         }
     }
@@ -368,7 +304,7 @@ impl Negatives {
         &self,
         sampler: &dyn NegativeSampler,
         all: &Links,
-        links: &[LinkId],
+        (links, times): (&[LinkId], Option<&[i64]>),
         step: &[LinkId],
         key: RngKey,
     ) -> Result<SampledNegatives> {
@@ -383,7 +319,8 @@ impl Negatives {
             let key = key.fold_in(KeyDomain::Negative, number as u64);
             for (row, &link) in links.iter().enumerate() {
                 let (src, dst) = all.pair(link);
-                let positive = PositiveLink { src, dst, step_dsts: &step_dsts };
+                let time = times.map(|times| times[row]);
+                let positive = PositiveLink { src, dst, time, step_dsts: &step_dsts };
                 let ((src, dst), is_rejected) = self.draw(sampler, positive, &mut key.link(link).rng())?;
                 let position = row * self.n_per_link + number;
                 sampled.srcs[position] = src;
@@ -411,32 +348,28 @@ impl Negatives {
         let mut pair = sampler.draw(link, rng);
         for _ in 1..self.max_draws {
             if !self.is_rejected(link, pair)? {
-                return Ok((pair, false));
+                return Ok((pair, !sampler.has_negatives(link)));
             }
             pair = sampler.draw(link, rng);
         }
-        Ok((pair, self.is_rejected(link, pair)?))
+        Ok((pair, self.is_rejected(link, pair)? || !sampler.has_negatives(link)))
     }
 
     fn is_rejected(&self, link: PositiveLink<'_>, (src, dst): (NodeId, NodeId)) -> Result<bool> {
         if src == dst || (src, dst) == (link.src, link.dst) {
             return Ok(true);
         }
-        let is_unknown = |node: NodeId| {
-            self.among.as_ref().is_some_and(|known| known.get(node.index()).is_none_or(|is_known| !is_known))
-        };
-        if is_unknown(dst) || (src != link.src && is_unknown(src)) {
+        if self.is_unknown(dst, link.time) || (src != link.src && self.is_unknown(src, link.time)) {
             return Ok(true);
         }
-        let Some(known) = &self.known else { return Ok(false) };
-        let node = src.max(dst);
-        if known.n_nodes() <= node.index() {
-            return Err(Error::Negatives(NegativesError::NegativeOutOfRange {
-                node,
-                n_nodes: known.n_nodes(),
-            }));
-        }
-        Ok(known.in_neighbors(dst).binary_search(&src).is_ok())
+        self.known.as_ref().map_or(Ok(false), |known| known.contain(src, dst, link.time))
+    }
+
+    /// Returns true if a node does not exist for a link of this time.
+    fn is_unknown(&self, node: NodeId, time: Option<i64>) -> bool {
+        let lacks = self.among.as_ref().is_some_and(|among| !among.get(node.index()).is_some_and(|known| *known));
+        let of_node = self.node_times.as_ref().and_then(|times| times.get(node.index()));
+        lacks || of_node.zip(time).is_some_and(|(of_node, time)| time <= *of_node)
     }
 }
 

@@ -168,7 +168,7 @@ impl<'a> EdgeItems<'a> {
         let first = ends.map(|node_type| types.range(node_type).start);
         let dim = rows.dim_of_features();
         let mut features = Vec::new();
-        let mut links = set.links(fitted.element_type(), fitted.names().len(), dim)?;
+        let mut links = set.links(fitted.element_type(), fitted.names().len(), dim, rows.times.is_some())?;
         let mut encoder = TargetEncoder::new(&fitted);
         let mut reader: RowReader = rows.read()?;
         let mut statuses = status.read(SPILL_BUFFER)?;
@@ -194,6 +194,9 @@ impl<'a> EdgeItems<'a> {
                 if let Some(array) = &mut links.features {
                     rows.features_of(&edge, &mut features);
                     array.push(&features)?;
+                }
+                if let (Some(array), Some(time)) = (&mut links.times, edge.time) {
+                    array.push(&[time])?;
                 }
                 let part = columns.part_of(batch, row).ok().flatten();
                 if let Some(part) = part.filter(|_| has_target) {

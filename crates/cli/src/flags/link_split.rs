@@ -193,6 +193,7 @@ impl RandomSplitArgs {
             bail!("--link-split: got {} numbers, expected two: VAL,TEST", self.link_split.len());
         };
         Ok(LinkSplitConfig {
+            with_times: false,
             val,
             test,
             direction: self.link_direction,

@@ -51,14 +51,15 @@ pub(super) fn check_link_targets(
     entry: Option<&LinkTargetsEntry>,
     files: &Entries,
 ) -> Result<()> {
-    let [labels, values, features] = LINK_VALUES;
+    let [labels, values, features, times] = LINK_VALUES;
     let has = |name: &str| files.contains_key(name);
     let Some(LinkTargetsEntry { n_classes, class_names }) = entry else {
         if let Some(name) = [labels, values].into_iter().find(|name| has(name)) {
             let expected = "no entry, because link_targets is absent";
             return Err(bad_entry(path, name, "", expected, "an entry").into());
         }
-        return check_has_links(path, features, files);
+        check_has_links(path, features, files)?;
+        return check_has_links(path, times, files);
     };
     check_class_names(path, None, *n_classes, class_names)?;
     if has(labels) && has(values) {
@@ -68,7 +69,7 @@ pub(super) fn check_link_targets(
         let expected = format!("at least 1, the number of columns of {values}");
         return Err(bad_key(path, "link_targets.n_classes", expected, 0).into());
     }
-    for name in [labels, values, features] {
+    for name in LINK_VALUES {
         check_has_links(path, name, files)?;
     }
     Ok(())

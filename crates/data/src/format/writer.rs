@@ -61,6 +61,8 @@ pub struct LinkWriters {
     pub values: ArrayWriter,
     /// The feature rows of the links; `None` if they have none.
     pub features: Option<ArrayWriter>,
+    /// The time of each link (`i64`); `None` if they have none.
+    pub times: Option<ArrayWriter>,
     /// The positions of the links for training, validation and test (`u32`).
     pub split: [ArrayWriter; 3],
 }
@@ -197,12 +199,18 @@ impl SetWriter {
     }
 
     /// Starts the links of a relation with `n_outputs` classes or columns each: classes for `i32`, several labels for `u8`, and
-    /// numbers for `f32`; and with `dim` feature columns, if it is not `None`.
+    /// numbers for `f32`; with `dim` feature columns, if it is not `None`, and with times if `has_times`.
     ///
     /// # Errors
     /// Returns [`kiln_store::Error::Io`] if a file cannot be created.
-    pub fn links(&self, dtype: ElementType, n_outputs: usize, dim: Option<usize>) -> Result<LinkWriters> {
-        let [labels, targets, features] = LINK_VALUES;
+    pub fn links(
+        &self,
+        dtype: ElementType,
+        n_outputs: usize,
+        dim: Option<usize>,
+        has_times: bool,
+    ) -> Result<LinkWriters> {
+        let [labels, targets, features, times] = LINK_VALUES;
         let ids = |name| self.set.vector(name, ElementType::U32);
         let [srcs, dsts, train, val, test] = LINK_FILES;
         Ok(LinkWriters {
@@ -212,6 +220,7 @@ impl SetWriter {
                 _ => self.set.rows(targets, dtype, n_outputs)?,
             },
             features: dim.map(|dim| self.set.rows(features, ElementType::F32, dim)).transpose()?,
+            times: has_times.then(|| self.set.vector(times, ElementType::I64)).transpose()?,
             split: [ids(train)?, ids(val)?, ids(test)?],
         })
     }
@@ -235,8 +244,8 @@ impl SetWriter {
         self.manifest.links =
             Some(LinksEntry { relation: relation.to_owned(), reverse: reverse.map(str::to_owned) });
         self.manifest.link_targets = Some(LinkTargetsEntry { n_classes: n_outputs, class_names });
-        let LinkWriters { ends, values, features, split } = links;
-        for array in ends.into_iter().chain([values]).chain(features).chain(split) {
+        let LinkWriters { ends, values, features, times, split } = links;
+        for array in ends.into_iter().chain([values]).chain(features).chain(times).chain(split) {
             self.set.add(array)?;
         }
         Ok(())

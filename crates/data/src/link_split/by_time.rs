@@ -1,14 +1,16 @@
 //! Links of the edges of a relation, divided by the times of the edges.
 
-use kiln_graph::{Csc, Links, NodeId};
+use kiln_graph::Csc;
 
-use super::random::{EdgeKeys, LinkSplitConfig, nodes_of};
+use super::part_links::{PartLinks, targets_of_parts};
+use super::random::{EdgeKeys, LinkSplitConfig};
 use super::{LinkDirection, LinkTargets};
 use crate::error::LinkSplitError;
 use crate::times::range_of;
 use crate::{Result, TimeKind, TimeSplit};
 
-/// Returns the links of each part: the distinct pairs of nodes with an edge whose time is in the part.
+/// Returns the links of each part: the distinct pairs of nodes with an edge whose time is in the part, with
+/// [`LinkSplitConfig::with_times`] at each of these times.
 pub(super) fn links_by_time(
     graph: &Csc,
     times: &[i64],
@@ -24,20 +26,20 @@ pub(super) fn links_by_time(
         LinkDirection::Directed | LinkDirection::WithReverses => LinkDirection::Directed,
     };
     let parts = [0, 1, 2].map(|part| {
-        edges.distinct_of(
-            config.edge_type,
-            |edge| split.part_of(times[edge]) == Some(part),
-            |src, dst| direction.pair_key(src, dst),
-        )
+        let is_in_part = |edge: usize| split.part_of(times[edge]) == Some(part);
+        let key = |src, dst| direction.pair_key(src, dst);
+        match config.with_times {
+            true => edges.distinct_at_times(config.edge_type, times, is_in_part, key),
+            false => {
+                let keys = edges.distinct_of(config.edge_type, is_in_part, key);
+                PartLinks { keys, times: Vec::new() }
+            }
+        }
     });
-    let n_links = parts.each_ref().map(Vec::len);
+    let n_links = parts.each_ref().map(|part| part.keys.len());
     if n_links == [0; 3] && graph.n_edges() == 0 {
         return Err(LinkSplitError::NoLinks { edge_type: config.edge_type }.into());
     }
     split.check_parts(n_links, range_of(times), kind)?;
-    let [train, val, test] = parts.map(|keys| {
-        let (srcs, dsts): (Vec<NodeId>, Vec<NodeId>) = keys.into_iter().map(nodes_of).unzip();
-        Links::new(srcs, dsts)
-    });
-    LinkTargets::of_parts(&train?, &val?, &test?)
+    targets_of_parts(parts, config.with_times)
 }

@@ -1,7 +1,7 @@
 use kiln_feature::{EdgeFeatures, Targets};
-use kiln_graph::{EdgeColumn, LinkId};
+use kiln_graph::{EdgeColumn, LinkId, SharedArray};
 
-/// What is known of links beside their nodes: their target values and their feature rows, each of which may be absent.
+/// What is known of links beside their nodes: their target values, their feature rows and their times, each of which may be absent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LinkValues {
     /// The target values, by link.
@@ -10,6 +10,8 @@ pub(super) struct LinkValues {
     pub(super) class_names: Vec<String>,
     /// The feature rows, by link.
     pub(super) features: Option<EdgeFeatures>,
+    /// The times, by link.
+    pub(super) times: Option<SharedArray<i64>>,
 }
 
 /// Compares the stored values, a missing number with a missing number.
@@ -17,6 +19,7 @@ impl PartialEq for LinkValues {
     fn eq(&self, other: &Self) -> bool {
         let rows = |values: &Self| values.features.as_ref().map(EdgeFeatures::to_column);
         self.class_names == other.class_names
+            && self.times.as_deref() == other.times.as_deref()
             && same_columns(rows(self).as_ref(), rows(other).as_ref())
             && same_targets(self.targets.as_ref(), other.targets.as_ref())
     }

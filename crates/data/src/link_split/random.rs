@@ -1,8 +1,10 @@
-use kiln_graph::{Csc, CscBuilder, Links, NodeId};
+use kiln_graph::{Csc, CscBuilder, NodeId};
 use kiln_store::progress::{Progress, ProgressUnit};
 
 use super::LinkTargets;
-use crate::Result;
+use super::part_links::{PartLinks, targets_of_parts};
+use crate::times::times_of;
+use crate::{DatasetTimes, Result, TimeError};
 use crate::draws::Draws;
 use crate::error::{LinkSplitError, require};
 
@@ -22,12 +24,17 @@ pub struct LinkSplitConfig {
     /// The share of the pairs for training that are links only; the other pairs for training are edges of the graph
     /// only. With 0, all pairs for training are both links and edges of the graph (PyG's `disjoint_train_ratio`).
     pub disjoint_train: f64,
+    /// True if links have the times of their edges ([`LinkTargets::times`]), for messages that are known at the time of each link.
+    /// Each edge is then a link of its own, so that a pair of nodes is a link at each of its times, and the graph of the split has
+    /// all edges: the tree of a link has no edge at its time or later, which makes held-out edges unnecessary. An edge without a
+    /// time is no link. `disjoint_train` must be 0.
+    pub with_times: bool,
 }
 
 impl Default for LinkSplitConfig {
     /// Returns the settings of PyG's `RandomLinkSplit`: shares of 0.1 for validation and 0.2 for test.
     fn default() -> Self {
-        Self { val: 0.1, test: 0.2, direction: None, edge_type: None, disjoint_train: 0.0 }
+        Self { val: 0.1, test: 0.2, direction: None, edge_type: None, disjoint_train: 0.0, with_times: false }
     }
 }
 
@@ -55,7 +62,10 @@ impl LinkSplitConfig {
             require((0.0..=1.0).contains(&share), what, "0 to 1", share)?;
         }
         let sum = self.val + self.test;
-        require(sum <= 1.0 + TOLERANCE, "the sum of the shares", "at most 1", sum)
+        require(sum <= 1.0 + TOLERANCE, "the sum of the shares", "at most 1", sum)?;
+        let is_whole = !self.with_times || self.disjoint_train == 0.0;
+        let expected = "0 for links with times, whose graph has all edges";
+        require(is_whole, "disjoint_train", expected, self.disjoint_train)
     }
 }
 
@@ -97,23 +107,18 @@ impl SplitEdges {
             Err(_) => Role::Edge,
         };
         let is_kept = |src, dst| matches!(role_of(src, dst), Role::Edge | Role::EdgeAndLink);
-        let message = edges.retain(is_kept)?;
-        let links = match direction {
-            LinkDirection::WithReverses => edges.distinct(config.edge_type, directed_key),
-            LinkDirection::Directed | LinkDirection::Undirected => pairs.clone(),
-        };
-        let progress = Progress::start("selecting links", ProgressUnit::Links, 3 * links.len() as u64);
+        let message = if config.with_times { graph.clone() } else { edges.retain(is_kept)? };
+        let links = edges.links_of_pairs(&pairs, direction, config)?;
+        let progress = Progress::start("selecting links", ProgressUnit::Links, 3 * links.keys.len() as u64);
         let part = |roles: &[Role]| {
-            let mut counter = progress.counter();
-            let links = links.iter().inspect(|_| counter.add(1)).map(|key| nodes_of(*key));
-            let (srcs, dsts): (Vec<NodeId>, Vec<NodeId>) =
-                links.filter(|&(src, dst)| roles.contains(&role_of(src, dst))).unzip();
-            Links::new(srcs, dsts)
+            let part = links.filter(|src, dst| roles.contains(&role_of(src, dst)));
+            progress.advance(links.keys.len() as u64);
+            part
         };
-        let train = part(&[Role::EdgeAndLink, Role::TrainLink])?;
-        let val = part(&[Role::Val])?;
-        let test = part(&[Role::Test])?;
-        Ok(Self { message, targets: LinkTargets::of_parts(&train, &val, &test)? })
+        let train = part(&[Role::EdgeAndLink, Role::TrainLink]);
+        let val = part(&[Role::Val]);
+        let test = part(&[Role::Test]);
+        Ok(Self { message, targets: targets_of_parts([train, val, test], config.with_times)? })
     }
 }
 
@@ -201,18 +206,63 @@ impl EdgeKeys<'_> {
         is_taken: impl Fn(usize) -> bool,
         key: impl Fn(NodeId, NodeId) -> u64,
     ) -> Vec<u64> {
-        let types = self.graph.edge_types();
-        let is_of_type = |edge: usize| {
-            edge_type.is_none_or(|edge_type| types.is_some_and(|types| types[edge] == edge_type))
-        };
-        let edges = self
-            .pairs()
-            .enumerate()
-            .filter(|(edge, (src, dst))| src != dst && is_of_type(*edge) && is_taken(*edge));
+        let edges = self.edges_of(edge_type, is_taken);
         let mut keys: Vec<u64> = edges.map(|(_, (src, dst))| key(src, dst)).collect();
         keys.sort_unstable();
         keys.dedup();
         keys
+    }
+
+    /// Returns the links of all parts: the pairs of a split or, of links with times, a link for each time of a pair.
+    fn links_of_pairs(
+        &self,
+        pairs: &[u64],
+        direction: LinkDirection,
+        config: &LinkSplitConfig,
+    ) -> Result<PartLinks> {
+        let key = |src: NodeId, dst: NodeId| match direction {
+            LinkDirection::Directed | LinkDirection::WithReverses => directed_key(src, dst),
+            LinkDirection::Undirected => direction.pair_key(src, dst),
+        };
+        if config.with_times {
+            let items = || "the edges of the links".to_owned();
+            let times = times_of(self.graph.columns()).ok_or_else(|| TimeError::NoTimes { items: items() })?;
+            return Ok(self.distinct_at_times(config.edge_type, times, |_| true, key));
+        }
+        let keys = match direction {
+            LinkDirection::WithReverses => self.distinct(config.edge_type, key),
+            LinkDirection::Directed | LinkDirection::Undirected => pairs.to_vec(),
+        };
+        Ok(PartLinks { keys, times: Vec::new() })
+    }
+
+    /// Returns the distinct keys of some of the edges of a type, or of all types, at each of their times. Edges without a time have
+    /// none.
+    pub(super) fn distinct_at_times(
+        &self,
+        edge_type: Option<u8>,
+        times: &[i64],
+        is_taken: impl Fn(usize) -> bool,
+        key: impl Fn(NodeId, NodeId) -> u64,
+    ) -> PartLinks {
+        let has_time = |edge: usize| ![DatasetTimes::ALWAYS, DatasetTimes::NEVER].contains(&times[edge]);
+        let edges = self.edges_of(edge_type, |edge| has_time(edge) && is_taken(edge));
+        PartLinks::at_times(edges.map(|(edge, (src, dst))| (key(src, dst), times[edge])).collect())
+    }
+
+    /// Returns the positions and the nodes of some of the edges of a type, or of all types. Self loops are left out.
+    fn edges_of(
+        &self,
+        edge_type: Option<u8>,
+        is_taken: impl Fn(usize) -> bool,
+    ) -> impl Iterator<Item = (usize, (NodeId, NodeId))> {
+        let types = self.graph.edge_types();
+        let is_of_type = move |edge: usize| {
+            edge_type.is_none_or(|edge_type| types.is_some_and(|types| types[edge] == edge_type))
+        };
+        self.pairs()
+            .enumerate()
+            .filter(move |(edge, (src, dst))| src != dst && is_of_type(*edge) && is_taken(*edge))
     }
 
     /// Returns the direction of the links, and checks that it fits the graph.

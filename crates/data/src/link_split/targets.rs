@@ -8,7 +8,8 @@ use crate::{Result, Split};
 
 /// The links that a model learns and predicts: their list, their split into training, validation and test, and the fixed
 /// negatives of the validation and the test, if there are any. Links may also have target values
-/// ([`LinkTargets::with_values`]) and feature rows ([`LinkTargets::with_features`]). Cloning shares the arrays.
+/// ([`LinkTargets::with_values`]), feature rows ([`LinkTargets::with_features`]) and times ([`LinkTargets::with_times`]). Cloning
+/// shares the arrays.
 ///
 /// No link is in two parts of the split, but several links may be the same pair of nodes. The links of a split need not
 /// be all links of the list.
@@ -107,12 +108,12 @@ impl LinkTargets {
         self.test_negatives.as_deref()
     }
 
-    /// Checks that the nodes of all links and negatives exist in a graph of `n_nodes` nodes, the split, the target values and
-    /// the features. The targets of a set in the kiln format are not checked before.
+    /// Checks that the nodes of all links and negatives exist in a graph of `n_nodes` nodes, the split, the target values, the
+    /// features and the times. The targets of a set in the kiln format are not checked before.
     ///
     /// # Errors
     /// Returns [`Error::Graph`](crate::Error::Graph) with the first other node, and the errors of [`LinkTargets::new`],
-    /// [`LinkTargets::with_negatives`], [`LinkTargets::with_values`] and [`LinkTargets::with_features`].
+    /// [`LinkTargets::with_negatives`], [`LinkTargets::with_values`], [`LinkTargets::with_features`] and [`LinkTargets::with_times`].
     pub fn check(&self, n_nodes: usize) -> Result<()> {
         check_split(&self.split, self.links.len())?;
         self.check_negatives()?;
@@ -121,7 +122,8 @@ impl LinkTargets {
             negatives.check(n_nodes)?;
         }
         self.check_values()?;
-        self.check_features()
+        self.check_features()?;
+        self.check_times()
     }
 }
 

@@ -1,5 +1,5 @@
 use kiln_feature::{EdgeFeatures, Targets};
-use kiln_graph::LinkId;
+use kiln_graph::{LinkId, SharedArray};
 
 use super::LinkTargets;
 use super::link_values::LinkValues;
@@ -71,15 +71,48 @@ impl LinkTargets {
         Ok(self)
     }
 
-    /// Sets values and features that [`LinkTargets::check`] must check before they are used.
+    /// Sets the time of each link, in the order of the links, such as that of its edge: PyG's `edge_label_time`. A loader samples
+    /// the nodes of a link at its time if messages pass at the times of items; others ignore it. The times are those of the data
+    /// ([`DatasetTimes`](crate::DatasetTimes)).
+    ///
+    /// ```
+    /// use kiln_data::{LinkTargets, Split};
+    /// use kiln_graph::Links;
+    /// // Node 0 pays node 1 twice: each payment is a link of its own.
+    /// let payments = Links::new(vec![0, 0, 2], vec![1, 1, 1])?;
+    /// let targets = LinkTargets::new(payments, Split::random(3, [0.4, 0.3], 7)?)?.with_times(vec![10, 20, 30])?;
+    /// assert_eq!(targets.times().map(|times| times[1]), Some(20));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`LinkSplitError::RowCount`] unless there is a time for each link.
+    pub fn with_times(mut self, times: impl Into<SharedArray<i64>>) -> Result<Self> {
+        self.values.times = Some(times.into());
+        self.check_times()?;
+        Ok(self)
+    }
+
+    /// Returns the time of each link; `None` if links have none.
+    pub fn times(&self) -> Option<&SharedArray<i64>> {
+        self.values.times.as_ref()
+    }
+
+    /// Checks that the times are as many as the links.
+    pub(super) fn check_times(&self) -> Result<()> {
+        self.times().map_or(Ok(()), |times| check_count("times", self.links().len(), times.len()))
+    }
+
+    /// Sets values, features and times that [`LinkTargets::check`] must check before they are used.
     pub(crate) fn with_unchecked(
         mut self,
         targets: Option<(Targets<LinkId>, Vec<String>)>,
         features: Option<EdgeFeatures>,
+        times: Option<SharedArray<i64>>,
     ) -> Self {
         let (targets, class_names) = targets.unzip();
         let class_names = class_names.unwrap_or_default();
-        self.values = LinkValues { targets, class_names, features };
+        self.values = LinkValues { targets, class_names, features, times };
         self
     }
 

@@ -111,7 +111,7 @@ fn degree_negatives_follow_the_power_of_the_degree() {
     let n = 100_000;
     let mut counts = [0; 4];
     for link in 0..n {
-        let positive = PositiveLink { src: NodeId(5), dst: NodeId(0), step_dsts: &[] };
+        let positive = PositiveLink { src: NodeId(5), dst: NodeId(0), time: None, step_dsts: &[] };
         let (src, dst) = sampler.draw(positive, &mut RngKey::new(1).link(LinkId(link)).rng());
         assert_eq!(src, NodeId(5));
         counts[dst.index() - 1] += 1;

@@ -1,6 +1,6 @@
 //! A baseline of link prediction: the ranking of destinations by their popularity.
 
-use kiln_graph::{LinkId, Links, NodeId};
+use kiln_graph::{LinkId, Links, NodeId, SharedArray};
 use kiln_loader::Phase;
 use kiln_sample::{Negatives, RngKey};
 
@@ -31,6 +31,8 @@ const MOST_LINKS: usize = 100_000;
 pub struct Popularity {
     /// The number of training links of each node that has some.
     n_links: Vec<u32>,
+    /// The time of each link; `None` for links without times.
+    times: Option<SharedArray<i64>>,
 }
 
 impl Popularity {
@@ -58,17 +60,23 @@ impl Popularity {
             }
             n_links[node.index()] += 1;
         }
-        Self { n_links }
+        Self { n_links, times: None }
+    }
+
+    /// Sets the time of each link, at which its negatives are drawn; `None` for links without times, the default.
+    #[must_use]
+    pub fn times(self, times: Option<SharedArray<i64>>) -> Self {
+        Self { times, ..self }
     }
 
     /// Returns a note with the metrics of this ranking of test links, among the negatives of a training with this seed; `None`
     /// without links. At most 100,000 links are ranked.
     ///
     /// # Errors
-    /// Returns the errors of [`Negatives::sample`].
+    /// Returns the errors of [`Negatives::sample_at`].
     ///
     /// # Panics
-    /// Panics if a link is not in the list.
+    /// Panics if a link is not in the list, or has no time although others have.
     pub fn note_on_test(
         &self,
         links: &Links,
@@ -90,10 +98,10 @@ impl Popularity {
     /// drawn ([`Phase::key`](kiln_loader::Phase::key)).
     ///
     /// # Errors
-    /// Returns the errors of [`Negatives::sample`].
+    /// Returns the errors of [`Negatives::sample_at`].
     ///
     /// # Panics
-    /// Panics if a link is not in the list.
+    /// Panics if a link is not in the list, or has no time although others have.
     pub fn rank(
         &self,
         links: &Links,
@@ -108,7 +116,9 @@ impl Popularity {
         let mut ranks = LinkRanks::new(1 + n_negatives);
         let mut scores = Vec::with_capacity(1 + n_negatives);
         for part in ids.chunks(LINKS) {
-            let sampled = negatives.sample(links, part, ids, key)?;
+            let times: Option<Vec<i64>> =
+                self.times.as_ref().map(|times| part.iter().map(|link| times[link.index()]).collect());
+            let sampled = negatives.sample_at(links, part, times.as_deref(), ids, key)?;
             for (row, link) in part.iter().enumerate() {
                 let of_link = &sampled.dsts[row * n_negatives..(row + 1) * n_negatives];
                 scores.clear();
