@@ -19,6 +19,31 @@ pub enum ItemTimesError {
         /// The number of the node within its type.
         node: u32,
     },
+    /// The links have no times.
+    #[error(
+        "the links of {name} have no times, at which their nodes would be sampled: split them by `kiln data split-links \
+         --with-times` (LinkSplitConfig::with_times), or set their times (LinkTargets::with_times)"
+    )]
+    NoLinkTimes {
+        /// The name of the data.
+        name: String,
+    },
+    /// A link of the split has no time.
+    #[error(
+        "link {link} of the split has no time, so that all edges would be known to it: give it one, or leave it out of the split"
+    )]
+    NoLinkTime {
+        /// The number of the link.
+        link: u32,
+    },
+    /// Negatives are drawn from what was known at the times of links, and links have none.
+    #[error(
+        "the negatives `{sampler}` are those at the times of links: let links have times (--messages item-time), or use others"
+    )]
+    NegativesNeedTimes {
+        /// The name of their sampler.
+        sampler: String,
+    },
     /// Limits of times were given, and items are not sampled at their times.
     #[error("--until and --time-window are about the times of items: add --messages item-time")]
     LimitsWithoutTimes,

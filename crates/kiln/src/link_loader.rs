@@ -1,5 +1,6 @@
 mod edge_settings;
 mod edges;
+mod item_times;
 mod popularity;
 
 use std::fmt;
@@ -18,15 +19,15 @@ use kiln_train::{
 };
 
 use self::edge_settings::EdgeSettings;
+use self::item_times::ExistingNegatives;
 use crate::batches::{
     batch_settings, first_items, items_of, objective_setting, shard_by_owner, target_scale_setting,
     texts_of_new_notes,
 };
 use crate::data_loader::evaluate_by_evaluator;
 use crate::links::TrainingLinks;
-use crate::neighbor_loader::cut_of;
 use crate::{
-    BatchRequirements, DataLoader, ItemTimesError, LinkLoaderError, NeighborLoader, RankHandle, Result,
+    BatchRequirements, DataLoader, LinkLoaderError, NeighborLoader, RankHandle, Result,
 };
 
 /// A description of minibatches of links, with the sampled neighbourhoods of their sources, their destinations and
@@ -88,7 +89,10 @@ pub struct LinkNeighborLoader {
     negatives: Negatives,
     /// The negatives of the validation and the test.
     eval_negatives: [Negatives; 2],
+    existing: ExistingNegatives,
     exclusion: LinkExclusion,
+    /// True if the program has set the exclusion.
+    sets_exclusion: bool,
     loss: LinkLoss,
     /// The settings of edges with targets; `None` for link prediction.
     edges: Option<EdgeSettings>,
@@ -149,6 +153,8 @@ impl LinkNeighborLoader {
         Ok(Self {
             negatives: uniform_negatives(schema, relation, 1),
             eval_negatives,
+            existing: ExistingNegatives::default(),
+            sets_exclusion: false,
             exclusion: relation.map_or_else(LinkExclusion::default, |relation| relation.exclusion(schema)),
             loss: LinkLoss::default(),
             nodes,
@@ -177,7 +183,7 @@ impl LinkNeighborLoader {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn negatives(self, negatives: Negatives) -> Self {
-        Self { negatives, ..self.note_call(".negatives()") }
+        Self { negatives, existing: ExistingNegatives::default(), ..self.note_call(".negatives()") }
     }
 
     /// Sets the negatives of the validation and the test. In-batch negatives are for training: in evaluations they
@@ -211,6 +217,7 @@ impl LinkNeighborLoader {
     /// ```
     pub fn val_negatives(mut self, negatives: Negatives) -> Self {
         self.eval_negatives[0] = negatives;
+        self.existing = ExistingNegatives::default();
         self.note_call(".val_negatives()")
     }
 
@@ -229,12 +236,13 @@ impl LinkNeighborLoader {
     /// ```
     pub fn test_negatives(mut self, negatives: Negatives) -> Self {
         self.eval_negatives[1] = negatives;
+        self.existing = ExistingNegatives::default();
         self.note_call(".test_negatives()")
     }
 
     /// Sets the edges that a training step leaves out of its messages. [`LinkExclusion::None`] suits training links
     /// that are no edges of the message graph, and steps that contain all links. Links that were split by time with a first time of
-    /// training are later than all messages, so that nothing is left out.
+    /// training are later than all messages, and so are links that are sampled at their own times, so that nothing is left out.
     ///
     /// ```
     /// # use kiln::prelude::*;
@@ -246,7 +254,7 @@ impl LinkNeighborLoader {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn exclusion(self, exclusion: LinkExclusion) -> Self {
-        Self { exclusion, ..self }
+        Self { exclusion, sets_exclusion: true, ..self }
     }
 
     /// Sets the loss.
@@ -309,21 +317,12 @@ impl LinkNeighborLoader {
     }
 
     /// Returns the edges that training steps leave out. After a split by time with a first time of the training, all messages are
-    /// earlier than the links of the step: an earlier edge of the same pair was known.
+    /// earlier than the links of the step: an earlier edge of the same pair was known. So are those of links with times.
     fn exclusion_of_steps(&self) -> LinkExclusion {
         match self.nodes.time_split() {
             Some(TimeSplit { train: Some(_), .. }) => LinkExclusion::None,
+            _ if self.link_times().is_some() => LinkExclusion::None,
             _ => self.exclusion,
-        }
-    }
-
-    /// Returns the negatives of a phase, whose nodes were known before the phase's time.
-    fn known_negatives(&self, phase: Phase) -> Negatives {
-        let negatives = self.negatives_of(phase).clone();
-        let Some(split) = self.nodes.time_split() else { return negatives };
-        match self.nodes.source().nodes_before(cut_of(&split, phase)) {
-            Some(are_known) => negatives.among(are_known),
-            None => negatives,
         }
     }
 
@@ -476,6 +475,7 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
             (None, None) => {}
         }
         notes.extend(self.nodes.note_on_messages());
+        notes.extend(self.note_on_exclusion());
         notes
     }
 
@@ -486,18 +486,12 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     fn check(&self, model: &BatchRequirements) -> Result<()> {
         self.check_edges(model.edge_dims)?;
         self.check_negatives()?;
-        if self.nodes.item_time_limits().is_some() {
-            let what = "training on links";
-            let reason = "links have no times of their own";
-            let fix = "use --messages known, which leaves out later edges by phase";
-            return Err(ItemTimesError::NotPossible { what, reason, fix }.into());
-        }
-        self.nodes.check_item_times()?;
+        self.check_link_times()?;
         self.nodes.check_sampling(model)
     }
 
     fn evaluator(&self, rank: &RankHandle) -> Result<Evaluator> {
-        let mut evaluator = self.nodes.evaluator_of(rank)?;
+        let mut evaluator = self.nodes.evaluator_of(rank, self.times_of_exact_evaluation()?)?;
         if let (Evaluator::Exact(exact), Some(relation)) = (&mut evaluator, self.relation) {
             let ends = self.nodes.source().schema().node_ranges(relation.position);
             exact.first_ends = ends.map(|nodes| nodes.start);
@@ -519,7 +513,11 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
         };
         // An exact evaluation computes the rows of all nodes, and reads only the pairs of the batches.
         let nodes = match (phase, evaluator) {
-            (Phase::Validation | Phase::Test, Evaluator::Exact(_)) => self.nodes.for_pairs_only(),
+            (Phase::Validation | Phase::Test, Evaluator::Exact(_)) => {
+                // Seeds with times need the order of the edges.
+                let of_phase = self.link_times().map(|_| self.nodes.phase_loader(phase)).transpose()?;
+                of_phase.as_ref().unwrap_or(&self.nodes).for_pairs_only()
+            }
             _ => self.nodes.phase_loader(phase)?,
         };
         let sampling = nodes.sampling_from(self.relation.map(LinkRelation::excluded));
@@ -536,6 +534,10 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
             None => batcher,
         };
         let batcher = batcher.exclusion(self.exclusion_of_steps());
+        let batcher = match self.link_times() {
+            Some(times) => batcher.link_times(times.clone()),
+            None => batcher,
+        };
         let batcher = match self.relation {
             Some(relation) => batcher.node_ranges(nodes.source().schema().node_ranges(relation.position)),
             None => batcher,

@@ -508,7 +508,8 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
     }
 
     fn evaluator(&self, rank: &RankHandle) -> Result<Evaluator> {
-        self.evaluator_of(rank)
+        let item_times = self.times_of_exact_evaluation(|phase| self.times_of_nodes(phase))?;
+        self.evaluator_of(rank, item_times)
     }
 
     fn loader(

@@ -13,7 +13,7 @@ use kiln_graph::{
 };
 use kiln_kernels::GraphMode;
 use kiln_loader::FeatureStores;
-use kiln_sample::{Fanout, FrontierSampler, HeteroNeighborSampler, SamplerConfig};
+use kiln_sample::{Fanout, FrontierSampler, HeteroNeighborSampler, SamplerConfig, TimeLimits};
 use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel};
 
 use crate::device_copy::GraphCopies;
@@ -307,6 +307,14 @@ pub(crate) trait Source: Send + Sync {
     /// Returns [`Error::NeedsWholeGraph`] for a partitioned graph, and an error if the edges are damaged.
     fn order_by_time(&self) -> Result<Arc<dyn Source>> {
         Err(Error::NeedsWholeGraph { what: "sampling at the times of items" })
+    }
+
+    /// Returns the source with the edges that items of one time know, and the same step.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Source::order_by_time`].
+    fn known_at(&self, _limits: TimeLimits, _time: i64) -> Result<Arc<dyn Source>> {
+        Err(Error::NeedsWholeGraph { what: "exact evaluation at the times of items" })
     }
 
     /// Returns the times of the nodes of a type; `None` if they have none.

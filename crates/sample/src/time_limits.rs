@@ -1,4 +1,6 @@
-use kiln_graph::EdgeTimes;
+use kiln_graph::{Csc, EdgeColumns, EdgeTimes};
+
+use crate::Result;
 
 /// The edges that a destination may know at its time: those before it, or also those at it, and not older than a window.
 ///
@@ -26,5 +28,34 @@ impl TimeLimits {
         let end = end.max(EdgeTimes::ALWAYS + 1);
         let first = self.window.map(|window| end.saturating_sub_unsigned(window));
         (first, end)
+    }
+
+    /// Returns the graph of the edges that destinations of one time know, with their columns: what an exact evaluation at that time
+    /// reads. The edges of `graph` are ordered by time, as for a sampler ([`Csc::with_edge_times`]); those of a graph without times
+    /// are all known. The result has no times.
+    ///
+    /// ```
+    /// use kiln_graph::CscBuilder;
+    /// use kiln_sample::TimeLimits;
+    /// let graph = CscBuilder::new(3).build(&[0, 1], &[2, 2])?.with_edge_times(vec![5_i64, 9])?;
+    /// assert_eq!(TimeLimits::default().known_graph(&graph, 9)?.n_edges(), 1);
+    /// let until = TimeLimits { includes_equal: true, window: None };
+    /// assert_eq!(until.known_graph(&graph, 9)?.n_edges(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged, or if the edges do not fit in memory.
+    pub fn known_graph(&self, graph: &Csc, time: i64) -> Result<Csc> {
+        let Some(edge_times) = graph.edge_times() else { return Ok(graph.clone()) };
+        let (first, end) = self.range(time);
+        let times = edge_times.times();
+        let kept = graph.find_edges(|edge, _, _| {
+            let is_in_window = first.is_none_or(|first| first <= times[edge]);
+            times[edge] == EdgeTimes::ALWAYS || (is_in_window && times[edge] < end)
+        })?;
+        let known = graph.select_edges(&kept)?;
+        let columns = known.columns().clone().without(EdgeColumns::TIMES);
+        Ok(known.with_columns(&columns)?)
     }
 }

@@ -22,6 +22,7 @@ impl LinkNeighborLoader {
             true => Popularity::count_both_ends(links, &self.targets.split().train),
             false => Popularity::count_destinations(links, &self.targets.split().train),
         };
+        let popularity = popularity.times(self.link_times().cloned());
         Ok(popularity.note_on_test(links, &self.targets.split().test, &negatives, seed)?)
     }
 }

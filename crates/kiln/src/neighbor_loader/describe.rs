@@ -219,13 +219,17 @@ impl NeighborLoader {
         self.source.weighted_relations().into_iter().map(|is_weighted| carries && is_weighted).collect()
     }
 
-    pub(crate) fn evaluator_of(&self, rank: &RankHandle) -> Result<Evaluator> {
-        let [of_val, of_test] = [self.phase_loader(Phase::Validation)?, self.phase_loader(Phase::Test)?];
+    /// Returns the evaluator of this loader. `item_times` are the times of the items of the validation and of the test, if they are
+    /// evaluated exactly at one.
+    pub(crate) fn evaluator_of(&self, rank: &RankHandle, item_times: [Option<i64>; 2]) -> Result<Evaluator> {
+        let [val_time, test_time] = item_times;
+        let of_val = self.evaluated_loader(Phase::Validation, val_time)?;
+        let of_test = self.evaluated_loader(Phase::Test, test_time)?;
         let graph = |loader: &Self| EvaluatedGraph {
             source: Arc::clone(&loader.source),
             edge_columns: loader.edge_column_stores(),
         };
-        let has_cuts = self.time_split().is_some();
+        let has_cuts = self.time_split().is_some() || val_time != test_time;
         let sampling = self.sampling_from(None);
         let test = has_cuts.then(|| graph(&of_test));
         self.evaluation.evaluator(graph(&of_val), test, self.node_targets(), &sampling, rank)

@@ -22,11 +22,13 @@ pub enum Messages {
     /// the future.
     All,
     /// For each item, only the edges that were known at the time of the item: its tree contains no later edge, and no edge from a
-    /// later node. Items are nodes with times ([`Dataset::with_node_times`](kiln_data::Dataset::with_node_times)). The limits state
-    /// whether edges at the time itself are known, and how old edges may be.
+    /// later node. Items are nodes with times ([`Dataset::with_node_times`](kiln_data::Dataset::with_node_times)), or links and edges
+    /// with times ([`LinkTargets::with_times`](kiln_data::LinkTargets::with_times),
+    /// [`LinkSplitConfig::with_times`](kiln_data::LinkSplitConfig::with_times)). The limits state whether edges at the time itself are
+    /// known, and how old edges may be.
     ///
     /// Neighbours are sampled on the host, from a whole graph. It is PyG's `NeighborLoader` with `time_attr` and
-    /// `input_time`, except that items of equal time share rows, and that the samples do not depend on the batch.
+    /// `input_time`, and its `LinkNeighborLoader` with `edge_label_time`, except that items of equal time share rows, and that the samples do not depend on the batch.
     AtItemTime(TimeLimits),
 }
 
@@ -77,28 +79,39 @@ impl Messages {
 #[derive(Clone, Default)]
 pub(crate) struct PhaseGraphs(Arc<Mutex<Vec<PhaseGraph>>>);
 
-/// The graph that was known before a time, with its copies on devices.
+/// The edges of the graph of a phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PhaseEdges {
+    /// Those that were known before a time.
+    Before(i64),
+    /// All, ordered by time.
+    ByTime,
+    /// Those that items of this time know.
+    KnownAt(TimeLimits, i64),
+}
+
+/// The graph of a phase, with its copies on devices.
 #[derive(Clone)]
 pub(super) struct PhaseGraph {
-    /// The time before which edges were known; `None` for all edges, ordered by time.
-    before: Option<i64>,
+    edges: PhaseEdges,
     pub(super) source: Arc<dyn Source>,
     pub(super) copies: DeviceCopies,
 }
 
 impl PhaseGraphs {
-    /// Returns the graph that was known before a time, or all edges, ordered by time.
-    pub(super) fn get_or_make(&self, source: &Arc<dyn Source>, before: Option<i64>) -> Result<PhaseGraph> {
+    /// Returns the graph with these edges of a source.
+    pub(super) fn get_or_make(&self, source: &Arc<dyn Source>, edges: PhaseEdges) -> Result<PhaseGraph> {
         // The lock is held while the graph is made, so that other ranks of the process wait and share it.
         let mut graphs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(graph) = graphs.iter().find(|graph| graph.before == before) {
+        if let Some(graph) = graphs.iter().find(|graph| graph.edges == edges) {
             return Ok(graph.clone());
         }
-        let source = match before {
-            Some(time) => source.before(time)?,
-            None => source.order_by_time()?,
+        let source = match edges {
+            PhaseEdges::Before(time) => source.before(time)?,
+            PhaseEdges::ByTime => source.order_by_time()?,
+            PhaseEdges::KnownAt(limits, time) => source.known_at(limits, time)?,
         };
-        let graph = PhaseGraph { before, source, copies: DeviceCopies::default() };
+        let graph = PhaseGraph { edges, source, copies: DeviceCopies::default() };
         graphs.push(graph.clone());
         Ok(graph)
     }

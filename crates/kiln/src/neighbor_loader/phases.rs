@@ -6,7 +6,8 @@ use kiln_kernels::GraphMode;
 use kiln_loader::Phase;
 use kiln_sample::TimeLimits;
 
-use super::messages::{Messages, PhaseGraph, cut_of};
+use super::messages::{Messages, PhaseEdges, PhaseGraph, cut_of};
+use crate::batches::items_of;
 use crate::source::GraphStep;
 use crate::{Error, EvalMode, ItemTimesError, NeighborLoader, Result};
 
@@ -44,13 +45,65 @@ impl NeighborLoader {
     /// # Errors
     /// Returns an error if the edges are damaged or do not fit in memory.
     pub(crate) fn phase_loader(&self, phase: Phase) -> Result<Self> {
-        let before = match (self.messages, self.time_split()) {
-            (Messages::AtItemTime(_), _) => None,
-            (_, Some(split)) => Some(cut_of(&split, phase)),
-            (_, None) => return Ok(self.clone()),
-        };
-        let PhaseGraph { source, copies, .. } = self.phases.get_or_make(&self.source, before)?;
+        match (self.messages, self.time_split()) {
+            (Messages::AtItemTime(_), _) => self.with_edges(PhaseEdges::ByTime),
+            (_, Some(split)) => self.with_edges(PhaseEdges::Before(cut_of(&split, phase))),
+            (_, None) => Ok(self.clone()),
+        }
+    }
+
+    /// Returns the loader with the graph of an evaluation: that of its phase, or of what items of one time know.
+    ///
+    /// # Errors
+    /// Returns the errors of [`NeighborLoader::phase_loader`].
+    pub(crate) fn evaluated_loader(&self, phase: Phase, item_time: Option<i64>) -> Result<Self> {
+        match (self.item_time_limits(), item_time) {
+            (Some(limits), Some(time)) => self.with_edges(PhaseEdges::KnownAt(limits, time)),
+            _ => self.phase_loader(phase),
+        }
+    }
+
+    fn with_edges(&self, edges: PhaseEdges) -> Result<Self> {
+        let PhaseGraph { source, copies, .. } = self.phases.get_or_make(&self.source, edges)?;
         Ok(Self { source, copies, ..self.clone() })
+    }
+
+    /// Returns the time of the validation items and that of the test items, if they have times and are evaluated exactly, on one
+    /// graph for all items of a part. `times_of` returns the times of the items of a phase.
+    ///
+    /// # Errors
+    /// Returns [`ItemTimesError::NotPossible`] if the items of a part have several times.
+    pub(crate) fn times_of_exact_evaluation(
+        &self,
+        times_of: impl Fn(Phase) -> Result<Vec<i64>>,
+    ) -> Result<[Option<i64>; 2]> {
+        let is_exact = matches!(self.evaluation, EvalMode::Exact { .. });
+        if !is_exact || self.item_time_limits().is_none() {
+            return Ok([None; 2]);
+        }
+        let mut of_parts = [None; 2];
+        for (phase, of_part) in [Phase::Validation, Phase::Test].into_iter().zip(&mut of_parts) {
+            let times = times_of(phase)?;
+            if times.windows(2).any(|times| times[0] != times[1]) {
+                return Err(ItemTimesError::NotPossible {
+                    what: "exact evaluation of items of several times",
+                    reason: "it has one graph for all items of a part",
+                    fix: "use sampled evaluation, or let all items of the validation have one time, and all of the test",
+                }
+                .into());
+            }
+            *of_part = times.first().copied();
+        }
+        let [val, test] = of_parts;
+        // A part without items has no graph of its own.
+        Ok([val.or(test), test.or(val)])
+    }
+
+    /// Returns the times of the nodes of a phase.
+    pub(crate) fn times_of_nodes(&self, phase: Phase) -> Result<Vec<i64>> {
+        let times = self.item_times()?;
+        let rows = self.target_rows(&items_of(&self.targets.split, phase));
+        Ok(rows.iter().filter_map(|row| times.get(row.index()).copied()).collect())
     }
 
     /// Returns the edges that an item knows at its time; `None` unless each item has a time of its own.
@@ -61,8 +114,19 @@ impl NeighborLoader {
         }
     }
 
-    /// Checks that items have times if they are sampled at them, and that no setting needs one graph for all items.
+    /// Checks that nodes have times if they are sampled at them, and that no setting needs one graph for all items.
     pub(crate) fn check_item_times(&self) -> Result<()> {
+        self.check_item_time_settings()?;
+        if self.item_time_limits().is_none() {
+            return Ok(());
+        }
+        self.check_times_of_items()?;
+        self.times_of_exact_evaluation(|phase| self.times_of_nodes(phase))?;
+        Ok(())
+    }
+
+    /// Checks that no setting needs one graph for all items if items are sampled at their times.
+    pub(crate) fn check_item_time_settings(&self) -> Result<()> {
         if self.item_time_limits().is_none() {
             return match self.sampling.rule.needs_times() {
                 true => Err(ItemTimesError::RuleNeedsTimes { rule: "most-recent" }.into()),
@@ -73,22 +137,19 @@ impl NeighborLoader {
             return Err(Error::NeedsWholeGraph { what: "sampling at the times of items" });
         }
         let reads_features = self.edge_columns.iter().any(|name| **name == *EdgeColumns::FEATURES);
-        let (what, reason, fix) = match (self.evaluation, self.graph_mode, self.source.graph_step()) {
-            (_, _, GraphStep::SelfLoops) if reads_features => (
+        let (what, reason, fix) = match (self.graph_mode, self.source.graph_step()) {
+            (_, GraphStep::SelfLoops) if reads_features => (
                 "a self loop with edge features",
                 "its features are the mean of all edges, also of later ones",
                 "use a model without self loops, such as gine, or no edge features",
             ),
-            (EvalMode::Exact { .. }, ..) => {
-                ("exact evaluation", "it has one graph for all items", "use sampled evaluation")
-            }
-            (_, GraphMode::Device | GraphMode::ZeroCopy, _) => {
+            (GraphMode::Device | GraphMode::ZeroCopy, _) => {
                 ("sampling on a device", "its samplers have no times", "keep the graph on the host")
             }
-            (_, _, GraphStep::GcnNorm) => {
+            (_, GraphStep::GcnNorm) => {
                 ("the normalisation of a GCN", "degrees count later edges", "use another model, such as sage")
             }
-            _ => return self.check_times_of_items(),
+            _ => return Ok(()),
         };
         Err(ItemTimesError::NotPossible { what, reason, fix }.into())
     }

@@ -9,11 +9,11 @@ use kiln_feature::{
     Preparation, PreparationStep, RelationRows, edge_rows_of,
 };
 use kiln_graph::{
-    EdgeColumn, EdgeColumns, GraphSchema, NodeId, RelationSchema, Relations, SharedArray,
+    EdgeColumn, EdgeColumns, GraphSchema, NodeId, Relation, RelationSchema, Relations, SharedArray,
     features_with_self_loops,
 };
 use kiln_kernels::{DeviceSampler, GraphMode};
-use kiln_sample::{FrontierSampler, HeteroNeighborSampler, NeighborSampler};
+use kiln_sample::{FrontierSampler, HeteroNeighborSampler, NeighborSampler, TimeLimits};
 use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel, SchemaInfo, SeedTimes};
 
 use crate::data_hash::hash_with_links;
@@ -71,6 +71,22 @@ impl PreparedDataset {
     /// Returns the source with the graph that passes messages, before the step.
     fn with_graph(&self, graph: &Arc<Relations>) -> Self {
         Self::new(Dataset { graph: Arc::clone(graph), ..self.data.clone() })
+    }
+
+    /// Returns the graph with all edges, ordered by time.
+    ///
+    /// # Errors
+    /// Returns [`ItemTimesError::NotPossible`] for a graph of what was known at one time, and an error if edges are damaged.
+    fn graph_by_time(&self) -> Result<Arc<Relations>> {
+        if self.cut.is_some() {
+            return Err(ItemTimesError::NotPossible {
+                what: "a graph of what was known at one time",
+                reason: "its edges have no times",
+                fix: "use the whole graph",
+            }
+            .into());
+        }
+        Ok(self.data.times.graph_by_time(&self.data.graph)?)
     }
 
     /// Returns the set with all edges, ordered by time, for a model whose items are sampled at their own times; `None` for other
@@ -299,15 +315,7 @@ impl Source for PreparedDataset {
     }
 
     fn order_by_time(&self) -> Result<Arc<dyn Source>> {
-        if self.cut.is_some() {
-            return Err(ItemTimesError::NotPossible {
-                what: "a graph of what was known at one time",
-                reason: "its edges have no times",
-                fix: "use the whole graph",
-            }
-            .into());
-        }
-        let ordered = self.data.times.graph_by_time(&self.data.graph)?;
+        let ordered = self.graph_by_time()?;
         let graph = match self.step {
             GraphStep::None => ordered,
             // Added loops keep the times of the other edges.
@@ -317,6 +325,22 @@ impl Source for PreparedDataset {
             }
         };
         Ok(Arc::new(Self { graph, ..self.clone() }))
+    }
+
+    fn known_at(&self, limits: TimeLimits, time: i64) -> Result<Arc<dyn Source>> {
+        let ordered = self.graph_by_time()?;
+        let mut relations = Vec::with_capacity(ordered.n_relations());
+        for relation in ordered.iter() {
+            let known = Arc::new(limits.known_graph(&relation.graph, time)?);
+            relations.push(Relation { graph: known, ..relation.clone() });
+        }
+        let known = Arc::new(Relations::new(Arc::clone(ordered.types()), relations).map_err(kiln_data::Error::from)?);
+        let (_, end) = limits.range(time);
+        let source = Self { cut: Some((Arc::new(self.data.clone()), end)), ..self.with_graph(&known) };
+        match self.step {
+            GraphStep::None => Ok(Arc::new(source)),
+            step => source.with_step(step),
+        }
     }
 
     fn node_times(&self, node_type: usize) -> Option<SharedArray<i64>> {
