@@ -101,6 +101,9 @@ pub(crate) struct SplitLinksArgs {
     out: PathBuf,
     #[command(flatten)]
     split: LinkSplitArgs,
+    /// Makes each edge a link at its own time, for `kiln train --messages item-time`. The graph then has all edges.
+    #[arg(long)]
+    with_times: bool,
     /// Seed of the split, and of synthetic data: `kiln train --task link` with the same seed splits the data in the same way.
     #[arg(long, default_value = "0")]
     seed: u64,
@@ -248,12 +251,12 @@ fn run_inspect(source: &Path) -> anyhow::Result<()> {
 fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
     let start = Instant::now();
     out_folder::prepare(&args.out)?;
-    args.split.check()?;
+    args.split.check(args.with_times)?;
     let data = args.source.load(args.seed)?;
     anyhow::ensure!(data.links.is_none(), "{} already has a split of links: use it as it is", data.name);
     print_rank_zero(&data);
     print_notes(&data.notes);
-    let split = args.split.split_links(&data, args.seed)?;
+    let split = args.split.split_links(&data, args.seed, args.with_times)?;
     let data = split.into_dataset(data)?;
     match &args.source {
         DataSource::Path(path) if data.is_heterogeneous() => {

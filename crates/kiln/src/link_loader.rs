@@ -26,9 +26,7 @@ use crate::batches::{
 };
 use crate::data_loader::evaluate_by_evaluator;
 use crate::links::TrainingLinks;
-use crate::{
-    BatchRequirements, DataLoader, LinkLoaderError, NeighborLoader, RankHandle, Result,
-};
+use crate::{BatchRequirements, DataLoader, LinkLoaderError, NeighborLoader, RankHandle, Result};
 
 /// A description of minibatches of links, with the sampled neighbourhoods of their sources, their destinations and
 /// their negatives. It trains a [`LinkModel`]. Edges whose classes, labels or numbers are learned have targets and no negatives

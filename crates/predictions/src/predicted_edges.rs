@@ -3,8 +3,10 @@ use std::ops::Range;
 
 use kiln_data::{DatasetLinks, Split};
 use kiln_feature::{EdgeFeatures, FeatureBuffer, Labels, Targets};
-use kiln_graph::{EdgeColumns, EdgeId, LinkId, Links, NodeId, Relations};
-use kiln_train::{LinkScorer, PredictedRows};
+use kiln_graph::{
+    ColumnValues, EdgeColumn, EdgeColumns, EdgeId, LinkId, Links, NodeId, Relations, SharedArray,
+};
+use kiln_train::{LinkScorer, PredictedRows, TimedLinks};
 
 use crate::{EdgeRequestError, Result};
 
@@ -12,7 +14,7 @@ use crate::{EdgeRequestError, Result};
 const EDGES: usize = 1 << 16;
 
 /// The edges of a dataset whose classes, labels or numbers a model of edges predicts: the links of the relation with their features
-/// and targets, or, of data without links, all edges of the relation with the features of the graph. An edge is known by its
+/// and targets, or, of data without links, all edges of the relation with the features and the times of the graph. An edge is known by its
 /// position in this list. Cloning shares the arrays.
 #[derive(Debug, Clone)]
 pub struct PredictedEdges {
@@ -21,6 +23,8 @@ pub struct PredictedEdges {
     targets: Targets<LinkId>,
     class_names: Vec<String>,
     split: Split<LinkId>,
+    /// The time of each edge; `None` if they have none.
+    times: Option<SharedArray<i64>>,
 }
 
 impl PredictedEdges {
@@ -53,23 +57,30 @@ impl PredictedEdges {
                 targets: targets.values().cloned().unwrap_or_else(no_targets),
                 class_names: targets.class_names().to_vec(),
                 split: targets.split().clone(),
+                times: targets.times().cloned(),
             });
         }
         let edges = graph.whole_graph(relation).map_err(kiln_data::Error::from)?;
         let column = edges.columns().get(EdgeColumns::FEATURES);
+        let times = match edges.columns().get(EdgeColumns::TIMES).map(EdgeColumn::values) {
+            Some(ColumnValues::I64(times)) => Some(times.clone()),
+            _ => None,
+        };
         Ok(Self {
             links: Links::new(edges.indices().to_vec(), edges.dsts()).map_err(kiln_data::Error::from)?,
             features: column.map(EdgeFeatures::try_from).transpose().map_err(kiln_data::Error::from)?,
             targets: no_targets(),
             class_names: Vec::new(),
             split: Split::default(),
+            times,
         })
     }
 
     /// Returns the edges between these pairs of nodes, without features and targets, for a model that reads no features of edges.
     pub fn from_pairs(pairs: Links) -> Self {
         let targets = Labels::new(Vec::<i32>::new(), 0).into();
-        Self { links: pairs, features: None, targets, class_names: Vec::new(), split: Split::default() }
+        let split = Split::default();
+        Self { links: pairs, features: None, targets, class_names: Vec::new(), split, times: None }
     }
 
     /// Returns the ends of the edges, with node ids of the graph.
@@ -125,6 +136,27 @@ impl PredictedEdges {
         Links::new(srcs, dsts).expect("there should be as many sources as destinations")
     }
 
+    /// Returns the ends of some edges, at the time of each if edges have times.
+    ///
+    /// # Errors
+    /// Returns no error: there are as many times as edges.
+    pub fn timed_ends(&self, edges: &[LinkId]) -> Result<TimedLinks> {
+        let ends = self.ends(edges);
+        match &self.times {
+            Some(times) => {
+                let of_edges: Vec<i64> = edges.iter().map(|edge| times[edge.index()]).collect();
+                Ok(TimedLinks::at(&ends, of_edges)?)
+            }
+            None => Ok(TimedLinks::from(&ends)),
+        }
+    }
+
+    /// Returns the edges without their times, which are then predicted at one time.
+    #[must_use]
+    pub fn without_times(self) -> Self {
+        Self { times: None, ..self }
+    }
+
     /// Returns the ranges of positions of a list of edges, whose outputs are computed and written at once.
     pub fn parts(n_edges: usize) -> impl Iterator<Item = Range<usize>> {
         (0..n_edges).step_by(EDGES).map(move |start| start..n_edges.min(start + EDGES))
@@ -142,7 +174,7 @@ impl PredictedEdges {
     ) -> Result<PredictedRows> {
         let part = &edges[positions.clone()];
         let features = self.features(part)?;
-        let outputs = scorer.edge_outputs(&self.ends(part), features.as_ref())?;
+        let outputs = scorer.edge_outputs(self.timed_ends(part)?, features.as_ref())?;
         Ok(PredictedRows { positions, scores: Some(outputs), embeddings: None })
     }
 

@@ -155,7 +155,15 @@ impl Negatives {
     }
 
     fn of_source(source: Source, n_per_link: usize) -> Self {
-        Self { source, n_per_link, known: None, among: None, node_times: None, max_draws: 16, n_rejected: Arc::default() }
+        Self {
+            source,
+            n_per_link,
+            known: None,
+            among: None,
+            node_times: None,
+            max_draws: 16,
+            n_rejected: Arc::default(),
+        }
     }
 
     /// Also rejects the edges of a graph. Each check is a binary search, so a graph whose neighbours do not ascend is
@@ -367,7 +375,8 @@ impl Negatives {
 
     /// Returns true if a node does not exist for a link of this time.
     fn is_unknown(&self, node: NodeId, time: Option<i64>) -> bool {
-        let lacks = self.among.as_ref().is_some_and(|among| !among.get(node.index()).is_some_and(|known| *known));
+        let lacks =
+            self.among.as_ref().is_some_and(|among| !among.get(node.index()).is_some_and(|known| *known));
         let of_node = self.node_times.as_ref().and_then(|times| times.get(node.index()));
         lacks || of_node.zip(time).is_some_and(|(of_node, time)| time <= *of_node)
     }

@@ -102,6 +102,8 @@ pub use saved::prediction_data::{PredictionData, SeedTimes};
 pub use saved::predictor::NodePredictor;
 pub use saved::registry::ModelRegistry;
 pub use saved::schema_info::{NodeTypeInfo, RelationInfo, SchemaInfo};
+pub use saved::timed_links::TimedLinks;
+pub use saved::timed_nodes::TimedNodes;
 pub use saved::top_k::{ScoredLink, TopKConfig};
 pub use saved::unread::notes_on_edge_columns;
 pub use step::batch::any_batcher::HostOrDeviceBatcher;

@@ -51,15 +51,22 @@ struct RandomSplitArgs {
 
 impl LinkSplitArgs {
     /// Checks the flags of a random split before the data is read.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
-        self.random.config()?.check().context(FAILED)
+    pub(crate) fn check(&self, with_times: bool) -> anyhow::Result<()> {
+        self.random.config(with_times)?.check().context(FAILED)
     }
 
-    /// Returns the split of the links of the data, or a random one, and prints its sizes and notes.
-    pub(crate) fn split_links(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
+    /// Returns the split of the links of the data, or a new one, and prints its sizes and notes. The links of a new one have the times
+    /// of their edges if `with_times`, for messages at the times of links.
+    pub(crate) fn split_links(
+        &self,
+        data: &Dataset,
+        seed: u64,
+        with_times: bool,
+    ) -> anyhow::Result<LinkSplit> {
         ensure!(data.links.is_none() || !self.random.are_given(), "{}", has_split(&data.name));
+        let config = self.random.config(with_times)?;
         let split = match data.is_heterogeneous() {
-            true => self.split_relation(data, seed)?.with_time_split(self.random.time_split(data)?),
+            true => self.split_relation(data, seed, &config)?.with_time_split(self.random.time_split(data)?),
             false => {
                 ensure!(
                     self.relation.is_none() && self.reverse_relation.is_none(),
@@ -68,10 +75,9 @@ impl LinkSplitArgs {
                 );
                 match self.random.time_split(data)? {
                     Some(times) if data.links.is_none() => {
-                        LinkSplit::temporal(data, "edge", None, times, &self.random.config()?)
-                            .context(FAILED)?
+                        LinkSplit::temporal(data, "edge", None, times, &config).context(FAILED)?
                     }
-                    _ => LinkSplit::of_dataset(data, &self.random.config()?, seed).context(FAILED)?,
+                    _ => LinkSplit::of_dataset(data, &config, seed).context(FAILED)?,
                 }
             }
         };
@@ -80,13 +86,20 @@ impl LinkSplitArgs {
         print_rank_zero(format_args!(
             "links           {train} / {val} / {test}, messages over {n_edges} edges"
         ));
-        print_notes(&split.find_leaks()?);
+        // Edges of the graph are no leak for links that only know what is before them.
+        let is_leak = |note: &Note| !with_times || !matches!(note, Note::LinksInGraph { .. });
+        print_notes(&split.find_leaks()?.into_iter().filter(is_leak).collect::<Vec<_>>());
         print_notes(split.find_never_destinations()?.as_slice());
         Ok(split)
     }
 
     /// Returns the split of the links of a heterogeneous dataset, or a random split of the links of a relation.
-    fn split_relation(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
+    fn split_relation(
+        &self,
+        data: &Dataset,
+        seed: u64,
+        config: &LinkSplitConfig,
+    ) -> anyhow::Result<LinkSplit> {
         let relation = self.relation.as_deref();
         let is_word = data.graph.position(NO_REVERSE).is_none();
         let reverse = self.reverse_relation.as_deref().filter(|name| !is_word || *name != NO_REVERSE);
@@ -95,7 +108,7 @@ impl LinkSplitArgs {
         }
         match &data.links {
             Some(links) => self.given(data, links, relation, reverse),
-            None => self.random_of_relation(data, relation, reverse, seed),
+            None => self.random_of_relation(data, relation, reverse, seed, config),
         }
     }
 
@@ -133,6 +146,7 @@ impl LinkSplitArgs {
         relation: Option<&str>,
         reverse: Option<&str>,
         seed: u64,
+        config: &LinkSplitConfig,
     ) -> anyhow::Result<LinkSplit> {
         let Some(relation) = relation else {
             let names: Vec<_> = data.graph.iter().map(|relation| relation.name.as_str()).collect();
@@ -146,7 +160,6 @@ impl LinkSplitArgs {
             self.random.link_type.is_none(),
             "--link-type does not apply to a heterogeneous dataset, whose links --relation names: remove it"
         );
-        let config = self.random.config()?;
         let reverse = match (reverse, &self.reverse_relation) {
             (None, None) => LinkSplit::find_reverse(&data.graph, relation)?,
             _ => reverse,
@@ -156,8 +169,8 @@ impl LinkSplitArgs {
             print_notes(&[Note::ReverseRelation { relation, reverse }]);
         }
         match self.random.time_split(data)? {
-            Some(times) => LinkSplit::temporal(data, relation, reverse, times, &config),
-            None => LinkSplit::random_relation(&data.graph, relation, reverse, &config, seed),
+            Some(times) => LinkSplit::temporal(data, relation, reverse, times, config),
+            None => LinkSplit::random_relation(&data.graph, relation, reverse, config, seed),
         }
         .context(FAILED)
     }
@@ -187,13 +200,13 @@ impl RandomSplitArgs {
         })
     }
 
-    fn config(&self) -> anyhow::Result<LinkSplitConfig> {
+    fn config(&self, with_times: bool) -> anyhow::Result<LinkSplitConfig> {
         let &[val, test] = (if self.link_split.is_empty() { &[0.05, 0.1][..] } else { &self.link_split[..] })
         else {
             bail!("--link-split: got {} numbers, expected two: VAL,TEST", self.link_split.len());
         };
         Ok(LinkSplitConfig {
-            with_times: false,
+            with_times,
             val,
             test,
             direction: self.link_direction,

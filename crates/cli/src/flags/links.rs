@@ -9,7 +9,9 @@ use kiln::feature::TargetKind;
 use kiln::graph::LinkNegatives;
 use kiln::loader::LinkExclusion;
 use kiln::nn::{EdgeDims, LinkDecoderConfig, LinkLoss};
-use kiln::sample::{DegreeNegatives, InBatchNegatives, Negatives, UniformNegatives, UniformPairNegatives};
+use kiln::sample::{
+    DegreeNegatives, InBatchNegatives, Negatives, PastNegatives, UniformNegatives, UniformPairNegatives,
+};
 use kiln::train::{Objective, TargetScale};
 use kiln_usage::{bail, ensure};
 
@@ -26,6 +28,7 @@ enum NegativeKind {
     UniformPairs,
     Degree,
     InBatch,
+    Past,
 }
 
 /// The kind of a decoder.
@@ -45,7 +48,7 @@ const DECODERS: [(&str, &str, DecoderKind); 3] = [
 ];
 
 /// The choices of `--negative-sampler`.
-const NEGATIVE_SAMPLERS: [(&str, &str, NegativeKind); 4] = [
+const NEGATIVE_SAMPLERS: [(&str, &str, NegativeKind); 5] = [
     ("uniform", "Replaces the destination by any node of its type", NegativeKind::Uniform),
     ("uniform-pairs", "Draws both nodes", NegativeKind::UniformPairs),
     (
@@ -54,6 +57,11 @@ const NEGATIVE_SAMPLERS: [(&str, &str, NegativeKind); 4] = [
         NegativeKind::Degree,
     ),
     ("in-batch", "Replaces the destination by that of another link of the step", NegativeKind::InBatch),
+    (
+        "past",
+        "Replaces the destination by another one that the source had before, with --messages item-time",
+        NegativeKind::Past,
+    ),
 ];
 
 /// The choices of `--exclude`.
@@ -185,6 +193,20 @@ impl LinkArgs {
         })
     }
 
+    /// Checks that negatives of the past have times, and are not rejected as edges.
+    pub(crate) fn check_negatives(&self, at_item_times: bool) -> anyhow::Result<()> {
+        let is_past = self.negative_sampler == Some(NegativeKind::Past);
+        ensure!(
+            !is_past || at_item_times,
+            "--negative-sampler past needs the times of links: add --messages item-time, or use another sampler"
+        );
+        ensure!(
+            !is_past || !self.reject_edges,
+            "--reject-edges rejects all negatives of --negative-sampler past, which are edges: remove one"
+        );
+        Ok(())
+    }
+
     /// Sets negatives, excluded edges and the loss of a loader. `data` is the data before the split.
     pub(crate) fn configure(
         &self,
@@ -192,8 +214,12 @@ impl LinkArgs {
         data: &Dataset,
         split: &LinkSplit,
         loss: LinkLoss,
+        at_item_times: bool,
     ) -> kiln::Result<LinkNeighborLoader> {
-        let messages = split.training_messages(&data.times)?;
+        let messages = match at_item_times {
+            true => Arc::clone(split.message()),
+            false => split.training_messages(&data.times)?,
+        };
         let message = Arc::new(messages.whole_graph(split.relation())?);
         let [srcs, dsts] = split.node_ranges();
         let uniform = UniformNegatives { dsts: dsts.clone() };
@@ -204,6 +230,7 @@ impl LinkArgs {
             // Nodes that are no destinations have no edges, and are never drawn.
             NegativeKind::Degree => Negatives::new(DegreeNegatives::new(&message)?, n_per_link),
             NegativeKind::InBatch => Negatives::new(InBatchNegatives, n_per_link),
+            NegativeKind::Past => Negatives::new(PastNegatives::new(&message, dsts)?, n_per_link),
         };
         let negatives = if self.reject_edges { negatives.rejecting(message)? } else { negatives };
         if let Some(exclusion) = self.exclude {

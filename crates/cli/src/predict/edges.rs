@@ -25,6 +25,8 @@ impl Job<'_> {
             names: [src_type, dst_type].map(|node_type| graph.whole()?.data.names(node_type)),
         };
         let (edges, items) = self.requested_edges(&graph, relation, &nodes)?;
+        let has_own_times = self.model.info().inputs.has_item_times() && self.args.at.is_none();
+        let edges = if has_own_times { edges } else { edges.without_times() };
         let (targets, class_names) = edges.targets();
         let NamedTargets { targets, notes } = self.model.targets_by_name(targets, class_names)?;
         print_note_lines(notes);
@@ -64,7 +66,8 @@ impl Job<'_> {
             );
             return Ok(all_of(pairs.unwrap_or_default()));
         };
-        if pairs.is_some() || *args.selection() != ItemSelection::Test || args.at.is_some() {
+        let is_timed = self.model.info().inputs.has_item_times();
+        if !is_timed && (pairs.is_some() || *args.selection() != ItemSelection::Test || args.at.is_some()) {
             let of_time =
                 args.at.as_ref().map_or_else(String::new, |time| format!(" that are before {time}"));
             print_rank_zero(format_args!(
@@ -102,8 +105,7 @@ impl Job<'_> {
         mode: &PredictMode,
     ) -> kiln::Result<Written> {
         let items = request.items.clone();
-        let ends = edges.ends(&items);
-        let nodes = ends.srcs().iter().chain(ends.dsts()).copied().collect();
+        let nodes = edges.timed_ends(&items).map_err(kiln::Error::from)?.nodes();
         let scorer = self.rows(rank, predictor, nodes, mode)?;
         let written = self.write(rank, folder, request, |_, each| {
             let Some(scorer) = &scorer else { return Ok(()) };

@@ -9,7 +9,7 @@ use kiln::predictions::{
     ItemSelection, ItemSelectionError, LinkRequest, SelectableItems, WRITING_TIMEOUT, Written,
 };
 use kiln::prelude::{PredictMode, PredictOn, RankHandle};
-use kiln::train::{LinkPredictor, LinkScorer, LinkScorerBuilder, TopKConfig, WantedRows};
+use kiln::train::{LinkPredictor, LinkScorer, LinkScorerBuilder, TimedNodes, TopKConfig, WantedRows};
 use kiln::{LinkNodes, LinkPredictionFiles, PredictionOutput};
 
 use super::job::Job;
@@ -29,7 +29,8 @@ impl Job<'_> {
             names: [src_type, dst_type].map(|node_type| graph.whole()?.data.names(node_type)),
         };
         let of_relation = graph.whole().and_then(|graph| graph.data.links(relation));
-        if graph.whole().is_some() && of_relation.is_none() {
+        let is_timed = self.model.info().inputs.has_item_times();
+        if graph.whole().is_some() && of_relation.is_none() && !is_timed {
             print_rank_zero(
                 "note: messages pass over all edges of the data, also over links that training held out",
             );
@@ -110,7 +111,7 @@ impl Job<'_> {
         nodes: &LinkNodes,
         mode: &PredictMode,
     ) -> kiln::Result<Written> {
-        let written = match self.rows(rank, predictor, request.nodes(&nodes.ids[1]), mode)? {
+        let written = match self.rows(rank, predictor, request.nodes(&nodes.ids[1]).into(), mode)? {
             Some(scorer) => rank.with_machine_threads(|| self.write_links(&scorer, request, nodes))?,
             None => Written::default(),
         };
@@ -123,20 +124,20 @@ impl Job<'_> {
         &self,
         rank: &RankHandle,
         predictor: &LinkPredictor,
-        mut nodes: Vec<NodeId>,
+        nodes: TimedNodes,
         mode: &PredictMode,
     ) -> kiln::Result<Option<LinkScorer>> {
         let predictor = predictor.with_model(&self.model_of(rank)?)?;
-        nodes.sort_unstable();
-        nodes.dedup();
         // The layers of exact mode have the other half of the limit.
         let memory =
             self.args.memory.map(|bytes| bytes / 2).or(self.model.info().evaluation.neighbors.memory_bytes());
-        let builder = || LinkScorerBuilder::new(predictor.model(), nodes.clone(), memory);
+        let builder = || LinkScorerBuilder::at_times(predictor.model(), nodes.clone(), memory);
         let rows = rank.is_zero().then(builder).transpose()?;
         let mut rows = rows.map(|rows| rows.known_nodes(predictor.known_nodes()));
         let (of_rows, output) = (WantedRows::Outputs, PredictionOutput::RankZero);
-        rank.predict(predictor.encoder(), &nodes, mode, of_rows, output, |batch| {
+        let encoder = nodes.times().map(|times| predictor.encoder().at_times(Arc::clone(times)));
+        let encoder = encoder.as_ref().unwrap_or(predictor.encoder());
+        rank.predict(encoder, nodes.nodes(), mode, of_rows, output, |batch| {
             Ok(rows.as_mut().map_or(Ok(()), |rows| rows.push(&batch))?)
         })?;
         Ok(rows.map(LinkScorerBuilder::finish).transpose()?)

@@ -5,7 +5,7 @@ use kiln::data::{Dataset, LinkSplit};
 use kiln::feature::{EdgeFeatures, Preparation};
 use kiln::nn::{BlockModel, EdgeDims, LinkDecoderConfig, LinkModelConfig, ModelConfig};
 use kiln::train::ConfigVisitor;
-use kiln::{LinkLoaderError, LinkNeighborLoader, TrainingLinks};
+use kiln::{LinkLoaderError, LinkNeighborLoader, Messages, TrainingLinks};
 use kiln_usage::ensure;
 
 use super::flag_rules::Task;
@@ -18,12 +18,14 @@ impl TrainRun<'_> {
     /// Trains on the links of a graph, of one relation if there are several. Those of a partitioned graph come from the data
     /// that was partitioned.
     pub(super) fn links(&self) -> anyhow::Result<Vec<Outcome>> {
-        let TrainArgs { data, ranks, parts, link, loss, .. } = self.args;
+        let TrainArgs { data, ranks, parts, link, loss, sampling, .. } = self.args;
         let is_partitioned = parts.are_given();
-        link.split.check()?;
+        let at_item_times = matches!(sampling.messages, Some(Messages::AtItemTime(_)));
+        link.check_negatives(at_item_times)?;
+        link.split.check(at_item_times)?;
         let opened = self.open_dataset()?;
         require_links(&opened.data, is_partitioned, data.is_symmetrized())?;
-        let split = link.split.split_links(&opened.data, ranks.seed)?;
+        let split = link.split.split_links(&opened.data, ranks.seed, at_item_times)?;
         let data = opened.data.clone();
         let (graph, training_links) = match is_partitioned {
             true => {
@@ -62,7 +64,7 @@ impl TrainRun<'_> {
                         let nodes = self.node_loader(source, &config)?;
                         let loader = LinkNeighborLoader::new(nodes, training_links.clone())?;
                         let loader = loader.node_names(&data.names);
-                        Ok(link.configure(loader, &data, &split, loss)?)
+                        Ok(link.configure(loader, &data, &split, loss, at_item_times)?)
                     },
                     |training| config.model.visit(LinkTraining { training, decoder }),
                 )?

@@ -3,10 +3,10 @@ use kiln_store::progress::{Progress, ProgressUnit};
 
 use super::LinkTargets;
 use super::part_links::{PartLinks, targets_of_parts};
-use crate::times::times_of;
-use crate::{DatasetTimes, Result, TimeError};
 use crate::draws::Draws;
 use crate::error::{LinkSplitError, require};
+use crate::times::times_of;
+use crate::{DatasetTimes, Result, TimeError};
 
 /// The settings of a random split of links.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -226,7 +226,8 @@ impl EdgeKeys<'_> {
         };
         if config.with_times {
             let items = || "the edges of the links".to_owned();
-            let times = times_of(self.graph.columns()).ok_or_else(|| TimeError::NoTimes { items: items() })?;
+            let times =
+                times_of(self.graph.columns()).ok_or_else(|| TimeError::NoTimes { items: items() })?;
             return Ok(self.distinct_at_times(config.edge_type, times, |_| true, key));
         }
         let keys = match direction {

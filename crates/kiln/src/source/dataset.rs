@@ -14,7 +14,7 @@ use kiln_graph::{
 };
 use kiln_kernels::{DeviceSampler, GraphMode};
 use kiln_sample::{FrontierSampler, HeteroNeighborSampler, NeighborSampler, TimeLimits};
-use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel, SchemaInfo, SeedTimes};
+use kiln_train::{DataHash, ModelTask, NodeKeys, PredictionData, SavedModel, SchemaInfo, SeedTimes};
 
 use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
@@ -113,10 +113,13 @@ impl PreparedDataset {
     }
 
     /// Returns the times of the items of a model whose items are sampled at their own times: that of the cut, or those of the
-    /// nodes of the type that had targets.
+    /// nodes of the type that had targets. Those of links and edges are given with a request.
     fn seed_times(&self, model: &SavedModel) -> Option<SeedTimes> {
         if let Some((_, time)) = &self.cut {
             return Some(SeedTimes::At(*time));
+        }
+        if model.info().inputs.task != ModelTask::Nodes {
+            return None;
         }
         let schema = model.info().inputs.graph.as_ref();
         let node_type = schema.and_then(SchemaInfo::target_position).unwrap_or(0);
@@ -334,7 +337,8 @@ impl Source for PreparedDataset {
             let known = Arc::new(limits.known_graph(&relation.graph, time)?);
             relations.push(Relation { graph: known, ..relation.clone() });
         }
-        let known = Arc::new(Relations::new(Arc::clone(ordered.types()), relations).map_err(kiln_data::Error::from)?);
+        let known =
+            Arc::new(Relations::new(Arc::clone(ordered.types()), relations).map_err(kiln_data::Error::from)?);
         let (_, end) = limits.range(time);
         let source = Self { cut: Some((Arc::new(self.data.clone()), end)), ..self.with_graph(&known) };
         match self.step {

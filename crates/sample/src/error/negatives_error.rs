@@ -8,7 +8,9 @@ pub enum NegativesError {
     #[error("negatives cannot be drawn by degree: the graph has no edges: draw them uniformly")]
     NoEdges,
     /// Negatives of the past are drawn from a graph whose edges have no times.
-    #[error("negatives cannot be drawn from the past: the edges of the graph have no times: draw them uniformly")]
+    #[error(
+        "negatives cannot be drawn from the past: the edges of the graph have no times: draw them uniformly"
+    )]
     NoEdgeTimes,
     /// A sampler of negatives reads the times of links, which have none.
     #[error(

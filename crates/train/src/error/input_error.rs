@@ -70,6 +70,14 @@ pub enum InputError {
         /// The number of edges of the graph.
         n_edges: u64,
     },
+    /// Links do not have one time each.
+    #[error("got {n_times} times for {n_links} links, expected one for each")]
+    LinkTimes {
+        /// The number of times.
+        n_times: usize,
+        /// The number of links.
+        n_links: usize,
+    },
     /// A label is not below the number of the model's outputs.
     #[error(
         "node {} has class {label}, but the model has {n_outputs} outputs: build the model with one output per class",

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use kiln_graph::{Csc, GraphSchema, Relations};
-use kiln_sample::{Fanout, FrontierSampler, HeteroNeighborSampler, NeighborSampler, SamplerConfig};
+use kiln_feature::{EdgeFeatureStore, RelationRows, edge_rows_of};
+use kiln_graph::{Csc, GraphSchema, Relation, Relations};
+use kiln_sample::{
+    Fanout, FrontierSampler, HeteroNeighborSampler, NeighborSampler, SamplerConfig, TimeLimits,
+};
 
 use crate::error::Result;
 use crate::evaluate::inference_graph::InferenceGraph;
@@ -67,6 +70,41 @@ impl GraphAccess {
                 Err(ModelError::Mode(PredictModeError::NeedsWholeGraph { what: "exact mode" }).into())
             }
         }
+    }
+
+    /// Returns the graph of the edges that items of one time know. The edges of this graph are ordered by time.
+    ///
+    /// # Errors
+    /// Returns an error if the edges do not fit in memory. A graph that is only sampled stays as it is.
+    pub(crate) fn known_at(&self, limits: TimeLimits, time: i64) -> Result<Self> {
+        match self {
+            Self::Plain(graph) => Ok(Self::Plain(Arc::new(limits.known_graph(graph, time)?))),
+            Self::Heterogeneous(graph) => {
+                let mut relations = Vec::with_capacity(graph.n_relations());
+                for relation in graph.iter() {
+                    let known = Arc::new(limits.known_graph(&relation.graph, time)?);
+                    relations.push(Relation { graph: known, ..relation.clone() });
+                }
+                Ok(Self::Heterogeneous(Arc::new(Relations::new(Arc::clone(graph.types()), relations)?)))
+            }
+            Self::SampledPlain { .. } | Self::SampledHeterogeneous { .. } => Ok(self.clone()),
+        }
+    }
+
+    /// Returns the rows of the edges in a column; `None` for a graph that is only sampled.
+    ///
+    /// # Errors
+    /// Returns the errors of [`edge_rows_of`].
+    pub(crate) fn edge_rows(
+        &self,
+        name: &str,
+        rows: RelationRows,
+    ) -> Result<Option<Arc<dyn EdgeFeatureStore>>> {
+        Ok(match self {
+            Self::Plain(graph) => Some(edge_rows_of(&Relations::of_graph(Arc::clone(graph)), name, rows)?),
+            Self::Heterogeneous(graph) => Some(edge_rows_of(graph, name, rows)?),
+            Self::SampledPlain { .. } | Self::SampledHeterogeneous { .. } => None,
+        })
     }
 
     /// Returns the number of relations, 1 for a graph of one type of nodes.

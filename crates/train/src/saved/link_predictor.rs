@@ -17,6 +17,8 @@ use crate::saved::model_file::ModelTask;
 use crate::saved::outputs::OutputRows;
 use crate::saved::prediction_data::PredictionData;
 use crate::saved::predictor::NodePredictor;
+use crate::saved::timed_links::TimedLinks;
+use crate::saved::timed_nodes::TimedNodes;
 use crate::saved::top_k::{ScoredLink, TopKConfig};
 
 /// A saved model of links on a graph: scores pairs of a source and a destination, and finds the best destinations of a source. A
@@ -182,7 +184,8 @@ impl LinkPredictor {
     }
 
     /// Returns the links that the graph has, with node ids of the graph, for [`TopKConfig::excluding`]: the edges of the relation
-    /// as a graph of all nodes, or the graph of one type of nodes with the model's preparation.
+    /// as a graph of all nodes, or the graph of one type of nodes with the model's preparation. For a model that was trained at the
+    /// times of items, they are those before the time of the graph, if it has one.
     ///
     /// ```no_run
     /// # use kiln_graph::NodeId;
@@ -199,7 +202,7 @@ impl LinkPredictor {
     /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged, and [`Error::Saved`](crate::Error::Saved) if it is
     /// only sampled.
     pub fn known_links(&self) -> Result<Arc<Csc>> {
-        match (self.encoder.graph_access(), self.relation) {
+        match (&self.encoder.graph_of_known_links()?, self.relation) {
             (GraphAccess::Plain(graph), _) => Ok(Arc::clone(graph)),
             (GraphAccess::Heterogeneous(graph), Some(relation)) => Ok(Arc::new(graph.whole_graph(relation)?)),
             _ => Err(ModelError::Mode(PredictModeError::NeedsWholeGraph { what: "the list of known links" })
@@ -242,14 +245,24 @@ impl LinkPredictor {
     /// # Errors
     /// Returns the errors of [`NodePredictor::predict`].
     pub fn link_scorer(&self, nodes: Vec<NodeId>, mode: &PredictMode) -> Result<LinkScorer> {
+        self.scorer_of(nodes.into(), mode)
+    }
+
+    fn scorer_of(&self, nodes: TimedNodes, mode: &PredictMode) -> Result<LinkScorer> {
         let spill = self.encoder.exact_config(mode).and_then(|config| config.spill);
-        let builder = LinkScorerBuilder::new(self.model(), nodes, spill.map(|spill| spill.memory_bytes))?;
+        let builder =
+            LinkScorerBuilder::at_times(self.model(), nodes, spill.map(|spill| spill.memory_bytes))?;
         let builder = builder.known_nodes(self.known_nodes());
-        let batches = self.encoder.batches(builder.nodes(), mode, WantedRows::Outputs)?;
+        let encoder = match builder.times() {
+            Some(times) => &self.encoder.at_times(Arc::clone(times)),
+            None => &self.encoder,
+        };
+        let batches = encoder.batches(builder.nodes(), mode, WantedRows::Outputs)?;
         builder.of_batches(&batches)
     }
 
-    /// Returns the score of each link, a logit. The links need not be in the graph.
+    /// Returns the score of each link, a logit. The links need not be in the graph. A model that was trained at the times of links
+    /// needs the time of each ([`TimedLinks`]), unless the graph is that of one time.
     ///
     /// ```no_run
     /// # use kiln_graph::Links;
@@ -265,15 +278,14 @@ impl LinkPredictor {
     ///
     /// # Errors
     /// Returns [`Error::Saved`](crate::Error::Saved) if a node does not exist, and the errors of [`NodePredictor::predict`].
-    pub fn score_links(&self, links: &Links, mode: &PredictMode) -> Result<Vec<f32>> {
-        let srcs = self.ids_of(0, links.srcs())?;
-        let dsts = self.ids_of(1, links.dsts())?;
-        let nodes = srcs.iter().chain(&dsts).copied().collect();
-        self.link_scorer(nodes, mode)?.score(&Links::new(srcs, dsts)?)
+    pub fn score_links(&self, links: impl Into<TimedLinks>, mode: &PredictMode) -> Result<Vec<f32>> {
+        let links = self.with_ids(&links.into())?;
+        self.scorer_of(links.nodes(), mode)?.score(links)
     }
 
     /// Returns the outputs of a model of edges, one row per edge: the scores of classes or labels, or numbers in the units of the
-    /// targets. The edges need not be in the graph. `features` are their own, a row for each, if the model reads some.
+    /// targets. The edges need not be in the graph. `features` are their own, a row for each, if the model reads some. A model that
+    /// was trained at the times of edges needs the time of each ([`TimedLinks`]), unless the graph is that of one time.
     ///
     /// ```no_run
     /// # use kiln_feature::EdgeFeatures;
@@ -294,14 +306,12 @@ impl LinkPredictor {
     /// [`LinkScorer::edge_outputs`].
     pub fn predict_edges(
         &self,
-        edges: &Links,
+        edges: impl Into<TimedLinks>,
         features: Option<&EdgeFeatures>,
         mode: &PredictMode,
     ) -> Result<OutputRows> {
-        let srcs = self.ids_of(0, edges.srcs())?;
-        let dsts = self.ids_of(1, edges.dsts())?;
-        let nodes = srcs.iter().chain(&dsts).copied().collect();
-        self.link_scorer(nodes, mode)?.edge_outputs(&Links::new(srcs, dsts)?, features)
+        let edges = self.with_ids(&edges.into())?;
+        self.scorer_of(edges.nodes(), mode)?.edge_outputs(edges, features)
     }
 
     /// Finds the destinations with the largest scores of each source among all destinations, or those of
@@ -335,6 +345,13 @@ impl LinkPredictor {
             link.dst = NodeId(link.dst.0 - dst_ids.start);
         }
         Ok(found)
+    }
+
+    /// Returns links of nodes that are numbered within their types, with ids of the graph.
+    fn with_ids(&self, links: &TimedLinks) -> Result<TimedLinks> {
+        let srcs = self.ids_of(0, links.links().srcs())?;
+        let dsts = self.ids_of(1, links.links().dsts())?;
+        Ok(links.with_links(Links::new(srcs, dsts)?))
     }
 
     /// Returns the ids, in the graph, of sources (`end` 0) or destinations (`end` 1).

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use burn::tensor::Tensor;
 use kiln_feature::{DenseFeatures, EdgeFeatures, FeatureBuffer};
-use kiln_graph::{EdgeId, Links, NodeId};
+use kiln_graph::{EdgeId, NodeId};
 use kiln_kernels::ops::widen;
 use kiln_kernels::{gather_features, to_vec_f32, upload_features};
 use kiln_nn::LinkDecoder;
@@ -17,10 +17,12 @@ use crate::error::{Error, Result};
 use crate::evaluate::pair_scores::pair_outputs;
 use crate::evaluate::spill::Activations;
 use crate::saved::batches::{PredictedRows, PredictionBatches};
-use crate::saved::error::{ModelEdgesError, ModelError, ModelNodesError};
+use crate::saved::error::{ModelEdgesError, ModelError, ModelNodesError, PredictModeError};
 use crate::saved::model::SavedModel;
 use crate::saved::model_file::ModelTask;
 use crate::saved::outputs::OutputRows;
+use crate::saved::timed_links::TimedLinks;
+use crate::saved::timed_nodes::TimedNodes;
 use crate::saved::top_k::{Best, ScoredLink, TopKConfig};
 
 /// The number of edges whose features are on the device at once.
@@ -34,8 +36,8 @@ const DSTS_AT_ONCE: usize = 4096;
 #[derive(Clone)]
 pub struct LinkScorer {
     model: SavedModel,
-    /// The nodes of the rows, ascending and distinct.
-    nodes: Arc<[NodeId]>,
+    /// The nodes of the rows.
+    nodes: TimedNodes,
     /// The rows, `[nodes.len(), width]`.
     rows: Arc<DenseFeatures>,
     /// The nodes whose rows are not finite, ascending.
@@ -48,7 +50,7 @@ pub struct LinkScorer {
 #[derive(Debug)]
 pub struct LinkScorerBuilder {
     model: SavedModel,
-    nodes: Arc<[NodeId]>,
+    nodes: TimedNodes,
     memory_bytes: Option<u64>,
     /// Whether each node is a destination of a search; `None` if all are.
     known_nodes: Option<Arc<[bool]>>,
@@ -71,13 +73,20 @@ impl LinkScorerBuilder {
     ///
     /// # Errors
     /// Returns [`Error::Saved`] if the model was not trained for links.
-    pub fn new(model: &SavedModel, mut nodes: Vec<NodeId>, memory_bytes: Option<u64>) -> Result<Self> {
+    pub fn new(model: &SavedModel, nodes: Vec<NodeId>, memory_bytes: Option<u64>) -> Result<Self> {
+        Self::at_times(model, nodes.into(), memory_bytes)
+    }
+
+    /// Starts a scorer as [`LinkScorerBuilder::new`] does, for nodes that have a row at each of their times. The batches are those of
+    /// [`NodePredictor::at_times`](crate::NodePredictor::at_times) with [`TimedNodes::times`].
+    ///
+    /// # Errors
+    /// Returns [`Error::Saved`] if the model was not trained for links.
+    pub fn at_times(model: &SavedModel, nodes: TimedNodes, memory_bytes: Option<u64>) -> Result<Self> {
         model.decoder()?;
-        nodes.sort_unstable();
-        nodes.dedup();
         Ok(Self {
             model: model.clone(),
-            nodes: nodes.into(),
+            nodes,
             memory_bytes,
             known_nodes: None,
             rows: None,
@@ -93,9 +102,14 @@ impl LinkScorerBuilder {
         Self { known_nodes: are_known, ..self }
     }
 
-    /// Returns the nodes whose rows are needed, ascending and distinct.
+    /// Returns the nodes whose rows are needed, ascending, and distinct unless they have times.
     pub fn nodes(&self) -> &[NodeId] {
-        &self.nodes
+        self.nodes.nodes()
+    }
+
+    /// Returns the time of each row; `None` for nodes without times.
+    pub(crate) fn times(&self) -> Option<&Arc<[i64]>> {
+        self.nodes.times()
     }
 
     /// Appends the scores of a batch as rows: the outputs that [`NodePredictor::batches`](crate::NodePredictor::batches) of
@@ -118,17 +132,18 @@ impl LinkScorerBuilder {
             assert_eq!(width, of_batches.width, "a model returned rows of another width");
             of_batches.values.append(rows.values())?;
         }
-        self.non_finite.extend(rows.non_finite().into_iter().map(|row| self.nodes[self.n_rows + row]));
+        self.non_finite
+            .extend(rows.non_finite().into_iter().map(|row| self.nodes.nodes()[self.n_rows + row]));
         self.n_rows += rows.n_rows();
         Ok(())
     }
 
     /// Returns room for the rows of all nodes.
     fn empty(&self, width: usize) -> Result<Activations> {
-        let n_bytes = (self.nodes.len() as u64).saturating_mul(4 * width as u64);
+        let n_bytes = (self.nodes().len() as u64).saturating_mul(4 * width as u64);
         match self.memory_bytes.is_some_and(|memory_bytes| memory_bytes < n_bytes) {
             true => Activations::in_file(&std::env::temp_dir()),
-            false => Activations::in_memory(self.nodes.len(), width),
+            false => Activations::in_memory(self.nodes().len(), width),
         }
     }
 
@@ -147,7 +162,7 @@ impl LinkScorerBuilder {
     /// Panics if rows are missing.
     pub fn finish(self) -> Result<LinkScorer> {
         let Self { model, nodes, rows, n_rows, non_finite, known_nodes, .. } = self;
-        assert_eq!(n_rows, nodes.len(), "expected a row for each node");
+        assert_eq!(n_rows, nodes.nodes().len(), "expected a row for each node");
         let Rows { values, width } = match rows {
             Some(rows) if n_rows != 0 => rows,
             // An empty file cannot be mapped.
@@ -165,7 +180,7 @@ impl LinkScorer {
 
     /// Returns the nodes that can be scored, ascending.
     pub fn nodes(&self) -> &[NodeId] {
-        &self.nodes
+        self.nodes.nodes()
     }
 
     /// Returns the nodes whose rows have a value that is not finite, ascending.
@@ -173,36 +188,45 @@ impl LinkScorer {
         &self.non_finite
     }
 
-    /// Returns the score of each pair of nodes, in their order. Scores of rows that are not finite are not finite.
+    /// Returns the score of each pair of nodes, in their order, at their times if the rows have times. Scores of rows that are
+    /// not finite are not finite.
     ///
     /// # Errors
-    /// Returns [`Error::Saved`] if the scorer does not have a node.
-    pub fn score(&self, links: &Links) -> Result<Vec<f32>> {
-        if links.is_empty() {
+    /// Returns [`Error::Saved`] if the scorer does not have a node, or if rows have times and links have none.
+    pub fn score(&self, links: impl Into<TimedLinks>) -> Result<Vec<f32>> {
+        let links = links.into();
+        if links.links().is_empty() {
             return Ok(Vec::new());
         }
         self.model.check_task(ModelTask::Links)?;
-        let srcs = self.rows_of(links.srcs())?;
-        let dsts = self.rows_of(links.dsts())?;
+        let srcs = self.rows_of(links.links().srcs(), links.times())?;
+        let dsts = self.rows_of(links.links().dsts(), links.times())?;
         pair_outputs(self.model.decoder()?, &self.rows, &srcs, &dsts, None, self.model.device())
     }
 
     /// Returns the outputs of a model of edges for each pair of nodes, in their order, one row per edge: the scores of classes or
-    /// labels, or numbers in the units of the targets. `features` are the edges' own, a row for each, if the model reads some.
+    /// labels, or numbers in the units of the targets, at the times of the edges if the rows have times. `features` are the edges' own, a row for each, if the model reads some.
     ///
     /// # Errors
     /// Returns [`Error::Saved`] if the model was not trained for edges, if the scorer does not have a node, or if the features are
     /// missing, not read by the model, or have another number of rows or columns.
-    pub fn edge_outputs(&self, edges: &Links, features: Option<&EdgeFeatures>) -> Result<OutputRows> {
+    pub fn edge_outputs(
+        &self,
+        edges: impl Into<TimedLinks>,
+        features: Option<&EdgeFeatures>,
+    ) -> Result<OutputRows> {
+        let edges = edges.into();
+        let links = edges.links();
         self.model.check_task(ModelTask::Edges)?;
         let decoder = self.model.decoder()?;
         let width = self.model.info().inputs.n_outputs;
-        check_edge_features(decoder, edges.len(), features)?;
+        check_edge_features(decoder, links.len(), features)?;
         let mut outputs = Vec::new();
-        for start in (0..edges.len()).step_by(EDGES_AT_ONCE) {
-            let part = start..edges.len().min(start + EDGES_AT_ONCE);
-            let srcs = self.rows_of(&edges.srcs()[part.clone()])?;
-            let dsts = self.rows_of(&edges.dsts()[part.clone()])?;
+        for start in (0..links.len()).step_by(EDGES_AT_ONCE) {
+            let part = start..links.len().min(start + EDGES_AT_ONCE);
+            let times = edges.times().map(|times| &times[part.clone()]);
+            let srcs = self.rows_of(&links.srcs()[part.clone()], times)?;
+            let dsts = self.rows_of(&links.dsts()[part.clone()], times)?;
             let device = self.model.device();
             let rows = match features {
                 None => None,
@@ -262,7 +286,7 @@ impl LinkScorer {
         mut write: impl FnMut(&[ScoredLink]) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         self.model.check_task(ModelTask::Links)?;
-        let mut all_dsts = Cow::Borrowed(config.dsts(&self.nodes));
+        let mut all_dsts = Cow::Borrowed(config.dsts(self.nodes()));
         if let Some(are_known) = &self.known_nodes {
             all_dsts.to_mut().retain(|node| are_known.get(node.index()).is_none_or(|is_known| *is_known));
         }
@@ -304,18 +328,21 @@ impl LinkScorer {
 
     /// Copies the rows of nodes to the model's device, `[nodes.len(), width]`.
     fn gather(&self, nodes: &[NodeId]) -> Result<Tensor<2>> {
-        Ok(gather_features(&*self.rows, &self.rows_of(nodes)?, self.model.device())?)
+        Ok(gather_features(&*self.rows, &self.rows_of(nodes, None)?, self.model.device())?)
     }
 
     /// Returns the number of the row of each node.
-    fn rows_of(&self, nodes: &[NodeId]) -> Result<Vec<NodeId>> {
-        nodes
-            .iter()
-            .map(|node: &NodeId| match self.nodes.binary_search(node) {
-                Ok(row) => Ok(NodeId(row as u32)),
-                Err(_) => Err(ModelError::Nodes(ModelNodesError::NoRow { node: *node }).into()),
-            })
-            .collect()
+    fn rows_of(&self, nodes: &[NodeId], times: Option<&[i64]>) -> Result<Vec<NodeId>> {
+        if self.nodes.times().is_some() && times.is_none() && !nodes.is_empty() {
+            return Err(ModelError::Mode(PredictModeError::NoItemTimes).into());
+        }
+        let mut rows = Vec::with_capacity(nodes.len());
+        for (position, &node) in nodes.iter().enumerate() {
+            let row = self.nodes.row(node, times.map(|times| times[position]));
+            let row = row.ok_or(ModelError::Nodes(ModelNodesError::NoRow { node }))?;
+            rows.push(NodeId(row as u32));
+        }
+        Ok(rows)
     }
 }
 
@@ -338,7 +365,7 @@ impl fmt::Debug for LinkScorer {
         let Self { model, nodes, .. } = self;
         f.debug_struct("LinkScorer")
             .field("model", model)
-            .field("n_nodes", &nodes.len())
+            .field("n_nodes", &nodes.nodes().len())
             .finish_non_exhaustive()
     }
 }

@@ -39,6 +39,8 @@ pub(crate) mod preparation;
 pub(crate) mod registry;
 pub(crate) mod schema_info;
 pub(crate) mod stored_fanout;
+pub(crate) mod timed_links;
+pub(crate) mod timed_nodes;
 pub(crate) mod top_k;
 pub(crate) mod trained_rows;
 pub(crate) mod unread;

@@ -1,6 +1,7 @@
 //! The graph and the features of predictions, and the checks that they suit a model.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_feature::{
@@ -15,6 +16,7 @@ use crate::saved::error::{ModelEdgesError, ModelError, ModelNodesError, PredictM
 use crate::saved::graph_access::GraphAccess;
 use crate::saved::info::StoredEdgeWeights;
 use crate::saved::model::SavedModel;
+use crate::saved::model_file::ModelTask;
 use crate::saved::preparation::{check_sampled_graph, left_steps_of, prepared_graph};
 use crate::saved::schema_info::SchemaInfo;
 use crate::saved::trained_rows::TrainedRowIds;
@@ -88,17 +90,23 @@ pub enum SeedTimes {
         /// The times.
         times: SharedArray<i64>,
     },
+    /// The time of each item of a request, in the order of the request ([`NodePredictor::at_times`](crate::NodePredictor::at_times)).
+    OfItems(Arc<[i64]>),
 }
 
 impl SeedTimes {
-    /// Returns the time of each of some nodes, which have ids of the graph.
+    /// Returns the time of each of some nodes, which have ids of the graph and these positions in the request.
     ///
     /// # Errors
     /// Returns [`PredictModeError::NoItemTimes`] if a node has none.
-    pub(crate) fn of(&self, nodes: &[NodeId]) -> Result<Vec<i64>> {
+    pub(crate) fn of(&self, nodes: &[NodeId], positions: Range<usize>) -> Result<Vec<i64>> {
         let (first, times) = match self {
             Self::At(time) => return Ok(vec![*time; nodes.len()]),
             Self::OfNodes { first, times } => (first, times),
+            Self::OfItems(times) => {
+                let of_items = times.get(positions).map(<[i64]>::to_vec);
+                return Ok(of_items.ok_or(ModelError::Mode(PredictModeError::NoItemTimes))?);
+            }
         };
         let mut of_nodes = Vec::with_capacity(nodes.len());
         for node in nodes {
@@ -120,7 +128,7 @@ pub(crate) struct PreparedData {
     pub(crate) edge_columns: EdgeColumnStores,
     /// Whether each node is known; `None` if all are.
     pub(crate) known_nodes: Option<Arc<[bool]>>,
-    /// The times of the items; `None` for a model without times.
+    /// The times of the items; `None` for a model without times, and before a request for links gives them.
     pub(crate) seed_times: Option<SeedTimes>,
     /// The trained row of each node, for each type without features.
     pub(crate) rows: Arc<[TrainedRowIds]>,
@@ -296,7 +304,9 @@ impl PredictionData {
         let mut data = self.with_columns_of(model)?;
         let has_item_times = model.info().inputs.has_item_times();
         data.seed_times = data.seed_times.filter(|_| has_item_times);
-        if has_item_times && data.seed_times.is_none() {
+        // Those of links are given with a request.
+        let is_of_nodes = model.info().inputs.task == ModelTask::Nodes;
+        if has_item_times && is_of_nodes && data.seed_times.is_none() {
             return Err(ModelError::Mode(PredictModeError::NoItemTimes).into());
         }
         match data.graph.schema().cloned() {
@@ -325,11 +335,12 @@ impl PredictionData {
         let left = left_steps_of(model.info(), self.done.as_ref().unwrap_or(&Preparation::default()))?;
         let graph = match &self.graph {
             GraphAccess::Plain(graph) => {
-                if left.symmetrizes() && self.seed_times.is_some() {
+                let has_times = model.info().inputs.has_item_times();
+                if left.symmetrizes() && has_times {
                     return Err(ModelError::Mode(PredictModeError::LosesTimes).into());
                 }
                 let reads_features = model.sampling().edge_features.is_some();
-                if left.adds_self_loops() && reads_features && self.seed_times.is_some() {
+                if left.adds_self_loops() && reads_features && has_times {
                     return Err(ModelError::Mode(PredictModeError::LoopsOfLaterEdges).into());
                 }
                 let graph = prepared_graph(model.info(), &left, graph.clone(), self.n_edge_types)?;

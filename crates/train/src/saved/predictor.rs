@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use kiln_graph::{Csc, GraphSchema, NodeId};
-use kiln_sample::{Fanout, Rule, Scratch};
+use kiln_sample::{Fanout, Rule, Scratch, TimeLimits};
 
 use crate::error::{Error, Result};
 use crate::evaluate::layer_wise::{LayerWiseConfig, WantedRows};
@@ -17,7 +17,7 @@ use crate::saved::mode::PredictMode;
 use crate::saved::model::SavedModel;
 use crate::saved::model_file::ModelTask;
 use crate::saved::outputs::OutputRows;
-use crate::saved::prediction_data::{PredictionData, PreparedData};
+use crate::saved::prediction_data::{PredictionData, PreparedData, SeedTimes};
 
 /// A saved node model on a graph: predicts classes and computes embeddings of the graph's nodes; of a heterogeneous graph,
 /// those of the nodes of the type that had targets in training, which are numbered from 0 within the type. Threads can use one
@@ -154,6 +154,79 @@ impl NodePredictor {
         Self { rule: Some(rule.into()), ..self }
     }
 
+    /// Sets the time of each item of the requests that follow, in their order, for a model that was trained at the times of items;
+    /// others ignore them. The same node may occur at several times.
+    ///
+    /// ```no_run
+    /// # use kiln_graph::NodeId;
+    /// # use kiln_train::{NodePredictor, PredictMode};
+    /// # fn example(predictor: NodePredictor) -> kiln_train::Result<()> {
+    /// // The same node, by what was known at the times 100 and 200.
+    /// let nodes = [NodeId(7), NodeId(7)];
+    /// let scores = predictor.at_times([100, 200]).predict(&nodes, &PredictMode::default())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn at_times(&self, times: impl Into<Arc<[i64]>>) -> Self {
+        let times = self.has_item_times().then(|| SeedTimes::OfItems(times.into()));
+        Self { data: PreparedData { seed_times: times, ..self.data.clone() }, ..self.clone() }
+    }
+
+    fn has_item_times(&self) -> bool {
+        self.model.info().inputs.has_item_times()
+    }
+
+    /// Returns the times of the items of a model that was trained at their times; `None` for other models.
+    ///
+    /// # Errors
+    /// Returns [`PredictModeError::NoItemTimes`] if the items have none.
+    fn seed_times(&self) -> Result<Option<&SeedTimes>> {
+        match (self.has_item_times(), &self.data.seed_times) {
+            (false, _) => Ok(None),
+            (true, Some(times)) => Ok(Some(times)),
+            (true, None) => Err(ModelError::Mode(PredictModeError::NoItemTimes).into()),
+        }
+    }
+
+    /// Returns the one time of the items of a request, which have ids of the graph; `None` for a model without times, and without
+    /// items.
+    ///
+    /// # Errors
+    /// Returns [`PredictModeError::ExactItemTimes`] if they have several times.
+    fn one_time(&self, nodes: &[NodeId]) -> Result<Option<i64>> {
+        let Some(times) = self.seed_times()? else { return Ok(None) };
+        let times = times.of(nodes, 0..nodes.len())?;
+        match times.windows(2).all(|times| times[0] == times[1]) {
+            true => Ok(times.first().copied()),
+            false => Err(ModelError::Mode(PredictModeError::ExactItemTimes).into()),
+        }
+    }
+
+    /// Returns a predictor on the edges that items of one time know.
+    fn known_at(&self, time: i64) -> Result<Self> {
+        let graph = self.data.graph.known_at(self.time_limits(), time)?;
+        let mut edge_columns = self.data.edge_columns.clone();
+        for (name, _) in self.data.edge_columns.iter() {
+            if let Some(rows) = graph.edge_rows(name, self.model.relation_rows(name))? {
+                edge_columns.set(Arc::clone(name), rows);
+            }
+        }
+        Ok(Self { data: PreparedData { graph, edge_columns, ..self.data.clone() }, ..self.clone() })
+    }
+
+    fn time_limits(&self) -> TimeLimits {
+        self.model.sampling().item_times.map(TimeLimits::from).unwrap_or_default()
+    }
+
+    /// Returns the graph, of a model that was trained at the times of items with the edges before its time, if it has one.
+    pub(super) fn graph_of_known_links(&self) -> Result<GraphAccess> {
+        match self.data.seed_times {
+            Some(SeedTimes::At(time)) => self.data.graph.known_at(TimeLimits::default(), time),
+            _ => Ok(self.data.graph.clone()),
+        }
+    }
+
     /// Returns the model.
     ///
     /// ```no_run
@@ -215,10 +288,6 @@ impl NodePredictor {
             GraphAccess::Plain(graph) => Some(graph),
             _ => None,
         }
-    }
-
-    pub(super) fn graph_access(&self) -> &GraphAccess {
-        &self.data.graph
     }
 
     /// Returns the width of the embeddings.
@@ -401,10 +470,10 @@ impl NodePredictor {
         }
         let nodes: Vec<NodeId> = nodes.iter().map(|node| NodeId(self.nodes.start + node.0)).collect();
         if let Some(config) = self.exact_config(mode) {
-            if self.data.seed_times.is_some() {
-                return Err(ModelError::Mode(PredictModeError::ExactItemTimes).into());
-            }
-            return self.exact(&nodes, config, wanted);
+            return match self.one_time(&nodes)? {
+                Some(time) => self.known_at(time)?.exact(&nodes, config, wanted),
+                None => self.exact(&nodes, config, wanted),
+            };
         }
         let (fanouts, seed) = self.fanouts(mode)?;
         self.sampled(&nodes, fanouts, seed, wanted)

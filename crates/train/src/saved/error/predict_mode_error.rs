@@ -13,16 +13,16 @@ pub enum PredictModeError {
     /// Each rank was to get its own outputs in exact mode, which rank 0 computes alone.
     #[error("rank 0 computes exact predictions alone: request one output for all ranks, or use another mode")]
     ExactOnRankZero,
-    /// Items have times of their own, at which exact mode cannot compute the rows of all nodes.
+    /// Items have several times of their own, at which exact mode cannot compute the rows of all nodes.
     #[error(
         "the model was trained on neighbours that were known at the time of each item, and exact mode has one graph for all: \
-         predict with sampled neighbours (--mode as-evaluated)"
+         predict at one time (--at), or with sampled neighbours (--mode sampled)"
     )]
     ExactItemTimes,
     /// The model needs the time of each item, and the data has none.
     #[error(
-        "the model was trained on neighbours that were known at the time of each item, and these items have no times: use data \
-         whose nodes have times, or predict at one time (--at)"
+        "the model was trained on neighbours that were known at the time of each item, and these items have no times: use \
+         items with times, or predict at one time (--at)"
     )]
     NoItemTimes,
     /// The model reads edge features and self loops, whose features would be those of later edges.

@@ -105,6 +105,7 @@ impl NodePredictor {
         seed: u64,
         wanted: WantedRows,
     ) -> Result<PredictionBatches> {
+        self.seed_times()?;
         let batcher = self.batcher(fanouts)?;
         let predictor = self.clone();
         let size = self.model.info().evaluation.batch_size;
@@ -115,7 +116,7 @@ impl NodePredictor {
             seed,
             move |mut seeds, positions| {
                 if let Some(times) = &predictor.data.seed_times {
-                    seeds.times = Some(times.of(&seeds.seeds)?);
+                    seeds.times = Some(times.of(&seeds.seeds, positions.clone())?);
                 }
                 predictor.batch(&batcher, seeds, positions, wanted)
             },
