@@ -40,6 +40,7 @@ mod link_graphbolt;
 mod link_kiln_format;
 mod link_pairs;
 mod link_split;
+mod link_times;
 mod masks;
 mod mutag;
 mod node_features;

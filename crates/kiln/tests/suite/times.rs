@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod item_times;
+mod link_times;
 mod links;
 #[cfg(feature = "grpc")]
 mod partitions;

@@ -6,6 +6,7 @@ mod edge_types;
 mod excluded;
 mod heterogeneous;
 mod negative;
+mod negatives_at_times;
 mod plain;
 mod rng;
 mod times;
