@@ -146,7 +146,10 @@ fn items_know_what_was_known_at_their_times() {
             "`30` is no time: expected a positive number of days",
         ),
         (format!("{train} --rule most-recent --out @/x"), "`most-recent` picks by time"),
-        (format!("{item_time} --eval exact --out @/x"), "exact evaluation of items of several times is not possible"),
+        (
+            format!("{item_time} --eval exact --out @/x"),
+            "exact evaluation of items of several times is not possible",
+        ),
         (format!("{of_parts} --out @/x"), "sampling at the times of items needs the whole graph"),
         (
             "predict --run @/before --parts @/parts --host 127.0.0.1 --out @/x".to_owned(),

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use kiln_data::{Dataset, DatasetTimes, LinkDirection, LinkSplit, LinkSplitConfig, LinkTargets, TimeSplit, format};
+use kiln_data::{
+    Dataset, DatasetTimes, LinkDirection, LinkSplit, LinkSplitConfig, LinkTargets, TimeSplit, format,
+};
 use kiln_graph::{EdgeColumn, EdgeColumns, LinkId, NodeTypes, RelationEdges};
 
 const N_NODES: u32 = 12;
@@ -111,7 +113,8 @@ fn a_random_split_divides_pairs_and_keeps_all_edges() {
         let split = of(&CONFIG);
         let found = parts(split.targets());
         assert_eq!(found.iter().flatten().copied().collect::<BTreeSet<_>>(), expected());
-        let pairs = found.map(|part| part.into_iter().map(|(src, dst, _)| (src, dst)).collect::<BTreeSet<_>>());
+        let pairs =
+            found.map(|part| part.into_iter().map(|(src, dst, _)| (src, dst)).collect::<BTreeSet<_>>());
         let once = of(&LinkSplitConfig { with_times: false, ..CONFIG });
         for ((part, links), pairs) in once.split().parts().into_iter().zip(&pairs) {
             let expected: BTreeSet<(u32, u32)> =
@@ -128,7 +131,10 @@ fn a_random_split_divides_pairs_and_keeps_all_edges() {
     let without = error(&kiln_data::synthetic::ring(9).unwrap(), None, CONFIG);
     assert!(without.contains("the edges of the links have no times"), "{without}");
     let of_reverse = error(&typed(false), Some("bought by"), CONFIG);
-    assert!(of_reverse.contains("the edges of the reverse relation `bought by` have no times"), "{of_reverse}");
+    assert!(
+        of_reverse.contains("the edges of the reverse relation `bought by` have no times"),
+        "{of_reverse}"
+    );
     let disjoint = error(&plain(), None, LinkSplitConfig { disjoint_train: 0.5, ..CONFIG });
     assert!(disjoint.contains("0 for links with times"), "{disjoint}");
 }

@@ -121,7 +121,8 @@ fn past_destinations_have_equal_probabilities_however_many_edges_there_were() {
     // Nine edges to node 1 and one to each of the nodes 2 and 3; node 4 comes later.
     let dsts: Vec<u32> = [vec![1; 9], vec![2, 3, 4]].concat();
     let times: Vec<i64> = [vec![5; 11], vec![50]].concat();
-    let columns = EdgeColumns::default().with(EdgeColumns::TIMES, EdgeColumn::new(times, 1).unwrap()).unwrap();
+    let columns =
+        EdgeColumns::default().with(EdgeColumns::TIMES, EdgeColumn::new(times, 1).unwrap()).unwrap();
     let graph = CscBuilder::new(6).columns(columns).build(&[0; 12], &dsts).unwrap();
     let negatives = Negatives::new(PastNegatives::new(&graph, 0..6).unwrap(), 3_000);
     let links = Links::new(vec![0_u32], vec![5_u32]).unwrap();
