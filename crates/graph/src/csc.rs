@@ -218,7 +218,11 @@ impl Csc {
         }
     }
 
-    pub(crate) fn validate_indptr(&self) -> Result<()> {
+    /// Checks that `indptr` does not decrease, so that each node has a range of edges.
+    ///
+    /// # Errors
+    /// Returns [`Error::IndptrNotMonotone`] if it does.
+    pub fn validate_indptr(&self) -> Result<()> {
         match self.indptr.par_windows(2).position_first(|pair: &[u64]| pair[1] < pair[0]) {
             Some(node) => {
                 let before = self.indptr[node];

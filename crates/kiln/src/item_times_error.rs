@@ -66,3 +66,12 @@ pub enum ItemTimesError {
         fix: &'static str,
     },
 }
+
+impl ItemTimesError {
+    /// The error of a graph of what was known at one time, whose edges cannot be ordered.
+    pub(crate) const CUT: Self = Self::NotPossible {
+        what: "a graph of what was known at one time",
+        reason: "its edges have no times",
+        fix: "use the whole graph",
+    };
+}

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use kiln_data::{DatasetTargets, LinkTargets, Split, TimeKind, TimeSplit};
 use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation, RelationRows};
-use kiln_graph::GraphSchema;
+use kiln_graph::{GraphSchema, SharedArray};
 use kiln_kernels::{DeviceSampler, Devices, GraphMode};
 use kiln_partition::Part;
 use kiln_remote::{
@@ -23,8 +23,10 @@ use kiln_train::{
 use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
 use crate::links::MessageGraph;
-use crate::source::{GraphStep, Owner, Sampling, Source, WholeGraph, has_self_loops, no_step, no_times};
-use crate::{DataDims, Error, GraphSource, PartitionsError, RankConfig, RankCount, RankHandle, Result};
+use crate::source::{
+    GraphStep, Owner, Sampling, Source, WholeGraph, has_self_loops, no_step, no_times, seed_times,
+};
+use crate::{DataDims, Error, GraphSource, ItemTimesError, PartitionsError, RankConfig, RankCount, RankHandle, Result};
 
 /// A partitioned graph. In worker mode, the ranks hold the partitions and serve them to each other; in server mode,
 /// dedicated servers hold them. A rank joins it ([`PartitionedGraph::join`]), and passes the joined graph to a
@@ -338,9 +340,10 @@ impl JoinedGraph {
 }
 
 impl JoinedGraph {
-    /// Adds the columns of the edges that a model reads, and the known nodes, to the data of its predictions.
+    /// Adds the columns of the edges that a model reads, the known nodes and the times of items to the data of its predictions.
     fn with_edge_columns(&self, mut data: PredictionData, model: &SavedModel) -> Result<PredictionData> {
         data = data.known_nodes(self.before.and_then(|time| self.nodes_before(time)));
+        data = data.seed_times(seed_times(self.graph.times(), self.schema(), self.before, model));
         for name in model.edge_columns() {
             data = data.edge_column(name, self.edge_column(name, model.relation_rows(name))?);
         }
@@ -416,11 +419,10 @@ impl Source for JoinedGraph {
     }
 
     fn prediction_data(&self, model: &SavedModel, _: Option<&str>) -> Result<PredictionData> {
-        if model.info().inputs.has_item_times() {
-            return Err(Error::NeedsWholeGraph { what: "predictions at the times of items" });
-        }
         let is_training_data = model.is_of_data(self.graph.hash());
-        let source = self.clone();
+        // Items that are sampled at their own times leave out the later edges.
+        let before = self.before.filter(|_| !model.info().inputs.has_item_times());
+        let source = Self { before, ..self.clone() };
         let sampler = move |fanouts, config| source.sampler_of_predictions(fanouts, config);
         if self.is_heterogeneous() {
             let keys = match is_training_data {
@@ -505,6 +507,18 @@ impl Source for JoinedGraph {
             }
             false => Err(no_times(self.name())),
         }
+    }
+
+    fn order_by_time(&self) -> Result<Arc<dyn Source>> {
+        match self.before {
+            // The owners order their edges when they are first sampled at the times of items.
+            None => Ok(Arc::new(self.clone())),
+            Some(_) => Err(ItemTimesError::CUT.into()),
+        }
+    }
+
+    fn node_times(&self, node_type: usize) -> Option<SharedArray<i64>> {
+        self.graph.times().node_times(node_type).cloned()
     }
 
     fn nodes_before(&self, time: i64) -> Option<Arc<[bool]>> {

@@ -6,7 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_data::{Dataset, DatasetTargets, LinkTargets, NodeNames, Note, TimeError, TimeKind, TimeSplit};
+use kiln_data::{
+    Dataset, DatasetTargets, DatasetTimes, LinkTargets, NodeNames, Note, TimeError, TimeKind, TimeSplit,
+};
 use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation, RelationRows};
 use kiln_graph::{
     Csc, EdgeColumns, GraphSchema, NodeId, Relations, SharedArray, add_self_loops_of_type, gcn_norm,
@@ -14,7 +16,7 @@ use kiln_graph::{
 use kiln_kernels::GraphMode;
 use kiln_loader::FeatureStores;
 use kiln_sample::{Fanout, FrontierSampler, HeteroNeighborSampler, SamplerConfig, TimeLimits};
-use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel};
+use kiln_train::{DataHash, ModelTask, NodeKeys, PredictionData, SavedModel, SchemaInfo, SeedTimes};
 
 use crate::device_copy::GraphCopies;
 use crate::links::MessageGraph;
@@ -304,10 +306,8 @@ pub(crate) trait Source: Send + Sync {
     /// Returns the source with all edges, ordered by time, for items that are sampled at their own times, and the same step.
     ///
     /// # Errors
-    /// Returns [`Error::NeedsWholeGraph`] for a partitioned graph, and an error if the edges are damaged.
-    fn order_by_time(&self) -> Result<Arc<dyn Source>> {
-        Err(Error::NeedsWholeGraph { what: "sampling at the times of items" })
-    }
+    /// Returns an error if the edges are damaged, or were cut at a time.
+    fn order_by_time(&self) -> Result<Arc<dyn Source>>;
 
     /// Returns the source with the edges that items of one time know, and the same step.
     ///
@@ -318,9 +318,7 @@ pub(crate) trait Source: Send + Sync {
     }
 
     /// Returns the times of the nodes of a type; `None` if they have none.
-    fn node_times(&self, _node_type: usize) -> Option<SharedArray<i64>> {
-        None
-    }
+    fn node_times(&self, node_type: usize) -> Option<SharedArray<i64>>;
 
     /// Returns whether each node was known before a time, by node; `None` if no node has a time.
     fn nodes_before(&self, time: i64) -> Option<Arc<[bool]>>;
@@ -376,6 +374,28 @@ pub(crate) fn feature_stores(source: &dyn Source) -> FeatureStores {
 pub(crate) fn has_self_loops(source: &dyn Source) -> bool {
     let is_prepared = source.preparation().is_some_and(|preparation| preparation.adds_self_loops());
     source.graph_step() != GraphStep::None || is_prepared
+}
+
+/// Returns the times of the items of a model whose items are sampled at their own times: that at which the graph was cut, or
+/// those of the nodes of the type that had targets; `None` if these have none.
+pub(crate) fn seed_times(
+    times: &DatasetTimes,
+    schema: &GraphSchema,
+    cut: Option<i64>,
+    model: &SavedModel,
+) -> Option<SeedTimes> {
+    if let Some(time) = cut {
+        return Some(SeedTimes::At(time));
+    }
+    // Those of links and edges are given with a request.
+    if model.info().inputs.task != ModelTask::Nodes {
+        return None;
+    }
+    let of_model = model.info().inputs.graph.as_ref();
+    let node_type = of_model.and_then(SchemaInfo::target_position).unwrap_or(0);
+    let times = times.node_times(node_type)?.clone();
+    let first = NodeId(schema.types().range(node_type).start);
+    Some(SeedTimes::OfNodes { first, times })
 }
 
 /// Returns the error of data without times.

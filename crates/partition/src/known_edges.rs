@@ -52,6 +52,25 @@ impl Part {
         Ok(Some(KnownEdges { graph: Arc::new(known), positions: positions.into() }))
     }
 
+    /// Returns the edges of a relation, ordered by the times from which they pass messages
+    /// ([`DatasetTimes::graph_by_time`](kiln_data::DatasetTimes::graph_by_time)); `None` if all are always known. Destinations are
+    /// rows, and sources are nodes of the whole graph, as in [`PartOfRelation::graph`], whose arrays are shared. The order takes 4 bytes
+    /// per edge, and 8 more if the sources have times.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Part::edges_before`].
+    ///
+    /// # Panics
+    /// Panics if there is no such relation.
+    pub fn edges_by_time(&self, relation: usize) -> Result<Option<Csc>> {
+        let PartOfRelation { graph, .. } = &self.relations[relation];
+        let schema = &self.schema.relations()[relation];
+        let nodes = &self.types[schema.dst_type].old_ids;
+        self.books.check_rows(schema.dst_type, self.index, nodes)?;
+        let first_src = self.schema.types().range(schema.src_type).start;
+        Ok(self.times.edges_by_time(graph, schema.src_type, first_src, |row| nodes[row.index()])?)
+    }
+
     /// Returns the edges of a relation that were known before a time, indexed by **nodes of the whole graph**, as
     /// [`Part::graph_by_node`] returns all edges. Edge ids are those of [`KnownEdges::graph`].
     ///

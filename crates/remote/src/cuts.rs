@@ -4,6 +4,7 @@ use kiln_partition::Part;
 
 use crate::Result;
 use crate::edges::Edges;
+use crate::lazy_edges::LazyEdges;
 use crate::wire::limits::MAX_CUTS;
 
 /// The edges of a partition's relations that were known before some times, each of which is made when it is first requested. Those
@@ -11,11 +12,11 @@ use crate::wire::limits::MAX_CUTS;
 #[derive(Debug, Default)]
 pub(crate) struct Cuts(Mutex<Vec<Cut>>);
 
-/// The edges of the relations that were known before a time, `[n_relations]`.
+/// The edges of the relations that were known before a time.
 #[derive(Debug, Clone)]
 struct Cut {
     before: i64,
-    relations: Arc<[Mutex<Option<Arc<Edges>>>]>,
+    relations: LazyEdges,
 }
 
 impl Cuts {
@@ -34,18 +35,16 @@ impl Cuts {
         before: i64,
     ) -> Result<Arc<Edges>> {
         let cut = self.find_or_add(part.relations.len(), before);
-        // Requests for other relations and times do not wait while the edges are made.
-        let mut edges = cut.relations[relation].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(edges) = &*edges {
-            return Ok(Arc::clone(edges));
-        }
-        let made = match part.edges_before(relation, before)? {
-            None => Arc::clone(all),
-            Some(known) => {
-                Arc::new(Edges { graph: known.graph, positions: Some(known.positions), ..Edges::clone(all) })
-            }
-        };
-        Ok(Arc::clone(edges.insert(made)))
+        cut.relations.get_or_make(relation, || {
+            Ok(match part.edges_before(relation, before)? {
+                None => Arc::clone(all),
+                Some(known) => Arc::new(Edges {
+                    graph: known.graph,
+                    positions: Some(known.positions),
+                    ..Edges::clone(all)
+                }),
+            })
+        })
     }
 
     /// Returns the edges of a time, which may be empty, as the last one that is kept.
@@ -54,7 +53,7 @@ impl Cuts {
         let found = cuts.iter().position(|cut| cut.before == before);
         let cut = match found {
             Some(position) => cuts.remove(position),
-            None => Cut { before, relations: (0..n_relations).map(|_| Mutex::default()).collect() },
+            None => Cut { before, relations: LazyEdges::new(n_relations) },
         };
         if cuts.len() == MAX_CUTS {
             cuts.remove(0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
 use kiln_partition::PartitionRow;
 use kiln_sample::{
-    ExcludedEdges, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Rule, Scratch,
+    DstTimes, Dsts, ExcludedEdges, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Rule, Scratch,
     in_edge_range,
 };
 
@@ -27,6 +27,11 @@ pub(crate) struct Edges {
 }
 
 impl Edges {
+    /// Returns these edges, in the same order, with other columns or times.
+    pub(crate) fn with_graph(&self, graph: Csc) -> Self {
+        Self { graph: Arc::new(graph), ..self.clone() }
+    }
+
     /// Returns the id, in the whole graph, of a row's edge, which has an id in `graph`.
     fn id_of(&self, row: PartitionRow, edge: EdgeId) -> EdgeId {
         let first = self.first_edges[row.index()];
@@ -39,18 +44,24 @@ impl Edges {
     }
 
     /// Samples edges of rows exactly as a sampler of the whole graph does. Sources and edge ids are those of the whole
-    /// graph.
+    /// graph. Rows may have times, if the edges are ordered by time or are always known.
     pub(crate) fn sample(
         &self,
         rows: &[PartitionRow],
+        times: Option<DstTimes<'_>>,
         rule: &Rule,
         request: &HopRequest,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {
+        let nodes = PartitionRow::local_nodes(rows);
+        let dsts = match times {
+            Some(times) => Dsts::with_times(nodes, times.distinct(), times.index()),
+            None => nodes.into(),
+        };
         NeighborSampler::with_rule(Arc::clone(&self.graph), [request.fanout], rule.clone())
             .with_global_ids(self.nodes.clone())
-            .sample_frontier(request, PartitionRow::local_nodes(rows).into(), scratch, out)?;
+            .sample_frontier(request, dsts, scratch, out)?;
         self.number(rows, out);
         Ok(())
     }

@@ -44,6 +44,7 @@ mod client;
 mod cuts;
 mod edges;
 mod error;
+mod lazy_edges;
 mod local_part;
 mod rule_registry;
 mod server;

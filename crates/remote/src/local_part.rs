@@ -8,8 +8,9 @@ use kiln_partition::{Cache, Part, PartOfRelation, PartOfType, PartitionBook, Par
 
 use crate::cuts::Cuts;
 use crate::edges::Edges;
+use crate::lazy_edges::LazyEdges;
 use crate::wire::proto::{self, EdgeColumn, NodeType, Opened, Relation};
-use crate::wire::wanted::EdgeOfRow;
+use crate::wire::wanted::{EdgeOfRow, MessageEdges};
 use crate::{ContentError, Error, Result, RuleRegistry};
 
 /// A local partition, which answers requests of its own process and, through a server, of other processes.
@@ -19,6 +20,8 @@ pub(crate) struct LocalPart {
     /// The edges of each relation.
     relations: Vec<Arc<Edges>>,
     cuts: Cuts,
+    /// The edges of each relation, ordered by time.
+    by_time: LazyEdges,
     pub(crate) rules: RuleRegistry,
 }
 
@@ -33,7 +36,8 @@ impl LocalPart {
                 positions: None,
             }));
         }
-        Self { part, relations, cuts: Cuts::default(), rules }
+        let by_time = LazyEdges::new(relations.len());
+        Self { part, relations, cuts: Cuts::default(), by_time, rules }
     }
 
     /// Returns the edges of a relation.
@@ -44,15 +48,20 @@ impl LocalPart {
         self.relations.get(relation).ok_or_else(|| self.no_such_relation(relation))
     }
 
-    /// Returns the edges of a relation that were known before a time; without a time, all edges.
+    /// Returns the edges of a relation over which messages pass. Those of a time and the order by time are made when they are
+    /// first requested, and kept.
     ///
     /// # Errors
     /// Returns the errors of [`LocalPart::edges`], and [`Error::Partition`] if the partition is damaged.
-    pub(crate) fn edges_before(&self, relation: usize, before: Option<i64>) -> Result<Arc<Edges>> {
+    pub(crate) fn message_edges(&self, relation: usize, edges: MessageEdges) -> Result<Arc<Edges>> {
         let all = self.edges(relation)?;
-        match before {
-            None => Ok(Arc::clone(all)),
-            Some(before) => self.cuts.get_or_make(&self.part, relation, all, before),
+        match edges {
+            MessageEdges::All => Ok(Arc::clone(all)),
+            MessageEdges::Before(time) => self.cuts.get_or_make(&self.part, relation, all, time),
+            MessageEdges::ByTime => self.by_time.get_or_make(relation, || {
+                let ordered = self.part.edges_by_time(relation)?;
+                Ok(ordered.map_or_else(|| Arc::clone(all), |graph| Arc::new(all.with_graph(graph))))
+            }),
         }
     }
 

@@ -6,7 +6,7 @@ use kiln_sample::{Rule, SamplingRule};
 use crate::{Error, Result};
 
 /// A registry of sampling rules by name. Clients send the name of a rule, and servers look it up. The built-in rules
-/// (`uniform`, `uniform-with-loop`, `uniform-with-replacement`) are always registered; others must be registered on
+/// (`uniform`, `uniform-with-loop`, `uniform-with-replacement`, `most-recent`) are always registered; others must be registered on
 /// both sides under one name.
 #[derive(Clone)]
 pub struct RuleRegistry(BTreeMap<String, Rule>);
@@ -15,7 +15,7 @@ impl Default for RuleRegistry {
     /// Returns a registry of the built-in rules.
     fn default() -> Self {
         let named = |rule: Rule| rule.name().map(str::to_owned).map(|name| (name, rule));
-        Self(Rule::BUILT_IN.into_iter().filter_map(named).collect())
+        Self(Rule::BUILT_IN.into_iter().chain([Rule::MostRecent]).filter_map(named).collect())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_graph::{EdgeTimes, Relation, Relations, SharedArray};
+use kiln_graph::{Csc, EdgeTimes, NodeId, Relation, Relations, SharedArray};
 use kiln_store::progress::{Progress, ProgressUnit};
 
 use super::{DatasetTimes, times_of};
@@ -22,27 +22,51 @@ impl DatasetTimes {
         graph.validate()?;
         let _progress = Progress::start("ordering edges by time", ProgressUnit::Edges, Some(graph.n_edges()));
         let mut relations = Vec::with_capacity(graph.n_relations());
+        let types = graph.types();
         for relation in graph.iter() {
-            let by_time = match self.message_times(graph, relation) {
-                Some(times) => Arc::new(relation.graph.as_ref().clone().with_edge_times(times)?),
-                None => Arc::clone(&relation.graph),
-            };
+            let first_src = types.range(relation.src_type).start;
+            let first_dst = types.range(relation.dst_type).start;
+            // Rows of a relation count from the first node of the destinations' type.
+            let node_of_row = |row: NodeId| NodeId(first_dst + row.0);
+            let by_time = self.edges_by_time(&relation.graph, relation.src_type, first_src, node_of_row)?;
+            let by_time = by_time.map_or_else(|| Arc::clone(&relation.graph), Arc::new);
             relations.push(Relation { graph: by_time, ..relation.clone() });
         }
-        Ok(Arc::new(Relations::new(Arc::clone(graph.types()), relations)?))
+        Ok(Arc::new(Relations::new(Arc::clone(types), relations)?))
+    }
+
+    /// Returns the edges of a relation, ordered by the times from which they pass messages
+    /// ([`DatasetTimes::graph_by_time`]); `None` if all are always known. `graph` may have a part of the edges, as in
+    /// [`DatasetTimes::edges_before`].
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged.
+    pub fn edges_by_time(
+        &self,
+        graph: &Csc,
+        src_type: usize,
+        first_src: u32,
+        node_of_row: impl Fn(NodeId) -> NodeId,
+    ) -> Result<Option<Csc>> {
+        graph.validate_indptr()?;
+        let times = self.message_times(graph, src_type, first_src, node_of_row);
+        Ok(times.map(|times| graph.clone().with_edge_times(times)).transpose()?)
     }
 
     /// Returns the time from which each edge of a relation passes messages; `None` if all are always known.
-    fn message_times(&self, graph: &Relations, relation: &Relation) -> Option<SharedArray<i64>> {
-        let of_edges = times_of(relation.graph.columns());
-        let Some(of_srcs) = self.node_times(relation.src_type) else { return of_edges.cloned() };
-        let first_src = graph.types().range(relation.src_type).start;
-        let first_dst = graph.types().range(relation.dst_type).start;
-        let dsts = relation.graph.dsts();
-        let times = relation.graph.indices().iter().zip(dsts).enumerate().map(|(edge, (src, dst))| {
+    fn message_times(
+        &self,
+        graph: &Csc,
+        src_type: usize,
+        first_src: u32,
+        node_of_row: impl Fn(NodeId) -> NodeId,
+    ) -> Option<SharedArray<i64>> {
+        let of_edges = times_of(graph.columns());
+        let Some(of_srcs) = self.node_times(src_type) else { return of_edges.cloned() };
+        let dsts = graph.dsts();
+        let times = graph.indices().iter().zip(dsts).enumerate().map(|(edge, (src, row))| {
             let of_edge = of_edges.map_or(EdgeTimes::ALWAYS, |times| times[edge]);
-            // Rows of a relation count from the first node of the destinations' type.
-            let is_loop = src.0 == first_dst + dst.0;
+            let is_loop = *src == node_of_row(row);
             // A source of another type is found by the sampler.
             let of_src = of_srcs.get(src.0.wrapping_sub(first_src) as usize).filter(|_| !is_loop);
             of_src.map_or(of_edge, |of_src| of_edge.max(*of_src))

@@ -27,7 +27,7 @@ pub enum Messages {
     /// [`LinkSplitConfig::with_times`](kiln_data::LinkSplitConfig::with_times)). The limits state whether edges at the time itself are
     /// known, and how old edges may be.
     ///
-    /// Neighbours are sampled on the host, from a whole graph. It is PyG's `NeighborLoader` with `time_attr` and
+    /// Neighbours are sampled on the host. It is PyG's `NeighborLoader` with `time_attr` and
     /// `input_time`, and its `LinkNeighborLoader` with `edge_label_time`, except that items of equal time share rows, and that the samples do not depend on the batch.
     AtItemTime(TimeLimits),
 }

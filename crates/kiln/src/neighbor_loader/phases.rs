@@ -9,7 +9,7 @@ use kiln_sample::TimeLimits;
 use super::messages::{Messages, PhaseEdges, PhaseGraph, cut_of};
 use crate::batches::items_of;
 use crate::source::GraphStep;
-use crate::{Error, EvalMode, ItemTimesError, NeighborLoader, Result};
+use crate::{EvalMode, ItemTimesError, NeighborLoader, Result};
 
 impl NeighborLoader {
     /// Sets the edges over which messages pass in data with a split by time
@@ -132,9 +132,6 @@ impl NeighborLoader {
                 true => Err(ItemTimesError::RuleNeedsTimes { rule: "most-recent" }.into()),
                 false => Ok(()),
             };
-        }
-        if self.source.whole().is_none() {
-            return Err(Error::NeedsWholeGraph { what: "sampling at the times of items" });
         }
         let reads_features = self.edge_columns.iter().any(|name| **name == *EdgeColumns::FEATURES);
         let (what, reason, fix) = match (self.graph_mode, self.source.graph_step()) {

@@ -14,12 +14,12 @@ use kiln_graph::{
 };
 use kiln_kernels::{DeviceSampler, GraphMode};
 use kiln_sample::{FrontierSampler, HeteroNeighborSampler, NeighborSampler, TimeLimits};
-use kiln_train::{DataHash, ModelTask, NodeKeys, PredictionData, SavedModel, SchemaInfo, SeedTimes};
+use kiln_train::{DataHash, NodeKeys, PredictionData, SavedModel, SeedTimes};
 
 use crate::data_hash::hash_with_links;
 use crate::device_copy::GraphCopies;
 use crate::links::MessageGraph;
-use crate::source::{GraphStep, Sampling, Source, WholeGraph, no_step, no_times};
+use crate::source::{GraphStep, Sampling, Source, WholeGraph, no_step, no_times, seed_times};
 use crate::{Error, ItemTimesError, Result};
 
 /// A dataset with the graph that the loader samples: the result of `step` on the graph of the dataset.
@@ -79,12 +79,7 @@ impl PreparedDataset {
     /// Returns [`ItemTimesError::NotPossible`] for a graph of what was known at one time, and an error if edges are damaged.
     fn graph_by_time(&self) -> Result<Arc<Relations>> {
         if self.cut.is_some() {
-            return Err(ItemTimesError::NotPossible {
-                what: "a graph of what was known at one time",
-                reason: "its edges have no times",
-                fix: "use the whole graph",
-            }
-            .into());
+            return Err(ItemTimesError::CUT.into());
         }
         Ok(self.data.times.graph_by_time(&self.data.graph)?)
     }
@@ -112,20 +107,9 @@ impl PreparedDataset {
         Ok(Some(Self { data, graph, ..self.clone() }))
     }
 
-    /// Returns the times of the items of a model whose items are sampled at their own times: that of the cut, or those of the
-    /// nodes of the type that had targets. Those of links and edges are given with a request.
+    /// Returns the times of the items of a model whose items are sampled at their own times.
     fn seed_times(&self, model: &SavedModel) -> Option<SeedTimes> {
-        if let Some((_, time)) = &self.cut {
-            return Some(SeedTimes::At(*time));
-        }
-        if model.info().inputs.task != ModelTask::Nodes {
-            return None;
-        }
-        let schema = model.info().inputs.graph.as_ref();
-        let node_type = schema.and_then(SchemaInfo::target_position).unwrap_or(0);
-        let times = self.data.times.node_times(node_type)?.clone();
-        let first = NodeId(self.data.graph.types().range(node_type).start);
-        Some(SeedTimes::OfNodes { first, times })
+        seed_times(&self.data.times, self.schema(), self.cut.as_ref().map(|(_, time)| *time), model)
     }
 
     /// Returns the data for predictions of a model on this graph.

@@ -10,6 +10,7 @@ pub(crate) mod graph;
 pub(crate) mod graph_info;
 pub(crate) mod health;
 pub(crate) mod hetero_sampler;
+pub(crate) mod listed_rows;
 pub(crate) mod node_keys;
 pub(crate) mod partitions;
 pub(crate) mod partitions_info;

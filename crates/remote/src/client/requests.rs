@@ -1,16 +1,17 @@
 //! The requests of one hop to the servers of a partitioned graph.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_graph::{NodeId, RelationSchema};
 use kiln_partition::PartitionRow;
-use kiln_sample::{EdgeWeights, ExcludedEdges, Frontier, HopRequest};
+use kiln_sample::{Dsts, EdgeWeights, ExcludedEdges, Frontier, HopRequest};
 
 use crate::client::graph::DistGraph;
 use crate::client::peer::{Owner, Peer};
 use crate::edges::Edges;
 use crate::wire::limits::{MAX_DSTS, MAX_EXCLUDED};
-use crate::wire::wanted::ExcludedEdge;
+use crate::wire::wanted::{ExcludedEdge, MessageEdges};
 use crate::{ContentError, Error, Result};
 
 /// The destinations of one hop, grouped by the partition that owns them.
@@ -19,6 +20,10 @@ pub(crate) struct Requests<'a> {
     relation: usize,
     /// The destinations of each partition.
     nodes: Vec<Vec<NodeId>>,
+    /// The distinct times of the destinations; `None` if they have none.
+    distinct_times: Option<&'a [i64]>,
+    /// The positions of the times of `nodes` among the distinct ones; empty without times.
+    times: Vec<Vec<u32>>,
     /// The rows of `nodes` in their partitions.
     rows: Vec<Vec<PartitionRow>>,
     /// The partition of each destination.
@@ -62,9 +67,9 @@ fn first_excluded(excluded: Option<&ExcludedEdges>, nodes: &[NodeId]) -> Result<
     Ok(FirstExcluded { n_rows: nodes.len(), excluded: edges })
 }
 
-/// Nodes of one partition and their rows.
+/// Destinations of one partition and their rows.
 pub(crate) struct Rows<'a> {
-    pub(crate) nodes: &'a [NodeId],
+    pub(crate) dsts: Dsts<'a>,
     pub(crate) rows: &'a [PartitionRow],
 }
 
@@ -74,14 +79,15 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// Returns [`ContentError::NotOfType`] for a node of another type, and [`kiln_sample::Error::SeedOutOfRange`] for a
     /// node that does not exist.
-    pub(crate) fn of(graph: &'a DistGraph, relation: usize, dsts: &[NodeId]) -> Result<Self> {
+    pub(crate) fn of(graph: &'a DistGraph, relation: usize, dsts: Dsts<'a>) -> Result<Self> {
         let RelationSchema { name, dst_type, .. } = &graph.schema().relations()[relation];
         let (book, n_nodes) = (graph.books().of_type(*dst_type), graph.n_nodes());
         let dst_nodes = graph.schema().types().range(*dst_type);
         let n_parts = book.n_parts();
         let (mut nodes, mut rows) = (vec![Vec::new(); n_parts], vec![Vec::new(); n_parts]);
+        let mut times = vec![Vec::new(); n_parts];
         let mut parts = Vec::with_capacity(dsts.len());
-        for (position, &node) in dsts.iter().enumerate() {
+        for (position, &node) in dsts.nodes().iter().enumerate() {
             let place = node.0.checked_sub(dst_nodes.start).and_then(|local| book.place(NodeId(local)));
             let place =
                 place.ok_or_else(|| match n_nodes <= node.index() || dst_nodes.contains(&node.0) {
@@ -93,9 +99,26 @@ impl<'a> Requests<'a> {
                 })?;
             nodes[place.part].push(node);
             rows[place.part].push(place.row);
+            times[place.part].extend(dsts.times().map(|times| times.index()[position]));
             parts.push(place.part as u16);
         }
-        Ok(Self { graph, relation, nodes, rows, parts })
+        let distinct_times = dsts.times().map(|times| times.distinct());
+        Ok(Self { graph, relation, nodes, distinct_times, times, rows, parts })
+    }
+
+    /// Returns the destinations of a partition at some positions.
+    fn rows(&self, part: usize, positions: Range<usize>) -> Rows<'_> {
+        let nodes = &self.nodes[part][positions.clone()];
+        let dsts = match self.distinct_times {
+            Some(distinct) => Dsts::with_times(nodes, distinct, &self.times[part][positions.clone()]),
+            None => nodes.into(),
+        };
+        Rows { dsts, rows: &self.rows[part][positions] }
+    }
+
+    /// Returns true if the destinations have times.
+    pub(crate) fn has_times(&self) -> bool {
+        self.distinct_times.is_some()
     }
 
     /// Returns the number of destinations.
@@ -103,16 +126,16 @@ impl<'a> Requests<'a> {
         self.parts.len()
     }
 
-    /// Returns the relation's edges in the local partition that were known before a time, or all, and the destinations that it owns;
-    /// `None` if there is no local partition.
+    /// Returns the relation's edges of this kind in the local partition, and the destinations that it owns; `None` if there is no
+    /// local partition.
     ///
     /// # Errors
     /// Returns [`ContentError::NoSuchPosition`] if the partition does not have the relation, and [`Error::Partition`] if it is damaged.
-    pub(crate) fn here(&self, before: Option<i64>) -> Result<Option<(Arc<Edges>, Rows<'_>)>> {
+    pub(crate) fn here(&self, edges: MessageEdges) -> Result<Option<(Arc<Edges>, Rows<'_>)>> {
         let Some(held) = self.graph.own() else { return Ok(None) };
         let part = held.part.index;
-        let edges = held.edges_before(self.relation, before)?;
-        Ok(Some((edges, Rows { nodes: &self.nodes[part], rows: &self.rows[part] })))
+        let edges = held.message_edges(self.relation, edges)?;
+        Ok(Some((edges, self.rows(part, 0..self.nodes[part].len()))))
     }
 
     /// Returns the destinations that servers own, in groups of at most [`MAX_DSTS`] with at most [`MAX_EXCLUDED`] edges
@@ -122,7 +145,7 @@ impl<'a> Requests<'a> {
     /// Returns [`Error::TooManyExcluded`] if a single destination has more edges to leave out than a request may have.
     pub(crate) fn there(&self, excluded: Option<&ExcludedEdges>) -> Result<Vec<Piece<'_>>> {
         let mut pieces = Vec::new();
-        for (part, (nodes, rows)) in self.nodes.iter().zip(&self.rows).enumerate() {
+        for (part, nodes) in self.nodes.iter().enumerate() {
             let Owner::Remote(peer) = self.graph.owner(part) else { continue };
             let mut start = 0;
             while start < nodes.len() {
@@ -130,7 +153,7 @@ impl<'a> Requests<'a> {
                 let edges = first_excluded(excluded, &nodes[start..limit])?;
                 let range = start..start + edges.n_rows;
                 start = range.end;
-                let rows = Rows { nodes: &nodes[range.clone()], rows: &rows[range] };
+                let rows = self.rows(part, range);
                 pieces.push(Piece { part, peer, rows, excluded: edges.excluded });
             }
         }

@@ -1,21 +1,21 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_graph::NodeId;
-use kiln_partition::PartitionRow;
 use kiln_sample::{
     Dsts, EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, RelationHop, RelationSampler,
-    RelationScratch, SamplerConfig, Scratch, TimesError,
+    RelationScratch, SamplerConfig, Scratch, TimeLimits, TimesError,
 };
 
 use crate::client::fetch_stats::count;
 use crate::client::graph::DistGraph;
+use crate::client::listed_rows::ListedRows;
 use crate::client::peer::Owner;
 use crate::client::question::Question;
 use crate::client::replies::PeerRequest;
 use crate::client::requests::{Piece, Requests, Rows};
-use crate::wire::encoding::{self, bytes_of};
-use crate::wire::proto::ListRequest;
+use crate::wire::encoding::{self, ListedArrays, bytes_of};
+use crate::wire::proto::{ListRequest, SampleRequest};
+use crate::wire::wanted::MessageEdges;
 use crate::{ContentError, Error, Result};
 
 /// A neighbour sampler of a partitioned graph. For the same key its blocks are bit-identical to those of a
@@ -30,6 +30,9 @@ use crate::{ContentError, Error, Result};
 ///
 /// It samples a homogeneous graph, or one relation of a heterogeneous graph ([`DistNeighborSampler::of_relation`]);
 /// [`DistGraph::hetero_sampler`] samples all relations.
+///
+/// Seeds may have times ([`Seeds::with_times`](kiln_sample::Seeds::with_times)): owners order the edges of a relation by time when it
+/// is first sampled ([`Part::edges_by_time`](kiln_partition::Part::edges_by_time)), and keep the order.
 ///
 /// `fanouts[i]` belongs to layer `i`, input layer first, as in all samplers of kiln.
 pub struct DistNeighborSampler {
@@ -148,8 +151,21 @@ impl DistNeighborSampler {
     }
 
     /// Returns the hop of this sampler for a request, grouped by the owners of the destinations.
-    fn hop<'a>(&'a self, request: &'a HopRequest, dsts: &[NodeId]) -> Result<Hop<'a>> {
+    ///
+    /// # Errors
+    /// Returns [`TimesError::NotSupported`] for times that this sampler does not take, and [`TimesError::NoTimes`] if the rule
+    /// needs some.
+    fn hop<'a>(&'a self, request: &'a HopRequest, dsts: Dsts<'a>) -> Result<Hop<'a>> {
         let relation = self.check(request.weights, request.edge_types)?;
+        match dsts.times() {
+            Some(_) if !self.takes_times() => {
+                return Err(kiln_sample::Error::Times(TimesError::NotSupported).into());
+            }
+            None if self.config.rule.needs_times() => {
+                return Err(kiln_sample::Error::Times(TimesError::NoTimes).into());
+            }
+            _ => {}
+        }
         let requests = Requests::of(&self.graph, relation, dsts)?;
         Ok(Hop { sampler: self, relation, request, requests })
     }
@@ -167,38 +183,43 @@ impl DistNeighborSampler {
         Ok(relation)
     }
 
+    /// Returns the edges from which the destinations of a hop are sampled.
+    fn message_edges(&self, requests: &Requests<'_>) -> MessageEdges {
+        match self.before {
+            _ if requests.has_times() => MessageEdges::ByTime,
+            Some(time) => MessageEdges::Before(time),
+            None => MessageEdges::All,
+        }
+    }
+
+    /// Returns true if edges of a relation may not be known at all times, because they or their sources have times.
+    fn has_times(&self, relation: usize) -> bool {
+        let src_type = self.graph.schema().relations()[relation].src_type;
+        self.graph.relation(relation).has_times || self.graph.times().node_times(src_type).is_some()
+    }
+
     fn asking(&self, relation: usize, piece: &Piece<'_>, request: &HopRequest) -> PeerRequest {
         let Piece { peer, rows, excluded, .. } = piece;
         // A server may state any number of edges.
         let mean = (self.mean_degree(relation) as usize).saturating_add(1);
-        let list = bytes_of(rows.rows.to_vec());
+        let times = rows.dsts.times();
         let (question, edges_per_dst) = match self.config.rule.name() {
-            None => (
-                Question::List(ListRequest {
-                    lease: 0,
-                    rows: list,
-                    relation: relation as u32,
-                    before: self.before,
-                }),
-                mean,
-            ),
+            None => {
+                let rows = bytes_of(ListedRows::of(rows).rows);
+                let (relation, before) = (relation as u32, self.before);
+                let times = times.is_some();
+                (Question::List(ListRequest { lease: 0, rows, relation, before, times }), mean)
+            }
             Some(rule) => {
                 let edges_per_dst = match request.fanout {
                     Fanout::All => mean,
                     Fanout::UpTo(fanout) => fanout as usize + 1,
                 };
-                let excluded = excluded.clone();
-                (
-                    Question::Sample(encoding::sample_request(
-                        request,
-                        rule,
-                        relation,
-                        list,
-                        excluded,
-                        self.before,
-                    )),
-                    edges_per_dst,
-                )
+                let (rows, excluded) = (bytes_of(rows.rows.to_vec()), excluded.clone());
+                let times = times.map(|times| encoding::row_times(times, request.time_limits));
+                let untimed =
+                    encoding::sample_request(request, rule, relation, rows, excluded, self.before);
+                (Question::Sample(SampleRequest { times, ..untimed }), edges_per_dst)
             }
         };
         let edge_bytes = 12 + usize::from(request.edge_types);
@@ -215,13 +236,14 @@ impl DistNeighborSampler {
         scratch: &mut Scratch,
     ) -> Result<Frontier> {
         let (mut own, rule) = (Frontier::default(), &self.config.rule);
-        let Some((edges, Rows { nodes, rows })) = requests.here(self.before)? else { return Ok(own) };
+        let edges = self.message_edges(requests);
+        let Some((edges, Rows { dsts, rows })) = requests.here(edges)? else { return Ok(own) };
         let Some(sampler) = &self.own else {
-            edges.sample(rows, rule, request, scratch, &mut own)?;
+            edges.sample(rows, dsts.times(), rule, request, scratch, &mut own)?;
             return Ok(own);
         };
-        sampler.sample_frontier(request, (*nodes).into(), scratch, &mut own)?;
-        own.check(request.layer, nodes.len())?;
+        sampler.sample_frontier(request, dsts, scratch, &mut own)?;
+        own.check(request.layer, dsts.len())?;
         if own.weights.is_none() && request.weights != EdgeWeights::None {
             let reason = "returns no edge weights: configure it to return them".to_owned();
             return Err(Error::BadSampler { reason });
@@ -256,17 +278,24 @@ impl DistNeighborSampler {
                 .map_err(|expected| peer.bad_answer("a sample", expected, found())),
             None => {
                 let of_graph = self.graph.relation(relation);
-                let edges = encoding::lists(
-                    answer,
-                    rows.nodes,
-                    of_graph.has_weights,
-                    of_graph.has_edge_types,
-                    self.before.is_some(),
-                )
-                .map_err(|expected| peer.bad_answer("neighbour lists", expected, found()))?;
-                let all: Vec<PartitionRow> = (0..n_dst as u32).map(PartitionRow).collect();
+                let arrays = ListedArrays {
+                    weights: of_graph.has_weights,
+                    types: of_graph.has_edge_types,
+                    positions: self.before.is_some(),
+                    times: rows.dsts.times().is_some() && self.has_times(relation),
+                };
+                let ListedRows { nodes, places, .. } = ListedRows::of(rows);
+                let edges = encoding::lists(answer, &nodes, arrays)
+                    .map_err(|expected| peer.bad_answer("neighbour lists", expected, found()))?;
                 let mut picked = Frontier::default();
-                edges.sample(&all, &self.config.rule, request, scratch, &mut picked)?;
+                edges.sample(
+                    &places,
+                    rows.dsts.times(),
+                    &self.config.rule,
+                    request,
+                    scratch,
+                    &mut picked,
+                )?;
                 Ok(picked)
             }
         }
@@ -354,6 +383,10 @@ pub(crate) struct DistRelations {
 }
 
 impl RelationSampler for DistRelations {
+    fn take_times(&self) -> bool {
+        self.samplers.iter().all(FrontierSampler::takes_times)
+    }
+
     /// Sends the requests of all relations together.
     fn sample_relations(
         &self,
@@ -363,10 +396,7 @@ impl RelationSampler for DistRelations {
         let mut buffers: Vec<_> = out.iter_mut().map(Some).collect();
         let (mut of_relations, mut outs) = (Vec::with_capacity(hops.len()), Vec::with_capacity(hops.len()));
         for RelationHop { relation, request, dsts } in hops {
-            if dsts.times().is_some() {
-                return Err(kiln_sample::Error::Times(TimesError::NotSupported));
-            }
-            of_relations.push(self.samplers[*relation].hop(request, dsts.nodes())?);
+            of_relations.push(self.samplers[*relation].hop(request, *dsts)?);
             if let Some(RelationScratch { scratch, frontier }) = buffers[*relation].take() {
                 outs.push((scratch, frontier));
             }
@@ -413,6 +443,15 @@ impl FrontierSampler for DistNeighborSampler {
         self.config.edge_types
     }
 
+    fn time_limits(&self) -> TimeLimits {
+        self.config.time_limits
+    }
+
+    /// Returns false if edges are cut at one time, and with a sampler of the caller's own, which has no order by time.
+    fn takes_times(&self) -> bool {
+        self.before.is_none() && self.own.is_none()
+    }
+
     fn n_nodes(&self) -> usize {
         self.graph.n_nodes()
     }
@@ -424,10 +463,7 @@ impl FrontierSampler for DistNeighborSampler {
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {
-        if dsts.times().is_some() {
-            return Err(kiln_sample::Error::Times(TimesError::NotSupported));
-        }
-        Ok(sample_hops(&self.graph, &[self.hop(request, dsts.nodes())?], &mut [(scratch, out)])?)
+        Ok(sample_hops(&self.graph, &[self.hop(request, dsts)?], &mut [(scratch, out)])?)
     }
 }
 

@@ -1,7 +1,7 @@
 use std::ops::Range;
 
 use kiln_partition::PartitionRow;
-use kiln_sample::{Fanout, Frontier, HopRequest, Rule, Scratch};
+use kiln_sample::{Dsts, Fanout, Frontier, HopRequest, Rule, Scratch};
 
 use crate::Result;
 use crate::edges::Edges;
@@ -20,6 +20,31 @@ const EDGE_BYTES: usize = 17 + 4 + 2 * 13;
 /// edges and the first id in the response.
 const ROW_BYTES: usize = 4 + 12;
 
+/// The rows of a request to sample.
+#[derive(Debug)]
+pub(crate) struct SampledRows {
+    pub(crate) rows: Vec<PartitionRow>,
+    /// The time of each row; `None` if rows have none.
+    pub(crate) times: Option<Vec<i64>>,
+}
+
+/// The times of a group of rows.
+struct GroupTimes {
+    distinct: Vec<i64>,
+    /// The position of each row's time among the distinct ones.
+    index: Vec<u32>,
+}
+
+impl GroupTimes {
+    fn of(times: &[i64]) -> Self {
+        let mut distinct = times.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let index = times.iter().map(|time| distinct.partition_point(|other| other < time) as u32);
+        Self { index: index.collect(), distinct }
+    }
+}
+
 /// Samples edges of rows and sends them in ranges of rows. A range takes at most `response_bytes` of memory, unless it
 /// is a single row that takes more. If a custom rule selects more edges than the fanout, the range ends early. Returns
 /// early when the client disconnects.
@@ -28,20 +53,29 @@ const ROW_BYTES: usize = 4 + 12;
 /// Returns the errors of sampling.
 pub(crate) fn send_samples(
     edges: &Edges,
-    rows: &[PartitionRow],
+    rows: &SampledRows,
     rule: &Rule,
     request: &HopRequest,
     response_bytes: usize,
     response: &ResponseSender,
 ) -> Result<()> {
+    let SampledRows { rows, times } = rows;
     let (mut scratch, mut picked) = (Scratch::default(), Frontier::default());
     for range in ranges(edges, rows, rule, request.fanout, response_bytes)? {
         let mut sampled = SampledRange::default();
-        for group in rows[range].chunks(GROUP) {
+        for start in range.clone().step_by(GROUP) {
             if !response.is_open() {
                 return Ok(());
             }
-            edges.sample(group, rule, request, &mut scratch, &mut picked)?;
+            let positions = start..range.end.min(start + GROUP);
+            let times = times.as_ref().map(|times| GroupTimes::of(&times[positions.clone()]));
+            let group = &rows[positions];
+            let nodes = PartitionRow::local_nodes(group);
+            let dsts = match &times {
+                Some(times) => Dsts::with_times(nodes, &times.distinct, &times.index),
+                None => nodes.into(),
+            };
+            edges.sample(group, dsts.times(), rule, request, &mut scratch, &mut picked)?;
             sampled.push(edges, group, &picked);
             if response_bytes <= sampled.n_bytes() && !send(std::mem::take(&mut sampled), response) {
                 return Ok(());

@@ -10,13 +10,13 @@ use tonic::{Request, Response, Status};
 
 use crate::local_part::LocalPart;
 use crate::server::leases::Leases;
-use crate::server::ranges::{row_bytes, send_samples};
+use crate::server::ranges::{SampledRows, row_bytes, send_samples};
 use crate::server::respond::{Answer, Asked, Chunks, Responder, ResponseSender, refusal};
 use crate::wire::encoding::{self, CHUNK_BYTES};
 use crate::wire::limits::{MAX_DSTS, MAX_ROWS, PROTOCOL};
 use crate::wire::proto::{
     Array, FetchRequest, GatherEdgesRequest, GatherRequest, Graph, Healthy, Lease, ListRequest, Nothing,
-    OpenRequest, Opened, SampleRequest,
+    OpenRequest, Opened, RowTimes, SampleRequest,
 };
 use crate::wire::row_format::RowFormat;
 use crate::{ContentError, Error};
@@ -56,20 +56,29 @@ impl Service {
         Ok(rows)
     }
 
-    /// Decodes the rows of a request for edges of a relation. Rejects duplicates, because the response would contain a row's edges
-    /// once for each time that the row is listed, which for a hub would take much memory.
-    fn distinct_rows(&self, bytes: &[u8], relation: u32) -> Result<Vec<PartitionRow>, Status> {
+    /// Decodes the rows of a request for edges of a relation, and their times if they have some. Rejects duplicates, because the
+    /// response would contain a row's edges once for each time that the row is listed, which for a hub would take much memory.
+    fn distinct_rows(
+        &self,
+        bytes: &[u8],
+        relation: u32,
+        times: Option<&RowTimes>,
+    ) -> Result<SampledRows, Status> {
         let edges = self.held.edges(relation as usize).map_err(|error| refusal(&error))?;
         let rows = self.rows(bytes, MAX_DSTS, edges.nodes.len())?;
-        let mut sorted = rows.clone();
+        let times = times.map(|times| encoding::times(times, rows.len()));
+        let times = times.transpose().map_err(Status::invalid_argument)?;
+        let time = |position: usize| times.as_ref().map(|times| times[position]);
+        let mut sorted: Vec<_> = (0..rows.len()).map(|position| (rows[position], time(position))).collect();
         sorted.sort_unstable();
-        match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => {
-                let text = format!("duplicate row {} in one request: list each row once", pair[0].0);
-                Err(Status::invalid_argument(text))
-            }
-            None => Ok(rows),
-        }
+        let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) else {
+            return Ok(SampledRows { rows, times });
+        };
+        let (row, text) = (pair[0].0.0, "in one request: list each row once");
+        Err(Status::invalid_argument(match pair[0].1 {
+            None => format!("duplicate row {row} {text}"),
+            Some(time) => format!("duplicate row {row} at time {time} {text} at each time"),
+        }))
     }
 }
 
@@ -136,13 +145,17 @@ impl Graph for Service {
     async fn sample(&self, request: Request<SampleRequest>) -> Answer<Chunks> {
         let request = request.into_inner();
         self.renew(request.lease)?;
-        let rows = self.distinct_rows(&request.rows, request.relation)?;
+        let times = request.times.as_ref();
+        let message_edges = encoding::message_edges(request.before, times.is_some());
+        let message_edges = message_edges.map_err(Status::invalid_argument)?;
+        let rows = self.distinct_rows(&request.rows, request.relation, times)?;
+        let n_rows = rows.rows.len();
         let rule = self.held.rules.get(&request.rule).map_err(|error| refusal(&error))?.clone();
         let hop = encoding::hop_request(&request).map_err(Status::invalid_argument)?;
-        let excluded = encoding::excluded(&request.excluded, rows.len()).map_err(Status::invalid_argument)?;
+        let excluded = encoding::excluded(&request.excluded, n_rows).map_err(Status::invalid_argument)?;
         // Other rules select each edge at most once, so their samples are limited by the degrees.
         let is_repeated = matches!(rule, Rule::UniformWithReplacement);
-        let n_draws = rows.len() as u64 * u64::from(request.fanout.unwrap_or(0));
+        let n_draws = n_rows as u64 * u64::from(request.fanout.unwrap_or(0));
         if is_repeated && MAX_DRAWS < n_draws {
             let text =
                 format!("{n_draws} draws in one request, expected at most {MAX_DRAWS}: lower the fanout");
@@ -157,11 +170,12 @@ impl Graph for Service {
             return Err(Status::invalid_argument(text));
         }
         let response_bytes = self.response_bytes;
-        let n_bytes = request.rows.len() + request.excluded.len();
+        let n_bytes =
+            request.rows.len() + request.excluded.len() + times.map_or(0, |times| times.times.len());
         let asked = Asked { client: request.lease, n_bytes, is_sample: true };
         self.responder.respond(asked, move |held, response| {
-            let edges = held.edges_before(request.relation as usize, request.before)?;
-            let hop = hop.excluding(edges.excluded(&rows, &excluded));
+            let edges = held.message_edges(request.relation as usize, message_edges)?;
+            let hop = hop.excluding(edges.excluded(&rows.rows, &excluded));
             send_samples(&edges, &rows, &rule, &hop, response_bytes, response)
         })
     }
@@ -169,13 +183,14 @@ impl Graph for Service {
     async fn list(&self, request: Request<ListRequest>) -> Answer<Chunks> {
         let request = request.into_inner();
         self.renew(request.lease)?;
-        let rows = self.distinct_rows(&request.rows, request.relation)?;
+        let message_edges = encoding::message_edges(request.before, request.times);
+        let message_edges = message_edges.map_err(Status::invalid_argument)?;
+        let rows = self.distinct_rows(&request.rows, request.relation, None)?.rows;
         self.responder.respond(copy_of(request.lease, request.rows.len()), move |held, response| {
-            let edges = held.edges_before(request.relation as usize, request.before)?;
+            let edges = held.message_edges(request.relation as usize, message_edges)?;
             let ranges = edges.ranges(&rows)?;
-            let has_positions = request.before.is_some();
             let _ =
-                encoding::of_lists(&edges, &rows, &ranges, has_positions).all(|chunk| response.send(chunk));
+                encoding::of_lists(&edges, &rows, &ranges, message_edges).all(|chunk| response.send(chunk));
             Ok(())
         })
     }

@@ -8,12 +8,12 @@ use bytes::Bytes;
 use kiln_feature::FeatureBuffer;
 use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
 use kiln_partition::PartitionRow;
-use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, RngKey, TimeLimits};
+use kiln_sample::{DstTimes, EdgeWeights, Fanout, Frontier, HopRequest, RngKey, TimeLimits};
 
 use crate::edges::Edges;
 use crate::wire::limits::{MAX_EDGES, MAX_EXCLUDED};
-use crate::wire::proto::{SampleRequest, Weights};
-use crate::wire::wanted::{EdgeOfRow, ExcludedEdge};
+use crate::wire::proto::{RowTimes, SampleRequest, Weights};
+use crate::wire::wanted::{EdgeOfRow, ExcludedEdge, MessageEdges};
 
 /// The largest chunk in bytes, unless a single row is larger. It fits in CPU caches, and is too small for allocators to
 /// map and unmap memory for each chunk.
@@ -64,7 +64,9 @@ pub(crate) fn edges(rows: &[u8], edges: &[u8]) -> Result<Vec<EdgeOfRow>, String>
     }
 }
 
-/// Encodes a request to sample edges of these rows, which are those of a relation's destinations, without a lease. `excluded` are the edges of the rows to leave out, and edges that were not known before a time are left out, too.
+/// Encodes a request to sample edges of these rows, which are those of a relation's destinations, without a lease and without
+/// times of the rows. `excluded` are the edges of the rows to leave out, and edges that were not known before a time are left out,
+/// too.
 pub(crate) fn sample_request(
     request: &HopRequest,
     rule: &str,
@@ -85,7 +87,53 @@ pub(crate) fn sample_request(
     let (key, rule) = (request.key.to_u64(), rule.to_owned());
     let excluded = bytes_of(excluded);
     let (weights, edge_types, relation) = (weights.into(), request.edge_types, relation as u32);
-    SampleRequest { lease: 0, rows, key, rule, fanout, weights, excluded, edge_types, relation, before }
+    SampleRequest {
+        lease: 0,
+        rows,
+        key,
+        rule,
+        fanout,
+        weights,
+        excluded,
+        edge_types,
+        relation,
+        before,
+        times: None,
+    }
+}
+
+/// Encodes the times of rows, and what is known at them.
+pub(crate) fn row_times(times: DstTimes<'_>, limits: TimeLimits) -> RowTimes {
+    let TimeLimits { includes_equal, window } = limits;
+    let times = times.index().iter().map(|index| times.distinct()[*index as usize]);
+    RowTimes { times: bytes_of(times.collect::<Vec<i64>>()), includes_equal, window }
+}
+
+/// Decodes the times of `n_rows` rows.
+///
+/// # Errors
+/// Returns a message unless there is one for each row.
+pub(crate) fn times(times: &RowTimes, n_rows: usize) -> Result<Vec<i64>, String> {
+    let n_bytes = times.times.len();
+    match n_rows.checked_mul(size_of::<i64>()) == Some(n_bytes) {
+        true => Ok(pod_collect_to_vec(&times.times)),
+        false => Err(format!("{n_bytes} bytes of times for {n_rows} rows, expected 8 for each row")),
+    }
+}
+
+/// Decodes the edges over which messages pass.
+///
+/// # Errors
+/// Returns a message if a request has a time for all rows, and times of rows or edges besides.
+pub(crate) fn message_edges(before: Option<i64>, has_times: bool) -> Result<MessageEdges, &'static str> {
+    match (before, has_times) {
+        (None, false) => Ok(MessageEdges::All),
+        (None, true) => Ok(MessageEdges::ByTime),
+        (Some(before), false) => Ok(MessageEdges::Before(before)),
+        (Some(_), true) => {
+            Err("one time before which edges are known, and times of rows or edges: request only one of both")
+        }
+    }
 }
 
 /// Decodes the edges to leave out in a request for `n_rows` rows.
@@ -124,7 +172,11 @@ pub(crate) fn hop_request(request: &SampleRequest) -> Result<HopRequest, &'stati
     };
     let fanout = request.fanout.map_or(Fanout::All, Fanout::UpTo);
     let (key, edge_types) = (RngKey::new(request.key), request.edge_types);
-    let time_limits = TimeLimits::default();
+    let time_limits = request.times.as_ref().map(|times| TimeLimits {
+        includes_equal: times.includes_equal,
+        window: times.window,
+    });
+    let time_limits = time_limits.unwrap_or_default();
     Ok(HopRequest { key, layer: 0, fanout, weights, edge_types, excluded: None, time_limits })
 }
 
@@ -210,13 +262,14 @@ pub(crate) fn frontier(bytes: &[u8], n_dst: usize, request: &HopRequest) -> Resu
     Ok(all)
 }
 
-/// Encodes all edges of these rows in chunks, with their positions among all in-edges if later ones may be left out. `ranges`
-/// contains the positions of each row's edges. The edges are copied chunk by chunk while the iterator advances.
+/// Encodes the edges of these rows in chunks, which are of this kind: with their positions among all in-edges if later ones may be
+/// left out, or with their times if they are ordered by them. `ranges` contains the positions of each row's edges. The edges are copied chunk by chunk
+/// while the iterator advances.
 pub(crate) fn of_lists<'a>(
     edges: &'a Edges,
     rows: &[PartitionRow],
     ranges: &'a [Range<usize>],
-    has_positions: bool,
+    kind: MessageEdges,
 ) -> impl Iterator<Item = Bytes> + 'a {
     let graph = &edges.graph;
     let counts: Vec<u32> = ranges.iter().map(|range| range.len() as u32).collect();
@@ -225,8 +278,10 @@ pub(crate) fn of_lists<'a>(
     let types = graph.edge_types().into_iter().flat_map(|types| values_of(ranges, types));
     let positions = edges.positions.iter().flat_map(|positions| values_of(ranges, positions));
     // A partition that has no later edges has the positions of all edges.
-    let all_positions = (has_positions && edges.positions.is_none())
+    let all_positions = (matches!(kind, MessageEdges::Before(_)) && edges.positions.is_none())
         .then(|| bytes_of(ranges.iter().flat_map(|range| 0..range.len() as u32).collect::<Vec<u32>>()));
+    let times = graph.edge_times().filter(|_| kind == MessageEdges::ByTime);
+    let times = times.into_iter().flat_map(|times| values_of(ranges, times.times()));
     let srcs = values_of(ranges, graph.indices());
     chunks([bytes_of(counts), bytes_of(firsts)])
         .chain(srcs)
@@ -234,6 +289,7 @@ pub(crate) fn of_lists<'a>(
         .chain(types)
         .chain(positions)
         .chain(chunks(all_positions))
+        .chain(times)
 }
 
 /// Copies the values at these positions, range by range, in chunks.
@@ -259,22 +315,28 @@ fn values_of<'a, T: Pod + Send>(
     })
 }
 
-/// Decodes all edges of these nodes, with their positions among all in-edges if later ones were left out. The error describes the expected contents.
-pub(crate) fn lists(
-    bytes: &[u8],
-    nodes: &[NodeId],
-    has_weights: bool,
-    has_types: bool,
-    has_positions: bool,
-) -> Result<Edges, String> {
+/// The arrays of neighbour lists besides the sources.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ListedArrays {
+    pub(crate) weights: bool,
+    pub(crate) types: bool,
+    /// The positions of edges among all in-edges, if later ones were left out.
+    pub(crate) positions: bool,
+    /// The times from which edges pass messages.
+    pub(crate) times: bool,
+}
+
+/// Decodes all edges of these nodes, ordered by time if they have times. The error describes the expected contents.
+pub(crate) fn lists(bytes: &[u8], nodes: &[NodeId], arrays: ListedArrays) -> Result<Edges, String> {
     let mut rest = Reader(bytes);
     let (indptr, firsts) = rest.ranges(nodes.len())?;
     let n_edges = indptr[nodes.len()] as usize;
     let indptr: Vec<u64> = indptr.into_iter().map(u64::from).collect();
     let indices: Vec<NodeId> = rest.take(n_edges)?;
-    let weights = has_weights.then(|| rest.take::<f32>(n_edges)).transpose()?;
-    let types = has_types.then(|| rest.take::<u8>(n_edges)).transpose()?;
-    let positions = has_positions.then(|| rest.take::<u32>(n_edges)).transpose()?;
+    let weights = arrays.weights.then(|| rest.take::<f32>(n_edges)).transpose()?;
+    let types = arrays.types.then(|| rest.take::<u8>(n_edges)).transpose()?;
+    let positions = arrays.positions.then(|| rest.take::<u32>(n_edges)).transpose()?;
+    let times = arrays.times.then(|| rest.take::<i64>(n_edges)).transpose()?;
     rest.end()?;
     let told = |error: kiln_graph::Error| error.to_string();
     let mut graph = Csc::new(indptr.into(), indices.into()).map_err(told)?;
@@ -283,6 +345,9 @@ pub(crate) fn lists(
     }
     if let Some(types) = types {
         graph = graph.with_edge_types(types.into()).map_err(told)?;
+    }
+    if let Some(times) = times {
+        graph = graph.with_edge_times(times).map_err(told)?;
     }
     Ok(Edges {
         graph: Arc::new(graph),

@@ -4,7 +4,7 @@
 pub enum TimesError {
     /// The sampler does not support seeds with times.
     #[error(
-        "seeds with times are sampled on the host from a whole graph, not on devices or partitions: keep the graph on the host"
+        "seeds with times are sampled on the host from all edges: do not sample on a device, or from edges that were cut at one time"
     )]
     NotSupported,
     /// The edges of the graph have times and no order by time ([`Csc::with_edge_times`](kiln_graph::Csc::with_edge_times)).

@@ -207,7 +207,7 @@ fn rejects_requests_for_relations_and_types_that_do_not_exist() {
         let request = SampleRequest { lease, rows: rows.clone(), rule, relation: 1, ..Default::default() };
         let sampled = client.sample(request).await.unwrap_err();
         let listed = client
-            .list(ListRequest { lease, rows: rows.clone(), relation: u32::MAX, before: None })
+            .list(ListRequest { lease, rows: rows.clone(), relation: u32::MAX, ..Default::default() })
             .await
             .unwrap_err();
         let edges = bytes_of(vec![0_u64]);

@@ -95,20 +95,21 @@ fn decodes_neighbor_lists() {
     let nodes = [8, 5, 4].map(NodeId);
     let edges = edges();
     let ranges = edges.ranges(&rows).unwrap();
-    let bytes = joined(of_lists(&edges, &rows, &ranges, false));
-    let got = lists(&bytes, &nodes, true, false, false).unwrap();
+    let bytes = joined(of_lists(&edges, &rows, &ranges, MessageEdges::All));
+    let weighted = ListedArrays { weights: true, ..Default::default() };
+    let got = lists(&bytes, &nodes, weighted).unwrap();
     assert_eq!(got.graph.indices(), [1, 2, 3, 7, 9].map(NodeId));
     assert_eq!(got.graph.weights(), Some(&[2.5, 3.5, 4.5, 0.5, 1.5][..]));
     assert_eq!(got.first_edges[..], [1 << 40, 12, 10]);
-    assert!(lists(&bytes, &nodes, false, false, false).is_err());
+    assert!(lists(&bytes, &nodes, ListedArrays::default()).is_err());
     // With a time, positions follow, also of a partition that has no later edges.
     let expected = [(None, [0, 1, 2, 0, 1]), (Some([7, 9, 1, 5, 6]), [1, 5, 6, 7, 9])];
     for (positions, expected) in expected {
         let edges = Edges { positions: positions.map(|all| Arc::from(all.to_vec())), ..edges.clone() };
-        let bytes = joined(of_lists(&edges, &rows, &ranges, true));
-        let got = lists(&bytes, &nodes, true, false, true).unwrap();
+        let bytes = joined(of_lists(&edges, &rows, &ranges, MessageEdges::Before(7)));
+        let got = lists(&bytes, &nodes, ListedArrays { positions: true, ..weighted }).unwrap();
         assert_eq!(got.positions.as_deref(), Some(&expected[..]));
-        assert!(lists(&bytes, &nodes, true, false, false).is_err());
+        assert!(lists(&bytes, &nodes, weighted).is_err());
     }
 }
 
