@@ -11,6 +11,7 @@ mod excluded;
 mod faults;
 mod heterogeneous;
 mod heterogeneous_errors;
+mod item_times;
 mod limits;
 mod local_samplers;
 mod node_keys;

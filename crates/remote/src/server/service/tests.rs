@@ -233,6 +233,63 @@ fn rejects_requests_for_relations_and_types_that_do_not_exist() {
     });
 }
 
+/// A client could send any times: too few, rows twice at one time, or a time for all rows besides.
+#[test]
+fn rejects_invalid_times_of_rows() {
+    let n_edges = kiln_data::synthetic::ring(10).unwrap().graph.n_edges();
+    let column = EdgeColumn::new((0..n_edges as i64).collect::<Vec<_>>(), 1).unwrap();
+    let data = kiln_data::synthetic::ring(10).unwrap().with_edge_column(0, "times", column).unwrap();
+    let token = Token::new("a-word-of-this-test").unwrap();
+    let server = Server::start(only_part(&data), ServeConfig::new("127.0.0.1:0", token.clone())).unwrap();
+    let address = format!("http://{}", server.address());
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let channel = tonic::transport::Endpoint::from_shared(address).unwrap().connect().await.unwrap();
+        let mut client = GraphClient::with_interceptor(channel, token.clone());
+        let request = OpenRequest { protocol: PROTOCOL, ..OpenRequest::default() };
+        let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
+        let times = |times: Bytes| Some(RowTimes { times, ..RowTimes::default() });
+        let of = |rows: Vec<u32>, times: Option<RowTimes>| SampleRequest {
+            lease,
+            rows: bytes_of(rows),
+            rule: "uniform".to_owned(),
+            times,
+            ..SampleRequest::default()
+        };
+        let at = |of_rows: Vec<i64>| times(bytes_of(of_rows));
+        let both = SampleRequest { before: Some(1), ..of(vec![3], at(vec![7])) };
+        let excluded = SampleRequest { excluded: bytes_of(vec![[1, 0_u32]]), ..of(vec![3], at(vec![7])) };
+        for (request, expected) in [
+            (of(vec![3, 3], at(vec![7])), "8 bytes of times for 2 rows, expected 8 for each row"),
+            (of(vec![3], at(vec![7, 8])), "16 bytes of times for 1 rows, expected 8 for each row"),
+            (of(vec![3], at(vec![])), "0 bytes of times for 1 rows, expected 8 for each row"),
+            (of(vec![3], times(bytes_of(vec![0_u8; 7]))), "7 bytes of times for 1 rows"),
+            (of(vec![0; MAX_DSTS + 1], at(vec![0])), "16385 rows in one request, expected at most 16384"),
+            (of(vec![10], at(vec![0])), "partition 0 has no row 10, it has 10 rows"),
+            (of(vec![3, 4, 3], at(vec![7, 7, 7])), "duplicate row 3 at time 7 in one request"),
+            (of(vec![3, 3], None), "duplicate row 3 in one request"),
+            (excluded, "an edge to leave out of row 1 of a request for 1 rows"),
+            (both, "request only one of both"),
+        ] {
+            let status = client.sample(request).await.unwrap_err();
+            assert!(status.message().contains(expected), "{status}");
+            assert_eq!(status.code(), tonic::Code::InvalidArgument);
+        }
+        let both =
+            ListRequest { lease, rows: bytes_of(vec![3_u32]), before: Some(1), times: true, relation: 0 };
+        let status = client.list(both).await.unwrap_err();
+        assert!(status.message().contains("request only one of both"), "{status}");
+        let recent = SampleRequest { rule: "most-recent".to_owned(), ..of(vec![3], None) };
+        let status = client.sample(recent).await.unwrap().get_mut().message().await.unwrap_err();
+        assert!(status.message().contains("the seeds have no times"), "{status}");
+        // Any time and any window are valid, and a row may be at several times.
+        let window = Some(u64::MAX);
+        let extreme = RowTimes { window, includes_equal: true, ..at(vec![i64::MIN, i64::MAX, 0]).unwrap() };
+        let response = client.sample(of(vec![3, 3, 3], Some(extreme))).await.unwrap().into_inner();
+        // A row takes 12 bytes, and an edge 8. Row 3 has two edges, with the times 6 and 7.
+        assert_eq!(read(response).await, (4 + 3 * 12 + 2 * 8, true));
+    });
+}
+
 /// Clients of every version report the status code as a refusal, with the message, and do not retry.
 #[test]
 fn clients_with_another_version_of_the_protocol_are_refused() {

@@ -114,6 +114,26 @@ fn decodes_neighbor_lists() {
 }
 
 #[test]
+fn decodes_the_times_of_listed_edges() {
+    let rows = [2, 0].map(PartitionRow);
+    let nodes = [8, 4].map(NodeId);
+    let graph = Csc::clone(&edges().graph).with_edge_times(vec![5, -3, 9, 8, 7]).unwrap();
+    let edges = edges().with_graph(graph);
+    let ranges = edges.ranges(&rows).unwrap();
+    let bytes = joined(of_lists(&edges, &rows, &ranges, MessageEdges::ByTime));
+    let timed = ListedArrays { weights: true, times: true, ..Default::default() };
+    let got = lists(&bytes, &nodes, timed).unwrap();
+    assert_eq!(got.graph.edge_times().unwrap().times(), [9, 8, 7, 5, -3]);
+    for cut in 0..bytes.len() {
+        assert!(lists(&bytes[..cut], &nodes, timed).is_err(), "{cut} bytes");
+    }
+    assert!(lists(&bytes, &nodes, ListedArrays { times: false, ..timed }).is_err());
+    // Times are sent only if they are requested.
+    let untimed = joined(of_lists(&edges, &rows, &ranges, MessageEdges::All));
+    assert_eq!(untimed.len(), bytes.len() - 5 * size_of::<i64>());
+}
+
+#[test]
 fn long_lists_are_copied_in_chunks() {
     let values: Vec<u32> = (0..3 * CHUNK_BYTES as u32 / 4 + 5).collect();
     let ranges = [7..values.len(), 2..2, 0..3, 1..values.len() / 2];
