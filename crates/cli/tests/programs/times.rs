@@ -139,6 +139,12 @@ fn items_know_what_was_known_at_their_times() {
     assert_ne!(scores("own"), scores("early"));
     kiln(root, "data partition @/set --cache-ratio 0 --parts 1 --out @/parts");
     let of_parts = item_time.replace("--data @/set", "--parts @/parts --host 127.0.0.1");
+    kiln(root, &format!("{of_parts} --rule most-recent --out @/of-parts"));
+    assert_eq!(weights_hash(root, "of-parts"), hashes[2]);
+    for (at, name) in [("", "own"), ("--at 2026-01-02", "early")] {
+        kiln(root, &format!("predict --run @/before --parts @/parts --host 127.0.0.1 {at} --out @/parts-{name}"));
+        assert_eq!(scores(&format!("parts-{name}")), scores(name));
+    }
     for (flags, expected) in [
         (format!("{train} --until --out @/x"), "--until and --time-window are about the times of items"),
         (
@@ -150,11 +156,8 @@ fn items_know_what_was_known_at_their_times() {
             format!("{item_time} --eval exact --out @/x"),
             "exact evaluation of items of several times is not possible",
         ),
-        (format!("{of_parts} --out @/x"), "sampling at the times of items needs the whole graph"),
-        (
-            "predict --run @/before --parts @/parts --host 127.0.0.1 --out @/x".to_owned(),
-            "predictions at the times of items needs the whole graph",
-        ),
+        (format!("{of_parts} --eval exact --out @/x"), "exact evaluation"),
+        (format!("{of_parts} --graph-mode zero-copy --out @/x"), "keep the graph on the host"),
         ("predict --run @/before --data @/set --mode exact --out @/x".to_owned(), "at the time of each item"),
         ("predict --run @/before --data fake:50 --out @/x".to_owned(), "use items with times"),
     ] {

@@ -8,6 +8,7 @@ use kiln_graph::NodeId;
 use kiln_partition::{Part, PartitionBooks};
 
 use crate::client::connect::{DEADLINE, IN_FLIGHT_BYTES, JOIN_WITHIN};
+use crate::local_part::LocalPart;
 use crate::{ConnectConfig, DistGraph, Error, Result, RuleRegistry, ServeConfig, Server};
 
 /// The configuration of a rank in worker mode.
@@ -94,11 +95,13 @@ impl ColocatedWorker {
         let part_of = |rank: usize| Self::part_of(RankInfo { rank, ..rank_info }, n_parts);
         let serves = |rank: usize| rank == 0 || part_of(rank - 1) != part_of(rank);
         let host = if host.parse::<Ipv6Addr>().is_ok() { format!("[{host}]") } else { host };
+        // The edges that were made for requests, such as their order by time, are those of this rank, too.
+        let held = Arc::new(LocalPart::new(part, rules.clone()));
         let mut server = None;
         if serves(rank_info.rank) {
-            let (tls, rules) = (tls.clone(), rules.clone());
-            let serve = ServeConfig { tls, rules, ..ServeConfig::new(format!("{host}:0"), token.clone()) };
-            server = Some(Server::start(Arc::clone(&part), serve)?);
+            let tls = tls.clone();
+            let serve = ServeConfig { tls, ..ServeConfig::new(format!("{host}:0"), token.clone()) };
+            server = Some(Server::of_local_part(Arc::clone(&held), serve)?);
         }
         let port = server.as_ref().map(|server| server.address().port());
         let address = port.map_or_else(String::new, |port| format!("{host}:{port}"));
@@ -108,7 +111,6 @@ impl ColocatedWorker {
         let servers: Vec<String> =
             servers.map(|(_, name)| String::from_utf8_lossy(&name).into_owned()).collect();
         let connect = ConnectConfig {
-            own: Some(part),
             tls,
             rules,
             in_flight_bytes,
@@ -117,7 +119,7 @@ impl ColocatedWorker {
             watch: meeting.watch(),
             ..ConnectConfig::new(servers, token)
         };
-        let graph = Arc::new(DistGraph::connect(connect)?);
+        let graph = Arc::new(DistGraph::with_local_part(Some(held), connect)?);
         // A rank that fails stops its server. One that is still connecting would wait for the server to be restarted.
         meeting.all_gather(&[])?;
         Ok(Self { graph, server, meeting })

@@ -60,9 +60,15 @@ impl DistGraph {
     /// [`Error::Threads`] if the network threads cannot be started, and [`Error::Server`] or [`Error::Partition`] if a
     /// server sends invalid arrays.
     pub fn connect(config: ConnectConfig) -> Result<Self> {
-        let ConnectConfig {
-            servers, own, token, tls, rules, n_channels, deadline, join_within, watch, ..
-        } = config;
+        let own = config.own.as_ref().map(|part| LocalPart::new(Arc::clone(part), config.rules.clone()));
+        Self::with_local_part(own.map(Arc::new), config)
+    }
+
+    /// Connects like [`DistGraph::connect`], with a local partition that this process may serve, too, instead of that of the
+    /// configuration.
+    pub(crate) fn with_local_part(own: Option<Arc<LocalPart>>, config: ConnectConfig) -> Result<Self> {
+        let ConnectConfig { servers, token, tls, rules, n_channels, deadline, join_within, watch, .. } =
+            config;
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("kiln-remote")
@@ -79,7 +85,6 @@ impl DistGraph {
         // From here on, every return drops `Peers`, which ends the leases.
         let peers = Peers { all: peers, runtime: runtime.handle().clone() };
         let opened = open_all(&runtime, &peers.all, join_within)?;
-        let own = own.map(|part| Arc::new(LocalPart::new(part, rules.clone())));
         let (owners, told) = assemble(own.clone(), &peers.all, opened)?;
         let info = GraphInfo::new(&told)?;
         let Shared { books, targets, times } = match own {

@@ -62,7 +62,7 @@ impl ServeConfig {
     /// the sampled edges of a single row, at 47 bytes per edge, take more than `response_bytes`. The buffers of
     /// connections are not included: up to 16 MiB of unread requests per connection, and 1 MiB per response. Neither are the edges
     /// that were known before the last 8 requested times, of data with times: 8 bytes per edge each, and 5 more with weights and
-    /// types.
+    /// types; and the order of the edges by time, once rows with times are requested: 4 bytes per edge, and 8 more if nodes have times.
     pub fn memory_bytes(&self) -> usize {
         n_samples(self.n_threads) * self.response_bytes + REQUEST_BYTES
     }
@@ -95,8 +95,14 @@ impl Server {
     /// Returns [`Error::Listen`] if the address cannot be used, [`Error::Rpc`] if the certificates cannot be used, and
     /// [`Error::Threads`] if threads cannot be started.
     pub fn start(part: impl Into<Arc<Part>>, config: ServeConfig) -> Result<Self> {
+        let held = LocalPart::new(part.into(), config.rules.clone());
+        Self::of_local_part(Arc::new(held), config)
+    }
+
+    /// Starts a server of a partition that this process may use, too. The rules are those of the partition.
+    pub(crate) fn of_local_part(held: Arc<LocalPart>, config: ServeConfig) -> Result<Self> {
         let n_connections = config.n_connections();
-        let ServeConfig { address, token, tls, rules, n_threads, lease, response_bytes, .. } = config;
+        let ServeConfig { address, token, tls, n_threads, lease, response_bytes, .. } = config;
         let failed = |source| Error::Listen { address: address.clone(), source };
         let listener = TcpListener::bind(&address).map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
@@ -107,7 +113,6 @@ impl Server {
             .enable_all()
             .build()
             .map_err(Error::Threads)?;
-        let held = Arc::new(LocalPart::new(part.into(), rules));
         let service = Service {
             responder: Responder::new(Arc::clone(&held), n_threads, lease),
             held,

@@ -1,10 +1,11 @@
 //! Phases of data with a split by time on partitions: those of the whole set, bit for bit.
 
-use kiln::GraphSource;
+use kiln::{GraphSource, Messages};
 use kiln::data::{DatasetLinks, LinkTargets, TimeSplit};
 use kiln::feature::Labels;
 use kiln::graph::{LinkId, Links};
 use kiln::prelude::*;
+use kiln::sample::TimeLimits;
 
 use super::{N_NODES, Random, draws, out};
 use crate::frozen::partitions::Parts;
@@ -141,11 +142,71 @@ fn ranks_that_hold_partitions_predict_at_a_time_as_on_the_whole_set() {
     assert_eq!(of_ranks.unwrap(), [expected.clone(), expected]);
 }
 
+fn at_item_times(source: GraphSource, limits: TimeLimits) -> NeighborLoader {
+    nodes(source).messages(Messages::AtItemTime(limits))
+}
+
+#[test]
+fn nodes_at_their_own_times_are_learned_on_partitions_as_on_the_whole_set() {
+    let sage = SageConfig::new(2, 2).layers(2).hidden(8).dropout(0.0);
+    let gine = GineConfig::new(2, 2, EdgeInput::Features(1)).layers(2).hidden(8).dropout(0.0);
+    let data = Random::new(true, true).timed(split(), false);
+    let window = TimeLimits { includes_equal: true, window: Some(30) };
+    check(&data, &sage, |source, _| at_item_times(source, window));
+    let recent = |source| at_item_times(source, TimeLimits::default()).rule(Rule::MostRecent);
+    check(&data, &gine, |source, _| recent(source).edge_features());
+    let data = Random::new(false, true).timed(split(), true);
+    let rsage = RsageConfig::new(2, 2).metagraph(&data.graph.metagraph()).layers(2).hidden(8).dropout(0.0);
+    check(&data, &HeteroModelConfig::new(data.dims(), rsage), |source, _| recent(source));
+}
+
+/// Two ranks that hold a partition each predict what the whole set predicts, at the times of the nodes and at one
+/// time.
+#[test]
+fn ranks_that_hold_partitions_predict_nodes_at_their_own_times() {
+    let data = Random::new(true, true).timed(split(), false);
+    let folder = tempfile::tempdir().unwrap();
+    let sage = SageConfig::new(2, 2).layers(2).hidden(8).dropout(0.0);
+    let loader = at_item_times((&data).into(), TimeLimits::default());
+    let fit = out(folder.path(), "run".to_owned(), 1);
+    Trainer::new(sage.clone(), AdamConfig::new(0.01)).fit(&loader, fit).unwrap();
+    let model = SavedModel::open(folder.path().join("run")).unwrap();
+    let ids: Vec<NodeId> = (0..N_NODES as u32).map(NodeId).collect();
+    let scores = |source: GraphSource| {
+        [source.clone(), source.at("60").unwrap()].map(|source| {
+            let scores = model.on_nodes(source).unwrap().predict(&ids, &PredictMode::default()).unwrap();
+            format!("{:?}", scores.confidences())
+        })
+    };
+    let expected = scores((&data).into());
+    assert_ne!(expected[0], expected[1]);
+    let folder_of_parts = Parts::of(&data);
+    let parts = folder_of_parts.of_workers();
+    let of_ranks = launch(RankConfig::threads(2), |rank| {
+        let source = GraphSource::from(parts.join(&rank)?);
+        let of_rank = scores(source.clone());
+        // The edges of one time have no order.
+        let cut = at_item_times(source.at("60")?, TimeLimits::default());
+        let fit = out(folder.path(), format!("cut{}", rank.index()), 1);
+        let error = Trainer::new(sage.clone(), AdamConfig::new(0.01)).fit(&cut, fit).unwrap_err();
+        assert!(error.to_string().contains("its edges have no times"), "{error}");
+        rank.communicator("predicted")?.barrier(std::time::Duration::from_secs(60))?;
+        Ok(of_rank)
+    });
+    assert_eq!(of_ranks.unwrap(), [expected.clone(), expected]);
+}
+
 #[test]
 fn partitions_without_times_have_no_graph_of_a_time() {
     let served = Parts::of(&kiln::data::synthetic::ring(10).unwrap()).serve();
     let errors = launch(RankConfig::threads(1), |rank| {
-        Ok(GraphSource::from(served.graph.join(&rank)?).at("7").unwrap_err().to_string())
+        let source = GraphSource::from(served.graph.join(&rank)?);
+        let loader = at_item_times(source.clone(), TimeLimits::default());
+        let sage = SageConfig::new(3, 2).layers(2);
+        let error = Trainer::new(sage, AdamConfig::new(0.01)).fit(&loader, FitConfig::epochs(1).quiet());
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("the nodes of the type `node` have no times"), "{error}");
+        Ok(source.at("7").unwrap_err().to_string())
     });
     assert!(errors.unwrap()[0].contains("have no times"));
 }
