@@ -26,7 +26,9 @@ use crate::links::MessageGraph;
 use crate::source::{
     GraphStep, Owner, Sampling, Source, WholeGraph, has_self_loops, no_step, no_times, seed_times,
 };
-use crate::{DataDims, Error, GraphSource, ItemTimesError, PartitionsError, RankConfig, RankCount, RankHandle, Result};
+use crate::{
+    DataDims, Error, GraphSource, ItemTimesError, PartitionsError, RankConfig, RankCount, RankHandle, Result,
+};
 
 /// A partitioned graph. In worker mode, the ranks hold the partitions and serve them to each other; in server mode,
 /// dedicated servers hold them. A rank joins it ([`PartitionedGraph::join`]), and passes the joined graph to a
@@ -224,8 +226,7 @@ impl PartitionedGraph {
     fn features_of(&self, graph: &Arc<DistGraph>) -> Result<Vec<Option<Arc<DistFeatureStore>>>> {
         let mut stores = Vec::new();
         for (node_type, dim) in graph.dims().into_iter().enumerate() {
-            let store = dim.map(|_| self.features_of_type(graph, node_type)).transpose()?;
-            stores.push(store);
+            stores.push(dim.map(|_| self.features_of_type(graph, node_type)).transpose()?);
         }
         let n_bytes = |store: &DistFeatureStore| store.n_rows() as f64 * store.row_bytes() as f64;
         let all_bytes: f64 = stores.iter().flatten().map(n_bytes).sum();
@@ -337,9 +338,7 @@ impl JoinedGraph {
         })?;
         Ok(DeviceSampler::with_config(copy, config.clone())?)
     }
-}
 
-impl JoinedGraph {
     /// Adds the columns of the edges that a model reads, the known nodes and the times of items to the data of its predictions.
     fn with_edge_columns(&self, mut data: PredictionData, model: &SavedModel) -> Result<PredictionData> {
         data = data.known_nodes(self.before.and_then(|time| self.nodes_before(time)));
@@ -348,6 +347,22 @@ impl JoinedGraph {
             data = data.edge_column(name, self.edge_column(name, model.relation_rows(name))?);
         }
         Ok(data)
+    }
+
+    /// Returns a sampler of predictions with these fanouts of each relation in each layer.
+    fn sampler_of_predictions(
+        &self,
+        fanouts: Vec<Vec<Fanout>>,
+        config: SamplerConfig,
+    ) -> kiln_train::Result<Arc<dyn FrontierSampler>> {
+        let graph = &self.graph;
+        if self.is_heterogeneous() {
+            let sampler = graph.hetero_sampler_before(fanouts, &config, self.before);
+            return Ok(Arc::new(sampler.map_err(kiln_sample::Error::from)?));
+        }
+        let config = SamplerConfig { fanouts: fanouts.concat(), ..config };
+        let sampler = DistNeighborSampler::with_config(graph.clone(), config);
+        Ok(Arc::new(sampler.map_err(kiln_sample::Error::from)?.cut_at(self.before)))
     }
 }
 
@@ -365,8 +380,7 @@ impl Source for JoinedGraph {
     }
 
     fn targets(&self) -> Result<DatasetTargets> {
-        let name = self.graph.name();
-        self.targets().cloned().ok_or_else(|| Error::NoLabelsInPartitions { name: name.to_owned() })
+        self.targets().cloned().ok_or_else(|| Error::NoLabelsInPartitions { name: self.name().to_owned() })
     }
 
     fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>> {
@@ -510,11 +524,8 @@ impl Source for JoinedGraph {
     }
 
     fn order_by_time(&self) -> Result<Arc<dyn Source>> {
-        match self.before {
-            // The owners order their edges when they are first sampled at the times of items.
-            None => Ok(Arc::new(self.clone())),
-            Some(_) => Err(ItemTimesError::CUT.into()),
-        }
+        // The owners order their edges when they are first sampled at the times of items.
+        Ok(self.before.is_none().then(|| Arc::new(self.clone())).ok_or(ItemTimesError::CUT)?)
     }
 
     fn node_times(&self, node_type: usize) -> Option<SharedArray<i64>> {
@@ -563,24 +574,6 @@ impl Source for JoinedGraph {
 
     fn owner(&self) -> Option<Arc<Owner>> {
         self.owner.clone()
-    }
-}
-
-impl JoinedGraph {
-    /// Returns a sampler of predictions with these fanouts of each relation in each layer.
-    fn sampler_of_predictions(
-        &self,
-        fanouts: Vec<Vec<Fanout>>,
-        config: SamplerConfig,
-    ) -> kiln_train::Result<Arc<dyn FrontierSampler>> {
-        let graph = &self.graph;
-        if self.is_heterogeneous() {
-            let sampler = graph.hetero_sampler_before(fanouts, &config, self.before);
-            return Ok(Arc::new(sampler.map_err(kiln_sample::Error::from)?));
-        }
-        let config = SamplerConfig { fanouts: fanouts.concat(), ..config };
-        let sampler = DistNeighborSampler::with_config(graph.clone(), config);
-        Ok(Arc::new(sampler.map_err(kiln_sample::Error::from)?.cut_at(self.before)))
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
 use kiln_partition::PartitionRow;
 use kiln_sample::{
-    DstTimes, Dsts, ExcludedEdges, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Rule, Scratch,
-    in_edge_range,
+    DstTimes, Dsts, ExcludedEdges, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Rule,
+    Scratch, in_edge_range,
 };
 
 use crate::wire::wanted::ExcludedEdge;

@@ -142,7 +142,10 @@ fn items_know_what_was_known_at_their_times() {
     kiln(root, &format!("{of_parts} --rule most-recent --out @/of-parts"));
     assert_eq!(weights_hash(root, "of-parts"), hashes[2]);
     for (at, name) in [("", "own"), ("--at 2026-01-02", "early")] {
-        kiln(root, &format!("predict --run @/before --parts @/parts --host 127.0.0.1 {at} --out @/parts-{name}"));
+        kiln(
+            root,
+            &format!("predict --run @/before --parts @/parts --host 127.0.0.1 {at} --out @/parts-{name}"),
+        );
         assert_eq!(scores(&format!("parts-{name}")), scores(name));
     }
     for (flags, expected) in [
@@ -156,7 +159,7 @@ fn items_know_what_was_known_at_their_times() {
             format!("{item_time} --eval exact --out @/x"),
             "exact evaluation of items of several times is not possible",
         ),
-        (format!("{of_parts} --eval exact --out @/x"), "exact evaluation"),
+        (format!("{of_parts} --eval exact --out @/x"), "--eval exact needs the whole graph"),
         (format!("{of_parts} --graph-mode zero-copy --out @/x"), "keep the graph on the host"),
         ("predict --run @/before --data @/set --mode exact --out @/x".to_owned(), "at the time of each item"),
         ("predict --run @/before --data fake:50 --out @/x".to_owned(), "use items with times"),

@@ -26,9 +26,11 @@ impl DatasetTimes {
         for relation in graph.iter() {
             let first_src = types.range(relation.src_type).start;
             let first_dst = types.range(relation.dst_type).start;
-            // Rows of a relation count from the first node of the destinations' type.
-            let node_of_row = |row: NodeId| NodeId(first_dst + row.0);
-            let by_time = self.edges_by_time(&relation.graph, relation.src_type, first_src, node_of_row)?;
+            let by_time =
+                self.edges_by_time(&relation.graph, relation.src_type, first_src, |row: NodeId| {
+                    // Rows of a relation count from the first node of the destinations' type.
+                    NodeId(first_dst + row.0)
+                })?;
             let by_time = by_time.map_or_else(|| Arc::clone(&relation.graph), Arc::new);
             relations.push(Relation { graph: by_time, ..relation.clone() });
         }

@@ -101,7 +101,7 @@ impl ColocatedWorker {
         if serves(rank_info.rank) {
             let tls = tls.clone();
             let serve = ServeConfig { tls, ..ServeConfig::new(format!("{host}:0"), token.clone()) };
-            server = Some(Server::of_local_part(Arc::clone(&held), serve)?);
+            server = Some(Server::start_local_part(Arc::clone(&held), serve)?);
         }
         let port = server.as_ref().map(|server| server.address().port());
         let address = port.map_or_else(String::new, |port| format!("{host}:{port}"));

@@ -203,10 +203,11 @@ impl DistNeighborSampler {
         // A server may state any number of edges.
         let mean = (self.mean_degree(relation) as usize).saturating_add(1);
         let times = rows.dsts.times();
+        let before = self.before;
         let (question, edges_per_dst) = match self.config.rule.name() {
             None => {
                 let rows = bytes_of(ListedRows::of(rows).rows);
-                let (relation, before) = (relation as u32, self.before);
+                let relation = relation as u32;
                 let times = times.is_some();
                 (Question::List(ListRequest { lease: 0, rows, relation, before, times }), mean)
             }
@@ -215,14 +216,16 @@ impl DistNeighborSampler {
                     Fanout::All => mean,
                     Fanout::UpTo(fanout) => fanout as usize + 1,
                 };
-                let (rows, excluded) = (bytes_of(rows.rows.to_vec()), excluded.clone());
+                let rows = bytes_of(rows.rows.to_vec());
                 let times = times.map(|times| encoding::row_times(times, request.time_limits));
                 let untimed =
-                    encoding::sample_request(request, rule, relation, rows, excluded, self.before);
+                    encoding::sample_request(request, rule, relation, rows, excluded.clone(), before);
                 (Question::Sample(SampleRequest { times, ..untimed }), edges_per_dst)
             }
         };
-        let edge_bytes = 12 + usize::from(request.edge_types);
+        // Listed edges may have times or positions.
+        let listed_bytes = if self.config.rule.name().is_none() { size_of::<i64>() } else { 0 };
+        let edge_bytes = 12 + listed_bytes + usize::from(request.edge_types);
         let n_bytes =
             edge_bytes.saturating_mul(edges_per_dst).saturating_add(12).saturating_mul(rows.rows.len());
         PeerRequest { peer: Arc::clone(*peer), question, n_bytes }
@@ -288,14 +291,7 @@ impl DistNeighborSampler {
                 let edges = encoding::lists(answer, &nodes, arrays)
                     .map_err(|expected| peer.bad_answer("neighbour lists", expected, found()))?;
                 let mut picked = Frontier::default();
-                edges.sample(
-                    &places,
-                    rows.dsts.times(),
-                    &self.config.rule,
-                    request,
-                    scratch,
-                    &mut picked,
-                )?;
+                edges.sample(&places, rows.dsts.times(), &self.config.rule, request, scratch, &mut picked)?;
                 Ok(picked)
             }
         }

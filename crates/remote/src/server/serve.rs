@@ -96,11 +96,11 @@ impl Server {
     /// [`Error::Threads`] if threads cannot be started.
     pub fn start(part: impl Into<Arc<Part>>, config: ServeConfig) -> Result<Self> {
         let held = LocalPart::new(part.into(), config.rules.clone());
-        Self::of_local_part(Arc::new(held), config)
+        Self::start_local_part(Arc::new(held), config)
     }
 
     /// Starts a server of a partition that this process may use, too. The rules are those of the partition.
-    pub(crate) fn of_local_part(held: Arc<LocalPart>, config: ServeConfig) -> Result<Self> {
+    pub(crate) fn start_local_part(held: Arc<LocalPart>, config: ServeConfig) -> Result<Self> {
         let n_connections = config.n_connections();
         let ServeConfig { address, token, tls, n_threads, lease, response_bytes, .. } = config;
         let failed = |source| Error::Listen { address: address.clone(), source };

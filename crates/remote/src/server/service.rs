@@ -68,18 +68,23 @@ impl Service {
         let rows = self.rows(bytes, MAX_DSTS, edges.nodes.len())?;
         let times = times.map(|times| encoding::times(times, rows.len()));
         let times = times.transpose().map_err(Status::invalid_argument)?;
-        let time = |position: usize| times.as_ref().map(|times| times[position]);
-        let mut sorted: Vec<_> = (0..rows.len()).map(|position| (rows[position], time(position))).collect();
-        sorted.sort_unstable();
-        let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) else {
-            return Ok(SampledRows { rows, times });
+        let duplicate = match &times {
+            None => duplicate_of(rows.clone()).map(|row| format!("duplicate row {} in one request", row.0)),
+            Some(times) => duplicate_of(rows.iter().zip(times).collect())
+                .map(|(row, time)| format!("duplicate row {} at time {time} in one request", row.0)),
         };
-        let (row, text) = (pair[0].0.0, "in one request: list each row once");
-        Err(Status::invalid_argument(match pair[0].1 {
-            None => format!("duplicate row {row} {text}"),
-            Some(time) => format!("duplicate row {row} at time {time} {text} at each time"),
-        }))
+        match duplicate {
+            Some(duplicate) => Err(Status::invalid_argument(format!("{duplicate}: list each row once"))),
+            None => Ok(SampledRows { rows, times }),
+        }
     }
+}
+
+/// Returns a value that occurs more than once.
+fn duplicate_of<T: Ord>(mut values: Vec<T>) -> Option<T> {
+    values.sort_unstable();
+    let position = values.windows(2).position(|pair| pair[0] == pair[1])?;
+    Some(values.swap_remove(position))
 }
 
 #[tonic::async_trait]

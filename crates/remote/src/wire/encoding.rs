@@ -172,10 +172,10 @@ pub(crate) fn hop_request(request: &SampleRequest) -> Result<HopRequest, &'stati
     };
     let fanout = request.fanout.map_or(Fanout::All, Fanout::UpTo);
     let (key, edge_types) = (RngKey::new(request.key), request.edge_types);
-    let time_limits = request.times.as_ref().map(|times| TimeLimits {
-        includes_equal: times.includes_equal,
-        window: times.window,
-    });
+    let time_limits = request
+        .times
+        .as_ref()
+        .map(|times| TimeLimits { includes_equal: times.includes_equal, window: times.window });
     let time_limits = time_limits.unwrap_or_default();
     Ok(HopRequest { key, layer: 0, fanout, weights, edge_types, excluded: None, time_limits })
 }

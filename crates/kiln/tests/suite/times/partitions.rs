@@ -1,11 +1,11 @@
 //! Phases of data with a split by time on partitions: those of the whole set, bit for bit.
 
-use kiln::{GraphSource, Messages};
 use kiln::data::{DatasetLinks, LinkTargets, TimeSplit};
 use kiln::feature::Labels;
 use kiln::graph::{LinkId, Links};
 use kiln::prelude::*;
 use kiln::sample::TimeLimits;
+use kiln::{GraphSource, Messages};
 
 use super::{N_NODES, Random, draws, out};
 use crate::frozen::partitions::Parts;
