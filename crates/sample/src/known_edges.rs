@@ -310,7 +310,7 @@ fn place_at(times: &EdgeTimes, dst: NodeId, edges: &Range<usize>, rank: usize) -
 
 /// Returns the bits of an entry of the order that have the position of an edge.
 #[inline]
-fn position_mask(degree: usize) -> u32 {
+pub(crate) fn position_mask(degree: usize) -> u32 {
     ((1_u64 << EdgeTimes::position_bits(degree)) - 1) as u32
 }
 
@@ -323,7 +323,7 @@ fn check_place(times: &EdgeTimes, dst: NodeId, edges: &Range<usize>, place: u32)
     Err(bad_order(times, dst, edges, place))
 }
 
-fn bad_order(times: &EdgeTimes, dst: NodeId, edges: &Range<usize>, place: u32) -> Error {
+pub(crate) fn bad_order(times: &EdgeTimes, dst: NodeId, edges: &Range<usize>, place: u32) -> Error {
     let file = times.order_path().map(Path::to_owned);
     let degree = edges.len();
     Error::DamagedGraph(DamagedGraphError::BadTimeOrder { node: dst, place, degree, file })

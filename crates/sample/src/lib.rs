@@ -49,6 +49,7 @@ mod sampling_rule;
 mod seeds;
 mod selection;
 mod time_limits;
+mod time_order;
 mod uniform;
 mod uniform_negatives;
 
@@ -74,6 +75,7 @@ pub use sampling_rule::{Neighbors, SamplingRule};
 pub use seeds::Seeds;
 pub use selection::Selection;
 pub use time_limits::TimeLimits;
+pub use time_order::check_time_order;
 pub use uniform_negatives::{UniformNegatives, UniformPairNegatives};
 
 /// The result of this crate's fallible functions.

@@ -3,9 +3,10 @@
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use kiln_graph::{Csc, NodeId};
-use kiln_sample::ExcludedEdges;
+use kiln_sample::{ExcludedEdges, HopRequest};
 use rayon::prelude::*;
 
+use crate::cube::edge_times::{DeviceEdgeTimes, DstTimes};
 use crate::cube::edge_types::EdgeTypes;
 use crate::cube::excluded;
 use crate::cube::launch;
@@ -18,6 +19,7 @@ pub(crate) struct Graph {
     pub(super) indices: CubeTensor,
     pub(super) weights: Option<CubeTensor>,
     pub(super) edge_types: Option<EdgeTypes>,
+    pub(super) times: Option<DeviceEdgeTimes>,
     pub(super) n_rows: usize,
     pub(super) largest_degree: u32,
     /// The largest number of (parallel) self loops of a node. If the neighbours of a node are not sorted, this is
@@ -28,12 +30,14 @@ pub(crate) struct Graph {
 /// The destinations of a hop.
 #[derive(Debug, Clone)]
 pub(crate) struct HopNodes {
-    /// The ids of the nodes, which are distinct and key the random draws.
+    /// The ids of the nodes, which key the random draws. They are distinct or, with times, distinct with them.
     pub(crate) nodes: CubeTensor,
     /// For each node, the position in the graph's `indptr` at which its neighbour list is found.
     pub(crate) rows: CubeTensor,
     /// The edges to leave out, as [`excluded::upload`] copies them; `None` to leave out none.
     pub(crate) excluded: Option<CubeTensor>,
+    /// The times of the nodes; `None` if items have none.
+    pub(crate) times: Option<DstTimes>,
 }
 
 impl HopNodes {
@@ -46,7 +50,7 @@ impl HopNodes {
 
 impl Graph {
     /// Copies a graph to the device of a tensor, except for the edge types, which [`Graph::store_edge_types`] copies. The
-    /// ids of the graph must have been checked.
+    /// ids of the graph and the order of its edges by time must have been checked.
     ///
     /// # Errors
     /// Returns [`UploadError::DegreeTooLarge`] if a node has 2^32 or more edges, [`UploadError::TooLarge`] if the
@@ -57,10 +61,11 @@ impl Graph {
             .map(|node: u32| Bounds::of(NodeId(node), graph.in_neighbors(NodeId(node))))
             .reduce(Bounds::default, Bounds::or);
         let copy = Self::of_lists(anchor, graph.indptr(), graph.indices(), graph.weights(), &bounds)?;
-        Ok(Self { edge_types: graph.shared_edge_types().map(EdgeTypes::new), ..copy })
+        let times = graph.edge_times().map(|times| DeviceEdgeTimes::new(anchor, times)).transpose()?;
+        Ok(Self { edge_types: graph.shared_edge_types().map(EdgeTypes::new), times, ..copy })
     }
 
-    /// Copies neighbour lists without edge types to the device of a tensor.
+    /// Copies neighbour lists without edge types and times to the device of a tensor.
     ///
     /// # Errors
     /// Same as [`Graph::new`].
@@ -81,6 +86,7 @@ impl Graph {
             indices: launch::upload_large(anchor, "the graph's indices", ids(indices), DType::U32)?,
             weights: weights.transpose()?,
             edge_types: None,
+            times: None,
             n_rows: indptr.len() - 1,
             largest_degree,
             most_loops: most_loops.map_or(u32::MAX, |most| most as u32),
@@ -103,7 +109,7 @@ impl Graph {
 
     /// Copies ids to the graph's device.
     pub(crate) fn upload_nodes(&self, nodes: &[NodeId]) -> CubeTensor {
-        launch::upload_as(&self.indptr, ids(nodes), DType::U32)
+        self.upload_positions(ids(nodes))
     }
 
     /// Copies the edges to leave out to the graph's device.
@@ -112,8 +118,22 @@ impl Graph {
     }
 
     /// Returns the destinations of a hop in a whole graph, in which a node's id is also its position in `indptr`.
-    pub(crate) fn hop_of(nodes: CubeTensor, excluded: Option<CubeTensor>) -> HopNodes {
-        HopNodes { rows: nodes.clone(), nodes, excluded }
+    pub(crate) fn hop_of(
+        nodes: CubeTensor,
+        excluded: Option<CubeTensor>,
+        times: Option<DstTimes>,
+    ) -> HopNodes {
+        HopNodes { rows: nodes.clone(), nodes, excluded, times }
+    }
+
+    /// Returns the times of the destinations of a hop: `distinct[index[i]]` is that of destination `i`.
+    pub(crate) fn times_of(&self, distinct: &[i64], index: CubeTensor, request: &HopRequest) -> DstTimes {
+        DstTimes::new(distinct, index, self.times.as_ref(), request)
+    }
+
+    /// Copies positions to the graph's device.
+    pub(crate) fn upload_positions(&self, positions: &[u32]) -> CubeTensor {
+        launch::upload_as(&self.indptr, positions, DType::U32)
     }
 }
 

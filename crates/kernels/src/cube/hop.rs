@@ -5,10 +5,13 @@ use burn_cubecl::tensor::CubeTensor;
 use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, Rule};
 
 use crate::cube::by_source::SourceCounts;
+use crate::cube::edge_times::{DstTimes, Keys};
 use crate::cube::graph::{Graph, HopNodes};
+use crate::cube::known_lists::{self, KnownLists};
 use crate::cube::launch;
 use crate::cube::neighborhood::{How, Picked};
 use crate::cube::pick::Picking;
+use crate::cube::pick_timed::KnownOfHop;
 use crate::cube::relabel::{Relabelled, relabel};
 use crate::cube::rule::DeviceRule;
 
@@ -20,6 +23,8 @@ pub(crate) struct HopArrays {
     pub(crate) weights: Option<CubeTensor>,
     pub(crate) edge_types: Option<CubeTensor>,
     pub(crate) srcs: CubeTensor,
+    /// For each source, the position of its time among those of the hop; `None` without times.
+    pub(crate) src_times: Option<CubeTensor>,
     /// An upper bound on the number of edges of a destination.
     pub(crate) most_in_edges: usize,
     /// The counts of the edges by source, if there are edges.
@@ -58,11 +63,11 @@ impl Graph {
     ) -> Result<HopArrays, HopError> {
         let nodes = &hop.nodes;
         let Some(picked) = self.pick_hop(hop, request, rule)? else {
-            return Ok(HopArrays::without_edges(nodes, request));
+            return Ok(HopArrays::without_edges(hop, request));
         };
         let n_dst = launch::length(nodes);
-        let Relabelled { indices, nodes: srcs, counts, arrivals, totals } =
-            relabel(nodes, &picked.edges.srcs, &picked.offsets, self.n_rows);
+        let Relabelled { indices, nodes: srcs, times, counts, arrivals, totals } =
+            relabel(nodes, hop.times.as_ref(), &picked.edges.srcs, &picked.offsets, self.n_rows);
         let [totals] = launch::read([&totals]);
         let [longest, n_edges, n_new] = [0, 1, 2].map(|total| totals[total] as usize);
         let counts = SourceCounts {
@@ -74,6 +79,7 @@ impl Graph {
         Ok(HopArrays {
             indices: launch::prefix(&indices, n_edges),
             srcs: launch::prefix(&srcs, n_dst + n_new),
+            src_times: times.map(|times| launch::prefix(&times, n_dst + n_new)),
             weights: picked.weights(&edge_ids, request.weights),
             edge_types: self.types_of(&edge_ids, request),
             most_in_edges: picked.most_in_edges,
@@ -142,9 +148,10 @@ impl Graph {
             Fanout::All => u32::MAX,
             Fanout::UpTo(fanout) => fanout,
         };
-        let how = match How::new(request.fanout, rule) {
+        let has_times = hop.times.is_some() && self.times.is_some();
+        let how = match How::new(request.fanout, rule, has_times) {
             // No node has more neighbours than the fanout, so all edges are taken, with one unit per edge.
-            How::Uniform | How::WithLoop if self.largest_degree <= fanout => How::All,
+            How::Uniform | How::WithLoop | How::MostRecent if self.largest_degree <= fanout => How::All,
             how => how,
         };
         let device_rule = match rule {
@@ -156,29 +163,83 @@ impl Graph {
             return Err(HopError::FanoutTooLarge { most: MOST_DRAWN });
         }
         let most_in_edges = self.most_picks(how, fanout);
-        let bound = n_dst as u64 * most_in_edges;
-        if bound == 0 {
+        if n_dst as u64 * most_in_edges == 0 {
             return Ok(None);
         }
-        let offsets = picking.offsets();
-        let most_edges = if bound <= MOST_ROOM as u64 {
-            bound as usize
-        } else {
-            let n_edges = launch::read_last(&offsets);
-            // The sums saturate, so a sum near the limit means that there are at least that many edges.
-            if i32::MAX as usize - n_dst < n_edges as usize {
-                return Err(HopError::TooLarge { n_edges: u64::from(n_edges) });
-            }
-            n_edges.max(1) as usize
+        let picked = match &hop.times {
+            None => self.pick_from_all(picking, most_in_edges, request)?,
+            Some(times) => self.pick_at_times(picking, times, most_in_edges, request)?,
         };
-        let edges = picking.edges(&offsets, most_edges, request.key);
-        if let Some(invalid) = &edges.invalid {
+        if let Some(invalid) = &picked.edges.invalid {
             let [invalid] = launch::read([invalid]);
             if invalid[0] != u32::MAX {
                 return Err(HopError::PickOutOfRange { dst: invalid[0] });
             }
         }
-        Ok(Some(PickedHop { picking, offsets, edges, most_in_edges: most_in_edges as usize }))
+        Ok(Some(picked))
+    }
+
+    /// Picks from all edges of the destinations.
+    fn pick_from_all<'a>(
+        &self,
+        picking: Picking<'a>,
+        most_in_edges: u64,
+        request: &HopRequest,
+    ) -> Result<PickedHop<'a>, HopError> {
+        let offsets = picking.offsets();
+        let most_edges = room(most_in_edges, &offsets)?;
+        let edges = picking.edges(&offsets, most_edges, Keys::OfHop(request.key));
+        Ok(PickedHop {
+            picking,
+            from: PickedFrom::All,
+            offsets,
+            edges,
+            most_in_edges: most_in_edges as usize,
+        })
+    }
+
+    /// Picks from the edges that the destinations know at their times.
+    fn pick_at_times<'a>(
+        &self,
+        picking: Picking<'a>,
+        times: &DstTimes,
+        most_in_edges: u64,
+        request: &HopRequest,
+    ) -> Result<PickedHop<'a>, HopError> {
+        let Picking { how, fanout, .. } = picking;
+        let known = KnownOfHop::new(&picking, times);
+        let offsets = known.offsets(fanout, how);
+        let most_in_edges_here = most_in_edges as usize;
+        if !matches!(how, How::All | How::WithLoop | How::ByRule) {
+            let most_edges = room(most_in_edges, &offsets)?;
+            let edges = known.edges(&picking, times, &offsets, most_edges);
+            let from = PickedFrom::Known(known);
+            return Ok(PickedHop { picking, from, offsets, edges, most_in_edges: most_in_edges_here });
+        }
+        let most_known = u64::from(self.largest_degree);
+        let all_offsets = known_lists::all_offsets(&picking);
+        let most_all = room(most_known, &all_offsets)?;
+        let listed =
+            known_lists::listed(&picking, times, &all_offsets, most_all, room(most_known, &offsets)?);
+        if how == How::All {
+            let from = PickedFrom::All;
+            return Ok(PickedHop {
+                picking,
+                from,
+                offsets,
+                edges: listed,
+                most_in_edges: most_in_edges_here,
+            });
+        }
+        let lists = KnownLists::new(&picking, listed, &offsets, request.weights);
+        let from_lists = lists.picking(&picking);
+        let offsets = from_lists.offsets();
+        let most_edges = room(most_in_edges, &offsets)?;
+        let mut edges = from_lists.edges(&offsets, most_edges, Keys::OfTimes(times));
+        let edge_ids = lists.edge_ids(&edges.edge_ids, &offsets);
+        let positions = std::mem::replace(&mut edges.edge_ids, edge_ids);
+        let from = PickedFrom::Lists(Box::new(lists), positions);
+        Ok(PickedHop { picking, from, offsets, edges, most_in_edges: most_in_edges_here })
     }
 
     /// An upper bound on the number of edges that are picked for a destination.
@@ -187,7 +248,7 @@ impl Graph {
         let fanout = u64::from(fanout);
         match how {
             How::All => degree,
-            How::Uniform => degree.min(fanout),
+            How::Uniform | How::MostRecent => degree.min(fanout),
             How::WithReplacement | How::ByRule => degree.min(1) * fanout,
             How::WithLoop => degree.min(fanout + u64::from(self.most_loops)),
         }
@@ -199,9 +260,26 @@ impl Graph {
     }
 }
 
+/// Returns the number of edges for which a hop allocates memory. `most_in_edges` is an upper bound on the number of edges of a
+/// destination, and `offsets` has the first edge of each. The host reads the number of edges if its bound exceeds [`MOST_ROOM`].
+fn room(most_in_edges: u64, offsets: &CubeTensor) -> Result<usize, HopError> {
+    let n_dst = launch::length(offsets) - 1;
+    let bound = n_dst as u64 * most_in_edges;
+    if bound <= MOST_ROOM as u64 {
+        return Ok(bound as usize);
+    }
+    let n_edges = launch::read_last(offsets);
+    // The sums saturate, so a sum near the limit means that there are at least that many edges.
+    if i32::MAX as usize - n_dst < n_edges as usize {
+        return Err(HopError::TooLarge { n_edges: u64::from(n_edges) });
+    }
+    Ok(n_edges.max(1) as usize)
+}
+
 /// A hop whose edges have been picked.
 struct PickedHop<'a> {
     picking: Picking<'a>,
+    from: PickedFrom,
     /// The first edge of each destination; the last entry is the number of edges.
     offsets: CubeTensor,
     /// The picked edges, in arrays that may be longer than the number of picked edges.
@@ -210,11 +288,34 @@ struct PickedHop<'a> {
     most_in_edges: usize,
 }
 
+/// The edges among which a hop has picked.
+enum PickedFrom {
+    All,
+    Known(KnownOfHop),
+    /// The lists of the known edges, in which picks have positions.
+    Lists(Box<KnownLists>, CubeTensor),
+}
+
 impl PickedHop<'_> {
     /// Returns the weights of the picked edges, or `None` if the request asks for no weights.
     fn weights(&self, edge_ids: &CubeTensor, weights: EdgeWeights) -> Option<CubeTensor> {
-        let is_scaled = weights == EdgeWeights::Unbiased;
-        (weights != EdgeWeights::None).then(|| self.picking.weights(&self.offsets, edge_ids, is_scaled))
+        let Self { picking, from, offsets, .. } = self;
+        let is_scaled = match weights {
+            EdgeWeights::None => return None,
+            EdgeWeights::Stored => false,
+            EdgeWeights::Unbiased => true,
+        };
+        Some(match from {
+            PickedFrom::All => picking.weights(offsets, edge_ids, is_scaled),
+            PickedFrom::Known(known) => {
+                let factors = is_scaled.then(|| known.weight_factors(offsets));
+                picking.weights_times(offsets, edge_ids, factors.as_ref())
+            }
+            PickedFrom::Lists(lists, positions) => {
+                let positions = launch::prefix(positions, launch::length(edge_ids));
+                lists.picking(picking).weights(offsets, &positions, is_scaled)
+            }
+        })
     }
 }
 
@@ -226,7 +327,8 @@ pub(crate) fn without_edges(n_dst: usize, request: &HopRequest) -> Frontier {
 }
 
 impl HopArrays {
-    fn without_edges(nodes: &CubeTensor, request: &HopRequest) -> Self {
+    fn without_edges(hop: &HopNodes, request: &HopRequest) -> Self {
+        let nodes = &hop.nodes;
         let has_weights = request.weights != EdgeWeights::None;
         Self {
             indptr: launch::upload(nodes, &vec![0; launch::length(nodes) + 1]),
@@ -235,6 +337,7 @@ impl HopArrays {
             weights: has_weights.then(|| launch::upload_as::<f32>(nodes, &[], DType::F32)),
             edge_types: request.edge_types.then(|| launch::upload(nodes, &[])),
             srcs: nodes.clone(),
+            src_times: hop.times.as_ref().map(|times| times.index.clone()),
             most_in_edges: 0,
             counts: None,
         }

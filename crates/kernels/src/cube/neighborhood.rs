@@ -15,15 +15,18 @@ pub(super) enum How {
     Uniform,
     WithReplacement,
     WithLoop,
+    /// The last edges in the order by time, of destinations with times.
+    MostRecent,
     /// By a rule in CubeCL (`rule.rs`).
     ByRule,
 }
 
 impl How {
-    pub(super) fn new(fanout: Fanout, rule: &Rule) -> Self {
+    /// `has_times` is true if the destinations and the edges have times. Without them, there are no most recent edges.
+    pub(super) fn new(fanout: Fanout, rule: &Rule, has_times: bool) -> Self {
         match (fanout, rule) {
             (Fanout::All, _) => Self::All,
-            // Without times, there are no most recent edges: samplers reject such requests.
+            (_, Rule::MostRecent) if has_times => Self::MostRecent,
             (_, Rule::Uniform | Rule::MostRecent) => Self::Uniform,
             (_, Rule::UniformWithReplacement) => Self::WithReplacement,
             (_, Rule::UniformKeepSelfLoops) => Self::WithLoop,

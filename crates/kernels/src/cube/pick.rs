@@ -18,12 +18,12 @@
 
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
-use kiln_sample::RngKey;
 
+use crate::cube::edge_times::Keys;
 use crate::cube::excluded::{excluded_of, in_whole_list};
 use crate::cube::graph::{Graph, HopNodes};
 use crate::cube::launch::{self, launch_units};
-use crate::cube::neighborhood::{How, Picked, neighborhood, store_picks};
+use crate::cube::neighborhood::{How, Neighborhood, Picked, neighborhood, store_picks};
 use crate::cube::philox::{draw4, word};
 use crate::cube::rule::DeviceRule;
 use crate::cube::scan::{Values, running_sums_of};
@@ -68,7 +68,7 @@ impl Values for PickCounts {
 /// Inserts a number into the sorted list of `n` numbers that begins at `start`. If the numbers must be distinct and the
 /// list already contains `number`, inserts `otherwise` instead, which must be larger than all numbers of the list.
 #[cube]
-fn insert(
+pub(super) fn insert(
     sorted: &mut [u32],
     start: u32,
     n: u32,
@@ -124,6 +124,64 @@ fn draw(
     }
 }
 
+/// Same as [`draw`], but takes all edges if there are no more than picks without replacement.
+#[cube]
+pub(super) fn draw_or_take_all(
+    picks: &mut [u32],
+    start: u32,
+    n_picks: u32,
+    degree: u32,
+    node: u32,
+    key_low: u32,
+    key_high: u32,
+    #[comptime] how: How,
+) {
+    if comptime!(how == How::WithReplacement) || n_picks < degree {
+        draw(picks, start, n_picks, degree, node, key_low, key_high, how);
+    } else {
+        for position in 0..n_picks {
+            picks[(start + position) as usize] = position;
+        }
+    }
+}
+
+/// Writes the positions of a destination's picks among its edges to `picks[start..end]`, ascending.
+#[cube]
+pub(super) fn pick_positions(
+    of_dst: &Neighborhood,
+    picks: &mut [u32],
+    start: u32,
+    end: u32,
+    node: u32,
+    key_low: u32,
+    key_high: u32,
+    #[comptime] how: How,
+) {
+    let n_picks = end - start;
+    // The first `n_loops` entries are reserved for the loops, which are merged in below.
+    let n_others = of_dst.degree - of_dst.n_loops;
+    let n_drawn = n_picks - of_dst.n_loops;
+    let drawn = start + of_dst.n_loops;
+    draw_or_take_all(picks, drawn, n_drawn, n_others, node, key_low, key_high, how);
+    if comptime!(how == How::WithLoop) {
+        // Positions were drawn as if there were no loops, so the positions from that of the first loop on are moved
+        // behind the loops.
+        let mut n_before = 0u32;
+        for number in 0..n_drawn {
+            let position = picks[(drawn + number) as usize];
+            if position < of_dst.loops {
+                picks[(start + number) as usize] = position;
+                n_before += 1;
+            } else {
+                picks[(drawn + number) as usize] = position + of_dst.n_loops;
+            }
+        }
+        for number in 0..of_dst.n_loops {
+            picks[(start + n_before + number) as usize] = of_dst.loops + number;
+        }
+    }
+}
+
 #[cube(launch, address_type = "dynamic")]
 fn pick(
     indptr: &[u64],
@@ -146,37 +204,37 @@ fn pick(
     let node = nodes[dst];
     let of_dst = neighborhood(indptr, indices, excluded, rows[dst], node, how, excludes);
     let start = offsets[dst];
-    let n_picks = offsets[dst + 1] - start;
-    // Until the end, `srcs` has the positions of the picks among the edges of the destination. The first `n_loops`
-    // entries are reserved for the loops, which are merged in below.
-    let n_others = of_dst.degree - of_dst.n_loops;
-    let n_drawn = n_picks - of_dst.n_loops;
-    let drawn = start + of_dst.n_loops;
-    if comptime!(how == How::WithReplacement) || n_drawn < n_others {
-        draw(srcs, drawn, n_drawn, n_others, node, key_low, key_high, how);
-    } else {
-        for position in 0..n_drawn {
-            srcs[(drawn + position) as usize] = position;
-        }
+    let end = offsets[dst + 1];
+    pick_positions(&of_dst, srcs, start, end, node, key_low, key_high, how);
+    store_picks(indices, excluded, &of_dst, edge_ids, srcs, start, end, excludes);
+}
+
+/// Same as [`pick`], from all edges, with the key of the time of each destination: word 2 and 3 of four words of each time.
+#[cube(launch, address_type = "dynamic")]
+fn pick_by_time(
+    indptr: &[u64],
+    indices: &[u32],
+    rows: &[u32],
+    nodes: &[u32],
+    offsets: &[u32],
+    edge_ids: &mut [i64],
+    srcs: &mut [u32],
+    time_index: &[u32],
+    of_times: &[u32],
+    #[comptime] how: How,
+) {
+    let dst = ABSOLUTE_POS;
+    if dst >= nodes.len() {
+        terminate!();
     }
-    if comptime!(how == How::WithLoop) {
-        // Positions were drawn as if there were no loops, so the positions from that of the first loop on are moved
-        // behind the loops.
-        let mut n_before = 0u32;
-        for number in 0..n_drawn {
-            let position = srcs[(drawn + number) as usize];
-            if position < of_dst.loops {
-                srcs[(start + number) as usize] = position;
-                n_before += 1;
-            } else {
-                srcs[(drawn + number) as usize] = position + of_dst.n_loops;
-            }
-        }
-        for number in 0..of_dst.n_loops {
-            srcs[(start + n_before + number) as usize] = of_dst.loops + number;
-        }
-    }
-    store_picks(indices, excluded, &of_dst, edge_ids, srcs, start, start + n_picks, excludes);
+    let node = nodes[dst];
+    let key = 4 * time_index[dst] as usize + 2;
+    // No edge is left out, so the list of such edges is not read: any array can stand for it.
+    let of_dst = neighborhood(indptr, indices, indices, rows[dst], node, how, false);
+    let start = offsets[dst];
+    let end = offsets[dst + 1];
+    pick_positions(&of_dst, srcs, start, end, node, of_times[key], of_times[key + 1], how);
+    store_picks(indices, indices, &of_dst, edge_ids, srcs, start, end, false);
 }
 
 /// Lists all edges of all destinations, without those that are left out.
@@ -226,7 +284,7 @@ impl Picking<'_> {
         if let Some(rule) = rule {
             return rule.launches().offsets(graph, hop, *fanout);
         }
-        let HopNodes { nodes, rows, excluded } = hop;
+        let HopNodes { nodes, rows, excluded, .. } = hop;
         running_sums_of::<PickCounts>(nodes, launch::length(nodes), || {
             let [indptr, indices, rows, nodes, excluded_edges] =
                 [&graph.indptr, &graph.indices, rows, nodes, hop.excluded_or_any()].map(launch::buffer);
@@ -237,15 +295,16 @@ impl Picking<'_> {
 
     /// Picks the edges. `offsets` has the first edge of each destination, and `most_edges` is an upper bound on the
     /// number of picked edges.
-    pub(super) fn edges(&self, offsets: &CubeTensor, most_edges: usize, key: RngKey) -> Picked {
+    /// With keys of times, no edge is left out.
+    pub(super) fn edges(&self, offsets: &CubeTensor, most_edges: usize, keys: Keys<'_>) -> Picked {
         let Self { graph, hop, how, rule, fanout } = self;
         if let Some(rule) = rule {
-            return rule.launches().edges(graph, hop, *fanout, offsets, most_edges, key);
+            return rule.launches().edges(graph, hop, *fanout, offsets, most_edges, keys);
         }
-        let HopNodes { nodes, rows, excluded } = hop;
+        let HopNodes { nodes, rows, excluded, .. } = hop;
         let picked = Picked::new(nodes, most_edges);
-        if *how == How::All {
-            launch_units!(
+        match keys {
+            _ if *how == How::All => launch_units!(
                 take_all,
                 nodes,
                 most_edges,
@@ -258,26 +317,42 @@ impl Picking<'_> {
                 launch::buffer(&picked.edge_ids),
                 launch::buffer(&picked.srcs),
                 excluded.is_some()
-            );
-        } else {
-            let [key_low, key_high] = key.words();
-            launch_units!(
-                pick,
+            ),
+            Keys::OfHop(key) => {
+                let [key_low, key_high] = key.words();
+                launch_units!(
+                    pick,
+                    nodes,
+                    launch::length(nodes),
+                    launch::buffer(&graph.indptr),
+                    launch::buffer(&graph.indices),
+                    launch::buffer(rows),
+                    launch::buffer(nodes),
+                    launch::buffer(hop.excluded_or_any()),
+                    launch::buffer(offsets),
+                    launch::buffer(&picked.edge_ids),
+                    launch::buffer(&picked.srcs),
+                    key_low,
+                    key_high,
+                    *how,
+                    excluded.is_some()
+                );
+            }
+            Keys::OfTimes(times) => launch_units!(
+                pick_by_time,
                 nodes,
                 launch::length(nodes),
                 launch::buffer(&graph.indptr),
                 launch::buffer(&graph.indices),
                 launch::buffer(rows),
                 launch::buffer(nodes),
-                launch::buffer(hop.excluded_or_any()),
                 launch::buffer(offsets),
                 launch::buffer(&picked.edge_ids),
                 launch::buffer(&picked.srcs),
-                key_low,
-                key_high,
-                *how,
-                excluded.is_some()
-            );
+                launch::buffer(&times.index),
+                launch::buffer(&times.words),
+                *how
+            ),
         }
         picked
     }

@@ -99,18 +99,40 @@ impl Picking<'_> {
     /// # Panics
     /// Panics if the graph has no weights.
     pub(super) fn weights(&self, offsets: &CubeTensor, edge_ids: &CubeTensor, is_scaled: bool) -> CubeTensor {
+        match &self.hop.excluded {
+            _ if !is_scaled || self.how == How::All => self.weights_times(offsets, edge_ids, None),
+            None => self.scaled_weights(offsets, edge_ids, Scaling::OfEdge, None),
+            Some(_) => self.weights_times(offsets, edge_ids, Some(&self.weight_factors(offsets))),
+        }
+    }
+
+    /// Returns the weights of edges, multiplied by the factors of their destinations.
+    ///
+    /// # Panics
+    /// Panics if the graph has no weights.
+    pub(super) fn weights_times(
+        &self,
+        offsets: &CubeTensor,
+        edge_ids: &CubeTensor,
+        factors: Option<&CubeTensor>,
+    ) -> CubeTensor {
+        let scaling = if factors.is_some() { Scaling::OfDestination } else { Scaling::None };
+        self.scaled_weights(offsets, edge_ids, scaling, factors)
+    }
+
+    fn scaled_weights(
+        &self,
+        offsets: &CubeTensor,
+        edge_ids: &CubeTensor,
+        scaling: Scaling,
+        factors: Option<&CubeTensor>,
+    ) -> CubeTensor {
         let Self { graph, hop, how, .. } = self;
-        let HopNodes { nodes, rows, excluded } = hop;
+        let HopNodes { nodes, rows, .. } = hop;
         let n_edges = launch::length(edge_ids);
         let weights = launch::new_tensor(nodes, Shape::new([n_edges]), DType::F32);
         let graph_weights =
             graph.weights.as_ref().expect("a graph without weights should have been rejected");
-        let scaling = match excluded {
-            _ if !is_scaled || *how == How::All => Scaling::None,
-            None => Scaling::OfEdge,
-            Some(_) => Scaling::OfDestination,
-        };
-        let factors = (scaling == Scaling::OfDestination).then(|| self.weight_factors(offsets));
         launch_units!(
             pick_weights,
             nodes,
@@ -122,7 +144,7 @@ impl Picking<'_> {
             launch::buffer(nodes),
             launch::buffer(offsets),
             launch::buffer(edge_ids),
-            launch::buffer(factors.as_ref().unwrap_or(graph_weights)),
+            launch::buffer(factors.unwrap_or(graph_weights)),
             launch::buffer(&weights),
             *how,
             scaling

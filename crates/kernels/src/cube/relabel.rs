@@ -17,19 +17,11 @@ use cubecl::prelude::*;
 
 #[cfg(doc)]
 use crate::cube::by_source::{SourceCounts, Transposed};
+use crate::cube::edge_times::DstTimes;
 use crate::cube::launch::{self, launch_units};
+use crate::cube::places::{N_TOTALS, NOTHING, Places, SPREAD};
+use crate::cube::relabel_timed;
 use crate::cube::scan::{Values, running_sums_of};
-
-/// The value that an empty slot has as its node and as its place. A graph has at most this many nodes, so no node has
-/// this id.
-const NOTHING: u32 = u32::MAX;
-
-/// The multiplier of the hash: the upper bits of its product with an id are the slot (Knuth, "Sorting and searching",
-/// 6.4: the golden ratio).
-const SPREAD: u32 = 2_654_435_769;
-
-/// The number of values behind the counts that the host reads.
-const N_TOTALS: usize = 3;
 
 #[cube(launch, address_type = "dynamic")]
 fn empty(table: &mut [u32]) {
@@ -164,6 +156,8 @@ pub(super) struct Relabelled {
     pub(super) indices: CubeTensor,
     /// The global ids of the nodes by local id.
     pub(super) nodes: CubeTensor,
+    /// The positions of the nodes' times by local id; `None` without times.
+    pub(super) times: Option<CubeTensor>,
     /// The number of edges of each source, by local id.
     pub(super) counts: CubeTensor,
     /// The arrival number of each edge (see [`SourceCounts`]).
@@ -172,33 +166,49 @@ pub(super) struct Relabelled {
     pub(super) totals: CubeTensor,
 }
 
-/// Relabels the sources of edges. `nodes` are the destinations, which are distinct, `offsets` has the first edge of
-/// each destination, and `n_nodes` is an upper bound on the number of distinct nodes.
+/// Finds the slot of each place's node, and the node's first place.
+fn place_nodes(places: &Places<'_>) {
+    let Places { nodes, srcs, offsets, table, slots, counts, shift } = *places;
+    launch_units!(
+        place_in_table,
+        nodes,
+        launch::length(slots),
+        launch::buffer(nodes),
+        launch::buffer(srcs),
+        launch::buffer(offsets),
+        launch::buffer(table),
+        launch::buffer(slots),
+        launch::buffer(counts),
+        shift
+    );
+}
+
+/// Relabels the sources of edges. `nodes` are the destinations, which are distinct, with `times` if they have some. `offsets` has
+/// the first edge of each destination, and `n_nodes` is an upper bound on the number of distinct nodes.
 pub(super) fn relabel(
     nodes: &CubeTensor,
+    times: Option<&DstTimes>,
     srcs: &CubeTensor,
     offsets: &CubeTensor,
     n_nodes: usize,
 ) -> Relabelled {
     let most_edges = launch::length(srcs);
     let n_places = launch::length(nodes) + most_edges;
-    let n_slots = (2 * n_places.min(n_nodes)).next_power_of_two().max(2);
+    let n_times = times.map_or(1, |times| times.n_times);
+    let n_slots = (2 * n_places.min(n_nodes.saturating_mul(n_times))).next_power_of_two().max(2);
     let table = launch::new_array(nodes, 2 * n_slots);
     launch_units!(empty, nodes, 2 * n_slots, launch::buffer(&table));
     let slots = launch::new_array(nodes, n_places);
     let counts = launch::new_array(nodes, n_places + N_TOTALS);
-    launch_units!(
-        place_in_table,
-        nodes,
-        n_places,
-        launch::buffer(nodes),
-        launch::buffer(srcs),
-        launch::buffer(offsets),
-        launch::buffer(&table),
-        launch::buffer(&slots),
-        launch::buffer(&counts),
-        32 - n_slots.ilog2()
-    );
+    let shift = 32 - n_slots.ilog2();
+    let places = Places { nodes, srcs, offsets, table: &table, slots: &slots, counts: &counts, shift };
+    let place_times = match times {
+        None => {
+            place_nodes(&places);
+            None
+        }
+        Some(times) => Some(relabel_timed::place_pairs(&places, times)),
+    };
     let n_new_before = running_sums_of::<IsNew>(nodes, most_edges, || {
         let [offsets, table, slots] = [offsets, &table, &slots].map(launch::buffer);
         IsNewInputsLaunch::new(offsets, table, slots)
@@ -220,6 +230,7 @@ pub(super) fn relabel(
         launch::buffer(&counts),
         launch::buffer(&arrivals)
     );
+    let times = place_times.map(|times| relabel_timed::times_of_nodes(&times, offsets, &indices));
     let totals = launch::values_from(&counts, n_places, N_TOTALS);
-    Relabelled { indices, nodes: all_nodes, counts, arrivals, totals }
+    Relabelled { indices, nodes: all_nodes, times, counts, arrivals, totals }
 }

@@ -20,8 +20,9 @@ use std::sync::Arc;
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
-use kiln_sample::{RngKey, SamplingRule};
+use kiln_sample::SamplingRule;
 
+use crate::cube::edge_times::Keys;
 use crate::cube::excluded::in_whole_list;
 use crate::cube::graph::{Graph, HopNodes};
 use crate::cube::launch;
@@ -146,6 +147,53 @@ fn count_by_rule<R: CubeRule>(lists: &NeighborLists, counts: &mut [u32]) {
     counts[dst] = n_picks;
 }
 
+/// Picks the edges of the destination at a position, with its key.
+#[cube]
+fn pick_for<R: CubeRule>(
+    lists: &NeighborLists,
+    dst: usize,
+    offsets: &[u32],
+    edge_ids: &mut [i64],
+    srcs: &mut [u32],
+    invalid: &mut [u32],
+    key_low: u32,
+    key_high: u32,
+) {
+    let start = offsets[dst];
+    let end = offsets[dst + 1];
+    // A rule is not called for a destination without picks.
+    if start < end {
+        let neighbors = neighbors_of(lists, dst);
+        let draws = NodeDraws { key_low, key_high, node: neighbors.dst };
+        // Until the end, `srcs` has the positions of the picks among the edges of the destination.
+        R::pick(&neighbors, lists, &draws, srcs.slice_mut(start as usize, end as usize));
+        for number in 0..end - start {
+            let mut position = srcs[(start + number) as usize];
+            if position >= neighbors.degree {
+                // Any of the destinations with such a pick will do for the error.
+                invalid[0] = neighbors.dst;
+                position = 0u32;
+            }
+            let mut place = start + number;
+            while place > start && srcs[(place - 1) as usize] > position {
+                srcs[place as usize] = srcs[(place - 1) as usize];
+                place -= 1;
+            }
+            srcs[place as usize] = position;
+        }
+        store_picks(
+            &lists.indices,
+            &lists.excluded,
+            &neighbors.of_dst,
+            edge_ids,
+            srcs,
+            start,
+            end,
+            lists.excludes,
+        );
+    }
+}
+
 #[cube(launch, address_type = "dynamic")]
 fn pick_by_rule<R: CubeRule>(
     lists: &NeighborLists,
@@ -156,43 +204,27 @@ fn pick_by_rule<R: CubeRule>(
     key_low: u32,
     key_high: u32,
 ) {
+    if ABSOLUTE_POS < lists.nodes.len() {
+        pick_for::<R>(lists, ABSOLUTE_POS, offsets, edge_ids, srcs, invalid, key_low, key_high);
+    }
+}
+
+/// Same as [`pick_by_rule`], with the key of the time of each destination, as in `pick.rs`.
+#[cube(launch, address_type = "dynamic")]
+fn pick_by_rule_and_time<R: CubeRule>(
+    lists: &NeighborLists,
+    offsets: &[u32],
+    edge_ids: &mut [i64],
+    srcs: &mut [u32],
+    invalid: &mut [u32],
+    time_index: &[u32],
+    of_times: &[u32],
+) {
     let dst = ABSOLUTE_POS;
-    if dst >= lists.nodes.len() {
-        terminate!();
+    if dst < lists.nodes.len() {
+        let key = 4 * time_index[dst] as usize + 2;
+        pick_for::<R>(lists, dst, offsets, edge_ids, srcs, invalid, of_times[key], of_times[key + 1]);
     }
-    let start = offsets[dst];
-    let n_picks = offsets[dst + 1] - start;
-    if n_picks == 0 {
-        terminate!();
-    }
-    let neighbors = neighbors_of(lists, dst);
-    let draws = NodeDraws { key_low, key_high, node: neighbors.dst };
-    // Until the end, `srcs` has the positions of the picks among the edges of the destination.
-    R::pick(&neighbors, lists, &draws, srcs.slice_mut(start as usize, (start + n_picks) as usize));
-    for number in 0..n_picks {
-        let mut position = srcs[(start + number) as usize];
-        if position >= neighbors.degree {
-            // Any of the destinations with such a pick will do for the error.
-            invalid[0] = neighbors.dst;
-            position = 0u32;
-        }
-        let mut place = start + number;
-        while place > start && srcs[(place - 1) as usize] > position {
-            srcs[place as usize] = srcs[(place - 1) as usize];
-            place -= 1;
-        }
-        srcs[place as usize] = position;
-    }
-    store_picks(
-        &lists.indices,
-        &lists.excluded,
-        &neighbors.of_dst,
-        edge_ids,
-        srcs,
-        start,
-        start + n_picks,
-        lists.excludes,
-    );
 }
 
 /// A rule that samplers on devices run ([`SamplingRule::device_rule`]).
@@ -236,7 +268,7 @@ pub(super) trait Launches: Send + Sync {
         fanout: u32,
         offsets: &CubeTensor,
         most_edges: usize,
-        key: RngKey,
+        keys: Keys<'_>,
     ) -> Picked;
 }
 
@@ -270,32 +302,49 @@ impl<R: CubeRule> Launches for RuleOf<R> {
         fanout: u32,
         offsets: &CubeTensor,
         most_edges: usize,
-        key: RngKey,
+        keys: Keys<'_>,
     ) -> Picked {
         let nodes = &hop.nodes;
         let picked = Picked::new(nodes, most_edges);
         let invalid = launch::upload_as(nodes, &[u32::MAX], DType::U32);
-        let [key_low, key_high] = key.words();
         let n_units = launch::length(nodes);
-        launch::launch_kernel!(
-            pick_by_rule[R],
-            nodes,
-            n_units,
-            launch::units(nodes, n_units),
-            lists(graph, hop, fanout),
-            launch::buffer(offsets),
-            launch::buffer(&picked.edge_ids),
-            launch::buffer(&picked.srcs),
-            launch::buffer(&invalid),
-            key_low,
-            key_high
-        );
+        match keys {
+            Keys::OfHop(key) => {
+                let [key_low, key_high] = key.words();
+                launch::launch_kernel!(
+                    pick_by_rule[R],
+                    nodes,
+                    n_units,
+                    launch::units(nodes, n_units),
+                    lists(graph, hop, fanout),
+                    launch::buffer(offsets),
+                    launch::buffer(&picked.edge_ids),
+                    launch::buffer(&picked.srcs),
+                    launch::buffer(&invalid),
+                    key_low,
+                    key_high
+                );
+            }
+            Keys::OfTimes(times) => launch::launch_kernel!(
+                pick_by_rule_and_time[R],
+                nodes,
+                n_units,
+                launch::units(nodes, n_units),
+                lists(graph, hop, fanout),
+                launch::buffer(offsets),
+                launch::buffer(&picked.edge_ids),
+                launch::buffer(&picked.srcs),
+                launch::buffer(&invalid),
+                launch::buffer(&times.index),
+                launch::buffer(&times.words)
+            ),
+        }
         Picked { invalid: Some(invalid), ..picked }
     }
 }
 
 fn lists(graph: &Graph, hop: &HopNodes, fanout: u32) -> NeighborListsLaunch {
-    let HopNodes { nodes, rows, excluded } = hop;
+    let HopNodes { nodes, rows, excluded, .. } = hop;
     let [indptr, indices, rows, nodes, excluded_edges] =
         [&graph.indptr, &graph.indices, rows, nodes, hop.excluded_or_any()].map(launch::buffer);
     NeighborListsLaunch::new(indptr, indices, rows, nodes, excluded_edges, fanout, excluded.is_some())

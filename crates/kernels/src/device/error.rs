@@ -61,6 +61,9 @@ pub enum UploadError {
     /// The arrays of the graph are inconsistent.
     #[error(transparent)]
     Graph(#[from] kiln_graph::Error),
+    /// The order of the graph's edges by time is damaged.
+    #[error(transparent)]
+    TimeOrder(#[from] kiln_sample::Error),
     /// The features cannot be read.
     #[error(transparent)]
     Features(#[from] kiln_feature::Error),

@@ -3,7 +3,13 @@ use std::sync::Arc;
 #[cfg(feature = "cube")]
 use burn::tensor::DType;
 use burn::tensor::Device;
-use kiln_graph::Csc;
+#[cfg(feature = "cube")]
+use kiln_graph::NodeId;
+use kiln_graph::{Csc, EdgeColumns};
+#[cfg(feature = "cube")]
+use kiln_sample::check_time_order;
+#[cfg(feature = "cube")]
+use rayon::prelude::*;
 
 #[cfg(feature = "cube")]
 use crate::cube::graph::Graph;
@@ -16,7 +22,7 @@ use crate::device::error::UploadError;
 /// A graph's topology for sampling on a device with a [`DeviceSampler`](crate::DeviceSampler).
 ///
 /// On a GPU, and on CubeCL's CPU runtime, the arrays are copied to the device: 8 bytes per node, 4 bytes per edge, 4 more
-/// per edge weight, and 1 more per edge type once a sampler returns edge types. With [`DeviceGraph::host_staged`] they stay on the host, and only the neighbour lists of
+/// per edge weight, 12 more per edge if the edges are ordered by time, and 1 more per edge type once a sampler returns edge types. With [`DeviceGraph::host_staged`] they stay on the host, and only the neighbour lists of
 /// each hop are copied. On the CPU the arrays are shared and may be memory-mapped. A clone shares the device's memory.
 #[derive(Debug, Clone)]
 pub struct DeviceGraph {
@@ -26,6 +32,9 @@ pub struct DeviceGraph {
     n_edges: u64,
     has_weights: bool,
     has_edge_types: bool,
+    /// True if the edges have times and no order by time.
+    #[cfg_attr(not(feature = "cube"), expect(dead_code, reason = "the host's sampler checks its graph"))]
+    lacks_time_order: bool,
 }
 
 /// The memory that holds a graph.
@@ -77,8 +86,10 @@ impl DeviceGraph {
         let n_edges = graph.n_edges();
         let has_weights = graph.weights().is_some();
         let has_edge_types = graph.edge_types().is_some();
+        let lacks_time_order =
+            graph.edge_times().is_none() && graph.columns().get(EdgeColumns::TIMES).is_some();
         let memory = memory(graph, &device)?;
-        Ok(Self { memory, device, n_nodes, n_edges, has_weights, has_edge_types })
+        Ok(Self { memory, device, n_nodes, n_edges, has_weights, has_edge_types, lacks_time_order })
     }
 
     /// Returns the device, without autodiff.
@@ -104,6 +115,12 @@ impl DeviceGraph {
     /// Returns true if the edges have types.
     pub fn has_edge_types(&self) -> bool {
         self.has_edge_types
+    }
+
+    /// Returns true if the edges have times and no order by time.
+    #[cfg(feature = "cube")]
+    pub(crate) fn lacks_time_order(&self) -> bool {
+        self.lacks_time_order
     }
 
     /// Copies the edge types to the device, unless they are there. Types of a graph on the host stay there.
@@ -143,6 +160,7 @@ impl GraphMemory {
     fn new(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
         let Some(anchor) = sampling_anchor(device)? else { return Ok(Self::Host(graph)) };
         graph.validate()?;
+        check_order(&graph)?;
         Ok(Self::Cube(Arc::new(run_on_load_stream(device, || Graph::new(&anchor, &graph))??)))
     }
 
@@ -151,6 +169,16 @@ impl GraphMemory {
             Some(anchor) => Self::Staged(graph, Box::new(anchor)),
             None => Self::Host(graph),
         })
+    }
+}
+
+/// Checks the order of the edges by time, which kernels do not check.
+#[cfg(feature = "cube")]
+fn check_order(graph: &Csc) -> kiln_sample::Result<()> {
+    let nodes = (0..graph.n_nodes() as u32).into_par_iter().map(NodeId);
+    match nodes.find_map_first(|node| check_time_order(graph, node).err()) {
+        None => Ok(()),
+        Some(error) => Err(error),
     }
 }
 

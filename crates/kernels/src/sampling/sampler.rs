@@ -152,28 +152,37 @@ impl DeviceSampler {
 
     #[cfg(feature = "cube")]
     fn on_device(&self, graph: &Graph, seeds: &Seeds, key: RngKey) -> Result<DeviceSample> {
-        if seeds.times().is_some() {
-            return Err(Error::Times(TimesError::NotSupported));
-        }
-        if self.config.rule.needs_times() {
-            return Err(Error::Times(TimesError::NoTimes));
-        }
-        let (distinct, seed_index) = number_seeds(seeds, self.graph.n_nodes())?;
+        self.check_times(seeds.times().is_some())?;
+        let NumberedSeeds { nodes: distinct, times, rows } = number_seeds(seeds, self.graph.n_nodes())?;
         let mut nodes = graph.upload_nodes(&distinct);
+        let mut time_index = times.as_ref().map(|(_, index)| graph.upload_positions(index));
         let excluded = graph.upload_excluded(seeds.excluded().map(|edges| &**edges));
-        let SamplerConfig { fanouts, rule, weights, edge_types, .. } = &self.config;
+        let SamplerConfig { fanouts, rule, weights, edge_types, time_limits } = &self.config;
         let mut blocks = Vec::with_capacity(fanouts.len());
         for (layer, &fanout) in fanouts.iter().enumerate().rev() {
             let request = HopRequest::new(key, layer, fanout, *weights);
-            let request = HopRequest { edge_types: *edge_types, ..request };
+            let request = HopRequest { edge_types: *edge_types, time_limits: *time_limits, ..request };
+            let of_hop = times.as_ref().zip(time_index.take());
+            let of_hop = of_hop.map(|((distinct, _), index)| graph.times_of(distinct, index, &request));
             let arrays = graph
-                .sample_hop(&Graph::hop_of(nodes, excluded.clone()), &request, rule)
+                .sample_hop(&Graph::hop_of(nodes, excluded.clone(), of_hop), &request, rule)
                 .map_err(|error| of_layer(error, layer))?;
             nodes = arrays.srcs.clone();
+            time_index = arrays.src_times.clone();
             blocks.push(DeviceBlock::of_tensors(tensors(arrays)));
         }
         blocks.reverse();
-        Ok(DeviceSample::of_device(blocks, seed_index, int_tensor(nodes)))
+        Ok(DeviceSample::of_device(blocks, rows, int_tensor(nodes)))
+    }
+
+    /// Checks that the graph and the rule fit seeds or destinations with or without times.
+    #[cfg(feature = "cube")]
+    fn check_times(&self, has_times: bool) -> Result<()> {
+        match has_times {
+            true if self.graph.lacks_time_order() => Err(Error::Times(TimesError::NoOrder)),
+            false if self.config.rule.needs_times() => Err(Error::Times(TimesError::NoTimes)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -205,13 +214,7 @@ impl FrontierSampler for DeviceSampler {
     }
 
     fn takes_times(&self) -> bool {
-        match self.graph.memory {
-            GraphMemory::Host(_) => true,
-            #[cfg(feature = "cube")]
-            GraphMemory::Staged(..) => true,
-            #[cfg(feature = "cube")]
-            GraphMemory::Cube(_) => false,
-        }
+        true
     }
 
     fn indices_path(&self) -> Option<&Path> {
@@ -247,9 +250,9 @@ impl FrontierSampler for DeviceSampler {
                 self.sample_on_host(graph, request, dsts, scratch, out)
             }
             #[cfg(feature = "cube")]
-            GraphMemory::Cube(_) if dsts.times().is_some() => Err(Error::Times(TimesError::NotSupported)),
-            #[cfg(feature = "cube")]
             GraphMemory::Cube(graph) => {
+                self.check_times(dsts.times().is_some())?;
+                let times = dsts.times();
                 let dsts = dsts.nodes();
                 let n_nodes = self.graph.n_nodes();
                 if let Some(position) = dsts.iter().position(|dst| n_nodes <= dst.index()) {
@@ -257,7 +260,11 @@ impl FrontierSampler for DeviceSampler {
                 }
                 let read = in_loading_queue(|| {
                     let excluded = graph.upload_excluded(request.excluded.as_deref());
-                    let nodes = Graph::hop_of(graph.upload_nodes(dsts), excluded);
+                    let times = times.map(|times| {
+                        let index = graph.upload_positions(times.index());
+                        graph.times_of(times.distinct(), index, request)
+                    });
+                    let nodes = Graph::hop_of(graph.upload_nodes(dsts), excluded, times);
                     graph.read_hop(&nodes, request, &self.config.rule, out)
                 });
                 read.map_err(|error| of_layer(error, request.layer))
@@ -301,21 +308,38 @@ fn of_layer(error: HopError, layer: usize) -> Error {
     }
 }
 
-/// Returns the distinct seeds in order of first appearance, and the index of each seed among them.
+/// The seeds of a batch as destinations.
 #[cfg(feature = "cube")]
-fn number_seeds(seeds: &Seeds, n_nodes: usize) -> Result<(Vec<NodeId>, Vec<LocalId>)> {
+struct NumberedSeeds {
+    /// The distinct seeds in the order of their first appearance.
+    nodes: Vec<NodeId>,
+    /// The distinct times, ascending, and the position of each destination's time among them; `None` without times.
+    times: Option<(Vec<i64>, Vec<u32>)>,
+    /// The destination of each seed.
+    rows: Vec<LocalId>,
+}
+
+/// Numbers the seeds in the order of their first appearance: their nodes or, with times, pairs of a node and a time.
+#[cfg(feature = "cube")]
+fn number_seeds(seeds: &Seeds, n_nodes: usize) -> Result<NumberedSeeds> {
+    let mut distinct = seeds.times().map(<[i64]>::to_vec).unwrap_or_default();
+    distinct.sort_unstable();
+    distinct.dedup();
     let mut numbers = std::collections::HashMap::with_capacity(seeds.len());
-    let mut distinct = Vec::with_capacity(seeds.len());
+    let mut nodes = Vec::with_capacity(seeds.len());
+    let mut index = Vec::with_capacity(seeds.len());
     let mut rows = Vec::with_capacity(seeds.len());
     for (position, &node) in seeds.as_nodes().iter().enumerate() {
-        if node.index() >= n_nodes {
+        if n_nodes <= node.index() {
             return Err(Error::SeedOutOfRange { node, position, n_nodes });
         }
-        let row = *numbers.entry(node).or_insert_with(|| {
-            distinct.push(node);
-            LocalId(distinct.len() as u32 - 1)
+        let time = seeds.times().map_or(0, |times| distinct.partition_point(|time| *time < times[position]));
+        let row = *numbers.entry((node, time)).or_insert_with(|| {
+            nodes.push(node);
+            index.push(time as u32);
+            LocalId(nodes.len() as u32 - 1)
         });
         rows.push(row);
     }
-    Ok((distinct, rows))
+    Ok(NumberedSeeds { nodes, times: seeds.times().map(|_| (distinct, index)), rows })
 }

@@ -115,7 +115,7 @@ impl<'a> Staged<'a> {
         let rows: Vec<u32> = (0..self.dsts.len() as u32).collect();
         let rows = launch::upload_as(anchor, &rows, DType::U32);
         // The lists do not have the edges to leave out.
-        let hop = HopNodes { nodes: graph.upload_nodes(self.dsts), rows, excluded: None };
+        let hop = HopNodes { nodes: graph.upload_nodes(self.dsts), rows, excluded: None, times: None };
         graph.read_hop(&hop, &HopRequest { edge_types: false, ..request.clone() }, rule, out)?;
         self.number(out);
         let types = self.whole.edge_types().filter(|_| request.edge_types);

@@ -35,6 +35,7 @@ mod sampler;
 mod sampler_edge_types;
 mod sampler_errors;
 mod sampler_excluded;
+mod sampler_times;
 mod sampler_typed;
 mod scan;
 mod segments;
