@@ -2,6 +2,8 @@
 //! is built in. Losses must agree with those of the device `cpu`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+#[path = "devices/item_times.rs"]
+mod item_times;
 #[path = "devices/one_answer.rs"]
 mod one_answer;
 mod partitioned;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use kiln_feature::{EdgeColumnStores, EdgeFeatureStore, Labels, TargetValues, Targets};
 use kiln_graph::{Block, GraphSchema, ItemId, Metagraph, NodeId, NodeTypes, RelationGroups, SharedArray};
-use kiln_sample::{FrontierSampler, SampledBlocks, Scratch, Seeds, TimesError};
+use kiln_sample::{FrontierSampler, SampledBlocks, Scratch};
 
 use crate::{BatchError, EdgeRows, FeatureStores, MiniBatch, SampledBatch, SeedBatch, StageTimes};
 
@@ -147,7 +147,7 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
     }
 
     /// Samples each seed at a time of its own, so that its tree has only edges that were known then
-    /// ([`Seeds::with_times`]). `times` has a time for each node of the type that has targets, `[n_nodes_of_type]`.
+    /// ([`kiln_sample::Seeds::with_times`]). `times` has a time for each node of the type that has targets, `[n_nodes_of_type]`.
     #[must_use]
     pub fn seed_times(self, times: impl Into<SharedArray<i64>>) -> Self {
         Self { seed_times: Some(Box::new(times.into())), ..self }
@@ -223,17 +223,12 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
 
     /// Samples the blocks of one step and groups their edges. In training, transposes what the backward pass reads.
     fn sample_blocks(&self, seeds: SeedBatch, scratch: &mut Scratch) -> Result<SampledBatch, BatchError> {
-        let SeedBatch { phase, step, key, seeds, times, excluded, .. } = seeds;
-        let times = match times {
-            None => self.times_of(&seeds)?,
-            given => given,
+        let SeedBatch { phase, step, key, .. } = seeds;
+        let seeds = match seeds.times {
+            None => SeedBatch { times: self.times_of(&seeds.seeds)?, ..seeds },
+            Some(_) => seeds,
         };
-        let n_times = times.as_ref().map_or(seeds.len(), Vec::len);
-        if n_times != seeds.len() {
-            let n_seeds = seeds.len();
-            return Err(kiln_sample::Error::Times(TimesError::Length { n_times, n_seeds }).into());
-        }
-        let seeds = Seeds::nodes(seeds).excluding(excluded).with_times(times);
+        let seeds = seeds.into_seeds(None)?;
         let SampledBlocks { mut blocks, seed_index } = self.sampler.sample_blocks(&seeds, key, scratch)?;
         let is_training = phase.is_training();
         let groups = self.group(&blocks, is_training)?;

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_graph::{ItemId, NodeId};
-use kiln_sample::{ExcludedEdges, RngKey};
+use kiln_sample::{Error, ExcludedEdges, RngKey, Seeds, TimesError};
 
 use crate::Phase;
 
@@ -37,6 +37,44 @@ impl<I: ItemId> SeedBatch<I> {
         let of_step = StepItems::new(seeds.clone().into(), 0, seeds.len());
         Self { phase, step, key, phase_key: key, seeds, times: None, of_step, excluded: None }
     }
+}
+
+impl SeedBatch {
+    /// Returns the seeds as samplers take them, with the times of the batch or, if it has none, those of the nodes, `[n_nodes]`.
+    ///
+    /// ```
+    /// use kiln_graph::NodeId;
+    /// use kiln_loader::{Phase, SeedBatch};
+    /// use kiln_sample::RngKey;
+    /// let batch = SeedBatch::new(Phase::Test, 0, RngKey::new(0), vec![NodeId(2), NodeId(0)]);
+    /// assert_eq!(batch.into_seeds(Some(&[10, 20, 30]))?.times(), Some(&[30, 10][..]));
+    /// # Ok::<(), kiln_sample::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`TimesError::Length`] unless the batch has one time per seed, and [`Error::SeedOutOfRange`] for a seed behind the
+    /// nodes that have times.
+    pub fn into_seeds(self, node_times: Option<&[i64]>) -> Result<Seeds, Error> {
+        let Self { seeds, times, excluded, .. } = self;
+        let times = match (times, node_times) {
+            (None, Some(of_nodes)) => Some(times_of(&seeds, of_nodes)?),
+            (given, _) => given,
+        };
+        let n_times = times.as_ref().map_or(seeds.len(), Vec::len);
+        if n_times != seeds.len() {
+            return Err(Error::Times(TimesError::Length { n_times, n_seeds: seeds.len() }));
+        }
+        Ok(Seeds::nodes(seeds).excluding(excluded).with_times(times))
+    }
+}
+
+fn times_of(seeds: &[NodeId], of_nodes: &[i64]) -> Result<Vec<i64>, Error> {
+    let mut times = Vec::with_capacity(seeds.len());
+    for (position, &node) in seeds.iter().enumerate() {
+        let n_nodes = of_nodes.len();
+        times.push(*of_nodes.get(node.index()).ok_or(Error::SeedOutOfRange { node, position, n_nodes })?);
+    }
+    Ok(times)
 }
 
 /// The items of a step, over all ranks and all batches, in the order of the phase. Cloning shares the order.

@@ -89,7 +89,7 @@ fn with_links() -> Dataset {
 }
 
 /// Users without features who buy items of two classes.
-fn shop() -> Dataset {
+pub(super) fn shop() -> Dataset {
     let users: Vec<u32> = (0..600).map(|edge| edge * 7 % 40).collect();
     let items: Vec<u32> = (0..600).map(|edge| edge % 120).collect();
     let of = |name, src_type, dst_type, srcs, dsts| RelationEdges::new(name, src_type, dst_type, srcs, dsts);

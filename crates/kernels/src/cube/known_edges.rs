@@ -14,13 +14,13 @@ use crate::cube::launch;
 /// The neighbour lists of a hop whose destinations have times.
 #[derive(CubeType, CubeLaunch)]
 pub(super) struct TimedLists {
-    pub(super) indptr: Box<[u64]>,
-    pub(super) indices: Box<[u32]>,
+    indptr: Box<[u64]>,
+    indices: Box<[u32]>,
     /// The order of each destination's edges by time; any array without `has_order`.
     order: Box<[u32]>,
     /// The time of each edge; any array without `has_order`.
     edge_times: Box<[i64]>,
-    pub(super) rows: Box<[u32]>,
+    rows: Box<[u32]>,
     pub(super) nodes: Box<[u32]>,
     excluded: Box<[u32]>,
     /// For each destination, the position of its time.
@@ -33,11 +33,11 @@ pub(super) struct TimedLists {
     always: i64,
     /// False if all edges are known at all times.
     #[cube(comptime)]
-    pub(super) has_order: bool,
+    has_order: bool,
     #[cube(comptime)]
     has_window: bool,
     #[cube(comptime)]
-    pub(super) excludes: bool,
+    excludes: bool,
 }
 
 /// Returns the lists as an argument of a launch.
@@ -68,13 +68,11 @@ pub(super) fn timed_lists(graph: &Graph, hop: &HopNodes, times: &DstTimes) -> Ti
 /// All edges of one destination with a time.
 #[derive(CubeType)]
 pub(super) struct TimedDst {
-    pub(super) node: u32,
-    pub(super) first_edge: u64,
-    pub(super) n_all: u32,
+    node: u32,
+    first_edge: u64,
+    n_all: u32,
     /// The position of its time.
     time: u32,
-    pub(super) key_low: u32,
-    pub(super) key_high: u32,
 }
 
 /// Returns the edges of the destination at a position.
@@ -82,14 +80,11 @@ pub(super) struct TimedDst {
 pub(super) fn timed_dst(lists: &TimedLists, dst: usize) -> TimedDst {
     let row = lists.rows[dst] as usize;
     let first_edge = lists.indptr[row];
-    let time = lists.time_index[dst];
     TimedDst {
         node: lists.nodes[dst],
         first_edge,
         n_all: u32::cast_from(lists.indptr[row + 1] - first_edge),
-        time,
-        key_low: lists.of_times[(4 * time + 2) as usize],
-        key_high: lists.of_times[(4 * time + 3) as usize],
+        time: lists.time_index[dst],
     }
 }
 
@@ -105,7 +100,7 @@ pub(super) struct Known {
 
 #[cube]
 impl Known {
-    /// Returns the known edges of the destination at a position, as [`store_known`](Known::store) wrote them.
+    /// Returns the known edges of the destination at a position, as [`Known::store`] wrote them.
     pub(super) fn load(known: &[u32], dst: usize) -> Known {
         Known {
             n_always: known[4 * dst],

@@ -4,7 +4,7 @@
 //! * *Contract.* The edges of each destination that it knows at its time, without those that are left out. Outputs are overwritten up to
 //!   the number of edges.
 //! * *Work distribution.* One unit per edge of the destinations, known or not. Running sums over the listed ones give their places.
-//! * *Cost.* About 40 bytes per edge of the destinations, of which 8 are the time of the edge.
+//! * *Cost.* About 50 bytes per edge of the destinations, of which 8 are the time of the edge.
 
 use burn::tensor::{DType, Shape};
 use burn_cubecl::tensor::CubeTensor;
@@ -13,36 +13,28 @@ use kiln_sample::EdgeWeights;
 
 use crate::cube::edge_times::DstTimes;
 use crate::cube::graph::{Graph, HopNodes};
-use crate::cube::known_edges::{TimedLists, TimedListsLaunch, is_listed, timed_dst, timed_lists};
+use crate::cube::known_edges::{TimedLists, is_listed, timed_dst, timed_lists};
 use crate::cube::launch::{self, launch_units};
 use crate::cube::neighborhood::{How, Picked};
 use crate::cube::pick::Picking;
-use crate::cube::scan::{Values, running_sums_of};
+use crate::cube::scan::running_sums;
 use crate::cube::segments::segment_of;
 
-/// 1 for each edge of the destinations that is listed, and 0 for others and for positions after the last edge.
-struct IsListed;
-
-#[derive(CubeType, CubeLaunch)]
-struct IsListedInputs {
-    lists: TimedLists,
-    /// The first edge of each destination among those of all destinations, known or not.
-    all_offsets: Box<[u32]>,
-}
-
-#[cube]
-impl Values for IsListed {
-    type Inputs = IsListedInputs;
-
-    fn value(inputs: &IsListedInputs, position: usize) -> u32 {
-        let mut counts = false;
-        if position < inputs.all_offsets[inputs.all_offsets.len() - 1] as usize {
-            let dst = segment_of(&inputs.all_offsets, position as u32);
-            let of_dst = timed_dst(&inputs.lists, dst);
-            counts = is_listed(&inputs.lists, &of_dst, position as u32 - inputs.all_offsets[dst]);
-        }
-        u32::cast_from(counts)
+/// Writes 1 for each edge of the destinations that is listed, and 0 for others and behind the last edge. `all_offsets` has the first
+/// edge of each destination among those of all destinations, known or not.
+#[cube(launch, address_type = "dynamic")]
+fn find_listed(lists: &TimedLists, all_offsets: &[u32], is_edge_listed: &mut [u32]) {
+    let position = ABSOLUTE_POS;
+    if position >= is_edge_listed.len() {
+        terminate!();
     }
+    let mut counts = false;
+    if position < all_offsets[all_offsets.len() - 1] as usize {
+        let dst = segment_of(all_offsets, position as u32);
+        let of_dst = timed_dst(lists, dst);
+        counts = is_listed(lists, &of_dst, position as u32 - all_offsets[dst]);
+    }
+    is_edge_listed[position] = u32::cast_from(counts);
 }
 
 /// Writes the listed edges. `n_listed_before` has the number of listed edges before each edge of the destinations.
@@ -104,10 +96,17 @@ pub(super) fn listed(
     most_listed: usize,
 ) -> Picked {
     let Picking { graph, hop, .. } = picking;
-    let n_listed_before = running_sums_of::<IsListed>(&hop.nodes, most_edges, || {
-        let lists: TimedListsLaunch = timed_lists(graph, hop, times);
-        IsListedInputsLaunch::new(lists, launch::buffer(all_offsets))
-    });
+    let is_edge_listed = launch::new_array(&hop.nodes, most_edges);
+    launch_units!(
+        find_listed,
+        &hop.nodes,
+        most_edges,
+        timed_lists(graph, hop, times),
+        launch::buffer(all_offsets),
+        launch::buffer(&is_edge_listed)
+    );
+    // The sums read stored numbers: computing them needs more registers than the kernels of sums have.
+    let n_listed_before = running_sums(&is_edge_listed);
     let listed = Picked::new(&hop.nodes, most_listed);
     launch_units!(
         list_known,

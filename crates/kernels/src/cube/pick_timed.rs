@@ -3,11 +3,11 @@
 //! * *Contract.* As for picks without times (`pick.rs`), with the picks of [`kiln_sample::NeighborSampler`] for destinations with
 //!   times. Rules that read only the number of edges pick in the order of the edges by time, the others in the lists of known edges
 //!   (`known_lists.rs`).
-//! * *Work distribution.* One unit per destination, which finds the range of its known edges by binary search, and another one, which
-//!   inserts one pick after the other into a sorted list.
-//! * *Cost.* About `log(degree)` random reads of 4 bytes per destination, two with a window three times as many, and per pick one of
-//!   4 bytes besides those of picks without times. If edges are left out, `log(n)` passes over the `n` edges that a destination leaves
-//!   out for each pick, as their ranks are not stored.
+//! * *Work distribution.* One unit per destination finds the range of its known edges by binary search, one draws the positions of its
+//!   picks, and one sorts the picked edges; one unit per pick looks up the edge at its position.
+//! * *Cost.* About `log(degree)` random reads of 4 bytes per destination, with a window three times as many, and per pick one of 4
+//!   bytes besides those of picks without times. If a destination leaves out `n` edges, each of its picks walks over them `log(n)` times,
+//!   because their ranks are not stored.
 
 use burn::tensor::{DType, Shape};
 use burn_cubecl::tensor::CubeTensor;
@@ -19,6 +19,7 @@ use crate::cube::launch::{self, launch_units};
 use crate::cube::neighborhood::{How, Picked};
 use crate::cube::pick::{Picking, draw_or_take_all, insert};
 use crate::cube::scan::{Values, running_sums_of};
+use crate::cube::segments::segment_of;
 
 /// Writes the known edges of each destination, four words each.
 #[cube(launch, address_type = "dynamic")]
@@ -57,40 +58,72 @@ impl Values for KnownCounts {
     }
 }
 
+/// Writes the positions of the picks of each destination among its known edges to `picks`.
 #[cube(launch, address_type = "dynamic")]
-fn pick_known(
-    lists: &TimedLists,
+fn draw_known(
+    nodes: &[u32],
+    time_index: &[u32],
+    of_times: &[u32],
     known: &[u32],
     offsets: &[u32],
-    edge_ids: &mut [i64],
-    srcs: &mut [u32],
+    picks: &mut [u32],
     #[comptime] how: How,
 ) {
     let dst = ABSOLUTE_POS;
-    if dst >= lists.nodes.len() {
+    if dst >= nodes.len() {
         terminate!();
     }
-    let of_dst = timed_dst(lists, dst);
-    let known = Known::load(known, dst);
     let start = offsets[dst];
     let n_picks = offsets[dst + 1] - start;
-    let degree = known.degree();
-    // `srcs` has the positions of the picks among the known edges first, and then their places among all edges.
+    let degree = Known::load(known, dst).degree();
     if comptime!(how == How::MostRecent) {
         for number in 0..n_picks {
-            srcs[(start + number) as usize] = degree - n_picks + number;
+            picks[(start + number) as usize] = degree - n_picks + number;
         }
     } else {
-        draw_or_take_all(srcs, start, n_picks, degree, of_dst.node, of_dst.key_low, of_dst.key_high, how);
+        let key = 4 * time_index[dst] as usize + 2;
+        draw_or_take_all(picks, start, n_picks, degree, nodes[dst], of_times[key], of_times[key + 1], how);
     }
-    for number in 0..n_picks {
-        let place = place_of_remaining(lists, &of_dst, &known, srcs[(start + number) as usize]);
-        insert(srcs, start, number, place, 0u32, false);
+}
+
+/// Replaces the position of each pick by its place among all edges of the destination.
+#[cube(launch, address_type = "dynamic")]
+fn place_known(lists: &TimedLists, known: &[u32], offsets: &[u32], picks: &mut [u32]) {
+    let pick = ABSOLUTE_POS;
+    if pick >= offsets[offsets.len() - 1] as usize {
+        terminate!();
     }
-    for slot in start..start + n_picks {
-        let edge = of_dst.first_edge + u64::cast_from(srcs[slot as usize]);
+    let dst = segment_of(offsets, pick as u32);
+    let of_dst = timed_dst(lists, dst);
+    let known = Known::load(known, dst);
+    picks[pick] = place_of_remaining(lists, &of_dst, &known, picks[pick]);
+}
+
+/// Sorts the places of each destination's picks, and replaces them by the sources of the edges, whose ids it writes.
+#[cube(launch, address_type = "dynamic")]
+fn store_known(
+    indptr: &[u64],
+    indices: &[u32],
+    rows: &[u32],
+    offsets: &[u32],
+    edge_ids: &mut [i64],
+    picks: &mut [u32],
+) {
+    let dst = ABSOLUTE_POS;
+    if dst >= rows.len() {
+        terminate!();
+    }
+    let first_edge = indptr[rows[dst] as usize];
+    let start = offsets[dst];
+    let end = offsets[dst + 1];
+    for number in 0..end - start {
+        let place = picks[(start + number) as usize];
+        insert(picks, start, number, place, 0u32, false);
+    }
+    for slot in start..end {
+        let edge = first_edge + u64::cast_from(picks[slot as usize]);
         edge_ids[slot as usize] = i64::cast_from(edge);
-        srcs[slot as usize] = lists.indices[usize::cast_from(edge)];
+        picks[slot as usize] = indices[usize::cast_from(edge)];
     }
 }
 
@@ -141,15 +174,36 @@ impl KnownOfHop {
         let Picking { graph, hop, how, .. } = picking;
         let picked = Picked::new(&hop.nodes, most_edges);
         launch_units!(
-            pick_known,
+            draw_known,
             &hop.nodes,
             self.n_dst,
+            launch::buffer(&hop.nodes),
+            launch::buffer(&times.index),
+            launch::buffer(&times.words),
+            launch::buffer(&self.known),
+            launch::buffer(offsets),
+            launch::buffer(&picked.srcs),
+            *how
+        );
+        launch_units!(
+            place_known,
+            &hop.nodes,
+            most_edges,
             timed_lists(graph, hop, times),
             launch::buffer(&self.known),
             launch::buffer(offsets),
+            launch::buffer(&picked.srcs)
+        );
+        launch_units!(
+            store_known,
+            &hop.nodes,
+            self.n_dst,
+            launch::buffer(&graph.indptr),
+            launch::buffer(&graph.indices),
+            launch::buffer(&hop.rows),
+            launch::buffer(offsets),
             launch::buffer(&picked.edge_ids),
-            launch::buffer(&picked.srcs),
-            *how
+            launch::buffer(&picked.srcs)
         );
         picked
     }

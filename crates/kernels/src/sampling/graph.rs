@@ -67,7 +67,7 @@ impl DeviceGraph {
     /// All neighbours of a hop's destinations are transferred, independent of the fanout: 4 bytes each (8 with
     /// weights). The selected edges return as 4 bytes per destination and 12 per edge (16 with weights). During a hop,
     /// the host and the device each hold a copy of the lists. Prefer sampling on the host unless drawing is expensive.
-    /// Fanouts above 1,024 are rejected, independent of the degrees.
+    /// Fanouts above 1,024 are rejected, independent of the degrees. The host picks for seeds with times.
     ///
     /// # Errors
     /// Returns [`UploadError::NoWideIntegers`] if the device does not support 64-bit integers. If the lists of a hop

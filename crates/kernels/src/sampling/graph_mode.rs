@@ -10,7 +10,8 @@ use crate::{DeviceGraph, UploadError};
 /// The place where neighbours are sampled and features are gathered. The batches are the same in all modes.
 ///
 /// A rule that is written in Rust, without a [`kiln_sample::SamplingRule::device_rule`], picks on the host in every mode; with
-/// [`GraphMode::Device`] and [`GraphMode::ZeroCopy`], the features of nodes are gathered on the device.
+/// [`GraphMode::Device`] and [`GraphMode::ZeroCopy`], the features of nodes are gathered on the device. So it is with
+/// [`GraphMode::ZeroCopy`] and seeds with times ([`kiln_sample::Seeds::with_times`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GraphMode {
     /// Samples on the host.

@@ -43,6 +43,9 @@ use crate::sampling::staged::{Staged, StagedError, check_fanout};
 /// A custom rule that has a version in CubeCL ([`kiln_sample::SamplingRule::device_rule`]) runs on the device. Another one
 /// picks on the host, from a graph that is there ([`DeviceGraph::host_staged`]).
 ///
+/// Seeds with times ([`Seeds::with_times`]) are sampled on the device from a graph in its memory, and on the host from one that is
+/// there.
+///
 /// For rules that look for self loops, the neighbours of each node must be in ascending order, as in every graph that
 /// [`kiln_graph::CscBuilder`] builds.
 ///

@@ -70,7 +70,7 @@ fn in_unit(time: i64, unit: i64) -> i64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 30, ..ProptestConfig::default() })]
 
     /// The cases include edges that are always or never known, equal times, windows, self loops, parallel and excluded edges, a node
     /// at several times, and graphs without times.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kiln_feature::{EdgeColumnStores, FeatureBuffer, FeatureDType, FeatureStore, RelationRows, Targets};
-use kiln_graph::{Csc, EdgeColumns, ItemId, NodeId};
+use kiln_graph::{Csc, EdgeColumns, ItemId, NodeId, SharedArray};
 use kiln_kernels::GraphMode;
 use kiln_loader::{Batcher, FeatureStores, ItemSampler, Loader, LoaderConfig, NodeBatcher, NodeTargets};
 use kiln_nn::{BlockModel, InputAggregation};
@@ -40,7 +40,9 @@ impl NeighborLoader {
             GraphMode::Host => Some(self.source.sampler(&sampling)?),
             _ => self.source.device_sampler(&sampling, self.copies.graphs(), mode, device)?,
         };
-        let Some(sampler) = sampler else { return self.device_batcher(mode, device, targets, train_items) };
+        let Some(sampler) = sampler else {
+            return self.device_batcher(&sampling.config, mode, device, targets, train_items);
+        };
         let batcher = self.host_batcher(sampler, model, targets)?;
         Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
     }
@@ -48,6 +50,7 @@ impl NeighborLoader {
     /// Returns the batcher of a graph of one type that a device samples, and whose features it gathers.
     fn device_batcher(
         &self,
+        config: &SamplerConfig,
         mode: GraphMode,
         device: &Device,
         targets: Option<Targets>,
@@ -59,26 +62,40 @@ impl NeighborLoader {
         let features = self.features();
         let features = features.only_store().expect("a graph of one type should have features");
         let edge_columns = self.edge_column_stores()?;
+        let times = self.times_of_targets(targets.as_ref())?;
         let copied = self.phases.features_on(device);
         let copy = self.copies.get_or_make(device, |hotness| {
             let hottest = match copied {
                 Some(_) => None,
-                None => self.hottest(graph, hotness, train_items)?,
+                None => self.hottest(graph, config, hotness, times.as_deref(), train_items)?,
             };
             let features = || match copied {
                 Some(copied) => Ok(copied),
                 None => copy_features(features, hottest, device),
             };
-            DeviceCopy::new(device, mode, graph, features, &self.sampling, edge_columns)
+            DeviceCopy::new(device, mode, graph, features, config, edge_columns)
         })?;
         let DeviceCopy { sampler, features, edge_columns } = copy;
         let batcher = match targets {
             Some(targets) => DeviceNodeBatcher::new(sampler, features, targets),
             None => DeviceNodeBatcher::without_targets(sampler, features),
         };
+        let batcher = match times {
+            Some(times) => batcher.seed_times(times),
+            None => batcher,
+        };
         Ok(HostOrDeviceBatcher::Device(
             edge_columns.into_iter().fold(batcher, DeviceNodeBatcher::edge_column),
         ))
+    }
+
+    /// Returns the times at which the nodes that have targets are sampled; `None` if they have none of their own, or if the seeds
+    /// come with times.
+    fn times_of_targets(&self, targets: Option<&Targets>) -> Result<Option<SharedArray<i64>>> {
+        match targets.and(self.item_time_limits()) {
+            Some(_) => self.item_times().map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Returns the targets of the nodes, or of those of one type of a heterogeneous graph.
@@ -129,13 +146,15 @@ impl NeighborLoader {
     fn hottest(
         &self,
         graph: &Arc<Csc>,
+        config: &SamplerConfig,
         hotness: &mut Option<Arc<Vec<u32>>>,
+        times: Option<&[i64]>,
         train_items: impl FnOnce() -> Result<ItemSampler>,
     ) -> Result<Option<(u64, Arc<Vec<u32>>)>> {
         let Some((n_bytes, nodes)) = self.feature_cache else { return Ok(None) };
         let counted = match hotness.take() {
             Some(counted) => counted,
-            None => Arc::new(nodes.hotness(graph, &self.sampling, train_items)?),
+            None => Arc::new(nodes.hotness(graph, config, times, train_items)?),
         };
         Ok(Some((n_bytes, Arc::clone(hotness.insert(counted)))))
     }
@@ -151,13 +170,14 @@ impl NeighborLoader {
         if self.feature_cache.is_some() {
             return Err(Error::CacheNeedsDevice);
         }
+        let times = self.times_of_targets(targets.as_ref())?;
         let batcher = match targets {
-            Some(_) if self.item_time_limits().is_some() => {
-                let batcher = NodeBatcher::new(sampler, self.features(), self.node_targets());
-                batcher.seed_times(self.item_times()?)
-            }
             Some(_) => NodeBatcher::new(sampler, self.features(), self.node_targets()),
             None => NodeBatcher::without_targets(sampler, self.features()),
+        };
+        let batcher = match times {
+            Some(times) => batcher.seed_times(times),
+            None => batcher,
         };
         let batcher = match self.source.is_heterogeneous() {
             true => {

@@ -2,7 +2,6 @@
 
 use kiln_data::{DatasetTimes, TimeSplit};
 use kiln_graph::{EdgeColumns, SharedArray};
-use kiln_kernels::GraphMode;
 use kiln_loader::Phase;
 use kiln_sample::TimeLimits;
 
@@ -32,7 +31,8 @@ impl NeighborLoader {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn messages(self, messages: Messages) -> Self {
-        Self { messages, ..self }
+        // The copies on devices are sampled within the time limits of the messages.
+        Self { messages, ..self.unshared() }
     }
 
     /// Returns the split whose times limit the messages; `None` if messages pass over all edges.
@@ -134,14 +134,15 @@ impl NeighborLoader {
             };
         }
         let reads_features = self.edge_columns.iter().any(|name| **name == *EdgeColumns::FEATURES);
-        let (what, reason, fix) = match (self.graph_mode, self.source.graph_step()) {
+        let is_part_on_device = self.source.whole().is_none() && self.graph_mode != GraphMode::Host;
+        let (what, reason, fix) = match (is_part_on_device, self.source.graph_step()) {
             (_, GraphStep::SelfLoops) if reads_features => (
                 "a self loop with edge features",
                 "its features are the mean of all edges, also of later ones",
                 "use a model without self loops, such as gine, or no edge features",
             ),
-            (GraphMode::Device | GraphMode::ZeroCopy, _) => {
-                ("sampling on a device", "its samplers have no times", "keep the graph on the host")
+            (true, _) => {
+                ("sampling a partition on a device", "its samplers have no times", "keep the graph on the host")
             }
             (_, GraphStep::GcnNorm) => {
                 ("the normalisation of a GCN", "degrees count later edges", "use another model, such as sage")

@@ -7,7 +7,7 @@ use kiln::nn::AttentionKind;
 use kiln::prelude::*;
 use kiln::sample::TimeLimits;
 use kiln::train::LayerWiseConfig;
-use kiln::{GraphSource, Messages};
+use kiln::{CachedNodes, GraphSource, Messages};
 
 use super::{N_NODES, Random, auc_of_items, items_with, out};
 
@@ -97,6 +97,41 @@ fn models_at_item_times_are_reproducible_and_predict() {
     check(&typed, &random.node_times, &rsage, Rule::MostRecent);
 }
 
+/// A device samples the trees of the host, from a copy of the graph or of the lists, with a cache of hot rows.
+#[test]
+fn the_place_of_batches_does_not_change_models_at_item_times() {
+    let random = Random::new(true, true);
+    let split = TimeSplit::new(None, 50, 75).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut n_runs = 0;
+    let mut outputs = |data: &Dataset, mode: GraphMode, cache: bool, rule: Rule| {
+        let loader = loader(data).rule(rule).graph_mode(mode);
+        let loader = if cache { loader.feature_cache_of(64, CachedNodes::ByPresampling) } else { loader };
+        n_runs += 1;
+        let fit = out(folder.path(), n_runs.to_string(), 2);
+        let sage = SageConfig::new(2, 2).layers(2).hidden(8).dropout(0.0);
+        if data.is_heterogeneous() {
+            let rsage = RsageConfig::new(2, 2).metagraph(&data.graph.metagraph()).layers(2).hidden(8);
+            let rsage = HeteroModelConfig::new(data.dims(), rsage.dropout(0.0));
+            let trained = Trainer::new(rsage, AdamConfig::new(0.01)).fit(&loader, fit).unwrap();
+            return format!("{:?}", trained.predict(&loader, Phase::Test).unwrap().predictions());
+        }
+        let trained = Trainer::new(sage, AdamConfig::new(0.01)).fit(&loader, fit).unwrap();
+        format!("{:?}", trained.predict(&loader, Phase::Test).unwrap().predictions())
+    };
+    for is_typed in [false, true] {
+        let data = random.timed(split, is_typed);
+        let expected = outputs(&data, GraphMode::Host, false, Rule::MostRecent);
+        for mode in [GraphMode::Device, GraphMode::ZeroCopy] {
+            assert_eq!(outputs(&data, mode, false, Rule::MostRecent), expected, "{mode:?}");
+            if !is_typed {
+                assert_eq!(outputs(&data, mode, true, Rule::MostRecent), expected, "{mode:?} with a cache");
+            }
+        }
+        assert!(outputs(&data, GraphMode::Device, false, Rule::Uniform) != expected);
+    }
+}
+
 /// Added self loops are always known, and keep the times of the other edges.
 #[test]
 fn self_loops_are_known_at_every_time() {
@@ -146,8 +181,6 @@ fn what_is_not_possible_with_item_times_is_an_error() {
     };
     let error = fit(loader(&data).evaluation(EvalMode::Exact { memory_bytes: None }));
     assert!(error.contains("exact evaluation of items of several times is not possible"), "{error}");
-    let error = fit(loader(&data).graph_mode(GraphMode::Device));
-    assert!(error.contains("keep the graph on the host"), "{error}");
     let error = fit(NeighborLoader::new(&data, [4, 4]).rule(Rule::MostRecent));
     assert!(error.contains("`most-recent` picks by time"), "{error}");
     let error = fit(loader(&Random::new(true, false).timed(split, false)));

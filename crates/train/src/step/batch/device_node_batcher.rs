@@ -3,10 +3,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_feature::Targets;
-use kiln_graph::NodeId;
+use kiln_graph::{NodeId, SharedArray};
 use kiln_kernels::{DeviceEdgeColumn, DeviceFeatures, DeviceSampler, run_on_load_stream, wait};
 use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
-use kiln_sample::{Scratch, Seeds};
+use kiln_sample::Scratch;
 
 use crate::step::batch::DeviceBatch;
 use crate::step::batch::input_rows::InputRows;
@@ -21,6 +21,8 @@ pub struct DeviceNodeBatcher {
     edge_columns: Vec<Arc<DeviceEdgeColumn>>,
     /// The targets of the seeds; `None` for tasks without targets of nodes.
     targets: Option<Targets>,
+    /// The time of each node; `None` if seeds have no times, or if those of a batch come with it.
+    seed_times: Option<SharedArray<i64>>,
 }
 
 impl DeviceNodeBatcher {
@@ -30,12 +32,12 @@ impl DeviceNodeBatcher {
         features: Arc<DeviceFeatures>,
         targets: impl Into<Targets>,
     ) -> Self {
-        Self { sampler, features, edge_columns: Vec::new(), targets: Some(targets.into()) }
+        Self { sampler, features, edge_columns: Vec::new(), targets: Some(targets.into()), seed_times: None }
     }
 
     /// Creates a batcher whose batches have no targets, for link prediction.
     pub fn without_targets(sampler: Arc<DeviceSampler>, features: Arc<DeviceFeatures>) -> Self {
-        Self { sampler, features, edge_columns: Vec::new(), targets: None }
+        Self { sampler, features, edge_columns: Vec::new(), targets: None, seed_times: None }
     }
 
     /// Makes blocks carry a column of their edges ([`DeviceBlock::edge_column`]), which must be that of the sampler's graph.
@@ -44,6 +46,13 @@ impl DeviceNodeBatcher {
     pub fn edge_column(mut self, column: Arc<DeviceEdgeColumn>) -> Self {
         self.edge_columns.push(column);
         self
+    }
+
+    /// Samples each seed at a time of its own, as [`NodeBatcher::seed_times`](kiln_loader::NodeBatcher::seed_times) does. `times`
+    /// has a time for each node.
+    #[must_use]
+    pub fn seed_times(self, times: impl Into<SharedArray<i64>>) -> Self {
+        Self { seed_times: Some(times.into()), ..self }
     }
 }
 
@@ -67,8 +76,8 @@ impl Batcher for DeviceNodeBatcher {
         scratch: &mut Scratch,
         times: &mut StageTimes,
     ) -> Result<DeviceBatch<NodeInput>, BatchError> {
-        let SeedBatch { phase, key, seeds, times: seed_times, excluded, .. } = seeds;
-        let seeds = Seeds::nodes(seeds).excluding(excluded).with_times(seed_times);
+        let SeedBatch { phase, key, .. } = seeds;
+        let seeds = seeds.into_seeds(self.seed_times.as_deref())?;
         let load = || {
             let start = Instant::now();
             let sample = self.sampler.sample(&seeds, key, scratch)?;
