@@ -253,6 +253,8 @@ impl EdgeColumns {
     pub const FEATURES: &'static str = "features";
     /// The name of the times.
     pub const TIMES: &'static str = "times";
+    /// The name of the ages of edges in the blocks of items with times. No column of a graph can have it ([`EdgeColumns::is_name`]).
+    pub const AGES: &'static str = "edge ages";
     /// The maximum length of a name.
     const LONGEST_NAME: usize = 64;
 

@@ -1,3 +1,5 @@
+use kiln_nn::TimedParts;
+
 /// An error of minibatches whose items are sampled at their own times ([`Messages::AtItemTime`](crate::Messages::AtItemTime)).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -55,6 +57,38 @@ pub enum ItemTimesError {
         /// The name of the rule.
         rule: &'static str,
     },
+    /// The model reads ages, and batches carry none.
+    #[error("the model reads the ages of nodes and edges: let the loader carry them (NeighborLoader::ages)")]
+    NoAges,
+    /// Batches carry ages, and the model reads none.
+    #[error(
+        "the loader carries the ages of nodes and edges, and the model reads none: create it with \
+         NeighborLoader::encode_times, or leave out NeighborLoader::ages"
+    )]
+    AgesNotRead,
+    /// Ages are those at the times of items, and items are not sampled at them.
+    #[error(
+        "the age of a node or an edge is that at the time of an item: let items have times (--messages item-time), or leave out \
+         --time-encoding"
+    )]
+    AgesWithoutItemTimes,
+    /// The model reads the ages of other types of nodes, or of other relations, than those with times.
+    #[error(
+        "the model reads the ages of {expected:?}, but the data has times of {got:?}: create the model for this data, with \
+         NeighborLoader::encode_times"
+    )]
+    OtherAges {
+        /// The types and relations of the model.
+        expected: TimedParts,
+        /// Those with times.
+        got: TimedParts,
+    },
+    /// No part of the data whose ages the model could read has times.
+    #[error(
+        "there are no ages to encode: no nodes have times, and no edges whose features the model reads; state the times of nodes \
+         or edges, or use a model with edge features, such as transformer"
+    )]
+    NothingToEncode,
     /// A setting does not apply to items with times.
     #[error("{what} is not possible with items that are sampled at their own times, because {reason}: {fix}")]
     NotPossible {

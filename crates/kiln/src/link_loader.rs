@@ -373,7 +373,7 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     fn task(&self, scaler: Option<&TargetScaler>) -> Self::Task {
         let objective = TaskObjective::from(self.task_objective()).with_target_scaler(scaler.cloned());
         let task = LinkTask::with_objective(objective);
-        match self.nodes.source().is_heterogeneous() {
+        match self.nodes.has_input_encoder() {
             true => task.on_types(self.nodes.input_types()).with_keys(self.nodes.node_keys()),
             false => task,
         }

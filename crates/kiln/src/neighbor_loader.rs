@@ -1,3 +1,4 @@
+mod ages;
 mod batcher;
 mod check;
 mod describe;
@@ -120,6 +121,10 @@ pub struct NeighborLoader {
     /// The edges over which messages pass in data with a split by time, and the graphs of its phases.
     messages: Messages,
     phases: PhaseGraphs,
+    /// True if batches carry the ages of nodes and edges.
+    ages: bool,
+    /// The unit of ages, computed when it is first needed.
+    age_unit: Arc<OnceLock<u64>>,
     /// The keys of the nodes of each type without features, computed when they are first needed.
     keys: Arc<OnceLock<Arc<[Option<NodeKeys>]>>>,
 }
@@ -172,6 +177,8 @@ impl NeighborLoader {
             copies: DeviceCopies::default(),
             messages: Messages::default(),
             phases: PhaseGraphs::default(),
+            ages: false,
+            age_unit: Arc::default(),
             keys: Arc::default(),
         }
     }
@@ -442,7 +449,7 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
         let objective = objective_of(self.objective.as_ref(), &self.targets.values);
         let task =
             NodeTask::with_objective(TaskObjective::from(objective).with_target_scaler(scaler.cloned()));
-        match self.source.is_heterogeneous() {
+        match self.has_input_encoder() {
             true => task.on_types(self.input_types()).with_keys(self.node_keys()),
             false => task,
         }

@@ -15,6 +15,7 @@ use kiln_graph::{
 };
 use kiln_kernels::GraphMode;
 use kiln_loader::FeatureStores;
+use kiln_nn::TimedParts;
 use kiln_sample::{Fanout, FrontierSampler, HeteroNeighborSampler, SamplerConfig, TimeLimits};
 use kiln_train::{DataHash, ModelTask, NodeKeys, PredictionData, SavedModel, SchemaInfo, SeedTimes};
 
@@ -78,6 +79,11 @@ impl GraphSource {
         let source =
             self.source.before(self.source.time_kind().parse(time).map_err(kiln_data::Error::from)?)?;
         Ok(Self { source, known_hash: self.known_hash.clone() })
+    }
+
+    /// Returns the types of nodes and the relations with times of their own, whose ages a model may read.
+    pub fn timed_parts(&self) -> TimedParts {
+        self.source.timed_parts()
     }
 
     /// Returns the meaning of the times of the data.
@@ -319,6 +325,22 @@ pub(crate) trait Source: Send + Sync {
 
     /// Returns the times of the nodes of a type; `None` if they have none.
     fn node_times(&self, node_type: usize) -> Option<SharedArray<i64>>;
+
+    /// Returns the types of nodes and the relations with times of their own.
+    fn timed_parts(&self) -> TimedParts {
+        let n_types = self.schema().types().n_types();
+        let has_times = |columns: Vec<String>| columns.iter().any(|name| name == EdgeColumns::TIMES);
+        TimedParts {
+            node_types: (0..n_types).map(|node_type| self.node_times(node_type).is_some()).collect(),
+            relations: self.edge_columns().into_iter().map(has_times).collect(),
+        }
+    }
+
+    /// Returns the length of time between the first and the last time of the nodes and edges; `None` if there are none, or if the
+    /// graph is partitioned.
+    fn time_span(&self) -> Option<u64> {
+        None
+    }
 
     /// Returns whether each node was known before a time, by node; `None` if no node has a time.
     fn nodes_before(&self, time: i64) -> Option<Arc<[bool]>>;

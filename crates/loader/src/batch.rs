@@ -47,8 +47,11 @@ pub struct SampledBatch {
     /// For each seed, its destination in the last block, which is also its row in the model's output. A node that
     /// occurs twice in `seeds` has one destination and two entries here.
     pub seed_index: Vec<LocalId>,
-    /// The rows of the edges in each column that the batcher gathers.
+    /// The rows of the edges in each column that the batcher gathers, and the ages of the edges ([`Ages`](crate::Ages)).
     pub edge_columns: Vec<EdgeRows>,
+    /// The ages of the input nodes of each type, `[n_types]`, in their order in the batch; `None` for a type without ages. Empty
+    /// unless the batcher computes ages.
+    pub node_ages: Vec<Option<Vec<f32>>>,
     /// The class of each seed, aligned with `seeds` and `seed_index`; never negative. Empty for target values.
     pub labels: Vec<i32>,
     /// The target values of each seed, `[n_seeds, n_columns]`, NaN if missing. Empty for class labels.
@@ -67,7 +70,18 @@ impl SampledBatch {
 
     /// Returns the size of the batch's arrays in bytes.
     pub fn n_bytes(&self) -> usize {
-        let Self { blocks, groups, seeds, items, seed_index, edge_columns, labels, target_values, .. } = self;
+        let Self {
+            blocks,
+            groups,
+            seeds,
+            items,
+            seed_index,
+            edge_columns,
+            node_ages,
+            labels,
+            target_values,
+            ..
+        } = self;
         let of_groups = groups.iter().flatten().map(RelationGroups::n_bytes).sum::<usize>();
         blocks.iter().map(Block::n_bytes).sum::<usize>()
             + of_groups
@@ -75,6 +89,7 @@ impl SampledBatch {
             + size_of_val(items.as_slice())
             + size_of_val(seed_index.as_slice())
             + edge_columns.iter().map(EdgeRows::n_bytes).sum::<usize>()
+            + node_ages.iter().flatten().map(|ages| size_of_val(ages.as_slice())).sum::<usize>()
             + size_of_val(labels.as_slice())
             + size_of_val(target_values.as_slice())
     }

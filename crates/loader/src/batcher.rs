@@ -7,7 +7,7 @@ use kiln_feature::{EdgeColumnStores, EdgeFeatureStore, Labels, TargetValues, Tar
 use kiln_graph::{Block, GraphSchema, ItemId, Metagraph, NodeId, NodeTypes, RelationGroups, SharedArray};
 use kiln_sample::{FrontierSampler, SampledBlocks, Scratch};
 
-use crate::{BatchError, EdgeRows, FeatureStores, MiniBatch, SampledBatch, SeedBatch, StageTimes};
+use crate::{Ages, BatchError, EdgeRows, FeatureStores, MiniBatch, SampledBatch, SeedBatch, StageTimes};
 
 /// Makes a batch from its seeds: the task-specific part of a [`Loader`](crate::Loader).
 ///
@@ -108,6 +108,8 @@ pub struct NodeBatcher<S: ?Sized> {
     /// The time of each node that may be a seed, `[n_nodes]`, counted from the first node that has targets; `None` if seeds have
     /// no times, or if those of a batch come with it. It is boxed, because few batchers have it.
     seed_times: Option<Box<SharedArray<i64>>>,
+    /// The times from which batches compute ages; `None` for batches without ages.
+    ages: Option<Box<Ages>>,
     /// The types and relations by which the edges of blocks are grouped; `None` for models that read no groups.
     grouped_by: Option<(Arc<NodeTypes>, Metagraph)>,
     /// True if the groups have those of nodes.
@@ -141,6 +143,7 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
             edge_columns: EdgeColumnStores::default(),
             targets: None,
             seed_times: None,
+            ages: None,
             grouped_by: None,
             groups_nodes: false,
         }
@@ -151,6 +154,13 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
     #[must_use]
     pub fn seed_times(self, times: impl Into<SharedArray<i64>>) -> Self {
         Self { seed_times: Some(Box::new(times.into())), ..self }
+    }
+
+    /// Computes the ages of nodes and edges at the times of the seeds, too ([`SampledBatch::node_ages`], and the column
+    /// [`EdgeColumns::AGES`](kiln_graph::EdgeColumns::AGES) of the edges). They must be those of the sampled graph.
+    #[must_use]
+    pub fn ages(self, ages: Ages) -> Self {
+        Self { ages: Some(Box::new(ages)), ..self }
     }
 
     /// Gathers the rows of the edges of each block in a column, too, such as their features. They must be those of the
@@ -216,6 +226,10 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
         for (name, rows) in self.edge_columns.iter() {
             sampled.edge_columns.push(EdgeRows::gather(name, &**rows, &sampled.blocks)?);
         }
+        if let (Some(ages), Some(first)) = (&self.ages, sampled.blocks.first()) {
+            sampled.node_ages = ages.of_nodes(first)?;
+            sampled.edge_columns.extend(ages.of_edges(&sampled.blocks)?);
+        }
         times.sample += sampled_at - start;
         times.gather += sampled_at.elapsed();
         Ok(sampled)
@@ -247,6 +261,7 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
             groups,
             seed_index,
             edge_columns: Vec::new(),
+            node_ages: Vec::new(),
             labels: Vec::new(),
             target_values: Vec::new(),
         })

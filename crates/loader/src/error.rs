@@ -79,6 +79,9 @@ pub enum BatchError {
         /// The number of nodes of all types.
         n_nodes: usize,
     },
+    /// The ages of nodes or edges are asked for, and the seeds have no times.
+    #[error("the seeds have no times, at which ages are computed: give the batcher or its seeds times")]
+    NoItemTimes,
     /// A seed is not of the type of nodes that has targets.
     #[error("node {} has no target: expected a node of the type with targets ({}..{})", node.0, nodes.start, nodes.end)]
     NoTarget {

@@ -31,6 +31,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod ages;
 mod background;
 mod batch;
 mod batcher;
@@ -47,6 +48,7 @@ mod rows;
 mod seed_batch;
 mod time;
 
+pub use ages::Ages;
 pub use background::Background;
 pub use batch::{EdgeRows, MiniBatch, SampledBatch};
 pub use batcher::{Batcher, NodeBatcher, NodeTargets};

@@ -9,17 +9,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::kind::KindName;
 use crate::{
-    BlockModel, Error, ForwardContext, GraphMetadata, GraphRequirements, InputAggregation, InputEncoder,
-    InputEncoderConfig, InputFormat, LayerSize, ModelConfig, Result, TypeOrder,
+    AgeEncoder, AgeEncoderConfig, BlockModel, Error, ForwardContext, GraphMetadata, GraphRequirements, InputAggregation, InputEncoder,
+    InputEncoderConfig, InputFormat, LayerSize, ModelConfig, Result, TimeEncoderConfig, TypeOrder,
 };
 
 /// A model of the nodes of a heterogeneous graph: an encoder that computes rows of one width for nodes of all types, and a
 /// model of their neighbourhoods.
 #[derive(Module, Debug)]
 pub struct HeteroModel<M: Module> {
-    /// The layers of the input rows. `None` for a graph with one type of nodes with features, which the model reads as they
-    /// are: its weights and outputs are those of the model alone.
+    /// The layers of the input rows. `None` for a graph with one type of nodes with features, which a model without ages reads as
+    /// they are: its weights and outputs are those of the model alone.
     pub encoder: Option<InputEncoder>,
+    /// The part that reads the ages of nodes and edges; `None` without it, which changes no weights.
+    pub ages: Option<AgeEncoder>,
     /// The model of nodes.
     pub model: M,
 }
@@ -30,11 +32,15 @@ impl<M: BlockModel> BlockModel for HeteroModel<M> {
     }
 
     fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        self.model.layer(i, block, x, ctx)
+        match self.encode_edges(block, ctx) {
+            Some(block) => self.model.layer(i, &block, x, ctx),
+            None => self.model.layer(i, block, x, ctx),
+        }
     }
 
     fn input_format(&self) -> InputFormat {
-        self.model.input_format()
+        let edge_ages = self.ages.as_ref().is_some_and(AgeEncoder::reads_edges);
+        InputFormat { edge_ages, ..self.model.input_format() }
     }
 
     fn uses_burn_rng(&self) -> bool {
@@ -45,14 +51,19 @@ impl<M: BlockModel> BlockModel for HeteroModel<M> {
         self.model.input_rows(x)
     }
 
-    /// Runs the encoder: returns the input rows of the model of nodes, `[n_src of blocks[0], d_in]`.
+    /// Runs the encoder: returns the input rows of the model of nodes, `[n_src of blocks[0], d_in]`. The rows of types whose ages
+    /// the model reads have them as their last column.
     ///
     /// # Panics
     /// Panics as [`InputEncoder::forward`] does, or without an encoder as [`BlockModel::input`] of the model of nodes does.
     fn input(&self, rows: Vec<Tensor<2>>, order: &TypeOrder) -> Tensor<2> {
-        match &self.encoder {
-            Some(encoder) => encoder.forward(rows, order),
-            None => self.model.input(rows, order),
+        match (&self.encoder, &self.ages) {
+            (Some(encoder), Some(ages)) => {
+                let (rows, added) = ages.split(rows);
+                encoder.forward_with(rows, added, order)
+            }
+            (Some(encoder), None) => encoder.forward(rows, order),
+            (None, _) => self.model.input(rows, order),
         }
     }
 
@@ -61,7 +72,10 @@ impl<M: BlockModel> BlockModel for HeteroModel<M> {
     }
 
     fn forward(&self, blocks: &[DeviceBlock], x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        self.model.forward(blocks, x, ctx)
+        match self.encode_blocks(blocks, ctx) {
+            Some(blocks) => self.model.forward(&blocks, x, ctx),
+            None => self.model.forward(blocks, x, ctx),
+        }
     }
 
     fn layer_size(&self, i: usize) -> Option<LayerSize> {
@@ -81,13 +95,28 @@ impl<M: BlockModel> BlockModel for HeteroModel<M> {
             self.encoder.is_none(),
             "got aggregated input rows, but the encoder reads those of each node"
         );
-        self.model.forward_aggregated(blocks, rows, ctx)
+        match self.encode_blocks(blocks, ctx) {
+            Some(blocks) => self.model.forward_aggregated(&blocks, rows, ctx),
+            None => self.model.forward_aggregated(blocks, rows, ctx),
+        }
+    }
+}
+
+impl<M: Module> HeteroModel<M> {
+    /// Returns the block that the model of nodes reads if it reads ages of edges, which are then a part of their features.
+    fn encode_edges(&self, block: &DeviceBlock, ctx: &ForwardContext) -> Option<DeviceBlock> {
+        self.ages.as_ref()?.encode_edges(block, ctx)
+    }
+
+    /// Returns the blocks of [`HeteroModel::encode_edges`].
+    fn encode_blocks(&self, blocks: &[DeviceBlock], ctx: &ForwardContext) -> Option<Vec<DeviceBlock>> {
+        blocks.iter().map(|block| self.encode_edges(block, ctx)).collect()
     }
 }
 
 /// The configuration of a [`HeteroModel`], from that of its model of nodes. The number of feature columns of that model,
 /// [`ModelConfig::d_in`], is the width of the encoder's rows and of trainable rows. If there is one type of nodes with
-/// features, the model has no encoder, and must read their width.
+/// features, a model without ages ([`HeteroModelConfig::time_encoding`]) has no encoder, and must read their width.
 ///
 /// ```
 /// use burn::tensor::Device;
@@ -107,13 +136,21 @@ pub struct HeteroModelConfig<C> {
     pub widths: Vec<Option<usize>>,
     /// The configuration of the model of nodes.
     pub model: C,
+    /// The configuration of the part that reads ages; `None`, the default, for a model that reads none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ages: Option<AgeEncoderConfig>,
 }
 
 impl<C: fmt::Debug> fmt::Debug for HeteroModelConfig<C> {
     /// Writes the name that checkpoints have: a run is resumed only if the text of its model is equal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { widths, model } = self;
-        f.debug_struct("TypedModelConfig").field("widths", widths).field("model", model).finish()
+        let Self { widths, model, ages } = self;
+        let mut text = f.debug_struct("TypedModelConfig");
+        text.field("widths", widths).field("model", model);
+        if let Some(ages) = ages {
+            text.field("ages", ages);
+        }
+        text.finish()
     }
 }
 
@@ -127,10 +164,39 @@ impl<C: ModelConfig> HeteroModelConfig<C> {
     /// assert_eq!(config.widths.len(), 2);
     /// ```
     pub fn new(widths: impl IntoIterator<Item = Option<usize>>, model: C) -> Self {
-        Self { widths: widths.into_iter().collect(), model }
+        Self { widths: widths.into_iter().collect(), model, ages: None }
     }
 
-    /// Returns the configuration of the encoder; `None` for one type of nodes with features, which the model reads as they are.
+    /// Makes the model read the ages of nodes and edges, encoded by `times`. `graph` has the types of nodes and the relations with
+    /// times ([`GraphMetadata::timed`]), as a loader that carries ages returns them. The encoded age of a node, multiplied by a
+    /// matrix of its type, is added to its input row. That of an edge is a part of its features, for a model that can read them
+    /// ([`ModelConfig::with_edge_features`]); a model that reads types of edges instead of features keeps the types.
+    ///
+    /// It is also for graphs with one type of nodes, whose features then have a linear layer in front of the model.
+    ///
+    /// Returns `None` if neither nodes nor edges that the model reads have times.
+    ///
+    /// ```
+    /// use kiln_nn::{GraphMetadata, HeteroModelConfig, ModelConfig, TimeEncoderConfig, TimedParts, TransformerConfig};
+    /// // One type of nodes with 100 feature columns. Nodes and edges have times.
+    /// let timed = TimedParts { node_types: vec![true], relations: vec![true] };
+    /// let graph = GraphMetadata { timed: Some(timed.clone()), ..GraphMetadata::default() };
+    /// let config = HeteroModelConfig::new([Some(100)], TransformerConfig::new(64, 10));
+    /// let config = config.time_encoding(TimeEncoderConfig::learned(16), &graph).expect("the graph has times");
+    /// assert_eq!(config.requirements().ages, Some(timed));
+    /// ```
+    #[must_use]
+    pub fn time_encoding(self, times: TimeEncoderConfig, graph: &GraphMetadata) -> Option<Self> {
+        let timed = graph.timed.clone()?;
+        let is_heterogeneous = graph.metagraph.is_some() || graph.widths.is_some();
+        let (ages, with_ages) = AgeEncoderConfig::for_model(times, timed, is_heterogeneous, &self.model);
+        let reads_ages = ages.reads_nodes() || ages.reads_edges();
+        let model = with_ages.unwrap_or(self.model);
+        reads_ages.then_some(Self { widths: self.widths, model, ages: Some(ages) })
+    }
+
+    /// Returns the configuration of the encoder; `None` for one type of nodes with features, which a model without ages reads as
+    /// they are.
     ///
     /// # Errors
     /// Returns [`Error::UnknownInputWidth`] if the model's configuration does not return its [`ModelConfig::d_in`], and
@@ -138,8 +204,8 @@ impl<C: ModelConfig> HeteroModelConfig<C> {
     fn encoder(&self) -> Result<Option<InputEncoderConfig>> {
         let hidden = self.model.d_in().ok_or(Error::UnknownInputWidth { kind: C::KIND })?;
         match self.widths[..] {
-            [Some(width)] if width == hidden => Ok(None),
-            [Some(width)] => Err(Error::InputWidth { expected: hidden, got: width }),
+            [Some(width)] if self.ages.is_none() && width == hidden => Ok(None),
+            [Some(width)] if self.ages.is_none() => Err(Error::InputWidth { expected: hidden, got: width }),
             _ => Ok(Some(InputEncoderConfig::new(self.widths.iter().copied(), hidden))),
         }
     }
@@ -186,16 +252,22 @@ impl<C: ModelConfig<Model: BlockModel>> ModelConfig for HeteroModelConfig<C> {
     }
 
     fn requirements(&self) -> GraphRequirements {
-        GraphRequirements { widths: Some(self.widths.clone()), ..self.model.requirements() }
+        let of_model = self.model.requirements();
+        let requirements = match &self.ages {
+            Some(ages) => ages.decoded(of_model),
+            None => of_model,
+        };
+        GraphRequirements { widths: Some(self.widths.clone()), ..requirements }
     }
 
     fn for_graph(self, graph: &GraphMetadata) -> Self {
-        Self { widths: graph.widths.clone().unwrap_or(self.widths), model: self.model.for_graph(graph) }
+        let model = self.model.for_graph(&encoded(&self.ages, graph));
+        Self { widths: graph.widths.clone().unwrap_or(self.widths), model, ages: self.ages }
     }
 
     fn with_edge_features(self, graph: &GraphMetadata) -> Option<Self> {
-        let Self { widths, model } = self;
-        model.with_edge_features(graph).map(|model| Self { widths, model })
+        let Self { widths, model, ages } = self;
+        model.with_edge_features(&encoded(&ages, graph)).map(|model| Self { widths, model, ages })
     }
 
     /// Creates a model with initial weights drawn from the key. Those of the model of nodes are the ones that it has alone.
@@ -206,8 +278,15 @@ impl<C: ModelConfig<Model: BlockModel>> ModelConfig for HeteroModelConfig<C> {
     /// type of nodes with features.
     fn init(&self, key: RngKey, device: &Device) -> Result<HeteroModel<C::Model>> {
         let encoder = self.encoder()?.map(|encoder| encoder.init(key, device)).transpose()?;
-        Ok(HeteroModel { encoder, model: self.model.init(key, device)? })
+        let hidden = self.model.d_in().unwrap_or(0);
+        let ages = self.ages.as_ref().map(|ages| ages.init(self.widths.len(), hidden, key, device)).transpose()?;
+        Ok(HeteroModel { encoder, ages, model: self.model.init(key, device)? })
     }
+}
+
+/// Returns the properties of a graph with the edge features that the model of nodes reads.
+fn encoded(ages: &Option<AgeEncoderConfig>, graph: &GraphMetadata) -> GraphMetadata {
+    ages.as_ref().map_or_else(|| graph.clone(), |ages| ages.encoded(graph))
 }
 
 struct HeteroKind<C>(PhantomData<C>);

@@ -204,7 +204,7 @@ impl Conv for HgtConv {
     }
 
     fn input_format(&self) -> InputFormat {
-        InputFormat { half_rows: true, relation_groups: true, node_groups: true }
+        InputFormat { half_rows: true, relation_groups: true, node_groups: true, ..InputFormat::default() }
     }
 
     fn size(&self) -> Option<LayerSize> {

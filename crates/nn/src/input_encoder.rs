@@ -151,23 +151,34 @@ impl InputEncoder {
     /// # Panics
     /// Panics if the number of types, of rows or a width does not match.
     pub fn forward(&self, rows: Vec<Tensor<2>>, order: &TypeOrder) -> Tensor<2> {
+        let none_added = vec![None; rows.len()];
+        self.forward_with(rows, none_added, order)
+    }
+
+    /// Runs the encoder and adds rows `[n_t, hidden]` to those of some types.
+    pub(crate) fn forward_with(
+        &self,
+        rows: Vec<Tensor<2>>,
+        added: Vec<Option<Tensor<2>>>,
+        order: &TypeOrder,
+    ) -> Tensor<2> {
         let n_types = rows.len();
         let expected = self.layers.len();
         assert_eq!(n_types, expected, "the input has {n_types} types of nodes, the encoder {expected}");
         order.check(&rows);
         let device = rows[0].device();
-        let encoded = |(layer, rows): (&Option<Linear>, Tensor<2>)| match layer {
-            Some(layer) => layer.forward(rows),
-            None => {
-                let width = rows.dims()[1];
-                let hidden = self.hidden;
-                assert_eq!(width, hidden, "trainable rows have {width} columns, expected {hidden}");
-                rows
+        let mut encoded = Vec::with_capacity(n_types);
+        for ((layer, rows), added) in self.layers.iter().zip(rows).zip(added) {
+            // Burn's concatenation rejects tensors without rows on some devices.
+            if rows.dims()[0] == 0 {
+                continue;
             }
-        };
-        // Burn's concatenation rejects tensors without rows on some devices.
-        let encoded: Vec<_> =
-            self.layers.iter().zip(rows).filter(|(_, rows)| rows.dims()[0] != 0).map(encoded).collect();
+            let of_type = self.encode_type(layer, rows);
+            encoded.push(match added {
+                Some(added) => of_type + added,
+                None => of_type,
+            });
+        }
         if encoded.is_empty() {
             return Tensor::zeros([0, self.hidden], &device);
         }
@@ -175,6 +186,18 @@ impl InputEncoder {
         match &order.rows {
             Some(rows) => ops::gather_rows(rows, encoded),
             None => encoded,
+        }
+    }
+
+    fn encode_type(&self, layer: &Option<Linear>, rows: Tensor<2>) -> Tensor<2> {
+        match layer {
+            Some(layer) => layer.forward(rows),
+            None => {
+                let width = rows.dims()[1];
+                let hidden = self.hidden;
+                assert_eq!(width, hidden, "trainable rows have {width} columns, expected {hidden}");
+                rows
+            }
         }
     }
 }

@@ -17,6 +17,7 @@
 //! # Ok::<(), kiln_nn::Error>(())
 //! ```
 
+mod age_encoder;
 mod aggregate;
 mod attention;
 mod conv;
@@ -55,9 +56,11 @@ mod rsage_conv;
 mod sage;
 mod sage_conv;
 mod stack;
+mod time_encoder;
 mod transformer_conv;
 mod weights;
 
+pub use age_encoder::{AgeEncoder, AgeEncoderConfig};
 pub use aggregate::{Aggregate, Readout};
 pub use attention::HeadOutput;
 pub use conv::{BiasedRows, Conv};
@@ -89,13 +92,14 @@ pub use model::{
 pub use net::Net;
 pub use normalization::Normalization;
 pub use order::InputAggregation;
-pub use requirements::{GraphMetadata, GraphRequirements};
+pub use requirements::{GraphMetadata, GraphRequirements, TimedParts};
 pub use rgcn::{Rgcn, RgcnConfig};
 pub use rgcn_conv::{RgcnConv, RgcnConvConfig};
 pub use rsage::{Rsage, RsageConfig};
 pub use rsage_conv::{RsageConv, RsageConvConfig};
 pub use sage::{Sage, SageConfig};
 pub use sage_conv::{SageConv, SageConvConfig};
+pub use time_encoder::{Frequencies, TimeEncoder, TimeEncoderConfig};
 pub use transformer_conv::{Transformer, TransformerConfig, TransformerConv, TransformerConvConfig};
 pub use weights::{PortableWeights, WeightFormat, load_safetensors, to_safetensors};
 
@@ -104,7 +108,8 @@ pub mod prelude {
     pub use crate::{
         Aggregate, AttentionKind, EdgeInput, EdgeWeighting, GatConfig, GcnConfig, GinConfig, GineConfig,
         HeteroModelConfig, HgtConfig, JumpingKnowledge, LinkDecoderConfig, LinkLoss, LinkModelConfig,
-        ModelConfig, Normalization, RgcnConfig, RsageConfig, SageConfig, TransformerConfig, WeightInit,
+        ModelConfig, Normalization, RgcnConfig, RsageConfig, SageConfig, TimeEncoderConfig, TransformerConfig,
+        WeightInit,
     };
 }
 

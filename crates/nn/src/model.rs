@@ -152,6 +152,8 @@ pub struct InputFormat {
     ///
     /// [`RelationGroups::with_nodes`]: kiln_graph::RelationGroups::with_nodes
     pub node_groups: bool,
+    /// True if the layers read the ages of edges ([`AgeEncoder`](crate::AgeEncoder)).
+    pub edge_ages: bool,
 }
 
 /// Returns the first block of a forward pass from aggregated rows, after checks of the numbers of blocks and rows.

@@ -65,6 +65,7 @@ impl<C: Conv> BlockModel for Net<C> {
             half_rows: first.half_rows,
             relation_groups: first.relation_groups || other.relation_groups,
             node_groups: first.node_groups || other.node_groups,
+            edge_ages: first.edge_ages || other.edge_ages,
         });
         joined.unwrap_or_default()
     }

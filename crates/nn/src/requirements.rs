@@ -2,6 +2,7 @@
 //! the config of a model around another one passes on two methods.
 
 use kiln_graph::Metagraph;
+use serde::{Deserialize, Serialize};
 
 /// The requirements of a model on a graph and on the sampling of its neighbourhoods, besides the rows of nodes. The default
 /// requires nothing.
@@ -33,6 +34,20 @@ pub struct GraphRequirements {
     pub edge_widths: Option<Vec<Option<usize>>>,
     /// True if the model is meant for graphs in which each node has a self loop, and for samplers that keep it.
     pub self_loops: bool,
+    /// The types of nodes and the relations whose ages the model reads; `None` if it reads none. [`BlockModel::input`](crate::BlockModel::input)
+    /// of such a model expects the ages of nodes as the last column of their rows, and its layers those of edges as a column of
+    /// the block.
+    pub ages: Option<TimedParts>,
+}
+
+/// The types of nodes and the relations with times, whose ages a model may read.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimedParts {
+    /// Whether the nodes of each type have times, `[n_types]`.
+    pub node_types: Vec<bool>,
+    /// Whether the edges of each relation have times, `[n_relations]`.
+    pub relations: Vec<bool>,
 }
 
 /// The properties of a graph for which a model is configured. What is unknown is `None`, as all is by default.
@@ -51,4 +66,6 @@ pub struct GraphMetadata {
     /// The number of columns of the edge features of each relation of a heterogeneous graph, `[n_relations]`; `None` within for
     /// a relation without features.
     pub edge_widths: Option<Vec<Option<usize>>>,
+    /// The types of nodes and the relations with times, of which one has some.
+    pub timed: Option<TimedParts>,
 }

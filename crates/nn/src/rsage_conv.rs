@@ -177,7 +177,8 @@ impl Conv for RsageConv {
     /// Returns a form with relation groups, unless there is one type of nodes and one relation, for which the layer reads the
     /// edges of the block.
     fn input_format(&self) -> InputFormat {
-        InputFormat { half_rows: true, relation_groups: !self.metagraph.is_homogeneous(), node_groups: false }
+        let relation_groups = !self.metagraph.is_homogeneous();
+        InputFormat { half_rows: true, relation_groups, ..InputFormat::default() }
     }
 
     fn size(&self) -> Option<LayerSize> {

@@ -86,7 +86,7 @@ pub use saved::error::{
     ModelEdgesError, ModelError, ModelFileError, ModelNodesError, PredictModeError, PreparationError,
 };
 pub use saved::info::{
-    EvaluatedNeighbors, EvaluationInfo, ModelInfo, ModelInputs, SamplingInfo, StoredEdgeWeights, StoredRule,
+    AgeInfo, EvaluatedNeighbors, EvaluationInfo, ModelInfo, ModelInputs, SamplingInfo, StoredEdgeWeights, StoredRule,
     StoredTimeLimits,
 };
 pub use saved::link_predictor::LinkPredictor;

@@ -7,7 +7,8 @@ use kiln::DataDims;
 use kiln::data::Dataset;
 use kiln::graph::Metagraph;
 use kiln::nn::{
-    EdgeWeighting, Epsilon, GinConfig, GraphMetadata, JumpingKnowledge, Normalization, Readout, WeightInit,
+    EdgeWeighting, Epsilon, GinConfig, GraphMetadata, JumpingKnowledge, Normalization, Readout,
+    TimeEncoderConfig, TimedParts, WeightInit,
 };
 use kiln::train::{NamedModel, NodeModelEntry, node_models};
 use kiln_usage::{bail, ensure};
@@ -206,13 +207,15 @@ impl ModelArgs {
     }
 
     /// Returns the model of the nodes of a graph: the encoder of links, or else a classifier, whose output rows have the width
-    /// `d_out`. With several types of nodes, its input rows have the hidden width, unless there is one type with features.
+    /// `d_out`. With several types of nodes, its input rows have the hidden width, unless there is one type with features. `ages` is
+    /// the encoding of ages with the parts of the graph that have times.
     pub(crate) fn build_node_model(
         &self,
         graph: &ModelGraph<'_>,
         d_out: usize,
         is_encoder: bool,
         n_layers: usize,
+        ages: Option<(TimeEncoderConfig, TimedParts)>,
     ) -> anyhow::Result<NodeModel> {
         self.check_flags_of_nodes()?;
         let (entry, mut model) = match graph {
@@ -230,6 +233,10 @@ impl ModelArgs {
             entry.name,
             list_models(|entry| entry.can_read_edge_features(has_several_types), "or")
         );
+        if let Some((times, timed)) = ages {
+            model.graph.timed = Some(timed);
+            model.time_encoding = Some(times);
+        }
         if let ModelGraph::OneType(data) = graph {
             self.add_edges(*data, &entry, &mut model)?;
         }
@@ -307,6 +314,11 @@ impl ModelArgs {
         model: &mut NamedModel,
     ) -> anyhow::Result<()> {
         model.graph.d_edge = data.d_edge().filter(|_| self.edge_input != Some(EdgeInputKind::Types));
+        let has_ages = model.graph.timed.as_ref().is_some_and(|timed| timed.relations.contains(&true));
+        if has_ages && entry.edge_features && self.edge_input.is_none() && data.n_edge_types().is_none() {
+            // The ages of edges are all that the model reads of them.
+            model.graph.d_edge = model.graph.d_edge.or(Some(0));
+        }
         // The types are counted only for a model that reads them, because that may read those of all edges.
         if model.requirements()?.n_relations.is_none() {
             return Ok(());

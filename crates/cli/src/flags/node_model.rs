@@ -39,7 +39,7 @@ impl NodeModel {
         } else if self.requirements.d_edge.is_some() {
             loader = loader.edge_features();
         }
-        Ok(loader)
+        Ok(if self.requirements.ages.is_some() { loader.ages() } else { loader })
     }
 
     /// Checks that the edges of a graph have the weights that the model reads. Without weights, a GCN reads those of its

@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use kiln::data::TimeKind;
 use kiln::graph::GraphSchema;
+use kiln::nn::{Frequencies, TimeEncoderConfig};
 use kiln::sample::{Fanout, RelationFanouts, Rule};
 use kiln::{EvalMode, Messages};
 use kiln_usage::{bail, ensure};
@@ -60,6 +61,16 @@ pub(crate) struct SamplingArgs {
     /// times or, between dates, such as 30d, 12h, 15m or 90s. Default: all that is known.
     #[arg(long)]
     pub(crate) time_window: Option<String>,
+    /// Makes the model read how long ago nodes and edges with times were at the time of an item, with --messages item-time. All
+    /// models read the ages of nodes, and models that can read edge features those of edges.
+    #[arg(long, help_heading = "Model", value_parser = parse::choice([
+        ("fixed", "Cosines and sines of fixed frequencies", Frequencies::Fixed),
+        ("learned", "Cosines and sines of frequencies that training changes", Frequencies::Learned),
+    ]))]
+    time_encoding: Option<Frequencies>,
+    /// Number of frequencies of --time-encoding. Default: 16.
+    #[arg(long, help_heading = "Model", value_parser = parse::whole(1, 4096), requires = "time_encoding")]
+    time_frequencies: Option<usize>,
     /// Validates on N batches on rank 0, while the other ranks wait. Default: the whole split on all ranks.
     #[arg(long, value_parser = parse::size, conflicts_with = "eval")]
     pub(crate) val_batches: Option<usize>,
@@ -117,6 +128,12 @@ impl SamplingArgs {
     /// Returns the edges over which messages pass, in data whose times have this meaning.
     pub(crate) fn messages(&self, times: TimeKind) -> anyhow::Result<Messages> {
         Ok(self.messages.unwrap_or_default().limited(self.until, self.time_window.as_deref(), times)?)
+    }
+
+    /// Returns the encoding of the ages of nodes and edges; `None` for a model that reads none.
+    pub(crate) fn time_encoding(&self) -> Option<TimeEncoderConfig> {
+        let n_frequencies = self.time_frequencies.unwrap_or(16);
+        self.time_encoding.map(|frequencies| TimeEncoderConfig { frequencies, n_frequencies })
     }
 
     /// Prints a note if a sampling rule was given for layers that all read all neighbours.

@@ -55,7 +55,11 @@ const GROUPS: [(&str, Scope, bool); 10] = [
         false,
     ),
     ("data", Scope::Data, false),
-    ("standardize row-normalize symmetrize val-batches", Scope::WholeGraph, true),
+    (
+        "standardize row-normalize symmetrize val-batches time-encoding time-frequencies",
+        Scope::WholeGraph,
+        true,
+    ),
     ("in-memory verify memory feature-cache hot-by", Scope::WholeGraph, false),
     (
         "input-dropout residual weight-init edge-input edge-weighting heads output-heads attention-dropout bases fanouts rule eval messages until time-window",

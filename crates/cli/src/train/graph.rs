@@ -1,6 +1,7 @@
 //! The graphs of nodes and edges that `kiln train` reads, whole or partitioned, and the loaders of their nodes.
 
 use kiln::graph::GraphSchema;
+use kiln::nn::TimedParts;
 use kiln::sample::RelationFanouts;
 use kiln::{EvalMode, GraphSource, JoinedGraph, NeighborLoader, PartitionedGraph, RankHandle};
 use kiln_usage::ensure;
@@ -52,6 +53,14 @@ impl TrainingGraph {
         match self {
             Self::Whole(opened) => opened.data.graph.edge_columns(),
             Self::Partitioned(graph) => graph.info().edge_columns.clone(),
+        }
+    }
+
+    /// Returns the parts of the graph with times. --time-encoding is not for partitions.
+    fn timed_parts(&self) -> TimedParts {
+        match self {
+            Self::Whole(opened) => opened.source().timed_parts(),
+            Self::Partitioned(_) => TimedParts::default(),
         }
     }
 
@@ -108,7 +117,8 @@ impl TrainRun<'_> {
         let model_graph = graph.model_graph();
         let fanouts = sampling.fanouts(model.layers, &model_graph, graph.schema())?;
         sampling.note_unused_rule(&fanouts);
-        let model = model.build_node_model(&model_graph, d_out, is_encoder, fanouts.of_all.len())?;
+        let ages = sampling.time_encoding().map(|times| (times, graph.timed_parts()));
+        let model = model.build_node_model(&model_graph, d_out, is_encoder, fanouts.of_all.len(), ages)?;
         model.check_weights(&graph.edge_columns())?;
         if let TrainingGraph::Partitioned(graph) = graph {
             model.check_partitioned()?;

@@ -179,9 +179,13 @@ impl NeighborLoader {
             Some(times) => batcher.seed_times(times),
             None => batcher,
         };
+        let format = model.input_format();
+        let batcher = match self.batch_ages(format.edge_ages) {
+            Some(ages) => batcher.ages(ages),
+            None => batcher,
+        };
         let batcher = match self.source.is_heterogeneous() {
             true => {
-                let format = model.input_format();
                 let schema = self.source.schema();
                 batcher.groups_of_model(format.relation_groups, format.node_groups, schema)
             }

@@ -22,7 +22,10 @@ impl NeighborLoader {
         }
         match self.source.is_heterogeneous() {
             true => self.check_types(model)?,
-            false if model.graph.metagraph.is_some() || model.graph.widths.is_some() => {
+            false
+                if model.graph.metagraph.is_some()
+                    || model.graph.widths.is_some() && model.graph.ages.is_none() =>
+            {
                 return Err(Error::HeterogeneousModel);
             }
             false => {}
@@ -31,6 +34,7 @@ impl NeighborLoader {
             self.check_edge_types(n_relations)?;
         }
         self.check_edge_features(&model.graph)?;
+        self.check_ages(&model.graph)?;
         match model.graph.self_loops && !(has_self_loops(&*self.source) && self.may_keep_self_loops()) {
             true => Err(Error::NoSelfLoops),
             false => Ok(()),

@@ -48,6 +48,7 @@ impl NeighborLoader {
         loader.feature_cache = None;
         loader.edge_columns = Vec::new();
         loader.reads_seeds_only = true;
+        loader.ages = false;
         loader.unshared()
     }
 
@@ -116,6 +117,7 @@ impl NeighborLoader {
             settings.extend(adds_self_loops.then(|| ("self loops", "added".to_owned())));
         }
         settings.extend(self.messages_setting());
+        settings.extend(self.age_info().map(|ages| ("ages", format!("in units of {}", ages.unit))));
         settings.push(("evaluation", self.evaluation.setting()));
         settings
     }
@@ -176,6 +178,7 @@ impl NeighborLoader {
                 false => None,
             },
             item_times: self.item_time_limits().map(Into::into),
+            ages: self.age_info(),
             ..sampling
         };
         let mut sampling = columns

@@ -132,7 +132,7 @@ impl PreparedDataset {
             let data = data.feature_columns(self.feature_columns());
             let data =
                 data.keys(keys_of_rows(self.uncut(), model, known_hash)?).known_nodes(self.known_nodes());
-            let data = data.seed_times(self.seed_times(model));
+            let data = data.seed_times(self.seed_times(model)).node_times(self.data.times.nodes.clone());
             return Ok(with_edge_columns(data, graph, model)?);
         }
         let mut data = PredictionData::new(self.data.csc()?.clone(), self.data.node_features()?.clone())
@@ -140,7 +140,8 @@ impl PreparedDataset {
             .edge_type_names(self.edge_type_names())
             .n_edge_types(self.n_uncut_edge_types())
             .known_nodes(self.known_nodes())
-            .seed_times(self.seed_times(model));
+            .seed_times(self.seed_times(model))
+            .node_times(self.data.times.nodes.clone());
         // Data without a step may be as it was loaded, or need none.
         if !preparation.steps.is_empty() {
             data = data.prepared(preparation.clone());
@@ -333,6 +334,17 @@ impl Source for PreparedDataset {
 
     fn node_times(&self, node_type: usize) -> Option<SharedArray<i64>> {
         self.data.times.node_times(node_type).cloned()
+    }
+
+    fn time_span(&self) -> Option<u64> {
+        let data = &self.data;
+        let of_nodes = (0..data.graph.types().n_types()).map(|node_type| data.node_time_range(node_type));
+        let of_edges = (0..data.graph.n_relations()).map(|relation| data.edge_time_range(relation));
+        let ranges = of_nodes.chain(of_edges).flatten();
+        let [first, last] = ranges.reduce(|[first, last], [other_first, other_last]| {
+            [first.min(other_first), last.max(other_last)]
+        })?;
+        Some(last.abs_diff(first))
     }
 
     fn nodes_before(&self, time: i64) -> Option<Arc<[bool]>> {

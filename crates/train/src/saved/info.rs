@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use kiln_feature::{FeatureColumn, Preparation, TargetKind, TargetScaler};
 use kiln_graph::EdgeColumns;
 use kiln_kernels::ops::{MatmulPrecision, matmul_precision_on};
-use kiln_nn::ModelConfig;
+use kiln_nn::{ModelConfig, TimedParts};
 use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig, TimeLimits};
 use serde::{Deserialize, Serialize};
 
@@ -150,8 +150,38 @@ pub struct SamplingInfo {
     /// The edges that an item knows at its time, if each item was sampled at a time of its own; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item_times: Option<StoredTimeLimits>,
+    /// The ages of nodes and edges that the model reads; absent if it reads none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ages: Option<AgeInfo>,
     /// True if the graph has self loops and edge weights of [`gcn_norm`](kiln_graph::gcn_norm).
     pub gcn_norm: bool,
+}
+
+/// The ages of nodes and edges that a model reads, as they are stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgeInfo {
+    /// The unit of ages, at least 1: the length of time between the first and the last time of the training data, in the unit of
+    /// its times.
+    pub unit: u64,
+    /// Whether the nodes of each type have ages, `[n_types]`.
+    pub node_types: Vec<bool>,
+    /// Whether the edges of each relation have ages, `[n_relations]`. The model reads them or, if its layers read no features of
+    /// edges, those of nodes only.
+    pub relations: Vec<bool>,
+}
+
+impl AgeInfo {
+    /// Describes the ages of these parts of a graph.
+    pub fn new(unit: u64, parts: TimedParts) -> Self {
+        let TimedParts { node_types, relations } = parts;
+        Self { unit, node_types, relations }
+    }
+
+    /// Returns true if there is an entry for each of `n_parts` types of nodes and relations, and the unit is not 0.
+    pub(crate) fn is_valid(&self, n_parts: [usize; 2]) -> bool {
+        self.unit != 0 && [self.node_types.len(), self.relations.len()] == n_parts
+    }
 }
 
 /// [`TimeLimits`], as they are stored.
@@ -224,6 +254,7 @@ impl SamplingInfo {
             edge_widths: Vec::new(),
             edge_columns: BTreeMap::new(),
             item_times: None,
+            ages: None,
             gcn_norm,
         }
     }

@@ -33,6 +33,7 @@ pub(crate) mod named_model;
 pub(crate) mod named_targets;
 pub(crate) mod network;
 pub(crate) mod outputs;
+pub(crate) mod prediction_ages;
 pub(crate) mod prediction_data;
 pub(crate) mod predictor;
 pub(crate) mod preparation;

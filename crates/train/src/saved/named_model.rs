@@ -1,5 +1,5 @@
 use kiln_graph::{did_you_mean, similar_name};
-use kiln_nn::{BlockModel, GraphMetadata, GraphRequirements, HeteroModelConfig, ModelConfig};
+use kiln_nn::{BlockModel, GraphMetadata, GraphRequirements, HeteroModelConfig, ModelConfig, TimeEncoderConfig};
 use serde_json::{Map, Value};
 
 use crate::saved::config_fields::config_fields;
@@ -46,6 +46,8 @@ pub struct NamedModel {
     pub options: Map<String, Value>,
     /// True if the model reads the edge features of the graph ([`ModelConfig::with_edge_features`]).
     pub edge_features: bool,
+    /// The encoding of the ages of the parts of the graph with times ([`GraphMetadata::timed`]); `None` for a model that reads none.
+    pub time_encoding: Option<TimeEncoderConfig>,
 }
 
 /// A function of the configuration of a [`NamedModel`], such as its training.
@@ -53,7 +55,7 @@ pub trait ConfigVisitor: Sized {
     /// The result of the function.
     type Output;
 
-    /// Calls the function on a configuration; for graphs with several types of nodes, a [`HeteroModelConfig`].
+    /// Calls the function on a configuration; for graphs with several types of nodes, and for ages, a [`HeteroModelConfig`].
     fn visit<C: ModelConfig<Model: BlockModel> + 'static>(self, config: C) -> Self::Output;
 }
 
@@ -61,7 +63,8 @@ impl NamedModel {
     /// Creates a model with the default options, for a graph with one type of nodes, `d_in` feature columns and `d_out` outputs.
     pub fn new(name: impl Into<String>, d_in: usize, d_out: usize) -> Self {
         let graph = GraphMetadata::default();
-        Self { name: name.into(), d_in, d_out, graph, options: Map::new(), edge_features: false }
+        let options = Map::new();
+        Self { name: name.into(), d_in, d_out, graph, options, edge_features: false, time_encoding: None }
     }
 
     /// Sets the properties of the graph.
@@ -94,11 +97,30 @@ impl NamedModel {
         Self { edge_features: true, ..self }
     }
 
+    /// Makes the model read the ages of nodes and edges, encoded by `times` ([`HeteroModelConfig::time_encoding`]). The graph must
+    /// state its parts with times. With one type of nodes, the rows that the model reads have its hidden width.
+    ///
+    /// ```
+    /// use kiln_nn::{GraphMetadata, TimeEncoderConfig, TimedParts};
+    /// use kiln_train::NamedModel;
+    /// // Nodes have times, edges do not.
+    /// let timed = TimedParts { node_types: vec![true], relations: vec![false] };
+    /// let graph = GraphMetadata { timed: Some(timed.clone()), ..GraphMetadata::default() };
+    /// let model = NamedModel::new("sage", 100, 10).graph(graph).time_encoding(TimeEncoderConfig::fixed(16));
+    /// assert_eq!(model.requirements()?.ages, Some(timed));
+    /// # Ok::<(), kiln_train::NamedModelError>(())
+    /// ```
+    #[must_use]
+    pub fn time_encoding(self, times: TimeEncoderConfig) -> Self {
+        Self { time_encoding: Some(times), ..self }
+    }
+
     /// Calls a function on the configuration.
     ///
     /// # Errors
     /// Returns an error if no model for such graphs has the name, if its configuration has no field of the name of an option,
-    /// or if a field cannot have the value. Numbers that are out of range are errors of [`ModelConfig::init`].
+    /// if a field cannot have the value, or if there are no ages to encode. Numbers that are out of range are errors of
+    /// [`ModelConfig::init`].
     pub fn configure<V: ConfigVisitor>(&self, visitor: V) -> Result<V::Output, NamedModelError> {
         let configuration = visit_rows(Configuration { model: self, state: State::Searching(visitor) });
         match configuration.state {
@@ -122,8 +144,9 @@ impl NamedModel {
 
     /// Returns the configuration of a row, that of the model within for several types of nodes.
     fn config<C: ModelConfig>(&self, row: Row) -> Result<C, NamedModelError> {
-        let default = C::for_dims(self.d_in, self.d_out).for_graph(&self.graph);
-        self.check_determined(&default)?;
+        let d_in = self.width_of_rows::<C>();
+        let default = C::for_dims(d_in, self.d_out).for_graph(&self.graph);
+        self.check_determined(&default, d_in)?;
         let of_row = row.option.map(|(option, value)| (option, Value::from(value)));
         let given = self.options.iter().map(|(option, value)| (option.as_str(), value.clone()));
         let mut options = of_row.into_iter().chain(given);
@@ -133,6 +156,31 @@ impl NamedModel {
             return Ok(config);
         }
         config.with_edge_features(&self.graph).ok_or_else(|| self.no_edge_features())
+    }
+
+    /// Returns the width of the rows that the model within reads. An encoder for ages of one type of nodes computes rows of the
+    /// hidden width.
+    fn width_of_rows<C: ModelConfig>(&self) -> usize {
+        if self.time_encoding.is_none() || self.has_several_types() {
+            return self.d_in;
+        }
+        let default = config_fields(&C::for_dims(self.d_in, self.d_out)).unwrap_or_default();
+        let hidden = self.options.get("hidden").or(default.get("hidden")).and_then(Value::as_u64);
+        hidden.map_or(self.d_in, |hidden| hidden as usize)
+    }
+
+    /// Calls a function on a configuration, behind an encoder for types of nodes with these widths.
+    fn visit_encoded<C: ModelConfig<Model: BlockModel> + 'static, V: ConfigVisitor>(
+        &self,
+        visitor: V,
+        config: C,
+        widths: Vec<Option<usize>>,
+    ) -> Result<V::Output, NamedModelError> {
+        let config = HeteroModelConfig::new(widths, config);
+        let Some(times) = self.time_encoding else { return Ok(visitor.visit(config)) };
+        let encoded = config.time_encoding(times, &self.graph);
+        let encoded = encoded.ok_or_else(|| NamedModelError::NothingToEncode { name: self.name.clone() })?;
+        Ok(visitor.visit(encoded))
     }
 
     /// Returns the error for edge features that the model does not read, or that the graph does not have.
@@ -153,10 +201,10 @@ impl NamedModel {
     }
 
     /// Checks that no option contradicts a field that the widths and the graph determine.
-    fn check_determined<C: ModelConfig>(&self, default: &C) -> Result<(), NamedModelError> {
+    fn check_determined<C: ModelConfig>(&self, default: &C, d_in: usize) -> Result<(), NamedModelError> {
         // Other widths change these fields, and so does another graph.
-        let wider = C::for_dims(self.d_in + 1, self.d_out + 1).for_graph(&self.graph);
-        let without_graph = C::for_dims(self.d_in, self.d_out);
+        let wider = C::for_dims(d_in + 1, self.d_out + 1).for_graph(&self.graph);
+        let without_graph = C::for_dims(d_in, self.d_out);
         let others = [config_fields(&wider), config_fields(&without_graph)].map(Result::unwrap_or_default);
         let own = config_fields(default).unwrap_or_default();
         for (option, value) in &self.options {
@@ -263,6 +311,14 @@ pub enum NamedModelError {
         /// The name of the model.
         name: String,
     },
+    /// The model is to read ages, and has none to read.
+    #[error(
+        "the model {name} has no ages to encode: the data has no times of nodes, nor of edges whose features the model reads"
+    )]
+    NothingToEncode {
+        /// The name of the model.
+        name: String,
+    },
     /// The configuration of the model has no such field.
     #[error(
         "the model {name} has no option `{option}`: use one of {known}{}",
@@ -326,13 +382,13 @@ impl<V: ConfigVisitor> Configuration<'_, V> {
         self,
         row: Row,
         has_several_types: bool,
-        call: impl FnOnce(V, C) -> V::Output,
+        call: impl FnOnce(V, C) -> Result<V::Output, NamedModelError>,
     ) -> Self {
         let model = self.model;
         let is_selected = row.name == model.name && has_several_types == model.has_several_types();
         let state = match self.state {
             State::Searching(visitor) if is_selected => {
-                State::Found(model.config(row).map(|config| call(visitor, config)))
+                State::Found(model.config(row).and_then(|config| call(visitor, config)))
             }
             state => state,
         };
@@ -342,11 +398,16 @@ impl<V: ConfigVisitor> Configuration<'_, V> {
 
 impl<V: ConfigVisitor> RowVisitor for Configuration<'_, V> {
     fn one_type<C: ModelConfig<Model: BlockModel> + 'static>(self, row: Row) -> Self {
-        self.call(row, false, |visitor, config: C| visitor.visit(config))
+        let model = self.model;
+        self.call(row, false, |visitor, config: C| match model.time_encoding {
+            Some(_) => model.visit_encoded(visitor, config, vec![Some(model.d_in)]),
+            None => Ok(visitor.visit(config)),
+        })
     }
 
     fn several_types<C: ModelConfig<Model: BlockModel> + 'static>(self, row: Row) -> Self {
         let widths = self.model.graph.widths.clone().unwrap_or_default();
-        self.call(row, true, |visitor, config: C| visitor.visit(HeteroModelConfig::new(widths, config)))
+        let model = self.model;
+        self.call(row, true, |visitor, config: C| model.visit_encoded(visitor, config, widths))
     }
 }

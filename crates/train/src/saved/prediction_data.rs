@@ -8,7 +8,7 @@ use kiln_feature::{
     EdgeColumnStores, EdgeFeatureStore, EdgeFeatures, FeatureColumn, FeatureStore, Preparation, RelationRows,
 };
 use kiln_graph::{Csc, EdgeColumns, EdgeTimes, GraphSchema, NodeId, Relations, SharedArray};
-use kiln_loader::FeatureStores;
+use kiln_loader::{Ages, FeatureStores};
 use kiln_sample::{Fanout, FrontierSampler, SamplerConfig};
 
 use crate::error::{Error, InputError, Result};
@@ -17,6 +17,7 @@ use crate::saved::graph_access::GraphAccess;
 use crate::saved::info::StoredEdgeWeights;
 use crate::saved::model::SavedModel;
 use crate::saved::model_file::ModelTask;
+use crate::saved::prediction_ages::ages_of;
 use crate::saved::preparation::{check_sampled_graph, left_steps_of, prepared_graph};
 use crate::saved::schema_info::SchemaInfo;
 use crate::saved::trained_rows::TrainedRowIds;
@@ -74,6 +75,8 @@ pub struct PredictionData {
     known_nodes: Option<Arc<[bool]>>,
     /// The times of the items, for a model that was trained with times; `None` if they have none.
     seed_times: Option<SeedTimes>,
+    /// The times of the nodes of each type, `[n_types]`; empty if none has times.
+    node_times: Vec<Option<SharedArray<i64>>>,
     /// The steps of the preparation that the data went through; `None` for data as it was loaded.
     done: Option<Preparation>,
 }
@@ -130,6 +133,8 @@ pub(crate) struct PreparedData {
     pub(crate) known_nodes: Option<Arc<[bool]>>,
     /// The times of the items; `None` for a model without times, and before a request for links gives them.
     pub(crate) seed_times: Option<SeedTimes>,
+    /// The ages that the model reads; `None` if it reads none.
+    pub(crate) ages: Option<Ages>,
     /// The trained row of each node, for each type without features.
     pub(crate) rows: Arc<[TrainedRowIds]>,
 }
@@ -191,6 +196,7 @@ impl PredictionData {
             n_edge_types: None,
             known_nodes: None,
             seed_times: None,
+            node_times: Vec::new(),
             done: None,
         }
     }
@@ -264,6 +270,13 @@ impl PredictionData {
     #[must_use]
     pub fn seed_times(self, seed_times: Option<SeedTimes>) -> Self {
         Self { seed_times, ..self }
+    }
+
+    /// Sets the times of the nodes of each type, `[n_types]`, for a model that reads the ages of nodes; `None` for a type without
+    /// times. Other models do not read them.
+    #[must_use]
+    pub fn node_times(self, node_times: Vec<Option<SharedArray<i64>>>) -> Self {
+        Self { node_times, ..self }
     }
 
     /// Returns true for a heterogeneous graph.
@@ -354,10 +367,11 @@ impl PredictionData {
         };
         let features = left.features(features)?.into();
         let edge_columns = self.edge_columns_of(model, &graph)?;
+        let ages = self.ages_of(model, &graph)?;
         let known_nodes = self.known_nodes;
         let seed_times = self.seed_times;
         let rows = Arc::default();
-        Ok(PreparedData { graph, features, edge_columns, known_nodes, seed_times, rows })
+        Ok(PreparedData { graph, features, edge_columns, known_nodes, seed_times, ages, rows })
     }
 
     fn prepare_heterogeneous(self, model: &SavedModel, schema: &GraphSchema) -> Result<PreparedData> {
@@ -381,11 +395,20 @@ impl PredictionData {
             left_steps_of(model.info(), done)?;
         }
         let edge_columns = self.edge_columns_of(model, &self.graph)?;
+        let ages = self.ages_of(model, &self.graph)?;
         let features = FeatureStores::new(Arc::clone(types), self.features);
         let known_nodes = self.known_nodes;
         let seed_times = self.seed_times;
         let rows = rows.into();
-        Ok(PreparedData { graph: self.graph, features, edge_columns, known_nodes, seed_times, rows })
+        let graph = self.graph;
+        Ok(PreparedData { graph, features, edge_columns, known_nodes, seed_times, ages, rows })
+    }
+
+    /// Returns the ages that a model reads, of a graph with its preparation; `None` if it reads none.
+    fn ages_of(&self, model: &SavedModel, prepared: &GraphAccess) -> Result<Option<Ages>> {
+        let Some(info) = &model.sampling().ages else { return Ok(None) };
+        let reads_edges = model.encoder()?.network.input_format().edge_ages;
+        ages_of(info, reads_edges, &self.graph, prepared, &self.node_times).map(Some)
     }
 
     /// Checks that the edges of a graph of one type have the weights and the names of types of the training data.

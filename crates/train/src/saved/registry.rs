@@ -8,11 +8,12 @@ use burn::module::Module;
 use burn::tensor::Device;
 use kiln_nn::{
     BlockModel, GinConfig, GraphModel, HeteroModelConfig, InputEncoder, LinkModelConfig, ModelConfig,
+    TimedParts,
 };
 use kiln_sample::RngKey;
 
 use crate::error::Result;
-use crate::saved::info::{ModelInfo, StoredEdgeWeights};
+use crate::saved::info::{AgeInfo, ModelInfo, StoredEdgeWeights};
 use crate::saved::models::{Row, RowVisitor, visit_rows};
 use crate::saved::network::{Network, NodeEncoder, OfGraphs};
 use crate::step::embedding::NodeEmbedding;
@@ -60,8 +61,9 @@ impl Default for ModelRegistry {
 }
 
 impl RowVisitor for ModelRegistry {
+    /// Adds the model, and the one behind an encoder that reads ages.
     fn one_type<C: ModelConfig<Model: BlockModel> + 'static>(self, _: Row) -> Self {
-        self.with_node_model::<C>().with_link_model::<C>()
+        self.with_node_model::<C>().with_link_model::<C>().saved::<C>()
     }
 
     fn several_types<C: ModelConfig<Model: BlockModel> + 'static>(self, _: Row) -> Self {
@@ -181,6 +183,8 @@ fn contradiction_of_graph<C: ModelConfig>(config: &C, info: &ModelInfo) -> Optio
     let requirements = config.requirements();
     let (graph, widths) = match (&info.inputs.graph, &requirements.widths) {
         (None, None) => return None,
+        // The encoder of a model that reads ages is also for one type of nodes without a name.
+        (None, Some(widths)) if widths.len() == 1 && requirements.ages.is_some() => return None,
         (Some(_), None) => {
             return Some(format!("a {} is no model of the heterogeneous graph of `graph`", info.kind));
         }
@@ -213,6 +217,13 @@ fn too_few_bytes<C: ModelConfig>(config: &C, weights: &[u8]) -> Option<String> {
         .then(|| format!("the file has {got} bytes, but the weights of the config take at least {expected}"))
 }
 
+/// Returns true if a model reads ages that a description has: those of all its types of nodes, and of all its relations or none.
+fn is_of_ages(info: Option<&AgeInfo>, read: Option<&TimedParts>) -> bool {
+    let (Some(info), Some(read)) = (info, read) else { return info.is_none() && read.is_none() };
+    let is_of_relations = read.relations == info.relations || !read.relations.contains(&true);
+    read.node_types == info.node_types && is_of_relations && read.relations.len() == info.relations.len()
+}
+
 /// Returns the first difference between a config and the description that contains it.
 fn contradiction<C: ModelConfig>(config: &C, info: &ModelInfo) -> Option<String> {
     if let Some(reason) = contradiction_of_graph(config, info) {
@@ -229,6 +240,16 @@ fn contradiction<C: ModelConfig>(config: &C, info: &ModelInfo) -> Option<String>
         return Some(format!("the config has {n_layers} layers, but there are {n_fanouts} fanouts"));
     }
     let requirements = config.requirements();
+    if !is_of_ages(sampling.ages.as_ref(), requirements.ages.as_ref()) {
+        return Some("the config is for ages of other types and relations than `ages`".to_owned());
+    }
+    let n_parts = match &inputs.graph {
+        Some(graph) => [graph.node_types.len(), graph.relations.len()],
+        None => [1, 1],
+    };
+    if sampling.ages.as_ref().is_some_and(|ages| !ages.is_valid(n_parts)) {
+        return Some("`ages` is not for the types and relations of the graph, or its unit is 0".to_owned());
+    }
     if requirements.edge_weights && sampling.edge_weights == StoredEdgeWeights::None {
         return Some(format!("a {} reads edge weights, but `edge_weights` is none", info.kind));
     }

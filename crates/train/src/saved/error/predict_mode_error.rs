@@ -25,6 +25,12 @@ pub enum PredictModeError {
          items with times, or predict at one time (--at)"
     )]
     NoItemTimes,
+    /// The model reads ages of nodes or edges that have no times in the data.
+    #[error("the model reads the age of {what}, which have no times in this data: use data with their times")]
+    NoAges {
+        /// The nodes or edges, as a phrase.
+        what: String,
+    },
     /// The model reads edge features and self loops, whose features would be those of later edges.
     #[error(
         "the model was trained on neighbours that were known at the time of each item, and the features of its self loops are the \

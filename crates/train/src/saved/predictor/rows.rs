@@ -131,6 +131,9 @@ impl NodePredictor {
         for (name, rows) in self.data.edge_columns.iter() {
             batcher = batcher.edge_column(Arc::clone(name), Arc::clone(rows));
         }
+        if let Some(ages) = &self.data.ages {
+            batcher = batcher.ages(ages.clone());
+        }
         if let Some(schema) = self.schema() {
             let format = self.model.encoder()?.network.input_format();
             batcher = batcher.groups_of_model(format.relation_groups, format.node_groups, schema);

@@ -72,7 +72,8 @@ impl<S: FrontierSampler + ?Sized> HostNodeBatcher<S> {
             self.batcher.features().gather_with(&nodes, |store: &dyn FeatureStore, nodes: &[NodeId]| {
                 gather_features(store, nodes, &self.device)
             })?;
-        Ok(InputRows::Gathered(GatheredRows::new(rows, nodes.len(), &self.device)))
+        let rows = GatheredRows::new(rows, nodes.len(), &self.device);
+        Ok(InputRows::Gathered(rows.with_ages(sampled.node_ages.clone(), &self.device)))
     }
 
     /// Returns the arguments of [`aggregate_features`], if the rows of a batch are aggregated while they are read.

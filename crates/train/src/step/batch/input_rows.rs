@@ -1,6 +1,6 @@
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Tensor, TensorData};
 use kiln_graph::NodeId;
-use kiln_kernels::DeviceBlock;
+use kiln_kernels::{DeviceBlock, ops};
 use kiln_loader::{NodeRows, RowsOfType};
 use kiln_nn::{BlockModel, ForwardContext, InputAggregation, TypeOrder};
 
@@ -31,6 +31,9 @@ pub struct GatheredRows {
     pub embedded: Vec<Vec<NodeId>>,
     /// The order of the input nodes among the rows of all types.
     pub order: TypeOrder,
+    /// The ages of the input nodes of each type, `[n_t, 1]`, which are the last column of the rows that a model reads; `None` for a
+    /// type without ages. Empty in batches without ages.
+    pub ages: Vec<Option<Tensor<2>>>,
 }
 
 impl GatheredRows {
@@ -52,7 +55,16 @@ impl GatheredRows {
                 }
             }
         }
-        Self { features, embedded, order }
+        Self { features, embedded, order, ages: Vec::new() }
+    }
+
+    /// Adds the ages of the input nodes of each type, or none for batches without ages.
+    pub(crate) fn with_ages(self, ages: Vec<Option<Vec<f32>>>, device: &Device) -> Self {
+        let upload = |of_type: Vec<f32>| {
+            let n_nodes = of_type.len();
+            Tensor::from_data(TensorData::new(of_type, [n_nodes, 1]), device)
+        };
+        Self { ages: ages.into_iter().map(|of_type| of_type.map(upload)).collect(), ..self }
     }
 
     /// Returns the rows of each type for a model, with `embedded` for the types whose rows are trainable. In training, all of
@@ -62,17 +74,24 @@ impl GatheredRows {
     /// Panics if `embedded` does not have a tensor for each type whose rows are trainable.
     fn by_type(&self, embedded: &[Tensor<2>], ctx: &ForwardContext) -> Vec<Tensor<2>> {
         let mut embedded = embedded.iter();
-        self.features
-            .iter()
-            .map(|features: &Option<Tensor<2>>| match features {
+        let mut by_type = Vec::with_capacity(self.features.len());
+        for (node_type, features) in self.features.iter().enumerate() {
+            let rows = match features {
                 Some(features) => tracked(features, ctx),
                 None => embedded.next().expect("the batch should have rows of each embedding").clone(),
-            })
-            .collect()
+            };
+            by_type.push(match self.ages.get(node_type) {
+                // Rows of half precision have no room for ages.
+                Some(Some(ages)) => Tensor::cat(vec![ops::widen(rows), tracked(ages, ctx)], 1),
+                _ => rows,
+            });
+        }
+        by_type
     }
 
     fn n_bytes(&self) -> usize {
-        self.features.iter().flatten().map(n_bytes).sum::<usize>() + self.order.n_bytes()
+        let arrays = self.features.iter().chain(&self.ages).flatten();
+        arrays.map(n_bytes).sum::<usize>() + self.order.n_bytes()
     }
 }
 
@@ -80,7 +99,8 @@ impl GatheredRows {
 impl From<Tensor<2>> for GatheredRows {
     fn from(features: Tensor<2>) -> Self {
         let [n_nodes, _] = features.dims();
-        Self { features: vec![Some(features)], embedded: Vec::new(), order: TypeOrder::of_one_type(n_nodes) }
+        let order = TypeOrder::of_one_type(n_nodes);
+        Self { features: vec![Some(features)], embedded: Vec::new(), order, ages: Vec::new() }
     }
 }
 

@@ -127,9 +127,10 @@ impl ToDevice for MiniBatch {
     type Input = NodeInput;
 
     fn to_device(self, device: &Device) -> DeviceBatch<NodeInput> {
-        let Self { sampled, input, times } = self;
+        let Self { mut sampled, input, times } = self;
         let rows = input.map(|FeatureRows { x, dim }| upload_features(x, dim, device));
-        let x = GatheredRows::new(rows, sampled.input_nodes().len(), device);
+        let ages = std::mem::take(&mut sampled.node_ages);
+        let x = GatheredRows::new(rows, sampled.input_nodes().len(), device).with_ages(ages, device);
         sampled_to_device(sampled, InputRows::Gathered(x), times, device)
     }
 }
