@@ -68,9 +68,10 @@ impl Ages {
         ages.extend(self.nodes.iter().map(|times| times.as_ref().map(|_| Vec::new())));
         for (&node, &time) in block.srcs().iter().zip(src_times) {
             let n_nodes = types.n_nodes();
-            let (node_type, number) =
-                types.locate(node).ok_or(BatchError::NoSuchNode { node, n_nodes })?;
-            let (Some(of_type), Some(times)) = (&mut ages[node_type], &self.nodes[node_type]) else { continue };
+            let (node_type, number) = types.locate(node).ok_or(BatchError::NoSuchNode { node, n_nodes })?;
+            let (Some(of_type), Some(times)) = (&mut ages[node_type], &self.nodes[node_type]) else {
+                continue;
+            };
             let of_node = times.get(number.index()).ok_or(BatchError::NoSuchNode { node, n_nodes })?;
             of_type.push(self.age(*of_node, time));
         }

@@ -159,10 +159,10 @@ impl AgeEncoder {
         let mut added = Vec::with_capacity(n_types);
         for (rows, layer) in rows.into_iter().zip(&self.layers) {
             let [n_rows, width] = rows.dims();
-            // Burn's operations reject tensors without rows on some devices.
+            // A type without nodes in the batch has no ages, and the encoder does not read its rows.
             let Some(layer) = layer.as_ref().filter(|_| n_rows != 0) else {
                 added.push(None);
-                without_ages.push(rows.narrow(1, 0, width - usize::from(layer.is_some())));
+                without_ages.push(rows);
                 continue;
             };
             let ages = ops::widen(rows.clone().narrow(1, width - 1, 1));

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::kind::KindName;
 use crate::{
-    AgeEncoder, AgeEncoderConfig, BlockModel, Error, ForwardContext, GraphMetadata, GraphRequirements, InputAggregation, InputEncoder,
-    InputEncoderConfig, InputFormat, LayerSize, ModelConfig, Result, TimeEncoderConfig, TypeOrder,
+    AgeEncoder, AgeEncoderConfig, BlockModel, Error, ForwardContext, GraphMetadata, GraphRequirements,
+    InputAggregation, InputEncoder, InputEncoderConfig, InputFormat, LayerSize, ModelConfig, Result,
+    TimeEncoderConfig, TypeOrder,
 };
 
 /// A model of the nodes of a heterogeneous graph: an encoder that computes rows of one width for nodes of all types, and a
@@ -279,7 +280,8 @@ impl<C: ModelConfig<Model: BlockModel>> ModelConfig for HeteroModelConfig<C> {
     fn init(&self, key: RngKey, device: &Device) -> Result<HeteroModel<C::Model>> {
         let encoder = self.encoder()?.map(|encoder| encoder.init(key, device)).transpose()?;
         let hidden = self.model.d_in().unwrap_or(0);
-        let ages = self.ages.as_ref().map(|ages| ages.init(self.widths.len(), hidden, key, device)).transpose()?;
+        let ages =
+            self.ages.as_ref().map(|ages| ages.init(self.widths.len(), hidden, key, device)).transpose()?;
         Ok(HeteroModel { encoder, ages, model: self.model.init(key, device)? })
     }
 }

@@ -108,8 +108,8 @@ pub mod prelude {
     pub use crate::{
         Aggregate, AttentionKind, EdgeInput, EdgeWeighting, GatConfig, GcnConfig, GinConfig, GineConfig,
         HeteroModelConfig, HgtConfig, JumpingKnowledge, LinkDecoderConfig, LinkLoss, LinkModelConfig,
-        ModelConfig, Normalization, RgcnConfig, RsageConfig, SageConfig, TimeEncoderConfig, TransformerConfig,
-        WeightInit,
+        ModelConfig, Normalization, RgcnConfig, RsageConfig, SageConfig, TimeEncoderConfig,
+        TransformerConfig, WeightInit,
     };
 }
 

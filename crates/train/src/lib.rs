@@ -86,8 +86,8 @@ pub use saved::error::{
     ModelEdgesError, ModelError, ModelFileError, ModelNodesError, PredictModeError, PreparationError,
 };
 pub use saved::info::{
-    AgeInfo, EvaluatedNeighbors, EvaluationInfo, ModelInfo, ModelInputs, SamplingInfo, StoredEdgeWeights, StoredRule,
-    StoredTimeLimits,
+    AgeInfo, EvaluatedNeighbors, EvaluationInfo, ModelInfo, ModelInputs, SamplingInfo, StoredEdgeWeights,
+    StoredRule, StoredTimeLimits,
 };
 pub use saved::link_predictor::LinkPredictor;
 pub use saved::link_scorer::{LinkScorer, LinkScorerBuilder};

@@ -233,27 +233,24 @@ impl ModelArgs {
             entry.name,
             list_models(|entry| entry.can_read_edge_features(has_several_types), "or")
         );
-        if let Some((times, timed)) = ages {
-            model.graph.timed = Some(timed);
-            model.time_encoding = Some(times);
-        }
+        (model.time_encoding, model.graph.timed) = ages.unzip();
         if let ModelGraph::OneType(data) = graph {
             self.add_edges(*data, &entry, &mut model)?;
         }
         if n_layers == 1 && self.jumping.is_none() {
-            self.note_no_hidden_layer(&entry, graph);
+            let has_encoder = !matches!(graph, ModelGraph::OneType(_)) || model.time_encoding.is_some();
+            self.note_no_hidden_layer(&entry, has_encoder);
         }
         NodeModel::new(model)
     }
 
     /// Prints a note about the given flags of hidden layers, for a model whose only layer computes its output. Models of
     /// heterogeneous graphs alone compute it by a layer of their own.
-    fn note_no_hidden_layer(&self, entry: &NodeModelEntry, graph: &ModelGraph<'_>) {
+    fn note_no_hidden_layer(&self, entry: &NodeModelEntry, has_encoder: bool) {
         let has_option = |field: &str| entry.options.contains_key(field);
-        let is_one_type = matches!(graph, ModelGraph::OneType(_));
         let flags = [
-            // The hidden width is also that of MLPs, and of the input rows of several types.
-            ("--hidden", self.hidden.is_some() && is_one_type && !has_option("mlp_layers")),
+            // The hidden width is also that of MLPs, and of the input rows of an encoder.
+            ("--hidden", self.hidden.is_some() && !has_encoder && !has_option("mlp_layers")),
             ("--dropout", self.dropout.is_some()),
             ("--norm", self.norm.is_some_and(|norm| norm != Normalization::None)),
             ("--heads", self.heads.is_some() && has_option("n_output_heads")),

@@ -46,7 +46,7 @@ fn args(flags: &str) -> ModelArgs {
 
 fn check<C: ModelConfig>(flags: &str, expected: &C) {
     let sizes = Sizes { d_edge: None };
-    let model = args(flags).build_node_model(&ModelGraph::OneType(&sizes), 3, false, 2);
+    let model = args(flags).build_node_model(&ModelGraph::OneType(&sizes), 3, false, 2, None);
     let model = model.expect("the flags should be valid");
     model.model.configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
 }
@@ -56,7 +56,7 @@ fn check_hetero<C: ModelConfig>(flags: &str, embedding: Option<usize>, expected:
     let dims = vec![Some(7), None];
     let edge_widths = Some(vec![None, Some(4)]);
     let graph = ModelGraph::SeveralTypes { metagraph, dims: dims.clone(), edge_widths };
-    let model = args(flags).build_node_model(&graph, embedding.unwrap_or(3), embedding.is_some(), 2);
+    let model = args(flags).build_node_model(&graph, embedding.unwrap_or(3), embedding.is_some(), 2, None);
     let model = model.expect("the flags should be valid");
     let expected = HeteroModelConfig::new(dims, expected);
     model.model.configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
@@ -91,7 +91,7 @@ fn gine_reads_the_features_of_edges_unless_a_flag_names_their_types() {
     for (flags, edges) in [("", EdgeInput::Features(4)), ("--edge-input types", EdgeInput::Types(2))] {
         let args = args(&format!("--model gine {flags}"));
         let sizes = Sizes { d_edge: Some(4) };
-        let model = args.build_node_model(&ModelGraph::OneType(&sizes), 3, false, 2);
+        let model = args.build_node_model(&ModelGraph::OneType(&sizes), 3, false, 2, None);
         let model = model.expect("the flags should be valid");
         let expected = GineConfig::new(5, 3, edges).layers(2);
         model.model.configure(Compare(format!("{expected:?}"))).expect("the options should be valid");
@@ -103,7 +103,7 @@ fn gine_reads_the_features_of_edges_unless_a_flag_names_their_types() {
 fn other_models_read_the_features_of_edges_if_a_flag_names_them() {
     let build = |flags: &str| {
         let sizes = Sizes { d_edge: Some(4) };
-        args(flags).build_node_model(&ModelGraph::OneType(&sizes), 3, false, 2)
+        args(flags).build_node_model(&ModelGraph::OneType(&sizes), 3, false, 2, None)
     };
     let compare = |flags: &str, expected: String| {
         let model = build(flags).expect("the flags should be valid");

@@ -170,6 +170,74 @@ fn items_know_what_was_known_at_their_times() {
 }
 
 #[test]
+fn models_read_ages_in_frequencies() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    format::write(&payments_with(&[1, 5, 7]), root.join("set")).unwrap();
+    let train =
+        "train --data @/set --layers 1 --hidden 8 --fanouts 2 --epochs 2 --batch-size 8 --threads-per-rank 1";
+    let item_time = format!("{train} --messages item-time");
+    let runs = [
+        ("sage", "--model sage"),
+        ("sage-fixed", "--model sage --time-encoding fixed"),
+        ("sage-four", "--model sage --time-encoding fixed --time-frequencies 4"),
+        ("sage-learned", "--model sage --time-encoding learned"),
+        ("gatv2-fixed", "--model gatv2 --heads 2 --time-encoding fixed"),
+        // The ages are all that it reads of the edges.
+        ("gine-learned", "--model gine --time-encoding learned"),
+    ];
+    let mut hashes = Vec::new();
+    for (name, flags) in runs {
+        kiln(root, &format!("{item_time} {flags} --out @/{name}"));
+        let hash = weights_hash(root, name);
+        assert!(!hashes.contains(&hash), "{name}");
+        hashes.push(hash);
+        kiln(root, &format!("predict --run @/{name} --data @/set --out @/{name}-test"));
+        let read = |path: String| std::fs::read_to_string(root.join(path)).unwrap();
+        let expected = read(format!("{name}/test_predictions.csv"));
+        assert_eq!(read(format!("{name}-test/predictions.csv")), expected, "{name}");
+    }
+    let file = root.join("gine-learned/model.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let model: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let unit = date("2026-04-30") - date("2026-01-01");
+    let ages = serde_json::json!({"unit": unit, "node_types": [true], "relations": [true]});
+    assert_eq!(model["inputs"]["sampling"]["ages"], ages, "{model}");
+    kiln(root, &format!("{item_time} --model sage --time-encoding fixed --epochs 3 --resume @/sage-fixed"));
+    for (from, to) in [
+        (format!("\"unit\": {unit}"), "\"unit\": 0".to_owned()),
+        ("\"n_frequencies\": 16".to_owned(), "\"n_frequencies\": 0".to_owned()),
+    ] {
+        assert!(text.contains(&from), "{text}");
+        std::fs::write(&file, text.replace(&from, &to)).unwrap();
+        let printed = error(root, "predict --run @/gine-learned --data @/set --out @/x");
+        assert!(printed.contains("model.json"), "{printed}");
+    }
+    format::write(&payments_with(&[1]).symmetrize().unwrap(), root.join("both")).unwrap();
+    kiln(root, "predict --run @/sage-fixed --data @/both --out @/both-scores");
+    kiln(root, "data partition @/set --cache-ratio 0 --parts 1 --out @/parts");
+    let of_parts = item_time.replace("--data @/set", "--parts @/parts --host 127.0.0.1");
+    let encoded = "--model sage --time-encoding fixed --out @/x";
+    for (flags, expected) in [
+        (format!("{train} {encoded}"), "let items have times (--messages item-time)"),
+        (format!("{item_time} {encoded} --eval exact"), "exact evaluation is not possible with items"),
+        (
+            format!("{of_parts} {encoded}"),
+            "--time-encoding does not apply to training on nodes of a partitioned graph",
+        ),
+        (format!("{item_time} --time-frequencies 4 --out @/x"), "--time-encoding"),
+        (
+            format!("{} {encoded}", item_time.replace("@/set", "fake:50")),
+            "the model sage has no ages to encode",
+        ),
+        ("predict --run @/sage-fixed --data fake:50 --at 3 --out @/x".to_owned(), "times"),
+    ] {
+        let printed = error(root, &flags);
+        assert!(printed.contains(expected), "{flags}: {printed}");
+    }
+}
+
+#[test]
 fn links_are_split_by_the_times_of_their_edges() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();

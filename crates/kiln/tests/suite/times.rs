@@ -2,6 +2,7 @@
 //! be predicted.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod ages;
 mod item_times;
 mod link_times;
 mod links;

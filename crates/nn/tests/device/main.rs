@@ -23,4 +23,5 @@ mod portable_weights;
 mod rsage;
 mod sage;
 mod stored_models;
+mod time_encoder;
 mod transformer;

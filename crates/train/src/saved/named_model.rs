@@ -1,5 +1,7 @@
 use kiln_graph::{did_you_mean, similar_name};
-use kiln_nn::{BlockModel, GraphMetadata, GraphRequirements, HeteroModelConfig, ModelConfig, TimeEncoderConfig};
+use kiln_nn::{
+    BlockModel, GraphMetadata, GraphRequirements, HeteroModelConfig, ModelConfig, TimeEncoderConfig,
+};
 use serde_json::{Map, Value};
 
 use crate::saved::config_fields::config_fields;

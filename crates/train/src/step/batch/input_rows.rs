@@ -81,8 +81,11 @@ impl GatheredRows {
                 None => embedded.next().expect("the batch should have rows of each embedding").clone(),
             };
             by_type.push(match self.ages.get(node_type) {
-                // Rows of half precision have no room for ages.
-                Some(Some(ages)) => Tensor::cat(vec![ops::widen(rows), tracked(ages, ctx)], 1),
+                // Burn's concatenation rejects tensors without rows on some devices.
+                Some(Some(ages)) if ages.dims()[0] != 0 => {
+                    // Rows of half precision have no room for ages.
+                    Tensor::cat(vec![ops::widen(rows), tracked(ages, ctx)], 1)
+                }
                 _ => rows,
             });
         }
