@@ -1,6 +1,7 @@
 //! The ages of nodes and edges at the times of items, as inputs of models.
 
 use kiln_graph::EdgeTimes;
+use kiln_kernels::GraphMode;
 use kiln_loader::Ages;
 use kiln_nn::{
     BlockModel, GraphMetadata, GraphRequirements, HeteroModelConfig, ModelConfig, TimeEncoderConfig,
@@ -82,6 +83,14 @@ impl NeighborLoader {
         }
         if self.source.whole().is_none() {
             return Err(Error::NeedsWholeGraph { what: "the age of nodes and edges" });
+        }
+        if self.graph_mode != GraphMode::Host {
+            return Err(ItemTimesError::NotPossible {
+                what: "the age of nodes and edges",
+                reason: "batches of a graph on a device carry none",
+                fix: "keep the graph on the host",
+            }
+            .into());
         }
         let got = self.source.timed_parts();
         let no_edges = vec![false; got.relations.len()];

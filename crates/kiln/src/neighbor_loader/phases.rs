@@ -2,6 +2,7 @@
 
 use kiln_data::{DatasetTimes, TimeSplit};
 use kiln_graph::{EdgeColumns, SharedArray};
+use kiln_kernels::GraphMode;
 use kiln_loader::Phase;
 use kiln_sample::TimeLimits;
 
