@@ -1,6 +1,6 @@
 use kiln_graph::{Block, BlockParts, LocalId, NodeId};
 
-use crate::group_picks::GroupPicks;
+use crate::group_picks::GroupBuffers;
 use crate::relabel::Relabel;
 use crate::{Error, Frontier, Result, Selection};
 
@@ -69,7 +69,7 @@ pub fn to_block(
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub(crate) picks: Selection,
-    pub(crate) group: GroupPicks,
+    pub(crate) group: GroupBuffers,
     pub(crate) frontier: Frontier,
     pub(crate) relabel: Relabel,
     pub(crate) hetero: HeteroScratch,

@@ -5,7 +5,7 @@ use kiln_graph::{Csc, EdgeId, NodeId};
 use kiln_mem::prefetch;
 
 use crate::excluded::{RemovedEdges, SamplerId};
-use crate::group_picks::GroupPicks;
+use crate::group_picks::{GroupBuffers, GroupPicks};
 use crate::hop_rule::{HopRule, RuleKind, remaining_self_loops};
 use crate::lanes::{MOST_DSTS, MOST_PICKS};
 use crate::{
@@ -55,7 +55,7 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         &self,
         dsts: Dsts<'_>,
         picks: &mut Selection,
-        picked: &mut GroupPicks,
+        buffers: &mut GroupBuffers,
         out: &mut Frontier,
     ) -> Result<()> {
         let times = self.times(dsts)?;
@@ -71,37 +71,45 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         let mut removed = std::mem::take(&mut picks.removed);
         self.find_removed(dsts, &mut removed)?;
         let group = (GROUP_EDGES / edges_per_dst.max(1)).clamp(1, GROUP);
+        match &times {
+            None => self.fill_untimed(dsts, group, &mut removed, picks, &mut buffers.picked, out)?,
+            Some(times) => {
+                self.fill_timed(dsts, times, group, &mut removed, picks, &mut buffers.timed, out)?;
+            }
+        }
+        picks.removed = removed;
+        Ok(())
+    }
+
+    /// Fills `out` with the edges picked for destinations without times, in groups of `group`.
+    fn fill_untimed(
+        &self,
+        dsts: &[NodeId],
+        group: usize,
+        removed: &mut RemovedEdges,
+        picks: &mut Selection,
+        picked: &mut GroupPicks,
+        out: &mut Frontier,
+    ) -> Result<()> {
         self.ask_for_ranges(&dsts[..group.min(dsts.len())]);
         for first in (0..dsts.len()).step_by(group) {
             let end = (first + group).min(dsts.len());
             let next_end = (first + 2 * group).min(dsts.len());
             self.ask_for_ranges(&dsts[end..next_end]);
-            match &times {
-                None => self.pick_group(&dsts[first..end], first, picked)?,
-                Some(times) => self.pick_timed_group(&dsts[first..end], first, times, picked)?,
-            }
+            self.pick_group(&dsts[first..end], first, picked)?;
             for (position, &dst) in (first..end).zip(&dsts[first..end]) {
                 let removed = removed.next(position);
-                match (picked.dsts.get(position - first), &times) {
-                    (Some((edges, None)), _) if removed.is_empty() => self.take_all(edges.clone(), out),
-                    (Some((edges, Some(place))), None) if removed.is_empty() => {
+                match picked.dsts.get(position - first) {
+                    Some((edges, None)) if removed.is_empty() => self.take_all(edges.clone(), out),
+                    Some((edges, Some(place))) if removed.is_empty() => {
                         self.take_picks(edges, edges.len(), picked.lanes.picks_of(*place), out);
                     }
-                    (Some((edges, Some(place))), Some(_)) if removed.is_empty() => {
-                        let n_known = picked.known[position - first].len();
-                        self.take_picks(edges, n_known, picked.lanes.picks_of(*place).take(n_known), out);
-                    }
-                    (_, None) => self.pick(dst, position, removed, picks, out)?,
-                    (_, Some(times)) => self.pick_timed(dst, position, times, removed, picks, out)?,
+                    _ => self.pick(dst, position, removed, picks, out)?,
                 }
                 self.end_dst(out)?;
             }
-            if let Some(times) = &times {
-                self.ask_for_orders(&dsts[end..next_end], times);
-            }
-            self.read(out);
+            self.read(out.edge_ids.len(), out);
         }
-        picks.removed = removed;
         Ok(())
     }
 
@@ -204,7 +212,7 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         }
     }
 
-    fn ask_for_ranges(&self, dsts: &[NodeId]) {
+    pub(crate) fn ask_for_ranges(&self, dsts: &[NodeId]) {
         for &dst in dsts {
             let row = self.row(dst).index();
             prefetch(self.graph.indptr(), row);
@@ -233,7 +241,7 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
 
     /// Appends the next entry of `indptr`, after the edges of a destination.
     #[inline]
-    fn end_dst(&self, out: &mut Frontier) -> Result<()> {
+    pub(crate) fn end_dst(&self, out: &mut Frontier) -> Result<()> {
         let n_edges = out.edge_ids.len() as u64;
         let layer = self.request.layer;
         let end = u32::try_from(n_edges).map_err(|_| Error::BlockTooLarge { layer, n_edges })?;
@@ -371,9 +379,9 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
 
     /// Reads the sources, the weights and the types of the edges that were picked since the last call, and multiplies
     /// the weights by their factors.
-    fn read(&self, out: &mut Frontier) {
+    pub(crate) fn read(&self, end: usize, out: &mut Frontier) {
         let n_read = out.srcs.len();
-        let edge_ids = &out.edge_ids[n_read..];
+        let edge_ids = &out.edge_ids[n_read..end];
         let indices = self.graph.indices();
         out.srcs.extend(edge_ids.iter().map(|edge| indices[edge.index()]));
         if let (Some(factors), Some(weights)) = (&mut out.weights, self.graph.weights()) {

@@ -3,11 +3,11 @@
 //! Rules that read only the number of edges pick positions in the order by time, so a destination with many edges costs no
 //! more than one with few. Rules that read neighbours get the known ones in ascending order.
 
-use std::ops::Range;
-
 use kiln_graph::{EdgeColumns, NodeId};
+use kiln_mem::prefetch_far;
 
-use crate::group_picks::GroupPicks;
+use crate::excluded::RemovedEdges;
+use crate::group_picks::TimedPicks;
 use crate::hop::HopSampler;
 use crate::hop_rule::{HopRule, RuleKind};
 use crate::known_edges::{HopTimes, KnownEdges};
@@ -40,8 +40,42 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         }
     }
 
+    /// Fills `out` with the edges picked for destinations with times, in groups of `group`.
+    ///
+    /// A pick is a cache miss in the order, and then one in the sources. So the picks of a group are drawn while the entries of the
+    /// order that those of the group before it read are on their way, and its sources are read one group later.
+    #[expect(clippy::too_many_arguments, reason = "buffers of the caller")]
+    pub(crate) fn fill_timed(
+        &self,
+        dsts: &[NodeId],
+        times: &HopTimes<'_>,
+        group: usize,
+        removed: &mut RemovedEdges,
+        picks: &mut Selection,
+        buffers: &mut [TimedPicks; 2],
+        out: &mut Frontier,
+    ) -> Result<()> {
+        let [drawn, waiting] = buffers;
+        let group_of = |first: usize| first.min(dsts.len())..(first + group).min(dsts.len());
+        self.ask_for_ranges(&dsts[group_of(0)]);
+        for first in (0..dsts.len() + group).step_by(group) {
+            let (own, next) = (group_of(first), group_of(first + group));
+            self.ask_for_ranges(&dsts[next.clone()]);
+            self.draw_timed_group(&dsts[own.clone()], own.start, times, drawn)?;
+            std::mem::swap(drawn, waiting);
+            if let Some(before) = first.checked_sub(group) {
+                let n_edges = out.edge_ids.len();
+                self.take_timed_group(&dsts[group_of(before)], before, times, drawn, removed, picks, out)?;
+                self.read(n_edges, out);
+            }
+            self.ask_for_orders(&dsts[next], times);
+        }
+        self.read(out.edge_ids.len(), out);
+        Ok(())
+    }
+
     /// Asks for the orders by time of the next destinations, whose ranges of edges have been asked for.
-    pub(crate) fn ask_for_orders(&self, dsts: &[NodeId], times: &HopTimes<'_>) {
+    fn ask_for_orders(&self, dsts: &[NodeId], times: &HopTimes<'_>) {
         for dst in dsts {
             // An error in a range is found when it is used.
             if let Ok(edges) = self.edge_range(*dst, 0) {
@@ -50,15 +84,16 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         }
     }
 
-    /// Picks from all destinations of a group, if the rule reads only the number of edges.
-    pub(crate) fn pick_timed_group(
+    /// Draws positions among the known edges of all destinations of a group, if the rule reads only the number of edges, and asks
+    /// for their entries in the order.
+    fn draw_timed_group(
         &self,
         dsts: &[NodeId],
         first: usize,
         times: &HopTimes<'_>,
-        picked: &mut GroupPicks,
+        drawn: &mut TimedPicks,
     ) -> Result<()> {
-        let GroupPicks { dsts: places, edges: all_edges, known: all_known, lanes } = picked;
+        let TimedPicks { dsts: places, edges, lanes } = drawn;
         places.clear();
         lanes.clear();
         let Fanout::UpTo(fanout) = self.request.fanout else { return Ok(()) };
@@ -68,20 +103,19 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         if !is_counted || !(1..=MOST_PICKS).contains(&fanout) {
             return Ok(());
         }
-        all_edges.clear();
+        edges.clear();
         for (position, &dst) in (first..).zip(dsts) {
-            all_edges.push(self.edge_range(dst, position)?);
+            edges.push(self.edge_range(dst, position)?);
         }
-        times.known_of_group(first, dsts, all_edges, all_known)?;
-        for (((position, &dst), edges), known) in (first..).zip(dsts).zip(&*all_edges).zip(&*all_known) {
-            let takes_all = known.len() == edges.len() && known.len() <= fanout;
+        times.known_of_group(first, dsts, edges, places)?;
+        for ((position, &dst), (known, place)) in (first..).zip(dsts).zip(&mut *places) {
+            let takes_all = known.len() == known.edges.len() && known.len() <= fanout;
             // A destination that takes all it knows needs no draw; the number only has to be one that can be drawn from.
             let n_known = known.len().max(fanout + 1) as u32;
-            let place = (!takes_all).then(|| lanes.push_keyed(times.key(position), self.node(dst), n_known));
-            places.push((edges.clone(), place));
+            *place = (!takes_all).then(|| lanes.push_keyed(times.key(position), self.node(dst), n_known));
         }
         lanes.pick_keyed(fanout);
-        for ((dst, (edges, place)), known) in dsts.iter().zip(&*places).zip(&*all_known) {
+        for (known, place) in &*places {
             let Some(place) = place else { continue };
             let n_picks = known.len().min(fanout);
             if known.len() <= fanout || kind == RuleKind::MostRecent {
@@ -90,9 +124,51 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
                 let last = known.len() as u32 - n_picks as u32..;
                 lanes.picks_of_mut(*place).take(n_picks).zip(last).for_each(|(pick, rank)| *pick = rank);
             }
-            times.to_places(*known, *dst, edges, lanes.picks_of_mut(*place).take(n_picks))?;
+            times.prefetch_picks(known, lanes.picks_of(*place).take(n_picks));
         }
-        lanes.sort();
+        Ok(())
+    }
+
+    /// Takes the edges of a group whose picks were drawn, and asks for their sources.
+    #[expect(clippy::too_many_arguments, reason = "buffers of the caller")]
+    fn take_timed_group(
+        &self,
+        dsts: &[NodeId],
+        first: usize,
+        times: &HopTimes<'_>,
+        drawn: &mut TimedPicks,
+        removed: &mut RemovedEdges,
+        picks: &mut Selection,
+        out: &mut Frontier,
+    ) -> Result<()> {
+        let TimedPicks { dsts: places, lanes, .. } = drawn;
+        let fanout = match self.request.fanout {
+            Fanout::All => 0,
+            Fanout::UpTo(fanout) => fanout as usize,
+        };
+        for (known, place) in &*places {
+            let Some(place) = place else { continue };
+            times.to_places(known, lanes.picks_of_mut(*place).take(known.len().min(fanout)))?;
+        }
+        if !places.is_empty() {
+            lanes.sort();
+        }
+        let n_edges = out.edge_ids.len();
+        for ((at, position), &dst) in (first..).enumerate().zip(dsts) {
+            let removed = removed.next(position);
+            match places.get(at) {
+                Some((known, None)) if removed.is_empty() => self.take_all(known.edges.clone(), out),
+                Some((known, Some(place))) if removed.is_empty() => {
+                    let taken = lanes.picks_of(*place).take(known.len());
+                    self.take_picks(&known.edges, known.len(), taken, out);
+                }
+                _ => self.pick_timed(dst, position, times, removed, picks, out)?,
+            }
+            self.end_dst(out)?;
+        }
+        for edge in &out.edge_ids[n_edges..] {
+            prefetch_far(self.graph.indices(), edge.index());
+        }
         Ok(())
     }
 
@@ -107,7 +183,7 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         out: &mut Frontier,
     ) -> Result<()> {
         let edges = self.edge_range(dst, position)?;
-        let known = times.known(position, dst, &edges)?;
+        let known = times.known(position, dst, edges.clone())?;
         let node = self.node(dst);
         let key = times.key(position);
         let kind = self.timed_kind(times);
@@ -116,10 +192,10 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
             Fanout::UpTo(fanout) => fanout,
         };
         if kind == RuleKind::OfNeighbors && self.request.fanout != Fanout::All {
-            let unknown = unknown_edges(times, known, dst, &edges, removed)?;
+            let unknown = unknown_edges(times, &known, removed)?;
             return self.pick_from_remaining(node, edges, &unknown, key, picks, out);
         }
-        let removed = known_positions(times, known, dst, &edges, removed)?;
+        let removed = known_positions(times, &known, removed)?;
         let n_known = known.len() - removed.len();
         picks.clear();
         match kind {
@@ -138,7 +214,7 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
                 // Removed positions ascend, so each that is not after the pick moves it by one.
                 *pick += u32::from(removed <= pick);
             }
-            *pick = times.place(known, dst, &edges, *pick)?;
+            *pick = times.place(&known, *pick)?;
         }
         picks.sort();
         self.take_picks(&edges, n_known, picks.positions().iter().copied(), out);
@@ -148,35 +224,23 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
 
 /// Returns the positions among the known edges of those that are removed, ascending. `removed` are positions among all edges
 /// of the destination.
-fn known_positions(
-    times: &HopTimes<'_>,
-    known: KnownEdges,
-    dst: NodeId,
-    edges: &Range<usize>,
-    removed: &[u32],
-) -> Result<Vec<u32>> {
+fn known_positions(times: &HopTimes<'_>, known: &KnownEdges, removed: &[u32]) -> Result<Vec<u32>> {
     let mut positions = Vec::with_capacity(removed.len());
     for place in removed {
-        positions.extend(times.known_position(known, dst, edges, *place)?);
+        positions.extend(times.known_position(known, *place)?);
     }
     positions.sort_unstable();
     Ok(positions)
 }
 
 /// Returns the positions of a destination's edges that are removed or not known, ascending.
-fn unknown_edges(
-    times: &HopTimes<'_>,
-    known: KnownEdges,
-    dst: NodeId,
-    edges: &Range<usize>,
-    removed: &[u32],
-) -> Result<Vec<u32>> {
-    let mut is_left_out = vec![true; edges.len()];
+fn unknown_edges(times: &HopTimes<'_>, known: &KnownEdges, removed: &[u32]) -> Result<Vec<u32>> {
+    let mut is_left_out = vec![true; known.edges.len()];
     for position in 0..known.len() as u32 {
-        is_left_out[times.place(known, dst, edges, position)? as usize] = false;
+        is_left_out[times.place(known, position)? as usize] = false;
     }
     for place in removed {
         is_left_out[*place as usize] = true;
     }
-    Ok((0..edges.len() as u32).filter(|place| is_left_out[*place as usize]).collect())
+    Ok((0..known.edges.len() as u32).filter(|place| is_left_out[*place as usize]).collect())
 }

@@ -22,6 +22,7 @@ pub(crate) struct Relabel {
     /// For each local id, the position of its time among the distinct ones; empty without times.
     times: Vec<u32>,
     trees: Trees,
+    small: SmallTable,
 }
 
 /// The destinations of a hop by time: a buffer.
@@ -55,6 +56,47 @@ impl Trees {
         self.ends.truncate(n_times);
     }
 }
+
+/// A hash table from the nodes of a small tree to their numbers, with linear probing.
+#[derive(Debug, Default)]
+struct SmallTable {
+    /// A node (upper half) and its number plus one (lower half); 0 for a free place.
+    entries: Vec<u64>,
+    /// The number of bits by which a hash is shifted to a place.
+    shift: u32,
+}
+
+impl SmallTable {
+    /// Removes all nodes and makes room for `n_nodes`, of which a quarter of the places is used at most, so that few collide.
+    fn begin(&mut self, n_nodes: usize) {
+        let n_places = (4 * n_nodes).next_power_of_two().max(2);
+        self.entries.clear();
+        self.entries.resize(n_places, 0);
+        self.shift = u32::BITS - n_places.trailing_zeros();
+    }
+
+    /// Returns the number of a node, which is `new` if it has none yet.
+    #[inline]
+    fn number(&mut self, node: NodeId, new: u32) -> u32 {
+        let mask = self.entries.len() - 1;
+        // The multiplicative hash of Knuth, "The Art of Computer Programming", volume 3, section 6.4.
+        let mut place = (node.0.wrapping_mul(0x9E37_79B1) >> self.shift) as usize;
+        loop {
+            let entry = &mut self.entries[place & mask];
+            if *entry == 0 {
+                *entry = u64::from(node.0) << 32 | u64::from(new + 1);
+                return new;
+            }
+            if *entry >> 32 == u64::from(node.0) {
+                return *entry as u32 - 1;
+            }
+            place += 1;
+        }
+    }
+}
+
+/// The largest number of destinations and edges of a tree that is numbered by a [`SmallTable`].
+const SMALL_TREE: usize = 4096;
 
 /// The prefetch distance in edges for random reads of the table.
 const AHEAD: usize = 128;
@@ -97,6 +139,15 @@ impl Relabel {
         let mut distinct = times.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
+        if distinct.len() == 1 {
+            // At one time, each node has one local id, as without times.
+            for (position, &node) in seeds.as_nodes().iter().enumerate() {
+                locals.push(self.local(node).ok_or(out_of_range(node, position))?);
+            }
+            self.times.resize(self.nodes.len(), 0);
+            self.distinct_times = Some(distinct);
+            return Ok(locals);
+        }
         let mut known = HashMap::with_capacity(seeds.len());
         for (position, (&node, time)) in seeds.as_nodes().iter().zip(times).enumerate() {
             if n_nodes <= node.index() {
@@ -188,6 +239,10 @@ impl Relabel {
         indices: &mut [LocalId],
     ) -> std::result::Result<(), usize> {
         let n_known = self.nodes.len();
+        let n_edges: usize = rows[..n_rows].iter().map(|row| edges_of(frontier, *row as usize).len()).sum();
+        if n_rows + n_edges <= SMALL_TREE {
+            return self.number_small_tree(frontier, &rows[..n_rows], n_edges, indices);
+        }
         self.stamp += 1;
         let stamp = u64::from(self.stamp) << 32;
         for row in &rows[..n_rows] {
@@ -208,6 +263,35 @@ impl Relabel {
             }
         }
         Ok(())
+    }
+
+    /// Gives provisional numbers as [`Relabel::number_tree`] does, by a table of the tree alone, which stays in a near cache.
+    fn number_small_tree(
+        &mut self,
+        frontier: &Frontier,
+        rows: &[u32],
+        n_edges: usize,
+        indices: &mut [LocalId],
+    ) -> std::result::Result<(), usize> {
+        let n_known = self.nodes.len();
+        let mut small = std::mem::take(&mut self.small);
+        small.begin(rows.len() + n_edges);
+        for row in rows {
+            small.number(self.nodes[*row as usize], *row);
+        }
+        let mut found = Ok(());
+        'rows: for row in rows {
+            for position in edges_of(frontier, *row as usize) {
+                let src = frontier.srcs[position];
+                if self.table.len() <= src.index() {
+                    found = Err(position);
+                    break 'rows;
+                }
+                indices[position] = LocalId(small.number(src, (n_known + position) as u32));
+            }
+        }
+        self.small = small;
+        found
     }
 
     /// Returns the error of a source that the graph does not have.
@@ -239,7 +323,8 @@ impl Relabel {
         layer: usize,
         file: Option<&Path>,
     ) -> Result<Vec<LocalId>> {
-        if let Some(n_times) = self.distinct_times.as_ref().map(Vec::len) {
+        let n_times = self.distinct_times.as_ref().map(Vec::len);
+        if let Some(n_times) = n_times.filter(|n_times| *n_times != 1) {
             return self.number_timed(frontier, n_times, layer, file);
         }
         let srcs = &frontier.srcs;
@@ -250,6 +335,9 @@ impl Relabel {
             let later = &srcs[(first + AHEAD).min(srcs.len())..];
             let numbered = self.number_chunk(&srcs[first..first + n], later, &mut indices);
             numbered.map_err(|position| self.out_of_range(frontier, first + position, file))?;
+        }
+        if n_times.is_some() {
+            self.times.resize(self.nodes.len(), 0);
         }
         Ok(indices)
     }
