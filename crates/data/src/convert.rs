@@ -333,6 +333,7 @@ fn commit(
         times: Default::default(),
         preparation: kiln_feature::Preparation::default(),
         link_targets: None,
+        orders: Default::default(),
         files: Entries::new(),
     };
     manifest.commit(set)?;

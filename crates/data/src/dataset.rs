@@ -415,7 +415,9 @@ impl Dataset {
             features.push(store.map(|store: Arc<dyn FeatureStore>| store.in_memory().unwrap_or(store)));
             progress.advance(n_rows as u64);
         }
-        Self { graph, features, ..self }
+        let orders = self.times.orders.in_memory(&self.graph, &graph, &self.times);
+        let times = DatasetTimes { orders, ..self.times };
+        Self { graph, features, times, ..self }
     }
 }
 

@@ -23,6 +23,7 @@
 mod attachment;
 mod contents;
 mod copy;
+mod edges_by_time;
 mod links_entry;
 mod location;
 mod manifest;
@@ -81,7 +82,8 @@ pub fn open_graph(folder: impl AsRef<Path>) -> Result<Csc> {
 }
 
 /// Returns the SHA-256, in lower-case hexadecimal, of all training data of a set in the kiln format, which may be a
-/// graph without node data: topology, features of nodes and edges, labels and split, but no names. It is computed from the manifest,
+/// graph without node data: topology, features of nodes and edges, labels and split, but no names and no orders of the edges by
+/// time, which are made from the others. It is computed from the manifest,
 /// which contains the hashes of the files, so the time does not depend on the size of the set.
 ///
 /// The files are assumed to match the manifest; [`verify`] checks that. The hash differs from [`Dataset::hash`] for the

@@ -83,7 +83,7 @@ pub use summary::{
     ColumnSummary, DatasetSummary, DegreeSummary, FeatureSummary, OutputSummary, RelationSummary,
     TargetSummary, TimesSummary, TypeSummary,
 };
-pub use times::{DatasetTimes, TimeError, TimeKind, TimeSplit, TimeText};
+pub use times::{DatasetTimes, StoredOrders, TimeError, TimeKind, TimeSplit, TimeText};
 
 /// The README, so that the doc tests run its example.
 #[cfg(doctest)]

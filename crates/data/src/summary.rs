@@ -55,6 +55,8 @@ pub struct TimesSummary {
     pub relations: Vec<(String, [i64; 2])>,
     /// The split by time; `None` for another split.
     pub split: Option<TimeSplit>,
+    /// True if the folder of the set stores the order of the edges by time.
+    pub has_stored_order: bool,
 }
 
 /// A node type of a [`DatasetSummary`].
@@ -216,6 +218,7 @@ impl Dataset {
         for (node_type, name) in self.graph.types().names().iter().enumerate() {
             summary.types.extend(self.node_time_range(node_type).map(|range| (name.clone(), range)));
         }
+        summary.has_stored_order = self.times.orders.has_any();
         for (position, relation) in self.graph.iter().enumerate() {
             let range = self.edge_time_range(position);
             summary.relations.extend(range.map(|range| (relation.name.clone(), range)));

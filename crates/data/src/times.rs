@@ -3,7 +3,9 @@
 mod cut;
 mod dataset;
 mod error;
+mod message_times;
 mod order;
+mod stored_order;
 mod time_split;
 
 use std::fmt;
@@ -16,6 +18,8 @@ use crate::calendar::{YEARS, parse_time, write_time};
 
 pub(crate) use self::cut::with_times_of_loops;
 pub use self::error::TimeError;
+pub(crate) use self::message_times::MessageTimes;
+pub use self::stored_order::StoredOrders;
 pub use self::time_split::TimeSplit;
 
 /// The times of the nodes of a set, the meaning of all its times, and its split by time. The times of edges are the column
@@ -29,6 +33,8 @@ pub struct DatasetTimes {
     pub nodes: Vec<Option<SharedArray<i64>>>,
     /// The split of the nodes or links by time, which limits the edges that pass messages; `None` for another split.
     pub split: Option<TimeSplit>,
+    /// The orders of the edges by time that the folder of the set stores; none for a set that was not opened from one.
+    pub orders: StoredOrders,
 }
 
 /// The meaning of times.
@@ -109,6 +115,24 @@ impl TimeKind {
                 }
             },
         })
+    }
+
+    /// Parses a window of time: a length as [`TimeKind::parse_length`] parses, or `all`, which is `None`.
+    ///
+    /// ```
+    /// use kiln_data::TimeKind;
+    /// assert_eq!(TimeKind::Date.parse_window("2m")?, Some(120_000_000));
+    /// assert_eq!(TimeKind::Date.parse_window("all")?, None);
+    /// # Ok::<(), kiln_data::TimeError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the errors of [`TimeKind::parse_length`].
+    pub fn parse_window(self, text: &str) -> std::result::Result<Option<u64>, TimeError> {
+        match text.trim() {
+            "all" => Ok(None),
+            length => self.parse_length(length).map(Some),
+        }
     }
 
     /// Returns the text of a time, which [`TimeKind::parse`] reads.

@@ -46,8 +46,12 @@ impl TimeScale {
     /// Returns the scale of some times, without [`EdgeTimes::ALWAYS`] and [`EdgeTimes::NEVER`].
     pub fn of(times: &[i64]) -> Self {
         let known = || times.par_iter().filter(|time| ![EdgeTimes::ALWAYS, EdgeTimes::NEVER].contains(time));
-        let first = known().min().copied().unwrap_or(0);
-        let range = known().max().copied().unwrap_or(0).abs_diff(first);
+        Self::between(known().min().copied().unwrap_or(0), known().max().copied().unwrap_or(0))
+    }
+
+    /// Returns the scale of times from a first one to a last one; 0 and 0 if there are none.
+    pub fn between(first: i64, last: i64) -> Self {
+        let range = last.abs_diff(first);
         Self { first, shift: (u64::BITS - range.leading_zeros()).saturating_sub(u32::BITS) }
     }
 

@@ -31,7 +31,7 @@ impl Csc {
         }
         let scale = TimeScale::of(&times);
         let mut order = vec![0; times.len()];
-        Lists { indptr: self.indptr(), times: &times, scale, order: &mut order }.sort();
+        scale.order_edges(self.indptr(), &times, &mut order);
         self.with_ordered_times(EdgeTimes::new(times, order.into(), scale)?)
     }
 
@@ -42,6 +42,28 @@ impl Csc {
     pub fn with_ordered_times(self, times: EdgeTimes) -> Result<Self> {
         self.check_edge_data("the times of edges", times.times().len())?;
         Ok(self.set_edge_times(Some(times)))
+    }
+}
+
+impl TimeScale {
+    /// Orders the edges of some consecutive destinations by time, in parallel, as [`Csc::with_edge_times`] does for all of a graph:
+    /// for an index that is made part by part. `indptr` has the offsets of the destinations' edges, and one more; the other arrays
+    /// have an element per edge, from that at `indptr[0]` on.
+    ///
+    /// ```
+    /// use kiln_graph::TimeScale;
+    /// let mut order = [0; 3];
+    /// TimeScale::of(&[30, 10, 20]).order_edges(&[7, 10], &[30, 10, 20], &mut order);
+    /// assert_eq!(order.map(|entry| entry & 3), [1, 2, 0]);
+    /// ```
+    ///
+    /// # Panics
+    /// Panics unless the offsets ascend within the arrays, which have equal lengths, or if a destination has 2^32 edges or more.
+    pub fn order_edges(self, indptr: &[u64], times: &[i64], order: &mut [u32]) {
+        assert_eq!(times.len(), order.len(), "the numbers of times and entries differ");
+        if 1 < indptr.len() {
+            Lists { indptr, times, scale: self, order }.sort();
+        }
     }
 }
 

@@ -54,7 +54,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    pub(super) fn bad(
+    pub(crate) fn bad(
         &self,
         file: &str,
         what: &'static str,

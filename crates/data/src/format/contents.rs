@@ -6,7 +6,7 @@ use kiln_store::Hasher;
 use kiln_store::array_folder::bad_key;
 use serde::{Deserialize, Serialize};
 
-use crate::{DatasetTimes, Result, TimeKind, TimeSplit};
+use crate::{DatasetTimes, Result, StoredOrders, TimeKind, TimeSplit};
 
 /// What a manifest states about a set beside its graph and its files, whatever its layout.
 #[derive(Debug)]
@@ -50,7 +50,8 @@ impl TimesEntry {
     /// Returns the times with those of the nodes of each type, `[n_types]`.
     pub fn with_nodes(self, nodes: Vec<Option<SharedArray<i64>>>) -> DatasetTimes {
         let has_any = nodes.iter().any(Option::is_some);
-        DatasetTimes { kind: self.kind, nodes: if has_any { nodes } else { Vec::new() }, split: self.split }
+        let nodes = if has_any { nodes } else { Vec::new() };
+        DatasetTimes { kind: self.kind, nodes, split: self.split, orders: StoredOrders::default() }
     }
 
     /// Returns true for an entry that is not written: integers without a split.

@@ -2,6 +2,7 @@ use std::path::Path;
 
 use kiln_store::array_folder::{Entries, FolderWriter, check_new};
 
+use super::edges_by_time::is_order;
 use super::plain_manifest::PlainManifest;
 use super::set::Set;
 use super::verify::{VerifyReport, verify_set};
@@ -18,7 +19,7 @@ pub(crate) fn copy_verified(folder: &Path, out: &Path) -> Result<VerifyReport> {
     let report = verify_set(&set, Place::Folder(folder))?;
     let mut to = FolderWriter::create(out)?;
     let manifest = set.plain()?.clone();
-    for (name, entry) in &manifest.files {
+    for (name, entry) in manifest.files.iter().filter(|(name, _)| !is_order(name)) {
         let Some(array) = set.arrays.array(name) else { continue };
         let mut copy = match entry.shape[..] {
             [_, dim] => to.rows(name.clone(), entry.dtype, dim)?,

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use kiln_feature::{FeatureColumn, MAX_DIM, Preparation};
 use kiln_graph::{NodeTypes, Relation, Relations};
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attachment::check_names;
 use super::contents::{Contents, TargetContents, TimesEntry, check_first_new};
+use super::edges_by_time::{self, OrderEntries, RelationEnds, is_order};
 use super::links_entry::{LinkTargetsEntry, LinksEntry, check_link_targets, check_links, n_links};
 use super::location::{FILE_NAME, path_in};
 use crate::graph_folder::{
@@ -59,6 +61,9 @@ pub(crate) struct NumberedManifest {
     /// The meaning of the times and the split by time; absent for a set of integers without such a split.
     #[serde(default, skip_serializing_if = "TimesEntry::is_default")]
     pub(super) times: TimesEntry,
+    /// The orders of the edges of relations by time, by file name; absent if neither edges nor nodes have times.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) orders: OrderEntries,
     /// The SHA-256 of each JSON file beside the arrays, by file name; absent if there is none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) attachments: BTreeMap<String, String>,
@@ -126,6 +131,7 @@ impl NumberedManifest {
             link_targets: data.links.as_ref().and_then(|links| LinkTargetsEntry::describe(&links.targets)),
             first_new: data.first_new.clone(),
             times: TimesEntry::of(&data.times),
+            orders: OrderEntries::new(),
             attachments: BTreeMap::new(),
             files: Entries::new(),
         }
@@ -151,6 +157,7 @@ impl NumberedManifest {
             link_targets: None,
             first_new: None,
             times: TimesEntry::default(),
+            orders: OrderEntries::new(),
             attachments: BTreeMap::new(),
             files: Entries::new(),
         }
@@ -172,10 +179,20 @@ impl NumberedManifest {
         Ok(manifest)
     }
 
-    /// Writes the manifest with the entries of the written files, and renames the folder to its final name.
-    pub(super) fn commit(self, folder: FolderWriter) -> Result<()> {
-        let manifest = Self { files: folder.entries().clone(), ..self };
-        manifest.check(&path_in(folder.folder()))?;
+    /// Orders the edges of relations with times, writes the manifest with the entries of the written files, and renames the folder
+    /// to its final name.
+    pub(super) fn commit(self, mut folder: FolderWriter) -> Result<()> {
+        let path = path_in(folder.folder());
+        let mut manifest = Self { files: folder.entries().clone(), orders: OrderEntries::new(), ..self };
+        manifest.check(&path)?;
+        let mut relations = Vec::with_capacity(manifest.relations.len());
+        for (position, relation) in manifest.relations.iter().enumerate() {
+            relations.push((relation.name.clone(), manifest.types_of(&path, position)?));
+        }
+        let ends = RelationEnds { types: Arc::new(manifest.types(&path)?), relations };
+        manifest.orders = edges_by_time::write(&mut folder, Layout::Numbered, &ends)?;
+        manifest.files = folder.entries().clone();
+        manifest.check(&path)?;
         Ok(folder.commit_with(FILE_NAME, &manifest)?)
     }
 
@@ -207,7 +224,7 @@ impl NumberedManifest {
         }
         self.times.hash(&mut hasher);
         for (name, Entry { dtype, shape, sha256 }) in &self.files {
-            if !name.starts_with("names_") {
+            if !name.starts_with("names_") && !is_order(name) {
                 let lengths = shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
                 hasher.update(format!("{name} {dtype} {lengths} {sha256}\n"));
             }
@@ -382,6 +399,14 @@ impl NumberedManifest {
             let n_edges = relation.n_edges;
             files.extend(column_entries(path, &self.files, Layout::Numbered, position, n_edges)?);
         }
+        let n_edges: Vec<usize> = self.relations.iter().map(|relation| relation.n_edges).collect();
+        files.extend(edges_by_time::known_files(
+            path,
+            &self.files,
+            &self.orders,
+            Layout::Numbered,
+            &n_edges,
+        )?);
         Ok(files)
     }
 

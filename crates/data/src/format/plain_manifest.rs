@@ -1,5 +1,6 @@
 //! The manifest `kiln.json` of a homogeneous set: its counts and names, and the type, shape and hash of each file.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use kiln_feature::{FeatureColumn, Preparation};
@@ -11,6 +12,7 @@ use kiln_store::array_folder::{
 use serde::{Deserialize, Serialize};
 
 use super::contents::{Contents, TargetContents, TimesEntry, check_first_new};
+use super::edges_by_time::{self, OrderEntries, RelationEnds, is_order};
 use super::links_entry::{LinkTargetsEntry, check_link_targets, n_links};
 use super::location::{FILE_NAME, path_in};
 use crate::graph_folder::{
@@ -56,6 +58,9 @@ pub(crate) struct PlainManifest {
     /// The target values of the links; absent if they have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) link_targets: Option<LinkTargetsEntry>,
+    /// The orders of the edges by time, by file name; absent if neither edges nor nodes have times.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) orders: OrderEntries,
     /// The entries of the files, by file name.
     pub(crate) files: Entries,
 }
@@ -137,6 +142,7 @@ impl PlainManifest {
             times: TimesEntry::of(&data.times),
             preparation: data.preparation.clone(),
             link_targets: data.links.as_ref().and_then(|links| LinkTargetsEntry::describe(&links.targets)),
+            orders: OrderEntries::new(),
             files: Entries::new(),
         })
     }
@@ -171,10 +177,18 @@ impl PlainManifest {
         })
     }
 
-    /// Writes the manifest with the entries of the written files, and renames the folder to its final name.
-    pub(crate) fn commit(self, folder: FolderWriter) -> Result<()> {
-        let manifest = Self { files: folder.entries().clone(), ..self };
-        manifest.check(&path_in(folder.folder()))?;
+    /// Orders the edges of a set with times, writes the manifest with the entries of the written files, and renames the folder to
+    /// its final name.
+    pub(crate) fn commit(self, mut folder: FolderWriter) -> Result<()> {
+        let path = path_in(folder.folder());
+        let mut manifest = Self { files: folder.entries().clone(), orders: OrderEntries::new(), ..self };
+        manifest.check(&path)?;
+        if !manifest.is_graph_alone() {
+            let ends = RelationEnds::of_one_type(manifest.n_nodes)?;
+            manifest.orders = edges_by_time::write(&mut folder, Layout::Plain, &ends)?;
+            manifest.files = folder.entries().clone();
+        }
+        manifest.check(&path)?;
         Ok(folder.commit_with(FILE_NAME, &manifest)?)
     }
 
@@ -192,7 +206,7 @@ impl PlainManifest {
         }
         self.times.hash(&mut hasher);
         for (name, Entry { dtype, shape, sha256 }) in &self.files {
-            if !NAMES.contains(&name.as_str()) {
+            if !NAMES.contains(&name.as_str()) && !is_order(name) {
                 let lengths = shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
                 hasher.update(format!("{name} {dtype} {lengths} {sha256}\n"));
             }
@@ -226,7 +240,10 @@ impl PlainManifest {
         let columns = column_entries(path, &self.files, Layout::Plain, 0, self.n_edges)?;
         let n_outputs = self.link_targets.as_ref().map(|entry| entry.n_classes);
         let of_links = link_value_entries(&self.files, n_links(&self.files), n_outputs);
-        check_entries(path, &self.files, &[&known[..], &columns[..], &features[..], &of_links[..]].concat())?;
+        let orders =
+            edges_by_time::known_files(path, &self.files, &self.orders, Layout::Plain, &[self.n_edges])?;
+        let all = [&known[..], &columns[..], &features[..], &of_links[..], &orders[..]].concat();
+        check_entries(path, &self.files, &all)?;
         FEATURES.check(path, &self.files, !self.is_graph_alone())?;
         check_together(path, &self.files, &LINK_FILES)?;
         Ok(check_together(path, &self.files, &NAMES)?)

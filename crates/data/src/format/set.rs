@@ -8,6 +8,7 @@ use kiln_store::array_folder::{ArrayFolder, bad_key};
 
 use super::attachment;
 use super::contents::{Contents, TargetContents, TimesEntry};
+use super::edges_by_time;
 use super::location::path_in;
 use super::manifest::Manifest;
 use super::numbered_manifest::NumberedManifest;
@@ -88,6 +89,12 @@ impl Set {
             features.push(rows.transpose()?);
             names.push(Arc::new(self.names(layout, position)?));
         }
+        let orders = match &self.manifest {
+            Manifest::Plain(manifest) => &manifest.orders,
+            Manifest::Numbered(manifest) => &manifest.orders,
+        };
+        let mut times = self.times(times, layout, graph_types)?;
+        times.orders = edges_by_time::open(arrays, orders, layout, &graph, &times)?;
         let links = match links {
             Some((relation, reverse)) => match read_link_targets(|name| arrays.array(name))? {
                 Some(targets) => {
@@ -108,7 +115,7 @@ impl Set {
             links,
             names,
             first_new,
-            times: self.times(times, layout, graph_types)?,
+            times,
             preparation,
             notes: self.notes()?,
             layout,

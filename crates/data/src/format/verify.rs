@@ -2,6 +2,7 @@ use std::path::Path;
 
 use kiln_store::paths::is_there;
 
+use super::edges_by_time;
 use super::location::path_in;
 use super::manifest::Manifest;
 use super::set::Set;
@@ -23,7 +24,7 @@ pub struct VerifyReport {
 
 /// Verifies a set: the SHA-256 of each file, then that offsets never decrease, that ids, labels, columns and splits
 /// are in range, that weights and features (of nodes and edges) are finite, that each edge of a relation comes from a node
-/// of its type, and that names are UTF-8; and the hashes of [`attachment`](super::attachment())s. [`open`](super::open) checks none of this. Each file is
+/// of its type, that names are UTF-8, and that stored orders of edges are those of their times; and the hashes of [`attachment`](super::attachment())s. [`open`](super::open) checks none of this. Each file is
 /// read twice, once for its hash and once for its values.
 ///
 /// A folder of `.npy` files without a `kiln.json` has no hashes; only its values are checked. Arrays that [`npy::open`]
@@ -61,6 +62,7 @@ pub(super) fn verify_set(set: &Set, place: Place) -> Result<VerifyReport> {
     }
     let data = set.dataset()?;
     let mut notes = check_set(&data, place)?;
+    edges_by_time::verify(&data, set.arrays.folder())?;
     let n_nodes = data.graph.n_nodes();
     let n_edges = data.graph.n_edges();
     notes.extend(data.notes);

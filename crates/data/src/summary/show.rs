@@ -94,11 +94,14 @@ impl fmt::Display for TargetSummary {
 impl fmt::Display for TimesSummary {
     /// Writes a line for each node type and relation with times, and one for the split by time.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, types, relations, split } = self;
+        let Self { kind, types, relations, split, has_stored_order } = self;
         for (what, ranges) in [("nodes", types), ("edges", relations)] {
             for (name, [first, last]) in ranges {
                 writeln!(f, "times of the {what} `{name}`: {} to {}", kind.text(*first), kind.text(*last))?;
             }
+        }
+        if *has_stored_order {
+            writeln!(f, "the order of the edges by time is stored")?;
         }
         let Some(TimeSplit { train, val, test }) = split else { return Ok(()) };
         write!(f, "split by time: ")?;

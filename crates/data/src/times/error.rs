@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 /// An error in times, in a split by time or in a cut of messages.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -52,6 +54,15 @@ pub enum TimeError {
     Scaled {
         /// The name of the set.
         name: String,
+    },
+    /// The stored order of the edges by time was made from other edges or times.
+    #[error(
+        "{}: the order of the edges by time was made from other edges or times: write the set again, or remove this file and its \
+         entries in kiln.json, so that each start orders the edges", path.display()
+    )]
+    StaleOrder {
+        /// The file of the order.
+        path: PathBuf,
     },
     /// The items of a split have no times.
     #[error("{items} have no times, which a split by time needs: add a column of times to them")]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kiln_graph::{Csc, EdgeTimes, NodeId, Relation, Relations, SharedArray};
 use kiln_store::progress::{Progress, ProgressUnit};
 
+use super::message_times::MessageTimes;
 use super::{DatasetTimes, times_of};
 use crate::Result;
 
@@ -14,7 +15,8 @@ impl DatasetTimes {
     /// later, from the time of its source; a self loop from its own time on, because a node always knows itself. A relation
     /// without either is shared: its edges are always known.
     ///
-    /// The order takes 4 bytes per edge, and 8 more in relations whose sources have times.
+    /// The order of a set that was opened from a folder in the kiln format is the one that the folder stores, mapped; of other sets
+    /// and of changed edges, it is made here and takes 4 bytes per edge. Relations whose sources have times take 8 bytes more.
     ///
     /// # Errors
     /// Returns [`Error::Graph`](crate::Error::Graph) if a relation is damaged.
@@ -22,19 +24,14 @@ impl DatasetTimes {
         graph.validate()?;
         let _progress = Progress::start("ordering edges by time", ProgressUnit::Edges, Some(graph.n_edges()));
         let mut relations = Vec::with_capacity(graph.n_relations());
-        let types = graph.types();
-        for relation in graph.iter() {
-            let first_src = types.range(relation.src_type).start;
-            let first_dst = types.range(relation.dst_type).start;
-            let by_time =
-                self.edges_by_time(&relation.graph, relation.src_type, first_src, |row: NodeId| {
-                    // Rows of a relation count from the first node of the destinations' type.
-                    NodeId(first_dst + row.0)
-                })?;
-            let by_time = by_time.map_or_else(|| Arc::clone(&relation.graph), Arc::new);
+        for (position, relation) in graph.iter().enumerate() {
+            let by_time = match MessageTimes::of_relation(graph, position, self) {
+                Some(times) => Arc::new(self.relation_by_time(graph, position, times)?),
+                None => Arc::clone(&relation.graph),
+            };
             relations.push(Relation { graph: by_time, ..relation.clone() });
         }
-        Ok(Arc::new(Relations::new(Arc::clone(types), relations)?))
+        Ok(Arc::new(Relations::new(Arc::clone(graph.types()), relations)?))
     }
 
     /// Returns the edges of a relation, ordered by the times from which they pass messages
@@ -51,28 +48,32 @@ impl DatasetTimes {
         node_of_row: impl Fn(NodeId) -> NodeId,
     ) -> Result<Option<Csc>> {
         graph.validate_indptr()?;
-        let times = self.message_times(graph, src_type, first_src, node_of_row);
-        Ok(times.map(|times| graph.clone().with_edge_times(times)).transpose()?)
+        let Some(times) = MessageTimes::of_edges(graph, src_type, first_src, self) else { return Ok(None) };
+        Ok(Some(graph.clone().with_edge_times(all_times(graph, times, node_of_row))?))
     }
 
-    /// Returns the time from which each edge of a relation passes messages; `None` if all are always known.
-    fn message_times(
-        &self,
-        graph: &Csc,
-        src_type: usize,
-        first_src: u32,
-        node_of_row: impl Fn(NodeId) -> NodeId,
-    ) -> Option<SharedArray<i64>> {
-        let of_edges = times_of(graph.columns());
-        let Some(of_srcs) = self.node_times(src_type) else { return of_edges.cloned() };
-        let dsts = graph.dsts();
-        let times = graph.indices().iter().zip(dsts).enumerate().map(|(edge, (src, row))| {
-            let of_edge = of_edges.map_or(EdgeTimes::ALWAYS, |times| times[edge]);
-            let is_loop = *src == node_of_row(row);
-            // A source of another type is found by the sampler.
-            let of_src = of_srcs.get(src.0.wrapping_sub(first_src) as usize).filter(|_| !is_loop);
-            of_src.map_or(of_edge, |of_src| of_edge.max(*of_src))
-        });
-        Some(times.collect::<Vec<i64>>().into())
+    /// Returns the graph of a relation whose edges are ordered by these times: in the stored order, if it has one.
+    fn relation_by_time(&self, graph: &Relations, position: usize, times: MessageTimes<'_>) -> Result<Csc> {
+        let relation = graph.relation(position);
+        let first_dst = graph.types().range(relation.dst_type).start;
+        let edges = relation.graph.as_ref().clone();
+        // Rows of a relation count from the first node of the destinations' type.
+        let times = all_times(&edges, times, |row| NodeId(first_dst + row.0));
+        Ok(match self.orders.get(graph, position, self) {
+            Some((order, scale)) => edges.with_ordered_times(EdgeTimes::new(times, order.clone(), scale)?)?,
+            None => edges.with_edge_times(times)?,
+        })
+    }
+}
+
+/// Returns the times of all edges, which are shared if they do not depend on the sources. The offsets of the edges must ascend.
+fn all_times(
+    edges: &Csc,
+    times: MessageTimes<'_>,
+    node_of_row: impl Fn(NodeId) -> NodeId,
+) -> SharedArray<i64> {
+    match (times_of(edges.columns()), times.of_srcs) {
+        (Some(of_edges), None) => of_edges.clone(),
+        _ => times.of_rows_of(0..edges.n_nodes(), node_of_row).into(),
     }
 }

@@ -49,6 +49,7 @@ mod ogb;
 mod one_reader;
 mod set_writer;
 mod sets;
+mod stored_order;
 mod summary;
 mod synthetic;
 mod targets;

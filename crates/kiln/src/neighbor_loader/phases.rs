@@ -142,9 +142,11 @@ impl NeighborLoader {
                 "its features are the mean of all edges, also of later ones",
                 "use a model without self loops, such as gine, or no edge features",
             ),
-            (true, _) => {
-                ("sampling a partition on a device", "its samplers have no times", "keep the graph on the host")
-            }
+            (true, _) => (
+                "sampling a partition on a device",
+                "its samplers have no times",
+                "keep the graph on the host",
+            ),
             (_, GraphStep::GcnNorm) => {
                 ("the normalisation of a GCN", "degrees count later edges", "use another model, such as sage")
             }

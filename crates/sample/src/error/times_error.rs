@@ -3,7 +3,9 @@
 #[non_exhaustive]
 pub enum TimesError {
     /// The sampler does not support seeds with times.
-    #[error("seeds with times are sampled from all edges, not from edges that were cut at one time: use the whole graph")]
+    #[error(
+        "seeds with times are sampled from all edges, not from edges that were cut at one time: use the whole graph"
+    )]
     NotSupported,
     /// The edges of the graph have times and no order by time ([`Csc::with_edge_times`](kiln_graph::Csc::with_edge_times)).
     #[error("the edges have times and no order by time, which seeds with times need: order them first")]
