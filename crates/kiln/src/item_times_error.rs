@@ -46,6 +46,12 @@ pub enum ItemTimesError {
         /// The name of their sampler.
         sampler: String,
     },
+    /// No edges and no sources of edges have times.
+    #[error(
+        "neither the edges nor their sources have times, so that all edges are known at the time of each item: state the `time` of \
+         a relation or of a table in the spec of an import, or train without --messages item-time"
+    )]
+    NoEdgeTimes,
     /// Limits of times were given, and items are not sampled at their times.
     #[error("--until and --time-window are about the times of items: add --messages item-time")]
     LimitsWithoutTimes,

@@ -1,8 +1,9 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kiln_graph::GraphSchema;
 
-use crate::{Error, ExcludedEdges, KeyDomain, Result, RngKey, Rule, TimeLimits};
+use crate::{Error, ExcludedEdges, KeyDomain, Result, RngKey, Rule, RuleError, TimeLimits, TimesError};
 
 /// The number of in-neighbours to pick for each destination of one layer. Integers convert to [`Fanout::UpTo`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +114,10 @@ pub struct SamplerConfig {
     pub edge_types: bool,
     /// The edges that seeds with times may know ([`Seeds::with_times`](crate::Seeds::with_times)).
     pub time_limits: TimeLimits,
+    /// The rules of relations that do not pick by `rule`, by the name of the relation.
+    pub relation_rules: BTreeMap<String, Rule>,
+    /// The windows of relations that do not have that of `time_limits`, by the name of the relation; `None` takes all that is known.
+    pub relation_windows: BTreeMap<String, Option<u64>>,
 }
 
 impl SamplerConfig {
@@ -137,6 +142,41 @@ impl SamplerConfig {
     #[must_use]
     pub fn with_time_limits(self, time_limits: TimeLimits) -> Self {
         Self { time_limits, ..self }
+    }
+
+    /// Sets the rule of one relation of a heterogeneous graph. [`Rule::MostRecent`] needs a relation with times.
+    ///
+    /// ```
+    /// use kiln_graph::{NodeId, NodeTypes, RelationEdges, Relations, Relation};
+    /// use kiln_sample::{
+    ///     Fanout, FrontierSampler, HeteroNeighborSampler, RngKey, Rule, SamplerConfig, Scratch, Seeds,
+    /// };
+    /// // User 0 has bought items 1 and 2, first item 2.
+    /// let types = NodeTypes::new([("user", 1), ("item", 2)])?;
+    /// let buys = RelationEdges::new("bought by", "item", "user", &[0, 1], &[0, 0]);
+    /// let graph = Relations::from_edges(types, &[buys])?;
+    /// let bought = graph.relation(0);
+    /// let by_time = bought.graph.as_ref().clone().with_edge_times(vec![7_i64, 3])?;
+    /// let bought = Relation { graph: by_time.into(), ..bought.clone() };
+    /// let graph = Relations::new(graph.types().clone(), vec![bought])?;
+    /// let config = SamplerConfig::default().with_relation_rule("bought by", Rule::MostRecent);
+    /// let sampler = HeteroNeighborSampler::new(&graph, vec![vec![Fanout::UpTo(1)]], config)?;
+    /// let seeds = Seeds::nodes(vec![NodeId(0)]).with_times(vec![10]);
+    /// let blocks = sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default())?.blocks;
+    /// assert_eq!(blocks[0].srcs(), [NodeId(0), NodeId(1)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_relation_rule(mut self, relation: &str, rule: impl Into<Rule>) -> Self {
+        self.relation_rules.insert(relation.to_owned(), rule.into());
+        self
+    }
+
+    /// Sets the window of one relation of a heterogeneous graph; `None` takes all that is known. The relation needs times.
+    #[must_use]
+    pub fn with_relation_window(mut self, relation: &str, window: Option<u64>) -> Self {
+        self.relation_windows.insert(relation.to_owned(), window);
+        self
     }
 
     /// Sets the kind of edge weights that blocks have.
@@ -165,14 +205,16 @@ impl SamplerConfig {
     }
 
     /// Returns the configuration of the sampler of each relation of a graph. Its edges have no types, because the position of
-    /// the relation is their type. `are_weighted` states which relations have weights: with [`EdgeWeights::Stored`], the
+    /// the relation is their type, and they have the rule and the window of their relation. `are_weighted` states which relations have weights: with [`EdgeWeights::Stored`], the
     /// samplers of the others return none, and the weight of their edges is 1
     /// ([`HeteroNeighborSampler::with_weighted`](crate::HeteroNeighborSampler::with_weighted)).
     ///
     /// # Errors
     /// With edge weights, returns [`Error::NoRelationWeights`] if no relation has weights, and, with
-    /// [`EdgeWeights::Unbiased`], if any has none.
+    /// [`EdgeWeights::Unbiased`], if any has none. Returns [`kiln_graph::SchemaError::NoSuchRelation`] within [`Error::Graph`] if a
+    /// rule or a window names another relation.
     pub fn relation_configs(&self, schema: &GraphSchema, are_weighted: &[bool]) -> Result<Vec<Self>> {
+        self.named_relations().try_for_each(|name| schema.require(name).map(drop))?;
         let any_is_weighted = are_weighted.contains(&true);
         let mut configs = Vec::with_capacity(are_weighted.len());
         for (relation, &is_weighted) in schema.relations().iter().zip(are_weighted) {
@@ -184,8 +226,54 @@ impl SamplerConfig {
                     return Err(Error::NoRelationWeights { relation: relation.name.clone() });
                 }
             };
-            configs.push(Self { edge_types: false, weights, ..self.clone() });
+            configs.push(Self { edge_types: false, weights, ..self.relation_config(&relation.name) });
         }
         Ok(configs)
+    }
+
+    /// Returns the configuration with the rule and the window of a relation, and without those of others.
+    #[must_use]
+    pub fn relation_config(&self, relation: &str) -> Self {
+        let window = self.relation_windows.get(relation).copied().unwrap_or(self.time_limits.window);
+        Self {
+            rule: self.relation_rules.get(relation).unwrap_or(&self.rule).clone(),
+            time_limits: TimeLimits { window, ..self.time_limits },
+            relation_rules: BTreeMap::new(),
+            relation_windows: BTreeMap::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Checks that no relation has a rule or a window of its own, for a sampler of a graph without named relations.
+    ///
+    /// # Errors
+    /// Returns [`RuleError::OfRelation`] with the name of a relation that has.
+    pub fn check_unnamed(&self) -> Result<()> {
+        match self.named_relations().next() {
+            None => Ok(()),
+            Some(name) => Err(RuleError::OfRelation { relation: name.clone() }.into()),
+        }
+    }
+
+    /// Checks that each relation whose own rule or window reads times has some.
+    ///
+    /// # Errors
+    /// Returns [`TimesError::RelationWithoutTimes`] for a relation without times, and the errors of `has_times`, which returns
+    /// whether the edges of the relation of a name have times.
+    pub fn check_relation_times(&self, has_times: impl Fn(&str) -> Result<bool>) -> Result<()> {
+        let rules = self.relation_rules.iter().filter(|(_, rule)| rule.needs_times());
+        let rules = rules.map(|(relation, _)| (relation, "the rule `most-recent`"));
+        let windows = self.relation_windows.keys().map(|relation| (relation, "a window of time"));
+        for (relation, what) in rules.chain(windows) {
+            if !has_times(relation)? {
+                return Err(TimesError::RelationWithoutTimes { relation: relation.clone(), what }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the names of the relations with rules or windows of their own.
+    pub fn named_relations(&self) -> impl Iterator<Item = &String> {
+        self.relation_rules.keys().chain(self.relation_windows.keys())
     }
 }

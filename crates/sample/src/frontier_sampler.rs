@@ -43,6 +43,12 @@ pub trait FrontierSampler: Send + Sync {
         false
     }
 
+    /// Returns true if edges may have times. Without any, seeds with times are an error, because they would know all edges. The
+    /// default implementation returns true.
+    fn has_edge_times(&self) -> bool {
+        true
+    }
+
     /// Fills `out` with the edges picked for `dsts`, which must be distinct, and which may know only the edges that the time limits
     /// of the request allow. Overwrites the contents of `out` and
     /// reuses its memory. The fanout, the kind of weights and the edge types of the request apply, not those of the
@@ -85,8 +91,12 @@ fn sample_hops<S: FrontierSampler + ?Sized>(
     key: RngKey,
     scratch: &mut Scratch,
 ) -> Result<SampledBlocks> {
-    if seeds.times().is_some() && !sampler.takes_times() {
-        return Err(Error::Times(TimesError::NotSupported));
+    if seeds.times().is_some() {
+        match (sampler.takes_times(), sampler.has_edge_times()) {
+            (false, _) => return Err(Error::Times(TimesError::NotSupported)),
+            (true, false) => return Err(Error::Times(TimesError::NoEdgeTimes)),
+            (true, true) => {}
+        }
     }
     // The frontier and the table are moved out of the scratch, because the sampler borrows the scratch mutably.
     let mut frontier = std::mem::take(&mut scratch.frontier);

@@ -1,7 +1,8 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_graph::{EdgeId, GraphSchema, NodeId, NodeTypes, Relation, Relations};
+use kiln_graph::{EdgeColumns, EdgeId, GraphSchema, NodeId, NodeTypes, Relation, Relations};
 
 use crate::block::{DstsOfType, HeteroScratch};
 use crate::{
@@ -51,18 +52,25 @@ pub struct HeteroNeighborSampler {
     are_weighted: Vec<bool>,
     edge_types: bool,
     time_limits: TimeLimits,
-    /// True if the rule picks self loops for fanout 0, too.
-    keeps_self_loops: bool,
+    /// The windows of relations that have their own, by the position of the relation.
+    windows: BTreeMap<usize, Option<u64>>,
+    /// For each relation, whether its rule picks self loops for fanout 0, too.
+    keep_self_loops: Vec<bool>,
 }
 
 impl HeteroNeighborSampler {
-    /// Creates a sampler. `fanouts[layer][relation]` is the number of edges to pick, input layer first; the rule, the edge
+    /// Creates a sampler. `fanouts[layer][relation]` is the number of edges to pick, input layer first; the rules, the edge
     /// weights and whether blocks have edge types are those of `config`, whose own fanouts are ignored.
     ///
     /// # Errors
-    /// Returns [`FanoutsError::RelationFanouts`] unless each layer has one fanout per relation, and the errors of
+    /// Returns [`FanoutsError::RelationFanouts`] unless each layer has one fanout per relation,
+    /// [`TimesError::RelationWithoutTimes`] for a relation without times whose own rule or window reads them, and the errors of
     /// [`SamplerConfig::relation_configs`].
     pub fn new(graph: &Relations, fanouts: Vec<Vec<Fanout>>, config: SamplerConfig) -> Result<Self> {
+        config.check_relation_times(|name| {
+            let edges = &graph.relation(graph.require(name)?).graph;
+            Ok(edges.edge_times().is_some() || edges.columns().get(EdgeColumns::TIMES).is_some())
+        })?;
         let are_weighted: Vec<bool> =
             graph.iter().map(|relation| relation.graph.weights().is_some()).collect();
         let of_relations = config.relation_configs(graph.schema(), &are_weighted)?;
@@ -84,7 +92,8 @@ impl HeteroNeighborSampler {
     /// its fanout is 0, unless the rule keeps self loops.
     ///
     /// # Errors
-    /// Returns [`FanoutsError::RelationFanouts`] unless each layer has one fanout per relation.
+    /// Returns [`FanoutsError::RelationFanouts`] unless each layer has one fanout per relation, and
+    /// [`kiln_graph::SchemaError::NoSuchRelation`] within [`Error::Graph`] if a rule or a window names another relation.
     pub fn of_samplers(
         schema: GraphSchema,
         relations: Arc<dyn RelationSampler>,
@@ -101,6 +110,14 @@ impl HeteroNeighborSampler {
         for (position, relation) in schema.relations().iter().enumerate() {
             by_dst_type[relation.dst_type].push(position);
         }
+        let mut windows = BTreeMap::new();
+        for (name, window) in &config.relation_windows {
+            windows.insert(schema.require(name)?, *window);
+        }
+        let mut keep_self_loops = vec![config.rule.keeps_self_loops(); n_relations];
+        for (name, rule) in &config.relation_rules {
+            keep_self_loops[schema.require(name)?] = rule.keeps_self_loops();
+        }
         Ok(Self {
             leaves_out: vec![true; n_relations],
             schema,
@@ -112,7 +129,8 @@ impl HeteroNeighborSampler {
             are_weighted: vec![true; n_relations],
             edge_types: config.edge_types,
             time_limits: config.time_limits,
-            keeps_self_loops: config.rule.keeps_self_loops(),
+            windows,
+            keep_self_loops,
         })
     }
 
@@ -137,8 +155,8 @@ impl HeteroNeighborSampler {
     }
 
     /// Returns true if no edge is picked for this fanout, so the sampler of a relation is not called.
-    fn picks_none(&self, fanout: Fanout) -> bool {
-        fanout == Fanout::UpTo(0) && !self.keeps_self_loops
+    fn picks_none(&self, relation: usize, fanout: Fanout) -> bool {
+        fanout == Fanout::UpTo(0) && !self.keep_self_loops[relation]
     }
 
     /// Returns the fanout of each relation in each layer, input layer first.
@@ -151,7 +169,9 @@ impl HeteroNeighborSampler {
         let key = relation_key(request.key, relation);
         let excluded = request.excluded.clone().filter(|_| self.leaves_out[relation]);
         let weights = if self.are_weighted[relation] { request.weights } else { EdgeWeights::None };
-        HopRequest { key, fanout, weights, edge_types: false, excluded, ..*request }
+        let window = self.windows.get(&relation).copied().unwrap_or(request.time_limits.window);
+        let time_limits = TimeLimits { window, ..request.time_limits };
+        HopRequest { key, fanout, weights, edge_types: false, excluded, time_limits, ..*request }
     }
 
     /// Samples the only relation of a graph with one type of nodes, without copying its edges.
@@ -292,6 +312,10 @@ impl FrontierSampler for HeteroNeighborSampler {
         self.relations.take_times()
     }
 
+    fn has_edge_times(&self) -> bool {
+        self.relations.have_edge_times()
+    }
+
     /// Fills `out` with the edges of all relations. The layer of the request selects their fanouts, which its own fanout
     /// limits.
     ///
@@ -317,7 +341,7 @@ impl FrontierSampler for HeteroNeighborSampler {
         }
         if let ([fanout], 1) = (&fanouts[..], self.types().n_types()) {
             let fanout = smaller(*fanout, request.fanout);
-            if !self.picks_none(fanout) {
+            if !self.picks_none(0, fanout) {
                 return self.sample_only(request, fanout, dsts, scratch, out);
             }
         }
@@ -332,7 +356,7 @@ impl FrontierSampler for HeteroNeighborSampler {
             };
             for &relation in of_type {
                 let fanout = smaller(fanouts[relation], request.fanout);
-                if self.picks_none(fanout) {
+                if self.picks_none(relation, fanout) {
                     hetero.of_relations[relation].frontier.clear_edges(dsts.len());
                     continue;
                 }

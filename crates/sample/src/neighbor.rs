@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_graph::{Csc, NodeId, SharedArray};
+use kiln_graph::{Csc, EdgeColumns, NodeId, SharedArray};
 
 use crate::excluded::SamplerId;
 use crate::hop::{HopSampler, RowIds};
@@ -63,8 +63,10 @@ impl NeighborSampler {
     ///
     /// # Errors
     /// Returns [`Error::NoWeights`] if edge weights are configured and the graph has none, and [`Error::NoEdgeTypes`]
-    /// if edge types are configured and the graph has none.
+    /// if edge types are configured and the graph has none. Returns [`RuleError::OfRelation`](crate::RuleError::OfRelation) if a
+    /// relation has a rule or a window of its own.
     pub fn with_config(graph: Arc<Csc>, config: SamplerConfig) -> Result<Self> {
+        config.check_unnamed()?;
         if config.weights != EdgeWeights::None && graph.weights().is_none() {
             return Err(Error::NoWeights);
         }
@@ -137,6 +139,11 @@ impl FrontierSampler for NeighborSampler {
 
     fn takes_times(&self) -> bool {
         true
+    }
+
+    fn has_edge_times(&self) -> bool {
+        // Times without an order have an error of their own.
+        self.graph.edge_times().is_some() || self.graph.columns().get(EdgeColumns::TIMES).is_some()
     }
 
     fn n_nodes(&self) -> usize {

@@ -1,6 +1,6 @@
 use std::str::FromStr;
 
-use kiln_graph::GraphSchema;
+use kiln_graph::{ByRelation, ByRelationError, GraphSchema};
 
 use crate::{Error, Fanout, FanoutsError, Result};
 
@@ -91,26 +91,22 @@ impl FromStr for Fanout {
     }
 }
 
+impl From<ByRelationError> for Error {
+    fn from(error: ByRelationError) -> Self {
+        let reason = match error {
+            ByRelationError::TwoOfRelation { relation } => format!("the relation `{relation}` has two lists"),
+            _ => "expected one list without a name of a relation".to_owned(),
+        };
+        Self::Fanouts(FanoutsError::InvalidFanouts { reason })
+    }
+}
+
 impl FromStr for RelationFanouts {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let mut lists = Self::default();
-        for part in text.split(';') {
-            // Names of relations may contain the sign.
-            let (name, list) = part.rsplit_once('=').map_or((None, part), |(name, list)| (Some(name), list));
-            let fanouts = list.split(',').map(str::parse).collect::<Result<Vec<Fanout>>>()?;
-            let invalid = |reason: String| Err(Error::Fanouts(FanoutsError::InvalidFanouts { reason }));
-            match name.map(str::trim) {
-                None if lists.of_all.is_empty() => lists.of_all = fanouts,
-                None => return invalid("expected one list without a name of a relation".to_owned()),
-                Some(name) if lists.of_relations.iter().any(|(other, _)| other == name) => {
-                    return invalid(format!("the relation `{name}` has two lists"));
-                }
-                Some(name) => lists.of_relations.push((name.to_owned(), fanouts)),
-            }
-        }
-        Ok(lists)
+        let lists = ByRelation::parse(text, |list| list.split(',').map(str::parse).collect::<Result<_>>())?;
+        Ok(Self { of_all: lists.of_all.unwrap_or_default(), of_relations: lists.of_relations })
     }
 }
 

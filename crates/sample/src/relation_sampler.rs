@@ -19,6 +19,12 @@ pub trait RelationSampler: Send + Sync {
         false
     }
 
+    /// Returns true if the edges of any relation may have times ([`FrontierSampler::has_edge_times`]). The default implementation
+    /// returns true.
+    fn have_edge_times(&self) -> bool {
+        true
+    }
+
     /// Picks the edges of each relation in `hops`, which has a relation at most once. Fills the frontier of
     /// `out[hop.relation]` with sources of the graph and edge ids that count from 0 within the relation.
     ///
@@ -32,6 +38,10 @@ pub trait RelationSampler: Send + Sync {
 impl<S: FrontierSampler> RelationSampler for Vec<S> {
     fn take_times(&self) -> bool {
         self.iter().all(FrontierSampler::takes_times)
+    }
+
+    fn have_edge_times(&self) -> bool {
+        self.iter().any(FrontierSampler::has_edge_times)
     }
 
     fn sample_relations(&self, hops: &[RelationHop<'_>], out: &mut [RelationScratch]) -> Result<()> {

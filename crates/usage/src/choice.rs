@@ -3,7 +3,7 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
-use kiln_graph::similar_alias;
+use kiln_graph::{ByRelation, ByRelationError, similar_alias};
 
 /// The parser of an enumeration. An error lists the choices, and suggests one with a similar name.
 #[derive(Debug, Clone)]
@@ -37,6 +37,68 @@ impl<T> Choices<T> {
     pub fn aliases(mut self, aliases: impl IntoIterator<Item = (&'static str, &'static str)>) -> Self {
         self.aliases.extend(aliases);
         self
+    }
+}
+
+/// The parser of a choice for all relations of a graph, and of others for some relations, by name ([`ByRelation`]).
+#[derive(Debug, Clone)]
+pub struct RelationChoices<T>(Choices<T>);
+
+impl<T> Choices<T> {
+    /// Returns the parser of choices by relation, such as `mean;buys=sum`.
+    ///
+    /// ```
+    /// use clap::{Arg, Command};
+    /// use kiln_graph::ByRelation;
+    /// let parser = kiln_usage::choice([("mean", "The mean", 'm'), ("sum", "The sum", 's')]).by_relation();
+    /// let command = Command::new("pool").arg(Arg::new("readout").value_parser(parser));
+    /// let matches = command.try_get_matches_from(["pool", "mean;buys=sum"])?;
+    /// let readouts = matches.get_one::<ByRelation<char>>("readout").unwrap();
+    /// assert_eq!((readouts.of_all, readouts.of_relations[0].1), (Some('m'), 's'));
+    /// # Ok::<(), clap::Error>(())
+    /// ```
+    pub fn by_relation(self) -> RelationChoices<T> {
+        RelationChoices(self)
+    }
+}
+
+/// An error of one of several choices.
+enum RelationChoiceError {
+    Choice(clap::Error),
+    Form(ByRelationError),
+}
+
+impl From<ByRelationError> for RelationChoiceError {
+    fn from(error: ByRelationError) -> Self {
+        Self::Form(error)
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for RelationChoices<T> {
+    type Value = ByRelation<T>;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        flag: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<ByRelation<T>, clap::Error> {
+        let parsed = ByRelation::parse(&value.to_string_lossy(), |text| {
+            let choice = self.0.parse_ref(command, flag, OsStr::new(text.trim()));
+            choice.map_err(RelationChoiceError::Choice)
+        });
+        parsed.map_err(|error| match error {
+            RelationChoiceError::Choice(error) => error,
+            RelationChoiceError::Form(error) => {
+                let flag = flag.map_or_else(|| "...".to_owned(), ToString::to_string);
+                let text = format!("invalid value '{}' for '{flag}': {error}\n", value.to_string_lossy());
+                clap::Error::raw(ErrorKind::ValueValidation, text).with_cmd(command)
+            }
+        })
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        self.0.possible_values()
     }
 }
 

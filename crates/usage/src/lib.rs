@@ -24,7 +24,7 @@ mod run_files;
 mod words;
 
 pub use advice::{advise, error_message};
-pub use choice::{Choices, choice, name_of};
+pub use choice::{Choices, RelationChoices, choice, name_of};
 pub use description::{Description, value_text};
 pub use error::{EXIT_USAGE, UsageError};
 pub use flag_groups::FlagGroups;

@@ -4,6 +4,7 @@ use clap::builder::TypedValueParser;
 use kiln::Messages;
 use kiln::comm::MasterAddress;
 use kiln::data::NodeFeatures;
+use kiln::graph::{ByRelation, ByRelationError};
 pub(crate) use kiln_usage::{
     choice, describe_range, host, join_words, learning_rate, name_of, non_negative, positive, rate, share,
     size, whole,
@@ -17,6 +18,11 @@ pub(crate) fn messages() -> impl TypedValueParser<Value = Messages> {
 /// Returns the parser of `--node-features`.
 pub(crate) fn node_features() -> impl TypedValueParser<Value = NodeFeatures> {
     choice(NodeFeatures::ALL.map(|kind| (kind.name(), kind.meaning(), kind)))
+}
+
+/// Parses a text for all relations, and others for some by name.
+pub(crate) fn texts_by_relation(text: &str) -> Result<ByRelation<String>, ByRelationError> {
+    ByRelation::parse(text, |value| Ok(value.to_owned()))
 }
 
 /// Parses the address of a server.

@@ -2,10 +2,10 @@
 
 use clap::{Args, ValueEnum};
 use kiln::data::TimeKind;
-use kiln::graph::GraphSchema;
+use kiln::graph::{ByRelation, GraphSchema};
 use kiln::nn::{Frequencies, TimeEncoderConfig};
 use kiln::sample::{Fanout, RelationFanouts, Rule};
-use kiln::{EvalMode, Messages};
+use kiln::{EvalMode, Messages, NeighborLoader};
 use kiln_usage::{bail, ensure};
 
 use crate::flags::model::ModelGraph;
@@ -35,13 +35,14 @@ pub(crate) struct SamplingArgs {
     /// `10,10;depends=5,5;tagged=0,0`. Default: 10 in each layer, and 3 layers without --layers.
     #[arg(long, allow_hyphen_values = true)]
     pub(crate) fanouts: Option<RelationFanouts>,
-    /// Sampling rule, for sage and rgcn.
+    /// Sampling rule, for sage and rgcn. Relations of a heterogeneous graph may have their own, such as
+    /// `uniform;buys=most-recent`.
     #[arg(long, default_value = "uniform", value_parser = parse::choice([
         ("uniform", "Uniform without replacement", Rule::Uniform),
         ("uniform-with-replacement", "Uniform with replacement", Rule::UniformWithReplacement),
         ("most-recent", "The latest edges, with --messages item-time", Rule::MostRecent),
-    ]))]
-    pub(crate) rule: Rule,
+    ]).by_relation())]
+    pub(crate) rule: ByRelation<Rule>,
     /// Neighbours that evaluation reads.
     #[arg(long, value_enum, default_value = "sampled")]
     pub(crate) eval: Eval,
@@ -58,9 +59,10 @@ pub(crate) struct SamplingArgs {
     #[arg(long)]
     pub(crate) until: bool,
     /// With --messages item-time, the length of the time before an item from which edges are taken: a number in the unit of the
-    /// times or, between dates, such as 30d, 12h, 15m or 90s. Default: all that is known.
-    #[arg(long)]
-    pub(crate) time_window: Option<String>,
+    /// times or, between dates, such as 30d, 12h, 15m or 90s. Relations of a heterogeneous graph may have their own, such as
+    /// `30d;buys=7d;rates=all`. Default: all that is known.
+    #[arg(long, value_parser = parse::texts_by_relation)]
+    pub(crate) time_window: Option<ByRelation<String>>,
     /// Makes the model read how long ago nodes and edges with times were at the time of an item, with --messages item-time. All
     /// models read the ages of nodes, and models that can read edge features those of edges.
     #[arg(long, help_heading = "Model", value_parser = parse::choice([
@@ -90,9 +92,15 @@ impl SamplingArgs {
     ) -> anyhow::Result<RelationFanouts> {
         let fanouts = self.repeated_fanouts(n_layers)?;
         let first = fanouts.of_relations.first().cloned();
-        if let (ModelGraph::OneType(_), Some((name, _))) = (graph, &first) {
+        let of_rules = self.rule.of_relations.first().map(|(name, _)| ("--rule", name, "rule"));
+        let of_windows = self.time_window.iter().flat_map(|windows| windows.of_relations.first());
+        let of_windows = of_windows.map(|(name, _)| ("--time-window", name, "length"));
+        let mut named = first.iter().map(|(name, _)| ("--fanouts", name, "list of numbers"));
+        if let (ModelGraph::OneType(_), Some((flag, name, value))) =
+            (graph, named.next().or(of_rules).or(of_windows.last()))
+        {
             bail!(
-                "--fanouts names the relation `{name}`, but the data has no named relations: give one list of numbers"
+                "{flag} names the relation `{name}`, but the data has no named relations: give one {value}"
             );
         }
         let has_own = |name: &String| fanouts.of_relations.iter().any(|(own, _)| own == name);
@@ -127,7 +135,24 @@ impl SamplingArgs {
 
     /// Returns the edges over which messages pass, in data whose times have this meaning.
     pub(crate) fn messages(&self, times: TimeKind) -> anyhow::Result<Messages> {
-        Ok(self.messages.unwrap_or_default().limited(self.until, self.time_window.as_deref(), times)?)
+        let window = self.time_window.as_ref().and_then(|windows| windows.of_all.as_deref());
+        Ok(self.messages.unwrap_or_default().limited(self.until, window, times)?)
+    }
+
+    /// Returns the loader with the rules and windows of relations that have their own.
+    pub(crate) fn configure_relations(
+        &self,
+        mut loader: NeighborLoader,
+        times: TimeKind,
+    ) -> anyhow::Result<NeighborLoader> {
+        for (name, rule) in &self.rule.of_relations {
+            loader = loader.relation_rule(name, rule.clone())?;
+        }
+        for (name, window) in self.time_window.iter().flat_map(|windows| &windows.of_relations) {
+            let window = times.parse_window(window).map_err(kiln::data::Error::from)?;
+            loader = loader.relation_window(name, window)?;
+        }
+        Ok(loader)
     }
 
     /// Returns the encoding of the ages of nodes and edges; `None` for a model that reads none.
@@ -139,7 +164,7 @@ impl SamplingArgs {
     /// Prints a note if a sampling rule was given for layers that all read all neighbours.
     pub(crate) fn note_unused_rule(&self, fanouts: &RelationFanouts) {
         let mut lists = fanouts.of_relations.iter().map(|(_, list)| list).chain([&fanouts.of_all]);
-        if matches!(self.rule, Rule::UniformWithReplacement)
+        if matches!(self.rule.of_all, Some(Rule::UniformWithReplacement))
             && lists.all(|list| list.iter().all(|fanout| *fanout == Fanout::All))
         {
             print_rank_zero("note: --rule has no effect with --fanouts all");

@@ -152,7 +152,8 @@ impl TrainRun<'_> {
         } else if let Some(workers) = ranks.workers {
             loader = loader.workers(workers);
         }
-        device.configure(config.model.configure(loader, &sampling.rule)?)
+        loader = sampling.configure_relations(loader, source.time_kind())?;
+        device.configure(config.model.configure(loader, &sampling.rule.of_all.clone().unwrap_or_default())?)
     }
 
     /// Calls `train` on each rank of this process: with one loader of a whole graph, which is returned, or with a loader of each

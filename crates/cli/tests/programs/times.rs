@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use kiln::data::{Dataset, TimeKind, TimeSplit, format};
-use kiln::graph::{EdgeColumn, EdgeColumns};
+use kiln::graph::{EdgeColumn, EdgeColumns, NodeTypes, RelationEdges};
 
 use crate::predict::{fails, succeeds};
 
@@ -233,6 +233,62 @@ fn models_read_ages_in_frequencies() {
         ("predict --run @/sage-fixed --data fake:50 --at 3 --out @/x".to_owned(), "times"),
     ] {
         let printed = error(root, &flags);
+        assert!(printed.contains(expected), "{flags}: {printed}");
+    }
+}
+
+fn ids(nodes: std::ops::Range<u32>) -> Vec<u32> {
+    nodes.collect()
+}
+
+#[test]
+fn relations_have_rules_and_windows_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let ends: Vec<u32> = (0..600).map(|edge| edge * 7 % 60).collect();
+    let srcs: Vec<u32> = (0..600).map(|edge| edge * 11 % 13).collect();
+    let times = EdgeColumn::new((0..600).map(|edge| edge * 17 % 60).collect::<Vec<i64>>(), 1).unwrap();
+    let columns = EdgeColumns::default().with(EdgeColumns::TIMES, times).unwrap();
+    let buys = RelationEdges::new("buys=all", "item", "user", &srcs, &ends);
+    let data = Dataset::builder_with_types(NodeTypes::new([("user", 60), ("item", 13)]).unwrap())
+        .relation(RelationEdges { columns: Some(&columns), ..buys })
+        .relation(RelationEdges::new("likes", "item", "user", &srcs, &ends))
+        .nodes("user")
+        .features((0..60).map(|user| user as f32 / 60.0).collect::<Vec<f32>>(), 1)
+        .labels((0..60).map(|user| user / 3 % 2).collect::<Vec<i32>>(), 2)
+        .split(ids(0..40), ids(40..50), ids(50..60))
+        .nodes("item")
+        .features((0..13).map(|item| item as f32 / 13.0).collect::<Vec<f32>>(), 1)
+        .build()
+        .unwrap();
+    let data = data.with_node_times(0, (0..60).collect::<Vec<i64>>()).unwrap();
+    format::write(&data, root.join("set")).unwrap();
+    let train = "train --data @/set --model rsage --layers 1 --hidden 8 --fanouts 2 --epochs 1 --batch-size 8 --threads-per-rank 1 --messages item-time";
+    for (name, flags) in [
+        ("uniform", "--rule uniform;likes=uniform --time-window buys=all=all"),
+        ("none", ""),
+        ("recent", "--rule buys=all=most-recent"),
+        ("window", "--time-window all;buys=all=9"),
+    ] {
+        kiln(root, &format!("{train} {flags} --out @/{name}"));
+    }
+    let hashes = ["none", "recent", "window"].map(|run| weights_hash(root, run));
+    assert_eq!(weights_hash(root, "uniform"), hashes[0]);
+    assert!(hashes[0] != hashes[1] && hashes[0] != hashes[2] && hashes[1] != hashes[2], "{hashes:?}");
+    kiln(root, "predict --run @/recent --data @/set --out @/own");
+    format::write(&payments(), root.join("plain")).unwrap();
+    let plain = train.replace("@/set", "@/plain").replace("rsage", "sage");
+    for (flags, expected) in [
+        (format!("{train} --rule bought=most-recent"), "no relation `bought`"),
+        (format!("{train} --rule likes=most-recent"), "`likes` has the rule `most-recent`"),
+        (format!("{train} --time-window likes=5"), "`likes` has a window of time"),
+        (format!("{train} --time-window likes=5d"), "`5d` is no time"),
+        (format!("{train} --rule uniform;uniform"), "expected one value without a name of a relation"),
+        (format!("{train} --rule likes=latest"), "invalid value 'latest' for '--rule <RULE>'"),
+        (format!("{plain} --rule edge=most-recent"), "--rule names the relation `edge`"),
+        (format!("{plain} --time-window edge=5d"), "--time-window names the relation `edge`"),
+    ] {
+        let printed = error(root, &format!("{flags} --out @/x"));
         assert!(printed.contains(expected), "{flags}: {printed}");
     }
 }

@@ -80,11 +80,13 @@ impl DeviceSampler {
     ///
     /// # Errors
     /// Returns [`Error::NoWeights`] or [`Error::NoEdgeTypes`] if the configuration requests edge weights or types and
-    /// the graph has none. Returns [`RuleError::CustomRule`] for a graph in the memory of a device other than the CPU and a
+    /// the graph has none, and [`RuleError::OfRelation`](kiln_sample::RuleError::OfRelation) if it has a rule or a window of one
+    /// relation. Returns [`RuleError::CustomRule`] for a graph in the memory of a device other than the CPU and a
     /// custom rule without a version for devices ([`kiln_sample::SamplingRule::device_rule`]); for a graph on the host, such
     /// a rule picks there. Returns an [`UploadError`](crate::UploadError) as [`Error::Elsewhere`] if the device cannot allocate
     /// the edge types.
     pub fn with_config(graph: DeviceGraph, config: SamplerConfig) -> Result<Self> {
+        config.check_unnamed()?;
         if config.weights != EdgeWeights::None && !graph.has_weights() {
             return Err(Error::NoWeights);
         }

@@ -22,6 +22,11 @@ impl NeighborLoader {
     pub(crate) fn sampling_from(&self, excluded_from: Option<Vec<usize>>) -> Sampling {
         let time_limits = self.item_time_limits().unwrap_or_default();
         let config = SamplerConfig { time_limits, ..self.sampling.clone() };
+        let config = match self.source.is_heterogeneous() {
+            true => config,
+            // The only relation is not named in samplers.
+            false => config.relation_config(self.only_relation()),
+        };
         Sampling { fanouts: self.fanouts.clone(), config, excluded_from }
     }
 
@@ -35,7 +40,8 @@ impl NeighborLoader {
         targets: Option<Targets>,
         train_items: impl FnOnce() -> Result<ItemSampler>,
     ) -> Result<HostOrDeviceBatcher> {
-        let mode = self.graph_mode.resolve(&self.sampling.rule);
+        let rules = [&self.sampling.rule].into_iter().chain(self.sampling.relation_rules.values());
+        let mode = rules.fold(self.graph_mode, |mode, rule| mode.resolve(rule));
         let sampler = match mode {
             GraphMode::Host => Some(self.source.sampler(&sampling)?),
             _ => self.source.device_sampler(&sampling, self.copies.graphs(), mode, device)?,

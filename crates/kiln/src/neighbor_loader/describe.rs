@@ -101,7 +101,7 @@ impl NeighborLoader {
 
     /// Returns the settings of the graph, of sampling and of the evaluation that a run's result depends on, by name.
     pub(crate) fn sampling_settings(&self) -> Vec<(&'static str, String)> {
-        let rule = ("rule", format!("{:?}", self.sampling.rule));
+        let rule = ("rule", self.rules_of_relations());
         let weights = ("edge weights", format!("{:?}", self.sampling.weights));
         let mut settings = Vec::new();
         if self.source.is_heterogeneous() {
@@ -150,6 +150,19 @@ impl NeighborLoader {
         texts.join("; ")
     }
 
+    /// Returns the sampling rule, and those of the relations that have another one, as one text.
+    fn rules_of_relations(&self) -> String {
+        let of_all = format!("{:?}", self.sampling.rule);
+        let mut text = of_all.clone();
+        for (name, rule) in &self.sampling.relation_rules {
+            let rule = format!("{rule:?}");
+            if rule != of_all {
+                text = format!("{text}; {name}: {rule}");
+            }
+        }
+        text
+    }
+
     /// Returns the types of nodes and the relations, in their order.
     fn schema_settings(&self) -> [(&'static str, String); 2] {
         let schema = self.source.schema();
@@ -165,7 +178,8 @@ impl NeighborLoader {
     pub(crate) fn describe(&self, seed: u64, n_ranks: usize) -> (ModelInputs, EvaluationInfo) {
         let widths = dims(&*self.source);
         let targets = &self.targets;
-        let sampling = SamplingInfo::new(&self.sampling, self.source.graph_step() == GraphStep::GcnNorm);
+        let config = self.sampling_from(None).config;
+        let sampling = SamplingInfo::new(&config, self.source.graph_step() == GraphStep::GcnNorm);
         let columns = self.edge_column_stores().unwrap_or_default();
         let is_plain = !self.source.is_heterogeneous();
         let sampling = SamplingInfo {

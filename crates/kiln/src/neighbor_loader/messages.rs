@@ -45,7 +45,7 @@ impl Messages {
     ];
 
     /// Returns the messages at the times of items with these limits. `window` is a length of time as text
-    /// ([`TimeKind::parse_length`]).
+    /// ([`TimeKind::parse_window`]).
     ///
     /// ```
     /// use kiln::Messages;
@@ -69,8 +69,8 @@ impl Messages {
             };
         }
         let window =
-            window.map(|text| times.parse_length(text)).transpose().map_err(kiln_data::Error::from)?;
-        Ok(Self::AtItemTime(TimeLimits { includes_equal, window }))
+            window.map(|text| times.parse_window(text)).transpose().map_err(kiln_data::Error::from)?;
+        Ok(Self::AtItemTime(TimeLimits { includes_equal, window: window.flatten() }))
     }
 }
 

@@ -1,10 +1,12 @@
 //! The graphs of the phases of a loader.
 
+use std::fmt::Write as _;
+
 use kiln_data::{DatasetTimes, TimeSplit};
 use kiln_graph::{EdgeColumns, SharedArray};
 use kiln_kernels::GraphMode;
 use kiln_loader::Phase;
-use kiln_sample::TimeLimits;
+use kiln_sample::{Rule, SamplerConfig, TimeLimits};
 
 use super::messages::{Messages, PhaseEdges, PhaseGraph, cut_of};
 use crate::batches::items_of;
@@ -110,8 +112,34 @@ impl NeighborLoader {
     /// Returns the edges that an item knows at its time; `None` unless each item has a time of its own.
     pub(crate) fn item_time_limits(&self) -> Option<TimeLimits> {
         match self.messages {
+            Messages::AtItemTime(time_limits) if !self.source.is_heterogeneous() => {
+                let config = SamplerConfig { time_limits, ..self.sampling.clone() };
+                Some(config.relation_config(self.only_relation()).time_limits)
+            }
             Messages::AtItemTime(limits) => Some(limits),
             Messages::Known | Messages::All => None,
+        }
+    }
+
+    /// Returns the name of the relation of a graph of one type of nodes.
+    pub(super) fn only_relation(&self) -> &str {
+        &self.source.schema().relations()[0].name
+    }
+
+    /// Returns true if the edges of a relation, or their sources, have times.
+    fn relation_has_times(&self, relation: usize) -> bool {
+        let src_type = self.source.schema().relations()[relation].src_type;
+        let columns = &self.source.edge_columns()[relation];
+        columns.iter().any(|name| name == EdgeColumns::TIMES) || self.source.node_times(src_type).is_some()
+    }
+
+    /// Checks that edges have times, and those of each relation whose own rule or window reads them.
+    fn check_edge_times(&self) -> Result<()> {
+        let schema = self.source.schema();
+        self.sampling.check_relation_times(|name| Ok(self.relation_has_times(schema.require(name)?)))?;
+        match (0..schema.relations().len()).any(|relation| self.relation_has_times(relation)) {
+            true => Ok(()),
+            false => Err(ItemTimesError::NoEdgeTimes.into()),
         }
     }
 
@@ -129,9 +157,11 @@ impl NeighborLoader {
     /// Checks that no setting needs one graph for all items if items are sampled at their times.
     pub(crate) fn check_item_time_settings(&self) -> Result<()> {
         if self.item_time_limits().is_none() {
-            return match self.sampling.rule.needs_times() {
-                true => Err(ItemTimesError::RuleNeedsTimes { rule: "most-recent" }.into()),
-                false => Ok(()),
+            let mut rules = [&self.sampling.rule].into_iter().chain(self.sampling.relation_rules.values());
+            return match (rules.any(Rule::needs_times), self.sampling.relation_windows.is_empty()) {
+                (true, _) => Err(ItemTimesError::RuleNeedsTimes { rule: "most-recent" }.into()),
+                (false, false) => Err(ItemTimesError::LimitsWithoutTimes.into()),
+                (false, true) => Ok(()),
             };
         }
         let reads_features = self.edge_columns.iter().any(|name| **name == *EdgeColumns::FEATURES);
@@ -150,7 +180,7 @@ impl NeighborLoader {
             (_, GraphStep::GcnNorm) => {
                 ("the normalisation of a GCN", "degrees count later edges", "use another model, such as sage")
             }
-            _ => return Ok(()),
+            _ => return self.check_edge_times(),
         };
         Err(ItemTimesError::NotPossible { what, reason, fix }.into())
     }
@@ -182,12 +212,26 @@ impl NeighborLoader {
     /// Returns the setting of the messages that a run's result depends on; `None` for data without a split by time.
     pub(crate) fn messages_setting(&self) -> Option<(&'static str, String)> {
         let messages = match (self.messages, self.source.time_split()) {
-            (Messages::AtItemTime(limits), _) => format!("at item time {limits:?}"),
+            (Messages::AtItemTime(limits), _) => {
+                let limits = self.item_time_limits().unwrap_or(limits);
+                format!("at item time {limits:?}{}", self.windows_of_relations(limits.window))
+            }
             (_, None) => return None,
             (Messages::Known, Some(split)) => format!("before {:?}", split.cuts()),
             (Messages::All, Some(_)) => "all".to_owned(),
         };
         Some(("messages", messages))
+    }
+
+    /// Returns the windows of the relations of a heterogeneous graph that differ from that of the others, as one text.
+    fn windows_of_relations(&self, of_all: Option<u64>) -> String {
+        let mut text = String::new();
+        for (name, window) in &self.sampling.relation_windows {
+            if *window != of_all && self.source.is_heterogeneous() {
+                let _ = write!(text, "; {name}: {window:?}");
+            }
+        }
+        text
     }
 
     /// Returns a note on edges that pass messages although they are later than the items.

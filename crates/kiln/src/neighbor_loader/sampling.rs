@@ -65,6 +65,51 @@ impl NeighborLoader {
         self.unshared()
     }
 
+    /// Sets the sampling rule of one relation; the others have that of [`NeighborLoader::rule`]. For example, the most recent
+    /// purchases, and any friends. [`Rule::MostRecent`] needs items that are sampled at their times, and a relation whose edges, or
+    /// their sources, have times.
+    ///
+    /// ```
+    /// use kiln::graph::{EdgeColumn, EdgeColumns, NodeTypes, RelationEdges};
+    /// use kiln::prelude::*;
+    /// use kiln::{Messages, sample::TimeLimits};
+    /// let types = NodeTypes::new([("user", 2), ("item", 2)])?;
+    /// let data = Dataset::builder_with_types(types)
+    ///     .relation(RelationEdges::new("bought by", "item", "user", &[0, 1], &[1, 0]))
+    ///     .relation(RelationEdges::new("knows", "user", "user", &[0, 1], &[1, 0]))
+    ///     .build()?;
+    /// let data = data.with_edge_column(0, EdgeColumns::TIMES, EdgeColumn::new(vec![3_i64, 7], 1)?)?;
+    /// let loader = NeighborLoader::new(&data, [10, 10])
+    ///     .messages(Messages::AtItemTime(TimeLimits::default()))
+    ///     .relation_rule("bought by", Rule::MostRecent)?
+    ///     .relation_window("bought by", Some(30))?;
+    /// # let _ = loader;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`kiln_graph::SchemaError::NoSuchRelation`] for a name that the data does not have.
+    pub fn relation_rule(mut self, relation: &str, rule: impl Into<Rule>) -> Result<Self> {
+        self.source.schema().require(relation)?;
+        if !self.source.is_heterogeneous() {
+            return Ok(self.rule(rule));
+        }
+        self.sampling.relation_rules.insert(relation.to_owned(), rule.into());
+        Ok(self.unshared())
+    }
+
+    /// Sets the window of one relation, the length of the time before an item from which its edges are taken, instead of that of
+    /// [`Messages::AtItemTime`](crate::Messages::AtItemTime); `None` takes all that is known. See
+    /// [`NeighborLoader::relation_rule`].
+    ///
+    /// # Errors
+    /// Returns [`kiln_graph::SchemaError::NoSuchRelation`] for a name that the data does not have.
+    pub fn relation_window(mut self, relation: &str, window: Option<u64>) -> Result<Self> {
+        self.source.schema().require(relation)?;
+        self.sampling.relation_windows.insert(relation.to_owned(), window);
+        Ok(self.unshared())
+    }
+
     /// Sets the kind of edge weights that blocks carry. By default, blocks carry no edge weights.
     ///
     /// ```

@@ -10,6 +10,7 @@ mod links;
 mod partitions;
 mod predictions;
 mod pyg_rule;
+mod relations;
 
 use std::path::Path;
 

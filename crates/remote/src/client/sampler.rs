@@ -86,6 +86,7 @@ impl DistNeighborSampler {
 
     fn checked(self) -> Result<Self> {
         let Self { graph, config, .. } = &self;
+        config.check_unnamed()?;
         self.check(config.weights, config.edge_types)?;
         if let Some(name) = config.rule.name() {
             check_owners_know(graph, name)?;

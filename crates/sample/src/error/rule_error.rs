@@ -25,4 +25,13 @@ pub enum RuleError {
         /// The number of the destination's neighbours.
         degree: usize,
     },
+    /// A rule or a window is that of a relation, and the graph has no named relations.
+    #[error(
+        "the relation `{relation}` has a rule or a window of its own, but the sampler is one of a graph without named relations: \
+         set them for all edges"
+    )]
+    OfRelation {
+        /// The name of the relation.
+        relation: String,
+    },
 }

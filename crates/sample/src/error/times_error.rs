@@ -21,6 +21,23 @@ pub enum TimesError {
     /// The items are graphs of a set, whose neighbours are not sampled.
     #[error("the graphs of a set have no times at which neighbours would be sampled: remove the times")]
     OfGraphs,
+    /// Seeds have times, and neither the edges nor their sources do, so that the times would limit nothing.
+    #[error(
+        "the seeds have times, and no edges do, so that all would be known at each time: order the edges by time \
+         (Csc::with_edge_times), or let the seeds have no times"
+    )]
+    NoEdgeTimes,
+    /// A relation whose edges have no times has a rule or a window of its own that reads them.
+    #[error(
+        "the relation `{relation}` has {what}, and neither its edges nor their sources have times: remove it, or use data \
+         whose relation has times"
+    )]
+    RelationWithoutTimes {
+        /// The name of the relation.
+        relation: String,
+        /// What reads the times.
+        what: &'static str,
+    },
     /// The rule picks by time, and the seeds have no times ([`Seeds::with_times`](crate::Seeds::with_times)).
     #[error(
         "the rule `most-recent` picks by time, and the seeds have no times: let them have some, or use another rule"

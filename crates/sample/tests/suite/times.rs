@@ -12,8 +12,8 @@ use kiln_graph::{
 };
 use kiln_sample::{
     EdgeWeights, Error, ExcludedEdges, Fanout, FrontierSampler, HeteroNeighborSampler, KeyDomain,
-    NeighborSampler, Neighbors, NodeKey, RngKey, Rule, SamplerConfig, Scratch, Seeds, Selection, TimeLimits,
-    TimesError,
+    NeighborSampler, Neighbors, NodeKey, RngKey, Rule, RuleError, SamplerConfig, Scratch, Seeds, Selection,
+    TimeLimits, TimesError,
 };
 use kiln_testkit::{CooGraph, arb_coo, chi_square_p_value, hub, six_nodes};
 use proptest::prelude::*;
@@ -207,19 +207,31 @@ proptest! {
     }
 
     #[test]
-    fn relations_draw_with_their_own_keys_and_times((graph, items) in arb_case(), way in arb_way()) {
-        // The second relation has the same edges without times.
+    fn relations_draw_with_their_own_keys_times_rules_and_windows(
+        (graph, items) in arb_case(),
+        way in arb_way(),
+        own in arb_way(),
+    ) {
+        // The second relation has the same edges without times, and the third its own rule, window and times.
         let n_nodes = graph.n_nodes();
         let types = NodeTypes::new([("node", n_nodes)]).unwrap();
         let srcs: Vec<u32> = graph.indices().iter().map(|src| src.0).collect();
         let dsts: Vec<u32> = graph.dsts().iter().map(|dst| dst.0).collect();
         let of = |name| RelationEdges::new(name, "node", "node", &srcs, &dsts);
-        let relations = Relations::from_edges(types, &[of("timed"), of("always")]).unwrap();
+        let relations = Relations::from_edges(types, &[of("timed"), of("always"), of("own")]).unwrap();
         let mut all: Vec<_> = relations.iter().cloned().collect();
         all[0].graph = Arc::clone(&graph);
+        let mut times = graph.edge_times().unwrap().times().to_vec();
+        times.reverse();
+        all[2].graph = Arc::new(Csc::clone(&all[1].graph).with_edge_times(times).unwrap());
         let relations = Relations::new(Arc::clone(relations.types()), all).unwrap();
-        let fanouts = vec![vec![way.fanout, Fanout::UpTo(2)]; 2];
-        let config = way.config(2).with_edge_types();
+        let fanouts = vec![vec![way.fanout, Fanout::UpTo(2), own.fanout]; 2];
+        let own = Way { limits: TimeLimits { window: own.limits.window, ..way.limits }, ..own };
+        let config = way
+            .config(2)
+            .with_edge_types()
+            .with_relation_rule("own", own.rule.clone())
+            .with_relation_window("own", own.limits.window);
         let sampler = HeteroNeighborSampler::new(&relations, fanouts, config).unwrap();
         let (seeds, excluded) = seeds_of(&items);
         let key = RngKey::new(6);
@@ -229,9 +241,12 @@ proptest! {
             let hop_key = key.fold_in(KeyDomain::Layer, layer as u64);
             for ((dst, time), edges) in edges_by_dst(block) {
                 let mut expected = way.pick(&graph, dst, time, hop_key, &excluded);
-                let key = hop_key.fold_in(KeyDomain::Relation, 1);
-                let of_second = of_always.pick(&relations.relation(1).graph, dst, time, key, &excluded);
-                expected.extend(of_second.iter().map(|edge| EdgeId(edge.0 + graph.n_edges())));
+                for (relation, way) in [(1_u64, &of_always), (2, &own)] {
+                    let key = hop_key.fold_in(KeyDomain::Relation, relation);
+                    let of_relation = &relations.relation(relation as usize).graph;
+                    let picks = way.pick(of_relation, dst, time, key, &excluded);
+                    expected.extend(picks.iter().map(|edge| EdgeId(edge.0 + relation * graph.n_edges())));
+                }
                 prop_assert_eq!(edges, expected, "destination {} at {}, layer {}", dst.0, time, layer);
             }
         }
@@ -316,6 +331,29 @@ fn times_that_cannot_be_used_are_errors() {
     let sampler = NeighborSampler::new(Arc::new(unordered), [2]);
     let error = sampler.sample_blocks(&seeds.clone().with_times(vec![1]), key, &mut scratch).unwrap_err();
     assert!(matches!(error, Error::Times(TimesError::NoOrder)), "{error}");
+
+    let sampler = NeighborSampler::new(six_nodes(), [2]);
+    let error = sampler.sample_blocks(&seeds.clone().with_times(vec![1]), key, &mut scratch).unwrap_err();
+    assert!(matches!(error, Error::Times(TimesError::NoEdgeTimes)), "{error}");
+    let types = NodeTypes::new([("node", 2)]).unwrap();
+    let relations =
+        Relations::from_edges(types, &[RelationEdges::new("always", "node", "node", &[0], &[1])]).unwrap();
+    let of = |config| HeteroNeighborSampler::new(&relations, vec![vec![Fanout::All]], config);
+    let error = of(SamplerConfig::default()).unwrap().sample_blocks(
+        &seeds.clone().with_times(vec![1]),
+        key,
+        &mut scratch,
+    );
+    assert!(matches!(error.unwrap_err(), Error::Times(TimesError::NoEdgeTimes)));
+    let recent = SamplerConfig::default().with_relation_rule("always", Rule::MostRecent);
+    for config in [recent.clone(), SamplerConfig::default().with_relation_window("always", Some(1))] {
+        let error = of(config).unwrap_err();
+        assert!(matches!(error, Error::Times(TimesError::RelationWithoutTimes { .. })), "{error}");
+    }
+    let error = of(SamplerConfig::default().with_relation_rule("never", Rule::Uniform)).unwrap_err();
+    assert!(error.to_string().contains("no relation `never`"), "{error}");
+    let error = NeighborSampler::with_config(six_nodes(), recent).unwrap_err();
+    assert!(matches!(error, Error::Rule(RuleError::OfRelation { .. })), "{error}");
 
     let damaged =
         EdgeTimes::new(vec![0; n_edges].into(), vec![7; n_edges].into(), TimeScale::of(&[0])).unwrap();

@@ -153,6 +153,13 @@ pub struct SamplingInfo {
     /// The ages of nodes and edges that the model reads; absent if it reads none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ages: Option<AgeInfo>,
+    /// The rules of relations that have another one than `rule`, by name; absent if none has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub relation_rules: BTreeMap<String, StoredRule>,
+    /// The windows of relations that have another one than `item_times`, by name, `null` for all that is known; absent if none
+    /// has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub relation_windows: BTreeMap<String, Option<u64>>,
     /// True if the graph has self loops and edge weights of [`gcn_norm`](kiln_graph::gcn_norm).
     pub gcn_norm: bool,
 }
@@ -237,15 +244,11 @@ impl SamplingInfo {
             EdgeWeights::Stored => StoredEdgeWeights::Stored,
             EdgeWeights::Unbiased => StoredEdgeWeights::Unbiased,
         };
-        let name = config.rule.name().map(str::to_owned);
-        let rule = match &config.rule {
-            Rule::Custom { .. } => StoredRule::Custom(name),
-            _ => StoredRule::BuiltIn(name.unwrap_or_default()),
-        };
+        let rules = config.relation_rules.iter();
         let fanouts = config.fanouts.iter().map(limit_of).collect();
         Self {
             fanouts,
-            rule,
+            rule: (&config.rule).into(),
             edge_weights,
             edge_types: config.edge_types,
             edge_type_names: Vec::new(),
@@ -255,6 +258,8 @@ impl SamplingInfo {
             edge_columns: BTreeMap::new(),
             item_times: None,
             ages: None,
+            relation_rules: rules.map(|(name, rule)| (name.clone(), rule.into())).collect(),
+            relation_windows: config.relation_windows.clone(),
             gcn_norm,
         }
     }
@@ -292,29 +297,63 @@ impl SamplingInfo {
         }
     }
 
-    /// Returns the configuration of a sampler with these fanouts and this rule, and the edge weights and types of this
-    /// description.
-    pub(crate) fn config(&self, fanouts: Vec<Fanout>, rule: Rule) -> SamplerConfig {
-        let weights = self.edge_weights();
-        let time_limits = self.item_times.map(TimeLimits::from).unwrap_or_default();
-        SamplerConfig { fanouts, rule, weights, edge_types: self.edge_types, time_limits }
-    }
-
-    /// Returns a custom sampling rule, or the built-in one of training.
-    pub(crate) fn rule_or(&self, custom: Option<&Rule>) -> crate::Result<Rule> {
-        let rule = custom.cloned().or_else(|| self.rule());
-        let name = match &self.rule {
-            StoredRule::Custom(name) => name.as_deref().unwrap_or_default(),
-            StoredRule::BuiltIn(name) => name,
-        };
-        Ok(rule.ok_or_else(|| ModelError::Mode(PredictModeError::CustomRule { rule: name.to_owned() }))?)
+    /// Returns the configuration of a sampler without fanouts. `custom` is the rule for a model that was trained with a custom
+    /// one.
+    ///
+    /// # Errors
+    /// Returns [`PredictModeError::CustomRule`] if it is missing.
+    pub(crate) fn config(&self, custom: Option<&Rule>) -> crate::Result<SamplerConfig> {
+        let mut relation_rules = BTreeMap::new();
+        for (name, stored) in &self.relation_rules {
+            let rule = stored.rule().or_else(|| custom.cloned()).ok_or_else(|| stored.missing())?;
+            relation_rules.insert(name.clone(), rule);
+        }
+        Ok(SamplerConfig {
+            fanouts: Vec::new(),
+            rule: custom.cloned().or_else(|| self.rule()).ok_or_else(|| self.rule.missing())?,
+            weights: self.edge_weights(),
+            edge_types: self.edge_types,
+            time_limits: self.item_times.map(TimeLimits::from).unwrap_or_default(),
+            relation_rules,
+            relation_windows: self.relation_windows.clone(),
+        })
     }
 
     /// Returns the built-in sampling rule, or `None` if the model was trained with a custom one.
     pub fn rule(&self) -> Option<Rule> {
-        match &self.rule {
-            StoredRule::BuiltIn(name) => Rule::built_in(name),
-            StoredRule::Custom(_) => None,
+        self.rule.rule()
+    }
+
+    /// Returns the rule of all relations without their own, and the rules of the others.
+    fn rules(&self) -> impl Iterator<Item = &StoredRule> {
+        [&self.rule].into_iter().chain(self.relation_rules.values())
+    }
+}
+
+impl StoredRule {
+    /// Returns the built-in rule, or `None` for a custom one.
+    fn rule(&self) -> Option<Rule> {
+        match self {
+            Self::BuiltIn(name) => Rule::built_in(name),
+            Self::Custom(_) => None,
+        }
+    }
+
+    /// Returns the error of a custom rule that a program has not set.
+    fn missing(&self) -> ModelError {
+        let (Self::Custom(Some(rule)) | Self::BuiltIn(rule)) = self else {
+            return ModelError::Mode(PredictModeError::CustomRule { rule: String::new() });
+        };
+        ModelError::Mode(PredictModeError::CustomRule { rule: rule.clone() })
+    }
+}
+
+impl From<&Rule> for StoredRule {
+    fn from(rule: &Rule) -> Self {
+        let name = rule.name().map(str::to_owned);
+        match rule {
+            Rule::Custom { .. } => Self::Custom(name),
+            _ => Self::BuiltIn(name.unwrap_or_default()),
         }
     }
 }
@@ -490,8 +529,9 @@ impl ModelInfo {
                 return Some(error.to_string());
             }
         }
-        if let Some(SamplingInfo { rule: StoredRule::BuiltIn(name), .. }) = sampling
-            && Rule::built_in(name).is_none()
+        let mut rules = sampling.iter().flat_map(SamplingInfo::rules);
+        if let Some(StoredRule::BuiltIn(name)) =
+            rules.find(|rule| matches!(rule, StoredRule::BuiltIn(name) if Rule::built_in(name).is_none()))
         {
             return Some(format!("there is no built-in sampling rule {name:?}"));
         }

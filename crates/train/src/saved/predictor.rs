@@ -136,7 +136,7 @@ impl NodePredictor {
         self.data.known_nodes.clone()
     }
 
-    /// Sets the sampling rule of a model that was trained with a custom rule.
+    /// Sets the sampling rule of a model that was trained with a custom rule. Relations with a built-in rule of their own keep it.
     ///
     /// ```no_run
     /// # use kiln_train::NodePredictor;

@@ -124,9 +124,8 @@ impl NodePredictor {
     }
 
     fn batcher(&self, fanouts: Vec<Vec<Fanout>>) -> Result<NodeBatcher<dyn FrontierSampler>> {
-        let sampling = self.model.sampling();
-        let rule = sampling.rule_or(self.rule.as_ref())?;
-        let sampler = self.data.graph.sampler(fanouts, sampling.config(Vec::new(), rule))?;
+        let config = self.model.sampling().config(self.rule.as_ref())?;
+        let sampler = self.data.graph.sampler(fanouts, config)?;
         let mut batcher = NodeBatcher::without_targets(sampler, self.data.features.clone());
         for (name, rows) in self.data.edge_columns.iter() {
             batcher = batcher.edge_column(Arc::clone(name), Arc::clone(rows));
