@@ -28,6 +28,14 @@ pub(crate) struct HopSampler<'a, R: ?Sized> {
     pub(crate) id: &'a SamplerId,
 }
 
+/// The edges that a hop has picked, and the buffers of its destinations.
+pub(crate) struct HopOutput<'b> {
+    /// The edges to leave out, which are taken destination by destination.
+    pub(crate) removed: &'b mut RemovedEdges,
+    pub(crate) picks: &'b mut Selection,
+    pub(crate) out: &'b mut Frontier,
+}
+
 /// The nodes to which the rows of a graph belong. A node's global id keys its random draws.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RowIds<'a> {
@@ -71,11 +79,10 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         let mut removed = std::mem::take(&mut picks.removed);
         self.find_removed(dsts, &mut removed)?;
         let group = (GROUP_EDGES / edges_per_dst.max(1)).clamp(1, GROUP);
+        let mut output = HopOutput { removed: &mut removed, picks, out };
         match &times {
-            None => self.fill_untimed(dsts, group, &mut removed, picks, &mut buffers.picked, out)?,
-            Some(times) => {
-                self.fill_timed(dsts, times, group, &mut removed, picks, &mut buffers.timed, out)?;
-            }
+            None => self.fill_untimed(dsts, group, &mut buffers.picked, &mut output)?,
+            Some(times) => self.fill_timed(dsts, times, group, &mut buffers.timed, &mut output)?,
         }
         picks.removed = removed;
         Ok(())
@@ -86,11 +93,10 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         &self,
         dsts: &[NodeId],
         group: usize,
-        removed: &mut RemovedEdges,
-        picks: &mut Selection,
         picked: &mut GroupPicks,
-        out: &mut Frontier,
+        output: &mut HopOutput<'_>,
     ) -> Result<()> {
+        let HopOutput { removed, picks, out } = output;
         self.ask_for_ranges(&dsts[..group.min(dsts.len())]);
         for first in (0..dsts.len()).step_by(group) {
             let end = (first + group).min(dsts.len());

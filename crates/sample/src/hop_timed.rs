@@ -6,9 +6,8 @@
 use kiln_graph::{EdgeColumns, NodeId};
 use kiln_mem::prefetch_far;
 
-use crate::excluded::RemovedEdges;
 use crate::group_picks::TimedPicks;
-use crate::hop::HopSampler;
+use crate::hop::{HopOutput, HopSampler};
 use crate::hop_rule::{HopRule, RuleKind};
 use crate::known_edges::{HopTimes, KnownEdges};
 use crate::lanes::MOST_PICKS;
@@ -44,33 +43,31 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
     ///
     /// A pick is a cache miss in the order, and then one in the sources. So the picks of a group are drawn while the entries of the
     /// order that those of the group before it read are on their way, and its sources are read one group later.
-    #[expect(clippy::too_many_arguments, reason = "buffers of the caller")]
     pub(crate) fn fill_timed(
         &self,
         dsts: &[NodeId],
         times: &HopTimes<'_>,
         group: usize,
-        removed: &mut RemovedEdges,
-        picks: &mut Selection,
         buffers: &mut [TimedPicks; 2],
-        out: &mut Frontier,
+        output: &mut HopOutput<'_>,
     ) -> Result<()> {
-        let [drawn, waiting] = buffers;
+        let [mut drawn, mut waiting] = buffers.each_mut();
         let group_of = |first: usize| first.min(dsts.len())..(first + group).min(dsts.len());
         self.ask_for_ranges(&dsts[group_of(0)]);
         for first in (0..dsts.len() + group).step_by(group) {
-            let (own, next) = (group_of(first), group_of(first + group));
+            let own = group_of(first);
+            let next = group_of(first + group);
             self.ask_for_ranges(&dsts[next.clone()]);
             self.draw_timed_group(&dsts[own.clone()], own.start, times, drawn)?;
-            std::mem::swap(drawn, waiting);
+            std::mem::swap(&mut drawn, &mut waiting);
             if let Some(before) = first.checked_sub(group) {
-                let n_edges = out.edge_ids.len();
-                self.take_timed_group(&dsts[group_of(before)], before, times, drawn, removed, picks, out)?;
-                self.read(n_edges, out);
+                let n_edges = output.out.edge_ids.len();
+                self.take_timed_group(&dsts[group_of(before)], before, times, drawn, output)?;
+                self.read(n_edges, output.out);
             }
             self.ask_for_orders(&dsts[next], times);
         }
-        self.read(out.edge_ids.len(), out);
+        self.read(output.out.edge_ids.len(), output.out);
         Ok(())
     }
 
@@ -130,17 +127,15 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
     }
 
     /// Takes the edges of a group whose picks were drawn, and asks for their sources.
-    #[expect(clippy::too_many_arguments, reason = "buffers of the caller")]
     fn take_timed_group(
         &self,
         dsts: &[NodeId],
         first: usize,
         times: &HopTimes<'_>,
         drawn: &mut TimedPicks,
-        removed: &mut RemovedEdges,
-        picks: &mut Selection,
-        out: &mut Frontier,
+        output: &mut HopOutput<'_>,
     ) -> Result<()> {
+        let HopOutput { removed, picks, out } = output;
         let TimedPicks { dsts: places, lanes, .. } = drawn;
         let fanout = match self.request.fanout {
             Fanout::All => 0,
