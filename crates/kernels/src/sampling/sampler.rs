@@ -162,7 +162,7 @@ impl DeviceSampler {
         let mut nodes = graph.upload_nodes(&distinct);
         let mut time_index = times.as_ref().map(|(_, index)| graph.upload_positions(index));
         let excluded = graph.upload_excluded(seeds.excluded().map(|edges| &**edges));
-        let SamplerConfig { fanouts, rule, weights, edge_types, time_limits } = &self.config;
+        let SamplerConfig { fanouts, rule, weights, edge_types, time_limits, .. } = &self.config;
         let mut blocks = Vec::with_capacity(fanouts.len());
         for (layer, &fanout) in fanouts.iter().enumerate().rev() {
             let request = HopRequest::new(key, layer, fanout, *weights);
