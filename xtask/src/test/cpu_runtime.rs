@@ -94,7 +94,6 @@ const TESTS: [(&str, &[&str]); 5] = [
             "bf16_is_rejected",
             "cross_validation_runs",
             "graph_classification_losses",
-            "item_times::",
             "kernels_are_not_recompiled",
             "kiln_device_lists",
             "multi_node_losses",
