@@ -24,7 +24,7 @@ pub enum ItemTimesError {
     /// The links have no times.
     #[error(
         "the links of {name} have no times, at which their nodes would be sampled: split them by `kiln data split-links \
-         --with-times` (LinkSplitConfig::with_times), or set their times (LinkTargets::with_times)"
+         --with-times`, or set the time of each"
     )]
     NoLinkTimes {
         /// The name of the data.

@@ -1,5 +1,6 @@
 mod edge_settings;
 mod edges;
+mod existing_negatives;
 mod item_times;
 mod popularity;
 
@@ -19,7 +20,7 @@ use kiln_train::{
 };
 
 use self::edge_settings::EdgeSettings;
-use self::item_times::ExistingNegatives;
+use self::existing_negatives::ExistingNegatives;
 use crate::batches::{
     batch_settings, first_items, items_of, objective_setting, shard_by_owner, target_scale_setting,
     texts_of_new_notes,

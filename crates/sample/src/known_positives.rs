@@ -40,8 +40,8 @@ impl KnownPositives {
         let first_edge = self.graph.indptr()[dst.index()] as usize;
         let start = neighbors.partition_point(|neighbor| *neighbor < src);
         let parallel = neighbors[start..].iter().take_while(|neighbor| **neighbor == src);
-        let known_at = |position: usize| times[first_edge + start + position] <= time;
-        Ok(parallel.enumerate().any(|(position, _)| known_at(position)))
+        let of_pair = &times[first_edge + start..][..parallel.count()];
+        Ok(of_pair.iter().any(|of_edge| *of_edge <= time))
     }
 }
 

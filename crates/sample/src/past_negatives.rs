@@ -61,9 +61,12 @@ impl PastNegatives {
         // The first of the edges of a pair is the earliest.
         edges.dedup_by_key(|(src, dst, _)| (*src, *dst));
         edges.sort_unstable_by_key(|(src, dst, time)| (*src, *time, *dst));
-        let ends_before = |node: usize| edges.partition_point(|(src, ..)| src.index() < node) as u64;
+        let mut indptr = Vec::with_capacity(graph.n_nodes() + 1);
+        for node in 0..=graph.n_nodes() {
+            indptr.push(edges.partition_point(|(src, ..)| src.index() < node) as u64);
+        }
         Ok(Self {
-            indptr: (0..=graph.n_nodes()).map(ends_before).collect(),
+            indptr: indptr.into(),
             times: edges.iter().map(|(.., time)| *time).collect(),
             dsts: edges.iter().map(|(_, dst, _)| *dst).collect(),
             others: Arc::new(UniformNegatives { dsts }),

@@ -110,8 +110,10 @@ struct ExistingNegatives {
 impl ExistingNegatives {
     /// Orders the nodes of a range by their times, of which `times` has one per node of the graph.
     fn new(dsts: Range<u32>, times: &SharedArray<i64>) -> Self {
-        let of_node = |node: u32| times.get(node as usize).map(|time| (*time, node));
-        let mut nodes: Vec<(i64, u32)> = dsts.clone().filter_map(of_node).collect();
+        let mut nodes: Vec<(i64, u32)> = Vec::new();
+        for node in dsts.clone() {
+            nodes.extend(times.get(node as usize).map(|time| (*time, node)));
+        }
         nodes.sort_unstable();
         let (times, by_time): (Vec<i64>, Vec<NodeId>) =
             nodes.into_iter().map(|(time, node)| (time, NodeId(node))).unzip();

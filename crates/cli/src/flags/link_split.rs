@@ -86,9 +86,10 @@ impl LinkSplitArgs {
         print_rank_zero(format_args!(
             "links           {train} / {val} / {test}, messages over {n_edges} edges"
         ));
+        let mut leaks = split.find_leaks()?;
         // Edges of the graph are no leak for links that only know what is before them.
-        let is_leak = |note: &Note| !with_times || !matches!(note, Note::LinksInGraph { .. });
-        print_notes(&split.find_leaks()?.into_iter().filter(is_leak).collect::<Vec<_>>());
+        leaks.retain(|note| !with_times || !matches!(note, Note::LinksInGraph { .. }));
+        print_notes(&leaks);
         print_notes(split.find_never_destinations()?.as_slice());
         Ok(split)
     }

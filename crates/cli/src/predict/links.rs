@@ -131,11 +131,11 @@ impl Job<'_> {
         // The layers of exact mode have the other half of the limit.
         let memory =
             self.args.memory.map(|bytes| bytes / 2).or(self.model.info().evaluation.neighbors.memory_bytes());
-        let builder = || LinkScorerBuilder::at_times(predictor.model(), nodes.clone(), memory);
+        let builder = || LinkScorerBuilder::with_times(predictor.model(), nodes.clone(), memory);
         let rows = rank.is_zero().then(builder).transpose()?;
         let mut rows = rows.map(|rows| rows.known_nodes(predictor.known_nodes()));
         let (of_rows, output) = (WantedRows::Outputs, PredictionOutput::RankZero);
-        let encoder = nodes.times().map(|times| predictor.encoder().at_times(Arc::clone(times)));
+        let encoder = nodes.times().map(|times| predictor.encoder().with_item_times(Arc::clone(times)));
         let encoder = encoder.as_ref().unwrap_or(predictor.encoder());
         rank.predict(encoder, nodes.nodes(), mode, of_rows, output, |batch| {
             Ok(rows.as_mut().map_or(Ok(()), |rows| rows.push(&batch))?)

@@ -1,7 +1,6 @@
 use kiln_graph::{Links, NodeId};
 
 use super::LinkTargets;
-use super::random::nodes_of;
 use crate::Result;
 
 /// The links of a part of a split, ascending by their keys and then by their times.
@@ -15,7 +14,7 @@ pub(super) struct PartLinks {
 
 impl PartLinks {
     /// Returns links from their keys and times, each once.
-    pub(super) fn at_times(mut links: Vec<(u64, i64)>) -> Self {
+    pub(super) fn timed(mut links: Vec<(u64, i64)>) -> Self {
         links.sort_unstable();
         links.dedup();
         let (keys, times) = links.into_iter().unzip();
@@ -39,6 +38,11 @@ impl PartLinks {
         let (srcs, dsts): (Vec<NodeId>, Vec<NodeId>) = self.keys.iter().map(|key| nodes_of(*key)).unzip();
         Ok(Links::new(srcs, dsts)?)
     }
+}
+
+/// Returns the source and the destination of a key.
+pub(super) fn nodes_of(key: u64) -> (NodeId, NodeId) {
+    (NodeId(key as u32), NodeId((key >> 32) as u32))
 }
 
 /// Returns the links of the three parts, with their times if `have_times`.

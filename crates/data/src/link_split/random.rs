@@ -2,7 +2,7 @@ use kiln_graph::{Csc, CscBuilder, NodeId};
 use kiln_store::progress::{Progress, ProgressUnit};
 
 use super::LinkTargets;
-use super::part_links::{PartLinks, targets_of_parts};
+use super::part_links::{PartLinks, nodes_of, targets_of_parts};
 use crate::draws::Draws;
 use crate::error::{LinkSplitError, require};
 use crate::times::times_of;
@@ -167,11 +167,6 @@ fn directed_key(src: NodeId, dst: NodeId) -> u64 {
     u64::from(dst.0) << 32 | u64::from(src.0)
 }
 
-/// Returns the source and the destination of a key.
-pub(super) fn nodes_of(key: u64) -> (NodeId, NodeId) {
-    (NodeId(key as u32), NodeId((key >> 32) as u32))
-}
-
 impl LinkDirection {
     /// Returns the key of the pair of nodes whose edges are in the same part of the split.
     pub(super) fn pair_key(self, src: NodeId, dst: NodeId) -> u64 {
@@ -246,9 +241,10 @@ impl EdgeKeys<'_> {
         is_taken: impl Fn(usize) -> bool,
         key: impl Fn(NodeId, NodeId) -> u64,
     ) -> PartLinks {
-        let has_time = |edge: usize| ![DatasetTimes::ALWAYS, DatasetTimes::NEVER].contains(&times[edge]);
-        let edges = self.edges_of(edge_type, |edge| has_time(edge) && is_taken(edge));
-        PartLinks::at_times(edges.map(|(edge, (src, dst))| (key(src, dst), times[edge])).collect())
+        let edges = self.edges_of(edge_type, |edge| {
+            ![DatasetTimes::ALWAYS, DatasetTimes::NEVER].contains(&times[edge]) && is_taken(edge)
+        });
+        PartLinks::timed(edges.map(|(edge, (src, dst))| (key(src, dst), times[edge])).collect())
     }
 
     /// Returns the positions and the nodes of some of the edges of a type, or of all types. Self loops are left out.

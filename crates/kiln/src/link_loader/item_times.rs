@@ -1,9 +1,7 @@
 //! Links that are sampled at their own times.
 
-use std::sync::{Arc, OnceLock};
-
 use kiln_data::DatasetTimes;
-use kiln_graph::SharedArray;
+use kiln_graph::{LinkId, SharedArray};
 use kiln_loader::Phase;
 use kiln_sample::Negatives;
 
@@ -11,22 +9,6 @@ use crate::batches::items_of;
 use crate::neighbor_loader::cut_of;
 use crate::source::Source;
 use crate::{ItemTimesError, LinkNeighborLoader, Result};
-
-/// The negatives of each phase whose nodes exist at the times of links, which are made once. Clones of a loader share them.
-#[derive(Debug, Clone, Default)]
-pub(super) struct ExistingNegatives(Arc<[OnceLock<Negatives>; 3]>);
-
-impl ExistingNegatives {
-    fn get_or_make(&self, phase: Phase, make: impl FnOnce() -> Negatives) -> Negatives {
-        let [of_training, of_validation, of_test] = &*self.0;
-        let of_phase = match phase {
-            Phase::Train { .. } => of_training,
-            Phase::Validation => of_validation,
-            Phase::Test => of_test,
-        };
-        of_phase.get_or_init(make).clone()
-    }
-}
 
 impl LinkNeighborLoader {
     /// Returns the time of each link; `None` unless links are sampled at their own times.
@@ -72,9 +54,8 @@ impl LinkNeighborLoader {
         }
         let name = || self.nodes.source().name().to_owned();
         let times = self.targets.times().ok_or_else(|| ItemTimesError::NoLinkTimes { name: name() })?;
-        let is_missing = |time: &i64| [DatasetTimes::ALWAYS, DatasetTimes::NEVER].contains(time);
         for (_, links) in self.targets.split().parts() {
-            if let Some(link) = links.iter().find(|link| times.get(link.index()).is_none_or(is_missing)) {
+            if let Some(link) = links.iter().find(|link| lacks_time(times, **link)) {
                 return Err(ItemTimesError::NoLinkTime { link: link.0 }.into());
             }
         }
@@ -101,6 +82,11 @@ impl LinkNeighborLoader {
                     its pair were known";
         Some(note.to_owned())
     }
+}
+
+/// Returns true if a link has no time, before which edges were known.
+fn lacks_time(times: &[i64], link: LinkId) -> bool {
+    times.get(link.index()).is_none_or(|time| [DatasetTimes::ALWAYS, DatasetTimes::NEVER].contains(time))
 }
 
 /// Returns the time of each node, by node, of types without times that of nodes that always existed; `None` if no type has times.

@@ -251,10 +251,10 @@ impl LinkPredictor {
     fn scorer_of(&self, nodes: TimedNodes, mode: &PredictMode) -> Result<LinkScorer> {
         let spill = self.encoder.exact_config(mode).and_then(|config| config.spill);
         let builder =
-            LinkScorerBuilder::at_times(self.model(), nodes, spill.map(|spill| spill.memory_bytes))?;
+            LinkScorerBuilder::with_times(self.model(), nodes, spill.map(|spill| spill.memory_bytes))?;
         let builder = builder.known_nodes(self.known_nodes());
         let encoder = match builder.times() {
-            Some(times) => &self.encoder.at_times(Arc::clone(times)),
+            Some(times) => &self.encoder.with_item_times(Arc::clone(times)),
             None => &self.encoder,
         };
         let batches = encoder.batches(builder.nodes(), mode, WantedRows::Outputs)?;

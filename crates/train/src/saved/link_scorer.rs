@@ -74,15 +74,15 @@ impl LinkScorerBuilder {
     /// # Errors
     /// Returns [`Error::Saved`] if the model was not trained for links.
     pub fn new(model: &SavedModel, nodes: Vec<NodeId>, memory_bytes: Option<u64>) -> Result<Self> {
-        Self::at_times(model, nodes.into(), memory_bytes)
+        Self::with_times(model, nodes.into(), memory_bytes)
     }
 
     /// Starts a scorer as [`LinkScorerBuilder::new`] does, for nodes that have a row at each of their times. The batches are those of
-    /// [`NodePredictor::at_times`](crate::NodePredictor::at_times) with [`TimedNodes::times`].
+    /// [`NodePredictor::with_item_times`](crate::NodePredictor::with_item_times) with [`TimedNodes::times`].
     ///
     /// # Errors
     /// Returns [`Error::Saved`] if the model was not trained for links.
-    pub fn at_times(model: &SavedModel, nodes: TimedNodes, memory_bytes: Option<u64>) -> Result<Self> {
+    pub fn with_times(model: &SavedModel, nodes: TimedNodes, memory_bytes: Option<u64>) -> Result<Self> {
         model.decoder()?;
         Ok(Self {
             model: model.clone(),

@@ -93,7 +93,7 @@ pub enum SeedTimes {
         /// The times.
         times: SharedArray<i64>,
     },
-    /// The time of each item of a request, in the order of the request ([`NodePredictor::at_times`](crate::NodePredictor::at_times)).
+    /// The time of each item of a request, in the order of the request ([`NodePredictor::with_item_times`](crate::NodePredictor::with_item_times)).
     OfItems(Arc<[i64]>),
 }
 
@@ -108,6 +108,7 @@ impl SeedTimes {
             Self::OfNodes { first, times } => (first, times),
             Self::OfItems(times) => {
                 let of_items = times.get(positions).map(<[i64]>::to_vec);
+                let of_items = of_items.filter(|times| !times.contains(&EdgeTimes::NEVER));
                 return Ok(of_items.ok_or(ModelError::Mode(PredictModeError::NoItemTimes))?);
             }
         };

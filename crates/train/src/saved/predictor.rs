@@ -163,12 +163,12 @@ impl NodePredictor {
     /// # fn example(predictor: NodePredictor) -> kiln_train::Result<()> {
     /// // The same node, by what was known at the times 100 and 200.
     /// let nodes = [NodeId(7), NodeId(7)];
-    /// let scores = predictor.at_times([100, 200]).predict(&nodes, &PredictMode::default())?;
+    /// let scores = predictor.with_item_times([100, 200]).predict(&nodes, &PredictMode::default())?;
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn at_times(&self, times: impl Into<Arc<[i64]>>) -> Self {
+    pub fn with_item_times(&self, times: impl Into<Arc<[i64]>>) -> Self {
         let times = self.has_item_times().then(|| SeedTimes::OfItems(times.into()));
         Self { data: PreparedData { seed_times: times, ..self.data.clone() }, ..self.clone() }
     }
