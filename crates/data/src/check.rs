@@ -40,6 +40,9 @@ pub(crate) fn check_set(data: &Dataset, place: Place<'_>) -> Result<Vec<Note>> {
         targets.values.validate().map_err(|error| place.located(error.into()))?;
         check_split_from(data.target_nodes().start, place, &targets.split, &targets.values, &mut notes)?;
     }
+    for table in &data.tasks {
+        notes.extend(table.check(data, place)?);
+    }
     if let Some(DatasetLinks { relation, targets, .. }) = &data.links {
         check_links(targets, data.graph.n_nodes(), place)?;
         check_link_types(data.graph.schema(), *relation, targets).map_err(|error| place.located(error))?;

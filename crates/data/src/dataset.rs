@@ -15,6 +15,7 @@ use crate::layout::Layout;
 use crate::limits::numbers;
 use crate::{
     DatasetLinks, DatasetTimes, Error, LinkTargets, NodeNames, NotHomogeneousError, Note, Result, Split,
+    TaskTable,
 };
 
 /// A data set for tasks on nodes and links: a graph with features, targets and a split. Cloning shares the arrays.
@@ -48,6 +49,9 @@ pub struct Dataset {
     /// The links of one relation with their split, for link prediction, whose graph is [`Dataset::graph`]; `None` for a set
     /// without links. [`LinkSplit::of_dataset`](crate::LinkSplit::of_dataset) then splits the edges.
     pub links: Option<DatasetLinks>,
+    /// The task tables: targets of nodes at times, which a loader takes by name instead of [`Dataset::targets`]. Only heterogeneous
+    /// sets are written with them.
+    pub tasks: Vec<TaskTable>,
     /// The names of the nodes of each type, `[n_types]`; empty for a type whose nodes have no names.
     pub names: Vec<Arc<NodeNames>>,
     /// The first row of each node type that the last append has added, `[n_types]`, the number of its nodes if there is none;
@@ -64,7 +68,7 @@ pub struct Dataset {
     pub layout: Layout,
 }
 
-/// The targets of the nodes of one type, and their split.
+/// The targets of the nodes of one type, and their split; those of the rows of a [`TaskTable`] have a value per row instead.
 #[derive(Debug, Clone)]
 pub struct DatasetTargets {
     /// The type of the nodes that have targets.
@@ -104,6 +108,7 @@ impl Dataset {
             edge_type_names: Vec::new(),
             targets: Some(targets),
             links: None,
+            tasks: Vec::new(),
             names: vec![Arc::default()],
             first_new: None,
             times: DatasetTimes::default(),
@@ -128,6 +133,7 @@ impl Dataset {
             edge_type_names: Vec::new(),
             targets: None,
             links: None,
+            tasks: Vec::new(),
             first_new: None,
             times: DatasetTimes::default(),
             preparation: Preparation::default(),

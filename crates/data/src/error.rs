@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use kiln_feature::FeatureDType;
 
-use crate::TimeError;
+use crate::{TaskTableError, TimeError};
 
 /// An error from creating, reading, converting or writing a data set.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +80,9 @@ pub enum Error {
     /// Times, or a split by them, are invalid.
     #[error(transparent)]
     Time(#[from] TimeError),
+    /// A task table is invalid or does not exist.
+    #[error(transparent)]
+    TaskTable(#[from] TaskTableError),
     /// The links of a split do not fit the graph or each other.
     #[error(transparent)]
     LinkSplit(#[from] LinkSplitError),

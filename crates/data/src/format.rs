@@ -30,6 +30,7 @@ mod manifest;
 mod numbered_manifest;
 pub(crate) mod plain_manifest;
 mod set;
+mod tasks_entry;
 mod verify;
 mod write;
 mod writer;
@@ -48,7 +49,7 @@ pub use self::contents::TimesEntry;
 pub(crate) use self::copy::copy_verified;
 pub(crate) use self::location::path_in;
 pub use self::verify::{VerifyReport, verify};
-pub use self::writer::{LinkWriters, RelationTypes, SetWriter, TargetWriters};
+pub use self::writer::{LinkWriters, RelationTypes, SetWriter, TargetWriters, TaskWriters};
 
 /// Returns true if a folder has the manifest of a heterogeneous set.
 pub(crate) fn is_heterogeneous(folder: &Path) -> bool {
@@ -97,7 +98,8 @@ pub fn open_graph(folder: impl AsRef<Path>) -> Result<Csc> {
 /// number of nodes, its number of feature columns (or `null`) and its name as a JSON string; a line `relation S D NAME` for
 /// each relation, with the numbers of its types; the line `target_type T C` with the number of the type and the number of
 /// classes, if there are targets; the line `links RELATION REVERSE` with the names of the relations as JSON strings (`null`
-/// without a reverse), if there are links; and then the lines of the files.
+/// without a reverse), if there are links; a line `task T N C NAME` for each task table, with the number of the type, of the rows and
+/// of the classes; and then the lines of the files.
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::Missing`], [`kiln_store::Error::Manifest`], [`kiln_store::Error::Format`],

@@ -8,7 +8,9 @@ mod link_values;
 mod links;
 mod row_files;
 mod rows;
+mod target_values;
 mod targets;
+mod task_files;
 
 use kiln_store::array_folder::ArrayFolder;
 
@@ -27,9 +29,11 @@ pub(crate) use self::links::{
 pub(crate) use self::row_files::FEATURE_FILES;
 pub use self::row_files::{FEATURES, RowFiles};
 pub use self::rows::{check_gathered, push_rows, read_rows, row_element_type, verify_rows};
+pub(crate) use self::target_values::ValueFiles;
 pub use self::targets::{
     LABELS, TARGETS, check_target_files, read_targets, target_files, verify_targets, write_targets,
 };
+pub(crate) use self::task_files::TaskFiles;
 pub use crate::arrays::numbered;
 
 /// The file name of the times of nodes.

@@ -13,7 +13,8 @@ use crate::check::for_each_rows;
 use crate::graph_folder::column_file;
 use crate::layout::Layout;
 use crate::{
-    Dataset, DatasetLinks, DatasetTimes, Error, GraphDataset, LinkTargets, Result, Split, TimeKind, TimeSplit,
+    Dataset, DatasetLinks, DatasetTimes, Error, GraphDataset, LinkTargets, Result, Split, TaskTable,
+    TimeKind, TimeSplit,
 };
 
 /// The first hashed bytes. Any change of the hashed content must change the version number in them.
@@ -60,7 +61,9 @@ impl Dataset {
     /// then `train u32 P`, `val u32 Q`, `test u32 R`. If the set has links, `link_srcs u32 L`, `link_dsts u32 L` and the
     /// ids of each part, `train_links u32 P`, `val_links u32 Q`, `test_links u32 R`, follow, and for each part with fixed
     /// negatives, `negative_links u32 P`, if present `negative_srcs u32 PxK`, and `negative_dsts u32 PxK`; then, if links have
-    /// them, their `labels` or `targets` as those of nodes, `link_features f32 LxD` (or `f16`, `bf16`) and `link_times i64 L`. If present, the times of
+    /// them, their `labels` or `targets` as those of nodes, `link_features f32 LxD` (or `f16`, `bf16`) and `link_times i64 L`. For each
+    /// task table follow `task u8 L`, its name, `task_type u32 1`, `task_nodes u32 N`, `task_times i64 N`, its `labels` or `targets`
+    /// and its split. If present, the times of
     /// nodes follow, `node_times i64 N, type T`, then `time_kind u8 1` for dates, and the borders of a split by time, `time_split
     /// i64 2` or `3`.
     ///
@@ -102,6 +105,7 @@ impl Dataset {
         if let Some(links) = &self.links {
             hasher.links(&links.targets)?;
         }
+        self.tasks.iter().try_for_each(|table| hasher.task_table(table))?;
         hasher.times(&self.times)
     }
 
@@ -131,6 +135,7 @@ impl Dataset {
             hasher.array("link_relations", "u32", relations.len(), &relations)?;
             hasher.links(targets)?;
         }
+        self.tasks.iter().try_for_each(|table| hasher.task_table(table))?;
         hasher.times(&self.times)
     }
 }
@@ -388,6 +393,15 @@ impl<'a> ArrayHasher<'a> {
             self.array(name, "u32", items.len(), items)?;
         }
         Ok(())
+    }
+
+    fn task_table(&mut self, table: &TaskTable) -> Result<()> {
+        self.array("task", "u8", table.name.len(), table.name.as_bytes())?;
+        self.array("task_type", "u32", 1, &[table.targets.node_type as u32])?;
+        self.array("task_nodes", "u32", table.n_rows(), &table.nodes)?;
+        self.array("task_times", "i64", table.times.len(), &table.times)?;
+        self.targets(&table.targets.values)?;
+        self.split(&table.targets.split)
     }
 
     fn links(&mut self, targets: &LinkTargets) -> Result<()> {

@@ -54,6 +54,7 @@ mod readers;
 mod recorded_hash;
 mod split;
 mod summary;
+mod task_table;
 mod times;
 mod to_homogeneous;
 
@@ -81,8 +82,9 @@ pub use recorded_hash::recorded_hash;
 pub use split::Split;
 pub use summary::{
     ColumnSummary, DatasetSummary, DegreeSummary, FeatureSummary, OutputSummary, RelationSummary,
-    TargetSummary, TimesSummary, TypeSummary,
+    TargetSummary, TaskSummary, TimesSummary, TypeSummary,
 };
+pub use task_table::{TaskTable, TaskTableError};
 pub use times::{DatasetTimes, StoredOrders, TimeError, TimeKind, TimeSplit, TimeText};
 
 /// The README, so that the doc tests run its example.

@@ -12,7 +12,8 @@ use kiln_store::progress::{Progress, ProgressUnit};
 
 use self::columns::summarize_columns;
 use self::outputs::summarize_outputs;
-use crate::{Dataset, DatasetTargets, Split, TimeKind, TimeSplit};
+use crate::times::range_of;
+use crate::{Dataset, DatasetTargets, Split, TaskTable, TimeKind, TimeSplit};
 
 pub use self::columns::ColumnSummary;
 pub use self::outputs::OutputSummary;
@@ -36,11 +37,25 @@ pub struct DatasetSummary {
     pub n_links: Option<[usize; 3]>,
     /// The targets of the links; `None` without links, and for links without targets.
     pub link_targets: Option<TargetSummary>,
+    /// The task tables.
+    pub tasks: Vec<TaskSummary>,
     /// The meaning of the times, the first and the last time of each node type and relation that has times, and the split by
     /// time.
     pub times: TimesSummary,
     /// The targets; `None` for a set without targets.
     pub targets: Option<TargetSummary>,
+}
+
+/// A task table of a [`DatasetSummary`].
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct TaskSummary {
+    /// The name of the table.
+    pub name: String,
+    /// The first and the last time of the rows; `None` for a table without rows.
+    pub times: Option<[i64; 2]>,
+    /// The targets of the rows, and their split. Its name is that of the type of the nodes.
+    pub targets: TargetSummary,
 }
 
 /// The times of a set and its split by time.
@@ -127,7 +142,7 @@ pub struct DegreeSummary {
 pub struct TargetSummary {
     /// The name of the type of the nodes with targets, or of the relation of the links.
     pub name: String,
-    /// The plural noun for the items: `nodes` or `links`.
+    /// The plural noun for the items: `nodes`, `links` or `rows`.
     pub items: &'static str,
     /// The kind of the targets.
     pub kind: TargetKind,
@@ -193,6 +208,7 @@ impl Dataset {
             edge_types: self.summarize_edge_types(&relations),
             relations,
             times: self.summarize_times(),
+            tasks: self.tasks.iter().map(|table| self.summarize_task(table)).collect(),
             n_links: split.map(|split| split.parts().map(|(_, part)| part.len())),
             link_targets: links.and_then(|links| {
                 let values = links.targets.values()?;
@@ -210,6 +226,14 @@ impl Dataset {
                 TargetSummary::new(name, "nodes", values, split, outputs)
             }),
         }
+    }
+
+    fn summarize_task(&self, table: &TaskTable) -> TaskSummary {
+        let DatasetTargets { node_type, values, split, class_names } = &table.targets;
+        let name = self.graph.types().names().get(*node_type).map_or("?", String::as_str);
+        let outputs = summarize_outputs(values, split, class_names, 0..table.n_rows() as u32);
+        let targets = TargetSummary::new(name, "rows", values, split, outputs);
+        TaskSummary { name: table.name.clone(), times: range_of(&table.times), targets }
     }
 
     fn summarize_times(&self) -> TimesSummary {

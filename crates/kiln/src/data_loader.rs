@@ -4,8 +4,8 @@ use kiln_loader::{Batcher, Loader, Phase};
 use kiln_nn::{EdgeDims, GraphRequirements, ModelConfig};
 use kiln_predictions::EdgeEnds;
 use kiln_train::{
-    DataHash, DeviceBatch, Evaluation, EvaluationInfo, Evaluator, Metric, MetricSums, ModelInputs,
-    SplitTargets, Task, TaskTrainer, Validation,
+    DataHash, DeviceBatch, Evaluation, EvaluationInfo, Evaluator, ItemColumns, Metric, MetricSums,
+    ModelInputs, SplitTargets, Task, TaskTrainer, Validation,
 };
 
 use crate::{RankHandle, Result};
@@ -123,6 +123,24 @@ pub trait DataLoader<M: Module> {
     /// ```
     fn ends(&self) -> Option<EdgeEnds> {
         None
+    }
+
+    /// Returns the columns that follow the item in `test_predictions.csv` of a run: the ends of edges by default, and the node and
+    /// the time of each row of a task table. `None` for other items.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example(loader: impl DataLoader<Sage>) -> Result<()> {
+    /// let mut line = "item".to_owned();
+    /// if let Some(columns) = loader.item_columns() {
+    ///     columns.push_header(&mut line);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn item_columns(&self) -> Option<ItemColumns> {
+        self.ends().map(EdgeEnds::item_columns)
     }
 
     /// Returns the hash of the data, by which a resumed run recognizes its data. A hash that needs time is computed

@@ -95,6 +95,14 @@ pub enum ItemTimesError {
          or edges, or use a model with edge features, such as transformer"
     )]
     NothingToEncode,
+    /// The rows of a task table were to be sampled at other times than their own.
+    #[error(
+        "the rows of the task table `{table}` are sampled at their own times: remove --messages, or use --messages item-time"
+    )]
+    TaskTableNeedsTimes {
+        /// The name of the table.
+        table: String,
+    },
     /// A setting does not apply to items with times.
     #[error("{what} is not possible with items that are sampled at their own times, because {reason}: {fix}")]
     NotPossible {

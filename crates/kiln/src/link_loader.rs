@@ -132,7 +132,7 @@ impl LinkNeighborLoader {
     /// Returns [`Error::OtherGraph`](crate::Error::OtherGraph) if the graphs have different numbers of nodes, [`Error::OtherRelations`](crate::Error::OtherRelations) if they have other
     /// types of nodes or relations, [`Error::NeedsWholeGraph`](crate::Error::NeedsWholeGraph) for a split on a partitioned graph,
     /// [`Error::NeedsPartitionedGraph`](crate::Error::NeedsPartitionedGraph) for links without a message graph on a whole graph, [`LinkLoaderError::ObjectiveOfNodes`] if
-    /// [`NeighborLoader::objective`] or [`NeighborLoader::target_scale`] was called on `nodes`, [`Error::Graph`](crate::Error::Graph) if edge weights are not finite, and
+    /// [`NeighborLoader::objective`] or [`NeighborLoader::target_scale`] was called on `nodes`, [`LinkLoaderError::TaskTableOfNodes`] if they are rows of a task table, [`Error::Graph`](crate::Error::Graph) if edge weights are not finite, and
     /// [`Error::Data`](crate::Error::Data) if a node of a link or of a negative is not in the partitioned graph or of another type.
     pub fn new(nodes: NeighborLoader, links: impl Into<TrainingLinks>) -> Result<Self> {
         let links = links.into();
@@ -140,6 +140,9 @@ impl LinkNeighborLoader {
         let nodes = nodes.on_message_graph(&links)?;
         if nodes.has_objective() {
             return Err(LinkLoaderError::ObjectiveOfNodes.into());
+        }
+        if nodes.has_task_table() {
+            return Err(LinkLoaderError::TaskTableOfNodes.into());
         }
         let relation = links.relation(nodes.source());
         let schema = nodes.source().schema();

@@ -10,6 +10,11 @@ pub enum LinkLoaderError {
          call .loss() (or .objective() for edges) on the loader of links instead"
     )]
     ObjectiveOfNodes,
+    /// A loader of the rows of a task table is part of a loader of links, which are no rows.
+    #[error(
+        "the loader of the links' nodes has a task table, whose rows are no links: do not call .task_table() on it"
+    )]
+    TaskTableOfNodes,
     /// The links have no targets.
     #[error(
         "the links of `{name}` have no targets, expected a class, labels or numbers for each edge: state the `target` of a \

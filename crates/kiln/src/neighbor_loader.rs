@@ -5,13 +5,14 @@ mod describe;
 mod messages;
 mod phases;
 mod sampling;
+mod task_table;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use kiln_data::DatasetTargets;
+use kiln_data::{DatasetTargets, TaskTable};
 use kiln_feature::{Labels, RelationRows, TargetKind, TargetScaler};
 use kiln_graph::{EdgeColumns, NodeId};
 use kiln_kernels::{CacheStats, GraphMode};
@@ -19,8 +20,9 @@ use kiln_loader::{ItemSampler, Loader, Phase};
 use kiln_nn::BlockModel;
 use kiln_sample::{EdgeWeights, Fanout, SamplerConfig};
 use kiln_train::{
-    BatchConfig, DataHash, EvaluationInfo, Evaluator, HostOrDeviceBatcher, ModelInputs, NodeKeys, NodeTask,
-    Objective, SplitTargets, TargetScale, TaskObjective, TaskTrainer, notes_on_edge_columns,
+    BatchConfig, DataHash, EvaluationInfo, Evaluator, HostOrDeviceBatcher, ItemColumns, ModelInputs,
+    NodeKeys, NodeTask, Objective, SplitTargets, TargetScale, TaskObjective, TaskTrainer,
+    notes_on_edge_columns,
 };
 
 use crate::batches::{
@@ -94,8 +96,10 @@ pub struct NeighborLoader {
     data: Arc<dyn Source>,
     /// The hash of the data, if the program knows it.
     known_hash: Option<String>,
-    /// The targets of the data; empty if it has none.
+    /// The targets of the data, or of the rows of a task table; empty if the data has none.
     targets: Arc<DatasetTargets>,
+    /// The task table whose rows are the items; `None` if nodes are.
+    table: Option<Arc<TaskTable>>,
     /// The fanout of each relation in each layer, `[n_layers][n_relations]`, input layer first.
     fanouts: Vec<Vec<Fanout>>,
     /// The rule, the edge weights and types, and the fanouts of the first relation.
@@ -156,6 +160,7 @@ impl NeighborLoader {
         let sampling = SamplerConfig { edge_types: source.is_heterogeneous(), ..sampling };
         Self {
             targets: Arc::new(source.targets().unwrap_or_else(|_| no_targets())),
+            table: None,
             fanouts: sampling.fanouts.iter().map(|fanout| vec![*fanout; n_relations]).collect(),
             // A partitioned graph has the hash of its manifest.
             known_hash: known_hash.filter(|_| source.whole().is_some()),
@@ -432,9 +437,14 @@ impl NeighborLoader {
         self.source.schema().types().range(self.targets.node_type)
     }
 
-    /// Returns the rows of these nodes in the arrays of targets.
+    /// Returns the first item of the targets; 0 for rows of a task table.
+    fn first_item(&self) -> u32 {
+        if self.table.is_some() { 0 } else { self.target_nodes().start }
+    }
+
+    /// Returns the rows of these items in the arrays of targets.
     fn target_rows<'a>(&self, nodes: &'a [NodeId]) -> Cow<'a, [NodeId]> {
-        match self.target_nodes().start {
+        match self.first_item() {
             0 => Cow::Borrowed(nodes),
             first => nodes.iter().map(|node| NodeId(node.0.wrapping_sub(first))).collect(),
         }
@@ -469,6 +479,10 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
         (self.source.name(), &self.targets.class_names)
     }
 
+    fn item_columns(&self) -> Option<ItemColumns> {
+        self.columns_of_rows()
+    }
+
     fn data_hash(&self) -> Result<DataHash> {
         Ok(self.hash_data(None))
     }
@@ -497,7 +511,10 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
 
     fn notes(&self) -> Vec<String> {
         let targets = &self.targets;
-        let of_split = targets.split.notes(&targets.values, self.target_nodes().start);
+        let of_split = match &self.table {
+            Some(table) => table.notes(),
+            None => targets.split.notes(&targets.values, self.first_item()),
+        };
         let mut notes = texts_of_new_notes(of_split, self.source.notes());
         notes.extend(self.notes_on_columns());
         notes.extend(self.note_on_messages());
@@ -506,10 +523,13 @@ impl<M: BlockModel + Sync> DataLoader<M> for NeighborLoader {
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {
         // The targets of the loader are empty if the data has none.
-        self.source.targets()?;
+        if self.table.is_none() {
+            self.source.targets()?;
+        }
         let targets = &self.targets.values;
         check_target_scale(self.target_scale, targets.kind())?;
         objective_of(self.objective.as_ref(), targets).check(targets.kind(), targets.n_outputs())?;
+        self.check_task_table()?;
         self.check_item_times()?;
         self.check_sampling(model)
     }

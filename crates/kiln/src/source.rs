@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kiln_data::{
-    Dataset, DatasetTargets, DatasetTimes, LinkTargets, NodeNames, Note, TimeError, TimeKind, TimeSplit,
+    Dataset, DatasetTargets, DatasetTimes, LinkTargets, NodeNames, Note, TaskTable, TimeError, TimeKind,
+    TimeSplit,
 };
 use kiln_feature::{EdgeFeatureStore, FeatureColumn, FeatureStore, Preparation, RelationRows};
 use kiln_graph::{
@@ -201,6 +202,15 @@ pub(crate) trait Source: Send + Sync {
     /// # Errors
     /// Returns an error that says what to do if the data has none.
     fn targets(&self) -> Result<DatasetTargets>;
+
+    /// Returns the task table of a name.
+    ///
+    /// # Errors
+    /// Returns [`Error::NeedsWholeGraph`] for a partitioned graph, and
+    /// [`TaskTableError::NoSuchTable`](kiln_data::TaskTableError::NoSuchTable) if there is none.
+    fn task_table(&self, _name: &str) -> Result<TaskTable> {
+        Err(Error::NeedsWholeGraph { what: "a task table" })
+    }
 
     /// Returns the notes that the reader of the data made.
     fn notes(&self) -> &[Note] {
@@ -409,8 +419,8 @@ pub(crate) fn seed_times(
     if let Some(time) = cut {
         return Some(SeedTimes::At(time));
     }
-    // Those of links and edges are given with a request.
-    if model.info().inputs.task != ModelTask::Nodes {
+    // Those of links and edges are given with a request, and the times of nodes are not those of the rows of a task table.
+    if model.info().inputs.task != ModelTask::Nodes || model.info().inputs.task_table().is_some() {
         return None;
     }
     let of_model = model.info().inputs.graph.as_ref();

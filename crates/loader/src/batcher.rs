@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -44,25 +45,44 @@ pub trait Batcher: Send + Sync + 'static {
 /// The targets of nodes.
 #[derive(Debug, Clone)]
 pub struct NodeTargets {
-    /// The ids of the nodes that have targets, which are those of one type; `None` for the nodes of a graph of one type.
-    nodes: Option<Range<u32>>,
-    /// The targets, which are numbered from 0 within the type.
+    items: TargetItems,
+    /// The targets, by item.
     targets: Targets,
+}
+
+/// The items that have targets.
+#[derive(Debug, Clone)]
+enum TargetItems {
+    /// The nodes of a graph of one type.
+    All,
+    /// The nodes of one type, whose ids are these. Their targets are numbered from 0 within the type.
+    OfType(Range<u32>),
+    /// Rows with these nodes, `[n_rows]`. The seeds of a batch are positions of rows.
+    Rows(SharedArray<NodeId>),
 }
 
 impl NodeTargets {
     /// Creates the targets of the nodes of one type. `nodes` are the ids of these nodes, and `targets` are numbered from 0
     /// within the type.
     pub fn of_type(nodes: Range<u32>, targets: impl Into<Targets>) -> Self {
-        Self { nodes: Some(nodes), targets: targets.into() }
+        Self { items: TargetItems::OfType(nodes), targets: targets.into() }
     }
 
-    /// Returns the id of the first node that has targets.
+    /// Creates the targets of rows, each of which has a node: those of a task table. A node may be in several rows. The seeds of a
+    /// batch are positions of rows, and so are the items of its outputs. `nodes` are node ids of the graph, `[n_rows]`.
+    pub fn of_rows(nodes: impl Into<SharedArray<NodeId>>, targets: impl Into<Targets>) -> Self {
+        Self { items: TargetItems::Rows(nodes.into()), targets: targets.into() }
+    }
+
+    /// Returns the id of the first node that has targets; 0 for those of rows.
     pub fn first_node(&self) -> u32 {
-        self.nodes.as_ref().map_or(0, |nodes| nodes.start)
+        match &self.items {
+            TargetItems::OfType(nodes) => nodes.start,
+            TargetItems::All | TargetItems::Rows(_) => 0,
+        }
     }
 
-    /// Returns the targets, which are numbered from 0 within the type.
+    /// Returns the targets, which are numbered from 0 within the type, or by row.
     pub fn targets(&self) -> &Targets {
         &self.targets
     }
@@ -70,7 +90,7 @@ impl NodeTargets {
 
 impl From<Targets> for NodeTargets {
     fn from(targets: Targets) -> Self {
-        Self { nodes: None, targets }
+        Self { items: TargetItems::All, targets }
     }
 }
 
@@ -105,8 +125,8 @@ pub struct NodeBatcher<S: ?Sized> {
     edge_columns: EdgeColumnStores,
     /// The targets of the seeds; `None` for tasks without targets of nodes.
     targets: Option<NodeTargets>,
-    /// The time of each node that may be a seed, `[n_nodes]`, counted from the first node that has targets; `None` if seeds have
-    /// no times, or if those of a batch come with it. It is boxed, because few batchers have it.
+    /// The time of each node that may be a seed, `[n_nodes]`, counted from the first node that has targets, or of each row,
+    /// `[n_rows]`; `None` if seeds have no times, or if those of a batch come with it. It is boxed, because few batchers have it.
     seed_times: Option<Box<SharedArray<i64>>>,
     /// The times from which batches compute ages; `None` for batches without ages.
     ages: Option<Box<Ages>>,
@@ -126,7 +146,7 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
         let batcher = Self::without_targets(sampler, features);
         let targets = targets.into();
         assert!(
-            targets.nodes.is_some() || batcher.features.n_types() == 1,
+            !matches!(targets.items, TargetItems::All) || batcher.features.n_types() == 1,
             "the features are those of {} types of nodes: pass NodeTargets::of_type as the targets",
             batcher.features.n_types(),
         );
@@ -150,7 +170,8 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
     }
 
     /// Samples each seed at a time of its own, so that its tree has only edges that were known then
-    /// ([`kiln_sample::Seeds::with_times`]). `times` has a time for each node of the type that has targets, `[n_nodes_of_type]`.
+    /// ([`kiln_sample::Seeds::with_times`]). `times` has a time for each node of the type that has targets, `[n_nodes_of_type]`, or
+    /// for each row of [`NodeTargets::of_rows`].
     #[must_use]
     pub fn seed_times(self, times: impl Into<SharedArray<i64>>) -> Self {
         Self { seed_times: Some(Box::new(times.into())), ..self }
@@ -242,7 +263,8 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
             None => SeedBatch { times: self.times_of(&seeds.seeds)?, ..seeds },
             Some(_) => seeds,
         };
-        let seeds = seeds.into_seeds(None)?;
+        let (items, nodes) = self.nodes_of(seeds.seeds)?;
+        let seeds = SeedBatch { seeds: nodes, ..seeds }.into_seeds(None)?;
         let SampledBlocks { mut blocks, seed_index } = self.sampler.sample_blocks(&seeds, key, scratch)?;
         let is_training = phase.is_training();
         let groups = self.group(&blocks, is_training)?;
@@ -256,7 +278,7 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
             step,
             key,
             seeds,
-            items: Vec::new(),
+            items,
             blocks,
             groups,
             seed_index,
@@ -272,8 +294,24 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
         let Some(times) = &self.seed_times else { return Ok(None) };
         let first = self.targets.as_ref().map_or(0, NodeTargets::first_node);
         let nodes = first..first + times.len() as u32;
-        let rows = numbers_in(&nodes, seeds)?;
+        let rows = match &self.targets {
+            Some(NodeTargets { items: TargetItems::Rows(of_rows), .. }) => {
+                check_rows(seeds, of_rows.len().min(times.len()))?;
+                Cow::Borrowed(seeds)
+            }
+            _ => Cow::Owned(numbers_in(&nodes, seeds)?),
+        };
         Ok(Some(rows.iter().map(|row| times[row.index()]).collect()))
+    }
+
+    /// Returns the rows of the seeds of a batch and their nodes; no rows for seeds that are nodes.
+    fn nodes_of(&self, seeds: Vec<NodeId>) -> Result<(Vec<NodeId>, Vec<NodeId>), BatchError> {
+        let Some(NodeTargets { items: TargetItems::Rows(nodes), .. }) = &self.targets else {
+            return Ok((Vec::new(), seeds));
+        };
+        check_rows(&seeds, nodes.len())?;
+        let of_rows = seeds.iter().map(|row| nodes[row.index()]).collect();
+        Ok((seeds, of_rows))
     }
 
     /// Groups the edges of blocks by relation if a model reads groups, and transposes the groups in training.
@@ -296,10 +334,12 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
     /// Sets the numbers of the seeds within their types, and their targets.
     fn gather_targets(&self, sampled: &mut SampledBatch) -> Result<(), BatchError> {
         let seeds = sampled.seeds.as_nodes();
-        sampled.items = match &self.targets {
-            Some(NodeTargets { nodes: Some(nodes), .. }) => numbers_in(nodes, seeds)?,
-            _ => self.features.numbers_within_types(seeds)?,
-        };
+        match self.targets.as_ref().map(|targets| &targets.items) {
+            Some(TargetItems::OfType(nodes)) => sampled.items = numbers_in(nodes, seeds)?,
+            Some(TargetItems::All) | None => sampled.items = self.features.numbers_within_types(seeds)?,
+            // The rows are known since the seeds were sampled.
+            Some(TargetItems::Rows(_)) => {}
+        }
         if let Some(NodeTargets { targets, .. }) = &self.targets {
             targets.gather(&sampled.items, &mut sampled.labels, &mut sampled.target_values)?;
         }
@@ -317,6 +357,14 @@ fn numbers_in(nodes: &Range<u32>, seeds: &[NodeId]) -> Result<Vec<NodeId>, Batch
         numbers.push(NodeId(node.0 - nodes.start));
     }
     Ok(numbers)
+}
+
+/// Checks that the seeds are positions of rows.
+fn check_rows(seeds: &[NodeId], n_rows: usize) -> Result<(), BatchError> {
+    match seeds.iter().find(|row| n_rows <= row.index()) {
+        Some(row) => Err(BatchError::NoSuchRow { row: row.0, n_rows }),
+        None => Ok(()),
+    }
 }
 
 impl<S: ?Sized> fmt::Debug for NodeBatcher<S> {

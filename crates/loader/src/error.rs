@@ -90,6 +90,14 @@ pub enum BatchError {
         /// The ids of the nodes of the type.
         nodes: Range<u32>,
     },
+    /// A seed is not a row of a task table.
+    #[error("row {row} does not exist: expected a row of the task table below {n_rows}")]
+    NoSuchRow {
+        /// The position of the row.
+        row: u32,
+        /// The number of rows.
+        n_rows: usize,
+    },
     /// A negative of a link of a relation has a node of another type than the relation's.
     #[error(
         "the {side} of a negative is node {}, expected a node of the relation's {side} type ({}..{}): the negative sampler \

@@ -53,9 +53,11 @@ impl PredictedData {
         Some(first..self.schema.types().range(node_type).len() as u32)
     }
 
-    /// Returns the targets of the data if they are those of a type.
-    pub fn targets(&self, node_type: usize) -> Option<&DatasetTargets> {
-        self.targets.as_ref().filter(|targets| targets.node_type == node_type)
+    /// Returns the targets of the data if they are those of a type; `None` for a model of the rows of a task table, whose targets
+    /// are others.
+    pub fn targets(&self, model: &SavedModel, node_type: usize) -> Option<&DatasetTargets> {
+        let is_of_nodes = model.info().inputs.task_table().is_none();
+        self.targets.as_ref().filter(|targets| is_of_nodes && targets.node_type == node_type)
     }
 
     /// Returns the targets of the nodes of a type, in the numbering of the classes or columns of a model, and their split, numbered
@@ -68,7 +70,7 @@ impl PredictedData {
         model: &SavedModel,
         node_type: usize,
     ) -> kiln_train::Result<(NamedTargets<NodeId>, Split)> {
-        let Some(targets) = self.targets(node_type) else {
+        let Some(targets) = self.targets(model, node_type) else {
             let targets = Labels::new(Vec::<i32>::new(), 0).into();
             return Ok((NamedTargets { targets, notes: Vec::new() }, Split::default()));
         };
@@ -90,7 +92,7 @@ impl PredictedData {
 /// use kiln_predictions::PredictedData;
 /// let data = PredictedData::from(&synthetic::ring(10)?);
 /// assert_eq!(data.edges(0)?.links().len(), 20);
-/// assert!(data.targets(0).is_some() && data.names(0).is_none() && data.new_rows(0).is_none());
+/// assert!(data.names(0).is_none() && data.new_rows(0).is_none());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 impl From<&Dataset> for PredictedData {

@@ -63,6 +63,9 @@ pub(crate) struct SamplingArgs {
     /// `30d;buys=7d;rates=all`. Default: all that is known.
     #[arg(long, value_parser = parse::texts_by_relation)]
     pub(crate) time_window: Option<ByRelation<String>>,
+    /// The task table of the data whose rows are trained on, each at its own time, instead of the nodes that have targets.
+    #[arg(long)]
+    pub(crate) task_table: Option<String>,
     /// Makes the model read how long ago nodes and edges with times were at the time of an item, with --messages item-time. All
     /// models read the ages of nodes, and models that can read edge features those of edges.
     #[arg(long, help_heading = "Model", value_parser = parse::choice([
@@ -136,7 +139,8 @@ impl SamplingArgs {
     /// Returns the edges over which messages pass, in data whose times have this meaning.
     pub(crate) fn messages(&self, times: TimeKind) -> anyhow::Result<Messages> {
         let window = self.time_window.as_ref().and_then(|windows| windows.of_all.as_deref());
-        Ok(self.messages.unwrap_or_default().limited(self.until, window, times)?)
+        let default = if self.task_table.is_some() { Messages::AT_ITEM_TIME } else { Messages::default() };
+        Ok(self.messages.unwrap_or(default).limited(self.until, window, times)?)
     }
 
     /// Returns the loader with the rules and windows of relations that have their own.

@@ -53,7 +53,7 @@ impl Job<'_> {
             n_items: n_nodes,
             test: &split.test,
             new: graph.data.new_rows(node_type),
-            targets: graph.data.targets(node_type).map(|of_type| &of_type.values),
+            targets: graph.data.targets(&self.model, node_type).map(|of_type| &of_type.values),
         };
         let nodes = self.args.select_nodes(&selectable, self.args.selection(), names.as_deref())?;
         let parts = SplitParts::new(n_nodes, &split);

@@ -32,6 +32,8 @@ enum Scope {
     Data,
     /// Runs on the nodes or the links of a whole graph.
     WholeGraph,
+    /// Runs on the nodes of a whole graph.
+    WholeNodes,
     /// Runs on the nodes or the links of a graph.
     OneGraph,
     /// Runs on partitions.
@@ -48,7 +50,7 @@ enum Scope {
 
 /// Flags, separated by spaces, with the runs to which they apply, and true if the result depends on them. It depends on flags
 /// that no group names, which apply to all runs. The data is identified by its hash, and ranks and batch size by their product.
-const GROUPS: [(&str, Scope, bool); 10] = [
+const GROUPS: [(&str, Scope, bool); 11] = [
     (
         "ranks batch-size threads-per-rank deadline workers epochs log-format checkpoint-every out resume continue like",
         Scope::All,
@@ -66,6 +68,7 @@ const GROUPS: [(&str, Scope, bool); 10] = [
         Scope::OneGraph,
         true,
     ),
+    ("task-table", Scope::WholeNodes, true),
     ("graph-mode", Scope::OneGraph, false),
     ("node-features folds", Scope::Graphs, true),
     (
@@ -109,6 +112,7 @@ impl Training {
             Scope::All => true,
             Scope::Data => self.task != Task::Node || !self.is_partitioned,
             Scope::WholeGraph => !is_of_graphs && !self.is_partitioned,
+            Scope::WholeNodes => self.task == Task::Node && !self.is_partitioned,
             Scope::OneGraph => !is_of_graphs,
             Scope::Partitions => self.is_partitioned,
             Scope::Links => matches!(self.task, Task::Link | Task::Edge),

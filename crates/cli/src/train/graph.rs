@@ -138,7 +138,12 @@ impl TrainRun<'_> {
         config: &NodeConfig,
     ) -> anyhow::Result<NeighborLoader> {
         let TrainArgs { sampling, ranks, device, parts, .. } = self.args;
-        let mut loader = NeighborLoader::new(source, &config.fanouts.of_all)
+        let loader = NeighborLoader::new(source, &config.fanouts.of_all);
+        let loader = match &sampling.task_table {
+            Some(name) => loader.task_table(name)?,
+            None => loader,
+        };
+        let mut loader = loader
             .batches(ranks.batches(false))
             .messages(sampling.messages(source.time_kind())?)
             .evaluation(sampling.evaluation()?);

@@ -13,7 +13,7 @@ impl TrainRun<'_> {
     /// Trains on the nodes of the type that has targets.
     pub(super) fn nodes(&self) -> anyhow::Result<Vec<Outcome>> {
         let graph = self.open_graph()?;
-        let (kind, n_outputs) = targets_of(&graph)?;
+        let (kind, n_outputs) = targets_of(&graph, self.args.sampling.task_table.as_deref())?;
         let config = self.configure_nodes(&graph, n_outputs, false)?;
         let objective = self.args.loss.objective(kind)?;
         let (outcomes, shared) = self.train_on(
@@ -34,8 +34,8 @@ impl TrainRun<'_> {
     }
 }
 
-/// Returns the kind of the targets of a graph and the number of outputs of their model.
-fn targets_of(graph: &TrainingGraph) -> anyhow::Result<(TargetKind, usize)> {
+/// Returns the kind of the targets of a graph, or of a task table, and the number of outputs of their model.
+fn targets_of(graph: &TrainingGraph, task_table: Option<&str>) -> anyhow::Result<(TargetKind, usize)> {
     let data = match graph {
         TrainingGraph::Whole(opened) => &opened.data,
         // The loader reports partitions without targets.
@@ -45,6 +45,10 @@ fn targets_of(graph: &TrainingGraph) -> anyhow::Result<(TargetKind, usize)> {
         }
     };
     let name = &data.name;
+    if let Some(name) = task_table {
+        let values = &data.task_table(name)?.targets.values;
+        return Ok((values.kind(), values.n_outputs()));
+    }
     let targets = data.targets.as_ref().with_context(|| format!("{name} has no targets to train on"))?;
     anyhow::ensure!(
         !targets.split.train.is_empty(),

@@ -78,6 +78,7 @@ impl Dataset {
         if let Some(links) = &self.links {
             links.check_relations(self.graph.schema())?;
         }
+        self.tasks.iter().try_for_each(|table| table.check_lengths(self))?;
         let Some(targets) = &self.targets else { return Ok(()) };
         if types.n_types() <= targets.node_type {
             let (name, known) = (targets.node_type.to_string(), types.names().to_vec());

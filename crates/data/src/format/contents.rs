@@ -20,6 +20,8 @@ pub(super) struct Contents {
     pub(super) targets: Option<TargetContents>,
     /// The relation of the links, and its reverse; `None` for a set without links.
     pub(super) links: Option<(usize, Option<usize>)>,
+    /// The name and the targets of each task table.
+    pub(super) tasks: Vec<(String, TargetContents)>,
     /// The number of classes or columns of the target values of the links, and their names; `None` for links without target values.
     pub(super) link_outputs: Option<(usize, Vec<String>)>,
     pub(super) edge_type_names: Vec<String>,

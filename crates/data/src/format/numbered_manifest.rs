@@ -20,10 +20,11 @@ use super::contents::{Contents, TargetContents, TimesEntry, check_first_new};
 use super::edges_by_time::{self, OrderEntries, RelationEnds, is_order};
 use super::links_entry::{LinkTargetsEntry, LinksEntry, check_link_targets, check_links, n_links};
 use super::location::{FILE_NAME, path_in};
+use super::tasks_entry::{TaskEntry, check_task_files, check_tasks, task_entries};
 use crate::graph_folder::{
     FEATURES, LABELS, LINK_FILES, LINK_VALUES, NEGATIVES, NODE_TIMES, TARGETS, check_class_names,
-    check_feature_columns, check_target_files, class_names_to_write, column_entries, column_files,
-    link_entries, link_value_entries, numbered, target_files,
+    check_feature_columns, check_target_files, class_names_of, class_names_to_write, column_entries,
+    column_files, link_entries, link_value_entries, numbered, target_files,
 };
 use crate::layout::Layout;
 use crate::limits::{MAX_TYPES, MEMORY_BYTES};
@@ -55,6 +56,9 @@ pub(crate) struct NumberedManifest {
     /// The target values of the links; absent if they have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) link_targets: Option<LinkTargetsEntry>,
+    /// The task tables; absent for a set without them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) tasks: Vec<TaskEntry>,
     /// The first row of each node type that the last append has added; absent for a set without appended rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) first_new: Option<Vec<u32>>,
@@ -129,6 +133,7 @@ impl NumberedManifest {
                 LinksEntry { relation: name(links.relation), reverse: links.reverse.map(name) }
             }),
             link_targets: data.links.as_ref().and_then(|links| LinkTargetsEntry::describe(&links.targets)),
+            tasks: data.tasks.iter().map(|table| TaskEntry::describe(table, types)).collect(),
             first_new: data.first_new.clone(),
             times: TimesEntry::of(&data.times),
             orders: OrderEntries::new(),
@@ -155,6 +160,7 @@ impl NumberedManifest {
             class_names: Vec::new(),
             links: None,
             link_targets: None,
+            tasks: Vec::new(),
             first_new: None,
             times: TimesEntry::default(),
             orders: OrderEntries::new(),
@@ -172,7 +178,8 @@ impl NumberedManifest {
         let relations = manifest.relation_files(&path)?;
         let types = manifest.type_files();
         let columns = column_files(folder)?;
-        let names = relations.iter().chain(&types).map(|known| &*known.name);
+        let tasks = task_entries(&manifest.files, &manifest.tasks);
+        let names = relations.iter().chain(&types).chain(&tasks).map(|known| &*known.name);
         let names = names.chain(columns.iter().map(String::as_str));
         let of_links = LINK_FILES.iter().chain(NEGATIVES.as_flattened()).chain(&LINK_VALUES).copied();
         check_unlisted(&path, &manifest.files, names.chain(TARGET_FILES).chain(of_links))?;
@@ -222,6 +229,9 @@ impl NumberedManifest {
         if let Some(LinkTargetsEntry { n_classes, .. }) = &self.link_targets {
             hasher.update(format!("link_targets {n_classes}\n"));
         }
+        for task in &self.tasks {
+            task.hash(number(&task.node_type), &mut hasher);
+        }
         self.times.hash(&mut hasher);
         for (name, Entry { dtype, shape, sha256 }) in &self.files {
             if !name.starts_with("names_") && !is_order(name) {
@@ -254,12 +264,23 @@ impl NumberedManifest {
             feature_columns: self.node_types.iter().map(|of_type| of_type.feature_columns.clone()).collect(),
             targets,
             links,
+            tasks: self.task_contents(graph)?,
             link_outputs: self.link_targets.as_ref().map(LinkTargetsEntry::outputs),
             edge_type_names: Vec::new(),
             first_new: self.first_new.clone(),
             times: self.times,
             preparation: Preparation::default(),
         })
+    }
+
+    /// Returns what the manifest states about the task tables.
+    fn task_contents(&self, graph: &Relations) -> Result<Vec<(String, TargetContents)>> {
+        let tasks = self.tasks.iter().map(|task: &TaskEntry| {
+            let node_type = graph.types().require(&task.node_type)?;
+            let class_names = class_names_of(task.class_names.clone(), task.n_classes);
+            Ok((task.name.clone(), TargetContents { node_type, n_outputs: task.n_classes, class_names }))
+        });
+        tasks.collect()
     }
 
     /// Returns the node types.
@@ -303,14 +324,22 @@ impl NumberedManifest {
             relations.map(|relation| (&*relation.name, [&*relation.src_type, &*relation.dst_type])).collect();
         check_links(path, self.links.as_ref(), &relations, &self.files)?;
         check_link_targets(path, self.link_targets.as_ref(), &self.files)?;
+        check_task_files(path, &self.files, &self.tasks)?;
         let of_links = link_entries(&self.files, self.links.is_some());
         let n_outputs = self.link_targets.as_ref().map(|entry| entry.n_classes);
         let of_values = link_value_entries(&self.files, n_links(&self.files), n_outputs).to_vec();
         check_entries(
             path,
             &self.files,
-            &[self.relation_files(path)?, self.type_files(), self.target_files(), of_links, of_values]
-                .concat(),
+            &[
+                self.relation_files(path)?,
+                self.type_files(),
+                self.target_files(),
+                of_links,
+                of_values,
+                task_entries(&self.files, &self.tasks),
+            ]
+            .concat(),
         )?;
         for (position, node_type) in self.node_types.iter().enumerate() {
             FEATURES.of_type(position).check(path, &self.files, node_type.dim.is_some())?;
@@ -366,6 +395,8 @@ impl NumberedManifest {
         let counts: Vec<usize> = self.node_types.iter().map(|node_type| node_type.n_nodes).collect();
         check_first_new(path, self.first_new.as_deref(), &counts)?;
         self.times.check(path)?;
+        let types: Vec<&str> = self.node_types.iter().map(|node_type| node_type.name.as_str()).collect();
+        check_tasks(path, &self.tasks, &types)?;
         let n_relations = self.relations.len();
         if Relations::MOST < n_relations {
             let expected = format!("at most {} relations", Relations::MOST);

@@ -21,7 +21,7 @@ use crate::graph_folder::{
     class_names_to_write, column_entries, column_files, link_value_entries, shape_of_negatives,
 };
 use crate::layout::Layout;
-use crate::{Dataset, Result};
+use crate::{Dataset, Result, TaskTableError};
 
 /// The version of the format that is written, and the only one that can be read.
 pub(crate) const VERSION: u32 = 1;
@@ -127,6 +127,9 @@ const NAMES: [&str; 2] = ["names_text.npy", "names_ends.npy"];
 impl PlainManifest {
     /// Returns the manifest of a homogeneous set, without files. The parts of the set are consistent.
     pub(super) fn describe(data: &Dataset) -> Result<Self> {
+        if !data.tasks.is_empty() {
+            return Err(TaskTableError::NotStored { data: data.name.clone() }.into());
+        }
         let n_outputs = data.targets.as_ref().map_or(0, |targets| targets.values.n_outputs());
         Ok(Self {
             format: VERSION,
@@ -169,6 +172,7 @@ impl PlainManifest {
             feature_columns: vec![self.feature_columns.clone()],
             targets: Some(TargetContents { node_type: 0, n_outputs, class_names }),
             links: Some((0, None)),
+            tasks: Vec::new(),
             link_outputs: self.link_targets.as_ref().map(LinkTargetsEntry::outputs),
             edge_type_names: self.edge_type_names.clone(),
             first_new: self.first_new.clone(),

@@ -14,12 +14,12 @@ use super::manifest::Manifest;
 use super::numbered_manifest::NumberedManifest;
 use super::plain_manifest::PlainManifest;
 use crate::graph_folder::{
-    FEATURES, NODE_TIMES, class_names_of, read_csc, read_link_targets, read_link_values, read_rows,
-    read_split, read_targets,
+    FEATURES, NODE_TIMES, TaskFiles, class_names_of, read_csc, read_link_targets, read_link_values,
+    read_rows, read_split, read_targets,
 };
 use crate::ignored_files::{is_data, note_unread_files};
 use crate::layout::Layout;
-use crate::{Dataset, DatasetLinks, DatasetTargets, DatasetTimes, Error, NodeNames, Note, Result};
+use crate::{Dataset, DatasetLinks, DatasetTargets, DatasetTimes, Error, NodeNames, Note, Result, TaskTable};
 
 /// A set in the kiln format. The headers and lengths of its files match the manifest; values are not checked.
 #[derive(Debug)]
@@ -74,6 +74,7 @@ impl Set {
             feature_columns,
             targets,
             links,
+            tasks,
             link_outputs,
             edge_type_names,
             first_new,
@@ -113,6 +114,7 @@ impl Set {
             edge_type_names,
             targets: targets.map(|targets| self.targets(targets)).transpose()?,
             links,
+            tasks: self.tasks(tasks)?,
             names,
             first_new,
             times,
@@ -175,6 +177,13 @@ impl Set {
             split: read_split(&self.arrays)?,
             class_names: class_names_of(class_names, n_outputs),
         })
+    }
+
+    fn tasks(&self, tasks: Vec<(String, TargetContents)>) -> Result<Vec<TaskTable>> {
+        let tables = tasks.into_iter().enumerate().map(|(position, (name, targets))| {
+            TaskFiles::new(position).read(&self.arrays, name, targets.node_type, targets.class_names)
+        });
+        tables.collect()
     }
 
     /// Returns the number of arrays and attachments.

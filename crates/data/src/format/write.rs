@@ -12,8 +12,8 @@ use super::manifest::Manifest;
 use super::numbered_manifest::NumberedManifest;
 use crate::check::{Place, check_chunk, check_columns, check_features, for_each_rows, name_type};
 use crate::graph_folder::{
-    FEATURES, NODE_TIMES, RowFiles, push_rows, row_element_type, write_columns, write_link_targets,
-    write_link_values, write_targets,
+    FEATURES, NODE_TIMES, RowFiles, TaskFiles, push_rows, row_element_type, write_columns,
+    write_link_targets, write_link_values, write_targets,
 };
 use crate::layout::Layout;
 use crate::{Dataset, Result};
@@ -65,6 +65,9 @@ fn write_arrays(data: &Dataset, manifest: Manifest, mut set: FolderWriter) -> Re
     if let Some(links) = &data.links {
         write_link_targets(&mut set, &links.targets)?;
         write_link_values(&mut set, &links.targets)?;
+    }
+    for (position, table) in data.tasks.iter().enumerate() {
+        TaskFiles::new(position).write(&mut set, table)?;
     }
     for (node_type, names) in data.names.iter().enumerate().filter(|(_, names)| !names.is_empty()) {
         set.put(data.layout.file("names_text.npy", node_type), ElementType::U8, names.text())?;

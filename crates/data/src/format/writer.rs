@@ -9,11 +9,12 @@ use super::contents::TimesEntry;
 use super::links_entry::{LinkTargetsEntry, LinksEntry};
 use super::location::path_in;
 use super::numbered_manifest::{NumberedManifest, RelationEntry};
+use super::tasks_entry::TaskEntry;
 use crate::convert::{ConvertOptions, ConvertReport, CscRows, EdgeSource, write_csc};
 use crate::error::require;
 use crate::graph_folder::{
-    FEATURES, LABELS, LINK_FILES, LINK_VALUES, NODE_TIMES, TARGETS, check_class_names, class_names_to_write,
-    numbered,
+    FEATURES, LABELS, LINK_FILES, LINK_VALUES, NODE_TIMES, TARGETS, TaskFiles, check_class_names,
+    class_names_to_write, numbered,
 };
 use crate::{Result, TimeKind, TimeSplit};
 
@@ -64,6 +65,19 @@ pub struct LinkWriters {
     /// The time of each link (`i64`); `None` if they have none.
     pub times: Option<ArrayWriter>,
     /// The positions of the links for training, validation and test (`u32`).
+    pub split: [ArrayWriter; 3],
+}
+
+/// The arrays of a task table, which a [`SetWriter`] starts and finishes.
+#[derive(Debug)]
+pub struct TaskWriters {
+    /// The node of each row, as a node id of the graph (`u32`).
+    pub nodes: ArrayWriter,
+    /// The time of each row (`i64`).
+    pub times: ArrayWriter,
+    /// The class of each row (`i32`), or its target values: `u8` for several labels, `f32` for regression.
+    pub values: ArrayWriter,
+    /// The positions of the rows for training, validation and test (`u32`).
     pub split: [ArrayWriter; 3],
 }
 
@@ -246,6 +260,54 @@ impl SetWriter {
         self.manifest.link_targets = Some(LinkTargetsEntry { n_classes: n_outputs, class_names });
         let LinkWriters { ends, values, features, times, split } = links;
         for array in ends.into_iter().chain([values]).chain(features).chain(times).chain(split) {
+            self.set.add(array)?;
+        }
+        Ok(())
+    }
+
+    /// Starts the next task table, with `n_outputs` classes or columns: classes for `i32`, several labels for `u8`, and numbers for
+    /// `f32`.
+    ///
+    /// # Errors
+    /// Returns [`kiln_store::Error::Io`] if a file cannot be created.
+    pub fn task_table(&self, dtype: ElementType, n_outputs: usize) -> Result<TaskWriters> {
+        let files = TaskFiles::new(self.manifest.tasks.len());
+        let [train, val, test] = files.split.map(|part| self.set.vector(part, ElementType::U32));
+        Ok(TaskWriters {
+            nodes: self.set.vector(files.nodes, ElementType::U32)?,
+            times: self.set.vector(files.times, ElementType::I64)?,
+            values: match dtype {
+                ElementType::I32 => self.set.vector(files.values.labels, dtype)?,
+                _ => self.set.rows(files.values.values, dtype, n_outputs)?,
+            },
+            split: [train?, val?, test?],
+        })
+    }
+
+    /// Finishes a task table of `n_rows` rows, whose nodes are those of a type. `class_names` has the name of each class or column.
+    ///
+    /// # Errors
+    /// Returns [`kiln_store::Error::Io`] if a file cannot be written, and [`Error::BadParameter`](crate::Error::BadParameter) for
+    /// another node type. [`SetWriter::commit`] returns an error for a name that another table has.
+    pub fn add_task_table(
+        &mut self,
+        name: &str,
+        node_type: usize,
+        table: TaskWriters,
+        n_rows: usize,
+        class_names: &[String],
+    ) -> Result<()> {
+        let expected = "the position of a type";
+        require(node_type < self.types.n_types(), "the node type of a task table", expected, node_type)?;
+        self.manifest.tasks.push(TaskEntry {
+            name: name.to_owned(),
+            node_type: self.types.names()[node_type].clone(),
+            n_rows,
+            n_classes: class_names.len(),
+            class_names: class_names_to_write(class_names, class_names.len()),
+        });
+        let TaskWriters { nodes, times, values, split } = table;
+        for array in [nodes, times, values].into_iter().chain(split) {
             self.set.add(array)?;
         }
         Ok(())

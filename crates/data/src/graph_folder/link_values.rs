@@ -1,11 +1,11 @@
 //! The target values, the features and the times of links in a folder of arrays.
 
-use kiln_feature::{DenseFeatures, EdgeFeatures, Labels, TargetValues, Targets};
-use kiln_graph::LinkId;
+use kiln_feature::{DenseFeatures, EdgeFeatures};
 use kiln_store::array_folder::{ArrayFolder, ElementType, Entries, FolderWriter, Known};
 
 use super::edges::column_element;
 use super::rows::read_dense;
+use super::target_values::ValueFiles;
 use crate::{LinkTargets, Result};
 
 /// The classes of the links, `[n_links]`; their labels or numbers, `[n_links, n_outputs]`; their features,
@@ -47,7 +47,7 @@ pub(crate) fn read_link_values(
 ) -> Result<LinkTargets> {
     let [_, _, features, times] = LINK_VALUES;
     let targets = match outputs {
-        Some((n_outputs, class_names)) => Some((targets_of(arrays, n_outputs)?, class_names)),
+        Some((n_outputs, class_names)) => Some((VALUES.read(arrays, n_outputs)?, class_names)),
         None => None,
     };
     let features = arrays.entries().get(features).map(|entry| {
@@ -59,30 +59,14 @@ pub(crate) fn read_link_values(
     Ok(links.with_unchecked(targets, features.map(EdgeFeatures::from), times))
 }
 
-fn targets_of(arrays: &ArrayFolder, n_outputs: usize) -> Result<Targets<LinkId>> {
-    let [labels, values, ..] = LINK_VALUES;
-    Ok(match arrays.entries().get(values).map(|entry| entry.dtype) {
-        None => Labels::new(arrays.values::<i32>(labels)?, n_outputs).into(),
-        Some(ElementType::U8) => TargetValues::multi_label(arrays.values::<u8>(values)?, n_outputs)?.into(),
-        Some(_) => TargetValues::regression(arrays.values::<f32>(values)?, n_outputs)?.into(),
-    })
-}
+/// The files of the target values of links.
+const VALUES: ValueFiles = ValueFiles::new(LINK_VALUES[0], LINK_VALUES[1]);
 
 /// Writes the files of the target values, of the features and of the times of links, if they have any.
 pub(crate) fn write_link_values(set: &mut FolderWriter, links: &LinkTargets) -> Result<()> {
-    let [labels, targets, features, times] = LINK_VALUES;
-    match links.values() {
-        None => {}
-        Some(Targets::Classes(classes)) => set.put(labels, ElementType::I32, classes.as_slice())?,
-        Some(Targets::Values(values)) => {
-            let dtype = if values.as_labels().is_some() { ElementType::U8 } else { ElementType::F32 };
-            let mut rows = set.rows(targets, dtype, values.n_columns())?;
-            match (values.as_labels(), values.as_numbers()) {
-                (Some(labels), _) => rows.push(labels)?,
-                (None, numbers) => rows.push(numbers.unwrap_or_default())?,
-            }
-            set.add(rows)?;
-        }
+    let [_, _, features, times] = LINK_VALUES;
+    if let Some(values) = links.values() {
+        VALUES.write(set, values)?;
     }
     if let Some(rows) = links.features() {
         let column = rows.to_column();

@@ -7,7 +7,7 @@ use kiln_store::{AlignedTable, counted};
 
 use super::{
     ColumnSummary, DatasetSummary, DegreeSummary, FeatureSummary, OutputSummary, RelationSummary,
-    TargetSummary, TimesSummary,
+    TargetSummary, TaskSummary, TimesSummary,
 };
 use crate::TimeSplit;
 use crate::dataset::noun;
@@ -67,6 +67,12 @@ impl fmt::Display for DatasetSummary {
             writeln!(f, "links: {train} to train, {val} to validate, {test} to test")?;
         }
         if let Some(targets) = &self.link_targets {
+            writeln!(f, "{targets}\n")?;
+        }
+        for TaskSummary { name, times, targets } in &self.tasks {
+            let kind = self.times.kind;
+            let times = times.map(|[first, last]| format!(", {} to {}", kind.text(first), kind.text(last)));
+            writeln!(f, "task table `{name}`{}", times.unwrap_or_default())?;
             writeln!(f, "{targets}\n")?;
         }
         match &self.targets {

@@ -107,6 +107,9 @@ impl NeighborLoader {
     /// Returns the targets of the nodes, or of those of one type of a heterogeneous graph.
     pub(crate) fn node_targets(&self) -> NodeTargets {
         let values = self.targets.values.clone();
+        if let Some(table) = &self.table {
+            return NodeTargets::of_rows(table.nodes.clone(), values);
+        }
         match self.source.is_heterogeneous() {
             true => NodeTargets::of_type(self.target_nodes(), values),
             false => values.into(),

@@ -56,6 +56,10 @@ impl NeighborLoader {
         self.objective.is_some() || self.target_scale.is_some()
     }
 
+    pub(crate) fn has_task_table(&self) -> bool {
+        self.table.is_some()
+    }
+
     pub(crate) fn source(&self) -> &dyn Source {
         &*self.source
     }
@@ -116,6 +120,7 @@ impl NeighborLoader {
             let adds_self_loops = self.source.graph_step() == GraphStep::SelfLoops;
             settings.extend(adds_self_loops.then(|| ("self loops", "added".to_owned())));
         }
+        settings.extend(self.table.as_ref().map(|table| ("task table", table.name.clone())));
         settings.extend(self.messages_setting());
         settings.extend(self.age_info().map(|ages| ("ages", format!("in units of {}", ages.unit))));
         settings.push(("evaluation", self.evaluation.setting()));
@@ -193,6 +198,7 @@ impl NeighborLoader {
             },
             item_times: self.item_time_limits().map(Into::into),
             ages: self.age_info(),
+            task_table: self.table.as_ref().map(|table| table.name.clone()),
             ..sampling
         };
         let mut sampling = columns

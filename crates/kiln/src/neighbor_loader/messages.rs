@@ -33,15 +33,14 @@ pub enum Messages {
 }
 
 impl Messages {
+    /// For each item, the edges before its own time, however old: the default of task tables.
+    pub const AT_ITEM_TIME: Self = Self::AtItemTime(TimeLimits { includes_equal: false, window: None });
+
     /// The kinds of messages by the names of `--messages`, with their meanings.
     pub const NAMED: [(&'static str, &'static str, Self); 3] = [
         ("known", "Edges that were known before the split's time of the phase", Self::Known),
         ("all", "All edges, also later ones than the items: metrics are too good", Self::All),
-        (
-            "item-time",
-            "For each item, edges that were known at its own time",
-            Self::AtItemTime(TimeLimits { includes_equal: false, window: None }),
-        ),
+        ("item-time", "For each item, edges that were known at its own time", Self::AT_ITEM_TIME),
     ];
 
     /// Returns the messages at the times of items with these limits. `window` is a length of time as text

@@ -198,11 +198,14 @@ impl NeighborLoader {
         Ok(())
     }
 
-    /// Returns the times of the nodes that have targets.
+    /// Returns the times of the nodes that have targets, or those of the rows of a task table.
     ///
     /// # Errors
     /// Returns [`ItemTimesError::NoTimes`] if they have none.
     pub(crate) fn item_times(&self) -> Result<SharedArray<i64>> {
+        if let Some(table) = &self.table {
+            return Ok(table.times.clone());
+        }
         let times = self.source.node_times(self.targets.node_type);
         Ok(times.ok_or_else(|| ItemTimesError::NoTimes {
             node_type: self.source.schema().types().names()[self.targets.node_type].clone(),

@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use burn::tensor::Device;
-use kiln_data::{Dataset, DatasetTargets, HashedPart, LinkTargets, NodeNames, Note, TimeKind, TimeSplit};
+use kiln_data::{
+    Dataset, DatasetTargets, HashedPart, LinkTargets, NodeNames, Note, TaskTable, TimeKind, TimeSplit,
+};
 use kiln_feature::{
     EdgeColumnError, EdgeFeatureStore, EdgeFeatures, Error as FeatureError, FeatureColumn, FeatureStore,
     Preparation, PreparationStep, RelationRows, edge_rows_of,
@@ -165,6 +167,10 @@ impl Source for PreparedDataset {
 
     fn targets(&self) -> Result<DatasetTargets> {
         self.data.targets.clone().ok_or_else(|| Error::NoTargets { name: self.data.name.clone() })
+    }
+
+    fn task_table(&self, name: &str) -> Result<TaskTable> {
+        Ok(self.data.task_table(name)?.clone())
     }
 
     fn notes(&self) -> &[Note] {

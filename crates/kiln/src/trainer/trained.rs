@@ -5,7 +5,6 @@ use std::time::Instant;
 use burn::module::Module;
 use kiln_feature::TargetScaler;
 use kiln_loader::{Loader, Phase};
-use kiln_predictions::EdgeEnds;
 use kiln_train::{
     Best, Evaluation, Evaluator, FitReport, MetricSums, NodeEmbedding, ReportInfo, Run, RunFolder, Summary,
 };
@@ -120,7 +119,7 @@ impl<M: Module + Sync> TrainedModel<M> {
         let peak_memory = self.report.peak_memory.max(trainer.peak_memory());
         let mut report = FitReport { peak_memory, ..self.report };
         report.negatives.test = trainer.eval_negatives();
-        let item_columns = loader.ends().map(EdgeEnds::item_columns);
+        let item_columns = loader.item_columns();
         let info = ReportInfo {
             title: &self.title,
             class_names: loader.names().1,

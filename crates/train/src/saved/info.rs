@@ -98,6 +98,11 @@ impl ModelInputs {
         self.sampling.as_ref().is_some_and(|sampling| sampling.item_times.is_some())
     }
 
+    /// Returns the name of the task table on whose rows the model was trained; `None` for a model that was trained on nodes.
+    pub fn task_table(&self) -> Option<&str> {
+        self.sampling.as_ref()?.task_table.as_deref()
+    }
+
     /// Returns the description of a model of links from that of its encoder, a model of nodes. A link has one score.
     #[must_use]
     pub fn of_links(self) -> Self {
@@ -160,6 +165,9 @@ pub struct SamplingInfo {
     /// has.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub relation_windows: BTreeMap<String, Option<u64>>,
+    /// The name of the task table on whose rows the model was trained; absent for a model that was trained on nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_table: Option<String>,
     /// True if the graph has self loops and edge weights of [`gcn_norm`](kiln_graph::gcn_norm).
     pub gcn_norm: bool,
 }
@@ -260,6 +268,7 @@ impl SamplingInfo {
             ages: None,
             relation_rules: rules.map(|(name, rule)| (name.clone(), rule.into())).collect(),
             relation_windows: config.relation_windows.clone(),
+            task_table: None,
             gcn_norm,
         }
     }

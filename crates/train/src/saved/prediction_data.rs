@@ -321,7 +321,11 @@ impl PredictionData {
         // Those of links are given with a request.
         let is_of_nodes = model.info().inputs.task == ModelTask::Nodes;
         if has_item_times && is_of_nodes && data.seed_times.is_none() {
-            return Err(ModelError::Mode(PredictModeError::NoItemTimes).into());
+            let error = match model.info().inputs.task_table() {
+                Some(table) => PredictModeError::NoTimeOfRows { table: table.to_owned() },
+                None => PredictModeError::NoItemTimes,
+            };
+            return Err(ModelError::Mode(error).into());
         }
         match data.graph.schema().cloned() {
             None => data.prepare_plain(model),

@@ -31,6 +31,15 @@ pub enum PredictModeError {
         /// The nodes or edges, as a phrase.
         what: String,
     },
+    /// The model was trained on the rows of a task table, and nodes were predicted at no time.
+    #[error(
+        "the model was trained on the task table `{table}`, whose rows have times, and nodes alone have none: predict them at one \
+         time (--at)"
+    )]
+    NoTimeOfRows {
+        /// The name of the table.
+        table: String,
+    },
     /// The model reads edge features and self loops, whose features would be those of later edges.
     #[error(
         "the model was trained on neighbours that were known at the time of each item, and the features of its self loops are the \
