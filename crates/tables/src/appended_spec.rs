@@ -7,7 +7,7 @@ use kiln_graph::{did_you_mean, similar_name};
 
 use crate::earlier::check_appended;
 use crate::spec::{ImportSpec, NodeTypeSpec, RelationSpec};
-use crate::table::{relation_of, table_of};
+use crate::table::{relation_of, table_of, task_of};
 use crate::{EarlierImportError, Error, Result, SpecError};
 
 /// Reads the spec of new rows, and returns it with all node types and relations of the set, in their order. Those that it leaves
@@ -15,6 +15,15 @@ use crate::{EarlierImportError, Error, Result, SpecError};
 pub(crate) fn read_appended(path: &Path, of_set: &ImportSpec) -> Result<(ImportSpec, Vec<String>)> {
     let given = ImportSpec::read_unchecked(path)?;
     check_names(&given, of_set)?;
+    if let Some(task) = given.tasks.first() {
+        let known = "node types and relations".to_owned();
+        let table = task_of(&task.name);
+        return Err(Error::EarlierImport(EarlierImportError::NoSuchTable {
+            table,
+            known,
+            similar: String::new(),
+        }));
+    }
     let notes = check_appended(&given, of_set)?;
     check_complete(path, &given, of_set)?;
     let mut nodes = Vec::new();
@@ -27,7 +36,7 @@ pub(crate) fn read_appended(path: &Path, of_set: &ImportSpec) -> Result<(ImportS
         let found = given.relations.iter().find(|spec| spec.name == known.name);
         relations.push(found.cloned().unwrap_or_else(|| without_edges(known)));
     }
-    Ok((ImportSpec { name: given.name, nodes, relations }, notes))
+    Ok((ImportSpec { name: given.name, nodes, relations, tasks: Vec::new() }, notes))
 }
 
 /// Checks that the set has all node types and relations of the spec.

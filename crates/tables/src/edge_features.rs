@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_data::TimeSplit;
 use rayon::prelude::*;
 
 use crate::edges::{EdgeRow, RelationRows};
@@ -61,16 +60,16 @@ pub(crate) enum FittedRows<'a> {
 }
 
 impl<'a> FittedRows<'a> {
-    /// Returns the rows of a relation with the statistics of an earlier import, or with a split by time. `srcs` is the table of its
+    /// Returns the rows of a relation with the statistics of an earlier import, or of rows before a time. `srcs` is the table of its
     /// sources.
     pub(crate) fn new(
         earlier: Option<&'a FittedRelation>,
-        split: Option<TimeSplit>,
+        before: Option<i64>,
         srcs: Option<&'a NodeTable<'a>>,
     ) -> Self {
-        match (earlier, split) {
+        match (earlier, before) {
             (Some(earlier), _) => Self::Earlier(&earlier.columns),
-            (None, Some(split)) => Self::Before { time: split.val, srcs },
+            (None, Some(time)) => Self::Before { time, srcs },
             (None, None) => Self::All,
         }
     }

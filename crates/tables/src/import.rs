@@ -1,8 +1,9 @@
 //! The import of tables: keys, rows and edges within a memory limit.
 
+mod from_relations;
+mod tasks;
 mod write;
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use kiln_store::Error as StoreError;
@@ -16,19 +17,18 @@ use crate::edge_items::EdgeItems;
 use crate::edges::{RelationRows, spill_columns, spill_times};
 use crate::feature_columns::check_width;
 use crate::hash::KeyHash;
-use crate::join::{Duplicated, EndColumn, EndRows, Join, MAX_ROWS};
-use crate::key::{RowKey, map_keys};
-use crate::key_file::{KeyFile, KeyWriter};
+use crate::join::{Duplicated, EndColumn, EndRows, Join};
+use crate::key_file::KeyFile;
 use crate::known_rows::KnownRows;
 use crate::known_set::KnownSet;
 use crate::node_table::{Fitted, NodeTable};
 use crate::options::{ImportOptions, ImportReport};
 use crate::row_ids::{RowIds, RowSet};
-use crate::spec::{EndSpec, ImportSpec, KeyType, RelationSpec};
+use crate::spec::{EndSpec, ImportSpec, KeyType};
 use crate::spec_tables::SpecTables;
-use crate::spill::KeyRecord;
 use crate::table::{ReadLimit, SourceFiles, Table, table_of};
-use crate::times::{with_borders, with_borders_of};
+use crate::task_rows::TaskRows;
+use crate::times::{first_evaluated_time, with_borders, with_borders_of};
 use crate::{
     BadRowKind, BadRows, ColumnDrift, DriftKind, EarlierImportError, Error, FittedNodeType, Import, Result,
 };
@@ -122,6 +122,7 @@ fn import_spec(
         None => spec,
     };
     let spec = with_borders(spec, &tables)?;
+    let fitted_before = first_evaluated_time(&spec, &tables)?;
     let set = FolderWriter::create(out)?;
     let temporary = set.folder().to_owned();
     let mut notes = tables.notes();
@@ -135,13 +136,14 @@ fn import_spec(
         temporary: &temporary,
         options,
         known: known.as_ref(),
+        fitted_before,
         found: Vec::new(),
         notes,
         drift: Vec::new(),
         reading: (0, String::new()),
     };
     importer.reading = importer.find_reading_bytes()?;
-    let (types, relations) = importer.resolve()?;
+    let (types, relations, tasks) = importer.resolve()?;
     let items = relations.iter().find_map(|relation| relation.items.as_ref());
     if importer.found.iter().any(|rows| !rows.is_dropped) {
         return Err(Error::BadRows(importer.found));
@@ -153,10 +155,13 @@ fn import_spec(
     if items.is_some_and(|items| items.lacks_targets) && !importer.has_earlier() {
         return Err(Error::NoTargets { table: items.map_or_else(String::new, EdgeItems::label) });
     }
+    if let Some(task) = tasks.iter().find(|task| task.lacks_targets && !importer.has_earlier()) {
+        return Err(Error::NoTargets { table: task.label() });
+    }
     importer.check_dims(&types)?;
     let untaken = importer.tables.untaken_rows()?;
     importer.notes.extend(untaken);
-    importer.write(set, types, relations)
+    importer.write(set, types, relations, tasks)
 }
 
 /// Opens the set to which the rows are appended.
@@ -195,6 +200,8 @@ struct Importer<'a> {
     options: &'a ImportOptions,
     /// The set to which the rows are appended.
     known: Option<&'a KnownSet>,
+    /// The first time of rows that are not in the statistics of features; `None` for those of all rows.
+    fitted_before: Option<i64>,
     found: Vec<BadRows>,
     notes: Vec<String>,
     drift: Vec<ColumnDrift>,
@@ -287,14 +294,21 @@ impl<'a> Importer<'a> {
     }
 
     /// Finds the ids of all rows and the rows of all relations, and collects the bad rows.
-    fn resolve(&mut self) -> Result<(Vec<ImportedType<'a>>, Vec<ImportedRelation<'a>>)> {
+    #[allow(clippy::type_complexity, reason = "the parts of the set, in their order")]
+    fn resolve(&mut self) -> Result<(Vec<ImportedType<'a>>, Vec<ImportedRelation<'a>>, Vec<TaskRows<'a>>)> {
         let mut types: Vec<ImportedType<'a>> = Vec::new();
         let mut ends: Vec<[Option<EndRows>; 2]> = vec![[None, None]; self.spec.relations.len()];
+        let mut of_tasks: Vec<Vec<EndRows>> = vec![Vec::new(); self.spec.tasks.len()];
         for position in 0..self.spec.nodes.len() {
             let used_bytes = types.iter().map(ImportedType::heap_bytes).sum();
             let (imported, rows) = self.resolve_type(position, used_bytes)?;
-            for (end, rows) in self.ends_of(position).iter().zip(rows) {
+            let mut rows = rows.into_iter();
+            for (end, rows) in self.ends_of(position).iter().zip(&mut rows) {
                 ends[end.relation][end.side] = Some(rows);
+            }
+            // Those of the ends come first.
+            for (task, rows) in self.tasks_of(position).into_iter().zip(rows) {
+                of_tasks[task].push(rows);
             }
             types.push(imported);
         }
@@ -317,7 +331,7 @@ impl<'a> Importer<'a> {
             let mut log = rows.bad_rows(spec, &source, key_types)?;
             let items = EdgeItems::scan(spec, &source, &rows, key_types, self.temporary, &mut log)?;
             let mut found = log.finish(&source.label, &spec.drop);
-            self.explain_dangling(spec, &mut found);
+            self.explain_missing_nodes(&[&spec.src, &spec.dst], &mut found);
             self.found.extend(found);
             if !self.has_earlier() {
                 self.notes.extend(source.note_on_unused_texts());
@@ -325,7 +339,8 @@ impl<'a> Importer<'a> {
             self.notes.extend(items.iter().flat_map(|items| items.notes.iter().cloned()));
             relations.push(ImportedRelation { rows, items });
         }
-        Ok((types, relations))
+        let tasks = self.scan_tasks(of_tasks)?;
+        Ok((types, relations, tasks))
     }
 
     /// Reads the features of the edges of the relation at a position, if its spec names columns for them.
@@ -342,7 +357,7 @@ impl<'a> Importer<'a> {
         let earlier = self.earlier_import().and_then(|earlier| earlier.relation(&spec.name));
         let place = Spilled { folder: self.temporary, relation: position };
         let srcs = types.iter().find(|of| of.fitted.name == spec.src.node_type);
-        let fitted = FittedRows::new(earlier, self.spec.time_split(), srcs.and_then(|of| of.table.as_ref()));
+        let fitted = FittedRows::new(earlier, self.fitted_before, srcs.and_then(|of| of.table.as_ref()));
         let read = read_edge_features(spec, &self.tables.relations[position], rows, fitted, place)?;
         self.notes.extend(read.notes);
         self.drift.extend(read.drift);
@@ -369,9 +384,9 @@ impl<'a> Importer<'a> {
         spec.map_or_else(KeyType::default, |spec| spec.key_type)
     }
 
-    /// Adds to the dangling rows of a relation that bad rows of its node types do not become nodes.
-    fn explain_dangling(&self, spec: &RelationSpec, found: &mut [BadRows]) {
-        let ends = [&spec.src, &spec.dst].map(|end| table_of(&end.node_type));
+    /// Adds to the dangling rows of a table that bad rows of its node types do not become nodes.
+    fn explain_missing_nodes(&self, ends: &[&EndSpec], found: &mut [BadRows]) {
+        let ends: Vec<String> = ends.iter().map(|end| table_of(&end.node_type)).collect();
         let bad =
             self.found.iter().filter(|rows| ends.contains(&rows.table) && rows.kind == BadRowKind::WrongType);
         let bad: Vec<String> = bad
@@ -409,15 +424,16 @@ impl<'a> Importer<'a> {
     /// Finds the ids of a type's rows, and its rows in the relations.
     fn resolve_type(&mut self, position: usize, used_bytes: u64) -> Result<(ImportedType<'a>, Vec<EndRows>)> {
         let spec = &self.spec.nodes[position];
-        let columns: Vec<EndColumn> =
+        let mut columns: Vec<EndColumn> =
             self.ends_of(position).iter().map(|end| self.column_of(end, position)).collect();
+        columns.extend(self.columns_of_tasks(position));
         let Some(source) = &self.tables.nodes[position] else {
             return self.type_from_relations(position, &columns, used_bytes);
         };
         let earlier = self.earlier(&spec.name);
         let known = self.known.map(|known| known.nodes(position));
         let mut table = NodeTable::new(spec, source, earlier).with_known_nodes(known);
-        table.fitted_before = self.spec.time_split().map(|split| split.val);
+        table.fitted_before = self.fitted_before;
         if table.time.is_none() && table.known_nodes.is_some_and(|known| known.times.is_some()) {
             let what = "its nodes have times, and `time` is missing".to_owned();
             return Err(Error::EarlierImport(EarlierImportError::OtherTable { table: table.label, what }));
@@ -533,68 +549,5 @@ impl<'a> Importer<'a> {
         };
         let result = run(&mut join)?;
         Ok((join.duplicates, result))
-    }
-
-    /// Makes a node of each key of the relations: its rows are those of all ends, one after the other.
-    fn type_from_relations(
-        &self,
-        position: usize,
-        columns: &[EndColumn],
-        used_bytes: u64,
-    ) -> Result<(ImportedType<'a>, Vec<EndRows>)> {
-        let spec = &self.spec.nodes[position];
-        let label = table_of(&spec.name);
-        let names = self.known.map(|known| known.nodes(position).names);
-        let mut keys = KeyWriter::create(self.temporary, &format!("keys-of-type-{position}"), &label, names)?;
-        let mut dropped = RowSet::default();
-        let mut starts = vec![keys.n_rows];
-        for column in columns {
-            column.table.for_each_batch("reading keys", &mut |batch| {
-                if MAX_ROWS < keys.n_rows + batch.n_rows as u64 {
-                    let what = "too many rows in its relations".to_owned();
-                    return Err(Error::TooLarge { table: label.clone(), what, max: MAX_ROWS });
-                }
-                let found = map_keys(batch, 0, column.key_type, |key| match key {
-                    RowKey::Key(key) => Ok(key.to_vec()),
-                    RowKey::Missing => Err(KeyRecord::Missing),
-                    RowKey::Wrong => Err(KeyRecord::Wrong),
-                });
-                for key in found {
-                    match &key {
-                        Ok(key) => keys.write(KeyRecord::Key(key))?,
-                        Err(record) => {
-                            dropped.insert(keys.n_rows as u32);
-                            keys.write(*record)?;
-                        }
-                    }
-                }
-                Ok(ControlFlow::Continue(()))
-            })?;
-            starts.push(keys.n_rows);
-        }
-        let keys = keys.finish()?;
-        let (_, first) = self.join(&label, &keys, &mut dropped, used_bytes, |join| join.find_first_rows())?;
-        let rows = starts
-            .iter()
-            .zip(&starts[1..])
-            .map(|(start, end): (&u64, &u64)| EndRows {
-                file: first.file.clone(),
-                start: *start,
-                n_rows: end - start,
-            })
-            .collect();
-        let ids = RowIds::new(keys.n_rows, dropped);
-        self.check_known_ids(&ids, keys.n_known, &label)?;
-        let fitted = FittedNodeType { name: spec.name.clone(), columns: Vec::new(), target: None };
-        let imported = ImportedType {
-            table: None,
-            keys,
-            ids,
-            fitted,
-            lacks_targets: false,
-            n_known_rows: 0,
-            n_other_parts: 0,
-        };
-        Ok((imported, rows))
     }
 }

@@ -1,7 +1,7 @@
 /// The numbers of nodes or edges in the parts of a split that an import has written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedSplit {
-    /// The name of the node type or of the relation.
+    /// The name of the node type, of the relation or of the task table.
     pub name: String,
     /// The number of items for training.
     pub n_train: u64,

@@ -40,6 +40,9 @@ impl KnownSet {
         if data.links.is_some() {
             return Err(Error::EarlierImport(EarlierImportError::HasLinks { set: set() }));
         }
+        if !data.tasks.is_empty() {
+            return Err(Error::EarlierImport(EarlierImportError::HasTaskTables { set: set() }));
+        }
         let known = Self { path: set(), data, import };
         known.check().map_err(|what| known.changed(what))?;
         Ok(known)

@@ -115,6 +115,7 @@ mod spilled_features;
 mod split;
 mod table;
 mod target;
+mod task_rows;
 mod times;
 mod transform;
 
@@ -127,16 +128,17 @@ pub use hash::hash_bytes;
 pub use import::import;
 pub use imported_split::ImportedSplit;
 pub use options::{AppendedCounts, ImportOptions, ImportReport};
-pub use plan::{ImportPlan, PlannedColumn, PlannedNodeType, PlannedRelation, plan, plan_append};
+pub use plan::{ImportPlan, PlannedColumn, PlannedNodeType, PlannedRelation, PlannedTask, plan, plan_append};
 pub use proposal::{Proposal, ProposalOptions, propose_spec};
 pub use record::{AppendedTables, DroppedCount, Import, TransformedRows};
 pub use row_writer::{OutputColumn, RowWriter};
 pub use spec::{
     ColumnSpec, ColumnTransform, CsvSpec, EdgeColumnSpec, EndSpec, ImportSpec, KeyType, NgramUnit,
-    NodeOrigin, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec, TimeBorder, TimePart, TimeQuantiles,
-    TimeSpec, TimeSplitSpec, TimeUnit,
+    NodeOrigin, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec, TaskSpec, TimeBorder, TimePart,
+    TimeQuantiles, TimeSpec, TimeSplitSpec, TimeUnit,
 };
 pub use target::FittedTarget;
+pub use task_rows::FittedTask;
 pub use transform::{FittedColumn, FittedTransform, NumberStats, TimeStats};
 
 /// The README, so that the doc tests run its example.

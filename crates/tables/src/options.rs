@@ -47,6 +47,8 @@ pub struct ImportReport {
     pub split: Option<ImportedSplit>,
     /// The split of the edges with targets; `None` if no relation has a target and a split.
     pub edge_split: Option<ImportedSplit>,
+    /// The split of each task table; rows in no part are not counted.
+    pub task_splits: Vec<ImportedSplit>,
     /// The rows that were dropped.
     pub dropped: Vec<BadRows>,
     /// What of the spec and of the columns has no effect, or another one than in the earlier import.
@@ -102,6 +104,7 @@ impl fmt::Display for ImportReport {
         let of_known = self.appended.iter().flat_map(|appended| appended.notes(&self.node_types));
         let of_nodes = self.split.iter().flat_map(|split| split.lines("node"));
         let split = of_nodes.chain(self.edge_split.iter().flat_map(|split| split.lines("edge")));
+        let split = split.chain(self.task_splits.iter().flat_map(|split| split.lines("row")));
         let dropped = self.dropped.iter().map(|rows| {
             let BadRows { table, kind, n_rows, because, .. } = rows;
             format!("dropped from {table}: {}, {}{because}", counted(*n_rows, "row"), kind.name())

@@ -22,6 +22,8 @@ pub struct ImportPlan {
     pub node_types: Vec<PlannedNodeType>,
     /// The relations, with their reverse relations.
     pub relations: Vec<PlannedRelation>,
+    /// The task tables.
+    pub tasks: Vec<PlannedTask>,
     /// The errors in the files: missing files and columns, codecs that are not built in. Rows are not read.
     pub errors: Vec<Error>,
 }
@@ -75,6 +77,17 @@ pub struct PlannedRelation {
     pub is_undirected: bool,
     /// True if edges have targets.
     pub has_target: bool,
+}
+
+/// A task table that an import would write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedTask {
+    /// The name.
+    pub name: String,
+    /// The name of the type of the keys.
+    pub node_type: String,
+    /// The number of rows of its files; `None` if they do not state it.
+    pub n_rows: Option<u64>,
 }
 
 /// Reads a spec and the headers of its tables, and returns what [`import`](crate::import()) would do. Nothing is written.
@@ -164,7 +177,17 @@ fn plan_tables(path: &Path, spec: ImportSpec) -> ImportPlan {
         relations.push(planned(&relation.name, src, dst));
         relations.extend(relation.reverse.as_ref().map(|name| planned(name, dst, src)));
     }
-    ImportPlan { name: spec.name, node_types, relations, errors }
+    let mut tasks = Vec::new();
+    for task in &spec.tasks {
+        let mut n_rows = Some(0);
+        let parts = TableSource::find_task(task, &sources).map_err(|error| errors.push(error));
+        for (_, source) in parts.into_iter().flatten() {
+            let of_part = n_rows_of(Ok(source), task.columns_of_table(), &mut errors);
+            n_rows = n_rows.zip(of_part).map(|(sum, n_rows): (u64, u64)| sum + n_rows);
+        }
+        tasks.push(PlannedTask { name: task.name.clone(), node_type: task.key.node_type.clone(), n_rows });
+    }
+    ImportPlan { name: spec.name, node_types, relations, tasks, errors }
 }
 
 /// Returns the number of rows that the files of a table state, and collects their errors.
@@ -258,6 +281,9 @@ impl fmt::Display for ImportPlan {
                 f.write_str(", with targets")?;
             }
             columns.iter().try_for_each(|column| write!(f, "\n  {column}"))?;
+        }
+        for PlannedTask { name, node_type, n_rows } in &self.tasks {
+            write!(f, "\ntask table `{name}` of `{node_type}`: {}", rows(*n_rows))?;
         }
         for error in &self.errors {
             write!(f, "\nerror: {error}")?;

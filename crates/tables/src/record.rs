@@ -13,6 +13,7 @@ use crate::key::key_of;
 use crate::node_table::NodeTable;
 use crate::spec::{ColumnSpec, ImportSpec, NodeTypeSpec, TimePart};
 use crate::table::{ReadLimit, SourceFiles, TableSource, table_of};
+use crate::task_rows::FittedTask;
 use crate::transform::{FittedColumn, FittedTransform};
 use crate::{BadRows, EarlierImportError, Error, FittedNodeType, FittedRelation, Result};
 
@@ -33,6 +34,9 @@ pub struct Import {
     /// The relations whose edges have features.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     relations: Vec<FittedRelation>,
+    /// The targets of the task tables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tasks: Vec<FittedTask>,
     /// The rows that were dropped.
     dropped: Vec<DroppedCount>,
     /// The imports that have appended rows to the set, in their order; absent without one.
@@ -78,10 +82,11 @@ impl Import {
         spec: ImportSpec,
         node_types: Vec<FittedNodeType>,
         relations: Vec<FittedRelation>,
+        tasks: Vec<FittedTask>,
         dropped: &[BadRows],
     ) -> Self {
         let dropped = count_dropped(dropped);
-        Self { format: VERSION, spec, node_types, relations, dropped, appended: Vec::new() }
+        Self { format: VERSION, spec, node_types, relations, tasks, dropped, appended: Vec::new() }
     }
 
     /// Returns the record of the set after rows were appended.
@@ -149,6 +154,11 @@ impl Import {
     /// Returns the transforms of the edges of a relation; `None` if there is no such relation, or its edges have no features.
     pub fn relation(&self, name: &str) -> Option<&FittedRelation> {
         self.relations.iter().find(|relation| relation.name == name)
+    }
+
+    /// Returns the targets of a task table; `None` if there is no such table.
+    pub fn task(&self, name: &str) -> Option<&FittedTask> {
+        self.tasks.iter().find(|task| task.name == name)
     }
 
     /// Reads new rows of a node type's table, which need no target and no split, and calls `visit` with their keys and
@@ -236,6 +246,15 @@ impl Import {
                 return Err(at("the name".into()));
             }
             check_columns(&fitted.columns, &spec.columns).map_err(at)?;
+        }
+        if self.tasks.len() != self.spec.tasks.len() {
+            return Err("the number of task tables".into());
+        }
+        for (fitted, spec) in self.tasks.iter().zip(&self.spec.tasks) {
+            let has_names = !fitted.target.names().is_empty();
+            if fitted.name != spec.name || !has_names || !fitted.target.is_of(&spec.target) {
+                return Err(format!("the target of task table {:?}", spec.name));
+            }
         }
         Ok(())
     }

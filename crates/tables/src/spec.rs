@@ -6,6 +6,7 @@ mod columns;
 mod csv;
 mod place;
 mod read;
+mod tasks;
 mod times;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::columns::{ColumnSpec, ColumnTransform, NgramUnit, SplitSpec, TargetSpec, TimePart};
 pub use self::csv::CsvSpec;
+pub use self::tasks::TaskSpec;
 pub(crate) use self::times::offset_of;
 pub use self::times::{TimeBorder, TimeQuantiles, TimeSpec, TimeSplitSpec, TimeUnit};
 use crate::BadRowKind;
@@ -31,6 +33,9 @@ pub struct ImportSpec {
     /// The relations, in the order of their edge ids. Reverse relations follow their relation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relations: Vec<RelationSpec>,
+    /// The task tables: targets of nodes at times.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<TaskSpec>,
 }
 
 /// A node type: the rows of a table, or the keys that occur in relations.
@@ -193,7 +198,7 @@ impl NodeTypeSpec {
 }
 
 /// Returns the column of several labels, which are lists or texts with a separator.
-fn column_of_labels(target: Option<&TargetSpec>) -> Option<&str> {
+pub(crate) fn column_of_labels(target: Option<&TargetSpec>) -> Option<&str> {
     match target {
         Some(TargetSpec::MultiLabel { column, .. }) => Some(column.as_str()),
         Some(TargetSpec::Class { .. } | TargetSpec::Regression { .. }) | None => None,

@@ -24,6 +24,8 @@ pub(crate) struct SpecTables {
     /// The table of each node type; `None` for a type from relations.
     pub(crate) nodes: Vec<Option<Arc<TableSource>>>,
     pub(crate) relations: Vec<Arc<TableSource>>,
+    /// The files of each task table, with the part of the split that their rows have; `None` for the split of the spec.
+    pub(crate) tasks: Vec<Vec<(Option<usize>, Arc<TableSource>)>>,
 }
 
 impl SpecTables {
@@ -35,13 +37,16 @@ impl SpecTables {
         });
         let nodes = nodes.collect::<Result<_>>()?;
         let relations = spec.relations.iter().map(|spec| TableSource::find_relation(spec, sources));
-        let tables = Self { nodes, relations: relations.collect::<Result<_>>()? };
+        let tasks = spec.tasks.iter().map(|spec| TableSource::find_task(spec, sources));
+        let relations = relations.collect::<Result<_>>()?;
+        let tables = Self { nodes, relations, tasks: tasks.collect::<Result<_>>()? };
         tables.all().try_for_each(|table| table.open_all())?;
         Ok(tables)
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<TableSource>> {
-        self.nodes.iter().flatten().chain(&self.relations)
+        let of_tasks = self.tasks.iter().flatten().map(|(_, source)| source);
+        self.nodes.iter().flatten().chain(&self.relations).chain(of_tasks)
     }
 
     /// Returns what of the files is not read or is missing.

@@ -55,7 +55,7 @@ pub(crate) use self::row_filter::value_text;
 pub(crate) use self::separator::builder as csv_builder;
 pub(crate) use self::source::SourceFiles;
 use self::table_source::ColumnPlace;
-pub(crate) use self::table_source::{TableSource, relation_of, table_of};
+pub(crate) use self::table_source::{TableSource, relation_of, table_of, task_of};
 
 /// Columns of a table.
 #[derive(Debug, Clone)]

@@ -91,7 +91,8 @@ impl ImportSpec {
     pub(crate) fn time_kind(&self) -> Option<TimeKind> {
         let of_nodes = self.nodes.iter().filter_map(NodeTypeSpec::time_column).map(|time| time.unit);
         let of_edges = self.relations.iter().filter_map(RelationSpec::time_column).map(|time| time.unit);
-        of_nodes.chain(of_edges).map(TimeUnit::kind).next()
+        let of_tasks = self.tasks.iter().map(|task| task.time.unit);
+        of_nodes.chain(of_edges).chain(of_tasks).map(TimeUnit::kind).next()
     }
 }
 
@@ -107,6 +108,11 @@ pub(crate) fn with_borders(mut spec: ImportSpec, tables: &SpecTables) -> Result<
             set_borders(split, relation.target.as_ref(), source)?;
         }
     }
+    for (task, parts) in spec.tasks.iter_mut().zip(&tables.tasks) {
+        if let (Some(SplitSpec::Time(split)), [(None, source)]) = (&mut task.split, &parts[..]) {
+            set_borders(split, Some(&task.target), source)?;
+        }
+    }
     Ok(spec)
 }
 
@@ -120,7 +126,34 @@ pub(crate) fn with_borders_of(mut spec: ImportSpec, earlier: &ImportSpec) -> Imp
         let other = earlier.relations.iter().find(|other| other.name == relation.name);
         copy_borders(relation.split.as_mut(), other.and_then(|other| other.split.as_ref()));
     }
+    for task in &mut spec.tasks {
+        let other = earlier.tasks.iter().find(|other| other.name == task.name);
+        copy_borders(task.split.as_mut(), other.and_then(|other| other.split.as_ref()));
+    }
     spec
+}
+
+/// Returns the first time of rows that the statistics of features must not know: the earliest border of the validation of a split by
+/// time, or the first time in the files of the validation or the test of a task table. `None` without such a split.
+pub(crate) fn first_evaluated_time(spec: &ImportSpec, tables: &SpecTables) -> Result<Option<i64>> {
+    let mut first = spec.time_split().map(|split| split.val);
+    for (task, parts) in spec.tasks.iter().zip(&tables.tasks) {
+        if let Some(SplitSpec::Time(split)) = &task.split {
+            first = first.into_iter().chain(split.split().map(|split| split.val)).min();
+        }
+        for (_, source) in parts.iter().filter(|(part, _)| matches!(part, Some(1 | 2))) {
+            let reader = TimeReader::new(&task.time);
+            let table = Table { source: source.clone(), columns: vec![task.time.column.clone()] };
+            table.for_each_batch("reading times", &mut |batch| {
+                // Other rows are bad, which the import reports.
+                let times =
+                    (0..batch.n_rows).filter_map(|row| reader.read(&batch.cell(0, row)).ok().flatten());
+                first = first.into_iter().chain(times).min();
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+    }
+    Ok(first)
 }
 
 fn copy_borders(split: Option<&mut SplitSpec>, earlier: Option<&SplitSpec>) {

@@ -44,6 +44,15 @@ pub enum EarlierImportError {
         /// The path of the set.
         set: PathBuf,
     },
+    /// Rows should be appended to a set with task tables.
+    #[error(
+        "{set}: the set has task tables, to which no rows can be appended: import all tables again, with \
+         `transforms_of` (--transforms-of) for the same features"
+    )]
+    HasTaskTables {
+        /// The path of the set.
+        set: PathBuf,
+    },
     /// The set to which rows should be appended was changed after its import.
     #[error("{set}: {what}, unlike its import.json: append to the set that the import wrote")]
     Changed {

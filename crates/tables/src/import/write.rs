@@ -18,6 +18,7 @@ use crate::record::FILE;
 use crate::row_ids::RowIds;
 use crate::spec::EndSpec;
 use crate::table::{relation_of, table_of};
+use crate::task_rows::{FittedTask, TaskRows};
 use crate::{FittedNodeType, FittedRelation, Import, ImportReport, Result};
 
 impl<'a> Importer<'a> {
@@ -26,6 +27,7 @@ impl<'a> Importer<'a> {
         set: FolderWriter,
         types: Vec<ImportedType<'a>>,
         relations: Vec<ImportedRelation<'a>>,
+        tasks: Vec<TaskRows<'a>>,
     ) -> Result<ImportReport> {
         let names = types.iter().map(|imported| (imported.fitted.name.as_str(), imported.ids.n_ids()));
         let node_types = NodeTypes::new(names)?;
@@ -107,10 +109,16 @@ impl<'a> Importer<'a> {
                 n_edges.push((name.to_owned(), written.n_edges as u64));
             }
         }
+        let fitted_tasks: Vec<FittedTask> = tasks.iter().map(|task| task.fitted.clone()).collect();
+        let mut task_splits = Vec::new();
+        for (spec, task) in self.spec.tasks.iter().zip(tasks) {
+            let node_type = node_types.require(&spec.key.node_type)?;
+            task_splits.push(task.write(&mut set, &node_types, &ids[node_type])?);
+        }
         self.write_times(&mut set);
         let record = match self.known {
             Some(known) => known.import().append(self.spec.clone(), &self.found),
-            None => Import::new(self.spec.clone(), fitted, fitted_relations, &self.found),
+            None => Import::new(self.spec.clone(), fitted, fitted_relations, fitted_tasks, &self.found),
         };
         set.attach(FILE, &record.to_json())?;
         self.sources.check()?;
@@ -127,6 +135,7 @@ impl<'a> Importer<'a> {
             appended,
             split,
             edge_split,
+            task_splits,
             dropped,
             notes,
             drift,
@@ -139,9 +148,13 @@ impl<'a> Importer<'a> {
         let known_split = self.known.map(KnownSet::time_split);
         let time_split = known_split.unwrap_or_else(|| self.spec.time_split());
         set.set_times(kind, time_split);
-        if time_split.is_none() {
+        if time_split.is_none() && self.spec.tasks.is_empty() {
             return;
         }
+        let of_split = match time_split {
+            Some(_) => "they pass messages in each phase of the split by time",
+            None => "each row of a task table knows them",
+        };
         for relation in &self.spec.relations {
             let ends = match (relation.undirected, &relation.reverse) {
                 (false, None) => vec![&relation.src],
@@ -153,8 +166,7 @@ impl<'a> Importer<'a> {
             });
             if relation.time_column().is_none() && !are_timed {
                 self.notes.push(format!(
-                    "{}: its edges have no times, so they pass messages in each phase of the split by time: add `time` if \
-                     some are later",
+                    "{}: its edges have no times, so {of_split}: add `time` if some are later",
                     relation_of(&relation.name)
                 ));
             }

@@ -6,6 +6,7 @@ use kiln_graph::{EdgeColumns, Relations, did_you_mean, similar_name};
 
 use super::check_files::{check_csv, check_files, check_rows};
 use super::place::At;
+use super::tasks::check_task;
 use super::{
     ColumnSpec, ColumnTransform, ImportSpec, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec, TimeBorder,
     TimePart, TimeQuantiles, TimeSpec, TimeSplitSpec, TimeUnit, offset_of,
@@ -62,11 +63,15 @@ impl ImportSpec {
                 "no relation has it",
             )?;
         }
+        let mut names = BTreeSet::new();
+        for (position, task) in self.tasks.iter().enumerate() {
+            check_task(&at(&format!("tasks[{position}]")), task, &self.nodes, &mut names)?;
+        }
         check_time_kinds(self, path)
     }
 }
 
-fn check_name<'n>(at: &At<'_>, name: &'n str, names: &mut BTreeSet<&'n str>) -> Result<()> {
+pub(super) fn check_name<'n>(at: &At<'_>, name: &'n str, names: &mut BTreeSet<&'n str>) -> Result<()> {
     at.require(!name.is_empty(), "a name", "empty")?;
     at.require(names.insert(name), "a name that occurs once", format!("{name:?}, which occurs twice"))
 }
@@ -103,7 +108,11 @@ fn check_node_type(at: &At<'_>, spec: &NodeTypeSpec) -> Result<()> {
 }
 
 /// Checks the target and the split of a node type or of a relation.
-fn check_target(at: &At<'_>, target: Option<&TargetSpec>, split: Option<&SplitSpec>) -> Result<()> {
+pub(super) fn check_target(
+    at: &At<'_>,
+    target: Option<&TargetSpec>,
+    split: Option<&SplitSpec>,
+) -> Result<()> {
     if let Some(TargetSpec::Regression { columns }) = target {
         at.child("target.regression.columns").count(columns.len(), MAX_COLUMNS)?;
     }
@@ -226,7 +235,7 @@ fn check_time_split(at: &At<'_>, split: &TimeSplitSpec) -> Result<()> {
 }
 
 /// Checks that a zone is an offset from UTC, and returns it in minutes.
-fn check_zone(at: &At<'_>, zone: Option<&str>) -> Result<i64> {
+pub(super) fn check_zone(at: &At<'_>, zone: Option<&str>) -> Result<i64> {
     let offset = offset_of(zone);
     let expected = "an offset from UTC, such as +01:00: a zone with daylight saving time has two, so write the offset into the \
                     values, or the column in UTC";
@@ -245,7 +254,11 @@ fn check_time_kinds(spec: &ImportSpec, path: &Path) -> Result<()> {
         let units = time_units(of.time.as_ref(), of.split.as_ref());
         units.map(move |(key, unit)| (format!("relations[{position}].{key}.unit"), unit))
     });
-    for (key, unit) in of_nodes.chain(of_edges) {
+    let of_tasks = spec.tasks.iter().enumerate().flat_map(|(position, of)| {
+        let units = time_units(Some(&of.time), of.split.as_ref());
+        units.map(move |(key, unit)| (format!("tasks[{position}].{key}.unit"), unit))
+    });
+    for (key, unit) in of_nodes.chain(of_edges).chain(of_tasks) {
         let at = At { path, key };
         let expected = "times of one kind: all dates, or all integers";
         at.require(unit.kind() == kind, expected, "of the other kind")?;

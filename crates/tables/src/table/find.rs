@@ -14,9 +14,9 @@ use super::missing::MissingTexts;
 use super::parquet_file::ParquetFile;
 use super::row_filter::RowFilter;
 use super::source::SourceFiles;
-use super::table_source::{TableSource, relation_of, table_of};
+use super::table_source::{TableSource, relation_of, table_of, task_of};
 use crate::Result;
-use crate::spec::{CsvSpec, NodeTypeSpec, RelationSpec};
+use crate::spec::{CsvSpec, NodeTypeSpec, RelationSpec, TaskSpec, column_of_labels};
 
 /// The part of a spec that describes a table.
 pub(super) struct Described<'a> {
@@ -69,6 +69,31 @@ impl TableSource {
             },
             sources,
         )
+    }
+
+    /// Finds the files of a task table: those of each part of its split, or of all parts.
+    ///
+    /// # Errors
+    /// Returns [`crate::SpecError::Files`] if an entry matches no file.
+    pub(crate) fn find_task(
+        spec: &TaskSpec,
+        sources: &SourceFiles,
+    ) -> Result<Vec<(Option<usize>, Arc<Self>)>> {
+        let texts: Vec<&str> = column_of_labels(Some(&spec.target)).into_iter().collect();
+        let parts = spec.files_of_parts().into_iter().map(|(part, files)| {
+            let described = Described {
+                label: task_of(&spec.name),
+                files,
+                csv: spec.csv.as_ref(),
+                missing: &spec.missing,
+                rows: &spec.rows,
+                columns: spec.columns_of_table(),
+                keys: vec![&spec.key.column],
+                texts: texts.clone(),
+            };
+            Ok((part, Self::find(described, sources)?))
+        });
+        parts.collect()
     }
 
     pub(super) fn find(described: Described<'_>, sources: &SourceFiles) -> Result<Arc<Self>> {

@@ -135,6 +135,11 @@ pub(crate) fn relation_of(name: &str) -> String {
     format!("relation `{name}`")
 }
 
+/// Returns the name of a task table in messages.
+pub(crate) fn task_of(name: &str) -> String {
+    format!("task table `{name}`")
+}
+
 fn no_column(path: &Path, column: &str, n_found: usize, names: &[String], max_names: usize) -> Error {
     Error::Spec(SpecError::Column {
         path: path.to_owned(),
