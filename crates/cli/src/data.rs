@@ -285,6 +285,8 @@ fn run_partition(args: &PartitionArgs, given: &GivenFlags) -> anyhow::Result<()>
     let (data, hash) = open_to_partition(args)?;
     print_rank_zero(&data);
     print_notes(&data.notes);
+    let without = "partitions have no task tables: train on their rows with --data".to_owned();
+    print_note_lines((!data.tasks.is_empty()).then_some(without));
     let graph = match data.csc() {
         Ok(graph) => graph.clone(),
         Err(_) => Arc::new(data.graph.to_homogeneous()?),

@@ -46,7 +46,8 @@ pub(crate) struct ImportArgs {
 /// The flags of `kiln data spec`.
 #[derive(Debug, Args)]
 pub(crate) struct SpecArgs {
-    /// Tables: files, folders and patterns, each a table of its own. Files whose paths differ in digits only are one table.
+    /// Tables: files, folders and patterns, each a table of its own. Files whose paths differ in digits only are one table. A folder
+    /// in RelBench's layout has its tables in `db` and its tasks in `tasks`.
     #[arg(required = true)]
     tables: Vec<PathBuf>,
     /// New file for the spec, whose name is that of the dataset. Default: the standard output.

@@ -451,6 +451,10 @@ impl fmt::Display for Dataset {
             let [train, val, test] = targets.split.parts().map(|(_, nodes)| nodes.len());
             write!(f, "; {train} / {val} / {test} nodes to train, validate, test")?;
         }
+        if !self.tasks.is_empty() {
+            let names: Vec<&str> = self.tasks.iter().map(|table| table.name.as_str()).collect();
+            write!(f, "; task tables {}", names.join(", "))?;
+        }
         let Some(links) = &self.links else { return Ok(()) };
         let [train, val, test] = links.targets.split().parts().map(|(_, links)| links.len());
         write!(f, "; {train} / {val} / {test} links")

@@ -199,6 +199,7 @@ fn check_writing(root: &Path) {
         layout: kiln_data::Layout::Plain,
         preparation: Preparation::default(),
         links: None,
+        tasks: Vec::new(),
         notes: Vec::new(),
     };
     let check = |what: &str, run: &dyn Fn()| {

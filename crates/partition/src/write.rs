@@ -57,8 +57,8 @@ impl fmt::Display for WriteReport {
 /// that an epoch of its training nodes reads most often. `books` may be a [`PartitionBook`](crate::PartitionBook) if there is one
 /// node type.
 ///
-/// A heterogeneous set that has links and no targets is partitioned without targets. The links themselves are not in
-/// partitions.
+/// A heterogeneous set that has links and no targets is partitioned without targets. The links themselves and task
+/// tables are not in partitions.
 ///
 /// The folder is written atomically, like that of [`kiln_data::format::write`]. The same data set and books give
 /// identical files.

@@ -2,6 +2,7 @@
 
 mod columns;
 mod csv_form;
+mod declared;
 mod describe;
 mod distinct;
 mod events;
@@ -12,8 +13,10 @@ mod names;
 mod options;
 mod planned_columns;
 mod profile;
+mod relational_folder;
 mod tables;
 mod targets;
+mod tasks;
 mod times;
 mod write;
 mod write_relation;
@@ -27,7 +30,9 @@ use std::path::PathBuf;
 
 use self::graph::GraphDraft;
 pub use self::options::ProposalOptions;
+use self::relational_folder::RelationalFolder;
 use self::tables::read_tables;
+use self::tasks::TaskDraft;
 use self::write::write_spec;
 use crate::error::io_error;
 use crate::spec::ImportSpec;
@@ -70,6 +75,10 @@ impl fmt::Display for Proposal {
 /// types of the values, the missing ones and the numbers of different ones. Targets and splits are comments, except those of a
 /// table of edges with the only column that is named as a target, such as `is_fraud`.
 ///
+/// A folder in RelBench's layout becomes a whole spec: its tables are the files of the folder `db`, and each folder of `tasks` is a
+/// task table with the files `train`, `val` and `test`. Keys and times are those that Parquet files declare in the entries
+/// `pkey_col`, `fkey_col_to_pkey_table` and `time_col` of their metadata; without them, they are found as in other tables.
+///
 /// ```
 /// use kiln_tables::{ImportOptions, ProposalOptions, import, propose_spec};
 /// let root = tempfile::tempdir()?;
@@ -90,7 +99,9 @@ impl fmt::Display for Proposal {
 /// Returns [`SpecError::NoNodeType`] with the reason for each table if no table has a key and no two columns are ends of a relation,
 /// [`SpecError::Files`] for a path that is no table, [`Error::Memory`] if the limit is too small, and the errors of reading.
 pub fn propose_spec(tables: &[PathBuf], options: &ProposalOptions) -> Result<Proposal> {
-    let tables = read_tables(tables, options)?;
+    let folder = RelationalFolder::find(tables)?;
+    let paths = folder.as_ref().map_or(tables, |folder| &folder.tables);
+    let tables = read_tables(paths, options)?;
     let graph = GraphDraft::find(&tables);
     if graph.nodes.is_empty() {
         let reasons = graph.left_out.iter();
@@ -99,7 +110,11 @@ pub fn propose_spec(tables: &[PathBuf], options: &ProposalOptions) -> Result<Pro
         let reasons: Vec<String> = reasons.collect();
         return Err(Error::Spec(SpecError::NoNodeType { reasons: reasons.join("; ") }));
     }
-    let text = write_spec(&options.spec, &tables, &graph);
+    let mut tasks = Vec::new();
+    for task in folder.into_iter().flat_map(|folder| folder.tasks) {
+        tasks.extend(TaskDraft::read(task, &tables, &graph, options)?);
+    }
+    let text = write_spec(&options.spec, &tables, &graph, &tasks);
     let spec = ImportSpec::parse(&options.spec, text.as_bytes())?;
     Ok(Proposal { spec, text })
 }

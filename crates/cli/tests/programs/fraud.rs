@@ -80,14 +80,14 @@ impl Payments {
 }
 
 /// SplitMix64 of the payment and the number of the draw.
-fn draw(payment: u64, number: u64) -> u64 {
+pub(crate) fn draw(payment: u64, number: u64) -> u64 {
     let mut z = (payment * 16 + number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
 }
 
-fn run(folder: &Path, command: &str) -> String {
+pub(crate) fn run(folder: &Path, command: &str) -> String {
     let mut kiln = Command::new(env!("CARGO_BIN_EXE_kiln"));
     let output = kiln.args(command.split_whitespace()).current_dir(folder).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);

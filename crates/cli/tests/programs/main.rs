@@ -46,6 +46,8 @@ mod predict_typed_parts;
 mod resume;
 mod runs;
 mod sampling;
+#[cfg(feature = "tables")]
+mod shop;
 mod sweep;
 mod targets;
 mod times;

@@ -55,6 +55,7 @@ fn path() -> Dataset {
         preparation: Default::default(),
         layout: Layout::Plain,
         links: None,
+        tasks: Vec::new(),
         first_new: None,
         times: Default::default(),
         notes: Vec::new(),

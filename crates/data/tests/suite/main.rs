@@ -53,6 +53,7 @@ mod stored_order;
 mod summary;
 mod synthetic;
 mod targets;
+mod task_tables;
 mod times;
 mod to_homogeneous;
 mod tu;

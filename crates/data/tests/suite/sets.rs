@@ -29,6 +29,7 @@ pub(crate) fn small(features: impl FeatureStore + 'static) -> Dataset {
         preparation: Default::default(),
         layout: Layout::Plain,
         links: None,
+        tasks: Vec::new(),
         first_new: None,
         times: Default::default(),
         notes: Vec::new(),

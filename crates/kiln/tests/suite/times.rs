@@ -11,6 +11,7 @@ mod partitions;
 mod predictions;
 mod pyg_rule;
 mod relations;
+mod task_tables;
 
 use std::path::Path;
 

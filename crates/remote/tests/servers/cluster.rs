@@ -80,6 +80,7 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
         edge_type_names: Vec::new(),
         preparation: Default::default(),
         links: None,
+        tasks: Vec::new(),
         notes: Vec::new(),
     }
 }

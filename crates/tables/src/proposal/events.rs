@@ -61,13 +61,13 @@ pub(super) struct Events {
     /// The table and the column of the targets of edges: the only column of all tables that is named as a target. A spec has the
     /// targets of one relation, and those of nodes are for the user to choose.
     target: Option<(usize, usize)>,
-    /// The times of the edges of each table, all of which are dates, or all integers.
+    /// The times of the edges of each table, all of which are dates, or all integers; and, beside task tables, those of nodes.
     times: BTreeMap<usize, TimeColumn>,
 }
 
 impl Events {
     /// Finds the times and the target of tables of edges.
-    pub(super) fn find(tables: &[InputTable], graph: &GraphDraft) -> Self {
+    pub(super) fn find(tables: &[InputTable], graph: &GraphDraft, has_tasks: bool) -> Self {
         let mut events = Self::default();
         let mut named = Vec::new();
         let mut uncertain = Vec::new();
@@ -76,12 +76,14 @@ impl Events {
             let targets = targets(table, &found.values).into_iter();
             let targets = targets.filter(|target| is_certain_target(table, target));
             named.extend(targets.map(|target| (position, target.column)));
-            if !graph.is_of_edges(position) {
+            // The rows of a task table know what was known at their times.
+            let is_of_nodes = has_tasks && graph.type_of_table(position).is_some();
+            if !is_of_nodes && !graph.is_of_edges(position) {
                 continue;
             }
             let kind = events.times.values().next().map(|time| time.unit.kind());
             let time = certain_time(&found.times);
-            if time.is_none() && may_have_times(table, &found) {
+            if time.is_none() && !is_of_nodes && may_have_times(table, &found) {
                 uncertain.push(position);
             }
             if let Some(time) = time.filter(|time| kind.is_none_or(|kind| time.unit.kind() == kind)) {
@@ -101,7 +103,7 @@ impl Events {
         self.target.filter(|(of, _)| *of == table).map(|(_, column)| column)
     }
 
-    /// Returns the times of a table of edges.
+    /// Returns the times of a table of edges, or of nodes beside task tables.
     pub(super) fn time_of(&self, table: usize) -> Option<&TimeColumn> {
         self.times.get(&table)
     }

@@ -73,7 +73,8 @@ impl GraphDraft {
             let references = references(&tables[position], position, tables, &keys);
             // Another table may refer to the rows.
             let key = keys[position].filter(|_| {
-                !references.is_empty()
+                tables[position].declared.is_some()
+                    || !references.is_empty()
                     || pair_of(&tables[position]).is_none()
                     || is_referred_to(position, tables, &keys)
             });
@@ -120,7 +121,8 @@ impl GraphDraft {
         columns.filter(|column| !keys.contains(column) && !ends.contains(column)).collect()
     }
 
-    fn type_of_table(&self, table: usize) -> Option<usize> {
+    /// Returns the node type of a table; `None` for a table of no type.
+    pub(super) fn type_of_table(&self, table: usize) -> Option<usize> {
         self.nodes.iter().position(|node| node.origin.is_some_and(|(of, _)| of == table))
     }
 
@@ -163,6 +165,7 @@ impl GraphDraft {
             let values = &profile.columns[column];
             let is_reference = self.references[table].iter().any(|reference| reference.column == column);
             let is_other_key = column != key
+                && tables[table].declared.is_none()
                 && is_id(&values.name)
                 && !is_end(&values.name)
                 && values.is_key
@@ -295,6 +298,12 @@ fn is_referred_to(position: usize, tables: &[InputTable], keys: &[Option<usize>]
 fn role_of(table: &InputTable, key: Option<usize>, references: &[Reference]) -> TableRole {
     if let Some(key) = key {
         return TableRole::Nodes(key);
+    }
+    if table.declared.is_some() {
+        return match references.len() {
+            0 | 1 => TableRole::Nothing("no primary key, and fewer than two foreign keys".to_owned()),
+            _ => TableRole::Edges(references.iter().map(|reference| reference.column).collect()),
+        };
     }
     let profile = &table.profile;
     let columns = || 0..profile.columns.len();

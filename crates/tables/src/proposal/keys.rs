@@ -12,13 +12,24 @@ pub(super) const MIN_SHARE: f64 = 0.95;
 
 /// Returns the column of each table that is a key by its values, and by its name or by other tables whose values are its keys.
 pub(super) fn find_keys(tables: &[InputTable]) -> Vec<Option<usize>> {
-    let mut keys: Vec<Option<usize>> = tables.iter().map(key_by_name).collect();
+    let mut keys: Vec<Option<usize>> = tables.iter().map(key_of_table).collect();
     for (position, table) in tables.iter().enumerate() {
-        if keys[position].is_none() && references(table, position, tables, &keys).len() < 2 {
+        if keys[position].is_none()
+            && table.declared.is_none()
+            && references(table, position, tables, &keys).len() < 2
+        {
             keys[position] = key_by_references(position, tables, &keys);
         }
     }
     keys
+}
+
+/// Returns the column that is declared as the key, or whose name is that of one.
+fn key_of_table(table: &InputTable) -> Option<usize> {
+    match &table.declared {
+        Some(declared) => declared.key.as_ref().and_then(|name| table.column(name)),
+        None => key_by_name(table),
+    }
 }
 
 /// Returns the column whose name is that of a key: a unique one, or else one with few duplicate or missing values.
@@ -107,6 +118,11 @@ fn reference(
     keys: &[Option<usize>],
 ) -> Option<Reference> {
     let values = &table.profile.columns[column];
+    if let Some(declared) = &table.declared {
+        let name = declared.references.get(&values.name).filter(|_| values.is_key)?;
+        let table = tables.iter().position(|other| other.name == *name)?;
+        return keys[table].map(|_| Reference { column, table, others: Vec::new() });
+    }
     if !values.is_key || is_row_number(&values.name) || (values.n_values() == 0 && table.profile.n_rows > 0) {
         return None;
     }

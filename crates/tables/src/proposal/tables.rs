@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use kiln_store::counted;
 
 use super::csv_form::detect;
+use super::declared::DeclaredKeys;
 use super::distinct::ENTRY_BYTES;
 use super::names::{table_name, type_words};
 use super::options::ProposalOptions;
@@ -34,6 +35,8 @@ pub(super) struct InputTable {
     pub(super) words: Vec<String>,
     pub(super) csv: CsvSpec,
     pub(super) profile: TableProfile,
+    /// The keys that its file declares; `None` if it declares none.
+    pub(super) declared: Option<DeclaredKeys>,
     /// True if a comma is before the fraction of its numbers.
     pub(super) has_decimal_commas: bool,
     /// True if a spec must read the column of row names.
@@ -59,6 +62,11 @@ impl InputTable {
             ),
             _ => String::new(),
         }
+    }
+
+    /// Returns the position of a column.
+    pub(super) fn column(&self, name: &str) -> Option<usize> {
+        self.profile.columns.iter().position(|column| column.name == name)
     }
 
     /// Returns the table for messages: its first file.
@@ -103,7 +111,7 @@ pub(super) fn read_tables(paths: &[PathBuf], options: &ProposalOptions) -> Resul
 }
 
 /// Returns a path as an entry of a spec in a folder: relative to the folder, or as it is.
-fn entry_of(path: &Path, folder: &Path) -> Result<PathBuf> {
+pub(super) fn entry_of(path: &Path, folder: &Path) -> Result<PathBuf> {
     let is_current = folder.as_os_str().is_empty() || folder == Path::new(".");
     let entry = match path.is_relative() && !is_current {
         false => path.strip_prefix(folder).map_or_else(|_| path.to_owned(), Path::to_owned),
@@ -180,6 +188,7 @@ fn read_table(found: FoundTable, limits: ColumnLimits) -> Result<InputTable> {
     let FoundTable { files, mut csv, columns, mut notes } = found;
     let table: Table = columns.table();
     let mut profile = TableProfile::read(&table, limits)?;
+    let declared = DeclaredKeys::read(&columns)?;
     // Each file must have the columns of keys.
     for column in profile.columns.iter_mut().filter(|column| columns.is_optional(&column.name)) {
         column.is_key = false;
@@ -203,5 +212,16 @@ fn read_table(found: FoundTable, limits: ColumnLimits) -> Result<InputTable> {
     let name = files.first().map(|file| table_name(file)).unwrap_or_default();
     let words = type_words(&name);
     let needs_row_names = columns.needs_row_names;
-    Ok(InputTable { files, n_read, name, words, csv, profile, has_decimal_commas, needs_row_names, notes })
+    Ok(InputTable {
+        files,
+        n_read,
+        name,
+        words,
+        csv,
+        profile,
+        declared,
+        has_decimal_commas,
+        needs_row_names,
+        notes,
+    })
 }

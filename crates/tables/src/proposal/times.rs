@@ -17,6 +17,8 @@ pub(super) struct TimeColumn {
     pub(super) unit: TimeUnit,
     /// True if it is named as times, and each row has one.
     is_certain: bool,
+    /// True if the file declares it.
+    is_declared: bool,
 }
 
 impl TimeColumn {
@@ -59,16 +61,21 @@ pub(super) fn time_columns(table: &InputTable, columns: &[usize]) -> Vec<TimeCol
         let is_of_row = !words(&column.name).iter().any(|word| OTHER_TIME_WORDS.contains(&word.as_str()));
         // Borders between few values leave parts without rows.
         let has_many = MIN_CERTAIN_TIMES <= column.n_distinct();
-        let is_certain = is_named && is_of_row && has_many && column.n_missing == 0;
-        Some(TimeColumn { column: *position, unit, is_certain })
+        let declared = table.declared.as_ref().map(|declared| declared.time.as_ref() == Some(&column.name));
+        let is_certain = match declared {
+            Some(is_declared) => is_declared,
+            None => is_named && is_of_row && has_many,
+        } && column.n_missing == 0;
+        Some(TimeColumn { column: *position, unit, is_certain, is_declared: declared == Some(true) })
     });
     found.collect()
 }
 
 /// Returns the only column of times, if it is certain that it has those of the rows.
 pub(super) fn certain_time(times: &[TimeColumn]) -> Option<&TimeColumn> {
+    let declared = || times.iter().find(|time| time.is_declared && time.is_certain);
     match times {
         [only] if only.is_certain => Some(only),
-        _ => None,
+        _ => declared(),
     }
 }

@@ -11,6 +11,7 @@ use super::graph::GraphDraft;
 use super::planned_columns::{PlannedColumns, RANDOM_SPLIT, UNCOMMENT_TARGET, write_targets};
 use super::tables::InputTable;
 use super::targets::{groups_of_booleans, splits, targets};
+use super::tasks::TaskDraft;
 use super::times::time_columns;
 use super::write_relation::write_relation;
 use super::write_table::{bad_rows, write_dropped, write_files, write_table};
@@ -19,7 +20,12 @@ use crate::bad_rows::BadRowKind;
 use crate::spec::KeyType;
 
 /// Writes a spec.
-pub(super) fn write_spec(spec: &Path, tables: &[InputTable], graph: &GraphDraft) -> String {
+pub(super) fn write_spec(
+    spec: &Path,
+    tables: &[InputTable],
+    graph: &GraphDraft,
+    tasks: &[TaskDraft],
+) -> String {
     let mut lines = Lines::default();
     let name = spec.file_stem().and_then(|stem| stem.to_str()).unwrap_or("tables");
     let n_tables = counted(tables.len() as u64, "table");
@@ -27,10 +33,10 @@ pub(super) fn write_spec(spec: &Path, tables: &[InputTable], graph: &GraphDraft)
     lines.comment(0, &format!("kiln data import {} --out SET", spec.display()));
     lines.push(0, &format!("name: {}", scalar(name)), "");
     lines.push(0, "nodes:", "");
+    let events = Events::find(tables, graph, tasks.iter().any(TaskDraft::is_known));
     for node_type in 0..graph.nodes.len() {
-        write_node_type(&mut lines, tables, graph, node_type);
+        write_node_type(&mut lines, tables, graph, node_type, &events);
     }
-    let events = Events::find(tables, graph);
     if graph.relations.iter().any(|relation| relation.is_active) {
         lines.push(0, "relations:", "");
     } else {
@@ -39,13 +45,25 @@ pub(super) fn write_spec(spec: &Path, tables: &[InputTable], graph: &GraphDraft)
     for relation in &graph.relations {
         write_relation(&mut lines, tables, graph, relation, &events);
     }
+    if tasks.iter().any(TaskDraft::is_known) {
+        lines.push(0, "tasks:", "");
+    }
+    for task in tasks {
+        task.write(&mut lines, tables, graph);
+    }
     for (table, why) in &graph.left_out {
         lines.comment(0, &format!("{} is left out: {why}.", tables[*table].label()));
     }
     lines.finish()
 }
 
-fn write_node_type(lines: &mut Lines, tables: &[InputTable], graph: &GraphDraft, node_type: usize) {
+fn write_node_type(
+    lines: &mut Lines,
+    tables: &[InputTable],
+    graph: &GraphDraft,
+    node_type: usize,
+    events: &Events,
+) {
     let node = &graph.nodes[node_type];
     let Some((position, key)) = node.origin else {
         lines.comment(2, "Keys of relations that no table has.");
@@ -85,6 +103,9 @@ fn write_node_type(lines: &mut Lines, tables: &[InputTable], graph: &GraphDraft,
         ));
     }
     write_dropped(lines, &dropped);
+    if let Some(time) = events.time_of(position) {
+        lines.push(4, &time.time(table), "a node is known from this time on");
+    }
     write_columns(lines, tables, graph, node_type);
 }
 

@@ -8,6 +8,7 @@ use super::csv_file::ROW_NAMES;
 use super::find::Described;
 use super::format::TableFormat;
 use super::json_lines;
+use super::parquet_file::ParquetFile;
 use super::source::SourceFiles;
 use super::table_source::TableSource;
 use super::{Table, files};
@@ -94,6 +95,18 @@ impl AllColumns {
     /// Returns the table with the columns that can be read.
     pub(crate) fn table(&self) -> Table {
         Table { source: self.source.clone(), columns: self.names.clone() }
+    }
+
+    /// Returns the entries of the metadata of the first file, names and texts; none unless it is a Parquet file.
+    ///
+    /// # Errors
+    /// Returns the errors of reading the file.
+    pub(crate) fn parquet_entries(&self) -> Result<Vec<(String, String)>> {
+        let first = self.source.files.first().map(|file| &file.path);
+        match first.filter(|path| TableFormat::of(path) == Some(TableFormat::Parquet)) {
+            Some(path) => ParquetFile::entries(path, &self.source.sources),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Returns true if a file does not have a column, which other files have.

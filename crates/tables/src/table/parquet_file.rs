@@ -54,6 +54,18 @@ impl ParquetFile {
         guarded(path, || Ok(names_of(&builder_of(path, &source)?)))?
     }
 
+    /// Returns the entries of the metadata of a file: names and texts.
+    pub(super) fn entries(path: &Path, sources: &SourceFiles) -> Result<Vec<(String, String)>> {
+        let source = sources.open(path)?;
+        check_depth(&source).map_err(|message| bad_file(path, message))?;
+        guarded(path, || {
+            let builder = builder_of(path, &source)?;
+            let entries = builder.metadata().file_metadata().key_value_metadata();
+            let entries = entries.into_iter().flatten();
+            Ok(entries.filter_map(|entry| Some((entry.key.clone(), entry.value.clone()?))).collect())
+        })?
+    }
+
     pub(super) fn open(table: &TableSource, file: &TablePath, columns: &[String]) -> Result<Self> {
         let path = &file.path;
         let source = table.sources.open(path)?;

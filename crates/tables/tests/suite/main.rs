@@ -31,6 +31,7 @@ mod spec;
 mod streams;
 mod summaries;
 mod targets;
+mod tasks;
 mod threads;
 mod times;
 mod transforms;

@@ -55,6 +55,7 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
         edge_type_names: vec!["near".into(), "far".into()],
         preparation: Default::default(),
         links: None,
+        tasks: Vec::new(),
         notes: Vec::new(),
         graph: graph.into(),
     }
