@@ -210,7 +210,7 @@ fn predict_nodes_of_a_run_on_rows(root: &Path) {
     assert!(error.contains("sampled at their own times: remove --messages"), "{error}");
     let error = failure(root, &format!("train --data set --task-table loyl {TRAINING}"));
     assert!(
-        error.contains("set has no task table `loyl`: it has future, loyal (did you mean `loyal`?)"),
+        error.contains("shop has no task table `loyl`: it has future, loyal (did you mean `loyal`?)"),
         "{error}"
     );
 }

@@ -21,6 +21,9 @@ use crate::table::{relation_of, table_of};
 use crate::task_rows::{FittedTask, TaskRows};
 use crate::{FittedNodeType, FittedRelation, Import, ImportReport, Result};
 
+/// The effect of edges without times on a split by time.
+const OF_PHASES: &str = "they pass messages in each phase of the split by time";
+
 impl<'a> Importer<'a> {
     pub(super) fn write(
         mut self,
@@ -151,22 +154,22 @@ impl<'a> Importer<'a> {
         if time_split.is_none() && self.spec.tasks.is_empty() {
             return;
         }
-        let of_split = match time_split {
-            Some(_) => "they pass messages in each phase of the split by time",
-            None => "each row of a task table knows them",
-        };
         for relation in &self.spec.relations {
-            let ends = match (relation.undirected, &relation.reverse) {
-                (false, None) => vec![&relation.src],
-                _ => vec![&relation.src, &relation.dst],
-            };
-            let are_timed = ends.iter().all(|end: &&EndSpec| {
+            let has_times = |end: &&EndSpec| {
                 let of_type = self.spec.nodes.iter().find(|node_type| node_type.name == end.node_type);
                 of_type.is_some_and(|node_type| node_type.time_column().is_some())
-            });
+            };
+            let ends = [&relation.src, &relation.dst];
+            let is_one_way = !relation.undirected && relation.reverse.is_none();
+            let (are_timed, effect) = match time_split {
+                Some(_) if is_one_way => (has_times(&ends[0]), OF_PHASES),
+                Some(_) => (ends.iter().all(has_times), OF_PHASES),
+                // An edge between a row and a node that it does not know is never sampled.
+                None => (ends.iter().any(has_times), "each row of a task table knows them"),
+            };
             if relation.time_column().is_none() && !are_timed {
                 self.notes.push(format!(
-                    "{}: its edges have no times, so {of_split}: add `time` if some are later",
+                    "{}: its edges have no times, so {effect}: add `time` if some are later",
                     relation_of(&relation.name)
                 ));
             }

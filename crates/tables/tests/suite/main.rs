@@ -23,6 +23,7 @@ mod plan;
 mod programs;
 mod proposal;
 mod proposal_events;
+mod proposal_relbench;
 mod record;
 mod row_writer;
 mod rows;

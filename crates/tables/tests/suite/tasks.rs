@@ -133,18 +133,37 @@ fn bad_rows_are_errors_with_their_file_or_dropped() {
 }
 
 #[test]
+fn edges_that_every_row_knows_have_a_note() {
+    let tables = tables("2026-01-05,ben,no\n");
+    tables.put("rel.csv", "a,b\n1,2\n").put("buys.csv", "user,item\nben,1\n");
+    let relation = |name: &str, src: &str, dst: &str| {
+        format!("  - {{name: {name}, files: [{name}.csv], src: {{type: {src}}}, dst: {{type: {dst}}}}}\n")
+    };
+    let relations = relation("rel", "item, column: a", "item, column: b")
+        + &relation("buys", "user, column: user", "item, column: item");
+    let spec = spec(&task("churn", BY_TIME)).replace("tasks:\n", &format!("relations:\n{relations}tasks:\n"));
+    let report = tables.import_with(&spec, "set", &ImportOptions::default()).unwrap();
+    // A user who buys an item is known from a time on.
+    let expected = "relation `rel`: its edges have no times, so each row of a task table knows them: add `time` if some are later";
+    assert_eq!(report.notes, [expected]);
+}
+
+#[test]
 fn specs_that_state_no_table_are_rejected() {
     let tables = tables("2026-01-05,ben,no\n");
     let both = "files: [churn.csv], train: [churn.csv]";
     for (task, expected) in [
-        (task("churn", "files: [churn.csv]"), "tasks[0].split: none, expected a split of the rows"),
+        (task("churn", "files: [churn.csv]"), "tasks[0].split is none, expected a split of the rows"),
         (
             task("churn", "missing: [NA]"),
-            "tasks[0].files: none, expected files with a `split`, or files of `train`",
+            "tasks[0].files is none, expected files with a `split`, or files of `train`",
         ),
-        (task("churn", both), "tasks[0].files: a list of files, expected none beside files of `train`"),
-        (task("churn", "test: [churn.csv]"), "tasks[0].train: none, expected files of the rows for training"),
-        (task("churn", BY_TIME).repeat(2), "tasks[1].name: \"churn\", which occurs twice"),
+        (task("churn", both), "tasks[0].files is a list of files, expected none beside files of `train`"),
+        (
+            task("churn", "test: [churn.csv]"),
+            "tasks[0].train is none, expected files of the rows for training",
+        ),
+        (task("churn", BY_TIME).repeat(2), "tasks[1].name is \"churn\", which occurs twice"),
         (task("churn", BY_TIME).replace("type: user", "type: usr"), "(did you mean `user`?)"),
         (task("churn", &format!("{BY_TIME}, drop: [duplicate]")), "a key may be in several rows"),
         (task("churn", BY_TIME).replace("{column: at}", "{column: at, unit: integer}"), "times of one kind"),

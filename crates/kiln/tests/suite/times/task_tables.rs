@@ -118,7 +118,7 @@ fn what_is_not_possible_with_rows_is_an_error() {
     assert!(error.contains("sampling a task table on a device is not possible"), "{error}");
     let links = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 0).unwrap();
     let error = LinkNeighborLoader::new(rows(&data), &links).unwrap_err();
-    assert!(matches!(error, kiln::Error::LinkLoader(LinkLoaderError::TaskTableOfNodes)), "{error}");
+    assert!(matches!(error, kiln::Error::Links(LinkLoaderError::TaskTableOfNodes)), "{error}");
     let error = NeighborLoader::new(&data, [4]).task_table("tabel").unwrap_err().to_string();
     assert!(error.contains("it has table (did you mean `table`?)"), "{error}");
     let types = NodeTypes::new([("a", 1)]).unwrap();
