@@ -38,7 +38,8 @@ pub struct SampledBatch {
     pub key: RngKey,
     /// The seeds in the given order, including duplicates.
     pub seeds: Seeds,
-    /// The seeds, numbered from 0 within their types: the seeds themselves if there is one type.
+    /// The seeds, numbered from 0 within their types: the seeds themselves if there is one type. The rows of a task table, if the seeds are
+    /// their nodes.
     pub items: Vec<NodeId>,
     /// The blocks, one per layer, input layer first.
     pub blocks: Vec<Block>,

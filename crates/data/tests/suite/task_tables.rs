@@ -82,6 +82,42 @@ fn a_set_without_tables_is_written_as_before() {
 }
 
 #[test]
+fn rejects_inconsistent_entries_of_task_tables() {
+    let root = tempfile::tempdir().unwrap();
+    let set = root.path().join("set");
+    format::write(&with_tables(), &set).unwrap();
+    let manifest = std::fs::read_to_string(set.join("kiln.json")).unwrap();
+    for (from, to, expected) in [
+        ("\"name\": \"churn\"", "\"name\": \"sales\"", "tasks[1].name"),
+        ("\"node_type\": \"item\"", "\"node_type\": \"thing\"", "tasks[0].node_type"),
+        ("\"n_rows\": 3", "\"n_rows\": 4", "task_nodes.0.npy"),
+        ("\"n_rows\": 3", "\"n_rows\": 5000000000", "tasks[0].n_rows"),
+        (
+            "\"n_rows\": 3,\n      \"n_classes\": 2,\n      \"class_names\": []",
+            "\"n_rows\": 3,\n      \"n_classes\": 2,\n      \"class_names\": [\"a\"]",
+            "2 names",
+        ),
+        (
+            "\"n_rows\": 2,\n      \"n_classes\": 1,",
+            "\"n_rows\": 2,\n      \"n_classes\": 0,",
+            "tasks[1].n_classes",
+        ),
+        (
+            "\"n_rows\": 2,\n      \"n_classes\": 2,",
+            "\"n_rows\": 2,\n      \"n_classes\": 3,",
+            "task_targets.2.npy",
+        ),
+        ("\"task_times.1.npy\"", "\"task_time.1.npy\"", "task_time.1.npy"),
+        ("\"task_targets.1.npy\"", "\"task_labels.1.npy\"", "task_labels.1.npy"),
+    ] {
+        assert!(manifest.contains(from), "{from}\n{manifest}");
+        std::fs::write(set.join("kiln.json"), manifest.replacen(from, to, 1)).unwrap();
+        let error = format::open(&set).unwrap_err().to_string();
+        assert!(error.contains(expected), "{expected}\n{error}");
+    }
+}
+
+#[test]
 fn damaged_tables_are_rejected_with_their_row() {
     let classes = || Labels::new(vec![0, 1, -1], 2).into();
     let good = || table("churn", &[2, 2, 4], 1, classes());
