@@ -12,10 +12,9 @@ use kiln_store::progress::{Progress, ProgressUnit};
 use crate::check::{Place, check_links};
 use crate::error::missing;
 use crate::layout::Layout;
-use crate::limits::numbers;
 use crate::{
-    DatasetLinks, DatasetTimes, Error, LinkTargets, NodeNames, NotHomogeneousError, Note, Result, Split,
-    TaskTable,
+    DatasetLinks, DatasetTargets, DatasetTimes, Error, LinkTargets, NodeNames, NotHomogeneousError, Note,
+    Result, Split, TaskTable,
 };
 
 /// A data set for tasks on nodes and links: a graph with features, targets and a split. Cloning shares the arrays.
@@ -66,27 +65,6 @@ pub struct Dataset {
     pub notes: Vec<Note>,
     /// The layout of the set in a folder; [`Layout::Numbered`] for a heterogeneous set.
     pub layout: Layout,
-}
-
-/// The targets of the nodes of one type, and their split; those of the rows of a [`TaskTable`] have a value per row instead.
-#[derive(Debug, Clone)]
-pub struct DatasetTargets {
-    /// The type of the nodes that have targets.
-    pub node_type: usize,
-    /// The class or the target values of each node of the type, by its position in the type; a node may have none.
-    pub values: Targets,
-    /// The nodes for training, validation and test, as node ids of the graph. All have a target.
-    pub split: Split,
-    /// The classes' names, by class; for several labels or regression targets, the columns' names.
-    pub class_names: Vec<String>,
-}
-
-impl DatasetTargets {
-    /// Returns the targets of the nodes of a type, whose classes or columns have their numbers as names.
-    pub fn new(node_type: usize, values: Targets, split: Split) -> Self {
-        let class_names = numbers(values.n_outputs());
-        Self { node_type, values, split, class_names }
-    }
 }
 
 /// The split of a set without targets.

@@ -80,9 +80,6 @@ pub enum Error {
     /// Times, or a split by them, are invalid.
     #[error(transparent)]
     Time(#[from] TimeError),
-    /// A task table is invalid or does not exist.
-    #[error(transparent)]
-    TaskTable(#[from] TaskTableError),
     /// The links of a split do not fit the graph or each other.
     #[error(transparent)]
     LinkSplit(#[from] LinkSplitError),
@@ -108,6 +105,12 @@ pub enum Error {
     HashCancelled,
 }
 
+impl From<TaskTableError> for Error {
+    fn from(error: TaskTableError) -> Self {
+        Self::Build(error.into())
+    }
+}
+
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -115,6 +118,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
+    /// A task table is invalid or does not exist.
+    #[error(transparent)]
+    TaskTable(#[from] TaskTableError),
     /// A required part of the dataset was not set.
     #[error("the dataset has no {what}: call {call}")]
     Missing {

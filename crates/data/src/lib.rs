@@ -33,6 +33,7 @@ mod checked_hash;
 pub mod convert;
 mod dataset;
 mod dataset_name;
+mod dataset_targets;
 mod draws;
 mod edges;
 mod error;
@@ -64,8 +65,9 @@ pub use builtin::{
     read_debian_tags, synthetic,
 };
 pub use checked_hash::hash_checked;
-pub use dataset::{Dataset, DatasetTargets};
+pub use dataset::Dataset;
 pub use dataset_name::{DatasetLocation, DatasetName, locate, note_on_name, suggest_location};
+pub use dataset_targets::DatasetTargets;
 pub use edges::read_pairs;
 pub use error::{BuildError, Error, LinkSplitError, NotHomogeneousError, Result};
 pub use graph_dataset::GraphDataset;

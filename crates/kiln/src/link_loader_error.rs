@@ -12,7 +12,7 @@ pub enum LinkLoaderError {
     ObjectiveOfNodes,
     /// A loader of the rows of a task table is part of a loader of links, which are no rows.
     #[error(
-        "the loader of the links' nodes has a task table, whose rows are no links: do not call .task_table() on it"
+        "the loader of the links' nodes has a task table, whose rows are no links: create it without one"
     )]
     TaskTableOfNodes,
     /// The links have no targets.

@@ -70,7 +70,7 @@ impl NodeTargets {
 
     /// Creates the targets of rows, each of which has a node: those of a task table. A node may be in several rows. The seeds of a
     /// batch are positions of rows, and so are the items of its outputs. `nodes` are node ids of the graph, `[n_rows]`.
-    pub fn of_rows(nodes: impl Into<SharedArray<NodeId>>, targets: impl Into<Targets>) -> Self {
+    pub fn rows(nodes: impl Into<SharedArray<NodeId>>, targets: impl Into<Targets>) -> Self {
         Self { items: TargetItems::Rows(nodes.into()), targets: targets.into() }
     }
 
@@ -171,7 +171,7 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
 
     /// Samples each seed at a time of its own, so that its tree has only edges that were known then
     /// ([`kiln_sample::Seeds::with_times`]). `times` has a time for each node of the type that has targets, `[n_nodes_of_type]`, or
-    /// for each row of [`NodeTargets::of_rows`].
+    /// for each row of [`NodeTargets::rows`].
     #[must_use]
     pub fn seed_times(self, times: impl Into<SharedArray<i64>>) -> Self {
         Self { seed_times: Some(Box::new(times.into())), ..self }

@@ -2,6 +2,7 @@
 
 mod check;
 mod check_files;
+mod check_target;
 mod columns;
 mod csv;
 mod place;

@@ -166,8 +166,9 @@ impl<'a> TaskRows<'a> {
                     };
                     if let Some(malformed) = malformed {
                         let found = malformed.found.clone();
-                        let example = || batch.bad_row(row, "(row)", &malformed.expected, found);
-                        log.add(BadRowKind::WrongType, example);
+                        log.add(BadRowKind::WrongType, || {
+                            batch.bad_row(row, "(row)", &malformed.expected, found)
+                        });
                     } else if let Some((kind, column, expected)) = &problem {
                         log.add(*kind, || columns.bad_row(batch, row, *column, expected));
                     } else {

@@ -10,7 +10,8 @@ use kiln_graph::{
 };
 
 use super::{DatasetBuilder, Edges, Features, GivenTargets, NODE, Nodes, OfType};
-use crate::dataset::{Dataset, DatasetTargets};
+use crate::dataset::Dataset;
+use crate::dataset_targets::DatasetTargets;
 use crate::error::{BuildError, Error, Result, missing};
 use crate::split::Split;
 use crate::{TimeKind, TimeSplit};

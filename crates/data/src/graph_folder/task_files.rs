@@ -52,8 +52,7 @@ impl TaskFiles {
         node_type: usize,
         class_names: Vec<String>,
     ) -> Result<TaskTable> {
-        let part = |name: &String| arrays.values::<NodeId>(name);
-        let [train, val, test] = self.split.each_ref().map(part);
+        let [train, val, test] = self.split.each_ref().map(|name| arrays.values::<NodeId>(name));
         let split = Split { train: train?, val: val?, test: test? };
         let nodes: SharedArray<NodeId> = arrays.values(&self.nodes)?;
         let values = self.values.read(arrays, class_names.len())?;

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use kiln_data::{
-    Dataset, DatasetTargets, DatasetTimes, Error, Split, TaskTable, TaskTableError, format, synthetic,
+    BuildError, Dataset, DatasetTargets, DatasetTimes, Error, Split, TaskTable, TaskTableError, format,
+    synthetic,
 };
 use kiln_feature::{Labels, TargetValues, Targets};
 use kiln_graph::{NodeId, NodeTypes};
@@ -121,10 +122,7 @@ fn rejects_inconsistent_entries_of_task_tables() {
 fn damaged_tables_are_rejected_with_their_row() {
     let classes = || Labels::new(vec![0, 1, -1], 2).into();
     let good = || table("churn", &[2, 2, 4], 1, classes());
-    let error_of = |table: TaskTable| match shop().with_task_table(table).unwrap_err() {
-        Error::TaskTable(error) => error.to_string(),
-        other => other.to_string(),
-    };
+    let error_of = |table: TaskTable| shop().with_task_table(table).unwrap_err().to_string();
     for (table, expected) in [
         (TaskTable { nodes: rows(&[2, 1, 4]), ..good() }, "row 1: node 1 is no node of the type `item`"),
         (TaskTable { nodes: rows(&[2, 5, 4]), ..good() }, "row 1: node 5 is no node of the type `item`"),
@@ -142,7 +140,7 @@ fn damaged_tables_are_rejected_with_their_row() {
         assert!(message.contains(expected), "{expected}\n{message}");
     }
     let twice = with_tables().with_task_table(good()).unwrap_err();
-    assert!(matches!(twice, Error::TaskTable(TaskTableError::Twice { .. })), "{twice}");
+    assert!(matches!(twice, Error::Build(BuildError::TaskTable(TaskTableError::Twice { .. }))), "{twice}");
     // A damaged table of a set is an error when it is taken, and when the set is checked.
     let mut data = with_tables();
     data.tasks[0].nodes = rows(&[2, 7, 4]);
@@ -158,5 +156,8 @@ fn a_homogeneous_set_keeps_tables_in_memory_and_is_not_written_with_them() {
     assert_ne!(data.hash().unwrap(), synthetic::ring(6).unwrap().hash().unwrap());
     let root = tempfile::tempdir().unwrap();
     let error = format::write(&data, root.path().join("set")).unwrap_err();
-    assert!(matches!(error, Error::TaskTable(TaskTableError::NotStored { .. })), "{error}");
+    assert!(
+        matches!(error, Error::Build(BuildError::TaskTable(TaskTableError::NotStored { .. }))),
+        "{error}"
+    );
 }

@@ -108,7 +108,7 @@ impl NeighborLoader {
     pub(crate) fn node_targets(&self) -> NodeTargets {
         let values = self.targets.values.clone();
         if let Some(table) = &self.table {
-            return NodeTargets::of_rows(table.nodes.clone(), values);
+            return NodeTargets::rows(table.nodes.clone(), values);
         }
         match self.source.is_heterogeneous() {
             true => NodeTargets::of_type(self.target_nodes(), values),

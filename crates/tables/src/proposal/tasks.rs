@@ -122,11 +122,7 @@ impl TaskColumns {
     /// Finds the columns of a task table; the error is the reason why it has none.
     fn find(table: &InputTable, tables: &[InputTable], graph: &GraphDraft) -> Result<Self, String> {
         let columns = &table.profile.columns;
-        let is_list = |column: usize| columns[column].kind(table.has_decimal_commas) == ValueKind::List;
-        let declares = |column: usize| {
-            table.declared.as_ref().is_some_and(|keys| keys.references.contains_key(&columns[column].name))
-        };
-        if (0..columns.len()).any(|column| is_list(column) && declares(column)) {
+        if (0..columns.len()).any(|column| is_list_of_keys(table, column)) {
             return Err(
                 "its target is a list of keys, and the rows are no targets of nodes but links".to_owned()
             );
@@ -161,4 +157,11 @@ impl TaskColumns {
             false => Ok(Self { node_type, key, time, targets }),
         }
     }
+}
+
+/// Returns true for a column of lists of the keys that the file declares.
+fn is_list_of_keys(table: &InputTable, column: usize) -> bool {
+    let column = &table.profile.columns[column];
+    let is_declared = table.declared.as_ref().is_some_and(|keys| keys.references.contains_key(&column.name));
+    is_declared && column.kind(table.has_decimal_commas) == ValueKind::List
 }

@@ -73,9 +73,8 @@ pub(super) fn time_columns(table: &InputTable, columns: &[usize]) -> Vec<TimeCol
 
 /// Returns the only column of times, if it is certain that it has those of the rows.
 pub(super) fn certain_time(times: &[TimeColumn]) -> Option<&TimeColumn> {
-    let declared = || times.iter().find(|time| time.is_declared && time.is_certain);
     match times {
         [only] if only.is_certain => Some(only),
-        _ => declared(),
+        _ => times.iter().find(|time| time.is_declared && time.is_certain),
     }
 }

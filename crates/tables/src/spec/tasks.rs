@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use kiln_graph::{did_you_mean, similar_name};
 use serde::{Deserialize, Serialize};
 
-use super::check::{check_name, check_target, check_zone};
 use super::check_files::{check_csv, check_files, check_rows};
+use super::check_target::{check_name, check_target, check_zone};
 use super::place::At;
 use super::{CsvSpec, EndSpec, NodeTypeSpec, SplitSpec, TargetSpec, TimeSpec};
 use crate::{BadRowKind, Result};
