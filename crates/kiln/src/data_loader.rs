@@ -5,7 +5,7 @@ use kiln_nn::{EdgeDims, GraphRequirements, ModelConfig};
 use kiln_predictions::EdgeEnds;
 use kiln_train::{
     DataHash, DeviceBatch, Evaluation, EvaluationInfo, Evaluator, ItemColumns, Metric, MetricSums,
-    ModelInputs, SplitTargets, Task, TaskTrainer, Validation,
+    ModelInputs, SplitTargets, Task, TaskTrainer, Validated, Validation,
 };
 
 use crate::{RankHandle, Result};
@@ -393,6 +393,38 @@ pub trait DataLoader<M: Module> {
         Validation::of(&outputs, metric, trainer.comm())
     }
 
+    /// Computes loss and a metric like [`DataLoader::validate`], and gathers the outputs on rank 0, for callbacks that want them.
+    /// Collective: every rank must call it.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # use kiln::nn::Sage;
+    /// # fn example<L: DataLoader<Sage>>(loader: L, trainer: Trainer<SageConfig>, rank: RankHandle) -> Result<()> {
+    /// let mut trainer = trainer.start(&loader)?;
+    /// let evaluator = loader.evaluator(&rank)?;
+    /// let batches = loader.loader(Phase::Validation, &trainer, &evaluator)?;
+    /// let validated = L::validate_with_outputs(&evaluator, &mut trainer, &batches, Phase::Validation, Metric::Accuracy)?;
+    /// // Only rank 0 has the outputs.
+    /// if let Some(outputs) = validated.outputs {
+    ///     println!("{:?}", outputs.metrics());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the errors of [`DataLoader::validate`].
+    fn validate_with_outputs(
+        evaluator: &Evaluator,
+        trainer: &mut TaskTrainer<Self::Task>,
+        loader: &Loader<Self::Batcher>,
+        phase: Phase,
+        metric: Metric,
+    ) -> kiln_train::Result<Validated> {
+        let outputs = Self::evaluate(evaluator, trainer, loader, phase)?;
+        Validated::of(outputs, metric, trainer.comm())
+    }
+
     /// Computes the outputs for this rank's share of a phase. Collective: every rank must call it.
     ///
     /// ```no_run
@@ -438,6 +470,16 @@ macro_rules! evaluate_by_evaluator {
             metric: kiln_train::Metric,
         ) -> kiln_train::Result<kiln_train::Validation> {
             evaluator.validate(trainer, loader, phase, metric)
+        }
+
+        fn validate_with_outputs(
+            evaluator: &kiln_train::Evaluator,
+            trainer: &mut kiln_train::TaskTrainer<Self::Task>,
+            loader: &kiln_loader::Loader<Self::Batcher>,
+            phase: kiln_loader::Phase,
+            metric: kiln_train::Metric,
+        ) -> kiln_train::Result<kiln_train::Validated> {
+            evaluator.validate_with_outputs(trainer, loader, phase, metric)
         }
 
         fn evaluate(

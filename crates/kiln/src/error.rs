@@ -272,6 +272,13 @@ fn how_to_resume(folder: Option<&Path>) -> String {
     }
 }
 
+/// The error of a batch in a loop of one's own.
+impl From<kiln_loader::Error> for Error {
+    fn from(error: kiln_loader::Error) -> Self {
+        Self::Train(error.into())
+    }
+}
+
 impl Error {
     /// Returns true if a retry may succeed without changes to the program, its settings or its data. An error of the program's own
     /// is one if it is a [`TransientError`].

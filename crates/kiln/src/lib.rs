@@ -36,6 +36,8 @@
 //! | batch many small graphs | [`GraphLoader`] |
 //! | set the neighbours of each relation | [`RelationFanouts`](kiln_sample::RelationFanouts) |
 //! | sample at the times of the items | [`Messages::AtItemTime`] |
+//! | train on the rows of a task table | [`NeighborLoader::task_table`] |
+//! | let models read the ages of nodes and edges | [`NeighborLoader::ages`] |
 //! | choose other neighbours, by a rule of my own | [`Rule::from`](kiln_sample::Rule), [`SamplingRule`](kiln_sample::SamplingRule) |
 //! | sample blocks without a training | [`NeighborSampler`](kiln_sample::NeighborSampler) |
 //! | load batches without a training | [`loader::Loader`] |
@@ -44,9 +46,10 @@
 //! | choose a model | [`nn`]: [`SageConfig`](kiln_nn::SageConfig), [`GcnConfig`](kiln_nn::GcnConfig), [`GatConfig`](kiln_nn::GatConfig), [`RgcnConfig`](kiln_nn::RgcnConfig), [`HgtConfig`](kiln_nn::HgtConfig), … |
 //! | write a model of my own | [`ModelConfig`](kiln_nn::ModelConfig), [`BlockModel`](kiln_nn::BlockModel) |
 //! | set the optimizer and its schedule | [`AdamConfig`](kiln_train::AdamConfig), [`LrSchedule`](kiln_train::LrSchedule) |
-//! | choose the loss | [`NeighborLoader::objective`], [`LinkNeighborLoader::loss`] |
-//! | choose the metric of the best epoch | [`FitConfig::metric`] |
-//! | follow a run | [`FitConfig::callback`], [`TrainCallback`](kiln_train::TrainCallback) |
+//! | choose the loss, or write one | [`NeighborLoader::objective`], [`LinkNeighborLoader::loss`], [`Objective::custom`](kiln_train::Objective::custom) |
+//! | choose the metric of the best epoch, or write one | [`FitConfig::metric`], [`CustomMetric`](kiln_train::CustomMetric) |
+//! | follow a run, log values, stop it | [`FitConfig::callback`], [`TrainCallback`](kiln_train::TrainCallback) |
+//! | train on from given weights | [`Trainer::init_from`] |
 //! | write the loop myself | [`Trainer::start`] |
 //! | train on several devices or machines | [`launch`], [`RankConfig`] |
 //! | train on partitions | `PartitionedGraph` with the feature `grpc` |
@@ -111,7 +114,7 @@ pub use ranks::{RankCount, RankHandle, device_count, launch};
 pub use signals::{clean_up_on_signals, report_file_size_limit, stop_on_signals};
 pub use source::GraphSource;
 pub use threads::start_threads;
-pub use trainer::{FitConfig, TrainedModel, Trainer};
+pub use trainer::{FitConfig, PhaseLoaders, TrainedModel, Trainer};
 
 pub use burn;
 pub use kiln_comm as comm;
@@ -139,6 +142,8 @@ pub mod prelude {
         Dataset, GraphDataset, LinkDirection, LinkSplit, LinkSplitConfig, NodeFeatures, Split,
     };
     #[doc(inline)]
+    pub use kiln_feature::TargetKind;
+    #[doc(inline)]
     pub use kiln_graph::{GraphId, NodeId};
     #[doc(inline)]
     pub use kiln_kernels::Devices;
@@ -150,7 +155,8 @@ pub mod prelude {
     pub use kiln_sample::{EdgeWeights, Fanout, Negatives, RelationFanouts, Rule, UniformNegatives};
     #[doc(inline)]
     pub use kiln_train::{
-        AdamConfig, LrSchedule, Metric, PredictMode, SavedModel, SgdConfig, TopKConfig, TrainingLength,
+        AdamConfig, CustomMetric, LrSchedule, Metric, MetricItems, Objective, PredictMode, SavedModel,
+        SgdConfig, TopKConfig, TrainCallback, TrainingLength, ValidationEnd,
     };
 
     #[cfg(feature = "grpc")]

@@ -93,6 +93,8 @@ pub struct LinkNeighborLoader {
     /// True if the program has set the exclusion.
     sets_exclusion: bool,
     loss: LinkLoss,
+    /// A loss of one's own for links, which replaces `loss`.
+    link_objective: Option<Objective>,
     /// The settings of edges with targets; `None` for link prediction.
     edges: Option<EdgeSettings>,
     /// The names of the nodes of each type, `[n_types]`; empty for those of the data.
@@ -159,6 +161,7 @@ impl LinkNeighborLoader {
             sets_exclusion: false,
             exclusion: relation.map_or_else(LinkExclusion::default, |relation| relation.exclusion(schema)),
             loss: LinkLoss::default(),
+            link_objective: None,
             nodes,
             relation,
             targets,
@@ -274,7 +277,7 @@ impl LinkNeighborLoader {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn loss(self, loss: LinkLoss) -> Self {
-        Self { loss, ..self.note_call(".loss()") }
+        Self { loss, link_objective: None, ..self.note_call(".loss()") }
     }
 
     /// Sets the names of the nodes of each type, `[n_types]`, which `test_predictions.csv` of a run has beside the numbers of both
@@ -334,7 +337,7 @@ impl LinkNeighborLoader {
             return Ok(());
         }
         for phase in [Phase::Train { epoch: 0 }, Phase::Validation, Phase::Test] {
-            self.loss.check(self.negatives_of(phase).n_per_link()).map_err(kiln_train::Error::from)?;
+            self.task_objective().check(TargetKind::Links, 1 + self.negatives_of(phase).n_per_link())?;
         }
         Ok(())
     }
@@ -343,7 +346,7 @@ impl LinkNeighborLoader {
     fn task_objective(&self) -> Objective {
         match self.edge_task() {
             Some((edges, targets)) => edges.objective(targets),
-            None => Objective::Links(self.loss),
+            None => self.link_objective.clone().unwrap_or(Objective::Links(self.loss)),
         }
     }
 

@@ -99,8 +99,14 @@ impl Process {
 }
 
 impl RankHandle {
-    /// Returns a handle of a single rank.
-    pub(crate) fn single() -> Self {
+    /// Returns the handle of a rank that is alone, for methods that take one in a program without [`launch`].
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// let rank = RankHandle::single();
+    /// assert_eq!((rank.index(), rank.world_size()), (0, 1));
+    /// ```
+    pub fn single() -> Self {
         let group = RankGroup::Threads(ThreadRanks::of(1));
         Self::new(Box::new(SingleRank::new()), Arc::new(Process::of(&group, CommBackend::Store)))
     }

@@ -1,8 +1,9 @@
 mod fit;
 mod identity;
+mod phase_loaders;
 mod trained;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use burn::module::Module;
@@ -16,12 +17,13 @@ use kiln_sample::RngKey;
 #[cfg(feature = "nccl")]
 use kiln_train::CudaDevices;
 use kiln_train::{
-    Evaluator, Metric, ModelInfo, OptimizerConfig, Outcome, RunConfig, RunDir, Task, TrainCallback,
-    TrainerConfig, Validation,
+    Evaluator, InitialWeights, Metric, ModelInfo, OptimizerConfig, Outcome, RunConfig, RunDir, Task,
+    TrainCallback, TrainerConfig, Validation,
 };
 
 use self::fit::EpochLines;
 pub use self::fit::FitConfig;
+pub use self::phase_loaders::PhaseLoaders;
 pub use self::trained::TrainedModel;
 use crate::{BatchRequirements, DataLoader, Error, RankHandle, Result};
 
@@ -38,6 +40,8 @@ pub struct Trainer<C> {
     accumulate: usize,
     devices: Option<Devices>,
     rank: RankHandle,
+    /// The run or the file with the initial weights; `None` for those of the seed.
+    init_from: Option<PathBuf>,
 }
 
 impl<C: ModelConfig> Trainer<C> {
@@ -52,7 +56,7 @@ impl<C: ModelConfig> Trainer<C> {
     /// ```
     pub fn new(model: C, optimizer: impl Into<OptimizerConfig>) -> Self {
         let (optimizer, rank) = (optimizer.into(), RankHandle::single());
-        Self { model, optimizer, seed: 0, accumulate: 1, devices: None, rank }
+        Self { model, optimizer, seed: 0, accumulate: 1, devices: None, rank, init_from: None }
     }
 
     /// Sets the seed of initial weights, dropout, node order and sampling.
@@ -159,6 +163,30 @@ impl<C: ModelConfig> Trainer<C> {
         Self { rank: rank.clone(), ..self }
     }
 
+    /// Starts from the weights of a run, or of a safetensors file with the weights of a model
+    /// ([`weights_to_bytes`](kiln_train::weights_to_bytes)), instead of those of the seed: to continue with other settings or data, or to
+    /// fine-tune a model. Rank 0 reads them.
+    ///
+    /// The model must have the same layers. If it has another number of outputs than that of the run, such as classes, the tensors
+    /// whose size depends on that number start anew, and a note names them. Trainable rows of nodes are found by the names of the
+    /// nodes. The learning rate, the moments of the optimizer and the epochs start anew, too. The settings of the run have the hash of the weights, so
+    /// that the run resumes with the same weights only.
+    ///
+    /// ```no_run
+    /// # use kiln::prelude::*;
+    /// # fn example(data: Dataset, loader: NeighborLoader) -> Result<()> {
+    /// // The same layers as those of the run; the number of classes may differ.
+    /// let config = SageConfig::for_data(&data).layers(2).hidden(64);
+    /// let mut trainer = Trainer::new(config, AdamConfig::new(1e-4)).init_from("runs/pretrained");
+    /// let best = trainer.fit(&loader, FitConfig::epochs(5))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn init_from(self, weights: impl Into<PathBuf>) -> Self {
+        Self { init_from: Some(weights.into()), ..self }
+    }
+
     /// Trains a model from its initial weights, evaluates it on the validation split after each epoch, and returns the
     /// model of the best epoch. Without items for validation, it returns the model of the last epoch. Collective: every
     /// rank must call it.
@@ -178,6 +206,7 @@ impl<C: ModelConfig> Trainer<C> {
     /// # Errors
     /// Returns an error if settings are inconsistent or the training split is empty, [`SelectionError`] if the metric
     /// cannot rank models on the validation split, or if there is a patience and no validation split,
+    /// [`InitialWeightsError`](kiln_train::InitialWeightsError) if the initial weights do not fit the model,
     /// [`Error::Interrupted`] if the run was stopped, and the errors of sampling, training and files. All except the last
     /// two kinds are found before the first step.
     ///
@@ -195,7 +224,8 @@ impl<C: ModelConfig> Trainer<C> {
         let metric = metric.unwrap_or(Metric::default_of(loader.target_kind()));
         metric.check(loader.target_kind())?;
         let scaler = loader.target_scaler()?;
-        let identity = self.identity(loader, metric, schedule.patience)?;
+        let initial = self.initial_weights()?;
+        let identity = self.identity(loader, metric, schedule.patience, initial.as_ref())?;
         self.agree(loader, &identity)?;
         let (name, class_names) = loader.names();
         // Without a known hash, the run sets it when it writes the file.
@@ -208,6 +238,7 @@ impl<C: ModelConfig> Trainer<C> {
             settings: settings.unwrap_or_else(|| identity.settings.clone()),
             description,
             identity,
+            metric: Some(metric),
             model,
             title: title.clone(),
             class_names: class_names.to_vec(),
@@ -219,7 +250,8 @@ impl<C: ModelConfig> Trainer<C> {
         let evaluator = loader.evaluator(&self.rank)?;
         check_metric(loader, &evaluator, metric)?;
         let trainer = parts.trainer(loader, scaler.as_ref(), |key, device| self.model.init(key, device))?;
-        let trainer = parts.with_nccl(trainer)?.with_stop(stop);
+        let mut trainer = parts.with_nccl(trainer)?.with_stop(stop);
+        let notes = self.load_initial(loader, &mut trainer, initial)?;
         let train = loader.loader(trainer.next_phase(), &trainer, &evaluator)?;
         let val = loader.loader(Phase::Validation, &trainer, &evaluator)?;
         let lines = (self.rank.is_zero() && !is_quiet).then_some(EpochLines::new(schedule.n_epochs));
@@ -230,18 +262,23 @@ impl<C: ModelConfig> Trainer<C> {
                  targets",
             );
         }
+        notes.iter().filter(|_| self.rank.is_zero()).for_each(|note| callbacks.note(note));
         // One batch shows whether there are any.
         let test = loader.split_targets(Phase::Test, 1)?;
         if self.rank.is_zero() && test.is_some_and(|test| test.n_items() == 0) {
             callbacks.warning("the test split has no items: the report will have no test metrics");
         }
         let has_validation = !val.items().items().is_empty();
-        let validate = |trainer: &mut kiln_train::TaskTrainer<L::Task>, val: &Loader<L::Batcher>, phase| {
-            match has_validation {
-                true => L::validate(&evaluator, trainer, val, phase, metric),
-                false => Ok(Validation::without_items(metric)),
-            }
-        };
+        let wants_outputs = trainer.any_rank(callbacks.wants_outputs())?;
+        let validate =
+            |trainer: &mut kiln_train::TaskTrainer<L::Task>, val: &Loader<L::Batcher>, phase| match (
+                has_validation,
+                wants_outputs,
+            ) {
+                (true, true) => L::validate_with_outputs(&evaluator, trainer, val, phase, metric),
+                (true, false) => Ok(L::validate(&evaluator, trainer, val, phase, metric)?.into()),
+                (false, _) => Ok(Validation::without_items(metric).into()),
+            };
         match run.fit(trainer, &train, &val, validate, &mut callbacks)? {
             Outcome::Interrupted(run) => {
                 // Only rank 0 knows the number of a numbered folder.
@@ -334,17 +371,32 @@ impl<C: ModelConfig> Trainer<C> {
         Ok(curves)
     }
 
-    /// Returns the trainer of a model with initial weights, for programs with a custom training loop. Collective: every
-    /// rank must call it.
+    /// Returns the trainer of a model with initial weights, for programs with a custom training loop. The batches are those of
+    /// [`Trainer::loaders`]. Collective: every rank must call it.
     ///
     /// ```
-    /// # use kiln::prelude::*;
+    /// use kiln::burn::tensor::activation::log_softmax;
+    /// use kiln::prelude::*;
     /// # let data = kiln::data::synthetic::ring(100)?;
-    /// # let loader = NeighborLoader::new(&data, [2, 2]).batch_size(16);
-    /// # let trainer = Trainer::new(SageConfig::for_data(&data).layers(2).hidden(8), AdamConfig::new(1e-2));
-    /// // The model with initial weights, before the first step.
-    /// let trainer = trainer.start(&loader)?;
-    /// assert_eq!((trainer.n_epochs(), trainer.model().layers.len()), (0, 2));
+    /// let loader = NeighborLoader::new(&data, [2, 2]).batch_size(16);
+    /// let setup = Trainer::new(SageConfig::for_data(&data).layers(2).hidden(8), AdamConfig::new(1e-2));
+    /// let mut trainer = setup.start(&loader)?;
+    /// let loaders = setup.loaders(&loader, &trainer)?;
+    /// for epoch in 1..=3 {
+    ///     for batch in loaders.train.epoch(trainer.next_phase()) {
+    ///         let gradients = trainer.gradients(&batch?, |outputs, input| {
+    ///             // The cross entropy of each node.
+    ///             let classes = input.loss_targets(&outputs).classes().unsqueeze_dim(1);
+    ///             log_softmax(outputs, 1).gather(1, classes).neg().squeeze_dim::<1>(1)
+    ///         })?;
+    ///         trainer.update(gradients)?;
+    ///     }
+    ///     let train = trainer.end_epoch()?;
+    ///     let val = loaders.evaluate(&mut trainer, Phase::Validation)?;
+    ///     println!("epoch {epoch}: loss {:.4}, validation accuracy {:.4}", train.counts.loss(), val.accuracy());
+    /// }
+    /// let weights = kiln::train::weights_to_bytes(trainer.model())?; // a safetensors file
+    /// # assert!(!weights.is_empty());
     /// # Ok::<(), Error>(())
     /// ```
     ///
@@ -354,7 +406,61 @@ impl<C: ModelConfig> Trainer<C> {
         loader.check(&BatchRequirements::of(&self.model))?;
         let parts = self.parts();
         let scaler = loader.target_scaler()?;
-        parts.with_nccl(parts.trainer(loader, scaler.as_ref(), |key, device| self.model.init(key, device))?)
+        let trainer = parts.trainer(loader, scaler.as_ref(), |key, device| self.model.init(key, device))?;
+        let mut trainer = parts.with_nccl(trainer)?;
+        for note in self.load_initial(loader, &mut trainer, self.initial_weights()?)? {
+            if self.rank.is_zero() {
+                kiln_comm::log(&format!("note: {note}"));
+            }
+        }
+        Ok(trainer)
+    }
+
+    /// Reads the initial weights on rank 0 and sends them to the other ranks; `None` for those of the seed. Collective.
+    fn initial_weights(&self) -> Result<Option<InitialWeights>> {
+        let Some(path) = &self.init_from else { return Ok(None) };
+        let own = if self.rank.is_zero() { Some(InitialWeights::read(path)?) } else { None };
+        let mut comm = self.rank.communicator("initial weights")?;
+        Ok(Some(InitialWeights::of_rank_zero(own, &mut *comm)?))
+    }
+
+    /// Loads the initial weights into a trainer, and returns notes for the user.
+    fn load_initial<L: DataLoader<C::Model>>(
+        &self,
+        loader: &L,
+        trainer: &mut kiln_train::TaskTrainer<L::Task>,
+        weights: Option<InitialWeights>,
+    ) -> Result<Vec<String>> {
+        let Some(weights) = weights else { return Ok(Vec::new()) };
+        let inputs = loader.model_inputs(self.seed, self.rank.world_size());
+        let n_outputs = inputs.map(|(inputs, _)| inputs.n_outputs);
+        Ok(trainer.init_from(&weights, n_outputs)?)
+    }
+
+    /// Returns the batches of each phase for a trainer of [`Trainer::start`], which evaluate its model, too. Collective: every rank must
+    /// call it.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// let loader = NeighborLoader::new(&data, [2, 2]).batch_size(16);
+    /// let setup = Trainer::new(SageConfig::for_data(&data).layers(2).hidden(8), AdamConfig::new(1e-2));
+    /// let mut trainer = setup.start(&loader)?;
+    /// let loaders = setup.loaders(&loader, &trainer)?;
+    /// // An epoch by the objective of the loader.
+    /// let report = trainer.epoch(&loaders.train, |step| println!("step {}: {:.4}", step.step, step.counts.loss()))?;
+    /// assert_eq!(report.n_steps, 4);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error if settings are inconsistent or data cannot be copied to the device.
+    pub fn loaders<L: DataLoader<C::Model>>(
+        &self,
+        loader: &L,
+        trainer: &kiln_train::TaskTrainer<L::Task>,
+    ) -> Result<PhaseLoaders<C::Model, L>> {
+        PhaseLoaders::new(loader, trainer, &self.rank)
     }
 
     /// Returns the notes and the baselines of the data, which rank 0 prints.

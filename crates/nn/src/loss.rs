@@ -16,6 +16,25 @@ pub struct LossSum {
     pub weight: f64,
 }
 
+impl LossSum {
+    /// Adds the losses of items, each of weight 1, in a fixed order.
+    ///
+    /// # Shapes
+    /// `losses` are `[n_items]`.
+    ///
+    /// ```
+    /// use burn::tensor::{Device, Tensor};
+    /// use kiln_nn::LossSum;
+    /// let losses = Tensor::<1>::from_floats([0.5, 1.5], &Device::flex());
+    /// let LossSum { sum, weight } = LossSum::of_items(losses);
+    /// assert_eq!((sum.into_scalar::<f32>(), weight), (2.0, 2.0));
+    /// ```
+    pub fn of_items(losses: Tensor<1>) -> Self {
+        let [n_items] = losses.dims();
+        Self { sum: sum_all(losses.reshape([n_items, 1])), weight: n_items as f64 }
+    }
+}
+
 /// The cross entropy of class labels (PyTorch's `CrossEntropyLoss`), with optional class weights and label smoothing.
 ///
 /// With weights `w` and smoothing `s`, the loss of an item of class `y` with the log-probabilities `p` of `n` classes is

@@ -7,8 +7,9 @@ mod trainer_error;
 use std::time::Duration;
 
 use crate::metric::selection_error::SelectionError;
-use crate::saved::error::{ModelError, ModelFileError};
+use crate::saved::error::{InitialWeightsError, ModelError, ModelFileError};
 use crate::step::embedding::embedding_error::EmbeddingError;
+use crate::step::task::custom_loss_error::CustomLossError;
 
 pub use self::exact_error::ExactError;
 pub use self::input_error::InputError;
@@ -97,6 +98,18 @@ impl From<EmbeddingError> for Error {
 impl From<kiln_kernels::DeviceError> for Error {
     fn from(error: kiln_kernels::DeviceError) -> Self {
         Self::Trainer(error.into())
+    }
+}
+
+impl From<InitialWeightsError> for Error {
+    fn from(error: InitialWeightsError) -> Self {
+        Self::Saved(error.into())
+    }
+}
+
+impl From<CustomLossError> for Error {
+    fn from(error: CustomLossError) -> Self {
+        Self::Input(error.into())
     }
 }
 

@@ -50,6 +50,7 @@ pub use evaluate::popularity::Popularity;
 pub use evaluate::target_values::{TargetAndOutput, push_target_columns, push_target_fields};
 pub use evaluate::validation::Validation;
 pub use metric::confusion::{ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Metrics};
+pub use metric::custom::{CustomMetric, MetricItems, MetricRef};
 pub use metric::kind::Metric;
 pub use metric::link_ranks::LinkRanks;
 pub use metric::multi_label::MultiLabelCounts;
@@ -77,18 +78,21 @@ pub use run::run_dir::RunDir;
 pub use run::state::{Resumed, Run};
 pub use run::summary::{Best, FitReport, ReportInfo, Summary};
 pub use run::tensorboard::TensorBoard;
+pub use run::validation_end::{Validated, ValidationEnd};
 pub use runs::find::find_runs;
 pub use runs::record::{RunRecord, RunState};
 pub use runs::setting::{are_equal_settings, canonical_setting, read_settings};
 pub use runs::table::RunTable;
 pub use saved::batches::{PredictedRows, PredictionBatches};
 pub use saved::error::{
-    ModelEdgesError, ModelError, ModelFileError, ModelNodesError, PredictModeError, PreparationError,
+    InitialWeightsError, ModelEdgesError, ModelError, ModelFileError, ModelNodesError, PredictModeError,
+    PreparationError,
 };
 pub use saved::info::{
     AgeInfo, EvaluatedNeighbors, EvaluationInfo, ModelInfo, ModelInputs, SamplingInfo, StoredEdgeWeights,
     StoredRule, StoredTimeLimits,
 };
+pub use saved::initial_weights::InitialWeights;
 pub use saved::link_predictor::LinkPredictor;
 pub use saved::link_scorer::{LinkScorer, LinkScorerBuilder};
 pub use saved::mode::PredictMode;
@@ -125,6 +129,8 @@ pub use step::sync::device_all_reduce::DeviceAllReduce;
 pub use step::sync::nccl::{CudaDevices, NcclGroup};
 pub use step::sync::{GradientSync, HostAllReduce};
 pub use step::task::classification::Prediction;
+pub use step::task::custom_loss::{CustomLoss, LossTargets, LossValue};
+pub use step::task::custom_loss_error::CustomLossError;
 pub use step::task::graph::{GraphClassification, GraphInput, GraphTask};
 pub use step::task::link::{LinkInput, LinkTask};
 pub use step::task::metric_sums::{LossWeight, MetricSums};
@@ -134,6 +140,7 @@ pub use step::task::objective::{BatchTargets, Objective};
 pub use step::task::target_scale::TargetScale;
 pub use step::task::task_objective::TaskObjective;
 pub use step::task::{StepOutput, Task};
+pub use step::trainer::own_loop::StepGradients;
 pub use step::trainer::{TaskTrainer, TrainerConfig};
 pub use step::weights::{load_weights, weights_to_bytes};
 

@@ -36,6 +36,10 @@ pub(crate) struct FitArgs {
     /// Writes a checkpoint after every N steps of an epoch, in addition to the one at its end.
     #[arg(long, value_parser = parse::size)]
     checkpoint_every: Option<usize>,
+    /// Starts from the best weights of this run, or from a safetensors file. The model must have the same layers; with another
+    /// number of classes, the head starts anew.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) init_from: Option<PathBuf>,
     /// New or empty folder for the results. Default: `runs/train-NNN`.
     #[arg(long)]
     out: Option<PathBuf>,

@@ -76,7 +76,7 @@ const GROUPS: [(&str, Scope, bool); 11] = [
         Scope::Negatives,
         true,
     ),
-    ("metric", Scope::OneModel, true),
+    ("metric init-from", Scope::OneModel, true),
     ("loss-every tensorboard", Scope::OneModel, false),
 ];
 

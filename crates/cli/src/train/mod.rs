@@ -48,7 +48,7 @@ pub(crate) fn run(args: &TrainArgs, mut flags: GivenFlags) -> anyhow::Result<Exi
     let precision = args.device.set_precision(&args.ranks.job.device)?;
     let (task, optimizer) = select(args, &flags)?;
     args.ranks.job.note_unused(&flags, launch.as_ref(), args.parts.source());
-    flags.make_absolute(&["data", "parts"]);
+    flags.make_absolute(&["data", "init-from", "parts"]);
     if let Some(launch) = &launch {
         flags.set("ranks", launch.world_size.to_string());
     }

@@ -160,6 +160,9 @@ impl TrainRun<'_> {
             .accumulate(optimizer.accumulate)
             .devices(ranks.job.device.clone())
             .rank(rank);
+        if let Some(run) = &fit.init_from {
+            trainer = trainer.init_from(run);
+        }
         match trainer.fit(loader, config) {
             Ok(best) => {
                 print_summary(&best, loader)?;

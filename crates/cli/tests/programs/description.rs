@@ -118,6 +118,39 @@ fn a_run_like_another_differs_in_the_changed_setting_only() {
 }
 
 #[test]
+fn a_run_starts_from_the_weights_of_another() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    prepare(root);
+    let config = synthetic::FakeConfig { avg_num_nodes: 300, num_classes: 4, seed: 3, ..Default::default() };
+    format::write(&synthetic::fake(config).unwrap(), root.join("others")).unwrap();
+    succeed(root, "train", &format!("{FLAGS} --epochs 2 --out first"));
+    succeed(root, "train", &format!("{FLAGS} --epochs 1 --init-from first --out second"));
+    // The description has the run, and so does a resumed run.
+    succeed(root, "train", "second/run.toml --out third");
+    assert_eq!(weights_hash(root.join("third")), weights_hash(root.join("second")));
+    succeed(root, "train", "--resume third --epochs 2");
+    let (_, message) = fail(root, "train", &format!("{FLAGS} --resume third --epochs 3 --init-from second"));
+    assert!(message.contains("init-from was"), "{message}");
+    // Another number of classes is another head.
+    let flags = FLAGS.replace("papers", "others");
+    let printed = succeed(root, "train", &format!("{flags} --epochs 1 --init-from first --out fourth"));
+    assert!(printed.contains("note: the model has 4 outputs, the initial weights have "), "{printed}");
+    let (status, message) = fail(
+        root,
+        "train",
+        &format!("{} --epochs 1 --init-from first --out fifth", FLAGS.replace("--hidden 8", "--hidden 16")),
+    );
+    assert!(
+        message.contains("first/best.safetensors: the tensor `") && !root.join("fifth").exists(),
+        "{message}"
+    );
+    assert_eq!(status, 1);
+    let (status, message) = fail(root, "train", &format!("{FLAGS} --epochs 1 --init-from frist --out fifth"));
+    assert!(status == 2 && message.contains("did you mean"), "{status}: {message}");
+}
+
+#[test]
 fn a_run_is_resumed_and_predicts_without_its_flags() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();

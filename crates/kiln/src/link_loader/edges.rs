@@ -1,6 +1,6 @@
 //! Loaders of edges with targets, whose classes, labels or numbers a model predicts.
 
-use kiln_feature::{EdgeFeatures, TargetScaler, Targets};
+use kiln_feature::{EdgeFeatures, TargetKind, TargetScaler, Targets};
 use kiln_graph::LinkId;
 use kiln_nn::EdgeDims;
 use kiln_train::{Objective, TargetScale};
@@ -86,7 +86,8 @@ impl LinkNeighborLoader {
     }
 
     /// Sets the objective of edges, which must suit the data's targets, as [`NeighborLoader::objective`] does for nodes. The default
-    /// is the cross entropy for classes, the binary cross entropy for several labels and the squared error for regression.
+    /// is the cross entropy for classes, the binary cross entropy for several labels and the squared error for regression. For
+    /// links, it sets a loss of your own ([`Objective::custom`]).
     ///
     /// ```no_run
     /// # use kiln::prelude::*;
@@ -102,6 +103,7 @@ impl LinkNeighborLoader {
     pub fn objective(mut self, objective: Objective) -> Self {
         match &mut self.edges {
             Some(edges) => edges.objective = Some(objective),
+            None if objective.kind() == TargetKind::Links => self.link_objective = Some(objective),
             None => self.misplaced = Some(".objective()"),
         }
         self

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use kiln_train::{EpochReport, Metric, MetricSums, RunDir, StepReport, TrainCallback, Validation};
+use kiln_train::{EpochReport, Metric, MetricSums, RunDir, TrainCallback, Validation};
 
 /// The settings of a run: the number of epochs, checkpoints, early stopping and the run's folder.
 #[must_use = "pass it to Trainer::fit"]
@@ -67,8 +67,32 @@ impl FitConfig {
     /// // The best epoch is the one with the largest macro F1, for classes of different sizes.
     /// let config = FitConfig::epochs(100).metric(Metric::F1Macro);
     /// ```
-    pub fn metric(self, metric: Metric) -> Self {
-        Self { metric: Some(metric), ..self }
+    ///
+    /// A metric of your own implements [`CustomMetric`](kiln_train::CustomMetric):
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// /// The largest error of a number.
+    /// struct LargestError;
+    /// impl CustomMetric for LargestError {
+    ///     fn name(&self) -> &str {
+    ///         "largest-error"
+    ///     }
+    ///     fn target_kind(&self) -> TargetKind {
+    ///         TargetKind::Regression
+    ///     }
+    ///     fn higher_is_better(&self) -> bool {
+    ///         false
+    ///     }
+    ///     fn value(&self, items: &MetricItems<'_>) -> Option<f64> {
+    ///         let errors = items.outputs.iter().zip(items.values).map(|(output, value)| f64::from((output - value).abs()));
+    ///         errors.filter(|error| !error.is_nan()).max_by(f64::total_cmp)
+    ///     }
+    /// }
+    /// let config = FitConfig::epochs(100).metric(LargestError).patience(10);
+    /// ```
+    pub fn metric(self, metric: impl Into<Metric>) -> Self {
+        Self { metric: Some(metric.into()), ..self }
     }
 
     /// Stops early after `n_epochs` epochs without a better value of the metric on the validation split.
@@ -155,7 +179,8 @@ impl FitConfig {
         Self { stop, ..self }
     }
 
-    /// Sets a callback for each step and epoch, on every rank.
+    /// Sets a callback for each step and epoch, on every rank; a pair of callbacks for several. It may read the outputs of each
+    /// validation, log values to `metrics.jsonl`, and stop the run ([`TrainCallback::validation_end`]).
     ///
     /// ```
     /// # use kiln::prelude::*;
@@ -269,8 +294,6 @@ impl EpochLines {
 }
 
 impl TrainCallback for EpochLines {
-    fn step(&mut self, _: &StepReport) {}
-
     fn validated(&mut self, val: &Validation) {
         self.val = Some(*val);
     }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use kiln_kernels::ops::{MatmulPrecision, matmul_precision_on};
 use kiln_nn::ModelConfig;
-use kiln_train::{DataHash, Metric, RunIdentity};
+use kiln_train::{DataHash, InitialWeights, Metric, RunIdentity};
 
 use crate::{DataLoader, Error, Result, Trainer};
 
@@ -54,6 +54,7 @@ impl<C: ModelConfig> Trainer<C> {
         loader: &L,
         metric: Metric,
         patience: Option<usize>,
+        initial: Option<&InitialWeights>,
     ) -> Result<RunIdentity> {
         let mut settings = loader.settings(self.rank.world_size());
         settings.extend([
@@ -68,6 +69,7 @@ impl<C: ModelConfig> Trainer<C> {
         if self.accumulate != 1 {
             settings.push(("batches per step", self.accumulate.to_string()));
         }
+        settings.extend(initial.map(|weights| ("initial weights", weights.hash().to_owned())));
         settings.extend(patience.map(|n_epochs| ("patience", n_epochs.to_string())));
         settings.extend(self.device_kinds().map(|kinds| ("devices", kinds)));
         settings.extend(self.precision().map(|name| ("matmul precision", name.to_owned())));

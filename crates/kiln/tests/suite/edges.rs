@@ -31,8 +31,8 @@ fn draw(edge: u32, salt: u32, n: u32) -> u32 {
 }
 
 /// Ratings of items by users. The feature of an item is its quality; each rating has a feature of its own.
-struct Ratings {
-    data: Dataset,
+pub(crate) struct Ratings {
+    pub(crate) data: Dataset,
     links: Links,
     /// The quality of the item of each rating, 0 or 1.
     quality: Vec<f32>,
@@ -41,7 +41,7 @@ struct Ratings {
 }
 
 impl Ratings {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let edges = 0..N_EDGES as u32;
         let users: Vec<u32> = edges.clone().map(|edge| draw(edge, 1, N_USERS)).collect();
         let items: Vec<u32> = edges.clone().map(|edge| draw(edge, 2, N_ITEMS)).collect();
@@ -65,7 +65,7 @@ impl Ratings {
     }
 
     /// Returns the split of ratings with these targets, with their own features.
-    fn split(&self, values: impl Into<Targets<LinkId>>) -> LinkSplit {
+    pub(crate) fn split(&self, values: impl Into<Targets<LinkId>>) -> LinkSplit {
         let rows = EdgeFeatures::new(self.own.clone(), 1).unwrap();
         self.split_of(self.targets(values).with_features(rows).unwrap())
     }
@@ -82,12 +82,12 @@ impl Ratings {
     }
 
     /// The class of a rating is whether its own feature and the quality of the item differ.
-    fn classes(&self) -> Labels<LinkId> {
+    pub(crate) fn classes(&self) -> Labels<LinkId> {
         let pairs = self.quality.iter().zip(&self.own);
         Labels::new(pairs.map(|(quality, own)| i32::from(quality != own)).collect::<Vec<_>>(), 2)
     }
 
-    fn loader(&self, split: &LinkSplit) -> LinkNeighborLoader {
+    pub(crate) fn loader(&self, split: &LinkSplit) -> LinkNeighborLoader {
         LinkNeighborLoader::with_targets(self.nodes(100), split).unwrap()
     }
 
@@ -96,16 +96,16 @@ impl Ratings {
     }
 }
 
-type RatingModel = LinkModelConfig<HeteroModelConfig<RsageConfig>>;
+pub(crate) type RatingModel = LinkModelConfig<HeteroModelConfig<RsageConfig>>;
 
-fn model(data: &Dataset, dims: EdgeDims) -> RatingModel {
+pub(crate) fn model(data: &Dataset, dims: EdgeDims) -> RatingModel {
     let model = RsageConfig::new(8, 8).metagraph(&data.graph.metagraph()).layers(2).hidden(8).dropout(0.0);
     let EdgeDims { d_edge, n_outputs } = dims;
     let decoder = LinkDecoderConfig::Edge { hidden: 16, n_layers: 2, dropout: 0.0, d_edge, n_outputs };
     LinkModelConfig { encoder: HeteroModelConfig::new(data.dims(), model), decoder }
 }
 
-fn trainer(ratings: &Ratings, loader: &LinkNeighborLoader) -> Trainer<RatingModel> {
+pub(crate) fn trainer(ratings: &Ratings, loader: &LinkNeighborLoader) -> Trainer<RatingModel> {
     Trainer::new(model(&ratings.data, loader.edge_dims().unwrap()), AdamConfig::new(0.02)).seed(3)
 }
 

@@ -27,7 +27,7 @@ const N_ITEMS: u32 = 400;
 const N_EPOCHS: usize = 4;
 
 /// Users who buy items of one of two classes. Only the purchases tell the class of an item, and users have no features.
-fn shop(types: [&str; 2]) -> Dataset {
+pub(crate) fn shop(types: [&str; 2]) -> Dataset {
     let (mut users, mut items) = (Vec::new(), Vec::new());
     for item in 0..N_ITEMS {
         for purchase in 0..6 {
@@ -53,21 +53,21 @@ fn shop(types: [&str; 2]) -> Dataset {
         .unwrap()
 }
 
-fn data() -> Dataset {
+pub(crate) fn data() -> Dataset {
     shop(["user", "item"])
 }
 
-fn loader(data: &Dataset) -> NeighborLoader {
+pub(crate) fn loader(data: &Dataset) -> NeighborLoader {
     NeighborLoader::new(data, [4, 4]).batch_size(32).workers(1)
 }
 
-fn config(data: &Dataset) -> HeteroModelConfig<RgcnConfig> {
+pub(crate) fn config(data: &Dataset) -> HeteroModelConfig<RgcnConfig> {
     let n_relations = data.graph.n_relations();
     let model = RgcnConfig::new(8, 2, n_relations).layers(2).hidden(16).bases(2).dropout(0.0);
     HeteroModelConfig::new(data.dims(), model)
 }
 
-fn trainer(data: &Dataset) -> Trainer<HeteroModelConfig<RgcnConfig>> {
+pub(crate) fn trainer(data: &Dataset) -> Trainer<HeteroModelConfig<RgcnConfig>> {
     Trainer::new(config(data), AdamConfig::new(1e-2)).seed(7)
 }
 

@@ -22,7 +22,7 @@ use kiln::train::{
 const DIM: usize = 32;
 
 /// Returns a graph of random undirected edges with random features, and its edges in one direction.
-fn random_graph(n_nodes: u32, n_edges: usize) -> (Dataset, Links) {
+pub(crate) fn random_graph(n_nodes: u32, n_edges: usize) -> (Dataset, Links) {
     let rng = |number| RngKey::new(5).fold_in(KeyDomain::Step, 0).node(NodeId(number)).rng();
     let mut of_edges = rng(0);
     let edge = |_| {
@@ -40,7 +40,7 @@ fn random_graph(n_nodes: u32, n_edges: usize) -> (Dataset, Links) {
 }
 
 /// An encoder of one layer, whose rows are linear in the features of a node and its neighbours.
-fn linear() -> LinkModelConfig<SageConfig> {
+pub(crate) fn linear() -> LinkModelConfig<SageConfig> {
     let encoder = SageConfig::new(DIM, DIM).layers(1).dropout(0.0);
     LinkModelConfig { encoder, decoder: LinkDecoderConfig::Dot }
 }

@@ -19,6 +19,7 @@ mod named_models;
 mod not_finite;
 mod one_answer;
 mod own_models;
+mod own_parts;
 mod ranks;
 mod relation;
 mod relations_and_attention;

@@ -23,7 +23,7 @@ fn x(node: u32) -> [f32; 2] {
 
 /// Returns a cycle whose targets depend on the features; every fifth value of column 1 is missing. Nodes from 250 on
 /// have no target.
-fn data(kind: TargetKind) -> Dataset {
+pub(crate) fn data(kind: TargetKind) -> Dataset {
     let (srcs, dsts): (Vec<u32>, Vec<u32>) = (0..N_NODES).map(|node| (node, (node + 1) % N_NODES)).unzip();
     let features = (0..N_NODES).flat_map(x).collect::<Vec<f32>>();
     let nodes = |range: std::ops::Range<u32>| range.map(NodeId).collect::<Vec<NodeId>>();

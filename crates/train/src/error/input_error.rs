@@ -1,6 +1,8 @@
 use kiln_feature::TargetKind;
 use kiln_graph::NodeId;
 
+use crate::step::task::custom_loss_error::CustomLossError;
+
 /// A difference between the data and what the model, the task or the ranks expect.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -106,6 +108,9 @@ pub enum InputError {
         "the binary cross entropy is a loss of labels: use the squared, absolute or Huber loss for regression"
     )]
     BinaryLoss,
+    /// A loss of one's own has no name, or does not return one loss per item.
+    #[error(transparent)]
+    CustomLoss(#[from] CustomLossError),
     /// A scale of targets is set, and the targets are no numbers.
     #[error(
         "a scale of targets needs regression targets, but the data has {got}: remove it (--target-scale)"

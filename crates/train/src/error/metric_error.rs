@@ -17,6 +17,15 @@ pub enum MetricError {
         /// The names of the metrics that are defined.
         expected: String,
     },
+    /// The name of a metric of one's own cannot identify it in files.
+    #[error(
+        "the name of a metric of one's own is '{name}', expected letters, digits and any of -_.@+, and no name of a built-in \
+         metric"
+    )]
+    CustomName {
+        /// The name.
+        name: String,
+    },
     /// The best epoch cannot be selected by the metric.
     #[error(transparent)]
     Selection(#[from] SelectionError),

@@ -13,6 +13,7 @@ use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::layer_wise::LayerWiseInference;
 use crate::evaluate::validation::Validation;
 use crate::metric::kind::Metric;
+use crate::run::validation_end::Validated;
 use crate::step::batch::DeviceBatch;
 use crate::step::batch::loaders::BatchConfig;
 use crate::step::task::metric_sums::MetricSums;
@@ -145,12 +146,46 @@ impl Evaluator {
         if metric == Metric::Accuracy {
             return Ok(self.count(trainer, loader, phase)?.into());
         }
+        let outputs = self.validation_outputs(trainer, loader, phase)?;
+        Validation::of(&outputs, metric, trainer.comm())
+    }
+
+    /// Validates like [`Evaluator::validate`], from the outputs of all items by any metric, and gathers the outputs on rank 0.
+    /// Collective: every rank must call it.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Evaluator::validate`].
+    pub fn validate_with_outputs<T, F>(
+        &self,
+        trainer: &mut TaskTrainer<T>,
+        loader: &Loader<F>,
+        phase: Phase,
+        metric: Metric,
+    ) -> Result<Validated>
+    where
+        T: EvaluatedTask,
+        F: Batcher<Item = T::Item, Batch = DeviceBatch<T::Input>>,
+    {
+        let outputs = self.validation_outputs(trainer, loader, phase)?;
+        Validated::of(outputs, metric, trainer.comm())
+    }
+
+    /// Returns the outputs of [`Evaluator::evaluate`] for a validation; [`Evaluator::FirstRank`] stops after `n_batches`.
+    fn validation_outputs<T, F>(
+        &self,
+        trainer: &mut TaskTrainer<T>,
+        loader: &Loader<F>,
+        phase: Phase,
+    ) -> Result<Evaluation>
+    where
+        T: EvaluatedTask,
+        F: Batcher<Item = T::Item, Batch = DeviceBatch<T::Input>>,
+    {
         let n_batches = match self {
             Self::FirstRank { n_batches } => *n_batches,
             Self::Sampled | Self::Exact(_) => usize::MAX,
         };
-        let outputs = self.evaluate_batches(trainer, loader, phase, n_batches)?;
-        Validation::of(&outputs, metric, trainer.comm())
+        self.evaluate_batches(trainer, loader, phase, n_batches)
     }
 
     /// Returns the outputs of [`Evaluator::evaluate`]; [`Evaluator::FirstRank`] stops after `n_batches`.

@@ -4,8 +4,10 @@ use std::str::FromStr;
 use kiln_feature::TargetKind;
 
 use crate::error::{Error, MetricError, Result};
+use crate::metric::custom::{CustomMetric, MetricRef, RecordedMetric};
 
-/// A metric of a model on a split. It selects the best epoch and ends a run's patience.
+/// A metric of a model on a split. It selects the best epoch and ends a run's patience. A metric of one's own is a
+/// [`CustomMetric`](crate::CustomMetric).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Metric {
     /// The fraction of correct items. For several labels per item, all labels of the item must be correct (subset
@@ -38,10 +40,12 @@ pub enum Metric {
     Hits50,
     /// The fraction of links of a rank of at most 100, each among its own negatives.
     Hits100,
+    /// A metric of one's own: `Metric::from(metric)`.
+    Custom(MetricRef),
 }
 
 impl Metric {
-    /// All metrics.
+    /// All built-in metrics.
     pub const ALL: [Self; 13] = [
         Self::Accuracy,
         Self::F1Micro,
@@ -70,7 +74,7 @@ impl Metric {
     }
 
     /// Returns the name, as in `--metric`: `accuracy`, `f1-micro`, `f1-macro`, `roc-auc`, `average-precision`,
-    /// `average-precision-micro`, `rmse`, `mae`, `r2`, `mrr`, `hits@10`, `hits@50` or `hits@100`.
+    /// `average-precision-micro`, `rmse`, `mae`, `r2`, `mrr`, `hits@10`, `hits@50` or `hits@100`, or that of one's own.
     pub fn name(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
@@ -86,12 +90,16 @@ impl Metric {
             Self::Hits10 => "hits@10",
             Self::Hits50 => "hits@50",
             Self::Hits100 => "hits@100",
+            Self::Custom(metric) => metric.get().name(),
         }
     }
 
     /// Returns true if larger values are better, and false for errors.
     pub fn higher_is_better(self) -> bool {
-        !matches!(self, Self::Rmse | Self::Mae)
+        match self {
+            Self::Custom(metric) => metric.get().higher_is_better(),
+            _ => !matches!(self, Self::Rmse | Self::Mae),
+        }
     }
 
     /// Returns true if `new` is strictly better than `best`. An undefined value (`None` or NaN) is worse than every
@@ -116,10 +124,11 @@ impl Metric {
                 matches!(kind, TargetKind::Classes | TargetKind::MultiLabel)
             }
             Self::RocAuc | Self::AveragePrecision => kind != TargetKind::Regression,
+            Self::Custom(metric) => metric.get().target_kind() == kind,
         }
     }
 
-    /// Returns the metrics that are defined for targets of this kind.
+    /// Returns the built-in metrics that are defined for targets of this kind.
     pub fn of_kind(kind: TargetKind) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |metric| metric.applies_to(kind))
     }
@@ -127,8 +136,15 @@ impl Metric {
     /// Checks that the metric is defined for targets of this kind.
     ///
     /// # Errors
-    /// Returns [`MetricError::OtherMetric`] with the metrics that are.
+    /// Returns [`MetricError::OtherMetric`] with the metrics that are, and [`MetricError::CustomName`] for a metric of one's own
+    /// whose name is that of a built-in one, or no word.
     pub fn check(self, kind: TargetKind) -> Result<()> {
+        if let Self::Custom(metric) = self
+            && (!metric.is_named_by_word() || self.name().parse::<Self>().is_ok())
+        {
+            let name = self.name().to_owned();
+            return Err(Error::Metric(MetricError::CustomName { name }));
+        }
         match self.applies_to(kind) {
             true => Ok(()),
             false => Err(Error::Metric(MetricError::OtherMetric {
@@ -138,11 +154,43 @@ impl Metric {
             })),
         }
     }
+
+    /// Returns the metric that a file names. `higher_is_better` is recorded for metrics of one's own only.
+    ///
+    /// # Errors
+    /// Returns [`MetricError::UnknownMetric`] for another name without a direction.
+    pub(crate) fn of_record(
+        name: &str,
+        higher_is_better: Option<bool>,
+        target_kind: TargetKind,
+    ) -> Result<Self> {
+        match (name.parse(), higher_is_better) {
+            (Err(_), Some(higher_is_better)) => {
+                Ok(RecordedMetric { name: name.to_owned(), higher_is_better, target_kind }.into())
+            }
+            (parsed, _) => parsed,
+        }
+    }
+
+    /// Returns the direction as files record it, for a metric of one's own.
+    pub(crate) fn recorded_direction(self) -> Option<bool> {
+        match self {
+            Self::Custom(metric) => Some(metric.get().higher_is_better()),
+            _ => None,
+        }
+    }
 }
 
 /// Returns the names of the metrics for targets of this kind, separated by commas.
 fn names(kind: TargetKind) -> String {
     Metric::of_kind(kind).map(Metric::name).collect::<Vec<_>>().join(", ")
+}
+
+/// Keeps a metric of one's own for the rest of the process, so that a [`Metric`] stays a small value that is copied.
+impl<M: CustomMetric + 'static> From<M> for Metric {
+    fn from(metric: M) -> Self {
+        Self::Custom(MetricRef::keep(metric))
+    }
 }
 
 impl fmt::Display for Metric {
@@ -154,7 +202,7 @@ impl fmt::Display for Metric {
 impl FromStr for Metric {
     type Err = Error;
 
-    /// Parses a [name](Metric::name).
+    /// Parses the [name](Metric::name) of a built-in metric.
     fn from_str(name: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|metric| metric.name() == name);
         found.ok_or_else(|| {

@@ -109,11 +109,16 @@ impl SplitTargets {
         self.n_items
     }
 
-    /// Returns true if the metric has different values for different models on the split.
+    /// Returns true if the metric has different values for different models on the split. A metric of one's own is assumed to
+    /// have.
     ///
     /// # Errors
     /// Returns [`crate::MetricError::OtherMetric`] if the metric is not defined for the targets.
     pub fn can_rank(&self, metric: Metric) -> Result<bool> {
+        if let Metric::Custom(_) = metric {
+            metric.check(self.kind)?;
+            return Ok(true);
+        }
         let [good, bad] = self.values_of(metric)?;
         Ok(good.is_some() && bad.is_some() && good != bad)
     }

@@ -3,6 +3,7 @@ use kiln_feature::TargetKind;
 
 use crate::error::Result;
 use crate::metric::confusion::Confusion;
+use crate::metric::custom::MetricItems;
 use crate::metric::kind::Metric;
 use crate::metric::link_ranks::LinkRanks;
 use crate::metric::multi_label::MultiLabelCounts;
@@ -34,8 +35,8 @@ enum Held {
         labels: Vec<i32>,
         outputs: Vec<f32>,
     },
-    /// The targets (1, 0, or NaN if missing) and the logits of each item, both `n * n_outputs`.
-    RankedLabels {
+    /// The targets (NaN if missing) and the outputs of each item, both `n * n_outputs`: labels, 1 or 0, and logits, or numbers.
+    RankedValues {
         targets: Vec<f32>,
         outputs: Vec<f32>,
     },
@@ -52,14 +53,16 @@ impl MetricStats {
     /// Returns [`crate::MetricError::OtherMetric`] if the metric is not defined for these targets.
     pub fn new(metric: Metric, kind: TargetKind, n_outputs: usize) -> Result<Self> {
         metric.check(kind)?;
-        let is_ranked =
-            matches!(metric, Metric::RocAuc | Metric::AveragePrecision | Metric::AveragePrecisionMicro);
+        let is_ranked = matches!(
+            metric,
+            Metric::RocAuc | Metric::AveragePrecision | Metric::AveragePrecisionMicro | Metric::Custom(_)
+        );
         let held = match kind {
             TargetKind::Classes if is_ranked => {
                 Held::RankedClasses { labels: Vec::new(), outputs: Vec::new() }
             }
-            TargetKind::MultiLabel if is_ranked => {
-                Held::RankedLabels { targets: Vec::new(), outputs: Vec::new() }
+            TargetKind::MultiLabel | TargetKind::Regression if is_ranked => {
+                Held::RankedValues { targets: Vec::new(), outputs: Vec::new() }
             }
             TargetKind::Classes => Held::Classes(Confusion::new(n_outputs)),
             TargetKind::MultiLabel => Held::MultiLabel(MultiLabelCounts::new(n_outputs)),
@@ -113,7 +116,7 @@ impl MetricStats {
             match &mut self.held {
                 Held::MultiLabel(counts) => counts.add(targets, row),
                 Held::Regression(sums) => sums.add(targets, row),
-                Held::RankedLabels { targets: all, outputs } => {
+                Held::RankedValues { targets: all, outputs } => {
                     all.extend_from_slice(targets);
                     outputs.extend_from_slice(row);
                 }
@@ -143,6 +146,7 @@ impl MetricStats {
     pub fn value(&self) -> Option<f64> {
         let area = if self.metric == Metric::RocAuc { roc_auc } else { average_precision };
         let value = match (&self.held, self.metric) {
+            (_, Metric::Custom(metric)) => metric.get().value(&self.items()),
             (Held::Classes(counts), Metric::F1Micro) => counts.f1_micro(),
             (Held::Classes(counts), Metric::F1Macro) => counts.f1_macro(),
             (Held::Classes(counts), _) => Some(counts.accuracy()),
@@ -160,15 +164,28 @@ impl MetricStats {
             (Held::RankedClasses { labels, outputs }, _) => {
                 mean_over_classes(labels, outputs, self.n_outputs, area)
             }
-            (Held::RankedLabels { targets, outputs }, Metric::AveragePrecisionMicro) => {
+            (Held::RankedValues { targets, outputs }, Metric::AveragePrecisionMicro) => {
                 over_all_labels(targets, outputs, area)
             }
-            (Held::RankedLabels { targets, outputs }, _) => {
+            (Held::RankedValues { targets, outputs }, _) => {
                 mean_over_labels(targets, outputs, self.n_outputs, area)
             }
         };
         // The accuracy of no items is NaN.
         value.filter(|value| !value.is_nan())
+    }
+
+    /// Returns the added items, for metrics that hold all of them.
+    fn items(&self) -> MetricItems<'_> {
+        let n_outputs = self.n_outputs;
+        let (classes, values, outputs): (&[i32], &[f32], &[f32]) = match &self.held {
+            Held::RankedClasses { labels, outputs } => (labels, &[], outputs),
+            Held::RankedValues { targets, outputs } => (&[], targets, outputs),
+            Held::RankedLinks { scores } => (&[], &[], scores),
+            Held::Classes(_) | Held::MultiLabel(_) | Held::Regression(_) | Held::Links(_) => (&[], &[], &[]),
+        };
+        let n_items = outputs.len() / n_outputs.max(1);
+        MetricItems { n_items, n_outputs, classes, values, outputs }
     }
 
     /// Computes the metric of the items of all ranks, and returns the same value on each. Statistics are combined in
@@ -183,7 +200,7 @@ impl MetricStats {
         self.agree_on_outputs(comm)?;
         let n_ranks = comm.rank_info().world_size;
         // Counts are few, so every rank gets all of them. Outputs are many, so only rank 0 does.
-        if let Held::RankedClasses { .. } | Held::RankedLabels { .. } | Held::RankedLinks { .. } = self.held {
+        if let Held::RankedClasses { .. } | Held::RankedValues { .. } | Held::RankedLinks { .. } = self.held {
             let mut send = vec![Vec::new(); n_ranks];
             send[0] = self.to_bytes();
             let received = comm.all_to_all(&send)?;
@@ -221,7 +238,7 @@ impl MetricStats {
             Held::Links(_) => Held::Links(LinkRanks::new(n)),
             Held::RankedLinks { .. } => Held::RankedLinks { scores: Vec::new() },
             Held::RankedClasses { .. } => Held::RankedClasses { labels: Vec::new(), outputs: Vec::new() },
-            Held::RankedLabels { .. } => Held::RankedLabels { targets: Vec::new(), outputs: Vec::new() },
+            Held::RankedValues { .. } => Held::RankedValues { targets: Vec::new(), outputs: Vec::new() },
         };
     }
 
@@ -235,7 +252,7 @@ impl MetricStats {
             Held::RankedClasses { labels, outputs } => {
                 [bytemuck::cast_slice(labels), bytemuck::cast_slice(outputs)].concat()
             }
-            Held::RankedLabels { targets, outputs } => {
+            Held::RankedValues { targets, outputs } => {
                 [bytemuck::cast_slice(targets), bytemuck::cast_slice(outputs)].concat()
             }
         }
@@ -257,7 +274,7 @@ impl MetricStats {
                 labels.extend(bytemuck::pod_collect_to_vec::<u8, i32>(of_labels));
                 outputs.extend(bytemuck::pod_collect_to_vec::<u8, f32>(of_outputs));
             }
-            Held::RankedLabels { targets, outputs } => {
+            Held::RankedValues { targets, outputs } => {
                 let (of_targets, of_outputs) = bytes.split_at(bytes.len() / 2);
                 targets.extend(bytemuck::pod_collect_to_vec::<u8, f32>(of_targets));
                 outputs.extend(bytemuck::pod_collect_to_vec::<u8, f32>(of_outputs));

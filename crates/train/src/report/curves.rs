@@ -23,6 +23,7 @@ pub(crate) struct Curves {
     points: Vec<Point>,
     /// The name of the metric that selects the best epoch; empty if it is the accuracy.
     metric: String,
+    higher_is_better: bool,
 }
 
 /// A line of a chart: its name in the legend, its colour, and its value in an epoch.
@@ -35,6 +36,9 @@ impl Curves {
     /// Collects the plotted values of these epochs.
     pub(crate) fn of(epochs: &[EpochRow]) -> Self {
         let metric = epochs.last().map_or_else(String::new, |row| row.metric.clone());
+        let of_name = metric.parse().map_or(true, Metric::higher_is_better);
+        let recorded = epochs.last().and_then(|row| row.higher_is_better);
+        let higher_is_better = recorded.unwrap_or(of_name);
         Self {
             points: epochs
                 .iter()
@@ -45,6 +49,7 @@ impl Curves {
                 })
                 .collect(),
             metric,
+            higher_is_better,
         }
     }
 
@@ -62,9 +67,9 @@ impl Curves {
             metric => (metric, &[("validation", VALIDATION, |p| p.val_metric)]),
         };
         // The legend is where the values of a good model are not.
-        let position = match title.parse::<Metric>() {
-            Ok(metric) if !metric.higher_is_better() => SeriesLabelPosition::UpperRight,
-            _ => SeriesLabelPosition::LowerRight,
+        let position = match self.higher_is_better {
+            false => SeriesLabelPosition::UpperRight,
+            true => SeriesLabelPosition::LowerRight,
         };
         draw_charts(&[
             self.chart("mean loss", SeriesLabelPosition::UpperRight, &losses),

@@ -79,9 +79,9 @@ impl ReportPage {
             _ if of.best_epoch == 0 => "no epoch was completed".to_owned(),
             _ if !of.has_validation() => "the last one: no validation split".to_owned(),
             Metric::Accuracy => format!("validation accuracy {}", score(of.val_accuracy)),
-            metric => format!("validation {metric} {}", score_or_undefined(of.val_metric)),
+            metric => format!("validation {} {}", escape(metric.name()), score_or_undefined(of.val_metric)),
         };
-        let epochs = format!("{} trained{}", count_of(of.n_epochs as u64, "epoch"), of.end());
+        let epochs = format!("{} trained{}", count_of(of.n_epochs as u64, "epoch"), escape(&of.end()));
         let mapped = format!("anonymous, and {} of mapped files", memory(of.peak_rss_mapped_bytes));
         let hash = match of.weights_hash.as_str() {
             "" => "none".to_owned(),
@@ -96,9 +96,11 @@ impl ReportPage {
             0 => String::new(),
             n_bytes => tile("", "peak memory", &memory(n_bytes), &mapped),
         };
+        let loss = of.loss.as_ref().map_or_else(String::new, |name| tile("", "loss", &escape(name), ""));
         let tiles = [
             self.metric_tiles(),
             not_finite,
+            loss,
             tile("", "best epoch", &count(of.best_epoch as u64), &best),
             tile("", "time", &duration(of.seconds), &epochs),
             peak_memory,
@@ -113,7 +115,7 @@ impl ReportPage {
         let of = &self.summary;
         let named = |&(metric, value): &(Metric, Option<f64>)| {
             let class = if metric == of.metric { "first" } else { "" };
-            tile(class, &format!("test {metric}"), &score_or_undefined(value), "")
+            tile(class, &format!("test {}", escape(metric.name())), &score_or_undefined(value), "")
         };
         if of.interrupted {
             return tile("first", "test", "none", "the run was interrupted");
@@ -159,7 +161,7 @@ impl ReportPage {
         }
         let metric = match self.summary.metric {
             Metric::Accuracy => String::new(),
-            metric => format!("validation {metric}"),
+            metric => format!("validation {}", escape(metric.name())),
         };
         let has_accuracy = self.summary.is_of_labels();
         let has_validation = self.summary.has_validation();

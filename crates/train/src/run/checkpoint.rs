@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Bytes, Tensor};
+use kiln_feature::TargetKind;
 use safetensors::tensor::{Dtype, TensorView, serialize};
 use safetensors::{SafeTensorError, SafeTensors};
 use serde::{Deserialize, Serialize};
@@ -67,6 +68,9 @@ struct Header {
     wall_ns: u64,
     best: Option<BestHeader>,
     n_since_best: usize,
+    /// The reason that a callback gave for stopping the run; absent for other runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stop_reason: Option<String>,
     /// The negatives of the training so far and of the last validation; absent for other tasks than link prediction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     negatives: Option<[[u64; 2]; 2]>,
@@ -91,6 +95,9 @@ struct BestHeader {
     /// The metric that selected the epoch, and the bits of its value; absent if it is the accuracy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     metric: Option<(String, u64)>,
+    /// The direction of a metric of one's own; absent for built-in ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    higher_is_better: Option<bool>,
     /// The number of items that are not in `val`, because their outputs are not finite; absent if there are none.
     #[serde(default, skip_serializing_if = "is_zero")]
     n_not_finite: u64,
@@ -105,7 +112,8 @@ impl BestHeader {
         let is_other = best.metric != Metric::Accuracy;
         let metric = is_other.then(|| (best.metric.to_string(), bits_of(best.value)));
         let n_not_finite = best.val.n_not_finite;
-        Self { epoch: best.epoch, val: best.val.to_bits(), metric, n_not_finite }
+        let higher_is_better = best.metric.recorded_direction();
+        Self { epoch: best.epoch, val: best.val.to_bits(), metric, higher_is_better, n_not_finite }
     }
 
     fn validation(&self) -> Result<Validation> {
@@ -113,7 +121,8 @@ impl BestHeader {
         match &self.metric {
             None => Ok(sums.into()),
             Some((name, bits)) => {
-                let metric = name.parse()?;
+                // The run replaces a metric of one's own by the one that it validates with.
+                let metric = Metric::of_record(name, self.higher_is_better, TargetKind::Classes)?;
                 let value = value_of(*bits);
                 Ok(Validation { sums, metric, value, wall: None })
             }
@@ -130,6 +139,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) best: &'a [u8],
     /// The rows of `metrics.jsonl`.
     pub(crate) metrics: &'a [u8],
+    pub(crate) stop_reason: Option<&'a str>,
 }
 
 /// Serializes a checkpoint of this trainer.
@@ -162,6 +172,7 @@ pub(crate) fn to_bytes<T: Task>(trainer: &TaskTrainer<T>, around: &Surroundings<
         wall_ns: u64::try_from(position.wall.as_nanos()).unwrap_or(u64::MAX),
         best: position.best.as_ref().map(BestHeader::new),
         n_since_best: position.n_since_best,
+        stop_reason: around.stop_reason.map(str::to_owned),
         negatives: (!position.negatives.is_empty())
             .then(|| [position.negatives.train, position.negatives.val].map(NegativeCounts::to_words)),
         param_ids: ids.0,
@@ -209,6 +220,8 @@ pub(crate) struct Restored {
     pub(crate) best: Vec<u8>,
     /// The rows of `metrics.jsonl` for the recorded epochs.
     pub(crate) metrics: Vec<u8>,
+    /// The reason that a callback gave for stopping the run.
+    pub(crate) stop_reason: Option<String>,
 }
 
 impl<'a> Checkpoint<'a> {
@@ -299,7 +312,8 @@ impl<'a> Checkpoint<'a> {
         let Position { epoch, step, counts, timings, wall, .. } = position;
         trainer.train_negatives = train;
         trainer.epoch = EpochState::resume(epoch, step, counts, timings, wall);
-        Ok(Restored { position, best: best.to_vec(), metrics: metrics.to_vec() })
+        let stop_reason = header.stop_reason;
+        Ok(Restored { position, best: best.to_vec(), metrics: metrics.to_vec(), stop_reason })
     }
 }
 

@@ -10,6 +10,7 @@ use crate::metric::selection_error::SelectionError;
 use crate::run::callback::TrainCallback;
 use crate::run::state::Run;
 use crate::run::summary::FitReport;
+use crate::run::validation_end::{Validated, ValidationEnd};
 use crate::step::batch::DeviceBatch;
 use crate::step::reports::EpochReport;
 use crate::step::task::Task;
@@ -42,8 +43,10 @@ pub struct FitConfig {
 /// `validate` evaluates the trainer's model on the validation split, by sampled neighbourhoods
 /// (`|trainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ())`) or another method. It must return the metric sums
 /// of all ranks, as [`TaskTrainer::evaluate`] and [`TaskTrainer::sum`] do, or a [`Validation`] by another metric than
-/// the accuracy, so that all ranks keep the same epoch and stop after the same one. If it counts no items
-/// ([`Validation::without_items`]), the last epoch is kept.
+/// the accuracy, so that all ranks keep the same epoch and stop after the same one. It may return the outputs, too
+/// ([`Validated`]), for callbacks. If it counts no items ([`Validation::without_items`]), the last epoch is kept.
+///
+/// A callback may stop the run after an epoch ([`ValidationEnd::stop`]): it is then complete, as at the end of the patience.
 ///
 /// # Errors
 /// Returns the errors of the loader, the trainer, `validate` and the run, and those of [`TaskTrainer::check_files`],
@@ -64,14 +67,14 @@ pub fn fit<T, F, V>(
 where
     T: Task,
     F: Batcher<Batch = DeviceBatch<T::Input>>,
-    V: Into<Validation>,
+    V: Into<Validated>,
 {
     check(&config, run.n_epochs())?;
     check_start(trainer, train, run)?;
     report_warnings(run, callback);
     let mut n_warned = 0;
     let is_patient = |run: &Run| config.patience.is_none_or(|patience| run.n_since_best() < patience);
-    while run.n_epochs() < config.n_epochs && is_patient(run) {
+    while run.n_epochs() < config.n_epochs && is_patient(run) && run.stop_reason().is_none() {
         let Some(trained) = train_epoch(trainer, train, config.checkpoint_every, run, callback)? else {
             let n_epochs = run.n_epochs();
             let peak_memory = trainer.peak_memory();
@@ -86,9 +89,10 @@ where
         };
         callback.epoch_trained(&trained);
         let started = Instant::now();
-        let val: Validation = validate(trainer)?.into();
-        let wall = (!val.is_empty()).then(|| started.elapsed());
-        let val = Validation { wall, ..val };
+        let mut validated: Validated = validate(trainer)?.into();
+        let val = &mut validated.validation;
+        val.wall = (!val.is_empty()).then(|| started.elapsed());
+        let val = validated.validation;
         check_validation(&val, config.patience, run)?;
         if n_warned < val.sums.n_not_finite {
             n_warned = val.sums.n_not_finite;
@@ -99,8 +103,15 @@ where
         }
         warn_of_wait(trainer, !run.awaits_hash() || trainer.has_awaited, callback);
         callback.validated(&val);
+        let mut end = ValidationEnd::new(run.n_epochs() + 1, &trained, &validated);
+        callback.validation_end(&mut end);
+        let (logged, reason) = end.into_parts();
+        run.stop_reason = trainer.first_text(reason)?;
+        if !logged.is_empty() {
+            callback.logged(&logged.clone().into_iter().collect::<Vec<_>>());
+        }
         callback.saving();
-        let is_best = run.record(trainer, &trained, val)?;
+        let is_best = run.record_with(trainer, &trained, val, &logged)?;
         report_warnings(run, callback);
         trainer.peak.look();
         callback.epoch(run.n_epochs(), &trained, &val.sums, is_best);

@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -313,7 +313,7 @@ impl RunFolder {
     /// Returns [`RunError::Io`] if a file cannot be written, [`RunError::BadFile`] for a row that could not be read
     /// back, or [`RunError::Drawing`] if the curves cannot be drawn.
     pub fn record(&mut self, epoch: usize, train: &EpochReport, val: impl Into<Validation>) -> Result<()> {
-        self.add_epoch(epoch, train, &val.into())?;
+        self.add_epoch(epoch, train, &val.into(), &BTreeMap::new())?;
         self.write_files()
     }
 
@@ -321,8 +321,14 @@ impl RunFolder {
     ///
     /// # Errors
     /// Returns [`RunError::BadFile`] for a row that could not be read back.
-    pub(crate) fn add_epoch(&mut self, epoch: usize, train: &EpochReport, val: &Validation) -> Result<()> {
-        self.metrics.push(epoch, train, val)?;
+    pub(crate) fn add_epoch(
+        &mut self,
+        epoch: usize,
+        train: &EpochReport,
+        val: &Validation,
+        logged: &BTreeMap<String, f64>,
+    ) -> Result<()> {
+        self.metrics.push(epoch, train, val, logged)?;
         self.unwritten.extend([Held::Metrics, Held::Curves]);
         Ok(())
     }

@@ -38,6 +38,12 @@ pub struct EpochRow {
     /// The value of that metric on the validation split; `None` if it is undefined or the metric is the accuracy.
     #[serde(default)]
     pub val_metric: Option<f64>,
+    /// The direction of a metric of one's own; `None` for built-in ones.
+    #[serde(default)]
+    pub higher_is_better: Option<bool>,
+    /// The values that callbacks have logged ([`ValidationEnd::log`](crate::ValidationEnd::log)), by name.
+    #[serde(default, deserialize_with = "numbers_or_null")]
+    pub logged: BTreeMap<String, f64>,
     /// The number of items of the validation split whose outputs are not finite: they are in no value of the row.
     #[serde(default)]
     pub val_not_finite: u64,
@@ -73,7 +79,7 @@ pub(crate) struct MetricsFile {
 }
 
 #[derive(Serialize)]
-struct EpochLine {
+struct EpochLine<'a> {
     epoch: usize,
     train_loss: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,6 +91,10 @@ struct EpochLine {
     metric: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     val_metric: Option<Option<f64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    higher_is_better: Option<bool>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    logged: &'a BTreeMap<String, f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     val_not_finite: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,11 +124,17 @@ impl MetricsFile {
         &self.epochs
     }
 
-    /// Appends the row of an epoch, counted from 1.
+    /// Appends the row of an epoch, counted from 1, with the values that callbacks have logged.
     ///
     /// # Errors
     /// Returns [`RunError::BadFile`] for a row that could not be read back.
-    pub(crate) fn push(&mut self, epoch: usize, train: &EpochReport, val: &Validation) -> Result<()> {
+    pub(crate) fn push(
+        &mut self,
+        epoch: usize,
+        train: &EpochReport,
+        val: &Validation,
+        logged: &BTreeMap<String, f64>,
+    ) -> Result<()> {
         let &Validation { sums, metric, value, wall } = val;
         let is_other = metric != Metric::Accuracy;
         let has_accuracy = !metric.applies_to(TargetKind::Regression);
@@ -131,6 +147,8 @@ impl MetricsFile {
             val_accuracy: has_accuracy.then(|| sums.accuracy()),
             metric: is_other.then(|| metric.name()),
             val_metric: is_other.then_some(value),
+            higher_is_better: metric.recorded_direction(),
+            logged,
             val_not_finite: Some(sums.n_not_finite).filter(|n| *n != 0),
             val_seconds: wall.map(|wall| wall.as_secs_f64()),
             n_steps: train.n_steps,
@@ -215,6 +233,13 @@ fn nan() -> f64 {
     f64::NAN
 }
 
+fn numbers_or_null<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<BTreeMap<String, f64>, D::Error> {
+    let values: BTreeMap<String, Option<f64>> = Deserialize::deserialize(deserializer)?;
+    Ok(values.into_iter().map(|(name, value)| (name, value.unwrap_or(f64::NAN))).collect())
+}
+
 fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
@@ -234,7 +259,8 @@ mod tests {
         let wall = Duration::from_secs(1);
         let peak_memory = MemoryUse::default();
         let train = EpochReport { n_steps: 1, counts, timings: Timings::default(), wall, peak_memory };
-        file.push(epoch, &train, &counts.into()).expect("a row of numbers should be readable");
+        file.push(epoch, &train, &counts.into(), &BTreeMap::new())
+            .expect("a row of numbers should be readable");
     }
 
     /// A link to `/dev/full` behaves like a file on a full disk, also for root.

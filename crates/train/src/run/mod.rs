@@ -29,4 +29,5 @@ pub(crate) mod run_dir;
 pub(crate) mod state;
 pub(crate) mod summary;
 pub(crate) mod tensorboard;
+pub(crate) mod validation_end;
 pub(crate) mod write_failures;

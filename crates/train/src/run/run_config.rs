@@ -6,7 +6,7 @@ use kiln_loader::{Batcher, Loader, Phase};
 
 use crate::error::{Error, InputError, Result};
 use crate::evaluate::evaluation::Evaluation;
-use crate::evaluate::validation::Validation;
+use crate::metric::kind::Metric;
 use crate::metric::selection_error::SelectionError;
 use crate::run::callback::TrainCallback;
 use crate::run::few_steps::note_on_steps;
@@ -15,6 +15,7 @@ use crate::run::identity::{RunIdentity, compare_names};
 use crate::run::run_dir::RunDir;
 use crate::run::state::Run;
 use crate::run::summary::{FitReport, ReportInfo, Summary};
+use crate::run::validation_end::Validated;
 use crate::saved::info::ModelInfo;
 use crate::step::batch::DeviceBatch;
 use crate::step::embedding::NodeEmbedding;
@@ -57,6 +58,8 @@ pub struct RunConfig {
     pub fit: FitConfig,
     /// The settings and the data that the results depend on. A resumed run must have the same.
     pub identity: RunIdentity,
+    /// The metric of the validation, by which a resumed run knows a metric of one's own; `None` if the metric is a built-in one.
+    pub metric: Option<Metric>,
     /// The content of `config.json`: names and values of settings.
     pub settings: BTreeMap<String, String>,
     /// The content of `run.toml`, from which the program repeats the run; `None` writes no such file.
@@ -112,6 +115,7 @@ impl RunConfig {
             dir,
             fit,
             identity: RunIdentity::default(),
+            metric: None,
             settings: BTreeMap::new(),
             description: None,
             model: None,
@@ -126,7 +130,7 @@ impl RunConfig {
     /// loads the best epoch's parameters into the trainer. Collective: every rank must call it.
     ///
     /// `validate` returns the metric sums of all ranks for the batches of `val` in the given phase, as
-    /// [`Evaluator::count`](crate::Evaluator::count) and [`TaskTrainer::evaluate`] do, or a [`Validation`]. If `val` has no
+    /// [`Evaluator::count`](crate::Evaluator::count) and [`TaskTrainer::evaluate`] do, or a [`Validation`](crate::Validation), with outputs for callbacks in a [`Validated`]. If `val` has no
     /// items, no metric selects an epoch: the last one is kept.
     ///
     /// # Errors
@@ -147,7 +151,7 @@ impl RunConfig {
         T: Task,
         F: Batcher<Batch = DeviceBatch<T::Input>>,
         V: Batcher,
-        R: Into<Validation>,
+        R: Into<Validated>,
     {
         fit::check(&self.fit, 0)?;
         fit::check_items(&trainer, train)?;
@@ -158,6 +162,9 @@ impl RunConfig {
         }
         let mut run = Run::start(&mut trainer, || self.dir.open(), self.identity.clone())?;
         fit::check(&self.fit, run.n_epochs())?;
+        if let Some(metric) = self.metric {
+            run.set_metric(metric)?;
+        }
         let mut model = self.model.clone();
         if let (Some(_), Some(folder), Some(model)) = (run.resumed(), run.folder(), &mut model)
             && !compare_names(folder.path(), model)?

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kiln_feature::TargetKind;
@@ -6,6 +7,7 @@ use serde::Serialize;
 use crate::error::{Error, Result, RunError};
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::validation::Validation;
+use crate::metric::kind::Metric;
 use crate::run::checkpoint::{self, Checkpoint, Position, Restored, Surroundings};
 use crate::run::contract::Provenance;
 use crate::run::data_hash::DataHash;
@@ -34,6 +36,10 @@ pub struct Run {
     pub(super) position: Position,
     /// The settings, and the hash of the data once it is known.
     identity: RecordedIdentity,
+    /// The reason that a callback gave for stopping the run after its last epoch.
+    pub(super) stop_reason: Option<String>,
+    /// The name of a loss of one's own.
+    loss: Option<String>,
     /// The hash of the data, until all ranks have it and have compared it. Before that there is no checkpoint.
     awaited: Option<DataHash>,
     resumed: Option<Resumed>,
@@ -88,6 +94,8 @@ impl Run {
         let RunIdentity { settings, data_hash } = identity;
         let mut run = Self {
             position: Position::default(),
+            stop_reason: None,
+            loss: trainer.task.loss_name().map(str::to_owned),
             identity: RecordedIdentity { settings, data_hash: String::new() },
             awaited: Some(data_hash),
             resumed: None,
@@ -153,7 +161,8 @@ impl Run {
         })?;
         let n_ranks = checkpoint.n_ranks();
         let differences = checkpoint.provenance().differences(&Provenance::current());
-        let Restored { position, best, metrics } = checkpoint.restore(trainer)?;
+        let Restored { position, best, metrics, stop_reason } = checkpoint.restore(trainer)?;
+        self.stop_reason = stop_reason;
         self.resumed = Some(Resumed { epoch: position.epoch, step: position.step, n_ranks, damage });
         self.position = position;
         let Some(folder) = &mut self.folder else { return Ok(()) };
@@ -200,6 +209,36 @@ impl Run {
     /// Returns the number of epochs since the best epoch.
     pub fn n_since_best(&self) -> usize {
         self.position.n_since_best
+    }
+
+    /// Returns the reason that a callback gave for stopping the run ([`ValidationEnd::stop`](crate::ValidationEnd::stop)). Such a run
+    /// is complete.
+    pub fn stop_reason(&self) -> Option<&str> {
+        self.stop_reason.as_deref()
+    }
+
+    /// Sets the metric of the validation, in whose place a checkpoint has the name only.
+    ///
+    /// # Errors
+    /// Returns [`RunError::OtherRun`] if earlier epochs were validated by another metric.
+    pub(crate) fn set_metric(&mut self, metric: Metric) -> Result<()> {
+        self.check_metric(metric)?;
+        if let Some(best) = &mut self.position.best {
+            best.metric = metric;
+        }
+        Ok(())
+    }
+
+    fn check_metric(&self, now: Metric) -> Result<()> {
+        match self.position.best.as_ref().map(|best| best.metric) {
+            Some(then) if then != now => {
+                let name = "the metric".to_owned();
+                let then = then.to_string();
+                let now = now.to_string();
+                Err(Error::Run(RunError::OtherRun { name, then, now }))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sets the position to the completed steps of the trainer's current epoch.
@@ -294,6 +333,7 @@ impl Run {
             n_ranks: trainer.comm().rank_info().world_size,
             best: folder.best(),
             metrics: folder.metrics(),
+            stop_reason: self.stop_reason.as_deref(),
         };
         folder.write_checkpoint(&checkpoint::to_bytes(trainer, &around)?)?;
         self.failures.checkpoint_written();
@@ -331,19 +371,24 @@ impl Run {
         train: &EpochReport,
         val: impl Into<Validation>,
     ) -> Result<bool> {
+        self.record_with(trainer, train, val.into(), &BTreeMap::new())
+    }
+
+    /// Records an epoch like [`Run::record`], with the values that callbacks have logged.
+    pub(crate) fn record_with<T: Task>(
+        &mut self,
+        trainer: &mut TaskTrainer<T>,
+        train: &EpochReport,
+        val: Validation,
+        logged: &BTreeMap<String, f64>,
+    ) -> Result<bool> {
         let epoch = self.position.epoch + 1;
-        let val = val.into();
         trainer.comm().set_stage("recording the epoch");
-        let Position { best, n_since_best, .. } = &self.position;
-        if let Some(then) = best.as_ref().map(|best| best.metric).filter(|then| *then != val.metric) {
-            let name = "the metric".to_owned();
-            let then = then.to_string();
-            let now = val.metric.to_string();
-            return Err(Error::Run(RunError::OtherRun { name, then, now }));
-        }
+        self.check_metric(val.metric)?;
         if let Some(folder) = &mut self.folder {
-            folder.add_epoch(epoch, train, &val)?;
+            folder.add_epoch(epoch, train, &val, logged)?;
         }
+        let Position { best, n_since_best, .. } = &self.position;
         let is_best =
             val.is_empty() || best.as_ref().is_none_or(|best| val.is_better_than(&best.validation()));
         let mut next =
@@ -402,7 +447,11 @@ impl Run {
                 folder.write_outputs(said, info.item_columns)?;
             }
         }
-        let summary = Summary::new(&said.metrics(), self.best()?, &report, info.elapsed).with_test(said);
+        let summary = Summary {
+            loss: self.loss.clone(),
+            stop_reason: self.stop_reason.clone(),
+            ..Summary::new(&said.metrics(), self.best()?, &report, info.elapsed).with_test(said)
+        };
         Self::write_results(folder, &summary, said, info)?;
         Ok(Some(summary))
     }
@@ -415,7 +464,10 @@ impl Run {
     pub fn finish_interrupted(&self, report: &FitReport, info: &ReportInfo<'_>) -> Result<Option<Summary>> {
         let Some(folder) = &self.folder else { return Ok(None) };
         let report = FitReport { peak_memory: report.peak_memory.max(MemoryUse::now()), ..*report };
-        let summary = Summary::summarize_interrupted(self.position.best.as_ref(), &report, info.elapsed);
+        let summary = Summary {
+            loss: self.loss.clone(),
+            ..Summary::summarize_interrupted(self.position.best.as_ref(), &report, info.elapsed)
+        };
         Self::write_results(folder, &summary, &Evaluation::default(), info)?;
         Ok(Some(summary))
     }

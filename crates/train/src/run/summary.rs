@@ -88,6 +88,8 @@ pub struct Summary {
     pub metric: Metric,
     /// The value of that metric on the validation split; `None` if it is undefined.
     pub val_metric: Option<f64>,
+    /// The name of a loss of one's own; `None` for others.
+    pub loss: Option<String>,
     /// All metrics on the test split; empty if the accuracy selected the best epoch, or without a test split.
     pub test_metrics: Vec<(Metric, Option<f64>)>,
     /// The number of items of the validation split whose outputs are not finite in the best epoch: they count in no metric.
@@ -100,6 +102,8 @@ pub struct Summary {
     pub n_epochs: usize,
     /// True if early stopping ended the run before the maximum number of epochs.
     pub stopped_early: bool,
+    /// The reason that a callback gave for stopping early ([`ValidationEnd::stop`](crate::ValidationEnd::stop)).
+    pub stop_reason: Option<String>,
     /// True if the run was asked to stop. It can be resumed, and has no test.
     pub interrupted: bool,
     /// The seconds from the start of the run to the end of the evaluation on the test split. If the run was resumed,
@@ -131,11 +135,12 @@ impl Summary {
     }
 
     /// Returns how the run ended, to follow on its number of epochs.
-    pub(crate) fn end(&self) -> &'static str {
-        match (self.interrupted, self.stopped_early) {
-            (true, _) => ", interrupted",
-            (false, true) => ", stopped early",
-            (false, false) => "",
+    pub(crate) fn end(&self) -> String {
+        match (self.interrupted, self.stopped_early, &self.stop_reason) {
+            (true, ..) => ", interrupted".to_owned(),
+            (false, true, Some(reason)) => format!(", stopped early: {reason}"),
+            (false, true, None) => ", stopped early".to_owned(),
+            (false, false, _) => String::new(),
         }
     }
 
@@ -153,12 +158,14 @@ impl Summary {
             val_accuracy: best.val.accuracy(),
             metric: best.metric,
             val_metric: best.value,
+            loss: None,
             test_metrics: Vec::new(),
             val_not_finite: best.val.n_not_finite,
             test_not_finite: 0,
             best_epoch: best.epoch,
             n_epochs: fit.n_epochs,
             stopped_early: fit.stopped_early,
+            stop_reason: None,
             interrupted: fit.interrupted,
             seconds: elapsed.as_secs_f64(),
             peak_rss_anon_bytes: fit.peak_memory.anon_bytes,
@@ -181,6 +188,10 @@ impl Summary {
     pub fn with_test(mut self, test: &Evaluation) -> Self {
         if self.metric != Metric::Accuracy && !test.is_empty() {
             self.test_metrics = test.all_metrics();
+            if let Metric::Custom(_) = self.metric {
+                let value = test.stats(self.metric).ok().and_then(|stats| stats.value());
+                self.test_metrics.push((self.metric, value));
+            }
         }
         self.test_not_finite = test.n_not_finite();
         self
@@ -189,6 +200,7 @@ impl Summary {
 
 /// Writes the fields as a map. With the accuracy as metric, the fields of other metrics are left out, and with a metric
 /// of regression or of links, those of labels. Without a test split or a validation split, their metrics are left out.
+/// `higher_is_better`, `loss` and `stop_reason` are those of metrics and losses of one's own and of a callback.
 /// `val_not_finite` and `test_not_finite` are left out if they are 0, `interrupted` if it is false, and the best epoch and its
 /// weights if there is none. Only runs of link prediction have the field `negatives`.
 impl Serialize for Summary {
@@ -205,6 +217,12 @@ impl Serialize for Summary {
         if self.metric != Metric::Accuracy && self.has_validation() {
             map.serialize_entry("metric", self.metric.name())?;
             map.serialize_entry("val_metric", &self.val_metric)?;
+        }
+        if let Some(higher_is_better) = self.metric.recorded_direction() {
+            map.serialize_entry("higher_is_better", &higher_is_better)?;
+        }
+        if let Some(loss) = &self.loss {
+            map.serialize_entry("loss", loss)?;
         }
         if self.metric != Metric::Accuracy && self.has_test() {
             let test: BTreeMap<&str, _> =
@@ -223,6 +241,9 @@ impl Serialize for Summary {
         }
         map.serialize_entry("n_epochs", &self.n_epochs)?;
         map.serialize_entry("stopped_early", &self.stopped_early)?;
+        if let Some(reason) = &self.stop_reason {
+            map.serialize_entry("stop_reason", reason)?;
+        }
         if self.interrupted {
             map.serialize_entry("interrupted", &true)?;
         }
@@ -289,6 +310,9 @@ impl fmt::Display for Summary {
             false => {
                 writeln!(f, "best epoch      {} (the last one: no validation split)", self.best_epoch)?;
             }
+        }
+        if let Some(loss) = &self.loss {
+            writeln!(f, "loss            {loss}")?;
         }
         writeln!(f, "epochs          {}{}", self.n_epochs, self.end())?;
         writeln!(f, "time            {:.1} s", self.seconds)?;

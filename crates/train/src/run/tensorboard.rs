@@ -28,6 +28,7 @@ const BUFFER_BYTES: usize = 16 << 10;
 /// | `loss/train`, `loss/validation` | the loss of each epoch and of its validation |
 /// | `METRIC/validation` | the metric that selects the best epoch, such as `accuracy/validation` |
 /// | `accuracy/train` | the accuracy of each epoch, if the metric is the accuracy |
+/// | the name of a value that a callback logs | the value ([`ValidationEnd::log`](crate::ValidationEnd::log)) |
 /// | `seconds/epoch`, `seconds/validation` | the time of the training steps and of the validation |
 ///
 /// The step of an event counts training steps over all epochs, from 0; values of an epoch have its last step.
@@ -67,6 +68,11 @@ impl TensorBoard {
                 self.flush();
             }
         }
+    }
+
+    /// Returns the last step of the epoch: a session that resumes after the epoch begins at the next one, and keeps its values.
+    fn last_step(&self) -> usize {
+        ((self.epoch + 1) * self.n_steps).saturating_sub(1)
     }
 
     fn flush(&mut self) {
@@ -119,8 +125,12 @@ impl TrainCallback for TensorBoard {
         values.extend(val.value.map(|value| (tag.as_str(), value)));
         values.extend((val.metric == Metric::Accuracy).then(|| ("accuracy/train", train.counts.accuracy())));
         values.extend(val.wall.map(|wall| ("seconds/validation", wall.as_secs_f64())));
-        // The last step: a session that resumes after the epoch begins at the next one, and keeps these values.
-        self.scalars(((self.epoch + 1) * self.n_steps).saturating_sub(1), &values);
+        self.scalars(self.last_step(), &values);
+    }
+
+    fn logged(&mut self, values: &[(String, f64)]) {
+        let values: Vec<(&str, f64)> = values.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        self.scalars(self.last_step(), &values);
     }
 
     fn saving(&mut self) {

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use kiln_feature::TargetKind;
 use kiln_store::folder_lock::is_locked;
 
 use super::find::{is_run, suggest_runs};
@@ -24,6 +25,8 @@ pub struct RunRecord {
     pub folder: PathBuf,
     /// The settings in `config.json` by name, with their values as text; empty without the file.
     pub settings: BTreeMap<String, String>,
+    /// The metric that selects the best epoch; the accuracy before the first epoch.
+    pub metric: Metric,
     /// The epochs, in `metrics.jsonl`.
     pub epochs: Vec<EpochRow>,
     /// The result, in `summary.json`; `None` for a run that still trains, or that a crash ended.
@@ -83,14 +86,13 @@ impl RunRecord {
         let rows = read_optional(&path)?.unwrap_or_default();
         let epochs = parse_rows(&rows)
             .map_err(|error| Error::Run(RunError::BadFile { path, reason: error.to_string() }))?;
-        Ok(Self { folder, settings, epochs, summary, state })
+        let metric = metric_of(&epochs, summary.as_ref());
+        Ok(Self { folder, settings, metric, epochs, summary, state })
     }
 
     /// Returns the metric that selects the best epoch; the accuracy before the first epoch.
     pub fn metric(&self) -> Metric {
-        let of_epochs = self.epochs.last().and_then(|row| row.metric.parse().ok());
-        let of_summary = self.summary.as_ref().map(|summary| summary.metric);
-        of_summary.filter(|_| self.epochs.is_empty()).or(of_epochs).unwrap_or(Metric::Accuracy)
+        self.metric
     }
 
     /// Returns the value of the metric on the validation split in an epoch; `None` if it is undefined, or without a validation.
@@ -129,4 +131,14 @@ impl RunRecord {
     pub fn seconds(&self) -> f64 {
         self.epochs.iter().map(|row| row.seconds + row.val_seconds.unwrap_or(0.0)).sum()
     }
+}
+
+/// Returns the metric of a run: that of its last epoch, or of its summary.
+fn metric_of(epochs: &[EpochRow], summary: Option<&Summary>) -> Metric {
+    let Some(row) = epochs.last() else {
+        return summary.map_or(Metric::Accuracy, |summary| summary.metric);
+    };
+    // The kind of targets of a metric of one's own is not recorded, and not needed for its name and direction.
+    let named = Metric::of_record(&row.metric, row.higher_is_better, TargetKind::Classes);
+    named.unwrap_or(Metric::Accuracy)
 }

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use kiln_feature::TargetKind;
 use serde::Deserialize;
 
 use crate::error::{Error, Result, RunError};
@@ -18,6 +19,9 @@ pub(super) struct SummaryFile {
     val_accuracy: Option<f64>,
     metric: Option<String>,
     val_metric: Option<f64>,
+    higher_is_better: Option<bool>,
+    loss: Option<String>,
+    stop_reason: Option<String>,
     test_metrics: BTreeMap<String, Option<f64>>,
     val_not_finite: u64,
     test_not_finite: u64,
@@ -37,13 +41,20 @@ impl SummaryFile {
     pub(super) fn into_summary(self, path: &Path) -> Result<Summary> {
         let bad =
             |error: Error| Error::Run(RunError::BadFile { path: path.to_owned(), reason: error.to_string() });
-        let metric = self.metric.as_deref().map_or(Ok(Metric::Accuracy), str::parse).map_err(bad)?;
+        let is_of_labels = self.test_accuracy.or(self.val_accuracy).is_some();
+        let kind = if is_of_labels { TargetKind::Classes } else { TargetKind::Regression };
+        let of_name = |name: &str| Metric::of_record(name, self.higher_is_better, kind).map_err(bad);
+        let metric = self.metric.as_deref().map_or(Ok(Metric::Accuracy), of_name)?;
         let mut test_metrics = Vec::new();
         for (name, value) in self.test_metrics {
-            test_metrics.push((name.parse().map_err(bad)?, value));
+            let listed = if name == metric.name() { metric } else { name.parse().map_err(bad)? };
+            test_metrics.push((listed, value));
         }
         // The order in which a run lists them.
-        test_metrics.sort_by_key(|(metric, _)| Metric::ALL.iter().position(|other| other == metric));
+        test_metrics.sort_by_key(|(metric, _)| {
+            let position = Metric::ALL.iter().position(|other| other == metric);
+            position.unwrap_or(Metric::ALL.len())
+        });
         Ok(Summary {
             test_accuracy: self.test_accuracy.unwrap_or(f64::NAN),
             test_f1_macro: self.test_f1_macro,
@@ -58,6 +69,8 @@ impl SummaryFile {
             best_epoch: self.best_epoch,
             n_epochs: self.n_epochs,
             stopped_early: self.stopped_early,
+            stop_reason: self.stop_reason,
+            loss: self.loss,
             interrupted: self.interrupted,
             seconds: self.seconds,
             peak_rss_anon_bytes: self.peak_rss_anon_bytes,

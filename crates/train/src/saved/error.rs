@@ -1,3 +1,4 @@
+mod initial_weights_error;
 mod model_edges_error;
 mod model_file_error;
 mod model_nodes_error;
@@ -6,6 +7,7 @@ mod preparation_error;
 
 use crate::saved::model_file::{MODEL_FILE, ModelTask};
 
+pub use self::initial_weights_error::InitialWeightsError;
 pub use self::model_edges_error::ModelEdgesError;
 pub use self::model_file_error::ModelFileError;
 pub use self::model_nodes_error::ModelNodesError;
@@ -19,6 +21,9 @@ pub enum ModelError {
     /// A file of the saved model cannot be read or used.
     #[error(transparent)]
     File(#[from] ModelFileError),
+    /// A training cannot start from the saved weights.
+    #[error(transparent)]
+    Initial(#[from] InitialWeightsError),
     /// The nodes or their features do not fit the model.
     #[error(transparent)]
     Nodes(#[from] ModelNodesError),

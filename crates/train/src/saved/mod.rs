@@ -23,6 +23,7 @@ pub(crate) mod error;
 pub(crate) mod feature_columns;
 pub(crate) mod graph_access;
 pub(crate) mod info;
+pub(crate) mod initial_weights;
 pub(crate) mod link_predictor;
 pub(crate) mod link_scorer;
 pub(crate) mod mode;

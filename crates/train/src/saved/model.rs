@@ -29,7 +29,7 @@ use kiln_store::progress::ProgressUnit;
 use kiln_store::whole_file::read_whole;
 
 /// The file of a run folder with the weights of the best epoch.
-const WEIGHTS_FILE: &str = "best.safetensors";
+pub(crate) const WEIGHTS_FILE: &str = "best.safetensors";
 
 /// A trained model with the description of its inputs, opened from a run folder for predictions. It needs `model.json`
 /// and `best.safetensors` of the folder, and no training data. Clones share the weights; threads can predict at the
@@ -567,7 +567,7 @@ impl fmt::Debug for SavedModel {
     }
 }
 
-fn read(run_dir: &Path, name: &str) -> Result<(PathBuf, Vec<u8>)> {
+pub(crate) fn read(run_dir: &Path, name: &str) -> Result<(PathBuf, Vec<u8>)> {
     let path = run_dir.join(name);
     // The weights may be of any size.
     let most_bytes = if name == MODEL_FILE { MOST_MODEL_BYTES } else { u64::MAX };

@@ -1,4 +1,6 @@
 pub(crate) mod classification;
+pub(crate) mod custom_loss;
+pub(crate) mod custom_loss_error;
 pub(crate) mod graph;
 pub(crate) mod link;
 pub(crate) mod metric_sums;
@@ -20,7 +22,8 @@ use crate::step::task::metric_sums::MetricSums;
 use crate::step::task::negatives::NegativeCounts;
 
 /// A learning task: defines the loss of a batch and which predictions are correct. The trainer is the same for all
-/// tasks.
+/// tasks. A new task implements [`Task::forward`], [`Task::targets`] and [`Task::count`]; the other methods have defaults. A
+/// new loss needs no new task: [`Objective::custom`](crate::Objective::custom).
 pub trait Task {
     /// The input of the model for a batch, on the trainer's device.
     type Input;
@@ -74,6 +77,11 @@ pub trait Task {
     /// [`MetricSums::n_not_finite`]. Returns `None` if all are finite. The default is `None`, with which a loss that is not
     /// finite ends the evaluation.
     fn count_finite(&self, _input: &Self::Input, _outputs: &Tensor<2>) -> Option<MetricSums> {
+        None
+    }
+
+    /// Returns the name of a loss of one's own, which the summary of a run has. The default is none.
+    fn loss_name(&self) -> Option<&str> {
         None
     }
 

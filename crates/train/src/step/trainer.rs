@@ -1,4 +1,5 @@
 mod learn;
+pub(crate) mod own_loop;
 mod steps;
 
 use std::sync::Arc;
@@ -285,9 +286,24 @@ impl<T: Task> TaskTrainer<T> {
     }
 
     /// Returns true if `is_true` is true on any rank. Collective: every rank must call it.
-    pub(crate) fn any_rank(&mut self, is_true: bool) -> Result<bool> {
+    ///
+    /// # Errors
+    /// Returns [`Error::Ranks`] if a rank fails.
+    pub fn any_rank(&mut self, is_true: bool) -> Result<bool> {
         let all = self.comm.all_gather(&[u8::from(is_true)])?;
         Ok(all.iter().any(|said| *said != [0]))
+    }
+
+    /// Returns the text of the first rank that has one. Collective: every rank must call it.
+    pub(crate) fn first_text(&mut self, own: Option<String>) -> Result<Option<String>> {
+        if self.comm.rank_info().world_size == 1 {
+            return Ok(own);
+        }
+        // The first byte is 1 for a text, which may be empty.
+        let own = own.map_or_else(Vec::new, |text| [&[1][..], text.as_bytes()].concat());
+        let all = self.comm.all_gather(&own)?;
+        let first = all.iter().find(|bytes| !bytes.is_empty());
+        Ok(first.map(|bytes| String::from_utf8_lossy(&bytes[1..]).into_owned()))
     }
 
     /// Returns the negatives of all training steps so far, over all ranks, and of the last evaluation as those of the

@@ -2,6 +2,7 @@
 
 mod adam;
 mod batch_norm_ranks;
+mod callbacks;
 #[path = "../common/mod.rs"]
 mod common;
 mod data_hash;
@@ -23,6 +24,7 @@ mod named_model;
 mod old_checkpoints;
 mod one_seed;
 mod optimizer;
+mod own_task;
 mod rank_faults;
 mod ranks;
 mod resume;

@@ -7,11 +7,11 @@ use kiln_train::{Metric, RunRecord, RunState, RunTable, Summary, find_runs};
 
 type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-/// The summaries of a run on classes by the accuracy, of one on regression, of one on links, and of an interrupted one, with all
-/// fields that a run writes.
-const SUMMARIES: [&str; 4] = [
+/// The summaries of a run on classes by the accuracy, of one on regression, of one on links, of an interrupted one, and of one by a
+/// metric of one's own, with all fields that a run writes.
+const SUMMARIES: [&str; 5] = [
     r#"{"test_accuracy": 0.5, "test_f1_macro": 0.25, "test_roc_auc": null, "val_accuracy": 0.75, "test_not_finite": 2,
-        "best_epoch": 3, "n_epochs": 4, "stopped_early": true, "seconds": 2.5, "peak_rss_anon_bytes": 7,
+        "loss": "focal", "best_epoch": 3, "n_epochs": 4, "stopped_early": true, "stop_reason": "enough", "seconds": 2.5, "peak_rss_anon_bytes": 7,
         "peak_rss_mapped_bytes": 9, "weights_hash": "c0ffee"}"#,
     r#"{"metric": "rmse", "val_metric": 0.5, "test_metrics": {"mae": 0.25, "r2": null, "rmse": 0.75}, "val_not_finite": 1,
         "best_epoch": 1, "n_epochs": 2, "stopped_early": false, "seconds": 1.0, "peak_rss_anon_bytes": 0,
@@ -22,6 +22,10 @@ const SUMMARIES: [&str; 4] = [
         "test": {"n_negatives": 4, "n_rejected": 0}}, "weights_hash": "c0ffee"}"#,
     r#"{"n_epochs": 0, "stopped_early": false, "interrupted": true, "seconds": 1.0, "peak_rss_anon_bytes": 0,
         "peak_rss_mapped_bytes": 0}"#,
+    r#"{"test_accuracy": 0.5, "test_f1_macro": 0.25, "test_roc_auc": null, "val_accuracy": 0.75, "metric": "cost",
+        "val_metric": 0.5, "higher_is_better": false, "test_metrics": {"accuracy": 0.5, "cost": 0.75}, "best_epoch": 1,
+        "n_epochs": 1, "stopped_early": false, "seconds": 1.0, "peak_rss_anon_bytes": 0, "peak_rss_mapped_bytes": 0,
+        "weights_hash": "c0ffee"}"#,
 ];
 
 /// Writes a run with rows of a metric, whose values on the validation split are given, and with settings.

@@ -7,6 +7,7 @@ use kiln_loader::GraphBatch;
 use kiln_nn::{ForwardContext, GraphModel};
 
 use crate::step::batch::{DeviceBatch, ToDevice, tracked};
+use crate::step::task::custom_loss::LossTargets;
 use crate::step::task::metric_sums::MetricSums;
 use crate::step::task::objective::BatchTargets;
 use crate::step::task::task_objective::TaskObjective;
@@ -61,6 +62,18 @@ pub struct GraphInput {
     pub target_values: Vec<f32>,
 }
 
+impl GraphInput {
+    /// Runs a model on the batch, and returns its outputs, `[n_graphs, n_outputs]`: for a [`Task`](crate::Task) of one's own.
+    pub fn outputs<M: GraphModel>(&self, model: &M, ctx: &ForwardContext) -> Tensor<2> {
+        model.forward(&self.graphs, ops::widen(tracked(&self.x, ctx)), ctx)
+    }
+
+    /// Returns the targets of the batch with these outputs, for a loss of one's own ([`TaskTrainer::gradients`](crate::TaskTrainer::gradients)).
+    pub fn loss_targets(&self, outputs: &Tensor<2>) -> LossTargets<'_> {
+        LossTargets::new(outputs, &self.labels, &self.target_values)
+    }
+}
+
 impl ToDevice for GraphBatch {
     type Input = GraphInput;
 
@@ -91,8 +104,7 @@ impl<M: GraphModel> Task for GraphTask<M> {
     }
 
     fn forward(&self, model: &M, input: &GraphInput, _: &[Tensor<2>], ctx: &ForwardContext) -> StepOutput {
-        let x = ops::widen(tracked(&input.x, ctx));
-        let outputs = model.forward(&input.graphs, x, ctx);
+        let outputs = input.outputs(model, ctx);
         self.objective.forward(outputs, &input.labels, &input.target_values, ctx.mode)
     }
 
@@ -102,6 +114,10 @@ impl<M: GraphModel> Task for GraphTask<M> {
 
     fn count(targets: &BatchTargets, outputs: &Tensor<2>, counts: &mut MetricSums) {
         targets.count(outputs, counts);
+    }
+
+    fn loss_name(&self) -> Option<&str> {
+        self.objective.loss_name()
     }
 
     fn count_finite(&self, input: &GraphInput, outputs: &Tensor<2>) -> Option<MetricSums> {

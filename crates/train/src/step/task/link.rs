@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::step::batch::{DeviceBatch, ToDevice, tracked};
 use crate::step::embedding::NodeEmbedding;
 use crate::step::embedding::node_keys::NodeKeys;
+use crate::step::task::custom_loss::LossTargets;
 use crate::step::task::metric_sums::MetricSums;
 use crate::step::task::negatives::NegativeCounts;
 use crate::step::task::node::{InputType, NodeInput, NodeTask};
@@ -105,6 +106,11 @@ pub struct LinkInput {
 }
 
 impl LinkInput {
+    /// Returns the targets of the batch with these outputs, for a loss of one's own ([`TaskTrainer::gradients`](crate::TaskTrainer::gradients)).
+    pub fn loss_targets(&self, outputs: &Tensor<2>) -> LossTargets<'_> {
+        LossTargets::new(outputs, &self.labels, &self.target_values)
+    }
+
     /// Returns the sources and the destinations of the links.
     pub fn link_nodes(&self) -> [Vec<NodeId>; 2] {
         [&self.srcs, &self.dsts].map(|positions| {
@@ -229,6 +235,10 @@ impl<M: BlockModel> Task for LinkTask<M> {
 
     fn count(targets: &BatchTargets, outputs: &Tensor<2>, counts: &mut MetricSums) {
         targets.count(outputs, counts);
+    }
+
+    fn loss_name(&self) -> Option<&str> {
+        self.objective().loss_name()
     }
 
     fn count_finite(&self, input: &LinkInput, outputs: &Tensor<2>) -> Option<MetricSums> {

@@ -15,6 +15,7 @@ use crate::step::batch::{DeviceBatch, ToDevice};
 use crate::step::embedding::NodeEmbedding;
 use crate::step::embedding::embedding_error::EmbeddingError;
 use crate::step::embedding::node_keys::NodeKeys;
+use crate::step::task::custom_loss::LossTargets;
 use crate::step::task::metric_sums::MetricSums;
 use crate::step::task::objective::BatchTargets;
 use crate::step::task::task_objective::TaskObjective;
@@ -104,12 +105,29 @@ pub struct NodeInput {
 }
 
 impl NodeInput {
+    /// Returns the targets of the batch with these outputs, for a loss of one's own ([`TaskTrainer::gradients`](crate::TaskTrainer::gradients)).
+    pub fn loss_targets(&self, outputs: &Tensor<2>) -> LossTargets<'_> {
+        LossTargets::new(outputs, &self.labels, &self.target_values)
+    }
+
     /// Wraps this input, which is on `device`, as a batch.
     pub(crate) fn into_batch(self, key: RngKey, times: StageTimes, device: &Device) -> DeviceBatch<Self> {
         let block_bytes = self.blocks.iter().map(DeviceBlock::n_bytes).sum::<usize>();
         let n_bytes = block_bytes + self.x.n_bytes();
         let device = device.clone().inner();
         DeviceBatch { key, n_items: self.seeds.len(), n_bytes, times, device, input: self }
+    }
+
+    /// Runs a model on the batch, and returns its outputs, `[n_seeds, n_outputs]`, in the order of the seeds: for a
+    /// [`Task`](crate::Task) of one's own. `embedded` has the rows of the nodes of types without features
+    /// ([`Task::embedded_nodes`](crate::Task::embedded_nodes)); it is empty if all have some.
+    pub fn outputs<M: BlockModel>(
+        &self,
+        model: &M,
+        embedded: &[Tensor<2>],
+        ctx: &ForwardContext,
+    ) -> Tensor<2> {
+        rows_of_seeds(self.forward(model, embedded, ctx), &self.seed_index)
     }
 
     /// Runs a model on the batch, with `embedded` for the types whose rows are trainable.
@@ -263,7 +281,7 @@ impl<M: BlockModel> Task for NodeTask<M> {
         embedded: &[Tensor<2>],
         ctx: &ForwardContext,
     ) -> StepOutput {
-        let outputs = rows_of_seeds(input.forward(model, embedded, ctx), &input.seed_index);
+        let outputs = input.outputs(model, embedded, ctx);
         self.objective.forward(outputs, &input.labels, &input.target_values, ctx.mode)
     }
 
@@ -273,6 +291,10 @@ impl<M: BlockModel> Task for NodeTask<M> {
 
     fn count(targets: &BatchTargets, outputs: &Tensor<2>, counts: &mut MetricSums) {
         targets.count(outputs, counts);
+    }
+
+    fn loss_name(&self) -> Option<&str> {
+        self.objective.loss_name()
     }
 
     fn count_finite(&self, input: &NodeInput, outputs: &Tensor<2>) -> Option<MetricSums> {

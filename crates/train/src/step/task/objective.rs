@@ -1,7 +1,7 @@
 //! Objectives: the loss of a kind of targets, on a device for training and on the host for evaluation.
 
 use burn::tensor::Tensor;
-use kiln_feature::TargetKind;
+use kiln_feature::{TargetKind, TargetScaler};
 use kiln_nn::{ClassLoss, LinkLoss, LossSum, TargetLoss};
 
 use crate::error::{Error, InputError, Result};
@@ -10,6 +10,7 @@ use crate::metric::multi_label::MultiLabelCounts;
 use crate::metric::ranking::log_sum_exp;
 use crate::step::task::StepOutput;
 use crate::step::task::classification::{self, has_class, is_finite, predicted_class};
+use crate::step::task::custom_loss::{CustomLoss, LossTargets, LossValue};
 use crate::step::task::metric_sums::MetricSums;
 
 /// The kind of targets that a task learns, with their loss.
@@ -23,6 +24,8 @@ pub enum Objective {
     Regression(TargetLoss),
     /// The scores of links and of their negatives.
     Links(LinkLoss),
+    /// Targets of any kind, by a loss of one's own ([`Objective::custom`]).
+    Custom(CustomLoss),
 }
 
 /// The targets of a batch, which outlive its input. Values are `[n_items, n_outputs]`, row-major, NaN if missing.
@@ -57,6 +60,37 @@ impl Objective {
         }
     }
 
+    /// Returns the objective of a loss of one's own: a function of the outputs of a batch, `[n_items, n_outputs]`, and its targets,
+    /// which returns the loss of each item, `[n_items]`, or a [`LossSum`](kiln_nn::LossSum) with weights. The model trains by its
+    /// mean over the items of all ranks, and evaluations have it as loss. Metrics are those of the targets.
+    ///
+    /// For links, the outputs are scores, `[n_links, 1 + n_negatives]`, with the score of the link in column 0, and there are no
+    /// other targets. The name identifies the loss in the settings of a run: a run by another name does not resume it. Give the
+    /// loss another name when the function changes.
+    ///
+    /// The function is called once before training, with a few items, so that a wrong shape is an error of the loader. Losses of an
+    /// evaluation by exact neighbours, or by another metric than the accuracy, are computed on the CPU.
+    ///
+    /// ```
+    /// use burn::tensor::activation::log_softmax;
+    /// use kiln_feature::TargetKind;
+    /// use kiln_train::Objective;
+    /// // The focal loss of Lin et al. 2017 with γ = 2: well classified items count less.
+    /// let focal = Objective::custom("focal-2", TargetKind::Classes, |outputs, targets| {
+    ///     let of_classes = log_softmax(outputs, 1);
+    ///     let log_p = of_classes.gather(1, targets.classes().unsqueeze_dim(1)).squeeze_dim::<1>(1);
+    ///     log_p.clone().exp().neg().add_scalar(1.0).square() * log_p.neg()
+    /// });
+    /// assert_eq!(focal.kind(), TargetKind::Classes);
+    /// ```
+    pub fn custom<R: Into<LossValue>>(
+        name: &str,
+        kind: TargetKind,
+        loss: impl Fn(Tensor<2>, &LossTargets<'_>) -> R + Send + Sync + 'static,
+    ) -> Self {
+        Self::Custom(CustomLoss::new(name, kind, loss))
+    }
+
     /// Returns the kind of the targets.
     pub fn kind(&self) -> TargetKind {
         match self {
@@ -64,6 +98,7 @@ impl Objective {
             Self::MultiLabel => TargetKind::MultiLabel,
             Self::Regression(_) => TargetKind::Regression,
             Self::Links(_) => TargetKind::Links,
+            Self::Custom(loss) => loss.kind(),
         }
     }
 
@@ -72,7 +107,8 @@ impl Objective {
     ///
     /// # Errors
     /// Returns [`InputError::OtherTargets`] for targets of another kind, [`InputError::BinaryLoss`] for a regression by
-    /// binary cross entropy, and [`Error::Model`] for invalid settings of the loss.
+    /// binary cross entropy, [`Error::Model`] for invalid settings of the loss, and [`InputError::CustomLoss`] for a loss of one's own
+    /// that does not return one loss per item.
     pub fn check(&self, kind: TargetKind, n_outputs: usize) -> Result<()> {
         if self.kind() != kind {
             return Err(Error::Input(InputError::OtherTargets { expected: self.kind(), got: kind }));
@@ -83,6 +119,7 @@ impl Objective {
             Self::Regression(TargetLoss::BinaryCrossEntropy) => Err(Error::Input(InputError::BinaryLoss)),
             Self::Regression(loss) => Ok(loss.check()?),
             Self::Links(loss) => Ok(loss.check(n_outputs.saturating_sub(1))?),
+            Self::Custom(loss) => loss.check(n_outputs),
         }
     }
 
@@ -96,17 +133,18 @@ impl Objective {
             Self::MultiLabel => TargetLoss::BinaryCrossEntropy.sum(outputs.clone(), values),
             Self::Regression(loss) => loss.sum(outputs.clone(), values),
             Self::Links(loss) => loss.sum(outputs.clone()),
+            Self::Custom(loss) => loss.sum(outputs.clone(), classes, values),
         };
         StepOutput { outputs, loss_sum: sum, weight }
     }
 
     /// Returns the targets of a batch with which its outputs are compared.
     pub(crate) fn targets(&self, classes: &[i32], values: &[f32], n_items: usize) -> BatchTargets {
-        match self {
-            Self::Classes(_) => BatchTargets::Classes(classes.to_vec()),
-            Self::MultiLabel => BatchTargets::MultiLabel(values.to_vec()),
-            Self::Regression(_) => BatchTargets::Regression(n_items),
-            Self::Links(_) => BatchTargets::Links,
+        match self.kind() {
+            TargetKind::Classes => BatchTargets::Classes(classes.to_vec()),
+            TargetKind::MultiLabel => BatchTargets::MultiLabel(values.to_vec()),
+            TargetKind::Regression => BatchTargets::Regression(n_items),
+            TargetKind::Links => BatchTargets::Links,
         }
     }
 
@@ -115,18 +153,19 @@ impl Objective {
         has_prediction(self.kind(), outputs)
     }
 
-    /// Computes the metric sums of items on the host, the loss in f64, without items whose outputs are not finite. `outputs`
-    /// and `values` are `[n_items, n_outputs]`, row-major; one of `classes` and `values` has the targets, the other is
-    /// empty, and both are for links. A loss of regression is that of errors in `deviations` of the columns, `[n_outputs]`,
-    /// if they are given.
+    /// Computes the metric sums of items on the host, the loss in f64 (one's own in f32), without items whose outputs are not
+    /// finite. `outputs` and `values` are `[n_items, n_outputs]`, row-major; one of `classes` and `values` has the targets, the
+    /// other is empty, and both are for links. A loss of regression is that of errors on the scale of `scaler`, if it is given.
     pub(crate) fn count_rows(
         &self,
         outputs: &[f32],
         n_outputs: usize,
         classes: &[i32],
         values: &[f32],
-        deviations: Option<&[f64]>,
+        scaler: Option<&TargetScaler>,
     ) -> MetricSums {
+        let deviations = scaler.map(TargetScaler::deviations);
+        let mut of_custom = CustomRows::default();
         let mut counts = MetricSums::default();
         let mut labels = MultiLabelCounts::new(n_outputs);
         // Without outputs there are no rows, but the chunk length must not be 0.
@@ -137,9 +176,13 @@ impl Objective {
             }
             let class = classes.get(item).copied().unwrap_or(-1);
             let values = values.get(item * n_outputs..(item + 1) * n_outputs).unwrap_or_default();
-            let ItemLoss { loss, weight } = self.loss_of_item(row, class, values, deviations);
-            counts.loss_sum += loss;
-            counts.weight += weight;
+            match self.loss_of_item(row, class, values, deviations) {
+                Some(ItemLoss { loss, weight }) => {
+                    counts.loss_sum += loss;
+                    counts.weight += weight;
+                }
+                None => of_custom.add(row, classes.get(item), values),
+            }
             match self.kind() {
                 TargetKind::Classes => {
                     counts.hits += u64::from(predicted_class(row) == Some(class as u32));
@@ -153,25 +196,47 @@ impl Objective {
                 }
             }
         }
+        if let Self::Custom(loss) = self {
+            let CustomRows { outputs, classes, values } = of_custom;
+            (counts.loss_sum, counts.weight) = loss.sum_rows(outputs, n_outputs, &classes, values, scaler);
+        }
         counts.hits += labels.n_correct();
         counts.total += labels.n_items();
         counts
     }
 
-    /// Computes the loss of one item on the host, in f64: its weighted loss and its weight.
+    /// Computes the loss of one item on the host, in f64: its weighted loss and its weight. `None` for a loss of one's own, which
+    /// is a function of many items.
     fn loss_of_item(
         &self,
         outputs: &[f32],
         class: i32,
         values: &[f32],
         deviations: Option<&[f64]>,
-    ) -> ItemLoss {
+    ) -> Option<ItemLoss> {
         match self {
-            Self::Classes(loss) => class_loss(loss, outputs, class as usize),
-            Self::MultiLabel => target_loss(TargetLoss::BinaryCrossEntropy, outputs, values, None),
-            Self::Regression(loss) => target_loss(*loss, outputs, values, deviations),
-            Self::Links(loss) => link_loss(*loss, outputs),
+            Self::Classes(loss) => Some(class_loss(loss, outputs, class as usize)),
+            Self::MultiLabel => Some(target_loss(TargetLoss::BinaryCrossEntropy, outputs, values, None)),
+            Self::Regression(loss) => Some(target_loss(*loss, outputs, values, deviations)),
+            Self::Links(loss) => Some(link_loss(*loss, outputs)),
+            Self::Custom(_) => None,
         }
+    }
+}
+
+/// The items with a prediction, for a loss of one's own.
+#[derive(Debug, Default)]
+struct CustomRows {
+    outputs: Vec<f32>,
+    classes: Vec<i32>,
+    values: Vec<f32>,
+}
+
+impl CustomRows {
+    fn add(&mut self, outputs: &[f32], class: Option<&i32>, values: &[f32]) {
+        self.outputs.extend_from_slice(outputs);
+        self.classes.extend(class);
+        self.values.extend_from_slice(values);
     }
 }
 

@@ -47,6 +47,17 @@ impl TaskObjective {
         self.objective.kind()
     }
 
+    /// Returns the name of a loss of one's own.
+    pub(crate) fn loss_name(&self) -> Option<&str> {
+        match &self.objective {
+            Objective::Custom(loss) => Some(loss.name()),
+            Objective::Classes(_)
+            | Objective::MultiLabel
+            | Objective::Regression(_)
+            | Objective::Links(_) => None,
+        }
+    }
+
     /// Computes the loss of a batch. One of `classes` and `values` has the targets, the other is empty. In evaluations, the
     /// outputs are returned in the units of the targets; a training step does not wait for them.
     pub(crate) fn forward(
@@ -107,8 +118,7 @@ impl TaskObjective {
         classes: &[i32],
         values: &[f32],
     ) -> MetricSums {
-        let deviations = self.scaler.as_ref().map(TargetScaler::deviations);
-        self.objective.count_rows(outputs, n_outputs, classes, values, deviations)
+        self.objective.count_rows(outputs, n_outputs, classes, values, self.scaler.as_ref())
     }
 }
 

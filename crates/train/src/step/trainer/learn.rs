@@ -9,9 +9,9 @@ use crate::step::embedding::embeddings::TrainedRows;
 use crate::step::embedding::row_gradients::RowGradients;
 use crate::step::optimizer::clip::{Factor, scaled};
 use crate::step::reports::StepReport;
-use crate::step::task::Task;
 use crate::step::task::metric_sums::{MetricSums, check_training_loss};
 use crate::step::task::negatives::NegativeCounts;
+use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
 
 /// The result of a rank's forward and backward pass.
@@ -133,9 +133,20 @@ impl<T: Task> TaskTrainer<T> {
         number: usize,
         scale: LossScale,
     ) -> Result<Learned> {
+        self.learn_by(&batch, number, scale, |output, _| Ok(output))
+    }
+
+    /// Runs the passes of [`TaskTrainer::learn`] with the loss that `with_loss` returns instead of the task's.
+    pub(crate) fn learn_by(
+        &mut self,
+        batch: &DeviceBatch<T::Input>,
+        number: usize,
+        scale: LossScale,
+        with_loss: impl FnOnce(StepOutput, &T::Input) -> Result<StepOutput>,
+    ) -> Result<Learned> {
         let started = Instant::now();
         self.comm.set_stage("upload");
-        self.check_device(&batch)?;
+        self.check_device(batch)?;
         self.epoch.timings.loader += batch.times;
         let uploaded = Instant::now();
         self.epoch.timings.upload += uploaded - started;
@@ -152,6 +163,7 @@ impl<T: Task> TaskTrainer<T> {
         let forward = self.generator.train(batch.key, self.epoch.epoch, number, || {
             self.task.forward(&self.model, &batch.input, &embedded.rows, &ctx)
         })?;
+        let forward = with_loss(forward, &batch.input)?;
         let negatives = T::negatives(&batch.input);
         let read = self.counts_of(&batch.input, &forward);
         let outcome = if self.reads_at_once() {

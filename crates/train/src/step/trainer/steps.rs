@@ -79,10 +79,23 @@ impl<T: Task> TaskTrainer<T> {
             return Ok(false);
         };
         let learning_rate = self.learning_rate()?;
-        let Learned { outcome, weight, negatives, gradients, rows } = match self.accumulate {
+        let learned = match self.accumulate {
             1 => self.learn(batch, 0, LossScale::Mean)?,
             _ => self.learn_all(batch, batches, &mut observe)?,
         };
+        self.apply(learned, learning_rate, asked, observe)?;
+        Ok(true)
+    }
+
+    /// Averages the gradients of a step that began at `asked` over the ranks, and updates the parameters.
+    pub(crate) fn apply(
+        &mut self,
+        learned: Learned,
+        learning_rate: f64,
+        asked: Instant,
+        observe: impl FnMut(&StepReport),
+    ) -> Result<()> {
+        let Learned { outcome, weight, negatives, gradients, rows } = learned;
         let learned = Instant::now();
         self.comm.set_stage("sync");
         let (outcome, all) = self.share(outcome, weight, negatives)?;
@@ -114,7 +127,7 @@ impl<T: Task> TaskTrainer<T> {
         if self.reads_at_once() || self.read_every <= self.epoch.unread.len() {
             self.read_back(observe)?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Sums a step over all ranks: its outcome, its weight, its negatives, the requests to stop and the ranks that have
@@ -156,14 +169,16 @@ impl<T: Task> TaskTrainer<T> {
         Ok(())
     }
 
-    /// Ends an epoch without batches left ([`TaskTrainer::step`] has returned false): the ranks compare their models,
-    /// and the next step belongs to the next epoch. Collective: every rank must call it.
+    /// Ends an epoch without batches left ([`TaskTrainer::step`] has returned false, or each batch was an
+    /// [update](TaskTrainer::update)): the ranks compare their models, and the next step belongs to the next epoch. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns [`TrainerError::RanksDiffer`] if the ranks have different parameters, [`crate::RunError::Weights`] if
-    /// the parameters cannot be serialized, and [`Error::Ranks`] if another rank fails.
+    /// Returns [`TrainerError::LossNotFinite`] for a step whose loss was not read before,
+    /// [`TrainerError::RanksDiffer`] if the ranks have different parameters, [`crate::RunError::Weights`] if the parameters cannot be serialized, and [`Error::Ranks`] if another rank fails.
     pub fn end_epoch(&mut self) -> Result<EpochReport> {
         let epoch = self.epoch.epoch;
+        // Steps of a loop of one's own may be unread; after `step` has returned false, none is.
+        self.read_back(|_| ())?;
         // This collective comes first: it differs from that of a step, so a rank with more steps than the others is
         // detected.
         self.compare(epoch)?;
@@ -182,7 +197,7 @@ impl<T: Task> TaskTrainer<T> {
     }
 
     /// Returns the learning rate of the current step.
-    fn learning_rate(&self) -> Result<f64> {
+    pub(crate) fn learning_rate(&self) -> Result<f64> {
         let epoch = self.epoch.epoch;
         let step = self.epoch.n_steps;
         let epoch_steps = self.epoch_steps;

@@ -161,7 +161,7 @@ pub(crate) fn load_moments(tables: &mut [Arc<NodeEmbedding>], mut bytes: &[u8]) 
 const PREFIX: &str = "embeddings.";
 
 /// Returns the names of the tensors of a table.
-fn names(position: usize) -> [String; 3] {
+pub(crate) fn names(position: usize) -> [String; 3] {
     ["weight", "is_learned", "keys"].map(|name| format!("{PREFIX}{position}.{name}"))
 }
 
@@ -178,7 +178,7 @@ fn tensor<'a>(file: &SafeTensors<'a>, name: &str, dtype: Dtype, shape: &[usize])
     Err(Error::Run(RunError::Weights { reason }))
 }
 
-fn pack(tensors: Vec<(String, TensorView<'_>)>) -> Result<Vec<u8>> {
+pub(crate) fn pack(tensors: Vec<(String, TensorView<'_>)>) -> Result<Vec<u8>> {
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     serialize(tensors, Some(metadata)).map_err(|error| invalid(&error))
 }
