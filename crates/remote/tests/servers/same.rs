@@ -254,7 +254,10 @@ fn rejects_rules_that_servers_do_not_know() {
     let cluster = Cluster::of(&parts, None, RuleRegistry::default());
     let graph = || Arc::clone(&cluster.graph);
     let error = by_name(graph(), FANOUTS, "mine").unwrap_err();
-    assert!(error.to_string().contains("unknown sampling rule `mine`, expected one of uniform,"), "{error}");
+    assert!(
+        error.to_string().contains("unknown sampling rule `mine`, expected one of most-recent, uniform,"),
+        "{error}"
+    );
     assert!(RuleRegistry::default().register("uniform", last_ones).is_err());
     // The rule is registered on the client only.
     let servers = cluster.servers.iter().map(|server| server.address().to_string()).collect::<Vec<_>>();
