@@ -6,10 +6,10 @@ use std::sync::Arc;
 use kiln_feature::{DenseFeatures, FeatureBuffer, FeatureStore, Labels};
 use kiln_graph::{NodeId, NodeTypes, RelationEdges, Relations};
 use kiln_loader::{
-    BatchError, Error, FeatureRows, FeatureStores, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig,
-    MiniBatch, NodeBatcher, NodeTargets, Phase, RowsOfType,
+    BatchError, Batcher, Error, FeatureRows, FeatureStores, ItemSampler, ItemSamplerConfig, Loader,
+    LoaderConfig, MiniBatch, NodeBatcher, NodeTargets, Phase, RowsOfType, SeedBatch, StageTimes,
 };
-use kiln_sample::{Fanout, HeteroNeighborSampler, SamplerConfig};
+use kiln_sample::{Fanout, HeteroNeighborSampler, RngKey, SamplerConfig, Scratch};
 
 /// Users 0 to 3, items 4 to 9 and shops 10 and 11. Each item is bought by two users and sold by a shop.
 fn graph() -> Relations {
@@ -100,6 +100,36 @@ fn a_seed_without_target_is_an_error() {
     // Samplers reject a node that does not exist.
     let error = loader(&[12], 1).epoch(Phase::Validation).next().unwrap().unwrap_err();
     assert!(matches!(error, Error::Batch { source: BatchError::Sample(_), .. }), "{error}");
+}
+
+/// The rows are about items 4 to 9 of the graph, and one item is in two of them, at different times.
+#[test]
+fn rows_of_a_table_have_the_node_the_time_and_the_target_of_each() {
+    let graph = graph();
+    let batcher = |times: Vec<i64>| {
+        let sampler =
+            HeteroNeighborSampler::new(&graph, vec![vec![Fanout::All; 2]], SamplerConfig::default());
+        let features = FeatureStores::new(graph.types().clone(), vec![None; 3]);
+        let targets = NodeTargets::rows(vec![NodeId(9), NodeId(4), NodeId(9)], Labels::new(vec![2, 0, 1], 3));
+        NodeBatcher::new(Arc::new(sampler.unwrap()), features, targets).seed_times(times)
+    };
+    let batch = |times: Vec<i64>, rows: &[u32]| {
+        let rows = rows.iter().copied().map(NodeId).collect();
+        let seeds = SeedBatch::new(Phase::Test, 0, RngKey::new(0), rows);
+        batcher(times).batch(seeds, &mut Scratch::default(), &mut StageTimes::default())
+    };
+    let sampled = batch(vec![10, 20, 30], &[2, 0, 1, 2]).unwrap().sampled;
+    assert_eq!(sampled.seeds.as_nodes(), [9, 9, 4, 9].map(NodeId));
+    assert_eq!(sampled.seeds.times(), Some(&[30, 10, 20, 30][..]));
+    assert_eq!(sampled.items, [2, 0, 1, 2].map(NodeId));
+    assert_eq!(sampled.labels, [1, 2, 0, 1]);
+    // Equal rows share their trees, and those of one node at two times do not.
+    assert_eq!(sampled.seed_index[0], sampled.seed_index[3]);
+    assert_ne!(sampled.seed_index[0], sampled.seed_index[1]);
+    for (times, rows) in [(vec![10, 20, 30], vec![0, 3]), (vec![10, 20], vec![2])] {
+        let error = batch(times, &rows).unwrap_err();
+        assert!(matches!(error, BatchError::NoSuchRow { .. }), "{error}");
+    }
 }
 
 #[test]
