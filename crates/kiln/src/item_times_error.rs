@@ -63,13 +63,15 @@ pub enum ItemTimesError {
         /// The name of the rule.
         rule: &'static str,
     },
-    /// The model reads ages, and batches carry none.
-    #[error("the model reads the ages of nodes and edges: let the loader carry them (NeighborLoader::ages)")]
-    NoAges,
-    /// Batches carry ages, and the model reads none.
+    /// The model reads ages, and batches carry none ([`NeighborLoader::ages`](crate::NeighborLoader::ages)).
     #[error(
-        "the loader carries the ages of nodes and edges, and the model reads none: create it with \
-         NeighborLoader::encode_times, or leave out NeighborLoader::ages"
+        "the model reads the ages of nodes and edges, which the batches of the loader do not carry: add them to the loader"
+    )]
+    NoAges,
+    /// Batches carry ages, and the model reads none ([`NeighborLoader::encode_times`](crate::NeighborLoader::encode_times)).
+    #[error(
+        "the batches of the loader carry the ages of nodes and edges, and the model reads none: use a model with an encoding of \
+         times, or a loader without ages"
     )]
     AgesNotRead,
     /// Ages are those at the times of items, and items are not sampled at them.
@@ -80,8 +82,7 @@ pub enum ItemTimesError {
     AgesWithoutItemTimes,
     /// The model reads the ages of other types of nodes, or of other relations, than those with times.
     #[error(
-        "the model reads the ages of {expected:?}, but the data has times of {got:?}: create the model for this data, with \
-         NeighborLoader::encode_times"
+        "the model reads the ages of {expected:?}, but the data has times of {got:?}: create the model for this data"
     )]
     OtherAges {
         /// The types and relations of the model.

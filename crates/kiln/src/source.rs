@@ -339,11 +339,12 @@ pub(crate) trait Source: Send + Sync {
     /// Returns the types of nodes and the relations with times of their own.
     fn timed_parts(&self) -> TimedParts {
         let n_types = self.schema().types().n_types();
-        let has_times = |columns: Vec<String>| columns.iter().any(|name| name == EdgeColumns::TIMES);
-        TimedParts {
-            node_types: (0..n_types).map(|node_type| self.node_times(node_type).is_some()).collect(),
-            relations: self.edge_columns().into_iter().map(has_times).collect(),
+        let mut relations = Vec::new();
+        for columns in self.edge_columns() {
+            relations.push(columns.iter().any(|name| name == EdgeColumns::TIMES));
         }
+        let node_types = (0..n_types).map(|node_type| self.node_times(node_type).is_some()).collect();
+        TimedParts { node_types, relations }
     }
 
     /// Returns the length of time between the first and the last time of the nodes and edges; `None` if there are none, or if the

@@ -61,7 +61,7 @@ impl Ages {
     /// # Errors
     /// Returns [`BatchError::NoItemTimes`] for a block without the times of its sources, and [`BatchError::NoSuchNode`] for a node
     /// without a row.
-    pub(crate) fn of_nodes(&self, block: &Block) -> Result<Vec<Option<Vec<f32>>>, BatchError> {
+    pub(crate) fn node_ages(&self, block: &Block) -> Result<Vec<Option<Vec<f32>>>, BatchError> {
         let src_times = block.src_times().ok_or(BatchError::NoItemTimes)?;
         let types = self.schema.types();
         let mut ages: Vec<Option<Vec<f32>>> = Vec::with_capacity(self.nodes.len());
@@ -83,18 +83,18 @@ impl Ages {
     /// # Errors
     /// Returns [`BatchError::NoItemTimes`] for a block without the times of its sources, and
     /// [`kiln_feature::Error::EdgeOutOfRange`] for an edge without a time.
-    pub(crate) fn of_edges(&self, blocks: &[Block]) -> Result<Option<EdgeRows>, BatchError> {
+    pub(crate) fn edge_ages(&self, blocks: &[Block]) -> Result<Option<EdgeRows>, BatchError> {
         if self.edges.iter().all(Option::is_none) {
             return Ok(None);
         }
         let mut of_blocks = Vec::with_capacity(blocks.len());
         for block in blocks {
-            of_blocks.push(FeatureBuffer::F32(self.of_block(block)?));
+            of_blocks.push(FeatureBuffer::F32(self.block_ages(block)?));
         }
         Ok(Some(EdgeRows { name: Arc::from(EdgeColumns::AGES), blocks: of_blocks, dim: 1 }))
     }
 
-    fn of_block(&self, block: &Block) -> Result<Vec<f32>, BatchError> {
+    fn block_ages(&self, block: &Block) -> Result<Vec<f32>, BatchError> {
         // The destinations of a block are its first sources.
         let dst_times = block.src_times().ok_or(BatchError::NoItemTimes)?;
         let mut ages = Vec::with_capacity(block.n_edges());
@@ -151,18 +151,18 @@ mod tests {
     #[test]
     fn ages_are_fractions_of_the_unit_and_unknown_without_a_time_before_the_item() {
         let at_7 = block().with_src_times(vec![7; 3]);
-        let [of_edges] = &ages().of_edges(std::slice::from_ref(&at_7)).unwrap().unwrap().blocks[..] else {
+        let [of_edges] = &ages().edge_ages(std::slice::from_ref(&at_7)).unwrap().unwrap().blocks[..] else {
             panic!("there should be one block")
         };
         assert_eq!(of_edges.clone().into_f32(), [0.4, Ages::UNKNOWN, Ages::UNKNOWN]);
-        let of_nodes = ages().of_nodes(&at_7).unwrap();
+        let of_nodes = ages().node_ages(&at_7).unwrap();
         // The difference of the times of node 2 and the item has more than 63 bits.
         assert_eq!(of_nodes, [Some(vec![2_f32.powi(63) / 10.0, 0.2, Ages::UNKNOWN])]);
     }
 
     #[test]
     fn blocks_without_times_have_no_ages() {
-        assert!(matches!(ages().of_nodes(&block()), Err(BatchError::NoItemTimes)));
-        assert!(matches!(ages().of_edges(&[block()]), Err(BatchError::NoItemTimes)));
+        assert!(matches!(ages().node_ages(&block()), Err(BatchError::NoItemTimes)));
+        assert!(matches!(ages().edge_ages(&[block()]), Err(BatchError::NoItemTimes)));
     }
 }

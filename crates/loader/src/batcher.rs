@@ -248,8 +248,8 @@ impl<S: FrontierSampler + ?Sized> NodeBatcher<S> {
             sampled.edge_columns.push(EdgeRows::gather(name, &**rows, &sampled.blocks)?);
         }
         if let (Some(ages), Some(first)) = (&self.ages, sampled.blocks.first()) {
-            sampled.node_ages = ages.of_nodes(first)?;
-            sampled.edge_columns.extend(ages.of_edges(&sampled.blocks)?);
+            sampled.node_ages = ages.node_ages(first)?;
+            sampled.edge_columns.extend(ages.edge_ages(&sampled.blocks)?);
         }
         times.sample += sampled_at - start;
         times.gather += sampled_at.elapsed();

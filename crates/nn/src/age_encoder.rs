@@ -23,7 +23,7 @@ pub struct AgeEncoderConfig {
 impl AgeEncoderConfig {
     /// Returns the configuration for the parts with times, and a model of nodes that reads the encoded ages of their edges in
     /// front of the edge features that it read before. Without ages of edges, `None` instead of the model.
-    pub(crate) fn for_model<C: ModelConfig>(
+    pub(crate) fn encode_model<C: ModelConfig>(
         times: TimeEncoderConfig,
         parts: TimedParts,
         is_heterogeneous: bool,
@@ -41,10 +41,11 @@ impl AgeEncoderConfig {
         };
         let with_ages = model.clone().with_edge_features(&config.encoded(&graph));
         // A model that reads types of edges instead of their features keeps them.
-        let keeps_types = |with_ages: &C| {
-            before.n_relations.is_none() || with_ages.requirements().n_relations == before.n_relations
-        };
-        let model = with_ages.filter(|with_ages| config.reads_edges() && keeps_types(with_ages));
+        let model = with_ages.filter(|with_ages| {
+            config.reads_edges()
+                && (before.n_relations.is_none()
+                    || with_ages.requirements().n_relations == before.n_relations)
+        });
         let parts = match &model {
             Some(_) => config.parts,
             None => TimedParts { relations: vec![false; config.parts.relations.len()], ..config.parts },

@@ -190,7 +190,7 @@ impl<C: ModelConfig> HeteroModelConfig<C> {
     pub fn time_encoding(self, times: TimeEncoderConfig, graph: &GraphMetadata) -> Option<Self> {
         let timed = graph.timed.clone()?;
         let is_heterogeneous = graph.metagraph.is_some() || graph.widths.is_some();
-        let (ages, with_ages) = AgeEncoderConfig::for_model(times, timed, is_heterogeneous, &self.model);
+        let (ages, with_ages) = AgeEncoderConfig::encode_model(times, timed, is_heterogeneous, &self.model);
         let reads_ages = ages.reads_nodes() || ages.reads_edges();
         let model = with_ages.unwrap_or(self.model);
         reads_ages.then_some(Self { widths: self.widths, model, ages: Some(ages) })

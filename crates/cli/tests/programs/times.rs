@@ -203,7 +203,10 @@ fn models_read_ages_in_frequencies() {
     let unit = date("2026-04-30") - date("2026-01-01");
     let ages = serde_json::json!({"unit": unit, "node_types": [true], "relations": [true]});
     assert_eq!(model["inputs"]["sampling"]["ages"], ages, "{model}");
-    kiln(root, &format!("{item_time} --model sage --time-encoding fixed --epochs 3 --resume @/sage-fixed"));
+    let longer = item_time.replace("--epochs 2", "--epochs 3");
+    kiln(root, &format!("{longer} --model sage --time-encoding fixed --resume @/sage-fixed"));
+    let other = error(root, &format!("{longer} --model sage --time-encoding learned --resume @/sage-fixed"));
+    assert!(other.contains("--time-encoding was fixed and is learned now"), "{other}");
     for (from, to) in [
         (format!("\"unit\": {unit}"), "\"unit\": 0".to_owned()),
         ("\"n_frequencies\": 16".to_owned(), "\"n_frequencies\": 0".to_owned()),
@@ -213,8 +216,6 @@ fn models_read_ages_in_frequencies() {
         let printed = error(root, "predict --run @/gine-learned --data @/set --out @/x");
         assert!(printed.contains("model.json"), "{printed}");
     }
-    format::write(&payments_with(&[1]).symmetrize().unwrap(), root.join("both")).unwrap();
-    kiln(root, "predict --run @/sage-fixed --data @/both --out @/both-scores");
     kiln(root, "data partition @/set --cache-ratio 0 --parts 1 --out @/parts");
     let of_parts = item_time.replace("--data @/set", "--parts @/parts --host 127.0.0.1");
     let encoded = "--model sage --time-encoding fixed --out @/x";

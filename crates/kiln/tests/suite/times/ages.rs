@@ -144,7 +144,7 @@ fn shop() -> Dataset {
         .nodes("item")
         .features(draws(35, 2 * n, 100).into_iter().map(|value| value as f32 / 50.0).collect::<Vec<f32>>(), 2)
         .labels(draws(36, n, 2).into_iter().map(|class| class as i32).collect::<Vec<i32>>(), 2)
-        .split(vec![], vec![], vec![])
+        .split(vec![0], vec![1], vec![2])
         .build()
         .unwrap()
         .with_node_times(0, node_times(37))

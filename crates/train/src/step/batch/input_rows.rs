@@ -60,11 +60,14 @@ impl GatheredRows {
 
     /// Adds the ages of the input nodes of each type, or none for batches without ages.
     pub(crate) fn with_ages(self, ages: Vec<Option<Vec<f32>>>, device: &Device) -> Self {
-        let upload = |of_type: Vec<f32>| {
-            let n_nodes = of_type.len();
-            Tensor::from_data(TensorData::new(of_type, [n_nodes, 1]), device)
-        };
-        Self { ages: ages.into_iter().map(|of_type| of_type.map(upload)).collect(), ..self }
+        let mut on_device = Vec::with_capacity(ages.len());
+        for of_type in ages {
+            on_device.push(of_type.map(|ages| {
+                let n_nodes = ages.len();
+                Tensor::from_data(TensorData::new(ages, [n_nodes, 1]), device)
+            }));
+        }
+        Self { ages: on_device, ..self }
     }
 
     /// Returns the rows of each type for a model, with `embedded` for the types whose rows are trainable. In training, all of
