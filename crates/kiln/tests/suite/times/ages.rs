@@ -113,7 +113,7 @@ fn check<C: ModelConfig<Model: BlockModel>>(
     let trained = Trainer::new(config, AdamConfig::new(0.01)).fit(&loader, fit).unwrap();
     let of_test = trained.predict(&loader, Phase::Test).unwrap();
     let expected: Vec<_> = of_test.predictions().iter().map(|of_item| of_item.predicted).collect();
-    assert_eq!(classes.into_iter().map(Some).collect::<Vec<_>>(), expected);
+    assert_eq!(classes, expected);
     let times = data.times.node_times(node_type).unwrap();
     let time = times[test[0].index()];
     let at = saved.on_nodes(GraphSource::from(data).at(&time.to_string()).unwrap()).unwrap();
