@@ -60,11 +60,15 @@ fn runs_are_rows_and_lines_of_their_colour_and_their_names_are_escaped() {
 
 #[test]
 fn the_page_has_the_loss_and_the_reason_of_a_stop_as_text() {
-    let of_callback =
-        Summary { loss: Some("focal <2>".into()), stop_reason: Some("gap < 0 & growing".into()), ..summary() };
+    let of_callback = Summary {
+        loss: Some("focal <2>".into()),
+        stop_reason: Some("gap < 0 & growing".into()),
+        ..summary()
+    };
     let page = kiln_train::ReportPage { summary: of_callback, ..page(4, 3) };
     parsed(&page.to_html().unwrap(), |root| {
-        let tiles: Vec<String> = root.descendants().filter(|node| node.has_tag_name("dd")).map(text).collect();
+        let tiles: Vec<String> =
+            root.descendants().filter(|node| node.has_tag_name("dd")).map(text).collect();
         assert!(tiles.iter().any(|tile| tile == "focal <2>"), "{tiles:?}");
         assert!(tiles.iter().any(|tile| tile.ends_with("stopped early: gap < 0 & growing")), "{tiles:?}");
     });

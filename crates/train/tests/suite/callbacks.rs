@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use kiln_comm::SingleRank;
 use kiln_train::{
-    EpochReport, FitConfig, MetricSums, Run, RunConfig, RunDir, StepReport, TaskTrainer, TrainCallback, Validation,
-    ValidationEnd,
+    EpochReport, FitConfig, MetricSums, Run, RunConfig, RunDir, StepReport, TaskTrainer, TrainCallback,
+    Validation, ValidationEnd,
 };
 
 use crate::common::{NodeLoader, data, loader, shard, trainer};
