@@ -341,7 +341,7 @@ impl DstOrder<'_> {
     }
 
     fn bad(&self, place: u32) -> Error {
-        bad_order(self.times, self.dst, &self.edges, place)
+        bad_order(self.times, self.dst, self.edges, place)
     }
 }
 

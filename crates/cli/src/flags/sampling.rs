@@ -96,11 +96,11 @@ impl SamplingArgs {
         let fanouts = self.repeated_fanouts(n_layers)?;
         let first = fanouts.of_relations.first().cloned();
         let of_rules = self.rule.of_relations.first().map(|(name, _)| ("--rule", name, "rule"));
-        let of_windows = self.time_window.iter().flat_map(|windows| windows.of_relations.first());
+        let of_windows = self.time_window.as_ref().and_then(|windows| windows.of_relations.first());
         let of_windows = of_windows.map(|(name, _)| ("--time-window", name, "length"));
         let mut named = first.iter().map(|(name, _)| ("--fanouts", name, "list of numbers"));
         if let (ModelGraph::OneType(_), Some((flag, name, value))) =
-            (graph, named.next().or(of_rules).or(of_windows.last()))
+            (graph, named.next().or(of_rules).or(of_windows))
         {
             bail!(
                 "{flag} names the relation `{name}`, but the data has no named relations: give one {value}"

@@ -50,7 +50,7 @@ impl NeighborLoader {
             return self.device_batcher(&sampling.config, mode, device, targets, train_items);
         };
         let batcher = self.host_batcher(sampler, model, targets)?;
-        Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
+        Ok(HostOrDeviceBatcher::Host(Box::new(HostNodeBatcher::new(batcher, device))))
     }
 
     /// Returns the batcher of a graph of one type that a device samples, and whose features it gathers.

@@ -105,7 +105,7 @@ impl NeighborLoader {
     /// Returns the times of the nodes of a phase.
     pub(crate) fn times_of_nodes(&self, phase: Phase) -> Result<Vec<i64>> {
         let times = self.item_times()?;
-        let rows = self.target_rows(&items_of(&self.targets.split, phase));
+        let rows = self.target_rows(items_of(&self.targets.split, phase));
         Ok(rows.iter().filter_map(|row| times.get(row.index()).copied()).collect())
     }
 

@@ -1,5 +1,6 @@
 //! Ages of nodes and edges: their encoding against an independent computation, the gradient of learned frequencies, and what
 //! configurations require of a graph.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use burn::module::Param;
 use burn::tensor::{Tensor, TensorData};
@@ -60,8 +61,7 @@ fn encoded_ages_are_cosines_and_sines() {
     let mut expected = Vec::new();
     for age in rows {
         // The geometric mean of the first and the last frequency is 100 times the first.
-        let angles =
-            [1.0, 100.0, 10_000.0].map(|factor| f64::from(age) * factor * std::f64::consts::FRAC_PI_2);
+        let angles = [1.0, 100.0, 10_000.0].map(|factor| age * factor * std::f64::consts::FRAC_PI_2);
         let is_known = f64::from(u8::from(0.0 <= age));
         expected.extend(angles.map(|angle| (is_known * angle.cos()) as f32));
         expected.extend(angles.map(|angle| (is_known * angle.sin()) as f32));

@@ -13,7 +13,7 @@ use crate::step::task::node::NodeInput;
 #[derive(Debug)]
 pub enum HostOrDeviceBatcher {
     /// Samples on the host and gathers rows of the host.
-    Host(HostNodeBatcher<dyn FrontierSampler>),
+    Host(Box<HostNodeBatcher<dyn FrontierSampler>>),
     /// Samples and gathers on the device.
     Device(DeviceNodeBatcher),
 }
@@ -24,7 +24,7 @@ impl HostOrDeviceBatcher {
     #[must_use]
     pub fn input_aggregation(self, aggregation: Option<InputAggregation>) -> Self {
         match self {
-            Self::Host(batcher) => Self::Host(batcher.input_aggregation(aggregation)),
+            Self::Host(batcher) => Self::Host(Box::new(batcher.input_aggregation(aggregation))),
             Self::Device(batcher) => Self::Device(batcher),
         }
     }
