@@ -13,8 +13,14 @@ use kiln_graph::{
 
 pub(crate) type Pairs = BTreeSet<(u32, u32)>;
 
-pub(crate) const HALVES: LinkSplitConfig =
-    LinkSplitConfig { val: 0.2, test: 0.3, direction: None, edge_type: None, disjoint_train: 0.0 };
+pub(crate) const HALVES: LinkSplitConfig = LinkSplitConfig {
+    val: 0.2,
+    test: 0.3,
+    direction: None,
+    edge_type: None,
+    disjoint_train: 0.0,
+    with_times: false,
+};
 
 /// Returns the distinct edges `src -> dst` of a graph.
 pub(crate) fn edges(graph: &Csc) -> Pairs {

@@ -14,12 +14,18 @@ use kiln_testkit::chi_square_p_value;
 
 const N_NODES: u32 = 40;
 
-/// A multigraph whose edges have times from 0 to 99.
+/// The time of a node. Nodes 0 to 4 exist always.
+fn time_of_node(node: u32) -> i64 {
+    (i64::from(node) - 5).max(-1) * 3
+}
+
+/// A multigraph whose edges have times from 0 on, none before its destination.
 fn graph() -> (Csc, Vec<(u32, u32, i64)>) {
     let edges: Vec<(u32, u32, i64)> = (0..600_u32)
         .map(|edge| {
             let [src, dst] = [edge.wrapping_mul(0x9E37_79B9) >> 20, edge.wrapping_mul(0x85EB_CA6B) >> 20];
-            (src % N_NODES, dst % N_NODES, i64::from(edge.wrapping_mul(0xC2B2_AE35) >> 16) % 100)
+            let time = i64::from(edge.wrapping_mul(0xC2B2_AE35) >> 16) % 100;
+            (src % N_NODES, dst % N_NODES, time.max(time_of_node(dst % N_NODES)))
         })
         .collect();
     let srcs: Vec<u32> = edges.iter().map(|edge| edge.0).collect();
@@ -56,8 +62,7 @@ fn draw(negatives: &Negatives) -> (SampledNegatives, Links, Vec<i64>) {
 #[test]
 fn negatives_exist_before_the_time_of_their_link() {
     let (graph, _) = graph();
-    // Nodes 0 to 4 exist always.
-    let node_times: Vec<i64> = (0..i64::from(N_NODES)).map(|node| (node - 5).max(-1) * 3).collect();
+    let node_times: Vec<i64> = (0..N_NODES).map(time_of_node).collect();
     let all = 0..N_NODES;
     for (negatives, max_draws) in [
         (Negatives::new(UniformNegatives { dsts: all.clone() }, 4), 16),
