@@ -57,8 +57,8 @@ enum TargetItems {
     All,
     /// The nodes of one type, whose ids are these. Their targets are numbered from 0 within the type.
     OfType(Range<u32>),
-    /// Rows with these nodes, `[n_rows]`. The seeds of a batch are positions of rows.
-    Rows(SharedArray<NodeId>),
+    /// Rows with these nodes, `[n_rows]`. The seeds of a batch are positions of rows. It is boxed, because few batchers have it.
+    Rows(Box<SharedArray<NodeId>>),
 }
 
 impl NodeTargets {
@@ -71,7 +71,7 @@ impl NodeTargets {
     /// Creates the targets of rows, each of which has a node: those of a task table. A node may be in several rows. The seeds of a
     /// batch are positions of rows, and so are the items of its outputs. `nodes` are node ids of the graph, `[n_rows]`.
     pub fn rows(nodes: impl Into<SharedArray<NodeId>>, targets: impl Into<Targets>) -> Self {
-        Self { items: TargetItems::Rows(nodes.into()), targets: targets.into() }
+        Self { items: TargetItems::Rows(Box::new(nodes.into())), targets: targets.into() }
     }
 
     /// Returns the id of the first node that has targets; 0 for those of rows.
