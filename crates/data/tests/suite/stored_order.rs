@@ -274,7 +274,8 @@ fn sets_that_are_written_part_by_part_or_converted_have_orders() {
     let graph = by_time(&opened);
     let of_edges = graph.relation(0).graph.edge_times().unwrap();
     assert_eq!(of_edges.times(), [9, 9, 7, 8]);
-    assert_eq!(of_edges.order().iter().map(|entry| entry & 3).collect::<Vec<u32>>(), [0, 1, 2, 0]);
+    // The second user has three edges, whose positions take two bits.
+    assert_eq!(of_edges.order()[1..].iter().map(|entry| entry & 3).collect::<Vec<u32>>(), [1, 2, 0]);
     assert!(of_edges.order_path().is_some());
 
     format::write(&plain(true, true), root.path().join("set")).unwrap();
