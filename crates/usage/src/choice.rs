@@ -50,14 +50,14 @@ impl<T> Choices<T> {
     /// ```
     /// use clap::{Arg, Command};
     /// use kiln_graph::ByRelation;
-    /// let parser = kiln_usage::choice([("mean", "The mean", 'm'), ("sum", "The sum", 's')]).by_relation();
+    /// let parser = kiln_usage::choice([("mean", "The mean", 'm'), ("sum", "The sum", 's')]).relation_choices();
     /// let command = Command::new("pool").arg(Arg::new("readout").value_parser(parser));
     /// let matches = command.try_get_matches_from(["pool", "mean;buys=sum"])?;
     /// let readouts = matches.get_one::<ByRelation<char>>("readout").unwrap();
     /// assert_eq!((readouts.of_all, readouts.of_relations[0].1), (Some('m'), 's'));
     /// # Ok::<(), clap::Error>(())
     /// ```
-    pub fn by_relation(self) -> RelationChoices<T> {
+    pub fn relation_choices(self) -> RelationChoices<T> {
         RelationChoices(self)
     }
 }

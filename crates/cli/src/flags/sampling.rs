@@ -41,7 +41,7 @@ pub(crate) struct SamplingArgs {
         ("uniform", "Uniform without replacement", Rule::Uniform),
         ("uniform-with-replacement", "Uniform with replacement", Rule::UniformWithReplacement),
         ("most-recent", "The latest edges, with --messages item-time", Rule::MostRecent),
-    ]).by_relation())]
+    ]).relation_choices())]
     pub(crate) rule: ByRelation<Rule>,
     /// Neighbours that evaluation reads.
     #[arg(long, value_enum, default_value = "sampled")]

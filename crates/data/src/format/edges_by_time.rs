@@ -54,7 +54,7 @@ pub(super) struct RelationEnds {
 
 impl RelationEnds {
     /// Returns the only relation of a graph with one type of nodes.
-    pub(super) fn of_one_type(n_nodes: usize) -> Result<Self> {
+    pub(super) fn homogeneous(n_nodes: usize) -> Result<Self> {
         let types = Arc::new(NodeTypes::new([("node", n_nodes)])?);
         Ok(Self { types, relations: vec![("edge".to_owned(), [0, 0])] })
     }
@@ -117,7 +117,7 @@ pub(super) fn write(set: &mut FolderWriter, layout: Layout, ends: &RelationEnds)
     let arrays = ArrayFolder::open(&path_in(set.folder()), &needed)?;
     let (graph, times) = read(&arrays, layout, ends)?;
     for position in 0..graph.n_relations() {
-        let Some(times) = MessageTimes::of_relation(&graph, position, &times) else { continue };
+        let Some(times) = MessageTimes::new(&graph, position, &times) else { continue };
         let scale = scale_of(&times)?;
         let mut order = set.vector(file_of(layout, position), ElementType::U32)?;
         for_each_part(&times, scale, |_, part| Ok(order.push(part)?))?;
@@ -140,8 +140,8 @@ fn read(arrays: &ArrayFolder, layout: Layout, ends: &RelationEnds) -> Result<(Re
                 Csc::new(vec![0; n_rows + 1].into(), Vec::<u32>::new().into())?
             }
         };
-        let (src_type, dst_type) = (*src_type, *dst_type);
-        relations.push(Relation { name: name.clone(), src_type, dst_type, graph: Arc::new(graph) });
+        let graph = Arc::new(graph);
+        relations.push(Relation { name: name.clone(), src_type: *src_type, dst_type: *dst_type, graph });
     }
     let mut nodes = Vec::new();
     for node_type in 0..ends.types.n_types() {
@@ -221,7 +221,7 @@ pub(super) fn verify(data: &Dataset, folder: &Path) -> Result<()> {
         let Some((order, stored)) = data.times.orders.get(&data.graph, position, &data.times) else {
             continue;
         };
-        let Some(times) = MessageTimes::of_relation(&data.graph, position, &data.times) else { continue };
+        let Some(times) = MessageTimes::new(&data.graph, position, &data.times) else { continue };
         let place = Place::relation(folder, data.layout, position);
         let scale = scale_of(&times)?;
         if scale != stored {
@@ -251,7 +251,7 @@ fn scale_of(times: &MessageTimes<'_>) -> Result<TimeScale> {
     }
     let mut range: Option<[i64; 2]> = None;
     for rows in parts(times.indptr(), EDGES_AT_ONCE) {
-        let Some([first, last]) = range_of(&times.of_rows(rows)) else { continue };
+        let Some([first, last]) = range_of(&times.row_times(rows)) else { continue };
         let [earliest, latest] = range.unwrap_or([first, last]);
         range = Some([earliest.min(first), latest.max(last)]);
     }
@@ -271,7 +271,7 @@ fn for_each_part(
     let mut order = Vec::new();
     for rows in parts(indptr, EDGES_AT_ONCE) {
         let offsets = &indptr[rows.start..=rows.end];
-        let of_edges = times.of_rows(rows);
+        let of_edges = times.row_times(rows);
         order.resize(of_edges.len(), 0);
         scale.order_edges(offsets, &of_edges, &mut order);
         visit(offsets[0] as usize, &order)?;

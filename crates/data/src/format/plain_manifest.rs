@@ -188,7 +188,7 @@ impl PlainManifest {
         let mut manifest = Self { files: folder.entries().clone(), orders: OrderEntries::new(), ..self };
         manifest.check(&path)?;
         if !manifest.is_graph_alone() {
-            let ends = RelationEnds::of_one_type(manifest.n_nodes)?;
+            let ends = RelationEnds::homogeneous(manifest.n_nodes)?;
             manifest.orders = edges_by_time::write(&mut folder, Layout::Plain, &ends)?;
             manifest.files = folder.entries().clone();
         }

@@ -20,20 +20,16 @@ pub(crate) struct MessageTimes<'a> {
 
 impl<'a> MessageTimes<'a> {
     /// Returns the times of the relation at a position; `None` if all edges are always known.
-    pub(crate) fn of_relation(
-        graph: &'a Relations,
-        position: usize,
-        times: &'a DatasetTimes,
-    ) -> Option<Self> {
+    pub(crate) fn new(graph: &'a Relations, position: usize, times: &'a DatasetTimes) -> Option<Self> {
         let relation = graph.relation(position);
         let first_src = graph.types().range(relation.src_type).start;
         let first_dst = graph.types().range(relation.dst_type).start;
-        let of_edges = Self::of_edges(&relation.graph, relation.src_type, first_src, times)?;
+        let of_edges = Self::edges(&relation.graph, relation.src_type, first_src, times)?;
         Some(Self { first_dst, ..of_edges })
     }
 
     /// Returns the times of edges from the nodes of a type, whose rows are nodes from 0; `None` if all are always known.
-    pub(crate) fn of_edges(
+    pub(crate) fn edges(
         graph: &'a Csc,
         src_type: usize,
         first_src: u32,
@@ -56,12 +52,16 @@ impl<'a> MessageTimes<'a> {
     }
 
     /// Returns the times of the edges into some rows. The rows must be those of a graph whose offsets ascend.
-    pub(crate) fn of_rows(&self, rows: Range<usize>) -> Vec<i64> {
-        self.of_rows_of(rows, |row| NodeId(self.first_dst + row.0))
+    pub(crate) fn row_times(&self, rows: Range<usize>) -> Vec<i64> {
+        self.row_times_at(rows, |row| NodeId(self.first_dst + row.0))
     }
 
-    /// Same as [`MessageTimes::of_rows`], where `node_of_row` returns the node of a row.
-    pub(crate) fn of_rows_of(&self, rows: Range<usize>, node_of_row: impl Fn(NodeId) -> NodeId) -> Vec<i64> {
+    /// Same as [`MessageTimes::row_times`], where `node_of_row` returns the node of a row.
+    pub(crate) fn row_times_at(
+        &self,
+        rows: Range<usize>,
+        node_of_row: impl Fn(NodeId) -> NodeId,
+    ) -> Vec<i64> {
         let offsets = &self.graph.indptr()[rows.start..=rows.end];
         let mut times = Vec::with_capacity((offsets[rows.len()] - offsets[0]) as usize);
         for (row, bounds) in rows.zip(offsets.windows(2)) {

@@ -25,7 +25,7 @@ impl DatasetTimes {
         let _progress = Progress::start("ordering edges by time", ProgressUnit::Edges, Some(graph.n_edges()));
         let mut relations = Vec::with_capacity(graph.n_relations());
         for (position, relation) in graph.iter().enumerate() {
-            let by_time = match MessageTimes::of_relation(graph, position, self) {
+            let by_time = match MessageTimes::new(graph, position, self) {
                 Some(times) => Arc::new(self.relation_by_time(graph, position, times)?),
                 None => Arc::clone(&relation.graph),
             };
@@ -48,7 +48,7 @@ impl DatasetTimes {
         node_of_row: impl Fn(NodeId) -> NodeId,
     ) -> Result<Option<Csc>> {
         graph.validate_indptr()?;
-        let Some(times) = MessageTimes::of_edges(graph, src_type, first_src, self) else { return Ok(None) };
+        let Some(times) = MessageTimes::edges(graph, src_type, first_src, self) else { return Ok(None) };
         Ok(Some(graph.clone().with_edge_times(all_times(graph, times, node_of_row))?))
     }
 
@@ -74,6 +74,6 @@ fn all_times(
 ) -> SharedArray<i64> {
     match (times_of(edges.columns()), times.of_srcs) {
         (Some(of_edges), None) => of_edges.clone(),
-        _ => times.of_rows_of(0..edges.n_nodes(), node_of_row).into(),
+        _ => times.row_times_at(0..edges.n_nodes(), node_of_row).into(),
     }
 }

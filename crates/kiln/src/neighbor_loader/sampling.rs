@@ -102,6 +102,18 @@ impl NeighborLoader {
     /// [`Messages::AtItemTime`](crate::Messages::AtItemTime); `None` takes all that is known. See
     /// [`NeighborLoader::relation_rule`].
     ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// use kiln::{Messages, sample::TimeLimits};
+    /// let data = kiln::data::synthetic::ring(100)?.with_node_times(0, (0..100).collect::<Vec<i64>>())?;
+    /// // The relation of a graph of one type is named `edge`.
+    /// let loader = NeighborLoader::new(&data, [10, 10])
+    ///     .messages(Messages::AtItemTime(TimeLimits::default()))
+    ///     .relation_window("edge", Some(7))?;
+    /// # let _ = loader;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns [`kiln_graph::SchemaError::NoSuchRelation`] for a name that the data does not have.
     pub fn relation_window(mut self, relation: &str, window: Option<u64>) -> Result<Self> {
