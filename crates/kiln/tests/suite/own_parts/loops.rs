@@ -69,7 +69,7 @@ fn named(kind: TargetKind, loss: fn(Tensor<2>, &LossTargets<'_>) -> Tensor<1>) -
 }
 
 #[test]
-fn of_nodes_with_a_schedule_and_clipped_gradients() {
+fn of_nodes_with_dropout_and_clipped_gradients() {
     let data = cycle(160, 3);
     for n_ranks in [1, 2] {
         let loader =
@@ -126,7 +126,7 @@ fn of_links() {
     setup().fit(&loader, quiet(2, folder.path())).unwrap();
     let rows = rows(folder.path());
     assert_eq!(rows.iter().map(|row| row["train_loss"].as_f64().unwrap()).collect::<Vec<_>>(), losses);
-    assert!(before.value.is_some() && before.sums.total == split.links.split().val.len() as u64);
+    assert!(before.value.is_some() && before.sums.total == split.split().val.len() as u64);
 }
 
 fn first_batch<T: Task>(

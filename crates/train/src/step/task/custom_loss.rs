@@ -154,6 +154,10 @@ impl CustomLoss {
         if name.is_empty() || name.chars().any(char::is_control) {
             return Err(CustomLossError::Name { name }.into());
         }
+        if n_outputs == 0 {
+            // Without outputs, there is nothing to learn, and no class 0.
+            return Ok(());
+        }
         let outputs = Tensor::zeros([N_CHECKED, n_outputs], &Device::flex());
         let classes = vec![0; if self.kind == TargetKind::Classes { N_CHECKED } else { 0 }];
         let has_values = matches!(self.kind, TargetKind::MultiLabel | TargetKind::Regression);
