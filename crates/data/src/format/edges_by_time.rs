@@ -302,10 +302,15 @@ mod tests {
 
     #[test]
     fn parts_have_few_edges_or_one_destination() {
-        let divided = |indptr: &[u64]| parts(indptr, 3).collect::<Vec<_>>();
-        assert_eq!(divided(&[0, 1, 3, 4, 9, 9, 10]), [0..2, 2..3, 3..4, 4..6]);
-        assert_eq!(divided(&[0, 7]), [0..1]);
-        assert_eq!(divided(&[0, 0, 0]), [0..2]);
-        assert!(divided(&[0]).is_empty());
+        let cases: [(&[u64], &[[usize; 2]]); 4] = [
+            (&[0, 1, 3, 4, 9, 9, 10], &[[0, 2], [2, 3], [3, 4], [4, 6]]),
+            (&[0, 7], &[[0, 1]]),
+            (&[0, 0, 0], &[[0, 2]]),
+            (&[0], &[]),
+        ];
+        for (indptr, expected) in cases {
+            let divided: Vec<[usize; 2]> = parts(indptr, 3).map(|rows| [rows.start, rows.end]).collect();
+            assert_eq!(divided, expected);
+        }
     }
 }

@@ -16,6 +16,9 @@ use crate::common::put;
 
 const N_NODES: u32 = 30;
 
+/// A change of a manifest.
+type Change<'a> = &'a dyn Fn(&mut Value);
+
 /// Returns numbers that look random.
 fn numbers(n: u32, stream: u32, limit: u32) -> Vec<u32> {
     (0..n).map(|number| (number * 2_654_435_761_u32.wrapping_add(stream * 97_531)) / 7 % limit).collect()
@@ -210,7 +213,7 @@ fn damaged_and_stale_orders_are_errors() {
         Error::Time(TimeError::StaleOrder { path }) => assert_eq!(path, folder.join(file)),
         error => panic!("{error}"),
     }
-    let changes: [(&str, &dyn Fn(&mut Value), &str); 5] = [
+    let changes: [(&str, Change<'_>, &str); 5] = [
         ("no-entry", &|json| json["orders"] = json!({}), "an entry, because the file is listed"),
         ("no-file", &|json| drop(json["files"].as_object_mut().unwrap().remove(file)), file),
         ("shift", &|json| json["orders"][file]["shift"] = json!(64), "a number below 64"),

@@ -33,14 +33,12 @@ fn train<C: ModelConfig, L: DataLoader<C::Model>>(
 }
 
 /// Compares a loop with `Trainer::fit`.
-fn check<C: ModelConfig, L: DataLoader<C::Model>>(
+fn check<C: ModelConfig, L: DataLoader<C::Model> + Sync>(
     setup: impl Fn() -> Trainer<C> + Sync,
     loader: &L,
     n_ranks: usize,
     loss: impl Fn(Tensor<2>, &<L::Task as Task>::Input) -> Tensor<1> + Sync,
-) where
-    L: Sync,
-{
+) {
     let folder = tempfile::tempdir().unwrap();
     let config = RankConfig::threads(n_ranks).threads_per_rank(1);
     let of_loop = launch(config, |rank| train(&setup().rank(&rank), loader, &loss)).unwrap();
