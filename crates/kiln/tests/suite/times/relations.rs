@@ -59,7 +59,7 @@ fn rules_and_windows_of_relations_are_recorded_resumed_and_predicted() {
         let predictor = saved.on_nodes(&data).unwrap();
         let scores = predictor.predict(&data.split().test, &PredictMode::AsEvaluated).unwrap();
         let said = trained.predict(&loader, Phase::Test).unwrap();
-        let said: Vec<_> = said.predictions().iter().map(|said| said.predicted.clone()).collect();
+        let said: Vec<_> = said.predictions().iter().map(|said| said.predicted).collect();
         assert_eq!(said, scores.classes(), "{name}");
         test
     };

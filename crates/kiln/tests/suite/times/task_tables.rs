@@ -59,7 +59,7 @@ where
     let of_rows = fit(&rows(&once).workers(2), "rows");
     assert_eq!(format!("{:?}", of_rows.predictions()), format!("{:?}", of_nodes.predictions()));
     let csv = std::fs::read_to_string(folder.path().join("rows/test_predictions.csv")).unwrap();
-    let first = of_rows.predictions()[0].clone();
+    let first = of_rows.predictions()[0];
     let expected = format!(
         "item,node,time,label,predicted\n{0},{0},{1},",
         first.item, random.node_times[first.item as usize]
