@@ -30,9 +30,10 @@ pub(super) fn contradiction(info: &ModelInfo, network: &Network) -> Option<Strin
         let got = inputs.n_outputs;
         return Some(format!("`n_outputs` is {got}, but the decoder of the config has {n_outputs} outputs"));
     }
+    let has_ages = inputs.sampling.as_ref().is_some_and(|sampling| sampling.ages.is_some());
     let encoder = match network {
-        // The first layer of a model of a heterogeneous graph reads the rows of an input encoder.
-        Network::Nodes { encoder, .. } if inputs.graph.is_none() => encoder,
+        // The first layer of a model of a heterogeneous graph, or of ages, reads the rows of an input encoder.
+        Network::Nodes { encoder, .. } if inputs.graph.is_none() && !has_ages => encoder,
         Network::Nodes { .. } | Network::Graphs(_) => return None,
     };
     let [d_in, d_out] = encoder.network.outer_widths()?;
