@@ -91,7 +91,7 @@ fn rejects_inconsistent_entries_of_task_tables() {
     for (from, to, expected) in [
         ("\"name\": \"churn\"", "\"name\": \"sales\"", "tasks[1].name"),
         ("\"node_type\": \"item\"", "\"node_type\": \"thing\"", "tasks[0].node_type"),
-        ("\"n_rows\": 3", "\"n_rows\": 4", "task_nodes.0.npy"),
+        ("\"n_rows\": 3", "\"n_rows\": 4", "task_labels.0.npy"),
         ("\"n_rows\": 3", "\"n_rows\": 5000000000", "tasks[0].n_rows"),
         (
             "\"n_rows\": 3,\n      \"n_classes\": 2,\n      \"class_names\": []",
