@@ -421,7 +421,7 @@ impl<C: ModelConfig> Trainer<C> {
         let Some(path) = &self.init_from else { return Ok(None) };
         let own = if self.rank.is_zero() { Some(InitialWeights::read(path)?) } else { None };
         let mut comm = self.rank.communicator("initial weights")?;
-        Ok(Some(InitialWeights::of_rank_zero(own, &mut *comm)?))
+        Ok(Some(InitialWeights::broadcast(own, &mut *comm)?))
     }
 
     /// Loads the initial weights into a trainer, and returns notes for the user.

@@ -151,18 +151,18 @@ impl TargetLoss {
         let known = targets.iter().map(|target| if target.is_nan() { 0.0 } else { *target });
         let known = upload(known.collect());
         if n_known == n_targets {
-            return LossSum { sum: sum_all(self.of_each(outputs, known)), weight: n_known as f64 };
+            return LossSum { sum: sum_all(self.elementwise(outputs, known)), weight: n_known as f64 };
         }
         let is_missing = targets.iter().map(|target| f32::from(u8::from(target.is_nan())));
         let is_missing = upload(is_missing.collect()).greater_elem(0.5);
         // The outputs are replaced, too: the slope at an infinite output times 0 would be NaN.
         let outputs = outputs.mask_fill(is_missing.clone(), 0.0);
-        let losses = self.of_each(outputs, known).mask_fill(is_missing, 0.0);
+        let losses = self.elementwise(outputs, known).mask_fill(is_missing, 0.0);
         LossSum { sum: sum_all(losses), weight: n_known as f64 }
     }
 
     /// Returns the loss of each target.
-    fn of_each(self, outputs: Tensor<2>, targets: Tensor<2>) -> Tensor<2> {
+    fn elementwise(self, outputs: Tensor<2>, targets: Tensor<2>) -> Tensor<2> {
         match self {
             // -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)), where the second logarithm is that of the first minus x.
             Self::BinaryCrossEntropy => {

@@ -31,7 +31,8 @@ pub(crate) fn setup(data: &Dataset) -> Trainer<SageConfig> {
 
 /// Trains, prints the loss and the validation accuracy of each epoch, and returns the losses and the test accuracy.
 pub(crate) fn train(data: &Dataset, n_epochs: usize) -> Result<(Vec<f64>, f64)> {
-    let (loader, setup) = (loader(data), setup(data));
+    let loader = loader(data);
+    let setup = setup(data);
     let mut trainer = setup.start(&loader)?;
     let loaders = setup.loaders(&loader, &trainer)?;
     let mut losses = Vec::new();

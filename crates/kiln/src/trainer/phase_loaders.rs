@@ -49,7 +49,7 @@ impl<M: Module, L: DataLoader<M>> PhaseLoaders<M, L> {
     /// # Errors
     /// Returns [`Error::Train`](crate::Error::Train) if the split is empty, and the errors of sampling.
     pub fn evaluate(&self, trainer: &mut TaskTrainer<L::Task>, phase: Phase) -> Result<MetricSums> {
-        let batches = self.of_phase(phase)?;
+        let batches = self.batches(phase)?;
         Ok(L::count(&self.evaluator, trainer, batches, phase)?)
     }
 
@@ -75,7 +75,7 @@ impl<M: Module, L: DataLoader<M>> PhaseLoaders<M, L> {
         phase: Phase,
         metric: impl Into<Metric>,
     ) -> Result<Validation> {
-        let batches = self.of_phase(phase)?;
+        let batches = self.batches(phase)?;
         Ok(L::validate(&self.evaluator, trainer, batches, phase, metric.into())?)
     }
 
@@ -96,13 +96,13 @@ impl<M: Module, L: DataLoader<M>> PhaseLoaders<M, L> {
     /// # Errors
     /// Returns the errors of [`PhaseLoaders::evaluate`].
     pub fn predict(&self, trainer: &mut TaskTrainer<L::Task>, phase: Phase) -> Result<Evaluation> {
-        let batches = self.of_phase(phase)?;
+        let batches = self.batches(phase)?;
         let outputs = L::evaluate(&self.evaluator, trainer, batches, phase)?;
         Ok(outputs.gather(trainer.comm())?)
     }
 
     /// Returns the batches of a phase, unless its split is empty.
-    fn of_phase(&self, phase: Phase) -> Result<&Loader<L::Batcher>> {
+    fn batches(&self, phase: Phase) -> Result<&Loader<L::Batcher>> {
         let batches = match phase {
             Phase::Train { .. } => &self.train,
             Phase::Validation => &self.val,

@@ -23,8 +23,8 @@ pub enum TimesError {
     OfGraphs,
     /// Seeds have times, and neither the edges nor their sources do, so that the times would limit nothing.
     #[error(
-        "the seeds have times, and no edges do, so that all would be known at each time: order the edges by time \
-         (Csc::with_edge_times), or let the seeds have no times"
+        "the seeds have times, and no edges do, so that all would be known at each time: order the edges by their times first, or \
+         let the seeds have no times"
     )]
     NoEdgeTimes,
     /// A relation whose edges have no times has a rule or a window of its own that reads them.

@@ -159,7 +159,7 @@ impl Metric {
     ///
     /// # Errors
     /// Returns [`MetricError::UnknownMetric`] for another name without a direction.
-    pub(crate) fn of_record(
+    pub(crate) fn recorded(
         name: &str,
         higher_is_better: Option<bool>,
         target_kind: TargetKind,

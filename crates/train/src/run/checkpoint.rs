@@ -122,7 +122,7 @@ impl BestHeader {
             None => Ok(sums.into()),
             Some((name, bits)) => {
                 // The run replaces a metric of one's own by the one that it validates with.
-                let metric = Metric::of_record(name, self.higher_is_better, TargetKind::Classes)?;
+                let metric = Metric::recorded(name, self.higher_is_better, TargetKind::Classes)?;
                 let value = value_of(*bits);
                 Ok(Validation { sums, metric, value, wall: None })
             }

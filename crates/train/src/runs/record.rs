@@ -139,6 +139,6 @@ fn metric_of(epochs: &[EpochRow], summary: Option<&Summary>) -> Metric {
         return summary.map_or(Metric::Accuracy, |summary| summary.metric);
     };
     // The kind of targets of a metric of one's own is not recorded, and not needed for its name and direction.
-    let named = Metric::of_record(&row.metric, row.higher_is_better, TargetKind::Classes);
+    let named = Metric::recorded(&row.metric, row.higher_is_better, TargetKind::Classes);
     named.unwrap_or(Metric::Accuracy)
 }

@@ -43,7 +43,7 @@ impl SummaryFile {
             |error: Error| Error::Run(RunError::BadFile { path: path.to_owned(), reason: error.to_string() });
         let is_of_labels = self.test_accuracy.or(self.val_accuracy).is_some();
         let kind = if is_of_labels { TargetKind::Classes } else { TargetKind::Regression };
-        let of_name = |name: &str| Metric::of_record(name, self.higher_is_better, kind).map_err(bad);
+        let of_name = |name: &str| Metric::recorded(name, self.higher_is_better, kind).map_err(bad);
         let metric = self.metric.as_deref().map_or(Ok(Metric::Accuracy), of_name)?;
         let mut test_metrics = Vec::new();
         for (name, value) in self.test_metrics {

@@ -84,7 +84,7 @@ impl InitialWeights {
     ///
     /// # Errors
     /// Returns [`Error::Ranks`] if a rank fails.
-    pub fn of_rank_zero(own: Option<Self>, comm: &mut dyn Communicator) -> Result<Self> {
+    pub fn broadcast(own: Option<Self>, comm: &mut dyn Communicator) -> Result<Self> {
         if let (Some(own), 1) = (&own, comm.rank_info().world_size) {
             return Ok(own.clone());
         }
@@ -155,7 +155,7 @@ impl<T: Task> TaskTrainer<T> {
     /// A model with another number of outputs than the saved one has another head: tensors whose size depends on that number keep
     /// their initial values. `n_outputs` is that of the model; with `None`, and for weights that do not state theirs, all tensors must
     /// fit. Returns notes for the user: the tensors that are not taken, and the number of nodes without saved rows. All ranks must have the same weights
-    /// ([`InitialWeights::of_rank_zero`]).
+    /// ([`InitialWeights::broadcast`]).
     ///
     /// ```no_run
     /// # use kiln_train::{InitialWeights, Result, Task, TaskTrainer};
@@ -260,11 +260,11 @@ impl Left<'_> {
 fn check_head(weights: &InitialWeights, left: &[Left<'_>], outputs: Option<(usize, usize)>) -> Result<()> {
     for tensor in left {
         let factor = outputs.and_then(|outputs| tensor.factor(outputs));
-        let is_beside_outputs = || {
-            let of_layer = left.iter().filter(|other| other.layer() == tensor.layer());
-            outputs.is_some_and(|outputs| of_layer.into_iter().any(|other| other.factor(outputs) == Some(1)))
-        };
-        if factor != Some(1) && !(factor.is_some() && is_beside_outputs()) {
+        // An output layer of several tensors has one whose rows are the outputs.
+        let is_beside_outputs = outputs.is_some_and(|outputs| {
+            left.iter().any(|other| other.layer() == tensor.layer() && other.factor(outputs) == Some(1))
+        });
+        if factor != Some(1) && !(factor.is_some() && is_beside_outputs) {
             let expected = format!("F32 of the shape {:?}", tensor.now);
             return Err(weights.other_shape(&tensor.name, expected, &tensor.then));
         }

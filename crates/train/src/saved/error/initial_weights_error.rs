@@ -17,7 +17,7 @@ pub enum InitialWeightsError {
     /// The weights lack a tensor of the model.
     #[error(
         "{path}: the weights have no tensor `{tensor}`, which the model has: use the weights of the same model{}",
-        of_kind(kind)
+        model_kind(kind)
     )]
     Missing {
         /// The path of the weights.
@@ -30,7 +30,7 @@ pub enum InitialWeightsError {
     /// The weights have a tensor that the model lacks.
     #[error(
         "{path}: the weights have the tensor `{tensor}`, which the model lacks: use the weights of the same model{}",
-        of_kind(kind)
+        model_kind(kind)
     )]
     Unknown {
         /// The path of the weights.
@@ -72,6 +72,6 @@ pub enum InitialWeightsError {
 }
 
 /// Returns the kind of the saved model for a message.
-fn of_kind(kind: &Option<String>) -> String {
+fn model_kind(kind: &Option<String>) -> String {
     kind.as_ref().map_or_else(String::new, |kind| format!(" (these are of a {kind})"))
 }

@@ -13,7 +13,7 @@ pub enum CustomLossError {
     /// The function returns losses that are not one per item.
     #[error(
         "the loss {name} returns {got} losses for {n_items} items, expected one per item: do not take the mean or the sum, \
-         or return a LossSum with the weight of the items"
+         or return the sum with the weight of the items"
     )]
     Shape {
         /// The name of the loss.

@@ -59,10 +59,10 @@ pub(crate) fn load<M: Module>(
     let shapes: Vec<_> = tables.iter().map(|table| [table.n_nodes(), table.dim()]).collect();
     let read = read(model, &shapes, bytes)?;
     // Files of nodes without names have no keys.
-    let is_other = |table: &NodeEmbedding, read: &NodeEmbedding| {
-        table.keys().zip(read.keys()).is_some_and(|(one, other)| one != other)
-    };
-    if let Some(position) = tables.iter().zip(&read).position(|(table, read)| is_other(table, read)) {
+    let mut pairs = tables.iter().zip(&read);
+    if let Some(position) =
+        pairs.position(|(table, read)| table.keys().zip(read.keys()).is_some_and(|(one, other)| one != other))
+    {
         let [_, _, keys] = names(position);
         return Err(Error::Run(RunError::Weights {
             reason: format!("`{keys}` are the keys of other nodes"),
