@@ -82,7 +82,7 @@ impl Graph {
             src_times: times.map(|times| launch::prefix(&times, n_dst + n_new)),
             weights: picked.weights(&edge_ids, request.weights),
             edge_types: self.types_of(&edge_ids, request),
-            most_in_edges: picked.most_in_edges,
+            most_in_edges: picked.most_in_edges as usize,
             counts: (0 < n_edges).then_some(counts),
             indptr: picked.offsets,
             edge_ids,
@@ -189,13 +189,7 @@ impl Graph {
         let offsets = picking.offsets();
         let most_edges = room(most_in_edges, &offsets)?;
         let edges = picking.edges(&offsets, most_edges, Keys::OfHop(request.key));
-        Ok(PickedHop {
-            picking,
-            from: PickedFrom::All,
-            offsets,
-            edges,
-            most_in_edges: most_in_edges as usize,
-        })
+        Ok(PickedHop { picking, from: PickedFrom::All, offsets, edges, most_in_edges })
     }
 
     /// Picks from the edges that the destinations know at their times.
@@ -209,12 +203,11 @@ impl Graph {
         let Picking { how, fanout, .. } = picking;
         let known = KnownOfHop::new(&picking, times);
         let offsets = known.offsets(fanout, how);
-        let most_in_edges_here = most_in_edges as usize;
         if !matches!(how, How::All | How::WithLoop | How::ByRule) {
             let most_edges = room(most_in_edges, &offsets)?;
             let edges = known.edges(&picking, times, &offsets, most_edges);
             let from = PickedFrom::Known(known);
-            return Ok(PickedHop { picking, from, offsets, edges, most_in_edges: most_in_edges_here });
+            return Ok(PickedHop { picking, from, offsets, edges, most_in_edges });
         }
         let most_known = u64::from(self.largest_degree);
         let all_offsets = known_lists::all_offsets(&picking);
@@ -223,13 +216,7 @@ impl Graph {
             known_lists::listed(&picking, times, &all_offsets, most_all, room(most_known, &offsets)?);
         if how == How::All {
             let from = PickedFrom::All;
-            return Ok(PickedHop {
-                picking,
-                from,
-                offsets,
-                edges: listed,
-                most_in_edges: most_in_edges_here,
-            });
+            return Ok(PickedHop { picking, from, offsets, edges: listed, most_in_edges });
         }
         let lists = KnownLists::new(&picking, listed, &offsets, request.weights);
         let from_lists = lists.picking(&picking);
@@ -239,7 +226,7 @@ impl Graph {
         let edge_ids = lists.edge_ids(&edges.edge_ids, &offsets);
         let positions = std::mem::replace(&mut edges.edge_ids, edge_ids);
         let from = PickedFrom::Lists(Box::new(lists), positions);
-        Ok(PickedHop { picking, from, offsets, edges, most_in_edges: most_in_edges_here })
+        Ok(PickedHop { picking, from, offsets, edges, most_in_edges })
     }
 
     /// An upper bound on the number of edges that are picked for a destination.
@@ -285,7 +272,7 @@ struct PickedHop<'a> {
     /// The picked edges, in arrays that may be longer than the number of picked edges.
     edges: Picked,
     /// An upper bound on the number of edges of a destination.
-    most_in_edges: usize,
+    most_in_edges: u64,
 }
 
 /// The edges among which a hop has picked.

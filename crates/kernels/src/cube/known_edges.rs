@@ -151,13 +151,7 @@ pub(super) fn known_edges(lists: &TimedLists, of_dst: &TimedDst) -> Known {
     }
     let mut n_removed = 0u32;
     if comptime!(lists.excludes) {
-        let mut time = lists.always;
-        let mut place = of_dst.n_all;
-        if comptime!(lists.has_order) {
-            time = lists.ranges[(2 * of_dst.time + 1) as usize];
-            place = 0u32;
-        }
-        n_removed = n_removed_before(lists, of_dst, time, place);
+        n_removed = n_removed_to(lists, of_dst, lists.ranges[(2 * of_dst.time + 1) as usize], u32::MAX);
     }
     Known { n_always, first, n: end - first, n_removed }
 }
@@ -202,24 +196,25 @@ fn time_at(lists: &TimedLists, of_dst: &TimedDst, place: u32) -> i64 {
     lists.edge_times[usize::cast_from(of_dst.first_edge + u64::cast_from(place))]
 }
 
-/// Returns true if an edge is not older than the window of a destination.
+/// Returns true if a destination knows its edge at a place.
 #[cube]
-fn is_recent(lists: &TimedLists, of_dst: &TimedDst, time: i64) -> bool {
-    let mut is_recent = true;
-    if comptime!(lists.has_window) {
-        is_recent = time >= lists.ranges[(2 * of_dst.time) as usize] || time == lists.always;
+fn is_known(lists: &TimedLists, of_dst: &TimedDst, place: u32) -> bool {
+    let mut is_known = true;
+    if comptime!(lists.has_order) {
+        let time = time_at(lists, of_dst, place);
+        is_known = time < lists.ranges[(2 * of_dst.time + 1) as usize];
+        if comptime!(lists.has_window) {
+            let is_recent = time >= lists.ranges[(2 * of_dst.time) as usize] || time == lists.always;
+            is_known = is_known && is_recent;
+        }
     }
-    is_recent
+    is_known
 }
 
 /// Returns true if a destination knows its edge at a place and does not leave it out.
 #[cube]
 pub(super) fn is_listed(lists: &TimedLists, of_dst: &TimedDst, place: u32) -> bool {
-    let mut is_listed = true;
-    if comptime!(lists.has_order) {
-        let time = time_at(lists, of_dst, place);
-        is_listed = time < lists.ranges[(2 * of_dst.time + 1) as usize] && is_recent(lists, of_dst, time);
-    }
+    let mut is_listed = is_known(lists, of_dst, place);
     if comptime!(lists.excludes) {
         let src = lists.indices[usize::cast_from(of_dst.first_edge + u64::cast_from(place))];
         let range = excluded_of(&lists.excluded, of_dst.node);
@@ -231,10 +226,10 @@ pub(super) fn is_listed(lists: &TimedLists, of_dst: &TimedDst, place: u32) -> bo
     is_listed
 }
 
-/// Returns the number of edges that a destination leaves out, although they are not older than its window, before a time and a place in
-/// the order by time. Without an order, only the place counts.
+/// Returns the number of known edges that a destination leaves out and that are not behind an edge in the order by time, which has a
+/// time and a place.
 #[cube]
-fn n_removed_before(lists: &TimedLists, of_dst: &TimedDst, last_time: i64, end: u32) -> u32 {
+fn n_removed_to(lists: &TimedLists, of_dst: &TimedDst, last_time: i64, last_place: u32) -> u32 {
     let range = excluded_of(&lists.excluded, of_dst.node);
     let mut n_removed = 0u32;
     // The sources ascend, so each search begins where the last one ended.
@@ -244,11 +239,11 @@ fn n_removed_before(lists: &TimedLists, of_dst: &TimedDst, last_time: i64, end: 
         let first = n_below_from(&lists.indices, of_dst.first_edge, n_until, of_dst.n_all, src);
         n_until = n_below_from(&lists.indices, of_dst.first_edge, first, of_dst.n_all, src + 1);
         for place in first..n_until {
-            let mut counts = place < end;
+            let mut counts = place <= last_place;
             if comptime!(lists.has_order) {
                 let time = time_at(lists, of_dst, place);
                 counts = time < last_time || (time == last_time && counts);
-                counts = counts && is_recent(lists, of_dst, time);
+                counts = counts && is_known(lists, of_dst, place);
             }
             n_removed += u32::cast_from(counts);
         }
@@ -281,7 +276,7 @@ pub(super) fn place_of_remaining(lists: &TimedLists, of_dst: &TimedDst, known: &
             if comptime!(lists.has_order) {
                 time = time_at(lists, of_dst, place);
             }
-            if middle - position < n_removed_before(lists, of_dst, time, place + 1) {
+            if middle - position < n_removed_to(lists, of_dst, time, place) {
                 low = middle + 1;
             } else {
                 high = middle;
