@@ -150,12 +150,15 @@ fn it_ends_the_patience_and_a_resumed_run_knows_it() {
     let config = quiet(9, &out).metric(Constant).patience(2);
     let best = trainer(&data).fit(&loader(&data), config).unwrap();
     assert_eq!((best.report.n_epochs, best.report.stopped_early, best.best.epoch), (3, true, 1));
+    // A trained model holds the folder of its run.
+    drop(best);
     let resumed = || FitConfig::epochs(9).resume(&out).quiet().patience(2);
     let best = trainer(&data).fit(&loader(&data), resumed().metric(Constant)).unwrap();
     assert_eq!((best.report.n_epochs, best.best.epoch), (3, 1));
     // The checkpoint has the name of the metric, the run the metric itself.
     let summary = best.write_report(&loader(&data)).unwrap().unwrap();
     assert!(summary.test_metrics.contains(&(Constant.into(), Some(0.25))), "{summary:?}");
+    drop(best);
     for other in [Metric::F1Macro, ERROR_RATE.into()] {
         let error = trainer(&data).fit(&loader(&data), resumed().metric(other)).map(drop).unwrap_err();
         let Error::Train(TrainError::Run(RunError::OtherRun { name, then, .. })) = &error else {
