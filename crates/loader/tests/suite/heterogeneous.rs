@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use kiln_feature::{DenseFeatures, FeatureBuffer, FeatureStore, Labels};
-use kiln_graph::{NodeId, NodeTypes, RelationEdges, Relations};
+use kiln_graph::{NodeId, NodeTypes, Relation, RelationEdges, Relations};
 use kiln_loader::{
     BatchError, Batcher, Error, FeatureRows, FeatureStores, ItemSampler, ItemSamplerConfig, Loader,
     LoaderConfig, MiniBatch, NodeBatcher, NodeTargets, Phase, RowsOfType, SeedBatch, StageTimes,
@@ -105,7 +105,11 @@ fn a_seed_without_target_is_an_error() {
 /// The rows are about items 4 to 9 of the graph, and one item is in two of them, at different times.
 #[test]
 fn rows_of_a_table_have_the_node_the_time_and_the_target_of_each() {
-    let graph = graph();
+    let mut relations: Vec<Relation> = graph().iter().cloned().collect();
+    let n_edges = relations[0].graph.n_edges() as usize;
+    relations[0].graph =
+        Arc::new(relations[0].graph.as_ref().clone().with_edge_times(vec![0; n_edges]).unwrap());
+    let graph = Relations::new(Arc::clone(graph().types()), relations).unwrap();
     let batcher = |times: Vec<i64>| {
         let sampler =
             HeteroNeighborSampler::new(&graph, vec![vec![Fanout::All; 2]], SamplerConfig::default());
