@@ -120,7 +120,8 @@ fn pack(out: &Path, name: &str) -> Result<PathBuf> {
 
 /// Trains in a root folder that contains the program only.
 fn try_out(folder: &Path) -> Result<()> {
-    let root = folder.with_file_name("root");
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let root = folder.with_file_name(format!("{name}-root"));
     if root.exists() {
         fs::remove_dir_all(&root)?;
     }

@@ -2,6 +2,7 @@
 
 mod dataset;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -325,11 +326,17 @@ pub(crate) trait Source: Send + Sync {
     /// Returns an error if the edges are damaged, or were cut at a time.
     fn order_by_time(&self) -> Result<Arc<dyn Source>>;
 
-    /// Returns the source with the edges that items of one time know, and the same step.
+    /// Returns the source with the edges that items of one time know, and the same step. `windows` are those of the relations that
+    /// have their own.
     ///
     /// # Errors
     /// Returns the errors of [`Source::order_by_time`].
-    fn known_at(&self, _limits: TimeLimits, _time: i64) -> Result<Arc<dyn Source>> {
+    fn known_at(
+        &self,
+        _limits: TimeLimits,
+        _windows: &BTreeMap<String, Option<u64>>,
+        _time: i64,
+    ) -> Result<Arc<dyn Source>> {
         Err(Error::NeedsWholeGraph { what: "exact evaluation at the times of items" })
     }
 

@@ -141,14 +141,34 @@ pub(crate) fn first_evaluated_time(spec: &ImportSpec, tables: &SpecTables) -> Re
         if let Some(SplitSpec::Time(split)) = &task.split {
             first = first.into_iter().chain(split.split().map(|split| split.val)).min();
         }
-        for (_, source) in parts.iter().filter(|(part, _)| matches!(part, Some(1 | 2))) {
+        for (part, source) in parts {
+            // Random parts are of all times.
+            let split = match (part, &task.split) {
+                (Some(1 | 2), _) => None,
+                (
+                    None,
+                    Some(
+                        split
+                        @ (SplitSpec::Column { .. } | SplitSpec::Masks { .. } | SplitSpec::Steps { .. }),
+                    ),
+                ) => Some(split),
+                _ => continue,
+            };
+            let of_split = split.map_or_else(Vec::new, SplitSpec::columns);
+            let of_split: Vec<String> = of_split.into_iter().map(str::to_owned).collect();
             let reader = TimeReader::new(&task.time);
-            let table = Table { source: source.clone(), columns: vec![task.time.column.clone()] };
+            let columns = [vec![task.time.column.clone()], of_split].concat();
+            let table = Table { source: source.clone(), columns };
             table.for_each_batch("reading times", &mut |batch| {
-                // Other rows are bad, which the import reports.
-                let times =
-                    (0..batch.n_rows).filter_map(|row| reader.read(&batch.cell(0, row)).ok().flatten());
-                first = first.into_iter().chain(times).min();
+                for row in 0..batch.n_rows {
+                    let cells: Vec<Cell<'_>> =
+                        (1..table.columns.len()).map(|column| batch.cell(column, row)).collect();
+                    let is_evaluated =
+                        split.is_none_or(|split| matches!(split.part_of(&cells, ""), Ok(Some(1 | 2))));
+                    // Other rows are bad, which the import reports.
+                    let time = reader.read(&batch.cell(0, row)).ok().flatten().filter(|_| is_evaluated);
+                    first = first.into_iter().chain(time).min();
+                }
                 Ok(ControlFlow::Continue(()))
             })?;
         }

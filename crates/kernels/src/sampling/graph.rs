@@ -32,6 +32,8 @@ pub struct DeviceGraph {
     n_edges: u64,
     has_weights: bool,
     has_edge_types: bool,
+    /// True if the edges have times.
+    has_times: bool,
     /// True if the edges have times and no order by time.
     #[cfg_attr(not(feature = "cube"), expect(dead_code, reason = "the host's sampler checks its graph"))]
     lacks_time_order: bool,
@@ -86,10 +88,19 @@ impl DeviceGraph {
         let n_edges = graph.n_edges();
         let has_weights = graph.weights().is_some();
         let has_edge_types = graph.edge_types().is_some();
-        let lacks_time_order =
-            graph.edge_times().is_none() && graph.columns().get(EdgeColumns::TIMES).is_some();
+        let has_times = graph.edge_times().is_some() || graph.columns().get(EdgeColumns::TIMES).is_some();
+        let lacks_time_order = graph.edge_times().is_none() && has_times;
         let memory = memory(graph, &device)?;
-        Ok(Self { memory, device, n_nodes, n_edges, has_weights, has_edge_types, lacks_time_order })
+        Ok(Self {
+            memory,
+            device,
+            n_nodes,
+            n_edges,
+            has_weights,
+            has_edge_types,
+            has_times,
+            lacks_time_order,
+        })
     }
 
     /// Returns the device, without autodiff.
@@ -115,6 +126,11 @@ impl DeviceGraph {
     /// Returns true if the edges have types.
     pub fn has_edge_types(&self) -> bool {
         self.has_edge_types
+    }
+
+    /// Returns true if the edges have times.
+    pub(crate) fn has_times(&self) -> bool {
+        self.has_times
     }
 
     /// Returns true if the edges have times and no order by time.

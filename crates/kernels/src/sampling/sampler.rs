@@ -185,6 +185,7 @@ impl DeviceSampler {
     fn check_times(&self, has_times: bool) -> Result<()> {
         match has_times {
             true if self.graph.lacks_time_order() => Err(Error::Times(TimesError::NoOrder)),
+            true if !self.graph.has_times() => Err(Error::Times(TimesError::NoEdgeTimes)),
             false if self.config.rule.needs_times() => Err(Error::Times(TimesError::NoTimes)),
             _ => Ok(()),
         }
@@ -220,6 +221,10 @@ impl FrontierSampler for DeviceSampler {
 
     fn takes_times(&self) -> bool {
         true
+    }
+
+    fn has_edge_times(&self) -> bool {
+        self.graph.has_times()
     }
 
     fn indices_path(&self) -> Option<&Path> {

@@ -1,8 +1,8 @@
 //! Links that are sampled at their own times.
 
 use kiln_data::DatasetTimes;
-use kiln_graph::{LinkId, SharedArray};
-use kiln_loader::Phase;
+use kiln_graph::{EdgeColumns, LinkId, SharedArray};
+use kiln_loader::{LinkRelation, Phase};
 use kiln_sample::Negatives;
 
 use crate::batches::items_of;
@@ -52,6 +52,7 @@ impl LinkNeighborLoader {
             }
             .into());
         }
+        self.check_times_of_link_edges()?;
         let name = || self.nodes.source().name().to_owned();
         let times = self.targets.times().ok_or_else(|| ItemTimesError::NoLinkTimes { name: name() })?;
         for (_, links) in self.targets.split().parts() {
@@ -60,6 +61,19 @@ impl LinkNeighborLoader {
             }
         }
         self.times_of_exact_evaluation()?;
+        Ok(())
+    }
+
+    /// Checks that the edges of the links' relation and of its reverse have times: otherwise, a link would read its own edge.
+    fn check_times_of_link_edges(&self) -> Result<()> {
+        let source = self.nodes.source();
+        let columns = source.edge_columns();
+        for relation in self.relation.map_or_else(|| vec![0], LinkRelation::excluded) {
+            if !columns[relation].iter().any(|name| name == EdgeColumns::TIMES) {
+                let relation = source.schema().relations()[relation].name.clone();
+                return Err(ItemTimesError::NoTimesOfLinkEdges { relation }.into());
+            }
+        }
         Ok(())
     }
 

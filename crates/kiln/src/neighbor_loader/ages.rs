@@ -5,11 +5,12 @@ use kiln_kernels::GraphMode;
 use kiln_loader::Ages;
 use kiln_nn::{
     BlockModel, GraphMetadata, GraphRequirements, HeteroModelConfig, ModelConfig, TimeEncoderConfig,
+    TimedParts,
 };
 use kiln_train::AgeInfo;
 
 use crate::source::{WholeGraph, dims};
-use crate::{Error, ItemTimesError, NeighborLoader, Result};
+use crate::{Error, EvalMode, ItemTimesError, NeighborLoader, Result};
 
 impl NeighborLoader {
     /// Makes batches carry the age of each node and edge with a time: the length of time between it and the item in whose tree it
@@ -84,14 +85,22 @@ impl NeighborLoader {
         if self.source.whole().is_none() {
             return Err(Error::NeedsWholeGraph { what: "the age of nodes and edges" });
         }
-        if self.graph_mode != GraphMode::Host {
-            return Err(ItemTimesError::NotPossible {
-                what: "the age of nodes and edges",
-                reason: "batches of a graph on a device carry none",
-                fix: "keep the graph on the host",
+        let (what, reason, fix) = match (self.evaluation, self.graph_mode) {
+            (EvalMode::Exact { .. }, _) => {
+                ("exact evaluation of a model that reads ages", "it computes none", "use sampled evaluation")
             }
-            .into());
-        }
+            (_, GraphMode::Device | GraphMode::ZeroCopy) => (
+                "the age of nodes and edges",
+                "batches of a graph on a device carry none",
+                "keep the graph on the host",
+            ),
+            (_, GraphMode::Host) => return self.check_aged_parts(expected, model),
+        };
+        Err(ItemTimesError::NotPossible { what, reason, fix }.into())
+    }
+
+    /// Checks that the data has times where the model reads ages.
+    fn check_aged_parts(&self, expected: &TimedParts, model: &GraphRequirements) -> Result<()> {
         let got = self.source.timed_parts();
         let no_edges = vec![false; got.relations.len()];
         let is_of_edges = expected.relations == got.relations || expected.relations == no_edges;

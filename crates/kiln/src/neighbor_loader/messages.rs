@@ -1,5 +1,6 @@
 //! The graphs that pass the messages of each phase of a split by time.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Device;
@@ -98,8 +99,13 @@ pub(super) struct PhaseGraph {
 }
 
 impl PhaseGraphs {
-    /// Returns the graph with these edges of a source.
-    pub(super) fn get_or_make(&self, source: &Arc<dyn Source>, edges: PhaseEdges) -> Result<PhaseGraph> {
+    /// Returns the graph with these edges of a source. `windows` are those of relations, which are the same in all calls.
+    pub(super) fn get_or_make(
+        &self,
+        source: &Arc<dyn Source>,
+        edges: PhaseEdges,
+        windows: &BTreeMap<String, Option<u64>>,
+    ) -> Result<PhaseGraph> {
         // The lock is held while the graph is made, so that other ranks of the process wait and share it.
         let mut graphs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(graph) = graphs.iter().find(|graph| graph.edges == edges) {
@@ -108,7 +114,7 @@ impl PhaseGraphs {
         let source = match edges {
             PhaseEdges::Before(time) => source.before(time)?,
             PhaseEdges::ByTime => source.order_by_time()?,
-            PhaseEdges::KnownAt(limits, time) => source.known_at(limits, time)?,
+            PhaseEdges::KnownAt(limits, time) => source.known_at(limits, windows, time)?,
         };
         let graph = PhaseGraph { edges, source, copies: DeviceCopies::default() };
         graphs.push(graph.clone());

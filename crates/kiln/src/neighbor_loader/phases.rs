@@ -67,7 +67,8 @@ impl NeighborLoader {
     }
 
     fn with_edges(&self, edges: PhaseEdges) -> Result<Self> {
-        let PhaseGraph { source, copies, .. } = self.phases.get_or_make(&self.source, edges)?;
+        let PhaseGraph { source, copies, .. } =
+            self.phases.get_or_make(&self.source, edges, &self.sampling.relation_windows)?;
         Ok(Self { source, copies, ..self.clone() })
     }
 

@@ -119,7 +119,8 @@ impl NeighborLoader {
     pub fn relation_window(mut self, relation: &str, window: Option<u64>) -> Result<Self> {
         self.source.schema().require(relation)?;
         self.sampling.relation_windows.insert(relation.to_owned(), window);
-        Ok(self.unshared())
+        // The graphs of phases that were made have other windows.
+        Ok(Self { phases: PhaseGraphs::default(), ..self.unshared() })
     }
 
     /// Sets the kind of edge weights that blocks carry. By default, blocks carry no edge weights.

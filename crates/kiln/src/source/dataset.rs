@@ -1,5 +1,6 @@
 //! Datasets in this process.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use burn::tensor::Device;
@@ -321,11 +322,17 @@ impl Source for PreparedDataset {
         Ok(Arc::new(Self { graph, ..self.clone() }))
     }
 
-    fn known_at(&self, limits: TimeLimits, time: i64) -> Result<Arc<dyn Source>> {
+    fn known_at(
+        &self,
+        limits: TimeLimits,
+        windows: &BTreeMap<String, Option<u64>>,
+        time: i64,
+    ) -> Result<Arc<dyn Source>> {
         let ordered = self.graph_by_time()?;
         let mut relations = Vec::with_capacity(ordered.n_relations());
         for relation in ordered.iter() {
-            let known = Arc::new(limits.known_graph(&relation.graph, time)?);
+            let window = windows.get(&relation.name).copied().unwrap_or(limits.window);
+            let known = Arc::new(TimeLimits { window, ..limits }.known_graph(&relation.graph, time)?);
             relations.push(Relation { graph: known, ..relation.clone() });
         }
         let known =

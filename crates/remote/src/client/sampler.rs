@@ -384,6 +384,10 @@ impl RelationSampler for DistRelations {
         self.samplers.iter().all(FrontierSampler::takes_times)
     }
 
+    fn have_edge_times(&self) -> bool {
+        self.graph.has_times()
+    }
+
     /// Sends the requests of all relations together.
     fn sample_relations(
         &self,
@@ -447,6 +451,10 @@ impl FrontierSampler for DistNeighborSampler {
     /// Returns false if edges are cut at one time, and with a sampler of the caller's own, which has no order by time.
     fn takes_times(&self) -> bool {
         self.before.is_none() && self.own.is_none()
+    }
+
+    fn has_edge_times(&self) -> bool {
+        self.graph.has_times()
     }
 
     fn n_nodes(&self) -> usize {

@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,6 +20,7 @@ use crate::wire::proto::{
     OpenRequest, Opened, RowTimes, SampleRequest,
 };
 use crate::wire::row_format::RowFormat;
+use crate::wire::wanted::ExcludedEdge;
 use crate::{ContentError, Error};
 
 /// The maximum number of draws with replacement for one request.
@@ -78,6 +80,15 @@ impl Service {
             None => Ok(SampledRows { rows, times }),
         }
     }
+}
+
+/// Returns the number of edges to leave out, summed over the rows: a row leaves out those of its node.
+fn excluded_of_rows(rows: &[PartitionRow], excluded: &[ExcludedEdge]) -> u64 {
+    let mut of_nodes: HashMap<PartitionRow, u64> = HashMap::new();
+    for [position, _] in excluded {
+        *of_nodes.entry(rows[*position as usize]).or_default() += 1;
+    }
+    rows.iter().filter_map(|row| of_nodes.get(row)).sum()
 }
 
 /// Returns a value that occurs more than once.
@@ -164,6 +175,14 @@ impl Graph for Service {
         if is_repeated && MAX_DRAWS < n_draws {
             let text =
                 format!("{n_draws} draws in one request, expected at most {MAX_DRAWS}: lower the fanout");
+            return Err(Status::invalid_argument(text));
+        }
+        // Each row searches its excluded edges anew, also those of one node at several times.
+        let n_searches = excluded_of_rows(&rows.rows, &excluded);
+        if times.is_some() && MAX_DRAWS < n_searches {
+            let text = format!(
+                "{n_searches} excluded edges of rows with times in one request, expected at most {MAX_DRAWS}: request fewer rows"
+            );
             return Err(Status::invalid_argument(text));
         }
         let row_bytes = row_bytes(request.fanout.unwrap_or(0) as usize);

@@ -1,5 +1,6 @@
 //! The graph of predictions: in this process as a whole, or only sampled.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kiln_feature::{EdgeFeatureStore, RelationRows, edge_rows_of};
@@ -72,17 +73,25 @@ impl GraphAccess {
         }
     }
 
-    /// Returns the graph of the edges that items of one time know. The edges of this graph are ordered by time.
+    /// Returns the graph of the edges that items of one time know. The edges of this graph are ordered by time. `windows` are those
+    /// of the relations that have their own.
     ///
     /// # Errors
     /// Returns an error if the edges do not fit in memory. A graph that is only sampled stays as it is.
-    pub(crate) fn known_at(&self, limits: TimeLimits, time: i64) -> Result<Self> {
+    pub(crate) fn known_at(
+        &self,
+        limits: TimeLimits,
+        windows: &BTreeMap<String, Option<u64>>,
+        time: i64,
+    ) -> Result<Self> {
         match self {
             Self::Plain(graph) => Ok(Self::Plain(Arc::new(limits.known_graph(graph, time)?))),
             Self::Heterogeneous(graph) => {
                 let mut relations = Vec::with_capacity(graph.n_relations());
                 for relation in graph.iter() {
-                    let known = Arc::new(limits.known_graph(&relation.graph, time)?);
+                    let window = windows.get(&relation.name).copied().unwrap_or(limits.window);
+                    let of_relation = TimeLimits { window, ..limits };
+                    let known = Arc::new(of_relation.known_graph(&relation.graph, time)?);
                     relations.push(Relation { graph: known, ..relation.clone() });
                 }
                 Ok(Self::Heterogeneous(Arc::new(Relations::new(Arc::clone(graph.types()), relations)?)))

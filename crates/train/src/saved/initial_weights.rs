@@ -8,8 +8,8 @@ use kiln_comm::Communicator;
 use kiln_graph::NodeId;
 use kiln_store::counted;
 use kiln_store::whole_file::read_whole;
-use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
 
 use crate::error::{Error, Result, RunError};
 use crate::saved::error::{InitialWeightsError, ModelError, ModelFileError};
@@ -315,7 +315,25 @@ fn take_rows(
     let [weight, flags, keys] = names(position);
     let values = saved.remove(&weight).ok_or_else(|| weights.missing(&weight))?;
     let is_learned = saved.remove(&flags).ok_or_else(|| weights.missing(&flags))?;
-    let of_keys = saved.remove(&keys).map(|keys| NodeKeys::from_bytes(keys.data()));
+    for (tensor, name, dtype) in [
+        (Some(&values), &weight, Dtype::F32),
+        (Some(&is_learned), &flags, Dtype::U8),
+        (saved.get(&keys), &keys, Dtype::U8),
+    ] {
+        if let Some(tensor) = tensor.filter(|tensor| tensor.dtype() != dtype) {
+            return Err(weights.other_shape(name, format!("the type {dtype:?}"), tensor));
+        }
+    }
+    let of_keys = match saved.remove(&keys) {
+        Some(keys) if keys.shape() == [keys.shape()[0], NodeKeys::N_BYTES] => {
+            Some(NodeKeys::from_bytes(keys.data()))
+        }
+        Some(other) => {
+            let expected = format!("U8 of the shape {:?}", [table.n_nodes(), NodeKeys::N_BYTES]);
+            return Err(weights.other_shape(&keys, expected, &other));
+        }
+        None => None,
+    };
     let &[n_saved, dim] = values.shape() else {
         return Err(weights.other_shape(
             &weight,

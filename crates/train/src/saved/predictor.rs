@@ -1,5 +1,6 @@
 mod rows;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -205,7 +206,8 @@ impl NodePredictor {
 
     /// Returns a predictor on the edges that items of one time know.
     fn known_at(&self, time: i64) -> Result<Self> {
-        let graph = self.data.graph.known_at(self.time_limits(), time)?;
+        let sampling = self.model.sampling();
+        let graph = self.data.graph.known_at(self.time_limits(), &sampling.relation_windows, time)?;
         let mut edge_columns = self.data.edge_columns.clone();
         for (name, _) in self.data.edge_columns.iter() {
             if let Some(rows) = graph.edge_rows(name, self.model.relation_rows(name))? {
@@ -222,7 +224,9 @@ impl NodePredictor {
     /// Returns the graph, of a model that was trained at the times of items with the edges before its time, if it has one.
     pub(super) fn graph_of_known_links(&self) -> Result<GraphAccess> {
         match self.data.seed_times {
-            Some(SeedTimes::At(time)) => self.data.graph.known_at(TimeLimits::default(), time),
+            Some(SeedTimes::At(time)) => {
+                self.data.graph.known_at(TimeLimits::default(), &BTreeMap::new(), time)
+            }
             _ => Ok(self.data.graph.clone()),
         }
     }
@@ -470,6 +474,9 @@ impl NodePredictor {
         }
         let nodes: Vec<NodeId> = nodes.iter().map(|node| NodeId(self.nodes.start + node.0)).collect();
         if let Some(config) = self.exact_config(mode) {
+            if self.data.ages.is_some() {
+                return Err(ModelError::Mode(PredictModeError::ExactAges).into());
+            }
             return match self.one_time(&nodes)? {
                 Some(time) => self.known_at(time)?.exact(&nodes, config, wanted),
                 None => self.exact(&nodes, config, wanted),

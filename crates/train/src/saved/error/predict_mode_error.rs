@@ -19,6 +19,11 @@ pub enum PredictModeError {
          predict at one time (--at), or with sampled neighbours (--mode sampled)"
     )]
     ExactItemTimes,
+    /// The model reads the ages of nodes and edges, which exact mode does not compute.
+    #[error(
+        "the model reads the ages of nodes and edges, which exact mode does not compute: use --mode sampled"
+    )]
+    ExactAges,
     /// The model needs the time of each item, and the data has none.
     #[error(
         "the model was trained on neighbours that were known at the time of each item, and these items have no times: use \

@@ -161,8 +161,16 @@ impl CustomLoss {
         let outputs = Tensor::zeros([N_CHECKED, n_outputs], &Device::flex());
         let classes = vec![0; if self.kind == TargetKind::Classes { N_CHECKED } else { 0 }];
         let has_values = matches!(self.kind, TargetKind::MultiLabel | TargetKind::Regression);
-        let values = vec![0.0; if has_values { N_CHECKED * n_outputs } else { 0 }];
-        self.value(outputs, &classes, &values).into_sum(&name, N_CHECKED).map(drop)
+        let mut values = vec![0.0; if has_values { N_CHECKED * n_outputs } else { 0 }];
+        self.value(outputs.clone(), &classes, &values).into_sum(&name, N_CHECKED)?;
+        if let Some(missing) = values.first_mut() {
+            *missing = f32::NAN;
+            // A loss of items without a target may be anything, but it is one per item.
+            if let LossValue::Items(losses) = self.value(outputs, &classes, &values) {
+                LossValue::Items(losses).into_sum(&name, N_CHECKED)?;
+            }
+        }
+        Ok(())
     }
 
     /// Computes the loss of a batch. One of `classes` and `values` has the targets, the other is empty; both are for links.
@@ -172,7 +180,7 @@ impl CustomLoss {
     pub(crate) fn sum(&self, outputs: Tensor<2>, classes: &[i32], values: &[f32]) -> LossSum {
         let [n_items, _] = outputs.dims();
         let sum = self.value(outputs, classes, values).into_sum(&self.name, n_items);
-        sum.expect("the loss should have been checked before training")
+        sum.unwrap_or_else(|error| panic!("{error}"))
     }
 
     fn value(&self, outputs: Tensor<2>, classes: &[i32], values: &[f32]) -> LossValue {
