@@ -266,7 +266,7 @@ fn relations_have_rules_and_windows_of_their_own() {
         .unwrap();
     let data = data.with_node_times(0, (0..60).collect::<Vec<i64>>()).unwrap();
     format::write(&data, root.join("set")).unwrap();
-    let train = "train --data @/set --model rsage --layers 1 --hidden 8 --fanouts 2 --epochs 1 --batch-size 8 --threads-per-rank 1 --messages item-time";
+    let train = "train --data @/set --model sage --layers 1 --hidden 8 --fanouts 2 --epochs 1 --batch-size 8 --threads-per-rank 1 --messages item-time";
     for (name, flags) in [
         ("uniform", "--rule uniform;likes=uniform --time-window buys=all=all"),
         ("none", ""),
@@ -280,7 +280,7 @@ fn relations_have_rules_and_windows_of_their_own() {
     assert!(hashes[0] != hashes[1] && hashes[0] != hashes[2] && hashes[1] != hashes[2], "{hashes:?}");
     kiln(root, "predict --run @/recent --data @/set --out @/own");
     format::write(&payments(), root.join("plain")).unwrap();
-    let plain = train.replace("@/set", "@/plain").replace("rsage", "sage");
+    let plain = train.replace("@/set", "@/plain");
     for (flags, expected) in [
         (format!("{train} --rule bought=most-recent"), "no relation `bought`"),
         (format!("{train} --rule likes=most-recent"), "`likes` has the rule `most-recent`"),
