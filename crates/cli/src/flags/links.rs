@@ -57,11 +57,7 @@ const NEGATIVE_SAMPLERS: [(&str, &str, NegativeKind); 5] = [
         NegativeKind::Degree,
     ),
     ("in-batch", "Replaces the destination by that of another link of the step", NegativeKind::InBatch),
-    (
-        "past",
-        "Replaces the destination by another one that the source had before, with --messages item-time",
-        NegativeKind::Past,
-    ),
+    ("past", "A destination that the source had before, with --messages item-time", NegativeKind::Past),
 ];
 
 /// The choices of `--exclude`.
