@@ -5,7 +5,7 @@
 ///
 /// ```
 /// use kiln_graph::ByRelation;
-/// let depths = ByRelation::parse("3;buys=1", |text| text.parse::<u32>().map_err(Box::from))?;
+/// let depths = ByRelation::parse("3;buys=1", |text| Ok::<u32, Box<dyn std::error::Error>>(text.parse()?))?;
 /// assert_eq!(depths.of_all, Some(3));
 /// assert_eq!(depths.of_relations, [("buys".to_owned(), 1)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

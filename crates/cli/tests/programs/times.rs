@@ -223,7 +223,7 @@ fn models_read_ages_in_frequencies() {
     let encoded = "--model sage --time-encoding fixed --out @/x";
     for (flags, expected) in [
         (format!("{train} {encoded}"), "let items have times (--messages item-time)"),
-        (format!("{item_time} {encoded} --eval exact"), "exact evaluation is not possible with items"),
+        (format!("{item_time} {encoded} --eval exact"), "exact evaluation of"),
         (
             format!("{of_parts} {encoded}"),
             "--time-encoding does not apply to training on nodes of a partitioned graph",

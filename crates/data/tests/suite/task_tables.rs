@@ -83,6 +83,26 @@ fn a_set_without_tables_is_written_as_before() {
 }
 
 #[test]
+fn files_of_task_tables_have_the_numbers_of_the_tables() {
+    let root = tempfile::tempdir().unwrap();
+    let set = root.path().join("set");
+    format::write(&with_tables(), &set).unwrap();
+    for file in [
+        "task_nodes.npy",
+        "task_times.npy",
+        "task_labels.npy",
+        "task_targets.npy",
+        "task_train.npy",
+        "task_val.npy",
+        "task_test.npy",
+    ] {
+        let stem = file.strip_suffix(".npy").unwrap();
+        let is_there = (0..3).any(|table| set.join(format!("{stem}.{table}.npy")).exists());
+        assert!(is_there && !set.join(file).exists(), "{file}");
+    }
+}
+
+#[test]
 fn rejects_inconsistent_entries_of_task_tables() {
     let root = tempfile::tempdir().unwrap();
     let set = root.path().join("set");

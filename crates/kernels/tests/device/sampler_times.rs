@@ -72,13 +72,12 @@ fn in_unit(time: i64, unit: i64) -> i64 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 30, ..ProptestConfig::default() })]
 
-    /// The cases include edges that are always or never known, equal times, windows, self loops, parallel and excluded edges, a node
-    /// at several times, and graphs without times.
+    /// The cases include edges that are always or never known, equal times, windows, self loops, parallel and excluded edges, and a
+    /// node at several times.
     #[test]
     fn device_and_host_sample_identical_blocks_at_times(
         graph in arb_coo(),
         edge_times in prop::collection::vec(arb_time(), 200),
-        has_times in prop::bool::weighted(0.8),
         unit in prop::sample::select(&[1_i64, 1 << 50]),
         fanouts in prop::collection::vec(arb_fanout(), 1..4),
         rule in prop::sample::select(rules()),
@@ -89,12 +88,9 @@ proptest! {
         window in prop_oneof![Just(None), (0..8_u64).prop_map(Some)],
         seed in any::<u64>(),
     ) {
-        let mut csc = weighted(&graph);
-        if has_times {
-            let times = edge_times.iter().cycle().map(|time| in_unit(*time, unit));
-            let times: Vec<i64> = times.take(graph.srcs.len()).collect();
-            csc = Arc::new(Csc::clone(&csc).with_edge_times(times).unwrap());
-        }
+        let times = edge_times.iter().cycle().map(|time| in_unit(*time, unit));
+        let times: Vec<i64> = times.take(graph.srcs.len()).collect();
+        let csc = Arc::new(Csc::clone(&weighted(&graph)).with_edge_times(times).unwrap());
         let window = window.map(|window| window * unit as u64);
         let limits = TimeLimits { includes_equal, window };
         let config = SamplerConfig::new(fanouts).with_rule(rule).with_weights(weights).with_time_limits(limits);

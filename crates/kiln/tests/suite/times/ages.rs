@@ -205,7 +205,7 @@ fn ages_that_are_not_read_or_not_there_are_errors() {
     assert_eq!(item_times(sage.unwrap_err()), ItemTimesError::AgesNotRead);
     let exact = loader.clone().ages().evaluation(EvalMode::Exact { memory_bytes: None });
     let error = fit(&exact).unwrap_err().to_string();
-    assert!(error.contains("exact evaluation is not possible"), "{error}");
+    assert!(error.contains("exact evaluation of a model that reads ages is not possible"), "{error}");
     // A model of ages of nodes only suits no data whose nodes have none.
     let without = kiln::data::synthetic::ring(20).unwrap();
     let loader_without = NeighborLoader::new(&without, [4]).ages();

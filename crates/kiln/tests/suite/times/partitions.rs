@@ -205,7 +205,7 @@ fn partitions_without_times_have_no_graph_of_a_time() {
         let sage = SageConfig::new(3, 2).layers(2);
         let error = Trainer::new(sage, AdamConfig::new(0.01)).fit(&loader, FitConfig::epochs(1).quiet());
         let error = error.unwrap_err().to_string();
-        assert!(error.contains("the nodes of the type `node` have no times"), "{error}");
+        assert!(error.contains("neither the edges nor their sources have times"), "{error}");
         Ok(source.at("7").unwrap_err().to_string())
     });
     assert!(errors.unwrap()[0].contains("have no times"));
