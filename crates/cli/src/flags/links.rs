@@ -200,6 +200,11 @@ impl LinkArgs {
             !is_past || !self.reject_edges,
             "--reject-edges rejects all negatives of --negative-sampler past, which are edges: remove one"
         );
+        ensure!(
+            !at_item_times || self.negative_sampler != Some(NegativeKind::Degree),
+            "--negative-sampler degree draws by the edges of all times, also of those after a link: use uniform or past with \
+             --messages item-time"
+        );
         Ok(())
     }
 
@@ -220,11 +225,6 @@ impl LinkArgs {
         let [srcs, dsts] = split.node_ranges();
         let uniform = UniformNegatives { dsts: dsts.clone() };
         let n_per_link = self.negatives();
-        ensure!(
-            !at_item_times || self.negative_sampler != Some(NegativeKind::Degree),
-            "--negative-sampler degree draws by the edges of all times, also of those after a link: use uniform or past with \
-             --messages item-time"
-        );
         let negatives = match self.negative_sampler.unwrap_or_default() {
             NegativeKind::Uniform => Negatives::new(uniform.clone(), n_per_link),
             NegativeKind::UniformPairs => Negatives::new(UniformPairNegatives { srcs, dsts }, n_per_link),

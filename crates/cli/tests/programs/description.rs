@@ -147,7 +147,7 @@ fn a_run_starts_from_the_weights_of_another() {
     );
     assert_eq!(status, 1);
     let (status, message) = fail(root, "train", &format!("{FLAGS} --epochs 1 --init-from frist --out fifth"));
-    assert!(status == 1 && message.contains("did you mean"), "{status}: {message}");
+    assert!(status == 1 && message.contains("did you mean `first`?"), "{status}: {message}");
 }
 
 #[test]

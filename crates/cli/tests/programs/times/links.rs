@@ -89,6 +89,7 @@ fn links_and_edges_know_what_was_known_before_them() {
         (format!("{of_set} --until --out @/x"), "the edge of a link has the time of the link"),
         (format!("{of_set} --eval exact --out @/x"), "exact evaluation of items of several times"),
         (format!("{of_set} --negative-sampler past --reject-edges --out @/x"), "which are edges: remove one"),
+        (format!("{of_set} --negative-sampler degree --out @/x"), "use uniform or past"),
         (
             format!("{link} --data @/set {times} --negative-sampler past --out @/x"),
             "add --messages item-time, or use another sampler",
