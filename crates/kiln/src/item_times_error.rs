@@ -38,15 +38,6 @@ pub enum ItemTimesError {
         /// The number of the link.
         link: u32,
     },
-    /// The edges of the links have no times.
-    #[error(
-        "the edges of `{relation}` have no times, so that a link would read its own edge: state the `time` of the relation in the \
-         spec of an import, or train without --messages item-time"
-    )]
-    NoTimesOfLinkEdges {
-        /// The name of the relation of the links, or of its reverse.
-        relation: String,
-    },
     /// Negatives are drawn from what was known at the times of links, and links have none.
     #[error(
         "the negatives `{sampler}` are those at the times of links: let links have times (--messages item-time), or use others"

@@ -70,8 +70,12 @@ impl LinkNeighborLoader {
         let columns = source.edge_columns();
         for relation in self.relation.map_or_else(|| vec![0], LinkRelation::excluded) {
             if !columns[relation].iter().any(|name| name == EdgeColumns::TIMES) {
-                let relation = source.schema().relations()[relation].name.clone();
-                return Err(ItemTimesError::NoTimesOfLinkEdges { relation }.into());
+                return Err(ItemTimesError::NotPossible {
+                    what: "a link whose relation, or its reverse, has edges without times",
+                    reason: "the link would read its own edge",
+                    fix: "state the `time` of the relations in the spec of an import, or train without --messages item-time",
+                }
+                .into());
             }
         }
         Ok(())
