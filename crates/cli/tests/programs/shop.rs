@@ -168,6 +168,8 @@ fn three_commands_from_a_relational_folder_to_the_best_possible_predictions() {
     let found = test_auc(&root.join("run"));
     assert!(0.8 < best && best - 0.02 <= found, "{found}, the best possible is {best}");
     check_predictions(&root.join("run"), &rows);
+    let model: Value = serde_json::from_str(&text(&root.join("run/model.json"))).unwrap();
+    assert!(model.to_string().contains("\"task_table\":\"loyal\""), "{model}");
     // The past knows nothing of the next order.
     run(root, &format!("train --data set --task-table future {TRAINING} --out future"));
     let found = test_auc(&root.join("future"));

@@ -203,7 +203,13 @@ fn ages_that_are_not_read_or_not_there_are_errors() {
     let sage = Trainer::new(SageConfig::new(2, 2).layers(1), AdamConfig::new(0.01))
         .fit(&loader.clone().ages(), out(folder.path(), "sage".to_owned(), 1));
     assert_eq!(item_times(sage.unwrap_err()), ItemTimesError::AgesNotRead);
-    let exact = loader.clone().ages().evaluation(EvalMode::Exact { memory_bytes: None });
+    // Each part that is evaluated has one time, with which exact evaluation is possible otherwise.
+    let [train, val, test] =
+        [0..100, 100..101, 101..102].map(|nodes| nodes.map(NodeId).collect::<Vec<_>>().into());
+    let once = random.build(None, &Split { train, val, test }, false);
+    let once = once.with_node_times(0, random.node_times.clone()).unwrap();
+    let of_once = NeighborLoader::new(&once, [4]).messages(AT_ITEM_TIME).ages();
+    let exact = of_once.evaluation(EvalMode::Exact { memory_bytes: None });
     let error = fit(&exact).unwrap_err().to_string();
     assert!(error.contains("exact evaluation of a model that reads ages is not possible"), "{error}");
     // A model of ages of nodes only suits no data whose nodes have none.

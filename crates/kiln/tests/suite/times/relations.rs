@@ -71,6 +71,10 @@ fn rules_and_windows_of_relations_are_recorded_resumed_and_predicted() {
         of(window(), "window"),
         of(loader(&data).rule(Rule::MostRecent).relation_window("bought", Some(4)).unwrap(), "both"),
     ];
+    for (run, field) in [("recent", "\"relation_rules\""), ("window", "\"relation_windows\"")] {
+        let model = std::fs::read_to_string(folder.path().join(run).join("model.json")).unwrap();
+        assert!(model.contains(field), "{model}");
+    }
     for (position, result) in results.iter().enumerate() {
         assert!(!results[..position].contains(result), "{position} of {results:?}");
     }
