@@ -64,7 +64,7 @@ impl HeteroNeighborSampler {
     ///
     /// # Errors
     /// Returns [`FanoutsError::RelationFanouts`] unless each layer has one fanout per relation,
-    /// [`TimesError::RelationWithoutTimes`] for a relation without times whose own rule or window reads them, and the errors of
+    /// [`RelationWithoutTimes`](crate::TimesError::RelationWithoutTimes) for a relation without times whose own rule or window reads them, and the errors of
     /// [`SamplerConfig::relation_configs`].
     pub fn new(graph: &Relations, fanouts: Vec<Vec<Fanout>>, config: SamplerConfig) -> Result<Self> {
         config.check_relation_times(|name| {

@@ -15,7 +15,7 @@ pub trait NegativeSampler: Send + Sync {
     /// Returns the name of the sampler, by which a resumed run recognises it.
     fn name(&self) -> &str;
 
-    /// Returns a sampler of the same distribution among the nodes `is_known`, indexed by node, for [`Negatives::among`]. The
+    /// Returns a sampler of the same distribution among the nodes `is_known`, indexed by node, for [`among`](crate::Negatives::among). The
     /// default implementation returns `None`: candidates with other nodes are drawn again.
     fn among(&self, is_known: &Arc<[bool]>) -> Option<Arc<dyn NegativeSampler>> {
         let _ = is_known;
@@ -23,7 +23,7 @@ pub trait NegativeSampler: Send + Sync {
     }
 
     /// Returns a sampler of the same distribution among the nodes that exist before the time of each link, for
-    /// [`Negatives::existing`]. `times` are those of the nodes, by node. The default implementation returns `None`: candidates with
+    /// [`existing`](crate::Negatives::existing). `times` are those of the nodes, by node. The default implementation returns `None`: candidates with
     /// other nodes are drawn again.
     fn existing(&self, times: &SharedArray<i64>) -> Option<Arc<dyn NegativeSampler>> {
         let _ = times;
@@ -36,7 +36,7 @@ pub trait NegativeSampler: Send + Sync {
     }
 
     /// Returns false if the distribution has no negative for a link. [`NegativeSampler::draw`] then replaces it by another node,
-    /// and it counts as rejected ([`SampledNegatives::n_rejected`]).
+    /// and it counts as rejected ([`n_rejected`](crate::SampledNegatives::n_rejected)).
     fn has_negatives(&self, link: PositiveLink<'_>) -> bool {
         let _ = link;
         true
