@@ -278,8 +278,23 @@ class Kernel:
         at = self.symbols[base] if base in self.symbols else f"(uint64_t){self.reg(base) if base.startswith('%') else base}"
         return f"({at} + ({add}))"
 
+    def multiply_with_carry(self, name, ops):
+        """Returns a product that sets or reads the carry, as sines and cosines of large angles need it."""
+        self.registers.setdefault("stub_carry", ("u32", False))
+        carry = self.reg("%stub_carry")
+        a, b, c = (self.value(x, "u32") for x in ops[1:4])
+        product = f"((uint64_t)({a}) * (uint64_t)({b}))"
+        if name == "madc.hi.u32":
+            return self.put(ops[0], "u32", f"(uint32_t)({product} >> 32) + ({c}) + {carry}")
+        # The destination may be an operand, too.
+        total = f"uint64_t stub_total = (uint64_t)(uint32_t){product} + ({c});"
+        low = self.put(ops[0], "u32", "(uint32_t)stub_total")
+        return f"{{ {total} {low} {carry} = (uint32_t)(stub_total >> 32); }}"
+
     # --- instructions
     def instruction(self, name, ops):
+        if name in ("mad.lo.cc.u32", "madc.hi.u32"):
+            return self.multiply_with_carry(name, ops)
         m = name.split(".")
         op, mods = m[0], m[1:]
         unknown = [x for x in mods if x not in KNOWN and not re.fullmatch(r"m\d+n\d+k\d+|[0-9A-Z:]+", x)]

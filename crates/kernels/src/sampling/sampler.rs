@@ -158,6 +158,10 @@ impl DeviceSampler {
     #[cfg(feature = "cube")]
     fn on_device(&self, graph: &Graph, seeds: &Seeds, key: RngKey) -> Result<DeviceSample> {
         self.check_times(seeds.times().is_some())?;
+        // Hops of a relation may have no times beside others that have.
+        if seeds.times().is_some() && !self.graph.has_times() {
+            return Err(Error::Times(TimesError::NoEdgeTimes));
+        }
         let NumberedSeeds { nodes: distinct, times, rows } = number_seeds(seeds, self.graph.n_nodes())?;
         let mut nodes = graph.upload_nodes(&distinct);
         let mut time_index = times.as_ref().map(|(_, index)| graph.upload_positions(index));
@@ -185,7 +189,6 @@ impl DeviceSampler {
     fn check_times(&self, has_times: bool) -> Result<()> {
         match has_times {
             true if self.graph.lacks_time_order() => Err(Error::Times(TimesError::NoOrder)),
-            true if !self.graph.has_times() => Err(Error::Times(TimesError::NoEdgeTimes)),
             false if self.config.rule.needs_times() => Err(Error::Times(TimesError::NoTimes)),
             _ => Ok(()),
         }
