@@ -1,4 +1,4 @@
-//! Tests of the examples: the README and the guide contain the code of their examples, an example and `kiln train` give
+//! Tests of the examples: the README and the book contain the code of their examples, an example and `kiln train` give
 //! identical weights, and the weights do not depend on how ranks are started.
 
 // Helper functions of tests may unwrap, like the tests themselves.
@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use kiln_testkit::free_port;
+use kiln_testkit::{book_pages, free_port};
 
 const README: &str = include_str!("../../README.md");
 const SHORT_PROGRAM: &str = include_str!("../src/bin/quickstart.rs");
@@ -42,14 +42,15 @@ fn readmes_contain_the_short_programs() {
     }
 }
 
-/// The commands of the guide run in a test of the program.
+/// The commands of the book run in a test of the program.
 #[test]
-fn commands_of_the_readme_are_those_of_the_guide() {
-    let guide: Vec<&str> = include_str!("../../docs/guide.md").lines().collect();
+fn commands_of_the_readme_are_those_of_the_book() {
+    let pages = book_pages();
+    let book: Vec<&str> = pages.iter().flat_map(|page| page.text.lines()).collect();
     let commands: Vec<&str> = README.lines().filter(|line| line.starts_with("$ kiln ")).collect();
     assert_eq!(commands.len(), 3);
     for command in commands {
-        assert!(guide.contains(&command), "docs/guide.md lacks the README's command {command}");
+        assert!(book.contains(&command), "docs/book lacks the README's command {command}");
     }
 }
 
@@ -66,7 +67,7 @@ fn first_program_trains_and_writes_its_files() {
     assert!(folder.path().join("runs/mine/best.safetensors").exists());
 }
 
-/// Writes the spec of the guide and CSV files of a graph with two communities of papers. One of the two columns, which is noisy,
+/// Writes the spec of the book and CSV files of a graph with two communities of papers. One of the two columns, which is noisy,
 /// shows the community.
 fn write_csv_files(folder: &Path, spec: &str) {
     let mut citations = "citing,cited\n".to_owned();
@@ -88,13 +89,13 @@ fn write_csv_files(folder: &Path, spec: &str) {
 }
 
 #[test]
-fn guide_contains_the_csv_program_and_it_trains_on_two_ranks() {
-    let guide = include_str!("../../docs/guide.md");
+fn book_contains_the_csv_program_and_it_trains_on_two_ranks() {
+    let pages = book_pages();
+    let page = pages.iter().find(|page| page.path == "tutorials/tables.md").unwrap();
     let program = include_str!("../src/bin/csv_files.rs");
-    assert!(guide.contains(body(program)), "docs/guide.md should contain the code of csv_files.rs");
+    assert!(page.text.contains(body(program)), "{} should contain the code of csv_files.rs", page.path);
     let folder = tempfile::tempdir().unwrap();
-    let spec = guide.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    write_csv_files(folder.path(), spec);
+    write_csv_files(folder.path(), page.blocks("yaml")[0]);
     let run = |out: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_csv_files"));
         command.args(["citations.yaml", out]).current_dir(&folder).output().unwrap()

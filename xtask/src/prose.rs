@@ -281,13 +281,17 @@ mod tests {
 
     #[test]
     fn finds_markdown_snippets_without_a_doctest() {
-        let guide = file("docs/guide.md", "text\n```rust\nfn f() {}\n```\n```console\n$ ls\n```\n");
-        let lib =
-            file("crates/a/src/lib.rs", "#[doc = include_str!(\"../../../docs/guide.md\")]\nstruct Guide;\n");
-        assert_eq!(untested_snippets(&[guide.clone(), lib]), [""; 0]);
+        let page = file("docs/book/src/a.md", "text\n```rust\nfn f() {}\n```\n```console\n$ ls\n```\n");
+        let lib = file(
+            "crates/a/src/lib.rs",
+            "#[doc = include_str!(\"../../../docs/book/src/a.md\")]\nstruct Book;\n",
+        );
+        assert_eq!(untested_snippets(&[page.clone(), lib]), [""; 0]);
         assert_eq!(
-            untested_snippets(&[guide]),
-            ["docs/guide.md:2: no doctest compiles this snippet, because no crate's docs include the file"]
+            untested_snippets(&[page]),
+            [
+                "docs/book/src/a.md:2: no doctest compiles this snippet, because no crate's docs include the file"
+            ]
         );
         let ignored = file("README.md", "```rust,ignore\n```\n");
         assert_eq!(

@@ -178,11 +178,37 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[doc = include_str!("../README.md")]
 struct ReadMe;
 
-/// The snippets of the guide, compiled as tests. Some use partitioned graphs, and one imports tables.
+/// The snippets of the book, compiled as tests. Some use partitioned graphs, and one imports tables.
 #[cfg(all(doctest, feature = "grpc", feature = "tables"))]
-#[doc = include_str!("../../../docs/guide.md")]
+#[doc = include_str!("../../../docs/book/src/tutorials/tables.md")]
+#[doc = include_str!("../../../docs/book/src/tutorials/heterogeneous.md")]
+#[doc = include_str!("../../../docs/book/src/tutorials/relation-links.md")]
+#[doc = include_str!("../../../docs/book/src/tutorials/relation-edges.md")]
+#[doc = include_str!("../../../docs/book/src/tutorials/link-prediction.md")]
+#[doc = include_str!("../../../docs/book/src/tutorials/many-graphs.md")]
+#[doc = include_str!("../../../docs/book/src/tutorials/time.md")]
+#[doc = include_str!("../../../docs/book/src/tutorials/item-times.md")]
+#[doc = include_str!("../../../docs/book/src/tutorials/task-tables.md")]
+#[doc = include_str!("../../../docs/book/src/tutorials/ranks.md")]
+#[doc = include_str!("../../../docs/book/src/tutorials/partitions.md")]
+#[doc = include_str!("../../../docs/book/src/tutorials/own-sampler.md")]
+#[doc = include_str!("../../../docs/book/src/tutorials/own-model.md")]
+#[doc = include_str!("../../../docs/book/src/tutorials/own-loss.md")]
+#[doc = include_str!("../../../docs/book/src/tutorials/own-loop.md")]
+#[doc = include_str!("../../../docs/book/src/concepts/batches.md")]
+#[doc = include_str!("../../../docs/book/src/concepts/negatives.md")]
+#[doc = include_str!("../../../docs/book/src/how-to/progress.md")]
+#[doc = include_str!("../../../docs/book/src/how-to/training.md")]
+#[doc = include_str!("../../../docs/book/src/how-to/targets.md")]
+#[doc = include_str!("../../../docs/book/src/how-to/predictions.md")]
+#[doc = include_str!("../../../docs/book/src/how-to/link-scores.md")]
+#[doc = include_str!("../../../docs/book/src/how-to/ages.md")]
+#[doc = include_str!("../../../docs/book/src/how-to/devices.md")]
+#[doc = include_str!("../../../docs/book/src/how-to/single-crates.md")]
+#[doc = include_str!("../../../docs/book/src/reference/models.md")]
+#[doc = include_str!("../../../docs/book/src/reference/training-options.md")]
 #[doc = include_str!("../../../docs/migrating.md")]
-struct Guide;
+struct Book;
 
 /// The first program of the workspace's README, compiled as a test.
 #[cfg(doctest)]

@@ -1,4 +1,4 @@
-//! Imports CSV files and trains a GCN on them, on two ranks: the first program of `docs/guide.md`.
+//! Imports CSV files and trains a GCN on them, on two ranks: the first program of the book in `docs/book`.
 //!
 //! ```text
 //! cargo run --release --bin csv_files -- citations.yaml citations

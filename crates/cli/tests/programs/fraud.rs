@@ -1,4 +1,4 @@
-//! The guide's example of frauds on one table of 200,000 payments: keys, counts, features and parts of the split are those that
+//! The book's example of frauds on one table of 200,000 payments: keys, counts, features and parts of the split are those that
 //! `fixtures/payments/expected.py` computes with pandas, and the metrics have the definitions of scikit-learn. That script compares
 //! the files of a run with both programs.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]

@@ -2,6 +2,7 @@
 
 mod attention_and_relations;
 mod bf16;
+mod book;
 mod cora;
 mod data;
 mod description;
@@ -14,7 +15,6 @@ mod fanouts;
 mod fraud;
 mod full_disk;
 mod graph_classification;
-mod guide;
 mod inputs;
 mod killed;
 mod library;

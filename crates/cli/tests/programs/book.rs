@@ -1,27 +1,31 @@
-//! The commands of `docs/guide.md`, run in their order in one folder.
+//! The commands of the book in `docs/book`, run in the order of its pages in one folder.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::Path;
 use std::process::Command;
 
 use kiln::data::{format, synthetic};
+use kiln_testkit::{BookPage, book_pages};
 
-const GUIDE: &str = include_str!("../../../../docs/guide.md");
-
-/// Returns the commands after `$ ` in the console blocks of a page.
-fn commands(page: &str) -> Vec<&str> {
-    let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
-    blocks.flat_map(|block| block.lines().filter_map(|line| line.strip_prefix("$ "))).collect()
+/// Returns the commands after `$ ` in the console blocks of a page, each with the name of the page.
+fn commands(page: &BookPage) -> Vec<(&str, &str)> {
+    let lines = page.blocks("console").into_iter().flat_map(str::lines);
+    lines.filter_map(|line| Some((page.path.as_str(), line.strip_prefix("$ ")?))).collect()
 }
 
-/// Returns the spec of a set in the guide.
-fn spec(name: &str) -> &'static str {
-    let first = format!("name: {name}\n");
-    let block = GUIDE.split("```yaml\n").find(|rest| rest.starts_with(&first));
-    block.and_then(|rest| rest.split("```").next()).unwrap()
+/// Returns the first block of code in the book that satisfies a condition.
+fn block(language: &str, is_wanted: impl Fn(&str) -> bool) -> String {
+    let pages = book_pages();
+    let mut blocks = pages.iter().flat_map(|page| page.blocks(language));
+    blocks.find(|block| is_wanted(block)).unwrap().to_owned()
 }
 
-/// Writes the first spec of the guide and its tables: 60 papers, each with two citations.
+/// Returns the spec of a set in the book.
+fn spec(name: &str) -> String {
+    block("yaml", |text| text.starts_with(&format!("name: {name}\n")))
+}
+
+/// Writes the first spec of the book and its tables: 60 papers, each with two citations.
 fn write_citations(folder: &Path) {
     let mut papers = "id,year,venue,topic,split\n".to_owned();
     let mut citations = "citing,cited\n".to_owned();
@@ -36,7 +40,7 @@ fn write_citations(folder: &Path) {
     std::fs::write(folder.join("citations.csv"), citations).unwrap();
 }
 
-/// Writes the second spec of the guide and its tables: 60 users and some items, each with five ratings.
+/// Writes the second spec of the book and its tables: 60 users and some items, each with five ratings.
 fn write_shop(folder: &Path, n_items: usize) {
     std::fs::write(folder.join("shop.yaml"), spec("shop")).unwrap();
     let mut tables = [
@@ -92,7 +96,7 @@ fn arguments(command: &str) -> Vec<String> {
 }
 
 #[test]
-fn commands_of_the_guide_succeed() {
+fn commands_of_the_book_succeed() {
     let folder = tempfile::tempdir().unwrap();
     let config = synthetic::FakeConfig { avg_num_nodes: 300, seed: 3, ..Default::default() };
     format::write(&synthetic::fake(config).unwrap(), folder.path().join("papers")).unwrap();
@@ -101,17 +105,18 @@ fn commands_of_the_guide_succeed() {
     write_bank(folder.path());
     #[cfg(feature = "tables")]
     crate::fraud::Payments::generate(2_000).write(&folder.path().join("payments.parquet"));
-    let sweep = GUIDE.split("```toml\n").find(|text| text.contains("[sweep]")).unwrap();
-    std::fs::write(folder.path().join("sweep.toml"), sweep.split("```").next().unwrap()).unwrap();
+    let sweep = block("toml", |text| text.contains("[sweep]"));
+    std::fs::write(folder.path().join("sweep.toml"), sweep).unwrap();
     std::fs::create_dir(folder.path().join("new")).unwrap();
     write_shop(&folder.path().join("new"), 92);
     std::fs::write(folder.path().join("keys.txt"), "i3\ni0\n").unwrap();
     std::fs::write(folder.path().join("users.txt"), "u1\nu0\n").unwrap();
     std::fs::write(folder.path().join("pairs.csv"), "0,1\n2,3\n").unwrap();
     std::fs::write(folder.path().join("pair-keys.txt"), "u1\ti3\nu0\ti0\n").unwrap();
-    let commands = commands(GUIDE);
-    let (install, kiln): (Vec<_>, Vec<_>) =
-        commands.iter().partition(|command| command.starts_with("cargo "));
+    let pages = book_pages();
+    let commands = pages.iter().flat_map(commands);
+    let (install, kiln): (Vec<_>, Vec<_>) = commands.partition(|(_, command)| command.starts_with("cargo "));
+    let install: Vec<&str> = install.into_iter().map(|(_, command)| command).collect();
     assert_eq!(
         install,
         [
@@ -122,12 +127,12 @@ fn commands_of_the_guide_succeed() {
     );
     assert!(Path::new(env!("CARGO_MANIFEST_DIR")).ends_with("crates/cli"));
     assert!(10 <= kiln.len(), "{kiln:?}");
-    for command in kiln {
+    for (page, command) in kiln {
         let args = arguments(command);
         let output =
             Command::new(env!("CARGO_BIN_EXE_kiln")).args(&args).current_dir(&folder).output().unwrap();
         let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{command}: {printed}");
+        assert!(output.status.success(), "{page}: {command}: {printed}");
     }
 }
 
@@ -151,7 +156,7 @@ fn launch_scripts_have_valid_flags() {
 }
 
 #[test]
-fn launcher_commands_of_the_guide_run_as_thread_ranks() {
+fn launcher_commands_of_the_book_run_as_thread_ranks() {
     assert_eq!(arguments("mpirun -n 2 kiln train --data a"), ["train", "--data", "a", "--ranks", "2"]);
     assert_eq!(arguments("srun -N2 -n4 kiln serve"), ["serve", "--ranks", "4"]);
     assert_eq!(arguments("kiln help train"), ["help", "train"]);
