@@ -345,7 +345,14 @@ fn what_is_not_possible_with_links_at_their_times_is_an_error() {
     times[without.index()] = kiln::data::DatasetTimes::NEVER;
     let some = split.targets().clone().with_times(times).unwrap();
     let some = LinkSplit::new(&Relations::clone(split.message()), some).unwrap();
+    // The links have times and the edges of their relation have none.
+    let no_edge_times = Random::new(false, true).timed(TimeSplit::new(None, 50, 75).unwrap(), false);
+    let timed_links = LinkSplit::new(&no_edge_times.graph, payments().1).unwrap();
     for (loader, expected) in [
+        (
+            LinkNeighborLoader::new(nodes(&no_edge_times), &timed_links).unwrap(),
+            "the link would read its own edge",
+        ),
         (loader(exact), "exact evaluation of items of several times is not possible"),
         (loader(nodes(&data).messages(until)), "the edge of a link has the time of the link"),
         (
