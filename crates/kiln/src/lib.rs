@@ -76,6 +76,7 @@ mod item_times_error;
 mod link_loader;
 mod link_loader_error;
 mod links;
+mod log;
 mod neighbor_loader;
 #[cfg(feature = "grpc")]
 mod partitioned;
@@ -105,6 +106,7 @@ pub use kiln_predictions::{
 pub use link_loader::LinkNeighborLoader;
 pub use link_loader_error::LinkLoaderError;
 pub use links::TrainingLinks;
+pub use log::{LogLine, print_log, print_log_with};
 pub use neighbor_loader::{Messages, NeighborLoader};
 #[cfg(feature = "grpc")]
 pub use partitioned::{JoinedGraph, PartitionedGraph};

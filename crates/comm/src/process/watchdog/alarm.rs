@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use crate::EXIT_RETRY;
 use crate::process::watchdog::exit::end;
-use crate::terminal::log;
 
 /// A thread that ends this process if an operation that cannot be interrupted takes too long. Dropping the alarm
 /// cancels it.
@@ -30,7 +29,11 @@ impl Alarm {
                 if limit <= started.elapsed() {
                     end(EXIT_RETRY, Some(&format!("the job is over: waited for {what} for {limit:?}")));
                 }
-                log(&format!("waiting for {what}: {} s of {limit:?}", started.elapsed().as_secs()));
+                let seconds = started.elapsed().as_secs();
+                tracing::info!(
+                    name: "waiting-for-job", target: "kiln_comm::job", what, seconds,
+                    "waiting for {what}: {seconds} s of {limit:?}"
+                );
             }
         });
         Self { _alive: alive }
