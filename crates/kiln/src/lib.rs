@@ -43,6 +43,7 @@
 //! | load batches without a training | [`loader::Loader`] |
 //! | **training** | |
 //! | train and keep the best epoch | [`Trainer::fit`] |
+//! | see the notes and warnings of the libraries | [`print_log`], or a subscriber of `tracing` |
 //! | choose a model | [`nn`]: [`SageConfig`](kiln_nn::SageConfig), [`GcnConfig`](kiln_nn::GcnConfig), [`GatConfig`](kiln_nn::GatConfig), [`RgcnConfig`](kiln_nn::RgcnConfig), [`HgtConfig`](kiln_nn::HgtConfig), … |
 //! | write a model of my own | [`ModelConfig`](kiln_nn::ModelConfig), [`BlockModel`](kiln_nn::BlockModel) |
 //! | set the optimizer and its schedule | [`AdamConfig`](kiln_train::AdamConfig), [`LrSchedule`](kiln_train::LrSchedule) |

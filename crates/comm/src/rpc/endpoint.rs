@@ -62,7 +62,7 @@ impl RpcEndpoint {
         let is_open = self.tls.is_none() && !address.ip().to_canonical().is_loopback();
         is_open.then(|| {
             format!(
-                "warning: {address} is reachable from other machines without TLS: anyone on the network can read the \
+                "{address} is reachable from other machines without TLS: anyone on the network can read the \
                  token and the data; pass certificates (--tls-ca, --tls-cert, --tls-key)"
             )
         })
