@@ -339,7 +339,7 @@ fn few_steps_per_epoch_have_one_note() {
 fn notes_and_warnings_are_events_once_each() {
     let (data, folder) = (data(), tempfile::tempdir().unwrap());
     let mut targets = data.targets.clone().unwrap();
-    targets.split.test.clear();
+    targets.split.test = std::iter::empty().collect();
     let data = Dataset { targets: Some(targets), ..data };
     let loader = loader(&data).batch_size(1024);
     let (best, log) =
