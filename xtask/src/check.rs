@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use crate::workspace::{self, SourceFile};
 use crate::{
-    arrows, commits, cuda, cycles, features, llvm, manifest, messages, method_examples, names, prose,
+    arrows, commits, cuda, cycles, features, llvm, log, manifest, messages, method_examples, names, prose,
     publish, style, test, third_party, tidy, tools,
 };
 
@@ -48,6 +48,7 @@ const STEPS: &[Step] = &[
     ("error-variants", || report(style::large_errors(&text_files()?))),
     ("kernel-rows", || report(cuda::table::missing_rows(&text_files()?))),
     ("addresses", || report(cuda::kernels::narrow_kernels(&text_files()?))),
+    ("log", || report(log::problems(&text_files()?))),
     ("messages", || report(messages::rust_names(&text_files()?))),
     ("crate-docs", || report(tidy::crate_docs(&text_files()?))),
     ("method-examples", || report(method_examples::missing(&text_files()?))),

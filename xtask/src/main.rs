@@ -24,6 +24,7 @@ mod exceptions;
 mod features;
 mod gpu;
 mod llvm;
+mod log;
 mod manifest;
 mod messages;
 mod method_examples;

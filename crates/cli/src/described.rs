@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Command};
-use kiln::comm::log;
 use kiln::train::DESCRIPTION_FILE;
 use kiln_usage::{Description, GivenFlags, RunFiles, list_names, read_given};
 
 use crate::flags::ranks::LaunchArgs;
+use crate::output::log;
 
 /// Returns the arguments that are missing on a command line because a description has them: of `kiln train FILE`, `--like` and
 /// `--resume` all flags, and of `kiln predict --run` the data.

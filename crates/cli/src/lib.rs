@@ -100,9 +100,10 @@ fn command() -> clap::Command {
 /// Runs the program with the arguments of this process: `fn main() -> ExitCode { kiln_cli::main() }`. Returns its exit
 /// status.
 pub fn main() -> ExitCode {
+    kiln::print_log_with(output::print_log_line);
     let args: Vec<_> = std::env::args_os().collect();
     run(&args).unwrap_or_else(|error| {
-        kiln::comm::log(&format!("Error: {}", kiln::comm::error_text(error.as_ref())));
+        output::log(&format!("Error: {}", kiln::comm::error_text(error.as_ref())));
         let status = error.chain().find_map(|cause| cause.downcast_ref().map(kiln::Error::exit_status));
         ExitCode::from(if usage::is_usage(&error) { kiln_usage::EXIT_USAGE } else { status.unwrap_or(1) })
     })

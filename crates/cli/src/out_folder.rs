@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use kiln::comm::log;
 use kiln::store::array_folder::check_new;
 use kiln::store::unfinished::remove_abandoned;
 
-use crate::output::{is_quiet, print_note_lines};
+use crate::output::{is_quiet, log, print_note_lines};
 
 /// Prepares for writing a folder: before the work starts, an error if it cannot be written; removes what killed processes left
 /// beside it, with a note; and lets a signal that ends this process remove what it has written until then.

@@ -3,8 +3,11 @@
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
+use indicatif::ProgressBar;
+use kiln::LogLine;
 use kiln::comm::{printable, printable_json};
 use kiln::data::Note;
 use kiln::store::progress::{ProgressLine, ProgressOutput, ProgressPrinter, ProgressScope};
@@ -14,6 +17,8 @@ use serde_json::{Value, json};
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 /// True if each line is a JSON object.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
+/// The bar on the terminal, which lines of the log must not cut.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// The format of the lines on standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -43,6 +48,31 @@ pub(crate) fn set_format(format: LogFormat) {
 /// Returns true if each line is a JSON object.
 pub(crate) fn is_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
+}
+
+/// Sets the bar on the terminal.
+pub(crate) fn set_bar(bar: Option<ProgressBar>) {
+    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar;
+}
+
+/// Prints a line of the libraries' log. Notes on a run are lines of this program's output, and everything else goes to standard error:
+/// standard output may be a file on a full disk.
+pub(crate) fn print_log_line(line: &LogLine) {
+    let print = || match line.is_note_on_run() {
+        true => print_rank_zero(line),
+        false => log(&line.to_string()),
+    };
+    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar {
+        Some(bar) => bar.suspend(print),
+        None => print(),
+    }
+}
+
+/// Prints a line on standard error with a single write, so that lines of several processes do not mix. The text is made printable.
+pub(crate) fn log(line: &str) {
+    // A closed standard error must not fail the program.
+    let _ = io::stderr().write_all(format!("{}\n", printable(line)).as_bytes());
 }
 
 /// Runs a command, whose stages of more than two seconds are shown on standard error; in JSON, they are events `progress`.

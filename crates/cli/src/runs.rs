@@ -44,7 +44,7 @@ pub(crate) fn list(args: &RunsArgs) -> anyhow::Result<()> {
     for folder in folders {
         match RunRecord::read(folder) {
             Ok(run) => runs.push(run),
-            Err(error) => kiln::comm::log(&format!("warning: {error}: this run is left out")),
+            Err(error) => crate::output::log(&format!("warning: {error}: this run is left out")),
         }
     }
     let table = RunTable::new(runs);

@@ -7,14 +7,14 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, FromArgMatches};
-use kiln::comm::{EXIT_RETRY, error_text, log};
+use kiln::comm::{EXIT_RETRY, error_text};
 use kiln::data::convert::parse_bytes;
 use kiln::store::counted;
 use kiln_sweep::{CoreShare, MemoryLimits, Plan, RunCommand, Sweep, SweepConfig};
 use kiln_usage::{Description, advise, error_message, read_given};
 
 use crate::flags::parse;
-use crate::output::{print_rank_zero, print_result};
+use crate::output::{log, print_rank_zero, print_result};
 use crate::train::{self, TrainArgs};
 use crate::usage::LISTS;
 

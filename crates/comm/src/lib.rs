@@ -51,7 +51,7 @@ pub use process::{
     EngineError, JobError, LaunchEnv, LaunchError, LaunchFlags, Launcher, MAX_WORLD_SIZE, MasterAddress,
 };
 pub use single::SingleRank;
-pub use terminal::{log, printable, printable_json};
+pub use terminal::{printable, printable_json};
 pub use threads::{ThreadGroup, ThreadRanks};
 
 /// The result of this crate's fallible functions.

@@ -1,17 +1,9 @@
-//! Lines on standard error, and texts of others on a terminal.
+//! Texts of others on a terminal.
 
 use std::borrow::Cow;
-use std::io::{self, Write};
 
 /// The maximum number of characters of a line that are printed.
 const LONGEST_LINE: usize = 8192;
-
-/// Prints a line on standard error with a single write, so that lines of several processes do not mix. The text is made
-/// [`printable`].
-pub fn log(line: &str) {
-    // A closed standard error must not fail the program.
-    let _ = io::stderr().write_all(format!("{}\n", printable(line)).as_bytes());
-}
 
 /// Returns a text for a terminal. Names in files and messages of servers may contain sequences by which a terminal moves the
 /// cursor, hides text or types an answer, or be of any length: control characters except the end of a line and the tab, and

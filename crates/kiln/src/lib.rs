@@ -43,6 +43,7 @@
 //! | load batches without a training | [`loader::Loader`] |
 //! | **training** | |
 //! | train and keep the best epoch | [`Trainer::fit`] |
+//! | see the notes and warnings of the libraries | [`print_log`], or a subscriber of `tracing` |
 //! | choose a model | [`nn`]: [`SageConfig`](kiln_nn::SageConfig), [`GcnConfig`](kiln_nn::GcnConfig), [`GatConfig`](kiln_nn::GatConfig), [`RgcnConfig`](kiln_nn::RgcnConfig), [`HgtConfig`](kiln_nn::HgtConfig), … |
 //! | write a model of my own | [`ModelConfig`](kiln_nn::ModelConfig), [`BlockModel`](kiln_nn::BlockModel) |
 //! | set the optimizer and its schedule | [`AdamConfig`](kiln_train::AdamConfig), [`LrSchedule`](kiln_train::LrSchedule) |
@@ -76,6 +77,7 @@ mod item_times_error;
 mod link_loader;
 mod link_loader_error;
 mod links;
+mod log;
 mod neighbor_loader;
 #[cfg(feature = "grpc")]
 mod partitioned;
@@ -105,6 +107,7 @@ pub use kiln_predictions::{
 pub use link_loader::LinkNeighborLoader;
 pub use link_loader_error::LinkLoaderError;
 pub use links::TrainingLinks;
+pub use log::{LogLine, print_log, print_log_with};
 pub use neighbor_loader::{Messages, NeighborLoader};
 #[cfg(feature = "grpc")]
 pub use partitioned::{JoinedGraph, PartitionedGraph};

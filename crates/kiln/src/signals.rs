@@ -50,8 +50,9 @@ fn wait_for_stop(mut signals: Signals, stop: &AtomicBool) {
             continue;
         }
         if first.is_none() && signal == SIGINT {
-            kiln_comm::log(
-                "note: stopping after the current step; Ctrl-C again after a second ends at once, without a checkpoint",
+            tracing::info!(
+                name: "stop-requested", target: "kiln::signals",
+                "stopping after the current step; Ctrl-C again after a second ends at once, without a checkpoint"
             );
         }
         let since = first.get_or_insert_with(Instant::now).elapsed();

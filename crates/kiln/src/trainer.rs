@@ -17,8 +17,8 @@ use kiln_sample::RngKey;
 #[cfg(feature = "nccl")]
 use kiln_train::CudaDevices;
 use kiln_train::{
-    Evaluator, InitialWeights, Metric, ModelInfo, OptimizerConfig, Outcome, RunConfig, RunDir, Task,
-    TrainCallback, TrainerConfig, Validation,
+    Evaluator, InitialWeights, LogCallback, Metric, ModelInfo, OptimizerConfig, Outcome, RunConfig, RunDir,
+    Task, TrainCallback, TrainerConfig, Validation,
 };
 
 use self::fit::EpochLines;
@@ -256,17 +256,18 @@ impl<C: ModelConfig> Trainer<C> {
         let val = loader.loader(Phase::Validation, &trainer, &evaluator)?;
         let lines = (self.rank.is_zero() && !is_quiet).then_some(EpochLines::new(schedule.n_epochs));
         let mut callbacks = (lines, callback);
+        let mut reports = (self.rank.is_zero().then_some(LogCallback), &mut callbacks);
         if self.rank.is_zero() && scaler.is_some() {
-            callbacks.note(
+            reports.note(
                 "losses are those of standardised targets (--target-scale); metrics and predictions are in the units of the \
                  targets",
             );
         }
-        notes.iter().filter(|_| self.rank.is_zero()).for_each(|note| callbacks.note(note));
+        notes.iter().filter(|_| self.rank.is_zero()).for_each(|note| reports.note(note));
         // One batch shows whether there are any.
         let test = loader.split_targets(Phase::Test, 1)?;
         if self.rank.is_zero() && test.is_some_and(|test| test.n_items() == 0) {
-            callbacks.warning("the test split has no items: the report will have no test metrics");
+            reports.warning("the test split has no items: the report will have no test metrics");
         }
         let has_validation = !val.items().items().is_empty();
         let wants_outputs = trainer.any_rank(callbacks.wants_outputs())?;
@@ -286,8 +287,8 @@ impl<C: ModelConfig> Trainer<C> {
                 Err(Error::Interrupted { n_epochs: run.n_epochs(), n_steps: run.n_steps(), folder })
             }
             Outcome::Trained(trained) => {
-                if let Some(note) = page_faults.note().filter(|_| self.rank.is_zero() && !is_quiet) {
-                    kiln_comm::log(&format!("note: {note}"));
+                if let Some(note) = page_faults.note().filter(|_| self.rank.is_zero()) {
+                    tracing::info!(name: "page-faults", target: "kiln::allocator", "{note}");
                 }
                 let (model, report) = (trained.model().clone(), *trained.report());
                 let embeddings = trained.embeddings().to_vec();
@@ -410,7 +411,7 @@ impl<C: ModelConfig> Trainer<C> {
         let mut trainer = parts.with_nccl(trainer)?;
         for note in self.load_initial(loader, &mut trainer, self.initial_weights()?)? {
             if self.rank.is_zero() {
-                kiln_comm::log(&format!("note: {note}"));
+                tracing::info!(name: "initial-weights", target: "kiln::trainer", "{note}");
             }
         }
         Ok(trainer)
@@ -560,7 +561,7 @@ impl Parts {
         };
         let (trainer, reason) = nccl.join(trainer, devices)?;
         if let Some(reason) = reason {
-            kiln_comm::log(&format!("note: {reason}"));
+            tracing::info!(name: "nccl-unused", target: "kiln::trainer", "{reason}");
         }
         Ok(trainer)
     }

@@ -12,6 +12,7 @@ mod checks;
 mod corpus;
 mod golden;
 mod graphs;
+mod log;
 mod ports;
 
 pub use book::{BookPage, book_pages};
@@ -19,6 +20,7 @@ pub use checks::{check_block, check_same_edges, chi_square_p_value};
 pub use corpus::{CorpusCounts, check_corpus};
 pub use golden::check_golden;
 pub use graphs::{CooGraph, arb_coo, hub, ring, six_nodes};
+pub use log::{LogEvent, print_log, record_log, recorded_log};
 pub use ports::free_port;
 
 /// The code example of this crate's README, run as a doc test.

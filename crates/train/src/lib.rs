@@ -72,6 +72,7 @@ pub use run::fit::{FitConfig, TEST, VALIDATION, evaluate_best, fit};
 pub use run::folder::{DESCRIPTION_FILE, RunFolder};
 pub use run::identity::RunIdentity;
 pub use run::item_columns::ItemColumns;
+pub use run::log_callback::LogCallback;
 pub use run::metrics_file::EpochRow;
 pub use run::run_config::{Outcome, RunConfig, Tested, Trained};
 pub use run::run_dir::RunDir;

@@ -10,6 +10,7 @@ use kiln::tables::{ImportOptions, import};
 kiln::use_allocator!();
 
 fn main() -> Result<()> {
+    kiln::print_log();
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [spec, set] = &args[..] else {
         return Err(Error::Other("usage: csv_files SPEC.yaml NEW_FOLDER".into()));

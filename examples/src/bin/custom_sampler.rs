@@ -96,6 +96,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    kiln::print_log();
     let args = Args::parse();
     let data = Dataset::open(&args.data)?.standardize()?;
     let loader = NeighborLoader::new(&data, [4, 4, 4]).batch_size(1024);

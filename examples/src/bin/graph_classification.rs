@@ -38,6 +38,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    kiln::print_log();
     let args = Args::parse();
     let graphs = GraphDataset::open(&args.data)?;
     // `Auto` selects the stored features, else the node labels, else a constant.

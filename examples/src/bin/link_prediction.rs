@@ -38,6 +38,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    kiln::print_log();
     let args = Args::parse();
     // If another process truncates a mapped file, the program exits with an error that names the file.
     kiln::graph::handle_bus_errors()?;

@@ -44,6 +44,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    kiln::print_log();
     run(&Args::parse()).map_or_else(
         |error| {
             eprintln!("Error: {error:?}");

@@ -9,6 +9,7 @@ use kiln::prelude::*;
 kiln::use_allocator!();
 
 fn main() -> Result<()> {
+    kiln::print_log();
     let data = Dataset::open("debian-packages")?.standardize()?;
     let loader = NeighborLoader::new(&data, [10, 10, 10]);
     let mut trainer = Trainer::new(SageConfig::for_data(&data).hidden(256), AdamConfig::new(3e-3));

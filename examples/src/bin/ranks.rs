@@ -16,6 +16,7 @@ use kiln::prelude::*;
 kiln::use_allocator!();
 
 fn main() -> Result<()> {
+    kiln::print_log();
     let name = std::env::args().nth(1).unwrap_or("debian-packages".to_owned());
     let data = Dataset::open(name)?.standardize()?;
     // `launch` starts two threads as ranks, or joins the processes that srun, mpirun or torchrun started.

@@ -7,7 +7,7 @@ use kiln::{CachedNodes, GraphMode, NeighborLoader};
 use kiln_usage::ensure;
 
 use crate::flags::parse;
-use crate::output::{is_quiet, print_rank_zero};
+use crate::output::{is_quiet, log, print_rank_zero};
 
 /// The flags for the placement of graph and features.
 #[derive(Debug, Args)]
@@ -62,7 +62,7 @@ impl DeviceArgs {
             print_rank_zero(line);
             // A rank without the instructions cannot join ranks with them, so it says why.
             if is_quiet() && actual != self.precision {
-                kiln::comm::log(line);
+                log(line);
             }
         }
         Ok(actual.name())

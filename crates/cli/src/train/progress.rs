@@ -9,7 +9,7 @@ use kiln::train::{
 };
 use serde_json::json;
 
-use crate::output::{is_json, print_event, print_rank_zero};
+use crate::output::{is_json, print_event, print_rank_zero, set_bar};
 
 /// The number of steps at the start of a run that the mean iteration time excludes.
 const WARMUP_STEPS: u64 = 10;
@@ -39,6 +39,7 @@ impl Progress {
         let bar = if is_json() { ProgressBar::hidden() } else { ProgressBar::no_length() };
         let style = ProgressStyle::with_template("{bar:30} step {pos}/{len}  {msg}  {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        set_bar(Some(bar.clone()));
         let (step_time, validation_time) = (MeanStepTime::new(WARMUP_STEPS), MeanStepTime::new(0));
         let (n_done, n_seeds, replaced) = (0, 0, BTreeSet::new());
         Self {
@@ -60,6 +61,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+        set_bar(None);
         if let Some(mean) = self.step_time.mean() {
             let (ms, n_steps) = (mean.as_secs_f64() * 1e3, self.step_time.n_steps());
             print_rank_zero(format_args!(
@@ -139,15 +141,6 @@ impl TrainCallback for Progress {
             if is_best { "  *" } else { "" },
         );
         self.bar.suspend(|| print_rank_zero(line));
-    }
-
-    fn note(&mut self, text: &str) {
-        self.bar.suspend(|| print_rank_zero(format_args!("note: {text}")));
-    }
-
-    fn warning(&mut self, text: &str) {
-        // Warnings go to standard error: standard output may be a file on a full disk.
-        self.bar.suspend(|| kiln::comm::log(&format!("warning: {text}")));
     }
 
     fn file_replaced(&mut self, path: &Path) {

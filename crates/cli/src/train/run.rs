@@ -25,7 +25,7 @@ use crate::flags::partitions::PartitionArgs;
 use crate::flags::ranks::RankArgs;
 use crate::flags::sampling::{SamplingArgs, default_fanouts};
 use crate::flags::source::DataArgs;
-use crate::output::{is_json, print_event, print_rank_zero};
+use crate::output::{is_json, log, print_event, print_rank_zero};
 
 /// The flags of `kiln train`.
 #[derive(Debug, Args)]
@@ -145,7 +145,7 @@ impl TrainRun<'_> {
     ) -> kiln::Result<Outcome> {
         let TrainArgs { fit, optimizer, ranks, .. } = self.args;
         let progress = || Progress::new(fit.epochs, rank.world_size(), fit.loss_every);
-        let warn = |text: String| kiln::comm::log(&format!("warning: {text}"));
+        let warn = |text: String| log(&format!("warning: {text}"));
         let tensorboard = (fit.tensorboard && rank.is_zero()).then(|| TensorBoard::new(warn));
         let config = fit
             .config()

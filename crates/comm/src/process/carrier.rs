@@ -11,7 +11,6 @@ use crate::process::machine::{host, machine_id};
 use crate::process::store::Store;
 use crate::process::watchdog::control::Control;
 use crate::rpc::{RpcEndpoint, Token};
-use crate::terminal::log;
 use crate::{CommBackend, EngineError, JobError, LaunchEnv, MasterAddress, RankConfig};
 
 /// The selected engine, before the processes are connected.
@@ -190,9 +189,10 @@ fn listen_soon(master: &MasterAddress, config: &RankConfig) -> Result<TcpListene
                 if source.kind() != ErrorKind::PermissionDenied && started.elapsed() < limit =>
             {
                 if !is_logged {
-                    log(&format!(
+                    tracing::warn!(
+                        name: "listen-retried", target: "kiln_comm::job", address = %master, error = %source,
                         "rank 0 cannot listen at {master} yet, retrying for up to {limit:?}: {source}"
-                    ));
+                    );
                     is_logged = true;
                 }
                 std::thread::sleep(Duration::from_millis(200));

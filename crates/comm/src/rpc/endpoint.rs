@@ -8,7 +8,6 @@ use crate::failure::error_text;
 use crate::process::MasterAddress;
 use crate::rpc::listener::{Incoming, listen};
 use crate::rpc::{AuthInterceptor, Error, Result, Tls, Token};
-use crate::terminal::log;
 
 /// The maximum time of one connection attempt.
 pub const ATTEMPT: Duration = Duration::from_secs(5);
@@ -53,7 +52,7 @@ impl RpcEndpoint {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         if let Some(warning) = self.warning(address) {
-            log(&warning);
+            tracing::warn!(name: "no-tls", target: "kiln_comm::tls", %address, "{warning}");
         }
         Ok(listen(tokio::net::TcpListener::from_std(listener)?, max_connections))
     }
@@ -63,7 +62,7 @@ impl RpcEndpoint {
         let is_open = self.tls.is_none() && !address.ip().to_canonical().is_loopback();
         is_open.then(|| {
             format!(
-                "warning: {address} is reachable from other machines without TLS: anyone on the network can read the \
+                "{address} is reachable from other machines without TLS: anyone on the network can read the \
                  token and the data; pass certificates (--tls-ca, --tls-cert, --tls-key)"
             )
         })

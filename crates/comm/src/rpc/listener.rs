@@ -9,7 +9,6 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::rpc::Throttle;
 use crate::rpc::connection::Connection;
-use crate::terminal::log;
 
 /// The accepted connections of a server, in order, as tonic's `serve_with_incoming` takes them.
 pub type Incoming = ReceiverStream<io::Result<Connection>>;
@@ -49,8 +48,12 @@ async fn accept_all(
     let fullness = Throttle::new(LOG_EVERY);
     loop {
         let Some(slot) = slot(&slots, || {
-            fullness
-                .event(|_| format!("{at}: all {max_connections} connections are in use; further ones wait"));
+            fullness.event(|_| {
+                tracing::warn!(
+                    name: "connections-in-use", target: "kiln_comm::rpc", address = at, max_connections,
+                    "{at}: all {max_connections} connections are in use; further ones wait"
+                );
+            });
         })
         .await
         else {
@@ -82,7 +85,10 @@ async fn accept(listener: &TcpListener, at: &str) -> (TcpStream, SocketAddr) {
         match listener.accept().await {
             Ok(accepted) => {
                 if pause.is_some() {
-                    log(&format!("{at}: accepting connections again"));
+                    tracing::info!(
+                        name: "accept-resumed", target: "kiln_comm::rpc", address = at,
+                        "{at}: accepting connections again"
+                    );
                 }
                 return accepted;
             }
@@ -90,9 +96,10 @@ async fn accept(listener: &TcpListener, at: &str) -> (TcpStream, SocketAddr) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => tokio::task::yield_now().await,
             Err(error) => {
                 if pause.is_none() {
-                    log(&format!(
+                    tracing::warn!(
+                        name: "accept-failed", target: "kiln_comm::rpc", address = at, %error,
                         "{at}: cannot accept connections for now, established ones stay open: {error}"
-                    ));
+                    );
                 }
                 let next = pause.map_or(FIRST_PAUSE, |pause: Duration| (pause * 2).min(LAST_PAUSE));
                 tokio::time::sleep(next).await;

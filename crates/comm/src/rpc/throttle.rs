@@ -1,9 +1,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::terminal::log;
-
-/// Counts events that other processes cause, and logs them at a limited rate, so repeated events cannot fill the log.
+/// Counts events that other processes cause, and limits the rate at which they are logged, so repeated events cannot fill the log.
 #[derive(Debug)]
 pub struct Throttle {
     every: Duration,
@@ -22,11 +20,11 @@ impl Throttle {
         Self { every, state: Mutex::default() }
     }
 
-    /// Counts an event. Logs the text that `line` returns for the number of events so far, unless this throttle logged
-    /// a line less than `every` ago (see [`Throttle::new`]).
-    pub fn event(&self, line: impl FnOnce(u64) -> String) {
+    /// Counts an event. Calls `log` with the number of events so far, unless this throttle called it less than `every` ago (see
+    /// [`Throttle::new`]).
+    pub fn event(&self, log: impl FnOnce(u64)) {
         if let Some(n_events) = self.count(Instant::now()) {
-            log(&line(n_events));
+            log(n_events);
         }
     }
 

@@ -116,8 +116,12 @@ impl AuthInterceptor {
     fn refuse(&self, admission: Option<&Admission>) -> Status {
         let from =
             admission.map_or_else(|| "an unknown peer".to_owned(), |admission| admission.peer().to_string());
-        self.wrong
-            .event(|n| format!("calls with a missing or wrong token: {n} so far, the last one from {from}"));
+        self.wrong.event(|n_calls| {
+            tracing::warn!(
+                name: "wrong-token", target: "kiln_comm::rpc", n_calls, peer = %from,
+                "calls with a missing or wrong token: {n_calls} so far, the last one from {from}"
+            );
+        });
         if let Some(admission) = admission {
             admission.refuse();
         }

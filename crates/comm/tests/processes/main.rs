@@ -117,6 +117,20 @@ fn joining_processes_end_if_rank_0_is_stopped() {
     ended.expect("it has been silent for 3s");
 }
 
+/// The first lines follow after 10 s.
+#[test]
+fn waiting_processes_log_what_they_wait_for() {
+    let vars = [("KILN_TEST_JOIN", "12")];
+    let mut without_first = Job::prepare(2, "steps");
+    without_first.spawn(1, &vars);
+    let mut without_second = Job::prepare(2, "steps");
+    without_second.spawn(0, &vars);
+    without_first.wait_for("waiting for rank 0 at 127.0.0.1:");
+    without_second.wait_for("waiting for rank 1 to join: 10");
+    without_first.wait().check_each(&[75]);
+    without_second.wait().check_each(&[75]);
+}
+
 /// A scheduler may stop all ranks for longer than the deadline. When they continue, no rank counts as lost.
 #[test]
 fn job_continues_after_all_ranks_were_stopped() {

@@ -346,6 +346,7 @@ fn seconds(name: &str) -> Option<Duration> {
 /// Joins the job, runs the body that the environment names, and ends the process. Does nothing without a body.
 pub(crate) fn run_body() {
     let Ok(body) = std::env::var("KILN_TEST_BODY") else { return };
+    kiln_testkit::print_log();
     let var = |name: &str| std::env::var(name).ok();
     let launch = LaunchEnv::detect(&LaunchFlags::default(), var).unwrap().unwrap();
     let engine = match var("KILN_TEST_ENGINE").as_deref() {

@@ -29,9 +29,9 @@ pub struct FitConfig {
 }
 
 impl FitConfig {
-    /// Returns settings for at most `n_epochs` epochs, each of which prints a line. A note is printed before the first
-    /// epoch if an epoch has fewer than 10 steps. The run's files are written to `runs/NAME-001`, or the next free number,
-    /// where NAME is the dataset's name.
+    /// Returns settings for at most `n_epochs` epochs, each of which prints a line. The run's files are written to `runs/NAME-001`,
+    /// or the next free number, where NAME is the dataset's name. Notes and warnings, such as of an epoch with fewer than 10 steps,
+    /// are events of `tracing`, which [`print_log`](crate::print_log) prints.
     ///
     /// ```no_run
     /// # use kiln::prelude::*;
@@ -261,7 +261,7 @@ impl FitConfig {
         Self { dir: Some(dir), ..self }
     }
 
-    /// Disables the line per epoch, and the notes before training.
+    /// Disables the line per epoch.
     ///
     /// ```
     /// # use kiln::prelude::*;
@@ -280,7 +280,7 @@ impl fmt::Debug for FitConfig {
     }
 }
 
-/// A callback that prints notes and a line per epoch.
+/// A callback that prints a line per epoch.
 pub(crate) struct EpochLines {
     n_epochs: usize,
     /// The last validation.
@@ -308,13 +308,5 @@ impl TrainCallback for EpochLines {
             io::stdout(),
             "epoch {epoch:3}/{n_epochs}  loss {loss:.4}  {metric}  {seconds:.2} s{mark}"
         );
-    }
-
-    fn note(&mut self, text: &str) {
-        let _ = writeln!(io::stdout(), "note: {}", kiln_comm::printable(text));
-    }
-
-    fn warning(&mut self, text: &str) {
-        kiln_comm::log(&format!("warning: {text}"));
     }
 }

@@ -333,3 +333,22 @@ fn few_steps_per_epoch_have_one_note() {
     assert!(note.starts_with("an epoch has 1 step, because a step takes "), "{note}");
     assert_eq!(notes(4), [""; 0]);
 }
+
+/// The events do not depend on `quiet`, which only disables the lines per epoch.
+#[test]
+fn notes_and_warnings_are_events_once_each() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let mut targets = data.targets.clone().unwrap();
+    targets.split.test = std::iter::empty().collect();
+    let data = Dataset { targets: Some(targets), ..data };
+    let loader = loader(&data).batch_size(1024);
+    let (best, log) =
+        kiln_testkit::record_log(|| trainer(&data).fit(&loader, quiet(&folder.path().join("run"))));
+    best.unwrap();
+    let log: Vec<_> = log.iter().map(|event| (event.name, &*event.place, &event.text[..20])).collect();
+    let expected = [
+        ("run-warning", "WARN kiln_train::run", "the test split has n"),
+        ("run-note", "INFO kiln_train::run", "an epoch has 1 step,"),
+    ];
+    assert_eq!(log, expected);
+}

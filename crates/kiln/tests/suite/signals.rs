@@ -18,6 +18,7 @@ fn send(child: &Child, signal: &str) {
 
 /// Waits for the flag, and then for the end by a signal.
 fn wait_for_signals() -> ! {
+    kiln::print_log_with(|line| println!("{line}"));
     let stop = kiln::stop_on_signals().expect("the handlers should be installed");
     println!("ready");
     while !stop.load(Ordering::SeqCst) {
@@ -63,6 +64,8 @@ fn a_second_signal_ends_a_process_that_has_not_stopped() {
             assert!(started.elapsed() < Duration::from_secs(60), "{signal} did not end the process");
         };
         assert_eq!(status.signal(), Some(number), "{status}");
+        let note = "note: stopping after the current step; Ctrl-C again";
+        assert_eq!(lines.any(|line| line.contains(note)), signal == "INT", "{signal}");
         // What launchers send twice is one request.
         assert!(Duration::from_secs(1) <= started.elapsed(), "{signal}: {:?}", started.elapsed());
     }

@@ -226,6 +226,10 @@ impl Peer {
         let Ok(_opening) = timeout(within, self.opening.lock()).await else { return Ok(()) };
         if self.lease.load(Ordering::Relaxed) == unknown {
             self.open(within.saturating_sub(started.elapsed())).await?;
+            tracing::debug!(
+                name: "lease-replaced", target: "kiln_remote::client", server = self.address,
+                "the server at {} did not know the lease of this client, which has a new one", self.address
+            );
         }
         Ok(())
     }
@@ -319,6 +323,10 @@ impl Peer {
             let (server, part) = (self.address.clone(), self.part());
             return Err(ServerError::PeerLost { server, part, asked, waited, reason }.into());
         }
+        tracing::debug!(
+            name: "request-retried", target: "kiln_remote::client", server = self.address, request = asked,
+            "the server at {} is asked again for {asked}: {reason}", self.address
+        );
         tokio::time::sleep(*pause).await;
         *pause = (*pause * 2).min(LAST_PAUSE);
         Ok(())

@@ -47,11 +47,13 @@ fn refused(config: ConnectConfig) -> Error {
 
 #[test]
 fn restarted_server_resumes_with_identical_responses() {
+    kiln_testkit::recorded_log();
     let (parts, data) = (halves(), hubs());
     let whole = NeighborSampler::new(Arc::clone(data.csc().unwrap()), FANOUTS);
     let first = serve(&parts[0]);
     let mut second = Some(serve(&parts[1]));
     let address = second.as_ref().unwrap().address().to_string();
+    let restarted = address.clone();
     let graph = DistGraph::connect(config(vec![first.address().to_string(), address.clone()])).unwrap();
     let (graph, parts_again) = (Arc::new(graph), parts.clone());
     let sampler = DistNeighborSampler::new(Arc::clone(&graph), FANOUTS);
@@ -81,6 +83,11 @@ fn restarted_server_resumes_with_identical_responses() {
     step(&sampler, n_steps).unwrap();
     // Concurrent requests with an unknown lease take a single new lease.
     assert_eq!(second.n_clients(), 1);
+    let log = kiln_testkit::recorded_log();
+    for name in ["request-retried", "lease-replaced"] {
+        let is_logged = log.iter().any(|event| event.name == name && event.text.contains(&restarted));
+        assert!(is_logged, "{name}: {log:?}");
+    }
 }
 
 #[test]

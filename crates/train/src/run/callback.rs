@@ -128,6 +128,13 @@ impl TrainCallback for Box<dyn TrainCallback> {
     }
 }
 
+/// Forwards to a callback that is used elsewhere later.
+impl<T: TrainCallback> TrainCallback for &mut T {
+    fn for_each(&mut self, visit: &mut dyn FnMut(&mut dyn TrainCallback)) {
+        visit(&mut **self);
+    }
+}
+
 /// Forwards to both callbacks, in this order.
 impl<A: TrainCallback, B: TrainCallback> TrainCallback for (A, B) {
     fn for_each(&mut self, visit: &mut dyn FnMut(&mut dyn TrainCallback)) {

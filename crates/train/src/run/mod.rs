@@ -22,6 +22,7 @@ pub(crate) mod folder;
 pub(crate) mod identity;
 pub(crate) mod item_columns;
 pub(crate) mod last_checkpoint;
+pub(crate) mod log_callback;
 pub(crate) mod metrics_file;
 pub(crate) mod results;
 pub(crate) mod run_config;

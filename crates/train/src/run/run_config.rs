@@ -12,6 +12,7 @@ use crate::run::callback::TrainCallback;
 use crate::run::few_steps::note_on_steps;
 use crate::run::fit::{self, FitConfig, TEST, VALIDATION};
 use crate::run::identity::{RunIdentity, compare_names};
+use crate::run::log_callback::LogCallback;
 use crate::run::run_dir::RunDir;
 use crate::run::state::Run;
 use crate::run::summary::{FitReport, ReportInfo, Summary};
@@ -153,6 +154,7 @@ impl RunConfig {
         V: Batcher,
         R: Into<Validated>,
     {
+        let callback = &mut (trainer.is_rank_zero().then_some(LogCallback), callback);
         fit::check(&self.fit, 0)?;
         fit::check_items(&trainer, train)?;
         trainer.check_seed(val.items())?;

@@ -8,7 +8,6 @@ use crate::JobError;
 use crate::process::proto::{RendezvousClient, RendezvousServer};
 use crate::process::rendezvous::server::Server;
 use crate::rpc::{AuthInterceptor, RpcEndpoint, Token};
-use crate::terminal::log;
 
 /// The maximum size of a message in bytes. The exchanges of the store engine stay below it.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
@@ -30,8 +29,13 @@ pub(crate) fn serve(rpc_endpoint: &RpcEndpoint, server: Server) -> Result<Router
 
 /// Connects to rank 0, and retries until `within` has passed. Logs every 10 s that this process waits.
 pub(crate) async fn connect(rpc_endpoint: &RpcEndpoint, within: Duration) -> Result<Client, JobError> {
-    let waits =
-        |seconds| log(&format!("waiting for rank 0 at {}: {seconds} s of {within:?}", rpc_endpoint.address));
+    let address = &rpc_endpoint.address;
+    let waits = |seconds| {
+        tracing::info!(
+            name: "waiting-for-rank-zero", target: "kiln_comm::job", address, seconds,
+            "waiting for rank 0 at {address}: {seconds} s of {within:?}"
+        );
+    };
     let channel = rpc_endpoint.connect(within, waits).await?;
     let client = RendezvousClient::with_interceptor(channel, rpc_endpoint.token.clone());
     Ok(client.max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES))

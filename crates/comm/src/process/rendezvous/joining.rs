@@ -15,7 +15,6 @@ use crate::process::rendezvous::seats::JobId;
 use crate::process::rendezvous::server::Server;
 use crate::process::watchdog::timing::Timing;
 use crate::rpc::{RpcEndpoint, Token, is_tls_failure};
-use crate::terminal::log;
 
 /// The number of connections that rank 0 accepts at once in addition to those of the ranks. A process that tries to
 /// join a running job needs one of them to receive the refusal.
@@ -81,7 +80,11 @@ pub(crate) async fn attend(
             return Err(refusal(&status));
         }
         if !is_logged {
-            log(&format!("waiting for rank 0 of this job at {}: {}", rpc_endpoint.address, status.message()));
+            let (address, reason) = (&rpc_endpoint.address, status.message());
+            tracing::info!(
+                name: "waiting-for-attempt", target: "kiln_comm::job", address, reason,
+                "waiting for rank 0 of this job at {address}: {reason}"
+            );
             is_logged = true;
         }
         sleep(PAUSE).await;

@@ -14,7 +14,6 @@ use crate::process::rendezvous::seats::{Exchange, JobId, Refusal, Seat, State, m
 use crate::process::watchdog::activity::Seconds;
 use crate::process::watchdog::timing::{BEAT, Clock, Timing};
 use crate::rpc::{Admission, Throttle};
-use crate::terminal::log;
 
 /// The rendezvous server of a job, which runs in rank 0.
 ///
@@ -72,7 +71,11 @@ impl Server {
                 drop(state);
                 let waited = Seconds(waited);
                 let at_most = self.timing.join;
-                log(&format!("waiting for {} to join: {waited} of {at_most:?}", ranks(&missing)));
+                let missing = ranks(&missing);
+                tracing::info!(
+                    name: "waiting-for-ranks", target: "kiln_comm::job", missing,
+                    "waiting for {missing} to join: {waited} of {at_most:?}"
+                );
             }
         }
     }
@@ -103,7 +106,12 @@ impl Server {
     /// Ends the job if the refusal requires it, otherwise logs the refusal. Returns the status for the refused process.
     fn refuse(&self, state: MutexGuard<'_, State>, rank: usize, refusal: Refusal) -> Status {
         let log_once = |reason: &String| {
-            self.refused.event(|n| format!("refused a process, the job continues ({n} so far): {reason}"));
+            self.refused.event(|n_refused| {
+                tracing::warn!(
+                    name: "process-refused", target: "kiln_comm::job", n_refused, reason,
+                    "refused a process, the job continues ({n_refused} so far): {reason}"
+                );
+            });
         };
         match refusal {
             Refusal::Newcomer(reason) => {

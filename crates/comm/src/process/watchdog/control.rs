@@ -17,10 +17,9 @@ use crate::process::proto::{
 use crate::process::rendezvous::channel::Client;
 use crate::process::rendezvous::joining::{Attended, attend, serve_job};
 use crate::process::watchdog::activity::{Activity, Overdue, Seconds};
-use crate::process::watchdog::exit::end;
+use crate::process::watchdog::exit::{end, log_last};
 use crate::process::watchdog::timing::{BEAT, Clock, Timing};
 use crate::rpc::RpcEndpoint;
-use crate::terminal::log;
 use crate::{EXIT_FAILED, EXIT_RETRY};
 
 /// The timeout of requests to rank 0 about a failure. Without a reply in time, this process proceeds anyway.
@@ -150,7 +149,7 @@ impl Control {
     /// Reports that this rank has failed, and ends the process. Logs `line` first, because the launcher may kill this
     /// process as soon as the report has ended another process.
     pub(crate) fn fail(&self, what: &str, line: &str) -> ! {
-        log(line);
+        log_last(line);
         // If the report fails, the other ranks notice the lost connection.
         let status = self.report(what).map_or(EXIT_FAILED, |fault| status_of(&fault));
         end(status, None)
@@ -158,7 +157,7 @@ impl Control {
 
     /// Same as [`Control::fail`], but asks for another attempt: all processes end as if this rank were lost.
     pub(crate) fn retry(&self, what: &str, line: &str) -> ! {
-        log(line);
+        log_last(line);
         let status = self.report_as(fault::Kind::Lost, what).map_or(EXIT_RETRY, |fault| status_of(&fault));
         end(status, None)
     }

@@ -17,6 +17,7 @@ fn child_with_few_files() {
     if std::env::var_os("KILN_TEST_FEW_FILES").is_none() {
         return;
     }
+    kiln_testkit::print_log();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     println!("\nat {}", listener.local_addr().unwrap());

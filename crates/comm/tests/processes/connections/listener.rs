@@ -106,6 +106,7 @@ async fn closes_a_connection_whose_other_side_does_not_read() {
 
 #[tokio::test]
 async fn accepts_at_most_max_connections() {
+    kiln_testkit::recorded_log();
     let (mut incoming, address) = listen(2);
     let _sides: Vec<_> = (0..4).map(|_| TcpStream::connect(address).unwrap()).collect();
     let (first, second) = (next(&mut incoming).await, next(&mut incoming).await);
@@ -118,4 +119,20 @@ async fn accepts_at_most_max_connections() {
     );
     drop(second);
     next(&mut incoming).await;
+    let expected = format!("{address}: all 2 connections are in use; further ones wait");
+    let logged = kiln_testkit::recorded_log().into_iter().filter(|event| event.text == expected);
+    let logged: Vec<_> = logged.map(|event| (event.name, event.place)).collect();
+    assert_eq!(logged, [("connections-in-use", "WARN kiln_comm::rpc".to_owned())]);
+}
+
+#[tokio::test]
+async fn logs_that_other_machines_reach_a_listener_without_tls() {
+    kiln_testkit::recorded_log();
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(rpc_endpoint().incoming(listener, 1).unwrap());
+    let expected = format!("{address} is reachable from other machines without TLS: ");
+    let logged = kiln_testkit::recorded_log().into_iter().filter(|event| event.text.starts_with(&expected));
+    let logged: Vec<_> = logged.map(|event| (event.name, event.place)).collect();
+    assert_eq!(logged, [("no-tls", "WARN kiln_comm::tls".to_owned())]);
 }
