@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use crate::workspace::{self, SourceFile};
 use crate::{
-    arrows, commits, cuda, cycles, features, llvm, manifest, messages, method_examples, names, prose,
+    arrows, book, commits, cuda, cycles, features, llvm, manifest, messages, method_examples, names, prose,
     publish, style, test, third_party, tidy, tools,
 };
 
@@ -57,6 +57,7 @@ const STEPS: &[Step] = &[
     ("fragments", || report(prose::fragments(&text_files()?))),
     ("phrases", || report(prose::banned_phrases(&text_files()?))),
     ("snippets", || report(prose::untested_snippets(&text_files()?))),
+    ("book", || report(book::problems(&text_files()?))),
     ("commits", || report(commits::problems()?)),
     ("links", tools::check_links),
 ];
@@ -114,7 +115,7 @@ fn text_files() -> Result<Vec<SourceFile>> {
 }
 
 /// Prints each problem, and fails if there is one.
-fn report(problems: Vec<String>) -> Result<()> {
+pub(crate) fn report(problems: Vec<String>) -> Result<()> {
     for problem in &problems {
         println!("    {problem}");
     }
