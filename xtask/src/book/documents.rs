@@ -23,6 +23,16 @@ pub(super) struct Page {
     pub(super) text: String,
 }
 
+/// The numbers of words and anchors while a document is split.
+#[derive(Default)]
+struct Counts {
+    /// The words on the last page.
+    n_words: usize,
+    /// The headings of each anchor, in the document and on the last page.
+    in_document: BTreeMap<String, usize>,
+    on_page: BTreeMap<String, usize>,
+}
+
 /// A piece of a document that stays on one page.
 struct Block<'a> {
     /// The level of a heading, 0 for other text.
@@ -37,38 +47,45 @@ impl Document {
         let folder = format!("documents/{stem}");
         let mut document =
             Self { path: path.into(), title: title.into(), pages: Vec::new(), anchors: BTreeMap::new() };
-        let mut n_words = 0;
-        let mut in_document = BTreeMap::new();
-        let mut on_page = BTreeMap::new();
-        for block in blocks(text) {
+        let blocks = blocks(text);
+        let mut counts = Counts::default();
+        for (block_idx, block) in blocks.iter().enumerate() {
             for part in parts(block.text, max_words) {
-                let n_part = part.split_whitespace().count();
-                let is_full = max_words < n_words + n_part;
-                if document.pages.is_empty() || is_full || (block.level == 2 && MIN_WORDS <= n_words) {
-                    let page = document.next_page(&folder, &block);
-                    document.pages.push(page);
-                    n_words = 0;
-                    on_page.clear();
+                let n_needed = match block.level {
+                    0 => words(&part),
+                    _ => words_to_text(&blocks[block_idx..]).min(max_words),
+                };
+                let is_full = max_words < counts.n_words + n_needed;
+                let begins = block.level == 2 && MIN_WORDS <= counts.n_words;
+                if document.pages.is_empty() || is_full || begins {
+                    document.pages.push(document.next_page(&folder, block));
+                    counts.n_words = 0;
+                    counts.on_page.clear();
                 }
-                let page = document.pages.last_mut().expect("the document should have a page");
-                if 0 < block.level {
-                    let anchor = anchor(part.trim_start_matches('#'));
-                    let whole = numbered(&anchor, &mut in_document);
-                    document.anchors.insert(whole, (page.path.clone(), numbered(&anchor, &mut on_page)));
-                    // The first heading of a page is its title.
-                    let heading = part.trim_start_matches('#');
-                    page.text += if page.text.is_empty() { "#" } else { &part[..block.level] };
-                    page.text += heading;
-                } else {
-                    if page.text.is_empty() {
-                        page.text = format!("# {}\n\n", page.title);
-                    }
-                    page.text += &part;
-                }
-                n_words += n_part;
+                document.push(block.level, &part, &mut counts);
             }
         }
         document
+    }
+
+    /// Adds a piece of the document to the last page. The first heading of a page is its title.
+    fn push(&mut self, level: usize, part: &str, counts: &mut Counts) {
+        let page = self.pages.last_mut().expect("the document should have a page");
+        let is_first = page.text.is_empty();
+        if 0 < level {
+            let heading = part.trim_start_matches('#');
+            let anchor = anchor(heading);
+            let whole = numbered(&anchor, &mut counts.in_document);
+            self.anchors.insert(whole, (page.path.clone(), numbered(&anchor, &mut counts.on_page)));
+            page.text += if is_first { "#" } else { &part[..level] };
+            page.text += heading;
+        } else {
+            if is_first {
+                page.text = format!("# {}\n\n", page.title);
+            }
+            page.text += part;
+        }
+        counts.n_words += words(part);
     }
 
     /// Returns an empty page that begins with a block.
@@ -116,6 +133,22 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
     blocks
 }
 
+fn words(text: &str) -> usize {
+    text.split_whitespace().count()
+}
+
+/// Returns the number of words from a heading to the end of the first text after it, so that no page ends with a heading.
+fn words_to_text(blocks: &[Block<'_>]) -> usize {
+    let mut n_words = 0;
+    for block in blocks {
+        n_words += words(block.text);
+        if block.level == 0 && !block.text.trim().is_empty() {
+            break;
+        }
+    }
+    n_words
+}
+
 fn heading_level(line: &str) -> usize {
     let level = line.len() - line.trim_start_matches('#').len();
     if line[level..].starts_with(' ') { level } else { 0 }
@@ -123,16 +156,14 @@ fn heading_level(line: &str) -> usize {
 
 /// Splits a table that is longer than a page into tables with the same head. Other text is one part.
 fn parts(text: &str, max_words: usize) -> Vec<String> {
-    let n_words = text.split_whitespace().count();
-    if n_words <= max_words || !text.starts_with('|') {
+    if words(text) <= max_words || !text.starts_with('|') {
         return vec![text.to_owned()];
     }
     let (head, rows) = text.match_indices('\n').nth(1).map_or((text, ""), |(at, _)| text.split_at(at + 1));
     let mut parts = Vec::new();
     let mut part = head.to_owned();
     for row in rows.split_inclusive('\n') {
-        let n_words = (part.clone() + row).split_whitespace().count();
-        if max_words < n_words {
+        if max_words < words(&part) + words(row) {
             parts.push(std::mem::replace(&mut part, head.to_owned()) + "\n");
         }
         part += row;
@@ -168,13 +199,19 @@ mod tests {
         let text =
             "# Title\n\none two\n\n## Next: `a`\n\nthree\n\n```sh\n# no heading\n```\n\n### Last\n\nfour\n";
         assert_eq!(pages(text, 100), [("documents/d/index.md".into(), text.into())]);
-        let found = pages(text, 9);
+        let found = pages(text, 10);
         assert_eq!(
             found[0],
             ("documents/d/index.md".into(), "# Title\n\none two\n\n## Next: `a`\n\nthree\n\n".into())
         );
         assert_eq!(found[1].0, "documents/d/title-continued.md");
         assert_eq!(found[1].1, "# Title (continued)\n\n```sh\n# no heading\n```\n\n### Last\n\nfour\n");
+    }
+
+    #[test]
+    fn a_heading_is_on_the_page_of_its_text() {
+        let found = pages("# Title\n\none two\n\n## Next\n\nthree four\n", 7);
+        assert_eq!(found[1], ("documents/d/next.md".into(), "# Next\n\nthree four\n".into()));
     }
 
     #[test]

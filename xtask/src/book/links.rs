@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn links_lead_to_pages_sections_and_copies() {
-        let formats = Document::new("docs/formats.md", "Formats", "# F\n\n## Times\n\ntext\n", 4);
+        let formats = Document::new("docs/formats.md", "Formats", "# F\n\n## Times\n\ntext\n", 3);
         let documents = [formats];
         let paths =
             ["docs/formats.md", "docs/book/src/README.md", "docs/book/src/c.md", "examples/a.rs"].into();
