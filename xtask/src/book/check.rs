@@ -185,6 +185,22 @@ mod tests {
     }
 
     #[test]
+    fn tasks_of_readers_are_on_the_first_page() {
+        let first = include_str!("../../../docs/book/src/README.md");
+        let tasks = [
+            ("train on three CSV files and join the predictions", "how-to/join-predictions.md"),
+            ("continue a run, also on another machine after its time limit", "how-to/continue-run.md"),
+            ("use four GPUs of one machine", "how-to/four-gpus.md"),
+            ("stop when a metric no longer improves, also one of my own", "how-to/stop-early.md"),
+            ("serve a model over HTTP", "how-to/serve.md"),
+        ];
+        for (task, page) in tasks {
+            let row = first.lines().find(|line| line.contains(task)).unwrap();
+            assert!(link_targets(row).contains(&page), "{row}");
+        }
+    }
+
+    #[test]
     fn finds_images_that_no_page_shows() {
         assert_eq!(
             book(&[("images/e.svg", "<svg/>")]),

@@ -91,7 +91,7 @@ impl Document {
     /// Returns an empty page that begins with a block.
     fn next_page(&self, folder: &str, block: &Block<'_>) -> Page {
         let title = match (block.level, self.pages.last()) {
-            (0, Some(page)) => format!("{} (continued)", page.title.trim_end_matches(" (continued)")),
+            (0, Some(page)) => continued(&page.title),
             (0, None) => self.title.clone(),
             _ => block.text.trim_start_matches('#').trim().to_owned(),
         };
@@ -104,6 +104,15 @@ impl Document {
     /// Returns the page and the anchor on it of an anchor of the document.
     pub(super) fn find(&self, anchor: &str) -> (String, String) {
         self.anchors.get(anchor).cloned().unwrap_or_else(|| (self.pages[0].path.clone(), String::new()))
+    }
+}
+
+/// Returns the title of the page after a page whose section it continues: `Times (2)` after `Times`.
+fn continued(title: &str) -> String {
+    let numbered = title.strip_suffix(')').and_then(|title| title.rsplit_once(" ("));
+    match numbered.and_then(|(title, number)| Some((title, number.parse::<u32>().ok()?))) {
+        Some((title, number)) => format!("{title} ({})", number + 1),
+        None => format!("{title} (2)"),
     }
 }
 
@@ -204,8 +213,15 @@ mod tests {
             found[0],
             ("documents/d/index.md".into(), "# Title\n\none two\n\n## Next: `a`\n\nthree\n\n".into())
         );
-        assert_eq!(found[1].0, "documents/d/title-continued.md");
-        assert_eq!(found[1].1, "# Title (continued)\n\n```sh\n# no heading\n```\n\n### Last\n\nfour\n");
+        assert_eq!(found[1].0, "documents/d/title-2.md");
+        assert_eq!(found[1].1, "# Title (2)\n\n```sh\n# no heading\n```\n\n### Last\n\nfour\n");
+    }
+
+    #[test]
+    fn pages_that_continue_a_section_are_numbered() {
+        assert_eq!(continued("Times"), "Times (2)");
+        assert_eq!(continued("Times (2)"), "Times (3)");
+        assert_eq!(continued("Times (UTC)"), "Times (UTC) (2)");
     }
 
     #[test]
