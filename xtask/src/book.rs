@@ -95,11 +95,11 @@ struct Staged {
 
 /// Returns the pages with links that are valid in the built book.
 fn staged(files: &[SourceFile]) -> Result<Staged> {
-    let text_of = |path: &str| files.iter().find(|file| file.path == path).map(|file| file.text.as_str());
     let mut documents = Vec::new();
     for (path, title) in DOCUMENTS {
-        let text = text_of(path).with_context(|| format!("{path} does not exist"))?;
-        documents.push(Document::new(path, title, text, MAX_WORDS));
+        let file = files.iter().find(|file| file.path == *path);
+        let file = file.with_context(|| format!("{path} does not exist"))?;
+        documents.push(Document::new(path, title, &file.text, MAX_WORDS));
     }
     let targets =
         Targets { documents: &documents, paths: files.iter().map(|file| file.path.as_str()).collect() };
@@ -157,7 +157,7 @@ mod tests {
             assert!(n_words <= MAX_WORDS + 50, "{path} has {n_words} words");
             let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
             for target in check::page_links(text) {
-                let target = links::joined(folder, target.split('#').next().unwrap_or_default());
+                let target = crate::prose::joined(folder, target.split('#').next().unwrap_or_default());
                 assert!(paths.contains(target.as_str()), "{path} links to {target}");
             }
         }

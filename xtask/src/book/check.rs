@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::links::joined;
 use super::{MAX_WORDS, SOURCE};
+use crate::prose::joined;
 use crate::workspace::SourceFile;
 
 /// The maximum number of words of a paragraph or an item of a list.
@@ -103,8 +103,9 @@ fn targets(page: &str, text: &str, extension: &str) -> Vec<String> {
 
 /// Returns the links of a text to Markdown files.
 pub(super) fn page_links(text: &str) -> Vec<&str> {
-    let is_page = |target: &&str| target.split('#').next().is_some_and(|path| path.ends_with(".md"));
-    link_targets(text).into_iter().filter(is_page).collect()
+    let mut targets = link_targets(text);
+    targets.retain(|target| target.split('#').next().is_some_and(|path| path.ends_with(".md")));
+    targets
 }
 
 /// Returns the targets of the links of a text outside of blocks of code.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::SOURCE;
 use super::documents::Document;
+use crate::prose::joined;
 
 /// What links of the book may lead to.
 pub(super) struct Targets<'a> {
@@ -109,19 +110,6 @@ pub(super) fn built(path: &str) -> String {
 /// Returns the path in the book of a copied file.
 pub(super) fn copied(path: &str) -> String {
     format!("files/{path}")
-}
-
-/// Resolves a relative path: the folder `docs` and the target `../README.md` give `README.md`.
-pub(super) fn joined(folder: &str, target: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in folder.split('/').chain(target.split('/')) {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()),
-            _ => parts.push(part),
-        }
-    }
-    parts.join("/")
 }
 
 /// Returns the relative path from a page to a file of the book.
